@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Every C header that bindgen reads for the crate `raw`, sorted.
+ *
+ * Constants that are macros with casts, which bindgen cannot evaluate, stand at
+ * the end as `RUST_CONST_HELPER_<name>`; the prefix is cut off again in the
+ * generated file.
+ */
+#include <linux/dma-mapping.h>
+#include <linux/in.h>
+#include <linux/in6.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/scatterlist.h>
+#include <linux/sunrpc/addr.h>
+#include <linux/sunrpc/bc_xprt.h>
+#include <linux/sunrpc/clnt.h>
+#include <linux/sunrpc/debug.h>
+#include <linux/sunrpc/rpc_rdma.h>
+#include <linux/sunrpc/sched.h>
+#include <linux/sunrpc/svc.h>
+#include <linux/sunrpc/svc_xprt.h>
+#include <linux/sunrpc/xdr.h>
+#include <linux/sunrpc/xprt.h>
+#include <linux/workqueue.h>
+#include <net/net_namespace.h>
+#include <rdma/ib_cm.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/rdma_cm.h>
+#include <rdma/rw.h>
+
+static const gfp_t RUST_CONST_HELPER_GFP_NOWAIT_NOWARN = GFP_NOWAIT | __GFP_NOWARN;

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Addresses and namespaces, which `sunrpc` knows and `rdma` connects to.
+
+use core::ptr::NonNull;
+use kernel::{
+    error::{
+        code::EINVAL,
+        Result, //
+    },
+    prelude::*, //
+};
+
+/// A `struct sockaddr_storage` by value: IPv4 or IPv6 address and port.
+#[derive(Clone, Copy)]
+pub struct SockAddr {
+    storage: crate::__kernel_sockaddr_storage,
+    len: usize,
+}
+
+impl SockAddr {
+    /// Copies `len` bytes of a socket address. [`EINVAL`] if they are too many.
+    ///
+    /// # Safety
+    ///
+    /// `addr` is valid for reads of `len` bytes.
+    pub unsafe fn from_raw(addr: *const kernel::bindings::sockaddr, len: usize) -> Result<Self> {
+        let mut storage = crate::__kernel_sockaddr_storage::default();
+        if len > core::mem::size_of_val(&storage) {
+            return Err(EINVAL);
+        }
+        // SAFETY: The caller vouches for `addr`; `storage` has room for `len` bytes.
+        unsafe {
+            core::ptr::copy_nonoverlapping(
+                addr.cast::<u8>(),
+                (&raw mut storage).cast::<u8>(),
+                len,
+            )
+        };
+        Ok(Self { storage, len })
+    }
+
+    /// For C functions that take an address by pointer. Valid as long as `self` is.
+    #[inline]
+    pub fn as_raw(&self) -> *const kernel::bindings::sockaddr {
+        (&raw const self.storage).cast()
+    }
+
+    /// How many bytes of it count.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it holds nothing.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// A network namespace that its giver keeps alive.
+#[derive(Clone, Copy)]
+pub struct Net(NonNull<crate::net>);
+
+// SAFETY: A `struct net` may be used from any task.
+unsafe impl Send for Net {}
+// SAFETY: `&Net` is as good as `Net`.
+unsafe impl Sync for Net {}
+
+impl Net {
+    /// Names the namespace behind `net`.
+    ///
+    /// # Safety
+    ///
+    /// `net` stays alive as long as the returned value or a copy of it is used. An `rpc_xprt` or
+    /// `svc_serv` holds a reference for its whole life.
+    pub unsafe fn from_raw(net: NonNull<crate::net>) -> Self {
+        Self(net)
+    }
+
+    /// For C functions.
+    #[inline]
+    pub fn as_raw(self) -> *mut crate::net {
+        self.0.as_ptr()
+    }
+}

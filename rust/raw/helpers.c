@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Static inline functions and macros as functions that Rust can call, sorted.
+ * No logic: each does what its name without the prefix does.
+ */
+#include "rpcrdma_bindings.h"
+
+void rpcrdma_helper_folio_get(struct page *page)
+{
+	folio_get(page_folio(page));
+}
+
+void rpcrdma_helper_folio_put(struct page *page)
+{
+	folio_put(page_folio(page));
+}
+
+struct ib_cq *rpcrdma_helper_ib_alloc_cq_any(struct ib_device *device,
+					     void *private, int nr_cqe,
+					     enum ib_poll_context poll_ctx)
+{
+	return ib_alloc_cq_any(device, private, nr_cqe, poll_ctx);
+}
+
+struct ib_pd *rpcrdma_helper_ib_alloc_pd(struct ib_device *device,
+					 unsigned int flags)
+{
+	return ib_alloc_pd(device, flags);
+}
+
+void rpcrdma_helper_ib_dealloc_pd(struct ib_pd *pd)
+{
+	ib_dealloc_pd(pd);
+}
+
+int rpcrdma_helper_ib_dereg_mr(struct ib_mr *mr)
+{
+	return ib_dereg_mr(mr);
+}
+
+int rpcrdma_helper_ib_dma_map_sg(struct ib_device *device,
+				 struct scatterlist *sg, int nents,
+				 enum dma_data_direction direction)
+{
+	return ib_dma_map_sg(device, sg, nents, direction);
+}
+
+u64 rpcrdma_helper_ib_dma_map_single(struct ib_device *device, void *address,
+				     size_t size,
+				     enum dma_data_direction direction)
+{
+	return ib_dma_map_single(device, address, size, direction);
+}
+
+int rpcrdma_helper_ib_dma_mapping_error(struct ib_device *device, u64 address)
+{
+	return ib_dma_mapping_error(device, address);
+}
+
+void rpcrdma_helper_ib_dma_sync_single_for_cpu(struct ib_device *device,
+					       u64 address, size_t size,
+					       enum dma_data_direction direction)
+{
+	ib_dma_sync_single_for_cpu(device, address, size, direction);
+}
+
+void rpcrdma_helper_ib_dma_sync_single_for_device(struct ib_device *device,
+						  u64 address, size_t size,
+						  enum dma_data_direction direction)
+{
+	ib_dma_sync_single_for_device(device, address, size, direction);
+}
+
+void rpcrdma_helper_ib_dma_unmap_sg(struct ib_device *device,
+				    struct scatterlist *sg, int nents,
+				    enum dma_data_direction direction)
+{
+	ib_dma_unmap_sg(device, sg, nents, direction);
+}
+
+void rpcrdma_helper_ib_dma_unmap_single(struct ib_device *device, u64 address,
+					size_t size,
+					enum dma_data_direction direction)
+{
+	ib_dma_unmap_single(device, address, size, direction);
+}
+
+int rpcrdma_helper_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,
+				const struct ib_recv_wr **bad_wr)
+{
+	return ib_post_recv(qp, wr, bad_wr);
+}
+
+int rpcrdma_helper_ib_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
+				const struct ib_send_wr **bad_wr)
+{
+	return ib_post_send(qp, wr, bad_wr);
+}
+
+void rpcrdma_helper_ib_update_fast_reg_key(struct ib_mr *mr, u8 key)
+{
+	ib_update_fast_reg_key(mr, key);
+}
+
+int rpcrdma_helper_ibdev_to_node(struct ib_device *device)
+{
+	return ibdev_to_node(device);
+}
+
+bool rpcrdma_helper_page_slab(struct page *page)
+{
+	return PageSlab(page);
+}
+
+struct rdma_cm_id *rpcrdma_helper_rdma_create_id(struct net *net,
+						 rdma_cm_event_handler handler,
+						 void *context,
+						 enum rdma_ucm_port_space ps,
+						 enum ib_qp_type qp_type)
+{
+	return rdma_create_id(net, handler, context, ps, qp_type);
+}
+
+void rpcrdma_helper_sg_init_table(struct scatterlist *sg, unsigned int nents)
+{
+	sg_init_table(sg, nents);
+}
+
+void rpcrdma_helper_sg_mark_end(struct scatterlist *sg)
+{
+	sg_mark_end(sg);
+}
+
+void rpcrdma_helper_sg_set_page(struct scatterlist *sg, struct page *page,
+				unsigned int len, unsigned int offset)
+{
+	sg_set_page(sg, page, len, offset);
+}
+
+void rpcrdma_helper_sg_unmark_end(struct scatterlist *sg)
+{
+	sg_unmark_end(sg);
+}
+
+struct page *rpcrdma_helper_virt_to_page(const void *address)
+{
+	return virt_to_page(address);
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! C as bindgen sees it, and the memory that C, the device and we share.
+//!
+//! Only the crates `rdma` and `sunrpc` may name this crate. They wrap what they
+//! need in types whose use is safe; no generated name appears in their public
+//! signatures.
+//!
+//! [`memory`] and [`addr`] are the exception: what they hold passes from
+//! `sunrpc` to `rdma` (which do not know each other) through code that forbids
+//! `unsafe`. Both crates re-export them, so that such a value has one type on
+//! either side and owns what keeps it valid.
+
+// Generated code follows C's style, and a wrapper documents what it wraps.
+#![allow(
+    clippy::all,
+    dead_code,
+    missing_docs,
+    non_camel_case_types,
+    non_snake_case,
+    non_upper_case_globals,
+    unreachable_pub,
+    unsafe_op_in_unsafe_fn
+)]
+
+pub mod addr;
+pub mod memory;
+
+#[allow(clippy::undocumented_unsafe_blocks)]
+mod bindings {
+    use kernel::bindings::{
+        bio_vec, completion, device, list_head, module, page, scatterlist, sg_table, sockaddr,
+        task_struct, work_struct, workqueue_struct,
+    };
+    use kernel::ffi;
+
+    type __kernel_size_t = usize;
+    type __kernel_ssize_t = isize;
+    type __kernel_ptrdiff_t = isize;
+
+    mod helpers {
+        use super::*;
+        include!("generated/helpers.rs");
+    }
+
+    // What both know is taken from the header, not from the helper.
+    pub use helpers::*;
+    include!("generated/bindings.rs");
+}
+
+pub use bindings::*;

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory that C, the device and we share, and what keeps it allocated.
+//!
+//! A Receive, a Send or a registered region names memory that the device touches
+//! when no Rust code runs. If a borrowed slice stood for such memory, each
+//! transport would have to prove that it outlives the device's use. Instead a
+//! run of memory is a value, a [`Piece`], that owns a reference: the folio's for a
+//! page of an `xdr_buf`, an [`Arc`]'s for a [`Buffer`]. As long as a work
+//! request holds the value, the memory stays, whatever became of the RPC.
+//!
+//! Whether the *contents* may still change under a reader is the transport's
+//! affair (it completes an RPC only after its rkeys are invalid); that the
+//! memory is ours is settled here.
+
+use core::ptr::NonNull;
+use kernel::{
+    alloc::{
+        allocator::Kmalloc,
+        Allocator,
+        Flags,
+        NumaNode, //
+    },
+    bindings::page,
+    error::{
+        code::EINVAL,
+        Result, //
+    },
+    prelude::*,
+    sync::Arc, //
+};
+
+use core::alloc::Layout;
+
+/// Bytes from `kmalloc`, physically contiguous, that C and devices may read and
+/// write at any time.
+///
+/// Safe code therefore never sees a slice of them, only copies.
+///
+/// # Invariants
+///
+/// `ptr` is a live `kmalloc` allocation of `len` bytes, freed only in `drop`.
+pub struct Buffer {
+    ptr: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: The allocation belongs to no task or CPU.
+unsafe impl Send for Buffer {}
+// SAFETY: `&Buffer` gives access by copy only; a racing copy sees torn bytes, not torn memory.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// Allocates `len` bytes, at least one. Sleeps if `flags` allow it.
+    pub fn new(len: usize, flags: Flags) -> Result<Arc<Self>> {
+        let layout = Self::layout(len)?;
+        let ptr = Kmalloc::alloc(layout, flags, NumaNode::NO_NODE)?.cast();
+        // INVARIANT: `ptr` was just allocated with room for `len` bytes.
+        let buffer = Self { ptr, len };
+        Ok(Arc::new(buffer, flags)?)
+    }
+
+    /// Its length in bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Never true: even a buffer asked for with no length has one byte behind it.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Its address, valid as long as `self` is.
+    #[inline]
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.ptr.as_ptr()
+    }
+
+    /// Copies `src` to `offset`. [`EINVAL`] if it does not fit.
+    pub fn copy_in(&self, offset: usize, src: &[u8]) -> Result {
+        let at = self.range(offset, src.len())?;
+        // SAFETY: `range` found `src.len()` bytes behind `at` within the allocation; `src` is a
+        // slice of other memory, as no slice of a `Buffer` exists.
+        unsafe { core::ptr::copy_nonoverlapping(src.as_ptr(), at, src.len()) };
+        Ok(())
+    }
+
+    /// Copies from `offset` to the whole of `dst`. [`EINVAL`] if there is less.
+    pub fn copy_out(&self, offset: usize, dst: &mut [u8]) -> Result {
+        let at = self.range(offset, dst.len())?;
+        // SAFETY: As in `copy_in`, the other way.
+        unsafe { core::ptr::copy_nonoverlapping(at, dst.as_mut_ptr(), dst.len()) };
+        Ok(())
+    }
+
+    fn range(&self, offset: usize, len: usize) -> Result<*mut u8> {
+        match offset.checked_add(len) {
+            // SAFETY: `offset` is at most `self.len`, the size of the allocation.
+            Some(end) if end <= self.len => Ok(unsafe { self.ptr.as_ptr().add(offset) }),
+            _ => Err(EINVAL),
+        }
+    }
+
+    fn layout(len: usize) -> Result<Layout> {
+        Layout::from_size_align(len.max(1), core::mem::align_of::<u64>()).map_err(|_| EINVAL)
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let Ok(layout) = Self::layout(self.len) {
+            // SAFETY: By the type invariant `ptr` is a live allocation of `Kmalloc`, made with this
+            // layout; nobody can reach it after `drop`.
+            unsafe { Kmalloc::free(self.ptr, layout) };
+        }
+    }
+}
+
+/// What keeps a [`Piece`] allocated.
+enum Owner {
+    /// A reference to the folio that holds the piece's page.
+    Folio,
+    /// A reference to the buffer that holds the piece.
+    Buffer(#[expect(dead_code, reason = "held for its reference")] Arc<Buffer>),
+}
+
+/// A physically contiguous run of memory that stays allocated as long as the
+/// value lives.
+///
+/// # Invariants
+///
+/// The `len` bytes at `offset` from the start of `page` are contiguous and
+/// belong to what `owner` holds a reference to.
+pub struct Piece {
+    page: NonNull<page>,
+    offset: u32,
+    len: u32,
+    owner: Owner,
+}
+
+// SAFETY: Pages and references to folios or buffers belong to no task or CPU.
+unsafe impl Send for Piece {}
+// SAFETY: `&Piece` shows numbers only.
+unsafe impl Sync for Piece {}
+
+impl Piece {
+    /// `len` bytes of `buffer` from `offset`. [`EINVAL`] if it has less.
+    pub fn from_buffer(buffer: Arc<Buffer>, offset: usize, len: usize) -> Result<Self> {
+        let at = buffer.range(offset, len)?;
+        // SAFETY: `at` points into (or, for an empty run, just behind) a live `kmalloc`
+        // allocation, all of which is in the kernel's linear map.
+        let page = unsafe { crate::virt_to_page(at.cast_const().cast()) };
+        // INVARIANT: `kmalloc` memory is physically contiguous, `range` checked the bounds, and
+        // the `Arc` moves into `owner`.
+        Ok(Self {
+            page: NonNull::new(page).ok_or(EINVAL)?,
+            offset: u32::try_from(at.addr() % kernel::page::PAGE_SIZE)?,
+            len: u32::try_from(len)?,
+            owner: Owner::Buffer(buffer),
+        })
+    }
+
+    /// `len` bytes from `offset` of `page`, with a reference of their own to its folio.
+    ///
+    /// # Safety
+    ///
+    /// `page` is allocated now, is no slab page, and the run ends within its folio.
+    pub unsafe fn from_page(page: NonNull<page>, offset: u32, len: u32) -> Self {
+        // SAFETY: The caller vouches for `page`.
+        unsafe { crate::folio_get(page.as_ptr()) };
+        // INVARIANT: A folio is contiguous; the reference was just taken.
+        Self {
+            page,
+            offset,
+            len,
+            owner: Owner::Folio,
+        }
+    }
+
+    /// Its length in bytes.
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The page it starts in.
+    #[inline]
+    pub fn page(&self) -> NonNull<page> {
+        self.page
+    }
+
+    /// Where in [`Self::page`] it starts. It may run on over the pages that follow.
+    #[inline]
+    pub fn offset(&self) -> u32 {
+        self.offset
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        if let Owner::Folio = self.owner {
+            // SAFETY: By the type invariant the reference is ours; it is given back once.
+            unsafe { crate::folio_put(self.page.as_ptr()) };
+        }
+    }
+}
