@@ -1,0 +1,93 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Makes sure that the build root and the kernel's Rust metadata are in the cache. Each is built under a temporary name
+# and renamed when whole, so a run that was interrupted leaves nothing that a later one could take for finished.
+#
+# KVER=  the kernel to build for (default: the newest of a series this project was tried with)
+# MIRROR=  the Debian mirror (default: the one mmdebstrap knows)
+
+. "$(dirname "$0")/lib.sh"
+
+needed_gb=8
+log=$cache/buildroot.log
+
+check_machine() {
+	[ "$(uname -m)" = x86_64 ] || die "this machine is $(uname -m); only x86-64 kernels are supported"
+	install_tools
+	in_namespace true 2>/dev/null || die "cannot make a mount namespace" \
+		"Run this as root, or as a user with subordinate ids (/etc/subuid, /etc/subgid)" \
+		"on a kernel that lets users make namespaces (sysctl user.max_user_namespaces," \
+		"kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)."
+}
+
+# The only packages that the machine itself needs.
+install_tools() {
+	local packages=()
+	command -v mmdebstrap >/dev/null || packages+=(mmdebstrap debian-archive-keyring)
+	[ "$(id -u)" -eq 0 ] || command -v newuidmap >/dev/null || packages+=(uidmap)
+	[ ${#packages[@]} -gt 0 ] || return 0
+	local sudo=()
+	[ "$(id -u)" -eq 0 ] || sudo=(sudo -n)
+	stage "installing on this machine: ${packages[*]}"
+	{ "${sudo[@]}" apt-get install -y "${packages[@]}" ||
+		{ "${sudo[@]}" apt-get update && "${sudo[@]}" apt-get install -y "${packages[@]}"; }; } >"$log" 2>&1 ||
+		die "could not install ${packages[*]}; the log is $log" "As root: apt-get install ${packages[*]}"
+}
+
+check_space() {
+	local free_gb
+	free_gb=$(($(df --output=avail -k "$cache" | tail -n 1) / 1048576))
+	say "The build root and the kernel metadata take about $needed_gb GB under $cache; $free_gb GB are free there."
+	[ "$free_gb" -ge "$needed_gb" ] || die "not enough space under $cache: $free_gb GB free, $needed_gb GB needed" \
+		"XDG_CACHE_HOME=... names another place."
+}
+
+remove() { in_namespace rm -rf --one-file-system "$@"; }
+
+failed() {
+	grep -E '^(error|E): ' "$log" | sort -u | tail -n 20 >&2 || true
+	die "$1" "The whole log is $log"
+}
+
+make_root() {
+	local tmp=$cache/tmp.root key
+	stage "build root: base system"
+	apt-config dump Acquire >"$cache/tmp.apt.conf"
+	in_namespace mmdebstrap --mode=root --variant=minbase --aptopt="$cache/tmp.apt.conf" \
+		trixie "$tmp" ${MIRROR:+"$MIRROR"} >"$log" 2>&1 ||
+		failed "could not install a Debian base system; is the package mirror within reach?"
+	stage "build root: kernel, toolchain, VM and NFS tools"
+	mkdir -p "$tmp/src" "$tmp/kernel" "$tmp/cache"
+	ROOT_DIR=$tmp KERNEL_DIR=$recipe "$top/scripts/enter" \
+		scripts/buildroot/install.sh /src/scripts/buildroot "${KVER:-}" >>"$log" 2>&1 ||
+		failed "could not install the build root's packages"
+	grep '^warning: ' "$log" >&2 || true
+	key=root-$(root_key)
+	mv -T "$tmp" "$cache/$key-$(cat "$tmp/etc/rpcrdma/kver")"
+	[ -n "${KVER:-}" ] || ln -sfn "$key-$(cat "$tmp/etc/rpcrdma/kver")" "$cache/$key"
+}
+
+make_metadata() {
+	local tmp=$cache/tmp.kernel
+	stage "Rust metadata of kernel $(cat "$root/etc/rpcrdma/kver")"
+	mkdir "$tmp"
+	ROOT_DIR=$root KERNEL_DIR=$tmp "$top/scripts/enter" nice scripts/buildroot/metadata.sh >"$log" 2>&1 ||
+		failed "could not rebuild the kernel's Rust metadata"
+	tail -n 1 "$log" >&2
+	mv -T "$tmp" "$(kernel_dir "$root")"
+}
+
+[ -n "$(root_dir)" ] && [ -d "$(kernel_dir "$(root_dir)")" ] && exit
+
+mkdir -p "$cache"
+exec 9>"$cache/lock"
+flock 9
+check_machine
+remove "$cache"/tmp.*
+trap 'remove "$cache"/tmp.*' EXIT
+check_space
+[ -n "$(root_dir)" ] || make_root
+root=$(root_dir)
+[ -d "$(kernel_dir "$root")" ] || make_metadata
+stage "ready: kernel $(cat "$root/etc/rpcrdma/kver")"

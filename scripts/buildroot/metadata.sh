@@ -1,0 +1,44 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Runs inside the build root: makes in /kernel what Debian's header packages lack for a module in Rust, the metadata
+# of the kernel's own crates, and proves that it belongs to the kernel image.
+#
+# The metadata is only good if it comes from the same source, configuration and compiler. The names of exported Rust
+# symbols carry a hash over all three, so equal names are the proof; vermagic is what the module loader will look at.
+
+set -euo pipefail
+release=$(cat /etc/rpcrdma/kver)
+series=$(cut -d. -f1,2 <<<"$release")
+headers=/usr/src/linux-headers-$release
+source=/kernel/source build=/kernel/build
+
+die() { printf 'error: %s\n' "$@" >&2; exit 1; }
+
+grep -q '^CONFIG_RUST=y' "$headers/.config" || die "kernel $release was built without Rust (CONFIG_RUST)"
+
+# Most of the source is driver code that no module build looks at.
+mkdir -p "$source" "$build"
+tar -xf "/usr/src/linux-source-$series.tar.xz" -C "$source" --strip-components=1 \
+	--exclude='*/drivers/*.c' --exclude='*/sound/*.c' --exclude='*/drivers/gpu/drm/amd/include/*'
+
+cp "$headers/.config" "$headers/Module.symvers" "$build/"
+numbers=$(make -s -C "$source" kernelversion)
+echo "${release#"$numbers"}" >"$build/localversion"
+cp "$build/.config" "$build/.config.debian"
+
+compilers=(ARCH=x86_64 CC=x86_64-linux-gnu-gcc-14 HOSTCC=gcc-14)
+make -C "$source" O="$build" "${compilers[@]}" olddefconfig
+diff <(grep '^CONFIG' "$build/.config.debian") <(grep '^CONFIG' "$build/.config") ||
+	die "the configuration is not the one that Debian's kernel was built with; the differences are above"
+make -C "$source" O="$build" "${compilers[@]}" -j"$(nproc)" modules_prepare
+
+utsrelease=$(sed -n 's/^#define UTS_RELEASE "\(.*\)"/\1/p' "$build/include/generated/utsrelease.h")
+[ "$utsrelease" = "$release" ] || die "modules built here would be for kernel $utsrelease, not $release"
+
+exported() { sed -n 's/^EXPORT_SYMBOL_RUST_GPL(\(_R[^)]*\));$/\1/p' "$build"/rust/exports_*_generated.h | sort -u; }
+theirs() { awk -F'\t' '$2 ~ /^_R/ { print $2 }' "$headers/Module.symvers" | sort -u; }
+difference=$(comm -3 <(exported) <(theirs))
+[ -z "$difference" ] || die "these exported Rust symbols are not the kernel image's (left: only here, right: only there)," \
+	"so source or compiler is another:" "$difference"
+echo "all $(exported | wc -l) exported Rust symbols are those of kernel $release"

@@ -1,0 +1,45 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# What every script on the host side shares: messages, the cache's place and the namespace to work in.
+# It asks for bash and util-linux only; all other tools live in the build root.
+
+set -euo pipefail
+
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cache=${RPCRDMA_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/rpcrdma}
+recipe=$top/scripts/buildroot
+
+say() { printf '%s\n' "$*" >&2; }
+die() { printf 'error: %s\n' "$1" >&2; shift; [ $# -eq 0 ] || printf '       %s\n' "$@" >&2; exit 1; }
+
+# Prints a progress line with the time since the script began.
+stage() { printf '[%3d:%02d] %s\n' $((SECONDS / 60)) $((SECONDS % 60)) "$*" >&2; }
+
+# Prints twelve digits that stand for the content on stdin.
+digest() { sha256sum | cut -c1-12; }
+
+# Runs a command as root of a mount namespace of its own: the real root, or one mapped over the user's subordinate ids.
+in_namespace() {
+	if [ "$(id -u)" -eq 0 ]; then
+		unshare --mount "$@"
+	else
+		unshare --user --map-auto --map-root-user --mount "$@"
+	fi
+}
+
+# The build root's name says what it was made from, so a changed recipe never meets an old root.
+root_key() { cat "$recipe/packages" "$recipe/series" "$recipe/install.sh" | digest; }
+
+# The build root for $KVER, or the one that an earlier run chose for this recipe; empty if there is none yet.
+root_dir() {
+	local dir
+	dir=$cache/root-$(root_key)${KVER:+-$KVER}
+	if [ -d "$dir/" ]; then readlink -f "$dir"; fi
+}
+
+# The kernel's source and build tree that belong to build root $1.
+kernel_dir() {
+	printf '%s/kernel-%s-%s\n' "$cache" "$(cat "$1/etc/rpcrdma/kver")" \
+		"$(cat "$1/etc/rpcrdma/toolchain" "$recipe/metadata.sh" | digest)"
+}
