@@ -3,12 +3,9 @@
 //! Addresses and namespaces, which `sunrpc` knows and `rdma` connects to.
 
 use core::ptr::NonNull;
-use kernel::{
-    error::{
-        code::EINVAL,
-        Result, //
-    },
-    prelude::*, //
+use kernel::error::{
+    code::EINVAL,
+    Result, //
 };
 
 /// A `struct sockaddr_storage` by value: IPv4 or IPv6 address and port.

@@ -15,6 +15,8 @@
 #![allow(
     clippy::all,
     dead_code,
+    improper_ctypes,
+    improper_ctypes_definitions,
     missing_docs,
     non_camel_case_types,
     non_snake_case,
@@ -40,12 +42,12 @@ mod bindings {
 
     mod helpers {
         use super::*;
-        include!("generated/helpers.rs");
+        include!("helpers_generated.rs");
     }
 
     // What both know is taken from the header, not from the helper.
     pub use helpers::*;
-    include!("generated/bindings.rs");
+    include!("bindings_generated.rs");
 }
 
 pub use bindings::*;

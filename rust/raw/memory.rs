@@ -13,7 +13,10 @@
 //! affair (it completes an RPC only after its rkeys are invalid); that the
 //! memory is ours is settled here.
 
-use core::ptr::NonNull;
+use core::{
+    alloc::Layout,
+    ptr::NonNull, //
+};
 use kernel::{
     alloc::{
         allocator::Kmalloc,
@@ -26,11 +29,8 @@ use kernel::{
         code::EINVAL,
         Result, //
     },
-    prelude::*,
     sync::Arc, //
 };
-
-use core::alloc::Layout;
 
 /// Bytes from `kmalloc`, physically contiguous, that C and devices may read and
 /// write at any time.
