@@ -20,6 +20,7 @@ use core::{
 use kernel::{
     alloc::{
         allocator::Kmalloc,
+        flags::__GFP_ZERO,
         Allocator,
         Flags,
         NumaNode, //
@@ -51,10 +52,11 @@ unsafe impl Send for Buffer {}
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// Allocates `len` bytes, at least one. Sleeps if `flags` allow it.
+    /// Allocates `len` bytes, at least one, all zero. Sleeps if `flags` allow it.
     pub fn new(len: usize, flags: Flags) -> Result<Arc<Self>> {
         let layout = Self::layout(len)?;
-        let ptr = Kmalloc::alloc(layout, flags, NumaNode::NO_NODE)?.cast();
+        // Zeroed, so that a copy out never shows what was there before.
+        let ptr = Kmalloc::alloc(layout, flags | __GFP_ZERO, NumaNode::NO_NODE)?.cast();
         // INVARIANT: `ptr` was just allocated with room for `len` bytes.
         let buffer = Self { ptr, len };
         Ok(Arc::new(buffer, flags)?)

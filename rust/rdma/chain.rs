@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Singly linked chains of boxes, for what is pooled and posted.
+//!
+//! Buffers and regions are allocated when a connection is made and only change
+//! hands afterwards: from a pool into a work request, to the device, back to the
+//! pool. A chain moves any number of them without allocating.
+
+use kernel::prelude::*;
+
+/// What can stand in a [`Chain`].
+pub(crate) trait Link: Sized {
+    /// The place for the rest of the chain. [`None`] unless `self` stands in one.
+    fn next(&mut self) -> &mut Option<KBox<Self>>;
+
+    /// The rest of the chain.
+    fn peek_next(&self) -> Option<&Self>;
+}
+
+/// A stack of boxes.
+pub(crate) struct Chain<T: Link> {
+    head: Option<KBox<T>>,
+    len: usize,
+}
+
+impl<T: Link> Chain<T> {
+    pub(crate) const fn new() -> Self {
+        Self { head: None, len: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head.is_none()
+    }
+
+    pub(crate) fn push(&mut self, mut item: KBox<T>) {
+        *item.next() = self.head.take();
+        self.head = Some(item);
+        self.len = self.len.wrapping_add(1);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<KBox<T>> {
+        let mut item = self.head.take()?;
+        self.head = item.next().take();
+        self.len = self.len.wrapping_sub(1);
+        Some(item)
+    }
+
+    /// Moves all of `other` onto this one.
+    pub(crate) fn append(&mut self, other: &mut Self) {
+        while let Some(item) = other.pop() {
+            self.push(item);
+        }
+    }
+
+    /// Takes out the first item that `matches`.
+    pub(crate) fn remove_first(&mut self, matches: impl Fn(&T) -> bool) -> Option<KBox<T>> {
+        let mut passed = Self::new();
+        let mut found = None;
+        while let Some(item) = self.pop() {
+            if matches(&item) {
+                found = Some(item);
+                break;
+            }
+            passed.push(item);
+        }
+        self.append(&mut passed);
+        found
+    }
+
+    pub(crate) fn first_mut(&mut self) -> Option<&mut T> {
+        self.head.as_deref_mut()
+    }
+
+    /// Gives up the boxes for as long as C links them; [`Self::from_raw`] takes them back.
+    pub(crate) fn into_raw(mut self) -> *mut T {
+        self.len = 0;
+        self.head.take().map_or(core::ptr::null_mut(), KBox::into_raw)
+    }
+
+    /// # Safety
+    ///
+    /// `head` came from [`Self::into_raw`], and this is the first call for it.
+    pub(crate) unsafe fn from_raw(head: *mut T) -> Self {
+        if head.is_null() {
+            return Self::new();
+        }
+        // SAFETY: `head` was a box, and the caller vouches that nobody took it back before.
+        let head = unsafe { KBox::from_raw(head) };
+        let len = core::iter::successors(Some(&*head), |item| item.peek_next()).count();
+        Self {
+            head: Some(head),
+            len,
+        }
+    }
+}
+
+impl<T: Link> Drop for Chain<T> {
+    /// One at a time: the boxes' own drops would recurse along the chain.
+    fn drop(&mut self) {
+        while self.pop().is_some() {}
+    }
+}

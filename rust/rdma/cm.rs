@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The connection manager: ids, events, connecting.
+//!
+//! C header: [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
+//!
+//! Every call here starts something; how it went comes as an [`Event`], always
+//! (the CM has time limits of its own for address, route and connection).
+
+use crate::{
+    device::Limits,
+    Handler, //
+};
+use core::{
+    marker::PhantomData,
+    ptr::{
+        addr_of_mut,
+        null_mut,
+        NonNull, //
+    },
+};
+use kernel::{
+    bindings,
+    error::{
+        code::{
+            EINVAL,
+            ENODEV, //
+        },
+        from_err_ptr,
+        to_result,
+        Error,
+        Result, //
+    },
+    prelude::*,
+    sync::Arc, //
+};
+use raw::addr::{
+    Net,
+    SockAddr, //
+};
+
+/// What happened to an [`Id`].
+pub enum Event<'a> {
+    /// The address leads to a device; the id is bound to it.
+    AddrResolved,
+    /// It does not.
+    AddrError(Error),
+    /// There is a path to the peer.
+    RouteResolved,
+    /// There is none.
+    RouteError(Error),
+    /// The connection stands.
+    Established {
+        /// What the peer sent along. May be padded with zeroes.
+        private_data: &'a [u8],
+    },
+    /// The peer said no.
+    Rejected {
+        /// Whether because it still holds an old connection of ours, which time cures.
+        stale: bool,
+    },
+    /// The peer did not answer.
+    Unreachable,
+    /// Connecting failed half-way.
+    ConnectError,
+    /// The connection ended.
+    Disconnected,
+    /// The local address moved to another device.
+    AddrChange,
+    /// The device waits for the id to be destroyed.
+    DeviceRemoval,
+    /// What a connected id has no use for.
+    Other,
+}
+
+/// What to ask for when connecting.
+pub struct ConnectParameters<'a> {
+    /// For the peer's upper layer; at most 56 bytes arrive on every fabric.
+    pub private_data: &'a [u8],
+    /// RDMA Reads by the peer that we are ready to answer at the same time.
+    pub responder_resources: u8,
+    /// RDMA Reads that we want to have under way at the same time.
+    pub initiator_depth: u8,
+    /// How often the device sends again before it gives up.
+    pub retry_count: u8,
+    /// How often it tries again when the peer has no Receive posted.
+    pub rnr_retry_count: u8,
+}
+
+/// A connection identifier.
+///
+/// # Invariants
+///
+/// `ptr` came from `rdma_create_id` with the address of `context`'s value as context and
+/// `event_callback::<H>` as handler, and is destroyed only in `drop`.
+pub struct Id<H: Handler> {
+    ptr: NonNull<raw::rdma_cm_id>,
+    context: Arc<H>, // Dropped after `ptr` is destroyed: events use it.
+}
+
+// SAFETY: The CM has its own locks; an id may be used from any task.
+unsafe impl<H: Handler> Send for Id<H> {}
+// SAFETY: As above.
+unsafe impl<H: Handler> Sync for Id<H> {}
+
+impl<H: Handler> Id<H> {
+    /// Makes an id for a reliable connection in `net`. Events go to `context` from now on. Sleeps.
+    pub fn new(net: Net, context: Arc<H>) -> Result<Arc<Self>> {
+        // SAFETY: Whoever gave `net` keeps it. The context lives as long as the id: the value
+        // made below destroys the id before it gives up `context`.
+        let ptr = from_err_ptr(unsafe {
+            raw::rdma_create_id(
+                net.as_raw(),
+                Some(event_callback::<H>),
+                Arc::as_ptr(&context).cast_mut().cast(),
+                raw::rdma_ucm_port_space_RDMA_PS_TCP,
+                raw::ib_qp_type_IB_QPT_RC,
+            )
+        })?;
+        // INVARIANT: Just made so.
+        let id = Self {
+            ptr: NonNull::new(ptr).ok_or(EINVAL)?,
+            context,
+        };
+        Ok(Arc::new(id, GFP_KERNEL)?)
+    }
+
+    /// Starts to look up the device that leads to `destination`.
+    pub fn resolve_address(&self, destination: &SockAddr, timeout_ms: u32) -> Result {
+        let timeout = i32::try_from(timeout_ms)? as usize;
+        // SAFETY: `ptr` is live by the type invariants. The CM copies the address, which it only
+        // reads.
+        to_result(unsafe {
+            raw::rdma_resolve_addr(self.as_raw(), null_mut(), destination.as_raw().cast_mut(), timeout)
+        })
+    }
+
+    /// Starts to look up the path. The address must have been resolved.
+    pub fn resolve_route(&self, timeout_ms: u32) -> Result {
+        // SAFETY: `ptr` is live by the type invariants.
+        to_result(unsafe { raw::rdma_resolve_route(self.as_raw(), timeout_ms as usize) })
+    }
+
+    /// Starts to connect. The id must have a queue pair.
+    pub fn connect(&self, parameters: &ConnectParameters<'_>) -> Result {
+        let mut conn = raw::rdma_conn_param {
+            private_data: parameters.private_data.as_ptr().cast(),
+            private_data_len: u8::try_from(parameters.private_data.len())?,
+            responder_resources: parameters.responder_resources,
+            initiator_depth: parameters.initiator_depth,
+            retry_count: parameters.retry_count,
+            rnr_retry_count: parameters.rnr_retry_count,
+            ..Default::default()
+        };
+        // SAFETY: `ptr` is live by the type invariants; the CM copies the private data.
+        to_result(unsafe { raw::rdma_connect(self.as_raw(), &mut conn) })
+    }
+
+    /// Starts to end the connection, if there is one.
+    pub fn disconnect(&self) {
+        // SAFETY: `ptr` is live by the type invariants. An error means that there was nothing to
+        // end or that the peer was faster: both are what the caller wants.
+        unsafe { raw::rdma_disconnect(self.as_raw()) };
+    }
+
+    /// The limits of the device behind the id. [`ENODEV`] before it is bound to one.
+    pub fn limits(&self) -> Result<Limits> {
+        // SAFETY: A bound id keeps its device.
+        unsafe { Limits::of(self.device()?) }
+    }
+
+    /// The local end, as text consumers want it.
+    pub fn local_address(&self) -> Result<SockAddr> {
+        // SAFETY: `ptr` is live by the type invariants. The storage holds a whole
+        // `sockaddr_storage`, filled in when the id is bound to an address.
+        unsafe {
+            let storage = addr_of_mut!((*self.as_raw()).route.addr.src_addr);
+            SockAddr::from_raw(
+                storage.cast_const().cast::<bindings::sockaddr>(),
+                core::mem::size_of::<raw::__kernel_sockaddr_storage>(),
+            )
+        }
+    }
+
+    #[inline]
+    pub(crate) fn as_raw(&self) -> *mut raw::rdma_cm_id {
+        self.ptr.as_ptr()
+    }
+
+    #[inline]
+    pub(crate) fn context(&self) -> &Arc<H> {
+        &self.context
+    }
+
+    pub(crate) fn device(&self) -> Result<NonNull<raw::ib_device>> {
+        // SAFETY: `ptr` is live by the type invariants. The device is set once, before the event
+        // that tells of it.
+        NonNull::new(unsafe { (*self.as_raw()).device }).ok_or(ENODEV)
+    }
+}
+
+impl<H: Handler> Drop for Id<H> {
+    fn drop(&mut self) {
+        // SAFETY: `ptr` is live by the type invariants. The call waits for events under way; the
+        // crate's documentation forbids to drop the last reference in one.
+        unsafe { raw::rdma_destroy_id(self.as_raw()) };
+    }
+}
+
+/// # Safety
+///
+/// Only the CM calls this, for an id made by [`Id::new`] and with a valid event.
+unsafe extern "C" fn event_callback<H: Handler>(
+    id: *mut raw::rdma_cm_id,
+    event: *mut raw::rdma_cm_event,
+) -> c_int {
+    // SAFETY: The context of such an id is an `H` that lives until the id is destroyed, which
+    // waits for this call.
+    let context = unsafe { &*(*id).context.cast::<H>() };
+    // SAFETY: The event is valid during the call.
+    let event = unsafe { EventView::new(&*event) };
+    context.cm_event(event.decode());
+    // Zero: the id stays; `Id` destroys it.
+    0
+}
+
+/// A C event during its callback.
+struct EventView<'a> {
+    raw: &'a raw::rdma_cm_event,
+    _during_callback: PhantomData<&'a [u8]>,
+}
+
+impl<'a> EventView<'a> {
+    /// # Safety
+    ///
+    /// `raw` is the event of a callback that lasts for `'a`.
+    unsafe fn new(raw: &'a raw::rdma_cm_event) -> Self {
+        Self {
+            raw,
+            _during_callback: PhantomData,
+        }
+    }
+
+    fn error(&self) -> Error {
+        Error::from_errno(self.raw.status)
+    }
+
+    fn private_data(&self) -> &'a [u8] {
+        // SAFETY: Connection events fill in the `conn` arm.
+        let conn = unsafe { &self.raw.param.conn };
+        if conn.private_data.is_null() {
+            return &[];
+        }
+        // SAFETY: The CM gives pointer and length of a buffer that lasts as long as the callback.
+        unsafe {
+            core::slice::from_raw_parts(
+                conn.private_data.cast(),
+                usize::from(conn.private_data_len),
+            )
+        }
+    }
+
+    fn decode(&self) -> Event<'a> {
+        const STALE: i32 = raw::ib_cm_rej_reason_IB_CM_REJ_STALE_CONN as i32;
+        match self.raw.event {
+            raw::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_RESOLVED => Event::AddrResolved,
+            raw::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_ERROR => Event::AddrError(self.error()),
+            raw::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_RESOLVED => Event::RouteResolved,
+            raw::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_ERROR => Event::RouteError(self.error()),
+            raw::rdma_cm_event_type_RDMA_CM_EVENT_ESTABLISHED => Event::Established {
+                private_data: self.private_data(),
+            },
+            raw::rdma_cm_event_type_RDMA_CM_EVENT_REJECTED => Event::Rejected {
+                stale: self.raw.status == STALE,
+            },
+            raw::rdma_cm_event_type_RDMA_CM_EVENT_UNREACHABLE => Event::Unreachable,
+            raw::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_ERROR => Event::ConnectError,
+            raw::rdma_cm_event_type_RDMA_CM_EVENT_DISCONNECTED => Event::Disconnected,
+            raw::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE => Event::AddrChange,
+            raw::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => Event::DeviceRemoval,
+            _ => Event::Other,
+        }
+    }
+}

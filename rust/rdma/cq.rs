@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Completion queues.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+//!
+//! Completions are polled in a worker of the core (`IB_POLL_WORKQUEUE`), because
+//! what follows a reply takes locks of sunrpc that are not safe in interrupts.
+
+use crate::{
+    cm::Id,
+    Handler, //
+};
+use core::ptr::NonNull;
+use kernel::{
+    error::{
+        code::ENOMEM,
+        from_err_ptr,
+        Result, //
+    },
+    sync::Arc, //
+};
+
+/// A completion queue of one connection.
+///
+/// # Invariants
+///
+/// `ptr` came from `ib_alloc_cq_any` with the context of `id` as its context, and is freed only
+/// in `drop`.
+pub(crate) struct CompletionQueue<H: Handler> {
+    ptr: NonNull<raw::ib_cq>,
+    _id: Arc<Id<H>>, // Dropped after `ptr` is freed: it keeps the device and the context.
+}
+
+// SAFETY: The queue is only created, named in other calls, and freed.
+unsafe impl<H: Handler> Send for CompletionQueue<H> {}
+// SAFETY: As above.
+unsafe impl<H: Handler> Sync for CompletionQueue<H> {}
+
+impl<H: Handler> CompletionQueue<H> {
+    /// Makes one with room for `entries`. Sleeps.
+    pub(crate) fn new(id: Arc<Id<H>>, entries: u32) -> Result<Self> {
+        let device = id.device()?;
+        // SAFETY: `id` is bound to `device` and so keeps it; the context lives as long as `id`.
+        let ptr = from_err_ptr(unsafe {
+            raw::ib_alloc_cq_any(
+                device.as_ptr(),
+                Arc::as_ptr(id.context()).cast_mut().cast(),
+                i32::try_from(entries)?,
+                raw::ib_poll_context_IB_POLL_WORKQUEUE,
+            )
+        })?;
+        // INVARIANT: Just made so.
+        Ok(Self {
+            ptr: NonNull::new(ptr).ok_or(ENOMEM)?,
+            _id: id,
+        })
+    }
+
+    #[inline]
+    pub(crate) fn as_raw(&self) -> *mut raw::ib_cq {
+        self.ptr.as_ptr()
+    }
+}
+
+impl<H: Handler> Drop for CompletionQueue<H> {
+    fn drop(&mut self) {
+        // SAFETY: `ptr` is live by the type invariants. The queue pair that used it is destroyed
+        // first (field order there).
+        unsafe { raw::ib_free_cq(self.ptr.as_ptr()) };
+    }
+}
+
+/// The context of the queue that `cq` stands for.
+///
+/// # Safety
+///
+/// `cq` belongs to a [`CompletionQueue<H>`], and the reference is gone when the completion
+/// callback that was given it returns.
+pub(crate) unsafe fn context<'a, H: Handler>(cq: *mut raw::ib_cq) -> &'a H {
+    // SAFETY: By the invariants of `CompletionQueue`, whose drop waits for callbacks.
+    unsafe { &*(*cq).cq_context.cast::<H>() }
+}

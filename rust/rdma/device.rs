@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a device can do, as far as a connection's shape depends on it.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+use crate::error::not_supported;
+use core::ptr::NonNull;
+use kernel::{
+    error::Result,
+    page::PAGE_SIZE, //
+};
+
+/// Limits of a device, already reduced to what its users count in.
+#[derive(Clone, Copy)]
+pub struct Limits {
+    /// Work requests that fit one queue of a queue pair.
+    pub queue_depth: u32,
+    /// Pages that one fast registration can cover.
+    pub registration_pages: u32,
+    /// RDMA Reads that the device answers at the same time on one connection.
+    pub responder_resources: u8,
+    /// RDMA Reads that the device may have under way at the same time on one connection.
+    pub initiator_depth: u8,
+}
+
+impl Limits {
+    /// Reads the limits of `device`. `EOPNOTSUPP` if it cannot do fast registration.
+    ///
+    /// # Safety
+    ///
+    /// `device` is live during the call.
+    pub(crate) unsafe fn of(device: NonNull<raw::ib_device>) -> Result<Self> {
+        // SAFETY: The caller vouches for `device`; its attributes are fixed once it is registered.
+        let attrs = unsafe { &(*device.as_ptr()).attrs };
+        // CAST: bindgen gives an enum of 64 bits the type of the kernel's `unsigned long`.
+        let fast_registration =
+            raw::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
+        if attrs.device_cap_flags & fast_registration == 0
+            || attrs.max_fast_reg_page_list_len == 0
+        {
+            return Err(not_supported());
+        }
+        let byte = |n: i32| u8::try_from(n.max(0)).unwrap_or(u8::MAX);
+        Ok(Self {
+            queue_depth: u32::try_from(attrs.max_qp_wr).unwrap_or(0),
+            registration_pages: attrs.max_fast_reg_page_list_len,
+            responder_resources: byte(attrs.max_qp_rd_atom),
+            initiator_depth: byte(attrs.max_qp_init_rd_atom),
+        })
+    }
+
+    /// Bytes that one registration surely covers, wherever in a page they start.
+    pub fn registration_bytes(&self) -> usize {
+        usize::try_from(self.registration_pages)
+            .unwrap_or(usize::MAX)
+            .saturating_sub(1)
+            .saturating_mul(PAGE_SIZE)
+    }
+}

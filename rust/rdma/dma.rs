@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Buffers that stay mapped for their whole life.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
+//! `ib_dma_map_single` and its kin. Software devices map to the virtual address.
+
+use crate::{
+    Handler,
+    ProtectionDomain, //
+};
+use kernel::{
+    alloc::Flags,
+    error::{
+        code::{
+            EINVAL,
+            EIO, //
+        },
+        Result, //
+    },
+    sync::Arc, //
+};
+use raw::memory::Buffer;
+
+/// Which way the data goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// The device reads memory.
+    ToDevice,
+    /// The device writes memory.
+    FromDevice,
+}
+
+impl Direction {
+    pub(crate) fn as_raw(self) -> raw::dma_data_direction {
+        match self {
+            Self::ToDevice => raw::dma_data_direction_DMA_TO_DEVICE,
+            Self::FromDevice => raw::dma_data_direction_DMA_FROM_DEVICE,
+        }
+    }
+}
+
+/// A buffer mapped for one direction.
+///
+/// # Invariants
+///
+/// `address` maps all of `buffer`, and is unmapped only in `drop`. Nobody else has `buffer`.
+pub(crate) struct Mapped<H: Handler> {
+    address: u64,
+    direction: Direction,
+    buffer: Arc<Buffer>,
+    pd: Arc<ProtectionDomain<H>>,
+}
+
+impl<H: Handler> Mapped<H> {
+    /// Allocates and maps `len` bytes.
+    pub(crate) fn new(
+        pd: &Arc<ProtectionDomain<H>>,
+        len: usize,
+        direction: Direction,
+        flags: Flags,
+    ) -> Result<Self> {
+        let buffer = Buffer::new(len, flags)?;
+        // SAFETY: `pd` keeps its device; `buffer` is `kmalloc` memory of `len` bytes, which the
+        // value made below keeps until it has unmapped it.
+        let address = unsafe {
+            raw::ib_dma_map_single(
+                pd.device(),
+                buffer.as_ptr().cast(),
+                len,
+                direction.as_raw(),
+            )
+        };
+        // SAFETY: As above.
+        if unsafe { raw::ib_dma_mapping_error(pd.device(), address) } != 0 {
+            return Err(EIO);
+        }
+        // INVARIANT: Just mapped; the `Arc` was just made and never leaves.
+        Ok(Self {
+            address,
+            direction,
+            buffer,
+            pd: pd.clone(),
+        })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// A scatter element for the first `len` bytes. [`EINVAL`] if there are fewer.
+    pub(crate) fn sge(&self, len: usize) -> Result<raw::ib_sge> {
+        if len > self.len() {
+            return Err(EINVAL);
+        }
+        Ok(raw::ib_sge {
+            addr: self.address,
+            length: u32::try_from(len)?,
+            lkey: self.pd.local_key(),
+        })
+    }
+
+    /// The first `len` bytes as they are now, or all if there are fewer.
+    ///
+    /// # Safety
+    ///
+    /// The device has no access to the buffer until the slice is gone.
+    pub(crate) unsafe fn bytes(&self, len: usize) -> &[u8] {
+        // SAFETY: `buffer` is allocated as long as `self`, `kmalloc` memory is initialised as far
+        // as anyone can tell (the kernel zeroes or the device wrote), and the caller keeps the
+        // device away; by the type invariants nobody else has the buffer.
+        unsafe { core::slice::from_raw_parts(self.buffer.as_ptr(), len.min(self.len())) }
+    }
+
+    /// All bytes, for writing.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::bytes`].
+    pub(crate) unsafe fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: As in `bytes`; `&mut self` makes the slice unique.
+        unsafe { core::slice::from_raw_parts_mut(self.buffer.as_ptr(), self.len()) }
+    }
+
+    /// Makes `len` bytes that the device wrote visible to the CPU.
+    pub(crate) fn sync_for_cpu(&self, len: usize) {
+        // SAFETY: The mapping is live by the type invariants, and `len` is within it.
+        unsafe {
+            raw::ib_dma_sync_single_for_cpu(
+                self.pd.device(),
+                self.address,
+                len.min(self.len()),
+                self.direction.as_raw(),
+            )
+        };
+    }
+
+    /// Makes `len` bytes that the CPU wrote visible to the device, or gives them to it to write.
+    pub(crate) fn sync_for_device(&self, len: usize) {
+        // SAFETY: As above.
+        unsafe {
+            raw::ib_dma_sync_single_for_device(
+                self.pd.device(),
+                self.address,
+                len.min(self.len()),
+                self.direction.as_raw(),
+            )
+        };
+    }
+}
+
+impl<H: Handler> Drop for Mapped<H> {
+    fn drop(&mut self) {
+        // SAFETY: The mapping is live by the type invariants, was made with these arguments, and
+        // is given up once. A buffer in a work request is owned by it, so the device is done.
+        unsafe {
+            raw::ib_dma_unmap_single(
+                self.pd.device(),
+                self.address,
+                self.buffer.len(),
+                self.direction.as_raw(),
+            )
+        };
+    }
+}

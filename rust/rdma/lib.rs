@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Safe in-kernel verbs and RDMA CM for one user: reliable connections whose
+//! upper layer owns every buffer by value.
+//!
+//! # Who owns what
+//!
+//! ```text
+//! cm::Id  <-  Pd  <-  mr::Mr, Receive and Send buffers
+//!    ^         ^
+//!    +---- QueuePair (with its completion queue and Send queue)
+//! ```
+//!
+//! An arrow points at what is kept alive. The [`cm::Id`] goes last; the RDMA CM
+//! holds back the removal of a device until every id bound to it is destroyed, so
+//! nothing of ours can outlive its device, and no second registration with the
+//! core is needed. An upper layer that sees [`cm::Event::DeviceRemoval`] tears its
+//! connection down; the device waits for it.
+//!
+//! # What the device may touch
+//!
+//! * A Receive buffer is moved into [`QueuePair::post_receives`] and comes back in
+//!   [`Handler::received`] or [`Handler::receive_flushed`].
+//! * A Send buffer is moved into [`QueuePair::post_send`]; the queue pair takes it
+//!   back when a completion covers it.
+//! * Registered memory is an [`mr::Registered`] list. The only ways out are a
+//!   remote invalidation, a local one that completed, and dropping it, which
+//!   deregisters. All three end with the memory unmapped and its owners
+//!   ([`memory::Piece`]) released, in that order.
+//!
+//! So no buffer under DMA is reachable by safe code, whatever the order in which
+//! an upper layer drops its values.
+//!
+//! # Contexts
+//!
+//! [`Handler`] methods run in the completion queue's worker (process context,
+//! never two at a time for one queue pair) or, for CM events, in the CM's worker
+//! under the id's mutex. They must not sleep for long, and must not drop the last
+//! reference to the id, the protection domain or the queue pair.
+
+#![deny(unsafe_op_in_unsafe_fn)]
+
+pub mod chain;
+pub mod cm;
+pub mod device;
+pub mod error;
+pub mod mr;
+pub mod pd;
+pub mod qp;
+pub mod receive;
+pub mod send;
+
+mod cq;
+mod dma;
+
+pub use pd::ProtectionDomain;
+pub use qp::QueuePair;
+pub use raw::{
+    addr,
+    memory, //
+};
+
+/// What an upper layer does when its connection has news.
+///
+/// The implementor is the *context* of one connection, shared by its id and its
+/// completion queue, and so must own neither of them.
+pub trait Handler: Sized + Send + Sync + 'static {
+    /// What comes back when a chain of local invalidations has completed.
+    type Fenced: Send;
+
+    /// The connection manager has news. CM worker; the id's mutex is held.
+    fn cm_event(&self, event: cm::Event<'_>);
+
+    /// A message arrived. `queue` posts to the queue pair that it arrived on.
+    fn received(&self, queue: &qp::Posting<'_, Self>, message: receive::Message<Self>);
+
+    /// A Receive ended without a message: the connection is being lost.
+    fn receive_flushed(&self, buffer: receive::Buffer<Self>);
+
+    /// A Send that asked for a completion failed: the connection is lost.
+    fn send_failed(&self);
+
+    /// Buffers of completed Sends are free again, after none was.
+    fn send_resumed(&self);
+
+    /// Every region of the chain is invalid, unmapped and free for reuse.
+    fn invalidated(&self, regions: mr::Idle<Self>, fenced: Self::Fenced);
+
+    /// The chain did not complete; its regions may still be valid. The connection is lost. Dropping
+    /// `regions` deregisters them, which sleeps.
+    fn invalidate_failed(&self, regions: mr::Registered<Self>, fenced: Self::Fenced);
+}

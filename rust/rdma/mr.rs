@@ -1,0 +1,580 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory regions by fast registration, as types.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+//!
+//! ```text
+//!            map                 QueuePair::post_send
+//!   Idle ----------> Prepared ------------------------> Registered
+//!    ^  <----------                                     |    |   |
+//!    |     cancel                                       |    |   | drop
+//!    |                  remote_invalidated              |    |   v
+//!    +--------------------------------------------------+    | Limbo: deregistered
+//!    |                  Handler::invalidated                 | with the queue pair
+//!    +-------------------------------------------------------+
+//! ```
+//!
+//! Each name stands for a chain of regions in that state. A region owns the
+//! memory that it covers ([`Piece`]) from `map` until it is unmapped, which
+//! happens only where the peer cannot reach it any more.
+
+use crate::{
+    chain::{
+        Chain,
+        Link, //
+    },
+    cq,
+    dma::Direction,
+    receive::Invalidated,
+    Handler,
+    ProtectionDomain, //
+};
+use core::{
+    iter::Peekable,
+    ptr::{
+        null_mut,
+        NonNull, //
+    },
+};
+use kernel::{
+    alloc::Flags,
+    bindings::scatterlist,
+    error::{
+        code::{
+            EINVAL,
+            EIO,
+            ENOMEM, //
+        },
+        from_err_ptr,
+        Result, //
+    },
+    page::PAGE_SIZE,
+    prelude::*,
+    sync::Arc, //
+};
+use raw::memory::Piece;
+
+/// What the peer may do with a region.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// RDMA Read from it.
+    Read,
+    /// RDMA Write to it.
+    Write,
+}
+
+impl Access {
+    fn direction(self) -> Direction {
+        match self {
+            Self::Read => Direction::ToDevice,
+            Self::Write => Direction::FromDevice,
+        }
+    }
+
+    fn as_raw(self) -> i32 {
+        match self {
+            Self::Read => raw::ib_access_flags_IB_ACCESS_REMOTE_READ as i32,
+            Self::Write => {
+                (raw::ib_access_flags_IB_ACCESS_REMOTE_WRITE
+                    | raw::ib_access_flags_IB_ACCESS_LOCAL_WRITE) as i32
+            }
+        }
+    }
+}
+
+/// How the peer names a region: what goes into a chunk segment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Handle {
+    /// Steering tag.
+    pub rkey: u32,
+    /// Bytes.
+    pub len: u32,
+    /// Where it starts.
+    pub iova: u64,
+}
+
+/// One region.
+///
+/// # Invariants
+///
+/// `ptr` came from `ib_alloc_mr` in `pd` for as many pages as `scatter` has entries, and is
+/// deregistered only in `drop`. If `mapped` is not zero, the first `mapped` entries of `scatter`
+/// are mapped in `direction` and describe `pieces`.
+#[repr(C)]
+pub(crate) struct Region<H: Handler> {
+    cqe: raw::ib_cqe,
+    register: raw::ib_reg_wr,
+    invalidate: raw::ib_send_wr,
+    ptr: NonNull<raw::ib_mr>,
+    scatter: KVec<scatterlist>,
+    mapped: i32,
+    direction: Direction,
+    pieces: KVec<Piece>,
+    next: Option<KBox<Self>>,
+    /// What to give back with the chain that this region is the head of.
+    fenced: Option<H::Fenced>,
+    pd: Arc<ProtectionDomain<H>>,
+}
+
+// SAFETY: Verbs may be called from any task; the work requests' pointers are set anew before
+// each post.
+unsafe impl<H: Handler> Send for Region<H> {}
+
+impl<H: Handler> Link for Region<H> {
+    fn next(&mut self) -> &mut Option<KBox<Self>> {
+        &mut self.next
+    }
+
+    fn peek_next(&self) -> Option<&Self> {
+        self.next.as_deref()
+    }
+}
+
+impl<H: Handler> Region<H> {
+    fn new(pd: &Arc<ProtectionDomain<H>>, pages: u32, flags: Flags) -> Result<KBox<Self>> {
+        let entries = usize::try_from(pages)?;
+        let mut scatter = KVec::with_capacity(entries, flags)?;
+        for _ in 0..pages {
+            scatter.push(scatterlist::default(), flags)?;
+        }
+        // SAFETY: `scatter` has `pages` entries.
+        unsafe { raw::sg_init_table(scatter.as_mut_ptr(), pages) };
+        let pieces = KVec::with_capacity(entries, flags)?;
+        // SAFETY: `pd` is live.
+        let ptr = from_err_ptr(unsafe {
+            raw::ib_alloc_mr(pd.as_raw(), raw::ib_mr_type_IB_MR_TYPE_MEM_REG, pages)
+        })?;
+        let ptr = NonNull::new(ptr).ok_or(ENOMEM)?;
+        // INVARIANT: Just made so; nothing is mapped.
+        let region = Self {
+            cqe: raw::ib_cqe {
+                done: Some(invalidate_done::<H>),
+            },
+            register: raw::ib_reg_wr::default(),
+            invalidate: raw::ib_send_wr::default(),
+            ptr,
+            scatter,
+            mapped: 0,
+            direction: Direction::ToDevice,
+            pieces,
+            next: None,
+            fenced: None,
+            pd: pd.clone(),
+        };
+        Ok(KBox::new(region, flags)?)
+    }
+
+    fn rkey(&self) -> u32 {
+        // SAFETY: `ptr` is live by the type invariants; only the owner of `self` changes the key.
+        unsafe { (*self.ptr.as_ptr()).rkey }
+    }
+
+    /// Fills the region from `source` as far as one region can go: up to its number of pages, and
+    /// up to a gap (only the first piece may start, only the last may end within a page).
+    fn fill(&mut self, source: &mut Peekable<impl Iterator<Item = Result<Piece>>>) -> Result {
+        let mut pages = 0_usize;
+        let mut aligned_so_far = true;
+        while let Some(next) = source.peek() {
+            let Ok(piece) = next else {
+                // The error is for the caller.
+                return source.next().map_or(Ok(()), |item| item.map(drop));
+            };
+            let offset = usize::try_from(piece.offset())? & (PAGE_SIZE - 1);
+            let len = usize::try_from(piece.len())?;
+            let end = offset.saturating_add(len);
+            let needs = end.div_ceil(PAGE_SIZE);
+            let joins = self.pieces.is_empty() || (aligned_so_far && offset == 0);
+            if !joins || pages.saturating_add(needs) > self.scatter.len() {
+                break;
+            }
+            let Some(Ok(piece)) = source.next() else {
+                break;
+            };
+            let entry = self.scatter.get_mut(self.pieces.len()).ok_or(EINVAL)?;
+            // SAFETY: `entry` was initialised with its table; the piece owns its page.
+            unsafe {
+                raw::sg_set_page(entry, piece.page().as_ptr(), piece.len(), piece.offset())
+            };
+            self.pieces.push_within_capacity(piece).map_err(|_| EINVAL)?;
+            pages = pages.saturating_add(needs);
+            aligned_so_far = end & (PAGE_SIZE - 1) == 0;
+        }
+        if self.pieces.is_empty() {
+            // Nothing to cover, or a first piece that is larger than any region.
+            return Err(EIO);
+        }
+        Ok(())
+    }
+
+    /// Maps what the region was filled with and chooses its next key.
+    fn map(&mut self, access: Access, tag: u32) -> Result<Handle> {
+        let entries = i32::try_from(self.pieces.len())?;
+        self.direction = access.direction();
+        // SAFETY: The first `entries` of the table were just set to pages that `pieces` own.
+        let mapped = unsafe {
+            raw::ib_dma_map_sg(
+                self.pd.device(),
+                self.scatter.as_mut_ptr(),
+                entries,
+                self.direction.as_raw(),
+            )
+        };
+        if mapped <= 0 {
+            return Err(EIO);
+        }
+        // INVARIANT: Just mapped. Unmapping wants the number given, not the number returned.
+        self.mapped = entries;
+        // SAFETY: `ptr` is live; the first `mapped` entries are mapped.
+        let covered = unsafe {
+            raw::ib_map_mr_sg(
+                self.ptr.as_ptr(),
+                self.scatter.as_mut_ptr(),
+                mapped,
+                null_mut(),
+                PAGE_SIZE as u32,
+            )
+        };
+        if covered != mapped {
+            return Err(EIO);
+        }
+        // SAFETY: `ptr` is live, and no request names the region: we may set it up.
+        let mr = unsafe { &mut *self.ptr.as_ptr() };
+        // The tag is of no use but to those who read captures.
+        mr.iova = u64::from(tag) << 32 | mr.iova & u64::from(u32::MAX);
+        // SAFETY: As above. A new key for each registration makes the last one's useless.
+        unsafe { raw::ib_update_fast_reg_key(mr, (self.rkey() as u8).wrapping_add(1)) };
+        let handle = Handle {
+            rkey: self.rkey(),
+            len: u32::try_from(mr.length)?,
+            iova: mr.iova,
+        };
+        self.register = raw::ib_reg_wr {
+            wr: raw::ib_send_wr {
+                opcode: raw::ib_wr_opcode_IB_WR_REG_MR,
+                ..Default::default()
+            },
+            mr,
+            key: handle.rkey,
+            access: access.as_raw(),
+        };
+        Ok(handle)
+    }
+
+    /// Unmaps the region and lets go of its memory. The peer must not be able to reach it.
+    fn unmap(&mut self) {
+        if self.mapped != 0 {
+            // SAFETY: These entries are mapped so by the type invariants.
+            unsafe {
+                raw::ib_dma_unmap_sg(
+                    self.pd.device(),
+                    self.scatter.as_mut_ptr(),
+                    self.mapped,
+                    self.direction.as_raw(),
+                )
+            };
+            self.mapped = 0;
+        }
+        self.pieces.clear();
+    }
+}
+
+impl<H: Handler> Drop for Region<H> {
+    fn drop(&mut self) {
+        // SAFETY: `ptr` is live by the type invariants, and no work request that names it is
+        // under way: those that may be are kept by their queue pair or in limbo. From here on the
+        // peer cannot reach the memory.
+        unsafe { raw::ib_dereg_mr(self.ptr.as_ptr()) };
+        self.unmap();
+    }
+}
+
+/// Regions that the peer cannot reach, with no memory: a pool. Dropping them sleeps.
+pub struct Idle<H: Handler>(Chain<Region<H>>);
+
+impl<H: Handler> Idle<H> {
+    /// None.
+    pub const fn new() -> Self {
+        Self(Chain::new())
+    }
+
+    /// Allocates a region for up to `pages` and adds it. Sleeps.
+    pub fn allocate(&mut self, pd: &Arc<ProtectionDomain<H>>, pages: u32) -> Result {
+        self.0.push(Region::new(pd, pages, GFP_KERNEL)?);
+        Ok(())
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes out up to `count`.
+    pub fn take(&mut self, count: usize) -> Self {
+        let mut taken = Self::new();
+        while taken.len() < count {
+            let Some(region) = self.0.pop() else { break };
+            taken.0.push(region);
+        }
+        taken
+    }
+
+    /// Adds all of `other`.
+    pub fn append(&mut self, other: &mut Self) {
+        self.0.append(&mut other.0);
+    }
+}
+
+impl<H: Handler> Default for Idle<H> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Regions that cover memory, to be registered with the next Send.
+pub struct Prepared<H: Handler>(Chain<Region<H>>);
+
+impl<H: Handler> Prepared<H> {
+    /// None.
+    pub const fn new() -> Self {
+        Self(Chain::new())
+    }
+
+    /// Covers the next pieces of `source`, as many as one region can, with one of `idle`, for
+    /// `access`. `tag` becomes the upper half of the address that the peer sees.
+    ///
+    /// [`ENOMEM`] if `idle` has none. Does not sleep.
+    pub fn map(
+        &mut self,
+        idle: &mut Idle<H>,
+        source: &mut Peekable<impl Iterator<Item = Result<Piece>>>,
+        access: Access,
+        tag: u32,
+    ) -> Result<Handle> {
+        let mut region = idle.0.pop().ok_or(ENOMEM)?;
+        match region.fill(source).and_then(|()| region.map(access, tag)) {
+            Ok(handle) => {
+                self.0.push(region);
+                Ok(handle)
+            }
+            Err(error) => {
+                // Nothing was posted with its key.
+                region.unmap();
+                idle.0.push(region);
+                Err(error)
+            }
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Gives up the plan: nothing was posted.
+    pub fn cancel(mut self) -> Idle<H> {
+        into_idle(&mut self.0)
+    }
+
+    pub(crate) fn into_registered(mut self) -> Registered<H> {
+        Registered(core::mem::replace(&mut self.0, Chain::new()))
+    }
+}
+
+impl<H: Handler> Default for Prepared<H> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Regions that the peer may be able to reach.
+///
+/// Dropping them keeps their memory until the queue pair is gone; it does not sleep while there
+/// is one.
+pub struct Registered<H: Handler>(Chain<Region<H>>);
+
+impl<H: Handler> Registered<H> {
+    /// None.
+    pub const fn new() -> Self {
+        Self(Chain::new())
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes out the region that a message says is invalid, if it is one of these.
+    pub fn remote_invalidated(&mut self, key: &Invalidated<H>) -> Option<Idle<H>> {
+        let region = self.0.remove_first(|region| region.rkey() == key.rkey)?;
+        let mut chain = Chain::new();
+        chain.push(region);
+        Some(into_idle(&mut chain))
+    }
+
+    /// Links the registrations of all, then `last`. Requests that fail complete to `failed`.
+    pub(crate) fn link_registrations(
+        &mut self,
+        failed: *mut raw::ib_cqe,
+        last: *mut raw::ib_send_wr,
+    ) -> *mut raw::ib_send_wr {
+        let mut first = last;
+        let mut region = self.0.first_mut();
+        while let Some(this) = region {
+            let wr = &mut this.register.wr;
+            wr.next = first;
+            wr.__bindgen_anon_1.wr_cqe = failed;
+            first = wr;
+            region = this.next.as_deref_mut();
+        }
+        first
+    }
+
+    /// Links the invalidations of all; the last one asks for a completion, which takes back the
+    /// chain and `fenced`. Returns the chain's head and the first request.
+    pub(crate) fn into_invalidations(
+        mut self,
+        failed: *mut raw::ib_cqe,
+        fenced: H::Fenced,
+    ) -> Option<(*mut Region<H>, *mut raw::ib_send_wr)> {
+        let mut chain = core::mem::replace(&mut self.0, Chain::new());
+        let head = chain.first_mut()?;
+        head.fenced = Some(fenced);
+        let mut first: *mut raw::ib_send_wr = null_mut();
+        let mut region = Some(head);
+        while let Some(this) = region {
+            let signalled = first.is_null();
+            this.invalidate = raw::ib_send_wr {
+                opcode: raw::ib_wr_opcode_IB_WR_LOCAL_INV,
+                next: first,
+                ex: raw::ib_send_wr__bindgen_ty_2 {
+                    invalidate_rkey: this.rkey(),
+                },
+                ..Default::default()
+            };
+            if signalled {
+                this.invalidate.send_flags = raw::ib_send_flags_IB_SEND_SIGNALED as i32;
+                this.invalidate.__bindgen_anon_1.wr_cqe = &raw mut this.cqe;
+            } else {
+                this.invalidate.__bindgen_anon_1.wr_cqe = failed;
+            }
+            first = &raw mut this.invalidate;
+            region = this.next.as_deref_mut();
+        }
+        Some((chain.into_raw(), first))
+    }
+
+    /// Undoes [`Self::into_invalidations`].
+    ///
+    /// # Safety
+    ///
+    /// `head` came from there, and no completion will take it back.
+    pub(crate) unsafe fn take_back(head: *mut Region<H>) -> (Self, H::Fenced) {
+        // SAFETY: The caller vouches for it.
+        let mut chain = unsafe { Chain::from_raw(head) };
+        let fenced = chain.first_mut().and_then(|head| head.fenced.take());
+        match fenced {
+            Some(fenced) => (Self(chain), fenced),
+            // `into_invalidations` put it there.
+            None => unreachable!(),
+        }
+    }
+}
+
+impl<H: Handler> Default for Registered<H> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<H: Handler> Drop for Registered<H> {
+    fn drop(&mut self) {
+        while let Some(region) = self.0.pop() {
+            Limbo::enter(region);
+        }
+    }
+}
+
+/// Regions whose owner gave them up while requests that name them may be under way.
+///
+/// A domain has one. It is open as long as the domain's queue pair exists.
+pub(crate) struct Limbo<H: Handler> {
+    open: bool,
+    regions: Chain<Region<H>>,
+}
+
+impl<H: Handler> Limbo<H> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            open: true,
+            regions: Chain::new(),
+        }
+    }
+
+    fn enter(region: KBox<Region<H>>) {
+        let pd = region.pd.clone();
+        let mut limbo = pd.limbo().lock();
+        if limbo.open {
+            limbo.regions.push(region);
+        } else {
+            drop(limbo);
+            drop(region);
+        }
+    }
+
+    /// Deregisters what is in there, and from now on whatever is given up. Sleeps.
+    pub(crate) fn close(pd: &Arc<ProtectionDomain<H>>) {
+        let mut limbo = pd.limbo().lock();
+        limbo.open = false;
+        let regions = core::mem::replace(&mut limbo.regions, Chain::new());
+        drop(limbo);
+        drop(regions);
+    }
+}
+
+/// The chain's regions without their memory. The peer must not be able to reach them.
+fn into_idle<H: Handler>(chain: &mut Chain<Region<H>>) -> Idle<H> {
+    let mut idle = Idle::new();
+    while let Some(mut region) = chain.pop() {
+        region.unmap();
+        idle.0.push(region);
+    }
+    idle
+}
+
+/// # Safety
+///
+/// Only the core calls this, for the completion of an invalidation that was posted from the head
+/// of a chain of [`Region`]s.
+unsafe extern "C" fn invalidate_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
+    // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
+    let handler: &H = unsafe { cq::context(cq) };
+    // SAFETY: The completion is valid during the call.
+    let wc = unsafe { &*wc };
+    // SAFETY: The request was posted with the address of the head's first field, after
+    // `into_invalidations` gave up the chain.
+    let (mut regions, fenced) = unsafe {
+        Registered::take_back(wc.__bindgen_anon_1.wr_cqe.cast::<Region<H>>())
+    };
+    if wc.status == raw::ib_wc_status_IB_WC_SUCCESS {
+        // A connection's requests complete in order: with the last, all are done.
+        handler.invalidated(into_idle(&mut regions.0), fenced);
+    } else {
+        handler.invalidate_failed(regions, fenced);
+    }
+}

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Queue pairs: reliable connections as the device sees them.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+use crate::{
+    cm::Id,
+    cq::CompletionQueue,
+    error::not_connected,
+    mr,
+    receive,
+    send,
+    Handler,
+    ProtectionDomain, //
+};
+use core::ptr::null;
+use kernel::{
+    error::{
+        to_result,
+        Result, //
+    },
+    new_spinlock,
+    prelude::*,
+    sync::{
+        Arc,
+        SpinLock, //
+    },
+    types::ScopeGuard, //
+};
+
+/// The shape of a queue pair.
+pub struct Parameters {
+    /// How many Receives may be posted at the same time.
+    pub receives: u32,
+    /// How many Send buffers there are.
+    pub send_buffers: usize,
+    /// How long each is.
+    pub send_bytes: usize,
+    /// How many regions are registered, and later invalidated, for one Send at most.
+    pub regions_per_send: u32,
+}
+
+/// A queue pair, its completion queue and its Send buffers.
+///
+/// # Invariants
+///
+/// The queue pair of `id` was made by `rdma_create_qp` in `pd` with `cq` for both directions. It
+/// is destroyed only in `drop`, after a drain that followed the end of all posting.
+#[pin_data(PinnedDrop)]
+pub struct QueuePair<H: Handler> {
+    /// Completion of registrations and invalidations that asked for none: they failed.
+    failed: raw::ib_cqe,
+    #[pin]
+    receives: SpinLock<Receives>,
+    #[pin]
+    sends: SpinLock<send::State<H>>,
+    // Teardown in `drop` destroys the queue pair; then the fields go in this order.
+    _cq: CompletionQueue<H>,
+    pd: Arc<ProtectionDomain<H>>,
+}
+
+/// The Receive side of a queue pair.
+struct Receives {
+    /// Whether posting is allowed: from creation to shutdown.
+    open: bool,
+}
+
+/// A queue pair as its completions see it: good for posting.
+pub type Posting<'a, H> = QueuePair<H>;
+
+// SAFETY: Verbs may be called from any task; `failed` never changes.
+unsafe impl<H: Handler> Send for QueuePair<H> {}
+// SAFETY: As above, and what changes is behind locks.
+unsafe impl<H: Handler> Sync for QueuePair<H> {}
+
+impl<H: Handler> QueuePair<H> {
+    /// Makes the queue pair of the id that `pd` belongs to, which has none yet. Sleeps.
+    pub fn new(pd: Arc<ProtectionDomain<H>>, parameters: &Parameters) -> Result<Arc<Self>> {
+        let buffers = u32::try_from(parameters.send_buffers)?;
+        let per_send = parameters
+            .regions_per_send
+            .saturating_mul(2)
+            .saturating_add(1);
+        // One more on either side is for the drain.
+        let max_send_wr = buffers.saturating_mul(per_send).saturating_add(1);
+        let max_recv_wr = parameters.receives.saturating_add(1);
+        let entries = max_send_wr.saturating_add(max_recv_wr);
+        let cq = CompletionQueue::new(pd.id().clone(), entries)?;
+        let sends = send::State::new(
+            &pd,
+            parameters.send_buffers,
+            parameters.send_bytes,
+            GFP_KERNEL,
+        )?;
+        let mut attributes = raw::ib_qp_init_attr {
+            send_cq: cq.as_raw(),
+            recv_cq: cq.as_raw(),
+            cap: raw::ib_qp_cap {
+                max_send_wr,
+                max_recv_wr,
+                max_send_sge: 1,
+                max_recv_sge: 1,
+                ..Default::default()
+            },
+            sq_sig_type: raw::ib_sig_type_IB_SIGNAL_REQ_WR,
+            qp_type: raw::ib_qp_type_IB_QPT_RC,
+            port_num: u32::MAX,
+            ..Default::default()
+        };
+        // SAFETY: The id is live, `pd` and `cq` are on its device. The value made below destroys
+        // the queue pair before it gives them up.
+        to_result(unsafe {
+            raw::rdma_create_qp(pd.id().as_raw(), pd.as_raw(), &mut attributes)
+        })?;
+        let id = pd.id().clone();
+        let destroy_on_error = ScopeGuard::new(|| {
+            // SAFETY: Just made, and nobody else knows of it.
+            unsafe { raw::rdma_destroy_qp(id.as_raw()) };
+        });
+        let qp = Arc::pin_init(
+            // INVARIANT: Just made so.
+            pin_init!(Self {
+                failed: raw::ib_cqe {
+                    done: Some(request_failed::<H>),
+                },
+                receives <- new_spinlock!(Receives { open: true }, "rdma::receives"),
+                sends <- new_spinlock!(sends, "rdma::sends"),
+                _cq: cq,
+                pd: pd.clone(),
+            }),
+            GFP_KERNEL,
+        )?;
+        destroy_on_error.dismiss();
+        Ok(qp)
+    }
+
+    /// The domain that it is in.
+    pub fn pd(&self) -> &Arc<ProtectionDomain<H>> {
+        &self.pd
+    }
+
+    /// The id that it belongs to.
+    pub fn id(&self) -> &Id<H> {
+        self.pd.id()
+    }
+
+    pub(crate) fn sends(&self) -> &SpinLock<send::State<H>> {
+        &self.sends
+    }
+
+    /// Posts all of `buffers` with one doorbell. What could not be posted stays in `buffers`.
+    /// Does not sleep.
+    pub fn post_receives(&self, buffers: &mut receive::Buffers<H>) -> Result {
+        if buffers.is_empty() {
+            return Ok(());
+        }
+        let receives = self.receives.lock();
+        if !receives.open {
+            return Err(not_connected());
+        }
+        let first = buffers.into_work_requests(self);
+        let mut bad = null();
+        // SAFETY: The list was just made, of requests that live until their completions take them
+        // back. The queue pair is live by the type invariants.
+        let result = to_result(unsafe { raw::ib_post_recv(self.as_raw(), first, &mut bad) });
+        if result.is_err() {
+            // SAFETY: The device posted what precedes `bad`, and nothing from there on.
+            unsafe { buffers.reclaim(bad) };
+        }
+        result
+    }
+
+    /// A Send buffer, or [`None`] if all are posted: [`Handler::send_resumed`] tells of the next.
+    pub fn take_send_buffer(&self) -> Option<send::Buffer<H>> {
+        self.sends.lock().take()
+    }
+
+    /// Gives back a buffer that is not to be sent after all.
+    pub fn put_back_send_buffer(&self, buffer: send::Buffer<H>) {
+        self.sends.lock().put_back(buffer);
+    }
+
+    /// Registers `regions`, then sends the first `len` bytes of `buffer`, with one doorbell. Does
+    /// not sleep.
+    ///
+    /// The regions are as good as valid afterwards even if this fails, for then some may have
+    /// been posted. A failure is the end of the connection.
+    pub fn post_send(
+        &self,
+        regions: mr::Prepared<H>,
+        buffer: send::Buffer<H>,
+        len: usize,
+    ) -> (mr::Registered<H>, Result) {
+        let mut regions = regions.into_registered();
+        let mut sends = self.sends.lock();
+        if !sends.open {
+            sends.put_back(buffer);
+            return (regions, Err(not_connected()));
+        }
+        let send = match sends.enqueue(self, buffer, len) {
+            Ok(send) => send,
+            Err(error) => return (regions, Err(error)),
+        };
+        let first = regions.link_registrations(self.failed_cqe(), send);
+        let mut bad = null();
+        // SAFETY: The list was just made. Its registrations live in `regions`, which can only be
+        // freed after a drain or a later completion; its Send lives in the queue of posted ones.
+        let result = to_result(unsafe { raw::ib_post_send(self.as_raw(), first, &mut bad) });
+        if result.is_err() {
+            // The Send is the last of the list, so it was not posted.
+            sends.dequeue();
+        }
+        (regions, result)
+    }
+
+    /// Invalidates `regions` with one doorbell; [`Handler::invalidated`] or
+    /// [`Handler::invalidate_failed`] gives back both arguments. Does not sleep.
+    ///
+    /// If it cannot be posted, both come back at once: the connection is at its end.
+    pub fn post_invalidate(
+        &self,
+        regions: mr::Registered<H>,
+        fenced: H::Fenced,
+    ) -> Result<(), (mr::Registered<H>, H::Fenced)> {
+        let sends = self.sends.lock();
+        if !sends.open {
+            return Err((regions, fenced));
+        }
+        let Some((head, first)) = regions.into_invalidations(self.failed_cqe(), fenced) else {
+            return Ok(());
+        };
+        let mut bad = null();
+        // SAFETY: The list was just made; its regions live until the completion of the last takes
+        // them back.
+        let result = to_result(unsafe { raw::ib_post_send(self.as_raw(), first, &mut bad) });
+        drop(sends);
+        if result.is_err() {
+            // SAFETY: The last request was not posted, so no completion takes the regions back.
+            return Err(unsafe { mr::Registered::take_back(head) });
+        }
+        Ok(())
+    }
+
+    /// Ends all posting and waits until no work request is left. Idempotent. Sleeps; not for a
+    /// completion handler.
+    pub fn shut_down(&self) {
+        self.receives.lock().open = false;
+        self.sends.lock().open = false;
+        // SAFETY: The queue pair is live by the type invariants, and both its sides have room for
+        // the drain's requests. Nobody posts any more.
+        unsafe { raw::ib_drain_qp(self.as_raw()) };
+        self.sends.lock().retire_all();
+    }
+
+    fn as_raw(&self) -> *mut raw::ib_qp {
+        // SAFETY: The id is live by the type invariants, and its queue pair is set.
+        unsafe { (*self.pd.id().as_raw()).qp }
+    }
+
+    fn failed_cqe(&self) -> *mut raw::ib_cqe {
+        (&raw const self.failed).cast_mut()
+    }
+}
+
+#[pinned_drop]
+impl<H: Handler> PinnedDrop for QueuePair<H> {
+    fn drop(self: Pin<&mut Self>) {
+        self.shut_down();
+        // SAFETY: The queue pair is live by the type invariants, drained and unknown to anybody
+        // else: only `&self` methods name it.
+        unsafe { raw::rdma_destroy_qp(self.pd.id().as_raw()) };
+        // Nothing can reach regions of the domain any more: neither the peer nor a work request.
+        mr::Limbo::close(&self.pd);
+    }
+}
+
+/// # Safety
+///
+/// Only the core calls this, for a request of a [`QueuePair<H>`].
+unsafe extern "C" fn request_failed<H: Handler>(cq: *mut raw::ib_cq, _wc: *mut raw::ib_wc) {
+    // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
+    let handler: &H = unsafe { crate::cq::context(cq) };
+    handler.send_failed();
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Receive buffers, before, during and after they are posted.
+
+use crate::{
+    chain::{
+        Chain,
+        Link, //
+    },
+    cq,
+    dma::{
+        Direction,
+        Mapped, //
+    },
+    Handler,
+    ProtectionDomain,
+    QueuePair, //
+};
+use core::{
+    marker::PhantomData,
+    ptr::{
+        null,
+        null_mut, //
+    },
+};
+use kernel::{
+    alloc::Flags,
+    error::Result,
+    prelude::*,
+    sync::Arc, //
+};
+
+/// What a posted Receive consists of. The completion finds it by its first field.
+#[repr(C)]
+pub(crate) struct Inner<H: Handler> {
+    cqe: raw::ib_cqe,
+    wr: raw::ib_recv_wr,
+    sge: raw::ib_sge,
+    /// Where it is posted; valid while it is.
+    queue: *const QueuePair<H>,
+    next: Option<KBox<Self>>,
+    mapped: Mapped<H>,
+}
+
+// SAFETY: The pointers are only followed while the buffer is posted, in the completion.
+unsafe impl<H: Handler> Send for Inner<H> {}
+
+impl<H: Handler> Link for Inner<H> {
+    fn next(&mut self) -> &mut Option<KBox<Self>> {
+        &mut self.next
+    }
+
+    fn peek_next(&self) -> Option<&Self> {
+        self.next.as_deref()
+    }
+}
+
+/// A Receive buffer that is not posted.
+pub struct Buffer<H: Handler>(KBox<Inner<H>>);
+
+/// Any number of Receive buffers that are not posted.
+pub struct Buffers<H: Handler>(pub(crate) Chain<Inner<H>>);
+
+impl<H: Handler> Buffers<H> {
+    /// None.
+    pub const fn new() -> Self {
+        Self(Chain::new())
+    }
+
+    /// Allocates one of `len` bytes and adds it. Sleeps if `flags` allow it.
+    pub fn allocate(
+        &mut self,
+        pd: &Arc<ProtectionDomain<H>>,
+        len: usize,
+        flags: Flags,
+    ) -> Result {
+        let mapped = Mapped::new(pd, len, Direction::FromDevice, flags)?;
+        let sge = mapped.sge(len)?;
+        let inner = Inner {
+            cqe: raw::ib_cqe {
+                done: Some(receive_done::<H>),
+            },
+            wr: raw::ib_recv_wr::default(),
+            sge,
+            queue: null(),
+            next: None,
+            mapped,
+        };
+        self.0.push(KBox::new(inner, flags)?);
+        Ok(())
+    }
+
+    /// Adds `buffer`.
+    pub fn push(&mut self, buffer: Buffer<H>) {
+        self.0.push(buffer.0);
+    }
+
+    /// Adds all of `other`.
+    pub fn append(&mut self, other: &mut Self) {
+        self.0.append(&mut other.0);
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Links all into one list of work requests for `queue` and gives up their boxes.
+    pub(crate) fn into_work_requests(&mut self, queue: &QueuePair<H>) -> *mut raw::ib_recv_wr {
+        let mut first = null_mut();
+        while let Some(inner) = self.0.pop() {
+            inner.mapped.sync_for_device(inner.mapped.len());
+            let inner = KBox::into_raw(inner);
+            // SAFETY: `inner` was a box a line ago, and nobody else knows it.
+            let inner = unsafe { &mut *inner };
+            inner.queue = queue;
+            inner.wr.next = first;
+            inner.wr.__bindgen_anon_1.wr_cqe = &raw mut inner.cqe;
+            inner.wr.sg_list = &raw mut inner.sge;
+            inner.wr.num_sge = 1;
+            first = &raw mut inner.wr;
+        }
+        first
+    }
+
+    /// Takes back what [`Self::into_work_requests`] gave up, from `wr` on.
+    ///
+    /// # Safety
+    ///
+    /// `wr` and what follows it were not posted.
+    pub(crate) unsafe fn reclaim(&mut self, mut wr: *const raw::ib_recv_wr) {
+        while !wr.is_null() {
+            // SAFETY: The request stands in an `Inner`, and was not posted, so it is ours.
+            let inner = unsafe { KBox::from_raw(container_of(wr)) };
+            wr = inner.wr.next;
+            self.0.push(inner);
+        }
+    }
+}
+
+impl<H: Handler> Default for Buffers<H> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// # Safety
+///
+/// `wr` is the field of an `Inner<H>`.
+unsafe fn container_of<H: Handler>(wr: *const raw::ib_recv_wr) -> *mut Inner<H> {
+    // SAFETY: The caller vouches for the surrounding `Inner`.
+    unsafe { wr.byte_sub(core::mem::offset_of!(Inner<H>, wr)) }
+        .cast::<Inner<H>>()
+        .cast_mut()
+}
+
+/// The memory region key that the peer invalidated with a message.
+pub struct Invalidated<H: Handler> {
+    pub(crate) rkey: u32,
+    _handler: PhantomData<H>,
+}
+
+impl<H: Handler> Invalidated<H> {
+    /// The key.
+    pub fn rkey(&self) -> u32 {
+        self.rkey
+    }
+}
+
+/// A message that arrived.
+pub struct Message<H: Handler> {
+    inner: KBox<Inner<H>>,
+    len: usize,
+    invalidated: Option<Invalidated<H>>,
+}
+
+impl<H: Handler> Message<H> {
+    /// Its bytes. Their number is what the device counted.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: The Receive completed, so the device is done with the buffer, and it is not
+        // posted again before `self` is gone.
+        unsafe { self.inner.mapped.bytes(self.len) }
+    }
+
+    /// The key that was invalidated with it, the first time this is asked.
+    pub fn take_invalidated(&mut self) -> Option<Invalidated<H>> {
+        self.invalidated.take()
+    }
+
+    /// The buffer, for posting again.
+    pub fn into_buffer(self) -> Buffer<H> {
+        Buffer(self.inner)
+    }
+}
+
+/// # Safety
+///
+/// Only the core calls this, for the completion of a Receive that was posted from an [`Inner`].
+unsafe extern "C" fn receive_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
+    // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
+    let handler: &H = unsafe { cq::context(cq) };
+    // SAFETY: The completion is valid during the call.
+    let wc = unsafe { &*wc };
+    // SAFETY: The request was posted with the address of an `Inner`'s first field. That the
+    // completion is here says that the device gave the buffer back.
+    let inner = unsafe { KBox::from_raw(wc.__bindgen_anon_1.wr_cqe.cast::<Inner<H>>()) };
+    if wc.status != raw::ib_wc_status_IB_WC_SUCCESS {
+        handler.receive_flushed(Buffer(inner));
+        return;
+    }
+    let len = usize::try_from(wc.byte_len).unwrap_or(0);
+    inner.mapped.sync_for_cpu(len);
+    let invalidated = (wc.wc_flags & raw::ib_wc_flags_IB_WC_WITH_INVALIDATE as i32 != 0)
+        // SAFETY: The flag says which arm is filled in.
+        .then(|| Invalidated {
+            rkey: unsafe { wc.ex.invalidate_rkey },
+            _handler: PhantomData,
+        });
+    // SAFETY: The queue pair that the buffer was posted to drains before it goes.
+    let queue = unsafe { &*inner.queue };
+    handler.received(
+        queue,
+        Message {
+            inner,
+            len,
+            invalidated,
+        },
+    );
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Send buffers, and the queue of those that the device may still read.
+//!
+//! A Send is one scatter element: the upper layer copies header and inline
+//! payload into a buffer that is mapped for good. No request slot, page or
+//! mapping has to wait for a Send to complete, so most Sends ask for no
+//! completion: one in [`State::INTERVAL`] does, and covers those before it (a reliable
+//! connection completes in order).
+
+use crate::{
+    chain::{
+        Chain,
+        Link, //
+    },
+    cq,
+    dma::{
+        Direction,
+        Mapped, //
+    },
+    Handler,
+    ProtectionDomain,
+    QueuePair, //
+};
+use core::ptr::null;
+use kernel::{
+    alloc::Flags,
+    error::Result,
+    prelude::*,
+    sync::Arc, //
+};
+
+/// What a posted Send consists of. The completion finds it by its first field.
+#[repr(C)]
+pub(crate) struct Inner<H: Handler> {
+    cqe: raw::ib_cqe,
+    pub(crate) wr: raw::ib_send_wr,
+    sge: raw::ib_sge,
+    /// Where it is posted; valid while it is.
+    queue: *const QueuePair<H>,
+    /// Which Send of its queue it is; valid while it is posted.
+    sequence: u64,
+    next: Option<KBox<Self>>,
+    mapped: Mapped<H>,
+}
+
+// SAFETY: The pointers are only followed while the buffer is posted, in the completion.
+unsafe impl<H: Handler> Send for Inner<H> {}
+
+impl<H: Handler> Link for Inner<H> {
+    fn next(&mut self) -> &mut Option<KBox<Self>> {
+        &mut self.next
+    }
+
+    fn peek_next(&self) -> Option<&Self> {
+        self.next.as_deref()
+    }
+}
+
+/// A Send buffer that is not posted.
+pub struct Buffer<H: Handler>(pub(crate) KBox<Inner<H>>);
+
+impl<H: Handler> Buffer<H> {
+    /// Its bytes, to be filled from the start.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: The buffer is not posted, so the device has no access to it.
+        unsafe { self.0.mapped.bytes_mut() }
+    }
+}
+
+/// The Send side of a queue pair.
+pub(crate) struct State<H: Handler> {
+    /// Whether posting is allowed: from creation to shutdown.
+    pub(crate) open: bool,
+    free: Chain<Inner<H>>,
+    /// Posted buffers at their sequence number modulo the length.
+    posted: KVec<Option<KBox<Inner<H>>>>,
+    /// Sequence number of the oldest posted buffer, and of the next.
+    oldest: u64,
+    newest: u64,
+    unsignalled: u32,
+    /// Somebody was sent away without a buffer and wants to be told.
+    starved: bool,
+}
+
+impl<H: Handler> State<H> {
+    /// How many Sends one completion covers at most.
+    const INTERVAL: u32 = 16;
+
+    /// Allocates `count` buffers of `len` bytes. Sleeps if `flags` allow it.
+    pub(crate) fn new(
+        pd: &Arc<ProtectionDomain<H>>,
+        count: usize,
+        len: usize,
+        flags: Flags,
+    ) -> Result<Self> {
+        let mut free = Chain::new();
+        let mut posted = KVec::with_capacity(count, flags)?;
+        for _ in 0..count {
+            let mapped = Mapped::new(pd, len, Direction::ToDevice, flags)?;
+            let inner = Inner {
+                cqe: raw::ib_cqe {
+                    done: Some(send_done::<H>),
+                },
+                wr: raw::ib_send_wr::default(),
+                sge: mapped.sge(0)?,
+                queue: null(),
+                sequence: 0,
+                next: None,
+                mapped,
+            };
+            free.push(KBox::new(inner, flags)?);
+            posted.push(None, flags)?;
+        }
+        Ok(Self {
+            open: true,
+            free,
+            posted,
+            oldest: 0,
+            newest: 0,
+            unsignalled: 0,
+            starved: false,
+        })
+    }
+
+    pub(crate) fn take(&mut self) -> Option<Buffer<H>> {
+        let buffer = self.free.pop().map(Buffer);
+        self.starved |= buffer.is_none();
+        buffer
+    }
+
+    pub(crate) fn put_back(&mut self, buffer: Buffer<H>) {
+        self.free.push(buffer.0);
+    }
+
+    /// Makes `buffer` the Send of its first `len` bytes that follows the last posted one, and
+    /// returns its work request, to be posted before the lock is given up.
+    pub(crate) fn enqueue(
+        &mut self,
+        queue: &QueuePair<H>,
+        mut buffer: Buffer<H>,
+        len: usize,
+    ) -> Result<*mut raw::ib_send_wr> {
+        let sge = match buffer.0.mapped.sge(len) {
+            Ok(sge) => sge,
+            Err(error) => {
+                self.put_back(buffer);
+                return Err(error);
+            }
+        };
+        self.unsignalled = self.unsignalled.saturating_add(1);
+        // With the last buffer gone nobody can post the Send that would free the others.
+        let signal = self.unsignalled >= Self::INTERVAL || self.free.is_empty();
+        let inner = &mut buffer.0;
+        inner.mapped.sync_for_device(len);
+        inner.queue = queue;
+        inner.sequence = self.newest;
+        inner.sge = sge;
+        inner.wr = raw::ib_send_wr {
+            opcode: raw::ib_wr_opcode_IB_WR_SEND,
+            sg_list: &raw mut inner.sge,
+            num_sge: 1,
+            ..Default::default()
+        };
+        inner.wr.__bindgen_anon_1.wr_cqe = &raw mut inner.cqe;
+        if signal {
+            self.unsignalled = 0;
+            inner.wr.send_flags = raw::ib_send_flags_IB_SEND_SIGNALED as i32;
+        }
+        let wr = &raw mut inner.wr;
+        let place = self.place(self.newest);
+        self.newest = self.newest.wrapping_add(1);
+        // There are as many places as buffers, so this one is empty.
+        if let Some(place) = place.and_then(|place| self.posted.get_mut(place)) {
+            *place = Some(buffer.0);
+        }
+        Ok(wr)
+    }
+
+    /// Undoes the last [`Self::enqueue`], whose request was not posted.
+    pub(crate) fn dequeue(&mut self) {
+        self.newest = self.newest.wrapping_sub(1);
+        let newest = self.newest;
+        self.free_posted(newest);
+    }
+
+    /// Takes back all buffers up to the one posted as `sequence`. Returns whether somebody waits.
+    fn retire(&mut self, sequence: u64) -> bool {
+        while self.oldest <= sequence && self.oldest != self.newest {
+            let oldest = self.oldest;
+            self.free_posted(oldest);
+            self.oldest = oldest.wrapping_add(1);
+        }
+        core::mem::take(&mut self.starved)
+    }
+
+    /// Takes back all buffers; the queue is drained.
+    pub(crate) fn retire_all(&mut self) {
+        self.retire(u64::MAX);
+    }
+
+    fn place(&self, sequence: u64) -> Option<usize> {
+        let places = u64::try_from(self.posted.len()).ok()?;
+        usize::try_from(sequence.checked_rem(places)?).ok()
+    }
+
+    fn free_posted(&mut self, sequence: u64) {
+        let place = self.place(sequence);
+        if let Some(place) = place.and_then(|place| self.posted.get_mut(place)) {
+            if let Some(inner) = place.take() {
+                self.free.push(inner);
+            }
+        }
+    }
+}
+
+/// # Safety
+///
+/// Only the core calls this, for the completion of a Send that was posted from an [`Inner`].
+unsafe extern "C" fn send_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
+    // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
+    let handler: &H = unsafe { cq::context(cq) };
+    // SAFETY: The completion is valid during the call.
+    let wc = unsafe { &*wc };
+    // SAFETY: The request was posted with the address of an `Inner`'s first field; it stands in
+    // `posted` until `retire` below.
+    let (queue, sequence) = unsafe {
+        let inner = wc.__bindgen_anon_1.wr_cqe.cast::<Inner<H>>();
+        ((*inner).queue, (*inner).sequence)
+    };
+    // SAFETY: The queue pair that the buffer was posted to drains before it goes.
+    let queue = unsafe { &*queue };
+    let resume = queue.sends().lock().retire(sequence);
+    if wc.status != raw::ib_wc_status_IB_WC_SUCCESS {
+        handler.send_failed();
+    }
+    if resume {
+        handler.send_resumed();
+    }
+}
