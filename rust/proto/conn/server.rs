@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The side that accepts.
+
+/// A connection as the server sees it, from the client's request on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connection {
+    state: State,
+}
+
+/// Where a connection stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// The client asked; the queues are being made.
+    Requested,
+    /// Accepted; waiting for the client to notice.
+    Accepting,
+    /// Calls and Replies flow.
+    Open,
+    /// The end is near; the queues are being drained.
+    Closing,
+    /// It is over.
+    Closed,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The queues exist, and a Receive is posted for each credit of the first grant.
+    Prepared,
+    /// The connection manager says that the client noticed.
+    Established,
+    /// A message came.
+    Received,
+    /// A step failed, or resources ran out.
+    Failed,
+    /// The client, or the fabric, ended the connection.
+    Disconnected,
+    /// The device goes away.
+    DeviceRemoved,
+    /// Neither a reply nor an RDMA_ERROR could be sent (RFC 8166, section 4.5.4).
+    Unanswered,
+    /// The upper layer wants no connection any more.
+    Close,
+    /// The queues are empty: nothing is under DMA, and no completion will come.
+    Drained,
+}
+
+/// What to do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Action {
+    /// Nothing.
+    Nothing,
+    /// Accept the connection, with our private data.
+    Accept,
+    /// Turn the client away, and release what was made.
+    Reject,
+    /// Hand the connection to the upper layer.
+    Announce,
+    /// Hand the connection to the upper layer, then serve the message.
+    AnnounceAndServe,
+    /// Serve the message.
+    Serve,
+    /// Free the message; nobody can be answered.
+    Discard,
+    /// Disconnect and drain the queues, and report [`Event::Drained`] when it is done.
+    TearDown,
+    /// Give all memory back. The connection can go.
+    Release,
+}
+
+impl Connection {
+    /// The client asked for a connection.
+    pub const fn new() -> Self {
+        Self {
+            state: State::Requested,
+        }
+    }
+
+    /// Where the connection stands.
+    pub const fn state(&self) -> State {
+        self.state
+    }
+
+    /// Steps on.
+    pub fn on(&mut self, event: Event) -> Action {
+        let (state, action) = match (self.state, event) {
+            (State::Requested, Event::Prepared) => (State::Accepting, Action::Accept),
+            (State::Accepting, Event::Established) => (State::Open, Action::Announce),
+            // The first Call can overtake the news that the connection stands.
+            (State::Accepting, Event::Received) => (State::Open, Action::AnnounceAndServe),
+            (State::Open, Event::Received) => (State::Open, Action::Serve),
+            (state, Event::Received) => (state, Action::Discard),
+
+            (State::Closing, Event::Drained) => (State::Closed, Action::Release),
+            (state @ (State::Closed | State::Closing), _) => (state, Action::Nothing),
+            (State::Requested, Event::Failed | Event::Close | Event::DeviceRemoved) => {
+                (State::Closed, Action::Reject)
+            }
+            (
+                _,
+                Event::Failed
+                | Event::Disconnected
+                | Event::DeviceRemoved
+                | Event::Unanswered
+                | Event::Close,
+            ) => (State::Closing, Action::TearDown),
+
+            // Too late to matter, or news that another event told already.
+            (state, _) => (state, Action::Nothing),
+        };
+        self.state = state;
+        action
+    }
+}
+
+impl Default for Connection {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What can go wrong, and whose fault it is.
+//!
+//! [`DecodeError`]: these bytes are no RPC-over-RDMA header. [`Violation`]: a well-formed message
+//! that breaks a promise; the peer's fault. [`Misuse`]: a request to this crate that no correct
+//! caller makes; our fault.
+
+use core::fmt;
+
+/// Bytes that do not decode, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecodeError {
+    /// What is wrong.
+    pub fault: Fault,
+    /// Offset in bytes, from the start of the message, of the item that is wrong.
+    pub at: usize,
+}
+
+/// What is wrong with bytes that do not decode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The message ends inside an item.
+    Truncated,
+    /// A presence word is neither 0 nor 1.
+    Presence(u32),
+    /// A segment count that the rest of the message cannot hold.
+    Count(u32),
+    /// A Position that is no multiple of four.
+    Position(u32),
+    /// More segments or chunks than the caller's limit.
+    TooMany,
+}
+
+/// A well-formed message that breaks a promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Violation {
+    /// The reply names another number of Write chunks than the Call offered.
+    ChunkCount {
+        /// Chunks in the Call.
+        offered: usize,
+        /// Chunks in the reply.
+        returned: usize,
+    },
+    /// A chunk came back with another number of segments.
+    SegmentCount {
+        /// Segments in the Call.
+        offered: usize,
+        /// Segments in the reply.
+        returned: usize,
+    },
+    /// A segment came back with another handle or offset than the Call offered.
+    ForeignSegment {
+        /// The handle that came back.
+        handle: u32,
+    },
+    /// A segment came back longer than it was offered.
+    LongSegment {
+        /// Bytes offered.
+        offered: u32,
+        /// Bytes the peer claims to have written.
+        returned: u32,
+    },
+    /// A segment holds bytes although one before it was not filled.
+    Gap {
+        /// The handle of the segment behind the gap.
+        handle: u32,
+    },
+    /// A Reply chunk came back that was never offered.
+    UnofferedReplyChunk,
+    /// An inline reply claims bytes in the Reply chunk as well.
+    TwoPayloads {
+        /// Bytes claimed in the Reply chunk.
+        length: u64,
+    },
+    /// The upper layer expected another number of bytes in a Write chunk.
+    ResultLength {
+        /// Length of the result according to the reply itself.
+        expected: usize,
+        /// Bytes written to its chunk.
+        written: usize,
+    },
+    /// A result came inline although a usable chunk was offered for it.
+    ResultInline {
+        /// Length of the result.
+        length: usize,
+    },
+    /// A result came by chunk that may not leave the message.
+    ResultNotEligible {
+        /// Bytes written to the chunk.
+        written: usize,
+    },
+}
+
+/// A request to this crate that no correct caller makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misuse {
+    /// The output buffer is too short.
+    Buffer {
+        /// Bytes needed.
+        needed: usize,
+        /// Bytes there.
+        room: usize,
+    },
+    /// A credit word of zero.
+    ZeroCredits,
+    /// A Position that is no multiple of four.
+    Position(u32),
+    /// A message with an inline payload and a Position-Zero chunk.
+    TwoPayloads,
+    /// A message without any payload.
+    NoPayload,
+    /// A chunk with more segments than its count word can say.
+    Count(usize),
+    /// Sizes that contradict each other.
+    Sizes,
+    /// A buffer below the 1024 bytes that every implementation has.
+    SmallBuffer(usize),
+    /// A grant that posted Receives do not back.
+    UnbackedGrant {
+        /// The grant.
+        grant: u32,
+        /// What the posted Receives back.
+        backed: u32,
+    },
+    /// More was finished than was begun.
+    Account,
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.fault {
+            Fault::Truncated => write!(f, "message ends inside the item at byte {}", self.at),
+            Fault::Presence(word) => write!(f, "presence word {word:#x} at byte {}", self.at),
+            Fault::Count(count) => write!(f, "segment count {count:#x} at byte {}", self.at),
+            Fault::Position(position) => write!(f, "Position {position} at byte {}", self.at),
+            Fault::TooMany => write!(f, "more chunks than allowed at byte {}", self.at),
+        }
+    }
+}

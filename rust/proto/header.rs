@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The four fixed words and the header of a Call (RFC 8166, sections 4.1 and 4.2).
+
+use crate::chunk;
+use crate::chunk::ReadSegment;
+use crate::chunk::Segment;
+use crate::error::DecodeError;
+use crate::error::Misuse;
+use crate::xdr::Reader;
+use crate::xdr::Writer;
+
+/// The version that this crate speaks.
+pub const VERSION: u32 = 1;
+
+/// Length of the smallest header of a Call or Reply: the fixed words and three empty chunk fields.
+pub const MIN_LEN: usize = 28;
+
+/// Procedure numbers. Only these exist; MSGP and DONE are named so that they can be refused.
+pub mod procedure {
+    /// A header followed by the RPC message.
+    pub const MSG: u32 = 0;
+    /// A header alone; the RPC message is in a chunk.
+    pub const NOMSG: u32 = 1;
+    /// Retired: padded message.
+    pub const MSGP: u32 = 2;
+    /// Retired: the Requester is done with the Responder's memory.
+    pub const DONE: u32 = 3;
+    /// The Responder could not make sense of a Call.
+    pub const ERROR: u32 = 4;
+}
+
+/// RDMA_ERROR code: the version is not supported; two words follow.
+pub(crate) const ERR_VERS: u32 = 1;
+
+/// RDMA_ERROR code: anything else; nothing follows.
+pub(crate) const ERR_CHUNK: u32 = 2;
+
+/// Length of the smallest RPC call that is worth a look: up to its procedure number.
+pub(crate) const MIN_CALL: u64 = 24;
+
+/// Length of the smallest RPC reply: denied, authentication error.
+pub(crate) const MIN_REPLY: u64 = 20;
+
+/// Values of the direction word, the second of every RPC message.
+pub(crate) mod direction {
+    pub(crate) const CALL: u32 = 0;
+    pub(crate) const REPLY: u32 = 1;
+}
+
+/// The four words that every version of the protocol starts with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    /// Transaction, the same number as in the RPC message.
+    pub xid: u32,
+    /// Protocol version.
+    pub version: u32,
+    /// Credits: a request with a Call, a grant with a Reply.
+    pub credits: u32,
+    /// What follows.
+    pub procedure: u32,
+}
+
+impl Prefix {
+    /// Bytes on the wire.
+    pub const WIRE_LEN: usize = 16;
+
+    /// Reads the four words, whatever they say.
+    #[inline]
+    pub fn parse(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let [x0, x1, x2, x3, v0, v1, v2, v3, c0, c1, c2, c3, p0, p1, p2, p3] = *reader.array()?;
+        Ok(Self {
+            xid: u32::from_be_bytes([x0, x1, x2, x3]),
+            version: u32::from_be_bytes([v0, v1, v2, v3]),
+            credits: u32::from_be_bytes([c0, c1, c2, c3]),
+            procedure: u32::from_be_bytes([p0, p1, p2, p3]),
+        })
+    }
+
+    #[inline]
+    pub(crate) fn emit(&self, writer: &mut Writer<'_>) -> Result<(), Misuse> {
+        // RFC 8166, section 3.3.1: zero would tell the peer to stop for ever.
+        if self.credits == 0 {
+            return Err(Misuse::ZeroCredits);
+        }
+        let [x0, x1, x2, x3] = self.xid.to_be_bytes();
+        let [v0, v1, v2, v3] = self.version.to_be_bytes();
+        let [c0, c1, c2, c3] = self.credits.to_be_bytes();
+        let [p0, p1, p2, p3] = self.procedure.to_be_bytes();
+        writer.array([
+            x0, x1, x2, x3, v0, v1, v2, v3, c0, c1, c2, c3, p0, p1, p2, p3,
+        ])
+    }
+}
+
+/// Where the RPC message travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// Behind the header, in the same Send.
+    Msg,
+    /// In a chunk: Position Zero for a Call, the Reply chunk for a Reply.
+    NoMsg,
+}
+
+impl Body {
+    #[inline]
+    pub(crate) const fn procedure(self) -> u32 {
+        match self {
+            Body::Msg => procedure::MSG,
+            Body::NoMsg => procedure::NOMSG,
+        }
+    }
+}
+
+/// The first two words of an RPC message.
+#[inline]
+pub(crate) fn xid_and_direction(payload: &[u8]) -> Option<(u32, u32)> {
+    let (xid, rest) = payload.split_first_chunk()?;
+    let direction = rest.first_chunk()?;
+    Some((u32::from_be_bytes(*xid), u32::from_be_bytes(*direction)))
+}
+
+/// The header of a Call.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// Transaction: the value of the wire word in host order.
+    pub xid: u32,
+    /// Credits requested, at least one.
+    pub credits: u32,
+    /// Where the RPC message travels.
+    pub body: Body,
+    /// Arguments outside the message, and the message itself if it travels by chunk.
+    pub read: &'a [ReadSegment],
+    /// Chunks for results. `&[&[]]` is one empty chunk: "return this result inline".
+    pub write: &'a [&'a [Segment]],
+    /// The chunk for the whole reply.
+    pub reply: Option<&'a [Segment]>,
+}
+
+impl Call<'_> {
+    /// Bytes that [`emit`](Self::emit) writes.
+    #[inline]
+    pub fn wire_len(&self) -> usize {
+        let read = self.read.len().saturating_mul(ReadSegment::WIRE_LEN);
+        let write = self.write.iter().fold(0, |sum: usize, chunk| {
+            sum.saturating_add(chunk::chunk_len(chunk.len()))
+                .saturating_add(4)
+        });
+        let reply = self.reply.map_or(0, |chunk| chunk::chunk_len(chunk.len()));
+        MIN_LEN
+            .saturating_add(read)
+            .saturating_add(write)
+            .saturating_add(reply)
+    }
+
+    /// Writes the header to the front of `out` and returns its length.
+    ///
+    /// After an error, what `out` holds is no header.
+    pub fn emit(&self, out: &mut [u8]) -> Result<usize, Misuse> {
+        let length = self.wire_len();
+        let mut writer = Writer::new(out, length)?;
+        Prefix {
+            xid: self.xid,
+            version: VERSION,
+            credits: self.credits,
+            procedure: self.body.procedure(),
+        }
+        .emit(&mut writer)?;
+
+        // RFC 8166, section 4.2.4: the message has exactly one payload.
+        let mut payload: u64 = 0;
+        for read in self.read {
+            if read.position & 3 != 0 {
+                return Err(Misuse::Position(read.position));
+            }
+            if read.position == 0 {
+                if self.body == Body::Msg {
+                    return Err(Misuse::TwoPayloads);
+                }
+                payload = payload.saturating_add(u64::from(read.segment.length));
+            }
+            chunk::emit_read(&mut writer, read)?;
+        }
+        if self.body == Body::NoMsg && payload == 0 {
+            return Err(Misuse::NoPayload);
+        }
+        writer.u32(0)?;
+
+        for segments in self.write {
+            writer.u32(1)?;
+            chunk::emit_chunk(&mut writer, segments.len(), segments.iter().copied())?;
+        }
+        writer.u32(0)?;
+
+        match self.reply {
+            Some(segments) => {
+                writer.u32(1)?;
+                chunk::emit_chunk(&mut writer, segments.len(), segments.iter().copied())?;
+            }
+            None => writer.u32(0)?,
+        }
+        Ok(length)
+    }
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RPC-over-RDMA version 1 without I/O.
+//!
+//! Everything the wire can say, and every decision a Requester or a Responder takes from it:
+//! RFC 8166 (the protocol), RFC 8167 (reverse direction) and RFC 8797 (private data). Bytes,
+//! numbers and states go in; views, plans and actions come out. There is no clock, no lock, no
+//! memory of its own and no kernel in here, so that all of it can be proven on a workbench.
+//!
+//! What the crate promises:
+//!
+//! - No panic, whatever the peer sends and whatever the caller passes.
+//! - Decoders borrow. They never read outside the bytes given, and hold nothing back.
+//! - Encoders never write outside the buffer given.
+//! - Nothing is sized by a number from the wire.
+//!
+//! A Requester [plans](plan) a Call, [encodes](header::Call) its header, and [parses](reply) what
+//! comes back. Both sides keep
+//! [credits](credit) and follow a [connection](conn).
+
+// Kbuild passes `no_std` itself. The unit tests need `std`.
+#![cfg_attr(not(any(test, CONFIG_RUST)), no_std)]
+#![forbid(unsafe_code)]
+
+pub mod chunk;
+pub mod conn;
+pub mod credit;
+pub mod error;
+pub mod header;
+pub mod plan;
+pub mod private;
+pub mod reply;
+pub mod reverse;
+pub mod xdr;

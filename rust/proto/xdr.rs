@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! XDR (RFC 4506) over byte slices: a reader that borrows, a writer that stays inside.
+
+use crate::error::DecodeError;
+use crate::error::Fault;
+use crate::error::Misuse;
+
+/// Bytes of one XDR unit.
+pub const UNIT: usize = 4;
+
+/// Length with the fill that XDR appends to reach the next unit.
+#[inline]
+pub const fn filled(length: usize) -> usize {
+    length.saturating_add(fill(length))
+}
+
+/// Number of fill octets after `length` bytes.
+#[inline]
+pub const fn fill(length: usize) -> usize {
+    length.wrapping_neg() & 3
+}
+
+/// Reads XDR items from the front of a message.
+#[derive(Clone, Debug)]
+pub struct Reader<'a> {
+    rest: &'a [u8],
+    total: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads `message` from its start.
+    #[inline]
+    pub const fn new(message: &'a [u8]) -> Self {
+        Self {
+            rest: message,
+            total: message.len(),
+        }
+    }
+
+    /// Offset of the next item.
+    #[inline]
+    pub const fn at(&self) -> usize {
+        self.total.saturating_sub(self.rest.len())
+    }
+
+    /// What was not read yet.
+    #[inline]
+    pub const fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// The next `N` bytes.
+    #[inline]
+    pub fn array<const N: usize>(&mut self) -> Result<&'a [u8; N], DecodeError> {
+        let Some((head, rest)) = self.rest.split_first_chunk() else {
+            return Err(self.error(Fault::Truncated));
+        };
+        self.rest = rest;
+        Ok(head)
+    }
+
+    /// The next `length` bytes, or `None` if the message ends before.
+    #[inline]
+    pub fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.rest.split_at_checked(length)?;
+        self.rest = rest;
+        Some(head)
+    }
+
+    /// The next unsigned integer.
+    #[inline]
+    pub fn u32(&mut self) -> Result<u32, DecodeError> {
+        self.array().map(|word| u32::from_be_bytes(*word))
+    }
+
+    /// The presence word of an optional item: exactly 0 or 1 (RFC 8166, section 4.1.2).
+    #[inline]
+    pub fn present(&mut self) -> Result<bool, DecodeError> {
+        let at = self.at();
+        match self.u32()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            word => Err(DecodeError {
+                fault: Fault::Presence(word),
+                at,
+            }),
+        }
+    }
+
+    /// The error that `fault` is at the next item.
+    #[inline]
+    pub const fn error(&self, fault: Fault) -> DecodeError {
+        DecodeError {
+            fault,
+            at: self.at(),
+        }
+    }
+}
+
+/// Writes XDR items to the front of a buffer.
+#[derive(Debug)]
+pub struct Writer<'a> {
+    rest: &'a mut [u8],
+}
+
+impl<'a> Writer<'a> {
+    /// Writes exactly `length` bytes to the front of `buffer`.
+    #[inline]
+    pub fn new(buffer: &'a mut [u8], length: usize) -> Result<Self, Misuse> {
+        let room = buffer.len();
+        match buffer.get_mut(..length) {
+            Some(rest) => Ok(Self { rest }),
+            None => Err(Misuse::Buffer {
+                needed: length,
+                room,
+            }),
+        }
+    }
+
+    /// Appends `bytes`.
+    #[inline]
+    pub fn array<const N: usize>(&mut self, bytes: [u8; N]) -> Result<(), Misuse> {
+        let rest = core::mem::take(&mut self.rest);
+        let room = rest.len();
+        let Some((head, rest)) = rest.split_first_chunk_mut() else {
+            return Err(Misuse::Buffer { needed: N, room });
+        };
+        *head = bytes;
+        self.rest = rest;
+        Ok(())
+    }
+
+    /// Appends an unsigned integer.
+    #[inline]
+    pub fn u32(&mut self, value: u32) -> Result<(), Misuse> {
+        self.array(value.to_be_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fill_reaches_the_next_unit() {
+        let expected = [0, 3, 2, 1, 0, 3, 2, 1, 0, 3, 2, 1, 0, 3, 2, 1, 0];
+        for (length, expected) in expected.into_iter().enumerate() {
+            assert_eq!(fill(length), expected);
+            assert_eq!(filled(length), length + expected);
+        }
+    }
+
+    #[test]
+    fn reader_reports_where_it_failed() {
+        let mut reader = Reader::new(&[0, 0, 0, 1, 0, 0, 0, 7, 9]);
+        assert_eq!(reader.present(), Ok(true));
+        assert_eq!(
+            reader.clone().present(),
+            Err(DecodeError {
+                fault: Fault::Presence(7),
+                at: 4
+            })
+        );
+        assert_eq!(reader.u32(), Ok(7));
+        assert_eq!(
+            reader.u32(),
+            Err(DecodeError {
+                fault: Fault::Truncated,
+                at: 8
+            })
+        );
+        assert_eq!(reader.rest(), [9]);
+        assert_eq!(reader.bytes(2), None);
+        assert_eq!(reader.bytes(1), Some(&[9][..]));
+    }
+
+    #[test]
+    fn writer_stays_inside() {
+        let mut buffer = [0xA5; 6];
+        assert!(Writer::new(&mut buffer, 7).is_err());
+        let mut writer = Writer::new(&mut buffer, 4).unwrap();
+        writer.u32(0x0102_0304).unwrap();
+        assert_eq!(writer.u32(5), Err(Misuse::Buffer { needed: 4, room: 0 }));
+        assert_eq!(buffer, [1, 2, 3, 4, 0xA5, 0xA5]);
+    }
+}
