@@ -1,0 +1,71 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Second stage of a VM's start, and its process 1: file systems, network and RDMA device by the VM's role; then the
+# command, whose output goes to a virtio port and whose exit status goes to the shared directory /vm.
+#
+# Roles: single (alone), client and server (a pair on one wire; the server obeys commands.sh and exports /export).
+
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=${TERM:-dumb} LANG=C.UTF-8
+
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t debugfs debug /sys/kernel/debug
+mount -t tracefs trace /sys/kernel/tracing
+mkdir -p /dev/pts /dev/shm
+mount -t devpts -o ptmxmode=666 devpts /dev/pts
+mount -t tmpfs tmpfs /dev/shm
+mount -t tmpfs tmpfs /tmp
+mount -t tmpfs tmpfs /run
+mkdir /run/lock
+ln -s /proc/self/fd /dev/fd
+
+. /vm/config
+hostname "$ROLE"
+ip link set lo up
+echo 1 >/proc/sys/kernel/printk_devkmsg 2>/dev/null
+
+finish() {
+	echo "$1" >/vm/status
+	dmesg >/vm/dmesg
+	sync
+	echo o >/proc/sysrq-trigger
+	sleep 60
+}
+
+# One end of the wire: an Ethernet device with soft RoCE on it.
+wire() {
+	modprobe -a virtio_net rdma_rxe
+	ip link set eth0 mtu 4500 up
+	ip address add "10.0.0.$1/24" dev eth0
+	ip address add "fd00::$1/64" dev eth0 nodad
+	rdma link add rxe0 type rxe netdev eth0
+}
+
+port=$(cd /sys/class/virtio-ports && grep -lx command ./*/name 2>/dev/null | cut -d/ -f2)
+
+case $ROLE in
+single) ;;
+client)
+	wire 2
+	until [ -e /vm/pair/ready ]; do sleep 0.2; done
+	;;
+server)
+	wire 1
+	/src/scripts/vm/nfs-server start && touch /vm/pair/ready
+	exec 3>/vm/commands.log
+	/src/scripts/vm/on-server --serve >&3 2>&1
+	finish 0
+	;;
+esac
+
+export SERVER_ADDR=10.0.0.1 SERVER_ADDR6=fd00::1 CLIENT_ADDR=10.0.0.2 CLIENT_ADDR6=fd00::2
+cd /src || finish 1
+if [ -n "$COMMAND" ]; then
+	bash -c "$COMMAND" </dev/null >"/dev/$port" 2>&1
+	finish $?
+fi
+modprobe rpcrdma
+stty sane rows "${ROWS:-24}" cols "${COLUMNS:-80}" </dev/hvc0
+setsid -c bash -l </dev/hvc0 >/dev/hvc0 2>&1
+finish $?
