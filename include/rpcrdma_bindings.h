@@ -9,9 +9,13 @@
 #include <linux/dma-mapping.h>
 #include <linux/in.h>
 #include <linux/in6.h>
+#include <linux/lwq.h>
 #include <linux/mm.h>
 #include <linux/module.h>
+#include <linux/net.h>
+#include <linux/rcupdate.h>
 #include <linux/scatterlist.h>
+#include <linux/sched/mm.h>
 #include <linux/sunrpc/addr.h>
 #include <linux/sunrpc/bc_xprt.h>
 #include <linux/sunrpc/clnt.h>

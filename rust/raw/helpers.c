@@ -107,6 +107,37 @@ int rpcrdma_helper_ibdev_to_node(struct ib_device *device)
 	return ibdev_to_node(device);
 }
 
+void rpcrdma_helper_init_delayed_work(struct delayed_work *work,
+				      work_func_t function)
+{
+	INIT_DELAYED_WORK(work, function);
+}
+
+void rpcrdma_helper_kfree_rcu_mightsleep(const void *object)
+{
+	kfree_rcu_mightsleep(object);
+}
+
+bool rpcrdma_helper_lwq_enqueue(struct lwq_node *node, struct lwq *queue)
+{
+	return lwq_enqueue(node, queue);
+}
+
+void rpcrdma_helper_memalloc_noreclaim_restore(unsigned int flags)
+{
+	memalloc_noreclaim_restore(flags);
+}
+
+unsigned int rpcrdma_helper_memalloc_noreclaim_save(void)
+{
+	return memalloc_noreclaim_save();
+}
+
+struct folio *rpcrdma_helper_page_folio(struct page *page)
+{
+	return page_folio(page);
+}
+
 bool rpcrdma_helper_page_slab(struct page *page)
 {
 	return PageSlab(page);
@@ -119,6 +150,26 @@ struct rdma_cm_id *rpcrdma_helper_rdma_create_id(struct net *net,
 						 enum ib_qp_type qp_type)
 {
 	return rdma_create_id(net, handler, context, ps, qp_type);
+}
+
+unsigned short rpcrdma_helper_rpc_get_port(const struct sockaddr *address)
+{
+	return rpc_get_port(address);
+}
+
+int rpcrdma_helper_rpc_reply_expected(struct rpc_task *task)
+{
+	return rpc_reply_expected(task);
+}
+
+void rpcrdma_helper_rpc_set_port(struct sockaddr *address, unsigned short port)
+{
+	rpc_set_port(address, port);
+}
+
+bool rpcrdma_helper_sendpage_ok(struct page *page)
+{
+	return sendpage_ok(page);
 }
 
 void rpcrdma_helper_sg_init_table(struct scatterlist *sg, unsigned int nents)
@@ -142,7 +193,37 @@ void rpcrdma_helper_sg_unmark_end(struct scatterlist *sg)
 	sg_unmark_end(sg);
 }
 
+void rpcrdma_helper_synchronize_rcu_tasks(void)
+{
+	synchronize_rcu_tasks();
+}
+
+bool rpcrdma_helper_virt_addr_valid(const void *address)
+{
+	return virt_addr_valid(address);
+}
+
 struct page *rpcrdma_helper_virt_to_page(const void *address)
 {
 	return virt_to_page(address);
+}
+
+void rpcrdma_helper_xprt_clear_connecting(struct rpc_xprt *xprt)
+{
+	xprt_clear_connecting(xprt);
+}
+
+int rpcrdma_helper_xprt_connected(struct rpc_xprt *xprt)
+{
+	return xprt_connected(xprt);
+}
+
+void rpcrdma_helper_xprt_set_bound(struct rpc_xprt *xprt)
+{
+	xprt_set_bound(xprt);
+}
+
+void rpcrdma_helper_xprt_set_connected(struct rpc_xprt *xprt)
+{
+	xprt_set_connected(xprt);
 }
