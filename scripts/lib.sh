@@ -7,7 +7,7 @@
 set -euo pipefail
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-cache=${RPCRDMA_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/rpcrdma}
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/rpcrdma
 recipe=$top/scripts/buildroot
 
 say() { printf '%s\n' "$*" >&2; }

@@ -20,7 +20,9 @@ mount -t tmpfs tmpfs /run
 mkdir /run/lock
 ln -s /proc/self/fd /dev/fd
 
+# shellcheck source=/dev/null
 . /vm/config
+[ "$ROLE" = single ] || mount -t 9p -o trans=virtio,version=9p2000.L,cache=none pair /vm/pair
 hostname "$ROLE"
 ip link set lo up
 echo 1 >/proc/sys/kernel/printk_devkmsg 2>/dev/null

@@ -1,4 +1,5 @@
 #!/bin/busybox sh
+# shellcheck shell=dash
 # SPDX-License-Identifier: GPL-2.0
 #
 # First process of a VM, from the initramfs: puts the root together and goes over to guest.sh in it.

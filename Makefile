@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# The door. What a module build compiles stands in Kbuild; here stand the commands that people type.
+# `make help` lists them.
+
+# Where a native build looks for the kernel: its headers or its build directory.
+KDIR ?= /lib/modules/$(shell uname -r)/build
+
+# Which module the VMs run: ours (rust) or the kernel's own (c).
+MODULE ?= rust
+CLIENT ?= rust
+SERVER ?= c
+
+# The VMs: virtual CPUs, memory, seconds until they are killed, more for the kernel's command line.
+SMP ?= 2
+MEM ?= 2G
+LIMIT ?= 600
+APPEND ?=
+
+export KVER RUN
+
+vm := scripts/enter scripts/vm.py
+vm_options = --smp $(SMP) --memory $(MEM) --limit $(LIMIT) --append='$(APPEND)'
+built = scripts/build.sh $(if $(filter rust,$(1)),module,buildroot)
+
+.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-fast fmt clean distclean help
+
+## Build
+modules: ## the module for the kernel in KDIR= (default: the running one); the default
+	@scripts/native.sh $(KDIR)
+	$(MAKE) -C $(KDIR) M=$(CURDIR) modules
+
+modules_install: ## install it to updates/ of its kernel's modules, where depmod prefers it to the kernel's own
+	scripts/install.sh $(INSTALL_MOD_PATH)
+
+module: ## the module for Debian's kernel (KVER= names one), in a build root that brings all tools
+	@scripts/build.sh module
+
+buildroot: ## only the build root and the kernel's Rust metadata
+	@scripts/build.sh buildroot
+
+shell: buildroot ## a shell in the build root
+	@scripts/enter
+
+## Try
+demo: ## two VMs: NFS over RDMA with our client, shown step by step
+	@scripts/demo.sh
+
+vm: ## a shell in a VM, or RUN='command'; MODULE=rust|c
+	@$(call built,$(MODULE))
+	@$(vm) single --module $(MODULE) $(vm_options) -- "$$RUN"
+
+vm2: ## the same on the client of a pair; CLIENT=rust|c SERVER=c; the server exports / at SERVER_ADDR
+	@$(call built,$(CLIENT))
+	@$(vm) pair --client $(CLIENT) --server $(SERVER) $(vm_options) -- "$$RUN"
+
+## Test
+check: ## all gates and tests, cheapest first
+	@scripts/check.sh
+
+check-fast: ## all that needs no VM
+	@scripts/check.sh fast
+
+fmt: buildroot ## format the Rust sources
+	@scripts/enter scripts/fmt.sh
+
+## Clean
+clean: ## remove what builds and tests left in the checkout
+	@scripts/clean.sh
+
+distclean: clean ## remove the cache too: build root, kernel metadata, downloads
+	@scripts/clean.sh cache
+
+help: ## this list
+	@awk -F ':.*## ' '/^## / { printf "\n%s\n", substr($$0, 4) } \
+		/^[a-z0-9_-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
+	@printf '\nVM settings: SMP=%s MEM=%s LIMIT=%s APPEND=%s. README.md has more.\n' \
+		'$(SMP)' '$(MEM)' '$(LIMIT)' '$(APPEND)'

@@ -1,0 +1,20 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# build.sh buildroot|module [MAKE-ARGUMENT...]: makes sure of the build root, then builds the module in it.
+
+. "$(dirname "$0")/lib.sh"
+
+"$top/scripts/buildroot.sh"
+[ "$1" = module ] || exit 0
+shift
+
+mkdir -p "$top/build"
+exec 9>"$top/build/lock"
+flock 9
+log=$top/build/module.log
+stage "module: compiling"
+"$top/scripts/enter" make -s -C /kernel/source O=/kernel/build M=/src CC=x86_64-linux-gnu-gcc-14 \
+	-j"$(nproc)" "$@" modules >"$log" 2>&1 || { cat "$log" >&2; die "the module does not compile; the log is $log"; }
+cat "$log" >&2
+stage "module: $top/rpcrdma.ko"
