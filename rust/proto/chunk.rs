@@ -323,6 +323,12 @@ impl<'a> WriteList<'a> {
         self.chunks == 0
     }
 
+    /// Bytes on the wire, without the word that ends the list.
+    #[inline]
+    pub const fn wire_len(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// The chunks in order.
     #[inline]
     pub const fn iter(&self) -> WriteIter<'a> {

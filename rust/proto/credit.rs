@@ -95,6 +95,115 @@ impl Window {
     }
 }
 
+/// The Responder's account: every credit that the Requester may use has a posted Receive.
+///
+/// The Requester learns of a lower grant only when a reply with it arrives, and may by then have
+/// used the old one. So what is owed sinks by one with each reply that arrived, down to the grant
+/// in it, but not while a higher grant is still on its way. Sends of one connection arrive in
+/// order, and so do their completions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grants {
+    /// Calls that the Requester may have in flight, at the most.
+    owed: u32,
+    /// Receives that wait for a message.
+    posted: u32,
+    /// Calls that were received and not answered.
+    serving: u32,
+    /// Replies on their way, up to and including the last one that raised what is owed.
+    raising: u32,
+    /// Replies on their way.
+    replies: u32,
+}
+
+impl Grants {
+    /// The account of a new connection: its first Call needs a Receive before we accept.
+    pub const fn new() -> Self {
+        Self {
+            owed: 1,
+            posted: 0,
+            serving: 0,
+            raising: 0,
+            replies: 0,
+        }
+    }
+
+    /// `count` Receives were posted.
+    pub fn posted(&mut self, count: u32) {
+        self.posted = self.posted.saturating_add(count);
+    }
+
+    /// A Call was received. It used up a Receive.
+    pub fn received(&mut self) -> Result<(), Misuse> {
+        self.dropped()?;
+        self.serving = self.serving.saturating_add(1);
+        Ok(())
+    }
+
+    /// A message was received and dropped. It used up a Receive like any other.
+    pub fn dropped(&mut self) -> Result<(), Misuse> {
+        self.posted = self.posted.checked_sub(1).ok_or(Misuse::Account)?;
+        Ok(())
+    }
+
+    /// Receives to post now, so that the next Call finds one.
+    pub fn missing(&self) -> u32 {
+        self.owed
+            .saturating_sub(self.serving)
+            .saturating_sub(self.posted)
+    }
+
+    /// Receives to post before a reply with this grant is sent.
+    pub fn missing_for(&self, grant: u32) -> u32 {
+        self.owed.max(grant).saturating_sub(self.backed())
+    }
+
+    /// The grant to put into the next reply: `policy`, or less if too few Receives are posted.
+    /// Never zero.
+    pub fn grant(&self, policy: u32) -> u32 {
+        policy.min(self.backed()).max(1)
+    }
+
+    /// A reply with this grant is about to be sent. It may be sent only if this says so.
+    pub fn reply(&mut self, grant: u32) -> Result<(), Misuse> {
+        if grant == 0 {
+            return Err(Misuse::ZeroCredits);
+        }
+        let backed = self.backed();
+        if grant.max(self.owed) > backed {
+            return Err(Misuse::UnbackedGrant { grant, backed });
+        }
+        self.serving = self.serving.checked_sub(1).ok_or(Misuse::Account)?;
+        self.replies = self.replies.saturating_add(1);
+        if grant > self.owed {
+            self.owed = grant;
+            self.raising = self.replies;
+        }
+        Ok(())
+    }
+
+    /// A reply with this grant has arrived, says the completion of its Send.
+    pub fn delivered(&mut self, grant: u32) -> Result<(), Misuse> {
+        self.replies = self.replies.checked_sub(1).ok_or(Misuse::Account)?;
+        if self.raising > 0 {
+            self.raising = self.raising.saturating_sub(1);
+        } else {
+            self.owed = self.owed.saturating_sub(1).max(grant);
+        }
+        Ok(())
+    }
+
+    /// Calls that may be in flight once the next reply is sent, as far as Receives go.
+    fn backed(&self) -> u32 {
+        self.posted.saturating_add(self.serving).saturating_sub(1)
+    }
+}
+
+impl Default for Grants {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -30,24 +30,6 @@ pub mod procedure {
     pub const ERROR: u32 = 4;
 }
 
-/// RDMA_ERROR code: the version is not supported; two words follow.
-pub(crate) const ERR_VERS: u32 = 1;
-
-/// RDMA_ERROR code: anything else; nothing follows.
-pub(crate) const ERR_CHUNK: u32 = 2;
-
-/// Length of the smallest RPC call that is worth a look: up to its procedure number.
-pub(crate) const MIN_CALL: u64 = 24;
-
-/// Length of the smallest RPC reply: denied, authentication error.
-pub(crate) const MIN_REPLY: u64 = 20;
-
-/// Values of the direction word, the second of every RPC message.
-pub(crate) mod direction {
-    pub(crate) const CALL: u32 = 0;
-    pub(crate) const REPLY: u32 = 1;
-}
-
 /// The four words that every version of the protocol starts with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
@@ -110,14 +92,6 @@ impl Body {
             Body::NoMsg => procedure::NOMSG,
         }
     }
-}
-
-/// The first two words of an RPC message.
-#[inline]
-pub(crate) fn xid_and_direction(payload: &[u8]) -> Option<(u32, u32)> {
-    let (xid, rest) = payload.split_first_chunk()?;
-    let direction = rest.first_chunk()?;
-    Some((u32::from_be_bytes(*xid), u32::from_be_bytes(*direction)))
 }
 
 /// The header of a Call.

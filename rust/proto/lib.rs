@@ -15,13 +15,15 @@
 //! - Nothing is sized by a number from the wire.
 //!
 //! A Requester [plans](plan) a Call, [encodes](header::Call) its header, and [parses](reply) what
-//! comes back. Both sides keep
+//! comes back. A Responder [parses](call) a Call and [answers](answer) it. Both keep
 //! [credits](credit) and follow a [connection](conn).
 
 // Kbuild passes `no_std` itself. The unit tests need `std`.
 #![cfg_attr(not(any(test, CONFIG_RUST)), no_std)]
 #![forbid(unsafe_code)]
 
+pub mod answer;
+pub mod call;
 pub mod chunk;
 pub mod conn;
 pub mod credit;
@@ -29,6 +31,8 @@ pub mod error;
 pub mod header;
 pub mod plan;
 pub mod private;
+pub mod refusal;
 pub mod reply;
 pub mod reverse;
+pub mod rpc;
 pub mod xdr;

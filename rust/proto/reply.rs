@@ -16,11 +16,14 @@ use crate::chunk::WriteList;
 use crate::error::DecodeError;
 use crate::error::Violation;
 use crate::header;
-use crate::header::direction;
 use crate::header::procedure;
 use crate::header::Body;
 use crate::header::Prefix;
+pub use crate::refusal::RdmaError;
 use crate::reverse;
+use crate::rpc;
+use crate::rpc::direction;
+use crate::xdr;
 use crate::xdr::Reader;
 
 /// A message from the server.
@@ -39,20 +42,6 @@ pub enum Incoming<'a> {
         /// What the Responder says.
         kind: RdmaError,
     },
-}
-
-/// What an RDMA_ERROR message says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RdmaError {
-    /// ERR_VERS: the Responder knows these versions only. To us this is data, nothing to act on.
-    Version {
-        /// Lowest version.
-        low: u32,
-        /// Highest version.
-        high: u32,
-    },
-    /// ERR_CHUNK: anything else.
-    Chunk,
 }
 
 /// Why a message from the server is dropped before its transaction is looked up.
@@ -138,21 +127,14 @@ pub fn parse(message: &[u8]) -> Result<Incoming<'_>, Discard> {
 }
 
 /// ERR_CHUNK has 20 bytes, fewer than RFC 8166, section 4.5, wants to see parsed. Taken literally,
-/// that section would have a Requester wait for ever. Whatever follows the error is ignored.
+/// that section would have a Requester wait for ever.
 fn parse_error<'a>(
     prefix: &Prefix,
     mut reader: Reader<'_>,
     runt: Discard,
 ) -> Result<Incoming<'a>, Discard> {
-    let mut word = || reader.u32().map_err(|_| runt);
-    let kind = match word()? {
-        header::ERR_VERS => RdmaError::Version {
-            low: word()?,
-            high: word()?,
-        },
-        header::ERR_CHUNK => RdmaError::Chunk,
-        other => return Err(Discard::ErrorCode(other)),
-    };
+    let kind =
+        RdmaError::parse(&mut reader).map_err(|code| code.map_or(runt, Discard::ErrorCode))?;
     Ok(Incoming::Error {
         xid: prefix.xid,
         credits: prefix.credits,
@@ -165,9 +147,9 @@ fn parse_msg<'a>(
     lists: &Lists<'a>,
     payload: &'a [u8],
 ) -> Result<Incoming<'a>, Discard> {
-    let length = byte_count(payload);
+    let length = xdr::byte_count(payload);
     let short = Discard::Payload(length);
-    let (xid, direction) = header::xid_and_direction(payload).ok_or(short)?;
+    let (xid, direction) = rpc::xid_and_direction(payload).ok_or(short)?;
     if xid != prefix.xid {
         return Err(Discard::Xid {
             header: prefix.xid,
@@ -176,13 +158,13 @@ fn parse_msg<'a>(
     }
     match direction {
         direction::CALL if !lists.is_empty() => Err(Discard::ReverseChunks),
-        direction::CALL if length < header::MIN_CALL => Err(short),
+        direction::CALL if length < rpc::MIN_CALL => Err(short),
         direction::CALL => Ok(Incoming::ReverseCall(reverse::Message {
             xid,
             credits: prefix.credits,
             payload,
         })),
-        direction::REPLY if length < header::MIN_REPLY => Err(short),
+        direction::REPLY if length < rpc::MIN_REPLY => Err(short),
         direction::REPLY => Reply::received(prefix, Body::Msg, lists, payload),
         other => Err(Discard::Direction(other)),
     }
@@ -195,7 +177,7 @@ fn parse_nomsg<'a>(
     rest: &'a [u8],
 ) -> Result<Incoming<'a>, Discard> {
     let length = lists.reply.map_or(0, |chunk| chunk.total());
-    if length < header::MIN_REPLY {
+    if length < rpc::MIN_REPLY {
         return Err(Discard::Payload(length));
     }
     if length & 3 != 0 {
@@ -205,11 +187,6 @@ fn parse_nomsg<'a>(
         return Err(Discard::Trailing(rest.len()));
     }
     Reply::received(prefix, Body::NoMsg, lists, rest)
-}
-
-/// Number of bytes, as the sum of segment lengths is counted.
-fn byte_count(bytes: &[u8]) -> u64 {
-    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
 /// The chunks that a Call offered for its reply, as they were encoded in its header.
@@ -317,6 +294,28 @@ fn returned_len(offered: &[Segment], returned: Segments<'_>) -> Result<u64, Viol
         full &= returned.length == offered.length;
     }
     Ok(returned.total())
+}
+
+/// Compares what came by chunk with the reply as the upper layer decoded it.
+///
+/// `offered` says that a chunk which is not empty was offered for the result, `written` how many
+/// bytes are in it, and `eligible` how long the result is by its count word; there may be none, for
+/// instance in an error reply. A violation ends the RPC for good (RFC 8166, section 6.1).
+pub fn check_result(
+    offered: bool,
+    written: usize,
+    eligible: Option<usize>,
+) -> Result<(), Violation> {
+    match eligible {
+        None if written > 0 => Err(Violation::ResultNotEligible { written }),
+        Some(length) if written == 0 && length > 0 && offered => {
+            Err(Violation::ResultInline { length })
+        }
+        Some(expected) if written > 0 && written != expected => {
+            Err(Violation::ResultLength { expected, written })
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -6,9 +6,6 @@ use crate::error::DecodeError;
 use crate::error::Fault;
 use crate::error::Misuse;
 
-/// Bytes of one XDR unit.
-pub const UNIT: usize = 4;
-
 /// Length with the fill that XDR appends to reach the next unit.
 #[inline]
 pub const fn filled(length: usize) -> usize {
@@ -19,6 +16,24 @@ pub const fn filled(length: usize) -> usize {
 #[inline]
 pub const fn fill(length: usize) -> usize {
     length.wrapping_neg() & 3
+}
+
+/// [`fill`] for a sum of segment lengths.
+#[inline]
+pub const fn fill_u64(length: u64) -> u64 {
+    length.wrapping_neg() & 3
+}
+
+/// [`filled`] for a sum of segment lengths.
+#[inline]
+pub const fn filled_u64(length: u64) -> u64 {
+    length.saturating_add(fill_u64(length))
+}
+
+/// Number of bytes, as segment lengths are summed up.
+#[inline]
+pub(crate) fn byte_count(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
 /// Reads XDR items from the front of a message.

@@ -51,7 +51,9 @@ pub enum Event {
     DeviceRemoved,
     /// A message was dropped because it was malformed.
     Malformed,
-    /// The upper layer wants no connection any more.
+    /// A reply invalidated memory that is not of its RPC, or memory that we do not know.
+    ForeignKey,
+    /// The upper layer wants no connection any more, or waited too long for a reply.
     Close,
     /// The queues are empty: nothing is under DMA, and no completion will come.
     Drained,
@@ -116,9 +118,14 @@ impl Connection {
 
             (State::Closing, Event::Drained) => (State::Closed, Action::Release),
             (state @ (State::Closed | State::Closing), _) => (state, Action::Nothing),
-            (_, Event::Failed | Event::Disconnected | Event::DeviceRemoved | Event::Close) => {
-                (State::Closing, Action::TearDown)
-            }
+            (
+                _,
+                Event::Failed
+                | Event::Disconnected
+                | Event::DeviceRemoved
+                | Event::ForeignKey
+                | Event::Close,
+            ) => (State::Closing, Action::TearDown),
 
             // Too late to matter, or news that another event told already.
             (state, _) => (state, Action::Nothing),

@@ -1,0 +1,459 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What reaches the Responder (RFC 8166, sections 3.4.5 and 4.5).
+//!
+//! [`parse`] decides from the bytes alone what is served, what is refused with an RDMA_ERROR and
+//! what is dropped in silence; it does so before any memory is pulled. A Call that it lets through
+//! has one payload, and its chunks fit together: [`Call::parts`] tells how to rebuild the message.
+//!
+//! Two checks need what only the caller has. [`Call::check_message`] looks at a message that was
+//! pulled; [`Call::check_arguments`] compares the chunks with the arguments that the upper layer
+//! found to be eligible. Both come before anything is executed.
+
+use core::iter;
+use core::mem;
+
+use crate::chunk;
+use crate::chunk::Limits;
+use crate::chunk::Lists;
+use crate::chunk::Segment;
+use crate::error::DecodeError;
+use crate::header;
+use crate::header::procedure;
+use crate::header::Body;
+use crate::header::Prefix;
+use crate::plan::Argument;
+use crate::refusal::RdmaError;
+use crate::refusal::Refusal;
+use crate::reverse;
+use crate::rpc;
+use crate::rpc::direction;
+use crate::rpc::CallHeader;
+use crate::xdr;
+use crate::xdr::Reader;
+
+/// What this Responder takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Chunks and segments. The NFS binding (RFC 8267) asks for 16 segments in a chunk, and for
+    /// one Read chunk beside the Position-Zero chunk.
+    pub limits: Limits,
+    /// The most bytes to pull for one Call: the longest argument and the rest of its message.
+    pub max_pull: u64,
+    /// We have Calls of our own on the way, in the reverse direction.
+    pub reverse: bool,
+}
+
+/// A message from the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Incoming<'a> {
+    /// A Call. Its credit word is a request.
+    Call(Call<'a>),
+    /// A Reply in the reverse direction. Its credit word is a grant.
+    ReverseReply(reverse::Message<'a>),
+    /// The client could not make sense of our Call in the reverse direction.
+    ReverseError {
+        /// Our Call.
+        xid: u32,
+        /// Credits granted.
+        credits: u32,
+        /// What the client says.
+        kind: RdmaError,
+    },
+}
+
+/// What becomes of a message that is not served. The Receive is posted again in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rejection {
+    /// Drop it in silence.
+    Drop(Dropped),
+    /// Answer with an RDMA_ERROR.
+    Refuse(Refusal, Reason),
+}
+
+/// Why a message is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dropped {
+    /// Too short to be anything.
+    Runt(usize),
+    /// RDMA_ERROR that answers nothing of ours, or does not decode.
+    Error,
+    /// RDMA_DONE, which is retired.
+    Done,
+    /// A Reply that answers nothing of ours, or is malformed.
+    Reply,
+}
+
+/// Why a Call is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Not our version.
+    Version(u32),
+    /// A procedure that is retired or does not exist.
+    Procedure(u32),
+    /// The chunk fields do not decode.
+    Lists(DecodeError),
+    /// The RPC message is missing or too short.
+    Payload(u64),
+    /// An inline message and a Position-Zero chunk.
+    TwoPayloads,
+    /// Bytes behind a header that has its payload elsewhere.
+    Trailing(usize),
+    /// A message in the Position-Zero chunk without the fill after its last item.
+    Unfilled(u64),
+    /// The transaction numbers of header and RPC message differ.
+    Xid {
+        /// In the header.
+        header: u32,
+        /// In the RPC message.
+        payload: u32,
+    },
+    /// Neither a Call nor a Reply.
+    Direction(u32),
+    /// The chunk at this Position overlaps another one, lies beyond the end of the message, or
+    /// covers something that must not leave the message.
+    Position(u32),
+    /// More to pull than any argument needs.
+    TooLong(u64),
+    /// A segment that wraps around the end of the address space.
+    Wrap(Segment),
+    /// The chunk at this Position is neither as long as its argument nor as that with its fill.
+    Length {
+        /// The Position.
+        position: u32,
+        /// Length of the chunk.
+        length: u64,
+    },
+}
+
+impl From<DecodeError> for Reason {
+    fn from(error: DecodeError) -> Self {
+        Reason::Lists(error)
+    }
+}
+
+/// A Call whose chunks fit together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call<'a> {
+    /// Transaction.
+    pub xid: u32,
+    /// Credits requested.
+    pub credits: u32,
+    /// Where the RPC message travels.
+    pub body: Body,
+    /// The RPC message without its reduced arguments if it is inline, else empty.
+    pub payload: &'a [u8],
+    /// The chunks.
+    pub lists: Lists<'a>,
+}
+
+/// A part of the rebuilt message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Bytes of the payload: behind the header, or of the Position-Zero chunk.
+    Payload {
+        /// Where they start in the payload.
+        from: u64,
+        /// How many they are.
+        length: u64,
+    },
+    /// The Read chunk at this Position.
+    Chunk {
+        /// The Position.
+        position: u32,
+        /// Length of the chunk. Never zero.
+        length: u64,
+    },
+    /// This many fill octets, which did not travel.
+    Fill(u64),
+}
+
+/// Makes sense of the bytes of one Receive.
+pub fn parse<'a>(message: &'a [u8], policy: &Policy) -> Result<Incoming<'a>, Rejection> {
+    let runt = Rejection::Drop(Dropped::Runt(message.len()));
+    let mut reader = Reader::new(message);
+    let prefix = Prefix::parse(&mut reader).map_err(|_| runt)?;
+    // Before the version: two Responders must never answer each other's errors.
+    if prefix.procedure == procedure::ERROR {
+        return parse_error(&prefix, reader, policy);
+    }
+    if message.len() < header::MIN_LEN {
+        return Err(runt);
+    }
+    if prefix.version != header::VERSION {
+        return Err(Rejection::Refuse(
+            Refusal {
+                xid: prefix.xid,
+                version: prefix.version,
+                error: RdmaError::UNKNOWN_VERSION,
+            },
+            Reason::Version(prefix.version),
+        ));
+    }
+    let body = match prefix.procedure {
+        procedure::MSG => Body::Msg,
+        procedure::NOMSG => Body::NoMsg,
+        procedure::DONE => return Err(Rejection::Drop(Dropped::Done)),
+        other => return Err(refuse(prefix.xid, Reason::Procedure(other))),
+    };
+    let lists = Lists::parse(&mut reader, &policy.limits)
+        .map_err(|error| refuse(prefix.xid, Reason::Lists(error)))?;
+    let call = Call {
+        xid: prefix.xid,
+        credits: prefix.credits,
+        body,
+        payload: reader.rest(),
+        lists,
+    };
+    if let Some((xid, direction::REPLY)) = rpc::xid_and_direction(call.payload) {
+        if body == Body::Msg {
+            return call.reverse_reply(xid, policy);
+        }
+    }
+    match call.check(policy) {
+        Ok(()) => Ok(Incoming::Call(call)),
+        Err(reason) => Err(refuse(prefix.xid, reason)),
+    }
+}
+
+/// RFC 8166, section 4.2.4, has a Responder drop every RDMA_ERROR. In the reverse direction we are
+/// no Responder.
+fn parse_error<'a>(
+    prefix: &Prefix,
+    mut reader: Reader<'_>,
+    policy: &Policy,
+) -> Result<Incoming<'a>, Rejection> {
+    match RdmaError::parse(&mut reader) {
+        Ok(kind) if policy.reverse && prefix.version == header::VERSION => {
+            Ok(Incoming::ReverseError {
+                xid: prefix.xid,
+                credits: prefix.credits,
+                kind,
+            })
+        }
+        _ => Err(Rejection::Drop(Dropped::Error)),
+    }
+}
+
+fn refuse(xid: u32, reason: Reason) -> Rejection {
+    let refusal = Refusal {
+        xid,
+        version: header::VERSION,
+        error: RdmaError::Chunk,
+    };
+    Rejection::Refuse(refusal, reason)
+}
+
+impl<'a> Call<'a> {
+    fn reverse_reply(&self, xid: u32, policy: &Policy) -> Result<Incoming<'a>, Rejection> {
+        let sound = xid == self.xid
+            && self.lists.is_empty()
+            && xdr::byte_count(self.payload) >= rpc::MIN_REPLY;
+        if !sound || !policy.reverse {
+            return Err(Rejection::Drop(Dropped::Reply));
+        }
+        Ok(Incoming::ReverseReply(reverse::Message {
+            xid,
+            credits: self.credits,
+            payload: self.payload,
+        }))
+    }
+
+    fn check(&self, policy: &Policy) -> Result<(), Reason> {
+        let length = match self.body {
+            Body::Msg => self.check_inline()?,
+            Body::NoMsg => self.check_position_zero()?,
+        };
+        self.check_segments(policy)?;
+        self.check_positions(length)
+    }
+
+    fn check_inline(&self) -> Result<u64, Reason> {
+        let length = xdr::byte_count(self.payload);
+        if length < rpc::MIN_CALL {
+            return Err(Reason::Payload(length));
+        }
+        if self.lists.read.chunk(0).next().is_some() {
+            return Err(Reason::TwoPayloads);
+        }
+        self.check_message(self.payload)?;
+        Ok(length)
+    }
+
+    fn check_position_zero(&self) -> Result<u64, Reason> {
+        let length = chunk::total(self.lists.read.chunk(0));
+        if length < rpc::MIN_CALL {
+            return Err(Reason::Payload(length));
+        }
+        // RFC 8166, section 3.5.3: such a message has all its fill.
+        if xdr::fill_u64(length) != 0 {
+            return Err(Reason::Unfilled(length));
+        }
+        if !self.payload.is_empty() {
+            return Err(Reason::Trailing(self.payload.len()));
+        }
+        Ok(length)
+    }
+
+    fn check_segments(&self, policy: &Policy) -> Result<(), Reason> {
+        let read = self.lists.read.iter().map(|read| read.segment);
+        let write = self.lists.write.iter().flatten();
+        let reply = self.lists.reply.into_iter().flatten();
+        for segment in read.clone().chain(write).chain(reply) {
+            let end = segment.offset.checked_add(u64::from(segment.length));
+            if end.is_none() {
+                return Err(Reason::Wrap(segment));
+            }
+        }
+        match chunk::total(read) {
+            length if length > policy.max_pull => Err(Reason::TooLong(length)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Each chunk must start within what is there when it is inserted.
+    fn check_positions(&self, payload: u64) -> Result<(), Reason> {
+        let mut inserted: u64 = 0;
+        let mut taken: u64 = 0;
+        for (position, length) in self.chunks() {
+            let before = u64::from(position).checked_sub(inserted);
+            match before {
+                Some(before) if taken <= before && before <= payload => taken = before,
+                _ => return Err(Reason::Position(position)),
+            }
+            inserted = inserted.saturating_add(xdr::filled_u64(length));
+        }
+        Ok(())
+    }
+
+    /// Looks at a message as it is without its reduced arguments. One that came inline was looked
+    /// at already.
+    ///
+    /// The header of the RPC message never leaves it: all that RPCSEC_GSS needs is in there (RFC
+    /// 8166, section 8.2.2).
+    pub fn check_message(&self, message: &[u8]) -> Result<(), Reason> {
+        let length = xdr::byte_count(message);
+        let short = Reason::Payload(length);
+        let (xid, direction) = rpc::xid_and_direction(message).ok_or(short)?;
+        if xid != self.xid {
+            return Err(Reason::Xid {
+                header: self.xid,
+                payload: xid,
+            });
+        }
+        if direction != direction::CALL {
+            return Err(Reason::Direction(direction));
+        }
+        let Some(position) = self.lists.read.position_after(0) else {
+            return Ok(());
+        };
+        match (CallHeader::parse(message), usize::try_from(position)) {
+            (Some(header), Ok(at)) if header.reduction && header.length <= at => Ok(()),
+            _ => Err(Reason::Position(position)),
+        }
+    }
+
+    /// Compares the Read chunks with the eligible arguments that the upper layer found, by their
+    /// count words, in the rebuilt message.
+    ///
+    /// Each chunk must hold one of them, without its fill or with it.
+    pub fn check_arguments(&self, arguments: &[Argument]) -> Result<(), Reason> {
+        for (position, length) in self.chunks().filter(|(_, length)| *length > 0) {
+            let Some(argument) = arguments.iter().find(|item| item.position == position) else {
+                return Err(Reason::Position(position));
+            };
+            let exact = u64::try_from(argument.length).unwrap_or(u64::MAX);
+            if length != exact && length != xdr::filled_u64(exact) {
+                return Err(Reason::Length { position, length });
+            }
+        }
+        Ok(())
+    }
+
+    /// The RDMA_ERROR for a Call that a later check found wanting, or whose reply cannot be
+    /// returned.
+    pub fn refuse(&self) -> Refusal {
+        Refusal {
+            xid: self.xid,
+            version: header::VERSION,
+            error: RdmaError::Chunk,
+        }
+    }
+
+    /// Positions and lengths of the Read chunks, without Position Zero, in the order of the
+    /// message.
+    pub fn chunks(&self) -> impl Iterator<Item = (u32, u64)> + Clone + 'a {
+        let read = self.lists.read;
+        iter::successors(read.position_after(0), move |position| {
+            read.position_after(*position)
+        })
+        .map(move |position| (position, chunk::total(read.chunk(position))))
+    }
+
+    /// Bytes of the payload: behind the header, or in the Position-Zero chunk.
+    pub fn payload_len(&self) -> u64 {
+        match self.body {
+            Body::Msg => xdr::byte_count(self.payload),
+            Body::NoMsg => chunk::total(self.lists.read.chunk(0)),
+        }
+    }
+
+    /// Bytes of the rebuilt message.
+    pub fn message_len(&self) -> u64 {
+        self.chunks().fold(self.payload_len(), |sum, (_, length)| {
+            sum.saturating_add(xdr::filled_u64(length))
+        })
+    }
+
+    /// The parts of the rebuilt message, from its first byte to its last.
+    pub fn parts(&self) -> impl Iterator<Item = Part> + 'a {
+        Parts {
+            chunks: self.chunks().filter(|(_, length)| *length > 0).peekable(),
+            payload: self.payload_len(),
+            taken: 0,
+            at: 0,
+            fill: 0,
+        }
+    }
+}
+
+/// Iterator over the parts of a rebuilt message.
+struct Parts<I: Iterator<Item = (u32, u64)>> {
+    /// Chunks to come.
+    chunks: iter::Peekable<I>,
+    /// Payload to come.
+    payload: u64,
+    /// Payload that was handed out.
+    taken: u64,
+    /// Where we are in the message.
+    at: u64,
+    /// Fill to come.
+    fill: u64,
+}
+
+impl<I: Iterator<Item = (u32, u64)>> Iterator for Parts<I> {
+    type Item = Part;
+
+    fn next(&mut self) -> Option<Part> {
+        if self.fill > 0 {
+            let fill = mem::take(&mut self.fill);
+            self.at = self.at.saturating_add(fill);
+            return Some(Part::Fill(fill));
+        }
+        let length = match self.chunks.peek() {
+            Some((position, _)) => u64::from(*position).saturating_sub(self.at),
+            None => self.payload,
+        };
+        if length > 0 {
+            let from = self.taken;
+            self.taken = self.taken.saturating_add(length);
+            self.payload = self.payload.saturating_sub(length);
+            self.at = self.at.saturating_add(length);
+            return Some(Part::Payload { from, length });
+        }
+        let (position, length) = self.chunks.next()?;
+        self.at = self.at.saturating_add(length);
+        self.fill = xdr::fill_u64(length);
+        Some(Part::Chunk { position, length })
+    }
+}
