@@ -1,0 +1,728 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Hostile messages to the Responder, with the exact answer to each.
+//!
+//! A test `advNN_...` is case NN of the conformance table.
+
+mod common;
+
+use common::golden;
+use common::*;
+use proto::answer::Answer;
+use proto::answer::Place;
+use proto::answer::Placement;
+use proto::call::Call;
+use proto::call::Incoming;
+use proto::call::Part;
+use proto::call::Reason;
+use proto::call::Rejection;
+use proto::chunk::Limits;
+use proto::plan::Argument;
+
+/// Why a Call is refused.
+#[track_caller]
+fn reason(message: &[u8]) -> Reason {
+    match proto::call::parse(message, &POLICY) {
+        Err(Rejection::Refuse(_, reason)) => reason,
+        other => panic!("{other:x?}"),
+    }
+}
+
+#[track_caller]
+fn refused(message: &[u8]) {
+    assert_eq!(serve(message, &POLICY), err_chunk(), "{message:x?}");
+    // Nothing about one Call changes how the next is served.
+    served(&hex(golden::GV11));
+}
+
+#[track_caller]
+fn dropped(message: &[u8]) {
+    assert_eq!(serve(message, &FORWARD_ONLY), Served::Drop, "{message:x?}");
+}
+
+/// RDMA_MSG with these words for the chunk fields and a NULL Call behind.
+fn msg(lists: &[u32]) -> Vec<u8> {
+    message(0, lists, &null_call(XID))
+}
+
+/// RDMA_MSG with these read segments and a WRITE Call behind.
+fn write(read: &[(u32, u32, u32)], count: u32) -> Vec<u8> {
+    message(0, &read_list(read), &write_call(XID, count))
+}
+
+/// RDMA_NOMSG with these read segments.
+fn nomsg(read: &[(u32, u32, u32)]) -> Vec<u8> {
+    message(1, &read_list(read), &[])
+}
+
+/// The words of three chunk fields with a Read list only.
+fn read_list(read: &[(u32, u32, u32)]) -> Vec<u32> {
+    let mut words = Vec::new();
+    for (position, handle, length) in read {
+        words.extend([1, *position]);
+        words.extend(hloo(*handle, *length));
+    }
+    words.extend([0, 0, 0]);
+    words
+}
+
+/// The words of three chunk fields with a Write list and perhaps a Reply chunk.
+fn write_list(chunks: &[&[(u32, u32)]], reply: Option<&[(u32, u32)]>) -> Vec<u32> {
+    let mut words = vec![0];
+    for chunk in chunks {
+        words.push(1);
+        words.extend(counted(chunk));
+    }
+    words.push(0);
+    match reply {
+        Some(chunk) => {
+            words.push(1);
+            words.extend(counted(chunk));
+        }
+        None => words.push(0),
+    }
+    words
+}
+
+fn counted(chunk: &[(u32, u32)]) -> Vec<u32> {
+    let mut words = vec![u32::try_from(chunk.len()).unwrap()];
+    for (handle, length) in chunk {
+        words.extend(hloo(*handle, *length));
+    }
+    words
+}
+
+/// The handles of the read segments at a Position, in order.
+fn handles(call: &Call<'_>, position: u32) -> Vec<u32> {
+    let chunk = call.lists.read.chunk(position);
+    chunk.map(|segment| segment.handle).collect()
+}
+
+#[test]
+fn adv01_nothing() {
+    dropped(&[]);
+}
+
+#[test]
+fn adv02_runt_behind_stale_bytes_is_not_echoed() {
+    for length in [1, 3, 4, 7, 15] {
+        dropped(&hex(golden::GV11)[..length]);
+    }
+}
+
+#[test]
+fn adv03_fixed_words_only() {
+    dropped(&words([XID, 1, 32, 0]));
+}
+
+#[test]
+fn adv04_lists_cut_off() {
+    dropped(&words([XID, 1, 32, 0, 0]));
+    dropped(&words([XID, 1, 32, 0, 0, 0]));
+}
+
+#[test]
+fn adv05_one_byte_less_than_a_header() {
+    dropped(&hex(golden::GV01)[..27]);
+}
+
+#[test]
+fn adv06_header_without_payload() {
+    refused(&hex(golden::GV01));
+    assert_eq!(reason(&hex(golden::GV01)), Reason::Payload(0));
+}
+
+#[test]
+fn adv07_unknown_versions() {
+    for version in [0, 2, 255, u32::MAX] {
+        let mut message = hex(golden::GV11);
+        message[4..8].copy_from_slice(&version.to_be_bytes());
+        let answer = words([XID, version, GRANT, 4, 1, 1, 1]);
+        assert_eq!(serve(&message, &POLICY), Served::Answer(answer));
+    }
+}
+
+#[test]
+fn adv08_little_endian_version() {
+    let mut message = hex(golden::GV11);
+    message[4..8].copy_from_slice(&1u32.to_le_bytes());
+    let answer = words([XID, 0x0100_0000, GRANT, 4, 1, 1, 1]);
+    assert_eq!(serve(&message, &POLICY), Served::Answer(answer));
+}
+
+#[test]
+fn adv09_unknown_version_hides_the_rest() {
+    let message = words([XID, 2, 0, 9, 0xdead_beef, 7, 8, 9]);
+    let answer = words([XID, 2, GRANT, 4, 1, 1, 1]);
+    assert_eq!(serve(&message, &POLICY), Served::Answer(answer));
+}
+
+#[test]
+fn adv10_unknown_procedures() {
+    for procedure in [5, 0x8000_0000, u32::MAX] {
+        let message = message(procedure, &[0, 0, 0], &null_call(XID));
+        refused(&message);
+        assert_eq!(reason(&message), Reason::Procedure(procedure));
+    }
+}
+
+#[test]
+fn adv11_padded_message() {
+    let message = message(2, &[4, 1024, 0, 0, 0], &null_call(XID));
+    refused(&message);
+    assert_eq!(reason(&message), Reason::Procedure(2));
+}
+
+#[test]
+fn adv12_done() {
+    dropped(&words([XID, 1, 32, 3]));
+    for length in [28, 64] {
+        let mut message = words([XID, 1, 32, 3]);
+        message.resize(length, 0);
+        dropped(&message);
+    }
+}
+
+#[test]
+fn adv13_errors_are_never_answered() {
+    for code in [1, 2, 99] {
+        for length in 20..=64 {
+            let mut message = words([XID, 1, 32, 4, code]);
+            message.resize(length, 0);
+            dropped(&message);
+        }
+    }
+}
+
+#[test]
+fn adv14_error_of_another_version_is_not_answered_either() {
+    for policy in [&POLICY, &FORWARD_ONLY] {
+        let message = words([XID, 2, 32, 4, 2, 0, 0]);
+        assert_eq!(serve(&message, policy), Served::Drop);
+    }
+}
+
+#[test]
+fn adv15_request_of_no_credits_is_served() {
+    let mut message = hex(golden::GV11);
+    message[8..12].fill(0);
+    assert_eq!(served(&message).credits, 0);
+    let call = served(&message);
+    let mut out = [0; 28];
+    let answer = Answer::new(&call, &[], 24, 1024).unwrap();
+    assert!(answer.emit(0, &mut out).is_err());
+    assert_eq!(answer.emit(1, &mut out), Ok(28));
+    assert_eq!(out[8..12], [0, 0, 0, 1]);
+}
+
+#[test]
+fn adv16_request_of_all_credits_is_served() {
+    let mut message = hex(golden::GV11);
+    message[8..12].fill(0xFF);
+    served(&message);
+    // What is granted is ours to say, and never more than Receives back.
+    let mut grants = proto::credit::Grants::new();
+    grants.posted(8);
+    grants.received().unwrap();
+    assert_eq!(grants.grant(u32::MAX), 7);
+}
+
+#[test]
+fn adv17_read_list_presence_two() {
+    let mut lists = vec![2, 0];
+    lists.extend(hloo(1, 4096));
+    lists.extend([0, 0, 0]);
+    refused(&msg(&lists));
+}
+
+#[test]
+fn adv18_write_list_presence_all_ones() {
+    refused(&msg(&[0, u32::MAX, 0, 0, 0]));
+}
+
+#[test]
+fn adv19_reply_chunk_presence_two() {
+    refused(&msg(&[0, 0, 2, 0]));
+}
+
+#[test]
+fn adv20_end_inside_a_read_segment() {
+    let whole = write(&[(96, 1, 4096)], 4096);
+    // The first segment ends at byte 40.
+    for length in 0..40 {
+        let cut = &whole[..length];
+        if length < 28 {
+            dropped(cut);
+        } else {
+            refused(cut);
+        }
+    }
+}
+
+#[test]
+fn adv21_end_instead_of_a_terminator() {
+    let whole = write(&[(96, 1, 4096)], 4096);
+    for length in 40..52 {
+        refused(&whole[..length]);
+    }
+}
+
+#[test]
+fn adv22_one_segment_more_than_fits() {
+    let mut lists = write_list(&[&[(1, 100), (2, 100)]], None);
+    lists[2] = 3;
+    refused(&message(0, &lists, &[]));
+    let mut lists = write_list(&[], Some(&[(1, 100)]));
+    lists[3] = 2;
+    refused(&message(0, &lists, &[]));
+}
+
+#[test]
+fn adv23_counts_that_wrap_when_multiplied() {
+    for count in [0x1000_0000, 0x1000_0001, 0x0800_0000, u32::MAX] {
+        refused(&msg(&[0, 1, count, 0, 0]));
+        refused(&msg(&[0, 0, 1, count]));
+    }
+}
+
+#[test]
+fn adv24_transaction_numbers_differ() {
+    let message = message(0, &[0, 0, 0], &null_call(7));
+    refused(&message);
+    let expected = Reason::Xid {
+        header: XID,
+        payload: 7,
+    };
+    assert_eq!(reason(&message), expected);
+}
+
+#[test]
+fn adv25_long_message_without_chunks() {
+    refused(&nomsg(&[]));
+}
+
+#[test]
+fn adv26_long_message_without_position_zero() {
+    refused(&message(1, &write_list(&[], Some(&[(1, 4096)])), &[]));
+    refused(&message(1, &write_list(&[&[(1, 4096)]], None), &[]));
+    refused(&nomsg(&[(96, 1, 4096)]));
+}
+
+#[test]
+fn adv27_bytes_behind_a_long_message() {
+    let mut message = nomsg(&[(0, 1, 4096)]);
+    message.extend([0; 40]);
+    refused(&message);
+    assert_eq!(reason(&message), Reason::Trailing(40));
+}
+
+#[test]
+fn adv28_positions_between_units() {
+    for position in [1, 2, 3, 97, u32::MAX] {
+        refused(&write(&[(position, 1, 4096)], 4096));
+    }
+}
+
+#[test]
+fn adv29_positions_beyond_the_end() {
+    served(&write(&[(96, 1, 4096)], 4096));
+    for position in [100, 96 + 4096 + 4, 0x7FFF_FFFC] {
+        let message = write(&[(position, 1, 4096)], 4096);
+        refused(&message);
+        assert_eq!(reason(&message), Reason::Position(position));
+    }
+}
+
+#[test]
+fn adv30_overlapping_chunks() {
+    let message = write(&[(96, 1, 4096), (100, 2, 4096)], 4096);
+    refused(&message);
+    assert_eq!(reason(&message), Reason::Position(100));
+    // Right behind the first one is no overlap.
+    served(&write(&[(96, 1, 4096), (96 + 4096, 2, 4096)], 4096));
+}
+
+#[test]
+fn adv31_positions_inside_the_rpc_header() {
+    for position in [4, 20, 36] {
+        let message = write(&[(position, 1, 64)], 4096);
+        refused(&message);
+        assert_eq!(reason(&message), Reason::Position(position));
+        // The header of a long message is seen when it was pulled.
+        let long = nomsg(&[(0, 1, 96), (position, 2, 64)]);
+        let call = served(&long);
+        let pulled = write_call(XID, 4096);
+        assert_eq!(call.check_message(&pulled), Err(Reason::Position(position)));
+    }
+}
+
+#[test]
+fn adv32_chunk_that_is_no_eligible_argument() {
+    // GETATTR without its file handle, which came by chunk.
+    let getattr = words([XID, 0, 2, 100_003, 3, 1, 0, 0, 0, 0, 32]);
+    let message = message(0, &read_list(&[(44, 1, 32)]), &getattr);
+    let call = served(&message);
+    assert_eq!(call.check_arguments(&[]), Err(Reason::Position(44)));
+    assert_eq!(error(&call.refuse()), hex(golden::GV10));
+}
+
+#[test]
+fn adv33_interleaved_segments() {
+    let message = write(
+        &[
+            (96, 1, 1000),
+            (2096, 11, 400),
+            (96, 2, 500),
+            (2096, 12, 400),
+            (96, 3, 500),
+        ],
+        2000,
+    );
+    let call = served(&message);
+    assert_eq!(handles(&call, 96), [1, 2, 3]);
+    assert_eq!(handles(&call, 2096), [11, 12]);
+    assert_eq!(call.message_len(), 96 + 2000 + 800);
+}
+
+#[test]
+fn adv34_descending_positions() {
+    let message = write(&[(2096, 2, 800), (96, 1, 2000)], 2000);
+    let call = served(&message);
+    let chunks: Vec<_> = call.chunks().collect();
+    assert_eq!(chunks, [(96, 2000), (2096, 800)]);
+}
+
+#[test]
+fn adv35_position_zero_chunk_anywhere_in_the_list() {
+    let list = [(0, 1, 100), (96, 2, 4095), (0, 3, 20)];
+    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2]] {
+        let message = nomsg(&order.map(|index| list[index]));
+        let call = served(&message);
+        assert_eq!(handles(&call, 0), [1, 3]);
+        assert_eq!(handles(&call, 96), [2]);
+        let parts: Vec<_> = call.parts().collect();
+        assert_eq!(
+            parts,
+            [
+                Part::Payload {
+                    from: 0,
+                    length: 96
+                },
+                Part::Chunk {
+                    position: 96,
+                    length: 4095
+                },
+                Part::Fill(1),
+                Part::Payload {
+                    from: 96,
+                    length: 24
+                },
+            ]
+        );
+    }
+}
+
+#[test]
+fn adv36_two_payloads() {
+    let message = write(&[(0, 1, 4096)], 4096);
+    refused(&message);
+    assert_eq!(reason(&message), Reason::TwoPayloads);
+}
+
+#[test]
+fn adv37_position_zero_chunk_without_bytes() {
+    refused(&nomsg(&[(0, 1, 0)]));
+    refused(&nomsg(&[(0, 1, 0), (0, 2, 0), (0, 3, 0)]));
+}
+
+#[test]
+fn adv38_position_zero_chunk_too_short_for_a_call() {
+    for length in [4, 8, 20] {
+        refused(&nomsg(&[(0, 1, length)]));
+    }
+    served(&nomsg(&[(0, 1, 24)]));
+}
+
+#[test]
+fn adv39_position_zero_chunk_without_fill() {
+    let message = nomsg(&[(0, 1, 41)]);
+    refused(&message);
+    assert_eq!(reason(&message), Reason::Unfilled(41));
+}
+
+#[test]
+fn adv40_pulled_message_of_another_transaction() {
+    let message = nomsg(&[(0, 1, 40)]);
+    let call = served(&message);
+    assert_eq!(call.check_message(&null_call(XID)), Ok(()));
+    let expected = Reason::Xid {
+        header: XID,
+        payload: 7,
+    };
+    assert_eq!(call.check_message(&null_call(7)), Err(expected));
+    assert_eq!(error(&call.refuse()), hex(golden::GV10));
+}
+
+#[test]
+fn adv41_chunks_that_no_argument_needs() {
+    let gib = 1 << 30;
+    let message = write(&[(96, 1, gib)], gib);
+    refused(&message);
+    assert_eq!(reason(&message), Reason::TooLong(u64::from(gib)));
+    let half = 0x8000_0000;
+    let message = write(&[(96, 1, half), (96, 2, half)], 0);
+    refused(&message);
+    assert_eq!(reason(&message), Reason::TooLong(1 << 32));
+    let message = write(&[(96, 1, u32::MAX); 41], 0);
+    refused(&message);
+    assert_eq!(reason(&message), Reason::TooLong(41 * u64::from(u32::MAX)));
+}
+
+#[test]
+fn adv42_segment_that_wraps() {
+    let wraps = [7, 0x20, u32::MAX, 0xFFFF_FFF0];
+    let ends = [7, 0x0F, u32::MAX, 0xFFFF_FFF0];
+    let in_lists = |segment: [u32; 4]| {
+        let [h, l, o, p] = segment;
+        [
+            message(0, &[1, 96, h, l, o, p, 0, 0, 0], &write_call(XID, l)),
+            message(0, &[0, 1, 1, h, l, o, p, 0, 0], &null_call(XID)),
+            message(0, &[0, 0, 1, 1, h, l, o, p], &null_call(XID)),
+        ]
+    };
+    in_lists(wraps).iter().for_each(|message| refused(message));
+    for message in in_lists(ends) {
+        served(&message);
+    }
+}
+
+#[test]
+fn adv43_segments_of_one_byte() {
+    let message = write(&[(96, 1, 1); 41], 41);
+    let call = served(&message);
+    assert_eq!(call.message_len(), 96 + 44);
+}
+
+#[test]
+fn adv44_empty_segments() {
+    let message = write(
+        &[(96, 9, 0), (96, 1, 8), (96, 9, 0), (96, 2, 8), (96, 9, 0)],
+        16,
+    );
+    let call = served(&message);
+    let parts: Vec<_> = call.parts().collect();
+    assert_eq!(
+        parts,
+        [
+            Part::Payload {
+                from: 0,
+                length: 96
+            },
+            Part::Chunk {
+                position: 96,
+                length: 16
+            },
+        ]
+    );
+    // Nothing but empty segments is no part at all.
+    let message = write(&[(96, 9, 0)], 0);
+    let call = served(&message);
+    assert_eq!(call.parts().count(), 1);
+    assert_eq!(call.check_arguments(&[]), Ok(()));
+}
+
+#[test]
+fn adv45_many_empty_write_chunks() {
+    let mut lists = vec![0];
+    lists.extend([1, 0].repeat(120));
+    lists.extend([0, 0]);
+    let message = msg(&lists);
+    let call = served(&message);
+    let answer = Answer::new(&call, &[], 24, 1024).unwrap();
+    let mut out = [0; 1024];
+    let length = answer.emit(GRANT, &mut out).unwrap();
+    assert_eq!(length, 28 + 120 * 8);
+    assert_eq!(out[20..28], words([1, 0]));
+    // If the chunks alone fill the Send, there is only one thing to say.
+    assert!(Answer::new(&call, &[], 24, 980).is_err());
+    assert_eq!(error(&call.refuse()), hex(golden::GV10));
+    // A Responder that wants fewer says the same at once.
+    let few = proto::call::Policy {
+        limits: Limits {
+            write_chunks: 119,
+            ..POLICY.limits
+        },
+        ..POLICY
+    };
+    assert_eq!(serve(&message, &few), err_chunk());
+}
+
+#[test]
+fn adv46_empty_chunk_asks_for_inline() {
+    let message = msg(&write_list(&[&[], &[(2, 4096)]], None));
+    let call = served(&message);
+    let mut placement = Placement::new(&call, true);
+    assert_eq!(placement.place(100), Ok(Place::Inline));
+    let Ok(Place::Chunk { index: 1, .. }) = placement.place(4000) else {
+        panic!();
+    };
+    let answer = Answer::new(&call, &[0, 4000], 24 + 100, 1024).unwrap();
+    let mut out = [0; 60];
+    answer.emit(GRANT, &mut out).unwrap();
+    let [h, l, o, p] = hloo(2, 4000);
+    let expected = [XID, 1, GRANT, 0, 0, 1, 0, 1, 1, h, l, o, p, 0, 0];
+    assert_eq!(out[..], words(expected));
+}
+
+#[test]
+fn adv47_chunk_beyond_four_gib() {
+    let half = 0x8000_0000;
+    let message = msg(&write_list(&[&[(1, half), (2, half)]], None));
+    let call = served(&message);
+    let Ok(Place::Chunk { segments, .. }) = Placement::new(&call, true).place(4096) else {
+        panic!();
+    };
+    let lengths: Vec<_> = proto::answer::filled(segments, 4096)
+        .map(|s| s.length)
+        .collect();
+    assert_eq!(lengths, [4096, 0]);
+}
+
+#[test]
+fn adv88_result_longer_than_its_chunk() {
+    let message = msg(&write_list(&[&[(1, 1000)]], None));
+    let call = served(&message);
+    assert!(Placement::new(&call, true).place(1001).is_err());
+    assert!(Answer::new(&call, &[1001], 24, 1024).is_err());
+    assert_eq!(error(&call.refuse()), hex(golden::GV10));
+}
+
+#[test]
+fn adv89_reply_longer_than_its_chunk() {
+    let message = msg(&write_list(&[], Some(&[(1, 64)])));
+    let call = served(&message);
+    assert!(Answer::new(&call, &[], 4096, 1024).is_err());
+    assert_eq!(error(&call.refuse()), hex(golden::GV10));
+}
+
+#[test]
+fn adv90_reply_longer_than_a_send() {
+    let message = hex(golden::GV11);
+    let call = served(&message);
+    assert!(Answer::new(&call, &[], 996, 1024).is_ok());
+    assert!(Answer::new(&call, &[], 1000, 1024).is_err());
+    assert_eq!(error(&call.refuse()), hex(golden::GV10));
+}
+
+/// The WRITE of five bytes at Position 96, if it is one.
+fn five(read: &[(u32, u32, u32)]) -> Result<(), Reason> {
+    let message = write(read, 5);
+    let argument = Argument {
+        position: 96,
+        length: 5,
+    };
+    served(&message).check_arguments(&[argument])
+}
+
+#[test]
+fn adv91_argument_with_and_without_fill() {
+    for read in [&[(96, 1, 5)][..], &[(96, 1, 8)], &[(96, 1, 5), (96, 2, 3)]] {
+        assert_eq!(five(read), Ok(()));
+        let message = write(read, 5);
+        assert_eq!(served(&message).message_len(), 104);
+    }
+}
+
+#[test]
+fn adv92_argument_with_more_than_fill() {
+    let expected = Reason::Length {
+        position: 96,
+        length: 12,
+    };
+    assert_eq!(five(&[(96, 1, 12)]), Err(expected));
+}
+
+#[test]
+fn adv93_argument_with_less_than_it_says() {
+    for length in [1, 4] {
+        let expected = Reason::Length {
+            position: 96,
+            length: u64::from(length),
+        };
+        assert_eq!(five(&[(96, 1, length)]), Err(expected));
+    }
+}
+
+#[test]
+fn adv100_one_handle_in_two_lists() {
+    let mut lists = vec![1, 96];
+    lists.extend(hloo(7, 512));
+    lists.extend([0, 1, 1]);
+    lists.extend(hloo(7, 512));
+    lists.extend([0, 0]);
+    let message = message(0, &lists, &write_call(XID, 512));
+    let call = served(&message);
+    assert_eq!(proto::answer::invalidated_handle(&call), Some(7));
+}
+
+#[test]
+fn adv101_write_list_with_protected_results() {
+    let message = msg(&write_list(&[&[(1, 4096)]], Some(&[(2, 8192)])));
+    let call = served(&message);
+    let mut placement = Placement::new(&call, false);
+    assert_eq!(placement.place(4096), Ok(Place::Inline));
+    let answer = Answer::new(&call, &[], 4096 + 64, 1024).unwrap();
+    let mut out = [0; 72];
+    answer.emit(GRANT, &mut out).unwrap();
+    let mut expected = vec![XID, 1, GRANT, 1, 0, 1, 1];
+    expected.extend(hloo(1, 0));
+    expected.extend([0, 1, 1]);
+    expected.extend(hloo(2, 4160));
+    assert_eq!(out[..], words(expected));
+}
+
+#[test]
+fn adv102_fill_of_any_value() {
+    // A credential of five octets, its fill not zero.
+    let mut call = words([XID, 0, 2, 100_003, 3, 0, 1, 5]);
+    call.extend([1, 2, 3, 4, 5, 0xFF, 0xFF, 0xFF]);
+    call.extend(words([0, 0]));
+    served(&message(0, &[0, 0, 0], &call));
+    // A Read chunk with its fill: what is in it is never looked at.
+    assert_eq!(five(&[(96, 1, 8)]), Ok(()));
+    let long = nomsg(&[(0, 1, 48)]);
+    assert_eq!(served(&long).check_message(&call), Ok(()));
+}
+
+#[test]
+fn adv106_reply_without_a_call() {
+    let message = message(0, &[0, 0, 0], &reply(XID, &[]));
+    assert_eq!(serve(&message, &FORWARD_ONLY), Served::Drop);
+    let Served::Reverse(Incoming::ReverseReply(reply)) = serve(&message, &POLICY) else {
+        panic!();
+    };
+    assert_eq!(reply.xid, XID);
+}
+
+#[test]
+fn adv107_neither_call_nor_reply() {
+    for direction in [2, u32::MAX] {
+        let mut call = null_call(XID);
+        call[4..8].copy_from_slice(&u32::to_be_bytes(direction));
+        let message = message(0, &[0, 0, 0], &call);
+        refused(&message);
+        assert_eq!(reason(&message), Reason::Direction(direction));
+    }
+}
+
+#[test]
+fn adv109_chunks_that_fill_the_reply() {
+    // 1024 bytes are the header with a Reply chunk of 62 segments, and nothing else.
+    let segments: Vec<_> = (0..62).map(|handle| (handle, 4096)).collect();
+    let message = msg(&write_list(&[], Some(&segments[..61])));
+    let call = served(&message);
+    assert!(Answer::new(&call, &[], 100_000, 1008).is_ok());
+    assert!(Answer::new(&call, &[], 100_000, 1004).is_err());
+    assert_eq!(error(&call.refuse()), hex(golden::GV10));
+    refused(&msg(&write_list(&[], Some(&segments))));
+}

@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Hostile messages to the Requester. A dropped one leaves everything as it was.
+//!
+//! A test `advNN_...` is case NN of the conformance table.
+
+mod common;
+
+use common::golden;
+use common::*;
+use proto::chunk::Segment;
+use proto::credit::Window;
+use proto::error::DecodeError;
+use proto::error::Fault;
+use proto::error::Violation;
+use proto::reply;
+use proto::reply::check_result;
+use proto::reply::Discard;
+use proto::reply::Incoming;
+use proto::reply::Offer;
+use proto::reply::Outcome;
+use proto::reply::RdmaError;
+
+/// What becomes of a message that answers a Call with this offer.
+#[derive(Debug, PartialEq)]
+enum Received {
+    Discard(Discard),
+    Violation(Violation),
+    Unknown,
+    ReverseCall,
+    /// The RPC is over, for good.
+    Failed(RdmaError),
+    /// Lengths of the inline message, of the data in Write chunks, of the Reply chunk.
+    Completed(usize, usize, usize),
+}
+
+/// A Requester with one Call in flight.
+struct Requester<'a> {
+    pending: bool,
+    offer: Offer<'a>,
+    window: Window,
+}
+
+impl<'a> Requester<'a> {
+    fn new(offer: Offer<'a>) -> Self {
+        let mut window = Window::new(32);
+        assert!(window.take());
+        Self {
+            pending: true,
+            offer,
+            window,
+        }
+    }
+
+    fn receive(&mut self, message: &[u8]) -> Received {
+        let (xid, credits, end) = match reply::parse(message) {
+            Err(discard) => return Received::Discard(discard),
+            Ok(Incoming::ReverseCall(_)) => return Received::ReverseCall,
+            Ok(Incoming::Error { xid, credits, kind }) => (xid, credits, Received::Failed(kind)),
+            Ok(Incoming::Reply(reply)) if !self.is_pending(reply.xid) => return Received::Unknown,
+            Ok(Incoming::Reply(reply)) => match reply.check(&self.offer) {
+                Err(violation) => return Received::Violation(violation),
+                Ok(outcome) => (reply.xid, reply.credits, completed(&outcome)),
+            },
+        };
+        if !self.is_pending(xid) {
+            return Received::Unknown;
+        }
+        self.pending = false;
+        self.window.on_reply(credits);
+        self.window.give_back().unwrap();
+        end
+    }
+
+    fn is_pending(&self, xid: u32) -> bool {
+        self.pending && xid == XID
+    }
+}
+
+fn completed(outcome: &Outcome<'_>) -> Received {
+    Received::Completed(
+        outcome.inline.len(),
+        outcome.written_len,
+        outcome.reply_chunk_len,
+    )
+}
+
+const A: Segment = Segment {
+    handle: 1,
+    length: 100,
+    offset: 1 << 32,
+};
+const B: Segment = Segment {
+    handle: 2,
+    length: 200,
+    offset: 2 << 32,
+};
+const NOTHING: Offer<'_> = Offer {
+    write: &[],
+    reply: None,
+};
+const WRITE: Offer<'_> = Offer {
+    write: &[&[A, B]],
+    reply: None,
+};
+const REPLY: Offer<'_> = Offer {
+    write: &[],
+    reply: Some(&[A, B]),
+};
+
+/// The message is dropped, and the RPC is still there to be answered.
+#[track_caller]
+fn dropped(offer: Offer<'_>, message: &[u8]) -> Received {
+    let mut requester = Requester::new(offer);
+    let before = requester.window;
+    let received = requester.receive(message);
+    assert!(requester.pending, "{received:?}");
+    assert_eq!(requester.window, before);
+    received
+}
+
+#[track_caller]
+fn violates(offer: Offer<'_>, message: &[u8], violation: Violation) {
+    assert_eq!(dropped(offer, message), Received::Violation(violation));
+}
+
+#[track_caller]
+fn discarded(message: &[u8], discard: Discard) {
+    assert_eq!(dropped(NOTHING, message), Received::Discard(discard));
+}
+
+#[track_caller]
+fn completes(offer: Offer<'_>, message: &[u8]) -> Received {
+    let mut requester = Requester::new(offer);
+    let received = requester.receive(message);
+    assert!(!requester.pending, "{received:?}");
+    received
+}
+
+/// An inline reply of 24 bytes whose Write list has one chunk with these segments.
+fn written(segments: &[[u32; 4]]) -> Vec<u8> {
+    let mut lists = vec![0, 1, u32::try_from(segments.len()).unwrap()];
+    lists.extend(segments.iter().flatten());
+    lists.extend([0, 0]);
+    message(0, &lists, &reply(XID, &[]))
+}
+
+/// A message with this procedure, whose Reply chunk has these segments.
+fn in_reply_chunk(procedure: u32, segments: &[[u32; 4]], payload: &[u8]) -> Vec<u8> {
+    let mut lists = vec![0, 0, 1, u32::try_from(segments.len()).unwrap()];
+    lists.extend(segments.iter().flatten());
+    message(procedure, &lists, payload)
+}
+
+fn plain() -> Vec<u8> {
+    message(0, &[0, 0, 0], &reply(XID, &[]))
+}
+
+#[test]
+fn adv48_longer_than_offered() {
+    let message = written(&[hloo(1, 101), hloo(2, 0)]);
+    let violation = Violation::LongSegment {
+        offered: 100,
+        returned: 101,
+    };
+    violates(WRITE, &message, violation);
+    let message = written(&[hloo(1, 100), hloo(2, 200)]);
+    assert_eq!(completes(WRITE, &message), Received::Completed(24, 300, 0));
+}
+
+#[test]
+fn adv49_other_number_of_segments() {
+    for segments in [
+        &[hloo(1, 100)][..],
+        &[hloo(1, 100), hloo(2, 0), hloo(3, 0)],
+        &[],
+    ] {
+        let violation = Violation::SegmentCount {
+            offered: 2,
+            returned: segments.len(),
+        };
+        violates(WRITE, &written(segments), violation);
+    }
+}
+
+#[test]
+fn adv50_other_memory() {
+    let violation = Violation::ForeignSegment { handle: 3 };
+    let [_, l, o, p] = hloo(2, 0);
+    violates(WRITE, &written(&[hloo(1, 100), [3, l, o, p]]), violation);
+    let violation = Violation::ForeignSegment { handle: 2 };
+    violates(WRITE, &written(&[hloo(1, 100), [2, l, o, 1]]), violation);
+    violates(
+        WRITE,
+        &written(&[hloo(1, 100), [2, l, o + 1, p]]),
+        violation,
+    );
+}
+
+#[test]
+fn adv51_chunk_that_was_not_offered() {
+    let [h, l, o, p] = hloo(1, 100);
+    let [i, m, q, r] = hloo(2, 0);
+    let lists = [0, 1, 2, h, l, o, p, i, m, q, r, 1, 1, h, l, o, p, 0, 0];
+    let message = message(0, &lists, &reply(XID, &[]));
+    let violation = |offered, returned| Violation::ChunkCount { offered, returned };
+    violates(WRITE, &message, violation(1, 2));
+    violates(NOTHING, &written(&[hloo(1, 100)]), violation(0, 1));
+}
+
+#[test]
+fn adv52_write_list_missing() {
+    let violation = Violation::ChunkCount {
+        offered: 1,
+        returned: 0,
+    };
+    violates(WRITE, &plain(), violation);
+}
+
+#[test]
+fn adv53_read_list_in_a_reply() {
+    let mut lists = vec![1, 96];
+    lists.extend(hloo(1, 100));
+    lists.extend([0, 0, 0]);
+    discarded(&message(0, &lists, &reply(XID, &[])), Discard::ReadList);
+}
+
+#[test]
+fn adv54_gap() {
+    let message = written(&[hloo(1, 50), hloo(2, 50)]);
+    violates(WRITE, &message, Violation::Gap { handle: 2 });
+    let message = written(&[hloo(1, 50), hloo(2, 0)]);
+    assert_eq!(completes(WRITE, &message), Received::Completed(24, 50, 0));
+}
+
+#[test]
+fn adv55_inline_reply_that_used_the_reply_chunk() {
+    let message = in_reply_chunk(0, &[hloo(1, 24), hloo(2, 0)], &reply(XID, &[]));
+    violates(REPLY, &message, Violation::TwoPayloads { length: 24 });
+    let message = in_reply_chunk(0, &[hloo(1, 0), hloo(2, 0)], &reply(XID, &[]));
+    assert_eq!(completes(REPLY, &message), Received::Completed(24, 0, 0));
+}
+
+#[test]
+fn adv56_long_reply_without_a_payload() {
+    let discard = Received::Discard(Discard::Payload(0));
+    assert_eq!(dropped(REPLY, &message(1, &[0, 0, 0], &[])), discard);
+    let unused = in_reply_chunk(1, &[hloo(1, 0), hloo(2, 0)], &[]);
+    assert_eq!(dropped(REPLY, &unused), discard);
+}
+
+#[test]
+fn adv57_long_reply_without_fill() {
+    let message = in_reply_chunk(1, &[hloo(1, 100), hloo(2, 1)], &[]);
+    let discard = Received::Discard(Discard::Unfilled(101));
+    assert_eq!(dropped(REPLY, &message), discard);
+}
+
+#[test]
+fn adv58_long_reply_longer_than_offered() {
+    let message = in_reply_chunk(1, &[hloo(1, 100), hloo(2, 204)], &[]);
+    let violation = Violation::LongSegment {
+        offered: 200,
+        returned: 204,
+    };
+    violates(REPLY, &message, violation);
+}
+
+#[test]
+fn adv59_reply_chunk_that_was_not_offered() {
+    for procedure in [0, 1] {
+        let payload = if procedure == 0 {
+            reply(XID, &[])
+        } else {
+            vec![]
+        };
+        let message = in_reply_chunk(procedure, &[hloo(1, 100)], &payload);
+        violates(NOTHING, &message, Violation::UnofferedReplyChunk);
+    }
+}
+
+#[test]
+fn adv60_short_payloads() {
+    for length in [0, 4, 16, 19] {
+        let message = message(0, &[0, 0, 0], &reply(XID, &[])[..length]);
+        discarded(&message, Discard::Payload(u64::try_from(length).unwrap()));
+    }
+    let denied = message(0, &[0, 0, 0], &reply(XID, &[])[..20]);
+    assert_eq!(completes(NOTHING, &denied), Received::Completed(20, 0, 0));
+}
+
+#[test]
+fn adv61_unknown_transaction() {
+    let mut message = plain();
+    message[3] ^= 1;
+    message[31] ^= 1;
+    assert_eq!(dropped(NOTHING, &message), Received::Unknown);
+}
+
+#[test]
+fn adv62_second_reply() {
+    let mut requester = Requester::new(NOTHING);
+    assert_eq!(requester.receive(&plain()), Received::Completed(24, 0, 0));
+    let window = requester.window;
+    let mut second = plain();
+    second[8..12].fill(0);
+    assert_eq!(requester.receive(&second), Received::Unknown);
+    assert_eq!(requester.window, window);
+}
+
+#[test]
+fn adv63_unknown_versions() {
+    for version in [0, 2] {
+        let mut message = plain();
+        message[7] = version;
+        discarded(&message, Discard::Version(u32::from(version)));
+    }
+}
+
+#[test]
+fn adv64_retired_and_unknown_procedures() {
+    for procedure in [2, 3, 5] {
+        let message = message(procedure, &[0, 0, 0], &reply(XID, &[]));
+        discarded(&message, Discard::Procedure(procedure));
+    }
+}
+
+#[test]
+fn adv65_unknown_error_codes() {
+    for code in [0, 3, u32::MAX] {
+        discarded(&message(4, &[code, 1, 1], &[]), Discard::ErrorCode(code));
+    }
+}
+
+#[test]
+fn adv66_version_error_cut_off() {
+    discarded(&message(4, &[1], &[]), Discard::Runt(20));
+    discarded(&message(4, &[1, 1], &[]), Discard::Runt(24));
+    discarded(&hex(golden::GV09), Discard::Version(7));
+}
+
+#[test]
+fn adv67_err_chunk_ends_the_rpc() {
+    let message = hex(golden::GV10);
+    let mut requester = Requester::new(WRITE);
+    assert_eq!(
+        requester.receive(&message),
+        Received::Failed(RdmaError::Chunk)
+    );
+    assert!(!requester.pending);
+    assert_eq!(requester.window.available(), 16);
+}
+
+#[test]
+fn adv68_err_chunk_cut_off() {
+    for length in [16, 19] {
+        discarded(&hex(golden::GV10)[..length], Discard::Runt(length));
+    }
+}
+
+#[test]
+fn adv69_error_for_an_unknown_transaction() {
+    let mut message = hex(golden::GV10);
+    message[3] ^= 1;
+    assert_eq!(dropped(NOTHING, &message), Received::Unknown);
+}
+
+#[test]
+fn adv70_error_of_another_version() {
+    let mut message = hex(golden::GV10);
+    message[7] = 9;
+    discarded(&message, Discard::Version(9));
+}
+
+#[test]
+fn adv71_version_errors_end_the_rpc() {
+    for (low, high) in [(1, 1), (5, 2)] {
+        let message = message(4, &[1, low, high], &[]);
+        let failed = Received::Failed(RdmaError::Version { low, high });
+        assert_eq!(completes(NOTHING, &message), failed);
+    }
+}
+
+#[test]
+fn adv72_grants_of_nothing_and_of_everything() {
+    for (grant, window) in [(0, 1), (u32::MAX, 32)] {
+        let mut message = plain();
+        message[8..12].copy_from_slice(&u32::to_be_bytes(grant));
+        let mut requester = Requester::new(NOTHING);
+        assert_eq!(requester.receive(&message), Received::Completed(24, 0, 0));
+        assert_eq!(requester.window.window(), window);
+    }
+}
+
+#[test]
+fn adv73_transaction_numbers_differ() {
+    let discard = Discard::Xid {
+        header: XID,
+        payload: 7,
+    };
+    discarded(&message(0, &[0, 0, 0], &reply(7, &[])), discard);
+}
+
+#[test]
+fn adv74_result_by_chunk_that_may_not_leave() {
+    let violation = Violation::ResultNotEligible { written: 100 };
+    assert_eq!(check_result(true, 100, None), Err(violation));
+}
+
+#[test]
+fn adv75_result_inline_despite_its_chunk() {
+    let violation = Violation::ResultInline { length: 100 };
+    assert_eq!(check_result(true, 0, Some(100)), Err(violation));
+    // Nothing to return, or nowhere to put it: inline is right.
+    assert_eq!(check_result(true, 0, Some(0)), Ok(()));
+    assert_eq!(check_result(false, 0, Some(100)), Ok(()));
+}
+
+#[test]
+fn adv76_result_of_another_length() {
+    for written in [99, 101] {
+        let violation = Violation::ResultLength {
+            expected: 100,
+            written,
+        };
+        assert_eq!(check_result(true, written, Some(100)), Err(violation));
+    }
+    assert_eq!(check_result(true, 100, Some(100)), Ok(()));
+}
+
+#[test]
+fn adv77_unused_chunk_says_nothing_about_its_memory() {
+    let message = written(&[hloo(1, 0), hloo(2, 0)]);
+    assert_eq!(completes(WRITE, &message), Received::Completed(24, 0, 0));
+    assert_eq!(check_result(true, 0, None), Ok(()));
+}
+
+#[test]
+fn adv78_call_to_the_client() {
+    let message = message(0, &[0, 0, 0], &null_call(XID));
+    assert_eq!(dropped(NOTHING, &message), Received::ReverseCall);
+    let chunks = in_reply_chunk(0, &[hloo(1, 100)], &null_call(XID));
+    discarded(&chunks, Discard::ReverseChunks);
+}
+
+#[test]
+fn adv79_call_with_the_number_of_a_pending_one() {
+    let mut requester = Requester::new(NOTHING);
+    let call = message(0, &[0, 0, 0], &null_call(XID));
+    assert_eq!(requester.receive(&call), Received::ReverseCall);
+    assert_eq!(requester.receive(&plain()), Received::Completed(24, 0, 0));
+}
+
+#[test]
+fn adv80_runts() {
+    for procedure in [0, 1] {
+        for length in 16..28 {
+            let message = message(procedure, &[0, 0, 0], &[]);
+            discarded(&message[..length], Discard::Runt(length));
+        }
+    }
+}
+
+#[test]
+fn adv81_counts_that_wrap_when_multiplied() {
+    for count in [u32::MAX, 0x1000_0000, 0x1000_0001] {
+        let fault = Fault::Count(count);
+        let write = message(0, &[0, 1, count, 0, 0], &reply(XID, &[]));
+        discarded(&write, Discard::Lists(DecodeError { fault, at: 24 }));
+        let chunk = message(0, &[0, 0, 1, count], &reply(XID, &[]));
+        discarded(&chunk, Discard::Lists(DecodeError { fault, at: 28 }));
+    }
+}
