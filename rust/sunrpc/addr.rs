@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The text forms of a transport's address.
+//!
+//! sunrpc shows them in sysfs, debugfs, rpc_pipefs and logs, and tells rpcbind the netid. Its
+//! readers are RCU readers at best, so a string that is replaced is freed after a grace period.
+
+use crate::Transport;
+use core::ptr;
+use kernel::{
+    bindings::sockaddr,
+    ffi::{
+        c_char,
+        c_ushort, //
+    },
+    fmt,
+    prelude::*,
+    str::CString, //
+};
+
+const ADDR: usize = raw::rpc_display_format_t_RPC_DISPLAY_ADDR as usize;
+const PORT: usize = raw::rpc_display_format_t_RPC_DISPLAY_PORT as usize;
+const PROTO: usize = raw::rpc_display_format_t_RPC_DISPLAY_PROTO as usize;
+const HEX_ADDR: usize = raw::rpc_display_format_t_RPC_DISPLAY_HEX_ADDR as usize;
+const HEX_PORT: usize = raw::rpc_display_format_t_RPC_DISPLAY_HEX_PORT as usize;
+const NETID: usize = raw::rpc_display_format_t_RPC_DISPLAY_NETID as usize;
+
+/// `rpc_xprt::address_strings`.
+type Strings = [*const c_char; raw::rpc_display_format_t_RPC_DISPLAY_MAX as usize];
+
+/// The strings that are allocated; the others are the class's.
+const ALLOCATED: [usize; 4] = [ADDR, PORT, HEX_ADDR, HEX_PORT];
+
+/// Sets the strings of a new transport from its address. [`EINVAL`] for a family that is neither
+/// IPv4 nor IPv6. May sleep.
+pub(crate) fn format<T: Transport>(xprt: &mut raw::rpc_xprt) -> Result {
+    let address = (&raw const xprt.addr).cast::<sockaddr>();
+    // SAFETY: The storage has room for an address of any family.
+    let (hex, netid) = match u32::from(unsafe { (*address).sa_family }) {
+        raw::AF_INET => {
+            // SAFETY: The family says so, and the storage has room for it.
+            let ip = unsafe { (*address.cast::<raw::sockaddr_in>()).sin_addr.s_addr };
+            (allocate(fmt!("{:08x}", u32::from_be(ip)))?, T::NETIDS[0])
+        }
+        raw::AF_INET6 => {
+            // SAFETY: As above.
+            let ip = unsafe { (*address.cast::<raw::sockaddr_in6>()).sin6_addr };
+            // SAFETY: All members of the union are the same 16 bytes.
+            let ip = u128::from_be_bytes(unsafe { ip.in6_u.u6_addr8 });
+            (allocate(fmt!("{ip:032x}"))?, T::NETIDS[1])
+        }
+        _ => return Err(EINVAL),
+    };
+    xprt.address_strings[HEX_ADDR] = hex;
+    xprt.address_strings[NETID] = netid.as_char_ptr();
+    xprt.address_strings[PROTO] = T::NAME.as_char_ptr();
+
+    let mut text: [c_char; 128] = [0; 128];
+    // SAFETY: `address` is initialised, and `text` as long as it says.
+    unsafe { raw::rpc_ntop(address, text.as_mut_ptr(), text.len()) };
+    // SAFETY: `rpc_ntop` ends what it writes with a NUL; if it wrote nothing, all are.
+    xprt.address_strings[ADDR] = unsafe { duplicate(text.as_ptr()) }?;
+
+    // SAFETY: `address` is initialised.
+    let port = unsafe { raw::rpc_get_port(address) };
+    format_port(&mut xprt.address_strings, port)
+}
+
+/// Changes the port, and the strings that tell it. May sleep.
+///
+/// # Safety
+///
+/// `xprt` is live and was set up by [`format`]; no other port is set meanwhile.
+pub(crate) unsafe fn set_port(xprt: *mut raw::rpc_xprt, port: c_ushort) {
+    // SAFETY: The transport is live.
+    let (address, strings) = unsafe { (&raw mut (*xprt).addr, &mut (*xprt).address_strings) };
+    // SAFETY: `format` accepted the family, which has ports.
+    unsafe { raw::rpc_set_port(address.cast(), port) };
+    // Without memory the strings go on telling the old port; only people read them.
+    let _ = format_port(strings, port);
+}
+
+/// Frees the strings of a transport that nobody can find any more. May sleep.
+pub(crate) fn free(strings: &mut Strings) {
+    for index in ALLOCATED {
+        replace(&mut strings[index], ptr::null());
+    }
+}
+
+fn format_port(strings: &mut Strings, port: c_ushort) -> Result {
+    replace(&mut strings[PORT], allocate(fmt!("{port}"))?);
+    replace(&mut strings[HEX_PORT], allocate(fmt!("{port:4x}"))?);
+    Ok(())
+}
+
+fn replace(string: &mut *const c_char, new: *const c_char) {
+    let old = core::mem::replace(string, new);
+    if !old.is_null() {
+        // SAFETY: `old` came from `kstrdup`, here or (after a write to sysfs) in sunrpc, and no new
+        // reader finds it.
+        unsafe { raw::kfree_rcu_mightsleep(old.cast()) };
+    }
+}
+
+/// A string that C may free.
+fn allocate(text: fmt::Arguments<'_>) -> Result<*const c_char> {
+    let text = CString::try_from_fmt(text)?;
+    // SAFETY: A `CString` ends with a NUL.
+    unsafe { duplicate(text.as_char_ptr()) }
+}
+
+/// # Safety
+///
+/// `text` ends with a NUL.
+unsafe fn duplicate(text: *const c_char) -> Result<*const c_char> {
+    // SAFETY: The caller vouches for `text`.
+    let copy = unsafe { raw::kstrdup(text, kernel::bindings::GFP_KERNEL) };
+    if copy.is_null() {
+        return Err(ENOMEM);
+    }
+    Ok(copy)
+}

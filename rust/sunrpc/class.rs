@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Registration of a transport class.
+//!
+//! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h), `struct
+//! xprt_class`.
+
+use crate::{
+    ops,
+    Transport, //
+};
+use core::{
+    cell::UnsafeCell,
+    marker::PhantomData,
+    mem::{
+        offset_of,
+        size_of, //
+    },
+    ptr,
+    sync::atomic::{
+        AtomicBool,
+        Ordering, //
+    },
+};
+use kernel::{
+    bindings::list_head,
+    error::to_result,
+    ffi::c_char,
+    prelude::*, //
+};
+
+/// A transport class, to be a `static` of the module.
+///
+/// # Invariants
+///
+/// `inner.class.owner` is null or the module that the class belongs to; it changes only before the
+/// class is registered. sunrpc alone touches `inner.class.list` while it is.
+pub struct Class<T: Transport> {
+    inner: UnsafeCell<Inner>,
+    registered: AtomicBool,
+    _transport: PhantomData<fn() -> T>,
+}
+
+/// `struct xprt_class` with its flexible array: netids, the last one empty.
+#[repr(C)]
+struct Inner {
+    class: raw::xprt_class,
+    netids: [*const c_char; 3],
+}
+
+const _: () = {
+    assert!(offset_of!(raw::xprt_class, netid) == offset_of!(Inner, netids));
+    assert!(size_of::<raw::xprt_class>() == offset_of!(Inner, netids));
+};
+
+// SAFETY: The pointers in it are to statics. sunrpc guards what changes after the registration,
+// and `registered` keeps a second one from touching it.
+unsafe impl<T: Transport> Sync for Class<T> {}
+
+impl<T: Transport> Class<T> {
+    /// The class of `T`, not registered.
+    #[expect(clippy::new_without_default, reason = "statics cannot use it")]
+    pub const fn new() -> Self {
+        let class = raw::xprt_class {
+            list: list_head {
+                next: ptr::null_mut(),
+                prev: ptr::null_mut(),
+            },
+            ident: T::IDENT,
+            setup: Some(ops::setup::<T>),
+            owner: ptr::null_mut(),
+            name: name(T::NAME),
+            netid: raw::__IncompleteArrayField::new(),
+        };
+        let netids = [
+            T::NETIDS[0].to_bytes_with_nul().as_ptr().cast(),
+            T::NETIDS[1].to_bytes_with_nul().as_ptr().cast(),
+            c"".to_bytes_with_nul().as_ptr().cast(),
+        ];
+        // INVARIANT: No owner yet, and not registered.
+        Self {
+            inner: UnsafeCell::new(Inner { class, netids }),
+            registered: AtomicBool::new(false),
+            _transport: PhantomData,
+        }
+    }
+
+    /// Makes the class known to sunrpc, until the returned value is dropped.
+    ///
+    /// [`EEXIST`] if there is another with this ident.
+    pub fn register(&'static self, module: &'static ThisModule) -> Result<ClassRegistration<T>> {
+        if self.registered.swap(true, Ordering::Acquire) {
+            return Err(EEXIST);
+        }
+        // SAFETY: `registered` was false, so nobody but us uses the class now.
+        let inner = unsafe { &mut *self.inner.get() };
+        inner.class.owner = module.as_ptr();
+        // SAFETY: The class is static and complete. When the registration is dropped, it is
+        // unregistered before the module goes.
+        let result = to_result(unsafe { raw::xprt_register_transport(self.as_raw()) });
+        if let Err(error) = result {
+            self.registered.store(false, Ordering::Release);
+            return Err(error);
+        }
+        Ok(ClassRegistration { class: self })
+    }
+
+    pub(crate) fn as_raw(&self) -> *mut raw::xprt_class {
+        // CAST: `class` is the first field of `Inner`, which is `repr(C)`.
+        self.inner.get().cast()
+    }
+
+    /// Takes a reference to the module for one transport, or says that it is being unloaded.
+    pub(crate) fn get_module(&self) -> Result {
+        // SAFETY: By the type invariants `owner` does not change while the class is registered,
+        // and sunrpc calls `setup` of registered classes only.
+        let owner = unsafe { (*self.inner.get()).class.owner };
+        // SAFETY: `owner` is the module this code is in, which cannot go away under us: sunrpc
+        // holds a reference to it during `setup`.
+        if unsafe { raw::try_module_get(owner) } {
+            Ok(())
+        } else {
+            Err(EIO)
+        }
+    }
+
+    /// Gives back a reference that [`Self::get_module`] took.
+    ///
+    /// # Safety
+    ///
+    /// There is one, and the caller executes no more code of the module than it takes to return.
+    pub(crate) unsafe fn put_module(&self) {
+        // SAFETY: As in `get_module`; the module reference is still held.
+        let owner = unsafe { (*self.inner.get()).class.owner };
+        // SAFETY: The caller owns the reference.
+        unsafe { raw::module_put(owner) };
+    }
+}
+
+const fn name(from: &CStr) -> [c_char; 32] {
+    let from = from.to_bytes();
+    let mut name = [0; 32];
+    let mut i = 0;
+    assert!(from.len() < name.len());
+    while i < from.len() {
+        name[i] = from[i] as c_char;
+        i += 1;
+    }
+    name
+}
+
+/// As long as it lives, the class is registered.
+pub struct ClassRegistration<T: Transport> {
+    class: &'static Class<T>,
+}
+
+impl<T: Transport> Drop for ClassRegistration<T> {
+    fn drop(&mut self) {
+        // The only error is that it is not registered.
+        // SAFETY: The class is registered, by `Class::register`.
+        let _ = unsafe { raw::xprt_unregister_transport(self.class.as_raw()) };
+        // The last transport gave its module reference back in code of this module, which still
+        // had to return from there. A task that was preempted on that way has not slept of its own
+        // accord since, and that is what this waits for.
+        // SAFETY: Module exit may sleep and holds no RCU read lock.
+        unsafe { raw::synchronize_rcu_tasks() };
+        self.class.registered.store(false, Ordering::Release);
+    }
+}

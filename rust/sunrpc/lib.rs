@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Safe `rpc_xprt`: what a transport of the sunrpc client has to provide and may use.
+//!
+//! C headers: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h),
+//! [`xdr.h`](srctree/include/linux/sunrpc/xdr.h),
+//! [`bc_xprt.h`](srctree/include/linux/sunrpc/bc_xprt.h).
+//!
+//! This crate knows no RDMA. A transport implements [`Transport`], declares one static [`Class`]
+//! and registers it. From then on sunrpc makes transports of it, each an [`Xprt<T>`] with a `T` in
+//! it, and calls the methods of [`Transport`].
+//!
+//! # Who calls whom, in which context, under which lock
+//!
+//! | method | called from | sleeps | held |
+//! |---|---|---|---|
+//! | [`Transport::new`] | mount, or whoever makes a transport | yes | a module reference |
+//! | [`Transport::connect`] | `xprtiod` work item | yes | `XPRT_LOCKED`, for the connect |
+//! | [`Transport::send`] | an RPC task, perhaps not the request's own | not for memory | `XPRT_LOCKED`; the request is pinned |
+//! | [`Transport::close`] | `xprtiod`, a sender, the connect work, destruction | yes | `XPRT_LOCKED`, or nobody else is left |
+//! | [`Transport::release`] | the request's own task | yes | nothing |
+//! | completion and CM handlers, through [`XprtLink::with`] | the transport's own work | no | an RCU read-side section |
+//!
+//! `XPRT_LOCKED` is a bit lock that sunrpc takes for us. It excludes connect, send and close from
+//! each other, so a transport needs no lock of its own between them.
+//!
+//! # Locks
+//!
+//! All spin locks here are taken in process context with interrupts on, as sunrpc itself does;
+//! completions must therefore not run in softirq context. They nest in no other way than this:
+//!
+//! * `reserve_lock`, then the lock of the `backlog` queue (in sunrpc): slots.
+//! * `queue_lock`, then the lock of the `pending` queue (in sunrpc): replies.
+//! * `transport_lock`, then the locks of `sending` and `pending` (in sunrpc): window and state.
+//! * `bc_pa_lock`: callbacks. The lock of the callback pool is a leaf.
+//!
+//! No method of [`Transport`] is called with one of them held.
+//!
+//! # Life of a transport
+//!
+//! sunrpc counts references to an `rpc_xprt` and calls `destroy` after the last one is gone: the
+//! connect work is cancelled, [`Transport::close`] ends every DMA and every completion,
+//! [`XprtLink`]s are cut and their readers awaited, then `T`, slots and callbacks are dropped. A
+//! completion handler must never drop the last reference, as that waits for `XPRT_LOCKED`, whose
+//! holder may be waiting for that very handler; nothing in this crate's interface hands one out.
+
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod addr;
+mod backchannel;
+mod class;
+mod connect;
+mod errno;
+mod link;
+mod ops;
+mod rqst;
+mod slot;
+mod stats;
+mod transport;
+mod xdr_buf;
+mod xprt;
+
+pub use raw::addr::{
+    Net,
+    SockAddr, //
+};
+pub use raw::memory;
+
+pub use backchannel::{
+    CallbackError,
+    CallbackRqst, //
+};
+pub use class::{
+    Class,
+    ClassRegistration, //
+};
+pub use link::XprtLink;
+pub use rqst::{
+    Pieces,
+    PinnedRqst,
+    ReplyPart,
+    Rqst, //
+};
+pub use stats::Stats;
+pub use transport::{
+    Create,
+    SendError,
+    Transport, //
+};
+pub use xprt::Xprt;

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a transport provides.
+//!
+//! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h), `struct
+//! rpc_xprt_ops`.
+
+use crate::{
+    CallbackRqst,
+    Class,
+    Net,
+    Rqst,
+    SockAddr,
+    Stats,
+    Xprt, //
+};
+use core::ptr::NonNull;
+use kernel::prelude::*;
+
+/// A transport of the sunrpc client. The crate's documentation says who calls what.
+pub trait Transport: Sized + Send + Sync + 'static {
+    /// Private state of a request slot. It lives as long as the transport and is shared by
+    /// reference; sunrpc reuses the slot for one RPC after another.
+    type Slot: Send + Sync;
+
+    /// Name of the class, in the log and in mountstats.
+    const NAME: &'static CStr;
+
+    /// `XPRT_TRANSPORT_*`.
+    const IDENT: i32;
+
+    /// netids for IPv4 and IPv6.
+    const NETIDS: [&'static CStr; 2];
+
+    /// How many reverse-direction calls the peer may have outstanding.
+    const CALLBACK_SLOTS: u32;
+
+    /// The class, a `static` of the module.
+    fn class() -> &'static Class<Self>;
+
+    /// Makes a transport that is not connected. May sleep.
+    fn new(args: &Create<'_>) -> impl PinInit<Self, Error>;
+
+    /// How many request slots to allocate, read once for each transport.
+    fn slots() -> usize;
+
+    /// Makes the private state of one slot. May sleep.
+    fn new_slot() -> impl PinInit<Self::Slot, Error>;
+
+    /// The largest payload of an RPC, in bytes.
+    fn max_payload() -> usize;
+
+    /// Connects. Sleeps as long as it takes, but neither forever nor for memory that write-back
+    /// would have to free. No other connect, send or close runs meanwhile; [`Self::close`] is
+    /// called if it fails.
+    ///
+    /// sunrpc tries again after `ECONNREFUSED`, `ECONNRESET`, `ECONNABORTED`, `ENETDOWN`,
+    /// `ENETUNREACH`, `EHOSTUNREACH`, `EPIPE`, `EPROTO`, `EADDRINUSE`, `ENOTCONN`, `EAGAIN`,
+    /// `ETIMEDOUT`, `ENOBUFS` and (given on as `ENOBUFS`) `ENOMEM`. Any other error is the fate of
+    /// the RPCs that wait.
+    fn connect(&self, xprt: &Xprt<Self>) -> Result;
+
+    /// Sends `rqst`, or says why not. Must not sleep for memory.
+    ///
+    /// It is connected, the request has a credit, and it was not sent on this connection before.
+    fn send(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>) -> Result<(), SendError>;
+
+    /// Tears the connection down. Returns when nothing is under DMA and no completion or event
+    /// handler of it runs or can start. May be called again, or before the first connect.
+    fn close(&self, xprt: &Xprt<Self>);
+
+    /// The task gives up its buffers and pages, answered or not: the last moment to fence what
+    /// `rqst` still has registered. Nobody has it pinned any more. May sleep.
+    fn release(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>);
+
+    /// Breaks the connection as the network would. For fault injection.
+    fn inject_disconnect(&self, xprt: &Xprt<Self>);
+
+    /// The transport's own numbers for mountstats.
+    fn stats(&self, xprt: &Xprt<Self>) -> Stats;
+
+    /// The largest reverse-direction message, either way. Called after a connect.
+    fn callback_max_payload(&self) -> usize;
+
+    /// Sends the reply to a reverse-direction call. As [`Self::send`], but without a credit: the
+    /// peer's call granted it (RFC 8167, section 4).
+    fn send_callback_reply(&self, xprt: &Xprt<Self>, rqst: &CallbackRqst) -> Result<(), SendError>;
+}
+
+/// Why a request was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendError {
+    /// Something that this connection will give back is used up. Nothing was posted.
+    ///
+    /// sunrpc holds back further requests until [`Xprt::write_space`]; the transport promises to
+    /// call it when it has any to give. It need not care for the race between the two: it is
+    /// asked a second time after waiting was announced.
+    Again,
+    /// No memory; sunrpc tries again after a quarter of a second. Nothing was posted.
+    NoBuffers,
+    /// The connection is gone, or no longer trustworthy. It is closed, and the request sent again
+    /// over the next one.
+    Disconnected,
+    /// The request can never be sent: it, or its reply, is too large.
+    TooBig,
+    /// The request can never be sent.
+    Io,
+}
+
+/// What a new transport is made from.
+pub struct Create<'a> {
+    args: &'a raw::xprt_create,
+}
+
+impl<'a> Create<'a> {
+    /// # Safety
+    ///
+    /// `args` is what sunrpc gives to `setup`: it names a live namespace and a `dstaddr` with
+    /// `addrlen` bytes.
+    pub(crate) unsafe fn from_raw(args: &'a raw::xprt_create) -> Self {
+        Self { args }
+    }
+
+    /// Where to connect to.
+    pub fn address(&self) -> Result<SockAddr> {
+        // SAFETY: `from_raw` was promised that `dstaddr` has `addrlen` bytes.
+        unsafe { SockAddr::from_raw(self.args.dstaddr, self.args.addrlen) }
+    }
+
+    /// The network namespace. The transport that is being made keeps it alive.
+    pub fn net(&self) -> Result<Net> {
+        let net = NonNull::new(self.args.net).ok_or(EINVAL)?;
+        // SAFETY: `xprt_alloc` took a reference for the transport, whose `T` is the only one to
+        // learn of it here, and is dropped before that reference is.
+        Ok(unsafe { Net::from_raw(net) })
+    }
+}

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Head, pages and tail of a message.
+//!
+//! C header: [`include/linux/sunrpc/xdr.h`](srctree/include/linux/sunrpc/xdr.h), `struct xdr_buf`.
+//!
+//! An `xdr_buf` is one sequence of bytes in up to three places: the head, a run of bytes across an
+//! array of pages, and the tail. Here it is cut into [`Run`]s, each contiguous and none larger
+//! than a page of the array; whatever copies or maps a message walks over those.
+
+use core::{
+    iter::FusedIterator,
+    marker::PhantomData,
+    ops::Range,
+    ptr::NonNull, //
+};
+use kernel::{
+    bindings::page,
+    page::{
+        PAGE_SHIFT,
+        PAGE_SIZE, //
+    },
+    prelude::*, //
+};
+
+/// What an `xdr_buf` said when it was looked at.
+///
+/// It is a copy, so that bounds checked once stay true whatever C does to the original.
+///
+/// # Invariants
+///
+/// The memory that it names may be read and written for `'a`, by us as by others.
+pub(crate) struct XdrBuf<'a> {
+    raw: raw::xdr_buf,
+    _memory: PhantomData<&'a ()>,
+}
+
+/// Contiguous bytes of a message.
+#[derive(Clone, Copy)]
+pub(crate) enum Run {
+    /// Part of head or tail.
+    Memory(NonNull<u8>, usize),
+    /// Part of one page of the array: offset and length.
+    Page(NonNull<page>, usize, usize),
+}
+
+impl Run {
+    fn len(&self) -> usize {
+        match *self {
+            Run::Memory(_, len) | Run::Page(_, _, len) => len,
+        }
+    }
+
+    /// Calls `f` with the address of the first byte.
+    ///
+    /// # Safety
+    ///
+    /// The run comes from an [`XdrBuf`] whose `'a` is not over.
+    unsafe fn with_address<R>(&self, f: impl FnOnce(*mut u8) -> R) -> R {
+        match *self {
+            Run::Memory(base, _) => f(base.as_ptr()),
+            Run::Page(page, offset, _) => {
+                // SAFETY: By the caller's promise the page is allocated.
+                let mapped = unsafe { kernel::bindings::kmap_local_page(page.as_ptr()) };
+                let result = f(mapped.cast::<u8>().wrapping_add(offset));
+                // SAFETY: It is the last mapping made by this task that is still there.
+                unsafe { kernel::bindings::kunmap_local(mapped) };
+                result
+            }
+        }
+    }
+}
+
+impl<'a> XdrBuf<'a> {
+    /// # Safety
+    ///
+    /// `raw` is a valid `xdr_buf`, and the memory that it names stays allocated for `'a`.
+    pub(crate) unsafe fn from_raw(raw: *const raw::xdr_buf) -> Self {
+        // INVARIANT: The caller promises it.
+        Self {
+            // SAFETY: The caller vouches for `raw`.
+            raw: unsafe { raw.read() },
+            _memory: PhantomData,
+        }
+    }
+
+    /// Bytes of the head.
+    pub(crate) fn head_len(&self) -> usize {
+        self.raw.head[0].iov_len
+    }
+
+    /// Bytes in pages.
+    pub(crate) fn page_len(&self) -> usize {
+        self.raw.page_len as usize
+    }
+
+    /// Bytes of the tail.
+    pub(crate) fn tail_len(&self) -> usize {
+        self.raw.tail[0].iov_len
+    }
+
+    /// All of them: the message's length if it is to be sent, its bound if it is to come.
+    pub(crate) fn total_len(&self) -> usize {
+        self.head_len() + self.page_len() + self.tail_len()
+    }
+
+    /// Where in the message the pages are.
+    pub(crate) fn page_range(&self) -> Range<usize> {
+        let start = self.head_len();
+        start..start + self.page_len()
+    }
+
+    /// Whether one of `XDRBUF_*` is set.
+    pub(crate) fn has_flag(&self, flag: u32) -> bool {
+        self.raw.flags & flag != 0
+    }
+
+    /// The runs of `range`, or of as much of it as there is.
+    ///
+    /// A page that is missing is [`EFAULT`] and ends the iteration.
+    pub(crate) fn runs(&self, range: Range<usize>) -> Runs<'a> {
+        Runs {
+            buf: Self {
+                raw: self.raw,
+                _memory: PhantomData,
+            },
+            at: range.start,
+            end: range.end.min(self.total_len()),
+        }
+    }
+
+    /// Copies bytes from `at` on to `dst`. Returns how many there were.
+    pub(crate) fn copy_out(&self, at: usize, dst: &mut [u8]) -> Result<usize> {
+        let mut copied = 0;
+        for run in self.runs(at..at.saturating_add(dst.len())) {
+            let run = run?;
+            let Some(part) = dst.get_mut(copied..copied + run.len()) else {
+                break;
+            };
+            // SAFETY: The memory of the run is ours to read by the type invariant, `part` is as
+            // long, and it is Rust's own memory, which no `xdr_buf` names.
+            unsafe {
+                run.with_address(|from| from.copy_to_nonoverlapping(part.as_mut_ptr(), part.len()))
+            };
+            copied += run.len();
+        }
+        Ok(copied)
+    }
+
+    /// Copies `src` to the place from `at` on. Returns how much of it found room.
+    pub(crate) fn copy_in(&self, at: usize, src: &[u8]) -> usize {
+        let mut copied = 0;
+        for run in self.runs(at..at.saturating_add(src.len())) {
+            let Ok(run) = run else { break };
+            let Some(part) = src.get(copied..copied + run.len()) else {
+                break;
+            };
+            // SAFETY: As in `copy_out`, the other way.
+            unsafe {
+                run.with_address(|to| to.copy_from_nonoverlapping(part.as_ptr(), part.len()))
+            };
+            copied += run.len();
+        }
+        copied
+    }
+
+    /// Allocates the pages that the array has room for but does not name. Does not sleep.
+    ///
+    /// # Safety
+    ///
+    /// Nobody else changes the array, and its owner frees what it finds in it.
+    pub(crate) unsafe fn fill_pages(&self) -> Result {
+        let start = self.raw.page_base as usize;
+        let end = start + self.page_len();
+        for index in start >> PAGE_SHIFT..end.div_ceil(PAGE_SIZE) {
+            let entry = self.raw.pages.wrapping_add(index);
+            // SAFETY: The array has an entry for each page that the `xdr_buf` counts.
+            if !unsafe { entry.read() }.is_null() {
+                continue;
+            }
+            // SAFETY: Allocating has no other precondition than the context, and these flags never
+            // sleep.
+            let page = unsafe { kernel::bindings::alloc_pages(raw::GFP_NOWAIT_NOWARN, 0) };
+            if page.is_null() {
+                return Err(ENOMEM);
+            }
+            // SAFETY: As above; the caller says that the entry is ours to write.
+            unsafe { entry.write(page) };
+        }
+        Ok(())
+    }
+}
+
+/// The runs of a part of an [`XdrBuf`], in order.
+pub(crate) struct Runs<'a> {
+    buf: XdrBuf<'a>,
+    at: usize,
+    end: usize,
+}
+
+impl Runs<'_> {
+    fn memory(&self, kvec: &raw::kvec, offset: usize) -> Result<Run> {
+        let len = (kvec.iov_len - offset).min(self.end - self.at);
+        let base = NonNull::new(kvec.iov_base.cast::<u8>().wrapping_add(offset)).ok_or(EFAULT)?;
+        Ok(Run::Memory(base, len))
+    }
+
+    fn page(&self, offset: usize) -> Result<Run> {
+        let at = self.buf.raw.page_base as usize + offset;
+        let within = at % PAGE_SIZE;
+        let left = self.buf.page_len() - offset;
+        let len = (PAGE_SIZE - within).min(left).min(self.end - self.at);
+        let entry = self.buf.raw.pages.wrapping_add(at >> PAGE_SHIFT);
+        // SAFETY: By the invariant of `XdrBuf` the array has an entry for each of its pages, and
+        // `offset` is less than the number of bytes in them.
+        let page = NonNull::new(unsafe { entry.read() }).ok_or(EFAULT)?;
+        Ok(Run::Page(page, within, len))
+    }
+}
+
+impl Iterator for Runs<'_> {
+    type Item = Result<Run>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.at >= self.end {
+            return None;
+        }
+        let pages = self.buf.page_range();
+        let run = if self.at < pages.start {
+            self.memory(&self.buf.raw.head[0], self.at)
+        } else if self.at < pages.end {
+            self.page(self.at - pages.start)
+        } else {
+            self.memory(&self.buf.raw.tail[0], self.at - pages.end)
+        };
+        self.at = match &run {
+            Ok(run) => self.at + run.len(),
+            Err(_) => self.end,
+        };
+        Some(run)
+    }
+}
+
+impl FusedIterator for Runs<'_> {}
