@@ -227,3 +227,6 @@ void rpcrdma_helper_xprt_set_connected(struct rpc_xprt *xprt)
 {
 	xprt_set_connected(xprt);
 }
+
+/* What tells our module from the in-tree one in /sys/module/rpcrdma/version. */
+MODULE_VERSION("0.1.0");

@@ -4,12 +4,29 @@
 
 use kernel::error::Error;
 
-/// There is no connection, or no longer one.
-pub fn not_connected() -> Error {
-    Error::from_errno(-(raw::ENOTCONN as i32))
+macro_rules! errors {
+    ($($(#[$doc:meta])* $name:ident: $code:ident),* $(,)?) => {
+        $(
+            $(#[$doc])*
+            pub fn $name() -> Error {
+                // CAST: The numbers are below 4096.
+                Error::from_errno(-(raw::$code as i32))
+            }
+        )*
+    };
 }
 
-/// The device lacks what we cannot do without.
-pub(crate) fn not_supported() -> Error {
-    Error::from_errno(-(raw::EOPNOTSUPP as i32))
+errors! {
+    /// There is no connection, or no longer one.
+    not_connected: ENOTCONN,
+    /// The peer refused.
+    connection_refused: ECONNREFUSED,
+    /// No device leads to the peer.
+    host_unreachable: EHOSTUNREACH,
+    /// No path leads to the peer, or it does not answer.
+    network_unreachable: ENETUNREACH,
+    /// It took too long.
+    timed_out: ETIMEDOUT,
+    /// The device lacks what we cannot do without.
+    not_supported: EOPNOTSUPP,
 }

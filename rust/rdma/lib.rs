@@ -72,7 +72,7 @@ pub trait Handler: Sized + Send + Sync + 'static {
     fn cm_event(&self, event: cm::Event<'_>);
 
     /// A message arrived. `queue` posts to the queue pair that it arrived on.
-    fn received(&self, queue: &qp::Posting<'_, Self>, message: receive::Message<Self>);
+    fn received(&self, queue: &QueuePair<Self>, message: receive::Message<Self>);
 
     /// A Receive ended without a message: the connection is being lost.
     fn receive_flushed(&self, buffer: receive::Buffer<Self>);
@@ -84,7 +84,12 @@ pub trait Handler: Sized + Send + Sync + 'static {
     fn send_resumed(&self);
 
     /// Every region of the chain is invalid, unmapped and free for reuse.
-    fn invalidated(&self, regions: mr::Idle<Self>, fenced: Self::Fenced);
+    fn invalidated(
+        &self,
+        queue: &QueuePair<Self>,
+        regions: mr::Idle<Self>,
+        fenced: Self::Fenced,
+    );
 
     /// The chain did not complete; its regions may still be valid. The connection is lost. Dropping
     /// `regions` deregisters them, which sleeps.

@@ -28,11 +28,13 @@ use crate::{
     dma::Direction,
     receive::Invalidated,
     Handler,
-    ProtectionDomain, //
+    ProtectionDomain,
+    QueuePair, //
 };
 use core::{
     iter::Peekable,
     ptr::{
+        null,
         null_mut,
         NonNull, //
     },
@@ -114,6 +116,8 @@ pub(crate) struct Region<H: Handler> {
     next: Option<KBox<Self>>,
     /// What to give back with the chain that this region is the head of.
     fenced: Option<H::Fenced>,
+    /// Where the chain's invalidations are posted; valid while they are.
+    queue: *const QueuePair<H>,
     pd: Arc<ProtectionDomain<H>>,
 }
 
@@ -160,6 +164,7 @@ impl<H: Handler> Region<H> {
             pieces,
             next: None,
             fenced: None,
+            queue: null(),
             pd: pd.clone(),
         };
         Ok(KBox::new(region, flags)?)
@@ -449,12 +454,14 @@ impl<H: Handler> Registered<H> {
     /// chain and `fenced`. Returns the chain's head and the first request.
     pub(crate) fn into_invalidations(
         mut self,
+        queue: &QueuePair<H>,
         failed: *mut raw::ib_cqe,
         fenced: H::Fenced,
     ) -> Option<(*mut Region<H>, *mut raw::ib_send_wr)> {
         let mut chain = core::mem::replace(&mut self.0, Chain::new());
         let head = chain.first_mut()?;
         head.fenced = Some(fenced);
+        head.queue = queue;
         let mut first: *mut raw::ib_send_wr = null_mut();
         let mut region = Some(head);
         while let Some(this) = region {
@@ -566,14 +573,16 @@ unsafe extern "C" fn invalidate_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut r
     let handler: &H = unsafe { cq::context(cq) };
     // SAFETY: The completion is valid during the call.
     let wc = unsafe { &*wc };
-    // SAFETY: The request was posted with the address of the head's first field, after
-    // `into_invalidations` gave up the chain.
-    let (mut regions, fenced) = unsafe {
-        Registered::take_back(wc.__bindgen_anon_1.wr_cqe.cast::<Region<H>>())
-    };
+    // SAFETY: The request was posted with the address of the head's first field; the completion
+    // says which arm of the union is filled in.
+    let head = unsafe { wc.__bindgen_anon_1.wr_cqe }.cast::<Region<H>>();
+    // SAFETY: The head lives: it is taken back below. Its queue pair drains before it goes.
+    let queue = unsafe { &*(*head).queue };
+    // SAFETY: `into_invalidations` gave up the chain, and this is its only completion.
+    let (mut regions, fenced) = unsafe { Registered::take_back(head) };
     if wc.status == raw::ib_wc_status_IB_WC_SUCCESS {
         // A connection's requests complete in order: with the last, all are done.
-        handler.invalidated(into_idle(&mut regions.0), fenced);
+        handler.invalidated(queue, into_idle(&mut regions.0), fenced);
     } else {
         handler.invalidate_failed(regions, fenced);
     }

@@ -66,9 +66,6 @@ struct Receives {
     open: bool,
 }
 
-/// A queue pair as its completions see it: good for posting.
-pub type Posting<'a, H> = QueuePair<H>;
-
 // SAFETY: Verbs may be called from any task; `failed` never changes.
 unsafe impl<H: Handler> Send for QueuePair<H> {}
 // SAFETY: As above, and what changes is behind locks.
@@ -227,7 +224,7 @@ impl<H: Handler> QueuePair<H> {
         if !sends.open {
             return Err((regions, fenced));
         }
-        let Some((head, first)) = regions.into_invalidations(self.failed_cqe(), fenced) else {
+        let Some((head, first)) = regions.into_invalidations(self, self.failed_cqe(), fenced) else {
             return Ok(());
         };
         let mut bad = null();

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The client: an `rpc_xprt` whose connection is RPC-over-RDMA.
+//!
+//! RFC 8166 (the protocol), RFC 8797 (private data), RFC 8167 (callbacks).
+//!
+//! # The way of an RPC
+//!
+//! 1. [`marshal`] plans it (`proto::plan`), covers with memory regions what does
+//!    not travel inline, writes the header, and posts one chain: registrations,
+//!    then the Send.
+//! 2. [`reply`] parses what arrives, compares it with what was offered, and has
+//!    every region of the RPC made invalid: by the server's Send With
+//!    Invalidate, else by a chain of local invalidations.
+//! 3. Only then is the RPC completed. Nothing of it is reachable for the server
+//!    any more.
+//!
+//! # Who may be where at the same time
+//!
+//! `send`, `connect` and `close` are serialised by sunrpc (`XPRT_LOCKED`). The
+//! completion handlers of a connection run one at a time, beside them. `release`
+//! runs in the RPC's own task, beside all. What they share is the [`slot::Slot`] of
+//! the RPC and the [`connection::Connection`].
+
+#![forbid(unsafe_code)]
+
+mod connect;
+mod connection;
+mod marshal;
+mod reply;
+mod slot;
+mod stats;
+
+use crate::client::{
+    connection::Connection,
+    slot::Slot,
+    stats::Counters, //
+};
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::{
+        Arc,
+        SpinLock, //
+    },
+};
+use proto::private::PrivateData;
+use rdma::QueuePair;
+use sunrpc::{
+    Rqst,
+    SendError,
+    Xprt,
+    XprtLink, //
+};
+
+/// What a transport is made with.
+#[derive(Clone, Copy)]
+pub(crate) struct Config {
+    /// Request slots, and so the credits to ask for.
+    pub(crate) slots: usize,
+    /// The longest Send, and the longest Receive.
+    pub(crate) inline: PrivateData,
+}
+
+impl Config {
+    /// Requests in parallel.
+    const SLOTS: usize = 128;
+
+    /// Holds a GETATTR of NFSv4.2 with security labels, and 4 KiB of data, which 4,096 does not.
+    const INLINE_BYTES: usize = 8192;
+
+    fn new() -> Result<Self> {
+        Ok(Self {
+            slots: Self::SLOTS,
+            inline: PrivateData::new(Self::INLINE_BYTES, Self::INLINE_BYTES, true)
+                .map_err(|_| EINVAL)?,
+        })
+    }
+}
+
+/// Callbacks that may be in work at the same time.
+const CALLBACKS: usize = 32;
+
+/// Bytes of the longest data item: what NFS asks for at most, wherever in a page it starts.
+const MAX_PAYLOAD_PAGES: usize = 257;
+
+/// A connection in use.
+#[derive(Clone)]
+pub(crate) struct Active {
+    queue: Arc<QueuePair<Connection>>,
+    connection: Arc<Connection>,
+}
+
+/// The private state of an `rpc_xprt`.
+#[pin_data]
+pub(crate) struct Client {
+    config: Config,
+    #[pin]
+    active: SpinLock<Option<Active>>,
+    counters: Arc<Counters>,
+}
+
+impl Client {
+    fn active(&self) -> Option<Active> {
+        self.active.lock().clone()
+    }
+
+    /// Ends `active` and returns when nothing of it is left. Sleeps.
+    fn tear_down(xprt: &Xprt<Self>, active: Active) {
+        let Active { queue, connection } = active;
+        connection.closing();
+        queue.id().disconnect();
+        queue.shut_down();
+        xprt.for_each_slot(Slot::reset);
+        connection.closed();
+    }
+}
+
+impl sunrpc::Transport for Client {
+    type Slot = Slot;
+
+    const NAME: &'static CStr = c"rdma";
+    const IDENT: i32 = 256;
+    const NETIDS: [&'static CStr; 2] = [c"rdma", c"rdma6"];
+    const CALLBACK_SLOTS: u32 = CALLBACKS as u32;
+
+    fn class() -> &'static sunrpc::Class<Self> {
+        &CLASS
+    }
+
+    fn new(_args: &sunrpc::Create<'_>) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            config: Config::new()?,
+            active <- new_spinlock!(None, "rpcrdma::active"),
+            counters: Arc::new(Counters::new(), GFP_KERNEL)?,
+        })
+    }
+
+    fn slots() -> usize {
+        Config::SLOTS
+    }
+
+    fn new_slot() -> impl PinInit<Slot, Error> {
+        Slot::new()
+    }
+
+    fn max_payload() -> usize {
+        MAX_PAYLOAD_PAGES * kernel::page::PAGE_SIZE
+    }
+
+    fn connect(&self, xprt: &Xprt<Self>) -> Result {
+        let active = connect::connect(xprt, self.config, &self.counters)?;
+        *self.active.lock() = Some(active);
+        Ok(())
+    }
+
+    fn send(&self, _xprt: &Xprt<Self>, rqst: &Rqst<Self>) -> Result<(), SendError> {
+        let active = self.active().ok_or(SendError::Disconnected)?;
+        marshal::send(&active, rqst, &self.counters)
+    }
+
+    fn close(&self, xprt: &Xprt<Self>) {
+        let active = self.active.lock().take();
+        if let Some(active) = active {
+            Self::tear_down(xprt, active);
+        }
+    }
+
+    fn release(&self, _xprt: &Xprt<Self>, rqst: &Rqst<Self>) {
+        rqst.slot().fence(|| self.active());
+    }
+
+    fn inject_disconnect(&self, _xprt: &Xprt<Self>) {
+        if let Some(active) = self.active() {
+            active.queue.id().disconnect();
+        }
+    }
+
+    fn stats(&self, _xprt: &Xprt<Self>) -> sunrpc::Stats {
+        self.counters.snapshot()
+    }
+
+    fn callback_max_payload(&self) -> usize {
+        connection::callback_max_payload(self.active().as_ref())
+    }
+
+    fn send_callback_reply(
+        &self,
+        _xprt: &Xprt<Self>,
+        rqst: &sunrpc::CallbackRqst,
+    ) -> Result<(), SendError> {
+        let active = self.active().ok_or(SendError::Disconnected)?;
+        marshal::send_callback_reply(&active, rqst, &self.counters)
+    }
+}
+
+/// What `mount -o proto=rdma` finds.
+pub(crate) static CLASS: sunrpc::Class<Client> = sunrpc::Class::new();
+
+/// For handlers, which must not keep a transport alive.
+type Link = XprtLink<Client>;

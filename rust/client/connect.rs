@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Making a connection: the connect worker carries out what the state machine
+//! says, step by step, while the connection manager reports.
+
+use super::{
+    connection::{
+        Connection,
+        Failure, //
+    },
+    slot::Chunk,
+    stats::Counters,
+    Active,
+    Client,
+    Config,
+    CALLBACKS,
+    MAX_PAYLOAD_PAGES, //
+};
+use crate::endpoint::ReceiveRing;
+use kernel::{
+    prelude::*,
+    sync::Arc,
+    time::Msecs, //
+};
+use proto::conn::client::Action;
+use rdma::{
+    error,
+    cm::{
+        ConnectParameters,
+        Id, //
+    },
+    device::Limits,
+    qp::Parameters,
+    ProtectionDomain,
+    QueuePair, //
+};
+use sunrpc::Xprt;
+
+/// For each of address and route.
+const RESOLVE_MS: u32 = 5_000;
+
+/// For the whole of each step, should the connection manager's own limits fail us.
+const STEP_MS: Msecs = 60_000;
+
+/// Device level retries: enough for a lost packet, few enough to notice a moved server.
+const RETRIES: u8 = 6;
+
+/// Send buffers beyond the slots: callbacks, and the Sends that wait for a covering completion.
+const EXTRA_SENDS: usize = CALLBACKS + 16;
+
+/// Connects `xprt`. Runs in its connect worker; sleeps.
+pub(crate) fn connect(
+    xprt: &Xprt<Client>,
+    config: Config,
+    counters: &Arc<Counters>,
+) -> Result<Active> {
+    let connection = Connection::new(xprt.link(), config, counters.clone())?;
+    let id = Id::new(xprt.net()?, connection.clone())?;
+    let mut queue = None;
+    connection.begin();
+    let result = loop {
+        let Some(action) = connection.next_action(STEP_MS) else {
+            break Err(error::timed_out());
+        };
+        let done = match action {
+            Action::ResolveAddress => xprt
+                .address()
+                .and_then(|address| id.resolve_address(&address, RESOLVE_MS)),
+            Action::ResolveRoute => id.resolve_route(RESOLVE_MS),
+            Action::Request => request(&id, &connection, config).map(|made| queue = Some(made)),
+            Action::Announce => break Ok(()),
+            _ => break Err(connection.failure().map_or_else(error::timed_out, errno)),
+        };
+        if let Err(error) = done {
+            break Err(error);
+        }
+    };
+    match (result, queue) {
+        (Ok(()), Some(queue)) => Ok(Active { queue, connection }),
+        (result, queue) => {
+            connection.closing();
+            if let Some(queue) = queue {
+                queue.shut_down();
+            }
+            connection.closed();
+            result.and(Err(error::timed_out()))
+        }
+    }
+}
+
+/// Makes all that a connection needs, then asks the server.
+fn request(
+    id: &Arc<Id<Connection>>,
+    connection: &Connection,
+    config: Config,
+) -> Result<Arc<QueuePair<Connection>>> {
+    let limits = id.limits()?;
+    let shape = Shape::new(&limits, config)?;
+    connection.set_payload_segments(shape.payload_segments);
+    let pd = ProtectionDomain::new(id.clone())?;
+    let queue = QueuePair::new(pd.clone(), &shape.parameters)?;
+    connection.regions.fill(&pd, config.slots, shape.pages)?;
+    // RFC 8166, section 3.3.1: Receives for all replies stand before the first Call.
+    let credits = config.slots.saturating_add(CALLBACKS);
+    connection
+        .receives
+        .fill(&queue, &pd, credits, config.inline.receive_size())?;
+    id.connect(&ConnectParameters {
+        private_data: &config.inline.emit(),
+        responder_resources: limits.responder_resources,
+        initiator_depth: 0,
+        retry_count: RETRIES,
+        // Flow control is ours: a Receive that is not there must be seen, not waited for.
+        rnr_retry_count: 0,
+    })?;
+    Ok(queue)
+}
+
+/// What a connection asks of its device.
+struct Shape {
+    parameters: Parameters,
+    /// Pages that one region covers.
+    pages: u32,
+    /// Regions that cover the largest payload.
+    payload_segments: usize,
+}
+
+impl Shape {
+    fn new(limits: &Limits, config: Config) -> Result<Self> {
+        let pages = limits
+            .registration_pages
+            .min(u32::try_from(MAX_PAYLOAD_PAGES)?);
+        let per_payload = MAX_PAYLOAD_PAGES.div_ceil(usize::try_from(pages.max(1))?);
+        if per_payload.saturating_add(2) > Chunk::MAX {
+            pr_err!("the device registers {pages} pages at once, which is too few\n");
+            return Err(ENOTSUPP);
+        }
+        let depth = ReceiveRing::<Connection>::depth(config.slots.saturating_add(CALLBACKS));
+        Ok(Self {
+            parameters: Parameters {
+                receives: u32::try_from(depth)?,
+                send_buffers: config.slots.saturating_add(EXTRA_SENDS),
+                send_bytes: config.inline.send_size(),
+                // A long Call and a long reply, head, pages and tail each.
+                regions_per_send: 6,
+            },
+            pages,
+            payload_segments: per_payload,
+        })
+    }
+}
+
+fn errno(failure: Failure) -> Error {
+    match failure {
+        Failure::Address => error::host_unreachable(),
+        Failure::Route | Failure::Unreachable => error::network_unreachable(),
+        Failure::Rejected => error::connection_refused(),
+        Failure::Stale | Failure::Lost => error::not_connected(),
+    }
+}

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One connection: its state, its resources, and what the device reports of it.
+//!
+//! This is the context that the connection's id and completion queue share, so it
+//! owns neither. What it does own of the device (spare Receives, idle regions)
+//! keeps the protection domain, and through it the id, which keeps this context:
+//! [`Connection::closed`] cuts that circle.
+
+use super::{
+    reply,
+    slot,
+    stats::Counters,
+    Active,
+    Config,
+    Link, //
+};
+use crate::endpoint::{
+    ReceiveRing,
+    RegionPool, //
+};
+use kernel::{
+    new_condvar,
+    new_spinlock,
+    prelude::*,
+    sync::{
+        Arc,
+        CondVar,
+        SpinLock, //
+    },
+    time::{
+        msecs_to_jiffies,
+        Msecs, //
+    },
+};
+use proto::{
+    conn::client::{
+        Action,
+        Connection as Machine,
+        Event,
+        State, //
+    },
+    credit::Window,
+    plan::{
+        Role,
+        Thresholds, //
+    },
+    private::PrivateData,
+    reverse, //
+};
+use rdma::{
+    cm,
+    mr,
+    receive,
+    QueuePair, //
+};
+
+/// Why a connection was not made, as sunrpc wants to hear it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// No device leads there.
+    Address,
+    /// No path.
+    Route,
+    /// The server does not answer.
+    Unreachable,
+    /// It says no.
+    Rejected,
+    /// It still knows an older connection of ours.
+    Stale,
+    /// Lost half-way.
+    Lost,
+}
+
+/// How far the connection is.
+struct Progress {
+    machine: Machine,
+    /// What to do next, until the connect worker asks.
+    action: Option<Action>,
+    failure: Option<Failure>,
+    sizing: Sizing,
+}
+
+/// What decides how an RPC travels.
+#[derive(Clone, Copy)]
+pub(crate) struct Sizing {
+    /// The longest Send either way.
+    pub(crate) thresholds: Thresholds,
+    /// Regions that cover the largest payload.
+    pub(crate) payload_segments: usize,
+    /// Regions that cover the largest message: head, payload and tail.
+    pub(crate) segments: usize,
+}
+
+/// What an invalidation is waited for with.
+pub(crate) enum Fenced {
+    /// The RPC's reply is here; it is completed next.
+    Answered(reply::Answered),
+    /// The RPC was given up; its slot waits.
+    Released(Arc<slot::Inner>),
+}
+
+/// The context of one connection.
+#[pin_data]
+pub(crate) struct Connection {
+    pub(crate) link: Link,
+    config: Config,
+    pub(crate) counters: Arc<Counters>,
+    #[pin]
+    progress: SpinLock<Progress>,
+    #[pin]
+    progressed: CondVar,
+    #[pin]
+    window: SpinLock<Window>,
+    #[pin]
+    pub(crate) receives: ReceiveRing<Self>,
+    #[pin]
+    pub(crate) regions: RegionPool<Self>,
+}
+
+impl Connection {
+    pub(crate) fn new(link: Link, config: Config, counters: Arc<Counters>) -> Result<Arc<Self>> {
+        let requested = u32::try_from(config.slots)?;
+        let progress = Progress {
+            machine: Machine::new(),
+            action: None,
+            failure: None,
+            sizing: Sizing {
+                thresholds: Thresholds::DEFAULT,
+                payload_segments: 1,
+                segments: 3,
+            },
+        };
+        Arc::pin_init(
+            pin_init!(Self {
+                link,
+                config,
+                counters,
+                progress <- new_spinlock!(progress, "rpcrdma::progress"),
+                progressed <- new_condvar!("rpcrdma::progressed"),
+                window <- new_spinlock!(Window::new(requested), "rpcrdma::window"),
+                receives <- ReceiveRing::new(),
+                regions <- RegionPool::new(),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Tells the state machine what happened, and the connect worker what to do.
+    fn step(&self, event: Event) -> Action {
+        let mut progress = self.progress.lock();
+        let action = progress.machine.on(event);
+        if action != Action::Nothing {
+            progress.action = Some(action);
+            self.progressed.notify_all();
+        }
+        action
+    }
+
+    /// Steps; what to do next is for whoever calls [`Self::next_action`].
+    fn report(&self, event: Event) {
+        let _ = self.step(event);
+    }
+
+    /// Steps; if that ends the connection, sunrpc is told, and will call `close`.
+    fn end_by(&self, event: Event) {
+        if self.step(event) == Action::TearDown {
+            self.link.with(|xprt| xprt.force_disconnect());
+        }
+    }
+
+    /// Begins to connect.
+    pub(crate) fn begin(&self) {
+        self.report(Event::Connect);
+    }
+
+    /// As [`Self::step`] with [`Event::Failed`]; the first reason given stands.
+    fn fail(&self, failure: Failure) {
+        let mut progress = self.progress.lock();
+        progress.failure.get_or_insert(failure);
+        drop(progress);
+        self.report(Event::Failed);
+    }
+
+    /// Waits for the next thing to do. [`None`] if nothing happens for `timeout_ms`. Sleeps.
+    pub(crate) fn next_action(&self, timeout_ms: Msecs) -> Option<Action> {
+        let mut left = msecs_to_jiffies(timeout_ms);
+        let mut progress = self.progress.lock();
+        loop {
+            if let Some(action) = progress.action.take() {
+                return Some(action);
+            }
+            use kernel::sync::CondVarTimeoutResult as Wait;
+            left = match self
+                .progressed
+                .wait_interruptible_timeout(&mut progress, left)
+            {
+                Wait::Timeout => return progress.action.take(),
+                Wait::Woken { jiffies } | Wait::Signal { jiffies } => jiffies,
+            };
+        }
+    }
+
+    /// Why it failed, if it did.
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        self.progress.lock().failure
+    }
+
+    /// Whether Calls may be sent.
+    pub(crate) fn is_open(&self) -> bool {
+        self.progress.lock().machine.state() == State::Open
+    }
+
+    pub(crate) fn sizing(&self) -> Sizing {
+        self.progress.lock().sizing
+    }
+
+    /// Notes how many regions the device needs for one payload.
+    pub(crate) fn set_payload_segments(&self, count: usize) {
+        let sizing = &mut self.progress.lock().sizing;
+        sizing.payload_segments = count;
+        sizing.segments = count.saturating_add(2);
+    }
+
+    /// The credits that each Call asks for.
+    pub(crate) fn requested_credits(&self) -> u32 {
+        self.window.lock().requested()
+    }
+
+    /// The window that a grant opens.
+    pub(crate) fn on_grant(&self, grant: u32) -> u32 {
+        self.window.lock().on_reply(grant)
+    }
+
+    /// The end begins: from here on nothing is posted for long.
+    pub(crate) fn closing(&self) {
+        self.report(Event::Close);
+    }
+
+    /// The queue pair is drained. Frees what is left and lets go of whoever waits. Sleeps.
+    pub(crate) fn closed(&self) {
+        self.receives.clear();
+        self.regions.close();
+        self.report(Event::Drained);
+    }
+
+    /// Returns when [`Self::closed`] was called. Sleeps.
+    pub(crate) fn wait_until_closed(&self) {
+        let mut progress = self.progress.lock();
+        while progress.machine.state() != State::Closed {
+            self.progressed.wait(&mut progress);
+        }
+    }
+
+    /// The connection is lost.
+    pub(crate) fn lost(&self) {
+        self.end_by(Event::Disconnected);
+    }
+
+    /// A message was no good. A peer that keeps sending such is left.
+    pub(crate) fn malformed(&self) {
+        self.counters.bad_replies.add(1);
+        self.end_by(Event::Malformed);
+    }
+
+    /// Gives regions back, and tells sunrpc if a Call waits for them.
+    pub(crate) fn recycle_regions(&self, regions: mr::Idle<Self>) {
+        if !regions.is_empty() && self.regions.put(regions) {
+            self.link.with(|xprt| xprt.write_space());
+        }
+    }
+
+    fn established(&self, private_data: &[u8]) {
+        let theirs = PrivateData::parse(private_data);
+        self.progress.lock().sizing.thresholds =
+            Thresholds::negotiate(Role::Client, self.config.inline, theirs);
+        self.report(Event::Established);
+    }
+}
+
+/// The longest callback, and the longest reply to one: what fits behind a header without chunks.
+pub(crate) fn callback_max_payload(active: Option<&Active>) -> usize {
+    let thresholds = active.map_or(Thresholds::DEFAULT, |active| active.connection.sizing().thresholds);
+    thresholds
+        .call
+        .min(thresholds.reply)
+        .min(kernel::page::PAGE_SIZE)
+        .saturating_sub(reverse::Header::WIRE_LEN)
+}
+
+impl rdma::Handler for Connection {
+    type Fenced = Fenced;
+
+    fn cm_event(&self, event: cm::Event<'_>) {
+        match event {
+            cm::Event::AddrResolved => self.report(Event::AddressResolved),
+            cm::Event::RouteResolved => self.report(Event::RouteResolved),
+            cm::Event::Established { private_data } => self.established(private_data),
+            cm::Event::AddrError(_) => self.fail(Failure::Address),
+            cm::Event::RouteError(_) => self.fail(Failure::Route),
+            cm::Event::Unreachable => self.fail(Failure::Unreachable),
+            cm::Event::ConnectError => self.fail(Failure::Lost),
+            cm::Event::Rejected { stale } => self.fail(if stale {
+                Failure::Stale
+            } else {
+                Failure::Rejected
+            }),
+            // The path that was resolved is not the path any more.
+            cm::Event::Disconnected | cm::Event::AddrChange => self.lost(),
+            cm::Event::DeviceRemoval => self.end_by(Event::DeviceRemoved),
+            cm::Event::Other => (),
+        }
+    }
+
+    fn received(&self, queue: &QueuePair<Self>, message: receive::Message<Self>) {
+        reply::received(self, queue, message);
+    }
+
+    fn receive_flushed(&self, buffer: receive::Buffer<Self>) {
+        drop(buffer);
+        self.lost();
+    }
+
+    fn send_failed(&self) {
+        self.lost();
+    }
+
+    fn send_resumed(&self) {
+        self.link.with(|xprt| xprt.write_space());
+    }
+
+    fn invalidated(&self, queue: &QueuePair<Self>, regions: mr::Idle<Self>, fenced: Fenced) {
+        self.recycle_regions(regions);
+        match fenced {
+            Fenced::Answered(answered) => answered.complete(self, queue),
+            Fenced::Released(slot) => slot.fence_done(),
+        }
+    }
+
+    fn invalidate_failed(&self, regions: mr::Registered<Self>, fenced: Fenced) {
+        // They go with the queue pair. An RPC that was answered is unpinned, not completed: it is
+        // sent again on the next connection.
+        drop(regions);
+        match fenced {
+            Fenced::Answered(answered) => drop(answered),
+            Fenced::Released(slot) => slot.fence_done(),
+        }
+        self.lost();
+    }
+}

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! From an RPC to one chain of work requests: registrations and a Send.
+//!
+//! RFC 8166, sections 3.5 and 4.4. What travels inline is copied into a Send
+//! buffer of the connection, so that nothing of the RPC is read by the device but
+//! what its regions cover.
+
+use super::{
+    connection::Sizing,
+    slot::{
+        Chunk,
+        Offered, //
+    },
+    stats::Counters,
+    Active,
+    Client,
+    Connection,
+    CALLBACKS, //
+};
+use kernel::prelude::*;
+use proto::{
+    chunk::{
+        ReadSegment,
+        Segment, //
+    },
+    header::{
+        Body,
+        Call, //
+    },
+    plan::{
+        Argument,
+        CallForm,
+        Plan,
+        ReplyForm,
+        Sizes, //
+    },
+    reverse, //
+};
+use rdma::{
+    mr::{
+        Access,
+        Idle,
+        Prepared, //
+    },
+    send::Buffer, //
+};
+use sunrpc::{
+    memory::Piece,
+    CallbackRqst,
+    ReplyPart,
+    Rqst,
+    SendError, //
+};
+
+/// Sends the Call in `rqst`, or says why not. Does not sleep.
+pub(super) fn send(
+    active: &Active,
+    rqst: &Rqst<Client>,
+    counters: &Counters,
+) -> Result<(), SendError> {
+    let connection = &active.connection;
+    if !connection.is_open() {
+        return Err(SendError::Disconnected);
+    }
+    let sizing = connection.sizing();
+    let plan = plan(rqst, &sizing).inspect_err(|_| counters.failed_marshals.add(1))?;
+    let needed = regions_for(&plan, &sizing);
+    let mut idle = take_regions(active, needed)?;
+    let mut buffer = match take_buffer(active, counters) {
+        Ok(buffer) => buffer,
+        Err(error) => {
+            connection.recycle_regions(idle);
+            return Err(error);
+        }
+    };
+    let mut regions = Prepared::new();
+    let marshalled = marshal(
+        rqst,
+        &plan,
+        connection.requested_credits(),
+        &mut idle,
+        &mut regions,
+        buffer.bytes_mut(),
+    );
+    connection.recycle_regions(idle);
+    let (len, offered) = match marshalled {
+        Ok(marshalled) => marshalled,
+        Err(error) => {
+            active.queue.put_back_send_buffer(buffer);
+            connection.recycle_regions(regions.cancel());
+            counters.failed_marshals.add(1);
+            return Err(error);
+        }
+    };
+    count(counters, &plan, &offered);
+    // Under the slot's lock: the reply may be here before `post_send` returns, and must find what
+    // was offered.
+    let mut state = rqst.slot().state().lock();
+    let (registered, result) = active.queue.post_send(regions, buffer, len);
+    state.offered = offered;
+    let before = core::mem::replace(&mut state.registered, registered);
+    drop(state);
+    // Empty: an RPC is fenced, or its connection torn down, before its slot sends again.
+    drop(before);
+    result.map_err(|_| SendError::Disconnected)
+}
+
+/// Sends the reply to a callback. Does not sleep.
+pub(super) fn send_callback_reply(
+    active: &Active,
+    rqst: &CallbackRqst,
+    counters: &Counters,
+) -> Result<(), SendError> {
+    if !active.connection.is_open() {
+        return Err(SendError::Disconnected);
+    }
+    let mut buffer = take_buffer(active, counters)?;
+    let header = reverse::Header {
+        xid: rqst.xid(),
+        credits: CALLBACKS as u32,
+    };
+    let limit = active.connection.sizing().thresholds.call;
+    let len = header
+        .emit(buffer.bytes_mut())
+        .map_err(|_| SendError::Io)
+        .and_then(|header| {
+            let end = header.saturating_add(rqst.reply_len());
+            let bytes = buffer.bytes_mut().get_mut(header..end);
+            let bytes = bytes.filter(|_| end <= limit).ok_or(SendError::TooBig)?;
+            rqst.copy_reply(bytes).map_err(|_| SendError::Io)?;
+            Ok(end)
+        });
+    match len {
+        Ok(len) => {
+            let (_, result) = active.queue.post_send(Prepared::new(), buffer, len);
+            result.map_err(|_| SendError::Disconnected)
+        }
+        Err(error) => {
+            active.queue.put_back_send_buffer(buffer);
+            Err(error)
+        }
+    }
+}
+
+fn plan(rqst: &Rqst<Client>, sizing: &Sizing) -> Result<Plan, SendError> {
+    let sizes = Sizes {
+        call: rqst.call_len(),
+        argument: rqst.call_payload().and_then(|payload| {
+            Some(Argument {
+                position: u32::try_from(payload.start).ok()?,
+                length: payload.len(),
+            })
+        }),
+        reply: rqst.reply_max(),
+        result: rqst.reply_payload(),
+        reduction: rqst.reduction_allowed(),
+        segments: sizing.segments,
+    };
+    let mut plan = Plan::new(&sizes, &sizing.thresholds);
+    if let Ok(Plan {
+        reply: ReplyForm::WriteAndReplyChunk { .. },
+        ..
+    }) = plan
+    {
+        // Two chunks for one `xdr_buf` cost more than the copy that one of them saves.
+        let unreduced = Sizes {
+            result: None,
+            ..sizes
+        };
+        plan = Plan::new(&unreduced, &sizing.thresholds);
+    }
+    plan.map_err(|_| SendError::TooBig)
+}
+
+/// How many regions `plan` needs at most.
+fn regions_for(plan: &Plan, sizing: &Sizing) -> usize {
+    let call = match plan.call {
+        CallForm::Inline => 0,
+        CallForm::ReadChunk(_) => sizing.payload_segments,
+        CallForm::PositionZero => sizing.segments,
+    };
+    let reply = match plan.reply {
+        ReplyForm::Inline => 0,
+        ReplyForm::WriteChunk { .. } => sizing.payload_segments,
+        ReplyForm::ReplyChunk { .. } | ReplyForm::WriteAndReplyChunk { .. } => sizing.segments,
+    };
+    call.saturating_add(reply)
+}
+
+/// Regions of the pool. If there are too few, the pool will tell when there are more.
+fn take_regions(
+    active: &Active,
+    count: usize,
+) -> Result<Idle<Connection>, SendError> {
+    if count == 0 {
+        return Ok(Idle::new());
+    }
+    let pool = &active.connection.regions;
+    pool.take(count).ok_or(SendError::Again)
+}
+
+/// A Send buffer. If there is none, the queue will tell when there is.
+fn take_buffer(
+    active: &Active,
+    counters: &Counters,
+) -> Result<Buffer<Connection>, SendError> {
+    active.queue.take_send_buffer().ok_or_else(|| {
+        counters.empty_send_queue.add(1);
+        SendError::Again
+    })
+}
+
+/// Covers memory and writes the message. Returns its length and what it offers.
+fn marshal(
+    rqst: &Rqst<Client>,
+    plan: &Plan,
+    credits: u32,
+    idle: &mut Idle<Connection>,
+    regions: &mut Prepared<Connection>,
+    out: &mut [u8],
+) -> Result<(usize, Offered), SendError> {
+    let xid = rqst.xid();
+    let (position, call) = match plan.call {
+        CallForm::Inline => (0, Chunk::EMPTY),
+        CallForm::ReadChunk(argument) => {
+            let start = usize::try_from(argument.position).map_err(|_| SendError::Io)?;
+            let range = start..start.saturating_add(argument.length);
+            let pieces = rqst.call_pieces(range);
+            (
+                argument.position,
+                cover(regions, idle, pieces, Access::Read, xid)?,
+            )
+        }
+        CallForm::PositionZero => {
+            let pieces = rqst.call_pieces(0..rqst.call_len());
+            (0, cover(regions, idle, pieces, Access::Read, xid)?)
+        }
+    };
+    let offered = match plan.reply {
+        ReplyForm::Inline => Offered::NOTHING,
+        ReplyForm::WriteChunk { .. } => Offered {
+            write: Some(cover(
+                regions,
+                idle,
+                rqst.reply_pieces(ReplyPart::Pages),
+                Access::Write,
+                xid,
+            )?),
+            reply: None,
+        },
+        ReplyForm::ReplyChunk { .. } | ReplyForm::WriteAndReplyChunk { .. } => Offered {
+            write: None,
+            reply: Some(cover(
+                regions,
+                idle,
+                rqst.reply_pieces(ReplyPart::All),
+                Access::Write,
+                xid,
+            )?),
+        },
+    };
+    let mut read = [ReadSegment::default(); Chunk::MAX];
+    for (place, segment) in read.iter_mut().zip(call.as_slice()) {
+        *place = ReadSegment {
+            position,
+            segment: *segment,
+        };
+    }
+    let body = match plan.call {
+        CallForm::PositionZero => Body::NoMsg,
+        CallForm::Inline | CallForm::ReadChunk(_) => Body::Msg,
+    };
+    let header = offered
+        .with(|offer| {
+            Call {
+                xid,
+                credits,
+                body,
+                read: read.get(..call.as_slice().len()).unwrap_or(&[]),
+                write: offer.write,
+                reply: offer.reply,
+            }
+            .emit(out)
+        })
+        .map_err(|_| SendError::TooBig)?;
+    let payload = out.get_mut(header..).ok_or(SendError::TooBig)?;
+    let inline = match plan.call {
+        CallForm::Inline => copy(rqst, 0, rqst.call_len(), payload)?,
+        CallForm::ReadChunk(argument) => {
+            let start = usize::try_from(argument.position).map_err(|_| SendError::Io)?;
+            // RFC 8166, section 3.4.4.4: the fill leaves the stream with its item.
+            let resume = start.saturating_add(argument.length.next_multiple_of(4));
+            let before = copy(rqst, 0, start, payload)?;
+            let rest = payload.get_mut(before..).ok_or(SendError::TooBig)?;
+            let after = rqst.call_len().saturating_sub(resume);
+            before.saturating_add(copy(rqst, resume, after, rest)?)
+        }
+        CallForm::PositionZero => 0,
+    };
+    Ok((header.saturating_add(inline), offered))
+}
+
+/// Copies `len` bytes of the Call from `from` to the start of `out`.
+fn copy(
+    rqst: &Rqst<Client>,
+    from: usize,
+    len: usize,
+    out: &mut [u8],
+) -> Result<usize, SendError> {
+    let out = out.get_mut(..len).ok_or(SendError::TooBig)?;
+    rqst.copy_call(from, out).map_err(|_| SendError::Io)?;
+    Ok(len)
+}
+
+/// Covers `pieces` with regions of `idle`.
+fn cover(
+    regions: &mut Prepared<Connection>,
+    idle: &mut Idle<Connection>,
+    pieces: impl Iterator<Item = Result<Piece>>,
+    access: Access,
+    xid: u32,
+) -> Result<Chunk, SendError> {
+    let mut pieces = pieces.peekable();
+    let mut chunk = Chunk::EMPTY;
+    while pieces.peek().is_some() {
+        regions
+            .map(idle, &mut pieces, access, xid)
+            .and_then(|handle| chunk.push(handle))
+            .map_err(|error| {
+                if error == ENOMEM {
+                    SendError::NoBuffers
+                } else {
+                    SendError::Io
+                }
+            })?;
+    }
+    Ok(chunk)
+}
+
+fn count(counters: &Counters, plan: &Plan, offered: &Offered) {
+    let bytes = |chunk: &Option<Chunk>| -> u64 {
+        chunk
+            .iter()
+            .flat_map(|chunk| chunk.as_slice())
+            .map(|segment: &Segment| u64::from(segment.length))
+            .sum()
+    };
+    match plan.call {
+        CallForm::Inline => (),
+        CallForm::ReadChunk(argument) => {
+            counters.read_chunks.add(1);
+            counters.request_bytes.add(argument.length as u64);
+        }
+        CallForm::PositionZero => {
+            counters.read_chunks.add(1);
+            counters.long_calls.add(1);
+        }
+    }
+    if offered.write.is_some() {
+        counters.write_chunks.add(1);
+        counters.offered_bytes.add(bytes(&offered.write));
+    }
+    if offered.reply.is_some() {
+        counters.reply_chunks.add(1);
+        counters.offered_bytes.add(bytes(&offered.reply));
+    }
+}

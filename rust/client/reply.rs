@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What arrives: replies, errors, callbacks.
+//!
+//! RFC 8166, sections 4.2 to 4.5. A message that says nothing sound is dropped
+//! without an answer; its Receive is posted again. One that answers an RPC leads
+//! to that RPC's regions being made invalid, and then to its completion.
+
+use super::{
+    connection::{
+        Connection,
+        Fenced, //
+    },
+    Client, //
+};
+use kernel::prelude::*;
+use proto::reply::{
+    parse,
+    Incoming,
+    Reply, //
+};
+use rdma::{
+    mr::Registered,
+    receive::{
+        Invalidated,
+        Message, //
+    },
+    QueuePair, //
+};
+use sunrpc::PinnedRqst;
+
+/// Where the RPC message of an answer is.
+enum Answer {
+    /// The last `len` bytes of the Send, with `written` more in the Write chunk.
+    Inline { len: usize, written: Option<u32> },
+    /// That many bytes in the Reply chunk.
+    ReplyChunk(usize),
+    /// Nowhere: the server could not answer.
+    Error,
+}
+
+/// An RPC with its answer, to be completed when its regions are invalid.
+pub(crate) struct Answered {
+    rqst: PinnedRqst<Client>,
+    message: Message<Connection>,
+    answer: Answer,
+    credits: u32,
+}
+
+/// What to do about a message, when it is no longer borrowed.
+enum Verdict {
+    /// It was for nobody, or a callback that is on its way.
+    Done,
+    /// It was no good.
+    Malformed,
+    /// The peer broke the rules that keep memory apart.
+    Hostile,
+    /// It answers an RPC that has these regions.
+    Answer {
+        rqst: PinnedRqst<Client>,
+        answer: Answer,
+        credits: u32,
+        registered: Registered<Connection>,
+    },
+}
+
+/// Takes in `message`. Runs in a completion handler.
+pub(super) fn received(
+    connection: &Connection,
+    queue: &QueuePair<Connection>,
+    mut message: Message<Connection>,
+) {
+    let mut key = message.take_invalidated();
+    let verdict = judge(connection, message.bytes(), &mut key);
+    // RFC 8166, section 8.1.1 leaves the peer no other region than those of the RPC it answers.
+    let verdict = match key {
+        Some(_) => Verdict::Hostile,
+        None => verdict,
+    };
+    match verdict {
+        Verdict::Done => (),
+        Verdict::Malformed => connection.malformed(),
+        Verdict::Hostile => {
+            connection.malformed();
+            connection.lost();
+        }
+        Verdict::Answer {
+            rqst,
+            answer,
+            credits,
+            registered,
+        } => {
+            let answered = Answered {
+                rqst,
+                message,
+                answer,
+                credits,
+            };
+            return fence(connection, queue, registered, answered);
+        }
+    }
+    connection.receives.recycle(queue, message.into_buffer());
+}
+
+/// Makes `registered` invalid, then completes.
+fn fence(
+    connection: &Connection,
+    queue: &QueuePair<Connection>,
+    registered: Registered<Connection>,
+    answered: Answered,
+) {
+    if registered.is_empty() {
+        return answered.complete(connection, queue);
+    }
+    connection.counters.local_invalidations.add(1);
+    if let Err((registered, fenced)) =
+        queue.post_invalidate(registered, Fenced::Answered(answered))
+    {
+        // The connection ends: the RPC is sent again on the next.
+        drop(registered);
+        drop(fenced);
+    }
+}
+
+/// Decides what `bytes` are. Takes the regions of an answered RPC out of its slot, and takes the
+/// key out of `key` if it was one of them.
+fn judge(
+    connection: &Connection,
+    bytes: &[u8],
+    key: &mut Option<Invalidated<Connection>>,
+) -> Verdict {
+    let incoming = match parse(bytes) {
+        Ok(incoming) => incoming,
+        Err(_) => return Verdict::Malformed,
+    };
+    match incoming {
+        Incoming::ReverseCall(call) => {
+            let delivered = connection
+                .link
+                .with(|xprt| xprt.deliver_callback(call.payload));
+            match delivered {
+                Some(Ok(())) | None => Verdict::Done,
+                // More callbacks than it was granted, or one that does not fit: a peer that
+                // waits for an answer that cannot come is told by the connection's end.
+                Some(Err(_)) => Verdict::Hostile,
+            }
+        }
+        Incoming::Reply(reply) => judge_reply(connection, &reply, key),
+        Incoming::Error { xid, credits, .. } => match lookup(connection, xid) {
+            Some(rqst) => {
+                let registered = take_registered(&rqst, connection, key);
+                Verdict::Answer {
+                    rqst,
+                    answer: Answer::Error,
+                    credits,
+                    registered,
+                }
+            }
+            None => Verdict::Done,
+        },
+    }
+}
+
+fn judge_reply(
+    connection: &Connection,
+    reply: &Reply<'_>,
+    key: &mut Option<Invalidated<Connection>>,
+) -> Verdict {
+    let Some(rqst) = lookup(connection, reply.xid) else {
+        return Verdict::Done;
+    };
+    let offered = rqst.slot().state().lock().offered;
+    let Ok(outcome) = offered.with(|offer| reply.check(offer)) else {
+        return Verdict::Malformed;
+    };
+    let answer = if outcome.reply_chunk_len > 0 {
+        connection
+            .counters
+            .reply_bytes
+            .add(outcome.reply_chunk_len as u64);
+        Answer::ReplyChunk(outcome.reply_chunk_len)
+    } else {
+        let written = match u32::try_from(outcome.written_len) {
+            Ok(0) => None,
+            Ok(written) => Some(written),
+            Err(_) => return Verdict::Malformed,
+        };
+        connection
+            .counters
+            .reply_bytes
+            .add(outcome.written_len as u64);
+        Answer::Inline {
+            len: outcome.inline.len(),
+            written,
+        }
+    };
+    let registered = take_registered(&rqst, connection, key);
+    Verdict::Answer {
+        rqst,
+        answer,
+        credits: reply.credits,
+        registered,
+    }
+}
+
+fn lookup(connection: &Connection, xid: u32) -> Option<PinnedRqst<Client>> {
+    connection.link.with(|xprt| xprt.lookup(xid)).flatten()
+}
+
+/// The regions of `rqst` that are left when the one that `key` names is put back in the pool.
+fn take_registered(
+    rqst: &PinnedRqst<Client>,
+    connection: &Connection,
+    key: &mut Option<Invalidated<Connection>>,
+) -> Registered<Connection> {
+    let mut state = rqst.slot().state().lock();
+    let mut registered = core::mem::take(&mut state.registered);
+    drop(state);
+    if let Some(idle) = key
+        .as_ref()
+        .and_then(|key| registered.remote_invalidated(key))
+    {
+        *key = None;
+        connection.recycle_regions(idle);
+    }
+    registered
+}
+
+impl Answered {
+    /// Completes the RPC, none of whose memory the server can reach any more.
+    pub(super) fn complete(self, connection: &Connection, queue: &QueuePair<Connection>) {
+        let Self {
+            rqst,
+            message,
+            answer,
+            credits,
+        } = self;
+        let window = connection.on_grant(credits);
+        connection.link.with(|xprt| {
+            xprt.set_window(window);
+            xprt.note_reply();
+        });
+        let received = match answer {
+            Answer::Error => None,
+            Answer::ReplyChunk(len) => Some(Ok(len)),
+            Answer::Inline { len, written } => {
+                let bytes = message.bytes();
+                let inline = bytes
+                    .get(bytes.len().saturating_sub(len)..)
+                    .unwrap_or(&[]);
+                connection.counters.fixup_bytes.add(len as u64);
+                Some(rqst.scatter(inline, written))
+            }
+        };
+        connection.receives.recycle(queue, message.into_buffer());
+        match received {
+            Some(Ok(len)) => rqst.complete(len),
+            Some(Err(_)) | None => rqst.fail(EIO),
+        }
+    }
+}

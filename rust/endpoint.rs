@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What both ends of a connection need: Receives that are posted again in
+//! batches, and a pool of memory regions.
+//!
+//! # Lock order
+//!
+//! ```text
+//! slot state  >  region pool  >  (inside rdma) receives, sends, limbo
+//!             >  receive ring
+//! connection progress: innermost, held for a step of the state machine only
+//! ```
+//!
+//! All are spin locks taken in process context. None is held across a call into
+//! `sunrpc` or the connection manager, nor while a value is dropped whose drop
+//! sleeps ([`rdma::mr::Idle`]).
+
+#![forbid(unsafe_code)]
+
+mod receive_ring;
+mod region_pool;
+
+pub(crate) use receive_ring::ReceiveRing;
+pub(crate) use region_pool::RegionPool;

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The memory regions of a connection that are not in use.
+//!
+//! All are allocated when the connection is made: an allocation on the send
+//! path could wait for the very write-back that the Send is part of. Who finds
+//! the pool empty waits for an RPC to give its regions back.
+
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::{
+        Arc,
+        SpinLock, //
+    },
+};
+use rdma::{
+    mr::Idle,
+    Handler,
+    ProtectionDomain, //
+};
+
+/// A pool of regions.
+#[pin_data]
+pub(crate) struct RegionPool<H: Handler> {
+    #[pin]
+    state: SpinLock<State<H>>,
+}
+
+struct State<H: Handler> {
+    /// [`None`] before the connection is made and after it is torn down.
+    idle: Option<Idle<H>>,
+    /// Somebody found too few and waits.
+    starved: bool,
+}
+
+impl<H: Handler> RegionPool<H> {
+    /// An empty pool.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        let state = State {
+            idle: None,
+            starved: false,
+        };
+        pin_init!(Self {
+            state <- new_spinlock!(state, "rpcrdma::region_pool"),
+        })
+    }
+
+    /// Allocates `count` regions for up to `pages` each. Sleeps.
+    pub(crate) fn fill(&self, pd: &Arc<ProtectionDomain<H>>, count: usize, pages: u32) -> Result {
+        let mut idle = Idle::new();
+        for _ in 0..count {
+            idle.allocate(pd, pages)?;
+        }
+        self.state.lock().idle = Some(idle);
+        Ok(())
+    }
+
+    /// Takes `count` regions, or none if there are fewer: then [`Self::put`] will tell.
+    pub(crate) fn take(&self, count: usize) -> Option<Idle<H>> {
+        let mut state = self.state.lock();
+        let taken = match state.idle.as_mut() {
+            Some(idle) if idle.len() >= count => Some(idle.take(count)),
+            _ => None,
+        };
+        state.starved |= taken.is_none();
+        taken
+    }
+
+    /// Gives regions back. Returns whether somebody waits for them. After [`Self::close`] it
+    /// deregisters them, which sleeps.
+    #[must_use]
+    pub(crate) fn put(&self, mut regions: Idle<H>) -> bool {
+        let mut state = self.state.lock();
+        if let Some(idle) = state.idle.as_mut() {
+            idle.append(&mut regions);
+        }
+        core::mem::take(&mut state.starved)
+        // The lock goes first, then what `regions` still holds.
+    }
+
+    /// Deregisters all, and from now on whatever is given back. Sleeps.
+    pub(crate) fn close(&self) {
+        let idle = self.state.lock().idle.take();
+        drop(idle);
+    }
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RPC-over-RDMA version 1 for sunrpc: `rpcrdma.ko`.
+//!
+//! Registers what the in-tree C module of the same name registers, so either of
+//! the two serves `mount -o proto=rdma`; never both.
+
+#![crate_name = "rpcrdma"]
+
+mod client;
+mod endpoint;
+
+use kernel::prelude::*;
+
+module! {
+    type: RpcRdma,
+    name: "rpcrdma",
+    authors: ["The rpcrdma Rust developers"],
+    description: "RPC-over-RDMA transport, in Rust",
+    license: "GPL",
+    alias: ["rpcrdma6", "xprtrdma", "svcrdma"],
+}
+
+/// The loaded module.
+struct RpcRdma {
+    _client: sunrpc::ClassRegistration<client::Client>,
+}
+
+impl kernel::Module for RpcRdma {
+    fn init(module: &'static ThisModule) -> Result<Self> {
+        Ok(Self {
+            _client: client::CLASS.register(module)?,
+        })
+    }
+}

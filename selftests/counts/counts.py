@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Counts, on the client of a VM pair, what one RPC costs in work requests,
+doorbells and completions: one thread, queue depth 1.
+
+Prints one line of tab-separated numbers for each operation; `make counts` puts
+the lines of our module and of the C module beside each other.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+COLUMNS = ["SEND", "REG_MR", "LOCAL_INV", "RDMA_WRITE", "RDMA_READ", "signalled", "send doorbells",
+           "receive doorbells", "completions", "completion workers"]
+MOUNT = "/mnt/counts"
+BLOCK = {"4k": 4096, "64k": 65536, "1m": 1 << 20}
+
+
+def getattrs(count):
+    for _ in range(count):
+        os.stat(f"{MOUNT}/file")
+
+
+def blocks(count, size, writing):
+    flags = os.O_DIRECT | (os.O_WRONLY if writing else os.O_RDONLY)
+    fd = os.open(f"{MOUNT}/file", flags)
+    # O_DIRECT wants aligned memory, and that is what mmap gives.
+    import mmap
+    memory = mmap.mmap(-1, size)
+    for i in range(count):
+        offset = (i * size) % (8 << 20)
+        if writing:
+            os.pwritev(fd, [memory], offset)
+        else:
+            os.preadv(fd, [memory], offset)
+    os.close(fd)
+
+
+OPERATIONS = [("GETATTR", 200, lambda n: getattrs(n))]
+for name, size in BLOCK.items():
+    OPERATIONS.append((f"READ {name}", 100, lambda n, size=size: blocks(n, size, False)))
+    OPERATIONS.append((f"WRITE {name}", 100, lambda n, size=size: blocks(n, size, True)))
+
+
+def rpcs():
+    """Requests sent over the mount so far."""
+    with open("/proc/self/mountstats") as stats:
+        mine = stats.read().split(f" mounted on {MOUNT} ", 1)[1]
+    line = next(l for l in mine.splitlines() if l.strip().startswith("xprt:"))
+    return int(line.split()[7])
+
+
+def count(operation, repeat):
+    """Runs the operation under the probes; returns their counts per RPC."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    with tempfile.NamedTemporaryFile("r") as out:
+        tracer = subprocess.Popen(["bpftrace", "-q", "-f", "json", "-o", out.name, f"{here}/verbs.bt"])
+        while '"ready' not in out.read():
+            out.seek(0)
+            if tracer.poll() is not None:
+                sys.exit("bpftrace did not start")
+        before = rpcs()
+        operation(repeat)
+        done = rpcs() - before
+        tracer.send_signal(2)
+        tracer.wait()
+        out.seek(0)
+        counted = {}
+        for line in out:
+            entry = json.loads(line)
+            if entry["type"] == "map":
+                counted.update(entry["data"].get("@", {}))
+    return done, [counted.get(column, 0) / done for column in COLUMNS]
+
+
+def main():
+    server = os.environ["SERVER_ADDR"]
+    os.makedirs(MOUNT, exist_ok=True)
+    subprocess.run(["mount", "-t", "nfs", "-o", "vers=4.2,proto=rdma,actimeo=0,noac",
+                    f"{server}:/", MOUNT], check=True)
+    with open(f"{MOUNT}/file", "wb") as file:
+        file.write(os.urandom(8 << 20))
+    print("\t".join(["operation", "RPCs"] + COLUMNS))
+    for name, repeat, operation in OPERATIONS:
+        operation(3)
+        done, numbers = count(operation, repeat)
+        print("\t".join([name, str(done)] + [f"{n:.2f}" for n in numbers]), flush=True)
+    subprocess.run(["umount", MOUNT], check=True)
+
+
+if __name__ == "__main__":
+    main()
