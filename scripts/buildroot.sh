@@ -51,9 +51,9 @@ failed() {
 }
 
 make_root() {
-	local tmp=$cache/tmp.root key
+	local tmp=$cache/tmp.root key name
 	stage "build root: base system"
-	apt-config dump Acquire >"$cache/tmp.apt.conf"
+	apt-config dump Acquire | grep -v ^Acquire::IndexTargets >"$cache/tmp.apt.conf"
 	in_namespace mmdebstrap --mode=root --variant=minbase --aptopt="$cache/tmp.apt.conf" \
 		trixie "$tmp" ${MIRROR:+"$MIRROR"} >"$log" 2>&1 ||
 		failed "could not install a Debian base system; is the package mirror within reach?"
@@ -64,8 +64,9 @@ make_root() {
 		failed "could not install the build root's packages"
 	grep '^warning: ' "$log" >&2 || true
 	key=root-$(root_key)
-	mv -T "$tmp" "$cache/$key-$(cat "$tmp/etc/rpcrdma/kver")"
-	[ -n "${KVER:-}" ] || ln -sfn "$key-$(cat "$tmp/etc/rpcrdma/kver")" "$cache/$key"
+	name=$key-$(cat "$tmp/etc/rpcrdma/kver")
+	mv -T "$tmp" "$cache/$name"
+	[ -n "${KVER:-}" ] || ln -sfn "$name" "$cache/$key"
 }
 
 make_metadata() {
@@ -87,7 +88,7 @@ check_machine
 remove "$cache"/tmp.*
 trap 'remove "$cache"/tmp.*' EXIT
 check_space
-[ -n "$(root_dir)" ] || make_root
+if [ -z "$(root_dir)" ]; then make_root; fi
 root=$(root_dir)
-[ -d "$(kernel_dir "$root")" ] || make_metadata
+if [ ! -d "$(kernel_dir "$root")" ]; then make_metadata; fi
 stage "ready: kernel $(cat "$root/etc/rpcrdma/kver")"

@@ -17,7 +17,7 @@ whole_kernels() {
 	while read -r release; do
 		version=$(apt-cache show --no-all-versions "linux-image-$release" | sed -n 's/^Version: //p')
 		for package in "linux-headers-$release" "linux-source-$(series_of "$release")"; do
-			apt-cache madison "$package" | awk -F'[ |]+' '{ print $3 }' | grep -qxF "$version" || continue 2
+			apt-cache madison "$package" | awk -F' *[|] *' '{ print $2 }' | grep -qxF "$version" || continue 2
 		done
 		printf '%s %s\n' "$release" "$version"
 	done

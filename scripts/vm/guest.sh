@@ -19,6 +19,9 @@ mount -t tmpfs tmpfs /tmp
 mount -t tmpfs tmpfs /run
 mkdir /run/lock
 ln -s /proc/self/fd /dev/fd
+ln -s fd/0 /dev/stdin
+ln -s fd/1 /dev/stdout
+ln -s fd/2 /dev/stderr
 
 # shellcheck source=/dev/null
 . /vm/config
@@ -50,6 +53,7 @@ case $ROLE in
 single) ;;
 client)
 	wire 2
+	export SERVER_ADDR=10.0.0.1 SERVER_ADDR6=fd00::1 CLIENT_ADDR=10.0.0.2 CLIENT_ADDR6=fd00::2
 	until [ -e /vm/pair/ready ]; do sleep 0.2; done
 	;;
 server)
@@ -61,7 +65,6 @@ server)
 	;;
 esac
 
-export SERVER_ADDR=10.0.0.1 SERVER_ADDR6=fd00::1 CLIENT_ADDR=10.0.0.2 CLIENT_ADDR6=fd00::2
 cd /src || finish 1
 if [ -n "$COMMAND" ]; then
 	bash -c "$COMMAND" </dev/null >"/dev/$port" 2>&1

@@ -1,0 +1,52 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Each kind of chunk is used where RFC 8166 and RFC 8267 want it, and nowhere else. The transport's counters tell.
+
+. ./lib.sh
+need_pair
+
+mount_nfs 4.2 || exit
+mkdir -p "$mnt/chunks/many"
+random_file "$mnt/chunks/small" 100
+random_file "$mnt/chunks/large" 1048576
+# Names long enough that a READDIR of them overflows an inline reply.
+on_server 'for i in $(seq 300); do : >/export/chunks/many/$(printf "%0100d" $i); done'
+
+read_cold() { drop_caches && cat "$mnt/chunks/$1"; }
+write_synced() { dd if=/dev/zero of="$mnt/chunks/written" bs="$1" count=1 conv=fsync status=none; }
+list_cold() { drop_caches && ls "$mnt/chunks/many"; }
+stat_cold() { drop_caches && stat "$mnt/chunks/small"; }
+xattr() { python3 -c "import os, sys; $1" "$mnt/chunks/small"; }
+set_xattr() { xattr 'os.setxattr(sys.argv[1], "user.test", bytes(30000))'; }
+read_xattr() { xattr 'assert os.getxattr(sys.argv[1], "user.test") == bytes(30000)'; }
+
+moves() {
+	local by
+	by=$(counts "$@") || return
+	echo "$1 moved by $by"
+	[ "$by" -gt 0 ]
+}
+
+rests() {
+	local by
+	by=$(counts "$@") || return
+	echo "$1 moved by $by"
+	[ "$by" -eq 0 ]
+}
+
+plan 13
+check "READ of 1 MiB takes a Write chunk" moves write_chunks read_cold large
+check "READ of 1 MiB counts its bytes" test "$(counts total_rdma_reply read_cold large)" -ge 1048576
+check "WRITE of 1 MiB takes a Read chunk" moves read_chunks write_synced 1M
+check "WRITE of 1 MiB counts its bytes" test "$(counts total_rdma_request write_synced 1M)" -ge 1048576
+check "WRITE of 100 bytes goes inline" rests read_chunks write_synced 100
+check "GETATTR takes no Reply chunk" rests reply_chunks stat_cold
+check "GETATTR takes no Write chunk" rests write_chunks stat_cold
+check "a long READDIR takes a Reply chunk" moves reply_chunks list_cold
+check "a long READDIR is whole" test "$(find "$mnt/chunks/many" -type f | wc -l)" = 300
+check "a long SETXATTR goes as Position-Zero Read chunk" moves nomsg_call set_xattr
+check "a long SETXATTR arrives whole" read_xattr
+check "no reply was bad" test "$(counter bad_reply)" = 0
+check "no call failed to marshal" test "$(counter failed_marshal)" = 0
+finish

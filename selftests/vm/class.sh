@@ -1,0 +1,43 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Every name by which the kernel or a user may ask for the module brings it, and it registers its transport class.
+
+. ./lib.sh
+
+modprobe dummy
+modprobe nfs
+
+unload() { [ "$(loaded)" = none ] || rmmod rpcrdma; }
+
+by_alias() {
+	unload && modprobe "$1" && [ "$(loaded)" != none ]
+}
+
+# The mount cannot succeed, nothing listens there; but it makes sunrpc ask for the transport.
+by_mount() {
+	unload || return
+	timeout 30 mount -t nfs -o "proto=$1,port=20049,vers=4.2,retry=0,soft,timeo=10,retrans=1" "$2:/" "$mnt"
+	[ "$(loaded)" != none ]
+}
+
+# Without the class the same mount fails in the lookup of the transport, before any address is resolved.
+registers() {
+	modprobe rpcrdma
+	dmesg | grep -q 'RPC: Registered rdma transport module'
+}
+
+unregisters() {
+	dmesg -C
+	unload && dmesg | grep -q 'RPC: Unregistered rdma transport module'
+}
+
+plan 8
+for alias in rpcrdma rpcrdma6 xprtrdma svcrdma; do
+	check "modprobe $alias" by_alias "$alias"
+done
+check "mount proto=rdma loads it" by_mount rdma 127.0.0.1
+check "mount proto=rdma6 loads it" by_mount rdma6 '[::1]'
+check "registers the transport class" registers
+check "unloading takes the class away" unregisters
+finish

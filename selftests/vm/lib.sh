@@ -1,0 +1,107 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# What the tests share: KTAP on top of the kernel's helpers, mounts, counters, the server of the pair.
+#
+# A test says `plan N`, then N times `check DESCRIPTION COMMAND...`, then `finish`, which adds a result of its own: that
+# the kernel logs hold no report of a fault.
+
+KSFT=${KSFT:-/kernel/source/tools/testing/selftests}
+# shellcheck source=/dev/null
+. "$KSFT/kselftest/ktap_helpers.sh"
+
+scripts=$(cd ../../scripts && pwd)
+mnt=/mnt/nfs
+port=20049
+mkdir -p "$mnt"
+
+plan() {
+	ktap_print_header
+	ktap_set_plan $(($1 + 1))
+	dmesg -C
+	[ -z "${SERVER_ADDR:-}" ] || on_server dmesg -C
+}
+
+# Runs a command and makes it a test result; what a failing one said stands above it.
+check() {
+	local description=$1 output
+	shift
+	if output=$("$@" 2>&1); then
+		ktap_test_pass "$description"
+	else
+		[ -z "$output" ] || printf '# %s\n' "${output//$'\n'/$'\n# '}"
+		ktap_test_fail "$description"
+	fi
+}
+
+logs_clean() {
+	dmesg | "$scripts/dmesg.py" /dev/stdin || return
+	[ -z "${SERVER_ADDR:-}" ] || on_server "dmesg | $scripts/dmesg.py /dev/stdin"
+}
+
+finish() {
+	mountpoint -q "$mnt" && umount -f "$mnt"
+	check "no fault in the kernel logs" logs_clean
+	ktap_finished
+}
+
+not() { ! "$@"; }
+
+on_server() { "$scripts/vm/on-server" "$@"; }
+
+need_pair() {
+	[ -n "${SERVER_ADDR:-}" ] && return
+	ktap_print_header
+	ktap_skip_all "needs the server of a pair"
+	exit "$KSFT_SKIP"
+}
+
+# mount_nfs VERSION [OPTIONS [ADDRESS]]
+mount_nfs() {
+	local options=proto=rdma,port=$port,vers=$1,retry=0 address=${3:-$SERVER_ADDR} path=/
+	[ "$1" = 3 ] && options+=,nolock path=/export
+	[[ $address == *:* ]] && address="[$address]" options=${options/rdma/rdma6}
+	mount -t nfs -o "$options${2:+,$2}" "$address:$path" "$mnt"
+}
+
+drop_caches() { echo 3 >/proc/sys/vm/drop_caches; }
+
+# The module that is loaded: `rust` is ours, which has a version; the kernel's own has none.
+loaded() {
+	if [ -e /sys/module/rpcrdma/version ]; then echo rust; elif [ -e /sys/module/rpcrdma ]; then echo c; else echo none; fi
+}
+
+counters=(local_port bind_count connect_count connect_time idle_time sends recvs bad_xids req_u bklog_u
+	read_chunks write_chunks reply_chunks total_rdma_request total_rdma_reply pullup_copy fixup_copy
+	hardway_register failed_marshal bad_reply nomsg_call mrs_recycled mrs_orphaned mrs_allocated
+	local_inv_needed empty_sendctx_q last)
+
+# counter NAME: a number of the mount's transport.
+counter() {
+	local name values
+	read -r -a values < <(awk -v at="on $mnt " 'index($0, at) { on = 1 } on && $1 == "xprt:" { print; exit }' \
+		/proc/self/mountstats)
+	for name in "${!counters[@]}"; do
+		[ "${counters[name]}" = "$1" ] && echo "${values[name + 2]}"
+	done
+}
+
+# counts NAME COMMAND...: runs a command and prints by how much it moved a counter.
+counts() {
+	local name=$1 before
+	shift
+	before=$(counter "$name")
+	"$@" >/dev/null || return
+	echo $(($(counter "$name") - before))
+}
+
+# random_file FILE BYTES
+random_file() { head -c "$2" /dev/urandom >"$1"; }
+
+# same_file NAME: the server holds the same bytes as the client sees with cold caches.
+same_file() {
+	local here there
+	drop_caches
+	here=$(sha256sum <"$mnt/$1") && there=$(on_server "sha256sum </export/$1") || return
+	[ "$here" = "$there" ] || { echo "client $here, server $there"; return 1; }
+}

@@ -1,0 +1,42 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Each NFS version mounts over RDMA and does what file systems do.
+
+. ./lib.sh
+need_pair
+
+mounts() {
+	mount_nfs "$@" && grep " $mnt nfs" /proc/mounts | grep -q 'proto=rdma'
+}
+
+works() {
+	local dir=$mnt/works
+	rm -rf "$dir" && mkdir "$dir" || return
+	random_file "$dir/a" 100000 && cp "$dir/a" "$dir/b" && drop_caches && cmp "$dir/a" "$dir/b" || return
+	ln -s a "$dir/link" && [ "$(readlink "$dir/link")" = a ] || return
+	ln "$dir/a" "$dir/hard" && mv "$dir/b" "$dir/c" && truncate -s 12345 "$dir/c" || return
+	drop_caches
+	[ "$(ls "$dir")" = "a
+c
+hard
+link" ] && [ "$(stat -c %s "$dir/c")" = 12345 ] && same_file works/a
+}
+
+unmounts() { umount "$mnt" && ! mountpoint -q "$mnt"; }
+
+plan 22
+for version in 3 4.0 4.1 4.2; do
+	check "NFSv$version mounts" mounts "$version"
+	check "NFSv$version works" works
+	check "NFSv$version: the module is in use and stays" not rmmod rpcrdma
+	check "NFSv$version unmounts" unmounts
+done
+for version in 3 4.2; do
+	check "NFSv$version over IPv6 mounts" mounts "$version" "" "$SERVER_ADDR6"
+	check "NFSv$version over IPv6 works" works
+	umount "$mnt"
+done
+check "the module unloads when nothing is mounted" rmmod rpcrdma
+check "and mounts again" mounts 4.2
+finish
