@@ -95,20 +95,22 @@ impl Connection {
 
             (State::Closing, Event::Drained) => (State::Closed, Action::Release),
             (state @ (State::Closed | State::Closing), _) => (state, Action::Nothing),
-            (State::Requested, Event::Failed | Event::Close | Event::DeviceRemoved) => {
-                (State::Closed, Action::Reject)
+            (state, Event::Prepared | Event::Established | Event::Drained) => {
+                // Too late to matter, or news that another event told already.
+                (state, Action::Nothing)
             }
             (
-                _,
+                state,
                 Event::Failed
                 | Event::Disconnected
                 | Event::DeviceRemoved
                 | Event::Unanswered
                 | Event::Close,
-            ) => (State::Closing, Action::TearDown),
-
-            // Too late to matter, or news that another event told already.
-            (state, _) => (state, Action::Nothing),
+            ) => match state {
+                // Not accepted yet: there is nothing to disconnect.
+                State::Requested => (State::Closed, Action::Reject),
+                _ => (State::Closing, Action::TearDown),
+            },
         };
         self.state = state;
         action

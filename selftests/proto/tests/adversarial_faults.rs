@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Faults of the fabric and of the peer's timing, as far as this crate decides what follows.
+//!
+//! A test `advNN_...` is case NN of the conformance table. What memory and queues do then is for
+//! the tests with a kernel.
+
+mod common;
+
+use common::golden;
+use common::*;
+use proto::answer;
+use proto::chunk::Lists;
+use proto::conn::client;
+use proto::conn::server;
+use proto::credit::Grants;
+use proto::credit::Window;
+use proto::error::Misuse;
+use proto::plan::Role;
+use proto::plan::Thresholds;
+use proto::private::may_invalidate;
+use proto::private::PrivateData;
+use proto::reply;
+use proto::reply::Discard;
+use proto::reply::Incoming;
+
+fn open_client() -> client::Connection {
+    use client::Event::*;
+    let mut connection = client::Connection::new();
+    for event in [Connect, AddressResolved, RouteResolved, Established] {
+        let _ = connection.on(event);
+    }
+    assert_eq!(connection.state(), client::State::Open);
+    connection
+}
+
+fn open_server() -> server::Connection {
+    use server::Event::*;
+    let mut connection = server::Connection::new();
+    for event in [Prepared, Established] {
+        let _ = connection.on(event);
+    }
+    assert_eq!(connection.state(), server::State::Open);
+    connection
+}
+
+/// The server leaves the connection, and gives everything back exactly once.
+#[track_caller]
+fn server_leaves(event: server::Event) {
+    use server::Action;
+    let mut connection = open_server();
+    assert_eq!(connection.on(event), Action::TearDown);
+    // The fabric reports the same end in several ways.
+    assert_eq!(connection.on(event), Action::Nothing);
+    assert_eq!(connection.on(server::Event::Disconnected), Action::Nothing);
+    assert_eq!(connection.on(server::Event::Received), Action::Discard);
+    assert_eq!(connection.on(server::Event::Drained), Action::Release);
+    assert_eq!(connection.on(server::Event::Drained), Action::Nothing);
+}
+
+#[test]
+fn adv82_invalidated_memory_of_another() {
+    let mut connection = open_client();
+    assert_eq!(
+        connection.on(client::Event::ForeignKey),
+        client::Action::TearDown
+    );
+    assert_eq!(
+        connection.on(client::Event::Drained),
+        client::Action::Release
+    );
+}
+
+#[test]
+fn adv83_invalidation_and_malformed_header() {
+    // The key is looked at before the bytes; the bytes then say no more than they always do.
+    let mut message = hex(golden::GV12);
+    message[15] = 9;
+    assert_eq!(reply::parse(&message), Err(Discard::Procedure(9)));
+    let mut connection = open_client();
+    assert_eq!(
+        connection.on(client::Event::Malformed),
+        client::Action::Nothing
+    );
+    assert_eq!(connection.state(), client::State::Open);
+}
+
+#[test]
+fn adv84_invalidation_that_was_not_agreed_upon() {
+    let says = |flag| PrivateData::new(4096, 4096, flag).unwrap();
+    for (ours, theirs, may) in [
+        (true, Some(true), true),
+        (true, Some(false), false),
+        (false, Some(true), false),
+        (true, None, false),
+    ] {
+        assert_eq!(may_invalidate(says(ours), theirs.map(says)), may);
+    }
+    // A Call without chunks has no handle to invalidate.
+    let message = hex(golden::GV11);
+    assert_eq!(answer::invalidated_handle(&served(&message)), None);
+}
+
+#[test]
+fn adv85_read_of_memory_that_is_not_registered() {
+    server_leaves(server::Event::Failed);
+    // The Call comes again on the next connection. Refusing it ends the circle.
+    let message = hex(golden::GV11);
+    assert_eq!(error(&served(&message).refuse()), hex(golden::GV10));
+}
+
+#[test]
+fn adv86_write_to_memory_for_reading() {
+    server_leaves(server::Event::Failed);
+}
+
+#[test]
+fn adv87_segment_longer_than_its_memory() {
+    server_leaves(server::Event::Failed);
+}
+
+#[test]
+fn adv94_two_calls_before_the_first_reply() {
+    let mut window = Window::new(8);
+    assert!(window.take());
+    assert!(!window.take());
+    // A Responder with one Receive has none for the second Call.
+    let mut grants = Grants::new();
+    grants.posted(1);
+    assert_eq!(grants.received(), Ok(()));
+    assert_eq!(grants.received(), Err(Misuse::Account));
+    // One with two serves both.
+    let mut grants = Grants::new();
+    grants.posted(2);
+    assert_eq!(grants.received(), Ok(()));
+    assert_eq!(grants.received(), Ok(()));
+}
+
+#[test]
+fn adv95_more_calls_than_granted() {
+    let mut window = Window::new(8);
+    window.on_reply(4);
+    assert_eq!((0..8).filter(|_| window.take()).count(), 4);
+    assert_eq!(window.available(), 0);
+}
+
+#[test]
+fn adv96_send_longer_than_a_receive() {
+    server_leaves(server::Event::Disconnected);
+}
+
+#[test]
+fn adv97_no_receive_for_the_reply() {
+    server_leaves(server::Event::Unanswered);
+}
+
+#[test]
+fn adv98_disconnect_in_the_middle() {
+    server_leaves(server::Event::Disconnected);
+    server_leaves(server::Event::DeviceRemoved);
+    server_leaves(server::Event::Close);
+}
+
+#[test]
+fn adv99_same_call_twice() {
+    let message = hex(golden::GV11);
+    assert_eq!(served(&message), served(&message.clone()));
+    let mut grants = Grants::new();
+    grants.posted(4);
+    for _ in 0..2 {
+        grants.received().unwrap();
+    }
+    for _ in 0..2 {
+        grants.reply(1).unwrap();
+    }
+    assert_eq!(grants.reply(1), Err(Misuse::Account));
+}
+
+#[test]
+fn adv103_write_after_the_reply() {
+    // The memory is invalid by then; the server sees its own work fail.
+    server_leaves(server::Event::Failed);
+    let mut connection = open_client();
+    assert_eq!(
+        connection.on(client::Event::Disconnected),
+        client::Action::TearDown
+    );
+}
+
+#[test]
+fn adv104_silence() {
+    let mut window = Window::new(1);
+    assert!(window.take());
+    assert_eq!(window.available(), 0);
+    let mut connection = open_client();
+    assert_eq!(
+        connection.on(client::Event::Close),
+        client::Action::TearDown
+    );
+    assert_eq!(
+        connection.on(client::Event::Drained),
+        client::Action::Release
+    );
+    assert_eq!(
+        connection.on(client::Event::Connect),
+        client::Action::ResolveAddress
+    );
+    window.reset();
+    assert!(window.take());
+}
+
+#[test]
+fn adv105_immediate_data() {
+    // It has no place in a message: the bytes alone decide, and there is no way to hand it over.
+    let message = hex(golden::GV11);
+    assert_eq!(served(&message).payload, null_call(XID));
+    server_leaves(server::Event::Failed);
+}
+
+#[test]
+fn adv108_strange_private_data() {
+    let good = [0xf6, 0xab, 0x0e, 0x18, 1, 1, 3, 3];
+    let absent: &[&[u8]] = &[
+        &[],
+        &good[..7],
+        &[0x18, 0x0e, 0xab, 0xf6, 1, 1, 3, 3],
+        &[0xf6, 0xab, 0x0e, 0x18, 0, 1, 3, 3],
+        &[0xf6, 0xab, 0x0e, 0x18, 2, 1, 3, 3],
+        &[0xff; 8],
+    ];
+    let ours = PrivateData::new(4096, 4096, true).unwrap();
+    for bytes in absent {
+        let theirs = PrivateData::parse(bytes);
+        assert_eq!(theirs, None);
+        for role in [Role::Client, Role::Server] {
+            assert_eq!(
+                Thresholds::negotiate(role, ours, theirs),
+                Thresholds::DEFAULT
+            );
+        }
+    }
+    for length in [8, 56, 196] {
+        let mut bytes = good.to_vec();
+        bytes.resize(length, 0xEE);
+        assert_eq!(PrivateData::parse(&bytes), Some(ours));
+    }
+    // The largest sizes do not raise ours.
+    let theirs = PrivateData::parse(&[0xf6, 0xab, 0x0e, 0x18, 1, 0xFE, 0xFF, 0xFF]);
+    assert_eq!(
+        theirs.map(|theirs| theirs.remote_invalidation()),
+        Some(false)
+    );
+    let thresholds = Thresholds::negotiate(Role::Client, ours, theirs);
+    assert_eq!((thresholds.call, thresholds.reply), (4096, 4096));
+}
+
+/// Encodes again what was decoded.
+fn encode(xid: u32, credits: u32, procedure: u32, lists: &Lists<'_>, payload: &[u8]) -> Vec<u8> {
+    let mut message = words([xid, 1, credits, procedure]);
+    let mut put = |bytes: &[u32]| message.extend(words(bytes));
+    let segment = |s: proto::chunk::Segment| {
+        let high = u32::try_from(s.offset >> 32).unwrap();
+        let low = u32::try_from(s.offset & 0xFFFF_FFFF).unwrap();
+        [s.handle, s.length, high, low]
+    };
+    for read in lists.read {
+        put(&[1, read.position]);
+        put(&segment(read.segment));
+    }
+    put(&[0]);
+    for chunk in lists.write {
+        put(&[1, u32::try_from(chunk.len()).unwrap()]);
+        chunk.iter().for_each(|s| put(&segment(s)));
+    }
+    put(&[0]);
+    match lists.reply {
+        Some(chunk) => {
+            put(&[1, u32::try_from(chunk.len()).unwrap()]);
+            chunk.iter().for_each(|s| put(&segment(s)));
+        }
+        None => put(&[0]),
+    }
+    message.extend(payload);
+    message
+}
+
+/// Decodes `message` on both sides. What is accepted has lost nothing.
+fn decode_both(message: &[u8]) -> [bool; 2] {
+    let call = match serve(message, &POLICY) {
+        Served::Call(call) => {
+            let procedure = u32::from(call.body == proto::header::Body::NoMsg);
+            let again = encode(call.xid, call.credits, procedure, &call.lists, call.payload);
+            assert_eq!(again, message);
+            true
+        }
+        other => {
+            assert_eq!(other, serve(message, &POLICY));
+            false
+        }
+    };
+    let reply = match reply::parse(message) {
+        Ok(Incoming::Reply(reply)) => {
+            let procedure = u32::from(reply.body == proto::header::Body::NoMsg);
+            let lists = Lists {
+                write: reply.write,
+                reply: reply.reply,
+                ..Lists::default()
+            };
+            let again = encode(reply.xid, reply.credits, procedure, &lists, reply.payload);
+            assert_eq!(again, message);
+            true
+        }
+        other => {
+            assert_eq!(other, reply::parse(message));
+            false
+        }
+    };
+    [call, reply]
+}
+
+#[test]
+fn adv110_flipped_bits() {
+    let mut accepted = [0, 0];
+    for (_, vector) in golden::MESSAGES {
+        for payload in [vec![], null_call(XID), reply(XID, &[])] {
+            let mut message = hex(vector);
+            message.extend(payload);
+            for bit in 0..message.len() * 8 {
+                message[bit / 8] ^= 1 << (bit % 8);
+                for other in 0..bit.min(28 * 8) {
+                    message[other / 8] ^= 1 << (other % 8);
+                    let [call, reply] = decode_both(&message);
+                    accepted[0] += u32::from(call);
+                    accepted[1] += u32::from(reply);
+                    message[other / 8] ^= 1 << (other % 8);
+                }
+                message[bit / 8] ^= 1 << (bit % 8);
+            }
+        }
+    }
+    assert!(accepted.iter().all(|count| *count > 10_000), "{accepted:?}");
+}

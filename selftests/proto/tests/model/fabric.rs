@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What lies between: two queues of Sends, and the client's registered memory.
+
+use std::collections::HashMap;
+use std::collections::VecDeque;
+
+use proto::chunk::Segment;
+
+use super::Choices;
+
+/// What the Responder may do with a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    Read,
+    Write,
+}
+
+#[derive(Debug)]
+struct Region {
+    access: Access,
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+/// One direction of the connection.
+#[derive(Debug, Default)]
+pub struct Queue {
+    /// Sends on their way.
+    sends: VecDeque<Vec<u8>>,
+    /// Receives posted at the far end.
+    receives: u32,
+    /// Length of those Receives.
+    receive_len: usize,
+    /// Sends that arrived and whose completion was not looked at yet.
+    completions: usize,
+}
+
+impl Queue {
+    pub fn post_receives(&mut self, count: u32) {
+        self.receives += count;
+    }
+
+    pub fn send(&mut self, message: Vec<u8>) {
+        assert!(message.len() <= self.receive_len, "longer than a Receive");
+        self.sends.push_back(message);
+    }
+
+    pub fn receive(&mut self) -> Option<Vec<u8>> {
+        let message = self.sends.pop_front()?;
+        let left = self.receives.checked_sub(1);
+        self.receives = left.expect("a Send found no Receive");
+        self.completions += 1;
+        Some(message)
+    }
+
+    /// Takes the completion of a Send that arrived.
+    pub fn completed(&mut self) -> bool {
+        let any = self.completions > 0;
+        self.completions -= usize::from(any);
+        any
+    }
+}
+
+/// The fabric, and the memory at the client's end that it reaches.
+#[derive(Debug, Default)]
+pub struct Fabric {
+    pub connected: bool,
+    pub to_server: Queue,
+    pub to_client: Queue,
+    regions: HashMap<u32, Region>,
+    handles: u32,
+}
+
+impl Fabric {
+    /// A new connection between ends with these buffers.
+    pub fn connect(&mut self, server_receives: usize, client_receives: usize) {
+        self.connected = true;
+        self.to_server = Queue {
+            receive_len: server_receives,
+            ..Queue::default()
+        };
+        self.to_client = Queue {
+            receive_len: client_receives,
+            ..Queue::default()
+        };
+    }
+
+    /// The connection breaks, and what is on its way with it.
+    pub fn disconnect(&mut self) {
+        self.connected = false;
+        self.to_server = Queue::default();
+        self.to_client = Queue::default();
+    }
+
+    /// Registers `bytes` as a chunk of up to `segments` segments, cut anywhere.
+    pub fn register(
+        &mut self,
+        choices: &mut impl Choices,
+        access: Access,
+        bytes: &[u8],
+        segments: usize,
+    ) -> Vec<Segment> {
+        let count = 1 + choices.below(segments);
+        let mut rest = bytes;
+        let mut chunk = Vec::new();
+        for left in (0..count).rev() {
+            let length = match left {
+                0 => rest.len(),
+                _ => choices.below(rest.len() + 1),
+            };
+            let (bytes, tail) = rest.split_at(length);
+            rest = tail;
+            self.handles += 1;
+            let offset = u64::try_from(choices.below(1 << 40)).unwrap();
+            let region = Region {
+                access,
+                offset,
+                bytes: bytes.to_vec(),
+            };
+            self.regions.insert(self.handles, region);
+            chunk.push(Segment {
+                handle: self.handles,
+                length: u32::try_from(length).unwrap(),
+                offset,
+            });
+        }
+        chunk
+    }
+
+    /// Takes the memory of a chunk back, with what is in its first `length` bytes.
+    pub fn invalidate(&mut self, chunk: &[Segment], length: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for segment in chunk {
+            let region = self.regions.remove(&segment.handle);
+            bytes.extend(region.expect("registered once").bytes);
+        }
+        bytes.truncate(length);
+        bytes
+    }
+
+    /// Nothing is registered.
+    pub fn is_fenced(&self) -> bool {
+        self.regions.is_empty()
+    }
+
+    fn region(&mut self, segment: &Segment, access: Access) -> &mut [u8] {
+        let region = self.regions.get_mut(&segment.handle);
+        let region = region.expect("access to memory that is not registered");
+        assert_eq!(region.access, access);
+        assert_eq!(region.offset, segment.offset);
+        let length = usize::try_from(segment.length).unwrap();
+        region.bytes.get_mut(..length).expect("beyond the region")
+    }
+
+    /// RDMA Read.
+    pub fn read(&mut self, segment: &Segment) -> Vec<u8> {
+        self.region(segment, Access::Read).to_vec()
+    }
+
+    /// RDMA Write of `bytes` over `segments`, which are as long together, in any order.
+    pub fn write(&mut self, choices: &mut impl Choices, segments: &[Segment], mut bytes: &[u8]) {
+        let mut writes = Vec::new();
+        for segment in segments {
+            let (head, rest) = bytes.split_at(usize::try_from(segment.length).unwrap());
+            bytes = rest;
+            // A zero-length write needs no valid handle; do not post one.
+            if !head.is_empty() {
+                writes.push((segment, head));
+            }
+        }
+        assert!(bytes.is_empty(), "bytes without a place");
+        while !writes.is_empty() {
+            let (segment, bytes) = writes.swap_remove(choices.below(writes.len()));
+            self.region(segment, Access::Write).copy_from_slice(bytes);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A Requester and a Responder, back to back over a fabric that delays and breaks.
+//!
+//! Everything that decides is the crate under test; what stands here moves bytes and watches. The
+//! fabric keeps the order of Sends and nothing else: RDMA Reads and Writes run segment by segment
+//! in any order, before the Send that follows them. It punishes what a real one punishes, by a
+//! panic: a Send without a Receive, a Send that is too long, an access to memory that is not
+//! registered, or not that far.
+//!
+//! A source of [choices](Choices) drives it, so that a random generator, a property test or a
+//! fuzzer can look for a schedule that goes wrong.
+
+mod client;
+mod fabric;
+mod server;
+mod ulp;
+
+use client::Client;
+use fabric::Fabric;
+use server::Server;
+
+/// Decides what happens next.
+pub trait Choices {
+    /// A number below `limit`, which is not zero.
+    fn below(&mut self, limit: usize) -> usize;
+
+    /// One time in `times`.
+    fn one_in(&mut self, times: usize) -> bool {
+        self.below(times) + 1 == times
+    }
+}
+
+/// What a run did, so that a test can tell that it was not about nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// RPCs completed with the right reply.
+    pub completed: usize,
+    /// RPCs refused with an RDMA_ERROR.
+    pub refused: usize,
+    /// RPCs that could not be planned.
+    pub unplannable: usize,
+    /// Calls in the reverse direction, answered.
+    pub reversed: usize,
+    /// Connections lost.
+    pub lost: usize,
+    /// Calls that went with a Read chunk, or with a Position-Zero chunk.
+    pub long_calls: usize,
+    /// Replies that used a Write chunk, or the Reply chunk.
+    pub long_replies: usize,
+}
+
+/// Runs `rpcs` RPCs to their end.
+pub fn run(choices: &mut impl Choices, rpcs: usize) -> Summary {
+    let mut fabric = Fabric::default();
+    let mut client = Client::new(choices, rpcs);
+    let mut server = Server::new(choices);
+    let mut summary = Summary::default();
+    while !client.is_done() {
+        if !fabric.connected {
+            client.connect(choices, &mut fabric, &mut server);
+        }
+        match choices.below(16) {
+            0..=3 => client.send_call(choices, &mut fabric, &mut summary),
+            4..=7 => server.receive(&mut fabric),
+            8..=10 => server.finish_one(choices, &mut fabric),
+            11..=13 => client.receive(&mut fabric, &mut summary),
+            14 => server.complete_send(&mut fabric),
+            _ if choices.one_in(3) => server.send_reverse_call(&mut fabric),
+            _ if choices.one_in(40) => {
+                summary.lost += 1;
+                client.lose_connection(&mut fabric);
+                server.lose_connection();
+            }
+            _ => {}
+        }
+    }
+    summary
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An upper layer: one argument and one result that may leave the message, and things that may not.
+//!
+//! Call: RPC header, length of the result wanted, length of the rest wanted, argument, four octets.
+//! Reply: RPC header, presence word and perhaps the result, rest.
+
+use proto::plan::Argument;
+use proto::rpc::CallHeader;
+use proto::xdr::filled;
+
+use super::Choices;
+
+const RPCSEC_GSS: u32 = 6;
+const GSS_INTEGRITY: u32 = 2;
+
+/// What one RPC asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    pub xid: u32,
+    /// RPCSEC_GSS protects it.
+    pub protected: bool,
+    pub argument: usize,
+    /// Longest result.
+    pub result: usize,
+    /// The server answers with an error, that is without a result.
+    pub fails: bool,
+    /// Bytes of the reply that may not leave it.
+    pub rest: usize,
+}
+
+impl Request {
+    pub fn new(choices: &mut impl Choices, xid: u32) -> Self {
+        Self {
+            xid,
+            protected: choices.one_in(5),
+            argument: length(choices),
+            result: length(choices),
+            fails: choices.one_in(6),
+            rest: filled(length(choices) / 4),
+        }
+    }
+
+    /// The whole Call.
+    pub fn call(&self) -> Vec<u8> {
+        let mut call = words(&[self.xid, 0, 2, 100_003, 3, 1]);
+        if self.protected {
+            call.extend(words(&[RPCSEC_GSS, 16, 1, 0, 1, GSS_INTEGRITY]));
+        } else {
+            call.extend(words(&[0, 0]));
+        }
+        let wanted = [word(self.result), u32::from(self.fails), word(self.rest)];
+        call.extend(words(&[0, 0]));
+        call.extend(words(&wanted));
+        call.extend(item(self.xid, self.argument));
+        call.extend([0xEE; 4]);
+        call
+    }
+
+    /// The argument in the whole Call.
+    pub fn argument(&self) -> Argument {
+        let tail = filled(self.argument) + 4;
+        Argument {
+            position: word(self.call().len() - tail),
+            length: self.argument,
+        }
+    }
+
+    /// Understands a whole Call.
+    pub fn parse(call: &[u8]) -> (Self, Argument) {
+        let header = CallHeader::parse(call).unwrap();
+        let at = |index: usize| {
+            let at = header.length + 4 * index;
+            u32::from_be_bytes(call[at..at + 4].try_into().unwrap())
+        };
+        let request = Self {
+            xid: u32::from_be_bytes(call[..4].try_into().unwrap()),
+            protected: !header.reduction,
+            result: usize::try_from(at(0)).unwrap(),
+            fails: at(1) == 1,
+            rest: usize::try_from(at(2)).unwrap(),
+            argument: usize::try_from(at(3)).unwrap(),
+        };
+        (request, request.argument())
+    }
+
+    /// The longest reply.
+    pub fn max_reply(&self) -> usize {
+        24 + 4 + 4 + filled(self.result) + self.rest
+    }
+
+    /// The parts of the reply before and after the result, and the result.
+    pub fn reply(&self) -> (Vec<u8>, Option<Vec<u8>>, Vec<u8>) {
+        let mut head = words(&[self.xid, 1, 0, 0, 0, 0, u32::from(!self.fails)]);
+        let rest = bytes(self.xid ^ 0x55, self.rest);
+        if self.fails {
+            return (head, None, rest);
+        }
+        head.extend(words(&[word(self.result)]));
+        (head, Some(bytes(!self.xid, self.result)), rest)
+    }
+}
+
+/// Mostly short, sometimes long, of any remainder.
+fn length(choices: &mut impl Choices) -> usize {
+    match choices.below(4) {
+        0 => 0,
+        1 => choices.below(16),
+        2 => choices.below(1024),
+        _ => choices.below(10_000),
+    }
+}
+
+/// A counted, variable-length item with its fill.
+fn item(seed: u32, length: usize) -> Vec<u8> {
+    let mut item = words(&[word(length)]);
+    item.extend(bytes(seed, length));
+    item.resize(4 + filled(length), 0);
+    item
+}
+
+/// Bytes that are like no others.
+fn bytes(seed: u32, length: usize) -> Vec<u8> {
+    let mut state = seed | 1;
+    let mut next = || {
+        state = state.wrapping_mul(0x0019_660d).wrapping_add(0x3c6e_f35f);
+        state.to_be_bytes()[0]
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+pub fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_be_bytes()).collect()
+}
+
+fn word(number: usize) -> u32 {
+    u32::try_from(number).unwrap()
+}
