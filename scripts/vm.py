@@ -111,6 +111,8 @@ def module_layer(module):
             try:
                 target = out / MODULES.relative_to("/")
                 target.mkdir(parents=True)
+                # Where depmod writes; a real directory in the layer would hide the root's /lib.
+                (out / "lib").symlink_to("usr/lib")
                 subprocess.run(["depmod", "-b", tmp, "-o", out, KVER], check=True)
             finally:
                 subprocess.run(["umount", tree / "kernel"], check=True)
@@ -157,7 +159,7 @@ class Vm:
         layer = self.dir / "layer"
         layer.mkdir()
         if module == "rust":
-            shutil.copytree(module_layer(options.ko), layer, dirs_exist_ok=True)
+            shutil.copytree(module_layer(options.ko), layer, symlinks=True, dirs_exist_ok=True)
             updates = layer / MODULES.relative_to("/") / "updates"
             updates.mkdir()
             shutil.copy(options.ko, updates / "rpcrdma.ko")
