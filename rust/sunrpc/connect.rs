@@ -38,8 +38,10 @@ impl<T: Transport> Xprt<T> {
     pub(crate) unsafe fn start_connect(&self, task: *mut raw::rpc_task) {
         // SAFETY: The caller owns the lock.
         let locked = unsafe { raw::xprt_lock_connect(self.as_raw(), task, self.lock_cookie()) };
-        if !locked {
-            kernel::warn_on!(true);
+        if kernel::warn_on!(!locked) {
+            // Without the lock nothing may happen here; somebody else may try again.
+            // SAFETY: The transport is live.
+            unsafe { raw::xprt_clear_connecting(self.as_raw()) };
             return;
         }
         let delay = if self.hesitate() { self.back_off() } else { 0 };
@@ -94,11 +96,18 @@ impl<T: Transport> Xprt<T> {
 
     fn set_connected(&self) {
         self.next_cookie();
-        // SAFETY: Only the work item writes these counters.
-        let stat = unsafe { &mut (*self.as_raw()).stat };
-        stat.connect_count = stat.connect_count.wrapping_add(1);
-        let took = jiffies().wrapping_sub(stat.connect_start);
-        stat.connect_time = stat.connect_time.wrapping_add(took);
+        // SAFETY: The transport is live.
+        let stat = unsafe { &raw mut (*self.as_raw()).stat };
+        // SAFETY: Only the work item writes these three, and before it sunrpc `connect_start`.
+        let (count, time, start) = unsafe {
+            (
+                &mut (*stat).connect_count,
+                &mut (*stat).connect_time,
+                &(*stat).connect_start,
+            )
+        };
+        *count = count.wrapping_add(1);
+        *time = time.wrapping_add(jiffies().wrapping_sub(*start));
         // SAFETY: The transport is live.
         unsafe { raw::xprt_set_connected(self.as_raw()) };
     }

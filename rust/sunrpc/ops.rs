@@ -220,9 +220,11 @@ unsafe extern "C" fn send_request<T: Transport>(rqst: *mut raw::rpc_rqst) -> c_i
     };
     match sent {
         Ok(()) => {
-            // SAFETY: The request is pinned, and it is sent by nobody else now.
-            let rqst = unsafe { &mut *rqst };
-            rqst.rq_xmit_bytes_sent += rqst.rq_snd_buf.len as usize;
+            // SAFETY: The request is pinned, and its call does not change.
+            let len = unsafe { (*rqst).rq_snd_buf.len } as usize;
+            // SAFETY: Nobody else sends the request now.
+            let total = unsafe { &mut (*rqst).rq_xmit_bytes_sent };
+            *total = total.wrapping_add(len);
             0
         }
         Err(SendError::Again) => EAGAIN.to_errno(),
@@ -271,11 +273,11 @@ unsafe fn send_call<T: Transport>(
     // SAFETY: The request is pinned; the time is read when a reply to it is found.
     unsafe { (&raw mut (*raw).rq_xtime).write_volatile(now) };
     let sent = send_or_wait(this, || T::send(this, this, rqst));
-    Ok(match sent {
-        // No reply would give its credit back.
-        Ok(()) if !reply_expected => Err(SendError::Disconnected),
-        sent => sent,
-    })
+    if sent.is_ok() && !reply_expected {
+        // The peer never says when it has a buffer for the next call again. Start over.
+        this.force_disconnect();
+    }
+    Ok(sent)
 }
 
 /// Calls `send`, and again if it has to wait.

@@ -498,13 +498,15 @@ impl<T: Transport> PinnedRqst<T> {
             // SAFETY: As above. The decoder insists that the two are equal.
             unsafe { &raw mut (*rqst).rq_private_buf },
         ] {
-            // SAFETY: The task reads and writes them when the request is answered, and we are the
-            // only one who answers it.
-            let buf = unsafe { &mut *buf };
-            let cut = (buf.head[0].iov_len - head) + (buf.page_len as usize - pages);
-            buf.head[0].iov_len = head;
-            buf.page_len = pages as c_uint;
-            buf.buflen = buf.buflen.saturating_sub(cut as c_uint);
+            // SAFETY: The task uses them before the request is sent and after it is answered, and
+            // we are the only one who answers it.
+            let mut form = unsafe { buf.read() };
+            let cut = (form.head[0].iov_len - head) + (form.page_len as usize - pages);
+            form.head[0].iov_len = head;
+            form.page_len = pages as c_uint;
+            form.buflen = form.buflen.saturating_sub(cut as c_uint);
+            // SAFETY: As above.
+            unsafe { buf.write(form) };
         }
     }
 

@@ -41,7 +41,7 @@ pub trait Transport: Sized + Send + Sync + 'static {
     /// Makes a transport that is not connected. May sleep.
     fn new(args: &Create<'_>) -> impl PinInit<Self, Error>;
 
-    /// How many request slots to allocate, read once for each transport.
+    /// How many request slots to allocate, at least one. Read once for each transport.
     fn slots() -> usize;
 
     /// Makes the private state of one slot. May sleep.
