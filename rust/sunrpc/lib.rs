@@ -53,7 +53,11 @@ mod connect;
 mod errno;
 mod link;
 mod ops;
+mod pieces;
+mod pinned;
 mod rqst;
+#[cfg(RPCRDMA_SELFTEST)]
+pub mod selftest;
 mod slot;
 mod stats;
 mod transport;
@@ -75,9 +79,9 @@ pub use class::{
     ClassRegistration, //
 };
 pub use link::XprtLink;
+pub use pieces::Pieces;
+pub use pinned::PinnedRqst;
 pub use rqst::{
-    Pieces,
-    PinnedRqst,
     ReplyPart,
     Rqst, //
 };

@@ -14,7 +14,7 @@
 //!
 //! * in [`Transport::send`], because sunrpc pinned the request before it called;
 //! * in [`Transport::release`], which `xprt_release` itself calls;
-//! * behind a [`PinnedRqst`], because it is one of those pins.
+//! * behind a [`PinnedRqst`](crate::PinnedRqst), because it is one of those pins.
 //!
 //! `xprt_release` and the encoding of a call wait until a request is not pinned. The task, its
 //! buffers, and through the task's reference the transport itself thus outlive the pin.
@@ -24,26 +24,15 @@ use crate::{
         Buffer,
         Piece, //
     },
-    xdr_buf::{
-        Run,
-        Runs,
-        XdrBuf, //
-    },
-    xprt::lock,
+    pieces::page_piece_at,
+    xdr_buf::XdrBuf,
+    Pieces,
     Transport, //
 };
 use core::{
     cell::UnsafeCell,
-    iter::Peekable,
-    mem::ManuallyDrop,
-    ops::{
-        Deref,
-        Range, //
-    },
-    ptr::{
-        self,
-        NonNull, //
-    },
+    ops::Range,
+    ptr::NonNull,
     sync::atomic::{
         AtomicBool,
         Ordering, //
@@ -51,12 +40,6 @@ use core::{
 };
 use kernel::{
     alloc::Flags,
-    bindings::page,
-    ffi::{
-        c_int,
-        c_uint, //
-    },
-    page::PAGE_SIZE,
     prelude::*,
     sync::Arc,
     types::Opaque, //
@@ -69,7 +52,7 @@ use kernel::{
 /// * `rqst` is a `struct rpc_rqst`, zero or in use by one RPC task.
 /// * `call` and `reply` hold what `rq_buffer` and `rq_rbuffer` point to. They change only in
 ///   [`Self::provide`], before the request is on any queue.
-/// * `answering` is true as long as there is a [`PinnedRqst`] of it; it changes under
+/// * `answering` is true as long as there is a [`PinnedRqst`](crate::PinnedRqst) of it; it changes under
 ///   `queue_lock`.
 #[repr(C)]
 #[pin_data]
@@ -244,7 +227,7 @@ impl<T: Transport> Rqst<T> {
         unsafe { (&raw mut (*self.as_raw()).rq_cong).write_volatile(0) };
     }
 
-    fn task(&self) -> *mut raw::rpc_task {
+    pub(crate) fn task(&self) -> *mut raw::rpc_task {
         // SAFETY: Set when the task got the slot, and not changed while it has it.
         unsafe { (*self.as_raw()).rq_task }
     }
@@ -254,13 +237,18 @@ impl<T: Transport> Rqst<T> {
         unsafe { XdrBuf::from_raw(&raw const (*self.as_raw()).rq_snd_buf) }
     }
 
-    fn reply_buf(&self) -> XdrBuf<'_> {
+    pub(crate) fn reply_buf(&self) -> XdrBuf<'_> {
         // SAFETY: As above.
         unsafe { XdrBuf::from_raw(&raw const (*self.as_raw()).rq_rcv_buf) }
     }
 
+    /// Notes whether there is a [`PinnedRqst`](crate::PinnedRqst). Returns whether there was one.
+    pub(crate) fn set_answering(&self, answering: bool) -> bool {
+        self.answering.swap(answering, Ordering::Relaxed)
+    }
+
     /// The memory at `base`, with what keeps it allocated.
-    fn memory_piece(&self, base: NonNull<u8>, len: usize) -> Result<Piece> {
+    pub(crate) fn memory_piece(&self, base: NonNull<u8>, len: usize) -> Result<Piece> {
         for buffer in [&self.call, &self.reply] {
             // SAFETY: By the type invariants the buffers do not change now.
             let Some(buffer) = (unsafe { &*buffer.get() }) else {
@@ -290,249 +278,4 @@ fn provide(buffer: &mut Option<Arc<Buffer>>, len: usize, flags: Flags) -> Result
         None => Buffer::new(len, flags)?,
     };
     Ok(buffer.insert(provided).as_ptr())
-}
-
-/// Memory of head or tail that is none of our buffers: a page that a security flavour put there.
-fn page_piece_at(base: NonNull<u8>, len: usize) -> Result<Piece> {
-    let first = page_at(base.as_ptr())?;
-    let last = page_at(base.as_ptr().wrapping_add(len.saturating_sub(1)))?;
-    if !same_folio(first, last) {
-        return Err(EFAULT);
-    }
-    page_piece(first, base.addr().get() % PAGE_SIZE, len)
-}
-
-fn page_at(address: *mut u8) -> Result<NonNull<page>> {
-    let address = address.cast_const().cast();
-    // SAFETY: Any address may be asked about.
-    if !unsafe { raw::virt_addr_valid(address) } {
-        return Err(EFAULT);
-    }
-    // SAFETY: The address is one of the linear map.
-    NonNull::new(unsafe { raw::virt_to_page(address) }).ok_or(EFAULT)
-}
-
-fn same_folio(a: NonNull<page>, b: NonNull<page>) -> bool {
-    // SAFETY: Both are pages of a message that its owner keeps allocated.
-    let a = unsafe { raw::page_folio(a.as_ptr()) };
-    // SAFETY: As above.
-    let b = unsafe { raw::page_folio(b.as_ptr()) };
-    ptr::eq(a, b)
-}
-
-/// A run of pages of one folio, with a reference to it.
-fn page_piece(page: NonNull<page>, offset: usize, len: usize) -> Result<Piece> {
-    // SAFETY: It is a page of a message that its owner keeps allocated.
-    if !unsafe { raw::sendpage_ok(page.as_ptr()) } {
-        return Err(EFAULT);
-    }
-    let (offset, len) = (u32::try_from(offset)?, u32::try_from(len)?);
-    // SAFETY: Its owner keeps it allocated, it counts references and so is no slab page, and the
-    // callers checked that the run is of one folio.
-    Ok(unsafe { Piece::from_page(page, offset, len) })
-}
-
-/// Pieces of memory of a message, in order; pages of one folio that follow each other are one.
-///
-/// Each has a reference to what it is part of. [`EFAULT`] for memory that cannot be had so.
-pub struct Pieces<'a, T: Transport> {
-    rqst: &'a Rqst<T>,
-    runs: Peekable<Runs<'a>>,
-}
-
-impl<'a, T: Transport> Pieces<'a, T> {
-    fn new(rqst: &'a Rqst<T>, runs: Runs<'a>) -> Self {
-        Self {
-            rqst,
-            runs: runs.peekable(),
-        }
-    }
-
-    /// Takes what follows `page` without a gap, in the same folio.
-    fn extend(&mut self, page: NonNull<page>, end: usize) -> Option<usize> {
-        let follows = |run: &Result<Run>| match run {
-            Ok(Run::Page(next, 0, _)) => {
-                end % PAGE_SIZE == 0
-                    && ptr::eq(next.as_ptr(), page.as_ptr().wrapping_add(end / PAGE_SIZE))
-                    && same_folio(page, *next)
-            }
-            _ => false,
-        };
-        match self.runs.next_if(follows)? {
-            Ok(Run::Page(_, _, len)) => Some(len),
-            _ => None,
-        }
-    }
-}
-
-impl<T: Transport> Iterator for Pieces<'_, T> {
-    type Item = Result<Piece>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        Some(match self.runs.next()? {
-            Ok(Run::Memory(base, len)) => self.rqst.memory_piece(base, len),
-            Ok(Run::Page(page, offset, mut len)) => {
-                while let Some(more) = self.extend(page, offset + len) {
-                    len += more;
-                }
-                page_piece(page, offset, len)
-            }
-            Err(error) => Err(error),
-        })
-    }
-}
-
-/// A request that waits for its reply and is being answered.
-///
-/// There is at most one for a request: a second reply with the same transaction id finds nothing.
-/// Dropping it leaves the request waiting; it will be sent again over the next connection.
-///
-/// # Invariants
-///
-/// The request is pinned, and this value owns the pin.
-pub struct PinnedRqst<T: Transport>(NonNull<Rqst<T>>);
-
-// SAFETY: A pin belongs to no task, and `Rqst<T>` is `Sync`.
-unsafe impl<T: Transport> Send for PinnedRqst<T> {}
-// SAFETY: `&PinnedRqst` gives `&Rqst` and what is done under `queue_lock`.
-unsafe impl<T: Transport> Sync for PinnedRqst<T> {}
-
-impl<T: Transport> PinnedRqst<T> {
-    /// Pins a request, unless it is being answered already.
-    ///
-    /// # Safety
-    ///
-    /// The caller holds `queue_lock`, and `rqst` is of a `Rqst<T>` on the receive queue.
-    pub(crate) unsafe fn pin(rqst: NonNull<raw::rpc_rqst>) -> Option<Self> {
-        let this = rqst.cast::<Rqst<T>>();
-        // SAFETY: What is on the receive queue is in use, and under the lock it stays there.
-        if unsafe { this.as_ref() }
-            .answering
-            .swap(true, Ordering::Relaxed)
-        {
-            return None;
-        }
-        // SAFETY: The lock is held since the request was found.
-        unsafe { raw::xprt_pin_rqst(rqst.as_ptr()) };
-        // INVARIANT: Just pinned.
-        Some(Self(this))
-    }
-
-    /// Puts an inline reply where the upper layer expects it.
-    ///
-    /// `reduced` is the length of a payload that the peer has already written to the pages, and
-    /// that `message` therefore lacks. The reply must be completed afterwards, by
-    /// [`Self::complete`] with the returned number of bytes: its place now has the form of this
-    /// reply.
-    ///
-    /// What there is no room for is cut off, as in a reply from a socket; the upper layer finds
-    /// the reply too short. [`EIO`] if the payload is larger than its place.
-    pub fn scatter(&self, message: &[u8], reduced: Option<u32>) -> Result<usize> {
-        let buf = self.reply_buf();
-        let Some(payload) = reduced.filter(|len| *len != 0) else {
-            return Ok(buf.copy_in(0, message));
-        };
-        let payload = payload as usize;
-        if payload > buf.page_len().next_multiple_of(4) {
-            return Err(EIO);
-        }
-        // A peer may count the padding, too.
-        let payload = payload.min(buf.page_len());
-        let pad = payload.next_multiple_of(4) - payload;
-
-        // The upper layer made the head as long as it expects what precedes the payload to be.
-        let (before, after) = message.split_at(message.len().min(buf.head_len()));
-        let before = buf.copy_in(0, before);
-        let tail = buf.page_range().end;
-        let after = buf.copy_in(tail + pad, after);
-
-        // Where the head ends, the decoder looks for the payload in the pages; where the payload
-        // ends, it skips the padding at the start of the tail. Bytes of the head or of the pages
-        // that are not part of this reply would be taken for it, and shift the rest.
-        self.set_reply_form(before, payload);
-        Ok(before + payload + pad + after)
-    }
-
-    /// Wakes the request's task with a reply of `copied` bytes. The peer has no access to its
-    /// place any more.
-    pub fn complete(self, copied: usize) {
-        self.finish(None, c_int::try_from(copied).unwrap_or(c_int::MAX));
-    }
-
-    /// Wakes the request's task with an error.
-    pub fn fail(self, error: Error) {
-        self.finish(Some(error.to_errno()), 0);
-    }
-
-    fn finish(self, status: Option<c_int>, copied: c_int) {
-        let this = ManuallyDrop::new(self);
-        let task = this.task();
-        let _guard = this.queue_lock();
-        if let Some(status) = status {
-            // SAFETY: The task waits for the reply; it reads the status after it was woken.
-            unsafe { (*task).tk_status = status };
-        }
-        // SAFETY: The request is pinned and `queue_lock` held.
-        unsafe { raw::xprt_complete_rqst(task, copied) };
-        // SAFETY: The lock is held, and `ManuallyDrop` keeps this from happening again.
-        unsafe { this.unpin() };
-    }
-
-    /// Gives up the pin.
-    ///
-    /// # Safety
-    ///
-    /// The caller holds `queue_lock`, does this once, and does not touch the request afterwards.
-    unsafe fn unpin(&self) {
-        self.answering.store(false, Ordering::Relaxed);
-        // SAFETY: The pin is ours by the type invariant, and the lock held.
-        unsafe { raw::xprt_unpin_rqst(self.as_raw()) };
-    }
-
-    /// Cuts the place of the reply to `head` bytes before and `pages` bytes in the pages.
-    fn set_reply_form(&self, head: usize, pages: usize) {
-        let rqst = self.as_raw();
-        for buf in [
-            // SAFETY: The request is in use.
-            unsafe { &raw mut (*rqst).rq_rcv_buf },
-            // SAFETY: As above. The decoder insists that the two are equal.
-            unsafe { &raw mut (*rqst).rq_private_buf },
-        ] {
-            // SAFETY: The task uses them before the request is sent and after it is answered, and
-            // we are the only one who answers it.
-            let mut form = unsafe { buf.read() };
-            let cut = (form.head[0].iov_len - head) + (form.page_len as usize - pages);
-            form.head[0].iov_len = head;
-            form.page_len = pages as c_uint;
-            form.buflen = form.buflen.saturating_sub(cut as c_uint);
-            // SAFETY: As above.
-            unsafe { buf.write(form) };
-        }
-    }
-
-    fn queue_lock(&self) -> impl Drop {
-        // SAFETY: The request is in use, so its `rq_xprt` is set and stays.
-        let xprt = unsafe { (*self.as_raw()).rq_xprt };
-        // SAFETY: The task has a reference to the transport. The lock is released before the pin
-        // is of no effect any more, and that within an RCU read-side section, as preemption is
-        // off; the memory of a transport is freed after a grace period.
-        unsafe { lock(&raw mut (*xprt).queue_lock) }
-    }
-}
-
-impl<T: Transport> Deref for PinnedRqst<T> {
-    type Target = Rqst<T>;
-
-    fn deref(&self) -> &Rqst<T> {
-        // SAFETY: By the type invariant it is pinned.
-        unsafe { self.0.as_ref() }
-    }
-}
-
-impl<T: Transport> Drop for PinnedRqst<T> {
-    fn drop(&mut self) {
-        let _guard = self.queue_lock();
-        // SAFETY: The lock is held, and this is `drop`.
-        unsafe { self.unpin() };
-    }
 }

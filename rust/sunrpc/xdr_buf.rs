@@ -16,6 +16,7 @@ use core::{
 };
 use kernel::{
     bindings::page,
+    ffi::c_uint,
     page::{
         PAGE_SHIFT,
         PAGE_SIZE, //
@@ -33,6 +34,39 @@ use kernel::{
 pub(crate) struct XdrBuf<'a> {
     raw: raw::xdr_buf,
     _memory: PhantomData<&'a ()>,
+}
+
+/// A reply in its place.
+pub(crate) struct Placed {
+    /// How long it is, XDR padding included.
+    pub(crate) len: usize,
+    /// What the `xdr_buf` has to say for the upper layer to find it.
+    pub(crate) form: Option<Form>,
+}
+
+/// How much of head and pages a reply takes.
+#[derive(Clone, Copy)]
+pub(crate) struct Form {
+    head: usize,
+    pages: usize,
+}
+
+impl Form {
+    /// Cuts `buf` down to this form.
+    ///
+    /// # Safety
+    ///
+    /// `buf` is valid, at least as large, and nobody else accesses it.
+    pub(crate) unsafe fn apply(self, buf: *mut raw::xdr_buf) {
+        // SAFETY: The caller vouches for it.
+        let buf = unsafe { &mut *buf };
+        let head = buf.head[0].iov_len.saturating_sub(self.head);
+        let pages = (buf.page_len as usize).saturating_sub(self.pages);
+        buf.head[0].iov_len -= head;
+        // CAST: What is taken away is no more than there was.
+        buf.page_len -= pages as c_uint;
+        buf.buflen = buf.buflen.saturating_sub((head + pages) as c_uint);
+    }
 }
 
 /// Contiguous bytes of a message.
@@ -162,6 +196,43 @@ impl<'a> XdrBuf<'a> {
             copied += run.len();
         }
         copied
+    }
+
+    /// Puts an inline reply where the upper layer expects it. `reduced` is the length of a payload
+    /// that is in the pages already, and that `message` lacks.
+    ///
+    /// What there is no room for is cut off, as in a reply from a socket; the upper layer finds
+    /// the reply too short. [`EIO`] if the payload is larger than its place.
+    pub(crate) fn place(&self, message: &[u8], reduced: Option<u32>) -> Result<Placed> {
+        let Some(payload) = reduced.filter(|len| *len != 0) else {
+            return Ok(Placed {
+                len: self.copy_in(0, message),
+                form: None,
+            });
+        };
+        let payload = payload as usize;
+        if payload > self.page_len().next_multiple_of(4) {
+            return Err(EIO);
+        }
+        // A peer may count the padding, too.
+        let payload = payload.min(self.page_len());
+        let pad = payload.next_multiple_of(4) - payload;
+
+        // The upper layer made the head as long as it expects what precedes the payload to be.
+        let (before, after) = message.split_at(message.len().min(self.head_len()));
+        let before = self.copy_in(0, before);
+        let after = self.copy_in(self.page_range().end + pad, after);
+
+        // Where the head ends, the decoder looks for the payload in the pages; where the payload
+        // ends, it skips the padding at the start of the tail. Bytes of the head or of the pages
+        // that are not part of this reply would be taken for it, and shift the rest.
+        Ok(Placed {
+            len: before + payload + pad + after,
+            form: Some(Form {
+                head: before,
+                pages: payload,
+            }),
+        })
     }
 
     /// Allocates the pages that the array has room for but does not name. Does not sleep.
