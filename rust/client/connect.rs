@@ -6,7 +6,7 @@
 use super::{
     connection::{
         Connection,
-        Failure, //
+        Refusal, //
     },
     slot::Chunk,
     stats::Counters,
@@ -69,7 +69,7 @@ pub(crate) fn connect(
             Action::ResolveRoute => id.resolve_route(RESOLVE_MS),
             Action::Request => request(&id, &connection, config).map(|made| queue = Some(made)),
             Action::Announce => break Ok(()),
-            _ => break Err(connection.failure().map_or_else(error::timed_out, errno)),
+            _ => break Err(connection.refusal().map_or_else(error::timed_out, errno)),
         };
         if let Err(error) = done {
             break Err(error);
@@ -150,11 +150,11 @@ impl Shape {
     }
 }
 
-fn errno(failure: Failure) -> Error {
-    match failure {
-        Failure::Address => error::host_unreachable(),
-        Failure::Route | Failure::Unreachable => error::network_unreachable(),
-        Failure::Rejected => error::connection_refused(),
-        Failure::Stale | Failure::Lost => error::not_connected(),
+fn errno(refusal: Refusal) -> Error {
+    match refusal {
+        Refusal::Address => error::host_unreachable(),
+        Refusal::Route | Refusal::Unreachable => error::network_unreachable(),
+        Refusal::Rejected => error::connection_refused(),
+        Refusal::Stale | Refusal::Lost => error::not_connected(),
     }
 }

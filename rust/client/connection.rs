@@ -52,12 +52,13 @@ use rdma::{
     cm,
     mr,
     receive,
+    Failure,
     QueuePair, //
 };
 
 /// Why a connection was not made, as sunrpc wants to hear it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub(crate) enum Refusal {
     /// No device leads there.
     Address,
     /// No path.
@@ -77,7 +78,7 @@ struct Progress {
     machine: Machine,
     /// What to do next, until the connect worker asks.
     action: Option<Action>,
-    failure: Option<Failure>,
+    refusal: Option<Refusal>,
     sizing: Sizing,
 }
 
@@ -124,7 +125,7 @@ impl Connection {
         let progress = Progress {
             machine: Machine::new(),
             action: None,
-            failure: None,
+            refusal: None,
             sizing: Sizing {
                 thresholds: Thresholds::DEFAULT,
                 payload_segments: 1,
@@ -162,10 +163,13 @@ impl Connection {
         let _ = self.step(event);
     }
 
-    /// Steps; if that ends the connection, sunrpc is told, and will call `close`.
-    fn end_by(&self, event: Event) {
+    /// Steps; if that ends the connection, the log says why, and sunrpc will call `close`.
+    fn end_by(&self, event: Event, why: &CStr) {
         if self.step(event) == Action::TearDown {
-            self.link.with(|xprt| xprt.force_disconnect());
+            self.link.with(|xprt| {
+                pr_info!("connection to {} lost: {why}\n", xprt.server_name());
+                xprt.force_disconnect();
+            });
         }
     }
 
@@ -175,9 +179,9 @@ impl Connection {
     }
 
     /// As [`Self::step`] with [`Event::Failed`]; the first reason given stands.
-    fn fail(&self, failure: Failure) {
+    fn fail(&self, refusal: Refusal) {
         let mut progress = self.progress.lock();
-        progress.failure.get_or_insert(failure);
+        progress.refusal.get_or_insert(refusal);
         drop(progress);
         self.report(Event::Failed);
     }
@@ -202,8 +206,8 @@ impl Connection {
     }
 
     /// Why it failed, if it did.
-    pub(crate) fn failure(&self) -> Option<Failure> {
-        self.progress.lock().failure
+    pub(crate) fn refusal(&self) -> Option<Refusal> {
+        self.progress.lock().refusal
     }
 
     /// Whether Calls may be sent.
@@ -253,14 +257,14 @@ impl Connection {
     }
 
     /// The connection is lost.
-    pub(crate) fn lost(&self) {
-        self.end_by(Event::Disconnected);
+    pub(crate) fn lost(&self, why: &CStr) {
+        self.end_by(Event::Disconnected, why);
     }
 
     /// A message was no good. A peer that keeps sending such is left.
     pub(crate) fn malformed(&self) {
         self.counters.bad_replies.add(1);
-        self.end_by(Event::Malformed);
+        self.end_by(Event::Malformed, c"malformed messages");
     }
 
     /// Gives regions back, and tells sunrpc if a Call waits for them.
@@ -296,18 +300,19 @@ impl rdma::Handler for Connection {
             cm::Event::AddrResolved => self.report(Event::AddressResolved),
             cm::Event::RouteResolved => self.report(Event::RouteResolved),
             cm::Event::Established { private_data } => self.established(private_data),
-            cm::Event::AddrError(_) => self.fail(Failure::Address),
-            cm::Event::RouteError(_) => self.fail(Failure::Route),
-            cm::Event::Unreachable => self.fail(Failure::Unreachable),
-            cm::Event::ConnectError => self.fail(Failure::Lost),
+            cm::Event::AddrError(_) => self.fail(Refusal::Address),
+            cm::Event::RouteError(_) => self.fail(Refusal::Route),
+            cm::Event::Unreachable => self.fail(Refusal::Unreachable),
+            cm::Event::ConnectError => self.fail(Refusal::Lost),
             cm::Event::Rejected { stale } => self.fail(if stale {
-                Failure::Stale
+                Refusal::Stale
             } else {
-                Failure::Rejected
+                Refusal::Rejected
             }),
+            cm::Event::Disconnected => self.lost(c"closed by the server"),
             // The path that was resolved is not the path any more.
-            cm::Event::Disconnected | cm::Event::AddrChange => self.lost(),
-            cm::Event::DeviceRemoval => self.end_by(Event::DeviceRemoved),
+            cm::Event::AddrChange => self.lost(c"local address moved"),
+            cm::Event::DeviceRemoval => self.end_by(Event::DeviceRemoved, c"device removed"),
             cm::Event::Other => (),
         }
     }
@@ -316,13 +321,13 @@ impl rdma::Handler for Connection {
         reply::received(self, queue, message);
     }
 
-    fn receive_flushed(&self, buffer: receive::Buffer<Self>) {
+    fn receive_failed(&self, buffer: receive::Buffer<Self>, failure: Failure) {
         drop(buffer);
-        self.lost();
+        self.lost(failure.reason());
     }
 
-    fn send_failed(&self) {
-        self.lost();
+    fn request_failed(&self, failure: Failure) {
+        self.lost(failure.reason());
     }
 
     fn send_resumed(&self) {
@@ -345,6 +350,5 @@ impl rdma::Handler for Connection {
             Fenced::Answered(answered) => drop(answered),
             Fenced::Released(slot) => slot.fence_done(),
         }
-        self.lost();
     }
 }

@@ -82,7 +82,7 @@ pub(super) fn received(
         Verdict::Malformed => connection.malformed(),
         Verdict::Hostile => {
             connection.malformed();
-            connection.lost();
+            connection.lost(c"the server broke the protocol");
         }
         Verdict::Answer {
             rqst,

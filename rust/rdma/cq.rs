@@ -18,6 +18,8 @@ use kernel::{
         from_err_ptr,
         Result, //
     },
+    prelude::*,
+    str::CStrExt,
     sync::Arc, //
 };
 
@@ -68,6 +70,28 @@ impl<H: Handler> Drop for CompletionQueue<H> {
         // SAFETY: `ptr` is live by the type invariants. The queue pair that used it is destroyed
         // first (field order there).
         unsafe { raw::ib_free_cq(self.ptr.as_ptr()) };
+    }
+}
+
+/// How a work request ended that did not succeed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Failure(raw::ib_wc_status);
+
+impl Failure {
+    /// [`None`] if `status` says that the request succeeded.
+    pub(crate) fn of(status: raw::ib_wc_status) -> Option<Self> {
+        (status != raw::ib_wc_status_IB_WC_SUCCESS).then_some(Self(status))
+    }
+
+    /// Whether it only shares the fate of its queue pair. The request that sealed it says more.
+    pub fn is_flush(self) -> bool {
+        self.0 == raw::ib_wc_status_IB_WC_WR_FLUSH_ERR
+    }
+
+    /// The kernel's words for it.
+    pub fn reason(self) -> &'static CStr {
+        // SAFETY: The function takes any number and returns a string that is never freed.
+        unsafe { CStr::from_char_ptr(raw::ib_wc_status_msg(self.0)) }
     }
 }
 

@@ -53,6 +53,7 @@ pub mod send;
 mod cq;
 mod dma;
 
+pub use cq::Failure;
 pub use pd::ProtectionDomain;
 pub use qp::QueuePair;
 pub use raw::{
@@ -75,10 +76,10 @@ pub trait Handler: Sized + Send + Sync + 'static {
     fn received(&self, queue: &QueuePair<Self>, message: receive::Message<Self>);
 
     /// A Receive ended without a message: the connection is being lost.
-    fn receive_flushed(&self, buffer: receive::Buffer<Self>);
+    fn receive_failed(&self, buffer: receive::Buffer<Self>, failure: Failure);
 
-    /// A Send that asked for a completion failed: the connection is lost.
-    fn send_failed(&self);
+    /// Another request failed: the connection is lost.
+    fn request_failed(&self, failure: Failure);
 
     /// Buffers of completed Sends are free again, after none was.
     fn send_resumed(&self);

@@ -24,7 +24,10 @@ use crate::{
         Chain,
         Link, //
     },
-    cq,
+    cq::{
+        self,
+        Failure, //
+    },
     dma::Direction,
     receive::Invalidated,
     Handler,
@@ -580,10 +583,11 @@ unsafe extern "C" fn invalidate_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut r
     let queue = unsafe { &*(*head).queue };
     // SAFETY: `into_invalidations` gave up the chain, and this is its only completion.
     let (mut regions, fenced) = unsafe { Registered::take_back(head) };
-    if wc.status == raw::ib_wc_status_IB_WC_SUCCESS {
+    if let Some(failure) = Failure::of(wc.status) {
+        handler.request_failed(failure);
+        handler.invalidate_failed(regions, fenced);
+    } else {
         // A connection's requests complete in order: with the last, all are done.
         handler.invalidated(queue, into_idle(&mut regions.0), fenced);
-    } else {
-        handler.invalidate_failed(regions, fenced);
     }
 }

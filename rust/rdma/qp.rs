@@ -6,7 +6,10 @@
 
 use crate::{
     cm::Id,
-    cq::CompletionQueue,
+    cq::{
+        CompletionQueue,
+        Failure, //
+    },
     error::not_connected,
     mr,
     receive,
@@ -275,8 +278,11 @@ impl<H: Handler> PinnedDrop for QueuePair<H> {
 /// # Safety
 ///
 /// Only the core calls this, for a request of a [`QueuePair<H>`].
-unsafe extern "C" fn request_failed<H: Handler>(cq: *mut raw::ib_cq, _wc: *mut raw::ib_wc) {
+unsafe extern "C" fn request_failed<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
     // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
     let handler: &H = unsafe { crate::cq::context(cq) };
-    handler.send_failed();
+    // SAFETY: The completion is valid during the call.
+    if let Some(failure) = Failure::of(unsafe { (*wc).status }) {
+        handler.request_failed(failure);
+    }
 }

@@ -7,7 +7,10 @@ use crate::{
         Chain,
         Link, //
     },
-    cq,
+    cq::{
+        self,
+        Failure, //
+    },
     dma::{
         Direction,
         Mapped, //
@@ -209,8 +212,8 @@ unsafe extern "C" fn receive_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw:
     // SAFETY: The request was posted with the address of an `Inner`'s first field. That the
     // completion is here says that the device gave the buffer back.
     let inner = unsafe { KBox::from_raw(wc.__bindgen_anon_1.wr_cqe.cast::<Inner<H>>()) };
-    if wc.status != raw::ib_wc_status_IB_WC_SUCCESS {
-        handler.receive_flushed(Buffer(inner));
+    if let Some(failure) = Failure::of(wc.status) {
+        handler.receive_failed(Buffer(inner), failure);
         return;
     }
     let len = usize::try_from(wc.byte_len).unwrap_or(0);

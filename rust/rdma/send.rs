@@ -13,7 +13,10 @@ use crate::{
         Chain,
         Link, //
     },
-    cq,
+    cq::{
+        self,
+        Failure, //
+    },
     dma::{
         Direction,
         Mapped, //
@@ -231,8 +234,8 @@ unsafe extern "C" fn send_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib
     // SAFETY: The queue pair that the buffer was posted to drains before it goes.
     let queue = unsafe { &*queue };
     let resume = queue.sends().lock().retire(sequence);
-    if wc.status != raw::ib_wc_status_IB_WC_SUCCESS {
-        handler.send_failed();
+    if let Some(failure) = Failure::of(wc.status) {
+        handler.request_failed(failure);
     }
     if resume {
         handler.send_resumed();

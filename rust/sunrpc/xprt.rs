@@ -39,6 +39,7 @@ use kernel::{
         c_ulong, //
     },
     prelude::*,
+    str::CStrExt,
     sync::{
         SpinLock,
         SpinLockGuard, //
@@ -186,6 +187,18 @@ impl<T: Transport> Xprt<T> {
         for rqst in self.parts.slots.iter() {
             f(rqst.slot());
         }
+    }
+
+    /// The server as the mount named it, for the log.
+    pub fn server_name(&self) -> &CStr {
+        // SAFETY: The transport is live; sunrpc sets the name before the first use and frees it
+        // with the transport.
+        let name = unsafe { (*self.as_raw()).servername };
+        if name.is_null() {
+            return c"";
+        }
+        // SAFETY: As above; it is a string.
+        unsafe { CStr::from_char_ptr(name) }
     }
 
     /// Where to connect to. The port may be known only at connect time.
