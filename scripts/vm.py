@@ -164,6 +164,8 @@ class Vm:
             updates.mkdir()
             shutil.copy(options.ko, updates / "rpcrdma.ko")
         append = "console=ttyS0 loglevel=5 panic=-1 oops=panic watchdog_thresh=60 mitigations=off random.trust_cpu=on"
+        # On a busy host an emulated timer tick can be late; the kernel must not give up on it.
+        append += " no_timer_check tsc=nowatchdog"
         self.command = [
             "qemu-system-x86_64", "-M", "q35", "-nodefaults", "-display", "none", "-no-reboot",
             *(["-accel", "kvm", "-cpu", "host"] if kvm else ["-accel", "tcg,thread=multi", "-cpu", "max"]),
