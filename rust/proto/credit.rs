@@ -99,7 +99,7 @@ impl Window {
 ///
 /// The Requester learns of a lower grant only when a reply with it arrives, and may by then have
 /// used the old one. So what is owed sinks by one with each reply that arrived, down to the grant
-/// in it, but not while a higher grant is still on its way. Sends of one connection arrive in
+/// in it, but not while a grant that is higher than the one before it is still on its way. Sends of one connection arrive in
 /// order, and so do their completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grants {
@@ -109,7 +109,9 @@ pub struct Grants {
     posted: u32,
     /// Calls that were received and not answered.
     serving: u32,
-    /// Replies on their way, up to and including the last one that raised what is owed.
+    /// The grant sent last.
+    granted: u32,
+    /// Replies on their way, up to and including the last one whose grant was a rise.
     raising: u32,
     /// Replies on their way.
     replies: u32,
@@ -122,6 +124,7 @@ impl Grants {
             owed: 1,
             posted: 0,
             serving: 0,
+            granted: 1,
             raising: 0,
             replies: 0,
         }
@@ -174,19 +177,19 @@ impl Grants {
         }
         self.serving = self.serving.checked_sub(1).ok_or(Misuse::Account)?;
         self.replies = self.replies.saturating_add(1);
-        if grant > self.owed {
-            self.owed = grant;
+        if grant > self.granted {
             self.raising = self.replies;
         }
+        self.granted = grant;
+        self.owed = self.owed.max(grant);
         Ok(())
     }
 
     /// A reply with this grant has arrived, says the completion of its Send.
     pub fn delivered(&mut self, grant: u32) -> Result<(), Misuse> {
         self.replies = self.replies.checked_sub(1).ok_or(Misuse::Account)?;
-        if self.raising > 0 {
-            self.raising = self.raising.saturating_sub(1);
-        } else {
+        self.raising = self.raising.saturating_sub(1);
+        if self.raising == 0 {
             self.owed = self.owed.saturating_sub(1).max(grant);
         }
         Ok(())
@@ -229,5 +232,68 @@ mod tests {
         assert!(!window.take());
         assert_eq!(window.give_back(), Ok(()));
         assert_eq!(window.give_back(), Err(Misuse::Account));
+    }
+
+    /// An account whose Requester sent `calls` Calls, with `spare` Receives left.
+    fn serving(calls: u32, spare: u32) -> Grants {
+        let mut grants = Grants::new();
+        grants.posted(calls + spare);
+        for _ in 0..calls {
+            grants.received().unwrap();
+        }
+        grants
+    }
+
+    #[test]
+    fn first_call_needs_a_receive_before_we_accept() {
+        assert_eq!(Grants::default().missing(), 1);
+        assert_eq!(serving(0, 1).missing(), 0);
+    }
+
+    #[test]
+    fn grant_is_backed_by_receives() {
+        let mut grants = serving(1, 4);
+        assert_eq!(grants.grant(16), 4);
+        assert_eq!(grants.missing_for(16), 12);
+        let refused = Misuse::UnbackedGrant {
+            grant: 5,
+            backed: 4,
+        };
+        assert_eq!(grants.reply(5), Err(refused));
+        assert_eq!(grants.reply(0), Err(Misuse::ZeroCredits));
+        assert_eq!(grants.reply(4), Ok(()));
+        assert_eq!(grants.missing(), 0);
+    }
+
+    #[test]
+    fn lower_grant_is_owed_until_the_calls_have_drained() {
+        let mut grants = serving(1, 4);
+        grants.reply(4).unwrap();
+        grants.delivered(4).unwrap();
+        for _ in 0..4 {
+            grants.received().unwrap();
+        }
+        // A fifth may be sent when the first of these replies is, for that does not arrive at once.
+        for (missing, owed) in [(1, 3), (0, 2), (0, 1), (0, 1)] {
+            assert_eq!(grants.missing_for(1), missing);
+            grants.posted(missing);
+            grants.reply(1).unwrap();
+            grants.delivered(1).unwrap();
+            assert_eq!(grants.owed, owed);
+        }
+    }
+
+    #[test]
+    fn second_rise_is_owed_from_the_start() {
+        // 5, then 1, then 5 again. When the 1 arrives, the 5 behind it counts already.
+        let mut grants = serving(3, 6);
+        for grant in [5, 1, 5] {
+            grants.reply(grant).unwrap();
+        }
+        for grant in [5, 1, 5] {
+            grants.delivered(grant).unwrap();
+            assert_eq!(grants.owed, 5);
+        }
+        assert_eq!(grants.delivered(5), Err(Misuse::Account));
     }
 }
