@@ -6,35 +6,44 @@
 . ./lib.sh
 need_pair
 
-capture=/tmp/capture.pcap
+capture=/vm/capture.pcap
 
 decode() { tshark -n -r "$capture" "$@" 2>/dev/null; }
 
 # The NFSv3 procedures are one operation each, so their numbers tell what was captured.
 captured() { decode -Y "rpcordma && nfs.procedure_v3 == $1" | grep . ; }
 
-mount_nfs 3 actimeo=0 || exit
-mkdir -p "$mnt/capture"
-random_file "$mnt/capture/file" 20000
-drop_caches
-
+# The decoder follows a queue pair only if it sees the connection being made.
+modprobe rpcrdma
 tcpdump -i eth0 -w "$capture" -U udp port 4791 2>/dev/null &
 tcpdump=$!
 until [ -s "$capture" ]; do sleep 0.1; done
+
+mount_nfs 3 || exit
+mkdir -p "$mnt/capture"
+random_file "$mnt/capture/file" 20000
+sync
+drop_caches
+dd if="$mnt/capture/file" of=/dev/null bs=1000 count=1 iflag=direct status=none
 cat "$mnt/capture/file" >/dev/null
-dd if=/dev/zero of="$mnt/capture/file" bs=20000 count=1 conv=fsync,notrunc status=none
 ls "$mnt/capture" >/dev/null
 stat "$mnt/capture/file" >/dev/null
 sleep 1
 kill "$tcpdump"
 wait "$tcpdump"
 
-plan 7
+# The decoder does not put the payload of a Write chunk back into its reply, so the reply of a READ seems to end too early
+# to it. What stands before the payload it does decode.
+reduced="(nfs.procedure_v3 == 6 && rpc.msgtyp == 1 && rpcordma.writes_count > 0)"
+wrong="(_ws.malformed || _ws.expert.severity == error)"
+
+plan 8
 check "RPC-over-RDMA is seen" eval "decode -Y rpcordma | grep ."
 check "GETATTR" captured 1
-check "READ" captured 6
+check "READ, inline" eval "captured 6 | grep 'READ Reply.*Len: 1000'"
+check "READ, with a Write chunk" eval "decode -Y '$reduced' | grep 'READ Reply.*Len: 20000'"
 check "WRITE" captured 7
 check "READDIR or READDIRPLUS" eval "captured 16 || captured 17"
-check "no packet is malformed" not eval "decode -Y '_ws.malformed || _ws.expert.severity == error' | grep ."
+check "no packet is malformed" not eval "decode -Y '$wrong && !$reduced' | grep ."
 check "credits are asked for and granted" not eval "decode -Y 'rpcordma.flow_control == 0' | grep ."
 finish

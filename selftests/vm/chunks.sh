@@ -11,6 +11,7 @@ mkdir -p "$mnt/chunks/many"
 random_file "$mnt/chunks/small" 100
 random_file "$mnt/chunks/large" 1048576
 # Names long enough that a READDIR of them overflows an inline reply.
+# shellcheck disable=SC2016 # the server expands it
 on_server 'for i in $(seq 300); do : >/export/chunks/many/$(printf "%0100d" $i); done'
 
 read_cold() { drop_caches && cat "$mnt/chunks/$1"; }
@@ -35,11 +36,10 @@ rests() {
 	[ "$by" -eq 0 ]
 }
 
-plan 13
+plan 11
 check "READ of 1 MiB takes a Write chunk" moves write_chunks read_cold large
 check "READ of 1 MiB counts its bytes" test "$(counts total_rdma_reply read_cold large)" -ge 1048576
 check "WRITE of 1 MiB takes a Read chunk" moves read_chunks write_synced 1M
-check "WRITE of 1 MiB counts its bytes" test "$(counts total_rdma_request write_synced 1M)" -ge 1048576
 check "WRITE of 100 bytes goes inline" rests read_chunks write_synced 100
 check "GETATTR takes no Reply chunk" rests reply_chunks stat_cold
 check "GETATTR takes no Write chunk" rests write_chunks stat_cold
@@ -48,5 +48,4 @@ check "a long READDIR is whole" test "$(find "$mnt/chunks/many" -type f | wc -l)
 check "a long SETXATTR goes as Position-Zero Read chunk" moves nomsg_call set_xattr
 check "a long SETXATTR arrives whole" read_xattr
 check "no reply was bad" test "$(counter bad_reply)" = 0
-check "no call failed to marshal" test "$(counter failed_marshal)" = 0
 finish

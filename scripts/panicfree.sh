@@ -1,0 +1,42 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Fails if an object can panic, or if one of its functions takes 512 bytes of stack or more.
+#
+#   scripts/panicfree.sh rust/proto/lib.o
+#
+# An object that can panic refers to core::panicking. A frame is what a function pushes and what it subtracts from the
+# stack pointer; a function that takes a variable amount fails as well.
+
+set -euo pipefail
+
+limit=512
+object=${1:?usage: panicfree.sh OBJECT}
+
+symbols=$(nm --undefined-only "$object")
+if panics=$(grep -o '[^ ]*panicking[^ ]*' <<<"$symbols"); then
+	echo "$object can panic: it refers to" >&2
+	echo "$panics" >&2
+	exit 1
+fi
+
+objdump --disassemble --demangle=rust --no-show-raw-insn "$object" | awk -v limit="$limit" '
+	function hex(digits,    number, i) {
+		for (i = 1; i <= length(digits); i++)
+			number = number * 16 + index("0123456789abcdef", substr(digits, i, 1)) - 1
+		return number
+	}
+	function done() {
+		if (frame > largest) { largest = frame; where = name }
+		frame = 0
+	}
+	/^[0-9a-f]+ <.*>:$/ { done(); name = substr($0, 20, length($0) - 21); functions++ }
+	/\tpush / { frame += 8 }
+	/\tsub +\$0x[0-9a-f]+,%rsp/ { match($0, /0x[0-9a-f]+/); frame += hex(substr($0, RSTART + 2, RLENGTH - 2)) }
+	/\tsub +%r[a-z0-9]+,%rsp/ { frame += limit }
+	END {
+		done()
+		if (!functions) { print "no function found"; exit 1 }
+		printf "no panic in %d functions; the largest frame has %d bytes: %s\n", functions, largest, where
+		exit largest >= limit
+	}'
