@@ -30,7 +30,7 @@ objdump --disassemble --demangle=rust --no-show-raw-insn "$object" | awk -v limi
 		if (frame > largest) { largest = frame; where = name }
 		frame = 0
 	}
-	/^[0-9a-f]+ <.*>:$/ { done(); name = substr($0, 20, length($0) - 21); functions++ }
+	/^[0-9a-f]+ <.*>:$/ { done(); name = substr($0, 19, length($0) - 20); functions++ }
 	/\tpush / { frame += 8 }
 	/\tsub +\$0x[0-9a-f]+,%rsp/ { match($0, /0x[0-9a-f]+/); frame += hex(substr($0, RSTART + 2, RLENGTH - 2)) }
 	/\tsub +%r[a-z0-9]+,%rsp/ { frame += limit }
