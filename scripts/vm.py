@@ -9,6 +9,7 @@ log holds a report of a fault, or the VM had to be killed.
 
 import argparse
 import ctypes
+import fcntl
 import hashlib
 import os
 import shutil
@@ -285,6 +286,19 @@ def pair(options, run):
     ]
 
 
+def take_turn(options):
+    """Waits until no other run is under way: emulated guests that share the processors run into their time limits."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    lock = open(CACHE / "lock", "w")
+    if not options.interactive:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("vm: waiting for another run to end", file=sys.stderr)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+    return lock
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("kind", choices=("single", "pair"))
@@ -304,6 +318,7 @@ def main():
         if not Path(options.ko).exists():
             sys.exit(f"vm: {options.ko} is not there; `make modules` builds it")
 
+    turn = take_turn(options)
     run = new_run()
     vms = (single if options.kind == "single" else pair)(options, run)
     deadline = time.monotonic() + (float("inf") if options.interactive else options.limit)
@@ -319,6 +334,7 @@ def main():
         status = status or 1
     for vm in vms:
         shutil.rmtree(vm.dir / "layer")
+    turn.close()
     return status
 
 
