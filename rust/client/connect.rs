@@ -24,12 +24,12 @@ use kernel::{
 };
 use proto::conn::client::Action;
 use rdma::{
-    error,
     cm::{
         ConnectParameters,
         Id, //
     },
     device::Limits,
+    error,
     qp::Parameters,
     ProtectionDomain,
     QueuePair, //

@@ -20,8 +20,7 @@ use crate::endpoint::{
     RegionPool, //
 };
 use kernel::{
-    new_condvar,
-    new_spinlock,
+    new_condvar, new_spinlock,
     prelude::*,
     sync::{
         Arc,
@@ -284,7 +283,9 @@ impl Connection {
 
 /// The longest callback, and the longest reply to one: what fits behind a header without chunks.
 pub(crate) fn callback_max_payload(active: Option<&Active>) -> usize {
-    let thresholds = active.map_or(Thresholds::DEFAULT, |active| active.connection.sizing().thresholds);
+    let thresholds = active.map_or(Thresholds::DEFAULT, |active| {
+        active.connection.sizing().thresholds
+    });
     thresholds
         .call
         .min(thresholds.reply)

@@ -189,10 +189,7 @@ fn regions_for(plan: &Plan, sizing: &Sizing) -> usize {
 }
 
 /// Regions of the pool. If there are too few, the pool will tell when there are more.
-fn take_regions(
-    active: &Active,
-    count: usize,
-) -> Result<Idle<Connection>, SendError> {
+fn take_regions(active: &Active, count: usize) -> Result<Idle<Connection>, SendError> {
     if count == 0 {
         return Ok(Idle::new());
     }
@@ -201,10 +198,7 @@ fn take_regions(
 }
 
 /// A Send buffer. If there is none, the queue will tell when there is.
-fn take_buffer(
-    active: &Active,
-    counters: &Counters,
-) -> Result<Buffer<Connection>, SendError> {
+fn take_buffer(active: &Active, counters: &Counters) -> Result<Buffer<Connection>, SendError> {
     active.queue.take_send_buffer().ok_or_else(|| {
         counters.empty_send_queue.add(1);
         SendError::Again
@@ -302,12 +296,7 @@ fn marshal(
 }
 
 /// Copies `len` bytes of the Call from `from` to the start of `out`.
-fn copy(
-    rqst: &Rqst<Client>,
-    from: usize,
-    len: usize,
-    out: &mut [u8],
-) -> Result<usize, SendError> {
+fn copy(rqst: &Rqst<Client>, from: usize, len: usize, out: &mut [u8]) -> Result<usize, SendError> {
     let out = out.get_mut(..len).ok_or(SendError::TooBig)?;
     rqst.copy_call(from, out).map_err(|_| SendError::Io)?;
     Ok(len)

@@ -113,8 +113,7 @@ fn fence(
         return answered.complete(connection, queue);
     }
     connection.counters.local_invalidations.add(1);
-    if let Err((registered, fenced)) =
-        queue.post_invalidate(registered, Fenced::Answered(answered))
+    if let Err((registered, fenced)) = queue.post_invalidate(registered, Fenced::Answered(answered))
     {
         // The connection ends: the RPC is sent again on the next.
         drop(registered);
@@ -245,9 +244,7 @@ impl Answered {
             Answer::ReplyChunk(len) => Some(Ok(len)),
             Answer::Inline { len, written } => {
                 let bytes = message.bytes();
-                let inline = bytes
-                    .get(bytes.len().saturating_sub(len)..)
-                    .unwrap_or(&[]);
+                let inline = bytes.get(bytes.len().saturating_sub(len)..).unwrap_or(&[]);
                 connection.counters.fixup_bytes.add(len as u64);
                 Some(rqst.scatter(inline, written))
             }

@@ -11,8 +11,7 @@ use super::{
     Active, //
 };
 use kernel::{
-    new_condvar,
-    new_spinlock,
+    new_condvar, new_spinlock,
     prelude::*,
     sync::{
         Arc,

@@ -28,11 +28,7 @@ impl SockAddr {
         }
         // SAFETY: The caller vouches for `addr`; `storage` has room for `len` bytes.
         unsafe {
-            core::ptr::copy_nonoverlapping(
-                addr.cast::<u8>(),
-                (&raw mut storage).cast::<u8>(),
-                len,
-            )
+            core::ptr::copy_nonoverlapping(addr.cast::<u8>(), (&raw mut storage).cast::<u8>(), len)
         };
         Ok(Self { storage, len })
     }

@@ -78,7 +78,9 @@ impl<T: Link> Chain<T> {
     /// Gives up the boxes for as long as C links them; [`Self::from_raw`] takes them back.
     pub(crate) fn into_raw(mut self) -> *mut T {
         self.len = 0;
-        self.head.take().map_or(core::ptr::null_mut(), KBox::into_raw)
+        self.head
+            .take()
+            .map_or(core::ptr::null_mut(), KBox::into_raw)
     }
 
     /// # Safety

@@ -131,7 +131,12 @@ impl<H: Handler> Id<H> {
         // SAFETY: `ptr` is live by the type invariants. The CM copies the address, which it only
         // reads.
         to_result(unsafe {
-            raw::rdma_resolve_addr(self.as_raw(), null_mut(), destination.as_raw().cast_mut(), timeout)
+            raw::rdma_resolve_addr(
+                self.as_raw(),
+                null_mut(),
+                destination.as_raw().cast_mut(),
+                timeout,
+            )
         })
     }
 

@@ -34,10 +34,8 @@ impl Limits {
         // SAFETY: The caller vouches for `device`; its attributes are fixed once it is registered.
         let attrs = unsafe { &(*device.as_ptr()).attrs };
         // CAST: bindgen gives an enum of 64 bits the type of the kernel's `unsigned long`.
-        let fast_registration =
-            raw::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
-        if attrs.device_cap_flags & fast_registration == 0
-            || attrs.max_fast_reg_page_list_len == 0
+        let fast_registration = raw::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
+        if attrs.device_cap_flags & fast_registration == 0 || attrs.max_fast_reg_page_list_len == 0
         {
             return Err(not_supported());
         }

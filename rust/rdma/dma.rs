@@ -64,12 +64,7 @@ impl<H: Handler> Mapped<H> {
         // SAFETY: `pd` keeps its device; `buffer` is `kmalloc` memory of `len` bytes, which the
         // value made below keeps until it has unmapped it.
         let address = unsafe {
-            raw::ib_dma_map_single(
-                pd.device(),
-                buffer.as_ptr().cast(),
-                len,
-                direction.as_raw(),
-            )
+            raw::ib_dma_map_single(pd.device(), buffer.as_ptr().cast(), len, direction.as_raw())
         };
         // SAFETY: As above.
         if unsafe { raw::ib_dma_mapping_error(pd.device(), address) } != 0 {

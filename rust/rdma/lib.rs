@@ -85,12 +85,7 @@ pub trait Handler: Sized + Send + Sync + 'static {
     fn send_resumed(&self);
 
     /// Every region of the chain is invalid, unmapped and free for reuse.
-    fn invalidated(
-        &self,
-        queue: &QueuePair<Self>,
-        regions: mr::Idle<Self>,
-        fenced: Self::Fenced,
-    );
+    fn invalidated(&self, queue: &QueuePair<Self>, regions: mr::Idle<Self>, fenced: Self::Fenced);
 
     /// The chain did not complete; its regions may still be valid. The connection is lost. Dropping
     /// `regions` deregisters them, which sleeps.

@@ -201,10 +201,10 @@ impl<H: Handler> Region<H> {
             };
             let entry = self.scatter.get_mut(self.pieces.len()).ok_or(EINVAL)?;
             // SAFETY: `entry` was initialised with its table; the piece owns its page.
-            unsafe {
-                raw::sg_set_page(entry, piece.page().as_ptr(), piece.len(), piece.offset())
-            };
-            self.pieces.push_within_capacity(piece).map_err(|_| EINVAL)?;
+            unsafe { raw::sg_set_page(entry, piece.page().as_ptr(), piece.len(), piece.offset()) };
+            self.pieces
+                .push_within_capacity(piece)
+                .map_err(|_| EINVAL)?;
             pages = pages.saturating_add(needs);
             aligned_so_far = end & (PAGE_SIZE - 1) == 0;
         }

@@ -12,8 +12,8 @@ use crate::{
 use core::ptr::NonNull;
 use kernel::{
     error::{
-        from_err_ptr,
         code::ENOMEM,
+        from_err_ptr,
         Result, //
     },
     new_spinlock,

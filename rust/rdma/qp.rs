@@ -110,9 +110,7 @@ impl<H: Handler> QueuePair<H> {
         };
         // SAFETY: The id is live, `pd` and `cq` are on its device. The value made below destroys
         // the queue pair before it gives them up.
-        to_result(unsafe {
-            raw::rdma_create_qp(pd.id().as_raw(), pd.as_raw(), &mut attributes)
-        })?;
+        to_result(unsafe { raw::rdma_create_qp(pd.id().as_raw(), pd.as_raw(), &mut attributes) })?;
         let id = pd.id().clone();
         let destroy_on_error = ScopeGuard::new(|| {
             // SAFETY: Just made, and nobody else knows of it.
@@ -227,7 +225,8 @@ impl<H: Handler> QueuePair<H> {
         if !sends.open {
             return Err((regions, fenced));
         }
-        let Some((head, first)) = regions.into_invalidations(self, self.failed_cqe(), fenced) else {
+        let Some((head, first)) = regions.into_invalidations(self, self.failed_cqe(), fenced)
+        else {
             return Ok(());
         };
         let mut bad = null();

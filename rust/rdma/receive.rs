@@ -71,12 +71,7 @@ impl<H: Handler> Buffers<H> {
     }
 
     /// Allocates one of `len` bytes and adds it. Sleeps if `flags` allow it.
-    pub fn allocate(
-        &mut self,
-        pd: &Arc<ProtectionDomain<H>>,
-        len: usize,
-        flags: Flags,
-    ) -> Result {
+    pub fn allocate(&mut self, pd: &Arc<ProtectionDomain<H>>, len: usize, flags: Flags) -> Result {
         let mapped = Mapped::new(pd, len, Direction::FromDevice, flags)?;
         let sge = mapped.sge(len)?;
         let inner = Inner {
