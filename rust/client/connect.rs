@@ -143,6 +143,7 @@ impl Shape {
                 send_bytes: config.inline.send_size(),
                 // A long Call and a long reply, head, pages and tail each.
                 regions_per_send: 6,
+                transfers: 0,
             },
             pages,
             payload_segments: per_payload,

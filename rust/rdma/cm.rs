@@ -15,6 +15,7 @@ use core::{
     marker::PhantomData,
     ptr::{
         addr_of_mut,
+        null,
         null_mut,
         NonNull, //
     },
@@ -87,6 +88,21 @@ pub struct ConnectParameters<'a> {
     pub rnr_retry_count: u8,
 }
 
+impl ConnectParameters<'_> {
+    /// Points to `private_data`.
+    fn as_raw(&self) -> Result<raw::rdma_conn_param> {
+        Ok(raw::rdma_conn_param {
+            private_data: self.private_data.as_ptr().cast(),
+            private_data_len: u8::try_from(self.private_data.len())?,
+            responder_resources: self.responder_resources,
+            initiator_depth: self.initiator_depth,
+            retry_count: self.retry_count,
+            rnr_retry_count: self.rnr_retry_count,
+            ..Default::default()
+        })
+    }
+}
+
 /// A connection identifier.
 ///
 /// # Invariants
@@ -148,15 +164,7 @@ impl<H: Handler> Id<H> {
 
     /// Starts to connect. The id must have a queue pair.
     pub fn connect(&self, parameters: &ConnectParameters<'_>) -> Result {
-        let mut conn = raw::rdma_conn_param {
-            private_data: parameters.private_data.as_ptr().cast(),
-            private_data_len: u8::try_from(parameters.private_data.len())?,
-            responder_resources: parameters.responder_resources,
-            initiator_depth: parameters.initiator_depth,
-            retry_count: parameters.retry_count,
-            rnr_retry_count: parameters.rnr_retry_count,
-            ..Default::default()
-        };
+        let mut conn = parameters.as_raw()?;
         // SAFETY: `ptr` is live by the type invariants; the CM copies the private data.
         to_result(unsafe { raw::rdma_connect(self.as_raw(), &mut conn) })
     }
@@ -168,6 +176,47 @@ impl<H: Handler> Id<H> {
         unsafe { raw::rdma_disconnect(self.as_raw()) };
     }
 
+    /// Says yes to the peer that the id came from.
+    pub fn accept(&self, parameters: &ConnectParameters<'_>) -> Result {
+        let mut conn = parameters.as_raw()?;
+        // SAFETY: `ptr` is live by the type invariants. Nobody holds the lock who waits for us.
+        unsafe { raw::rdma_lock_handler(self.as_raw()) };
+        // SAFETY: The lock is held, as the call wants it. The CM copies what `conn` points to.
+        let result = to_result(unsafe { raw::rdma_accept(self.as_raw(), &mut conn) });
+        // SAFETY: The lock was taken above.
+        unsafe { raw::rdma_unlock_handler(self.as_raw()) };
+        result
+    }
+
+    /// Says no to the peer that the id came from.
+    pub fn reject(&self) {
+        // CAST: The reason is a small number.
+        let reason = raw::ib_cm_rej_reason_IB_CM_REJ_NO_RESOURCES as u8;
+        // SAFETY: `ptr` is live by the type invariants. An error means that the peer is gone.
+        unsafe { raw::rdma_reject(self.as_raw(), null(), 0, reason) };
+    }
+
+    /// Whether the device speaks iWARP.
+    pub fn is_iwarp(&self) -> bool {
+        // SAFETY: A bound id keeps its device; the port is one of it.
+        self.device().is_ok_and(|device| unsafe {
+            raw::rdma_protocol_iwarp(device.as_ptr(), (*self.as_raw()).port_num)
+        })
+    }
+
+    /// The far end of a connection.
+    pub fn remote_address(&self) -> Result<SockAddr> {
+        // SAFETY: `ptr` is live by the type invariants. The storage holds a whole
+        // `sockaddr_storage`, filled in when the peer is known.
+        unsafe {
+            let storage = addr_of_mut!((*self.as_raw()).route.addr.dst_addr);
+            SockAddr::from_raw(
+                storage.cast_const().cast::<bindings::sockaddr>(),
+                core::mem::size_of::<raw::__kernel_sockaddr_storage>(),
+            )
+        }
+    }
+
     /// The limits of the device behind the id. [`ENODEV`] before it is bound to one.
     pub fn limits(&self) -> Result<Limits> {
         // SAFETY: A bound id keeps its device.
@@ -176,15 +225,23 @@ impl<H: Handler> Id<H> {
 
     /// The local end, as text consumers want it.
     pub fn local_address(&self) -> Result<SockAddr> {
-        // SAFETY: `ptr` is live by the type invariants. The storage holds a whole
-        // `sockaddr_storage`, filled in when the id is bound to an address.
-        unsafe {
-            let storage = addr_of_mut!((*self.as_raw()).route.addr.src_addr);
-            SockAddr::from_raw(
-                storage.cast_const().cast::<bindings::sockaddr>(),
-                core::mem::size_of::<raw::__kernel_sockaddr_storage>(),
-            )
-        }
+        // SAFETY: `ptr` is live by the type invariants.
+        unsafe { local_address(self.ptr) }
+    }
+
+    /// Takes over an id that the CM made for a peer.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` is live and belongs to nobody else, and none of its events is delivered meanwhile,
+    /// except the one that the caller is in.
+    pub(crate) unsafe fn adopt(ptr: NonNull<raw::rdma_cm_id>, context: Arc<H>) -> Self {
+        // SAFETY: The caller keeps events away.
+        let id = unsafe { &mut *ptr.as_ptr() };
+        id.context = Arc::as_ptr(&context).cast_mut().cast();
+        id.event_handler = Some(event_callback::<H>);
+        // INVARIANT: Made so by now, if not from the start.
+        Self { ptr, context }
     }
 
     #[inline]
@@ -201,6 +258,23 @@ impl<H: Handler> Id<H> {
         // SAFETY: `ptr` is live by the type invariants. The device is set once, before the event
         // that tells of it.
         NonNull::new(unsafe { (*self.as_raw()).device }).ok_or(ENODEV)
+    }
+}
+
+/// The local end of `id`.
+///
+/// # Safety
+///
+/// `id` is live.
+pub(crate) unsafe fn local_address(id: NonNull<raw::rdma_cm_id>) -> Result<SockAddr> {
+    // SAFETY: The caller vouches for `id`. The storage holds a whole `sockaddr_storage`, filled in
+    // when the id is bound to an address.
+    unsafe {
+        let storage = addr_of_mut!((*id.as_ptr()).route.addr.src_addr);
+        SockAddr::from_raw(
+            storage.cast_const().cast::<bindings::sockaddr>(),
+            core::mem::size_of::<raw::__kernel_sockaddr_storage>(),
+        )
     }
 }
 

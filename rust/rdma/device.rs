@@ -22,9 +22,16 @@ pub struct Limits {
     pub responder_resources: u8,
     /// RDMA Reads that the device may have under way at the same time on one connection.
     pub initiator_depth: u8,
+    /// Scatter elements that one RDMA Write takes.
+    pub write_elements: usize,
+    /// Scatter elements that one RDMA Read takes.
+    pub read_elements: usize,
 }
 
 impl Limits {
+    /// More elements in a request only make all requests of a queue larger.
+    const MAX_ELEMENTS: usize = 30;
+
     /// Reads the limits of `device`. `EOPNOTSUPP` if it cannot do fast registration.
     ///
     /// # Safety
@@ -40,11 +47,14 @@ impl Limits {
             return Err(not_supported());
         }
         let byte = |n: i32| u8::try_from(n.max(0)).unwrap_or(u8::MAX);
+        let elements = |n: i32| usize::try_from(n).unwrap_or(1).clamp(1, Self::MAX_ELEMENTS);
         Ok(Self {
             queue_depth: u32::try_from(attrs.max_qp_wr).unwrap_or(0),
             registration_pages: attrs.max_fast_reg_page_list_len,
             responder_resources: byte(attrs.max_qp_rd_atom),
             initiator_depth: byte(attrs.max_qp_init_rd_atom),
+            write_elements: elements(attrs.max_send_sge),
+            read_elements: elements(attrs.max_send_sge.min(attrs.max_sge_rd)),
         })
     }
 

@@ -44,11 +44,13 @@ pub mod chain;
 pub mod cm;
 pub mod device;
 pub mod error;
+pub mod listener;
 pub mod mr;
 pub mod pd;
 pub mod qp;
 pub mod receive;
 pub mod send;
+pub mod transfer;
 
 mod cq;
 mod dma;

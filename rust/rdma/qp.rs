@@ -10,10 +10,19 @@ use crate::{
         CompletionQueue,
         Failure, //
     },
+    dma::Direction,
     error::not_connected,
     mr,
     receive,
-    send,
+    send::{
+        self,
+        Verb, //
+    },
+    transfer::{
+        self,
+        Pull,
+        Puller, //
+    },
     Handler,
     ProtectionDomain, //
 };
@@ -21,6 +30,7 @@ use core::ptr::null;
 use kernel::{
     error::{
         to_result,
+        Error,
         Result, //
     },
     new_spinlock,
@@ -42,6 +52,8 @@ pub struct Parameters {
     pub send_bytes: usize,
     /// How many regions are registered, and later invalidated, for one Send at most.
     pub regions_per_send: u32,
+    /// How many RDMA Reads and Writes may be posted at the same time.
+    pub transfers: u32,
 }
 
 /// A queue pair, its completion queue and its Send buffers.
@@ -54,6 +66,8 @@ pub struct Parameters {
 pub struct QueuePair<H: Handler> {
     /// Completion of registrations and invalidations that asked for none: they failed.
     failed: raw::ib_cqe,
+    /// Scatter elements of one Write, and of one Read.
+    max_elements: [usize; 2],
     #[pin]
     receives: SpinLock<Receives>,
     #[pin]
@@ -82,8 +96,12 @@ impl<H: Handler> QueuePair<H> {
             .regions_per_send
             .saturating_mul(2)
             .saturating_add(1);
-        // One more on either side is for the drain.
-        let max_send_wr = buffers.saturating_mul(per_send).saturating_add(1);
+        // One more on either side is for the drain; on the Send side two, as a post that failed
+        // drains as well.
+        let max_send_wr = buffers
+            .saturating_mul(per_send)
+            .saturating_add(parameters.transfers)
+            .saturating_add(2);
         let max_recv_wr = parameters.receives.saturating_add(1);
         let entries = max_send_wr.saturating_add(max_recv_wr);
         let cq = CompletionQueue::new(pd.id().clone(), entries)?;
@@ -91,15 +109,21 @@ impl<H: Handler> QueuePair<H> {
             &pd,
             parameters.send_buffers,
             parameters.send_bytes,
+            usize::try_from(parameters.transfers)?,
             GFP_KERNEL,
         )?;
+        let limits = pd.id().limits()?;
+        let max_elements = match parameters.transfers {
+            0 => [1, 1],
+            _ => [limits.write_elements, limits.read_elements],
+        };
         let mut attributes = raw::ib_qp_init_attr {
             send_cq: cq.as_raw(),
             recv_cq: cq.as_raw(),
             cap: raw::ib_qp_cap {
                 max_send_wr,
                 max_recv_wr,
-                max_send_sge: 1,
+                max_send_sge: u32::try_from(max_elements[0])?,
                 max_recv_sge: 1,
                 ..Default::default()
             },
@@ -122,6 +146,7 @@ impl<H: Handler> QueuePair<H> {
                 failed: raw::ib_cqe {
                     done: Some(request_failed::<H>),
                 },
+                max_elements,
                 receives <- new_spinlock!(Receives { open: true }, "rdma::receives"),
                 sends <- new_spinlock!(sends, "rdma::sends"),
                 _cq: cq,
@@ -196,7 +221,7 @@ impl<H: Handler> QueuePair<H> {
             sends.put_back(buffer);
             return (regions, Err(not_connected()));
         }
-        let send = match sends.enqueue(self, buffer, len) {
+        let send = match sends.enqueue(self, buffer, len, Verb::Send, None) {
             Ok(send) => send,
             Err(error) => return (regions, Err(error)),
         };
@@ -210,6 +235,73 @@ impl<H: Handler> QueuePair<H> {
             sends.dequeue();
         }
         (regions, result)
+    }
+
+    /// Posts `writes`, then the first `len` bytes of `buffer` as a Send, with one doorbell.
+    ///
+    /// If there is no room for them, both come back, and [`Handler::send_resumed`] tells when to
+    /// try again. Any other failure is the end of the connection; then it sleeps.
+    pub fn post_reply(
+        &self,
+        writes: Option<transfer::Prepared<H>>,
+        buffer: send::Buffer<H>,
+        len: usize,
+        verb: Verb,
+    ) -> Result<(), Unposted<H>> {
+        let count = writes.as_ref().map_or(0, |writes| writes.len());
+        let mut sends = self.sends.lock();
+        if !sends.open {
+            sends.put_back(buffer);
+            return Err(Unposted::Lost(not_connected()));
+        }
+        if !sends.enter(count) {
+            return Err(Unposted::Full(writes, buffer));
+        }
+        let mut writes = writes.map(|writes| writes.0);
+        // The requests do not move with their box.
+        let requests = writes.as_mut().map(|writes| &raw mut **writes);
+        let send = match sends.enqueue(self, buffer, len, verb, writes) {
+            Ok(send) => send,
+            Err(error) => {
+                sends.leave(count);
+                return Err(Unposted::Lost(error));
+            }
+        };
+        let first = match requests {
+            // SAFETY: The box is in the queue of posted Sends, which only the lock's owner changes.
+            Some(writes) => unsafe { (*writes).link(self.failed_cqe(), send) },
+            None => send,
+        };
+        let mut bad = null();
+        // SAFETY: The list was just made. All of it lives in the queue of posted Sends until a
+        // completion covers it.
+        let result = to_result(unsafe { raw::ib_post_send(self.as_raw(), first, &mut bad) });
+        let Err(error) = result else {
+            return Ok(());
+        };
+        // Writes that precede the Send may have been posted.
+        sends.open = false;
+        drop(sends);
+        self.drain_sends();
+        let spent = self.sends.lock().dequeue();
+        drop(spent);
+        Err(Unposted::Lost(error))
+    }
+
+    /// Ends all posting to the Send queue, and waits until nothing is left there. Sleeps.
+    fn drain_sends(&self) {
+        // SAFETY: The queue pair is live by the type invariants, and there is room for the request
+        // of the drain. Nobody posts any more.
+        unsafe { raw::ib_drain_sq(self.as_raw()) };
+    }
+
+    /// How many scatter elements one request takes.
+    pub(crate) fn max_elements(&self, direction: Direction) -> usize {
+        let [write, read] = self.max_elements;
+        match direction {
+            Direction::ToDevice => write,
+            Direction::FromDevice => read,
+        }
     }
 
     /// Invalidates `regions` with one doorbell; [`Handler::invalidated`] or
@@ -249,7 +341,8 @@ impl<H: Handler> QueuePair<H> {
         // SAFETY: The queue pair is live by the type invariants, and both its sides have room for
         // the drain's requests. Nobody posts any more.
         unsafe { raw::ib_drain_qp(self.as_raw()) };
-        self.sends.lock().retire_all();
+        let spent = self.sends.lock().retire_all();
+        drop(spent);
     }
 
     fn as_raw(&self) -> *mut raw::ib_qp {
@@ -260,6 +353,71 @@ impl<H: Handler> QueuePair<H> {
     fn failed_cqe(&self) -> *mut raw::ib_cqe {
         (&raw const self.failed).cast_mut()
     }
+}
+
+impl<H: Puller> QueuePair<H> {
+    /// Posts `reads`; [`Puller::pulled`] or [`Puller::pull_failed`] gives back `pulled`.
+    ///
+    /// If there is no room for them both come back at once, and [`Handler::send_resumed`] tells when
+    /// to try again. Any other failure is the end of the connection. Sleeps.
+    pub fn post_reads(
+        &self,
+        reads: transfer::Prepared<H>,
+        pulled: H::Pulled,
+    ) -> Result<(), UnpostedReads<H>> {
+        let count = reads.len();
+        let mut sends = self.sends.lock();
+        if !sends.open {
+            return Err(UnpostedReads::Lost(not_connected()));
+        }
+        if !sends.enter(count) {
+            return Err(UnpostedReads::Full(reads, pulled));
+        }
+        drop(sends);
+        let mut pull = match Pull::new(reads, pulled, self) {
+            Ok(pull) => pull,
+            Err(error) => {
+                self.sends.lock().leave(count);
+                return Err(UnpostedReads::Lost(error));
+            }
+        };
+        let first = pull.link(self.failed_cqe());
+        let pull = KBox::into_raw(pull);
+        let mut sends = self.sends.lock();
+        let result = if sends.open {
+            let mut bad = null();
+            // SAFETY: The list was just made; it lives until its completion takes the box back.
+            to_result(unsafe { raw::ib_post_send(self.as_raw(), first, &mut bad) })
+        } else {
+            Err(not_connected())
+        };
+        let Err(error) = result else {
+            return Ok(());
+        };
+        // Some of the Reads may have been posted, but not the last, which alone completes.
+        sends.open = false;
+        drop(sends);
+        self.drain_sends();
+        // SAFETY: The box was given up a few lines ago, and no completion takes it back.
+        drop(unsafe { KBox::from_raw(pull) });
+        Err(UnpostedReads::Lost(error))
+    }
+}
+
+/// Why a reply was not posted.
+pub enum Unposted<H: Handler> {
+    /// There is no room for it now.
+    Full(Option<transfer::Prepared<H>>, send::Buffer<H>),
+    /// The connection is at its end.
+    Lost(Error),
+}
+
+/// Why Reads were not posted.
+pub enum UnpostedReads<H: Puller> {
+    /// There is no room for them now.
+    Full(transfer::Prepared<H>, H::Pulled),
+    /// The connection is at its end.
+    Lost(Error),
 }
 
 #[pinned_drop]

@@ -21,6 +21,7 @@ use crate::{
         Direction,
         Mapped, //
     },
+    transfer,
     Handler,
     ProtectionDomain,
     QueuePair, //
@@ -43,6 +44,8 @@ pub(crate) struct Inner<H: Handler> {
     queue: *const QueuePair<H>,
     /// Which Send of its queue it is; valid while it is posted.
     sequence: u64,
+    /// RDMA Writes that precede it in its chain.
+    writes: Option<KBox<transfer::Inner<H>>>,
     next: Option<KBox<Self>>,
     mapped: Mapped<H>,
 }
@@ -71,6 +74,15 @@ impl<H: Handler> Buffer<H> {
     }
 }
 
+/// What kind of Send it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    /// A plain one.
+    Send,
+    /// One that invalidates the region with this key at the peer.
+    Invalidate(u32),
+}
+
 /// The Send side of a queue pair.
 pub(crate) struct State<H: Handler> {
     /// Whether posting is allowed: from creation to shutdown.
@@ -82,9 +94,14 @@ pub(crate) struct State<H: Handler> {
     oldest: u64,
     newest: u64,
     unsignalled: u32,
-    /// Somebody was sent away without a buffer and wants to be told.
+    /// How many Reads and Writes may be posted now.
+    room: usize,
+    /// Somebody was sent away without a buffer or without room and wants to be told.
     starved: bool,
 }
+
+/// What buffers were sent with, for its owner to drop when the lock is released.
+pub(crate) type Spent<H> = Chain<transfer::Inner<H>>;
 
 impl<H: Handler> State<H> {
     /// How many Sends one completion covers at most.
@@ -95,6 +112,7 @@ impl<H: Handler> State<H> {
         pd: &Arc<ProtectionDomain<H>>,
         count: usize,
         len: usize,
+        room: usize,
         flags: Flags,
     ) -> Result<Self> {
         let mut free = Chain::new();
@@ -109,6 +127,7 @@ impl<H: Handler> State<H> {
                 sge: mapped.sge(0)?,
                 queue: null(),
                 sequence: 0,
+                writes: None,
                 next: None,
                 mapped,
             };
@@ -122,6 +141,7 @@ impl<H: Handler> State<H> {
             oldest: 0,
             newest: 0,
             unsignalled: 0,
+            room,
             starved: false,
         })
     }
@@ -136,13 +156,35 @@ impl<H: Handler> State<H> {
         self.free.push(buffer.0);
     }
 
+    /// Makes room for `count` Reads or Writes, if there is any.
+    pub(crate) fn enter(&mut self, count: usize) -> bool {
+        match self.room.checked_sub(count) {
+            Some(room) => self.room = room,
+            None => {
+                self.starved = true;
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Gives back the room of `count` Reads or Writes. Returns whether somebody waits.
+    pub(crate) fn leave(&mut self, count: usize) -> bool {
+        self.room = self.room.saturating_add(count);
+        core::mem::take(&mut self.starved)
+    }
+
     /// Makes `buffer` the Send of its first `len` bytes that follows the last posted one, and
-    /// returns its work request, to be posted before the lock is given up.
+    /// returns its work request, to be posted before the lock is given up. With it go `writes`.
+    ///
+    /// `verb` says what kind of Send it is.
     pub(crate) fn enqueue(
         &mut self,
         queue: &QueuePair<H>,
         mut buffer: Buffer<H>,
         len: usize,
+        verb: Verb,
+        writes: Option<KBox<transfer::Inner<H>>>,
     ) -> Result<*mut raw::ib_send_wr> {
         let sge = match buffer.0.mapped.sge(len) {
             Ok(sge) => sge,
@@ -152,8 +194,9 @@ impl<H: Handler> State<H> {
             }
         };
         self.unsignalled = self.unsignalled.saturating_add(1);
-        // With the last buffer gone nobody can post the Send that would free the others.
-        let signal = self.unsignalled >= Self::INTERVAL || self.free.is_empty();
+        // With the last buffer gone nobody can post the Send that would free the others. Memory of
+        // others is not kept longer than it takes.
+        let signal = self.unsignalled >= Self::INTERVAL || self.free.is_empty() || writes.is_some();
         let inner = &mut buffer.0;
         inner.mapped.sync_for_device(len);
         inner.queue = queue;
@@ -165,6 +208,11 @@ impl<H: Handler> State<H> {
             num_sge: 1,
             ..Default::default()
         };
+        if let Verb::Invalidate(key) = verb {
+            inner.wr.opcode = raw::ib_wr_opcode_IB_WR_SEND_WITH_INV;
+            inner.wr.ex.invalidate_rkey = key;
+        }
+        inner.writes = writes;
         inner.wr.__bindgen_anon_1.wr_cqe = &raw mut inner.cqe;
         if signal {
             self.unsignalled = 0;
@@ -181,25 +229,28 @@ impl<H: Handler> State<H> {
     }
 
     /// Undoes the last [`Self::enqueue`], whose request was not posted.
-    pub(crate) fn dequeue(&mut self) {
+    pub(crate) fn dequeue(&mut self) -> Spent<H> {
+        let mut spent = Chain::new();
         self.newest = self.newest.wrapping_sub(1);
         let newest = self.newest;
-        self.free_posted(newest);
+        self.free_posted(newest, &mut spent);
+        spent
     }
 
     /// Takes back all buffers up to the one posted as `sequence`. Returns whether somebody waits.
-    fn retire(&mut self, sequence: u64) -> bool {
+    fn retire(&mut self, sequence: u64) -> (bool, Spent<H>) {
+        let mut spent = Chain::new();
         while self.oldest <= sequence && self.oldest != self.newest {
             let oldest = self.oldest;
-            self.free_posted(oldest);
+            self.free_posted(oldest, &mut spent);
             self.oldest = oldest.wrapping_add(1);
         }
-        core::mem::take(&mut self.starved)
+        (core::mem::take(&mut self.starved), spent)
     }
 
     /// Takes back all buffers; the queue is drained.
-    pub(crate) fn retire_all(&mut self) {
-        self.retire(u64::MAX);
+    pub(crate) fn retire_all(&mut self) -> Spent<H> {
+        self.retire(u64::MAX).1
     }
 
     fn place(&self, sequence: u64) -> Option<usize> {
@@ -207,10 +258,14 @@ impl<H: Handler> State<H> {
         usize::try_from(sequence.checked_rem(places)?).ok()
     }
 
-    fn free_posted(&mut self, sequence: u64) {
+    fn free_posted(&mut self, sequence: u64, spent: &mut Spent<H>) {
         let place = self.place(sequence);
         if let Some(place) = place.and_then(|place| self.posted.get_mut(place)) {
-            if let Some(inner) = place.take() {
+            if let Some(mut inner) = place.take() {
+                if let Some(writes) = inner.writes.take() {
+                    self.room = self.room.saturating_add(writes.len());
+                    spent.push(writes);
+                }
                 self.free.push(inner);
             }
         }
@@ -233,7 +288,8 @@ unsafe extern "C" fn send_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib
     };
     // SAFETY: The queue pair that the buffer was posted to drains before it goes.
     let queue = unsafe { &*queue };
-    let resume = queue.sends().lock().retire(sequence);
+    let (resume, spent) = queue.sends().lock().retire(sequence);
+    drop(spent);
     if let Some(failure) = Failure::of(wc.status) {
         handler.request_failed(failure);
     }

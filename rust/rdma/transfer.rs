@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RDMA Reads and Writes: memory of ours, memory of the peer, and the requests between them.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+//!
+//! A [`Transfer`] is filled with remote segments and local [`Piece`]s of the same total length, and
+//! posted as a whole. Neighbouring pieces are mapped as one, and each request takes as many
+//! elements as the queue pair allows. The local key covers them, so nothing is registered.
+//!
+//! Writes belong to the Send that follows them ([`QueuePair::post_reply`]); Reads come back in
+//! [`Puller::pulled`]. In both cases the pieces are unmapped and let go when a completion says that
+//! the device is done with all of them.
+
+use crate::{
+    chain::Link,
+    cq::{
+        self,
+        Failure, //
+    },
+    dma::Direction,
+    mr::Handle,
+    Handler,
+    ProtectionDomain,
+    QueuePair, //
+};
+use core::ptr::{
+    null,
+    null_mut, //
+};
+use kernel::{
+    bindings::scatterlist,
+    error::{
+        code::{
+            EINVAL,
+            EIO, //
+        },
+        Result, //
+    },
+    page::PAGE_SIZE,
+    prelude::*,
+    sync::Arc, //
+};
+use raw::memory::Piece;
+
+/// Elements longer than this are not made: devices on a bus say how long a segment they map, and
+/// all take this much.
+const ELEMENT_BYTES: u32 = 65_536;
+
+/// An upper layer that pulls memory from its peer.
+pub trait Puller: Handler {
+    /// What comes back when the Reads of one [`Transfer`] have completed.
+    type Pulled: Send;
+
+    /// All was read, and nothing of it is mapped any more.
+    fn pulled(&self, queue: &QueuePair<Self>, pulled: Self::Pulled);
+
+    /// Not all was read. The connection is lost.
+    fn pull_failed(&self, pulled: Self::Pulled, failure: Failure);
+}
+
+/// What a posted transfer consists of.
+///
+/// # Invariants
+///
+/// If `mapped` is not zero, the first `mapped` entries of `scatter` are mapped in `direction` and
+/// describe `pieces`.
+pub(crate) struct Inner<H: Handler> {
+    requests: KVec<raw::ib_rdma_wr>,
+    elements: KVec<raw::ib_sge>,
+    scatter: KVec<scatterlist>,
+    pieces: KVec<Piece>,
+    remote: KVec<Handle>,
+    mapped: i32,
+    direction: Direction,
+    max_elements: usize,
+    next: Option<KBox<Self>>,
+    pd: Arc<ProtectionDomain<H>>,
+}
+
+// SAFETY: Nothing in it belongs to a task or CPU; its pointers are into itself and set anew before
+// each post.
+unsafe impl<H: Handler> Send for Inner<H> {}
+
+impl<H: Handler> Link for Inner<H> {
+    fn next(&mut self) -> &mut Option<KBox<Self>> {
+        &mut self.next
+    }
+
+    fn peek_next(&self) -> Option<&Self> {
+        self.next.as_deref()
+    }
+}
+
+/// Reads or Writes that are not posted.
+pub struct Transfer<H: Handler>(pub(crate) KBox<Inner<H>>);
+
+impl<H: Handler> Transfer<H> {
+    /// Nothing yet, to be written to the peer over `queue`.
+    pub fn writes(queue: &QueuePair<H>) -> Result<Self> {
+        Self::new(queue, Direction::ToDevice)
+    }
+
+    /// Nothing yet, to be read from the peer over `queue`.
+    pub fn reads(queue: &QueuePair<H>) -> Result<Self> {
+        Self::new(queue, Direction::FromDevice)
+    }
+
+    fn new(queue: &QueuePair<H>, direction: Direction) -> Result<Self> {
+        // INVARIANT: Nothing is mapped.
+        let inner = Inner {
+            requests: KVec::new(),
+            elements: KVec::new(),
+            scatter: KVec::new(),
+            pieces: KVec::new(),
+            remote: KVec::new(),
+            mapped: 0,
+            direction,
+            max_elements: queue.max_elements(direction),
+            next: None,
+            pd: queue.pd().clone(),
+        };
+        Ok(Self(KBox::new(inner, GFP_KERNEL)?))
+    }
+
+    /// Adds memory of the peer. Sleeps.
+    pub fn add_remote(&mut self, handle: Handle) -> Result {
+        if handle.len != 0 {
+            self.0.remote.push(handle, GFP_KERNEL)?;
+        }
+        Ok(())
+    }
+
+    /// Adds memory of ours. Sleeps.
+    pub fn add_local(&mut self, piece: Piece) -> Result {
+        if piece.is_empty() {
+            return Ok(());
+        }
+        let inner = &mut *self.0;
+        if !inner.joins(&piece) {
+            inner.scatter.push(scatterlist::default(), GFP_KERNEL)?;
+            let entry = inner.scatter.last_mut().ok_or(EINVAL)?;
+            // SAFETY: A zeroed entry is an entry in the middle of a table; the piece owns its page.
+            unsafe { raw::sg_set_page(entry, piece.page().as_ptr(), piece.len(), piece.offset()) };
+        }
+        Ok(inner.pieces.push(piece, GFP_KERNEL)?)
+    }
+
+    /// Maps the memory and makes the requests. Sleeps. [`EINVAL`] unless both sides are equally
+    /// long.
+    pub fn prepare(mut self) -> Result<Prepared<H>> {
+        self.0.map()?;
+        self.0.divide()?;
+        Ok(Prepared(self.0))
+    }
+}
+
+/// Reads or Writes that only have to be posted.
+pub struct Prepared<H: Handler>(pub(crate) KBox<Inner<H>>);
+
+impl<H: Handler> Prepared<H> {
+    /// How many work requests they are.
+    pub fn len(&self) -> usize {
+        self.0.requests.len()
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.0.requests.is_empty()
+    }
+}
+
+impl<H: Handler> Inner<H> {
+    /// Appends `piece` to the last entry, if it follows that one in memory.
+    fn joins(&mut self, piece: &Piece) -> bool {
+        let Some((last, entry)) = self.pieces.last().zip(self.scatter.last_mut()) else {
+            return false;
+        };
+        let len = entry.length.saturating_add(piece.len());
+        if physical(last).saturating_add(u64::from(last.len())) != physical(piece)
+            || len > ELEMENT_BYTES
+        {
+            return false;
+        }
+        entry.length = len;
+        true
+    }
+
+    fn map(&mut self) -> Result {
+        let Some(last) = self.scatter.last_mut() else {
+            return Ok(());
+        };
+        // SAFETY: It is the last entry of the table.
+        unsafe { raw::sg_mark_end(last) };
+        let entries = i32::try_from(self.scatter.len())?;
+        // SAFETY: The table has that many entries, all of them set to pages that `pieces` own.
+        let mapped = unsafe {
+            raw::ib_dma_map_sg(
+                self.pd.device(),
+                self.scatter.as_mut_ptr(),
+                entries,
+                self.direction.as_raw(),
+            )
+        };
+        if mapped <= 0 {
+            return Err(EIO);
+        }
+        // INVARIANT: Just mapped. Unmapping wants the number given, not the number returned.
+        self.mapped = entries;
+        let lkey = self.pd.local_key();
+        for entry in self.scatter.iter_mut().take(usize::try_from(mapped)?) {
+            // SAFETY: The entry is one of those that were mapped.
+            let (addr, length) = unsafe { (raw::sg_dma_address(entry), raw::sg_dma_len(entry)) };
+            let sge = raw::ib_sge { addr, length, lkey };
+            self.elements.push(sge, GFP_KERNEL)?;
+        }
+        Ok(())
+    }
+
+    /// Cuts the mapped memory to the segments of the peer, and makes a request for each group of
+    /// elements.
+    fn divide(&mut self) -> Result {
+        let opcode = match self.direction {
+            Direction::ToDevice => raw::ib_wr_opcode_IB_WR_RDMA_WRITE,
+            Direction::FromDevice => raw::ib_wr_opcode_IB_WR_RDMA_READ,
+        };
+        let whole = core::mem::take(&mut self.elements);
+        let mut local = whole.iter().copied();
+        let mut current = raw::ib_sge::default();
+        for remote in &self.remote {
+            let mut addr = remote.iova;
+            let mut left = remote.len;
+            while left != 0 {
+                let mut request = raw::ib_rdma_wr {
+                    remote_addr: addr,
+                    rkey: remote.rkey,
+                    ..Default::default()
+                };
+                request.wr.opcode = opcode;
+                for _ in 0..self.max_elements {
+                    if current.length == 0 {
+                        current = local.next().ok_or(EINVAL)?;
+                    }
+                    let length = current.length.min(left);
+                    let element = raw::ib_sge { length, ..current };
+                    self.elements.push(element, GFP_KERNEL)?;
+                    current.addr = current.addr.wrapping_add(u64::from(length));
+                    current.length = current.length.saturating_sub(length);
+                    left = left.saturating_sub(length);
+                    addr = addr.wrapping_add(u64::from(length));
+                    request.wr.num_sge = request.wr.num_sge.saturating_add(1);
+                    if left == 0 {
+                        break;
+                    }
+                }
+                self.requests.push(request, GFP_KERNEL)?;
+            }
+        }
+        if current.length != 0 || local.next().is_some() {
+            return Err(EINVAL);
+        }
+        Ok(())
+    }
+
+    /// Links all requests, the last one to `last`. None of them asks for a completion; one that
+    /// fails completes to `failed`. Returns the first, or `last` if there is none.
+    pub(crate) fn link(
+        &mut self,
+        failed: *mut raw::ib_cqe,
+        last: *mut raw::ib_send_wr,
+    ) -> *mut raw::ib_send_wr {
+        let mut next = last;
+        let mut elements = self.elements.as_mut_slice();
+        for request in self.requests.iter_mut().rev() {
+            let count = usize::try_from(request.wr.num_sge).unwrap_or(0);
+            let at = elements.len().saturating_sub(count);
+            let (rest, own) = elements.split_at_mut(at);
+            elements = rest;
+            request.wr.sg_list = own.as_mut_ptr();
+            request.wr.next = next;
+            request.wr.send_flags = 0;
+            request.wr.__bindgen_anon_1.wr_cqe = failed;
+            next = &raw mut request.wr;
+        }
+        next
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.requests.len()
+    }
+}
+
+impl<H: Handler> Drop for Inner<H> {
+    fn drop(&mut self) {
+        if self.mapped != 0 {
+            // SAFETY: These entries are mapped so by the type invariants. What is posted is owned
+            // by its queue pair until the device is done with it.
+            unsafe {
+                raw::ib_dma_unmap_sg(
+                    self.pd.device(),
+                    self.scatter.as_mut_ptr(),
+                    self.mapped,
+                    self.direction.as_raw(),
+                )
+            };
+        }
+    }
+}
+
+fn physical(piece: &Piece) -> u64 {
+    // SAFETY: The piece keeps its page allocated.
+    unsafe { raw::page_to_phys(piece.page().as_ptr()) }.saturating_add(u64::from(piece.offset()))
+}
+
+/// Posted Reads. The completion finds them by the first field.
+#[repr(C)]
+pub(crate) struct Pull<H: Puller> {
+    cqe: raw::ib_cqe,
+    transfer: KBox<Inner<H>>,
+    pulled: H::Pulled,
+    queue: *const QueuePair<H>,
+}
+
+impl<H: Puller> Pull<H> {
+    /// Readies `reads` for `queue`, which posts them and then gives up the box. Sleeps.
+    pub(crate) fn new(
+        reads: Prepared<H>,
+        pulled: H::Pulled,
+        queue: &QueuePair<H>,
+    ) -> Result<KBox<Self>> {
+        let pull = Self {
+            cqe: raw::ib_cqe {
+                done: Some(reads_done::<H>),
+            },
+            transfer: reads.0,
+            pulled,
+            queue,
+        };
+        Ok(KBox::new(pull, GFP_KERNEL)?)
+    }
+
+    /// Links the Reads. The last asks for the completion that takes the box back.
+    pub(crate) fn link(&mut self, failed: *mut raw::ib_cqe) -> *mut raw::ib_send_wr {
+        let first = self.transfer.link(failed, null_mut());
+        if let Some(last) = self.transfer.requests.last_mut() {
+            last.wr.send_flags = raw::ib_send_flags_IB_SEND_SIGNALED as i32;
+            last.wr.__bindgen_anon_1.wr_cqe = &raw mut self.cqe;
+        }
+        first
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.transfer.len()
+    }
+
+    /// Unmaps all, and gives back what was waiting.
+    pub(crate) fn finish(self: KBox<Self>) -> H::Pulled {
+        KBox::into_inner(self).pulled
+    }
+}
+
+/// # Safety
+///
+/// Only the core calls this, for the completion of the last Read of a [`Pull`].
+unsafe extern "C" fn reads_done<H: Puller>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
+    // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
+    let handler: &H = unsafe { cq::context(cq) };
+    // SAFETY: The completion is valid during the call.
+    let wc = unsafe { &*wc };
+    // SAFETY: The request was posted with the address of a `Pull`'s first field, whose box was
+    // given up to it, and this is its only completion.
+    let pull = unsafe { KBox::from_raw(wc.__bindgen_anon_1.wr_cqe.cast::<Pull<H>>()) };
+    debug_assert!(pull.queue != null());
+    // SAFETY: The queue pair that the Reads were posted to drains before it goes.
+    let queue = unsafe { &*pull.queue };
+    let resume = queue.sends().lock().leave(pull.len());
+    let pulled = pull.finish();
+    match Failure::of(wc.status) {
+        // A connection's Reads complete in order: with the last, all are done.
+        None => handler.pulled(queue, pulled),
+        Some(failure) => handler.pull_failed(pulled, failure),
+    }
+    if resume {
+        handler.send_resumed();
+    }
+}
+
+/// Pages that a run of `len` bytes touches at most.
+pub const fn pages_for(len: usize) -> usize {
+    len.div_ceil(PAGE_SIZE)
+}
