@@ -60,6 +60,11 @@ mod rqst;
 pub mod selftest;
 mod slot;
 mod stats;
+mod svc_class;
+mod svc_link;
+mod svc_ops;
+mod svc_rqst;
+mod svc_xprt;
 mod transport;
 mod xdr_buf;
 mod xprt;
@@ -86,6 +91,21 @@ pub use rqst::{
     Rqst, //
 };
 pub use stats::Stats;
+pub use svc_class::{
+    SvcClass,
+    SvcRegistration, //
+};
+pub use svc_link::SvcLink;
+pub use svc_rqst::{
+    SvcArgs,
+    SvcPieces,
+    SvcResult, //
+};
+pub use svc_xprt::{
+    SvcConnection,
+    SvcListener,
+    SvcXprt, //
+};
 pub use transport::{
     Create,
     SendError,

@@ -42,22 +42,6 @@ impl<'a, T: Transport> Pieces<'a, T> {
             runs: runs.peekable(),
         }
     }
-
-    /// Takes what follows `page` without a gap, in the same folio.
-    fn extend(&mut self, page: NonNull<page>, end: usize) -> Option<usize> {
-        let follows = |run: &Result<Run>| match run {
-            Ok(Run::Page(next, 0, _)) => {
-                end % PAGE_SIZE == 0
-                    && ptr::eq(next.as_ptr(), page.as_ptr().wrapping_add(end / PAGE_SIZE))
-                    && same_folio(page, *next)
-            }
-            _ => false,
-        };
-        match self.runs.next_if(follows)? {
-            Ok(Run::Page(_, _, len)) => Some(len),
-            _ => None,
-        }
-    }
 }
 
 impl<T: Transport> Iterator for Pieces<'_, T> {
@@ -66,14 +50,34 @@ impl<T: Transport> Iterator for Pieces<'_, T> {
     fn next(&mut self) -> Option<Self::Item> {
         Some(match self.runs.next()? {
             Ok(Run::Memory(base, len)) => self.rqst.memory_piece(base, len),
-            Ok(Run::Page(page, offset, mut len)) => {
-                while let Some(more) = self.extend(page, offset + len) {
-                    len += more;
-                }
-                page_piece(page, offset, len)
-            }
+            Ok(Run::Page(page, offset, len)) => folio_piece(&mut self.runs, page, offset, len),
             Err(error) => Err(error),
         })
+    }
+}
+
+/// The run of `len` bytes from `offset` of `page`, and what follows it in `runs` without a gap, in
+/// the same folio.
+pub(crate) fn folio_piece(
+    runs: &mut Peekable<Runs<'_>>,
+    page: NonNull<page>,
+    offset: usize,
+    mut len: usize,
+) -> Result<Piece> {
+    loop {
+        let end = offset + len;
+        let follows = |run: &Result<Run>| match run {
+            Ok(Run::Page(next, 0, _)) => {
+                end % PAGE_SIZE == 0
+                    && ptr::eq(next.as_ptr(), page.as_ptr().wrapping_add(end / PAGE_SIZE))
+                    && same_folio(page, *next)
+            }
+            _ => false,
+        };
+        match runs.next_if(follows) {
+            Some(Ok(Run::Page(_, _, more))) => len += more,
+            _ => return page_piece(page, offset, len),
+        }
     }
 }
 

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Registration of a server transport class.
+//!
+//! C header: [`include/linux/sunrpc/svc_xprt.h`](srctree/include/linux/sunrpc/svc_xprt.h), `struct
+//! svc_xprt_class`.
+
+use crate::{
+    svc_ops,
+    SvcListener, //
+};
+use core::{
+    cell::UnsafeCell,
+    marker::PhantomData,
+    ptr,
+    sync::atomic::{
+        AtomicBool,
+        Ordering, //
+    },
+};
+use kernel::{
+    bindings::list_head,
+    error::to_result,
+    prelude::*, //
+};
+
+/// A server transport class, to be a `static` of the module.
+///
+/// # Invariants
+///
+/// `class.xcl_owner` is null or the module that the class belongs to; it changes only before the
+/// class is registered. sunrpc alone touches `class.xcl_list` while it is.
+pub struct SvcClass<L: SvcListener> {
+    class: UnsafeCell<raw::svc_xprt_class>,
+    registered: AtomicBool,
+    _listener: PhantomData<fn() -> L>,
+}
+
+// SAFETY: The pointers in it are to statics. sunrpc guards what changes after the registration,
+// and `registered` keeps a second one from touching it.
+unsafe impl<L: SvcListener> Sync for SvcClass<L> {}
+
+impl<L: SvcListener> SvcClass<L> {
+    /// The class of `L`, not registered.
+    #[expect(clippy::new_without_default, reason = "statics cannot use it")]
+    pub const fn new() -> Self {
+        // INVARIANT: No owner yet, and not registered.
+        Self {
+            class: UnsafeCell::new(raw::svc_xprt_class {
+                xcl_name: L::NAME.to_bytes_with_nul().as_ptr().cast(),
+                xcl_owner: ptr::null_mut(),
+                xcl_ops: svc_ops::listener::<L>(),
+                xcl_list: list_head {
+                    next: ptr::null_mut(),
+                    prev: ptr::null_mut(),
+                },
+                xcl_max_payload: L::MAX_PAYLOAD,
+                xcl_ident: L::IDENT,
+            }),
+            registered: AtomicBool::new(false),
+            _listener: PhantomData,
+        }
+    }
+
+    /// Makes the class known to sunrpc, until the returned value is dropped.
+    ///
+    /// [`EEXIST`] if there is another of this name.
+    pub fn register(&'static self, module: &'static ThisModule) -> Result<SvcRegistration<L>> {
+        if self.registered.swap(true, Ordering::Acquire) {
+            return Err(EEXIST);
+        }
+        // SAFETY: `registered` was false, so nobody but us uses the class now.
+        let class = unsafe { &mut *self.class.get() };
+        class.xcl_owner = module.as_ptr();
+        // SAFETY: The class is static and complete. When the registration is dropped, it is
+        // unregistered before the module goes.
+        let result = to_result(unsafe { raw::svc_reg_xprt_class(self.as_raw()) });
+        if let Err(error) = result {
+            self.registered.store(false, Ordering::Release);
+            return Err(error);
+        }
+        Ok(SvcRegistration { class: self })
+    }
+
+    pub(crate) fn as_raw(&self) -> *mut raw::svc_xprt_class {
+        self.class.get()
+    }
+
+    /// Takes another reference to the module, for a transport whose making failed: sunrpc gives
+    /// back one for the attempt, and one with the transport's last reference.
+    ///
+    /// # Safety
+    ///
+    /// The caller is called by sunrpc, which has a reference.
+    pub(crate) unsafe fn get_module(&self) {
+        // SAFETY: By the type invariants `xcl_owner` does not change while the class is registered.
+        let owner = unsafe { (*self.class.get()).xcl_owner };
+        // SAFETY: The caller vouches for a reference.
+        unsafe { raw::__module_get(owner) };
+    }
+}
+
+/// As long as it lives, the class is registered.
+pub struct SvcRegistration<L: SvcListener> {
+    class: &'static SvcClass<L>,
+}
+
+impl<L: SvcListener> Drop for SvcRegistration<L> {
+    fn drop(&mut self) {
+        // SAFETY: The class is registered, by `SvcClass::register`. Every transport has a reference
+        // to the module, which therefore has none left.
+        unsafe { raw::svc_unreg_xprt_class(self.class.as_raw()) };
+        self.class.registered.store(false, Ordering::Release);
+    }
+}
