@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The private state of a connected `svc_xprt`.
+
+use super::{
+    endpoint::{
+        Endpoint,
+        Work, //
+    },
+    listener::Incoming,
+    receive::Call,
+    Config,
+    TRANSFERS, //
+};
+use crate::endpoint::ReceiveRing;
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::{
+        Arc,
+        SpinLock, //
+    },
+};
+use proto::{
+    conn::server::{
+        Action,
+        Event, //
+    },
+    plan::{
+        Role,
+        Thresholds, //
+    },
+    private, //
+};
+use rdma::{
+    cm::{
+        ConnectParameters,
+        Id, //
+    },
+    error::{
+        not_connected,
+        not_supported, //
+    },
+    qp::Parameters,
+    ProtectionDomain,
+    QueuePair, //
+};
+use sunrpc::{
+    memory::Page,
+    SockAddr,
+    SvcArgs,
+    SvcConnection,
+    SvcLink,
+    SvcResult,
+    SvcXprt, //
+};
+
+/// Replies that a Send buffer is there for, beyond one for each credit: errors, and Sends that wait
+/// for the completion that covers them.
+const EXTRA_SENDS: u32 = 32;
+
+/// Pages kept for the next pull.
+pub(super) const SPARE_PAGES: usize = 256;
+
+/// The private state of a connected `svc_xprt`.
+#[pin_data]
+pub(crate) struct Connection {
+    pub(super) config: Config,
+    /// The longest reply, header included, that the client has a Receive for.
+    pub(super) reply_max: usize,
+    /// Whether a reply may invalidate memory of the client.
+    pub(super) invalidate: bool,
+    /// Pages that a pull gave back.
+    #[pin]
+    pub(super) spare: SpinLock<KVec<Page>>,
+    pub(super) queue: Arc<QueuePair<Endpoint>>,
+    id: Arc<Id<Endpoint>>,
+    pub(super) endpoint: Arc<Endpoint>,
+}
+
+impl Connection {
+    /// Makes all that a connection needs. Sleeps.
+    pub(super) fn new(incoming: Incoming, link: SvcLink<Self>) -> impl PinInit<Self, Error> {
+        let made = Self::make(&incoming, link);
+        if made.is_err() {
+            incoming.id.reject();
+        }
+        let Incoming { id, endpoint } = incoming;
+        try_pin_init!(Self {
+            config: Config::new()?,
+            reply_max: Thresholds::negotiate(Role::Server, Config::new()?.inline, endpoint.theirs).reply,
+            invalidate: private::may_invalidate(Config::new()?.inline, endpoint.theirs),
+            spare <- new_spinlock!(KVec::with_capacity(SPARE_PAGES, GFP_KERNEL)?, "rpcrdma::spare"),
+            queue: made?,
+            id,
+            endpoint,
+        })
+    }
+
+    fn make(incoming: &Incoming, link: SvcLink<Self>) -> Result<Arc<QueuePair<Endpoint>>> {
+        let Incoming { id, endpoint } = incoming;
+        if id.is_iwarp() {
+            // There the memory that an RDMA Read goes to must be registered for the peer.
+            pr_warn!("iWARP devices are not supported by the server yet\n");
+            return Err(not_supported());
+        }
+        let config = Config::new()?;
+        let depth = Self::receives(config)?;
+        let pd = ProtectionDomain::new(id.clone())?;
+        let queue = QueuePair::new(
+            pd.clone(),
+            &Parameters {
+                receives: u32::try_from(depth)?,
+                send_buffers: usize::try_from(config.credits.saturating_add(EXTRA_SENDS))?,
+                send_bytes: config.inline.send_size(),
+                regions_per_send: 0,
+                transfers: TRANSFERS,
+            },
+        )?;
+        endpoint.attach(link, depth)?;
+        Ok(queue)
+    }
+
+    fn receives(config: Config) -> Result<usize> {
+        Ok(ReceiveRing::<Endpoint>::depth(usize::try_from(
+            config.credits,
+        )?))
+    }
+
+    fn accept(&self) -> Result {
+        let limits = self.id.limits()?;
+        let initiator_depth = self.endpoint.read_depth.min(limits.initiator_depth);
+        if initiator_depth == 0 {
+            // Such a client answers no RDMA Read at all.
+            return Err(EINVAL);
+        }
+        // RFC 8166, section 3.3.1: Receives for the first grant stand before the first Call.
+        let credits = usize::try_from(self.config.credits)?;
+        self.endpoint.receives.fill(
+            &self.queue,
+            self.queue.pd(),
+            credits,
+            self.config.inline.receive_size(),
+        )?;
+        if self.endpoint.step(Event::Prepared) != Action::Accept {
+            return Err(not_connected());
+        }
+        self.id.accept(&ConnectParameters {
+            private_data: &self.config.inline.emit(),
+            responder_resources: 0,
+            initiator_depth,
+            retry_count: 0,
+            rnr_retry_count: 0,
+        })
+    }
+}
+
+impl SvcConnection for Connection {
+    type Work = Work;
+    type Call = Call;
+
+    fn start(&self, _xprt: &SvcXprt<Self>) -> Result {
+        self.accept().inspect_err(|_| {
+            self.id.reject();
+            let _ = self.endpoint.step(Event::Failed);
+        })
+    }
+
+    fn addresses(&self) -> Result<(SockAddr, SockAddr)> {
+        Ok((self.id.local_address()?, self.id.remote_address()?))
+    }
+
+    fn next(&self, xprt: &SvcXprt<Self>) -> Option<Work> {
+        self.endpoint.next(|| xprt.no_data())
+    }
+
+    fn receive(&self, xprt: &SvcXprt<Self>, work: Work, args: &mut SvcArgs<'_>) -> Option<Call> {
+        match work {
+            Work::Message(message) => self.take_message(xprt, message, args),
+            Work::Pulled(pulled) => self.take_pulled(pulled, args),
+        }
+    }
+
+    fn result_payload(&self, call: &mut Call, offset: usize, len: usize) -> Result {
+        call.note_result(offset, len)
+    }
+
+    fn reply(&self, _xprt: &SvcXprt<Self>, call: &mut Call, result: &mut SvcResult<'_>) -> Result {
+        self.send_reply(call, result)
+    }
+
+    fn release(&self, mut call: Call) {
+        if let Some(message) = call.take_message() {
+            self.recycle(message);
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.endpoint.has_room()
+    }
+
+    fn detach(&self) {
+        let _ = self.endpoint.step(Event::Close);
+        self.endpoint.abandon();
+        self.id.disconnect();
+    }
+
+    fn close(&self) {
+        let _ = self.endpoint.step(Event::Close);
+        self.queue.shut_down();
+        self.endpoint.clear();
+        let _ = self.endpoint.step(Event::Drained);
+    }
+}

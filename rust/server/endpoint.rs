@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The context of one connection: what arrives, and what the device reports.
+//!
+//! The connection's id and completion queue share it, so it owns neither. What waits in its queue
+//! keeps the protection domain, and through it the id, which keeps this context:
+//! [`Endpoint::clear`] cuts that circle.
+
+use super::{
+    connection::Connection,
+    pull::Pulled, //
+};
+use crate::endpoint::ReceiveRing;
+use kernel::{
+    new_condvar, new_spinlock,
+    prelude::*,
+    sync::{
+        Arc,
+        CondVar,
+        SetOnce,
+        SpinLock, //
+    },
+};
+use proto::{
+    conn::server::{
+        Action,
+        Connection as Machine,
+        Event,
+        State, //
+    },
+    private::PrivateData, //
+};
+use rdma::{
+    cm,
+    mr,
+    receive,
+    transfer::Puller,
+    Failure,
+    QueuePair, //
+};
+use sunrpc::SvcLink;
+
+/// Something for a service thread to do.
+pub(crate) enum Work {
+    /// A message arrived.
+    Message(receive::Message<Endpoint>),
+    /// The memory of a call was pulled.
+    Pulled(Pulled),
+}
+
+/// First in, first out, without allocating.
+struct Queue {
+    places: KVec<Option<Work>>,
+    first: usize,
+    len: usize,
+}
+
+impl Queue {
+    fn push(&mut self, work: Work) -> Result<(), Work> {
+        let at = self.first.wrapping_add(self.len);
+        let at = at.checked_rem(self.places.len()).unwrap_or(0);
+        match self.places.get_mut(at) {
+            Some(place @ None) => *place = Some(work),
+            _ => return Err(work),
+        }
+        self.len = self.len.wrapping_add(1);
+        Ok(())
+    }
+
+    fn pop(&mut self) -> Option<Work> {
+        let work = self.places.get_mut(self.first)?.take()?;
+        let next = self.first.wrapping_add(1);
+        self.first = next.checked_rem(self.places.len()).unwrap_or(0);
+        self.len = self.len.wrapping_sub(1);
+        Some(work)
+    }
+}
+
+/// Threads that wait until something can be posted.
+struct Room {
+    /// Changes when it is worth to try again.
+    turn: u64,
+    waiters: usize,
+    /// There is nothing to wait for any more.
+    closed: bool,
+}
+
+/// The context of one connection.
+#[pin_data]
+pub(crate) struct Endpoint {
+    link: SetOnce<SvcLink<Connection>>,
+    /// What the client said.
+    pub(super) theirs: Option<PrivateData>,
+    /// RDMA Reads that the client answers at the same time.
+    pub(super) read_depth: u8,
+    #[pin]
+    machine: SpinLock<Machine>,
+    #[pin]
+    queue: SpinLock<Queue>,
+    #[pin]
+    room: SpinLock<Room>,
+    #[pin]
+    roomier: CondVar,
+    #[pin]
+    pub(super) receives: ReceiveRing<Self>,
+}
+
+impl Endpoint {
+    pub(super) fn new(private_data: &[u8], read_depth: u8) -> Result<Arc<Self>> {
+        let queue = Queue {
+            places: KVec::new(),
+            first: 0,
+            len: 0,
+        };
+        let room = Room {
+            turn: 0,
+            waiters: 0,
+            closed: false,
+        };
+        Arc::pin_init(
+            pin_init!(Self {
+                link: SetOnce::new(),
+                theirs: PrivateData::parse(private_data),
+                read_depth,
+                machine <- new_spinlock!(Machine::new(), "rpcrdma::machine"),
+                queue <- new_spinlock!(queue, "rpcrdma::work"),
+                room <- new_spinlock!(room, "rpcrdma::room"),
+                roomier <- new_condvar!("rpcrdma::roomier"),
+                receives <- ReceiveRing::new(),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Ties the endpoint to its transport, and makes places for `messages`. Sleeps.
+    pub(super) fn attach(&self, link: SvcLink<Connection>, messages: usize) -> Result {
+        let mut places = KVec::with_capacity(messages, GFP_KERNEL)?;
+        for _ in 0..messages {
+            places.push(None, GFP_KERNEL)?;
+        }
+        self.queue.lock().places = places;
+        self.link.populate(link);
+        Ok(())
+    }
+
+    fn link(&self) -> Option<&SvcLink<Connection>> {
+        self.link.as_ref()
+    }
+
+    /// Tells the state machine what happened.
+    pub(super) fn step(&self, event: Event) -> Action {
+        self.machine.lock().on(event)
+    }
+
+    /// The connection is of no use any more.
+    pub(super) fn lost(&self, event: Event) {
+        if self.step(event) == Action::TearDown {
+            self.abandon();
+            if let Some(link) = self.link() {
+                link.with(|xprt| xprt.deferred_close());
+            }
+        }
+    }
+
+    /// A work request failed.
+    fn failed(&self, failure: Failure) {
+        if !failure.is_flush() {
+            pr_info!("connection lost: {}\n", failure.reason());
+        }
+        self.lost(Event::Disconnected);
+    }
+
+    /// Whether replies can be sent.
+    pub(super) fn is_open(&self) -> bool {
+        self.machine.lock().state() == State::Open
+    }
+
+    /// The next thing to do. `emptied` is called under the lock of the queue when nothing is left.
+    pub(super) fn next(&self, emptied: impl FnOnce()) -> Option<Work> {
+        let mut queue = self.queue.lock();
+        let work = queue.pop();
+        if queue.len == 0 {
+            emptied();
+        }
+        work
+    }
+
+    fn add(&self, work: Work) {
+        let Some(link) = self.link() else { return };
+        let refused = link.with(|xprt| {
+            let mut queue = self.queue.lock();
+            let refused = queue.push(work).err();
+            xprt.data_pending();
+            drop(queue);
+            xprt.enqueue();
+            refused
+        });
+        // There are as many places as Receives.
+        drop(refused);
+    }
+
+    /// Calls `attempt` until it does not say that there is no room. [`None`] if there will never
+    /// be. Sleeps.
+    pub(super) fn with_room<T, R>(
+        &self,
+        mut token: T,
+        mut attempt: impl FnMut(T) -> Result<R, T>,
+    ) -> Option<R> {
+        loop {
+            let turn = self.room.lock().turn;
+            token = match attempt(token) {
+                Ok(done) => return Some(done),
+                Err(token) => token,
+            };
+            let mut room = self.room.lock();
+            room.waiters = room.waiters.saturating_add(1);
+            while room.turn == turn && !room.closed {
+                self.roomier.wait(&mut room);
+            }
+            room.waiters = room.waiters.saturating_sub(1);
+            let (closed, last) = (room.closed, room.waiters == 0);
+            drop(room);
+            if closed {
+                return None;
+            }
+            if last {
+                // Calls were not taken up meanwhile.
+                if let Some(link) = self.link() {
+                    link.with(|xprt| xprt.enqueue());
+                }
+            }
+        }
+    }
+
+    /// Whether nobody waits for room.
+    pub(super) fn has_room(&self) -> bool {
+        self.room.lock().waiters == 0
+    }
+
+    /// Sends away whoever waits.
+    pub(super) fn abandon(&self) {
+        self.room.lock().closed = true;
+        self.roomier.notify_all();
+    }
+
+    /// Frees what is queued. No handler runs any more. Sleeps.
+    pub(super) fn clear(&self) {
+        loop {
+            let work = self.queue.lock().pop();
+            match work {
+                Some(work) => drop(work),
+                None => break,
+            }
+        }
+        self.receives.clear();
+    }
+}
+
+impl rdma::Handler for Endpoint {
+    type Fenced = ();
+
+    fn cm_event(&self, event: cm::Event<'_>) {
+        match event {
+            cm::Event::Established { .. } => {
+                // Whatever came before has announced the connection already.
+                let _ = self.step(Event::Established);
+            }
+            cm::Event::DeviceRemoval => self.lost(Event::DeviceRemoved),
+            cm::Event::Disconnected
+            | cm::Event::AddrChange
+            | cm::Event::Rejected { .. }
+            | cm::Event::Unreachable
+            | cm::Event::ConnectError => self.lost(Event::Disconnected),
+            cm::Event::AddrResolved
+            | cm::Event::AddrError(_)
+            | cm::Event::RouteResolved
+            | cm::Event::RouteError(_)
+            | cm::Event::Other => (),
+        }
+    }
+
+    fn received(&self, _queue: &QueuePair<Self>, message: receive::Message<Self>) {
+        match self.step(Event::Received) {
+            Action::Serve | Action::AnnounceAndServe => self.add(Work::Message(message)),
+            _ => drop(message),
+        }
+    }
+
+    fn receive_failed(&self, buffer: receive::Buffer<Self>, failure: Failure) {
+        drop(buffer);
+        self.failed(failure);
+    }
+
+    fn request_failed(&self, failure: Failure) {
+        self.failed(failure);
+    }
+
+    fn send_resumed(&self) {
+        let mut room = self.room.lock();
+        room.turn = room.turn.wrapping_add(1);
+        drop(room);
+        self.roomier.notify_all();
+    }
+
+    // A server registers nothing.
+
+    fn invalidated(&self, _queue: &QueuePair<Self>, _regions: mr::Idle<Self>, _fenced: ()) {}
+
+    fn invalidate_failed(&self, _regions: mr::Registered<Self>, _fenced: ()) {}
+}
+
+impl Puller for Endpoint {
+    type Pulled = Pulled;
+
+    fn pulled(&self, _queue: &QueuePair<Self>, pulled: Pulled) {
+        self.add(Work::Pulled(pulled));
+    }
+
+    fn pull_failed(&self, pulled: Pulled, failure: Failure) {
+        drop(pulled);
+        self.failed(failure);
+    }
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Listening: the connection manager queues peers, a service thread takes them off.
+
+use super::{
+    connection::{
+        self,
+        Connection, //
+    },
+    endpoint::Endpoint,
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+};
+use rdma::{
+    cm::Id,
+    listener, //
+};
+use sunrpc::{
+    Net,
+    SockAddr,
+    SvcClass,
+    SvcLink,
+    SvcListener, //
+};
+
+/// What administrators find as transport `rdma`.
+pub(crate) static CLASS: SvcClass<Listener> = SvcClass::new();
+
+/// A peer that waits to be accepted.
+pub(crate) struct Incoming {
+    pub(super) id: Arc<Id<Endpoint>>,
+    pub(super) endpoint: Arc<Endpoint>,
+}
+
+/// The private state of a listening `svc_xprt`.
+#[pin_data]
+pub(crate) struct Listener {
+    waiting: Arc<Waiting>,
+    /// [`None`] before it listens and after it has stopped.
+    #[pin]
+    id: Mutex<Option<listener::Listener<Waiting>>>,
+}
+
+/// Peers that wait, and whom to tell.
+#[pin_data]
+struct Waiting {
+    link: SvcLink<Listener>,
+    #[pin]
+    queue: Mutex<KVec<Incoming>>,
+}
+
+impl Waiting {
+    /// Peers beyond these are turned away.
+    const MAX: usize = 128;
+
+    /// Connection requests that the connection manager holds back.
+    const BACKLOG: u16 = 64;
+
+    fn new(link: SvcLink<Listener>) -> Result<Arc<Self>> {
+        let queue = KVec::with_capacity(Self::MAX, GFP_KERNEL)?;
+        Arc::pin_init(
+            pin_init!(Self {
+                link,
+                queue <- new_mutex!(queue, "rpcrdma::waiting"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    fn admit(&self, request: &listener::Request<'_, Endpoint>) -> Result {
+        let mut queue = self.queue.lock();
+        if queue.len() >= Self::MAX {
+            return Err(EBUSY);
+        }
+        let endpoint = Endpoint::new(request.private_data(), request.initiator_depth())?;
+        let id = request.adopt(endpoint.clone())?;
+        // There is room, and an adopted id must not be dropped here.
+        let _ = queue.push_within_capacity(Incoming { id, endpoint });
+        Ok(())
+    }
+}
+
+impl listener::Listen for Waiting {
+    type Connection = Endpoint;
+
+    fn connect_request(&self, request: &listener::Request<'_, Endpoint>) {
+        if self.admit(request).is_ok() {
+            self.link.with(|xprt| xprt.connection_pending());
+        }
+    }
+
+    fn deaf(&self) {
+        pr_warn!("a listener's device or address went away, and with it the listener\n");
+        self.link.with(|xprt| xprt.deferred_close());
+    }
+}
+
+impl SvcListener for Listener {
+    type Connection = Connection;
+    type Incoming = Incoming;
+
+    const NAME: &'static CStr = c"rdma";
+    const IDENT: i32 = 256;
+    const MAX_PAYLOAD: u32 = 4 << 20;
+
+    fn class() -> &'static SvcClass<Self> {
+        &CLASS
+    }
+
+    fn new(link: SvcLink<Self>) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            waiting: Waiting::new(link)?,
+            id <- new_mutex!(None, "rpcrdma::listener"),
+        })
+    }
+
+    fn listen(&self, net: Net, address: &SockAddr) -> Result<SockAddr> {
+        let id = listener::Listener::new(net, address, Waiting::BACKLOG, self.waiting.clone())?;
+        let local = id.local_address()?;
+        *self.id.lock() = Some(id);
+        Ok(local)
+    }
+
+    fn next(&self) -> (Option<Incoming>, bool) {
+        let mut queue = self.waiting.queue.lock();
+        let incoming = queue.remove(0).ok();
+        (incoming, !queue.is_empty())
+    }
+
+    fn accept(
+        &self,
+        incoming: Incoming,
+        link: SvcLink<Connection>,
+    ) -> impl PinInit<Connection, Error> {
+        connection::Connection::new(incoming, link)
+    }
+
+    fn detach(&self) {
+        let id = self.id.lock().take();
+        drop(id);
+        loop {
+            let incoming = self.waiting.queue.lock().pop();
+            match incoming {
+                Some(incoming) => drop(incoming),
+                None => break,
+            }
+        }
+    }
+}

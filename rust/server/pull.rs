@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Pulling what a call left in the client's memory (RFC 8166, sections 3.4.5 and 3.5.3).
+//!
+//! The usual call, one Read chunk in an inline message, keeps its chunk apart: the argument starts
+//! at the start of a page. Any other is rebuilt in one run of pages, with each part read or copied
+//! to where it belongs.
+
+use super::{
+    connection::{
+        Connection,
+        SPARE_PAGES, //
+    },
+    endpoint::Endpoint,
+    receive::{
+        policy,
+        Call, //
+    },
+    TRANSFERS, //
+};
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*, //
+};
+use proto::{
+    call::{
+        self,
+        Incoming,
+        Part, //
+    },
+    chunk::Segment,
+    header::Body,
+    xdr, //
+};
+use rdma::{
+    mr::Handle,
+    qp::UnpostedReads,
+    receive::Message,
+    transfer::{
+        Prepared,
+        Transfer, //
+    }, //
+};
+use sunrpc::{
+    memory::Page,
+    SvcArgs, //
+};
+
+/// What a rebuilt call looks like.
+#[derive(Clone, Copy)]
+pub(super) enum Form {
+    /// The inline message, with `len` bytes (fill included) of the pages inserted at `position`.
+    Reduced { position: usize, len: usize },
+    /// The first `len` bytes of the pages.
+    Whole { len: usize },
+}
+
+/// A call that is being pulled, or was.
+pub(crate) struct Pulled {
+    pub(super) message: Message<Endpoint>,
+    pub(super) form: Form,
+    /// Where it goes.
+    pub(super) pages: KVec<Page>,
+}
+
+impl Form {
+    /// The form for `call`. [`None`] if it is too large for `max_pages`.
+    pub(super) fn of(call: &call::Call<'_>, max_pages: usize) -> Option<Self> {
+        let mut chunks = call.chunks().filter(|(_, length)| *length > 0);
+        let form = match (call.body, chunks.next(), chunks.next()) {
+            (Body::Msg, Some((position, length)), None) if call.payload.len() <= PAGE_SIZE => {
+                Self::Reduced {
+                    position: usize::try_from(position).ok()?,
+                    len: usize::try_from(xdr::filled_u64(length)).ok()?,
+                }
+            }
+            _ => Self::Whole {
+                len: usize::try_from(call.message_len()).ok()?,
+            },
+        };
+        // One for the inline message, one that sunrpc keeps back.
+        (form.pages().saturating_add(2) <= max_pages).then_some(form)
+    }
+
+    fn pages(self) -> usize {
+        match self {
+            Self::Reduced { len, .. } | Self::Whole { len } => len.div_ceil(PAGE_SIZE),
+        }
+    }
+}
+
+impl Connection {
+    /// Starts to pull the call in `message`. If nothing of it has to be read, it is served at once.
+    pub(super) fn pull(
+        &self,
+        message: Message<Endpoint>,
+        form: Form,
+        args: &mut SvcArgs<'_>,
+    ) -> Option<Call> {
+        let reads = self.take_pages(form.pages()).and_then(|pages| {
+            let reads = self.reads(message.bytes(), form, &pages)?;
+            Ok((reads, pages))
+        });
+        let (reads, pages) = match reads {
+            Ok(made) => made,
+            Err(_) => {
+                self.fail(message);
+                return None;
+            }
+        };
+        let pulled = Pulled {
+            message,
+            form,
+            pages,
+        };
+        if reads.is_empty() {
+            return self.take_pulled(pulled, args);
+        }
+        if reads.len() > usize::try_from(TRANSFERS).unwrap_or(0) {
+            let message = pulled.message;
+            match call::parse(message.bytes(), &policy(usize::MAX)) {
+                Ok(Incoming::Call(call)) => {
+                    let refusal = call.refuse();
+                    self.refuse(message, &refusal);
+                }
+                _ => self.recycle(message),
+            }
+            return None;
+        }
+        self.endpoint.with_room((reads, pulled), |(reads, pulled)| {
+            match self.queue.post_reads(reads, pulled) {
+                Ok(()) => Ok(()),
+                Err(UnpostedReads::Full(reads, pulled)) => Err((reads, pulled)),
+                Err(UnpostedReads::Lost(_)) => {
+                    self.endpoint.lost(proto::conn::server::Event::Failed);
+                    Ok(())
+                }
+            }
+        });
+        None
+    }
+
+    /// The RDMA Reads that put the call in `bytes` into `pages`. What is there already is copied.
+    fn reads(&self, bytes: &[u8], form: Form, pages: &KVec<Page>) -> Result<Prepared<Endpoint>> {
+        let Ok(Incoming::Call(call)) = call::parse(bytes, &policy(usize::MAX)) else {
+            return Err(EINVAL);
+        };
+        let mut reads = Transfer::reads(&self.queue)?;
+        if let Form::Reduced { position, len } = form {
+            let position = u32::try_from(position)?;
+            let chunk = call.lists.read.chunk(position);
+            let length = usize::try_from(proto::chunk::total(chunk.clone()))?;
+            read(&mut reads, chunk, pages, 0, length)?;
+            zero(pages, length, len)?;
+            return reads.prepare();
+        }
+        let mut at = 0_usize;
+        for part in call.parts() {
+            let end = match part {
+                Part::Payload { from, length } => {
+                    let (from, length) = (usize::try_from(from)?, usize::try_from(length)?);
+                    let end = at.checked_add(length).ok_or(EINVAL)?;
+                    match call.body {
+                        Body::Msg => {
+                            let inline = from
+                                .checked_add(length)
+                                .and_then(|to| call.payload.get(from..to))
+                                .ok_or(EINVAL)?;
+                            copy(pages, at, inline)?;
+                        }
+                        Body::NoMsg => {
+                            let whole = call.lists.read.chunk(0);
+                            read(&mut reads, slice(whole, from, length), pages, at, end)?;
+                        }
+                    }
+                    end
+                }
+                Part::Chunk { position, length } => {
+                    let end = at.checked_add(usize::try_from(length)?).ok_or(EINVAL)?;
+                    read(&mut reads, call.lists.read.chunk(position), pages, at, end)?;
+                    end
+                }
+                Part::Fill(length) => {
+                    let end = at.checked_add(usize::try_from(length)?).ok_or(EINVAL)?;
+                    zero(pages, at, end)?;
+                    end
+                }
+            };
+            at = end;
+        }
+        reads.prepare()
+    }
+
+    /// Pages to pull to.
+    fn take_pages(&self, count: usize) -> Result<KVec<Page>> {
+        let mut pages = KVec::with_capacity(count, GFP_KERNEL)?;
+        let mut spare = self.spare.lock();
+        while pages.len() < count {
+            let Some(page) = spare.pop() else { break };
+            pages.push_within_capacity(page).map_err(|_| EINVAL)?;
+        }
+        drop(spare);
+        while pages.len() < count {
+            pages.push(Page::new(GFP_KERNEL)?, GFP_KERNEL)?;
+        }
+        Ok(pages)
+    }
+
+    /// Keeps pages for the next pull, as many as there is a place for.
+    pub(super) fn keep_pages(&self, mut pages: KVec<Page>) {
+        let mut spare = self.spare.lock();
+        while spare.len() < SPARE_PAGES {
+            let Some(page) = pages.pop() else { break };
+            if page.is_unique() {
+                let _ = spare.push_within_capacity(page);
+            }
+        }
+        drop(spare);
+    }
+}
+
+/// Adds Reads of `segments` into the bytes from `at` to `end` of `pages`.
+fn read(
+    reads: &mut Transfer<Endpoint>,
+    segments: impl Iterator<Item = Segment>,
+    pages: &KVec<Page>,
+    at: usize,
+    end: usize,
+) -> Result {
+    for segment in segments {
+        reads.add_remote(Handle {
+            rkey: segment.handle,
+            len: segment.length,
+            iova: segment.offset,
+        })?;
+    }
+    runs(pages, at, end, |page, offset, len| {
+        reads.add_local(page.piece(offset, len)?)
+    })
+}
+
+fn copy(pages: &KVec<Page>, at: usize, mut bytes: &[u8]) -> Result {
+    let end = at.checked_add(bytes.len()).ok_or(EINVAL)?;
+    runs(pages, at, end, |page, offset, len| {
+        let (part, rest) = bytes.split_at_checked(len).ok_or(EINVAL)?;
+        bytes = rest;
+        page.copy_in(offset, part)
+    })
+}
+
+/// Clears fill octets, of which there are at most three.
+fn zero(pages: &KVec<Page>, at: usize, end: usize) -> Result {
+    runs(pages, at, end, |page, offset, len| {
+        page.copy_in(offset, [0; 4].get(..len).ok_or(EINVAL)?)
+    })
+}
+
+/// Calls `f` with each page that has some of the bytes from `at` to `end`, and says which.
+fn runs(
+    pages: &KVec<Page>,
+    mut at: usize,
+    end: usize,
+    mut f: impl FnMut(&Page, usize, usize) -> Result,
+) -> Result {
+    while at < end {
+        let page = pages.get(at / PAGE_SIZE).ok_or(EINVAL)?;
+        let offset = at % PAGE_SIZE;
+        let len = (PAGE_SIZE - offset).min(end - at);
+        f(page, offset, len)?;
+        at = at.saturating_add(len);
+    }
+    Ok(())
+}
+
+/// The part of `segments` that holds `length` bytes from `from` on.
+fn slice(
+    segments: impl Iterator<Item = Segment>,
+    from: usize,
+    length: usize,
+) -> impl Iterator<Item = Segment> {
+    // CAST: Both are below the length of a message.
+    let (mut skip, mut left) = (from as u64, length as u64);
+    segments.filter_map(move |segment| {
+        let total = u64::from(segment.length);
+        let skipped = skip.min(total);
+        skip = skip.saturating_sub(skipped);
+        let taken = left.min(total.saturating_sub(skipped));
+        left = left.saturating_sub(taken);
+        (taken != 0).then_some(Segment {
+            handle: segment.handle,
+            length: u32::try_from(taken).unwrap_or(u32::MAX),
+            offset: segment.offset.wrapping_add(skipped),
+        })
+    })
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What arrives becomes a call, an error message, or nothing.
+//!
+//! RFC 8166, sections 3.4.5 and 4.5. A service thread runs this.
+
+use super::{
+    connection::Connection,
+    endpoint::Endpoint,
+    pull::{
+        Form,
+        Pulled, //
+    }, //
+};
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*, //
+};
+use proto::{
+    call::{
+        self,
+        Incoming,
+        Policy,
+        Rejection, //
+    },
+    chunk::Limits,
+    conn::server::Event,
+    refusal::Refusal,
+    rpc::CallHeader, //
+};
+use rdma::{
+    receive::Message,
+    send::Verb, //
+};
+use sunrpc::{
+    SvcArgs,
+    SvcXprt, //
+};
+
+/// Chunks of a Write list. NFS pairs them with the operations of a compound.
+pub(super) const MAX_WRITE_CHUNKS: usize = 16;
+
+/// Bytes that surely hold the header of an RPC call.
+const HEAD_BYTES: usize = 1024;
+
+/// A call in work.
+pub(crate) struct Call {
+    /// What it came in, until its reply is put together.
+    message: Option<Message<Endpoint>>,
+    /// Whether results may leave the message.
+    pub(super) reduction: bool,
+    /// Offset and length of each result that may.
+    pub(super) results: KVec<(usize, usize)>,
+}
+
+impl Call {
+    fn new(message: Message<Endpoint>, reduction: bool) -> Self {
+        Self {
+            message: Some(message),
+            reduction,
+            results: KVec::new(),
+        }
+    }
+
+    pub(super) fn take_message(&mut self) -> Option<Message<Endpoint>> {
+        self.message.take()
+    }
+
+    /// Notes a result that may leave the message. More than there are chunks for stay inside.
+    pub(super) fn note_result(&mut self, offset: usize, len: usize) -> Result {
+        if self.results.len() < MAX_WRITE_CHUNKS {
+            self.results.push((offset, len), GFP_KERNEL)?;
+        }
+        Ok(())
+    }
+}
+
+/// What this end takes. `max_pull` bounds what is read for one call.
+pub(super) fn policy(max_pull: usize) -> Policy {
+    Policy {
+        limits: Limits {
+            // All bounded by the length of a Receive.
+            read_segments: usize::MAX,
+            write_chunks: MAX_WRITE_CHUNKS,
+            segments: usize::MAX,
+        },
+        max_pull: u64::try_from(max_pull).unwrap_or(u64::MAX),
+        reverse: false,
+    }
+}
+
+/// What to do about a message, when it is no longer borrowed.
+enum Verdict {
+    /// Serve it: the call is in its place.
+    Serve { reduction: bool },
+    /// Pull it.
+    Pull(Form),
+    /// Drop it in silence.
+    Drop,
+    /// Answer with an error.
+    Refuse(Refusal),
+    /// No memory for it. The client has to send it again.
+    Fail,
+}
+
+impl Connection {
+    /// Takes in `message`.
+    pub(super) fn take_message(
+        &self,
+        xprt: &SvcXprt<Self>,
+        message: Message<Endpoint>,
+        args: &mut SvcArgs<'_>,
+    ) -> Option<Call> {
+        match judge(message.bytes(), xprt.max_message(), args) {
+            Verdict::Serve { reduction } => return Some(Call::new(message, reduction)),
+            Verdict::Pull(form) => return self.pull(message, form, args),
+            Verdict::Drop => self.recycle(message),
+            Verdict::Refuse(refusal) => self.refuse(message, &refusal),
+            Verdict::Fail => self.fail(message),
+        }
+        None
+    }
+
+    /// Takes in a call whose memory was pulled.
+    pub(super) fn take_pulled(&self, mut pulled: Pulled, args: &mut SvcArgs<'_>) -> Option<Call> {
+        let verdict = judge_pulled(&mut pulled, args);
+        self.keep_pages(pulled.pages);
+        match verdict {
+            Verdict::Serve { reduction } => return Some(Call::new(pulled.message, reduction)),
+            Verdict::Refuse(refusal) => self.refuse(pulled.message, &refusal),
+            Verdict::Drop | Verdict::Pull(_) => self.recycle(pulled.message),
+            Verdict::Fail => self.fail(pulled.message),
+        }
+        None
+    }
+
+    /// Posts the Receive of `message` again, in time.
+    pub(super) fn recycle(&self, message: Message<Endpoint>) {
+        self.endpoint
+            .receives
+            .recycle(&self.queue, message.into_buffer());
+    }
+
+    /// Answers `message` with an RDMA_ERROR. If even that cannot be, the connection ends.
+    pub(super) fn refuse(&self, message: Message<Endpoint>, refusal: &Refusal) {
+        self.recycle(message);
+        let Some(mut buffer) = self.send_buffer() else {
+            return;
+        };
+        match refusal.emit(self.config.credits, buffer.bytes_mut()) {
+            Ok(len) => {
+                let _ = self.post(None, buffer, len, Verb::Send);
+            }
+            Err(_) => {
+                self.queue.put_back_send_buffer(buffer);
+                self.endpoint.lost(Event::Unanswered);
+            }
+        }
+    }
+
+    /// Ends the connection, so that the client does not wait for an answer (RFC 8166, section
+    /// 4.5.4).
+    pub(super) fn fail(&self, message: Message<Endpoint>) {
+        self.recycle(message);
+        self.endpoint.lost(Event::Unanswered);
+    }
+}
+
+fn judge(bytes: &[u8], max_pull: usize, args: &mut SvcArgs<'_>) -> Verdict {
+    let call = match call::parse(bytes, &policy(max_pull)) {
+        Ok(Incoming::Call(call)) => call,
+        // We have no calls of our own on the way.
+        Ok(Incoming::ReverseReply(_) | Incoming::ReverseError { .. }) => return Verdict::Drop,
+        Err(Rejection::Drop(_)) => return Verdict::Drop,
+        Err(Rejection::Refuse(refusal, _)) => return Verdict::Refuse(refusal),
+    };
+    if !call.lists.read.is_empty() {
+        return match Form::of(&call, args.max_pages()) {
+            Some(form) => Verdict::Pull(form),
+            None => Verdict::Refuse(call.refuse()),
+        };
+    }
+    match args.set_message(call.payload) {
+        Ok(()) => Verdict::Serve {
+            reduction: may_reduce(call.payload),
+        },
+        Err(_) => Verdict::Fail,
+    }
+}
+
+fn judge_pulled(pulled: &mut Pulled, args: &mut SvcArgs<'_>) -> Verdict {
+    // It was a call when it was pulled.
+    let Ok(Incoming::Call(call)) = call::parse(pulled.message.bytes(), &policy(usize::MAX)) else {
+        return Verdict::Drop;
+    };
+    match pulled.form {
+        Form::Reduced { position, len } => {
+            let reduction = may_reduce(call.payload);
+            match args.set_reduced(call.payload, position, &mut pulled.pages, len) {
+                Ok(()) => Verdict::Serve { reduction },
+                Err(_) => Verdict::Fail,
+            }
+        }
+        Form::Whole { len } => {
+            let mut head = [0; HEAD_BYTES];
+            let head = head.get_mut(..len.min(HEAD_BYTES)).unwrap_or_default();
+            match pulled.pages.first().map(|page| page.copy_out(0, head)) {
+                Some(Ok(())) => (),
+                _ => return Verdict::Fail,
+            }
+            // The header of the RPC stands before any chunk, so this much is as it was sent.
+            if call.check_message(head).is_err() {
+                return Verdict::Refuse(call.refuse());
+            }
+            let reduction = may_reduce(head);
+            match args.set_pages(&mut pulled.pages, len) {
+                Ok(()) => Verdict::Serve { reduction },
+                Err(_) => Verdict::Fail,
+            }
+        }
+    }
+}
+
+fn may_reduce(message: &[u8]) -> bool {
+    CallHeader::parse(message).is_some_and(|header| header.reduction)
+}
+
+const _: () = assert!(HEAD_BYTES <= PAGE_SIZE);

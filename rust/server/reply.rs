@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Replies: results go to the chunks of the call, the rest goes behind the header.
+//!
+//! RFC 8166, sections 3.4.6, 3.5.3, 4.3 and 4.5.3; RFC 8267 pairs results with chunks.
+
+use super::{
+    connection::Connection,
+    endpoint::Endpoint,
+    receive::{
+        policy,
+        Call,
+        MAX_WRITE_CHUNKS, //
+    },
+    TRANSFERS, //
+};
+use core::ops::Range;
+use kernel::prelude::*;
+use proto::{
+    answer::{
+        self,
+        Answer,
+        Place,
+        Placement,
+        Unreturnable, //
+    },
+    call::{
+        self,
+        Incoming, //
+    },
+    chunk::Segment,
+    conn::server::Event,
+    header::Body,
+    xdr, //
+};
+use rdma::{
+    error::not_connected,
+    mr::Handle,
+    qp::Unposted,
+    send::{
+        Buffer,
+        Verb, //
+    },
+    transfer::{
+        Prepared,
+        Transfer, //
+    }, //
+};
+use sunrpc::SvcResult;
+
+/// Why there is no reply.
+enum Failure {
+    /// The client is told that there is none.
+    Unreturnable,
+    /// Something is used up; the client has to ask again.
+    Local,
+}
+
+impl From<Unreturnable> for Failure {
+    fn from(_: Unreturnable) -> Self {
+        Self::Unreturnable
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(_: Error) -> Self {
+        Self::Local
+    }
+}
+
+/// What to post.
+struct Posting {
+    writes: Option<Prepared<Endpoint>>,
+    len: usize,
+    verb: Verb,
+}
+
+/// Where the parts of a result go.
+struct Layout {
+    /// Bytes put into each Write chunk.
+    written: [u64; MAX_WRITE_CHUNKS],
+    /// What leaves the message, in its order, and the chunk it goes to.
+    reduced: KVec<(Range<usize>, usize)>,
+    /// How long the message is without.
+    rest: usize,
+}
+
+impl Connection {
+    /// Answers `call`.
+    pub(super) fn send_reply(&self, call: &mut Call, result: &mut SvcResult<'_>) -> Result {
+        let Some(message) = call.take_message() else {
+            return Err(EINVAL);
+        };
+        if !self.endpoint.is_open() {
+            self.recycle(message);
+            return Err(not_connected());
+        }
+        let Some(mut buffer) = self.send_buffer() else {
+            self.recycle(message);
+            return Err(not_connected());
+        };
+        let posting = match call::parse(message.bytes(), &policy(usize::MAX)) {
+            Ok(Incoming::Call(parsed)) => {
+                match self.put_together(&parsed, call, result, buffer.bytes_mut()) {
+                    Err(Failure::Unreturnable) => parsed
+                        .refuse()
+                        .emit(self.config.credits, buffer.bytes_mut())
+                        .map(|len| Posting {
+                            writes: None,
+                            len,
+                            verb: Verb::Send,
+                        })
+                        .map_err(|_| EINVAL),
+                    Err(Failure::Local) => Err(ENOMEM),
+                    Ok(posting) => Ok(posting),
+                }
+            }
+            _ => Err(EINVAL),
+        };
+        match posting {
+            Ok(Posting { writes, len, verb }) => {
+                // Before the Send, after which the client may use the credit again.
+                self.recycle(message);
+                if writes.is_none() {
+                    result.keep_page();
+                }
+                self.post(writes, buffer, len, verb)
+            }
+            Err(error) => {
+                self.queue.put_back_send_buffer(buffer);
+                self.fail(message);
+                Err(error)
+            }
+        }
+    }
+
+    /// A Send buffer, as soon as there is one. [`None`] if the connection ends. Sleeps.
+    pub(super) fn send_buffer(&self) -> Option<Buffer<Endpoint>> {
+        self.endpoint
+            .with_room((), |()| self.queue.take_send_buffer().ok_or(()))
+    }
+
+    /// Posts Writes and Send, as soon as there is room. Sleeps.
+    pub(super) fn post(
+        &self,
+        writes: Option<Prepared<Endpoint>>,
+        buffer: Buffer<Endpoint>,
+        len: usize,
+        verb: Verb,
+    ) -> Result {
+        let posted = self
+            .endpoint
+            .with_room((writes, buffer), |(writes, buffer)| {
+                match self.queue.post_reply(writes, buffer, len, verb) {
+                    Ok(()) => Ok(Ok(())),
+                    Err(Unposted::Full(writes, buffer)) => Err((writes, buffer)),
+                    Err(Unposted::Lost(error)) => Ok(Err(error)),
+                }
+            });
+        let result = posted.unwrap_or_else(|| Err(not_connected()));
+        if result.is_err() {
+            self.endpoint.lost(Event::Unanswered);
+        }
+        result
+    }
+
+    /// Writes header and inline message of the reply to `out`, and makes its RDMA Writes.
+    fn put_together(
+        &self,
+        call: &call::Call<'_>,
+        noted: &Call,
+        result: &SvcResult<'_>,
+        out: &mut [u8],
+    ) -> Result<Posting, Failure> {
+        let layout = Layout::new(call, noted, result)?;
+        let chunks = call.lists.write.len();
+        let written = layout.written.get(..chunks).ok_or(EINVAL)?;
+        let rest = u64::try_from(layout.rest).map_err(|_| EINVAL)?;
+        let threshold = self.reply_max.min(out.len());
+        let answer = Answer::new(call, written, rest, threshold)?;
+
+        let writes = self.writes(call, &layout, &answer, result)?;
+        if writes
+            .as_ref()
+            .is_some_and(|writes| writes.len() > usize::try_from(TRANSFERS).unwrap_or(0))
+        {
+            return Err(Failure::Unreturnable);
+        }
+        let mut len = answer
+            .emit(self.config.credits, out)
+            .map_err(|_| Failure::Unreturnable)?;
+        if answer.body() == Body::Msg {
+            for range in layout.remaining(result.len()) {
+                let end = len.checked_add(range.len()).ok_or(EINVAL)?;
+                let place = out.get_mut(len..end).ok_or(EINVAL)?;
+                if result.copy_out(range.start, place)? != range.len() {
+                    return Err(Failure::Local);
+                }
+                len = end;
+            }
+        }
+        let key = match self.invalidate {
+            true => answer::invalidated_handle(call),
+            false => None,
+        };
+        Ok(Posting {
+            writes,
+            len,
+            verb: key.map_or(Verb::Send, Verb::Invalidate),
+        })
+    }
+
+    /// The RDMA Writes of a reply, if it has any.
+    fn writes(
+        &self,
+        call: &call::Call<'_>,
+        layout: &Layout,
+        answer: &Answer<'_>,
+        result: &SvcResult<'_>,
+    ) -> Result<Option<Prepared<Endpoint>>, Failure> {
+        if layout.reduced.is_empty() && answer.body() == Body::Msg {
+            return Ok(None);
+        }
+        let mut writes = Transfer::writes(&self.queue)?;
+        for (range, index) in &layout.reduced {
+            let segments = call.lists.write.iter().nth(*index).ok_or(EINVAL)?;
+            let length = u64::try_from(range.len()).map_err(|_| EINVAL)?;
+            write(
+                &mut writes,
+                answer::filled(segments, length),
+                result,
+                range.clone(),
+            )?;
+        }
+        if answer.body() == Body::NoMsg {
+            add_remote(&mut writes, answer.reply_segments())?;
+            for range in layout.remaining(result.len()) {
+                add_local(&mut writes, result, range)?;
+            }
+        }
+        Ok(Some(writes.prepare()?).filter(|writes| !writes.is_empty()))
+    }
+}
+
+impl Layout {
+    fn new(call: &call::Call<'_>, noted: &Call, result: &SvcResult<'_>) -> Result<Self, Failure> {
+        let mut layout = Self {
+            written: [0; MAX_WRITE_CHUNKS],
+            reduced: KVec::new(),
+            rest: result.len(),
+        };
+        let mut placement = Placement::new(call, noted.reduction);
+        for (offset, len) in &noted.results {
+            let Some(range) = payload(result, *offset, *len) else {
+                // Not what its count word says, so better not touched.
+                placement.pass();
+                continue;
+            };
+            let length = u64::try_from(*len).map_err(|_| EINVAL)?;
+            if let Place::Chunk { index, .. } = placement.place(length)? {
+                *layout.written.get_mut(index).ok_or(EINVAL)? = length;
+                layout.rest = layout.rest.saturating_sub(xdr::filled(*len));
+                layout
+                    .reduced
+                    .push((range, index), GFP_KERNEL)
+                    .map_err(Error::from)?;
+            }
+        }
+        Ok(layout)
+    }
+
+    /// What stays in a message of `total` bytes: neither results that left, nor their fill.
+    fn remaining(&self, total: usize) -> impl Iterator<Item = Range<usize>> + '_ {
+        // One range more than there are results: from the end of each to the start of the next.
+        (0..=self.reduced.len())
+            .map(move |index| {
+                let before = index
+                    .checked_sub(1)
+                    .and_then(|index| self.reduced.get(index));
+                let start = before.map_or(0, |(range, _)| {
+                    range.start.saturating_add(xdr::filled(range.len()))
+                });
+                let end = self
+                    .reduced
+                    .get(index)
+                    .map_or(total, |(range, _)| range.start);
+                (start, end)
+            })
+            .map(|(start, end)| start..end.max(start))
+            .filter(|range| !range.is_empty())
+    }
+}
+
+/// Where in `result` the `len` bytes are that the upper layer says are at `offset`.
+///
+/// The word before them says how many they are. NFSv4 READLINK points to that word instead.
+fn payload(result: &SvcResult<'_>, offset: usize, len: usize) -> Option<Range<usize>> {
+    let counts = |at: usize| {
+        let mut word = [0; 4];
+        let read = result.copy_out(at, &mut word);
+        matches!(read, Ok(4)) && usize::try_from(u32::from_be_bytes(word)) == Ok(len)
+    };
+    let start = match offset.checked_sub(4) {
+        Some(at) if counts(at) => offset,
+        _ if counts(offset) => offset.checked_add(4)?,
+        _ => return None,
+    };
+    let end = start.checked_add(xdr::filled(len))?;
+    (end <= result.len()).then_some(start..start.checked_add(len)?)
+}
+
+fn write(
+    writes: &mut Transfer<Endpoint>,
+    segments: impl Iterator<Item = Segment>,
+    result: &SvcResult<'_>,
+    range: Range<usize>,
+) -> Result {
+    add_remote(writes, segments)?;
+    add_local(writes, result, range)
+}
+
+fn add_remote(writes: &mut Transfer<Endpoint>, segments: impl Iterator<Item = Segment>) -> Result {
+    for segment in segments {
+        writes.add_remote(Handle {
+            rkey: segment.handle,
+            len: segment.length,
+            iova: segment.offset,
+        })?;
+    }
+    Ok(())
+}
+
+fn add_local(
+    writes: &mut Transfer<Endpoint>,
+    result: &SvcResult<'_>,
+    range: Range<usize>,
+) -> Result {
+    for piece in result.pieces(range) {
+        writes.add_local(piece?)?;
+    }
+    Ok(())
+}
