@@ -11,9 +11,19 @@
 //! `unsafe`. Both crates re-export them, so that such a value has one type on
 //! either side and owns what keeps it valid.
 
+#![deny(unsafe_op_in_unsafe_fn)]
+
+pub mod addr;
+pub mod memory;
+
 // Generated code follows C's style, and a wrapper documents what it wraps.
-#![allow(
+#[allow(
     clippy::all,
+    clippy::cast_lossless,
+    clippy::ptr_as_ptr,
+    clippy::ptr_cast_constness,
+    clippy::ref_as_ptr,
+    clippy::undocumented_unsafe_blocks,
     dead_code,
     improper_ctypes,
     improper_ctypes_definitions,
@@ -24,11 +34,6 @@
     unreachable_pub,
     unsafe_op_in_unsafe_fn
 )]
-
-pub mod addr;
-pub mod memory;
-
-#[allow(clippy::undocumented_unsafe_blocks)]
 mod bindings {
     use kernel::bindings::{
         bio_vec, completion, device, list_head, module, page, scatterlist, sg_table, sockaddr,

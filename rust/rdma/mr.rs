@@ -478,7 +478,7 @@ impl<H: Handler> Registered<H> {
                 ..Default::default()
             };
             if signalled {
-                this.invalidate.send_flags = raw::ib_send_flags_IB_SEND_SIGNALED as i32;
+                this.invalidate.send_flags = raw::ib_send_flags_IB_SEND_SIGNALED;
                 this.invalidate.__bindgen_anon_1.wr_cqe = &raw mut this.cqe;
             } else {
                 this.invalidate.__bindgen_anon_1.wr_cqe = failed;

@@ -182,7 +182,7 @@ impl<H: Handler> QueuePair<H> {
         if !receives.open {
             return Err(not_connected());
         }
-        let first = buffers.into_work_requests(self);
+        let first = buffers.take_work_requests(self);
         let mut bad = null();
         // SAFETY: The list was just made, of requests that live until their completions take them
         // back. The queue pair is live by the type invariants.

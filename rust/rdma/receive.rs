@@ -109,7 +109,7 @@ impl<H: Handler> Buffers<H> {
     }
 
     /// Links all into one list of work requests for `queue` and gives up their boxes.
-    pub(crate) fn into_work_requests(&mut self, queue: &QueuePair<H>) -> *mut raw::ib_recv_wr {
+    pub(crate) fn take_work_requests(&mut self, queue: &QueuePair<H>) -> *mut raw::ib_recv_wr {
         let mut first = null_mut();
         while let Some(inner) = self.0.pop() {
             inner.mapped.sync_for_device(inner.mapped.len());
@@ -126,7 +126,7 @@ impl<H: Handler> Buffers<H> {
         first
     }
 
-    /// Takes back what [`Self::into_work_requests`] gave up, from `wr` on.
+    /// Takes back what [`Self::take_work_requests`] gave up, from `wr` on.
     ///
     /// # Safety
     ///
@@ -213,12 +213,13 @@ unsafe extern "C" fn receive_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw:
     }
     let len = usize::try_from(wc.byte_len).unwrap_or(0);
     inner.mapped.sync_for_cpu(len);
-    let invalidated = (wc.wc_flags & raw::ib_wc_flags_IB_WC_WITH_INVALIDATE as i32 != 0)
-        // SAFETY: The flag says which arm is filled in.
-        .then(|| Invalidated {
-            rkey: unsafe { wc.ex.invalidate_rkey },
-            _handler: PhantomData,
-        });
+    let with_key = wc.wc_flags & raw::ib_wc_flags_IB_WC_WITH_INVALIDATE as i32 != 0;
+    // SAFETY: Both arms of the union are plain 32-bit words.
+    let rkey = unsafe { wc.ex.invalidate_rkey };
+    let invalidated = with_key.then_some(Invalidated {
+        rkey,
+        _handler: PhantomData,
+    });
     // SAFETY: The queue pair that the buffer was posted to drains before it goes.
     let queue = unsafe { &*inner.queue };
     handler.received(

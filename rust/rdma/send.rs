@@ -216,7 +216,7 @@ impl<H: Handler> State<H> {
         inner.wr.__bindgen_anon_1.wr_cqe = &raw mut inner.cqe;
         if signal {
             self.unsignalled = 0;
-            inner.wr.send_flags = raw::ib_send_flags_IB_SEND_SIGNALED as i32;
+            inner.wr.send_flags = raw::ib_send_flags_IB_SEND_SIGNALED;
         }
         let wr = &raw mut inner.wr;
         let place = self.place(self.newest);
