@@ -39,6 +39,13 @@ impl SockAddr {
         (&raw const self.storage).cast()
     }
 
+    /// The address family, one of `AF_*`.
+    #[inline]
+    pub fn family(&self) -> u32 {
+        // SAFETY: `storage` is longer than a family, which is what every address starts with.
+        u32::from(unsafe { (*self.as_raw()).sa_family })
+    }
+
     /// How many bytes of it count.
     #[inline]
     pub fn len(&self) -> usize {

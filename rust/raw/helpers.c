@@ -5,6 +5,11 @@
  */
 #include "rpcrdma_bindings.h"
 
+void rpcrdma_helper_clear_bit(unsigned int nr, unsigned long *word)
+{
+	clear_bit(nr, word);
+}
+
 void rpcrdma_helper_folio_get(struct page *page)
 {
 	folio_get(page_folio(page));
@@ -133,14 +138,29 @@ unsigned int rpcrdma_helper_memalloc_noreclaim_save(void)
 	return memalloc_noreclaim_save();
 }
 
+void *rpcrdma_helper_page_address(const struct page *page)
+{
+	return page_address(page);
+}
+
 struct folio *rpcrdma_helper_page_folio(struct page *page)
 {
 	return page_folio(page);
 }
 
+int rpcrdma_helper_page_ref_count(struct page *page)
+{
+	return page_ref_count(page);
+}
+
 bool rpcrdma_helper_page_slab(struct page *page)
 {
 	return PageSlab(page);
+}
+
+phys_addr_t rpcrdma_helper_page_to_phys(struct page *page)
+{
+	return page_to_phys(page);
 }
 
 struct rdma_cm_id *rpcrdma_helper_rdma_create_id(struct net *net,
@@ -150,6 +170,12 @@ struct rdma_cm_id *rpcrdma_helper_rdma_create_id(struct net *net,
 						 enum ib_qp_type qp_type)
 {
 	return rdma_create_id(net, handler, context, ps, qp_type);
+}
+
+bool rpcrdma_helper_rdma_protocol_iwarp(const struct ib_device *device,
+					u32 port)
+{
+	return rdma_protocol_iwarp(device, port);
 }
 
 unsigned short rpcrdma_helper_rpc_get_port(const struct sockaddr *address)
@@ -172,6 +198,21 @@ bool rpcrdma_helper_sendpage_ok(struct page *page)
 	return sendpage_ok(page);
 }
 
+void rpcrdma_helper_set_bit(unsigned int nr, unsigned long *word)
+{
+	set_bit(nr, word);
+}
+
+u64 rpcrdma_helper_sg_dma_address(struct scatterlist *sg)
+{
+	return sg_dma_address(sg);
+}
+
+unsigned int rpcrdma_helper_sg_dma_len(struct scatterlist *sg)
+{
+	return sg_dma_len(sg);
+}
+
 void rpcrdma_helper_sg_init_table(struct scatterlist *sg, unsigned int nents)
 {
 	sg_init_table(sg, nents);
@@ -191,6 +232,11 @@ void rpcrdma_helper_sg_set_page(struct scatterlist *sg, struct page *page,
 void rpcrdma_helper_sg_unmark_end(struct scatterlist *sg)
 {
 	sg_unmark_end(sg);
+}
+
+bool rpcrdma_helper_svc_xprt_is_dead(const struct svc_xprt *xprt)
+{
+	return svc_xprt_is_dead(xprt);
 }
 
 void rpcrdma_helper_synchronize_rcu_tasks(void)

@@ -27,7 +27,10 @@ use kernel::{
     },
     bindings::page,
     error::{
-        code::EINVAL,
+        code::{
+            EINVAL,
+            ENOMEM, //
+        },
         Result, //
     },
     sync::Arc, //
@@ -212,5 +215,108 @@ impl Drop for Piece {
             // SAFETY: By the type invariant the reference is ours; it is given back once.
             unsafe { crate::folio_put(self.page.as_ptr()) };
         }
+    }
+}
+
+/// A page of its own, which C and devices may read and write as well.
+///
+/// Safe code sees copies of its contents only.
+///
+/// # Invariants
+///
+/// `ptr` is an allocated page of order 0, and no slab page; the value owns a reference to it.
+pub struct Page {
+    ptr: NonNull<page>,
+}
+
+// SAFETY: A page belongs to no task or CPU.
+unsafe impl Send for Page {}
+// SAFETY: `&Page` gives access by copy only, as a `Buffer` does.
+unsafe impl Sync for Page {}
+
+impl Page {
+    /// Allocates a page, whose contents are arbitrary. Sleeps if `flags` allow it.
+    pub fn new(flags: Flags) -> Result<Self> {
+        let page = core::mem::ManuallyDrop::new(kernel::page::Page::alloc_page(flags)?);
+        // INVARIANT: Just allocated; the reference is ours now.
+        NonNull::new(page.as_ptr())
+            .map(|ptr| Self { ptr })
+            .ok_or(ENOMEM)
+    }
+
+    /// Takes over a reference to a page.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` is an allocated page of order 0 and no slab page, and the caller gives up a reference.
+    pub unsafe fn from_raw(ptr: NonNull<page>) -> Self {
+        // INVARIANT: The caller promises it.
+        Self { ptr }
+    }
+
+    /// Gives the reference to the caller.
+    pub fn into_raw(self) -> NonNull<page> {
+        core::mem::ManuallyDrop::new(self).ptr
+    }
+
+    /// Whether nobody else has a reference.
+    pub fn is_unique(&self) -> bool {
+        // SAFETY: The page is allocated by the type invariants.
+        unsafe { crate::page_ref_count(self.ptr.as_ptr()) == 1 }
+    }
+
+    /// A run of it, with a reference of its own. [`EINVAL`] if it does not fit.
+    pub fn piece(&self, offset: usize, len: usize) -> Result<Piece> {
+        Self::check(offset, len)?;
+        // SAFETY: The page is allocated by the type invariants, and the run within it.
+        Ok(unsafe { Piece::from_page(self.ptr, u32::try_from(offset)?, u32::try_from(len)?) })
+    }
+
+    /// Copies `src` to `offset`. [`EINVAL`] if it does not fit.
+    pub fn copy_in(&self, offset: usize, src: &[u8]) -> Result {
+        Self::check(offset, src.len())?;
+        self.with_address(|base| {
+            // SAFETY: The run was checked, and `src` is Rust's own memory.
+            unsafe {
+                base.add(offset)
+                    .copy_from_nonoverlapping(src.as_ptr(), src.len())
+            }
+        });
+        Ok(())
+    }
+
+    /// Copies from `offset` to the whole of `dst`. [`EINVAL`] if there is less.
+    pub fn copy_out(&self, offset: usize, dst: &mut [u8]) -> Result {
+        Self::check(offset, dst.len())?;
+        self.with_address(|base| {
+            // SAFETY: As in `copy_in`, the other way.
+            unsafe {
+                base.add(offset)
+                    .copy_to_nonoverlapping(dst.as_mut_ptr(), dst.len())
+            }
+        });
+        Ok(())
+    }
+
+    fn check(offset: usize, len: usize) -> Result {
+        match offset.checked_add(len) {
+            Some(end) if end <= kernel::page::PAGE_SIZE => Ok(()),
+            _ => Err(EINVAL),
+        }
+    }
+
+    fn with_address(&self, f: impl FnOnce(*mut u8)) {
+        // SAFETY: The page is allocated by the type invariants.
+        let mapped = unsafe { kernel::bindings::kmap_local_page(self.ptr.as_ptr()) };
+        f(mapped.cast());
+        // SAFETY: It is the last mapping made by this task that is still there.
+        unsafe { kernel::bindings::kunmap_local(mapped) };
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariants the reference is ours; it is given back once.
+        unsafe { crate::folio_put(self.ptr.as_ptr()) };
     }
 }
