@@ -17,7 +17,7 @@ MEM ?= 2G
 LIMIT ?= 600
 APPEND ?=
 
-export KVER RUN
+export KVER RUN MODULE
 
 vm := scripts/enter scripts/vm.py
 vm_options = --smp $(SMP) --memory $(MEM) --limit $(LIMIT) --append='$(APPEND)'

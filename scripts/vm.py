@@ -152,7 +152,7 @@ class Vm:
         self.interactive = options.interactive and role != "server"
         size = shutil.get_terminal_size()
         config = {"ROLE": role, "COMMAND": command, "ROWS": size.lines, "COLUMNS": size.columns,
-                  "TERM": os.environ.get("TERM", "dumb"), "MODULE": module or "c"}
+                  "TERM": os.environ.get("TERM", "dumb"), "MODULE": module}
         (self.dir / "config").write_text("".join(f"{k}={quote(str(v))}\n" for k, v in config.items()))
 
         kernel = MODULES / "vmlinuz"

@@ -65,6 +65,7 @@ server)
 	;;
 esac
 
+export MODULE
 cd /src || finish 1
 if [ -n "$COMMAND" ]; then
 	bash -c "$COMMAND" </dev/null >"/dev/$port" 2>&1

@@ -1,0 +1,100 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# All gates, in order of cost: a line for each with the time it took, what a failing one said, and a count at the end.
+# A gate counts as one, and so does each single result of a host test or of a test in a VM.
+#
+# check.sh [fast]: `fast` leaves out what needs a VM.
+#
+# MODULE=c tries the tests in VMs on the kernel's own module.
+
+. "$(dirname "$0")/lib.sh"
+cd "$top"
+
+module=${MODULE:-rust}
+passed=0 failed=0 skipped=0
+logs=$top/build/check
+
+in_root() { scripts/enter "$@"; }
+
+# gate NAME COMMAND...
+gate() {
+	local name=$1 log=$logs/${1// /-}.log start=$SECONDS word
+	shift
+	if "$@" >"$log" 2>&1; then
+		word=ok passed=$((passed + 1))
+	else
+		word=FAILED failed=$((failed + 1))
+	fi
+	count_results "$log"
+	printf '%-7s %-34s %4d s\n' "$word" "$name" $((SECONDS - start))
+	if [ "$word" = FAILED ]; then
+		grep -vE '^(# )*ok |^test .* ok$' "$log" | tail -n 40 | sed 's/^/    /'
+		printf '    the log is %s\n' "${log#"$top"/}"
+	fi
+}
+
+# Adds the results that a log has in it: cargo's totals, and KTAP's lines. A test that died counts with its own line.
+count_results() {
+	local good bad skip
+	read -r good bad skip < <(awk '
+		/^test result:/ { good += $4; bad += $6; skip += $8 }
+		/^# ok .*# SKIP/ { skip++; next }
+		/^# 1\.\.0 # SKIP/ { skip++; next }
+		/^# ok / { good++ }
+		/^# not ok / { bad++; inner++ }
+		/^# selftests:/ { inner = 0 }
+		/^not ok / && !inner { bad++ }
+		END { print good + 0, bad + 0, skip + 0 }' "$1")
+	passed=$((passed + good)) failed=$((failed + bad)) skipped=$((skipped + skip))
+}
+
+checkpatch() {
+	in_root sh -c 'git -c safe.directory=/src ls-files "*.c" "*.h" | xargs -r perl /kernel/source/scripts/checkpatch.pl \
+		--no-tree --no-summary --terse --strict --ignore FILE_PATH_CHANGES --file'
+}
+
+# A copy of the sources, so that clippy's objects and the module's do not chase each other. Warnings are errors here.
+clippy() {
+	# shellcheck disable=SC2016 # the inner shell expands it
+	in_root sh -ec 'mkdir -p build/clippy
+		find Kbuild include rust -name generated -prune -o \( -name Kbuild -o -name "*.rs" -o -name "*.[ch]" \
+			-o -name parameters \) -print | cpio -pdm --quiet build/clippy 2>/dev/null
+		exec make -s -C /kernel/source O=/kernel/build M=/src/build/clippy CC=x86_64-linux-gnu-gcc-14 CLIPPY=1 \
+			KRUSTFLAGS=-Dwarnings -j"$(nproc)" modules'
+}
+
+host_tests() { in_root sh -c 'cd selftests/proto && nice cargo test --quiet'; }
+
+compiles() {
+	scripts/build.sh module
+	! grep -n 'warning' build/module.log
+}
+
+vm_tests() {
+	if [ "$1" = single ]; then
+		in_root scripts/vm.py single --module "$module" -- 'scripts/vm/kselftest single'
+	else
+		in_root scripts/vm.py pair --client "$module" --limit 900 -- 'scripts/vm/kselftest pair'
+	fi
+}
+
+scripts/buildroot.sh
+rm -rf "$logs"
+mkdir -p "$logs"
+gate rustfmt in_root scripts/fmt.sh --check
+gate shellcheck in_root sh -c 'grep -rlE "^#!/bin/(ba)?sh|^#!/bin/busybox|^# shellcheck shell" Makefile scripts selftests .ci |
+	xargs shellcheck'
+gate 'unsafe code' scripts/unsafe.sh
+gate checkpatch checkpatch
+gate 'host tests of proto' host_tests
+gate clippy clippy
+gate 'module builds without a warning' compiles
+gate 'no panic in proto' in_root scripts/panicfree.sh rust/proto/lib.o
+if [ "${1:-}" != fast ]; then
+	gate 'kselftests in one VM' vm_tests single
+	gate 'kselftests in two VMs' vm_tests pair
+fi
+
+echo "$passed passed, $failed failed$([ "$skipped" -eq 0 ] || echo ", $skipped skipped")"
+[ "$failed" -eq 0 ]

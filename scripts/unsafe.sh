@@ -1,0 +1,48 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Fails if code says `unsafe` outside raw, rdma and sunrpc, if an unsafe block or impl there has no SAFETY comment right
+# above it, or if a crate sneaks in the raw bindings that its --extern list does not give it. Prints what each crate has.
+
+cd "$(dirname "$0")/../rust" || exit
+failed=0
+
+fail() { printf '%s\n' "$@" >&2; failed=1; }
+
+# Code without its comments; the names of lints are no use of the keyword.
+code() { sed -e 's,//.*,,' -e 's/unsafe_[a-z_]*//g' "$1"; }
+
+while read -r file; do
+	if code "$file" | grep -qw unsafe; then
+		fail "$file says unsafe, which only raw, rdma and sunrpc may"
+	fi
+	if code "$file" | grep -qE 'extern +crate +raw|\braw::'; then
+		fail "$file names the raw bindings, which only rdma and sunrpc may"
+	fi
+done < <(find . -name '*.rs' -not -path './raw/*' -not -path './rdma/*' -not -path './sunrpc/*')
+
+for root in proto/lib.rs endpoint.rs client.rs server.rs; do
+	[ ! -e "$root" ] || grep -q '^#!\[forbid(unsafe_code)\]' "$root" || fail "$root does not forbid unsafe code"
+done
+
+# A SAFETY comment holds for the statement below it.
+while read -r file; do
+	awk '
+		/^[ \t]*\/\// { if (/SAFETY:/) argued = 1; next }
+		/^[ \t]*#/ { next }
+		{
+			line = $0; sub(/\/\/.*/, "", line)
+			if (line ~ /(^|[^a-z_])unsafe[ \t]*(\{|impl)/ && !argued) {
+				print FILENAME ":" FNR ": no SAFETY comment above"; bad = 1
+			}
+			if (line ~ /[;{}][ \t]*$/) argued = 0
+		}
+		END { exit bad }' "$file" >&2 || failed=1
+done < <(find raw rdma sunrpc -name '*.rs' -not -path '*/generated/*')
+
+for crate in raw rdma sunrpc; do
+	count=$(find "$crate" -name '*.rs' -not -path '*/generated/*' -exec cat {} + | sed 's,//.*,,' |
+		grep -cE '\bunsafe *(\{|impl)')
+	echo "$crate: $count unsafe blocks and impls"
+done
+exit $failed
