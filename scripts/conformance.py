@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+
+"""Which requirement of the protocol is shown by which test.
+
+Runs the host tests of the crate proto and compares what ran with selftests/conformance.tsv: one row per requirement,
+with its section, its strength, the kinds of test that can show it, and the tests that do.
+
+    U unit test             P property or fuzz test     (both run here)
+    T test in the kernel    X crafted peer in a VM      W capture of the wire
+    K whole mounts          A review
+
+A row of kind U or P must have a test. A row of other kinds without one is open, and is counted as such. It is an error
+if a test is named that does not exist, did not run or failed, and if a test is called after a case (adv12_, gv03_) that
+has no row.
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parent.parent
+TABLE = TOP / "selftests/conformance.tsv"
+PACKAGE = TOP / "selftests/proto"
+HOST_KINDS = set("UP")
+NORMATIVE = ["MUST", "MUST NOT", "REQUIRED", "SHOULD", "SHOULD NOT", "MAY"]
+
+
+class Row:
+    """One requirement."""
+
+    def __init__(self, line):
+        self.id, self.section, self.strength, kinds, self.requirement, tests = line.rstrip("\n").split("\t")
+        self.kinds = set(kinds)
+        self.tests = tests.split()
+
+    def group(self):
+        """The heading it is counted under: RFC 8166's sections by their first number, else by source."""
+        number = re.match(r"(\d+)", self.section)
+        return f"section {number[1]}" if number else self.section
+
+
+def read_table():
+    lines = TABLE.read_text().splitlines(keepends=True)
+    return [Row(line) for line in lines if not line.startswith("#")]
+
+
+def run_tests():
+    """Runs the tests. Returns how each of them ended, by its full name."""
+    command = ["cargo", "test", "--locked", "--no-fail-fast", "--color=never"]
+    run = subprocess.run(command, cwd=PACKAGE, text=True, check=False, stdout=subprocess.PIPE,
+                         stderr=subprocess.STDOUT)
+    results, program = {}, None
+    for line in run.stdout.splitlines():
+        if start := re.match(r"\s+Running (unittests )?(?:\S*/)?(\w+)\.rs ", line):
+            program = "lib" if start[1] else start[2]
+        elif end := re.match(r"test (\S+) \.\.\. (\w+)", line):
+            results[f"{program}::{end[1]}"] = end[2]
+    if run.returncode and all(result == "ok" for result in results.values()):
+        sys.exit(run.stdout)
+    return results
+
+
+def find_errors(rows, results):
+    ids = defaultdict(int)
+    for row in rows:
+        ids[row.id] += 1
+        if row.kinds & HOST_KINDS and not row.tests:
+            yield f"{row.id} has no test: {row.requirement}"
+        for test in row.tests:
+            if results.get(test) != "ok":
+                yield f"{row.id} names {test}, which {results.get(test, 'did not run')}"
+    for row, count in ids.items():
+        if count > 1:
+            yield f"{row} has {count} rows"
+    for test, result in results.items():
+        if result != "ok":
+            yield f"{test} {result}"
+        case = re.search(r"::(adv|gv)(\d+)_", test)
+        if case and f"{case[1].upper()}-{int(case[2]):02}" not in ids:
+            yield f"{test} is called after a case that has no row"
+
+
+def print_coverage(rows):
+    print(f"{'':24}{'rows':>6}{'host':>6}{'shown':>7}{'more':>6}{'open':>6}   open kinds")
+    for title, key in (("by section", Row.group), ("by strength", lambda row: row.strength)):
+        print(title)
+        groups = defaultdict(list)
+        for row in rows:
+            groups[key(row)].append(row)
+        order = sorted(groups, key=lambda name: (NORMATIVE.index(name) if name in NORMATIVE else 99, name))
+        for name in order:
+            print_line("  " + name, groups[name])
+    print_line("all", rows)
+    print("\nhost: a unit or property test can show it; shown: one does. "
+          "more: shown here although another kind is due as well or instead.")
+
+
+def print_line(name, rows):
+    host = [row for row in rows if row.kinds & HOST_KINDS]
+    shown = [row for row in host if row.tests]
+    more = [row for row in rows if row.tests and not row.kinds & HOST_KINDS]
+    still_open = [row for row in rows if not row.tests]
+    kinds = sorted({kind for row in still_open for kind in row.kinds})
+    print(f"{name:24}{len(rows):6}{len(host):6}{len(shown):7}{len(more):6}{len(still_open):6}   {''.join(kinds)}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description="coverage of the protocol's requirements by tests")
+    parser.add_argument("--open", action="store_true", help="list the rows that no host test shows")
+    options = parser.parse_args()
+    rows = read_table()
+    results = run_tests()
+    print_coverage(rows)
+    if options.open:
+        for row in rows:
+            if not row.tests:
+                print(f"{row.id}\t{''.join(sorted(row.kinds))}\t{row.requirement}")
+    errors = list(find_errors(rows, results))
+    for error in errors:
+        print(f"error: {error}", file=sys.stderr)
+    print(f"\n{len(results)} tests, {len(rows)} rows, {len(errors)} errors")
+    return 1 if errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Any bytes to a Requester: whatever passes its check is no more than was offered.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use proto::chunk::Segment;
+use proto::reply::parse;
+use proto::reply::Incoming;
+use proto::reply::Offer;
+
+fuzz_target!(|message: &[u8]| {
+    let parsed = parse(message);
+    assert_eq!(parsed, parse(message));
+    let reply = match parsed {
+        Ok(Incoming::Reply(reply)) => reply,
+        Ok(Incoming::ReverseCall(call)) => {
+            assert!(message.ends_with(call.payload));
+            return;
+        }
+        _ => return,
+    };
+    assert!(message.ends_with(reply.payload));
+
+    // An offer that the reply may just keep to: what it names, filled up.
+    let chunk =
+        |segments: proto::chunk::Segments<'_>| -> Vec<Segment> { segments.iter().collect() };
+    let write: Vec<Vec<Segment>> = reply.write.iter().map(chunk).collect();
+    let mut write: Vec<&[Segment]> = write.iter().map(|chunk| &chunk[..]).collect();
+    let reply_chunk = reply.reply.map(chunk);
+    let offer = Offer {
+        write: &write,
+        reply: reply_chunk.as_deref(),
+    };
+    if let Ok(outcome) = reply.check(&offer) {
+        let room = |chunks: &[&[Segment]]| -> u64 {
+            let segments = chunks.iter().copied().flatten();
+            segments.map(|segment| u64::from(segment.length)).sum()
+        };
+        assert_eq!(u64::try_from(outcome.written_len), Ok(room(offer.write)));
+        let chunk: Vec<&[Segment]> = offer.reply.into_iter().collect();
+        assert_eq!(u64::try_from(outcome.reply_chunk_len), Ok(room(&chunk)));
+        assert_eq!(outcome.inline, reply.payload);
+    }
+    // One chunk less, and it cannot be right.
+    if write.pop().is_some() {
+        let fewer = Offer {
+            write: &write,
+            reply: reply_chunk.as_deref(),
+        };
+        assert!(reply.check(&fewer).is_err());
+    }
+});
