@@ -128,7 +128,7 @@ enum Owner {
     /// A reference to the folio that holds the piece's page.
     Folio,
     /// A reference to the buffer that holds the piece.
-    Buffer(#[expect(dead_code, reason = "held for its reference")] Arc<Buffer>),
+    Buffer(Arc<Buffer>),
 }
 
 /// A physically contiguous run of memory that stays allocated as long as the
@@ -182,6 +182,31 @@ impl Piece {
             len,
             owner: Owner::Folio,
         }
+    }
+
+    /// Cuts off the first `len` bytes, with a reference of their own. [`None`] if there are fewer.
+    pub fn split_front(&mut self, len: u32) -> Option<Self> {
+        let rest = self.len.checked_sub(len)?;
+        let end = self.offset.checked_add(len)?;
+        let owner = match &self.owner {
+            Owner::Folio => {
+                // SAFETY: `self` holds a reference, so the folio is live.
+                unsafe { crate::folio_get(self.page.as_ptr()) };
+                Owner::Folio
+            }
+            Owner::Buffer(buffer) => Owner::Buffer(buffer.clone()),
+        };
+        // INVARIANT: Part of a contiguous run, with a reference just taken.
+        let front = Self {
+            page: self.page,
+            offset: self.offset,
+            len,
+            owner,
+        };
+        // INVARIANT: The rest of the run starts `len` bytes further on.
+        self.offset = end;
+        self.len = rest;
+        Some(front)
     }
 
     /// Its length in bytes.

@@ -179,37 +179,44 @@ impl<H: Handler> Region<H> {
     }
 
     /// Fills the region from `source` as far as one region can go: up to its number of pages, and
-    /// up to a gap (only the first piece may start, only the last may end within a page).
+    /// up to a gap (only the first piece may start, only the last may end within a page). A piece
+    /// that is too long leaves its rest in `source`.
     fn fill(&mut self, source: &mut Peekable<impl Iterator<Item = Result<Piece>>>) -> Result {
-        let mut pages = 0_usize;
-        let mut aligned_so_far = true;
-        while let Some(next) = source.peek() {
+        let mut left = self.scatter.len();
+        while left > 0 {
+            let Some(next) = source.peek_mut() else { break };
             let Ok(piece) = next else {
                 // The error is for the caller.
                 return source.next().map_or(Ok(()), |item| item.map(drop));
             };
             let offset = usize::try_from(piece.offset())? & (PAGE_SIZE - 1);
-            let len = usize::try_from(piece.len())?;
-            let end = offset.saturating_add(len);
-            let needs = end.div_ceil(PAGE_SIZE);
-            let joins = self.pieces.is_empty() || (aligned_so_far && offset == 0);
-            if !joins || pages.saturating_add(needs) > self.scatter.len() {
+            let first = self.pieces.is_empty();
+            if !first && offset != 0 {
                 break;
             }
-            let Some(Ok(piece)) = source.next() else {
-                break;
+            let len = usize::try_from(piece.len())?;
+            let room = left.saturating_mul(PAGE_SIZE).saturating_sub(offset);
+            let piece = if len > room {
+                piece.split_front(u32::try_from(room)?).ok_or(EINVAL)?
+            } else {
+                match source.next() {
+                    Some(Ok(piece)) => piece,
+                    _ => break,
+                }
             };
+            let end = offset.saturating_add(usize::try_from(piece.len())?);
             let entry = self.scatter.get_mut(self.pieces.len()).ok_or(EINVAL)?;
             // SAFETY: `entry` was initialised with its table; the piece owns its page.
             unsafe { raw::sg_set_page(entry, piece.page().as_ptr(), piece.len(), piece.offset()) };
             self.pieces
                 .push_within_capacity(piece)
                 .map_err(|_| EINVAL)?;
-            pages = pages.saturating_add(needs);
-            aligned_so_far = end & (PAGE_SIZE - 1) == 0;
+            left = left.saturating_sub(end.div_ceil(PAGE_SIZE));
+            if end & (PAGE_SIZE - 1) != 0 {
+                break;
+            }
         }
         if self.pieces.is_empty() {
-            // Nothing to cover, or a first piece that is larger than any region.
             return Err(EIO);
         }
         Ok(())
