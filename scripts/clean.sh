@@ -10,9 +10,6 @@ if [ "${1:-}" = cache ]; then
 	exit
 fi
 
-# Kbuild's own `clean` wants a kernel; these are its products by name, and build/ holds all the rest.
+# Kbuild's own `clean` wants a kernel. What git ignores is what builds left.
 cd "$top"
-find Kbuild rust include -depth \( -name '*.o' -o -name '*.rmeta' -o -name '.*.cmd' -o -name '.*.d' -o -name generated \) \
-	-exec rm -rf {} +
-rm -rf build modules.order Module.symvers .modules.order.cmd .Module.symvers.cmd .module-common.o ./*.o ./*.ko ./*.mod \
-	./*.mod.c .*.cmd
+git clean -qfdX Kbuild include rust selftests ':(glob)*' ':(glob).*.cmd' build
