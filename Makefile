@@ -17,6 +17,8 @@ MEM ?= 2G
 LIMIT ?= 600
 APPEND ?=
 
+# A `$` in RUN is the guest's.
+override RUN := $(value RUN)
 export KVER RUN MODULE
 
 vm := scripts/enter scripts/vm.py
