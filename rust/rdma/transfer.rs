@@ -24,10 +24,7 @@ use crate::{
     ProtectionDomain,
     QueuePair, //
 };
-use core::ptr::{
-    null,
-    null_mut, //
-};
+use core::ptr::null_mut;
 use kernel::{
     bindings::scatterlist,
     error::{
@@ -37,7 +34,6 @@ use kernel::{
         },
         Result, //
     },
-    page::PAGE_SIZE,
     prelude::*,
     sync::Arc, //
 };
@@ -343,7 +339,7 @@ impl<H: Puller> Pull<H> {
     pub(crate) fn link(&mut self, failed: *mut raw::ib_cqe) -> *mut raw::ib_send_wr {
         let first = self.transfer.link(failed, null_mut());
         if let Some(last) = self.transfer.requests.last_mut() {
-            last.wr.send_flags = raw::ib_send_flags_IB_SEND_SIGNALED as i32;
+            last.wr.send_flags = raw::ib_send_flags_IB_SEND_SIGNALED;
             last.wr.__bindgen_anon_1.wr_cqe = &raw mut self.cqe;
         }
         first
@@ -370,7 +366,6 @@ unsafe extern "C" fn reads_done<H: Puller>(cq: *mut raw::ib_cq, wc: *mut raw::ib
     // SAFETY: The request was posted with the address of a `Pull`'s first field, whose box was
     // given up to it, and this is its only completion.
     let pull = unsafe { KBox::from_raw(wc.__bindgen_anon_1.wr_cqe.cast::<Pull<H>>()) };
-    debug_assert!(pull.queue != null());
     // SAFETY: The queue pair that the Reads were posted to drains before it goes.
     let queue = unsafe { &*pull.queue };
     let resume = queue.sends().lock().leave(pull.len());
@@ -383,9 +378,4 @@ unsafe extern "C" fn reads_done<H: Puller>(cq: *mut raw::ib_cq, wc: *mut raw::ib
     if resume {
         handler.send_resumed();
     }
-}
-
-/// Pages that a run of `len` bytes touches at most.
-pub const fn pages_for(len: usize) -> usize {
-    len.div_ceil(PAGE_SIZE)
 }
