@@ -2,7 +2,7 @@
 
 //! The server: an `svc_xprt` whose connection is RPC-over-RDMA.
 //!
-//! RFC 8166 (the protocol), RFC 8797 (private data).
+//! RFC 8166 (the protocol), RFC 8797 (private data), RFC 8167 (calls to the client).
 //!
 //! # The way of an RPC
 //!
@@ -22,6 +22,7 @@
 mod connection;
 mod endpoint;
 mod listener;
+mod outlet;
 mod pull;
 mod receive;
 mod reply;
@@ -29,6 +30,10 @@ mod reply;
 use kernel::prelude::*;
 use proto::private::PrivateData;
 
+pub(crate) use connection::{
+    Connection,
+    REVERSE, //
+};
 pub(crate) use listener::{
     Listener,
     CLASS, //
@@ -46,6 +51,9 @@ struct Config {
 impl Config {
     /// Calls in parallel.
     const CREDITS: u32 = 128;
+
+    /// Calls to the client in parallel.
+    const REVERSE_CREDITS: u32 = 2;
 
     /// Holds a GETATTR of NFSv4.2 with security labels, and 4 KiB of data, which 4,096 does not.
     const INLINE_BYTES: usize = 8192;

@@ -8,6 +8,7 @@ use super::{
         Work, //
     },
     listener::Incoming,
+    outlet::Outlet,
     receive::Call,
     Config,
     TRANSFERS, //
@@ -30,7 +31,8 @@ use proto::{
         Role,
         Thresholds, //
     },
-    private, //
+    private,
+    reverse, //
 };
 use rdma::{
     cm::{
@@ -49,9 +51,11 @@ use sunrpc::{
     memory::Page,
     SockAddr,
     SvcArgs,
+    SvcCallback,
     SvcConnection,
     SvcLink,
     SvcResult,
+    SvcReverseClass,
     SvcXprt, //
 };
 
@@ -62,20 +66,20 @@ const EXTRA_SENDS: u32 = 32;
 /// Pages kept for the next pull.
 pub(super) const SPARE_PAGES: usize = 256;
 
+/// What finds the way back to a client that gave its server something.
+pub(crate) static REVERSE: SvcReverseClass<Connection> = SvcReverseClass::new();
+
 /// The private state of a connected `svc_xprt`.
 #[pin_data]
 pub(crate) struct Connection {
     pub(super) config: Config,
-    /// The longest reply, header included, that the client has a Receive for.
-    pub(super) reply_max: usize,
     /// Whether a reply may invalidate memory of the client.
     pub(super) invalidate: bool,
     /// Pages that a pull gave back.
     #[pin]
     pub(super) spare: SpinLock<KVec<Page>>,
-    pub(super) queue: Arc<QueuePair<Endpoint>>,
+    pub(super) outlet: Outlet,
     id: Arc<Id<Endpoint>>,
-    pub(super) endpoint: Arc<Endpoint>,
 }
 
 impl Connection {
@@ -88,16 +92,17 @@ impl Connection {
         let Incoming { id, endpoint } = incoming;
         try_pin_init!(Self {
             config: Config::new()?,
-            reply_max: Thresholds::negotiate(Role::Server, Config::new()?.inline, endpoint.theirs).reply,
             invalidate: private::may_invalidate(Config::new()?.inline, endpoint.theirs),
-            spare <- new_spinlock!(KVec::with_capacity(SPARE_PAGES, GFP_KERNEL)?, "rpcrdma::spare"),
-            queue: made?,
+            spare <- new_spinlock!(
+                KVec::with_capacity(SPARE_PAGES, GFP_KERNEL)?,
+                "rpcrdma::spare"
+            ),
+            outlet: made?,
             id,
-            endpoint,
         })
     }
 
-    fn make(incoming: &Incoming, link: SvcLink<Self>) -> Result<Arc<QueuePair<Endpoint>>> {
+    fn make(incoming: &Incoming, link: SvcLink<Self>) -> Result<Outlet> {
         let Incoming { id, endpoint } = incoming;
         if id.is_iwarp() {
             // There the memory that an RDMA Read goes to must be registered for the peer.
@@ -118,31 +123,38 @@ impl Connection {
             },
         )?;
         endpoint.attach(link, depth)?;
-        Ok(queue)
+        let thresholds = Thresholds::negotiate(Role::Server, config.inline, endpoint.theirs);
+        Ok(Outlet {
+            queue,
+            endpoint: endpoint.clone(),
+            max: thresholds.reply,
+        })
     }
 
     fn receives(config: Config) -> Result<usize> {
-        Ok(ReceiveRing::<Endpoint>::depth(usize::try_from(
-            config.credits,
-        )?))
+        let messages = config.credits.saturating_add(Config::REVERSE_CREDITS);
+        Ok(ReceiveRing::<Endpoint>::depth(usize::try_from(messages)?))
     }
 
     fn accept(&self) -> Result {
         let limits = self.id.limits()?;
-        let initiator_depth = self.endpoint.read_depth.min(limits.initiator_depth);
+        let initiator_depth = self.outlet.endpoint.read_depth.min(limits.initiator_depth);
         if initiator_depth == 0 {
             // Such a client answers no RDMA Read at all.
             return Err(EINVAL);
         }
         // RFC 8166, section 3.3.1: Receives for the first grant stand before the first Call.
-        let credits = usize::try_from(self.config.credits)?;
-        self.endpoint.receives.fill(
-            &self.queue,
-            self.queue.pd(),
-            credits,
+        let messages = self.config.credits.saturating_add(Config::REVERSE_CREDITS);
+        let Outlet {
+            queue, endpoint, ..
+        } = &self.outlet;
+        endpoint.receives.fill(
+            queue,
+            queue.pd(),
+            usize::try_from(messages)?,
             self.config.inline.receive_size(),
         )?;
-        if self.endpoint.step(Event::Prepared) != Action::Accept {
+        if self.outlet.endpoint.step(Event::Prepared) != Action::Accept {
             return Err(not_connected());
         }
         self.id.accept(&ConnectParameters {
@@ -159,10 +171,31 @@ impl SvcConnection for Connection {
     type Work = Work;
     type Call = Call;
 
+    type Caller = Outlet;
+
+    const REVERSE_NAME: &'static CStr = c"rdma backchannel";
+    // CAST: The bit that marks such a class is the sign.
+    const REVERSE_IDENT: i32 = (256_u32 | 1 << 31) as i32;
+    const REVERSE_NETIDS: [&'static CStr; 2] = [c"rdma", c"rdma6"];
+    const REVERSE_CREDITS: u32 = Config::REVERSE_CREDITS;
+    const REVERSE_PAYLOAD: usize = Config::INLINE_BYTES - reverse::Header::WIRE_LEN;
+
+    fn reverse_class() -> &'static SvcReverseClass<Self> {
+        &REVERSE
+    }
+
+    fn caller(&self) -> Outlet {
+        self.outlet.clone()
+    }
+
+    fn call(outlet: &Outlet, xid: u32, call: &SvcCallback<'_>) -> Result {
+        outlet.call(xid, call)
+    }
+
     fn start(&self, _xprt: &SvcXprt<Self>) -> Result {
         self.accept().inspect_err(|_| {
             self.id.reject();
-            let _ = self.endpoint.step(Event::Failed);
+            let _ = self.outlet.endpoint.step(Event::Failed);
         })
     }
 
@@ -171,7 +204,7 @@ impl SvcConnection for Connection {
     }
 
     fn next(&self, xprt: &SvcXprt<Self>) -> Option<Work> {
-        self.endpoint.next(|| xprt.no_data())
+        self.outlet.endpoint.next(|| xprt.no_data())
     }
 
     fn receive(&self, xprt: &SvcXprt<Self>, work: Work, args: &mut SvcArgs<'_>) -> Option<Call> {
@@ -196,19 +229,19 @@ impl SvcConnection for Connection {
     }
 
     fn has_room(&self) -> bool {
-        self.endpoint.has_room()
+        self.outlet.endpoint.has_room()
     }
 
     fn detach(&self) {
-        let _ = self.endpoint.step(Event::Close);
-        self.endpoint.abandon();
+        let _ = self.outlet.endpoint.step(Event::Close);
+        self.outlet.endpoint.abandon();
         self.id.disconnect();
     }
 
     fn close(&self) {
-        let _ = self.endpoint.step(Event::Close);
-        self.queue.shut_down();
-        self.endpoint.clear();
-        let _ = self.endpoint.step(Event::Drained);
+        let _ = self.outlet.endpoint.step(Event::Close);
+        self.outlet.queue.shut_down();
+        self.outlet.endpoint.clear();
+        let _ = self.outlet.endpoint.step(Event::Drained);
     }
 }

@@ -127,16 +127,20 @@ impl Connection {
             }
             return None;
         }
-        self.endpoint.with_room((reads, pulled), |(reads, pulled)| {
-            match self.queue.post_reads(reads, pulled) {
-                Ok(()) => Ok(()),
-                Err(UnpostedReads::Full(reads, pulled)) => Err((reads, pulled)),
-                Err(UnpostedReads::Lost(_)) => {
-                    self.endpoint.lost(proto::conn::server::Event::Failed);
-                    Ok(())
+        self.outlet
+            .endpoint
+            .with_room((reads, pulled), |(reads, pulled)| {
+                match self.outlet.queue.post_reads(reads, pulled) {
+                    Ok(()) => Ok(()),
+                    Err(UnpostedReads::Full(reads, pulled)) => Err((reads, pulled)),
+                    Err(UnpostedReads::Lost(_)) => {
+                        self.outlet
+                            .endpoint
+                            .lost(proto::conn::server::Event::Failed);
+                        Ok(())
+                    }
                 }
-            }
-        });
+            });
         None
     }
 
@@ -145,7 +149,7 @@ impl Connection {
         let Ok(Incoming::Call(call)) = call::parse(bytes, &policy(usize::MAX)) else {
             return Err(EINVAL);
         };
-        let mut reads = Transfer::reads(&self.queue)?;
+        let mut reads = Transfer::reads(&self.outlet.queue)?;
         if let Form::Reduced { position, len } = form {
             let position = u32::try_from(position)?;
             let chunk = call.lists.read.chunk(position);

@@ -85,7 +85,7 @@ pub(super) fn policy(max_pull: usize) -> Policy {
             segments: usize::MAX,
         },
         max_pull: u64::try_from(max_pull).unwrap_or(u64::MAX),
-        reverse: false,
+        reverse: true,
     }
 }
 
@@ -95,7 +95,7 @@ enum Verdict {
     Serve { reduction: bool },
     /// Pull it.
     Pull(Form),
-    /// Drop it in silence.
+    /// Drop it in silence, or it was an answer.
     Drop,
     /// Answer with an error.
     Refuse(Refusal),
@@ -111,7 +111,7 @@ impl Connection {
         message: Message<Endpoint>,
         args: &mut SvcArgs<'_>,
     ) -> Option<Call> {
-        match judge(message.bytes(), xprt.max_message(), args) {
+        match judge(xprt, message.bytes(), args) {
             Verdict::Serve { reduction } => return Some(Call::new(message, reduction)),
             Verdict::Pull(form) => return self.pull(message, form, args),
             Verdict::Drop => self.recycle(message),
@@ -136,24 +136,25 @@ impl Connection {
 
     /// Posts the Receive of `message` again, in time.
     pub(super) fn recycle(&self, message: Message<Endpoint>) {
-        self.endpoint
+        self.outlet
+            .endpoint
             .receives
-            .recycle(&self.queue, message.into_buffer());
+            .recycle(&self.outlet.queue, message.into_buffer());
     }
 
     /// Answers `message` with an RDMA_ERROR. If even that cannot be, the connection ends.
     pub(super) fn refuse(&self, message: Message<Endpoint>, refusal: &Refusal) {
         self.recycle(message);
-        let Some(mut buffer) = self.send_buffer() else {
+        let Some(mut buffer) = self.outlet.buffer() else {
             return;
         };
         match refusal.emit(self.config.credits, buffer.bytes_mut()) {
             Ok(len) => {
-                let _ = self.post(None, buffer, len, Verb::Send);
+                let _ = self.outlet.post(None, buffer, len, Verb::Send);
             }
             Err(_) => {
-                self.queue.put_back_send_buffer(buffer);
-                self.endpoint.lost(Event::Unanswered);
+                self.outlet.queue.put_back_send_buffer(buffer);
+                self.outlet.endpoint.lost(Event::Unanswered);
             }
         }
     }
@@ -162,15 +163,21 @@ impl Connection {
     /// 4.5.4).
     pub(super) fn fail(&self, message: Message<Endpoint>) {
         self.recycle(message);
-        self.endpoint.lost(Event::Unanswered);
+        self.outlet.endpoint.lost(Event::Unanswered);
     }
 }
 
-fn judge(bytes: &[u8], max_pull: usize, args: &mut SvcArgs<'_>) -> Verdict {
-    let call = match call::parse(bytes, &policy(max_pull)) {
+fn judge(xprt: &SvcXprt<Connection>, bytes: &[u8], args: &mut SvcArgs<'_>) -> Verdict {
+    let call = match call::parse(bytes, &policy(xprt.max_message())) {
         Ok(Incoming::Call(call)) => call,
-        // We have no calls of our own on the way.
-        Ok(Incoming::ReverseReply(_) | Incoming::ReverseError { .. }) => return Verdict::Drop,
+        Ok(Incoming::ReverseReply(reply)) => {
+            xprt.answer_callback(reply.xid, reply.credits, reply.payload);
+            return Verdict::Drop;
+        }
+        Ok(Incoming::ReverseError { xid, .. }) => {
+            xprt.fail_callback(xid);
+            return Verdict::Drop;
+        }
         Err(Rejection::Drop(_)) => return Verdict::Drop,
         Err(Rejection::Refuse(refusal, _)) => return Verdict::Refuse(refusal),
     };

@@ -29,18 +29,13 @@ use proto::{
         Incoming, //
     },
     chunk::Segment,
-    conn::server::Event,
     header::Body,
     xdr, //
 };
 use rdma::{
     error::not_connected,
     mr::Handle,
-    qp::Unposted,
-    send::{
-        Buffer,
-        Verb, //
-    },
+    send::Verb,
     transfer::{
         Prepared,
         Transfer, //
@@ -91,11 +86,11 @@ impl Connection {
         let Some(message) = call.take_message() else {
             return Err(EINVAL);
         };
-        if !self.endpoint.is_open() {
+        if !self.outlet.endpoint.is_open() {
             self.recycle(message);
             return Err(not_connected());
         }
-        let Some(mut buffer) = self.send_buffer() else {
+        let Some(mut buffer) = self.outlet.buffer() else {
             self.recycle(message);
             return Err(not_connected());
         };
@@ -124,44 +119,14 @@ impl Connection {
                 if writes.is_none() {
                     result.keep_page();
                 }
-                self.post(writes, buffer, len, verb)
+                self.outlet.post(writes, buffer, len, verb)
             }
             Err(error) => {
-                self.queue.put_back_send_buffer(buffer);
+                self.outlet.queue.put_back_send_buffer(buffer);
                 self.fail(message);
                 Err(error)
             }
         }
-    }
-
-    /// A Send buffer, as soon as there is one. [`None`] if the connection ends. Sleeps.
-    pub(super) fn send_buffer(&self) -> Option<Buffer<Endpoint>> {
-        self.endpoint
-            .with_room((), |()| self.queue.take_send_buffer().ok_or(()))
-    }
-
-    /// Posts Writes and Send, as soon as there is room. Sleeps.
-    pub(super) fn post(
-        &self,
-        writes: Option<Prepared<Endpoint>>,
-        buffer: Buffer<Endpoint>,
-        len: usize,
-        verb: Verb,
-    ) -> Result {
-        let posted = self
-            .endpoint
-            .with_room((writes, buffer), |(writes, buffer)| {
-                match self.queue.post_reply(writes, buffer, len, verb) {
-                    Ok(()) => Ok(Ok(())),
-                    Err(Unposted::Full(writes, buffer)) => Err((writes, buffer)),
-                    Err(Unposted::Lost(error)) => Ok(Err(error)),
-                }
-            });
-        let result = posted.unwrap_or_else(|| Err(not_connected()));
-        if result.is_err() {
-            self.endpoint.lost(Event::Unanswered);
-        }
-        result
     }
 
     /// Writes header and inline message of the reply to `out`, and makes its RDMA Writes.
@@ -176,7 +141,7 @@ impl Connection {
         let chunks = call.lists.write.len();
         let written = layout.written.get(..chunks).ok_or(EINVAL)?;
         let rest = u64::try_from(layout.rest).map_err(|_| EINVAL)?;
-        let threshold = self.reply_max.min(out.len());
+        let threshold = self.outlet.max.min(out.len());
         let answer = Answer::new(call, written, rest, threshold)?;
 
         let writes = self.writes(call, &layout, &answer, result)?;
@@ -221,7 +186,7 @@ impl Connection {
         if layout.reduced.is_empty() && answer.body() == Body::Msg {
             return Ok(None);
         }
-        let mut writes = Transfer::writes(&self.queue)?;
+        let mut writes = Transfer::writes(&self.outlet.queue)?;
         for (range, index) in &layout.reduced {
             let segments = call.lists.write.iter().nth(*index).ok_or(EINVAL)?;
             let length = u64::try_from(range.len()).map_err(|_| EINVAL)?;

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sending, for whoever has something to send: replies, errors, and calls to the client.
+
+use super::{
+    endpoint::Endpoint,
+    Config, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use proto::{
+    conn::server::Event,
+    reverse, //
+};
+use rdma::{
+    error::not_connected,
+    qp::Unposted,
+    send::{
+        Buffer,
+        Verb, //
+    },
+    transfer::Prepared,
+    QueuePair, //
+};
+use sunrpc::SvcCallback;
+
+/// The way out of a connection.
+#[derive(Clone)]
+pub(crate) struct Outlet {
+    pub(super) queue: Arc<QueuePair<Endpoint>>,
+    pub(super) endpoint: Arc<Endpoint>,
+    /// The longest message, header included, that the client has a Receive for.
+    pub(super) max: usize,
+}
+
+impl Outlet {
+    /// A Send buffer, as soon as there is one. [`None`] if the connection ends. Sleeps.
+    pub(super) fn buffer(&self) -> Option<Buffer<Endpoint>> {
+        self.endpoint
+            .with_room((), |()| self.queue.take_send_buffer().ok_or(()))
+    }
+
+    /// Posts Writes and Send, as soon as there is room. Sleeps.
+    pub(super) fn post(
+        &self,
+        writes: Option<Prepared<Endpoint>>,
+        buffer: Buffer<Endpoint>,
+        len: usize,
+        verb: Verb,
+    ) -> Result {
+        let posted = self
+            .endpoint
+            .with_room((writes, buffer), |(writes, buffer)| {
+                match self.queue.post_reply(writes, buffer, len, verb) {
+                    Ok(()) => Ok(Ok(())),
+                    Err(Unposted::Full(writes, buffer)) => Err((writes, buffer)),
+                    Err(Unposted::Lost(error)) => Ok(Err(error)),
+                }
+            });
+        let result = posted.unwrap_or_else(|| Err(not_connected()));
+        if result.is_err() {
+            self.endpoint.lost(Event::Unanswered);
+        }
+        result
+    }
+
+    /// Calls the client (RFC 8167): a header without chunks, and the message behind it.
+    pub(super) fn call(&self, xid: u32, call: &SvcCallback<'_>) -> Result {
+        let mut buffer = self.buffer().ok_or_else(not_connected)?;
+        match self.put_together(xid, call, buffer.bytes_mut()) {
+            Ok(len) => self.post(None, buffer, len, Verb::Send),
+            Err(error) => {
+                self.queue.put_back_send_buffer(buffer);
+                Err(error)
+            }
+        }
+    }
+
+    fn put_together(&self, xid: u32, call: &SvcCallback<'_>, out: &mut [u8]) -> Result<usize> {
+        let header = reverse::Header {
+            xid,
+            credits: Config::REVERSE_CREDITS,
+        };
+        let at = header.emit(out).map_err(|_| EINVAL)?;
+        let end = at.checked_add(call.len()).ok_or(EINVAL)?;
+        if end > self.max {
+            return Err(EMSGSIZE);
+        }
+        let place = out.get_mut(at..end).ok_or(EMSGSIZE)?;
+        if call.copy_out(place)? != place.len() {
+            return Err(EINVAL);
+        }
+        Ok(end)
+    }
+}
