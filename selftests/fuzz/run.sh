@@ -21,9 +21,11 @@ shift
 [ $# -gt 0 ] || set -- call reply private plan machines
 
 export RUSTC_BOOTSTRAP=1
-export RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module -Ccodegen-units=1 -Cllvm-args=-sanitizer-coverage-level=4
-	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table
-	-Cllvm-args=-sanitizer-coverage-trace-compares"
+flags=(--cfg fuzzing -Cpasses=sancov-module -Ccodegen-units=1)
+for flag in level=4 inline-8bit-counters pc-table trace-compares; do
+	flags+=("-Cllvm-args=-sanitizer-coverage-$flag")
+done
+export RUSTFLAGS="${flags[*]}"
 work=${CARGO_TARGET_DIR:-$PWD/../../build/fuzz}
 # With a target named, the flags are not used for build scripts.
 target=x86_64-unknown-linux-gnu
