@@ -5,7 +5,6 @@
 //! sunrpc shows them in sysfs, debugfs, rpc_pipefs and logs, and tells rpcbind the netid. Its
 //! readers are RCU readers at best, so a string that is replaced is freed after a grace period.
 
-use crate::Transport;
 use core::ptr;
 use kernel::{
     bindings::sockaddr,
@@ -31,29 +30,33 @@ type Strings = [*const c_char; raw::rpc_display_format_t_RPC_DISPLAY_MAX as usiz
 /// The strings that are allocated; the others are the class's.
 const ALLOCATED: [usize; 4] = [ADDR, PORT, HEX_ADDR, HEX_PORT];
 
-/// Sets the strings of a new transport from its address. [`EINVAL`] for a family that is neither
+/// Sets the strings of a new transport called `name` from its address. [`EINVAL`] for a family that is neither
 /// IPv4 nor IPv6. May sleep.
-pub(crate) fn format<T: Transport>(xprt: &mut raw::rpc_xprt) -> Result {
+pub(crate) fn format(
+    xprt: &mut raw::rpc_xprt,
+    name: &'static CStr,
+    netids: [&'static CStr; 2],
+) -> Result {
     let address = (&raw const xprt.addr).cast::<sockaddr>();
     // SAFETY: The storage has room for an address of any family.
     let (hex, netid) = match u32::from(unsafe { (*address).sa_family }) {
         raw::AF_INET => {
             // SAFETY: The family says so, and the storage has room for it.
             let ip = unsafe { (*address.cast::<raw::sockaddr_in>()).sin_addr.s_addr };
-            (allocate(fmt!("{:08x}", u32::from_be(ip)))?, T::NETIDS[0])
+            (allocate(fmt!("{:08x}", u32::from_be(ip)))?, netids[0])
         }
         raw::AF_INET6 => {
             // SAFETY: As above.
             let ip = unsafe { (*address.cast::<raw::sockaddr_in6>()).sin6_addr };
             // SAFETY: All members of the union are the same 16 bytes.
             let ip = u128::from_be_bytes(unsafe { ip.in6_u.u6_addr8 });
-            (allocate(fmt!("{ip:032x}"))?, T::NETIDS[1])
+            (allocate(fmt!("{ip:032x}"))?, netids[1])
         }
         _ => return Err(EINVAL),
     };
     xprt.address_strings[HEX_ADDR] = hex;
     xprt.address_strings[NETID] = netid.as_char_ptr();
-    xprt.address_strings[PROTO] = T::NAME.as_char_ptr();
+    xprt.address_strings[PROTO] = name.as_char_ptr();
 
     let mut text: [c_char; 128] = [0; 128];
     // SAFETY: `address` is initialised, and `text` as long as it says.

@@ -137,7 +137,8 @@ impl<T: Transport> Class<T> {
     }
 }
 
-const fn name(from: &CStr) -> [c_char; 32] {
+/// `from` as C keeps a class's name.
+pub(crate) const fn name(from: &CStr) -> [c_char; 32] {
     let from = from.to_bytes();
     let mut name = [0; 32];
     let mut i = 0;

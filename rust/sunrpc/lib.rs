@@ -63,6 +63,7 @@ mod stats;
 mod svc_class;
 mod svc_link;
 mod svc_ops;
+mod svc_reverse;
 mod svc_rqst;
 mod svc_xprt;
 mod transport;
@@ -96,6 +97,11 @@ pub use svc_class::{
     SvcRegistration, //
 };
 pub use svc_link::SvcLink;
+pub use svc_reverse::{
+    SvcCallback,
+    SvcReverseClass,
+    SvcReverseRegistration, //
+};
 pub use svc_rqst::{
     SvcArgs,
     SvcPieces,

@@ -38,9 +38,7 @@ impl<S: Send + Sync + 'static> SvcLink<S> {
         // INVARIANT: Null.
         let target = Target(AtomicPtr::new(ptr::null_mut()));
         let target = Arc::pin_init(Revocable::new(target), GFP_KERNEL)?;
-        Ok(Self {
-            target: target.into(),
-        })
+        Ok(Self { target })
     }
 
     /// Makes it a link to `xprt`.

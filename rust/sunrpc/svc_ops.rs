@@ -152,7 +152,7 @@ unsafe extern "C" fn recvfrom<C: SvcConnection>(rqstp: *mut raw::svc_rqst) -> c_
     let rqst = unsafe { &mut *rqstp };
     rqst.rq_xprt_ctxt = KBox::into_raw(KBox::write(place, call)).cast();
     // As sunrpc tells its RPC-over-RDMA transports from others.
-    rqst.rq_prot = raw::IPPROTO_MAX as u32;
+    rqst.rq_prot = raw::IPPROTO_MAX;
     // SAFETY: Both are live.
     unsafe { raw::svc_xprt_copy_addrs(rqstp, xprt.as_raw()) };
     // There are no ports here that only root could use.

@@ -60,7 +60,7 @@ impl SvcArgs<'_> {
     /// How many pages a call may have.
     pub fn max_pages(&self) -> usize {
         // SAFETY: See `new`.
-        unsafe { (*self.rqst).rq_maxpages as usize }
+        unsafe { (*self.rqst).rq_maxpages }
     }
 
     /// The call is `message`. [`E2BIG`] if it has no room.

@@ -18,6 +18,8 @@
 //! | [`SvcConnection::next`] | a service thread | no | `XPT_BUSY` |
 //! | [`SvcConnection::receive`] | a service thread, several at once | yes | nothing |
 //! | [`SvcConnection::result_payload`], [`SvcConnection::reply`], [`SvcConnection::release`] | the service thread of the call | yes | nothing |
+//! | [`SvcConnection::caller`] | an RPC task | no | an RCU read-side section |
+//! | [`SvcConnection::call`] | an RPC task | yes | `XPRT_LOCKED` of the reverse transport |
 //! | `has_room` | anywhere | no | perhaps locks of sunrpc |
 //! | `detach` | a service thread, or an administrator's task | yes | `XPT_BUSY`, for ever |
 //! | completion and CM handlers, through [`SvcLink::with`] | the transport's own work | no | an RCU read-side section |
@@ -35,8 +37,10 @@ use crate::{
     Net,
     SockAddr,
     SvcArgs,
+    SvcCallback,
     SvcClass,
-    SvcResult, //
+    SvcResult,
+    SvcReverseClass, //
 };
 use core::{
     ops::Deref,
@@ -95,6 +99,33 @@ pub trait SvcConnection: Sized + Send + Sync + 'static {
 
     /// What is remembered of a call until it is answered.
     type Call: Send;
+
+    /// What calls to the client are sent through. It may outlive the connection.
+    type Caller: Send;
+
+    /// Name of the class for calls to the client, and what it is called elsewhere.
+    const REVERSE_NAME: &'static CStr;
+
+    /// `XPRT_TRANSPORT_BC_*`.
+    const REVERSE_IDENT: i32;
+
+    /// netids for IPv4 and IPv6.
+    const REVERSE_NETIDS: [&'static CStr; 2];
+
+    /// Calls to the client that may be outstanding.
+    const REVERSE_CREDITS: u32;
+
+    /// Bytes of the longest such call.
+    const REVERSE_PAYLOAD: usize;
+
+    /// The class for calls to the client, a `static` of the module.
+    fn reverse_class() -> &'static SvcReverseClass<Self>;
+
+    /// Something to send calls through. Does not sleep.
+    fn caller(&self) -> Self::Caller;
+
+    /// Sends a call to the client. May sleep. An error is the end of the connection.
+    fn call(caller: &Self::Caller, xid: u32, call: &SvcCallback<'_>) -> Result;
 
     /// Accepts the peer. May sleep. If it fails, the state is dropped.
     fn start(&self, xprt: &SvcXprt<Self>) -> Result;
@@ -228,6 +259,11 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
         unsafe { &*xprt.cast() }
     }
 
+    /// A reference for handlers, which does not keep the transport alive.
+    pub(crate) fn link(&self) -> SvcLink<S> {
+        self.parts.link.clone()
+    }
+
     pub(crate) fn as_raw(&self) -> *mut raw::svc_xprt {
         self.xprt.get()
     }
@@ -302,10 +338,8 @@ impl<L: SvcListener> SvcXprt<L> {
         let started = NonNull::new(net).ok_or(EINVAL).and_then(|net| {
             // SAFETY: The transport has a reference to its namespace. What its state makes of it
             // is torn down before that is given back.
-            listener
-                .parts
-                .state
-                .listen(unsafe { Net::from_raw(net) }, address)
+            let net = unsafe { Net::from_raw(net) };
+            listener.parts.state.listen(net, address)
         });
         match started {
             Ok(local) => {

@@ -285,7 +285,7 @@ impl<T: Transport> Xprt<T> {
                 .copy_to_nonoverlapping((&raw mut xprt.addr).cast(), args.addrlen)
         };
         xprt.addrlen = args.addrlen;
-        addr::format::<T>(xprt)?;
+        addr::format(xprt, T::NAME, T::NETIDS)?;
 
         // SAFETY: The memory is `Self`'s.
         let (connect, parts) = unsafe {

@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Calls of the server to its client, over the client's connection.
+//!
+//! C headers: [`include/linux/sunrpc/bc_xprt.h`](srctree/include/linux/sunrpc/bc_xprt.h),
+//! [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h); RFC 8167.
+//!
+//! An upper layer of the server that wants to call back makes an `rpc_xprt` of the class registered
+//! here, for an `svc_xprt` of ours. It cannot connect: it is as connected as that one is. sunrpc
+//! keeps it with the `svc_xprt`, and finds it there for the next caller.
+//!
+//! Calls go out through a [`SvcConnection::Caller`]; replies come in as messages of the connection,
+//! whose transport gives them to [`SvcXprt::answer_callback`].
+
+use crate::{
+    addr,
+    errno,
+    svc_link::SvcLink,
+    svc_ops,
+    xdr_buf::XdrBuf,
+    xprt::lock,
+    SvcConnection,
+    SvcXprt, //
+};
+use core::{
+    cell::UnsafeCell,
+    marker::PhantomData,
+    mem::{
+        offset_of,
+        size_of, //
+    },
+    ptr::{
+        self,
+        NonNull, //
+    },
+    sync::atomic::{
+        AtomicBool,
+        Ordering, //
+    },
+};
+use kernel::{
+    alloc::flags::__GFP_NOWARN,
+    bindings::list_head,
+    error::to_result,
+    ffi::{
+        c_char,
+        c_int,
+        c_ulong, //
+    },
+    prelude::*,
+    types::Opaque, //
+};
+
+const HZ: c_ulong = kernel::bindings::CONFIG_HZ as c_ulong;
+
+/// One minute to call the client and get its reply, without a retransmission.
+static TIMEOUT: raw::rpc_timeout = raw::rpc_timeout {
+    to_initval: 60 * HZ,
+    to_maxval: 60 * HZ,
+    to_increment: 0,
+    to_retries: 0,
+    to_exponential: 0,
+};
+
+/// A call to the client, while it is sent.
+pub struct SvcCallback<'a> {
+    buf: XdrBuf<'a>,
+}
+
+impl SvcCallback<'_> {
+    /// Its length in bytes.
+    pub fn len(&self) -> usize {
+        self.buf.total_len()
+    }
+
+    /// Whether it is empty.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies it to `dst`. Returns how many bytes there were.
+    pub fn copy_out(&self, dst: &mut [u8]) -> Result<usize> {
+        self.buf.copy_out(0, dst)
+    }
+}
+
+/// The class of `rpc_xprt`s for calls over connections `C`, to be a `static` of the module.
+///
+/// # Invariants
+///
+/// `inner.class.owner` is null or the module that the class belongs to; it changes only before the
+/// class is registered. sunrpc alone touches `inner.class.list` while it is.
+pub struct SvcReverseClass<C: SvcConnection> {
+    inner: UnsafeCell<Inner>,
+    registered: AtomicBool,
+    _connection: PhantomData<fn() -> C>,
+}
+
+/// `struct xprt_class` with a list of netids that is empty: nobody mounts with this.
+#[repr(C)]
+struct Inner {
+    class: raw::xprt_class,
+    netids: [*const c_char; 1],
+}
+
+const _: () = assert!(offset_of!(raw::xprt_class, netid) == offset_of!(Inner, netids));
+
+// SAFETY: The pointers in it are to statics. sunrpc guards what changes after the registration,
+// and `registered` keeps a second one from touching it.
+unsafe impl<C: SvcConnection> Sync for SvcReverseClass<C> {}
+
+impl<C: SvcConnection> SvcReverseClass<C> {
+    /// The class, not registered.
+    #[expect(clippy::new_without_default, reason = "statics cannot use it")]
+    pub const fn new() -> Self {
+        let class = raw::xprt_class {
+            list: list_head {
+                next: ptr::null_mut(),
+                prev: ptr::null_mut(),
+            },
+            ident: C::REVERSE_IDENT,
+            setup: Some(setup::<C>),
+            owner: ptr::null_mut(),
+            name: crate::class::name(C::REVERSE_NAME),
+            netid: raw::__IncompleteArrayField::new(),
+        };
+        // INVARIANT: No owner yet, and not registered.
+        Self {
+            inner: UnsafeCell::new(Inner {
+                class,
+                netids: [c"".to_bytes_with_nul().as_ptr().cast()],
+            }),
+            registered: AtomicBool::new(false),
+            _connection: PhantomData,
+        }
+    }
+
+    /// Makes the class known to sunrpc, until the returned value is dropped.
+    ///
+    /// [`EEXIST`] if there is another with this ident.
+    pub fn register(
+        &'static self,
+        module: &'static ThisModule,
+    ) -> Result<SvcReverseRegistration<C>> {
+        if self.registered.swap(true, Ordering::Acquire) {
+            return Err(EEXIST);
+        }
+        // SAFETY: `registered` was false, so nobody but us uses the class now.
+        let inner = unsafe { &mut *self.inner.get() };
+        inner.class.owner = module.as_ptr();
+        // SAFETY: The class is static and complete. When the registration is dropped, it is
+        // unregistered before the module goes.
+        let result = to_result(unsafe { raw::xprt_register_transport(self.as_raw()) });
+        if let Err(error) = result {
+            self.registered.store(false, Ordering::Release);
+            return Err(error);
+        }
+        Ok(SvcReverseRegistration { class: self })
+    }
+
+    fn as_raw(&self) -> *mut raw::xprt_class {
+        // CAST: `class` is the first field of `Inner`, which is `repr(C)`.
+        self.inner.get().cast()
+    }
+
+    fn owner(&self) -> *mut kernel::bindings::module {
+        // SAFETY: By the type invariants `owner` does not change while the class is registered, and
+        // sunrpc makes transports of registered classes only.
+        unsafe { (*self.inner.get()).class.owner }
+    }
+}
+
+/// As long as it lives, the class is registered.
+pub struct SvcReverseRegistration<C: SvcConnection> {
+    class: &'static SvcReverseClass<C>,
+}
+
+impl<C: SvcConnection> Drop for SvcReverseRegistration<C> {
+    fn drop(&mut self) {
+        // The only error is that it is not registered.
+        // SAFETY: The class is registered, by `SvcReverseClass::register`.
+        let _ = unsafe { raw::xprt_unregister_transport(self.class.as_raw()) };
+        // The last transport gave its module reference back in code of this module, which still
+        // had to return from there. This waits for it.
+        // SAFETY: Module exit may sleep and holds no RCU read lock.
+        unsafe { raw::synchronize_rcu_tasks() };
+        self.class.registered.store(false, Ordering::Release);
+    }
+}
+
+/// An `rpc_xprt` that calls back over a connection `C`.
+///
+/// # Invariants
+///
+/// `xprt` is a live `rpc_xprt` made by `xprt_alloc` with room for all of `Self`, which has a
+/// reference to the module.
+#[repr(C)]
+struct Reverse<C: SvcConnection> {
+    xprt: Opaque<raw::rpc_xprt>,
+    link: SvcLink<C>,
+}
+
+/// The functions of such a transport.
+fn table<C: SvcConnection>() -> &'static raw::rpc_xprt_ops {
+    &const {
+        raw::rpc_xprt_ops {
+            set_buffer_size: None,
+            reserve_xprt: Some(raw::xprt_reserve_xprt_cong),
+            release_xprt: Some(raw::xprt_release_xprt_cong),
+            alloc_slot: Some(raw::xprt_alloc_slot),
+            free_slot: Some(raw::xprt_free_slot),
+            rpcbind: None,
+            set_port: None,
+            connect: None,
+            get_srcaddr: None,
+            get_srcport: None,
+            buf_alloc: Some(buf_alloc),
+            buf_free: Some(buf_free),
+            prepare_request: None,
+            send_request: Some(send_request::<C>),
+            abort_send_request: None,
+            wait_for_reply_request: Some(raw::xprt_wait_for_reply_request_def),
+            timer: None,
+            release_request: Some(raw::xprt_release_rqst_cong),
+            close: Some(close),
+            destroy: Some(destroy::<C>),
+            set_connect_timeout: None,
+            print_stats: Some(print_stats),
+            enable_swap: None,
+            disable_swap: None,
+            inject_disconnect: None,
+            bc_setup: None,
+            bc_maxpayload: None,
+            bc_num_slots: None,
+            bc_free_rqst: None,
+            bc_destroy: None,
+        }
+    }
+}
+
+/// Makes a transport.
+///
+/// # Safety
+///
+/// sunrpc calls it, with a module reference for the time of the call, and with a reference to the
+/// `svc_xprt` that `bc_xprt` names.
+unsafe extern "C" fn setup<C: SvcConnection>(args: *mut raw::xprt_create) -> *mut raw::rpc_xprt {
+    // SAFETY: They are valid for the call.
+    match unsafe { create::<C>(&*args) } {
+        Ok(xprt) => xprt.as_ptr(),
+        Err(error) => error.to_ptr(),
+    }
+}
+
+/// # Safety
+///
+/// As for [`setup`].
+unsafe fn create<C: SvcConnection>(args: &raw::xprt_create) -> Result<NonNull<raw::rpc_xprt>> {
+    let svc = NonNull::new(args.bc_xprt).ok_or(EINVAL)?;
+    // SAFETY: sunrpc has a reference to it.
+    let ops = unsafe { (*svc.as_ptr()).xpt_ops };
+    if !ptr::eq(ops, svc_ops::connection::<C>()) {
+        return Err(EINVAL);
+    }
+    // SAFETY: Its functions say what it is.
+    let connection = unsafe { SvcXprt::<C>::from_raw(svc.as_ptr()) };
+    if args.addrlen > size_of::<raw::__kernel_sockaddr_storage>() {
+        return Err(EBADF);
+    }
+    let class = C::reverse_class();
+    // SAFETY: sunrpc holds a reference to the module during `setup`.
+    if !unsafe { raw::try_module_get(class.owner()) } {
+        return Err(EIO);
+    }
+    // SAFETY: sunrpc says which namespace. The size has room for `Reverse`.
+    let raw = unsafe {
+        raw::xprt_alloc(
+            args.net,
+            size_of::<Reverse<C>>(),
+            C::REVERSE_CREDITS,
+            C::REVERSE_CREDITS,
+        )
+    };
+    let Some(raw) = NonNull::new(raw) else {
+        // SAFETY: The reference taken above.
+        unsafe { raw::module_put(class.owner()) };
+        return Err(ENOMEM);
+    };
+    // SAFETY: The memory is that of `link`.
+    unsafe { (&raw mut (*raw.as_ptr().cast::<Reverse<C>>()).link).write(connection.link()) };
+
+    // SAFETY: `xprt_alloc` initialised it, and nobody else has seen it.
+    let xprt = unsafe { &mut *raw.as_ptr() };
+    xprt.ops = table::<C>();
+    xprt.xprt_class = class.as_raw();
+    xprt.timeout = &raw const TIMEOUT;
+    xprt.bind_timeout = 0;
+    xprt.reestablish_timeout = 0;
+    xprt.idle_timeout = 0;
+    xprt.max_payload = C::REVERSE_PAYLOAD;
+    xprt.prot = C::REVERSE_IDENT;
+    xprt.set_resvport(0);
+    // SAFETY: sunrpc gives `addrlen` bytes at `dstaddr`, and they fit.
+    unsafe {
+        args.dstaddr
+            .cast::<u8>()
+            .copy_to_nonoverlapping((&raw mut xprt.addr).cast(), args.addrlen)
+    };
+    xprt.addrlen = args.addrlen;
+    if let Err(error) = addr::format(xprt, C::REVERSE_NAME, C::REVERSE_NETIDS) {
+        // SAFETY: Nobody else has seen it.
+        unsafe { destroy::<C>(xprt) };
+        return Err(error);
+    }
+    // SAFETY: The transport is live.
+    unsafe { raw::xprt_set_bound(xprt) };
+    // SAFETY: As above. There will be no attempt to connect.
+    unsafe { raw::xprt_set_connected(xprt) };
+    xprt.bc_xprt = svc.as_ptr();
+    // SAFETY: As above. The `svc_xprt` gives this reference back when it is freed.
+    unsafe { raw::xprt_get(xprt) };
+    // SAFETY: The `svc_xprt` is live, and its upper layer makes one at a time.
+    unsafe { (*svc.as_ptr()).xpt_bc_xprt = xprt };
+    Ok(raw)
+}
+
+/// Frees it.
+///
+/// # Safety
+///
+/// sunrpc calls it.
+unsafe extern "C" fn destroy<C: SvcConnection>(xprt: *mut raw::rpc_xprt) {
+    // SAFETY: Called once, after the last reference is gone.
+    unsafe { (&raw mut (*xprt.cast::<Reverse<C>>()).link).drop_in_place() };
+    // SAFETY: As above.
+    addr::free(unsafe { &mut (*xprt).address_strings });
+    // SAFETY: As above.
+    unsafe { raw::xprt_free(xprt) };
+    // SAFETY: `setup` took the reference. What is left of this function is to return.
+    unsafe { raw::module_put(C::reverse_class().owner()) };
+}
+
+/// The connection ends, and this with it.
+///
+/// # Safety
+///
+/// sunrpc calls it.
+unsafe extern "C" fn close(xprt: *mut raw::rpc_xprt) {
+    // SAFETY: The transport is live.
+    unsafe { raw::xprt_disconnect_done(xprt) };
+}
+
+/// Only clients have a place to show them.
+///
+/// # Safety
+///
+/// sunrpc calls it.
+unsafe extern "C" fn print_stats(_xprt: *mut raw::rpc_xprt, _seq: *mut raw::seq_file) {}
+
+/// One allocation for the call and its reply.
+///
+/// # Safety
+///
+/// sunrpc calls it.
+unsafe extern "C" fn buf_alloc(task: *mut raw::rpc_task) -> c_int {
+    // SAFETY: The task has a request, which nobody else uses yet.
+    let rqst = unsafe { &mut *(*task).tk_rqstp };
+    let Some(len) = rqst.rq_callsize.checked_add(rqst.rq_rcvsize) else {
+        return EINVAL.to_errno();
+    };
+    let Ok(memory) = KVec::<u8>::with_capacity(len, GFP_NOWAIT | __GFP_NOWARN) else {
+        return ENOMEM.to_errno();
+    };
+    let (base, _, _) = memory.into_raw_parts();
+    rqst.rq_buffer = base.cast();
+    rqst.rq_rbuffer = base.wrapping_add(rqst.rq_callsize).cast();
+    0
+}
+
+/// Undoes [`buf_alloc`].
+///
+/// # Safety
+///
+/// sunrpc calls it.
+unsafe extern "C" fn buf_free(task: *mut raw::rpc_task) {
+    // SAFETY: The task has a request.
+    let buffer = unsafe { (*(*task).tk_rqstp).rq_buffer };
+    // SAFETY: It came from `buf_alloc`. A call is copied before it is sent.
+    unsafe { raw::kfree(buffer) };
+}
+
+/// Sends a call.
+///
+/// # Safety
+///
+/// sunrpc calls it.
+unsafe extern "C" fn send_request<C: SvcConnection>(rqst: *mut raw::rpc_rqst) -> c_int {
+    // SAFETY: The request is pinned, and its transport is a `Reverse<C>`.
+    let link = unsafe { &(*(*rqst).rq_xprt.cast::<Reverse<C>>()).link };
+    let caller = link.with(|xprt| (!xprt.is_dead()).then(|| C::caller(xprt)));
+    let Some(caller) = caller.flatten() else {
+        return errno::ENOTCONN;
+    };
+    // SAFETY: As above.
+    let xid = u32::from_be(unsafe { (*rqst).rq_xid });
+    let call = SvcCallback {
+        // SAFETY: The task keeps the buffers while the request is pinned.
+        buf: unsafe { XdrBuf::from_raw(&raw const (*rqst).rq_snd_buf) },
+    };
+    // SAFETY: The field is the sender's.
+    unsafe { (*rqst).rq_xtime = raw::ktime_get() };
+    if C::call(&caller, xid, &call).is_err() {
+        return errno::ENOTCONN;
+    }
+    // SAFETY: As above.
+    let sent = unsafe { &mut (*rqst).rq_xmit_bytes_sent };
+    *sent = sent.wrapping_add(call.len());
+    0
+}
+
+impl<C: SvcConnection> SvcXprt<C> {
+    /// Completes the callback `xid` (in host order) with `reply`, if there is one that waits for
+    /// it. `credits` are what the client grants.
+    pub fn answer_callback(&self, xid: u32, credits: u32, reply: &[u8]) {
+        let answered = self.finish_callback(xid, |xprt, rqst| {
+            // SAFETY: The request waits for its reply, which is why its place is there.
+            let place = unsafe { XdrBuf::from_raw(&raw const (*rqst).rq_rcv_buf) };
+            let copied = place.copy_in(0, reply);
+            // SAFETY: As above; `queue_lock` is held.
+            unsafe {
+                raw::xprt_complete_rqst(
+                    (*rqst).rq_task,
+                    c_int::try_from(copied).unwrap_or(c_int::MAX),
+                )
+            };
+            xprt
+        });
+        let Some(xprt) = answered else { return };
+        let credits = credits.clamp(1, C::REVERSE_CREDITS);
+        // SAFETY: The `svc_xprt`, which we are called for, has a reference.
+        let _guard = unsafe { lock(&raw mut (*xprt).transport_lock) };
+        // SAFETY: As above; the lock guards the window.
+        unsafe { (*xprt).cwnd = (credits as c_ulong) << raw::RPC_CWNDSHIFT };
+    }
+
+    /// Fails the callback `xid` (in host order): the client could make no sense of it.
+    pub fn fail_callback(&self, xid: u32) {
+        self.finish_callback(xid, |_, rqst| {
+            // SAFETY: The request waits for its reply; its task reads the status when it is woken.
+            unsafe { (*(*rqst).rq_task).tk_status = EIO.to_errno() };
+            // SAFETY: As above; `queue_lock` is held.
+            unsafe { raw::xprt_complete_rqst((*rqst).rq_task, 0) };
+        });
+    }
+
+    /// Calls `finish` with the request that waits for the reply `xid`, under `queue_lock`.
+    fn finish_callback<R>(
+        &self,
+        xid: u32,
+        finish: impl FnOnce(*mut raw::rpc_xprt, *mut raw::rpc_rqst) -> R,
+    ) -> Option<R> {
+        // SAFETY: The transport is live; the field is set once, and its referent kept by it.
+        let xprt = unsafe { (&raw const (*self.as_raw()).xpt_bc_xprt).read_volatile() };
+        if xprt.is_null() {
+            return None;
+        }
+        // SAFETY: As above.
+        let _guard = unsafe { lock(&raw mut (*xprt).queue_lock) };
+        // SAFETY: The lock is held.
+        let rqst = NonNull::new(unsafe { raw::xprt_lookup_rqst(xprt, xid.to_be()) })?;
+        Some(finish(xprt, rqst.as_ptr()))
+    }
+}
