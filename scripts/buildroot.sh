@@ -46,7 +46,7 @@ check_space() {
 remove() { in_namespace rm -rf --one-file-system "$@"; }
 
 failed() {
-	grep -E '^(error|E): ' "$log" | sort -u | tail -n 20 >&2 || true
+	grep -E '^(error|E): |^       ' "$log" | uniq | tail -n 20 >&2 || true
 	die "$1" "The whole log is $log"
 }
 
