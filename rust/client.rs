@@ -24,6 +24,7 @@
 
 #![forbid(unsafe_code)]
 
+pub(crate) mod config;
 mod connect;
 mod connection;
 mod marshal;
@@ -53,29 +54,13 @@ use sunrpc::{
     XprtLink, //
 };
 
-/// What a transport is made with.
+/// What one connection is made with.
 #[derive(Clone, Copy)]
 pub(crate) struct Config {
-    /// Request slots, and so the credits to ask for.
-    pub(crate) slots: usize,
+    /// Calls in parallel, as far as this end goes.
+    credits: usize,
     /// The longest Send, and the longest Receive.
-    pub(crate) inline: PrivateData,
-}
-
-impl Config {
-    /// Requests in parallel.
-    const SLOTS: usize = 128;
-
-    /// Holds a GETATTR of NFSv4.2 with security labels, and 4 KiB of data, which 4,096 does not.
-    const INLINE_BYTES: usize = 8192;
-
-    fn new() -> Result<Self> {
-        Ok(Self {
-            slots: Self::SLOTS,
-            inline: PrivateData::new(Self::INLINE_BYTES, Self::INLINE_BYTES, true)
-                .map_err(|_| EINVAL)?,
-        })
-    }
+    inline: PrivateData,
 }
 
 /// Callbacks that may be in work at the same time.
@@ -94,7 +79,7 @@ pub(crate) struct Active {
 /// The private state of an `rpc_xprt`.
 #[pin_data]
 pub(crate) struct Client {
-    config: Config,
+    slots: usize,
     #[pin]
     active: SpinLock<Option<Active>>,
     counters: Arc<Counters>,
@@ -130,14 +115,14 @@ impl sunrpc::Transport for Client {
 
     fn new(_args: &sunrpc::Create<'_>) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            config: Config::new()?,
+            slots: config::slots(),
             active <- new_spinlock!(None, "rpcrdma::active"),
             counters: Arc::new(Counters::new(), GFP_KERNEL)?,
         })
     }
 
     fn slots() -> usize {
-        Config::SLOTS
+        config::slots()
     }
 
     fn new_slot() -> impl PinInit<Slot, Error> {
@@ -149,7 +134,11 @@ impl sunrpc::Transport for Client {
     }
 
     fn connect(&self, xprt: &Xprt<Self>) -> Result {
-        let active = connect::connect(xprt, self.config, &self.counters)?;
+        let config = Config {
+            credits: self.slots,
+            inline: config::inline()?,
+        };
+        let active = connect::connect(xprt, config, &self.counters)?;
         *self.active.lock() = Some(active);
         Ok(())
     }

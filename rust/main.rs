@@ -24,12 +24,14 @@ module! {
 /// The loaded module.
 struct RpcRdma {
     _client: sunrpc::ClassRegistration<client::Client>,
+    _client_sysctl: sunrpc::sysctl::SysctlRegistration,
 }
 
 impl kernel::Module for RpcRdma {
     fn init(module: &'static ThisModule) -> Result<Self> {
         Ok(Self {
             _client: client::CLASS.register(module)?,
+            _client_sysctl: client::config::register()?,
         })
     }
 }

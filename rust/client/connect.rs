@@ -45,6 +45,9 @@ const STEP_MS: Msecs = 60_000;
 /// Device level retries: enough for a lost packet, few enough to notice a moved server.
 const RETRIES: u8 = 6;
 
+/// Regions of a connection. With so many large RPCs under way, one more would not be faster.
+const MAX_REGIONS: usize = 256;
+
 /// Send buffers beyond the slots: callbacks, and the Sends that wait for a covering completion.
 const EXTRA_SENDS: usize = CALLBACKS + 16;
 
@@ -96,12 +99,15 @@ fn request(
 ) -> Result<Arc<QueuePair<Connection>>> {
     let limits = id.limits()?;
     let shape = Shape::new(&limits, config)?;
+    connection.set_requested_credits(u32::try_from(shape.credits)?);
     connection.set_payload_segments(shape.payload_segments);
     let pd = ProtectionDomain::new(id.clone())?;
     let queue = QueuePair::new(pd.clone(), &shape.parameters)?;
-    connection.regions.fill(&pd, config.slots, shape.pages)?;
+    connection
+        .regions
+        .fill(&pd, shape.credits.min(MAX_REGIONS), shape.pages)?;
     // RFC 8166, section 3.3.1: Receives for all replies stand before the first Call.
-    let credits = config.slots.saturating_add(CALLBACKS);
+    let credits = shape.credits.saturating_add(CALLBACKS);
     connection
         .receives
         .fill(&queue, &pd, credits, config.inline.receive_size())?;
@@ -119,6 +125,8 @@ fn request(
 /// What a connection asks of its device.
 struct Shape {
     parameters: Parameters,
+    /// Calls in parallel.
+    credits: usize,
     /// Pages that one region covers.
     pages: u32,
     /// Regions that cover the largest payload.
@@ -130,23 +138,37 @@ impl Shape {
         let pages = limits
             .registration_pages
             .min(u32::try_from(MAX_PAYLOAD_PAGES)?);
-        let per_payload = MAX_PAYLOAD_PAGES.div_ceil(usize::try_from(pages.max(1))?);
-        if per_payload.saturating_add(2) > Chunk::MAX {
+        let payload_segments = MAX_PAYLOAD_PAGES.div_ceil(usize::try_from(pages.max(1))?);
+        let segments = payload_segments.saturating_add(2);
+        if segments > Chunk::MAX {
             pr_err!("the device registers {pages} pages at once, which is too few\n");
             return Err(ENOTSUPP);
         }
-        let depth = ReceiveRing::<Connection>::depth(config.slots.saturating_add(CALLBACKS));
+        let queue_depth = usize::try_from(limits.queue_depth)?;
+        // A long Call and a long reply. Each region takes a request to register and perhaps one
+        // to invalidate it.
+        let regions_per_send = segments.saturating_mul(2);
+        let requests_per_send = regions_per_send.saturating_mul(2).saturating_add(1);
+        let credits = config
+            .credits
+            .min((queue_depth / requests_per_send).saturating_sub(EXTRA_SENDS + 1))
+            .min(queue_depth.saturating_sub(ReceiveRing::<Connection>::depth(CALLBACKS) + 1));
+        if credits == 0 {
+            pr_err!("the device queues {queue_depth} work requests, which is too few\n");
+            return Err(ENOTSUPP);
+        }
+        let receives = ReceiveRing::<Connection>::depth(credits.saturating_add(CALLBACKS));
         Ok(Self {
             parameters: Parameters {
-                receives: u32::try_from(depth)?,
-                send_buffers: config.slots.saturating_add(EXTRA_SENDS),
+                receives: u32::try_from(receives)?,
+                send_buffers: credits.saturating_add(EXTRA_SENDS),
                 send_bytes: config.inline.send_size(),
-                // A long Call and a long reply, head, pages and tail each.
-                regions_per_send: 6,
+                regions_per_send: u32::try_from(regions_per_send)?,
                 transfers: 0,
             },
+            credits,
             pages,
-            payload_segments: per_payload,
+            payload_segments,
         })
     }
 }

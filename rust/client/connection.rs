@@ -120,7 +120,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn new(link: Link, config: Config, counters: Arc<Counters>) -> Result<Arc<Self>> {
-        let requested = u32::try_from(config.slots)?;
+        let requested = u32::try_from(config.credits)?;
         let progress = Progress {
             machine: Machine::new(),
             action: None,
@@ -223,6 +223,11 @@ impl Connection {
         let sizing = &mut self.progress.lock().sizing;
         sizing.payload_segments = count;
         sizing.segments = count.saturating_add(2);
+    }
+
+    /// Notes what to ask for from now on.
+    pub(crate) fn set_requested_credits(&self, credits: u32) {
+        self.window.lock().request(credits);
     }
 
     /// The credits that each Call asks for.

@@ -66,6 +66,7 @@ mod svc_ops;
 mod svc_reverse;
 mod svc_rqst;
 mod svc_xprt;
+pub mod sysctl;
 mod transport;
 mod xdr_buf;
 mod xprt;
