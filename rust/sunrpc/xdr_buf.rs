@@ -241,6 +241,10 @@ impl<'a> XdrBuf<'a> {
     ///
     /// Nobody else changes the array, and its owner frees what it finds in it.
     pub(crate) unsafe fn fill_pages(&self) -> Result {
+        if self.page_len() == 0 {
+            // There may be no array, then.
+            return Ok(());
+        }
         let start = self.raw.page_base as usize;
         let end = start + self.page_len();
         for index in start >> PAGE_SHIFT..end.div_ceil(PAGE_SIZE) {
