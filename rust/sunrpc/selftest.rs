@@ -16,8 +16,11 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Name and function of each test; true if it passed.
-pub const TESTS: &[(&str, fn() -> Result<bool>)] = &[
+/// True if it passed.
+pub type Test = fn() -> Result<bool>;
+
+/// Each with its name, which is what it claims.
+pub const TESTS: &[(&str, Test)] = &[
     ("inline reply is found", inline_reply_is_found),
     ("reduced reply is found", reduced_reply_is_found),
     (
