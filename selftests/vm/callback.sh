@@ -1,0 +1,49 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The server calls back over the connection that the client made: it recalls delegations, and gets them.
+
+. ./lib.sh
+need_pair
+
+event=/sys/kernel/tracing/events/nfs4/nfs4_cb_recall
+recalls() { grep -c nfs4_cb_recall: /sys/kernel/tracing/trace; }
+
+# Opens the file $1 for reading, which gets a delegation; then the server opens it for writing itself. That waits until
+# the delegation is back, or its lease has run out.
+recalled() {
+	local start before held
+	random_file "$mnt/$1" 5000 && drop_caches || return
+	exec {held}<"$mnt/$1"
+	cat <&"$held" >/dev/null
+	start=$SECONDS before=$(recalls)
+	on_server "printf '\\nmore\\n' >>/export/$1" || return
+	[ $((SECONDS - start)) -lt 10 ] || { echo "the server waited $((SECONDS - start)) s"; return 1; }
+	[ "$(recalls)" -gt "$before" ] || { echo "nothing was recalled"; return 1; }
+	exec {held}<&-
+}
+
+sees_the_write() { [ "$(tail -n 1 "$mnt/$1")" = more ]; }
+
+# A file that was recalled gets no delegation for a while, so each time it is another.
+five_more() {
+	local left=5
+	while [ $((left--)) -gt 0 ]; do
+		recalled "$1.$left" || return
+	done
+}
+
+versions=(4.1 4.2)
+plan $((3 * ${#versions[@]}))
+for version in "${versions[@]}"; do
+	mount_nfs "$version" || exit
+	echo 1 >"$event/enable"
+	# The first mount may be there before lockd's grace period is over.
+	[ "$version" != 4.1 ] || sleep 5
+	check "NFSv$version: a delegation is recalled" recalled "delegated-$version"
+	check "NFSv$version: what the server wrote is seen" sees_the_write "delegated-$version"
+	check "NFSv$version: five more are recalled" five_more "delegated-$version"
+	echo 0 >"$event/enable"
+	umount "$mnt"
+done
+finish
