@@ -25,7 +25,7 @@ vm := scripts/enter scripts/vm.py
 vm_options = --smp $(SMP) --memory $(MEM) --limit $(LIMIT) --append='$(APPEND)'
 built = scripts/build.sh $(if $(filter rust,$(1)),module,buildroot)
 
-.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-fast fmt clean distclean help
+.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-fast counts fmt clean distclean help
 
 ## Build
 modules: ## the module for the kernel in KDIR= (default: the running one); the default
@@ -62,6 +62,11 @@ check: ## all gates and tests, cheapest first
 
 check-fast: ## all that needs no VM
 	@scripts/check.sh fast
+
+counts: ## work requests, doorbells and completions per RPC, our client's and the in-tree one's
+	@$(call built,rust)
+	@for client in rust c; do echo "client: $$client"; \
+		$(vm) pair --client $$client --server $(SERVER) $(vm_options) -- selftests/counts/counts.py || exit; done
 
 fmt: buildroot ## format the Rust sources
 	@scripts/enter scripts/fmt.sh

@@ -4,10 +4,11 @@
 doorbells and completions: one thread, queue depth 1.
 
 Prints one line of tab-separated numbers for each operation; `make counts` puts
-the lines of our module and of the C module beside each other.
+the tables of our module and of the C module below each other.
 """
 
 import json
+import mmap
 import os
 import subprocess
 import sys
@@ -28,7 +29,6 @@ def blocks(count, size, writing):
     flags = os.O_DIRECT | (os.O_WRONLY if writing else os.O_RDONLY)
     fd = os.open(f"{MOUNT}/file", flags)
     # O_DIRECT wants aligned memory, and that is what mmap gives.
-    import mmap
     memory = mmap.mmap(-1, size)
     for i in range(count):
         offset = (i * size) % (8 << 20)
@@ -57,7 +57,8 @@ def count(operation, repeat):
     """Runs the operation under the probes; returns their counts per RPC."""
     here = os.path.dirname(os.path.abspath(__file__))
     with tempfile.NamedTemporaryFile("r") as out:
-        tracer = subprocess.Popen(["bpftrace", "-q", "-f", "json", "-o", out.name, f"{here}/verbs.bt"])
+        tracer = subprocess.Popen(["bpftrace", "-q", "-f", "json", "-o", out.name, f"{here}/verbs.bt"],
+                                  stdout=subprocess.DEVNULL)
         while '"ready' not in out.read():
             out.seek(0)
             if tracer.poll() is not None:
