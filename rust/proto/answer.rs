@@ -19,7 +19,6 @@ use crate::header;
 use crate::header::Body;
 use crate::header::Prefix;
 use crate::xdr;
-use crate::xdr::Writer;
 
 /// Why a reply cannot be returned. The answer is an RDMA_ERROR, see [`Call::refuse`]; it is better
 /// than closing the connection, on which the client would only try the same again.
@@ -207,37 +206,38 @@ impl<'a> Answer<'a> {
 
     /// Writes the header, with the current grant, to the front of `out` and returns its length.
     pub fn emit(&self, credits: u32, out: &mut [u8]) -> Result<usize, Misuse> {
-        let length = self.wire_len();
-        let mut writer = Writer::new(out, length)?;
-        Prefix {
-            xid: self.xid,
-            version: header::VERSION,
-            credits,
-            procedure: self.body.procedure(),
-        }
-        .emit(&mut writer)?;
-        writer.u32(0)?;
-
-        let mut written = self.written.iter().copied();
-        for segments in self.lists.write {
-            writer.u32(1)?;
-            let used = filled(segments, written.next().unwrap_or(0));
-            chunk::emit_chunk(&mut writer, segments.len(), used)?;
-        }
-        writer.u32(0)?;
-
-        match self.lists.reply {
-            Some(segments) => {
-                let payload = match self.body {
-                    Body::Msg => 0,
-                    Body::NoMsg => self.payload,
-                };
-                writer.u32(1)?;
-                chunk::emit_chunk(&mut writer, segments.len(), filled(segments, payload))?;
+        header::check_credits(credits)?;
+        let room = out.len();
+        let length = xdr::write(out, |writer| {
+            Prefix {
+                xid: self.xid,
+                version: header::VERSION,
+                credits,
+                procedure: self.body.procedure(),
             }
-            None => writer.u32(0)?,
-        }
-        Ok(length)
+            .emit(writer)?;
+            writer.u32(0)?;
+            let mut written = self.written.iter().copied();
+            for segments in self.lists.write {
+                let used = filled(segments, written.next().unwrap_or(0));
+                chunk::emit_chunk(writer, segments.len(), used)?;
+            }
+            writer.u32(0)?;
+            let payload = match self.body {
+                Body::Msg => 0,
+                Body::NoMsg => self.payload,
+            };
+            match self.lists.reply {
+                Some(segments) => {
+                    chunk::emit_chunk(writer, segments.len(), filled(segments, payload))
+                }
+                None => writer.u32(0),
+            }
+        });
+        length.ok_or_else(|| Misuse::Buffer {
+            needed: self.wire_len(),
+            room,
+        })
     }
 }
 

@@ -8,7 +8,6 @@
 
 use crate::error::DecodeError;
 use crate::error::Fault;
-use crate::error::Misuse;
 use crate::xdr::Reader;
 use crate::xdr::Writer;
 
@@ -396,24 +395,25 @@ impl<'a> Lists<'a> {
 
 /// Appends one read segment with its presence word.
 #[inline]
-pub(crate) fn emit_read(writer: &mut Writer<'_>, read: &ReadSegment) -> Result<(), Misuse> {
+pub(crate) fn emit_read(writer: &mut Writer<'_>, read: &ReadSegment) -> Option<()> {
     writer.u32(1)?;
     writer.u32(read.position)?;
     writer.array(read.segment.to_wire())
 }
 
-/// Appends a counted array of segments.
+/// Appends a presence word and a counted array of segments.
 #[inline]
 pub(crate) fn emit_chunk(
     writer: &mut Writer<'_>,
     count: usize,
     segments: impl Iterator<Item = Segment>,
-) -> Result<(), Misuse> {
-    writer.u32(u32::try_from(count).map_err(|_| Misuse::Count(count))?)?;
+) -> Option<()> {
+    writer.u32(1)?;
+    writer.u32(u32::try_from(count).ok()?)?;
     for segment in segments {
         writer.array(segment.to_wire())?;
     }
-    Ok(())
+    Some(())
 }
 
 /// Bytes on the wire of a counted array of `count` segments.

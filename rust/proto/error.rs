@@ -110,8 +110,6 @@ pub enum Misuse {
     TwoPayloads,
     /// A message without any payload.
     NoPayload,
-    /// A chunk with more segments than its count word can say.
-    Count(usize),
     /// Sizes that contradict each other.
     Sizes,
     /// A buffer below the 1024 bytes that every implementation has.

@@ -7,6 +7,7 @@ use crate::chunk::ReadSegment;
 use crate::chunk::Segment;
 use crate::error::DecodeError;
 use crate::error::Misuse;
+use crate::xdr;
 use crate::xdr::Reader;
 use crate::xdr::Writer;
 
@@ -60,11 +61,7 @@ impl Prefix {
     }
 
     #[inline]
-    pub(crate) fn emit(&self, writer: &mut Writer<'_>) -> Result<(), Misuse> {
-        // RFC 8166, section 3.3.1: zero would tell the peer to stop for ever.
-        if self.credits == 0 {
-            return Err(Misuse::ZeroCredits);
-        }
+    pub(crate) fn emit(&self, writer: &mut Writer<'_>) -> Option<()> {
         let [x0, x1, x2, x3] = self.xid.to_be_bytes();
         let [v0, v1, v2, v3] = self.version.to_be_bytes();
         let [c0, c1, c2, c3] = self.credits.to_be_bytes();
@@ -72,6 +69,16 @@ impl Prefix {
         writer.array([
             x0, x1, x2, x3, v0, v1, v2, v3, c0, c1, c2, c3, p0, p1, p2, p3,
         ])
+    }
+}
+
+/// Refuses a credit word of zero: it would tell the peer to stop for ever (RFC 8166, section
+/// 3.3.1).
+#[inline]
+pub(crate) fn check_credits(credits: u32) -> Result<(), Misuse> {
+    match credits {
+        0 => Err(Misuse::ZeroCredits),
+        _ => Ok(()),
     }
 }
 
@@ -131,17 +138,41 @@ impl Call<'_> {
     ///
     /// After an error, what `out` holds is no header.
     pub fn emit(&self, out: &mut [u8]) -> Result<usize, Misuse> {
-        let length = self.wire_len();
-        let mut writer = Writer::new(out, length)?;
-        Prefix {
-            xid: self.xid,
-            version: VERSION,
-            credits: self.credits,
-            procedure: self.body.procedure(),
-        }
-        .emit(&mut writer)?;
+        check_credits(self.credits)?;
+        self.check_payload()?;
+        let room = out.len();
+        let length = xdr::write(out, |writer| {
+            Prefix {
+                xid: self.xid,
+                version: VERSION,
+                credits: self.credits,
+                procedure: self.body.procedure(),
+            }
+            .emit(writer)?;
+            for read in self.read {
+                chunk::emit_read(writer, read)?;
+            }
+            writer.u32(0)?;
+            for segments in self.write {
+                chunk::emit_chunk(writer, segments.len(), segments.iter().copied())?;
+            }
+            writer.u32(0)?;
+            match self.reply {
+                Some(segments) => {
+                    chunk::emit_chunk(writer, segments.len(), segments.iter().copied())
+                }
+                None => writer.u32(0),
+            }
+        });
+        length.ok_or_else(|| Misuse::Buffer {
+            needed: self.wire_len(),
+            room,
+        })
+    }
 
-        // RFC 8166, section 4.2.4: the message has exactly one payload.
+    /// The message has exactly one payload (RFC 8166, section 4.2.4), and Positions count units.
+    #[inline]
+    fn check_payload(&self) -> Result<(), Misuse> {
         let mut payload: u64 = 0;
         for read in self.read {
             if read.position & 3 != 0 {
@@ -153,26 +184,10 @@ impl Call<'_> {
                 }
                 payload = payload.saturating_add(u64::from(read.segment.length));
             }
-            chunk::emit_read(&mut writer, read)?;
         }
-        if self.body == Body::NoMsg && payload == 0 {
-            return Err(Misuse::NoPayload);
+        match self.body {
+            Body::NoMsg if payload == 0 => Err(Misuse::NoPayload),
+            _ => Ok(()),
         }
-        writer.u32(0)?;
-
-        for segments in self.write {
-            writer.u32(1)?;
-            chunk::emit_chunk(&mut writer, segments.len(), segments.iter().copied())?;
-        }
-        writer.u32(0)?;
-
-        match self.reply {
-            Some(segments) => {
-                writer.u32(1)?;
-                chunk::emit_chunk(&mut writer, segments.len(), segments.iter().copied())?;
-            }
-            None => writer.u32(0)?,
-        }
-        Ok(length)
     }
 }

@@ -6,8 +6,8 @@ use crate::error::Misuse;
 use crate::header;
 use crate::header::procedure;
 use crate::header::Prefix;
+use crate::xdr;
 use crate::xdr::Reader;
-use crate::xdr::Writer;
 
 const ERR_VERS: u32 = 1;
 const ERR_CHUNK: u32 = 2;
@@ -63,29 +63,39 @@ impl Refusal {
     /// The longest such message.
     pub const MAX_LEN: usize = 28;
 
+    /// Bytes that [`emit`](Self::emit) writes.
+    pub fn wire_len(&self) -> usize {
+        match self.error {
+            RdmaError::Version { .. } => Self::MAX_LEN,
+            RdmaError::Chunk => 20,
+        }
+    }
+
     /// Writes the whole message, with the current grant, to the front of `out` and returns its
     /// length.
     pub fn emit(&self, credits: u32, out: &mut [u8]) -> Result<usize, Misuse> {
-        let length = match self.error {
-            RdmaError::Version { .. } => Self::MAX_LEN,
-            RdmaError::Chunk => 20,
-        };
-        let mut writer = Writer::new(out, length)?;
-        Prefix {
-            xid: self.xid,
-            version: self.version,
-            credits,
-            procedure: procedure::ERROR,
-        }
-        .emit(&mut writer)?;
-        match self.error {
-            RdmaError::Version { low, high } => {
-                writer.u32(ERR_VERS)?;
-                writer.u32(low)?;
-                writer.u32(high)?;
+        header::check_credits(credits)?;
+        let room = out.len();
+        let length = xdr::write(out, |writer| {
+            Prefix {
+                xid: self.xid,
+                version: self.version,
+                credits,
+                procedure: procedure::ERROR,
             }
-            RdmaError::Chunk => writer.u32(ERR_CHUNK)?,
-        }
-        Ok(length)
+            .emit(writer)?;
+            match self.error {
+                RdmaError::Version { low, high } => {
+                    writer.u32(ERR_VERS)?;
+                    writer.u32(low)?;
+                    writer.u32(high)
+                }
+                RdmaError::Chunk => writer.u32(ERR_CHUNK),
+            }
+        });
+        length.ok_or(Misuse::Buffer {
+            needed: self.wire_len(),
+            room,
+        })
     }
 }

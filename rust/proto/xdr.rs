@@ -2,9 +2,10 @@
 
 //! XDR (RFC 4506) over byte slices: a reader that borrows, a writer that stays inside.
 
+use core::mem;
+
 use crate::error::DecodeError;
 use crate::error::Fault;
-use crate::error::Misuse;
 
 /// Length with the fill that XDR appends to reach the next unit.
 #[inline]
@@ -120,37 +121,34 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Writes exactly `length` bytes to the front of `buffer`.
+    /// Appends `bytes`, if there is room.
     #[inline]
-    pub fn new(buffer: &'a mut [u8], length: usize) -> Result<Self, Misuse> {
-        let room = buffer.len();
-        match buffer.get_mut(..length) {
-            Some(rest) => Ok(Self { rest }),
-            None => Err(Misuse::Buffer {
-                needed: length,
-                room,
-            }),
-        }
-    }
-
-    /// Appends `bytes`.
-    #[inline]
-    pub fn array<const N: usize>(&mut self, bytes: [u8; N]) -> Result<(), Misuse> {
-        let rest = core::mem::take(&mut self.rest);
-        let room = rest.len();
-        let Some((head, rest)) = rest.split_first_chunk_mut() else {
-            return Err(Misuse::Buffer { needed: N, room });
-        };
+    #[must_use]
+    pub fn array<const N: usize>(&mut self, bytes: [u8; N]) -> Option<()> {
+        let (head, rest) = mem::take(&mut self.rest).split_first_chunk_mut()?;
         *head = bytes;
         self.rest = rest;
-        Ok(())
+        Some(())
     }
 
-    /// Appends an unsigned integer.
+    /// Appends an unsigned integer, if there is room.
     #[inline]
-    pub fn u32(&mut self, value: u32) -> Result<(), Misuse> {
+    #[must_use]
+    pub fn u32(&mut self, value: u32) -> Option<()> {
         self.array(value.to_be_bytes())
     }
+}
+
+/// Writes items to the front of `buffer`, and returns their length if there was room.
+#[inline]
+pub(crate) fn write(
+    buffer: &mut [u8],
+    items: impl FnOnce(&mut Writer<'_>) -> Option<()>,
+) -> Option<usize> {
+    let room = buffer.len();
+    let mut writer = Writer { rest: buffer };
+    items(&mut writer)?;
+    room.checked_sub(writer.rest.len())
 }
 
 #[cfg(test)]
@@ -193,10 +191,13 @@ mod tests {
     #[test]
     fn writer_stays_inside() {
         let mut buffer = [0xA5; 6];
-        assert!(Writer::new(&mut buffer, 7).is_err());
-        let mut writer = Writer::new(&mut buffer, 4).unwrap();
-        writer.u32(0x0102_0304).unwrap();
-        assert_eq!(writer.u32(5), Err(Misuse::Buffer { needed: 4, room: 0 }));
+        assert_eq!(write(&mut buffer, |writer| writer.array([1; 7])), None);
+        let length = write(&mut buffer, |writer| {
+            writer.u32(0x0102_0304)?;
+            assert_eq!(writer.u32(5), None);
+            Some(())
+        });
+        assert_eq!(length, Some(4));
         assert_eq!(buffer, [1, 2, 3, 4, 0xA5, 0xA5]);
     }
 }
