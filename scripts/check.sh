@@ -75,7 +75,7 @@ vm_tests() {
 	if [ "$1" = single ]; then
 		in_root scripts/vm.py single --module "$module" -- 'scripts/vm/kselftest single'
 	else
-		in_root scripts/vm.py pair --client "$module" --limit 900 -- 'scripts/vm/kselftest pair'
+		in_root scripts/vm.py pair --client "$module" --limit 1800 -- 'scripts/vm/kselftest pair'
 	fi
 }
 

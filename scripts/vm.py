@@ -316,7 +316,7 @@ def main():
     options.interactive = not options.command
     if "rust" in ((options.module,) if options.kind == "single" else (options.client, options.server)):
         if not Path(options.ko).exists():
-            sys.exit(f"vm: {options.ko} is not there; `make modules` builds it")
+            sys.exit(f"vm: {options.ko} is not there; `make module` builds it")
 
     turn = take_turn(options)
     run = new_run()
