@@ -192,12 +192,16 @@ mod tests {
     fn writer_stays_inside() {
         let mut buffer = [0xA5; 6];
         assert_eq!(write(&mut buffer, |writer| writer.array([1; 7])), None);
-        let length = write(&mut buffer, |writer| {
+        assert_eq!(
+            write(&mut buffer, |writer| writer.u32(0x0102_0304)),
+            Some(4)
+        );
+        assert_eq!(buffer, [1, 2, 3, 4, 0xA5, 0xA5]);
+        let twice = write(&mut buffer, |writer| {
             writer.u32(0x0102_0304)?;
-            assert_eq!(writer.u32(5), None);
-            Some(())
+            writer.u32(5)
         });
-        assert_eq!(length, Some(4));
+        assert_eq!(twice, None);
         assert_eq!(buffer, [1, 2, 3, 4, 0xA5, 0xA5]);
     }
 }
