@@ -103,9 +103,7 @@ fn request(
     connection.set_payload_segments(shape.payload_segments);
     let pd = ProtectionDomain::new(id.clone())?;
     let queue = QueuePair::new(pd.clone(), &shape.parameters)?;
-    connection
-        .regions
-        .fill(&pd, shape.credits.min(MAX_REGIONS), shape.pages)?;
+    connection.regions.fill(&pd, shape.regions, shape.pages)?;
     // RFC 8166, section 3.3.1: Receives for all replies stand before the first Call.
     let credits = shape.credits.saturating_add(CALLBACKS);
     connection
@@ -127,6 +125,8 @@ struct Shape {
     parameters: Parameters,
     /// Calls in parallel.
     credits: usize,
+    /// Memory regions.
+    regions: usize,
     /// Pages that one region covers.
     pages: u32,
     /// Regions that cover the largest payload.
@@ -167,6 +167,8 @@ impl Shape {
                 transfers: 0,
             },
             credits,
+            // One RPC must never need more than there are.
+            regions: credits.min(MAX_REGIONS).max(regions_per_send),
             pages,
             payload_segments,
         })

@@ -98,7 +98,7 @@ pub(super) fn send(
     // was offered.
     let mut state = rqst.slot().state().lock();
     let (registered, result) = active.queue.post_send(regions, buffer, len);
-    state.offered = offered;
+    state.offered = Some(offered);
     let before = core::mem::replace(&mut state.registered, registered);
     drop(state);
     // Empty: an RPC is fenced, or its connection torn down, before its slot sends again.

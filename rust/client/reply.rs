@@ -146,6 +146,10 @@ fn judge(
         }
         Incoming::Reply(reply) => judge_reply(connection, &reply, key),
         Incoming::Error { xid, credits, .. } => match lookup(connection, xid) {
+            Some(rqst) if rqst.slot().state().lock().offered.is_none() => {
+                drop(rqst);
+                Verdict::Malformed
+            }
             Some(rqst) => {
                 let registered = take_registered(&rqst, connection, key);
                 Verdict::Answer {
@@ -168,7 +172,9 @@ fn judge_reply(
     let Some(rqst) = lookup(connection, reply.xid) else {
         return Verdict::Done;
     };
-    let offered = rqst.slot().state().lock().offered;
+    let Some(offered) = rqst.slot().state().lock().offered else {
+        return Verdict::Malformed;
+    };
     let Ok(outcome) = offered.with(|offer| reply.check(offer)) else {
         return Verdict::Malformed;
     };
@@ -213,6 +219,7 @@ fn take_registered(
     key: &mut Option<Invalidated<Connection>>,
 ) -> Registered<Connection> {
     let mut state = rqst.slot().state().lock();
+    state.offered = None;
     let mut registered = core::mem::take(&mut state.registered);
     drop(state);
     if let Some(idle) = key

@@ -98,8 +98,9 @@ impl Offered {
 
 /// What changes in a slot.
 pub(crate) struct State {
-    /// What the server was offered.
-    pub(crate) offered: Offered,
+    /// What the server was offered. [`None`] while no Call is under way: whatever answers now was
+    /// sent before it was asked for, by a peer that guesses XIDs.
+    pub(crate) offered: Option<Offered>,
     /// What the server may reach.
     pub(crate) registered: Registered<Connection>,
     /// [`Inner::fence`] waits for an invalidation.
@@ -131,7 +132,7 @@ pub(crate) struct Slot {
 impl Slot {
     pub(crate) fn new() -> impl PinInit<Self, Error> {
         let state = State {
-            offered: Offered::NOTHING,
+            offered: None,
             registered: Registered::new(),
             fencing: false,
         };
@@ -153,7 +154,7 @@ impl Slot {
     /// Gives up all regions: the queue pair is drained.
     pub(crate) fn reset(&self) {
         let mut state = self.inner.state.lock();
-        state.offered = Offered::NOTHING;
+        state.offered = None;
         let registered = core::mem::take(&mut state.registered);
         drop(state);
         drop(registered);
@@ -163,6 +164,7 @@ impl Slot {
     /// Sleeps if there was something to reach.
     pub(crate) fn fence(&self, active: impl FnOnce() -> Option<Active>) {
         let mut state = self.inner.state.lock();
+        state.offered = None;
         let registered = core::mem::take(&mut state.registered);
         if registered.is_empty() {
             return;
