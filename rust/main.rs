@@ -9,6 +9,8 @@
 
 mod client;
 mod endpoint;
+#[cfg(RPCRDMA_SELFTEST)]
+mod selftest;
 
 use kernel::prelude::*;
 
@@ -29,6 +31,8 @@ struct RpcRdma {
 
 impl kernel::Module for RpcRdma {
     fn init(module: &'static ThisModule) -> Result<Self> {
+        #[cfg(RPCRDMA_SELFTEST)]
+        selftest::run()?;
         Ok(Self {
             _client: client::CLASS.register(module)?,
             _client_sysctl: client::config::register()?,

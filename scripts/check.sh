@@ -55,12 +55,13 @@ checkpatch() {
 }
 
 # A copy of the sources, so that clippy's objects and the module's do not chase each other. Warnings are errors here.
+# What it builds is the module with its tests in it, for selftests/vm/inkernel.sh.
 clippy() {
 	# shellcheck disable=SC2016 # the inner shell expands it
 	in_root sh -ec 'mkdir -p build/clippy
 		find Kbuild include rust -name generated -prune -o \( -name Kbuild -o -name "*.rs" -o -name "*.[ch]" \
 			-o -name parameters \) -print | cpio -pdm --quiet build/clippy 2>/dev/null
-		exec make -s -C /kernel/source O=/kernel/build M=/src/build/clippy CC=x86_64-linux-gnu-gcc-14 CLIPPY=1 \
+		exec make -s -C /kernel/source O=/kernel/build M=/src/build/clippy CC=x86_64-linux-gnu-gcc-14 CLIPPY=1 RPCRDMA_SELFTEST=1 \
 			KRUSTFLAGS=-Dwarnings -j"$(nproc)" modules'
 }
 

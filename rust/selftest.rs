@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tests that need the kernel, run at load and reported as KTAP in the log.
+//!
+//! Only in a module built with `RPCRDMA_SELFTEST=1`.
+
+use kernel::prelude::*;
+
+/// Runs all, and says how each went. An error if one failed: then the module does not load.
+pub(crate) fn run() -> Result {
+    let tests = sunrpc::selftest::TESTS;
+    let mut failed = false;
+    pr_info!("KTAP version 1\n");
+    pr_info!("1..{}\n", tests.len());
+    for (number, (name, test)) in (1..).zip(tests) {
+        let passed = matches!(test(), Ok(true));
+        pr_info!("{} {number} {name}\n", if passed { "ok" } else { "not ok" });
+        failed |= !passed;
+    }
+    if failed {
+        Err(EINVAL)
+    } else {
+        Ok(())
+    }
+}

@@ -1,0 +1,26 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The tests inside the module that `make check` builds with RPCRDMA_SELFTEST=1. They run when it loads.
+
+. ./lib.sh
+
+module=/src/build/clippy/rpcrdma.ko
+[ -e "$module" ] || {
+	ktap_print_header
+	echo "Bail out! no $module: the clippy gate of \`make check\` builds it"
+	exit "$KSFT_FAIL"
+}
+modprobe -a sunrpc ib_core rdma_cm
+dmesg -C
+insmod "$module"
+mapfile -t results < <(dmesg | sed -n 's/.*rpcrdma: \(\(not \)\?ok [0-9]* .*\)/\1/p')
+planned=$(dmesg | sed -n 's/.*rpcrdma: 1\.\.//p')
+rmmod rpcrdma
+
+plan "${planned:-1}"
+[ "${#results[@]}" -gt 0 ] || ktap_test_fail "the module runs its tests"
+for result in "${results[@]}"; do
+	if [[ $result == ok* ]]; then ktap_test_pass "${result#ok * }"; else ktap_test_fail "${result#not ok * }"; fi
+done
+finish
