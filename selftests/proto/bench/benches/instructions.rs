@@ -3,13 +3,11 @@
 //! Runs one operation once, for a tool that counts instructions.
 //!
 //! `cargo bench --bench instructions -- NAME` runs the operation NAME; without one it prints the
-//! names. `scripts` that count: `selftests/proto/instructions.sh`.
+//! names. `instructions.sh` does the counting.
 
 use std::hint::black_box;
 
-mod operations;
-
-use operations::*;
+use proto_bench::*;
 
 fn main() {
     let mut out = [0; 256];

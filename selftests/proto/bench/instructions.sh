@@ -18,7 +18,7 @@ trap 'rm -f "$report"' EXIT
 status=0
 while read -r operation limit; do
 	valgrind --quiet --tool=callgrind --callgrind-out-file="$report" \
-		--toggle-collect="*operations::${operation%/*}*" "$program" "$operation" 2>/dev/null
+		--toggle-collect="*proto_bench::${operation%/*}*" "$program" "$operation" 2>/dev/null
 	count=$(awk '/^(summary|totals):/ { print $2; exit }' "$report")
 	printf '%-24s %5d instructions%s\n' "$operation" "$count" "${limit:+, limit $limit}"
 	if [ -n "$limit" ] && [ "$count" -gt "$limit" ]; then status=1; fi

@@ -6,9 +6,7 @@ use std::hint::black_box;
 
 use criterion::Criterion;
 
-mod operations;
-
-use operations::*;
+use proto_bench::*;
 
 fn headers(criterion: &mut Criterion) {
     let mut out = [0; 256];
