@@ -6,8 +6,6 @@
 //! that breaks a promise; the peer's fault. [`Misuse`]: a request to this crate that no correct
 //! caller makes; our fault.
 
-use core::fmt;
-
 /// Bytes that do not decode, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeError {
@@ -123,16 +121,4 @@ pub enum Misuse {
     },
     /// More was finished than was begun.
     Account,
-}
-
-impl fmt::Display for DecodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.fault {
-            Fault::Truncated => write!(f, "message ends inside the item at byte {}", self.at),
-            Fault::Presence(word) => write!(f, "presence word {word:#x} at byte {}", self.at),
-            Fault::Count(count) => write!(f, "segment count {count:#x} at byte {}", self.at),
-            Fault::Position(position) => write!(f, "Position {position} at byte {}", self.at),
-            Fault::TooMany => write!(f, "more chunks than allowed at byte {}", self.at),
-        }
-    }
 }
