@@ -11,6 +11,9 @@ MODULE ?= rust
 CLIENT ?= rust
 SERVER ?= c
 
+# How long each fuzz target runs, in seconds.
+TIME ?= 60
+
 # The VMs: virtual CPUs, memory, seconds until they are killed, more for the kernel's command line.
 SMP ?= 2
 MEM ?= 2G
@@ -25,7 +28,7 @@ vm := scripts/enter scripts/vm.py
 vm_options = --smp $(SMP) --memory $(MEM) --limit $(LIMIT) --append='$(APPEND)'
 built = scripts/build.sh $(if $(filter rust,$(1)),module,buildroot)
 
-.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-fast counts fmt clean distclean help
+.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-fast conformance fuzz counts fmt clean distclean help
 
 ## Build
 modules: ## the module for the kernel in KDIR= (default: the running one); the default
@@ -62,6 +65,12 @@ check: ## all gates and tests, cheapest first
 
 check-fast: ## all that needs no VM
 	@scripts/check.sh fast
+
+conformance: buildroot ## which requirement of the protocol which test shows
+	@scripts/enter scripts/conformance.py
+
+fuzz: buildroot ## each parser for TIME= seconds
+	@scripts/enter selftests/fuzz/run.sh TIME=$(TIME)
 
 counts: ## work requests, doorbells and completions per RPC, our client's and the in-tree one's
 	@$(call built,rust)

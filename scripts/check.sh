@@ -89,6 +89,7 @@ gate shellcheck in_root sh -c 'grep -rlE "^#!/bin/(ba)?sh|^#!/bin/busybox|^# she
 gate 'unsafe code' scripts/unsafe.sh
 gate checkpatch checkpatch
 gate 'host tests of proto' host_tests
+gate conformance in_root scripts/conformance.py
 gate clippy clippy
 gate 'module builds without a warning' compiles
 gate 'no panic in proto' in_root scripts/panicfree.sh rust/proto/lib.o
