@@ -8,7 +8,6 @@
 modprobe dummy
 modprobe nfs
 
-unload() { [ "$(loaded)" = none ] || rmmod rpcrdma; }
 
 by_alias() {
 	unload && modprobe "$1" && [ "$(loaded)" != none ]

@@ -22,5 +22,5 @@ check "a port where nobody listens" fails_soon 100 "$SERVER_ADDR" 20050
 check "an address where nobody is" fails_soon 100 10.0.0.77 "$port"
 check "an address without a route" fails_soon 100 192.0.2.1 "$port"
 check "the right one mounts after that" mounts
-check "the module unloads" rmmod rpcrdma
+check "the module unloads" unload
 finish

@@ -71,6 +71,16 @@ loaded() {
 	if [ -e /sys/module/rpcrdma/version ]; then echo rust; elif [ -e /sys/module/rpcrdma ]; then echo c; else echo none; fi
 }
 
+# Unloads the module, if it is loaded. sunrpc destroys a transport in a work item of its own, some time after its last mount is gone.
+unload() {
+	local left=60
+	[ "$(loaded)" = none ] && return
+	until rmmod rpcrdma 2>/dev/null; do
+		[ $((left--)) -gt 0 ] || { rmmod rpcrdma; return 1; }
+		sleep 0.5
+	done
+}
+
 counters=(local_port bind_count connect_count connect_time idle_time sends recvs bad_xids req_u bklog_u
 	read_chunks write_chunks reply_chunks total_rdma_request total_rdma_reply pullup_copy fixup_copy
 	hardway_register failed_marshal bad_reply nomsg_call mrs_recycled mrs_orphaned mrs_allocated
