@@ -8,7 +8,6 @@
 modprobe dummy
 modprobe nfs
 
-
 by_alias() {
 	unload && modprobe "$1" && [ "$(loaded)" != none ]
 }
