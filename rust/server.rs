@@ -19,6 +19,7 @@
 
 #![forbid(unsafe_code)]
 
+mod config;
 mod connection;
 mod endpoint;
 mod listener;
@@ -27,9 +28,7 @@ mod pull;
 mod receive;
 mod reply;
 
-use kernel::prelude::*;
-use proto::private::PrivateData;
-
+pub(crate) use config::register as register_sysctls;
 pub(crate) use connection::{
     Connection,
     REVERSE, //
@@ -38,35 +37,3 @@ pub(crate) use listener::{
     Listener,
     CLASS, //
 };
-
-/// What a connection is made with.
-#[derive(Clone, Copy)]
-struct Config {
-    /// Credits to grant.
-    credits: u32,
-    /// The longest Send, and the longest Receive.
-    inline: PrivateData,
-}
-
-impl Config {
-    /// Calls in parallel.
-    const CREDITS: u32 = 128;
-
-    /// Calls to the client in parallel.
-    const REVERSE_CREDITS: u32 = 2;
-
-    /// Holds a GETATTR of NFSv4.2 with security labels, and 4 KiB of data, which 4,096 does not.
-    const INLINE_BYTES: usize = 8192;
-
-    fn new() -> Result<Self> {
-        Ok(Self {
-            credits: Self::CREDITS,
-            inline: PrivateData::new(Self::INLINE_BYTES, Self::INLINE_BYTES, true)
-                .map_err(|_| EINVAL)?,
-        })
-    }
-}
-
-/// RDMA Reads and Writes that may be posted at the same time. A reply to a call with as many
-/// segments as its header can hold needs more than four hundred.
-const TRANSFERS: u32 = 512;

@@ -3,17 +3,18 @@
 //! The private state of a connected `svc_xprt`.
 
 use super::{
+    config::{
+        Config,
+        REVERSE_CREDITS, //
+    },
     endpoint::{
         Endpoint,
         Work, //
     },
     listener::Incoming,
     outlet::Outlet,
-    receive::Call,
-    Config,
-    TRANSFERS, //
+    receive::Call, //
 };
-use crate::endpoint::ReceiveRing;
 use kernel::{
     new_spinlock,
     prelude::*,
@@ -43,7 +44,6 @@ use rdma::{
         not_connected,
         not_supported, //
     },
-    qp::Parameters,
     ProtectionDomain,
     QueuePair, //
 };
@@ -59,10 +59,6 @@ use sunrpc::{
     SvcXprt, //
 };
 
-/// Replies that a Send buffer is there for, beyond one for each credit: errors, and Sends that wait
-/// for the completion that covers them.
-const EXTRA_SENDS: u32 = 32;
-
 /// Pages kept for the next pull.
 pub(super) const SPARE_PAGES: usize = 256;
 
@@ -72,9 +68,6 @@ pub(crate) static REVERSE: SvcReverseClass<Connection> = SvcReverseClass::new();
 /// The private state of a connected `svc_xprt`.
 #[pin_data]
 pub(crate) struct Connection {
-    pub(super) config: Config,
-    /// Whether a reply may invalidate memory of the client.
-    pub(super) invalidate: bool,
     /// Pages that a pull gave back.
     #[pin]
     pub(super) spare: SpinLock<KVec<Page>>,
@@ -89,16 +82,13 @@ impl Connection {
         if made.is_err() {
             incoming.id.reject();
         }
-        let Incoming { id, endpoint } = incoming;
         try_pin_init!(Self {
-            config: Config::new()?,
-            invalidate: private::may_invalidate(Config::new()?.inline, endpoint.theirs),
             spare <- new_spinlock!(
                 KVec::with_capacity(SPARE_PAGES, GFP_KERNEL)?,
                 "rpcrdma::spare"
             ),
             outlet: made?,
-            id,
+            id: incoming.id,
         })
     }
 
@@ -109,31 +99,18 @@ impl Connection {
             pr_warn!("iWARP devices are not supported by the server yet\n");
             return Err(not_supported());
         }
-        let config = Config::new()?;
-        let depth = Self::receives(config)?;
+        let config = Config::new(&id.limits()?)?;
         let pd = ProtectionDomain::new(id.clone())?;
-        let queue = QueuePair::new(
-            pd.clone(),
-            &Parameters {
-                receives: u32::try_from(depth)?,
-                send_buffers: usize::try_from(config.credits.saturating_add(EXTRA_SENDS))?,
-                send_bytes: config.inline.send_size(),
-                regions_per_send: 0,
-                transfers: TRANSFERS,
-            },
-        )?;
-        endpoint.attach(link, depth)?;
+        let queue = QueuePair::new(pd.clone(), &config.parameters()?)?;
+        endpoint.attach(link, usize::try_from(config.receives()?)?)?;
         let thresholds = Thresholds::negotiate(Role::Server, config.inline, endpoint.theirs);
         Ok(Outlet {
             queue,
             endpoint: endpoint.clone(),
+            config,
             max: thresholds.reply,
+            invalidate: private::may_invalidate(config.inline, endpoint.theirs),
         })
-    }
-
-    fn receives(config: Config) -> Result<usize> {
-        let messages = config.credits.saturating_add(Config::REVERSE_CREDITS);
-        Ok(ReceiveRing::<Endpoint>::depth(usize::try_from(messages)?))
     }
 
     fn accept(&self) -> Result {
@@ -144,21 +121,23 @@ impl Connection {
             return Err(EINVAL);
         }
         // RFC 8166, section 3.3.1: Receives for the first grant stand before the first Call.
-        let messages = self.config.credits.saturating_add(Config::REVERSE_CREDITS);
         let Outlet {
-            queue, endpoint, ..
+            queue,
+            endpoint,
+            config,
+            ..
         } = &self.outlet;
         endpoint.receives.fill(
             queue,
             queue.pd(),
-            usize::try_from(messages)?,
-            self.config.inline.receive_size(),
+            config.messages()?,
+            config.inline.receive_size(),
         )?;
         if self.outlet.endpoint.step(Event::Prepared) != Action::Accept {
             return Err(not_connected());
         }
         self.id.accept(&ConnectParameters {
-            private_data: &self.config.inline.emit(),
+            private_data: &self.outlet.config.inline.emit(),
             responder_resources: 0,
             initiator_depth,
             retry_count: 0,
@@ -177,8 +156,8 @@ impl SvcConnection for Connection {
     // CAST: The bit that marks such a class is the sign.
     const REVERSE_IDENT: i32 = (256_u32 | 1 << 31) as i32;
     const REVERSE_NETIDS: [&'static CStr; 2] = [c"rdma", c"rdma6"];
-    const REVERSE_CREDITS: u32 = Config::REVERSE_CREDITS;
-    const REVERSE_PAYLOAD: usize = Config::INLINE_BYTES - reverse::Header::WIRE_LEN;
+    const REVERSE_CREDITS: u32 = REVERSE_CREDITS;
+    const REVERSE_PAYLOAD: usize = kernel::page::PAGE_SIZE - reverse::Header::WIRE_LEN;
 
     fn reverse_class() -> &'static SvcReverseClass<Self> {
         &REVERSE

@@ -7,6 +7,7 @@
 //! [`Endpoint::clear`] cuts that circle.
 
 use super::{
+    config::STARVED,
     connection::Connection,
     pull::Pulled, //
 };
@@ -212,6 +213,7 @@ impl Endpoint {
                 Ok(done) => return Some(done),
                 Err(token) => token,
             };
+            STARVED.add(1);
             let mut room = self.room.lock();
             room.waiters = room.waiters.saturating_add(1);
             while room.turn == turn && !room.closed {

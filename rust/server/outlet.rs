@@ -3,8 +3,12 @@
 //! Sending, for whoever has something to send: replies, errors, and calls to the client.
 
 use super::{
-    endpoint::Endpoint,
-    Config, //
+    config::{
+        Config,
+        REVERSE_CREDITS,
+        WRITES, //
+    },
+    endpoint::Endpoint, //
 };
 use kernel::{
     prelude::*,
@@ -31,6 +35,9 @@ use sunrpc::SvcCallback;
 pub(crate) struct Outlet {
     pub(super) queue: Arc<QueuePair<Endpoint>>,
     pub(super) endpoint: Arc<Endpoint>,
+    pub(super) config: Config,
+    /// Whether a reply may invalidate memory of the client.
+    pub(super) invalidate: bool,
     /// The longest message, header included, that the client has a Receive for.
     pub(super) max: usize,
 }
@@ -50,6 +57,7 @@ impl Outlet {
         len: usize,
         verb: Verb,
     ) -> Result {
+        WRITES.add(writes.as_ref().map_or(0, |writes| writes.len()));
         let posted = self
             .endpoint
             .with_room((writes, buffer), |(writes, buffer)| {
@@ -81,7 +89,7 @@ impl Outlet {
     fn put_together(&self, xid: u32, call: &SvcCallback<'_>, out: &mut [u8]) -> Result<usize> {
         let header = reverse::Header {
             xid,
-            credits: Config::REVERSE_CREDITS,
+            credits: REVERSE_CREDITS,
         };
         let at = header.emit(out).map_err(|_| EINVAL)?;
         let end = at.checked_add(call.len()).ok_or(EINVAL)?;

@@ -7,6 +7,7 @@
 //! to where it belongs.
 
 use super::{
+    config::READS,
     connection::{
         Connection,
         SPARE_PAGES, //
@@ -16,7 +17,6 @@ use super::{
         policy,
         Call, //
     },
-    TRANSFERS, //
 };
 use kernel::{
     page::PAGE_SIZE,
@@ -116,7 +116,7 @@ impl Connection {
         if reads.is_empty() {
             return self.take_pulled(pulled, args);
         }
-        if reads.len() > usize::try_from(TRANSFERS).unwrap_or(0) {
+        if !self.outlet.config.allows(reads.len()) {
             let message = pulled.message;
             match call::parse(message.bytes(), &policy(usize::MAX)) {
                 Ok(Incoming::Call(call)) => {
@@ -127,6 +127,7 @@ impl Connection {
             }
             return None;
         }
+        READS.add(reads.len());
         self.outlet
             .endpoint
             .with_room((reads, pulled), |(reads, pulled)| {

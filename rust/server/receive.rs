@@ -5,6 +5,7 @@
 //! RFC 8166, sections 3.4.5 and 4.5. A service thread runs this.
 
 use super::{
+    config::RECEIVED,
     connection::Connection,
     endpoint::Endpoint,
     pull::{
@@ -111,6 +112,7 @@ impl Connection {
         message: Message<Endpoint>,
         args: &mut SvcArgs<'_>,
     ) -> Option<Call> {
+        RECEIVED.add(1);
         match judge(xprt, message.bytes(), args) {
             Verdict::Serve { reduction } => return Some(Call::new(message, reduction)),
             Verdict::Pull(form) => return self.pull(message, form, args),
@@ -148,7 +150,7 @@ impl Connection {
         let Some(mut buffer) = self.outlet.buffer() else {
             return;
         };
-        match refusal.emit(self.config.credits, buffer.bytes_mut()) {
+        match refusal.emit(self.outlet.config.credits, buffer.bytes_mut()) {
             Ok(len) => {
                 let _ = self.outlet.post(None, buffer, len, Verb::Send);
             }

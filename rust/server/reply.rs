@@ -12,7 +12,6 @@ use super::{
         Call,
         MAX_WRITE_CHUNKS, //
     },
-    TRANSFERS, //
 };
 use core::ops::Range;
 use kernel::prelude::*;
@@ -99,7 +98,7 @@ impl Connection {
                 match self.put_together(&parsed, call, result, buffer.bytes_mut()) {
                     Err(Failure::Unreturnable) => parsed
                         .refuse()
-                        .emit(self.config.credits, buffer.bytes_mut())
+                        .emit(self.outlet.config.credits, buffer.bytes_mut())
                         .map(|len| Posting {
                             writes: None,
                             len,
@@ -147,12 +146,12 @@ impl Connection {
         let writes = self.writes(call, &layout, &answer, result)?;
         if writes
             .as_ref()
-            .is_some_and(|writes| writes.len() > usize::try_from(TRANSFERS).unwrap_or(0))
+            .is_some_and(|writes| !self.outlet.config.allows(writes.len()))
         {
             return Err(Failure::Unreturnable);
         }
         let mut len = answer
-            .emit(self.config.credits, out)
+            .emit(self.outlet.config.credits, out)
             .map_err(|_| Failure::Unreturnable)?;
         if answer.body() == Body::Msg {
             for range in layout.remaining(result.len()) {
@@ -164,7 +163,7 @@ impl Connection {
                 len = end;
             }
         }
-        let key = match self.invalidate {
+        let key = match self.outlet.invalidate {
             true => answer::invalidated_handle(call),
             false => None,
         };

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What an administrator may choose and see, under the names that the in-tree module gave it:
+//! `/proc/sys/sunrpc/svc_rdma/*`; and what a device makes of it.
+
+use super::endpoint::Endpoint;
+use crate::endpoint::ReceiveRing;
+use kernel::prelude::*;
+use proto::private::PrivateData;
+use rdma::{
+    device::Limits,
+    error::not_supported,
+    qp::Parameters, //
+};
+use sunrpc::sysctl::{
+    Counter,
+    Knob,
+    SysctlRegistration, //
+};
+
+/// Credits to grant. Read when a connection is accepted.
+static CREDITS: Knob = Knob::new(c"max_requests", 128, 4, 16384);
+
+/// The longest Receive and the longest Send. Read when a connection is accepted. The default holds
+/// the reply to a GETATTR of NFSv4.2 with security labels, and 4 KiB of data, which 4,096 does not.
+static INLINE: Knob = Knob::new(c"max_req_size", 8192, 4096, 65536);
+
+/// Without effect, here as in the in-tree module; scripts set it.
+static READ_REQUESTS: Knob = Knob::new(c"max_outbound_read_requests", 16, 1, 255);
+
+/// RDMA Reads posted.
+pub(super) static READS: Counter = Counter::new(c"rdma_stat_read");
+/// Messages received.
+pub(super) static RECEIVED: Counter = Counter::new(c"rdma_stat_recv");
+/// RDMA Writes posted.
+pub(super) static WRITES: Counter = Counter::new(c"rdma_stat_write");
+/// Times that a thread had to wait for room in a Send queue.
+pub(super) static STARVED: Counter = Counter::new(c"rdma_stat_sq_starve");
+
+/// Always zero, here as in the in-tree module; scripts read them.
+static RQ_STARVE: Counter = Counter::new(c"rdma_stat_rq_starve");
+static RQ_POLL: Counter = Counter::new(c"rdma_stat_rq_poll");
+static RQ_PROD: Counter = Counter::new(c"rdma_stat_rq_prod");
+static SQ_POLL: Counter = Counter::new(c"rdma_stat_sq_poll");
+static SQ_PROD: Counter = Counter::new(c"rdma_stat_sq_prod");
+
+/// Makes the files.
+pub(crate) fn register() -> Result<SysctlRegistration> {
+    SysctlRegistration::with_counters(
+        c"sunrpc/svc_rdma",
+        &[&CREDITS, &INLINE, &READ_REQUESTS],
+        &[
+            &READS, &RECEIVED, &WRITES, &STARVED, &RQ_STARVE, &RQ_POLL, &RQ_PROD, &SQ_POLL,
+            &SQ_PROD,
+        ],
+    )
+}
+
+/// Calls to the client in parallel.
+pub(super) const REVERSE_CREDITS: u32 = 2;
+
+/// Send buffers beyond one for each credit: errors, and Sends that wait for the completion that
+/// covers them.
+const EXTRA_SENDS: u32 = 32;
+
+/// RDMA Reads and Writes that may be posted at the same time. A reply to a call with as many
+/// segments as a header of 8,192 bytes can hold needs more than four hundred.
+const TRANSFERS: u32 = 512;
+
+/// The shape of a connection.
+#[derive(Clone, Copy)]
+pub(super) struct Config {
+    /// Calls in parallel.
+    pub(super) credits: u32,
+    /// RDMA Reads and Writes in parallel.
+    pub(super) transfers: u32,
+    /// The longest Send, and the longest Receive.
+    pub(super) inline: PrivateData,
+}
+
+impl Config {
+    /// For a new connection over a device with these limits.
+    pub(super) fn new(limits: &Limits) -> Result<Self> {
+        let wanted = u32::try_from(CREDITS.get())?;
+        let transfers = TRANSFERS.min(limits.queue_depth / 2);
+        // Two requests on the Send side are for drains, one on the Receive side.
+        let credits = wanted
+            .min(
+                limits
+                    .queue_depth
+                    .saturating_sub(transfers + EXTRA_SENDS + 2),
+            )
+            .min(
+                limits
+                    .queue_depth
+                    .saturating_sub(Self::receives_for(0)? + 1),
+            );
+        if credits == 0 {
+            let depth = limits.queue_depth;
+            pr_err!("the device queues {depth} work requests, which is too few\n");
+            return Err(not_supported());
+        }
+        let size = INLINE.get();
+        Ok(Self {
+            credits,
+            transfers,
+            inline: PrivateData::new(size, size, true).map_err(|_| EINVAL)?,
+        })
+    }
+
+    /// Messages that may be on their way to us at the same time.
+    pub(super) fn messages(self) -> Result<usize> {
+        Ok(usize::try_from(
+            self.credits.saturating_add(REVERSE_CREDITS),
+        )?)
+    }
+
+    /// Receives that are posted or in work.
+    pub(super) fn receives(self) -> Result<u32> {
+        Self::receives_for(self.credits)
+    }
+
+    fn receives_for(credits: u32) -> Result<u32> {
+        let messages = usize::try_from(credits.saturating_add(REVERSE_CREDITS))?;
+        Ok(u32::try_from(ReceiveRing::<Endpoint>::depth(messages))?)
+    }
+
+    /// Whether `count` Reads or Writes can be posted at the same time at all.
+    pub(super) fn allows(&self, count: usize) -> bool {
+        u32::try_from(count).is_ok_and(|count| count <= self.transfers)
+    }
+
+    /// What to ask of the device.
+    pub(super) fn parameters(self) -> Result<Parameters> {
+        Ok(Parameters {
+            receives: self.receives()?,
+            send_buffers: usize::try_from(self.credits.saturating_add(EXTRA_SENDS))?,
+            send_bytes: self.inline.send_size(),
+            regions_per_send: 0,
+            transfers: self.transfers,
+        })
+    }
+}
