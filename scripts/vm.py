@@ -289,14 +289,18 @@ def pair(options, run):
 def take_turn(options):
     """Waits until no other run is under way: emulated guests that share the processors run into their time limits."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    lock = open(CACHE / "lock", "w")
-    if not options.interactive:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print("vm: waiting for another run to end", file=sys.stderr)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-    return lock
+    turn = open(CACHE / "lock", "w")
+    if options.interactive:
+        return turn
+    # Who has just run waits behind who waits already: only one at a time waits for the turn itself.
+    with open(CACHE / "next", "w") as following:
+        for lock in following, turn:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                print("vm: waiting for another run to end", file=sys.stderr)
+                fcntl.flock(lock, fcntl.LOCK_EX)
+    return turn
 
 
 def main():
