@@ -11,6 +11,7 @@ mod client;
 mod endpoint;
 #[cfg(RPCRDMA_SELFTEST)]
 mod selftest;
+mod server;
 
 use kernel::prelude::*;
 
@@ -25,6 +26,9 @@ module! {
 
 /// The loaded module.
 struct RpcRdma {
+    _reverse: sunrpc::SvcReverseRegistration<server::Connection>,
+    _server: sunrpc::SvcRegistration<server::Listener>,
+    _server_sysctl: sunrpc::sysctl::SysctlRegistration,
     _client: sunrpc::ClassRegistration<client::Client>,
     _client_sysctl: sunrpc::sysctl::SysctlRegistration,
 }
@@ -34,6 +38,9 @@ impl kernel::Module for RpcRdma {
         #[cfg(RPCRDMA_SELFTEST)]
         selftest::run()?;
         Ok(Self {
+            _reverse: server::REVERSE.register(module)?,
+            _server: server::CLASS.register(module)?,
+            _server_sysctl: server::register_sysctls()?,
             _client: client::CLASS.register(module)?,
             _client_sysctl: client::config::register()?,
         })

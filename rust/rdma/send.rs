@@ -231,6 +231,10 @@ impl<H: Handler> State<H> {
     /// Undoes the last [`Self::enqueue`], whose request was not posted.
     pub(crate) fn dequeue(&mut self) -> Spent<H> {
         let mut spent = Chain::new();
+        if self.oldest == self.newest {
+            // The queue was drained meanwhile, and all taken back.
+            return spent;
+        }
         self.newest = self.newest.wrapping_sub(1);
         let newest = self.newest;
         self.free_posted(newest, &mut spent);

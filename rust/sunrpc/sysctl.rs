@@ -6,6 +6,10 @@
 
 use core::ptr::NonNull;
 use kernel::{
+    ffi::{
+        c_int,
+        c_void, //
+    },
     prelude::*,
     sync::atomic::{
         Atomic,
@@ -52,6 +56,63 @@ impl Knob {
     }
 }
 
+/// A number that only grows, until somebody writes to its file, to be a `static` of the module.
+pub struct Counter {
+    name: &'static CStr,
+    value: Atomic<u64>,
+}
+
+impl Counter {
+    /// A counter with this file name.
+    pub const fn new(name: &'static CStr) -> Self {
+        Self {
+            name,
+            value: Atomic::new(0),
+        }
+    }
+
+    /// Counts `n` more.
+    #[inline]
+    pub fn add(&self, n: usize) {
+        // CAST: It wraps around after more than anybody counts.
+        self.value.fetch_add(n as u64, Relaxed);
+    }
+
+    fn entry(&'static self) -> raw::ctl_table {
+        raw::ctl_table {
+            procname: self.name.to_bytes_with_nul().as_ptr().cast(),
+            data: self.value.as_ptr().cast(),
+            maxlen: core::mem::size_of::<u64>() as i32,
+            mode: 0o644,
+            proc_handler: Some(show_or_reset),
+            ..Default::default()
+        }
+    }
+}
+
+const _: () = assert!(core::mem::size_of::<u64>() == core::mem::size_of::<kernel::ffi::c_ulong>());
+
+/// Reads a [`Counter`]; any write sets it to zero.
+///
+/// # Safety
+///
+/// Only the core calls this, for an entry made by [`Counter::entry`].
+unsafe extern "C" fn show_or_reset(
+    table: *const raw::ctl_table,
+    write: c_int,
+    buffer: *mut c_void,
+    len: *mut usize,
+    position: *mut raw::loff_t,
+) -> c_int {
+    if write != 0 {
+        // SAFETY: The entry's data is the value of a static counter.
+        unsafe { Atomic::<u64>::from_ptr((*table).data.cast()) }.store(0, Relaxed);
+        return 0;
+    }
+    // SAFETY: The arguments are the caller's own; the data is a `long`.
+    unsafe { raw::proc_doulongvec_minmax(table, write, buffer, len, position) }
+}
+
 /// As long as it lives, its knobs have files.
 ///
 /// # Invariants
@@ -70,9 +131,21 @@ unsafe impl Sync for SysctlRegistration {}
 impl SysctlRegistration {
     /// Makes files for `knobs` in the directory `path` below `/proc/sys`. Sleeps.
     pub fn new(path: &'static CStr, knobs: &[&'static Knob]) -> Result<Self> {
-        let mut table = KVec::with_capacity(knobs.len(), GFP_KERNEL)?;
+        Self::with_counters(path, knobs, &[])
+    }
+
+    /// As [`Self::new`], and files for `counters`.
+    pub fn with_counters(
+        path: &'static CStr,
+        knobs: &[&'static Knob],
+        counters: &[&'static Counter],
+    ) -> Result<Self> {
+        let mut table = KVec::with_capacity(knobs.len() + counters.len(), GFP_KERNEL)?;
         for knob in knobs {
             table.push(knob.entry(), GFP_KERNEL)?;
+        }
+        for counter in counters {
+            table.push(counter.entry(), GFP_KERNEL)?;
         }
         // SAFETY: The path and what the entries point at are static; the table lives in the value
         // made below until it is unregistered.
