@@ -2,7 +2,8 @@
 
 //! The Requester's end.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::mem;
 
 use proto::chunk::ReadSegment;
 use proto::chunk::Segment;
@@ -31,7 +32,7 @@ use proto::xdr::filled;
 use super::fabric::Access;
 use super::fabric::Fabric;
 use super::server::Server;
-use super::ulp::words;
+use super::ulp::put_words;
 use super::ulp::Request;
 use super::Choices;
 use super::Summary;
@@ -59,7 +60,7 @@ pub struct Client {
     window: Window,
     /// RPCs to send.
     queue: Vec<Request>,
-    pending: HashMap<u32, Pending>,
+    pending: BTreeMap<u32, Pending>,
 }
 
 impl Client {
@@ -73,7 +74,7 @@ impl Client {
             thresholds: Thresholds::DEFAULT,
             window: Window::new(1 + u32::try_from(choices.below(8)).unwrap()),
             queue,
-            pending: HashMap::new(),
+            pending: BTreeMap::new(),
         }
     }
 
@@ -107,7 +108,7 @@ impl Client {
         fabric.disconnect();
         self.step(Event::Disconnected, Action::TearDown);
         // Drained: now the memory comes back, and the Calls are sent anew on the next connection.
-        for (_, pending) in self.pending.drain() {
+        for pending in mem::take(&mut self.pending).into_values() {
             pending.fence(fabric);
             self.queue.push(pending.request);
         }
@@ -163,15 +164,14 @@ impl Client {
             ReplyForm::ReplyChunk { reply } => (None, room(reply)),
         };
         let (position, body, chunk, inline) = match plan.call {
-            CallForm::Inline => (0, Body::Msg, &[][..], message.clone()),
+            CallForm::Inline => (0, Body::Msg, &[][..], [&message[..], &[]]),
             CallForm::ReadChunk(argument) => {
-                let at = usize::try_from(argument.position).unwrap();
-                let mut inline = message.clone();
-                inline.drain(at..at + filled(argument.length));
-                let chunk = &message[at..at + argument.length];
-                (argument.position, Body::Msg, chunk, inline)
+                let (head, rest) = message.split_at(usize::try_from(argument.position).unwrap());
+                let (item, tail) = rest.split_at(filled(argument.length));
+                let chunk = &item[..argument.length];
+                (argument.position, Body::Msg, chunk, [head, tail])
             }
-            CallForm::PositionZero => (0, Body::NoMsg, &message[..], Vec::new()),
+            CallForm::PositionZero => (0, Body::NoMsg, &message[..], [&[][..]; 2]),
         };
         let read = match chunk {
             [] => Vec::new(),
@@ -196,9 +196,11 @@ impl Client {
             write: &write_list,
             reply: reply.as_deref(),
         };
-        let mut send = vec![0; call.wire_len()];
+        let mut send = Vec::with_capacity(call.wire_len() + message.len());
+        send.resize(call.wire_len(), 0);
         call.emit(&mut send).unwrap();
-        send.extend(inline);
+        send.extend_from_slice(inline[0]);
+        send.extend_from_slice(inline[1]);
         assert!(send.len() <= self.thresholds.call);
         // One Receive for the reply, before the Call is posted.
         fabric.to_client.post_receives(1);
@@ -257,7 +259,7 @@ impl Client {
             credits: REVERSE_CREDITS,
         };
         header.emit(&mut reply).unwrap();
-        reply.extend(words(&[call.xid, 1, 0, 0, 0, 0]));
+        put_words(&mut reply, &[call.xid, 1, 0, 0, 0, 0]);
         assert!(reply.len() <= self.thresholds.call);
         fabric.to_client.post_receives(1);
         fabric.to_server.send(reply);
@@ -290,19 +292,19 @@ impl Pending {
         summary.long_replies += usize::from(!data.is_empty() || !long.is_empty());
 
         let (head, result, rest) = self.request.reply();
-        let length = result.as_ref().map(|result| result.len());
+        let length = result.map(<[u8]>::len);
         let offered = self.write.is_some();
         assert_eq!(check_result(offered, data.len(), length), Ok(()));
         let mut expected = head;
-        if let Some(mut result) = result {
+        if let Some(result) = result {
             if offered {
                 assert_eq!(data, result);
             } else {
-                result.resize(filled(result.len()), 0);
-                expected.extend(result);
+                expected.extend_from_slice(result);
+                expected.resize(filled(expected.len()), 0);
             }
         }
-        expected.extend(rest);
+        expected.extend_from_slice(rest);
         assert_eq!(message, expected);
     }
 }

@@ -2,8 +2,9 @@
 
 //! What lies between: two queues of Sends, and the client's registered memory.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::collections::VecDeque;
+use std::ops::RangeTo;
 
 use proto::chunk::Segment;
 
@@ -21,6 +22,17 @@ struct Region {
     access: Access,
     offset: u64,
     bytes: Vec<u8>,
+}
+
+impl Region {
+    /// The part of the region that `segment` names.
+    fn reach(&self, segment: &Segment, access: Access) -> RangeTo<usize> {
+        assert_eq!(self.access, access);
+        assert_eq!(self.offset, segment.offset);
+        let length = usize::try_from(segment.length).unwrap();
+        assert!(length <= self.bytes.len(), "beyond the region");
+        ..length
+    }
 }
 
 /// One direction of the connection.
@@ -68,7 +80,7 @@ pub struct Fabric {
     pub connected: bool,
     pub to_server: Queue,
     pub to_client: Queue,
-    regions: HashMap<u32, Region>,
+    regions: BTreeMap<u32, Region>,
     handles: u32,
 }
 
@@ -133,7 +145,7 @@ impl Fabric {
         let mut bytes = Vec::new();
         for segment in chunk {
             let region = self.regions.remove(&segment.handle);
-            bytes.extend(region.expect("registered once").bytes);
+            bytes.extend_from_slice(&region.expect("registered once").bytes);
         }
         bytes.truncate(length);
         bytes
@@ -144,18 +156,11 @@ impl Fabric {
         self.regions.is_empty()
     }
 
-    fn region(&mut self, segment: &Segment, access: Access) -> &mut [u8] {
-        let region = self.regions.get_mut(&segment.handle);
-        let region = region.expect("access to memory that is not registered");
-        assert_eq!(region.access, access);
-        assert_eq!(region.offset, segment.offset);
-        let length = usize::try_from(segment.length).unwrap();
-        region.bytes.get_mut(..length).expect("beyond the region")
-    }
-
     /// RDMA Read.
-    pub fn read(&mut self, segment: &Segment) -> Vec<u8> {
-        self.region(segment, Access::Read).to_vec()
+    pub fn read(&self, segment: &Segment) -> &[u8] {
+        let region = self.regions.get(&segment.handle);
+        let region = region.expect("access to memory that is not registered");
+        &region.bytes[region.reach(segment, Access::Read)]
     }
 
     /// RDMA Write of `bytes` over `segments`, which are as long together, in any order.
@@ -172,7 +177,10 @@ impl Fabric {
         assert!(bytes.is_empty(), "bytes without a place");
         while !writes.is_empty() {
             let (segment, bytes) = writes.swap_remove(choices.below(writes.len()));
-            self.region(segment, Access::Write).copy_from_slice(bytes);
+            let region = self.regions.get_mut(&segment.handle);
+            let region = region.expect("access to memory that is not registered");
+            let reach = region.reach(segment, Access::Write);
+            region.bytes[reach].copy_from_slice(bytes);
         }
     }
 }

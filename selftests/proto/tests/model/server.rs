@@ -31,7 +31,7 @@ use proto::xdr;
 use super::client::private_data;
 use super::client::REVERSE_CREDITS;
 use super::fabric::Fabric;
-use super::ulp::words;
+use super::ulp::put_words;
 use super::ulp::Request;
 use super::Choices;
 
@@ -140,7 +140,7 @@ impl Server {
         };
         let mut call = vec![0; Header::WIRE_LEN];
         header.emit(&mut call).unwrap();
-        call.extend(words(&[xid, 0, 2, 0x4000_0000, 1, 0, 0, 0, 0, 0]));
+        put_words(&mut call, &[xid, 0, 2, 0x4000_0000, 1, 0, 0, 0, 0, 0]);
         fabric.to_server.post_receives(1);
         fabric.to_client.send(call);
         self.sent.push_back(None);
@@ -198,12 +198,12 @@ impl Server {
         let mut placement = Placement::new(call, !request.protected);
         let mut placed = None;
         let mut written = Vec::new();
-        if let Some(mut result) = result {
+        if let Some(result) = result {
             let length = u64::try_from(result.len()).unwrap();
             match placement.place(length).ok()? {
                 Place::Inline => {
-                    result.resize(xdr::filled(result.len()), 0);
-                    payload.extend(result);
+                    payload.extend_from_slice(result);
+                    payload.resize(xdr::filled(payload.len()), 0);
                 }
                 Place::Chunk { index, segments } => {
                     written.resize(index + 1, 0);
@@ -212,17 +212,17 @@ impl Server {
                 }
             }
         }
-        payload.extend(rest);
+        payload.extend_from_slice(rest);
         let length = u64::try_from(payload.len()).unwrap();
         let answer = Answer::new(call, &written, length, self.thresholds.reply).ok()?;
         if let Some((segments, length, result)) = placed {
             let segments: Vec<Segment> = filled(segments, length).collect();
-            fabric.write(choices, &segments, &result);
+            fabric.write(choices, &segments, result);
         }
         let mut send = vec![0; answer.wire_len()];
         answer.emit(grant, &mut send).unwrap();
         match answer.body() {
-            Body::Msg => send.extend(payload),
+            Body::Msg => send.extend_from_slice(&payload),
             Body::NoMsg => {
                 let segments: Vec<Segment> = answer.reply_segments().collect();
                 fabric.write(choices, &segments, &payload);
@@ -233,26 +233,31 @@ impl Server {
 }
 
 /// Pulls what the Call has in chunks, and hands the whole to the upper layer.
-fn execute(fabric: &mut Fabric, call: &Call<'_>) -> Request {
-    let mut pull = |position| -> Vec<u8> {
+fn execute(fabric: &Fabric, call: &Call<'_>) -> Request {
+    let pull = |position, into: &mut Vec<u8>| {
         let segments = call.lists.read.chunk(position);
-        let segments = segments.filter(|segment| segment.length > 0);
-        segments.flat_map(|segment| fabric.read(&segment)).collect()
+        for segment in segments.filter(|segment| segment.length > 0) {
+            into.extend_from_slice(fabric.read(&segment));
+        }
     };
+    let mut long = Vec::new();
     let payload = match call.body {
-        Body::Msg => call.payload.to_vec(),
-        Body::NoMsg => pull(0),
+        Body::Msg => call.payload,
+        Body::NoMsg => {
+            pull(0, &mut long);
+            &long[..]
+        }
     };
-    call.check_message(&payload).unwrap();
-    let mut message = Vec::new();
+    call.check_message(payload).unwrap();
+    let mut message = Vec::with_capacity(usize::try_from(call.message_len()).unwrap());
     for part in call.parts() {
         match part {
             Part::Payload { from, length } => {
                 let from = usize::try_from(from).unwrap();
                 let length = usize::try_from(length).unwrap();
-                message.extend(&payload[from..from + length]);
+                message.extend_from_slice(&payload[from..from + length]);
             }
-            Part::Chunk { position, .. } => message.extend(pull(position)),
+            Part::Chunk { position, .. } => pull(position, &mut message),
             Part::Fill(count) => message.resize(message.len() + usize::try_from(count).unwrap(), 0),
         }
     }

@@ -43,17 +43,18 @@ impl Request {
 
     /// The whole Call.
     pub fn call(&self) -> Vec<u8> {
-        let mut call = words(&[self.xid, 0, 2, 100_003, 3, 1]);
+        let mut call = Vec::with_capacity(128 + self.argument);
+        put_words(&mut call, &[self.xid, 0, 2, 100_003, 3, 1]);
         if self.protected {
-            call.extend(words(&[RPCSEC_GSS, 16, 1, 0, 1, GSS_INTEGRITY]));
+            put_words(&mut call, &[RPCSEC_GSS, 16, 1, 0, 1, GSS_INTEGRITY]);
         } else {
-            call.extend(words(&[0, 0]));
+            put_words(&mut call, &[0, 0]);
         }
-        let wanted = [word(self.result), u32::from(self.fails), word(self.rest)];
-        call.extend(words(&[0, 0]));
-        call.extend(words(&wanted));
-        call.extend(item(self.xid, self.argument));
-        call.extend([0xEE; 4]);
+        put_words(&mut call, &[0, 0, word(self.result), u32::from(self.fails)]);
+        put_words(&mut call, &[word(self.rest), word(self.argument)]);
+        call.extend_from_slice(bytes(self.xid, self.argument));
+        call.resize(filled(call.len()), 0);
+        call.extend_from_slice(&[0xEE; 4]);
         call
     }
 
@@ -89,14 +90,18 @@ impl Request {
         24 + 4 + 4 + filled(self.result) + self.rest
     }
 
-    /// The parts of the reply before and after the result, and the result.
-    pub fn reply(&self) -> (Vec<u8>, Option<Vec<u8>>, Vec<u8>) {
-        let mut head = words(&[self.xid, 1, 0, 0, 0, 0, u32::from(!self.fails)]);
+    /// The part of the reply before the result, the result, and the part behind it.
+    pub fn reply(&self) -> (Vec<u8>, Option<&'static [u8]>, &'static [u8]) {
+        let mut head = Vec::with_capacity(64 + self.result + self.rest);
+        put_words(
+            &mut head,
+            &[self.xid, 1, 0, 0, 0, 0, u32::from(!self.fails)],
+        );
         let rest = bytes(self.xid ^ 0x55, self.rest);
         if self.fails {
             return (head, None, rest);
         }
-        head.extend(words(&[word(self.result)]));
+        put_words(&mut head, &[word(self.result)]);
         (head, Some(bytes(!self.xid, self.result)), rest)
     }
 }
@@ -111,16 +116,8 @@ fn length(choices: &mut impl Choices) -> usize {
     }
 }
 
-/// A counted, variable-length item with its fill.
-fn item(seed: u32, length: usize) -> Vec<u8> {
-    let mut item = words(&[word(length)]);
-    item.extend(bytes(seed, length));
-    item.resize(4 + filled(length), 0);
-    item
-}
-
 /// Bytes that differ from their neighbours and from those of another seed.
-fn bytes(seed: u32, length: usize) -> Vec<u8> {
+fn bytes(seed: u32, length: usize) -> &'static [u8] {
     // A table, because a fuzzer follows every loop.
     const NOISE: [u8; 8192] = {
         let mut noise = [0; 8192];
@@ -135,11 +132,13 @@ fn bytes(seed: u32, length: usize) -> Vec<u8> {
     };
     static TABLE: [u8; 8192] = NOISE;
     let start = usize::try_from(seed % 2003).unwrap();
-    TABLE[start..start + length].to_vec()
+    &TABLE[start..start + length]
 }
 
-pub fn words(words: &[u32]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_be_bytes()).collect()
+pub fn put_words(into: &mut Vec<u8>, words: &[u32]) {
+    for word in words {
+        into.extend_from_slice(&word.to_be_bytes());
+    }
 }
 
 fn word(number: usize) -> u32 {
