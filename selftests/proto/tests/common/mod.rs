@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What several tests need: words to bytes, RPC messages, a Responder with a policy.
+//! What several tests need: bytes, cases, a Responder with a policy.
 
 #![allow(dead_code)] // Each test program uses its own part.
 
 pub mod golden;
+pub mod hostile;
+pub mod wire;
 
 use proto::call;
 use proto::call::Call;
@@ -15,12 +17,7 @@ use proto::chunk::Limits;
 use proto::chunk::ReadSegment;
 use proto::chunk::Segment;
 use proto::refusal::Refusal;
-
-/// The transaction of most messages.
-pub const XID: u32 = 0xa1b2_c3d4;
-
-/// What the Responder of these tests grants.
-pub const GRANT: u32 = 16;
+pub use wire::*;
 
 /// A Responder with a back channel in use.
 pub const POLICY: Policy = Policy {
@@ -39,20 +36,6 @@ pub const FORWARD_ONLY: Policy = Policy {
     ..POLICY
 };
 
-/// The bytes of big-endian words.
-pub fn words(words: impl AsRef<[u32]>) -> Vec<u8> {
-    let words = words.as_ref().iter();
-    words.flat_map(|word| word.to_be_bytes()).collect()
-}
-
-/// The bytes written as hexadecimal digits.
-pub fn hex(digits: &str) -> Vec<u8> {
-    let words = digits.split_whitespace();
-    words
-        .flat_map(|word| u32::from_str_radix(word, 16).unwrap().to_be_bytes())
-        .collect()
-}
-
 /// `segment(handle, length)` at an offset that its handle tells.
 pub fn segment(handle: u32, length: u32) -> Segment {
     Segment {
@@ -68,40 +51,6 @@ pub fn read(position: u32, handle: u32, length: u32) -> ReadSegment {
         position,
         segment: segment(handle, length),
     }
-}
-
-/// The four words of [`segment`].
-pub fn hloo(handle: u32, length: u32) -> [u32; 4] {
-    [handle, length, handle, 0]
-}
-
-/// An NFSv3 NULL Call, 40 bytes.
-pub fn null_call(xid: u32) -> Vec<u8> {
-    words([xid, 0, 2, 100_003, 3, 0, 0, 0, 0, 0])
-}
-
-/// An NFSv3 WRITE Call without its data: 96 bytes, AUTH_NONE, a file handle of 32 bytes.
-pub fn write_call(xid: u32, count: u32) -> Vec<u8> {
-    let mut call = words([xid, 0, 2, 100_003, 3, 7, 0, 0, 0, 0]);
-    call.extend(words([32]));
-    call.extend([0xF4; 32]);
-    call.extend(words([0, 0, count, 2, count]));
-    call
-}
-
-/// An accepted reply with `words` as its result.
-pub fn reply(xid: u32, result: &[u32]) -> Vec<u8> {
-    let mut reply = words([xid, 1, 0, 0, 0, 0]);
-    reply.extend(words(result));
-    reply
-}
-
-/// A version-1 header with these words behind the fixed ones, followed by `payload`.
-pub fn message(procedure: u32, rest: &[u32], payload: &[u8]) -> Vec<u8> {
-    let mut message = words([XID, 1, 32, procedure]);
-    message.extend(words(rest));
-    message.extend(payload);
-    message
 }
 
 /// What a Responder makes of a message.
