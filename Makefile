@@ -9,7 +9,7 @@ KDIR ?= /lib/modules/$(shell uname -r)/build
 # Which module the VMs run: ours (rust) or the kernel's own (c).
 MODULE ?= rust
 CLIENT ?= rust
-SERVER ?= c
+SERVER ?= rust
 
 # How long each fuzz target runs, in seconds.
 TIME ?= 60
@@ -22,11 +22,11 @@ APPEND ?=
 
 # A `$` in RUN is the guest's.
 override RUN := $(value RUN)
-export KVER RUN MODULE
+export KVER RUN MODULE CLIENT SERVER
 
 vm := scripts/enter scripts/vm.py
 vm_options = --smp $(SMP) --memory $(MEM) --limit $(LIMIT) --append='$(APPEND)'
-built = scripts/build.sh $(if $(filter rust,$(1)),module,buildroot)
+built = scripts/build.sh $(if $(filter rust,$(1) $(2)),module,buildroot)
 
 .PHONY: modules modules_install module buildroot shell vm vm2 demo check check-fast conformance fuzz counts fmt clean distclean help
 
@@ -48,15 +48,15 @@ shell: buildroot ## a shell in the build root
 	@scripts/enter
 
 ## Try
-demo: ## two VMs: NFS over RDMA with our client, shown step by step
+demo: ## two VMs: NFS over RDMA with our client and server, shown step by step
 	@scripts/demo.sh
 
 vm: ## a shell in a VM, or RUN='command'; MODULE=rust|c
 	@$(call built,$(MODULE))
 	@$(vm) single --module $(MODULE) $(vm_options) -- "$$RUN"
 
-vm2: ## the same on the client of a pair; CLIENT=rust|c SERVER=c; the server exports / at SERVER_ADDR
-	@$(call built,$(CLIENT))
+vm2: ## the same on the client of a pair; CLIENT=rust|c SERVER=rust|c; the server exports / at SERVER_ADDR
+	@$(call built,$(CLIENT),$(SERVER))
 	@$(vm) pair --client $(CLIENT) --server $(SERVER) $(vm_options) -- "$$RUN"
 
 ## Test

@@ -6,12 +6,11 @@
 #
 # check.sh [fast]: `fast` leaves out what needs a VM.
 #
-# MODULE=c tries the tests in VMs on the kernel's own module.
+# CLIENT=c, SERVER=c and MODULE=c (a single VM) try the tests in VMs on the kernel's own module.
 
 . "$(dirname "$0")/lib.sh"
 cd "$top"
 
-module=${MODULE:-rust}
 passed=0 failed=0 skipped=0
 logs=$top/build/check
 
@@ -72,13 +71,11 @@ compiles() {
 	! grep -n 'warning' build/module.log
 }
 
-vm_tests() {
-	if [ "$1" = single ]; then
-		in_root scripts/vm.py single --module "$module" -- 'scripts/vm/kselftest single'
-	else
-		in_root scripts/vm.py pair --client "$module" --limit 1800 -- 'scripts/vm/kselftest pair'
-	fi
-}
+# one_vm TEST...
+one_vm() { in_root scripts/vm.py single --module "${MODULE:-rust}" -- "scripts/vm/kselftest $*"; }
+
+# two_vms CLIENT SERVER TEST...
+two_vms() { in_root scripts/vm.py pair --client "$1" --server "$2" --limit 1800 -- "scripts/vm/kselftest ${*:3}"; }
 
 scripts/buildroot.sh
 rm -rf "$logs"
@@ -94,8 +91,10 @@ gate clippy clippy
 gate 'module builds without a warning' compiles
 gate 'no panic in proto' in_root scripts/panicfree.sh rust/proto/lib.o
 if [ "${1:-}" != fast ]; then
-	gate 'kselftests in one VM' vm_tests single
-	gate 'kselftests in two VMs' vm_tests pair
+	gate 'kselftests in one VM' one_vm single
+	gate 'kselftests in two VMs' two_vms "${CLIENT:-rust}" "${SERVER:-rust}" pair
+	gate "against the kernel's own server" two_vms rust c mount.sh callback.sh chunks.sh
+	gate "against the kernel's own client" two_vms c rust mount.sh callback.sh chunks.sh
 fi
 
 echo "$passed passed, $failed failed$([ "$skipped" -eq 0 ] || echo ", $skipped skipped")"

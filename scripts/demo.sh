@@ -1,17 +1,20 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The main job, shown: builds what it takes, boots a client with our module and a server with the kernel's own, and
-# moves files between them over RDMA (scripts/vm/demo). CLIENT=c shows the same with the kernel's own client.
+# The main job, shown: builds what it takes, boots a client and a server with our module, and moves files between them
+# over RDMA (scripts/vm/demo). CLIENT=c and SERVER=c show the same with the kernel's own module there.
 
 . "$(dirname "$0")/lib.sh"
 cd "$top"
 
-client=${CLIENT:-rust}
-if [ "$client" = rust ]; then scripts/build.sh module; else scripts/build.sh buildroot; fi
+client=${CLIENT:-rust} server=${SERVER:-rust}
+case $client$server in
+*rust*) scripts/build.sh module ;;
+*) scripts/build.sh buildroot ;;
+esac
 
-stage "two VMs on one wire: the client with our module, an NFS server with the kernel's own"
-if scripts/enter scripts/vm.py pair --client "$client" --limit "${LIMIT:-600}" -- scripts/vm/demo; then
+stage "two VMs on one wire, a client and an NFS server; module of the client: $client, of the server: $server"
+if scripts/enter scripts/vm.py pair --client "$client" --server "$server" --limit "${LIMIT:-600}" -- scripts/vm/demo; then
 	stage "demo: all of this held, and both kernel logs are clean"
 	exit
 fi
@@ -19,6 +22,6 @@ fi
 stage "demo: FAILED; the last step above is where"
 say "The logs stand in build/vm/last/: client/output, */dmesg and */console.log." \
 	"If a VM was killed because its time was up, try again with LIMIT=1200: an emulated VM is slow on a busy machine." \
-	"To look around: make vm2 gives a shell on the client. CLIENT=c make demo tries the kernel's own client." \
+	"To look around: make vm2 gives a shell on the client. CLIENT=c or SERVER=c tries the kernel's own module on that side." \
 	"If nothing else helps: make distclean, and try again."
 exit 1

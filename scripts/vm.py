@@ -308,7 +308,7 @@ def main():
     parser.add_argument("kind", choices=("single", "pair"))
     parser.add_argument("--module", choices=("rust", "c"), default="rust")
     parser.add_argument("--client", choices=("rust", "c"), default="rust")
-    parser.add_argument("--server", choices=("rust", "c"), default="c")
+    parser.add_argument("--server", choices=("rust", "c"), default="rust")
     parser.add_argument("--ko", default="/src/rpcrdma.ko")
     parser.add_argument("--smp", type=int, default=2)
     parser.add_argument("--memory", default="2G")
