@@ -96,7 +96,7 @@ impl Client {
         connection.closing();
         queue.id().disconnect();
         queue.shut_down();
-        xprt.for_each_slot(Slot::reset);
+        xprt.for_each_slot(|slot| connection.counters.broken_regions.add(slot.reset()));
         connection.closed();
     }
 }
@@ -163,6 +163,10 @@ impl sunrpc::Transport for Client {
         if let Some(active) = self.active() {
             active.queue.id().disconnect();
         }
+    }
+
+    fn source(&self) -> Option<sunrpc::SockAddr> {
+        self.active()?.queue.id().local_address().ok()
     }
 
     fn stats(&self, _xprt: &Xprt<Self>) -> sunrpc::Stats {

@@ -104,6 +104,7 @@ fn request(
     let pd = ProtectionDomain::new(id.clone())?;
     let queue = QueuePair::new(pd.clone(), &shape.parameters)?;
     connection.regions.fill(&pd, shape.regions, shape.pages)?;
+    connection.counters.regions.add(shape.regions as u64);
     // RFC 8166, section 3.3.1: Receives for all replies stand before the first Call.
     let credits = shape.credits.saturating_add(CALLBACKS);
     connection

@@ -351,6 +351,7 @@ impl rdma::Handler for Connection {
     fn invalidate_failed(&self, regions: mr::Registered<Self>, fenced: Fenced) {
         // They go with the queue pair. An RPC that was answered is unpinned, not completed: it is
         // sent again on the next connection.
+        self.counters.broken_regions.add(regions.len() as u64);
         drop(regions);
         match fenced {
             Fenced::Answered(answered) => drop(answered),

@@ -84,7 +84,7 @@ pub(super) fn send(
         buffer.bytes_mut(),
     );
     connection.recycle_regions(idle);
-    let (len, offered) = match marshalled {
+    let (header, inline, offered) = match marshalled {
         Ok(marshalled) => marshalled,
         Err(error) => {
             active.queue.put_back_send_buffer(buffer);
@@ -93,11 +93,14 @@ pub(super) fn send(
             return Err(error);
         }
     };
-    count(counters, &plan, &offered);
+    count(counters, &plan, &offered, inline);
     // Under the slot's lock: the reply may be here before `post_send` returns, and must find what
     // was offered.
     let mut state = rqst.slot().state().lock();
-    let (registered, result) = active.queue.post_send(regions, buffer, len);
+    let (registered, result) =
+        active
+            .queue
+            .post_send(regions, buffer, header.saturating_add(inline));
     state.offered = Some(offered);
     let before = core::mem::replace(&mut state.registered, registered);
     drop(state);
@@ -205,7 +208,8 @@ fn take_buffer(active: &Active, counters: &Counters) -> Result<Buffer<Connection
     })
 }
 
-/// Covers memory and writes the message. Returns its length and what it offers.
+/// Covers memory and writes the message. Returns how long its header is, how much of the Call follows
+/// inline, and what it offers.
 fn marshal(
     rqst: &Rqst<Client>,
     plan: &Plan,
@@ -213,7 +217,7 @@ fn marshal(
     idle: &mut Idle<Connection>,
     regions: &mut Prepared<Connection>,
     out: &mut [u8],
-) -> Result<(usize, Offered), SendError> {
+) -> Result<(usize, usize, Offered), SendError> {
     let xid = rqst.xid();
     let (position, call) = match plan.call {
         CallForm::Inline => (0, Chunk::EMPTY),
@@ -292,7 +296,7 @@ fn marshal(
         }
         CallForm::PositionZero => 0,
     };
-    Ok((header.saturating_add(inline), offered))
+    Ok((header, inline, offered))
 }
 
 /// Copies `len` bytes of the Call from `from` to the start of `out`.
@@ -327,7 +331,9 @@ fn cover(
     Ok(chunk)
 }
 
-fn count(counters: &Counters, plan: &Plan, offered: &Offered) {
+/// Counts a Call that goes out as `plan` says, `inline` bytes of it in the Send.
+fn count(counters: &Counters, plan: &Plan, offered: &Offered, inline: usize) {
+    counters.pullup_bytes.add(inline as u64);
     let bytes = |chunk: &Option<Chunk>| -> u64 {
         chunk
             .iter()
@@ -337,10 +343,7 @@ fn count(counters: &Counters, plan: &Plan, offered: &Offered) {
     };
     match plan.call {
         CallForm::Inline => (),
-        CallForm::ReadChunk(argument) => {
-            counters.read_chunks.add(1);
-            counters.request_bytes.add(argument.length as u64);
-        }
+        CallForm::ReadChunk(_) => counters.read_chunks.add(1),
         CallForm::PositionZero => {
             counters.read_chunks.add(1);
             counters.long_calls.add(1);

@@ -112,10 +112,17 @@ fn fence(
     if registered.is_empty() {
         return answered.complete(connection, queue);
     }
-    connection.counters.local_invalidations.add(1);
+    connection
+        .counters
+        .local_invalidations
+        .add(registered.len() as u64);
     if let Err((registered, fenced)) = queue.post_invalidate(registered, Fenced::Answered(answered))
     {
         // The connection ends: the RPC is sent again on the next.
+        connection
+            .counters
+            .broken_regions
+            .add(registered.len() as u64);
         drop(registered);
         drop(fenced);
     }

@@ -151,13 +151,13 @@ impl Slot {
         &self.inner.state
     }
 
-    /// Gives up all regions: the queue pair is drained.
-    pub(crate) fn reset(&self) {
+    /// Gives up all regions: the queue pair is drained. Returns how many there were.
+    pub(crate) fn reset(&self) -> u64 {
         let mut state = self.inner.state.lock();
         state.offered = None;
         let registered = core::mem::take(&mut state.registered);
         drop(state);
-        drop(registered);
+        registered.len() as u64
     }
 
     /// Returns when the server can reach nothing of the RPC any more, though it was not answered.

@@ -47,12 +47,12 @@ counters! {
     write_chunks,
     /// Reply chunks offered.
     reply_chunks,
-    /// Argument bytes in Read chunks.
-    request_bytes,
     /// Bytes of memory offered for replies.
     offered_bytes,
     /// Bytes that came by RDMA Write.
     reply_bytes,
+    /// Bytes of Calls copied to Send buffers.
+    pullup_bytes,
     /// Reply bytes copied out of Receives.
     fixup_bytes,
     /// Calls that could not be put together.
@@ -61,7 +61,11 @@ counters! {
     bad_replies,
     /// Calls in a Position-Zero Read chunk.
     long_calls,
-    /// Replies after which regions had to be invalidated here.
+    /// Regions allocated.
+    regions,
+    /// Regions that the server could still reach when their connection ended.
+    broken_regions,
+    /// Regions that had to be invalidated here.
     local_invalidations,
     /// Times that no Send buffer was free.
     empty_send_queue,
@@ -74,17 +78,17 @@ impl Counters {
             read_chunks: self.read_chunks.get(),
             write_chunks: self.write_chunks.get(),
             reply_chunks: self.reply_chunks.get(),
-            total_rdma_request: self.request_bytes.get(),
+            total_rdma_request: self.offered_bytes.get(),
             total_rdma_reply: self.reply_bytes.get(),
-            pullup_copy: 0,
+            pullup_copy: self.pullup_bytes.get(),
             fixup_copy: self.fixup_bytes.get(),
-            hardway_register: 0,
             failed_marshal: self.failed_marshals.get(),
             bad_reply: self.bad_replies.get(),
             nomsg_call: self.long_calls.get(),
-            mrs_recycled: 0,
+            mrs_recycled: self.broken_regions.get(),
+            // To destroy a region always succeeds.
             mrs_orphaned: 0,
-            mrs_allocated: 0,
+            mrs_allocated: self.regions.get(),
             local_inv_needed: self.local_invalidations.get(),
             empty_sendctx_q: self.empty_send_queue.get(),
         }

@@ -33,6 +33,7 @@ use kernel::{
         Flags, //
     },
     ffi::{
+        c_char,
         c_int,
         c_uint,
         c_ulong,
@@ -54,8 +55,8 @@ pub(crate) fn table<T: Transport>() -> &'static raw::rpc_xprt_ops {
             rpcbind: Some(raw::rpcb_getport_async),
             set_port: Some(set_port),
             connect: Some(connect::<T>),
-            get_srcaddr: None,
-            get_srcport: None,
+            get_srcaddr: Some(get_srcaddr::<T>),
+            get_srcport: Some(get_srcport::<T>),
             buf_alloc: Some(buf_alloc::<T>),
             buf_free: Some(buf_free::<T>),
             prepare_request: None,
@@ -166,12 +167,45 @@ unsafe extern "C" fn connect<T: Transport>(xprt: *mut raw::rpc_xprt, task: *mut 
     unsafe { this.start_connect(task) };
 }
 
+unsafe extern "C" fn get_srcaddr<T: Transport>(
+    xprt: *mut raw::rpc_xprt,
+    text: *mut c_char,
+    len: usize,
+) -> c_int {
+    // SAFETY: See the top.
+    let this = unsafe { Xprt::<T>::from_raw(xprt) };
+    let Some(source) = T::source(this) else {
+        return errno::ENOTCONN;
+    };
+    // SAFETY: The caller has `len` bytes of room at `text`; `source` is a whole address.
+    let written = unsafe { raw::rpc_ntop(source.as_raw(), text, len) };
+    c_int::try_from(written).unwrap_or(0)
+}
+
+unsafe extern "C" fn get_srcport<T: Transport>(xprt: *mut raw::rpc_xprt) -> c_ushort {
+    // SAFETY: See the top.
+    source_port(unsafe { Xprt::<T>::from_raw(xprt) })
+}
+
+/// The local port, or zero without a connection. May sleep.
+pub(crate) fn source_port<T: Transport>(this: &Xprt<T>) -> c_ushort {
+    T::source(this).map_or(0, |source| {
+        // SAFETY: `source` is a whole address.
+        unsafe { raw::rpc_get_port(source.as_raw()) }
+    })
+}
+
 unsafe extern "C" fn buf_alloc<T: Transport>(task: *mut raw::rpc_task) -> c_int {
     // SAFETY: The task has a request when it asks for its buffers.
     let rqst = unsafe { Rqst::<T>::from_raw((*task).tk_rqstp) };
     // SAFETY: The task is the caller, and the request on no queue yet.
     match unsafe { rqst.provide(task_flags()) } {
-        Ok(()) => 0,
+        Ok(allocated) => {
+            // SAFETY: The task has a reference to the transport.
+            let this = unsafe { Xprt::<T>::from_raw((*rqst.as_raw()).rq_xprt) };
+            this.count_allocated(allocated);
+            0
+        }
         // The one error after which sunrpc tries again.
         Err(_) => ENOMEM.to_errno(),
     }

@@ -184,21 +184,23 @@ impl<T: Transport> Rqst<T> {
         Pieces::new(self, buf.runs(range))
     }
 
-    /// Supplies `rq_buffer` and `rq_rbuffer`. Sleeps if `flags` allow it.
+    /// Supplies `rq_buffer` and `rq_rbuffer`. Returns how many bytes it had to allocate for them: none
+    /// if the buffers of the slot's last RPC will do. Sleeps if `flags` allow it.
     ///
     /// # Safety
     ///
     /// Called by the request's task, before the request is on any queue.
-    pub(crate) unsafe fn provide(&self, flags: Flags) -> Result {
+    pub(crate) unsafe fn provide(&self, flags: Flags) -> Result<usize> {
         // SAFETY: The caller is the only one who uses the request.
         let rqst = unsafe { &mut *self.as_raw() };
         // SAFETY: As above; a `Piece` of an earlier RPC has its own reference.
         let call = unsafe { &mut *self.call.get() };
         // SAFETY: As above.
         let reply = unsafe { &mut *self.reply.get() };
-        rqst.rq_buffer = provide(call, rqst.rq_callsize, flags)?.cast();
-        rqst.rq_rbuffer = provide(reply, rqst.rq_rcvsize, flags)?.cast();
-        Ok(())
+        let mut allocated = 0;
+        rqst.rq_buffer = provide(call, rqst.rq_callsize, flags, &mut allocated)?.cast();
+        rqst.rq_rbuffer = provide(reply, rqst.rq_rcvsize, flags, &mut allocated)?.cast();
+        Ok(allocated)
     }
 
     /// Allocates pages of the reply that the upper layer left to the transport. Does not sleep.
@@ -264,8 +266,14 @@ impl<T: Transport> Rqst<T> {
     }
 }
 
-/// Makes `buffer` hold at least `len` bytes that nobody else uses, and says where they are.
-fn provide(buffer: &mut Option<Arc<Buffer>>, len: usize, flags: Flags) -> Result<*mut u8> {
+/// Makes `buffer` hold at least `len` bytes that nobody else uses, and says where they are. Adds what
+/// it allocates to `allocated`.
+fn provide(
+    buffer: &mut Option<Arc<Buffer>>,
+    len: usize,
+    flags: Flags,
+    allocated: &mut usize,
+) -> Result<*mut u8> {
     // A Send of the last RPC may still be under way, though that RPC is over: its reply came
     // first, or a signal did. Then the buffer is left to it.
     let reused = buffer
@@ -275,7 +283,10 @@ fn provide(buffer: &mut Option<Arc<Buffer>>, len: usize, flags: Flags) -> Result
         .map(Arc::from);
     let provided = match reused {
         Some(reused) => reused,
-        None => Buffer::new(len, flags)?,
+        None => {
+            *allocated = allocated.saturating_add(len);
+            Buffer::new(len, flags)?
+        }
     };
     Ok(buffer.insert(provided).as_ptr())
 }

@@ -6,6 +6,7 @@
 //! transport counts.
 
 use crate::{
+    ops::source_port,
     Transport,
     Xprt, //
 };
@@ -23,7 +24,7 @@ pub struct Stats {
     pub write_chunks: u64,
     /// Calls that offered a Reply chunk.
     pub reply_chunks: u64,
-    /// Bytes of calls that the peer read.
+    /// Bytes of memory that the peer was given to write replies to.
     pub total_rdma_request: u64,
     /// Bytes of replies that the peer wrote.
     pub total_rdma_reply: u64,
@@ -31,17 +32,15 @@ pub struct Stats {
     pub pullup_copy: u64,
     /// Bytes copied out of inline replies.
     pub fixup_copy: u64,
-    /// Bytes of buffers that had to be replaced by larger ones.
-    pub hardway_register: u64,
     /// Calls that could not be marshalled.
     pub failed_marshal: u64,
     /// Replies with a bad header.
     pub bad_reply: u64,
     /// Calls sent without an inline part.
     pub nomsg_call: u64,
-    /// Regions recovered after a failure.
+    /// Regions that ended with their connection, while the peer could still reach them.
     pub mrs_recycled: u64,
-    /// Regions lost.
+    /// Regions that could not be recovered.
     pub mrs_orphaned: u64,
     /// Regions allocated.
     pub mrs_allocated: u64,
@@ -56,11 +55,11 @@ pub(crate) fn print<T: Transport>(xprt: &Xprt<T>, seq: &SeqFile) {
     let general = xprt.counters();
     let own = T::stats(xprt, xprt);
 
-    // The local port comes first. It has never been known here.
     seq_print!(
         seq,
-        "\txprt:\t{} 0 {} {} {} {} {} {} {} {} {} ",
+        "\txprt:\t{} {} {} {} {} {} {} {} {} {} {} ",
         T::NAME,
+        source_port(xprt),
         general.bind_count,
         general.connect_count,
         general.connect_seconds,
@@ -81,7 +80,7 @@ pub(crate) fn print<T: Transport>(xprt: &Xprt<T>, seq: &SeqFile) {
         own.total_rdma_reply,
         own.pullup_copy,
         own.fixup_copy,
-        own.hardway_register,
+        general.hardway_register,
         own.failed_marshal,
         own.bad_reply,
         own.nomsg_call,

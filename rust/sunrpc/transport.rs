@@ -76,6 +76,9 @@ pub trait Transport: Sized + Send + Sync + 'static {
     /// Breaks the connection as the network would. For fault injection.
     fn inject_disconnect(&self, xprt: &Xprt<Self>);
 
+    /// The local end of the connection, if there is one. May sleep.
+    fn source(&self) -> Option<SockAddr>;
+
     /// The transport's own numbers for mountstats.
     fn stats(&self, xprt: &Xprt<Self>) -> Stats;
 

@@ -30,6 +30,7 @@ use core::{
     ptr::NonNull,
     sync::atomic::{
         AtomicBool,
+        AtomicU64,
         Ordering, //
     },
 };
@@ -91,6 +92,8 @@ pub(crate) struct Parts<T: Transport> {
     link: XprtLink<T>,
     /// No reply came since the last attempt to connect.
     hesitate: AtomicBool,
+    /// Bytes that were allocated for buffers of requests.
+    allocated: AtomicU64,
     #[pin]
     transport: T,
     pub(crate) slots: Slots<T>,
@@ -115,6 +118,7 @@ pub(crate) struct Counters {
     pub(crate) bad_xids: c_ulong,
     pub(crate) req_u: u64,
     pub(crate) bklog_u: u64,
+    pub(crate) hardway_register: u64,
 }
 
 impl<T: Transport> Xprt<T> {
@@ -302,6 +306,7 @@ impl<T: Transport> Xprt<T> {
             // SAFETY: Nobody has a link before the transport is complete, and `destroy` cuts it.
             link: unsafe { XprtLink::new(this) }?,
             hesitate: AtomicBool::new(false),
+            allocated: AtomicU64::new(0),
             transport <- T::new(&create),
             slots: Slots::new(slots)?,
             callbacks <- Callbacks::new(),
@@ -411,6 +416,14 @@ impl<T: Transport> Xprt<T> {
         *max_reconnect_timeout = reconnect.min(*max_reconnect_timeout);
     }
 
+    pub(crate) fn count_allocated(&self, bytes: usize) {
+        if bytes != 0 {
+            self.parts
+                .allocated
+                .fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn counters(&self) -> Counters {
         // SAFETY: Counters; each is read as a whole.
         let stat = unsafe { (&raw const (*self.as_raw()).stat).read_volatile() };
@@ -431,6 +444,7 @@ impl<T: Transport> Xprt<T> {
             bad_xids: stat.bad_xids,
             req_u: stat.req_u,
             bklog_u: stat.bklog_u,
+            hardway_register: self.parts.allocated.load(Ordering::Relaxed),
         }
     }
 

@@ -105,6 +105,24 @@ counts() {
 	echo $(($(counter "$name") - before))
 }
 
+# xprts FILE: what sysfs says of each connection over RDMA.
+xprts() { cat /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/"$1" 2>/dev/null; }
+
+# Writing the server's address anew makes sunrpc drop the connection.
+kick() {
+	local file
+	for file in /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr; do
+		echo "$SERVER_ADDR" >"$file"
+	done
+}
+
+# verified_io OPTION...: fio writes, and reads back what it wrote.
+verified_io() {
+	fio --name=verify --directory="$mnt" --rw=randwrite --bsrange=4k-1M --direct=1 \
+		--verify=crc32c --verify_fatal=1 --randseed="$RANDOM" --fallocate=none --unlink=1 "$@" >/tmp/fio.log 2>&1 ||
+		{ cat /tmp/fio.log; return 1; }
+}
+
 # random_file FILE BYTES
 random_file() { head -c "$2" /dev/urandom >"$1"; }
 
