@@ -14,9 +14,11 @@ SERVER ?= rust
 # How long each fuzz target runs, in seconds.
 TIME ?= 60
 
-# The VMs: virtual CPUs, memory, seconds until they are killed, more for the kernel's command line.
+# The VMs: soft RoCE (rxe) or soft iWARP (siw, which the stock kernel lacks), virtual CPUs, memory, seconds until they are
+# killed, more for the kernel's command line. KERNEL=debug boots the debug kernel.
+RDMA ?= rxe
 SMP ?= 2
-MEM ?= 2G
+MEM ?= $(if $(filter debug,$(KERNEL)),3G,2G)
 LIMIT ?= 600
 APPEND ?=
 
@@ -25,10 +27,10 @@ override RUN := $(value RUN)
 export KVER RUN MODULE CLIENT SERVER
 
 vm := scripts/enter scripts/vm.py
-vm_options = --smp $(SMP) --memory $(MEM) --limit $(LIMIT) --append='$(APPEND)'
+vm_options = --rdma $(RDMA) --smp $(SMP) --memory $(MEM) --limit $(LIMIT) --append='$(APPEND)'
 built = scripts/build.sh $(if $(filter rust,$(1) $(2)),module,buildroot)
 
-.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-fast conformance fuzz counts fmt clean distclean help
+.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-fast debug-check conformance fuzz counts fmt clean distclean help
 
 ## Build
 modules: ## the module for the kernel in KDIR= (default: the running one); the default
@@ -66,6 +68,9 @@ check: ## all gates and tests, cheapest first
 check-fast: ## all that needs no VM
 	@scripts/check.sh fast
 
+debug-check: ## the tests in VMs, and more, on a debug kernel (its build takes an hour, once), over rxe and siw
+	@scripts/check.sh debug
+
 conformance: buildroot ## which requirement of the protocol which test shows
 	@scripts/enter scripts/conformance.py
 
@@ -90,5 +95,5 @@ distclean: clean ## remove the cache too: build root, kernel metadata, downloads
 help: ## this list
 	@awk -F ':.*## ' '/^## / { printf "\n%s\n", substr($$0, 4) } \
 		/^[a-z0-9_-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
-	@printf '\nVM settings: SMP=%s MEM=%s LIMIT=%s APPEND=%s. README.md has more.\n' \
-		'$(SMP)' '$(MEM)' '$(LIMIT)' '$(APPEND)'
+	@printf '\nVM settings: KERNEL=%s RDMA=%s SMP=%s MEM=%s LIMIT=%s APPEND=%s. README.md has more.\n' \
+		'$(KERNEL)' '$(RDMA)' '$(SMP)' '$(MEM)' '$(LIMIT)' '$(APPEND)'

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# build.sh buildroot|module [MAKE-ARGUMENT...]: makes sure of the build root, then builds the module in it.
+# build.sh buildroot|module [MAKE-ARGUMENT...]: makes sure of the build root, then builds the module in it. With
+# KERNEL=debug that is the module for the debug kernel, in build/debug.
 
 . "$(dirname "$0")/lib.sh"
 
@@ -12,9 +13,10 @@ shift
 mkdir -p "$top/build"
 exec 9>"$top/build/lock"
 flock 9
-log=$top/build/module.log
+log=$top/build/module.log module=$top/rpcrdma.ko
+make=(make -s -C /kernel/source O=/kernel/build M=/src CC=x86_64-linux-gnu-gcc-14 -j"$(nproc)" modules)
+if [ "${KERNEL:-}" = debug ]; then module=$top/build/debug/rpcrdma.ko make=(scripts/build-copy.sh debug); fi
 stage "module: compiling"
-"$top/scripts/enter" make -s -C /kernel/source O=/kernel/build M=/src CC=x86_64-linux-gnu-gcc-14 \
-	-j"$(nproc)" "$@" modules >"$log" 2>&1 || { cat "$log" >&2; die "the module does not compile; the log is $log"; }
+"$top/scripts/enter" "${make[@]}" "$@" >"$log" 2>&1 || { cat "$log" >&2; die "the module does not compile; the log is $log"; }
 grep -v "^Skipping BTF" "$log" >&2 || true
-stage "module: $top/rpcrdma.ko"
+stage "module: $module"

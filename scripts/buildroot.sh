@@ -5,6 +5,7 @@
 # and renamed when whole, so a run that was interrupted leaves nothing that a later one could take for finished.
 #
 # KVER=  the kernel to build for (default: the newest of a series this project was tried with)
+# KERNEL=debug  make sure of the debug kernel from that kernel's source too
 # MIRROR=  the Debian mirror (default: the one mmdebstrap knows)
 
 . "$(dirname "$0")/lib.sh"
@@ -69,12 +70,12 @@ make_root() {
 	[ -n "${KVER:-}" ] || ln -sfn "$name" "$cache/$key"
 }
 
-make_metadata() {
-	local tmp=$cache/tmp.kernel
-	stage "Rust metadata of kernel $(cat "$root/etc/rpcrdma/kver")"
+make_kernel() {
+	local tmp=$cache/tmp.kernel what="Rust metadata of kernel" script=scripts/buildroot/metadata.sh
+	if [ "${KERNEL:-}" = debug ]; then what="debug kernel from the source of" script=scripts/debug/kernel.sh; fi
+	stage "$what $(cat "$root/etc/rpcrdma/kver")"
 	mkdir "$tmp"
-	ROOT_DIR=$root KERNEL_DIR=$tmp "$top/scripts/enter" nice scripts/buildroot/metadata.sh >"$log" 2>&1 ||
-		failed "could not rebuild the kernel's Rust metadata"
+	ROOT_DIR=$root KERNEL_DIR=$tmp "$top/scripts/enter" nice "$script" >"$log" 2>&1 || failed "$script failed"
 	tail -n 1 "$log" >&2
 	mv -T "$tmp" "$(kernel_dir "$root")"
 }
@@ -90,5 +91,5 @@ trap 'remove "$cache"/tmp.*' EXIT
 check_space
 if [ -z "$(root_dir)" ]; then make_root; fi
 root=$(root_dir)
-if [ ! -d "$(kernel_dir "$root")" ]; then make_metadata; fi
-stage "ready: kernel $(cat "$root/etc/rpcrdma/kver")"
+if [ ! -d "$(kernel_dir "$root")" ]; then make_kernel; fi
+stage "ready: ${KERNEL:+$KERNEL }kernel $(cat "$root/etc/rpcrdma/kver")"

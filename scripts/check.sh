@@ -4,7 +4,7 @@
 # All gates, in order of cost: a line for each with the time it took, what a failing one said, and a count at the end.
 # A gate counts as one, and so does each single result of a host test or of a test in a VM.
 #
-# check.sh [fast]: `fast` leaves out what needs a VM.
+# check.sh [fast|debug]: `fast` leaves out what needs a VM; `debug` is the tests in VMs on the debug kernel, and nothing else.
 #
 # CLIENT=c, SERVER=c and MODULE=c (a single VM) try the tests in VMs on the kernel's own module.
 
@@ -53,15 +53,9 @@ checkpatch() {
 		--no-tree --no-summary --terse --strict --ignore FILE_PATH_CHANGES --file'
 }
 
-# A copy of the sources, so that clippy's objects and the module's do not chase each other. Warnings are errors here.
-# What it builds is the module with its tests in it, for selftests/vm/inkernel.sh.
+# Warnings are errors here. What it builds is the module with its tests in it, for selftests/vm/inkernel.sh.
 clippy() {
-	# shellcheck disable=SC2016 # the inner shell expands it
-	in_root sh -ec 'mkdir -p build/clippy
-		find Kbuild include rust -name generated -prune -o \( -name Kbuild -o -name "*.rs" -o -name "*.[ch]" \
-			-o -name parameters \) -print | cpio -pdm --quiet build/clippy 2>/dev/null
-		exec make -s -C /kernel/source O=/kernel/build M=/src/build/clippy CC=x86_64-linux-gnu-gcc-14 CLIPPY=1 RPCRDMA_SELFTEST=1 \
-			KRUSTFLAGS=-Dwarnings -j"$(nproc)" modules'
+	in_root scripts/build-copy.sh "${KERNEL:+$KERNEL-}selftest" CLIPPY=1 RPCRDMA_SELFTEST=1 KRUSTFLAGS=-Dwarnings
 }
 
 host_tests() { in_root sh -c 'cd selftests/proto && nice cargo test --quiet'; }
@@ -72,30 +66,53 @@ compiles() {
 }
 
 # one_vm TEST...
-one_vm() { in_root scripts/vm.py single --module "${MODULE:-rust}" -- "scripts/vm/kselftest $*"; }
+one_vm() { in_root scripts/vm.py single --module "${MODULE:-rust}" --limit "$limit" -- "scripts/vm/kselftest $*"; }
 
 # two_vms CLIENT SERVER TEST...
-two_vms() { in_root scripts/vm.py pair --client "$1" --server "$2" --limit 1800 -- "scripts/vm/kselftest ${*:3}"; }
+two_vms() {
+	in_root scripts/vm.py pair --client "$1" --server "$2" --rdma "$rdma" --limit "$limit" -- "scripts/vm/kselftest ${*:3}"
+}
 
-scripts/buildroot.sh
-rm -rf "$logs"
-mkdir -p "$logs"
-gate rustfmt in_root scripts/fmt.sh --check
-gate shellcheck in_root sh -c 'grep -rlE "^#!/bin/(ba)?sh|^#!/bin/busybox|^# shellcheck shell" Makefile scripts selftests .ci |
-	xargs shellcheck'
-gate 'unsafe code' scripts/unsafe.sh
-gate checkpatch checkpatch
-gate 'host tests of proto' host_tests
-gate conformance in_root scripts/conformance.py
-gate clippy clippy
-gate 'module builds without a warning' compiles
-gate 'no panic in proto' in_root scripts/panicfree.sh rust/proto/lib.o
-if [ "${1:-}" != fast ]; then
+fast() {
+	gate rustfmt in_root scripts/fmt.sh --check
+	gate shellcheck in_root sh -c 'grep -rlE "^#!/bin/(ba)?sh|^#!/bin/busybox|^# shellcheck shell" Makefile scripts selftests .ci |
+		xargs shellcheck'
+	gate 'unsafe code' scripts/unsafe.sh
+	gate checkpatch checkpatch
+	gate 'host tests of proto' host_tests
+	gate conformance in_root scripts/conformance.py
+	gate clippy clippy
+	gate 'module builds without a warning' compiles
+	gate 'no panic in proto' in_root scripts/panicfree.sh rust/proto/lib.o
+}
+
+vms() {
 	gate 'kselftests in one VM' one_vm single
 	gate 'kselftests in two VMs' two_vms "${CLIENT:-rust}" "${SERVER:-rust}" pair
 	gate "against the kernel's own server" two_vms rust c mount.sh callback.sh chunks.sh
 	gate "against the kernel's own client" two_vms c rust mount.sh callback.sh chunks.sh
-fi
+}
+
+# On a kernel that watches memory and locks, and makes things fail.
+debug() {
+	gate 'clippy, debug kernel' clippy
+	gate 'module for the debug kernel' compiles
+	gate 'kselftests in one VM, debug kernel' one_vm debug_single
+	for rdma in rxe siw; do
+		gate "kselftests in two VMs, $rdma" two_vms "${CLIENT:-rust}" "${SERVER:-rust}" "debug_$rdma"
+	done
+}
+
+limit=1800 rdma=rxe
+if [ "${1:-}" = debug ]; then export KERNEL=debug; limit=7200 logs=$logs-debug; fi
+scripts/buildroot.sh
+rm -rf "$logs"
+mkdir -p "$logs"
+case ${1:-} in
+fast) fast ;;
+debug) debug ;;
+*) fast; vms ;;
+esac
 
 echo "$passed passed, $failed failed$([ "$skipped" -eq 0 ] || echo ", $skipped skipped")"
 [ "$failed" -eq 0 ]

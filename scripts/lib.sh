@@ -38,8 +38,11 @@ root_dir() {
 	if [ -d "$dir/" ]; then readlink -f "$dir"; fi
 }
 
-# The kernel's source and build tree that belong to build root $1.
+# The kernel's source and build tree that belong to build root $1: the stock kernel's, or with KERNEL=debug those of the
+# debug kernel.
 kernel_dir() {
-	printf '%s/kernel-%s-%s\n' "$cache" "$(cat "$1/etc/rpcrdma/kver")" \
-		"$(cat "$1/etc/rpcrdma/toolchain" "$recipe/metadata.sh" | digest)"
+	local name=kernel made_by=("$recipe/metadata.sh")
+	if [ "${KERNEL:-}" = debug ]; then name=debug made_by=("$top/scripts/debug/config" "$top/scripts/debug/kernel.sh"); fi
+	printf '%s/%s-%s-%s\n' "$cache" "$name" "$(cat "$1/etc/rpcrdma/kver")" \
+		"$(cat "$1/etc/rpcrdma/toolchain" "${made_by[@]}" | digest)"
 }

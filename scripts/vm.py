@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Boots a VM, or a pair of them, with the stock kernel and runs a command there.
+"""Boots a VM, or a pair of them, with the stock kernel or the debug kernel and runs a command there.
 
 Runs inside the build root (scripts/vm.sh enters it). What comes of a run stands in build/vm/<run>/: each VM's console,
 its kernel log and its exit status; build/vm/last is the newest run. The exit status is the command's, unless a kernel
@@ -21,8 +21,12 @@ import threading
 import time
 from pathlib import Path
 
-KVER = Path("/etc/rpcrdma/kver").read_text().strip()
-MODULES = Path("/usr/lib/modules") / KVER
+# The debug kernel brings its image and modules along; those of the stock kernel are installed in the root.
+DEBUG = Path("/kernel/install").is_dir()
+PREFIX = Path("/kernel/install" if DEBUG else "/")
+KVER = Path("/kernel/build/include/config/kernel.release").read_text().strip()
+MODULES = PREFIX / "lib/modules" / KVER
+GUEST_MODULES = Path("usr/lib/modules") / KVER
 SRC = Path("/src")
 CACHE = Path("/cache/vm")
 RUNS = SRC / "build/vm"
@@ -65,7 +69,7 @@ def cached(name, make):
 def initramfs():
     """Makes the initramfs: busybox, init, and the modules that it takes to mount the root."""
     init = (SRC / "scripts/vm/initramfs.sh").read_bytes()
-    lines = output("modprobe", "-S", KVER, "-a", "--show-depends", "9pnet_virtio", "9p", "overlay", text=True)
+    lines = output("modprobe", "-d", PREFIX, "-S", KVER, "-a", "--show-depends", "9pnet_virtio", "9p", "overlay", text=True)
     files = list(dict.fromkeys(line.split()[1] for line in lines.splitlines() if line.startswith("insmod")))
 
     def make(out):
@@ -100,7 +104,7 @@ def module_layer(module):
 
     def index(out):
         with tempfile.TemporaryDirectory() as tmp:
-            tree = Path(tmp) / MODULES.relative_to("/")
+            tree = Path(tmp) / GUEST_MODULES
             (tree / "updates").mkdir(parents=True)
             (Path(tmp) / "lib").symlink_to("usr/lib")
             shutil.copy(module, tree / "updates/rpcrdma.ko")
@@ -110,8 +114,7 @@ def module_layer(module):
             (tree / "kernel").mkdir()
             subprocess.run(["mount", "--bind", MODULES / "kernel", tree / "kernel"], check=True)
             try:
-                target = out / MODULES.relative_to("/")
-                target.mkdir(parents=True)
+                (out / GUEST_MODULES).mkdir(parents=True)
                 # Where depmod writes; a real directory in the layer would hide the root's /lib.
                 (out / "lib").symlink_to("usr/lib")
                 subprocess.run(["depmod", "-b", tmp, "-o", out, KVER], check=True)
@@ -152,21 +155,26 @@ class Vm:
         self.interactive = options.interactive and role != "server"
         size = shutil.get_terminal_size()
         config = {"ROLE": role, "COMMAND": command, "ROWS": size.lines, "COLUMNS": size.columns,
-                  "TERM": os.environ.get("TERM", "dumb"), "MODULE": module}
+                  "TERM": os.environ.get("TERM", "dumb"), "MODULE": module, "RDMA": options.rdma,
+                  "KERNEL": "debug" if DEBUG else ""}
         (self.dir / "config").write_text("".join(f"{k}={quote(str(v))}\n" for k, v in config.items()))
 
         kernel = MODULES / "vmlinuz"
         kvm = options.accel == "kvm" or (options.accel == "auto" and kvm_works(kernel))
         layer = self.dir / "layer"
         layer.mkdir()
+        if DEBUG:
+            shutil.copytree(MODULES, layer / GUEST_MODULES, ignore=shutil.ignore_patterns("build", "vmlinuz"))
         if module == "rust":
             shutil.copytree(module_layer(options.ko), layer, symlinks=True, dirs_exist_ok=True)
-            updates = layer / MODULES.relative_to("/") / "updates"
+            updates = layer / GUEST_MODULES / "updates"
             updates.mkdir()
             shutil.copy(options.ko, updates / "rpcrdma.ko")
         append = "console=ttyS0 loglevel=5 panic=-1 oops=panic watchdog_thresh=60 mitigations=off random.trust_cpu=on"
         # On a busy host an emulated timer tick can be late; the kernel must not give up on it.
         append += " no_timer_check tsc=nowatchdog"
+        if DEBUG:
+            append += " page_poison=1"
         self.command = [
             "qemu-system-x86_64", "-M", "q35", "-nodefaults", "-display", "none", "-no-reboot",
             *(["-accel", "kvm", "-cpu", "host"] if kvm else ["-accel", "tcg,thread=multi", "-cpu", "max"]),
@@ -309,9 +317,10 @@ def main():
     parser.add_argument("--module", choices=("rust", "c"), default="rust")
     parser.add_argument("--client", choices=("rust", "c"), default="rust")
     parser.add_argument("--server", choices=("rust", "c"), default="rust")
-    parser.add_argument("--ko", default="/src/rpcrdma.ko")
+    parser.add_argument("--rdma", choices=("rxe", "siw"), default="rxe", help="soft RoCE or soft iWARP")
+    parser.add_argument("--ko", default="/src/build/debug/rpcrdma.ko" if DEBUG else "/src/rpcrdma.ko")
     parser.add_argument("--smp", type=int, default=2)
-    parser.add_argument("--memory", default="2G")
+    parser.add_argument("--memory", default="3G" if DEBUG else "2G")
     parser.add_argument("--accel", choices=("auto", "kvm", "tcg"), default="auto")
     parser.add_argument("--append", default="", help="more for the kernel's command line")
     parser.add_argument("--limit", type=float, default=600, help="seconds until the VMs are killed")

@@ -25,6 +25,7 @@ ln -s fd/2 /dev/stderr
 
 # shellcheck source=/dev/null
 . /vm/config
+export MODULE KERNEL RDMA
 [ "$ROLE" = single ] || mount -t 9p -o trans=virtio,version=9p2000.L,cache=none pair /vm/pair
 hostname "$ROLE"
 ip link set lo up
@@ -38,13 +39,13 @@ finish() {
 	sleep 60
 }
 
-# One end of the wire: an Ethernet device with soft RoCE on it.
+# One end of the wire: an Ethernet device with soft RoCE or soft iWARP on it, rxe0 or siw0.
 wire() {
-	modprobe -a virtio_net rdma_rxe
+	modprobe virtio_net
 	ip link set eth0 mtu 4500 up
 	ip address add "10.0.0.$1/24" dev eth0
 	ip address add "fd00::$1/64" dev eth0 nodad
-	rdma link add rxe0 type rxe netdev eth0
+	rdma link add "${RDMA}0" type "$RDMA" netdev eth0
 }
 
 port=$(cd /sys/class/virtio-ports && grep -lx command ./*/name 2>/dev/null | cut -d/ -f2)
@@ -65,7 +66,6 @@ server)
 	;;
 esac
 
-export MODULE
 cd /src || finish 1
 if [ -n "$COMMAND" ]; then
 	bash -c "$COMMAND" </dev/null >"/dev/$port" 2>&1

@@ -33,12 +33,14 @@ kick() {
 	done
 }
 
-remove_server_device() { on_server "rdma link del rxe0; sleep 1; rdma link add rxe0 type rxe netdev eth0"; }
+remove_server_device() { on_server "rdma link del ${RDMA}0; sleep 1; rdma link add ${RDMA}0 type $RDMA netdev eth0"; }
 restart_server() { on_server "$scripts/vm/nfs-server stop; $scripts/vm/nfs-server start"; }
 
 lose_packets() {
+	local packets="udp dport 4791"
+	[ "$RDMA" != siw ] || packets="tcp sport $port"
 	nft -f - <<-END
-		table inet lost { chain in { type filter hook input priority 0; udp dport 4791 drop; }; }
+		table inet lost { chain in { type filter hook input priority 0; $packets drop; }; }
 	END
 	sleep 8
 	nft delete table inet lost

@@ -5,10 +5,10 @@
 
 . ./lib.sh
 
-module=/src/build/clippy/rpcrdma.ko
+module=/src/build/${KERNEL:+$KERNEL-}selftest/rpcrdma.ko
 [ -e "$module" ] || {
 	ktap_print_header
-	echo "Bail out! no $module: the clippy gate of \`make check\` builds it"
+	echo "Bail out! no $module: the clippy gate of \`make check\` builds it, or \`make debug-check\`"
 	exit "$KSFT_FAIL"
 }
 modprobe -a sunrpc ib_core rdma_cm

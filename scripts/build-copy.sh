@@ -1,0 +1,17 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# build-copy.sh NAME [MAKE-ARGUMENT...]: builds the module from a copy of its sources in build/NAME, with the compiler of the
+# kernel that it is for. Runs in the build root. The objects of builds that differ do not chase each other that way.
+
+set -euo pipefail
+cd "$(dirname "$0")/.."
+copy=build/$1
+shift
+
+mkdir -p "$copy"
+find Kbuild include rust -name generated -prune -o \( -name Kbuild -o -name '*.rs' -o -name '*.[ch]' -o -name parameters \) \
+	-print | cpio -pdm --quiet "$copy" 2>/dev/null
+compiler=CC=x86_64-linux-gnu-gcc-14
+if grep -q '^CONFIG_CC_IS_CLANG=y' /kernel/build/.config; then compiler=LLVM=1; fi
+exec make -s -C /kernel/source O=/kernel/build "M=$PWD/$copy" "$compiler" -j"$(nproc)" "$@" modules
