@@ -53,12 +53,12 @@ def run_tests():
     command = ["cargo", "test", "--locked", "--no-fail-fast", "--color=never"]
     run = subprocess.run(command, cwd=PACKAGE, text=True, check=False, stdout=subprocess.PIPE,
                          stderr=subprocess.STDOUT)
-    results, program = {}, None
+    results, prefix = {}, ""
     for line in run.stdout.splitlines():
-        if start := re.match(r"\s+Running (unittests )?(?:\S*/)?(\w+)\.rs ", line):
-            program = "lib" if start[1] else start[2]
+        if start := re.match(r"\s+Running (unittests )?", line):
+            prefix = "lib::" if start[1] else ""
         elif end := re.match(r"test (\S+) \.\.\. (\w+)", line):
-            results[f"{program}::{end[1]}"] = end[2]
+            results[prefix + end[1]] = end[2]
     if run.returncode and all(result == "ok" for result in results.values()):
         sys.exit(run.stdout)
     return results

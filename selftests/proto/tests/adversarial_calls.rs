@@ -4,11 +4,6 @@
 //!
 //! A test `advNN_...` is case NN of the conformance table.
 
-mod common;
-
-use common::golden;
-use common::hostile::*;
-use common::*;
 use proto::answer::Answer;
 use proto::answer::Place;
 use proto::answer::Placement;
@@ -19,6 +14,10 @@ use proto::call::Reason;
 use proto::call::Rejection;
 use proto::chunk::Limits;
 use proto::plan::Argument;
+
+use crate::common::golden;
+use crate::common::hostile::*;
+use crate::common::*;
 
 /// Why the messages of case `number` are refused.
 #[track_caller]

@@ -5,10 +5,6 @@
 //! A test `advNN_...` is case NN of the conformance table. What memory and queues do then is for
 //! the tests with a kernel.
 
-mod common;
-
-use common::golden;
-use common::*;
 use proto::answer;
 use proto::chunk::Lists;
 use proto::conn::client;
@@ -23,6 +19,9 @@ use proto::private::PrivateData;
 use proto::reply;
 use proto::reply::Discard;
 use proto::reply::Incoming;
+
+use crate::common::golden;
+use crate::common::*;
 
 fn open_client() -> client::Connection {
     use client::Event::*;

@@ -4,10 +4,6 @@
 //!
 //! A test `advNN_...` is case NN of the conformance table.
 
-mod common;
-
-use common::golden;
-use common::*;
 use proto::chunk::Segment;
 use proto::credit::Window;
 use proto::error::DecodeError;
@@ -20,6 +16,9 @@ use proto::reply::Incoming;
 use proto::reply::Offer;
 use proto::reply::Outcome;
 use proto::reply::RdmaError;
+
+use crate::common::golden;
+use crate::common::*;
 
 /// What becomes of a message that answers a Call with this offer.
 #[derive(Debug, PartialEq)]

@@ -2,10 +2,6 @@
 
 //! The golden vectors, encoded and decoded byte for byte.
 
-mod common;
-
-use common::golden::*;
-use common::*;
 use proto::answer::Answer;
 use proto::chunk::Limits;
 use proto::chunk::Lists;
@@ -20,6 +16,9 @@ use proto::reply;
 use proto::reply::Incoming;
 use proto::reply::Offer;
 use proto::xdr::Reader;
+
+use crate::common::golden::*;
+use crate::common::*;
 
 const A: Segment = Segment {
     handle: 0x1101,

@@ -2,9 +2,8 @@
 
 //! Requester and Responder joined, over a thousand random mixes of RPCs.
 
-mod model;
-
-use model::Choices;
+use crate::model;
+use crate::model::Choices;
 
 /// A generator of numbers (xorshift64*).
 struct Random(u64);

@@ -2,11 +2,8 @@
 
 //! Properties that hold for every input, tried on random ones.
 
-mod common;
-
 use std::collections::HashMap;
 
-use common::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -37,6 +34,9 @@ use proto::reply;
 use proto::reply::Offer;
 use proto::xdr::filled;
 use proto::xdr::Reader;
+
+use crate::common;
+use crate::common::*;
 
 fn segments() -> impl Strategy<Value = Vec<Segment>> {
     vec(any_segment(), 0..6)

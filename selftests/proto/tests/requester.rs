@@ -2,9 +2,6 @@
 
 //! What a Requester may send, and how a Call is taken apart.
 
-mod common;
-
-use common::*;
 use proto::chunk::Segment;
 use proto::error::Misuse;
 use proto::header::Body;
@@ -18,6 +15,8 @@ use proto::plan::Sizes;
 use proto::plan::Thresholds;
 use proto::private::PrivateData;
 use proto::xdr::filled;
+
+use crate::common::*;
 
 const CALL: Call<'_> = Call {
     xid: XID,

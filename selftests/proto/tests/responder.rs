@@ -2,9 +2,6 @@
 
 //! What a Responder returns, and what it may.
 
-mod common;
-
-use common::*;
 use proto::answer::Answer;
 use proto::answer::Place;
 use proto::answer::Placement;
@@ -20,6 +17,9 @@ use proto::refusal::Refusal;
 use proto::reply;
 use proto::reply::Incoming;
 use proto::reply::Offer;
+
+use crate::common;
+use crate::common::*;
 
 /// A NULL Call that offers these chunks.
 fn offer(write: &[&[Segment]], reply: Option<&[Segment]>) -> Vec<u8> {

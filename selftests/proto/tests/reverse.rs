@@ -2,9 +2,6 @@
 
 //! The reverse direction: the server calls the client.
 
-mod common;
-
-use common::*;
 use proto::call;
 use proto::call::Dropped;
 use proto::call::Rejection;
@@ -15,6 +12,8 @@ use proto::reply::Discard;
 use proto::reply::Incoming;
 use proto::reverse::Header;
 use proto::reverse::Message;
+
+use crate::common::*;
 
 /// A message of this length without chunks, whose payload says this direction.
 fn plain(direction: u32, length: usize) -> Vec<u8> {

@@ -2,8 +2,6 @@
 
 //! What several tests need: bytes, cases, a Responder with a policy.
 
-#![allow(dead_code)] // Each test program uses its own part.
-
 pub mod golden;
 pub mod hostile;
 pub mod wire;

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! All tests that stand outside the crate, one claim a module.
+
+mod adversarial_calls;
+mod adversarial_faults;
+mod adversarial_replies;
+mod common;
+mod connections;
+mod golden;
+mod machines;
+mod model;
+mod properties;
+mod requester;
+mod responder;
+mod reverse;
