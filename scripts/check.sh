@@ -98,9 +98,10 @@ debug() {
 	gate 'clippy, debug kernel' clippy
 	gate 'module for the debug kernel' compiles
 	gate 'kselftests in one VM, debug kernel' one_vm debug_single
-	for rdma in rxe siw; do
-		gate "kselftests in two VMs, $rdma" two_vms "${CLIENT:-rust}" "${SERVER:-rust}" "debug_$rdma"
-	done
+	gate 'kselftests in two VMs, rxe' two_vms "${CLIENT:-rust}" "${SERVER:-rust}" debug_rxe
+	# Our server turns iWARP away.
+	rdma=siw
+	gate 'kselftests in two VMs, siw' two_vms "${CLIENT:-rust}" c debug_siw
 }
 
 limit=1800 rdma=rxe
