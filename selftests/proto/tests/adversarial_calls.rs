@@ -7,12 +7,14 @@
 use proto::answer::Answer;
 use proto::answer::Place;
 use proto::answer::Placement;
+use proto::answer::Unreturnable;
 use proto::call::Call;
 use proto::call::Incoming;
 use proto::call::Part;
 use proto::call::Reason;
 use proto::call::Rejection;
 use proto::chunk::Limits;
+use proto::error::Misuse;
 use proto::plan::Argument;
 
 use crate::common::golden;
@@ -144,7 +146,7 @@ fn adv15_request_of_no_credits_is_served() {
     let call = served(&message);
     let mut out = [0; 28];
     let answer = Answer::new(&call, &[], 24, 1024).unwrap();
-    assert!(answer.emit(0, &mut out).is_err());
+    assert_eq!(answer.emit(0, &mut out), Err(Misuse::ZeroCredits));
     assert_eq!(answer.emit(1, &mut out), Ok(28));
     assert_eq!(out[8..12], [0, 0, 0, 1]);
 }
@@ -422,7 +424,8 @@ fn adv45_many_empty_write_chunks() {
     assert_eq!(length, 28 + 120 * 8);
     assert_eq!(out[20..28], words([1, 0]));
     // If the chunks alone fill the Send, there is only one thing to say.
-    assert!(Answer::new(&call, &[], 24, 980).is_err());
+    let header = Unreturnable::Header { length: 988 };
+    assert_eq!(Answer::new(&call, &[], 24, 980).err(), Some(header));
     assert_eq!(error(&call.refuse()), hex(golden::GV10));
     // A Responder that wants fewer says the same at once.
     let few = proto::call::Policy {
@@ -470,8 +473,11 @@ fn adv47_chunk_beyond_four_gib() {
 fn adv88_result_longer_than_its_chunk() {
     let message = msg(&write_list(&[&[(1, 1000)]], None));
     let call = served(&message);
-    assert!(Placement::new(&call, true).place(1001).is_err());
-    assert!(Answer::new(&call, &[1001], 24, 1024).is_err());
+    let (length, room) = (1001, 1000);
+    let result = Unreturnable::Result { length, room };
+    assert_eq!(Placement::new(&call, true).place(length), Err(result));
+    let answer = Answer::new(&call, &[1001], 24, 1024);
+    assert_eq!(answer.err(), Some(result));
     assert_eq!(error(&call.refuse()), hex(golden::GV10));
 }
 
@@ -479,7 +485,9 @@ fn adv88_result_longer_than_its_chunk() {
 fn adv89_reply_longer_than_its_chunk() {
     let message = msg(&write_list(&[], Some(&[(1, 64)])));
     let call = served(&message);
-    assert!(Answer::new(&call, &[], 4096, 1024).is_err());
+    let (length, room) = (4096, 64);
+    let message = Unreturnable::Message { length, room };
+    assert_eq!(Answer::new(&call, &[], 4096, 1024).err(), Some(message));
     assert_eq!(error(&call.refuse()), hex(golden::GV10));
 }
 
@@ -488,7 +496,9 @@ fn adv90_reply_longer_than_a_send() {
     let message = hex(golden::GV11);
     let call = served(&message);
     assert!(Answer::new(&call, &[], 996, 1024).is_ok());
-    assert!(Answer::new(&call, &[], 1000, 1024).is_err());
+    let (length, room) = (1000, 0);
+    let message = Unreturnable::Message { length, room };
+    assert_eq!(Answer::new(&call, &[], 1000, 1024).err(), Some(message));
     assert_eq!(error(&call.refuse()), hex(golden::GV10));
 }
 
@@ -595,7 +605,9 @@ fn adv109_chunks_that_fill_the_reply() {
     let message = msg(&write_list(&[], Some(&segments[..61])));
     let call = served(&message);
     assert!(Answer::new(&call, &[], 100_000, 1008).is_ok());
-    assert!(Answer::new(&call, &[], 100_000, 1004).is_err());
+    let header = Unreturnable::Header { length: 1008 };
+    let answer = Answer::new(&call, &[], 100_000, 1004);
+    assert_eq!(answer.err(), Some(header));
     assert_eq!(error(&call.refuse()), hex(golden::GV10));
     refused(&msg(&write_list(&[], Some(&segments))));
 }

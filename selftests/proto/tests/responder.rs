@@ -6,8 +6,11 @@ use proto::answer::Answer;
 use proto::answer::Place;
 use proto::answer::Placement;
 use proto::answer::Unreturnable;
+use proto::call;
 use proto::call::Call;
+use proto::call::Policy;
 use proto::call::Reason;
+use proto::call::Rejection;
 use proto::chunk::Segment;
 use proto::error::Misuse;
 use proto::header;
@@ -339,9 +342,9 @@ fn protected_arguments_never_leave_the_message() {
         lists.extend(hloo(1, 4096));
         lists.extend([0, 0, 0]);
         let chunked = message(0, &lists, &call);
-        match proto::call::parse(&chunked, &POLICY) {
+        match call::parse(&chunked, &POLICY) {
             Ok(_) => assert!(served),
-            Err(proto::call::Rejection::Refuse(_, reason)) => {
+            Err(Rejection::Refuse(_, reason)) => {
                 assert!(!served);
                 assert_eq!(reason, Reason::Position(position));
             }
@@ -381,4 +384,47 @@ fn invalidated_handle_is_one_of_the_call() {
         proto::answer::invalidated_handle(&served(&argument)),
         Some(3)
     );
+}
+
+/// Why this is refused.
+fn reason(message: &[u8], policy: &Policy) -> Option<Reason> {
+    match call::parse(message, policy) {
+        Ok(_) => None,
+        Err(Rejection::Refuse(_, reason)) => Some(reason),
+        Err(Rejection::Drop(dropped)) => panic!("{dropped:?}"),
+    }
+}
+
+#[test]
+fn smallest_call_ends_with_its_procedure_number() {
+    let call = null_call(XID);
+    let inline = |length| message(0, &[0, 0, 0], &call[..length]);
+    assert_eq!(reason(&inline(24), &POLICY), None);
+    assert_eq!(reason(&inline(20), &POLICY), Some(Reason::Payload(20)));
+    let long = |length| {
+        let mut lists = vec![1, 0];
+        lists.extend(hloo(1, length));
+        lists.extend([0, 0, 0]);
+        message(1, &lists, &[])
+    };
+    assert_eq!(reason(&long(24), &POLICY), None);
+    assert_eq!(reason(&long(20), &POLICY), Some(Reason::Payload(20)));
+}
+
+#[test]
+fn no_more_is_pulled_than_the_policy_says() {
+    let policy = Policy {
+        max_pull: 4096,
+        ..POLICY
+    };
+    let two = |second| {
+        let mut lists = vec![1, 40];
+        lists.extend(hloo(1, 96));
+        lists.extend([1, 40]);
+        lists.extend(hloo(2, second));
+        lists.extend([0, 0, 0]);
+        message(0, &lists, &null_call(XID))
+    };
+    assert_eq!(reason(&two(4000), &policy), None);
+    assert_eq!(reason(&two(4001), &policy), Some(Reason::TooLong(4097)));
 }
