@@ -6,20 +6,21 @@
 //!
 //! # The way of an RPC
 //!
-//! 1. [`marshal`] plans it (`proto::plan`), covers with memory regions what does
-//!    not travel inline, writes the header, and posts one chain: registrations,
-//!    then the Send.
-//! 2. [`reply`] parses what arrives, compares it with what was offered, and has
+//! 1. In the RPC's own task [`marshal`] plans it (`proto::plan`), covers with memory
+//!    regions what does not travel inline, and writes the message.
+//! 2. When it is its turn, and it has a credit, the registrations and the Send are
+//!    posted as one chain. The doorbell rings for the last of a burst.
+//! 3. [`reply`] parses what arrives, compares it with what was offered, and has
 //!    every region of the RPC made invalid: by the server's Send With
 //!    Invalidate, else by a chain of local invalidations.
-//! 3. Only then is the RPC completed. Nothing of it is reachable for the server
+//! 4. Only then is the RPC completed. Nothing of it is reachable for the server
 //!    any more.
 //!
 //! # Who may be where at the same time
 //!
 //! `send`, `connect` and `close` are serialised by sunrpc (`XPRT_LOCKED`). The
-//! completion handlers of a connection run one at a time, beside them. `release`
-//! runs in the RPC's own task, beside all. What they share is the [`slot::Slot`] of
+//! completion handlers of a connection run one at a time, beside them. `prepare` and
+//! `release` run in the RPC's own task, beside all. What they share is the [`slot::Slot`] of
 //! the RPC and the [`connection::Connection`].
 
 #![forbid(unsafe_code)]
@@ -46,7 +47,10 @@ use kernel::{
     },
 };
 use proto::private::PrivateData;
-use rdma::QueuePair;
+use rdma::{
+    send::Doorbell,
+    QueuePair, //
+};
 use sunrpc::{
     Rqst,
     SendError,
@@ -143,9 +147,21 @@ impl sunrpc::Transport for Client {
         Ok(())
     }
 
-    fn send(&self, _xprt: &Xprt<Self>, rqst: &Rqst<Self>) -> Result<(), SendError> {
+    fn prepare(&self, _xprt: &Xprt<Self>, rqst: &Rqst<Self>) {
+        if let Some(active) = self.active() {
+            marshal::prepare(active, rqst);
+        }
+    }
+
+    fn send(&self, _xprt: &Xprt<Self>, rqst: &Rqst<Self>, more: bool) -> Result<(), SendError> {
         let active = self.active().ok_or(SendError::Disconnected)?;
-        marshal::send(&active, rqst, &self.counters)
+        marshal::send(&active, rqst, &self.counters, doorbell(more))
+    }
+
+    fn flush(&self) -> Result {
+        // The owner of `XPRT_LOCKED` keeps the connection from being closed, so this clone is not
+        // the last.
+        self.active().map_or(Ok(()), |active| active.queue.ring())
     }
 
     fn close(&self, xprt: &Xprt<Self>) {
@@ -181,9 +197,19 @@ impl sunrpc::Transport for Client {
         &self,
         _xprt: &Xprt<Self>,
         rqst: &sunrpc::CallbackRqst,
+        more: bool,
     ) -> Result<(), SendError> {
         let active = self.active().ok_or(SendError::Disconnected)?;
-        marshal::send_callback_reply(&active, rqst, &self.counters)
+        marshal::send_callback_reply(&active, rqst, &self.counters, doorbell(more))
+    }
+}
+
+/// When a Send is to be known to the device if there is `more` to follow.
+fn doorbell(more: bool) -> Doorbell {
+    if more {
+        Doorbell::Defer
+    } else {
+        Doorbell::Ring
     }
 }
 

@@ -7,7 +7,8 @@
 //!
 //! ```text
 //! slot state  >  region pool  >  (inside rdma) receives, sends, limbo
-//!             >  receive ring
+//!             >  receive ring, connection progress
+//! sunrpc's transport_lock  >  active  >  sends: the doorbell for what a sender left behind
 //! connection progress: innermost, held for a step of the state machine only
 //! ```
 //!

@@ -18,7 +18,10 @@ use super::{
     Connection,
     CALLBACKS, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 use proto::{
     chunk::{
         ReadSegment,
@@ -43,7 +46,10 @@ use rdma::{
         Idle,
         Prepared, //
     },
-    send::Buffer, //
+    send::{
+        Buffer,
+        Doorbell, //
+    },
 };
 use sunrpc::{
     memory::Piece,
@@ -53,55 +59,95 @@ use sunrpc::{
     SendError, //
 };
 
+/// A Call whose memory is covered and whose message is written: what is left is to post it.
+///
+/// It belongs to the connection that it was made for, and keeps it: who holds one gives it up when
+/// that connection ends.
+pub(super) struct Ready {
+    active: Active,
+    regions: Prepared<Connection>,
+    buffer: Buffer<Connection>,
+    plan: Plan,
+    offered: Offered,
+    /// Bytes of the header, and of the Call that follow it.
+    header: usize,
+    inline: usize,
+}
+
+impl Ready {
+    /// Gives back what it was made from. Nothing was posted. Sleeps if the connection is over.
+    pub(super) fn cancel(self) {
+        self.active.queue.put_back_send_buffer(self.buffer);
+        self.active
+            .connection
+            .recycle_regions(self.regions.cancel());
+    }
+
+    pub(super) fn is_for(&self, connection: &Arc<Connection>) -> bool {
+        Arc::ptr_eq(&self.active.connection, connection)
+    }
+}
+
+/// What a Call may take from the stock of its connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stock {
+    /// Only what others do not need: those that it waits behind must not wait for it.
+    Spare,
+    /// All.
+    Whole,
+}
+
+/// Gets the Call in `rqst` ready in its own task, if that can be done now. May sleep, but not for
+/// memory.
+pub(super) fn prepare(active: Active, rqst: &Rqst<Client>) {
+    let slot = rqst.slot();
+    // Of an encoding that was not sent.
+    if let Some(old) = slot.take_ready() {
+        old.cancel();
+    }
+    let connection = active.connection.clone();
+    if !connection.is_open() {
+        return;
+    }
+    let Ok(ready) = get_ready(active, rqst, Stock::Spare) else {
+        // Its turn to be sent will show whether it can be.
+        return;
+    };
+    if let Err(unwanted) = slot.keep_ready(ready, &connection) {
+        unwanted.cancel();
+    }
+}
+
 /// Sends the Call in `rqst`, or says why not. Does not sleep.
 pub(super) fn send(
     active: &Active,
     rqst: &Rqst<Client>,
     counters: &Counters,
+    doorbell: Doorbell,
 ) -> Result<(), SendError> {
-    let connection = &active.connection;
-    if !connection.is_open() {
+    let slot = rqst.slot();
+    let ready = slot.take_ready();
+    if !active.connection.is_open() {
         return Err(SendError::Disconnected);
     }
-    let sizing = connection.sizing();
-    let plan = plan(rqst, &sizing).inspect_err(|_| counters.failed_marshals.add(1))?;
-    let needed = regions_for(&plan, &sizing);
-    let mut idle = take_regions(active, needed)?;
-    let mut buffer = match take_buffer(active, counters) {
-        Ok(buffer) => buffer,
-        Err(error) => {
-            connection.recycle_regions(idle);
-            return Err(error);
-        }
+    let ready = match ready.filter(|ready| ready.is_for(&active.connection)) {
+        Some(ready) => ready,
+        None => get_ready(active.clone(), rqst, Stock::Whole).inspect_err(|error| match error {
+            SendError::Again => counters.empty_send_queue.add(1),
+            _ => counters.failed_marshals.add(1),
+        })?,
     };
-    let mut regions = Prepared::new();
-    let marshalled = marshal(
-        rqst,
-        &plan,
-        connection.requested_credits(),
-        &mut idle,
-        &mut regions,
-        buffer.bytes_mut(),
-    );
-    connection.recycle_regions(idle);
-    let (header, inline, offered) = match marshalled {
-        Ok(marshalled) => marshalled,
-        Err(error) => {
-            active.queue.put_back_send_buffer(buffer);
-            connection.recycle_regions(regions.cancel());
-            counters.failed_marshals.add(1);
-            return Err(error);
-        }
-    };
-    count(counters, &plan, &offered, inline);
+    count(counters, &ready);
     // Under the slot's lock: the reply may be here before `post_send` returns, and must find what
     // was offered.
-    let mut state = rqst.slot().state().lock();
-    let (registered, result) =
-        active
-            .queue
-            .post_send(regions, buffer, header.saturating_add(inline));
-    state.offered = Some(offered);
+    let mut state = slot.state().lock();
+    let (registered, result) = active.queue.post_send(
+        ready.regions,
+        ready.buffer,
+        ready.header.saturating_add(ready.inline),
+        doorbell,
+    );
+    state.offered = Some(ready.offered);
     let before = core::mem::replace(&mut state.registered, registered);
     drop(state);
     // Empty: an RPC is fenced, or its connection torn down, before its slot sends again.
@@ -109,16 +155,57 @@ pub(super) fn send(
     result.map_err(|_| SendError::Disconnected)
 }
 
+/// Covers the memory of the Call in `rqst` and writes its message. Does not sleep.
+fn get_ready(active: Active, rqst: &Rqst<Client>, stock: Stock) -> Result<Ready, SendError> {
+    let sizing = active.connection.sizing();
+    let plan = plan(rqst, &sizing)?;
+    let mut idle = take_regions(&active, regions_for(&plan, &sizing), stock)?;
+    let Some(mut buffer) = take_buffer(&active, stock) else {
+        active.connection.recycle_regions(idle);
+        return Err(SendError::Again);
+    };
+    let mut regions = Prepared::new();
+    let marshalled = marshal(
+        rqst,
+        &plan,
+        active.connection.requested_credits(),
+        &mut idle,
+        &mut regions,
+        buffer.bytes_mut(),
+    );
+    active.connection.recycle_regions(idle);
+    match marshalled {
+        Ok((header, inline, offered)) => Ok(Ready {
+            active,
+            regions,
+            buffer,
+            plan,
+            offered,
+            header,
+            inline,
+        }),
+        Err(error) => {
+            active.queue.put_back_send_buffer(buffer);
+            active.connection.recycle_regions(regions.cancel());
+            Err(error)
+        }
+    }
+}
+
 /// Sends the reply to a callback. Does not sleep.
 pub(super) fn send_callback_reply(
     active: &Active,
     rqst: &CallbackRqst,
     counters: &Counters,
+    doorbell: Doorbell,
 ) -> Result<(), SendError> {
     if !active.connection.is_open() {
         return Err(SendError::Disconnected);
     }
-    let mut buffer = take_buffer(active, counters)?;
+    let Some(mut buffer) = take_buffer(active, Stock::Whole) else {
+        counters.empty_send_queue.add(1);
+        return Err(SendError::Again);
+    };
     let header = reverse::Header {
         xid: rqst.xid(),
         credits: CALLBACKS as u32,
@@ -136,7 +223,9 @@ pub(super) fn send_callback_reply(
         });
     match len {
         Ok(len) => {
-            let (_, result) = active.queue.post_send(Prepared::new(), buffer, len);
+            let (_, result) = active
+                .queue
+                .post_send(Prepared::new(), buffer, len, doorbell);
             result.map_err(|_| SendError::Disconnected)
         }
         Err(error) => {
@@ -191,21 +280,29 @@ fn regions_for(plan: &Plan, sizing: &Sizing) -> usize {
     call.saturating_add(reply)
 }
 
-/// Regions of the pool. If there are too few, the pool will tell when there are more.
-fn take_regions(active: &Active, count: usize) -> Result<Idle<Connection>, SendError> {
+/// Regions of the pool. If the whole has too few, the pool will tell when there are more.
+fn take_regions(
+    active: &Active,
+    count: usize,
+    stock: Stock,
+) -> Result<Idle<Connection>, SendError> {
     if count == 0 {
         return Ok(Idle::new());
     }
     let pool = &active.connection.regions;
-    pool.take(count).ok_or(SendError::Again)
+    match stock {
+        Stock::Spare => pool.take_spare(count),
+        Stock::Whole => pool.take(count),
+    }
+    .ok_or(SendError::Again)
 }
 
-/// A Send buffer. If there is none, the queue will tell when there is.
-fn take_buffer(active: &Active, counters: &Counters) -> Result<Buffer<Connection>, SendError> {
-    active.queue.take_send_buffer().ok_or_else(|| {
-        counters.empty_send_queue.add(1);
-        SendError::Again
-    })
+/// A Send buffer. If the whole has none, the queue will tell when there is.
+fn take_buffer(active: &Active, stock: Stock) -> Option<Buffer<Connection>> {
+    match stock {
+        Stock::Spare => active.queue.take_spare_send_buffer(),
+        Stock::Whole => active.queue.take_send_buffer(),
+    }
 }
 
 /// Covers memory and writes the message. Returns how long its header is, how much of the Call follows
@@ -331,9 +428,7 @@ fn cover(
     Ok(chunk)
 }
 
-/// Counts a Call that goes out as `plan` says, `inline` bytes of it in the Send.
-fn count(counters: &Counters, plan: &Plan, offered: &Offered, inline: usize) {
-    counters.pullup_bytes.add(inline as u64);
+fn count(counters: &Counters, ready: &Ready) {
     let bytes = |chunk: &Option<Chunk>| -> u64 {
         chunk
             .iter()
@@ -341,7 +436,8 @@ fn count(counters: &Counters, plan: &Plan, offered: &Offered, inline: usize) {
             .map(|segment: &Segment| u64::from(segment.length))
             .sum()
     };
-    match plan.call {
+    counters.pullup_bytes.add(ready.inline as u64);
+    match ready.plan.call {
         CallForm::Inline => (),
         CallForm::ReadChunk(_) => counters.read_chunks.add(1),
         CallForm::PositionZero => {
@@ -349,12 +445,12 @@ fn count(counters: &Counters, plan: &Plan, offered: &Offered, inline: usize) {
             counters.long_calls.add(1);
         }
     }
-    if offered.write.is_some() {
+    if ready.offered.write.is_some() {
         counters.write_chunks.add(1);
-        counters.offered_bytes.add(bytes(&offered.write));
+        counters.offered_bytes.add(bytes(&ready.offered.write));
     }
-    if offered.reply.is_some() {
+    if ready.offered.reply.is_some() {
         counters.reply_chunks.add(1);
-        counters.offered_bytes.add(bytes(&offered.reply));
+        counters.offered_bytes.add(bytes(&ready.offered.reply));
     }
 }

@@ -71,7 +71,7 @@ pub(super) fn received(
     mut message: Message<Connection>,
 ) {
     let mut key = message.take_invalidated();
-    let verdict = judge(connection, message.bytes(), &mut key);
+    let verdict = judge(connection, queue, message.bytes(), &mut key);
     // RFC 8166, section 8.1.1 leaves the peer no other region than those of the RPC it answers.
     let verdict = match key {
         Some(_) => Verdict::Hostile,
@@ -118,7 +118,8 @@ fn fence(
         .add(registered.len() as u64);
     if let Err((registered, fenced)) = queue.post_invalidate(registered, Fenced::Answered(answered))
     {
-        // The connection ends: the RPC is sent again on the next.
+        // The RPC is sent again on the next connection.
+        connection.lost(c"an invalidation could not be posted");
         connection
             .counters
             .broken_regions
@@ -132,6 +133,7 @@ fn fence(
 /// key out of `key` if it was one of them.
 fn judge(
     connection: &Connection,
+    queue: &QueuePair<Connection>,
     bytes: &[u8],
     key: &mut Option<Invalidated<Connection>>,
 ) -> Verdict {
@@ -151,14 +153,14 @@ fn judge(
                 Some(Err(_)) => Verdict::Hostile,
             }
         }
-        Incoming::Reply(reply) => judge_reply(connection, &reply, key),
+        Incoming::Reply(reply) => judge_reply(connection, queue, &reply, key),
         Incoming::Error { xid, credits, .. } => match lookup(connection, xid) {
             Some(rqst) if rqst.slot().state().lock().offered.is_none() => {
                 drop(rqst);
                 Verdict::Malformed
             }
             Some(rqst) => {
-                let registered = take_registered(&rqst, connection, key);
+                let registered = take_registered(&rqst, connection, queue, key);
                 Verdict::Answer {
                     rqst,
                     answer: Answer::Error,
@@ -173,6 +175,7 @@ fn judge(
 
 fn judge_reply(
     connection: &Connection,
+    queue: &QueuePair<Connection>,
     reply: &Reply<'_>,
     key: &mut Option<Invalidated<Connection>>,
 ) -> Verdict {
@@ -206,7 +209,7 @@ fn judge_reply(
             written,
         }
     };
-    let registered = take_registered(&rqst, connection, key);
+    let registered = take_registered(&rqst, connection, queue, key);
     Verdict::Answer {
         rqst,
         answer,
@@ -223,6 +226,7 @@ fn lookup(connection: &Connection, xid: u32) -> Option<PinnedRqst<Client>> {
 fn take_registered(
     rqst: &PinnedRqst<Client>,
     connection: &Connection,
+    queue: &QueuePair<Connection>,
     key: &mut Option<Invalidated<Connection>>,
 ) -> Registered<Connection> {
     let mut state = rqst.slot().state().lock();
@@ -231,7 +235,7 @@ fn take_registered(
     drop(state);
     if let Some(idle) = key
         .as_ref()
-        .and_then(|key| registered.remote_invalidated(key))
+        .and_then(|key| registered.remote_invalidated(queue, key))
     {
         *key = None;
         connection.recycle_regions(idle);

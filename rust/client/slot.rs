@@ -8,6 +8,7 @@ use super::{
         Connection,
         Fenced, //
     },
+    marshal::Ready,
     Active, //
 };
 use kernel::{
@@ -101,6 +102,8 @@ pub(crate) struct State {
     /// What the server was offered. [`None`] while no Call is under way: whatever answers now was
     /// sent before it was asked for, by a peer that guesses XIDs.
     pub(crate) offered: Option<Offered>,
+    /// A Call that waits for its turn to be sent.
+    ready: Option<Ready>,
     /// What the server may reach.
     pub(crate) registered: Registered<Connection>,
     /// [`Inner::fence`] waits for an invalidation.
@@ -133,6 +136,7 @@ impl Slot {
     pub(crate) fn new() -> impl PinInit<Self, Error> {
         let state = State {
             offered: None,
+            ready: None,
             registered: Registered::new(),
             fencing: false,
         };
@@ -151,26 +155,51 @@ impl Slot {
         &self.inner.state
     }
 
-    /// Gives up all regions: the queue pair is drained. Returns how many there were.
+    /// Keeps `ready` for the turn of its Call, unless `connection`, which it is for, has come to its
+    /// end: then nothing would give it up.
+    pub(super) fn keep_ready(&self, ready: Ready, connection: &Connection) -> Result<(), Ready> {
+        let mut state = self.inner.state.lock();
+        // Regions that are registered belong to a transmission of this Call that will be made again
+        // over another connection, if it is.
+        if !connection.is_open() || !state.registered.is_empty() {
+            return Err(ready);
+        }
+        state.ready = Some(ready);
+        Ok(())
+    }
+
+    /// What [`Self::keep_ready`] kept.
+    pub(super) fn take_ready(&self) -> Option<Ready> {
+        self.inner.state.lock().ready.take()
+    }
+
+    /// Gives up all that is of a connection: its queue pair is drained. Returns how many regions
+    /// were registered. Sleeps.
     pub(crate) fn reset(&self) -> u64 {
         let mut state = self.inner.state.lock();
         state.offered = None;
+        let ready = state.ready.take();
         let registered = core::mem::take(&mut state.registered);
         drop(state);
+        drop(ready);
         registered.len() as u64
     }
 
     /// Returns when the server can reach nothing of the RPC any more, though it was not answered.
-    /// Sleeps if there was something to reach.
+    /// Sleeps if there was something to reach. Gives up what waits to be sent.
     pub(crate) fn fence(&self, active: impl FnOnce() -> Option<Active>) {
         let mut state = self.inner.state.lock();
         state.offered = None;
+        let ready = state.ready.take();
         let registered = core::mem::take(&mut state.registered);
+        state.fencing = !registered.is_empty();
+        drop(state);
+        if let Some(ready) = ready {
+            ready.cancel();
+        }
         if registered.is_empty() {
             return;
         }
-        state.fencing = true;
-        drop(state);
         // Without a connection the regions went with it (`reset`) or go right now.
         let Some(Active { queue, connection }) = active() else {
             drop(registered);
@@ -179,7 +208,8 @@ impl Slot {
         if let Err((registered, _)) =
             queue.post_invalidate(registered, Fenced::Released(self.inner.clone()))
         {
-            // The connection is being torn down, and fenced when that is done.
+            // The connection ends, if it is not being torn down already, and fences when that is done.
+            connection.lost(c"an invalidation could not be posted");
             self.inner.state.lock().fencing = false;
             drop(registered);
             drop(queue);

@@ -35,6 +35,9 @@ struct State<H: Handler> {
 }
 
 impl<H: Handler> RegionPool<H> {
+    /// What the largest RPC takes.
+    pub(crate) const RESERVE: usize = 16;
+
     /// An empty pool.
     pub(crate) fn new() -> impl PinInit<Self> {
         let state = State {
@@ -65,6 +68,15 @@ impl<H: Handler> RegionPool<H> {
         };
         state.starved |= taken.is_none();
         taken
+    }
+
+    /// As [`Self::take`], but leaves [`Self::RESERVE`] to those whose turn it is, and nobody is told
+    /// when there are more.
+    pub(crate) fn take_spare(&self, count: usize) -> Option<Idle<H>> {
+        let mut state = self.state.lock();
+        let needed = count.saturating_add(Self::RESERVE);
+        let idle = state.idle.as_mut().filter(|idle| idle.len() >= needed)?;
+        Some(idle.take(count))
     }
 
     /// Gives regions back. Returns whether somebody waits for them. After [`Self::close`] it

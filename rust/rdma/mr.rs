@@ -434,9 +434,18 @@ impl<H: Handler> Registered<H> {
         self.0.is_empty()
     }
 
-    /// Takes out the region that a message says is invalid, if it is one of these.
-    pub fn remote_invalidated(&mut self, key: &Invalidated<H>) -> Option<Idle<H>> {
-        let region = self.0.remove_first(|region| region.rkey() == key.rkey)?;
+    /// Takes out the region that a message on `queue` says is invalid, if it is one of these.
+    pub fn remote_invalidated(
+        &mut self,
+        queue: &QueuePair<H>,
+        key: &Invalidated<H>,
+    ) -> Option<Idle<H>> {
+        // A peer that guesses keys may name one before the request that makes it valid was posted,
+        // and that request is part of the region.
+        queue.ring().ok()?;
+        let region = self.0.remove_first(|region| {
+            region.rkey() == key.rkey && Arc::ptr_eq(&region.pd, queue.pd())
+        })?;
         let mut chain = Chain::new();
         chain.push(region);
         Some(into_idle(&mut chain))

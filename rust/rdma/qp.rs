@@ -16,6 +16,7 @@ use crate::{
     receive,
     send::{
         self,
+        Doorbell,
         Verb, //
     },
     transfer::{
@@ -26,7 +27,10 @@ use crate::{
     Handler,
     ProtectionDomain, //
 };
-use core::ptr::null;
+use core::ptr::{
+    null,
+    null_mut, //
+};
 use kernel::{
     error::{
         to_result,
@@ -199,21 +203,28 @@ impl<H: Handler> QueuePair<H> {
         self.sends.lock().take()
     }
 
+    /// As [`Self::take_send_buffer`], for a Send that need not be soon: leaves some to those that must
+    /// go out for others to come back, and does not promise to tell of the next.
+    pub fn take_spare_send_buffer(&self) -> Option<send::Buffer<H>> {
+        self.sends.lock().take_spare()
+    }
+
     /// Gives back a buffer that is not to be sent after all.
     pub fn put_back_send_buffer(&self, buffer: send::Buffer<H>) {
         self.sends.lock().put_back(buffer);
     }
 
-    /// Registers `regions`, then sends the first `len` bytes of `buffer`, with one doorbell. Does
-    /// not sleep.
+    /// Registers `regions`, then sends the first `len` bytes of `buffer`, with one doorbell at most.
+    /// Does not sleep.
     ///
     /// The regions are as good as valid afterwards even if this fails, for then some may have
-    /// been posted. A failure is the end of the connection.
+    /// been posted. A failure is the end of the connection, also for what was deferred before.
     pub fn post_send(
         &self,
         regions: mr::Prepared<H>,
         buffer: send::Buffer<H>,
         len: usize,
+        doorbell: Doorbell,
     ) -> (mr::Registered<H>, Result) {
         let mut regions = regions.into_registered();
         let mut sends = self.sends.lock();
@@ -226,15 +237,52 @@ impl<H: Handler> QueuePair<H> {
             Err(error) => return (regions, Err(error)),
         };
         let first = regions.link_registrations(self.failed_cqe(), send);
-        let mut bad = null();
+        // SAFETY: The request is in the queue of posted Sends, which is locked.
+        let signalled = unsafe { (*send).send_flags } & raw::ib_send_flags_IB_SEND_SIGNALED != 0;
+        if doorbell == Doorbell::Defer && !signalled {
+            sends.defer(first, send);
+            return (regions, Ok(()));
+        }
         // SAFETY: The list was just made. Its registrations live in `regions`, which can only be
-        // freed after a drain or a later completion; its Send lives in the queue of posted ones.
-        let result = to_result(unsafe { raw::ib_post_send(self.as_raw(), first, &mut bad) });
+        // freed after a drain, a later completion, or `ring`; its Send lives in the queue of posted
+        // ones.
+        let result = unsafe { self.post(&mut sends, first) };
         if result.is_err() {
             // The Send is the last of the list, so it was not posted.
             sends.dequeue();
         }
         (regions, result)
+    }
+
+    /// Tells the device of Sends that were deferred. Does not sleep. A failure is the end of the
+    /// connection.
+    pub fn ring(&self) -> Result {
+        let mut sends = self.sends.lock();
+        if sends.is_deferring() {
+            // SAFETY: There is nothing to add to what waits.
+            unsafe { self.post(&mut sends, null_mut()) }
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Posts what was deferred, then the list from `first`. If that fails nothing can be posted any
+    /// more, as what is missing from now on would be missed by nobody.
+    ///
+    /// # Safety
+    ///
+    /// The list, which may be empty if something was deferred, consists of requests that live until
+    /// they complete or the queue pair is drained.
+    unsafe fn post(&self, sends: &mut send::State<H>, first: *mut raw::ib_send_wr) -> Result {
+        let first = sends.take_deferred(first);
+        let mut bad = null();
+        // SAFETY: The caller vouches for the list, and whoever deferred requests for those. The
+        // queue pair is live by the type invariants.
+        let result = to_result(unsafe { raw::ib_post_send(self.as_raw(), first, &mut bad) });
+        if result.is_err() {
+            sends.open = false;
+        }
+        result
     }
 
     /// Posts `writes`, then the first `len` bytes of `buffer` as a Send, with one doorbell.
@@ -272,15 +320,13 @@ impl<H: Handler> QueuePair<H> {
             Some(writes) => unsafe { (*writes).link(self.failed_cqe(), send) },
             None => send,
         };
-        let mut bad = null();
         // SAFETY: The list was just made. All of it lives in the queue of posted Sends until a
         // completion covers it.
-        let result = to_result(unsafe { raw::ib_post_send(self.as_raw(), first, &mut bad) });
+        let result = unsafe { self.post(&mut sends, first) };
         let Err(error) = result else {
             return Ok(());
         };
         // Writes that precede the Send may have been posted.
-        sends.open = false;
         drop(sends);
         self.drain_sends();
         let spent = self.sends.lock().dequeue();
@@ -313,7 +359,7 @@ impl<H: Handler> QueuePair<H> {
         regions: mr::Registered<H>,
         fenced: H::Fenced,
     ) -> Result<(), (mr::Registered<H>, H::Fenced)> {
-        let sends = self.sends.lock();
+        let mut sends = self.sends.lock();
         if !sends.open {
             return Err((regions, fenced));
         }
@@ -321,10 +367,9 @@ impl<H: Handler> QueuePair<H> {
         else {
             return Ok(());
         };
-        let mut bad = null();
         // SAFETY: The list was just made; its regions live until the completion of the last takes
-        // them back.
-        let result = to_result(unsafe { raw::ib_post_send(self.as_raw(), first, &mut bad) });
+        // them back. Their own registrations, if deferred, come first.
+        let result = unsafe { self.post(&mut sends, first) };
         drop(sends);
         if result.is_err() {
             // SAFETY: The last request was not posted, so no completion takes the regions back.
@@ -337,7 +382,11 @@ impl<H: Handler> QueuePair<H> {
     /// completion handler.
     pub fn shut_down(&self) {
         self.receives.lock().open = false;
-        self.sends.lock().open = false;
+        let mut sends = self.sends.lock();
+        sends.open = false;
+        // Never posted, so nobody will miss it.
+        sends.take_deferred(null_mut());
+        drop(sends);
         // SAFETY: The queue pair is live by the type invariants, and both its sides have room for
         // the drain's requests. Nobody posts any more.
         unsafe { raw::ib_drain_qp(self.as_raw()) };
@@ -385,9 +434,8 @@ impl<H: Puller> QueuePair<H> {
         let pull = KBox::into_raw(pull);
         let mut sends = self.sends.lock();
         let result = if sends.open {
-            let mut bad = null();
             // SAFETY: The list was just made; it lives until its completion takes the box back.
-            to_result(unsafe { raw::ib_post_send(self.as_raw(), first, &mut bad) })
+            unsafe { self.post(&mut sends, first) }
         } else {
             Err(not_connected())
         };
@@ -395,7 +443,6 @@ impl<H: Puller> QueuePair<H> {
             return Ok(());
         };
         // Some of the Reads may have been posted, but not the last, which alone completes.
-        sends.open = false;
         drop(sends);
         self.drain_sends();
         // SAFETY: The box was given up a few lines ago, and no completion takes it back.

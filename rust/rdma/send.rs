@@ -26,7 +26,10 @@ use crate::{
     ProtectionDomain,
     QueuePair, //
 };
-use core::ptr::null;
+use core::ptr::{
+    null,
+    null_mut, //
+};
 use kernel::{
     alloc::Flags,
     error::Result,
@@ -83,6 +86,15 @@ pub enum Verb {
     Invalidate(u32),
 }
 
+/// When the device learns of a Send.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Doorbell {
+    /// At once.
+    Ring,
+    /// With the next request that rings, or by [`QueuePair::ring`], if not for other reasons before.
+    Defer,
+}
+
 /// The Send side of a queue pair.
 pub(crate) struct State<H: Handler> {
     /// Whether posting is allowed: from creation to shutdown.
@@ -94,6 +106,9 @@ pub(crate) struct State<H: Handler> {
     oldest: u64,
     newest: u64,
     unsignalled: u32,
+    /// First and last of the requests that wait for the doorbell; null if there is none. They live:
+    /// Sends in `posted`, registrations in regions that cannot be had back before it rang.
+    deferred: [*mut raw::ib_send_wr; 2],
     /// How many Reads and Writes may be posted now.
     room: usize,
     /// Somebody was sent away without a buffer or without room and wants to be told.
@@ -141,6 +156,7 @@ impl<H: Handler> State<H> {
             oldest: 0,
             newest: 0,
             unsignalled: 0,
+            deferred: [null_mut(); 2],
             room,
             starved: false,
         })
@@ -150,6 +166,15 @@ impl<H: Handler> State<H> {
         let buffer = self.free.pop().map(Buffer);
         self.starved |= buffer.is_none();
         buffer
+    }
+
+    /// As [`Self::take`], but leaves as many as one completion may be waiting for, and nobody is told
+    /// when there are more.
+    pub(crate) fn take_spare(&mut self) -> Option<Buffer<H>> {
+        if self.free.len() <= Self::INTERVAL as usize {
+            return None;
+        }
+        self.free.pop().map(Buffer)
     }
 
     pub(crate) fn put_back(&mut self, buffer: Buffer<H>) {
@@ -177,7 +202,8 @@ impl<H: Handler> State<H> {
     /// Makes `buffer` the Send of its first `len` bytes that follows the last posted one, and
     /// returns its work request, to be posted before the lock is given up. With it go `writes`.
     ///
-    /// `verb` says what kind of Send it is.
+    /// `verb` says what kind of Send it is. One that asks for a completion must not be deferred: it
+    /// may be what others wait for.
     pub(crate) fn enqueue(
         &mut self,
         queue: &QueuePair<H>,
@@ -226,6 +252,30 @@ impl<H: Handler> State<H> {
             *place = Some(buffer.0);
         }
         Ok(wr)
+    }
+
+    /// Lets the requests from `first` to `last` wait for the doorbell. What they are part of must
+    /// not be freed or reused before [`Self::take_deferred`].
+    pub(crate) fn defer(&mut self, first: *mut raw::ib_send_wr, last: *mut raw::ib_send_wr) {
+        self.deferred = [self.take_deferred(first), last];
+    }
+
+    /// Whether something waits for the doorbell.
+    pub(crate) fn is_deferring(&self) -> bool {
+        let [first, _] = self.deferred;
+        !first.is_null()
+    }
+
+    /// Links what waits for the doorbell before `then`, and returns the first of all, which is to be
+    /// posted before the lock is given up.
+    pub(crate) fn take_deferred(&mut self, then: *mut raw::ib_send_wr) -> *mut raw::ib_send_wr {
+        let [first, last] = core::mem::replace(&mut self.deferred, [null_mut(); 2]);
+        if first.is_null() {
+            return then;
+        }
+        // SAFETY: What was deferred lives, and is not known to the device.
+        unsafe { (*last).next = then };
+        first
     }
 
     /// Undoes the last [`Self::enqueue`], whose request was not posted.

@@ -16,7 +16,9 @@
 //! |---|---|---|---|
 //! | [`Transport::new`] | mount, or whoever makes a transport | yes | a module reference |
 //! | [`Transport::connect`] | `xprtiod` work item | yes | `XPRT_LOCKED`, for the connect |
+//! | [`Transport::prepare`] | the request's own task | not for memory | nothing; the request is on no queue to be sent from |
 //! | [`Transport::send`] | an RPC task, perhaps not the request's own | not for memory | `XPRT_LOCKED`; the request is pinned |
+//! | [`Transport::flush`] | as `send`, or when `XPRT_LOCKED` is given up | no | `XPRT_LOCKED`, perhaps `transport_lock` |
 //! | [`Transport::close`] | `xprtiod`, a sender, the connect work, destruction | yes | `XPRT_LOCKED`, or nobody else is left |
 //! | [`Transport::release`] | the request's own task | yes | nothing |
 //! | completion and CM handlers, through [`XprtLink::with`] | the transport's own work | no | an RCU read-side section |
@@ -34,7 +36,7 @@
 //! * `transport_lock`, then the locks of `sending` and `pending` (in sunrpc): window and state.
 //! * `bc_pa_lock`: callbacks. The lock of the callback pool is a leaf.
 //!
-//! No method of [`Transport`] is called with one of them held.
+//! No method of [`Transport`] but `flush` is called with one of them held.
 //!
 //! # Life of a transport
 //!

@@ -49,7 +49,7 @@ pub(crate) fn table<T: Transport>() -> &'static raw::rpc_xprt_ops {
         raw::rpc_xprt_ops {
             set_buffer_size: None,
             reserve_xprt: Some(raw::xprt_reserve_xprt_cong),
-            release_xprt: Some(raw::xprt_release_xprt_cong),
+            release_xprt: Some(release_xprt::<T>),
             alloc_slot: Some(alloc_slot::<T>),
             free_slot: Some(free_slot::<T>),
             rpcbind: Some(raw::rpcb_getport_async),
@@ -59,7 +59,7 @@ pub(crate) fn table<T: Transport>() -> &'static raw::rpc_xprt_ops {
             get_srcport: Some(get_srcport::<T>),
             buf_alloc: Some(buf_alloc::<T>),
             buf_free: Some(buf_free::<T>),
-            prepare_request: None,
+            prepare_request: Some(prepare_request::<T>),
             send_request: Some(send_request::<T>),
             abort_send_request: None,
             wait_for_reply_request: Some(raw::xprt_wait_for_reply_request_def),
@@ -232,6 +232,50 @@ unsafe extern "C" fn buf_free<T: Transport>(task: *mut raw::rpc_task) {
     T::release(this, this, unsafe { Rqst::from_raw(rqst) });
 }
 
+unsafe extern "C" fn prepare_request<T: Transport>(
+    rqst: *mut raw::rpc_rqst,
+    buf: *mut raw::xdr_buf,
+) -> c_int {
+    // SAFETY: The caller is the request's task.
+    let (xprt, state, call) = unsafe {
+        (
+            (*rqst).rq_xprt,
+            (*rqst).rq_bc_pa_state,
+            &raw mut (*rqst).rq_snd_buf,
+        )
+    };
+    // It is asked for the reply's place as well, but that alone says too little.
+    if ptr::eq(buf, call) && state & (1 << raw::RPC_BC_PA_IN_USE) == 0 {
+        // SAFETY: See the top.
+        let this = unsafe { Xprt::<T>::from_raw(xprt) };
+        // SAFETY: It is a request of a slot, and its task waits for us.
+        let rqst = unsafe { Rqst::<T>::from_raw(rqst) };
+        // SAFETY: Nobody sends the request before its task has queued it.
+        if unsafe { rqst.fill_reply_pages() }.is_ok() {
+            T::prepare(this, this, rqst);
+        }
+    }
+    0
+}
+
+unsafe extern "C" fn release_xprt<T: Transport>(
+    xprt: *mut raw::rpc_xprt,
+    task: *mut raw::rpc_task,
+) {
+    // SAFETY: The caller holds `transport_lock`, which guards the owner of `XPRT_LOCKED`.
+    let owned = ptr::eq(unsafe { (*xprt).snd_task }, task);
+    // SAFETY: See the top.
+    let this = unsafe { Xprt::<T>::from_raw(xprt) };
+    // The last of a burst rings by itself, unless sunrpc dropped what should have come after it.
+    if owned && this.flush().is_err() {
+        // As `xprt_force_disconnect` does it, which takes the lock that is held.
+        // SAFETY: A word of flags that is changed by atomic operations only.
+        unsafe { raw::set_bit(raw::XPRT_CLOSE_WAIT, &raw mut (*xprt).state) };
+    }
+    // SAFETY: The caller's call is passed on.
+    unsafe { raw::xprt_release_xprt_cong(xprt, task) };
+}
+
 unsafe extern "C" fn send_request<T: Transport>(rqst: *mut raw::rpc_rqst) -> c_int {
     // SAFETY: The request is pinned.
     let (xprt, state) = unsafe { ((*rqst).rq_xprt, (*rqst).rq_bc_pa_state) };
@@ -240,41 +284,59 @@ unsafe extern "C" fn send_request<T: Transport>(rqst: *mut raw::rpc_rqst) -> c_i
     if !this.is_connected() {
         return errno::ENOTCONN;
     }
+    // The request itself is one of those that are queued.
+    let more = this.queued_sends() > 1;
     let sent = if state & (1 << raw::RPC_BC_PA_IN_USE) != 0 {
         // SAFETY: Requests of reverse-direction calls are marked so, and no others. It is pinned.
         let reply = unsafe { CallbackRqst::from_raw(rqst) };
-        send_or_wait(this, || T::send_callback_reply(this, this, reply))
+        send_or_wait(this, || T::send_callback_reply(this, this, reply, more)).map_err(Into::into)
     } else {
         // SAFETY: All others are in one of the transport's slots. It is pinned, and the caller
         // owns `XPRT_LOCKED`.
-        match unsafe { send_call(this, rqst) } {
-            Ok(sent) => sent,
-            Err(NoCredit) => return errno::EBADSLT,
-        }
+        unsafe { send_call(this, rqst, more) }
     };
-    match sent {
+    let error = match sent {
         Ok(()) => {
             // SAFETY: The request is pinned, and its call does not change.
             let len = unsafe { (*rqst).rq_snd_buf.len } as usize;
             // SAFETY: Nobody else sends the request now.
             let total = unsafe { &mut (*rqst).rq_xmit_bytes_sent };
             *total = total.wrapping_add(len);
-            0
+            this.set_unflushed(more);
+            return 0;
         }
-        Err(SendError::Again) => EAGAIN.to_errno(),
-        Err(SendError::NoBuffers) => errno::ENOBUFS,
-        Err(SendError::TooBig) => EMSGSIZE.to_errno(),
-        Err(SendError::Io) => EIO.to_errno(),
-        Err(SendError::Disconnected) => {
-            // SAFETY: The caller owns `XPRT_LOCKED`.
-            unsafe { this.disconnect() };
-            errno::ENOTCONN
-        }
-    }
+        Err(error) => error,
+    };
+    // Nothing more is sent after an error.
+    let errno = match error {
+        NotSent::Error(SendError::Disconnected) => None,
+        _ if this.flush().is_err() => None,
+        NotSent::NoCredit => Some(errno::EBADSLT),
+        NotSent::Error(SendError::Again) => Some(EAGAIN.to_errno()),
+        NotSent::Error(SendError::NoBuffers) => Some(errno::ENOBUFS),
+        NotSent::Error(SendError::TooBig) => Some(EMSGSIZE.to_errno()),
+        NotSent::Error(SendError::Io) => Some(EIO.to_errno()),
+    };
+    errno.unwrap_or_else(|| {
+        // SAFETY: The caller owns `XPRT_LOCKED`.
+        unsafe { this.disconnect() };
+        errno::ENOTCONN
+    })
 }
 
-/// The peer granted no credit for the request yet.
-struct NoCredit;
+/// Why a request was not sent.
+enum NotSent {
+    /// The peer granted no credit for it yet.
+    NoCredit,
+    /// What the transport says.
+    Error(SendError),
+}
+
+impl From<SendError> for NotSent {
+    fn from(error: SendError) -> Self {
+        Self::Error(error)
+    }
+}
 
 /// Sends a call, if it may be sent at all.
 ///
@@ -284,34 +346,35 @@ struct NoCredit;
 unsafe fn send_call<T: Transport>(
     this: &Xprt<T>,
     raw: *mut raw::rpc_rqst,
-) -> Result<Result<(), SendError>, NoCredit> {
+    more: bool,
+) -> Result<(), NotSent> {
     // SAFETY: The caller says so.
     let rqst = unsafe { Rqst::<T>::from_raw(raw) };
     // SAFETY: Transport and request are live.
     if !unsafe { raw::xprt_request_get_cong(this.as_raw(), raw) } {
-        return Err(NoCredit);
+        return Err(NotSent::NoCredit);
     }
     // SAFETY: The request is pinned, and only its sender uses the field.
     if unsafe { (*raw).rq_connect_cookie } == this.connect_cookie() {
         // RFC 8166, section 4.3.2: a call sent twice on one connection would use a credit that was
         // not granted.
-        return Ok(Err(SendError::Disconnected));
+        return Err(SendError::Disconnected.into());
     }
     // SAFETY: The caller owns `XPRT_LOCKED`.
     if unsafe { rqst.fill_reply_pages() }.is_err() {
-        return Ok(Err(SendError::NoBuffers));
+        return Err(SendError::NoBuffers.into());
     }
     let reply_expected = rqst.reply_expected();
     // SAFETY: May be called anywhere outside of NMIs.
     let now = unsafe { raw::ktime_get() };
     // SAFETY: The request is pinned; the time is read when a reply to it is found.
     unsafe { (&raw mut (*raw).rq_xtime).write_volatile(now) };
-    let sent = send_or_wait(this, || T::send(this, this, rqst));
-    if sent.is_ok() && !reply_expected {
+    send_or_wait(this, || T::send(this, this, rqst, more))?;
+    if !reply_expected {
         // The peer never says when it has a buffer for the next call again. Start over.
         this.force_disconnect();
     }
-    Ok(sent)
+    Ok(())
 }
 
 /// Calls `send`, and again if it has to wait.

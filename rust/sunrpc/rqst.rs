@@ -12,6 +12,7 @@
 //! to the transport, and it gives them up in `xprt_release`. A `&Rqst` therefore exists only
 //! where that cannot happen:
 //!
+//! * in [`Transport::prepare`], which the task itself calls;
 //! * in [`Transport::send`], because sunrpc pinned the request before it called;
 //! * in [`Transport::release`], which `xprt_release` itself calls;
 //! * behind a [`PinnedRqst`](crate::PinnedRqst), because it is one of those pins.
@@ -207,14 +208,14 @@ impl<T: Transport> Rqst<T> {
     ///
     /// # Safety
     ///
-    /// The caller holds `XPRT_LOCKED`.
+    /// The caller holds `XPRT_LOCKED`, or is the request's task, which has not queued it to be sent.
     pub(crate) unsafe fn fill_reply_pages(&self) -> Result {
         let buf = self.reply_buf();
         if !buf.has_flag(raw::XDRBUF_SPARSE_PAGES) {
             return Ok(());
         }
         // SAFETY: The flag says that the upper layer expects it, and it does not look before the
-        // request is answered; the lock excludes another sender.
+        // request is answered; nobody else sends it now.
         unsafe { buf.fill_pages() }
     }
 

@@ -60,10 +60,23 @@ pub trait Transport: Sized + Send + Sync + 'static {
     /// the RPCs that wait.
     fn connect(&self, xprt: &Xprt<Self>) -> Result;
 
+    /// Does for `rqst` what need not wait for its turn, in its own task, side by side with others.
+    /// What cannot be done now is left to [`Self::send`], and so is what it did if the connection
+    /// is another by then. Called for each encoding of the call; it need not be connected. Must not
+    /// sleep for memory.
+    fn prepare(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>);
+
     /// Sends `rqst`, or says why not. Must not sleep for memory.
     ///
     /// It is connected, the request has a credit, and it was not sent on this connection before.
-    fn send(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>) -> Result<(), SendError>;
+    /// If there is `more`, the device need not be told yet: either another `send` or
+    /// [`Self::flush`] follows.
+    fn send(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>, more: bool) -> Result<(), SendError>;
+
+    /// Tells the device of all that was sent so far. An error says that the connection is at its
+    /// end. Called by the owner of `XPRT_LOCKED`, perhaps with `transport_lock` held: must not
+    /// sleep, nor call [`Xprt`].
+    fn flush(&self) -> Result;
 
     /// Tears the connection down. Returns when nothing is under DMA and no completion or event
     /// handler of it runs or can start. May be called again, or before the first connect.
@@ -87,7 +100,12 @@ pub trait Transport: Sized + Send + Sync + 'static {
 
     /// Sends the reply to a reverse-direction call. As [`Self::send`], but without a credit: the
     /// peer's call granted it (RFC 8167, section 4).
-    fn send_callback_reply(&self, xprt: &Xprt<Self>, rqst: &CallbackRqst) -> Result<(), SendError>;
+    fn send_callback_reply(
+        &self,
+        xprt: &Xprt<Self>,
+        rqst: &CallbackRqst,
+        more: bool,
+    ) -> Result<(), SendError>;
 }
 
 /// Why a request was not sent.

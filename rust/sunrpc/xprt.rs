@@ -92,6 +92,8 @@ pub(crate) struct Parts<T: Transport> {
     link: XprtLink<T>,
     /// No reply came since the last attempt to connect.
     hesitate: AtomicBool,
+    /// Something was sent that the transport may not have told its device of.
+    unflushed: AtomicBool,
     /// Bytes that were allocated for buffers of requests.
     allocated: AtomicU64,
     #[pin]
@@ -156,6 +158,30 @@ impl<T: Transport> Xprt<T> {
         let _guard = self.transport_lock();
         // SAFETY: The lock guards the window.
         unsafe { cwnd.write_volatile(window) };
+    }
+
+    /// Notes that something was sent, with `more` to come or not.
+    ///
+    /// This and [`Self::flush`] are for the owner of `XPRT_LOCKED`.
+    pub(crate) fn set_unflushed(&self, more: bool) {
+        self.parts.unflushed.store(more, Ordering::Relaxed);
+    }
+
+    /// Has the transport tell its device of all that was sent.
+    pub(crate) fn flush(&self) -> Result {
+        if !self.parts.unflushed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.set_unflushed(false);
+        self.parts.transport.flush()
+    }
+
+    /// How many requests are queued to be sent.
+    pub(crate) fn queued_sends(&self) -> i64 {
+        // SAFETY: The transport is live.
+        let queued = unsafe { &raw const (*self.as_raw()).xmit_queuelen.counter };
+        // SAFETY: A counter that is changed as a whole.
+        unsafe { queued.read_volatile() }
     }
 
     /// Finds the request that waits for the reply `xid` (in host order) and pins it.
@@ -306,6 +332,7 @@ impl<T: Transport> Xprt<T> {
             // SAFETY: Nobody has a link before the transport is complete, and `destroy` cuts it.
             link: unsafe { XprtLink::new(this) }?,
             hesitate: AtomicBool::new(false),
+            unflushed: AtomicBool::new(false),
             allocated: AtomicU64::new(0),
             transport <- T::new(&create),
             slots: Slots::new(slots)?,
