@@ -60,6 +60,8 @@ clippy() {
 
 host_tests() { in_root sh -c 'cd selftests/proto && nice cargo test --quiet'; }
 
+crafted_peer() { in_root sh -ec 'cd selftests/peer; nice cargo clippy -q --release --locked -- -Dwarnings; nice cargo build -q --release --locked'; }
+
 compiles() {
 	scripts/build.sh module
 	! grep -n 'warning' build/module.log
@@ -80,6 +82,7 @@ fast() {
 	gate 'unsafe code' scripts/unsafe.sh
 	gate checkpatch checkpatch
 	gate 'host tests of proto' host_tests
+	gate 'crafted peer' crafted_peer
 	gate conformance in_root scripts/conformance.py
 	gate clippy clippy
 	gate 'module builds without a warning' compiles

@@ -56,6 +56,18 @@ need_pair() {
 	exit "$KSFT_SKIP"
 }
 
+# The crafted peer of selftests/peer, which `make check` builds.
+need_peer() {
+	peer=../../build/peer/release/peer
+	if [ ! -x "$peer" ]; then
+		ktap_print_header
+		ktap_skip_all "needs the crafted peer, see selftests/peer"
+		exit "$KSFT_SKIP"
+	fi
+	modprobe -a rdma_ucm ib_uverbs
+	ulimit -l unlimited
+}
+
 # mount_nfs VERSION [OPTIONS [ADDRESS]]
 mount_nfs() {
 	local options=proto=rdma,port=$port,vers=$1,retry=0 address=${3:-$SERVER_ADDR} path=/

@@ -18,6 +18,7 @@ use proto::reply::Outcome;
 use proto::reply::RdmaError;
 
 use crate::common::golden;
+use crate::common::hostile_replies::*;
 use crate::common::*;
 
 /// What becomes of a message that answers a Call with this offer.
@@ -128,6 +129,21 @@ fn discarded(message: &[u8], discard: Discard) {
     assert_eq!(dropped(NOTHING, message), Received::Discard(discard));
 }
 
+/// The messages of case `number` are dropped, each for its reason.
+#[track_caller]
+fn all_dropped(number: u32, reasons: impl IntoIterator<Item = Received>) {
+    let messages = replies(number);
+    let received: Vec<_> = messages.iter().map(|m| dropped(NOTHING, m)).collect();
+    assert_eq!(received, reasons.into_iter().collect::<Vec<_>>());
+    assert_ne!(received.len(), 0);
+}
+
+/// As [`all_dropped`], before it is even known what is answered.
+#[track_caller]
+fn all_discarded(number: u32, reasons: impl IntoIterator<Item = Discard>) {
+    all_dropped(number, reasons.into_iter().map(Received::Discard));
+}
+
 #[track_caller]
 fn completes(offer: Offer<'_>, message: &[u8]) -> Received {
     let mut requester = Requester::new(offer);
@@ -142,17 +158,6 @@ fn written(segments: &[[u32; 4]]) -> Vec<u8> {
     lists.extend(segments.iter().flatten());
     lists.extend([0, 0]);
     message(0, &lists, &reply(XID, &[]))
-}
-
-/// A message with this procedure, whose Reply chunk has these segments.
-fn in_reply_chunk(procedure: u32, segments: &[[u32; 4]], payload: &[u8]) -> Vec<u8> {
-    let mut lists = vec![0, 0, 1, u32::try_from(segments.len()).unwrap()];
-    lists.extend(segments.iter().flatten());
-    message(procedure, &lists, payload)
-}
-
-fn plain() -> Vec<u8> {
-    message(0, &[0, 0, 0], &reply(XID, &[]))
 }
 
 #[test]
@@ -218,10 +223,7 @@ fn adv52_write_list_missing() {
 
 #[test]
 fn adv53_read_list_in_a_reply() {
-    let mut lists = vec![1, 96];
-    lists.extend(hloo(1, 100));
-    lists.extend([0, 0, 0]);
-    discarded(&message(0, &lists, &reply(XID, &[])), Discard::ReadList);
+    all_discarded(53, [Discard::ReadList]);
 }
 
 #[test]
@@ -267,33 +269,20 @@ fn adv58_long_reply_longer_than_offered() {
 
 #[test]
 fn adv59_reply_chunk_that_was_not_offered() {
-    for procedure in [0, 1] {
-        let payload = if procedure == 0 {
-            reply(XID, &[])
-        } else {
-            vec![]
-        };
-        let message = in_reply_chunk(procedure, &[hloo(1, 100)], &payload);
-        violates(NOTHING, &message, Violation::UnofferedReplyChunk);
-    }
+    let violation = Violation::UnofferedReplyChunk;
+    all_dropped(59, [violation; 2].map(Received::Violation));
 }
 
 #[test]
 fn adv60_short_payloads() {
-    for length in [0, 4, 16, 19] {
-        let message = message(0, &[0, 0, 0], &reply(XID, &[])[..length]);
-        discarded(&message, Discard::Payload(u64::try_from(length).unwrap()));
-    }
+    all_discarded(60, [0, 4, 16, 19].map(Discard::Payload));
     let denied = message(0, &[0, 0, 0], &reply(XID, &[])[..20]);
     assert_eq!(completes(NOTHING, &denied), Received::Completed(20, 0, 0));
 }
 
 #[test]
 fn adv61_unknown_transaction() {
-    let mut message = plain();
-    message[3] ^= 1;
-    message[31] ^= 1;
-    assert_eq!(dropped(NOTHING, &message), Received::Unknown);
+    all_dropped(61, [Received::Unknown]);
 }
 
 #[test]
@@ -309,33 +298,23 @@ fn adv62_second_reply() {
 
 #[test]
 fn adv63_unknown_versions() {
-    for version in [0, 2] {
-        let mut message = plain();
-        message[7] = version;
-        discarded(&message, Discard::Version(u32::from(version)));
-    }
+    all_discarded(63, [0, 2].map(Discard::Version));
 }
 
 #[test]
 fn adv64_retired_and_unknown_procedures() {
-    for procedure in [2, 3, 5] {
-        let message = message(procedure, &[0, 0, 0], &reply(XID, &[]));
-        discarded(&message, Discard::Procedure(procedure));
-    }
+    all_discarded(64, [2, 3, 5].map(Discard::Procedure));
 }
 
 #[test]
 fn adv65_unknown_error_codes() {
-    for code in [0, 3, u32::MAX] {
-        discarded(&message(4, &[code, 1, 1], &[]), Discard::ErrorCode(code));
-    }
+    all_discarded(65, [0, 3, u32::MAX].map(Discard::ErrorCode));
 }
 
 #[test]
 fn adv66_version_error_cut_off() {
-    discarded(&message(4, &[1], &[]), Discard::Runt(20));
-    discarded(&message(4, &[1, 1], &[]), Discard::Runt(24));
-    discarded(&hex(golden::GV09), Discard::Version(7));
+    let reasons = [Discard::Runt(20), Discard::Runt(24), Discard::Version(7)];
+    all_discarded(66, reasons);
 }
 
 #[test]
@@ -352,23 +331,17 @@ fn adv67_err_chunk_ends_the_rpc() {
 
 #[test]
 fn adv68_err_chunk_cut_off() {
-    for length in [16, 19] {
-        discarded(&hex(golden::GV10)[..length], Discard::Runt(length));
-    }
+    all_discarded(68, [16, 19].map(Discard::Runt));
 }
 
 #[test]
 fn adv69_error_for_an_unknown_transaction() {
-    let mut message = hex(golden::GV10);
-    message[3] ^= 1;
-    assert_eq!(dropped(NOTHING, &message), Received::Unknown);
+    all_dropped(69, [Received::Unknown]);
 }
 
 #[test]
 fn adv70_error_of_another_version() {
-    let mut message = hex(golden::GV10);
-    message[7] = 9;
-    discarded(&message, Discard::Version(9));
+    all_discarded(70, [Discard::Version(9)]);
 }
 
 #[test]
@@ -397,7 +370,7 @@ fn adv73_transaction_numbers_differ() {
         header: XID,
         payload: 7,
     };
-    discarded(&message(0, &[0, 0, 0], &reply(7, &[])), discard);
+    all_discarded(73, [discard]);
 }
 
 #[test]
@@ -452,21 +425,15 @@ fn adv79_call_with_the_number_of_a_pending_one() {
 
 #[test]
 fn adv80_runts() {
-    for procedure in [0, 1] {
-        for length in 16..28 {
-            let message = message(procedure, &[0, 0, 0], &[]);
-            discarded(&message[..length], Discard::Runt(length));
-        }
-    }
+    all_discarded(80, (16..28).chain(16..28).map(Discard::Runt));
 }
 
 #[test]
 fn adv81_counts_that_wrap_when_multiplied() {
-    for count in [u32::MAX, 0x1000_0000, 0x1000_0001] {
+    let counts = [u32::MAX, 0x1000_0000, 0x1000_0001];
+    let reasons = counts.into_iter().flat_map(|count| {
         let fault = Fault::Count(count);
-        let write = message(0, &[0, 1, count, 0, 0], &reply(XID, &[]));
-        discarded(&write, Discard::Lists(DecodeError { fault, at: 24 }));
-        let chunk = message(0, &[0, 0, 1, count], &reply(XID, &[]));
-        discarded(&chunk, Discard::Lists(DecodeError { fault, at: 28 }));
-    }
+        [24, 28].map(|at| Discard::Lists(DecodeError { fault, at }))
+    });
+    all_discarded(81, reasons);
 }

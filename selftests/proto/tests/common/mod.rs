@@ -4,6 +4,7 @@
 
 pub mod golden;
 pub mod hostile;
+pub mod hostile_replies;
 pub mod wire;
 
 use proto::call;

@@ -1,0 +1,525 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The cases to a client, by name: what it must not believe of a server.
+
+use super::bench::same;
+use super::bench::Lists;
+use super::bench::Segment;
+use super::bench::Verdict;
+use super::files;
+use super::files::procedure;
+use super::hostile_replies;
+use super::stage;
+use super::stage::filled;
+use super::stage::Call;
+use super::stage::Stage;
+use super::stage::FIRST;
+use super::verbs::Access;
+use super::verbs::Verb;
+use super::wire;
+use super::wire::words;
+
+/// Runs against the client of this machine.
+pub type Case = fn() -> Verdict;
+
+macro_rules! cases {
+    ($($name:ident),* $(,)?) => {
+        const CASES: &[(&str, Case)] = &[$((stringify!($name), $name)),*];
+    };
+}
+
+cases![
+    adv48_longer_than_offered,
+    adv49_other_number_of_segments,
+    adv50_other_memory,
+    adv51_chunk_that_was_not_offered,
+    adv52_write_list_missing,
+    adv55_inline_reply_that_used_the_reply_chunk,
+    adv56_long_reply_without_a_payload,
+    adv57_long_reply_without_fill,
+    adv58_long_reply_longer_than_offered,
+    adv62_second_reply,
+    adv67_err_chunk_ends_the_rpc,
+    adv71_version_errors_end_the_rpc,
+    adv72_grants_of_nothing_and_of_everything,
+    adv75_result_inline_despite_its_chunk,
+    adv76_result_of_another_length,
+    adv77_failed_read_into_dirty_memory,
+    adv78_call_to_the_client,
+    adv79_call_with_the_number_of_a_pending_one,
+    adv82_invalidated_memory_of_nobody,
+    adv83_invalidation_and_malformed_header,
+    adv84_invalidation_that_was_not_agreed_upon,
+    amb02_too_many_malformed_messages,
+    adv103_write_after_the_reply,
+    sec02_memory_to_write_is_not_read,
+    sec02_memory_to_read_is_not_written,
+    sec02_no_atomics,
+    sec04_not_a_byte_beside,
+    sec08_no_read_after_the_reply,
+    b15_flood_of_calls,
+    long_reply_comes_by_its_chunk,
+    p10_invalidation_as_agreed,
+];
+
+/// The names of all.
+pub fn names() -> Vec<String> {
+    let numbered = (0..100).filter(|number| !hostile_replies::replies(*number).is_empty());
+    let numbered = numbered.map(|number| format!("adv{number:02}"));
+    numbered
+        .chain(CASES.iter().map(|(name, _)| name.to_string()))
+        .collect()
+}
+
+/// Runs the case of this name, if there is one.
+pub fn run(name: &str) -> Option<Verdict> {
+    if let Some((_, case)) = CASES.iter().find(|(known, _)| *known == name) {
+        return Some(case());
+    }
+    let number = name.strip_prefix("adv")?.parse().ok()?;
+    let messages = hostile_replies::replies(number);
+    (!messages.is_empty()).then(|| dropped(messages))
+}
+
+/// How many malformed messages a connection survives.
+const SURVIVED: usize = 2;
+
+/// The first call is not answered by any of these messages, but is by the right one.
+fn dropped(messages: Vec<Vec<u8>>) -> Verdict {
+    for messages in messages.chunks(SURVIVED) {
+        let mut stage = Stage::new(stage::rest)?;
+        let call = stage.until(FIRST)?;
+        for message in messages {
+            stage.send(&addressed(message, &call))?;
+        }
+        stage.is_pending()?;
+        stage.answer(&call)?;
+        stage.succeeds(&[])?;
+        same("connections", stage.connections, 1)?;
+    }
+    Ok(())
+}
+
+/// `message` with the transaction of `call`.
+fn addressed(message: &[u8], call: &Call) -> Vec<u8> {
+    let mut message = message.to_vec();
+    let words = message.chunks_exact_mut(4);
+    for word in words.filter(|word| *word == wire::XID.to_be_bytes()) {
+        word.copy_from_slice(&call.xid.to_be_bytes());
+    }
+    message
+}
+
+fn amb02_too_many_malformed_messages() -> Verdict {
+    let (mut stage, call) = reading()?;
+    for message in hostile_replies::replies(80).iter().take(SURVIVED + 1) {
+        stage.send(&addressed(message, &call))?;
+    }
+    // The connection is gone, and the READ comes again over the next.
+    stage.succeeds(&files::content())?;
+    same("connections", stage.connections, 2)
+}
+
+/// A client that reads, and its first READ, which offers a Write chunk.
+fn reading() -> Result<(Stage, Call), String> {
+    reading_from(&[])
+}
+
+fn reading_from(private: &[u8]) -> Result<(Stage, Call), String> {
+    let mut stage = Stage::with(stage::read, private)?;
+    let call = stage.until(procedure::READ)?;
+    match call.lists.write.first().map(|chunk| chunk.len()) {
+        None | Some(0) => Err("the READ has no Write chunk".into()),
+        Some(_) => Ok((stage, call)),
+    }
+}
+
+/// The reply to a READ whose data are said to be in `chunk`, in a Write list with `behind`.
+fn said_to_be_in(call: &Call, chunk: Vec<Segment>, behind: &[Vec<Segment>]) -> Vec<u8> {
+    let lists = Lists {
+        write: [&[chunk], behind].concat(),
+        ..call.unused()
+    };
+    call.reply(0, &lists, &call.outcome().0)
+}
+
+/// What the READ's chunk looks like when all is right.
+fn right_chunk(call: &Call) -> Vec<Segment> {
+    filled(&call.lists.write[0], call.outcome().1.len())
+}
+
+/// `change` of the right chunk makes the reply one to drop.
+fn changed_chunk(change: fn(&mut Vec<Segment>)) -> Verdict {
+    let (mut stage, call) = reading()?;
+    let mut chunk = right_chunk(&call);
+    change(&mut chunk);
+    stage.drops(&call, &said_to_be_in(&call, chunk, &[]))?;
+    stage.succeeds(&files::content())?;
+    same("connections", stage.connections, 1)
+}
+
+fn adv48_longer_than_offered() -> Verdict {
+    let (mut stage, call) = reading()?;
+    let mut chunk = call.lists.write[0].clone();
+    if let Some(last) = chunk.last_mut() {
+        last.length += 4;
+    }
+    stage.drops(&call, &said_to_be_in(&call, chunk, &[]))?;
+    stage.succeeds(&files::content())
+}
+
+fn adv49_other_number_of_segments() -> Verdict {
+    changed_chunk(|chunk| {
+        chunk.push(Segment {
+            length: 0,
+            ..chunk[0]
+        })
+    })?;
+    changed_chunk(|chunk| chunk.truncate(chunk.len() - 1))
+}
+
+fn adv50_other_memory() -> Verdict {
+    changed_chunk(|chunk| chunk[0].key ^= 0x100)?;
+    changed_chunk(|chunk| chunk[0].address += 4)
+}
+
+fn adv51_chunk_that_was_not_offered() -> Verdict {
+    let (mut stage, call) = reading()?;
+    let more = vec![Segment {
+        length: 0,
+        ..call.lists.write[0][0]
+    }];
+    stage.drops(&call, &said_to_be_in(&call, right_chunk(&call), &[more]))?;
+    stage.succeeds(&files::content())
+}
+
+fn adv52_write_list_missing() -> Verdict {
+    let (mut stage, call) = reading()?;
+    let (mut payload, _) = call.outcome();
+    payload.extend([0x5A; 256]);
+    // The count says that there is more, but that is not what is looked at first.
+    stage.drops(&call, &call.reply(0, &Lists::default(), &payload))?;
+    stage.succeeds(&files::content())
+}
+
+/// A client that lists the directory, and its READDIR, which offers a Reply chunk.
+fn listing() -> Result<(Stage, Call, Vec<Segment>), String> {
+    let mut stage = Stage::new(stage::list)?;
+    let call = stage.until(procedure::READDIR)?;
+    match call.lists.reply.clone() {
+        None => Err("the READDIR has no Reply chunk".into()),
+        Some(chunk) => Ok((stage, call, chunk)),
+    }
+}
+
+fn names_of_all() -> Vec<u8> {
+    let names = (1..=60).map(|number| format!("{number:08}"));
+    names.collect::<String>().into_bytes()
+}
+
+/// A reply to a READDIR with this procedure, chunk and payload is one to drop.
+fn drops_long(
+    procedure: u32,
+    change: impl FnOnce(&Call, &[Segment]) -> Option<Vec<Segment>>,
+    inline: bool,
+) -> Verdict {
+    let (mut stage, call, chunk) = listing()?;
+    let lists = Lists {
+        reply: change(&call, &chunk),
+        ..call.unused()
+    };
+    let payload = if inline {
+        wire::reply(call.xid, &[0; 4])
+    } else {
+        vec![]
+    };
+    stage.drops(&call, &call.reply(procedure, &lists, &payload))?;
+    stage.succeeds(&names_of_all())?;
+    same("connections", stage.connections, 1)
+}
+
+fn adv55_inline_reply_that_used_the_reply_chunk() -> Verdict {
+    drops_long(0, |_, chunk| Some(filled(chunk, 24)), true)
+}
+
+fn adv56_long_reply_without_a_payload() -> Verdict {
+    drops_long(1, |_, chunk| Some(filled(chunk, 0)), false)?;
+    drops_long(1, |_, _| None, false)
+}
+
+fn adv57_long_reply_without_fill() -> Verdict {
+    drops_long(1, |_, chunk| Some(filled(chunk, 101)), false)
+}
+
+fn adv58_long_reply_longer_than_offered() -> Verdict {
+    let longer = |_: &Call, chunk: &[Segment]| {
+        let mut chunk = chunk.to_vec();
+        chunk.last_mut()?.length += 4;
+        Some(chunk)
+    };
+    drops_long(1, longer, false)
+}
+
+fn long_reply_comes_by_its_chunk() -> Verdict {
+    let (mut stage, call, _) = listing()?;
+    stage.answer(&call)?;
+    stage.succeeds(&names_of_all())
+}
+
+fn adv62_second_reply() -> Verdict {
+    let (mut stage, call) = reading()?;
+    let reply = stage.right_reply(&call)?;
+    stage.send(&reply)?;
+    stage.send(&reply)?;
+    stage.succeeds(&files::content())?;
+    same("connections", stage.connections, 1)
+}
+
+/// An RDMA_ERROR with these words.
+fn error(call: &Call, rest: &[u32]) -> Vec<u8> {
+    let mut message = words([call.xid, 1, 32, 4]);
+    message.extend(words(rest));
+    message
+}
+
+fn adv67_err_chunk_ends_the_rpc() -> Verdict {
+    let (mut stage, call) = reading()?;
+    stage.send(&error(&call, &[2]))?;
+    // Whether the client makes a new RPC of it is its own matter; the old one does not come again.
+    stage.fails(procedure::READ, |_, next| {
+        same("the same transaction", next.xid == call.xid, false)?;
+        Ok(error(next, &[2]))
+    })?;
+    same("connections", stage.connections, 1)
+}
+
+fn adv71_version_errors_end_the_rpc() -> Verdict {
+    for versions in [[1, 1], [5, 2]] {
+        let mut stage = Stage::new(stage::rest)?;
+        stage.fails(FIRST, |_, call| {
+            Ok(error(call, &[1, versions[0], versions[1]]))
+        })?;
+    }
+    Ok(())
+}
+
+fn adv72_grants_of_nothing_and_of_everything() -> Verdict {
+    for grant in [0, u32::MAX] {
+        let mut stage = Stage::new(stage::read)?;
+        let call = stage.until(FIRST)?;
+        let mut reply = stage.right_reply(&call)?;
+        reply[8..12].copy_from_slice(&u32::to_be_bytes(grant));
+        stage.send(&reply)?;
+        let next = stage.until(procedure::READ)?;
+        same("credits asked for", next.credits, call.credits)?;
+        stage.answer(&next)?;
+        stage.succeeds(&files::content())?;
+        same("connections", stage.connections, 1)?;
+    }
+    Ok(())
+}
+
+/// Each READ gets a reply that is an error for its caller, over one connection.
+fn read_fails(answer: impl Fn(&Stage, &Call) -> Result<Vec<u8>, String>) -> Verdict {
+    let mut stage = Stage::new(stage::read)?;
+    stage.fails(procedure::READ, answer)?;
+    same("connections", stage.connections, 1)
+}
+
+/// The payload of a reply to a READ that says it got `count` bytes.
+fn says(call: &Call, count: u32) -> Vec<u8> {
+    let (mut payload, _) = call.outcome();
+    payload.truncate(payload.len() - 12);
+    payload.extend(words([count, 0, count]));
+    payload
+}
+
+fn adv75_result_inline_despite_its_chunk() -> Verdict {
+    read_fails(|_, call| {
+        let payload = [says(call, 4), vec![0x5A; 4]].concat();
+        Ok(call.reply(0, &call.unused(), &payload))
+    })
+}
+
+fn adv76_result_of_another_length() -> Verdict {
+    for difference in [-4, 4] {
+        read_fails(|stage, call| {
+            let (_, data) = call.outcome();
+            let lists = Lists {
+                write: vec![stage.fill(&call.lists.write[0], &data)?],
+                ..call.unused()
+            };
+            let count = (data.len() as u32).wrapping_add_signed(difference);
+            Ok(call.reply(0, &lists, &says(call, count)))
+        })?;
+    }
+    Ok(())
+}
+
+/// NFS3ERR_IO in place of the data of a READ.
+fn failed_read(call: &Call) -> Vec<u8> {
+    call.reply(0, &call.unused(), &wire::reply(call.xid, &[5, 0]))
+}
+
+fn adv77_failed_read_into_dirty_memory() -> Verdict {
+    read_fails(|stage, call| {
+        stage.fill(&call.lists.write[0], &[0x5A; 4096])?;
+        Ok(failed_read(call))
+    })
+}
+
+fn adv78_call_to_the_client() -> Verdict {
+    let (mut stage, call) = reading()?;
+    let other = call.xid ^ 0x8000_0000;
+    let lists = [Lists::default(), call.unused()];
+    for lists in lists {
+        let mut message = words([other, 1, 32, 0]);
+        message.extend(words(lists.words()));
+        message.extend(wire::null_call(other));
+        stage.send(&message)?;
+    }
+    stage.is_pending()?;
+    stage.answer(&call)?;
+    stage.succeeds(&files::content())
+}
+
+fn adv79_call_with_the_number_of_a_pending_one() -> Verdict {
+    let (mut stage, call) = reading()?;
+    stage.drops(
+        &call,
+        &call.reply(0, &Lists::default(), &wire::null_call(call.xid)),
+    )?;
+    stage.succeeds(&files::content())
+}
+
+fn b15_flood_of_calls() -> Verdict {
+    let (mut stage, call) = reading()?;
+    let flood = call.reply(0, &Lists::default(), &wire::null_call(call.xid));
+    for _ in 0..300 {
+        stage.send(&flood)?;
+    }
+    // Answered over whatever connection is left.
+    let _ = stage.answer(&call);
+    stage.succeeds(&files::content())
+}
+
+fn adv82_invalidated_memory_of_nobody() -> Verdict {
+    let (mut stage, call) = reading()?;
+    let key = call.lists.write[0][0].key ^ 0x0100_0000;
+    let reply = stage.right_reply(&call)?;
+    stage.send_as(Verb::SendWithInvalidate(key), &reply)?;
+    // The connection is lost, and the READ comes again over the next.
+    stage.succeeds(&files::content())?;
+    same("connections are more than one", stage.connections > 1, true)
+}
+
+fn adv83_invalidation_and_malformed_header() -> Verdict {
+    let (mut stage, call) = reading()?;
+    let key = call.lists.write[0][0].key;
+    let mut malformed = said_to_be_in(&call, right_chunk(&call), &[]);
+    malformed[15] = 9;
+    stage.send_as(Verb::SendWithInvalidate(key), &malformed)?;
+    stage.is_pending()?;
+    stage.send(&failed_read(&call))?;
+    stage.fails(procedure::READ, |_, call| Ok(failed_read(call)))?;
+    same("connections", stage.connections, 1)
+}
+
+/// The reply to the first READ invalidates its memory.
+fn invalidates(private: &[u8]) -> Result<Stage, String> {
+    let (mut stage, call) = reading_from(private)?;
+    let key = call.lists.write[0][0].key;
+    let reply = stage.right_reply(&call)?;
+    stage.send_as(Verb::SendWithInvalidate(key), &reply)?;
+    stage.succeeds(&files::content())?;
+    Ok(stage)
+}
+
+fn adv84_invalidation_that_was_not_agreed_upon() -> Verdict {
+    invalidates(&[]).map(|_| ())
+}
+
+fn p10_invalidation_as_agreed() -> Verdict {
+    let stage = invalidates(&[0xf6, 0xab, 0x0e, 0x18, 1, 1, 0, 0])?;
+    same("connections", stage.connections, 1)
+}
+
+/// What must not work on the memory of a pending READ or WRITE: it ends the connection, and the
+/// call comes again.
+fn denied(stage: &mut Stage, verb: Verb, segment: Segment, length: usize) -> Verdict {
+    let local = stage.connection().region(length, Access::Local);
+    let local = local.map_err(|error| error.to_string())?;
+    local.put(0, &vec![0x5A; length]);
+    same("access", stage.transfer(verb, segment, &local)?, false)?;
+    match verb {
+        Verb::Read | Verb::FetchAndAdd => same("bytes", local.bytes(0, length), vec![0x5A; length]),
+        _ => Ok(()),
+    }
+}
+
+fn sec02_memory_to_write_is_not_read() -> Verdict {
+    let (mut stage, call) = reading()?;
+    denied(&mut stage, Verb::Read, call.lists.write[0][0], 64)?;
+    stage.succeeds(&files::content())
+}
+
+fn sec02_no_atomics() -> Verdict {
+    let (mut stage, call) = reading()?;
+    denied(&mut stage, Verb::FetchAndAdd, call.lists.write[0][0], 8)?;
+    stage.succeeds(&files::content())
+}
+
+fn sec02_memory_to_read_is_not_written() -> Verdict {
+    let mut stage = Stage::new(stage::write)?;
+    let call = stage.until(procedure::WRITE)?;
+    let (_, segment) = *call
+        .lists
+        .read
+        .first()
+        .ok_or("the WRITE has no Read chunk")?;
+    // What may be done with it, to see that the key is right.
+    let local = stage.memory(&[0; 1024])?;
+    same("access", stage.transfer(Verb::Read, segment, &local)?, true)?;
+    same(
+        "data",
+        local.bytes(0, 1024),
+        files::content()[..1024].to_vec(),
+    )?;
+    denied(&mut stage, Verb::Write, segment, 64)?;
+    stage.succeeds(&[])
+}
+
+fn sec04_not_a_byte_beside() -> Verdict {
+    for before in [true, false] {
+        let (mut stage, call) = reading()?;
+        let segment = call.lists.write[0][0];
+        let address = match before {
+            true => segment.address - 1,
+            false => segment.address + u64::from(segment.length),
+        };
+        denied(&mut stage, Verb::Write, Segment { address, ..segment }, 1)?;
+        stage.succeeds(&files::content())?;
+    }
+    Ok(())
+}
+
+/// When the reply is there, the memory is the client's again.
+fn after_the_reply(verb: Verb) -> Verdict {
+    let (mut stage, call) = reading()?;
+    stage.answer(&call)?;
+    // The client's next call shows that it took the reply.
+    let next = stage.next(std::time::Duration::from_secs(10))?;
+    denied(&mut stage, verb, call.lists.write[0][0], 64)?;
+    if let Some(next) = next {
+        let _ = stage.answer(&next);
+    }
+    stage.succeeds(&files::content())
+}
+
+fn adv103_write_after_the_reply() -> Verdict {
+    after_the_reply(Verb::Write)
+}
+
+fn sec08_no_read_after_the_reply() -> Verdict {
+    after_the_reply(Verb::Read)
+}

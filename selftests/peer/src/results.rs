@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Calls that say where their results and replies are to go.
+
+use super::bench::inline;
+use super::bench::is_err_chunk;
+use super::bench::same;
+use super::bench::split;
+use super::bench::Bench;
+use super::bench::Lists;
+use super::bench::Segment;
+use super::bench::Verdict;
+use super::calls::cases;
+use super::nfs::Operation;
+use super::nfs::Results;
+use super::verbs::Access;
+use super::verbs::Options;
+use super::verbs::Region;
+use super::wire;
+use std::net::SocketAddrV4;
+
+cases![
+    adv45_many_empty_write_chunks,
+    adv46_empty_chunk_asks_for_inline,
+    adv47_chunk_beyond_four_gib,
+    adv86_memory_that_may_only_be_read,
+    adv88_result_longer_than_its_chunk,
+    adv89_reply_longer_than_its_chunk,
+    adv90_reply_longer_than_a_send,
+    adv100_one_handle_in_two_lists,
+    adv109_chunks_that_fill_the_reply,
+    long_reply_goes_to_its_chunk,
+    n08_results_and_chunks_in_pairs,
+    n09_more_results_than_chunks,
+    n10_failed_read_leaves_its_chunk_unused,
+    n20_short_read_says_how_much,
+    n21_read_of_nothing_takes_its_chunk,
+];
+
+/// What memory holds before a server writes to it.
+const BLANK: u8 = 0xA5;
+
+/// Memory that the server may write to.
+fn target(bench: &Bench, length: usize) -> Result<Region, String> {
+    let region = bench.connection.region(length, Access::Write);
+    let region = region.map_err(|error| error.to_string())?;
+    region.put(0, &vec![BLANK; length]);
+    Ok(region)
+}
+
+/// `region` holds `data` and is blank behind.
+fn got(region: &Region, data: &[u8]) -> Verdict {
+    let mut expected = data.to_vec();
+    expected.resize(region.len(), BLANK);
+    same("memory", region.bytes(0, region.len()), expected)
+}
+
+fn read(offset: u32, count: u32) -> Operation<'static> {
+    Operation::Read { offset, count }
+}
+
+/// `chunks` as a Write list.
+fn into(chunks: &[&[Segment]]) -> Lists {
+    Lists {
+        write: chunks.iter().map(|chunk| chunk.to_vec()).collect(),
+        ..Lists::default()
+    }
+}
+
+fn adv45_many_empty_write_chunks(server: SocketAddrV4) -> Verdict {
+    let bench = Bench::new(server)?;
+    let lists = into(&[&[][..]; 120]);
+    let xid = bench.xid();
+    let message = bench.message(xid, 0, &lists, &wire::null_call(xid));
+    let reply = bench.ask(&message)?;
+    if is_err_chunk(&reply, xid).is_err() {
+        let (echo, payload) = inline(&reply.bytes)?;
+        same("chunks", echo, lists.words())?;
+        same("payload", payload, &wire::reply(xid, &[]))?;
+    }
+    bench.survives()
+}
+
+fn adv46_empty_chunk_asks_for_inline(server: SocketAddrV4) -> Verdict {
+    let bench = Bench::new(server)?;
+    let (data, link) = (bench.read(0, 100)?, link(&bench)?);
+    let region = target(&bench, 4096)?;
+    let lists = into(&[&[], &[Segment::of(&region, 0, 4096)]]);
+    let reply = bench.compound(&lists, &[read(0, 100), Operation::Readlink])?;
+    let (echo, payload) = inline(&reply.bytes)?;
+    let expected = into(&[&[], &[Segment::of(&region, 0, link.len())]]);
+    same("chunks", echo, expected.words())?;
+    let mut results = Results::new(payload)?;
+    same("data", results.read()?, &data)?;
+    same("link", results.readlink_reduced()? as usize, link.len())?;
+    results.end()?;
+    got(&region, &link)
+}
+
+fn adv47_chunk_beyond_four_gib(server: SocketAddrV4) -> Verdict {
+    let bench = Bench::new(server)?;
+    let data = bench.read(0, 3000)?;
+    let region = target(&bench, 8192)?;
+    let half = Segment::of(&region, 0, 1 << 31);
+    let reply = bench.compound(&into(&[&[half, half]]), &[read(0, 3000)])?;
+    let (echo, payload) = inline(&reply.bytes)?;
+    let used = Segment {
+        length: 3000,
+        ..half
+    };
+    let unused = Segment { length: 0, ..half };
+    same("chunks", echo, into(&[&[used, unused]]).words())?;
+    same("count", Results::new(payload)?.read_reduced()?, 3000)?;
+    got(&region, &data)
+}
+
+fn adv86_memory_that_may_only_be_read(server: SocketAddrV4) -> Verdict {
+    let bench = Bench::new(server)?;
+    let region = bench.connection.region(4096, Access::Read);
+    let region = region.map_err(|error| error.to_string())?;
+    region.put(0, &[BLANK; 4096]);
+    let _ = bench.compound(&into(&[&[Segment::of(&region, 0, 4096)]]), &[read(0, 3000)]);
+    bench.loses()?;
+    got(&region, &[])?;
+    Bench::new(server)?.survives()
+}
+
+fn adv88_result_longer_than_its_chunk(server: SocketAddrV4) -> Verdict {
+    let bench = Bench::new(server)?;
+    let region = target(&bench, 8192)?;
+    let xid = bench.xid();
+    let call = super::nfs::compound(xid, &[read(0, 3000)]);
+    let lists = into(&[&[Segment::of(&region, 0, 1000)]]);
+    bench.refuses(&bench.message(xid, 0, &lists, &call.bytes))?;
+    same("memory behind", region.bytes(1000, 7192), vec![BLANK; 7192])
+}
+
+/// A connection whose client says nothing of itself, and so takes 1,024 bytes.
+fn plain(server: SocketAddrV4) -> Result<Bench, String> {
+    let options = Options {
+        receive_len: 1024,
+        ..Options::default()
+    };
+    let bench = Bench::with(server, &options)?;
+    bench.survives()?;
+    Ok(bench)
+}
+
+/// A READ of 3,000 bytes with this Reply chunk, refused.
+fn does_not_fit(bench: &Bench, reply: Option<Vec<Segment>>) -> Verdict {
+    let xid = bench.xid();
+    let call = super::nfs::compound(xid, &[read(0, 3000)]);
+    let lists = Lists {
+        reply,
+        ..Lists::default()
+    };
+    bench.refuses(&bench.message(xid, 0, &lists, &call.bytes))
+}
+
+fn adv89_reply_longer_than_its_chunk(server: SocketAddrV4) -> Verdict {
+    let bench = plain(server)?;
+    let region = target(&bench, 8192)?;
+    does_not_fit(&bench, Some(vec![Segment::of(&region, 0, 64)]))?;
+    same("memory behind", region.bytes(64, 8128), vec![BLANK; 8128])
+}
+
+fn adv90_reply_longer_than_a_send(server: SocketAddrV4) -> Verdict {
+    does_not_fit(&plain(server)?, None)
+}
+
+fn adv100_one_handle_in_two_lists(server: SocketAddrV4) -> Verdict {
+    let bench = Bench::new(server)?;
+    let data: Vec<_> = bench
+        .read(8192, 512)?
+        .iter()
+        .map(|byte| byte ^ 0xFF)
+        .collect();
+    let region = bench.connection.region(1024, Access::Both);
+    let region = region.map_err(|error| error.to_string())?;
+    region.put(0, &data);
+    let xid = bench.xid();
+    let write = Operation::WriteReduced {
+        offset: 8192,
+        count: 512,
+    };
+    let call = super::nfs::compound(xid, &[write, read(8192, 512)]);
+    let lists = Lists {
+        read: vec![(call.positions[0], Segment::of(&region, 0, 512))],
+        write: vec![vec![Segment::of(&region, 512, 512)]],
+        reply: None,
+    };
+    let reply = bench.ask(&bench.message(xid, 0, &lists, &call.bytes))?;
+    let (_, payload) = inline(&reply.bytes)?;
+    let mut results = Results::new(payload)?;
+    same("written", results.written()?, 512)?;
+    same("read", results.read_reduced()?, 512)?;
+    same(
+        "invalidated",
+        reply.invalidates.unwrap_or(region.key()),
+        region.key(),
+    )?;
+    same("what was read", region.bytes(512, 512), data)
+}
+
+fn adv109_chunks_that_fill_the_reply(server: SocketAddrV4) -> Verdict {
+    let bench = plain(server)?;
+    let region = target(&bench, 4096)?;
+    let xid = bench.xid();
+    let lists = Lists {
+        reply: Some(vec![Segment::of(&region, 0, 4096); 63]),
+        ..Lists::default()
+    };
+    bench.refuses(&bench.message(xid, 0, &lists, &wire::null_call(xid)))
+}
+
+fn long_reply_goes_to_its_chunk(server: SocketAddrV4) -> Verdict {
+    let bench = plain(server)?;
+    let data = [bench.read(0, 700)?, bench.read(700, 700)?].concat();
+    let region = target(&bench, 4096)?;
+    let (one, two) = (
+        Segment::of(&region, 0, 1000),
+        Segment::of(&region, 1000, 3000),
+    );
+    let lists = Lists {
+        reply: Some(vec![one, two]),
+        ..Lists::default()
+    };
+    let reply = bench.compound(&lists, &[read(0, 1400)])?;
+    let (procedure, echo, payload) = split(&reply.bytes)?;
+    same("procedure", procedure, 1)?;
+    same("inline payload", payload, &[][..])?;
+    let [.., last] = echo[..] else {
+        return Err("no chunks".into());
+    };
+    same("last word", last, two.address as u32)?;
+    let length = 1000 + echo[echo.len() - 3] as usize;
+    let message = region.bytes(0, length);
+    let mut results = Results::new(&message)?;
+    same("data", results.read()?, &data)?;
+    results.end()?;
+    same(
+        "memory behind",
+        region.bytes(length, 4096 - length),
+        vec![BLANK; 4096 - length],
+    )
+}
+
+/// The text of the link, without any chunk.
+fn link(bench: &Bench) -> Result<Vec<u8>, String> {
+    let reply = bench.compound(&Lists::default(), &[Operation::Readlink])?;
+    let (_, payload) = inline(&reply.bytes)?;
+    Results::new(payload)?.readlink().map(<[u8]>::to_vec)
+}
+
+fn n08_results_and_chunks_in_pairs(server: SocketAddrV4) -> Verdict {
+    let bench = Bench::new(server)?;
+    let (data, link) = (bench.read(0, 999)?, link(&bench)?);
+    let (first, second) = (target(&bench, 1024)?, target(&bench, 1024)?);
+    let chunks = |a, b| [[Segment::of(&first, 0, a)], [Segment::of(&second, 0, b)]];
+    let [a, b] = chunks(1024, 1024);
+    let reply = bench.compound(&into(&[&a, &b]), &[read(0, 999), Operation::Readlink])?;
+    let (echo, payload) = inline(&reply.bytes)?;
+    let [a, b] = chunks(999, link.len());
+    same("chunks", echo, into(&[&a, &b]).words())?;
+    let mut results = Results::new(payload)?;
+    same("count", results.read_reduced()?, 999)?;
+    same("length", results.readlink_reduced()? as usize, link.len())?;
+    results.end()?;
+    // No fill is written.
+    got(&first, &data)?;
+    got(&second, &link)
+}
+
+fn n09_more_results_than_chunks(server: SocketAddrV4) -> Verdict {
+    let bench = Bench::new(server)?;
+    let (data, link) = (bench.read(0, 500)?, link(&bench)?);
+    let region = target(&bench, 1024)?;
+    let lists = into(&[&[Segment::of(&region, 0, 1024)]]);
+    let reply = bench.compound(&lists, &[read(0, 500), Operation::Readlink])?;
+    let (echo, payload) = inline(&reply.bytes)?;
+    let used = into(&[&[Segment::of(&region, 0, 500)]]);
+    same("chunks", echo, used.words())?;
+    let mut results = Results::new(payload)?;
+    same("count", results.read_reduced()?, 500)?;
+    same("link", results.readlink()?, &link)?;
+    results.end()?;
+    got(&region, &data)
+}
+
+fn n10_failed_read_leaves_its_chunk_unused(server: SocketAddrV4) -> Verdict {
+    let bench = Bench::new(server)?;
+    let region = target(&bench, 1024)?;
+    let lists = into(&[&[Segment::of(&region, 0, 1024)]]);
+    let reply = bench.compound(&lists, &[Operation::ReadOfNobody])?;
+    let (echo, payload) = inline(&reply.bytes)?;
+    same(
+        "chunks",
+        echo,
+        into(&[&[Segment::of(&region, 0, 0)]]).words(),
+    )?;
+    same(
+        "READ worked",
+        Results::new(payload)?.read_reduced().is_ok(),
+        false,
+    )?;
+    got(&region, &[])
+}
+
+fn n20_short_read_says_how_much(server: SocketAddrV4) -> Verdict {
+    let bench = Bench::new(server)?;
+    let data = bench.read(65_000, 536)?;
+    let region = target(&bench, 4096)?;
+    let lists = into(&[&[
+        Segment::of(&region, 0, 300),
+        Segment::of(&region, 300, 3796),
+    ]]);
+    let reply = bench.compound(&lists, &[read(65_000, 4096)])?;
+    let (echo, payload) = inline(&reply.bytes)?;
+    let used = into(&[&[Segment::of(&region, 0, 300), Segment::of(&region, 300, 236)]]);
+    same("chunks", echo, used.words())?;
+    same("count", Results::new(payload)?.read_reduced()?, 536)?;
+    got(&region, &data)
+}
+
+fn n21_read_of_nothing_takes_its_chunk(server: SocketAddrV4) -> Verdict {
+    let bench = Bench::new(server)?;
+    let data = bench.read(0, 500)?;
+    let region = target(&bench, 1024)?;
+    let chunk = |at, length| [Segment::of(&region, at, length)];
+    let lists = into(&[&chunk(512, 512), &chunk(0, 512)]);
+    let reply = bench.compound(&lists, &[read(1 << 20, 500), read(0, 500)])?;
+    let (echo, payload) = inline(&reply.bytes)?;
+    same(
+        "chunks",
+        echo,
+        into(&[&chunk(512, 0), &chunk(0, 500)]).words(),
+    )?;
+    let mut results = Results::new(payload)?;
+    same("first", results.read_reduced()?, 0)?;
+    same("second", results.read_reduced()?, 500)?;
+    results.end()?;
+    got(&region, &data)
+}

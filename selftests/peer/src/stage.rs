@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The kernel's client, mounted from here, and the server that it believes in.
+//!
+//! A thread mounts, does one thing to the file and unmounts; the main thread is the server. A case
+//! lets the server answer as it should up to the call of interest.
+
+use super::bench::same;
+use super::bench::shown;
+use super::bench::Lists;
+use super::bench::Segment;
+use super::bench::Verdict;
+use super::files;
+use super::files::procedure;
+use super::verbs::Access;
+use super::verbs::Connection;
+use super::verbs::Listener;
+use super::verbs::Options;
+use super::verbs::Region;
+use super::verbs::Verb;
+use super::wire;
+use super::wire::words;
+use std::env;
+use std::ffi::c_char;
+use std::ffi::c_int;
+use std::ffi::c_ulong;
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::Duration;
+use std::time::Instant;
+
+/// Where the peer serves NFS over RDMA, and MOUNT over TCP.
+const PORT: u16 = 20050;
+const MOUNT_PORT: u16 = 20051;
+
+const WHERE: &str = "/mnt/peer";
+
+/// How long the client may take for anything.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// How long nothing must come to be taken for silence.
+const SILENCE: Duration = Duration::from_millis(400);
+
+/// The longest message that is sent or taken without private data.
+const THRESHOLD: usize = 1024;
+
+/// What the client does when it has mounted. What comes of it.
+pub type Deed = fn(&Path) -> io::Result<Vec<u8>>;
+
+/// Reads the file.
+pub fn read(root: &Path) -> io::Result<Vec<u8>> {
+    fs::read(root.join(files::NAME))
+}
+
+/// Names what is in the directory.
+pub fn list(root: &Path) -> io::Result<Vec<u8>> {
+    let names = fs::read_dir(root)?.map(|entry| Ok(entry?.file_name().into_encoded_bytes()));
+    let mut names = names.collect::<io::Result<Vec<_>>>()?;
+    names.sort();
+    Ok(names.concat())
+}
+
+/// Writes all of the file, and waits until it is written.
+pub fn write(root: &Path) -> io::Result<Vec<u8>> {
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .open(root.join(files::NAME))?;
+    io::Write::write_all(&mut &file, &files::content())?;
+    file.sync_all()?;
+    Ok(Vec::new())
+}
+
+/// Nothing.
+pub fn rest(_: &Path) -> io::Result<Vec<u8>> {
+    Ok(Vec::new())
+}
+
+extern "C" {
+    fn mount(
+        source: *const c_char,
+        target: *const c_char,
+        kind: *const c_char,
+        flags: c_ulong,
+        data: *const c_char,
+    ) -> c_int;
+    fn umount2(target: *const c_char, flags: c_int) -> c_int;
+}
+
+fn result(status: c_int) -> io::Result<()> {
+    match status {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn mounted(address: &str, deed: Deed) -> io::Result<Vec<u8>> {
+    let string = |text: String| CString::new(text).map_err(io::Error::other);
+    let options = format!(
+        "vers=3,proto=rdma,port={PORT},addr={address},mountaddr={address},mountproto=tcp,\
+         mountvers=3,mountport={MOUNT_PORT},nolock,noacl,nordirplus,soft,timeo=100,retrans=1,noac",
+    );
+    let (source, target) = (string(format!("{address}:/"))?, string(WHERE.into())?);
+    let (kind, options) = (string("nfs".into())?, string(options)?);
+    fs::create_dir_all(WHERE)?;
+    // SAFETY: All are strings that live until the call returns.
+    result(unsafe {
+        let (source, target) = (source.as_ptr(), target.as_ptr());
+        mount(source, target, kind.as_ptr(), 0, options.as_ptr())
+    })?;
+    let outcome = deed(Path::new(WHERE));
+    // SAFETY: As above. The flags say: by force, and not only when it is idle.
+    result(unsafe { umount2(target.as_ptr(), 1 | 2) })?;
+    outcome
+}
+
+/// A call of the client.
+pub struct Call {
+    /// Its transaction.
+    pub xid: u32,
+    /// The credits that it asks for.
+    pub credits: u32,
+    /// NFSv3's procedure.
+    pub procedure: u32,
+    /// Its chunks.
+    pub lists: Lists,
+    arguments: Vec<u8>,
+}
+
+impl Call {
+    fn parse(message: &[u8]) -> Option<Self> {
+        let mut rest = message;
+        let mut word = || {
+            let (word, behind) = rest.split_first_chunk()?;
+            rest = behind;
+            Some(u32::from_be_bytes(*word))
+        };
+        let (xid, 1, credits, 0) = (word()?, word()?, word()?, word()?) else {
+            return None;
+        };
+        let mut lists = Lists::default();
+        while word()? == 1 {
+            lists.read.push((word()?, Segment::parse(&mut word)?));
+        }
+        while word()? == 1 {
+            let segments = (0..word()?).map(|_| Segment::parse(&mut word));
+            lists.write.push(segments.collect::<Option<_>>()?);
+        }
+        if word()? == 1 {
+            let segments = (0..word()?).map(|_| Segment::parse(&mut word));
+            lists.reply = Some(segments.collect::<Option<_>>()?);
+        }
+        let [_, 0, 2, 100_003, 3] = [word()?, word()?, word()?, word()?, word()?] else {
+            return None;
+        };
+        let procedure = word()?;
+        for _credential_and_verifier in 0..2 {
+            word()?;
+            for _ in 0..word()?.div_ceil(4) {
+                word()?;
+            }
+        }
+        Some(Self {
+            xid,
+            credits,
+            procedure,
+            lists,
+            arguments: rest.to_vec(),
+        })
+    }
+
+    /// The chunks as they were offered, with nothing in them.
+    pub fn unused(&self) -> Lists {
+        let unused = |chunk: &Vec<Segment>| {
+            let empty = |segment: &Segment| Segment {
+                length: 0,
+                ..*segment
+            };
+            chunk.iter().map(empty).collect::<Vec<_>>()
+        };
+        Lists {
+            read: Vec::new(),
+            write: self.lists.write.iter().map(unused).collect(),
+            reply: self.lists.reply.as_ref().map(unused),
+        }
+    }
+
+    /// A reply with these chunks and this payload.
+    pub fn reply(&self, procedure: u32, lists: &Lists, payload: &[u8]) -> Vec<u8> {
+        let mut message = words([self.xid, 1, 32, procedure]);
+        message.extend(words(lists.words()));
+        message.extend(payload);
+        message
+    }
+
+    /// The payload of the right reply, without data that leave it, and these data.
+    pub fn outcome(&self) -> (Vec<u8>, Vec<u8>) {
+        let outcome = files::call(self.procedure, &self.arguments);
+        let mut payload = wire::reply(self.xid, &[]);
+        payload.extend(outcome.inline);
+        (payload, outcome.data.unwrap_or_default())
+    }
+}
+
+/// `length` bytes spread over `chunk`, as many as fit.
+pub fn filled(chunk: &[Segment], mut length: usize) -> Vec<Segment> {
+    let fill = |segment: &Segment| {
+        let taken = length.min(segment.length as usize);
+        length -= taken;
+        Segment {
+            length: taken as u32,
+            ..*segment
+        }
+    };
+    chunk.iter().map(fill).collect()
+}
+
+/// Server, client and what is between them.
+pub struct Stage {
+    listener: Listener,
+    options: Options,
+    /// The connection; there is one from the first call on.
+    connection: Option<Connection>,
+    /// How many there were.
+    pub connections: usize,
+    end: mpsc::Receiver<io::Result<Vec<u8>>>,
+}
+
+impl Stage {
+    /// Has the client mount and do `deed`.
+    pub fn new(deed: Deed) -> Result<Self, String> {
+        Self::with(deed, &[])
+    }
+
+    /// As [`Self::new`], with the server's private data.
+    pub fn with(deed: Deed, private: &[u8]) -> Result<Self, String> {
+        let address = env::var("CLIENT_ADDR").map_err(|_| "CLIENT_ADDR is not set")?;
+        let listener = Listener::new(PORT).map_err(|error| error.to_string())?;
+        files::mount_daemon(MOUNT_PORT).map_err(|error| error.to_string())?;
+        let (sender, end) = mpsc::channel();
+        std::thread::spawn(move || sender.send(mounted(&address, deed)));
+        let options = Options {
+            private: private.to_vec(),
+            receives: 256,
+            ..Options::default()
+        };
+        Ok(Self {
+            listener,
+            options,
+            connection: None,
+            connections: 0,
+            end,
+        })
+    }
+
+    /// The connection.
+    pub fn connection(&self) -> &Connection {
+        self.connection.as_ref().expect("a call came over it")
+    }
+
+    /// The next call, over whatever connection, if one comes in time. Calls that are none are an
+    /// error.
+    pub fn next(&mut self, timeout: Duration) -> Result<Option<Call>, String> {
+        let end = Instant::now() + timeout;
+        while Instant::now() < end {
+            if self
+                .connection
+                .as_ref()
+                .is_none_or(|connection| connection.lost().is_some())
+            {
+                self.connection = None;
+                let accepted = self
+                    .listener
+                    .accept(&self.options, Duration::from_millis(100));
+                self.connection = accepted.map_err(|error| error.to_string())?;
+                self.connections += usize::from(self.connection.is_some());
+            } else if let Some(message) = self.connection().receive(Duration::from_millis(20)) {
+                let call = Call::parse(&message.bytes);
+                return match call {
+                    Some(call) => Ok(Some(call)),
+                    None => Err(format!("no NFSv3 call: {}", shown(&message.bytes))),
+                };
+            }
+        }
+        Ok(None)
+    }
+
+    /// Serves until a call to `procedure` comes, and gives that.
+    pub fn until(&mut self, procedure: u32) -> Result<Call, String> {
+        loop {
+            match self.next(PATIENCE)? {
+                Some(call) if call.procedure == procedure => return Ok(call),
+                Some(call) => self.answer(&call)?,
+                None => {
+                    let outcome = self.end.try_recv();
+                    return Err(format!("procedure {procedure} is not called: {outcome:x?}"));
+                }
+            }
+        }
+    }
+
+    /// Sends a message.
+    pub fn send(&self, message: &[u8]) -> Verdict {
+        self.send_as(Verb::Send, message)
+    }
+
+    /// As [`Self::send`], with another verb.
+    pub fn send_as(&self, verb: Verb, message: &[u8]) -> Verdict {
+        let sent = self.connection().send_as(verb, message);
+        sent.map(|_| ())
+            .map_err(|error| format!("cannot send: {error}"))
+    }
+
+    /// Memory of the server with these bytes.
+    pub fn memory(&self, bytes: &[u8]) -> Result<Region, String> {
+        let region = self.connection().region(bytes.len(), Access::Local);
+        let region = region.map_err(|error| error.to_string())?;
+        region.put(0, bytes);
+        Ok(region)
+    }
+
+    /// Puts `bytes` into `chunk`. What it looks like then.
+    pub fn fill(&self, chunk: &[Segment], bytes: &[u8]) -> Result<Vec<Segment>, String> {
+        let filled = filled(chunk, bytes.len());
+        let mut rest = bytes;
+        for segment in filled.iter().filter(|segment| segment.length > 0) {
+            let (part, behind) = rest.split_at(segment.length as usize);
+            rest = behind;
+            if !self.transfer(Verb::Write, *segment, &self.memory(part)?)? {
+                return Err("the client's memory cannot be written to".into());
+            }
+        }
+        same("bytes that do not fit", rest.len(), 0)?;
+        Ok(filled)
+    }
+
+    /// Has `verb` done between `local` and the start of a segment. Whether it went well.
+    pub fn transfer(&self, verb: Verb, remote: Segment, local: &Region) -> Result<bool, String> {
+        let done = self
+            .connection()
+            .transfer(verb, remote.key, remote.address, local);
+        done.map_err(|error| error.to_string())
+    }
+
+    /// The right reply to `call`, for which all has been put into its chunks.
+    pub fn right_reply(&self, call: &Call) -> Result<Vec<u8>, String> {
+        let (mut payload, data) = call.outcome();
+        let mut lists = call.unused();
+        match call.lists.write.first() {
+            Some(chunk) if !data.is_empty() => lists.write[0] = self.fill(chunk, &data)?,
+            _ => payload.extend(&data),
+        }
+        payload.resize(payload.len().next_multiple_of(4), 0);
+        let reply = call.reply(0, &lists, &payload);
+        match &call.lists.reply {
+            Some(chunk) if reply.len() > THRESHOLD => {
+                lists.reply = Some(self.fill(chunk, &payload)?);
+                Ok(call.reply(1, &lists, &[]))
+            }
+            _ => Ok(reply),
+        }
+    }
+
+    /// Answers `call` as it should be.
+    pub fn answer(&self, call: &Call) -> Verdict {
+        self.send(&self.right_reply(call)?)
+    }
+
+    /// The client says nothing and is not done.
+    pub fn is_pending(&mut self) -> Verdict {
+        let before = self.connections;
+        if let Some(call) = self.next(SILENCE)? {
+            return Err(format!("procedure {} is called meanwhile", call.procedure));
+        }
+        same("connections", self.connections, before)?;
+        match self.end.try_recv() {
+            Err(mpsc::TryRecvError::Empty) => Ok(()),
+            other => Err(format!("the client is done: {other:x?}")),
+        }
+    }
+
+    /// Answers calls with `answer` until the client is done. What came of it.
+    fn finish(
+        &mut self,
+        answer: impl Fn(&Self, &Call) -> Verdict,
+    ) -> Result<io::Result<Vec<u8>>, String> {
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            if let Ok(outcome) = self.end.try_recv() {
+                return Ok(outcome);
+            }
+            if let Some(call) = self.next(Duration::from_millis(50))? {
+                answer(self, &call)?;
+            }
+        }
+        Err("the client does not come to an end".into())
+    }
+
+    /// Serves until the client is done, and wants it to have got `expected`.
+    pub fn succeeds(&mut self, expected: &[u8]) -> Verdict {
+        let outcome = self.finish(Self::answer)?;
+        let outcome = outcome.map_err(|error| error.to_string());
+        same("outcome", outcome, Ok(expected.to_vec()))
+    }
+
+    /// Answers each call to `procedure` with `answer` until the client is done, and wants it to have
+    /// got an error.
+    pub fn fails(
+        &mut self,
+        procedure: u32,
+        answer: impl Fn(&Self, &Call) -> Result<Vec<u8>, String>,
+    ) -> Verdict {
+        let outcome = self.finish(|stage, call| match call.procedure == procedure {
+            true => stage.send(&answer(stage, call)?),
+            false => stage.answer(call),
+        })?;
+        match outcome {
+            Ok(outcome) => Err(format!("the client gets {} bytes", outcome.len())),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// `message` in place of the reply to `call` is dropped, the right one is taken.
+    pub fn drops(&mut self, call: &Call, message: &[u8]) -> Verdict {
+        self.send(message)?;
+        let dropped = self.is_pending();
+        dropped.map_err(|error| format!("{}: {error}", shown(message)))?;
+        self.answer(call)
+    }
+}
+
+/// The first call of a mount.
+pub const FIRST: u32 = procedure::NULL;

@@ -1,0 +1,21 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The client mounts a crafted peer, which answers it as no good server does.
+#
+# `PEER='adv48 adv67'` in the environment runs only these cases.
+
+. ./lib.sh
+need_pair
+need_peer
+
+read -r -a cases <<<"${PEER:-$("$peer" list client | xargs)}"
+
+modprobe rpcrdma
+plan $((${#cases[@]} + 1))
+for name in "${cases[@]}"; do
+	check "$name" timeout 150 "$peer" run "$name"
+	umount -f -l /mnt/peer 2>/dev/null
+done
+check "the module unloads" unload
+finish

@@ -1,0 +1,44 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# A crafted peer sends the server what no good client sends, and an ordinary mount works beside it all the while.
+#
+# `PEER='adv20 adv46'` in the environment runs only these cases; PEER_CROWD, PEER_STORM, PEER_ROUNDS and PEER_BITS say
+# how much of some (see selftests/peer/src/faults.rs).
+
+. ./lib.sh
+need_pair
+need_peer
+
+# The server does not know which arguments of a call may come by chunk, nor how long they are to be.
+known=(adv32_chunk_that_is_no_eligible_argument adv92_argument_with_more_than_fill)
+
+read -r -a cases <<<"${PEER:-$("$peer" list server | xargs)}"
+
+mount_nfs 4.2 || exit
+random_file "$mnt/peer.dat" 65536
+chmod 666 "$mnt/peer.dat"
+ln -s "$(printf '%0501d' 7)" "$mnt/peer.link"
+random_file "$mnt/beside" 3000000
+connects=$(counter connect_count)
+
+still_connected() {
+	echo "connections: $connects before, $(counter connect_count) after"
+	[ "$(counter connect_count)" = "$connects" ]
+}
+
+server_unloads() { on_server "$scripts/vm/nfs-server stop; rmmod rpcrdma; $scripts/vm/nfs-server start"; }
+
+plan $((${#cases[@]} + 3))
+for name in "${cases[@]}"; do
+	if [[ " ${known[*]} " == *" $name "* ]] && not "$peer" run "$name" >/dev/null; then
+		ktap_test_xfail "$name"
+	else
+		check "$name" "$peer" run "$name"
+	fi
+done
+check "a mount beside all that kept its connection" still_connected
+check "and its file is whole" same_file beside
+umount "$mnt"
+check "the server holds on to none of it and unloads" server_unloads
+finish
