@@ -30,7 +30,7 @@ vm := scripts/enter scripts/vm.py
 vm_options = --rdma $(RDMA) --smp $(SMP) --memory $(MEM) --limit $(LIMIT) --append='$(APPEND)'
 built = scripts/build.sh $(if $(filter rust,$(1) $(2)),module,buildroot)
 
-.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-fast debug-check conformance fuzz counts fmt clean distclean help
+.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-fast debug-check conformance fuzz counts bench fmt clean distclean help
 
 ## Build
 modules: ## the module for the kernel in KDIR= (default: the running one); the default
@@ -81,6 +81,10 @@ counts: ## work requests, doorbells and completions per RPC, our client's and th
 	@$(call built,rust)
 	@for client in rust c; do echo "client: $$client"; \
 		$(vm) pair --client $$client --server $(SERVER) $(vm_options) -- selftests/counts/counts.py || exit; done
+
+bench: ## instructions per operation, ours beside the in-tree one's; PROFILE=1: who executes them
+	@$(call built,rust)
+	@scripts/enter selftests/bench/bench.py $(if $(PROFILE),--profile)
 
 fmt: buildroot ## format the Rust sources
 	@scripts/enter scripts/fmt.sh

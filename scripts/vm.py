@@ -32,6 +32,12 @@ CACHE = Path("/cache/vm")
 RUNS = SRC / "build/vm"
 TIMED_OUT = 124  # As timeout(1) says it.
 RUNS_KEPT = 30
+ACCELERATION = {
+    "kvm": ["-accel", "kvm", "-cpu", "host"],
+    "tcg": ["-accel", "tcg,thread=multi", "-cpu", "max"],
+    # A nanosecond of the guest's time for each of its instructions; one virtual CPU only.
+    "count": ["-accel", "tcg,thread=single", "-cpu", "max", "-icount", "shift=0,sleep=off"],
+}
 
 sys.path.insert(0, str(SRC / "scripts"))
 import dmesg  # noqa: E402
@@ -160,7 +166,9 @@ class Vm:
         (self.dir / "config").write_text("".join(f"{k}={quote(str(v))}\n" for k, v in config.items()))
 
         kernel = MODULES / "vmlinuz"
-        kvm = options.accel == "kvm" or (options.accel == "auto" and kvm_works(kernel))
+        accel = options.accel
+        if accel == "auto":
+            accel = "kvm" if kvm_works(kernel) else "tcg"
         layer = self.dir / "layer"
         layer.mkdir()
         if DEBUG:
@@ -177,7 +185,7 @@ class Vm:
             append += " page_poison=1"
         self.command = [
             "qemu-system-x86_64", "-M", "q35", "-nodefaults", "-display", "none", "-no-reboot",
-            *(["-accel", "kvm", "-cpu", "host"] if kvm else ["-accel", "tcg,thread=multi", "-cpu", "max"]),
+            *ACCELERATION[accel],
             "-smp", str(options.smp), "-m", options.memory,
             "-kernel", str(kernel), "-initrd", str(initramfs()), "-append", f"{append} {options.append}".strip(),
             "-chardev", f"file,id=console,path={self.dir}/console.log", "-serial", "chardev:console",
@@ -321,7 +329,7 @@ def main():
     parser.add_argument("--ko", default="/src/build/debug/rpcrdma.ko" if DEBUG else "/src/rpcrdma.ko")
     parser.add_argument("--smp", type=int, default=2)
     parser.add_argument("--memory", default="3G" if DEBUG else "2G")
-    parser.add_argument("--accel", choices=("auto", "kvm", "tcg"), default="auto")
+    parser.add_argument("--accel", choices=("auto", *ACCELERATION), default="auto")
     parser.add_argument("--append", default="", help="more for the kernel's command line")
     parser.add_argument("--limit", type=float, default=600, help="seconds until the VMs are killed")
     parser.add_argument("command", nargs="?", default="", help="a shell command; none gives a shell")

@@ -279,15 +279,37 @@ impl Page {
         Self { ptr }
     }
 
+    /// Another reference to a page that somebody keeps allocated.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` is an allocated page of order 0 and no slab page.
+    pub unsafe fn share(ptr: NonNull<page>) -> Self {
+        // SAFETY: The caller promises a page that counts references.
+        unsafe { crate::folio_get(ptr.as_ptr()) };
+        // INVARIANT: The caller promises the rest, and the reference was just taken.
+        Self { ptr }
+    }
+
     /// Gives the reference to the caller.
     pub fn into_raw(self) -> NonNull<page> {
         core::mem::ManuallyDrop::new(self).ptr
     }
 
+    /// The page, as C knows it.
+    pub fn as_ptr(&self) -> *mut page {
+        self.ptr.as_ptr()
+    }
+
+    /// How many references there are to it, this one included.
+    pub fn references(&self) -> i32 {
+        // SAFETY: The page is allocated by the type invariants.
+        unsafe { crate::page_ref_count(self.ptr.as_ptr()) }
+    }
+
     /// Whether nobody else has a reference.
     pub fn is_unique(&self) -> bool {
-        // SAFETY: The page is allocated by the type invariants.
-        unsafe { crate::page_ref_count(self.ptr.as_ptr()) == 1 }
+        self.references() == 1
     }
 
     /// A run of it, with a reference of its own. [`EINVAL`] if it does not fit.

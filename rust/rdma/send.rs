@@ -113,6 +113,9 @@ pub(crate) struct State<H: Handler> {
     room: usize,
     /// Somebody was sent away without a buffer or without room and wants to be told.
     starved: bool,
+    /// Transfers that are over, for the next ones, and how many more of them to keep.
+    transfers: Chain<transfer::Inner<H>>,
+    missing: usize,
 }
 
 /// What buffers were sent with, for its owner to drop when the lock is released.
@@ -121,6 +124,9 @@ pub(crate) type Spent<H> = Chain<transfer::Inner<H>>;
 impl<H: Handler> State<H> {
     /// How many Sends one completion covers at most.
     const INTERVAL: u32 = 16;
+
+    /// How many transfers are kept: their lists are as long as the longest was.
+    const TRANSFERS: usize = 4;
 
     /// Allocates `count` buffers of `len` bytes. Sleeps if `flags` allow it.
     pub(crate) fn new(
@@ -159,7 +165,32 @@ impl<H: Handler> State<H> {
             deferred: [null_mut(); 2],
             room,
             starved: false,
+            transfers: Chain::new(),
+            missing: Self::TRANSFERS,
         })
+    }
+
+    /// A transfer with nothing in it.
+    pub(crate) fn take_transfer(&mut self) -> Option<KBox<transfer::Inner<H>>> {
+        let transfer = self.transfers.pop()?;
+        self.missing = self.missing.saturating_add(1);
+        Some(transfer)
+    }
+
+    /// Keeps `transfer`, which has nothing in it, or returns it.
+    pub(crate) fn put_transfer(
+        &mut self,
+        transfer: KBox<transfer::Inner<H>>,
+    ) -> Option<KBox<transfer::Inner<H>>> {
+        if !self.open {
+            return Some(transfer);
+        }
+        let Some(missing) = self.missing.checked_sub(1) else {
+            return Some(transfer);
+        };
+        self.missing = missing;
+        self.transfers.push(transfer);
+        None
     }
 
     pub(crate) fn take(&mut self) -> Option<Buffer<H>> {
@@ -342,8 +373,12 @@ unsafe extern "C" fn send_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib
     };
     // SAFETY: The queue pair that the buffer was posted to drains before it goes.
     let queue = unsafe { &*queue };
-    let (resume, spent) = queue.sends().lock().retire(sequence);
-    drop(spent);
+    let (resume, mut spent) = queue.sends().lock().retire(sequence);
+    while let Some(mut transfer) = spent.pop() {
+        transfer.reset();
+        let excess = queue.sends().lock().put_transfer(transfer);
+        drop(excess);
+    }
     if let Some(failure) = Failure::of(wc.status) {
         handler.request_failed(failure);
     }

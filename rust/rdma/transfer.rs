@@ -103,20 +103,14 @@ impl<H: Handler> Transfer<H> {
     }
 
     fn new(queue: &QueuePair<H>, direction: Direction) -> Result<Self> {
-        // INVARIANT: Nothing is mapped.
-        let inner = Inner {
-            requests: KVec::new(),
-            elements: KVec::new(),
-            scatter: KVec::new(),
-            pieces: KVec::new(),
-            remote: KVec::new(),
-            mapped: 0,
-            direction,
-            max_elements: queue.max_elements(direction),
-            next: None,
-            pd: queue.pd().clone(),
+        let idle = queue.sends().lock().take_transfer();
+        let mut inner = match idle {
+            Some(inner) => inner,
+            None => KBox::new(Inner::new(queue.pd().clone()), GFP_KERNEL)?,
         };
-        Ok(Self(KBox::new(inner, GFP_KERNEL)?))
+        inner.direction = direction;
+        inner.max_elements = queue.max_elements(direction);
+        Ok(Self(inner))
     }
 
     /// Adds memory of the peer. Sleeps.
@@ -167,6 +161,48 @@ impl<H: Handler> Prepared<H> {
 }
 
 impl<H: Handler> Inner<H> {
+    fn new(pd: Arc<ProtectionDomain<H>>) -> Self {
+        // INVARIANT: Nothing is mapped.
+        Self {
+            requests: KVec::new(),
+            elements: KVec::new(),
+            scatter: KVec::new(),
+            pieces: KVec::new(),
+            remote: KVec::new(),
+            mapped: 0,
+            direction: Direction::ToDevice,
+            max_elements: 0,
+            next: None,
+            pd,
+        }
+    }
+
+    /// Unmaps all and lets go of it. What its lists were allocated for stays.
+    pub(crate) fn reset(&mut self) {
+        self.unmap();
+        self.requests.clear();
+        self.elements.clear();
+        self.scatter.clear();
+        self.pieces.clear();
+        self.remote.clear();
+    }
+
+    fn unmap(&mut self) {
+        if self.mapped != 0 {
+            // SAFETY: These entries are mapped so by the type invariants. What is posted is owned
+            // by its queue pair until the device is done with it.
+            unsafe {
+                raw::ib_dma_unmap_sg(
+                    self.pd.device(),
+                    self.scatter.as_mut_ptr(),
+                    self.mapped,
+                    self.direction.as_raw(),
+                )
+            };
+            self.mapped = 0;
+        }
+    }
+
     /// Appends `piece` to the last entry, if it follows that one in memory.
     fn joins(&mut self, piece: &Piece) -> bool {
         let Some((last, entry)) = self.pieces.last().zip(self.scatter.last_mut()) else {
@@ -288,18 +324,7 @@ impl<H: Handler> Inner<H> {
 
 impl<H: Handler> Drop for Inner<H> {
     fn drop(&mut self) {
-        if self.mapped != 0 {
-            // SAFETY: These entries are mapped so by the type invariants. What is posted is owned
-            // by its queue pair until the device is done with it.
-            unsafe {
-                raw::ib_dma_unmap_sg(
-                    self.pd.device(),
-                    self.scatter.as_mut_ptr(),
-                    self.mapped,
-                    self.direction.as_raw(),
-                )
-            };
-        }
+        self.unmap();
     }
 }
 
@@ -349,9 +374,17 @@ impl<H: Puller> Pull<H> {
         self.transfer.len()
     }
 
-    /// Unmaps all, and gives back what was waiting.
-    pub(crate) fn finish(self: KBox<Self>) -> H::Pulled {
-        KBox::into_inner(self).pulled
+    /// Unmaps all, gives the lists back to `queue`, and returns what was waiting.
+    pub(crate) fn finish(self: KBox<Self>, queue: &QueuePair<H>) -> H::Pulled {
+        let Self {
+            mut transfer,
+            pulled,
+            ..
+        } = KBox::into_inner(self);
+        transfer.reset();
+        let excess = queue.sends().lock().put_transfer(transfer);
+        drop(excess);
+        pulled
     }
 }
 
@@ -369,7 +402,7 @@ unsafe extern "C" fn reads_done<H: Puller>(cq: *mut raw::ib_cq, wc: *mut raw::ib
     // SAFETY: The queue pair that the Reads were posted to drains before it goes.
     let queue = unsafe { &*pull.queue };
     let resume = queue.sends().lock().leave(pull.len());
-    let pulled = pull.finish();
+    let pulled = pull.finish(queue);
     match Failure::of(wc.status) {
         // A connection's Reads complete in order: with the last, all are done.
         None => handler.pulled(queue, pulled),

@@ -62,6 +62,9 @@ use sunrpc::{
 /// Pages kept for the next pull.
 pub(super) const SPARE_PAGES: usize = 256;
 
+/// Calls kept for the next ones.
+const IDLE_CALLS: usize = 32;
+
 /// What finds the way back to a client that gave its server something.
 pub(crate) static REVERSE: SvcReverseClass<Connection> = SvcReverseClass::new();
 
@@ -71,6 +74,9 @@ pub(crate) struct Connection {
     /// Pages that a pull gave back.
     #[pin]
     pub(super) spare: SpinLock<KVec<Page>>,
+    /// Calls that are over, for the next ones.
+    #[pin]
+    pub(super) idle: SpinLock<KVec<KBox<Call>>>,
     pub(super) outlet: Outlet,
     id: Arc<Id<Endpoint>>,
 }
@@ -87,6 +93,7 @@ impl Connection {
                 KVec::with_capacity(SPARE_PAGES, GFP_KERNEL)?,
                 "rpcrdma::spare"
             ),
+            idle <- new_spinlock!(KVec::with_capacity(IDLE_CALLS, GFP_KERNEL)?, "rpcrdma::idle"),
             outlet: made?,
             id: incoming.id,
         })
@@ -186,7 +193,12 @@ impl SvcConnection for Connection {
         self.outlet.endpoint.next(|| xprt.no_data())
     }
 
-    fn receive(&self, xprt: &SvcXprt<Self>, work: Work, args: &mut SvcArgs<'_>) -> Option<Call> {
+    fn receive(
+        &self,
+        xprt: &SvcXprt<Self>,
+        work: Work,
+        args: &mut SvcArgs<'_>,
+    ) -> Option<KBox<Call>> {
         match work {
             Work::Message(message) => self.take_message(xprt, message, args),
             Work::Pulled(pulled) => self.take_pulled(pulled, args),
@@ -201,10 +213,8 @@ impl SvcConnection for Connection {
         self.send_reply(call, result)
     }
 
-    fn release(&self, mut call: Call) {
-        if let Some(message) = call.take_message() {
-            self.recycle(message);
-        }
+    fn release(&self, call: KBox<Call>) {
+        self.put_away(call);
     }
 
     fn has_room(&self) -> bool {

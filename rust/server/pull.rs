@@ -96,7 +96,7 @@ impl Connection {
         message: Message<Endpoint>,
         form: Form,
         args: &mut SvcArgs<'_>,
-    ) -> Option<Call> {
+    ) -> Option<KBox<Call>> {
         let reads = self.take_pages(form.pages()).and_then(|pages| {
             let reads = self.reads(message.bytes(), form, &pages)?;
             Ok((reads, pages))

@@ -34,6 +34,7 @@ use rdma::{
     send::Verb, //
 };
 use sunrpc::{
+    Blanks,
     SvcArgs,
     SvcXprt, //
 };
@@ -52,14 +53,17 @@ pub(crate) struct Call {
     pub(super) reduction: bool,
     /// Offset and length of each result that may.
     pub(super) results: KVec<(usize, usize)>,
+    /// What the service thread had for the result.
+    pub(super) blanks: Blanks,
 }
 
 impl Call {
-    fn new(message: Message<Endpoint>, reduction: bool) -> Self {
+    fn new() -> Self {
         Self {
-            message: Some(message),
-            reduction,
+            message: None,
+            reduction: false,
             results: KVec::new(),
+            blanks: Blanks::default(),
         }
     }
 
@@ -90,10 +94,29 @@ pub(super) fn policy(max_pull: usize) -> Policy {
     }
 }
 
+/// What is to be known of a call when its message is no longer borrowed.
+struct Shape {
+    /// Whether results may leave the message.
+    reduction: bool,
+    /// Bytes that may leave it.
+    reduced: u64,
+}
+
+impl Shape {
+    /// That of `call`, whose RPC message starts with `head`.
+    fn new(call: &call::Call<'_>, head: &[u8]) -> Self {
+        let chunks = call.lists.write.iter().map(|chunk| chunk.total());
+        Self {
+            reduction: CallHeader::parse(head).is_some_and(|header| header.reduction),
+            reduced: chunks.max().unwrap_or(0),
+        }
+    }
+}
+
 /// What to do about a message, when it is no longer borrowed.
 enum Verdict {
     /// Serve it: the call is in its place.
-    Serve { reduction: bool },
+    Serve(Shape),
     /// Pull it.
     Pull(Form),
     /// Drop it in silence, or it was an answer.
@@ -111,10 +134,10 @@ impl Connection {
         xprt: &SvcXprt<Self>,
         message: Message<Endpoint>,
         args: &mut SvcArgs<'_>,
-    ) -> Option<Call> {
+    ) -> Option<KBox<Call>> {
         RECEIVED.add(1);
         match judge(xprt, message.bytes(), args) {
-            Verdict::Serve { reduction } => return Some(Call::new(message, reduction)),
+            Verdict::Serve(shape) => return self.serve(message, &shape, args),
             Verdict::Pull(form) => return self.pull(message, form, args),
             Verdict::Drop => self.recycle(message),
             Verdict::Refuse(refusal) => self.refuse(message, &refusal),
@@ -124,16 +147,63 @@ impl Connection {
     }
 
     /// Takes in a call whose memory was pulled.
-    pub(super) fn take_pulled(&self, mut pulled: Pulled, args: &mut SvcArgs<'_>) -> Option<Call> {
+    pub(super) fn take_pulled(
+        &self,
+        mut pulled: Pulled,
+        args: &mut SvcArgs<'_>,
+    ) -> Option<KBox<Call>> {
         let verdict = judge_pulled(&mut pulled, args);
         self.keep_pages(pulled.pages);
         match verdict {
-            Verdict::Serve { reduction } => return Some(Call::new(pulled.message, reduction)),
+            Verdict::Serve(shape) => return self.serve(pulled.message, &shape, args),
             Verdict::Refuse(refusal) => self.refuse(pulled.message, &refusal),
             Verdict::Drop | Verdict::Pull(_) => self.recycle(pulled.message),
             Verdict::Fail => self.fail(pulled.message),
         }
         None
+    }
+
+    /// Hands over the call that is in its place in `args`.
+    fn serve(
+        &self,
+        message: Message<Endpoint>,
+        shape: &Shape,
+        args: &SvcArgs<'_>,
+    ) -> Option<KBox<Call>> {
+        let idle = self.idle.lock().pop();
+        let call = idle.map_or_else(|| KBox::new(Call::new(), GFP_KERNEL), Ok);
+        let Ok(mut call) = call else {
+            self.fail(message);
+            return None;
+        };
+        call.reduction = shape.reduction;
+        let pages = self.result_pages(shape.reduced);
+        if args.note_blanks(&mut call.blanks, pages).is_err() {
+            call.blanks.clear();
+        }
+        call.message = Some(message);
+        Some(call)
+    }
+
+    /// How many pages a result may take of which `reduced` bytes leave the message: these, the rest,
+    /// and what an unaligned start adds.
+    fn result_pages(&self, reduced: u64) -> usize {
+        let reduced = usize::try_from(reduced).unwrap_or(usize::MAX);
+        reduced
+            .max(self.outlet.max)
+            .div_ceil(PAGE_SIZE)
+            .saturating_add(2)
+    }
+
+    /// Makes `call` ready for another one.
+    pub(super) fn put_away(&self, mut call: KBox<Call>) {
+        if let Some(message) = call.take_message() {
+            self.recycle(message);
+        }
+        call.results.clear();
+        call.blanks.clear();
+        let excess = self.idle.lock().push_within_capacity(call);
+        drop(excess);
     }
 
     /// Posts the Receive of `message` again, in time.
@@ -190,9 +260,7 @@ fn judge(xprt: &SvcXprt<Connection>, bytes: &[u8], args: &mut SvcArgs<'_>) -> Ve
         };
     }
     match args.set_message(call.payload) {
-        Ok(()) => Verdict::Serve {
-            reduction: may_reduce(call.payload),
-        },
+        Ok(()) => Verdict::Serve(Shape::new(&call, call.payload)),
         Err(_) => Verdict::Fail,
     }
 }
@@ -204,9 +272,8 @@ fn judge_pulled(pulled: &mut Pulled, args: &mut SvcArgs<'_>) -> Verdict {
     };
     match pulled.form {
         Form::Reduced { position, len } => {
-            let reduction = may_reduce(call.payload);
             match args.set_reduced(call.payload, position, &mut pulled.pages, len) {
-                Ok(()) => Verdict::Serve { reduction },
+                Ok(()) => Verdict::Serve(Shape::new(&call, call.payload)),
                 Err(_) => Verdict::Fail,
             }
         }
@@ -221,17 +288,12 @@ fn judge_pulled(pulled: &mut Pulled, args: &mut SvcArgs<'_>) -> Verdict {
             if call.check_message(head).is_err() {
                 return Verdict::Refuse(call.refuse());
             }
-            let reduction = may_reduce(head);
             match args.set_pages(&mut pulled.pages, len) {
-                Ok(()) => Verdict::Serve { reduction },
+                Ok(()) => Verdict::Serve(Shape::new(&call, head)),
                 Err(_) => Verdict::Fail,
             }
         }
     }
-}
-
-fn may_reduce(message: &[u8]) -> bool {
-    CallHeader::parse(message).is_some_and(|header| header.reduction)
 }
 
 const _: () = assert!(HEAD_BYTES <= PAGE_SIZE);

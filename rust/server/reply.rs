@@ -115,9 +115,8 @@ impl Connection {
             Ok(Posting { writes, len, verb }) => {
                 // Before the Send, after which the client may use the credit again.
                 self.recycle(message);
-                if writes.is_none() {
-                    result.keep_page();
-                }
+                // What is left to read is read through pieces.
+                result.restore(&mut call.blanks);
                 self.outlet.post(writes, buffer, len, verb)
             }
             Err(error) => {

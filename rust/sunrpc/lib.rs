@@ -106,6 +106,7 @@ pub use svc_reverse::{
     SvcReverseRegistration, //
 };
 pub use svc_rqst::{
+    Blanks,
     SvcArgs,
     SvcPieces,
     SvcResult, //

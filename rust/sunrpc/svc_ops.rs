@@ -142,15 +142,9 @@ unsafe extern "C" fn recvfrom<C: SvcConnection>(rqstp: *mut raw::svc_rqst) -> c_
         return 0;
     };
     let len = c_int::try_from(args.len()).unwrap_or(0);
-    let Ok(place) = KBox::new_uninit(GFP_KERNEL) else {
-        // It will never be answered.
-        xprt.deferred_close();
-        xprt.release(call);
-        return 0;
-    };
     // SAFETY: As above.
     let rqst = unsafe { &mut *rqstp };
-    rqst.rq_xprt_ctxt = KBox::into_raw(KBox::write(place, call)).cast();
+    rqst.rq_xprt_ctxt = KBox::into_raw(call).cast();
     // As sunrpc tells its RPC-over-RDMA transports from others.
     rqst.rq_prot = raw::IPPROTO_MAX;
     // SAFETY: Both are live.
@@ -205,7 +199,7 @@ unsafe extern "C" fn release_ctxt<C: SvcConnection>(xprt: *mut raw::svc_xprt, ct
     let xprt = unsafe { SvcXprt::<C>::from_raw(xprt) };
     // SAFETY: `recvfrom` gave up the box, and sunrpc gives back each context once.
     let call = unsafe { KBox::from_raw(ctxt.cast::<C::Call>()) };
-    xprt.release(KBox::into_inner(call));
+    xprt.release(call);
 }
 
 unsafe extern "C" fn detach_connection<C: SvcConnection>(xprt: *mut raw::svc_xprt) {

@@ -7,6 +7,9 @@
 //! A service thread has two arrays of pages of its own, one for a call and one for its reply. A
 //! call is copied to pages of the first, or its pages are exchanged for others, so that the thread
 //! always has as many as before and none needs to be freed or allocated.
+//!
+//! Pages of the second are lost when a file system puts pages of its own in their place, and each
+//! has to be allocated and cleared anew. [`Blanks`] brings them back.
 
 use crate::{
     memory::{
@@ -38,6 +41,22 @@ use kernel::{
     page::PAGE_SIZE,
     prelude::*, //
 };
+
+/// The pages that a service thread had for a result before it was made.
+#[derive(Default)]
+pub struct Blanks(KVec<Page>);
+
+impl Blanks {
+    /// Lets go of them.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Whether the page of the thread, and of the array, is used by nobody else.
+    fn is_free(page: &Page) -> bool {
+        page.references() == 2
+    }
+}
 
 /// The place of a call, in a service thread that waits for one.
 pub struct SvcArgs<'a> {
@@ -100,6 +119,21 @@ impl SvcArgs<'_> {
         self.exchange(0, pages)?;
         let head = len.min(PAGE_SIZE);
         self.set(0..head, 1, len - head, 0)
+    }
+
+    /// Notes in `blanks` the first `count` pages that the thread has for the result, or all.
+    pub fn note_blanks(&self, blanks: &mut Blanks, count: usize) -> Result {
+        blanks.clear();
+        for index in 0..count.min(self.max_pages()) {
+            // SAFETY: See `new`. The array has that many entries.
+            let page = unsafe { (*self.rqst).rq_respages.add(index).read() };
+            let Some(page) = NonNull::new(page) else {
+                break;
+            };
+            // SAFETY: The page is the thread's own, of order 0 and no slab page.
+            blanks.0.push(unsafe { Page::share(page) }, GFP_KERNEL)?;
+        }
+        Ok(())
     }
 
     /// Length of the call.
@@ -219,14 +253,39 @@ impl SvcResult<'_> {
         }
     }
 
-    /// The result was copied: the thread may go on using the page that it is in.
-    pub fn keep_page(&mut self) {
+    /// Puts `blanks` back to where they were, so that the thread need not allocate others. What
+    /// was put there meanwhile is let go.
+    ///
+    /// To be called when nothing is read from the result any more but through pieces of it. If some
+    /// of those are of a page of the thread itself, all stays as it is.
+    pub fn restore(&mut self, blanks: &mut Blanks) {
         // SAFETY: See `new`.
         let rqst = unsafe { &mut *self.rqst };
-        // Later pages may be of a file.
-        if rqst.rq_next_page == rqst.rq_respages.wrapping_add(1) {
-            rqst.rq_next_page = rqst.rq_respages;
+        let first = rqst.rq_respages;
+        // SAFETY: Both point into the array.
+        let used = unsafe { rqst.rq_next_page.offset_from(first) };
+        let used = usize::try_from(used).unwrap_or(usize::MAX);
+        let Some(ours) = blanks.0.get(..used) else {
+            return;
+        };
+        // SAFETY: The index is below the number of pages that the result uses.
+        let entry = |index| unsafe { first.add(index) };
+        for (index, page) in ours.iter().enumerate() {
+            // SAFETY: The entry is in the array, which only this thread changes.
+            let replaced = unsafe { entry(index).read() } != page.as_ptr();
+            if !replaced && !Blanks::is_free(page) {
+                return;
+            }
         }
+        for (index, page) in blanks.0.drain_all().enumerate().take(used) {
+            // SAFETY: As above. The reference becomes the array's.
+            let theirs = unsafe { entry(index).replace(page.into_raw().as_ptr()) };
+            if !theirs.is_null() {
+                // SAFETY: The reference was the array's, which gave it up.
+                unsafe { raw::folio_put(theirs) };
+            }
+        }
+        rqst.rq_next_page = first;
     }
 }
 

@@ -144,7 +144,7 @@ pub trait SvcConnection: Sized + Send + Sync + 'static {
         xprt: &SvcXprt<Self>,
         work: Self::Work,
         args: &mut SvcArgs<'_>,
-    ) -> Option<Self::Call>;
+    ) -> Option<KBox<Self::Call>>;
 
     /// Notes that `len` bytes of the reply, from `offset` on, may leave the message.
     fn result_payload(&self, call: &mut Self::Call, offset: usize, len: usize) -> Result;
@@ -158,7 +158,7 @@ pub trait SvcConnection: Sized + Send + Sync + 'static {
     ) -> Result;
 
     /// The call is over, answered or not. May sleep.
-    fn release(&self, call: Self::Call);
+    fn release(&self, call: KBox<Self::Call>);
 
     /// Whether another call may be taken up. Does not sleep.
     fn has_room(&self) -> bool;

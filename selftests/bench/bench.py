@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Compares our module with the kernel's own by the instructions that an operation takes, client and server together.
+
+Boots a VM for each (guest.py runs there), prints a table and draws it: build/bench/table.txt and ratios.svg; with
+--profile who executes the instructions, build/bench/shares.txt. Runs inside the build root.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+SRC = Path(__file__).resolve().parents[2]
+OUT = SRC / "build/bench"
+# Name, module, inline size.
+SIDES = [("ours", "rust", None), ("C", "c", None), ("C, 8192 inline", "c", 8192)]
+OWNERS = ["rdma_rxe", "sunrpc", "rpcrdma", "nfs", "nfsd", "kernel", "user"]
+
+
+def guest(module, inline, options):
+    """Returns what guest.py found in a VM with `module`."""
+    command = ["selftests/bench/guest.py", f"--seconds={options.seconds}", f"--only='{options.only}'"]
+    command += [f"--inline={inline}"] if inline else []
+    command += ["--profile"] if options.profile else []
+    vm = subprocess.run(["scripts/vm.py", "single", "--module", module, "--accel", "count", "--smp", "1", "--limit",
+                         str(options.limit), "--", " ".join(command)], cwd=SRC, stdout=subprocess.PIPE, text=True)
+    lines = vm.stdout.splitlines()
+    if vm.returncode or not lines:
+        sys.exit(f"bench: the VM with module {module} failed: {vm.stdout[-2000:]}")
+    return json.loads(lines[-1])
+
+
+def table(results):
+    ours, *others = results.values()
+    names = list(results)
+    yield f"{'operations per second of guest time':32}" + "".join(f"{name:>16}" for name in names) \
+        + "".join(f"{'ours / ' + name:>24}" for name in names[1:])
+    for workload, rate in ours.items():
+        yield f"{workload:32}" + "".join(f"{r[workload]:16.1f}" for r in results.values()) \
+            + "".join(f"{rate / r[workload]:24.2f}" for r in others)
+
+
+def shares(results):
+    for side, workloads in results.items():
+        yield f"{side + ': share of the instructions, %':44}" + "".join(f"{o:>10}" for o in OWNERS) + f"{'rest':>10}"
+        for workload, owners in workloads.items():
+            total = sum(owners.values()) or 1
+            named = [100 * owners.get(o, 0) / total for o in OWNERS]
+            yield f"{workload:44}" + "".join(f"{s:10.1f}" for s in named) + f"{100 - sum(named):10.1f}"
+
+
+def chart(results):
+    """Bars of our rate over that of each other side; the line is 1."""
+    ours, *others = results.values()
+    row, bar, left, scale = 44, 16, 250, 300
+    parts = []
+    for i, (workload, rate) in enumerate(ours.items()):
+        y = 50 + i * row
+        parts.append(f'<text x="{left - 10}" y="{y + 20}" text-anchor="end">{workload}</text>')
+        for j, (side, colour) in enumerate(zip(others, ("#2a6f97", "#89a7b8"))):
+            ratio = rate / side[workload]
+            parts.append(f'<rect x="{left}" y="{y + j * bar}" width="{ratio * scale:.0f}" height="{bar - 2}" fill="{colour}"/>'
+                         f'<text x="{left + ratio * scale + 6:.0f}" y="{y + j * bar + 12}">{ratio:.2f}</text>')
+    height = 60 + len(ours) * row
+    return "\n".join([
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="760" height="{height}" font-family="sans-serif" font-size="13">',
+        '<text x="10" y="20">Operations per instruction, ours over C: at its defaults (dark), with 8,192 bytes inline (light)</text>',
+        *parts,
+        f'<line x1="{left + scale}" x2="{left + scale}" y1="40" y2="{height - 10}" stroke="black"/>',
+        "</svg>", ""])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=2, help="guest time for each workload")
+    parser.add_argument("--only", default="", help="workloads with this in their name")
+    parser.add_argument("--limit", type=int, default=1800, help="seconds until a VM is killed")
+    parser.add_argument("--profile", action="store_true", help="who executes the instructions, instead of how many")
+    options = parser.parse_args()
+    OUT.mkdir(parents=True, exist_ok=True)
+    results = {name: guest(module, inline, options) for name, module, inline in SIDES}
+    text = "\n".join((shares if options.profile else table)(results)) + "\n"
+    print(text, end="")
+    (OUT / ("shares.txt" if options.profile else "table.txt")).write_text(text)
+    if not options.profile:
+        (OUT / "ratios.svg").write_text(chart(results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Runs the workloads of the benchmark in a VM that is client and server at once, and prints a JSON object: what each
+workload did in a second of the VM's time.
+
+The VM counts a nanosecond for each instruction that it executes, so this says how many instructions an operation takes
+from the system call to the reply and back, whatever else the host does.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ADDRESS = "10.0.0.1"
+MOUNT = Path("/mnt/bench")
+FILE_MB = 64
+SYSCTL = Path("/proc/sys/sunrpc")
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+
+
+def run(*command):
+    subprocess.run(command, check=True)
+
+
+def set_up(inline):
+    run("modprobe", "-a", "dummy", "rdma_rxe", "rpcrdma", "nfs")
+    if inline:
+        for name in "rdma_max_inline_read", "rdma_max_inline_write", "svc_rdma/max_req_size":
+            (SYSCTL / name).write_text(str(inline))
+    run("ip", "link", "add", "wire", "mtu", "4500", "up", "type", "dummy")
+    run("ip", "address", "add", f"{ADDRESS}/24", "dev", "wire")
+    run("rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "wire")
+    run(str(SCRIPTS / "vm/nfs-server"), "start")
+    run("dd", "if=/dev/zero", "of=/export/file", "bs=1M", f"count={FILE_MB}", "status=none")
+    MOUNT.mkdir(exist_ok=True)
+    run("mount", "-t", "nfs", "-o", "vers=4.2,proto=rdma,port=20049,noac", f"{ADDRESS}:/", str(MOUNT))
+
+
+def fio(rw, bs, depth):
+    """Returns a function that runs fio for some seconds and gives its operations per second."""
+    def measure(seconds):
+        said = subprocess.run(
+            ["fio", "--name=bench", f"--filename={MOUNT}/file", f"--size={FILE_MB}M", f"--rw={rw}", f"--bs={bs}",
+             "--direct=1", "--ioengine=libaio", f"--iodepth={depth}", "--time_based", f"--runtime={int(seconds * 1000)}ms",
+             "--norandommap", "--randrepeat=1", "--output-format=json"],
+            check=True, stdout=subprocess.PIPE).stdout
+        side = json.loads(said)["jobs"][0]["read" if "read" in rw else "write"]
+        return side["total_ios"] / (side["runtime"] / 1000)
+    return measure
+
+
+def loop(operation):
+    """The same for a function that does an operation and says how many it was."""
+    def measure(seconds):
+        done, start = 0, time.monotonic()
+        while (passed := time.monotonic() - start) < seconds:
+            done += operation()
+        return done / passed
+    return measure
+
+
+def getattr_():
+    for _ in range(16):
+        os.stat(MOUNT / "file")
+    return 16
+
+
+def metadata():
+    """Six operations on a new file."""
+    name, other = MOUNT / "new", MOUNT / "other"
+    with open(name, "wb") as file:
+        file.write(b"x" * 100)
+    os.stat(name)
+    os.rename(name, other)
+    os.listdir(MOUNT)
+    with open(other, "rb") as file:
+        file.read()
+    os.unlink(other)
+    return 6
+
+
+WORKLOADS = {
+    "GETATTR": loop(getattr_),
+    "metadata mix": loop(metadata),
+    "4 KiB random read, depth 1": fio("randread", "4k", 1),
+    "4 KiB random write, depth 1": fio("randwrite", "4k", 1),
+    "4 KiB random read, depth 16": fio("randread", "4k", 16),
+    "4 KiB random write, depth 16": fio("randwrite", "4k", 16),
+    "1 MiB sequential read": fio("read", "1m", 4),
+    "1 MiB sequential write": fio("write", "1m", 4),
+}
+
+
+def loaded_modules():
+    """Returns name, start and end of each."""
+    fields = [line.split() for line in Path("/proc/modules").read_text().splitlines()]
+    return [(f[0], int(f[5], 16), int(f[5], 16) + int(f[1])) for f in fields]
+
+
+def profiled(measure, seconds):
+    """Returns how many samples of `measure` fell to each owner: the module that is nearest to the top of the stack."""
+    # The idle loop is nobody's work. Stacks are many, as each frame has its offset.
+    tracer = subprocess.Popen(["bpftrace", "-q", "-f", "json", "-e",
+                               'profile:hz:4999 /tid != 0/ { @[kstack(perf, 32)] = count(); } '
+                               'BEGIN { printf("ready"); }'],
+                              stdout=subprocess.PIPE, text=True, env={**os.environ, "BPFTRACE_MAX_MAP_KEYS": "200000"})
+    tracer.stdout.readline()
+    measure(seconds)
+    tracer.terminate()
+    owners, modules = {}, loaded_modules()
+    for line in tracer.communicate()[0].splitlines():
+        entry = json.loads(line) if line.startswith("{") else {}
+        if entry.get("type") != "map":
+            continue
+        for stack, count in entry["data"].get("@", {}).items():
+            addresses = [int(frame.split()[0], 16) for frame in stack.splitlines() if frame.strip()]
+            owner = next((name for address in addresses for name, start, end in modules if start <= address < end),
+                         "kernel" if addresses else "user")
+            owners[owner] = owners.get(owner, 0) + count
+    return owners
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--inline", type=int, help="inline sizes of client and server; without, the module's own")
+    parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--only", default="", help="workloads with this in their name")
+    parser.add_argument("--profile", action="store_true", help="who executes the instructions, instead of how many")
+    options = parser.parse_args()
+    set_up(options.inline)
+    results = {}
+    for name, measure in WORKLOADS.items():
+        if options.only not in name:
+            continue
+        measure(0.1)
+        results[name] = profiled(measure, options.seconds) if options.profile else measure(options.seconds)
+        print(name, results[name], file=sys.stderr, flush=True)
+    run("umount", str(MOUNT))
+    print(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()
