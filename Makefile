@@ -30,7 +30,7 @@ vm := scripts/enter scripts/vm.py
 vm_options = --rdma $(RDMA) --smp $(SMP) --memory $(MEM) --limit $(LIMIT) --append='$(APPEND)'
 built = scripts/build.sh $(if $(filter rust,$(1) $(2)),module,buildroot)
 
-.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-fast debug-check conformance fuzz counts bench fmt clean distclean help
+.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-all check-fast debug-check conformance fuzz counts bench fmt clean distclean help
 
 ## Build
 modules: ## the module for the kernel in KDIR= (default: the running one); the default
@@ -64,6 +64,9 @@ vm2: ## the same on the client of a pair; CLIENT=rust|c SERVER=rust|c; the serve
 ## Test
 check: ## all gates and tests, cheapest first
 	@scripts/check.sh
+
+check-all: ## that, and each fault in a long loop: 100 disconnects, 20 device removals, an idle connection
+	@scripts/check.sh all
 
 check-fast: ## all that needs no VM
 	@scripts/check.sh fast

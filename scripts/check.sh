@@ -4,7 +4,8 @@
 # All gates, in order of cost: a line for each with the time it took, what a failing one said, and a count at the end.
 # A gate counts as one, and so does each single result of a host test or of a test in a VM.
 #
-# check.sh [fast|debug]: `fast` leaves out what needs a VM; `debug` is the tests in VMs on the debug kernel, and nothing else.
+# check.sh [fast|all|debug]: `fast` leaves out what needs a VM; `all` adds what takes hours; `debug` is the tests in VMs on the
+# debug kernel, and nothing else.
 #
 # CLIENT=c, SERVER=c and MODULE=c (a single VM) try the tests in VMs on the kernel's own module.
 
@@ -96,6 +97,12 @@ vms() {
 	gate "against the kernel's own client" two_vms c rust mount.sh callback.sh chunks.sh
 }
 
+# Each fault so often that a rare race has its chance, and what takes its time by nature.
+loops() {
+	in_root scripts/vm.py pair --client "${CLIENT:-rust}" --server "${SERVER:-rust}" --limit 14400 -- \
+		'DISCONNECTS=100 RESTARTS=10 REMOVALS=20 KILLS=20 TIMEOUT=7200 scripts/vm/kselftest long'
+}
+
 # On a kernel that watches memory and locks, and makes things fail.
 debug() {
 	gate 'clippy, debug kernel' clippy
@@ -114,6 +121,11 @@ rm -rf "$logs"
 mkdir -p "$logs"
 case ${1:-} in
 fast) fast ;;
+all)
+	fast
+	vms
+	gate 'faults in loops' loops
+	;;
 debug) debug ;;
 *) fast; vms ;;
 esac

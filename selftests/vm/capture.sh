@@ -37,7 +37,16 @@ wait "$tcpdump"
 reduced="(nfs.procedure_v3 == 6 && rpc.msgtyp == 1 && rpcordma.writes_count > 0)"
 wrong="(_ws.malformed || _ws.expert.severity == error)"
 
-plan 8
+# What each end sends; a message type of 0 has its Call or Reply behind the header, 1 has it in chunks.
+# shellcheck disable=SC2153 # the VM sets it
+mine="rpcordma && ip.src == $CLIENT_ADDR"
+never() { not eval "decode -Y '$1' | grep ."; }
+
+# A Call is sent again only over another connection.
+xids_of_calls() { decode -Y "$mine && rpcordma.msg_type < 2" -T fields -e infiniband.bth.destqp -e rpcordma.xid; }
+no_xid_twice() { [ "$(xids_of_calls | wc -l)" -gt 10 ] && not eval "xids_of_calls | sort | uniq -d | grep ."; }
+
+plan 16
 check "RPC-over-RDMA is seen" eval "decode -Y rpcordma | grep ."
 check "GETATTR" captured 1
 check "READ, inline" eval "captured 6 | grep 'READ Reply.*Len: 1000'"
@@ -46,4 +55,15 @@ check "WRITE" captured 7
 check "READDIR or READDIRPLUS" eval "captured 16 || captured 17"
 check "no packet is malformed" not eval "decode -Y '$wrong && !$reduced' | grep ."
 check "credits are asked for and granted" not eval "decode -Y 'rpcordma.flow_control == 0' | grep ."
+check "no XID is sent twice on one connection" no_xid_twice
+check "a Call that wants no data has an empty Write list" never "$mine && nfs.procedure_v3 == 1 && rpcordma.writes_count > 0"
+check "a READ that fits has an empty Write list" \
+	eval "decode -Y '$mine && nfs.procedure_v3 == 6 && nfs.count3 == 1000 && rpcordma.writes_count == 0' | grep ."
+check "a READ that does not has one Write chunk" \
+	eval "decode -Y '$mine && nfs.procedure_v3 == 6 && rpcordma.writes_count == 1' | grep ."
+check "no READ has two" never "$mine && nfs.procedure_v3 == 6 && rpcordma.writes_count > 1"
+check "the client sends no RDMA_MSGP, no RDMA_DONE, no RDMA_ERROR" never "$mine && rpcordma.msg_type > 1"
+check "the client sends no RDMA Write or Read" \
+	never "ip.src == $CLIENT_ADDR && infiniband.bth.opcode >= 6 && infiniband.bth.opcode <= 12"
+check "the server does" eval "decode -Y 'ip.src == $SERVER_ADDR && infiniband.bth.opcode >= 6 && infiniband.bth.opcode <= 12' | grep ."
 finish

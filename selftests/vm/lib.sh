@@ -128,6 +128,17 @@ kick() {
 	done
 }
 
+# From now on no packet of RDMA arrives here; `hear` ends that.
+go_deaf() {
+	local packets="udp dport 4791"
+	[ "$RDMA" != siw ] || packets="tcp sport $port"
+	nft -f - <<-END
+		table inet lost { chain in { type filter hook input priority 0; $packets drop; }; }
+	END
+}
+
+hear() { nft delete table inet lost; }
+
 # verified_io OPTION...: fio writes, and reads back what it wrote.
 verified_io() {
 	fio --name=verify --directory="$mnt" --rw=randwrite --bsrange=4k-1M --direct=1 \
