@@ -13,6 +13,10 @@ with its section, its strength, the kinds of test that can show it, and the test
 A row of kind U or P must have a test. A row of other kinds without one is open, and is counted as such. It is an error
 if a test is named that does not exist, did not run or failed, and if a test is called after a case (adv12_, gv03_) that
 has no row.
+
+Beside host tests a row can name what a kselftest checks: vm/mount.sh:"NFSv$version mounts" is the line of
+selftests/vm/mount.sh that says so. It must be there, and the script be one of those that selftests/Makefile runs; that
+it passes is shown where the kselftests run.
 """
 
 import argparse
@@ -27,6 +31,8 @@ TABLE = TOP / "selftests/conformance.tsv"
 PACKAGE = TOP / "selftests/proto"
 HOST_KINDS = set("UP")
 NORMATIVE = ["MUST", "MUST NOT", "REQUIRED", "SHOULD", "SHOULD NOT", "MAY"]
+SELFTESTS = TOP / "selftests"
+KSELFTEST = re.compile(r'(vm/\w+\.sh):"([^"]*)"')
 
 
 class Row:
@@ -35,7 +41,8 @@ class Row:
     def __init__(self, line):
         self.id, self.section, self.strength, kinds, self.requirement, tests = line.rstrip("\n").split("\t")
         self.kinds = set(kinds)
-        self.tests = tests.split()
+        self.checks = KSELFTEST.findall(tests)
+        self.tests = KSELFTEST.sub("", tests).split()
 
     def group(self):
         """The heading it is counted under: RFC 8166's sections by their first number, else by source."""
@@ -46,6 +53,13 @@ class Row:
 def read_table():
     lines = TABLE.read_text().splitlines(keepends=True)
     return [Row(line) for line in lines if not line.startswith("#")]
+
+
+def has_check(script, description):
+    """Says whether a kselftest that is run checks what the description says."""
+    path = SELFTESTS / script
+    return (script in (SELFTESTS / "Makefile").read_text().split() and path.exists()
+            and f'check "{description}" ' in path.read_text())
 
 
 def run_tests():
@@ -73,6 +87,9 @@ def find_errors(rows, results):
         for test in row.tests:
             if results.get(test) != "ok":
                 yield f"{row.id} names {test}, which {results.get(test, 'did not run')}"
+        for script, description in row.checks:
+            if not has_check(script, description):
+                yield f'{row.id} names {script}:"{description}", which is not there'
     for row, count in ids.items():
         if count > 1:
             yield f"{row} has {count} rows"
@@ -102,22 +119,22 @@ def print_coverage(rows):
 def print_line(name, rows):
     host = [row for row in rows if row.kinds & HOST_KINDS]
     shown = [row for row in host if row.tests]
-    more = [row for row in rows if row.tests and not row.kinds & HOST_KINDS]
-    still_open = [row for row in rows if not row.tests]
+    more = [row for row in rows if (row.tests or row.checks) and not row.kinds & HOST_KINDS]
+    still_open = [row for row in rows if not row.tests and not row.checks]
     kinds = sorted({kind for row in still_open for kind in row.kinds})
     print(f"{name:24}{len(rows):6}{len(host):6}{len(shown):7}{len(more):6}{len(still_open):6}   {''.join(kinds)}")
 
 
 def main():
     parser = argparse.ArgumentParser(description="coverage of the protocol's requirements by tests")
-    parser.add_argument("--open", action="store_true", help="list the rows that no host test shows")
+    parser.add_argument("--open", action="store_true", help="list the rows that no test shows")
     options = parser.parse_args()
     rows = read_table()
     results = run_tests()
     print_coverage(rows)
     if options.open:
         for row in rows:
-            if not row.tests:
+            if not row.tests and not row.checks:
                 print(f"{row.id}\t{''.join(sorted(row.kinds))}\t{row.requirement}")
     errors = list(find_errors(rows, results))
     for error in errors:
