@@ -30,7 +30,7 @@ vm := scripts/enter scripts/vm.py
 vm_options = --rdma $(RDMA) --smp $(SMP) --memory $(MEM) --limit $(LIMIT) --append='$(APPEND)'
 built = scripts/build.sh $(if $(filter rust,$(1) $(2)),module,buildroot)
 
-.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-all check-fast debug-check conformance fuzz counts bench fmt clean distclean help
+.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-all check-fast debug-check conformance fuzz mutants instructions counts bench fmt clean distclean help
 
 ## Build
 modules: ## the module for the kernel in KDIR= (default: the running one); the default
@@ -79,6 +79,12 @@ conformance: buildroot ## which requirement of the protocol which test shows
 
 fuzz: buildroot ## each parser for TIME= seconds
 	@scripts/enter selftests/fuzz/run.sh TIME=$(TIME)
+
+mutants: buildroot ## change the protocol core in every known way and see the tests fail; hours
+	@scripts/enter nice selftests/proto/mutants.sh
+
+instructions: buildroot ## what encoding and decoding a header costs
+	@scripts/enter selftests/proto/bench/instructions.sh
 
 counts: ## work requests, doorbells and completions per RPC, our client's and the in-tree one's
 	@$(call built,rust)

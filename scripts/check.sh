@@ -85,6 +85,7 @@ fast() {
 	gate 'host tests of proto' host_tests
 	gate 'crafted peer' crafted_peer
 	gate conformance in_root scripts/conformance.py
+	gate 'fuzz targets, a moment each' in_root nice selftests/fuzz/run.sh TIME=3
 	gate clippy clippy
 	gate 'module builds without a warning' compiles
 	gate 'no panic in proto' in_root scripts/panicfree.sh rust/proto/lib.o

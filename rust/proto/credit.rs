@@ -284,6 +284,26 @@ mod tests {
     }
 
     #[test]
+    fn same_low_grant_again_is_no_rise() {
+        let mut grants = serving(1, 8);
+        grants.reply(8).unwrap();
+        grants.delivered(8).unwrap();
+        for _ in 0..3 {
+            grants.received().unwrap();
+        }
+        // Three replies at once: each that arrives is a Call less, whatever went out behind it.
+        grants.posted(2);
+        for _ in 0..3 {
+            grants.reply(2).unwrap();
+            grants.posted(1);
+        }
+        for owed in [7, 6, 5] {
+            grants.delivered(2).unwrap();
+            assert_eq!(grants.owed, owed);
+        }
+    }
+
+    #[test]
     fn second_rise_is_owed_from_the_start() {
         // 5, then 1, then 5 again. When the 1 arrives, the 5 behind it counts already.
         let mut grants = serving(3, 6);

@@ -248,6 +248,12 @@ fn adv56_long_reply_without_a_payload() {
     assert_eq!(dropped(REPLY, &message(1, &[0, 0, 0], &[])), discard);
     let unused = in_reply_chunk(1, &[hloo(1, 0), hloo(2, 0)], &[]);
     assert_eq!(dropped(REPLY, &unused), discard);
+    // The smallest reply has 20 bytes.
+    let short = in_reply_chunk(1, &[hloo(1, 16), hloo(2, 0)], &[]);
+    let discard = Received::Discard(Discard::Payload(16));
+    assert_eq!(dropped(REPLY, &short), discard);
+    let denied = in_reply_chunk(1, &[hloo(1, 20), hloo(2, 0)], &[]);
+    assert_eq!(completes(REPLY, &denied), Received::Completed(0, 0, 20));
 }
 
 #[test]
