@@ -23,10 +23,7 @@ use kernel::{
     sync::Arc, //
 };
 use proto::{
-    chunk::{
-        ReadSegment,
-        Segment, //
-    },
+    chunk::ReadSegment,
     header::{
         Body,
         Call, //
@@ -68,7 +65,6 @@ pub(super) struct Ready {
     regions: Prepared<Connection>,
     buffer: Buffer<Connection>,
     plan: Plan,
-    offered: Offered,
     /// Bytes of the header, and of the Call that follow it.
     header: usize,
     inline: usize,
@@ -109,11 +105,11 @@ pub(super) fn prepare(active: Active, rqst: &Rqst<Client>) {
     if !connection.is_open() {
         return;
     }
-    let Ok(ready) = get_ready(active, rqst, Stock::Spare) else {
+    let Ok((ready, offered)) = get_ready(active, rqst, Stock::Spare) else {
         // Its turn to be sent will show whether it can be.
         return;
     };
-    if let Err(unwanted) = slot.keep_ready(ready, &connection) {
+    if let Err(unwanted) = slot.keep_ready(ready, offered, &connection) {
         unwanted.cancel();
     }
 }
@@ -132,22 +128,27 @@ pub(super) fn send(
     }
     let ready = match ready.filter(|ready| ready.is_for(&active.connection)) {
         Some(ready) => ready,
-        None => get_ready(active.clone(), rqst, Stock::Whole).inspect_err(|error| match error {
-            SendError::Again => counters.empty_send_queue.add(1),
-            _ => counters.failed_marshals.add(1),
-        })?,
+        None => {
+            let (ready, offered) =
+                get_ready(active.clone(), rqst, Stock::Whole).inspect_err(|error| match error {
+                    SendError::Again => counters.empty_send_queue.add(1),
+                    _ => counters.failed_marshals.add(1),
+                })?;
+            slot.state().lock().offered = offered;
+            ready
+        }
     };
-    count(counters, &ready);
     // Under the slot's lock: the reply may be here before `post_send` returns, and must find what
     // was offered.
     let mut state = slot.state().lock();
+    count(counters, &ready, &state.offered);
     let (registered, result) = active.queue.post_send(
         ready.regions,
         ready.buffer,
         ready.header.saturating_add(ready.inline),
         doorbell,
     );
-    state.offered = Some(ready.offered);
+    state.asked = true;
     let before = core::mem::replace(&mut state.registered, registered);
     drop(state);
     // Empty: an RPC is fenced, or its connection torn down, before its slot sends again.
@@ -156,7 +157,11 @@ pub(super) fn send(
 }
 
 /// Covers the memory of the Call in `rqst` and writes its message. Does not sleep.
-fn get_ready(active: Active, rqst: &Rqst<Client>, stock: Stock) -> Result<Ready, SendError> {
+fn get_ready(
+    active: Active,
+    rqst: &Rqst<Client>,
+    stock: Stock,
+) -> Result<(Ready, Offered), SendError> {
     let sizing = active.connection.sizing();
     let plan = plan(rqst, &sizing)?;
     let mut idle = take_regions(&active, regions_for(&plan, &sizing), stock)?;
@@ -175,15 +180,17 @@ fn get_ready(active: Active, rqst: &Rqst<Client>, stock: Stock) -> Result<Ready,
     );
     active.connection.recycle_regions(idle);
     match marshalled {
-        Ok((header, inline, offered)) => Ok(Ready {
-            active,
-            regions,
-            buffer,
-            plan,
-            offered,
-            header,
-            inline,
-        }),
+        Ok((header, inline, offered)) => {
+            let ready = Ready {
+                active,
+                regions,
+                buffer,
+                plan,
+                header,
+                inline,
+            };
+            Ok((ready, offered))
+        }
         Err(error) => {
             active.queue.put_back_send_buffer(buffer);
             active.connection.recycle_regions(regions.cancel());
@@ -333,27 +340,15 @@ fn marshal(
         }
     };
     let offered = match plan.reply {
-        ReplyForm::Inline => Offered::NOTHING,
-        ReplyForm::WriteChunk { .. } => Offered {
-            write: Some(cover(
-                regions,
-                idle,
-                rqst.reply_pieces(ReplyPart::Pages),
-                Access::Write,
-                xid,
-            )?),
-            reply: None,
-        },
-        ReplyForm::ReplyChunk { .. } | ReplyForm::WriteAndReplyChunk { .. } => Offered {
-            write: None,
-            reply: Some(cover(
-                regions,
-                idle,
-                rqst.reply_pieces(ReplyPart::All),
-                Access::Write,
-                xid,
-            )?),
-        },
+        ReplyForm::Inline => Offered::Nothing,
+        ReplyForm::WriteChunk { .. } => {
+            let pieces = rqst.reply_pieces(ReplyPart::Pages);
+            Offered::Write(cover(regions, idle, pieces, Access::Write, xid)?)
+        }
+        ReplyForm::ReplyChunk { .. } | ReplyForm::WriteAndReplyChunk { .. } => {
+            let pieces = rqst.reply_pieces(ReplyPart::All);
+            Offered::Reply(cover(regions, idle, pieces, Access::Write, xid)?)
+        }
     };
     let mut read = [ReadSegment::default(); Chunk::MAX];
     for (place, segment) in read.iter_mut().zip(call.as_slice()) {
@@ -428,14 +423,7 @@ fn cover(
     Ok(chunk)
 }
 
-fn count(counters: &Counters, ready: &Ready) {
-    let bytes = |chunk: &Option<Chunk>| -> u64 {
-        chunk
-            .iter()
-            .flat_map(|chunk| chunk.as_slice())
-            .map(|segment: &Segment| u64::from(segment.length))
-            .sum()
-    };
+fn count(counters: &Counters, ready: &Ready, offered: &Offered) {
     counters.pullup_bytes.add(ready.inline as u64);
     match ready.plan.call {
         CallForm::Inline => (),
@@ -445,12 +433,15 @@ fn count(counters: &Counters, ready: &Ready) {
             counters.long_calls.add(1);
         }
     }
-    if ready.offered.write.is_some() {
-        counters.write_chunks.add(1);
-        counters.offered_bytes.add(bytes(&ready.offered.write));
-    }
-    if ready.offered.reply.is_some() {
-        counters.reply_chunks.add(1);
-        counters.offered_bytes.add(bytes(&ready.offered.reply));
-    }
+    let (chunks, chunk) = match offered {
+        Offered::Nothing => return,
+        Offered::Write(chunk) => (&counters.write_chunks, chunk),
+        Offered::Reply(chunk) => (&counters.reply_chunks, chunk),
+    };
+    chunks.add(1);
+    let lengths = chunk
+        .as_slice()
+        .iter()
+        .map(|segment| u64::from(segment.length));
+    counters.offered_bytes.add(lengths.sum());
 }

@@ -155,7 +155,7 @@ fn judge(
         }
         Incoming::Reply(reply) => judge_reply(connection, queue, &reply, key),
         Incoming::Error { xid, credits, .. } => match lookup(connection, xid) {
-            Some(rqst) if rqst.slot().state().lock().offered.is_none() => {
+            Some(rqst) if !rqst.slot().state().lock().asked => {
                 drop(rqst);
                 Verdict::Malformed
             }
@@ -182,10 +182,13 @@ fn judge_reply(
     let Some(rqst) = lookup(connection, reply.xid) else {
         return Verdict::Done;
     };
-    let Some(offered) = rqst.slot().state().lock().offered else {
+    let state = rqst.slot().state().lock();
+    if !state.asked {
         return Verdict::Malformed;
-    };
-    let Ok(outcome) = offered.with(|offer| reply.check(offer)) else {
+    }
+    let outcome = state.offered.with(|offer| reply.check(offer));
+    drop(state);
+    let Ok(outcome) = outcome else {
         return Verdict::Malformed;
     };
     let answer = if outcome.reply_chunk_len > 0 {
@@ -230,7 +233,7 @@ fn take_registered(
     key: &mut Option<Invalidated<Connection>>,
 ) -> Registered<Connection> {
     let mut state = rqst.slot().state().lock();
-    state.offered = None;
+    state.asked = false;
     let mut registered = core::mem::take(&mut state.registered);
     drop(state);
     if let Some(idle) = key

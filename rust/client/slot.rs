@@ -72,36 +72,38 @@ impl Chunk {
     }
 }
 
-/// The chunks that an RPC offers for its reply.
-#[derive(Clone, Copy)]
-pub(crate) struct Offered {
-    pub(crate) write: Option<Chunk>,
-    pub(crate) reply: Option<Chunk>,
+/// The chunk that an RPC offers for its reply.
+pub(crate) enum Offered {
+    /// None.
+    Nothing,
+    /// One for the results that may leave the message.
+    Write(Chunk),
+    /// One for the whole reply.
+    Reply(Chunk),
 }
 
 impl Offered {
-    /// Nothing.
-    pub(crate) const NOTHING: Self = Self {
-        write: None,
-        reply: None,
-    };
-
     /// Calls `f` with the offer as the protocol's code wants it.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&Offer<'_>) -> R) -> R {
-        let chunk = self.write.as_ref().map_or(&[][..], Chunk::as_slice);
-        let one = [chunk];
+        let (write, reply) = match self {
+            Self::Nothing => (None, None),
+            Self::Write(chunk) => (Some([chunk.as_slice()]), None),
+            Self::Reply(chunk) => (None, Some(chunk.as_slice())),
+        };
         f(&Offer {
-            write: if self.write.is_some() { &one } else { &[] },
-            reply: self.reply.as_ref().map(Chunk::as_slice),
+            write: write.as_ref().map_or(&[], |one| one),
+            reply,
         })
     }
 }
 
 /// What changes in a slot.
 pub(crate) struct State {
-    /// What the server was offered. [`None`] while no Call is under way: whatever answers now was
-    /// sent before it was asked for, by a peer that guesses XIDs.
-    pub(crate) offered: Option<Offered>,
+    /// A Call is under way. While none is, whatever answers was sent before it was asked for, by a
+    /// peer that guesses XIDs.
+    pub(crate) asked: bool,
+    /// What the Call offers that is under way, or `ready`.
+    pub(crate) offered: Offered,
     /// A Call that waits for its turn to be sent.
     ready: Option<Ready>,
     /// What the server may reach.
@@ -135,7 +137,8 @@ pub(crate) struct Slot {
 impl Slot {
     pub(crate) fn new() -> impl PinInit<Self, Error> {
         let state = State {
-            offered: None,
+            asked: false,
+            offered: Offered::Nothing,
             ready: None,
             registered: Registered::new(),
             fencing: false,
@@ -155,15 +158,21 @@ impl Slot {
         &self.inner.state
     }
 
-    /// Keeps `ready` for the turn of its Call, unless `connection`, which it is for, has come to its
-    /// end: then nothing would give it up.
-    pub(super) fn keep_ready(&self, ready: Ready, connection: &Connection) -> Result<(), Ready> {
+    /// Keeps `ready`, which offers what is `offered`, for the turn of its Call, unless `connection`,
+    /// which it is for, has come to its end: then nothing would give it up.
+    pub(super) fn keep_ready(
+        &self,
+        ready: Ready,
+        offered: Offered,
+        connection: &Connection,
+    ) -> Result<(), Ready> {
         let mut state = self.inner.state.lock();
-        // Regions that are registered belong to a transmission of this Call that will be made again
-        // over another connection, if it is.
-        if !connection.is_open() || !state.registered.is_empty() {
+        // A transmission of this Call that is under way will be made again over another connection,
+        // if it is.
+        if !connection.is_open() || state.asked || !state.registered.is_empty() {
             return Err(ready);
         }
+        state.offered = offered;
         state.ready = Some(ready);
         Ok(())
     }
@@ -177,7 +186,7 @@ impl Slot {
     /// were registered. Sleeps.
     pub(crate) fn reset(&self) -> u64 {
         let mut state = self.inner.state.lock();
-        state.offered = None;
+        state.asked = false;
         let ready = state.ready.take();
         let registered = core::mem::take(&mut state.registered);
         drop(state);
@@ -189,7 +198,7 @@ impl Slot {
     /// Sleeps if there was something to reach. Gives up what waits to be sent.
     pub(crate) fn fence(&self, active: impl FnOnce() -> Option<Active>) {
         let mut state = self.inner.state.lock();
-        state.offered = None;
+        state.asked = false;
         let ready = state.ready.take();
         let registered = core::mem::take(&mut state.registered);
         state.fencing = !registered.is_empty();

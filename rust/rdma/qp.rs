@@ -21,6 +21,7 @@ use crate::{
     },
     transfer::{
         self,
+        Attached,
         Pull,
         Puller, //
     },
@@ -285,30 +286,30 @@ impl<H: Handler> QueuePair<H> {
         result
     }
 
-    /// Posts `writes`, then the first `len` bytes of `buffer` as a Send, with one doorbell.
+    /// Posts the first `len` bytes of `buffer` as a Send, with one doorbell, and what goes with it.
     ///
     /// If there is no room for them, both come back, and [`Handler::send_resumed`] tells when to
     /// try again. Any other failure is the end of the connection; then it sleeps.
     pub fn post_reply(
         &self,
-        writes: Option<transfer::Prepared<H>>,
+        attached: Attached<H>,
         buffer: send::Buffer<H>,
         len: usize,
         verb: Verb,
     ) -> Result<(), Unposted<H>> {
-        let count = writes.as_ref().map_or(0, |writes| writes.len());
+        let count = attached.requests();
         let mut sends = self.sends.lock();
         if !sends.open {
             sends.put_back(buffer);
             return Err(Unposted::Lost(not_connected()));
         }
         if !sends.enter(count) {
-            return Err(Unposted::Full(writes, buffer));
+            return Err(Unposted::Full(attached, buffer));
         }
-        let mut writes = writes.map(|writes| writes.0);
+        let mut attached = attached.into_inner();
         // The requests do not move with their box.
-        let requests = writes.as_mut().map(|writes| &raw mut **writes);
-        let send = match sends.enqueue(self, buffer, len, verb, writes) {
+        let requests = attached.as_mut().map(|attached| &raw mut **attached);
+        let send = match sends.enqueue(self, buffer, len, verb, attached) {
             Ok(send) => send,
             Err(error) => {
                 sends.leave(count);
@@ -317,7 +318,7 @@ impl<H: Handler> QueuePair<H> {
         };
         let first = match requests {
             // SAFETY: The box is in the queue of posted Sends, which only the lock's owner changes.
-            Some(writes) => unsafe { (*writes).link(self.failed_cqe(), send) },
+            Some(requests) => unsafe { (*requests).link(self.failed_cqe(), send) },
             None => send,
         };
         // SAFETY: The list was just made. All of it lives in the queue of posted Sends until a
@@ -454,7 +455,7 @@ impl<H: Puller> QueuePair<H> {
 /// Why a reply was not posted.
 pub enum Unposted<H: Handler> {
     /// There is no room for it now.
-    Full(Option<transfer::Prepared<H>>, send::Buffer<H>),
+    Full(Attached<H>, send::Buffer<H>),
     /// The connection is at its end.
     Lost(Error),
 }

@@ -47,8 +47,8 @@ pub(crate) struct Inner<H: Handler> {
     queue: *const QueuePair<H>,
     /// Which Send of its queue it is; valid while it is posted.
     sequence: u64,
-    /// RDMA Writes that precede it in its chain.
-    writes: Option<KBox<transfer::Inner<H>>>,
+    /// RDMA Writes that precede it in its chain, or memory that is part of it.
+    attached: Option<KBox<transfer::Inner<H>>>,
     next: Option<KBox<Self>>,
     mapped: Mapped<H>,
 }
@@ -113,9 +113,9 @@ pub(crate) struct State<H: Handler> {
     room: usize,
     /// Somebody was sent away without a buffer or without room and wants to be told.
     starved: bool,
-    /// Transfers that are over, for the next ones, and how many more of them to keep.
+    /// Transfers that are over, for the next ones, and how many more bytes of them to keep.
     transfers: Chain<transfer::Inner<H>>,
-    missing: usize,
+    budget: usize,
 }
 
 /// What buffers were sent with, for its owner to drop when the lock is released.
@@ -125,8 +125,8 @@ impl<H: Handler> State<H> {
     /// How many Sends one completion covers at most.
     const INTERVAL: u32 = 16;
 
-    /// How many transfers are kept: their lists are as long as the longest was.
-    const TRANSFERS: usize = 4;
+    /// How many bytes of transfers are kept: a few long ones, or many short ones.
+    const TRANSFERS: usize = 96 << 10;
 
     /// Allocates `count` buffers of `len` bytes. Sleeps if `flags` allow it.
     pub(crate) fn new(
@@ -148,7 +148,7 @@ impl<H: Handler> State<H> {
                 sge: mapped.sge(0)?,
                 queue: null(),
                 sequence: 0,
-                writes: None,
+                attached: None,
                 next: None,
                 mapped,
             };
@@ -166,14 +166,14 @@ impl<H: Handler> State<H> {
             room,
             starved: false,
             transfers: Chain::new(),
-            missing: Self::TRANSFERS,
+            budget: Self::TRANSFERS,
         })
     }
 
     /// A transfer with nothing in it.
     pub(crate) fn take_transfer(&mut self) -> Option<KBox<transfer::Inner<H>>> {
         let transfer = self.transfers.pop()?;
-        self.missing = self.missing.saturating_add(1);
+        self.budget = self.budget.saturating_add(transfer.footprint());
         Some(transfer)
     }
 
@@ -185,10 +185,10 @@ impl<H: Handler> State<H> {
         if !self.open {
             return Some(transfer);
         }
-        let Some(missing) = self.missing.checked_sub(1) else {
+        let Some(budget) = self.budget.checked_sub(transfer.footprint()) else {
             return Some(transfer);
         };
-        self.missing = missing;
+        self.budget = budget;
         self.transfers.push(transfer);
         None
     }
@@ -231,7 +231,7 @@ impl<H: Handler> State<H> {
     }
 
     /// Makes `buffer` the Send of its first `len` bytes that follows the last posted one, and
-    /// returns its work request, to be posted before the lock is given up. With it go `writes`.
+    /// returns its work request, to be posted before the lock is given up. With it goes `attached`.
     ///
     /// `verb` says what kind of Send it is. One that asks for a completion must not be deferred: it
     /// may be what others wait for.
@@ -241,7 +241,7 @@ impl<H: Handler> State<H> {
         mut buffer: Buffer<H>,
         len: usize,
         verb: Verb,
-        writes: Option<KBox<transfer::Inner<H>>>,
+        mut attached: Option<KBox<transfer::Inner<H>>>,
     ) -> Result<*mut raw::ib_send_wr> {
         let sge = match buffer.0.mapped.sge(len) {
             Ok(sge) => sge,
@@ -251,9 +251,12 @@ impl<H: Handler> State<H> {
             }
         };
         self.unsignalled = self.unsignalled.saturating_add(1);
-        // With the last buffer gone nobody can post the Send that would free the others. Memory of
-        // others is not kept longer than it takes.
-        let signal = self.unsignalled >= Self::INTERVAL || self.free.is_empty() || writes.is_some();
+        // With the last buffer gone nobody can post the Send that would free the others. What Writes
+        // are of is not kept longer than it takes; the few pages that a Send takes along are.
+        let writes = attached
+            .as_ref()
+            .is_some_and(|memory| !memory.is_inserted());
+        let signal = self.unsignalled >= Self::INTERVAL || self.free.is_empty() || writes;
         let inner = &mut buffer.0;
         inner.mapped.sync_for_device(len);
         inner.queue = queue;
@@ -269,7 +272,13 @@ impl<H: Handler> State<H> {
             inner.wr.opcode = raw::ib_wr_opcode_IB_WR_SEND_WITH_INV;
             inner.wr.ex.invalidate_rkey = key;
         }
-        inner.writes = writes;
+        // The elements do not move with their box.
+        if let Some(elements) = attached.as_mut().and_then(|memory| memory.surround(sge)) {
+            inner.wr.sg_list = elements.as_mut_ptr();
+            // CAST: Fewer than any device takes.
+            inner.wr.num_sge = elements.len() as i32;
+        }
+        inner.attached = attached;
         inner.wr.__bindgen_anon_1.wr_cqe = &raw mut inner.cqe;
         if signal {
             self.unsignalled = 0;
@@ -347,9 +356,9 @@ impl<H: Handler> State<H> {
         let place = self.place(sequence);
         if let Some(place) = place.and_then(|place| self.posted.get_mut(place)) {
             if let Some(mut inner) = place.take() {
-                if let Some(writes) = inner.writes.take() {
-                    self.room = self.room.saturating_add(writes.len());
-                    spent.push(writes);
+                if let Some(attached) = inner.attached.take() {
+                    self.room = self.room.saturating_add(attached.len());
+                    spent.push(attached);
                 }
                 self.free.push(inner);
             }

@@ -70,6 +70,8 @@ pub(crate) struct Inner<H: Handler> {
     mapped: i32,
     direction: Direction,
     max_elements: usize,
+    /// For memory that a Send takes along: where in the Send's buffer it belongs.
+    insert_at: Option<usize>,
     next: Option<KBox<Self>>,
     pd: Arc<ProtectionDomain<H>>,
 }
@@ -143,6 +145,52 @@ impl<H: Handler> Transfer<H> {
         self.0.divide()?;
         Ok(Prepared(self.0))
     }
+
+    /// Maps the memory, for a Send that has it between the first `at` bytes of its buffer and the
+    /// rest. Sleeps. [`E2BIG`] if it is in more pieces than one Send takes.
+    pub fn insert(mut self, at: usize) -> Result<Inserted<H>> {
+        let inner = &mut *self.0;
+        // The first and the last are of the buffer.
+        inner.elements.push(raw::ib_sge::default(), GFP_KERNEL)?;
+        inner.map()?;
+        inner.elements.push(raw::ib_sge::default(), GFP_KERNEL)?;
+        if inner.elements.len() > inner.max_elements {
+            return Err(E2BIG);
+        }
+        inner.insert_at = Some(at);
+        Ok(Inserted(self.0))
+    }
+}
+
+/// Memory that a Send takes from where it is.
+pub struct Inserted<H: Handler>(pub(crate) KBox<Inner<H>>);
+
+/// What goes with a Send.
+pub enum Attached<H: Handler> {
+    /// Nothing.
+    Nothing,
+    /// RDMA Writes before it.
+    Writes(Prepared<H>),
+    /// A part of the message itself.
+    Inserted(Inserted<H>),
+}
+
+impl<H: Handler> Attached<H> {
+    /// How many work requests it is.
+    pub fn requests(&self) -> usize {
+        match self {
+            Self::Writes(writes) => writes.len(),
+            Self::Nothing | Self::Inserted(_) => 0,
+        }
+    }
+
+    pub(crate) fn into_inner(self) -> Option<KBox<Inner<H>>> {
+        match self {
+            Self::Nothing => None,
+            Self::Writes(writes) => Some(writes.0),
+            Self::Inserted(inserted) => Some(inserted.0),
+        }
+    }
 }
 
 /// Reads or Writes that only have to be posted.
@@ -172,6 +220,7 @@ impl<H: Handler> Inner<H> {
             mapped: 0,
             direction: Direction::ToDevice,
             max_elements: 0,
+            insert_at: None,
             next: None,
             pd,
         }
@@ -185,6 +234,17 @@ impl<H: Handler> Inner<H> {
         self.scatter.clear();
         self.pieces.clear();
         self.remote.clear();
+        self.insert_at = None;
+    }
+
+    /// How many bytes it takes, whatever is in it.
+    pub(crate) fn footprint(&self) -> usize {
+        size_of::<Self>()
+            + self.requests.capacity() * size_of::<raw::ib_rdma_wr>()
+            + self.elements.capacity() * size_of::<raw::ib_sge>()
+            + self.scatter.capacity() * size_of::<scatterlist>()
+            + self.pieces.capacity() * size_of::<Piece>()
+            + self.remote.capacity() * size_of::<Handle>()
     }
 
     fn unmap(&mut self) {
@@ -319,6 +379,28 @@ impl<H: Handler> Inner<H> {
 
     pub(crate) fn len(&self) -> usize {
         self.requests.len()
+    }
+
+    /// Whether it is part of a Send.
+    pub(crate) fn is_inserted(&self) -> bool {
+        self.insert_at.is_some()
+    }
+
+    /// All that a Send consists of which has `whole` in its buffer.
+    pub(crate) fn surround(&mut self, whole: raw::ib_sge) -> Option<&mut [raw::ib_sge]> {
+        let at = u32::try_from(self.insert_at?).ok()?;
+        let rest = whole.length.checked_sub(at)?;
+        *self.elements.first_mut()? = raw::ib_sge {
+            length: at,
+            ..whole
+        };
+        *self.elements.last_mut()? = raw::ib_sge {
+            addr: whole.addr.wrapping_add(u64::from(at)),
+            length: rest,
+            ..whole
+        };
+        let count = self.elements.len().saturating_sub(usize::from(rest == 0));
+        self.elements.get_mut(..count)
     }
 }
 

@@ -25,7 +25,7 @@ use rdma::{
         Buffer,
         Verb, //
     },
-    transfer::Prepared,
+    transfer::Attached,
     QueuePair, //
 };
 use sunrpc::SvcCallback;
@@ -49,21 +49,21 @@ impl Outlet {
             .with_room((), |()| self.queue.take_send_buffer().ok_or(()))
     }
 
-    /// Posts Writes and Send, as soon as there is room. Sleeps.
+    /// Posts a Send and what goes with it, as soon as there is room. Sleeps.
     pub(super) fn post(
         &self,
-        writes: Option<Prepared<Endpoint>>,
+        attached: Attached<Endpoint>,
         buffer: Buffer<Endpoint>,
         len: usize,
         verb: Verb,
     ) -> Result {
-        WRITES.add(writes.as_ref().map_or(0, |writes| writes.len()));
+        WRITES.add(attached.requests());
         let posted = self
             .endpoint
-            .with_room((writes, buffer), |(writes, buffer)| {
-                match self.queue.post_reply(writes, buffer, len, verb) {
+            .with_room((attached, buffer), |(attached, buffer)| {
+                match self.queue.post_reply(attached, buffer, len, verb) {
                     Ok(()) => Ok(Ok(())),
-                    Err(Unposted::Full(writes, buffer)) => Err((writes, buffer)),
+                    Err(Unposted::Full(attached, buffer)) => Err((attached, buffer)),
                     Err(Unposted::Lost(error)) => Ok(Err(error)),
                 }
             });
@@ -78,7 +78,7 @@ impl Outlet {
     pub(super) fn call(&self, xid: u32, call: &SvcCallback<'_>) -> Result {
         let mut buffer = self.buffer().ok_or_else(not_connected)?;
         match self.put_together(xid, call, buffer.bytes_mut()) {
-            Ok(len) => self.post(None, buffer, len, Verb::Send),
+            Ok(len) => self.post(Attached::Nothing, buffer, len, Verb::Send),
             Err(error) => {
                 self.queue.put_back_send_buffer(buffer);
                 Err(error)

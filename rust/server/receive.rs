@@ -31,7 +31,8 @@ use proto::{
 };
 use rdma::{
     receive::Message,
-    send::Verb, //
+    send::Verb,
+    transfer::Attached, //
 };
 use sunrpc::{
     Blanks,
@@ -222,7 +223,7 @@ impl Connection {
         };
         match refusal.emit(self.outlet.config.credits, buffer.bytes_mut()) {
             Ok(len) => {
-                let _ = self.outlet.post(None, buffer, len, Verb::Send);
+                let _ = self.outlet.post(Attached::Nothing, buffer, len, Verb::Send);
             }
             Err(_) => {
                 self.outlet.queue.put_back_send_buffer(buffer);

@@ -36,11 +36,16 @@ use rdma::{
     mr::Handle,
     send::Verb,
     transfer::{
+        Attached,
+        Inserted,
         Prepared,
         Transfer, //
     }, //
 };
 use sunrpc::SvcResult;
+
+/// Fewer bytes of data are copied: that costs less than to map them.
+const WORTH_INSERTING: usize = 1024;
 
 /// Why there is no reply.
 enum Failure {
@@ -64,7 +69,7 @@ impl From<Error> for Failure {
 
 /// What to post.
 struct Posting {
-    writes: Option<Prepared<Endpoint>>,
+    attached: Attached<Endpoint>,
     len: usize,
     verb: Verb,
 }
@@ -100,7 +105,7 @@ impl Connection {
                         .refuse()
                         .emit(self.outlet.config.credits, buffer.bytes_mut())
                         .map(|len| Posting {
-                            writes: None,
+                            attached: Attached::Nothing,
                             len,
                             verb: Verb::Send,
                         })
@@ -112,12 +117,16 @@ impl Connection {
             _ => Err(EINVAL),
         };
         match posting {
-            Ok(Posting { writes, len, verb }) => {
+            Ok(Posting {
+                attached,
+                len,
+                verb,
+            }) => {
                 // Before the Send, after which the client may use the credit again.
                 self.recycle(message);
                 // What is left to read is read through pieces.
                 result.restore(&mut call.blanks);
-                self.outlet.post(writes, buffer, len, verb)
+                self.outlet.post(attached, buffer, len, verb)
             }
             Err(error) => {
                 self.outlet.queue.put_back_send_buffer(buffer);
@@ -152,14 +161,28 @@ impl Connection {
         let mut len = answer
             .emit(self.outlet.config.credits, out)
             .map_err(|_| Failure::Unreturnable)?;
+        let mut attached = writes.map_or(Attached::Nothing, Attached::Writes);
         if answer.body() == Body::Msg {
-            for range in layout.remaining(result.len()) {
-                let end = len.checked_add(range.len()).ok_or(EINVAL)?;
-                let place = out.get_mut(len..end).ok_or(EINVAL)?;
-                if result.copy_out(range.start, place)? != range.len() {
-                    return Err(Failure::Local);
+            // Data that stays in the message is sent from where it is, if that is worth it.
+            let data = result.data();
+            let inserted = match &attached {
+                Attached::Nothing if data.len() >= WORTH_INSERTING => {
+                    let at = len.checked_add(data.start).ok_or(EINVAL)?;
+                    self.insert(result, data.clone(), at).ok()
                 }
-                len = end;
+                _ => None,
+            };
+            let skipped = inserted.as_ref().map_or(0..0, |_| data);
+            for range in layout.remaining(result.len()) {
+                for part in [
+                    range.start..range.end.min(skipped.start.max(range.start)),
+                    range.start.max(skipped.end)..range.end,
+                ] {
+                    len = copy(result, part, out, len)?;
+                }
+            }
+            if let Some(inserted) = inserted {
+                attached = Attached::Inserted(inserted);
             }
         }
         let key = match self.outlet.invalidate {
@@ -167,10 +190,22 @@ impl Connection {
             false => None,
         };
         Ok(Posting {
-            writes,
+            attached,
             len,
             verb: key.map_or(Verb::Send, Verb::Invalidate),
         })
+    }
+
+    /// The bytes `data` of a result, for the message that has `at` bytes before them.
+    fn insert(
+        &self,
+        result: &SvcResult<'_>,
+        data: Range<usize>,
+        at: usize,
+    ) -> Result<Inserted<Endpoint>> {
+        let mut memory = Transfer::writes(&self.outlet.queue)?;
+        add_local(&mut memory, result, data)?;
+        memory.insert(at)
     }
 
     /// The RDMA Writes of a reply, if it has any.
@@ -270,6 +305,21 @@ fn payload(result: &SvcResult<'_>, offset: usize, len: usize) -> Option<Range<us
     };
     let end = start.checked_add(xdr::filled(len))?;
     (end <= result.len()).then_some(start..start.checked_add(len)?)
+}
+
+/// Copies the bytes `part` of `result` to `out` from `at` on. Returns where they end.
+fn copy(
+    result: &SvcResult<'_>,
+    part: Range<usize>,
+    out: &mut [u8],
+    at: usize,
+) -> Result<usize, Failure> {
+    let end = at.checked_add(part.len()).ok_or(EINVAL)?;
+    let place = out.get_mut(at..end).ok_or(EINVAL)?;
+    if result.copy_out(part.start, place)? != part.len() {
+        return Err(Failure::Local);
+    }
+    Ok(end)
 }
 
 fn write(

@@ -241,6 +241,11 @@ impl SvcResult<'_> {
         self.len() == 0
     }
 
+    /// Where in it the data is that the thread has in pages.
+    pub fn data(&self) -> Range<usize> {
+        self.buf.page_range()
+    }
+
     /// Copies bytes from `at` on to `dst`. Returns how many there were.
     pub fn copy_out(&self, at: usize, dst: &mut [u8]) -> Result<usize> {
         self.buf.copy_out(at, dst)
