@@ -1,0 +1,96 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The server side: listeners come and go, threads end and start again under load, the module leaves and returns, and its
+# files under /proc/sys have the names, ranges and values that administrators know.
+
+. ./lib.sh
+need_pair
+
+svc=/proc/sys/sunrpc/svc_rdma
+
+listens() { on_server "grep -qx 'rdma $1' /proc/fs/nfsd/portlist"; }
+
+second_port() {
+	on_server "echo 'rdma 20050' >/proc/fs/nfsd/portlist" && listens 20050 || return
+	mount -t nfs -o proto=rdma,port=20050,vers=4.2,retry=0 "$SERVER_ADDR:/" "$mnt" || return
+	random_file "$mnt/second" 300000
+	same_file second
+	local status=$?
+	umount "$mnt"
+	return $status
+}
+
+knob() { on_server "cat $svc/$1"; }
+
+ranges() {
+	local name low high
+	while read -r name low high; do
+		on_server "cd $svc && old=\$(cat $name) &&
+			echo $low >$name && echo $high >$name && [ \$(cat $name) = $high ] &&
+			! echo $((low - 1)) >$name && ! echo $((high + 1)) >$name && [ \$(cat $name) = $high ] &&
+			echo \$old >$name" || { echo "$name: not $low to $high"; return 1; }
+	done <<-END
+		max_requests 4 16384
+		max_req_size 4096 65536
+		max_outbound_read_requests 1 255
+	END
+}
+
+# Reading through the mount moves them; writing anything to a file sets it to zero.
+statistics() {
+	local name
+	for name in read recv write sq_starve rq_starve rq_poll rq_prod sq_poll sq_prod; do
+		[[ $(knob rdma_stat_$name) =~ ^[0-9]+$ ]] || { echo "no rdma_stat_$name"; return 1; }
+	done
+	on_server "echo 0 >$svc/rdma_stat_recv"
+	[ "$(knob rdma_stat_recv)" -lt 5 ] || return
+	stat "$mnt" >/dev/null && ls "$mnt" >/dev/null && random_file "$mnt/counted" 200000 && sync
+	[ "$(knob rdma_stat_recv)" -gt 0 ] && [ "$(knob rdma_stat_read)" -gt 0 ] || return
+	drop_caches
+	cat "$mnt/counted" >/dev/null
+	[ "$(knob rdma_stat_write)" -gt 0 ]
+}
+
+# Without threads no transport is left, so that the module can go; clients come back to the next one.
+module_returns() {
+	local fio
+	fio --name=verify --directory="$mnt" --size=8M --rw=randwrite --bsrange=4k-1M --direct=1 --verify=crc32c \
+		--verify_fatal=1 --fallocate=none --unlink=1 >/tmp/fio.log 2>&1 &
+	fio=$!
+	sleep 1
+	on_server "cd /src/selftests/vm && . ./lib.sh && $scripts/vm/nfs-server stop && unload &&
+		[ ! -e /sys/module/rpcrdma ] && $scripts/vm/nfs-server start" || return
+	wait "$fio" || { cat /tmp/fio.log; return 1; }
+}
+
+# Requests that nobody reads the reply of: the client goes while the server is at work.
+clients_vanish() {
+	local reader
+	for _ in 1 2 3; do
+		drop_caches
+		cat "$mnt/large" >/dev/null 2>&1 &
+		reader=$!
+		sleep 0.3
+		umount -f -l "$mnt"
+		kill "$reader" 2>/dev/null
+		wait "$reader" 2>/dev/null
+		mount_nfs 4.2 || return
+	done
+	same_file large
+}
+
+plan 8
+check "the listener is shown" listens 20049
+check "a second listener serves" second_port
+mount_nfs 4.2 || exit
+check "the sysctls take what they should" ranges
+check "the statistics count, and start again" statistics
+check "the module goes and comes back under load" module_returns
+random_file "$mnt/large" 4000000
+check "clients vanish in the middle of READs" clients_vanish
+umount "$mnt"
+check "sixteen connections at once" mount_nfs 4.2 nconnect=16
+random_file "$mnt/many" 3000000
+check "a file over sixteen connections is the same on both machines" same_file many
+finish
