@@ -8,6 +8,7 @@
 
 use crate::error::DecodeError;
 use crate::error::Fault;
+use crate::xdr;
 use crate::xdr::Reader;
 use crate::xdr::Writer;
 
@@ -47,12 +48,7 @@ impl Segment {
 
     #[inline]
     fn to_wire(self) -> [u8; Self::WIRE_LEN] {
-        let [h0, h1, h2, h3] = self.handle.to_be_bytes();
-        let [l0, l1, l2, l3] = self.length.to_be_bytes();
-        let [o0, o1, o2, o3, o4, o5, o6, o7] = self.offset.to_be_bytes();
-        [
-            h0, h1, h2, h3, l0, l1, l2, l3, o0, o1, o2, o3, o4, o5, o6, o7,
-        ]
+        xdr::quad(xdr::pair(self.handle, self.length), self.offset)
     }
 }
 
@@ -396,8 +392,7 @@ impl<'a> Lists<'a> {
 /// Appends one read segment with its presence word.
 #[inline]
 pub(crate) fn emit_read(writer: &mut Writer<'_>, read: &ReadSegment) -> Option<()> {
-    writer.u32(1)?;
-    writer.u32(read.position)?;
+    writer.array(xdr::pair(1, read.position).to_be_bytes())?;
     writer.array(read.segment.to_wire())
 }
 
@@ -408,8 +403,8 @@ pub(crate) fn emit_chunk(
     count: usize,
     segments: impl Iterator<Item = Segment>,
 ) -> Option<()> {
-    writer.u32(1)?;
-    writer.u32(u32::try_from(count).ok()?)?;
+    let count = u32::try_from(count).ok()?;
+    writer.array(xdr::pair(1, count).to_be_bytes())?;
     for segment in segments {
         writer.array(segment.to_wire())?;
     }

@@ -62,13 +62,8 @@ impl Prefix {
 
     #[inline]
     pub(crate) fn emit(&self, writer: &mut Writer<'_>) -> Option<()> {
-        let [x0, x1, x2, x3] = self.xid.to_be_bytes();
-        let [v0, v1, v2, v3] = self.version.to_be_bytes();
-        let [c0, c1, c2, c3] = self.credits.to_be_bytes();
-        let [p0, p1, p2, p3] = self.procedure.to_be_bytes();
-        writer.array([
-            x0, x1, x2, x3, v0, v1, v2, v3, c0, c1, c2, c3, p0, p1, p2, p3,
-        ])
+        let first = xdr::pair(self.xid, self.version);
+        writer.array(xdr::quad(first, xdr::pair(self.credits, self.procedure)))
     }
 }
 

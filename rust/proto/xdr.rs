@@ -114,6 +114,19 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Two words as one number. A compiler stores it whole, where it stores a concatenation of their
+/// bytes one by one.
+#[inline]
+pub(crate) fn pair(first: u32, second: u32) -> u64 {
+    u64::from(first) << 32 | u64::from(second)
+}
+
+/// The bytes of four words, two a number.
+#[inline]
+pub(crate) fn quad(first: u64, second: u64) -> [u8; 16] {
+    (u128::from(first) << 64 | u128::from(second)).to_be_bytes()
+}
+
 /// Writes XDR items to the front of a buffer.
 #[derive(Debug)]
 pub struct Writer<'a> {
