@@ -30,7 +30,7 @@ vm := scripts/enter scripts/vm.py
 vm_options = --rdma $(RDMA) --smp $(SMP) --memory $(MEM) --limit $(LIMIT) --append='$(APPEND)'
 built = scripts/build.sh $(if $(filter rust,$(1) $(2)),module,buildroot)
 
-.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-all check-fast debug-check conformance fuzz mutants instructions counts bench fmt clean distclean help
+.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-all check-fast debug-check conformance fuzz mutants instructions counts interop bench fmt clean distclean help
 
 ## Build
 modules: ## the module for the kernel in KDIR= (default: the running one); the default
@@ -80,7 +80,7 @@ conformance: buildroot ## which requirement of the protocol which test shows
 fuzz: buildroot ## each parser for TIME= seconds
 	@scripts/enter selftests/fuzz/run.sh TIME=$(TIME)
 
-mutants: buildroot ## change the protocol core in every known way and see the tests fail; hours
+mutants: buildroot ## change the protocol core in every known way and see the tests fail: hundreds of builds
 	@scripts/enter nice selftests/proto/mutants.sh
 
 instructions: buildroot ## what encoding and decoding a header costs
@@ -90,6 +90,10 @@ counts: ## work requests, doorbells and completions per RPC, our client's and th
 	@$(call built,rust)
 	@for client in rust c; do echo "client: $$client"; \
 		$(vm) pair --client $$client --server $(SERVER) $(vm_options) -- selftests/counts/counts.py || exit; done
+
+interop: ## our module and the in-tree one on either side: every version, address family and flavour
+	@$(call built,rust)
+	@scripts/enter selftests/interop/interop.py
 
 bench: ## instructions per operation, ours beside the in-tree one's; PROFILE=1: who executes them
 	@$(call built,rust)

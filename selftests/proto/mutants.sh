@@ -30,8 +30,10 @@ PATH=$tools/bin:$PATH
 # millions of messages is left out, which can but leave more mutants alive.
 export CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0 PROPTEST_CASES=64
 cd "$work/tree"
-cargo test --quiet --locked
+cargo test --quiet --locked -- --skip flipped_bits
 
 # A mutant that never ends is noticed by the time it computes, which says the same on a busy machine.
 export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER='prlimit --cpu=20'
-cargo mutants --in-place --baseline=skip --timeout 1200 --output "$work" "$@" -- -- --skip flipped_bits
+# No bit is set on both sides of the operators left out, so another one does the same.
+cargo mutants --in-place --baseline=skip --timeout 1200 --output "$work" \
+	--exclude-re 'replace \| with \^ in (pair|quad)$' "$@" -- -- --skip flipped_bits
