@@ -34,6 +34,7 @@ mod slot;
 mod stats;
 
 use crate::client::{
+    connect::Stock,
     connection::Connection,
     slot::Slot,
     stats::Counters, //
@@ -86,6 +87,8 @@ pub(crate) struct Client {
     slots: usize,
     #[pin]
     active: SpinLock<Option<Active>>,
+    #[pin]
+    stock: SpinLock<Option<Stock>>,
     counters: Arc<Counters>,
 }
 
@@ -94,14 +97,15 @@ impl Client {
         self.active.lock().clone()
     }
 
-    /// Ends `active` and returns when nothing of it is left. Sleeps.
-    fn tear_down(xprt: &Xprt<Self>, active: Active) {
+    /// Ends `active`. Returns what the next connection may use, when nothing else of it is left. Sleeps.
+    fn tear_down(xprt: &Xprt<Self>, active: Active) -> Stock {
         let Active { queue, connection } = active;
         connection.closing();
         queue.id().disconnect();
         queue.shut_down();
         xprt.for_each_slot(|slot| connection.counters.broken_regions.add(slot.reset()));
-        connection.closed();
+        let regions = connection.closed();
+        Stock::new(&queue, regions)
     }
 }
 
@@ -121,6 +125,7 @@ impl sunrpc::Transport for Client {
         try_pin_init!(Self {
             slots: config::slots(),
             active <- new_spinlock!(None, "rpcrdma::active"),
+            stock <- new_spinlock!(None, "rpcrdma::stock"),
             counters: Arc::new(Counters::new(), GFP_KERNEL)?,
         })
     }
@@ -142,8 +147,10 @@ impl sunrpc::Transport for Client {
             credits: self.slots,
             inline: config::inline()?,
         };
-        let active = connect::connect(xprt, config, &self.counters)?;
-        *self.active.lock() = Some(active);
+        let mut stock = self.stock.lock().take();
+        let connected = connect::connect(xprt, config, &self.counters, &mut stock);
+        *self.stock.lock() = stock;
+        *self.active.lock() = Some(connected?);
         Ok(())
     }
 
@@ -167,8 +174,13 @@ impl sunrpc::Transport for Client {
     fn close(&self, xprt: &Xprt<Self>) {
         let active = self.active.lock().take();
         if let Some(active) = active {
-            Self::tear_down(xprt, active);
+            let stock = Self::tear_down(xprt, active);
+            let older = self.stock.lock().replace(stock);
+            drop(older);
         }
+        // The removal of a device is told before this is called for it.
+        let unwanted = self.stock.lock().take_if(|stock| stock.is_unwanted());
+        drop(unwanted);
     }
 
     fn release(&self, _xprt: &Xprt<Self>, rqst: &Rqst<Self>) {

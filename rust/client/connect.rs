@@ -30,6 +30,7 @@ use rdma::{
     },
     device::Limits,
     error,
+    mr::Idle,
     qp::Parameters,
     ProtectionDomain,
     QueuePair, //
@@ -51,11 +52,13 @@ const MAX_REGIONS: usize = 256;
 /// Send buffers beyond the slots: callbacks, and the Sends that wait for a covering completion.
 const EXTRA_SENDS: usize = CALLBACKS + 16;
 
-/// Connects `xprt`. Runs in its connect worker; sleeps.
+/// Connects `xprt`, with what `stock` has if that is of the same device; what is left stays there. Runs
+/// in the connect worker; sleeps.
 pub(crate) fn connect(
     xprt: &Xprt<Client>,
     config: Config,
     counters: &Arc<Counters>,
+    stock: &mut Option<Stock>,
 ) -> Result<Active> {
     let connection = Connection::new(xprt.link(), config, counters.clone())?;
     let id = Id::new(xprt.net()?, connection.clone())?;
@@ -70,7 +73,9 @@ pub(crate) fn connect(
                 .address()
                 .and_then(|address| id.resolve_address(&address, RESOLVE_MS)),
             Action::ResolveRoute => id.resolve_route(RESOLVE_MS),
-            Action::Request => request(&id, &connection, config).map(|made| queue = Some(made)),
+            Action::Request => {
+                request(&id, &connection, config, stock).map(|made| queue = Some(made))
+            }
             Action::Announce => break Ok(()),
             _ => break Err(connection.refusal().map_or_else(error::timed_out, errno)),
         };
@@ -82,10 +87,13 @@ pub(crate) fn connect(
         (Ok(()), Some(queue)) => Ok(Active { queue, connection }),
         (result, queue) => {
             connection.closing();
-            if let Some(queue) = queue {
+            if let Some(queue) = &queue {
                 queue.shut_down();
             }
-            connection.closed();
+            let regions = connection.closed();
+            if let Some(queue) = queue {
+                *stock = Some(Stock::new(&queue, regions));
+            }
             result.and(Err(error::timed_out()))
         }
     }
@@ -96,15 +104,21 @@ fn request(
     id: &Arc<Id<Connection>>,
     connection: &Connection,
     config: Config,
+    stock: &mut Option<Stock>,
 ) -> Result<Arc<QueuePair<Connection>>> {
     let limits = id.limits()?;
     let shape = Shape::new(&limits, config)?;
     connection.set_requested_credits(u32::try_from(shape.credits)?);
     connection.set_payload_segments(shape.payload_segments);
-    let pd = ProtectionDomain::new(id.clone())?;
-    let queue = QueuePair::new(pd.clone(), &shape.parameters)?;
-    connection.regions.fill(&pd, shape.regions, shape.pages)?;
-    connection.counters.regions.add(shape.regions as u64);
+    let (pd, regions) = match stock.take().filter(|stock| stock.pd.serves(id)) {
+        Some(Stock { pd, regions }) => (pd, regions),
+        None => (ProtectionDomain::new(id.clone())?, Idle::new()),
+    };
+    let queue = QueuePair::new(id.clone(), pd.clone(), &shape.parameters)?;
+    let new = connection
+        .regions
+        .fill(&pd, regions, shape.regions, shape.pages)?;
+    connection.counters.regions.add(new as u64);
     // RFC 8166, section 3.3.1: Receives for all replies stand before the first Call.
     let credits = shape.credits.saturating_add(CALLBACKS);
     connection
@@ -119,6 +133,28 @@ fn request(
         rnr_retry_count: 0,
     })?;
     Ok(queue)
+}
+
+/// What a connection leaves to the next one on the same device.
+///
+/// It keeps the device from being removed, so it is given up when that is wanted.
+pub(crate) struct Stock {
+    pd: Arc<ProtectionDomain<Connection>>,
+    regions: Idle<Connection>,
+}
+
+impl Stock {
+    pub(crate) fn new(queue: &QueuePair<Connection>, regions: Idle<Connection>) -> Self {
+        Self {
+            pd: queue.pd().clone(),
+            regions,
+        }
+    }
+
+    /// Whether the device waits for it.
+    pub(crate) fn is_unwanted(&self) -> bool {
+        self.pd.context().is_device_removed()
+    }
 }
 
 /// What a connection asks of its device.

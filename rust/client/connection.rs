@@ -19,6 +19,10 @@ use crate::endpoint::{
     ReceiveRing,
     RegionPool, //
 };
+use core::sync::atomic::{
+    AtomicBool,
+    Ordering, //
+};
 use kernel::{
     new_condvar, new_spinlock,
     prelude::*,
@@ -106,6 +110,7 @@ pub(crate) struct Connection {
     pub(crate) link: Link,
     config: Config,
     pub(crate) counters: Arc<Counters>,
+    device_removed: AtomicBool,
     #[pin]
     progress: SpinLock<Progress>,
     #[pin]
@@ -136,6 +141,7 @@ impl Connection {
                 link,
                 config,
                 counters,
+                device_removed: AtomicBool::new(false),
                 progress <- new_spinlock!(progress, "rpcrdma::progress"),
                 progressed <- new_condvar!("rpcrdma::progressed"),
                 window <- new_spinlock!(Window::new(requested), "rpcrdma::window"),
@@ -245,11 +251,25 @@ impl Connection {
         self.report(Event::Close);
     }
 
-    /// The queue pair is drained. Frees what is left and lets go of whoever waits. Sleeps.
-    pub(crate) fn closed(&self) {
+    /// The queue pair is drained. Frees what is left and lets go of whoever waits. Returns the regions,
+    /// which another connection may use. Sleeps.
+    pub(crate) fn closed(&self) -> mr::Idle<Self> {
         self.receives.clear();
-        self.regions.close();
+        let regions = self.regions.close();
         self.report(Event::Drained);
+        regions
+    }
+
+    /// Whether the device waits for all to be given up that was made for this connection.
+    pub(crate) fn is_device_removed(&self) -> bool {
+        self.device_removed.load(Ordering::Acquire)
+    }
+
+    /// The device goes. Something may be left of a connection that ended long ago.
+    fn device_removed(&self) {
+        self.device_removed.store(true, Ordering::Release);
+        self.end_by(Event::DeviceRemoved, c"device removed");
+        self.link.with(|xprt| xprt.force_disconnect());
     }
 
     /// Returns when [`Self::closed`] was called. Sleeps.
@@ -318,7 +338,7 @@ impl rdma::Handler for Connection {
             cm::Event::Disconnected => self.lost(c"closed by the server"),
             // The path that was resolved is not the path any more.
             cm::Event::AddrChange => self.lost(c"local address moved"),
-            cm::Event::DeviceRemoval => self.end_by(Event::DeviceRemoved, c"device removed"),
+            cm::Event::DeviceRemoval => self.device_removed(),
             cm::Event::Other => (),
         }
     }

@@ -2,9 +2,9 @@
 
 //! The memory regions of a connection that are not in use.
 //!
-//! All are allocated when the connection is made: an allocation on the send
-//! path could wait for the very write-back that the Send is part of. Who finds
-//! the pool empty waits for an RPC to give its regions back.
+//! All are there when the connection is made: an allocation on the send path could
+//! wait for the very write-back that the Send is part of. Who finds the pool empty
+//! waits for an RPC to give its regions back.
 
 use kernel::{
     new_spinlock,
@@ -49,14 +49,22 @@ impl<H: Handler> RegionPool<H> {
         })
     }
 
-    /// Allocates `count` regions for up to `pages` each. Sleeps.
-    pub(crate) fn fill(&self, pd: &Arc<ProtectionDomain<H>>, count: usize, pages: u32) -> Result {
-        let mut idle = Idle::new();
-        for _ in 0..count {
+    /// Makes `count` regions for up to `pages` each out of `idle`, which is of the same kind, and new
+    /// ones. Returns how many are new. Sleeps.
+    pub(crate) fn fill(
+        &self,
+        pd: &Arc<ProtectionDomain<H>>,
+        mut idle: Idle<H>,
+        count: usize,
+        pages: u32,
+    ) -> Result<usize> {
+        let mut idle = idle.take(count);
+        let missing = count.saturating_sub(idle.len());
+        for _ in 0..missing {
             idle.allocate(pd, pages)?;
         }
         self.state.lock().idle = Some(idle);
-        Ok(())
+        Ok(missing)
     }
 
     /// Takes `count` regions, or none if there are fewer: then [`Self::put`] will tell.
@@ -91,9 +99,8 @@ impl<H: Handler> RegionPool<H> {
         // The lock goes first, then what `regions` still holds.
     }
 
-    /// Deregisters all, and from now on whatever is given back. Sleeps.
-    pub(crate) fn close(&self) {
-        let idle = self.state.lock().idle.take();
-        drop(idle);
+    /// Returns all. What is given back from now on is deregistered.
+    pub(crate) fn close(&self) -> Idle<H> {
+        self.state.lock().idle.take().unwrap_or_default()
     }
 }

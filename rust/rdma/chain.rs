@@ -71,6 +71,10 @@ impl<T: Link> Chain<T> {
         found
     }
 
+    pub(crate) fn first(&self) -> Option<&T> {
+        self.head.as_deref()
+    }
+
     pub(crate) fn first_mut(&mut self) -> Option<&mut T> {
         self.head.as_deref_mut()
     }

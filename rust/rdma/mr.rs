@@ -54,9 +54,13 @@ use kernel::{
         from_err_ptr,
         Result, //
     },
+    new_spinlock,
     page::PAGE_SIZE,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        Arc,
+        SpinLock, //
+    },
 };
 use raw::memory::Piece;
 
@@ -121,6 +125,8 @@ pub(crate) struct Region<H: Handler> {
     fenced: Option<H::Fenced>,
     /// Where the chain's invalidations are posted; valid while they are.
     queue: *const QueuePair<H>,
+    /// Of the queue pair where it is registered, if it is.
+    limbo: Option<Arc<Limbo<H>>>,
     pd: Arc<ProtectionDomain<H>>,
 }
 
@@ -168,6 +174,7 @@ impl<H: Handler> Region<H> {
             next: None,
             fenced: None,
             queue: null(),
+            limbo: None,
             pd: pd.clone(),
         };
         Ok(KBox::new(region, flags)?)
@@ -274,6 +281,12 @@ impl<H: Handler> Region<H> {
             access: access.as_raw(),
         };
         Ok(handle)
+    }
+
+    fn is_registered_on(&self, queue: &QueuePair<H>) -> bool {
+        self.limbo
+            .as_ref()
+            .is_some_and(|limbo| Arc::ptr_eq(limbo, queue.limbo()))
     }
 
     /// Unmaps the region and lets go of its memory. The peer must not be able to reach it.
@@ -401,7 +414,13 @@ impl<H: Handler> Prepared<H> {
         into_idle(&mut self.0)
     }
 
-    pub(crate) fn into_registered(mut self) -> Registered<H> {
+    /// They are about to be registered on the queue pair of `limbo`.
+    pub(crate) fn into_registered(mut self, limbo: &Arc<Limbo<H>>) -> Registered<H> {
+        let mut region = self.0.first_mut();
+        while let Some(this) = region {
+            this.limbo = Some(limbo.clone());
+            region = this.next.as_deref_mut();
+        }
         Registered(core::mem::replace(&mut self.0, Chain::new()))
     }
 }
@@ -414,8 +433,8 @@ impl<H: Handler> Default for Prepared<H> {
 
 /// Regions that the peer may be able to reach.
 ///
-/// Dropping them keeps their memory until the queue pair is gone; it does not sleep while there
-/// is one.
+/// Dropping them keeps them until the queue pair is drained, and does not sleep; after that it
+/// deregisters them, which sleeps.
 pub struct Registered<H: Handler>(Chain<Region<H>>);
 
 impl<H: Handler> Registered<H> {
@@ -443,12 +462,19 @@ impl<H: Handler> Registered<H> {
         // A peer that guesses keys may name one before the request that makes it valid was posted,
         // and that request is part of the region.
         queue.ring().ok()?;
-        let region = self.0.remove_first(|region| {
-            region.rkey() == key.rkey && Arc::ptr_eq(&region.pd, queue.pd())
-        })?;
+        let region = self
+            .0
+            .remove_first(|region| region.rkey() == key.rkey && region.is_registered_on(queue))?;
         let mut chain = Chain::new();
         chain.push(region);
         Some(into_idle(&mut chain))
+    }
+
+    /// Whether all were registered on `queue`, which alone may invalidate them.
+    pub(crate) fn are_on(&self, queue: &QueuePair<H>) -> bool {
+        let first = self.0.first();
+        core::iter::successors(first, |region| region.peek_next())
+            .all(|region| region.is_registered_on(queue))
     }
 
     /// Links the registrations of all, then `last`. Requests that fail complete to `failed`.
@@ -530,45 +556,50 @@ impl<H: Handler> Default for Registered<H> {
 
 impl<H: Handler> Drop for Registered<H> {
     fn drop(&mut self) {
-        while let Some(region) = self.0.pop() {
-            Limbo::enter(region);
+        while let Some(mut region) = self.0.pop() {
+            if let Some(limbo) = region.limbo.take() {
+                limbo.enter(region);
+            }
         }
     }
 }
 
 /// Regions whose owner gave them up while requests that name them may be under way.
 ///
-/// A domain has one. It is open as long as the domain's queue pair exists.
+/// A queue pair has one, for what was registered there, and closes it when it is drained.
+#[pin_data]
 pub(crate) struct Limbo<H: Handler> {
-    open: bool,
-    regions: Chain<Region<H>>,
+    /// [`None`] when it is closed.
+    #[pin]
+    regions: SpinLock<Option<Chain<Region<H>>>>,
 }
 
 impl<H: Handler> Limbo<H> {
-    pub(crate) const fn new() -> Self {
-        Self {
-            open: true,
-            regions: Chain::new(),
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                regions <- new_spinlock!(Some(Chain::new()), "rdma::limbo"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Keeps `region`. If it is closed, deregisters it, which sleeps.
+    fn enter(&self, region: KBox<Region<H>>) {
+        let mut regions = self.regions.lock();
+        match &mut *regions {
+            Some(regions) => regions.push(region),
+            None => {
+                drop(regions);
+                drop(region);
+            }
         }
     }
 
-    fn enter(region: KBox<Region<H>>) {
-        let pd = region.pd.clone();
-        let mut limbo = pd.limbo().lock();
-        if limbo.open {
-            limbo.regions.push(region);
-        } else {
-            drop(limbo);
-            drop(region);
-        }
-    }
-
-    /// Deregisters what is in there, and from now on whatever is given up. Sleeps.
-    pub(crate) fn close(pd: &Arc<ProtectionDomain<H>>) {
-        let mut limbo = pd.limbo().lock();
-        limbo.open = false;
-        let regions = core::mem::replace(&mut limbo.regions, Chain::new());
-        drop(limbo);
+    /// Deregisters what is in there, and from now on whatever is given up: the queue pair is
+    /// drained. Sleeps.
+    pub(crate) fn close(&self) {
+        let regions = self.regions.lock().take();
         drop(regions);
     }
 }
@@ -578,6 +609,7 @@ fn into_idle<H: Handler>(chain: &mut Chain<Region<H>>) -> Idle<H> {
     let mut idle = Idle::new();
     while let Some(mut region) = chain.pop() {
         region.unmap();
+        region.limbo = None;
         idle.0.push(region);
     }
     idle

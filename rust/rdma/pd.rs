@@ -6,7 +6,6 @@
 
 use crate::{
     cm::Id,
-    mr::Limbo,
     Handler, //
 };
 use core::ptr::NonNull;
@@ -16,25 +15,20 @@ use kernel::{
         from_err_ptr,
         Result, //
     },
-    new_spinlock,
     prelude::*,
-    sync::{
-        Arc,
-        SpinLock, //
-    },
-    types::ScopeGuard, //
+    sync::Arc, //
 };
 
-/// A protection domain: what regions and buffers of one connection belong to.
+/// A protection domain: what regions and buffers belong to.
+///
+/// It is made for one connection and may serve others after it, on the same device: regions need not
+/// be allocated anew then. The id of the first keeps the device meanwhile, and hears of its removal.
 ///
 /// # Invariants
 ///
 /// `ptr` came from `ib_alloc_pd` on the device of `id` and is freed only in `drop`.
-#[pin_data(PinnedDrop)]
 pub struct ProtectionDomain<H: Handler> {
     ptr: NonNull<raw::ib_pd>,
-    #[pin]
-    limbo: SpinLock<Limbo<H>>,
     id: Arc<Id<H>>, // Dropped after `ptr` is freed: it keeps the device.
 }
 
@@ -49,22 +43,12 @@ impl<H: Handler> ProtectionDomain<H> {
         let device = id.device()?;
         // SAFETY: `id` is bound to `device` and so keeps it.
         let ptr = from_err_ptr(unsafe { raw::ib_alloc_pd(device.as_ptr(), 0) })?;
-        let ptr = NonNull::new(ptr).ok_or(ENOMEM)?;
-        let free_on_error = ScopeGuard::new(|| {
-            // SAFETY: Just made, and nobody else knows of it.
-            unsafe { raw::ib_dealloc_pd(ptr.as_ptr()) };
-        });
-        let pd = Arc::pin_init(
-            // INVARIANT: Just made.
-            pin_init!(Self {
-                ptr,
-                limbo <- new_spinlock!(Limbo::new(), "rdma::limbo"),
-                id,
-            }),
-            GFP_KERNEL,
-        )?;
-        free_on_error.dismiss();
-        Ok(pd)
+        // INVARIANT: Just made.
+        let pd = Self {
+            ptr: NonNull::new(ptr).ok_or(ENOMEM)?,
+            id,
+        };
+        Ok(Arc::new(pd, GFP_KERNEL)?)
     }
 
     #[inline]
@@ -72,13 +56,16 @@ impl<H: Handler> ProtectionDomain<H> {
         self.ptr.as_ptr()
     }
 
-    pub(crate) fn limbo(&self) -> &SpinLock<Limbo<H>> {
-        &self.limbo
+    /// Whether a connection of `id` may use it.
+    pub fn serves(&self, id: &Id<H>) -> bool {
+        id.device()
+            .is_ok_and(|device| device.as_ptr() == self.device())
     }
 
-    #[inline]
-    pub(crate) fn id(&self) -> &Arc<Id<H>> {
-        &self.id
+    /// The context of the connection that it was made for. The end of the device is told there, and
+    /// waits for the domain's.
+    pub fn context(&self) -> &Arc<H> {
+        self.id.context()
     }
 
     /// The key for local access to all memory of the machine.
@@ -95,9 +82,8 @@ impl<H: Handler> ProtectionDomain<H> {
     }
 }
 
-#[pinned_drop]
-impl<H: Handler> PinnedDrop for ProtectionDomain<H> {
-    fn drop(self: Pin<&mut Self>) {
+impl<H: Handler> Drop for ProtectionDomain<H> {
+    fn drop(&mut self) {
         // SAFETY: `ptr` is live by the type invariants. All that is made in the domain holds an
         // `Arc` of it, so nothing is left in it.
         unsafe { raw::ib_dealloc_pd(self.ptr.as_ptr()) };

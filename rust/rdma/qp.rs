@@ -77,9 +77,12 @@ pub struct QueuePair<H: Handler> {
     receives: SpinLock<Receives>,
     #[pin]
     sends: SpinLock<send::State<H>>,
+    /// Regions that are registered here and that nobody has any more.
+    limbo: Arc<mr::Limbo<H>>,
     // Teardown in `drop` destroys the queue pair; then the fields go in this order.
     _cq: CompletionQueue<H>,
     pd: Arc<ProtectionDomain<H>>,
+    id: Arc<Id<H>>,
 }
 
 /// The Receive side of a queue pair.
@@ -94,8 +97,15 @@ unsafe impl<H: Handler> Send for QueuePair<H> {}
 unsafe impl<H: Handler> Sync for QueuePair<H> {}
 
 impl<H: Handler> QueuePair<H> {
-    /// Makes the queue pair of the id that `pd` belongs to, which has none yet. Sleeps.
-    pub fn new(pd: Arc<ProtectionDomain<H>>, parameters: &Parameters) -> Result<Arc<Self>> {
+    /// Makes the queue pair of `id`, which has none yet, in `pd`, which is on its device. Sleeps.
+    pub fn new(
+        id: Arc<Id<H>>,
+        pd: Arc<ProtectionDomain<H>>,
+        parameters: &Parameters,
+    ) -> Result<Arc<Self>> {
+        if !pd.serves(&id) {
+            return Err(EINVAL);
+        }
         let buffers = u32::try_from(parameters.send_buffers)?;
         let per_send = parameters
             .regions_per_send
@@ -109,7 +119,7 @@ impl<H: Handler> QueuePair<H> {
             .saturating_add(2);
         let max_recv_wr = parameters.receives.saturating_add(1);
         let entries = max_send_wr.saturating_add(max_recv_wr);
-        let cq = CompletionQueue::new(pd.id().clone(), entries)?;
+        let cq = CompletionQueue::new(id.clone(), entries)?;
         let sends = send::State::new(
             &pd,
             parameters.send_buffers,
@@ -117,7 +127,8 @@ impl<H: Handler> QueuePair<H> {
             usize::try_from(parameters.transfers)?,
             GFP_KERNEL,
         )?;
-        let limits = pd.id().limits()?;
+        let limbo = mr::Limbo::new()?;
+        let limits = id.limits()?;
         let max_elements = match parameters.transfers {
             0 => [1, 1],
             _ => [limits.write_elements, limits.read_elements],
@@ -139,11 +150,11 @@ impl<H: Handler> QueuePair<H> {
         };
         // SAFETY: The id is live, `pd` and `cq` are on its device. The value made below destroys
         // the queue pair before it gives them up.
-        to_result(unsafe { raw::rdma_create_qp(pd.id().as_raw(), pd.as_raw(), &mut attributes) })?;
-        let id = pd.id().clone();
+        to_result(unsafe { raw::rdma_create_qp(id.as_raw(), pd.as_raw(), &mut attributes) })?;
+        let made_for = id.clone();
         let destroy_on_error = ScopeGuard::new(|| {
             // SAFETY: Just made, and nobody else knows of it.
-            unsafe { raw::rdma_destroy_qp(id.as_raw()) };
+            unsafe { raw::rdma_destroy_qp(made_for.as_raw()) };
         });
         let qp = Arc::pin_init(
             // INVARIANT: Just made so.
@@ -154,8 +165,10 @@ impl<H: Handler> QueuePair<H> {
                 max_elements,
                 receives <- new_spinlock!(Receives { open: true }, "rdma::receives"),
                 sends <- new_spinlock!(sends, "rdma::sends"),
+                limbo,
                 _cq: cq,
-                pd: pd.clone(),
+                pd,
+                id,
             }),
             GFP_KERNEL,
         )?;
@@ -170,7 +183,11 @@ impl<H: Handler> QueuePair<H> {
 
     /// The id that it belongs to.
     pub fn id(&self) -> &Id<H> {
-        self.pd.id()
+        &self.id
+    }
+
+    pub(crate) fn limbo(&self) -> &Arc<mr::Limbo<H>> {
+        &self.limbo
     }
 
     pub(crate) fn sends(&self) -> &SpinLock<send::State<H>> {
@@ -227,7 +244,7 @@ impl<H: Handler> QueuePair<H> {
         len: usize,
         doorbell: Doorbell,
     ) -> (mr::Registered<H>, Result) {
-        let mut regions = regions.into_registered();
+        let mut regions = regions.into_registered(&self.limbo);
         let mut sends = self.sends.lock();
         if !sends.open {
             sends.put_back(buffer);
@@ -361,7 +378,7 @@ impl<H: Handler> QueuePair<H> {
         fenced: H::Fenced,
     ) -> Result<(), (mr::Registered<H>, H::Fenced)> {
         let mut sends = self.sends.lock();
-        if !sends.open {
+        if !sends.open || !regions.are_on(self) {
             return Err((regions, fenced));
         }
         let Some((head, first)) = regions.into_invalidations(self, self.failed_cqe(), fenced)
@@ -393,11 +410,14 @@ impl<H: Handler> QueuePair<H> {
         unsafe { raw::ib_drain_qp(self.as_raw()) };
         let spent = self.sends.lock().retire_all();
         drop(spent);
+        // No request names a region any more. One that stayed registered would be within reach of
+        // whoever the domain is used with next.
+        self.limbo.close();
     }
 
     fn as_raw(&self) -> *mut raw::ib_qp {
         // SAFETY: The id is live by the type invariants, and its queue pair is set.
-        unsafe { (*self.pd.id().as_raw()).qp }
+        unsafe { (*self.id.as_raw()).qp }
     }
 
     fn failed_cqe(&self) -> *mut raw::ib_cqe {
@@ -474,9 +494,7 @@ impl<H: Handler> PinnedDrop for QueuePair<H> {
         self.shut_down();
         // SAFETY: The queue pair is live by the type invariants, drained and unknown to anybody
         // else: only `&self` methods name it.
-        unsafe { raw::rdma_destroy_qp(self.pd.id().as_raw()) };
-        // Nothing can reach regions of the domain any more: neither the peer nor a work request.
-        mr::Limbo::close(&self.pd);
+        unsafe { raw::rdma_destroy_qp(self.id.as_raw()) };
     }
 }
 

@@ -108,7 +108,7 @@ impl Connection {
         }
         let config = Config::new(&id.limits()?)?;
         let pd = ProtectionDomain::new(id.clone())?;
-        let queue = QueuePair::new(pd.clone(), &config.parameters()?)?;
+        let queue = QueuePair::new(id.clone(), pd.clone(), &config.parameters()?)?;
         endpoint.attach(link, usize::try_from(config.receives()?)?)?;
         let thresholds = Thresholds::negotiate(Role::Server, config.inline, endpoint.theirs);
         Ok(Outlet {

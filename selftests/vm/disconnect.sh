@@ -28,15 +28,20 @@ survives() {
 
 remove_server_device() { on_server "rdma link del ${RDMA}0; sleep 1; rdma link add ${RDMA}0 type $RDMA netdev eth0"; }
 remove_device() { rdma link del "${RDMA}0" && sleep 1 && rdma link add "${RDMA}0" type "$RDMA" netdev eth0; }
+
+# What is kept for the next connection must not keep the device.
+remove_idle_device() { kick && sleep 1 && timeout 30 rdma link del "${RDMA}0" && rdma link add "${RDMA}0" type "$RDMA" netdev eth0; }
+
 restart_server() { on_server "$scripts/vm/nfs-server stop; $scripts/vm/nfs-server start"; }
 lose_packets() { go_deaf && sleep 8 && hear; }
 
-plan 7
+plan 8
 mount_nfs 4.2 || exit
 check "the client drops the connection" survives "${DISCONNECTS:-3}" kick
 check "the server restarts" survives "${RESTARTS:-2}" restart_server
 check "the server's device goes and comes back" survives 2 remove_server_device
 check "the client's device goes and comes back" survives "${REMOVALS:-2}" remove_device
+check "the client's device goes while nothing is connected" remove_idle_device
 check "all packets are lost for 8 seconds" survives 2 lose_packets
 random_file "$mnt/after" 1000000
 check "a file written after all that is the same on both machines" same_file after

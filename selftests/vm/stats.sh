@@ -36,7 +36,7 @@ steady() {
 
 parses() { mountstats --rpc "$mnt" >/tmp/mountstats && mountstats --xprt "$mnt" >/tmp/mountstats; }
 
-plan 17
+plan 18
 mount_nfs 4.2 || exit
 mkdir -p "$mnt/stats"
 random_file "$mnt/stats/small" 1000
@@ -59,6 +59,7 @@ check "a server that takes back its keys leaves nothing to invalidate" moved 0 0
 check "no Call was badly put together" test "$(counter failed_marshal)" = 0
 check "no reply was bad" test "$(counter bad_reply)" = 0
 check "connect_count counts a second connection" moved 1 1 connect_count reconnect
+check "a third uses the regions of the second" moved 0 0 mrs_allocated reconnect
 check "no region was broken at rest, none lost" test "$(counter mrs_recycled) $(counter mrs_orphaned)" = "0 0"
 check "mountstats(8) reads the line" parses
 finish
