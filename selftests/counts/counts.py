@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
 """Counts, on the client of a VM pair, what one RPC costs in work requests,
-doorbells and completions: one thread, queue depth 1.
+doorbells and completions: one thread, queue depth 1; then several threads at once.
 
 Prints one line of tab-separated numbers for each operation; `make counts` puts
 the tables of our module and of the C module below each other.
@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 
 COLUMNS = ["SEND", "REG_MR", "LOCAL_INV", "RDMA_WRITE", "RDMA_READ", "signalled", "send doorbells",
            "receive doorbells", "completions", "completion workers"]
@@ -39,10 +40,18 @@ def blocks(count, size, writing):
     os.close(fd)
 
 
+def at_once(jobs, count, size, writing):
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(lambda _: blocks(count // jobs, size, writing), range(jobs)))
+
+
 OPERATIONS = [("GETATTR", 200, lambda n: getattrs(n))]
 for name, size in BLOCK.items():
     OPERATIONS.append((f"READ {name}", 100, lambda n, size=size: blocks(n, size, False)))
     OPERATIONS.append((f"WRITE {name}", 100, lambda n, size=size: blocks(n, size, True)))
+for jobs in (8, 32):
+    OPERATIONS.append((f"READ 4k, {jobs} at once", 960, lambda n, jobs=jobs: at_once(jobs, n, 4096, False)))
+    OPERATIONS.append((f"WRITE 4k, {jobs} at once", 960, lambda n, jobs=jobs: at_once(jobs, n, 4096, True)))
 
 
 def rpcs():
