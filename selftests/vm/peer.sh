@@ -31,11 +31,7 @@ server_unloads() { on_server "$scripts/vm/nfs-server stop; rmmod rpcrdma; $scrip
 
 plan $((${#cases[@]} + 3))
 for name in "${cases[@]}"; do
-	if [[ " ${known[*]} " == *" $name "* ]] && not "$peer" run "$name" >/dev/null; then
-		ktap_test_xfail "$name"
-	else
-		check "$name" "$peer" run "$name"
-	fi
+	check_peer "$name"
 done
 check "a mount beside all that kept its connection" still_connected
 check "and its file is whole" same_file beside

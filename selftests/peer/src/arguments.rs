@@ -34,7 +34,7 @@ cases![
     adv93_argument_with_less_than_it_says,
     adv102_fill_of_any_value,
     n12_as_many_segments_as_every_server_takes,
-    n22_long_call_with_everything_in_it,
+    long_call_with_everything_in_it,
 ];
 
 /// Bytes that were not there before.
@@ -380,7 +380,7 @@ fn n12_as_many_segments_as_every_server_takes(server: SocketAddrV4) -> Verdict {
     same("what was read", result.bytes(0, 4096), data)
 }
 
-fn n22_long_call_with_everything_in_it(server: SocketAddrV4) -> Verdict {
+fn long_call_with_everything_in_it(server: SocketAddrV4) -> Verdict {
     let bench = Bench::new(server)?;
     let data = fresh(20_000);
     let xid = bench.xid();

@@ -52,11 +52,15 @@ cases![
     adv84_invalidation_that_was_not_agreed_upon,
     amb02_too_many_malformed_messages,
     adv103_write_after_the_reply,
+    adv104_silence,
     sec02_memory_to_write_is_not_read,
     sec02_memory_to_read_is_not_written,
     sec02_no_atomics,
     sec04_not_a_byte_beside,
+    sec05_handle_of_an_earlier_rpc,
+    sec25_no_byte_that_did_not_come,
     sec08_no_read_after_the_reply,
+    b10_call_with_chunks_to_the_client,
     b15_flood_of_calls,
     long_reply_comes_by_its_chunk,
     p10_invalidation_as_agreed,
@@ -335,25 +339,46 @@ fn says(call: &Call, count: u32) -> Vec<u8> {
 }
 
 fn adv75_result_inline_despite_its_chunk() -> Verdict {
-    read_fails(|_, call| {
-        let payload = [says(call, 4), vec![0x5A; 4]].concat();
+    read_fails(|stage, call| {
+        if call.lists.write.is_empty() {
+            return stage.right_reply(call);
+        }
+        let payload = [says(call, 512), vec![0x5A; 512]].concat();
         Ok(call.reply(0, &call.unused(), &payload))
     })
+}
+
+/// The reply to a READ whose data are all in its chunk, and which says that there are `count`.
+fn counts(stage: &Stage, call: &Call, data: &[u8], count: usize) -> Result<Vec<u8>, String> {
+    let Some(chunk) = call.lists.write.first() else {
+        // What is left of a READ that was cut short.
+        return stage.right_reply(call);
+    };
+    let lists = Lists {
+        write: vec![stage.fill(chunk, data)?],
+        ..call.unused()
+    };
+    Ok(call.reply(0, &lists, &says(call, count as u32)))
 }
 
 fn adv76_result_of_another_length() -> Verdict {
     for difference in [-4, 4] {
         read_fails(|stage, call| {
             let (_, data) = call.outcome();
-            let lists = Lists {
-                write: vec![stage.fill(&call.lists.write[0], &data)?],
-                ..call.unused()
-            };
-            let count = (data.len() as u32).wrapping_add_signed(difference);
-            Ok(call.reply(0, &lists, &says(call, count)))
+            let count = data.len().saturating_add_signed(difference);
+            counts(stage, call, &data, count)
         })?;
     }
     Ok(())
+}
+
+fn sec25_no_byte_that_did_not_come() -> Verdict {
+    let (mut stage, call) = reading()?;
+    let (_, data) = call.outcome();
+    // Half of the data are there, and all are said to be.
+    let reply = counts(&stage, &call, &data[..data.len() / 2], data.len())?;
+    stage.send(&reply)?;
+    stage.succeeds(&files::content())
 }
 
 /// NFS3ERR_IO in place of the data of a READ.
@@ -368,28 +393,47 @@ fn adv77_failed_read_into_dirty_memory() -> Verdict {
     })
 }
 
-fn adv78_call_to_the_client() -> Verdict {
-    let (mut stage, call) = reading()?;
-    let other = call.xid ^ 0x8000_0000;
-    let lists = [Lists::default(), call.unused()];
-    for lists in lists {
-        let mut message = words([other, 1, 32, 0]);
-        message.extend(words(lists.words()));
-        message.extend(wire::null_call(other));
-        stage.send(&message)?;
+/// Messages that are no replies leave `call` as it is. Its connection may be given up for them.
+fn untouched(mut stage: Stage, call: &Call, messages: &[Vec<u8>]) -> Verdict {
+    for message in messages {
+        stage.send(message)?;
     }
-    stage.is_pending()?;
-    stage.answer(&call)?;
+    match stage.next(stage::SILENCE)? {
+        None => stage.answer(call)?,
+        Some(again) => {
+            same("transaction", again.xid, call.xid)?;
+            same("connections", stage.connections, 2)?;
+            stage.answer(&again)?;
+        }
+    }
     stage.succeeds(&files::content())
 }
 
-fn adv79_call_with_the_number_of_a_pending_one() -> Verdict {
+fn adv78_call_to_the_client() -> Verdict {
+    let (stage, call) = reading()?;
+    let other = call.xid ^ 0x8000_0000;
+    let mut message = words([other, 1, 32, 0, 0, 0, 0]);
+    message.extend(wire::null_call(other));
+    untouched(stage, &call, &[message])
+}
+
+fn b10_call_with_chunks_to_the_client() -> Verdict {
     let (mut stage, call) = reading()?;
-    stage.drops(
-        &call,
-        &call.reply(0, &Lists::default(), &wire::null_call(call.xid)),
-    )?;
-    stage.succeeds(&files::content())
+    let reply = Some(call.lists.write[0].clone());
+    let lists = Lists {
+        reply,
+        ..Lists::default()
+    };
+    let payload = wire::null_call(call.xid);
+    stage.drops(&call, &call.reply(0, &lists, &payload))?;
+    stage.succeeds(&files::content())?;
+    same("connections", stage.connections, 1)
+}
+
+fn adv79_call_with_the_number_of_a_pending_one() -> Verdict {
+    let (stage, call) = reading()?;
+    let message = call.reply(0, &Lists::default(), &wire::null_call(call.xid));
+    untouched(stage, &call, &[message])
 }
 
 fn b15_flood_of_calls() -> Verdict {
@@ -419,10 +463,14 @@ fn adv83_invalidation_and_malformed_header() -> Verdict {
     let mut malformed = said_to_be_in(&call, right_chunk(&call), &[]);
     malformed[15] = 9;
     stage.send_as(Verb::SendWithInvalidate(key), &malformed)?;
-    stage.is_pending()?;
+    // The connection may be given up for it. If not, the call can still be answered.
+    if let Some(again) = stage.next(stage::SILENCE)? {
+        same("transaction", again.xid, call.xid)?;
+        stage.answer(&again)?;
+        return stage.succeeds(&files::content());
+    }
     stage.send(&failed_read(&call))?;
-    stage.fails(procedure::READ, |_, call| Ok(failed_read(call)))?;
-    same("connections", stage.connections, 1)
+    stage.fails(procedure::READ, |_, call| Ok(failed_read(call)))
 }
 
 /// The reply to the first READ invalidates its memory.
@@ -522,4 +570,37 @@ fn adv103_write_after_the_reply() -> Verdict {
 
 fn sec08_no_read_after_the_reply() -> Verdict {
     after_the_reply(Verb::Read)
+}
+
+fn adv104_silence() -> Verdict {
+    let (mut stage, call) = reading()?;
+    // Its time over, the client asks again, but not over this connection.
+    let again = stage.until(procedure::READ)?;
+    same("transaction", again.xid, call.xid)?;
+    same("connections", stage.connections, 2)?;
+    stage.answer(&again)?;
+    stage.succeeds(&files::content())
+}
+
+fn sec05_handle_of_an_earlier_rpc() -> Verdict {
+    let mut stage = Stage::new(stage::read_and_list)?;
+    let read = stage.until(procedure::READ)?;
+    let segment = *read
+        .lists
+        .write
+        .first()
+        .and_then(|chunk| chunk.first())
+        .ok_or("no chunk")?;
+    stage.answer(&read)?;
+    let list = stage.until(procedure::READDIR)?;
+    let next = list
+        .lists
+        .reply
+        .as_ref()
+        .and_then(|chunk| chunk.first())
+        .ok_or("no chunk")?;
+    same("the same handle", next.key == segment.key, false)?;
+    let address = next.address;
+    denied(&mut stage, Verb::Write, Segment { address, ..segment }, 64)?;
+    stage.succeeds(&names_of_all())
 }

@@ -42,7 +42,7 @@ const WHERE: &str = "/mnt/peer";
 const PATIENCE: Duration = Duration::from_secs(40);
 
 /// How long nothing must come to be taken for silence.
-const SILENCE: Duration = Duration::from_millis(400);
+pub const SILENCE: Duration = Duration::from_millis(400);
 
 /// The longest message that is sent or taken without private data.
 const THRESHOLD: usize = 1024;
@@ -61,6 +61,12 @@ pub fn list(root: &Path) -> io::Result<Vec<u8>> {
     let mut names = names.collect::<io::Result<Vec<_>>>()?;
     names.sort();
     Ok(names.concat())
+}
+
+/// Reads the file, then names what is in the directory.
+pub fn read_and_list(root: &Path) -> io::Result<Vec<u8>> {
+    read(root)?;
+    list(root)
 }
 
 /// Writes all of the file, and waits until it is written.
@@ -375,6 +381,9 @@ impl Stage {
             return Err(format!("procedure {} is called meanwhile", call.procedure));
         }
         same("connections", self.connections, before)?;
+        if self.connection.is_none() {
+            return Err("the connection is lost".into());
+        }
         match self.end.try_recv() {
             Err(mpsc::TryRecvError::Empty) => Ok(()),
             other => Err(format!("the client is done: {other:x?}")),
