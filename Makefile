@@ -86,10 +86,12 @@ mutants: buildroot ## change the protocol core in every known way and see the te
 instructions: buildroot ## what encoding and decoding a header costs
 	@scripts/enter selftests/proto/bench/instructions.sh
 
-counts: ## work requests, doorbells and completions per RPC, our client's and the in-tree one's
+counts: ## work requests, doorbells and completions per RPC, of our client and server and the in-tree ones
 	@$(call built,rust)
-	@for client in rust c; do echo "client: $$client"; \
-		$(vm) pair --client $$client --server $(SERVER) $(vm_options) -- selftests/counts/counts.py || exit; done
+	@for side in rust c; do echo "client: $$side"; \
+		$(vm) pair --client $$side --server c $(vm_options) -- selftests/counts/counts.py || exit; done
+	@for side in rust c; do echo "server: $$side"; \
+		$(vm) pair --client rust --server $$side $(vm_options) -- selftests/counts/counts.py --server || exit; done
 
 interop: ## our module and the in-tree one on either side: every version, address family and flavour
 	@$(call built,rust)

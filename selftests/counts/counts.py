@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Counts, on the client of a VM pair, what one RPC costs in work requests,
+"""Counts, on the client of a VM pair, or with --server on its server, what one RPC costs in work requests,
 doorbells and completions: one thread, queue depth 1; then several threads at once.
 
 Prints one line of tab-separated numbers for each operation; `make counts` puts
@@ -16,7 +16,8 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
 COLUMNS = ["SEND", "REG_MR", "LOCAL_INV", "RDMA_WRITE", "RDMA_READ", "signalled", "send doorbells",
-           "receive doorbells", "completions", "completion workers"]
+           "receive doorbells", "completions", "completion workers", "nfsd wake-ups", "pages freed"]
+HERE = os.path.dirname(os.path.abspath(__file__))
 MOUNT = "/mnt/counts"
 BLOCK = {"4k": 4096, "64k": 65536, "1m": 1 << 20}
 
@@ -62,31 +63,60 @@ def rpcs():
     return int(line.split()[7])
 
 
-def count(operation, repeat):
-    """Runs the operation under the probes; returns their counts per RPC."""
-    here = os.path.dirname(os.path.abspath(__file__))
-    with tempfile.NamedTemporaryFile("r") as out:
-        tracer = subprocess.Popen(["bpftrace", "-q", "-f", "json", "-o", out.name, f"{here}/verbs.bt"],
-                                  stdout=subprocess.DEVNULL)
-        while '"ready' not in out.read():
-            out.seek(0)
-            if tracer.poll() is not None:
+class Here:
+    """The probes on this machine."""
+
+    def __enter__(self):
+        self.out = tempfile.NamedTemporaryFile("r")
+        self.tracer = subprocess.Popen(["bpftrace", "-q", "-f", "json", "-o", self.out.name, f"{HERE}/verbs.bt"],
+                                       stdout=subprocess.DEVNULL)
+        while '"ready' not in self.out.read():
+            self.out.seek(0)
+            if self.tracer.poll() is not None:
                 sys.exit("bpftrace did not start")
+        return self
+
+    def __exit__(self, *_):
+        self.tracer.send_signal(2)
+        self.tracer.wait()
+        self.out.seek(0)
+        self.said = self.out.read()
+
+
+class Server:
+    """The probes on the server of the pair."""
+
+    @staticmethod
+    def command(command):
+        return subprocess.run([f"{HERE}/../../scripts/vm/on-server", command], check=True, stdout=subprocess.PIPE,
+                              text=True).stdout
+
+    def __enter__(self):
+        self.command(f"rm -f /tmp/counts; setsid bpftrace -q -f json -o /tmp/counts {HERE}/verbs.bt >/dev/null 2>&1 & "
+                     "until grep -qs ready /tmp/counts; do sleep 0.2; done")
+        return self
+
+    def __exit__(self, *_):
+        self.command("pkill -INT bpftrace; while pgrep bpftrace >/dev/null; do sleep 0.1; done")
+        self.said = self.command("cat /tmp/counts")
+
+
+def count(operation, repeat, side):
+    """Runs the operation under the probes; returns their counts per RPC."""
+    with side as probes:
         before = rpcs()
         operation(repeat)
         done = rpcs() - before
-        tracer.send_signal(2)
-        tracer.wait()
-        out.seek(0)
-        counted = {}
-        for line in out:
-            entry = json.loads(line)
-            if entry["type"] == "map":
-                counted.update(entry["data"].get("@", {}))
+    counted = {}
+    for line in probes.said.splitlines():
+        entry = json.loads(line)
+        if entry["type"] == "map":
+            counted.update(entry["data"].get("@", {}))
     return done, [counted.get(column, 0) / done for column in COLUMNS]
 
 
 def main():
+    side = Server() if "--server" in sys.argv else Here()
     server = os.environ["SERVER_ADDR"]
     os.makedirs(MOUNT, exist_ok=True)
     subprocess.run(["mount", "-t", "nfs", "-o", "vers=4.2,proto=rdma,actimeo=0,noac",
@@ -96,7 +126,7 @@ def main():
     print("\t".join(["operation", "RPCs"] + COLUMNS))
     for name, repeat, operation in OPERATIONS:
         operation(3)
-        done, numbers = count(operation, repeat)
+        done, numbers = count(operation, repeat, side)
         print("\t".join([name, str(done)] + [f"{n:.2f}" for n in numbers]), flush=True)
     subprocess.run(["umount", MOUNT], check=True)
 
