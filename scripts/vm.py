@@ -182,7 +182,9 @@ class Vm:
         # On a busy host an emulated timer tick can be late; the kernel must not give up on it.
         append += " no_timer_check tsc=nowatchdog"
         if DEBUG:
-            append += " page_poison=1"
+            # An interrupt in the moment when the kernel reads what its CPU can do finds five levels of page tables gone,
+            # and with them the place of KASAN's shadow.
+            append += " page_poison=1 no5lvl"
         self.command = [
             "qemu-system-x86_64", "-M", "q35", "-nodefaults", "-display", "none", "-no-reboot",
             *ACCELERATION[accel],
