@@ -70,10 +70,10 @@ need_peer() {
 # Runs a case of the crafted peer. One of the array `known` may fail: what it wants is not there yet.
 known=()
 check_peer() {
-	if [[ " ${known[*]} " == *" $1 "* ]] && ! timeout 150 "$peer" run "$1" >/dev/null; then
+	if [[ " ${known[*]} " == *" $1 "* ]] && ! timeout "${PEER_LIMIT:-150}" "$peer" run "$1" >/dev/null; then
 		ktap_test_xfail "$1"
 	else
-		check "$1" timeout 150 "$peer" run "$1"
+		check "$1" timeout "${PEER_LIMIT:-150}" "$peer" run "$1"
 	fi
 }
 

@@ -4,7 +4,7 @@
 # A crafted peer sends the server what no good client sends, and an ordinary mount works beside it all the while.
 #
 # `PEER='adv20 adv46'` in the environment runs only these cases; PEER_CROWD, PEER_STORM, PEER_ROUNDS and PEER_BITS say
-# how much of some (see selftests/peer/src/faults.rs).
+# how much of some (see selftests/peer/src/faults.rs), PEER_LIMIT how many seconds each may take.
 
 . ./lib.sh
 need_pair
@@ -16,9 +16,9 @@ known=(adv32_chunk_that_is_no_eligible_argument adv92_argument_with_more_than_fi
 read -r -a cases <<<"${PEER:-$("$peer" list server | xargs)}"
 
 mount_nfs 4.2 || exit
-random_file "$mnt/peer.dat" 65536
-chmod 666 "$mnt/peer.dat"
-ln -s "$(printf '%0501d' 7)" "$mnt/peer.link"
+# Made on the server, so that the client has no delegation that others must wait for.
+on_server "head -c 65536 /dev/urandom >/export/peer.dat; chmod 666 /export/peer.dat
+	ln -sf $(printf '%0501d' 7) /export/peer.link"
 random_file "$mnt/beside" 3000000
 connects=$(counter connect_count)
 
