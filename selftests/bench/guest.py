@@ -38,6 +38,8 @@ def set_up(inline):
     run("dd", "if=/dev/zero", "of=/export/file", "bs=1M", f"count={FILE_MB}", "status=none")
     MOUNT.mkdir(exist_ok=True)
     run("mount", "-t", "nfs", "-o", "vers=4.2,proto=rdma,port=20049,noac", f"{ADDRESS}:/", str(MOUNT))
+    # No delegation is given before the grace periods are over. Nobody waits: idle time passes at once.
+    time.sleep(15)
 
 
 def fio(rw, bs, depth):
