@@ -10,7 +10,7 @@ from pathlib import Path
 FAULT = re.compile(
     r"\bWARNING: (?!.*unencrypted|possible)|WARNING: possible"
     r"|\bBUG:|kernel BUG at|\bOops\b|general protection fault|Kernel panic|Unable to handle kernel"
-    r"|refcount_t:|list_(add|del) corruption|\bUBSAN:|\bKASAN:|\bKCSAN:|kmemleak: \d+ new suspected|DMA-API:"
+    r"|refcount_t:|list_(add|del) corruption|\bUBSAN:|\bKASAN:|\bKCSAN:|kmemleak: \d+ new suspected|DMA-API: (?!preallocated|debugging enabled)"
     r"|ODEBUG:|ref_tracker:|unregister_netdevice: waiting|INFO: trying to register non-static key"
     r"|INFO: task .* blocked for more than|INFO: .*(lock|dead)|rcu:? .*(stall|detected)|possible recursive locking"
     r"|suspicious RCU usage|inconsistent lock state|soft lockup|hard LOCKUP|sleeping function called"
