@@ -71,7 +71,7 @@ check-all: ## that, and each fault in a long loop: 100 disconnects, 20 device re
 check-fast: ## all that needs no VM
 	@scripts/check.sh fast
 
-debug-check: ## the tests in VMs, and more, on a debug kernel (its build takes an hour, once), over rxe and siw
+debug-check: ## the tests in VMs, and more, on a debug kernel (built once, which takes long), over rxe and siw
 	@scripts/check.sh debug
 
 conformance: buildroot ## which requirement of the protocol which test shows
