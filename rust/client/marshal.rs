@@ -35,7 +35,8 @@ use proto::{
         ReplyForm,
         Sizes, //
     },
-    reverse, //
+    reverse,
+    xdr, //
 };
 use rdma::{
     mr::{
@@ -380,7 +381,7 @@ fn marshal(
         CallForm::ReadChunk(argument) => {
             let start = usize::try_from(argument.position).map_err(|_| SendError::Io)?;
             // RFC 8166, section 3.4.4.4: the fill leaves the stream with its item.
-            let resume = start.saturating_add(argument.length.next_multiple_of(4));
+            let resume = start.saturating_add(xdr::filled(argument.length));
             let before = copy(rqst, 0, start, payload)?;
             let rest = payload.get_mut(before..).ok_or(SendError::TooBig)?;
             let after = rqst.call_len().saturating_sub(resume);

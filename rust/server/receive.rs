@@ -26,6 +26,7 @@ use proto::{
     },
     chunk::Limits,
     conn::server::Event,
+    plan::Argument,
     refusal::Refusal,
     rpc::CallHeader, //
 };
@@ -256,14 +257,33 @@ fn judge(xprt: &SvcXprt<Connection>, bytes: &[u8], args: &mut SvcArgs<'_>) -> Ve
     };
     if !call.lists.read.is_empty() {
         return match Form::of(&call, args.max_pages()) {
-            Some(form) => Verdict::Pull(form),
-            None => Verdict::Refuse(call.refuse()),
+            Some(form) if is_whole_argument(&call, form) => Verdict::Pull(form),
+            _ => Verdict::Refuse(call.refuse()),
         };
     }
     match args.set_message(call.payload) {
         Ok(()) => Verdict::Serve(Shape::new(&call, call.payload)),
         Err(_) => Verdict::Fail,
     }
+}
+
+/// Whether a chunk that is alone in an inline message holds just the argument whose count word stands
+/// before it. All arguments that may leave their message have one (RFC 8267).
+fn is_whole_argument(call: &call::Call<'_>, form: Form) -> bool {
+    let Form::Reduced { position, .. } = form else {
+        return true;
+    };
+    let word = position
+        .checked_sub(4)
+        .and_then(|at| call.payload.get(at..))
+        .and_then(|rest| rest.first_chunk());
+    let argument = word.and_then(|word| {
+        Some(Argument {
+            position: u32::try_from(position).ok()?,
+            length: usize::try_from(u32::from_be_bytes(*word)).ok()?,
+        })
+    });
+    argument.is_some_and(|argument| call.check_arguments(&[argument]).is_ok())
 }
 
 fn judge_pulled(pulled: &mut Pulled, args: &mut SvcArgs<'_>) -> Verdict {
