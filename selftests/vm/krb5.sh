@@ -14,8 +14,8 @@ works() { mountpoint -q "$mnt" && verified_io --size=4M --bsrange=4k-128k && ran
 
 write_chunks() {
 	local by
-	mountpoint -q "$mnt" && random_file "$mnt/chunks" 262144 && drop_caches || return
-	by=$(counts write_chunks cat "$mnt/chunks")
+	mountpoint -q "$mnt" && random_file "$mnt/ticket" 262144 && drop_caches || return
+	by=$(counts write_chunks cat "$mnt/ticket")
 	echo "write_chunks moved by $by"
 	test "$by" "$1" 0
 }
