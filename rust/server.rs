@@ -11,7 +11,8 @@
 //!    For others [`pull`] posts RDMA Reads, and the thread leaves; when they have completed another
 //!    one comes, and exchanges its pages for those that were read.
 //! 3. [`reply`] pairs the results with the chunks of the call, and posts one chain: RDMA Writes
-//!    straight from the pages of the result, then the Send.
+//!    straight from the pages of the result, then the Send. Data that has no chunk is part of the Send,
+//!    from the same pages.
 //!
 //! A call keeps the Receive that it came in until its reply is about to be sent, as the reply
 //! repeats the chunks in there. It goes back to the ring before the Send, so that the client, which

@@ -106,6 +106,7 @@ loops() {
 
 # On a kernel that watches memory and locks, and makes things fail.
 debug() {
+	gate 'crafted peer' crafted_peer
 	gate 'clippy, debug kernel' clippy
 	gate 'module for the debug kernel' compiles
 	gate 'kselftests in one VM, debug kernel' one_vm debug_single

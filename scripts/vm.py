@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Boots a VM, or a pair of them, with the stock kernel or the debug kernel and runs a command there.
 
-Runs inside the build root (scripts/vm.sh enters it). What comes of a run stands in build/vm/<run>/: each VM's console,
+Runs inside the build root (scripts/enter). What comes of a run stands in build/vm/<run>/: each VM's console,
 its kernel log and its exit status; build/vm/last is the newest run. The exit status is the command's, unless a kernel
 log holds a report of a fault, or the VM had to be killed.
 """

@@ -55,13 +55,12 @@ statistics() {
 # Without threads no transport is left, so that the module can go; clients come back to the next one.
 module_returns() {
 	local fio
-	fio --name=verify --directory="$mnt" --size=8M --rw=randwrite --bsrange=4k-1M --direct=1 --verify=crc32c \
-		--verify_fatal=1 --fallocate=none --unlink=1 >/tmp/fio.log 2>&1 &
+	verified_io --size=8M &
 	fio=$!
 	sleep 1
 	on_server "cd /src/selftests/vm && . ./lib.sh && $scripts/vm/nfs-server stop && unload &&
 		[ ! -e /sys/module/rpcrdma ] && $scripts/vm/nfs-server start" || return
-	wait "$fio" || { cat /tmp/fio.log; return 1; }
+	wait "$fio"
 }
 
 # Requests that nobody reads the reply of: the client goes while the server is at work.

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory that the other end may reach.
+
+use super::ffi::*;
+use super::resources::Pd;
+use std::ffi::c_int;
+use std::io::Result;
+use std::ptr;
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+/// What a peer may do with registered memory (`enum ibv_access_flags`).
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub enum Access {
+    Local = 1,
+    Write = 1 | 2,
+    Read = 4,
+    Both = 1 | 2 | 4,
+    Window = 1 | 16,
+}
+
+/// Registered memory.
+pub struct Region {
+    pub(super) mr: NonNull<RawMr>,
+    /// Only touched through its pointer: the peer's device writes to it.
+    pub(super) memory: NonNull<[u8]>,
+    pub(super) _pd: Rc<Pd>,
+}
+
+impl Region {
+    pub(super) fn new(pd: &Rc<Pd>, length: usize, access: Access) -> Result<Self> {
+        // Whole words, so that it can also be a target of atomics.
+        let words = vec![0_u64; length.div_ceil(8).max(1)].into_boxed_slice();
+        let words = Box::into_raw(words).cast::<u8>();
+        let memory =
+            NonNull::new(ptr::slice_from_raw_parts_mut(words, length)).expect("a box is not null");
+        // SAFETY: The memory is registered until `drop`, which frees it afterwards.
+        let mr = unsafe {
+            peer_register(
+                pd.0.as_ptr(),
+                words.cast(),
+                length.max(1) as u64,
+                access as c_int,
+            )
+        };
+        Ok(Self {
+            mr: made(mr)?,
+            memory,
+            _pd: pd.clone(),
+        })
+    }
+
+    /// What the peer names it by.
+    pub fn key(&self) -> u32 {
+        // SAFETY: The region is registered as long as it lives.
+        unsafe { peer_rkey(self.mr.as_ptr()) }
+    }
+
+    pub(super) fn local_key(&self) -> u32 {
+        // SAFETY: As above.
+        unsafe { peer_lkey(self.mr.as_ptr()) }
+    }
+
+    /// Where it starts.
+    pub fn address(&self) -> u64 {
+        self.memory.cast::<u8>().as_ptr() as u64
+    }
+
+    /// How long it is.
+    pub fn len(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Puts `bytes` at `offset`.
+    pub fn put(&self, offset: usize, bytes: &[u8]) {
+        assert!(offset + bytes.len() <= self.len());
+        // SAFETY: It is in bounds, and nobody holds a reference to the memory.
+        unsafe {
+            let place = self.memory.cast::<u8>().as_ptr().add(offset);
+            ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len());
+        }
+    }
+
+    /// Copies `length` bytes at `offset` out.
+    pub fn bytes(&self, offset: usize, length: usize) -> Vec<u8> {
+        assert!(offset + length <= self.len());
+        let mut out = vec![0; length];
+        // SAFETY: As in `put`.
+        unsafe {
+            let place = self.memory.cast::<u8>().as_ptr().add(offset);
+            ptr::copy_nonoverlapping(place, out.as_mut_ptr(), length);
+        }
+        out
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: It was registered by `new`, and the memory came from a box of whole words.
+        unsafe {
+            ibv_dereg_mr(self.mr.as_ptr());
+            let words = self.len().div_ceil(8).max(1);
+            let words = ptr::slice_from_raw_parts_mut(self.memory.cast::<u64>().as_ptr(), words);
+            drop(Box::from_raw(words));
+        }
+    }
+}
+
+/// A window over memory, through which the peer may write, and which it may invalidate.
+pub struct Window {
+    pub(super) mw: NonNull<RawMw>,
+    pub(super) region: Region,
+    /// What the peer names it by.
+    pub key: u32,
+}
+
+impl Window {
+    /// The memory.
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        // SAFETY: It was made by `Connection::window`; the memory is dropped after it.
+        unsafe { peer_free_window(self.mw.as_ptr()) };
+    }
+}
