@@ -83,6 +83,12 @@ impl Buffer {
         self.ptr.as_ptr()
     }
 
+    /// As [`Self::as_ptr`].
+    #[inline]
+    pub fn base(&self) -> NonNull<u8> {
+        self.ptr
+    }
+
     /// Copies `src` to `offset`. [`EINVAL`] if it does not fit.
     pub fn copy_in(&self, offset: usize, src: &[u8]) -> Result {
         let at = self.range(offset, src.len())?;
@@ -121,6 +127,19 @@ impl Drop for Buffer {
             unsafe { Kmalloc::free(self.ptr, layout) };
         }
     }
+}
+
+/// The sole owner of bytes that stay where they are when their owner is moved.
+///
+/// It can be lent to C by keeping the value out of reach until C is done.
+///
+/// # Safety
+///
+/// [`Self::memory`] is valid for reads and writes, and the same each time, until the value is
+/// dropped or given to a method that takes it; and only methods of the value use it.
+pub unsafe trait Stable: Send + 'static {
+    /// The bytes.
+    fn memory(&self) -> NonNull<[u8]>;
 }
 
 /// What keeps a [`Piece`] allocated.

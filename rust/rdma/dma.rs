@@ -9,6 +9,7 @@ use crate::{
     Handler,
     ProtectionDomain, //
 };
+use core::ptr::NonNull;
 use kernel::{
     alloc::Flags,
     error::{
@@ -95,6 +96,11 @@ impl<H: Handler> Mapped<H> {
         })
     }
 
+    /// Where the first `len` bytes are, or all if there are fewer.
+    pub(crate) fn memory(&self, len: usize) -> NonNull<[u8]> {
+        NonNull::slice_from_raw_parts(self.buffer.base(), len.min(self.len()))
+    }
+
     /// The first `len` bytes as they are now, or all if there are fewer.
     ///
     /// # Safety
@@ -104,7 +110,7 @@ impl<H: Handler> Mapped<H> {
         // SAFETY: `buffer` is allocated as long as `self`, `kmalloc` memory is initialised as far
         // as anyone can tell (the kernel zeroes or the device wrote), and the caller keeps the
         // device away; by the type invariants nobody else has the buffer.
-        unsafe { core::slice::from_raw_parts(self.buffer.as_ptr(), len.min(self.len())) }
+        unsafe { self.memory(len).as_ref() }
     }
 
     /// All bytes, for writing.

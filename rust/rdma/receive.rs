@@ -23,7 +23,8 @@ use core::{
     marker::PhantomData,
     ptr::{
         null,
-        null_mut, //
+        null_mut,
+        NonNull, //
     },
 };
 use kernel::{
@@ -32,6 +33,7 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
+use raw::memory::Stable;
 
 /// What a posted Receive consists of. The completion finds it by its first field.
 #[repr(C)]
@@ -193,6 +195,14 @@ impl<H: Handler> Message<H> {
     /// The buffer, for posting again.
     pub fn into_buffer(self) -> Buffer<H> {
         Buffer(self.inner)
+    }
+}
+
+// SAFETY: The Receive completed, so the device is done with the buffer, which its box does not hold
+// but points to. It is freed with the box, and posted again only by who has the message no more.
+unsafe impl<H: Handler> Stable for Message<H> {
+    fn memory(&self) -> NonNull<[u8]> {
+        self.inner.mapped.memory(self.len)
     }
 }
 

@@ -13,7 +13,10 @@ use super::{
     },
     listener::Incoming,
     outlet::Outlet,
-    receive::Call, //
+    receive::{
+        Args,
+        Notes, //
+    }, //
 };
 use kernel::{
     new_spinlock,
@@ -44,13 +47,14 @@ use rdma::{
         not_connected,
         not_supported, //
     },
+    receive::Message,
     ProtectionDomain,
     QueuePair, //
 };
 use sunrpc::{
     memory::Page,
     SockAddr,
-    SvcArgs,
+    SvcCall,
     SvcCallback,
     SvcConnection,
     SvcLink,
@@ -76,7 +80,7 @@ pub(crate) struct Connection {
     pub(super) spare: SpinLock<KVec<Page>>,
     /// Calls that are over, for the next ones.
     #[pin]
-    pub(super) idle: SpinLock<KVec<KBox<Call>>>,
+    pub(super) idle: SpinLock<KVec<KBox<SvcCall<Self>>>>,
     pub(super) outlet: Outlet,
     id: Arc<Id<Endpoint>>,
 }
@@ -155,7 +159,8 @@ impl Connection {
 
 impl SvcConnection for Connection {
     type Work = Work;
-    type Call = Call;
+    type Message = Message<Endpoint>;
+    type Notes = Notes;
 
     type Caller = Outlet;
 
@@ -197,23 +202,29 @@ impl SvcConnection for Connection {
         &self,
         xprt: &SvcXprt<Self>,
         work: Work,
-        args: &mut SvcArgs<'_>,
-    ) -> Option<KBox<Call>> {
+        args: &mut Args<'_>,
+    ) -> Option<KBox<SvcCall<Self>>> {
         match work {
             Work::Message(message) => self.take_message(xprt, message, args),
             Work::Pulled(pulled) => self.take_pulled(pulled, args),
         }
     }
 
-    fn result_payload(&self, call: &mut Call, offset: usize, len: usize) -> Result {
-        call.note_result(offset, len)
+    fn result_payload(&self, notes: &mut Notes, offset: usize, len: usize) -> Result {
+        notes.add_result(offset, len)
     }
 
-    fn reply(&self, _xprt: &SvcXprt<Self>, call: &mut Call, result: &mut SvcResult<'_>) -> Result {
-        self.send_reply(call, result)
+    fn reply(
+        &self,
+        _xprt: &SvcXprt<Self>,
+        message: Message<Endpoint>,
+        notes: &mut Notes,
+        result: &mut SvcResult<'_>,
+    ) -> Result {
+        self.send_reply(message, notes, result)
     }
 
-    fn release(&self, call: KBox<Call>) {
+    fn release(&self, call: KBox<SvcCall<Self>>) {
         self.put_away(call);
     }
 

@@ -15,8 +15,8 @@ use super::{
     endpoint::Endpoint,
     receive::{
         policy,
-        Call, //
-    },
+        Args, //
+    }, //
 };
 use kernel::{
     page::PAGE_SIZE,
@@ -43,7 +43,7 @@ use rdma::{
 };
 use sunrpc::{
     memory::Page,
-    SvcArgs, //
+    SvcCall, //
 };
 
 /// What a rebuilt call looks like.
@@ -68,18 +68,16 @@ impl Form {
     pub(super) fn of(call: &call::Call<'_>, max_pages: usize) -> Option<Self> {
         let mut chunks = call.chunks().filter(|(_, length)| *length > 0);
         let form = match (call.body, chunks.next(), chunks.next()) {
-            (Body::Msg, Some((position, length)), None) if call.payload.len() <= PAGE_SIZE => {
-                Self::Reduced {
-                    position: usize::try_from(position).ok()?,
-                    len: usize::try_from(xdr::filled_u64(length)).ok()?,
-                }
-            }
+            (Body::Msg, Some((position, length)), None) => Self::Reduced {
+                position: usize::try_from(position).ok()?,
+                len: usize::try_from(xdr::filled_u64(length)).ok()?,
+            },
             _ => Self::Whole {
                 len: usize::try_from(call.message_len()).ok()?,
             },
         };
-        // One for the inline message, one that sunrpc keeps back.
-        (form.pages().saturating_add(2) <= max_pages).then_some(form)
+        // One more is kept back by sunrpc.
+        (form.pages() < max_pages).then_some(form)
     }
 
     fn pages(self) -> usize {
@@ -95,8 +93,8 @@ impl Connection {
         &self,
         message: Message<Endpoint>,
         form: Form,
-        args: &mut SvcArgs<'_>,
-    ) -> Option<KBox<Call>> {
+        args: &mut Args<'_>,
+    ) -> Option<KBox<SvcCall<Self>>> {
         let reads = self.take_pages(form.pages()).and_then(|pages| {
             let reads = self.reads(message.bytes(), form, &pages)?;
             Ok((reads, pages))

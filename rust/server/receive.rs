@@ -13,6 +13,7 @@ use super::{
         Pulled, //
     }, //
 };
+use core::ops::Range;
 use kernel::{
     page::PAGE_SIZE,
     prelude::*, //
@@ -38,19 +39,21 @@ use rdma::{
 use sunrpc::{
     Blanks,
     SvcArgs,
+    SvcCall,
     SvcXprt, //
 };
 
 /// Chunks of a Write list. NFS pairs them with the operations of a compound.
 pub(super) const MAX_WRITE_CHUNKS: usize = 16;
 
+/// The place of a call.
+pub(super) type Args<'a> = SvcArgs<'a, Message<Endpoint>>;
+
 /// Bytes that surely hold the header of an RPC call.
 const HEAD_BYTES: usize = 1024;
 
-/// A call in work.
-pub(crate) struct Call {
-    /// What it came in, until its reply is put together.
-    message: Option<Message<Endpoint>>,
+/// What a connection notes of a call in work.
+pub(crate) struct Notes {
     /// Whether results may leave the message.
     pub(super) reduction: bool,
     /// Offset and length of each result that may.
@@ -59,22 +62,17 @@ pub(crate) struct Call {
     pub(super) blanks: Blanks,
 }
 
-impl Call {
+impl Notes {
     fn new() -> Self {
         Self {
-            message: None,
             reduction: false,
             results: KVec::new(),
             blanks: Blanks::default(),
         }
     }
 
-    pub(super) fn take_message(&mut self) -> Option<Message<Endpoint>> {
-        self.message.take()
-    }
-
-    /// Notes a result that may leave the message. More than there are chunks for stay inside.
-    pub(super) fn note_result(&mut self, offset: usize, len: usize) -> Result {
+    /// Adds a result that may leave the message. More than there are chunks for stay inside.
+    pub(super) fn add_result(&mut self, offset: usize, len: usize) -> Result {
         if self.results.len() < MAX_WRITE_CHUNKS {
             self.results.push((offset, len), GFP_KERNEL)?;
         }
@@ -98,6 +96,8 @@ pub(super) fn policy(max_pull: usize) -> Policy {
 
 /// What is to be known of a call when its message is no longer borrowed.
 struct Shape {
+    /// Where in the message the RPC is, or what of it is inline.
+    rpc: Range<usize>,
     /// Whether results may leave the message.
     reduction: bool,
     /// Bytes that may leave it.
@@ -105,10 +105,12 @@ struct Shape {
 }
 
 impl Shape {
-    /// That of `call`, whose RPC message starts with `head`.
-    fn new(call: &call::Call<'_>, head: &[u8]) -> Self {
+    /// That of `call`, which came in `message`; the RPC starts with `head`.
+    fn new(call: &call::Call<'_>, message: &[u8], head: &[u8]) -> Self {
         let chunks = call.lists.write.iter().map(|chunk| chunk.total());
         Self {
+            // The payload is all that follows the header.
+            rpc: message.len().saturating_sub(call.payload.len())..message.len(),
             reduction: CallHeader::parse(head).is_some_and(|header| header.reduction),
             reduced: chunks.max().unwrap_or(0),
         }
@@ -117,7 +119,7 @@ impl Shape {
 
 /// What to do about a message, when it is no longer borrowed.
 enum Verdict {
-    /// Serve it: the call is in its place.
+    /// Serve it.
     Serve(Shape),
     /// Pull it.
     Pull(Form),
@@ -135,11 +137,14 @@ impl Connection {
         &self,
         xprt: &SvcXprt<Self>,
         message: Message<Endpoint>,
-        args: &mut SvcArgs<'_>,
-    ) -> Option<KBox<Call>> {
+        args: &mut Args<'_>,
+    ) -> Option<KBox<SvcCall<Self>>> {
         RECEIVED.add(1);
-        match judge(xprt, message.bytes(), args) {
-            Verdict::Serve(shape) => return self.serve(message, &shape, args),
+        match judge(xprt, message.bytes(), args.max_pages()) {
+            Verdict::Serve(shape) => match args.set_message(message, shape.rpc.clone()) {
+                Ok(()) => return self.serve(&shape, args),
+                Err(message) => self.fail(message),
+            },
             Verdict::Pull(form) => return self.pull(message, form, args),
             Verdict::Drop => self.recycle(message),
             Verdict::Refuse(refusal) => self.refuse(message, &refusal),
@@ -151,39 +156,59 @@ impl Connection {
     /// Takes in a call whose memory was pulled.
     pub(super) fn take_pulled(
         &self,
-        mut pulled: Pulled,
-        args: &mut SvcArgs<'_>,
-    ) -> Option<KBox<Call>> {
-        let verdict = judge_pulled(&mut pulled, args);
-        self.keep_pages(pulled.pages);
-        match verdict {
-            Verdict::Serve(shape) => return self.serve(pulled.message, &shape, args),
-            Verdict::Refuse(refusal) => self.refuse(pulled.message, &refusal),
-            Verdict::Drop | Verdict::Pull(_) => self.recycle(pulled.message),
-            Verdict::Fail => self.fail(pulled.message),
+        pulled: Pulled,
+        args: &mut Args<'_>,
+    ) -> Option<KBox<SvcCall<Self>>> {
+        let verdict = judge_pulled(&pulled);
+        let Pulled {
+            message,
+            form,
+            mut pages,
+        } = pulled;
+        let shape = match verdict {
+            Verdict::Serve(shape) => shape,
+            verdict => {
+                self.keep_pages(pages);
+                match verdict {
+                    Verdict::Refuse(refusal) => self.refuse(message, &refusal),
+                    Verdict::Fail => self.fail(message),
+                    _ => self.recycle(message),
+                }
+                return None;
+            }
+        };
+        let set = match form {
+            Form::Reduced { position, len } => {
+                args.set_reduced(message, shape.rpc.clone(), position, &mut pages, len)
+            }
+            Form::Whole { len } => args.set_pages(message, &mut pages, len),
+        };
+        self.keep_pages(pages);
+        match set {
+            Ok(()) => self.serve(&shape, args),
+            Err(message) => {
+                self.fail(message);
+                None
+            }
         }
-        None
     }
 
     /// Hands over the call that is in its place in `args`.
-    fn serve(
-        &self,
-        message: Message<Endpoint>,
-        shape: &Shape,
-        args: &SvcArgs<'_>,
-    ) -> Option<KBox<Call>> {
+    fn serve(&self, shape: &Shape, args: &mut Args<'_>) -> Option<KBox<SvcCall<Self>>> {
         let idle = self.idle.lock().pop();
-        let call = idle.map_or_else(|| KBox::new(Call::new(), GFP_KERNEL), Ok);
+        let call = idle.map_or_else(|| KBox::new(SvcCall::new(Notes::new()), GFP_KERNEL), Ok);
         let Ok(mut call) = call else {
-            self.fail(message);
+            if let Some(message) = args.take_message() {
+                self.fail(message);
+            }
             return None;
         };
-        call.reduction = shape.reduction;
+        let notes = &mut call.notes;
+        notes.reduction = shape.reduction;
         let pages = self.result_pages(shape.reduced);
-        if args.note_blanks(&mut call.blanks, pages).is_err() {
-            call.blanks.clear();
+        if args.note_blanks(&mut notes.blanks, pages).is_err() {
+            notes.blanks.clear();
         }
-        call.message = Some(message);
         Some(call)
     }
 
@@ -198,12 +223,12 @@ impl Connection {
     }
 
     /// Makes `call` ready for another one.
-    pub(super) fn put_away(&self, mut call: KBox<Call>) {
+    pub(super) fn put_away(&self, mut call: KBox<SvcCall<Self>>) {
         if let Some(message) = call.take_message() {
             self.recycle(message);
         }
-        call.results.clear();
-        call.blanks.clear();
+        call.notes.results.clear();
+        call.notes.blanks.clear();
         let excess = self.idle.lock().push_within_capacity(call);
         drop(excess);
     }
@@ -241,7 +266,7 @@ impl Connection {
     }
 }
 
-fn judge(xprt: &SvcXprt<Connection>, bytes: &[u8], args: &mut SvcArgs<'_>) -> Verdict {
+fn judge(xprt: &SvcXprt<Connection>, bytes: &[u8], max_pages: usize) -> Verdict {
     let call = match call::parse(bytes, &policy(xprt.max_message())) {
         Ok(Incoming::Call(call)) => call,
         Ok(Incoming::ReverseReply(reply)) => {
@@ -256,15 +281,12 @@ fn judge(xprt: &SvcXprt<Connection>, bytes: &[u8], args: &mut SvcArgs<'_>) -> Ve
         Err(Rejection::Refuse(refusal, _)) => return Verdict::Refuse(refusal),
     };
     if !call.lists.read.is_empty() {
-        return match Form::of(&call, args.max_pages()) {
+        return match Form::of(&call, max_pages) {
             Some(form) if is_whole_argument(&call, form) => Verdict::Pull(form),
             _ => Verdict::Refuse(call.refuse()),
         };
     }
-    match args.set_message(call.payload) {
-        Ok(()) => Verdict::Serve(Shape::new(&call, call.payload)),
-        Err(_) => Verdict::Fail,
-    }
+    Verdict::Serve(Shape::new(&call, bytes, call.payload))
 }
 
 /// Whether a chunk that is alone in an inline message holds just the argument whose count word stands
@@ -286,18 +308,14 @@ fn is_whole_argument(call: &call::Call<'_>, form: Form) -> bool {
     argument.is_some_and(|argument| call.check_arguments(&[argument]).is_ok())
 }
 
-fn judge_pulled(pulled: &mut Pulled, args: &mut SvcArgs<'_>) -> Verdict {
+fn judge_pulled(pulled: &Pulled) -> Verdict {
+    let bytes = pulled.message.bytes();
     // It was a call when it was pulled.
-    let Ok(Incoming::Call(call)) = call::parse(pulled.message.bytes(), &policy(usize::MAX)) else {
+    let Ok(Incoming::Call(call)) = call::parse(bytes, &policy(usize::MAX)) else {
         return Verdict::Drop;
     };
     match pulled.form {
-        Form::Reduced { position, len } => {
-            match args.set_reduced(call.payload, position, &mut pulled.pages, len) {
-                Ok(()) => Verdict::Serve(Shape::new(&call, call.payload)),
-                Err(_) => Verdict::Fail,
-            }
-        }
+        Form::Reduced { .. } => Verdict::Serve(Shape::new(&call, bytes, call.payload)),
         Form::Whole { len } => {
             let mut head = [0; HEAD_BYTES];
             let head = head.get_mut(..len.min(HEAD_BYTES)).unwrap_or_default();
@@ -309,10 +327,7 @@ fn judge_pulled(pulled: &mut Pulled, args: &mut SvcArgs<'_>) -> Verdict {
             if call.check_message(head).is_err() {
                 return Verdict::Refuse(call.refuse());
             }
-            match args.set_pages(&mut pulled.pages, len) {
-                Ok(()) => Verdict::Serve(Shape::new(&call, head)),
-                Err(_) => Verdict::Fail,
-            }
+            Verdict::Serve(Shape::new(&call, bytes, head))
         }
     }
 }

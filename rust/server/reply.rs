@@ -9,7 +9,7 @@ use super::{
     endpoint::Endpoint,
     receive::{
         policy,
-        Call,
+        Notes,
         MAX_WRITE_CHUNKS, //
     },
 };
@@ -34,6 +34,7 @@ use proto::{
 use rdma::{
     error::not_connected,
     mr::Handle,
+    receive::Message,
     send::Verb,
     transfer::{
         Attached,
@@ -85,11 +86,13 @@ struct Layout {
 }
 
 impl Connection {
-    /// Answers `call`.
-    pub(super) fn send_reply(&self, call: &mut Call, result: &mut SvcResult<'_>) -> Result {
-        let Some(message) = call.take_message() else {
-            return Err(EINVAL);
-        };
+    /// Answers the call in `message`.
+    pub(super) fn send_reply(
+        &self,
+        message: Message<Endpoint>,
+        notes: &mut Notes,
+        result: &mut SvcResult<'_>,
+    ) -> Result {
         if !self.outlet.endpoint.is_open() {
             self.recycle(message);
             return Err(not_connected());
@@ -100,7 +103,7 @@ impl Connection {
         };
         let posting = match call::parse(message.bytes(), &policy(usize::MAX)) {
             Ok(Incoming::Call(parsed)) => {
-                match self.put_together(&parsed, call, result, buffer.bytes_mut()) {
+                match self.put_together(&parsed, notes, result, buffer.bytes_mut()) {
                     Err(Failure::Unreturnable) => parsed
                         .refuse()
                         .emit(self.outlet.config.credits, buffer.bytes_mut())
@@ -125,7 +128,7 @@ impl Connection {
                 // Before the Send, after which the client may use the credit again.
                 self.recycle(message);
                 // What is left to read is read through pieces.
-                result.restore(&mut call.blanks);
+                result.restore(&mut notes.blanks);
                 self.outlet.post(attached, buffer, len, verb)
             }
             Err(error) => {
@@ -140,7 +143,7 @@ impl Connection {
     fn put_together(
         &self,
         call: &call::Call<'_>,
-        noted: &Call,
+        noted: &Notes,
         result: &SvcResult<'_>,
         out: &mut [u8],
     ) -> Result<Posting, Failure> {
@@ -241,7 +244,7 @@ impl Connection {
 }
 
 impl Layout {
-    fn new(call: &call::Call<'_>, noted: &Call, result: &SvcResult<'_>) -> Result<Self, Failure> {
+    fn new(call: &call::Call<'_>, noted: &Notes, result: &SvcResult<'_>) -> Result<Self, Failure> {
         let mut layout = Self {
             written: [0; MAX_WRITE_CHUNKS],
             reduced: KVec::new(),

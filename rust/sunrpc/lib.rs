@@ -62,6 +62,7 @@ mod rqst;
 pub mod selftest;
 mod slot;
 mod stats;
+mod svc_call;
 mod svc_class;
 mod svc_link;
 mod svc_ops;
@@ -95,6 +96,7 @@ pub use rqst::{
     Rqst, //
 };
 pub use stats::Stats;
+pub use svc_call::SvcCall;
 pub use svc_class::{
     SvcClass,
     SvcRegistration, //

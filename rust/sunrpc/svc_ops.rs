@@ -16,6 +16,7 @@
 use crate::{
     SockAddr,
     SvcArgs,
+    SvcCall,
     SvcConnection,
     SvcListener,
     SvcResult,
@@ -138,10 +139,18 @@ unsafe extern "C" fn recvfrom<C: SvcConnection>(rqstp: *mut raw::svc_rqst) -> c_
     };
     // SAFETY: This is `xpo_recvfrom`.
     let mut args = unsafe { SvcArgs::new(rqstp) };
-    let Some(call) = C::receive(xprt, xprt, work, &mut args) else {
+    let Some(mut call) = C::receive(xprt, xprt, work, &mut args) else {
         return 0;
     };
     let len = c_int::try_from(args.len()).unwrap_or(0);
+    match args.take_message() {
+        Some(message) => call.set_message(message),
+        // Nothing was put there.
+        None => {
+            xprt.release(call);
+            return 0;
+        }
+    }
     // SAFETY: As above.
     let rqst = unsafe { &mut *rqstp };
     rqst.rq_xprt_ctxt = KBox::into_raw(call).cast();
@@ -161,12 +170,16 @@ unsafe extern "C" fn sendto<C: SvcConnection>(rqstp: *mut raw::svc_rqst) -> c_in
     // SAFETY: The thread has a reference to the transport.
     let xprt = unsafe { SvcXprt::<C>::from_raw(xprt) };
     // SAFETY: `recvfrom` put it there, and the thread is the only one that uses it.
-    let Some(call) = (unsafe { ctxt.cast::<C::Call>().as_mut() }) else {
+    let Some(call) = (unsafe { ctxt.cast::<SvcCall<C>>().as_mut() }) else {
+        return ENXIO.to_errno();
+    };
+    // From here on nobody reads the call any more.
+    let Some(message) = call.take_message() else {
         return ENXIO.to_errno();
     };
     // SAFETY: This is `xpo_sendto`.
     let mut result = unsafe { SvcResult::new(rqstp) };
-    match C::reply(xprt, xprt, call, &mut result) {
+    match C::reply(xprt, xprt, message, &mut call.notes, &mut result) {
         Ok(()) => 0,
         Err(error) => error.to_errno(),
     }
@@ -182,10 +195,10 @@ unsafe extern "C" fn result_payload<C: SvcConnection>(
     // SAFETY: The thread has a reference to the transport.
     let xprt = unsafe { SvcXprt::<C>::from_raw(xprt) };
     // SAFETY: As in `sendto`.
-    let Some(call) = (unsafe { ctxt.cast::<C::Call>().as_mut() }) else {
+    let Some(call) = (unsafe { ctxt.cast::<SvcCall<C>>().as_mut() }) else {
         return 0;
     };
-    match xprt.result_payload(call, offset as usize, len as usize) {
+    match xprt.result_payload(&mut call.notes, offset as usize, len as usize) {
         Ok(()) => 0,
         Err(error) => error.to_errno(),
     }
@@ -198,7 +211,7 @@ unsafe extern "C" fn release_ctxt<C: SvcConnection>(xprt: *mut raw::svc_xprt, ct
     // SAFETY: See the top.
     let xprt = unsafe { SvcXprt::<C>::from_raw(xprt) };
     // SAFETY: `recvfrom` gave up the box, and sunrpc gives back each context once.
-    let call = unsafe { KBox::from_raw(ctxt.cast::<C::Call>()) };
+    let call = unsafe { KBox::from_raw(ctxt.cast::<SvcCall<C>>()) };
     xprt.release(call);
 }
 

@@ -5,8 +5,9 @@
 //! C header: [`include/linux/sunrpc/svc.h`](srctree/include/linux/sunrpc/svc.h), `struct svc_rqst`.
 //!
 //! A service thread has two arrays of pages of its own, one for a call and one for its reply. A
-//! call is copied to pages of the first, or its pages are exchanged for others, so that the thread
-//! always has as many as before and none needs to be freed or allocated.
+//! call stays in the message that it came in, which is lent to the thread until the reply is made;
+//! what came otherwise is exchanged for pages of the first, so that the thread always has as many
+//! as before and none needs to be freed or allocated.
 //!
 //! Pages of the second are lost when a file system puts pages of its own in their place, and each
 //! has to be allocated and cleared anew. [`Blanks`] brings them back.
@@ -14,7 +15,8 @@
 use crate::{
     memory::{
         Page,
-        Piece, //
+        Piece,
+        Stable, //
     },
     pieces::{
         folio_piece,
@@ -58,13 +60,14 @@ impl Blanks {
     }
 }
 
-/// The place of a call, in a service thread that waits for one.
-pub struct SvcArgs<'a> {
+/// The place of a call, in a service thread that waits for one. Calls come in messages `M`.
+pub struct SvcArgs<'a, M> {
     rqst: *mut raw::svc_rqst,
+    message: Option<M>,
     _during_receive: PhantomData<&'a mut ()>,
 }
 
-impl SvcArgs<'_> {
+impl<M: Stable> SvcArgs<'_, M> {
     /// # Safety
     ///
     /// `rqst` is that of the calling thread, which is in `xpo_recvfrom` for `'a`: its pages are all
@@ -72,6 +75,7 @@ impl SvcArgs<'_> {
     pub(crate) unsafe fn new(rqst: *mut raw::svc_rqst) -> Self {
         Self {
             rqst,
+            message: None,
             _during_receive: PhantomData,
         }
     }
@@ -82,43 +86,57 @@ impl SvcArgs<'_> {
         unsafe { (*self.rqst).rq_maxpages }
     }
 
-    /// The call is `message`. [`E2BIG`] if it has no room.
-    pub fn set_message(&mut self, message: &[u8]) -> Result {
-        for (index, part) in message.chunks(PAGE_SIZE).enumerate() {
-            self.write(index, part)?;
-        }
-        let head = message.len().min(PAGE_SIZE);
-        self.set(0..head, 1, message.len() - head, 0)
+    /// The call is `rpc` of `message`, which comes back if there is no such part.
+    pub fn set_message(&mut self, message: M, rpc: Range<usize>) -> Result<(), M> {
+        let part = part(&message, rpc);
+        let set = part.and_then(|rpc| self.set(rpc, rpc.len(), 0, 0));
+        self.keep(message, set)
     }
 
-    /// The call is `message`, with `len` bytes of `pages` inserted at `position`. What the thread
-    /// has for `pages` comes back in there. [`E2BIG`] if there is no room, or if `message` is longer
-    /// than a page.
+    /// The call is `rpc` of `message`, with `len` bytes of `pages` inserted at `position`. What the
+    /// thread has for `pages` comes back in there. If there is no such part or no room, the message
+    /// comes back.
     pub fn set_reduced(
         &mut self,
-        message: &[u8],
+        message: M,
+        rpc: Range<usize>,
         position: usize,
         pages: &mut KVec<Page>,
         len: usize,
-    ) -> Result {
-        let tail = message.len().checked_sub(position).ok_or(EINVAL)?;
-        if pages.len().saturating_mul(PAGE_SIZE) < len {
-            return Err(EINVAL);
-        }
-        self.write(0, message)?;
-        self.exchange(1, pages)?;
-        self.set(0..position, 1, len, tail)
+    ) -> Result<(), M> {
+        let part = part(&message, rpc);
+        let set = part.and_then(|rpc| {
+            self.exchange(pages, len)?;
+            self.set(rpc, position, 0, len)
+        });
+        self.keep(message, set)
     }
 
-    /// The call is the first `len` bytes of `pages`. What the thread has for them comes back in
-    /// there. [`E2BIG`] if there is no room.
-    pub fn set_pages(&mut self, pages: &mut KVec<Page>, len: usize) -> Result {
-        if pages.len().saturating_mul(PAGE_SIZE) < len {
-            return Err(EINVAL);
+    /// The call is the first `len` bytes of `pages`; it came in `message`. What the thread has for
+    /// `pages` comes back in there. If there is no room, the message comes back.
+    pub fn set_pages(&mut self, message: M, pages: &mut KVec<Page>, len: usize) -> Result<(), M> {
+        let set = self.exchange(pages, len).and_then(|()| {
+            let head = len.min(PAGE_SIZE);
+            // SAFETY: The pages of a service thread are in the linear map.
+            let base = unsafe { raw::page_address(self.page(0)?.as_ptr()) };
+            let base = NonNull::new(base.cast()).ok_or(EINVAL)?;
+            let head = NonNull::slice_from_raw_parts(base, head);
+            self.set(head, head.len(), 1, len - head.len())
+        });
+        self.keep(message, set)
+    }
+
+    /// The message again: there is no call.
+    pub fn take_message(&mut self) -> Option<M> {
+        self.message.take()
+    }
+
+    fn keep(&mut self, message: M, set: Result) -> Result<(), M> {
+        match set {
+            Ok(()) => self.message = Some(message),
+            Err(_) => return Err(message),
         }
-        self.exchange(0, pages)?;
-        let head = len.min(PAGE_SIZE);
-        self.set(0..head, 1, len - head, 0)
+        Ok(())
     }
 
     /// Notes in `blanks` the first `count` pages that the thread has for the result, or all.
@@ -156,25 +174,15 @@ impl SvcArgs<'_> {
         NonNull::new(unsafe { self.entry(index)?.read() }).ok_or(ENOMEM)
     }
 
-    /// Copies `part` to the start of page `index`. [`E2BIG`] if it does not fit.
-    fn write(&mut self, index: usize, part: &[u8]) -> Result {
-        if part.len() > PAGE_SIZE {
-            return Err(E2BIG);
+    /// Exchanges `pages`, which have to hold `len` bytes, for the first of the thread.
+    fn exchange(&mut self, pages: &mut KVec<Page>, len: usize) -> Result {
+        if pages.len().saturating_mul(PAGE_SIZE) < len {
+            return Err(EINVAL);
         }
-        let page = self.page(index)?;
-        // SAFETY: The page is the thread's own, of order 0 and no slab page. The reference is taken
-        // back below.
-        let page = core::mem::ManuallyDrop::new(unsafe { Page::from_raw(page) });
-        page.copy_in(0, part)
-    }
-
-    /// Exchanges `pages` for those of the thread from `index` on.
-    fn exchange(&mut self, index: usize, pages: &mut KVec<Page>) -> Result {
-        let end = index.checked_add(pages.len()).ok_or(E2BIG)?;
-        for index in index..end {
+        for index in 0..pages.len() {
             self.page(index)?;
         }
-        for (index, place) in (index..end).zip(pages.iter_mut()) {
+        for (index, place) in pages.iter_mut().enumerate() {
             let theirs = self.page(index)?;
             // SAFETY: The reference is the array's, which gives it up here.
             let theirs = unsafe { Page::from_raw(theirs) };
@@ -185,32 +193,42 @@ impl SvcArgs<'_> {
         Ok(())
     }
 
-    /// The call is the bytes `head` of the first page, `pages` bytes in the pages from `first` on,
-    /// and `tail` bytes that follow the head where it is.
-    fn set(&mut self, head: Range<usize>, first: usize, pages: usize, tail: usize) -> Result {
-        let base = self.page(0)?;
-        let end = head.end.checked_add(tail).ok_or(E2BIG)?;
-        if end > PAGE_SIZE || first.saturating_add(pages.div_ceil(PAGE_SIZE)) > self.max_pages() {
+    /// The call is the first `head` bytes of `memory`, `pages` bytes in the pages from `first` on,
+    /// and the rest of `memory`.
+    fn set(&mut self, memory: NonNull<[u8]>, head: usize, first: usize, pages: usize) -> Result {
+        let tail = memory.len().checked_sub(head).ok_or(EINVAL)?;
+        if first.saturating_add(pages.div_ceil(PAGE_SIZE)) > self.max_pages() {
             return Err(E2BIG);
         }
-        // SAFETY: The pages of a service thread are in the linear map.
-        let base: *mut c_void = unsafe { raw::page_address(base.as_ptr()) };
-        let len = c_uint::try_from(end.saturating_add(pages))?;
+        let base: *mut c_void = memory.as_ptr().cast();
+        let len = c_uint::try_from(memory.len().saturating_add(pages))?;
         // SAFETY: See `new`. `first` is at most the length of the array.
         let list = unsafe { (*self.rqst).rq_pages.add(first) };
         // SAFETY: See `new`.
         let arg = unsafe { &mut (*self.rqst).rq_arg };
         arg.head[0].iov_base = base;
-        arg.head[0].iov_len = head.end;
+        arg.head[0].iov_len = head;
         arg.pages = list;
         arg.page_base = 0;
         arg.page_len = c_uint::try_from(pages)?;
-        arg.tail[0].iov_base = base.wrapping_byte_add(head.end);
+        arg.tail[0].iov_base = base.wrapping_byte_add(head);
         arg.tail[0].iov_len = tail;
         arg.buflen = len;
         arg.len = len;
         Ok(())
     }
+}
+
+/// The bytes `range` of `message`.
+fn part<M: Stable>(message: &M, range: Range<usize>) -> Result<NonNull<[u8]>> {
+    let memory = message.memory();
+    let len = range.end.checked_sub(range.start).ok_or(EINVAL)?;
+    if range.end > memory.len() {
+        return Err(EINVAL);
+    }
+    // SAFETY: The range is within the memory.
+    let base = unsafe { memory.cast::<u8>().add(range.start) };
+    Ok(NonNull::slice_from_raw_parts(base, len))
 }
 
 /// The result of a call, in the service thread that is about to send it.

@@ -32,11 +32,13 @@
 //! have no reference.
 
 use crate::{
+    memory::Stable,
     svc_link::SvcLink,
     svc_ops,
     Net,
     SockAddr,
     SvcArgs,
+    SvcCall,
     SvcCallback,
     SvcClass,
     SvcResult,
@@ -97,8 +99,11 @@ pub trait SvcConnection: Sized + Send + Sync + 'static {
     /// Something that came.
     type Work;
 
-    /// What is remembered of a call until it is answered.
-    type Call: Send;
+    /// What a call comes in.
+    type Message: Stable;
+
+    /// What is noted of a call until it is answered.
+    type Notes: Send;
 
     /// What calls to the client are sent through. It may outlive the connection.
     type Caller: Send;
@@ -143,22 +148,23 @@ pub trait SvcConnection: Sized + Send + Sync + 'static {
         &self,
         xprt: &SvcXprt<Self>,
         work: Self::Work,
-        args: &mut SvcArgs<'_>,
-    ) -> Option<KBox<Self::Call>>;
+        args: &mut SvcArgs<'_, Self::Message>,
+    ) -> Option<KBox<SvcCall<Self>>>;
 
     /// Notes that `len` bytes of the reply, from `offset` on, may leave the message.
-    fn result_payload(&self, call: &mut Self::Call, offset: usize, len: usize) -> Result;
+    fn result_payload(&self, notes: &mut Self::Notes, offset: usize, len: usize) -> Result;
 
-    /// Answers `call`. May sleep. Whatever happens, the call is over.
+    /// Answers the call that came in `message`. May sleep. Whatever happens, the call is over.
     fn reply(
         &self,
         xprt: &SvcXprt<Self>,
-        call: &mut Self::Call,
+        message: Self::Message,
+        notes: &mut Self::Notes,
         result: &mut SvcResult<'_>,
     ) -> Result;
 
     /// The call is over, answered or not. May sleep.
-    fn release(&self, call: KBox<Self::Call>);
+    fn release(&self, call: KBox<SvcCall<Self>>);
 
     /// Whether another call may be taken up. Does not sleep.
     fn has_room(&self) -> bool;
