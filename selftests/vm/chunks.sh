@@ -12,7 +12,7 @@ random_file "$mnt/chunks/small" 100
 random_file "$mnt/chunks/large" 1048576
 # Names long enough that a READDIR of them overflows an inline reply.
 # shellcheck disable=SC2016 # the server expands it
-on_server 'for i in $(seq 300); do : >/export/chunks/many/$(printf "%0100d" $i); done'
+on_server 'for i in {1..300}; do printf -v name %0100d $i; : >/export/chunks/many/$name; done'
 
 read_cold() { drop_caches && cat "$mnt/chunks/$1"; }
 write_synced() { dd if=/dev/zero of="$mnt/chunks/written" bs="$1" count=1 conv=fsync status=none; }
