@@ -12,13 +12,13 @@ recalls() { grep -c nfs4_cb_recall: /sys/kernel/tracing/trace; }
 # Opens the file $1 for reading, which gets a delegation; then the server opens it for writing itself. That waits until
 # the delegation is back, or its lease has run out.
 recalled() {
-	local start before held
+	local before held waited
 	random_file "$mnt/$1" 5000 && drop_caches || return
 	exec {held}<"$mnt/$1"
 	cat <&"$held" >/dev/null
-	start=$SECONDS before=$(recalls)
-	on_server "printf '\\nmore\\n' >>/export/$1" || return
-	[ $((SECONDS - start)) -lt 10 ] || { echo "the server waited $((SECONDS - start)) s"; return 1; }
+	before=$(recalls)
+	waited=$(on_server "printf '\\nmore\\n' >>/export/$1 && echo \$SECONDS") || return
+	[ "$waited" -lt 10 ] || { echo "the server waited $waited s"; return 1; }
 	[ "$(recalls)" -gt "$before" ] || { echo "nothing was recalled"; return 1; }
 	exec {held}<&-
 }
