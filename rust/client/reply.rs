@@ -11,6 +11,7 @@ use super::{
         Connection,
         Fenced, //
     },
+    slot::Offered,
     Client, //
 };
 use kernel::prelude::*;
@@ -35,7 +36,7 @@ enum Answer {
     Inline { len: usize, written: Option<u32> },
     /// That many bytes in the Reply chunk.
     ReplyChunk(usize),
-    /// Nowhere: the server could not answer.
+    /// Nowhere: the server could not answer, or not as it must.
     Error,
 }
 
@@ -187,11 +188,14 @@ fn judge_reply(
         return Verdict::Malformed;
     }
     let outcome = state.offered.with(|offer| reply.check(offer));
+    let reduced = matches!(state.offered, Offered::Write(_));
     drop(state);
     let Ok(outcome) = outcome else {
         return Verdict::Malformed;
     };
-    let answer = if outcome.reply_chunk_len > 0 {
+    let answer = if reduced && outcome.check_last_result(rqst.reply_head()).is_err() {
+        Answer::Error
+    } else if outcome.reply_chunk_len > 0 {
         connection
             .counters
             .reply_bytes

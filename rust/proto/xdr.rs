@@ -114,6 +114,14 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// The last unsigned integer of `message`. Fill behind it is passed over.
+#[inline]
+pub(crate) fn last_word(message: &[u8]) -> Option<u32> {
+    let units = message.len() & !3;
+    let (_, word) = message.get(..units)?.split_last_chunk()?;
+    Some(u32::from_be_bytes(*word))
+}
+
 /// Two words as one number. A compiler stores it whole, where it stores a concatenation of their
 /// bytes one by one.
 #[inline]
@@ -199,6 +207,16 @@ mod tests {
         assert_eq!(reader.rest(), [9]);
         assert_eq!(reader.bytes(2), None);
         assert_eq!(reader.bytes(1), Some(&[9][..]));
+    }
+
+    #[test]
+    fn last_word_may_have_fill_behind_it() {
+        let message = [0, 0, 0, 1, 0, 0, 0, 7, 9, 9, 9];
+        for length in 8..=11 {
+            assert_eq!(last_word(&message[..length]), Some(7));
+        }
+        assert_eq!(last_word(&message[..7]), Some(1));
+        assert_eq!(last_word(&message[..3]), None);
     }
 
     #[test]

@@ -150,6 +150,11 @@ impl<T: Transport> Rqst<T> {
         self.reply_buf().total_len()
     }
 
+    /// How much of a reply can stand before a [payload](Self::reply_payload), in bytes.
+    pub fn reply_head(&self) -> usize {
+        self.reply_buf().head_len()
+    }
+
     /// Whether payload may travel apart from its message. Not if the security flavour signs or
     /// seals the message as a whole.
     pub fn reduction_allowed(&self) -> bool {

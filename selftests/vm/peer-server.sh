@@ -9,9 +9,6 @@
 need_pair
 need_peer
 
-# The client leaves it to NFS to compare the count of a READ with what came, and takes it inline as well.
-known=(adv75_result_inline_despite_its_chunk adv76_result_of_another_length)
-
 read -r -a cases <<<"${PEER:-$("$peer" list client | xargs)}"
 
 modprobe rpcrdma

@@ -59,6 +59,7 @@ cases![
     sec04_not_a_byte_beside,
     sec05_handle_of_an_earlier_rpc,
     sec25_no_byte_that_did_not_come,
+    fill_in_a_chunk_is_passed_over,
     sec08_no_read_after_the_reply,
     b10_call_with_chunks_to_the_client,
     b15_flood_of_calls,
@@ -373,12 +374,23 @@ fn adv76_result_of_another_length() -> Verdict {
 }
 
 fn sec25_no_byte_that_did_not_come() -> Verdict {
+    read_fails(|stage, call| {
+        let (_, data) = call.outcome();
+        // Half of the data are there, and all are said to be.
+        counts(stage, call, &data[..data.len() / 2], data.len())
+    })
+}
+
+fn fill_in_a_chunk_is_passed_over() -> Verdict {
     let (mut stage, call) = reading()?;
-    let (_, data) = call.outcome();
-    // Half of the data are there, and all are said to be.
-    let reply = counts(&stage, &call, &data[..data.len() / 2], data.len())?;
+    let (_, mut data) = call.outcome();
+    let length = data.len();
+    // The server has less to give than it was asked for, and writes whole units.
+    data[length - 3..].fill(0xFF);
+    let reply = counts(&stage, &call, &data, length - 3)?;
     stage.send(&reply)?;
-    stage.succeeds(&files::content())
+    stage.succeeds(&files::content())?;
+    same("connections", stage.connections, 1)
 }
 
 /// NFS3ERR_IO in place of the data of a READ.

@@ -154,10 +154,27 @@ fn completes(offer: Offer<'_>, message: &[u8]) -> Received {
 
 /// An inline reply of 24 bytes whose Write list has one chunk with these segments.
 fn written(segments: &[[u32; 4]]) -> Vec<u8> {
+    written_beside(segments, &reply(XID, &[]))
+}
+
+/// An inline reply with this payload whose Write list has one chunk with these segments.
+fn written_beside(segments: &[[u32; 4]], payload: &[u8]) -> Vec<u8> {
     let mut lists = vec![0, 1, u32::try_from(segments.len()).unwrap()];
     lists.extend(segments.iter().flatten());
     lists.extend([0, 0]);
-    message(0, &lists, &reply(XID, &[]))
+    message(0, &lists, payload)
+}
+
+/// What becomes of the result of a READ that says that it got `count` bytes, with `written` of them
+/// in its chunk and what is `inline` behind its count word.
+fn read(count: u32, written: u32, inline: &[u8]) -> Result<(), Violation> {
+    let before = reply(XID, &[0, 0, count, 1, count]);
+    let payload = [&before, inline].concat();
+    let message = written_beside(&[hloo(1, written), hloo(2, 0)], &payload);
+    match reply::parse(&message) {
+        Ok(Incoming::Reply(reply)) => reply.check(&WRITE)?.check_last_result(before.len()),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
@@ -392,6 +409,10 @@ fn adv75_result_inline_despite_its_chunk() {
     // Nothing to return, or nowhere to put it: inline is right.
     assert_eq!(check_result(true, 0, Some(0)), Ok(()));
     assert_eq!(check_result(false, 0, Some(100)), Ok(()));
+
+    let violation = Violation::ResultInline { length: 12 };
+    assert_eq!(read(9, 0, &[7; 12]), Err(violation));
+    assert_eq!(read(0, 0, &[]), Ok(()));
 }
 
 #[test]
@@ -404,6 +425,41 @@ fn adv76_result_of_another_length() {
         assert_eq!(check_result(true, written, Some(100)), Err(violation));
     }
     assert_eq!(check_result(true, 100, Some(100)), Ok(()));
+
+    for (count, written) in [(100, 96), (96, 100), (0, 4), (99, 98), (97, 99)] {
+        let violation = Violation::ResultLength {
+            expected: count as usize,
+            written: written as usize,
+        };
+        assert_eq!(read(count, written, &[]), Err(violation));
+    }
+    assert_eq!(read(99, 99, &[]), Ok(()));
+}
+
+/// Of a peer that does not know better: in the chunk, or where the result would be inline.
+#[test]
+fn fill_of_a_reduced_result_does_no_harm() {
+    assert_eq!(check_result(true, 100, Some(97)), Ok(()));
+    assert_eq!(read(97, 100, &[]), Ok(()));
+    assert_eq!(read(97, 97, &[0; 3]), Ok(()));
+}
+
+#[test]
+fn failed_read_has_no_count_word() {
+    let failed = |written| {
+        let payload = reply(XID, &[5, 0]);
+        let message = written_beside(&[hloo(1, written), hloo(2, 0)], &payload);
+        match reply::parse(&message) {
+            Ok(Incoming::Reply(reply)) => reply.check(&WRITE)?.check_last_result(44),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(failed(0), Ok(()));
+    let violation = Violation::ResultLength {
+        expected: 0,
+        written: 100,
+    };
+    assert_eq!(failed(100), Err(violation));
 }
 
 #[test]
