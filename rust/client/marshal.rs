@@ -24,10 +24,7 @@ use kernel::{
 };
 use proto::{
     chunk::ReadSegment,
-    header::{
-        Body,
-        Call, //
-    },
+    header::Call,
     plan::{
         Argument,
         CallForm,
@@ -35,8 +32,7 @@ use proto::{
         ReplyForm,
         Sizes, //
     },
-    reverse,
-    xdr, //
+    reverse, //
 };
 use rdma::{
     mr::{
@@ -324,20 +320,11 @@ fn marshal(
     out: &mut [u8],
 ) -> Result<(usize, usize, Offered), SendError> {
     let xid = rqst.xid();
-    let (position, call) = match plan.call {
-        CallForm::Inline => (0, Chunk::EMPTY),
-        CallForm::ReadChunk(argument) => {
-            let start = usize::try_from(argument.position).map_err(|_| SendError::Io)?;
-            let range = start..start.saturating_add(argument.length);
+    let (position, call) = match plan.call.read_chunk(rqst.call_len()) {
+        None => (0, Chunk::EMPTY),
+        Some((position, range)) => {
             let pieces = rqst.call_pieces(range);
-            (
-                argument.position,
-                cover(regions, idle, pieces, Access::Read, xid)?,
-            )
-        }
-        CallForm::PositionZero => {
-            let pieces = rqst.call_pieces(0..rqst.call_len());
-            (0, cover(regions, idle, pieces, Access::Read, xid)?)
+            (position, cover(regions, idle, pieces, Access::Read, xid)?)
         }
     };
     let offered = match plan.reply {
@@ -358,16 +345,12 @@ fn marshal(
             segment: *segment,
         };
     }
-    let body = match plan.call {
-        CallForm::PositionZero => Body::NoMsg,
-        CallForm::Inline | CallForm::ReadChunk(_) => Body::Msg,
-    };
     let header = offered
         .with(|offer| {
             Call {
                 xid,
                 credits,
-                body,
+                body: plan.call.body(),
                 read: read.get(..call.as_slice().len()).unwrap_or(&[]),
                 write: offer.write,
                 reply: offer.reply,
@@ -376,27 +359,18 @@ fn marshal(
         })
         .map_err(|_| SendError::TooBig)?;
     let payload = out.get_mut(header..).ok_or(SendError::TooBig)?;
-    let inline = match plan.call {
-        CallForm::Inline => copy(rqst, 0, rqst.call_len(), payload)?,
-        CallForm::ReadChunk(argument) => {
-            let start = usize::try_from(argument.position).map_err(|_| SendError::Io)?;
-            // RFC 8166, section 3.4.4.4: the fill leaves the stream with its item.
-            let resume = start.saturating_add(xdr::filled(argument.length));
-            let before = copy(rqst, 0, start, payload)?;
-            let rest = payload.get_mut(before..).ok_or(SendError::TooBig)?;
-            let after = rqst.call_len().saturating_sub(resume);
-            before.saturating_add(copy(rqst, resume, after, rest)?)
+    let mut inline = 0_usize;
+    for part in plan.call.inline(rqst.call_len()) {
+        if part.is_empty() {
+            continue;
         }
-        CallForm::PositionZero => 0,
-    };
+        let end = inline.saturating_add(part.len());
+        let place = payload.get_mut(inline..end).ok_or(SendError::TooBig)?;
+        rqst.copy_call(part.start, place)
+            .map_err(|_| SendError::Io)?;
+        inline = end;
+    }
     Ok((header, inline, offered))
-}
-
-/// Copies `len` bytes of the Call from `from` to the start of `out`.
-fn copy(rqst: &Rqst<Client>, from: usize, len: usize, out: &mut [u8]) -> Result<usize, SendError> {
-    let out = out.get_mut(..len).ok_or(SendError::TooBig)?;
-    rqst.copy_call(from, out).map_err(|_| SendError::Io)?;
-    Ok(len)
 }
 
 /// Covers `pieces` with regions of `idle`.

@@ -6,9 +6,12 @@
 //! They lengthen the header of the reply as well: the Responder repeats them there. Whatever is
 //! equal to a threshold fits.
 
+use core::ops::Range;
+
 use crate::chunk;
 use crate::chunk::ReadSegment;
 use crate::error::Misuse;
+use crate::header::Body;
 use crate::header::MIN_LEN;
 use crate::private::PrivateData;
 use crate::xdr::filled;
@@ -228,9 +231,48 @@ impl CallForm {
             _ => Ok(CallForm::PositionZero),
         }
     }
+
+    /// Where the message travels.
+    #[inline]
+    pub fn body(self) -> Body {
+        match self {
+            CallForm::Inline | CallForm::ReadChunk(_) => Body::Msg,
+            CallForm::PositionZero => Body::NoMsg,
+        }
+    }
+
+    /// What of a Call of `length` bytes the Read chunk covers, and its Position.
+    #[inline]
+    pub fn read_chunk(self, length: usize) -> Option<(u32, Range<usize>)> {
+        match self {
+            CallForm::Inline => None,
+            CallForm::ReadChunk(argument) => Some((argument.position, argument.range())),
+            CallForm::PositionZero => Some((0, 0..length)),
+        }
+    }
+
+    /// What of a Call of `length` bytes stands behind the header: the one range, then the other.
+    #[inline]
+    pub fn inline(self, length: usize) -> [Range<usize>; 2] {
+        match self {
+            CallForm::Inline => [0..length, length..length],
+            CallForm::ReadChunk(argument) => {
+                let Range { start, end } = argument.range();
+                // RFC 8166, section 3.4.4.4: the fill leaves the stream with its item.
+                [0..start, filled(end)..length]
+            }
+            CallForm::PositionZero => [0..0, 0..0],
+        }
+    }
 }
 
 impl Argument {
+    /// Where in the Call it is.
+    fn range(self) -> Range<usize> {
+        let start = usize::try_from(self.position).unwrap_or(usize::MAX);
+        start..start.saturating_add(self.length)
+    }
+
     /// Length of the Call without this argument and its fill.
     fn rest(self, call: usize) -> Result<usize, Misuse> {
         if self.position & 3 != 0 {
@@ -302,6 +344,24 @@ mod tests {
             ..SIZES
         };
         assert_eq!(plan(sizes), (CallForm::Inline, ReplyForm::Inline));
+    }
+
+    #[test]
+    fn each_byte_of_a_call_has_one_place() {
+        let argument = Argument {
+            position: 40,
+            length: 5,
+        };
+        let places = |form: CallForm| (form.body(), form.read_chunk(60), form.inline(60));
+        assert_eq!(places(CallForm::Inline), (Body::Msg, None, [0..60, 60..60]));
+        assert_eq!(
+            places(CallForm::ReadChunk(argument)),
+            (Body::Msg, Some((40, 40..45)), [0..40, 48..60])
+        );
+        assert_eq!(
+            places(CallForm::PositionZero),
+            (Body::NoMsg, Some((0, 0..60)), [0..0, 0..0])
+        );
     }
 
     #[test]

@@ -11,9 +11,7 @@ use proto::conn::client::Action;
 use proto::conn::client::Connection;
 use proto::conn::client::Event;
 use proto::credit::Window;
-use proto::header::Body;
 use proto::header::Call;
-use proto::plan::CallForm;
 use proto::plan::Plan;
 use proto::plan::ReplyForm;
 use proto::plan::Role;
@@ -163,21 +161,12 @@ impl Client {
             ReplyForm::WriteAndReplyChunk { write, reply } => (room(write), room(reply)),
             ReplyForm::ReplyChunk { reply } => (None, room(reply)),
         };
-        let (position, body, chunk, inline) = match plan.call {
-            CallForm::Inline => (0, Body::Msg, &[][..], [&message[..], &[]]),
-            CallForm::ReadChunk(argument) => {
-                let (head, rest) = message.split_at(usize::try_from(argument.position).unwrap());
-                let (item, tail) = rest.split_at(filled(argument.length));
-                let chunk = &item[..argument.length];
-                (argument.position, Body::Msg, chunk, [head, tail])
-            }
-            CallForm::PositionZero => (0, Body::NoMsg, &message[..], [&[][..]; 2]),
-        };
-        let read = match chunk {
-            [] => Vec::new(),
-            chunk => {
+        let (position, read) = match plan.call.read_chunk(message.len()) {
+            None => (0, Vec::new()),
+            Some((position, range)) => {
                 summary.long_calls += 1;
-                fabric.register(choices, Access::Read, chunk, SEGMENTS)
+                let chunk = fabric.register(choices, Access::Read, &message[range], SEGMENTS);
+                (position, chunk)
             }
         };
         let list: Vec<_> = read
@@ -191,7 +180,7 @@ impl Client {
         let call = Call {
             xid: request.xid,
             credits: self.window.requested(),
-            body,
+            body: plan.call.body(),
             read: &list,
             write: &write_list,
             reply: reply.as_deref(),
@@ -199,8 +188,9 @@ impl Client {
         let mut send = Vec::with_capacity(call.wire_len() + message.len());
         send.resize(call.wire_len(), 0);
         call.emit(&mut send).unwrap();
-        send.extend_from_slice(inline[0]);
-        send.extend_from_slice(inline[1]);
+        for range in plan.call.inline(message.len()) {
+            send.extend_from_slice(&message[range]);
+        }
         assert!(send.len() <= self.thresholds.call);
         // One Receive for the reply, before the Call is posted.
         fabric.to_client.post_receives(1);
