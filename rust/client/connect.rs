@@ -123,7 +123,7 @@ fn request(
     let credits = shape.credits.saturating_add(CALLBACKS);
     connection
         .receives
-        .fill(&queue, &pd, credits, config.inline.receive_size())?;
+        .fill(&queue, credits, config.inline.receive_size(), GFP_KERNEL)?;
     id.connect(&ConnectParameters {
         private_data: &config.inline.emit(),
         responder_resources: limits.responder_resources,
@@ -199,6 +199,8 @@ impl Shape {
             parameters: Parameters {
                 receives: u32::try_from(receives)?,
                 send_buffers: credits.saturating_add(EXTRA_SENDS),
+                // The send path must not allocate: memory may be freed by what it sends.
+                first_send_buffers: usize::MAX,
                 send_bytes: config.inline.send_size(),
                 regions_per_send: u32::try_from(regions_per_send)?,
                 transfers: 0,

@@ -3,17 +3,17 @@
 //! Receive buffers that go round: posted, filled, read, posted again.
 //!
 //! RFC 8166, section 3.3.1: a peer may send as many messages as it has credits,
-//! so that many Receives must stand at any time. The ring has [`ReceiveRing::BATCH`]
+//! so that many Receives must stand at any time. The ring has a batch
 //! more buffers than that; as long as fewer than a batch wait to be posted
 //! again, the promise holds, and a batch costs one doorbell.
+//!
+//! A ring can grow, never shrink: a peer may use an old grant for long.
 
 use kernel::{
+    alloc::Flags,
     new_spinlock,
     prelude::*,
-    sync::{
-        Arc,
-        SpinLock, //
-    },
+    sync::SpinLock, //
 };
 use rdma::{
     receive::{
@@ -21,7 +21,6 @@ use rdma::{
         Buffers, //
     },
     Handler,
-    ProtectionDomain,
     QueuePair, //
 };
 
@@ -29,57 +28,97 @@ use rdma::{
 #[pin_data]
 pub(crate) struct ReceiveRing<H: Handler> {
     #[pin]
-    spare: SpinLock<Buffers<H>>,
+    ring: SpinLock<Ring<H>>,
+}
+
+struct Ring<H: Handler> {
+    /// Buffers that wait to be posted again, and how many do until they are.
+    spare: Buffers<H>,
+    batch: usize,
+    /// How many buffers there are.
+    depth: usize,
+    /// Somebody makes more.
+    growing: bool,
 }
 
 impl<H: Handler> ReceiveRing<H> {
-    /// How many buffers wait before they are posted again.
-    pub(crate) const BATCH: usize = 16;
+    /// The largest batch. Small rings have smaller ones.
+    const BATCH: usize = 16;
 
     /// An empty ring.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
-            spare <- new_spinlock!(Buffers::new(), "rpcrdma::receive_ring"),
+            ring <- new_spinlock!(
+                Ring {
+                    spare: Buffers::new(),
+                    batch: 0,
+                    depth: 0,
+                    growing: false,
+                },
+                "rpcrdma::receive_ring"
+            ),
         })
     }
 
-    /// Allocates and posts Receives of `len` bytes so that the peer may have `credits`. Sleeps.
+    /// Allocates and posts Receives of `len` bytes until the peer may have `credits`. [`EBUSY`] if
+    /// somebody else does. Sleeps if `flags` allow it.
     pub(crate) fn fill(
         &self,
         queue: &QueuePair<H>,
-        pd: &Arc<ProtectionDomain<H>>,
         credits: usize,
         len: usize,
+        flags: Flags,
     ) -> Result {
+        let mut ring = self.ring.lock();
+        if core::mem::replace(&mut ring.growing, true) {
+            return Err(EBUSY);
+        }
+        let missing = Self::depth(credits).saturating_sub(ring.depth);
+        drop(ring);
+        let made = Self::make(queue, missing, len, flags);
+        let mut ring = self.ring.lock();
+        ring.growing = false;
+        made?;
+        ring.depth = ring.depth.saturating_add(missing);
+        ring.batch = ring.batch.max(Self::batch(credits));
+        Ok(())
+    }
+
+    /// Allocates and posts `count` buffers.
+    fn make(queue: &QueuePair<H>, count: usize, len: usize, flags: Flags) -> Result {
         let mut buffers = Buffers::new();
-        for _ in 0..Self::depth(credits) {
-            buffers.allocate(pd, len, GFP_KERNEL)?;
+        for _ in 0..count {
+            buffers.allocate(queue.pd(), len, flags)?;
         }
         queue.post_receives(&mut buffers)
     }
 
-    /// How many Receives the ring posts for `credits`.
+    /// How many Receives the ring has for `credits`.
     pub(crate) fn depth(credits: usize) -> usize {
-        credits.saturating_add(Self::BATCH)
+        credits.saturating_add(Self::batch(credits))
+    }
+
+    fn batch(credits: usize) -> usize {
+        (credits / 4).clamp(2, Self::BATCH)
     }
 
     /// Takes back a buffer that was read, and posts a batch when there is one. If the queue pair
     /// is at its end the buffers stay here.
     pub(crate) fn recycle(&self, queue: &QueuePair<H>, buffer: Buffer<H>) {
-        let mut spare = self.spare.lock();
-        spare.push(buffer);
-        if spare.len() >= Self::BATCH {
-            let mut batch = core::mem::take(&mut *spare);
-            drop(spare);
+        let mut ring = self.ring.lock();
+        ring.spare.push(buffer);
+        if ring.spare.len() >= ring.batch {
+            let mut batch = core::mem::take(&mut ring.spare);
+            drop(ring);
             if queue.post_receives(&mut batch).is_err() {
-                self.spare.lock().append(&mut batch);
+                self.ring.lock().spare.append(&mut batch);
             }
         }
     }
 
     /// Frees what is not posted.
     pub(crate) fn clear(&self) {
-        let spare = core::mem::take(&mut *self.spare.lock());
+        let spare = core::mem::take(&mut self.ring.lock().spare);
         drop(spare);
     }
 }

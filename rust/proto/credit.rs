@@ -95,6 +95,15 @@ impl Window {
     }
 }
 
+/// What the Responder grants next, of which it needs to know only how many Calls it serves: twice as
+/// much as before, up to `limit`, when half of that is used. A grant that never sinks needs no
+/// [`Grants`]: Receives for it are posted before it is granted, and again before each reply.
+#[inline]
+pub fn raised(granted: u32, serving: u32, limit: u32) -> Option<u32> {
+    let enough = granted >= limit || serving < granted.div_ceil(2);
+    (!enough).then(|| granted.saturating_mul(2).clamp(1, limit))
+}
+
 /// The Responder's account: every credit that the Requester may use has a posted Receive.
 ///
 /// The Requester learns of a lower grant only when a reply with it arrives, and may by then have
@@ -232,6 +241,22 @@ mod tests {
         assert!(!window.take());
         assert_eq!(window.give_back(), Ok(()));
         assert_eq!(window.give_back(), Err(Misuse::Account));
+    }
+
+    #[test]
+    fn grant_doubles_when_half_is_used() {
+        assert_eq!(raised(8, 3, 128), None);
+        assert_eq!(raised(8, 4, 128), Some(16));
+        assert_eq!(raised(96, 96, 128), Some(128));
+        assert_eq!(raised(128, 128, 128), None);
+        assert_eq!(raised(1, 1, 4), Some(2));
+        assert_eq!(raised(u32::MAX - 1, u32::MAX, u32::MAX), Some(u32::MAX));
+    }
+
+    #[test]
+    fn grant_is_never_above_the_limit_nor_zero() {
+        assert_eq!(raised(0, 0, 16), Some(1));
+        assert_eq!(raised(16, 16, 4), None);
     }
 
     /// An account whose Requester sent `calls` Calls, with `spare` Receives left.

@@ -51,8 +51,11 @@ use kernel::{
 pub struct Parameters {
     /// How many Receives may be posted at the same time.
     pub receives: u32,
-    /// How many Send buffers there are.
+    /// How many Send buffers there are at most, and how many from the start. Never fewer than one
+    /// completion may be waiting for, if there may be so many.
     pub send_buffers: usize,
+    /// See above.
+    pub first_send_buffers: usize,
     /// How long each is.
     pub send_bytes: usize,
     /// How many regions are registered, and later invalidated, for one Send at most.
@@ -123,6 +126,7 @@ impl<H: Handler> QueuePair<H> {
         let sends = send::State::new(
             &pd,
             parameters.send_buffers,
+            parameters.first_send_buffers,
             parameters.send_bytes,
             usize::try_from(parameters.transfers)?,
             GFP_KERNEL,
@@ -219,6 +223,21 @@ impl<H: Handler> QueuePair<H> {
     /// A Send buffer, or [`None`] if all are posted: [`Handler::send_resumed`] tells of the next.
     pub fn take_send_buffer(&self) -> Option<send::Buffer<H>> {
         self.sends.lock().take()
+    }
+
+    /// As [`Self::take_send_buffer`], but if all are posted, and there may be more, makes one. Sleeps.
+    pub fn make_send_buffer(&self) -> Option<send::Buffer<H>> {
+        let mut sends = self.sends.lock();
+        let Some(len) = sends.reserve() else {
+            return sends.take();
+        };
+        drop(sends);
+        let made = send::Inner::new(&self.pd, len, GFP_KERNEL);
+        made.map(send::Buffer).ok().or_else(|| {
+            let mut sends = self.sends.lock();
+            sends.cancel();
+            sends.take()
+        })
     }
 
     /// As [`Self::take_send_buffer`], for a Send that need not be soon: leaves some to those that must

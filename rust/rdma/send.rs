@@ -56,6 +56,30 @@ pub(crate) struct Inner<H: Handler> {
 // SAFETY: The pointers are only followed while the buffer is posted, in the completion.
 unsafe impl<H: Handler> Send for Inner<H> {}
 
+impl<H: Handler> Inner<H> {
+    /// Allocates a buffer of `len` bytes. Sleeps if `flags` allow it.
+    pub(crate) fn new(
+        pd: &Arc<ProtectionDomain<H>>,
+        len: usize,
+        flags: Flags,
+    ) -> Result<KBox<Self>> {
+        let mapped = Mapped::new(pd, len, Direction::ToDevice, flags)?;
+        let inner = Self {
+            cqe: raw::ib_cqe {
+                done: Some(send_done::<H>),
+            },
+            wr: raw::ib_send_wr::default(),
+            sge: mapped.sge(0)?,
+            queue: null(),
+            sequence: 0,
+            attached: None,
+            next: None,
+            mapped,
+        };
+        Ok(KBox::new(inner, flags)?)
+    }
+}
+
 impl<H: Handler> Link for Inner<H> {
     fn next(&mut self) -> &mut Option<KBox<Self>> {
         &mut self.next
@@ -100,6 +124,9 @@ pub(crate) struct State<H: Handler> {
     /// Whether posting is allowed: from creation to shutdown.
     pub(crate) open: bool,
     free: Chain<Inner<H>>,
+    /// How many buffers may still be made, and how long each is.
+    reserve: usize,
+    len: usize,
     /// Posted buffers at their sequence number modulo the length.
     posted: KVec<Option<KBox<Inner<H>>>>,
     /// Sequence number of the oldest posted buffer, and of the next.
@@ -128,10 +155,12 @@ impl<H: Handler> State<H> {
     /// How many bytes of transfers are kept: a few long ones, or many short ones.
     const TRANSFERS: usize = 96 << 10;
 
-    /// Allocates `count` buffers of `len` bytes. Sleeps if `flags` allow it.
+    /// For `count` buffers of `len` bytes, of which it allocates the `first`. Sleeps if `flags` allow
+    /// it.
     pub(crate) fn new(
         pd: &Arc<ProtectionDomain<H>>,
         count: usize,
+        first: usize,
         len: usize,
         room: usize,
         flags: Flags,
@@ -139,25 +168,18 @@ impl<H: Handler> State<H> {
         let mut free = Chain::new();
         let mut posted = KVec::with_capacity(count, flags)?;
         for _ in 0..count {
-            let mapped = Mapped::new(pd, len, Direction::ToDevice, flags)?;
-            let inner = Inner {
-                cqe: raw::ib_cqe {
-                    done: Some(send_done::<H>),
-                },
-                wr: raw::ib_send_wr::default(),
-                sge: mapped.sge(0)?,
-                queue: null(),
-                sequence: 0,
-                attached: None,
-                next: None,
-                mapped,
-            };
-            free.push(KBox::new(inner, flags)?);
             posted.push(None, flags)?;
+        }
+        // With as many as one completion covers, one is free, in somebody's hands, or comes back.
+        let first = first.max(Self::INTERVAL as usize).min(count);
+        for _ in 0..first {
+            free.push(Inner::new(pd, len, flags)?);
         }
         Ok(Self {
             open: true,
             free,
+            reserve: count.saturating_sub(first),
+            len,
             posted,
             oldest: 0,
             newest: 0,
@@ -197,6 +219,20 @@ impl<H: Handler> State<H> {
         let buffer = self.free.pop().map(Buffer);
         self.starved |= buffer.is_none();
         buffer
+    }
+
+    /// If there is no buffer but may be another, lets the caller make one of the length returned.
+    pub(crate) fn reserve(&mut self) -> Option<usize> {
+        if !self.free.is_empty() {
+            return None;
+        }
+        self.reserve = self.reserve.checked_sub(1)?;
+        Some(self.len)
+    }
+
+    /// Undoes [`Self::reserve`].
+    pub(crate) fn cancel(&mut self) {
+        self.reserve = self.reserve.saturating_add(1);
     }
 
     /// As [`Self::take`], but leaves as many as one completion may be waiting for, and nobody is told
@@ -256,7 +292,8 @@ impl<H: Handler> State<H> {
         let writes = attached
             .as_ref()
             .is_some_and(|memory| !memory.is_inserted());
-        let signal = self.unsignalled >= Self::INTERVAL || self.free.is_empty() || writes;
+        let last = self.free.is_empty() && self.reserve == 0;
+        let signal = self.unsignalled >= Self::INTERVAL || last || writes;
         let inner = &mut buffer.0;
         inner.mapped.sync_for_device(len);
         inner.queue = queue;

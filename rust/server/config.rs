@@ -56,6 +56,10 @@ pub(crate) fn register() -> Result<SysctlRegistration> {
     )
 }
 
+/// Credits of a connection that has not used half of them yet. Thousands of those can be idle: each
+/// has under 256 KiB of buffers.
+pub(super) const FIRST_CREDITS: u32 = 8;
+
 /// Calls to the client in parallel.
 pub(super) const REVERSE_CREDITS: u32 = 2;
 
@@ -70,7 +74,7 @@ const TRANSFERS: u32 = 512;
 /// The shape of a connection.
 #[derive(Clone, Copy)]
 pub(super) struct Config {
-    /// Calls in parallel.
+    /// Calls in parallel at most.
     pub(super) credits: u32,
     /// RDMA Reads and Writes in parallel.
     pub(super) transfers: u32,
@@ -108,21 +112,19 @@ impl Config {
         })
     }
 
-    /// Messages that may be on their way to us at the same time.
-    pub(super) fn messages(self) -> Result<usize> {
-        Ok(usize::try_from(
-            self.credits.saturating_add(REVERSE_CREDITS),
-        )?)
+    /// Messages that may be on their way to us at the same time when `credits` are granted.
+    pub(super) fn messages(credits: u32) -> Result<usize> {
+        Ok(usize::try_from(credits.saturating_add(REVERSE_CREDITS))?)
     }
 
-    /// Receives that are posted or in work.
+    /// Receives that are posted or in work, at most.
     pub(super) fn receives(self) -> Result<u32> {
         Self::receives_for(self.credits)
     }
 
     fn receives_for(credits: u32) -> Result<u32> {
-        let messages = usize::try_from(credits.saturating_add(REVERSE_CREDITS))?;
-        Ok(u32::try_from(ReceiveRing::<Endpoint>::depth(messages))?)
+        let depth = ReceiveRing::<Endpoint>::depth(Self::messages(credits)?);
+        Ok(u32::try_from(depth)?)
     }
 
     /// Whether `count` Reads or Writes can be posted at the same time at all.
@@ -135,6 +137,7 @@ impl Config {
         Ok(Parameters {
             receives: self.receives()?,
             send_buffers: usize::try_from(self.credits.saturating_add(EXTRA_SENDS))?,
+            first_send_buffers: 0,
             send_bytes: self.inline.send_size(),
             regions_per_send: 0,
             transfers: self.transfers,

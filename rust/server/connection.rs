@@ -5,6 +5,7 @@
 use super::{
     config::{
         Config,
+        FIRST_CREDITS,
         REVERSE_CREDITS, //
     },
     endpoint::{
@@ -132,18 +133,8 @@ impl Connection {
             return Err(EINVAL);
         }
         // RFC 8166, section 3.3.1: Receives for the first grant stand before the first Call.
-        let Outlet {
-            queue,
-            endpoint,
-            config,
-            ..
-        } = &self.outlet;
-        endpoint.receives.fill(
-            queue,
-            queue.pd(),
-            config.messages()?,
-            config.inline.receive_size(),
-        )?;
+        let first = FIRST_CREDITS.min(self.outlet.config.credits);
+        self.outlet.grant(first, GFP_KERNEL)?;
         if self.outlet.endpoint.step(Event::Prepared) != Action::Accept {
             return Err(not_connected());
         }

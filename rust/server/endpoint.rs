@@ -16,6 +16,10 @@ use kernel::{
     new_condvar, new_spinlock,
     prelude::*,
     sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         Arc,
         CondVar,
         SetOnce,
@@ -104,6 +108,10 @@ pub(crate) struct Endpoint {
     roomier: CondVar,
     #[pin]
     pub(super) receives: ReceiveRing<Self>,
+    /// Credits that the client has, once it hears of them.
+    pub(super) granted: Atomic<u32>,
+    /// Messages in work.
+    serving: Atomic<u32>,
 }
 
 impl Endpoint {
@@ -128,6 +136,8 @@ impl Endpoint {
                 room <- new_spinlock!(room, "rpcrdma::room"),
                 roomier <- new_condvar!("rpcrdma::roomier"),
                 receives <- ReceiveRing::new(),
+                granted: Atomic::new(0),
+                serving: Atomic::new(0),
             }),
             GFP_KERNEL,
         )
@@ -169,6 +179,18 @@ impl Endpoint {
             pr_info!("connection lost: {}\n", failure.reason());
         }
         self.lost(Event::Disconnected);
+    }
+
+    /// How many messages are in work.
+    pub(super) fn serving(&self) -> u32 {
+        self.serving.load(Relaxed)
+    }
+
+    /// Posts the Receive of `message` again, in time.
+    pub(super) fn recycle(&self, queue: &QueuePair<Self>, message: receive::Message<Self>) {
+        // One less.
+        self.serving.add(u32::MAX, Relaxed);
+        self.receives.recycle(queue, message.into_buffer());
     }
 
     /// Whether replies can be sent.
@@ -283,7 +305,10 @@ impl rdma::Handler for Endpoint {
 
     fn received(&self, _queue: &QueuePair<Self>, message: receive::Message<Self>) {
         match self.step(Event::Received) {
-            Action::Serve | Action::AnnounceAndServe => self.add(Work::Message(message)),
+            Action::Serve | Action::AnnounceAndServe => {
+                self.serving.add(1, Relaxed);
+                self.add(Work::Message(message));
+            }
             _ => drop(message),
         }
     }

@@ -11,11 +11,19 @@ use super::{
     endpoint::Endpoint, //
 };
 use kernel::{
+    alloc::Flags,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::{
+            Acquire,
+            Release, //
+        },
+        Arc, //
+    },
 };
 use proto::{
     conn::server::Event,
+    credit,
     reverse, //
 };
 use rdma::{
@@ -43,10 +51,36 @@ pub(crate) struct Outlet {
 }
 
 impl Outlet {
+    /// The credits to grant.
+    pub(super) fn credits(&self) -> u32 {
+        self.endpoint.granted.load(Acquire)
+    }
+
+    /// Grants `credits` from now on, as Receives for them are posted first. Sleeps if `flags` allow it.
+    pub(super) fn grant(&self, credits: u32, flags: Flags) -> Result {
+        self.endpoint.receives.fill(
+            &self.queue,
+            Config::messages(credits)?,
+            self.config.inline.receive_size(),
+            flags,
+        )?;
+        self.endpoint.granted.store(credits, Release);
+        Ok(())
+    }
+
+    /// Grants more, if `serving` calls in work call for it and there is memory. Does not sleep.
+    pub(super) fn raise_grant(&self, serving: u32) {
+        let raised = credit::raised(self.credits(), serving, self.config.credits);
+        if let Some(credits) = raised {
+            // If not now, then after one of the next calls.
+            let _ = self.grant(credits, GFP_NOWAIT);
+        }
+    }
+
     /// A Send buffer, as soon as there is one. [`None`] if the connection ends. Sleeps.
     pub(super) fn buffer(&self) -> Option<Buffer<Endpoint>> {
         self.endpoint
-            .with_room((), |()| self.queue.take_send_buffer().ok_or(()))
+            .with_room((), |()| self.queue.make_send_buffer().ok_or(()))
     }
 
     /// Posts a Send and what goes with it, as soon as there is room. Sleeps.

@@ -235,10 +235,7 @@ impl Connection {
 
     /// Posts the Receive of `message` again, in time.
     pub(super) fn recycle(&self, message: Message<Endpoint>) {
-        self.outlet
-            .endpoint
-            .receives
-            .recycle(&self.outlet.queue, message.into_buffer());
+        self.outlet.endpoint.recycle(&self.outlet.queue, message);
     }
 
     /// Answers `message` with an RDMA_ERROR. If even that cannot be, the connection ends.
@@ -247,7 +244,7 @@ impl Connection {
         let Some(mut buffer) = self.outlet.buffer() else {
             return;
         };
-        match refusal.emit(self.outlet.config.credits, buffer.bytes_mut()) {
+        match refusal.emit(self.outlet.credits(), buffer.bytes_mut()) {
             Ok(len) => {
                 let _ = self.outlet.post(Attached::Nothing, buffer, len, Verb::Send);
             }

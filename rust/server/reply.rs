@@ -106,7 +106,7 @@ impl Connection {
                 match self.put_together(&parsed, notes, result, buffer.bytes_mut()) {
                     Err(Failure::Unreturnable) => parsed
                         .refuse()
-                        .emit(self.outlet.config.credits, buffer.bytes_mut())
+                        .emit(self.outlet.credits(), buffer.bytes_mut())
                         .map(|len| Posting {
                             attached: Attached::Nothing,
                             len,
@@ -125,11 +125,14 @@ impl Connection {
                 len,
                 verb,
             }) => {
+                let serving = self.outlet.endpoint.serving();
                 // Before the Send, after which the client may use the credit again.
                 self.recycle(message);
                 // What is left to read is read through pieces.
                 result.restore(&mut notes.blanks);
-                self.outlet.post(attached, buffer, len, verb)
+                let posted = self.outlet.post(attached, buffer, len, verb);
+                self.outlet.raise_grant(serving);
+                posted
             }
             Err(error) => {
                 self.outlet.queue.put_back_send_buffer(buffer);
@@ -162,7 +165,7 @@ impl Connection {
             return Err(Failure::Unreturnable);
         }
         let mut len = answer
-            .emit(self.outlet.config.credits, out)
+            .emit(self.outlet.credits(), out)
             .map_err(|_| Failure::Unreturnable)?;
         let mut attached = writes.map_or(Attached::Nothing, Attached::Writes);
         if answer.body() == Body::Msg {

@@ -79,17 +79,49 @@ clients_vanish() {
 	same_file large
 }
 
-plan 8
+# KiB that the server has in pieces as long as a Receive or a Send.
+buffers() { on_server "awk '/^kmalloc-8k / { print \$2 * 8 }' /proc/slabinfo"; }
+
+connections() { on_server "rdma resource show qp" | grep -c 'type RC'; }
+
+# Mounts with sixteen connections, which do little more than to come into being.
+idle_connections() {
+	local before each
+	while [ "$(connections)" -gt 0 ]; do sleep 0.5; done
+	before=$(buffers)
+	mount_nfs 4.2 nconnect=16 || return
+	# One RPC at a time, to each connection in turn.
+	dd if=/dev/zero of="$mnt/turns" bs=4k count=128 oflag=direct status=none || return
+	[ "$(connections)" = 16 ] || { echo "$(connections) connections"; return 1; }
+	each=$((($(buffers) - before) / 16))
+	echo "$each KiB each"
+	[ "$each" -lt 256 ] && [ "$each" -gt 128 ]
+}
+
+# Credits, and the Receives behind them, double while half of them are in use.
+busy_connection() {
+	local idle seldom often
+	idle=$(buffers)
+	verified_io --bsrange=4k-4k --size=1M || return
+	seldom=$(buffers)
+	verified_io --bsrange=4k-4k --size=4M --ioengine=libaio --iodepth=64 || return
+	often=$(buffers)
+	echo "$idle KiB at first, $seldom after one RPC at a time, $often after many"
+	[ $((seldom - idle)) -lt 128 ] && [ $((often - seldom)) -gt 512 ]
+}
+
+plan 9
 check "the listener is shown" listens 20049
 check "a second listener serves" second_port
 mount_nfs 4.2 || exit
+check "a busy connection gets more credits" busy_connection
 check "the sysctls take what they should" ranges
 check "the statistics count, and start again" statistics
 check "the module goes and comes back under load" module_returns
 random_file "$mnt/large" 4000000
 check "clients vanish in the middle of READs" clients_vanish
 umount "$mnt"
-check "sixteen connections at once" mount_nfs 4.2 nconnect=16
+check "sixteen idle connections have under 256 KiB of buffers each" idle_connections
 random_file "$mnt/many" 3000000
 check "a file over sixteen connections is the same on both machines" same_file many
 finish
