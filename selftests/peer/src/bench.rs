@@ -5,6 +5,7 @@
 use super::hostile::Case;
 use super::nfs;
 use super::nfs::Operation;
+use super::pace::here;
 use super::verbs::Connection;
 use super::verbs::Message;
 use super::verbs::Options;
@@ -20,10 +21,14 @@ use std::time::Duration;
 pub type Verdict = Result<(), String>;
 
 /// How long an answer may take. Emulated machines are slow.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub fn patience() -> Duration {
+    here(Duration::from_secs(10))
+}
 
 /// How long nothing must come to be taken for silence.
-pub const SILENCE: Duration = Duration::from_millis(150);
+fn silence() -> Duration {
+    here(Duration::from_millis(150))
+}
 
 /// The private data of a client with 4 KiB both ways. Its memory may not be invalidated: devices
 /// allow that for memory windows only, when the memory is a process's.
@@ -198,7 +203,7 @@ impl Bench {
 
     /// The next message.
     pub fn hear(&self) -> Result<Message, String> {
-        match self.connection.receive(PATIENCE) {
+        match self.connection.receive(patience()) {
             Some(message) => Ok(message),
             None => Err(match self.connection.lost() {
                 Some(reason) => format!("the connection is lost: {reason}"),
@@ -222,7 +227,7 @@ impl Bench {
 
     /// Nothing comes any more.
     pub fn is_silent(&self) -> Verdict {
-        match self.connection.receive(SILENCE) {
+        match self.connection.receive(silence()) {
             Some(message) => Err(format!("came unasked: {}", shown(&message.bytes))),
             None => Ok(()),
         }
@@ -252,7 +257,7 @@ impl Bench {
 
     /// The connection is lost.
     pub fn loses(&self) -> Verdict {
-        if self.connection.is_lost_within(PATIENCE) {
+        if self.connection.is_lost_within(patience()) {
             return Ok(());
         }
         Err("the connection lasts".into())

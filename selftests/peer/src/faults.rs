@@ -5,13 +5,13 @@
 use super::bench::head;
 use super::bench::inline;
 use super::bench::is_null_reply;
+use super::bench::patience;
 use super::bench::same;
 use super::bench::shown;
 use super::bench::Bench;
 use super::bench::Lists;
 use super::bench::Segment;
 use super::bench::Verdict;
-use super::bench::PATIENCE;
 use super::bench::PRIVATE;
 use super::calls::cases;
 use super::golden;
@@ -89,7 +89,7 @@ fn at_once(server: SocketAddrV4, bench: &Bench, count: usize) -> Verdict {
     }
     let mut open: Vec<_> = calls.iter().map(|(xid, _)| *xid).collect();
     while !open.is_empty() {
-        let Some(reply) = bench.connection.receive(PATIENCE) else {
+        let Some(reply) = bench.connection.receive(patience()) else {
             if bench.connection.lost().is_some() {
                 break;
             }
@@ -249,7 +249,7 @@ fn adv105_immediate_data(server: SocketAddrV4) -> Verdict {
         .connection
         .send_as(Verb::SendWithImmediate(7), &message);
     sent.map_err(|error| error.to_string())?;
-    match bench.connection.receive(PATIENCE) {
+    match bench.connection.receive(patience()) {
         Some(reply) => is_null_reply(&reply, xid)?,
         None => bench.loses()?,
     }

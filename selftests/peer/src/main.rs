@@ -21,6 +21,7 @@ mod hostile;
 #[path = "../../proto/tests/common/hostile_replies.rs"]
 mod hostile_replies;
 mod nfs;
+mod pace;
 mod private;
 mod replies;
 mod results;

@@ -410,7 +410,7 @@ fn untouched(mut stage: Stage, call: &Call, messages: &[Vec<u8>]) -> Verdict {
     for message in messages {
         stage.send(message)?;
     }
-    match stage.next(stage::SILENCE)? {
+    match stage.soon()? {
         None => stage.answer(call)?,
         Some(again) => {
             same("transaction", again.xid, call.xid)?;
@@ -476,7 +476,7 @@ fn adv83_invalidation_and_malformed_header() -> Verdict {
     malformed[15] = 9;
     stage.send_as(Verb::SendWithInvalidate(key), &malformed)?;
     // The connection may be given up for it. If not, the call can still be answered.
-    if let Some(again) = stage.next(stage::SILENCE)? {
+    if let Some(again) = stage.soon()? {
         same("transaction", again.xid, call.xid)?;
         stage.answer(&again)?;
         return stage.succeeds(&files::content());

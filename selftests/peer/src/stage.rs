@@ -12,6 +12,7 @@ use super::bench::Segment;
 use super::bench::Verdict;
 use super::files;
 use super::files::procedure;
+use super::pace::here;
 use super::verbs::Access;
 use super::verbs::Connection;
 use super::verbs::Listener;
@@ -39,10 +40,14 @@ const MOUNT_PORT: u16 = 20051;
 const WHERE: &str = "/mnt/peer";
 
 /// How long the client may take for anything.
-const PATIENCE: Duration = Duration::from_secs(40);
+fn patience() -> Duration {
+    here(Duration::from_secs(40))
+}
 
 /// How long nothing must come to be taken for silence.
-pub const SILENCE: Duration = Duration::from_millis(400);
+fn silence() -> Duration {
+    here(Duration::from_millis(400))
+}
 
 /// The longest message that is sent or taken without private data.
 const THRESHOLD: usize = 1024;
@@ -104,9 +109,10 @@ fn result(status: c_int) -> io::Result<()> {
 
 fn mounted(address: &str, deed: Deed) -> io::Result<Vec<u8>> {
     let string = |text: String| CString::new(text).map_err(io::Error::other);
+    let timeo = here(Duration::from_secs(10)).as_millis() / 100;
     let options = format!(
         "vers=3,proto=rdma,port={PORT},addr={address},mountaddr={address},mountproto=tcp,\
-         mountvers=3,mountport={MOUNT_PORT},nolock,noacl,nordirplus,soft,timeo=100,retrans=1,noac",
+         mountvers=3,mountport={MOUNT_PORT},nolock,noacl,nordirplus,soft,timeo={timeo},retrans=1,noac",
     );
     let (source, target) = (string(format!("{address}:/"))?, string(WHERE.into())?);
     let (kind, options) = (string("nfs".into())?, string(options)?);
@@ -271,11 +277,7 @@ impl Stage {
     pub fn next(&mut self, timeout: Duration) -> Result<Option<Call>, String> {
         let end = Instant::now() + timeout;
         while Instant::now() < end {
-            if self
-                .connection
-                .as_ref()
-                .is_none_or(|connection| connection.lost().is_some())
-            {
+            if self.is_lost() {
                 self.connection = None;
                 let accepted = self
                     .listener
@@ -293,10 +295,23 @@ impl Stage {
         Ok(None)
     }
 
+    fn is_lost(&self) -> bool {
+        let connection = self.connection.as_ref();
+        connection.is_none_or(|connection| connection.lost().is_some())
+    }
+
+    /// The next call, if one comes soon. If the connection is lost, the one that comes over the next.
+    pub fn soon(&mut self) -> Result<Option<Call>, String> {
+        match self.next(silence())? {
+            None if self.is_lost() => self.next(patience()),
+            call => Ok(call),
+        }
+    }
+
     /// Serves until a call to `procedure` comes, and gives that.
     pub fn until(&mut self, procedure: u32) -> Result<Call, String> {
         loop {
-            match self.next(PATIENCE)? {
+            match self.next(patience())? {
                 Some(call) if call.procedure == procedure => return Ok(call),
                 Some(call) => self.answer(&call)?,
                 None => {
@@ -377,7 +392,7 @@ impl Stage {
     /// The client says nothing and is not done.
     pub fn is_pending(&mut self) -> Verdict {
         let before = self.connections;
-        if let Some(call) = self.next(SILENCE)? {
+        if let Some(call) = self.next(silence())? {
             return Err(format!("procedure {} is called meanwhile", call.procedure));
         }
         same("connections", self.connections, before)?;
@@ -395,7 +410,7 @@ impl Stage {
         &mut self,
         answer: impl Fn(&Self, &Call) -> Verdict,
     ) -> Result<io::Result<Vec<u8>>, String> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + patience();
         while Instant::now() < end {
             if let Ok(outcome) = self.end.try_recv() {
                 return Ok(outcome);

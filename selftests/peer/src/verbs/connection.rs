@@ -6,11 +6,11 @@ use super::ffi::*;
 use super::memory::Access;
 use super::memory::Region;
 use super::memory::Window;
+use super::resources::patience;
 use super::resources::Channel;
 use super::resources::Cq;
 use super::resources::Id;
 use super::resources::Pd;
-use super::resources::PATIENCE;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ffi::c_int;
@@ -301,7 +301,7 @@ impl Connection {
     }
 
     fn wait<T>(&self, mut ready: impl FnMut(&mut Inbox) -> Option<T>) -> Result<T> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + patience();
         loop {
             self.pump();
             if let Some(value) = ready(&mut self.inbox.borrow_mut()) {

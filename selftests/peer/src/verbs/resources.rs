@@ -2,6 +2,7 @@
 
 //! What a connection is made from, each destroyed when it is dropped.
 
+use super::super::pace::here;
 use super::ffi::*;
 use std::ffi::c_int;
 use std::io::Error;
@@ -12,7 +13,9 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 /// How long anything of the connection manager may take. Emulated machines are slow.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) fn patience() -> Duration {
+    here(Duration::from_secs(10))
+}
 
 pub(super) struct Channel(pub(super) NonNull<RawChannel>);
 
@@ -42,7 +45,7 @@ impl Channel {
 
     /// Waits for an event of `kind`.
     pub(super) fn expect(&self, kind: u32) -> Result<Event> {
-        match self.next(PATIENCE)? {
+        match self.next(patience())? {
             Some(event) if event.kind == kind => Ok(event),
             Some(event) if event.kind == event::REJECTED => {
                 Err(ErrorKind::ConnectionRefused.into())
