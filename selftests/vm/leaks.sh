@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# After all tests before it, and with the module unloaded, nothing that was allocated is without an owner. For a kernel
-# with kmemleak, as `make debug-check` has one. It comes last: it stops the server.
+# After all tests before it, and with the module unloaded, nothing that was allocated is without an owner, and the kernel
+# still watches all that it watched. For a kernel with kmemleak and lockdep, as `make debug-check` has one. It comes last:
+# it stops the server.
 
 . ./lib.sh
 
@@ -17,13 +18,18 @@ scan=$(cat <<-'END'
 END
 )
 
+# After its first report, or when its tables are full, lockdep looks at no lock any more; so does the DMA API.
+watches="grep -q 'debug_locks: *1$' /proc/lockdep_stats && grep -q N /sys/kernel/debug/dma-api/disabled"
+
 server_unloads() { on_server "cd $PWD; . ./lib.sh; $scripts/vm/nfs-server stop; unload"; }
 
-plan $((${SERVER_ADDR:+2} + 2))
+plan $((${SERVER_ADDR:+3} + 3))
 check "unloads" unload
 check "nothing leaked" bash -c "$scan"
+check "locks and DMA are still watched" bash -c "$watches"
 if [ -n "${SERVER_ADDR:-}" ]; then
 	check "the server's module unloads" server_unloads
 	check "nothing leaked on the server" on_server "$scan"
+	check "locks and DMA are still watched there" on_server "$watches"
 fi
 finish
