@@ -102,7 +102,8 @@ pub(super) fn prepare(active: Active, rqst: &Rqst<Client>) {
     if !connection.is_open() {
         return;
     }
-    let Ok((ready, offered)) = get_ready(active, rqst, Stock::Spare) else {
+    let mut offered = Offered::Nothing;
+    let Ok(ready) = get_ready(active, rqst, Stock::Spare, &mut offered) else {
         // Its turn to be sent will show whether it can be.
         return;
     };
@@ -126,12 +127,14 @@ pub(super) fn send(
     let ready = match ready.filter(|ready| ready.is_for(&active.connection)) {
         Some(ready) => ready,
         None => {
-            let (ready, offered) =
-                get_ready(active.clone(), rqst, Stock::Whole).inspect_err(|error| match error {
+            let mut offered = Offered::Nothing;
+            let ready = get_ready(active.clone(), rqst, Stock::Whole, &mut offered).inspect_err(
+                |error| match error {
                     SendError::Again => counters.empty_send_queue.add(1),
                     _ => counters.failed_marshals.add(1),
-                })?;
-            slot.state().lock().offered = offered;
+                },
+            )?;
+            slot.state().lock().offer(offered);
             ready
         }
     };
@@ -153,12 +156,14 @@ pub(super) fn send(
     result.map_err(|_| SendError::Disconnected)
 }
 
-/// Covers the memory of the Call in `rqst` and writes its message. Does not sleep.
+/// Covers the memory of the Call in `rqst` and writes its message. What is `offered` was nothing.
+/// Does not sleep.
 fn get_ready(
     active: Active,
     rqst: &Rqst<Client>,
     stock: Stock,
-) -> Result<(Ready, Offered), SendError> {
+    offered: &mut Offered,
+) -> Result<Ready, SendError> {
     let sizing = active.connection.sizing();
     let plan = plan(rqst, &sizing)?;
     let mut idle = take_regions(&active, regions_for(&plan, &sizing), stock)?;
@@ -173,21 +178,19 @@ fn get_ready(
         active.connection.requested_credits(),
         &mut idle,
         &mut regions,
+        offered,
         buffer.bytes_mut(),
     );
     active.connection.recycle_regions(idle);
     match marshalled {
-        Ok((header, inline, offered)) => {
-            let ready = Ready {
-                active,
-                regions,
-                buffer,
-                plan,
-                header,
-                inline,
-            };
-            Ok((ready, offered))
-        }
+        Ok((header, inline)) => Ok(Ready {
+            active,
+            regions,
+            buffer,
+            plan,
+            header,
+            inline,
+        }),
         Err(error) => {
             active.queue.put_back_send_buffer(buffer);
             active.connection.recycle_regions(regions.cancel());
@@ -309,41 +312,44 @@ fn take_buffer(active: &Active, stock: Stock) -> Option<Buffer<Connection>> {
     }
 }
 
-/// Covers memory and writes the message. Returns how long its header is, how much of the Call follows
-/// inline, and what it offers.
+/// Covers memory and writes the message. Returns how long its header is, and how much of the Call
+/// follows inline.
+///
+/// Most Calls have no chunk, and then nothing as large as one is written or moved.
 fn marshal(
     rqst: &Rqst<Client>,
     plan: &Plan,
     credits: u32,
     idle: &mut Idle<Connection>,
     regions: &mut Prepared<Connection>,
+    offered: &mut Offered,
     out: &mut [u8],
-) -> Result<(usize, usize, Offered), SendError> {
+) -> Result<(usize, usize), SendError> {
     let xid = rqst.xid();
-    let (position, call) = match plan.call.read_chunk(rqst.call_len()) {
-        None => (0, Chunk::EMPTY),
-        Some((position, range)) => {
-            let pieces = rqst.call_pieces(range);
-            (position, cover(regions, idle, pieces, Access::Read, xid)?)
+    let mut read = None;
+    if let Some((position, range)) = plan.call.read_chunk(rqst.call_len()) {
+        let pieces = rqst.call_pieces(range);
+        let chunk = cover(regions, idle, pieces, Access::Read, xid)?;
+        let (list, len) = read.insert(([ReadSegment::default(); Chunk::MAX], 0));
+        *len = chunk.as_slice().len();
+        for (place, segment) in list.iter_mut().zip(chunk.as_slice()) {
+            *place = ReadSegment {
+                position,
+                segment: *segment,
+            };
         }
-    };
-    let offered = match plan.reply {
-        ReplyForm::Inline => Offered::Nothing,
+    }
+    let read = read.as_ref().and_then(|(list, len)| list.get(..*len));
+    match plan.reply {
+        ReplyForm::Inline => (),
         ReplyForm::WriteChunk { .. } => {
             let pieces = rqst.reply_pieces(ReplyPart::Pages);
-            Offered::Write(cover(regions, idle, pieces, Access::Write, xid)?)
+            *offered = Offered::Write(cover(regions, idle, pieces, Access::Write, xid)?);
         }
         ReplyForm::ReplyChunk { .. } | ReplyForm::WriteAndReplyChunk { .. } => {
             let pieces = rqst.reply_pieces(ReplyPart::All);
-            Offered::Reply(cover(regions, idle, pieces, Access::Write, xid)?)
+            *offered = Offered::Reply(cover(regions, idle, pieces, Access::Write, xid)?);
         }
-    };
-    let mut read = [ReadSegment::default(); Chunk::MAX];
-    for (place, segment) in read.iter_mut().zip(call.as_slice()) {
-        *place = ReadSegment {
-            position,
-            segment: *segment,
-        };
     }
     let header = offered
         .with(|offer| {
@@ -351,7 +357,7 @@ fn marshal(
                 xid,
                 credits,
                 body: plan.call.body(),
-                read: read.get(..call.as_slice().len()).unwrap_or(&[]),
+                read: read.unwrap_or(&[]),
                 write: offer.write,
                 reply: offer.reply,
             }
@@ -370,7 +376,7 @@ fn marshal(
             .map_err(|_| SendError::Io)?;
         inline = end;
     }
-    Ok((header, inline, offered))
+    Ok((header, inline))
 }
 
 /// Covers `pieces` with regions of `idle`.

@@ -112,6 +112,16 @@ pub(crate) struct State {
     fencing: bool,
 }
 
+impl State {
+    /// Notes what is offered. Mostly it is nothing, and then nothing is copied.
+    pub(crate) fn offer(&mut self, offered: Offered) {
+        match offered {
+            Offered::Nothing => self.offered = Offered::Nothing,
+            offered => self.offered = offered,
+        }
+    }
+}
+
 #[pin_data]
 pub(crate) struct Inner {
     #[pin]
@@ -172,7 +182,7 @@ impl Slot {
         if !connection.is_open() || state.asked || !state.registered.is_empty() {
             return Err(ready);
         }
-        state.offered = offered;
+        state.offer(offered);
         state.ready = Some(ready);
         Ok(())
     }
