@@ -197,7 +197,7 @@ impl<H: Handler> Id<H> {
     }
 
     /// Whether the device speaks iWARP.
-    pub fn is_iwarp(&self) -> bool {
+    fn is_iwarp(&self) -> bool {
         // SAFETY: A bound id keeps its device; the port is one of it.
         self.device().is_ok_and(|device| unsafe {
             raw::rdma_protocol_iwarp(device.as_ptr(), (*self.as_raw()).port_num)
@@ -220,7 +220,7 @@ impl<H: Handler> Id<H> {
     /// The limits of the device behind the id. [`ENODEV`] before it is bound to one.
     pub fn limits(&self) -> Result<Limits> {
         // SAFETY: A bound id keeps its device.
-        unsafe { Limits::of(self.device()?) }
+        unsafe { Limits::of(self.device()?, self.is_iwarp()) }
     }
 
     /// The local end, as text consumers want it.

@@ -26,18 +26,24 @@ pub struct Limits {
     pub write_elements: usize,
     /// Scatter elements that one RDMA Read takes.
     pub read_elements: usize,
+    /// Pages of a region for what RDMA Reads bring. [`None`] where the key for local access will do.
+    pub sink_pages: Option<u32>,
 }
 
 impl Limits {
     /// More elements in a request only make all requests of a queue larger.
     const MAX_ELEMENTS: usize = 30;
 
-    /// Reads the limits of `device`. `EOPNOTSUPP` if it cannot do fast registration.
+    /// Memory that most Reads fit in; larger regions would only take more memory themselves.
+    const SINK_PAGES: u32 = 256;
+
+    /// Reads the limits of `device`, which speaks iWARP or does not. `EOPNOTSUPP` if it cannot do
+    /// fast registration.
     ///
     /// # Safety
     ///
     /// `device` is live during the call.
-    pub(crate) unsafe fn of(device: NonNull<raw::ib_device>) -> Result<Self> {
+    pub(crate) unsafe fn of(device: NonNull<raw::ib_device>, is_iwarp: bool) -> Result<Self> {
         // SAFETY: The caller vouches for `device`; its attributes are fixed once it is registered.
         let attrs = unsafe { &(*device.as_ptr()).attrs };
         // CAST: bindgen gives an enum of 64 bits the type of the kernel's `unsigned long`.
@@ -48,14 +54,32 @@ impl Limits {
         }
         let byte = |n: i32| u8::try_from(n.max(0)).unwrap_or(u8::MAX);
         let elements = |n: i32| usize::try_from(n).unwrap_or(1).clamp(1, Self::MAX_ELEMENTS);
+        // There the answer to an RDMA Read is written by the peer, which names one place and needs a
+        // key for it.
+        let (sink_pages, max_read) = match is_iwarp {
+            true => (
+                Some(attrs.max_fast_reg_page_list_len.min(Self::SINK_PAGES)),
+                1,
+            ),
+            false => (None, attrs.max_send_sge.min(attrs.max_sge_rd)),
+        };
         Ok(Self {
             queue_depth: u32::try_from(attrs.max_qp_wr).unwrap_or(0),
             registration_pages: attrs.max_fast_reg_page_list_len,
             responder_resources: byte(attrs.max_qp_rd_atom),
             initiator_depth: byte(attrs.max_qp_init_rd_atom),
             write_elements: elements(attrs.max_send_sge),
-            read_elements: elements(attrs.max_send_sge.min(attrs.max_sge_rd)),
+            read_elements: elements(max_read),
+            sink_pages,
         })
+    }
+
+    /// Work requests that one RDMA Read takes at most: itself, and the registration of its sink.
+    pub fn requests_per_read(&self) -> u32 {
+        match self.sink_pages {
+            Some(_) => 2,
+            None => 1,
+        }
     }
 
     /// Bytes that one registration surely covers, wherever in a page they start.

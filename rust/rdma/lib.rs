@@ -24,9 +24,9 @@
 //! * A Send buffer is moved into [`QueuePair::post_send`]; the queue pair takes it
 //!   back when a completion covers it.
 //! * Registered memory is an [`mr::Registered`] list. The only ways out are a
-//!   remote invalidation, a local one that completed, and dropping it, which
-//!   deregisters. All three end with the memory unmapped and its owners
-//!   ([`memory::Piece`]) released, in that order.
+//!   remote invalidation, a local one that completed, be it a request of its own or
+//!   part of a Read, and dropping it, which deregisters. All three end with the
+//!   memory unmapped and its owners ([`memory::Piece`]) released, in that order.
 //!
 //! So no buffer under DMA is reachable by safe code, whatever the order in which
 //! an upper layer drops its values.
@@ -54,6 +54,7 @@ pub mod transfer;
 
 mod cq;
 mod dma;
+mod sink;
 
 pub use cq::Failure;
 pub use pd::ProtectionDomain;

@@ -180,6 +180,11 @@ impl<H: Handler> Region<H> {
         Ok(KBox::new(region, flags)?)
     }
 
+    fn lkey(&self) -> u32 {
+        // SAFETY: As for `rkey`.
+        unsafe { (*self.ptr.as_ptr()).lkey }
+    }
+
     fn rkey(&self) -> u32 {
         // SAFETY: `ptr` is live by the type invariants; only the owner of `self` changes the key.
         unsafe { (*self.ptr.as_ptr()).rkey }
@@ -384,11 +389,39 @@ impl<H: Handler> Prepared<H> {
         access: Access,
         tag: u32,
     ) -> Result<Handle> {
+        self.cover(idle, source, access, tag)
+            .map(|(handle, _)| handle)
+    }
+
+    /// As [`Self::map`], for what a Read of ours brings and the peer writes. Returns the scatter
+    /// element for that Read.
+    pub(crate) fn map_sink(
+        &mut self,
+        idle: &mut Idle<H>,
+        source: &mut Peekable<impl Iterator<Item = Result<Piece>>>,
+    ) -> Result<raw::ib_sge> {
+        let (handle, lkey) = self.cover(idle, source, Access::Write, 0)?;
+        Ok(raw::ib_sge {
+            addr: handle.iova,
+            length: handle.len,
+            lkey,
+        })
+    }
+
+    /// Returns how the peer names the region, and the key by which we do.
+    fn cover(
+        &mut self,
+        idle: &mut Idle<H>,
+        source: &mut Peekable<impl Iterator<Item = Result<Piece>>>,
+        access: Access,
+        tag: u32,
+    ) -> Result<(Handle, u32)> {
         let mut region = idle.0.pop().ok_or(ENOMEM)?;
         match region.fill(source).and_then(|()| region.map(access, tag)) {
             Ok(handle) => {
+                let lkey = region.lkey();
                 self.0.push(region);
-                Ok(handle)
+                Ok((handle, lkey))
             }
             Err(error) => {
                 // Nothing was posted with its key.
@@ -468,6 +501,15 @@ impl<H: Handler> Registered<H> {
         let mut chain = Chain::new();
         chain.push(region);
         Some(into_idle(&mut chain))
+    }
+
+    /// All of them, without their memory.
+    ///
+    /// # Safety
+    ///
+    /// Requests that have completed invalidated all of them.
+    pub(crate) unsafe fn into_idle(mut self) -> Idle<H> {
+        into_idle(&mut self.0)
     }
 
     /// Whether all were registered on `queue`, which alone may invalidate them.

@@ -19,6 +19,7 @@ use crate::{
         Doorbell,
         Verb, //
     },
+    sink::Sinks,
     transfer::{
         self,
         Attached,
@@ -76,6 +77,8 @@ pub struct QueuePair<H: Handler> {
     failed: raw::ib_cqe,
     /// Scatter elements of one Write, and of one Read.
     max_elements: [usize; 2],
+    /// Regions for what Reads bring, if that must be registered.
+    sinks: Option<Arc<Sinks<H>>>,
     #[pin]
     receives: SpinLock<Receives>,
     #[pin]
@@ -114,11 +117,15 @@ impl<H: Handler> QueuePair<H> {
             .regions_per_send
             .saturating_mul(2)
             .saturating_add(1);
+        let limits = id.limits()?;
+        let transfers = parameters
+            .transfers
+            .saturating_mul(limits.requests_per_read());
         // One more on either side is for the drain; on the Send side two, as a post that failed
         // drains as well.
         let max_send_wr = buffers
             .saturating_mul(per_send)
-            .saturating_add(parameters.transfers)
+            .saturating_add(transfers)
             .saturating_add(2);
         let max_recv_wr = parameters.receives.saturating_add(1);
         let entries = max_send_wr.saturating_add(max_recv_wr);
@@ -132,7 +139,10 @@ impl<H: Handler> QueuePair<H> {
             GFP_KERNEL,
         )?;
         let limbo = mr::Limbo::new()?;
-        let limits = id.limits()?;
+        let sinks = match limits.sink_pages {
+            Some(pages) if parameters.transfers != 0 => Some(Sinks::new(pd.clone(), pages)?),
+            _ => None,
+        };
         let max_elements = match parameters.transfers {
             0 => [1, 1],
             _ => [limits.write_elements, limits.read_elements],
@@ -167,6 +177,7 @@ impl<H: Handler> QueuePair<H> {
                     done: Some(request_failed::<H>),
                 },
                 max_elements,
+                sinks,
                 receives <- new_spinlock!(Receives { open: true }, "rdma::receives"),
                 sends <- new_spinlock!(sends, "rdma::sends"),
                 limbo,
@@ -384,6 +395,14 @@ impl<H: Handler> QueuePair<H> {
         match direction {
             Direction::ToDevice => write,
             Direction::FromDevice => read,
+        }
+    }
+
+    /// What registers the memory of a transfer in `direction`, if that must be.
+    pub(crate) fn sinks(&self, direction: Direction) -> Option<&Arc<Sinks<H>>> {
+        match direction {
+            Direction::ToDevice => None,
+            Direction::FromDevice => self.sinks.as_ref(),
         }
     }
 

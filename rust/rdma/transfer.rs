@@ -6,7 +6,8 @@
 //!
 //! A [`Transfer`] is filled with remote segments and local [`Piece`]s of the same total length, and
 //! posted as a whole. Neighbouring pieces are mapped as one, and each request takes as many
-//! elements as the queue pair allows. The local key covers them, so nothing is registered.
+//! elements as the queue pair allows. The local key covers them, so nothing is registered, except on
+//! iWARP for Reads ([`Sinks`]).
 //!
 //! Writes belong to the Send that follows them ([`QueuePair::post_reply`]); Reads come back in
 //! [`Puller::pulled`]. In both cases the pieces are unmapped and let go when a completion says that
@@ -19,7 +20,11 @@ use crate::{
         Failure, //
     },
     dma::Direction,
-    mr::Handle,
+    mr::{
+        self,
+        Handle, //
+    },
+    sink::Sinks,
     Handler,
     ProtectionDomain,
     QueuePair, //
@@ -67,6 +72,9 @@ pub(crate) struct Inner<H: Handler> {
     scatter: KVec<scatterlist>,
     pieces: KVec<Piece>,
     remote: KVec<Handle>,
+    /// What registers the pieces, if that must be, and the regions that have them then.
+    sinks: Option<Arc<Sinks<H>>>,
+    regions: mr::Prepared<H>,
     mapped: i32,
     direction: Direction,
     max_elements: usize,
@@ -112,6 +120,7 @@ impl<H: Handler> Transfer<H> {
         };
         inner.direction = direction;
         inner.max_elements = queue.max_elements(direction);
+        inner.sinks = queue.sinks(direction).cloned();
         Ok(Self(inner))
     }
 
@@ -129,7 +138,7 @@ impl<H: Handler> Transfer<H> {
             return Ok(());
         }
         let inner = &mut *self.0;
-        if !inner.joins(&piece) {
+        if inner.sinks.is_none() && !inner.joins(&piece) {
             inner.scatter.push(scatterlist::default(), GFP_KERNEL)?;
             let entry = inner.scatter.last_mut().ok_or(EINVAL)?;
             // SAFETY: A zeroed entry is an entry in the middle of a table; the piece owns its page.
@@ -141,6 +150,7 @@ impl<H: Handler> Transfer<H> {
     /// Maps the memory and makes the requests. Sleeps. [`EINVAL`] unless both sides are equally
     /// long.
     pub fn prepare(mut self) -> Result<Prepared<H>> {
+        self.0.cover()?;
         self.0.map()?;
         self.0.divide()?;
         Ok(Prepared(self.0))
@@ -197,7 +207,7 @@ impl<H: Handler> Attached<H> {
 pub struct Prepared<H: Handler>(pub(crate) KBox<Inner<H>>);
 
 impl<H: Handler> Prepared<H> {
-    /// How many work requests they are.
+    /// How many they are.
     pub fn len(&self) -> usize {
         self.0.requests.len()
     }
@@ -217,6 +227,8 @@ impl<H: Handler> Inner<H> {
             scatter: KVec::new(),
             pieces: KVec::new(),
             remote: KVec::new(),
+            sinks: None,
+            regions: mr::Prepared::new(),
             mapped: 0,
             direction: Direction::ToDevice,
             max_elements: 0,
@@ -276,6 +288,19 @@ impl<H: Handler> Inner<H> {
         }
         entry.length = len;
         true
+    }
+
+    /// Hands the pieces over to regions, if they must be registered.
+    fn cover(&mut self) -> Result {
+        let Some(sinks) = &self.sinks else {
+            return Ok(());
+        };
+        let mut pieces = self.pieces.drain_all().map(Ok).peekable();
+        while pieces.peek().is_some() {
+            let element = sinks.cover(&mut pieces, &mut self.regions)?;
+            self.elements.push(element, GFP_KERNEL)?;
+        }
+        Ok(())
     }
 
     fn map(&mut self) -> Result {
@@ -344,6 +369,11 @@ impl<H: Handler> Inner<H> {
                     if left == 0 {
                         break;
                     }
+                }
+                if self.sinks.is_some() && current.length == 0 {
+                    // All of the region is there then.
+                    request.wr.opcode = raw::ib_wr_opcode_IB_WR_RDMA_READ_WITH_INV;
+                    request.wr.ex.invalidate_rkey = current.lkey;
                 }
                 self.requests.push(request, GFP_KERNEL)?;
             }
@@ -420,6 +450,7 @@ fn physical(piece: &Piece) -> u64 {
 pub(crate) struct Pull<H: Puller> {
     cqe: raw::ib_cqe,
     transfer: KBox<Inner<H>>,
+    regions: mr::Registered<H>,
     pulled: H::Pulled,
     queue: *const QueuePair<H>,
 }
@@ -431,25 +462,29 @@ impl<H: Puller> Pull<H> {
         pulled: H::Pulled,
         queue: &QueuePair<H>,
     ) -> Result<KBox<Self>> {
+        let mut transfer = reads.0;
+        let regions = core::mem::take(&mut transfer.regions);
         let pull = Self {
             cqe: raw::ib_cqe {
                 done: Some(reads_done::<H>),
             },
-            transfer: reads.0,
+            transfer,
+            regions: regions.into_registered(queue.limbo()),
             pulled,
             queue,
         };
         Ok(KBox::new(pull, GFP_KERNEL)?)
     }
 
-    /// Links the Reads. The last asks for the completion that takes the box back.
+    /// Links the Reads, and before them what they need. The last asks for the completion that takes
+    /// the box back.
     pub(crate) fn link(&mut self, failed: *mut raw::ib_cqe) -> *mut raw::ib_send_wr {
         let first = self.transfer.link(failed, null_mut());
         if let Some(last) = self.transfer.requests.last_mut() {
             last.wr.send_flags = raw::ib_send_flags_IB_SEND_SIGNALED;
             last.wr.__bindgen_anon_1.wr_cqe = &raw mut self.cqe;
         }
-        first
+        self.regions.link_registrations(failed, first)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -457,12 +492,24 @@ impl<H: Puller> Pull<H> {
     }
 
     /// Unmaps all, gives the lists back to `queue`, and returns what was waiting.
-    pub(crate) fn finish(self: KBox<Self>, queue: &QueuePair<H>) -> H::Pulled {
+    ///
+    /// # Safety
+    ///
+    /// No request of it is under way. If `done`, all Reads have succeeded.
+    pub(crate) unsafe fn finish(self: KBox<Self>, queue: &QueuePair<H>, done: bool) -> H::Pulled {
         let Self {
             mut transfer,
+            regions,
             pulled,
             ..
         } = KBox::into_inner(self);
+        match &transfer.sinks {
+            // SAFETY: The last Read of each region has invalidated it, and the caller vouches for
+            // all.
+            Some(sinks) if done => unsafe { sinks.put_back(regions) },
+            // What the peer may have a good key for stays until the queue pair is drained.
+            _ => drop(regions),
+        }
         transfer.reset();
         let excess = queue.sends().lock().put_transfer(transfer);
         drop(excess);
@@ -484,9 +531,10 @@ unsafe extern "C" fn reads_done<H: Puller>(cq: *mut raw::ib_cq, wc: *mut raw::ib
     // SAFETY: The queue pair that the Reads were posted to drains before it goes.
     let queue = unsafe { &*pull.queue };
     let resume = queue.sends().lock().leave(pull.len());
-    let pulled = pull.finish(queue);
-    match Failure::of(wc.status) {
-        // A connection's Reads complete in order: with the last, all are done.
+    let failure = Failure::of(wc.status);
+    // SAFETY: A connection's Reads complete in order: with the last, all are done.
+    let pulled = unsafe { pull.finish(queue, failure.is_none()) };
+    match failure {
         None => handler.pulled(queue, pulled),
         Some(failure) => handler.pull_failed(pulled, failure),
     }

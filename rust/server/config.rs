@@ -86,13 +86,14 @@ impl Config {
     /// For a new connection over a device with these limits.
     pub(super) fn new(limits: &Limits) -> Result<Self> {
         let wanted = u32::try_from(CREDITS.get())?;
-        let transfers = TRANSFERS.min(limits.queue_depth / 2);
+        let each = limits.requests_per_read();
+        let transfers = TRANSFERS.min(limits.queue_depth / 2 / each);
         // Two requests on the Send side are for drains, one on the Receive side.
         let credits = wanted
             .min(
                 limits
                     .queue_depth
-                    .saturating_sub(transfers + EXTRA_SENDS + 2),
+                    .saturating_sub(transfers * each + EXTRA_SENDS + 2),
             )
             .min(
                 limits

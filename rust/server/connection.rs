@@ -44,10 +44,7 @@ use rdma::{
         ConnectParameters,
         Id, //
     },
-    error::{
-        not_connected,
-        not_supported, //
-    },
+    error::not_connected,
     receive::Message,
     ProtectionDomain,
     QueuePair, //
@@ -106,11 +103,6 @@ impl Connection {
 
     fn make(incoming: &Incoming, link: SvcLink<Self>) -> Result<Outlet> {
         let Incoming { id, endpoint } = incoming;
-        if id.is_iwarp() {
-            // There the memory that an RDMA Read goes to must be registered for the peer.
-            pr_warn!("iWARP devices are not supported by the server yet\n");
-            return Err(not_supported());
-        }
         let config = Config::new(&id.limits()?)?;
         let pd = ProtectionDomain::new(id.clone())?;
         let queue = QueuePair::new(id.clone(), pd.clone(), &config.parameters()?)?;

@@ -329,7 +329,7 @@ impl rdma::Handler for Endpoint {
         self.roomier.notify_all();
     }
 
-    // A server registers nothing.
+    // What a server registers is invalidated by the Reads that go there.
 
     fn invalidated(&self, _queue: &QueuePair<Self>, _regions: mr::Idle<Self>, _fenced: ()) {}
 

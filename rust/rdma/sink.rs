@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Registered memory for what RDMA Reads bring.
+//!
+//! On iWARP the peer writes the answer to a Read, by a key that the request gives it; the key for
+//! local access is not for that. So the memory is registered in the chain that has the Reads, and
+//! the last Read of each region invalidates it: when that completes, the key is worth nothing any
+//! more.
+//!
+//! The core has a helper for that, `rdma_rw_ctx_init()`. It takes a region for each segment of the
+//! peer, from a pool that is allocated with the queue pair and that may turn out to be empty. Here a
+//! region goes as far as our own memory does, whatever it is cut into by the peer, and there are
+//! only as many as were ever in use at the same time.
+
+use crate::{
+    mr::{
+        Idle,
+        Prepared,
+        Registered, //
+    },
+    Handler,
+    ProtectionDomain, //
+};
+use core::iter::Peekable;
+use kernel::{
+    error::Result,
+    new_spinlock,
+    prelude::*,
+    sync::{
+        Arc,
+        SpinLock, //
+    },
+};
+use raw::memory::Piece;
+
+/// The regions of one queue pair that no Read has.
+#[pin_data]
+pub(crate) struct Sinks<H: Handler> {
+    #[pin]
+    idle: SpinLock<Idle<H>>,
+    pages: u32,
+    pd: Arc<ProtectionDomain<H>>,
+}
+
+impl<H: Handler> Sinks<H> {
+    /// No regions yet; each will be for up to `pages`.
+    pub(crate) fn new(pd: Arc<ProtectionDomain<H>>, pages: u32) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                idle <- new_spinlock!(Idle::new(), "rdma::sinks"),
+                pages,
+                pd,
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Covers the next of `pieces`, as many as one region can, and adds that region to `regions`.
+    /// Returns the scatter element for the Reads that go there. Sleeps.
+    pub(crate) fn cover(
+        &self,
+        pieces: &mut Peekable<impl Iterator<Item = Result<Piece>>>,
+        regions: &mut Prepared<H>,
+    ) -> Result<raw::ib_sge> {
+        let mut region = self.idle.lock().take(1);
+        if region.is_empty() {
+            region.allocate(&self.pd, self.pages)?;
+        }
+        regions.map_sink(&mut region, pieces)
+    }
+
+    /// Takes back regions, whose memory is unmapped and let go of.
+    ///
+    /// # Safety
+    ///
+    /// Reads that have completed invalidated all of them.
+    pub(crate) unsafe fn put_back(&self, regions: Registered<H>) {
+        // SAFETY: The caller vouches for it.
+        let mut regions = unsafe { regions.into_idle() };
+        self.idle.lock().append(&mut regions);
+    }
+}
