@@ -91,7 +91,7 @@ counts: ## work requests, doorbells and completions per RPC, of our client and s
 	@for side in rust c; do echo "client: $$side"; \
 		$(vm) pair --client $$side --server c $(vm_options) -- selftests/counts/counts.py || exit; done
 	@for side in rust c; do echo "server: $$side"; \
-		$(vm) pair --client rust --server $$side $(vm_options) -- selftests/counts/counts.py --server || exit; done
+		$(vm) pair --client rust --server $$side $(vm_options) -- 'selftests/counts/counts.py --server' || exit; done
 
 interop: ## our module and the in-tree one on either side: every version, address family and flavour
 	@$(call built,rust)
