@@ -111,9 +111,8 @@ debug() {
 	gate 'module for the debug kernel' compiles
 	gate 'kselftests in one VM, debug kernel' one_vm debug_single
 	gate 'kselftests in two VMs, rxe' two_vms "${CLIENT:-rust}" "${SERVER:-rust}" debug_rxe
-	# Our server turns iWARP away.
 	rdma=siw
-	gate 'kselftests in two VMs, siw' two_vms "${CLIENT:-rust}" c debug_siw
+	gate 'kselftests in two VMs, siw' two_vms "${CLIENT:-rust}" "${SERVER:-rust}" debug_siw
 }
 
 limit=1800 rdma=rxe

@@ -1,0 +1,62 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# An independent decoder reads what goes over the wire of iWARP. There the memory that the server reads to is open to the
+# client, by a key that the Read Request names: once, for that Read.
+
+. ./lib.sh
+need_pair
+
+capture=/vm/capture.pcap
+
+decode() { tshark -n -r "$capture" "$@" 2>/dev/null; }
+seen() { decode -Y "$1" | grep .; }
+never() { not seen "$1"; }
+
+# The decoder follows a connection only if it sees it being made.
+modprobe rpcrdma
+tcpdump -i eth0 -w "$capture" -U -B 65536 tcp port "$port" 2>/dev/null &
+tcpdump=$!
+until [ -s "$capture" ]; do sleep 0.1; done
+
+mount_nfs 3 || exit
+dd if=/dev/urandom of="$mnt/iwarp" bs=64k count=20 oflag=direct status=none
+drop_caches
+cat "$mnt/iwarp" >/dev/null
+size=0
+until [ "$size" = "$(stat -c %s "$capture")" ]; do
+	size=$(stat -c %s "$capture")
+	sleep 2
+done
+kill "$tcpdump"
+wait "$tcpdump"
+
+# The opcodes of RDMAP are 0 for a Write, 1 for a Read Request and 2 for a Read Response.
+# shellcheck disable=SC2153 # the VM sets it
+server="ip.src == $SERVER_ADDR" client="ip.src == $CLIENT_ADDR"
+
+# What the server's Read Requests name as the place to put the data. The upper 24 bits are the region.
+sinks() { decode -Y "$server && iwarp_rdma.opcode == 1" -T fields -e iwarp_rdma.sinkstag | tr ',' '\n'; }
+regions() { sinks | sed 's/..$//' | sort -u; }
+no_key_twice() { [ "$(sinks | wc -l)" -ge 20 ] && not eval "sinks | sort | uniq -d | grep ."; }
+
+# Soft iWARP does not register a region that still has a valid key: it would end the connection.
+reused() {
+	echo "$(sinks | wc -l) keys, $(regions | wc -l) regions, $(counter connect_count) connections"
+	[ "$(regions | wc -l)" -lt "$(sinks | wc -l)" ] && [ "$(counter connect_count)" -eq 1 ]
+}
+
+# Whatever the headers of the server's messages name is the client's.
+handles() { decode -Y "$server && rpcordma" -T fields -e rpcordma.rdma_handle | tr ',' '\n' | grep .; }
+names_no_sink() { [ "$(handles | wc -l)" -gt 0 ] && not eval "handles | grep -Fxf <(sinks)"; }
+
+plan 8
+check "a message begins with its RPC-over-RDMA header, without a record mark" seen "rpcordma.version == 1"
+check "a WRITE is fetched by Read Requests" seen "$server && iwarp_rdma.opcode == 1"
+check "a READ is answered by RDMA Writes" seen "$server && iwarp_rdma.opcode == 0"
+check "the client sends no RDMA Write, and no Read Request" never "$client && iwarp_rdma.opcode < 2"
+check "no key is given to two Reads" no_key_twice
+check "a region has no valid key when it is used again" reused
+check "the server's messages name no memory of the server" names_no_sink
+check "the file is the same on both machines" same_file iwarp
+finish
