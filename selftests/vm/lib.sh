@@ -86,8 +86,6 @@ mount_nfs() {
 	[ "$1" = 3 ] && options+=,nolock path=/export
 	# Soft iWARP overlooks a Call that comes while it still accepts the connection. 20 seconds then, not 60.
 	[ "${RDMA:-}" = siw ] && options+=,timeo=200
-	# Soft iWARP overlooks a Call that comes while it still accepts the connection. 20 seconds then, not 60.
-	[ "${RDMA:-}" = siw ] && options+=,timeo=200
 	[[ $address == *:* ]] && address="[$address]" options=${options/rdma/rdma6}
 	mount -t nfs -o "$options${2:+,$2}" "$address:$path" "$mnt"
 }
