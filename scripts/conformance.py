@@ -13,13 +13,17 @@ with its section, its strength, the kinds of test that can show it, and the test
 Tests called peer:: are cases of the crafted peer: here they must exist, in the kselftests peer.sh and peer-server.sh they
 run.
 
-A row of kind U or P must have a test. A row of other kinds without one is open, and is counted as such. It is an error
-if a test is named that does not exist, did not run or failed, and if a test is called after a case (adv12_, gv03_) that
-has no row.
+A row of kind U or P must have a test. A row of other kinds that names nothing is open, and is counted as such. It is an
+error if a test is named that does not exist, did not run or failed, and if a test is called after a case (adv12_, gv03_)
+that has no row.
 
 Beside host tests a row can name what a kselftest checks: vm/mount.sh:"NFSv$version mounts" is the line of
 selftests/vm/mount.sh that says so. It must be there, and the script be one of those that selftests/Makefile runs; that
 it passes is shown where the kselftests run.
+
+A row of kind A can name where a source argues for it: rust/proto/plan.rs:"life of a connection" must be there; whether it
+is true is for people to judge. A row that has `-` binds documents, devices, or the NFS code above: there is nothing in the
+module to look at.
 """
 
 import argparse
@@ -37,6 +41,7 @@ HOST_KINDS = set("UP")
 NORMATIVE = ["MUST", "MUST NOT", "REQUIRED", "SHOULD", "SHOULD NOT", "MAY"]
 SELFTESTS = TOP / "selftests"
 KSELFTEST = re.compile(r'(vm/\w+\.sh):"([^"]*)"')
+ARGUMENT = re.compile(r'(rust/[\w/]+\.rs):"([^"]*)"')
 
 
 class Row:
@@ -46,7 +51,15 @@ class Row:
         self.id, self.section, self.strength, kinds, self.requirement, tests = line.rstrip("\n").split("\t")
         self.kinds = set(kinds)
         self.checks = KSELFTEST.findall(tests)
-        self.tests = KSELFTEST.sub("", tests).split()
+        self.arguments = ARGUMENT.findall(tests)
+        self.elsewhere = tests == "-"
+        self.tests = ARGUMENT.sub("", KSELFTEST.sub("", tests)).split() if not self.elsewhere else []
+
+    def shown(self):
+        return self.tests or self.checks
+
+    def open(self):
+        return not (self.shown() or self.arguments or self.elsewhere)
 
     def group(self):
         """The heading it is counted under: RFC 8166's sections by their first number, else by source."""
@@ -101,6 +114,9 @@ def find_errors(rows, results):
         for script, description in row.checks:
             if not has_check(script, description):
                 yield f'{row.id} names {script}:"{description}", which is not there'
+        for source, text in row.arguments:
+            if "A" not in row.kinds or text not in (TOP / source).read_text():
+                yield f'{row.id} may not name {source}:"{text}", or it is not there'
     for row, count in ids.items():
         if count > 1:
             yield f"{row} has {count} rows"
@@ -113,7 +129,8 @@ def find_errors(rows, results):
 
 
 def print_coverage(rows):
-    print(f"{'':24}{'rows':>6}{'host':>6}{'shown':>7}{'more':>6}{'open':>6}   open kinds")
+    titles = f"{'rows':>6}{'host':>6}{'shown':>7}{'more':>6}{'argued':>8}{'elsewhere':>11}{'open':>6}"
+    print(f"{'':24}{titles}   open kinds")
     for title, key in (("by section", Row.group), ("by strength", lambda row: row.strength)):
         print(title)
         groups = defaultdict(list)
@@ -124,16 +141,20 @@ def print_coverage(rows):
             print_line("  " + name, groups[name])
     print_line("all", rows)
     print("\nhost: a unit or property test can show it; shown: one does. "
-          "more: shown here although another kind is due as well or instead.")
+          "more: shown here although another kind is due as well or instead. "
+          "argued: a source says why. elsewhere: nothing of the module.")
 
 
 def print_line(name, rows):
     host = [row for row in rows if row.kinds & HOST_KINDS]
     shown = [row for row in host if row.tests]
-    more = [row for row in rows if (row.tests or row.checks) and not row.kinds & HOST_KINDS]
-    still_open = [row for row in rows if not row.tests and not row.checks]
+    more = [row for row in rows if row.shown() and not row.kinds & HOST_KINDS]
+    argued = [row for row in rows if row.arguments and not row.shown()]
+    elsewhere = [row for row in rows if row.elsewhere]
+    still_open = [row for row in rows if row.open()]
     kinds = sorted({kind for row in still_open for kind in row.kinds})
-    print(f"{name:24}{len(rows):6}{len(host):6}{len(shown):7}{len(more):6}{len(still_open):6}   {''.join(kinds)}")
+    print(f"{name:24}{len(rows):6}{len(host):6}{len(shown):7}{len(more):6}{len(argued):8}{len(elsewhere):11}"
+          f"{len(still_open):6}   {''.join(kinds)}")
 
 
 def main():
@@ -145,7 +166,7 @@ def main():
     print_coverage(rows)
     if options.open:
         for row in rows:
-            if not row.tests and not row.checks:
+            if row.open():
                 print(f"{row.id}\t{''.join(sorted(row.kinds))}\t{row.requirement}")
     errors = list(find_errors(rows, results))
     for error in errors:
