@@ -104,6 +104,12 @@ loops() {
 		'DISCONNECTS=100 RESTARTS=10 REMOVALS=20 KILLS=20 TIMEOUT=7200 scripts/vm/kselftest long'
 }
 
+# Most of the thousand failures cost a connection.
+failures() {
+	in_root scripts/vm.py pair --client "${CLIENT:-rust}" --server "${SERVER:-rust}" --limit 18000 -- \
+		'TIMEOUT=3600 scripts/vm/kselftest debug_failures'
+}
+
 # On a kernel that watches memory and locks, and makes things fail.
 debug() {
 	gate 'crafted peer' crafted_peer
@@ -111,6 +117,7 @@ debug() {
 	gate 'module for the debug kernel' compiles
 	gate 'kselftests in one VM, debug kernel' one_vm debug_single
 	gate 'kselftests in two VMs, rxe' two_vms "${CLIENT:-rust}" "${SERVER:-rust}" debug_rxe
+	gate 'failures on either side, rxe' failures
 	rdma=siw
 	gate 'kselftests in two VMs, siw' two_vms "${CLIENT:-rust}" "${SERVER:-rust}" debug_siw
 }

@@ -1,94 +1,117 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Memory allocations of the module fail and connections break in the middle of verified I/O, and nothing is lost. For a
-# kernel with fault injection, as `make debug-check` has one.
+# Memory allocations of the module fail, and sunrpc breaks the connection, on either side and in the middle of verified
+# I/O, and nothing is lost. For a kernel with fault injection, as `make debug-check` has one.
 #
-# FAILURES=  how many allocations fail on the server (default 60), and DISCONNECTS= how often the client disconnects (20)
+# FAILURES=  how many allocations fail in all (1000), and DISCONNECTS= how often each side breaks the connection (50)
 
 . ./lib.sh
+. ./faults.sh
 need_pair
 
-faults=/sys/kernel/debug
+# on SIDE COMMAND...: runs one of the functions of faults.sh there.
+on() {
+	if [ "$1" = client ]; then "${@:2}"; else on_server "cd $PWD; . ./faults.sh; ${*:2}"; fi
+}
 
-# arm NAME SETTING=VALUE...: sets up a kind of fault.
-arm() {
-	local setting
-	for setting in "${@:2}"; do
-		echo "${setting#*=}" >"$faults/$1/${setting%%=*}" || return
+# in_spite COMMAND...: verified I/O goes on while the command runs. `load` says more of it.
+in_spite() {
+	local breaker
+	"$@" >/vm/breaker.log 2>&1 &
+	breaker=$!
+	while kill -0 "$breaker" 2>/dev/null; do
+		verified_io --bsrange=4k-256k "${load[@]}" || { kill "$breaker"; calm; on server calm; return 1; }
+	done
+	wait "$breaker"
+	set -- $?
+	cat /vm/breaker.log
+	calm
+	on server calm
+	return "$1"
+}
+
+# Has the connection made anew.
+reconnect() {
+	local before start=$SECONDS
+	before=$(counter connect_count)
+	kick
+	until [ "$(counter connect_count)" -gt "$before" ]; do
+		[ $((SECONDS - start)) -lt 120 ] || { echo "not connected again"; return 1; }
+		sleep 0.5
 	done
 }
 
-# What fails are allocations with code of the module on their stack.
-aim() {
-	local name start end
-	{ read -r start; read -r end; } < <(awk '$4 == "[rpcrdma]" && $2 ~ /[tT]/ { print "0x" $1 }' /proc/kallsyms | sort |
-		sed -n '1p;$p')
-	arm fail_page_alloc probability=0 min-order=0 ignore-gfp-highmem=N
-	for name in failslab fail_page_alloc; do
-		arm $name probability=0 require-start="$start" require-end="$end" stacktrace-depth=32 ignore-gfp-wait=N \
-			task-filter=N verbose=0 interval=1 space=0 times=0 || return
+# connects SIDE SYMBOL KIND COUNT: has so many connections fail, each at another one of the allocations that this
+# side makes for it.
+connects() {
+	local side=$1 kind=$3 count=$4 all=1000000000 failed=0 amount
+	on "$side" aim "$2" || return
+	on "$side" arm "$kind" times=1 space=$all probability=100
+	reconnect || return
+	amount=$((all - $(on "$side" setting "$kind" space)))
+	[ "$amount" -gt 0 ] || { echo "nothing was allocated"; return 1; }
+	while [ "$failed" -lt "$count" ]; do
+		on "$side" arm "$kind" times=1 space=$(((RANDOM * 32768 + RANDOM) % amount)) probability=100
+		reconnect || return
+		failed=$((failed + 1 - $(on "$side" setting "$kind" times)))
+		echo "$SECONDS s: $failed failed, at one of $amount"
 	done
 }
 
-calm() { for name in failslab fail_page_alloc; do arm $name probability=0; done; }
-times() { cat "$faults/$1/times"; }
-
-on_server_too() { on_server "cd $PWD; faults=$faults; $(declare -f arm aim calm times); $1"; }
-
-# Writes at random places, reads all of it back and compares.
-verified_io() {
-	timeout 400 fio --name=verify --directory="$mnt" --size="${1:-4M}" --rw=randwrite --bsrange=4k-256k --numjobs=2 \
-		--direct=1 --verify=crc32c --verify_fatal=1 --randseed="$RANDOM" --fallocate=none --unlink=1
-}
-
-# Has the connection made anew, with an allocation that fails after so many bytes.
-connects_in_spite() {
-	local file connects
-	connects=$(counter connect_count)
-	arm failslab times=1 space="$1" probability=100
-	for file in /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr; do
-		echo "$SERVER_ADDR" >"$file"
+# serves SYMBOL KIND COUNT: one in twenty allocations fails there, until there were so many.
+serves() {
+	local start=$SECONDS
+	on server aim "$1" || return
+	on server arm "$2" times="$3" interval=20 probability=100
+	until [ "$(on server setting "$2" times)" -eq 0 ]; do
+		[ $((SECONDS - start)) -lt 3600 ] || { echo "$(on server setting "$2" times) did not come to pass"; return 1; }
+		sleep 1
 	done
-	verified_io 1M || return
-	echo "connections: $connects before, $(counter connect_count) after; failures left: $(times failslab)"
-	[ "$(times failslab)" -eq 0 ] && [ "$(counter connect_count)" -gt "$connects" ]
 }
 
-# Runs verified I/O again and again until so many allocations of the server have failed.
-server_in_need() {
-	local left
-	on_server_too "arm failslab times=$1 interval=20 probability=100; arm fail_page_alloc times=$1 interval=20 probability=100" || return
-	for ((left = 30; left > 0; left--)); do
-		verified_io || return
-		[ "$(on_server_too 'times failslab')" -eq 0 ] && break
+# disconnects SIDE COUNT: sunrpc breaks the connection so often.
+disconnects() {
+	local before other=server start=$SECONDS
+	[ "$1" = client ] || other=client
+	before=$(counter connect_count)
+	on "$1" arm fail_sunrpc "ignore-$1-disconnect=N" "ignore-$other-disconnect=Y" ignore-cache-wait=Y verbose=0 interval=50 \
+		times="$2" probability=100
+	until [ "$(on "$1" setting fail_sunrpc times)" -eq 0 ]; do
+		[ $((SECONDS - start)) -lt 3600 ] || { echo "$(on "$1" setting fail_sunrpc times) did not come to pass"; return 1; }
+		sleep 1
 	done
-	on_server_too 'times failslab; times fail_page_alloc; calm'
-	[ "$left" -gt 0 ]
+	echo "connections: $before before, $(counter connect_count) after"
+	[ "$(counter connect_count)" -gt $((before + $2 / 2)) ]
 }
 
-# sunrpc itself breaks the connection, again and again.
-disconnected() {
-	local connects
-	connects=$(counter connect_count)
-	arm fail_sunrpc ignore-server-disconnect=Y ignore-cache-wait=Y verbose=0 interval=50 times="$1" probability=100
-	while [ "$(times fail_sunrpc)" -gt 0 ]; do verified_io || return; done
-	echo "connections: $connects before, $(counter connect_count) after"
-	[ "$(counter connect_count)" -gt $((connects + $1 / 2)) ]
+# Hundredths of all failures.
+part() { echo $((FAILURES * $1 / 100)); }
+
+# Few slots and credits, so that a connection is made of few allocations and soon.
+slots() {
+	echo "$1" >/proc/sys/sunrpc/rdma_slot_table_entries && on_server "echo $1 >/proc/sys/sunrpc/svc_rdma/max_requests"
 }
 
-spaces=(0 300 2000 20000 100000 400000)
-plan $((${#spaces[@]} + 4))
+plan 11
+modprobe rpcrdma
+slots 16
 mount_nfs 4.2 || exit
-aim
-on_server_too aim
-for space in "${spaces[@]}"; do
-	check "connects though an allocation fails after $space bytes" connects_in_spite "$space"
-done
-calm
-check "${FAILURES:=60} allocations of the server fail" server_in_need "$FAILURES"
-check "the connection breaks ${DISCONNECTS:=20} times" disconnected "$DISCONNECTS"
+: "${FAILURES:=1000}" "${DISCONNECTS:=50}"
+# What takes its time is to connect. I/O that left no moment to itself would only make that slower.
+load=(--size=8M --thinktime=50000)
+check "$(part 25) allocations fail while the client connects" in_spite connects client 11run_connect failslab "$(part 25)"
+check "$(part 5) allocations of pages fail there" in_spite connects client 11run_connect fail_page_alloc "$(part 5)"
+check "$(part 10) allocations fail while the server accepts" in_spite connects server svc_ops6accept failslab "$(part 10)"
+check "$(part 5) allocations of pages fail there" in_spite connects server svc_ops6accept fail_page_alloc "$(part 5)"
+load=(--size=2M --numjobs=2)
+check "$(part 25) allocations fail while the server receives" in_spite serves svc_ops8recvfrom failslab "$(part 25)"
+check "$(part 10) allocations of pages fail there" in_spite serves svc_ops8recvfrom fail_page_alloc "$(part 10)"
+check "$(part 20) allocations fail while the server replies" in_spite serves svc_ops6sendto failslab "$(part 20)"
+check "the client breaks the connection $DISCONNECTS times" in_spite disconnects client "$DISCONNECTS"
+check "the server breaks the connection $DISCONNECTS times" in_spite disconnects server "$DISCONNECTS"
 random_file "$mnt/after" 1000000
 check "a file written after all that is the same on both machines" same_file after
 check "unmounts" umount "$mnt"
+slots 128
 finish

@@ -1,0 +1,40 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Fault injection, on the machine whose shell reads this.
+
+faults=/sys/kernel/debug
+
+# arm KIND SETTING=VALUE...: sets up a kind of fault.
+arm() {
+	local setting
+	for setting in "${@:2}"; do
+		echo "${setting#*=}" >"$faults/$1/${setting%%=*}" || return
+	done
+}
+
+# setting KIND NAME: what it is now. `times` and `space` run down.
+setting() { cat "$faults/$1/$2"; }
+
+# aim SYMBOL: what will fail are allocations with that function of the module on their stack. SYMBOL is a part of its
+# mangled name.
+aim() {
+	local kind start end
+	read -r start end < <(awk '$4 == "[rpcrdma]" && $2 ~ /[tT]/ { print $1, $3 }' /proc/kallsyms | sort |
+		awk -v name="$1" 'start { print start, "0x" $1; exit } $2 ~ name { start = "0x" $1 }')
+	[ -n "$end" ] || { echo "the module has no function $1"; return 1; }
+	calm
+	arm fail_page_alloc min-order=0 ignore-gfp-highmem=N
+	for kind in failslab fail_page_alloc; do
+		arm $kind require-start="$start" require-end="$end" stacktrace-depth=32 ignore-gfp-wait=N task-filter=N \
+			verbose=0 || return
+	done
+}
+
+# Nothing fails any more.
+calm() {
+	local kind
+	for kind in failslab fail_page_alloc fail_sunrpc; do
+		arm $kind probability=0 times=0 interval=1 space=0
+	done
+}
