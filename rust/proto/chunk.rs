@@ -156,6 +156,28 @@ pub fn total(segments: impl Iterator<Item = Segment>) -> u64 {
     })
 }
 
+/// The part of `segments` that has `length` bytes from `from` on.
+pub fn slice(
+    segments: impl Iterator<Item = Segment>,
+    from: u64,
+    length: u64,
+) -> impl Iterator<Item = Segment> {
+    segments
+        .scan((from, length), |(skip, left), segment| {
+            let total = u64::from(segment.length);
+            let skipped = total.min(*skip);
+            *skip = skip.saturating_sub(skipped);
+            let taken = total.saturating_sub(skipped).min(*left);
+            *left = left.saturating_sub(taken);
+            Some(Segment {
+                length: u32::try_from(taken).unwrap_or(u32::MAX),
+                offset: segment.offset.wrapping_add(skipped),
+                ..segment
+            })
+        })
+        .filter(|segment| segment.length > 0)
+}
+
 /// Iterator over [`Segments`].
 #[derive(Clone, Debug)]
 pub struct SegmentIter<'a> {
@@ -415,4 +437,31 @@ pub(crate) fn emit_chunk(
 #[inline]
 pub(crate) const fn chunk_len(count: usize) -> usize {
     count.saturating_mul(Segment::WIRE_LEN).saturating_add(4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slice_starts_and_ends_inside_segments() {
+        let segment = |handle, length| Segment {
+            handle,
+            length,
+            offset: 1 << 32,
+        };
+        let segments = [segment(1, 10), segment(2, 0), segment(3, 20), segment(4, 5)];
+        let sliced = |from, length| -> Vec<_> {
+            slice(segments.iter().copied(), from, length)
+                .map(|part| (part.handle, part.offset - (1 << 32), part.length))
+                .collect()
+        };
+        assert_eq!(sliced(0, 35), [(1, 0, 10), (3, 0, 20), (4, 0, 5)]);
+        assert_eq!(sliced(4, 8), [(1, 4, 6), (3, 0, 2)]);
+        assert_eq!(sliced(10, 20), [(3, 0, 20)]);
+        assert_eq!(sliced(13, 4), [(3, 3, 4)]);
+        assert_eq!(sliced(29, u64::MAX), [(3, 19, 1), (4, 0, 5)]);
+        assert_eq!(sliced(5, 0), []);
+        assert_eq!(sliced(35, 1), []);
+    }
 }

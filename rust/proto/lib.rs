@@ -29,6 +29,7 @@ pub mod conn;
 pub mod credit;
 pub mod error;
 pub mod header;
+pub mod layout;
 pub mod plan;
 pub mod private;
 pub mod refusal;

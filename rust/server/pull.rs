@@ -28,7 +28,10 @@ use proto::{
         Incoming,
         Part, //
     },
-    chunk::Segment,
+    chunk::{
+        self,
+        Segment, //
+    },
     header::Body,
     xdr, //
 };
@@ -151,9 +154,9 @@ impl Connection {
         let mut reads = Transfer::reads(&self.outlet.queue)?;
         if let Form::Reduced { position, len } = form {
             let position = u32::try_from(position)?;
-            let chunk = call.lists.read.chunk(position);
-            let length = usize::try_from(proto::chunk::total(chunk.clone()))?;
-            read(&mut reads, chunk, pages, 0, length)?;
+            let segments = call.lists.read.chunk(position);
+            let length = usize::try_from(chunk::total(segments.clone()))?;
+            read(&mut reads, segments, pages, 0, length)?;
             zero(pages, length, len)?;
             return reads.prepare();
         }
@@ -161,19 +164,16 @@ impl Connection {
         for part in call.parts() {
             let end = match part {
                 Part::Payload { from, length } => {
-                    let (from, length) = (usize::try_from(from)?, usize::try_from(length)?);
-                    let end = at.checked_add(length).ok_or(EINVAL)?;
+                    let end = at.checked_add(usize::try_from(length)?).ok_or(EINVAL)?;
                     match call.body {
                         Body::Msg => {
-                            let inline = from
-                                .checked_add(length)
-                                .and_then(|to| call.payload.get(from..to))
-                                .ok_or(EINVAL)?;
-                            copy(pages, at, inline)?;
+                            let inline = usize::try_from(from)?
+                                ..usize::try_from(from.saturating_add(length))?;
+                            copy(pages, at, call.payload.get(inline).ok_or(EINVAL)?)?;
                         }
                         Body::NoMsg => {
-                            let whole = call.lists.read.chunk(0);
-                            read(&mut reads, slice(whole, from, length), pages, at, end)?;
+                            let part = chunk::slice(call.lists.read.chunk(0), from, length);
+                            read(&mut reads, part, pages, at, end)?;
                         }
                     }
                     end
@@ -273,26 +273,4 @@ fn runs(
         at = at.saturating_add(len);
     }
     Ok(())
-}
-
-/// The part of `segments` that holds `length` bytes from `from` on.
-fn slice(
-    segments: impl Iterator<Item = Segment>,
-    from: usize,
-    length: usize,
-) -> impl Iterator<Item = Segment> {
-    // CAST: Both are below the length of a message.
-    let (mut skip, mut left) = (from as u64, length as u64);
-    segments.filter_map(move |segment| {
-        let total = u64::from(segment.length);
-        let skipped = skip.min(total);
-        skip = skip.saturating_sub(skipped);
-        let taken = left.min(total.saturating_sub(skipped));
-        left = left.saturating_sub(taken);
-        (taken != 0).then_some(Segment {
-            handle: segment.handle,
-            length: u32::try_from(taken).unwrap_or(u32::MAX),
-            offset: segment.offset.wrapping_add(skipped),
-        })
-    })
 }

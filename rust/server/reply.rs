@@ -19,8 +19,6 @@ use proto::{
     answer::{
         self,
         Answer,
-        Place,
-        Placement,
         Unreturnable, //
     },
     call::{
@@ -29,6 +27,7 @@ use proto::{
     },
     chunk::Segment,
     header::Body,
+    layout,
     xdr, //
 };
 use rdma::{
@@ -76,14 +75,7 @@ struct Posting {
 }
 
 /// Where the parts of a result go.
-struct Layout {
-    /// Bytes put into each Write chunk.
-    written: [u64; MAX_WRITE_CHUNKS],
-    /// What leaves the message, in its order, and the chunk it goes to.
-    reduced: KVec<(Range<usize>, usize)>,
-    /// How long the message is without.
-    rest: usize,
-}
+type Layout<'a> = layout::Layout<'a, MAX_WRITE_CHUNKS>;
 
 impl Connection {
     /// Answers the call in `message`.
@@ -150,12 +142,10 @@ impl Connection {
         result: &SvcResult<'_>,
         out: &mut [u8],
     ) -> Result<Posting, Failure> {
-        let layout = Layout::new(call, noted, result)?;
-        let chunks = call.lists.write.len();
-        let written = layout.written.get(..chunks).ok_or(EINVAL)?;
-        let rest = u64::try_from(layout.rest).map_err(|_| EINVAL)?;
+        let layout = lay_out(call, noted, result)?;
+        let rest = u64::try_from(layout.rest()).map_err(|_| EINVAL)?;
         let threshold = self.outlet.max.min(out.len());
-        let answer = Answer::new(call, written, rest, threshold)?;
+        let answer = Answer::new(call, layout.written(), rest, threshold)?;
 
         let writes = self.writes(call, &layout, &answer, result)?;
         if writes
@@ -179,7 +169,7 @@ impl Connection {
                 _ => None,
             };
             let skipped = inserted.as_ref().map_or(0..0, |_| data);
-            for range in layout.remaining(result.len()) {
+            for range in layout.remaining() {
                 for part in [
                     range.start..range.end.min(skipped.start.max(range.start)),
                     range.start.max(skipped.end)..range.end,
@@ -218,27 +208,22 @@ impl Connection {
     fn writes(
         &self,
         call: &call::Call<'_>,
-        layout: &Layout,
+        layout: &Layout<'_>,
         answer: &Answer<'_>,
         result: &SvcResult<'_>,
     ) -> Result<Option<Prepared<Endpoint>>, Failure> {
-        if layout.reduced.is_empty() && answer.body() == Body::Msg {
+        if layout.reduced().next().is_none() && answer.body() == Body::Msg {
             return Ok(None);
         }
         let mut writes = Transfer::writes(&self.outlet.queue)?;
-        for (range, index) in &layout.reduced {
-            let segments = call.lists.write.iter().nth(*index).ok_or(EINVAL)?;
+        for (index, range) in layout.reduced() {
+            let segments = call.lists.write.iter().nth(index).ok_or(EINVAL)?;
             let length = u64::try_from(range.len()).map_err(|_| EINVAL)?;
-            write(
-                &mut writes,
-                answer::filled(segments, length),
-                result,
-                range.clone(),
-            )?;
+            write(&mut writes, answer::filled(segments, length), result, range)?;
         }
         if answer.body() == Body::NoMsg {
             add_remote(&mut writes, answer.reply_segments())?;
-            for range in layout.remaining(result.len()) {
+            for range in layout.remaining() {
                 add_local(&mut writes, result, range)?;
             }
         }
@@ -246,53 +231,20 @@ impl Connection {
     }
 }
 
-impl Layout {
-    fn new(call: &call::Call<'_>, noted: &Notes, result: &SvcResult<'_>) -> Result<Self, Failure> {
-        let mut layout = Self {
-            written: [0; MAX_WRITE_CHUNKS],
-            reduced: KVec::new(),
-            rest: result.len(),
-        };
-        let mut placement = Placement::new(call, noted.reduction);
-        for (offset, len) in &noted.results {
-            let Some(range) = payload(result, *offset, *len) else {
-                // Not what its count word says, so better not touched.
-                placement.pass();
-                continue;
-            };
-            let length = u64::try_from(*len).map_err(|_| EINVAL)?;
-            if let Place::Chunk { index, .. } = placement.place(length)? {
-                *layout.written.get_mut(index).ok_or(EINVAL)? = length;
-                layout.rest = layout.rest.saturating_sub(xdr::filled(*len));
-                layout
-                    .reduced
-                    .push((range, index), GFP_KERNEL)
-                    .map_err(Error::from)?;
-            }
+fn lay_out<'a>(
+    call: &call::Call<'a>,
+    noted: &Notes,
+    result: &SvcResult<'_>,
+) -> Result<Layout<'a>, Unreturnable> {
+    let mut layout = Layout::new(call, noted.reduction, result.len());
+    for (offset, len) in &noted.results {
+        match payload(result, *offset, *len) {
+            Some(range) => layout.place(range)?,
+            // Not what its count word says, so better not touched.
+            None => layout.pass(),
         }
-        Ok(layout)
     }
-
-    /// What stays in a message of `total` bytes: neither results that left, nor their fill.
-    fn remaining(&self, total: usize) -> impl Iterator<Item = Range<usize>> + '_ {
-        // One range more than there are results: from the end of each to the start of the next.
-        (0..=self.reduced.len())
-            .map(move |index| {
-                let before = index
-                    .checked_sub(1)
-                    .and_then(|index| self.reduced.get(index));
-                let start = before.map_or(0, |(range, _)| {
-                    range.start.saturating_add(xdr::filled(range.len()))
-                });
-                let end = self
-                    .reduced
-                    .get(index)
-                    .map_or(total, |(range, _)| range.start);
-                (start, end)
-            })
-            .map(|(start, end)| start..end.max(start))
-            .filter(|range| !range.is_empty())
-    }
+    Ok(layout)
 }
 
 /// Where in `result` the `len` bytes are that the upper layer says are at `offset`.

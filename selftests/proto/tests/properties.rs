@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use proto::answer;
 use proto::answer::Answer;
+use proto::answer::Unreturnable;
 use proto::call::Incoming;
 use proto::call::Part;
 use proto::call::Reason;
@@ -23,6 +24,7 @@ use proto::credit::Window;
 use proto::header::Body;
 use proto::header::Call;
 use proto::header::Prefix;
+use proto::layout::Layout;
 use proto::plan::Argument;
 use proto::plan::CallForm;
 use proto::plan::Plan;
@@ -87,9 +89,13 @@ impl Memory {
     }
 
     fn pull(&self, segments: impl Iterator<Item = Segment>) -> Vec<u8> {
-        segments
-            .flat_map(|segment| self.0[&segment.handle].clone())
-            .collect()
+        let pull = |segment: Segment| {
+            let from = segment.offset - self::segment(segment.handle, 0).offset;
+            let from = usize::try_from(from).unwrap();
+            let to = from + usize::try_from(segment.length).unwrap();
+            self.0[&segment.handle][from..to].to_vec()
+        };
+        segments.flat_map(pull).collect()
     }
 }
 
@@ -232,6 +238,10 @@ proptest! {
         let mut rebuilt = Vec::new();
         for part in call.parts() {
             match part {
+                Part::Payload { from, length } if long => {
+                    let part = chunk::slice(call.lists.read.chunk(0), from, length);
+                    rebuilt.extend(memory.pull(part));
+                }
                 Part::Payload { from, length } => {
                     let from = usize::try_from(from).unwrap();
                     rebuilt.extend(&payload[from..from + usize::try_from(length).unwrap()]);
@@ -273,6 +283,58 @@ proptest! {
             Err(Rejection::Refuse(_, Reason::Position(_))) => prop_assert!(!fits),
             other => prop_assert!(false, "{:?}", other),
         }
+    }
+
+    /// What leaves a reply, its fill and what stays are all of it, each byte once.
+    #[test]
+    fn layout_loses_nothing(
+        chunks in vec(0..40u32, 0..4),
+        results in vec((0..20usize, 0..40usize, any::<bool>()), 0..5),
+        behind in 0..20usize,
+        reduction: bool,
+    ) {
+        let chunks: Vec<Vec<Segment>> = (1..).zip(&chunks).map(|(handle, length)| {
+            (*length > 0).then(|| segment(handle, *length)).into_iter().collect()
+        }).collect();
+        let write: Vec<&[Segment]> = chunks.iter().map(|chunk| &chunk[..]).collect();
+        let header = Call { xid: XID, credits: 1, body: Body::Msg, read: &[], write: &write, reply: None };
+        let mut message = vec![0; header.wire_len()];
+        header.emit(&mut message).unwrap();
+        message.extend(null_call(XID));
+        let call = served(&message);
+
+        let mut at = 0;
+        let results: Vec<_> = results.into_iter().map(|(before, length, passed)| {
+            let start = at + 4 * before;
+            at = start + filled(length);
+            (start..start + length, passed)
+        }).collect();
+        let total = at + 4 * behind;
+        let mut layout = Layout::<4>::new(&call, reduction, total);
+        for (result, passed) in &results {
+            if *passed {
+                layout.pass();
+            } else if let Err(error) = layout.place(result.clone()) {
+                let too_long = matches!(error, Unreturnable::Result { .. });
+                prop_assert!(too_long);
+                return Ok(());
+            }
+        }
+
+        let mut seen = vec![0; total];
+        let mut rest = 0;
+        for range in layout.remaining() {
+            rest += range.len();
+            seen[range].iter_mut().for_each(|byte| *byte += 1);
+        }
+        prop_assert_eq!(rest, layout.rest());
+        for (index, result) in layout.reduced() {
+            prop_assert_eq!(layout.written()[index], u64::try_from(result.len()).unwrap());
+            prop_assert!(results.contains(&(result.clone(), false)));
+            seen[result.start..result.start + filled(result.len())].iter_mut().for_each(|byte| *byte += 1);
+        }
+        prop_assert_eq!(seen, vec![1; total]);
+        prop_assert!(Answer::new(&call, layout.written(), 0, 4096).is_ok());
     }
 
     /// The header of a reply repeats what was offered, with the lengths that were written.
