@@ -7,8 +7,8 @@
 //! has one payload, and its chunks fit together: [`Call::parts`] tells how to rebuild the message.
 //!
 //! Two checks need what only the caller has. [`Call::check_message`] looks at a message that was
-//! pulled; [`Call::check_arguments`] compares the chunks with the arguments that the upper layer
-//! found to be eligible. Both come before anything is executed.
+//! pulled; [`Call::check_arguments`] compares the chunks with the arguments that may leave it, by
+//! its [binding](crate::binding). Both come before anything is executed.
 
 use core::iter;
 use core::mem;
@@ -22,7 +22,6 @@ use crate::header;
 use crate::header::procedure;
 use crate::header::Body;
 use crate::header::Prefix;
-use crate::plan::Argument;
 use crate::refusal::RdmaError;
 use crate::refusal::Refusal;
 use crate::reverse;
@@ -353,16 +352,17 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Compares the Read chunks with the eligible arguments that the upper layer found, by their
-    /// count words, in the rebuilt message.
+    /// Compares the Read chunks with the eligible arguments of the rebuilt message. For the
+    /// Position of one, `argument` gives its length.
     ///
     /// Each chunk must hold one of them, without its fill or with it.
-    pub fn check_arguments(&self, arguments: &[Argument]) -> Result<(), Reason> {
+    pub fn check_arguments(
+        &self,
+        mut argument: impl FnMut(u32) -> Option<usize>,
+    ) -> Result<(), Reason> {
         for (position, length) in self.chunks().filter(|(_, length)| *length > 0) {
-            let Some(argument) = arguments.iter().find(|item| item.position == position) else {
-                return Err(Reason::Position(position));
-            };
-            let exact = u64::try_from(argument.length).unwrap_or(u64::MAX);
+            let exact = argument(position).ok_or(Reason::Position(position))?;
+            let exact = u64::try_from(exact).unwrap_or(u64::MAX);
             if length != exact && length != xdr::filled_u64(exact) {
                 return Err(Reason::Length { position, length });
             }

@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
+pub mod binding;
 pub mod call;
 pub mod chunk;
 pub mod conn;

@@ -242,6 +242,18 @@ fn read(
     })
 }
 
+/// Copies the bytes from `at` on to `out`.
+pub(super) fn copy_out(pages: &KVec<Page>, at: usize, out: &mut [u8]) -> Result {
+    let end = at.checked_add(out.len()).ok_or(EINVAL)?;
+    let mut done = 0_usize;
+    runs(pages, at, end, |page, offset, len| {
+        let to = done.saturating_add(len);
+        page.copy_out(offset, out.get_mut(done..to).ok_or(EINVAL)?)?;
+        done = to;
+        Ok(())
+    })
+}
+
 fn copy(pages: &KVec<Page>, at: usize, mut bytes: &[u8]) -> Result {
     let end = at.checked_add(bytes.len()).ok_or(EINVAL)?;
     runs(pages, at, end, |page, offset, len| {

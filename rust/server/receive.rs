@@ -9,6 +9,7 @@ use super::{
     connection::Connection,
     endpoint::Endpoint,
     pull::{
+        copy_out,
         Form,
         Pulled, //
     }, //
@@ -19,6 +20,7 @@ use kernel::{
     prelude::*, //
 };
 use proto::{
+    binding::Binding,
     call::{
         self,
         Incoming,
@@ -27,7 +29,6 @@ use proto::{
     },
     chunk::Limits,
     conn::server::Event,
-    plan::Argument,
     refusal::Refusal,
     rpc::CallHeader, //
 };
@@ -37,6 +38,7 @@ use rdma::{
     transfer::Attached, //
 };
 use sunrpc::{
+    memory::Page,
     Blanks,
     SvcArgs,
     SvcCall,
@@ -286,23 +288,28 @@ fn judge(xprt: &SvcXprt<Connection>, bytes: &[u8], max_pages: usize) -> Verdict 
     Verdict::Serve(Shape::new(&call, bytes, call.payload))
 }
 
-/// Whether a chunk that is alone in an inline message holds just the argument whose count word stands
-/// before it. All arguments that may leave their message have one (RFC 8267).
+/// Whether a chunk that is alone in an inline message holds just an argument that may leave it. Of
+/// other messages that is known when they were rebuilt.
 fn is_whole_argument(call: &call::Call<'_>, form: Form) -> bool {
     let Form::Reduced { position, .. } = form else {
         return true;
     };
-    let word = position
-        .checked_sub(4)
-        .and_then(|at| call.payload.get(at..))
-        .and_then(|rest| rest.first_chunk());
-    let argument = word.and_then(|word| {
-        Some(Argument {
-            position: u32::try_from(position).ok()?,
-            length: usize::try_from(u32::from_be_bytes(*word)).ok()?,
-        })
-    });
-    argument.is_some_and(|argument| call.check_arguments(&[argument]).is_ok())
+    let binding = Binding::of(call.payload);
+    let argument = |_| binding.argument(call.payload.get(..position)?);
+    call.check_arguments(argument).is_ok()
+}
+
+/// As [`is_whole_argument`], of a message that is in `pages` and starts with `head`.
+fn has_whole_arguments(call: &call::Call<'_>, head: &[u8], pages: &KVec<Page>) -> bool {
+    let binding = Binding::of(head);
+    let argument = |position| {
+        let position = usize::try_from(position).ok()?;
+        let mut before = [0; Binding::REACH];
+        let before = before.get_mut(..position.min(Binding::REACH))?;
+        copy_out(pages, position.saturating_sub(before.len()), before).ok()?;
+        binding.argument(before)
+    };
+    call.check_arguments(argument).is_ok()
 }
 
 fn judge_pulled(pulled: &Pulled) -> Verdict {
@@ -321,7 +328,8 @@ fn judge_pulled(pulled: &Pulled) -> Verdict {
                 _ => return Verdict::Fail,
             }
             // The header of the RPC stands before any chunk, so this much is as it was sent.
-            if call.check_message(head).is_err() {
+            if call.check_message(head).is_err() || !has_whole_arguments(&call, head, &pulled.pages)
+            {
                 return Verdict::Refuse(call.refuse());
             }
             Verdict::Serve(Shape::new(&call, bytes, head))

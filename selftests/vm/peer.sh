@@ -10,9 +10,6 @@
 need_pair
 need_peer
 
-# The server does not know which arguments of a call may come by chunk.
-known=(adv32_chunk_that_is_no_eligible_argument)
-
 read -r -a cases <<<"${PEER:-$("$peer" list server | xargs)}"
 
 mount_nfs 4.2 || exit

@@ -8,6 +8,7 @@
 use libfuzzer_sys::fuzz_target;
 use proto::answer::Answer;
 use proto::answer::Placement;
+use proto::binding::Binding;
 use proto::call::parse;
 use proto::call::Call;
 use proto::call::Incoming;
@@ -67,7 +68,10 @@ fn serve(message: &[u8], call: &Call<'_>) {
     assert_eq!(taken, call.payload_len());
     assert_eq!(at, call.message_len());
     let _ = call.check_message(message);
-    let _ = call.check_arguments(&[]);
+    let binding = Binding::of(message);
+    let _ = call.check_arguments(|position| {
+        binding.argument(message.get(..usize::try_from(position).ok()?)?)
+    });
     let _ = proto::answer::invalidated_handle(call);
 
     // Half of every chunk is used; the reply takes whatever form it can.

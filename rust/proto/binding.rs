@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which arguments may leave a Call: those that the binding of NFS names (RFC 8267), and no others
+//! (RFC 8166, section 6.1).
+//!
+//! A Responder does not decode a Call before all of it is there. But each of these arguments has
+//! its count word before it, and in an NFSv4 COMPOUND an operation whose arguments up to there have
+//! a fixed length. So what stands before a Read chunk tells what is in it. A name that pretends to
+//! be an operation gains nothing: it is put back to where it was.
+
+/// ONC RPC program of NFS. Others have no binding, and so nothing that may leave.
+const NFS: u32 = 100_003;
+
+/// Where the data of an argument start in the operations that have one.
+const WRITE: u32 = 38;
+const WRITE_LEN: usize = 36;
+const CREATE: u32 = 6;
+const SYMBOLIC_LINK: u32 = 5;
+const CREATE_LEN: usize = 12;
+
+/// What may leave the Calls of one procedure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Binding {
+    /// Nothing.
+    Nothing,
+    /// The data of WRITE, the path of SYMLINK: the last argument.
+    Counted,
+    /// What a COMPOUND has of WRITE and of CREATE.
+    Compound,
+}
+
+impl Binding {
+    /// How much of the message before an argument is looked at.
+    pub const REACH: usize = WRITE_LEN;
+
+    /// The binding for the Call that starts with `message`.
+    pub fn of(message: &[u8]) -> Self {
+        let word = |at: usize| {
+            let (_, rest) = message.split_at_checked(at)?;
+            rest.first_chunk().map(|word| u32::from_be_bytes(*word))
+        };
+        match (word(12), word(16), word(20)) {
+            (Some(NFS), Some(2), Some(8 | 13)) => Self::Counted,
+            (Some(NFS), Some(3), Some(7 | 10)) => Self::Counted,
+            (Some(NFS), Some(4), Some(1)) => Self::Compound,
+            _ => Self::Nothing,
+        }
+    }
+
+    /// The length of the argument that stands behind `before`, if it may leave the message. Of what
+    /// is before it, [`REACH`](Self::REACH) bytes are enough.
+    pub fn argument(self, before: &[u8]) -> Option<usize> {
+        let eligible = match self {
+            Self::Nothing => false,
+            Self::Counted => true,
+            Self::Compound => {
+                words_before::<WRITE_LEN>(before).is_some_and(|words| words[0] == WRITE)
+                    || words_before::<CREATE_LEN>(before)
+                        .is_some_and(|words| words == [CREATE, SYMBOLIC_LINK])
+            }
+        };
+        let (_, count) = before.split_last_chunk()?;
+        let length = usize::try_from(u32::from_be_bytes(*count)).ok()?;
+        eligible.then_some(length)
+    }
+}
+
+/// The first two words of the last `LEN` bytes.
+fn words_before<const LEN: usize>(before: &[u8]) -> Option<[u32; 2]> {
+    let (_, last) = before.split_last_chunk::<LEN>()?;
+    let (first, rest) = last.split_first_chunk()?;
+    let second = rest.first_chunk()?;
+    Some([u32::from_be_bytes(*first), u32::from_be_bytes(*second)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(words: &[u32]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_be_bytes()).collect()
+    }
+
+    fn binding(program: u32, version: u32, procedure: u32) -> Binding {
+        Binding::of(&words(&[7, 0, 2, program, version, procedure, 0, 0]))
+    }
+
+    #[test]
+    fn procedures_with_something_to_leave_are_few() {
+        assert_eq!(binding(NFS, 2, 8), Binding::Counted);
+        assert_eq!(binding(NFS, 2, 13), Binding::Counted);
+        assert_eq!(binding(NFS, 3, 7), Binding::Counted);
+        assert_eq!(binding(NFS, 3, 10), Binding::Counted);
+        assert_eq!(binding(NFS, 4, 1), Binding::Compound);
+        for (version, procedure) in [(2, 7), (3, 1), (3, 8), (3, 13), (4, 0), (5, 1)] {
+            assert_eq!(binding(NFS, version, procedure), Binding::Nothing);
+        }
+        assert_eq!(binding(NFS + 1, 3, 7), Binding::Nothing);
+        assert_eq!(binding(100_227, 3, 2), Binding::Nothing);
+        assert_eq!(
+            Binding::of(&words(&[7, 0, 2, NFS, 3, 7])[..23]),
+            Binding::Nothing
+        );
+    }
+
+    #[test]
+    fn count_word_tells_the_length() {
+        let before = words(&[1, 2, 500]);
+        assert_eq!(Binding::Counted.argument(&before), Some(500));
+        assert_eq!(Binding::Counted.argument(&before[..3]), None);
+        assert_eq!(Binding::Nothing.argument(&before), None);
+    }
+
+    #[test]
+    fn operation_tells_what_is_at_a_position() {
+        let compound = |before: &[u32]| Binding::Compound.argument(&words(before));
+        let write = [9, WRITE, 1, 2, 3, 4, 0, 0, 2, 1000];
+        assert_eq!(compound(&write), Some(1000));
+        assert_eq!(compound(&write[1..]), Some(1000));
+        assert_eq!(compound(&write[2..]), None);
+        assert_eq!(compound(&[9, CREATE, SYMBOLIC_LINK, 30]), Some(30));
+        assert_eq!(compound(&[9, CREATE, SYMBOLIC_LINK + 1, 30]), None);
+        assert_eq!(compound(&[9, CREATE + 1, SYMBOLIC_LINK, 30]), None);
+        // LOOKUP and its name.
+        assert_eq!(compound(&[22, 4, 0x1234_5678, 15, 4]), None);
+    }
+}
