@@ -15,7 +15,7 @@ modprobe rpcrdma
 plan $((${#cases[@]} + 1))
 for name in "${cases[@]}"; do
 	check_peer "$name"
-	umount -f -l /mnt/peer 2>/dev/null
+	umount -f -l /mnt/peer /mnt/peer2 2>/dev/null
 done
 check "the module unloads" unload
 finish

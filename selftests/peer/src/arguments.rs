@@ -35,6 +35,7 @@ cases![
     adv102_fill_of_any_value,
     n12_as_many_segments_as_every_server_takes,
     long_call_with_everything_in_it,
+    memory_of_an_argument_is_free_after_the_reply,
 ];
 
 /// Bytes that were not there before.
@@ -226,6 +227,20 @@ fn writes_all(
     let message = write_by(bench, count, |position| list(position, &region))?;
     wrote(bench, &message, &[count])?;
     bench.holds(0, data)
+}
+
+fn memory_of_an_argument_is_free_after_the_reply(server: SocketAddrV4) -> Verdict {
+    let bench = Bench::new(server)?;
+    let data = fresh(3000);
+    let region = source(&bench, &data)?;
+    let message = write_by(&bench, 3000, |position| {
+        vec![(position, Segment::of(&region, 0, 3000))]
+    })?;
+    wrote(&bench, &message, &[3000])?;
+    region.put(0, &[0; 3000]);
+    drop(region);
+    bench.holds(0, &data)?;
+    bench.survives()
 }
 
 fn adv43_segments_of_one_byte(server: SocketAddrV4) -> Verdict {

@@ -38,6 +38,7 @@ cases![
     adv105_immediate_data,
     adv110_flipped_bits,
     client_that_takes_no_reply,
+    nothing_is_sent_unasked,
     crowd,
     storm,
 ];
@@ -160,6 +161,17 @@ fn client_that_takes_no_reply(server: SocketAddrV4) -> Verdict {
     Bench::new(server)?.survives()?;
     drop(benches);
     Bench::new(server)?.survives()
+}
+
+fn nothing_is_sent_unasked(server: SocketAddrV4) -> Verdict {
+    let options = Options {
+        rnr_retries: 0,
+        ..many(0)
+    };
+    // Without a Receive, the first message would be the end.
+    let bench = Bench::with(server, &options)?;
+    let lost = bench.connection.is_lost_within(Duration::from_secs(2));
+    same("connection lost", lost, false)
 }
 
 fn adv98_disconnect_in_the_middle(server: SocketAddrV4) -> Verdict {

@@ -10,6 +10,7 @@
 mod arguments;
 mod bench;
 mod calls;
+mod exposure;
 mod faults;
 mod files;
 #[path = "../../proto/tests/common/golden.rs"]

@@ -6,6 +6,7 @@ use super::bench::same;
 use super::bench::Lists;
 use super::bench::Segment;
 use super::bench::Verdict;
+use super::exposure;
 use super::files;
 use super::files::procedure;
 use super::hostile_replies;
@@ -14,7 +15,6 @@ use super::stage::filled;
 use super::stage::Call;
 use super::stage::Stage;
 use super::stage::FIRST;
-use super::verbs::Access;
 use super::verbs::Verb;
 use super::wire;
 use super::wire::words;
@@ -22,11 +22,14 @@ use super::wire::words;
 /// Runs against the client of this machine.
 pub type Case = fn() -> Verdict;
 
+/// A table of functions with their names.
 macro_rules! cases {
     ($($name:ident),* $(,)?) => {
-        const CASES: &[(&str, Case)] = &[$((stringify!($name), $name)),*];
+        /// The cases of this file, by name.
+        pub const CASES: &[(&str, $crate::replies::Case)] = &[$((stringify!($name), $name)),*];
     };
 }
+pub(crate) use cases;
 
 cases![
     adv48_longer_than_offered,
@@ -51,34 +54,33 @@ cases![
     adv83_invalidation_and_malformed_header,
     adv84_invalidation_that_was_not_agreed_upon,
     amb02_too_many_malformed_messages,
-    adv103_write_after_the_reply,
     adv104_silence,
-    sec02_memory_to_write_is_not_read,
-    sec02_memory_to_read_is_not_written,
-    sec02_no_atomics,
-    sec04_not_a_byte_beside,
-    sec05_handle_of_an_earlier_rpc,
     sec25_no_byte_that_did_not_come,
     fill_in_a_chunk_is_passed_over,
-    sec08_no_read_after_the_reply,
     b10_call_with_chunks_to_the_client,
     b15_flood_of_calls,
     long_reply_comes_by_its_chunk,
+    one_call_until_the_first_grant,
+    p01_client_says_what_it_takes,
     p10_invalidation_as_agreed,
 ];
+
+fn named() -> impl Iterator<Item = &'static (&'static str, Case)> {
+    CASES.iter().chain(exposure::CASES)
+}
 
 /// The names of all.
 pub fn names() -> Vec<String> {
     let numbered = (0..100).filter(|number| !hostile_replies::replies(*number).is_empty());
     let numbered = numbered.map(|number| format!("adv{number:02}"));
     numbered
-        .chain(CASES.iter().map(|(name, _)| name.to_string()))
+        .chain(named().map(|(name, _)| name.to_string()))
         .collect()
 }
 
 /// Runs the case of this name, if there is one.
 pub fn run(name: &str) -> Option<Verdict> {
-    if let Some((_, case)) = CASES.iter().find(|(known, _)| *known == name) {
+    if let Some((_, case)) = named().find(|(known, _)| *known == name) {
         return Some(case());
     }
     let number = name.strip_prefix("adv")?.parse().ok()?;
@@ -126,12 +128,16 @@ fn amb02_too_many_malformed_messages() -> Verdict {
 }
 
 /// A client that reads, and its first READ, which offers a Write chunk.
-fn reading() -> Result<(Stage, Call), String> {
+pub fn reading() -> Result<(Stage, Call), String> {
     reading_from(&[])
 }
 
 fn reading_from(private: &[u8]) -> Result<(Stage, Call), String> {
-    let mut stage = Stage::with(stage::read, private)?;
+    first_read(Stage::with(stage::read, private)?)
+}
+
+/// The first READ that comes to `stage`, which offers a Write chunk.
+pub fn first_read(mut stage: Stage) -> Result<(Stage, Call), String> {
     let call = stage.until(procedure::READ)?;
     match call.lists.write.first().map(|chunk| chunk.len()) {
         None | Some(0) => Err("the READ has no Write chunk".into()),
@@ -208,7 +214,7 @@ fn adv52_write_list_missing() -> Verdict {
 }
 
 /// A client that lists the directory, and its READDIR, which offers a Reply chunk.
-fn listing() -> Result<(Stage, Call, Vec<Segment>), String> {
+pub fn listing() -> Result<(Stage, Call, Vec<Segment>), String> {
     let mut stage = Stage::new(stage::list)?;
     let call = stage.until(procedure::READDIR)?;
     match call.lists.reply.clone() {
@@ -217,7 +223,8 @@ fn listing() -> Result<(Stage, Call, Vec<Segment>), String> {
     }
 }
 
-fn names_of_all() -> Vec<u8> {
+/// What [`stage::list`] gets.
+pub fn names_of_all() -> Vec<u8> {
     let names = (1..=60).map(|number| format!("{number:08}"));
     names.collect::<String>().into_bytes()
 }
@@ -499,89 +506,35 @@ fn adv84_invalidation_that_was_not_agreed_upon() -> Verdict {
     invalidates(&[]).map(|_| ())
 }
 
-fn p10_invalidation_as_agreed() -> Verdict {
-    let stage = invalidates(&[0xf6, 0xab, 0x0e, 0x18, 1, 1, 0, 0])?;
-    same("connections", stage.connections, 1)
-}
-
-/// What must not work on the memory of a pending READ or WRITE: it ends the connection, and the
-/// call comes again.
-fn denied(stage: &mut Stage, verb: Verb, segment: Segment, length: usize) -> Verdict {
-    let local = stage.connection().region(length, Access::Local);
-    let local = local.map_err(|error| error.to_string())?;
-    local.put(0, &vec![0x5A; length]);
-    same("access", stage.transfer(verb, segment, &local)?, false)?;
-    match verb {
-        Verb::Read | Verb::FetchAndAdd => same("bytes", local.bytes(0, length), vec![0x5A; length]),
-        _ => Ok(()),
-    }
-}
-
-fn sec02_memory_to_write_is_not_read() -> Verdict {
-    let (mut stage, call) = reading()?;
-    denied(&mut stage, Verb::Read, call.lists.write[0][0], 64)?;
-    stage.succeeds(&files::content())
-}
-
-fn sec02_no_atomics() -> Verdict {
-    let (mut stage, call) = reading()?;
-    denied(&mut stage, Verb::FetchAndAdd, call.lists.write[0][0], 8)?;
-    stage.succeeds(&files::content())
-}
-
-fn sec02_memory_to_read_is_not_written() -> Verdict {
-    let mut stage = Stage::new(stage::write)?;
-    let call = stage.until(procedure::WRITE)?;
-    let (_, segment) = *call
-        .lists
-        .read
-        .first()
-        .ok_or("the WRITE has no Read chunk")?;
-    // What may be done with it, to see that the key is right.
-    let local = stage.memory(&[0; 1024])?;
-    same("access", stage.transfer(Verb::Read, segment, &local)?, true)?;
+fn p01_client_says_what_it_takes() -> Verdict {
+    let mut stage = Stage::new(stage::rest)?;
+    let call = stage.until(FIRST)?;
+    let private = stage.connection().private.get(..5).map(<[u8]>::to_vec);
     same(
-        "data",
-        local.bytes(0, 1024),
-        files::content()[..1024].to_vec(),
+        "private data",
+        private,
+        Some(vec![0xf6, 0xab, 0x0e, 0x18, 1]),
     )?;
-    denied(&mut stage, Verb::Write, segment, 64)?;
+    stage.answer(&call)?;
     stage.succeeds(&[])
 }
 
-fn sec04_not_a_byte_beside() -> Verdict {
-    for before in [true, false] {
-        let (mut stage, call) = reading()?;
-        let segment = call.lists.write[0][0];
-        let address = match before {
-            true => segment.address - 1,
-            false => segment.address + u64::from(segment.length),
-        };
-        denied(&mut stage, Verb::Write, Segment { address, ..segment }, 1)?;
-        stage.succeeds(&files::content())?;
-    }
-    Ok(())
+fn one_call_until_the_first_grant() -> Verdict {
+    let mut stage = Stage::new(stage::look_around)?;
+    // Several at once.
+    stage.until(procedure::LOOKUP)?;
+    stage.until(procedure::LOOKUP)?;
+    stage.disconnect();
+    let first = stage.soon()?.ok_or("no call comes again")?;
+    stage.is_pending()?;
+    stage.answer(&first)?;
+    stage.succeeds(&[])?;
+    same("connections", stage.connections, 2)
 }
 
-/// When the reply is there, the memory is the client's again.
-fn after_the_reply(verb: Verb) -> Verdict {
-    let (mut stage, call) = reading()?;
-    stage.answer(&call)?;
-    // The client's next call shows that it took the reply.
-    let next = stage.next(std::time::Duration::from_secs(10))?;
-    denied(&mut stage, verb, call.lists.write[0][0], 64)?;
-    if let Some(next) = next {
-        let _ = stage.answer(&next);
-    }
-    stage.succeeds(&files::content())
-}
-
-fn adv103_write_after_the_reply() -> Verdict {
-    after_the_reply(Verb::Write)
-}
-
-fn sec08_no_read_after_the_reply() -> Verdict {
-    after_the_reply(Verb::Read)
+fn p10_invalidation_as_agreed() -> Verdict {
+    let stage = invalidates(&[0xf6, 0xab, 0x0e, 0x18, 1, 1, 0, 0])?;
+    same("connections", stage.connections, 1)
 }
 
 fn adv104_silence() -> Verdict {
@@ -592,27 +545,4 @@ fn adv104_silence() -> Verdict {
     same("connections", stage.connections, 2)?;
     stage.answer(&again)?;
     stage.succeeds(&files::content())
-}
-
-fn sec05_handle_of_an_earlier_rpc() -> Verdict {
-    let mut stage = Stage::new(stage::read_and_list)?;
-    let read = stage.until(procedure::READ)?;
-    let segment = *read
-        .lists
-        .write
-        .first()
-        .and_then(|chunk| chunk.first())
-        .ok_or("no chunk")?;
-    stage.answer(&read)?;
-    let list = stage.until(procedure::READDIR)?;
-    let next = list
-        .lists
-        .reply
-        .as_ref()
-        .and_then(|chunk| chunk.first())
-        .ok_or("no chunk")?;
-    same("the same handle", next.key == segment.key, false)?;
-    let address = next.address;
-    denied(&mut stage, Verb::Write, Segment { address, ..segment }, 64)?;
-    stage.succeeds(&names_of_all())
 }

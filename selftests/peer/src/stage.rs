@@ -29,15 +29,20 @@ use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::process::Child;
+use std::process::Command;
+use std::process::Stdio;
 use std::sync::mpsc;
+use std::sync::Mutex;
 use std::time::Duration;
 use std::time::Instant;
 
-/// Where the peer serves NFS over RDMA, and MOUNT over TCP.
-const PORT: u16 = 20050;
-const MOUNT_PORT: u16 = 20051;
+/// Where the peer serves NFS over RDMA, and where that is mounted. Two servers have two transports
+/// of the client.
+const PLACES: [(u16, &str); 2] = [(20050, "/mnt/peer"), (20052, "/mnt/peer2")];
 
-const WHERE: &str = "/mnt/peer";
+/// Where it serves MOUNT over TCP.
+const MOUNT_PORT: u16 = 20051;
 
 /// How long the client may take for anything.
 fn patience() -> Duration {
@@ -84,6 +89,58 @@ pub fn write(root: &Path) -> io::Result<Vec<u8>> {
     Ok(Vec::new())
 }
 
+/// Asks for several names at once.
+pub fn look_around(root: &Path) -> io::Result<Vec<u8>> {
+    std::thread::scope(|scope| {
+        let lookers = [1, 2, 3, 4]
+            .map(|name| scope.spawn(move || fs::metadata(root.join(name.to_string())).map(|_| ())));
+        for looker in lookers {
+            looker.join().map_err(|_| io::Error::other("a panic"))??;
+        }
+        Ok(Vec::new())
+    })
+}
+
+/// How many processes [`list_again_and_again`] has.
+pub const LISTERS: usize = 8;
+
+/// The process that lists the directory.
+static LISTER: Mutex<Option<Child>> = Mutex::new(None);
+
+/// Has one process after the other list the directory, whatever becomes of it. Then as [`list`].
+pub fn list_again_and_again(root: &Path) -> io::Result<Vec<u8>> {
+    for _ in 0..LISTERS {
+        let lister = Command::new("ls").arg(root).stdout(Stdio::null()).spawn()?;
+        *LISTER.lock().expect("nobody panics") = Some(lister);
+        while !lister_is_gone()? {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    list(root)
+}
+
+fn lister_is_gone() -> io::Result<bool> {
+    match &mut *LISTER.lock().expect("nobody panics") {
+        Some(lister) => Ok(lister.try_wait()?.is_some()),
+        None => Ok(true),
+    }
+}
+
+/// Kills the process that lists the directory. It is gone when this returns.
+pub fn kill_lister() -> Verdict {
+    let end = Instant::now() + patience();
+    if let Some(lister) = &mut *LISTER.lock().expect("nobody panics") {
+        lister.kill().map_err(|error| error.to_string())?;
+        while Instant::now() < end {
+            if let Ok(Some(_)) = lister.try_wait() {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    Err("there is no process that dies".into())
+}
+
 /// Nothing.
 pub fn rest(_: &Path) -> io::Result<Vec<u8>> {
     Ok(Vec::new())
@@ -107,22 +164,22 @@ fn result(status: c_int) -> io::Result<()> {
     }
 }
 
-fn mounted(address: &str, deed: Deed) -> io::Result<Vec<u8>> {
+fn mounted(address: &str, (port, place): (u16, &str), deed: Deed) -> io::Result<Vec<u8>> {
     let string = |text: String| CString::new(text).map_err(io::Error::other);
     let timeo = here(Duration::from_secs(10)).as_millis() / 100;
     let options = format!(
-        "vers=3,proto=rdma,port={PORT},addr={address},mountaddr={address},mountproto=tcp,\
+        "vers=3,proto=rdma,port={port},addr={address},mountaddr={address},mountproto=tcp,\
          mountvers=3,mountport={MOUNT_PORT},nolock,noacl,nordirplus,soft,timeo={timeo},retrans=1,noac",
     );
-    let (source, target) = (string(format!("{address}:/"))?, string(WHERE.into())?);
+    let (source, target) = (string(format!("{address}:/"))?, string(place.into())?);
     let (kind, options) = (string("nfs".into())?, string(options)?);
-    fs::create_dir_all(WHERE)?;
+    fs::create_dir_all(place)?;
     // SAFETY: All are strings that live until the call returns.
     result(unsafe {
         let (source, target) = (source.as_ptr(), target.as_ptr());
         mount(source, target, kind.as_ptr(), 0, options.as_ptr())
     })?;
-    let outcome = deed(Path::new(WHERE));
+    let outcome = deed(Path::new(place));
     // SAFETY: As above. The flags say: by force, and not only when it is idle.
     result(unsafe { umount2(target.as_ptr(), 1 | 2) })?;
     outcome
@@ -248,11 +305,20 @@ impl Stage {
 
     /// As [`Self::new`], with the server's private data.
     pub fn with(deed: Deed, private: &[u8]) -> Result<Self, String> {
+        Self::at(PLACES[0], deed, private)
+    }
+
+    /// As [`Self::new`], beside another one.
+    pub fn beside(deed: Deed) -> Result<Self, String> {
+        Self::at(PLACES[1], deed, &[])
+    }
+
+    fn at(place: (u16, &'static str), deed: Deed, private: &[u8]) -> Result<Self, String> {
         let address = env::var("CLIENT_ADDR").map_err(|_| "CLIENT_ADDR is not set")?;
-        let listener = Listener::new(PORT).map_err(|error| error.to_string())?;
+        let listener = Listener::new(place.0).map_err(|error| error.to_string())?;
         files::mount_daemon(MOUNT_PORT).map_err(|error| error.to_string())?;
         let (sender, end) = mpsc::channel();
-        std::thread::spawn(move || sender.send(mounted(&address, deed)));
+        std::thread::spawn(move || sender.send(mounted(&address, place, deed)));
         let options = Options {
             private: private.to_vec(),
             receives: 256,
@@ -270,6 +336,11 @@ impl Stage {
     /// The connection.
     pub fn connection(&self) -> &Connection {
         self.connection.as_ref().expect("a call came over it")
+    }
+
+    /// Ends the connection.
+    pub fn disconnect(&mut self) {
+        self.connection = None;
     }
 
     /// The next call, over whatever connection, if one comes in time. Calls that are none are an
