@@ -46,7 +46,7 @@ never() { not eval "decode -Y '$1' | grep ."; }
 xids_of_calls() { decode -Y "$mine && rpcordma.msg_type < 2" -T fields -e infiniband.bth.destqp -e rpcordma.xid; }
 no_xid_twice() { [ "$(xids_of_calls | wc -l)" -gt 10 ] && not eval "xids_of_calls | sort | uniq -d | grep ."; }
 
-plan 16
+plan 20
 check "RPC-over-RDMA is seen" eval "decode -Y rpcordma | grep ."
 check "GETATTR" captured 1
 check "READ, inline" eval "captured 6 | grep 'READ Reply.*Len: 1000'"
@@ -66,4 +66,9 @@ check "the client sends no RDMA_MSGP, no RDMA_DONE, no RDMA_ERROR" never "$mine 
 check "the client sends no RDMA Write or Read" \
 	never "ip.src == $CLIENT_ADDR && infiniband.bth.opcode >= 6 && infiniband.bth.opcode <= 12"
 check "the server does" eval "decode -Y 'ip.src == $SERVER_ADDR && infiniband.bth.opcode >= 6 && infiniband.bth.opcode <= 12' | grep ."
+check "no atomics and no immediate data" never "infiniband.bth.opcode in {3, 5, 9, 11, 18, 19, 20}"
+# To create a file, the client asks for the ACL that its directory has for new ones.
+check "NFSACL shares the connection" eval "decode -Y 'rpcordma && rpc.program == 100227' | grep ."
+check "and has no chunks" never "$mine && rpc.program == 100227 && (rpcordma.reads_count > 0 || rpcordma.writes_count > 0)"
+check "the server calls nobody who did not agree to it" never "rpcordma && ip.src == $SERVER_ADDR && rpc.msgtyp == 0"
 finish
