@@ -93,27 +93,34 @@ impl<'a, const CHUNKS: usize> Layout<'a, CHUNKS> {
 
     /// The results in chunks, and which chunk each of them goes to.
     pub fn reduced(&self) -> impl Iterator<Item = (usize, Range<usize>)> + '_ {
-        self.written()
-            .iter()
-            .zip(self.starts)
-            .enumerate()
-            .map(|(index, (length, start))| {
-                let length = usize::try_from(*length).unwrap_or(usize::MAX);
-                (index, start..start.saturating_add(length))
-            })
-            .filter(|(_, result)| !result.is_empty())
+        (0..self.used).filter_map(|index| {
+            let length = usize::try_from(*self.written.get(index)?).unwrap_or(usize::MAX);
+            let start = *self.starts.get(index)?;
+            (length != 0).then(|| (index, start..start.saturating_add(length)))
+        })
     }
 
     /// What of the reply is the message.
     pub fn remaining(&self) -> impl Iterator<Item = Range<usize>> + '_ {
-        let left = self.reduced().map(|(_, result)| result);
-        left.chain(iter::once(self.total..self.total))
-            .scan(0, |at, gap| {
-                let before = *at..gap.start;
-                *at = gap.start.saturating_add(xdr::filled(gap.len()));
-                Some(before)
-            })
-            .filter(|range| !range.is_empty())
+        let mut gaps = self.reduced();
+        // Where the next part starts; nowhere after the last.
+        let mut at = Some(0);
+        iter::from_fn(move || loop {
+            let start = at?;
+            let end = match gaps.next() {
+                Some((_, gap)) => {
+                    at = Some(gap.start.saturating_add(xdr::filled(gap.len())));
+                    gap.start
+                }
+                None => {
+                    at = None;
+                    self.total
+                }
+            };
+            if start < end {
+                return Some(start..end);
+            }
+        })
     }
 }
 
