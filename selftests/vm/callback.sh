@@ -33,8 +33,11 @@ five_more() {
 	done
 }
 
+# The server cannot connect; it waits for the client, whose next RPC makes the connection.
+recalled_later() { kick && sleep 1 && random_file "$mnt/first-$1" 1 && sleep 1 && recalled "$1"; }
+
 versions=(4.1 4.2)
-plan $((3 * ${#versions[@]}))
+plan $((4 * ${#versions[@]}))
 for version in "${versions[@]}"; do
 	mount_nfs "$version" || exit
 	echo 1 >"$event/enable"
@@ -43,6 +46,7 @@ for version in "${versions[@]}"; do
 	check "NFSv$version: a delegation is recalled" recalled "delegated-$version"
 	check "NFSv$version: what the server wrote is seen" sees_the_write "delegated-$version"
 	check "NFSv$version: five more are recalled" five_more "delegated-$version"
+	check "NFSv$version: one is recalled over the next connection" recalled_later "later-$version"
 	echo 0 >"$event/enable"
 	umount "$mnt"
 done
