@@ -21,6 +21,17 @@ second_port() {
 	return $status
 }
 
+# nfsdctl names listeners before there are threads.
+by_nfsdctl() {
+	on_server "nfsdctl threads 0 && nfsdctl listener +rdma:0.0.0.0:20051 && nfsdctl threads 4" && listens 20051 &&
+		mount -t nfs -o proto=rdma,port=20051,vers=4.2,retry=0 "$SERVER_ADDR:/" "$mnt" || return
+	random_file "$mnt/third" 300000
+	same_file third
+	local status=$?
+	umount "$mnt"
+	on_server "$scripts/vm/nfs-server stop; $scripts/vm/nfs-server start" && return $status
+}
+
 knob() { on_server "cat $svc/$1"; }
 
 ranges() {
@@ -110,9 +121,10 @@ busy_connection() {
 	[ $((seldom - idle)) -lt 128 ] && [ $((often - seldom)) -gt 512 ]
 }
 
-plan 9
+plan 10
 check "the listener is shown" listens 20049
 check "a second listener serves" second_port
+check "a listener made by nfsdctl serves" by_nfsdctl
 mount_nfs 4.2 || exit
 check "a busy connection gets more credits" busy_connection
 check "the sysctls take what they should" ranges
