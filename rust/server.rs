@@ -7,9 +7,9 @@
 //! # The way of an RPC
 //!
 //! 1. [`endpoint`] queues what arrives and has a service thread come.
-//! 2. [`receive`] parses it. A call without Read chunks is copied to the thread's pages and served.
-//!    For others [`pull`] posts RDMA Reads, and the thread leaves; when they have completed another
-//!    one comes, and exchanges its pages for those that were read.
+//! 2. [`receive`] parses it. A call without Read chunks is served from where it arrived. For others
+//!    [`pull`] posts RDMA Reads, and the thread leaves; when they have completed another one comes,
+//!    and exchanges its pages for those that were read.
 //! 3. [`reply`] pairs the results with the chunks of the call, and posts one chain: RDMA Writes
 //!    straight from the pages of the result, then the Send. Data that has no chunk is part of the Send,
 //!    from the same pages.
@@ -25,6 +25,7 @@ mod connection;
 mod endpoint;
 mod listener;
 mod outlet;
+mod page_pool;
 mod pull;
 mod receive;
 mod reply;

@@ -14,6 +14,7 @@ use super::{
     },
     listener::Incoming,
     outlet::Outlet,
+    page_pool::PagePool,
     receive::{
         Args,
         Notes, //
@@ -50,7 +51,6 @@ use rdma::{
     QueuePair, //
 };
 use sunrpc::{
-    memory::Page,
     SockAddr,
     SvcCall,
     SvcCallback,
@@ -61,9 +61,6 @@ use sunrpc::{
     SvcXprt, //
 };
 
-/// Pages kept for the next pull.
-pub(super) const SPARE_PAGES: usize = 256;
-
 /// Calls kept for the next ones.
 const IDLE_CALLS: usize = 32;
 
@@ -73,9 +70,7 @@ pub(crate) static REVERSE: SvcReverseClass<Connection> = SvcReverseClass::new();
 /// The private state of a connected `svc_xprt`.
 #[pin_data]
 pub(crate) struct Connection {
-    /// Pages that a pull gave back.
-    #[pin]
-    pub(super) spare: SpinLock<KVec<Page>>,
+    pub(super) pages: Arc<PagePool>,
     /// Calls that are over, for the next ones.
     #[pin]
     pub(super) idle: SpinLock<KVec<KBox<SvcCall<Self>>>>,
@@ -85,16 +80,17 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Makes all that a connection needs. Sleeps.
-    pub(super) fn new(incoming: Incoming, link: SvcLink<Self>) -> impl PinInit<Self, Error> {
+    pub(super) fn new(
+        incoming: Incoming,
+        link: SvcLink<Self>,
+        pages: Arc<PagePool>,
+    ) -> impl PinInit<Self, Error> {
         let made = Self::make(&incoming, link);
         if made.is_err() {
             incoming.id.reject();
         }
         try_pin_init!(Self {
-            spare <- new_spinlock!(
-                KVec::with_capacity(SPARE_PAGES, GFP_KERNEL)?,
-                "rpcrdma::spare"
-            ),
+            pages,
             idle <- new_spinlock!(KVec::with_capacity(IDLE_CALLS, GFP_KERNEL)?, "rpcrdma::idle"),
             outlet: made?,
             id: incoming.id,

@@ -8,6 +8,7 @@ use super::{
         Connection, //
     },
     endpoint::Endpoint,
+    page_pool::PagePool, //
 };
 use kernel::{
     new_mutex,
@@ -42,6 +43,7 @@ pub(crate) struct Incoming {
 #[pin_data]
 pub(crate) struct Listener {
     waiting: Arc<Waiting>,
+    pages: Arc<PagePool>,
     /// [`None`] before it listens and after it has stopped.
     #[pin]
     id: Mutex<Option<listener::Listener<Waiting>>>,
@@ -116,6 +118,7 @@ impl SvcListener for Listener {
     fn new(link: SvcLink<Self>) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             waiting: Waiting::new(link)?,
+            pages: PagePool::new()?,
             id <- new_mutex!(None, "rpcrdma::listener"),
         })
     }
@@ -138,7 +141,7 @@ impl SvcListener for Listener {
         incoming: Incoming,
         link: SvcLink<Connection>,
     ) -> impl PinInit<Connection, Error> {
-        connection::Connection::new(incoming, link)
+        connection::Connection::new(incoming, link, self.pages.clone())
     }
 
     fn detach(&self) {

@@ -8,10 +8,7 @@
 
 use super::{
     config::READS,
-    connection::{
-        Connection,
-        SPARE_PAGES, //
-    },
+    connection::Connection,
     endpoint::Endpoint,
     receive::{
         policy,
@@ -98,7 +95,7 @@ impl Connection {
         form: Form,
         args: &mut Args<'_>,
     ) -> Option<KBox<SvcCall<Self>>> {
-        let reads = self.take_pages(form.pages()).and_then(|pages| {
+        let reads = self.pages.take(form.pages()).and_then(|pages| {
             let reads = self.reads(message.bytes(), form, &pages)?;
             Ok((reads, pages))
         });
@@ -192,33 +189,6 @@ impl Connection {
             at = end;
         }
         reads.prepare()
-    }
-
-    /// Pages to pull to.
-    fn take_pages(&self, count: usize) -> Result<KVec<Page>> {
-        let mut pages = KVec::with_capacity(count, GFP_KERNEL)?;
-        let mut spare = self.spare.lock();
-        while pages.len() < count {
-            let Some(page) = spare.pop() else { break };
-            pages.push_within_capacity(page).map_err(|_| EINVAL)?;
-        }
-        drop(spare);
-        while pages.len() < count {
-            pages.push(Page::new(GFP_KERNEL)?, GFP_KERNEL)?;
-        }
-        Ok(pages)
-    }
-
-    /// Keeps pages for the next pull, as many as there is a place for.
-    pub(super) fn keep_pages(&self, mut pages: KVec<Page>) {
-        let mut spare = self.spare.lock();
-        while spare.len() < SPARE_PAGES {
-            let Some(page) = pages.pop() else { break };
-            if page.is_unique() {
-                let _ = spare.push_within_capacity(page);
-            }
-        }
-        drop(spare);
     }
 }
 

@@ -170,7 +170,7 @@ impl Connection {
         let shape = match verdict {
             Verdict::Serve(shape) => shape,
             verdict => {
-                self.keep_pages(pages);
+                self.pages.keep(pages);
                 match verdict {
                     Verdict::Refuse(refusal) => self.refuse(message, &refusal),
                     Verdict::Fail => self.fail(message),
@@ -185,7 +185,7 @@ impl Connection {
             }
             Form::Whole { len } => args.set_pages(message, &mut pages, len),
         };
-        self.keep_pages(pages);
+        self.pages.keep(pages);
         match set {
             Ok(()) => self.serve(&shape, args),
             Err(message) => {
