@@ -244,6 +244,17 @@ fn refuse(xid: u32, reason: Reason) -> Rejection {
 }
 
 impl<'a> Call<'a> {
+    /// What its reply has to know of a Call that came without chunks. All else is empty.
+    pub fn bare(xid: u32) -> Self {
+        Self {
+            xid,
+            credits: 0,
+            body: Body::Msg,
+            payload: &[],
+            lists: Lists::default(),
+        }
+    }
+
     fn reverse_reply(&self, xid: u32, policy: &Policy) -> Result<Incoming<'a>, Rejection> {
         let sound = xid == self.xid
             && self.lists.is_empty()

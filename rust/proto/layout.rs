@@ -124,6 +124,14 @@ impl<'a, const CHUNKS: usize> Layout<'a, CHUNKS> {
     }
 }
 
+/// What of `range` is before `skipped`, and what behind it.
+pub fn around(range: Range<usize>, skipped: &Range<usize>) -> [Range<usize>; 2] {
+    [
+        range.start..range.end.min(skipped.start.max(range.start)),
+        range.start.max(skipped.end)..range.end,
+    ]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,6 +169,23 @@ mod tests {
 
     fn remaining(layout: &Layout<'_, 3>) -> Vec<Range<usize>> {
         layout.remaining().collect()
+    }
+
+    #[test]
+    fn nothing_skipped_is_left_and_nothing_else() {
+        let left = |range, skipped| {
+            let parts = around(range, &skipped).into_iter();
+            parts.filter(|part| !part.is_empty()).collect::<Vec<_>>()
+        };
+        assert_eq!(left(10..20, 12..15), [10..12, 15..20]);
+        assert_eq!(left(10..20, 10..20), []);
+        assert_eq!(left(10..20, 5..25), []);
+        assert_eq!(left(10..20, 5..12), [12..20]);
+        assert_eq!(left(10..20, 18..25), [10..18]);
+        assert_eq!(left(10..20, 0..5), [10..20]);
+        assert_eq!(left(10..20, 25..30), [10..20]);
+        assert_eq!(left(10..20, 0..0), [10..20]);
+        assert_eq!(left(0..20, 0..5), [5..20]);
     }
 
     #[test]

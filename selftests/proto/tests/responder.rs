@@ -203,6 +203,21 @@ fn reply_has_no_read_list() {
 }
 
 #[test]
+fn call_without_chunks_is_answered_by_its_xid() {
+    let message = offer(&[], None);
+    for (length, threshold) in [(24, 1024), (996, 1024), (1000, 1024), (24, 20)] {
+        let emitted = |call: &Call<'_>| {
+            let answer = Answer::new(call, &[], length, threshold)?;
+            let mut out = [0xA5; 64];
+            let length = answer.emit(GRANT, &mut out)?;
+            Ok::<_, Unreturnable>((answer.body(), length, out))
+        };
+        assert_eq!(emitted(&Call::bare(XID)), emitted(&served(&message)));
+    }
+    assert_eq!(Call::bare(XID).refuse(), served(&message).refuse());
+}
+
+#[test]
 fn reply_without_the_offered_reply_chunk_is_tolerated() {
     let chunk = [segment(1, 4096)];
     let message = message(0, &[0, 0, 0], &reply(XID, &[]));
