@@ -21,5 +21,8 @@
 mod receive_ring;
 mod region_pool;
 
+/// Fewer bytes of data than these are copied to a Send: that costs less than to map them.
+pub(crate) const WORTH_INSERTING: usize = 1024;
+
 pub(crate) use receive_ring::ReceiveRing;
 pub(crate) use region_pool::RegionPool;

@@ -18,6 +18,7 @@ use super::{
 };
 use crate::endpoint::ReceiveRing;
 use kernel::{
+    page::PAGE_SIZE,
     prelude::*,
     sync::Arc,
     time::Msecs, //
@@ -202,6 +203,8 @@ impl Shape {
                 // The send path must not allocate: memory may be freed by what it sends.
                 first_send_buffers: usize::MAX,
                 send_bytes: config.inline.send_size(),
+                // Its buffer before and behind data that starts and ends within a page.
+                send_elements: config.inline.send_size().div_ceil(PAGE_SIZE) + 3,
                 regions_per_send: u32::try_from(regions_per_send)?,
                 transfers: 0,
             },

@@ -3,8 +3,8 @@
 //! From an RPC to one chain of work requests: registrations and a Send.
 //!
 //! RFC 8166, sections 3.5 and 4.4. What travels inline is copied into a Send
-//! buffer of the connection, so that nothing of the RPC is read by the device but
-//! what its regions cover.
+//! buffer of the connection, but for data in pages if it is long enough: the Send
+//! takes a reference to those, so that the RPC need not wait for it.
 
 use super::{
     connection::Sizing,
@@ -18,13 +18,17 @@ use super::{
     Connection,
     CALLBACKS, //
 };
+use crate::endpoint::WORTH_INSERTING;
+use core::ops::Range;
 use kernel::{
+    alloc::flags::__GFP_NOWARN,
     prelude::*,
     sync::Arc, //
 };
 use proto::{
     chunk::ReadSegment,
     header::Call,
+    layout,
     plan::{
         Argument,
         CallForm,
@@ -44,6 +48,10 @@ use rdma::{
         Buffer,
         Doorbell, //
     },
+    transfer::{
+        Inserted,
+        Transfer, //
+    }, //
 };
 use sunrpc::{
     memory::Piece,
@@ -61,10 +69,18 @@ pub(super) struct Ready {
     active: Active,
     regions: Prepared<Connection>,
     buffer: Buffer<Connection>,
+    message: Message,
     plan: Plan,
-    /// Bytes of the header, and of the Call that follow it.
-    header: usize,
-    inline: usize,
+}
+
+/// What a Send is of.
+struct Message {
+    /// Bytes in the buffer.
+    len: usize,
+    /// How many of them were copied from the Call.
+    copied: usize,
+    /// Data of the Call that is sent from where it is.
+    inserted: Option<Inserted<Connection>>,
 }
 
 impl Ready {
@@ -142,12 +158,11 @@ pub(super) fn send(
     // was offered.
     let mut state = slot.state().lock();
     count(counters, &ready, &state.offered);
-    let (registered, result) = active.queue.post_send(
-        ready.regions,
-        ready.buffer,
-        ready.header.saturating_add(ready.inline),
-        doorbell,
-    );
+    let Message { len, inserted, .. } = ready.message;
+    let (registered, result) =
+        active
+            .queue
+            .post_send(ready.regions, ready.buffer, len, inserted, doorbell);
     state.asked = true;
     let before = core::mem::replace(&mut state.registered, registered);
     drop(state);
@@ -175,7 +190,7 @@ fn get_ready(
     let marshalled = marshal(
         rqst,
         &plan,
-        active.connection.requested_credits(),
+        &active,
         &mut idle,
         &mut regions,
         offered,
@@ -183,13 +198,12 @@ fn get_ready(
     );
     active.connection.recycle_regions(idle);
     match marshalled {
-        Ok((header, inline)) => Ok(Ready {
+        Ok(message) => Ok(Ready {
             active,
             regions,
             buffer,
+            message,
             plan,
-            header,
-            inline,
         }),
         Err(error) => {
             active.queue.put_back_send_buffer(buffer);
@@ -232,7 +246,7 @@ pub(super) fn send_callback_reply(
         Ok(len) => {
             let (_, result) = active
                 .queue
-                .post_send(Prepared::new(), buffer, len, doorbell);
+                .post_send(Prepared::new(), buffer, len, None, doorbell);
             result.map_err(|_| SendError::Disconnected)
         }
         Err(error) => {
@@ -312,19 +326,18 @@ fn take_buffer(active: &Active, stock: Stock) -> Option<Buffer<Connection>> {
     }
 }
 
-/// Covers memory and writes the message. Returns how long its header is, and how much of the Call
-/// follows inline.
+/// Covers memory and writes the message.
 ///
 /// Most Calls have no chunk, and then nothing as large as one is written or moved.
 fn marshal(
     rqst: &Rqst<Client>,
     plan: &Plan,
-    credits: u32,
+    active: &Active,
     idle: &mut Idle<Connection>,
     regions: &mut Prepared<Connection>,
     offered: &mut Offered,
     out: &mut [u8],
-) -> Result<(usize, usize), SendError> {
+) -> Result<Message, SendError> {
     let xid = rqst.xid();
     let mut read = None;
     if let Some((position, range)) = plan.call.read_chunk(rqst.call_len()) {
@@ -355,7 +368,7 @@ fn marshal(
         .with(|offer| {
             Call {
                 xid,
-                credits,
+                credits: active.connection.requested_credits(),
                 body: plan.call.body(),
                 read: read.unwrap_or(&[]),
                 write: offer.write,
@@ -364,19 +377,47 @@ fn marshal(
             .emit(out)
         })
         .map_err(|_| SendError::TooBig)?;
-    let payload = out.get_mut(header..).ok_or(SendError::TooBig)?;
-    let mut inline = 0_usize;
-    for part in plan.call.inline(rqst.call_len()) {
-        if part.is_empty() {
-            continue;
+    let data = match plan.call {
+        CallForm::Inline => rqst.call_data(),
+        CallForm::ReadChunk(_) | CallForm::PositionZero => 0..0,
+    };
+    let inserted = match data.len() {
+        WORTH_INSERTING.. => insert(rqst, active, data.clone(), header).ok(),
+        _ => None,
+    };
+    let skipped = inserted.as_ref().map_or(0..0, |_| data);
+    let mut len = header;
+    for range in plan.call.inline(rqst.call_len()) {
+        for part in layout::around(range, &skipped) {
+            if part.is_empty() {
+                continue;
+            }
+            let end = len.saturating_add(part.len());
+            let place = out.get_mut(len..end).ok_or(SendError::TooBig)?;
+            rqst.copy_call(part.start, place)
+                .map_err(|_| SendError::Io)?;
+            len = end;
         }
-        let end = inline.saturating_add(part.len());
-        let place = payload.get_mut(inline..end).ok_or(SendError::TooBig)?;
-        rqst.copy_call(part.start, place)
-            .map_err(|_| SendError::Io)?;
-        inline = end;
     }
-    Ok((header, inline))
+    Ok(Message {
+        len,
+        copied: len.saturating_sub(header),
+        inserted,
+    })
+}
+
+/// The bytes `data` of the Call, for a Send whose buffer starts with `header` bytes. Not for data that
+/// is in more pieces than a Send takes, nor if it would take memory that there is not.
+fn insert(
+    rqst: &Rqst<Client>,
+    active: &Active,
+    data: Range<usize>,
+    header: usize,
+) -> Result<Inserted<Connection>> {
+    let at = header.checked_add(data.start).ok_or(EINVAL)?;
+    let mut memory = Transfer::writes(&active.queue, GFP_NOWAIT | __GFP_NOWARN)?;
+    memory.add_pieces(rqst.call_pieces(data))?;
+    memory.insert(at)
 }
 
 /// Covers `pieces` with regions of `idle`.
@@ -405,7 +446,7 @@ fn cover(
 }
 
 fn count(counters: &Counters, ready: &Ready, offered: &Offered) {
-    counters.pullup_bytes.add(ready.inline as u64);
+    counters.pullup_bytes.add(ready.message.copied as u64);
     match ready.plan.call {
         CallForm::Inline => (),
         CallForm::ReadChunk(_) => counters.read_chunks.add(1),

@@ -54,6 +54,7 @@ pub mod transfer;
 
 mod cq;
 mod dma;
+mod outstanding;
 mod sink;
 
 pub use cq::Failure;

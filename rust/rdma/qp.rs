@@ -13,6 +13,7 @@ use crate::{
     dma::Direction,
     error::not_connected,
     mr,
+    outstanding::Outstanding,
     receive,
     send::{
         self,
@@ -23,6 +24,7 @@ use crate::{
     transfer::{
         self,
         Attached,
+        Inserted,
         Pull,
         Puller, //
     },
@@ -59,6 +61,8 @@ pub struct Parameters {
     pub first_send_buffers: usize,
     /// How long each is.
     pub send_bytes: usize,
+    /// Scatter elements of a Send at most, and of a Write, if the device takes as many.
+    pub send_elements: usize,
     /// How many regions are registered, and later invalidated, for one Send at most.
     pub regions_per_send: u32,
     /// How many RDMA Reads and Writes may be posted at the same time.
@@ -143,10 +147,10 @@ impl<H: Handler> QueuePair<H> {
             Some(pages) if parameters.transfers != 0 => Some(Sinks::new(pd.clone(), pages)?),
             _ => None,
         };
-        let max_elements = match parameters.transfers {
-            0 => [1, 1],
-            _ => [limits.write_elements, limits.read_elements],
-        };
+        let max_elements = [
+            limits.write_elements.min(parameters.send_elements),
+            limits.read_elements,
+        ];
         let mut attributes = raw::ib_qp_init_attr {
             send_cq: cq.as_raw(),
             recv_cq: cq.as_raw(),
@@ -262,8 +266,8 @@ impl<H: Handler> QueuePair<H> {
         self.sends.lock().put_back(buffer);
     }
 
-    /// Registers `regions`, then sends the first `len` bytes of `buffer`, with one doorbell at most.
-    /// Does not sleep.
+    /// Registers `regions`, then sends the first `len` bytes of `buffer`, with `inserted` among them,
+    /// with one doorbell at most. Does not sleep.
     ///
     /// The regions are as good as valid afterwards even if this fails, for then some may have
     /// been posted. A failure is the end of the connection, also for what was deferred before.
@@ -272,6 +276,7 @@ impl<H: Handler> QueuePair<H> {
         regions: mr::Prepared<H>,
         buffer: send::Buffer<H>,
         len: usize,
+        inserted: Option<Inserted<H>>,
         doorbell: Doorbell,
     ) -> (mr::Registered<H>, Result) {
         let mut regions = regions.into_registered(&self.limbo);
@@ -280,7 +285,8 @@ impl<H: Handler> QueuePair<H> {
             sends.put_back(buffer);
             return (regions, Err(not_connected()));
         }
-        let send = match sends.enqueue(self, buffer, len, Verb::Send, None) {
+        let inserted = inserted.map(|inserted| inserted.0);
+        let send = match sends.enqueue(self, buffer, len, Verb::Send, inserted) {
             Ok(send) => send,
             Err(error) => return (regions, Err(error)),
         };
@@ -446,8 +452,12 @@ impl<H: Handler> QueuePair<H> {
         // SAFETY: The queue pair is live by the type invariants, and both its sides have room for
         // the drain's requests. Nobody posts any more.
         unsafe { raw::ib_drain_qp(self.as_raw()) };
-        let spent = self.sends.lock().retire_all();
+        let mut sends = self.sends.lock();
+        let spent = sends.retire_all();
+        let lost = core::mem::replace(&mut sends.pulls, Outstanding::new());
+        drop(sends);
         drop(spent);
+        drop(lost);
         // No request names a region any more. One that stayed registered would be within reach of
         // whoever the domain is used with next.
         self.limbo.close();
@@ -490,23 +500,16 @@ impl<H: Puller> QueuePair<H> {
             }
         };
         let first = pull.link(self.failed_cqe());
-        let pull = KBox::into_raw(pull);
         let mut sends = self.sends.lock();
-        let result = if sends.open {
-            // SAFETY: The list was just made; it lives until its completion takes the box back.
-            unsafe { self.post(&mut sends, first) }
-        } else {
-            Err(not_connected())
-        };
-        let Err(error) = result else {
-            return Ok(());
-        };
-        // Some of the Reads may have been posted, but not the last, which alone completes.
-        drop(sends);
-        self.drain_sends();
-        // SAFETY: The box was given up a few lines ago, and no completion takes it back.
-        drop(unsafe { KBox::from_raw(pull) });
-        Err(UnpostedReads::Lost(error))
+        if !sends.open {
+            drop(sends);
+            return Err(UnpostedReads::Lost(not_connected()));
+        }
+        // SAFETY: Until its completion takes it out the box is nobody else's. If there is none it is
+        // freed after a drain, when no request of it is under way.
+        unsafe { sends.pulls.add(pull.give_up()) };
+        // SAFETY: The list was just made; it lives as long as the box is outstanding.
+        unsafe { self.post(&mut sends, first) }.map_err(UnpostedReads::Lost)
     }
 }
 

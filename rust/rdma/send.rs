@@ -21,6 +21,7 @@ use crate::{
         Direction,
         Mapped, //
     },
+    outstanding::Outstanding,
     transfer,
     Handler,
     ProtectionDomain,
@@ -34,7 +35,12 @@ use kernel::{
     alloc::Flags,
     error::Result,
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    time::{
+        Delta,
+        Instant,
+        Monotonic, //
+    }, //
 };
 
 /// What a posted Send consists of. The completion finds it by its first field.
@@ -133,6 +139,10 @@ pub(crate) struct State<H: Handler> {
     oldest: u64,
     newest: u64,
     unsignalled: u32,
+    /// Reads, posted or lost.
+    pub(crate) pulls: Outstanding,
+    /// Since when a Send has memory that no Send after it covers.
+    lent: Option<Instant<Monotonic>>,
     /// First and last of the requests that wait for the doorbell; null if there is none. They live:
     /// Sends in `posted`, registrations in regions that cannot be had back before it rang.
     deferred: [*mut raw::ib_send_wr; 2],
@@ -151,6 +161,10 @@ pub(crate) type Spent<H> = Chain<transfer::Inner<H>>;
 impl<H: Handler> State<H> {
     /// How many Sends one completion covers at most.
     const INTERVAL: u32 = 16;
+
+    /// How long memory that a Send takes along may have to wait for the next Send that covers it: on an
+    /// idle connection it cannot be migrated, nor offlined.
+    const LEND: Delta = Delta::from_secs(1);
 
     /// How many bytes of transfers are kept: a few long ones, or many short ones.
     const TRANSFERS: usize = 96 << 10;
@@ -184,6 +198,8 @@ impl<H: Handler> State<H> {
             oldest: 0,
             newest: 0,
             unsignalled: 0,
+            pulls: Outstanding::new(),
+            lent: None,
             deferred: [null_mut(); 2],
             room,
             starved: false,
@@ -288,12 +304,12 @@ impl<H: Handler> State<H> {
         };
         self.unsignalled = self.unsignalled.saturating_add(1);
         // With the last buffer gone nobody can post the Send that would free the others. What Writes
-        // are of is not kept longer than it takes; the few pages that a Send takes along are.
-        let writes = attached
-            .as_ref()
-            .is_some_and(|memory| !memory.is_inserted());
+        // are of is not kept longer than it takes; the few pages that a Send takes along may be.
+        let inserted = attached.as_ref().map(|memory| memory.is_inserted());
         let last = self.free.is_empty() && self.reserve == 0;
-        let signal = self.unsignalled >= Self::INTERVAL || last || writes;
+        let overdue = self.lent.is_some_and(|lent| lent.elapsed() >= Self::LEND);
+        let signal =
+            self.unsignalled >= Self::INTERVAL || last || overdue || inserted == Some(false);
         let inner = &mut buffer.0;
         inner.mapped.sync_for_device(len);
         inner.queue = queue;
@@ -319,7 +335,11 @@ impl<H: Handler> State<H> {
         inner.wr.__bindgen_anon_1.wr_cqe = &raw mut inner.cqe;
         if signal {
             self.unsignalled = 0;
+            self.lent = None;
             inner.wr.send_flags = raw::ib_send_flags_IB_SEND_SIGNALED;
+        }
+        if !signal && inserted == Some(true) {
+            self.lent.get_or_insert_with(Instant::now);
         }
         let wr = &raw mut inner.wr;
         let place = self.place(self.newest);

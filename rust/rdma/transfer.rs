@@ -24,13 +24,18 @@ use crate::{
         self,
         Handle, //
     },
+    outstanding::Entry,
     sink::Sinks,
     Handler,
     ProtectionDomain,
     QueuePair, //
 };
-use core::ptr::null_mut;
+use core::ptr::{
+    null_mut,
+    NonNull, //
+};
 use kernel::{
+    alloc::Flags,
     bindings::scatterlist,
     error::{
         code::{
@@ -99,76 +104,91 @@ impl<H: Handler> Link for Inner<H> {
 }
 
 /// Reads or Writes that are not posted.
-pub struct Transfer<H: Handler>(pub(crate) KBox<Inner<H>>);
+///
+/// Its methods allocate only what no earlier transfer left, and sleep only if the flags that it was
+/// made with allow it.
+pub struct Transfer<H: Handler> {
+    inner: KBox<Inner<H>>,
+    flags: Flags,
+}
 
 impl<H: Handler> Transfer<H> {
     /// Nothing yet, to be written to the peer over `queue`.
-    pub fn writes(queue: &QueuePair<H>) -> Result<Self> {
-        Self::new(queue, Direction::ToDevice)
+    pub fn writes(queue: &QueuePair<H>, flags: Flags) -> Result<Self> {
+        Self::new(queue, Direction::ToDevice, flags)
     }
 
     /// Nothing yet, to be read from the peer over `queue`.
-    pub fn reads(queue: &QueuePair<H>) -> Result<Self> {
-        Self::new(queue, Direction::FromDevice)
+    pub fn reads(queue: &QueuePair<H>, flags: Flags) -> Result<Self> {
+        Self::new(queue, Direction::FromDevice, flags)
     }
 
-    fn new(queue: &QueuePair<H>, direction: Direction) -> Result<Self> {
+    fn new(queue: &QueuePair<H>, direction: Direction, flags: Flags) -> Result<Self> {
         let idle = queue.sends().lock().take_transfer();
         let mut inner = match idle {
             Some(inner) => inner,
-            None => KBox::new(Inner::new(queue.pd().clone()), GFP_KERNEL)?,
+            None => KBox::new(Inner::new(queue.pd().clone()), flags)?,
         };
         inner.direction = direction;
         inner.max_elements = queue.max_elements(direction);
         inner.sinks = queue.sinks(direction).cloned();
-        Ok(Self(inner))
+        Ok(Self { inner, flags })
     }
 
-    /// Adds memory of the peer. Sleeps.
+    /// Adds memory of the peer.
     pub fn add_remote(&mut self, handle: Handle) -> Result {
         if handle.len != 0 {
-            self.0.remote.push(handle, GFP_KERNEL)?;
+            self.inner.remote.push(handle, self.flags)?;
         }
         Ok(())
     }
 
-    /// Adds memory of ours. Sleeps.
+    /// Adds memory of ours.
     pub fn add_local(&mut self, piece: Piece) -> Result {
         if piece.is_empty() {
             return Ok(());
         }
-        let inner = &mut *self.0;
+        let inner = &mut *self.inner;
         if inner.sinks.is_none() && !inner.joins(&piece) {
-            inner.scatter.push(scatterlist::default(), GFP_KERNEL)?;
+            inner.scatter.push(scatterlist::default(), self.flags)?;
             let entry = inner.scatter.last_mut().ok_or(EINVAL)?;
             // SAFETY: A zeroed entry is an entry in the middle of a table; the piece owns its page.
             unsafe { raw::sg_set_page(entry, piece.page().as_ptr(), piece.len(), piece.offset()) };
         }
-        Ok(inner.pieces.push(piece, GFP_KERNEL)?)
+        Ok(inner.pieces.push(piece, self.flags)?)
     }
 
-    /// Maps the memory and makes the requests. Sleeps. [`EINVAL`] unless both sides are equally
-    /// long.
+    /// Adds all of `pieces`.
+    pub fn add_pieces(&mut self, pieces: impl Iterator<Item = Result<Piece>>) -> Result {
+        for piece in pieces {
+            self.add_local(piece?)?;
+        }
+        Ok(())
+    }
+
+    /// Maps the memory and makes the requests. [`EINVAL`] unless both sides are equally long. Where
+    /// memory is registered for it, it sleeps in any case.
     pub fn prepare(mut self) -> Result<Prepared<H>> {
-        self.0.cover()?;
-        self.0.map()?;
-        self.0.divide()?;
-        Ok(Prepared(self.0))
+        let (inner, flags) = (&mut *self.inner, self.flags);
+        inner.cover(flags)?;
+        inner.map(flags)?;
+        inner.divide(flags)?;
+        Ok(Prepared(self.inner))
     }
 
     /// Maps the memory, for a Send that has it between the first `at` bytes of its buffer and the
-    /// rest. Sleeps. [`E2BIG`] if it is in more pieces than one Send takes.
+    /// rest. [`E2BIG`] if it is in more pieces than one Send takes.
     pub fn insert(mut self, at: usize) -> Result<Inserted<H>> {
-        let inner = &mut *self.0;
+        let (inner, flags) = (&mut *self.inner, self.flags);
         // The first and the last are of the buffer.
-        inner.elements.push(raw::ib_sge::default(), GFP_KERNEL)?;
-        inner.map()?;
-        inner.elements.push(raw::ib_sge::default(), GFP_KERNEL)?;
+        inner.elements.push(raw::ib_sge::default(), flags)?;
+        inner.map(flags)?;
+        inner.elements.push(raw::ib_sge::default(), flags)?;
         if inner.elements.len() > inner.max_elements {
             return Err(E2BIG);
         }
         inner.insert_at = Some(at);
-        Ok(Inserted(self.0))
+        Ok(Inserted(self.inner))
     }
 }
 
@@ -291,19 +311,19 @@ impl<H: Handler> Inner<H> {
     }
 
     /// Hands the pieces over to regions, if they must be registered.
-    fn cover(&mut self) -> Result {
+    fn cover(&mut self, flags: Flags) -> Result {
         let Some(sinks) = &self.sinks else {
             return Ok(());
         };
         let mut pieces = self.pieces.drain_all().map(Ok).peekable();
         while pieces.peek().is_some() {
             let element = sinks.cover(&mut pieces, &mut self.regions)?;
-            self.elements.push(element, GFP_KERNEL)?;
+            self.elements.push(element, flags)?;
         }
         Ok(())
     }
 
-    fn map(&mut self) -> Result {
+    fn map(&mut self, flags: Flags) -> Result {
         let Some(last) = self.scatter.last_mut() else {
             return Ok(());
         };
@@ -329,14 +349,14 @@ impl<H: Handler> Inner<H> {
             // SAFETY: The entry is one of those that were mapped.
             let (addr, length) = unsafe { (raw::sg_dma_address(entry), raw::sg_dma_len(entry)) };
             let sge = raw::ib_sge { addr, length, lkey };
-            self.elements.push(sge, GFP_KERNEL)?;
+            self.elements.push(sge, flags)?;
         }
         Ok(())
     }
 
     /// Cuts the mapped memory to the segments of the peer, and makes a request for each group of
     /// elements.
-    fn divide(&mut self) -> Result {
+    fn divide(&mut self, flags: Flags) -> Result {
         let opcode = match self.direction {
             Direction::ToDevice => raw::ib_wr_opcode_IB_WR_RDMA_WRITE,
             Direction::FromDevice => raw::ib_wr_opcode_IB_WR_RDMA_READ,
@@ -360,7 +380,7 @@ impl<H: Handler> Inner<H> {
                     }
                     let length = current.length.min(left);
                     let element = raw::ib_sge { length, ..current };
-                    self.elements.push(element, GFP_KERNEL)?;
+                    self.elements.push(element, flags)?;
                     current.addr = current.addr.wrapping_add(u64::from(length));
                     current.length = current.length.saturating_sub(length);
                     left = left.saturating_sub(length);
@@ -375,7 +395,7 @@ impl<H: Handler> Inner<H> {
                     request.wr.opcode = raw::ib_wr_opcode_IB_WR_RDMA_READ_WITH_INV;
                     request.wr.ex.invalidate_rkey = current.lkey;
                 }
-                self.requests.push(request, GFP_KERNEL)?;
+                self.requests.push(request, flags)?;
             }
         }
         if current.length != 0 || local.next().is_some() {
@@ -448,7 +468,7 @@ fn physical(piece: &Piece) -> u64 {
 /// Posted Reads. The completion finds them by the first field.
 #[repr(C)]
 pub(crate) struct Pull<H: Puller> {
-    cqe: raw::ib_cqe,
+    entry: Entry,
     transfer: KBox<Inner<H>>,
     regions: mr::Registered<H>,
     pulled: H::Pulled,
@@ -465,9 +485,7 @@ impl<H: Puller> Pull<H> {
         let mut transfer = reads.0;
         let regions = core::mem::take(&mut transfer.regions);
         let pull = Self {
-            cqe: raw::ib_cqe {
-                done: Some(reads_done::<H>),
-            },
+            entry: Entry::new(reads_done::<H>, free_pull::<H>),
             transfer,
             regions: regions.into_registered(queue.limbo()),
             pulled,
@@ -482,13 +500,27 @@ impl<H: Puller> Pull<H> {
         let first = self.transfer.link(failed, null_mut());
         if let Some(last) = self.transfer.requests.last_mut() {
             last.wr.send_flags = raw::ib_send_flags_IB_SEND_SIGNALED;
-            last.wr.__bindgen_anon_1.wr_cqe = &raw mut self.cqe;
+            last.wr.__bindgen_anon_1.wr_cqe = &raw mut self.entry.cqe;
         }
         self.regions.link_registrations(failed, first)
     }
 
     pub(crate) fn len(&self) -> usize {
         self.transfer.len()
+    }
+
+    /// Gives up the box, for as long as it is outstanding.
+    pub(crate) fn give_up(self: KBox<Self>) -> NonNull<Entry> {
+        // CAST: The entry is the first field.
+        NonNull::from(KBox::leak(self)).cast()
+    }
+
+    /// # Safety
+    ///
+    /// `entry` came from [`Self::give_up`], and this is the first call for it.
+    unsafe fn take_back(entry: NonNull<Entry>) -> KBox<Self> {
+        // SAFETY: The caller vouches for it.
+        unsafe { KBox::from_raw(entry.cast().as_ptr()) }
     }
 
     /// Unmaps all, gives the lists back to `queue`, and returns what was waiting.
@@ -519,18 +551,36 @@ impl<H: Puller> Pull<H> {
 
 /// # Safety
 ///
+/// `entry` is that of a [`Pull<H>`] that was given up, none of whose requests is under way.
+unsafe fn free_pull<H: Puller>(entry: NonNull<Entry>) {
+    // SAFETY: The caller vouches for it.
+    drop(unsafe { Pull::<H>::take_back(entry) });
+}
+
+/// # Safety
+///
 /// Only the core calls this, for the completion of the last Read of a [`Pull`].
 unsafe extern "C" fn reads_done<H: Puller>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
     // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
     let handler: &H = unsafe { cq::context(cq) };
     // SAFETY: The completion is valid during the call.
     let wc = unsafe { &*wc };
-    // SAFETY: The request was posted with the address of a `Pull`'s first field, whose box was
-    // given up to it, and this is its only completion.
-    let pull = unsafe { KBox::from_raw(wc.__bindgen_anon_1.wr_cqe.cast::<Pull<H>>()) };
-    // SAFETY: The queue pair that the Reads were posted to drains before it goes.
-    let queue = unsafe { &*pull.queue };
-    let resume = queue.sends().lock().leave(pull.len());
+    // SAFETY: The request was posted with the address of a `Pull`'s first field, and that of an
+    // `Entry` is the same.
+    let Some(entry) = NonNull::new(unsafe { wc.__bindgen_anon_1.wr_cqe.cast::<Entry>() }) else {
+        return;
+    };
+    // SAFETY: The `Pull` lives until its completion, which is this one. The queue pair that the Reads
+    // were posted to drains before it goes.
+    let queue = unsafe { &*entry.cast::<Pull<H>>().as_ref().queue };
+    let mut sends = queue.sends().lock();
+    // SAFETY: It stands there since it was posted.
+    let pull = unsafe {
+        sends.pulls.remove(entry);
+        Pull::<H>::take_back(entry)
+    };
+    let resume = sends.leave(pull.len());
+    drop(sends);
     let failure = Failure::of(wc.status);
     // SAFETY: A connection's Reads complete in order: with the last, all are done.
     let pulled = unsafe { pull.finish(queue, failure.is_none()) };

@@ -140,6 +140,7 @@ impl Config {
             send_buffers: usize::try_from(self.credits.saturating_add(EXTRA_SENDS))?,
             first_send_buffers: 0,
             send_bytes: self.inline.send_size(),
+            send_elements: usize::MAX,
             regions_per_send: 0,
             transfers: self.transfers,
         })

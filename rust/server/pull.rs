@@ -148,7 +148,7 @@ impl Connection {
         let Ok(Incoming::Call(call)) = call::parse(bytes, &policy(usize::MAX)) else {
             return Err(EINVAL);
         };
-        let mut reads = Transfer::reads(&self.outlet.queue)?;
+        let mut reads = Transfer::reads(&self.outlet.queue, GFP_KERNEL)?;
         if let Form::Reduced { position, len } = form {
             let position = u32::try_from(position)?;
             let segments = call.lists.read.chunk(position);

@@ -56,6 +56,8 @@ const HEAD_BYTES: usize = 1024;
 
 /// What a connection notes of a call in work.
 pub(crate) struct Notes {
+    /// The transaction, if the call came without chunks.
+    pub(super) bare: Option<u32>,
     /// Whether results may leave the message.
     pub(super) reduction: bool,
     /// Offset and length of each result that may.
@@ -67,6 +69,7 @@ pub(crate) struct Notes {
 impl Notes {
     fn new() -> Self {
         Self {
+            bare: None,
             reduction: false,
             results: KVec::new(),
             blanks: Blanks::default(),
@@ -100,6 +103,8 @@ pub(super) fn policy(max_pull: usize) -> Policy {
 struct Shape {
     /// Where in the message the RPC is, or what of it is inline.
     rpc: Range<usize>,
+    /// The transaction, if there are no chunks.
+    bare: Option<u32>,
     /// Whether results may leave the message.
     reduction: bool,
     /// Bytes that may leave it.
@@ -113,6 +118,7 @@ impl Shape {
         Self {
             // The payload is all that follows the header.
             rpc: message.len().saturating_sub(call.payload.len())..message.len(),
+            bare: call.lists.is_empty().then_some(call.xid),
             reduction: CallHeader::parse(head).is_some_and(|header| header.reduction),
             reduced: chunks.max().unwrap_or(0),
         }
@@ -206,6 +212,7 @@ impl Connection {
             return None;
         };
         let notes = &mut call.notes;
+        notes.bare = shape.bare;
         notes.reduction = shape.reduction;
         let pages = self.result_pages(shape.reduced);
         if args.note_blanks(&mut notes.blanks, pages).is_err() {

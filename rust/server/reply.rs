@@ -13,6 +13,7 @@ use super::{
         MAX_WRITE_CHUNKS, //
     },
 };
+use crate::endpoint::WORTH_INSERTING;
 use core::ops::Range;
 use kernel::prelude::*;
 use proto::{
@@ -23,11 +24,15 @@ use proto::{
     },
     call::{
         self,
+        Call,
         Incoming, //
     },
     chunk::Segment,
     header::Body,
-    layout,
+    layout::{
+        self,
+        Layout, //
+    },
     xdr, //
 };
 use rdma::{
@@ -43,9 +48,6 @@ use rdma::{
     }, //
 };
 use sunrpc::SvcResult;
-
-/// Fewer bytes of data are copied: that costs less than to map them.
-const WORTH_INSERTING: usize = 1024;
 
 /// Why there is no reply.
 enum Failure {
@@ -74,9 +76,6 @@ struct Posting {
     verb: Verb,
 }
 
-/// Where the parts of a result go.
-type Layout<'a> = layout::Layout<'a, MAX_WRITE_CHUNKS>;
-
 impl Connection {
     /// Answers the call in `message`.
     pub(super) fn send_reply(
@@ -93,22 +92,12 @@ impl Connection {
             self.recycle(message);
             return Err(not_connected());
         };
-        let posting = match call::parse(message.bytes(), &policy(usize::MAX)) {
-            Ok(Incoming::Call(parsed)) => {
-                match self.put_together(&parsed, notes, result, buffer.bytes_mut()) {
-                    Err(Failure::Unreturnable) => parsed
-                        .refuse()
-                        .emit(self.outlet.credits(), buffer.bytes_mut())
-                        .map(|len| Posting {
-                            attached: Attached::Nothing,
-                            len,
-                            verb: Verb::Send,
-                        })
-                        .map_err(|_| EINVAL),
-                    Err(Failure::Local) => Err(ENOMEM),
-                    Ok(posting) => Ok(posting),
-                }
-            }
+        let call = match notes.bare {
+            Some(xid) => Ok(Incoming::Call(Call::bare(xid))),
+            None => call::parse(message.bytes(), &policy(usize::MAX)),
+        };
+        let posting = match call {
+            Ok(Incoming::Call(call)) => self.answer(&call, notes, result, buffer.bytes_mut()),
             _ => Err(EINVAL),
         };
         match posting {
@@ -134,15 +123,44 @@ impl Connection {
         }
     }
 
-    /// Writes header and inline message of the reply to `out`, and makes its RDMA Writes.
-    fn put_together(
+    /// Writes the reply to `out`, or that there is none, and makes what goes with it.
+    fn answer(
         &self,
-        call: &call::Call<'_>,
+        call: &Call<'_>,
+        noted: &Notes,
+        result: &SvcResult<'_>,
+        out: &mut [u8],
+    ) -> Result<Posting> {
+        let posting = match call.lists.write.is_empty() {
+            true => self.put_together::<0>(call, noted, result, out),
+            false => self.put_together::<MAX_WRITE_CHUNKS>(call, noted, result, out),
+        };
+        match posting {
+            Ok(posting) => Ok(posting),
+            Err(Failure::Local) => Err(ENOMEM),
+            Err(Failure::Unreturnable) => {
+                let credits = self.outlet.credits();
+                let len = call.refuse().emit(credits, out).map_err(|_| EINVAL)?;
+                Ok(Posting {
+                    attached: Attached::Nothing,
+                    len,
+                    verb: Verb::Send,
+                })
+            }
+        }
+    }
+
+    /// Writes header and inline message of the reply to `out`, and makes its RDMA Writes. The call
+    /// has no more than `CHUNKS` Write chunks.
+    fn put_together<const CHUNKS: usize>(
+        &self,
+        call: &Call<'_>,
         noted: &Notes,
         result: &SvcResult<'_>,
         out: &mut [u8],
     ) -> Result<Posting, Failure> {
-        let layout = lay_out(call, noted, result)?;
+        let mut layout = Layout::<CHUNKS>::new(call, noted.reduction, result.len());
+        lay_out(&mut layout, noted, result)?;
         let rest = u64::try_from(layout.rest()).map_err(|_| EINVAL)?;
         let threshold = self.outlet.max.min(out.len());
         let answer = Answer::new(call, layout.written(), rest, threshold)?;
@@ -170,10 +188,7 @@ impl Connection {
             };
             let skipped = inserted.as_ref().map_or(0..0, |_| data);
             for range in layout.remaining() {
-                for part in [
-                    range.start..range.end.min(skipped.start.max(range.start)),
-                    range.start.max(skipped.end)..range.end,
-                ] {
+                for part in layout::around(range, &skipped) {
                     len = copy(result, part, out, len)?;
                 }
             }
@@ -199,23 +214,23 @@ impl Connection {
         data: Range<usize>,
         at: usize,
     ) -> Result<Inserted<Endpoint>> {
-        let mut memory = Transfer::writes(&self.outlet.queue)?;
-        add_local(&mut memory, result, data)?;
+        let mut memory = Transfer::writes(&self.outlet.queue, GFP_KERNEL)?;
+        memory.add_pieces(result.pieces(data))?;
         memory.insert(at)
     }
 
     /// The RDMA Writes of a reply, if it has any.
-    fn writes(
+    fn writes<const CHUNKS: usize>(
         &self,
-        call: &call::Call<'_>,
-        layout: &Layout<'_>,
+        call: &Call<'_>,
+        layout: &Layout<'_, CHUNKS>,
         answer: &Answer<'_>,
         result: &SvcResult<'_>,
     ) -> Result<Option<Prepared<Endpoint>>, Failure> {
         if layout.reduced().next().is_none() && answer.body() == Body::Msg {
             return Ok(None);
         }
-        let mut writes = Transfer::writes(&self.outlet.queue)?;
+        let mut writes = Transfer::writes(&self.outlet.queue, GFP_KERNEL)?;
         for (index, range) in layout.reduced() {
             let segments = call.lists.write.iter().nth(index).ok_or(EINVAL)?;
             let length = u64::try_from(range.len()).map_err(|_| EINVAL)?;
@@ -224,19 +239,19 @@ impl Connection {
         if answer.body() == Body::NoMsg {
             add_remote(&mut writes, answer.reply_segments())?;
             for range in layout.remaining() {
-                add_local(&mut writes, result, range)?;
+                writes.add_pieces(result.pieces(range))?;
             }
         }
         Ok(Some(writes.prepare()?).filter(|writes| !writes.is_empty()))
     }
 }
 
-fn lay_out<'a>(
-    call: &call::Call<'a>,
+/// Finds the place of each result that may leave the message.
+fn lay_out<const CHUNKS: usize>(
+    layout: &mut Layout<'_, CHUNKS>,
     noted: &Notes,
     result: &SvcResult<'_>,
-) -> Result<Layout<'a>, Unreturnable> {
-    let mut layout = Layout::new(call, noted.reduction, result.len());
+) -> Result<(), Unreturnable> {
     for (offset, len) in &noted.results {
         match payload(result, *offset, *len) {
             Some(range) => layout.place(range)?,
@@ -244,7 +259,7 @@ fn lay_out<'a>(
             None => layout.pass(),
         }
     }
-    Ok(layout)
+    Ok(())
 }
 
 /// Where in `result` the `len` bytes are that the upper layer says are at `offset`.
@@ -287,7 +302,7 @@ fn write(
     range: Range<usize>,
 ) -> Result {
     add_remote(writes, segments)?;
-    add_local(writes, result, range)
+    writes.add_pieces(result.pieces(range))
 }
 
 fn add_remote(writes: &mut Transfer<Endpoint>, segments: impl Iterator<Item = Segment>) -> Result {
@@ -297,17 +312,6 @@ fn add_remote(writes: &mut Transfer<Endpoint>, segments: impl Iterator<Item = Se
             len: segment.length,
             iova: segment.offset,
         })?;
-    }
-    Ok(())
-}
-
-fn add_local(
-    writes: &mut Transfer<Endpoint>,
-    result: &SvcResult<'_>,
-    range: Range<usize>,
-) -> Result {
-    for piece in result.pieces(range) {
-        writes.add_local(piece?)?;
     }
     Ok(())
 }

@@ -136,6 +136,11 @@ impl<T: Transport> Rqst<T> {
         (buf.has_flag(raw::XDRBUF_WRITE) && !range.is_empty()).then_some(range)
     }
 
+    /// Where in the call the bytes are that the upper layer has in pages.
+    pub fn call_data(&self) -> Range<usize> {
+        self.call_buf().page_range()
+    }
+
     /// How many bytes the reply has room for in pages that the peer may fill by itself, if the
     /// upper layer says so.
     pub fn reply_payload(&self) -> Option<usize> {

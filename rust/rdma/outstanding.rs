@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What was given up to requests that have not completed.
+//!
+//! The completion of a request takes its box back. A device may lose one: soft iWARP sometimes does,
+//! for an RDMA Read whose connection breaks. What still stands here when a queue pair is drained will
+//! never be asked for again, and is freed then. It would otherwise keep its protection domain, and
+//! that the device.
+
+use core::ptr::{
+    null_mut,
+    NonNull, //
+};
+
+/// The first field of what can stand in a list.
+#[repr(C)]
+pub(crate) struct Entry {
+    pub(crate) cqe: raw::ib_cqe,
+    previous: *mut Entry,
+    next: *mut Entry,
+    free: unsafe fn(NonNull<Entry>),
+}
+
+impl Entry {
+    /// One in no list, whose request completes to `done`. `free` frees what it is part of.
+    pub(crate) fn new(
+        done: unsafe extern "C" fn(*mut raw::ib_cq, *mut raw::ib_wc),
+        free: unsafe fn(NonNull<Entry>),
+    ) -> Self {
+        Self {
+            cqe: raw::ib_cqe { done: Some(done) },
+            previous: null_mut(),
+            next: null_mut(),
+            free,
+        }
+    }
+}
+
+/// A list of them.
+///
+/// # Invariants
+///
+/// Each entry is part of something that `free` may be called for, once, and stands in no other list.
+pub(crate) struct Outstanding {
+    first: *mut Entry,
+}
+
+// SAFETY: By the contract of `add`, what stands in it may be freed by any task.
+unsafe impl Send for Outstanding {}
+
+impl Outstanding {
+    pub(crate) const fn new() -> Self {
+        // INVARIANT: There is none.
+        Self { first: null_mut() }
+    }
+
+    /// Adds `entry`.
+    ///
+    /// # Safety
+    ///
+    /// It stands in no list. As long as it stands in this one, `free` may be called for it by any
+    /// task, and it is not touched in other ways.
+    pub(crate) unsafe fn add(&mut self, entry: NonNull<Entry>) {
+        // SAFETY: The caller vouches for `entry`.
+        let added = unsafe { &mut *entry.as_ptr() };
+        added.previous = null_mut();
+        added.next = self.first;
+        // SAFETY: An entry of the list, by the type invariants.
+        if let Some(next) = unsafe { self.first.as_mut() } {
+            next.previous = entry.as_ptr();
+        }
+        // INVARIANT: The caller promises it.
+        self.first = entry.as_ptr();
+    }
+
+    /// Takes out `entry`, which is the caller's then.
+    ///
+    /// # Safety
+    ///
+    /// It stands in this list.
+    pub(crate) unsafe fn remove(&mut self, entry: NonNull<Entry>) {
+        // SAFETY: The caller vouches for `entry`.
+        let (previous, next) = unsafe { ((*entry.as_ptr()).previous, (*entry.as_ptr()).next) };
+        // SAFETY: Null, or an entry of the list.
+        match unsafe { previous.as_mut() } {
+            Some(previous) => previous.next = next,
+            None => self.first = next,
+        }
+        // SAFETY: As above.
+        if let Some(next) = unsafe { next.as_mut() } {
+            next.previous = previous;
+        }
+    }
+}
+
+impl Drop for Outstanding {
+    /// Frees all. Sleeps if what is freed does.
+    fn drop(&mut self) {
+        while let Some(entry) = NonNull::new(self.first) {
+            // SAFETY: It is the first of this list.
+            unsafe { self.remove(entry) };
+            // SAFETY: By the type invariants, and it stands in no list any more.
+            unsafe { ((*entry.as_ptr()).free)(entry) };
+        }
+    }
+}
