@@ -79,12 +79,6 @@ impl Buffer {
 
     /// Its address, valid as long as `self` is.
     #[inline]
-    pub fn as_ptr(&self) -> *mut u8 {
-        self.ptr.as_ptr()
-    }
-
-    /// As [`Self::as_ptr`].
-    #[inline]
     pub fn base(&self) -> NonNull<u8> {
         self.ptr
     }

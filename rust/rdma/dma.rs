@@ -65,7 +65,12 @@ impl<H: Handler> Mapped<H> {
         // SAFETY: `pd` keeps its device; `buffer` is `kmalloc` memory of `len` bytes, which the
         // value made below keeps until it has unmapped it.
         let address = unsafe {
-            raw::ib_dma_map_single(pd.device(), buffer.as_ptr().cast(), len, direction.as_raw())
+            raw::ib_dma_map_single(
+                pd.device(),
+                buffer.base().as_ptr().cast(),
+                len,
+                direction.as_raw(),
+            )
         };
         // SAFETY: As above.
         if unsafe { raw::ib_dma_mapping_error(pd.device(), address) } != 0 {
@@ -120,7 +125,7 @@ impl<H: Handler> Mapped<H> {
     /// As for [`Self::bytes`].
     pub(crate) unsafe fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: As in `bytes`; `&mut self` makes the slice unique.
-        unsafe { core::slice::from_raw_parts_mut(self.buffer.as_ptr(), self.len()) }
+        unsafe { core::slice::from_raw_parts_mut(self.buffer.base().as_ptr(), self.len()) }
     }
 
     /// Makes `len` bytes that the device wrote visible to the CPU.

@@ -136,7 +136,7 @@ impl CallbackRqst {
 fn xdr_buf(buffer: &Buffer, len: usize) -> raw::xdr_buf {
     raw::xdr_buf {
         head: [raw::kvec {
-            iov_base: buffer.as_ptr().cast(),
+            iov_base: buffer.base().as_ptr().cast(),
             iov_len: len,
         }],
         buflen: len as c_uint,

@@ -267,7 +267,7 @@ impl<T: Transport> Rqst<T> {
             let Some(buffer) = (unsafe { &*buffer.get() }) else {
                 continue;
             };
-            let offset = base.addr().get().checked_sub(buffer.as_ptr().addr());
+            let offset = base.addr().get().checked_sub(buffer.base().addr().get());
             let Some(offset) = offset.filter(|at| *at < buffer.len()) else {
                 continue;
             };
@@ -299,5 +299,5 @@ fn provide(
             Buffer::new(len, flags)?
         }
     };
-    Ok(buffer.insert(provided).as_ptr())
+    Ok(buffer.insert(provided).base().as_ptr())
 }

@@ -78,7 +78,7 @@ impl Place {
     }
 
     fn as_xdr_buf(&mut self) -> raw::xdr_buf {
-        let base = self.memory.as_ptr();
+        let base = self.memory.base().as_ptr();
         raw::xdr_buf {
             head: [raw::kvec {
                 iov_base: base.cast(),
