@@ -8,11 +8,14 @@ use kernel::prelude::*;
 
 /// Runs all, and says how each went. An error if one failed: then the module does not load.
 pub(crate) fn run() -> Result {
-    let tests = sunrpc::selftest::TESTS;
+    let tests = [sunrpc::selftest::TESTS, rdma::selftest::TESTS];
     let mut failed = false;
     pr_info!("KTAP version 1\n");
-    pr_info!("1..{}\n", tests.len());
-    for (number, (name, test)) in (1..).zip(tests) {
+    pr_info!(
+        "1..{}\n",
+        tests.iter().map(|tests| tests.len()).sum::<usize>()
+    );
+    for (number, (name, test)) in (1..).zip(tests.into_iter().flatten()) {
         let passed = matches!(test(), Ok(true));
         pr_info!("{} {number} {name}\n", if passed { "ok" } else { "not ok" });
         failed |= !passed;

@@ -21,6 +21,8 @@ Beside host tests a row can name what a kselftest checks: vm/mount.sh:"NFSv$vers
 selftests/vm/mount.sh that says so. It must be there, and the script be one of those that selftests/Makefile runs; that
 it passes is shown where the kselftests run.
 
+rust/rdma/selftest.rs:"what it claims" is a test in the kernel. It must be there; vm/inkernel.sh runs them all.
+
 A row of kind A can name where a source argues for it: rust/proto/plan.rs:"life of a connection" must be there; whether it
 is true is for people to judge. A row that has `-` binds documents, devices, or the NFS code above: there is nothing in the
 module to look at.
@@ -41,6 +43,7 @@ HOST_KINDS = set("UP")
 NORMATIVE = ["MUST", "MUST NOT", "REQUIRED", "SHOULD", "SHOULD NOT", "MAY"]
 SELFTESTS = TOP / "selftests"
 KSELFTEST = re.compile(r'(vm/\w+\.sh):"([^"]*)"')
+KERNEL_TEST = re.compile(r'(rust/\w+/selftest\.rs):"([^"]*)"')
 ARGUMENT = re.compile(r'(rust/[\w/]+\.rs):"([^"]*)"')
 
 
@@ -51,12 +54,14 @@ class Row:
         self.id, self.section, self.strength, kinds, self.requirement, tests = line.rstrip("\n").split("\t")
         self.kinds = set(kinds)
         self.checks = KSELFTEST.findall(tests)
+        self.kernel_tests = KERNEL_TEST.findall(tests)
+        tests = KERNEL_TEST.sub("", tests)
         self.arguments = ARGUMENT.findall(tests)
         self.elsewhere = tests == "-"
         self.tests = ARGUMENT.sub("", KSELFTEST.sub("", tests)).split() if not self.elsewhere else []
 
     def shown(self):
-        return self.tests or self.checks
+        return self.tests or self.checks or self.kernel_tests
 
     def open(self):
         return not (self.shown() or self.arguments or self.elsewhere)
@@ -114,6 +119,9 @@ def find_errors(rows, results):
         for script, description in row.checks:
             if not has_check(script, description):
                 yield f'{row.id} names {script}:"{description}", which is not there'
+        for source, name in row.kernel_tests:
+            if f'"{name}",' not in (TOP / source).read_text():
+                yield f'{row.id} names {source}:"{name}", which is not there'
         for source, text in row.arguments:
             if "A" not in row.kinds or text not in (TOP / source).read_text():
                 yield f'{row.id} may not name {source}:"{text}", or it is not there'

@@ -49,6 +49,8 @@ pub mod mr;
 pub mod pd;
 pub mod qp;
 pub mod receive;
+#[cfg(RPCRDMA_SELFTEST)]
+pub mod selftest;
 pub mod send;
 pub mod transfer;
 

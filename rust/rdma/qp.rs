@@ -389,7 +389,7 @@ impl<H: Handler> QueuePair<H> {
     }
 
     /// Ends all posting to the Send queue, and waits until nothing is left there. Sleeps.
-    fn drain_sends(&self) {
+    pub(crate) fn drain_sends(&self) {
         // SAFETY: The queue pair is live by the type invariants, and there is room for the request
         // of the drain. Nobody posts any more.
         unsafe { raw::ib_drain_sq(self.as_raw()) };

@@ -11,12 +11,17 @@ module=/src/build/${KERNEL:+$KERNEL-}selftest/rpcrdma.ko
 	echo "Bail out! no $module: the clippy gate of \`make check\` builds it, or \`make debug-check\`"
 	exit "$KSFT_FAIL"
 }
-modprobe -a sunrpc ib_core rdma_cm
+modprobe -a sunrpc ib_core rdma_cm rdma_rxe dummy
+ip link add wire mtu 4500 up type dummy
+ip address add 192.0.2.1/24 dev wire
+rdma link add rxe1 type rxe netdev wire
 dmesg -C
 insmod "$module"
 mapfile -t results < <(dmesg | sed -n 's/.*rpcrdma: \(\(not \)\?ok [0-9]* .*\)/\1/p')
 planned=$(dmesg | sed -n 's/.*rpcrdma: 1\.\.//p')
 rmmod rpcrdma
+rdma link del rxe1
+ip link del wire
 
 plan "${planned:-1}"
 [ "${#results[@]}" -gt 0 ] || ktap_test_fail "the module runs its tests"
