@@ -18,6 +18,14 @@
 //! Each name stands for a chain of regions in that state. A region owns the
 //! memory that it covers ([`Piece`]) from `map` until it is unmapped, which
 //! happens only where the peer cannot reach it any more.
+//!
+//! # Keys
+//!
+//! The device chooses the upper 24 bits of a key. The lower eight count registrations, so that an old
+//! key is not the present one. Keys cannot be made hard to predict here (RFC 8166, section 8.1.2
+//! wants that); they are not what keeps others out. Each transport has a protection domain of its
+//! own, where no other connection's requests are good for anything, and a region is valid only from
+//! its Call to its reply.
 
 use crate::{
     chain::{
