@@ -4,6 +4,7 @@
 # The server calls back over the connection that the client made: it recalls delegations, and gets them.
 
 . ./lib.sh
+. ./wire.sh
 need_pair
 
 event=/sys/kernel/tracing/events/nfs4/nfs4_cb_recall
@@ -37,7 +38,8 @@ five_more() {
 recalled_later() { kick && sleep 1 && random_file "$mnt/first-$1" 1 && sleep 1 && recalled "$1"; }
 
 versions=(4.1 4.2)
-plan $((4 * ${#versions[@]}))
+plan $((4 * ${#versions[@]} + 3))
+listen_in
 for version in "${versions[@]}"; do
 	mount_nfs "$version" || exit
 	echo 1 >"$event/enable"
@@ -50,4 +52,13 @@ for version in "${versions[@]}"; do
 	echo 0 >"$event/enable"
 	umount "$mnt"
 done
+hang_up
+
+# shellcheck disable=SC2153 # the VM sets it
+call="rpcordma && ip.src == $SERVER_ADDR && rpc.msgtyp == 0" reply="rpcordma && ip.src == $CLIENT_ADDR && rpc.msgtyp == 1"
+invalidates="infiniband.bth.opcode in {22, 23}"
+[ "$RDMA" != siw ] || invalidates="iwarp_rdma.opcode in {4, 6}"
+check "the server's Calls are seen" seen "$call"
+check "the client's replies are" seen "$reply"
+check "neither invalidates anything" never "(($call) || ($reply)) && $invalidates"
 finish

@@ -5,31 +5,15 @@
 # client, by a key that the Read Request names: once, for that Read.
 
 . ./lib.sh
+. ./wire.sh
 need_pair
 
-capture=/vm/capture.pcap
-
-decode() { tshark -n -r "$capture" "$@" 2>/dev/null; }
-seen() { decode -Y "$1" | grep .; }
-never() { not seen "$1"; }
-
-# The decoder follows a connection only if it sees it being made.
-modprobe rpcrdma
-tcpdump -i eth0 -w "$capture" -U -B 65536 tcp port "$port" 2>/dev/null &
-tcpdump=$!
-until [ -s "$capture" ]; do sleep 0.1; done
-
+listen_in
 mount_nfs 3 || exit
 dd if=/dev/urandom of="$mnt/iwarp" bs=64k count=20 oflag=direct status=none
 drop_caches
 cat "$mnt/iwarp" >/dev/null
-size=0
-until [ "$size" = "$(stat -c %s "$capture")" ]; do
-	size=$(stat -c %s "$capture")
-	sleep 2
-done
-kill "$tcpdump"
-wait "$tcpdump"
+hang_up
 
 # The opcodes of RDMAP are 0 for a Write, 1 for a Read Request and 2 for a Read Response.
 # shellcheck disable=SC2153 # the VM sets it

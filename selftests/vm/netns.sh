@@ -4,21 +4,13 @@
 # Mounts in network namespaces, each with a device of its own, with RDMA namespaces shared and exclusive.
 
 . ./lib.sh
+. ./stations.sh
 need_pair
 
-modprobe -a veth rdma_rxe rpcrdma
-echo 1 >/proc/sys/net/ipv4/ip_forward
+modprobe rpcrdma
 
-# add_station NAME NUMBER: one more network behind this machine, with one station that has a device of its own.
-add_station() {
-	ip netns add "$1" && ip link add "to-$1" mtu 4500 type veth peer name eth0 mtu 4500 netns "$1" &&
-		ip address add "10.0.$2.1/24" dev "to-$1" && ip link set "to-$1" up &&
-		ip netns exec "$1" sh -ec "ip link set lo up; ip link set eth0 up; ip address add 10.0.$2.2/24 dev eth0
-			ip route add default via 10.0.$2.1; rdma link add rxe-$1 type rxe netdev eth0" &&
-		on_server ip route replace "10.0.$2.0/24" via "$CLIENT_ADDR"
-}
-
-remove_station() { ip netns exec "$1" rdma link del "rxe-$1" && ip netns del "$1"; }
+# station NAME NUMBER: adds one that the server knows the way to.
+station() { add_station "$1" "$2" && on_server ip route replace "10.0.$2.0/24" via "$CLIENT_ADDR"; }
 
 # In a namespace of its own for mounts, so that both may be at the same place. NFSv3, as two NFSv4 clients of one name are
 # one to the server.
@@ -34,13 +26,13 @@ both() { mount_nfs 3 && inside one 10.0.1.2 && verified_io --size=4M && umount "
 mode() { rdma system set netns "$1" && rdma system show | grep -q "netns $1"; }
 
 plan 8
-check "a station of its own" add_station one 1
+check "a station of its own" station one 1
 check "mounts in its namespace, shared" inside one 10.0.1.2
 check "mounts outside of it at the same time" both
 check "goes" remove_station one
 check "RDMA namespaces become exclusive" mode exclusive
 check "mounts where the device is" works
 # Soft RoCE makes all its devices in the first namespace, and cannot move them.
-check "another station" add_station two 2
+check "another station" station two 2
 check "does not mount where no device is" not inside two 10.0.2.2
 finish

@@ -21,6 +21,17 @@ second_port() {
 	return $status
 }
 
+# rpcbind knows the port of TCP. The ports of RDMA are others, and the same one is free.
+by_rpcbind() {
+	on_server "echo 'rdma 2049' >/proc/fs/nfsd/portlist" &&
+		mount -t nfs -o proto=rdma,port=0,vers=3,nolock,retry=0 "$SERVER_ADDR:/export" "$mnt" || return
+	random_file "$mnt/bound" 300000
+	same_file bound && [ "$(counter bind_count)" -gt 0 ] && grep " $mnt nfs" /proc/mounts | grep -q 'proto=rdma'
+	local status=$?
+	umount "$mnt"
+	return $status
+}
+
 # nfsdctl names listeners before there are threads.
 by_nfsdctl() {
 	on_server "nfsdctl threads 0 && nfsdctl listener +rdma:0.0.0.0:20051 && nfsdctl threads 4" && listens 20051 &&
@@ -121,9 +132,10 @@ busy_connection() {
 	[ $((seldom - idle)) -lt 128 ] && [ $((often - seldom)) -gt 512 ]
 }
 
-plan 10
+plan 11
 check "the listener is shown" listens 20049
 check "a second listener serves" second_port
+check "a client asks rpcbind for the port" by_rpcbind
 check "a listener made by nfsdctl serves" by_nfsdctl
 mount_nfs 4.2 || exit
 check "a busy connection gets more credits" busy_connection

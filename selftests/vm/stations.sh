@@ -1,0 +1,17 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Network namespaces with a device of their own, on the machine whose shell reads this.
+
+# add_station NAME NUMBER: one more network behind this machine, with one station, 10.0.NUMBER.2. The other machine needs a
+# route there.
+add_station() {
+	modprobe -a veth rdma_rxe
+	echo 1 >/proc/sys/net/ipv4/ip_forward
+	ip netns add "$1" && ip link add "to-$1" mtu 4500 type veth peer name eth0 mtu 4500 netns "$1" &&
+		ip address add "10.0.$2.1/24" dev "to-$1" && ip link set "to-$1" up &&
+		ip netns exec "$1" sh -ec "ip link set lo up; ip link set eth0 up; ip address add 10.0.$2.2/24 dev eth0
+			ip route add default via 10.0.$2.1; rdma link add rxe-$1 type rxe netdev eth0"
+}
+
+remove_station() { ip netns exec "$1" rdma link del "rxe-$1" && ip netns del "$1"; }
