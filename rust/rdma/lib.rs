@@ -57,6 +57,7 @@ pub mod transfer;
 mod cq;
 mod dma;
 mod outstanding;
+mod scatter;
 mod sink;
 
 pub use cq::Failure;

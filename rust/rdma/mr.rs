@@ -38,6 +38,7 @@ use crate::{
     },
     dma::Direction,
     receive::Invalidated,
+    scatter::Scatter,
     Handler,
     ProtectionDomain,
     QueuePair, //
@@ -52,7 +53,6 @@ use core::{
 };
 use kernel::{
     alloc::Flags,
-    bindings::scatterlist,
     error::{
         code::{
             EINVAL,
@@ -115,19 +115,16 @@ pub struct Handle {
 ///
 /// # Invariants
 ///
-/// `ptr` came from `ib_alloc_mr` in `pd` for as many pages as `scatter` has entries, and is
-/// deregistered only in `drop`. If `mapped` is not zero, the first `mapped` entries of `scatter`
-/// are mapped in `direction` and describe `pieces`.
+/// `ptr` came from `ib_alloc_mr` in `pd` for that many `pages`, and is deregistered only in `drop`.
+/// `scatter` has room for a piece in each.
 #[repr(C)]
 pub(crate) struct Region<H: Handler> {
     cqe: raw::ib_cqe,
     register: raw::ib_reg_wr,
     invalidate: raw::ib_send_wr,
     ptr: NonNull<raw::ib_mr>,
-    scatter: KVec<scatterlist>,
-    mapped: i32,
-    direction: Direction,
-    pieces: KVec<Piece>,
+    pages: usize,
+    scatter: Scatter,
     next: Option<KBox<Self>>,
     /// What to give back with the chain that this region is the head of.
     fenced: Option<H::Fenced>,
@@ -154,20 +151,13 @@ impl<H: Handler> Link for Region<H> {
 
 impl<H: Handler> Region<H> {
     fn new(pd: &Arc<ProtectionDomain<H>>, pages: u32, flags: Flags) -> Result<KBox<Self>> {
-        let entries = usize::try_from(pages)?;
-        let mut scatter = KVec::with_capacity(entries, flags)?;
-        for _ in 0..pages {
-            scatter.push(scatterlist::default(), flags)?;
-        }
-        // SAFETY: `scatter` has `pages` entries.
-        unsafe { raw::sg_init_table(scatter.as_mut_ptr(), pages) };
-        let pieces = KVec::with_capacity(entries, flags)?;
+        let scatter = Scatter::with_capacity(usize::try_from(pages)?, flags)?;
         // SAFETY: `pd` is live.
         let ptr = from_err_ptr(unsafe {
             raw::ib_alloc_mr(pd.as_raw(), raw::ib_mr_type_IB_MR_TYPE_MEM_REG, pages)
         })?;
         let ptr = NonNull::new(ptr).ok_or(ENOMEM)?;
-        // INVARIANT: Just made so; nothing is mapped.
+        // INVARIANT: Just made so.
         let region = Self {
             cqe: raw::ib_cqe {
                 done: Some(invalidate_done::<H>),
@@ -175,10 +165,8 @@ impl<H: Handler> Region<H> {
             register: raw::ib_reg_wr::default(),
             invalidate: raw::ib_send_wr::default(),
             ptr,
+            pages: usize::try_from(pages)?,
             scatter,
-            mapped: 0,
-            direction: Direction::ToDevice,
-            pieces,
             next: None,
             fenced: None,
             queue: null(),
@@ -202,7 +190,7 @@ impl<H: Handler> Region<H> {
     /// up to a gap (only the first piece may start, only the last may end within a page). A piece
     /// that is too long leaves its rest in `source`.
     fn fill(&mut self, source: &mut Peekable<impl Iterator<Item = Result<Piece>>>) -> Result {
-        let mut left = self.scatter.len();
+        let mut left = self.pages;
         while left > 0 {
             let Some(next) = source.peek_mut() else { break };
             let Ok(piece) = next else {
@@ -210,7 +198,7 @@ impl<H: Handler> Region<H> {
                 return source.next().map_or(Ok(()), |item| item.map(drop));
             };
             let offset = usize::try_from(piece.offset())? & (PAGE_SIZE - 1);
-            let first = self.pieces.is_empty();
+            let first = self.scatter.is_empty();
             if !first && offset != 0 {
                 break;
             }
@@ -225,18 +213,14 @@ impl<H: Handler> Region<H> {
                 }
             };
             let end = offset.saturating_add(usize::try_from(piece.len())?);
-            let entry = self.scatter.get_mut(self.pieces.len()).ok_or(EINVAL)?;
-            // SAFETY: `entry` was initialised with its table; the piece owns its page.
-            unsafe { raw::sg_set_page(entry, piece.page().as_ptr(), piece.len(), piece.offset()) };
-            self.pieces
-                .push_within_capacity(piece)
-                .map_err(|_| EINVAL)?;
+            // There is room by the type invariants.
+            self.scatter.push(piece, GFP_NOWAIT)?;
             left = left.saturating_sub(end.div_ceil(PAGE_SIZE));
             if end & (PAGE_SIZE - 1) != 0 {
                 break;
             }
         }
-        if self.pieces.is_empty() {
+        if self.scatter.is_empty() {
             return Err(EIO);
         }
         Ok(())
@@ -244,27 +228,14 @@ impl<H: Handler> Region<H> {
 
     /// Maps what the region was filled with and chooses its next key.
     fn map(&mut self, access: Access, tag: u32) -> Result<Handle> {
-        let entries = i32::try_from(self.pieces.len())?;
-        self.direction = access.direction();
-        // SAFETY: The first `entries` of the table were just set to pages that `pieces` own.
-        let mapped = unsafe {
-            raw::ib_dma_map_sg(
-                self.pd.device(),
-                self.scatter.as_mut_ptr(),
-                entries,
-                self.direction.as_raw(),
-            )
-        };
-        if mapped <= 0 {
-            return Err(EIO);
-        }
-        // INVARIANT: Just mapped. Unmapping wants the number given, not the number returned.
-        self.mapped = entries;
-        // SAFETY: `ptr` is live; the first `mapped` entries are mapped.
+        // SAFETY: `pd` keeps the device; the table goes before it.
+        let entries = unsafe { self.scatter.map(self.pd.device(), access.direction()) }?;
+        let mapped = i32::try_from(entries.len())?;
+        // SAFETY: `ptr` is live, and these entries are mapped.
         let covered = unsafe {
             raw::ib_map_mr_sg(
                 self.ptr.as_ptr(),
-                self.scatter.as_mut_ptr(),
+                entries.as_mut_ptr(),
                 mapped,
                 null_mut(),
                 PAGE_SIZE as u32,
@@ -304,19 +275,7 @@ impl<H: Handler> Region<H> {
 
     /// Unmaps the region and lets go of its memory. The peer must not be able to reach it.
     fn unmap(&mut self) {
-        if self.mapped != 0 {
-            // SAFETY: These entries are mapped so by the type invariants.
-            unsafe {
-                raw::ib_dma_unmap_sg(
-                    self.pd.device(),
-                    self.scatter.as_mut_ptr(),
-                    self.mapped,
-                    self.direction.as_raw(),
-                )
-            };
-            self.mapped = 0;
-        }
-        self.pieces.clear();
+        self.scatter.clear();
     }
 }
 
@@ -324,9 +283,8 @@ impl<H: Handler> Drop for Region<H> {
     fn drop(&mut self) {
         // SAFETY: `ptr` is live by the type invariants, and no work request that names it is
         // under way: those that may be are kept by their queue pair or in limbo. From here on the
-        // peer cannot reach the memory.
+        // peer cannot reach the memory, which is unmapped next.
         unsafe { raw::ib_dereg_mr(self.ptr.as_ptr()) };
-        self.unmap();
     }
 }
 

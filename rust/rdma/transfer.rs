@@ -25,6 +25,7 @@ use crate::{
         Handle, //
     },
     outstanding::Entry,
+    scatter::Scatter,
     sink::Sinks,
     Handler,
     ProtectionDomain,
@@ -36,12 +37,8 @@ use core::ptr::{
 };
 use kernel::{
     alloc::Flags,
-    bindings::scatterlist,
     error::{
-        code::{
-            EINVAL,
-            EIO, //
-        },
+        code::EINVAL,
         Result, //
     },
     prelude::*,
@@ -66,21 +63,16 @@ pub trait Puller: Handler {
 }
 
 /// What a posted transfer consists of.
-///
-/// # Invariants
-///
-/// If `mapped` is not zero, the first `mapped` entries of `scatter` are mapped in `direction` and
-/// describe `pieces`.
 pub(crate) struct Inner<H: Handler> {
     requests: KVec<raw::ib_rdma_wr>,
     elements: KVec<raw::ib_sge>,
-    scatter: KVec<scatterlist>,
-    pieces: KVec<Piece>,
+    scatter: Scatter,
+    /// Memory that must be registered, before it is.
+    unregistered: KVec<Piece>,
     remote: KVec<Handle>,
-    /// What registers the pieces, if that must be, and the regions that have them then.
+    /// What registers memory, if that must be, and the regions that have it then.
     sinks: Option<Arc<Sinks<H>>>,
     regions: mr::Prepared<H>,
-    mapped: i32,
     direction: Direction,
     max_elements: usize,
     /// For memory that a Send takes along: where in the Send's buffer it belongs.
@@ -149,13 +141,10 @@ impl<H: Handler> Transfer<H> {
             return Ok(());
         }
         let inner = &mut *self.inner;
-        if inner.sinks.is_none() && !inner.joins(&piece) {
-            inner.scatter.push(scatterlist::default(), self.flags)?;
-            let entry = inner.scatter.last_mut().ok_or(EINVAL)?;
-            // SAFETY: A zeroed entry is an entry in the middle of a table; the piece owns its page.
-            unsafe { raw::sg_set_page(entry, piece.page().as_ptr(), piece.len(), piece.offset()) };
+        match inner.sinks {
+            Some(_) => Ok(inner.unregistered.push(piece, self.flags)?),
+            None => inner.scatter.join(piece, ELEMENT_BYTES, self.flags),
         }
-        Ok(inner.pieces.push(piece, self.flags)?)
     }
 
     /// Adds all of `pieces`.
@@ -240,16 +229,14 @@ impl<H: Handler> Prepared<H> {
 
 impl<H: Handler> Inner<H> {
     fn new(pd: Arc<ProtectionDomain<H>>) -> Self {
-        // INVARIANT: Nothing is mapped.
         Self {
             requests: KVec::new(),
             elements: KVec::new(),
-            scatter: KVec::new(),
-            pieces: KVec::new(),
+            scatter: Scatter::new(),
+            unregistered: KVec::new(),
             remote: KVec::new(),
             sinks: None,
             regions: mr::Prepared::new(),
-            mapped: 0,
             direction: Direction::ToDevice,
             max_elements: 0,
             insert_at: None,
@@ -260,11 +247,10 @@ impl<H: Handler> Inner<H> {
 
     /// Unmaps all and lets go of it. What its lists were allocated for stays.
     pub(crate) fn reset(&mut self) {
-        self.unmap();
+        self.scatter.clear();
         self.requests.clear();
         self.elements.clear();
-        self.scatter.clear();
-        self.pieces.clear();
+        self.unregistered.clear();
         self.remote.clear();
         self.insert_at = None;
     }
@@ -274,48 +260,17 @@ impl<H: Handler> Inner<H> {
         size_of::<Self>()
             + self.requests.capacity() * size_of::<raw::ib_rdma_wr>()
             + self.elements.capacity() * size_of::<raw::ib_sge>()
-            + self.scatter.capacity() * size_of::<scatterlist>()
-            + self.pieces.capacity() * size_of::<Piece>()
+            + self.scatter.footprint()
+            + self.unregistered.capacity() * size_of::<Piece>()
             + self.remote.capacity() * size_of::<Handle>()
     }
 
-    fn unmap(&mut self) {
-        if self.mapped != 0 {
-            // SAFETY: These entries are mapped so by the type invariants. What is posted is owned
-            // by its queue pair until the device is done with it.
-            unsafe {
-                raw::ib_dma_unmap_sg(
-                    self.pd.device(),
-                    self.scatter.as_mut_ptr(),
-                    self.mapped,
-                    self.direction.as_raw(),
-                )
-            };
-            self.mapped = 0;
-        }
-    }
-
-    /// Appends `piece` to the last entry, if it follows that one in memory.
-    fn joins(&mut self, piece: &Piece) -> bool {
-        let Some((last, entry)) = self.pieces.last().zip(self.scatter.last_mut()) else {
-            return false;
-        };
-        let len = entry.length.saturating_add(piece.len());
-        if physical(last).saturating_add(u64::from(last.len())) != physical(piece)
-            || len > ELEMENT_BYTES
-        {
-            return false;
-        }
-        entry.length = len;
-        true
-    }
-
-    /// Hands the pieces over to regions, if they must be registered.
+    /// Hands memory that must be registered over to regions.
     fn cover(&mut self, flags: Flags) -> Result {
         let Some(sinks) = &self.sinks else {
             return Ok(());
         };
-        let mut pieces = self.pieces.drain_all().map(Ok).peekable();
+        let mut pieces = self.unregistered.drain_all().map(Ok).peekable();
         while pieces.peek().is_some() {
             let element = sinks.cover(&mut pieces, &mut self.regions)?;
             self.elements.push(element, flags)?;
@@ -324,28 +279,11 @@ impl<H: Handler> Inner<H> {
     }
 
     fn map(&mut self, flags: Flags) -> Result {
-        let Some(last) = self.scatter.last_mut() else {
-            return Ok(());
-        };
-        // SAFETY: It is the last entry of the table.
-        unsafe { raw::sg_mark_end(last) };
-        let entries = i32::try_from(self.scatter.len())?;
-        // SAFETY: The table has that many entries, all of them set to pages that `pieces` own.
-        let mapped = unsafe {
-            raw::ib_dma_map_sg(
-                self.pd.device(),
-                self.scatter.as_mut_ptr(),
-                entries,
-                self.direction.as_raw(),
-            )
-        };
-        if mapped <= 0 {
-            return Err(EIO);
-        }
-        // INVARIANT: Just mapped. Unmapping wants the number given, not the number returned.
-        self.mapped = entries;
+        // SAFETY: `pd` keeps the device. What is posted is owned by its queue pair until the device is
+        // done with it, and the table goes before the domain.
+        let mapped = unsafe { self.scatter.map(self.pd.device(), self.direction) }?;
         let lkey = self.pd.local_key();
-        for entry in self.scatter.iter_mut().take(usize::try_from(mapped)?) {
+        for entry in mapped {
             // SAFETY: The entry is one of those that were mapped.
             let (addr, length) = unsafe { (raw::sg_dma_address(entry), raw::sg_dma_len(entry)) };
             let sge = raw::ib_sge { addr, length, lkey };
@@ -452,17 +390,6 @@ impl<H: Handler> Inner<H> {
         let count = self.elements.len().saturating_sub(usize::from(rest == 0));
         self.elements.get_mut(..count)
     }
-}
-
-impl<H: Handler> Drop for Inner<H> {
-    fn drop(&mut self) {
-        self.unmap();
-    }
-}
-
-fn physical(piece: &Piece) -> u64 {
-    // SAFETY: The piece keeps its page allocated.
-    unsafe { raw::page_to_phys(piece.page().as_ptr()) }.saturating_add(u64::from(piece.offset()))
 }
 
 /// Posted Reads. The completion finds them by the first field.

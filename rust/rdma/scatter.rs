@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Pieces of memory, and the table by which a device is told of them.
+//!
+//! C headers: [`include/linux/scatterlist.h`](srctree/include/linux/scatterlist.h),
+//! [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h), `ib_dma_map_sg`.
+
+use crate::dma::Direction;
+use kernel::{
+    alloc::Flags,
+    bindings::scatterlist,
+    error::{
+        code::{
+            EINVAL,
+            EIO, //
+        },
+        Result, //
+    },
+    prelude::*, //
+};
+use raw::memory::Piece;
+
+/// A table of pieces, which it owns.
+///
+/// # Invariants
+///
+/// The entries describe the pieces, in order. If `mapping` is there, all of them are mapped so.
+pub(crate) struct Scatter {
+    entries: KVec<scatterlist>,
+    pieces: KVec<Piece>,
+    mapping: Option<Mapping>,
+}
+
+/// How a table is mapped.
+#[derive(Clone, Copy)]
+struct Mapping {
+    device: *mut raw::ib_device,
+    direction: Direction,
+}
+
+impl Scatter {
+    /// An empty table.
+    pub(crate) const fn new() -> Self {
+        // INVARIANT: Nothing is described, nothing is mapped.
+        Self {
+            entries: KVec::new(),
+            pieces: KVec::new(),
+            mapping: None,
+        }
+    }
+
+    /// One with room for so many pieces.
+    pub(crate) fn with_capacity(pieces: usize, flags: Flags) -> Result<Self> {
+        let mut table = Self::new();
+        table.entries.reserve(pieces, flags)?;
+        table.pieces.reserve(pieces, flags)?;
+        Ok(table)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// Bytes that it has allocated.
+    pub(crate) fn footprint(&self) -> usize {
+        self.entries.capacity() * size_of::<scatterlist>()
+            + self.pieces.capacity() * size_of::<Piece>()
+    }
+
+    /// Adds `piece`. Allocates if there is no room.
+    pub(crate) fn push(&mut self, piece: Piece, flags: Flags) -> Result {
+        self.entries.push(scatterlist::default(), flags)?;
+        let entry = self.entries.last_mut().ok_or(EINVAL)?;
+        // SAFETY: A zeroed entry is one in the middle of a table; the piece owns its page.
+        unsafe { raw::sg_set_page(entry, piece.page().as_ptr(), piece.len(), piece.offset()) };
+        Ok(self.pieces.push(piece, flags)?)
+    }
+
+    /// As [`Self::push`], but if `piece` follows the last one in memory, both share an entry of no more
+    /// than `longest` bytes.
+    pub(crate) fn join(&mut self, piece: Piece, longest: u32, flags: Flags) -> Result {
+        let last = self.pieces.last().zip(self.entries.last_mut());
+        if let Some((last, entry)) = last {
+            let len = entry.length.saturating_add(piece.len());
+            let end = physical(last).saturating_add(u64::from(last.len()));
+            if end == physical(&piece) && len <= longest {
+                self.pieces.push(piece, flags)?;
+                entry.length = len;
+                return Ok(());
+            }
+        }
+        self.push(piece, flags)
+    }
+
+    /// Maps it. Returns the mapped entries, which are fewer if the device sees some as one.
+    ///
+    /// # Safety
+    ///
+    /// `device` is live until the table is cleared or dropped.
+    pub(crate) unsafe fn map(
+        &mut self,
+        device: *mut raw::ib_device,
+        direction: Direction,
+    ) -> Result<&mut [scatterlist]> {
+        let Some(last) = self.entries.last_mut() else {
+            return Ok(&mut []);
+        };
+        if self.mapping.is_some() {
+            return Err(EINVAL);
+        }
+        // SAFETY: It is the last entry of the table.
+        unsafe { raw::sg_mark_end(last) };
+        let entries = i32::try_from(self.entries.len())?;
+        // SAFETY: The caller vouches for the device. The table has that many entries, all of them set to
+        // pages that `pieces` own.
+        let mapped = unsafe {
+            raw::ib_dma_map_sg(
+                device,
+                self.entries.as_mut_ptr(),
+                entries,
+                direction.as_raw(),
+            )
+        };
+        if mapped <= 0 {
+            return Err(EIO);
+        }
+        // INVARIANT: Just mapped.
+        self.mapping = Some(Mapping { device, direction });
+        let mapped = usize::try_from(mapped)?;
+        self.entries.get_mut(..mapped).ok_or(EIO)
+    }
+
+    /// Unmaps it and lets go of the pieces. What was allocated stays.
+    pub(crate) fn clear(&mut self) {
+        if let Some(Mapping { device, direction }) = self.mapping.take() {
+            // CAST: It was an `i32` when they were mapped. Unmapping wants the number given then, not
+            // the number returned.
+            let entries = self.entries.len() as i32;
+            // SAFETY: They are mapped so by the type invariants, on a device that is live.
+            unsafe {
+                raw::ib_dma_unmap_sg(
+                    device,
+                    self.entries.as_mut_ptr(),
+                    entries,
+                    direction.as_raw(),
+                )
+            };
+        }
+        self.entries.clear();
+        self.pieces.clear();
+    }
+}
+
+impl Drop for Scatter {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+fn physical(piece: &Piece) -> u64 {
+    // SAFETY: The piece keeps its page allocated.
+    unsafe { raw::page_to_phys(piece.page().as_ptr()) }.saturating_add(u64::from(piece.offset()))
+}
