@@ -36,11 +36,7 @@ use kernel::{
     error::Result,
     prelude::*,
     sync::Arc,
-    time::{
-        Delta,
-        Instant,
-        Monotonic, //
-    }, //
+    time::Jiffies, //
 };
 
 /// What a posted Send consists of. The completion finds it by its first field.
@@ -142,7 +138,7 @@ pub(crate) struct State<H: Handler> {
     /// Reads, posted or lost.
     pub(crate) pulls: Outstanding,
     /// Since when a Send has memory that no Send after it covers.
-    lent: Option<Instant<Monotonic>>,
+    lent: Option<Jiffies>,
     /// First and last of the requests that wait for the doorbell; null if there is none. They live:
     /// Sends in `posted`, registrations in regions that cannot be had back before it rang.
     deferred: [*mut raw::ib_send_wr; 2],
@@ -163,8 +159,8 @@ impl<H: Handler> State<H> {
     const INTERVAL: u32 = 16;
 
     /// How long memory that a Send takes along may have to wait for the next Send that covers it: on an
-    /// idle connection it cannot be migrated, nor offlined.
-    const LEND: Delta = Delta::from_secs(1);
+    /// idle connection it cannot be migrated, nor offlined. One second.
+    const LEND: Jiffies = kernel::bindings::CONFIG_HZ as Jiffies;
 
     /// How many bytes of transfers are kept: a few long ones, or many short ones.
     const TRANSFERS: usize = 96 << 10;
@@ -307,7 +303,9 @@ impl<H: Handler> State<H> {
         // are of is not kept longer than it takes; the few pages that a Send takes along may be.
         let inserted = attached.as_ref().map(|memory| memory.is_inserted());
         let last = self.free.is_empty() && self.reserve == 0;
-        let overdue = self.lent.is_some_and(|lent| lent.elapsed() >= Self::LEND);
+        let overdue = self
+            .lent
+            .is_some_and(|since| now().wrapping_sub(since) >= Self::LEND);
         let signal =
             self.unsignalled >= Self::INTERVAL || last || overdue || inserted == Some(false);
         let inner = &mut buffer.0;
@@ -339,7 +337,7 @@ impl<H: Handler> State<H> {
             inner.wr.send_flags = raw::ib_send_flags_IB_SEND_SIGNALED;
         }
         if !signal && inserted == Some(true) {
-            self.lent.get_or_insert_with(Instant::now);
+            self.lent.get_or_insert_with(now);
         }
         let wr = &raw mut inner.wr;
         let place = self.place(self.newest);
@@ -421,6 +419,12 @@ impl<H: Handler> State<H> {
             }
         }
     }
+}
+
+/// The kernel's coarse clock.
+fn now() -> Jiffies {
+    // SAFETY: The word is always there, and the timer interrupt changes it as a whole.
+    unsafe { (&raw const kernel::bindings::jiffies).read_volatile() }
 }
 
 /// # Safety
