@@ -129,12 +129,18 @@ counts() {
 # xprts FILE: what sysfs says of each connection over RDMA.
 xprts() { cat /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/"$1" 2>/dev/null; }
 
-# Writing the server's address anew makes sunrpc drop the connection. Who waits there for a transport that is busy may not be
-# woken when it is idle, so asks again.
+# Writing the server's address anew makes sunrpc drop the connection. Who waits there for a transport that is busy is not
+# woken when it is idle, so is killed and asks again.
 kick() {
-	local file
+	local file writer
 	for file in /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr; do
-		until timeout -s KILL 10 bash -c "echo $SERVER_ADDR >$file"; do :; done 2>/dev/null
+		while :; do
+			echo "$SERVER_ADDR" >"$file" &
+			writer=$!
+			sleep 0.3
+			kill -KILL "$writer" || break
+			wait "$writer"
+		done 2>/dev/null
 	done
 }
 
