@@ -20,9 +20,11 @@
 //! # What the device may touch
 //!
 //! * A Receive buffer is moved into [`QueuePair::post_receives`] and comes back in
-//!   [`Handler::received`] or [`Handler::receive_flushed`].
+//!   [`Handler::received`] or [`Handler::receive_failed`].
 //! * A Send buffer is moved into [`QueuePair::post_send`]; the queue pair takes it
 //!   back when a completion covers it.
+//! * Memory that a Send takes along, and that Reads and Writes are of, is owned by what was posted
+//!   ([`transfer`]) until a completion covers that, or the queue pair is drained.
 //! * Registered memory is an [`mr::Registered`] list. The only ways out are a
 //!   remote invalidation, a local one that completed, be it a request of its own or
 //!   part of a Read, and dropping it, which deregisters. All three end with the

@@ -69,6 +69,8 @@ impl Scatter {
 
     /// Adds `piece`. Allocates if there is no room.
     pub(crate) fn push(&mut self, piece: Piece, flags: Flags) -> Result {
+        // No entry without its piece, should there be no memory.
+        self.pieces.reserve(1, flags)?;
         self.entries.push(scatterlist::default(), flags)?;
         let entry = self.entries.last_mut().ok_or(EINVAL)?;
         // SAFETY: A zeroed entry is one in the middle of a table; the piece owns its page.
