@@ -138,8 +138,8 @@ kick() {
 			echo "$SERVER_ADDR" >"$file" &
 			writer=$!
 			sleep 0.3
-			kill -KILL "$writer" || break
-			wait "$writer"
+			kill -KILL "$writer"
+			wait "$writer" && break
 		done 2>/dev/null
 	done
 }
