@@ -169,7 +169,7 @@ fn judge(
                     registered,
                 }
             }
-            None => Verdict::Done,
+            None => unclaimed(connection),
         },
     }
 }
@@ -181,7 +181,7 @@ fn judge_reply(
     key: &mut Option<Invalidated<Connection>>,
 ) -> Verdict {
     let Some(rqst) = lookup(connection, reply.xid) else {
-        return Verdict::Done;
+        return unclaimed(connection);
     };
     let state = rqst.slot().state().lock();
     if !state.asked {
@@ -227,6 +227,12 @@ fn judge_reply(
 
 fn lookup(connection: &Connection, xid: u32) -> Option<PinnedRqst<Client>> {
     connection.link.with(|xprt| xprt.lookup(xid)).flatten()
+}
+
+/// Its caller was killed, as a rule. The server has room for another call now.
+fn unclaimed(connection: &Connection) -> Verdict {
+    connection.link.with(|xprt| xprt.unclaimed_reply());
+    Verdict::Done
 }
 
 /// The regions of `rqst` that are left when the one that `key` names is put back in the pool.

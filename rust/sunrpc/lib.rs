@@ -48,6 +48,7 @@
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod abandoned;
 mod addr;
 mod backchannel;
 mod class;

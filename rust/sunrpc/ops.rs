@@ -64,7 +64,7 @@ pub(crate) fn table<T: Transport>() -> &'static raw::rpc_xprt_ops {
             abort_send_request: None,
             wait_for_reply_request: Some(raw::xprt_wait_for_reply_request_def),
             timer: Some(timer),
-            release_request: Some(raw::xprt_release_rqst_cong),
+            release_request: Some(release_request::<T>),
             close: Some(close::<T>),
             destroy: Some(destroy::<T>),
             set_connect_timeout: Some(set_connect_timeout::<T>),
@@ -230,6 +230,10 @@ unsafe extern "C" fn buf_free<T: Transport>(task: *mut raw::rpc_task) {
     let this = unsafe { Xprt::<T>::from_raw((*rqst).rq_xprt) };
     // SAFETY: The request stays the task's until this returns.
     T::release(this, this, unsafe { Rqst::from_raw(rqst) });
+    if this.is_abandoned() {
+        // Who waits for a credit would wait for replies that the peer may owe for ever.
+        this.force_disconnect();
+    }
 }
 
 unsafe extern "C" fn prepare_request<T: Transport>(
@@ -274,6 +278,26 @@ unsafe extern "C" fn release_xprt<T: Transport>(
     }
     // SAFETY: The caller's call is passed on.
     unsafe { raw::xprt_release_xprt_cong(xprt, task) };
+}
+
+unsafe extern "C" fn release_request<T: Transport>(task: *mut raw::rpc_task) {
+    // SAFETY: The task still has its request, which is on no queue any more.
+    let raw = unsafe { (*task).tk_rqstp };
+    // SAFETY: As above.
+    let (xprt, state) = unsafe { ((*raw).rq_xprt, (*raw).rq_bc_pa_state) };
+    if state & (1 << raw::RPC_BC_PA_IN_USE) == 0 {
+        // SAFETY: See the top.
+        let this = unsafe { Xprt::<T>::from_raw(xprt) };
+        // SAFETY: All requests but those of reverse-direction calls are in one of the slots.
+        let rqst = unsafe { Rqst::<T>::from_raw(raw) };
+        if rqst.take_unanswered() && this.parts.abandoned.abandon() {
+            // The window is as it was, but it is not the request's any more.
+            // SAFETY: The caller holds `transport_lock`, and its task has the request.
+            return unsafe { rqst.forget_credit() };
+        }
+    }
+    // SAFETY: The caller's call is passed on.
+    unsafe { raw::xprt_release_rqst_cong(task) };
 }
 
 unsafe extern "C" fn send_request<T: Transport>(rqst: *mut raw::rpc_rqst) -> c_int {
@@ -369,7 +393,10 @@ unsafe fn send_call<T: Transport>(
     let now = unsafe { raw::ktime_get() };
     // SAFETY: The request is pinned; the time is read when a reply to it is found.
     unsafe { (&raw mut (*raw).rq_xtime).write_volatile(now) };
-    send_or_wait(this, || T::send(this, this, rqst, more))?;
+    // Before it is sent, as the reply may overtake us.
+    rqst.set_unanswered(true);
+    let sent = send_or_wait(this, || T::send(this, this, rqst, more));
+    sent.inspect_err(|_| rqst.set_unanswered(false))?;
     if !reply_expected {
         // The peer never says when it has a buffer for the next call again. Start over.
         this.force_disconnect();

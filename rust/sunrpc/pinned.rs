@@ -85,6 +85,7 @@ impl<T: Transport> PinnedRqst<T> {
     fn finish(self, status: Option<c_int>, copied: c_int) {
         let this = ManuallyDrop::new(self);
         let task = this.task();
+        this.set_unanswered(false);
         let _guard = this.queue_lock();
         if let Some(status) = status {
             // SAFETY: The task waits for the reply; it reads the status after it was woken.

@@ -63,6 +63,8 @@ pub struct Rqst<T: Transport> {
     call: UnsafeCell<Option<Arc<Buffer>>>,
     reply: UnsafeCell<Option<Arc<Buffer>>>,
     answering: AtomicBool,
+    /// Sent over the present connection, and not answered.
+    unanswered: AtomicBool,
     #[pin]
     slot: T::Slot,
 }
@@ -91,6 +93,7 @@ impl<T: Transport> Rqst<T> {
             call: UnsafeCell::new(None),
             reply: UnsafeCell::new(None),
             answering: AtomicBool::new(false),
+            unanswered: AtomicBool::new(false),
             slot <- T::new_slot(),
         })
     }
@@ -233,11 +236,25 @@ impl<T: Transport> Rqst<T> {
     ///
     /// # Safety
     ///
-    /// The caller holds `transport_lock` and `XPRT_LOCKED`.
+    /// The caller holds `transport_lock`, and either `XPRT_LOCKED` or the request, which is on no queue
+    /// any more.
     pub(crate) unsafe fn forget_credit(&self) {
-        // SAFETY: The field changes under the two locks only, except that `rqst` is zeroed while
-        // the slot is free, which writes the same.
+        self.take_unanswered();
+        // SAFETY: A request that is queued gets a credit under both locks and loses it under
+        // `transport_lock`; while the slot is free, `rqst` is zeroed, which writes the same.
         unsafe { (&raw mut (*self.as_raw()).rq_cong).write_volatile(0) };
+    }
+
+    /// Notes whether the peer owes a reply.
+    pub(crate) fn set_unanswered(&self, unanswered: bool) {
+        self.unanswered.store(unanswered, Ordering::Relaxed);
+    }
+
+    /// Whether the peer owed a reply. From now on it does not.
+    pub(crate) fn take_unanswered(&self) -> bool {
+        let unanswered = self.unanswered.load(Ordering::Relaxed);
+        self.set_unanswered(false);
+        unanswered
     }
 
     pub(crate) fn task(&self) -> *mut raw::rpc_task {

@@ -6,6 +6,7 @@
 //! rpc_xprt`.
 
 use crate::{
+    abandoned::Abandoned,
     addr,
     backchannel::{
         CallbackError,
@@ -96,6 +97,7 @@ pub(crate) struct Parts<T: Transport> {
     unflushed: AtomicBool,
     /// Bytes that were allocated for buffers of requests.
     allocated: AtomicU64,
+    pub(crate) abandoned: Abandoned,
     #[pin]
     transport: T,
     pub(crate) slots: Slots<T>,
@@ -192,6 +194,27 @@ impl<T: Transport> Xprt<T> {
         // SAFETY: The lock is held. Requests on the receive queue of this transport come from its
         // `slots`: those of reverse-direction calls expect no reply.
         unsafe { PinnedRqst::pin(NonNull::new(rqst)?) }
+    }
+
+    /// A reply came, or an error, to a call that nobody waits for: [`Self::lookup`] found none. Does
+    /// not sleep.
+    pub fn unclaimed_reply(&self) {
+        let _guard = self.transport_lock();
+        if !self.parts.abandoned.answered() {
+            return;
+        }
+        // sunrpc takes credits back from requests only. This one is for nothing else.
+        let mut rqst = raw::rpc_rqst {
+            rq_cong: 1,
+            rq_xprt: self.as_raw(),
+            ..Default::default()
+        };
+        let mut task = raw::rpc_task {
+            tk_rqstp: &raw mut rqst,
+            ..Default::default()
+        };
+        // SAFETY: The lock is held. Of task and request no more is used than what is set.
+        unsafe { raw::xprt_release_rqst_cong(&raw mut task) };
     }
 
     /// Lets those send again that were told [`crate::SendError::Again`]. Does not sleep.
@@ -334,6 +357,7 @@ impl<T: Transport> Xprt<T> {
             hesitate: AtomicBool::new(false),
             unflushed: AtomicBool::new(false),
             allocated: AtomicU64::new(0),
+            abandoned: Abandoned::new(),
             transport <- T::new(&create),
             slots: Slots::new(slots)?,
             callbacks <- Callbacks::new(),
@@ -404,6 +428,7 @@ impl<T: Transport> Xprt<T> {
     /// The caller holds `XPRT_LOCKED`.
     pub(crate) unsafe fn reset_window(&self) {
         let _guard = self.transport_lock();
+        self.parts.abandoned.forget();
         for rqst in self.parts.slots.iter() {
             // SAFETY: Both locks are held.
             unsafe { rqst.forget_credit() };
@@ -419,6 +444,19 @@ impl<T: Transport> Xprt<T> {
         unsafe { cong.write_volatile(0) };
         // SAFETY: As above.
         unsafe { cwnd.write_volatile(window(1)) };
+    }
+
+    /// Whether all that the peer grants is taken by calls that nobody waits for.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        let abandoned = self.parts.abandoned.count();
+        if abandoned == 0 {
+            return false;
+        }
+        // SAFETY: The transport is live.
+        let cwnd = unsafe { &raw const (*self.as_raw()).cwnd };
+        // SAFETY: As above; writers change the word as a whole.
+        let now = unsafe { cwnd.read_volatile() };
+        now <= window(abandoned)
     }
 
     /// Lowers the time-outs to those asked for.

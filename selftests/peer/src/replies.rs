@@ -61,6 +61,8 @@ cases![
     b15_flood_of_calls,
     long_reply_comes_by_its_chunk,
     one_call_until_the_first_grant,
+    killed_calls_keep_their_credits,
+    killed_calls_with_all_credits_end_the_connection,
     p01_client_says_what_it_takes,
     p10_invalidation_as_agreed,
 ];
@@ -528,6 +530,45 @@ fn one_call_until_the_first_grant() -> Verdict {
     let first = stage.soon()?.ok_or("no call comes again")?;
     stage.is_pending()?;
     stage.answer(&first)?;
+    stage.succeeds(&[])?;
+    same("connections", stage.connections, 2)
+}
+
+/// A server that grants `grant` calls, when two of them were killed before it answered.
+fn two_killed(grant: u32) -> Result<(Stage, [Call; 2]), String> {
+    let mut stage = Stage::new(stage::list_twice_and_look_around)?;
+    stage.grant = grant;
+    let mut killed = || {
+        let call = stage.until(procedure::READDIR)?;
+        stage::kill_lister()?;
+        Ok::<_, String>(call)
+    };
+    let calls = [killed()?, killed()?];
+    Ok((stage, calls))
+}
+
+fn killed_calls_keep_their_credits() -> Verdict {
+    let (mut stage, killed) = two_killed(3)?;
+    // Several at once, and one credit is left.
+    let first = stage.until(procedure::LOOKUP)?;
+    stage.is_pending()?;
+    for call in &killed {
+        stage.send(&call.reply(0, &call.unused(), &wire::reply(call.xid, &[])))?;
+    }
+    let others = [
+        stage.until(procedure::LOOKUP)?,
+        stage.until(procedure::LOOKUP)?,
+    ];
+    stage.is_pending()?;
+    for call in [first].iter().chain(&others) {
+        stage.answer(call)?;
+    }
+    stage.succeeds(&[])?;
+    same("connections", stage.connections, 1)
+}
+
+fn killed_calls_with_all_credits_end_the_connection() -> Verdict {
+    let (mut stage, _) = two_killed(2)?;
     stage.succeeds(&[])?;
     same("connections", stage.connections, 2)
 }

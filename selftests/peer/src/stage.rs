@@ -57,6 +57,9 @@ fn silence() -> Duration {
 /// The longest message that is sent or taken without private data.
 const THRESHOLD: usize = 1024;
 
+/// How many calls the server lets come at once, if a case does not say otherwise.
+const GRANT: u32 = 32;
+
 /// What the client does when it has mounted. What comes of it.
 pub type Deed = fn(&Path) -> io::Result<Vec<u8>>;
 
@@ -109,14 +112,26 @@ static LISTER: Mutex<Option<Child>> = Mutex::new(None);
 
 /// Has one process after the other list the directory, whatever becomes of it. Then as [`list`].
 pub fn list_again_and_again(root: &Path) -> io::Result<Vec<u8>> {
-    for _ in 0..LISTERS {
+    have_listed(LISTERS, root)?;
+    list(root)
+}
+
+/// Has two processes list the directory, whatever becomes of it. Then as [`look_around`].
+pub fn list_twice_and_look_around(root: &Path) -> io::Result<Vec<u8>> {
+    have_listed(2, root)?;
+    look_around(root)
+}
+
+/// Has one process after the other list the directory, so many of them.
+fn have_listed(listers: usize, root: &Path) -> io::Result<()> {
+    for _ in 0..listers {
         let lister = Command::new("ls").arg(root).stdout(Stdio::null()).spawn()?;
         *LISTER.lock().expect("nobody panics") = Some(lister);
         while !lister_is_gone()? {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
-    list(root)
+    Ok(())
 }
 
 fn lister_is_gone() -> io::Result<bool> {
@@ -258,7 +273,7 @@ impl Call {
 
     /// A reply with these chunks and this payload.
     pub fn reply(&self, procedure: u32, lists: &Lists, payload: &[u8]) -> Vec<u8> {
-        let mut message = words([self.xid, 1, 32, procedure]);
+        let mut message = words([self.xid, 1, GRANT, procedure]);
         message.extend(words(lists.words()));
         message.extend(payload);
         message
@@ -294,6 +309,8 @@ pub struct Stage {
     connection: Option<Connection>,
     /// How many there were.
     pub connections: usize,
+    /// The credits that right replies grant.
+    pub grant: u32,
     end: mpsc::Receiver<io::Result<Vec<u8>>>,
 }
 
@@ -329,6 +346,7 @@ impl Stage {
             options,
             connection: None,
             connections: 0,
+            grant: GRANT,
             end,
         })
     }
@@ -457,7 +475,9 @@ impl Stage {
 
     /// Answers `call` as it should be.
     pub fn answer(&self, call: &Call) -> Verdict {
-        self.send(&self.right_reply(call)?)
+        let mut reply = self.right_reply(call)?;
+        reply[8..12].copy_from_slice(&self.grant.to_be_bytes());
+        self.send(&reply)
     }
 
     /// The client says nothing and is not done.
