@@ -23,15 +23,71 @@ write_chunks() {
 	test "$by" "$1" 0
 }
 
-plan 13
+# alter OPCODE: a bit changes in each packet with that opcode that leaves this machine, and the packet's checksum, the ICRC, as
+# well. Packets are 12 bytes of header, 4,096 of payload and the ICRC; bit 0 of byte 1,000 is the one.
+alter() {
+	local icrc
+	icrc=$(python3 -c 'if 1:
+		from zlib import crc32
+		change = crc32(bytes(4108)) ^ crc32(bytes(1000) + b"\1" + bytes(3107))
+		print(int.from_bytes(change.to_bytes(4, "little"), "big"))')
+	nft -f - <<-END
+		table inet altered { chain out { type filter hook output priority 0;
+			udp dport 4791 udp length 4120 @ih,0,8 $1 @ih,8000,8 set @ih,8000,8 ^ 1 @ih,32864,32 set @ih,32864,32 ^ $icrc
+		}; }
+	END
+}
+
+# In the middle of an RDMA Write, or of what an RDMA Read brings.
+write_middle=7 read_middle=14
+
+# Reads the file `true` to /vm/read while replies are altered.
+read_altered() {
+	local status
+	drop_caches
+	on_server "$(declare -f alter); alter $write_middle" || return
+	timeout 60 cat "$mnt/true" >/vm/read
+	status=$?
+	on_server nft delete table inet altered
+	return "$status"
+}
+
+# Writes the same to the file `altered` while calls are.
+write_altered() {
+	local status
+	alter $read_middle || return
+	timeout 60 dd if=/vm/true of="$mnt/altered" bs=300000 conv=fsync status=none
+	status=$?
+	nft delete table inet altered
+	return "$status"
+}
+
+# Who notices gets an error, and nobody gets a byte that is not true.
+reply_is_refused() { ! read_altered && cmp -n "$(stat -c %s /vm/read)" /vm/read /vm/true; }
+call_is_refused() { ! write_altered && on_server "test ! -s /export/altered"; }
+reply_is_taken() { read_altered && ! cmp -s /vm/read /vm/true; }
+call_is_taken() { write_altered && ! on_server "cat /export/altered" | cmp -s - /vm/true; }
+
+# altered taken|refused: what becomes of a call, and of a reply, that are not as they were sent.
+altered() {
+	mountpoint -q "$mnt" && random_file /vm/true 300000 && cp /vm/true "$mnt/true" && "reply_is_$1" && "call_is_$1"
+}
+
+plan 16
 check "the server gets a realm" on_server "$scripts/vm/kerberos server"
 check "the client joins it" "$scripts/vm/kerberos" client
 for flavour in krb5 krb5i krb5p; do
 	check "$flavour mounts" mounts "$flavour"
 	check "$flavour works" works "$flavour"
 	case $flavour in
-	krb5) check "$flavour takes payload out of its message" write_chunks -gt ;;
-	*) check "$flavour leaves payload in its message" write_chunks -eq ;;
+	krb5)
+		check "$flavour takes payload out of its message" write_chunks -gt
+		check "$flavour does not notice what changed on the way" altered taken
+		;;
+	*)
+		check "$flavour leaves payload in its message" write_chunks -eq
+		check "$flavour refuses what changed on the way" altered refused
+		;;
 	esac
 	umount "$mnt"
 done
