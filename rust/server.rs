@@ -22,6 +22,7 @@
 
 mod config;
 mod connection;
+mod denied;
 mod endpoint;
 mod listener;
 mod outlet;

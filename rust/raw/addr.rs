@@ -15,6 +15,11 @@ pub struct SockAddr {
     len: usize,
 }
 
+// SAFETY: It is plain bytes. C has a pointer among them, for the sake of alignment, which nobody uses.
+unsafe impl Send for SockAddr {}
+// SAFETY: As above; nothing in it changes.
+unsafe impl Sync for SockAddr {}
+
 impl SockAddr {
     /// Copies `len` bytes of a socket address. [`EINVAL`] if they are too many.
     ///
@@ -44,6 +49,27 @@ impl SockAddr {
     pub fn family(&self) -> u32 {
         // SAFETY: `storage` is longer than a family, which is what every address starts with.
         u32::from(unsafe { (*self.as_raw()).sa_family })
+    }
+
+    /// Whether it is of the same host as `other`, whatever their ports are.
+    pub fn is_same_host(&self, other: &Self) -> bool {
+        self.host().is_some_and(|host| other.host() == Some(host))
+    }
+
+    /// The address without port and family.
+    fn host(&self) -> Option<&[u8]> {
+        // SAFETY: `storage` is plain bytes, of which all are initialised.
+        let bytes = unsafe {
+            core::slice::from_raw_parts(
+                (&raw const self.storage).cast::<u8>(),
+                core::mem::size_of_val(&self.storage),
+            )
+        };
+        match self.family() {
+            crate::AF_INET => bytes.get(4..8),
+            crate::AF_INET6 => bytes.get(8..24),
+            _ => None,
+        }
     }
 
     /// How many bytes of it count.

@@ -88,6 +88,11 @@ impl Failure {
         self.0 == raw::ib_wc_status_IB_WC_WR_FLUSH_ERR
     }
 
+    /// Whether the peer does not let us at memory of its own.
+    pub fn is_denial(self) -> bool {
+        self.0 == raw::ib_wc_status_IB_WC_REM_ACCESS_ERR
+    }
+
     /// The kernel's words for it.
     pub fn reason(self) -> &'static CStr {
         // SAFETY: The function takes any number and returns a string that is never freed.

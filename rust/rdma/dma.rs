@@ -110,11 +110,11 @@ impl<H: Handler> Mapped<H> {
     ///
     /// # Safety
     ///
-    /// The device has no access to the buffer until the slice is gone.
+    /// The device does not write to the buffer until the slice is gone.
     pub(crate) unsafe fn bytes(&self, len: usize) -> &[u8] {
         // SAFETY: `buffer` is allocated as long as `self`, `kmalloc` memory is initialised as far
         // as anyone can tell (the kernel zeroes or the device wrote), and the caller keeps the
-        // device away; by the type invariants nobody else has the buffer.
+        // device from writing; by the type invariants nobody else has the buffer.
         unsafe { self.memory(len).as_ref() }
     }
 
@@ -122,7 +122,7 @@ impl<H: Handler> Mapped<H> {
     ///
     /// # Safety
     ///
-    /// As for [`Self::bytes`].
+    /// The device has no access to the buffer until the slice is gone.
     pub(crate) unsafe fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: As in `bytes`; `&mut self` makes the slice unique.
         unsafe { core::slice::from_raw_parts_mut(self.buffer.base().as_ptr(), self.len()) }

@@ -90,6 +90,13 @@ pub trait Handler: Sized + Send + Sync + 'static {
     /// Another request failed: the connection is lost.
     fn request_failed(&self, failure: Failure);
 
+    /// An RDMA Write failed that goes with the Send of a message whose first word, as it is on the wire,
+    /// is `message`: the connection is lost.
+    fn write_failed(&self, message: [u8; 4], failure: Failure) {
+        let _ = message;
+        self.request_failed(failure);
+    }
+
     /// Buffers of completed Sends are free again, after none was.
     fn send_resumed(&self);
 

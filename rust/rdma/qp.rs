@@ -31,9 +31,12 @@ use crate::{
     Handler,
     ProtectionDomain, //
 };
-use core::ptr::{
-    null,
-    null_mut, //
+use core::{
+    mem::offset_of,
+    ptr::{
+        null,
+        null_mut, //
+    },
 };
 use kernel::{
     error::{
@@ -77,7 +80,7 @@ pub struct Parameters {
 /// is destroyed only in `drop`, after a drain that followed the end of all posting.
 #[pin_data(PinnedDrop)]
 pub struct QueuePair<H: Handler> {
-    /// Completion of registrations and invalidations that asked for none: they failed.
+    /// Completion of Writes, registrations and invalidations that asked for none: they failed.
     failed: raw::ib_cqe,
     /// Scatter elements of one Write, and of one Read.
     max_elements: [usize; 2],
@@ -546,7 +549,25 @@ unsafe extern "C" fn request_failed<H: Handler>(cq: *mut raw::ib_cq, wc: *mut ra
     // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
     let handler: &H = unsafe { crate::cq::context(cq) };
     // SAFETY: The completion is valid during the call.
-    if let Some(failure) = Failure::of(unsafe { (*wc).status }) {
-        handler.request_failed(failure);
+    let wc = unsafe { &*wc };
+    let Some(failure) = Failure::of(wc.status) else {
+        return;
+    };
+    // SAFETY: The request was posted with the address of its queue pair's `failed`.
+    let queue = unsafe {
+        let failed = wc.__bindgen_anon_1.wr_cqe;
+        failed
+            .byte_sub(offset_of!(QueuePair<H>, failed))
+            .cast::<QueuePair<H>>()
+    };
+    // SAFETY: A queue pair is drained before it goes.
+    let queue = unsafe { &*queue };
+    let message = match failure.is_flush() {
+        true => None,
+        false => queue.sends.lock().oldest_with_writes(),
+    };
+    match message {
+        Some(message) => handler.write_failed(message, failure),
+        None => handler.request_failed(failure),
     }
 }

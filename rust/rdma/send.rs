@@ -397,6 +397,25 @@ impl<H: Handler> State<H> {
         (core::mem::take(&mut self.starved), spent)
     }
 
+    /// The first word of the oldest posted message that has Writes before it.
+    ///
+    /// A completion covers the Send of each such message. So if a Write failed, and the completions
+    /// before that were seen, it is one of this message.
+    pub(crate) fn oldest_with_writes(&self) -> Option<[u8; 4]> {
+        let mut posted = (self.oldest..self.newest).filter_map(|sequence| {
+            let place = self.place(sequence)?;
+            self.posted.get(place)?.as_deref()
+        });
+        let has_writes = |inner: &&Inner<H>| {
+            let attached = inner.attached.as_deref();
+            attached.is_some_and(|attached| !attached.is_inserted())
+        };
+        let inner = posted.find(has_writes)?;
+        // SAFETY: The device does no more than read the buffer, and nobody writes to what is posted.
+        let head = unsafe { inner.mapped.bytes(4) };
+        head.try_into().ok()
+    }
+
     /// Takes back all buffers; the queue is drained.
     pub(crate) fn retire_all(&mut self) -> Spent<H> {
         self.retire(u64::MAX).1

@@ -8,6 +8,7 @@ use super::{
         FIRST_CREDITS,
         REVERSE_CREDITS, //
     },
+    denied::Denied,
     endpoint::{
         Endpoint,
         Work, //
@@ -84,8 +85,9 @@ impl Connection {
         incoming: Incoming,
         link: SvcLink<Self>,
         pages: Arc<PagePool>,
+        denied: Arc<Denied>,
     ) -> impl PinInit<Self, Error> {
-        let made = Self::make(&incoming, link);
+        let made = Self::make(&incoming, link, denied);
         if made.is_err() {
             incoming.id.reject();
         }
@@ -97,11 +99,12 @@ impl Connection {
         })
     }
 
-    fn make(incoming: &Incoming, link: SvcLink<Self>) -> Result<Outlet> {
+    fn make(incoming: &Incoming, link: SvcLink<Self>, denied: Arc<Denied>) -> Result<Outlet> {
         let Incoming { id, endpoint } = incoming;
         let config = Config::new(&id.limits()?)?;
         let pd = ProtectionDomain::new(id.clone())?;
         let queue = QueuePair::new(id.clone(), pd.clone(), &config.parameters()?)?;
+        endpoint.introduce(id.remote_address()?, denied);
         endpoint.attach(link, usize::try_from(config.receives()?)?)?;
         let thresholds = Thresholds::negotiate(Role::Server, config.inline, endpoint.theirs);
         Ok(Outlet {

@@ -9,6 +9,7 @@
 use super::{
     config::STARVED,
     connection::Connection,
+    denied::Denied,
     pull::Pulled, //
 };
 use crate::endpoint::ReceiveRing;
@@ -43,7 +44,10 @@ use rdma::{
     Failure,
     QueuePair, //
 };
-use sunrpc::SvcLink;
+use sunrpc::{
+    SockAddr,
+    SvcLink, //
+};
 
 /// Something for a service thread to do.
 pub(crate) enum Work {
@@ -90,10 +94,17 @@ struct Room {
     closed: bool,
 }
 
+/// Who is at the other end, and what the listener knows of that one.
+struct Client {
+    address: SockAddr,
+    denied: Arc<Denied>,
+}
+
 /// The context of one connection.
 #[pin_data]
 pub(crate) struct Endpoint {
     link: SetOnce<SvcLink<Connection>>,
+    client: SetOnce<Client>,
     /// What the client said.
     pub(super) theirs: Option<PrivateData>,
     /// RDMA Reads that the client answers at the same time.
@@ -129,6 +140,7 @@ impl Endpoint {
         Arc::pin_init(
             pin_init!(Self {
                 link: SetOnce::new(),
+                client: SetOnce::new(),
                 theirs: PrivateData::parse(private_data),
                 read_depth,
                 machine <- new_spinlock!(Machine::new(), "rpcrdma::machine"),
@@ -152,6 +164,28 @@ impl Endpoint {
         self.queue.lock().places = places;
         self.link.populate(link);
         Ok(())
+    }
+
+    /// Says who the client is.
+    pub(super) fn introduce(&self, address: SockAddr, denied: Arc<Denied>) {
+        self.client.populate(Client { address, denied });
+    }
+
+    /// Whether the client denied us memory for the call `xid` before. It is asked once.
+    pub(super) fn was_denied(&self, xid: u32) -> bool {
+        let client = self.client.as_ref();
+        client.is_some_and(|client| client.denied.take(&client.address, xid))
+    }
+
+    /// A transfer for the message with this first word failed.
+    fn transfer_failed(&self, message: Option<[u8; 4]>, failure: Failure) {
+        if let (true, Some(message), Some(client)) =
+            (failure.is_denial(), message, self.client.as_ref())
+        {
+            let xid = u32::from_be_bytes(message);
+            client.denied.add(client.address, xid);
+        }
+        self.failed(failure);
     }
 
     fn link(&self) -> Option<&SvcLink<Connection>> {
@@ -322,6 +356,10 @@ impl rdma::Handler for Endpoint {
         self.failed(failure);
     }
 
+    fn write_failed(&self, message: [u8; 4], failure: Failure) {
+        self.transfer_failed(Some(message), failure);
+    }
+
     fn send_resumed(&self) {
         let mut room = self.room.lock();
         room.turn = room.turn.wrapping_add(1);
@@ -344,7 +382,8 @@ impl Puller for Endpoint {
     }
 
     fn pull_failed(&self, pulled: Pulled, failure: Failure) {
+        let message = pulled.message.bytes().first_chunk().copied();
         drop(pulled);
-        self.failed(failure);
+        self.transfer_failed(message, failure);
     }
 }

@@ -7,6 +7,7 @@ use super::{
         self,
         Connection, //
     },
+    denied::Denied,
     endpoint::Endpoint,
     page_pool::PagePool, //
 };
@@ -44,6 +45,7 @@ pub(crate) struct Incoming {
 pub(crate) struct Listener {
     waiting: Arc<Waiting>,
     pages: Arc<PagePool>,
+    denied: Arc<Denied>,
     /// [`None`] before it listens and after it has stopped.
     #[pin]
     id: Mutex<Option<listener::Listener<Waiting>>>,
@@ -119,6 +121,7 @@ impl SvcListener for Listener {
         try_pin_init!(Self {
             waiting: Waiting::new(link)?,
             pages: PagePool::new()?,
+            denied: Denied::new()?,
             id <- new_mutex!(None, "rpcrdma::listener"),
         })
     }
@@ -141,7 +144,7 @@ impl SvcListener for Listener {
         incoming: Incoming,
         link: SvcLink<Connection>,
     ) -> impl PinInit<Connection, Error> {
-        connection::Connection::new(incoming, link, self.pages.clone())
+        connection::Connection::new(incoming, link, self.pages.clone(), self.denied.clone())
     }
 
     fn detach(&self) {

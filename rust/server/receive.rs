@@ -286,6 +286,9 @@ fn judge(xprt: &SvcXprt<Connection>, bytes: &[u8], max_pages: usize) -> Verdict 
         Err(Rejection::Drop(_)) => return Verdict::Drop,
         Err(Rejection::Refuse(refusal, _)) => return Verdict::Refuse(refusal),
     };
+    if !call.lists.is_empty() && xprt.outlet.endpoint.was_denied(call.xid) {
+        return Verdict::Refuse(call.refuse());
+    }
     if !call.lists.read.is_empty() {
         return match Form::of(&call, max_pages) {
             Some(form) if is_whole_argument(&call, form) => Verdict::Pull(form),

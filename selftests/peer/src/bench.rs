@@ -14,6 +14,9 @@ use super::verbs::Window;
 use super::wire;
 use super::wire::words;
 use std::cell::Cell;
+use std::hash::BuildHasher;
+use std::hash::Hasher;
+use std::hash::RandomState;
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
@@ -150,6 +153,11 @@ pub fn same<T: PartialEq + std::fmt::Debug>(what: &str, got: T, expected: T) -> 
     Err(format!("{what}: {got}, not {expected}"))
 }
 
+/// Where a client begins to number its calls. No other is likely to be near.
+fn anywhere() -> u32 {
+    RandomState::new().build_hasher().finish() as u32
+}
+
 /// A connection as client.
 pub struct Bench {
     /// The connection.
@@ -164,7 +172,7 @@ impl Bench {
         let connection = connection.map_err(|error| format!("cannot connect: {error}"))?;
         let bench = Self {
             connection,
-            xid: Cell::new(0x1000_0000),
+            xid: Cell::new(anywhere()),
         };
         Ok(bench)
     }
@@ -182,7 +190,7 @@ impl Bench {
 
     /// A number for a transaction.
     pub fn xid(&self) -> u32 {
-        self.xid.set(self.xid.get() + 1);
+        self.xid.set(self.xid.get().wrapping_add(1));
         self.xid.get()
     }
 

@@ -2,6 +2,7 @@
 
 //! Calls that say where their results and replies are to go.
 
+use super::bench::head;
 use super::bench::inline;
 use super::bench::is_err_chunk;
 use super::bench::same;
@@ -11,6 +12,7 @@ use super::bench::Lists;
 use super::bench::Segment;
 use super::bench::Verdict;
 use super::calls::cases;
+use super::nfs;
 use super::nfs::Operation;
 use super::nfs::Results;
 use super::verbs::Access;
@@ -35,6 +37,7 @@ cases![
     n10_failed_read_leaves_its_chunk_unused,
     n20_short_read_says_how_much,
     n21_read_of_nothing_takes_its_chunk,
+    s453_call_that_was_denied_memory_gets_an_error,
 ];
 
 /// What memory holds before a server writes to it.
@@ -340,4 +343,43 @@ fn n21_read_of_nothing_takes_its_chunk(server: SocketAddrV4) -> Verdict {
     same("second", results.read_reduced()?, 500)?;
     results.end()?;
     got(&region, &data)
+}
+
+/// A call with memory in its lists that is not there any more, and the same with memory that is.
+fn s453_call_that_was_denied_memory_gets_an_error(server: SocketAddrV4) -> Verdict {
+    let write = Operation::WriteReduced {
+        offset: 0,
+        count: 3000,
+    };
+    for operation in [read(0, 3000), write] {
+        let bench = Bench::new(server)?;
+        let data = bench.read(0, 3000)?;
+        let xid = bench.xid();
+        let call = nfs::compound(xid, &[operation]);
+        let message = |segment| {
+            let lists = match call.positions.first() {
+                Some(position) => Lists {
+                    read: vec![(*position, segment)],
+                    ..Lists::default()
+                },
+                None => into(&[&[segment]]),
+            };
+            bench.message(xid, 0, &lists, &call.bytes)
+        };
+        let gone = Segment::of(&target(&bench, 3000)?, 0, 3000);
+        bench.send(&message(gone))?;
+        bench.loses()?;
+        // Once is enough.
+        let again = Bench::new(server)?;
+        again.refuses(&message(gone))?;
+        // That was the answer to the call. The next is another one.
+        let region = again.connection.region(3000, Access::Both);
+        let region = region.map_err(|error| error.to_string())?;
+        region.put(0, &data);
+        let reply = again.ask(&message(Segment::of(&region, 0, 3000)))?;
+        let [_, _, _, procedure] = head(&reply.bytes).ok_or("a short reply")?;
+        same("procedure", procedure, 0)?;
+        again.holds(0, &data)?;
+    }
+    Ok(())
 }
