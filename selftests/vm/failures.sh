@@ -31,31 +31,36 @@ in_spite() {
 	return "$1"
 }
 
-# Has the connection made anew.
+# How many connections the mount made, over all of its transports.
+connections() { awk -v at="on $mnt " '/^device / { on = index($0, at) } on && $1 == "xprt:" { sum += $5 } END { print sum }' /proc/self/mountstats; }
+
+# Has all connections made anew.
 reconnect() {
 	local before start=$SECONDS
-	before=$(counter connect_count)
+	before=$(connections)
 	kick
-	until [ "$(counter connect_count)" -gt "$before" ]; do
-		[ $((SECONDS - start)) -lt 120 ] || { echo "not connected again"; return 1; }
+	until [ "$(connections)" -ge $((before + transports)) ]; do
+		[ $((SECONDS - start)) -lt 240 ] || { echo "not connected again"; return 1; }
 		sleep 0.5
 	done
 }
 
-# connects SIDE SYMBOL KIND COUNT: has so many connections fail, each at another one of the allocations that this
-# side makes for it.
+# connects SIDE SYMBOL KIND COUNT: so many allocations fail that this side makes for connections, each anywhere.
 connects() {
-	local side=$1 kind=$3 count=$4 all=1000000000 failed=0 amount
+	local side=$1 kind=$3 left=$4 all=1000000000 amount chance some
 	on "$side" aim "$2" || return
 	on "$side" arm "$kind" times=1 space=$all probability=100
 	reconnect || return
 	amount=$((all - $(on "$side" setting "$kind" space)))
 	[ "$amount" -gt 0 ] || { echo "nothing was allocated"; return 1; }
-	while [ "$failed" -lt "$count" ]; do
-		on "$side" arm "$kind" times=1 space=$(((RANDOM * 32768 + RANDOM) % amount)) probability=100
+	# One in each connection, on average.
+	chance=$((100 * transports / amount + 1))
+	while [ "$left" -gt 0 ]; do
+		some=$((left < transports ? left : transports))
+		on "$side" arm "$kind" times="$some" space=0 probability=$((chance < 50 ? chance : 50))
 		reconnect || return
-		failed=$((failed + 1 - $(on "$side" setting "$kind" times)))
-		echo "$SECONDS s: $failed failed, at one of $amount"
+		left=$((left - some + $(on "$side" setting "$kind" times)))
+		echo "$SECONDS s: $left are left to fail, $chance in 100 of some $amount"
 	done
 }
 
@@ -74,15 +79,15 @@ serves() {
 disconnects() {
 	local before other=server start=$SECONDS
 	[ "$1" = client ] || other=client
-	before=$(counter connect_count)
+	before=$(connections)
 	on "$1" arm fail_sunrpc "ignore-$1-disconnect=N" "ignore-$other-disconnect=Y" ignore-cache-wait=Y verbose=0 interval=50 \
 		times="$2" probability=100
 	until [ "$(on "$1" setting fail_sunrpc times)" -eq 0 ]; do
 		[ $((SECONDS - start)) -lt 3600 ] || { echo "$(on "$1" setting fail_sunrpc times) did not come to pass"; return 1; }
 		sleep 1
 	done
-	echo "connections: $before before, $(counter connect_count) after"
-	[ "$(counter connect_count)" -gt $((before + $2 / 2)) ]
+	echo "connections: $before before, $(connections) after"
+	[ "$(connections)" -gt $((before + $2 / 2)) ]
 }
 
 # Hundredths of all failures.
@@ -96,15 +101,17 @@ slots() {
 plan 11
 modprobe rpcrdma
 slots 16
-mount_nfs 4.2 || exit
+# A connection that failed waits before it is tried again. Many of them wait together.
+transports=16
+mount_nfs 4.2 nconnect=$transports || exit
 : "${FAILURES:=1000}" "${DISCONNECTS:=50}"
 # What takes its time is to connect. I/O that left no moment to itself would only make that slower.
-load=(--size=8M --thinktime=50000)
+load=(--size=8M --thinktime=20000 --numjobs=2)
 check "$(part 25) allocations fail while the client connects" in_spite connects client 11run_connect failslab "$(part 25)"
 check "$(part 5) allocations of pages fail there" in_spite connects client 11run_connect fail_page_alloc "$(part 5)"
 check "$(part 10) allocations fail while the server accepts" in_spite connects server svc_ops6accept failslab "$(part 10)"
 check "$(part 5) allocations of pages fail there" in_spite connects server svc_ops6accept fail_page_alloc "$(part 5)"
-load=(--size=2M --numjobs=2)
+load=(--size=4M --numjobs=8)
 check "$(part 25) allocations fail while the server receives" in_spite serves svc_ops8recvfrom failslab "$(part 25)"
 check "$(part 10) allocations of pages fail there" in_spite serves svc_ops8recvfrom fail_page_alloc "$(part 10)"
 check "$(part 20) allocations fail while the server replies" in_spite serves svc_ops6sendto failslab "$(part 20)"
