@@ -8,7 +8,11 @@ use kernel::prelude::*;
 
 /// Runs all, and says how each went. An error if one failed: then the module does not load.
 pub(crate) fn run() -> Result {
-    let tests = [sunrpc::selftest::TESTS, rdma::selftest::TESTS];
+    let tests = [
+        sunrpc::selftest::TESTS,
+        sunrpc::selftest::calls::TESTS,
+        rdma::selftest::TESTS,
+    ];
     let mut failed = false;
     pr_info!("KTAP version 1\n");
     pr_info!(

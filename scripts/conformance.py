@@ -43,7 +43,7 @@ HOST_KINDS = set("UP")
 NORMATIVE = ["MUST", "MUST NOT", "REQUIRED", "SHOULD", "SHOULD NOT", "MAY"]
 SELFTESTS = TOP / "selftests"
 KSELFTEST = re.compile(r'(vm/\w+\.sh):"([^"]*)"')
-KERNEL_TEST = re.compile(r'(rust/\w+/selftest\.rs):"([^"]*)"')
+KERNEL_TEST = re.compile(r'(rust/\w+/selftest(?:/\w+)?\.rs):"([^"]*)"')
 ARGUMENT = re.compile(r'(rust/[\w/]+\.rs):"([^"]*)"')
 
 

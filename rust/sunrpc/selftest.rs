@@ -2,6 +2,8 @@
 
 //! Tests that need the kernel: what is put in an `xdr_buf` here, sunrpc's own decoder must find.
 
+pub mod calls;
+
 use crate::{
     memory::Buffer,
     xdr_buf::XdrBuf, //

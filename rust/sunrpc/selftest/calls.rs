@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tests of calls, over a transport that needs no network: who sends gets the reply at once.
+
+use super::Test;
+use crate::{
+    CallbackRqst,
+    Class,
+    Create,
+    Rqst,
+    SendError,
+    SockAddr,
+    Stats,
+    Transport,
+    Xprt, //
+};
+use core::{
+    cell::UnsafeCell,
+    mem::size_of,
+    ptr::{
+        null,
+        null_mut,
+        NonNull, //
+    },
+    sync::atomic::{
+        AtomicU32,
+        Ordering::Relaxed, //
+    },
+};
+use kernel::{
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
+    ffi::{
+        c_int,
+        c_uint,
+        c_void, //
+    },
+    prelude::*,
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
+};
+
+/// Each with its name, which is what it claims.
+pub const TESTS: &[(&str, Test)] = &[(
+    "a call without a reply ends the connection",
+    call_without_a_reply_ends_the_connection,
+)];
+
+/// How often an [`Echo`] connected, and how many there are.
+static CONNECTED: AtomicU32 = AtomicU32::new(0);
+static ALIVE: AtomicU32 = AtomicU32::new(0);
+
+static CLASS: Class<Echo> = Class::new();
+
+// SAFETY: The module that has these tests cannot go away while it runs them, so they need not hold it.
+static NOBODY: ThisModule = unsafe { ThisModule::from_ptr(null_mut()) };
+
+/// A transport that answers by itself.
+struct Echo;
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        ALIVE.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Transport for Echo {
+    type Slot = ();
+
+    const NAME: &'static CStr = c"selftest";
+    const IDENT: i32 = 0x7e57;
+    const NETIDS: [&'static CStr; 2] = [c"selftest", c"selftest6"];
+    const CALLBACK_SLOTS: u32 = 0;
+
+    fn class() -> &'static Class<Self> {
+        &CLASS
+    }
+
+    fn new(_: &Create<'_>) -> impl PinInit<Self, Error> {
+        ALIVE.fetch_add(1, Relaxed);
+        Ok(Self)
+    }
+
+    fn slots() -> usize {
+        4
+    }
+
+    fn new_slot() -> impl PinInit<(), Error> {
+        Ok(())
+    }
+
+    fn max_payload() -> usize {
+        4096
+    }
+
+    fn connect(&self, _: &Xprt<Self>) -> Result {
+        CONNECTED.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    fn prepare(&self, _: &Xprt<Self>, _: &Rqst<Self>) {}
+
+    fn send(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>, _: bool) -> Result<(), SendError> {
+        if let Some(waiting) = xprt.lookup(rqst.xid()) {
+            // It is a reply, of an accepted call, with an empty verifier, and a success.
+            let mut reply = [0; 24];
+            reply[..4].copy_from_slice(&rqst.xid().to_be_bytes());
+            reply[7] = 1;
+            let received = waiting.scatter(&reply, None).map_err(|_| SendError::Io)?;
+            xprt.note_reply();
+            waiting.complete(received);
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result {
+        Ok(())
+    }
+
+    fn close(&self, _: &Xprt<Self>) {}
+
+    fn release(&self, _: &Xprt<Self>, _: &Rqst<Self>) {}
+
+    fn inject_disconnect(&self, _: &Xprt<Self>) {}
+
+    fn source(&self) -> Option<SockAddr> {
+        None
+    }
+
+    fn stats(&self, _: &Xprt<Self>) -> Stats {
+        Stats::default()
+    }
+
+    fn callback_max_payload(&self) -> usize {
+        0
+    }
+
+    fn send_callback_reply(
+        &self,
+        _: &Xprt<Self>,
+        _: &CallbackRqst,
+        _: bool,
+    ) -> Result<(), SendError> {
+        Err(SendError::Io)
+    }
+}
+
+/// What sunrpc wants to know of a program, and counts there.
+struct Shared<T>(UnsafeCell<T>);
+
+// SAFETY: sunrpc alone uses what is inside.
+unsafe impl<T> Sync for Shared<T> {}
+
+impl<T> Shared<T> {
+    const fn new(value: T) -> Self {
+        Self(UnsafeCell::new(value))
+    }
+}
+
+/// Calls with this have a reply.
+const ANSWERED: usize = 0;
+/// And with this have none.
+const ONE_WAY: usize = 1;
+
+static PROCEDURES: Shared<[raw::rpc_procinfo; 2]> =
+    Shared::new([procedure(Some(decode)), procedure(None)]);
+static COUNTS: Shared<[c_uint; 2]> = Shared::new([0; 2]);
+static VERSION: Shared<raw::rpc_version> = Shared::new(raw::rpc_version {
+    number: 1,
+    nrprocs: 2,
+    procs: PROCEDURES.0.get().cast(),
+    counts: COUNTS.0.get().cast(),
+});
+static VERSIONS: Shared<[*const raw::rpc_version; 2]> = Shared::new([null(), VERSION.0.get()]);
+static STATS: Shared<raw::rpc_stat> = Shared::new(
+    // SAFETY: All of it is numbers and a pointer that may be null.
+    unsafe { core::mem::zeroed() },
+);
+static PROGRAM: Shared<raw::rpc_program> = Shared::new(raw::rpc_program {
+    name: c"selftest".to_bytes_with_nul().as_ptr().cast(),
+    number: 0x2000_7e57,
+    nrvers: 2,
+    version: VERSIONS.0.get().cast(),
+    stats: STATS.0.get(),
+    pipe_dir_name: null(),
+});
+
+type Decode = unsafe extern "C" fn(*mut raw::rpc_rqst, *mut raw::xdr_stream, *mut c_void) -> c_int;
+
+const fn procedure(decode: Option<Decode>) -> raw::rpc_procinfo {
+    raw::rpc_procinfo {
+        p_proc: 1,
+        p_encode: Some(encode),
+        p_decode: decode,
+        p_arglen: 1,
+        p_replen: 1,
+        p_timer: 0,
+        p_statidx: 0,
+        p_name: null(),
+    }
+}
+
+/// No arguments.
+extern "C" fn encode(_: *mut raw::rpc_rqst, _: *mut raw::xdr_stream, _: *const c_void) {}
+
+/// And no results.
+extern "C" fn decode(_: *mut raw::rpc_rqst, _: *mut raw::xdr_stream, _: *mut c_void) -> c_int {
+    0
+}
+
+/// A client over an [`Echo`].
+struct Caller(NonNull<raw::rpc_clnt>);
+
+impl Caller {
+    fn new() -> Result<Self> {
+        let mut address = raw::sockaddr_in {
+            sin_family: raw::AF_INET as u16,
+            sin_port: 1_u16.to_be(),
+            sin_addr: raw::in_addr {
+                s_addr: 0x7f00_0001_u32.to_be(),
+            },
+            ..Default::default()
+        };
+        let mut arguments = raw::rpc_create_args {
+            net: &raw mut raw::init_net,
+            protocol: Echo::IDENT,
+            address: (&raw mut address).cast(),
+            addrsize: size_of::<raw::sockaddr_in>(),
+            program: PROGRAM.0.get(),
+            stats: STATS.0.get(),
+            version: 1,
+            flags: (raw::RPC_CLNT_CREATE_NOPING | raw::RPC_CLNT_CREATE_QUIET) as usize,
+            ..Default::default()
+        };
+        // SAFETY: What the arguments point to is static, or copied.
+        let client = from_err_ptr(unsafe { raw::rpc_create(&raw mut arguments) })?;
+        Ok(Self(NonNull::new(client).ok_or(ENOMEM)?))
+    }
+
+    fn call(&self, procedure: usize) -> Result {
+        let message = raw::rpc_message {
+            rpc_proc: PROCEDURES
+                .0
+                .get()
+                .cast::<raw::rpc_procinfo>()
+                .wrapping_add(procedure),
+            ..Default::default()
+        };
+        // SAFETY: The client is live, and so is the message until this returns.
+        to_result(unsafe { raw::rpc_call_sync(self.0.as_ptr(), &raw const message, 0) })
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        // SAFETY: It is live, and nobody else's.
+        unsafe { raw::rpc_shutdown_client(self.0.as_ptr()) };
+        // sunrpc destroys the transport in a work item.
+        for _ in 0..500 {
+            if ALIVE.load(Relaxed) == 0 {
+                return;
+            }
+            fsleep(Delta::from_millis(10));
+        }
+    }
+}
+
+fn call_without_a_reply_ends_the_connection() -> Result<bool> {
+    // Dropped last.
+    let _registered = CLASS.register(&NOBODY)?;
+    let caller = Caller::new()?;
+    let connected = || CONNECTED.load(Relaxed);
+    let before = connected();
+    caller.call(ANSWERED)?;
+    caller.call(ANSWERED)?;
+    let once = connected() - before == 1;
+    caller.call(ONE_WAY)?;
+    caller.call(ANSWERED)?;
+    drop(caller);
+    Ok(once && connected() - before == 2 && ALIVE.load(Relaxed) == 0)
+}
