@@ -45,22 +45,16 @@ reconnect() {
 	done
 }
 
-# connects SIDE SYMBOL KIND COUNT: so many allocations fail that this side makes for connections, each anywhere.
+# connects SIDE SYMBOL KIND COUNT CHANCE: so many allocations fail that this side makes for connections, CHANCE in 100 of them.
 connects() {
-	local side=$1 kind=$3 left=$4 all=1000000000 amount chance some
+	local side=$1 kind=$3 left=$4 some
 	on "$side" aim "$2" || return
-	on "$side" arm "$kind" times=1 space=$all probability=100
-	reconnect || return
-	amount=$((all - $(on "$side" setting "$kind" space)))
-	[ "$amount" -gt 0 ] || { echo "nothing was allocated"; return 1; }
-	# One in each connection, on average.
-	chance=$((100 * transports / amount + 1))
 	while [ "$left" -gt 0 ]; do
 		some=$((left < transports ? left : transports))
-		on "$side" arm "$kind" times="$some" space=0 probability=$((chance < 50 ? chance : 50))
+		on "$side" arm "$kind" times="$some" probability="$5"
 		reconnect || return
 		left=$((left - some + $(on "$side" setting "$kind" times)))
-		echo "$SECONDS s: $left are left to fail, $chance in 100 of some $amount"
+		echo "$SECONDS s: $left are left to fail"
 	done
 }
 
@@ -105,12 +99,13 @@ slots 16
 transports=16
 mount_nfs 4.2 nconnect=$transports || exit
 : "${FAILURES:=1000}" "${DISCONNECTS:=50}"
-# What takes its time is to connect. I/O that left no moment to itself would only make that slower.
+# What takes its time is to connect. I/O that left no moment to itself would only make that slower. Of the many allocations one in
+# each connection shall fail, or a few.
 load=(--size=8M --thinktime=20000 --numjobs=2)
-check "$(part 25) allocations fail while the client connects" in_spite connects client 11run_connect failslab "$(part 25)"
-check "$(part 5) allocations of pages fail there" in_spite connects client 11run_connect fail_page_alloc "$(part 5)"
-check "$(part 10) allocations fail while the server accepts" in_spite connects server svc_ops6accept failslab "$(part 10)"
-check "$(part 5) allocations of pages fail there" in_spite connects server svc_ops6accept fail_page_alloc "$(part 5)"
+check "$(part 25) allocations fail while the client connects" in_spite connects client 11run_connect failslab "$(part 25)" 1
+check "$(part 5) allocations of pages fail there" in_spite connects client 11run_connect fail_page_alloc "$(part 5)" 5
+check "$(part 10) allocations fail while the server accepts" in_spite connects server svc_ops6accept failslab "$(part 10)" 1
+check "$(part 5) allocations of pages fail there" in_spite connects server svc_ops6accept fail_page_alloc "$(part 5)" 5
 load=(--size=4M --numjobs=8)
 check "$(part 25) allocations fail while the server receives" in_spite serves svc_ops8recvfrom failslab "$(part 25)"
 check "$(part 10) allocations of pages fail there" in_spite serves svc_ops8recvfrom fail_page_alloc "$(part 10)"
