@@ -58,11 +58,11 @@ connects() {
 	done
 }
 
-# serves SYMBOL KIND COUNT: one in twenty allocations fails there, until there were so many.
+# serves SYMBOL KIND COUNT INTERVAL: one in INTERVAL allocations fails there, until so many did.
 serves() {
 	local start=$SECONDS
 	on server aim "$1" || return
-	on server arm "$2" times="$3" interval=20 probability=100
+	on server arm "$2" times="$3" interval="$4" probability=100
 	until [ "$(on server setting "$2" times)" -eq 0 ]; do
 		[ $((SECONDS - start)) -lt 3600 ] || { echo "$(on server setting "$2" times) did not come to pass"; return 1; }
 		sleep 1
@@ -107,9 +107,10 @@ check "$(part 5) allocations of pages fail there" in_spite connects client 11run
 check "$(part 10) allocations fail while the server accepts" in_spite connects server svc_ops6accept failslab "$(part 10)" 1
 check "$(part 5) allocations of pages fail there" in_spite connects server svc_ops6accept fail_page_alloc "$(part 5)" 5
 load=(--size=4M --numjobs=8)
-check "$(part 25) allocations fail while the server receives" in_spite serves svc_ops8recvfrom failslab "$(part 25)"
-check "$(part 10) allocations of pages fail there" in_spite serves svc_ops8recvfrom fail_page_alloc "$(part 10)"
-check "$(part 20) allocations fail while the server replies" in_spite serves svc_ops6sendto failslab "$(part 20)"
+check "$(part 25) allocations fail while the server receives" in_spite serves svc_ops8recvfrom failslab "$(part 25)" 20
+# Pages come from the listener's pool, as a rule.
+check "$(part 10) allocations of pages fail there" in_spite serves svc_ops8recvfrom fail_page_alloc "$(part 10)" 2
+check "$(part 20) allocations fail while the server replies" in_spite serves svc_ops6sendto failslab "$(part 20)" 20
 check "the client breaks the connection $DISCONNECTS times" in_spite disconnects client "$DISCONNECTS"
 check "the server breaks the connection $DISCONNECTS times" in_spite disconnects server "$DISCONNECTS"
 random_file "$mnt/after" 1000000
