@@ -41,11 +41,11 @@ alter() {
 # In the middle of an RDMA Write, or of what an RDMA Read brings.
 write_middle=7 read_middle=14
 
-# Reads the file `true` to /vm/read while replies are altered.
+# Reads the file `true` to /vm/read while replies are altered. An error of the reader is 1, as always.
 read_altered() {
 	local status
 	drop_caches
-	on_server "$(declare -f alter); alter $write_middle" || return
+	on_server "$(declare -f alter); alter $write_middle" || return 3
 	timeout 60 cat "$mnt/true" >/vm/read
 	status=$?
 	on_server nft delete table inet altered
@@ -55,16 +55,23 @@ read_altered() {
 # Writes the same to the file `altered` while calls are.
 write_altered() {
 	local status
-	alter $read_middle || return
+	alter $read_middle || return 3
 	timeout 60 dd if=/vm/true of="$mnt/altered" bs=300000 conv=fsync status=none
 	status=$?
 	nft delete table inet altered
 	return "$status"
 }
 
+# fails COMMAND...: with an error of its own, not because it takes too long or could not be tried.
+fails() {
+	local status=0
+	"$@" || status=$?
+	[ "$status" -eq 1 ] || { echo "$*: status $status"; return 1; }
+}
+
 # Who notices gets an error, and nobody gets a byte that is not true.
-reply_is_refused() { ! read_altered && cmp -n "$(stat -c %s /vm/read)" /vm/read /vm/true; }
-call_is_refused() { ! write_altered && on_server "test ! -s /export/altered"; }
+reply_is_refused() { fails read_altered && cmp -n "$(stat -c %s /vm/read)" /vm/read /vm/true; }
+call_is_refused() { fails write_altered && on_server "test -e /export/altered && test ! -s /export/altered"; }
 reply_is_taken() { read_altered && ! cmp -s /vm/read /vm/true; }
 call_is_taken() { write_altered && ! on_server "cat /export/altered" | cmp -s - /vm/true; }
 

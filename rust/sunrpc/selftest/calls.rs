@@ -4,6 +4,7 @@
 
 use super::Test;
 use crate::{
+    abandoned::Abandoned,
     CallbackRqst,
     Class,
     Create,
@@ -45,10 +46,16 @@ use kernel::{
 };
 
 /// Each with its name, which is what it claims.
-pub const TESTS: &[(&str, Test)] = &[(
-    "a call without a reply ends the connection",
-    call_without_a_reply_ends_the_connection,
-)];
+pub const TESTS: &[(&str, Test)] = &[
+    (
+        "a call without a reply ends the connection",
+        call_without_a_reply_ends_the_connection,
+    ),
+    (
+        "a reply may come before its call is abandoned",
+        reply_may_come_before_its_call_is_abandoned,
+    ),
+];
 
 /// How often an [`Echo`] connected, and how many there are.
 static CONNECTED: AtomicU32 = AtomicU32::new(0);
@@ -282,4 +289,13 @@ fn call_without_a_reply_ends_the_connection() -> Result<bool> {
     caller.call(ANSWERED)?;
     drop(caller);
     Ok(once && connected() - before == 2 && ALIVE.load(Relaxed) == 0)
+}
+
+fn reply_may_come_before_its_call_is_abandoned() -> Result<bool> {
+    let abandoned = Abandoned::new();
+    // It gives nothing back yet, and the call then keeps nothing.
+    let early = !abandoned.answered() && !abandoned.abandon() && abandoned.count() == 0;
+    // As usual: the call keeps a credit, which its reply gives back, once.
+    let late = abandoned.abandon() && abandoned.count() == 1 && abandoned.answered();
+    Ok(early && late && abandoned.count() == 0 && !abandoned.answered())
 }
