@@ -109,7 +109,7 @@ check "$(part 5) allocations of pages fail there" in_spite connects server svc_o
 load=(--size=4M --numjobs=8)
 check "$(part 25) allocations fail while the server receives" in_spite serves svc_ops8recvfrom failslab "$(part 25)" 20
 # Pages come from the listener's pool, as a rule.
-check "$(part 10) allocations of pages fail there" in_spite serves svc_ops8recvfrom fail_page_alloc "$(part 10)" 2
+check "$(part 10) allocations of pages fail there" in_spite serves svc_ops8recvfrom fail_page_alloc "$(part 10)" 1
 check "$(part 20) allocations fail while the server replies" in_spite serves svc_ops6sendto failslab "$(part 20)" 20
 check "the client breaks the connection $DISCONNECTS times" in_spite disconnects client "$DISCONNECTS"
 check "the server breaks the connection $DISCONNECTS times" in_spite disconnects server "$DISCONNECTS"
