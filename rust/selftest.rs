@@ -10,6 +10,7 @@ use kernel::prelude::*;
 pub(crate) fn run() -> Result {
     let tests = [
         sunrpc::selftest::TESTS,
+        sunrpc::selftest::buffers::TESTS,
         sunrpc::selftest::calls::TESTS,
         rdma::selftest::TESTS,
     ];

@@ -101,9 +101,15 @@ impl Connection {
 
     fn make(incoming: &Incoming, link: SvcLink<Self>, denied: Arc<Denied>) -> Result<Outlet> {
         let Incoming { id, endpoint } = incoming;
-        let config = Config::new(&id.limits()?)?;
+        let mut config = Config::new(&id.limits()?)?;
         let pd = ProtectionDomain::new(id.clone())?;
-        let queue = QueuePair::new(id.clone(), pd.clone(), &config.parameters()?)?;
+        let queue = loop {
+            match QueuePair::new(id.clone(), pd.clone(), &config.parameters()?) {
+                // Its limits promised more than it has.
+                Err(EINVAL | ENOMEM) if config.credits > FIRST_CREDITS => config.credits /= 2,
+                made => break made?,
+            }
+        };
         endpoint.introduce(id.remote_address()?, denied);
         endpoint.attach(link, usize::try_from(config.receives()?)?)?;
         let thresholds = Thresholds::negotiate(Role::Server, config.inline, endpoint.theirs);

@@ -23,8 +23,13 @@ use kernel::{
         },
         Arc,
         CondVar,
+        CondVarTimeoutResult,
         SetOnce,
         SpinLock, //
+    },
+    time::{
+        msecs_to_jiffies,
+        Msecs, //
     },
 };
 use proto::{
@@ -48,6 +53,10 @@ use sunrpc::{
     SockAddr,
     SvcLink, //
 };
+
+/// How long a service thread waits for a client that takes nothing off. A client may have Sends tried
+/// again for ever, and there are not many threads.
+const STALLED_MS: Msecs = 30_000;
 
 /// Something for a service thread to do.
 pub(crate) enum Work {
@@ -197,22 +206,23 @@ impl Endpoint {
         self.machine.lock().on(event)
     }
 
-    /// The connection is of no use any more.
-    pub(super) fn lost(&self, event: Event) {
-        if self.step(event) == Action::TearDown {
+    /// The connection is of no use any more. Returns whether that is news.
+    pub(super) fn lost(&self, event: Event) -> bool {
+        let news = self.step(event) == Action::TearDown;
+        if news {
             self.abandon();
             if let Some(link) = self.link() {
                 link.with(|xprt| xprt.deferred_close());
             }
         }
+        news
     }
 
     /// A work request failed.
     fn failed(&self, failure: Failure) {
-        if !failure.is_flush() {
+        if self.lost(Event::Disconnected) && !failure.is_flush() && rdma::may_log() {
             pr_info!("connection lost: {}\n", failure.reason());
         }
-        self.lost(Event::Disconnected);
     }
 
     /// How many messages are in work.
@@ -257,7 +267,8 @@ impl Endpoint {
     }
 
     /// Calls `attempt` until it does not say that there is no room. [`None`] if there will never
-    /// be. Sleeps.
+    /// be: the connection is at its end, or it is one of a client that lets nothing through for
+    /// [`STALLED_MS`], which then is its end. Sleeps.
     pub(super) fn with_room<T, R>(
         &self,
         mut token: T,
@@ -270,15 +281,26 @@ impl Endpoint {
                 Err(token) => token,
             };
             STARVED.add(1);
+            let mut left = msecs_to_jiffies(STALLED_MS);
             let mut room = self.room.lock();
             room.waiters = room.waiters.saturating_add(1);
-            while room.turn == turn && !room.closed {
-                self.roomier.wait(&mut room);
+            while room.turn == turn && !room.closed && left != 0 {
+                use CondVarTimeoutResult as Wait;
+                left = match self.roomier.wait_interruptible_timeout(&mut room, left) {
+                    Wait::Woken { jiffies } => jiffies,
+                    // Threads of the kernel get no signals.
+                    Wait::Timeout | Wait::Signal { .. } => 0,
+                };
             }
             room.waiters = room.waiters.saturating_sub(1);
             let (closed, last) = (room.closed, room.waiters == 0);
+            let stalled = room.turn == turn;
             drop(room);
             if closed {
+                return None;
+            }
+            if stalled {
+                self.lost(Event::Disconnected);
                 return None;
             }
             if last {
@@ -323,12 +345,16 @@ impl rdma::Handler for Endpoint {
                 // Whatever came before has announced the connection already.
                 let _ = self.step(Event::Established);
             }
-            cm::Event::DeviceRemoval => self.lost(Event::DeviceRemoved),
+            cm::Event::DeviceRemoval => {
+                self.lost(Event::DeviceRemoved);
+            }
             cm::Event::Disconnected
             | cm::Event::AddrChange
             | cm::Event::Rejected { .. }
             | cm::Event::Unreachable
-            | cm::Event::ConnectError => self.lost(Event::Disconnected),
+            | cm::Event::ConnectError => {
+                self.lost(Event::Disconnected);
+            }
             cm::Event::AddrResolved
             | cm::Event::AddrError(_)
             | cm::Event::RouteResolved

@@ -4,7 +4,7 @@
 //!
 //! The usual call, one Read chunk in an inline message, keeps its chunk apart: the argument starts
 //! at the start of a page. Any other is rebuilt in one run of pages, with each part read or copied
-//! to where it belongs.
+//! to where it belongs, and so is one with nothing to pull whose head would be too long.
 
 use super::{
     config::READS,
@@ -30,6 +30,7 @@ use proto::{
         Segment, //
     },
     header::Body,
+    rpc::CallHeader,
     xdr, //
 };
 use rdma::{
@@ -55,6 +56,14 @@ pub(super) enum Form {
     Whole { len: usize },
 }
 
+/// Whether sunrpc takes a call whose first `len` bytes are in one piece.
+///
+/// Sockets give it a page of them at most. The accept token of RPCSEC_GSS is copied to a page of its own,
+/// as far as that piece goes. Where `reduction` is allowed the flavour does not touch the arguments.
+pub(super) fn fits_head(len: usize, reduction: bool) -> bool {
+    len <= PAGE_SIZE || reduction
+}
+
 /// A call that is being pulled, or was.
 pub(crate) struct Pulled {
     pub(super) message: Message<Endpoint>,
@@ -67,8 +76,13 @@ impl Form {
     /// The form for `call`. [`None`] if it is too large for `max_pages`.
     pub(super) fn of(call: &call::Call<'_>, max_pages: usize) -> Option<Self> {
         let mut chunks = call.chunks().filter(|(_, length)| *length > 0);
+        let head_fits = |position| {
+            let position = usize::try_from(position).unwrap_or(usize::MAX);
+            let header = CallHeader::parse(call.payload);
+            fits_head(position, header.is_some_and(|header| header.reduction))
+        };
         let form = match (call.body, chunks.next(), chunks.next()) {
-            (Body::Msg, Some((position, length)), None) => Self::Reduced {
+            (Body::Msg, Some((position, length)), None) if head_fits(position) => Self::Reduced {
                 position: usize::try_from(position).ok()?,
                 len: usize::try_from(xdr::filled_u64(length)).ok()?,
             },

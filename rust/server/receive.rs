@@ -10,6 +10,7 @@ use super::{
     endpoint::Endpoint,
     pull::{
         copy_out,
+        fits_head,
         Form,
         Pulled, //
     }, //
@@ -289,13 +290,16 @@ fn judge(xprt: &SvcXprt<Connection>, bytes: &[u8], max_pages: usize) -> Verdict 
     if !call.lists.is_empty() && xprt.outlet.endpoint.was_denied(call.xid) {
         return Verdict::Refuse(call.refuse());
     }
-    if !call.lists.read.is_empty() {
-        return match Form::of(&call, max_pages) {
-            Some(form) if is_whole_argument(&call, form) => Verdict::Pull(form),
-            _ => Verdict::Refuse(call.refuse()),
-        };
+    if call.lists.read.is_empty() {
+        let shape = Shape::new(&call, bytes, call.payload);
+        if fits_head(call.payload.len(), shape.reduction) {
+            return Verdict::Serve(shape);
+        }
     }
-    Verdict::Serve(Shape::new(&call, bytes, call.payload))
+    match Form::of(&call, max_pages) {
+        Some(form) if is_whole_argument(&call, form) => Verdict::Pull(form),
+        _ => Verdict::Refuse(call.refuse()),
+    }
 }
 
 /// Whether a chunk that is alone in an inline message holds just an argument that may leave it. Of

@@ -212,8 +212,11 @@ impl<T: Transport> Rqst<T> {
         // SAFETY: As above.
         let reply = unsafe { &mut *self.reply.get() };
         let mut allocated = 0;
-        rqst.rq_buffer = provide(call, rqst.rq_callsize, flags, &mut allocated)?.cast();
-        rqst.rq_rbuffer = provide(reply, rqst.rq_rcvsize, flags, &mut allocated)?.cast();
+        // Both or none: sunrpc takes the first for a sign that it has the second.
+        let call = provide(call, rqst.rq_callsize, flags, &mut allocated)?;
+        let reply = provide(reply, rqst.rq_rcvsize, flags, &mut allocated)?;
+        rqst.rq_buffer = call.cast();
+        rqst.rq_rbuffer = reply.cast();
         Ok(allocated)
     }
 

@@ -2,6 +2,7 @@
 
 //! Tests that need the kernel: what is put in an `xdr_buf` here, sunrpc's own decoder must find.
 
+pub mod buffers;
 pub mod calls;
 
 use crate::{

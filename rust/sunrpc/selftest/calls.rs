@@ -67,7 +67,7 @@ static CLASS: Class<Echo> = Class::new();
 static NOBODY: ThisModule = unsafe { ThisModule::from_ptr(null_mut()) };
 
 /// A transport that answers by itself.
-struct Echo;
+pub(super) struct Echo;
 
 impl Drop for Echo {
     fn drop(&mut self) {
@@ -109,7 +109,9 @@ impl Transport for Echo {
         Ok(())
     }
 
-    fn prepare(&self, _: &Xprt<Self>, _: &Rqst<Self>) {}
+    fn prepare(&self, _: &Xprt<Self>, _: &Rqst<Self>) -> Result<(), SendError> {
+        Ok(())
+    }
 
     fn send(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>, _: bool) -> Result<(), SendError> {
         if let Some(waiting) = xprt.lookup(rqst.xid()) {

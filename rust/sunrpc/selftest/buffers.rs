@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tests of what calls and results are put in.
+
+use super::{
+    calls::Echo,
+    Test, //
+};
+use crate::{
+    memory::{
+        Page,
+        Stable, //
+    },
+    slot::Slots,
+    Blanks,
+    SvcArgs,
+    SvcResult, //
+};
+use core::ptr::NonNull;
+use kernel::{
+    alloc::flags::__GFP_NOWARN,
+    prelude::*, //
+};
+
+/// Each with its name, which is what it claims.
+pub const TESTS: &[(&str, Test)] = &[
+    (
+        "a call gets both buffers or none",
+        call_gets_both_buffers_or_none,
+    ),
+    (
+        "blanks go back to their thread",
+        blanks_go_back_to_their_thread,
+    ),
+    (
+        "blanks do not go to another thread",
+        blanks_do_not_go_to_another_thread,
+    ),
+];
+
+fn call_gets_both_buffers_or_none() -> Result<bool> {
+    let slots = Slots::<Echo>::new(1)?;
+    let Some(rqst) = slots.iter().next() else {
+        return Ok(false);
+    };
+    // SAFETY: Nobody else has the slot.
+    let raw = unsafe { &mut *rqst.as_raw() };
+    raw.rq_callsize = 100;
+    // More than there ever is.
+    raw.rq_rcvsize = 1 << 40;
+    // SAFETY: As above.
+    let refused = unsafe { rqst.provide(GFP_KERNEL | __GFP_NOWARN) }.is_err();
+    let none = raw.rq_buffer.is_null() && raw.rq_rbuffer.is_null();
+    raw.rq_rcvsize = 200;
+    // SAFETY: As above.
+    unsafe { rqst.provide(GFP_KERNEL) }?;
+    Ok(refused && none && !raw.rq_buffer.is_null() && !raw.rq_rbuffer.is_null())
+}
+
+/// What calls come in here: nothing.
+struct Nothing;
+
+// SAFETY: There are no bytes.
+unsafe impl Stable for Nothing {
+    fn memory(&self) -> NonNull<[u8]> {
+        NonNull::slice_from_raw_parts(NonNull::dangling(), 0)
+    }
+}
+
+const PAGES: usize = 2;
+
+/// A service thread, as far as its pages go.
+struct Thread {
+    rqst: KBox<raw::svc_rqst>,
+    pages: KBox<[*mut kernel::bindings::page; PAGES]>,
+}
+
+impl Thread {
+    fn new() -> Result<Self> {
+        let pages = [Page::new(GFP_KERNEL)?, Page::new(GFP_KERNEL)?];
+        let pages = pages.map(|page| page.into_raw().as_ptr());
+        Ok(Self {
+            rqst: KBox::new(raw::svc_rqst::default(), GFP_KERNEL)?,
+            pages: KBox::new(pages, GFP_KERNEL)?,
+        })
+    }
+
+    fn rqst(&mut self) -> *mut raw::svc_rqst {
+        let first = self.pages.as_mut_ptr();
+        self.rqst.rq_respages = first;
+        self.rqst.rq_next_page = first.wrapping_add(PAGES);
+        self.rqst.rq_maxpages = PAGES;
+        &raw mut *self.rqst
+    }
+
+    fn note(&mut self, blanks: &mut Blanks) -> Result {
+        // SAFETY: The pages are there, and nobody else's.
+        unsafe { SvcArgs::<Nothing>::new(self.rqst()) }.note_blanks(blanks, PAGES)
+    }
+
+    fn restore(&mut self, blanks: &mut Blanks) {
+        // SAFETY: The result is empty, and the pages nobody else's.
+        unsafe { SvcResult::new(self.rqst()) }.restore(blanks);
+    }
+
+    /// Puts a page there as a file system does.
+    fn splice(&mut self) -> Result {
+        let page = Page::new(GFP_KERNEL)?.into_raw();
+        let before = core::mem::replace(&mut self.pages[0], page.as_ptr());
+        // SAFETY: The reference was the array's, which gave it up.
+        drop(NonNull::new(before).map(|page| unsafe { Page::from_raw(page) }));
+        Ok(())
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        for page in self.pages.iter().copied().filter_map(NonNull::new) {
+            // SAFETY: The reference is the array's, which goes.
+            drop(unsafe { Page::from_raw(page) });
+        }
+    }
+}
+
+fn blanks_go_back_to_their_thread() -> Result<bool> {
+    let mut thread = Thread::new()?;
+    let mut blanks = Blanks::default();
+    thread.note(&mut blanks)?;
+    let before = *thread.pages;
+    thread.splice()?;
+    let replaced = before != *thread.pages;
+    thread.restore(&mut blanks);
+    Ok(replaced && before == *thread.pages)
+}
+
+fn blanks_do_not_go_to_another_thread() -> Result<bool> {
+    let mut one = Thread::new()?;
+    let mut other = Thread::new()?;
+    let mut blanks = Blanks::default();
+    one.note(&mut blanks)?;
+    let before = *other.pages;
+    other.restore(&mut blanks);
+    Ok(before == *other.pages)
+}
