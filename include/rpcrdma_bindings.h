@@ -32,6 +32,5 @@
 #include <rdma/ib_cm.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_cm.h>
-#include <rdma/rw.h>
 
 static const gfp_t RUST_CONST_HELPER_GFP_NOWAIT_NOWARN = GFP_NOWAIT | __GFP_NOWARN;

@@ -98,14 +98,14 @@ impl Client {
     }
 
     /// Ends `active`. Returns what the next connection may use, when nothing else of it is left. Sleeps.
-    fn tear_down(xprt: &Xprt<Self>, active: Active) -> Stock {
+    fn tear_down(xprt: &Xprt<Self>, active: &Active) -> Stock {
         let Active { queue, connection } = active;
         connection.closing();
         queue.id().disconnect();
         queue.shut_down();
         xprt.for_each_slot(|slot| connection.counters.broken_regions.add(slot.reset()));
         let regions = connection.closed();
-        Stock::new(&queue, regions)
+        Stock::new(queue, regions)
     }
 }
 
@@ -154,10 +154,9 @@ impl sunrpc::Transport for Client {
         Ok(())
     }
 
-    fn prepare(&self, _xprt: &Xprt<Self>, rqst: &Rqst<Self>) {
-        if let Some(active) = self.active() {
-            marshal::prepare(active, rqst);
-        }
+    fn prepare(&self, _xprt: &Xprt<Self>, rqst: &Rqst<Self>) -> Result<(), SendError> {
+        self.active()
+            .map_or(Ok(()), |active| marshal::prepare(active, rqst))
     }
 
     fn send(&self, _xprt: &Xprt<Self>, rqst: &Rqst<Self>, more: bool) -> Result<(), SendError> {
@@ -172,11 +171,14 @@ impl sunrpc::Transport for Client {
     }
 
     fn close(&self, xprt: &Xprt<Self>) {
-        let active = self.active.lock().take();
-        if let Some(active) = active {
-            let stock = Self::tear_down(xprt, active);
+        // It stays to be found until the server can reach nothing through it: whoever gives up an RPC
+        // meanwhile must wait for that.
+        if let Some(active) = self.active() {
+            let stock = Self::tear_down(xprt, &active);
             let older = self.stock.lock().replace(stock);
             drop(older);
+            let closed = self.active.lock().take();
+            drop(closed);
         }
         // The removal of a device is told before this is called for it.
         let unwanted = self.stock.lock().take_if(|stock| stock.is_unwanted());
@@ -212,7 +214,7 @@ impl sunrpc::Transport for Client {
         more: bool,
     ) -> Result<(), SendError> {
         let active = self.active().ok_or(SendError::Disconnected)?;
-        marshal::send_callback_reply(&active, rqst, &self.counters, doorbell(more))
+        marshal::send_callback_reply(&active, rqst, doorbell(more))
     }
 }
 

@@ -38,6 +38,10 @@ use rdma::{
 };
 use sunrpc::Xprt;
 
+/// A device that refuses a queue pair of its own limits' size is asked for smaller ones, but not for
+/// fewer credits than this.
+const FEW_CREDITS: usize = 16;
+
 /// For each of address and route.
 const RESOLVE_MS: u32 = 5_000;
 
@@ -108,14 +112,21 @@ fn request(
     stock: &mut Option<Stock>,
 ) -> Result<Arc<QueuePair<Connection>>> {
     let limits = id.limits()?;
-    let shape = Shape::new(&limits, config)?;
-    connection.set_requested_credits(u32::try_from(shape.credits)?);
-    connection.set_payload_segments(shape.payload_segments);
     let (pd, regions) = match stock.take().filter(|stock| stock.pd.serves(id)) {
         Some(Stock { pd, regions }) => (pd, regions),
         None => (ProtectionDomain::new(id.clone())?, Idle::new()),
     };
-    let queue = QueuePair::new(id.clone(), pd.clone(), &shape.parameters)?;
+    let mut credits = config.credits;
+    let (shape, queue) = loop {
+        let shape = Shape::new(&limits, Config { credits, ..config })?;
+        match QueuePair::new(id.clone(), pd.clone(), &shape.parameters) {
+            Ok(queue) => break (shape, queue),
+            Err(EINVAL | ENOMEM) if shape.credits > FEW_CREDITS => credits = shape.credits / 2,
+            Err(error) => return Err(error),
+        }
+    };
+    connection.set_requested_credits(u32::try_from(shape.credits)?);
+    connection.set_payload_segments(shape.payload_segments);
     let new = connection
         .regions
         .fill(&pd, regions, shape.regions, shape.pages)?;
@@ -125,8 +136,12 @@ fn request(
     connection
         .receives
         .fill(&queue, credits, config.inline.receive_size(), GFP_KERNEL)?;
+    let inline = match limits.remote_invalidation {
+        true => config.inline,
+        false => config.inline.without_remote_invalidation(),
+    };
     id.connect(&ConnectParameters {
-        private_data: &config.inline.emit(),
+        private_data: &inline.emit(),
         responder_resources: limits.responder_resources,
         initiator_depth: 0,
         retry_count: RETRIES,
@@ -180,7 +195,7 @@ impl Shape {
         let segments = payload_segments.saturating_add(2);
         if segments > Chunk::MAX {
             pr_err!("the device registers {pages} pages at once, which is too few\n");
-            return Err(ENOTSUPP);
+            return Err(error::not_supported());
         }
         let queue_depth = usize::try_from(limits.queue_depth)?;
         // A long Call and a long reply. Each region takes a request to register and perhaps one
@@ -193,7 +208,7 @@ impl Shape {
             .min(queue_depth.saturating_sub(ReceiveRing::<Connection>::depth(CALLBACKS) + 1));
         if credits == 0 {
             pr_err!("the device queues {queue_depth} work requests, which is too few\n");
-            return Err(ENOTSUPP);
+            return Err(error::not_supported());
         }
         let receives = ReceiveRing::<Connection>::depth(credits.saturating_add(CALLBACKS));
         Ok(Self {

@@ -172,7 +172,9 @@ impl Connection {
     fn end_by(&self, event: Event, why: &CStr) {
         if self.step(event) == Action::TearDown {
             self.link.with(|xprt| {
-                pr_info!("connection to {} lost: {why}\n", xprt.server_name());
+                if rdma::may_log() {
+                    pr_info!("connection to {} lost: {why}\n", xprt.server_name());
+                }
                 xprt.force_disconnect();
             });
         }
@@ -269,7 +271,12 @@ impl Connection {
     fn device_removed(&self) {
         self.device_removed.store(true, Ordering::Release);
         self.end_by(Event::DeviceRemoved, c"device removed");
-        self.link.with(|xprt| xprt.force_disconnect());
+        self.link.with(|xprt| {
+            xprt.force_disconnect();
+            // It will not find the device, and then gives up what it kept for the next connection,
+            // which the removal waits for.
+            xprt.hurry();
+        });
     }
 
     /// Returns when [`Self::closed`] was called. Sleeps.

@@ -107,25 +107,32 @@ enum Stock {
 }
 
 /// Gets the Call in `rqst` ready in its own task, if that can be done now. May sleep, but not for
-/// memory.
-pub(super) fn prepare(active: Active, rqst: &Rqst<Client>) {
+/// memory. An error other than for want of something says that it can never be sent.
+pub(super) fn prepare(active: Active, rqst: &Rqst<Client>) -> Result<(), SendError> {
     let slot = rqst.slot();
     // Of an encoding that was not sent.
     if let Some(old) = slot.take_ready() {
         old.cancel();
     }
     let connection = active.connection.clone();
-    if !connection.is_open() {
-        return;
+    // The memory of a transmission that may still be answered is not mapped a second time.
+    if !connection.is_open() || slot.is_sent() {
+        return Ok(());
     }
     let mut offered = Offered::Nothing;
-    let Ok(ready) = get_ready(active, rqst, Stock::Spare, &mut offered) else {
-        // Its turn to be sent will show whether it can be.
-        return;
+    let ready = match get_ready(active, rqst, Stock::Spare, &mut offered) {
+        Ok(ready) => ready,
+        Err(error @ (SendError::TooBig | SendError::Io)) => {
+            connection.counters.failed_marshals.add(1);
+            return Err(error);
+        }
+        // Its turn to be sent will show whether there is enough.
+        Err(_) => return Ok(()),
     };
     if let Err(unwanted) = slot.keep_ready(ready, offered, &connection) {
         unwanted.cancel();
     }
+    Ok(())
 }
 
 /// Sends the Call in `rqst`, or says why not. Does not sleep.
@@ -146,8 +153,8 @@ pub(super) fn send(
             let mut offered = Offered::Nothing;
             let ready = get_ready(active.clone(), rqst, Stock::Whole, &mut offered).inspect_err(
                 |error| match error {
-                    SendError::Again => counters.empty_send_queue.add(1),
-                    _ => counters.failed_marshals.add(1),
+                    SendError::TooBig | SendError::Io => counters.failed_marshals.add(1),
+                    SendError::Again | SendError::NoBuffers | SendError::Disconnected => (),
                 },
             )?;
             slot.state().lock().offer(offered);
@@ -217,14 +224,12 @@ fn get_ready(
 pub(super) fn send_callback_reply(
     active: &Active,
     rqst: &CallbackRqst,
-    counters: &Counters,
     doorbell: Doorbell,
 ) -> Result<(), SendError> {
     if !active.connection.is_open() {
         return Err(SendError::Disconnected);
     }
     let Some(mut buffer) = take_buffer(active, Stock::Whole) else {
-        counters.empty_send_queue.add(1);
         return Err(SendError::Again);
     };
     let header = reverse::Header {
@@ -322,7 +327,10 @@ fn take_regions(
 fn take_buffer(active: &Active, stock: Stock) -> Option<Buffer<Connection>> {
     match stock {
         Stock::Spare => active.queue.take_spare_send_buffer(),
-        Stock::Whole => active.queue.take_send_buffer(),
+        Stock::Whole => active.queue.take_send_buffer().or_else(|| {
+            active.connection.counters.empty_send_queue.add(1);
+            None
+        }),
     }
 }
 

@@ -74,9 +74,17 @@ pub(super) fn received(
     let mut key = message.take_invalidated();
     let verdict = judge(connection, queue, message.bytes(), &mut key);
     // RFC 8166, section 8.1.1 leaves the peer no other region than those of the RPC it answers.
-    let verdict = match key {
-        Some(_) => Verdict::Hostile,
-        None => verdict,
+    let verdict = match (key, verdict) {
+        (None, verdict) => verdict,
+        (Some(_), verdict) => {
+            if let Verdict::Answer {
+                rqst, registered, ..
+            } = verdict
+            {
+                rqst.slot().take_back(registered);
+            }
+            Verdict::Hostile
+        }
     };
     match verdict {
         Verdict::Done => (),
@@ -121,12 +129,9 @@ fn fence(
     {
         // The RPC is sent again on the next connection.
         connection.lost(c"an invalidation could not be posted");
-        connection
-            .counters
-            .broken_regions
-            .add(registered.len() as u64);
-        drop(registered);
-        drop(fenced);
+        if let Fenced::Answered(answered) = fenced {
+            answered.rqst.slot().take_back(registered);
+        }
     }
 }
 

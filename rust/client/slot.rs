@@ -168,6 +168,12 @@ impl Slot {
         &self.inner.state
     }
 
+    /// Whether a transmission of the Call may still be answered, or reached by the server.
+    pub(super) fn is_sent(&self) -> bool {
+        let state = self.inner.state.lock();
+        state.asked || !state.registered.is_empty()
+    }
+
     /// Keeps `ready`, which offers what is `offered`, for the turn of its Call, unless `connection`,
     /// which it is for, has come to its end: then nothing would give it up.
     pub(super) fn keep_ready(
@@ -192,6 +198,16 @@ impl Slot {
         self.inner.state.lock().ready.take()
     }
 
+    /// Takes back regions of an answered Call that could not be made invalid: whoever gives it up must
+    /// wait until they are, and the end of the connection sees to it.
+    pub(super) fn take_back(&self, registered: Registered<Connection>) {
+        let mut state = self.inner.state.lock();
+        let none = core::mem::replace(&mut state.registered, registered);
+        drop(state);
+        // The Call had no others.
+        drop(none);
+    }
+
     /// Gives up all that is of a connection: its queue pair is drained. Returns how many regions
     /// were registered. Sleeps.
     pub(crate) fn reset(&self) -> u64 {
@@ -211,7 +227,6 @@ impl Slot {
         state.asked = false;
         let ready = state.ready.take();
         let registered = core::mem::take(&mut state.registered);
-        state.fencing = !registered.is_empty();
         drop(state);
         if let Some(ready) = ready {
             ready.cancel();
@@ -219,11 +234,13 @@ impl Slot {
         if registered.is_empty() {
             return;
         }
-        // Without a connection the regions went with it (`reset`) or go right now.
-        let Some(Active { queue, connection }) = active() else {
+        // A connection is the active one until it is drained. What is of another goes right now.
+        let active = active().filter(|active| registered.are_on(&active.queue));
+        let Some(Active { queue, connection }) = active else {
             drop(registered);
             return;
         };
+        self.inner.state.lock().fencing = true;
         if let Err((registered, _)) =
             queue.post_invalidate(registered, Fenced::Released(self.inner.clone()))
         {

@@ -84,6 +84,14 @@ impl PrivateData {
         [f0, f1, f2, f3, VERSION, flags, self.send.0, self.receive.0]
     }
 
+    /// The same, but the peer shall not invalidate memory of this end.
+    pub fn without_remote_invalidation(self) -> Self {
+        Self {
+            remote_invalidation: false,
+            ..self
+        }
+    }
+
     /// The longest Send, in bytes.
     pub fn send_size(&self) -> usize {
         self.send.size()

@@ -107,11 +107,6 @@ void rpcrdma_helper_ib_update_fast_reg_key(struct ib_mr *mr, u8 key)
 	ib_update_fast_reg_key(mr, key);
 }
 
-int rpcrdma_helper_ibdev_to_node(struct ib_device *device)
-{
-	return ibdev_to_node(device);
-}
-
 void rpcrdma_helper_init_delayed_work(struct delayed_work *work,
 				      work_func_t function)
 {
@@ -126,6 +121,16 @@ void rpcrdma_helper_kfree_rcu_mightsleep(const void *object)
 bool rpcrdma_helper_lwq_enqueue(struct lwq_node *node, struct lwq *queue)
 {
 	return lwq_enqueue(node, queue);
+}
+
+void rpcrdma_helper_memalloc_nofs_restore(unsigned int flags)
+{
+	memalloc_nofs_restore(flags);
+}
+
+unsigned int rpcrdma_helper_memalloc_nofs_save(void)
+{
+	return memalloc_nofs_save();
 }
 
 void rpcrdma_helper_memalloc_noreclaim_restore(unsigned int flags)
@@ -151,11 +156,6 @@ struct folio *rpcrdma_helper_page_folio(struct page *page)
 int rpcrdma_helper_page_ref_count(struct page *page)
 {
 	return page_ref_count(page);
-}
-
-bool rpcrdma_helper_page_slab(struct page *page)
-{
-	return PageSlab(page);
 }
 
 phys_addr_t rpcrdma_helper_page_to_phys(struct page *page)
@@ -213,11 +213,6 @@ unsigned int rpcrdma_helper_sg_dma_len(struct scatterlist *sg)
 	return sg_dma_len(sg);
 }
 
-void rpcrdma_helper_sg_init_table(struct scatterlist *sg, unsigned int nents)
-{
-	sg_init_table(sg, nents);
-}
-
 void rpcrdma_helper_sg_mark_end(struct scatterlist *sg)
 {
 	sg_mark_end(sg);
@@ -227,11 +222,6 @@ void rpcrdma_helper_sg_set_page(struct scatterlist *sg, struct page *page,
 				unsigned int len, unsigned int offset)
 {
 	sg_set_page(sg, page, len, offset);
-}
-
-void rpcrdma_helper_sg_unmark_end(struct scatterlist *sg)
-{
-	sg_unmark_end(sg);
 }
 
 bool rpcrdma_helper_svc_xprt_is_dead(const struct svc_xprt *xprt)

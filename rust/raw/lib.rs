@@ -36,8 +36,8 @@ pub mod memory;
 )]
 mod bindings {
     use kernel::bindings::{
-        bio_vec, completion, device, list_head, module, page, scatterlist, sg_table, sockaddr,
-        task_struct, work_struct, workqueue_struct,
+        bio_vec, completion, device, list_head, module, page, scatterlist, sockaddr, task_struct,
+        work_struct, workqueue_struct,
     };
     use kernel::ffi;
 

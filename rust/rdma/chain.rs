@@ -71,8 +71,8 @@ impl<T: Link> Chain<T> {
         found
     }
 
-    pub(crate) fn first(&self) -> Option<&T> {
-        self.head.as_deref()
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        core::iter::successors(self.head.as_deref(), |item| item.peek_next())
     }
 
     pub(crate) fn first_mut(&mut self) -> Option<&mut T> {

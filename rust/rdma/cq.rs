@@ -68,7 +68,7 @@ impl<H: Handler> CompletionQueue<H> {
 impl<H: Handler> Drop for CompletionQueue<H> {
     fn drop(&mut self) {
         // SAFETY: `ptr` is live by the type invariants. The queue pair that used it is destroyed
-        // first (field order there).
+        // first: in its `drop`, before its fields go.
         unsafe { raw::ib_free_cq(self.ptr.as_ptr()) };
     }
 }

@@ -6,10 +6,7 @@
 
 use crate::error::not_supported;
 use core::ptr::NonNull;
-use kernel::{
-    error::Result,
-    page::PAGE_SIZE, //
-};
+use kernel::error::Result;
 
 /// Limits of a device, already reduced to what its users count in.
 #[derive(Clone, Copy)]
@@ -28,6 +25,9 @@ pub struct Limits {
     pub read_elements: usize,
     /// Pages of a region for what RDMA Reads bring. [`None`] where the key for local access will do.
     pub sink_pages: Option<u32>,
+    /// Whether a region that the peer invalidated is out of its reach. On iWARP an invalidation that
+    /// comes before the registration is legal, whatever the key, and leaves that to happen.
+    pub remote_invalidation: bool,
 }
 
 impl Limits {
@@ -71,6 +71,7 @@ impl Limits {
             write_elements: elements(attrs.max_send_sge),
             read_elements: elements(max_read),
             sink_pages,
+            remote_invalidation: !is_iwarp,
         })
     }
 
@@ -80,13 +81,5 @@ impl Limits {
             Some(_) => 2,
             None => 1,
         }
-    }
-
-    /// Bytes that one registration surely covers, wherever in a page they start.
-    pub fn registration_bytes(&self) -> usize {
-        usize::try_from(self.registration_pages)
-            .unwrap_or(usize::MAX)
-            .saturating_sub(1)
-            .saturating_mul(PAGE_SIZE)
     }
 }

@@ -89,6 +89,10 @@ impl<H: Handler> Mapped<H> {
         self.buffer.len()
     }
 
+    pub(crate) fn pd(&self) -> &Arc<ProtectionDomain<H>> {
+        &self.pd
+    }
+
     /// A scatter element for the first `len` bytes. [`EINVAL`] if there are fewer.
     pub(crate) fn sge(&self, len: usize) -> Result<raw::ib_sge> {
         if len > self.len() {

@@ -6,9 +6,9 @@
 //! # Who owns what
 //!
 //! ```text
-//! cm::Id  <-  Pd  <-  mr::Mr, Receive and Send buffers
-//!    ^         ^
-//!    +---- QueuePair (with its completion queue and Send queue)
+//! cm::Id  <-  ProtectionDomain  <-  regions, Receive and Send buffers
+//!    ^                ^
+//!    +------- QueuePair (with its completion queue and Send queue)
 //! ```
 //!
 //! An arrow points at what is kept alive. The [`cm::Id`] goes last; the RDMA CM
@@ -69,6 +69,14 @@ pub use raw::{
     addr,
     memory, //
 };
+
+/// Whether one more line about connections may go to the kernel log. Peers can cause as many as they
+/// like.
+pub fn may_log() -> bool {
+    use kernel::str::CStrExt;
+    // SAFETY: May be called anywhere; the string is static.
+    unsafe { raw::__printk_ratelimit(c"rpcrdma".as_char_ptr()) != 0 }
+}
 
 /// What an upper layer does when its connection has news.
 ///

@@ -187,8 +187,8 @@ impl<H: Handler> Region<H> {
     }
 
     /// Fills the region from `source` as far as one region can go: up to its number of pages, and
-    /// up to a gap (only the first piece may start, only the last may end within a page). A piece
-    /// that is too long leaves its rest in `source`.
+    /// up to a gap (only the first piece may start, only the last may end within a page). Of a piece
+    /// that is too long, for the region or for an entry, the rest is taken next, or stays in `source`.
     fn fill(&mut self, source: &mut Peekable<impl Iterator<Item = Result<Piece>>>) -> Result {
         let mut left = self.pages;
         while left > 0 {
@@ -203,7 +203,8 @@ impl<H: Handler> Region<H> {
                 break;
             }
             let len = usize::try_from(piece.len())?;
-            let room = left.saturating_mul(PAGE_SIZE).saturating_sub(offset);
+            let pages = left.min(Scatter::ENTRY_BYTES / PAGE_SIZE);
+            let room = pages.saturating_mul(PAGE_SIZE).saturating_sub(offset);
             let piece = if len > room {
                 piece.split_front(u32::try_from(room)?).ok_or(EINVAL)?
             } else {
@@ -408,6 +409,11 @@ impl<H: Handler> Prepared<H> {
         self.0.is_empty()
     }
 
+    /// Whether all were made in domains that are `right`.
+    pub(crate) fn all_in(&self, right: impl Fn(&Arc<ProtectionDomain<H>>) -> bool) -> bool {
+        self.0.iter().all(|region| right(&region.pd))
+    }
+
     /// Gives up the plan: nothing was posted.
     pub fn cancel(mut self) -> Idle<H> {
         into_idle(&mut self.0)
@@ -452,12 +458,16 @@ impl<H: Handler> Registered<H> {
         self.0.is_empty()
     }
 
-    /// Takes out the region that a message on `queue` says is invalid, if it is one of these.
+    /// Takes out the region that a message on `queue` says is invalid, if it is one of these, and if
+    /// the device's word for it is good ([`crate::device::Limits::remote_invalidation`]).
     pub fn remote_invalidated(
         &mut self,
         queue: &QueuePair<H>,
         key: &Invalidated<H>,
     ) -> Option<Idle<H>> {
+        if !queue.remote_invalidation() {
+            return None;
+        }
         // A peer that guesses keys may name one before the request that makes it valid was posted,
         // and that request is part of the region.
         queue.ring().ok()?;
@@ -479,10 +489,8 @@ impl<H: Handler> Registered<H> {
     }
 
     /// Whether all were registered on `queue`, which alone may invalidate them.
-    pub(crate) fn are_on(&self, queue: &QueuePair<H>) -> bool {
-        let first = self.0.first();
-        core::iter::successors(first, |region| region.peek_next())
-            .all(|region| region.is_registered_on(queue))
+    pub fn are_on(&self, queue: &QueuePair<H>) -> bool {
+        self.0.iter().all(|region| region.is_registered_on(queue))
     }
 
     /// Links the registrations of all, then `last`. Requests that fail complete to `failed`.

@@ -48,9 +48,9 @@ use kernel::{
     prelude::*,
     sync::{
         Arc,
-        SpinLock, //
+        SpinLock,
+        UniqueArc, //
     },
-    types::ScopeGuard, //
 };
 
 /// The shape of a queue pair.
@@ -82,8 +82,12 @@ pub struct Parameters {
 pub struct QueuePair<H: Handler> {
     /// Completion of Writes, registrations and invalidations that asked for none: they failed.
     failed: raw::ib_cqe,
+    /// The same for Reads, and what they need.
+    read_failed: raw::ib_cqe,
     /// Scatter elements of one Write, and of one Read.
     max_elements: [usize; 2],
+    /// [`crate::device::Limits::remote_invalidation`].
+    remote_invalidation: bool,
     /// Regions for what Reads bring, if that must be registered.
     sinks: Option<Arc<Sinks<H>>>,
     #[pin]
@@ -110,13 +114,17 @@ unsafe impl<H: Handler> Send for QueuePair<H> {}
 unsafe impl<H: Handler> Sync for QueuePair<H> {}
 
 impl<H: Handler> QueuePair<H> {
-    /// Makes the queue pair of `id`, which has none yet, in `pd`, which is on its device. Sleeps.
+    /// Makes the queue pair of `id` in `pd`, which is on its device. [`EINVAL`] if it has one. Sleeps.
+    ///
+    /// [`EINVAL`] and [`ENOMEM`] may also mean that the device cannot do that many work requests of
+    /// that size, though its limits say so.
     pub fn new(
         id: Arc<Id<H>>,
         pd: Arc<ProtectionDomain<H>>,
         parameters: &Parameters,
     ) -> Result<Arc<Self>> {
-        if !pd.serves(&id) {
+        // SAFETY: The id is live; only its owner makes queue pairs for it.
+        if !pd.serves(&id) || !unsafe { (*id.as_raw()).qp }.is_null() {
             return Err(EINVAL);
         }
         let buffers = u32::try_from(parameters.send_buffers)?;
@@ -169,33 +177,32 @@ impl<H: Handler> QueuePair<H> {
             port_num: u32::MAX,
             ..Default::default()
         };
+        let place = UniqueArc::new_uninit(GFP_KERNEL)?;
         // SAFETY: The id is live, `pd` and `cq` are on its device. The value made below destroys
         // the queue pair before it gives them up.
         to_result(unsafe { raw::rdma_create_qp(id.as_raw(), pd.as_raw(), &mut attributes) })?;
-        let made_for = id.clone();
-        let destroy_on_error = ScopeGuard::new(|| {
-            // SAFETY: Just made, and nobody else knows of it.
-            unsafe { raw::rdma_destroy_qp(made_for.as_raw()) };
-        });
-        let qp = Arc::pin_init(
-            // INVARIANT: Just made so.
-            pin_init!(Self {
-                failed: raw::ib_cqe {
-                    done: Some(request_failed::<H>),
-                },
-                max_elements,
-                sinks,
-                receives <- new_spinlock!(Receives { open: true }, "rdma::receives"),
-                sends <- new_spinlock!(sends, "rdma::sends"),
-                limbo,
-                _cq: cq,
-                pd,
-                id,
-            }),
-            GFP_KERNEL,
-        )?;
-        destroy_on_error.dismiss();
-        Ok(qp)
+        // INVARIANT: Just made so. Nothing fails from here on.
+        let made = place.pin_init_with(pin_init!(Self {
+            failed: raw::ib_cqe {
+                done: Some(request_failed::<H>),
+            },
+            read_failed: raw::ib_cqe {
+                done: Some(read_failed::<H>),
+            },
+            max_elements,
+            remote_invalidation: limits.remote_invalidation,
+            sinks,
+            receives <- new_spinlock!(Receives { open: true }, "rdma::receives"),
+            sends <- new_spinlock!(sends, "rdma::sends"),
+            limbo,
+            _cq: cq,
+            pd,
+            id,
+        }));
+        match made {
+            Ok(queue) => Ok(queue.into()),
+            Err(never) => match never {},
+        }
     }
 
     /// The domain that it is in.
@@ -208,6 +215,16 @@ impl<H: Handler> QueuePair<H> {
         &self.id
     }
 
+    /// Whether what was made in `pd` may be posted here.
+    fn is_in(&self, pd: &Arc<ProtectionDomain<H>>) -> bool {
+        Arc::ptr_eq(&self.pd, pd)
+    }
+
+    /// [`crate::device::Limits::remote_invalidation`].
+    pub(crate) fn remote_invalidation(&self) -> bool {
+        self.remote_invalidation
+    }
+
     pub(crate) fn limbo(&self) -> &Arc<mr::Limbo<H>> {
         &self.limbo
     }
@@ -217,10 +234,13 @@ impl<H: Handler> QueuePair<H> {
     }
 
     /// Posts all of `buffers` with one doorbell. What could not be posted stays in `buffers`.
-    /// Does not sleep.
+    /// [`EINVAL`] if one is of another domain. Does not sleep.
     pub fn post_receives(&self, buffers: &mut receive::Buffers<H>) -> Result {
         if buffers.is_empty() {
             return Ok(());
+        }
+        if !buffers.all_in(|pd| self.is_in(pd)) {
+            return Err(EINVAL);
         }
         let receives = self.receives.lock();
         if !receives.open {
@@ -274,6 +294,7 @@ impl<H: Handler> QueuePair<H> {
     ///
     /// The regions are as good as valid afterwards even if this fails, for then some may have
     /// been posted. A failure is the end of the connection, also for what was deferred before.
+    /// [`EINVAL`] if something is of another domain.
     pub fn post_send(
         &self,
         regions: mr::Prepared<H>,
@@ -282,13 +303,21 @@ impl<H: Handler> QueuePair<H> {
         inserted: Option<Inserted<H>>,
         doorbell: Doorbell,
     ) -> (mr::Registered<H>, Result) {
+        let inserted = inserted.map(|inserted| inserted.0);
+        let memory_is_here = inserted
+            .as_ref()
+            .is_none_or(|memory| self.is_in(memory.pd()));
+        if !memory_is_here || !regions.all_in(|pd| self.is_in(pd)) {
+            self.put_back_send_buffer(buffer);
+            drop(regions);
+            return (mr::Registered::new(), Err(EINVAL));
+        }
         let mut regions = regions.into_registered(&self.limbo);
         let mut sends = self.sends.lock();
         if !sends.open {
             sends.put_back(buffer);
             return (regions, Err(not_connected()));
         }
-        let inserted = inserted.map(|inserted| inserted.0);
         let send = match sends.enqueue(self, buffer, len, Verb::Send, inserted) {
             Ok(send) => send,
             Err(error) => return (regions, Err(error)),
@@ -345,7 +374,8 @@ impl<H: Handler> QueuePair<H> {
     /// Posts the first `len` bytes of `buffer` as a Send, with one doorbell, and what goes with it.
     ///
     /// If there is no room for them, both come back, and [`Handler::send_resumed`] tells when to
-    /// try again. Any other failure is the end of the connection; then it sleeps.
+    /// try again. Any other failure is the end of the connection; then it sleeps. One is that something
+    /// is of another domain.
     pub fn post_reply(
         &self,
         attached: Attached<H>,
@@ -354,6 +384,13 @@ impl<H: Handler> QueuePair<H> {
         verb: Verb,
     ) -> Result<(), Unposted<H>> {
         let count = attached.requests();
+        if !attached
+            .inner()
+            .is_none_or(|memory| self.is_in(memory.pd()))
+        {
+            self.put_back_send_buffer(buffer);
+            return Err(Unposted::Lost(EINVAL));
+        }
         let mut sends = self.sends.lock();
         if !sends.open {
             sends.put_back(buffer);
@@ -391,7 +428,7 @@ impl<H: Handler> QueuePair<H> {
         Err(Unposted::Lost(error))
     }
 
-    /// Ends all posting to the Send queue, and waits until nothing is left there. Sleeps.
+    /// Waits until nothing is left in the Send queue, where nobody posts any more. Sleeps.
     pub(crate) fn drain_sends(&self) {
         // SAFETY: The queue pair is live by the type invariants, and there is room for the request
         // of the drain. Nobody posts any more.
@@ -487,6 +524,9 @@ impl<H: Puller> QueuePair<H> {
         pulled: H::Pulled,
     ) -> Result<(), UnpostedReads<H>> {
         let count = reads.len();
+        if !self.is_in(reads.0.pd()) {
+            return Err(UnpostedReads::Lost(EINVAL));
+        }
         let mut sends = self.sends.lock();
         if !sends.open {
             return Err(UnpostedReads::Lost(not_connected()));
@@ -502,7 +542,7 @@ impl<H: Puller> QueuePair<H> {
                 return Err(UnpostedReads::Lost(error));
             }
         };
-        let first = pull.link(self.failed_cqe());
+        let first = pull.link((&raw const self.read_failed).cast_mut());
         let mut sends = self.sends.lock();
         if !sends.open {
             drop(sends);
@@ -553,15 +593,9 @@ unsafe extern "C" fn request_failed<H: Handler>(cq: *mut raw::ib_cq, wc: *mut ra
     let Some(failure) = Failure::of(wc.status) else {
         return;
     };
-    // SAFETY: The request was posted with the address of its queue pair's `failed`.
-    let queue = unsafe {
-        let failed = wc.__bindgen_anon_1.wr_cqe;
-        failed
-            .byte_sub(offset_of!(QueuePair<H>, failed))
-            .cast::<QueuePair<H>>()
-    };
-    // SAFETY: A queue pair is drained before it goes.
-    let queue = unsafe { &*queue };
+    // SAFETY: The request was posted with the address of its queue pair's `failed`, and a queue pair is
+    // drained before it goes.
+    let queue = unsafe { queue_of::<H>(wc, offset_of!(QueuePair<H>, failed)) };
     let message = match failure.is_flush() {
         true => None,
         false => queue.sends.lock().oldest_with_writes(),
@@ -569,5 +603,40 @@ unsafe extern "C" fn request_failed<H: Handler>(cq: *mut raw::ib_cq, wc: *mut ra
     match message {
         Some(message) => handler.write_failed(message, failure),
         None => handler.request_failed(failure),
+    }
+}
+
+/// # Safety
+///
+/// Only the core calls this, for a request of a [`QueuePair<H>`].
+unsafe extern "C" fn read_failed<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
+    // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
+    let handler: &H = unsafe { crate::cq::context(cq) };
+    // SAFETY: The completion is valid during the call.
+    let wc = unsafe { &*wc };
+    let Some(failure) = Failure::of(wc.status) else {
+        return;
+    };
+    // SAFETY: The request was posted with the address of its queue pair's `read_failed`, and a queue pair
+    // is drained before it goes.
+    let queue = unsafe { queue_of::<H>(wc, offset_of!(QueuePair<H>, read_failed)) };
+    if !failure.is_flush() {
+        queue.sends.lock().read_failure = Some(failure);
+    }
+    handler.request_failed(failure);
+}
+
+/// The queue pair whose field at `offset` the request of `wc` completed to.
+///
+/// # Safety
+///
+/// It did, and the queue pair lives for `'a`.
+unsafe fn queue_of<'a, H: Handler>(wc: &raw::ib_wc, offset: usize) -> &'a QueuePair<H> {
+    // SAFETY: The caller vouches for the field, and for the life of what it is part of.
+    unsafe {
+        &*wc.__bindgen_anon_1
+            .wr_cqe
+            .byte_sub(offset)
+            .cast::<QueuePair<H>>()
     }
 }

@@ -110,6 +110,11 @@ impl<H: Handler> Buffers<H> {
         self.0.is_empty()
     }
 
+    /// Whether all were made in domains that are `right`.
+    pub(crate) fn all_in(&self, right: impl Fn(&Arc<ProtectionDomain<H>>) -> bool) -> bool {
+        self.0.iter().all(|inner| right(inner.mapped.pd()))
+    }
+
     /// Links all into one list of work requests for `queue` and gives up their boxes.
     pub(crate) fn take_work_requests(&mut self, queue: &QueuePair<H>) -> *mut raw::ib_recv_wr {
         let mut first = null_mut();

@@ -12,7 +12,8 @@ use kernel::{
     error::{
         code::{
             EINVAL,
-            EIO, //
+            EIO,
+            ENOMEM, //
         },
         Result, //
     },
@@ -39,6 +40,10 @@ struct Mapping {
 }
 
 impl Scatter {
+    /// Entries longer than this are not made: devices on a bus say how long a segment they map, and
+    /// bounce buffers end at 256 KiB. All take this much.
+    pub(crate) const ENTRY_BYTES: usize = 65_536;
+
     /// An empty table.
     pub(crate) const fn new() -> Self {
         // INVARIANT: Nothing is described, nothing is mapped.
@@ -67,7 +72,7 @@ impl Scatter {
             + self.pieces.capacity() * size_of::<Piece>()
     }
 
-    /// Adds `piece`. Allocates if there is no room.
+    /// Adds `piece`, which is no longer than an entry may be. Allocates if there is no room.
     pub(crate) fn push(&mut self, piece: Piece, flags: Flags) -> Result {
         // No entry without its piece, should there be no memory.
         self.pieces.reserve(1, flags)?;
@@ -78,9 +83,14 @@ impl Scatter {
         Ok(self.pieces.push(piece, flags)?)
     }
 
-    /// As [`Self::push`], but if `piece` follows the last one in memory, both share an entry of no more
-    /// than `longest` bytes.
-    pub(crate) fn join(&mut self, piece: Piece, longest: u32, flags: Flags) -> Result {
+    /// As [`Self::push`], but if `piece` follows the last one in memory, both share an entry as long as
+    /// that goes, and a longer one takes several.
+    pub(crate) fn join(&mut self, mut piece: Piece, flags: Flags) -> Result {
+        let longest = u32::try_from(Self::ENTRY_BYTES)?;
+        while piece.len() > longest {
+            let front = piece.split_front(longest).ok_or(EINVAL)?;
+            self.push(front, flags)?;
+        }
         let last = self.pieces.last().zip(self.entries.last_mut());
         if let Some((last, entry)) = last {
             let len = entry.length.saturating_add(piece.len());
@@ -124,7 +134,8 @@ impl Scatter {
             )
         };
         if mapped <= 0 {
-            return Err(EIO);
+            // Bounce buffers and address spaces run out, and there will be more again.
+            return Err(ENOMEM);
         }
         // INVARIANT: Just mapped.
         self.mapping = Some(Mapping { device, direction });

@@ -137,6 +137,8 @@ pub(crate) struct State<H: Handler> {
     unsignalled: u32,
     /// Reads, posted or lost.
     pub(crate) pulls: Outstanding,
+    /// Why a Read failed that asked for no completion. The next one that did is of the same transfer.
+    pub(crate) read_failure: Option<Failure>,
     /// Since when a Send has memory that no Send after it covers.
     lent: Option<Jiffies>,
     /// First and last of the requests that wait for the doorbell; null if there is none. They live:
@@ -158,8 +160,8 @@ impl<H: Handler> State<H> {
     /// How many Sends one completion covers at most.
     const INTERVAL: u32 = 16;
 
-    /// How long memory that a Send takes along may have to wait for the next Send that covers it: on an
-    /// idle connection it cannot be migrated, nor offlined. One second.
+    /// How old memory that a Send took along may be when the next Send asks for a completion for it.
+    /// Until then it cannot be migrated, nor offlined. One second.
     const LEND: Jiffies = kernel::bindings::CONFIG_HZ as Jiffies;
 
     /// How many bytes of transfers are kept: a few long ones, or many short ones.
@@ -195,6 +197,7 @@ impl<H: Handler> State<H> {
             newest: 0,
             unsignalled: 0,
             pulls: Outstanding::new(),
+            read_failure: None,
             lent: None,
             deferred: [null_mut(); 2],
             room,
@@ -282,7 +285,7 @@ impl<H: Handler> State<H> {
     /// returns its work request, to be posted before the lock is given up. With it goes `attached`.
     ///
     /// `verb` says what kind of Send it is. One that asks for a completion must not be deferred: it
-    /// may be what others wait for.
+    /// may be what others wait for. [`EINVAL`] if the buffer is not one of the queue's.
     pub(crate) fn enqueue(
         &mut self,
         queue: &QueuePair<H>,
@@ -291,11 +294,15 @@ impl<H: Handler> State<H> {
         verb: Verb,
         mut attached: Option<KBox<transfer::Inner<H>>>,
     ) -> Result<*mut raw::ib_send_wr> {
+        let place = self.place(self.newest).ok_or(EINVAL)?;
+        // There are as many places as buffers, so this one is empty, unless somebody brings others.
+        let is_ours = Arc::ptr_eq(buffer.0.mapped.pd(), queue.pd())
+            && self.posted.get(place).is_some_and(|place| place.is_none());
         let sge = match buffer.0.mapped.sge(len) {
-            Ok(sge) => sge,
-            Err(error) => {
+            Ok(sge) if is_ours => sge,
+            refused => {
                 self.put_back(buffer);
-                return Err(error);
+                return refused.and(Err(EINVAL));
             }
         };
         self.unsignalled = self.unsignalled.saturating_add(1);
@@ -340,10 +347,8 @@ impl<H: Handler> State<H> {
             self.lent.get_or_insert_with(now);
         }
         let wr = &raw mut inner.wr;
-        let place = self.place(self.newest);
         self.newest = self.newest.wrapping_add(1);
-        // There are as many places as buffers, so this one is empty.
-        if let Some(place) = place.and_then(|place| self.posted.get_mut(place)) {
+        if let Some(place) = self.posted.get_mut(place) {
             *place = Some(buffer.0);
         }
         Ok(wr)

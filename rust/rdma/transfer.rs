@@ -46,10 +46,6 @@ use kernel::{
 };
 use raw::memory::Piece;
 
-/// Elements longer than this are not made: devices on a bus say how long a segment they map, and
-/// all take this much.
-const ELEMENT_BYTES: u32 = 65_536;
-
 /// An upper layer that pulls memory from its peer.
 pub trait Puller: Handler {
     /// What comes back when the Reads of one [`Transfer`] have completed.
@@ -143,7 +139,7 @@ impl<H: Handler> Transfer<H> {
         let inner = &mut *self.inner;
         match inner.sinks {
             Some(_) => Ok(inner.unregistered.push(piece, self.flags)?),
-            None => inner.scatter.join(piece, ELEMENT_BYTES, self.flags),
+            None => inner.scatter.join(piece, self.flags),
         }
     }
 
@@ -203,6 +199,14 @@ impl<H: Handler> Attached<H> {
         }
     }
 
+    pub(crate) fn inner(&self) -> Option<&Inner<H>> {
+        match self {
+            Self::Nothing => None,
+            Self::Writes(writes) => Some(&writes.0),
+            Self::Inserted(inserted) => Some(&inserted.0),
+        }
+    }
+
     pub(crate) fn into_inner(self) -> Option<KBox<Inner<H>>> {
         match self {
             Self::Nothing => None,
@@ -243,6 +247,10 @@ impl<H: Handler> Inner<H> {
             next: None,
             pd,
         }
+    }
+
+    pub(crate) fn pd(&self) -> &Arc<ProtectionDomain<H>> {
+        &self.pd
     }
 
     /// Unmaps all and lets go of it. What its lists were allocated for stays.
@@ -507,8 +515,9 @@ unsafe extern "C" fn reads_done<H: Puller>(cq: *mut raw::ib_cq, wc: *mut raw::ib
         Pull::<H>::take_back(entry)
     };
     let resume = sends.leave(pull.len());
+    // The last Read is only flushed if one before it failed.
+    let failure = Failure::of(wc.status).map(|last| sends.read_failure.take().unwrap_or(last));
     drop(sends);
-    let failure = Failure::of(wc.status);
     // SAFETY: A connection's Reads complete in order: with the last, all are done.
     let pulled = unsafe { pull.finish(queue, failure.is_none()) };
     match failure {

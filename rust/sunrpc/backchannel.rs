@@ -57,6 +57,8 @@ pub struct CallbackRqst {
     rqst: Opaque<raw::rpc_rqst>,
     call: Arc<Buffer>,
     reply: Arc<Buffer>,
+    /// Of the connection that the call came over. (`rq_connect_cookie` is sunrpc's.)
+    cookie: u32,
 }
 
 // SAFETY: Nothing in it belongs to a task or CPU.
@@ -74,6 +76,7 @@ impl CallbackRqst {
                 rqst: Opaque::zeroed(),
                 call: Buffer::new(Self::MAX_LEN, flags)?,
                 reply: Buffer::new(Self::MAX_LEN, flags)?,
+                cookie: 0,
             },
             flags,
         )?)
@@ -92,6 +95,11 @@ impl CallbackRqst {
     pub fn xid(&self) -> u32 {
         // SAFETY: Set before the call was queued, and not changed since.
         u32::from_be(unsafe { (*self.rqst.get()).rq_xid })
+    }
+
+    /// Whether the call came over the connection that `xprt` has now.
+    pub(crate) fn is_of_connection<T: Transport>(&self, xprt: &Xprt<T>) -> bool {
+        self.cookie == xprt.connect_cookie()
     }
 
     /// Length of the reply in bytes.
@@ -114,10 +122,11 @@ impl CallbackRqst {
     }
 
     /// Makes it a call that arrived on `xprt`.
-    fn fill(&mut self, xprt: *mut raw::rpc_xprt, xid: u32, call: &[u8]) -> Result {
+    fn fill<T: Transport>(&mut self, xprt: &Xprt<T>, xid: u32, call: &[u8]) -> Result {
         self.call.copy_in(0, call)?;
+        self.cookie = xprt.connect_cookie();
         let mut rqst = raw::rpc_rqst {
-            rq_xprt: xprt,
+            rq_xprt: xprt.as_raw(),
             rq_xid: xid,
             rq_rcv_buf: xdr_buf(&self.call, call.len()),
             rq_snd_buf: xdr_buf(&self.reply, Self::MAX_LEN),
@@ -207,10 +216,7 @@ impl Callbacks {
             return Err(CallbackError::Size);
         };
         let mut rqst = self.take::<T>().ok_or(CallbackError::Overflow)?;
-        if rqst
-            .fill(xprt.as_raw(), u32::from_ne_bytes(*xid), call)
-            .is_err()
-        {
+        if rqst.fill(xprt, u32::from_ne_bytes(*xid), call).is_err() {
             self.put(rqst);
             return Err(CallbackError::Size);
         }

@@ -45,12 +45,24 @@ impl<T: Transport> Xprt<T> {
             return;
         }
         let delay = if self.hesitate() { self.back_off() } else { 0 };
+        self.connect_after(delay);
+    }
+
+    fn connect_after(&self, delay: c_ulong) {
         // SAFETY: The queue is sunrpc's and outlives every transport.
         let queue = unsafe { raw::xprtiod_workqueue };
-        // SAFETY: The work item is initialised, and cancelled before it goes.
+        // SAFETY: The work item is initialised, and disabled before it goes.
         unsafe {
             raw::queue_delayed_work_on(WORK_CPU_UNBOUND as c_int, queue, self.connect.get(), delay)
         };
+    }
+
+    /// If an attempt to connect waits for its time, it has come. Does not sleep.
+    pub fn hurry(&self) {
+        // SAFETY: The work item is initialised, and disabled before it goes.
+        if unsafe { raw::cancel_delayed_work(self.connect.get()) } {
+            self.connect_after(0);
+        }
     }
 
     /// How long to wait now; next time it will be longer.
@@ -146,13 +158,21 @@ pub(crate) unsafe extern "C" fn worker<T: Transport>(work: *mut work_struct) {
     // SAFETY: The transport is live.
     let swapper = unsafe { &raw const (*xprt.as_raw()).swapper.counter };
     // SAFETY: A counter that is changed as a whole.
-    if unsafe { swapper.read_volatile() } == 0 {
-        return xprt.run_connect();
+    let is_way_to_swap = unsafe { swapper.read_volatile() } != 0;
+    if is_way_to_swap {
+        // It must not wait for memory that only swapping out gives.
+        // SAFETY: May be called in any task.
+        let flags = unsafe { raw::memalloc_noreclaim_save() };
+        xprt.run_connect();
+        // SAFETY: `flags` come from the call above.
+        unsafe { raw::memalloc_noreclaim_restore(flags) };
+    } else {
+        // Nor for memory whose file system, to free it, sends RPCs over this very transport: evicting an
+        // inode returns its delegation.
+        // SAFETY: As above.
+        let flags = unsafe { raw::memalloc_nofs_save() };
+        xprt.run_connect();
+        // SAFETY: As above.
+        unsafe { raw::memalloc_nofs_restore(flags) };
     }
-    // The way to the swap file must not wait for memory that only swapping out gives.
-    // SAFETY: May be called in any task.
-    let flags = unsafe { raw::memalloc_noreclaim_save() };
-    xprt.run_connect();
-    // SAFETY: `flags` come from the call above.
-    unsafe { raw::memalloc_noreclaim_restore(flags) };
 }

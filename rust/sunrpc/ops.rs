@@ -256,7 +256,11 @@ unsafe extern "C" fn prepare_request<T: Transport>(
         let rqst = unsafe { Rqst::<T>::from_raw(rqst) };
         // SAFETY: Nobody sends the request before its task has queued it.
         if unsafe { rqst.fill_reply_pages() }.is_ok() {
-            T::prepare(this, this, rqst);
+            return match T::prepare(this, this, rqst) {
+                Err(SendError::TooBig) => EMSGSIZE.to_errno(),
+                Err(SendError::Io) => EIO.to_errno(),
+                _ => 0,
+            };
         }
     }
     0
@@ -313,6 +317,11 @@ unsafe extern "C" fn send_request<T: Transport>(rqst: *mut raw::rpc_rqst) -> c_i
     let sent = if state & (1 << raw::RPC_BC_PA_IN_USE) != 0 {
         // SAFETY: Requests of reverse-direction calls are marked so, and no others. It is pinned.
         let reply = unsafe { CallbackRqst::from_raw(rqst) };
+        if !reply.is_of_connection(this) {
+            // The peer has no Receive for it and will call again (RFC 8167, section 4), so it is dropped.
+            // An error would be that of whose task is sending.
+            return 0;
+        }
         send_or_wait(this, || T::send_callback_reply(this, this, reply, more)).map_err(Into::into)
     } else {
         // SAFETY: All others are in one of the transport's slots. It is pinned, and the caller

@@ -18,7 +18,11 @@ use core::{
 };
 use kernel::{
     ffi::c_int,
-    prelude::*, //
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    }, //
 };
 
 /// A request that waits for its reply and is being answered.
@@ -88,8 +92,14 @@ impl<T: Transport> PinnedRqst<T> {
         this.set_unanswered(false);
         let _guard = this.queue_lock();
         if let Some(status) = status {
-            // SAFETY: The task waits for the reply; it reads the status after it was woken.
-            unsafe { (*task).tk_status = status };
+            // If the task waits for the reply it reads this when it is woken.
+            // SAFETY: A word that is changed as a whole.
+            unsafe { (&raw mut (*task).tk_status).write_volatile(status) };
+            // If it does not yet, its state machine overwrites that, but stops for this.
+            // SAFETY: The task is live, as its request is pinned; sunrpc changes the word by atomic
+            // operations from its start on.
+            let rpc_status = unsafe { Atomic::from_ptr(&raw mut (*task).tk_rpc_status) };
+            let _ = rpc_status.cmpxchg(0, status, Relaxed);
         }
         // SAFETY: The request is pinned and `queue_lock` held.
         unsafe { raw::xprt_complete_rqst(task, copied) };

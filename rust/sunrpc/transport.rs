@@ -64,7 +64,10 @@ pub trait Transport: Sized + Send + Sync + 'static {
     /// What cannot be done now is left to [`Self::send`], and so is what it did if the connection
     /// is another by then. Called for each encoding of the call; it need not be connected. Must not
     /// sleep for memory.
-    fn prepare(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>);
+    ///
+    /// An error says that the request can never be sent. Said here it is the fate of that request; from
+    /// [`Self::send`] it would be that of whose task is sending.
+    fn prepare(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>) -> Result<(), SendError>;
 
     /// Sends `rqst`, or says why not. Must not sleep for memory.
     ///

@@ -382,8 +382,9 @@ impl<T: Transport> Xprt<T> {
     pub(crate) unsafe fn destroy(this: NonNull<Self>) {
         // SAFETY: `destroy` is called on a live transport.
         let xprt = unsafe { this.as_ref() };
+        // Whoever has a link still may hurry it.
         // SAFETY: The work item is initialised.
-        unsafe { raw::cancel_delayed_work_sync(xprt.connect.get()) };
+        unsafe { raw::disable_delayed_work_sync(xprt.connect.get()) };
         xprt.parts.transport.close(xprt);
         xprt.parts.link.cut();
         // SAFETY: No task, work item, handler or link can reach it any more.

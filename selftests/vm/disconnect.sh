@@ -32,16 +32,29 @@ remove_device() { rdma link del "${RDMA}0" && sleep 1 && rdma link add "${RDMA}0
 # What is kept for the next connection must not keep the device.
 remove_idle_device() { kick && sleep 1 && timeout 30 rdma link del "${RDMA}0" && rdma link add "${RDMA}0" type "$RDMA" netdev eth0; }
 
+# Nor may it while the next attempt to connect waits for its time, which comes later after each failure.
+remove_waiting_device() {
+	local reader
+	on_server "$scripts/vm/nfs-server stop"
+	kick
+	stat "$mnt/." >/dev/null &
+	reader=$!
+	sleep 20
+	timeout 4 rdma link del "${RDMA}0" || return
+	rdma link add "${RDMA}0" type "$RDMA" netdev eth0 && on_server "$scripts/vm/nfs-server start" && wait "$reader"
+}
+
 restart_server() { on_server "$scripts/vm/nfs-server stop; $scripts/vm/nfs-server start"; }
 lose_packets() { go_deaf && sleep 8 && hear; }
 
-plan 8
+plan 9
 mount_nfs 4.2 || exit
 check "the client drops the connection" survives "${DISCONNECTS:-3}" kick
 check "the server restarts" survives "${RESTARTS:-2}" restart_server
 check "the server's device goes and comes back" survives 2 remove_server_device
 check "the client's device goes and comes back" survives "${REMOVALS:-2}" remove_device
 check "the client's device goes while nothing is connected" remove_idle_device
+check "and while it waits to connect" remove_waiting_device
 check "all packets are lost for 8 seconds" survives 2 lose_packets
 random_file "$mnt/after" 1000000
 check "a file written after all that is the same on both machines" same_file after

@@ -69,6 +69,18 @@ serves() {
 	done
 }
 
+# mounts COUNT: so many allocations fail for the buffers of Calls. The first Calls of a mount need them.
+mounts() {
+	mkdir -p /mnt/other
+	aim ops9buf_alloc || return
+	arm failslab times="$1" interval=2 probability=100
+	until [ "$(setting failslab times)" -eq 0 ]; do
+		mount -t nfs -o "proto=rdma,port=$port,vers=3,nolock,retry=0" "$SERVER_ADDR:/export" /mnt/other || return
+		cat /mnt/other/* >/dev/null
+		umount /mnt/other || return
+	done
+}
+
 # disconnects SIDE COUNT: sunrpc breaks the connection so often.
 disconnects() {
 	local before other=server start=$SECONDS
@@ -92,7 +104,7 @@ slots() {
 	echo "$1" >/proc/sys/sunrpc/rdma_slot_table_entries && on_server "echo $1 >/proc/sys/sunrpc/svc_rdma/max_requests"
 }
 
-plan 11
+plan 12
 modprobe rpcrdma
 slots 16
 # A connection that failed waits before it is tried again. Many of them wait together.
@@ -111,8 +123,9 @@ check "$(part 5) allocations of pages fail there" in_spite connects server svc_o
 load=(--size=16M --numjobs=8 --bsrange=256k-1M)
 check "$(part 10) allocations of pages fail while the server receives" in_spite serves svc_ops8recvfrom fail_page_alloc "$(part 10)" 1
 load=(--size=4M --numjobs=8)
-check "$(part 25) allocations fail there" in_spite serves svc_ops8recvfrom failslab "$(part 25)" 20
+check "$(part 20) allocations fail there" in_spite serves svc_ops8recvfrom failslab "$(part 20)" 20
 check "$(part 20) allocations fail while the server replies" in_spite serves svc_ops6sendto failslab "$(part 20)" 20
+check "$(part 5) allocations fail for the buffers of Calls" in_spite mounts "$(part 5)"
 check "the client breaks the connection $DISCONNECTS times" in_spite disconnects client "$DISCONNECTS"
 check "the server breaks the connection $DISCONNECTS times" in_spite disconnects server "$DISCONNECTS"
 random_file "$mnt/after" 1000000
