@@ -31,6 +31,15 @@ use crate::rpc::CallHeader;
 use crate::xdr;
 use crate::xdr::Reader;
 
+/// The most Positions in the Read list of a Call, that of a Position-Zero chunk included.
+///
+/// A chunk is an argument that left the message, and only few can: a binding names them. That of
+/// NFS has one in a procedure of NFSv2 or NFSv3, and one in some operations of a COMPOUND; it asks
+/// a client for one Read chunk beside the Position-Zero chunk (RFC 8267). To find the chunks one
+/// goes through the list once for each of them, before it is known who calls, and 64 KiB would hold
+/// more than 2,700.
+const MAX_POSITIONS: usize = 16;
+
 /// What this Responder takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
@@ -112,6 +121,8 @@ pub enum Reason {
     /// The chunk at this Position overlaps another one, lies beyond the end of the message, or
     /// covers something that must not leave the message.
     Position(u32),
+    /// More Positions than a Call has arguments that may leave it.
+    TooManyPositions,
     /// More to pull than any argument needs.
     TooLong(u64),
     /// A segment that wraps around the end of the address space.
@@ -275,6 +286,10 @@ impl<'a> Call<'a> {
             Body::NoMsg => self.check_position_zero()?,
         };
         self.check_segments(policy)?;
+        // Before anything looks at one chunk after the other.
+        if self.lists.read.has_more_positions_than::<MAX_POSITIONS>() {
+            return Err(Reason::TooManyPositions);
+        }
         self.check_positions(length)
     }
 
@@ -392,7 +407,7 @@ impl<'a> Call<'a> {
     }
 
     /// Positions and lengths of the Read chunks, without Position Zero, in the order of the
-    /// message.
+    /// message. They are few, as [`parse`] made sure: the list is gone through for each of them.
     pub fn chunks(&self) -> impl Iterator<Item = (u32, u64)> + Clone + 'a {
         let read = self.lists.read;
         iter::successors(read.position_after(0), move |position| {

@@ -256,6 +256,27 @@ impl<'a> ReadList<'a> {
             .map(|read| read.segment)
     }
 
+    /// Whether there are more than `MOST` Positions, that of an empty segment and zero included.
+    ///
+    /// It ends with the first that is too many. Each segment costs `MOST` comparisons at the most.
+    #[inline]
+    pub(crate) fn has_more_positions_than<const MOST: usize>(&self) -> bool {
+        if self.len() <= MOST {
+            return false;
+        }
+        let mut known = [None; MOST];
+        for ReadSegment { position, .. } in self.iter() {
+            let slot = known
+                .iter_mut()
+                .find(|slot| slot.is_none_or(|known| known == position));
+            let Some(slot) = slot else {
+                return true;
+            };
+            *slot = Some(position);
+        }
+        false
+    }
+
     /// The smallest Position in the list that is greater than `position`.
     #[inline]
     pub fn position_after(&self, position: u32) -> Option<u32> {
@@ -442,6 +463,27 @@ pub(crate) const fn chunk_len(count: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whether a list with these Positions has more of them than three.
+    fn more_than_three(positions: &[u32]) -> bool {
+        let mut bytes = Vec::new();
+        for position in positions {
+            bytes.extend([1, *position, 7, 0, 0, 0].map(u32::to_be_bytes).concat());
+        }
+        bytes.extend([0; 12]);
+        let lists = Lists::parse(&mut Reader::new(&bytes), &Limits::UNLIMITED).unwrap();
+        lists.read.has_more_positions_than::<3>()
+    }
+
+    #[test]
+    fn same_position_counts_once_wherever_it_comes_again() {
+        assert!(!more_than_three(&[]));
+        assert!(!more_than_three(&[8, 4, 0]));
+        assert!(!more_than_three(&[0, 4, 0, 8, 4, 4, 0, 8]));
+        assert!(more_than_three(&[0, 4, 8, 12]));
+        assert!(more_than_three(&[4, 4, 0, 8, 8, 12, 4]));
+        assert!(more_than_three(&[16, 12, 8, 4]));
+    }
 
     #[test]
     fn slice_starts_and_ends_inside_segments() {

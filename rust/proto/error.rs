@@ -112,13 +112,4 @@ pub enum Misuse {
     Sizes,
     /// A buffer below the 1024 bytes that every implementation has.
     SmallBuffer(usize),
-    /// A grant that posted Receives do not back.
-    UnbackedGrant {
-        /// The grant.
-        grant: u32,
-        /// What the posted Receives back.
-        backed: u32,
-    },
-    /// More was finished than was begun.
-    Account,
 }

@@ -208,8 +208,6 @@ pub struct Outcome<'a> {
     pub written_len: usize,
     /// Bytes of the RPC message in the Reply chunk. Zero: the message is inline.
     pub reply_chunk_len: usize,
-    /// The Reply chunk was offered and not repeated. Tolerated, worth counting.
-    pub echo_missing: bool,
 }
 
 impl<'a> Reply<'a> {
@@ -250,6 +248,7 @@ impl<'a> Reply<'a> {
         let in_reply_chunk = match (offer.reply, self.reply) {
             (Some(offered), Some(returned)) => returned_len(offered, returned)?,
             (None, Some(_)) => return Err(Violation::UnofferedReplyChunk),
+            // Tolerated: old servers do not repeat a Reply chunk that they did not use.
             (_, None) => 0,
         };
         if self.body == Body::Msg && in_reply_chunk > 0 {
@@ -262,7 +261,6 @@ impl<'a> Reply<'a> {
             // Both fit: they are no more than the memory we offered.
             written_len: usize::try_from(written).unwrap_or(usize::MAX),
             reply_chunk_len: usize::try_from(in_reply_chunk).unwrap_or(usize::MAX),
-            echo_missing: offer.reply.is_some() && self.reply.is_none(),
         })
     }
 }

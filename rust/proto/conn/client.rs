@@ -45,14 +45,12 @@ pub enum Event {
     Established,
     /// A step failed: not resolved, unreachable, rejected, timed out, or out of resources.
     Failed,
-    /// The server, or the fabric, ended the connection.
+    /// The server or the fabric ended the connection, or gave us a reason to.
     Disconnected,
     /// The device goes away.
     DeviceRemoved,
     /// A message was dropped because it was malformed.
     Malformed,
-    /// A reply invalidated memory that is not of its RPC, or memory that we do not know.
-    ForeignKey,
     /// The upper layer wants no connection any more, or waited too long for a reply.
     Close,
     /// The queues are empty: nothing is under DMA, and no completion will come.
@@ -118,14 +116,9 @@ impl Connection {
 
             (State::Closing, Event::Drained) => (State::Closed, Action::Release),
             (state @ (State::Closed | State::Closing), _) => (state, Action::Nothing),
-            (
-                _,
-                Event::Failed
-                | Event::Disconnected
-                | Event::DeviceRemoved
-                | Event::ForeignKey
-                | Event::Close,
-            ) => (State::Closing, Action::TearDown),
+            (_, Event::Failed | Event::Disconnected | Event::DeviceRemoved | Event::Close) => {
+                (State::Closing, Action::TearDown)
+            }
 
             // Too late to matter, or news that another event told already.
             (state, _) => (state, Action::Nothing),

@@ -156,11 +156,9 @@ fn adv16_request_of_all_credits_is_served() {
     let mut message = hex(golden::GV11);
     message[8..12].fill(0xFF);
     served(&message);
-    // What is granted is ours to say, and never more than Receives back.
-    let mut grants = proto::credit::Grants::new();
-    grants.posted(8);
-    grants.received().unwrap();
-    assert_eq!(grants.grant(u32::MAX), 7);
+    // What is granted is ours to say: it follows from Calls and a limit, not from requests.
+    assert_eq!(proto::credit::raised(8, 8, 16), Some(16));
+    assert_eq!(proto::credit::raised(16, u32::MAX, 16), None);
 }
 
 #[test]
@@ -620,4 +618,36 @@ fn adv109_chunks_that_fill_the_reply() {
     assert_eq!(answer.err(), Some(header));
     assert_eq!(error(&call.refuse()), hex(golden::GV10));
     refused(&msg(&write_list(&[], Some(&segments))));
+}
+
+#[test]
+fn adv111_more_positions_than_a_call_has_arguments() {
+    answered(111);
+    assert_eq!(reasons(111), [Reason::TooManyPositions; 3]);
+    // One less is served.
+    let message = write(&neighbours(16), 4);
+    assert_eq!(served(&message).chunks().count(), 16);
+    let mut long = neighbours(15);
+    long.insert(8, (0, 17, 96));
+    assert_eq!(served(&nomsg(&long)).chunks().count(), 15);
+}
+
+#[test]
+fn adv111_list_of_any_length_is_gone_through_a_few_times() {
+    let any = proto::call::Policy {
+        limits: Limits::UNLIMITED,
+        ..POLICY
+    };
+    // Once for each segment, and nobody would wait for the end of this.
+    assert_eq!(serve(&write(&neighbours(200_000), 4), &any), err_chunk());
+    let empty = |(position, handle, _)| (position, handle, 0);
+    let chunks: Vec<_> = neighbours(16).into_iter().map(empty).collect();
+    let mut message = write(&chunks.repeat(12_500), 64);
+    message.extend([0; 64]);
+    let Served::Call(call) = serve(&message, &any) else {
+        panic!();
+    };
+    assert_eq!(call.lists.read.len(), 200_000);
+    assert_eq!(call.chunks().count(), 16);
+    assert_eq!(call.parts().count(), 1);
 }

@@ -86,10 +86,6 @@ fn client_transitions() {
         // The first two are survived, see below.
         (Malformed, [None; 6]),
         (
-            ForeignKey,
-            [None, Some(end), Some(end), Some(end), Some(end), None],
-        ),
-        (
             Close,
             [None, Some(end), Some(end), Some(end), Some(end), None],
         ),

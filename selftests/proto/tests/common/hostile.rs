@@ -93,6 +93,11 @@ pub fn near_the_end(length: u32) -> [Vec<u8>; 3] {
     ]
 }
 
+/// Chunks of four bytes, one right behind the other from Position 96 on.
+pub fn neighbours(count: u32) -> Vec<(u32, u32, u32)> {
+    (0..count).map(|at| (96 + at * 4, at, 4)).collect()
+}
+
 struct Cases(Vec<Case>);
 
 impl Cases {
@@ -193,6 +198,13 @@ fn lists(cases: &mut Cases) {
     cases.refused(41, [write(&[(96, 1, half), (96, 2, half)], 0)]);
     cases.refused(41, [write(&[(96, 1, u32::MAX); 41], 0)]);
     cases.refused(42, near_the_end(0x20));
+    cases.refused(111, [write(&neighbours(17), 4)]);
+    let mut empty_at_the_end = neighbours(16);
+    empty_at_the_end.push((96 + 16 * 4, 17, 0));
+    cases.refused(111, [write(&empty_at_the_end, 4)]);
+    let mut long = neighbours(16);
+    long.insert(8, (0, 17, 96));
+    cases.refused(111, [nomsg(&long)]);
 }
 
 fn payloads(cases: &mut Cases) {

@@ -98,7 +98,7 @@ impl Client {
             None => Thresholds::DEFAULT,
         };
         self.step(Event::Established, Action::Announce);
-        self.window.reset();
+        self.window = Window::new(self.window.requested());
         fabric.to_client.post_receives(REVERSE_CREDITS);
     }
 
@@ -146,7 +146,8 @@ impl Client {
                 return;
             }
         };
-        if !self.window.take() {
+        let in_flight = u32::try_from(self.pending.len()).unwrap();
+        if in_flight >= self.window.window() {
             return;
         }
         self.queue.pop();
@@ -209,14 +210,13 @@ impl Client {
         let Some(message) = fabric.to_client.receive() else {
             return;
         };
-        let xid = match reply::parse(&message).unwrap() {
-            Incoming::ReverseCall(call) => return self.answer_reverse(fabric, &call, summary),
+        match reply::parse(&message).unwrap() {
+            Incoming::ReverseCall(call) => self.answer_reverse(fabric, &call, summary),
             Incoming::Error { xid, credits, .. } => {
                 let pending = self.pending.remove(&xid).unwrap();
                 pending.fence(fabric);
                 self.window.on_reply(credits);
                 summary.refused += 1;
-                xid
             }
             Incoming::Reply(reply) => {
                 let pending = self.pending.remove(&reply.xid).unwrap();
@@ -230,11 +230,8 @@ impl Client {
                 pending.complete(fabric, &outcome, summary);
                 self.window.on_reply(reply.credits);
                 summary.completed += 1;
-                reply.xid
             }
-        };
-        assert!(!self.pending.contains_key(&xid));
-        self.window.give_back().unwrap();
+        }
     }
 
     fn answer_reverse(

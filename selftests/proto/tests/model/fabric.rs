@@ -44,8 +44,6 @@ pub struct Queue {
     receives: u32,
     /// Length of those Receives.
     receive_len: usize,
-    /// Sends that arrived and whose completion was not looked at yet.
-    completions: usize,
 }
 
 impl Queue {
@@ -62,15 +60,7 @@ impl Queue {
         let message = self.sends.pop_front()?;
         let left = self.receives.checked_sub(1);
         self.receives = left.expect("a Send found no Receive");
-        self.completions += 1;
         Some(message)
-    }
-
-    /// Takes the completion of a Send that arrived.
-    pub fn completed(&mut self) -> bool {
-        let any = self.completions > 0;
-        self.completions -= usize::from(any);
-        any
     }
 }
 

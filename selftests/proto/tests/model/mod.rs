@@ -60,12 +60,11 @@ pub fn run(choices: &mut impl Choices, rpcs: usize) -> Summary {
         if !fabric.connected {
             client.connect(choices, &mut fabric, &mut server);
         }
-        match choices.below(16) {
+        match choices.below(15) {
             0..=3 => client.send_call(choices, &mut fabric, &mut summary),
             4..=7 => server.receive(&mut fabric),
             8..=10 => server.finish_one(choices, &mut fabric),
             11..=13 => client.receive(&mut fabric, &mut summary),
-            14 => server.complete_send(&mut fabric),
             _ if choices.one_in(3) => server.send_reverse_call(&mut fabric),
             _ if choices.one_in(40) => {
                 summary.lost += 1;

@@ -2,8 +2,6 @@
 
 //! The Responder's end.
 
-use std::collections::VecDeque;
-
 use proto::answer::filled;
 use proto::answer::Answer;
 use proto::answer::Place;
@@ -18,7 +16,7 @@ use proto::chunk::Segment;
 use proto::conn::server::Action;
 use proto::conn::server::Connection;
 use proto::conn::server::Event;
-use proto::credit::Grants;
+use proto::credit;
 use proto::credit::Window;
 use proto::header::Body;
 use proto::plan::Role;
@@ -45,17 +43,23 @@ const POLICY: Policy = Policy {
     reverse: true,
 };
 
+/// The most credits granted.
+const CREDITS: u32 = 12;
+
 #[derive(Debug)]
 pub struct Server {
     connection: Connection,
     sizes: PrivateData,
     thresholds: Thresholds,
-    grants: Grants,
+    /// Credits for which there are Receives.
+    granted: u32,
+    /// Receives that wait for a Call.
+    posted: u32,
     /// Messages received, not answered.
     serving: Vec<Vec<u8>>,
-    /// What the Sends on their way say about forward credits. Reverse Calls say nothing.
-    sent: VecDeque<Option<u32>>,
     reverse: Window,
+    /// Calls in the reverse direction that are not answered.
+    calling: u32,
     reverse_xid: u32,
 }
 
@@ -65,10 +69,11 @@ impl Server {
             connection: Connection::new(),
             sizes: private_data(choices),
             thresholds: Thresholds::DEFAULT,
-            grants: Grants::new(),
+            granted: 1,
+            posted: 0,
             serving: Vec::new(),
-            sent: VecDeque::new(),
             reverse: Window::new(REVERSE_CREDITS),
+            calling: 0,
             reverse_xid: 0,
         }
     }
@@ -82,10 +87,12 @@ impl Server {
         client_receives: usize,
     ) -> Option<PrivateData> {
         self.connection = Connection::new();
-        self.grants = Grants::new();
-        self.reverse.reset();
+        self.granted = 1;
+        self.posted = 0;
+        self.reverse = Window::new(REVERSE_CREDITS);
+        self.calling = 0;
         fabric.connect(self.sizes.receive_size(), client_receives);
-        self.post_receives(fabric, self.grants.missing());
+        self.post_receives(fabric);
         let ours = Some(self.sizes).filter(|_| theirs.is_some() && !choices.one_in(5));
         self.thresholds = match ours {
             Some(ours) => Thresholds::negotiate(Role::Server, ours, theirs),
@@ -98,13 +105,13 @@ impl Server {
     pub fn lose_connection(&mut self) {
         assert_eq!(self.connection.on(Event::Disconnected), Action::TearDown);
         self.serving.clear();
-        self.sent.clear();
         assert_eq!(self.connection.on(Event::Drained), Action::Release);
     }
 
-    fn post_receives(&mut self, fabric: &mut Fabric, count: u32) {
-        fabric.to_server.post_receives(count);
-        self.grants.posted(count);
+    /// Posts what the grant needs.
+    fn post_receives(&mut self, fabric: &mut Fabric) {
+        fabric.to_server.post_receives(self.granted - self.posted);
+        self.posted = self.granted;
     }
 
     pub fn receive(&mut self, fabric: &mut Fabric) {
@@ -115,13 +122,13 @@ impl Server {
         assert!(matches!(action, Action::Serve | Action::AnnounceAndServe));
         match call::parse(&message, &POLICY).unwrap() {
             Incoming::Call(_) => {
-                self.grants.received().unwrap();
+                self.posted -= 1;
                 self.serving.push(message);
             }
             Incoming::ReverseReply(reply) => {
                 // It used a Receive of its own, posted with the Call.
                 self.reverse.on_reply(reply.credits);
-                self.reverse.give_back().unwrap();
+                self.calling -= 1;
             }
             Incoming::ReverseError { .. } => unreachable!(),
         }
@@ -129,9 +136,10 @@ impl Server {
 
     /// Calls the client, if it may.
     pub fn send_reverse_call(&mut self, fabric: &mut Fabric) {
-        if !self.reverse.take() {
+        if self.calling >= self.reverse.window() {
             return;
         }
+        self.calling += 1;
         let xid = self.reverse_xid;
         self.reverse_xid += 1;
         let header = Header {
@@ -143,16 +151,6 @@ impl Server {
         put_words(&mut call, &[xid, 0, 2, 0x4000_0000, 1, 0, 0, 0, 0, 0]);
         fabric.to_server.post_receives(1);
         fabric.to_client.send(call);
-        self.sent.push_back(None);
-    }
-
-    /// Takes the completion of a Send.
-    pub fn complete_send(&mut self, fabric: &mut Fabric) {
-        if fabric.to_client.completed() {
-            if let Some(grant) = self.sent.pop_front().unwrap() {
-                self.grants.delivered(grant).unwrap();
-            }
-        }
     }
 
     /// Answers any of the Calls that wait for it.
@@ -160,17 +158,23 @@ impl Server {
         if self.serving.is_empty() {
             return;
         }
+        let serving = u32::try_from(self.serving.len()).unwrap();
         let message = self.serving.swap_remove(choices.below(self.serving.len()));
         let Ok(Incoming::Call(call)) = call::parse(&message, &POLICY) else {
             unreachable!();
         };
         let request = execute(fabric, &call);
 
-        let policy = 1 + u32::try_from(choices.below(12)).unwrap();
-        let spare = u32::try_from(choices.below(3)).unwrap();
-        self.post_receives(fabric, self.grants.missing_for(1) + spare);
-        let grant = self.grants.grant(policy);
-        self.grants.reply(grant).unwrap();
+        if let Some(granted) = credit::raised(self.granted, serving, CREDITS) {
+            self.granted = granted;
+        }
+        self.post_receives(fabric);
+        // Ours never says less than it has Receives for. Another Responder may.
+        let less = match choices.one_in(4) {
+            true => choices.below(usize::try_from(self.granted).unwrap()),
+            false => 0,
+        };
+        let grant = self.granted - u32::try_from(less).unwrap();
 
         let send = match self.reply(choices, fabric, &call, &request, grant) {
             Some(send) => send,
@@ -182,7 +186,6 @@ impl Server {
         };
         assert!(send.len() <= self.thresholds.reply);
         fabric.to_client.send(send);
-        self.sent.push_back(Some(grant));
     }
 
     /// Writes the results to the client's memory, and returns what to send.
