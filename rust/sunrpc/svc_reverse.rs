@@ -48,6 +48,10 @@ use kernel::{
         c_ulong, //
     },
     prelude::*,
+    sync::atomic::{
+        Atomic,
+        Release, //
+    },
     types::Opaque, //
 };
 
@@ -317,10 +321,26 @@ unsafe fn create<C: SvcConnection>(args: &raw::xprt_create) -> Result<NonNull<ra
     // SAFETY: As above. There will be no attempt to connect.
     unsafe { raw::xprt_set_connected(xprt) };
     xprt.bc_xprt = svc.as_ptr();
-    // SAFETY: As above. The `svc_xprt` gives this reference back when it is freed.
-    unsafe { raw::xprt_get(xprt) };
-    // SAFETY: The `svc_xprt` is live, and its upper layer makes one at a time.
-    unsafe { (*svc.as_ptr()).xpt_bc_xprt = xprt };
+    // SAFETY: The `svc_xprt` is live, as above. Until it is freed the word changes only here, once;
+    // sunrpc, which does not wait for us, reads it as a whole.
+    let place = unsafe { Atomic::from_ptr(&raw mut (*svc.as_ptr()).xpt_bc_xprt) };
+    // sunrpc has seen that the place is empty, but under no lock: two NFSv4.1 clients that bind to
+    // one connection at the same time both come here. It can have one transport only, as replies
+    // are looked for in that one. The client that is late is told that its callback path is down;
+    // when it binds again, sunrpc finds the transport that is there.
+    // `Release`: who finds the transport finds all that was done to it here.
+    if place
+        .cmpxchg(ptr::null_mut(), raw.as_ptr(), Release)
+        .is_err()
+    {
+        // SAFETY: Nobody else has seen it.
+        unsafe { destroy::<C>(raw.as_ptr()) };
+        return Err(EAGAIN);
+    }
+    // The `svc_xprt` gives this reference back when it is freed, which the caller's keeps from
+    // happening before we return.
+    // SAFETY: The transport is live: it was made with the reference that goes to the caller.
+    unsafe { raw::xprt_get(raw.as_ptr()) };
     Ok(raw)
 }
 
@@ -328,9 +348,9 @@ unsafe fn create<C: SvcConnection>(args: &raw::xprt_create) -> Result<NonNull<ra
 ///
 /// # Safety
 ///
-/// sunrpc calls it.
+/// sunrpc calls it, or [`create`] for one that nobody else has seen.
 unsafe extern "C" fn destroy<C: SvcConnection>(xprt: *mut raw::rpc_xprt) {
-    // SAFETY: Called once, after the last reference is gone.
+    // SAFETY: Called once, when nobody else can reach it any more.
     unsafe { (&raw mut (*xprt.cast::<Reverse<C>>()).link).drop_in_place() };
     // SAFETY: As above.
     addr::free(unsafe { &mut (*xprt).address_strings });
