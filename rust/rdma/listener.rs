@@ -48,8 +48,12 @@ pub trait Listen: Sized + Send + Sync + 'static {
     /// An adopted id must not be dropped before this returned.
     fn connect_request(&self, request: &Request<'_, Self::Connection>);
 
-    /// The listener hears nothing any more, because its device goes or its address moved to another
-    /// one. CM worker. Until it is dropped, the device waits.
+    /// The address is that of other hardware now, and the listener hears nothing. Another one may. CM
+    /// worker.
+    fn moved(&self);
+
+    /// The listener hears nothing any more, because its device goes. CM worker. Until it is dropped, the
+    /// device waits.
     fn deaf(&self);
 }
 
@@ -98,11 +102,11 @@ impl<H: Handler> Request<'_, H> {
 ///
 /// # Invariants
 ///
-/// `ptr` came from `rdma_create_id` with the address of `context`'s value as context and
+/// `ptr` came from `rdma_create_id` with the address of `_context`'s value as context and
 /// `event_callback::<L>` as handler, and is destroyed only in `drop`.
 pub struct Listener<L: Listen> {
     ptr: NonNull<raw::rdma_cm_id>,
-    context: Arc<L>, // Dropped after `ptr` is destroyed: events use it.
+    _context: Arc<L>, // Dropped after `ptr` is destroyed: events use it.
 }
 
 // SAFETY: The CM has its own locks; an id may be used from any task.
@@ -128,7 +132,7 @@ impl<L: Listen> Listener<L> {
         // INVARIANT: Just made so.
         let this = Self {
             ptr: NonNull::new(ptr).ok_or(EINVAL)?,
-            context,
+            _context: context,
         };
         // SAFETY: The id is live. IPv4 and IPv6 have a listener each.
         to_result(unsafe { raw::rdma_set_afonly(this.ptr.as_ptr(), 1) })?;
@@ -143,11 +147,6 @@ impl<L: Listen> Listener<L> {
     pub fn local_address(&self) -> Result<SockAddr> {
         // SAFETY: The id is live, and bound.
         unsafe { cm::local_address(self.ptr) }
-    }
-
-    /// Who gets the requests.
-    pub fn context(&self) -> &Arc<L> {
-        &self.context
     }
 }
 
@@ -187,8 +186,11 @@ unsafe extern "C" fn event_callback<L: Listen>(
             // Anything but zero has the CM destroy the id, which turns the peer away.
             c_int::from(!request.adopted.get())
         }
-        raw::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE
-        | raw::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => {
+        raw::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE => {
+            context.moved();
+            0
+        }
+        raw::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => {
             context.deaf();
             0
         }

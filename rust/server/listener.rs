@@ -15,6 +15,11 @@ use kernel::{
     new_mutex,
     prelude::*,
     sync::{
+        atomic::{
+            AtomicFlag,
+            Full,
+            Release, //
+        },
         Arc,
         Mutex, //
     },
@@ -48,13 +53,21 @@ pub(crate) struct Listener {
     denied: Arc<Denied>,
     /// [`None`] before it listens and after it has stopped.
     #[pin]
-    id: Mutex<Option<listener::Listener<Waiting>>>,
+    ear: Mutex<Option<Ear>>,
+}
+
+/// What listens, and where.
+struct Ear {
+    net: Net,
+    id: listener::Listener<Waiting>,
 }
 
 /// Peers that wait, and whom to tell.
 #[pin_data]
 struct Waiting {
     link: SvcLink<Listener>,
+    /// The address is that of other hardware now.
+    moved: AtomicFlag,
     #[pin]
     queue: Mutex<KVec<Incoming>>,
 }
@@ -71,6 +84,7 @@ impl Waiting {
         Arc::pin_init(
             pin_init!(Self {
                 link,
+                moved: AtomicFlag::new(false),
                 queue <- new_mutex!(queue, "rpcrdma::waiting"),
             }),
             GFP_KERNEL,
@@ -99,9 +113,36 @@ impl listener::Listen for Waiting {
         }
     }
 
+    fn moved(&self) {
+        self.moved.store(true, Release);
+        // What has to be done may not be done here.
+        self.link.with(|xprt| xprt.connection_pending());
+    }
+
     fn deaf(&self) {
         pr_warn!("a listener's device or address went away, and with it the listener\n");
         self.link.with(|xprt| xprt.deferred_close());
+    }
+}
+
+impl Listener {
+    /// Listens at the same address, wherever that is now. Sleeps.
+    fn follow(&self) {
+        let mut ear = self.ear.lock();
+        let Some(Ear { net, id }) = ear.take() else {
+            return;
+        };
+        let address = id.local_address();
+        // There is one listener for an address.
+        drop(id);
+        match address.and_then(|address| self.hear(net, &address)) {
+            Ok(id) => *ear = Some(Ear { net, id }),
+            Err(_) => listener::Listen::deaf(&*self.waiting),
+        }
+    }
+
+    fn hear(&self, net: Net, address: &SockAddr) -> Result<listener::Listener<Waiting>> {
+        listener::Listener::new(net, address, Waiting::BACKLOG, self.waiting.clone())
     }
 }
 
@@ -122,18 +163,21 @@ impl SvcListener for Listener {
             waiting: Waiting::new(link)?,
             pages: PagePool::new()?,
             denied: Denied::new()?,
-            id <- new_mutex!(None, "rpcrdma::listener"),
+            ear <- new_mutex!(None, "rpcrdma::listener"),
         })
     }
 
     fn listen(&self, net: Net, address: &SockAddr) -> Result<SockAddr> {
-        let id = listener::Listener::new(net, address, Waiting::BACKLOG, self.waiting.clone())?;
+        let id = self.hear(net, address)?;
         let local = id.local_address()?;
-        *self.id.lock() = Some(id);
+        *self.ear.lock() = Some(Ear { net, id });
         Ok(local)
     }
 
     fn next(&self) -> (Option<Incoming>, bool) {
+        if self.waiting.moved.xchg(false, Full) {
+            self.follow();
+        }
         let mut queue = self.waiting.queue.lock();
         let incoming = queue.remove(0).ok();
         (incoming, !queue.is_empty())
@@ -148,8 +192,8 @@ impl SvcListener for Listener {
     }
 
     fn detach(&self) {
-        let id = self.id.lock().take();
-        drop(id);
+        let ear = self.ear.lock().take();
+        drop(ear);
         loop {
             let incoming = self.waiting.queue.lock().pop();
             match incoming {

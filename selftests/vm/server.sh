@@ -43,6 +43,31 @@ by_nfsdctl() {
 	on_server "$scripts/vm/nfs-server stop; $scripts/vm/nfs-server start" && return $status
 }
 
+bonded() { mount -t nfs -o proto=rdma,port=20052,vers=4.2,retry=0 10.0.9.1:/ /mnt && ls /mnt && umount /mnt; }
+
+# An address goes to the other part of a bond, and with it to another hardware address. The listener follows.
+address_moves() {
+	on_server "set -e
+		modprobe -a bonding dummy rdma_rxe
+		ip link add bond9 type bond mode active-backup fail_over_mac active
+		for part in part1 part2; do ip link add \$part type dummy; ip link set \$part master bond9; done
+		ip link set bond9 up
+		ip address add 10.0.9.1/24 dev bond9
+		rdma link add rxe-bond type rxe netdev bond9
+		nfsdctl threads 0
+		nfsdctl listener +rdma:10.0.9.1:20052
+		nfsdctl threads 4
+		$(declare -f bonded)
+		bonded
+		before=\$(cat /sys/class/net/bond9/address)
+		ip link set bond9 type bond active_slave part2
+		[ \$before != \$(cat /sys/class/net/bond9/address) ]
+		sleep 1
+		bonded"
+	local status=$?
+	on_server "$scripts/vm/nfs-server stop; rdma link del rxe-bond; ip link del bond9; $scripts/vm/nfs-server start" && return $status
+}
+
 knob() { on_server "cat $svc/$1"; }
 
 ranges() {
@@ -132,11 +157,12 @@ busy_connection() {
 	[ $((seldom - idle)) -lt 128 ] && [ $((often - seldom)) -gt 512 ]
 }
 
-plan 11
+plan 12
 check "the listener is shown" listens 20049
 check "a second listener serves" second_port
 check "a client asks rpcbind for the port" by_rpcbind
 check "a listener made by nfsdctl serves" by_nfsdctl
+check "a listener follows its address" address_moves
 mount_nfs 4.2 || exit
 check "a busy connection gets more credits" busy_connection
 check "the sysctls take what they should" ranges
