@@ -211,7 +211,12 @@ impl Bench {
 
     /// The next message.
     pub fn hear(&self) -> Result<Message, String> {
-        match self.connection.receive(patience()) {
+        self.hear_within(patience())
+    }
+
+    /// As [`Self::hear`], for one that may take so long.
+    pub fn hear_within(&self, timeout: Duration) -> Result<Message, String> {
+        match self.connection.receive(timeout) {
             Some(message) => Ok(message),
             None => Err(match self.connection.lost() {
                 Some(reason) => format!("the connection is lost: {reason}"),

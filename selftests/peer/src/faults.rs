@@ -18,6 +18,7 @@ use super::golden;
 use super::nfs;
 use super::nfs::Operation;
 use super::nfs::Results;
+use super::pace::here;
 use super::verbs::Access;
 use super::verbs::Options;
 use super::verbs::Verb;
@@ -25,6 +26,7 @@ use super::wire;
 use std::env;
 use std::net::SocketAddrV4;
 use std::time::Duration;
+use std::time::Instant;
 
 cases![
     adv15_request_of_no_credits_is_served,
@@ -38,6 +40,7 @@ cases![
     adv105_immediate_data,
     adv110_flipped_bits,
     client_that_takes_no_reply,
+    clients_that_never_take_a_reply_hold_no_thread,
     nothing_is_sent_unasked,
     crowd,
     storm,
@@ -161,6 +164,36 @@ fn client_that_takes_no_reply(server: SocketAddrV4) -> Verdict {
     Bench::new(server)?.survives()?;
     drop(benches);
     Bench::new(server)?.survives()
+}
+
+/// Each of more clients than the server has threads (scripts/vm/nfs-server) lets all its Sends wait.
+/// A thread that has another reply for such a client waits as well, but not for ever.
+fn clients_that_never_take_a_reply_hold_no_thread(server: SocketAddrV4) -> Verdict {
+    // The server has buffers for 32 Sends more than it ever grants credits, which is 128 by default.
+    const MOST: usize = 1024;
+    // Surely not how long a NULL call takes that finds a thread.
+    const STALLED: Duration = Duration::from_secs(15);
+    let other = Bench::new(server)?;
+    let benches: Vec<_> = (0..number("PEER_THREADS", 4) + 2)
+        .map(|_| Bench::with(server, &many(0)))
+        .collect::<Result<_, _>>()?;
+    for _ in 0..MOST {
+        // One at a time: a Send for which the server has no Receive is not tried again.
+        for bench in &benches {
+            bench.send(&null(bench).1)?;
+        }
+        let (xid, message) = null(&other);
+        let start = Instant::now();
+        other.send(&message)?;
+        is_null_reply(&other.hear_within(here(Duration::from_secs(90)))?, xid)?;
+        if start.elapsed() > STALLED {
+            let lost = benches.iter().any(|bench| bench.loses().is_ok());
+            same("a connection of those is lost", lost, true)?;
+            drop(benches);
+            return Bench::new(server)?.survives();
+        }
+    }
+    Err(format!("no thread waits for {MOST} Sends"))
 }
 
 fn nothing_is_sent_unasked(server: SocketAddrV4) -> Verdict {

@@ -16,6 +16,7 @@ mod files;
 #[path = "../../proto/tests/common/golden.rs"]
 #[allow(dead_code)] // The host tests use all of it.
 mod golden;
+mod gss;
 #[path = "../../proto/tests/common/hostile.rs"]
 #[allow(dead_code)]
 mod hostile;

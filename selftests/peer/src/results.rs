@@ -5,21 +5,25 @@
 use super::bench::head;
 use super::bench::inline;
 use super::bench::is_err_chunk;
+use super::bench::is_null_reply;
 use super::bench::same;
 use super::bench::split;
 use super::bench::Bench;
 use super::bench::Lists;
 use super::bench::Segment;
 use super::bench::Verdict;
+use super::bench::PRIVATE;
 use super::calls::cases;
 use super::nfs;
 use super::nfs::Operation;
 use super::nfs::Results;
+use super::pace::here;
 use super::verbs::Access;
 use super::verbs::Options;
 use super::verbs::Region;
 use super::wire;
 use std::net::SocketAddrV4;
+use std::time::Duration;
 
 cases![
     adv45_many_empty_write_chunks,
@@ -38,6 +42,7 @@ cases![
     n20_short_read_says_how_much,
     n21_read_of_nothing_takes_its_chunk,
     s453_call_that_was_denied_memory_gets_an_error,
+    s453_no_call_beside_the_denied_one_gets_an_error,
 ];
 
 /// What memory holds before a server writes to it.
@@ -382,4 +387,62 @@ fn s453_call_that_was_denied_memory_gets_an_error(server: SocketAddrV4) -> Verdi
         again.holds(0, &data)?;
     }
     Ok(())
+}
+
+/// A WRITE whose first Read is denied, so that its last one is only flushed, and a READ whose reply
+/// stands behind that in the server's Send queue. Both are sent again.
+fn s453_no_call_beside_the_denied_one_gets_an_error(server: SocketAddrV4) -> Verdict {
+    let data = Bench::new(server)?.read(0, 3000)?;
+    let options = Options {
+        private: PRIVATE.to_vec(),
+        late: true,
+        ..Options::default()
+    };
+    let bench = Bench::with(server, &options)?;
+    let (first, denied, innocent) = (bench.xid(), bench.xid(), bench.xid());
+    let null = bench.message(first, 0, &Lists::default(), &wire::null_call(first));
+
+    let call = nfs::compound(innocent, &[read(0, 3000)]);
+    let reading = |region: &Region| {
+        let lists = into(&[&[Segment::of(region, 0, 3000)]]);
+        bench.message(innocent, 0, &lists, &call.bytes)
+    };
+    let region = target(&bench, 3000)?;
+
+    let write = Operation::WriteReduced {
+        offset: 0,
+        count: 3000,
+    };
+    let call = nfs::compound(denied, &[write]);
+    let rest = [(); 2].map(|()| bench.connection.region(1000, Access::Read));
+    let mut parts = vec![Segment::of(&target(&bench, 1000)?, 0, 1000)];
+    for region in &rest {
+        let region = region.as_ref().map_err(|error| error.to_string())?;
+        parts.push(Segment::of(region, 0, 1000));
+    }
+    let position = call.positions[0];
+    let lists = Lists {
+        read: parts.into_iter().map(|part| (position, part)).collect(),
+        ..Lists::default()
+    };
+    let writing = bench.message(denied, 0, &lists, &call.bytes);
+
+    // Nothing in the Send queue gets past the reply to the first, for which there is no Receive.
+    for message in [&null, &writing, &reading(&region)] {
+        bench.send(message)?;
+        std::thread::sleep(here(Duration::from_millis(500)));
+    }
+    let posted = bench.connection.post_receives();
+    posted.map_err(|error| error.to_string())?;
+    is_null_reply(&bench.hear()?, first)?;
+    bench.loses()?;
+
+    let again = Bench::new(server)?;
+    let region = target(&again, 3000)?;
+    let reply = again.ask(&reading(&region))?;
+    let (_, payload) = inline(&reply.bytes)?;
+    same("count", Results::new(payload)?.read_reduced()?, 3000)?;
+    got(&region, &data)?;
+    again.refuses(&writing)?;
+    again.holds(0, &data)
 }

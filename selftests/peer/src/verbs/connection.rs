@@ -67,6 +67,8 @@ pub struct Options {
     pub receives: usize,
     /// How long each is.
     pub receive_len: usize,
+    /// Whether they are only posted by [`Connection::post_receives`].
+    pub late: bool,
     /// How often the other end's lack of a Receive is forgiven; 7 is for ever.
     pub rnr_retries: u8,
 }
@@ -77,6 +79,7 @@ impl Default for Options {
             private: Vec::new(),
             receives: 32,
             receive_len: 4096,
+            late: false,
             rnr_retries: 7,
         }
     }
@@ -170,8 +173,8 @@ impl Connection {
             id,
             channel,
         };
-        for index in 0..options.receives {
-            connection.post_receive(index as u64)?;
+        if !options.late {
+            connection.post_receives()?;
         }
         Ok(connection)
     }
@@ -222,6 +225,11 @@ impl Connection {
             0 => Ok(window),
             status => Err(Error::other(format!("bind ended with status {status}"))),
         }
+    }
+
+    /// Posts all Receives, for the first time.
+    pub fn post_receives(&self) -> Result<()> {
+        (0..self.options.receives).try_for_each(|index| self.post_receive(index as u64))
     }
 
     /// Posts the Receive with this index.
