@@ -110,13 +110,14 @@ enum Stock {
 /// memory. An error other than for want of something says that it can never be sent.
 pub(super) fn prepare(active: Active, rqst: &Rqst<Client>) -> Result<(), SendError> {
     let slot = rqst.slot();
+    let (old, sent) = slot.begin();
     // Of an encoding that was not sent.
-    if let Some(old) = slot.take_ready() {
+    if let Some(old) = old {
         old.cancel();
     }
     let connection = active.connection.clone();
     // The memory of a transmission that may still be answered is not mapped a second time.
-    if !connection.is_open() || slot.is_sent() {
+    if sent || !connection.is_open() {
         return Ok(());
     }
     let mut offered = Offered::Nothing;

@@ -168,10 +168,12 @@ impl Slot {
         &self.inner.state
     }
 
-    /// Whether a transmission of the Call may still be answered, or reached by the server.
-    pub(super) fn is_sent(&self) -> bool {
-        let state = self.inner.state.lock();
-        state.asked || !state.registered.is_empty()
+    /// What [`Self::keep_ready`] kept of an earlier encoding, and whether a transmission of the Call may
+    /// still be answered, or what it offered be reached.
+    pub(super) fn begin(&self) -> (Option<Ready>, bool) {
+        let mut state = self.inner.state.lock();
+        let sent = state.asked || !state.registered.is_empty();
+        (state.ready.take(), sent)
     }
 
     /// Keeps `ready`, which offers what is `offered`, for the turn of its Call, unless `connection`,
