@@ -121,7 +121,9 @@ fn request(
         let shape = Shape::new(&limits, Config { credits, ..config })?;
         match QueuePair::new(id.clone(), pd.clone(), &shape.parameters) {
             Ok(queue) => break (shape, queue),
-            Err(EINVAL | ENOMEM) if shape.credits > FEW_CREDITS => credits = shape.credits / 2,
+            Err(EINVAL | ENOMEM) if shape.credits > FEW_CREDITS => {
+                credits = (shape.credits / 2).max(FEW_CREDITS);
+            }
             Err(error) => return Err(error),
         }
     };

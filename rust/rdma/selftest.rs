@@ -192,6 +192,8 @@ impl listener::Listen for End {
         self.note(|seen| seen.door = adopted.ok());
     }
 
+    fn moved(&self) {}
+
     fn deaf(&self) {}
 }
 

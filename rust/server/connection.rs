@@ -106,7 +106,9 @@ impl Connection {
         let queue = loop {
             match QueuePair::new(id.clone(), pd.clone(), &config.parameters()?) {
                 // Its limits promised more than it has.
-                Err(EINVAL | ENOMEM) if config.credits > FIRST_CREDITS => config.credits /= 2,
+                Err(EINVAL | ENOMEM) if config.credits > FIRST_CREDITS => {
+                    config.credits = (config.credits / 2).max(FIRST_CREDITS);
+                }
                 made => break made?,
             }
         };

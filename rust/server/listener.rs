@@ -23,6 +23,10 @@ use kernel::{
         Arc,
         Mutex, //
     },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
 };
 use rdma::{
     cm::Id,
@@ -35,6 +39,9 @@ use sunrpc::{
     SvcLink,
     SvcListener, //
 };
+
+/// How often to look for an address that moved, a second after the other.
+const FOLLOW_TRIES: usize = 5;
 
 /// What administrators find as transport `rdma`.
 pub(crate) static CLASS: SvcClass<Listener> = SvcClass::new();
@@ -135,10 +142,16 @@ impl Listener {
         let address = id.local_address();
         // There is one listener for an address.
         drop(id);
-        match address.and_then(|address| self.hear(net, &address)) {
-            Ok(id) => *ear = Some(Ear { net, id }),
-            Err(_) => listener::Listen::deaf(&*self.waiting),
+        for _ in 0..FOLLOW_TRIES {
+            // The devices learn of it at the same time as we do. One that had the address would take us.
+            fsleep(Delta::from_secs(1));
+            let heard = address.as_ref().map(|address| self.hear(net, address));
+            if let Ok(Ok(id)) = heard {
+                *ear = Some(Ear { net, id });
+                return;
+            }
         }
+        listener::Listen::deaf(&*self.waiting);
     }
 
     fn hear(&self, net: Net, address: &SockAddr) -> Result<listener::Listener<Waiting>> {

@@ -46,6 +46,12 @@ impl<T: Transport> Xprt<T> {
         }
         let delay = if self.hesitate() { self.back_off() } else { 0 };
         self.connect_after(delay);
+        // Who wants it closed may have come a moment before there was something to hurry.
+        // SAFETY: A word of flags that is changed as a whole.
+        let state = unsafe { (&raw const (*self.as_raw()).state).read_volatile() };
+        if state & (1 << raw::XPRT_CLOSE_WAIT) != 0 {
+            self.hurry();
+        }
     }
 
     fn connect_after(&self, delay: c_ulong) {

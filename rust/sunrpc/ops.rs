@@ -16,6 +16,7 @@
 use crate::{
     addr,
     errno,
+    pinned::end_task,
     stats,
     CallbackRqst,
     Rqst,
@@ -256,11 +257,15 @@ unsafe extern "C" fn prepare_request<T: Transport>(
         let rqst = unsafe { Rqst::<T>::from_raw(rqst) };
         // SAFETY: Nobody sends the request before its task has queued it.
         if unsafe { rqst.fill_reply_pages() }.is_ok() {
-            return match T::prepare(this, this, rqst) {
+            let errno = match T::prepare(this, this, rqst) {
                 Err(SendError::TooBig) => EMSGSIZE.to_errno(),
                 Err(SendError::Io) => EIO.to_errno(),
-                _ => 0,
+                _ => return 0,
             };
+            // The error keeps the call off the queue, but is not looked at by whoever asked.
+            // SAFETY: The task is the caller.
+            unsafe { end_task(rqst.task(), errno) };
+            return errno;
         }
     }
     0

@@ -25,6 +25,19 @@ use kernel::{
     }, //
 };
 
+/// Has `task` end with `status` in its next step, whichever that is.
+///
+/// # Safety
+///
+/// The task is live, and has begun.
+pub(crate) unsafe fn end_task(task: *mut raw::rpc_task, status: c_int) {
+    // SAFETY: The caller vouches for the task. sunrpc changes the word by atomic operations once a task
+    // has begun.
+    let rpc_status = unsafe { Atomic::from_ptr(&raw mut (*task).tk_rpc_status) };
+    // The first status stands.
+    let _ = rpc_status.cmpxchg(0, status, Relaxed);
+}
+
 /// A request that waits for its reply and is being answered.
 ///
 /// There is at most one for a request: a second reply with the same transaction id finds nothing.
@@ -95,11 +108,9 @@ impl<T: Transport> PinnedRqst<T> {
             // If the task waits for the reply it reads this when it is woken.
             // SAFETY: A word that is changed as a whole.
             unsafe { (&raw mut (*task).tk_status).write_volatile(status) };
-            // If it does not yet, its state machine overwrites that, but stops for this.
-            // SAFETY: The task is live, as its request is pinned; sunrpc changes the word by atomic
-            // operations from its start on.
-            let rpc_status = unsafe { Atomic::from_ptr(&raw mut (*task).tk_rpc_status) };
-            let _ = rpc_status.cmpxchg(0, status, Relaxed);
+            // If it does not yet, its state machine overwrites that.
+            // SAFETY: The task is live, as its request is pinned.
+            unsafe { end_task(task, status) };
         }
         // SAFETY: The request is pinned and `queue_lock` held.
         unsafe { raw::xprt_complete_rqst(task, copied) };

@@ -46,16 +46,12 @@ use kernel::{
 
 /// The pages that a service thread had for a result before it was made.
 #[derive(Default)]
-pub struct Blanks {
-    pages: KVec<Page>,
-    /// The address of the thread's `svc_rqst`. A call that sunrpc defers goes on in another thread.
-    thread: usize,
-}
+pub struct Blanks(KVec<Page>);
 
 impl Blanks {
     /// Lets go of them.
     pub fn clear(&mut self) {
-        self.pages.clear();
+        self.0.clear();
     }
 
     /// Whether the page of the thread, and of the array, is used by nobody else.
@@ -146,7 +142,6 @@ impl<M: Stable> SvcArgs<'_, M> {
     /// Notes in `blanks` the first `count` pages that the thread has for the result, or all.
     pub fn note_blanks(&self, blanks: &mut Blanks, count: usize) -> Result {
         blanks.clear();
-        blanks.thread = self.rqst.addr();
         for index in 0..count.min(self.max_pages()) {
             // SAFETY: See `new`. The array has that many entries.
             let page = unsafe { (*self.rqst).rq_respages.add(index).read() };
@@ -155,7 +150,7 @@ impl<M: Stable> SvcArgs<'_, M> {
             };
             // SAFETY: The page is the thread's own, of order 0 and no slab page.
             let page = unsafe { Page::share(page) };
-            blanks.pages.push(page, GFP_KERNEL)?;
+            blanks.0.push(page, GFP_KERNEL)?;
         }
         Ok(())
     }
@@ -286,21 +281,20 @@ impl SvcResult<'_> {
     /// was put there meanwhile is let go.
     ///
     /// To be called when nothing is read from the result any more but through pieces of it. If some
-    /// of those are of a page of the thread itself, or the blanks were another thread's, all stays as it
-    /// is.
+    /// of those are of a page of the thread itself, all stays as it is.
     pub fn restore(&mut self, blanks: &mut Blanks) {
-        // Another thread still has them, and a page with two threads would show each what is the other's.
-        // Of a thread that is gone they are nobody else's.
-        if blanks.thread != self.rqst.addr() {
-            return;
-        }
         // SAFETY: See `new`.
         let rqst = unsafe { &mut *self.rqst };
+        // The call was put off when they were noted. Whichever thread had them, they may be in the reply to
+        // another call since, and a page in two replies shows each what is the other's.
+        if !rqst.rq_deferred.is_null() {
+            return;
+        }
         let first = rqst.rq_respages;
         // SAFETY: Both point into the array.
         let used = unsafe { rqst.rq_next_page.offset_from(first) };
         let used = usize::try_from(used).unwrap_or(usize::MAX);
-        let Some(ours) = blanks.pages.get(..used) else {
+        let Some(ours) = blanks.0.get(..used) else {
             return;
         };
         // SAFETY: The index is below the number of pages that the result uses.
@@ -312,7 +306,7 @@ impl SvcResult<'_> {
                 return;
             }
         }
-        for (index, page) in blanks.pages.drain_all().enumerate().take(used) {
+        for (index, page) in blanks.0.drain_all().enumerate().take(used) {
             // SAFETY: As above. The reference becomes the array's.
             let theirs = unsafe { entry(index).replace(page.into_raw().as_ptr()) };
             if !theirs.is_null() {

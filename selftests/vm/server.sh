@@ -62,7 +62,7 @@ address_moves() {
 		before=\$(cat /sys/class/net/bond9/address)
 		ip link set bond9 type bond active_slave part2
 		[ \$before != \$(cat /sys/class/net/bond9/address) ]
-		sleep 1
+		sleep 3
 		bonded"
 	local status=$?
 	on_server "$scripts/vm/nfs-server stop; rdma link del rxe-bond; ip link del bond9; $scripts/vm/nfs-server start" && return $status

@@ -29,12 +29,12 @@ pub const TESTS: &[(&str, Test)] = &[
         call_gets_both_buffers_or_none,
     ),
     (
-        "blanks go back to their thread",
-        blanks_go_back_to_their_thread,
+        "blanks go back to where they were",
+        blanks_go_back_to_where_they_were,
     ),
     (
-        "blanks do not go to another thread",
-        blanks_do_not_go_to_another_thread,
+        "blanks of a call that was put off do not",
+        blanks_of_a_call_that_was_put_off_do_not,
     ),
 ];
 
@@ -122,7 +122,7 @@ impl Drop for Thread {
     }
 }
 
-fn blanks_go_back_to_their_thread() -> Result<bool> {
+fn blanks_go_back_to_where_they_were() -> Result<bool> {
     let mut thread = Thread::new()?;
     let mut blanks = Blanks::default();
     thread.note(&mut blanks)?;
@@ -133,12 +133,13 @@ fn blanks_go_back_to_their_thread() -> Result<bool> {
     Ok(replaced && before == *thread.pages)
 }
 
-fn blanks_do_not_go_to_another_thread() -> Result<bool> {
-    let mut one = Thread::new()?;
-    let mut other = Thread::new()?;
+fn blanks_of_a_call_that_was_put_off_do_not() -> Result<bool> {
+    let mut thread = Thread::new()?;
     let mut blanks = Blanks::default();
-    one.note(&mut blanks)?;
-    let before = *other.pages;
-    other.restore(&mut blanks);
-    Ok(before == *other.pages)
+    thread.note(&mut blanks)?;
+    thread.splice()?;
+    let before = *thread.pages;
+    thread.rqst.rq_deferred = NonNull::dangling().as_ptr();
+    thread.restore(&mut blanks);
+    Ok(before == *thread.pages)
 }

@@ -52,6 +52,10 @@ pub const TESTS: &[(&str, Test)] = &[
         call_without_a_reply_ends_the_connection,
     ),
     (
+        "a call that can never be sent fails",
+        call_that_can_never_be_sent_fails,
+    ),
+    (
         "a reply may come before its call is abandoned",
         reply_may_come_before_its_call_is_abandoned,
     ),
@@ -109,7 +113,10 @@ impl Transport for Echo {
         Ok(())
     }
 
-    fn prepare(&self, _: &Xprt<Self>, _: &Rqst<Self>) -> Result<(), SendError> {
+    fn prepare(&self, _: &Xprt<Self>, rqst: &Rqst<Self>) -> Result<(), SendError> {
+        if rqst.reply_max() > IMPOSSIBLE_REPLY {
+            return Err(SendError::TooBig);
+        }
         Ok(())
     }
 
@@ -174,13 +181,21 @@ impl<T> Shared<T> {
 const ANSWERED: usize = 0;
 /// And with this have none.
 const ONE_WAY: usize = 1;
+/// And this can never be sent.
+const IMPOSSIBLE: usize = 2;
 
-static PROCEDURES: Shared<[raw::rpc_procinfo; 2]> =
-    Shared::new([procedure(Some(decode)), procedure(None)]);
-static COUNTS: Shared<[c_uint; 2]> = Shared::new([0; 2]);
+/// No reply is as long as this, but that of [`IMPOSSIBLE`].
+const IMPOSSIBLE_REPLY: usize = 4096;
+
+static PROCEDURES: Shared<[raw::rpc_procinfo; 3]> = Shared::new([
+    procedure(Some(decode), 1),
+    procedure(None, 1),
+    procedure(Some(decode), IMPOSSIBLE_REPLY as u32),
+]);
+static COUNTS: Shared<[c_uint; 3]> = Shared::new([0; 3]);
 static VERSION: Shared<raw::rpc_version> = Shared::new(raw::rpc_version {
     number: 1,
-    nrprocs: 2,
+    nrprocs: 3,
     procs: PROCEDURES.0.get().cast(),
     counts: COUNTS.0.get().cast(),
 });
@@ -200,13 +215,13 @@ static PROGRAM: Shared<raw::rpc_program> = Shared::new(raw::rpc_program {
 
 type Decode = unsafe extern "C" fn(*mut raw::rpc_rqst, *mut raw::xdr_stream, *mut c_void) -> c_int;
 
-const fn procedure(decode: Option<Decode>) -> raw::rpc_procinfo {
+const fn procedure(decode: Option<Decode>, reply_words: u32) -> raw::rpc_procinfo {
     raw::rpc_procinfo {
         p_proc: 1,
         p_encode: Some(encode),
         p_decode: decode,
         p_arglen: 1,
-        p_replen: 1,
+        p_replen: reply_words,
         p_timer: 0,
         p_statidx: 0,
         p_name: null(),
@@ -291,6 +306,15 @@ fn call_without_a_reply_ends_the_connection() -> Result<bool> {
     caller.call(ANSWERED)?;
     drop(caller);
     Ok(once && connected() - before == 2 && ALIVE.load(Relaxed) == 0)
+}
+
+fn call_that_can_never_be_sent_fails() -> Result<bool> {
+    let _registered = CLASS.register(&NOBODY)?;
+    let caller = Caller::new()?;
+    let refused = caller.call(IMPOSSIBLE) == Err(EMSGSIZE);
+    caller.call(ANSWERED)?;
+    drop(caller);
+    Ok(refused && ALIVE.load(Relaxed) == 0)
 }
 
 fn reply_may_come_before_its_call_is_abandoned() -> Result<bool> {
