@@ -73,7 +73,55 @@ struct Queue {
     len: usize,
 }
 
+/// All that waits for a thread.
+struct Queues {
+    /// They came before what came as messages meanwhile, and go first: RPCSEC_GSS refuses a call that too
+    /// many have overtaken, and has the connection closed.
+    pulled: Queue,
+    messages: Queue,
+}
+
+impl Queues {
+    const EMPTY: Self = Self {
+        pulled: Queue::EMPTY,
+        messages: Queue::EMPTY,
+    };
+
+    fn push(&mut self, work: Work) -> Result<(), Work> {
+        match work {
+            Work::Pulled(_) => self.pulled.push(work),
+            Work::Message(_) => self.messages.push(work),
+        }
+    }
+
+    fn pop(&mut self) -> Option<Work> {
+        self.pulled.pop().or_else(|| self.messages.pop())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.pulled.len == 0 && self.messages.len == 0
+    }
+}
+
 impl Queue {
+    const EMPTY: Self = Self {
+        places: KVec::new(),
+        first: 0,
+        len: 0,
+    };
+
+    /// With places for `count`. Sleeps.
+    fn new(count: usize) -> Result<Self> {
+        let mut places = KVec::with_capacity(count, GFP_KERNEL)?;
+        for _ in 0..count {
+            places.push(None, GFP_KERNEL)?;
+        }
+        Ok(Self {
+            places,
+            ..Self::EMPTY
+        })
+    }
+
     fn push(&mut self, work: Work) -> Result<(), Work> {
         let at = self.first.wrapping_add(self.len);
         let at = at.checked_rem(self.places.len()).unwrap_or(0);
@@ -121,7 +169,7 @@ pub(crate) struct Endpoint {
     #[pin]
     machine: SpinLock<Machine>,
     #[pin]
-    queue: SpinLock<Queue>,
+    queue: SpinLock<Queues>,
     #[pin]
     room: SpinLock<Room>,
     #[pin]
@@ -136,11 +184,6 @@ pub(crate) struct Endpoint {
 
 impl Endpoint {
     pub(super) fn new(private_data: &[u8], read_depth: u8) -> Result<Arc<Self>> {
-        let queue = Queue {
-            places: KVec::new(),
-            first: 0,
-            len: 0,
-        };
         let room = Room {
             turn: 0,
             waiters: 0,
@@ -153,7 +196,7 @@ impl Endpoint {
                 theirs: PrivateData::parse(private_data),
                 read_depth,
                 machine <- new_spinlock!(Machine::new(), "rpcrdma::machine"),
-                queue <- new_spinlock!(queue, "rpcrdma::work"),
+                queue <- new_spinlock!(Queues::EMPTY, "rpcrdma::work"),
                 room <- new_spinlock!(room, "rpcrdma::room"),
                 roomier <- new_condvar!("rpcrdma::roomier"),
                 receives <- ReceiveRing::new(),
@@ -166,11 +209,11 @@ impl Endpoint {
 
     /// Ties the endpoint to its transport, and makes places for `messages`. Sleeps.
     pub(super) fn attach(&self, link: SvcLink<Connection>, messages: usize) -> Result {
-        let mut places = KVec::with_capacity(messages, GFP_KERNEL)?;
-        for _ in 0..messages {
-            places.push(None, GFP_KERNEL)?;
-        }
-        self.queue.lock().places = places;
+        let queues = Queues {
+            pulled: Queue::new(messages)?,
+            messages: Queue::new(messages)?,
+        };
+        *self.queue.lock() = queues;
         self.link.populate(link);
         Ok(())
     }
@@ -246,7 +289,7 @@ impl Endpoint {
     pub(super) fn next(&self, emptied: impl FnOnce()) -> Option<Work> {
         let mut queue = self.queue.lock();
         let work = queue.pop();
-        if queue.len == 0 {
+        if queue.is_empty() {
             emptied();
         }
         work

@@ -161,6 +161,13 @@ unsafe extern "C" fn recvfrom<C: SvcConnection>(rqstp: *mut raw::svc_rqst) -> c_
     // There are no ports here that only root could use.
     // SAFETY: The flags change atomically only.
     unsafe { raw::set_bit(raw::RQ_SECURE, &raw mut (*rqstp).rq_flags) };
+    // The flags are the thread's. What is said of the last call stays until it is said of this one.
+    let set_local = match xprt.is_local() {
+        true => raw::set_bit,
+        false => raw::clear_bit,
+    };
+    // SAFETY: As above.
+    unsafe { set_local(raw::RQ_LOCAL, &raw mut (*rqstp).rq_flags) };
     len
 }
 

@@ -280,8 +280,10 @@ impl SvcResult<'_> {
     /// Puts `blanks` back to where they were, so that the thread need not allocate others. What
     /// was put there meanwhile is let go.
     ///
-    /// To be called when nothing is read from the result any more but through pieces of it. If some
-    /// of those are of a page of the thread itself, all stays as it is.
+    /// To be called when nothing is read from the result any more but through pieces of it. If data of the
+    /// result is in a page of the thread itself, all stays as it is. It may be read from there still, and
+    /// nfsd may send what a reused page holds: of two READs in a COMPOUND the second one's data is not
+    /// where it says.
     pub fn restore(&mut self, blanks: &mut Blanks) {
         // SAFETY: See `new`.
         let rqst = unsafe { &mut *self.rqst };
@@ -302,7 +304,9 @@ impl SvcResult<'_> {
         for (index, page) in ours.iter().enumerate() {
             // SAFETY: The entry is in the array, which only this thread changes.
             let replaced = unsafe { entry(index).read() } != page.as_ptr();
-            if !replaced && !Blanks::is_free(page) {
+            // The first has the head, of which only what was written is sent.
+            let reusable = replaced || (index == 0 && Blanks::is_free(page));
+            if !reusable {
                 return;
             }
         }

@@ -399,6 +399,9 @@ impl<L: SvcListener> SvcXprt<L> {
             .and_then(|(local, remote)| {
                 connection.set_local(&local);
                 connection.set_remote(&remote);
+                if local.is_same_host(&remote) {
+                    connection.set(raw::XPT_LOCAL);
+                }
                 connection.parts.state.start(connection)
             });
         if started.is_err() {
@@ -417,6 +420,13 @@ impl<C: SvcConnection> SvcXprt<C> {
     /// followed by [`Self::enqueue`] without it.
     pub fn data_pending(&self) {
         self.set(raw::XPT_DATA);
+    }
+
+    /// Whether the peer is on this very host, where waiting for memory of the other could be for ever.
+    pub(crate) fn is_local(&self) -> bool {
+        // SAFETY: A word of flags that is changed as a whole.
+        let flags = unsafe { (&raw const (*self.as_raw()).xpt_flags).read_volatile() };
+        flags & (1 << raw::XPT_LOCAL) != 0
     }
 
     /// Nothing is left. To be called under the lock of the queue.

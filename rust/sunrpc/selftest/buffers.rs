@@ -33,6 +33,10 @@ pub const TESTS: &[(&str, Test)] = &[
         blanks_go_back_to_where_they_were,
     ),
     (
+        "a page with data of a result is not used again",
+        page_with_data_is_not_used_again,
+    ),
+    (
         "blanks of a call that was put off do not",
         blanks_of_a_call_that_was_put_off_do_not,
     ),
@@ -106,7 +110,7 @@ impl Thread {
     /// Puts a page there as a file system does.
     fn splice(&mut self) -> Result {
         let page = Page::new(GFP_KERNEL)?.into_raw();
-        let before = core::mem::replace(&mut self.pages[0], page.as_ptr());
+        let before = core::mem::replace(&mut self.pages[1], page.as_ptr());
         // SAFETY: The reference was the array's, which gave it up.
         drop(NonNull::new(before).map(|page| unsafe { Page::from_raw(page) }));
         Ok(())
@@ -131,6 +135,16 @@ fn blanks_go_back_to_where_they_were() -> Result<bool> {
     let replaced = before != *thread.pages;
     thread.restore(&mut blanks);
     Ok(replaced && before == *thread.pages)
+}
+
+fn page_with_data_is_not_used_again() -> Result<bool> {
+    let mut thread = Thread::new()?;
+    let mut blanks = Blanks::default();
+    thread.note(&mut blanks)?;
+    thread.restore(&mut blanks);
+    // sunrpc frees what precedes this.
+    let given_up = thread.rqst.rq_next_page == thread.pages.as_mut_ptr().wrapping_add(PAGES);
+    Ok(given_up)
 }
 
 fn blanks_of_a_call_that_was_put_off_do_not() -> Result<bool> {

@@ -43,6 +43,7 @@ cases![
     n21_read_of_nothing_takes_its_chunk,
     s453_call_that_was_denied_memory_gets_an_error,
     s453_no_call_beside_the_denied_one_gets_an_error,
+    pages_of_an_earlier_reply_are_not_shown,
 ];
 
 /// What memory holds before a server writes to it.
@@ -445,4 +446,29 @@ fn s453_no_call_beside_the_denied_one_gets_an_error(server: SocketAddrV4) -> Ver
     got(&region, &data)?;
     again.refuses(&writing)?;
     again.holds(0, &data)
+}
+
+/// nfsd puts the data of a second READ in another page than it sends, and so sends what was in that one.
+fn pages_of_an_earlier_reply_are_not_shown(server: SocketAddrV4) -> Verdict {
+    let bench = Bench::new(server)?;
+    let data = bench.read(0, 900)?;
+    let two = |first, second| bench.compound(&Lists::default(), &[read(0, first), read(0, second)]);
+    // So often that each thread had its turn.
+    for _ in 0..32 {
+        // Too short to be sent from where it is, and not spliced, as there are two.
+        two(900, 4)?;
+        let reply = two(1, 500)?;
+        let (_, payload) = inline(&reply.bytes)?;
+        let mut results = Results::new(payload)?;
+        results.read()?;
+        let second = results.read()?;
+        // Should nfsd ever be right, so is this.
+        let nothing = second.iter().all(|byte| *byte == 0);
+        same(
+            "nothing of another reply",
+            nothing || data.starts_with(second),
+            true,
+        )?;
+    }
+    Ok(())
 }
