@@ -33,4 +33,5 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_cm.h>
 
-static const gfp_t RUST_CONST_HELPER_GFP_NOWAIT_NOWARN = GFP_NOWAIT | __GFP_NOWARN;
+static const gfp_t RUST_CONST_HELPER_GFP_NOWAIT_NOWARN_ZERO =
+	GFP_NOWAIT | __GFP_NOWARN | __GFP_ZERO;

@@ -236,8 +236,9 @@ impl Shape {
 
 fn errno(refusal: Refusal) -> Error {
     match refusal {
-        Refusal::Address => error::host_unreachable(),
-        Refusal::Route | Refusal::Unreachable => error::network_unreachable(),
+        // Not `ENETUNREACH`: in a container that is the end of a hard mount's RPCs, and all that is known
+        // is that nobody answered.
+        Refusal::Address | Refusal::Route | Refusal::Unreachable => error::host_unreachable(),
         Refusal::Rejected => error::connection_refused(),
         Refusal::Stale | Refusal::Lost => error::not_connected(),
     }

@@ -21,10 +21,8 @@ errors! {
     not_connected: ENOTCONN,
     /// The peer refused.
     connection_refused: ECONNREFUSED,
-    /// No device leads to the peer.
+    /// No device or path leads to the peer, or it does not answer.
     host_unreachable: EHOSTUNREACH,
-    /// No path leads to the peer, or it does not answer.
-    network_unreachable: ENETUNREACH,
     /// It took too long.
     timed_out: ETIMEDOUT,
     /// The device lacks what we cannot do without.

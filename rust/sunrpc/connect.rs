@@ -98,12 +98,7 @@ impl<T: Transport> Xprt<T> {
             }
             Err(error) => {
                 T::close(self, self);
-                // sunrpc has no other way to try again for want of memory.
-                if error == ENOMEM {
-                    errno::ENOBUFS
-                } else {
-                    error.to_errno()
-                }
+                errno::of_attempt(error)
             }
         };
         // SAFETY: The work item owns the lock under this cookie.

@@ -56,8 +56,8 @@ pub trait Transport: Sized + Send + Sync + 'static {
     ///
     /// sunrpc tries again after `ECONNREFUSED`, `ECONNRESET`, `ECONNABORTED`, `ENETDOWN`,
     /// `ENETUNREACH`, `EHOSTUNREACH`, `EPIPE`, `EPROTO`, `EADDRINUSE`, `ENOTCONN`, `EAGAIN`,
-    /// `ETIMEDOUT`, `ENOBUFS` and (given on as `ENOBUFS`) `ENOMEM`. Any other error is the fate of
-    /// the RPCs that wait.
+    /// `ETIMEDOUT`, `ENOBUFS` and (given on as `ENOBUFS`) `ENOMEM`. `EOPNOTSUPP` is the fate of the RPCs
+    /// that wait. Any other error is given on as `ECONNABORTED`.
     fn connect(&self, xprt: &Xprt<Self>) -> Result;
 
     /// Does for `rqst` what need not wait for its turn, in its own task, side by side with others.

@@ -247,6 +247,8 @@ impl<'a> XdrBuf<'a> {
         }
         let start = self.raw.page_base as usize;
         let end = start + self.page_len();
+        // Zeroed: a peer that says it wrote there may not have done so.
+        let flags = raw::GFP_NOWAIT_NOWARN_ZERO;
         for index in start >> PAGE_SHIFT..end.div_ceil(PAGE_SIZE) {
             let entry = self.raw.pages.wrapping_add(index);
             // SAFETY: The array has an entry for each page that the `xdr_buf` counts.
@@ -255,7 +257,7 @@ impl<'a> XdrBuf<'a> {
             }
             // SAFETY: Allocating has no other precondition than the context, and these flags never
             // sleep.
-            let page = unsafe { kernel::bindings::alloc_pages(raw::GFP_NOWAIT_NOWARN, 0) };
+            let page = unsafe { kernel::bindings::alloc_pages(flags, 0) };
             if page.is_null() {
                 return Err(ENOMEM);
             }

@@ -24,6 +24,7 @@ use core::{
         NonNull, //
     },
     sync::atomic::{
+        AtomicBool,
         AtomicU32,
         Ordering::Relaxed, //
     },
@@ -56,6 +57,10 @@ pub const TESTS: &[(&str, Test)] = &[
         call_that_can_never_be_sent_fails,
     ),
     (
+        "a device that fails for a moment fails no call",
+        device_that_fails_for_a_moment_fails_no_call,
+    ),
+    (
         "a reply may come before its call is abandoned",
         reply_may_come_before_its_call_is_abandoned,
     ),
@@ -64,6 +69,9 @@ pub const TESTS: &[(&str, Test)] = &[
 /// How often an [`Echo`] connected, and how many there are.
 static CONNECTED: AtomicU32 = AtomicU32::new(0);
 static ALIVE: AtomicU32 = AtomicU32::new(0);
+
+/// Whether the next attempt to connect shall fail.
+static FAIL: AtomicBool = AtomicBool::new(false);
 
 static CLASS: Class<Echo> = Class::new();
 
@@ -109,6 +117,9 @@ impl Transport for Echo {
     }
 
     fn connect(&self, _: &Xprt<Self>) -> Result {
+        if FAIL.swap(false, Relaxed) {
+            return Err(EIO);
+        }
         CONNECTED.fetch_add(1, Relaxed);
         Ok(())
     }
@@ -315,6 +326,16 @@ fn call_that_can_never_be_sent_fails() -> Result<bool> {
     caller.call(ANSWERED)?;
     drop(caller);
     Ok(refused && ALIVE.load(Relaxed) == 0)
+}
+
+fn device_that_fails_for_a_moment_fails_no_call() -> Result<bool> {
+    let _registered = CLASS.register(&NOBODY)?;
+    let caller = Caller::new()?;
+    FAIL.store(true, Relaxed);
+    let answered = caller.call(ANSWERED).is_ok();
+    let failed = !FAIL.swap(false, Relaxed);
+    drop(caller);
+    Ok(failed && answered && ALIVE.load(Relaxed) == 0)
 }
 
 fn reply_may_come_before_its_call_is_abandoned() -> Result<bool> {
