@@ -71,7 +71,7 @@ impl Buffer {
         self.len
     }
 
-    /// Never true: even a buffer asked for with no length has one byte behind it.
+    /// Whether it was asked for with no length.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0

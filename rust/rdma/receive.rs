@@ -170,13 +170,6 @@ pub struct Invalidated<H: Handler> {
     _handler: PhantomData<H>,
 }
 
-impl<H: Handler> Invalidated<H> {
-    /// The key.
-    pub fn rkey(&self) -> u32 {
-        self.rkey
-    }
-}
-
 /// A message that arrived.
 pub struct Message<H: Handler> {
     inner: KBox<Inner<H>>,

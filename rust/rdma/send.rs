@@ -2,11 +2,10 @@
 
 //! Send buffers, and the queue of those that the device may still read.
 //!
-//! A Send is one scatter element: the upper layer copies header and inline
-//! payload into a buffer that is mapped for good. No request slot, page or
-//! mapping has to wait for a Send to complete, so most Sends ask for no
-//! completion: one in [`State::INTERVAL`] does, and covers those before it (a reliable
-//! connection completes in order).
+//! The upper layer copies a header, and payload that is short, into a buffer that is mapped for
+//! good. Longer payload is sent from where it is; the Send owns references to it. No request slot
+//! has to wait for a Send to complete, so most Sends ask for no completion: one in
+//! [`State::INTERVAL`] does, and covers those before it (a reliable connection completes in order).
 
 use crate::{
     chain::{

@@ -90,7 +90,7 @@ impl Notes {
 pub(super) fn policy(max_pull: usize) -> Policy {
     Policy {
         limits: Limits {
-            // All bounded by the length of a Receive.
+            // Bounded by the length of a Receive; `proto` bounds the Positions.
             read_segments: usize::MAX,
             write_chunks: MAX_WRITE_CHUNKS,
             segments: usize::MAX,
