@@ -114,17 +114,17 @@ mount_nfs 4.2 nconnect=$transports || exit
 # What takes its time is to connect. I/O that left no moment to itself would only make that slower. Of the many allocations one in
 # each connection shall fail, or a few.
 load=(--size=8M --thinktime=20000 --numjobs=2)
-check "$(part 25) allocations fail while the client connects" in_spite connects client 11run_connect failslab "$(part 25)" 1
+check "$(part 15) allocations fail while the client connects" in_spite connects client 11run_connect failslab "$(part 15)" 1
 check "$(part 5) allocations of pages fail there" in_spite connects client 11run_connect fail_page_alloc "$(part 5)" 5
-check "$(part 10) allocations fail while the server accepts" in_spite connects server svc_ops6accept failslab "$(part 10)" 1
+check "$(part 5) allocations fail while the server accepts" in_spite connects server svc_ops6accept failslab "$(part 5)" 1
 check "$(part 5) allocations of pages fail there" in_spite connects server svc_ops6accept fail_page_alloc "$(part 5)" 5
 # The listener keeps the pages that it once pulled Calls to. It allocates more when more and larger Calls come than ever before, and
 # after a failure, since the pages that it had for that Call are freed.
 load=(--size=16M --numjobs=8 --bsrange=256k-1M)
 check "$(part 10) allocations of pages fail while the server receives" in_spite serves svc_ops8recvfrom fail_page_alloc "$(part 10)" 1
 load=(--size=4M --numjobs=8)
-check "$(part 20) allocations fail there" in_spite serves svc_ops8recvfrom failslab "$(part 20)" 20
-check "$(part 20) allocations fail while the server replies" in_spite serves svc_ops6sendto failslab "$(part 20)" 20
+check "$(part 25) allocations fail there" in_spite serves svc_ops8recvfrom failslab "$(part 25)" 20
+check "$(part 30) allocations fail while the server replies" in_spite serves svc_ops6sendto failslab "$(part 30)" 20
 check "$(part 5) allocations fail for the buffers of Calls" in_spite mounts "$(part 5)"
 check "the client breaks the connection $DISCONNECTS times" in_spite disconnects client "$DISCONNECTS"
 check "the server breaks the connection $DISCONNECTS times" in_spite disconnects server "$DISCONNECTS"
