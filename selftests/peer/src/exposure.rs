@@ -38,7 +38,7 @@ cases![
 /// What must not work on the memory of a pending READ or WRITE: it ends the connection, and the
 /// call comes again.
 fn denied(stage: &mut Stage, verb: Verb, segment: Segment, length: usize) -> Verdict {
-    let local = stage.connection().region(length, Access::Local);
+    let local = stage.connection()?.region(length, Access::Local);
     let local = local.map_err(|error| error.to_string())?;
     local.put(0, &vec![0x5A; length]);
     same("access", stage.transfer(verb, segment, &local)?, false)?;
@@ -99,9 +99,11 @@ fn sec04_not_a_byte_beside() -> Verdict {
 
 /// When the reply is there, the memory is the client's again.
 fn after_the_reply(stage: &mut Stage, call: &Call, verb: Verb, segment: Segment) -> Verdict {
+    let connections = stage.connections;
     stage.answer(call)?;
     // The client's next call shows that it took the reply.
     let next = stage.next(here(Duration::from_secs(10)))?;
+    same("connections", stage.connections, connections)?;
     denied(stage, verb, segment, 64)?;
     if let Some(next) = next {
         let _ = stage.answer(&next);

@@ -511,7 +511,7 @@ fn adv84_invalidation_that_was_not_agreed_upon() -> Verdict {
 fn p01_client_says_what_it_takes() -> Verdict {
     let mut stage = Stage::new(stage::rest)?;
     let call = stage.until(FIRST)?;
-    let private = stage.connection().private.get(..5).map(<[u8]>::to_vec);
+    let private = stage.connection()?.private.get(..5).map(<[u8]>::to_vec);
     same(
         "private data",
         private,

@@ -351,9 +351,10 @@ impl Stage {
         })
     }
 
-    /// The connection.
-    pub fn connection(&self) -> &Connection {
-        self.connection.as_ref().expect("a call came over it")
+    /// The connection, unless it is lost and no other came.
+    pub fn connection(&self) -> Result<&Connection, String> {
+        let connection = self.connection.as_ref();
+        connection.ok_or_else(|| "there is no connection".into())
     }
 
     /// Ends the connection.
@@ -373,7 +374,7 @@ impl Stage {
                     .accept(&self.options, Duration::from_millis(100));
                 self.connection = accepted.map_err(|error| error.to_string())?;
                 self.connections += usize::from(self.connection.is_some());
-            } else if let Some(message) = self.connection().receive(Duration::from_millis(20)) {
+            } else if let Some(message) = self.connection()?.receive(Duration::from_millis(20)) {
                 let call = Call::parse(&message.bytes);
                 return match call {
                     Some(call) => Ok(Some(call)),
@@ -418,14 +419,14 @@ impl Stage {
 
     /// As [`Self::send`], with another verb.
     pub fn send_as(&self, verb: Verb, message: &[u8]) -> Verdict {
-        let sent = self.connection().send_as(verb, message);
+        let sent = self.connection()?.send_as(verb, message);
         sent.map(|_| ())
             .map_err(|error| format!("cannot send: {error}"))
     }
 
     /// Memory of the server with these bytes.
     pub fn memory(&self, bytes: &[u8]) -> Result<Region, String> {
-        let region = self.connection().region(bytes.len(), Access::Local);
+        let region = self.connection()?.region(bytes.len(), Access::Local);
         let region = region.map_err(|error| error.to_string())?;
         region.put(0, bytes);
         Ok(region)
@@ -449,7 +450,7 @@ impl Stage {
     /// Has `verb` done between `local` and the start of a segment. Whether it went well.
     pub fn transfer(&self, verb: Verb, remote: Segment, local: &Region) -> Result<bool, String> {
         let done = self
-            .connection()
+            .connection()?
             .transfer(verb, remote.key, remote.address, local);
         done.map_err(|error| error.to_string())
     }
