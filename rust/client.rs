@@ -71,7 +71,7 @@ pub(crate) struct Config {
 /// Callbacks that may be in work at the same time.
 const CALLBACKS: usize = 32;
 
-/// Bytes of the longest data item: what NFS asks for at most, wherever in a page it starts.
+/// Pages of the longest data item: what NFS asks for at most, wherever in a page it starts.
 const MAX_PAYLOAD_PAGES: usize = 257;
 
 /// A connection in use.
@@ -204,7 +204,8 @@ impl sunrpc::Transport for Client {
     }
 
     fn callback_max_payload(&self) -> usize {
-        connection::callback_max_payload(self.active().as_ref())
+        // The caller must not sleep, so it must not be left with the last reference.
+        connection::callback_max_payload(self.active.lock().as_ref())
     }
 
     fn send_callback_reply(

@@ -45,7 +45,8 @@ const FEW_CREDITS: usize = 16;
 /// For each of address and route.
 const RESOLVE_MS: u32 = 5_000;
 
-/// For the whole of each step, should the connection manager's own limits fail us.
+/// For the whole of each step. On Ethernet the connection manager asks a server that is silent for a
+/// little longer.
 const STEP_MS: Msecs = 60_000;
 
 /// Device level retries: enough for a lost packet, few enough to notice a moved server.
@@ -96,7 +97,9 @@ pub(crate) fn connect(
                 queue.shut_down();
             }
             let regions = connection.closed();
-            if let Some(queue) = queue {
+            // The id must go, for the connection manager to end what there is of the connection; so a domain
+            // that keeps it does, too.
+            if let Some(queue) = queue.filter(|queue| !queue.pd().is_of(&id)) {
                 *stock = Some(Stock::new(&queue, regions));
             }
             result.and(Err(error::timed_out()))

@@ -173,7 +173,9 @@ impl Connection {
         if self.step(event) == Action::TearDown {
             self.link.with(|xprt| {
                 if rdma::may_log() {
-                    pr_info!("connection to {} lost: {why}\n", xprt.server_name());
+                    xprt.with_address_text(|server| {
+                        pr_info!("connection to {server} lost: {why}\n")
+                    });
                 }
                 xprt.force_disconnect();
             });
@@ -305,6 +307,15 @@ impl Connection {
         }
     }
 
+    /// No connection comes about; or the one that did is none any more.
+    fn refused(&self, refusal: Refusal, why: &CStr) {
+        if self.is_open() {
+            self.lost(why);
+        } else {
+            self.fail(refusal);
+        }
+    }
+
     fn established(&self, private_data: &[u8]) {
         let theirs = PrivateData::parse(private_data);
         self.progress.lock().sizing.thresholds =
@@ -335,13 +346,15 @@ impl rdma::Handler for Connection {
             cm::Event::Established { private_data } => self.established(private_data),
             cm::Event::AddrError(_) => self.fail(Refusal::Address),
             cm::Event::RouteError(_) => self.fail(Refusal::Route),
-            cm::Event::Unreachable => self.fail(Refusal::Unreachable),
-            cm::Event::ConnectError => self.fail(Refusal::Lost),
-            cm::Event::Rejected { stale } => self.fail(if stale {
-                Refusal::Stale
-            } else {
-                Refusal::Rejected
-            }),
+            cm::Event::Unreachable => self.refused(Refusal::Unreachable, c"the server moved"),
+            cm::Event::ConnectError => self.refused(Refusal::Lost, c"not set up"),
+            cm::Event::Rejected { stale } => {
+                let refusal = match stale {
+                    true => Refusal::Stale,
+                    false => Refusal::Rejected,
+                };
+                self.refused(refusal, c"rejected after all");
+            }
             cm::Event::Disconnected => self.lost(c"closed by the server"),
             // The path that was resolved is not the path any more.
             cm::Event::AddrChange => self.lost(c"local address moved"),

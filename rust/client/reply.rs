@@ -174,7 +174,7 @@ fn judge(
                     registered,
                 }
             }
-            None => unclaimed(connection),
+            None => unclaimed(connection, key),
         },
     }
 }
@@ -186,7 +186,7 @@ fn judge_reply(
     key: &mut Option<Invalidated<Connection>>,
 ) -> Verdict {
     let Some(rqst) = lookup(connection, reply.xid) else {
-        return unclaimed(connection);
+        return unclaimed(connection, key);
     };
     let state = rqst.slot().state().lock();
     if !state.asked {
@@ -235,8 +235,17 @@ fn lookup(connection: &Connection, xid: u32) -> Option<PinnedRqst<Client>> {
 }
 
 /// Its caller was killed, as a rule. The server has room for another call now.
-fn unclaimed(connection: &Connection) -> Verdict {
-    connection.link.with(|xprt| xprt.unclaimed_reply());
+///
+/// It may take back what that call had offered, which is nobody's any more. Of any other RPC it may not.
+fn unclaimed(connection: &Connection, key: &mut Option<Invalidated<Connection>>) -> Verdict {
+    connection.link.with(|xprt| {
+        xprt.unclaimed_reply();
+        *key = key.take().filter(|key| {
+            let mut is_offered = false;
+            xprt.for_each_slot(|slot| is_offered |= slot.state().lock().registered.have(key));
+            is_offered
+        });
+    });
     Verdict::Done
 }
 

@@ -458,6 +458,11 @@ impl<H: Handler> Registered<H> {
         self.0.is_empty()
     }
 
+    /// Whether one of them has the key that a message says is invalid.
+    pub fn have(&self, key: &Invalidated<H>) -> bool {
+        self.0.iter().any(|region| region.rkey() == key.rkey)
+    }
+
     /// Takes out the region that a message on `queue` says is invalid, if it is one of these, and if
     /// the device's word for it is good ([`crate::device::Limits::remote_invalidation`]).
     pub fn remote_invalidated(

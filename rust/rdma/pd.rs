@@ -62,6 +62,11 @@ impl<H: Handler> ProtectionDomain<H> {
             .is_ok_and(|device| device.as_ptr() == self.device())
     }
 
+    /// Whether it was made for the connection of `id`, and keeps that.
+    pub fn is_of(&self, id: &Id<H>) -> bool {
+        self.id.as_raw() == id.as_raw()
+    }
+
     /// The context of the connection that it was made for. The end of the device is told there, and
     /// waits for the domain's.
     pub fn context(&self) -> &Arc<H> {

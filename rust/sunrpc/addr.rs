@@ -90,6 +90,19 @@ pub(crate) fn free(strings: &mut Strings) {
     }
 }
 
+/// The address as text.
+///
+/// # Safety
+///
+/// `xprt` is live and was set up by [`format`]. For `'a` it stays so, and the caller is an RCU reader.
+pub(crate) unsafe fn text<'a>(xprt: *mut raw::rpc_xprt) -> Option<&'a CStr> {
+    // SAFETY: The transport is live. A write to sysfs replaces the pointer as a whole.
+    let text = unsafe { (&raw const (*xprt).address_strings[ADDR]).read_volatile() };
+    // SAFETY: It is a string, which goes with the transport, or a grace period after another took its
+    // place.
+    (!text.is_null()).then(|| unsafe { CStr::from_char_ptr(text) })
+}
+
 fn format_port(strings: &mut Strings, port: c_ushort) -> Result {
     replace(&mut strings[PORT], allocate(fmt!("{port}"))?);
     replace(&mut strings[HEX_PORT], allocate(fmt!("{port:4x}"))?);

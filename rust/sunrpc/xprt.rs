@@ -41,8 +41,8 @@ use kernel::{
         c_ulong, //
     },
     prelude::*,
-    str::CStrExt,
     sync::{
+        rcu,
         SpinLock,
         SpinLockGuard, //
     },
@@ -242,24 +242,25 @@ impl<T: Transport> Xprt<T> {
         }
     }
 
-    /// The server as the mount named it, for the log.
-    pub fn server_name(&self) -> &CStr {
-        // SAFETY: The transport is live; sunrpc sets the name before the first use and frees it
-        // with the transport.
-        let name = unsafe { (*self.as_raw()).servername };
-        if name.is_null() {
-            return c"";
+    /// Calls `f` with the server's address as text, for the log. `f` must not sleep.
+    ///
+    /// The name that the mount gave is gone before the transport is.
+    pub fn with_address_text(&self, f: impl FnOnce(&CStr)) {
+        let _reading = rcu::read_lock();
+        // SAFETY: The transport is live, and has the string from the start.
+        if let Some(text) = unsafe { addr::text(self.as_raw()) } {
+            f(text);
         }
-        // SAFETY: As above; it is a string.
-        unsafe { CStr::from_char_ptr(name) }
     }
 
     /// Where to connect to. The port may be known only at connect time.
     pub fn address(&self) -> Result<SockAddr> {
-        // SAFETY: The transport is live.
-        let (addr, len) = unsafe { (&raw const (*self.as_raw()).addr, (*self.as_raw()).addrlen) };
-        // SAFETY: `addrlen` bytes of `addr` were set when the transport was made.
-        unsafe { SockAddr::from_raw(addr.cast(), len) }
+        // Not `addrlen`, which sysfs sets to zero with any address that is not of IPv4.
+        // SAFETY: The transport is live, and the whole storage initialised.
+        unsafe {
+            let addr = &raw const (*self.as_raw()).addr;
+            SockAddr::from_raw(addr.cast(), size_of::<raw::__kernel_sockaddr_storage>())
+        }
     }
 
     /// The network namespace, which the transport keeps alive.

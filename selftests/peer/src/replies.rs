@@ -62,6 +62,7 @@ cases![
     long_reply_comes_by_its_chunk,
     one_call_until_the_first_grant,
     killed_calls_keep_their_credits,
+    sec17_late_reply_takes_back_what_a_killed_call_offered,
     killed_calls_with_all_credits_end_the_connection,
     p01_client_says_what_it_takes,
     p10_invalidation_as_agreed,
@@ -300,7 +301,7 @@ fn adv67_err_chunk_ends_the_rpc() -> Verdict {
     let (mut stage, call) = reading()?;
     stage.send(&error(&call, &[2]))?;
     // Whether the client makes a new RPC of it is its own matter; the old one does not come again.
-    stage.fails(procedure::READ, |_, next| {
+    stage.gives_up(procedure::READ, |_, next| {
         same("the same transaction", next.xid == call.xid, false)?;
         Ok(error(next, &[2]))
     })?;
@@ -491,7 +492,8 @@ fn adv83_invalidation_and_malformed_header() -> Verdict {
         return stage.succeeds(&files::content());
     }
     stage.send(&failed_read(&call))?;
-    stage.fails(procedure::READ, |_, call| Ok(failed_read(call)))
+    let more = stage.gives_up(procedure::READ, |_, call| Ok(failed_read(call)));
+    more.map(|_| ())
 }
 
 /// The reply to the first READ invalidates its memory.
@@ -547,13 +549,27 @@ fn two_killed(grant: u32) -> Result<(Stage, [Call; 2]), String> {
     Ok((stage, calls))
 }
 
+fn sec17_late_reply_takes_back_what_a_killed_call_offered() -> Verdict {
+    // What the first offered is known by another key since the second.
+    let (mut stage, [_, killed]) = two_killed(8)?;
+    let chunk = killed.lists.reply.as_ref().ok_or("no Reply chunk")?;
+    let reply = late_reply(&killed);
+    stage.send_as(Verb::SendWithInvalidate(chunk[0].key), &reply)?;
+    stage.succeeds(&[])?;
+    same("connections", stage.connections, 1)
+}
+
+fn late_reply(call: &Call) -> Vec<u8> {
+    call.reply(0, &call.unused(), &wire::reply(call.xid, &[]))
+}
+
 fn killed_calls_keep_their_credits() -> Verdict {
     let (mut stage, killed) = two_killed(3)?;
     // Several at once, and one credit is left.
     let first = stage.until(procedure::LOOKUP)?;
     stage.is_pending()?;
     for call in &killed {
-        stage.send(&call.reply(0, &call.unused(), &wire::reply(call.xid, &[])))?;
+        stage.send(&late_reply(call))?;
     }
     let others = [
         stage.until(procedure::LOOKUP)?,
