@@ -19,6 +19,10 @@ use core::{
         null_mut,
         NonNull, //
     },
+    sync::atomic::{
+        AtomicBool,
+        Ordering, //
+    },
 };
 use kernel::{
     bindings,
@@ -60,7 +64,7 @@ pub enum Event<'a> {
         /// Whether because it still holds an old connection of ours, which time cures.
         stale: bool,
     },
-    /// The peer did not answer.
+    /// The peer did not answer. On a connection that stands: it is at other hardware now.
     Unreachable,
     /// Connecting failed half-way.
     ConnectError,
@@ -84,7 +88,7 @@ pub struct ConnectParameters<'a> {
     pub initiator_depth: u8,
     /// How often the device sends again before it gives up.
     pub retry_count: u8,
-    /// How often it tries again when the peer has no Receive posted.
+    /// How often the peer's device tries again when we have no Receive posted.
     pub rnr_retry_count: u8,
 }
 
@@ -111,6 +115,8 @@ impl ConnectParameters<'_> {
 /// `event_callback::<H>` as handler, and is destroyed only in `drop`.
 pub struct Id<H: Handler> {
     ptr: NonNull<raw::rdma_cm_id>,
+    /// Whether it has a queue pair, or soon will.
+    has_queue: AtomicBool,
     context: Arc<H>, // Dropped after `ptr` is destroyed: events use it.
 }
 
@@ -136,6 +142,7 @@ impl<H: Handler> Id<H> {
         // INVARIANT: Just made so.
         let id = Self {
             ptr: NonNull::new(ptr).ok_or(EINVAL)?,
+            has_queue: AtomicBool::new(false),
             context,
         };
         Ok(Arc::new(id, GFP_KERNEL)?)
@@ -241,7 +248,24 @@ impl<H: Handler> Id<H> {
         id.context = Arc::as_ptr(&context).cast_mut().cast();
         id.event_handler = Some(event_callback::<H>);
         // INVARIANT: Made so by now, if not from the start.
-        Self { ptr, context }
+        Self {
+            ptr,
+            has_queue: AtomicBool::new(false),
+            context,
+        }
+    }
+
+    /// Says that somebody makes its queue pair. [`EINVAL`] if somebody did.
+    pub(crate) fn claim_queue(&self) -> Result {
+        match self.has_queue.swap(true, Ordering::Acquire) {
+            true => Err(EINVAL),
+            false => Ok(()),
+        }
+    }
+
+    /// Says that there is none any more.
+    pub(crate) fn release_queue(&self) {
+        self.has_queue.store(false, Ordering::Release);
     }
 
     #[inline]
@@ -288,7 +312,7 @@ impl<H: Handler> Drop for Id<H> {
 
 /// # Safety
 ///
-/// Only the CM calls this, for an id made by [`Id::new`] and with a valid event.
+/// Only the CM calls this, for the id of an [`Id`] and with a valid event.
 unsafe extern "C" fn event_callback<H: Handler>(
     id: *mut raw::rdma_cm_id,
     event: *mut raw::rdma_cm_event,

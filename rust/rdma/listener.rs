@@ -52,8 +52,8 @@ pub trait Listen: Sized + Send + Sync + 'static {
     /// worker.
     fn moved(&self);
 
-    /// The listener hears nothing any more, because its device goes. CM worker. Until it is dropped, the
-    /// device waits.
+    /// The listener hears nothing any more, because its device goes (CM worker; until it is dropped, the
+    /// device waits), or because its address could not be followed (`follow`).
     fn deaf(&self);
 }
 

@@ -37,6 +37,10 @@ use core::{
         null,
         null_mut, //
     },
+    sync::atomic::{
+        AtomicUsize,
+        Ordering, //
+    },
 };
 use kernel::{
     error::{
@@ -86,6 +90,10 @@ pub struct QueuePair<H: Handler> {
     read_failed: raw::ib_cqe,
     /// Scatter elements of one Write, and of one Read.
     max_elements: [usize; 2],
+    /// [`Parameters::regions_per_send`].
+    regions_per_send: usize,
+    /// Receives that may still be posted.
+    room: AtomicUsize,
     /// [`crate::device::Limits::remote_invalidation`].
     remote_invalidation: bool,
     /// Regions for what Reads bring, if that must be registered.
@@ -123,11 +131,12 @@ impl<H: Handler> QueuePair<H> {
         pd: Arc<ProtectionDomain<H>>,
         parameters: &Parameters,
     ) -> Result<Arc<Self>> {
-        // SAFETY: The id is live; only its owner makes queue pairs for it.
-        if !pd.serves(&id) || !unsafe { (*id.as_raw()).qp }.is_null() {
+        if !pd.serves(&id) {
             return Err(EINVAL);
         }
         let buffers = u32::try_from(parameters.send_buffers)?;
+        let regions_per_send = usize::try_from(parameters.regions_per_send)?;
+        let room = usize::try_from(parameters.receives)?;
         let per_send = parameters
             .regions_per_send
             .saturating_mul(2)
@@ -178,9 +187,11 @@ impl<H: Handler> QueuePair<H> {
             ..Default::default()
         };
         let place = UniqueArc::new_uninit(GFP_KERNEL)?;
-        // SAFETY: The id is live, `pd` and `cq` are on its device. The value made below destroys
-        // the queue pair before it gives them up.
-        to_result(unsafe { raw::rdma_create_qp(id.as_raw(), pd.as_raw(), &mut attributes) })?;
+        id.claim_queue()?;
+        // SAFETY: The id is live and has no queue pair, `pd` and `cq` are on its device. The value made
+        // below destroys the queue pair before it gives them up.
+        to_result(unsafe { raw::rdma_create_qp(id.as_raw(), pd.as_raw(), &mut attributes) })
+            .inspect_err(|_| id.release_queue())?;
         // INVARIANT: Just made so. Nothing fails from here on.
         let made = place.pin_init_with(pin_init!(Self {
             failed: raw::ib_cqe {
@@ -190,6 +201,8 @@ impl<H: Handler> QueuePair<H> {
                 done: Some(read_failed::<H>),
             },
             max_elements,
+            regions_per_send,
+            room: AtomicUsize::new(room),
             remote_invalidation: limits.remote_invalidation,
             sinks,
             receives <- new_spinlock!(Receives { open: true }, "rdma::receives"),
@@ -234,7 +247,7 @@ impl<H: Handler> QueuePair<H> {
     }
 
     /// Posts all of `buffers` with one doorbell. What could not be posted stays in `buffers`.
-    /// [`EINVAL`] if one is of another domain. Does not sleep.
+    /// [`EINVAL`] if one is of another domain, or if more would be posted than may be. Does not sleep.
     pub fn post_receives(&self, buffers: &mut receive::Buffers<H>) -> Result {
         if buffers.is_empty() {
             return Ok(());
@@ -246,6 +259,12 @@ impl<H: Handler> QueuePair<H> {
         if !receives.open {
             return Err(not_connected());
         }
+        // The lock keeps others from taking room; completions only make some.
+        let (room, count) = (self.room.load(Ordering::Relaxed), buffers.len());
+        if count > room {
+            return Err(EINVAL);
+        }
+        self.room.fetch_sub(count, Ordering::Relaxed);
         let first = buffers.take_work_requests(self);
         let mut bad = null();
         // SAFETY: The list was just made, of requests that live until their completions take them
@@ -254,8 +273,14 @@ impl<H: Handler> QueuePair<H> {
         if result.is_err() {
             // SAFETY: The device posted what precedes `bad`, and nothing from there on.
             unsafe { buffers.reclaim(bad) };
+            self.room.fetch_add(buffers.len(), Ordering::Relaxed);
         }
         result
+    }
+
+    /// The device gave a Receive back.
+    pub(crate) fn received(&self) {
+        self.room.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A Send buffer, or [`None`] if all are posted: [`Handler::send_resumed`] tells of the next.
@@ -294,7 +319,7 @@ impl<H: Handler> QueuePair<H> {
     ///
     /// The regions are as good as valid afterwards even if this fails, for then some may have
     /// been posted. A failure is the end of the connection, also for what was deferred before.
-    /// [`EINVAL`] if something is of another domain.
+    /// [`EINVAL`] if something is of another domain, or if there are more regions than a Send may have.
     pub fn post_send(
         &self,
         regions: mr::Prepared<H>,
@@ -307,7 +332,10 @@ impl<H: Handler> QueuePair<H> {
         let memory_is_here = inserted
             .as_ref()
             .is_none_or(|memory| self.is_in(memory.pd()));
-        if !memory_is_here || !regions.all_in(|pd| self.is_in(pd)) {
+        if !memory_is_here
+            || regions.len() > self.regions_per_send
+            || !regions.all_in(|pd| self.is_in(pd))
+        {
             self.put_back_send_buffer(buffer);
             drop(regions);
             return (mr::Registered::new(), Err(EINVAL));
@@ -453,7 +481,7 @@ impl<H: Handler> QueuePair<H> {
     }
 
     /// Invalidates `regions` with one doorbell; [`Handler::invalidated`] or
-    /// [`Handler::invalidate_failed`] gives back both arguments. Does not sleep.
+    /// [`Handler::invalidate_failed`] gives back both arguments, if there are any regions. Does not sleep.
     ///
     /// If it cannot be posted, both come back at once: the connection is at its end.
     pub fn post_invalidate(
@@ -579,6 +607,7 @@ impl<H: Handler> PinnedDrop for QueuePair<H> {
         // SAFETY: The queue pair is live by the type invariants, drained and unknown to anybody
         // else: only `&self` methods name it.
         unsafe { raw::rdma_destroy_qp(self.id.as_raw()) };
+        self.id.release_queue();
     }
 }
 

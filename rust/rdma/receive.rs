@@ -178,7 +178,7 @@ pub struct Message<H: Handler> {
 }
 
 impl<H: Handler> Message<H> {
-    /// Its bytes. Their number is what the device counted.
+    /// Its bytes. Their number is what the device counted. None came with an RDMA Write With Immediate.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: The Receive completed, so the device is done with the buffer, and it is not
         // posted again before `self` is gone.
@@ -215,11 +215,18 @@ unsafe extern "C" fn receive_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw:
     // SAFETY: The request was posted with the address of an `Inner`'s first field. That the
     // completion is here says that the device gave the buffer back.
     let inner = unsafe { KBox::from_raw(wc.__bindgen_anon_1.wr_cqe.cast::<Inner<H>>()) };
+    // SAFETY: The queue pair that the buffer was posted to drains before it goes.
+    let queue = unsafe { &*inner.queue };
+    queue.received();
     if let Some(failure) = Failure::of(wc.status) {
         handler.receive_failed(Buffer(inner), failure);
         return;
     }
-    let len = usize::try_from(wc.byte_len).unwrap_or(0);
+    let len = match wc.opcode {
+        // It counts what an RDMA Write put elsewhere. The buffer holds what came before.
+        raw::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM => 0,
+        _ => usize::try_from(wc.byte_len).unwrap_or(0),
+    };
     inner.mapped.sync_for_cpu(len);
     let with_key = wc.wc_flags & raw::ib_wc_flags_IB_WC_WITH_INVALIDATE as i32 != 0;
     // SAFETY: Both arms of the union are plain 32-bit words.
@@ -228,8 +235,6 @@ unsafe extern "C" fn receive_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw:
         rkey,
         _handler: PhantomData,
     });
-    // SAFETY: The queue pair that the buffer was posted to drains before it goes.
-    let queue = unsafe { &*inner.queue };
     handler.received(
         queue,
         Message {

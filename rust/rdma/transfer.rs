@@ -62,6 +62,8 @@ pub trait Puller: Handler {
 pub(crate) struct Inner<H: Handler> {
     requests: KVec<raw::ib_rdma_wr>,
     elements: KVec<raw::ib_sge>,
+    /// What `elements` were before they were cut to the peer's segments.
+    whole: KVec<raw::ib_sge>,
     scatter: Scatter,
     /// Memory that must be registered, before it is.
     unregistered: KVec<Piece>,
@@ -236,6 +238,7 @@ impl<H: Handler> Inner<H> {
         Self {
             requests: KVec::new(),
             elements: KVec::new(),
+            whole: KVec::new(),
             scatter: Scatter::new(),
             unregistered: KVec::new(),
             remote: KVec::new(),
@@ -258,6 +261,7 @@ impl<H: Handler> Inner<H> {
         self.scatter.clear();
         self.requests.clear();
         self.elements.clear();
+        self.whole.clear();
         self.unregistered.clear();
         self.remote.clear();
         self.insert_at = None;
@@ -267,7 +271,7 @@ impl<H: Handler> Inner<H> {
     pub(crate) fn footprint(&self) -> usize {
         size_of::<Self>()
             + self.requests.capacity() * size_of::<raw::ib_rdma_wr>()
-            + self.elements.capacity() * size_of::<raw::ib_sge>()
+            + (self.elements.capacity() + self.whole.capacity()) * size_of::<raw::ib_sge>()
             + self.scatter.footprint()
             + self.unregistered.capacity() * size_of::<Piece>()
             + self.remote.capacity() * size_of::<Handle>()
@@ -307,8 +311,8 @@ impl<H: Handler> Inner<H> {
             Direction::ToDevice => raw::ib_wr_opcode_IB_WR_RDMA_WRITE,
             Direction::FromDevice => raw::ib_wr_opcode_IB_WR_RDMA_READ,
         };
-        let whole = core::mem::take(&mut self.elements);
-        let mut local = whole.iter().copied();
+        core::mem::swap(&mut self.elements, &mut self.whole);
+        let mut local = self.whole.iter().copied();
         let mut current = raw::ib_sge::default();
         for remote in &self.remote {
             let mut addr = remote.iova;

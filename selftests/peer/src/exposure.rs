@@ -18,10 +18,13 @@ use super::stage::Call;
 use super::stage::Stage;
 use super::verbs::Access;
 use super::verbs::Verb;
+use super::verbs::DENIED;
+use super::verbs::SUCCESS;
 use std::time::Duration;
 
 cases![
     adv103_write_after_the_reply,
+    adv105_write_with_immediate_is_no_message,
     sec02_memory_to_write_is_not_read,
     sec02_memory_to_read_is_not_written,
     sec02_no_atomics,
@@ -41,7 +44,8 @@ fn denied(stage: &mut Stage, verb: Verb, segment: Segment, length: usize) -> Ver
     let local = stage.connection()?.region(length, Access::Local);
     let local = local.map_err(|error| error.to_string())?;
     local.put(0, &vec![0x5A; length]);
-    same("access", stage.transfer(verb, segment, &local)?, false)?;
+    let status = stage.transfer(verb, segment, &local)?;
+    same("access is denied", DENIED.contains(&status), true)?;
     match verb {
         Verb::Read | Verb::FetchAndAdd => same("bytes", local.bytes(0, length), vec![0x5A; length]),
         _ => Ok(()),
@@ -73,7 +77,11 @@ fn sec02_memory_to_read_is_not_written() -> Verdict {
     let (_, segment) = writing(&mut stage)?;
     // What may be done with it, to see that the key is right.
     let local = stage.memory(&[0; 1024])?;
-    same("access", stage.transfer(Verb::Read, segment, &local)?, true)?;
+    same(
+        "access",
+        stage.transfer(Verb::Read, segment, &local)?,
+        SUCCESS,
+    )?;
     same(
         "data",
         local.bytes(0, 1024),
@@ -187,7 +195,7 @@ fn sec16_killed_caller_takes_its_memory_back() -> Verdict {
     same(
         "access",
         stage.transfer(Verb::Write, segment, &local)?,
-        true,
+        SUCCESS,
     )?;
     stage::kill_lister()?;
     denied(&mut stage, Verb::Write, segment, 64)?;
@@ -226,4 +234,18 @@ fn sec05_handle_of_an_earlier_rpc() -> Verdict {
     let address = next.address;
     denied(&mut stage, Verb::Write, Segment { address, ..segment }, 64)?;
     stage.succeeds(&names_of_all())
+}
+
+fn adv105_write_with_immediate_is_no_message() -> Verdict {
+    let (mut stage, call) = reading()?;
+    let local = stage.memory(&[0x5A; 64])?;
+    let segment = call.lists.write[0][0];
+    // It takes up a Receive of the client, in which it leaves nothing.
+    let status = stage.transfer(Verb::WriteWithImmediate(7), segment, &local)?;
+    same("status", status, SUCCESS)?;
+    match stage.soon()? {
+        Some(again) => stage.answer(&again)?,
+        None => stage.answer(&call)?,
+    }
+    stage.succeeds(&files::content())
 }

@@ -19,8 +19,10 @@ use super::verbs::Listener;
 use super::verbs::Options;
 use super::verbs::Region;
 use super::verbs::Verb;
+use super::verbs::SUCCESS;
 use super::wire;
 use super::wire::words;
+use std::cell::Cell;
 use std::env;
 use std::ffi::c_char;
 use std::ffi::c_int;
@@ -439,16 +441,15 @@ impl Stage {
         for segment in filled.iter().filter(|segment| segment.length > 0) {
             let (part, behind) = rest.split_at(segment.length as usize);
             rest = behind;
-            if !self.transfer(Verb::Write, *segment, &self.memory(part)?)? {
-                return Err("the client's memory cannot be written to".into());
-            }
+            let status = self.transfer(Verb::Write, *segment, &self.memory(part)?)?;
+            same("writing to the client's memory", status, SUCCESS)?;
         }
         same("bytes that do not fit", rest.len(), 0)?;
         Ok(filled)
     }
 
-    /// Has `verb` done between `local` and the start of a segment. Whether it went well.
-    pub fn transfer(&self, verb: Verb, remote: Segment, local: &Region) -> Result<bool, String> {
+    /// Has `verb` done between `local` and the start of a segment. Its status.
+    pub fn transfer(&self, verb: Verb, remote: Segment, local: &Region) -> Result<u32, String> {
         let done = self
             .connection()?
             .transfer(verb, remote.key, remote.address, local);
@@ -522,19 +523,35 @@ impl Stage {
     }
 
     /// Answers each call to `procedure` with `answer` until the client is done, and wants it to have
-    /// got an error.
+    /// got an error. How many calls there were.
+    pub fn gives_up(
+        &mut self,
+        procedure: u32,
+        answer: impl Fn(&Self, &Call) -> Result<Vec<u8>, String>,
+    ) -> Result<usize, String> {
+        let calls = Cell::new(0);
+        let outcome = self.finish(|stage, call| match call.procedure == procedure {
+            true => {
+                calls.set(calls.get() + 1);
+                stage.send(&answer(stage, call)?)
+            }
+            false => stage.answer(call),
+        })?;
+        match outcome {
+            Ok(outcome) => Err(format!("the client gets {} bytes", outcome.len())),
+            Err(_) => Ok(calls.get()),
+        }
+    }
+
+    /// As [`Self::gives_up`]; the error must be one of these answers.
     pub fn fails(
         &mut self,
         procedure: u32,
         answer: impl Fn(&Self, &Call) -> Result<Vec<u8>, String>,
     ) -> Verdict {
-        let outcome = self.finish(|stage, call| match call.procedure == procedure {
-            true => stage.send(&answer(stage, call)?),
-            false => stage.answer(call),
-        })?;
-        match outcome {
-            Ok(outcome) => Err(format!("the client gets {} bytes", outcome.len())),
-            Err(_) => Ok(()),
+        match self.gives_up(procedure, answer)? {
+            0 => Err("the client fails before it calls".into()),
+            _ => Ok(()),
         }
     }
 

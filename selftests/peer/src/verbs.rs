@@ -18,3 +18,10 @@ pub use connection::Verb;
 pub use memory::Access;
 pub use memory::Region;
 pub use memory::Window;
+
+/// The status of a work request that went well.
+pub const SUCCESS: u32 = 0;
+
+/// The statuses of one that the peer's device refused: `IBV_WC_REM_INV_REQ_ERR`, which is for an
+/// atomic where there may be none, and `IBV_WC_REM_ACCESS_ERR`.
+pub const DENIED: [u32; 2] = [9, 10];

@@ -293,11 +293,17 @@ impl Connection {
     }
 
     /// Has `verb` done between all of `local` and the peer's memory, and waits until it is done.
-    /// Whether it went well.
-    pub fn transfer(&self, verb: Verb, key: u32, address: u64, local: &Region) -> Result<bool> {
+    /// Its status.
+    pub fn transfer(&self, verb: Verb, key: u32, address: u64, local: &Region) -> Result<u32> {
         let mine = (local.address(), local.local_key());
         let number = self.post(verb, (key, address), mine, local.len())?;
-        Ok(self.wait_done(number)? == 0)
+        self.wait_done(number)
+    }
+
+    /// As [`Self::transfer`], of no byte, for which no memory need be named.
+    pub fn transfer_nothing(&self, verb: Verb) -> Result<u32> {
+        let number = self.post(verb, (0, 0), (0, 0), 0)?;
+        self.wait_done(number)
     }
 
     /// Waits until work request `number` is over. Its status.
