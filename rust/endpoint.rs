@@ -10,10 +10,12 @@
 //!             >  receive ring, connection progress
 //! sunrpc's transport_lock  >  active  >  sends: the doorbell for what a sender left behind
 //! connection progress: innermost, held for a step of the state machine only
+//! the server's queue, room, idle calls, spare pages, denied memory: each alone
 //! ```
 //!
 //! All are spin locks taken in process context. None is held across a call into
-//! `sunrpc` or the connection manager, nor while a value is dropped whose drop
+//! `sunrpc` or the connection manager (but for the flag that says whether the
+//! server's queue is empty), nor while a value is dropped whose drop
 //! sleeps ([`rdma::mr::Idle`]).
 
 #![forbid(unsafe_code)]

@@ -200,8 +200,8 @@ impl SvcConnection for Connection {
         }
     }
 
-    fn result_payload(&self, notes: &mut Notes, offset: usize, len: usize) -> Result {
-        notes.add_result(offset, len)
+    fn result_payload(&self, notes: &mut Notes, offset: usize, len: usize) {
+        notes.results.add(offset, len);
     }
 
     fn reply(

@@ -385,7 +385,6 @@ impl rdma::Handler for Endpoint {
     fn cm_event(&self, event: cm::Event<'_>) {
         match event {
             cm::Event::Established { .. } => {
-                // Whatever came before has announced the connection already.
                 let _ = self.step(Event::Established);
             }
             cm::Event::DeviceRemoval => {
@@ -408,7 +407,7 @@ impl rdma::Handler for Endpoint {
 
     fn received(&self, _queue: &QueuePair<Self>, message: receive::Message<Self>) {
         match self.step(Event::Received) {
-            Action::Serve | Action::AnnounceAndServe => {
+            Action::Serve => {
                 self.serving.add(1, Relaxed);
                 self.add(Work::Message(message));
             }

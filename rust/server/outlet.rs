@@ -115,7 +115,7 @@ impl Outlet {
             Ok(len) => self.post(Attached::Nothing, buffer, len, Verb::Send),
             Err(error) => {
                 self.queue.put_back_send_buffer(buffer);
-                // Else it would be sent again at once, and again, as the connection is there.
+                // Nobody else finds out, as the connection is there.
                 self.endpoint.lost(Event::Unanswered);
                 Err(error)
             }

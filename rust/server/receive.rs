@@ -61,8 +61,8 @@ pub(crate) struct Notes {
     pub(super) bare: Option<u32>,
     /// Whether results may leave the message.
     pub(super) reduction: bool,
-    /// Offset and length of each result that may.
-    pub(super) results: KVec<(usize, usize)>,
+    /// Which may.
+    pub(super) results: Results,
     /// What the service thread had for the result.
     pub(super) blanks: Blanks,
 }
@@ -72,17 +72,35 @@ impl Notes {
         Self {
             bare: None,
             reduction: false,
-            results: KVec::new(),
+            results: Results::default(),
             blanks: Blanks::default(),
         }
     }
+}
 
-    /// Adds a result that may leave the message. More than there are chunks for stay inside.
-    pub(super) fn add_result(&mut self, offset: usize, len: usize) -> Result {
-        if self.results.len() < MAX_WRITE_CHUNKS {
-            self.results.push((offset, len), GFP_KERNEL)?;
+/// Offset and length of each result that may leave the message.
+#[derive(Default)]
+pub(super) struct Results {
+    known: [(usize, usize); MAX_WRITE_CHUNKS],
+    count: usize,
+}
+
+impl Results {
+    /// Adds one. More than there are chunks for stay inside.
+    pub(super) fn add(&mut self, offset: usize, len: usize) {
+        if let Some(free) = self.known.get_mut(self.count) {
+            *free = (offset, len);
+            self.count = self.count.saturating_add(1);
         }
-        Ok(())
+    }
+
+    /// All, in the order of the reply.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.known.iter().take(self.count).copied()
+    }
+
+    fn clear(&mut self) {
+        self.count = 0;
     }
 }
 

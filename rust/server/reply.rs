@@ -252,8 +252,8 @@ fn lay_out<const CHUNKS: usize>(
     noted: &Notes,
     result: &SvcResult<'_>,
 ) -> Result<(), Unreturnable> {
-    for (offset, len) in &noted.results {
-        match payload(result, *offset, *len) {
+    for (offset, len) in noted.results.iter() {
+        match payload(result, offset, len) {
             Some(range) => layout.place(range)?,
             // Not what its count word says, so better not touched.
             None => layout.pass(),

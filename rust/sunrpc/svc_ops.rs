@@ -205,10 +205,8 @@ unsafe extern "C" fn result_payload<C: SvcConnection>(
     let Some(call) = (unsafe { ctxt.cast::<SvcCall<C>>().as_mut() }) else {
         return 0;
     };
-    match xprt.result_payload(&mut call.notes, offset as usize, len as usize) {
-        Ok(()) => 0,
-        Err(error) => error.to_errno(),
-    }
+    xprt.result_payload(&mut call.notes, offset as usize, len as usize);
+    0
 }
 
 unsafe extern "C" fn release_ctxt<C: SvcConnection>(xprt: *mut raw::svc_xprt, ctxt: *mut c_void) {

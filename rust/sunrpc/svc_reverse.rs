@@ -415,6 +415,21 @@ unsafe extern "C" fn buf_free(task: *mut raw::rpc_task) {
 ///
 /// sunrpc calls it.
 unsafe extern "C" fn send_request<C: SvcConnection>(rqst: *mut raw::rpc_rqst) -> c_int {
+    // SAFETY: This is `send_request`.
+    let status = unsafe { send_callback::<C>(rqst) };
+    if status == errno::ENOTCONN {
+        // The connection comes back no more, but as long as no thread has closed its transport, this
+        // one is connected, and sunrpc would have the call sent again at once.
+        // SAFETY: The request is pinned, and so is its transport.
+        unsafe { raw::xprt_disconnect_done((*rqst).rq_xprt) };
+    }
+    status
+}
+
+/// # Safety
+///
+/// As for [`send_request`].
+unsafe fn send_callback<C: SvcConnection>(rqst: *mut raw::rpc_rqst) -> c_int {
     // SAFETY: The request is pinned, and its transport is a `Reverse<C>`.
     let link = unsafe { &(*(*rqst).rq_xprt.cast::<Reverse<C>>()).link };
     let caller = link.with(|xprt| (!xprt.is_dead()).then(|| C::caller(xprt)));
@@ -456,6 +471,8 @@ impl<C: SvcConnection> SvcXprt<C> {
             xprt
         });
         let Some(xprt) = answered else { return };
+        // Until the first reply the window begins at one, as sunrpc made it (RFC 8167), and
+        // `xprt_request_get_cong` keeps callbacks within it.
         let credits = credits.clamp(1, C::REVERSE_CREDITS);
         // SAFETY: The `svc_xprt`, which we are called for, has a reference.
         let _guard = unsafe { lock(&raw mut (*xprt).transport_lock) };

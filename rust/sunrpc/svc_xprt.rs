@@ -152,7 +152,10 @@ pub trait SvcConnection: Sized + Send + Sync + 'static {
     ) -> Option<KBox<SvcCall<Self>>>;
 
     /// Notes that `len` bytes of the reply, from `offset` on, may leave the message.
-    fn result_payload(&self, notes: &mut Self::Notes, offset: usize, len: usize) -> Result;
+    ///
+    /// It cannot fail: nfsd would then leave pages of the file among those that its thread writes
+    /// replies to.
+    fn result_payload(&self, notes: &mut Self::Notes, offset: usize, len: usize);
 
     /// Answers the call that came in `message`. May sleep. Whatever happens, the call is over.
     fn reply(
@@ -438,26 +441,30 @@ impl<C: SvcConnection> SvcXprt<C> {
 /// What sunrpc shows of a transport, set before anyone can look.
 impl<S: Send + Sync + 'static> SvcXprt<S> {
     fn set_local(&self, address: &SockAddr) {
-        // SAFETY: The transport is being made, and belongs to us.
-        let xprt = unsafe { &mut *self.as_raw() };
-        // SAFETY: The storage has room for every address, and is none of `address`.
-        unsafe { store(address, &raw mut xprt.xpt_local) };
-        xprt.xpt_locallen = ip_len(address);
+        let xprt = self.as_raw();
+        // SAFETY: The transport is being made, so these two fields are ours, and the storage has room
+        // for every address.
+        unsafe {
+            store(address, &raw mut (*xprt).xpt_local);
+            (*xprt).xpt_locallen = ip_len(address);
+        }
     }
 
     fn set_remote(&self, address: &SockAddr) {
+        let xprt = self.as_raw();
         // SAFETY: As above.
-        let xprt = unsafe { &mut *self.as_raw() };
+        unsafe {
+            store(address, &raw mut (*xprt).xpt_remote);
+            (*xprt).xpt_remotelen = ip_len(address);
+        }
         // SAFETY: As above.
-        unsafe { store(address, &raw mut xprt.xpt_remote) };
-        xprt.xpt_remotelen = ip_len(address);
-        let text = &mut xprt.xpt_remotebuf;
+        let text = unsafe { &mut (*xprt).xpt_remotebuf };
         // SAFETY: The buffer is as long as it says.
         unsafe { raw::rpc_ntop(address.as_raw(), text.as_mut_ptr(), text.len()) };
         // The reply cache of NFSv3 tells clients apart by their address. The port is not theirs to
         // choose, and another one after each reconnect.
         // SAFETY: The address was just stored.
-        unsafe { raw::rpc_set_port((&raw mut xprt.xpt_remote).cast(), 0) };
+        unsafe { raw::rpc_set_port((&raw mut (*xprt).xpt_remote).cast(), 0) };
     }
 
     fn set_remote_name(&self, name: &CStr) {

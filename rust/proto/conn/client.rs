@@ -63,8 +63,6 @@ pub enum Event {
 pub enum Action {
     /// Nothing.
     Nothing,
-    /// The upper layer must wait: the last connection still exists.
-    Busy,
     /// Have the address resolved.
     ResolveAddress,
     /// Have the route resolved.
@@ -96,12 +94,7 @@ impl Connection {
     /// Steps on.
     pub fn on(&mut self, event: Event) -> Action {
         let (state, action) = match (self.state, event) {
-            (State::Closed, Event::Connect) => {
-                self.malformed = 0;
-                (State::ResolvingAddress, Action::ResolveAddress)
-            }
-            (state, Event::Connect) => (state, Action::Busy),
-
+            (State::Closed, Event::Connect) => (State::ResolvingAddress, Action::ResolveAddress),
             (State::ResolvingAddress, Event::AddressResolved) => {
                 (State::ResolvingRoute, Action::ResolveRoute)
             }

@@ -50,24 +50,14 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Action {
-    /// Nothing.
+    /// Nothing. A message that came is freed: nobody can be answered.
     Nothing,
     /// Accept the connection, with our private data.
     Accept,
-    /// Turn the client away, and release what was made.
-    Reject,
-    /// Hand the connection to the upper layer.
-    Announce,
-    /// Hand the connection to the upper layer, then serve the message.
-    AnnounceAndServe,
     /// Serve the message.
     Serve,
-    /// Free the message; nobody can be answered.
-    Discard,
     /// Disconnect and drain the queues, and report [`Event::Drained`] when it is done.
     TearDown,
-    /// Give all memory back. The connection can go.
-    Release,
 }
 
 impl Connection {
@@ -87,16 +77,13 @@ impl Connection {
     pub fn on(&mut self, event: Event) -> Action {
         let (state, action) = match (self.state, event) {
             (State::Requested, Event::Prepared) => (State::Accepting, Action::Accept),
-            (State::Accepting, Event::Established) => (State::Open, Action::Announce),
+            (State::Accepting, Event::Established) => (State::Open, Action::Nothing),
             // The first Call can overtake the news that the connection stands.
-            (State::Accepting, Event::Received) => (State::Open, Action::AnnounceAndServe),
-            (State::Open, Event::Received) => (State::Open, Action::Serve),
-            (state, Event::Received) => (state, Action::Discard),
-
-            (State::Closing, Event::Drained) => (State::Closed, Action::Release),
+            (State::Accepting | State::Open, Event::Received) => (State::Open, Action::Serve),
+            (State::Closing, Event::Drained) => (State::Closed, Action::Nothing),
             (state @ (State::Closed | State::Closing), _) => (state, Action::Nothing),
-            (state, Event::Prepared | Event::Established | Event::Drained) => {
-                // Too late to matter, or news that another event told already.
+            (state, Event::Prepared | Event::Established | Event::Received | Event::Drained) => {
+                // Too early or too late to matter, or news that another event told already.
                 (state, Action::Nothing)
             }
             (
@@ -108,7 +95,7 @@ impl Connection {
                 | Event::Close,
             ) => match state {
                 // Not accepted yet: there is nothing to disconnect.
-                State::Requested => (State::Closed, Action::Reject),
+                State::Requested => (State::Closed, Action::Nothing),
                 _ => (State::Closing, Action::TearDown),
             },
         };
