@@ -4,7 +4,7 @@
 # All gates, in order of cost: a line for each with the time it took, what a failing one said, and a count at the end.
 # A gate counts as one, and so does each single result of a host test or of a test in a VM.
 #
-# check.sh [fast|all|debug]: `fast` leaves out what needs a VM; `all` adds what takes hours; `debug` is the tests in VMs on the
+# check.sh [fast|all|debug]: `fast` leaves out what needs a VM; `all` adds what takes long; `debug` is the tests in VMs on the
 # debug kernel, and nothing else.
 #
 # CLIENT=c, SERVER=c and MODULE=c (a single VM) try the tests in VMs on the kernel's own module.
@@ -50,8 +50,8 @@ count_results() {
 }
 
 checkpatch() {
-	in_root sh -c 'git -c safe.directory=/src ls-files "*.c" "*.h" | xargs -r perl /kernel/source/scripts/checkpatch.pl \
-		--no-tree --no-summary --terse --strict --ignore FILE_PATH_CHANGES --file'
+	in_root bash -o pipefail -c 'git -c safe.directory=/src ls-files "*.c" "*.h" |
+		xargs perl /kernel/source/scripts/checkpatch.pl --no-tree --no-summary --terse --strict --ignore FILE_PATH_CHANGES --file'
 }
 
 # Warnings are errors here. What it builds is the module with its tests in it, for selftests/vm/inkernel.sh.
@@ -63,10 +63,7 @@ host_tests() { in_root sh -c 'cd selftests/proto && nice cargo test --quiet'; }
 
 crafted_peer() { in_root sh -ec 'cd selftests/peer; nice cargo clippy -q --release --locked -- -Dwarnings; nice cargo build -q --release --locked'; }
 
-compiles() {
-	scripts/build.sh module
-	! grep -n 'warning' build/module.log
-}
+compiles() { scripts/build.sh module && ! grep -n warning build/module.log; }
 
 # one_vm TEST...
 one_vm() { in_root scripts/vm.py single --module "${MODULE:-rust}" --limit "$limit" -- "scripts/vm/kselftest $*"; }

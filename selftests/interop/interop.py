@@ -15,12 +15,13 @@ SIDES = [("c", "c"), ("c", "rust"), ("rust", "c"), ("rust", "rust")]
 
 
 def column(client, server):
-    """Returns the result of each cell, in its order."""
+    """Returns the result of each cell, in its order, and of the whole run."""
     vm = subprocess.run(["scripts/vm.py", "pair", "--client", client, "--server", server, "--limit", "1200", "--",
                          "TIMEOUT=1100 scripts/vm/kselftest interop.sh"], cwd=SRC, stdout=subprocess.PIPE, text=True)
     (OUT / f"{client}-{server}.log").write_text(vm.stdout)
-    return {name: "FAILED" if failed else "ok"
-            for failed, name in re.findall(r"^# (not )?ok \d+ (.*)$", vm.stdout, re.MULTILINE)}
+    cells = {name: "FAILED" if failed else "ok"
+             for failed, name in re.findall(r"^# (not )?ok \d+ (.*)$", vm.stdout, re.MULTILINE)}
+    return cells | {"the run as a whole": "FAILED" if vm.returncode or not cells else "ok"}
 
 
 def main():
@@ -31,7 +32,7 @@ def main():
     cells = max(columns.values(), key=len)
     for cell in cells:
         print(f"{cell:32}" + "".join(f"{results.get(cell, 'FAILED'):>14}" for results in columns.values()))
-    wrong = not cells or any(results.get(cell) != "ok" for results in columns.values() for cell in cells)
+    wrong = any(results.get(cell) != "ok" for results in columns.values() for cell in cells)
     sys.exit(wrong)
 
 

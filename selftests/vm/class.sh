@@ -4,6 +4,7 @@
 # Every name by which the kernel or a user may ask for the module brings it, and it registers its transport class.
 
 . ./lib.sh
+clear_logs
 
 modprobe dummy
 modprobe nfs
@@ -25,9 +26,12 @@ registers() {
 	dmesg | grep -q 'RPC: Registered rdma transport module'
 }
 
+unregistered() { dmesg | grep -c 'RPC: Unregistered rdma transport module'; }
+
 unregisters() {
-	dmesg -C
-	unload && dmesg | grep -q 'RPC: Unregistered rdma transport module'
+	local before
+	before=$(unregistered)
+	unload && [ "$(unregistered)" -eq $((before + 1)) ]
 }
 
 plan 8

@@ -15,17 +15,10 @@ on() {
 	if [ "$1" = client ]; then "${@:2}"; else on_server "cd $PWD; . ./faults.sh; ${*:2}"; fi
 }
 
-# in_spite COMMAND...: verified I/O goes on while the command runs. `load` says more of it.
-in_spite() {
-	local breaker
-	"$@" >/vm/breaker.log 2>&1 &
-	breaker=$!
-	while kill -0 "$breaker" 2>/dev/null; do
-		verified_io --bsrange=4k-256k "${load[@]}" || { kill "$breaker"; calm; on server calm; return 1; }
-	done
-	wait "$breaker"
+# survives COMMAND...: verified I/O goes on while the command makes things fail.
+survives() {
+	in_spite "$@"
 	set -- $?
-	cat /vm/breaker.log
 	calm
 	on server calm
 	return "$1"
@@ -113,21 +106,21 @@ mount_nfs 4.2 nconnect=$transports || exit
 : "${FAILURES:=1000}" "${DISCONNECTS:=50}"
 # What takes its time is to connect. I/O that left no moment to itself would only make that slower. Of the many allocations one in
 # each connection shall fail, or a few.
-load=(--size=8M --thinktime=20000 --numjobs=2)
-check "$(part 15) allocations fail while the client connects" in_spite connects client 11run_connect failslab "$(part 15)" 1
-check "$(part 5) allocations of pages fail there" in_spite connects client 11run_connect fail_page_alloc "$(part 5)" 5
-check "$(part 5) allocations fail while the server accepts" in_spite connects server svc_ops6accept failslab "$(part 5)" 1
-check "$(part 5) allocations of pages fail there" in_spite connects server svc_ops6accept fail_page_alloc "$(part 5)" 5
+load=(--bsrange=4k-256k --size=8M --thinktime=20000 --numjobs=2)
+check "$(part 15) allocations fail while the client connects" survives connects client 11run_connect failslab "$(part 15)" 1
+check "$(part 5) allocations of pages fail there" survives connects client 11run_connect fail_page_alloc "$(part 5)" 5
+check "$(part 5) allocations fail while the server accepts" survives connects server svc_ops6accept failslab "$(part 5)" 1
+check "$(part 5) allocations of pages fail there" survives connects server svc_ops6accept fail_page_alloc "$(part 5)" 5
 # The listener keeps the pages that it once pulled Calls to. It allocates more when more and larger Calls come than ever before, and
 # after a failure, since the pages that it had for that Call are freed.
 load=(--size=16M --numjobs=8 --bsrange=256k-1M)
-check "$(part 10) allocations of pages fail while the server receives" in_spite serves svc_ops8recvfrom fail_page_alloc "$(part 10)" 1
-load=(--size=4M --numjobs=8)
-check "$(part 25) allocations fail there" in_spite serves svc_ops8recvfrom failslab "$(part 25)" 20
-check "$(part 30) allocations fail while the server replies" in_spite serves svc_ops6sendto failslab "$(part 30)" 20
-check "$(part 5) allocations fail for the buffers of Calls" in_spite mounts "$(part 5)"
-check "the client breaks the connection $DISCONNECTS times" in_spite disconnects client "$DISCONNECTS"
-check "the server breaks the connection $DISCONNECTS times" in_spite disconnects server "$DISCONNECTS"
+check "$(part 10) allocations of pages fail while the server receives" survives serves svc_ops8recvfrom fail_page_alloc "$(part 10)" 1
+load=(--bsrange=4k-256k --size=4M --numjobs=8)
+check "$(part 25) allocations fail there" survives serves svc_ops8recvfrom failslab "$(part 25)" 20
+check "$(part 30) allocations fail while the server replies" survives serves svc_ops6sendto failslab "$(part 30)" 20
+check "$(part 5) allocations fail for the buffers of Calls" survives mounts "$(part 5)"
+check "the client breaks the connection $DISCONNECTS times" survives disconnects client "$DISCONNECTS"
+check "the server breaks the connection $DISCONNECTS times" survives disconnects server "$DISCONNECTS"
 random_file "$mnt/after" 1000000
 check "a file written after all that is the same on both machines" same_file after
 check "unmounts" umount "$mnt"

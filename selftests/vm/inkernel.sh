@@ -15,7 +15,7 @@ modprobe -a sunrpc ib_core rdma_cm rdma_rxe dummy
 ip link add wire mtu 4500 up type dummy
 ip address add 192.0.2.1/24 dev wire
 rdma link add rxe1 type rxe netdev wire
-dmesg -C
+clear_logs
 insmod "$module"
 mapfile -t results < <(dmesg | sed -n 's/.*rpcrdma: \(\(not \)\?ok [0-9]* .*\)/\1/p')
 planned=$(dmesg | sed -n 's/.*rpcrdma: 1\.\.//p')

@@ -6,6 +6,7 @@
 # it stops the server.
 
 . ./lib.sh
+clear_logs
 
 # kmemleak reports an object that is older than five seconds and did not change between two scans. It refuses to scan if it
 # had to give up.

@@ -3,8 +3,8 @@
 #
 # What the tests share: KTAP on top of the kernel's helpers, mounts, counters, the server of the pair.
 #
-# A test says `plan N`, then N times `check DESCRIPTION COMMAND...`, then `finish`, which adds a result of its own: that
-# the kernel logs hold no report of a fault.
+# A test says `clear_logs`, or `need_pair` which does that, then `plan N`, N times `check DESCRIPTION COMMAND...`, and `finish`,
+# which adds a result of its own: that the kernel logs hold no report of a fault.
 
 KSFT=${KSFT:-/kernel/source/tools/testing/selftests}
 # shellcheck source=/dev/null
@@ -18,8 +18,6 @@ mkdir -p "$mnt"
 plan() {
 	ktap_print_header
 	ktap_set_plan $(($1 + 1))
-	dmesg -C
-	[ -z "${SERVER_ADDR:-}" ] || on_server dmesg -C
 }
 
 # Runs a command and makes it a test result; what a failing one said stands above it.
@@ -32,6 +30,12 @@ check() {
 		[ -z "$output" ] || printf '# %s\n' "${output//$'\n'/$'\n# '}"
 		ktap_test_fail "$description"
 	fi
+}
+
+# What `finish` looks at begins here.
+clear_logs() {
+	dmesg -C
+	[ -z "${SERVER_ADDR:-}" ] || on_server dmesg -C
 }
 
 logs_clean() {
@@ -48,8 +52,10 @@ finish() {
 not() { ! "$@"; }
 
 on_server() { "$scripts/vm/on-server" "$@"; }
+restart_server() { on_server "$scripts/vm/nfs-server stop; $scripts/vm/nfs-server start"; }
 
 need_pair() {
+	clear_logs
 	[ -n "${SERVER_ADDR:-}" ] && return
 	ktap_print_header
 	ktap_skip_all "needs the server of a pair"
@@ -66,6 +72,16 @@ need_peer() {
 		ktap_finished
 	fi
 	ulimit -l unlimited
+}
+
+# peer_cases SIDE: its cases against that side, or those that PEER names.
+peer_cases() {
+	read -r -a cases <<<"${PEER:-$("$peer" list "$1" | xargs)}"
+	[ ${#cases[@]} -gt 0 ] && return
+	ktap_print_header
+	ktap_set_plan 1
+	ktap_test_fail "there are cases"
+	ktap_finished
 }
 
 # Runs a case of the crafted peer.
@@ -134,7 +150,7 @@ xprts() { cat /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/"$1" 2>/dev/null; }
 kick() {
 	local file writer
 	for file in /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr; do
-		while :; do
+		while [ -e "$file" ]; do
 			echo "$SERVER_ADDR" >"$file" &
 			writer=$!
 			sleep 0.3
@@ -171,6 +187,25 @@ verified_io() {
 		{ cat /tmp/fio.log; return 1; }
 }
 
+# in_spite COMMAND...: verified I/O goes on for as long as the command takes, and both do well. `load` says more of the I/O.
+in_spite() {
+	local breaker
+	"$@" >/vm/breaker.log 2>&1 &
+	breaker=$!
+	# shellcheck disable=SC2154 # the test sets it
+	while verified_io "${load[@]}"; do
+		kill -0 "$breaker" 2>/dev/null && continue
+		wait "$breaker"
+		set -- $?
+		cat /vm/breaker.log
+		return "$1"
+	done
+	kill "$breaker" 2>/dev/null
+	wait "$breaker"
+	cat /vm/breaker.log
+	return 1
+}
+
 # random_file FILE BYTES
 random_file() { head -c "$2" /dev/urandom >"$1"; }
 
@@ -180,4 +215,13 @@ same_file() {
 	drop_caches
 	here=$(sha256sum <"$mnt/$1") && there=$(on_server "sha256sum </export/$1") || return
 	[ "$here" = "$there" ] || { echo "client $here, server $there"; return 1; }
+}
+
+# serves NAME MOUNT...: a file on what that command mounts is the same on both machines.
+serves() {
+	local status
+	"${@:2}" && random_file "$mnt/$1" 300000 && same_file "$1"
+	status=$?
+	! mountpoint -q "$mnt" || umount "$mnt" || status=1
+	return $status
 }

@@ -4,6 +4,7 @@
 # The module comes and goes, and never twice.
 
 . ./lib.sh
+clear_logs
 
 modprobe sunrpc
 kernels_own=$(find "/lib/modules/$(uname -r)/kernel" -name 'rpcrdma.ko*')

@@ -4,6 +4,7 @@
 # Without any RDMA device a mount ends with an error, and soon.
 
 . ./lib.sh
+clear_logs
 
 modprobe nfs
 

@@ -8,8 +8,7 @@
 . ./lib.sh
 need_pair
 need_peer
-
-read -r -a cases <<<"${PEER:-$("$peer" list client | xargs)}"
+peer_cases client
 
 modprobe rpcrdma
 plan $((${#cases[@]} + 1))

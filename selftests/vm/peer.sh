@@ -10,8 +10,7 @@
 . ./lib.sh
 need_pair
 need_peer
-
-read -r -a cases <<<"${PEER:-$("$peer" list server | xargs)}"
+peer_cases server
 
 mount_nfs 4.2 || exit
 # Made on the server, so that the client has no delegation that others must wait for.

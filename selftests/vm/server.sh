@@ -12,35 +12,19 @@ svc=/proc/sys/sunrpc/svc_rdma
 listens() { on_server "grep -qx 'rdma $1' /proc/fs/nfsd/portlist"; }
 
 second_port() {
-	on_server "echo 'rdma 20050' >/proc/fs/nfsd/portlist" && listens 20050 || return
-	mount -t nfs -o proto=rdma,port=20050,vers=4.2,retry=0 "$SERVER_ADDR:/" "$mnt" || return
-	random_file "$mnt/second" 300000
-	same_file second
-	local status=$?
-	umount "$mnt"
-	return $status
+	on_server "echo 'rdma 20050' >/proc/fs/nfsd/portlist" && listens 20050 && port=20050 serves second mount_nfs 4.2
 }
 
 # rpcbind knows the port of TCP. The ports of RDMA are others, and the same one is free.
-by_rpcbind() {
-	on_server "echo 'rdma 2049' >/proc/fs/nfsd/portlist" &&
-		mount -t nfs -o proto=rdma,port=0,vers=3,nolock,retry=0 "$SERVER_ADDR:/export" "$mnt" || return
-	random_file "$mnt/bound" 300000
-	same_file bound && [ "$(counter bind_count)" -gt 0 ] && grep " $mnt nfs" /proc/mounts | grep -q 'proto=rdma'
-	local status=$?
-	umount "$mnt"
-	return $status
-}
+by_rpcbind() { on_server "echo 'rdma 2049' >/proc/fs/nfsd/portlist" && serves bound bound; }
+bound() { port=0 mount_nfs 3 && [ "$(counter bind_count)" -gt 0 ] && grep " $mnt nfs" /proc/mounts | grep -q 'proto=rdma'; }
 
 # nfsdctl names listeners before there are threads.
 by_nfsdctl() {
 	on_server "nfsdctl threads 0 && nfsdctl listener +rdma:0.0.0.0:20051 && nfsdctl threads 4" && listens 20051 &&
-		mount -t nfs -o proto=rdma,port=20051,vers=4.2,retry=0 "$SERVER_ADDR:/" "$mnt" || return
-	random_file "$mnt/third" 300000
-	same_file third
+		port=20051 serves third mount_nfs 4.2
 	local status=$?
-	umount "$mnt"
-	on_server "$scripts/vm/nfs-server stop; $scripts/vm/nfs-server start" && return $status
+	restart_server && return $status
 }
 
 bonded() { mount -t nfs -o proto=rdma,port=20052,vers=4.2,retry=0 10.0.9.1:/ /mnt && ls /mnt && umount /mnt; }
@@ -101,26 +85,20 @@ statistics() {
 
 # Without threads no transport is left, so that the module can go; clients come back to the next one.
 module_returns() {
-	local fio
-	verified_io --size=8M &
-	fio=$!
 	sleep 1
 	on_server "cd /src/selftests/vm && . ./lib.sh && $scripts/vm/nfs-server stop && unload &&
-		[ ! -e /sys/module/rpcrdma ] && $scripts/vm/nfs-server start" || return
-	wait "$fio"
+		[ ! -e /sys/module/rpcrdma ] && $scripts/vm/nfs-server start"
 }
 
 # Requests that nobody reads the reply of: the client goes while the server is at work.
 clients_vanish() {
 	local reader
 	for _ in 1 2 3; do
-		drop_caches
-		cat "$mnt/large" >/dev/null 2>&1 &
+		while dd if="$mnt/large" of=/dev/null bs=1M iflag=direct; do :; done 2>/dev/null &
 		reader=$!
 		sleep 0.3
 		umount -f -l "$mnt"
-		kill "$reader" 2>/dev/null
-		wait "$reader" 2>/dev/null
+		wait "$reader"
 		mount_nfs 4.2 || return
 	done
 	same_file large
@@ -167,7 +145,8 @@ mount_nfs 4.2 || exit
 check "a busy connection gets more credits" busy_connection
 check "the sysctls take what they should" ranges
 check "the statistics count, and start again" statistics
-check "the module goes and comes back under load" module_returns
+load=(--size=8M)
+check "the module goes and comes back under load" in_spite module_returns
 random_file "$mnt/large" 4000000
 check "clients vanish in the middle of READs" clients_vanish
 umount "$mnt"

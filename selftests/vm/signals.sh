@@ -10,9 +10,10 @@ need_pair
 flood() { fio --name=flood --directory="$mnt" --size=16M --bs=1M --direct=1 --numjobs=8 --thread --time_based \
 	--runtime=600 --fallocate=none --rw="$1"; }
 
-# dies PID: the process ends within ten seconds of its signal.
+# dies PID: the shell's fio, which runs, is killed and ends within ten seconds.
 dies() {
 	local left=100
+	pkill -9 -P "$1" -x fio || { echo "nothing is under way"; return 1; }
 	while kill -0 "$1" 2>/dev/null; do
 		[ $((left--)) -gt 0 ] || { echo "still there"; return 1; }
 		sleep 0.1
@@ -26,8 +27,6 @@ killed() {
 		flood "$2" >/dev/null 2>&1 &
 		victim=$!
 		sleep "1.$((RANDOM % 10))"
-		pkill -9 -P "$victim" -x fio
-		wait "$victim" 2>/dev/null
 		dies "$victim" || return
 	done
 }
@@ -35,12 +34,11 @@ killed() {
 # With no packet arriving, every RPC is one that never gets its answer.
 killed_in_silence() {
 	local victim status
-	dd if=/dev/zero of="$mnt/silence" bs=1M count=200 oflag=direct status=none &
+	flood write >/dev/null 2>&1 &
 	victim=$!
 	sleep 1
 	go_deaf || return
 	sleep 1
-	kill -9 "$victim"
 	dies "$victim"
 	status=$?
 	hear

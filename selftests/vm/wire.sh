@@ -32,4 +32,9 @@ hang_up() {
 
 decode() { tshark -n -r "$capture" "$@" 2>/dev/null; }
 seen() { decode -Y "$1" | grep .; }
-never() { not seen "$1"; }
+
+# A decoder that fails has seen nothing, too.
+never() {
+	local packets
+	packets=$(decode -Y "$1") && [ -z "$packets" ]
+}
