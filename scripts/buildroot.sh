@@ -25,7 +25,8 @@ check_machine() {
 # The only packages that the machine itself needs.
 install_tools() {
 	local packages=()
-	command -v mmdebstrap >/dev/null || packages+=(mmdebstrap debian-archive-keyring)
+	command -v mmdebstrap >/dev/null || packages+=(mmdebstrap)
+	[ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || packages+=(debian-archive-keyring)
 	[ "$(id -u)" -eq 0 ] || command -v newuidmap >/dev/null || packages+=(uidmap)
 	[ ${#packages[@]} -gt 0 ] || return 0
 	local sudo=()

@@ -341,6 +341,8 @@ def main():
     parser.add_argument("command", nargs="?", default="", help="a shell command; none gives a shell")
     options = parser.parse_args()
     options.interactive = not options.command
+    if options.rdma == "siw" and not DEBUG:
+        sys.exit("vm: the stock kernel has no soft iWARP; KERNEL=debug has")
     if "rust" in ((options.module,) if options.kind == "single" else (options.client, options.server)):
         if not Path(options.ko).exists():
             sys.exit(f"vm: {options.ko} is not there; `make module` builds it")

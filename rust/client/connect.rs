@@ -134,7 +134,7 @@ fn request(
     connection.set_payload_segments(shape.payload_segments);
     let new = connection
         .regions
-        .fill(&pd, regions, shape.regions, shape.pages)?;
+        .fill(&pd, regions, shape.regions, shape.pages, shape.reserve)?;
     connection.counters.regions.add(new as u64);
     // RFC 8166, section 3.3.1: Receives for all replies stand before the first Call.
     let credits = shape.credits.saturating_add(CALLBACKS);
@@ -185,6 +185,8 @@ struct Shape {
     credits: usize,
     /// Memory regions.
     regions: usize,
+    /// How many of them one RPC takes at most.
+    reserve: usize,
     /// Pages that one region covers.
     pages: u32,
     /// Regions that cover the largest payload.
@@ -231,6 +233,7 @@ impl Shape {
             credits,
             // One RPC must never need more than there are.
             regions: credits.min(MAX_REGIONS).max(regions_per_send),
+            reserve: regions_per_send,
             pages,
             payload_segments,
         })

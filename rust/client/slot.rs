@@ -42,8 +42,8 @@ pub(crate) struct Chunk {
 
 impl Chunk {
     /// Head, pages and tail of an `xdr_buf` are three; a device that registers less than a
-    /// megabyte at once needs more for the pages.
-    pub(crate) const MAX: usize = 8;
+    /// megabyte at once needs more for the pages: nine, if it registers 32 pages.
+    pub(crate) const MAX: usize = 11;
 
     /// No segment.
     pub(crate) const EMPTY: Self = Self {

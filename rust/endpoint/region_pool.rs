@@ -30,18 +30,18 @@ pub(crate) struct RegionPool<H: Handler> {
 struct State<H: Handler> {
     /// [`None`] before the connection is made and after it is torn down.
     idle: Option<Idle<H>>,
+    /// What the largest RPC takes.
+    reserve: usize,
     /// Somebody found too few and waits.
     starved: bool,
 }
 
 impl<H: Handler> RegionPool<H> {
-    /// What the largest RPC takes.
-    pub(crate) const RESERVE: usize = 16;
-
     /// An empty pool.
     pub(crate) fn new() -> impl PinInit<Self> {
         let state = State {
             idle: None,
+            reserve: 0,
             starved: false,
         };
         pin_init!(Self {
@@ -50,20 +50,23 @@ impl<H: Handler> RegionPool<H> {
     }
 
     /// Makes `count` regions for up to `pages` each out of `idle`, which is of the same kind, and new
-    /// ones. Returns how many are new. Sleeps.
+    /// ones. No RPC takes more than `reserve`. Returns how many are new. Sleeps.
     pub(crate) fn fill(
         &self,
         pd: &Arc<ProtectionDomain<H>>,
         mut idle: Idle<H>,
         count: usize,
         pages: u32,
+        reserve: usize,
     ) -> Result<usize> {
         let mut idle = idle.take(count);
         let missing = count.saturating_sub(idle.len());
         for _ in 0..missing {
             idle.allocate(pd, pages)?;
         }
-        self.state.lock().idle = Some(idle);
+        let mut state = self.state.lock();
+        state.idle = Some(idle);
+        state.reserve = reserve;
         Ok(missing)
     }
 
@@ -78,11 +81,11 @@ impl<H: Handler> RegionPool<H> {
         taken
     }
 
-    /// As [`Self::take`], but leaves [`Self::RESERVE`] to those whose turn it is, and nobody is told
+    /// As [`Self::take`], but leaves enough for any RPC to those whose turn it is, and nobody is told
     /// when there are more.
     pub(crate) fn take_spare(&self, count: usize) -> Option<Idle<H>> {
         let mut state = self.state.lock();
-        let needed = count.saturating_add(Self::RESERVE);
+        let needed = count.saturating_add(state.reserve);
         let idle = state.idle.as_mut().filter(|idle| idle.len() >= needed)?;
         Some(idle.take(count))
     }

@@ -59,11 +59,14 @@ single) ;;
 client)
 	wire 2
 	export SERVER_ADDR=10.0.0.1 SERVER_ADDR6=fd00::1 CLIENT_ADDR=10.0.0.2 CLIENT_ADDR6=fd00::2
-	until [ -e /vm/pair/ready ]; do sleep 0.2; done
+	until [ -e /vm/pair/ready ]; do
+		[ ! -e /vm/pair/failed ] || { echo "the server does not start; its console says why" >"/dev/${port:-console}"; finish 1; }
+		sleep 0.2
+	done
 	;;
 server)
 	wire 1
-	/src/scripts/vm/nfs-server start && touch /vm/pair/ready
+	if /src/scripts/vm/nfs-server start; then touch /vm/pair/ready; else touch /vm/pair/failed; fi
 	exec 3>/vm/commands.log
 	/src/scripts/vm/on-server --serve >&3 2>&1
 	finish 0
