@@ -121,7 +121,7 @@ impl sunrpc::Transport for Client {
         &CLASS
     }
 
-    fn new(_args: &sunrpc::Create<'_>) -> impl PinInit<Self, Error> {
+    fn new() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             slots: config::slots(),
             active <- new_spinlock!(None, "rpcrdma::active"),

@@ -344,8 +344,8 @@ impl rdma::Handler for Connection {
             cm::Event::AddrResolved => self.report(Event::AddressResolved),
             cm::Event::RouteResolved => self.report(Event::RouteResolved),
             cm::Event::Established { private_data } => self.established(private_data),
-            cm::Event::AddrError(_) => self.fail(Refusal::Address),
-            cm::Event::RouteError(_) => self.fail(Refusal::Route),
+            cm::Event::AddrError => self.fail(Refusal::Address),
+            cm::Event::RouteError => self.fail(Refusal::Route),
             cm::Event::Unreachable => self.refused(Refusal::Unreachable, c"the server moved"),
             cm::Event::ConnectError => self.refused(Refusal::Lost, c"not set up"),
             cm::Event::Rejected { stale } => {

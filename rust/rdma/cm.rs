@@ -12,7 +12,6 @@ use crate::{
     Handler, //
 };
 use core::{
-    marker::PhantomData,
     ptr::{
         addr_of_mut,
         null,
@@ -33,7 +32,6 @@ use kernel::{
         },
         from_err_ptr,
         to_result,
-        Error,
         Result, //
     },
     prelude::*,
@@ -49,11 +47,11 @@ pub enum Event<'a> {
     /// The address leads to a device; the id is bound to it.
     AddrResolved,
     /// It does not.
-    AddrError(Error),
+    AddrError,
     /// There is a path to the peer.
     RouteResolved,
     /// There is none.
-    RouteError(Error),
+    RouteError,
     /// The connection stands.
     Established {
         /// What the peer sent along. May be padded with zeroes.
@@ -328,29 +326,19 @@ unsafe extern "C" fn event_callback<H: Handler>(
 }
 
 /// A C event during its callback.
-struct EventView<'a> {
-    raw: &'a raw::rdma_cm_event,
-    _during_callback: PhantomData<&'a [u8]>,
-}
+struct EventView<'a>(&'a raw::rdma_cm_event);
 
 impl<'a> EventView<'a> {
     /// # Safety
     ///
     /// `raw` is the event of a callback that lasts for `'a`.
     unsafe fn new(raw: &'a raw::rdma_cm_event) -> Self {
-        Self {
-            raw,
-            _during_callback: PhantomData,
-        }
-    }
-
-    fn error(&self) -> Error {
-        Error::from_errno(self.raw.status)
+        Self(raw)
     }
 
     fn private_data(&self) -> &'a [u8] {
         // SAFETY: Connection events fill in the `conn` arm.
-        let conn = unsafe { &self.raw.param.conn };
+        let conn = unsafe { &self.0.param.conn };
         if conn.private_data.is_null() {
             return &[];
         }
@@ -365,16 +353,16 @@ impl<'a> EventView<'a> {
 
     fn decode(&self) -> Event<'a> {
         const STALE: i32 = raw::ib_cm_rej_reason_IB_CM_REJ_STALE_CONN as i32;
-        match self.raw.event {
+        match self.0.event {
             raw::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_RESOLVED => Event::AddrResolved,
-            raw::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_ERROR => Event::AddrError(self.error()),
+            raw::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_ERROR => Event::AddrError,
             raw::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_RESOLVED => Event::RouteResolved,
-            raw::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_ERROR => Event::RouteError(self.error()),
+            raw::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_ERROR => Event::RouteError,
             raw::rdma_cm_event_type_RDMA_CM_EVENT_ESTABLISHED => Event::Established {
                 private_data: self.private_data(),
             },
             raw::rdma_cm_event_type_RDMA_CM_EVENT_REJECTED => Event::Rejected {
-                stale: self.raw.status == STALE,
+                stale: self.0.status == STALE,
             },
             raw::rdma_cm_event_type_RDMA_CM_EVENT_UNREACHABLE => Event::Unreachable,
             raw::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_ERROR => Event::ConnectError,

@@ -398,9 +398,9 @@ impl rdma::Handler for Endpoint {
                 self.lost(Event::Disconnected);
             }
             cm::Event::AddrResolved
-            | cm::Event::AddrError(_)
+            | cm::Event::AddrError
             | cm::Event::RouteResolved
-            | cm::Event::RouteError(_)
+            | cm::Event::RouteError
             | cm::Event::Other => (),
         }
     }

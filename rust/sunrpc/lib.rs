@@ -120,7 +120,6 @@ pub use svc_xprt::{
     SvcXprt, //
 };
 pub use transport::{
-    Create,
     SendError,
     Transport, //
 };

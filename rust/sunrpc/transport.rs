@@ -8,13 +8,11 @@
 use crate::{
     CallbackRqst,
     Class,
-    Net,
     Rqst,
     SockAddr,
     Stats,
     Xprt, //
 };
-use core::ptr::NonNull;
 use kernel::prelude::*;
 
 /// A transport of the sunrpc client. The crate's documentation says who calls what.
@@ -39,7 +37,7 @@ pub trait Transport: Sized + Send + Sync + 'static {
     fn class() -> &'static Class<Self>;
 
     /// Makes a transport that is not connected. May sleep.
-    fn new(args: &Create<'_>) -> impl PinInit<Self, Error>;
+    fn new() -> impl PinInit<Self, Error>;
 
     /// How many request slots to allocate, at least one. Read once for each transport.
     fn slots() -> usize;
@@ -129,33 +127,4 @@ pub enum SendError {
     TooBig,
     /// The request can never be sent.
     Io,
-}
-
-/// What a new transport is made from.
-pub struct Create<'a> {
-    args: &'a raw::xprt_create,
-}
-
-impl<'a> Create<'a> {
-    /// # Safety
-    ///
-    /// `args` is what sunrpc gives to `setup`: it names a live namespace and a `dstaddr` with
-    /// `addrlen` bytes.
-    pub(crate) unsafe fn from_raw(args: &'a raw::xprt_create) -> Self {
-        Self { args }
-    }
-
-    /// Where to connect to.
-    pub fn address(&self) -> Result<SockAddr> {
-        // SAFETY: `from_raw` was promised that `dstaddr` has `addrlen` bytes.
-        unsafe { SockAddr::from_raw(self.args.dstaddr, self.args.addrlen) }
-    }
-
-    /// The network namespace. The transport that is being made keeps it alive.
-    pub fn net(&self) -> Result<Net> {
-        let net = NonNull::new(self.args.net).ok_or(EINVAL)?;
-        // SAFETY: `xprt_alloc` took a reference for the transport, whose `T` is the only one to
-        // learn of it here, and is dropped before that reference is.
-        Ok(unsafe { Net::from_raw(net) })
-    }
 }

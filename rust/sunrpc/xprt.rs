@@ -15,7 +15,6 @@ use crate::{
     connect,
     ops,
     slot::Slots,
-    Create,
     Net,
     PinnedRqst,
     SockAddr,
@@ -350,8 +349,6 @@ impl<T: Transport> Xprt<T> {
         };
         // SAFETY: The function takes this item for what it is, the `connect` of an `Xprt<T>`.
         unsafe { raw::init_delayed_work(Opaque::cast_into(connect), Some(connect::worker::<T>)) };
-        // SAFETY: It is sunrpc's to give to `setup`.
-        let create = unsafe { Create::from_raw(args) };
         let init = try_pin_init!(Parts {
             // SAFETY: Nobody has a link before the transport is complete, and `destroy` cuts it.
             link: unsafe { XprtLink::new(this) }?,
@@ -359,7 +356,7 @@ impl<T: Transport> Xprt<T> {
             unflushed: AtomicBool::new(false),
             allocated: AtomicU64::new(0),
             abandoned: Abandoned::new(),
-            transport <- T::new(&create),
+            transport <- T::new(),
             slots: Slots::new(slots)?,
             callbacks <- Callbacks::new(),
         });

@@ -7,7 +7,6 @@ use crate::{
     abandoned::Abandoned,
     CallbackRqst,
     Class,
-    Create,
     Rqst,
     SendError,
     SockAddr,
@@ -99,7 +98,7 @@ impl Transport for Echo {
         &CLASS
     }
 
-    fn new(_: &Create<'_>) -> impl PinInit<Self, Error> {
+    fn new() -> impl PinInit<Self, Error> {
         ALIVE.fetch_add(1, Relaxed);
         Ok(Self)
     }
