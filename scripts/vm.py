@@ -103,10 +103,11 @@ def initramfs():
 def module_layer(module):
     """Makes the layer over the root that installs `module` in updates/, with depmod's index of all modules.
 
-    The index depends on a module's name, aliases and undefined symbols only, so an edit that changes none of them
-    finds it in the cache.
+    The index depends on a module's name, aliases and undefined symbols only, and on the modules that there are, so an
+    edit that changes none of them finds it in the cache.
     """
-    facts = digest(KVER, output("modinfo", module), output("nm", "-u", "--format=posix", module))
+    order = (MODULES / "modules.order").read_text()
+    facts = digest(KVER, order, output("modinfo", module), output("nm", "-u", "--format=posix", module))
 
     def index(out):
         with tempfile.TemporaryDirectory() as tmp:
