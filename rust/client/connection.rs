@@ -346,7 +346,9 @@ impl rdma::Handler for Connection {
             cm::Event::Established { private_data } => self.established(private_data),
             cm::Event::AddrError => self.fail(Refusal::Address),
             cm::Event::RouteError => self.fail(Refusal::Route),
-            cm::Event::Unreachable => self.refused(Refusal::Unreachable, c"the server moved"),
+            cm::Event::Unreachable => {
+                self.refused(Refusal::Unreachable, c"the way to the server changed")
+            }
             cm::Event::ConnectError => self.refused(Refusal::Lost, c"not set up"),
             cm::Event::Rejected { stale } => {
                 let refusal = match stale {

@@ -62,7 +62,8 @@ pub enum Event<'a> {
         /// Whether because it still holds an old connection of ours, which time cures.
         stale: bool,
     },
-    /// The peer did not answer. On a connection that stands: it is at other hardware now.
+    /// The peer did not answer. On a connection that stands: it is at other hardware now, or nobody
+    /// knows where.
     Unreachable,
     /// Connecting failed half-way.
     ConnectError,

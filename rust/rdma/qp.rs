@@ -332,13 +332,14 @@ impl<H: Handler> QueuePair<H> {
         let memory_is_here = inserted
             .as_ref()
             .is_none_or(|memory| self.is_in(memory.pd()));
-        if !memory_is_here
-            || regions.len() > self.regions_per_send
-            || !regions.all_in(|pd| self.is_in(pd))
-        {
+        if !memory_is_here || !regions.all_in(|pd| self.is_in(pd)) {
             self.put_back_send_buffer(buffer);
             drop(regions);
             return (mr::Registered::new(), Err(EINVAL));
+        }
+        if regions.len() > self.regions_per_send {
+            self.put_back_send_buffer(buffer);
+            return (regions.into_registered(&self.limbo), Err(EINVAL));
         }
         let mut regions = regions.into_registered(&self.limbo);
         let mut sends = self.sends.lock();

@@ -419,7 +419,8 @@ unsafe extern "C" fn send_request<C: SvcConnection>(rqst: *mut raw::rpc_rqst) ->
     let status = unsafe { send_callback::<C>(rqst) };
     if status == errno::ENOTCONN {
         // The connection comes back no more, but as long as no thread has closed its transport, this
-        // one is connected, and sunrpc would have the call sent again at once.
+        // one is connected, and sunrpc would have the call sent again at once. Now it fails, and nfsd
+        // sees to another.
         // SAFETY: The request is pinned, and so is its transport.
         unsafe { raw::xprt_disconnect_done((*rqst).rq_xprt) };
     }

@@ -19,7 +19,7 @@ survives() {
 	before=$(counter connect_count)
 	in_spite often "$@" || return
 	echo "connections: $before before, $(counter connect_count) after"
-	[ "$(counter connect_count)" -ge $((before + ($1 + 1) / 2)) ]
+	[ "$(counter connect_count)" -ge $((before + ($1 + 3) / 4)) ]
 }
 
 remove_server_device() { on_server "rdma link del ${RDMA}0; sleep 1; rdma link add ${RDMA}0 type $RDMA netdev eth0"; }

@@ -189,20 +189,34 @@ verified_io() {
 
 # in_spite COMMAND...: verified I/O goes on for as long as the command takes, and both do well. `load` says more of the I/O.
 in_spite() {
-	local breaker
+	local breaker io first status
 	"$@" >/vm/breaker.log 2>&1 &
 	breaker=$!
+	io_beside "$breaker" >/vm/io.log 2>&1 &
+	io=$!
+	wait -n -p first "$breaker" "$io"
+	status=$?
+	if [ "$first" = "$breaker" ]; then
+		# What it left broken the I/O might wait for, for ever.
+		[ $status -eq 0 ] || pkill -KILL -P "$io"
+		wait "$io" || status=1
+	else
+		[ $status -eq 0 ] || kill "$breaker"
+		wait "$breaker"
+		status=$?
+		# What it was about on the server is no child of ours.
+		while pgrep -f vm/on-server >/dev/null; do sleep 0.5; done
+	fi
+	cat /vm/breaker.log /vm/io.log
+	return $status
+}
+
+# io_beside PID: verified I/O until that process is gone.
+io_beside() {
 	# shellcheck disable=SC2154 # the test sets it
 	while verified_io "${load[@]}"; do
-		kill -0 "$breaker" 2>/dev/null && continue
-		wait "$breaker"
-		set -- $?
-		cat /vm/breaker.log
-		return "$1"
+		kill -0 "$1" 2>/dev/null || return 0
 	done
-	kill "$breaker" 2>/dev/null
-	wait "$breaker"
-	cat /vm/breaker.log
 	return 1
 }
 

@@ -27,7 +27,11 @@ unmounts() { umount "$mnt" && ! mountpoint -q "$mnt"; }
 
 # sunrpc reads no address of IPv6 there, and has the connection made anew nevertheless.
 # shellcheck disable=SC2153 # the VM sets it
-connects_anew() { SERVER_ADDR=$SERVER_ADDR6 kick && timeout -s KILL 60 stat "$mnt/." && works; }
+connects_anew() {
+	local before
+	before=$(counter connect_count)
+	SERVER_ADDR=$SERVER_ADDR6 kick && timeout -s KILL 60 stat "$mnt/." && works && [ "$(counter connect_count)" -gt "$before" ]
+}
 
 plan 24
 for version in 3 4.0 4.1 4.2; do
