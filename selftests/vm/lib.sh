@@ -101,7 +101,8 @@ mount_nfs() {
 	mount -t nfs -o "$options${2:+,$2}" "$address:$path" "$mnt"
 }
 
-drop_caches() { echo 3 >/proc/sys/vm/drop_caches; }
+# With a delegation what was written may be on its way long after the file is closed, and pages that are stay.
+drop_caches() { sync && echo 3 >/proc/sys/vm/drop_caches; }
 
 # The module that is loaded: `rust` is ours, which has a version; the kernel's own has none.
 loaded() {
