@@ -16,10 +16,11 @@ works() { mountpoint -q "$mnt" && verified_io --size=4M --bsrange=4k-128k && ran
 over_tcp() { mount -t nfs -o proto=tcp,vers=4.2,sec=krb5,retry=0 "server.rpcrdma.test:/" "$mnt" && umount "$mnt"; }
 
 write_chunks() {
-	local by
+	local by recvs
 	mountpoint -q "$mnt" && random_file "$mnt/ticket" 262144 && drop_caches || return
+	recvs=$(counter recvs)
 	by=$(counts write_chunks cat "$mnt/ticket")
-	echo "write_chunks moved by $by"
+	echo "write_chunks moved by $by, recvs by $(($(counter recvs) - recvs))"
 	test "$by" "$1" 0
 }
 
