@@ -245,7 +245,7 @@ impl<'a> Answer<'a> {
 ///
 /// Only if both ends said that they know remote invalidation, and only one handle, of this very
 /// Call (RFC 8797). It is the handle of a chunk for results if there is one: the Requester waits
-/// for that memory.
+/// for that memory. A segment of no length need not have a handle that is anything.
 pub fn invalidated_handle(call: &Call<'_>) -> Option<u32> {
     let write = call.lists.write.iter().flatten();
     let reply = call.lists.reply.into_iter().flatten();
@@ -253,6 +253,6 @@ pub fn invalidated_handle(call: &Call<'_>) -> Option<u32> {
     write
         .chain(reply)
         .chain(read)
+        .find(|segment| segment.length > 0)
         .map(|segment| segment.handle)
-        .next()
 }

@@ -5,8 +5,9 @@
 //!
 //! A Responder does not decode a Call before all of it is there. But each of these arguments has
 //! its count word before it, and in an NFSv4 COMPOUND an operation whose arguments up to there have
-//! a fixed length. So what stands before a Read chunk tells what is in it. A name that pretends to
-//! be an operation gains nothing: it is put back to where it was.
+//! a fixed length. So what stands before a Read chunk tells what is in it. Elsewhere what stands
+//! behind it does: file handles and names have a count word, too, but more comes after them. A name
+//! that pretends to be an operation gains nothing: it is put back to where it was.
 
 /// ONC RPC program of NFS. Others have no binding, and so nothing that may leave.
 const NFS: u32 = 100_003;
@@ -18,13 +19,16 @@ const CREATE: u32 = 6;
 const SYMBOLIC_LINK: u32 = 5;
 const CREATE_LEN: usize = 12;
 
+/// Attributes of NFSv2, the last argument of its SYMLINK.
+const SATTR_LEN: u64 = 32;
+
 /// What may leave the Calls of one procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Binding {
     /// Nothing.
     Nothing,
-    /// The data of WRITE, the path of SYMLINK: the last argument.
-    Counted,
+    /// The data of WRITE, the path of SYMLINK: the argument that so many bytes follow.
+    Before(u64),
     /// What a COMPOUND has of WRITE and of CREATE.
     Compound,
 }
@@ -40,19 +44,21 @@ impl Binding {
             rest.first_chunk().map(|word| u32::from_be_bytes(*word))
         };
         match (word(12), word(16), word(20)) {
-            (Some(NFS), Some(2), Some(8 | 13)) => Self::Counted,
-            (Some(NFS), Some(3), Some(7 | 10)) => Self::Counted,
+            (Some(NFS), Some(2), Some(8)) => Self::Before(0),
+            (Some(NFS), Some(2), Some(13)) => Self::Before(SATTR_LEN),
+            (Some(NFS), Some(3), Some(7 | 10)) => Self::Before(0),
             (Some(NFS), Some(4), Some(1)) => Self::Compound,
             _ => Self::Nothing,
         }
     }
 
     /// The length of the argument that stands behind `before`, if it may leave the message. Of what
-    /// is before it, [`REACH`](Self::REACH) bytes are enough.
-    pub fn argument(self, before: &[u8]) -> Option<usize> {
+    /// is before it, [`REACH`](Self::REACH) bytes are enough. `after` is how much of the message
+    /// follows its chunk.
+    pub fn argument(self, before: &[u8], after: u64) -> Option<usize> {
         let eligible = match self {
             Self::Nothing => false,
-            Self::Counted => true,
+            Self::Before(last) => after == last,
             Self::Compound => {
                 words_before::<WRITE_LEN>(before).is_some_and(|words| words[0] == WRITE)
                     || words_before::<CREATE_LEN>(before)
@@ -87,10 +93,10 @@ mod tests {
 
     #[test]
     fn procedures_with_something_to_leave_are_few() {
-        assert_eq!(binding(NFS, 2, 8), Binding::Counted);
-        assert_eq!(binding(NFS, 2, 13), Binding::Counted);
-        assert_eq!(binding(NFS, 3, 7), Binding::Counted);
-        assert_eq!(binding(NFS, 3, 10), Binding::Counted);
+        assert_eq!(binding(NFS, 2, 8), Binding::Before(0));
+        assert_eq!(binding(NFS, 2, 13), Binding::Before(32));
+        assert_eq!(binding(NFS, 3, 7), Binding::Before(0));
+        assert_eq!(binding(NFS, 3, 10), Binding::Before(0));
         assert_eq!(binding(NFS, 4, 1), Binding::Compound);
         for (version, procedure) in [(2, 7), (3, 1), (3, 8), (3, 13), (4, 0), (5, 1)] {
             assert_eq!(binding(NFS, version, procedure), Binding::Nothing);
@@ -106,14 +112,22 @@ mod tests {
     #[test]
     fn count_word_tells_the_length() {
         let before = words(&[1, 2, 500]);
-        assert_eq!(Binding::Counted.argument(&before), Some(500));
-        assert_eq!(Binding::Counted.argument(&before[..3]), None);
-        assert_eq!(Binding::Nothing.argument(&before), None);
+        assert_eq!(Binding::Before(0).argument(&before, 0), Some(500));
+        assert_eq!(Binding::Before(0).argument(&before[..3], 0), None);
+        assert_eq!(Binding::Nothing.argument(&before, 0), None);
+    }
+
+    #[test]
+    fn argument_with_more_behind_it_is_another() {
+        let before = words(&[1, 2, 30]);
+        assert_eq!(Binding::Before(0).argument(&before, 4), None);
+        assert_eq!(Binding::Before(32).argument(&before, 32), Some(30));
+        assert_eq!(Binding::Before(32).argument(&before, 0), None);
     }
 
     #[test]
     fn operation_tells_what_is_at_a_position() {
-        let compound = |before: &[u32]| Binding::Compound.argument(&words(before));
+        let compound = |before: &[u32]| Binding::Compound.argument(&words(before), 4);
         let write = [9, WRITE, 1, 2, 3, 4, 0, 0, 2, 1000];
         assert_eq!(compound(&write), Some(1000));
         assert_eq!(compound(&write[1..]), Some(1000));

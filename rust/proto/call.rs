@@ -325,8 +325,8 @@ impl<'a> Call<'a> {
         let write = self.lists.write.iter().flatten();
         let reply = self.lists.reply.into_iter().flatten();
         for segment in read.clone().chain(write).chain(reply) {
-            let end = segment.offset.checked_add(u64::from(segment.length));
-            if end.is_none() {
+            let last = u64::from(segment.length).saturating_sub(1);
+            if segment.offset.checked_add(last).is_none() {
                 return Err(Reason::Wrap(segment));
             }
         }
@@ -378,16 +378,19 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Compares the Read chunks with the eligible arguments of the rebuilt message. For the
-    /// Position of one, `argument` gives its length.
+    /// Compares the Read chunks with the eligible arguments of the rebuilt message. For the Position
+    /// of one, and how much of the message follows its chunk, `argument` gives its length.
     ///
     /// Each chunk must hold one of them, without its fill or with it.
     pub fn check_arguments(
         &self,
-        mut argument: impl FnMut(u32) -> Option<usize>,
+        mut argument: impl FnMut(u32, u64) -> Option<usize>,
     ) -> Result<(), Reason> {
+        let whole = self.message_len();
         for (position, length) in self.chunks().filter(|(_, length)| *length > 0) {
-            let exact = argument(position).ok_or(Reason::Position(position))?;
+            let end = u64::from(position).saturating_add(xdr::filled_u64(length));
+            let after = whole.saturating_sub(end);
+            let exact = argument(position, after).ok_or(Reason::Position(position))?;
             let exact = u64::try_from(exact).unwrap_or(u64::MAX);
             if length != exact && length != xdr::filled_u64(exact) {
                 return Err(Reason::Length { position, length });

@@ -327,19 +327,19 @@ fn is_whole_argument(call: &call::Call<'_>, form: Form) -> bool {
         return true;
     };
     let binding = Binding::of(call.payload);
-    let argument = |_| binding.argument(call.payload.get(..position)?);
+    let argument = |_, after| binding.argument(call.payload.get(..position)?, after);
     call.check_arguments(argument).is_ok()
 }
 
 /// As [`is_whole_argument`], of a message that is in `pages` and starts with `head`.
 fn has_whole_arguments(call: &call::Call<'_>, head: &[u8], pages: &KVec<Page>) -> bool {
     let binding = Binding::of(head);
-    let argument = |position| {
+    let argument = |position, after| {
         let position = usize::try_from(position).ok()?;
         let mut before = [0; Binding::REACH];
         let before = before.get_mut(..position.min(Binding::REACH))?;
         copy_out(pages, position.saturating_sub(before.len()), before).ok()?;
-        binding.argument(before)
+        binding.argument(before, after)
     };
     call.check_arguments(argument).is_ok()
 }

@@ -69,8 +69,8 @@ fn serve(message: &[u8], call: &Call<'_>) {
     assert_eq!(at, call.message_len());
     let _ = call.check_message(message);
     let binding = Binding::of(message);
-    let _ = call.check_arguments(|position| {
-        binding.argument(message.get(..usize::try_from(position).ok()?)?)
+    let _ = call.check_arguments(|position, after| {
+        binding.argument(message.get(..usize::try_from(position).ok()?)?, after)
     });
     let _ = proto::answer::invalidated_handle(call);
 

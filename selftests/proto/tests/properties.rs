@@ -255,7 +255,7 @@ proptest! {
             }
         }
         prop_assert_eq!(rebuilt, whole);
-        prop_assert_eq!(call.check_arguments(|position| arguments.get(&position).copied()), Ok(()));
+        prop_assert_eq!(call.check_arguments(|position, _| arguments.get(&position).copied()), Ok(()));
     }
 
     /// A chunk that starts anywhere but where something was taken out is found out.

@@ -204,7 +204,10 @@ fn chunk_has_no_fill_and_the_count_word_stays() {
         let mut message = emit(&header).unwrap();
         message.extend(inline);
         let received = served(&message);
-        assert_eq!(received.check_arguments(|_| Some(argument.length)), Ok(()));
+        assert_eq!(
+            received.check_arguments(|_, _| Some(argument.length)),
+            Ok(())
+        );
         assert_eq!(received.message_len(), u64::try_from(call.len()).unwrap());
     }
 }

@@ -391,6 +391,9 @@ fn invalidated_handle_is_one_of_the_call() {
     assert_eq!(proto::answer::invalidated_handle(&served(&both)), Some(1));
     let one = offer(&[&[]], Some(&reply_chunk));
     assert_eq!(proto::answer::invalidated_handle(&served(&one)), Some(2));
+    // Nobody reads or writes by the handle of an empty segment, which may be no handle at all.
+    let empty = offer(&[&[segment(9, 0), segment(1, 100)]], None);
+    assert_eq!(proto::answer::invalidated_handle(&served(&empty)), Some(1));
     let mut lists = vec![1, 96];
     lists.extend(hloo(3, 8));
     lists.extend([0, 0, 0]);

@@ -267,7 +267,7 @@ fn execute(fabric: &Fabric, call: &Call<'_>) -> Request {
     assert_eq!(u64::try_from(message.len()).unwrap(), call.message_len());
     let (request, argument) = Request::parse(&message);
     assert_eq!(message, request.call());
-    call.check_arguments(|position| (position == argument.position).then_some(argument.length))
+    call.check_arguments(|position, _| (position == argument.position).then_some(argument.length))
         .unwrap();
     request
 }
