@@ -7,16 +7,19 @@
 //!
 //! ```text
 //! slot state  >  region pool  >  (inside rdma) receives, sends, limbo
-//!             >  receive ring, connection progress
+//!             >  receive ring  >  (inside rdma) receives
+//!             >  connection progress
 //! sunrpc's transport_lock  >  active  >  sends: the doorbell for what a sender left behind
 //! connection progress: innermost, held for a step of the state machine only
 //! the server's queue, room, idle calls, spare pages, denied memory: each alone
+//! the listener's ear  >  all that the connection manager and sunrpc lock
 //! ```
 //!
-//! All are spin locks taken in process context. None is held across a call into
-//! `sunrpc` or the connection manager (but for the flag that says whether the
-//! server's queue is empty), nor while a value is dropped whose drop
-//! sleeps ([`rdma::mr::Idle`]).
+//! The ear is a mutex, as is the queue of connections that wait to be accepted;
+//! no handler takes the ear. All others are spin locks taken in process context.
+//! None of those is held across a call into `sunrpc` or the connection manager
+//! (but for the flag that says whether the server's queue is empty), nor while a
+//! value is dropped whose drop sleeps ([`rdma::mr::Idle`]).
 
 #![forbid(unsafe_code)]
 

@@ -5,7 +5,9 @@
 //! RFC 8166, section 3.3.1: a peer may send as many messages as it has credits,
 //! so that many Receives must stand at any time. The ring has a batch
 //! more buffers than that; as long as fewer than a batch wait to be posted
-//! again, the promise holds, and a batch costs one doorbell.
+//! again, the promise holds, and a batch costs one doorbell. Whoever answers a
+//! message gives its buffer back first: a batch is posted under the ring's
+//! lock, so that nobody overtakes who is about to post one.
 //!
 //! A ring can grow, never shrink: a peer may use an old grant for long.
 
@@ -60,15 +62,15 @@ impl<H: Handler> ReceiveRing<H> {
         })
     }
 
-    /// Allocates and posts Receives of `len` bytes until the peer may have `credits`. [`EBUSY`] if
-    /// somebody else does. Sleeps if `flags` allow it.
+    /// Allocates and posts Receives of `len` bytes until the peer may have `credits`, and returns how
+    /// many were missing. [`EBUSY`] if somebody else does. Sleeps if `flags` allow it.
     pub(crate) fn fill(
         &self,
         queue: &QueuePair<H>,
         credits: usize,
         len: usize,
         flags: Flags,
-    ) -> Result {
+    ) -> Result<usize> {
         let mut ring = self.ring.lock();
         if core::mem::replace(&mut ring.growing, true) {
             return Err(EBUSY);
@@ -81,7 +83,7 @@ impl<H: Handler> ReceiveRing<H> {
         made?;
         ring.depth = ring.depth.saturating_add(missing);
         ring.batch = ring.batch.max(Self::batch(credits));
-        Ok(())
+        Ok(missing)
     }
 
     /// Allocates and posts `count` buffers.
@@ -108,11 +110,8 @@ impl<H: Handler> ReceiveRing<H> {
         let mut ring = self.ring.lock();
         ring.spare.push(buffer);
         if ring.spare.len() >= ring.batch {
-            let mut batch = core::mem::take(&mut ring.spare);
-            drop(ring);
-            if queue.post_receives(&mut batch).is_err() {
-                self.ring.lock().spare.append(&mut batch);
-            }
+            // What cannot be posted stays.
+            let _ = queue.post_receives(&mut ring.spare);
         }
     }
 

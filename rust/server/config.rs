@@ -88,18 +88,12 @@ impl Config {
         let wanted = u32::try_from(CREDITS.get())?;
         let each = limits.requests_per_read();
         let transfers = TRANSFERS.min(limits.queue_depth / 2 / each);
-        // Two requests on the Send side are for drains, one on the Receive side.
-        let credits = wanted
-            .min(
-                limits
-                    .queue_depth
-                    .saturating_sub(transfers * each + EXTRA_SENDS + 2),
-            )
-            .min(
-                limits
-                    .queue_depth
-                    .saturating_sub(Self::receives_for(0)? + 1),
-            );
+        // Two requests on the Send side are for drains. The Receive side needs fewer.
+        let credits = wanted.min(
+            limits
+                .queue_depth
+                .saturating_sub(transfers * each + EXTRA_SENDS + 2),
+        );
         if credits == 0 {
             let depth = limits.queue_depth;
             pr_err!("the device queues {depth} work requests, which is too few\n");
@@ -120,11 +114,7 @@ impl Config {
 
     /// Receives that are posted or in work, at most.
     pub(super) fn receives(self) -> Result<u32> {
-        Self::receives_for(self.credits)
-    }
-
-    fn receives_for(credits: u32) -> Result<u32> {
-        let depth = ReceiveRing::<Endpoint>::depth(Self::messages(credits)?);
+        let depth = ReceiveRing::<Endpoint>::depth(Self::messages(self.credits)?);
         Ok(u32::try_from(depth)?)
     }
 

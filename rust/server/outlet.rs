@@ -58,13 +58,16 @@ impl Outlet {
 
     /// Grants `credits` from now on, as Receives for them are posted first. Sleeps if `flags` allow it.
     pub(super) fn grant(&self, credits: u32, flags: Flags) -> Result {
-        self.endpoint.receives.fill(
+        let missing = self.endpoint.receives.fill(
             &self.queue,
             Config::messages(credits)?,
             self.config.inline.receive_size(),
             flags,
         )?;
-        self.endpoint.granted.store(credits, Release);
+        // If there are none somebody else granted as much, or more by now.
+        if missing > 0 {
+            self.endpoint.granted.store(credits, Release);
+        }
         Ok(())
     }
 
