@@ -211,8 +211,7 @@ impl Shape {
         let requests_per_send = regions_per_send.saturating_mul(2).saturating_add(1);
         let credits = config
             .credits
-            .min((queue_depth / requests_per_send).saturating_sub(EXTRA_SENDS + 1))
-            .min(queue_depth.saturating_sub(ReceiveRing::<Connection>::depth(CALLBACKS) + 1));
+            .min((queue_depth / requests_per_send).saturating_sub(EXTRA_SENDS + 1));
         if credits == 0 {
             pr_err!("the device queues {queue_depth} work requests, which is too few\n");
             return Err(error::not_supported());

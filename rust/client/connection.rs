@@ -294,6 +294,15 @@ impl Connection {
         self.end_by(Event::Disconnected, why);
     }
 
+    /// A work request failed.
+    fn request_ended(&self, failure: Failure) {
+        // While the server is asked, the Receives that stand end before the connection manager says that
+        // it refused. It always does say something.
+        if self.is_open() || !failure.is_flush() {
+            self.lost(failure.reason());
+        }
+    }
+
     /// A message was no good. A peer that keeps sending such is left.
     pub(crate) fn malformed(&self) {
         self.counters.bad_replies.add(1);
@@ -371,11 +380,11 @@ impl rdma::Handler for Connection {
 
     fn receive_failed(&self, buffer: receive::Buffer<Self>, failure: Failure) {
         drop(buffer);
-        self.lost(failure.reason());
+        self.request_ended(failure);
     }
 
     fn request_failed(&self, failure: Failure) {
-        self.lost(failure.reason());
+        self.request_ended(failure);
     }
 
     fn send_resumed(&self) {
@@ -391,13 +400,15 @@ impl rdma::Handler for Connection {
     }
 
     fn invalidate_failed(&self, regions: mr::Registered<Self>, fenced: Fenced) {
-        // They go with the queue pair. An RPC that was answered is unpinned, not completed: it is
-        // sent again on the next connection.
-        self.counters.broken_regions.add(regions.len() as u64);
-        drop(regions);
         match fenced {
-            Fenced::Answered(answered) => drop(answered),
-            Fenced::Released(slot) => slot.fence_done(),
+            // It is sent again on the next connection.
+            Fenced::Answered(answered) => answered.give_back(regions),
+            Fenced::Released(slot) => {
+                // They go with the queue pair.
+                self.counters.broken_regions.add(regions.len() as u64);
+                drop(regions);
+                slot.fence_broken();
+            }
         }
     }
 }

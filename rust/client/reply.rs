@@ -73,7 +73,7 @@ pub(super) fn received(
 ) {
     let mut key = message.take_invalidated();
     let verdict = judge(connection, queue, message.bytes(), &mut key);
-    // RFC 8166, section 8.1.1 leaves the peer no other region than those of the RPC it answers.
+    // RFC 8797 leaves the peer no other region than those of the RPC it answers.
     let verdict = match (key, verdict) {
         (None, verdict) => verdict,
         (Some(_), verdict) => {
@@ -130,7 +130,7 @@ fn fence(
         // The RPC is sent again on the next connection.
         connection.lost(c"an invalidation could not be posted");
         if let Fenced::Answered(answered) = fenced {
-            answered.rqst.slot().take_back(registered);
+            answered.give_back(registered);
         }
     }
 }
@@ -271,6 +271,11 @@ fn take_registered(
 }
 
 impl Answered {
+    /// Leaves the RPC unanswered, and `registered` to it, which could not be made invalid.
+    pub(super) fn give_back(self, registered: Registered<Connection>) {
+        self.rqst.slot().take_back(registered);
+    }
+
     /// Completes the RPC, none of whose memory the server can reach any more.
     pub(super) fn complete(self, connection: &Connection, queue: &QueuePair<Connection>) {
         let Self {

@@ -108,8 +108,18 @@ pub(crate) struct State {
     ready: Option<Ready>,
     /// What the server may reach.
     pub(crate) registered: Registered<Connection>,
-    /// [`Inner::fence`] waits for an invalidation.
-    fencing: bool,
+    fence: Fence,
+}
+
+/// How far regions are that were taken out of a slot.
+#[derive(PartialEq, Eq)]
+enum Fence {
+    /// There are none.
+    Up,
+    /// They are being invalidated or given up.
+    Pending,
+    /// They could not be invalidated. The end of their connection gives them up.
+    Broken,
 }
 
 impl State {
@@ -131,10 +141,28 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// An invalidation that [`Slot::fence`] posted came to its end.
-    pub(crate) fn fence_done(&self) {
-        self.state.lock().fencing = false;
+    /// The invalidation that [`Slot::fence`] posted is done.
+    pub(super) fn fence_done(&self) {
+        self.end(Fence::Up);
+    }
+
+    /// It failed, and the connection ends.
+    pub(super) fn fence_broken(&self) {
+        self.end(Fence::Broken);
+    }
+
+    fn end(&self, fence: Fence) {
+        self.state.lock().fence = fence;
         self.fenced.notify_all();
+    }
+
+    /// Waits while regions are on their way. Sleeps.
+    fn settled(&self) -> impl core::ops::DerefMut<Target = State> + '_ {
+        let mut state = self.state.lock();
+        while state.fence == Fence::Pending {
+            self.fenced.wait(&mut state);
+        }
+        state
     }
 }
 
@@ -151,7 +179,7 @@ impl Slot {
             offered: Offered::Nothing,
             ready: None,
             registered: Registered::new(),
-            fencing: false,
+            fence: Fence::Up,
         };
         try_pin_init!(Self {
             inner: Arc::pin_init(
@@ -217,15 +245,23 @@ impl Slot {
         state.asked = false;
         let ready = state.ready.take();
         let registered = core::mem::take(&mut state.registered);
+        let count = registered.len() as u64;
+        if count > 0 {
+            state.fence = Fence::Pending;
+        }
         drop(state);
         drop(ready);
-        registered.len() as u64
+        drop(registered);
+        if count > 0 {
+            self.inner.fence_done();
+        }
+        count
     }
 
-    /// Returns when the server can reach nothing of the RPC any more, though it was not answered.
-    /// Sleeps if there was something to reach. Gives up what waits to be sent.
+    /// Returns when the server can reach nothing of the RPC any more, though it was not answered, and
+    /// nothing of it is mapped. Sleeps if there was something to reach. Gives up what waits to be sent.
     pub(crate) fn fence(&self, active: impl FnOnce() -> Option<Active>) {
-        let mut state = self.inner.state.lock();
+        let mut state = self.inner.settled();
         state.asked = false;
         let ready = state.ready.take();
         let registered = core::mem::take(&mut state.registered);
@@ -242,21 +278,18 @@ impl Slot {
             drop(registered);
             return;
         };
-        self.inner.state.lock().fencing = true;
-        if let Err((registered, _)) =
-            queue.post_invalidate(registered, Fenced::Released(self.inner.clone()))
-        {
+        self.inner.state.lock().fence = Fence::Pending;
+        let released = Fenced::Released(self.inner.clone());
+        if let Err((registered, _)) = queue.post_invalidate(registered, released) {
             // The connection ends, if it is not being torn down already, and fences when that is done.
             connection.lost(c"an invalidation could not be posted");
-            self.inner.state.lock().fencing = false;
             drop(registered);
+            self.inner.fence_broken();
+        }
+        let fence = core::mem::replace(&mut self.inner.settled().fence, Fence::Up);
+        if fence == Fence::Broken {
             drop(queue);
             connection.wait_until_closed();
-            return;
-        }
-        let mut state = self.inner.state.lock();
-        while state.fencing {
-            self.inner.fenced.wait(&mut state);
         }
     }
 }
