@@ -37,12 +37,14 @@ impl kernel::Module for RpcRdma {
     fn init(module: &'static ThisModule) -> Result<Self> {
         #[cfg(RPCRDMA_SELFTEST)]
         selftest::run()?;
+        // What may lack memory comes first: a class that sunrpc knows may be in use at once, and that
+        // does not keep the module if its start fails.
         Ok(Self {
+            _server_sysctl: server::register_sysctls()?,
+            _client_sysctl: client::config::register()?,
             _reverse: server::REVERSE.register(module)?,
             _server: server::CLASS.register(module)?,
-            _server_sysctl: server::register_sysctls()?,
             _client: client::CLASS.register(module)?,
-            _client_sysctl: client::config::register()?,
         })
     }
 }
