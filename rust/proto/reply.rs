@@ -203,8 +203,8 @@ pub struct Offer<'a> {
 pub struct Outcome<'a> {
     /// The RPC message if it is inline, else empty.
     pub inline: &'a [u8],
-    /// Bytes in the Write chunks together, without fill. Zero: the chunks were not used, and
-    /// nobody knows what the memory holds.
+    /// Bytes in the Write chunks together. Zero: the chunks were not used, and nobody knows what the
+    /// memory holds.
     pub written_len: usize,
     /// Bytes of the RPC message in the Reply chunk. Zero: the message is inline.
     pub reply_chunk_len: usize,

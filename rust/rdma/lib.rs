@@ -111,7 +111,6 @@ pub trait Handler: Sized + Send + Sync + 'static {
     /// Every region of the chain is invalid, unmapped and free for reuse.
     fn invalidated(&self, queue: &QueuePair<Self>, regions: mr::Idle<Self>, fenced: Self::Fenced);
 
-    /// The chain did not complete; its regions may still be valid. The connection is lost. Dropping
-    /// `regions` deregisters them, which sleeps.
+    /// The chain did not complete; its regions may still be valid. The connection is lost.
     fn invalidate_failed(&self, regions: mr::Registered<Self>, fenced: Self::Fenced);
 }

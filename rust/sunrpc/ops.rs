@@ -394,7 +394,7 @@ unsafe fn send_call<T: Transport>(
     }
     // SAFETY: The request is pinned, and only its sender uses the field.
     if unsafe { (*raw).rq_connect_cookie } == this.connect_cookie() {
-        // RFC 8166, section 4.3.2: a call sent twice on one connection would use a credit that was
+        // RFC 8166, section 3.3.1: a call sent twice on one connection would use a credit that was
         // not granted.
         return Err(SendError::Disconnected.into());
     }

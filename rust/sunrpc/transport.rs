@@ -79,8 +79,8 @@ pub trait Transport: Sized + Send + Sync + 'static {
     /// sleep, nor call [`Xprt`].
     fn flush(&self) -> Result;
 
-    /// Tears the connection down. Returns when nothing is under DMA and no completion or event
-    /// handler of it runs or can start. May be called again, or before the first connect.
+    /// Tears the connection down. Returns when nothing is under DMA and no completion handler of it
+    /// runs or can start. May be called again, or before the first connect.
     fn close(&self, xprt: &Xprt<Self>);
 
     /// The task gives up its buffers and pages, answered or not: the last moment to fence what
