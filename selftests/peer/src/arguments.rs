@@ -33,6 +33,7 @@ cases![
     adv92_argument_with_more_than_fill,
     adv93_argument_with_less_than_it_says,
     adv102_fill_of_any_value,
+    s443_any_offset_is_as_good,
     n12_as_many_segments_as_every_server_takes,
     long_call_with_everything_in_it,
     memory_of_an_argument_is_free_after_the_reply,
@@ -350,6 +351,23 @@ fn split_in(region: &Region, count: usize) -> Vec<Segment> {
     let each = region.len() / count;
     let segment = |index| Segment::of(region, index * each, each);
     (0..count).map(segment).collect()
+}
+
+/// An offset may be anything, such as zero, or the start of the last page that there can be.
+fn s443_any_offset_is_as_good(server: SocketAddrV4) -> Verdict {
+    let bench = Bench::new(server)?;
+    for (page, at) in [(0, 0), (0, 1), (u64::MAX - 4095, 0)] {
+        let data = fresh(4096 - at);
+        let region = bench.connection.region_at(page, 4096, Access::Read);
+        let region = region.map_err(|error| error.to_string())?;
+        region.put(at, &data);
+        let message = write_by(&bench, 4096 - at as u32, |position| {
+            vec![(position, Segment::of(&region, at, data.len()))]
+        })?;
+        wrote(&bench, &message, &[4096 - at as u32])?;
+        bench.holds(0, &data)?;
+    }
+    Ok(())
 }
 
 fn n12_as_many_segments_as_every_server_takes(server: SocketAddrV4) -> Verdict {

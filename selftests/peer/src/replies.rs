@@ -51,6 +51,7 @@ cases![
     adv78_call_to_the_client,
     adv79_call_with_the_number_of_a_pending_one,
     adv82_invalidated_memory_of_nobody,
+    adv82_invalidated_memory_of_another_call,
     adv83_invalidation_and_malformed_header,
     adv84_invalidation_that_was_not_agreed_upon,
     amb02_too_many_malformed_messages,
@@ -477,6 +478,18 @@ fn adv82_invalidated_memory_of_nobody() -> Verdict {
     // The connection is lost, and the READ comes again over the next.
     stage.succeeds(&files::content())?;
     same("connections are more than one", stage.connections > 1, true)
+}
+
+fn adv82_invalidated_memory_of_another_call() -> Verdict {
+    let mut stage = Stage::new(stage::read_twice)?;
+    let answered = stage.until(procedure::READ)?;
+    let other = stage.until(procedure::READ)?;
+    let key = other.lists.write.first().ok_or("no Write chunk")?[0].key;
+    let reply = stage.right_reply(&answered)?;
+    stage.send_as(Verb::SendWithInvalidate(key), &reply)?;
+    // The connection is lost, and both come again over the next.
+    stage.succeeds(&files::content().repeat(2))?;
+    same("connections", stage.connections, 2)
 }
 
 fn adv83_invalidation_and_malformed_header() -> Verdict {

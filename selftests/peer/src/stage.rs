@@ -30,6 +30,7 @@ use std::ffi::c_ulong;
 use std::ffi::CString;
 use std::fs;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::Child;
 use std::process::Command;
@@ -68,6 +69,25 @@ pub type Deed = fn(&Path) -> io::Result<Vec<u8>>;
 /// Reads the file.
 pub fn read(root: &Path) -> io::Result<Vec<u8>> {
     fs::read(root.join(files::NAME))
+}
+
+/// Reads the file twice at the same time, past the page cache.
+pub fn read_twice(root: &Path) -> io::Result<Vec<u8>> {
+    const O_DIRECT: i32 = 0o40000;
+    let read = || {
+        let mut options = fs::OpenOptions::new();
+        let options = options.read(true).custom_flags(O_DIRECT);
+        let mut bytes = vec![0; files::LENGTH];
+        io::Read::read_exact(&mut options.open(root.join(files::NAME))?, &mut bytes)?;
+        Ok::<_, io::Error>(bytes)
+    };
+    std::thread::scope(|scope| {
+        let mut both = Vec::new();
+        for reader in [scope.spawn(read), scope.spawn(read)] {
+            both.extend(reader.join().map_err(|_| io::Error::other("a panic"))??);
+        }
+        Ok(both)
+    })
 }
 
 /// Names what is in the directory.

@@ -181,10 +181,10 @@ int peer_poll(struct ibv_cq *cq, struct peer_completion *out)
 }
 
 /* Not the macro of the same name, which wants constant access flags. */
-struct ibv_mr *peer_register(struct ibv_pd *pd, void *address, __u64 length,
-			     int access)
+struct ibv_mr *peer_register(struct ibv_pd *pd, void *memory, __u64 length,
+			     __u64 address, int access)
 {
-	return ibv_reg_mr(pd, address, length, access);
+	return ibv_reg_mr_iova(pd, memory, length, address, access);
 }
 
 /* Binds a window over memory that the peer may write through it. */

@@ -205,6 +205,11 @@ impl Connection {
         Region::new(&self.pd, length, access)
     }
 
+    /// The same, with the address of a page for it to start at.
+    pub fn region_at(&self, address: u64, length: usize, access: Access) -> Result<Region> {
+        Region::at(&self.pd, length, Some(address), access)
+    }
+
     /// Memory behind a window.
     pub fn window(&self, length: usize) -> Result<Window> {
         let region = self.region(length, Access::Window)?;

@@ -137,8 +137,9 @@ extern "C" {
     pub(super) fn peer_poll(cq: *mut RawCq, out: *mut Completion) -> c_int;
     pub(super) fn peer_register(
         pd: *mut RawPd,
-        address: *mut c_void,
+        memory: *mut c_void,
         length: u64,
+        address: u64,
         access: c_int,
     ) -> *mut RawMr;
     pub(super) fn peer_window(pd: *mut RawPd) -> *mut RawMw;

@@ -4,6 +4,9 @@
 
 use super::ffi::*;
 use super::resources::Pd;
+use std::alloc::alloc_zeroed;
+use std::alloc::dealloc;
+use std::alloc::Layout;
 use std::ffi::c_int;
 use std::io::Result;
 use std::ptr;
@@ -26,28 +29,44 @@ pub struct Region {
     pub(super) mr: NonNull<RawMr>,
     /// Only touched through its pointer: the peer's device writes to it.
     pub(super) memory: NonNull<[u8]>,
+    address: u64,
     pub(super) _pd: Rc<Pd>,
+}
+
+/// Whole pages, so that any address of a page can be theirs.
+fn layout(length: usize) -> Layout {
+    Layout::from_size_align(length.max(1), 4096).expect("a short length")
 }
 
 impl Region {
     pub(super) fn new(pd: &Rc<Pd>, length: usize, access: Access) -> Result<Self> {
-        // Whole words, so that it can also be a target of atomics.
-        let words = vec![0_u64; length.div_ceil(8).max(1)].into_boxed_slice();
-        let words = Box::into_raw(words).cast::<u8>();
-        let memory =
-            NonNull::new(ptr::slice_from_raw_parts_mut(words, length)).expect("a box is not null");
+        Self::at(pd, length, None, access)
+    }
+
+    /// At `address` for the peer, if it is given. That is where a page starts.
+    pub(super) fn at(
+        pd: &Rc<Pd>,
+        length: usize,
+        address: Option<u64>,
+        access: Access,
+    ) -> Result<Self> {
+        // SAFETY: It is not of no size.
+        let memory = NonNull::new(unsafe { alloc_zeroed(layout(length)) }).expect("memory");
+        let address = address.unwrap_or(memory.as_ptr() as u64);
         // SAFETY: The memory is registered until `drop`, which frees it afterwards.
         let mr = unsafe {
             peer_register(
                 pd.0.as_ptr(),
-                words.cast(),
+                memory.as_ptr().cast(),
                 length.max(1) as u64,
+                address,
                 access as c_int,
             )
         };
         Ok(Self {
             mr: made(mr)?,
-            memory,
+            memory: NonNull::slice_from_raw_parts(memory, length),
+            address,
             _pd: pd.clone(),
         })
     }
@@ -63,9 +82,9 @@ impl Region {
         unsafe { peer_lkey(self.mr.as_ptr()) }
     }
 
-    /// Where it starts.
+    /// Where it starts, for the peer and the device.
     pub fn address(&self) -> u64 {
-        self.memory.cast::<u8>().as_ptr() as u64
+        self.address
     }
 
     /// How long it is.
@@ -98,12 +117,10 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: It was registered by `new`, and the memory came from a box of whole words.
+        // SAFETY: It was registered by `at`, which allocated the memory in this layout.
         unsafe {
             ibv_dereg_mr(self.mr.as_ptr());
-            let words = self.len().div_ceil(8).max(1);
-            let words = ptr::slice_from_raw_parts_mut(self.memory.cast::<u64>().as_ptr(), words);
-            drop(Box::from_raw(words));
+            dealloc(self.memory.cast().as_ptr(), layout(self.len()));
         }
     }
 }
