@@ -209,7 +209,7 @@ impl SvcConnection for Connection {
         _xprt: &SvcXprt<Self>,
         message: Message<Endpoint>,
         notes: &mut Notes,
-        result: &mut SvcResult<'_>,
+        result: SvcResult<'_>,
     ) -> Result {
         self.send_reply(message, notes, result)
     }

@@ -82,7 +82,7 @@ impl Connection {
         &self,
         message: Message<Endpoint>,
         notes: &mut Notes,
-        result: &mut SvcResult<'_>,
+        result: SvcResult<'_>,
     ) -> Result {
         if !self.outlet.endpoint.is_open() {
             self.recycle(message);
@@ -97,7 +97,7 @@ impl Connection {
             None => call::parse(message.bytes(), &policy(usize::MAX)),
         };
         let posting = match call {
-            Ok(Incoming::Call(call)) => self.answer(&call, notes, result, buffer.bytes_mut()),
+            Ok(Incoming::Call(call)) => self.answer(&call, notes, &result, buffer.bytes_mut()),
             _ => Err(EINVAL),
         };
         match posting {

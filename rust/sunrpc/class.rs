@@ -110,8 +110,12 @@ impl<T: Transport> Class<T> {
         self.inner.get().cast()
     }
 
-    /// Takes a reference to the module for one transport, or says that it is being unloaded.
+    /// Takes a reference to the module for one transport. [`EIO`] if it is being unloaded, or if the class
+    /// is not the one that sunrpc knows.
     pub(crate) fn get_module(&self) -> Result {
+        if !self.registered.load(Ordering::Acquire) {
+            return Err(EIO);
+        }
         // SAFETY: By the type invariants `owner` does not change while the class is registered,
         // and sunrpc calls `setup` of registered classes only.
         let owner = unsafe { (*self.inner.get()).class.owner };

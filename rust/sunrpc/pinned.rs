@@ -50,7 +50,7 @@ pub struct PinnedRqst<T: Transport>(NonNull<Rqst<T>>);
 
 // SAFETY: A pin belongs to no task, and `Rqst<T>` is `Sync`.
 unsafe impl<T: Transport> Send for PinnedRqst<T> {}
-// SAFETY: `&PinnedRqst` gives `&Rqst` and what is done under `queue_lock`.
+// SAFETY: `&PinnedRqst` gives `&Rqst`.
 unsafe impl<T: Transport> Sync for PinnedRqst<T> {}
 
 impl<T: Transport> PinnedRqst<T> {
@@ -80,7 +80,7 @@ impl<T: Transport> PinnedRqst<T> {
     ///
     /// What there is no room for is cut off, as in a reply from a socket; the upper layer finds
     /// the reply too short. [`EIO`] if the payload is larger than its place.
-    pub fn scatter(&self, message: &[u8], reduced: Option<u32>) -> Result<usize> {
+    pub fn scatter(&mut self, message: &[u8], reduced: Option<u32>) -> Result<usize> {
         let placed = self.reply_buf().place(message, reduced)?;
         if let Some(form) = placed.form {
             self.set_reply_form(form);

@@ -185,8 +185,8 @@ unsafe extern "C" fn sendto<C: SvcConnection>(rqstp: *mut raw::svc_rqst) -> c_in
         return ENXIO.to_errno();
     };
     // SAFETY: This is `xpo_sendto`.
-    let mut result = unsafe { SvcResult::new(rqstp) };
-    match C::reply(xprt, xprt, message, &mut call.notes, &mut result) {
+    let result = unsafe { SvcResult::new(rqstp) };
+    match C::reply(xprt, xprt, message, &mut call.notes, result) {
         Ok(()) => 0,
         Err(error) => error.to_errno(),
     }

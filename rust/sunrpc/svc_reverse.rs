@@ -272,8 +272,10 @@ unsafe fn create<C: SvcConnection>(args: &raw::xprt_create) -> Result<NonNull<ra
         return Err(EBADF);
     }
     let class = C::reverse_class();
+    // One that is not registered has no module to be kept.
+    let registered = class.registered.load(Ordering::Acquire);
     // SAFETY: sunrpc holds a reference to the module during `setup`.
-    if !unsafe { raw::try_module_get(class.owner()) } {
+    if !registered || !unsafe { raw::try_module_get(class.owner()) } {
         return Err(EIO);
     }
     // SAFETY: sunrpc says which namespace. The size has room for `Reverse`.

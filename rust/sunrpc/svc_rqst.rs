@@ -32,7 +32,10 @@ use core::{
     iter::Peekable,
     marker::PhantomData,
     ops::Range,
-    ptr::NonNull, //
+    ptr::{
+        self,
+        NonNull, //
+    },
 };
 use kernel::{
     bindings::page,
@@ -45,13 +48,28 @@ use kernel::{
 };
 
 /// The pages that a service thread had for a result before it was made.
-#[derive(Default)]
-pub struct Blanks(KVec<Page>);
+pub struct Blanks {
+    pages: KVec<Page>,
+    /// That thread.
+    rqst: *const raw::svc_rqst,
+}
+
+// SAFETY: The pointer is compared only, and pages belong to no task.
+unsafe impl Send for Blanks {}
+
+impl Default for Blanks {
+    fn default() -> Self {
+        Self {
+            pages: KVec::new(),
+            rqst: ptr::null(),
+        }
+    }
+}
 
 impl Blanks {
     /// Lets go of them.
     pub fn clear(&mut self) {
-        self.0.clear();
+        self.pages.clear();
     }
 
     /// Whether the page of the thread, and of the array, is used by nobody else.
@@ -142,6 +160,7 @@ impl<M: Stable> SvcArgs<'_, M> {
     /// Notes in `blanks` the first `count` pages that the thread has for the result, or all.
     pub fn note_blanks(&self, blanks: &mut Blanks, count: usize) -> Result {
         blanks.clear();
+        blanks.rqst = self.rqst;
         for index in 0..count.min(self.max_pages()) {
             // SAFETY: See `new`. The array has that many entries.
             let page = unsafe { (*self.rqst).rq_respages.add(index).read() };
@@ -150,7 +169,7 @@ impl<M: Stable> SvcArgs<'_, M> {
             };
             // SAFETY: The page is the thread's own, of order 0 and no slab page.
             let page = unsafe { Page::share(page) };
-            blanks.0.push(page, GFP_KERNEL)?;
+            blanks.pages.push(page, GFP_KERNEL)?;
         }
         Ok(())
     }
@@ -280,23 +299,22 @@ impl SvcResult<'_> {
     /// Puts `blanks` back to where they were, so that the thread need not allocate others. What
     /// was put there meanwhile is let go.
     ///
-    /// To be called when nothing is read from the result any more but through pieces of it. If data of the
-    /// result is in a page of the thread itself, all stays as it is. It may be read from there still, and
-    /// nfsd may send what a reused page holds: of two READs in a COMPOUND the second one's data is not
-    /// where it says.
-    pub fn restore(&mut self, blanks: &mut Blanks) {
+    /// Nothing is read from the result any more but through pieces of it. If data of the result is in a
+    /// page of the thread itself, all stays as it is. It may be read from there still, and nfsd may send
+    /// what a reused page holds: of two READs in a COMPOUND the second one's data is not where it says.
+    pub fn restore(self, blanks: &mut Blanks) {
         // SAFETY: See `new`.
         let rqst = unsafe { &mut *self.rqst };
         // The call was put off when they were noted. Whichever thread had them, they may be in the reply to
         // another call since, and a page in two replies shows each what is the other's.
-        if !rqst.rq_deferred.is_null() {
+        if !rqst.rq_deferred.is_null() || !ptr::eq(blanks.rqst, rqst) {
             return;
         }
         let first = rqst.rq_respages;
         // SAFETY: Both point into the array.
         let used = unsafe { rqst.rq_next_page.offset_from(first) };
         let used = usize::try_from(used).unwrap_or(usize::MAX);
-        let Some(ours) = blanks.0.get(..used) else {
+        let Some(ours) = blanks.pages.get(..used) else {
             return;
         };
         // SAFETY: The index is below the number of pages that the result uses.
@@ -310,7 +328,7 @@ impl SvcResult<'_> {
                 return;
             }
         }
-        for (index, page) in blanks.0.drain_all().enumerate().take(used) {
+        for (index, page) in blanks.pages.drain_all().enumerate().take(used) {
             // SAFETY: As above. The reference becomes the array's.
             let theirs = unsafe { entry(index).replace(page.into_raw().as_ptr()) };
             if !theirs.is_null() {

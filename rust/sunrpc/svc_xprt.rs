@@ -163,7 +163,7 @@ pub trait SvcConnection: Sized + Send + Sync + 'static {
         xprt: &SvcXprt<Self>,
         message: Self::Message,
         notes: &mut Self::Notes,
-        result: &mut SvcResult<'_>,
+        result: SvcResult<'_>,
     ) -> Result;
 
     /// The call is over, answered or not. May sleep.
@@ -345,8 +345,7 @@ impl<L: SvcListener> SvcXprt<L> {
         listener.set(raw::XPT_CONG_CTRL);
         listener.set_remote_name(c"listener");
         let started = NonNull::new(net).ok_or(EINVAL).and_then(|net| {
-            // SAFETY: The transport has a reference to its namespace. What its state makes of it
-            // is torn down before that is given back.
+            // SAFETY: The transport has a reference to its namespace.
             let net = unsafe { Net::from_raw(net) };
             listener.parts.state.listen(net, address)
         });

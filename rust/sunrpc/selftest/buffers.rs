@@ -37,6 +37,10 @@ pub const TESTS: &[(&str, Test)] = &[
         page_with_data_is_not_used_again,
     ),
     (
+        "blanks of another thread do not",
+        blanks_of_another_thread_do_not,
+    ),
+    (
         "blanks of a call that was put off do not",
         blanks_of_a_call_that_was_put_off_do_not,
     ),
@@ -145,6 +149,17 @@ fn page_with_data_is_not_used_again() -> Result<bool> {
     // sunrpc frees what precedes this.
     let given_up = thread.rqst.rq_next_page == thread.pages.as_mut_ptr().wrapping_add(PAGES);
     Ok(given_up)
+}
+
+fn blanks_of_another_thread_do_not() -> Result<bool> {
+    let mut other = Thread::new()?;
+    let mut blanks = Blanks::default();
+    other.note(&mut blanks)?;
+    let mut thread = Thread::new()?;
+    thread.splice()?;
+    let before = *thread.pages;
+    thread.restore(&mut blanks);
+    Ok(before == *thread.pages)
 }
 
 fn blanks_of_a_call_that_was_put_off_do_not() -> Result<bool> {

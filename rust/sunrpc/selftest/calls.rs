@@ -131,7 +131,7 @@ impl Transport for Echo {
     }
 
     fn send(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>, _: bool) -> Result<(), SendError> {
-        if let Some(waiting) = xprt.lookup(rqst.xid()) {
+        if let Some(mut waiting) = xprt.lookup(rqst.xid()) {
             // It is a reply, of an accepted call, with an empty verifier, and a success.
             let mut reply = [0; 24];
             reply[..4].copy_from_slice(&rqst.xid().to_be_bytes());
