@@ -67,7 +67,7 @@ pub(crate) fn connect(
     stock: &mut Option<Stock>,
 ) -> Result<Active> {
     let connection = Connection::new(xprt.link(), config, counters.clone())?;
-    let id = Id::new(xprt.net()?, connection.clone())?;
+    let id = Id::new(&xprt.net()?, connection.clone())?;
     let mut queue = None;
     connection.begin();
     let result = loop {

@@ -374,8 +374,13 @@ impl rdma::Handler for Connection {
         }
     }
 
-    fn received(&self, queue: &QueuePair<Self>, message: receive::Message<Self>) {
-        reply::received(self, queue, message);
+    fn received(
+        &self,
+        queue: &QueuePair<Self>,
+        message: receive::Message<Self>,
+        invalidated: Option<receive::Invalidated<'_, Self>>,
+    ) {
+        reply::received(self, queue, message, invalidated);
     }
 
     fn receive_failed(&self, buffer: receive::Buffer<Self>, failure: Failure) {

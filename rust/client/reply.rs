@@ -69,10 +69,10 @@ enum Verdict {
 pub(super) fn received(
     connection: &Connection,
     queue: &QueuePair<Connection>,
-    mut message: Message<Connection>,
+    message: Message<Connection>,
+    mut key: Option<Invalidated<'_, Connection>>,
 ) {
-    let mut key = message.take_invalidated();
-    let verdict = judge(connection, queue, message.bytes(), &mut key);
+    let verdict = judge(connection, message.bytes(), &mut key);
     // RFC 8797 leaves the peer no other region than those of the RPC it answers.
     let verdict = match (key, verdict) {
         (None, verdict) => verdict,
@@ -139,9 +139,8 @@ fn fence(
 /// key out of `key` if it was one of them.
 fn judge(
     connection: &Connection,
-    queue: &QueuePair<Connection>,
     bytes: &[u8],
-    key: &mut Option<Invalidated<Connection>>,
+    key: &mut Option<Invalidated<'_, Connection>>,
 ) -> Verdict {
     let incoming = match parse(bytes) {
         Ok(incoming) => incoming,
@@ -159,14 +158,14 @@ fn judge(
                 Some(Err(_)) => Verdict::Hostile,
             }
         }
-        Incoming::Reply(reply) => judge_reply(connection, queue, &reply, key),
+        Incoming::Reply(reply) => judge_reply(connection, &reply, key),
         Incoming::Error { xid, credits, .. } => match lookup(connection, xid) {
             Some(rqst) if !rqst.slot().state().lock().asked => {
                 drop(rqst);
                 Verdict::Malformed
             }
             Some(rqst) => {
-                let registered = take_registered(&rqst, connection, queue, key);
+                let registered = take_registered(&rqst, connection, key);
                 Verdict::Answer {
                     rqst,
                     answer: Answer::Error,
@@ -181,9 +180,8 @@ fn judge(
 
 fn judge_reply(
     connection: &Connection,
-    queue: &QueuePair<Connection>,
     reply: &Reply<'_>,
-    key: &mut Option<Invalidated<Connection>>,
+    key: &mut Option<Invalidated<'_, Connection>>,
 ) -> Verdict {
     let Some(rqst) = lookup(connection, reply.xid) else {
         return unclaimed(connection, key);
@@ -221,7 +219,7 @@ fn judge_reply(
             written,
         }
     };
-    let registered = take_registered(&rqst, connection, queue, key);
+    let registered = take_registered(&rqst, connection, key);
     Verdict::Answer {
         rqst,
         answer,
@@ -237,7 +235,7 @@ fn lookup(connection: &Connection, xid: u32) -> Option<PinnedRqst<Client>> {
 /// Its caller was killed, as a rule. The server has room for another call now.
 ///
 /// It may take back what that call had offered, which is nobody's any more. Of any other RPC it may not.
-fn unclaimed(connection: &Connection, key: &mut Option<Invalidated<Connection>>) -> Verdict {
+fn unclaimed(connection: &Connection, key: &mut Option<Invalidated<'_, Connection>>) -> Verdict {
     connection.link.with(|xprt| {
         xprt.unclaimed_reply();
         *key = key.take().filter(|key| {
@@ -253,19 +251,16 @@ fn unclaimed(connection: &Connection, key: &mut Option<Invalidated<Connection>>)
 fn take_registered(
     rqst: &PinnedRqst<Client>,
     connection: &Connection,
-    queue: &QueuePair<Connection>,
-    key: &mut Option<Invalidated<Connection>>,
+    key: &mut Option<Invalidated<'_, Connection>>,
 ) -> Registered<Connection> {
     let mut state = rqst.slot().state().lock();
     state.asked = false;
     let mut registered = core::mem::take(&mut state.registered);
     drop(state);
-    if let Some(idle) = key
-        .as_ref()
-        .and_then(|key| registered.remote_invalidated(queue, key))
-    {
-        *key = None;
-        connection.recycle_regions(idle);
+    match key.take().map(|key| registered.remote_invalidated(key)) {
+        Some(Ok(idle)) => connection.recycle_regions(idle),
+        Some(Err(other)) => *key = Some(other),
+        None => (),
     }
     registered
 }
@@ -279,7 +274,7 @@ impl Answered {
     /// Completes the RPC, none of whose memory the server can reach any more.
     pub(super) fn complete(self, connection: &Connection, queue: &QueuePair<Connection>) {
         let Self {
-            rqst,
+            mut rqst,
             message,
             answer,
             credits,

@@ -85,8 +85,11 @@ impl SockAddr {
     }
 }
 
-/// A network namespace that its giver keeps alive.
-#[derive(Clone, Copy)]
+/// A network namespace.
+///
+/// # Invariants
+///
+/// The value owns a reference to it.
 pub struct Net(NonNull<crate::net>);
 
 // SAFETY: A `struct net` may be used from any task.
@@ -95,19 +98,28 @@ unsafe impl Send for Net {}
 unsafe impl Sync for Net {}
 
 impl Net {
-    /// Names the namespace behind `net`.
+    /// Takes a reference to the namespace behind `net`.
     ///
     /// # Safety
     ///
-    /// `net` stays alive as long as the returned value or a copy of it is used. An `rpc_xprt` or
-    /// `svc_serv` holds a reference for its whole life.
+    /// Somebody has one meanwhile.
     pub unsafe fn from_raw(net: NonNull<crate::net>) -> Self {
+        // SAFETY: The caller promises that it is alive.
+        unsafe { crate::get_net(net.as_ptr()) };
+        // INVARIANT: Just taken.
         Self(net)
     }
 
     /// For C functions.
     #[inline]
-    pub fn as_raw(self) -> *mut crate::net {
+    pub fn as_raw(&self) -> *mut crate::net {
         self.0.as_ptr()
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        // SAFETY: The reference is ours by the type invariant, and given back once.
+        unsafe { crate::put_net(self.0.as_ptr()) };
     }
 }

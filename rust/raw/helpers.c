@@ -20,6 +20,11 @@ void rpcrdma_helper_folio_put(struct page *page)
 	folio_put(page_folio(page));
 }
 
+struct net *rpcrdma_helper_get_net(struct net *net)
+{
+	return get_net(net);
+}
+
 struct ib_cq *rpcrdma_helper_ib_alloc_cq_any(struct ib_device *device,
 					     void *private, int nr_cqe,
 					     enum ib_poll_context poll_ctx)
@@ -161,6 +166,11 @@ int rpcrdma_helper_page_ref_count(struct page *page)
 phys_addr_t rpcrdma_helper_page_to_phys(struct page *page)
 {
 	return page_to_phys(page);
+}
+
+void rpcrdma_helper_put_net(struct net *net)
+{
+	put_net(net);
 }
 
 struct rdma_cm_id *rpcrdma_helper_rdma_create_id(struct net *net,

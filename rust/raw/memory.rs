@@ -273,9 +273,10 @@ unsafe impl Send for Page {}
 unsafe impl Sync for Page {}
 
 impl Page {
-    /// Allocates a page, whose contents are arbitrary. Sleeps if `flags` allow it.
+    /// Allocates a page of zeroes: what it held before is nobody's business. Sleeps if `flags` allow it.
     pub fn new(flags: Flags) -> Result<Self> {
-        let page = core::mem::ManuallyDrop::new(kernel::page::Page::alloc_page(flags)?);
+        let page = kernel::page::Page::alloc_page(flags | __GFP_ZERO)?;
+        let page = core::mem::ManuallyDrop::new(page);
         // INVARIANT: Just allocated; the reference is ours now.
         NonNull::new(page.as_ptr())
             .map(|ptr| Self { ptr })

@@ -116,18 +116,23 @@ pub struct Id<H: Handler> {
     ptr: NonNull<raw::rdma_cm_id>,
     /// Whether it has a queue pair, or soon will.
     has_queue: AtomicBool,
+    /// Whether a peer asked for it.
+    adopted: bool,
+    /// Whether it asked a peer.
+    asked: AtomicBool,
     context: Arc<H>, // Dropped after `ptr` is destroyed: events use it.
 }
 
-// SAFETY: The CM has its own locks; an id may be used from any task.
+// SAFETY: The CM has its own locks, but for the connection of an id that is about to ask or to be
+// answered: `adopted` and `asked` keep calls apart that would meet there.
 unsafe impl<H: Handler> Send for Id<H> {}
 // SAFETY: As above.
 unsafe impl<H: Handler> Sync for Id<H> {}
 
 impl<H: Handler> Id<H> {
     /// Makes an id for a reliable connection in `net`. Events go to `context` from now on. Sleeps.
-    pub fn new(net: Net, context: Arc<H>) -> Result<Arc<Self>> {
-        // SAFETY: Whoever gave `net` keeps it. The context lives as long as the id: the value
+    pub fn new(net: &Net, context: Arc<H>) -> Result<Arc<Self>> {
+        // SAFETY: The CM takes a reference to `net`. The context lives as long as the id: the value
         // made below destroys the id before it gives up `context`.
         let ptr = from_err_ptr(unsafe {
             raw::rdma_create_id(
@@ -142,6 +147,8 @@ impl<H: Handler> Id<H> {
         let id = Self {
             ptr: NonNull::new(ptr).ok_or(EINVAL)?,
             has_queue: AtomicBool::new(false),
+            adopted: false,
+            asked: AtomicBool::new(false),
             context,
         };
         Ok(Arc::new(id, GFP_KERNEL)?)
@@ -172,18 +179,28 @@ impl<H: Handler> Id<H> {
     pub fn connect(&self, parameters: &ConnectParameters<'_>) -> Result {
         let mut conn = parameters.as_raw()?;
         // SAFETY: `ptr` is live by the type invariants; the CM copies the private data.
-        to_result(unsafe { raw::rdma_connect(self.as_raw(), &mut conn) })
+        to_result(unsafe { raw::rdma_connect(self.as_raw(), &mut conn) })?;
+        // If that fails, the CM destroys what it had made by then.
+        self.asked.store(true, Ordering::Release);
+        Ok(())
     }
 
     /// Starts to end the connection, if there is one.
     pub fn disconnect(&self) {
-        // SAFETY: `ptr` is live by the type invariants. An error means that there was nothing to
-        // end or that the peer was faster: both are what the caller wants.
+        if !self.adopted && !self.asked.load(Ordering::Acquire) {
+            return;
+        }
+        // SAFETY: `ptr` is live by the type invariants, and what it stands for at the CM lives as long.
+        // An error means that there was nothing to end or that the peer was faster: both are what the
+        // caller wants.
         unsafe { raw::rdma_disconnect(self.as_raw()) };
     }
 
-    /// Says yes to the peer that the id came from.
+    /// Says yes to the peer that the id came from. [`EINVAL`] if there is none.
     pub fn accept(&self, parameters: &ConnectParameters<'_>) -> Result {
+        if !self.adopted {
+            return Err(EINVAL);
+        }
         let mut conn = parameters.as_raw()?;
         // SAFETY: `ptr` is live by the type invariants. Nobody holds the lock who waits for us.
         unsafe { raw::rdma_lock_handler(self.as_raw()) };
@@ -194,8 +211,11 @@ impl<H: Handler> Id<H> {
         result
     }
 
-    /// Says no to the peer that the id came from.
+    /// Says no to the peer that the id came from, if there is one.
     pub fn reject(&self) {
+        if !self.adopted {
+            return;
+        }
         // CAST: The reason is a small number.
         let reason = raw::ib_cm_rej_reason_IB_CM_REJ_NO_RESOURCES as u8;
         // SAFETY: `ptr` is live by the type invariants. An error means that the peer is gone.
@@ -250,6 +270,8 @@ impl<H: Handler> Id<H> {
         Self {
             ptr,
             has_queue: AtomicBool::new(false),
+            adopted: true,
+            asked: AtomicBool::new(false),
             context,
         }
     }

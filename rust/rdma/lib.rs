@@ -89,8 +89,14 @@ pub trait Handler: Sized + Send + Sync + 'static {
     /// The connection manager has news. CM worker; the id's mutex is held.
     fn cm_event(&self, event: cm::Event<'_>);
 
-    /// A message arrived. `queue` posts to the queue pair that it arrived on.
-    fn received(&self, queue: &QueuePair<Self>, message: receive::Message<Self>);
+    /// A message arrived, and perhaps invalidated a region. `queue` posts to the queue pair that it
+    /// arrived on.
+    fn received(
+        &self,
+        queue: &QueuePair<Self>,
+        message: receive::Message<Self>,
+        invalidated: Option<receive::Invalidated<'_, Self>>,
+    );
 
     /// A Receive ended without a message: the connection is being lost.
     fn receive_failed(&self, buffer: receive::Buffer<Self>, failure: Failure);

@@ -117,8 +117,8 @@ unsafe impl<L: Listen> Sync for Listener<L> {}
 impl<L: Listen> Listener<L> {
     /// Listens at `address` in `net`, to IPv6 alone if it is one of IPv6. Requests go to `context`
     /// from now on. Sleeps.
-    pub fn new(net: Net, address: &SockAddr, backlog: u16, context: Arc<L>) -> Result<Self> {
-        // SAFETY: Whoever gave `net` keeps it. The context lives as long as the id: the value
+    pub fn new(net: &Net, address: &SockAddr, backlog: u16, context: Arc<L>) -> Result<Self> {
+        // SAFETY: The CM takes a reference to `net`. The context lives as long as the id: the value
         // made below destroys the id before it gives up `context`.
         let ptr = from_err_ptr(unsafe {
             raw::rdma_create_id(

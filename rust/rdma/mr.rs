@@ -459,29 +459,27 @@ impl<H: Handler> Registered<H> {
     }
 
     /// Whether one of them has the key that a message says is invalid.
-    pub fn have(&self, key: &Invalidated<H>) -> bool {
+    pub fn have(&self, key: &Invalidated<'_, H>) -> bool {
         self.0.iter().any(|region| region.rkey() == key.rkey)
     }
 
-    /// Takes out the region that a message on `queue` says is invalid, if it is one of these, and if
-    /// the device's word for it is good ([`crate::device::Limits::remote_invalidation`]).
-    pub fn remote_invalidated(
+    /// Takes out the region that a message says is invalid, if it is one of these, and if the device's
+    /// word for it is good ([`crate::device::Limits::remote_invalidation`]). Else the key comes back.
+    pub fn remote_invalidated<'a>(
         &mut self,
-        queue: &QueuePair<H>,
-        key: &Invalidated<H>,
-    ) -> Option<Idle<H>> {
-        if !queue.remote_invalidation() {
-            return None;
-        }
+        key: Invalidated<'a, H>,
+    ) -> Result<Idle<H>, Invalidated<'a, H>> {
+        let Invalidated { rkey, queue } = key;
         // A peer that guesses keys may name one before the request that makes it valid was posted,
         // and that request is part of the region.
-        queue.ring().ok()?;
-        let region = self
-            .0
-            .remove_first(|region| region.rkey() == key.rkey && region.is_registered_on(queue))?;
+        if !queue.remote_invalidation() || queue.ring().is_err() {
+            return Err(key);
+        }
+        let named = |region: &Region<H>| region.rkey() == rkey && region.is_registered_on(queue);
+        let region = self.0.remove_first(named).ok_or(key)?;
         let mut chain = Chain::new();
         chain.push(region);
-        Some(into_idle(&mut chain))
+        Ok(into_idle(&mut chain))
     }
 
     /// All of them, without their memory.
@@ -652,6 +650,7 @@ unsafe extern "C" fn invalidate_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut r
     let queue = unsafe { &*(*head).queue };
     // SAFETY: `into_invalidations` gave up the chain, and this is its only completion.
     let (mut regions, fenced) = unsafe { Registered::take_back(head) };
+    queue.invalidated(regions.len());
     if let Some(failure) = Failure::of(wc.status) {
         handler.request_failed(failure);
         handler.invalidate_failed(regions, fenced);

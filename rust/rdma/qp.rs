@@ -48,10 +48,11 @@ use kernel::{
         Error,
         Result, //
     },
-    new_spinlock,
+    new_mutex, new_spinlock,
     prelude::*,
     sync::{
         Arc,
+        Mutex,
         SpinLock,
         UniqueArc, //
     },
@@ -94,6 +95,11 @@ pub struct QueuePair<H: Handler> {
     regions_per_send: usize,
     /// Receives that may still be posted.
     room: AtomicUsize,
+    /// Regions that may still be invalidated at the same time.
+    invalidations: AtomicUsize,
+    /// Each drain takes a request, for which there is room once on either side.
+    #[pin]
+    draining: Mutex<()>,
     /// [`crate::device::Limits::remote_invalidation`].
     remote_invalidation: bool,
     /// Regions for what Reads bring, if that must be registered.
@@ -145,12 +151,12 @@ impl<H: Handler> QueuePair<H> {
         let transfers = parameters
             .transfers
             .saturating_mul(limits.requests_per_read());
-        // One more on either side is for the drain; on the Send side two, as a post that failed
-        // drains as well.
+        let invalidations = regions_per_send.saturating_mul(parameters.send_buffers);
+        // One more on either side is for the drain.
         let max_send_wr = buffers
             .saturating_mul(per_send)
             .saturating_add(transfers)
-            .saturating_add(2);
+            .saturating_add(1);
         let max_recv_wr = parameters.receives.saturating_add(1);
         let entries = max_send_wr.saturating_add(max_recv_wr);
         let cq = CompletionQueue::new(id.clone(), entries)?;
@@ -203,6 +209,8 @@ impl<H: Handler> QueuePair<H> {
             max_elements,
             regions_per_send,
             room: AtomicUsize::new(room),
+            invalidations: AtomicUsize::new(invalidations),
+            draining <- new_mutex!((), "rdma::draining"),
             remote_invalidation: limits.remote_invalidation,
             sinks,
             receives <- new_spinlock!(Receives { open: true }, "rdma::receives"),
@@ -331,7 +339,7 @@ impl<H: Handler> QueuePair<H> {
         let inserted = inserted.map(|inserted| inserted.0);
         let memory_is_here = inserted
             .as_ref()
-            .is_none_or(|memory| self.is_in(memory.pd()));
+            .is_none_or(|memory| memory.is_for(self, Direction::ToDevice));
         if !memory_is_here || !regions.all_in(|pd| self.is_in(pd)) {
             self.put_back_send_buffer(buffer);
             drop(regions);
@@ -404,7 +412,7 @@ impl<H: Handler> QueuePair<H> {
     ///
     /// If there is no room for them, both come back, and [`Handler::send_resumed`] tells when to
     /// try again. Any other failure is the end of the connection; then it sleeps. One is that something
-    /// is of another domain.
+    /// is of another domain, or that Reads go with it.
     pub fn post_reply(
         &self,
         attached: Attached<H>,
@@ -415,7 +423,7 @@ impl<H: Handler> QueuePair<H> {
         let count = attached.requests();
         if !attached
             .inner()
-            .is_none_or(|memory| self.is_in(memory.pd()))
+            .is_none_or(|memory| memory.is_for(self, Direction::ToDevice))
         {
             self.put_back_send_buffer(buffer);
             return Err(Unposted::Lost(EINVAL));
@@ -459,8 +467,9 @@ impl<H: Handler> QueuePair<H> {
 
     /// Waits until nothing is left in the Send queue, where nobody posts any more. Sleeps.
     pub(crate) fn drain_sends(&self) {
+        let _alone = self.draining.lock();
         // SAFETY: The queue pair is live by the type invariants, and there is room for the request
-        // of the drain. Nobody posts any more.
+        // of one drain. Nobody posts any more.
         unsafe { raw::ib_drain_sq(self.as_raw()) };
     }
 
@@ -484,16 +493,20 @@ impl<H: Handler> QueuePair<H> {
     /// Invalidates `regions` with one doorbell; [`Handler::invalidated`] or
     /// [`Handler::invalidate_failed`] gives back both arguments, if there are any regions. Does not sleep.
     ///
-    /// If it cannot be posted, both come back at once: the connection is at its end.
+    /// If it cannot be posted, both come back at once: the connection is at its end. So it is if more
+    /// regions would be invalidated at the same time than all Sends together have.
     pub fn post_invalidate(
         &self,
         regions: mr::Registered<H>,
         fenced: H::Fenced,
     ) -> Result<(), (mr::Registered<H>, H::Fenced)> {
         let mut sends = self.sends.lock();
-        if !sends.open || !regions.are_on(self) {
+        // The lock keeps others from taking room; completions only make some.
+        let (room, count) = (self.invalidations.load(Ordering::Relaxed), regions.len());
+        if !sends.open || !regions.are_on(self) || count > room {
             return Err((regions, fenced));
         }
+        self.invalidations.fetch_sub(count, Ordering::Relaxed);
         let Some((head, first)) = regions.into_invalidations(self, self.failed_cqe(), fenced)
         else {
             return Ok(());
@@ -509,6 +522,11 @@ impl<H: Handler> QueuePair<H> {
         Ok(())
     }
 
+    /// The device is done with `count` invalidations.
+    pub(crate) fn invalidated(&self, count: usize) {
+        self.invalidations.fetch_add(count, Ordering::Relaxed);
+    }
+
     /// Ends all posting and waits until no work request is left. Idempotent. Sleeps; not for a
     /// completion handler.
     pub fn shut_down(&self) {
@@ -518,9 +536,11 @@ impl<H: Handler> QueuePair<H> {
         // Never posted, so nobody will miss it.
         sends.take_deferred(null_mut());
         drop(sends);
+        let alone = self.draining.lock();
         // SAFETY: The queue pair is live by the type invariants, and both its sides have room for
-        // the drain's requests. Nobody posts any more.
+        // the requests of one drain. Nobody posts any more.
         unsafe { raw::ib_drain_qp(self.as_raw()) };
+        drop(alone);
         let mut sends = self.sends.lock();
         let spent = sends.retire_all();
         let lost = core::mem::replace(&mut sends.pulls, Outstanding::new());
@@ -546,14 +566,14 @@ impl<H: Puller> QueuePair<H> {
     /// Posts `reads`; [`Puller::pulled`] or [`Puller::pull_failed`] gives back `pulled`.
     ///
     /// If there is no room for them both come back at once, and [`Handler::send_resumed`] tells when
-    /// to try again. Any other failure is the end of the connection. Sleeps.
+    /// to try again. Any other failure is the end of the connection. One is that there are none. Sleeps.
     pub fn post_reads(
         &self,
         reads: transfer::Prepared<H>,
         pulled: H::Pulled,
     ) -> Result<(), UnpostedReads<H>> {
         let count = reads.len();
-        if !self.is_in(reads.0.pd()) {
+        if reads.is_empty() || !reads.0.is_for(self, Direction::FromDevice) {
             return Err(UnpostedReads::Lost(EINVAL));
         }
         let mut sends = self.sends.lock();

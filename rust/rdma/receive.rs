@@ -19,13 +19,10 @@ use crate::{
     ProtectionDomain,
     QueuePair, //
 };
-use core::{
-    marker::PhantomData,
-    ptr::{
-        null,
-        null_mut,
-        NonNull, //
-    },
+use core::ptr::{
+    null,
+    null_mut,
+    NonNull, //
 };
 use kernel::{
     alloc::Flags,
@@ -164,17 +161,18 @@ unsafe fn container_of<H: Handler>(wr: *const raw::ib_recv_wr) -> *mut Inner<H> 
         .cast_mut()
 }
 
-/// The memory region key that the peer invalidated with a message.
-pub struct Invalidated<H: Handler> {
+/// The memory region key that the peer invalidated with a message. The same number means another
+/// region later, so it is worth something only while the message is handled.
+pub struct Invalidated<'a, H: Handler> {
     pub(crate) rkey: u32,
-    _handler: PhantomData<H>,
+    /// The queue pair that the message arrived on.
+    pub(crate) queue: &'a QueuePair<H>,
 }
 
 /// A message that arrived.
 pub struct Message<H: Handler> {
     inner: KBox<Inner<H>>,
     len: usize,
-    invalidated: Option<Invalidated<H>>,
 }
 
 impl<H: Handler> Message<H> {
@@ -183,11 +181,6 @@ impl<H: Handler> Message<H> {
         // SAFETY: The Receive completed, so the device is done with the buffer, and it is not
         // posted again before `self` is gone.
         unsafe { self.inner.mapped.bytes(self.len) }
-    }
-
-    /// The key that was invalidated with it, the first time this is asked.
-    pub fn take_invalidated(&mut self) -> Option<Invalidated<H>> {
-        self.invalidated.take()
     }
 
     /// The buffer, for posting again.
@@ -231,16 +224,6 @@ unsafe extern "C" fn receive_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw:
     let with_key = wc.wc_flags & raw::ib_wc_flags_IB_WC_WITH_INVALIDATE as i32 != 0;
     // SAFETY: Both arms of the union are plain 32-bit words.
     let rkey = unsafe { wc.ex.invalidate_rkey };
-    let invalidated = with_key.then_some(Invalidated {
-        rkey,
-        _handler: PhantomData,
-    });
-    handler.received(
-        queue,
-        Message {
-            inner,
-            len,
-            invalidated,
-        },
-    );
+    let invalidated = with_key.then_some(Invalidated { rkey, queue });
+    handler.received(queue, Message { inner, len }, invalidated);
 }

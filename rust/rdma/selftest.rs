@@ -156,7 +156,12 @@ impl Handler for End {
         });
     }
 
-    fn received(&self, _queue: &QueuePair<Self>, message: receive::Message<Self>) {
+    fn received(
+        &self,
+        _queue: &QueuePair<Self>,
+        message: receive::Message<Self>,
+        _invalidated: Option<receive::Invalidated<'_, Self>>,
+    ) {
         drop(message);
         self.note(|seen| seen.received += 1);
     }
@@ -231,7 +236,7 @@ impl Station {
     /// One that knows its device, and has no peer.
     fn alone(port: u16) -> Result<Self> {
         let end = End::new()?;
-        let id = Id::new(net(), end.clone())?;
+        let id = Id::new(&net(), end.clone())?;
         id.resolve_address(&address(port)?, TIMEOUT_MS)?;
         end.wait(|seen| seen.resolved.then_some(()))?;
         Self::new(id)
@@ -279,7 +284,7 @@ struct Pair {
 impl Pair {
     fn new() -> Result<Self> {
         let door = End::new()?;
-        let listener = listener::Listener::new(net(), &address(PORT)?, 4, door.clone())?;
+        let listener = listener::Listener::new(&net(), &address(PORT)?, 4, door.clone())?;
         let near = Station::alone(PORT)?;
         near.queue.id().resolve_route(TIMEOUT_MS)?;
         near.end.wait(|seen| seen.routed.then_some(()))?;

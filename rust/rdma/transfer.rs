@@ -252,8 +252,9 @@ impl<H: Handler> Inner<H> {
         }
     }
 
-    pub(crate) fn pd(&self) -> &Arc<ProtectionDomain<H>> {
-        &self.pd
+    /// Whether `queue` may move it in `direction`.
+    pub(crate) fn is_for(&self, queue: &QueuePair<H>, direction: Direction) -> bool {
+        Arc::ptr_eq(&self.pd, queue.pd()) && self.direction == direction
     }
 
     /// Unmaps all and lets go of it. What its lists were allocated for stays.

@@ -88,11 +88,11 @@ impl Config {
         let wanted = u32::try_from(CREDITS.get())?;
         let each = limits.requests_per_read();
         let transfers = TRANSFERS.min(limits.queue_depth / 2 / each);
-        // Two requests on the Send side are for drains. The Receive side needs fewer.
+        // One request on the Send side is for a drain. The Receive side needs fewer.
         let credits = wanted.min(
             limits
                 .queue_depth
-                .saturating_sub(transfers * each + EXTRA_SENDS + 2),
+                .saturating_sub(transfers * each + EXTRA_SENDS + 1),
         );
         if credits == 0 {
             let depth = limits.queue_depth;

@@ -405,7 +405,12 @@ impl rdma::Handler for Endpoint {
         }
     }
 
-    fn received(&self, _queue: &QueuePair<Self>, message: receive::Message<Self>) {
+    fn received(
+        &self,
+        _queue: &QueuePair<Self>,
+        message: receive::Message<Self>,
+        _invalidated: Option<receive::Invalidated<'_, Self>>,
+    ) {
         match self.step(Event::Received) {
             Action::Serve => {
                 self.serving.add(1, Relaxed);

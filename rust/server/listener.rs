@@ -145,7 +145,7 @@ impl Listener {
         for _ in 0..FOLLOW_TRIES {
             // The devices learn of it at the same time as we do. One that had the address would take us.
             fsleep(Delta::from_secs(1));
-            let heard = address.as_ref().map(|address| self.hear(net, address));
+            let heard = address.as_ref().map(|address| self.hear(&net, address));
             if let Ok(Ok(id)) = heard {
                 *ear = Some(Ear { net, id });
                 return;
@@ -154,7 +154,7 @@ impl Listener {
         listener::Listen::deaf(&*self.waiting);
     }
 
-    fn hear(&self, net: Net, address: &SockAddr) -> Result<listener::Listener<Waiting>> {
+    fn hear(&self, net: &Net, address: &SockAddr) -> Result<listener::Listener<Waiting>> {
         listener::Listener::new(net, address, Waiting::BACKLOG, self.waiting.clone())
     }
 }
@@ -181,7 +181,7 @@ impl SvcListener for Listener {
     }
 
     fn listen(&self, net: Net, address: &SockAddr) -> Result<SockAddr> {
-        let id = self.hear(net, address)?;
+        let id = self.hear(&net, address)?;
         let local = id.local_address()?;
         *self.ear.lock() = Some(Ear { net, id });
         Ok(local)

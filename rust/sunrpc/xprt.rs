@@ -262,12 +262,11 @@ impl<T: Transport> Xprt<T> {
         }
     }
 
-    /// The network namespace, which the transport keeps alive.
+    /// The network namespace.
     pub fn net(&self) -> Result<Net> {
         // SAFETY: Set when the transport was made, and not changed.
         let net = NonNull::new(unsafe { (*self.as_raw()).xprt_net }).ok_or(EINVAL)?;
-        // SAFETY: The transport has a reference. What the transport's `T` makes of it is torn down
-        // by `Transport::close` or dropped with `T`, before the reference is.
+        // SAFETY: The transport has a reference.
         Ok(unsafe { Net::from_raw(net) })
     }
 
