@@ -14,14 +14,21 @@ use crate::{
     error::timed_out,
     listener,
     mr,
-    qp::Parameters,
+    qp::{
+        Parameters,
+        Unposted,
+        UnpostedReads, //
+    },
     receive,
     send::{
         Buffer,
-        Doorbell, //
+        Doorbell,
+        Verb, //
     },
     transfer::{
+        Attached,
         Inserted,
+        Prepared,
         Pull,
         Puller,
         Transfer, //
@@ -84,11 +91,27 @@ pub const TESTS: &[(&str, Test)] = &[
         "a Read that never completes goes with its queue pair",
         lost_read_goes_with_its_queue_pair,
     ),
+    (
+        "Reads go with no Send, and Writes are no Reads",
+        reads_and_writes_are_not_mixed_up,
+    ),
+    (
+        "nobody is answered who did not ask",
+        nobody_is_answered_who_did_not_ask,
+    ),
 ];
 
 const PORT: u16 = 20_050;
 const TIMEOUT_MS: u32 = 10_000;
 const LEN: usize = 2_000;
+
+const PARAMETERS: ConnectParameters<'static> = ConnectParameters {
+    private_data: &[],
+    responder_resources: 1,
+    initiator_depth: 1,
+    retry_count: 6,
+    rnr_retry_count: 0,
+};
 
 /// One end of a connection.
 #[pin_data]
@@ -242,6 +265,17 @@ impl Station {
         Self::new(id)
     }
 
+    /// `transfer` between the first bytes of `page` and memory that the peer does not have.
+    fn prepare(&self, mut transfer: Transfer<End>, page: &Page) -> Result<Prepared<End>> {
+        transfer.add_remote(mr::Handle {
+            rkey: 1,
+            len: u32::try_from(LEN)?,
+            iova: 0,
+        })?;
+        transfer.add_local(page.piece(0, LEN)?)?;
+        transfer.prepare()
+    }
+
     fn buffer(&self) -> Result<Buffer<End>> {
         self.queue.take_send_buffer().ok_or(ENOMEM)
     }
@@ -288,18 +322,11 @@ impl Pair {
         let near = Station::alone(PORT)?;
         near.queue.id().resolve_route(TIMEOUT_MS)?;
         near.end.wait(|seen| seen.routed.then_some(()))?;
-        let parameters = ConnectParameters {
-            private_data: &[],
-            responder_resources: 1,
-            initiator_depth: 1,
-            retry_count: 6,
-            rnr_retry_count: 0,
-        };
-        near.queue.id().connect(&parameters)?;
+        near.queue.id().connect(&PARAMETERS)?;
         let id = door.wait(|seen| seen.door.take())?;
         drop(listener);
         let far = Station::new(id)?;
-        far.queue.id().accept(&parameters)?;
+        far.queue.id().accept(&PARAMETERS)?;
         for end in [&near.end, &far.end] {
             end.wait(|seen| seen.established.then_some(()))?;
         }
@@ -412,17 +439,35 @@ fn failed_invalidation_does_not_free() -> Result<bool> {
 fn lost_read_goes_with_its_queue_pair() -> Result<bool> {
     let station = Station::alone(PORT)?;
     let page = Page::new(GFP_KERNEL)?;
-    let mut reads = Transfer::reads(&station.queue, GFP_KERNEL)?;
-    reads.add_remote(mr::Handle {
-        rkey: 1,
-        len: u32::try_from(LEN)?,
-        iova: 0,
-    })?;
-    reads.add_local(page.piece(0, LEN)?)?;
-    let pull = Pull::new(reads.prepare()?, (), &station.queue)?;
+    let reads = Transfer::reads(&station.queue, GFP_KERNEL)?;
+    let reads = station.prepare(reads, &page)?;
+    let pull = Pull::new(reads, (), &station.queue)?;
     // SAFETY: It was never posted, which is as good as a device that forgot it.
     unsafe { station.queue.sends().lock().pulls.add(pull.give_up()) };
     let stayed = kept(&page);
     station.queue.shut_down();
     Ok(stayed && !kept(&page))
+}
+
+fn reads_and_writes_are_not_mixed_up() -> Result<bool> {
+    let station = Station::alone(PORT)?;
+    let queue = &station.queue;
+    let page = Page::new(GFP_KERNEL)?;
+    let reads = station.prepare(Transfer::reads(queue, GFP_KERNEL)?, &page)?;
+    let sent = queue.post_reply(Attached::Writes(reads), station.buffer()?, 20, Verb::Send);
+    let writes = station.prepare(Transfer::writes(queue, GFP_KERNEL)?, &page)?;
+    let read = queue.post_reads(writes, ());
+    let nothing = queue.post_reads(Transfer::reads(queue, GFP_KERNEL)?.prepare()?, ());
+    let refused = matches!(sent, Err(Unposted::Lost(EINVAL)))
+        && matches!(read, Err(UnpostedReads::Lost(EINVAL)))
+        && matches!(nothing, Err(UnpostedReads::Lost(EINVAL)));
+    Ok(refused && !kept(&page))
+}
+
+fn nobody_is_answered_who_did_not_ask() -> Result<bool> {
+    let station = Station::alone(PORT)?;
+    let id = station.queue.id();
+    id.disconnect();
+    id.reject();
+    Ok(id.accept(&PARAMETERS) == Err(EINVAL))
 }
