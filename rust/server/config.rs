@@ -57,7 +57,7 @@ pub(crate) fn register() -> Result<SysctlRegistration> {
 }
 
 /// Credits of a connection that has not used half of them yet. Thousands of those can be idle: each
-/// has under 256 KiB of buffers.
+/// has under 256 KiB of buffers, and what the device makes of its queues.
 pub(super) const FIRST_CREDITS: u32 = 8;
 
 /// Calls to the client in parallel.
