@@ -15,8 +15,9 @@
 //! the listener's ear  >  all that the connection manager and sunrpc lock
 //! ```
 //!
-//! The ear is a mutex, as is the queue of connections that wait to be accepted;
-//! no handler takes the ear. All others are spin locks taken in process context.
+//! The ear is a mutex, as are the queue of connections that wait to be accepted
+//! and (inside rdma) what lets one drain at a time; no handler takes the first or
+//! the last. All others are spin locks taken in process context.
 //! None of those is held across a call into `sunrpc` or the connection manager
 //! (but for the flag that says whether the server's queue is empty), nor while a
 //! value is dropped whose drop sleeps ([`rdma::mr::Idle`]).

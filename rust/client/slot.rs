@@ -141,12 +141,12 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// The invalidation that [`Slot::fence`] posted is done.
+    /// They are invalid, or given up.
     pub(super) fn fence_done(&self) {
         self.end(Fence::Up);
     }
 
-    /// It failed, and the connection ends.
+    /// They could not be made invalid, and the connection ends.
     pub(super) fn fence_broken(&self) {
         self.end(Fence::Broken);
     }
@@ -228,8 +228,8 @@ impl Slot {
         self.inner.state.lock().ready.take()
     }
 
-    /// Takes back regions of an answered Call that could not be made invalid: whoever gives it up must
-    /// wait until they are, and the end of the connection sees to it.
+    /// Takes back regions of an answered Call that are not invalid: whoever gives it up must wait until
+    /// they are, and the end of the connection sees to it.
     pub(super) fn take_back(&self, registered: Registered<Connection>) {
         let mut state = self.inner.state.lock();
         let none = core::mem::replace(&mut state.registered, registered);

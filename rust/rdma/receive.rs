@@ -92,11 +92,6 @@ impl<H: Handler> Buffers<H> {
         self.0.push(buffer.0);
     }
 
-    /// Adds all of `other`.
-    pub fn append(&mut self, other: &mut Self) {
-        self.0.append(&mut other.0);
-    }
-
     /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len()

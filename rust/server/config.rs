@@ -109,7 +109,9 @@ impl Config {
 
     /// Messages that may be on their way to us at the same time when `credits` are granted.
     pub(super) fn messages(credits: u32) -> Result<usize> {
-        Ok(usize::try_from(credits.saturating_add(REVERSE_CREDITS))?)
+        // An answer to a call of ours lets the next one go before its Receive is posted again.
+        let answers = REVERSE_CREDITS.saturating_mul(2);
+        Ok(usize::try_from(credits.saturating_add(answers))?)
     }
 
     /// Receives that are posted or in work, at most.

@@ -180,7 +180,6 @@ int peer_poll(struct ibv_cq *cq, struct peer_completion *out)
 	return 1;
 }
 
-/* Not the macro of the same name, which wants constant access flags. */
 struct ibv_mr *peer_register(struct ibv_pd *pd, void *memory, __u64 length,
 			     __u64 address, int access)
 {

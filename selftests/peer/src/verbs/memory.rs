@@ -33,7 +33,7 @@ pub struct Region {
     pub(super) _pd: Rc<Pd>,
 }
 
-/// Whole pages, so that any address of a page can be theirs.
+/// From the start of a page on, as the peer's address for it.
 fn layout(length: usize) -> Layout {
     Layout::from_size_align(length.max(1), 4096).expect("a short length")
 }
