@@ -106,8 +106,7 @@ mount_nfs 4.2 nconnect=$transports || exit
 : "${FAILURES:=1000}" "${DISCONNECTS:=50}"
 # First, as the listener keeps the pages that it once pulled Calls to. It allocates more when more and larger Calls come than ever
 # before, and after a failure, since the pages that it had for that Call are freed.
-# More I/O at a time than this is more than two emulated machines take from each other: packets get lost, for good, and all breaks.
-load=(--size=16M --numjobs=3 --bsrange=256k-512k)
+load=(--size=16M --numjobs=8 --bsrange=256k-1M)
 check "$(part 10) allocations of pages fail while the server receives" survives serves svc_ops8recvfrom fail_page_alloc "$(part 10)" 1
 # What takes its time is to connect. I/O that left no moment to itself would only make that slower. Of the many allocations one in
 # each connection shall fail, or a few.
