@@ -10,7 +10,8 @@
 # The compiler is clang: KASAN and Rust go together with no other.
 
 set -euo pipefail
-config=$(dirname "$0")/config
+# kbuild looks for it elsewhere than here.
+config=$(realpath "$(dirname "$0")/config")
 series=$(cut -d. -f1,2 /etc/rpcrdma/kver)
 source=/kernel/source build=/kernel/build
 
