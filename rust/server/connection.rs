@@ -113,7 +113,7 @@ impl Connection {
             }
         };
         endpoint.introduce(id.remote_address()?, denied);
-        endpoint.attach(link, usize::try_from(config.receives()?)?)?;
+        endpoint.attach(link);
         let thresholds = Thresholds::negotiate(Role::Server, config.inline, endpoint.theirs);
         Ok(Outlet {
             queue,

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::endpoint::ReceiveRing;
 use kernel::{
+    alloc::Flags,
     new_condvar, new_spinlock,
     prelude::*,
     sync::{
@@ -110,16 +111,28 @@ impl Queue {
         len: 0,
     };
 
-    /// With places for `count`. Sleeps.
-    fn new(count: usize) -> Result<Self> {
-        let mut places = KVec::with_capacity(count, GFP_KERNEL)?;
+    /// With places for `count`. Sleeps if `flags` allow it.
+    fn new(count: usize, flags: Flags) -> Result<Self> {
+        let mut places = KVec::with_capacity(count, flags)?;
         for _ in 0..count {
-            places.push(None, GFP_KERNEL)?;
+            places.push(None, flags)?;
         }
         Ok(Self {
             places,
             ..Self::EMPTY
         })
+    }
+
+    /// Moves what waits to `other`, if that has more places, and takes its place.
+    fn move_to(&mut self, other: &mut Self) {
+        if other.places.len() <= self.places.len() {
+            return;
+        }
+        while let Some(work) = self.pop() {
+            // It has more places.
+            let _ = other.push(work);
+        }
+        core::mem::swap(self, other);
     }
 
     fn push(&mut self, work: Work) -> Result<(), Work> {
@@ -207,14 +220,20 @@ impl Endpoint {
         )
     }
 
-    /// Ties the endpoint to its transport, and makes places for `messages`. Sleeps.
-    pub(super) fn attach(&self, link: SvcLink<Connection>, messages: usize) -> Result {
-        let queues = Queues {
-            pulled: Queue::new(messages)?,
-            messages: Queue::new(messages)?,
-        };
-        *self.queue.lock() = queues;
+    /// Ties the endpoint to its transport.
+    pub(super) fn attach(&self, link: SvcLink<Connection>) {
         self.link.populate(link);
+    }
+
+    /// Makes places for what `count` Receives bring. Sleeps if `flags` allow it.
+    pub(super) fn make_places(&self, count: usize, flags: Flags) -> Result {
+        let mut pulled = Queue::new(count, flags)?;
+        let mut messages = Queue::new(count, flags)?;
+        let mut queue = self.queue.lock();
+        queue.pulled.move_to(&mut pulled);
+        queue.messages.move_to(&mut messages);
+        drop(queue);
+        // Frees the old ones, or the new ones if somebody made as many meanwhile.
         Ok(())
     }
 
