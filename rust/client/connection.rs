@@ -247,6 +247,9 @@ impl Connection {
 
     /// The window that a grant opens.
     pub(crate) fn on_grant(&self, grant: u32) -> u32 {
+        if grant == 0 {
+            kernel::pr_warn_once!("a server granted no credits at all, which is taken for one\n");
+        }
         self.window.lock().on_reply(grant)
     }
 

@@ -65,8 +65,7 @@ use kernel::{
 pub struct Parameters {
     /// How many Receives may be posted at the same time.
     pub receives: u32,
-    /// How many Send buffers there are at most, and how many from the start. Never fewer than one
-    /// completion may be waiting for, if there may be so many.
+    /// How many Send buffers there are at most, and how many from the start.
     pub send_buffers: usize,
     /// See above.
     pub first_send_buffers: usize,
@@ -97,7 +96,8 @@ pub struct QueuePair<H: Handler> {
     max_elements: [usize; 2],
     /// [`Parameters::regions_per_send`].
     regions_per_send: usize,
-    /// How many requests of one transfer are posted at the same time.
+    /// How many requests of all transfers are posted at the same time, and how many of one.
+    transfers: usize,
     portion: usize,
     /// Receives that may still be posted.
     room: AtomicUsize,
@@ -153,7 +153,8 @@ impl<H: Handler> QueuePair<H> {
             .regions_per_send
             .saturating_mul(2)
             .saturating_add(1);
-        let portion = usize::try_from(parameters.transfers.div_ceil(2))?;
+        let at_once = usize::try_from(parameters.transfers)?;
+        let portion = at_once.div_ceil(2);
         let limits = id.limits()?;
         let transfers = parameters
             .transfers
@@ -172,7 +173,7 @@ impl<H: Handler> QueuePair<H> {
             parameters.send_buffers,
             parameters.first_send_buffers,
             parameters.send_bytes,
-            usize::try_from(parameters.transfers)?,
+            at_once,
             GFP_KERNEL,
         )?;
         let limbo = mr::Limbo::new()?;
@@ -215,6 +216,7 @@ impl<H: Handler> QueuePair<H> {
             },
             max_elements,
             regions_per_send,
+            transfers: at_once,
             portion,
             room: AtomicUsize::new(room),
             invalidations: AtomicUsize::new(invalidations),
@@ -584,6 +586,10 @@ impl<H: Puller> QueuePair<H> {
             return Err(Unposted::Lost(not_connected()));
         }
         let room = count.min(self.portion);
+        if room == 0 && count != 0 {
+            sends.put_back(buffer);
+            return Err(Unposted::Lost(EINVAL));
+        }
         if !sends.enter(room) {
             return Err(Unposted::Full(attached, buffer));
         }
@@ -629,7 +635,11 @@ impl<H: Puller> QueuePair<H> {
         if !sends.open {
             return Err(UnpostedReads::Lost(not_connected()));
         }
-        let room = reads.len().min(self.portion);
+        // What they need is posted with the first portion.
+        let room = reads.len().min(self.portion).max(reads.0.regions.len());
+        if room == 0 || room > self.transfers {
+            return Err(UnpostedReads::Lost(EINVAL));
+        }
         if !sends.enter(room) {
             return Err(UnpostedReads::Full(reads, pulled));
         }

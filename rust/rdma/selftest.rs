@@ -41,7 +41,10 @@ use crate::{
     ProtectionDomain,
     QueuePair, //
 };
-use core::ptr::NonNull;
+use core::ptr::{
+    null_mut,
+    NonNull, //
+};
 use kernel::{
     new_condvar,
     new_spinlock,
@@ -95,6 +98,10 @@ pub const TESTS: &[(&str, Test)] = &[
         lost_read_goes_with_its_queue_pair,
     ),
     (
+        "a portion has the elements of its own requests, and one completion",
+        portion_has_its_own,
+    ),
+    (
         "Reads that are more than a portion bring all",
         reads_go_in_portions,
     ),
@@ -103,11 +110,11 @@ pub const TESTS: &[(&str, Test)] = &[
         writes_go_in_portions,
     ),
     (
-        "a Read that is denied in the middle fails all of them",
+        "a Read that is denied fails all of them, whatever portion it is of",
         denied_read_fails_all,
     ),
     (
-        "a Write that is denied in the middle fails its message, which is not sent",
+        "a Write that is denied fails its message, whatever portion it is of",
         denied_write_fails_its_message,
     ),
     (
@@ -123,6 +130,9 @@ pub const TESTS: &[(&str, Test)] = &[
 const PORT: u16 = 20_050;
 const TIMEOUT_MS: u32 = 10_000;
 const LEN: usize = 2_000;
+
+/// RDMA Reads and Writes of a [`Station`] at the same time.
+const TRANSFERS: usize = 4;
 
 /// More than a [`Station`] posts at once, and no multiple of that.
 const SEGMENTS: u32 = 5;
@@ -284,7 +294,7 @@ impl Station {
                 send_bytes: 4_096,
                 send_elements: 4,
                 regions_per_send: 1,
-                transfers: 4,
+                transfers: TRANSFERS as u32,
             },
         )?;
         let mut receives = receive::Buffers::new();
@@ -313,6 +323,11 @@ impl Station {
         })?;
         transfer.add_local(page.piece(0, LEN)?)?;
         transfer.prepare()
+    }
+
+    /// Whether all the room for transfers is there, and no more.
+    fn has_room(&self) -> bool {
+        self.queue.sends().lock().room == TRANSFERS
     }
 
     fn buffer(&self) -> Result<Buffer<End>> {
@@ -359,17 +374,17 @@ impl Station {
     }
 
     /// `transfer` between the first bytes of `page` and the peer's memory `whole`, in more requests than
-    /// are posted at once. The one in the middle has another key if it is to be `denied`.
+    /// are posted at once. One may have another key, and so be `denied`.
     fn prepare_many(
         &self,
         mut transfer: Transfer<End>,
         page: &Page,
         whole: mr::Handle,
-        denied: bool,
+        denied: Option<u32>,
     ) -> Result<Prepared<End>> {
         for place in 0..SEGMENTS {
             transfer.add_remote(mr::Handle {
-                rkey: whole.rkey ^ u32::from(denied && place == SEGMENTS / 2),
+                rkey: whole.rkey ^ u32::from(denied == Some(place)),
                 len: whole.len / SEGMENTS,
                 iova: whole.iova + u64::from(place * (whole.len / SEGMENTS)),
             })?;
@@ -546,7 +561,7 @@ fn reads_go_in_portions() -> Result<bool> {
         near.end
             .wait(|seen| (seen.received >= round).then_some(()))?;
         let reads = Transfer::reads(&near.queue, GFP_KERNEL)?;
-        let reads = near.prepare_many(reads, &ours, handle, false)?;
+        let reads = near.prepare_many(reads, &ours, handle, None)?;
         if near.queue.post_reads(reads, ()).is_err() {
             return Ok(false);
         }
@@ -556,7 +571,7 @@ fn reads_go_in_portions() -> Result<bool> {
         }
         drop(registered);
     }
-    Ok(true)
+    Ok(near.has_room())
 }
 
 fn writes_go_in_portions() -> Result<bool> {
@@ -570,7 +585,7 @@ fn writes_go_in_portions() -> Result<bool> {
         near.end
             .wait(|seen| (seen.received >= round).then_some(()))?;
         let writes = Transfer::writes(&near.queue, GFP_KERNEL)?;
-        let writes = Attached::Writes(near.prepare_many(writes, &ours, handle, false)?);
+        let writes = Attached::Writes(near.prepare_many(writes, &ours, handle, None)?);
         if near
             .queue
             .post_reply(writes, near.buffer()?, 20, Verb::Send)
@@ -584,10 +599,20 @@ fn writes_go_in_portions() -> Result<bool> {
         }
         drop(registered);
     }
-    Ok(true)
+    near.queue.shut_down();
+    Ok(near.has_room())
 }
 
 fn denied_read_fails_all() -> Result<bool> {
+    for denied in 0..SEGMENTS {
+        if !fails_all(denied)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn fails_all(denied: u32) -> Result<bool> {
     let pair = Pair::new()?;
     let (near, far) = (&pair.near, &pair.far);
     let (theirs, ours) = (filled(0x30)?, Page::new(GFP_KERNEL)?);
@@ -595,7 +620,7 @@ fn denied_read_fails_all() -> Result<bool> {
     result?;
     near.end.wait(|seen| (seen.received >= 1).then_some(()))?;
     let reads = Transfer::reads(&near.queue, GFP_KERNEL)?;
-    let reads = near.prepare_many(reads, &ours, handle, true)?;
+    let reads = near.prepare_many(reads, &ours, handle, Some(denied))?;
     if near.queue.post_reads(reads, ()).is_err() {
         return Ok(false);
     }
@@ -605,6 +630,15 @@ fn denied_read_fails_all() -> Result<bool> {
 }
 
 fn denied_write_fails_its_message() -> Result<bool> {
+    for denied in 0..SEGMENTS {
+        if !fails_its_message(denied)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn fails_its_message(denied: u32) -> Result<bool> {
     let pair = Pair::new()?;
     let (near, far) = (&pair.near, &pair.far);
     let (theirs, ours) = (Page::new(GFP_KERNEL)?, filled(0x40)?);
@@ -612,7 +646,7 @@ fn denied_write_fails_its_message() -> Result<bool> {
     result?;
     near.end.wait(|seen| (seen.received >= 1).then_some(()))?;
     let writes = Transfer::writes(&near.queue, GFP_KERNEL)?;
-    let writes = Attached::Writes(near.prepare_many(writes, &ours, handle, true)?);
+    let writes = Attached::Writes(near.prepare_many(writes, &ours, handle, Some(denied))?);
     let mut buffer = near.buffer()?;
     let head = buffer.bytes_mut().first_chunk_mut::<4>().ok_or(EINVAL)?;
     *head = *b"head";
@@ -628,6 +662,48 @@ fn denied_write_fails_its_message() -> Result<bool> {
     let denied = near.end.seen.lock().denied;
     let arrived = far.end.seen.lock().received;
     Ok(denied && unwritten == *b"head" && arrived == 0 && !kept(&ours))
+}
+
+/// Lengths of what five requests go to, and where the memory for that is: neither begins nor ends with the other.
+fn portion_has_its_own() -> Result<bool> {
+    const REMOTE: [u32; 5] = [100, 300, 50, 250, 100];
+    const LOCAL: [(usize, usize); 4] = [(0, 150), (200, 200), (600, 300), (1000, 150)];
+    let station = Station::alone(PORT)?;
+    let page = Page::new(GFP_KERNEL)?;
+    let mut transfer = Transfer::writes(&station.queue, GFP_KERNEL)?;
+    for len in REMOTE {
+        transfer.add_remote(mr::Handle {
+            rkey: len,
+            len,
+            iova: 0,
+        })?;
+    }
+    for (offset, len) in LOCAL {
+        transfer.add_local(page.piece(offset, len)?)?;
+    }
+    let mut inner = transfer.prepare()?.0;
+    let mut lengths = [0; 5];
+    let mut elements = [0; 5];
+    for portion in [0..2, 2..4, 4..5] {
+        let places = portion.clone();
+        let mut next = inner.link(portion, null_mut(), null_mut());
+        for place in places {
+            // SAFETY: The list was just made, of requests that `inner` has.
+            let Some(wr) = (unsafe { next.as_ref() }) else {
+                return Ok(false);
+            };
+            for element in 0..usize::try_from(wr.num_sge)? {
+                // SAFETY: The request has so many.
+                lengths[place] += unsafe { (*wr.sg_list.add(element)).length };
+                elements[place] += 1;
+            }
+            next = wr.next;
+        }
+        if !next.is_null() {
+            return Ok(false);
+        }
+    }
+    Ok(lengths == REMOTE && elements == [1, 3, 1, 2, 1])
 }
 
 fn reads_and_writes_are_not_mixed_up() -> Result<bool> {

@@ -157,7 +157,7 @@ pub(crate) struct State<H: Handler> {
     /// Sends in `posted`, registrations in regions that cannot be had back before it rang.
     deferred: [*mut raw::ib_send_wr; 2],
     /// How many Reads and Writes may be posted now.
-    room: usize,
+    pub(crate) room: usize,
     /// Somebody was sent away without a buffer or without room and wants to be told.
     starved: bool,
     /// Transfers that are over, for the next ones, and how many more bytes of them to keep.

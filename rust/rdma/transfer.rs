@@ -5,9 +5,9 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 //!
 //! A [`Transfer`] is filled with remote segments and local [`Piece`]s of the same total length, and
-//! posted as a whole, or in portions if they are many ([`crate::underway`]). Neighbouring pieces are mapped as one, and each request takes as many
-//! elements as the queue pair allows. The local key covers them, so nothing is registered, except on
-//! iWARP for Reads ([`Sinks`]).
+//! posted as a whole, or in portions if that is many requests ([`crate::underway`]). Neighbouring
+//! pieces are mapped as one, and each request takes as many elements as the queue pair allows. The
+//! local key covers them, so nothing is registered, except on iWARP for Reads ([`Sinks`]).
 //!
 //! Writes belong to the Send that follows them ([`QueuePair::post_reply`]); Reads come back in
 //! [`Puller::pulled`]. In both cases the pieces are unmapped and let go when a completion says that

@@ -134,13 +134,13 @@ impl<H: Puller> Underway<H> {
         unsafe { Self::go_on(entry, queue, &mut sends) }.unwrap_or(Err(EINVAL))
     }
 
-    /// Posts what comes next. [`None`] if nothing does. If that fails, the connection is at its end,
-    /// and it stands where it stood until the queue pair is drained.
+    /// Posts what comes next. [`None`] if nothing does. If that fails, the connection is at its end, and
+    /// what may have been posted stands in `sends` until the queue pair is drained.
     ///
     /// # Safety
     ///
     /// `entry` is that of an `Underway<H>` that stands in `sends`, those of `queue`. None of its
-    /// requests is under way. The caller does not touch it again if something was posted.
+    /// requests is under way. The caller does not touch it again, unless it gets [`None`].
     unsafe fn go_on(
         entry: NonNull<Entry>,
         queue: &QueuePair<H>,
@@ -244,7 +244,7 @@ unsafe extern "C" fn portion_done<H: Puller>(cq: *mut raw::ib_cq, wc: *mut raw::
     };
     // SAFETY: The `Underway` lives until its last completion, which no earlier one was. The queue pair
     // that it was posted to drains before it goes.
-    let queue = unsafe { &*entry.cast::<Underway<H>>().as_ref().queue };
+    let queue = unsafe { &*(*entry.cast::<Underway<H>>().as_ptr()).queue };
     let mut sends = queue.sends().lock();
     // The last request is only flushed if one before it failed.
     let failure = Failure::of(wc.status).map(|last| sends.transfer_failure.take().unwrap_or(last));
@@ -255,7 +255,15 @@ unsafe extern "C" fn portion_done<H: Puller>(cq: *mut raw::ib_cq, wc: *mut raw::
         Some(_) => None,
     };
     match posted {
-        Some(Ok(())) => return,
+        Some(Ok(())) => {
+            // Who waits for room does so no longer than it takes to get on.
+            let resume = sends.leave(0);
+            drop(sends);
+            if resume {
+                handler.send_resumed();
+            }
+            return;
+        }
         Some(Err(_)) => {
             drop(sends);
             return handler.request_failed(Failure::FLUSHED);

@@ -113,6 +113,13 @@ impl Config {
         })
     }
 
+    /// Asks for less.
+    pub(super) fn halve(&mut self) {
+        self.credits = (self.credits / 2).max(FIRST_CREDITS);
+        self.sends = self.sends.div_ceil(2);
+        self.transfers = self.transfers.div_ceil(2);
+    }
+
     /// Messages that may be on their way to us at the same time when `credits` are granted.
     pub(super) fn messages(credits: u32) -> Result<usize> {
         // An answer to a call of ours lets the next one go before its Receive is posted again.

@@ -107,7 +107,7 @@ impl Connection {
             match QueuePair::new(id.clone(), pd.clone(), &config.parameters()?) {
                 // Its limits promised more than it has.
                 Err(EINVAL | ENOMEM) if config.credits > FIRST_CREDITS => {
-                    config.credits = (config.credits / 2).max(FIRST_CREDITS);
+                    config.halve();
                 }
                 made => break made?,
             }

@@ -164,6 +164,32 @@ struct Room {
     closed: bool,
 }
 
+/// A thread that waits for room.
+struct Waiting<'a>(&'a Endpoint);
+
+impl<'a> Waiting<'a> {
+    fn new(endpoint: &'a Endpoint) -> Self {
+        let mut room = endpoint.room.lock();
+        room.waiters = room.waiters.saturating_add(1);
+        drop(room);
+        Self(endpoint)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let Self(endpoint) = self;
+        let mut room = endpoint.room.lock();
+        room.waiters = room.waiters.saturating_sub(1);
+        let last = room.waiters == 0;
+        drop(room);
+        // Calls were not taken up meanwhile.
+        if let (true, Some(link)) = (last, endpoint.link()) {
+            link.with(|xprt| xprt.enqueue());
+        }
+    }
+}
+
 /// Who is at the other end, and what the listener knows of that one.
 struct Client {
     address: SockAddr,
@@ -336,6 +362,9 @@ impl Endpoint {
         mut token: T,
         mut attempt: impl FnMut(T) -> Result<R, T>,
     ) -> Option<R> {
+        // Who waits is counted until he has what he waits for, and sunrpc takes up no calls meanwhile: they
+        // would take the room of who needs more of it.
+        let mut waiting = None;
         loop {
             let turn = self.room.lock().turn;
             token = match attempt(token) {
@@ -344,8 +373,8 @@ impl Endpoint {
             };
             STARVED.add(1);
             let mut left = msecs_to_jiffies(STALLED_MS);
+            waiting.get_or_insert_with(|| Waiting::new(self));
             let mut room = self.room.lock();
-            room.waiters = room.waiters.saturating_add(1);
             while room.turn == turn && !room.closed && left != 0 {
                 use CondVarTimeoutResult as Wait;
                 left = match self.roomier.wait_interruptible_timeout(&mut room, left) {
@@ -354,9 +383,7 @@ impl Endpoint {
                     Wait::Timeout | Wait::Signal { .. } => 0,
                 };
             }
-            room.waiters = room.waiters.saturating_sub(1);
-            let (closed, last) = (room.closed, room.waiters == 0);
-            let stalled = room.turn == turn;
+            let (closed, stalled) = (room.closed, room.turn == turn);
             drop(room);
             if closed {
                 return None;
@@ -364,12 +391,6 @@ impl Endpoint {
             if stalled {
                 self.lost(Event::Disconnected);
                 return None;
-            }
-            if last {
-                // Calls were not taken up meanwhile.
-                if let Some(link) = self.link() {
-                    link.with(|xprt| xprt.enqueue());
-                }
             }
         }
     }

@@ -46,7 +46,9 @@ finish() {
 # One end of the wire: an Ethernet device with soft RoCE or soft iWARP on it, rxe0 or siw0.
 wire() {
 	modprobe virtio_net
-	ip link set eth0 mtu 4500 up
+	# If its queue drops a packet, soft RoCE takes that for the end of the queue pair. That of the connection manager does not
+	# come back: nobody connects any more until the device is made anew.
+	ip link set eth0 mtu 4500 txqueuelen 20000 up
 	ip address add "10.0.0.$1/24" dev eth0
 	ip address add "fd00::$1/64" dev eth0 nodad
 	rdma link add "${RDMA}0" type "$RDMA" netdev eth0
