@@ -42,7 +42,7 @@ PEER = TOP / "selftests/peer"
 HOST_KINDS = set("UP")
 NORMATIVE = ["MUST", "MUST NOT", "REQUIRED", "SHOULD", "SHOULD NOT", "MAY"]
 SELFTESTS = TOP / "selftests"
-KSELFTEST = re.compile(r'(vm/\w+\.sh):"([^"]*)"')
+KSELFTEST = re.compile(r'(vm/[\w-]+\.sh):"([^"]*)"')
 KERNEL_TEST = re.compile(r'(rust/\w+/selftest(?:/\w+)?\.rs):"([^"]*)"')
 ARGUMENT = re.compile(r'(rust/[\w/]+\.rs):"([^"]*)"')
 
