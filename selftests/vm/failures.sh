@@ -17,15 +17,45 @@ on() {
 
 # survives COMMAND...: verified I/O goes on while the command makes things fail.
 survives() {
+	local guard
+	mountpoint "$mnt" || return
+	end_of_silence >/vm/silence.log 2>&1 &
+	guard=$!
 	in_spite "$@"
 	set -- $?
+	kill $guard 2>/dev/null
+	cat /vm/silence.log
 	calm
 	on server calm
+	[ "$1" -eq 0 ] || on server rdma resource show qp
 	return "$1"
 }
 
-# How many connections the mount made, over all of its transports.
-connections() { awk -v at="on $mnt " '/^device / { on = index($0, at) } on && $1 == "xprt:" { sum += $5 } END { print sum }' /proc/self/mountstats; }
+# end_of_silence: when nothing was received for five minutes, says what can be seen of that, and ends what waits for it.
+end_of_silence() {
+	local last='' now start=$SECONDS
+	while [ $((SECONDS - start)) -lt 300 ]; do
+		sleep 10
+		now=$(counted 9)
+		[ "$now" = "$last" ] || last=$now start=$SECONDS
+	done
+	echo "nothing was received for five minutes"
+	ping -c 3 "$SERVER_ADDR"
+	# Without its GSI queue pair a device makes no connection.
+	rdma resource show qp
+	cat /sys/kernel/debug/sunrpc/rpc_clnt/*/tasks
+	umount -f -l "$mnt"
+	pkill -KILL fio
+}
+
+# counted FIELD: the sum of that field over all transports of the mount.
+counted() {
+	awk -v at="on $mnt " -v field="$1" '/^device / { on = index($0, at) } on && $1 == "xprt:" { sum += $field } END { print sum }' \
+		/proc/self/mountstats
+}
+
+# How many connections the mount made.
+connections() { counted 5; }
 
 # Has all connections made anew.
 reconnect() {
