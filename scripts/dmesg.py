@@ -6,13 +6,12 @@ import re
 import sys
 from pathlib import Path
 
-# That a module out of tree or unsigned was loaded taints the kernel too; such lines are no faults and match nothing. Nor are those
-# of a watcher whose own allocation was made to fail: it counts on, but cannot say any more who has the reference.
+# That a module out of tree or unsigned was loaded taints the kernel too; such lines are no faults and match nothing.
 FAULT = re.compile(
     r"\bWARNING: (?!.*unencrypted|possible)|WARNING: possible"
     r"|\bBUG:|kernel BUG at|\bOops\b|general protection fault|Kernel panic|Unable to handle kernel"
     r"|refcount_t:|list_(add|del) corruption|\bUBSAN:|\bKASAN:|\bKCSAN:|kmemleak: \d+ new suspected|DMA-API: (?!preallocated|debugging enabled)"
-    r"|ODEBUG:|ref_tracker: (?!memory allocation failure)|unregister_netdevice: waiting|INFO: trying to register non-static key"
+    r"|ODEBUG:|ref_tracker:|unregister_netdevice: waiting|INFO: trying to register non-static key"
     r"|INFO: task .* blocked for more than|INFO: .*(lock|dead)|rcu:? .*(stall|detected)|possible recursive locking"
     r"|suspicious RCU usage|inconsistent lock state|soft lockup|hard LOCKUP|sleeping function called"
     r"|rust_kernel: panicked|panicked at|Modules linked in"
