@@ -77,22 +77,25 @@ impl<H: Handler> ReceiveRing<H> {
         }
         let missing = Self::depth(credits).saturating_sub(ring.depth);
         drop(ring);
-        let made = Self::make(queue, missing, len, flags);
+        let (posted, result) = Self::make(queue, missing, len, flags);
         let mut ring = self.ring.lock();
         ring.growing = false;
-        made?;
-        ring.depth = ring.depth.saturating_add(missing);
+        ring.depth = ring.depth.saturating_add(posted);
+        result?;
         ring.batch = ring.batch.max(Self::batch(credits));
         Ok(missing)
     }
 
-    /// Allocates and posts `count` buffers.
-    fn make(queue: &QueuePair<H>, count: usize, len: usize, flags: Flags) -> Result {
+    /// Allocates and posts `count` buffers. Returns how many were posted, and whether that is all.
+    fn make(queue: &QueuePair<H>, count: usize, len: usize, flags: Flags) -> (usize, Result) {
         let mut buffers = Buffers::new();
         for _ in 0..count {
-            buffers.allocate(queue.pd(), len, flags)?;
+            if let Err(error) = buffers.allocate(queue.pd(), len, flags) {
+                return (0, Err(error));
+            }
         }
-        queue.post_receives(&mut buffers)
+        let result = queue.post_receives(&mut buffers);
+        (count.saturating_sub(buffers.len()), result)
     }
 
     /// How many Receives the ring has for `credits`.

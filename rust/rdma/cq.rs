@@ -78,6 +78,9 @@ impl<H: Handler> Drop for CompletionQueue<H> {
 pub struct Failure(raw::ib_wc_status);
 
 impl Failure {
+    /// That of a request which was not even posted, as the queue pair is at its end.
+    pub(crate) const FLUSHED: Self = Self(raw::ib_wc_status_IB_WC_WR_FLUSH_ERR);
+
     /// [`None`] if `status` says that the request succeeded.
     pub(crate) fn of(status: raw::ib_wc_status) -> Option<Self> {
         (status != raw::ib_wc_status_IB_WC_SUCCESS).then_some(Self(status))

@@ -61,6 +61,7 @@ mod dma;
 mod outstanding;
 mod scatter;
 mod sink;
+mod underway;
 
 pub use cq::Failure;
 pub use pd::ProtectionDomain;

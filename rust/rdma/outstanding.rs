@@ -59,7 +59,7 @@ impl Outstanding {
     /// # Safety
     ///
     /// It stands in no list. As long as it stands in this one, `free` may be called for it by any
-    /// task, and it is not touched in other ways.
+    /// task, and only who has the list to himself touches it in other ways.
     pub(crate) unsafe fn add(&mut self, entry: NonNull<Entry>) {
         // SAFETY: The caller vouches for `entry`.
         let added = unsafe { &mut *entry.as_ptr() };

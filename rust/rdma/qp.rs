@@ -25,8 +25,11 @@ use crate::{
         self,
         Attached,
         Inserted,
-        Pull,
         Puller, //
+    },
+    underway::{
+        Then,
+        Underway, //
     },
     Handler,
     ProtectionDomain, //
@@ -62,8 +65,7 @@ use kernel::{
 pub struct Parameters {
     /// How many Receives may be posted at the same time.
     pub receives: u32,
-    /// How many Send buffers there are at most, and how many from the start. Never fewer than one
-    /// completion may be waiting for, if there may be so many.
+    /// How many Send buffers there are at most, and how many from the start.
     pub send_buffers: usize,
     /// See above.
     pub first_send_buffers: usize,
@@ -73,7 +75,8 @@ pub struct Parameters {
     pub send_elements: usize,
     /// How many regions are registered, and later invalidated, for one Send at most.
     pub regions_per_send: u32,
-    /// How many RDMA Reads and Writes may be posted at the same time.
+    /// How many RDMA Reads and Writes may be posted at the same time. Half of them is a portion: longer
+    /// transfers go in several.
     pub transfers: u32,
 }
 
@@ -87,12 +90,15 @@ pub struct Parameters {
 pub struct QueuePair<H: Handler> {
     /// Completion of Writes, registrations and invalidations that asked for none: they failed.
     failed: raw::ib_cqe,
-    /// The same for Reads, and what they need.
-    read_failed: raw::ib_cqe,
+    /// The same for transfers that are under way, and what they need.
+    transfer_failed: raw::ib_cqe,
     /// Scatter elements of one Write, and of one Read.
     max_elements: [usize; 2],
     /// [`Parameters::regions_per_send`].
     regions_per_send: usize,
+    /// How many requests of all transfers are posted at the same time, and how many of one.
+    transfers: usize,
+    portion: usize,
     /// Receives that may still be posted.
     room: AtomicUsize,
     /// Regions that may still be invalidated at the same time.
@@ -147,6 +153,8 @@ impl<H: Handler> QueuePair<H> {
             .regions_per_send
             .saturating_mul(2)
             .saturating_add(1);
+        let at_once = usize::try_from(parameters.transfers)?;
+        let portion = at_once.div_ceil(2);
         let limits = id.limits()?;
         let transfers = parameters
             .transfers
@@ -165,7 +173,7 @@ impl<H: Handler> QueuePair<H> {
             parameters.send_buffers,
             parameters.first_send_buffers,
             parameters.send_bytes,
-            usize::try_from(parameters.transfers)?,
+            at_once,
             GFP_KERNEL,
         )?;
         let limbo = mr::Limbo::new()?;
@@ -203,11 +211,13 @@ impl<H: Handler> QueuePair<H> {
             failed: raw::ib_cqe {
                 done: Some(request_failed::<H>),
             },
-            read_failed: raw::ib_cqe {
-                done: Some(read_failed::<H>),
+            transfer_failed: raw::ib_cqe {
+                done: Some(transfer_failed::<H>),
             },
             max_elements,
             regions_per_send,
+            transfers: at_once,
+            portion,
             room: AtomicUsize::new(room),
             invalidations: AtomicUsize::new(invalidations),
             draining <- new_mutex!((), "rdma::draining"),
@@ -396,7 +406,11 @@ impl<H: Handler> QueuePair<H> {
     ///
     /// The list, which may be empty if something was deferred, consists of requests that live until
     /// they complete or the queue pair is drained.
-    unsafe fn post(&self, sends: &mut send::State<H>, first: *mut raw::ib_send_wr) -> Result {
+    pub(crate) unsafe fn post(
+        &self,
+        sends: &mut send::State<H>,
+        first: *mut raw::ib_send_wr,
+    ) -> Result {
         let first = sends.take_deferred(first);
         let mut bad = null();
         // SAFETY: The caller vouches for the list, and whoever deferred requests for those. The
@@ -408,61 +422,39 @@ impl<H: Handler> QueuePair<H> {
         result
     }
 
-    /// Posts the first `len` bytes of `buffer` as a Send, with one doorbell, and what goes with it.
+    /// Posts the first `len` bytes of `buffer` as a Send, and before it the requests of `transfer` from
+    /// `posted` on, with one doorbell. Does not sleep.
     ///
-    /// If there is no room for them, both come back, and [`Handler::send_resumed`] tells when to
-    /// try again. Any other failure is the end of the connection; then it sleeps. One is that something
-    /// is of another domain, or that Reads go with it.
-    pub fn post_reply(
+    /// The outer error says that the buffer is not one of ours, and nothing was posted; the inner one
+    /// that perhaps some was, and that both stand in `sends` until the queue is drained.
+    pub(crate) fn post_message(
         &self,
-        attached: Attached<H>,
+        sends: &mut send::State<H>,
+        mut transfer: Option<KBox<transfer::Inner<H>>>,
+        posted: usize,
         buffer: send::Buffer<H>,
         len: usize,
         verb: Verb,
-    ) -> Result<(), Unposted<H>> {
-        let count = attached.requests();
-        if !attached
-            .inner()
-            .is_none_or(|memory| memory.is_for(self, Direction::ToDevice))
-        {
-            self.put_back_send_buffer(buffer);
-            return Err(Unposted::Lost(EINVAL));
-        }
-        let mut sends = self.sends.lock();
-        if !sends.open {
-            sends.put_back(buffer);
-            return Err(Unposted::Lost(not_connected()));
-        }
-        if !sends.enter(count) {
-            return Err(Unposted::Full(attached, buffer));
-        }
-        let mut attached = attached.into_inner();
+    ) -> Result<Result> {
+        let room = transfer.as_ref().map_or(0, |transfer| transfer.room);
         // The requests do not move with their box.
-        let requests = attached.as_mut().map(|attached| &raw mut **attached);
-        let send = match sends.enqueue(self, buffer, len, verb, attached) {
-            Ok(send) => send,
-            Err(error) => {
-                sends.leave(count);
-                return Err(Unposted::Lost(error));
-            }
-        };
+        let requests = transfer.as_mut().map(|transfer| &raw mut **transfer);
+        let send = sends
+            .enqueue(self, buffer, len, verb, transfer)
+            .inspect_err(|_| {
+                sends.leave(room);
+            })?;
         let first = match requests {
             // SAFETY: The box is in the queue of posted Sends, which only the lock's owner changes.
-            Some(requests) => unsafe { (*requests).link(self.failed_cqe(), send) },
+            Some(requests) => unsafe {
+                let portion = posted..(*requests).len();
+                (*requests).link(portion, self.failed_cqe(), send)
+            },
             None => send,
         };
         // SAFETY: The list was just made. All of it lives in the queue of posted Sends until a
         // completion covers it.
-        let result = unsafe { self.post(&mut sends, first) };
-        let Err(error) = result else {
-            return Ok(());
-        };
-        // Writes that precede the Send may have been posted.
-        drop(sends);
-        self.drain_sends();
-        let spent = self.sends.lock().dequeue();
-        drop(spent);
-        Err(Unposted::Lost(error))
+        Ok(unsafe { self.post(sends, first) })
     }
 
     /// Waits until nothing is left in the Send queue, where nobody posts any more. Sleeps.
@@ -543,7 +535,7 @@ impl<H: Handler> QueuePair<H> {
         drop(alone);
         let mut sends = self.sends.lock();
         let spent = sends.retire_all();
-        let lost = core::mem::replace(&mut sends.pulls, Outstanding::new());
+        let lost = core::mem::replace(&mut sends.underway, Outstanding::new());
         drop(sends);
         drop(spent);
         drop(lost);
@@ -560,19 +552,82 @@ impl<H: Handler> QueuePair<H> {
     fn failed_cqe(&self) -> *mut raw::ib_cqe {
         (&raw const self.failed).cast_mut()
     }
+
+    pub(crate) fn transfer_failed_cqe(&self) -> *mut raw::ib_cqe {
+        (&raw const self.transfer_failed).cast_mut()
+    }
 }
 
 impl<H: Puller> QueuePair<H> {
+    /// Posts the first `len` bytes of `buffer` as a Send, and what goes with it: with one doorbell, if
+    /// that is not more than a portion.
+    ///
+    /// If there is no room for them, both come back, and [`Handler::send_resumed`] tells when to
+    /// try again. Any other failure is the end of the connection; then it sleeps, as it does if there
+    /// is more than a portion. One is that something is of another domain, or that Reads go with it.
+    pub fn post_reply(
+        &self,
+        attached: Attached<H>,
+        buffer: send::Buffer<H>,
+        len: usize,
+        verb: Verb,
+    ) -> Result<(), Unposted<H>> {
+        let count = attached.requests();
+        if !attached
+            .inner()
+            .is_none_or(|memory| memory.is_for(self, Direction::ToDevice))
+        {
+            self.put_back_send_buffer(buffer);
+            return Err(Unposted::Lost(EINVAL));
+        }
+        let mut sends = self.sends.lock();
+        if !sends.open {
+            sends.put_back(buffer);
+            return Err(Unposted::Lost(not_connected()));
+        }
+        let room = count.min(self.portion);
+        if room == 0 && count != 0 {
+            sends.put_back(buffer);
+            return Err(Unposted::Lost(EINVAL));
+        }
+        if !sends.enter(room) {
+            return Err(Unposted::Full(attached, buffer));
+        }
+        let mut transfer = attached.into_inner();
+        if let Some(transfer) = &mut transfer {
+            transfer.room = room;
+        }
+        let transfer = match transfer {
+            Some(transfer) if count > room => {
+                drop(sends);
+                let then = Then::Send { buffer, len, verb };
+                return self.begin(transfer, then).map_err(Unposted::Lost);
+            }
+            transfer => transfer,
+        };
+        let result = self
+            .post_message(&mut sends, transfer, 0, buffer, len, verb)
+            .map_err(Unposted::Lost)?;
+        let Err(error) = result else {
+            return Ok(());
+        };
+        // Writes that precede the Send may have been posted.
+        drop(sends);
+        self.drain_sends();
+        let spent = self.sends.lock().dequeue();
+        drop(spent);
+        Err(Unposted::Lost(error))
+    }
+
     /// Posts `reads`; [`Puller::pulled`] or [`Puller::pull_failed`] gives back `pulled`.
     ///
     /// If there is no room for them both come back at once, and [`Handler::send_resumed`] tells when
     /// to try again. Any other failure is the end of the connection. One is that there are none. Sleeps.
     pub fn post_reads(
         &self,
-        reads: transfer::Prepared<H>,
+        mut reads: transfer::Prepared<H>,
         pulled: H::Pulled,
     ) -> Result<(), UnpostedReads<H>> {
-        let count = reads.len();
         if reads.is_empty() || !reads.0.is_for(self, Direction::FromDevice) {
             return Err(UnpostedReads::Lost(EINVAL));
         }
@@ -580,28 +635,30 @@ impl<H: Puller> QueuePair<H> {
         if !sends.open {
             return Err(UnpostedReads::Lost(not_connected()));
         }
-        if !sends.enter(count) {
+        // What they need is posted with the first portion.
+        let room = reads.len().min(self.portion).max(reads.0.regions.len());
+        if room == 0 || room > self.transfers {
+            return Err(UnpostedReads::Lost(EINVAL));
+        }
+        if !sends.enter(room) {
             return Err(UnpostedReads::Full(reads, pulled));
         }
         drop(sends);
-        let mut pull = match Pull::new(reads, pulled, self) {
-            Ok(pull) => pull,
+        reads.0.room = room;
+        self.begin(reads.0, Then::Pulled(pulled))
+            .map_err(UnpostedReads::Lost)
+    }
+
+    /// Posts the first portion of `transfer`, which has its room. Sleeps.
+    fn begin(&self, transfer: KBox<transfer::Inner<H>>, then: Then<H>) -> Result {
+        let room = transfer.room;
+        match Underway::new(transfer, then, self) {
+            Ok(underway) => underway.begin(self),
             Err(error) => {
-                self.sends.lock().leave(count);
-                return Err(UnpostedReads::Lost(error));
+                self.sends.lock().leave(room);
+                Err(error)
             }
-        };
-        let first = pull.link((&raw const self.read_failed).cast_mut());
-        let mut sends = self.sends.lock();
-        if !sends.open {
-            drop(sends);
-            return Err(UnpostedReads::Lost(not_connected()));
         }
-        // SAFETY: Until its completion takes it out the box is nobody else's. If there is none it is
-        // freed after a drain, when no request of it is under way.
-        unsafe { sends.pulls.add(pull.give_up()) };
-        // SAFETY: The list was just made; it lives as long as the box is outstanding.
-        unsafe { self.post(&mut sends, first) }.map_err(UnpostedReads::Lost)
     }
 }
 
@@ -659,7 +716,7 @@ unsafe extern "C" fn request_failed<H: Handler>(cq: *mut raw::ib_cq, wc: *mut ra
 /// # Safety
 ///
 /// Only the core calls this, for a request of a [`QueuePair<H>`].
-unsafe extern "C" fn read_failed<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
+unsafe extern "C" fn transfer_failed<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
     // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
     let handler: &H = unsafe { crate::cq::context(cq) };
     // SAFETY: The completion is valid during the call.
@@ -667,11 +724,11 @@ unsafe extern "C" fn read_failed<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::
     let Some(failure) = Failure::of(wc.status) else {
         return;
     };
-    // SAFETY: The request was posted with the address of its queue pair's `read_failed`, and a queue pair
+    // SAFETY: The request was posted with the address of its queue pair's `transfer_failed`, and a queue pair
     // is drained before it goes.
-    let queue = unsafe { queue_of::<H>(wc, offset_of!(QueuePair<H>, read_failed)) };
+    let queue = unsafe { queue_of::<H>(wc, offset_of!(QueuePair<H>, transfer_failed)) };
     if !failure.is_flush() {
-        queue.sends.lock().read_failure = Some(failure);
+        queue.sends.lock().transfer_failure = Some(failure);
     }
     handler.request_failed(failure);
 }

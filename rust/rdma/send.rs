@@ -79,6 +79,13 @@ impl<H: Handler> Inner<H> {
         };
         Ok(KBox::new(inner, flags)?)
     }
+
+    /// Its first word.
+    fn head(&self) -> Option<[u8; 4]> {
+        // SAFETY: The device does no more than read the buffer, and nobody writes to it as long as it is
+        // borrowed, or posted.
+        unsafe { self.mapped.bytes(4) }.try_into().ok()
+    }
 }
 
 impl<H: Handler> Link for Inner<H> {
@@ -99,6 +106,11 @@ impl<H: Handler> Buffer<H> {
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: The buffer is not posted, so the device has no access to it.
         unsafe { self.0.mapped.bytes_mut() }
+    }
+
+    /// Its first word.
+    pub(crate) fn head(&self) -> Option<[u8; 4]> {
+        self.0.head()
     }
 }
 
@@ -134,17 +146,18 @@ pub(crate) struct State<H: Handler> {
     oldest: u64,
     newest: u64,
     unsignalled: u32,
-    /// Reads, posted or lost.
-    pub(crate) pulls: Outstanding,
-    /// Why a Read failed that asked for no completion. The next one that did is of the same transfer.
-    pub(crate) read_failure: Option<Failure>,
+    /// Transfers that are posted in portions, or that a device lost.
+    pub(crate) underway: Outstanding,
+    /// Why a request of those failed that asked for no completion. The next of them that did is of the
+    /// same transfer.
+    pub(crate) transfer_failure: Option<Failure>,
     /// Since when a Send has memory that no Send after it covers.
     lent: Option<Jiffies>,
     /// First and last of the requests that wait for the doorbell; null if there is none. They live:
     /// Sends in `posted`, registrations in regions that cannot be had back before it rang.
     deferred: [*mut raw::ib_send_wr; 2],
     /// How many Reads and Writes may be posted now.
-    room: usize,
+    pub(crate) room: usize,
     /// Somebody was sent away without a buffer or without room and wants to be told.
     starved: bool,
     /// Transfers that are over, for the next ones, and how many more bytes of them to keep.
@@ -181,8 +194,8 @@ impl<H: Handler> State<H> {
         for _ in 0..count {
             posted.push(None, flags)?;
         }
-        // With as many as one completion covers, one is free, in somebody's hands, or comes back.
-        let first = first.max(Self::INTERVAL as usize).min(count);
+        // With one, it is free, in somebody's hands, or comes back.
+        let first = first.max(1).min(count);
         for _ in 0..first {
             free.push(Inner::new(pd, len, flags)?);
         }
@@ -195,8 +208,8 @@ impl<H: Handler> State<H> {
             oldest: 0,
             newest: 0,
             unsignalled: 0,
-            pulls: Outstanding::new(),
-            read_failure: None,
+            underway: Outstanding::new(),
+            transfer_failure: None,
             lent: None,
             deferred: [null_mut(); 2],
             room,
@@ -305,10 +318,10 @@ impl<H: Handler> State<H> {
             }
         };
         self.unsignalled = self.unsignalled.saturating_add(1);
-        // With the last buffer gone nobody can post the Send that would free the others. What Writes
-        // are of is not kept longer than it takes; the few pages that a Send takes along may be.
+        // With the last buffer gone perhaps nobody can post the Send that would free the others. What
+        // Writes are of is not kept longer than it takes; the few pages that a Send takes along may be.
         let inserted = attached.as_ref().map(|memory| memory.is_inserted());
-        let last = self.free.is_empty() && self.reserve == 0;
+        let last = self.free.is_empty();
         let overdue = self
             .lent
             .is_some_and(|since| now().wrapping_sub(since) >= Self::LEND);
@@ -414,10 +427,7 @@ impl<H: Handler> State<H> {
             let attached = inner.attached.as_deref();
             attached.is_some_and(|attached| !attached.is_inserted())
         };
-        let inner = posted.find(has_writes)?;
-        // SAFETY: The device does no more than read the buffer, and nobody writes to what is posted.
-        let head = unsafe { inner.mapped.bytes(4) };
-        head.try_into().ok()
+        posted.find(has_writes)?.head()
     }
 
     /// Takes back all buffers; the queue is drained.
@@ -435,7 +445,7 @@ impl<H: Handler> State<H> {
         if let Some(place) = place.and_then(|place| self.posted.get_mut(place)) {
             if let Some(mut inner) = place.take() {
                 if let Some(attached) = inner.attached.take() {
-                    self.room = self.room.saturating_add(attached.len());
+                    self.room = self.room.saturating_add(attached.room);
                     spent.push(attached);
                 }
                 self.free.push(inner);

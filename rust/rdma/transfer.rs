@@ -5,9 +5,9 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 //!
 //! A [`Transfer`] is filled with remote segments and local [`Piece`]s of the same total length, and
-//! posted as a whole. Neighbouring pieces are mapped as one, and each request takes as many
-//! elements as the queue pair allows. The local key covers them, so nothing is registered, except on
-//! iWARP for Reads ([`Sinks`]).
+//! posted as a whole, or in portions if that is many requests ([`crate::underway`]). Neighbouring
+//! pieces are mapped as one, and each request takes as many elements as the queue pair allows. The
+//! local key covers them, so nothing is registered, except on iWARP for Reads ([`Sinks`]).
 //!
 //! Writes belong to the Send that follows them ([`QueuePair::post_reply`]); Reads come back in
 //! [`Puller::pulled`]. In both cases the pieces are unmapped and let go when a completion says that
@@ -15,26 +15,19 @@
 
 use crate::{
     chain::Link,
-    cq::{
-        self,
-        Failure, //
-    },
+    cq::Failure,
     dma::Direction,
     mr::{
         self,
         Handle, //
     },
-    outstanding::Entry,
     scatter::Scatter,
     sink::Sinks,
     Handler,
     ProtectionDomain,
     QueuePair, //
 };
-use core::ptr::{
-    null_mut,
-    NonNull, //
-};
+use core::ops::Range;
 use kernel::{
     alloc::Flags,
     error::{
@@ -69,12 +62,14 @@ pub(crate) struct Inner<H: Handler> {
     unregistered: KVec<Piece>,
     remote: KVec<Handle>,
     /// What registers memory, if that must be, and the regions that have it then.
-    sinks: Option<Arc<Sinks<H>>>,
-    regions: mr::Prepared<H>,
+    pub(crate) sinks: Option<Arc<Sinks<H>>>,
+    pub(crate) regions: mr::Prepared<H>,
     direction: Direction,
     max_elements: usize,
     /// For memory that a Send takes along: where in the Send's buffer it belongs.
     insert_at: Option<usize>,
+    /// How many requests of it may be posted at the same time: its place in the Send queue.
+    pub(crate) room: usize,
     next: Option<KBox<Self>>,
     pd: Arc<ProtectionDomain<H>>,
 }
@@ -247,6 +242,7 @@ impl<H: Handler> Inner<H> {
             direction: Direction::ToDevice,
             max_elements: 0,
             insert_at: None,
+            room: 0,
             next: None,
             pd,
         }
@@ -266,6 +262,7 @@ impl<H: Handler> Inner<H> {
         self.unregistered.clear();
         self.remote.clear();
         self.insert_at = None;
+        self.room = 0;
     }
 
     /// How many bytes it takes, whatever is in it.
@@ -355,20 +352,28 @@ impl<H: Handler> Inner<H> {
         Ok(())
     }
 
-    /// Links all requests, the last one to `last`. None of them asks for a completion; one that
-    /// fails completes to `failed`. Returns the first, or `last` if there is none.
+    /// Links the requests of `portion`, the last one to `last`. None of them asks for a completion; one
+    /// that fails completes to `failed`. Returns the first, or `last` if there is none.
     pub(crate) fn link(
         &mut self,
+        portion: Range<usize>,
         failed: *mut raw::ib_cqe,
         last: *mut raw::ib_send_wr,
     ) -> *mut raw::ib_send_wr {
         let mut next = last;
         let mut elements = self.elements.as_mut_slice();
-        for request in self.requests.iter_mut().rev() {
+        let behind = self.requests.len().saturating_sub(portion.end);
+        for (place, request) in self.requests.iter_mut().rev().enumerate() {
             let count = usize::try_from(request.wr.num_sge).unwrap_or(0);
             let at = elements.len().saturating_sub(count);
             let (rest, own) = elements.split_at_mut(at);
             elements = rest;
+            if place < behind {
+                continue;
+            }
+            if place.saturating_sub(behind) == portion.len() {
+                break;
+            }
             request.wr.sg_list = own.as_mut_ptr();
             request.wr.next = next;
             request.wr.send_flags = 0;
@@ -376,6 +381,11 @@ impl<H: Handler> Inner<H> {
             next = &raw mut request.wr;
         }
         next
+    }
+
+    /// The last request of `portion`.
+    pub(crate) fn last_of(&mut self, portion: Range<usize>) -> Option<&mut raw::ib_rdma_wr> {
+        self.requests.get_mut(portion)?.last_mut()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -402,134 +412,5 @@ impl<H: Handler> Inner<H> {
         };
         let count = self.elements.len().saturating_sub(usize::from(rest == 0));
         self.elements.get_mut(..count)
-    }
-}
-
-/// Posted Reads. The completion finds them by the first field.
-#[repr(C)]
-pub(crate) struct Pull<H: Puller> {
-    entry: Entry,
-    transfer: KBox<Inner<H>>,
-    regions: mr::Registered<H>,
-    pulled: H::Pulled,
-    queue: *const QueuePair<H>,
-}
-
-impl<H: Puller> Pull<H> {
-    /// Readies `reads` for `queue`, which posts them and then gives up the box. Sleeps.
-    pub(crate) fn new(
-        reads: Prepared<H>,
-        pulled: H::Pulled,
-        queue: &QueuePair<H>,
-    ) -> Result<KBox<Self>> {
-        let mut transfer = reads.0;
-        let regions = core::mem::take(&mut transfer.regions);
-        let pull = Self {
-            entry: Entry::new(reads_done::<H>, free_pull::<H>),
-            transfer,
-            regions: regions.into_registered(queue.limbo()),
-            pulled,
-            queue,
-        };
-        Ok(KBox::new(pull, GFP_KERNEL)?)
-    }
-
-    /// Links the Reads, and before them what they need. The last asks for the completion that takes
-    /// the box back.
-    pub(crate) fn link(&mut self, failed: *mut raw::ib_cqe) -> *mut raw::ib_send_wr {
-        let first = self.transfer.link(failed, null_mut());
-        if let Some(last) = self.transfer.requests.last_mut() {
-            last.wr.send_flags = raw::ib_send_flags_IB_SEND_SIGNALED;
-            last.wr.__bindgen_anon_1.wr_cqe = &raw mut self.entry.cqe;
-        }
-        self.regions.link_registrations(failed, first)
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.transfer.len()
-    }
-
-    /// Gives up the box, for as long as it is outstanding.
-    pub(crate) fn give_up(self: KBox<Self>) -> NonNull<Entry> {
-        // CAST: The entry is the first field.
-        NonNull::from(KBox::leak(self)).cast()
-    }
-
-    /// # Safety
-    ///
-    /// `entry` came from [`Self::give_up`], and this is the first call for it.
-    unsafe fn take_back(entry: NonNull<Entry>) -> KBox<Self> {
-        // SAFETY: The caller vouches for it.
-        unsafe { KBox::from_raw(entry.cast().as_ptr()) }
-    }
-
-    /// Unmaps all, gives the lists back to `queue`, and returns what was waiting.
-    ///
-    /// # Safety
-    ///
-    /// No request of it is under way. If `done`, all Reads have succeeded.
-    pub(crate) unsafe fn finish(self: KBox<Self>, queue: &QueuePair<H>, done: bool) -> H::Pulled {
-        let Self {
-            mut transfer,
-            regions,
-            pulled,
-            ..
-        } = KBox::into_inner(self);
-        match &transfer.sinks {
-            // SAFETY: The last Read of each region has invalidated it, and the caller vouches for
-            // all.
-            Some(sinks) if done => unsafe { sinks.put_back(regions) },
-            // What the peer may have a good key for stays until the queue pair is drained.
-            _ => drop(regions),
-        }
-        transfer.reset();
-        let excess = queue.sends().lock().put_transfer(transfer);
-        drop(excess);
-        pulled
-    }
-}
-
-/// # Safety
-///
-/// `entry` is that of a [`Pull<H>`] that was given up, none of whose requests is under way.
-unsafe fn free_pull<H: Puller>(entry: NonNull<Entry>) {
-    // SAFETY: The caller vouches for it.
-    drop(unsafe { Pull::<H>::take_back(entry) });
-}
-
-/// # Safety
-///
-/// Only the core calls this, for the completion of the last Read of a [`Pull`].
-unsafe extern "C" fn reads_done<H: Puller>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
-    // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
-    let handler: &H = unsafe { cq::context(cq) };
-    // SAFETY: The completion is valid during the call.
-    let wc = unsafe { &*wc };
-    // SAFETY: The request was posted with the address of a `Pull`'s first field, and that of an
-    // `Entry` is the same.
-    let Some(entry) = NonNull::new(unsafe { wc.__bindgen_anon_1.wr_cqe.cast::<Entry>() }) else {
-        return;
-    };
-    // SAFETY: The `Pull` lives until its completion, which is this one. The queue pair that the Reads
-    // were posted to drains before it goes.
-    let queue = unsafe { &*entry.cast::<Pull<H>>().as_ref().queue };
-    let mut sends = queue.sends().lock();
-    // SAFETY: It stands there since it was posted.
-    let pull = unsafe {
-        sends.pulls.remove(entry);
-        Pull::<H>::take_back(entry)
-    };
-    let resume = sends.leave(pull.len());
-    // The last Read is only flushed if one before it failed.
-    let failure = Failure::of(wc.status).map(|last| sends.read_failure.take().unwrap_or(last));
-    drop(sends);
-    // SAFETY: A connection's Reads complete in order: with the last, all are done.
-    let pulled = unsafe { pull.finish(queue, failure.is_none()) };
-    match failure {
-        None => handler.pulled(queue, pulled),
-        Some(failure) => handler.pull_failed(pulled, failure),
-    }
-    if resume {
-        handler.send_resumed();
     }
 }

@@ -56,28 +56,36 @@ pub(crate) fn register() -> Result<SysctlRegistration> {
     )
 }
 
-/// Credits of a connection that has not used half of them yet. Thousands of those can be idle: each
-/// has under 256 KiB of buffers, and what the device makes of its queues.
-pub(super) const FIRST_CREDITS: u32 = 8;
+/// Credits of a connection that has not used half of them yet. Thousands of those can be idle.
+pub(super) const FIRST_CREDITS: u32 = 4;
 
 /// Calls to the client in parallel.
 pub(super) const REVERSE_CREDITS: u32 = 2;
 
-/// Send buffers beyond one for each credit: errors, and Sends that wait for the completion that
-/// covers them.
-const EXTRA_SENDS: u32 = 32;
+/// Sends that may be posted at the same time. One completion covers up to sixteen. As many as there are
+/// credits would make the queue long that each connection has in the device, be it idle or not; a
+/// reply is a Send only for as long as it takes to the client and back.
+const SENDS: u32 = 28;
 
-/// RDMA Reads and Writes that may be posted at the same time. A reply to a call with as many
-/// segments as a header of 8,192 bytes can hold needs more than four hundred.
-const TRANSFERS: u32 = 512;
+/// Send buffers of a connection that never needed more.
+const FIRST_SENDS: usize = 4;
+
+/// RDMA Reads and Writes that may be posted at the same time; longer ones go in portions.
+const TRANSFERS: u32 = 34;
+
+/// Receives beyond one for each credit, at most: for answers to our calls, a batch that waits to be
+/// posted again, and a drain.
+const SPARE_RECEIVES: u32 = 32;
 
 /// The shape of a connection.
 #[derive(Clone, Copy)]
 pub(super) struct Config {
     /// Calls in parallel at most.
     pub(super) credits: u32,
+    /// Sends in parallel.
+    sends: u32,
     /// RDMA Reads and Writes in parallel.
-    pub(super) transfers: u32,
+    transfers: u32,
     /// The longest Send, and the longest Receive.
     pub(super) inline: PrivateData,
 }
@@ -87,13 +95,10 @@ impl Config {
     pub(super) fn new(limits: &Limits) -> Result<Self> {
         let wanted = u32::try_from(CREDITS.get())?;
         let each = limits.requests_per_read();
+        // One request on either side is for a drain.
         let transfers = TRANSFERS.min(limits.queue_depth / 2 / each);
-        // One request on the Send side is for a drain. The Receive side needs fewer.
-        let credits = wanted.min(
-            limits
-                .queue_depth
-                .saturating_sub(transfers * each + EXTRA_SENDS + 1),
-        );
+        let sends = SENDS.min(limits.queue_depth.saturating_sub(transfers * each + 1));
+        let credits = wanted.min(limits.queue_depth.saturating_sub(SPARE_RECEIVES));
         if credits == 0 {
             let depth = limits.queue_depth;
             pr_err!("the device queues {depth} work requests, which is too few\n");
@@ -102,9 +107,17 @@ impl Config {
         let size = INLINE.get();
         Ok(Self {
             credits,
+            sends,
             transfers,
             inline: PrivateData::new(size, size, true).map_err(|_| EINVAL)?,
         })
+    }
+
+    /// Asks for less.
+    pub(super) fn halve(&mut self) {
+        self.credits = (self.credits / 2).max(FIRST_CREDITS);
+        self.sends = self.sends.div_ceil(2);
+        self.transfers = self.transfers.div_ceil(2);
     }
 
     /// Messages that may be on their way to us at the same time when `credits` are granted.
@@ -114,23 +127,17 @@ impl Config {
         Ok(usize::try_from(credits.saturating_add(answers))?)
     }
 
-    /// Receives that are posted or in work, at most.
-    pub(super) fn receives(self) -> Result<u32> {
-        let depth = ReceiveRing::<Endpoint>::depth(Self::messages(self.credits)?);
-        Ok(u32::try_from(depth)?)
-    }
-
-    /// Whether `count` Reads or Writes can be posted at the same time at all.
-    pub(super) fn allows(&self, count: usize) -> bool {
-        u32::try_from(count).is_ok_and(|count| count <= self.transfers)
+    /// Receives that are posted or in work then, at most.
+    pub(super) fn receives(credits: u32) -> Result<usize> {
+        Self::messages(credits).map(ReceiveRing::<Endpoint>::depth)
     }
 
     /// What to ask of the device.
     pub(super) fn parameters(self) -> Result<Parameters> {
         Ok(Parameters {
-            receives: self.receives()?,
-            send_buffers: usize::try_from(self.credits.saturating_add(EXTRA_SENDS))?,
-            first_send_buffers: 0,
+            receives: u32::try_from(Self::receives(self.credits)?)?,
+            send_buffers: usize::try_from(self.sends)?,
+            first_send_buffers: FIRST_SENDS,
             send_bytes: self.inline.send_size(),
             send_elements: usize::MAX,
             regions_per_send: 0,

@@ -107,13 +107,13 @@ impl Connection {
             match QueuePair::new(id.clone(), pd.clone(), &config.parameters()?) {
                 // Its limits promised more than it has.
                 Err(EINVAL | ENOMEM) if config.credits > FIRST_CREDITS => {
-                    config.credits = (config.credits / 2).max(FIRST_CREDITS);
+                    config.halve();
                 }
                 made => break made?,
             }
         };
         endpoint.introduce(id.remote_address()?, denied);
-        endpoint.attach(link, usize::try_from(config.receives()?)?)?;
+        endpoint.attach(link);
         let thresholds = Thresholds::negotiate(Role::Server, config.inline, endpoint.theirs);
         Ok(Outlet {
             queue,

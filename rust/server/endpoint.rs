@@ -14,6 +14,7 @@ use super::{
 };
 use crate::endpoint::ReceiveRing;
 use kernel::{
+    alloc::Flags,
     new_condvar, new_spinlock,
     prelude::*,
     sync::{
@@ -110,16 +111,28 @@ impl Queue {
         len: 0,
     };
 
-    /// With places for `count`. Sleeps.
-    fn new(count: usize) -> Result<Self> {
-        let mut places = KVec::with_capacity(count, GFP_KERNEL)?;
+    /// With places for `count`. Sleeps if `flags` allow it.
+    fn new(count: usize, flags: Flags) -> Result<Self> {
+        let mut places = KVec::with_capacity(count, flags)?;
         for _ in 0..count {
-            places.push(None, GFP_KERNEL)?;
+            places.push(None, flags)?;
         }
         Ok(Self {
             places,
             ..Self::EMPTY
         })
+    }
+
+    /// Moves what waits to `other`, if that has more places, and takes its place.
+    fn move_to(&mut self, other: &mut Self) {
+        if other.places.len() <= self.places.len() {
+            return;
+        }
+        while let Some(work) = self.pop() {
+            // It has more places.
+            let _ = other.push(work);
+        }
+        core::mem::swap(self, other);
     }
 
     fn push(&mut self, work: Work) -> Result<(), Work> {
@@ -149,6 +162,32 @@ struct Room {
     waiters: usize,
     /// There is nothing to wait for any more.
     closed: bool,
+}
+
+/// A thread that waits for room.
+struct Waiting<'a>(&'a Endpoint);
+
+impl<'a> Waiting<'a> {
+    fn new(endpoint: &'a Endpoint) -> Self {
+        let mut room = endpoint.room.lock();
+        room.waiters = room.waiters.saturating_add(1);
+        drop(room);
+        Self(endpoint)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let Self(endpoint) = self;
+        let mut room = endpoint.room.lock();
+        room.waiters = room.waiters.saturating_sub(1);
+        let last = room.waiters == 0;
+        drop(room);
+        // Calls were not taken up meanwhile.
+        if let (true, Some(link)) = (last, endpoint.link()) {
+            link.with(|xprt| xprt.enqueue());
+        }
+    }
 }
 
 /// Who is at the other end, and what the listener knows of that one.
@@ -207,14 +246,20 @@ impl Endpoint {
         )
     }
 
-    /// Ties the endpoint to its transport, and makes places for `messages`. Sleeps.
-    pub(super) fn attach(&self, link: SvcLink<Connection>, messages: usize) -> Result {
-        let queues = Queues {
-            pulled: Queue::new(messages)?,
-            messages: Queue::new(messages)?,
-        };
-        *self.queue.lock() = queues;
+    /// Ties the endpoint to its transport.
+    pub(super) fn attach(&self, link: SvcLink<Connection>) {
         self.link.populate(link);
+    }
+
+    /// Makes places for what `count` Receives bring. Sleeps if `flags` allow it.
+    pub(super) fn make_places(&self, count: usize, flags: Flags) -> Result {
+        let mut pulled = Queue::new(count, flags)?;
+        let mut messages = Queue::new(count, flags)?;
+        let mut queue = self.queue.lock();
+        queue.pulled.move_to(&mut pulled);
+        queue.messages.move_to(&mut messages);
+        drop(queue);
+        // Frees the old ones, or the new ones if somebody made as many meanwhile.
         Ok(())
     }
 
@@ -317,6 +362,9 @@ impl Endpoint {
         mut token: T,
         mut attempt: impl FnMut(T) -> Result<R, T>,
     ) -> Option<R> {
+        // Who waits is counted until he has what he waits for, and sunrpc takes up no calls meanwhile: they
+        // would take the room of who needs more of it.
+        let mut waiting = None;
         loop {
             let turn = self.room.lock().turn;
             token = match attempt(token) {
@@ -325,8 +373,8 @@ impl Endpoint {
             };
             STARVED.add(1);
             let mut left = msecs_to_jiffies(STALLED_MS);
+            waiting.get_or_insert_with(|| Waiting::new(self));
             let mut room = self.room.lock();
-            room.waiters = room.waiters.saturating_add(1);
             while room.turn == turn && !room.closed && left != 0 {
                 use CondVarTimeoutResult as Wait;
                 left = match self.roomier.wait_interruptible_timeout(&mut room, left) {
@@ -335,9 +383,7 @@ impl Endpoint {
                     Wait::Timeout | Wait::Signal { .. } => 0,
                 };
             }
-            room.waiters = room.waiters.saturating_sub(1);
-            let (closed, last) = (room.closed, room.waiters == 0);
-            let stalled = room.turn == turn;
+            let (closed, stalled) = (room.closed, room.turn == turn);
             drop(room);
             if closed {
                 return None;
@@ -345,12 +391,6 @@ impl Endpoint {
             if stalled {
                 self.lost(Event::Disconnected);
                 return None;
-            }
-            if last {
-                // Calls were not taken up meanwhile.
-                if let Some(link) = self.link() {
-                    link.with(|xprt| xprt.enqueue());
-                }
             }
         }
     }

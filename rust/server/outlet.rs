@@ -58,6 +58,8 @@ impl Outlet {
 
     /// Grants `credits` from now on, as Receives for them are posted first. Sleeps if `flags` allow it.
     pub(super) fn grant(&self, credits: u32, flags: Flags) -> Result {
+        self.endpoint
+            .make_places(Config::receives(credits)?, flags)?;
         let missing = self.endpoint.receives.fill(
             &self.queue,
             Config::messages(credits)?,

@@ -128,17 +128,6 @@ impl Connection {
         if reads.is_empty() {
             return self.take_pulled(pulled, args);
         }
-        if !self.outlet.config.allows(reads.len()) {
-            let message = pulled.message;
-            match call::parse(message.bytes(), &policy(usize::MAX)) {
-                Ok(Incoming::Call(call)) => {
-                    let refusal = call.refuse();
-                    self.refuse(message, &refusal);
-                }
-                _ => self.recycle(message),
-            }
-            return None;
-        }
         READS.add(reads.len());
         self.outlet
             .endpoint

@@ -166,12 +166,6 @@ impl Connection {
         let answer = Answer::new(call, layout.written(), rest, threshold)?;
 
         let writes = self.writes(call, &layout, &answer, result)?;
-        if writes
-            .as_ref()
-            .is_some_and(|writes| !self.outlet.config.allows(writes.len()))
-        {
-            return Err(Failure::Unreturnable);
-        }
         let mut len = answer
             .emit(self.outlet.credits(), out)
             .map_err(|_| Failure::Unreturnable)?;

@@ -104,6 +104,9 @@ clients_vanish() {
 	same_file large
 }
 
+# KiB of the queues of its devices, and of other pieces that are too large for a slab.
+queues() { on_server "awk '/^VmallocUsed:/ { print \$2 }' /proc/meminfo"; }
+
 # KiB that the server has in pieces as long as a Receive or a Send; first it lets go of what it keeps of freed ones.
 buffers() { on_server "echo 1 >/sys/kernel/slab/kmalloc-8k/shrink; awk '/^kmalloc-8k / { print \$2 * 8 }' /proc/slabinfo"; }
 
@@ -113,12 +116,12 @@ connections() { on_server "rdma resource show qp" | grep -c 'type RC'; }
 idle_connections() {
 	local before each
 	while [ "$(connections)" -gt 0 ]; do sleep 0.5; done
-	before=$(buffers)
+	before=$(($(buffers) + $(queues)))
 	mount_nfs 4.2 nconnect=16 || return
 	# One RPC at a time, to each connection in turn.
 	dd if=/dev/zero of="$mnt/turns" bs=4k count=128 oflag=direct status=none || return
 	[ "$(connections)" = 16 ] || { echo "$(connections) connections"; return 1; }
-	each=$((($(buffers) - before) / 16))
+	each=$((($(buffers) + $(queues) - before) / 16))
 	echo "$each KiB each"
 	[ "$each" -lt 256 ] && [ "$each" -gt 128 ]
 }

@@ -35,6 +35,7 @@ cases![
     adv102_fill_of_any_value,
     s443_any_offset_is_as_good,
     n12_as_many_segments_as_every_server_takes,
+    more_segments_than_are_moved_at_once,
     long_call_with_everything_in_it,
     memory_of_an_argument_is_free_after_the_reply,
 ];
@@ -374,6 +375,16 @@ fn s443_any_offset_is_as_good(server: SocketAddrV4) -> Verdict {
 }
 
 fn n12_as_many_segments_as_every_server_takes(server: SocketAddrV4) -> Verdict {
+    in_segments(server, 16)
+}
+
+/// Our server posts 17 Reads or Writes of one call, and then the next ones.
+fn more_segments_than_are_moved_at_once(server: SocketAddrV4) -> Verdict {
+    in_segments(server, 64)
+}
+
+/// A long call, an argument and a result in so many segments each.
+fn in_segments(server: SocketAddrV4, count: usize) -> Verdict {
     let bench = Bench::new(server)?;
     let data = fresh(4096);
     let argument = source(&bench, &data)?;
@@ -397,14 +408,14 @@ fn n12_as_many_segments_as_every_server_takes(server: SocketAddrV4) -> Verdict {
     let result = bench.connection.region(4096, Access::Write);
     let result = result.map_err(|error| error.to_string())?;
     let at = |position, region| {
-        let segments = split_in(region, 16).into_iter();
+        let segments = split_in(region, count).into_iter();
         segments.map(move |segment| (position, segment))
     };
     let lists = Lists {
         read: at(0, &whole)
             .chain(at(call.positions[0], &argument))
             .collect(),
-        write: vec![split_in(&result, 16)],
+        write: vec![split_in(&result, count)],
         reply: None,
     };
     let reply = bench.ask(&bench.message(xid, 1, &lists, &[]))?;

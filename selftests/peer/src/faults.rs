@@ -173,7 +173,7 @@ fn client_that_takes_no_reply(server: SocketAddrV4) -> Verdict {
 /// Each of more clients than the server has threads (scripts/vm/nfs-server) lets all its Sends wait.
 /// A thread that has another reply for such a client waits as well, but not for ever.
 fn clients_that_never_take_a_reply_hold_no_thread(server: SocketAddrV4) -> Verdict {
-    // The server has buffers for 32 Sends more than it ever grants credits, which is 128 by default.
+    // The server has room for far fewer Sends.
     const MOST: usize = 1024;
     // Surely not how long a NULL call takes that finds a thread.
     const STALLED: Duration = Duration::from_secs(15);

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Transfers under way: Reads, and Writes that are more than are posted at once.
+//!
+//! A transfer takes its place in the Send queue once, for a portion of its requests. The last request
+//! of a portion asks for a completion, which posts the next portion in the same place. So a queue
+//! need not be as long as what a peer may ask for. What follows the last Read is
+//! [`Puller::pulled`]; the last Writes are posted with the Send that they belong to, and are part of that.
+
+use crate::{
+    cq::{
+        self,
+        Failure, //
+    },
+    error::not_connected,
+    mr,
+    outstanding::Entry,
+    send::{
+        self,
+        Buffer,
+        Verb, //
+    },
+    transfer::{
+        Inner,
+        Puller, //
+    },
+    QueuePair, //
+};
+use core::{
+    ops::Range,
+    ptr::{
+        null_mut,
+        NonNull, //
+    },
+};
+use kernel::{
+    error::{
+        code::EINVAL,
+        Result, //
+    },
+    prelude::*, //
+};
+
+/// What comes when all portions have completed.
+pub(crate) enum Then<H: Puller> {
+    /// The upper layer has it.
+    Pulled(H::Pulled),
+    /// With the last portion, the first `len` bytes of `buffer` are sent.
+    Send {
+        buffer: Buffer<H>,
+        len: usize,
+        verb: Verb,
+    },
+}
+
+/// A transfer that is posted in portions. The completions find it by the first field.
+#[repr(C)]
+pub(crate) struct Underway<H: Puller> {
+    entry: Entry,
+    transfer: KBox<Inner<H>>,
+    regions: mr::Registered<H>,
+    /// How many of its requests were posted.
+    posted: usize,
+    then: Then<H>,
+    queue: *const QueuePair<H>,
+}
+
+impl<H: Puller> Underway<H> {
+    /// Readies `transfer` for `queue`, where it has its place. [`EINVAL`] if more would be registered
+    /// for it than there is room for. Sleeps.
+    pub(crate) fn new(
+        mut transfer: KBox<Inner<H>>,
+        then: Then<H>,
+        queue: &QueuePair<H>,
+    ) -> Result<KBox<Self>> {
+        let regions = core::mem::take(&mut transfer.regions);
+        if regions.len() > transfer.room {
+            return Err(EINVAL);
+        }
+        let underway = Self {
+            entry: Entry::new(portion_done::<H>, free_underway::<H>),
+            transfer,
+            regions: regions.into_registered(queue.limbo()),
+            posted: 0,
+            then,
+            queue,
+        };
+        Ok(KBox::new(underway, GFP_KERNEL)?)
+    }
+
+    /// Links the requests of `portion`, the last of which asks for a completion. What they need goes
+    /// before the first of all.
+    fn link(&mut self, portion: Range<usize>, failed: *mut raw::ib_cqe) -> *mut raw::ib_send_wr {
+        self.posted = portion.end;
+        let is_first = portion.start == 0;
+        let done = &raw mut self.entry.cqe;
+        let first = self.transfer.link(portion.clone(), failed, null_mut());
+        if let Some(last) = self.transfer.last_of(portion) {
+            last.wr.send_flags = raw::ib_send_flags_IB_SEND_SIGNALED;
+            last.wr.__bindgen_anon_1.wr_cqe = done;
+        }
+        match is_first {
+            true => self.regions.link_registrations(failed, first),
+            false => first,
+        }
+    }
+
+    /// Gives up the box, for as long as it is outstanding.
+    pub(crate) fn give_up(self: KBox<Self>) -> NonNull<Entry> {
+        // CAST: The entry is the first field.
+        NonNull::from(KBox::leak(self)).cast()
+    }
+
+    /// # Safety
+    ///
+    /// `entry` came from [`Self::give_up`], and this is the first call for it.
+    unsafe fn take_back(entry: NonNull<Entry>) -> KBox<Self> {
+        // SAFETY: The caller vouches for it.
+        unsafe { KBox::from_raw(entry.cast().as_ptr()) }
+    }
+
+    /// Posts the first portion. An error is the end of the connection.
+    pub(crate) fn begin(self: KBox<Self>, queue: &QueuePair<H>) -> Result {
+        let mut sends = queue.sends().lock();
+        if !sends.open {
+            drop(sends);
+            return Err(not_connected());
+        }
+        let entry = self.give_up();
+        // SAFETY: Until its completion takes it out the box is nobody else's, and touched under the
+        // lock. If there is none it is freed after a drain, when no request of it is under way.
+        unsafe { sends.underway.add(entry) };
+        // SAFETY: It stands there now, and none of its requests is under way.
+        unsafe { Self::go_on(entry, queue, &mut sends) }.unwrap_or(Err(EINVAL))
+    }
+
+    /// Posts what comes next. [`None`] if nothing does. If that fails, the connection is at its end, and
+    /// what may have been posted stands in `sends` until the queue pair is drained.
+    ///
+    /// # Safety
+    ///
+    /// `entry` is that of an `Underway<H>` that stands in `sends`, those of `queue`. None of its
+    /// requests is under way. The caller does not touch it again, unless it gets [`None`].
+    unsafe fn go_on(
+        entry: NonNull<Entry>,
+        queue: &QueuePair<H>,
+        sends: &mut send::State<H>,
+    ) -> Option<Result> {
+        // SAFETY: The caller vouches for it; whoever has the lock may touch it.
+        let underway = unsafe { &mut *entry.cast::<Self>().as_ptr() };
+        let left = underway.transfer.len().saturating_sub(underway.posted);
+        if left == 0 {
+            return None;
+        }
+        if !sends.open {
+            return Some(Err(not_connected()));
+        }
+        let count = left.min(underway.transfer.room);
+        if count == left && matches!(underway.then, Then::Send { .. }) {
+            // SAFETY: The caller vouches for it.
+            return Some(unsafe { Self::send(entry, queue, sends) });
+        }
+        let portion = underway.posted..underway.posted.saturating_add(count);
+        let first = underway.link(portion, queue.transfer_failed_cqe());
+        // SAFETY: The list was just made; it lives as long as the box is outstanding.
+        Some(unsafe { queue.post(sends, first) })
+    }
+
+    /// Posts the last portion with its Send, which has the transfer from now on.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::go_on`].
+    unsafe fn send(
+        entry: NonNull<Entry>,
+        queue: &QueuePair<H>,
+        sends: &mut send::State<H>,
+    ) -> Result {
+        // SAFETY: The caller vouches for it.
+        let underway = unsafe {
+            sends.underway.remove(entry);
+            Self::take_back(entry)
+        };
+        let Self {
+            transfer,
+            posted,
+            then,
+            ..
+        } = KBox::into_inner(underway);
+        match then {
+            Then::Send { buffer, len, verb } => {
+                queue.post_message(sends, Some(transfer), posted, buffer, len, verb)?
+            }
+            Then::Pulled(_) => Err(EINVAL),
+        }
+    }
+
+    /// Unmaps all, gives the lists back to `queue`, and returns what was waiting.
+    ///
+    /// # Safety
+    ///
+    /// No request of it is under way. If `done`, all of them have succeeded.
+    unsafe fn finish(self: KBox<Self>, queue: &QueuePair<H>, done: bool) -> Then<H> {
+        let Self {
+            mut transfer,
+            regions,
+            then,
+            ..
+        } = KBox::into_inner(self);
+        match &transfer.sinks {
+            // SAFETY: The last Read of each region has invalidated it, and the caller vouches for
+            // all.
+            Some(sinks) if done => unsafe { sinks.put_back(regions) },
+            // What the peer may have a good key for stays until the queue pair is drained.
+            _ => drop(regions),
+        }
+        transfer.reset();
+        let excess = queue.sends().lock().put_transfer(transfer);
+        drop(excess);
+        then
+    }
+}
+
+/// # Safety
+///
+/// `entry` is that of an [`Underway<H>`] that was given up, none of whose requests is under way.
+unsafe fn free_underway<H: Puller>(entry: NonNull<Entry>) {
+    // SAFETY: The caller vouches for it.
+    drop(unsafe { Underway::<H>::take_back(entry) });
+}
+
+/// # Safety
+///
+/// Only the core calls this, for the completion of the last request of a portion.
+unsafe extern "C" fn portion_done<H: Puller>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
+    // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
+    let handler: &H = unsafe { cq::context(cq) };
+    // SAFETY: The completion is valid during the call.
+    let wc = unsafe { &*wc };
+    // SAFETY: The request was posted with the address of an `Underway`'s first field, and that of an
+    // `Entry` is the same.
+    let Some(entry) = NonNull::new(unsafe { wc.__bindgen_anon_1.wr_cqe.cast::<Entry>() }) else {
+        return;
+    };
+    // SAFETY: The `Underway` lives until its last completion, which no earlier one was. The queue pair
+    // that it was posted to drains before it goes.
+    let queue = unsafe { &*(*entry.cast::<Underway<H>>().as_ptr()).queue };
+    let mut sends = queue.sends().lock();
+    // The last request is only flushed if one before it failed.
+    let failure = Failure::of(wc.status).map(|last| sends.transfer_failure.take().unwrap_or(last));
+    let posted = match failure {
+        // SAFETY: It stands there since it was posted. Requests complete in order: with the last, all
+        // of the portion are done.
+        None => unsafe { Underway::<H>::go_on(entry, queue, &mut sends) },
+        Some(_) => None,
+    };
+    match posted {
+        Some(Ok(())) => {
+            // Who waits for room does so no longer than it takes to get on.
+            let resume = sends.leave(0);
+            drop(sends);
+            if resume {
+                handler.send_resumed();
+            }
+            return;
+        }
+        Some(Err(_)) => {
+            drop(sends);
+            return handler.request_failed(Failure::FLUSHED);
+        }
+        None => (),
+    }
+    // SAFETY: It stands there since it was posted, and this completion was the last to come for it.
+    let underway = unsafe {
+        sends.underway.remove(entry);
+        Underway::<H>::take_back(entry)
+    };
+    let resume = sends.leave(underway.transfer.room);
+    drop(sends);
+    // SAFETY: As above.
+    let then = unsafe { underway.finish(queue, failure.is_none()) };
+    match (then, failure) {
+        (Then::Pulled(pulled), None) => handler.pulled(queue, pulled),
+        (Then::Pulled(pulled), Some(failure)) => handler.pull_failed(pulled, failure),
+        // Its Send takes the others along.
+        (Then::Send { .. }, None) => (),
+        (Then::Send { buffer, .. }, Some(failure)) => match buffer.head() {
+            Some(message) => handler.write_failed(message, failure),
+            None => handler.request_failed(failure),
+        },
+    }
+    if resume {
+        handler.send_resumed();
+    }
+}
