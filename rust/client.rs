@@ -189,6 +189,12 @@ impl sunrpc::Transport for Client {
         rqst.slot().fence(|| self.active());
     }
 
+    fn unanswered(&self, _xprt: &Xprt<Self>) {
+        if let Some(active) = self.active() {
+            active.connection.lost(c"no reply in time");
+        }
+    }
+
     fn inject_disconnect(&self, _xprt: &Xprt<Self>) {
         if let Some(active) = self.active() {
             active.queue.id().disconnect();

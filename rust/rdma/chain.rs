@@ -78,30 +78,6 @@ impl<T: Link> Chain<T> {
     pub(crate) fn first_mut(&mut self) -> Option<&mut T> {
         self.head.as_deref_mut()
     }
-
-    /// Gives up the boxes for as long as C links them; [`Self::from_raw`] takes them back.
-    pub(crate) fn into_raw(mut self) -> *mut T {
-        self.len = 0;
-        self.head
-            .take()
-            .map_or(core::ptr::null_mut(), KBox::into_raw)
-    }
-
-    /// # Safety
-    ///
-    /// `head` came from [`Self::into_raw`], and this is the first call for it.
-    pub(crate) unsafe fn from_raw(head: *mut T) -> Self {
-        if head.is_null() {
-            return Self::new();
-        }
-        // SAFETY: `head` was a box, and the caller vouches that nobody took it back before.
-        let head = unsafe { KBox::from_raw(head) };
-        let len = core::iter::successors(Some(&*head), |item| item.peek_next()).count();
-        Self {
-            head: Some(head),
-            len,
-        }
-    }
 }
 
 impl<T: Link> Drop for Chain<T> {

@@ -58,6 +58,7 @@ pub mod transfer;
 
 mod cq;
 mod dma;
+mod fence;
 mod outstanding;
 mod scatter;
 mod sink;
@@ -118,6 +119,7 @@ pub trait Handler: Sized + Send + Sync + 'static {
     /// Every region of the chain is invalid, unmapped and free for reuse.
     fn invalidated(&self, queue: &QueuePair<Self>, regions: mr::Idle<Self>, fenced: Self::Fenced);
 
-    /// The chain did not complete; its regions may still be valid. The connection is lost.
+    /// The chain did not complete; its regions may still be valid. The connection is lost. Also called by
+    /// [`QueuePair::shut_down`], for chains whose completion the device lost.
     fn invalidate_failed(&self, regions: mr::Registered<Self>, fenced: Self::Fenced);
 }

@@ -32,11 +32,12 @@ use crate::{
         Chain,
         Link, //
     },
-    cq::{
-        self,
-        Failure, //
-    },
     dma::Direction,
+    fence::{
+        Fence,
+        Held, //
+    },
+    outstanding::Entry,
     receive::Invalidated,
     scatter::Scatter,
     Handler,
@@ -46,7 +47,6 @@ use crate::{
 use core::{
     iter::Peekable,
     ptr::{
-        null,
         null_mut,
         NonNull, //
     },
@@ -117,19 +117,15 @@ pub struct Handle {
 ///
 /// `ptr` came from `ib_alloc_mr` in `pd` for that many `pages`, and is deregistered only in `drop`.
 /// `scatter` has room for a piece in each.
-#[repr(C)]
 pub(crate) struct Region<H: Handler> {
-    cqe: raw::ib_cqe,
     register: raw::ib_reg_wr,
     invalidate: raw::ib_send_wr,
     ptr: NonNull<raw::ib_mr>,
     pages: usize,
     scatter: Scatter,
     next: Option<KBox<Self>>,
-    /// What to give back with the chain that this region is the head of.
-    fenced: Option<H::Fenced>,
-    /// Where the chain's invalidations are posted; valid while they are.
-    queue: *const QueuePair<H>,
+    /// For the invalidations of a chain that this region is the head of. Under way with them.
+    fence: Option<KBox<Fence<H>>>,
     /// Of the queue pair where it is registered, if it is.
     limbo: Option<Arc<Limbo<H>>>,
     pd: Arc<ProtectionDomain<H>>,
@@ -152,6 +148,7 @@ impl<H: Handler> Link for Region<H> {
 impl<H: Handler> Region<H> {
     fn new(pd: &Arc<ProtectionDomain<H>>, pages: u32, flags: Flags) -> Result<KBox<Self>> {
         let scatter = Scatter::with_capacity(usize::try_from(pages)?, flags)?;
+        let fence = KBox::new(Fence::new(), flags)?;
         // SAFETY: `pd` is live.
         let ptr = from_err_ptr(unsafe {
             raw::ib_alloc_mr(pd.as_raw(), raw::ib_mr_type_IB_MR_TYPE_MEM_REG, pages)
@@ -159,17 +156,13 @@ impl<H: Handler> Region<H> {
         let ptr = NonNull::new(ptr).ok_or(ENOMEM)?;
         // INVARIANT: Just made so.
         let region = Self {
-            cqe: raw::ib_cqe {
-                done: Some(invalidate_done::<H>),
-            },
             register: raw::ib_reg_wr::default(),
             invalidate: raw::ib_send_wr::default(),
             ptr,
             pages: usize::try_from(pages)?,
             scatter,
             next: None,
-            fenced: None,
-            queue: null(),
+            fence: Some(fence),
             limbo: None,
             pd: pd.clone(),
         };
@@ -514,20 +507,22 @@ impl<H: Handler> Registered<H> {
         first
     }
 
-    /// Links the invalidations of all; the last one asks for a completion, which takes back the
-    /// chain and `fenced`. Returns the chain's head and the first request.
-    pub(crate) fn into_invalidations(
+    /// Links the invalidations of all. The last one asks for a completion, whose entry is returned with
+    /// the first request: what stands there has the regions and `fenced` until it is taken back.
+    ///
+    /// Both come back if there is no region, or if the invalidations of these were lost before.
+    pub(crate) fn into_fence(
         mut self,
         queue: &QueuePair<H>,
         failed: *mut raw::ib_cqe,
         fenced: H::Fenced,
-    ) -> Option<(*mut Region<H>, *mut raw::ib_send_wr)> {
-        let mut chain = core::mem::replace(&mut self.0, Chain::new());
-        let head = chain.first_mut()?;
-        head.fenced = Some(fenced);
-        head.queue = queue;
+    ) -> Result<(NonNull<Entry>, *mut raw::ib_send_wr), Held<H>> {
+        let fence = self.0.first_mut().and_then(|head| head.fence.take());
+        let Some(mut fence) = fence else {
+            return Err((self, fenced));
+        };
         let mut first: *mut raw::ib_send_wr = null_mut();
-        let mut region = Some(head);
+        let mut region = self.0.first_mut();
         while let Some(this) = region {
             let signalled = first.is_null();
             this.invalidate = raw::ib_send_wr {
@@ -540,29 +535,20 @@ impl<H: Handler> Registered<H> {
             };
             if signalled {
                 this.invalidate.send_flags = raw::ib_send_flags_IB_SEND_SIGNALED;
-                this.invalidate.__bindgen_anon_1.wr_cqe = &raw mut this.cqe;
+                this.invalidate.__bindgen_anon_1.wr_cqe = fence.cqe();
             } else {
                 this.invalidate.__bindgen_anon_1.wr_cqe = failed;
             }
             first = &raw mut this.invalidate;
             region = this.next.as_deref_mut();
         }
-        Some((chain.into_raw(), first))
+        Ok((fence.give_up(queue, self, fenced), first))
     }
 
-    /// Undoes [`Self::into_invalidations`].
-    ///
-    /// # Safety
-    ///
-    /// `head` came from there, and no completion will take it back.
-    pub(crate) unsafe fn take_back(head: *mut Region<H>) -> (Self, H::Fenced) {
-        // SAFETY: The caller vouches for it.
-        let mut chain = unsafe { Chain::from_raw(head) };
-        let fenced = chain.first_mut().and_then(|head| head.fenced.take());
-        match fenced {
-            Some(fenced) => (Self(chain), fenced),
-            // `into_invalidations` put it there.
-            None => unreachable!(),
+    /// Takes back what the head's invalidations were posted with.
+    pub(crate) fn put_fence(&mut self, fence: KBox<Fence<H>>) {
+        if let Some(head) = self.0.first_mut() {
+            head.fence = Some(fence);
         }
     }
 }
@@ -632,30 +618,4 @@ fn into_idle<H: Handler>(chain: &mut Chain<Region<H>>) -> Idle<H> {
         idle.0.push(region);
     }
     idle
-}
-
-/// # Safety
-///
-/// Only the core calls this, for the completion of an invalidation that was posted from the head
-/// of a chain of [`Region`]s.
-unsafe extern "C" fn invalidate_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
-    // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
-    let handler: &H = unsafe { cq::context(cq) };
-    // SAFETY: The completion is valid during the call.
-    let wc = unsafe { &*wc };
-    // SAFETY: The request was posted with the address of the head's first field; the completion
-    // says which arm of the union is filled in.
-    let head = unsafe { wc.__bindgen_anon_1.wr_cqe }.cast::<Region<H>>();
-    // SAFETY: The head lives: it is taken back below. Its queue pair drains before it goes.
-    let queue = unsafe { &*(*head).queue };
-    // SAFETY: `into_invalidations` gave up the chain, and this is its only completion.
-    let (mut regions, fenced) = unsafe { Registered::take_back(head) };
-    queue.invalidated(regions.len());
-    if let Some(failure) = Failure::of(wc.status) {
-        handler.request_failed(failure);
-        handler.invalidate_failed(regions, fenced);
-    } else {
-        // A connection's requests complete in order: with the last, all are done.
-        handler.invalidated(queue, into_idle(&mut regions.0), fenced);
-    }
 }

@@ -2,10 +2,13 @@
 
 //! What was given up to requests that have not completed.
 //!
-//! The completion of a request takes its box back. A device may lose one: soft iWARP sometimes does,
-//! for an RDMA Read whose connection breaks. What still stands here when a queue pair is drained will
-//! never be asked for again, and is freed then. It would otherwise keep its protection domain, and
-//! that the device.
+//! The completion of a request takes its box back. A device may lose one: soft iWARP sometimes does
+//! when a connection breaks, for RDMA Reads and for invalidations. What still stands here when a queue
+//! pair is drained would otherwise keep its protection domain, and that the device. It is freed with the
+//! queue pair, after the completion queue: if the device does come up with the completion, the box is there,
+//! and its callback sees that it is too late ([`State::is_drained`]).
+//!
+//! [`State::is_drained`]: crate::send::State::is_drained
 
 use core::ptr::{
     null_mut,
@@ -90,6 +93,14 @@ impl Outstanding {
         if let Some(next) = unsafe { next.as_mut() } {
             next.previous = previous;
         }
+    }
+
+    /// All entries, which stay.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = NonNull<Entry>> + '_ {
+        // SAFETY: Null, or an entry of the list, by the type invariants.
+        core::iter::successors(NonNull::new(self.first), |entry| unsafe {
+            NonNull::new((*entry.as_ptr()).next)
+        })
     }
 }
 

@@ -12,6 +12,7 @@ use crate::{
     },
     dma::Direction,
     error::not_connected,
+    fence::Fence,
     mr,
     outstanding::Outstanding,
     receive,
@@ -88,6 +89,9 @@ pub struct Parameters {
 /// is destroyed only in `drop`, after a drain that followed the end of all posting.
 #[pin_data(PinnedDrop)]
 pub struct QueuePair<H: Handler> {
+    // Teardown in `drop` destroys the queue pair; then the fields go in this order. No callback runs when
+    // the first is gone.
+    _cq: CompletionQueue<H>,
     /// Completion of Writes, registrations and invalidations that asked for none: they failed.
     failed: raw::ib_cqe,
     /// The same for transfers that are under way, and what they need.
@@ -116,8 +120,6 @@ pub struct QueuePair<H: Handler> {
     sends: SpinLock<send::State<H>>,
     /// Regions that are registered here and that nobody has any more.
     limbo: Arc<mr::Limbo<H>>,
-    // Teardown in `drop` destroys the queue pair; then the fields go in this order.
-    _cq: CompletionQueue<H>,
     pd: Arc<ProtectionDomain<H>>,
     id: Arc<Id<H>>,
 }
@@ -499,19 +501,20 @@ impl<H: Handler> QueuePair<H> {
             return Err((regions, fenced));
         }
         self.invalidations.fetch_sub(count, Ordering::Relaxed);
-        let Some((head, first)) = regions.into_invalidations(self, self.failed_cqe(), fenced)
-        else {
-            return Ok(());
-        };
+        let (fence, first) = regions.into_fence(self, self.failed_cqe(), fenced)?;
+        // SAFETY: It was just given up. Until its completion takes it out it is nobody else's. If there
+        // is none it is freed with the queue pair.
+        unsafe { sends.fences.add(fence) };
         // SAFETY: The list was just made; its regions live until the completion of the last takes
         // them back. Their own registrations, if deferred, come first.
-        let result = unsafe { self.post(&mut sends, first) };
-        drop(sends);
-        if result.is_err() {
-            // SAFETY: The last request was not posted, so no completion takes the regions back.
-            return Err(unsafe { mr::Registered::take_back(head) });
+        if unsafe { self.post(&mut sends, first) }.is_ok() {
+            return Ok(());
         }
-        Ok(())
+        // SAFETY: It stands there since a moment ago.
+        unsafe { sends.fences.remove(fence) };
+        drop(sends);
+        // SAFETY: The last request was not posted, so no completion takes the regions back.
+        unsafe { Fence::take_back(fence) }.map_or(Ok(()), Err)
     }
 
     /// The device is done with `count` invalidations.
@@ -532,13 +535,20 @@ impl<H: Handler> QueuePair<H> {
         // SAFETY: The queue pair is live by the type invariants, and both its sides have room for
         // the requests of one drain. Nobody posts any more.
         unsafe { raw::ib_drain_qp(self.as_raw()) };
-        drop(alone);
         let mut sends = self.sends.lock();
         let spent = sends.retire_all();
-        let lost = core::mem::replace(&mut sends.underway, Outstanding::new());
+        let lost = core::mem::replace(&mut sends.fences, Outstanding::new());
         drop(sends);
         drop(spent);
-        drop(lost);
+        for fence in lost.iter() {
+            // SAFETY: It stands in the list, which is ours, and callbacks do not touch it any more.
+            if let Some((regions, fenced)) = unsafe { Fence::<H>::lose(fence) } {
+                self.id.context().invalidate_failed(regions, fenced);
+            }
+        }
+        // A completion may yet come, and then finds its fence.
+        self.sends.lock().fences = lost;
+        drop(alone);
         // No request names a region any more. One that stayed registered would be within reach of
         // whoever the domain is used with next.
         self.limbo.close();

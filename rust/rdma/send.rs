@@ -146,8 +146,11 @@ pub(crate) struct State<H: Handler> {
     oldest: u64,
     newest: u64,
     unsignalled: u32,
-    /// Transfers that are posted in portions, or that a device lost.
+    /// Transfers that are posted in portions.
     pub(crate) underway: Outstanding,
+    /// Invalidations that are posted.
+    pub(crate) fences: Outstanding,
+    drained: bool,
     /// Why a request of those failed that asked for no completion. The next of them that did is of the
     /// same transfer.
     pub(crate) transfer_failure: Option<Failure>,
@@ -209,6 +212,8 @@ impl<H: Handler> State<H> {
             newest: 0,
             unsignalled: 0,
             underway: Outstanding::new(),
+            fences: Outstanding::new(),
+            drained: false,
             transfer_failure: None,
             lent: None,
             deferred: [null_mut(); 2],
@@ -430,9 +435,15 @@ impl<H: Handler> State<H> {
         posted.find(has_writes)?.head()
     }
 
-    /// Takes back all buffers; the queue is drained.
+    /// Takes back all buffers, as the queue is drained. What is outstanding yet was lost by the device.
     pub(crate) fn retire_all(&mut self) -> Spent<H> {
+        self.drained = true;
         self.retire(u64::MAX).1
+    }
+
+    /// Whether no completion has anything to bring any more.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.drained
     }
 
     fn place(&self, sequence: u64) -> Option<usize> {

@@ -246,6 +246,10 @@ unsafe extern "C" fn portion_done<H: Puller>(cq: *mut raw::ib_cq, wc: *mut raw::
     // that it was posted to drains before it goes.
     let queue = unsafe { &*(*entry.cast::<Underway<H>>().as_ptr()).queue };
     let mut sends = queue.sends().lock();
+    if sends.is_drained() {
+        // Too late: it goes with the queue pair.
+        return;
+    }
     // The last request is only flushed if one before it failed.
     let failure = Failure::of(wc.status).map(|last| sends.transfer_failure.take().unwrap_or(last));
     let posted = match failure {

@@ -64,7 +64,7 @@ pub(crate) fn table<T: Transport>() -> &'static raw::rpc_xprt_ops {
             send_request: Some(send_request::<T>),
             abort_send_request: None,
             wait_for_reply_request: Some(raw::xprt_wait_for_reply_request_def),
-            timer: Some(timer),
+            timer: Some(timer::<T>),
             release_request: Some(release_request::<T>),
             close: Some(close::<T>),
             destroy: Some(destroy::<T>),
@@ -439,11 +439,13 @@ fn send_or_wait<T: Transport>(
     second
 }
 
-unsafe extern "C" fn timer(xprt: *mut raw::rpc_xprt, _task: *mut raw::rpc_task) {
+unsafe extern "C" fn timer<T: Transport>(xprt: *mut raw::rpc_xprt, _task: *mut raw::rpc_task) {
+    // SAFETY: See the top.
+    let this = unsafe { Xprt::<T>::from_raw(xprt) };
     // A peer that does not answer is gone, or will not find the call: on a reliable connection
     // there is nothing to retransmit but over a new one.
-    // SAFETY: See the top.
-    unsafe { raw::xprt_force_disconnect(xprt) };
+    T::unanswered(this, this);
+    this.force_disconnect();
 }
 
 unsafe extern "C" fn close<T: Transport>(xprt: *mut raw::rpc_xprt) {

@@ -151,6 +151,8 @@ impl Transport for Echo {
 
     fn release(&self, _: &Xprt<Self>, _: &Rqst<Self>) {}
 
+    fn unanswered(&self, _: &Xprt<Self>) {}
+
     fn inject_disconnect(&self, _: &Xprt<Self>) {}
 
     fn source(&self) -> Option<SockAddr> {

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What waits for invalidations.
+//!
+//! A [`Fence`] belongs to the first region of a chain, and is lent to the queue pair with the chain's
+//! invalidations. The completion of the last of them brings all back. A device may lose that: soft iWARP
+//! does, if it serves the peer's Reads when the connection is closed. What would have waited for ever is
+//! given back when the queue pair is drained.
+
+use crate::{
+    cq::{
+        self,
+        Failure, //
+    },
+    mr::Registered,
+    outstanding::Entry,
+    Handler,
+    QueuePair, //
+};
+use core::ptr::{
+    null,
+    NonNull, //
+};
+use kernel::prelude::*;
+
+/// What comes back when invalidations have completed, or never will.
+pub(crate) type Held<H> = (Registered<H>, <H as Handler>::Fenced);
+
+/// The completions find it by the first field.
+#[repr(C)]
+pub(crate) struct Fence<H: Handler> {
+    entry: Entry,
+    /// What to give back, while it is outstanding.
+    held: Option<Held<H>>,
+    /// Where it is outstanding; valid as long.
+    queue: *const QueuePair<H>,
+}
+
+impl<H: Handler> Fence<H> {
+    pub(crate) fn new() -> Self {
+        Self {
+            entry: Entry::new(invalidate_done::<H>, free::<H>),
+            held: None,
+            queue: null(),
+        }
+    }
+
+    /// What a request completes to that has it.
+    pub(crate) fn cqe(&mut self) -> *mut raw::ib_cqe {
+        &raw mut self.entry.cqe
+    }
+
+    /// Gives up the box, with `regions` and `fenced`, for as long as it is outstanding on `queue`.
+    pub(crate) fn give_up(
+        mut self: KBox<Self>,
+        queue: &QueuePair<H>,
+        regions: Registered<H>,
+        fenced: H::Fenced,
+    ) -> NonNull<Entry> {
+        self.held = Some((regions, fenced));
+        self.queue = queue;
+        // CAST: The entry is the first field.
+        NonNull::from(KBox::leak(self)).cast()
+    }
+
+    /// Takes the box back, which returns to the regions. [`None`] if they were lost before.
+    ///
+    /// # Safety
+    ///
+    /// `entry` came from [`Self::give_up`], stands in no list, and this is the first call for it.
+    pub(crate) unsafe fn take_back(entry: NonNull<Entry>) -> Option<Held<H>> {
+        // SAFETY: The caller vouches for it.
+        let mut fence: KBox<Self> = unsafe { KBox::from_raw(entry.cast().as_ptr()) };
+        let (mut regions, fenced) = fence.held.take()?;
+        regions.put_fence(fence);
+        Some((regions, fenced))
+    }
+
+    /// Takes what it holds; the box stays where it is.
+    ///
+    /// # Safety
+    ///
+    /// `entry` came from [`Self::give_up`] and was not taken back, and nobody else touches it meanwhile.
+    pub(crate) unsafe fn lose(entry: NonNull<Entry>) -> Option<Held<H>> {
+        // SAFETY: The caller vouches for it.
+        unsafe { (*entry.cast::<Self>().as_ptr()).held.take() }
+    }
+}
+
+/// # Safety
+///
+/// `entry` is that of a [`Fence<H>`] that was given up, which no completion will take back.
+unsafe fn free<H: Handler>(entry: NonNull<Entry>) {
+    // SAFETY: The caller vouches for it.
+    drop(unsafe { Fence::<H>::take_back(entry) });
+}
+
+/// # Safety
+///
+/// Only the core calls this, for the completion of an invalidation that was posted with a [`Fence`].
+unsafe extern "C" fn invalidate_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
+    // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
+    let handler: &H = unsafe { cq::context(cq) };
+    // SAFETY: The completion is valid during the call.
+    let wc = unsafe { &*wc };
+    // SAFETY: The request was posted with the address of a `Fence`'s first field, and that of an
+    // `Entry` is the same.
+    let Some(entry) = NonNull::new(unsafe { wc.__bindgen_anon_1.wr_cqe.cast::<Entry>() }) else {
+        return;
+    };
+    // SAFETY: The `Fence` lives: it stands in the list of its queue pair, which is freed after the
+    // completion queue. So does that queue pair.
+    let queue = unsafe { &*(*entry.cast::<Fence<H>>().as_ptr()).queue };
+    let mut sends = queue.sends().lock();
+    if sends.is_drained() {
+        // Too late: it was given back.
+        return;
+    }
+    // SAFETY: It stands there since it was posted.
+    unsafe { sends.fences.remove(entry) };
+    drop(sends);
+    // SAFETY: This is the only completion of a request with it, and it was just taken out.
+    let Some((regions, fenced)) = (unsafe { Fence::<H>::take_back(entry) }) else {
+        return;
+    };
+    queue.invalidated(regions.len());
+    match Failure::of(wc.status) {
+        Some(failure) => {
+            handler.request_failed(failure);
+            handler.invalidate_failed(regions, fenced);
+        }
+        // SAFETY: A connection's requests complete in order: with the last, all are done.
+        None => handler.invalidated(queue, unsafe { regions.into_idle() }, fenced),
+    }
+}
