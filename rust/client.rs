@@ -190,8 +190,13 @@ impl sunrpc::Transport for Client {
     }
 
     fn unanswered(&self, _xprt: &Xprt<Self>) {
-        if let Some(active) = self.active() {
-            active.connection.lost(c"no reply in time");
+        let connection = self
+            .active
+            .lock()
+            .as_ref()
+            .map(|active| active.connection.clone());
+        if let Some(connection) = connection {
+            connection.lost(c"no reply in time");
         }
     }
 

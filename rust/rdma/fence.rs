@@ -108,8 +108,8 @@ unsafe extern "C" fn invalidate_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut r
     let Some(entry) = NonNull::new(unsafe { wc.__bindgen_anon_1.wr_cqe.cast::<Entry>() }) else {
         return;
     };
-    // SAFETY: The `Fence` lives: it stands in the list of its queue pair, which is freed after the
-    // completion queue. So does that queue pair.
+    // SAFETY: The `Fence` lives until its completion, which is this one, or longer than there are
+    // callbacks. So does the queue pair that it was posted to.
     let queue = unsafe { &*(*entry.cast::<Fence<H>>().as_ptr()).queue };
     let mut sends = queue.sends().lock();
     if sends.is_drained() {

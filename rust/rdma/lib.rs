@@ -120,6 +120,6 @@ pub trait Handler: Sized + Send + Sync + 'static {
     fn invalidated(&self, queue: &QueuePair<Self>, regions: mr::Idle<Self>, fenced: Self::Fenced);
 
     /// The chain did not complete; its regions may still be valid. The connection is lost. Also called by
-    /// [`QueuePair::shut_down`], for chains whose completion the device lost.
+    /// [`QueuePair::shut_down`], for chains whose completion the device lost; must not drain the queue pair.
     fn invalidate_failed(&self, regions: mr::Registered<Self>, fenced: Self::Fenced);
 }

@@ -131,8 +131,8 @@ pub(crate) struct Region<H: Handler> {
     pd: Arc<ProtectionDomain<H>>,
 }
 
-// SAFETY: Verbs may be called from any task; the work requests' pointers are set anew before
-// each post.
+// SAFETY: Verbs may be called from any task; the work requests' pointers, and those of the fence, are set
+// anew before each post.
 unsafe impl<H: Handler> Send for Region<H> {}
 
 impl<H: Handler> Link for Region<H> {

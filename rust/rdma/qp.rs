@@ -488,7 +488,7 @@ impl<H: Handler> QueuePair<H> {
     /// [`Handler::invalidate_failed`] gives back both arguments, if there are any regions. Does not sleep.
     ///
     /// If it cannot be posted, both come back at once: the connection is at its end. So it is if more
-    /// regions would be invalidated at the same time than all Sends together have.
+    /// regions would be invalidated at the same time than all Sends together have, or none.
     pub fn post_invalidate(
         &self,
         regions: mr::Registered<H>,
@@ -507,14 +507,12 @@ impl<H: Handler> QueuePair<H> {
         unsafe { sends.fences.add(fence) };
         // SAFETY: The list was just made; its regions live until the completion of the last takes
         // them back. Their own registrations, if deferred, come first.
-        if unsafe { self.post(&mut sends, first) }.is_ok() {
-            return Ok(());
+        match unsafe { self.post(&mut sends, first) } {
+            Ok(()) => Ok(()),
+            // The box stays, as some device may have posted what it says it did not.
+            // SAFETY: It stands in the list, which is locked.
+            Err(_) => unsafe { Fence::lose(fence) }.map_or(Ok(()), Err),
         }
-        // SAFETY: It stands there since a moment ago.
-        unsafe { sends.fences.remove(fence) };
-        drop(sends);
-        // SAFETY: The last request was not posted, so no completion takes the regions back.
-        unsafe { Fence::take_back(fence) }.map_or(Ok(()), Err)
     }
 
     /// The device is done with `count` invalidations.
@@ -541,7 +539,8 @@ impl<H: Handler> QueuePair<H> {
         drop(sends);
         drop(spent);
         for fence in lost.iter() {
-            // SAFETY: It stands in the list, which is ours, and callbacks do not touch it any more.
+            // SAFETY: It stands in the list, which is ours, and callbacks that come too late leave it there
+            // with all that it holds.
             if let Some((regions, fenced)) = unsafe { Fence::<H>::lose(fence) } {
                 self.id.context().invalidate_failed(regions, fenced);
             }
@@ -550,7 +549,8 @@ impl<H: Handler> QueuePair<H> {
         self.sends.lock().fences = lost;
         drop(alone);
         // No request names a region any more. One that stayed registered would be within reach of
-        // whoever the domain is used with next.
+        // whoever the domain is used with next. Those of Reads that were lost do; a domain that Reads
+        // came to is not used again.
         self.limbo.close();
     }
 
@@ -710,8 +710,8 @@ unsafe extern "C" fn request_failed<H: Handler>(cq: *mut raw::ib_cq, wc: *mut ra
     let Some(failure) = Failure::of(wc.status) else {
         return;
     };
-    // SAFETY: The request was posted with the address of its queue pair's `failed`, and a queue pair is
-    // drained before it goes.
+    // SAFETY: The request was posted with the address of its queue pair's `failed`, and a queue pair
+    // outlives its callbacks.
     let queue = unsafe { queue_of::<H>(wc, offset_of!(QueuePair<H>, failed)) };
     let message = match failure.is_flush() {
         true => None,
@@ -735,7 +735,7 @@ unsafe extern "C" fn transfer_failed<H: Handler>(cq: *mut raw::ib_cq, wc: *mut r
         return;
     };
     // SAFETY: The request was posted with the address of its queue pair's `transfer_failed`, and a queue pair
-    // is drained before it goes.
+    // outlives its callbacks.
     let queue = unsafe { queue_of::<H>(wc, offset_of!(QueuePair<H>, transfer_failed)) };
     if !failure.is_flush() {
         queue.sends.lock().transfer_failure = Some(failure);

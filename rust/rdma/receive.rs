@@ -203,7 +203,7 @@ unsafe extern "C" fn receive_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw:
     // SAFETY: The request was posted with the address of an `Inner`'s first field. That the
     // completion is here says that the device gave the buffer back.
     let inner = unsafe { KBox::from_raw(wc.__bindgen_anon_1.wr_cqe.cast::<Inner<H>>()) };
-    // SAFETY: The queue pair that the buffer was posted to drains before it goes.
+    // SAFETY: The queue pair that the buffer was posted to outlives its callbacks.
     let queue = unsafe { &*inner.queue };
     queue.received();
     if let Some(failure) = Failure::of(wc.status) {

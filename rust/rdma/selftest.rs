@@ -14,6 +14,7 @@ use crate::{
     error::timed_out,
     listener,
     mr,
+    outstanding::Entry,
     qp::{
         Parameters,
         Unposted,
@@ -329,6 +330,25 @@ impl Station {
         transfer.prepare()
     }
 
+    /// The device flushes a request after all, that it seemed to have lost when its queue pair was drained.
+    fn come_up_with(&self, lost: NonNull<Entry>) {
+        let mut completion = raw::ib_wc {
+            status: raw::ib_wc_status_IB_WC_WR_FLUSH_ERR,
+            ..Default::default()
+        };
+        // SAFETY: What is lost lives as long as the queue pair.
+        completion.__bindgen_anon_1.wr_cqe = unsafe { &raw mut (*lost.as_ptr()).cqe };
+        // SAFETY: As above; the id has its queue pair, and that its completion queue.
+        let (done, cq) = unsafe {
+            let queue = (*self.queue.id().as_raw()).qp;
+            ((*lost.as_ptr()).cqe.done, (*queue).send_cq)
+        };
+        if let Some(done) = done {
+            // SAFETY: It is called as the core would.
+            unsafe { done(cq, &mut completion) };
+        }
+    }
+
     /// Whether all the room for transfers is there, and no more.
     fn has_room(&self) -> bool {
         self.queue.sends().lock().room == TRANSFERS
@@ -531,11 +551,12 @@ fn lost_read_goes_with_its_queue_pair() -> Result<bool> {
     let reads = Transfer::reads(&station.queue, GFP_KERNEL)?;
     let reads = station.prepare(reads, &page)?;
     let lost = Underway::new(reads.0, Then::Pulled(()), &station.queue)?;
+    let lost = lost.give_up();
     // SAFETY: It was never posted, which is as good as a device that forgot it.
-    unsafe { station.queue.sends().lock().underway.add(lost.give_up()) };
+    unsafe { station.queue.sends().lock().underway.add(lost) };
     let stayed = kept(&page);
     station.queue.shut_down();
-    // The device may still come up with it.
+    station.come_up_with(lost);
     let still = kept(&page);
     drop(station);
     Ok(stayed && still && !kept(&page))
@@ -556,6 +577,8 @@ fn lost_invalidation_is_given_back() -> Result<bool> {
     };
     let given_back = registered.len() == 1 && kept(&page);
     drop(registered);
+    station.come_up_with(lost);
+    let given_back = given_back && station.end.seen.lock().broken.is_none();
     Ok(given_back && !kept(&page))
 }
 

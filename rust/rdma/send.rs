@@ -146,9 +146,9 @@ pub(crate) struct State<H: Handler> {
     oldest: u64,
     newest: u64,
     unsignalled: u32,
-    /// Transfers that are posted in portions.
+    /// Transfers that are posted in portions, or that a device lost.
     pub(crate) underway: Outstanding,
-    /// Invalidations that are posted.
+    /// Invalidations that are posted, or that a device lost.
     pub(crate) fences: Outstanding,
     drained: bool,
     /// Why a request of those failed that asked for no completion. The next of them that did is of the
@@ -435,10 +435,18 @@ impl<H: Handler> State<H> {
         posted.find(has_writes)?.head()
     }
 
-    /// Takes back all buffers, as the queue is drained. What is outstanding yet was lost by the device.
+    /// Takes back what all buffers were sent with, as the queue is drained. What is outstanding yet was lost
+    /// by the device. It may still come up with it, so the buffers stay where they are.
     pub(crate) fn retire_all(&mut self) -> Spent<H> {
         self.drained = true;
-        self.retire(u64::MAX).1
+        self.oldest = self.newest;
+        let mut spent = Chain::new();
+        for inner in self.posted.iter_mut().flatten() {
+            if let Some(attached) = inner.attached.take() {
+                spent.push(attached);
+            }
+        }
+        spent
     }
 
     /// Whether no completion has anything to bring any more.
@@ -480,12 +488,12 @@ unsafe extern "C" fn send_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib
     // SAFETY: The completion is valid during the call.
     let wc = unsafe { &*wc };
     // SAFETY: The request was posted with the address of an `Inner`'s first field; it stands in
-    // `posted` until `retire` below.
+    // `posted` until `retire` below, or longer than there are callbacks.
     let (queue, sequence) = unsafe {
         let inner = wc.__bindgen_anon_1.wr_cqe.cast::<Inner<H>>();
         ((*inner).queue, (*inner).sequence)
     };
-    // SAFETY: The queue pair that the buffer was posted to drains before it goes.
+    // SAFETY: The queue pair that the buffer was posted to outlives its callbacks.
     let queue = unsafe { &*queue };
     let (resume, mut spent) = queue.sends().lock().retire(sequence);
     while let Some(mut transfer) = spent.pop() {

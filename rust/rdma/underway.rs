@@ -135,7 +135,7 @@ impl<H: Puller> Underway<H> {
     }
 
     /// Posts what comes next. [`None`] if nothing does. If that fails, the connection is at its end, and
-    /// what may have been posted stands in `sends` until the queue pair is drained.
+    /// what may have been posted stands in `sends` until the queue pair is freed.
     ///
     /// # Safety
     ///
@@ -242,8 +242,8 @@ unsafe extern "C" fn portion_done<H: Puller>(cq: *mut raw::ib_cq, wc: *mut raw::
     let Some(entry) = NonNull::new(unsafe { wc.__bindgen_anon_1.wr_cqe.cast::<Entry>() }) else {
         return;
     };
-    // SAFETY: The `Underway` lives until its last completion, which no earlier one was. The queue pair
-    // that it was posted to drains before it goes.
+    // SAFETY: The `Underway` lives until its last completion, which no earlier one was, or longer than
+    // there are callbacks. So does the queue pair that it was posted to.
     let queue = unsafe { &*(*entry.cast::<Underway<H>>().as_ptr()).queue };
     let mut sends = queue.sends().lock();
     if sends.is_drained() {

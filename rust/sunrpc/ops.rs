@@ -439,13 +439,16 @@ fn send_or_wait<T: Transport>(
     second
 }
 
-unsafe extern "C" fn timer<T: Transport>(xprt: *mut raw::rpc_xprt, _task: *mut raw::rpc_task) {
+unsafe extern "C" fn timer<T: Transport>(xprt: *mut raw::rpc_xprt, task: *mut raw::rpc_task) {
     // SAFETY: See the top.
     let this = unsafe { Xprt::<T>::from_raw(xprt) };
+    // SAFETY: The task is the caller's, and waits for the answer to its request.
+    let cookie = unsafe { (*(*task).tk_rqstp).rq_connect_cookie };
     // A peer that does not answer is gone, or will not find the call: on a reliable connection
-    // there is nothing to retransmit but over a new one.
-    T::unanswered(this, this);
-    this.force_disconnect();
+    // there is nothing to retransmit but over a new one. Perhaps there is a new one by now.
+    if cookie == this.connect_cookie() {
+        T::unanswered(this, this);
+    }
 }
 
 unsafe extern "C" fn close<T: Transport>(xprt: *mut raw::rpc_xprt) {

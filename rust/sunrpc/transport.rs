@@ -87,7 +87,7 @@ pub trait Transport: Sized + Send + Sync + 'static {
     /// `rqst` still has registered. Nobody has it pinned any more. May sleep.
     fn release(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>);
 
-    /// A call was not answered in time; the connection is closed next. Runs in that call's task.
+    /// A call was not answered in time: the connection is of no use. Runs in that call's task.
     fn unanswered(&self, xprt: &Xprt<Self>);
 
     /// Breaks the connection as the network would. For fault injection.
