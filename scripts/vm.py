@@ -229,15 +229,17 @@ class Vm:
                 sys.stdout.buffer.write(chunk)
                 sys.stdout.buffer.flush()
 
-    def wait(self, deadline):
-        """Waits for power-off until `deadline`, then kills. Returns the status that the guest left."""
-        try:
-            self.process.wait(max(deadline - time.monotonic(), 0.1))
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-            complain(f"{self.role}: killed, its time was up; console: {self.dir}/console.log")
-            return TIMED_OUT
+    def wait(self, deadline, other=None):
+        """Waits for power-off until `deadline` and while `other` lives, then kills. Returns the status that the guest left."""
+        while self.process.poll() is None:
+            late = time.monotonic() >= deadline
+            if late or (other and other.process.poll() is not None):
+                self.process.kill()
+                self.process.wait()
+                why = "its time was up" if late else f"the {other.role} is gone"
+                complain(f"{self.role}: killed, {why}; console: {self.dir}/console.log")
+                return TIMED_OUT
+            time.sleep(0.1)
         if not self.interactive:
             self.copier.join(5)
         status = self.dir / "status"
@@ -355,7 +357,7 @@ def main():
     for vm in vms:
         vm.start()
 
-    status = vms[-1].wait(deadline)
+    status = vms[-1].wait(deadline, vms[0] if options.kind == "pair" else None)
     if options.kind == "pair":
         (run / "pair/stop").touch()
         server = vms[0].wait(time.monotonic() + 30)
