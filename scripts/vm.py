@@ -31,6 +31,7 @@ SRC = Path("/src")
 CACHE = Path("/cache/vm")
 RUNS = SRC / "build/vm"
 TIMED_OUT = 124  # As timeout(1) says it.
+DIED = 125
 RUNS_KEPT = 30
 ACCELERATION = {
     "kvm": ["-accel", "kvm", "-cpu", "host"],
@@ -238,14 +239,14 @@ class Vm:
                 self.process.wait()
                 why = "its time was up" if late else f"the {other.role} is gone"
                 complain(f"{self.role}: killed, {why}; console: {self.dir}/console.log")
-                return TIMED_OUT
+                return TIMED_OUT if late else DIED
             time.sleep(0.1)
         if not self.interactive:
             self.copier.join(5)
         status = self.dir / "status"
         if not status.exists():
             complain(f"{self.role}: died without a word; console: {self.dir}/console.log, QEMU: {self.dir}/qemu.log")
-            return 125
+            return DIED
         return int(status.read_text())
 
     def faults(self):
