@@ -103,13 +103,17 @@ impl Failure {
     }
 }
 
-/// The context of the queue that `cq` stands for.
+/// What a completion callback was called for: the context of its queue, and the completion.
 ///
 /// # Safety
 ///
-/// `cq` belongs to a [`CompletionQueue<H>`], and the reference is gone when the completion
-/// callback that was given it returns.
-pub(crate) unsafe fn context<'a, H: Handler>(cq: *mut raw::ib_cq) -> &'a H {
-    // SAFETY: By the invariants of `CompletionQueue`, whose drop waits for callbacks.
-    unsafe { &*(*cq).cq_context.cast::<H>() }
+/// The core called it with these arguments for a [`CompletionQueue<H>`], and both references are gone
+/// when it returns.
+pub(crate) unsafe fn called_for<'a, H: Handler>(
+    cq: *mut raw::ib_cq,
+    wc: *mut raw::ib_wc,
+) -> (&'a H, &'a raw::ib_wc) {
+    // SAFETY: By the invariants of `CompletionQueue`, whose drop waits for callbacks; the completion is
+    // valid during the call.
+    unsafe { (&*(*cq).cq_context.cast::<H>(), &*wc) }
 }

@@ -100,14 +100,9 @@ unsafe fn free<H: Handler>(entry: NonNull<Entry>) {
 /// Only the core calls this, for the completion of an invalidation that was posted with a [`Fence`].
 unsafe extern "C" fn invalidate_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
     // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
-    let handler: &H = unsafe { cq::context(cq) };
-    // SAFETY: The completion is valid during the call.
-    let wc = unsafe { &*wc };
-    // SAFETY: The request was posted with the address of a `Fence`'s first field, and that of an
-    // `Entry` is the same.
-    let Some(entry) = NonNull::new(unsafe { wc.__bindgen_anon_1.wr_cqe.cast::<Entry>() }) else {
-        return;
-    };
+    let (handler, wc) = unsafe { cq::called_for::<H>(cq, wc) };
+    // SAFETY: The request was posted with the address of the entry of a `Fence`, its first field.
+    let entry = unsafe { Entry::completed(wc) };
     // SAFETY: The `Fence` lives until its completion, which is this one, or longer than there are
     // callbacks. So does the queue pair that it was posted to.
     let queue = unsafe { &*(*entry.cast::<Fence<H>>().as_ptr()).queue };

@@ -37,6 +37,16 @@ impl Entry {
             free,
         }
     }
+
+    /// That of the request which `wc` completes.
+    ///
+    /// # Safety
+    ///
+    /// The request was posted with the address of something that has an entry first.
+    pub(crate) unsafe fn completed(wc: &raw::ib_wc) -> NonNull<Self> {
+        // SAFETY: The caller vouches for it, and so for an address that is not null.
+        unsafe { NonNull::new_unchecked(wc.__bindgen_anon_1.wr_cqe.cast()) }
+    }
 }
 
 /// A list of them.

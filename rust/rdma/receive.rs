@@ -197,9 +197,7 @@ unsafe impl<H: Handler> Stable for Message<H> {
 /// Only the core calls this, for the completion of a Receive that was posted from an [`Inner`].
 unsafe extern "C" fn receive_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
     // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
-    let handler: &H = unsafe { cq::context(cq) };
-    // SAFETY: The completion is valid during the call.
-    let wc = unsafe { &*wc };
+    let (handler, wc) = unsafe { cq::called_for::<H>(cq, wc) };
     // SAFETY: The request was posted with the address of an `Inner`'s first field. That the
     // completion is here says that the device gave the buffer back.
     let inner = unsafe { KBox::from_raw(wc.__bindgen_anon_1.wr_cqe.cast::<Inner<H>>()) };

@@ -484,9 +484,7 @@ fn now() -> Jiffies {
 /// Only the core calls this, for the completion of a Send that was posted from an [`Inner`].
 unsafe extern "C" fn send_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
     // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
-    let handler: &H = unsafe { cq::context(cq) };
-    // SAFETY: The completion is valid during the call.
-    let wc = unsafe { &*wc };
+    let (handler, wc) = unsafe { cq::called_for::<H>(cq, wc) };
     // SAFETY: The request was posted with the address of an `Inner`'s first field; it stands in
     // `posted` until `retire` below, or longer than there are callbacks.
     let (queue, sequence) = unsafe {

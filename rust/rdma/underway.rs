@@ -234,14 +234,9 @@ unsafe fn free_underway<H: Puller>(entry: NonNull<Entry>) {
 /// Only the core calls this, for the completion of the last request of a portion.
 unsafe extern "C" fn portion_done<H: Puller>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
     // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
-    let handler: &H = unsafe { cq::context(cq) };
-    // SAFETY: The completion is valid during the call.
-    let wc = unsafe { &*wc };
-    // SAFETY: The request was posted with the address of an `Underway`'s first field, and that of an
-    // `Entry` is the same.
-    let Some(entry) = NonNull::new(unsafe { wc.__bindgen_anon_1.wr_cqe.cast::<Entry>() }) else {
-        return;
-    };
+    let (handler, wc) = unsafe { cq::called_for::<H>(cq, wc) };
+    // SAFETY: The request was posted with the address of the entry of an `Underway`, its first field.
+    let entry = unsafe { Entry::completed(wc) };
     // SAFETY: The `Underway` lives until its last completion, which no earlier one was, or longer than
     // there are callbacks. So does the queue pair that it was posted to.
     let queue = unsafe { &*(*entry.cast::<Underway<H>>().as_ptr()).queue };

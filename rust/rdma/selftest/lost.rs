@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The device loses a request: what belongs to it comes back when the queue pair is drained, or goes with it.
+
+use super::station::{
+    kept,
+    Station,
+    PORT, //
+};
+use crate::{
+    outstanding::Entry,
+    transfer::Transfer,
+    underway::{
+        Then,
+        Underway, //
+    }, //
+};
+use core::ptr::{
+    null_mut,
+    NonNull, //
+};
+use kernel::prelude::*;
+use raw::memory::Page;
+
+/// The device flushes a request after all, that it seemed to have lost when its queue pair was drained.
+fn come_up_with(station: &Station, lost: NonNull<Entry>) {
+    let mut completion = raw::ib_wc {
+        status: raw::ib_wc_status_IB_WC_WR_FLUSH_ERR,
+        ..Default::default()
+    };
+    // SAFETY: What is lost lives as long as the queue pair.
+    completion.__bindgen_anon_1.wr_cqe = unsafe { &raw mut (*lost.as_ptr()).cqe };
+    // SAFETY: As above; the id has its queue pair, and that its completion queue.
+    let (done, cq) = unsafe {
+        let queue = (*station.queue.id().as_raw()).qp;
+        ((*lost.as_ptr()).cqe.done, (*queue).send_cq)
+    };
+    if let Some(done) = done {
+        // SAFETY: It is called as the core would.
+        unsafe { done(cq, &mut completion) };
+    }
+}
+
+pub(super) fn lost_read_goes_with_its_queue_pair() -> Result<bool> {
+    let station = Station::alone(PORT)?;
+    let page = Page::new(GFP_KERNEL)?;
+    let reads = Transfer::reads(&station.queue, GFP_KERNEL)?;
+    let reads = station.prepare(reads, &page)?;
+    let lost = Underway::new(reads.0, Then::Pulled(()), &station.queue)?;
+    let lost = lost.give_up();
+    // SAFETY: It was never posted, which is as good as a device that forgot it.
+    unsafe { station.queue.sends().lock().underway.add(lost) };
+    let stayed = kept(&page);
+    station.queue.shut_down();
+    come_up_with(&station, lost);
+    let still = kept(&page);
+    drop(station);
+    Ok(stayed && still && !kept(&page))
+}
+
+pub(super) fn lost_invalidation_is_given_back() -> Result<bool> {
+    let station = Station::alone(PORT)?;
+    let page = Page::new(GFP_KERNEL)?;
+    let (registered, _) = station.register(&page)?;
+    let Ok((lost, _)) = registered.into_fence(&station.queue, null_mut(), ()) else {
+        return Ok(false);
+    };
+    // SAFETY: It was never posted, which is as good as a device that forgot it.
+    unsafe { station.queue.sends().lock().fences.add(lost) };
+    station.queue.shut_down();
+    let Some(registered) = station.end.seen.lock().broken.take() else {
+        return Ok(false);
+    };
+    let given_back = registered.len() == 1 && kept(&page);
+    drop(registered);
+    come_up_with(&station, lost);
+    // It is where a device that is even later finds it, and brought nothing back.
+    let stays = station.queue.sends().lock().fences.iter().eq([lost]);
+    let given_back = given_back && stays && station.end.seen.lock().broken.is_none();
+    Ok(given_back && !kept(&page))
+}

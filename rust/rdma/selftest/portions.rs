@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Transfers that are more than is posted at once.
+
+use super::station::{
+    kept,
+    End,
+    Pair,
+    Station,
+    LEN,
+    PORT,
+    TRANSFERS, //
+};
+use crate::{
+    mr,
+    send::Verb,
+    transfer::{
+        Attached,
+        Prepared,
+        Transfer, //
+    }, //
+};
+use core::ptr::null_mut;
+use kernel::prelude::*;
+use raw::memory::Page;
+
+/// More than a [`Station`] posts at once, and no multiple of that.
+const SEGMENTS: u32 = 5;
+
+impl Station {
+    /// `transfer` between the first bytes of `page` and the peer's memory `whole`, in more requests than
+    /// are posted at once. One may have another key, and so be `denied`.
+    fn prepare_many(
+        &self,
+        mut transfer: Transfer<End>,
+        page: &Page,
+        whole: mr::Handle,
+        denied: Option<u32>,
+    ) -> Result<Prepared<End>> {
+        for place in 0..SEGMENTS {
+            transfer.add_remote(mr::Handle {
+                rkey: whole.rkey ^ u32::from(denied == Some(place)),
+                len: whole.len / SEGMENTS,
+                iova: whole.iova + u64::from(place * (whole.len / SEGMENTS)),
+            })?;
+        }
+        transfer.add_local(page.piece(0, LEN)?)?;
+        transfer.prepare()
+    }
+
+    /// Whether all the room for transfers is there, and no more.
+    fn has_room(&self) -> bool {
+        self.queue.sends().lock().room == TRANSFERS
+    }
+}
+
+/// A page with bytes that differ from those of other `seed`s.
+fn filled(seed: u8) -> Result<Page> {
+    let page = Page::new(GFP_KERNEL)?;
+    let bytes: [u8; LEN] = core::array::from_fn(|at| (at as u8).wrapping_mul(7) ^ seed);
+    page.copy_in(0, &bytes)?;
+    Ok(page)
+}
+
+fn same(one: &Page, other: &Page) -> Result<bool> {
+    let (mut these, mut those) = ([0; LEN], [0; LEN]);
+    one.copy_out(0, &mut these)?;
+    other.copy_out(0, &mut those)?;
+    Ok(these == those)
+}
+
+pub(super) fn reads_go_in_portions() -> Result<bool> {
+    let pair = Pair::new()?;
+    let (near, far) = (&pair.near, &pair.far);
+    // More often than there is room for, if it did not come back.
+    for round in 1..=4 {
+        let (theirs, ours) = (filled(0x10 + round)?, Page::new(GFP_KERNEL)?);
+        let (handle, registered, result) = far.offer(&theirs, mr::Access::Read)?;
+        result?;
+        let round = usize::from(round);
+        near.end
+            .wait(|seen| (seen.received >= round).then_some(()))?;
+        let reads = Transfer::reads(&near.queue, GFP_KERNEL)?;
+        let reads = near.prepare_many(reads, &ours, handle, None)?;
+        if near.queue.post_reads(reads, ()).is_err() {
+            return Ok(false);
+        }
+        near.end.wait(|seen| (seen.pulled >= round).then_some(()))?;
+        if !same(&ours, &theirs)? || kept(&ours) {
+            return Ok(false);
+        }
+        drop(registered);
+    }
+    Ok(near.has_room())
+}
+
+pub(super) fn writes_go_in_portions() -> Result<bool> {
+    let pair = Pair::new()?;
+    let (near, far) = (&pair.near, &pair.far);
+    for round in 1..=4 {
+        let (theirs, ours) = (Page::new(GFP_KERNEL)?, filled(0x20 + round)?);
+        let (handle, registered, result) = far.offer(&theirs, mr::Access::Write)?;
+        result?;
+        let round = usize::from(round);
+        near.end
+            .wait(|seen| (seen.received >= round).then_some(()))?;
+        let writes = Transfer::writes(&near.queue, GFP_KERNEL)?;
+        let writes = Attached::Writes(near.prepare_many(writes, &ours, handle, None)?);
+        if near
+            .queue
+            .post_reply(writes, near.buffer()?, 20, Verb::Send)
+            .is_err()
+        {
+            return Ok(false);
+        }
+        pair.arrived(round)?;
+        if !same(&ours, &theirs)? {
+            return Ok(false);
+        }
+        drop(registered);
+    }
+    near.queue.shut_down();
+    Ok(near.has_room())
+}
+
+pub(super) fn denied_read_fails_all() -> Result<bool> {
+    for denied in 0..SEGMENTS {
+        if !fails_all(denied)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn fails_all(denied: u32) -> Result<bool> {
+    let pair = Pair::new()?;
+    let (near, far) = (&pair.near, &pair.far);
+    let (theirs, ours) = (filled(0x30)?, Page::new(GFP_KERNEL)?);
+    let (handle, _registered, result) = far.offer(&theirs, mr::Access::Read)?;
+    result?;
+    near.end.wait(|seen| (seen.received >= 1).then_some(()))?;
+    let reads = Transfer::reads(&near.queue, GFP_KERNEL)?;
+    let reads = near.prepare_many(reads, &ours, handle, Some(denied))?;
+    if near.queue.post_reads(reads, ()).is_err() {
+        return Ok(false);
+    }
+    near.end.wait(|seen| seen.denied.then_some(()))?;
+    near.queue.shut_down();
+    Ok(near.end.seen.lock().pulled == 0 && !kept(&ours))
+}
+
+pub(super) fn denied_write_fails_its_message() -> Result<bool> {
+    for denied in 0..SEGMENTS {
+        if !fails_its_message(denied)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn fails_its_message(denied: u32) -> Result<bool> {
+    let pair = Pair::new()?;
+    let (near, far) = (&pair.near, &pair.far);
+    let (theirs, ours) = (Page::new(GFP_KERNEL)?, filled(0x40)?);
+    let (handle, _registered, result) = far.offer(&theirs, mr::Access::Write)?;
+    result?;
+    near.end.wait(|seen| (seen.received >= 1).then_some(()))?;
+    let writes = Transfer::writes(&near.queue, GFP_KERNEL)?;
+    let writes = Attached::Writes(near.prepare_many(writes, &ours, handle, Some(denied))?);
+    let mut buffer = near.buffer()?;
+    let head = buffer.bytes_mut().first_chunk_mut::<4>().ok_or(EINVAL)?;
+    *head = *b"head";
+    if near
+        .queue
+        .post_reply(writes, buffer, 20, Verb::Send)
+        .is_err()
+    {
+        return Ok(false);
+    }
+    let unwritten = near.end.wait(|seen| seen.unwritten.take())?;
+    near.queue.shut_down();
+    let denied = near.end.seen.lock().denied;
+    let arrived = far.end.seen.lock().received;
+    Ok(denied && unwritten == *b"head" && arrived == 0 && !kept(&ours))
+}
+
+/// Lengths of what five requests go to, and where the memory for that is: neither begins nor ends with the other.
+pub(super) fn portion_has_its_own() -> Result<bool> {
+    const REMOTE: [u32; 5] = [100, 300, 50, 250, 100];
+    const LOCAL: [(usize, usize); 4] = [(0, 150), (200, 200), (600, 300), (1000, 150)];
+    let station = Station::alone(PORT)?;
+    let page = Page::new(GFP_KERNEL)?;
+    let mut transfer = Transfer::writes(&station.queue, GFP_KERNEL)?;
+    for len in REMOTE {
+        transfer.add_remote(mr::Handle {
+            rkey: len,
+            len,
+            iova: 0,
+        })?;
+    }
+    for (offset, len) in LOCAL {
+        transfer.add_local(page.piece(offset, len)?)?;
+    }
+    let mut inner = transfer.prepare()?.0;
+    let mut lengths = [0; 5];
+    let mut elements = [0; 5];
+    for portion in [0..2, 2..4, 4..5] {
+        let places = portion.clone();
+        let mut next = inner.link(portion, null_mut(), null_mut());
+        for place in places {
+            // SAFETY: The list was just made, of requests that `inner` has.
+            let Some(wr) = (unsafe { next.as_ref() }) else {
+                return Ok(false);
+            };
+            for element in 0..usize::try_from(wr.num_sge)? {
+                // SAFETY: The request has so many.
+                lengths[place] += unsafe { (*wr.sg_list.add(element)).length };
+                elements[place] += 1;
+            }
+            next = wr.next;
+        }
+        if !next.is_null() {
+            return Ok(false);
+        }
+    }
+    Ok(lengths == REMOTE && elements == [1, 3, 1, 2, 1])
+}

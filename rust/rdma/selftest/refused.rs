@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What cannot be is refused.
+
+use super::station::{
+    kept,
+    Station,
+    PARAMETERS,
+    PORT, //
+};
+use crate::{
+    qp::{
+        Unposted,
+        UnpostedReads, //
+    },
+    send::Verb,
+    transfer::{
+        Attached,
+        Transfer, //
+    }, //
+};
+use kernel::prelude::*;
+use raw::memory::Page;
+
+pub(super) fn reads_and_writes_are_not_mixed_up() -> Result<bool> {
+    let station = Station::alone(PORT)?;
+    let queue = &station.queue;
+    let page = Page::new(GFP_KERNEL)?;
+    let reads = station.prepare(Transfer::reads(queue, GFP_KERNEL)?, &page)?;
+    let sent = queue.post_reply(Attached::Writes(reads), station.buffer()?, 20, Verb::Send);
+    let writes = station.prepare(Transfer::writes(queue, GFP_KERNEL)?, &page)?;
+    let read = queue.post_reads(writes, ());
+    let nothing = queue.post_reads(Transfer::reads(queue, GFP_KERNEL)?.prepare()?, ());
+    let refused = matches!(sent, Err(Unposted::Lost(EINVAL)))
+        && matches!(read, Err(UnpostedReads::Lost(EINVAL)))
+        && matches!(nothing, Err(UnpostedReads::Lost(EINVAL)));
+    Ok(refused && !kept(&page))
+}
+
+pub(super) fn nobody_is_answered_who_did_not_ask() -> Result<bool> {
+    let station = Station::alone(PORT)?;
+    let id = station.queue.id();
+    id.disconnect();
+    id.reject();
+    Ok(id.accept(&PARAMETERS) == Err(EINVAL))
+}

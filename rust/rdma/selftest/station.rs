@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Two ends of a connection, and what they have seen.
+
+use crate::{
+    cm::{
+        self,
+        ConnectParameters,
+        Id, //
+    },
+    error::timed_out,
+    listener,
+    mr,
+    qp::Parameters,
+    receive,
+    send::{
+        Buffer,
+        Doorbell, //
+    },
+    transfer::{
+        Inserted,
+        Prepared,
+        Puller,
+        Transfer, //
+    },
+    Failure,
+    Handler,
+    ProtectionDomain,
+    QueuePair, //
+};
+use core::ptr::NonNull;
+use kernel::{
+    new_condvar,
+    new_spinlock,
+    prelude::*,
+    sync::{
+        Arc,
+        CondVar,
+        SpinLock, //
+    },
+    time::msecs_to_jiffies, //
+};
+use raw::{
+    addr::{
+        Net,
+        SockAddr, //
+    },
+    memory::Page, //
+};
+
+pub(super) const PORT: u16 = 20_050;
+pub(super) const TIMEOUT_MS: u32 = 10_000;
+pub(super) const LEN: usize = 2_000;
+
+/// RDMA Reads and Writes of a [`Station`] at the same time.
+pub(super) const TRANSFERS: usize = 4;
+
+pub(super) const PARAMETERS: ConnectParameters<'static> = ConnectParameters {
+    private_data: &[],
+    responder_resources: 1,
+    initiator_depth: 1,
+    retry_count: 6,
+    rnr_retry_count: 0,
+};
+
+/// One end of a connection.
+#[pin_data]
+pub(super) struct End {
+    #[pin]
+    pub(super) seen: SpinLock<Seen>,
+    #[pin]
+    news: CondVar,
+}
+
+/// What it has seen.
+#[derive(Default)]
+pub(super) struct Seen {
+    pub(super) resolved: bool,
+    pub(super) routed: bool,
+    pub(super) established: bool,
+    pub(super) received: usize,
+    /// Transfers that have completed.
+    pub(super) pulled: usize,
+    /// Whether one was denied memory.
+    pub(super) denied: bool,
+    /// The message whose Writes failed.
+    pub(super) unwritten: Option<[u8; 4]>,
+    /// Regions whose invalidation failed.
+    pub(super) broken: Option<mr::Registered<End>>,
+    /// Who wants to connect.
+    pub(super) door: Option<Arc<Id<End>>>,
+}
+
+impl End {
+    pub(super) fn new() -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                seen <- new_spinlock!(Seen::default(), "rdma::selftest"),
+                news <- new_condvar!("rdma::selftest"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    fn note(&self, f: impl FnOnce(&mut Seen)) {
+        f(&mut self.seen.lock());
+        self.news.notify_all();
+    }
+
+    pub(super) fn wait<R>(&self, mut f: impl FnMut(&mut Seen) -> Option<R>) -> Result<R> {
+        let mut left = msecs_to_jiffies(TIMEOUT_MS);
+        let mut seen = self.seen.lock();
+        loop {
+            if let Some(found) = f(&mut seen) {
+                return Ok(found);
+            }
+            use kernel::sync::CondVarTimeoutResult as Wait;
+            left = match self.news.wait_interruptible_timeout(&mut seen, left) {
+                Wait::Timeout => return Err(timed_out()),
+                Wait::Woken { jiffies } | Wait::Signal { jiffies } => jiffies,
+            };
+        }
+    }
+}
+
+impl Handler for End {
+    type Fenced = ();
+
+    fn cm_event(&self, event: cm::Event<'_>) {
+        self.note(|seen| match event {
+            cm::Event::AddrResolved => seen.resolved = true,
+            cm::Event::RouteResolved => seen.routed = true,
+            cm::Event::Established { .. } => seen.established = true,
+            _ => (),
+        });
+    }
+
+    fn received(
+        &self,
+        _queue: &QueuePair<Self>,
+        message: receive::Message<Self>,
+        _invalidated: Option<receive::Invalidated<'_, Self>>,
+    ) {
+        drop(message);
+        self.note(|seen| seen.received += 1);
+    }
+
+    fn receive_failed(&self, buffer: receive::Buffer<Self>, _failure: Failure) {
+        drop(buffer);
+    }
+
+    fn request_failed(&self, _failure: Failure) {}
+
+    fn write_failed(&self, message: [u8; 4], failure: Failure) {
+        self.note(|seen| {
+            seen.denied |= failure.is_denial();
+            seen.unwritten = Some(message);
+        });
+    }
+
+    fn send_resumed(&self) {}
+
+    fn invalidated(&self, _queue: &QueuePair<Self>, _regions: mr::Idle<Self>, (): ()) {}
+
+    fn invalidate_failed(&self, regions: mr::Registered<Self>, (): ()) {
+        self.note(|seen| seen.broken = Some(regions));
+    }
+}
+
+impl Puller for End {
+    type Pulled = ();
+
+    fn pulled(&self, _queue: &QueuePair<Self>, (): ()) {
+        self.note(|seen| seen.pulled += 1);
+    }
+
+    fn pull_failed(&self, (): (), failure: Failure) {
+        self.note(|seen| seen.denied |= failure.is_denial());
+    }
+}
+
+impl listener::Listen for End {
+    type Connection = Self;
+
+    fn connect_request(&self, request: &listener::Request<'_, Self>) {
+        let adopted = End::new().and_then(|end| request.adopt(end));
+        self.note(|seen| seen.door = adopted.ok());
+    }
+
+    fn moved(&self) {}
+
+    fn deaf(&self) {}
+}
+
+/// An end with its queue pair.
+pub(super) struct Station {
+    pub(super) queue: Arc<QueuePair<End>>,
+    pub(super) end: Arc<End>,
+}
+
+impl Station {
+    pub(super) fn new(id: Arc<Id<End>>) -> Result<Self> {
+        let pd = ProtectionDomain::new(id.clone())?;
+        let end = id.context().clone();
+        let queue = QueuePair::new(
+            id,
+            pd,
+            &Parameters {
+                receives: 32,
+                send_buffers: 32,
+                first_send_buffers: 32,
+                send_bytes: 4_096,
+                send_elements: 4,
+                regions_per_send: 1,
+                transfers: TRANSFERS as u32,
+            },
+        )?;
+        let mut receives = receive::Buffers::new();
+        for _ in 0..32 {
+            receives.allocate(queue.pd(), 4_096, GFP_KERNEL)?;
+        }
+        queue.post_receives(&mut receives)?;
+        Ok(Self { queue, end })
+    }
+
+    /// One that knows its device, and has no peer.
+    pub(super) fn alone(port: u16) -> Result<Self> {
+        let end = End::new()?;
+        let id = Id::new(&net(), end.clone())?;
+        id.resolve_address(&address(port)?, TIMEOUT_MS)?;
+        end.wait(|seen| seen.resolved.then_some(()))?;
+        Self::new(id)
+    }
+
+    /// `transfer` between the first bytes of `page` and memory that the peer does not have.
+    pub(super) fn prepare(
+        &self,
+        mut transfer: Transfer<End>,
+        page: &Page,
+    ) -> Result<Prepared<End>> {
+        transfer.add_remote(mr::Handle {
+            rkey: 1,
+            len: u32::try_from(LEN)?,
+            iova: 0,
+        })?;
+        transfer.add_local(page.piece(0, LEN)?)?;
+        transfer.prepare()
+    }
+
+    pub(super) fn buffer(&self) -> Result<Buffer<End>> {
+        self.queue.take_send_buffer().ok_or(ENOMEM)
+    }
+
+    /// Sends a few bytes, and `inserted` among them.
+    pub(super) fn send(&self, inserted: Option<Inserted<End>>) -> Result {
+        let regions = mr::Prepared::new();
+        let (_, result) =
+            self.queue
+                .post_send(regions, self.buffer()?, 20, inserted, Doorbell::Ring);
+        result
+    }
+
+    /// The first bytes of `page` as a part of a Send.
+    pub(super) fn insert(&self, page: &Page) -> Result<Inserted<End>> {
+        let mut memory = Transfer::writes(&self.queue, GFP_KERNEL)?;
+        memory.add_local(page.piece(0, LEN)?)?;
+        memory.insert(10)
+    }
+
+    /// Sends a few bytes with a registration of `page`. Returns how that went.
+    pub(super) fn register(&self, page: &Page) -> Result<(mr::Registered<End>, Result)> {
+        let (_, registered, result) = self.offer(page, mr::Access::Read)?;
+        Ok((registered, result))
+    }
+
+    /// The same for `access`, and how the peer names it.
+    pub(super) fn offer(
+        &self,
+        page: &Page,
+        access: mr::Access,
+    ) -> Result<(mr::Handle, mr::Registered<End>, Result)> {
+        let mut idle = mr::Idle::new();
+        idle.allocate(self.queue.pd(), 1)?;
+        let mut regions = mr::Prepared::new();
+        let mut pieces = [page.piece(0, LEN)].into_iter().peekable();
+        let handle = regions.map(&mut idle, &mut pieces, access, 1)?;
+        let (registered, result) =
+            self.queue
+                .post_send(regions, self.buffer()?, 20, None, Doorbell::Ring);
+        Ok((handle, registered, result))
+    }
+}
+
+/// A connection.
+pub(super) struct Pair {
+    pub(super) near: Station,
+    pub(super) far: Station,
+}
+
+impl Pair {
+    pub(super) fn new() -> Result<Self> {
+        let door = End::new()?;
+        let listener = listener::Listener::new(&net(), &address(PORT)?, 4, door.clone())?;
+        let near = Station::alone(PORT)?;
+        near.queue.id().resolve_route(TIMEOUT_MS)?;
+        near.end.wait(|seen| seen.routed.then_some(()))?;
+        near.queue.id().connect(&PARAMETERS)?;
+        let id = door.wait(|seen| seen.door.take())?;
+        drop(listener);
+        let far = Station::new(id)?;
+        far.queue.id().accept(&PARAMETERS)?;
+        for end in [&near.end, &far.end] {
+            end.wait(|seen| seen.established.then_some(()))?;
+        }
+        Ok(Self { near, far })
+    }
+
+    /// Waits until `count` messages have arrived at the far end.
+    pub(super) fn arrived(&self, count: usize) -> Result {
+        self.far
+            .end
+            .wait(|seen| (seen.received >= count).then_some(()))
+    }
+}
+
+fn net() -> Net {
+    // SAFETY: The first namespace is never freed.
+    unsafe { Net::from_raw(NonNull::new_unchecked(&raw mut raw::init_net)) }
+}
+
+fn address(port: u16) -> Result<SockAddr> {
+    let address = raw::sockaddr_in {
+        sin_family: u16::try_from(raw::AF_INET)?,
+        sin_port: port.to_be(),
+        sin_addr: raw::in_addr {
+            s_addr: u32::from_ne_bytes([192, 0, 2, 1]),
+        },
+        ..Default::default()
+    };
+    // SAFETY: The address is valid for its size.
+    unsafe { SockAddr::from_raw((&raw const address).cast(), size_of_val(&address)) }
+}
+
+/// Whether the device, or who else, still has a reference to `page`.
+pub(super) fn kept(page: &Page) -> bool {
+    !page.is_unique()
+}
