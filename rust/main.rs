@@ -26,10 +26,10 @@ module! {
 
 /// The loaded module.
 struct RpcRdma {
-    _reverse: sunrpc::SvcReverseRegistration<server::Connection>,
+    _reverse: sunrpc::ClassRegistration,
     _server: sunrpc::SvcRegistration<server::Listener>,
     _server_sysctl: sunrpc::sysctl::SysctlRegistration,
-    _client: sunrpc::ClassRegistration<client::Client>,
+    _client: sunrpc::ClassRegistration,
     _client_sysctl: sunrpc::sysctl::SysctlRegistration,
 }
 

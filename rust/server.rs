@@ -32,10 +32,7 @@ mod receive;
 mod reply;
 
 pub(crate) use config::register as register_sysctls;
-pub(crate) use connection::{
-    Connection,
-    REVERSE, //
-};
+pub(crate) use connection::REVERSE;
 pub(crate) use listener::{
     Listener,
     CLASS, //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Registration of a transport class.
+//! Registration of transport classes.
 //!
 //! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h), `struct
 //! xprt_class`.
@@ -25,23 +25,54 @@ use core::{
 use kernel::{
     bindings::list_head,
     error::to_result,
-    ffi::c_char,
+    ffi::{
+        c_char,
+        c_int, //
+    },
     prelude::*, //
 };
 
 /// A transport class, to be a `static` of the module.
+pub struct Class<T: Transport> {
+    untyped: UntypedClass,
+    _transport: PhantomData<fn() -> T>,
+}
+
+impl<T: Transport> Class<T> {
+    /// The class of `T`, not registered.
+    #[expect(clippy::new_without_default, reason = "statics cannot use it")]
+    pub const fn new() -> Self {
+        Self {
+            // SAFETY: `setup` is for sunrpc to call, for this class.
+            untyped: unsafe { UntypedClass::new(T::IDENT, T::NAME, T::NETIDS, ops::setup::<T>) },
+            _transport: PhantomData,
+        }
+    }
+
+    /// Makes the class known to sunrpc, until the returned value is dropped.
+    ///
+    /// [`EEXIST`] if there is another with this ident.
+    pub fn register(&'static self, module: &'static ThisModule) -> Result<ClassRegistration> {
+        self.untyped.register(module)
+    }
+
+    pub(crate) fn untyped(&self) -> &UntypedClass {
+        &self.untyped
+    }
+}
+
+/// What all classes have in common for which sunrpc makes an `rpc_xprt`.
 ///
 /// # Invariants
 ///
 /// `inner.class.owner` is null or the module that the class belongs to; it changes only before the
 /// class is registered. sunrpc alone touches `inner.class.list` while it is.
-pub struct Class<T: Transport> {
+pub(crate) struct UntypedClass {
     inner: UnsafeCell<Inner>,
     registered: AtomicBool,
-    _transport: PhantomData<fn() -> T>,
 }
 
-/// `struct xprt_class` with its flexible array: netids, the last one empty.
+/// `struct xprt_class` with its flexible array: netids, up to an empty one.
 #[repr(C)]
 struct Inner {
     class: raw::xprt_class,
@@ -55,40 +86,48 @@ const _: () = {
 
 // SAFETY: The pointers in it are to statics. sunrpc guards what changes after the registration,
 // and `registered` keeps a second one from touching it.
-unsafe impl<T: Transport> Sync for Class<T> {}
+unsafe impl Sync for UntypedClass {}
 
-impl<T: Transport> Class<T> {
-    /// The class of `T`, not registered.
-    #[expect(clippy::new_without_default, reason = "statics cannot use it")]
-    pub const fn new() -> Self {
+impl UntypedClass {
+    /// A class, not registered. Nobody mounts with one whose netids are empty.
+    ///
+    /// # Safety
+    ///
+    /// sunrpc may call `setup` to make a transport of this class, while that is registered.
+    pub(crate) const unsafe fn new(
+        ident: c_int,
+        called: &'static CStr,
+        netids: [&'static CStr; 2],
+        setup: unsafe extern "C" fn(*mut raw::xprt_create) -> *mut raw::rpc_xprt,
+    ) -> Self {
         let class = raw::xprt_class {
             list: list_head {
                 next: ptr::null_mut(),
                 prev: ptr::null_mut(),
             },
-            ident: T::IDENT,
-            setup: Some(ops::setup::<T>),
+            ident,
+            setup: Some(setup),
             owner: ptr::null_mut(),
-            name: name(T::NAME),
+            name: name(called),
             netid: raw::__IncompleteArrayField::new(),
         };
         let netids = [
-            T::NETIDS[0].to_bytes_with_nul().as_ptr().cast(),
-            T::NETIDS[1].to_bytes_with_nul().as_ptr().cast(),
+            netids[0].to_bytes_with_nul().as_ptr().cast(),
+            netids[1].to_bytes_with_nul().as_ptr().cast(),
             c"".to_bytes_with_nul().as_ptr().cast(),
         ];
         // INVARIANT: No owner yet, and not registered.
         Self {
             inner: UnsafeCell::new(Inner { class, netids }),
             registered: AtomicBool::new(false),
-            _transport: PhantomData,
         }
     }
 
-    /// Makes the class known to sunrpc, until the returned value is dropped.
-    ///
-    /// [`EEXIST`] if there is another with this ident.
-    pub fn register(&'static self, module: &'static ThisModule) -> Result<ClassRegistration<T>> {
+    /// As [`Class::register`].
+    pub(crate) fn register(
+        &'static self,
+        module: &'static ThisModule,
+    ) -> Result<ClassRegistration> {
         if self.registered.swap(true, Ordering::Acquire) {
             return Err(EEXIST);
         }
@@ -142,7 +181,7 @@ impl<T: Transport> Class<T> {
 }
 
 /// `from` as C keeps a class's name.
-pub(crate) const fn name(from: &CStr) -> [c_char; 32] {
+const fn name(from: &CStr) -> [c_char; 32] {
     let from = from.to_bytes();
     let mut name = [0; 32];
     let mut i = 0;
@@ -155,14 +194,14 @@ pub(crate) const fn name(from: &CStr) -> [c_char; 32] {
 }
 
 /// As long as it lives, the class is registered.
-pub struct ClassRegistration<T: Transport> {
-    class: &'static Class<T>,
+pub struct ClassRegistration {
+    class: &'static UntypedClass,
 }
 
-impl<T: Transport> Drop for ClassRegistration<T> {
+impl Drop for ClassRegistration {
     fn drop(&mut self) {
         // The only error is that it is not registered.
-        // SAFETY: The class is registered, by `Class::register`.
+        // SAFETY: The class is registered, by `UntypedClass::register`.
         let _ = unsafe { raw::xprt_unregister_transport(self.class.as_raw()) };
         // The last transport gave its module reference back in code of this module, which still
         // had to return from there. A task that was preempted on that way has not slept of its own

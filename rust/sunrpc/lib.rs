@@ -105,8 +105,7 @@ pub use svc_class::{
 pub use svc_link::SvcLink;
 pub use svc_reverse::{
     SvcCallback,
-    SvcReverseClass,
-    SvcReverseRegistration, //
+    SvcReverseClass, //
 };
 pub use svc_rqst::{
     Blanks,

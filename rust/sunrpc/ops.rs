@@ -92,7 +92,7 @@ pub(crate) unsafe extern "C" fn setup<T: Transport>(
 ) -> *mut raw::rpc_xprt {
     // SAFETY: They are valid for the call.
     let args = unsafe { &*args };
-    let class = T::class();
+    let class = T::class().untyped();
     let made = class.get_module().and_then(|()| {
         Xprt::<T>::create(args).inspect_err(|_| {
             // SAFETY: The reference was taken above; sunrpc still has its own.
@@ -111,7 +111,7 @@ unsafe extern "C" fn destroy<T: Transport>(xprt: *mut raw::rpc_xprt) {
     // SAFETY: Called once, after the last reference is gone.
     unsafe { Xprt::<T>::destroy(xprt.cast()) };
     // SAFETY: `setup` took the reference. What is left of this function is to return.
-    unsafe { T::class().put_module() };
+    unsafe { T::class().untyped().put_module() };
 }
 
 unsafe extern "C" fn alloc_slot<T: Transport>(xprt: *mut raw::rpc_xprt, task: *mut raw::rpc_task) {

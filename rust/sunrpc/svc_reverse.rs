@@ -14,6 +14,10 @@
 
 use crate::{
     addr,
+    class::{
+        ClassRegistration,
+        UntypedClass, //
+    },
     errno,
     svc_link::SvcLink,
     svc_ops,
@@ -23,27 +27,16 @@ use crate::{
     SvcXprt, //
 };
 use core::{
-    cell::UnsafeCell,
     marker::PhantomData,
-    mem::{
-        offset_of,
-        size_of, //
-    },
+    mem::size_of,
     ptr::{
         self,
         NonNull, //
-    },
-    sync::atomic::{
-        AtomicBool,
-        Ordering, //
-    },
+    }, //
 };
 use kernel::{
     alloc::flags::__GFP_NOWARN,
-    bindings::list_head,
-    error::to_result,
     ffi::{
-        c_char,
         c_int,
         c_ulong, //
     },
@@ -89,52 +82,19 @@ impl SvcCallback<'_> {
 }
 
 /// The class of `rpc_xprt`s for calls over connections `C`, to be a `static` of the module.
-///
-/// # Invariants
-///
-/// `inner.class.owner` is null or the module that the class belongs to; it changes only before the
-/// class is registered. sunrpc alone touches `inner.class.list` while it is.
 pub struct SvcReverseClass<C: SvcConnection> {
-    inner: UnsafeCell<Inner>,
-    registered: AtomicBool,
+    untyped: UntypedClass,
     _connection: PhantomData<fn() -> C>,
 }
-
-/// `struct xprt_class` with a list of netids that is empty: nobody mounts with this.
-#[repr(C)]
-struct Inner {
-    class: raw::xprt_class,
-    netids: [*const c_char; 1],
-}
-
-const _: () = assert!(offset_of!(raw::xprt_class, netid) == offset_of!(Inner, netids));
-
-// SAFETY: The pointers in it are to statics. sunrpc guards what changes after the registration,
-// and `registered` keeps a second one from touching it.
-unsafe impl<C: SvcConnection> Sync for SvcReverseClass<C> {}
 
 impl<C: SvcConnection> SvcReverseClass<C> {
     /// The class, not registered.
     #[expect(clippy::new_without_default, reason = "statics cannot use it")]
     pub const fn new() -> Self {
-        let class = raw::xprt_class {
-            list: list_head {
-                next: ptr::null_mut(),
-                prev: ptr::null_mut(),
-            },
-            ident: C::REVERSE_IDENT,
-            setup: Some(setup::<C>),
-            owner: ptr::null_mut(),
-            name: crate::class::name(C::REVERSE_NAME),
-            netid: raw::__IncompleteArrayField::new(),
-        };
-        // INVARIANT: No owner yet, and not registered.
+        let (ident, name) = (C::REVERSE_IDENT, C::REVERSE_NAME);
         Self {
-            inner: UnsafeCell::new(Inner {
-                class,
-                netids: [c"".to_bytes_with_nul().as_ptr().cast()],
-            }),
-            registered: AtomicBool::new(false),
+            // SAFETY: `setup` is for sunrpc to call, for this class.
+            untyped: unsafe { UntypedClass::new(ident, name, [c"", c""], setup::<C>) },
             _connection: PhantomData,
         }
     }
@@ -142,53 +102,8 @@ impl<C: SvcConnection> SvcReverseClass<C> {
     /// Makes the class known to sunrpc, until the returned value is dropped.
     ///
     /// [`EEXIST`] if there is another with this ident.
-    pub fn register(
-        &'static self,
-        module: &'static ThisModule,
-    ) -> Result<SvcReverseRegistration<C>> {
-        if self.registered.swap(true, Ordering::Acquire) {
-            return Err(EEXIST);
-        }
-        // SAFETY: `registered` was false, so nobody but us uses the class now.
-        let inner = unsafe { &mut *self.inner.get() };
-        inner.class.owner = module.as_ptr();
-        // SAFETY: The class is static and complete. When the registration is dropped, it is
-        // unregistered before the module goes.
-        let result = to_result(unsafe { raw::xprt_register_transport(self.as_raw()) });
-        if let Err(error) = result {
-            self.registered.store(false, Ordering::Release);
-            return Err(error);
-        }
-        Ok(SvcReverseRegistration { class: self })
-    }
-
-    fn as_raw(&self) -> *mut raw::xprt_class {
-        // CAST: `class` is the first field of `Inner`, which is `repr(C)`.
-        self.inner.get().cast()
-    }
-
-    fn owner(&self) -> *mut kernel::bindings::module {
-        // SAFETY: By the type invariants `owner` does not change while the class is registered, and
-        // sunrpc makes transports of registered classes only.
-        unsafe { (*self.inner.get()).class.owner }
-    }
-}
-
-/// As long as it lives, the class is registered.
-pub struct SvcReverseRegistration<C: SvcConnection> {
-    class: &'static SvcReverseClass<C>,
-}
-
-impl<C: SvcConnection> Drop for SvcReverseRegistration<C> {
-    fn drop(&mut self) {
-        // The only error is that it is not registered.
-        // SAFETY: The class is registered, by `SvcReverseClass::register`.
-        let _ = unsafe { raw::xprt_unregister_transport(self.class.as_raw()) };
-        // The last transport gave its module reference back in code of this module, which still
-        // had to return from there. This waits for it.
-        // SAFETY: Module exit may sleep and holds no RCU read lock.
-        unsafe { raw::synchronize_rcu_tasks() };
-        self.class.registered.store(false, Ordering::Release);
+    pub fn register(&'static self, module: &'static ThisModule) -> Result<ClassRegistration> {
+        self.untyped.register(module)
     }
 }
 
@@ -271,13 +186,8 @@ unsafe fn create<C: SvcConnection>(args: &raw::xprt_create) -> Result<NonNull<ra
     if args.addrlen > size_of::<raw::__kernel_sockaddr_storage>() {
         return Err(EBADF);
     }
-    let class = C::reverse_class();
-    // One that is not registered has no module to be kept.
-    let registered = class.registered.load(Ordering::Acquire);
-    // SAFETY: sunrpc holds a reference to the module during `setup`.
-    if !registered || !unsafe { raw::try_module_get(class.owner()) } {
-        return Err(EIO);
-    }
+    let class = &C::reverse_class().untyped;
+    class.get_module()?;
     // SAFETY: sunrpc says which namespace. The size has room for `Reverse`.
     let raw = unsafe {
         raw::xprt_alloc(
@@ -288,8 +198,8 @@ unsafe fn create<C: SvcConnection>(args: &raw::xprt_create) -> Result<NonNull<ra
         )
     };
     let Some(raw) = NonNull::new(raw) else {
-        // SAFETY: The reference taken above.
-        unsafe { raw::module_put(class.owner()) };
+        // SAFETY: The reference taken above; sunrpc's own keeps the module during `setup`.
+        unsafe { class.put_module() };
         return Err(ENOMEM);
     };
     // SAFETY: The memory is that of `link`.
@@ -359,7 +269,7 @@ unsafe extern "C" fn destroy<C: SvcConnection>(xprt: *mut raw::rpc_xprt) {
     // SAFETY: As above.
     unsafe { raw::xprt_free(xprt) };
     // SAFETY: `setup` took the reference. What is left of this function is to return.
-    unsafe { raw::module_put(C::reverse_class().owner()) };
+    unsafe { C::reverse_class().untyped.put_module() };
 }
 
 /// The connection ends, and this with it.

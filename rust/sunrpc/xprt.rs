@@ -319,7 +319,7 @@ impl<T: Transport> Xprt<T> {
         // SAFETY: `xprt_alloc` initialised it, and nobody else has seen it.
         let xprt = unsafe { &mut *this.as_ptr().cast::<raw::rpc_xprt>() };
         xprt.ops = ops::table::<T>();
-        xprt.xprt_class = T::class().as_raw();
+        xprt.xprt_class = T::class().untyped().as_raw();
         xprt.timeout = &raw const DEFAULT_TIMEOUT;
         xprt.connect_timeout = DEFAULT_TIMEOUT.to_initval;
         xprt.max_reconnect_timeout = DEFAULT_TIMEOUT.to_maxval;
