@@ -13,12 +13,16 @@ peer_cases client
 # Whether the log says so, if a server granted nothing.
 logged_once() { [[ " ${cases[*]} " != *" adv72_"* ]] || [ "$(dmesg | grep -c 'granted no credits')" -eq 1 ]; }
 
+# Whether it says why a connection was given up, if a server did not answer.
+silence_logged() { [[ " ${cases[*]} " != *" adv104_"* ]] || dmesg | grep 'lost: no reply in time'; }
+
 modprobe rpcrdma
-plan $((${#cases[@]} + 2))
+plan $((${#cases[@]} + 3))
 for name in "${cases[@]}"; do
 	check_peer "$name"
 	umount -f -l /mnt/peer /mnt/peer2 2>/dev/null
 done
 check "a grant of nothing is logged, once" logged_once
+check "silence is logged" silence_logged
 check "the module unloads" unload
 finish
