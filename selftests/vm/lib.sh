@@ -22,12 +22,13 @@ plan() {
 
 # Runs a command and makes it a test result; what a failing one said stands above it.
 check() {
-	local description=$1 output
+	local description=$1 output start=$SECONDS
 	shift
 	if output=$("$@" 2>&1); then
 		ktap_test_pass "$description"
 	else
 		[ -z "$output" ] || printf '# %s\n' "${output//$'\n'/$'\n# '}"
+		echo "# after $((SECONDS - start)) s"
 		ktap_test_fail "$description"
 	fi
 }
@@ -159,6 +160,8 @@ kick() {
 			wait "$writer" && break
 		done 2>/dev/null
 	done
+	# The last may have gone meanwhile.
+	return 0
 }
 
 # From now on no packet of RDMA arrives here; `hear` ends that.
@@ -175,7 +178,7 @@ hear() { nft delete table inet lost; }
 # verified_io OPTION...: fio writes, and reads back what it wrote. The debug kernel, to which each byte is dear, gets a quarter
 # of the size, but not less than 1M.
 verified_io() {
-	local options=() option size
+	local options=() option size seed=$RANDOM
 	for option; do
 		if [[ $KERNEL = debug && $option =~ ^--size=([0-9]+)M$ ]]; then
 			size=$((BASH_REMATCH[1] / 4))
@@ -184,8 +187,8 @@ verified_io() {
 		options+=("$option")
 	done
 	fio --name=verify --directory="$mnt" --rw=randwrite --bsrange=4k-1M --direct=1 \
-		--verify=crc32c --verify_fatal=1 --randseed="$RANDOM" --fallocate=none --unlink=1 "${options[@]}" >/tmp/fio.log 2>&1 ||
-		{ cat /tmp/fio.log; return 1; }
+		--verify=crc32c --verify_fatal=1 --randseed="$seed" --fallocate=none --unlink=1 "${options[@]}" >/tmp/fio.log 2>&1 ||
+		{ echo "the seed is $seed"; cat /tmp/fio.log; return 1; }
 }
 
 # in_spite COMMAND...: verified I/O goes on for as long as the command takes, and both do well. `load` says more of the I/O.
@@ -199,12 +202,11 @@ in_spite() {
 	status=$?
 	if [ "$first" = "$breaker" ]; then
 		# What it left broken the I/O might wait for, for ever.
-		[ $status -eq 0 ] || pkill -KILL -P "$io"
+		[ $status -eq 0 ] || pkill -KILL fio
 		wait "$io" || status=1
 	else
 		[ $status -eq 0 ] || kill "$breaker"
-		wait "$breaker"
-		status=$?
+		wait "$breaker" || status=$?
 		# What it was about on the server is no child of ours.
 		while pgrep -f vm/on-server >/dev/null; do sleep 0.5; done
 	fi
