@@ -39,6 +39,22 @@ pub const TESTS: &[(&str, Test)] = &[
         kept::failed_invalidation_does_not_free,
     ),
     (
+        "memory is let go before the upper layer hears that it is invalid",
+        kept::invalidation_lets_go_before_it_is_told,
+    ),
+    (
+        "one invalidation that fails, wherever in its chain, fails all",
+        kept::one_failed_invalidation_fails_all,
+    ),
+    (
+        "registrations are posted directly before their Send",
+        kept::registrations_precede_their_send,
+    ),
+    (
+        "a region has another key each time",
+        kept::a_region_has_another_key_each_time,
+    ),
+    (
         "a Read that never completes goes with its queue pair",
         lost::lost_read_goes_with_its_queue_pair,
     ),
@@ -69,6 +85,10 @@ pub const TESTS: &[(&str, Test)] = &[
     (
         "Reads go with no Send, and Writes are no Reads",
         refused::reads_and_writes_are_not_mixed_up,
+    ),
+    (
+        "memory that a Send is to register is denied before that",
+        refused::planned_memory_is_denied,
     ),
     (
         "nobody is answered who did not ask",

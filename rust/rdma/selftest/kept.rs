@@ -6,11 +6,16 @@ use super::station::{
     kept,
     Pair,
     Station,
+    LEN,
     PORT,
+    REGIONS,
     TIMEOUT_MS, //
 };
+use crate::mr;
+use core::ptr::null_mut;
 use kernel::{
     prelude::*,
+    sync::Arc,
     time::{
         delay::fsleep,
         Delta, //
@@ -62,7 +67,7 @@ pub(super) fn unposted_invalidation_gives_back() -> Result<bool> {
     let station = Station::alone(PORT)?;
     let page = Page::new(GFP_KERNEL)?;
     let (registered, _) = station.register(&page)?;
-    let Err((registered, ())) = station.queue.post_invalidate(registered, ()) else {
+    let Err((registered, _)) = station.queue.post_invalidate(registered, None) else {
         return Ok(false);
     };
     let stayed = registered.len() == 1 && kept(&page);
@@ -79,13 +84,118 @@ pub(super) fn failed_invalidation_does_not_free() -> Result<bool> {
     result?;
     pair.arrived(1)?;
     pair.near.queue.drain_sends();
-    if pair.near.queue.post_invalidate(registered, ()).is_err() {
+    if pair.near.queue.post_invalidate(registered, None).is_err() {
         return Ok(false);
     }
     let broken = pair.near.end.wait(|seen| seen.broken.take())?;
-    let given_back = broken.len() == 1 && kept(&page);
+    // The connection is at its end, and who closes it hears that first.
+    let told = pair.near.end.seen.lock().failed;
+    let given_back = told && broken.len() == 1 && kept(&page);
     drop(broken);
     let stayed = kept(&page);
     pair.near.queue.shut_down();
     Ok(given_back && stayed && !kept(&page))
+}
+
+pub(super) fn invalidation_lets_go_before_it_is_told() -> Result<bool> {
+    let pair = Pair::new()?;
+    let page = Arc::new(Page::new(GFP_KERNEL)?, GFP_KERNEL)?;
+    let (registered, result) = pair.near.register(&page)?;
+    result?;
+    pair.arrived(1)?;
+    let was_kept = kept(&page);
+    let with = Some(page.clone());
+    if pair.near.queue.post_invalidate(registered, with).is_err() {
+        return Ok(false);
+    }
+    let end = &pair.near.end;
+    let early = end.wait(|seen| (seen.fenced == 1).then_some(seen.early))?;
+    Ok(was_kept && !early)
+}
+
+pub(super) fn one_failed_invalidation_fails_all() -> Result<bool> {
+    for wrong in 0..REGIONS {
+        if !fails_all(wrong)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The invalidation at place `wrong` of a chain is of a key that is not valid.
+fn fails_all(wrong: usize) -> Result<bool> {
+    let pair = Pair::new()?;
+    let queue = &pair.near.queue;
+    let pages = [
+        Page::new(GFP_KERNEL)?,
+        Page::new(GFP_KERNEL)?,
+        Page::new(GFP_KERNEL)?,
+    ];
+    let (registered, result) = pair.near.advertise(pair.near.cover_all(&pages)?)?;
+    result?;
+    pair.arrived(1)?;
+    let failed = queue.transfer_failed_cqe();
+    let Ok((fence, first)) = registered.into_fence(queue, failed, None) else {
+        return Ok(false);
+    };
+    let mut request = first;
+    for _ in 0..wrong {
+        // SAFETY: There is one for each page, and the fence keeps them.
+        request = unsafe { (*request).next };
+    }
+    // SAFETY: As above; a LOCAL_INV has this arm of the union.
+    unsafe { (*request).ex.invalidate_rkey ^= 1 };
+    let mut sends = queue.sends().lock();
+    // SAFETY: It was just given up, and its requests live until their completion.
+    unsafe {
+        sends.fences.add(fence);
+        queue.post(&mut sends, first)?;
+    }
+    drop(sends);
+    let broken = pair.near.end.wait(|seen| seen.broken.take())?;
+    let fenced = pair.near.end.seen.lock().fenced;
+    Ok(broken.len() == REGIONS && fenced == 0 && pages.iter().all(kept))
+}
+
+pub(super) fn registrations_precede_their_send() -> Result<bool> {
+    let station = Station::alone(PORT)?;
+    let pages = [Page::new(GFP_KERNEL)?, Page::new(GFP_KERNEL)?];
+    let regions = station.cover_all(&pages)?;
+    let mut regions = regions.into_registered(station.queue.limbo());
+    let mut send = raw::ib_send_wr::default();
+    let send = &raw mut send;
+    let mut next = regions.link_registrations(null_mut(), send);
+    for _ in &pages {
+        // SAFETY: The list was just made, of requests that `regions` has, and one that is on the stack.
+        match unsafe { next.as_ref() } {
+            Some(request) if request.opcode == raw::ib_wr_opcode_IB_WR_REG_MR => {
+                next = request.next
+            }
+            _ => return Ok(false),
+        }
+    }
+    Ok(next == send)
+}
+
+pub(super) fn a_region_has_another_key_each_time() -> Result<bool> {
+    let station = Station::alone(PORT)?;
+    let page = Page::new(GFP_KERNEL)?;
+    let mut idle = mr::Idle::new();
+    idle.allocate(station.queue.pd(), 1)?;
+    let mut last = None;
+    // More often than there are keys.
+    for _ in 0..300 {
+        let mut regions = mr::Prepared::new();
+        let mut pieces = [page.piece(0, LEN)].into_iter().peekable();
+        let key = regions
+            .map(&mut idle, &mut pieces, mr::Access::Read, 1)?
+            .rkey;
+        let other = last.is_none_or(|last: u32| last != key && last >> 8 == key >> 8);
+        if !other {
+            return Ok(false);
+        }
+        last = Some(key);
+        idle = regions.cancel();
+    }
+    Ok(true)
 }

@@ -62,7 +62,7 @@ pub(super) fn lost_invalidation_is_given_back() -> Result<bool> {
     let station = Station::alone(PORT)?;
     let page = Page::new(GFP_KERNEL)?;
     let (registered, _) = station.register(&page)?;
-    let Ok((lost, _)) = registered.into_fence(&station.queue, null_mut(), ()) else {
+    let Ok((lost, _)) = registered.into_fence(&station.queue, null_mut(), None) else {
         return Ok(false);
     };
     // SAFETY: It was never posted, which is as good as a device that forgot it.

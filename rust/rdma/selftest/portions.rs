@@ -30,7 +30,7 @@ const SEGMENTS: u32 = 5;
 impl Station {
     /// `transfer` between the first bytes of `page` and the peer's memory `whole`, in more requests than
     /// are posted at once. One may have another key, and so be `denied`.
-    fn prepare_many(
+    pub(super) fn prepare_many(
         &self,
         mut transfer: Transfer<End>,
         page: &Page,

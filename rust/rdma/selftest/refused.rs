@@ -4,11 +4,13 @@
 
 use super::station::{
     kept,
+    Pair,
     Station,
     PARAMETERS,
     PORT, //
 };
 use crate::{
+    mr,
     qp::{
         Unposted,
         UnpostedReads, //
@@ -43,4 +45,19 @@ pub(super) fn nobody_is_answered_who_did_not_ask() -> Result<bool> {
     id.disconnect();
     id.reject();
     Ok(id.accept(&PARAMETERS) == Err(EINVAL))
+}
+
+pub(super) fn planned_memory_is_denied() -> Result<bool> {
+    let pair = Pair::new()?;
+    let (theirs, ours) = (Page::new(GFP_KERNEL)?, Page::new(GFP_KERNEL)?);
+    let (handle, regions) = pair.near.cover(&theirs, mr::Access::Read)?;
+    let reads = Transfer::reads(&pair.far.queue, GFP_KERNEL)?;
+    let reads = pair.far.prepare_many(reads, &ours, handle, None)?;
+    if pair.far.queue.post_reads(reads, ()).is_err() {
+        return Ok(false);
+    }
+    pair.far.end.wait(|seen| seen.denied.then_some(()))?;
+    drop(regions.cancel());
+    let pulled = pair.far.end.seen.lock().pulled;
+    Ok(pulled == 0 && !kept(&theirs))
 }

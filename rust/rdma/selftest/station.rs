@@ -55,6 +55,9 @@ pub(super) const LEN: usize = 2_000;
 /// RDMA Reads and Writes of a [`Station`] at the same time.
 pub(super) const TRANSFERS: usize = 4;
 
+/// Regions that are registered for one Send at most.
+pub(super) const REGIONS: usize = 3;
+
 pub(super) const PARAMETERS: ConnectParameters<'static> = ConnectParameters {
     private_data: &[],
     responder_resources: 1,
@@ -85,6 +88,12 @@ pub(super) struct Seen {
     pub(super) denied: bool,
     /// The message whose Writes failed.
     pub(super) unwritten: Option<[u8; 4]>,
+    /// Whether a request failed.
+    pub(super) failed: bool,
+    /// Chains of invalidations that came to a good end.
+    pub(super) fenced: usize,
+    /// Whether one of them was told of while the page that goes with it was still kept.
+    pub(super) early: bool,
     /// Regions whose invalidation failed.
     pub(super) broken: Option<mr::Registered<End>>,
     /// Who wants to connect.
@@ -124,7 +133,8 @@ impl End {
 }
 
 impl Handler for End {
-    type Fenced = ();
+    /// A page that is to be let go before [`Handler::invalidated`].
+    type Fenced = Option<Arc<Page>>;
 
     fn cm_event(&self, event: cm::Event<'_>) {
         self.note(|seen| match event {
@@ -149,7 +159,9 @@ impl Handler for End {
         drop(buffer);
     }
 
-    fn request_failed(&self, _failure: Failure) {}
+    fn request_failed(&self, _failure: Failure) {
+        self.note(|seen| seen.failed = true);
+    }
 
     fn write_failed(&self, message: [u8; 4], failure: Failure) {
         self.note(|seen| {
@@ -160,9 +172,15 @@ impl Handler for End {
 
     fn send_resumed(&self) {}
 
-    fn invalidated(&self, _queue: &QueuePair<Self>, _regions: mr::Idle<Self>, (): ()) {}
+    fn invalidated(&self, _queue: &QueuePair<Self>, _regions: mr::Idle<Self>, page: Self::Fenced) {
+        let early = page.is_some_and(|page| kept(&page));
+        self.note(|seen| {
+            seen.fenced += 1;
+            seen.early |= early;
+        });
+    }
 
-    fn invalidate_failed(&self, regions: mr::Registered<Self>, (): ()) {
+    fn invalidate_failed(&self, regions: mr::Registered<Self>, _page: Self::Fenced) {
         self.note(|seen| seen.broken = Some(regions));
     }
 }
@@ -211,7 +229,7 @@ impl Station {
                 first_send_buffers: 32,
                 send_bytes: 4_096,
                 send_elements: 4,
-                regions_per_send: 1,
+                regions_per_send: REGIONS as u32,
                 transfers: TRANSFERS as u32,
             },
         )?;
@@ -279,15 +297,53 @@ impl Station {
         page: &Page,
         access: mr::Access,
     ) -> Result<(mr::Handle, mr::Registered<End>, Result)> {
+        let (handle, regions) = self.cover(page, access)?;
+        let (registered, result) = self.advertise(regions)?;
+        Ok((handle, registered, result))
+    }
+
+    /// A region that covers the first bytes of `page`, to be registered with a Send.
+    pub(super) fn cover(
+        &self,
+        page: &Page,
+        access: mr::Access,
+    ) -> Result<(mr::Handle, mr::Prepared<End>)> {
+        let mut regions = mr::Prepared::new();
+        let handle = self.cover_more(&mut regions, page, access)?;
+        Ok((handle, regions))
+    }
+
+    /// One for each of `pages`.
+    pub(super) fn cover_all(&self, pages: &[Page]) -> Result<mr::Prepared<End>> {
+        let mut regions = mr::Prepared::new();
+        for page in pages {
+            self.cover_more(&mut regions, page, mr::Access::Read)?;
+        }
+        Ok(regions)
+    }
+
+    fn cover_more(
+        &self,
+        regions: &mut mr::Prepared<End>,
+        page: &Page,
+        access: mr::Access,
+    ) -> Result<mr::Handle> {
         let mut idle = mr::Idle::new();
         idle.allocate(self.queue.pd(), 1)?;
-        let mut regions = mr::Prepared::new();
         let mut pieces = [page.piece(0, LEN)].into_iter().peekable();
-        let handle = regions.map(&mut idle, &mut pieces, access, 1)?;
-        let (registered, result) =
-            self.queue
-                .post_send(regions, self.buffer()?, 20, None, Doorbell::Ring);
-        Ok((handle, registered, result))
+        regions.map(&mut idle, &mut pieces, access, 1)
+    }
+
+    /// Sends a few bytes with the registration of `regions`. Returns how that went.
+    pub(super) fn advertise(
+        &self,
+        regions: mr::Prepared<End>,
+    ) -> Result<(mr::Registered<End>, Result)> {
+        let buffer = self.buffer()?;
+        let sent = self
+            .queue
+            .post_send(regions, buffer, 20, None, Doorbell::Ring);
+        Ok(sent)
     }
 }
 

@@ -32,12 +32,13 @@ fn emit(call: &Call<'_>) -> Result<Vec<u8>, Misuse> {
     call.emit(&mut out).map(|_| out)
 }
 
-/// Takes an argument out of a Call: what stays, and what goes to the chunk.
+/// What of a Call with this argument stays behind the header, and what goes to the chunk.
 fn reduce(call: &[u8], argument: Argument) -> (Vec<u8>, Vec<u8>) {
-    let at = usize::try_from(argument.position).unwrap();
-    let mut inline = call.to_vec();
-    inline.drain(at..at + filled(argument.length));
-    (inline, call[at..at + argument.length].to_vec())
+    let form = CallForm::ReadChunk(argument);
+    let (position, chunk) = form.read_chunk(call.len()).unwrap();
+    assert_eq!(position, argument.position);
+    let inline = form.inline(call.len()).map(|range| call[range].to_vec());
+    (inline.concat(), call[chunk].to_vec())
 }
 
 /// A counted item with its fill.
