@@ -57,7 +57,7 @@ vm: ## a shell in a VM, or RUN='command'; MODULE=rust|c
 	@$(call built,$(MODULE))
 	@$(vm) single --module $(MODULE) $(vm_options) -- "$$RUN"
 
-vm2: ## the same on the client of a pair; CLIENT=rust|c SERVER=rust|c; the server exports / at SERVER_ADDR
+vm2: ## the same on the client of a pair; CLIENT=rust|c SERVER=rust|c; the server exports /export at SERVER_ADDR (NFSv4: /)
 	@$(call built,$(CLIENT),$(SERVER))
 	@$(vm) pair --client $(CLIENT) --server $(SERVER) $(vm_options) -- "$$RUN"
 
@@ -93,7 +93,7 @@ counts: ## work requests, doorbells and completions per RPC, of our client and s
 	@for side in rust c; do echo "server: $$side"; \
 		$(vm) pair --client rust --server $$side $(vm_options) -- 'selftests/counts/counts.py --server' || exit; done
 
-interop: ## our module and the in-tree one on either side: every version, address family and flavour
+interop: ## our module and the in-tree one on either side: every version, sys over IPv4 and IPv6, krb5p
 	@$(call built,rust)
 	@scripts/enter selftests/interop/interop.py
 

@@ -19,8 +19,6 @@
 #include <linux/sunrpc/addr.h>
 #include <linux/sunrpc/bc_xprt.h>
 #include <linux/sunrpc/clnt.h>
-#include <linux/sunrpc/debug.h>
-#include <linux/sunrpc/rpc_rdma.h>
 #include <linux/sunrpc/sched.h>
 #include <linux/sunrpc/svc.h>
 #include <linux/sunrpc/svc_xprt.h>

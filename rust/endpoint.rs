@@ -9,9 +9,12 @@
 //! slot state  >  region pool  >  (inside rdma) receives, sends, limbo
 //!             >  receive ring  >  (inside rdma) receives
 //!             >  connection progress
-//! sunrpc's transport_lock  >  active  >  sends: the doorbell for what a sender left behind
-//! connection progress: innermost, held for a step of the state machine only
-//! the server's queue, room, idle calls, spare pages, denied memory: each alone
+//! sunrpc's transport_lock  >  active, then alone  >  sends: the doorbell for what a sender left behind
+//! active  >  connection progress
+//! connection progress: innermost, held for a step of the state machine or a look at it
+//! the client's window and stock: each alone
+//! the server's queue, room, machine, idle calls, spare pages, denied memory: each alone
+//! (inside rdma) sinks: alone
 //! the listener's ear  >  all that the connection manager and sunrpc lock
 //! ```
 //!

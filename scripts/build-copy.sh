@@ -10,7 +10,7 @@ copy=build/$1
 shift
 
 mkdir -p "$copy"
-find Kbuild include rust -name generated -prune -o \( -name Kbuild -o -name '*.rs' -o -name '*.[ch]' -o -name parameters \) \
+find Kbuild include rust -name '*_generated.rs' -prune -o \( -name Kbuild -o -name '*.rs' -o -name '*.[ch]' -o -name parameters \) \
 	-print | cpio -pdm --quiet "$copy" 2>/dev/null
 compiler=CC=x86_64-linux-gnu-gcc-14
 if grep -q '^CONFIG_CC_IS_CLANG=y' /kernel/build/.config; then compiler=LLVM=1; fi

@@ -154,7 +154,7 @@ impl<H: Handler> Id<H> {
         Ok(Arc::new(id, GFP_KERNEL)?)
     }
 
-    /// Starts to look up the device that leads to `destination`.
+    /// Starts to look up the device that leads to `destination`. Sleeps.
     pub fn resolve_address(&self, destination: &SockAddr, timeout_ms: u32) -> Result {
         let timeout = i32::try_from(timeout_ms)? as usize;
         // SAFETY: `ptr` is live by the type invariants. The CM copies the address, which it only
@@ -169,13 +169,13 @@ impl<H: Handler> Id<H> {
         })
     }
 
-    /// Starts to look up the path. The address must have been resolved.
+    /// Starts to look up the path. The address must have been resolved. Sleeps.
     pub fn resolve_route(&self, timeout_ms: u32) -> Result {
         // SAFETY: `ptr` is live by the type invariants.
         to_result(unsafe { raw::rdma_resolve_route(self.as_raw(), timeout_ms as usize) })
     }
 
-    /// Starts to connect. The id must have a queue pair.
+    /// Starts to connect. The id must have a queue pair. Sleeps.
     pub fn connect(&self, parameters: &ConnectParameters<'_>) -> Result {
         let mut conn = parameters.as_raw()?;
         // SAFETY: `ptr` is live by the type invariants; the CM copies the private data.
@@ -185,7 +185,7 @@ impl<H: Handler> Id<H> {
         Ok(())
     }
 
-    /// Starts to end the connection, if there is one.
+    /// Starts to end the connection, if there is one. Sleeps.
     pub fn disconnect(&self) {
         if !self.adopted && !self.asked.load(Ordering::Acquire) {
             return;
@@ -196,7 +196,8 @@ impl<H: Handler> Id<H> {
         unsafe { raw::rdma_disconnect(self.as_raw()) };
     }
 
-    /// Says yes to the peer that the id came from. [`EINVAL`] if there is none.
+    /// Says yes to the peer that the id came from. [`EINVAL`] if there is none. Sleeps; waits for the id's
+    /// handler, so not to be called there.
     pub fn accept(&self, parameters: &ConnectParameters<'_>) -> Result {
         if !self.adopted {
             return Err(EINVAL);
@@ -211,7 +212,7 @@ impl<H: Handler> Id<H> {
         result
     }
 
-    /// Says no to the peer that the id came from, if there is one.
+    /// Says no to the peer that the id came from, if there is one. Sleeps.
     pub fn reject(&self) {
         if !self.adopted {
             return;

@@ -24,7 +24,8 @@
 //! * A Send buffer is moved into [`QueuePair::post_send`]; the queue pair takes it
 //!   back when a completion covers it.
 //! * Memory that a Send takes along, and that Reads and Writes are of, is owned by what was posted
-//!   ([`transfer`]) until a completion covers that, or the queue pair is drained.
+//!   ([`transfer`]) until a completion covers that, or the queue pair is drained; if the device lost a Read,
+//!   until the queue pair is freed.
 //! * Registered memory is an [`mr::Registered`] list. The only ways out are a
 //!   remote invalidation, a local one that completed, be it a request of its own or
 //!   part of a Read, and dropping it, which deregisters. All three end with the
@@ -42,13 +43,11 @@
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
-pub mod chain;
 pub mod cm;
 pub mod device;
 pub mod error;
 pub mod listener;
 pub mod mr;
-pub mod pd;
 pub mod qp;
 pub mod receive;
 #[cfg(RPCRDMA_SELFTEST)]
@@ -56,10 +55,12 @@ pub mod selftest;
 pub mod send;
 pub mod transfer;
 
+mod chain;
 mod cq;
 mod dma;
 mod fence;
 mod outstanding;
+mod pd;
 mod scatter;
 mod sink;
 mod underway;
@@ -113,7 +114,7 @@ pub trait Handler: Sized + Send + Sync + 'static {
         self.request_failed(failure);
     }
 
-    /// Buffers of completed Sends are free again, after none was.
+    /// There are Send buffers, or room for Reads and Writes, again, after somebody found too few.
     fn send_resumed(&self);
 
     /// Every region of the chain is invalid, unmapped and free for reuse.

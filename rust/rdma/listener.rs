@@ -85,7 +85,7 @@ impl<H: Handler> Request<'_, H> {
         self.conn.initiator_depth
     }
 
-    /// Takes the id, whose events go to `context` from now on. [`EINVAL`] the second time.
+    /// Takes the id, whose events go to `context` from now on. [`EINVAL`] the second time. Sleeps.
     pub fn adopt(&self, context: Arc<H>) -> Result<Arc<Id<H>>> {
         let place = UniqueArc::new_uninit(GFP_KERNEL)?;
         if self.adopted.replace(true) {
@@ -98,7 +98,7 @@ impl<H: Handler> Request<'_, H> {
     }
 }
 
-/// A listening id.
+/// A listening id. Dropping it sleeps, and waits for its handlers.
 ///
 /// # Invariants
 ///

@@ -10,8 +10,8 @@
 //!    ^  <----------                                     |    |   |
 //!    |     cancel                                       |    |   | drop
 //!    |                  remote_invalidated              |    |   v
-//!    +--------------------------------------------------+    | Limbo: deregistered
-//!    |                  Handler::invalidated                 | with the queue pair
+//!    +--------------------------------------------------+    | Limbo: deregistered when
+//!    |                  Handler::invalidated                 | the queue pair is drained
 //!    +-------------------------------------------------------+
 //! ```
 //!

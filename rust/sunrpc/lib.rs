@@ -20,7 +20,8 @@
 //! | [`Transport::send`] | an RPC task, perhaps not the request's own | not for memory | `XPRT_LOCKED`; the request is pinned |
 //! | [`Transport::flush`] | as `send`, or when `XPRT_LOCKED` is given up | no | `XPRT_LOCKED`, perhaps `transport_lock` |
 //! | [`Transport::close`] | `xprtiod`, a sender, the connect work, destruction | yes | `XPRT_LOCKED`, or nobody else is left |
-//! | [`Transport::release`] | the request's own task | yes | nothing |
+//! | [`Transport::release`], [`Transport::unanswered`] | the request's own task | yes | nothing |
+//! | [`Transport::callback_max_payload`] | whoever asks | no | an RCU read-side section |
 //! | completion and CM handlers, through [`XprtLink::with`] | the transport's own work | no | an RCU read-side section |
 //!
 //! `XPRT_LOCKED` is a bit lock that sunrpc takes for us. It excludes connect, send and close from

@@ -368,7 +368,7 @@ unsafe fn send_callback<C: SvcConnection>(rqst: *mut raw::rpc_rqst) -> c_int {
 
 impl<C: SvcConnection> SvcXprt<C> {
     /// Completes the callback `xid` (in host order) with `reply`, if there is one that waits for
-    /// it. `credits` are what the client grants.
+    /// it. `credits` are what the client grants. Takes `queue_lock`, then `transport_lock`.
     pub fn answer_callback(&self, xid: u32, credits: u32, reply: &[u8]) {
         let answered = self.finish_callback(xid, |xprt, rqst| {
             // SAFETY: The request waits for its reply, which is why its place is there.
@@ -393,7 +393,7 @@ impl<C: SvcConnection> SvcXprt<C> {
         unsafe { (*xprt).cwnd = (credits as c_ulong) << raw::RPC_CWNDSHIFT };
     }
 
-    /// Fails the callback `xid` (in host order): the client could make no sense of it.
+    /// Fails the callback `xid` (in host order): the client could make no sense of it. Takes `queue_lock`.
     pub fn fail_callback(&self, xid: u32) {
         self.finish_callback(xid, |_, rqst| {
             // SAFETY: The request waits for its reply; its task reads the status when it is woken.

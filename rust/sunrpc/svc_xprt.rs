@@ -80,7 +80,7 @@ pub trait SvcListener: Sized + Send + Sync + 'static {
     fn listen(&self, net: Net, address: &SockAddr) -> Result<SockAddr>;
 
     /// Takes the next peer off the queue, and says whether there are more. A peer that comes later
-    /// is announced by [`SvcXprt::connection_pending`].
+    /// is announced by [`SvcXprt::connection_pending`]. May sleep.
     fn next(&self) -> (Option<Self::Incoming>, bool);
 
     /// The state of a connection that is not accepted yet. May sleep.

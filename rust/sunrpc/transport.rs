@@ -54,7 +54,7 @@ pub trait Transport: Sized + Send + Sync + 'static {
     ///
     /// sunrpc tries again after `ECONNREFUSED`, `ECONNRESET`, `ECONNABORTED`, `ENETDOWN`,
     /// `ENETUNREACH`, `EHOSTUNREACH`, `EPIPE`, `EPROTO`, `EADDRINUSE`, `ENOTCONN`, `EAGAIN`,
-    /// `ETIMEDOUT`, `ENOBUFS` and (given on as `ENOBUFS`) `ENOMEM`. `EOPNOTSUPP` is the fate of the RPCs
+    /// `ETIMEDOUT` and (given on as `ENOBUFS`) `ENOMEM`. `EOPNOTSUPP` is the fate of the RPCs
     /// that wait. Any other error is given on as `ECONNABORTED`.
     fn connect(&self, xprt: &Xprt<Self>) -> Result;
 
@@ -80,7 +80,7 @@ pub trait Transport: Sized + Send + Sync + 'static {
     fn flush(&self) -> Result;
 
     /// Tears the connection down. Returns when nothing is under DMA and no completion handler of it
-    /// runs or can start. May be called again, or before the first connect.
+    /// runs or can start. May be called again, or before the first connect. May sleep.
     fn close(&self, xprt: &Xprt<Self>);
 
     /// The task gives up its buffers and pages, answered or not: the last moment to fence what
@@ -99,7 +99,8 @@ pub trait Transport: Sized + Send + Sync + 'static {
     /// The transport's own numbers for mountstats.
     fn stats(&self, xprt: &Xprt<Self>) -> Stats;
 
-    /// The largest reverse-direction message, either way. Called after a connect.
+    /// The largest reverse-direction message, either way. Called after a connect, perhaps in an RCU read-side
+    /// critical section: must not sleep.
     fn callback_max_payload(&self) -> usize;
 
     /// Sends the reply to a reverse-direction call. As [`Self::send`], but without a credit: the

@@ -147,7 +147,7 @@ impl<T: Transport> Xprt<T> {
     }
 
     /// Limits the requests under way to what the peer granted. To be called before the reply that
-    /// brought the grant is completed, as that is when senders that wait look again.
+    /// brought the grant is completed, as that is when senders that wait look again. Takes `transport_lock`.
     pub fn set_window(&self, credits: u32) {
         let window = window(credits);
         // SAFETY: The transport is live.
@@ -185,7 +185,8 @@ impl<T: Transport> Xprt<T> {
         unsafe { queued.read_volatile() }
     }
 
-    /// Finds the request that waits for the reply `xid` (in host order) and pins it.
+    /// Finds the request that waits for the reply `xid` (in host order) and pins it. Takes `queue_lock`, as does
+    /// the end of the pin.
     pub fn lookup(&self, xid: u32) -> Option<PinnedRqst<T>> {
         let _guard = self.queue_lock();
         // SAFETY: The lock is held.

@@ -4,7 +4,7 @@
 # Second stage of a VM's start, and its process 1: file systems, network and RDMA device by the VM's role; then the
 # command, whose output goes to a virtio port and whose exit status goes to the shared directory /vm.
 #
-# Roles: single (alone), client and server (a pair on one wire; the server obeys commands.sh and exports /export).
+# Roles: single (alone), client and server (a pair on one wire; the server obeys on-server and exports /export).
 
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=${TERM:-dumb} LANG=C.UTF-8
 

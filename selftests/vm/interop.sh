@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# One column of `make interop`: every NFS version, address family and flavour between the modules that this pair of VMs
-# has loaded. A cell is one test: verified I/O, a tree copied and compared, a lock, a delegation recalled.
+# One column of `make interop`: every NFS version, with sys over IPv4 and IPv6 and krb5p over IPv4, between the modules that
+# this pair of VMs has loaded. A cell is one test: verified I/O, a tree copied and compared, a lock, a delegation recalled.
 
 . ./lib.sh
 need_pair
