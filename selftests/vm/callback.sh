@@ -64,8 +64,12 @@ five_more() {
 # The server cannot connect; it waits for the client, whose next RPC makes the connection.
 recalled_later() { kick && sleep 1 && random_file "$mnt/first-$1" 1 && sleep 1 && any_recalled "$1"; }
 
+# comes_after PACKETS OTHERS: the first of these comes after the first of those.
+first() { decode -Y "$1" -T fields -e frame.number | head -n 1; }
+comes_after() { [ "$(first "$1")" -gt "$(first "$2")" ]; }
+
 versions=(4.1 4.2)
-plan $((4 * ${#versions[@]} + 3))
+plan $((4 * ${#versions[@]} + 4))
 listen_in
 for version in "${versions[@]}"; do
 	mount_nfs "$version" || exit
@@ -86,6 +90,7 @@ call="rpcordma && ip.src == $SERVER_ADDR && rpc.msgtyp == 0" reply="rpcordma && 
 invalidates="infiniband.bth.opcode in {22, 23}"
 [ "$RDMA" != siw ] || invalidates="iwarp_rdma.opcode in {4, 6}"
 check "the server's Calls are seen" seen "$call"
+check "the first one comes after the first session" comes_after "$call" "ip.src == $CLIENT_ADDR && nfs.opcode == 43"
 check "the client's replies are" seen "$reply"
 check "neither invalidates anything" never "(($call) || ($reply)) && $invalidates"
 finish

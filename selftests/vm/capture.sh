@@ -37,7 +37,7 @@ xids_of_calls() {
 }
 no_xid_twice() { [ "$(xids_of_calls | wc -l)" -gt 10 ] && not eval "xids_of_calls | cut -f 1,2 | uniq -d | grep ."; }
 
-plan 20
+plan 21
 check "RPC-over-RDMA is seen" seen rpcordma
 check "GETATTR" captured 1
 check "READ, inline" eval "captured 6 | grep 'READ Reply.*Len: 1000'"
@@ -48,6 +48,7 @@ check "no packet is malformed" never "$wrong && !$reduced"
 check "credits are asked for and granted" never "rpcordma.flow_control == 0"
 check "no XID is sent twice on one connection" no_xid_twice
 check "a Call that wants no data has an empty Write list" never "$mine && nfs.procedure_v3 == 1 && rpcordma.writes_count > 0"
+check "a Call without data has an empty Read list" never "$mine && nfs.procedure_v3 == 1 && rpcordma.reads_count > 0"
 check "a READ that fits has an empty Write list" \
 	seen "$mine && nfs.procedure_v3 == 6 && nfs.count3 == 1000 && rpcordma.writes_count == 0"
 check "a READ that does not has one Write chunk" \

@@ -41,6 +41,7 @@ cases![
     adv56_long_reply_without_a_payload,
     adv57_long_reply_without_fill,
     adv58_long_reply_longer_than_offered,
+    adv61_grant_of_a_dropped_reply_is_none,
     adv62_second_reply,
     adv67_err_chunk_ends_the_rpc,
     adv71_version_errors_end_the_rpc,
@@ -65,6 +66,7 @@ cases![
     killed_calls_keep_their_credits,
     sec17_late_reply_takes_back_what_a_killed_call_offered,
     killed_calls_with_all_credits_end_the_connection,
+    grant_below_what_is_under_way_is_waited_for,
     p01_client_says_what_it_takes,
     p10_invalidation_as_agreed,
 ];
@@ -317,6 +319,24 @@ fn adv71_version_errors_end_the_rpc() -> Verdict {
         })?;
     }
     Ok(())
+}
+
+fn adv61_grant_of_a_dropped_reply_is_none() -> Verdict {
+    let mut stage = Stage::new(stage::look_around)?;
+    stage.grant = 1;
+    // Several at once, if there were credits.
+    let call = stage.until(procedure::LOOKUP)?;
+    let nobody = call.xid ^ 0x8000_0000;
+    let mut unknown = words([nobody, 1, 32, 0, 0, 0, 0]);
+    unknown.extend(wire::reply(nobody, &[]));
+    let malformed = call.reply(9, &Lists::default(), &[]);
+    for message in [unknown, malformed] {
+        stage.send(&message)?;
+        stage.is_pending()?;
+    }
+    stage.answer(&call)?;
+    stage.succeeds(&[])?;
+    same("connections", stage.connections, 1)
 }
 
 fn adv72_grants_of_nothing_and_of_everything() -> Verdict {
@@ -592,6 +612,25 @@ fn killed_calls_keep_their_credits() -> Verdict {
     for call in [first].iter().chain(&others) {
         stage.answer(call)?;
     }
+    stage.succeeds(&[])?;
+    same("connections", stage.connections, 1)
+}
+
+fn grant_below_what_is_under_way_is_waited_for() -> Verdict {
+    let mut stage = Stage::new(stage::look_around)?;
+    stage.grant = 3;
+    let calls = [
+        stage.until(procedure::LOOKUP)?,
+        stage.until(procedure::LOOKUP)?,
+        stage.until(procedure::LOOKUP)?,
+    ];
+    stage.grant = 1;
+    let [first, second, third] = &calls;
+    for call in [first, second] {
+        stage.answer(call)?;
+        stage.is_pending()?;
+    }
+    stage.answer(third)?;
     stage.succeeds(&[])?;
     same("connections", stage.connections, 1)
 }

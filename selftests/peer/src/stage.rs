@@ -258,9 +258,10 @@ impl Call {
             let segments = (0..word()?).map(|_| Segment::parse(&mut word));
             lists.reply = Some(segments.collect::<Option<_>>()?);
         }
-        let [_, 0, 2, 100_003, 3] = [word()?, word()?, word()?, word()?, word()?] else {
+        let payload = [word()?, word()?, word()?, word()?, word()?];
+        if payload != [xid, 0, 2, 100_003, 3] {
             return None;
-        };
+        }
         let procedure = word()?;
         for _credential_and_verifier in 0..2 {
             word()?;
