@@ -36,7 +36,12 @@ rests() {
 	[ "$by" -eq 0 ]
 }
 
-plan 11
+# A link that is longer than a message. READLINK has a Reply chunk, as sunrpc does not say that its result may leave the reply.
+target=$(printf '%03000d' 0)
+make_link() { ln -s "$target" "$mnt/chunks/link"; }
+follow_link() { drop_caches && [ "$(readlink "$mnt/chunks/link")" = "$target" ]; }
+
+plan 14
 check "READ of 1 MiB takes a Write chunk" moves write_chunks read_cold large
 check "READ of 1 MiB counts its bytes" test "$(counts total_rdma_reply read_cold large)" -ge 1048576
 check "WRITE of 1 MiB takes a Read chunk" moves read_chunks write_synced 1M
@@ -48,4 +53,11 @@ check "a long READDIR is whole" test "$(find "$mnt/chunks/many" -type f | wc -l)
 check "a long SETXATTR goes as Position-Zero Read chunk" moves nomsg_call set_xattr
 check "a long SETXATTR arrives whole" read_xattr
 check "no reply was bad" test "$(counter bad_reply)" = 0
+umount "$mnt"
+cd /proc/sys/sunrpc && before=$(<rdma_max_inline_write) && echo 1024 >rdma_max_inline_write && cd - >/dev/null || exit
+mount_nfs 4.2 || exit
+echo "$before" >/proc/sys/sunrpc/rdma_max_inline_write
+check "a long SYMLINK takes a Read chunk" moves read_chunks make_link
+check "and not for all of the Call" test "$(counter nomsg_call)" = 0
+check "a long SYMLINK arrives whole" follow_link
 finish
