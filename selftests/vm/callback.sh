@@ -11,10 +11,10 @@ event=/sys/kernel/tracing/events/nfs4/nfs4_cb_recall
 recalls() { grep -c nfs4_cb_recall: /sys/kernel/tracing/trace; }
 
 # Opens the file $1 for reading, which gets a delegation; then the server opens it for writing itself. That waits until
-# the delegation is back, or its lease has run out. The status is 2 if there was none, or if the connection was lost
-# meanwhile: nfsd forgets a recall that it cannot send.
+# the delegation is back, or its lease has run out. The status is 2 if there was none, or if soft RoCE gave up the
+# connection meanwhile: nfsd forgets a recall that it cannot send.
 recalled() {
-	local before connections held waited
+	local before lost held waited
 	random_file "$mnt/$1" 5000 && drop_caches || return
 	exec {held}<"$mnt/$1"
 	cat <&"$held" >/dev/null
@@ -23,10 +23,10 @@ recalled() {
 		exec {held}<&-
 		return 2
 	}
-	before=$(recalls) connections=$(counter connect_count)
+	before=$(recalls) lost=$(given_up)
 	waited=$(on_server "printf '\\nmore\\n' >>/export/$1 && echo \$SECONDS") || return
 	exec {held}<&-
-	[ "$(counter connect_count)" = "$connections" ] || { echo "the connection was lost"; return 2; }
+	[ "$(given_up)" = "$lost" ] || { echo "the connection was given up"; return 2; }
 	[ "$waited" -lt 10 ] || { echo "the server waited $waited s"; return 1; }
 	# The delegation may be back before the client says that it was recalled.
 	for _ in {1..10}; do

@@ -164,6 +164,9 @@ kick() {
 	return 0
 }
 
+# How often soft RoCE gave up a connection here, after packets that never arrived.
+given_up() { dmesg | grep -c 'lost: transport retry counter exceeded'; }
+
 # From now on no packet of RDMA arrives here; `hear` ends that.
 go_deaf() {
 	local packets="udp dport 4791"

@@ -40,8 +40,6 @@ over_one_connection() {
 	umount "$mnt" && return $status
 }
 
-given_up() { dmesg | grep -c 'lost: transport retry counter exceeded'; }
-
 # The longest Send and Receive are read at each connect; what the other end allows may be less.
 with_inline() {
 	echo "$1" >/proc/sys/sunrpc/rdma_max_inline_read && echo "$1" >/proc/sys/sunrpc/rdma_max_inline_write &&

@@ -3,6 +3,7 @@
 //! Memory is kept until neither the device nor the peer can reach it.
 
 use super::station::{
+    each,
     kept,
     Pair,
     Station,
@@ -114,12 +115,7 @@ pub(super) fn invalidation_lets_go_before_it_is_told() -> Result<bool> {
 }
 
 pub(super) fn one_failed_invalidation_fails_all() -> Result<bool> {
-    for wrong in 0..REGIONS {
-        if !fails_all(wrong)? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+    each(0..REGIONS, fails_all)
 }
 
 /// The invalidation at place `wrong` of a chain is of a key that is not valid.

@@ -3,6 +3,7 @@
 //! Transfers that are more than is posted at once.
 
 use super::station::{
+    each,
     kept,
     End,
     Pair,
@@ -124,12 +125,7 @@ pub(super) fn writes_go_in_portions() -> Result<bool> {
 }
 
 pub(super) fn denied_read_fails_all() -> Result<bool> {
-    for denied in 0..SEGMENTS {
-        if !fails_all(denied)? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+    each(0..SEGMENTS, fails_all)
 }
 
 fn fails_all(denied: u32) -> Result<bool> {
@@ -150,12 +146,7 @@ fn fails_all(denied: u32) -> Result<bool> {
 }
 
 pub(super) fn denied_write_fails_its_message() -> Result<bool> {
-    for denied in 0..SEGMENTS {
-        if !fails_its_message(denied)? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+    each(0..SEGMENTS, fails_its_message)
 }
 
 fn fails_its_message(denied: u32) -> Result<bool> {

@@ -401,3 +401,16 @@ fn address(port: u16) -> Result<SockAddr> {
 pub(super) fn kept(page: &Page) -> bool {
     !page.is_unique()
 }
+
+/// Whether `test` passes for each of `cases`.
+pub(super) fn each<T>(
+    cases: impl IntoIterator<Item = T>,
+    test: impl Fn(T) -> Result<bool>,
+) -> Result<bool> {
+    for case in cases {
+        if !test(case)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
