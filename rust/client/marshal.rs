@@ -172,6 +172,7 @@ pub(super) fn send(
             .queue
             .post_send(ready.regions, ready.buffer, len, inserted, doorbell);
     state.asked = true;
+    state.xid = rqst.xid();
     let before = core::mem::replace(&mut state.registered, registered);
     drop(state);
     // Empty: an RPC is fenced, or its connection torn down, before its slot sends again.

@@ -21,7 +21,10 @@ use proto::reply::{
     Reply, //
 };
 use rdma::{
-    mr::Registered,
+    mr::{
+        Idle,
+        Registered, //
+    },
     receive::{
         Invalidated,
         Message, //
@@ -173,7 +176,7 @@ fn judge(
                     registered,
                 }
             }
-            None => unclaimed(connection, key),
+            None => unclaimed(connection, xid, key),
         },
     }
 }
@@ -184,7 +187,7 @@ fn judge_reply(
     key: &mut Option<Invalidated<'_, Connection>>,
 ) -> Verdict {
     let Some(rqst) = lookup(connection, reply.xid) else {
-        return unclaimed(connection, key);
+        return unclaimed(connection, reply.xid, key);
     };
     let state = rqst.slot().state().lock();
     if !state.asked {
@@ -234,10 +237,26 @@ fn lookup(connection: &Connection, xid: u32) -> Option<PinnedRqst<Client>> {
 
 /// Its caller was killed, as a rule. The server has room for another call now.
 ///
-/// It may take back what that call had offered, which is nobody's any more. Of any other RPC it may not.
-fn unclaimed(connection: &Connection, key: &mut Option<Invalidated<'_, Connection>>) -> Verdict {
+/// It may take back what that call had offered, which is nobody's any more, or will be as soon as the
+/// call's slot is fenced. Of any other RPC it may not.
+fn unclaimed(
+    connection: &Connection,
+    xid: u32,
+    key: &mut Option<Invalidated<'_, Connection>>,
+) -> Verdict {
     connection.link.with(|xprt| {
         xprt.unclaimed_reply();
+        if key.is_none() {
+            return;
+        }
+        let mut idle = Idle::new();
+        xprt.for_each_slot(|slot| {
+            let mut state = slot.state().lock();
+            if state.xid == xid {
+                idle.append(&mut taken_back(&mut state.registered, key));
+            }
+        });
+        connection.recycle_regions(idle);
         *key = key.take().filter(|key| {
             let mut is_offered = false;
             xprt.for_each_slot(|slot| is_offered |= slot.state().lock().registered.have(key));
@@ -257,12 +276,21 @@ fn take_registered(
     state.asked = false;
     let mut registered = core::mem::take(&mut state.registered);
     drop(state);
+    connection.recycle_regions(taken_back(&mut registered, key));
+    registered
+}
+
+/// The one of `registered` that `key` names, if it does.
+fn taken_back(
+    registered: &mut Registered<Connection>,
+    key: &mut Option<Invalidated<'_, Connection>>,
+) -> Idle<Connection> {
     match key.take().map(|key| registered.remote_invalidated(key)) {
-        Some(Ok(idle)) => connection.recycle_regions(idle),
+        Some(Ok(idle)) => return idle,
         Some(Err(other)) => *key = Some(other),
         None => (),
     }
-    registered
+    Idle::new()
 }
 
 impl Answered {
@@ -297,7 +325,10 @@ impl Answered {
         connection.receives.recycle(queue, message.into_buffer());
         match received {
             Some(Ok(len)) => rqst.complete(len),
-            Some(Err(_)) | None => rqst.fail(EIO),
+            Some(Err(_)) | None => {
+                connection.counters.bad_replies.add(1);
+                rqst.fail(EIO);
+            }
         }
     }
 }

@@ -102,6 +102,8 @@ pub(crate) struct State {
     /// A Call is under way. While none is, whatever answers was sent before it was asked for, by a
     /// peer that guesses XIDs.
     pub(crate) asked: bool,
+    /// The XID of the Call that was sent last.
+    pub(crate) xid: u32,
     /// What the Call offers that is under way, or `ready`.
     pub(crate) offered: Offered,
     /// A Call that waits for its turn to be sent.
@@ -176,6 +178,7 @@ impl Slot {
     pub(crate) fn new() -> impl PinInit<Self, Error> {
         let state = State {
             asked: false,
+            xid: 0,
             offered: Offered::Nothing,
             ready: None,
             registered: Registered::new(),
@@ -278,6 +281,10 @@ impl Slot {
             drop(registered);
             return;
         };
+        connection
+            .counters
+            .local_invalidations
+            .add(registered.len() as u64);
         self.inner.state.lock().fence = Fence::Pending;
         let released = Fenced::Released(self.inner.clone());
         if let Err((registered, _)) = queue.post_invalidate(registered, released) {

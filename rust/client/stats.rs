@@ -57,7 +57,7 @@ counters! {
     fixup_bytes,
     /// Calls that could not be put together.
     failed_marshals,
-    /// Messages dropped because they were no good.
+    /// Messages dropped because they were no good, and replies that made their call fail.
     bad_replies,
     /// Calls in a Position-Zero Read chunk.
     long_calls,

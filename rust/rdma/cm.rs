@@ -4,7 +4,7 @@
 //!
 //! C header: [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
 //!
-//! Every call here starts something; how it went comes as an [`Event`], always
+//! Calls here start something. How a lookup or an attempt to connect went comes as an [`Event`], always
 //! (the CM has time limits of its own for address, route and connection).
 
 use crate::{
@@ -175,7 +175,8 @@ impl<H: Handler> Id<H> {
         to_result(unsafe { raw::rdma_resolve_route(self.as_raw(), timeout_ms as usize) })
     }
 
-    /// Starts to connect. The id must have a queue pair. Sleeps.
+    /// Starts to connect. The id must have a queue pair. Sleeps; waits for the id's handler, so not to be
+    /// called there.
     pub fn connect(&self, parameters: &ConnectParameters<'_>) -> Result {
         let mut conn = parameters.as_raw()?;
         // SAFETY: `ptr` is live by the type invariants; the CM copies the private data.

@@ -89,7 +89,7 @@ pub trait Handler: Sized + Send + Sync + 'static {
     /// What comes back when a chain of local invalidations has completed.
     type Fenced: Send;
 
-    /// The connection manager has news. CM worker; the id's mutex is held.
+    /// The connection manager has news. CM worker, or whoever removes the device; the id's mutex is held.
     fn cm_event(&self, event: cm::Event<'_>);
 
     /// A message arrived, and perhaps invalidated a region. `queue` posts to the queue pair that it

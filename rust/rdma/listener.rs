@@ -52,8 +52,8 @@ pub trait Listen: Sized + Send + Sync + 'static {
     /// worker.
     fn moved(&self);
 
-    /// The listener hears nothing any more, because its device goes (CM worker; until it is dropped, the
-    /// device waits), or because its address could not be followed (`follow`).
+    /// The listener hears nothing any more, because its device goes (whoever removes that waits until the
+    /// listener is dropped), or because its address could not be followed (`follow`).
     fn deaf(&self);
 }
 

@@ -238,16 +238,18 @@ impl<H: Handler> Region<H> {
         if covered != mapped {
             return Err(EIO);
         }
+        let mr = self.ptr.as_ptr();
         // SAFETY: `ptr` is live, and no request names the region: we may set it up.
-        let mr = unsafe { &mut *self.ptr.as_ptr() };
+        let (iova, length) = unsafe { (&mut (*mr).iova, (*mr).length) };
         // The tag is of no use but to those who read captures.
-        mr.iova = u64::from(tag) << 32 | mr.iova & u64::from(u32::MAX);
-        // SAFETY: As above. A new key for each registration makes the last one's useless.
-        unsafe { raw::ib_update_fast_reg_key(mr, (self.rkey() as u8).wrapping_add(1)) };
+        *iova = u64::from(tag) << 32 | *iova & u64::from(u32::MAX);
+        let (iova, len) = (*iova, u32::try_from(length)?);
+        // A new key for each registration makes the last one's useless.
+        self.turn_key(1);
         let handle = Handle {
             rkey: self.rkey(),
-            len: u32::try_from(mr.length)?,
-            iova: mr.iova,
+            len,
+            iova,
         };
         self.register = raw::ib_reg_wr {
             wr: raw::ib_send_wr {
@@ -259,6 +261,13 @@ impl<H: Handler> Region<H> {
             access: access.as_raw(),
         };
         Ok(handle)
+    }
+
+    /// Counts the part of the key that is ours up by `steps`, modulo 256. No request names the region.
+    fn turn_key(&mut self, steps: u8) {
+        let key = (self.rkey() as u8).wrapping_add(steps);
+        // SAFETY: `ptr` is live, and no request names the region.
+        unsafe { raw::ib_update_fast_reg_key(self.ptr.as_ptr(), key) };
     }
 
     fn is_registered_on(&self, queue: &QueuePair<H>) -> bool {
@@ -408,7 +417,15 @@ impl<H: Handler> Prepared<H> {
     }
 
     /// Gives up the plan: nothing was posted.
+    ///
+    /// The next plan has the same keys. If each had others, the key of one that waits to be registered could
+    /// be the one that the device knows the region by yet, and a peer could invalidate it beforehand.
     pub fn cancel(mut self) -> Idle<H> {
+        let mut region = self.0.first_mut();
+        while let Some(this) = region {
+            this.turn_key(u8::MAX);
+            region = this.next.as_deref_mut();
+        }
         into_idle(&mut self.0)
     }
 

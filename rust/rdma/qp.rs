@@ -103,8 +103,6 @@ pub struct QueuePair<H: Handler> {
     /// How many requests of all transfers are posted at the same time, and how many of one.
     transfers: usize,
     portion: usize,
-    /// Receives that may still be posted.
-    room: AtomicUsize,
     /// Regions that may still be invalidated at the same time.
     invalidations: AtomicUsize,
     /// Each drain takes a request, for which there is room once on either side.
@@ -115,19 +113,13 @@ pub struct QueuePair<H: Handler> {
     /// Regions for what Reads bring, if that must be registered.
     sinks: Option<Arc<Sinks<H>>>,
     #[pin]
-    receives: SpinLock<Receives>,
+    receives: SpinLock<receive::State>,
     #[pin]
     sends: SpinLock<send::State<H>>,
     /// Regions that are registered here and that nobody has any more.
     limbo: Arc<mr::Limbo<H>>,
     pd: Arc<ProtectionDomain<H>>,
     id: Arc<Id<H>>,
-}
-
-/// The Receive side of a queue pair.
-struct Receives {
-    /// Whether posting is allowed: from creation to shutdown.
-    open: bool,
 }
 
 // SAFETY: Verbs may be called from any task; `failed` never changes.
@@ -178,6 +170,12 @@ impl<H: Handler> QueuePair<H> {
             at_once,
             GFP_KERNEL,
         )?;
+        let receives = receive::State {
+            open: true,
+            drained: false,
+            room,
+            posted: Outstanding::new(),
+        };
         let limbo = mr::Limbo::new()?;
         let sinks = match limits.sink_pages {
             Some(pages) if parameters.transfers != 0 => Some(Sinks::new(pd.clone(), pages)?),
@@ -220,12 +218,11 @@ impl<H: Handler> QueuePair<H> {
             regions_per_send,
             transfers: at_once,
             portion,
-            room: AtomicUsize::new(room),
             invalidations: AtomicUsize::new(invalidations),
             draining <- new_mutex!((), "rdma::draining"),
             remote_invalidation: limits.remote_invalidation,
             sinks,
-            receives <- new_spinlock!(Receives { open: true }, "rdma::receives"),
+            receives <- new_spinlock!(receives, "rdma::receives"),
             sends <- new_spinlock!(sends, "rdma::sends"),
             limbo,
             _cq: cq,
@@ -266,6 +263,10 @@ impl<H: Handler> QueuePair<H> {
         &self.sends
     }
 
+    pub(crate) fn receives(&self) -> &SpinLock<receive::State> {
+        &self.receives
+    }
+
     /// Posts all of `buffers` with one doorbell. What could not be posted stays in `buffers`.
     /// [`EINVAL`] if one is of another domain, or if more would be posted than may be. Does not sleep.
     pub fn post_receives(&self, buffers: &mut receive::Buffers<H>) -> Result {
@@ -275,32 +276,23 @@ impl<H: Handler> QueuePair<H> {
         if !buffers.all_in(|pd| self.is_in(pd)) {
             return Err(EINVAL);
         }
-        let receives = self.receives.lock();
+        let mut receives = self.receives.lock();
         if !receives.open {
             return Err(not_connected());
         }
-        // The lock keeps others from taking room; completions only make some.
-        let (room, count) = (self.room.load(Ordering::Relaxed), buffers.len());
-        if count > room {
-            return Err(EINVAL);
-        }
-        self.room.fetch_sub(count, Ordering::Relaxed);
-        let first = buffers.take_work_requests(self);
+        let left = receives.room.checked_sub(buffers.len());
+        receives.room = left.ok_or(EINVAL)?;
+        let first = buffers.take_work_requests(self, &mut receives.posted);
         let mut bad = null();
         // SAFETY: The list was just made, of requests that live until their completions take them
         // back. The queue pair is live by the type invariants.
         let result = to_result(unsafe { raw::ib_post_recv(self.as_raw(), first, &mut bad) });
         if result.is_err() {
             // SAFETY: The device posted what precedes `bad`, and nothing from there on.
-            unsafe { buffers.reclaim(bad) };
-            self.room.fetch_add(buffers.len(), Ordering::Relaxed);
+            unsafe { buffers.reclaim(bad, &mut receives.posted) };
+            receives.room = receives.room.saturating_add(buffers.len());
         }
         result
-    }
-
-    /// The device gave a Receive back.
-    pub(crate) fn received(&self) {
-        self.room.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A Send buffer, or [`None`] if all are posted: [`Handler::send_resumed`] tells of the next.
@@ -381,11 +373,9 @@ impl<H: Handler> QueuePair<H> {
         // SAFETY: The list was just made. Its registrations live in `regions`, which can only be
         // freed after a drain, a later completion, or `ring`; its Send lives in the queue of posted
         // ones.
+        // If it fails the Send stays where it is until the drain, as some device may have posted what it says
+        // it did not.
         let result = unsafe { self.post(&mut sends, first) };
-        if result.is_err() {
-            // The Send is the last of the list, so it was not posted.
-            sends.dequeue();
-        }
         (regions, result)
     }
 
@@ -533,6 +523,7 @@ impl<H: Handler> QueuePair<H> {
         // SAFETY: The queue pair is live by the type invariants, and both its sides have room for
         // the requests of one drain. Nobody posts any more.
         unsafe { raw::ib_drain_qp(self.as_raw()) };
+        self.receives.lock().drained = true;
         let mut sends = self.sends.lock();
         let spent = sends.retire_all();
         let lost = core::mem::replace(&mut sends.fences, Outstanding::new());

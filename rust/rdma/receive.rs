@@ -15,6 +15,10 @@ use crate::{
         Direction,
         Mapped, //
     },
+    outstanding::{
+        Entry,
+        Outstanding, //
+    },
     Handler,
     ProtectionDomain,
     QueuePair, //
@@ -32,10 +36,22 @@ use kernel::{
 };
 use raw::memory::Stable;
 
+/// The Receive side of a queue pair.
+pub(crate) struct State {
+    /// Whether posting is allowed: from creation to shutdown.
+    pub(crate) open: bool,
+    /// Whether no completion has anything to bring any more.
+    pub(crate) drained: bool,
+    /// Receives that may still be posted.
+    pub(crate) room: usize,
+    /// Those that are.
+    pub(crate) posted: Outstanding,
+}
+
 /// What a posted Receive consists of. The completion finds it by its first field.
 #[repr(C)]
 pub(crate) struct Inner<H: Handler> {
-    cqe: raw::ib_cqe,
+    entry: Entry,
     wr: raw::ib_recv_wr,
     sge: raw::ib_sge,
     /// Where it is posted; valid while it is.
@@ -74,9 +90,7 @@ impl<H: Handler> Buffers<H> {
         let mapped = Mapped::new(pd, len, Direction::FromDevice, flags)?;
         let sge = mapped.sge(len)?;
         let inner = Inner {
-            cqe: raw::ib_cqe {
-                done: Some(receive_done::<H>),
-            },
+            entry: Entry::new(receive_done::<H>, free::<H>),
             wr: raw::ib_recv_wr::default(),
             sge,
             queue: null(),
@@ -107,8 +121,13 @@ impl<H: Handler> Buffers<H> {
         self.0.iter().all(|inner| right(inner.mapped.pd()))
     }
 
-    /// Links all into one list of work requests for `queue` and gives up their boxes.
-    pub(crate) fn take_work_requests(&mut self, queue: &QueuePair<H>) -> *mut raw::ib_recv_wr {
+    /// Links all into one list of work requests for `queue` and gives up their boxes to `posted`, which is
+    /// that queue's.
+    pub(crate) fn take_work_requests(
+        &mut self,
+        queue: &QueuePair<H>,
+        posted: &mut Outstanding,
+    ) -> *mut raw::ib_recv_wr {
         let mut first = null_mut();
         while let Some(inner) = self.0.pop() {
             inner.mapped.sync_for_device(inner.mapped.len());
@@ -117,23 +136,37 @@ impl<H: Handler> Buffers<H> {
             let inner = unsafe { &mut *inner };
             inner.queue = queue;
             inner.wr.next = first;
-            inner.wr.__bindgen_anon_1.wr_cqe = &raw mut inner.cqe;
+            inner.wr.__bindgen_anon_1.wr_cqe = &raw mut inner.entry.cqe;
             inner.wr.sg_list = &raw mut inner.sge;
             inner.wr.num_sge = 1;
             first = &raw mut inner.wr;
+            // CAST: The entry is the first field.
+            let entry = NonNull::from(inner).cast();
+            // SAFETY: It stood in a chain. Until its completion takes it out it is nobody else's. If there is
+            // none it is freed with the queue pair.
+            unsafe { posted.add(entry) };
         }
         first
     }
 
-    /// Takes back what [`Self::take_work_requests`] gave up, from `wr` on.
+    /// Takes back what [`Self::take_work_requests`] gave up to `posted`, from `wr` on.
     ///
     /// # Safety
     ///
     /// `wr` and what follows it were not posted.
-    pub(crate) unsafe fn reclaim(&mut self, mut wr: *const raw::ib_recv_wr) {
+    pub(crate) unsafe fn reclaim(
+        &mut self,
+        mut wr: *const raw::ib_recv_wr,
+        posted: &mut Outstanding,
+    ) {
         while !wr.is_null() {
-            // SAFETY: The request stands in an `Inner`, and was not posted, so it is ours.
-            let inner = unsafe { KBox::from_raw(container_of(wr)) };
+            // SAFETY: The request stands in an `Inner`.
+            let inner = unsafe { container_of::<H>(wr) };
+            // CAST: The entry is the first field.
+            // SAFETY: It is not null, and stands there since the request was made.
+            unsafe { posted.remove(NonNull::new_unchecked(inner).cast()) };
+            // SAFETY: It was not posted and stands in no list, so it is ours.
+            let inner = unsafe { KBox::from_raw(inner) };
             wr = inner.wr.next;
             self.0.push(inner);
         }
@@ -194,16 +227,34 @@ unsafe impl<H: Handler> Stable for Message<H> {
 
 /// # Safety
 ///
+/// `entry` is that of an [`Inner<H>`] that was posted, which no completion will take back.
+unsafe fn free<H: Handler>(entry: NonNull<Entry>) {
+    // SAFETY: The caller vouches for it.
+    drop(unsafe { KBox::from_raw(entry.cast::<Inner<H>>().as_ptr()) });
+}
+
+/// # Safety
+///
 /// Only the core calls this, for the completion of a Receive that was posted from an [`Inner`].
 unsafe extern "C" fn receive_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
     // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
     let (handler, wc) = unsafe { cq::called_for::<H>(cq, wc) };
-    // SAFETY: The request was posted with the address of an `Inner`'s first field. That the
-    // completion is here says that the device gave the buffer back.
-    let inner = unsafe { KBox::from_raw(wc.__bindgen_anon_1.wr_cqe.cast::<Inner<H>>()) };
-    // SAFETY: The queue pair that the buffer was posted to outlives its callbacks.
-    let queue = unsafe { &*inner.queue };
-    queue.received();
+    // SAFETY: The request was posted with the address of the entry of an `Inner`, its first field.
+    let entry = unsafe { Entry::completed(wc) };
+    // SAFETY: The `Inner` lives until its completion, which is this one, or longer than there are
+    // callbacks. So does the queue pair that it was posted to.
+    let queue = unsafe { &*(*entry.cast::<Inner<H>>().as_ptr()).queue };
+    let mut receives = queue.receives().lock();
+    if receives.drained {
+        // Too late: it goes with the queue pair.
+        return;
+    }
+    // SAFETY: It stands there since it was posted.
+    unsafe { receives.posted.remove(entry) };
+    receives.room = receives.room.saturating_add(1);
+    drop(receives);
+    // SAFETY: It was just taken out. That the completion is here says that the device gave the buffer back.
+    let inner = unsafe { KBox::from_raw(entry.cast::<Inner<H>>().as_ptr()) };
     if let Some(failure) = Failure::of(wc.status) {
         handler.receive_failed(Buffer(inner), failure);
         return;

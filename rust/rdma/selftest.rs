@@ -63,6 +63,10 @@ pub const TESTS: &[(&str, Test)] = &[
         lost::lost_invalidation_is_given_back,
     ),
     (
+        "a Receive that never completes goes with its queue pair",
+        lost::lost_receive_goes_with_its_queue_pair,
+    ),
+    (
         "a portion has the elements of its own requests, and one completion",
         portions::portion_has_its_own,
     ),

@@ -122,7 +122,7 @@ impl Config {
 
     /// Messages that may be on their way to us at the same time when `credits` are granted.
     pub(super) fn messages(credits: u32) -> Result<usize> {
-        // An answer to a call of ours lets the next one go before its Receive is posted again.
+        // A late answer to a call that was given up comes beside those to others.
         let answers = REVERSE_CREDITS.saturating_mul(2);
         Ok(usize::try_from(credits.saturating_add(answers))?)
     }

@@ -90,7 +90,7 @@ impl Form {
                 len: usize::try_from(call.message_len()).ok()?,
             },
         };
-        // One more is kept back by sunrpc.
+        // sunrpc has some more than the longest call needs.
         (form.pages() < max_pages).then_some(form)
     }
 

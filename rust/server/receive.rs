@@ -40,6 +40,7 @@ use rdma::{
 };
 use sunrpc::{
     memory::Page,
+    AnsweredCallback,
     Blanks,
     SvcArgs,
     SvcCall,
@@ -150,8 +151,10 @@ enum Verdict {
     Serve(Shape),
     /// Pull it.
     Pull(Form),
-    /// Drop it in silence, or it was an answer.
+    /// Drop it in silence.
     Drop,
+    /// It answered a callback.
+    Answer(AnsweredCallback),
     /// Answer with an error.
     Refuse(Refusal),
     /// No memory for it. The client has to send it again.
@@ -167,13 +170,17 @@ impl Connection {
         args: &mut Args<'_>,
     ) -> Option<KBox<SvcCall<Self>>> {
         RECEIVED.add(1);
-        match judge(xprt, message.bytes(), args.max_pages()) {
+        match judge(xprt, message.bytes(), args) {
             Verdict::Serve(shape) => match args.set_message(message, shape.rpc.clone()) {
                 Ok(()) => return self.serve(&shape, args),
                 Err(message) => self.fail(message),
             },
             Verdict::Pull(form) => return self.pull(message, form, args),
             Verdict::Drop => self.recycle(message),
+            Verdict::Answer(answered) => {
+                self.recycle(message);
+                xprt.complete_callback(args, answered);
+            }
             Verdict::Refuse(refusal) => self.refuse(message, &refusal),
             Verdict::Fail => self.fail(message),
         }
@@ -291,15 +298,15 @@ impl Connection {
     }
 }
 
-fn judge(xprt: &SvcXprt<Connection>, bytes: &[u8], max_pages: usize) -> Verdict {
+fn judge(xprt: &SvcXprt<Connection>, bytes: &[u8], args: &Args<'_>) -> Verdict {
     let call = match call::parse(bytes, &policy(xprt.max_message())) {
         Ok(Incoming::Call(call)) => call,
         Ok(Incoming::ReverseReply(reply)) => {
-            xprt.answer_callback(reply.xid, reply.credits, reply.payload);
-            return Verdict::Drop;
+            let answered = xprt.answer_callback(args, reply.xid, reply.credits, reply.payload);
+            return answered.map_or(Verdict::Drop, Verdict::Answer);
         }
         Ok(Incoming::ReverseError { xid, .. }) => {
-            xprt.fail_callback(xid);
+            xprt.fail_callback(args, xid);
             return Verdict::Drop;
         }
         Err(Rejection::Drop(_)) => return Verdict::Drop,
@@ -314,7 +321,7 @@ fn judge(xprt: &SvcXprt<Connection>, bytes: &[u8], max_pages: usize) -> Verdict 
             return Verdict::Serve(shape);
         }
     }
-    match Form::of(&call, max_pages) {
+    match Form::of(&call, args.max_pages()) {
         Some(form) if is_whole_argument(&call, form) => Verdict::Pull(form),
         _ => Verdict::Refuse(call.refuse()),
     }

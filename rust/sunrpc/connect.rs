@@ -101,10 +101,12 @@ impl<T: Transport> Xprt<T> {
                 errno::of_attempt(error)
             }
         };
-        // SAFETY: The work item owns the lock under this cookie.
-        unsafe { raw::xprt_unlock_connect(self.as_raw(), self.lock_cookie()) };
+        // While the lock is ours: who gets it next may wait for a reply, or for another attempt to connect, and
+        // this status is not about that.
         // SAFETY: The transport is live: `destroy` waits for the work item.
         unsafe { raw::xprt_wake_pending_tasks(self.as_raw(), status) };
+        // SAFETY: The work item owns the lock under this cookie.
+        unsafe { raw::xprt_unlock_connect(self.as_raw(), self.lock_cookie()) };
     }
 
     fn set_connected(&self) {

@@ -105,6 +105,7 @@ pub use svc_class::{
 };
 pub use svc_link::SvcLink;
 pub use svc_reverse::{
+    AnsweredCallback,
     SvcCallback,
     SvcReverseClass, //
 };

@@ -327,7 +327,13 @@ unsafe extern "C" fn send_request<T: Transport>(rqst: *mut raw::rpc_rqst) -> c_i
             // An error would be that of whose task is sending.
             return 0;
         }
-        send_or_wait(this, || T::send_callback_reply(this, this, reply, more)).map_err(Into::into)
+        let sent = send_or_wait(this, || T::send_callback_reply(this, this, reply, more));
+        // One that cannot be sent the peer would wait for, and again the error would be another's. The
+        // connection's end tells it.
+        sent.map_err(|error| match error {
+            SendError::TooBig | SendError::Io => SendError::Disconnected.into(),
+            error => error.into(),
+        })
     } else {
         // SAFETY: All others are in one of the transport's slots. It is pinned, and the caller
         // owns `XPRT_LOCKED`.

@@ -38,6 +38,21 @@ pub(crate) unsafe fn end_task(task: *mut raw::rpc_task, status: c_int) {
     let _ = rpc_status.cmpxchg(0, status, Relaxed);
 }
 
+/// Has `task`, which waits for the reply to a request that was sent, or is about to, end with `status`
+/// when it is woken.
+///
+/// # Safety
+///
+/// The task is live.
+pub(crate) unsafe fn fail_task(task: *mut raw::rpc_task, status: c_int) {
+    // If it waits it reads this.
+    // SAFETY: A word that is changed as a whole.
+    unsafe { (&raw mut (*task).tk_status).write_volatile(status) };
+    // If it does not yet, its state machine overwrites that.
+    // SAFETY: The caller vouches for the task, which has begun, as its request was sent.
+    unsafe { end_task(task, status) };
+}
+
 /// A request that waits for its reply and is being answered.
 ///
 /// There is at most one for a request: a second reply with the same transaction id finds nothing.
@@ -105,12 +120,8 @@ impl<T: Transport> PinnedRqst<T> {
         this.set_unanswered(false);
         let _guard = this.queue_lock();
         if let Some(status) = status {
-            // If the task waits for the reply it reads this when it is woken.
-            // SAFETY: A word that is changed as a whole.
-            unsafe { (&raw mut (*task).tk_status).write_volatile(status) };
-            // If it does not yet, its state machine overwrites that.
-            // SAFETY: The task is live, as its request is pinned.
-            unsafe { end_task(task, status) };
+            // SAFETY: The task is live, as its request is pinned, which was sent.
+            unsafe { fail_task(task, status) };
         }
         // SAFETY: The request is pinned and `queue_lock` held.
         unsafe { raw::xprt_complete_rqst(task, copied) };

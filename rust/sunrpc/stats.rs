@@ -34,7 +34,7 @@ pub struct Stats {
     pub fixup_copy: u64,
     /// Calls that could not be marshalled.
     pub failed_marshal: u64,
-    /// Replies with a bad header.
+    /// Messages that were no good, and replies that made their call fail.
     pub bad_reply: u64,
     /// Calls sent without an inline part.
     pub nomsg_call: u64,
@@ -44,7 +44,7 @@ pub struct Stats {
     pub mrs_orphaned: u64,
     /// Regions allocated.
     pub mrs_allocated: u64,
-    /// Regions that had to be invalidated locally.
+    /// Regions that were invalidated locally, of calls that were answered or given up.
     pub local_inv_needed: u64,
     /// Calls that found no send context.
     pub empty_sendctx_q: u64,

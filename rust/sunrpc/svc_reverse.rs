@@ -19,10 +19,13 @@ use crate::{
         UntypedClass, //
     },
     errno,
+    memory::Stable,
+    pinned::fail_task,
     svc_link::SvcLink,
     svc_ops,
     xdr_buf::XdrBuf,
     xprt::lock,
+    SvcArgs,
     SvcConnection,
     SvcXprt, //
 };
@@ -79,6 +82,12 @@ impl SvcCallback<'_> {
     pub fn copy_out(&self, dst: &mut [u8]) -> Result<usize> {
         self.buf.copy_out(0, dst)
     }
+}
+
+/// A callback whose reply is in its place.
+pub struct AnsweredCallback {
+    xid: u32,
+    copied: usize,
 }
 
 /// The class of `rpc_xprt`s for calls over connections `C`, to be a `static` of the module.
@@ -349,6 +358,11 @@ unsafe fn send_callback<C: SvcConnection>(rqst: *mut raw::rpc_rqst) -> c_int {
     let Some(caller) = caller.flatten() else {
         return errno::ENOTCONN;
     };
+    // Until the first reply the window begins at one, as sunrpc made it (RFC 8167).
+    // SAFETY: The request is pinned, and so is its transport.
+    if !unsafe { raw::xprt_request_get_cong((*rqst).rq_xprt, rqst) } {
+        return errno::EBADSLT;
+    }
     // SAFETY: As above.
     let xid = u32::from_be(unsafe { (*rqst).rq_xid });
     let call = SvcCallback {
@@ -367,49 +381,63 @@ unsafe fn send_callback<C: SvcConnection>(rqst: *mut raw::rpc_rqst) -> c_int {
 }
 
 impl<C: SvcConnection> SvcXprt<C> {
-    /// Completes the callback `xid` (in host order) with `reply`, if there is one that waits for
-    /// it. `credits` are what the client grants. Takes `queue_lock`, then `transport_lock`.
-    pub fn answer_callback(&self, xid: u32, credits: u32, reply: &[u8]) {
-        let answered = self.finish_callback(xid, |xprt, rqst| {
+    /// Copies `reply` to the place of the callback `xid` (in host order) that waits for it, if there is one.
+    /// `credits` are what the client grants. Takes `queue_lock` and `transport_lock`, one at a time.
+    pub fn answer_callback<M: Stable>(
+        &self,
+        args: &SvcArgs<'_, M>,
+        xid: u32,
+        credits: u32,
+        reply: &[u8],
+    ) -> Option<AnsweredCallback> {
+        let (xprt, copied) = self.with_callback(args, xid, |xprt, rqst| {
             // SAFETY: The request waits for its reply, which is why its place is there.
             let place = unsafe { XdrBuf::from_raw(&raw const (*rqst).rq_rcv_buf) };
-            let copied = place.copy_in(0, reply);
-            // SAFETY: As above; `queue_lock` is held.
-            unsafe {
-                raw::xprt_complete_rqst(
-                    (*rqst).rq_task,
-                    c_int::try_from(copied).unwrap_or(c_int::MAX),
-                )
-            };
-            xprt
-        });
-        let Some(xprt) = answered else { return };
-        // Until the first reply the window begins at one, as sunrpc made it (RFC 8167), and
-        // `xprt_request_get_cong` keeps callbacks within it.
+            (xprt, place.copy_in(0, reply))
+        })?;
         let credits = credits.clamp(1, C::REVERSE_CREDITS);
-        // SAFETY: The `svc_xprt`, which we are called for, has a reference.
+        // SAFETY: As in `with_callback`.
         let _guard = unsafe { lock(&raw mut (*xprt).transport_lock) };
         // SAFETY: As above; the lock guards the window.
         unsafe { (*xprt).cwnd = (credits as c_ulong) << raw::RPC_CWNDSHIFT };
+        Some(AnsweredCallback { xid, copied })
     }
 
-    /// Fails the callback `xid` (in host order): the client could make no sense of it. Takes `queue_lock`.
-    pub fn fail_callback(&self, xid: u32) {
-        self.finish_callback(xid, |_, rqst| {
-            // SAFETY: The request waits for its reply; its task reads the status when it is woken.
-            unsafe { (*(*rqst).rq_task).tk_status = EIO.to_errno() };
-            // SAFETY: As above; `queue_lock` is held.
-            unsafe { raw::xprt_complete_rqst((*rqst).rq_task, 0) };
+    /// Completes a callback. Whoever waits for its credit may call next, so there has to be a Receive for
+    /// the reply to that. Takes `queue_lock`.
+    pub fn complete_callback<M: Stable>(&self, args: &SvcArgs<'_, M>, answered: AnsweredCallback) {
+        self.with_callback(args, answered.xid, |_, rqst| {
+            let copied = c_int::try_from(answered.copied).unwrap_or(c_int::MAX);
+            // SAFETY: The request waits for its reply, so its task is live; `queue_lock` is held.
+            unsafe { raw::xprt_complete_rqst((*rqst).rq_task, copied) };
         });
     }
 
-    /// Calls `finish` with the request that waits for the reply `xid`, under `queue_lock`.
-    fn finish_callback<R>(
+    /// Fails the callback `xid` (in host order): the client could make no sense of it. Takes `queue_lock`.
+    pub fn fail_callback<M: Stable>(&self, args: &SvcArgs<'_, M>, xid: u32) {
+        self.with_callback(args, xid, |_, rqst| {
+            // SAFETY: The request waits for its reply, so its task is live.
+            let task = unsafe { (*rqst).rq_task };
+            // SAFETY: As above.
+            unsafe { fail_task(task, EIO.to_errno()) };
+            // SAFETY: As above; `queue_lock` is held.
+            unsafe { raw::xprt_complete_rqst(task, 0) };
+        });
+    }
+
+    /// Calls `f` with the transport and the request that waits for the reply `xid`, under `queue_lock`, if
+    /// `args` are of a thread that receives from `self`.
+    fn with_callback<M: Stable, R>(
         &self,
+        args: &SvcArgs<'_, M>,
         xid: u32,
-        finish: impl FnOnce(*mut raw::rpc_xprt, *mut raw::rpc_rqst) -> R,
+        f: impl FnOnce(*mut raw::rpc_xprt, *mut raw::rpc_rqst) -> R,
     ) -> Option<R> {
-        // SAFETY: The transport is live; the field is set once, and its referent kept by it.
+        if !args.are_of(self.as_raw()) {
+            return None;
+        }
+        // SAFETY: The thread has a reference to `self`; the field is set once, and what it names is kept until
+        // the last reference goes.
         let xprt = unsafe { (&raw const (*self.as_raw()).xpt_bc_xprt).read_volatile() };
         if xprt.is_null() {
             return None;
@@ -418,6 +446,6 @@ impl<C: SvcConnection> SvcXprt<C> {
         let _guard = unsafe { lock(&raw mut (*xprt).queue_lock) };
         // SAFETY: The lock is held.
         let rqst = NonNull::new(unsafe { raw::xprt_lookup_rqst(xprt, xid.to_be()) })?;
-        Some(finish(xprt, rqst.as_ptr()))
+        Some(f(xprt, rqst.as_ptr()))
     }
 }

@@ -157,7 +157,8 @@ impl<M: Stable> SvcArgs<'_, M> {
         Ok(())
     }
 
-    /// Notes in `blanks` the first `count` pages that the thread has for the result, or all.
+    /// Notes in `blanks` the first `count` pages that the thread has for the result, or those before the
+    /// first one that is not the thread's alone: nfsd may leave it a page of a file.
     pub fn note_blanks(&self, blanks: &mut Blanks, count: usize) -> Result {
         blanks.clear();
         blanks.rqst = self.rqst;
@@ -167,11 +168,21 @@ impl<M: Stable> SvcArgs<'_, M> {
             let Some(page) = NonNull::new(page) else {
                 break;
             };
-            // SAFETY: The page is the thread's own, of order 0 and no slab page.
+            // SAFETY: The array has a reference. What it is of is not asked until it is the thread's own,
+            // of order 0.
             let page = unsafe { Page::share(page) };
+            if !Blanks::is_free(&page) {
+                break;
+            }
             blanks.pages.push(page, GFP_KERNEL)?;
         }
         Ok(())
+    }
+
+    /// Whether the thread receives from `xprt`, to which it has a reference then.
+    pub(crate) fn are_of(&self, xprt: *const raw::svc_xprt) -> bool {
+        // SAFETY: See `new`.
+        ptr::eq(unsafe { (*self.rqst).rq_xprt }, xprt)
     }
 
     /// Length of the call.
@@ -313,17 +324,25 @@ impl SvcResult<'_> {
         let first = rqst.rq_respages;
         // SAFETY: Both point into the array.
         let used = unsafe { rqst.rq_next_page.offset_from(first) };
-        let used = usize::try_from(used).unwrap_or(usize::MAX);
+        let mut used = usize::try_from(used).unwrap_or(usize::MAX);
+        // SAFETY: The index is at most the number of pages that were noted, all of which are in the array.
+        let entry = |index| unsafe { first.add(index) };
+        // SAFETY: The entry is in the array, which only this thread changes.
+        let is_replaced = |index, page: &Page| unsafe { entry(index).read() } != page.as_ptr();
+        // When a COMPOUND has no room for what follows a READ, nfsd takes that one's pages for unused, which it
+        // would write the next result to. They may be the file's, or on their way to the client.
+        for (index, page) in blanks.pages.iter().enumerate().skip(used) {
+            if is_replaced(index, page) || !Blanks::is_free(page) {
+                used = index.saturating_add(1);
+                rqst.rq_next_page = entry(used);
+            }
+        }
         let Some(ours) = blanks.pages.get(..used) else {
             return;
         };
-        // SAFETY: The index is below the number of pages that the result uses.
-        let entry = |index| unsafe { first.add(index) };
         for (index, page) in ours.iter().enumerate() {
-            // SAFETY: The entry is in the array, which only this thread changes.
-            let replaced = unsafe { entry(index).read() } != page.as_ptr();
             // The first has the head, of which only what was written is sent.
-            let reusable = replaced || (index == 0 && Blanks::is_free(page));
+            let reusable = is_replaced(index, page) || (index == 0 && Blanks::is_free(page));
             if !reusable {
                 return;
             }

@@ -27,7 +27,8 @@
 //! # Life
 //!
 //! sunrpc counts references to an `svc_xprt`: one for being on its lists, one for each thread at
-//! work for it, one for each call that waits to be revisited. `detach` ends the connection; when
+//! work for it, one for each call that waits to be revisited; upper layers have some, as nfsd for sessions
+//! that are bound to it. `detach` ends the connection; when
 //! the last reference is gone, the link is cut and the state dropped, which may sleep. Handlers
 //! have no reference.
 

@@ -64,12 +64,35 @@ five_more() {
 # The server cannot connect; it waits for the client, whose next RPC makes the connection.
 recalled_later() { kick && sleep 1 && random_file "$mnt/first-$1" 1 && sleep 1 && any_recalled "$1"; }
 
+# Several files over a new connection: with each call that is answered the client grants room for more.
+recalled_at_once() {
+	local file held delegated waited
+	umount "$mnt" && mount_nfs 4.2 || return
+	for file in "$mnt"/at-once.{1..8}; do
+		random_file "$file" 100 && exec {held}<"$file" && cat <&"$held" >/dev/null || return
+	done
+	delegated=$(on_server "cat /proc/fs/nfsd/clients/*/states" | grep -c 'type: deleg.*at-once')
+	[ "$delegated" -ge 2 ] || { echo "$delegated delegations were given"; return 1; }
+	# shellcheck disable=SC2016 # the server expands it
+	waited=$(on_server 'for file in /export/at-once.*; do printf more >>"$file" & done; wait; echo $SECONDS') || return
+	[ "$waited" -lt 10 ] || { echo "the server waited $waited s"; return 1; }
+}
+
+# No connection has a second Call from the server before the reply to the first one.
+one_at_first() {
+	decode -Y "($call) || ($reply)" -T fields -e rpc.msgtyp -e rpcordma.xid -e infiniband.bth.destqp | awk '
+		$1 == 1 { answered[$2]; next }
+		!($3 in first) { first[$3] = $2; next }
+		$2 != first[$3] && !seconds[$3]++ { some++; early += !(first[$3] in answered) }
+		END { print some + 0 " second calls, " early + 0 " of them early"; exit !some || early }'
+}
+
 # comes_after PACKETS OTHERS: the first of these comes after the first of those.
 first() { decode -Y "$1" -T fields -e frame.number | head -n 1; }
 comes_after() { [ "$(first "$1")" -gt "$(first "$2")" ]; }
 
 versions=(4.1 4.2)
-plan $((4 * ${#versions[@]} + 4))
+plan $((4 * ${#versions[@]} + 6))
 listen_in
 for version in "${versions[@]}"; do
 	mount_nfs "$version" || exit
@@ -83,6 +106,9 @@ for version in "${versions[@]}"; do
 	echo 0 >"$event/enable"
 	umount "$mnt"
 done
+mount_nfs 4.2 || exit
+check "several are recalled at once" recalled_at_once
+umount "$mnt"
 hang_up
 
 # shellcheck disable=SC2153 # the VM sets it
@@ -92,5 +118,6 @@ invalidates="infiniband.bth.opcode in {22, 23}"
 check "the server's Calls are seen" seen "$call"
 check "the first one comes after the first session" comes_after "$call" "ip.src == $CLIENT_ADDR && nfs.opcode == 43"
 check "the client's replies are" seen "$reply"
+check "one has to be answered before there are more" one_at_first
 check "neither invalidates anything" never "(($call) || ($reply)) && $invalidates"
 finish

@@ -3,11 +3,11 @@
 //! Memory is kept until neither the device nor the peer can reach it.
 
 use super::station::{
+    cover_with,
     each,
     kept,
     Pair,
     Station,
-    LEN,
     PORT,
     REGIONS,
     TIMEOUT_MS, //
@@ -181,17 +181,17 @@ pub(super) fn a_region_has_another_key_each_time() -> Result<bool> {
     let mut last = None;
     // More often than there are keys.
     for _ in 0..300 {
-        let mut regions = mr::Prepared::new();
-        let mut pieces = [page.piece(0, LEN)].into_iter().peekable();
-        let key = regions
-            .map(&mut idle, &mut pieces, mr::Access::Read, 1)?
-            .rkey;
+        let (planned, regions) = cover_with(&mut idle, &page)?;
+        idle = regions.cancel();
+        let (key, regions) = cover_with(&mut idle, &page)?;
         let other = last.is_none_or(|last: u32| last != key && last >> 8 == key >> 8);
-        if !other {
+        if !other || planned != key {
             return Ok(false);
         }
         last = Some(key);
-        idle = regions.cancel();
+        let registered = regions.into_registered(station.queue.limbo());
+        // SAFETY: Nothing was posted.
+        idle = unsafe { registered.into_idle() };
     }
     Ok(true)
 }

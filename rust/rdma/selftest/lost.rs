@@ -9,6 +9,7 @@ use super::station::{
 };
 use crate::{
     outstanding::Entry,
+    receive::Buffers,
     transfer::Transfer,
     underway::{
         Then,
@@ -19,7 +20,10 @@ use core::ptr::{
     null_mut,
     NonNull, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 use raw::memory::Page;
 
 /// The device flushes a request after all, that it seemed to have lost when its queue pair was drained.
@@ -56,6 +60,25 @@ pub(super) fn lost_read_goes_with_its_queue_pair() -> Result<bool> {
     let still = kept(&page);
     drop(station);
     Ok(stayed && still && !kept(&page))
+}
+
+pub(super) fn lost_receive_goes_with_its_queue_pair() -> Result<bool> {
+    let station = Station::alone(PORT)?;
+    let pd = station.queue.pd().clone();
+    let mut buffers = Buffers::new();
+    buffers.allocate(&pd, 100, GFP_KERNEL)?;
+    let mut receives = station.queue.receives().lock();
+    // It is not posted, which is as good as a device that forgot it.
+    buffers.take_work_requests(&station.queue, &mut receives.posted);
+    let lost = receives.posted.iter().next();
+    drop(receives);
+    let lost = lost.ok_or(EINVAL)?;
+    station.queue.shut_down();
+    come_up_with(&station, lost);
+    // It is where a device that is even later finds it.
+    let stays = station.queue.receives().lock().posted.iter().eq([lost]);
+    drop(station);
+    Ok(stays && Arc::into_unique_or_drop(pd).is_some())
 }
 
 pub(super) fn lost_invalidation_is_given_back() -> Result<bool> {

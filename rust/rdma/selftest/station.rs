@@ -28,7 +28,10 @@ use crate::{
     ProtectionDomain,
     QueuePair, //
 };
-use core::ptr::NonNull;
+use core::{
+    iter::Peekable,
+    ptr::NonNull, //
+};
 use kernel::{
     new_condvar,
     new_spinlock,
@@ -45,7 +48,10 @@ use raw::{
         Net,
         SockAddr, //
     },
-    memory::Page, //
+    memory::{
+        Page,
+        Piece, //
+    }, //
 };
 
 pub(super) const PORT: u16 = 20_050;
@@ -330,8 +336,7 @@ impl Station {
     ) -> Result<mr::Handle> {
         let mut idle = mr::Idle::new();
         idle.allocate(self.queue.pd(), 1)?;
-        let mut pieces = [page.piece(0, LEN)].into_iter().peekable();
-        regions.map(&mut idle, &mut pieces, access, 1)
+        regions.map(&mut idle, &mut pieces(page), access, 1)
     }
 
     /// Sends a few bytes with the registration of `regions`. Returns how that went.
@@ -345,6 +350,21 @@ impl Station {
             .post_send(regions, buffer, 20, None, Doorbell::Ring);
         Ok(sent)
     }
+}
+
+/// A region of `idle` that covers the first bytes of `page`, and its key.
+pub(super) fn cover_with(
+    idle: &mut mr::Idle<End>,
+    page: &Page,
+) -> Result<(u32, mr::Prepared<End>)> {
+    let mut regions = mr::Prepared::new();
+    let handle = regions.map(idle, &mut pieces(page), mr::Access::Read, 1)?;
+    Ok((handle.rkey, regions))
+}
+
+/// The first bytes of `page`.
+fn pieces(page: &Page) -> Peekable<impl Iterator<Item = Result<Piece>>> {
+    [page.piece(0, LEN)].into_iter().peekable()
 }
 
 /// A connection.

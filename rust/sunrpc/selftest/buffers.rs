@@ -37,6 +37,18 @@ pub const TESTS: &[(&str, Test)] = &[
         page_with_data_is_not_used_again,
     ),
     (
+        "pages of a file go, though nfsd thinks the result has none",
+        pages_beyond_the_result_go,
+    ),
+    (
+        "a page on its way is given up, though nfsd thinks it unused",
+        page_on_its_way_is_given_up,
+    ),
+    (
+        "a page that is not the thread's alone is no blank",
+        shared_page_is_no_blank,
+    ),
+    (
         "blanks of another thread do not",
         blanks_of_another_thread_do_not,
     ),
@@ -93,31 +105,45 @@ impl Thread {
         })
     }
 
-    fn rqst(&mut self) -> *mut raw::svc_rqst {
+    /// The thread with a result that uses so many of its pages.
+    fn rqst(&mut self, used: usize) -> *mut raw::svc_rqst {
         let first = self.pages.as_mut_ptr();
         self.rqst.rq_respages = first;
-        self.rqst.rq_next_page = first.wrapping_add(PAGES);
+        self.rqst.rq_next_page = first.wrapping_add(used);
         self.rqst.rq_maxpages = PAGES;
         &raw mut *self.rqst
     }
 
     fn note(&mut self, blanks: &mut Blanks) -> Result {
         // SAFETY: The pages are there, and nobody else's.
-        unsafe { SvcArgs::<Nothing>::new(self.rqst()) }.note_blanks(blanks, PAGES)
+        unsafe { SvcArgs::<Nothing>::new(self.rqst(0)) }.note_blanks(blanks, PAGES)
     }
 
     fn restore(&mut self, blanks: &mut Blanks) {
+        self.restore_behind(PAGES, blanks);
+    }
+
+    fn restore_behind(&mut self, used: usize, blanks: &mut Blanks) {
         // SAFETY: The result is empty, and the pages nobody else's.
-        unsafe { SvcResult::new(self.rqst()) }.restore(blanks);
+        unsafe { SvcResult::new(self.rqst(used)) }.restore(blanks);
+    }
+
+    /// Whether so many pages are to be given up: sunrpc frees what precedes this.
+    fn gives_up(&mut self, used: usize) -> bool {
+        self.rqst.rq_next_page == self.pages.as_mut_ptr().wrapping_add(used)
     }
 
     /// Puts a page there as a file system does.
     fn splice(&mut self) -> Result {
-        let page = Page::new(GFP_KERNEL)?.into_raw();
+        self.put(Page::new(GFP_KERNEL)?);
+        Ok(())
+    }
+
+    fn put(&mut self, page: Page) {
+        let page = page.into_raw();
         let before = core::mem::replace(&mut self.pages[1], page.as_ptr());
         // SAFETY: The reference was the array's, which gave it up.
         drop(NonNull::new(before).map(|page| unsafe { Page::from_raw(page) }));
-        Ok(())
     }
 }
 
@@ -146,9 +172,41 @@ fn page_with_data_is_not_used_again() -> Result<bool> {
     let mut blanks = Blanks::default();
     thread.note(&mut blanks)?;
     thread.restore(&mut blanks);
-    // sunrpc frees what precedes this.
-    let given_up = thread.rqst.rq_next_page == thread.pages.as_mut_ptr().wrapping_add(PAGES);
-    Ok(given_up)
+    Ok(thread.gives_up(PAGES))
+}
+
+fn pages_beyond_the_result_go() -> Result<bool> {
+    let mut thread = Thread::new()?;
+    let mut blanks = Blanks::default();
+    thread.note(&mut blanks)?;
+    let before = *thread.pages;
+    thread.splice()?;
+    let replaced = before != *thread.pages;
+    thread.restore_behind(1, &mut blanks);
+    Ok(replaced && before == *thread.pages)
+}
+
+fn page_on_its_way_is_given_up() -> Result<bool> {
+    let mut thread = Thread::new()?;
+    let mut blanks = Blanks::default();
+    thread.note(&mut blanks)?;
+    // SAFETY: It is a page of the thread's own.
+    let sent = unsafe { Page::share(NonNull::new(thread.pages[1]).ok_or(EINVAL)?) };
+    thread.restore_behind(1, &mut blanks);
+    drop(sent);
+    Ok(thread.gives_up(PAGES))
+}
+
+fn shared_page_is_no_blank() -> Result<bool> {
+    let mut thread = Thread::new()?;
+    let mut blanks = Blanks::default();
+    let file = Page::new(GFP_KERNEL)?;
+    // SAFETY: It is a page of its own.
+    thread.put(unsafe { Page::share(NonNull::new(file.as_ptr()).ok_or(EINVAL)?) });
+    thread.note(&mut blanks)?;
+    thread.splice()?;
+    thread.restore(&mut blanks);
+    Ok(thread.pages[1] != file.as_ptr())
 }
 
 fn blanks_of_another_thread_do_not() -> Result<bool> {
