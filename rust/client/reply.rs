@@ -244,25 +244,25 @@ fn unclaimed(
     xid: u32,
     key: &mut Option<Invalidated<'_, Connection>>,
 ) -> Verdict {
+    let mut idle = Idle::new();
     connection.link.with(|xprt| {
         xprt.unclaimed_reply();
         if key.is_none() {
             return;
         }
-        let mut idle = Idle::new();
         xprt.for_each_slot(|slot| {
             let mut state = slot.state().lock();
             if state.xid == xid {
                 idle.append(&mut taken_back(&mut state.registered, key));
             }
         });
-        connection.recycle_regions(idle);
         *key = key.take().filter(|key| {
             let mut is_offered = false;
             xprt.for_each_slot(|slot| is_offered |= slot.state().lock().registered.have(key));
             is_offered
         });
     });
+    connection.recycle_regions(idle);
     Verdict::Done
 }
 

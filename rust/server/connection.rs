@@ -211,7 +211,10 @@ impl SvcConnection for Connection {
         notes: &mut Notes,
         result: SvcResult<'_>,
     ) -> Result {
-        self.send_reply(message, notes, result)
+        let sent = self.send_reply(message, notes, &result);
+        // What is left to read is read through pieces.
+        result.restore(&mut notes.blanks);
+        sent
     }
 
     fn release(&self, call: KBox<SvcCall<Self>>) {

@@ -153,7 +153,7 @@ enum Verdict {
     Pull(Form),
     /// Drop it in silence.
     Drop,
-    /// It answered a callback.
+    /// It answered a callback, or refused it.
     Answer(AnsweredCallback),
     /// Answer with an error.
     Refuse(Refusal),
@@ -306,8 +306,7 @@ fn judge(xprt: &SvcXprt<Connection>, bytes: &[u8], args: &Args<'_>) -> Verdict {
             return answered.map_or(Verdict::Drop, Verdict::Answer);
         }
         Ok(Incoming::ReverseError { xid, .. }) => {
-            xprt.fail_callback(args, xid);
-            return Verdict::Drop;
+            return Verdict::Answer(AnsweredCallback::failed(xid));
         }
         Err(Rejection::Drop(_)) => return Verdict::Drop,
         Err(Rejection::Refuse(refusal, _)) => return Verdict::Refuse(refusal),

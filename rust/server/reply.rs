@@ -81,8 +81,8 @@ impl Connection {
     pub(super) fn send_reply(
         &self,
         message: Message<Endpoint>,
-        notes: &mut Notes,
-        result: SvcResult<'_>,
+        notes: &Notes,
+        result: &SvcResult<'_>,
     ) -> Result {
         if !self.outlet.endpoint.is_open() {
             self.recycle(message);
@@ -97,7 +97,7 @@ impl Connection {
             None => call::parse(message.bytes(), &policy(usize::MAX)),
         };
         let posting = match call {
-            Ok(Incoming::Call(call)) => self.answer(&call, notes, &result, buffer.bytes_mut()),
+            Ok(Incoming::Call(call)) => self.answer(&call, notes, result, buffer.bytes_mut()),
             _ => Err(EINVAL),
         };
         match posting {
@@ -109,8 +109,6 @@ impl Connection {
                 let serving = self.outlet.endpoint.serving();
                 // Before the Send, after which the client may use the credit again.
                 self.recycle(message);
-                // What is left to read is read through pieces.
-                result.restore(&mut notes.blanks);
                 let posted = self.outlet.post(attached, buffer, len, verb);
                 self.outlet.raise_grant(serving);
                 posted

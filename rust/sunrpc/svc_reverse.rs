@@ -84,10 +84,17 @@ impl SvcCallback<'_> {
     }
 }
 
-/// A callback whose reply is in its place.
+/// A callback whose reply is in its place, or that the client could make no sense of.
 pub struct AnsweredCallback {
     xid: u32,
-    copied: usize,
+    copied: Option<usize>,
+}
+
+impl AnsweredCallback {
+    /// That with this XID (in host order), if there is one, with an RDMA_ERROR.
+    pub fn failed(xid: u32) -> Self {
+        Self { xid, copied: None }
+    }
 }
 
 /// The class of `rpc_xprt`s for calls over connections `C`, to be a `static` of the module.
@@ -149,6 +156,8 @@ fn table<C: SvcConnection>() -> &'static raw::rpc_xprt_ops {
             abort_send_request: None,
             wait_for_reply_request: Some(raw::xprt_wait_for_reply_request_def),
             timer: None,
+            // Also of a call whose time is over. Its answer may come yet, so the client may have one call more
+            // than it granted then; one that never answers would keep all others waiting.
             release_request: Some(raw::xprt_release_rqst_cong),
             close: Some(close),
             destroy: Some(destroy::<C>),
@@ -400,6 +409,7 @@ impl<C: SvcConnection> SvcXprt<C> {
         let _guard = unsafe { lock(&raw mut (*xprt).transport_lock) };
         // SAFETY: As above; the lock guards the window.
         unsafe { (*xprt).cwnd = (credits as c_ulong) << raw::RPC_CWNDSHIFT };
+        let copied = Some(copied);
         Some(AnsweredCallback { xid, copied })
     }
 
@@ -407,21 +417,15 @@ impl<C: SvcConnection> SvcXprt<C> {
     /// the reply to that. Takes `queue_lock`.
     pub fn complete_callback<M: Stable>(&self, args: &SvcArgs<'_, M>, answered: AnsweredCallback) {
         self.with_callback(args, answered.xid, |_, rqst| {
-            let copied = c_int::try_from(answered.copied).unwrap_or(c_int::MAX);
-            // SAFETY: The request waits for its reply, so its task is live; `queue_lock` is held.
-            unsafe { raw::xprt_complete_rqst((*rqst).rq_task, copied) };
-        });
-    }
-
-    /// Fails the callback `xid` (in host order): the client could make no sense of it. Takes `queue_lock`.
-    pub fn fail_callback<M: Stable>(&self, args: &SvcArgs<'_, M>, xid: u32) {
-        self.with_callback(args, xid, |_, rqst| {
             // SAFETY: The request waits for its reply, so its task is live.
             let task = unsafe { (*rqst).rq_task };
-            // SAFETY: As above.
-            unsafe { fail_task(task, EIO.to_errno()) };
+            if answered.copied.is_none() {
+                // SAFETY: As above.
+                unsafe { fail_task(task, EIO.to_errno()) };
+            }
+            let copied = c_int::try_from(answered.copied.unwrap_or(0)).unwrap_or(c_int::MAX);
             // SAFETY: As above; `queue_lock` is held.
-            unsafe { raw::xprt_complete_rqst(task, 0) };
+            unsafe { raw::xprt_complete_rqst(task, copied) };
         });
     }
 

@@ -316,28 +316,39 @@ impl SvcResult<'_> {
     pub fn restore(self, blanks: &mut Blanks) {
         // SAFETY: See `new`.
         let rqst = unsafe { &mut *self.rqst };
-        // The call was put off when they were noted. Whichever thread had them, they may be in the reply to
-        // another call since, and a page in two replies shows each what is the other's.
-        if !rqst.rq_deferred.is_null() || !ptr::eq(blanks.rqst, rqst) {
-            return;
-        }
+        // If the call was put off when they were noted, then whichever thread had them, they may be in the reply
+        // to another call since, and a page in two replies shows each what is the other's.
+        let noted = match rqst.rq_deferred.is_null() && ptr::eq(blanks.rqst, rqst) {
+            true => blanks.pages.as_slice(),
+            false => &[],
+        };
         let first = rqst.rq_respages;
         // SAFETY: Both point into the array.
-        let used = unsafe { rqst.rq_next_page.offset_from(first) };
-        let mut used = usize::try_from(used).unwrap_or(usize::MAX);
-        // SAFETY: The index is at most the number of pages that were noted, all of which are in the array.
+        let Ok(mut used) = usize::try_from(unsafe { rqst.rq_next_page.offset_from(first) }) else {
+            return;
+        };
+        // SAFETY: The index is at most the number of pages in the array, which has one entry more.
         let entry = |index| unsafe { first.add(index) };
-        // SAFETY: The entry is in the array, which only this thread changes.
-        let is_replaced = |index, page: &Page| unsafe { entry(index).read() } != page.as_ptr();
-        // When a COMPOUND has no room for what follows a READ, nfsd takes that one's pages for unused, which it
-        // would write the next result to. They may be the file's, or on their way to the client.
-        for (index, page) in blanks.pages.iter().enumerate().skip(used) {
+        // SAFETY: The index is below that number. Only this thread changes the array.
+        let page_at = |index| unsafe { entry(index).read() };
+        let is_replaced = |index, page: &Page| page_at(index) != page.as_ptr();
+        // When a COMPOUND has no room for what follows a READ, nfsd takes that one's pages for unused, and would
+        // write the next result to them. They may be the file's, or on their way to the client.
+        for (index, page) in noted.iter().enumerate().skip(used) {
             if is_replaced(index, page) || !Blanks::is_free(page) {
                 used = index.saturating_add(1);
-                rqst.rq_next_page = entry(used);
             }
         }
-        let Some(ours) = blanks.pages.get(..used) else {
+        for index in used.max(noted.len())..rqst.rq_maxpages {
+            let page = page_at(index);
+            // SAFETY: The array has a reference to the page.
+            if page.is_null() || unsafe { raw::page_ref_count(page) } == 1 {
+                break;
+            }
+            used = index.saturating_add(1);
+        }
+        rqst.rq_next_page = entry(used);
+        let Some(ours) = noted.get(..used) else {
             return;
         };
         for (index, page) in ours.iter().enumerate() {

@@ -45,6 +45,10 @@ pub const TESTS: &[(&str, Test)] = &[
         page_on_its_way_is_given_up,
     ),
     (
+        "so is a page of a file, beyond what was noted",
+        page_beyond_the_blanks_is_given_up,
+    ),
+    (
         "a page that is not the thread's alone is no blank",
         shared_page_is_no_blank,
     ),
@@ -194,6 +198,15 @@ fn page_on_its_way_is_given_up() -> Result<bool> {
     let sent = unsafe { Page::share(NonNull::new(thread.pages[1]).ok_or(EINVAL)?) };
     thread.restore_behind(1, &mut blanks);
     drop(sent);
+    Ok(thread.gives_up(PAGES))
+}
+
+fn page_beyond_the_blanks_is_given_up() -> Result<bool> {
+    let mut thread = Thread::new()?;
+    let file = Page::new(GFP_KERNEL)?;
+    // SAFETY: It is a page of its own.
+    thread.put(unsafe { Page::share(NonNull::new(file.as_ptr()).ok_or(EINVAL)?) });
+    thread.restore_behind(1, &mut Blanks::default());
     Ok(thread.gives_up(PAGES))
 }
 
