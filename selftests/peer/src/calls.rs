@@ -10,7 +10,6 @@ use super::gss;
 use super::hostile;
 use super::private;
 use super::results;
-use super::session;
 use std::net::SocketAddrV4;
 
 /// Runs against the server at an address.
@@ -29,7 +28,6 @@ fn named() -> impl Iterator<Item = &'static (&'static str, Case)> {
     let tables = [
         arguments::CASES,
         results::CASES,
-        session::CASES,
         private::CASES,
         faults::CASES,
     ];

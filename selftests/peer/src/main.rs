@@ -27,7 +27,6 @@ mod pace;
 mod private;
 mod replies;
 mod results;
-mod session;
 mod stage;
 mod verbs;
 #[path = "../../proto/tests/common/wire.rs"]

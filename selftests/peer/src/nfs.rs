@@ -104,8 +104,7 @@ pub fn filled_compound(xid: u32, operations: &[Operation<'_>], fill: u8) -> Comp
     Compound { bytes, positions }
 }
 
-/// Adds `data` with its length in front, and fill octets of this value behind.
-pub fn opaque(bytes: &mut Vec<u8>, data: &[u8], fill: u8) {
+fn opaque(bytes: &mut Vec<u8>, data: &[u8], fill: u8) {
     bytes.extend(words([u32::try_from(data.len()).expect("short data")]));
     bytes.extend(data);
     bytes.resize(bytes.len().next_multiple_of(4), fill);
