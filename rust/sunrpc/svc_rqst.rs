@@ -332,7 +332,7 @@ impl SvcResult<'_> {
         // SAFETY: The index is below that number. Only this thread changes the array.
         let page_at = |index| unsafe { entry(index).read() };
         let is_replaced = |index, page: &Page| page_at(index) != page.as_ptr();
-        // When a COMPOUND has no room for what follows a READ, nfsd takes that one's pages for unused, and would
+        // When a COMPOUND has no room for what follows a READ, nfsd may take that one's pages for unused, and
         // write the next result to them. They may be the file's, or on their way to the client.
         for (index, page) in noted.iter().enumerate().skip(used) {
             if is_replaced(index, page) || !Blanks::is_free(page) {
