@@ -37,9 +37,10 @@
 //! # Contexts
 //!
 //! [`Handler`] methods run in the completion queue's worker (process context,
-//! never two at a time for one queue pair) or, for CM events, in the CM's worker
-//! under the id's mutex. They must not sleep for long, and must not drop the last
-//! reference to the id, the protection domain or the queue pair.
+//! never two at a time for one queue pair) or, for CM events, under the id's mutex
+//! in the CM's worker or in the task that removes the device. What a device lost is
+//! told in the task that shuts the queue pair down. They must not sleep for long, and
+//! must not drop the last reference to the id, the protection domain or the queue pair.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 

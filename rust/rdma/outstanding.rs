@@ -3,7 +3,8 @@
 //! What was given up to requests that have not completed.
 //!
 //! The completion of a request takes its box back. A device may lose one: soft iWARP sometimes does
-//! when a connection breaks, for RDMA Reads and for invalidations. What still stands here when a queue
+//! when a connection breaks, for RDMA Reads and for invalidations, and any that fails its drain may, for
+//! Receives too. What still stands here when a queue
 //! pair is drained would otherwise keep its protection domain, and that the device. It is freed with the
 //! queue pair, after the completion queue: if the device does come up with the completion, the box is there,
 //! and its callback sees that it is too late ([`State::is_drained`]).

@@ -370,11 +370,11 @@ impl<H: Handler> QueuePair<H> {
             sends.defer(first, send);
             return (regions, Ok(()));
         }
+        // If this fails the Send stays where it is until the drain, as some device may have posted what it says
+        // it did not.
         // SAFETY: The list was just made. Its registrations live in `regions`, which can only be
         // freed after a drain, a later completion, or `ring`; its Send lives in the queue of posted
         // ones.
-        // If it fails the Send stays where it is until the drain, as some device may have posted what it says
-        // it did not.
         let result = unsafe { self.post(&mut sends, first) };
         (regions, result)
     }

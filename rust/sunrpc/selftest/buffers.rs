@@ -109,6 +109,14 @@ impl Thread {
         })
     }
 
+    /// One whose pages are noted.
+    fn noted() -> Result<(Self, Blanks)> {
+        let mut thread = Self::new()?;
+        let mut blanks = Blanks::default();
+        thread.note(&mut blanks)?;
+        Ok((thread, blanks))
+    }
+
     /// The thread with a result that uses so many of its pages.
     fn rqst(&mut self, used: usize) -> *mut raw::svc_rqst {
         let first = self.pages.as_mut_ptr();
@@ -160,40 +168,32 @@ impl Drop for Thread {
     }
 }
 
-fn blanks_go_back_to_where_they_were() -> Result<bool> {
-    let mut thread = Thread::new()?;
-    let mut blanks = Blanks::default();
-    thread.note(&mut blanks)?;
+/// Whether a page that a file system put there goes again, if the result uses so many pages.
+fn splice_is_undone(used: usize) -> Result<bool> {
+    let (mut thread, mut blanks) = Thread::noted()?;
     let before = *thread.pages;
     thread.splice()?;
     let replaced = before != *thread.pages;
-    thread.restore(&mut blanks);
+    thread.restore_behind(used, &mut blanks);
     Ok(replaced && before == *thread.pages)
 }
 
+fn blanks_go_back_to_where_they_were() -> Result<bool> {
+    splice_is_undone(PAGES)
+}
+
+fn pages_beyond_the_result_go() -> Result<bool> {
+    splice_is_undone(1)
+}
+
 fn page_with_data_is_not_used_again() -> Result<bool> {
-    let mut thread = Thread::new()?;
-    let mut blanks = Blanks::default();
-    thread.note(&mut blanks)?;
+    let (mut thread, mut blanks) = Thread::noted()?;
     thread.restore(&mut blanks);
     Ok(thread.gives_up(PAGES))
 }
 
-fn pages_beyond_the_result_go() -> Result<bool> {
-    let mut thread = Thread::new()?;
-    let mut blanks = Blanks::default();
-    thread.note(&mut blanks)?;
-    let before = *thread.pages;
-    thread.splice()?;
-    let replaced = before != *thread.pages;
-    thread.restore_behind(1, &mut blanks);
-    Ok(replaced && before == *thread.pages)
-}
-
 fn page_on_its_way_is_given_up() -> Result<bool> {
-    let mut thread = Thread::new()?;
-    let mut blanks = Blanks::default();
-    thread.note(&mut blanks)?;
+    let (mut thread, mut blanks) = Thread::noted()?;
     // SAFETY: It is a page of the thread's own.
     let sent = unsafe { Page::share(NonNull::new(thread.pages[1]).ok_or(EINVAL)?) };
     thread.restore_behind(1, &mut blanks);
@@ -234,9 +234,7 @@ fn blanks_of_another_thread_do_not() -> Result<bool> {
 }
 
 fn blanks_of_a_call_that_was_put_off_do_not() -> Result<bool> {
-    let mut thread = Thread::new()?;
-    let mut blanks = Blanks::default();
-    thread.note(&mut blanks)?;
+    let (mut thread, mut blanks) = Thread::noted()?;
     thread.splice()?;
     let before = *thread.pages;
     thread.rqst.rq_deferred = NonNull::dangling().as_ptr();
