@@ -81,14 +81,19 @@ open_together() {
 
 # The server opens eight files. A status of 2 is as above.
 recalled_together() {
-	local file held holds=() delegated lost waited
+	local file held holds=() delegated lost waited status
 	for file in "$mnt/$1".{1..8}; do
 		random_file "$file" 100 && exec {held}<"$file" && cat <&"$held" >/dev/null || return
 		holds+=("$held")
 	done
 	delegated=$(on_server "cat /proc/fs/nfsd/clients/*/states" | grep -c "type: deleg.*$1")
 	lost=$(given_up)
-	waited=$(on_server "$(declare -f open_together); open_together /export/$1.* && echo \$SECONDS") || return
+	# So that the first one is not answered before the server has called twice.
+	tc qdisc add dev eth0 root netem delay 200ms || return
+	waited=$(on_server "$(declare -f open_together); open_together /export/$1.* && echo \$SECONDS")
+	status=$?
+	tc qdisc del dev eth0 root
+	[ "$status" -eq 0 ] || return
 	for held in "${holds[@]}"; do exec {held}<&-; done
 	[ "$(given_up)" = "$lost" ] || { echo "the connection was given up"; return 2; }
 	[ "$delegated" -ge 4 ] || { echo "$delegated delegations were given"; return 2; }
