@@ -285,6 +285,9 @@ impl<'a> Call<'a> {
             Body::Msg => self.check_inline()?,
             Body::NoMsg => self.check_position_zero()?,
         };
+        if self.lists.is_empty() {
+            return Ok(());
+        }
         self.check_segments(policy)?;
         // Before anything looks at one chunk after the other.
         if self.lists.read.has_more_positions_than::<MAX_POSITIONS>() {
