@@ -248,6 +248,7 @@ impl Piece {
 }
 
 impl Drop for Piece {
+    #[inline]
     fn drop(&mut self) {
         if let Owner::Folio = self.owner {
             // SAFETY: By the type invariant the reference is ours; it is given back once.
@@ -288,6 +289,7 @@ impl Page {
     /// # Safety
     ///
     /// `ptr` is an allocated page of order 0 and no slab page, and the caller gives up a reference.
+    #[inline]
     pub unsafe fn from_raw(ptr: NonNull<page>) -> Self {
         // INVARIANT: The caller promises it.
         Self { ptr }
@@ -298,6 +300,7 @@ impl Page {
     /// # Safety
     ///
     /// `ptr` is an allocated page of order 0 and no slab page.
+    #[inline]
     pub unsafe fn share(ptr: NonNull<page>) -> Self {
         // SAFETY: The caller promises a page that counts references.
         unsafe { crate::folio_get(ptr.as_ptr()) };
@@ -306,22 +309,26 @@ impl Page {
     }
 
     /// Gives the reference to the caller.
+    #[inline]
     pub fn into_raw(self) -> NonNull<page> {
         core::mem::ManuallyDrop::new(self).ptr
     }
 
     /// The page, as C knows it.
+    #[inline]
     pub fn as_ptr(&self) -> *mut page {
         self.ptr.as_ptr()
     }
 
     /// How many references there are to it, this one included.
+    #[inline]
     pub fn references(&self) -> i32 {
         // SAFETY: The page is allocated by the type invariants.
         unsafe { crate::page_ref_count(self.ptr.as_ptr()) }
     }
 
     /// Whether nobody else has a reference.
+    #[inline]
     pub fn is_unique(&self) -> bool {
         self.references() == 1
     }
@@ -376,6 +383,7 @@ impl Page {
 }
 
 impl Drop for Page {
+    #[inline]
     fn drop(&mut self) {
         // SAFETY: By the type invariants the reference is ours; it is given back once.
         unsafe { crate::folio_put(self.ptr.as_ptr()) };

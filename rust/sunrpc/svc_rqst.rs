@@ -162,19 +162,23 @@ impl<M: Stable> SvcArgs<'_, M> {
     pub fn note_blanks(&self, blanks: &mut Blanks, count: usize) -> Result {
         blanks.clear();
         blanks.rqst = self.rqst;
-        for index in 0..count.min(self.max_pages()) {
+        let count = count.min(self.max_pages());
+        blanks.pages.reserve(count, GFP_KERNEL)?;
+        for index in 0..count {
             // SAFETY: See `new`. The array has that many entries.
             let page = unsafe { (*self.rqst).rq_respages.add(index).read() };
             let Some(page) = NonNull::new(page) else {
                 break;
             };
-            // SAFETY: The array has a reference. What it is of is not asked until it is the thread's own,
-            // of order 0.
-            let page = unsafe { Page::share(page) };
-            if !Blanks::is_free(&page) {
+            // SAFETY: The array has a reference.
+            if unsafe { raw::page_ref_count(page.as_ptr()) } != 1 {
                 break;
             }
-            blanks.pages.push(page, GFP_KERNEL)?;
+            // SAFETY: The reference was the only one, so it is the thread's own page, of order 0.
+            let page = unsafe { Page::share(page) };
+            if blanks.pages.push_within_capacity(page).is_err() {
+                break;
+            }
         }
         Ok(())
     }
@@ -334,7 +338,7 @@ impl SvcResult<'_> {
         let is_replaced = |index, page: &Page| page_at(index) != page.as_ptr();
         // When a COMPOUND has no room for what follows a READ, nfsd may take that one's pages for unused, and
         // write the next result to them. They may be the file's, or on their way to the client.
-        for (index, page) in noted.iter().enumerate().skip(used) {
+        for (index, page) in (used..).zip(noted.get(used..).unwrap_or_default()) {
             if is_replaced(index, page) || !Blanks::is_free(page) {
                 used = index.saturating_add(1);
             }
