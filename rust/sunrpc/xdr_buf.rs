@@ -163,10 +163,53 @@ impl<'a> XdrBuf<'a> {
         }
     }
 
+    /// The run from `at` on, as far as `end`, which is not beyond the last byte.
+    #[inline]
+    fn run(&self, at: usize, end: usize) -> Option<Result<Run>> {
+        if at >= end {
+            return None;
+        }
+        let most = end - at;
+        let pages = self.page_range();
+        Some(if at < pages.start {
+            Self::run_of_memory(&self.raw.head[0], at, most)
+        } else if at < pages.end {
+            self.run_of_pages(at - pages.start, most)
+        } else {
+            Self::run_of_memory(&self.raw.tail[0], at - pages.end, most)
+        })
+    }
+
+    #[inline]
+    fn run_of_memory(kvec: &raw::kvec, offset: usize, most: usize) -> Result<Run> {
+        let len = (kvec.iov_len - offset).min(most);
+        let base = NonNull::new(kvec.iov_base.cast::<u8>().wrapping_add(offset)).ok_or(EFAULT)?;
+        Ok(Run::Memory(base, len))
+    }
+
+    #[inline]
+    fn run_of_pages(&self, offset: usize, most: usize) -> Result<Run> {
+        let at = self.raw.page_base as usize + offset;
+        let within = at % PAGE_SIZE;
+        let left = self.page_len() - offset;
+        let len = (PAGE_SIZE - within).min(left).min(most);
+        let entry = self.raw.pages.wrapping_add(at >> PAGE_SHIFT);
+        // SAFETY: By the type invariant the array has an entry for each of its pages, and `offset` is
+        // less than the number of bytes in them.
+        let page = NonNull::new(unsafe { entry.read() }).ok_or(EFAULT)?;
+        Ok(Run::Page(page, within, len))
+    }
+
+    /// Where the part from `at` on ends that has `len` bytes, or as many of them as there are.
+    fn end(&self, at: usize, len: usize) -> usize {
+        at.saturating_add(len).min(self.total_len())
+    }
+
     /// Copies bytes from `at` on to `dst`. Returns how many there were.
     pub(crate) fn copy_out(&self, at: usize, dst: &mut [u8]) -> Result<usize> {
+        let end = self.end(at, dst.len());
         let mut copied = 0;
-        for run in self.runs(at..at.saturating_add(dst.len())) {
+        while let Some(run) = self.run(at + copied, end) {
             let run = run?;
             let Some(part) = dst.get_mut(copied..copied + run.len()) else {
                 break;
@@ -183,9 +226,9 @@ impl<'a> XdrBuf<'a> {
 
     /// Copies `src` to the place from `at` on. Returns how much of it found room.
     pub(crate) fn copy_in(&self, at: usize, src: &[u8]) -> usize {
+        let end = self.end(at, src.len());
         let mut copied = 0;
-        for run in self.runs(at..at.saturating_add(src.len())) {
-            let Ok(run) = run else { break };
+        while let Some(Ok(run)) = self.run(at + copied, end) {
             let Some(part) = src.get(copied..copied + run.len()) else {
                 break;
             };
@@ -275,41 +318,11 @@ pub(crate) struct Runs<'a> {
     end: usize,
 }
 
-impl Runs<'_> {
-    fn memory(&self, kvec: &raw::kvec, offset: usize) -> Result<Run> {
-        let len = (kvec.iov_len - offset).min(self.end - self.at);
-        let base = NonNull::new(kvec.iov_base.cast::<u8>().wrapping_add(offset)).ok_or(EFAULT)?;
-        Ok(Run::Memory(base, len))
-    }
-
-    fn page(&self, offset: usize) -> Result<Run> {
-        let at = self.buf.raw.page_base as usize + offset;
-        let within = at % PAGE_SIZE;
-        let left = self.buf.page_len() - offset;
-        let len = (PAGE_SIZE - within).min(left).min(self.end - self.at);
-        let entry = self.buf.raw.pages.wrapping_add(at >> PAGE_SHIFT);
-        // SAFETY: By the invariant of `XdrBuf` the array has an entry for each of its pages, and
-        // `offset` is less than the number of bytes in them.
-        let page = NonNull::new(unsafe { entry.read() }).ok_or(EFAULT)?;
-        Ok(Run::Page(page, within, len))
-    }
-}
-
 impl Iterator for Runs<'_> {
     type Item = Result<Run>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.at >= self.end {
-            return None;
-        }
-        let pages = self.buf.page_range();
-        let run = if self.at < pages.start {
-            self.memory(&self.buf.raw.head[0], self.at)
-        } else if self.at < pages.end {
-            self.page(self.at - pages.start)
-        } else {
-            self.memory(&self.buf.raw.tail[0], self.at - pages.end)
-        };
+        let run = self.buf.run(self.at, self.end)?;
         self.at = match &run {
             Ok(run) => self.at + run.len(),
             Err(_) => self.end,
