@@ -247,6 +247,17 @@ impl<H: Handler> State<H> {
         None
     }
 
+    /// As [`Self::put_transfer`], for several.
+    fn put_transfers(&mut self, mut transfers: Spent<H>) -> Spent<H> {
+        let mut excess = Chain::new();
+        while let Some(transfer) = transfers.pop() {
+            if let Some(transfer) = self.put_transfer(transfer) {
+                excess.push(transfer);
+            }
+        }
+        excess
+    }
+
     pub(crate) fn take(&mut self) -> Option<Buffer<H>> {
         let buffer = self.free.pop().map(Buffer);
         self.starved |= buffer.is_none();
@@ -494,9 +505,13 @@ unsafe extern "C" fn send_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib
     // SAFETY: The queue pair that the buffer was posted to outlives its callbacks.
     let queue = unsafe { &*queue };
     let (resume, mut spent) = queue.sends().lock().retire(sequence);
-    while let Some(mut transfer) = spent.pop() {
-        transfer.reset();
-        let excess = queue.sends().lock().put_transfer(transfer);
+    if !spent.is_empty() {
+        let mut clean = Chain::new();
+        while let Some(mut transfer) = spent.pop() {
+            transfer.reset();
+            clean.push(transfer);
+        }
+        let excess = queue.sends().lock().put_transfers(clean);
         drop(excess);
     }
     if let Some(failure) = Failure::of(wc.status) {
