@@ -13,7 +13,7 @@
 //! active  >  connection progress
 //! connection progress: innermost, held for a step of the state machine or a look at it
 //! the client's window and stock: each alone
-//! the server's queue, room, machine, idle calls, spare pages, denied memory: each alone
+//! the server's queue, abandoned, machine, idle calls, spare pages, denied memory: each alone
 //! (inside rdma) sinks: alone
 //! the listener's ear  >  all that the connection manager and sunrpc lock
 //! ```

@@ -130,8 +130,7 @@ fn request(
             Err(error) => return Err(error),
         }
     };
-    connection.set_requested_credits(u32::try_from(shape.credits)?);
-    connection.set_payload_segments(shape.payload_segments);
+    connection.set_sizes(shape.payload_segments, u32::try_from(shape.credits)?);
     let new = connection
         .regions
         .fill(&pd, regions, shape.regions, shape.pages, shape.reserve)?;

@@ -29,6 +29,7 @@ use kernel::{
     sync::{
         Arc,
         CondVar,
+        SetOnce,
         SpinLock, //
     },
     time::{
@@ -82,6 +83,7 @@ struct Progress {
     /// What to do next, until the connect worker asks.
     action: Option<Action>,
     refusal: Option<Refusal>,
+    /// What is known of it yet.
     sizing: Sizing,
 }
 
@@ -94,6 +96,17 @@ pub(crate) struct Sizing {
     pub(crate) payload_segments: usize,
     /// Regions that cover the largest message: head, payload and tail.
     pub(crate) segments: usize,
+    /// The credits that each Call asks for.
+    pub(crate) requested_credits: u32,
+}
+
+impl Sizing {
+    const DEFAULT: Self = Self {
+        thresholds: Thresholds::DEFAULT,
+        payload_segments: 1,
+        segments: 3,
+        requested_credits: 1,
+    };
 }
 
 /// What an invalidation is waited for with.
@@ -111,10 +124,14 @@ pub(crate) struct Connection {
     config: Config,
     pub(crate) counters: Arc<Counters>,
     device_removed: AtomicBool,
+    /// Whether the machine in `progress` says so. Each Call asks more than once.
+    open: AtomicBool,
     #[pin]
     progress: SpinLock<Progress>,
     #[pin]
     progressed: CondVar,
+    /// Set before the connection is open.
+    sizing: SetOnce<Sizing>,
     #[pin]
     window: SpinLock<Window>,
     #[pin]
@@ -130,11 +147,7 @@ impl Connection {
             machine: Machine::new(),
             action: None,
             refusal: None,
-            sizing: Sizing {
-                thresholds: Thresholds::DEFAULT,
-                payload_segments: 1,
-                segments: 3,
-            },
+            sizing: Sizing::DEFAULT,
         };
         Arc::pin_init(
             pin_init!(Self {
@@ -142,8 +155,10 @@ impl Connection {
                 config,
                 counters,
                 device_removed: AtomicBool::new(false),
+                open: AtomicBool::new(false),
                 progress <- new_spinlock!(progress, "rpcrdma::progress"),
                 progressed <- new_condvar!("rpcrdma::progressed"),
+                sizing: SetOnce::new(),
                 window <- new_spinlock!(Window::new(requested), "rpcrdma::window"),
                 receives <- ReceiveRing::new(),
                 regions <- RegionPool::new(),
@@ -156,6 +171,8 @@ impl Connection {
     fn step(&self, event: Event) -> Action {
         let mut progress = self.progress.lock();
         let action = progress.machine.on(event);
+        let open = progress.machine.state() == State::Open;
+        self.open.store(open, Ordering::Release);
         if action != Action::Nothing {
             progress.action = Some(action);
             self.progressed.notify_all();
@@ -221,28 +238,23 @@ impl Connection {
 
     /// Whether Calls may be sent.
     pub(crate) fn is_open(&self) -> bool {
-        self.progress.lock().machine.state() == State::Open
+        self.open.load(Ordering::Acquire)
     }
 
-    pub(crate) fn sizing(&self) -> Sizing {
-        self.progress.lock().sizing
+    pub(crate) fn sizing(&self) -> &Sizing {
+        self.sizing.as_ref().unwrap_or(&Sizing::DEFAULT)
     }
 
-    /// Notes how many regions the device needs for one payload.
-    pub(crate) fn set_payload_segments(&self, count: usize) {
+    /// Notes how many regions the device needs for one payload, and how many credits to ask for.
+    pub(crate) fn set_sizes(&self, payload_segments: usize, credits: u32) {
+        let mut window = self.window.lock();
+        window.request(credits);
+        let requested_credits = window.requested();
+        drop(window);
         let sizing = &mut self.progress.lock().sizing;
-        sizing.payload_segments = count;
-        sizing.segments = count.saturating_add(2);
-    }
-
-    /// Notes what to ask for from now on.
-    pub(crate) fn set_requested_credits(&self, credits: u32) {
-        self.window.lock().request(credits);
-    }
-
-    /// The credits that each Call asks for.
-    pub(crate) fn requested_credits(&self) -> u32 {
-        self.window.lock().requested()
+        sizing.payload_segments = payload_segments;
+        sizing.segments = payload_segments.saturating_add(2);
+        sizing.requested_credits = requested_credits;
     }
 
     /// The window that a grant opens.
@@ -330,8 +342,11 @@ impl Connection {
 
     fn established(&self, private_data: &[u8]) {
         let theirs = PrivateData::parse(private_data);
-        self.progress.lock().sizing.thresholds =
-            Thresholds::negotiate(Role::Client, self.config.inline, theirs);
+        let sizing = Sizing {
+            thresholds: Thresholds::negotiate(Role::Client, self.config.inline, theirs),
+            ..self.progress.lock().sizing
+        };
+        self.sizing.populate(sizing);
         self.report(Event::Established);
     }
 }

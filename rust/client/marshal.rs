@@ -144,13 +144,15 @@ pub(super) fn send(
     doorbell: Doorbell,
 ) -> Result<(), SendError> {
     let slot = rqst.slot();
-    let ready = slot.take_ready();
-    if !active.connection.is_open() {
-        return Err(SendError::Disconnected);
-    }
-    let ready = match ready.filter(|ready| ready.is_for(&active.connection)) {
-        Some(ready) => ready,
-        None => {
+    let mut state = slot.state().lock();
+    let ready = match state.take_ready() {
+        Some(ready) if active.connection.is_open() && ready.is_for(&active.connection) => ready,
+        stale => {
+            drop(state);
+            drop(stale);
+            if !active.connection.is_open() {
+                return Err(SendError::Disconnected);
+            }
             let mut offered = Offered::Nothing;
             let ready = get_ready(active.clone(), rqst, Stock::Whole, &mut offered).inspect_err(
                 |error| match error {
@@ -158,13 +160,13 @@ pub(super) fn send(
                     SendError::Again | SendError::NoBuffers | SendError::Disconnected => (),
                 },
             )?;
-            slot.state().lock().offer(offered);
+            state = slot.state().lock();
+            state.offer(offered);
             ready
         }
     };
     // Under the slot's lock: the reply may be here before `post_send` returns, and must find what
     // was offered.
-    let mut state = slot.state().lock();
     count(counters, &ready, &state.offered);
     let Message { len, inserted, .. } = ready.message;
     let (registered, result) =
@@ -189,8 +191,8 @@ fn get_ready(
     offered: &mut Offered,
 ) -> Result<Ready, SendError> {
     let sizing = active.connection.sizing();
-    let plan = plan(rqst, &sizing)?;
-    let mut idle = take_regions(&active, regions_for(&plan, &sizing), stock)?;
+    let plan = plan(rqst, sizing)?;
+    let mut idle = take_regions(&active, regions_for(&plan, sizing), stock)?;
     let Some(mut buffer) = take_buffer(&active, stock) else {
         active.connection.recycle_regions(idle);
         return Err(SendError::Again);
@@ -378,7 +380,7 @@ fn marshal(
         .with(|offer| {
             Call {
                 xid,
-                credits: active.connection.requested_credits(),
+                credits: active.connection.sizing().requested_credits,
                 body: plan.call.body(),
                 read: read.unwrap_or(&[]),
                 write: offer.write,

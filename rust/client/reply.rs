@@ -11,10 +11,16 @@ use super::{
         Connection,
         Fenced, //
     },
-    slot::Offered,
+    slot::{
+        Offered,
+        State, //
+    },
     Client, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::SpinLockGuard, //
+};
 use proto::reply::{
     parse,
     Incoming,
@@ -163,12 +169,12 @@ fn judge(
         }
         Incoming::Reply(reply) => judge_reply(connection, &reply, key),
         Incoming::Error { xid, credits, .. } => match lookup(connection, xid) {
-            Some(rqst) if !rqst.slot().state().lock().asked => {
-                drop(rqst);
-                Verdict::Malformed
-            }
             Some(rqst) => {
-                let registered = take_registered(&rqst, connection, key);
+                let state = rqst.slot().state().lock();
+                if !state.asked {
+                    return Verdict::Malformed;
+                }
+                let registered = take_registered(state, connection, key);
                 Verdict::Answer {
                     rqst,
                     answer: Answer::Error,
@@ -195,7 +201,6 @@ fn judge_reply(
     }
     let outcome = state.offered.with(|offer| reply.check(offer));
     let reduced = matches!(state.offered, Offered::Write(_));
-    drop(state);
     let Ok(outcome) = outcome else {
         return Verdict::Malformed;
     };
@@ -222,7 +227,7 @@ fn judge_reply(
             written,
         }
     };
-    let registered = take_registered(&rqst, connection, key);
+    let registered = take_registered(state, connection, key);
     Verdict::Answer {
         rqst,
         answer,
@@ -266,13 +271,12 @@ fn unclaimed(
     Verdict::Done
 }
 
-/// The regions of `rqst` that are left when the one that `key` names is put back in the pool.
+/// The regions of an answered RPC that are left when the one that `key` names is put back in the pool.
 fn take_registered(
-    rqst: &PinnedRqst<Client>,
+    mut state: SpinLockGuard<'_, State>,
     connection: &Connection,
     key: &mut Option<Invalidated<'_, Connection>>,
 ) -> Registered<Connection> {
-    let mut state = rqst.slot().state().lock();
     state.asked = false;
     let mut registered = core::mem::take(&mut state.registered);
     drop(state);

@@ -125,6 +125,11 @@ enum Fence {
 }
 
 impl State {
+    /// What [`Slot::keep_ready`] kept.
+    pub(super) fn take_ready(&mut self) -> Option<Ready> {
+        self.ready.take()
+    }
+
     /// Notes what is offered. Mostly it is nothing, and then nothing is copied.
     pub(crate) fn offer(&mut self, offered: Offered) {
         match offered {
@@ -224,11 +229,6 @@ impl Slot {
         state.offer(offered);
         state.ready = Some(ready);
         Ok(())
-    }
-
-    /// What [`Self::keep_ready`] kept.
-    pub(super) fn take_ready(&self) -> Option<Ready> {
-        self.inner.state.lock().ready.take()
     }
 
     /// Takes back regions of an answered Call that are not invalid: whoever gives it up must wait until

@@ -19,9 +19,13 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{
+            Acquire,
             Atomic,
-            Relaxed, //
+            Full,
+            Relaxed,
+            Release, //
         },
+        barrier::smp_mb,
         Arc,
         CondVar,
         CondVarTimeoutResult,
@@ -155,23 +159,12 @@ impl Queue {
     }
 }
 
-/// Threads that wait until something can be posted.
-struct Room {
-    /// Changes when it is worth to try again.
-    turn: u64,
-    waiters: usize,
-    /// There is nothing to wait for any more.
-    closed: bool,
-}
-
 /// A thread that waits for room.
 struct Waiting<'a>(&'a Endpoint);
 
 impl<'a> Waiting<'a> {
     fn new(endpoint: &'a Endpoint) -> Self {
-        let mut room = endpoint.room.lock();
-        room.waiters = room.waiters.saturating_add(1);
-        drop(room);
+        endpoint.waiters.add(1, Relaxed);
         Self(endpoint)
     }
 }
@@ -179,10 +172,7 @@ impl<'a> Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let Self(endpoint) = self;
-        let mut room = endpoint.room.lock();
-        room.waiters = room.waiters.saturating_sub(1);
-        let last = room.waiters == 0;
-        drop(room);
+        let last = endpoint.waiters.fetch_sub(1, Full) == 1;
         // Calls were not taken up meanwhile.
         if let (true, Some(link)) = (last, endpoint.link()) {
             link.with(|xprt| xprt.enqueue());
@@ -209,8 +199,15 @@ pub(crate) struct Endpoint {
     machine: SpinLock<Machine>,
     #[pin]
     queue: SpinLock<Queues>,
+    /// Whether the machine says so. Each call asks more than once.
+    open: Atomic<bool>,
+    /// Threads that wait until something can be posted.
+    waiters: Atomic<u32>,
+    /// Changes, under the lock of `abandoned`, when it is worth to try again.
+    turn: Atomic<u64>,
+    /// Whether there is nothing to wait for any more.
     #[pin]
-    room: SpinLock<Room>,
+    abandoned: SpinLock<bool>,
     #[pin]
     roomier: CondVar,
     #[pin]
@@ -223,11 +220,6 @@ pub(crate) struct Endpoint {
 
 impl Endpoint {
     pub(super) fn new(private_data: &[u8], read_depth: u8) -> Result<Arc<Self>> {
-        let room = Room {
-            turn: 0,
-            waiters: 0,
-            closed: false,
-        };
         Arc::pin_init(
             pin_init!(Self {
                 link: SetOnce::new(),
@@ -236,7 +228,10 @@ impl Endpoint {
                 read_depth,
                 machine <- new_spinlock!(Machine::new(), "rpcrdma::machine"),
                 queue <- new_spinlock!(Queues::EMPTY, "rpcrdma::work"),
-                room <- new_spinlock!(room, "rpcrdma::room"),
+                open: Atomic::new(false),
+                waiters: Atomic::new(0),
+                turn: Atomic::new(0),
+                abandoned <- new_spinlock!(false, "rpcrdma::abandoned"),
                 roomier <- new_condvar!("rpcrdma::roomier"),
                 receives <- ReceiveRing::new(),
                 granted: Atomic::new(0),
@@ -291,7 +286,10 @@ impl Endpoint {
 
     /// Tells the state machine what happened.
     pub(super) fn step(&self, event: Event) -> Action {
-        self.machine.lock().on(event)
+        let mut machine = self.machine.lock();
+        let action = machine.on(event);
+        self.open.store(machine.state() == State::Open, Release);
+        action
     }
 
     /// The connection is of no use any more. Returns whether that is news.
@@ -327,7 +325,7 @@ impl Endpoint {
 
     /// Whether replies can be sent.
     pub(super) fn is_open(&self) -> bool {
-        self.machine.lock().state() == State::Open
+        self.open.load(Acquire)
     }
 
     /// The next thing to do. `emptied` is called under the lock of the queue when nothing is left.
@@ -366,7 +364,8 @@ impl Endpoint {
         // would take the room of who needs more of it.
         let mut waiting = None;
         loop {
-            let turn = self.room.lock().turn;
+            // Read before the attempt, so that what changes after it is not missed.
+            let turn = self.turn.load(Acquire);
             token = match attempt(token) {
                 Ok(done) => return Some(done),
                 Err(token) => token,
@@ -374,17 +373,20 @@ impl Endpoint {
             STARVED.add(1);
             let mut left = msecs_to_jiffies(STALLED_MS);
             waiting.get_or_insert_with(|| Waiting::new(self));
-            let mut room = self.room.lock();
-            while room.turn == turn && !room.closed && left != 0 {
+            let mut abandoned = self.abandoned.lock();
+            while self.turn.load(Relaxed) == turn && !*abandoned && left != 0 {
                 use CondVarTimeoutResult as Wait;
-                left = match self.roomier.wait_interruptible_timeout(&mut room, left) {
+                left = match self
+                    .roomier
+                    .wait_interruptible_timeout(&mut abandoned, left)
+                {
                     Wait::Woken { jiffies } => jiffies,
                     // Threads of the kernel get no signals.
                     Wait::Timeout | Wait::Signal { .. } => 0,
                 };
             }
-            let (closed, stalled) = (room.closed, room.turn == turn);
-            drop(room);
+            let (closed, stalled) = (*abandoned, self.turn.load(Relaxed) == turn);
+            drop(abandoned);
             if closed {
                 return None;
             }
@@ -397,12 +399,15 @@ impl Endpoint {
 
     /// Whether nobody waits for room.
     pub(super) fn has_room(&self) -> bool {
-        self.room.lock().waiters == 0
+        // Who asks said before that there is something to take up, and whoever is the last to wait looks for
+        // that when he waits no more: one of them must see what the other did.
+        smp_mb();
+        self.waiters.load(Acquire) == 0
     }
 
     /// Sends away whoever waits.
     pub(super) fn abandon(&self) {
-        self.room.lock().closed = true;
+        *self.abandoned.lock() = true;
         self.roomier.notify_all();
     }
 
@@ -451,12 +456,10 @@ impl rdma::Handler for Endpoint {
         message: receive::Message<Self>,
         _invalidated: Option<receive::Invalidated<'_, Self>>,
     ) {
-        match self.step(Event::Received) {
-            Action::Serve => {
-                self.serving.add(1, Relaxed);
-                self.add(Work::Message(message));
-            }
-            _ => drop(message),
+        // While it is open the machine has nothing to say.
+        if self.is_open() || self.step(Event::Received) == Action::Serve {
+            self.serving.add(1, Relaxed);
+            self.add(Work::Message(message));
         }
     }
 
@@ -474,9 +477,9 @@ impl rdma::Handler for Endpoint {
     }
 
     fn send_resumed(&self) {
-        let mut room = self.room.lock();
-        room.turn = room.turn.wrapping_add(1);
-        drop(room);
+        let abandoned = self.abandoned.lock();
+        self.turn.add(1, Relaxed);
+        drop(abandoned);
         self.roomier.notify_all();
     }
 
