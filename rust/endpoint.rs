@@ -6,13 +6,11 @@
 //! # Lock order
 //!
 //! ```text
-//! slot state  >  region pool  >  (inside rdma) receives, sends, limbo
-//!             >  receive ring  >  (inside rdma) receives
-//!             >  connection progress
+//! slot state  >  (inside rdma) sends, limbo
+//! receive ring  >  (inside rdma) receives
 //! sunrpc's transport_lock  >  active, then alone  >  sends: the doorbell for what a sender left behind
-//! active  >  connection progress
 //! connection progress: innermost, held for a step of the state machine or a look at it
-//! the client's window and stock: each alone
+//! the client's window, stock and region pool: each alone
 //! the server's queue, abandoned, machine, idle calls, spare pages, denied memory: each alone
 //! (inside rdma) sinks: alone
 //! the listener's ear  >  all that the connection manager and sunrpc lock

@@ -83,7 +83,7 @@ struct Progress {
     /// What to do next, until the connect worker asks.
     action: Option<Action>,
     refusal: Option<Refusal>,
-    /// What is known of it yet.
+    /// What [`Connection::sizing`] will be. Its thresholds are not known before the server answered.
     sizing: Sizing,
 }
 

@@ -417,7 +417,8 @@ impl<'a> Lists<'a> {
     /// Validates the chunk fields at the front of `reader`, in one pass.
     pub fn parse(reader: &mut Reader<'a>, limits: &Limits) -> Result<Self, DecodeError> {
         // Most messages have none, which one comparison tells.
-        if reader.skip(&[0; 12]) {
+        if reader.rest().starts_with(&[0; 12]) {
+            reader.bytes(12);
             return Ok(Self::default());
         }
         let read = ReadList::parse(reader, limits.read_segments)?;

@@ -76,18 +76,6 @@ impl<'a> Reader<'a> {
         Ok(head)
     }
 
-    /// Whether the next bytes are `expected`, which it passes over then.
-    #[inline]
-    pub fn skip<const N: usize>(&mut self, expected: &[u8; N]) -> bool {
-        match self.rest.split_first_chunk() {
-            Some((head, rest)) if head == expected => {
-                self.rest = rest;
-                true
-            }
-            _ => false,
-        }
-    }
-
     /// The next `length` bytes, or `None` if the message ends before.
     #[inline]
     pub fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {

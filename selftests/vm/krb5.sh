@@ -24,6 +24,29 @@ write_chunks() {
 	test "$by" "$1" 0
 }
 
+# messages LENGTH: of the next mount.
+messages() {
+	echo "$1" >/proc/sys/sunrpc/rdma_max_inline_read && echo "$1" >/proc/sys/sunrpc/rdma_max_inline_write
+}
+
+# Results of lengths below and above that of the longest which needs no Reply chunk. What the flavour adds to them has to be counted.
+every_length() {
+	local by
+	mounts "$1" && by=$(counts reply_chunks python3 - "$mnt/lengths" <<-END
+		import mmap, os, sys
+		true, buffer = os.urandom(1100), mmap.mmap(-1, 4096)
+		with open(sys.argv[1], "wb") as file:
+		    file.write(true)
+		file = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT)
+		for length in range(401, 1101, 3):
+		    read = os.preadv(file, [memoryview(buffer)[:length]], 0)
+		    assert read == length and buffer[:length] == true[:length], f"{read} of {length} bytes"
+	END
+	) || return
+	echo "reply_chunks moved by $by"
+	[ "$by" -gt 0 ] && [ "$by" -lt 234 ]
+}
+
 # alter OPCODE: a bit changes in each packet with that opcode that leaves this machine, and the packet's checksum, the ICRC, as
 # well. Packets are 12 bytes of header, 4,096 of payload and the ICRC; bit 0 of byte 1,000 is the one.
 alter() {
@@ -82,7 +105,7 @@ altered() {
 	mountpoint -q "$mnt" && random_file /vm/true 300000 && cp /vm/true "$mnt/true" && "reply_is_$1" && "call_is_$1"
 }
 
-plan 16
+plan 18
 check "the server gets a realm" on_server "$scripts/vm/kerberos server"
 check "the client joins it" "$scripts/vm/kerberos" client
 for flavour in krb5 krb5i krb5p; do
@@ -96,6 +119,11 @@ for flavour in krb5 krb5i krb5p; do
 	*)
 		check "$flavour leaves payload in its message" write_chunks -eq
 		check "$flavour refuses what changed on the way" altered refused
+		umount "$mnt"
+		usual=$(</proc/sys/sunrpc/rdma_max_inline_read)
+		messages 1024
+		check "$flavour leaves room for what it adds" every_length "$flavour"
+		messages "$usual"
 		;;
 	esac
 	umount "$mnt"
