@@ -10,6 +10,12 @@ need_pair
 event=/sys/kernel/tracing/events/nfs4/nfs4_cb_recall
 recalls() { grep -c nfs4_cb_recall: /sys/kernel/tracing/trace; }
 
+# use FILE...: what the client did not use for five seconds it returns by itself, which a slow machine gives it time for.
+use() {
+	local file
+	for file; do [ -e "$file" ] || return; done
+}
+
 # Opens the file $1 for reading, which gets a delegation; then the server opens it for writing itself. That waits until
 # the delegation is back, or its lease has run out. The status is 2 if there was none, or if soft RoCE gave up the
 # connection meanwhile: nfsd forgets a recall that it cannot send.
@@ -24,6 +30,7 @@ recalled() {
 		return 2
 	}
 	before=$(recalls) lost=$(given_up)
+	use "$mnt/$1" || return
 	waited=$(on_server "printf '\\nmore\\n' >>/export/$1 && echo \$SECONDS") || return
 	exec {held}<&-
 	[ "$(given_up)" = "$lost" ] || { echo "the connection was given up"; return 2; }
@@ -86,8 +93,10 @@ recalled_together() {
 		random_file "$file" 100 && exec {held}<"$file" && cat <&"$held" >/dev/null || return
 		holds+=("$held")
 	done
+	use "$mnt/$1".{1..8} || return
 	delegated=$(on_server "cat /proc/fs/nfsd/clients/*/states" | grep -c "type: deleg.*$1")
 	lost=$(given_up)
+	use "$mnt/$1".{1..8} || return
 	# So that the first one is not answered before the server has called twice.
 	tc qdisc add dev eth0 root netem delay 200ms || return
 	waited=$(on_server "$(declare -f open_together); open_together /export/$1.* && echo \$SECONDS")
