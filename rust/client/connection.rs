@@ -241,6 +241,7 @@ impl Connection {
         self.open.load(Ordering::Acquire)
     }
 
+    /// How its RPCs travel.
     pub(crate) fn sizing(&self) -> &Sizing {
         self.sizing.as_ref().unwrap_or(&Sizing::DEFAULT)
     }
