@@ -34,7 +34,7 @@ mod slot;
 mod stats;
 
 use crate::client::{
-    connect::Stock,
+    connect::ReusableResources,
     connection::Connection,
     slot::Slot,
     stats::Counters, //
@@ -47,7 +47,7 @@ use kernel::{
         SpinLock, //
     },
 };
-use proto::private::PrivateData;
+use proto::cm_private_data::PrivateData;
 use rdma::{
     send::Doorbell,
     QueuePair, //
@@ -88,7 +88,7 @@ pub(crate) struct Client {
     #[pin]
     active: SpinLock<Option<Active>>,
     #[pin]
-    stock: SpinLock<Option<Stock>>,
+    reusable: SpinLock<Option<ReusableResources>>,
     counters: Arc<Counters>,
 }
 
@@ -98,14 +98,14 @@ impl Client {
     }
 
     /// Ends `active`. Returns what the next connection may use, when nothing else of it is left. Sleeps.
-    fn tear_down(xprt: &Xprt<Self>, active: &Active) -> Stock {
+    fn tear_down(xprt: &Xprt<Self>, active: &Active) -> ReusableResources {
         let Active { queue, connection } = active;
         connection.closing();
         queue.id().disconnect();
-        queue.shut_down();
+        queue.drain();
         xprt.for_each_slot(|slot| connection.counters.broken_regions.add(slot.reset()));
         let regions = connection.closed();
-        Stock::new(queue, regions)
+        ReusableResources::new(queue, regions)
     }
 }
 
@@ -125,7 +125,7 @@ impl sunrpc::Transport for Client {
         try_pin_init!(Self {
             slots: config::slots(),
             active <- new_spinlock!(None, "rpcrdma::active"),
-            stock <- new_spinlock!(None, "rpcrdma::stock"),
+            reusable <- new_spinlock!(None, "rpcrdma::reusable"),
             counters: Arc::new(Counters::new(), GFP_KERNEL)?,
         })
     }
@@ -147,9 +147,9 @@ impl sunrpc::Transport for Client {
             credits: self.slots,
             inline: config::inline()?,
         };
-        let mut stock = self.stock.lock().take();
-        let connected = connect::connect(xprt, config, &self.counters, &mut stock);
-        *self.stock.lock() = stock;
+        let mut reusable = self.reusable.lock().take();
+        let connected = connect::connect(xprt, config, &self.counters, &mut reusable);
+        *self.reusable.lock() = reusable;
         *self.active.lock() = Some(connected?);
         Ok(())
     }
@@ -174,14 +174,17 @@ impl sunrpc::Transport for Client {
         // It stays to be found until the server can reach nothing through it: whoever gives up an RPC
         // meanwhile must wait for that.
         if let Some(active) = self.active() {
-            let stock = Self::tear_down(xprt, &active);
-            let older = self.stock.lock().replace(stock);
+            let reusable = Self::tear_down(xprt, &active);
+            let older = self.reusable.lock().replace(reusable);
             drop(older);
             let closed = self.active.lock().take();
             drop(closed);
         }
         // The removal of a device is told before this is called for it.
-        let unwanted = self.stock.lock().take_if(|stock| stock.is_unwanted());
+        let unwanted = self
+            .reusable
+            .lock()
+            .take_if(|reusable| reusable.is_unwanted());
         drop(unwanted);
     }
 

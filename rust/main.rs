@@ -42,7 +42,7 @@ impl kernel::Module for RpcRdma {
         Ok(Self {
             _server_sysctl: server::register_sysctls()?,
             _client_sysctl: client::config::register()?,
-            _reverse: server::REVERSE.register(module)?,
+            _reverse: server::BACKCHANNEL.register(module)?,
             _server: server::CLASS.register(module)?,
             _client: client::CLASS.register(module)?,
         })

@@ -22,17 +22,17 @@
 
 mod config;
 mod connection;
-mod denied;
 mod endpoint;
 mod listener;
-mod outlet;
 mod page_pool;
-mod pull;
+mod rdma_read;
 mod receive;
+mod rejected_calls;
 mod reply;
+mod send;
 
 pub(crate) use config::register as register_sysctls;
-pub(crate) use connection::REVERSE;
+pub(crate) use connection::BACKCHANNEL;
 pub(crate) use listener::{
     Listener,
     CLASS, //

@@ -4,26 +4,26 @@
 //! it: `/proc/sys/sunrpc/rdma_*`.
 
 use kernel::prelude::*;
-use proto::private::PrivateData;
+use proto::cm_private_data::PrivateData;
 use sunrpc::sysctl::{
-    Knob,
+    SysctlEntry,
     SysctlRegistration, //
 };
 
 /// Request slots, and so the credits to ask for. Read when a transport is made.
-static SLOTS: Knob = Knob::new(c"rdma_slot_table_entries", 128, 4, 16384);
+static SLOTS: SysctlEntry = SysctlEntry::new(c"rdma_slot_table_entries", 128, 4, 16384);
 
 /// The longest Receive. Read at each connect. The default holds the reply to a GETATTR of NFSv4.2
 /// with security labels, and 4 KiB of data, which 4,096 does not.
-static INLINE_READ: Knob = Knob::new(c"rdma_max_inline_read", 8192, 1024, 65536);
+static INLINE_READ: SysctlEntry = SysctlEntry::new(c"rdma_max_inline_read", 8192, 1024, 65536);
 
 /// The longest Send. Read at each connect.
-static INLINE_WRITE: Knob = Knob::new(c"rdma_max_inline_write", 8192, 1024, 65536);
+static INLINE_WRITE: SysctlEntry = SysctlEntry::new(c"rdma_max_inline_write", 8192, 1024, 65536);
 
 /// Without effect, here as in the in-tree module; scripts set them.
-static PADDING: Knob = Knob::new(c"rdma_inline_write_padding", 0, 0, 4096);
-static STRATEGY: Knob = Knob::new(c"rdma_memreg_strategy", 5, 0, 6);
-static PAD_OPTIMIZE: Knob = Knob::new(c"rdma_pad_optimize", 0, i32::MIN, i32::MAX);
+static PADDING: SysctlEntry = SysctlEntry::new(c"rdma_inline_write_padding", 0, 0, 4096);
+static STRATEGY: SysctlEntry = SysctlEntry::new(c"rdma_memreg_strategy", 5, 0, 6);
+static PAD_OPTIMIZE: SysctlEntry = SysctlEntry::new(c"rdma_pad_optimize", 0, i32::MIN, i32::MAX);
 
 /// Makes the files.
 pub(crate) fn register() -> Result<SysctlRegistration> {

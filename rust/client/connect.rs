@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Making a connection: the connect worker carries out what the state machine
+//! Making a connection: the connect worker carries out what the state connection_state
 //! says, step by step, while the connection manager reports.
 
 use super::{
     connection::{
+        ConnectError, //
         Connection,
-        Refusal, //
     },
     slot::Chunk,
     stats::Counters,
@@ -58,13 +58,13 @@ const MAX_REGIONS: usize = 256;
 /// Send buffers beyond the slots: callbacks, and the Sends that wait for a covering completion.
 const EXTRA_SENDS: usize = CALLBACKS + 16;
 
-/// Connects `xprt`, with what `stock` has if that is of the same device; what is left stays there. Runs
+/// Connects `xprt`, with what `reusable` has if that is of the same device; what is left stays there. Runs
 /// in the connect worker; sleeps.
 pub(crate) fn connect(
     xprt: &Xprt<Client>,
     config: Config,
     counters: &Arc<Counters>,
-    stock: &mut Option<Stock>,
+    reusable: &mut Option<ReusableResources>,
 ) -> Result<Active> {
     let connection = Connection::new(xprt.link(), config, counters.clone())?;
     let id = Id::new(&xprt.net()?, connection.clone())?;
@@ -80,10 +80,14 @@ pub(crate) fn connect(
                 .and_then(|address| id.resolve_address(&address, RESOLVE_MS)),
             Action::ResolveRoute => id.resolve_route(RESOLVE_MS),
             Action::Request => {
-                request(&id, &connection, config, stock).map(|made| queue = Some(made))
+                request(&id, &connection, config, reusable).map(|made| queue = Some(made))
             }
             Action::Announce => break Ok(()),
-            _ => break Err(connection.refusal().map_or_else(error::timed_out, errno)),
+            _ => {
+                break Err(connection
+                    .connect_error()
+                    .map_or_else(error::timed_out, errno))
+            }
         };
         if let Err(error) = done {
             break Err(error);
@@ -94,13 +98,13 @@ pub(crate) fn connect(
         (result, queue) => {
             connection.closing();
             if let Some(queue) = &queue {
-                queue.shut_down();
+                queue.drain();
             }
             let regions = connection.closed();
             // The id must go, for the connection manager to end what there is of the connection; so a domain
             // that keeps it does, too.
             if let Some(queue) = queue.filter(|queue| !queue.pd().is_of(&id)) {
-                *stock = Some(Stock::new(&queue, regions));
+                *reusable = Some(ReusableResources::new(&queue, regions));
             }
             result.and(Err(error::timed_out()))
         }
@@ -112,16 +116,16 @@ fn request(
     id: &Arc<Id<Connection>>,
     connection: &Connection,
     config: Config,
-    stock: &mut Option<Stock>,
+    reusable: &mut Option<ReusableResources>,
 ) -> Result<Arc<QueuePair<Connection>>> {
     let limits = id.limits()?;
-    let (pd, regions) = match stock.take().filter(|stock| stock.pd.serves(id)) {
-        Some(Stock { pd, regions }) => (pd, regions),
+    let (pd, regions) = match reusable.take().filter(|reusable| reusable.pd.serves(id)) {
+        Some(ReusableResources { pd, regions }) => (pd, regions),
         None => (ProtectionDomain::new(id.clone())?, Idle::new()),
     };
     let mut credits = config.credits;
     let (shape, queue) = loop {
-        let shape = Shape::new(&limits, Config { credits, ..config })?;
+        let shape = QueueLimits::new(&limits, Config { credits, ..config })?;
         match QueuePair::new(id.clone(), pd.clone(), &shape.parameters) {
             Ok(queue) => break (shape, queue),
             Err(EINVAL | ENOMEM) if shape.credits > FEW_CREDITS => {
@@ -158,12 +162,12 @@ fn request(
 /// What a connection leaves to the next one on the same device.
 ///
 /// It keeps the device from being removed, so it is given up when that is wanted.
-pub(crate) struct Stock {
+pub(crate) struct ReusableResources {
     pd: Arc<ProtectionDomain<Connection>>,
     regions: Idle<Connection>,
 }
 
-impl Stock {
+impl ReusableResources {
     pub(crate) fn new(queue: &QueuePair<Connection>, regions: Idle<Connection>) -> Self {
         Self {
             pd: queue.pd().clone(),
@@ -178,7 +182,7 @@ impl Stock {
 }
 
 /// What a connection asks of its device.
-struct Shape {
+struct QueueLimits {
     parameters: Parameters,
     /// Calls in parallel.
     credits: usize,
@@ -192,7 +196,7 @@ struct Shape {
     payload_segments: usize,
 }
 
-impl Shape {
+impl QueueLimits {
     fn new(limits: &Limits, config: Config) -> Result<Self> {
         let pages = limits
             .registration_pages
@@ -238,12 +242,14 @@ impl Shape {
     }
 }
 
-fn errno(refusal: Refusal) -> Error {
-    match refusal {
+fn errno(connect_error: ConnectError) -> Error {
+    match connect_error {
         // Not `ENETUNREACH`: in a container that is the end of a hard mount's RPCs, and all that is known
         // is that nobody answered.
-        Refusal::Address | Refusal::Route | Refusal::Unreachable => error::host_unreachable(),
-        Refusal::Rejected => error::connection_refused(),
-        Refusal::Stale | Refusal::Lost => error::not_connected(),
+        ConnectError::Address | ConnectError::Route | ConnectError::Unreachable => {
+            error::host_unreachable()
+        }
+        ConnectError::Rejected => error::connection_refused(),
+        ConnectError::Stale | ConnectError::Lost => error::not_connected(),
     }
 }

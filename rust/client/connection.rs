@@ -38,9 +38,10 @@ use kernel::{
     },
 };
 use proto::{
+    cm_private_data::PrivateData,
     conn::client::{
         Action,
-        Connection as Machine,
+        Connection as ConnectionState,
         Event,
         State, //
     },
@@ -49,20 +50,19 @@ use proto::{
         Role,
         Thresholds, //
     },
-    private::PrivateData,
     reverse, //
 };
 use rdma::{
     cm,
     mr,
     receive,
-    Failure,
     QueuePair, //
+    WcStatus,
 };
 
 /// Why a connection was not made, as sunrpc wants to hear it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum ConnectError {
     /// No device leads there.
     Address,
     /// No path.
@@ -79,10 +79,10 @@ pub(crate) enum Refusal {
 
 /// How far the connection is.
 struct Progress {
-    machine: Machine,
+    connection_state: ConnectionState,
     /// What to do next, until the connect worker asks.
     action: Option<Action>,
-    refusal: Option<Refusal>,
+    connect_error: Option<ConnectError>,
     /// What [`Connection::sizing`] will be. Its thresholds are not known before the server answered.
     sizing: Sizing,
 }
@@ -124,7 +124,7 @@ pub(crate) struct Connection {
     config: Config,
     pub(crate) counters: Arc<Counters>,
     device_removed: AtomicBool,
-    /// Whether the machine in `progress` says so. Each Call asks more than once.
+    /// Whether the connection_state in `progress` says so. Each Call asks more than once.
     open: AtomicBool,
     #[pin]
     progress: SpinLock<Progress>,
@@ -144,9 +144,9 @@ impl Connection {
     pub(crate) fn new(link: Link, config: Config, counters: Arc<Counters>) -> Result<Arc<Self>> {
         let requested = u32::try_from(config.credits)?;
         let progress = Progress {
-            machine: Machine::new(),
+            connection_state: ConnectionState::new(),
             action: None,
-            refusal: None,
+            connect_error: None,
             sizing: Sizing::DEFAULT,
         };
         Arc::pin_init(
@@ -167,11 +167,11 @@ impl Connection {
         )
     }
 
-    /// Tells the state machine what happened, and the connect worker what to do.
+    /// Tells the state connection_state what happened, and the connect worker what to do.
     fn step(&self, event: Event) -> Action {
         let mut progress = self.progress.lock();
-        let action = progress.machine.on(event);
-        let open = progress.machine.state() == State::Open;
+        let action = progress.connection_state.on(event);
+        let open = progress.connection_state.state() == State::Open;
         self.open.store(open, Ordering::Release);
         if action != Action::Nothing {
             progress.action = Some(action);
@@ -205,9 +205,9 @@ impl Connection {
     }
 
     /// As [`Self::step`] with [`Event::Failed`]; the first reason given stands.
-    fn fail(&self, refusal: Refusal) {
+    fn fail(&self, connect_error: ConnectError) {
         let mut progress = self.progress.lock();
-        progress.refusal.get_or_insert(refusal);
+        progress.connect_error.get_or_insert(connect_error);
         drop(progress);
         self.report(Event::Failed);
     }
@@ -232,8 +232,8 @@ impl Connection {
     }
 
     /// Why it failed, if it did.
-    pub(crate) fn refusal(&self) -> Option<Refusal> {
-        self.progress.lock().refusal
+    pub(crate) fn connect_error(&self) -> Option<ConnectError> {
+        self.progress.lock().connect_error
     }
 
     /// Whether Calls may be sent.
@@ -246,7 +246,7 @@ impl Connection {
         self.sizing.as_ref().unwrap_or(&Sizing::DEFAULT)
     }
 
-    /// Notes how many regions the device needs for one payload, and how many credits to ask for.
+    /// CallContext how many regions the device needs for one payload, and how many credits to ask for.
     pub(crate) fn set_sizes(&self, payload_segments: usize, credits: u32) {
         let mut window = self.window.lock();
         window.request(credits);
@@ -293,14 +293,14 @@ impl Connection {
             xprt.force_disconnect();
             // It will not find the device, and then gives up what it kept for the next connection,
             // which the removal waits for.
-            xprt.hurry();
+            xprt.expedite_connect();
         });
     }
 
     /// Returns when [`Self::closed`] was called. Sleeps.
     pub(crate) fn wait_until_closed(&self) {
         let mut progress = self.progress.lock();
-        while progress.machine.state() != State::Closed {
+        while progress.connection_state.state() != State::Closed {
             self.progressed.wait(&mut progress);
         }
     }
@@ -311,7 +311,7 @@ impl Connection {
     }
 
     /// A work request failed.
-    fn request_ended(&self, failure: Failure) {
+    fn request_ended(&self, failure: WcStatus) {
         // While the server is asked, the Receives that stand end before the connection manager says that
         // it refused. It always does say something.
         if self.is_open() || !failure.is_flush() {
@@ -333,11 +333,11 @@ impl Connection {
     }
 
     /// No connection comes about; or the one that did is none any more.
-    fn refused(&self, refusal: Refusal, why: &CStr) {
+    fn refused(&self, connect_error: ConnectError, why: &CStr) {
         if self.is_open() {
             self.lost(why);
         } else {
-            self.fail(refusal);
+            self.fail(connect_error);
         }
     }
 
@@ -365,25 +365,25 @@ pub(crate) fn callback_max_payload(active: Option<&Active>) -> usize {
 }
 
 impl rdma::Handler for Connection {
-    type Fenced = Fenced;
+    type InvalidateContext = Fenced;
 
     fn cm_event(&self, event: cm::Event<'_>) {
         match event {
             cm::Event::AddrResolved => self.report(Event::AddressResolved),
             cm::Event::RouteResolved => self.report(Event::RouteResolved),
             cm::Event::Established { private_data } => self.established(private_data),
-            cm::Event::AddrError => self.fail(Refusal::Address),
-            cm::Event::RouteError => self.fail(Refusal::Route),
+            cm::Event::AddrError => self.fail(ConnectError::Address),
+            cm::Event::RouteError => self.fail(ConnectError::Route),
             cm::Event::Unreachable => {
-                self.refused(Refusal::Unreachable, c"the way to the server changed")
+                self.refused(ConnectError::Unreachable, c"the way to the server changed")
             }
-            cm::Event::ConnectError => self.refused(Refusal::Lost, c"not set up"),
+            cm::Event::ConnectError => self.refused(ConnectError::Lost, c"not set up"),
             cm::Event::Rejected { stale } => {
-                let refusal = match stale {
-                    true => Refusal::Stale,
-                    false => Refusal::Rejected,
+                let connect_error = match stale {
+                    true => ConnectError::Stale,
+                    false => ConnectError::Rejected,
                 };
-                self.refused(refusal, c"rejected after all");
+                self.refused(connect_error, c"rejected after all");
             }
             cm::Event::Disconnected => self.lost(c"closed by the server"),
             // The path that was resolved is not the path any more.
@@ -402,12 +402,12 @@ impl rdma::Handler for Connection {
         reply::received(self, queue, message, invalidated);
     }
 
-    fn receive_failed(&self, buffer: receive::Buffer<Self>, failure: Failure) {
+    fn receive_failed(&self, buffer: receive::Buffer<Self>, failure: WcStatus) {
         drop(buffer);
         self.request_ended(failure);
     }
 
-    fn request_failed(&self, failure: Failure) {
+    fn request_failed(&self, failure: WcStatus) {
         self.request_ended(failure);
     }
 

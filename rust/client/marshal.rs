@@ -28,7 +28,6 @@ use kernel::{
 use proto::{
     chunk::ReadSegment,
     header::Call,
-    layout,
     plan::{
         Argument,
         CallForm,
@@ -36,6 +35,7 @@ use proto::{
         ReplyForm,
         Sizes, //
     },
+    reduction,
     reverse, //
 };
 use rdma::{
@@ -65,7 +65,7 @@ use sunrpc::{
 ///
 /// It belongs to the connection that it was made for, and keeps it: who holds one gives it up when
 /// that connection ends.
-pub(super) struct Ready {
+pub(super) struct PreparedCall {
     active: Active,
     regions: Prepared<Connection>,
     buffer: Buffer<Connection>,
@@ -83,7 +83,7 @@ struct Message {
     inserted: Option<Inserted<Connection>>,
 }
 
-impl Ready {
+impl PreparedCall {
     /// Gives back what it was made from. Nothing was posted. Sleeps if the connection is over.
     pub(super) fn cancel(self) {
         self.active.queue.put_back_send_buffer(self.buffer);
@@ -97,9 +97,9 @@ impl Ready {
     }
 }
 
-/// What a Call may take from the stock of its connection.
+/// What a Call may take from the reserve of its connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stock {
+enum RegionReserve {
     /// Only what others do not need: those that it waits behind must not wait for it.
     Spare,
     /// All.
@@ -121,7 +121,7 @@ pub(super) fn prepare(active: Active, rqst: &Rqst<Client>) -> Result<(), SendErr
         return Ok(());
     }
     let mut offered = Offered::Nothing;
-    let ready = match get_ready(active, rqst, Stock::Spare, &mut offered) {
+    let ready = match get_ready(active, rqst, RegionReserve::Spare, &mut offered) {
         Ok(ready) => ready,
         Err(error @ (SendError::TooBig | SendError::Io)) => {
             connection.counters.failed_marshals.add(1);
@@ -154,12 +154,11 @@ pub(super) fn send(
                 return Err(SendError::Disconnected);
             }
             let mut offered = Offered::Nothing;
-            let ready = get_ready(active.clone(), rqst, Stock::Whole, &mut offered).inspect_err(
-                |error| match error {
+            let ready = get_ready(active.clone(), rqst, RegionReserve::Whole, &mut offered)
+                .inspect_err(|error| match error {
                     SendError::TooBig | SendError::Io => counters.failed_marshals.add(1),
                     SendError::Again | SendError::NoBuffers | SendError::Disconnected => (),
-                },
-            )?;
+                })?;
             state = slot.state().lock();
             state.offer(offered);
             ready
@@ -187,13 +186,13 @@ pub(super) fn send(
 fn get_ready(
     active: Active,
     rqst: &Rqst<Client>,
-    stock: Stock,
+    reserve: RegionReserve,
     offered: &mut Offered,
-) -> Result<Ready, SendError> {
+) -> Result<PreparedCall, SendError> {
     let sizing = active.connection.sizing();
     let plan = plan(rqst, sizing)?;
-    let mut idle = take_regions(&active, regions_for(&plan, sizing), stock)?;
-    let Some(mut buffer) = take_buffer(&active, stock) else {
+    let mut idle = take_regions(&active, regions_for(&plan, sizing), reserve)?;
+    let Some(mut buffer) = take_buffer(&active, reserve) else {
         active.connection.recycle_regions(idle);
         return Err(SendError::Again);
     };
@@ -209,7 +208,7 @@ fn get_ready(
     );
     active.connection.recycle_regions(idle);
     match marshalled {
-        Ok(message) => Ok(Ready {
+        Ok(message) => Ok(PreparedCall {
             active,
             regions,
             buffer,
@@ -233,7 +232,7 @@ pub(super) fn send_callback_reply(
     if !active.connection.is_open() {
         return Err(SendError::Disconnected);
     }
-    let Some(mut buffer) = take_buffer(active, Stock::Whole) else {
+    let Some(mut buffer) = take_buffer(active, RegionReserve::Whole) else {
         return Err(SendError::Again);
     };
     let header = reverse::Header {
@@ -314,24 +313,24 @@ fn regions_for(plan: &Plan, sizing: &Sizing) -> usize {
 fn take_regions(
     active: &Active,
     count: usize,
-    stock: Stock,
+    reserve: RegionReserve,
 ) -> Result<Idle<Connection>, SendError> {
     if count == 0 {
         return Ok(Idle::new());
     }
     let pool = &active.connection.regions;
-    match stock {
-        Stock::Spare => pool.take_spare(count),
-        Stock::Whole => pool.take(count),
+    match reserve {
+        RegionReserve::Spare => pool.take_spare(count),
+        RegionReserve::Whole => pool.take(count),
     }
     .ok_or(SendError::Again)
 }
 
 /// A Send buffer. If the whole has none, the queue will tell when there is.
-fn take_buffer(active: &Active, stock: Stock) -> Option<Buffer<Connection>> {
-    match stock {
-        Stock::Spare => active.queue.take_spare_send_buffer(),
-        Stock::Whole => active.queue.take_send_buffer().or_else(|| {
+fn take_buffer(active: &Active, reserve: RegionReserve) -> Option<Buffer<Connection>> {
+    match reserve {
+        RegionReserve::Spare => active.queue.take_spare_send_buffer(),
+        RegionReserve::Whole => active.queue.take_send_buffer().or_else(|| {
             active.connection.counters.empty_send_queue.add(1);
             None
         }),
@@ -400,7 +399,7 @@ fn marshal(
     let skipped = inserted.as_ref().map_or(0..0, |_| data);
     let mut len = header;
     for range in plan.call.inline(rqst.call_len()) {
-        for part in layout::around(range, &skipped) {
+        for part in reduction::around(range, &skipped) {
             if part.is_empty() {
                 continue;
             }
@@ -457,7 +456,7 @@ fn cover(
     Ok(chunk)
 }
 
-fn count(counters: &Counters, ready: &Ready, offered: &Offered) {
+fn count(counters: &Counters, ready: &PreparedCall, offered: &Offered) {
     counters.pullup_bytes.add(ready.message.copied as u64);
     match ready.plan.call {
         CallForm::Inline => (),

@@ -37,7 +37,7 @@ use rdma::{
     },
     QueuePair, //
 };
-use sunrpc::PinnedRqst;
+use sunrpc::PendingReply;
 
 /// Where the RPC message of an answer is.
 enum Answer {
@@ -51,7 +51,7 @@ enum Answer {
 
 /// An RPC with its answer, to be completed when its regions are invalid.
 pub(crate) struct Answered {
-    rqst: PinnedRqst<Client>,
+    rqst: PendingReply<Client>,
     message: Message<Connection>,
     answer: Answer,
     credits: u32,
@@ -67,7 +67,7 @@ enum Verdict {
     Hostile,
     /// It answers an RPC that has these regions.
     Answer {
-        rqst: PinnedRqst<Client>,
+        rqst: PendingReply<Client>,
         answer: Answer,
         credits: u32,
         registered: Registered<Connection>,
@@ -81,7 +81,7 @@ pub(super) fn received(
     message: Message<Connection>,
     mut key: Option<Invalidated<'_, Connection>>,
 ) {
-    let verdict = judge(connection, message.bytes(), &mut key);
+    let verdict = dispatch(connection, message.bytes(), &mut key);
     // RFC 8797 leaves the peer no other region than those of the RPC it answers.
     let verdict = match (key, verdict) {
         (None, verdict) => verdict,
@@ -117,7 +117,7 @@ pub(super) fn received(
             return fence(connection, queue, registered, answered);
         }
     }
-    connection.receives.recycle(queue, message.into_buffer());
+    connection.receives.repost(queue, message.into_buffer());
 }
 
 /// Makes `registered` invalid, then completes.
@@ -146,7 +146,7 @@ fn fence(
 
 /// Decides what `bytes` are. Takes the regions of an answered RPC out of its slot, and takes the
 /// key out of `key` if it was one of them.
-fn judge(
+fn dispatch(
     connection: &Connection,
     bytes: &[u8],
     key: &mut Option<Invalidated<'_, Connection>>,
@@ -167,7 +167,7 @@ fn judge(
                 Some(Err(_)) => Verdict::Hostile,
             }
         }
-        Incoming::Reply(reply) => judge_reply(connection, &reply, key),
+        Incoming::Reply(reply) => dispatch_reply(connection, &reply, key),
         Incoming::Error { xid, credits, .. } => match lookup(connection, xid) {
             Some(rqst) => {
                 let state = rqst.slot().state().lock();
@@ -182,18 +182,18 @@ fn judge(
                     registered,
                 }
             }
-            None => unclaimed(connection, xid, key),
+            None => no_matching_rqst(connection, xid, key),
         },
     }
 }
 
-fn judge_reply(
+fn dispatch_reply(
     connection: &Connection,
     reply: &Reply<'_>,
     key: &mut Option<Invalidated<'_, Connection>>,
 ) -> Verdict {
     let Some(rqst) = lookup(connection, reply.xid) else {
-        return unclaimed(connection, reply.xid, key);
+        return no_matching_rqst(connection, reply.xid, key);
     };
     let state = rqst.slot().state().lock();
     if !state.asked {
@@ -236,7 +236,7 @@ fn judge_reply(
     }
 }
 
-fn lookup(connection: &Connection, xid: u32) -> Option<PinnedRqst<Client>> {
+fn lookup(connection: &Connection, xid: u32) -> Option<PendingReply<Client>> {
     connection.link.with(|xprt| xprt.lookup(xid)).flatten()
 }
 
@@ -244,14 +244,14 @@ fn lookup(connection: &Connection, xid: u32) -> Option<PinnedRqst<Client>> {
 ///
 /// It may take back what that call had offered, which is nobody's any more, or will be as soon as the
 /// call's slot is fenced. Of any other RPC it may not.
-fn unclaimed(
+fn no_matching_rqst(
     connection: &Connection,
     xid: u32,
     key: &mut Option<Invalidated<'_, Connection>>,
 ) -> Verdict {
     let mut idle = Idle::new();
     connection.link.with(|xprt| {
-        xprt.unclaimed_reply();
+        xprt.no_matching_rqst();
         if key.is_none() {
             return;
         }
@@ -326,7 +326,7 @@ impl Answered {
                 Some(rqst.scatter(inline, written))
             }
         };
-        connection.receives.recycle(queue, message.into_buffer());
+        connection.receives.repost(queue, message.into_buffer());
         match received {
             Some(Ok(len)) => rqst.complete(len),
             Some(Err(_)) | None => {

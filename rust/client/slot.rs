@@ -8,7 +8,7 @@ use super::{
         Connection,
         Fenced, //
     },
-    marshal::Ready,
+    marshal::PreparedCall,
     Active, //
 };
 use kernel::{
@@ -25,7 +25,7 @@ use proto::{
     reply::Offer, //
 };
 use rdma::mr::{
-    Handle,
+    self,
     Registered, //
 };
 
@@ -56,7 +56,7 @@ impl Chunk {
     };
 
     /// Adds a segment for `handle`. [`EINVAL`] if there are [`Self::MAX`] already.
-    pub(crate) fn push(&mut self, handle: Handle) -> Result {
+    pub(crate) fn push(&mut self, handle: mr::Segment) -> Result {
         let place = self.segments.get_mut(self.len).ok_or(EINVAL)?;
         *place = Segment {
             handle: handle.rkey,
@@ -107,7 +107,7 @@ pub(crate) struct State {
     /// What the Call offers that is under way, or `ready`.
     pub(crate) offered: Offered,
     /// A Call that waits for its turn to be sent.
-    ready: Option<Ready>,
+    ready: Option<PreparedCall>,
     /// What the server may reach.
     pub(crate) registered: Registered<Connection>,
     fence: Fence,
@@ -126,11 +126,11 @@ enum Fence {
 
 impl State {
     /// What [`Slot::keep_ready`] kept.
-    pub(super) fn take_ready(&mut self) -> Option<Ready> {
+    pub(super) fn take_ready(&mut self) -> Option<PreparedCall> {
         self.ready.take()
     }
 
-    /// Notes what is offered. Mostly it is nothing, and then nothing is copied.
+    /// CallContext what is offered. Mostly it is nothing, and then nothing is copied.
     pub(crate) fn offer(&mut self, offered: Offered) {
         match offered {
             Offered::Nothing => self.offered = Offered::Nothing,
@@ -206,7 +206,7 @@ impl Slot {
 
     /// What [`Self::keep_ready`] kept of an earlier encoding, and whether a transmission of the Call may
     /// still be answered, or what it offered be reached.
-    pub(super) fn begin(&self) -> (Option<Ready>, bool) {
+    pub(super) fn begin(&self) -> (Option<PreparedCall>, bool) {
         let mut state = self.inner.state.lock();
         let sent = state.asked || !state.registered.is_empty();
         (state.ready.take(), sent)
@@ -216,10 +216,10 @@ impl Slot {
     /// which it is for, has come to its end: then nothing would give it up.
     pub(super) fn keep_ready(
         &self,
-        ready: Ready,
+        ready: PreparedCall,
         offered: Offered,
         connection: &Connection,
-    ) -> Result<(), Ready> {
+    ) -> Result<(), PreparedCall> {
         let mut state = self.inner.state.lock();
         // A transmission of this Call that is under way will be made again over another connection,
         // if it is.

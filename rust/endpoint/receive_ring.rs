@@ -109,7 +109,7 @@ impl<H: Handler> ReceiveRing<H> {
 
     /// Takes back a buffer that was read, and posts a batch when there is one. If the queue pair
     /// is at its end the buffers stay here.
-    pub(crate) fn recycle(&self, queue: &QueuePair<H>, buffer: Buffer<H>) {
+    pub(crate) fn repost(&self, queue: &QueuePair<H>, buffer: Buffer<H>) {
         let mut ring = self.ring.lock();
         ring.spare.push(buffer);
         if ring.spare.len() >= ring.batch {

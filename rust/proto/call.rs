@@ -8,7 +8,7 @@
 //!
 //! Two checks need what only the caller has. [`Call::check_message`] looks at a message that was
 //! pulled; [`Call::check_arguments`] compares the chunks with the arguments that may leave it, by
-//! its [binding](crate::binding). Both come before anything is executed.
+//! its [binding](crate::upper_layer_binding). Both come before anything is executed.
 
 use core::iter;
 use core::mem;
@@ -22,8 +22,8 @@ use crate::header;
 use crate::header::procedure;
 use crate::header::Body;
 use crate::header::Prefix;
-use crate::refusal::RdmaError;
-use crate::refusal::Refusal;
+use crate::rdma_error::ErrorMessage;
+use crate::rdma_error::RdmaError;
 use crate::reverse;
 use crate::rpc;
 use crate::rpc::direction;
@@ -75,8 +75,8 @@ pub enum Incoming<'a> {
 pub enum Rejection {
     /// Drop it in silence.
     Drop(Dropped),
-    /// Answer with an RDMA_ERROR.
-    Refuse(Refusal, Reason),
+    /// ReplyBuilder with an RDMA_ERROR.
+    Refuse(ErrorMessage, Reason),
 }
 
 /// Why a message is dropped.
@@ -175,7 +175,7 @@ pub enum Part {
         length: u64,
     },
     /// This many fill octets, which did not travel.
-    Fill(u64),
+    Padding(u64),
 }
 
 /// Makes sense of the bytes of one Receive.
@@ -192,7 +192,7 @@ pub fn parse<'a>(message: &'a [u8], policy: &Policy) -> Result<Incoming<'a>, Rej
     }
     if prefix.version != header::VERSION {
         return Err(Rejection::Refuse(
-            Refusal {
+            ErrorMessage {
                 xid: prefix.xid,
                 version: prefix.version,
                 error: RdmaError::UNKNOWN_VERSION,
@@ -246,7 +246,7 @@ fn parse_error<'a>(
 }
 
 fn refuse(xid: u32, reason: Reason) -> Rejection {
-    let refusal = Refusal {
+    let refusal = ErrorMessage {
         xid,
         version: header::VERSION,
         error: RdmaError::Chunk,
@@ -314,7 +314,7 @@ impl<'a> Call<'a> {
             return Err(Reason::Payload(length));
         }
         // RFC 8166, section 3.5.3: such a message has all its fill.
-        if xdr::fill_u64(length) != 0 {
+        if xdr::padding_u64(length) != 0 {
             return Err(Reason::Unfilled(length));
         }
         if !self.payload.is_empty() {
@@ -349,7 +349,7 @@ impl<'a> Call<'a> {
                 Some(before) if taken <= before && before <= payload => taken = before,
                 _ => return Err(Reason::Position(position)),
             }
-            inserted = inserted.saturating_add(xdr::filled_u64(length));
+            inserted = inserted.saturating_add(xdr::roundup_u64(length));
         }
         Ok(())
     }
@@ -391,11 +391,11 @@ impl<'a> Call<'a> {
     ) -> Result<(), Reason> {
         let whole = self.message_len();
         for (position, length) in self.chunks().filter(|(_, length)| *length > 0) {
-            let end = u64::from(position).saturating_add(xdr::filled_u64(length));
+            let end = u64::from(position).saturating_add(xdr::roundup_u64(length));
             let after = whole.saturating_sub(end);
             let exact = argument(position, after).ok_or(Reason::Position(position))?;
             let exact = u64::try_from(exact).unwrap_or(u64::MAX);
-            if length != exact && length != xdr::filled_u64(exact) {
+            if length != exact && length != xdr::roundup_u64(exact) {
                 return Err(Reason::Length { position, length });
             }
         }
@@ -404,8 +404,8 @@ impl<'a> Call<'a> {
 
     /// The RDMA_ERROR for a Call that a later check found wanting, or whose reply cannot be
     /// returned.
-    pub fn refuse(&self) -> Refusal {
-        Refusal {
+    pub fn refuse(&self) -> ErrorMessage {
+        ErrorMessage {
             xid: self.xid,
             version: header::VERSION,
             error: RdmaError::Chunk,
@@ -433,7 +433,7 @@ impl<'a> Call<'a> {
     /// Bytes of the rebuilt message.
     pub fn message_len(&self) -> u64 {
         self.chunks().fold(self.payload_len(), |sum, (_, length)| {
-            sum.saturating_add(xdr::filled_u64(length))
+            sum.saturating_add(xdr::roundup_u64(length))
         })
     }
 
@@ -444,7 +444,7 @@ impl<'a> Call<'a> {
             payload: self.payload_len(),
             taken: 0,
             at: 0,
-            fill: 0,
+            padding: 0,
         }
     }
 }
@@ -460,17 +460,17 @@ struct Parts<I: Iterator<Item = (u32, u64)>> {
     /// Where we are in the message.
     at: u64,
     /// Fill to come.
-    fill: u64,
+    padding: u64,
 }
 
 impl<I: Iterator<Item = (u32, u64)>> Iterator for Parts<I> {
     type Item = Part;
 
     fn next(&mut self) -> Option<Part> {
-        if self.fill > 0 {
-            let fill = mem::take(&mut self.fill);
-            self.at = self.at.saturating_add(fill);
-            return Some(Part::Fill(fill));
+        if self.padding > 0 {
+            let padding = mem::take(&mut self.padding);
+            self.at = self.at.saturating_add(padding);
+            return Some(Part::Padding(padding));
         }
         let length = match self.chunks.peek() {
             Some((position, _)) => u64::from(*position).saturating_sub(self.at),
@@ -485,7 +485,7 @@ impl<I: Iterator<Item = (u32, u64)>> Iterator for Parts<I> {
         }
         let (position, length) = self.chunks.next()?;
         self.at = self.at.saturating_add(length);
-        self.fill = xdr::fill_u64(length);
+        self.padding = xdr::padding_u64(length);
         Some(Part::Chunk { position, length })
     }
 }

@@ -22,19 +22,19 @@
 #![cfg_attr(not(any(test, CONFIG_RUST)), no_std)]
 #![forbid(unsafe_code)]
 
-pub mod answer;
-pub mod binding;
 pub mod call;
 pub mod chunk;
+pub mod cm_private_data;
 pub mod conn;
 pub mod credit;
 pub mod error;
 pub mod header;
-pub mod layout;
 pub mod plan;
-pub mod private;
-pub mod refusal;
+pub mod rdma_error;
+pub mod reduction;
 pub mod reply;
+pub mod reply_builder;
 pub mod reverse;
 pub mod rpc;
+pub mod upper_layer_binding;
 pub mod xdr;

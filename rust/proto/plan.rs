@@ -10,11 +10,11 @@ use core::ops::Range;
 
 use crate::chunk;
 use crate::chunk::ReadSegment;
+use crate::cm_private_data::PrivateData;
 use crate::error::Misuse;
 use crate::header::Body;
 use crate::header::MIN_LEN;
-use crate::private::PrivateData;
-use crate::xdr::filled;
+use crate::xdr::roundup;
 
 /// Which end of the connection we are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,7 +176,7 @@ impl ReplyForm {
             Some(write) => {
                 let rest = sizes
                     .reply
-                    .checked_sub(filled(write))
+                    .checked_sub(roundup(write))
                     .ok_or(Misuse::Sizes)?;
                 let short = ReplyForm::WriteChunk { write };
                 if short.header_len(sizes.segments).saturating_add(rest) <= threshold {
@@ -184,11 +184,11 @@ impl ReplyForm {
                 }
                 ReplyForm::WriteAndReplyChunk {
                     write,
-                    reply: filled(rest),
+                    reply: roundup(rest),
                 }
             }
             None => ReplyForm::ReplyChunk {
-                reply: filled(sizes.reply),
+                reply: roundup(sizes.reply),
             },
         };
         match form.header_len(sizes.segments) {
@@ -259,7 +259,7 @@ impl CallForm {
             CallForm::ReadChunk(argument) => {
                 let Range { start, end } = argument.range();
                 // RFC 8166, section 3.4.4.4: the fill leaves the stream with its item.
-                [0..start, filled(end)..length]
+                [0..start, roundup(end)..length]
             }
             CallForm::PositionZero => [0..0, 0..0],
         }
@@ -278,7 +278,9 @@ impl Argument {
         if self.position & 3 != 0 {
             return Err(Misuse::Position(self.position));
         }
-        let rest = call.checked_sub(filled(self.length)).ok_or(Misuse::Sizes)?;
+        let rest = call
+            .checked_sub(roundup(self.length))
+            .ok_or(Misuse::Sizes)?;
         match usize::try_from(self.position) {
             Ok(position) if position <= rest => Ok(rest),
             _ => Err(Misuse::Sizes),

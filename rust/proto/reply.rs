@@ -19,7 +19,7 @@ use crate::header;
 use crate::header::procedure;
 use crate::header::Body;
 use crate::header::Prefix;
-pub use crate::refusal::RdmaError;
+pub use crate::rdma_error::RdmaError;
 use crate::reverse;
 use crate::rpc;
 use crate::rpc::direction;
@@ -330,7 +330,7 @@ pub fn check_result(
             Err(Violation::ResultInline { length })
         }
         Some(expected)
-            if written > 0 && written != expected && written != xdr::filled(expected) =>
+            if written > 0 && written != expected && written != xdr::roundup(expected) =>
         {
             Err(Violation::ResultLength { expected, written })
         }

@@ -61,7 +61,7 @@ impl CallHeader {
 fn opaque_auth<'a>(reader: &mut Reader<'a>) -> Option<(u32, &'a [u8])> {
     let flavor = reader.u32().ok()?;
     let length = usize::try_from(reader.u32().ok()?).ok()?;
-    let body = reader.bytes(xdr::filled(length))?;
+    let body = reader.bytes(xdr::roundup(length))?;
     Some((flavor, body))
 }
 

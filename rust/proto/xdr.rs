@@ -9,26 +9,26 @@ use crate::error::Fault;
 
 /// Length with the fill that XDR appends to reach the next unit.
 #[inline]
-pub const fn filled(length: usize) -> usize {
-    length.saturating_add(fill(length))
+pub const fn roundup(length: usize) -> usize {
+    length.saturating_add(padding(length))
 }
 
 /// Number of fill octets after `length` bytes.
 #[inline]
-pub const fn fill(length: usize) -> usize {
+pub const fn padding(length: usize) -> usize {
     length.wrapping_neg() & 3
 }
 
 /// [`fill`] for a sum of segment lengths.
 #[inline]
-pub const fn fill_u64(length: u64) -> u64 {
+pub const fn padding_u64(length: u64) -> u64 {
     length.wrapping_neg() & 3
 }
 
 /// [`filled`] for a sum of segment lengths.
 #[inline]
-pub const fn filled_u64(length: u64) -> u64 {
-    length.saturating_add(fill_u64(length))
+pub const fn roundup_u64(length: u64) -> u64 {
+    length.saturating_add(padding_u64(length))
 }
 
 /// Number of bytes, as segment lengths are summed up.
@@ -180,8 +180,8 @@ mod tests {
     fn fill_reaches_the_next_unit() {
         let expected = [0, 3, 2, 1, 0, 3, 2, 1, 0, 3, 2, 1, 0, 3, 2, 1, 0];
         for (length, expected) in expected.into_iter().enumerate() {
-            assert_eq!(fill(length), expected);
-            assert_eq!(filled(length), length + expected);
+            assert_eq!(padding(length), expected);
+            assert_eq!(roundup(length), length + expected);
         }
     }
 

@@ -75,9 +75,9 @@ impl<H: Handler> Drop for CompletionQueue<H> {
 
 /// How a work request ended that did not succeed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Failure(raw::ib_wc_status);
+pub struct WcStatus(raw::ib_wc_status);
 
-impl Failure {
+impl WcStatus {
     /// That of a request which was not even posted, as the queue pair is at its end.
     pub(crate) const FLUSHED: Self = Self(raw::ib_wc_status_IB_WC_WR_FLUSH_ERR);
 

@@ -59,14 +59,14 @@ pub mod transfer;
 mod chain;
 mod cq;
 mod dma;
-mod fence;
-mod outstanding;
+mod in_flight;
+mod invalidation;
 mod pd;
+mod posted_transfer;
 mod scatter;
 mod sink;
-mod underway;
 
-pub use cq::Failure;
+pub use cq::WcStatus;
 pub use pd::ProtectionDomain;
 pub use qp::QueuePair;
 pub use raw::{
@@ -88,7 +88,7 @@ pub fn may_log() -> bool {
 /// completion queue, and so must own neither of them.
 pub trait Handler: Sized + Send + Sync + 'static {
     /// What comes back when a chain of local invalidations has completed.
-    type Fenced: Send;
+    type InvalidateContext: Send;
 
     /// The connection manager has news. CM worker, or whoever removes the device; the id's mutex is held.
     fn cm_event(&self, event: cm::Event<'_>);
@@ -103,14 +103,14 @@ pub trait Handler: Sized + Send + Sync + 'static {
     );
 
     /// A Receive ended without a message: the connection is being lost.
-    fn receive_failed(&self, buffer: receive::Buffer<Self>, failure: Failure);
+    fn receive_failed(&self, buffer: receive::Buffer<Self>, failure: WcStatus);
 
     /// Another request failed: the connection is lost.
-    fn request_failed(&self, failure: Failure);
+    fn request_failed(&self, failure: WcStatus);
 
     /// An RDMA Write failed that goes with the Send of a message whose first word, as it is on the wire,
     /// is `message`: the connection is lost.
-    fn write_failed(&self, message: [u8; 4], failure: Failure) {
+    fn write_failed(&self, message: [u8; 4], failure: WcStatus) {
         let _ = message;
         self.request_failed(failure);
     }
@@ -119,9 +119,14 @@ pub trait Handler: Sized + Send + Sync + 'static {
     fn send_resumed(&self);
 
     /// Every region of the chain is invalid, unmapped and free for reuse.
-    fn invalidated(&self, queue: &QueuePair<Self>, regions: mr::Idle<Self>, fenced: Self::Fenced);
+    fn invalidated(
+        &self,
+        queue: &QueuePair<Self>,
+        regions: mr::Idle<Self>,
+        context: Self::InvalidateContext,
+    );
 
     /// The chain did not complete; its regions may still be valid. The connection is lost. Also called by
-    /// [`QueuePair::shut_down`], for chains whose completion the device lost; must not drain the queue pair.
-    fn invalidate_failed(&self, regions: mr::Registered<Self>, fenced: Self::Fenced);
+    /// [`QueuePair::drain`], for chains whose completion the device lost; must not drain the queue pair.
+    fn invalidate_failed(&self, regions: mr::Registered<Self>, context: Self::InvalidateContext);
 }

@@ -10,7 +10,7 @@
 //!    ^  <----------                                     |    |   |
 //!    |     cancel                                       |    |   | drop
 //!    |                  remote_invalidated              |    |   v
-//!    +--------------------------------------------------+    | Limbo: deregistered when
+//!    +--------------------------------------------------+    | DeferredDereg: deregistered when
 //!    |                  Handler::invalidated                 | the queue pair is drained
 //!    +-------------------------------------------------------+
 //! ```
@@ -33,11 +33,11 @@ use crate::{
         Link, //
     },
     dma::Direction,
-    fence::{
-        Fence,
+    in_flight::Entry,
+    invalidation::{
         Held, //
+        LocalInvalidate,
     },
-    outstanding::Entry,
     receive::Invalidated,
     scatter::Scatter,
     Handler,
@@ -102,7 +102,7 @@ impl Access {
 
 /// How the peer names a region: what goes into a chunk segment.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Handle {
+pub struct Segment {
     /// Steering tag.
     pub rkey: u32,
     /// Bytes.
@@ -125,9 +125,9 @@ pub(crate) struct Region<H: Handler> {
     scatter: Scatter,
     next: Option<KBox<Self>>,
     /// For the invalidations of a chain that this region is the head of. Under way with them.
-    fence: Option<KBox<Fence<H>>>,
+    fence: Option<KBox<LocalInvalidate<H>>>,
     /// Of the queue pair where it is registered, if it is.
-    limbo: Option<Arc<Limbo<H>>>,
+    deferred_dereg: Option<Arc<DeferredDereg<H>>>,
     pd: Arc<ProtectionDomain<H>>,
 }
 
@@ -148,7 +148,7 @@ impl<H: Handler> Link for Region<H> {
 impl<H: Handler> Region<H> {
     fn new(pd: &Arc<ProtectionDomain<H>>, pages: u32, flags: Flags) -> Result<KBox<Self>> {
         let scatter = Scatter::with_capacity(usize::try_from(pages)?, flags)?;
-        let fence = KBox::new(Fence::new(), flags)?;
+        let fence = KBox::new(LocalInvalidate::new(), flags)?;
         // SAFETY: `pd` is live.
         let ptr = from_err_ptr(unsafe {
             raw::ib_alloc_mr(pd.as_raw(), raw::ib_mr_type_IB_MR_TYPE_MEM_REG, pages)
@@ -163,7 +163,7 @@ impl<H: Handler> Region<H> {
             scatter,
             next: None,
             fence: Some(fence),
-            limbo: None,
+            deferred_dereg: None,
             pd: pd.clone(),
         };
         Ok(KBox::new(region, flags)?)
@@ -221,7 +221,7 @@ impl<H: Handler> Region<H> {
     }
 
     /// Maps what the region was filled with and chooses its next key.
-    fn map(&mut self, access: Access, tag: u32) -> Result<Handle> {
+    fn map(&mut self, access: Access, tag: u32) -> Result<Segment> {
         // SAFETY: `pd` keeps the device; the table goes before it.
         let entries = unsafe { self.scatter.map(self.pd.device(), access.direction()) }?;
         let mapped = i32::try_from(entries.len())?;
@@ -246,7 +246,7 @@ impl<H: Handler> Region<H> {
         let (iova, len) = (*iova, u32::try_from(length)?);
         // A new key for each registration makes the last one's useless.
         self.turn_key(1);
-        let handle = Handle {
+        let handle = Segment {
             rkey: self.rkey(),
             len,
             iova,
@@ -271,9 +271,9 @@ impl<H: Handler> Region<H> {
     }
 
     fn is_registered_on(&self, queue: &QueuePair<H>) -> bool {
-        self.limbo
+        self.deferred_dereg
             .as_ref()
-            .is_some_and(|limbo| Arc::ptr_eq(limbo, queue.limbo()))
+            .is_some_and(|deferred_dereg| Arc::ptr_eq(deferred_dereg, queue.deferred_dereg()))
     }
 
     /// Unmaps the region and lets go of its memory. The peer must not be able to reach it.
@@ -285,7 +285,7 @@ impl<H: Handler> Region<H> {
 impl<H: Handler> Drop for Region<H> {
     fn drop(&mut self) {
         // SAFETY: `ptr` is live by the type invariants, and no work request that names it is
-        // under way: those that may be are kept by their queue pair or in limbo. From here on the
+        // under way: those that may be are kept by their queue pair or in deferred_dereg. From here on the
         // peer cannot reach the memory, which is unmapped next.
         unsafe { raw::ib_dereg_mr(self.ptr.as_ptr()) };
     }
@@ -357,7 +357,7 @@ impl<H: Handler> Prepared<H> {
         source: &mut Peekable<impl Iterator<Item = Result<Piece>>>,
         access: Access,
         tag: u32,
-    ) -> Result<Handle> {
+    ) -> Result<Segment> {
         self.cover(idle, source, access, tag)
             .map(|(handle, _)| handle)
     }
@@ -384,7 +384,7 @@ impl<H: Handler> Prepared<H> {
         source: &mut Peekable<impl Iterator<Item = Result<Piece>>>,
         access: Access,
         tag: u32,
-    ) -> Result<(Handle, u32)> {
+    ) -> Result<(Segment, u32)> {
         let mut region = idle.0.pop().ok_or(ENOMEM)?;
         match region.fill(source).and_then(|()| region.map(access, tag)) {
             Ok(handle) => {
@@ -429,11 +429,14 @@ impl<H: Handler> Prepared<H> {
         into_idle(&mut self.0)
     }
 
-    /// They are about to be registered on the queue pair of `limbo`.
-    pub(crate) fn into_registered(mut self, limbo: &Arc<Limbo<H>>) -> Registered<H> {
+    /// They are about to be registered on the queue pair of `deferred_dereg`.
+    pub(crate) fn into_registered(
+        mut self,
+        deferred_dereg: &Arc<DeferredDereg<H>>,
+    ) -> Registered<H> {
         let mut region = self.0.first_mut();
         while let Some(this) = region {
-            this.limbo = Some(limbo.clone());
+            this.deferred_dereg = Some(deferred_dereg.clone());
             region = this.next.as_deref_mut();
         }
         Registered(core::mem::replace(&mut self.0, Chain::new()))
@@ -525,18 +528,18 @@ impl<H: Handler> Registered<H> {
     }
 
     /// Links the invalidations of all. The last one asks for a completion, whose entry is returned with
-    /// the first request: what stands there has the regions and `fenced` until it is taken back.
+    /// the first request: what stands there has the regions and `context` until it is taken back.
     ///
     /// Both come back if there is no region, or if the invalidations of these were lost before.
-    pub(crate) fn into_fence(
+    pub(crate) fn into_invalidation(
         mut self,
         queue: &QueuePair<H>,
         failed: *mut raw::ib_cqe,
-        fenced: H::Fenced,
+        context: H::InvalidateContext,
     ) -> Result<(NonNull<Entry>, *mut raw::ib_send_wr), Held<H>> {
         let fence = self.0.first_mut().and_then(|head| head.fence.take());
         let Some(mut fence) = fence else {
-            return Err((self, fenced));
+            return Err((self, context));
         };
         let mut first: *mut raw::ib_send_wr = null_mut();
         let mut region = self.0.first_mut();
@@ -559,11 +562,11 @@ impl<H: Handler> Registered<H> {
             first = &raw mut this.invalidate;
             region = this.next.as_deref_mut();
         }
-        Ok((fence.give_up(queue, self, fenced), first))
+        Ok((fence.give_up(queue, self, context), first))
     }
 
     /// Takes back what the head's invalidations were posted with.
-    pub(crate) fn put_fence(&mut self, fence: KBox<Fence<H>>) {
+    pub(crate) fn put_invalidation(&mut self, fence: KBox<LocalInvalidate<H>>) {
         if let Some(head) = self.0.first_mut() {
             head.fence = Some(fence);
         }
@@ -579,8 +582,8 @@ impl<H: Handler> Default for Registered<H> {
 impl<H: Handler> Drop for Registered<H> {
     fn drop(&mut self) {
         while let Some(mut region) = self.0.pop() {
-            if let Some(limbo) = region.limbo.take() {
-                limbo.enter(region);
+            if let Some(deferred_dereg) = region.deferred_dereg.take() {
+                deferred_dereg.enter(region);
             }
         }
     }
@@ -590,17 +593,17 @@ impl<H: Handler> Drop for Registered<H> {
 ///
 /// A queue pair has one, for what was registered there, and closes it when it is drained.
 #[pin_data]
-pub(crate) struct Limbo<H: Handler> {
+pub(crate) struct DeferredDereg<H: Handler> {
     /// [`None`] when it is closed.
     #[pin]
     regions: SpinLock<Option<Chain<Region<H>>>>,
 }
 
-impl<H: Handler> Limbo<H> {
+impl<H: Handler> DeferredDereg<H> {
     pub(crate) fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
-                regions <- new_spinlock!(Some(Chain::new()), "rdma::limbo"),
+                regions <- new_spinlock!(Some(Chain::new()), "rdma::deferred_dereg"),
             }),
             GFP_KERNEL,
         )
@@ -631,7 +634,7 @@ fn into_idle<H: Handler>(chain: &mut Chain<Region<H>>) -> Idle<H> {
     let mut idle = Idle::new();
     while let Some(mut region) = chain.pop() {
         region.unmap();
-        region.limbo = None;
+        region.deferred_dereg = None;
         idle.0.push(region);
     }
     idle

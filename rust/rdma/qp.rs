@@ -15,13 +15,13 @@ use crate::{
     cm::Id,
     cq::{
         CompletionQueue,
-        Failure, //
+        WcStatus, //
     },
     dma::Direction,
     error::not_connected,
-    fence::Fence,
+    in_flight::InFlight,
+    invalidation::LocalInvalidate,
     mr,
-    outstanding::Outstanding,
     receive,
     send::{
         self,
@@ -76,7 +76,7 @@ pub struct Parameters {
     pub send_elements: usize,
     /// How many regions are registered, and later invalidated, for one Send at most.
     pub regions_per_send: u32,
-    /// How many RDMA Reads and Writes may be posted at the same time. Half of them is a portion: longer
+    /// How many RDMA Reads and Writes may be posted at the same time. Half of them is a batch: longer
     /// transfers go in several.
     pub transfers: u32,
 }
@@ -102,7 +102,7 @@ pub struct QueuePair<H: Handler> {
     regions_per_send: usize,
     /// How many requests of all transfers are posted at the same time, and how many of one.
     transfers: usize,
-    portion: usize,
+    batch: usize,
     /// Regions that may still be invalidated at the same time.
     invalidations: AtomicUsize,
     /// Each drain takes a request, for which there is room once on either side.
@@ -117,7 +117,7 @@ pub struct QueuePair<H: Handler> {
     #[pin]
     sends: SpinLock<send::State<H>>,
     /// Regions that are registered here and that nobody has any more.
-    limbo: Arc<mr::Limbo<H>>,
+    deferred_dereg: Arc<mr::DeferredDereg<H>>,
     pd: Arc<ProtectionDomain<H>>,
     id: Arc<Id<H>>,
 }
@@ -148,7 +148,7 @@ impl<H: Handler> QueuePair<H> {
             .saturating_mul(2)
             .saturating_add(1);
         let at_once = usize::try_from(parameters.transfers)?;
-        let portion = at_once.div_ceil(2);
+        let batch = at_once.div_ceil(2);
         let limits = id.limits()?;
         let transfers = parameters
             .transfers
@@ -174,9 +174,9 @@ impl<H: Handler> QueuePair<H> {
             open: true,
             drained: false,
             room,
-            posted: Outstanding::new(),
+            posted: InFlight::new(),
         };
-        let limbo = mr::Limbo::new()?;
+        let deferred_dereg = mr::DeferredDereg::new()?;
         let sinks = match limits.sink_pages {
             Some(pages) if parameters.transfers != 0 => Some(Sinks::new(pd.clone(), pages)?),
             _ => None,
@@ -217,14 +217,14 @@ impl<H: Handler> QueuePair<H> {
             max_elements,
             regions_per_send,
             transfers: at_once,
-            portion,
+            batch,
             invalidations: AtomicUsize::new(invalidations),
             draining <- new_mutex!((), "rdma::draining"),
             remote_invalidation: limits.remote_invalidation,
             sinks,
             receives <- new_spinlock!(receives, "rdma::receives"),
             sends <- new_spinlock!(sends, "rdma::sends"),
-            limbo,
+            deferred_dereg,
             _cq: cq,
             pd,
             id,
@@ -255,8 +255,8 @@ impl<H: Handler> QueuePair<H> {
         self.remote_invalidation
     }
 
-    pub(crate) fn limbo(&self) -> &Arc<mr::Limbo<H>> {
-        &self.limbo
+    pub(crate) fn deferred_dereg(&self) -> &Arc<mr::DeferredDereg<H>> {
+        &self.deferred_dereg
     }
 
     pub(crate) fn sends(&self) -> &SpinLock<send::State<H>> {
@@ -351,9 +351,9 @@ impl<H: Handler> QueuePair<H> {
         }
         if regions.len() > self.regions_per_send {
             self.put_back_send_buffer(buffer);
-            return (regions.into_registered(&self.limbo), Err(EINVAL));
+            return (regions.into_registered(&self.deferred_dereg), Err(EINVAL));
         }
-        let mut regions = regions.into_registered(&self.limbo);
+        let mut regions = regions.into_registered(&self.deferred_dereg);
         let mut sends = self.sends.lock();
         if !sends.open {
             sends.put_back(buffer);
@@ -439,8 +439,8 @@ impl<H: Handler> QueuePair<H> {
         let first = match requests {
             // SAFETY: The box is in the queue of posted Sends, which only the lock's owner changes.
             Some(requests) => unsafe {
-                let portion = posted..(*requests).len();
-                (*requests).link(portion, self.failed_cqe(), send)
+                let batch = posted..(*requests).len();
+                (*requests).link(batch, self.failed_cqe(), send)
             },
             None => send,
         };
@@ -482,26 +482,26 @@ impl<H: Handler> QueuePair<H> {
     pub fn post_invalidate(
         &self,
         regions: mr::Registered<H>,
-        fenced: H::Fenced,
-    ) -> Result<(), (mr::Registered<H>, H::Fenced)> {
+        context: H::InvalidateContext,
+    ) -> Result<(), (mr::Registered<H>, H::InvalidateContext)> {
         let mut sends = self.sends.lock();
         // The lock keeps others from taking room; completions only make some.
         let (room, count) = (self.invalidations.load(Ordering::Relaxed), regions.len());
         if !sends.open || !regions.are_on(self) || count > room {
-            return Err((regions, fenced));
+            return Err((regions, context));
         }
         self.invalidations.fetch_sub(count, Ordering::Relaxed);
-        let (fence, first) = regions.into_fence(self, self.failed_cqe(), fenced)?;
+        let (fence, first) = regions.into_invalidation(self, self.failed_cqe(), context)?;
         // SAFETY: It was just given up. Until its completion takes it out it is nobody else's. If there
         // is none it is freed with the queue pair.
-        unsafe { sends.fences.add(fence) };
+        unsafe { sends.invalidations_in_flight.add(fence) };
         // SAFETY: The list was just made; its regions live until the completion of the last takes
         // them back. Their own registrations, if deferred, come first.
         match unsafe { self.post(&mut sends, first) } {
             Ok(()) => Ok(()),
             // The box stays, as some device may have posted what it says it did not.
             // SAFETY: It stands in the list, which is locked.
-            Err(_) => unsafe { Fence::lose(fence) }.map_or(Ok(()), Err),
+            Err(_) => unsafe { LocalInvalidate::lose(fence) }.map_or(Ok(()), Err),
         }
     }
 
@@ -512,7 +512,7 @@ impl<H: Handler> QueuePair<H> {
 
     /// Ends all posting and waits until no work request is left. Idempotent. Sleeps; not for a
     /// completion handler.
-    pub fn shut_down(&self) {
+    pub fn drain(&self) {
         self.receives.lock().open = false;
         let mut sends = self.sends.lock();
         sends.open = false;
@@ -526,23 +526,23 @@ impl<H: Handler> QueuePair<H> {
         self.receives.lock().drained = true;
         let mut sends = self.sends.lock();
         let spent = sends.retire_all();
-        let lost = core::mem::replace(&mut sends.fences, Outstanding::new());
+        let lost = core::mem::replace(&mut sends.invalidations_in_flight, InFlight::new());
         drop(sends);
         drop(spent);
         for fence in lost.iter() {
             // SAFETY: It stands in the list, which is ours, and callbacks that come too late leave it there
             // with all that it holds.
-            if let Some((regions, fenced)) = unsafe { Fence::<H>::lose(fence) } {
-                self.id.context().invalidate_failed(regions, fenced);
+            if let Some((regions, context)) = unsafe { LocalInvalidate::<H>::lose(fence) } {
+                self.id.context().invalidate_failed(regions, context);
             }
         }
         // A completion may yet come, and then finds its fence.
-        self.sends.lock().fences = lost;
+        self.sends.lock().invalidations_in_flight = lost;
         drop(alone);
         // No request names a region any more. One that stayed registered would be within reach of
         // whoever the domain is used with next. Those of Reads that were lost do; a domain that Reads
         // came to is not used again.
-        self.limbo.close();
+        self.deferred_dereg.close();
     }
 
     fn as_raw(&self) -> *mut raw::ib_qp {
@@ -562,7 +562,7 @@ impl<H: Handler> QueuePair<H> {
 #[pinned_drop]
 impl<H: Handler> PinnedDrop for QueuePair<H> {
     fn drop(self: Pin<&mut Self>) {
-        self.shut_down();
+        self.drain();
         // SAFETY: The queue pair is live by the type invariants, drained and unknown to anybody
         // else: only `&self` methods name it.
         unsafe { raw::rdma_destroy_qp(self.id.as_raw()) };
@@ -576,7 +576,7 @@ impl<H: Handler> PinnedDrop for QueuePair<H> {
 unsafe extern "C" fn request_failed<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
     // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
     let (handler, wc) = unsafe { crate::cq::called_for::<H>(cq, wc) };
-    let Some(failure) = Failure::of(wc.status) else {
+    let Some(failure) = WcStatus::of(wc.status) else {
         return;
     };
     // SAFETY: The request was posted with the address of its queue pair's `failed`, and a queue pair
@@ -598,7 +598,7 @@ unsafe extern "C" fn request_failed<H: Handler>(cq: *mut raw::ib_cq, wc: *mut ra
 unsafe extern "C" fn transfer_failed<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
     // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
     let (handler, wc) = unsafe { crate::cq::called_for::<H>(cq, wc) };
-    let Some(failure) = Failure::of(wc.status) else {
+    let Some(failure) = WcStatus::of(wc.status) else {
         return;
     };
     // SAFETY: The request was posted with the address of its queue pair's `transfer_failed`, and a queue pair

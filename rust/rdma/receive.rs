@@ -9,15 +9,15 @@ use crate::{
     },
     cq::{
         self,
-        Failure, //
+        WcStatus, //
     },
     dma::{
         Direction,
         Mapped, //
     },
-    outstanding::{
+    in_flight::{
         Entry,
-        Outstanding, //
+        InFlight, //
     },
     Handler,
     ProtectionDomain,
@@ -45,7 +45,7 @@ pub(crate) struct State {
     /// Receives that may still be posted.
     pub(crate) room: usize,
     /// Those that are.
-    pub(crate) posted: Outstanding,
+    pub(crate) posted: InFlight,
 }
 
 /// What a posted Receive consists of. The completion finds it by its first field.
@@ -126,7 +126,7 @@ impl<H: Handler> Buffers<H> {
     pub(crate) fn take_work_requests(
         &mut self,
         queue: &QueuePair<H>,
-        posted: &mut Outstanding,
+        posted: &mut InFlight,
     ) -> *mut raw::ib_recv_wr {
         let mut first = null_mut();
         while let Some(inner) = self.0.pop() {
@@ -154,11 +154,7 @@ impl<H: Handler> Buffers<H> {
     /// # Safety
     ///
     /// `wr` and what follows it were not posted.
-    pub(crate) unsafe fn reclaim(
-        &mut self,
-        mut wr: *const raw::ib_recv_wr,
-        posted: &mut Outstanding,
-    ) {
+    pub(crate) unsafe fn reclaim(&mut self, mut wr: *const raw::ib_recv_wr, posted: &mut InFlight) {
         while !wr.is_null() {
             // SAFETY: The request stands in an `Inner`.
             let inner = unsafe { container_of::<H>(wr) };
@@ -255,7 +251,7 @@ unsafe extern "C" fn receive_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw:
     drop(receives);
     // SAFETY: It was just taken out. That the completion is here says that the device gave the buffer back.
     let inner = unsafe { KBox::from_raw(entry.cast::<Inner<H>>().as_ptr()) };
-    if let Some(failure) = Failure::of(wc.status) {
+    if let Some(failure) = WcStatus::of(wc.status) {
         handler.receive_failed(Buffer(inner), failure);
         return;
     }

@@ -5,11 +5,11 @@
 //!
 //! A soft RoCE device has the address 192.0.2.1. Two ends of a connection are made there.
 
-mod kept;
-mod lost;
-mod portions;
-mod refused;
-mod station;
+mod batches;
+mod fixture;
+mod lost_completions;
+mod memory_lifetime;
+mod misuse;
 
 use kernel::error::Result;
 
@@ -20,82 +20,82 @@ pub type Test = fn() -> Result<bool>;
 pub const TESTS: &[(&str, Test)] = &[
     (
         "data of a Send stays when the Send has arrived",
-        kept::data_stays_when_the_send_has_arrived,
+        memory_lifetime::data_stays_when_the_send_has_arrived,
     ),
     (
         "data of a Send goes with a later completion",
-        kept::data_goes_with_a_later_completion,
+        memory_lifetime::data_goes_with_a_later_completion,
     ),
     (
         "a Send that cannot be posted leaves no region valid",
-        kept::unposted_send_leaves_no_region_valid,
+        memory_lifetime::unposted_send_leaves_no_region_valid,
     ),
     (
         "an invalidation that cannot be posted gives its regions back",
-        kept::unposted_invalidation_gives_back,
+        memory_lifetime::unposted_invalidation_gives_back,
     ),
     (
         "an invalidation that fails does not free its regions",
-        kept::failed_invalidation_does_not_free,
+        memory_lifetime::failed_invalidation_does_not_free,
     ),
     (
         "memory is let go before the upper layer hears that it is invalid",
-        kept::invalidation_lets_go_before_it_is_told,
+        memory_lifetime::invalidation_lets_go_before_it_is_told,
     ),
     (
         "one invalidation that fails, wherever in its chain, fails all",
-        kept::one_failed_invalidation_fails_all,
+        memory_lifetime::one_failed_invalidation_fails_all,
     ),
     (
         "registrations are posted directly before their Send",
-        kept::registrations_precede_their_send,
+        memory_lifetime::registrations_precede_their_send,
     ),
     (
         "a region has another key each time",
-        kept::a_region_has_another_key_each_time,
+        memory_lifetime::a_region_has_another_key_each_time,
     ),
     (
         "a Read that never completes goes with its queue pair",
-        lost::lost_read_goes_with_its_queue_pair,
+        lost_completions::lost_read_goes_with_its_queue_pair,
     ),
     (
         "an invalidation that never completes gives its regions back",
-        lost::lost_invalidation_is_given_back,
+        lost_completions::lost_invalidation_is_given_back,
     ),
     (
         "a Receive that never completes goes with its queue pair",
-        lost::lost_receive_goes_with_its_queue_pair,
+        lost_completions::lost_receive_goes_with_its_queue_pair,
     ),
     (
-        "a portion has the elements of its own requests, and one completion",
-        portions::portion_has_its_own,
+        "a batch has the elements of its own requests, and one completion",
+        batches::portion_has_its_own,
     ),
     (
-        "Reads that are more than a portion bring all",
-        portions::reads_go_in_portions,
+        "Reads that are more than a batch bring all",
+        batches::reads_go_in_portions,
     ),
     (
-        "Writes that are more than a portion are there before their Send",
-        portions::writes_go_in_portions,
+        "Writes that are more than a batch are there before their Send",
+        batches::writes_go_in_portions,
     ),
     (
-        "a Read that is denied fails all of them, whatever portion it is of",
-        portions::denied_read_fails_all,
+        "a Read that is denied fails all of them, whatever batch it is of",
+        batches::denied_read_fails_all,
     ),
     (
-        "a Write that is denied fails its message, whatever portion it is of",
-        portions::denied_write_fails_its_message,
+        "a Write that is denied fails its message, whatever batch it is of",
+        batches::denied_write_fails_its_message,
     ),
     (
         "Reads go with no Send, and Writes are no Reads",
-        refused::reads_and_writes_are_not_mixed_up,
+        misuse::reads_and_writes_are_not_mixed_up,
     ),
     (
         "memory that a Send is to register is denied before that",
-        refused::planned_memory_is_denied,
+        misuse::planned_memory_is_denied,
     ),
     (
         "nobody is answered who did not ask",
-        refused::nobody_is_answered_who_did_not_ask,
+        misuse::nobody_is_answered_who_did_not_ask,
     ),
 ];

@@ -14,13 +14,13 @@ use crate::{
     },
     cq::{
         self,
-        Failure, //
+        WcStatus, //
     },
     dma::{
         Direction,
         Mapped, //
     },
-    outstanding::Outstanding,
+    in_flight::InFlight,
     transfer,
     Handler,
     ProtectionDomain,
@@ -146,14 +146,14 @@ pub(crate) struct State<H: Handler> {
     oldest: u64,
     newest: u64,
     unsignalled: u32,
-    /// Transfers that are posted in portions, or that a device lost.
-    pub(crate) underway: Outstanding,
+    /// Transfers that are posted in batches, or that a device lost.
+    pub(crate) rw_contexts: InFlight,
     /// Invalidations that are posted, or that a device lost.
-    pub(crate) fences: Outstanding,
+    pub(crate) invalidations_in_flight: InFlight,
     drained: bool,
     /// Why a request of those failed that asked for no completion. The next of them that did is of the
     /// same transfer.
-    pub(crate) transfer_failure: Option<Failure>,
+    pub(crate) transfer_failure: Option<WcStatus>,
     /// Since when a Send has memory that no Send after it covers.
     lent: Option<Jiffies>,
     /// First and last of the requests that wait for the doorbell; null if there is none. They live:
@@ -211,8 +211,8 @@ impl<H: Handler> State<H> {
             oldest: 0,
             newest: 0,
             unsignalled: 0,
-            underway: Outstanding::new(),
-            fences: Outstanding::new(),
+            rw_contexts: InFlight::new(),
+            invalidations_in_flight: InFlight::new(),
             drained: false,
             transfer_failure: None,
             lent: None,
@@ -514,7 +514,7 @@ unsafe extern "C" fn send_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib
         let excess = queue.sends().lock().put_transfers(clean);
         drop(excess);
     }
-    if let Some(failure) = Failure::of(wc.status) {
+    if let Some(failure) = WcStatus::of(wc.status) {
         handler.request_failed(failure);
     }
     if resume {

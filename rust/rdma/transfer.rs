@@ -5,21 +5,21 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 //!
 //! A [`Transfer`] is filled with remote segments and local [`Piece`]s of the same total length, and
-//! posted as a whole, or in portions if that is many requests ([`crate::underway`]). Neighbouring
+//! posted as a whole, or in batches if that is many requests ([`crate::posted_transfer`]). Neighbouring
 //! pieces are mapped as one, and each request takes as many elements as the queue pair allows. The
 //! local key covers them, so nothing is registered, except on iWARP for Reads ([`Sinks`]).
 //!
 //! Writes belong to the Send that follows them ([`QueuePair::post_reply`]); Reads come back in
-//! [`Puller::pulled`]. In both cases the pieces are unmapped and let go when a completion says that
+//! [`ReadHandler::read_done`]. In both cases the pieces are unmapped and let go when a completion says that
 //! the device is done with all of them.
 
 use crate::{
     chain::Link,
-    cq::Failure,
+    cq::WcStatus,
     dma::Direction,
     mr::{
         self,
-        Handle, //
+        Segment, //
     },
     scatter::Scatter,
     sink::Sinks,
@@ -40,15 +40,15 @@ use kernel::{
 use raw::memory::Piece;
 
 /// An upper layer that pulls memory from its peer.
-pub trait Puller: Handler {
+pub trait ReadHandler: Handler {
     /// What comes back when the Reads of one [`Transfer`] have completed.
-    type Pulled: Send;
+    type ReadDone: Send;
 
     /// All was read, and nothing of it is mapped any more.
-    fn pulled(&self, queue: &QueuePair<Self>, pulled: Self::Pulled);
+    fn read_done(&self, queue: &QueuePair<Self>, pulled: Self::ReadDone);
 
     /// Not all was read. The connection is lost.
-    fn pull_failed(&self, pulled: Self::Pulled, failure: Failure);
+    fn read_failed(&self, pulled: Self::ReadDone, failure: WcStatus);
 }
 
 /// What a posted transfer consists of.
@@ -60,7 +60,7 @@ pub(crate) struct Inner<H: Handler> {
     scatter: Scatter,
     /// Memory that must be registered, before it is.
     unregistered: KVec<Piece>,
-    remote: KVec<Handle>,
+    remote: KVec<Segment>,
     /// What registers memory, if that must be, and the regions that have it then.
     pub(crate) sinks: Option<Arc<Sinks<H>>>,
     pub(crate) regions: mr::Prepared<H>,
@@ -121,7 +121,7 @@ impl<H: Handler> Transfer<H> {
     }
 
     /// Adds memory of the peer.
-    pub fn add_remote(&mut self, handle: Handle) -> Result {
+    pub fn add_remote(&mut self, handle: Segment) -> Result {
         if handle.len != 0 {
             self.inner.remote.push(handle, self.flags)?;
         }
@@ -272,7 +272,7 @@ impl<H: Handler> Inner<H> {
             + (self.elements.capacity() + self.whole.capacity()) * size_of::<raw::ib_sge>()
             + self.scatter.footprint()
             + self.unregistered.capacity() * size_of::<Piece>()
-            + self.remote.capacity() * size_of::<Handle>()
+            + self.remote.capacity() * size_of::<Segment>()
     }
 
     /// Hands memory that must be registered over to regions.
@@ -352,17 +352,17 @@ impl<H: Handler> Inner<H> {
         Ok(())
     }
 
-    /// Links the requests of `portion`, the last one to `last`. None of them asks for a completion; one
+    /// Links the requests of `batch`, the last one to `last`. None of them asks for a completion; one
     /// that fails completes to `failed`. Returns the first, or `last` if there is none.
     pub(crate) fn link(
         &mut self,
-        portion: Range<usize>,
+        batch: Range<usize>,
         failed: *mut raw::ib_cqe,
         last: *mut raw::ib_send_wr,
     ) -> *mut raw::ib_send_wr {
         let mut next = last;
         let mut elements = self.elements.as_mut_slice();
-        let behind = self.requests.len().saturating_sub(portion.end);
+        let behind = self.requests.len().saturating_sub(batch.end);
         for (place, request) in self.requests.iter_mut().rev().enumerate() {
             let count = usize::try_from(request.wr.num_sge).unwrap_or(0);
             let at = elements.len().saturating_sub(count);
@@ -371,7 +371,7 @@ impl<H: Handler> Inner<H> {
             if place < behind {
                 continue;
             }
-            if place.saturating_sub(behind) == portion.len() {
+            if place.saturating_sub(behind) == batch.len() {
                 break;
             }
             request.wr.sg_list = own.as_mut_ptr();
@@ -383,9 +383,9 @@ impl<H: Handler> Inner<H> {
         next
     }
 
-    /// The last request of `portion`.
-    pub(crate) fn last_of(&mut self, portion: Range<usize>) -> Option<&mut raw::ib_rdma_wr> {
-        self.requests.get_mut(portion)?.last_mut()
+    /// The last request of `batch`.
+    pub(crate) fn last_of(&mut self, batch: Range<usize>) -> Option<&mut raw::ib_rdma_wr> {
+        self.requests.get_mut(batch)?.last_mut()
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -6,7 +6,7 @@
 use super::endpoint::Endpoint;
 use crate::endpoint::ReceiveRing;
 use kernel::prelude::*;
-use proto::private::PrivateData;
+use proto::cm_private_data::PrivateData;
 use rdma::{
     device::Limits,
     error::not_supported,
@@ -14,19 +14,19 @@ use rdma::{
 };
 use sunrpc::sysctl::{
     Counter,
-    Knob,
+    SysctlEntry,
     SysctlRegistration, //
 };
 
 /// Credits to grant. Read when a connection is accepted.
-static CREDITS: Knob = Knob::new(c"max_requests", 128, 4, 16384);
+static CREDITS: SysctlEntry = SysctlEntry::new(c"max_requests", 128, 4, 16384);
 
 /// The longest Receive and the longest Send. Read when a connection is accepted. The default holds
 /// the reply to a GETATTR of NFSv4.2 with security labels, and 4 KiB of data, which 4,096 does not.
-static INLINE: Knob = Knob::new(c"max_req_size", 8192, 4096, 65536);
+static INLINE: SysctlEntry = SysctlEntry::new(c"max_req_size", 8192, 4096, 65536);
 
 /// Without effect, here as in the in-tree module; scripts set it.
-static READ_REQUESTS: Knob = Knob::new(c"max_outbound_read_requests", 16, 1, 255);
+static READ_REQUESTS: SysctlEntry = SysctlEntry::new(c"max_outbound_read_requests", 16, 1, 255);
 
 /// RDMA Reads posted.
 pub(super) static READS: Counter = Counter::new(c"rdma_stat_read");
@@ -60,7 +60,7 @@ pub(crate) fn register() -> Result<SysctlRegistration> {
 pub(super) const FIRST_CREDITS: u32 = 4;
 
 /// Calls to the client in parallel.
-pub(super) const REVERSE_CREDITS: u32 = 2;
+pub(super) const BACKCHANNEL_CREDITS: u32 = 2;
 
 /// Sends that may be posted at the same time. One completion covers up to sixteen. As many as there are
 /// credits would make the queue long that each connection has in the device, be it idle or not; a
@@ -123,7 +123,7 @@ impl Config {
     /// Messages that may be on their way to us at the same time when `credits` are granted.
     pub(super) fn messages(credits: u32) -> Result<usize> {
         // A late answer to a call that was given up comes beside those to others.
-        let answers = REVERSE_CREDITS.saturating_mul(2);
+        let answers = BACKCHANNEL_CREDITS.saturating_mul(2);
         Ok(usize::try_from(credits.saturating_add(answers))?)
     }
 

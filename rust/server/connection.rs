@@ -5,21 +5,21 @@
 use super::{
     config::{
         Config,
+        BACKCHANNEL_CREDITS, //
         FIRST_CREDITS,
-        REVERSE_CREDITS, //
     },
-    denied::Denied,
     endpoint::{
         Endpoint,
         Work, //
     },
     listener::Incoming,
-    outlet::Outlet,
     page_pool::PagePool,
     receive::{
         Args,
-        Notes, //
+        CallContext, //
     }, //
+    rejected_calls::RejectedCalls,
+    send::SendPath,
 };
 use kernel::{
     new_spinlock,
@@ -30,6 +30,7 @@ use kernel::{
     },
 };
 use proto::{
+    cm_private_data,
     conn::server::{
         Action,
         Event, //
@@ -38,7 +39,6 @@ use proto::{
         Role,
         Thresholds, //
     },
-    private,
     reverse, //
 };
 use rdma::{
@@ -53,12 +53,12 @@ use rdma::{
 };
 use sunrpc::{
     SockAddr,
+    SvcBackchannelClass,
     SvcCall,
     SvcCallback,
     SvcConnection,
     SvcLink,
     SvcResult,
-    SvcReverseClass,
     SvcXprt, //
 };
 
@@ -66,7 +66,7 @@ use sunrpc::{
 const IDLE_CALLS: usize = 32;
 
 /// What finds the way back to a client that gave its server something.
-pub(crate) static REVERSE: SvcReverseClass<Connection> = SvcReverseClass::new();
+pub(crate) static BACKCHANNEL: SvcBackchannelClass<Connection> = SvcBackchannelClass::new();
 
 /// The private state of a connected `svc_xprt`.
 #[pin_data]
@@ -75,7 +75,7 @@ pub(crate) struct Connection {
     /// Calls that are over, for the next ones.
     #[pin]
     pub(super) idle: SpinLock<KVec<KBox<SvcCall<Self>>>>,
-    pub(super) outlet: Outlet,
+    pub(super) send_path: SendPath,
     id: Arc<Id<Endpoint>>,
 }
 
@@ -85,21 +85,25 @@ impl Connection {
         incoming: Incoming,
         link: SvcLink<Self>,
         pages: Arc<PagePool>,
-        denied: Arc<Denied>,
+        rejected_calls: Arc<RejectedCalls>,
     ) -> impl PinInit<Self, Error> {
-        let made = Self::make(&incoming, link, denied);
+        let made = Self::make(&incoming, link, rejected_calls);
         if made.is_err() {
             incoming.id.reject();
         }
         try_pin_init!(Self {
             pages,
             idle <- new_spinlock!(KVec::with_capacity(IDLE_CALLS, GFP_KERNEL)?, "rpcrdma::idle"),
-            outlet: made?,
+            send_path: made?,
             id: incoming.id,
         })
     }
 
-    fn make(incoming: &Incoming, link: SvcLink<Self>, denied: Arc<Denied>) -> Result<Outlet> {
+    fn make(
+        incoming: &Incoming,
+        link: SvcLink<Self>,
+        rejected_calls: Arc<RejectedCalls>,
+    ) -> Result<SendPath> {
         let Incoming { id, endpoint } = incoming;
         let mut config = Config::new(&id.limits()?)?;
         let pd = ProtectionDomain::new(id.clone())?;
@@ -112,33 +116,37 @@ impl Connection {
                 made => break made?,
             }
         };
-        endpoint.introduce(id.remote_address()?, denied);
+        endpoint.introduce(id.remote_address()?, rejected_calls);
         endpoint.attach(link);
         let thresholds = Thresholds::negotiate(Role::Server, config.inline, endpoint.theirs);
-        Ok(Outlet {
+        Ok(SendPath {
             queue,
             endpoint: endpoint.clone(),
             config,
             max: thresholds.reply,
-            invalidate: private::may_invalidate(config.inline, endpoint.theirs),
+            invalidate: cm_private_data::may_invalidate(config.inline, endpoint.theirs),
         })
     }
 
     fn accept(&self) -> Result {
         let limits = self.id.limits()?;
-        let initiator_depth = self.outlet.endpoint.read_depth.min(limits.initiator_depth);
+        let initiator_depth = self
+            .send_path
+            .endpoint
+            .read_depth
+            .min(limits.initiator_depth);
         if initiator_depth == 0 {
             // Such a client answers no RDMA Read at all.
             return Err(EINVAL);
         }
         // RFC 8166, section 3.3.1: Receives for the first grant stand before the first Call.
-        let first = FIRST_CREDITS.min(self.outlet.config.credits);
-        self.outlet.grant(first, GFP_KERNEL)?;
-        if self.outlet.endpoint.step(Event::Prepared) != Action::Accept {
+        let first = FIRST_CREDITS.min(self.send_path.config.credits);
+        self.send_path.grant(first, GFP_KERNEL)?;
+        if self.send_path.endpoint.step(Event::Prepared) != Action::Accept {
             return Err(not_connected());
         }
         self.id.accept(&ConnectParameters {
-            private_data: &self.outlet.config.inline.emit(),
+            private_data: &self.send_path.config.inline.emit(),
             responder_resources: 0,
             initiator_depth,
             retry_count: 0,
@@ -150,33 +158,33 @@ impl Connection {
 impl SvcConnection for Connection {
     type Work = Work;
     type Message = Message<Endpoint>;
-    type Notes = Notes;
+    type CallContext = CallContext;
 
-    type Caller = Outlet;
+    type Caller = SendPath;
 
-    const REVERSE_NAME: &'static CStr = c"rdma backchannel";
+    const BACKCHANNEL_NAME: &'static CStr = c"rdma backchannel";
     // CAST: The bit that marks such a class is the sign.
-    const REVERSE_IDENT: i32 = (256_u32 | 1 << 31) as i32;
-    const REVERSE_NETIDS: [&'static CStr; 2] = [c"rdma", c"rdma6"];
-    const REVERSE_CREDITS: u32 = REVERSE_CREDITS;
-    const REVERSE_PAYLOAD: usize = kernel::page::PAGE_SIZE - reverse::Header::WIRE_LEN;
+    const BACKCHANNEL_IDENT: i32 = (256_u32 | 1 << 31) as i32;
+    const BACKCHANNEL_NETIDS: [&'static CStr; 2] = [c"rdma", c"rdma6"];
+    const BACKCHANNEL_CREDITS: u32 = BACKCHANNEL_CREDITS;
+    const BACKCHANNEL_PAYLOAD: usize = kernel::page::PAGE_SIZE - reverse::Header::WIRE_LEN;
 
-    fn reverse_class() -> &'static SvcReverseClass<Self> {
-        &REVERSE
+    fn backchannel_class() -> &'static SvcBackchannelClass<Self> {
+        &BACKCHANNEL
     }
 
-    fn caller(&self) -> Outlet {
-        self.outlet.clone()
+    fn caller(&self) -> SendPath {
+        self.send_path.clone()
     }
 
-    fn call(outlet: &Outlet, xid: u32, call: &SvcCallback<'_>) -> Result {
-        outlet.call(xid, call)
+    fn call(send_path: &SendPath, xid: u32, call: &SvcCallback<'_>) -> Result {
+        send_path.call(xid, call)
     }
 
     fn start(&self, _xprt: &SvcXprt<Self>) -> Result {
         self.accept().inspect_err(|_| {
             self.id.reject();
-            let _ = self.outlet.endpoint.step(Event::Failed);
+            let _ = self.send_path.endpoint.step(Event::Failed);
         })
     }
 
@@ -185,7 +193,7 @@ impl SvcConnection for Connection {
     }
 
     fn next(&self, xprt: &SvcXprt<Self>) -> Option<Work> {
-        self.outlet.endpoint.next(|| xprt.no_data())
+        self.send_path.endpoint.next(|| xprt.no_data())
     }
 
     fn receive(
@@ -196,24 +204,24 @@ impl SvcConnection for Connection {
     ) -> Option<KBox<SvcCall<Self>>> {
         match work {
             Work::Message(message) => self.take_message(xprt, message, args),
-            Work::Pulled(pulled) => self.take_pulled(pulled, args),
+            Work::ReadDone(pulled) => self.take_pulled(pulled, args),
         }
     }
 
-    fn result_payload(&self, notes: &mut Notes, offset: usize, len: usize) {
-        notes.results.add(offset, len);
+    fn result_payload(&self, context: &mut CallContext, offset: usize, len: usize) {
+        context.results.add(offset, len);
     }
 
     fn reply(
         &self,
         _xprt: &SvcXprt<Self>,
         message: Message<Endpoint>,
-        notes: &mut Notes,
+        context: &mut CallContext,
         result: SvcResult<'_>,
     ) -> Result {
-        let sent = self.send_reply(message, notes, &result);
+        let sent = self.send_reply(message, context, &result);
         // What is left to read is read through pieces.
-        result.restore(&mut notes.blanks);
+        result.restore(&mut context.saved_pages);
         sent
     }
 
@@ -222,19 +230,19 @@ impl SvcConnection for Connection {
     }
 
     fn has_room(&self) -> bool {
-        self.outlet.endpoint.has_room()
+        self.send_path.endpoint.has_room()
     }
 
     fn detach(&self) {
-        let _ = self.outlet.endpoint.step(Event::Close);
-        self.outlet.endpoint.abandon();
+        let _ = self.send_path.endpoint.step(Event::Close);
+        self.send_path.endpoint.abandon();
         self.id.disconnect();
     }
 
     fn close(&self) {
-        let _ = self.outlet.endpoint.step(Event::Close);
-        self.outlet.queue.shut_down();
-        self.outlet.endpoint.clear();
-        let _ = self.outlet.endpoint.step(Event::Drained);
+        let _ = self.send_path.endpoint.step(Event::Close);
+        self.send_path.queue.drain();
+        self.send_path.endpoint.clear();
+        let _ = self.send_path.endpoint.step(Event::Drained);
     }
 }

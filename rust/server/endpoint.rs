@@ -9,8 +9,8 @@
 use super::{
     config::STARVED,
     connection::Connection,
-    denied::Denied,
-    pull::Pulled, //
+    rdma_read::ReadDone, //
+    rejected_calls::RejectedCalls,
 };
 use crate::endpoint::ReceiveRing;
 use kernel::{
@@ -38,21 +38,21 @@ use kernel::{
     },
 };
 use proto::{
+    cm_private_data::PrivateData, //
     conn::server::{
         Action,
-        Connection as Machine,
+        Connection as ConnectionState,
         Event,
         State, //
     },
-    private::PrivateData, //
 };
 use rdma::{
     cm,
     mr,
     receive,
-    transfer::Puller,
-    Failure,
+    transfer::ReadHandler,
     QueuePair, //
+    WcStatus,
 };
 use sunrpc::{
     SockAddr,
@@ -68,7 +68,7 @@ pub(crate) enum Work {
     /// A message arrived.
     Message(receive::Message<Endpoint>),
     /// The memory of a call was pulled.
-    Pulled(Pulled),
+    ReadDone(ReadDone),
 }
 
 /// First in, first out, without allocating.
@@ -94,7 +94,7 @@ impl Queues {
 
     fn push(&mut self, work: Work) -> Result<(), Work> {
         match work {
-            Work::Pulled(_) => self.pulled.push(work),
+            Work::ReadDone(_) => self.pulled.push(work),
             Work::Message(_) => self.messages.push(work),
         }
     }
@@ -183,7 +183,7 @@ impl Drop for Waiting<'_> {
 /// Who is at the other end, and what the listener knows of that one.
 struct Client {
     address: SockAddr,
-    denied: Arc<Denied>,
+    rejected_calls: Arc<RejectedCalls>,
 }
 
 /// The context of one connection.
@@ -196,10 +196,10 @@ pub(crate) struct Endpoint {
     /// RDMA Reads that the client answers at the same time.
     pub(super) read_depth: u8,
     #[pin]
-    machine: SpinLock<Machine>,
+    connection_state: SpinLock<ConnectionState>,
     #[pin]
     queue: SpinLock<Queues>,
-    /// Whether the machine says so. Each call asks more than once.
+    /// Whether the connection_state says so. Each call asks more than once.
     open: Atomic<bool>,
     /// Threads that wait until something can be posted.
     waiters: Atomic<u32>,
@@ -226,7 +226,7 @@ impl Endpoint {
                 client: SetOnce::new(),
                 theirs: PrivateData::parse(private_data),
                 read_depth,
-                machine <- new_spinlock!(Machine::new(), "rpcrdma::machine"),
+                connection_state <- new_spinlock!(ConnectionState::new(), "rpcrdma::connection_state"),
                 queue <- new_spinlock!(Queues::EMPTY, "rpcrdma::work"),
                 open: Atomic::new(false),
                 waiters: Atomic::new(0),
@@ -259,23 +259,26 @@ impl Endpoint {
     }
 
     /// Says who the client is.
-    pub(super) fn introduce(&self, address: SockAddr, denied: Arc<Denied>) {
-        self.client.populate(Client { address, denied });
+    pub(super) fn introduce(&self, address: SockAddr, rejected_calls: Arc<RejectedCalls>) {
+        self.client.populate(Client {
+            address,
+            rejected_calls,
+        });
     }
 
     /// Whether the client denied us memory for the call `xid` before. It is asked once.
-    pub(super) fn was_denied(&self, xid: u32) -> bool {
+    pub(super) fn was_rejected(&self, xid: u32) -> bool {
         let client = self.client.as_ref();
-        client.is_some_and(|client| client.denied.take(&client.address, xid))
+        client.is_some_and(|client| client.rejected_calls.take(&client.address, xid))
     }
 
     /// A transfer for the message with this first word failed.
-    fn transfer_failed(&self, message: Option<[u8; 4]>, failure: Failure) {
+    fn transfer_failed(&self, message: Option<[u8; 4]>, failure: WcStatus) {
         if let (true, Some(message), Some(client)) =
             (failure.is_denial(), message, self.client.as_ref())
         {
             let xid = u32::from_be_bytes(message);
-            client.denied.add(client.address, xid);
+            client.rejected_calls.add(client.address, xid);
         }
         self.failed(failure);
     }
@@ -284,11 +287,12 @@ impl Endpoint {
         self.link.as_ref()
     }
 
-    /// Tells the state machine what happened.
+    /// Tells the state connection_state what happened.
     pub(super) fn step(&self, event: Event) -> Action {
-        let mut machine = self.machine.lock();
-        let action = machine.on(event);
-        self.open.store(machine.state() == State::Open, Release);
+        let mut connection_state = self.connection_state.lock();
+        let action = connection_state.on(event);
+        self.open
+            .store(connection_state.state() == State::Open, Release);
         action
     }
 
@@ -305,7 +309,7 @@ impl Endpoint {
     }
 
     /// A work request failed.
-    fn failed(&self, failure: Failure) {
+    fn failed(&self, failure: WcStatus) {
         if self.lost(Event::Disconnected) && !failure.is_flush() && rdma::may_log() {
             pr_info!("connection lost: {}\n", failure.reason());
         }
@@ -317,10 +321,10 @@ impl Endpoint {
     }
 
     /// Posts the Receive of `message` again, in time.
-    pub(super) fn recycle(&self, queue: &QueuePair<Self>, message: receive::Message<Self>) {
+    pub(super) fn repost(&self, queue: &QueuePair<Self>, message: receive::Message<Self>) {
         // One less.
         self.serving.add(u32::MAX, Relaxed);
-        self.receives.recycle(queue, message.into_buffer());
+        self.receives.repost(queue, message.into_buffer());
     }
 
     /// Whether replies can be sent.
@@ -425,7 +429,7 @@ impl Endpoint {
 }
 
 impl rdma::Handler for Endpoint {
-    type Fenced = ();
+    type InvalidateContext = ();
 
     fn cm_event(&self, event: cm::Event<'_>) {
         match event {
@@ -456,23 +460,23 @@ impl rdma::Handler for Endpoint {
         message: receive::Message<Self>,
         _invalidated: Option<receive::Invalidated<'_, Self>>,
     ) {
-        // While it is open the machine has nothing to say.
+        // While it is open the connection_state has nothing to say.
         if self.is_open() || self.step(Event::Received) == Action::Serve {
             self.serving.add(1, Relaxed);
             self.add(Work::Message(message));
         }
     }
 
-    fn receive_failed(&self, buffer: receive::Buffer<Self>, failure: Failure) {
+    fn receive_failed(&self, buffer: receive::Buffer<Self>, failure: WcStatus) {
         drop(buffer);
         self.failed(failure);
     }
 
-    fn request_failed(&self, failure: Failure) {
+    fn request_failed(&self, failure: WcStatus) {
         self.failed(failure);
     }
 
-    fn write_failed(&self, message: [u8; 4], failure: Failure) {
+    fn write_failed(&self, message: [u8; 4], failure: WcStatus) {
         self.transfer_failed(Some(message), failure);
     }
 
@@ -490,14 +494,14 @@ impl rdma::Handler for Endpoint {
     fn invalidate_failed(&self, _regions: mr::Registered<Self>, _fenced: ()) {}
 }
 
-impl Puller for Endpoint {
-    type Pulled = Pulled;
+impl ReadHandler for Endpoint {
+    type ReadDone = ReadDone;
 
-    fn pulled(&self, _queue: &QueuePair<Self>, pulled: Pulled) {
-        self.add(Work::Pulled(pulled));
+    fn read_done(&self, _queue: &QueuePair<Self>, pulled: ReadDone) {
+        self.add(Work::ReadDone(pulled));
     }
 
-    fn pull_failed(&self, pulled: Pulled, failure: Failure) {
+    fn read_failed(&self, pulled: ReadDone, failure: WcStatus) {
         let message = pulled.message.bytes().first_chunk().copied();
         drop(pulled);
         self.transfer_failed(message, failure);

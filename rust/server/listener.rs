@@ -7,9 +7,9 @@ use super::{
         self,
         Connection, //
     },
-    denied::Denied,
     endpoint::Endpoint,
     page_pool::PagePool, //
+    rejected_calls::RejectedCalls,
 };
 use kernel::{
     new_mutex,
@@ -57,7 +57,7 @@ pub(crate) struct Incoming {
 pub(crate) struct Listener {
     waiting: Arc<Waiting>,
     pages: Arc<PagePool>,
-    denied: Arc<Denied>,
+    rejected_calls: Arc<RejectedCalls>,
     /// [`None`] before it listens and after it has stopped.
     #[pin]
     ear: Mutex<Option<Ear>>,
@@ -175,7 +175,7 @@ impl SvcListener for Listener {
         try_pin_init!(Self {
             waiting: Waiting::new(link)?,
             pages: PagePool::new()?,
-            denied: Denied::new()?,
+            rejected_calls: RejectedCalls::new()?,
             ear <- new_mutex!(None, "rpcrdma::listener"),
         })
     }
@@ -201,7 +201,12 @@ impl SvcListener for Listener {
         incoming: Incoming,
         link: SvcLink<Connection>,
     ) -> impl PinInit<Connection, Error> {
-        connection::Connection::new(incoming, link, self.pages.clone(), self.denied.clone())
+        connection::Connection::new(
+            incoming,
+            link,
+            self.pages.clone(),
+            self.rejected_calls.clone(),
+        )
     }
 
     fn detach(&self) {

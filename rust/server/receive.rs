@@ -8,11 +8,11 @@ use super::{
     config::RECEIVED,
     connection::Connection,
     endpoint::Endpoint,
-    pull::{
+    rdma_read::{
         copy_out,
         fits_head,
         Form,
-        Pulled, //
+        ReadDone, //
     }, //
 };
 use core::ops::Range;
@@ -21,7 +21,6 @@ use kernel::{
     prelude::*, //
 };
 use proto::{
-    binding::Binding,
     call::{
         self,
         Incoming,
@@ -30,8 +29,9 @@ use proto::{
     },
     chunk::Limits,
     conn::server::Event,
-    refusal::Refusal,
+    rdma_error::ErrorMessage,
     rpc::CallHeader, //
+    upper_layer_binding::Binding,
 };
 use rdma::{
     receive::Message,
@@ -41,7 +41,7 @@ use rdma::{
 use sunrpc::{
     memory::Page,
     AnsweredCallback,
-    Blanks,
+    SavedReplyPages,
     SvcArgs,
     SvcCall,
     SvcXprt, //
@@ -56,8 +56,8 @@ pub(super) type Args<'a> = SvcArgs<'a, Message<Endpoint>>;
 /// Bytes that surely hold the header of an RPC call.
 const HEAD_BYTES: usize = 1024;
 
-/// What a connection notes of a call in work.
-pub(crate) struct Notes {
+/// What a connection context of a call in work.
+pub(crate) struct CallContext {
     /// The transaction, if the call came without chunks.
     pub(super) bare: Option<u32>,
     /// Whether results may leave the message.
@@ -65,16 +65,16 @@ pub(crate) struct Notes {
     /// Which may.
     pub(super) results: Results,
     /// What the service thread had for the result.
-    pub(super) blanks: Blanks,
+    pub(super) saved_pages: SavedReplyPages,
 }
 
-impl Notes {
+impl CallContext {
     fn new() -> Self {
         Self {
             bare: None,
             reduction: false,
             results: Results::default(),
-            blanks: Blanks::default(),
+            saved_pages: SavedReplyPages::default(),
         }
     }
 }
@@ -156,7 +156,7 @@ enum Verdict {
     /// It answered a callback, or refused it.
     Answer(AnsweredCallback),
     /// Answer with an error.
-    Refuse(Refusal),
+    Refuse(ErrorMessage),
     /// No memory for it. The client has to send it again.
     Fail,
 }
@@ -170,15 +170,15 @@ impl Connection {
         args: &mut Args<'_>,
     ) -> Option<KBox<SvcCall<Self>>> {
         RECEIVED.add(1);
-        match judge(xprt, message.bytes(), args) {
+        match dispatch(xprt, message.bytes(), args) {
             Verdict::Serve(shape) => match args.set_message(message, shape.rpc.clone()) {
                 Ok(()) => return self.serve(&shape, args),
                 Err(message) => self.fail(message),
             },
             Verdict::Pull(form) => return self.pull(message, form, args),
-            Verdict::Drop => self.recycle(message),
+            Verdict::Drop => self.repost(message),
             Verdict::Answer(answered) => {
-                self.recycle(message);
+                self.repost(message);
                 xprt.complete_callback(args, answered);
             }
             Verdict::Refuse(refusal) => self.refuse(message, &refusal),
@@ -190,11 +190,11 @@ impl Connection {
     /// Takes in a call whose memory was pulled.
     pub(super) fn take_pulled(
         &self,
-        pulled: Pulled,
+        pulled: ReadDone,
         args: &mut Args<'_>,
     ) -> Option<KBox<SvcCall<Self>>> {
-        let verdict = judge_pulled(&pulled);
-        let Pulled {
+        let verdict = dispatch_read(&pulled);
+        let ReadDone {
             message,
             form,
             mut pages,
@@ -206,7 +206,7 @@ impl Connection {
                 match verdict {
                     Verdict::Refuse(refusal) => self.refuse(message, &refusal),
                     Verdict::Fail => self.fail(message),
-                    _ => self.recycle(message),
+                    _ => self.repost(message),
                 }
                 return None;
             }
@@ -230,19 +230,25 @@ impl Connection {
     /// Hands over the call that is in its place in `args`.
     fn serve(&self, shape: &Shape, args: &mut Args<'_>) -> Option<KBox<SvcCall<Self>>> {
         let idle = self.idle.lock().pop();
-        let call = idle.map_or_else(|| KBox::new(SvcCall::new(Notes::new()), GFP_KERNEL), Ok);
+        let call = idle.map_or_else(
+            || KBox::new(SvcCall::new(CallContext::new()), GFP_KERNEL),
+            Ok,
+        );
         let Ok(mut call) = call else {
             if let Some(message) = args.take_message() {
                 self.fail(message);
             }
             return None;
         };
-        let notes = &mut call.notes;
-        notes.bare = shape.bare;
-        notes.reduction = shape.reduction;
+        let context = &mut call.context;
+        context.bare = shape.bare;
+        context.reduction = shape.reduction;
         let pages = self.result_pages(shape.reduced);
-        if args.note_blanks(&mut notes.blanks, pages).is_err() {
-            notes.blanks.clear();
+        if args
+            .save_reply_pages(&mut context.saved_pages, pages)
+            .is_err()
+        {
+            context.saved_pages.clear();
         }
         Some(call)
     }
@@ -252,7 +258,7 @@ impl Connection {
     fn result_pages(&self, reduced: u64) -> usize {
         let reduced = usize::try_from(reduced).unwrap_or(usize::MAX);
         reduced
-            .max(self.outlet.max)
+            .max(self.send_path.max)
             .div_ceil(PAGE_SIZE)
             .saturating_add(2)
     }
@@ -260,32 +266,36 @@ impl Connection {
     /// Makes `call` ready for another one.
     pub(super) fn put_away(&self, mut call: KBox<SvcCall<Self>>) {
         if let Some(message) = call.take_message() {
-            self.recycle(message);
+            self.repost(message);
         }
-        call.notes.results.clear();
-        call.notes.blanks.clear();
+        call.context.results.clear();
+        call.context.saved_pages.clear();
         let excess = self.idle.lock().push_within_capacity(call);
         drop(excess);
     }
 
     /// Posts the Receive of `message` again, in time.
-    pub(super) fn recycle(&self, message: Message<Endpoint>) {
-        self.outlet.endpoint.recycle(&self.outlet.queue, message);
+    pub(super) fn repost(&self, message: Message<Endpoint>) {
+        self.send_path
+            .endpoint
+            .repost(&self.send_path.queue, message);
     }
 
     /// Answers `message` with an RDMA_ERROR. If even that cannot be, the connection ends.
-    pub(super) fn refuse(&self, message: Message<Endpoint>, refusal: &Refusal) {
-        self.recycle(message);
-        let Some(mut buffer) = self.outlet.buffer() else {
+    pub(super) fn refuse(&self, message: Message<Endpoint>, refusal: &ErrorMessage) {
+        self.repost(message);
+        let Some(mut buffer) = self.send_path.buffer() else {
             return;
         };
-        match refusal.emit(self.outlet.credits(), buffer.bytes_mut()) {
+        match refusal.emit(self.send_path.credits(), buffer.bytes_mut()) {
             Ok(len) => {
-                let _ = self.outlet.post(Attached::Nothing, buffer, len, Verb::Send);
+                let _ = self
+                    .send_path
+                    .post(Attached::Nothing, buffer, len, Verb::Send);
             }
             Err(_) => {
-                self.outlet.queue.put_back_send_buffer(buffer);
-                self.outlet.endpoint.lost(Event::Unanswered);
+                self.send_path.queue.put_back_send_buffer(buffer);
+                self.send_path.endpoint.lost(Event::Unanswered);
             }
         }
     }
@@ -293,12 +303,12 @@ impl Connection {
     /// Ends the connection, so that the client does not wait for an answer (RFC 8166, section
     /// 4.5.4).
     pub(super) fn fail(&self, message: Message<Endpoint>) {
-        self.recycle(message);
-        self.outlet.endpoint.lost(Event::Unanswered);
+        self.repost(message);
+        self.send_path.endpoint.lost(Event::Unanswered);
     }
 }
 
-fn judge(xprt: &SvcXprt<Connection>, bytes: &[u8], args: &Args<'_>) -> Verdict {
+fn dispatch(xprt: &SvcXprt<Connection>, bytes: &[u8], args: &Args<'_>) -> Verdict {
     let call = match call::parse(bytes, &policy(xprt.max_message())) {
         Ok(Incoming::Call(call)) => call,
         Ok(Incoming::ReverseReply(reply)) => {
@@ -311,7 +321,7 @@ fn judge(xprt: &SvcXprt<Connection>, bytes: &[u8], args: &Args<'_>) -> Verdict {
         Err(Rejection::Drop(_)) => return Verdict::Drop,
         Err(Rejection::Refuse(refusal, _)) => return Verdict::Refuse(refusal),
     };
-    if !call.lists.is_empty() && xprt.outlet.endpoint.was_denied(call.xid) {
+    if !call.lists.is_empty() && xprt.send_path.endpoint.was_rejected(call.xid) {
         return Verdict::Refuse(call.refuse());
     }
     if call.lists.read.is_empty() {
@@ -350,7 +360,7 @@ fn has_whole_arguments(call: &call::Call<'_>, head: &[u8], pages: &KVec<Page>) -
     call.check_arguments(argument).is_ok()
 }
 
-fn judge_pulled(pulled: &Pulled) -> Verdict {
+fn dispatch_read(pulled: &ReadDone) -> Verdict {
     let bytes = pulled.message.bytes();
     // It was a call when it was pulled.
     let Ok(Incoming::Call(call)) = call::parse(bytes, &policy(usize::MAX)) else {

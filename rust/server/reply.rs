@@ -9,7 +9,7 @@ use super::{
     endpoint::Endpoint,
     receive::{
         policy,
-        Notes,
+        CallContext,
         MAX_WRITE_CHUNKS, //
     },
 };
@@ -17,11 +17,6 @@ use crate::endpoint::WORTH_INSERTING;
 use core::ops::Range;
 use kernel::prelude::*;
 use proto::{
-    answer::{
-        self,
-        Answer,
-        Unreturnable, //
-    },
     call::{
         self,
         Call,
@@ -29,15 +24,20 @@ use proto::{
     },
     chunk::Segment,
     header::Body,
-    layout::{
+    reduction::{
         self,
-        Layout, //
+        ReducedReply, //
+    },
+    reply_builder::{
+        self,
+        ReplyBuilder,
+        Unreturnable, //
     },
     xdr, //
 };
 use rdma::{
     error::not_connected,
-    mr::Handle,
+    mr,
     receive::Message,
     send::Verb,
     transfer::{
@@ -81,23 +81,23 @@ impl Connection {
     pub(super) fn send_reply(
         &self,
         message: Message<Endpoint>,
-        notes: &Notes,
+        context: &CallContext,
         result: &SvcResult<'_>,
     ) -> Result {
-        if !self.outlet.endpoint.is_open() {
-            self.recycle(message);
+        if !self.send_path.endpoint.is_open() {
+            self.repost(message);
             return Err(not_connected());
         }
-        let Some(mut buffer) = self.outlet.buffer() else {
-            self.recycle(message);
+        let Some(mut buffer) = self.send_path.buffer() else {
+            self.repost(message);
             return Err(not_connected());
         };
-        let call = match notes.bare {
+        let call = match context.bare {
             Some(xid) => Ok(Incoming::Call(Call::bare(xid))),
             None => call::parse(message.bytes(), &policy(usize::MAX)),
         };
         let posting = match call {
-            Ok(Incoming::Call(call)) => self.answer(&call, notes, result, buffer.bytes_mut()),
+            Ok(Incoming::Call(call)) => self.answer(&call, context, result, buffer.bytes_mut()),
             _ => Err(EINVAL),
         };
         match posting {
@@ -106,15 +106,15 @@ impl Connection {
                 len,
                 verb,
             }) => {
-                let serving = self.outlet.endpoint.serving();
+                let serving = self.send_path.endpoint.serving();
                 // Before the Send, after which the client may use the credit again.
-                self.recycle(message);
-                let posted = self.outlet.post(attached, buffer, len, verb);
-                self.outlet.raise_grant(serving);
+                self.repost(message);
+                let posted = self.send_path.post(attached, buffer, len, verb);
+                self.send_path.raise_grant(serving);
                 posted
             }
             Err(error) => {
-                self.outlet.queue.put_back_send_buffer(buffer);
+                self.send_path.queue.put_back_send_buffer(buffer);
                 self.fail(message);
                 Err(error)
             }
@@ -125,7 +125,7 @@ impl Connection {
     fn answer(
         &self,
         call: &Call<'_>,
-        noted: &Notes,
+        noted: &CallContext,
         result: &SvcResult<'_>,
         out: &mut [u8],
     ) -> Result<Posting> {
@@ -137,7 +137,7 @@ impl Connection {
             Ok(posting) => Ok(posting),
             Err(Failure::Local) => Err(ENOMEM),
             Err(Failure::Unreturnable) => {
-                let credits = self.outlet.credits();
+                let credits = self.send_path.credits();
                 let len = call.refuse().emit(credits, out).map_err(|_| EINVAL)?;
                 Ok(Posting {
                     attached: Attached::Nothing,
@@ -153,19 +153,19 @@ impl Connection {
     fn put_together<const CHUNKS: usize>(
         &self,
         call: &Call<'_>,
-        noted: &Notes,
+        noted: &CallContext,
         result: &SvcResult<'_>,
         out: &mut [u8],
     ) -> Result<Posting, Failure> {
-        let mut layout = Layout::<CHUNKS>::new(call, noted.reduction, result.len());
+        let mut layout = ReducedReply::<CHUNKS>::new(call, noted.reduction, result.len());
         lay_out(&mut layout, noted, result)?;
         let rest = u64::try_from(layout.rest()).map_err(|_| EINVAL)?;
-        let threshold = self.outlet.max.min(out.len());
-        let answer = Answer::new(call, layout.written(), rest, threshold)?;
+        let threshold = self.send_path.max.min(out.len());
+        let answer = ReplyBuilder::new(call, layout.written(), rest, threshold)?;
 
         let writes = self.writes(call, &layout, &answer, result)?;
         let mut len = answer
-            .emit(self.outlet.credits(), out)
+            .emit(self.send_path.credits(), out)
             .map_err(|_| Failure::Unreturnable)?;
         let mut attached = writes.map_or(Attached::Nothing, Attached::Writes);
         if answer.body() == Body::Msg {
@@ -180,7 +180,7 @@ impl Connection {
             };
             let skipped = inserted.as_ref().map_or(0..0, |_| data);
             for range in layout.remaining() {
-                for part in layout::around(range, &skipped) {
+                for part in reduction::around(range, &skipped) {
                     len = copy(result, part, out, len)?;
                 }
             }
@@ -188,8 +188,8 @@ impl Connection {
                 attached = Attached::Inserted(inserted);
             }
         }
-        let key = match self.outlet.invalidate {
-            true => answer::invalidated_handle(call),
+        let key = match self.send_path.invalidate {
+            true => reply_builder::invalidated_handle(call),
             false => None,
         };
         Ok(Posting {
@@ -206,7 +206,7 @@ impl Connection {
         data: Range<usize>,
         at: usize,
     ) -> Result<Inserted<Endpoint>> {
-        let mut memory = Transfer::writes(&self.outlet.queue, GFP_KERNEL)?;
+        let mut memory = Transfer::writes(&self.send_path.queue, GFP_KERNEL)?;
         memory.add_pieces(result.pieces(data))?;
         memory.insert(at)
     }
@@ -215,18 +215,23 @@ impl Connection {
     fn writes<const CHUNKS: usize>(
         &self,
         call: &Call<'_>,
-        layout: &Layout<'_, CHUNKS>,
-        answer: &Answer<'_>,
+        layout: &ReducedReply<'_, CHUNKS>,
+        answer: &ReplyBuilder<'_>,
         result: &SvcResult<'_>,
     ) -> Result<Option<Prepared<Endpoint>>, Failure> {
         if layout.reduced().next().is_none() && answer.body() == Body::Msg {
             return Ok(None);
         }
-        let mut writes = Transfer::writes(&self.outlet.queue, GFP_KERNEL)?;
+        let mut writes = Transfer::writes(&self.send_path.queue, GFP_KERNEL)?;
         for (index, range) in layout.reduced() {
             let segments = call.lists.write.iter().nth(index).ok_or(EINVAL)?;
             let length = u64::try_from(range.len()).map_err(|_| EINVAL)?;
-            write(&mut writes, answer::filled(segments, length), result, range)?;
+            write(
+                &mut writes,
+                reply_builder::written_segments(segments, length),
+                result,
+                range,
+            )?;
         }
         if answer.body() == Body::NoMsg {
             add_remote(&mut writes, answer.reply_segments())?;
@@ -240,8 +245,8 @@ impl Connection {
 
 /// Finds the place of each result that may leave the message.
 fn lay_out<const CHUNKS: usize>(
-    layout: &mut Layout<'_, CHUNKS>,
-    noted: &Notes,
+    layout: &mut ReducedReply<'_, CHUNKS>,
+    noted: &CallContext,
     result: &SvcResult<'_>,
 ) -> Result<(), Unreturnable> {
     for (offset, len) in noted.results.iter() {
@@ -268,7 +273,7 @@ fn payload(result: &SvcResult<'_>, offset: usize, len: usize) -> Option<Range<us
         _ if counts(offset) => offset.checked_add(4)?,
         _ => return None,
     };
-    let end = start.checked_add(xdr::filled(len))?;
+    let end = start.checked_add(xdr::roundup(len))?;
     (end <= result.len()).then_some(start..start.checked_add(len)?)
 }
 
@@ -299,7 +304,7 @@ fn write(
 
 fn add_remote(writes: &mut Transfer<Endpoint>, segments: impl Iterator<Item = Segment>) -> Result {
     for segment in segments {
-        writes.add_remote(Handle {
+        writes.add_remote(mr::Segment {
             rkey: segment.handle,
             len: segment.length,
             iova: segment.offset,

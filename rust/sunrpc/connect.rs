@@ -44,13 +44,17 @@ impl<T: Transport> Xprt<T> {
             unsafe { raw::xprt_clear_connecting(self.as_raw()) };
             return;
         }
-        let delay = if self.hesitate() { self.back_off() } else { 0 };
+        let delay = if self.need_backoff() {
+            self.back_off()
+        } else {
+            0
+        };
         self.connect_after(delay);
-        // Who wants it closed may have come a moment before there was something to hurry.
+        // Who wants it closed may have come a moment before there was something to expedite_connect.
         // SAFETY: A word of flags that is changed as a whole.
         let state = unsafe { (&raw const (*self.as_raw()).state).read_volatile() };
         if state & (1 << raw::XPRT_CLOSE_WAIT) != 0 {
-            self.hurry();
+            self.expedite_connect();
         }
     }
 
@@ -64,7 +68,7 @@ impl<T: Transport> Xprt<T> {
     }
 
     /// If an attempt to connect waits for its time, it has come. Does not sleep.
-    pub fn hurry(&self) {
+    pub fn expedite_connect(&self) {
         // SAFETY: The work item is initialised, and disabled before it goes.
         if unsafe { raw::cancel_delayed_work(self.connect.get()) } {
             self.connect_after(0);

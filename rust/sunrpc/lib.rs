@@ -57,18 +57,18 @@ mod connect;
 mod errno;
 mod link;
 mod ops;
+mod pending_reply;
 mod pieces;
-mod pinned;
 mod rqst;
 #[cfg(RPCRDMA_SELFTEST)]
 pub mod selftest;
 mod slot;
 mod stats;
+mod svc_backchannel;
 mod svc_call;
 mod svc_class;
 mod svc_link;
 mod svc_ops;
-mod svc_reverse;
 mod svc_rqst;
 mod svc_xprt;
 pub mod sysctl;
@@ -91,26 +91,26 @@ pub use class::{
     ClassRegistration, //
 };
 pub use link::XprtLink;
+pub use pending_reply::PendingReply;
 pub use pieces::Pieces;
-pub use pinned::PinnedRqst;
 pub use rqst::{
     ReplyPart,
     Rqst, //
 };
 pub use stats::Stats;
+pub use svc_backchannel::{
+    AnsweredCallback,
+    SvcBackchannelClass, //
+    SvcCallback,
+};
 pub use svc_call::SvcCall;
 pub use svc_class::{
     SvcClass,
     SvcRegistration, //
 };
 pub use svc_link::SvcLink;
-pub use svc_reverse::{
-    AnsweredCallback,
-    SvcCallback,
-    SvcReverseClass, //
-};
 pub use svc_rqst::{
-    Blanks,
+    SavedReplyPages,
     SvcArgs,
     SvcPieces,
     SvcResult, //

@@ -16,7 +16,7 @@
 use crate::{
     addr,
     errno,
-    pinned::end_task,
+    pending_reply::end_task,
     stats,
     CallbackRqst,
     Rqst,

@@ -15,7 +15,7 @@
 //! * in [`Transport::prepare`], which the task itself calls;
 //! * in [`Transport::send`], because sunrpc pinned the request before it called;
 //! * in [`Transport::release`], which `xprt_release` itself calls;
-//! * behind a [`PinnedRqst`](crate::PinnedRqst), because it is one of those pins.
+//! * behind a [`PendingReply`](crate::PendingReply), because it is one of those pins.
 //!
 //! `xprt_release` and the encoding of a call wait until a request is not pinned. The task, its
 //! buffers, and through the task's reference the transport itself thus outlive the pin.
@@ -53,7 +53,7 @@ use kernel::{
 /// * `rqst` is a `struct rpc_rqst`, zero or in use by one RPC task.
 /// * `call` and `reply` hold what `rq_buffer` and `rq_rbuffer` point to. They change only in
 ///   [`Self::provide`], before the request is on any queue.
-/// * `answering` is true as long as there is a [`PinnedRqst`](crate::PinnedRqst) of it; it changes under
+/// * `answering` is true as long as there is a [`PendingReply`](crate::PendingReply) of it; it changes under
 ///   `queue_lock`.
 #[repr(C)]
 #[pin_data]
@@ -248,7 +248,7 @@ impl<T: Transport> Rqst<T> {
         unsafe { (&raw mut (*self.as_raw()).rq_cong).write_volatile(0) };
     }
 
-    /// Notes whether the peer owes a reply.
+    /// CallContext whether the peer owes a reply.
     pub(crate) fn set_unanswered(&self, unanswered: bool) {
         self.unanswered.store(unanswered, Ordering::Relaxed);
     }
@@ -275,7 +275,7 @@ impl<T: Transport> Rqst<T> {
         unsafe { XdrBuf::from_raw(&raw const (*self.as_raw()).rq_rcv_buf) }
     }
 
-    /// Notes whether there is a [`PinnedRqst`](crate::PinnedRqst). Returns whether there was one.
+    /// CallContext whether there is a [`PendingReply`](crate::PendingReply). Returns whether there was one.
     pub(crate) fn set_answering(&self, answering: bool) -> bool {
         self.answering.swap(answering, Ordering::Relaxed)
     }

@@ -4,22 +4,22 @@
 
 use crate::SvcConnection;
 
-/// What is kept of a call until it is answered: what the connection notes of it, and the message
+/// What is kept of a call until it is answered: what the connection context of it, and the message
 /// that sunrpc reads it from.
 ///
-/// While sunrpc has it, the connection sees of it the notes only; so nothing that safe code does
+/// While sunrpc has it, the connection sees of it the context only; so nothing that safe code does
 /// takes the message away from its readers.
 pub struct SvcCall<C: SvcConnection> {
-    /// The notes.
-    pub notes: C::Notes,
+    /// The context.
+    pub context: C::CallContext,
     message: Option<C::Message>,
 }
 
 impl<C: SvcConnection> SvcCall<C> {
     /// One without a message, as it is before and after it is in work.
-    pub fn new(notes: C::Notes) -> Self {
+    pub fn new(context: C::CallContext) -> Self {
         Self {
-            notes,
+            context,
             message: None,
         }
     }

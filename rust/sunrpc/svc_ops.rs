@@ -186,7 +186,7 @@ unsafe extern "C" fn sendto<C: SvcConnection>(rqstp: *mut raw::svc_rqst) -> c_in
     };
     // SAFETY: This is `xpo_sendto`.
     let result = unsafe { SvcResult::new(rqstp) };
-    match C::reply(xprt, xprt, message, &mut call.notes, result) {
+    match C::reply(xprt, xprt, message, &mut call.context, result) {
         Ok(()) => 0,
         Err(error) => error.to_errno(),
     }
@@ -205,7 +205,7 @@ unsafe extern "C" fn result_payload<C: SvcConnection>(
     let Some(call) = (unsafe { ctxt.cast::<SvcCall<C>>().as_mut() }) else {
         return 0;
     };
-    xprt.result_payload(&mut call.notes, offset as usize, len as usize);
+    xprt.result_payload(&mut call.context, offset as usize, len as usize);
     0
 }
 

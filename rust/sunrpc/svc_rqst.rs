@@ -10,7 +10,7 @@
 //! as before and none needs to be freed or allocated.
 //!
 //! Pages of the second are lost when a file system puts pages of its own in their place, and each
-//! has to be allocated and cleared anew. [`Blanks`] brings them back.
+//! has to be allocated and cleared anew. [`SavedReplyPages`] brings them back.
 
 use crate::{
     memory::{
@@ -48,16 +48,16 @@ use kernel::{
 };
 
 /// The pages that a service thread had for a result before it was made.
-pub struct Blanks {
+pub struct SavedReplyPages {
     pages: KVec<Page>,
     /// That thread.
     rqst: *const raw::svc_rqst,
 }
 
 // SAFETY: The pointer is compared only, and pages belong to no task.
-unsafe impl Send for Blanks {}
+unsafe impl Send for SavedReplyPages {}
 
-impl Default for Blanks {
+impl Default for SavedReplyPages {
     fn default() -> Self {
         Self {
             pages: KVec::new(),
@@ -66,7 +66,7 @@ impl Default for Blanks {
     }
 }
 
-impl Blanks {
+impl SavedReplyPages {
     /// Lets go of them.
     pub fn clear(&mut self) {
         self.pages.clear();
@@ -157,13 +157,13 @@ impl<M: Stable> SvcArgs<'_, M> {
         Ok(())
     }
 
-    /// Notes in `blanks` the first `count` pages that the thread has for the result, or those before the
+    /// CallContext in `saved_pages` the first `count` pages that the thread has for the result, or those before the
     /// first one that is not the thread's alone: nfsd may leave it a page of a file.
-    pub fn note_blanks(&self, blanks: &mut Blanks, count: usize) -> Result {
-        blanks.clear();
-        blanks.rqst = self.rqst;
+    pub fn save_reply_pages(&self, saved_pages: &mut SavedReplyPages, count: usize) -> Result {
+        saved_pages.clear();
+        saved_pages.rqst = self.rqst;
         let count = count.min(self.max_pages());
-        blanks.pages.reserve(count, GFP_KERNEL)?;
+        saved_pages.pages.reserve(count, GFP_KERNEL)?;
         for index in 0..count {
             // SAFETY: See `new`. The array has that many entries.
             let page = unsafe { (*self.rqst).rq_respages.add(index).read() };
@@ -176,7 +176,7 @@ impl<M: Stable> SvcArgs<'_, M> {
             }
             // SAFETY: The reference was the only one, so it is the thread's own page, of order 0.
             let page = unsafe { Page::share(page) };
-            if blanks.pages.push_within_capacity(page).is_err() {
+            if saved_pages.pages.push_within_capacity(page).is_err() {
                 break;
             }
         }
@@ -311,19 +311,19 @@ impl SvcResult<'_> {
         }
     }
 
-    /// Puts `blanks` back to where they were, so that the thread need not allocate others. What
+    /// Puts `saved_pages` back to where they were, so that the thread need not allocate others. What
     /// was put there meanwhile is let go.
     ///
     /// Nothing is read from the result any more but through pieces of it. If data of the result is in a
     /// page of the thread itself, all stays as it is. It may be read from there still, and nfsd may send
     /// what a reused page holds: of two READs in a COMPOUND the second one's data is not where it says.
-    pub fn restore(self, blanks: &mut Blanks) {
+    pub fn restore(self, saved_pages: &mut SavedReplyPages) {
         // SAFETY: See `new`.
         let rqst = unsafe { &mut *self.rqst };
         // If the call was put off when they were noted, then whichever thread had them, they may be in the reply
         // to another call since, and a page in two replies shows each what is the other's.
-        let noted = match rqst.rq_deferred.is_null() && ptr::eq(blanks.rqst, rqst) {
-            true => blanks.pages.as_slice(),
+        let noted = match rqst.rq_deferred.is_null() && ptr::eq(saved_pages.rqst, rqst) {
+            true => saved_pages.pages.as_slice(),
             false => &[],
         };
         let first = rqst.rq_respages;
@@ -339,7 +339,7 @@ impl SvcResult<'_> {
         // When a COMPOUND has no room for what follows a READ, nfsd may take that one's pages for unused, and
         // write the next result to them. They may be the file's, or on their way to the client.
         for (index, page) in (used..).zip(noted.get(used..).unwrap_or_default()) {
-            if is_replaced(index, page) || !Blanks::is_free(page) {
+            if is_replaced(index, page) || !SavedReplyPages::is_free(page) {
                 used = index.saturating_add(1);
             }
         }
@@ -357,12 +357,13 @@ impl SvcResult<'_> {
         };
         for (index, page) in ours.iter().enumerate() {
             // The first has the head, of which only what was written is sent.
-            let reusable = is_replaced(index, page) || (index == 0 && Blanks::is_free(page));
+            let reusable =
+                is_replaced(index, page) || (index == 0 && SavedReplyPages::is_free(page));
             if !reusable {
                 return;
             }
         }
-        for (index, page) in blanks.pages.drain_all().enumerate().take(used) {
+        for (index, page) in saved_pages.pages.drain_all().enumerate().take(used) {
             // SAFETY: As above. The reference becomes the array's.
             let theirs = unsafe { entry(index).replace(page.into_raw().as_ptr()) };
             if !theirs.is_null() {

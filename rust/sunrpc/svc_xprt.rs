@@ -39,11 +39,11 @@ use crate::{
     Net,
     SockAddr,
     SvcArgs,
+    SvcBackchannelClass, //
     SvcCall,
     SvcCallback,
     SvcClass,
     SvcResult,
-    SvcReverseClass, //
 };
 use core::{
     ops::Deref,
@@ -104,28 +104,28 @@ pub trait SvcConnection: Sized + Send + Sync + 'static {
     type Message: Stable;
 
     /// What is noted of a call until it is answered.
-    type Notes: Send;
+    type CallContext: Send;
 
     /// What calls to the client are sent through. It may outlive the connection.
     type Caller: Send;
 
     /// Name of the class for calls to the client, and what it is called elsewhere.
-    const REVERSE_NAME: &'static CStr;
+    const BACKCHANNEL_NAME: &'static CStr;
 
     /// `XPRT_TRANSPORT_BC_*`.
-    const REVERSE_IDENT: i32;
+    const BACKCHANNEL_IDENT: i32;
 
     /// netids for IPv4 and IPv6.
-    const REVERSE_NETIDS: [&'static CStr; 2];
+    const BACKCHANNEL_NETIDS: [&'static CStr; 2];
 
     /// Calls to the client that may be outstanding.
-    const REVERSE_CREDITS: u32;
+    const BACKCHANNEL_CREDITS: u32;
 
     /// Bytes of the longest such call.
-    const REVERSE_PAYLOAD: usize;
+    const BACKCHANNEL_PAYLOAD: usize;
 
     /// The class for calls to the client, a `static` of the module.
-    fn reverse_class() -> &'static SvcReverseClass<Self>;
+    fn backchannel_class() -> &'static SvcBackchannelClass<Self>;
 
     /// Something to send calls through. Does not sleep.
     fn caller(&self) -> Self::Caller;
@@ -152,18 +152,18 @@ pub trait SvcConnection: Sized + Send + Sync + 'static {
         args: &mut SvcArgs<'_, Self::Message>,
     ) -> Option<KBox<SvcCall<Self>>>;
 
-    /// Notes that `len` bytes of the reply, from `offset` on, may leave the message.
+    /// CallContext that `len` bytes of the reply, from `offset` on, may leave the message.
     ///
     /// It cannot fail: nfsd would then leave pages of the file among those that its thread writes
     /// replies to.
-    fn result_payload(&self, notes: &mut Self::Notes, offset: usize, len: usize);
+    fn result_payload(&self, context: &mut Self::CallContext, offset: usize, len: usize);
 
     /// Answers the call that came in `message`. May sleep. Whatever happens, the call is over.
     fn reply(
         &self,
         xprt: &SvcXprt<Self>,
         message: Self::Message,
-        notes: &mut Self::Notes,
+        context: &mut Self::CallContext,
         result: SvcResult<'_>,
     ) -> Result;
 

@@ -18,14 +18,14 @@ use kernel::{
 };
 
 /// A number that an administrator may set within a range, to be a `static` of the module.
-pub struct Knob {
+pub struct SysctlEntry {
     name: &'static CStr,
     value: Atomic<i32>,
     least: i32,
     most: i32,
 }
 
-impl Knob {
+impl SysctlEntry {
     /// A knob with this file name, default and range.
     pub const fn new(name: &'static CStr, default: i32, least: i32, most: i32) -> Self {
         Self {
@@ -113,7 +113,7 @@ unsafe extern "C" fn show_or_reset(
     unsafe { raw::proc_doulongvec_minmax(table, write, buffer, len, position) }
 }
 
-/// As long as it lives, its knobs have files.
+/// As long as it lives, its entries have files.
 ///
 /// # Invariants
 ///
@@ -129,19 +129,19 @@ unsafe impl Send for SysctlRegistration {}
 unsafe impl Sync for SysctlRegistration {}
 
 impl SysctlRegistration {
-    /// Makes files for `knobs` in the directory `path` below `/proc/sys`. Sleeps.
-    pub fn new(path: &'static CStr, knobs: &[&'static Knob]) -> Result<Self> {
-        Self::with_counters(path, knobs, &[])
+    /// Makes files for `entries` in the directory `path` below `/proc/sys`. Sleeps.
+    pub fn new(path: &'static CStr, entries: &[&'static SysctlEntry]) -> Result<Self> {
+        Self::with_counters(path, entries, &[])
     }
 
     /// As [`Self::new`], and files for `counters`.
     pub fn with_counters(
         path: &'static CStr,
-        knobs: &[&'static Knob],
+        entries: &[&'static SysctlEntry],
         counters: &[&'static Counter],
     ) -> Result<Self> {
-        let mut table = KVec::with_capacity(knobs.len() + counters.len(), GFP_KERNEL)?;
-        for knob in knobs {
+        let mut table = KVec::with_capacity(entries.len() + counters.len(), GFP_KERNEL)?;
+        for knob in entries {
             table.push(knob.entry(), GFP_KERNEL)?;
         }
         for counter in counters {

@@ -16,7 +16,7 @@ use crate::{
     ops,
     slot::Slots,
     Net,
-    PinnedRqst,
+    PendingReply,
     SockAddr,
     Transport,
     XprtLink, //
@@ -91,7 +91,7 @@ pub struct Xprt<T: Transport> {
 pub(crate) struct Parts<T: Transport> {
     link: XprtLink<T>,
     /// No reply came since the last attempt to connect.
-    hesitate: AtomicBool,
+    need_backoff: AtomicBool,
     /// Something was sent that the transport may not have told its device of.
     unflushed: AtomicBool,
     /// Bytes that were allocated for buffers of requests.
@@ -161,7 +161,7 @@ impl<T: Transport> Xprt<T> {
         unsafe { cwnd.write_volatile(window) };
     }
 
-    /// Notes that something was sent, with `more` to come or not.
+    /// CallContext that something was sent, with `more` to come or not.
     ///
     /// This and [`Self::flush`] are for the owner of `XPRT_LOCKED`.
     pub(crate) fn set_unflushed(&self, more: bool) {
@@ -187,18 +187,18 @@ impl<T: Transport> Xprt<T> {
 
     /// Finds the request that waits for the reply `xid` (in host order) and pins it. Takes `queue_lock`, as does
     /// the end of the pin.
-    pub fn lookup(&self, xid: u32) -> Option<PinnedRqst<T>> {
+    pub fn lookup(&self, xid: u32) -> Option<PendingReply<T>> {
         let _guard = self.queue_lock();
         // SAFETY: The lock is held.
         let rqst = unsafe { raw::xprt_lookup_rqst(self.as_raw(), xid.to_be()) };
         // SAFETY: The lock is held. Requests on the receive queue of this transport come from its
         // `slots`: those of reverse-direction calls expect no reply.
-        unsafe { PinnedRqst::pin(NonNull::new(rqst)?) }
+        unsafe { PendingReply::pin(NonNull::new(rqst)?) }
     }
 
     /// A reply came, or an error, to a call that nobody waits for: [`Self::lookup`] found none. Does
     /// not sleep.
-    pub fn unclaimed_reply(&self) {
+    pub fn no_matching_rqst(&self) {
         let _guard = self.transport_lock();
         if !self.parts.abandoned.answered() {
             return;
@@ -227,8 +227,8 @@ impl<T: Transport> Xprt<T> {
     /// The peer answered: the next attempt to connect need not wait.
     #[inline]
     pub fn note_reply(&self) {
-        if self.parts.hesitate.load(Ordering::Relaxed) {
-            self.parts.hesitate.store(false, Ordering::Relaxed);
+        if self.parts.need_backoff.load(Ordering::Relaxed) {
+            self.parts.need_backoff.store(false, Ordering::Relaxed);
             // SAFETY: `connect` reads the word when no completion can run any more, and nobody
             // else writes it meanwhile.
             unsafe { (&raw mut (*self.as_raw()).reestablish_timeout).write_volatile(0) };
@@ -352,7 +352,7 @@ impl<T: Transport> Xprt<T> {
         let init = try_pin_init!(Parts {
             // SAFETY: Nobody has a link before the transport is complete, and `destroy` cuts it.
             link: unsafe { XprtLink::new(this) }?,
-            hesitate: AtomicBool::new(false),
+            need_backoff: AtomicBool::new(false),
             unflushed: AtomicBool::new(false),
             allocated: AtomicU64::new(0),
             abandoned: Abandoned::new(),
@@ -380,7 +380,7 @@ impl<T: Transport> Xprt<T> {
     pub(crate) unsafe fn destroy(this: NonNull<Self>) {
         // SAFETY: `destroy` is called on a live transport.
         let xprt = unsafe { this.as_ref() };
-        // Whoever has a link still may hurry it.
+        // Whoever has a link still may expedite_connect it.
         // SAFETY: The work item is initialised.
         unsafe { raw::disable_delayed_work_sync(xprt.connect.get()) };
         xprt.parts.transport.close(xprt);
@@ -416,8 +416,8 @@ impl<T: Transport> Xprt<T> {
     }
 
     /// Whether the next attempt to connect has to wait; from now on it has.
-    pub(crate) fn hesitate(&self) -> bool {
-        self.parts.hesitate.swap(true, Ordering::Relaxed)
+    pub(crate) fn need_backoff(&self) -> bool {
+        self.parts.need_backoff.swap(true, Ordering::Relaxed)
     }
 
     /// Takes back all credits, as a new connection starts with one (RFC 8166, section 3.3.3).

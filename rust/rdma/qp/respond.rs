@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! What a Responder posts: Reads, and replies with their Writes. They wait for room in the Send queue, and
-//! what is more than a portion goes in several ([`crate::underway`]).
+//! what is more than a batch goes in several ([`crate::posted_transfer`]).
 
 use super::QueuePair;
 use crate::{
     dma::Direction,
     error::not_connected,
+    posted_transfer::{
+        RwContext, //
+        Then,
+    },
     send::{
         self,
         Verb, //
@@ -14,11 +18,7 @@ use crate::{
     transfer::{
         self,
         Attached,
-        Puller, //
-    },
-    underway::{
-        Then,
-        Underway, //
+        ReadHandler, //
     },
     Handler, //
 };
@@ -30,13 +30,13 @@ use kernel::{
     prelude::*, //
 };
 
-impl<H: Puller> QueuePair<H> {
+impl<H: ReadHandler> QueuePair<H> {
     /// Posts the first `len` bytes of `buffer` as a Send, and what goes with it: with one doorbell, if
-    /// that is not more than a portion.
+    /// that is not more than a batch.
     ///
     /// If there is no room for them, both come back, and [`Handler::send_resumed`] tells when to
     /// try again. Any other failure is the end of the connection; then it sleeps, as it does if there
-    /// is more than a portion. One is that something is of another domain, or that Reads go with it.
+    /// is more than a batch. One is that something is of another domain, or that Reads go with it.
     pub fn post_reply(
         &self,
         attached: Attached<H>,
@@ -57,7 +57,7 @@ impl<H: Puller> QueuePair<H> {
             sends.put_back(buffer);
             return Err(Unposted::Lost(not_connected()));
         }
-        let room = count.min(self.portion);
+        let room = count.min(self.batch);
         if room == 0 && count != 0 {
             sends.put_back(buffer);
             return Err(Unposted::Lost(EINVAL));
@@ -91,14 +91,14 @@ impl<H: Puller> QueuePair<H> {
         Err(Unposted::Lost(error))
     }
 
-    /// Posts `reads`; [`Puller::pulled`] or [`Puller::pull_failed`] gives back `pulled`.
+    /// Posts `reads`; [`ReadHandler::read_done`] or [`ReadHandler::read_failed`] gives back `pulled`.
     ///
     /// If there is no room for them both come back at once, and [`Handler::send_resumed`] tells when
     /// to try again. Any other failure is the end of the connection. One is that there are none. Sleeps.
     pub fn post_reads(
         &self,
         mut reads: transfer::Prepared<H>,
-        pulled: H::Pulled,
+        pulled: H::ReadDone,
     ) -> Result<(), UnpostedReads<H>> {
         if reads.is_empty() || !reads.0.is_for(self, Direction::FromDevice) {
             return Err(UnpostedReads::Lost(EINVAL));
@@ -107,8 +107,8 @@ impl<H: Puller> QueuePair<H> {
         if !sends.open {
             return Err(UnpostedReads::Lost(not_connected()));
         }
-        // What they need is posted with the first portion.
-        let room = reads.len().min(self.portion).max(reads.0.regions.len());
+        // What they need is posted with the first batch.
+        let room = reads.len().min(self.batch).max(reads.0.regions.len());
         if room == 0 || room > self.transfers {
             return Err(UnpostedReads::Lost(EINVAL));
         }
@@ -117,15 +117,15 @@ impl<H: Puller> QueuePair<H> {
         }
         drop(sends);
         reads.0.room = room;
-        self.begin(reads.0, Then::Pulled(pulled))
+        self.begin(reads.0, Then::ReadDone(pulled))
             .map_err(UnpostedReads::Lost)
     }
 
-    /// Posts the first portion of `transfer`, which has its room. Sleeps.
+    /// Posts the first batch of `transfer`, which has its room. Sleeps.
     fn begin(&self, transfer: KBox<transfer::Inner<H>>, then: Then<H>) -> Result {
         let room = transfer.room;
-        match Underway::new(transfer, then, self) {
-            Ok(underway) => underway.begin(self),
+        match RwContext::new(transfer, then, self) {
+            Ok(posted) => posted.begin(self),
             Err(error) => {
                 self.sends.lock().leave(room);
                 Err(error)
@@ -143,9 +143,9 @@ pub enum Unposted<H: Handler> {
 }
 
 /// Why Reads were not posted.
-pub enum UnpostedReads<H: Puller> {
+pub enum UnpostedReads<H: ReadHandler> {
     /// There is no room for them now.
-    Full(transfer::Prepared<H>, H::Pulled),
+    Full(transfer::Prepared<H>, H::ReadDone),
     /// The connection is at its end.
     Lost(Error),
 }

@@ -12,7 +12,7 @@ use crate::{
         Stable, //
     },
     slot::Slots,
-    Blanks,
+    SavedReplyPages,
     SvcArgs,
     SvcResult, //
 };
@@ -29,7 +29,7 @@ pub const TESTS: &[(&str, Test)] = &[
         call_gets_both_buffers_or_none,
     ),
     (
-        "blanks go back to where they were",
+        "saved_pages go back to where they were",
         blanks_go_back_to_where_they_were,
     ),
     (
@@ -53,11 +53,11 @@ pub const TESTS: &[(&str, Test)] = &[
         shared_page_is_no_blank,
     ),
     (
-        "blanks of another thread do not",
+        "saved_pages of another thread do not",
         blanks_of_another_thread_do_not,
     ),
     (
-        "blanks of a call that was put off do not",
+        "saved_pages of a call that was put off do not",
         blanks_of_a_call_that_was_put_off_do_not,
     ),
 ];
@@ -110,11 +110,11 @@ impl Thread {
     }
 
     /// One whose pages are noted.
-    fn noted() -> Result<(Self, Blanks)> {
+    fn noted() -> Result<(Self, SavedReplyPages)> {
         let mut thread = Self::new()?;
-        let mut blanks = Blanks::default();
-        thread.note(&mut blanks)?;
-        Ok((thread, blanks))
+        let mut saved_pages = SavedReplyPages::default();
+        thread.note(&mut saved_pages)?;
+        Ok((thread, saved_pages))
     }
 
     /// The thread with a result that uses so many of its pages.
@@ -126,18 +126,18 @@ impl Thread {
         &raw mut *self.rqst
     }
 
-    fn note(&mut self, blanks: &mut Blanks) -> Result {
+    fn note(&mut self, saved_pages: &mut SavedReplyPages) -> Result {
         // SAFETY: The pages are there, and nobody else's.
-        unsafe { SvcArgs::<Nothing>::new(self.rqst(0)) }.note_blanks(blanks, PAGES)
+        unsafe { SvcArgs::<Nothing>::new(self.rqst(0)) }.save_reply_pages(saved_pages, PAGES)
     }
 
-    fn restore(&mut self, blanks: &mut Blanks) {
-        self.restore_behind(PAGES, blanks);
+    fn restore(&mut self, saved_pages: &mut SavedReplyPages) {
+        self.restore_behind(PAGES, saved_pages);
     }
 
-    fn restore_behind(&mut self, used: usize, blanks: &mut Blanks) {
+    fn restore_behind(&mut self, used: usize, saved_pages: &mut SavedReplyPages) {
         // SAFETY: The result is empty, and the pages nobody else's.
-        unsafe { SvcResult::new(self.rqst(used)) }.restore(blanks);
+        unsafe { SvcResult::new(self.rqst(used)) }.restore(saved_pages);
     }
 
     /// Whether so many pages are to be given up: sunrpc frees what precedes this.
@@ -170,11 +170,11 @@ impl Drop for Thread {
 
 /// Whether a page that a file system put there goes again, if the result uses so many pages.
 fn splice_is_undone(used: usize) -> Result<bool> {
-    let (mut thread, mut blanks) = Thread::noted()?;
+    let (mut thread, mut saved_pages) = Thread::noted()?;
     let before = *thread.pages;
     thread.splice()?;
     let replaced = before != *thread.pages;
-    thread.restore_behind(used, &mut blanks);
+    thread.restore_behind(used, &mut saved_pages);
     Ok(replaced && before == *thread.pages)
 }
 
@@ -187,16 +187,16 @@ fn pages_beyond_the_result_go() -> Result<bool> {
 }
 
 fn page_with_data_is_not_used_again() -> Result<bool> {
-    let (mut thread, mut blanks) = Thread::noted()?;
-    thread.restore(&mut blanks);
+    let (mut thread, mut saved_pages) = Thread::noted()?;
+    thread.restore(&mut saved_pages);
     Ok(thread.gives_up(PAGES))
 }
 
 fn page_on_its_way_is_given_up() -> Result<bool> {
-    let (mut thread, mut blanks) = Thread::noted()?;
+    let (mut thread, mut saved_pages) = Thread::noted()?;
     // SAFETY: It is a page of the thread's own.
     let sent = unsafe { Page::share(NonNull::new(thread.pages[1]).ok_or(EINVAL)?) };
-    thread.restore_behind(1, &mut blanks);
+    thread.restore_behind(1, &mut saved_pages);
     drop(sent);
     Ok(thread.gives_up(PAGES))
 }
@@ -206,38 +206,38 @@ fn page_beyond_the_blanks_is_given_up() -> Result<bool> {
     let file = Page::new(GFP_KERNEL)?;
     // SAFETY: It is a page of its own.
     thread.put(unsafe { Page::share(NonNull::new(file.as_ptr()).ok_or(EINVAL)?) });
-    thread.restore_behind(1, &mut Blanks::default());
+    thread.restore_behind(1, &mut SavedReplyPages::default());
     Ok(thread.gives_up(PAGES))
 }
 
 fn shared_page_is_no_blank() -> Result<bool> {
     let mut thread = Thread::new()?;
-    let mut blanks = Blanks::default();
+    let mut saved_pages = SavedReplyPages::default();
     let file = Page::new(GFP_KERNEL)?;
     // SAFETY: It is a page of its own.
     thread.put(unsafe { Page::share(NonNull::new(file.as_ptr()).ok_or(EINVAL)?) });
-    thread.note(&mut blanks)?;
+    thread.note(&mut saved_pages)?;
     thread.splice()?;
-    thread.restore(&mut blanks);
+    thread.restore(&mut saved_pages);
     Ok(thread.pages[1] != file.as_ptr())
 }
 
 fn blanks_of_another_thread_do_not() -> Result<bool> {
     let mut other = Thread::new()?;
-    let mut blanks = Blanks::default();
-    other.note(&mut blanks)?;
+    let mut saved_pages = SavedReplyPages::default();
+    other.note(&mut saved_pages)?;
     let mut thread = Thread::new()?;
     thread.splice()?;
     let before = *thread.pages;
-    thread.restore(&mut blanks);
+    thread.restore(&mut saved_pages);
     Ok(before == *thread.pages)
 }
 
 fn blanks_of_a_call_that_was_put_off_do_not() -> Result<bool> {
-    let (mut thread, mut blanks) = Thread::noted()?;
+    let (mut thread, mut saved_pages) = Thread::noted()?;
     thread.splice()?;
     let before = *thread.pages;
     thread.rqst.rq_deferred = NonNull::dangling().as_ptr();
-    thread.restore(&mut blanks);
+    thread.restore(&mut saved_pages);
     Ok(before == *thread.pages)
 }

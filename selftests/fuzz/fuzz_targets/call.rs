@@ -6,9 +6,6 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use proto::answer::Answer;
-use proto::answer::Placement;
-use proto::binding::Binding;
 use proto::call::parse;
 use proto::call::Call;
 use proto::call::Incoming;
@@ -16,7 +13,10 @@ use proto::call::Part;
 use proto::call::Policy;
 use proto::call::Rejection;
 use proto::chunk::Limits;
-use proto::refusal::Refusal;
+use proto::rdma_error::ErrorMessage;
+use proto::reply_builder::Placement;
+use proto::reply_builder::ReplyBuilder;
+use proto::upper_layer_binding::Binding;
 
 const POLICY: Policy = Policy {
     limits: Limits {
@@ -41,8 +41,8 @@ fuzz_target!(|message: &[u8]| {
     }
 });
 
-fn emit(refusal: &Refusal) -> Vec<u8> {
-    let mut out = [0; Refusal::MAX_LEN];
+fn emit(refusal: &ErrorMessage) -> Vec<u8> {
+    let mut out = [0; ErrorMessage::MAX_LEN];
     let length = refusal.emit(1, &mut out).unwrap();
     out[..length].to_vec()
 }
@@ -62,7 +62,7 @@ fn serve(message: &[u8], call: &Call<'_>) {
                 assert_eq!(at, u64::from(position));
                 length
             }
-            Part::Fill(length) => length,
+            Part::Padding(length) => length,
         };
     }
     assert_eq!(taken, call.payload_len());
@@ -72,7 +72,7 @@ fn serve(message: &[u8], call: &Call<'_>) {
     let _ = call.check_arguments(|position, after| {
         binding.argument(message.get(..usize::try_from(position).ok()?)?, after)
     });
-    let _ = proto::answer::invalidated_handle(call);
+    let _ = proto::reply_builder::invalidated_handle(call);
 
     // Half of every chunk is used; the reply takes whatever form it can.
     let mut placement = Placement::new(call, true);
@@ -81,7 +81,7 @@ fn serve(message: &[u8], call: &Call<'_>) {
         written.push(chunk.total() / 2);
     }
     for payload in [24, 1000, 4096, 1 << 20] {
-        let Ok(answer) = Answer::new(call, &written, payload, 4096) else {
+        let Ok(answer) = ReplyBuilder::new(call, &written, payload, 4096) else {
             continue;
         };
         let mut out = [0; 4096];

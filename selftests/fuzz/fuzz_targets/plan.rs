@@ -11,7 +11,7 @@ use proto::plan::Plan;
 use proto::plan::ReplyForm;
 use proto::plan::Sizes;
 use proto::plan::Thresholds;
-use proto::xdr::filled;
+use proto::xdr::roundup;
 
 /// Takes numbers from the input: up to eight bytes, the first says how many.
 struct Numbers<'a>(&'a [u8]);
@@ -58,11 +58,11 @@ fuzz_target!(|bytes: &[u8]| {
         ReplyForm::Inline => (0, wide(sizes.reply)),
         ReplyForm::WriteChunk { write } => {
             assert_eq!(Some(write), sizes.result);
-            (4 + chunk, wide(sizes.reply) - wide(filled(write)))
+            (4 + chunk, wide(sizes.reply) - wide(roundup(write)))
         }
         ReplyForm::WriteAndReplyChunk { write, reply } => {
             assert_eq!(Some(write), sizes.result);
-            assert!(wide(filled(write)) + wide(reply) >= wide(sizes.reply));
+            assert!(wide(roundup(write)) + wide(reply) >= wide(sizes.reply));
             (4 + 2 * chunk, 0)
         }
         ReplyForm::ReplyChunk { reply } => {
@@ -76,7 +76,7 @@ fuzz_target!(|bytes: &[u8]| {
         CallForm::ReadChunk(argument) => {
             assert_eq!(Some(argument), sizes.argument);
             assert!(sizes.reduction && argument.position % 4 == 0);
-            let inline = wide(sizes.call) - wide(filled(argument.length));
+            let inline = wide(sizes.call) - wide(roundup(argument.length));
             assert!(u128::from(argument.position) <= inline);
             (24 * wide(sizes.segments), inline)
         }

@@ -2,7 +2,6 @@
 
 //! What is measured: each operation as one function that is not inlined.
 
-use proto::answer::Answer;
 use proto::call;
 use proto::call::Policy;
 use proto::chunk::Limits;
@@ -12,6 +11,7 @@ use proto::header::Body;
 use proto::header::Call;
 use proto::reply;
 use proto::reply::Offer;
+use proto::reply_builder::ReplyBuilder;
 
 const POLICY: Policy = Policy {
     limits: Limits {
@@ -104,7 +104,7 @@ pub fn reply_to(message: &[u8]) -> Vec<u8> {
     let Ok(call::Incoming::Call(call)) = call::parse(message, &POLICY) else {
         panic!("not a Call");
     };
-    let answer = Answer::new(&call, &[4096], 128, 4096).unwrap();
+    let answer = ReplyBuilder::new(&call, &[4096], 128, 4096).unwrap();
     let mut reply = vec![0; answer.wire_len()];
     answer.emit(32, &mut reply).unwrap();
     reply.extend(0xa1b2_c3d4_u32.to_be_bytes());
@@ -150,7 +150,8 @@ pub fn decode_reply(message: &[u8], offer: &Offer<'_>) -> usize {
 /// The header of the reply to a Call that was decoded.
 #[inline(never)]
 pub fn encode_reply(call: &call::Call<'_>, written: &[u64], out: &mut [u8]) -> usize {
-    Answer::new(call, written, 128, 4096).map_or(0, |answer| answer.emit(32, out).unwrap_or(0))
+    ReplyBuilder::new(call, written, 128, 4096)
+        .map_or(0, |answer| answer.emit(32, out).unwrap_or(0))
 }
 
 /// The Call that a Send is.

@@ -4,11 +4,6 @@
 //!
 //! A test `advNN_...` is case NN of the conformance table.
 
-use proto::answer::Answer;
-use proto::answer::Place;
-use proto::answer::Placement;
-use proto::answer::Unreturnable;
-use proto::binding::Binding;
 use proto::call::Call;
 use proto::call::Incoming;
 use proto::call::Part;
@@ -16,6 +11,11 @@ use proto::call::Reason;
 use proto::call::Rejection;
 use proto::chunk::Limits;
 use proto::error::Misuse;
+use proto::reply_builder::Place;
+use proto::reply_builder::Placement;
+use proto::reply_builder::ReplyBuilder;
+use proto::reply_builder::Unreturnable;
+use proto::upper_layer_binding::Binding;
 
 use crate::common::golden;
 use crate::common::hostile::*;
@@ -48,7 +48,7 @@ fn answered(number: u32) {
         .map(|case| match case.answer {
             None => assert_eq!(serve(&case.message, &FORWARD_ONLY), Served::Drop),
             Some(answer) => {
-                assert_eq!(serve(&case.message, &POLICY), Served::Answer(answer));
+                assert_eq!(serve(&case.message, &POLICY), Served::ReplyBuilder(answer));
                 served(&hex(golden::GV11));
             }
         })
@@ -145,7 +145,7 @@ fn adv15_request_of_no_credits_is_served() {
     assert_eq!(served(&message).credits, 0);
     let call = served(&message);
     let mut out = [0; 28];
-    let answer = Answer::new(&call, &[], 24, 1024).unwrap();
+    let answer = ReplyBuilder::new(&call, &[], 24, 1024).unwrap();
     assert_eq!(answer.emit(0, &mut out), Err(Misuse::ZeroCredits));
     assert_eq!(answer.emit(1, &mut out), Ok(28));
     assert_eq!(out[8..12], [0, 0, 0, 1]);
@@ -342,7 +342,7 @@ fn adv35_position_zero_chunk_anywhere_in_the_list() {
                     position: 96,
                     length: 4095
                 },
-                Part::Fill(1),
+                Part::Padding(1),
                 Part::Payload {
                     from: 96,
                     length: 24
@@ -448,14 +448,14 @@ fn adv45_many_empty_write_chunks() {
     lists.extend([0, 0]);
     let message = msg(&lists);
     let call = served(&message);
-    let answer = Answer::new(&call, &[], 24, 1024).unwrap();
+    let answer = ReplyBuilder::new(&call, &[], 24, 1024).unwrap();
     let mut out = [0; 1024];
     let length = answer.emit(GRANT, &mut out).unwrap();
     assert_eq!(length, 28 + 120 * 8);
     assert_eq!(out[20..28], words([1, 0]));
     // If the chunks alone fill the Send, there is only one thing to say.
     let header = Unreturnable::Header { length: 988 };
-    assert_eq!(Answer::new(&call, &[], 24, 980).err(), Some(header));
+    assert_eq!(ReplyBuilder::new(&call, &[], 24, 980).err(), Some(header));
     assert_eq!(error(&call.refuse()), hex(golden::GV10));
     // A Responder that wants fewer says the same at once.
     let few = proto::call::Policy {
@@ -477,7 +477,7 @@ fn adv46_empty_chunk_asks_for_inline() {
     let Ok(Place::Chunk { index: 1, .. }) = placement.place(4000) else {
         panic!();
     };
-    let answer = Answer::new(&call, &[0, 4000], 24 + 100, 1024).unwrap();
+    let answer = ReplyBuilder::new(&call, &[0, 4000], 24 + 100, 1024).unwrap();
     let mut out = [0; 60];
     answer.emit(GRANT, &mut out).unwrap();
     let [h, l, o, p] = hloo(2, 4000);
@@ -493,7 +493,7 @@ fn adv47_chunk_beyond_four_gib() {
     let Ok(Place::Chunk { segments, .. }) = Placement::new(&call, true).place(4096) else {
         panic!();
     };
-    let lengths: Vec<_> = proto::answer::filled(segments, 4096)
+    let lengths: Vec<_> = proto::reply_builder::written_segments(segments, 4096)
         .map(|s| s.length)
         .collect();
     assert_eq!(lengths, [4096, 0]);
@@ -506,7 +506,7 @@ fn adv88_result_longer_than_its_chunk() {
     let (length, room) = (1001, 1000);
     let result = Unreturnable::Result { length, room };
     assert_eq!(Placement::new(&call, true).place(length), Err(result));
-    let answer = Answer::new(&call, &[1001], 24, 1024);
+    let answer = ReplyBuilder::new(&call, &[1001], 24, 1024);
     assert_eq!(answer.err(), Some(result));
     assert_eq!(error(&call.refuse()), hex(golden::GV10));
 }
@@ -517,7 +517,10 @@ fn adv89_reply_longer_than_its_chunk() {
     let call = served(&message);
     let (length, room) = (4096, 64);
     let message = Unreturnable::Message { length, room };
-    assert_eq!(Answer::new(&call, &[], 4096, 1024).err(), Some(message));
+    assert_eq!(
+        ReplyBuilder::new(&call, &[], 4096, 1024).err(),
+        Some(message)
+    );
     assert_eq!(error(&call.refuse()), hex(golden::GV10));
 }
 
@@ -525,10 +528,13 @@ fn adv89_reply_longer_than_its_chunk() {
 fn adv90_reply_longer_than_a_send() {
     let message = hex(golden::GV11);
     let call = served(&message);
-    assert!(Answer::new(&call, &[], 996, 1024).is_ok());
+    assert!(ReplyBuilder::new(&call, &[], 996, 1024).is_ok());
     let (length, room) = (1000, 0);
     let message = Unreturnable::Message { length, room };
-    assert_eq!(Answer::new(&call, &[], 1000, 1024).err(), Some(message));
+    assert_eq!(
+        ReplyBuilder::new(&call, &[], 1000, 1024).err(),
+        Some(message)
+    );
     assert_eq!(error(&call.refuse()), hex(golden::GV10));
 }
 
@@ -584,7 +590,7 @@ fn adv100_one_handle_in_two_lists() {
     lists.extend([0, 0]);
     let message = message(0, &lists, &write_call(XID, 512));
     let call = served(&message);
-    assert_eq!(proto::answer::invalidated_handle(&call), Some(7));
+    assert_eq!(proto::reply_builder::invalidated_handle(&call), Some(7));
 }
 
 #[test]
@@ -593,7 +599,7 @@ fn adv101_write_list_with_protected_results() {
     let call = served(&message);
     let mut placement = Placement::new(&call, false);
     assert_eq!(placement.place(4096), Ok(Place::Inline));
-    let answer = Answer::new(&call, &[], 4096 + 64, 1024).unwrap();
+    let answer = ReplyBuilder::new(&call, &[], 4096 + 64, 1024).unwrap();
     let mut out = [0; 72];
     answer.emit(GRANT, &mut out).unwrap();
     let mut expected = vec![XID, 1, GRANT, 1, 0, 1, 1];
@@ -638,9 +644,9 @@ fn adv109_chunks_that_fill_the_reply() {
     let segments: Vec<_> = (0..62).map(|handle| (handle, 4096)).collect();
     let message = msg(&write_list(&[], Some(&segments[..61])));
     let call = served(&message);
-    assert!(Answer::new(&call, &[], 100_000, 1008).is_ok());
+    assert!(ReplyBuilder::new(&call, &[], 100_000, 1008).is_ok());
     let header = Unreturnable::Header { length: 1008 };
-    let answer = Answer::new(&call, &[], 100_000, 1004);
+    let answer = ReplyBuilder::new(&call, &[], 100_000, 1004);
     assert_eq!(answer.err(), Some(header));
     assert_eq!(error(&call.refuse()), hex(golden::GV10));
     refused(&msg(&write_list(&[], Some(&segments))));

@@ -5,19 +5,19 @@
 //! A test `advNN_...` is case NN of the conformance table. What memory and queues do then is for
 //! the tests with a kernel.
 
-use proto::answer;
 use proto::chunk::Lists;
+use proto::cm_private_data::may_invalidate;
+use proto::cm_private_data::PrivateData;
 use proto::conn::client;
 use proto::conn::server;
 use proto::credit;
 use proto::credit::Window;
 use proto::plan::Role;
 use proto::plan::Thresholds;
-use proto::private::may_invalidate;
-use proto::private::PrivateData;
 use proto::reply;
 use proto::reply::Discard;
 use proto::reply::Incoming;
+use proto::reply_builder;
 
 use crate::common::golden;
 use crate::common::*;
@@ -83,7 +83,7 @@ fn adv84_invalidation_that_was_not_agreed_upon() {
     }
     // A Call without chunks has no handle to invalidate.
     let message = hex(golden::GV11);
-    assert_eq!(answer::invalidated_handle(&served(&message)), None);
+    assert_eq!(reply_builder::invalidated_handle(&served(&message)), None);
 }
 
 #[test]

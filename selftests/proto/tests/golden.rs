@@ -2,7 +2,6 @@
 
 //! The golden vectors, encoded and decoded byte for byte.
 
-use proto::answer::Answer;
 use proto::chunk::Limits;
 use proto::chunk::Lists;
 use proto::chunk::ReadSegment;
@@ -10,11 +9,12 @@ use proto::chunk::Segment;
 use proto::header::Body;
 use proto::header::Call;
 use proto::header::Prefix;
-use proto::refusal::RdmaError;
-use proto::refusal::Refusal;
+use proto::rdma_error::ErrorMessage;
+use proto::rdma_error::RdmaError;
 use proto::reply;
 use proto::reply::Incoming;
 use proto::reply::Offer;
+use proto::reply_builder::ReplyBuilder;
 use proto::xdr::Reader;
 
 use crate::common::golden::*;
@@ -174,7 +174,7 @@ fn gv08_long_reply() {
     let offered = hex(GV07);
     let call = served(&offered);
     // 8 bytes of threshold less than the message needs inline.
-    let answer = Answer::new(&call, &[], 64, 48 + 56).unwrap();
+    let answer = ReplyBuilder::new(&call, &[], 64, 48 + 56).unwrap();
     let mut out = [0xA5; 60];
     assert_eq!(answer.emit(GRANT, &mut out), Ok(48));
     assert_eq!(out[..48], hex(GV08));
@@ -195,12 +195,12 @@ fn gv08_long_reply() {
 fn gv09_unknown_version() {
     let mut request = hex(GV11);
     request[7] = 7;
-    assert_eq!(serve(&request, &POLICY), Served::Answer(hex(GV09)));
+    assert_eq!(serve(&request, &POLICY), Served::ReplyBuilder(hex(GV09)));
 }
 
 #[test]
 fn gv10_err_chunk_has_twenty_bytes() {
-    let refusal = Refusal {
+    let refusal = ErrorMessage {
         xid: XID,
         version: 1,
         error: RdmaError::Chunk,
@@ -243,7 +243,7 @@ fn gv12_short_reply_repeats_the_reply_chunk() {
         call
     };
     let call = served(&offered);
-    let answer = Answer::new(&call, &[], 24, 1024).unwrap();
+    let answer = ReplyBuilder::new(&call, &[], 24, 1024).unwrap();
     let mut out = [0; 48];
     answer.emit(GRANT, &mut out).unwrap();
     assert_eq!(out[..], message[..48]);

@@ -7,9 +7,6 @@ use std::collections::HashMap;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use proto::answer;
-use proto::answer::Answer;
-use proto::answer::Unreturnable;
 use proto::call::Incoming;
 use proto::call::Part;
 use proto::call::Reason;
@@ -19,22 +16,25 @@ use proto::chunk::Limits;
 use proto::chunk::Lists;
 use proto::chunk::ReadSegment;
 use proto::chunk::Segment;
+use proto::cm_private_data::PrivateData;
 use proto::credit;
 use proto::credit::Window;
 use proto::header::Body;
 use proto::header::Call;
 use proto::header::Prefix;
-use proto::layout::Layout;
 use proto::plan::Argument;
 use proto::plan::CallForm;
 use proto::plan::Plan;
 use proto::plan::ReplyForm;
 use proto::plan::Sizes;
 use proto::plan::Thresholds;
-use proto::private::PrivateData;
+use proto::reduction::ReducedReply;
 use proto::reply;
 use proto::reply::Offer;
-use proto::xdr::filled;
+use proto::reply_builder;
+use proto::reply_builder::ReplyBuilder;
+use proto::reply_builder::Unreturnable;
+use proto::xdr::roundup;
 use proto::xdr::Reader;
 
 use crate::common;
@@ -163,7 +163,7 @@ proptest! {
         let _ = reply::parse(&message);
         if let Ok(Incoming::Call(call)) = proto::call::parse(&message, &POLICY) {
             let parts: u64 = call.parts().map(|part| match part {
-                Part::Payload { length, .. } | Part::Chunk { length, .. } | Part::Fill(length) => length,
+                Part::Payload { length, .. } | Part::Chunk { length, .. } | Part::Padding(length) => length,
             }).sum();
             prop_assert_eq!(parts, call.message_len());
         }
@@ -190,7 +190,7 @@ proptest! {
             }
             let position = u32::try_from(whole.len()).unwrap();
             let mut data = bytes.clone();
-            data.resize(filled(bytes.len()), 0);
+            data.resize(roundup(bytes.len()), 0);
             whole.extend(&data);
             // Fill does not travel, or in the last segment, or in one of its own.
             let sent = match form {
@@ -251,7 +251,7 @@ proptest! {
                     prop_assert_eq!(u64::try_from(bytes.len()).unwrap(), length);
                     rebuilt.extend(bytes);
                 }
-                Part::Fill(count) => rebuilt.resize(rebuilt.len() + usize::try_from(count).unwrap(), 0),
+                Part::Padding(count) => rebuilt.resize(rebuilt.len() + usize::try_from(count).unwrap(), 0),
             }
         }
         prop_assert_eq!(rebuilt, whole);
@@ -306,11 +306,11 @@ proptest! {
         let mut at = 0;
         let results: Vec<_> = results.into_iter().map(|(before, length, passed)| {
             let start = at + 4 * before;
-            at = start + filled(length);
+            at = start + roundup(length);
             (start..start + length, passed)
         }).collect();
         let total = at + 4 * behind;
-        let mut layout = Layout::<4>::new(&call, reduction, total);
+        let mut layout = ReducedReply::<4>::new(&call, reduction, total);
         for (result, passed) in &results {
             if *passed {
                 layout.pass();
@@ -331,10 +331,10 @@ proptest! {
         for (index, result) in layout.reduced() {
             prop_assert_eq!(layout.written()[index], u64::try_from(result.len()).unwrap());
             prop_assert!(results.contains(&(result.clone(), false)));
-            seen[result.start..result.start + filled(result.len())].iter_mut().for_each(|byte| *byte += 1);
+            seen[result.start..result.start + roundup(result.len())].iter_mut().for_each(|byte| *byte += 1);
         }
         prop_assert_eq!(seen, vec![1; total]);
-        prop_assert!(Answer::new(&call, layout.written(), 0, 4096).is_ok());
+        prop_assert!(ReplyBuilder::new(&call, layout.written(), 0, 4096).is_ok());
     }
 
     /// The header of a reply repeats what was offered, with the lengths that were written.
@@ -368,7 +368,7 @@ proptest! {
         let room = offer.reply.map_or(0, total);
         let length = header.wire_len();
         let fits = length + usize::try_from(payload).unwrap() <= threshold;
-        let answer = match Answer::new(&call, &written, payload, threshold) {
+        let answer = match ReplyBuilder::new(&call, &written, payload, threshold) {
             Ok(answer) => answer,
             Err(_) => {
                 prop_assert!(length > threshold || (!fits && payload > room));
@@ -412,7 +412,7 @@ proptest! {
         let room = usize::try_from(offered.total()).unwrap();
         let length = used.index(room + 1);
         let mut rest = u32::try_from(length).unwrap();
-        for (filled, offered) in answer::filled(offered, u64::from(rest)).zip(&chunk) {
+        for (filled, offered) in reply_builder::written_segments(offered, u64::from(rest)).zip(&chunk) {
             prop_assert_eq!((filled.handle, filled.offset), (offered.handle, offered.offset));
             prop_assert_eq!(filled.length, rest.min(offered.length));
             rest -= filled.length;
@@ -430,9 +430,9 @@ proptest! {
     ) {
         let (head, tail) = (head * 4, tail * 4);
         let sizes = Sizes {
-            call: head + filled(argument) + tail,
+            call: head + roundup(argument) + tail,
             argument: Some(Argument { position: u32::try_from(head).unwrap(), length: argument }),
-            reply: rest * 4 + filled(result),
+            reply: rest * 4 + roundup(result),
             result: Some(result),
             reduction,
             segments,

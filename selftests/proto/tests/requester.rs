@@ -3,6 +3,7 @@
 //! What a Requester may send, and how a Call is taken apart.
 
 use proto::chunk::Segment;
+use proto::cm_private_data::PrivateData;
 use proto::error::Misuse;
 use proto::header::Body;
 use proto::header::Call;
@@ -13,8 +14,7 @@ use proto::plan::ReplyForm;
 use proto::plan::Role;
 use proto::plan::Sizes;
 use proto::plan::Thresholds;
-use proto::private::PrivateData;
-use proto::xdr::filled;
+use proto::xdr::roundup;
 
 use crate::common::*;
 
@@ -45,7 +45,7 @@ fn reduce(call: &[u8], argument: Argument) -> (Vec<u8>, Vec<u8>) {
 fn opaque(bytes: &[u8]) -> Vec<u8> {
     let mut item = words([u32::try_from(bytes.len()).unwrap()]);
     item.extend(bytes);
-    item.resize(4 + filled(bytes.len()), 0);
+    item.resize(4 + roundup(bytes.len()), 0);
     item
 }
 
@@ -185,7 +185,7 @@ fn chunk_has_no_fill_and_the_count_word_stays() {
         let count = u32::try_from(length).unwrap();
         let mut call = write_call(XID, count);
         call.extend(&data);
-        call.resize(96 + filled(length), 0);
+        call.resize(96 + roundup(length), 0);
         // Another operation behind the data.
         call.extend(words([9, 8]));
         let argument = Argument {

@@ -2,10 +2,6 @@
 
 //! What a Responder returns, and what it may.
 
-use proto::answer::Answer;
-use proto::answer::Place;
-use proto::answer::Placement;
-use proto::answer::Unreturnable;
 use proto::call;
 use proto::call::Call;
 use proto::call::Policy;
@@ -15,11 +11,15 @@ use proto::chunk::Segment;
 use proto::error::Misuse;
 use proto::header;
 use proto::header::Body;
-use proto::refusal::RdmaError;
-use proto::refusal::Refusal;
+use proto::rdma_error::ErrorMessage;
+use proto::rdma_error::RdmaError;
 use proto::reply;
 use proto::reply::Incoming;
 use proto::reply::Offer;
+use proto::reply_builder::Place;
+use proto::reply_builder::Placement;
+use proto::reply_builder::ReplyBuilder;
+use proto::reply_builder::Unreturnable;
 
 use crate::common;
 use crate::common::*;
@@ -49,7 +49,7 @@ fn index(place: Result<Place<'_>, Unreturnable>) -> Option<usize> {
 
 /// DT-4: how a reply of `payload` bytes to a Call with this Reply chunk travels.
 fn body(call: &Call<'_>, payload: u64) -> Result<Body, Unreturnable> {
-    Answer::new(call, &[], payload, 1024).map(|answer| answer.body())
+    ReplyBuilder::new(call, &[], payload, 1024).map(|answer| answer.body())
 }
 
 #[test]
@@ -80,15 +80,15 @@ fn form_of_the_reply_follows_from_what_was_offered() {
     let chunk = [segment(1, 4096); 61];
     let offered = offer(&[], Some(&chunk));
     let offered = served(&offered);
-    assert!(Answer::new(&offered, &[], 24, 28 + 4 + 61 * 16 + 24).is_ok());
+    assert!(ReplyBuilder::new(&offered, &[], 24, 28 + 4 + 61 * 16 + 24).is_ok());
     let length = 28 + 4 + 61 * 16;
     assert_eq!(body(&offered, 40), Ok(Body::NoMsg));
     assert_eq!(
-        Answer::new(&offered, &[], 24, length - 1).map(|answer| answer.body()),
+        ReplyBuilder::new(&offered, &[], 24, length - 1).map(|answer| answer.body()),
         Err(Unreturnable::Header { length })
     );
     assert_eq!(
-        Answer::new(&offered, &[], 24, length).map(|answer| answer.body()),
+        ReplyBuilder::new(&offered, &[], 24, length).map(|answer| answer.body()),
         Ok(Body::NoMsg)
     );
 }
@@ -101,7 +101,7 @@ fn numbers_that_make_no_sense_are_refused() {
     // A message has all its fill, and there is no chunk to have written to.
     assert_eq!(body(&call, 41), Err(misuse));
     assert_eq!(
-        Answer::new(&call, &[0], 40, 1024).map(|answer| answer.body()),
+        ReplyBuilder::new(&call, &[0], 40, 1024).map(|answer| answer.body()),
         Err(misuse)
     );
 }
@@ -151,7 +151,7 @@ fn empty_chunk_is_not_an_unused_one() {
     let chunks: Vec<_> = call.lists.write.iter().collect();
     assert!(chunks[0].is_empty());
     assert!(!chunks[1].is_empty());
-    let answer = Answer::new(&call, &[], 24, 1024).unwrap();
+    let answer = ReplyBuilder::new(&call, &[], 24, 1024).unwrap();
     let mut out = vec![0; answer.wire_len()];
     answer.emit(GRANT, &mut out).unwrap();
     let [a, b, c, d] = hloo(1, 0);
@@ -170,7 +170,8 @@ fn result_of_five_bytes_leaves_no_fill_behind() {
     let call = served(&message);
     // Its count word, and at once the next operation.
     let payload = reply(XID, &[5, 9, 8]);
-    let answer = Answer::new(&call, &[5], u64::try_from(payload.len()).unwrap(), 1024).unwrap();
+    let answer =
+        ReplyBuilder::new(&call, &[5], u64::try_from(payload.len()).unwrap(), 1024).unwrap();
     let mut sent = vec![0; answer.wire_len()];
     answer.emit(GRANT, &mut sent).unwrap();
     sent.extend(&payload);
@@ -196,7 +197,7 @@ fn reply_has_no_read_list() {
     let mut message = vec![0; header.wire_len()];
     header.emit(&mut message).unwrap();
     message.extend(write_call(XID, 4096));
-    let answer = Answer::new(&served(&message), &[], 24, 1024).unwrap();
+    let answer = ReplyBuilder::new(&served(&message), &[], 24, 1024).unwrap();
     let mut out = [0xA5; 28];
     assert_eq!(answer.emit(GRANT, &mut out), Ok(28));
     assert_eq!(out[..], words([XID, 1, GRANT, 0, 0, 0, 0]));
@@ -207,7 +208,7 @@ fn call_without_chunks_is_answered_by_its_xid() {
     let message = offer(&[], None);
     for (length, threshold) in [(24, 1024), (996, 1024), (1000, 1024), (24, 20)] {
         let emitted = |call: &Call<'_>| {
-            let answer = Answer::new(call, &[], length, threshold)?;
+            let answer = ReplyBuilder::new(call, &[], length, threshold)?;
             let mut out = [0xA5; 64];
             let length = answer.emit(GRANT, &mut out)?;
             Ok::<_, Unreturnable>((answer.body(), length, out))
@@ -236,14 +237,14 @@ fn reply_without_the_offered_reply_chunk_is_tolerated() {
 #[test]
 fn refusal_repeats_transaction_and_version() {
     for number in (0..1000u32).map(|number| number.wrapping_mul(0x9e37_79b9)) {
-        let refusal = Refusal {
+        let refusal = ErrorMessage {
             xid: number,
             version: !number,
             error: RdmaError::Chunk,
         };
         assert_eq!(error(&refusal), words([number, !number, GRANT, 4, 2]));
     }
-    let refusal = Refusal {
+    let refusal = ErrorMessage {
         xid: 1,
         version: 1,
         error: RdmaError::UNKNOWN_VERSION,
@@ -388,18 +389,27 @@ fn invalidated_handle_is_one_of_the_call() {
     let write = [segment(1, 100)];
     let reply_chunk = [segment(2, 100)];
     let both = offer(&[&[], &write], Some(&reply_chunk));
-    assert_eq!(proto::answer::invalidated_handle(&served(&both)), Some(1));
+    assert_eq!(
+        proto::reply_builder::invalidated_handle(&served(&both)),
+        Some(1)
+    );
     let one = offer(&[&[]], Some(&reply_chunk));
-    assert_eq!(proto::answer::invalidated_handle(&served(&one)), Some(2));
+    assert_eq!(
+        proto::reply_builder::invalidated_handle(&served(&one)),
+        Some(2)
+    );
     // Nobody reads or writes by the handle of an empty segment, which may be no handle at all.
     let empty = offer(&[&[segment(9, 0), segment(1, 100)]], None);
-    assert_eq!(proto::answer::invalidated_handle(&served(&empty)), Some(1));
+    assert_eq!(
+        proto::reply_builder::invalidated_handle(&served(&empty)),
+        Some(1)
+    );
     let mut lists = vec![1, 96];
     lists.extend(hloo(3, 8));
     lists.extend([0, 0, 0]);
     let argument = message(0, &lists, &write_call(XID, 8));
     assert_eq!(
-        proto::answer::invalidated_handle(&served(&argument)),
+        proto::reply_builder::invalidated_handle(&served(&argument)),
         Some(3)
     );
 }

@@ -6,7 +6,7 @@ use proto::call;
 use proto::call::Dropped;
 use proto::call::Rejection;
 use proto::error::Misuse;
-use proto::refusal::RdmaError;
+use proto::rdma_error::RdmaError;
 use proto::reply;
 use proto::reply::Discard;
 use proto::reply::Incoming;

@@ -15,7 +15,7 @@ use proto::call::Rejection;
 use proto::chunk::Limits;
 use proto::chunk::ReadSegment;
 use proto::chunk::Segment;
-use proto::refusal::Refusal;
+use proto::rdma_error::ErrorMessage;
 pub use wire::*;
 
 /// A Responder with a back channel in use.
@@ -58,7 +58,7 @@ pub enum Served<'a> {
     /// It is dropped.
     Drop,
     /// This is sent back at once.
-    Answer(Vec<u8>),
+    ReplyBuilder(Vec<u8>),
     /// It goes to the RPC layer.
     Call(Call<'a>),
     /// It goes to the Requester of the reverse direction.
@@ -71,13 +71,13 @@ pub fn serve<'a>(message: &'a [u8], policy: &Policy) -> Served<'a> {
         Ok(Incoming::Call(call)) => Served::Call(call),
         Ok(incoming) => Served::Reverse(incoming),
         Err(Rejection::Drop(_)) => Served::Drop,
-        Err(Rejection::Refuse(refusal, _)) => Served::Answer(error(&refusal)),
+        Err(Rejection::Refuse(refusal, _)) => Served::ReplyBuilder(error(&refusal)),
     }
 }
 
 /// The bytes of an RDMA_ERROR.
-pub fn error(refusal: &Refusal) -> Vec<u8> {
-    let mut out = [0xA5; Refusal::MAX_LEN];
+pub fn error(refusal: &ErrorMessage) -> Vec<u8> {
+    let mut out = [0xA5; ErrorMessage::MAX_LEN];
     let length = refusal.emit(GRANT, &mut out).unwrap();
     assert!(out[length..].iter().all(|byte| *byte == 0xA5));
     out[..length].to_vec()
@@ -85,7 +85,7 @@ pub fn error(refusal: &Refusal) -> Vec<u8> {
 
 /// The ERR_CHUNK that refuses [`XID`].
 pub fn err_chunk<'a>() -> Served<'a> {
-    Served::Answer(words([XID, 1, GRANT, 4, 2]))
+    Served::ReplyBuilder(words([XID, 1, GRANT, 4, 2]))
 }
 
 /// The Call that a message is.

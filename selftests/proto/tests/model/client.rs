@@ -7,6 +7,7 @@ use std::mem;
 
 use proto::chunk::ReadSegment;
 use proto::chunk::Segment;
+use proto::cm_private_data::PrivateData;
 use proto::conn::client::Action;
 use proto::conn::client::Connection;
 use proto::conn::client::Event;
@@ -17,7 +18,6 @@ use proto::plan::ReplyForm;
 use proto::plan::Role;
 use proto::plan::Sizes;
 use proto::plan::Thresholds;
-use proto::private::PrivateData;
 use proto::reply;
 use proto::reply::check_result;
 use proto::reply::Incoming;
@@ -25,7 +25,7 @@ use proto::reply::Offer;
 use proto::reply::Outcome;
 use proto::reverse;
 use proto::reverse::Header;
-use proto::xdr::filled;
+use proto::xdr::roundup;
 
 use super::fabric::Access;
 use super::fabric::Fabric;
@@ -288,7 +288,7 @@ impl Pending {
                 assert_eq!(data, result);
             } else {
                 expected.extend_from_slice(result);
-                expected.resize(filled(expected.len()), 0);
+                expected.resize(roundup(expected.len()), 0);
             }
         }
         expected.extend_from_slice(rest);

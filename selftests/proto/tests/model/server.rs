@@ -2,10 +2,6 @@
 
 //! The Responder's end.
 
-use proto::answer::filled;
-use proto::answer::Answer;
-use proto::answer::Place;
-use proto::answer::Placement;
 use proto::call;
 use proto::call::Call;
 use proto::call::Incoming;
@@ -13,6 +9,7 @@ use proto::call::Part;
 use proto::call::Policy;
 use proto::chunk::Limits;
 use proto::chunk::Segment;
+use proto::cm_private_data::PrivateData;
 use proto::conn::server::Action;
 use proto::conn::server::Connection;
 use proto::conn::server::Event;
@@ -21,8 +18,11 @@ use proto::credit::Window;
 use proto::header::Body;
 use proto::plan::Role;
 use proto::plan::Thresholds;
-use proto::private::PrivateData;
-use proto::refusal::Refusal;
+use proto::rdma_error::ErrorMessage;
+use proto::reply_builder::written_segments;
+use proto::reply_builder::Place;
+use proto::reply_builder::Placement;
+use proto::reply_builder::ReplyBuilder;
 use proto::reverse::Header;
 use proto::xdr;
 
@@ -179,7 +179,7 @@ impl Server {
         let send = match self.reply(choices, fabric, &call, &request, grant) {
             Some(send) => send,
             None => {
-                let mut out = [0; Refusal::MAX_LEN];
+                let mut out = [0; ErrorMessage::MAX_LEN];
                 let length = call.refuse().emit(grant, &mut out).unwrap();
                 out[..length].to_vec()
             }
@@ -206,7 +206,7 @@ impl Server {
             match placement.place(length).ok()? {
                 Place::Inline => {
                     payload.extend_from_slice(result);
-                    payload.resize(xdr::filled(payload.len()), 0);
+                    payload.resize(xdr::roundup(payload.len()), 0);
                 }
                 Place::Chunk { index, segments } => {
                     written.resize(index + 1, 0);
@@ -217,9 +217,9 @@ impl Server {
         }
         payload.extend_from_slice(rest);
         let length = u64::try_from(payload.len()).unwrap();
-        let answer = Answer::new(call, &written, length, self.thresholds.reply).ok()?;
+        let answer = ReplyBuilder::new(call, &written, length, self.thresholds.reply).ok()?;
         if let Some((segments, length, result)) = placed {
-            let segments: Vec<Segment> = filled(segments, length).collect();
+            let segments: Vec<Segment> = written_segments(segments, length).collect();
             fabric.write(choices, &segments, result);
         }
         let mut send = vec![0; answer.wire_len()];
@@ -261,7 +261,9 @@ fn execute(fabric: &Fabric, call: &Call<'_>) -> Request {
                 message.extend_from_slice(&payload[from..from + length]);
             }
             Part::Chunk { position, .. } => pull(position, &mut message),
-            Part::Fill(count) => message.resize(message.len() + usize::try_from(count).unwrap(), 0),
+            Part::Padding(count) => {
+                message.resize(message.len() + usize::try_from(count).unwrap(), 0)
+            }
         }
     }
     assert_eq!(u64::try_from(message.len()).unwrap(), call.message_len());

@@ -7,7 +7,7 @@
 
 use proto::plan::Argument;
 use proto::rpc::CallHeader;
-use proto::xdr::filled;
+use proto::xdr::roundup;
 
 use super::Choices;
 
@@ -37,7 +37,7 @@ impl Request {
             argument: length(choices),
             result: length(choices),
             fails: choices.one_in(6),
-            rest: filled(length(choices) / 4),
+            rest: roundup(length(choices) / 4),
         }
     }
 
@@ -53,7 +53,7 @@ impl Request {
         put_words(&mut call, &[0, 0, word(self.result), u32::from(self.fails)]);
         put_words(&mut call, &[word(self.rest), word(self.argument)]);
         call.extend_from_slice(bytes(self.xid, self.argument));
-        call.resize(filled(call.len()), 0);
+        call.resize(roundup(call.len()), 0);
         call.extend_from_slice(&[0xEE; 4]);
         call
     }
@@ -87,7 +87,7 @@ impl Request {
 
     /// The longest reply.
     pub fn max_reply(&self) -> usize {
-        24 + 4 + 4 + filled(self.result) + self.rest
+        24 + 4 + 4 + roundup(self.result) + self.rest
     }
 
     /// The part of the reply before the result, the result, and the part behind it.

@@ -20,13 +20,13 @@ use crate::{
     transfer::{
         Inserted,
         Prepared,
-        Puller,
+        ReadHandler,
         Transfer, //
     },
-    Failure,
     Handler,
     ProtectionDomain,
     QueuePair, //
+    WcStatus,
 };
 use core::{
     iter::Peekable,
@@ -58,7 +58,7 @@ pub(super) const PORT: u16 = 20_050;
 pub(super) const TIMEOUT_MS: u32 = 10_000;
 pub(super) const LEN: usize = 2_000;
 
-/// RDMA Reads and Writes of a [`Station`] at the same time.
+/// RDMA Reads and Writes of a [`Fixture`] at the same time.
 pub(super) const TRANSFERS: usize = 4;
 
 /// Regions that are registered for one Send at most.
@@ -74,16 +74,16 @@ pub(super) const PARAMETERS: ConnectParameters<'static> = ConnectParameters {
 
 /// One end of a connection.
 #[pin_data]
-pub(super) struct End {
+pub(super) struct TestHandler {
     #[pin]
-    pub(super) seen: SpinLock<Seen>,
+    pub(super) seen: SpinLock<EventLog>,
     #[pin]
     news: CondVar,
 }
 
 /// What it has seen.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct EventLog {
     pub(super) resolved: bool,
     pub(super) routed: bool,
     pub(super) established: bool,
@@ -97,32 +97,32 @@ pub(super) struct Seen {
     /// Whether a request failed.
     pub(super) failed: bool,
     /// Chains of invalidations that came to a good end.
-    pub(super) fenced: usize,
+    pub(super) context: usize,
     /// Whether one of them was told of while the page that goes with it was still kept.
     pub(super) early: bool,
     /// Regions whose invalidation failed.
-    pub(super) broken: Option<mr::Registered<End>>,
+    pub(super) broken: Option<mr::Registered<TestHandler>>,
     /// Who wants to connect.
-    pub(super) door: Option<Arc<Id<End>>>,
+    pub(super) accepted_id: Option<Arc<Id<TestHandler>>>,
 }
 
-impl End {
+impl TestHandler {
     pub(super) fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
-                seen <- new_spinlock!(Seen::default(), "rdma::selftest"),
+                seen <- new_spinlock!(EventLog::default(), "rdma::selftest"),
                 news <- new_condvar!("rdma::selftest"),
             }),
             GFP_KERNEL,
         )
     }
 
-    fn note(&self, f: impl FnOnce(&mut Seen)) {
+    fn note(&self, f: impl FnOnce(&mut EventLog)) {
         f(&mut self.seen.lock());
         self.news.notify_all();
     }
 
-    pub(super) fn wait<R>(&self, mut f: impl FnMut(&mut Seen) -> Option<R>) -> Result<R> {
+    pub(super) fn wait<R>(&self, mut f: impl FnMut(&mut EventLog) -> Option<R>) -> Result<R> {
         let mut left = msecs_to_jiffies(TIMEOUT_MS);
         let mut seen = self.seen.lock();
         loop {
@@ -138,9 +138,9 @@ impl End {
     }
 }
 
-impl Handler for End {
+impl Handler for TestHandler {
     /// A page that is to be let go before [`Handler::invalidated`].
-    type Fenced = Option<Arc<Page>>;
+    type InvalidateContext = Option<Arc<Page>>;
 
     fn cm_event(&self, event: cm::Event<'_>) {
         self.note(|seen| match event {
@@ -161,15 +161,15 @@ impl Handler for End {
         self.note(|seen| seen.received += 1);
     }
 
-    fn receive_failed(&self, buffer: receive::Buffer<Self>, _failure: Failure) {
+    fn receive_failed(&self, buffer: receive::Buffer<Self>, _failure: WcStatus) {
         drop(buffer);
     }
 
-    fn request_failed(&self, _failure: Failure) {
+    fn request_failed(&self, _failure: WcStatus) {
         self.note(|seen| seen.failed = true);
     }
 
-    fn write_failed(&self, message: [u8; 4], failure: Failure) {
+    fn write_failed(&self, message: [u8; 4], failure: WcStatus) {
         self.note(|seen| {
             seen.denied |= failure.is_denial();
             seen.unwritten = Some(message);
@@ -178,37 +178,42 @@ impl Handler for End {
 
     fn send_resumed(&self) {}
 
-    fn invalidated(&self, _queue: &QueuePair<Self>, _regions: mr::Idle<Self>, page: Self::Fenced) {
+    fn invalidated(
+        &self,
+        _queue: &QueuePair<Self>,
+        _regions: mr::Idle<Self>,
+        page: Self::InvalidateContext,
+    ) {
         let early = page.is_some_and(|page| kept(&page));
         self.note(|seen| {
-            seen.fenced += 1;
+            seen.context += 1;
             seen.early |= early;
         });
     }
 
-    fn invalidate_failed(&self, regions: mr::Registered<Self>, _page: Self::Fenced) {
+    fn invalidate_failed(&self, regions: mr::Registered<Self>, _page: Self::InvalidateContext) {
         self.note(|seen| seen.broken = Some(regions));
     }
 }
 
-impl Puller for End {
-    type Pulled = ();
+impl ReadHandler for TestHandler {
+    type ReadDone = ();
 
-    fn pulled(&self, _queue: &QueuePair<Self>, (): ()) {
+    fn read_done(&self, _queue: &QueuePair<Self>, (): ()) {
         self.note(|seen| seen.pulled += 1);
     }
 
-    fn pull_failed(&self, (): (), failure: Failure) {
+    fn read_failed(&self, (): (), failure: WcStatus) {
         self.note(|seen| seen.denied |= failure.is_denial());
     }
 }
 
-impl listener::Listen for End {
+impl listener::Listen for TestHandler {
     type Connection = Self;
 
     fn connect_request(&self, request: &listener::Request<'_, Self>) {
-        let adopted = End::new().and_then(|end| request.adopt(end));
-        self.note(|seen| seen.door = adopted.ok());
+        let adopted = TestHandler::new().and_then(|end| request.adopt(end));
+        self.note(|seen| seen.accepted_id = adopted.ok());
     }
 
     fn moved(&self) {}
@@ -217,13 +222,13 @@ impl listener::Listen for End {
 }
 
 /// An end with its queue pair.
-pub(super) struct Station {
-    pub(super) queue: Arc<QueuePair<End>>,
-    pub(super) end: Arc<End>,
+pub(super) struct Fixture {
+    pub(super) queue: Arc<QueuePair<TestHandler>>,
+    pub(super) end: Arc<TestHandler>,
 }
 
-impl Station {
-    pub(super) fn new(id: Arc<Id<End>>) -> Result<Self> {
+impl Fixture {
+    pub(super) fn new(id: Arc<Id<TestHandler>>) -> Result<Self> {
         let pd = ProtectionDomain::new(id.clone())?;
         let end = id.context().clone();
         let queue = QueuePair::new(
@@ -249,7 +254,7 @@ impl Station {
 
     /// One that knows its device, and has no peer.
     pub(super) fn alone(port: u16) -> Result<Self> {
-        let end = End::new()?;
+        let end = TestHandler::new()?;
         let id = Id::new(&net(), end.clone())?;
         id.resolve_address(&address(port)?, TIMEOUT_MS)?;
         end.wait(|seen| seen.resolved.then_some(()))?;
@@ -259,10 +264,10 @@ impl Station {
     /// `transfer` between the first bytes of `page` and memory that the peer does not have.
     pub(super) fn prepare(
         &self,
-        mut transfer: Transfer<End>,
+        mut transfer: Transfer<TestHandler>,
         page: &Page,
-    ) -> Result<Prepared<End>> {
-        transfer.add_remote(mr::Handle {
+    ) -> Result<Prepared<TestHandler>> {
+        transfer.add_remote(mr::Segment {
             rkey: 1,
             len: u32::try_from(LEN)?,
             iova: 0,
@@ -271,12 +276,12 @@ impl Station {
         transfer.prepare()
     }
 
-    pub(super) fn buffer(&self) -> Result<Buffer<End>> {
+    pub(super) fn buffer(&self) -> Result<Buffer<TestHandler>> {
         self.queue.take_send_buffer().ok_or(ENOMEM)
     }
 
     /// Sends a few bytes, and `inserted` among them.
-    pub(super) fn send(&self, inserted: Option<Inserted<End>>) -> Result {
+    pub(super) fn send(&self, inserted: Option<Inserted<TestHandler>>) -> Result {
         let regions = mr::Prepared::new();
         let (_, result) =
             self.queue
@@ -285,14 +290,14 @@ impl Station {
     }
 
     /// The first bytes of `page` as a part of a Send.
-    pub(super) fn insert(&self, page: &Page) -> Result<Inserted<End>> {
+    pub(super) fn insert(&self, page: &Page) -> Result<Inserted<TestHandler>> {
         let mut memory = Transfer::writes(&self.queue, GFP_KERNEL)?;
         memory.add_local(page.piece(0, LEN)?)?;
         memory.insert(10)
     }
 
     /// Sends a few bytes with a registration of `page`. Returns how that went.
-    pub(super) fn register(&self, page: &Page) -> Result<(mr::Registered<End>, Result)> {
+    pub(super) fn register(&self, page: &Page) -> Result<(mr::Registered<TestHandler>, Result)> {
         let (_, registered, result) = self.offer(page, mr::Access::Read)?;
         Ok((registered, result))
     }
@@ -302,7 +307,7 @@ impl Station {
         &self,
         page: &Page,
         access: mr::Access,
-    ) -> Result<(mr::Handle, mr::Registered<End>, Result)> {
+    ) -> Result<(mr::Segment, mr::Registered<TestHandler>, Result)> {
         let (handle, regions) = self.cover(page, access)?;
         let (registered, result) = self.advertise(regions)?;
         Ok((handle, registered, result))
@@ -313,14 +318,14 @@ impl Station {
         &self,
         page: &Page,
         access: mr::Access,
-    ) -> Result<(mr::Handle, mr::Prepared<End>)> {
+    ) -> Result<(mr::Segment, mr::Prepared<TestHandler>)> {
         let mut regions = mr::Prepared::new();
         let handle = self.cover_more(&mut regions, page, access)?;
         Ok((handle, regions))
     }
 
     /// One for each of `pages`.
-    pub(super) fn cover_all(&self, pages: &[Page]) -> Result<mr::Prepared<End>> {
+    pub(super) fn cover_all(&self, pages: &[Page]) -> Result<mr::Prepared<TestHandler>> {
         let mut regions = mr::Prepared::new();
         for page in pages {
             self.cover_more(&mut regions, page, mr::Access::Read)?;
@@ -330,10 +335,10 @@ impl Station {
 
     fn cover_more(
         &self,
-        regions: &mut mr::Prepared<End>,
+        regions: &mut mr::Prepared<TestHandler>,
         page: &Page,
         access: mr::Access,
-    ) -> Result<mr::Handle> {
+    ) -> Result<mr::Segment> {
         let mut idle = mr::Idle::new();
         idle.allocate(self.queue.pd(), 1)?;
         regions.map(&mut idle, &mut pieces(page), access, 1)
@@ -342,8 +347,8 @@ impl Station {
     /// Sends a few bytes with the registration of `regions`. Returns how that went.
     pub(super) fn advertise(
         &self,
-        regions: mr::Prepared<End>,
-    ) -> Result<(mr::Registered<End>, Result)> {
+        regions: mr::Prepared<TestHandler>,
+    ) -> Result<(mr::Registered<TestHandler>, Result)> {
         let buffer = self.buffer()?;
         let sent = self
             .queue
@@ -354,9 +359,9 @@ impl Station {
 
 /// A region of `idle` that covers the first bytes of `page`, and its key.
 pub(super) fn cover_with(
-    idle: &mut mr::Idle<End>,
+    idle: &mut mr::Idle<TestHandler>,
     page: &Page,
-) -> Result<(u32, mr::Prepared<End>)> {
+) -> Result<(u32, mr::Prepared<TestHandler>)> {
     let mut regions = mr::Prepared::new();
     let handle = regions.map(idle, &mut pieces(page), mr::Access::Read, 1)?;
     Ok((handle.rkey, regions))
@@ -369,21 +374,21 @@ fn pieces(page: &Page) -> Peekable<impl Iterator<Item = Result<Piece>>> {
 
 /// A connection.
 pub(super) struct Pair {
-    pub(super) near: Station,
-    pub(super) far: Station,
+    pub(super) near: Fixture,
+    pub(super) far: Fixture,
 }
 
 impl Pair {
     pub(super) fn new() -> Result<Self> {
-        let door = End::new()?;
-        let listener = listener::Listener::new(&net(), &address(PORT)?, 4, door.clone())?;
-        let near = Station::alone(PORT)?;
+        let accepted_id = TestHandler::new()?;
+        let listener = listener::Listener::new(&net(), &address(PORT)?, 4, accepted_id.clone())?;
+        let near = Fixture::alone(PORT)?;
         near.queue.id().resolve_route(TIMEOUT_MS)?;
         near.end.wait(|seen| seen.routed.then_some(()))?;
         near.queue.id().connect(&PARAMETERS)?;
-        let id = door.wait(|seen| seen.door.take())?;
+        let id = accepted_id.wait(|seen| seen.accepted_id.take())?;
         drop(listener);
-        let far = Station::new(id)?;
+        let far = Fixture::new(id)?;
         far.queue.id().accept(&PARAMETERS)?;
         for end in [&near.end, &far.end] {
             end.wait(|seen| seen.established.then_some(()))?;

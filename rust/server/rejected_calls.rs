@@ -34,14 +34,14 @@ struct Entry {
 
 /// The last ones, of all connections of a listener.
 #[pin_data]
-pub(crate) struct Denied {
+pub(crate) struct RejectedCalls {
     #[pin]
     calls: SpinLock<KVec<Entry>>,
     /// How many there are, to be asked without the lock.
     count: Atomic<usize>,
 }
 
-impl Denied {
+impl RejectedCalls {
     /// As many are kept.
     const MAX: usize = 32;
 

@@ -55,14 +55,14 @@ impl Entry {
 /// # Invariants
 ///
 /// Each entry is part of something that `free` may be called for, once, and stands in no other list.
-pub(crate) struct Outstanding {
+pub(crate) struct InFlight {
     first: *mut Entry,
 }
 
 // SAFETY: By the contract of `add`, what stands in it may be freed by any task.
-unsafe impl Send for Outstanding {}
+unsafe impl Send for InFlight {}
 
-impl Outstanding {
+impl InFlight {
     pub(crate) const fn new() -> Self {
         // INVARIANT: There is none.
         Self { first: null_mut() }
@@ -115,7 +115,7 @@ impl Outstanding {
     }
 }
 
-impl Drop for Outstanding {
+impl Drop for InFlight {
     /// Frees all. Sleeps if what is freed does.
     fn drop(&mut self) {
         while let Some(entry) = NonNull::new(self.first) {

@@ -2,12 +2,12 @@
 
 //! Memory is kept until neither the device nor the peer can reach it.
 
-use super::station::{
+use super::fixture::{
     cover_with,
     each,
     kept,
+    Fixture,
     Pair,
-    Station,
     PORT,
     REGIONS,
     TIMEOUT_MS, //
@@ -30,7 +30,7 @@ pub(super) fn data_stays_when_the_send_has_arrived() -> Result<bool> {
     pair.near.send(Some(pair.near.insert(&page)?))?;
     pair.arrived(1)?;
     let stayed = kept(&page);
-    pair.near.queue.shut_down();
+    pair.near.queue.drain();
     Ok(stayed && !kept(&page))
 }
 
@@ -53,26 +53,26 @@ pub(super) fn data_goes_with_a_later_completion() -> Result<bool> {
 }
 
 pub(super) fn unposted_send_leaves_no_region_valid() -> Result<bool> {
-    let station = Station::alone(PORT)?;
+    let fixture = Fixture::alone(PORT)?;
     let page = Page::new(GFP_KERNEL)?;
-    let (registered, result) = station.register(&page)?;
+    let (registered, result) = fixture.register(&page)?;
     // Some of the chain may have been posted, so the region counts as valid.
     let counted = result.is_err() && registered.len() == 1;
     drop(registered);
     let stayed = kept(&page);
-    station.queue.shut_down();
+    fixture.queue.drain();
     Ok(counted && stayed && !kept(&page))
 }
 
 pub(super) fn unposted_invalidation_gives_back() -> Result<bool> {
-    let station = Station::alone(PORT)?;
+    let fixture = Fixture::alone(PORT)?;
     let page = Page::new(GFP_KERNEL)?;
-    let (registered, _) = station.register(&page)?;
-    let Err((registered, _)) = station.queue.post_invalidate(registered, None) else {
+    let (registered, _) = fixture.register(&page)?;
+    let Err((registered, _)) = fixture.queue.post_invalidate(registered, None) else {
         return Ok(false);
     };
     let stayed = registered.len() == 1 && kept(&page);
-    station.queue.shut_down();
+    fixture.queue.drain();
     let still = kept(&page);
     drop(registered);
     Ok(stayed && still && !kept(&page))
@@ -94,7 +94,7 @@ pub(super) fn failed_invalidation_does_not_free() -> Result<bool> {
     let given_back = told && broken.len() == 1 && kept(&page);
     drop(broken);
     let stayed = kept(&page);
-    pair.near.queue.shut_down();
+    pair.near.queue.drain();
     Ok(given_back && stayed && !kept(&page))
 }
 
@@ -110,7 +110,7 @@ pub(super) fn invalidation_lets_go_before_it_is_told() -> Result<bool> {
         return Ok(false);
     }
     let end = &pair.near.end;
-    let early = end.wait(|seen| (seen.fenced == 1).then_some(seen.early))?;
+    let early = end.wait(|seen| (seen.context == 1).then_some(seen.early))?;
     Ok(was_kept && !early)
 }
 
@@ -131,7 +131,7 @@ fn fails_all(wrong: usize) -> Result<bool> {
     result?;
     pair.arrived(1)?;
     let failed = queue.transfer_failed_cqe();
-    let Ok((fence, first)) = registered.into_fence(queue, failed, None) else {
+    let Ok((fence, first)) = registered.into_invalidation(queue, failed, None) else {
         return Ok(false);
     };
     let mut request = first;
@@ -144,20 +144,20 @@ fn fails_all(wrong: usize) -> Result<bool> {
     let mut sends = queue.sends().lock();
     // SAFETY: It was just given up, and its requests live until their completion.
     unsafe {
-        sends.fences.add(fence);
+        sends.invalidations_in_flight.add(fence);
         queue.post(&mut sends, first)?;
     }
     drop(sends);
     let broken = pair.near.end.wait(|seen| seen.broken.take())?;
-    let fenced = pair.near.end.seen.lock().fenced;
-    Ok(broken.len() == REGIONS && fenced == 0 && pages.iter().all(kept))
+    let context = pair.near.end.seen.lock().context;
+    Ok(broken.len() == REGIONS && context == 0 && pages.iter().all(kept))
 }
 
 pub(super) fn registrations_precede_their_send() -> Result<bool> {
-    let station = Station::alone(PORT)?;
+    let fixture = Fixture::alone(PORT)?;
     let pages = [Page::new(GFP_KERNEL)?, Page::new(GFP_KERNEL)?];
-    let regions = station.cover_all(&pages)?;
-    let mut regions = regions.into_registered(station.queue.limbo());
+    let regions = fixture.cover_all(&pages)?;
+    let mut regions = regions.into_registered(fixture.queue.deferred_dereg());
     let mut send = raw::ib_send_wr::default();
     let send = &raw mut send;
     let mut next = regions.link_registrations(null_mut(), send);
@@ -174,10 +174,10 @@ pub(super) fn registrations_precede_their_send() -> Result<bool> {
 }
 
 pub(super) fn a_region_has_another_key_each_time() -> Result<bool> {
-    let station = Station::alone(PORT)?;
+    let fixture = Fixture::alone(PORT)?;
     let page = Page::new(GFP_KERNEL)?;
     let mut idle = mr::Idle::new();
-    idle.allocate(station.queue.pd(), 1)?;
+    idle.allocate(fixture.queue.pd(), 1)?;
     let mut last = None;
     // More often than there are keys.
     for _ in 0..300 {
@@ -189,7 +189,7 @@ pub(super) fn a_region_has_another_key_each_time() -> Result<bool> {
             return Ok(false);
         }
         last = Some(key);
-        let registered = regions.into_registered(station.queue.limbo());
+        let registered = regions.into_registered(fixture.queue.deferred_dereg());
         // SAFETY: Nothing was posted.
         idle = unsafe { registered.into_idle() };
     }

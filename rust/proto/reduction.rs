@@ -4,17 +4,17 @@
 //! 3.4.6).
 //!
 //! The reply is there as the upper layer encoded it, with its results in it. In their order each
-//! eligible result is given its [place](Layout::place). What is left is the message, without the
+//! eligible result is given its [place](ReducedReply::place). What is left is the message, without the
 //! results that went to chunks and without the fill behind them.
 
 use core::iter;
 use core::ops::Range;
 
-use crate::answer::Place;
-use crate::answer::Placement;
-use crate::answer::Unreturnable;
 use crate::call::Call;
 use crate::error::Misuse;
+use crate::reply_builder::Place;
+use crate::reply_builder::Placement;
+use crate::reply_builder::Unreturnable;
 use crate::xdr;
 
 /// Where the parts of a reply go.
@@ -24,7 +24,7 @@ use crate::xdr;
 /// The results in chunks, each with its fill, follow each other in the order of their chunks, do not
 /// overlap and end before `total`.
 #[derive(Clone, Debug)]
-pub struct Layout<'a, const CHUNKS: usize> {
+pub struct ReducedReply<'a, const CHUNKS: usize> {
     placement: Placement<'a>,
     /// How many bytes went to each chunk, and where in the reply they start.
     written: [u64; CHUNKS],
@@ -38,7 +38,7 @@ pub struct Layout<'a, const CHUNKS: usize> {
     rest: usize,
 }
 
-impl<'a, const CHUNKS: usize> Layout<'a, CHUNKS> {
+impl<'a, const CHUNKS: usize> ReducedReply<'a, CHUNKS> {
     /// A reply of `total` bytes to `call`, which has no more than `CHUNKS` Write chunks. For
     /// `reduction` see [`Placement::new`].
     pub fn new(call: &Call<'a>, reduction: bool, total: usize) -> Self {
@@ -61,7 +61,7 @@ impl<'a, const CHUNKS: usize> Layout<'a, CHUNKS> {
         let Place::Chunk { index, .. } = self.placement.place(written)? else {
             return Ok(());
         };
-        let end = result.start.saturating_add(xdr::filled(length));
+        let end = result.start.saturating_add(xdr::roundup(length));
         let entry = self.written.get_mut(index).zip(self.starts.get_mut(index));
         let (at, start) = entry.ok_or(Misuse::Sizes)?;
         if result.start < self.end || end > self.total {
@@ -72,7 +72,7 @@ impl<'a, const CHUNKS: usize> Layout<'a, CHUNKS> {
         *start = result.start;
         self.used = index.saturating_add(1);
         self.end = end;
-        self.rest = self.rest.saturating_sub(xdr::filled(length));
+        self.rest = self.rest.saturating_sub(xdr::roundup(length));
         Ok(())
     }
 
@@ -81,7 +81,7 @@ impl<'a, const CHUNKS: usize> Layout<'a, CHUNKS> {
         self.placement.pass();
     }
 
-    /// Bytes in each Write chunk, as [`Answer::new`](crate::answer::Answer::new) wants to know.
+    /// Bytes in each Write chunk, as [`ReplyBuilder::new`](crate::reply_builder::ReplyBuilder::new) wants to know.
     pub fn written(&self) -> &[u64] {
         self.written.get(..self.used).unwrap_or(&[])
     }
@@ -109,7 +109,7 @@ impl<'a, const CHUNKS: usize> Layout<'a, CHUNKS> {
             let start = at?;
             let end = match gaps.next() {
                 Some((_, gap)) => {
-                    at = Some(gap.start.saturating_add(xdr::filled(gap.len())));
+                    at = Some(gap.start.saturating_add(xdr::roundup(gap.len())));
                     gap.start
                 }
                 None => {
@@ -142,7 +142,7 @@ mod tests {
 
     /// Calls `f` with the layout of a reply of 400 bytes, for which these Write chunks of one
     /// segment are offered; one of no length has no segment.
-    fn with_chunks(lengths: &[u32], reduction: bool, f: impl FnOnce(Layout<'_, 3>)) {
+    fn with_chunks(lengths: &[u32], reduction: bool, f: impl FnOnce(ReducedReply<'_, 3>)) {
         let mut words = vec![0];
         for (handle, length) in (1..).zip(lengths) {
             match length {
@@ -160,14 +160,14 @@ mod tests {
             payload: &[],
             lists,
         };
-        f(Layout::new(&call, reduction, 400));
+        f(ReducedReply::new(&call, reduction, 400));
     }
 
-    fn reduced(layout: &Layout<'_, 3>) -> Vec<(usize, Range<usize>)> {
+    fn reduced(layout: &ReducedReply<'_, 3>) -> Vec<(usize, Range<usize>)> {
         layout.reduced().collect()
     }
 
-    fn remaining(layout: &Layout<'_, 3>) -> Vec<Range<usize>> {
+    fn remaining(layout: &ReducedReply<'_, 3>) -> Vec<Range<usize>> {
         layout.remaining().collect()
     }
 

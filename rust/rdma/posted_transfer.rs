@@ -2,19 +2,19 @@
 
 //! Transfers under way: Reads, and Writes that are more than are posted at once.
 //!
-//! A transfer takes its place in the Send queue once, for a portion of its requests. The last request
-//! of a portion asks for a completion, which posts the next portion in the same place. So a queue
+//! A transfer takes its place in the Send queue once, for a batch of its requests. The last request
+//! of a batch asks for a completion, which posts the next batch in the same place. So a queue
 //! need not be as long as what a peer may ask for. What follows the last Read is
-//! [`Puller::pulled`]; the last Writes are posted with the Send that they belong to, and are part of that.
+//! [`ReadHandler::read_done`]; the last Writes are posted with the Send that they belong to, and are part of that.
 
 use crate::{
     cq::{
         self,
-        Failure, //
+        WcStatus, //
     },
     error::not_connected,
+    in_flight::Entry,
     mr,
-    outstanding::Entry,
     send::{
         self,
         Buffer,
@@ -22,7 +22,7 @@ use crate::{
     },
     transfer::{
         Inner,
-        Puller, //
+        ReadHandler, //
     },
     QueuePair, //
 };
@@ -41,11 +41,11 @@ use kernel::{
     prelude::*, //
 };
 
-/// What comes when all portions have completed.
-pub(crate) enum Then<H: Puller> {
+/// What comes when all batches have completed.
+pub(crate) enum Then<H: ReadHandler> {
     /// The upper layer has it.
-    Pulled(H::Pulled),
-    /// With the last portion, the first `len` bytes of `buffer` are sent.
+    ReadDone(H::ReadDone),
+    /// With the last batch, the first `len` bytes of `buffer` are sent.
     Send {
         buffer: Buffer<H>,
         len: usize,
@@ -53,9 +53,9 @@ pub(crate) enum Then<H: Puller> {
     },
 }
 
-/// A transfer that is posted in portions. The completions find it by the first field.
+/// A transfer that is posted in batches. The completions find it by the first field.
 #[repr(C)]
-pub(crate) struct Underway<H: Puller> {
+pub(crate) struct RwContext<H: ReadHandler> {
     entry: Entry,
     transfer: KBox<Inner<H>>,
     regions: mr::Registered<H>,
@@ -65,7 +65,7 @@ pub(crate) struct Underway<H: Puller> {
     queue: *const QueuePair<H>,
 }
 
-impl<H: Puller> Underway<H> {
+impl<H: ReadHandler> RwContext<H> {
     /// Readies `transfer` for `queue`, where it has its place. [`EINVAL`] if more would be registered
     /// for it than there is room for. Sleeps.
     pub(crate) fn new(
@@ -77,25 +77,25 @@ impl<H: Puller> Underway<H> {
         if regions.len() > transfer.room {
             return Err(EINVAL);
         }
-        let underway = Self {
-            entry: Entry::new(portion_done::<H>, free_underway::<H>),
+        let rw = Self {
+            entry: Entry::new(batch_done::<H>, free_rw_context::<H>),
             transfer,
-            regions: regions.into_registered(queue.limbo()),
+            regions: regions.into_registered(queue.deferred_dereg()),
             posted: 0,
             then,
             queue,
         };
-        Ok(KBox::new(underway, GFP_KERNEL)?)
+        Ok(KBox::new(rw, GFP_KERNEL)?)
     }
 
-    /// Links the requests of `portion`, the last of which asks for a completion. What they need goes
+    /// Links the requests of `batch`, the last of which asks for a completion. What they need goes
     /// before the first of all.
-    fn link(&mut self, portion: Range<usize>, failed: *mut raw::ib_cqe) -> *mut raw::ib_send_wr {
-        self.posted = portion.end;
-        let is_first = portion.start == 0;
+    fn link(&mut self, batch: Range<usize>, failed: *mut raw::ib_cqe) -> *mut raw::ib_send_wr {
+        self.posted = batch.end;
+        let is_first = batch.start == 0;
         let done = &raw mut self.entry.cqe;
-        let first = self.transfer.link(portion.clone(), failed, null_mut());
-        if let Some(last) = self.transfer.last_of(portion) {
+        let first = self.transfer.link(batch.clone(), failed, null_mut());
+        if let Some(last) = self.transfer.last_of(batch) {
             last.wr.send_flags = raw::ib_send_flags_IB_SEND_SIGNALED;
             last.wr.__bindgen_anon_1.wr_cqe = done;
         }
@@ -119,7 +119,7 @@ impl<H: Puller> Underway<H> {
         unsafe { KBox::from_raw(entry.cast().as_ptr()) }
     }
 
-    /// Posts the first portion. An error is the end of the connection.
+    /// Posts the first batch. An error is the end of the connection.
     pub(crate) fn begin(self: KBox<Self>, queue: &QueuePair<H>) -> Result {
         let mut sends = queue.sends().lock();
         if !sends.open {
@@ -129,7 +129,7 @@ impl<H: Puller> Underway<H> {
         let entry = self.give_up();
         // SAFETY: Until its completion takes it out the box is nobody else's, and touched under the
         // lock. If there is none it is freed after a drain, when no request of it is under way.
-        unsafe { sends.underway.add(entry) };
+        unsafe { sends.rw_contexts.add(entry) };
         // SAFETY: It stands there now, and none of its requests is under way.
         unsafe { Self::go_on(entry, queue, &mut sends) }.unwrap_or(Err(EINVAL))
     }
@@ -139,7 +139,7 @@ impl<H: Puller> Underway<H> {
     ///
     /// # Safety
     ///
-    /// `entry` is that of an `Underway<H>` that stands in `sends`, those of `queue`. None of its
+    /// `entry` is that of an `RwContext<H>` that stands in `sends`, those of `queue`. None of its
     /// requests is under way. The caller does not touch it again, unless it gets [`None`].
     unsafe fn go_on(
         entry: NonNull<Entry>,
@@ -147,26 +147,26 @@ impl<H: Puller> Underway<H> {
         sends: &mut send::State<H>,
     ) -> Option<Result> {
         // SAFETY: The caller vouches for it; whoever has the lock may touch it.
-        let underway = unsafe { &mut *entry.cast::<Self>().as_ptr() };
-        let left = underway.transfer.len().saturating_sub(underway.posted);
+        let rw = unsafe { &mut *entry.cast::<Self>().as_ptr() };
+        let left = rw.transfer.len().saturating_sub(rw.posted);
         if left == 0 {
             return None;
         }
         if !sends.open {
             return Some(Err(not_connected()));
         }
-        let count = left.min(underway.transfer.room);
-        if count == left && matches!(underway.then, Then::Send { .. }) {
+        let count = left.min(rw.transfer.room);
+        if count == left && matches!(rw.then, Then::Send { .. }) {
             // SAFETY: The caller vouches for it.
             return Some(unsafe { Self::send(entry, queue, sends) });
         }
-        let portion = underway.posted..underway.posted.saturating_add(count);
-        let first = underway.link(portion, queue.transfer_failed_cqe());
+        let batch = rw.posted..rw.posted.saturating_add(count);
+        let first = rw.link(batch, queue.transfer_failed_cqe());
         // SAFETY: The list was just made; it lives as long as the box is outstanding.
         Some(unsafe { queue.post(sends, first) })
     }
 
-    /// Posts the last portion with its Send, which has the transfer from now on.
+    /// Posts the last batch with its Send, which has the transfer from now on.
     ///
     /// # Safety
     ///
@@ -177,8 +177,8 @@ impl<H: Puller> Underway<H> {
         sends: &mut send::State<H>,
     ) -> Result {
         // SAFETY: The caller vouches for it.
-        let underway = unsafe {
-            sends.underway.remove(entry);
+        let rw = unsafe {
+            sends.rw_contexts.remove(entry);
             Self::take_back(entry)
         };
         let Self {
@@ -186,12 +186,12 @@ impl<H: Puller> Underway<H> {
             posted,
             then,
             ..
-        } = KBox::into_inner(underway);
+        } = KBox::into_inner(rw);
         match then {
             Then::Send { buffer, len, verb } => {
                 queue.post_message(sends, Some(transfer), posted, buffer, len, verb)?
             }
-            Then::Pulled(_) => Err(EINVAL),
+            Then::ReadDone(_) => Err(EINVAL),
         }
     }
 
@@ -223,34 +223,34 @@ impl<H: Puller> Underway<H> {
 
 /// # Safety
 ///
-/// `entry` is that of an [`Underway<H>`] that was given up, none of whose requests is under way.
-unsafe fn free_underway<H: Puller>(entry: NonNull<Entry>) {
+/// `entry` is that of an [`RwContext<H>`] that was given up, none of whose requests is under way.
+unsafe fn free_rw_context<H: ReadHandler>(entry: NonNull<Entry>) {
     // SAFETY: The caller vouches for it.
-    drop(unsafe { Underway::<H>::take_back(entry) });
+    drop(unsafe { RwContext::<H>::take_back(entry) });
 }
 
 /// # Safety
 ///
-/// Only the core calls this, for the completion of the last request of a portion.
-unsafe extern "C" fn portion_done<H: Puller>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
+/// Only the core calls this, for the completion of the last request of a batch.
+unsafe extern "C" fn batch_done<H: ReadHandler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
     // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
     let (handler, wc) = unsafe { cq::called_for::<H>(cq, wc) };
-    // SAFETY: The request was posted with the address of the entry of an `Underway`, its first field.
+    // SAFETY: The request was posted with the address of the entry of an `RwContext`, its first field.
     let entry = unsafe { Entry::completed(wc) };
-    // SAFETY: The `Underway` lives until its last completion, which no earlier one was, or longer than
+    // SAFETY: The `RwContext` lives until its last completion, which no earlier one was, or longer than
     // there are callbacks. So does the queue pair that it was posted to.
-    let queue = unsafe { &*(*entry.cast::<Underway<H>>().as_ptr()).queue };
+    let queue = unsafe { &*(*entry.cast::<RwContext<H>>().as_ptr()).queue };
     let mut sends = queue.sends().lock();
     if sends.is_drained() {
         // Too late: it goes with the queue pair.
         return;
     }
     // The last request is only flushed if one before it failed.
-    let failure = Failure::of(wc.status).map(|last| sends.transfer_failure.take().unwrap_or(last));
+    let failure = WcStatus::of(wc.status).map(|last| sends.transfer_failure.take().unwrap_or(last));
     let posted = match failure {
         // SAFETY: It stands there since it was posted. Requests complete in order: with the last, all
-        // of the portion are done.
-        None => unsafe { Underway::<H>::go_on(entry, queue, &mut sends) },
+        // of the batch are done.
+        None => unsafe { RwContext::<H>::go_on(entry, queue, &mut sends) },
         Some(_) => None,
     };
     match posted {
@@ -265,22 +265,22 @@ unsafe extern "C" fn portion_done<H: Puller>(cq: *mut raw::ib_cq, wc: *mut raw::
         }
         Some(Err(_)) => {
             drop(sends);
-            return handler.request_failed(Failure::FLUSHED);
+            return handler.request_failed(WcStatus::FLUSHED);
         }
         None => (),
     }
     // SAFETY: It stands there since it was posted, and this completion was the last to come for it.
-    let underway = unsafe {
-        sends.underway.remove(entry);
-        Underway::<H>::take_back(entry)
+    let rw = unsafe {
+        sends.rw_contexts.remove(entry);
+        RwContext::<H>::take_back(entry)
     };
-    let resume = sends.leave(underway.transfer.room);
+    let resume = sends.leave(rw.transfer.room);
     drop(sends);
     // SAFETY: As above.
-    let then = unsafe { underway.finish(queue, failure.is_none()) };
+    let then = unsafe { rw.finish(queue, failure.is_none()) };
     match (then, failure) {
-        (Then::Pulled(pulled), None) => handler.pulled(queue, pulled),
-        (Then::Pulled(pulled), Some(failure)) => handler.pull_failed(pulled, failure),
+        (Then::ReadDone(pulled), None) => handler.read_done(queue, pulled),
+        (Then::ReadDone(pulled), Some(failure)) => handler.read_failed(pulled, failure),
         // Its Send takes the others along.
         (Then::Send { .. }, None) => (),
         (Then::Send { buffer, .. }, Some(failure)) => match buffer.head() {

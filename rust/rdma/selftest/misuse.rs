@@ -2,10 +2,10 @@
 
 //! What cannot be is refused.
 
-use super::station::{
+use super::fixture::{
     kept,
+    Fixture,
     Pair,
-    Station,
     PARAMETERS,
     PORT, //
 };
@@ -25,12 +25,12 @@ use kernel::prelude::*;
 use raw::memory::Page;
 
 pub(super) fn reads_and_writes_are_not_mixed_up() -> Result<bool> {
-    let station = Station::alone(PORT)?;
-    let queue = &station.queue;
+    let fixture = Fixture::alone(PORT)?;
+    let queue = &fixture.queue;
     let page = Page::new(GFP_KERNEL)?;
-    let reads = station.prepare(Transfer::reads(queue, GFP_KERNEL)?, &page)?;
-    let sent = queue.post_reply(Attached::Writes(reads), station.buffer()?, 20, Verb::Send);
-    let writes = station.prepare(Transfer::writes(queue, GFP_KERNEL)?, &page)?;
+    let reads = fixture.prepare(Transfer::reads(queue, GFP_KERNEL)?, &page)?;
+    let sent = queue.post_reply(Attached::Writes(reads), fixture.buffer()?, 20, Verb::Send);
+    let writes = fixture.prepare(Transfer::writes(queue, GFP_KERNEL)?, &page)?;
     let read = queue.post_reads(writes, ());
     let nothing = queue.post_reads(Transfer::reads(queue, GFP_KERNEL)?.prepare()?, ());
     let refused = matches!(sent, Err(Unposted::Lost(EINVAL)))
@@ -40,8 +40,8 @@ pub(super) fn reads_and_writes_are_not_mixed_up() -> Result<bool> {
 }
 
 pub(super) fn nobody_is_answered_who_did_not_ask() -> Result<bool> {
-    let station = Station::alone(PORT)?;
-    let id = station.queue.id();
+    let fixture = Fixture::alone(PORT)?;
+    let id = fixture.queue.id();
     id.disconnect();
     id.reject();
     Ok(id.accept(&PARAMETERS) == Err(EINVAL))

@@ -2,19 +2,19 @@
 
 //! The device loses a request: what belongs to it comes back when the queue pair is drained, or goes with it.
 
-use super::station::{
+use super::fixture::{
     kept,
-    Station,
+    Fixture,
     PORT, //
 };
 use crate::{
-    outstanding::Entry,
+    in_flight::Entry,
+    posted_transfer::{
+        RwContext, //
+        Then,
+    }, //
     receive::Buffers,
     transfer::Transfer,
-    underway::{
-        Then,
-        Underway, //
-    }, //
 };
 use core::ptr::{
     null_mut,
@@ -27,7 +27,7 @@ use kernel::{
 use raw::memory::Page;
 
 /// The device flushes a request after all, that it seemed to have lost when its queue pair was drained.
-fn come_up_with(station: &Station, lost: NonNull<Entry>) {
+fn come_up_with(fixture: &Fixture, lost: NonNull<Entry>) {
     let mut completion = raw::ib_wc {
         status: raw::ib_wc_status_IB_WC_WR_FLUSH_ERR,
         ..Default::default()
@@ -36,7 +36,7 @@ fn come_up_with(station: &Station, lost: NonNull<Entry>) {
     completion.__bindgen_anon_1.wr_cqe = unsafe { &raw mut (*lost.as_ptr()).cqe };
     // SAFETY: As above; the id has its queue pair, and that its completion queue.
     let (done, cq) = unsafe {
-        let queue = (*station.queue.id().as_raw()).qp;
+        let queue = (*fixture.queue.id().as_raw()).qp;
         ((*lost.as_ptr()).cqe.done, (*queue).send_cq)
     };
     if let Some(done) = done {
@@ -46,59 +46,72 @@ fn come_up_with(station: &Station, lost: NonNull<Entry>) {
 }
 
 pub(super) fn lost_read_goes_with_its_queue_pair() -> Result<bool> {
-    let station = Station::alone(PORT)?;
+    let fixture = Fixture::alone(PORT)?;
     let page = Page::new(GFP_KERNEL)?;
-    let reads = Transfer::reads(&station.queue, GFP_KERNEL)?;
-    let reads = station.prepare(reads, &page)?;
-    let lost = Underway::new(reads.0, Then::Pulled(()), &station.queue)?;
+    let reads = Transfer::reads(&fixture.queue, GFP_KERNEL)?;
+    let reads = fixture.prepare(reads, &page)?;
+    let lost = RwContext::new(reads.0, Then::ReadDone(()), &fixture.queue)?;
     let lost = lost.give_up();
     // SAFETY: It was never posted, which is as good as a device that forgot it.
-    unsafe { station.queue.sends().lock().underway.add(lost) };
+    unsafe { fixture.queue.sends().lock().rw_contexts.add(lost) };
     let stayed = kept(&page);
-    station.queue.shut_down();
-    come_up_with(&station, lost);
+    fixture.queue.drain();
+    come_up_with(&fixture, lost);
     let still = kept(&page);
-    drop(station);
+    drop(fixture);
     Ok(stayed && still && !kept(&page))
 }
 
 pub(super) fn lost_receive_goes_with_its_queue_pair() -> Result<bool> {
-    let station = Station::alone(PORT)?;
-    let pd = station.queue.pd().clone();
+    let fixture = Fixture::alone(PORT)?;
+    let pd = fixture.queue.pd().clone();
     let mut buffers = Buffers::new();
     buffers.allocate(&pd, 100, GFP_KERNEL)?;
-    let mut receives = station.queue.receives().lock();
+    let mut receives = fixture.queue.receives().lock();
     // It is not posted, which is as good as a device that forgot it.
-    buffers.take_work_requests(&station.queue, &mut receives.posted);
+    buffers.take_work_requests(&fixture.queue, &mut receives.posted);
     let lost = receives.posted.iter().next();
     drop(receives);
     let lost = lost.ok_or(EINVAL)?;
-    station.queue.shut_down();
-    come_up_with(&station, lost);
+    fixture.queue.drain();
+    come_up_with(&fixture, lost);
     // It is where a device that is even later finds it.
-    let stays = station.queue.receives().lock().posted.iter().eq([lost]);
-    drop(station);
+    let stays = fixture.queue.receives().lock().posted.iter().eq([lost]);
+    drop(fixture);
     Ok(stays && Arc::into_unique_or_drop(pd).is_some())
 }
 
 pub(super) fn lost_invalidation_is_given_back() -> Result<bool> {
-    let station = Station::alone(PORT)?;
+    let fixture = Fixture::alone(PORT)?;
     let page = Page::new(GFP_KERNEL)?;
-    let (registered, _) = station.register(&page)?;
-    let Ok((lost, _)) = registered.into_fence(&station.queue, null_mut(), None) else {
+    let (registered, _) = fixture.register(&page)?;
+    let Ok((lost, _)) = registered.into_invalidation(&fixture.queue, null_mut(), None) else {
         return Ok(false);
     };
     // SAFETY: It was never posted, which is as good as a device that forgot it.
-    unsafe { station.queue.sends().lock().fences.add(lost) };
-    station.queue.shut_down();
-    let Some(registered) = station.end.seen.lock().broken.take() else {
+    unsafe {
+        fixture
+            .queue
+            .sends()
+            .lock()
+            .invalidations_in_flight
+            .add(lost)
+    };
+    fixture.queue.drain();
+    let Some(registered) = fixture.end.seen.lock().broken.take() else {
         return Ok(false);
     };
     let given_back = registered.len() == 1 && kept(&page);
     drop(registered);
-    come_up_with(&station, lost);
+    come_up_with(&fixture, lost);
     // It is where a device that is even later finds it, and brought nothing back.
-    let stays = station.queue.sends().lock().fences.iter().eq([lost]);
-    let given_back = given_back && stays && station.end.seen.lock().broken.is_none();
+    let stays = fixture
+        .queue
+        .sends()
+        .lock()
+        .invalidations_in_flight
+        .iter()
+        .eq([lost]);
+    let given_back = given_back && stays && fixture.end.seen.lock().broken.is_none();
     Ok(given_back && !kept(&page))
 }

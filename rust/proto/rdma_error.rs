@@ -50,7 +50,7 @@ impl RdmaError {
 
 /// An RDMA_ERROR message to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct ErrorMessage {
     /// The Call that is refused.
     pub xid: u32,
     /// The version that the Call had, whatever it was.
@@ -59,7 +59,7 @@ pub struct Refusal {
     pub error: RdmaError,
 }
 
-impl Refusal {
+impl ErrorMessage {
     /// The longest such message.
     pub const MAX_LEN: usize = 28;
 

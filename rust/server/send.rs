@@ -5,7 +5,7 @@
 use super::{
     config::{
         Config,
-        REVERSE_CREDITS,
+        BACKCHANNEL_CREDITS,
         WRITES, //
     },
     endpoint::Endpoint, //
@@ -40,7 +40,7 @@ use sunrpc::SvcCallback;
 
 /// The way out of a connection.
 #[derive(Clone)]
-pub(crate) struct Outlet {
+pub(crate) struct SendPath {
     pub(super) queue: Arc<QueuePair<Endpoint>>,
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) config: Config,
@@ -50,7 +50,7 @@ pub(crate) struct Outlet {
     pub(super) max: usize,
 }
 
-impl Outlet {
+impl SendPath {
     /// The credits to grant.
     pub(super) fn credits(&self) -> u32 {
         self.endpoint.granted.load(Acquire)
@@ -130,7 +130,7 @@ impl Outlet {
     fn put_together(&self, xid: u32, call: &SvcCallback<'_>, out: &mut [u8]) -> Result<usize> {
         let header = reverse::Header {
             xid,
-            credits: REVERSE_CREDITS,
+            credits: BACKCHANNEL_CREDITS,
         };
         let at = header.emit(out).map_err(|_| EINVAL)?;
         let end = at.checked_add(call.len()).ok_or(EINVAL)?;

@@ -3,7 +3,7 @@
 //! How a Responder returns a reply (RFC 8166, sections 3.4.6, 3.5.3 and 4.3).
 //!
 //! First each eligible result is [placed](Placement) in its Write chunk. What remains of the RPC
-//! message is measured, and [`Answer::new`] decides how it travels. Every chunk that the Call
+//! message is measured, and [`ReplyBuilder::new`] decides how it travels. Every chunk that the Call
 //! offered is repeated in the header of the reply, with the same segments in the same order; only
 //! the lengths change, to the bytes written. [`filled`] gives those segments, for the header and
 //! for the RDMA Writes alike: fill octets are never among them.
@@ -117,7 +117,10 @@ impl<'a> Placement<'a> {
 
 /// The segments of a chunk, with the lengths that `length` bytes leave in them: each is filled
 /// before the next is begun.
-pub fn filled(segments: Segments<'_>, length: u64) -> impl Iterator<Item = Segment> + Clone + '_ {
+pub fn written_segments(
+    segments: Segments<'_>,
+    length: u64,
+) -> impl Iterator<Item = Segment> + Clone + '_ {
     segments.iter().scan(length, |rest, segment| {
         let length = u32::try_from(*rest).map_or(segment.length, |rest| rest.min(segment.length));
         *rest = rest.saturating_sub(u64::from(length));
@@ -127,7 +130,7 @@ pub fn filled(segments: Segments<'_>, length: u64) -> impl Iterator<Item = Segme
 
 /// A reply that can be returned.
 #[derive(Clone, Copy, Debug)]
-pub struct Answer<'a> {
+pub struct ReplyBuilder<'a> {
     xid: u32,
     lists: Lists<'a>,
     written: &'a [u64],
@@ -135,7 +138,7 @@ pub struct Answer<'a> {
     body: Body,
 }
 
-impl<'a> Answer<'a> {
+impl<'a> ReplyBuilder<'a> {
     /// Decides how a reply to `call` travels.
     ///
     /// `written` are the bytes put into each Write chunk; chunks beyond its end are unused.
@@ -147,7 +150,7 @@ impl<'a> Answer<'a> {
         payload: u64,
         threshold: usize,
     ) -> Result<Self, Unreturnable> {
-        if xdr::fill_u64(payload) != 0 || written.len() > call.lists.write.len() {
+        if xdr::padding_u64(payload) != 0 || written.len() > call.lists.write.len() {
             return Err(Misuse::Sizes.into());
         }
         for (length, chunk) in written.iter().zip(call.lists.write) {
@@ -191,7 +194,7 @@ impl<'a> Answer<'a> {
         };
         let payload = self.payload;
         used.into_iter()
-            .flat_map(move |segments| filled(segments, payload))
+            .flat_map(move |segments| written_segments(segments, payload))
     }
 
     /// Bytes that [`emit`](Self::emit) writes.
@@ -219,7 +222,7 @@ impl<'a> Answer<'a> {
             writer.u32(0)?;
             let mut written = self.written.iter().copied();
             for segments in self.lists.write {
-                let used = filled(segments, written.next().unwrap_or(0));
+                let used = written_segments(segments, written.next().unwrap_or(0));
                 chunk::emit_chunk(writer, segments.len(), used)?;
             }
             writer.u32(0)?;
@@ -229,7 +232,7 @@ impl<'a> Answer<'a> {
             };
             match self.lists.reply {
                 Some(segments) => {
-                    chunk::emit_chunk(writer, segments.len(), filled(segments, payload))
+                    chunk::emit_chunk(writer, segments.len(), written_segments(segments, payload))
                 }
                 None => writer.u32(0),
             }

@@ -20,7 +20,7 @@ use crate::{
     },
     errno,
     memory::Stable,
-    pinned::fail_task,
+    pending_reply::fail_task,
     svc_link::SvcLink,
     svc_ops,
     xdr_buf::XdrBuf,
@@ -98,16 +98,16 @@ impl AnsweredCallback {
 }
 
 /// The class of `rpc_xprt`s for calls over connections `C`, to be a `static` of the module.
-pub struct SvcReverseClass<C: SvcConnection> {
+pub struct SvcBackchannelClass<C: SvcConnection> {
     untyped: UntypedClass,
     _connection: PhantomData<fn() -> C>,
 }
 
-impl<C: SvcConnection> SvcReverseClass<C> {
+impl<C: SvcConnection> SvcBackchannelClass<C> {
     /// The class, not registered.
     #[expect(clippy::new_without_default, reason = "statics cannot use it")]
     pub const fn new() -> Self {
-        let (ident, name) = (C::REVERSE_IDENT, C::REVERSE_NAME);
+        let (ident, name) = (C::BACKCHANNEL_IDENT, C::BACKCHANNEL_NAME);
         Self {
             // SAFETY: `setup` is for sunrpc to call, for this class.
             untyped: unsafe { UntypedClass::new(ident, name, [c"", c""], setup::<C>) },
@@ -204,15 +204,15 @@ unsafe fn create<C: SvcConnection>(args: &raw::xprt_create) -> Result<NonNull<ra
     if args.addrlen > size_of::<raw::__kernel_sockaddr_storage>() {
         return Err(EBADF);
     }
-    let class = &C::reverse_class().untyped;
+    let class = &C::backchannel_class().untyped;
     class.get_module()?;
     // SAFETY: sunrpc says which namespace. The size has room for `Reverse`.
     let raw = unsafe {
         raw::xprt_alloc(
             args.net,
             size_of::<Reverse<C>>(),
-            C::REVERSE_CREDITS,
-            C::REVERSE_CREDITS,
+            C::BACKCHANNEL_CREDITS,
+            C::BACKCHANNEL_CREDITS,
         )
     };
     let Some(raw) = NonNull::new(raw) else {
@@ -231,8 +231,8 @@ unsafe fn create<C: SvcConnection>(args: &raw::xprt_create) -> Result<NonNull<ra
     xprt.bind_timeout = 0;
     xprt.reestablish_timeout = 0;
     xprt.idle_timeout = 0;
-    xprt.max_payload = C::REVERSE_PAYLOAD;
-    xprt.prot = C::REVERSE_IDENT;
+    xprt.max_payload = C::BACKCHANNEL_PAYLOAD;
+    xprt.prot = C::BACKCHANNEL_IDENT;
     xprt.set_resvport(0);
     // SAFETY: sunrpc gives `addrlen` bytes at `dstaddr`, and they fit.
     unsafe {
@@ -241,7 +241,7 @@ unsafe fn create<C: SvcConnection>(args: &raw::xprt_create) -> Result<NonNull<ra
             .copy_to_nonoverlapping((&raw mut xprt.addr).cast(), args.addrlen)
     };
     xprt.addrlen = args.addrlen;
-    if let Err(error) = addr::format(xprt, C::REVERSE_NAME, C::REVERSE_NETIDS) {
+    if let Err(error) = addr::format(xprt, C::BACKCHANNEL_NAME, C::BACKCHANNEL_NETIDS) {
         // SAFETY: Nobody else has seen it.
         unsafe { destroy::<C>(xprt) };
         return Err(error);
@@ -287,7 +287,7 @@ unsafe extern "C" fn destroy<C: SvcConnection>(xprt: *mut raw::rpc_xprt) {
     // SAFETY: As above.
     unsafe { raw::xprt_free(xprt) };
     // SAFETY: `setup` took the reference. What is left of this function is to return.
-    unsafe { C::reverse_class().untyped.put_module() };
+    unsafe { C::backchannel_class().untyped.put_module() };
 }
 
 /// The connection ends, and this with it.
@@ -404,7 +404,7 @@ impl<C: SvcConnection> SvcXprt<C> {
             let place = unsafe { XdrBuf::from_raw(&raw const (*rqst).rq_rcv_buf) };
             (xprt, place.copy_in(0, reply))
         })?;
-        let credits = credits.clamp(1, C::REVERSE_CREDITS);
+        let credits = credits.clamp(1, C::BACKCHANNEL_CREDITS);
         // SAFETY: As in `with_callback`.
         let _guard = unsafe { lock(&raw mut (*xprt).transport_lock) };
         // SAFETY: As above; the lock guards the window.

@@ -2,12 +2,12 @@
 
 //! Transfers that are more than is posted at once.
 
-use super::station::{
+use super::fixture::{
     each,
     kept,
-    End,
+    Fixture,
     Pair,
-    Station,
+    TestHandler,
     LEN,
     PORT,
     TRANSFERS, //
@@ -25,21 +25,21 @@ use core::ptr::null_mut;
 use kernel::prelude::*;
 use raw::memory::Page;
 
-/// More than a [`Station`] posts at once, and no multiple of that.
+/// More than a [`Fixture`] posts at once, and no multiple of that.
 const SEGMENTS: u32 = 5;
 
-impl Station {
+impl Fixture {
     /// `transfer` between the first bytes of `page` and the peer's memory `whole`, in more requests than
     /// are posted at once. One may have another key, and so be `denied`.
     pub(super) fn prepare_many(
         &self,
-        mut transfer: Transfer<End>,
+        mut transfer: Transfer<TestHandler>,
         page: &Page,
-        whole: mr::Handle,
+        whole: mr::Segment,
         denied: Option<u32>,
-    ) -> Result<Prepared<End>> {
+    ) -> Result<Prepared<TestHandler>> {
         for place in 0..SEGMENTS {
-            transfer.add_remote(mr::Handle {
+            transfer.add_remote(mr::Segment {
                 rkey: whole.rkey ^ u32::from(denied == Some(place)),
                 len: whole.len / SEGMENTS,
                 iova: whole.iova + u64::from(place * (whole.len / SEGMENTS)),
@@ -56,7 +56,7 @@ impl Station {
 }
 
 /// A page with bytes that differ from those of other `seed`s.
-fn filled(seed: u8) -> Result<Page> {
+fn roundup(seed: u8) -> Result<Page> {
     let page = Page::new(GFP_KERNEL)?;
     let bytes: [u8; LEN] = core::array::from_fn(|at| (at as u8).wrapping_mul(7) ^ seed);
     page.copy_in(0, &bytes)?;
@@ -75,7 +75,7 @@ pub(super) fn reads_go_in_portions() -> Result<bool> {
     let (near, far) = (&pair.near, &pair.far);
     // More often than there is room for, if it did not come back.
     for round in 1..=4 {
-        let (theirs, ours) = (filled(0x10 + round)?, Page::new(GFP_KERNEL)?);
+        let (theirs, ours) = (roundup(0x10 + round)?, Page::new(GFP_KERNEL)?);
         let (handle, registered, result) = far.offer(&theirs, mr::Access::Read)?;
         result?;
         let round = usize::from(round);
@@ -99,7 +99,7 @@ pub(super) fn writes_go_in_portions() -> Result<bool> {
     let pair = Pair::new()?;
     let (near, far) = (&pair.near, &pair.far);
     for round in 1..=4 {
-        let (theirs, ours) = (Page::new(GFP_KERNEL)?, filled(0x20 + round)?);
+        let (theirs, ours) = (Page::new(GFP_KERNEL)?, roundup(0x20 + round)?);
         let (handle, registered, result) = far.offer(&theirs, mr::Access::Write)?;
         result?;
         let round = usize::from(round);
@@ -120,7 +120,7 @@ pub(super) fn writes_go_in_portions() -> Result<bool> {
         }
         drop(registered);
     }
-    near.queue.shut_down();
+    near.queue.drain();
     Ok(near.has_room())
 }
 
@@ -131,7 +131,7 @@ pub(super) fn denied_read_fails_all() -> Result<bool> {
 fn fails_all(denied: u32) -> Result<bool> {
     let pair = Pair::new()?;
     let (near, far) = (&pair.near, &pair.far);
-    let (theirs, ours) = (filled(0x30)?, Page::new(GFP_KERNEL)?);
+    let (theirs, ours) = (roundup(0x30)?, Page::new(GFP_KERNEL)?);
     let (handle, _registered, result) = far.offer(&theirs, mr::Access::Read)?;
     result?;
     near.end.wait(|seen| (seen.received >= 1).then_some(()))?;
@@ -141,7 +141,7 @@ fn fails_all(denied: u32) -> Result<bool> {
         return Ok(false);
     }
     near.end.wait(|seen| seen.denied.then_some(()))?;
-    near.queue.shut_down();
+    near.queue.drain();
     Ok(near.end.seen.lock().pulled == 0 && !kept(&ours))
 }
 
@@ -152,7 +152,7 @@ pub(super) fn denied_write_fails_its_message() -> Result<bool> {
 fn fails_its_message(denied: u32) -> Result<bool> {
     let pair = Pair::new()?;
     let (near, far) = (&pair.near, &pair.far);
-    let (theirs, ours) = (Page::new(GFP_KERNEL)?, filled(0x40)?);
+    let (theirs, ours) = (Page::new(GFP_KERNEL)?, roundup(0x40)?);
     let (handle, _registered, result) = far.offer(&theirs, mr::Access::Write)?;
     result?;
     near.end.wait(|seen| (seen.received >= 1).then_some(()))?;
@@ -169,7 +169,7 @@ fn fails_its_message(denied: u32) -> Result<bool> {
         return Ok(false);
     }
     let unwritten = near.end.wait(|seen| seen.unwritten.take())?;
-    near.queue.shut_down();
+    near.queue.drain();
     let denied = near.end.seen.lock().denied;
     let arrived = far.end.seen.lock().received;
     Ok(denied && unwritten == *b"head" && arrived == 0 && !kept(&ours))
@@ -179,11 +179,11 @@ fn fails_its_message(denied: u32) -> Result<bool> {
 pub(super) fn portion_has_its_own() -> Result<bool> {
     const REMOTE: [u32; 5] = [100, 300, 50, 250, 100];
     const LOCAL: [(usize, usize); 4] = [(0, 150), (200, 200), (600, 300), (1000, 150)];
-    let station = Station::alone(PORT)?;
+    let fixture = Fixture::alone(PORT)?;
     let page = Page::new(GFP_KERNEL)?;
-    let mut transfer = Transfer::writes(&station.queue, GFP_KERNEL)?;
+    let mut transfer = Transfer::writes(&fixture.queue, GFP_KERNEL)?;
     for len in REMOTE {
-        transfer.add_remote(mr::Handle {
+        transfer.add_remote(mr::Segment {
             rkey: len,
             len,
             iova: 0,
@@ -195,9 +195,9 @@ pub(super) fn portion_has_its_own() -> Result<bool> {
     let mut inner = transfer.prepare()?.0;
     let mut lengths = [0; 5];
     let mut elements = [0; 5];
-    for portion in [0..2, 2..4, 4..5] {
-        let places = portion.clone();
-        let mut next = inner.link(portion, null_mut(), null_mut());
+    for batch in [0..2, 2..4, 4..5] {
+        let places = batch.clone();
+        let mut next = inner.link(batch, null_mut(), null_mut());
         for place in places {
             // SAFETY: The list was just made, of requests that `inner` has.
             let Some(wr) = (unsafe { next.as_ref() }) else {

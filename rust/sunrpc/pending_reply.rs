@@ -61,14 +61,14 @@ pub(crate) unsafe fn fail_task(task: *mut raw::rpc_task, status: c_int) {
 /// # Invariants
 ///
 /// The request is pinned, and this value owns the pin.
-pub struct PinnedRqst<T: Transport>(NonNull<Rqst<T>>);
+pub struct PendingReply<T: Transport>(NonNull<Rqst<T>>);
 
 // SAFETY: A pin belongs to no task, and `Rqst<T>` is `Sync`.
-unsafe impl<T: Transport> Send for PinnedRqst<T> {}
-// SAFETY: `&PinnedRqst` gives `&Rqst`.
-unsafe impl<T: Transport> Sync for PinnedRqst<T> {}
+unsafe impl<T: Transport> Send for PendingReply<T> {}
+// SAFETY: `&PendingReply` gives `&Rqst`.
+unsafe impl<T: Transport> Sync for PendingReply<T> {}
 
-impl<T: Transport> PinnedRqst<T> {
+impl<T: Transport> PendingReply<T> {
     /// Pins a request, unless it is being answered already.
     ///
     /// # Safety
@@ -164,7 +164,7 @@ impl<T: Transport> PinnedRqst<T> {
     }
 }
 
-impl<T: Transport> Deref for PinnedRqst<T> {
+impl<T: Transport> Deref for PendingReply<T> {
     type Target = Rqst<T>;
 
     fn deref(&self) -> &Rqst<T> {
@@ -173,7 +173,7 @@ impl<T: Transport> Deref for PinnedRqst<T> {
     }
 }
 
-impl<T: Transport> Drop for PinnedRqst<T> {
+impl<T: Transport> Drop for PendingReply<T> {
     fn drop(&mut self) {
         let _guard = self.queue_lock();
         // SAFETY: The lock is held, and this is `drop`.

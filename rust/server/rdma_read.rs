@@ -34,7 +34,7 @@ use proto::{
     xdr, //
 };
 use rdma::{
-    mr::Handle,
+    mr,
     qp::UnpostedReads,
     receive::Message,
     transfer::{
@@ -65,7 +65,7 @@ pub(super) fn fits_head(len: usize, reduction: bool) -> bool {
 }
 
 /// A call that is being pulled, or was.
-pub(crate) struct Pulled {
+pub(crate) struct ReadDone {
     pub(super) message: Message<Endpoint>,
     pub(super) form: Form,
     /// Where it goes.
@@ -84,7 +84,7 @@ impl Form {
         let form = match (call.body, chunks.next(), chunks.next()) {
             (Body::Msg, Some((position, length)), None) if head_fits(position) => Self::Reduced {
                 position: usize::try_from(position).ok()?,
-                len: usize::try_from(xdr::filled_u64(length)).ok()?,
+                len: usize::try_from(xdr::roundup_u64(length)).ok()?,
             },
             _ => Self::Whole {
                 len: usize::try_from(call.message_len()).ok()?,
@@ -120,7 +120,7 @@ impl Connection {
                 return None;
             }
         };
-        let pulled = Pulled {
+        let pulled = ReadDone {
             message,
             form,
             pages,
@@ -129,14 +129,14 @@ impl Connection {
             return self.take_pulled(pulled, args);
         }
         READS.add(reads.len());
-        self.outlet
+        self.send_path
             .endpoint
             .with_room((reads, pulled), |(reads, pulled)| {
-                match self.outlet.queue.post_reads(reads, pulled) {
+                match self.send_path.queue.post_reads(reads, pulled) {
                     Ok(()) => Ok(()),
                     Err(UnpostedReads::Full(reads, pulled)) => Err((reads, pulled)),
                     Err(UnpostedReads::Lost(_)) => {
-                        self.outlet
+                        self.send_path
                             .endpoint
                             .lost(proto::conn::server::Event::Failed);
                         Ok(())
@@ -151,7 +151,7 @@ impl Connection {
         let Ok(Incoming::Call(call)) = call::parse(bytes, &policy(usize::MAX)) else {
             return Err(EINVAL);
         };
-        let mut reads = Transfer::reads(&self.outlet.queue, GFP_KERNEL)?;
+        let mut reads = Transfer::reads(&self.send_path.queue, GFP_KERNEL)?;
         if let Form::Reduced { position, len } = form {
             let position = u32::try_from(position)?;
             let segments = call.lists.read.chunk(position);
@@ -183,7 +183,7 @@ impl Connection {
                     read(&mut reads, call.lists.read.chunk(position), pages, at, end)?;
                     end
                 }
-                Part::Fill(length) => {
+                Part::Padding(length) => {
                     let end = at.checked_add(usize::try_from(length)?).ok_or(EINVAL)?;
                     zero(pages, at, end)?;
                     end
@@ -204,7 +204,7 @@ fn read(
     end: usize,
 ) -> Result {
     for segment in segments {
-        reads.add_remote(Handle {
+        reads.add_remote(mr::Segment {
             rkey: segment.handle,
             len: segment.length,
             iova: segment.offset,
