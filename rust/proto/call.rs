@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What reaches the Responder (RFC 8166, sections 3.4.5 and 4.5).
+//! Messages that the Responder receives (RFC 8166, sections 3.4.5 and 4.5).
 //!
 //! [`parse`] decides from the bytes alone what is served, what is refused with an RDMA_ERROR and
-//! what is dropped in silence; it does so before any memory is pulled. A Call that it lets through
-//! has one payload, and its chunks fit together: [`Call::parts`] tells how to rebuild the message.
+//! what is dropped in silence, before any RDMA Read is posted. A Call that it accepts has one
+//! Payload stream, and its chunks fit together: [`Call::parts`] tells how to rebuild that stream.
 //!
-//! Two checks need what only the caller has. [`Call::check_message`] looks at a message that was
-//! pulled; [`Call::check_arguments`] compares the chunks with the arguments that may leave it, by
-//! its [binding](crate::upper_layer_binding). Both come before anything is executed.
+//! Two checks need what only the caller has. [`Call::check_message`] looks at a message that RDMA
+//! Reads brought; [`Call::check_arguments`] compares the Read chunks with the DDP-eligible arguments,
+//! by the [Upper-Layer Binding](crate::upper_layer_binding). Both run before the Call is dispatched.
 
 use core::iter;
 use core::mem;
@@ -33,22 +33,22 @@ use crate::xdr::Reader;
 
 /// The most Positions in the Read list of a Call, that of a Position-Zero chunk included.
 ///
-/// A chunk is an argument that left the message, and only few can: a binding names them. That of
-/// NFS has one in a procedure of NFSv2 or NFSv3, and one in some operations of a COMPOUND; it asks
-/// a client for one Read chunk beside the Position-Zero chunk (RFC 8267). To find the chunks one
-/// goes through the list once for each of them, before it is known who calls, and 64 KiB would hold
-/// more than 2,700.
+/// A Read chunk holds a reduced argument, and an Upper-Layer Binding makes only few arguments
+/// DDP-eligible. The binding of NFS has one in a procedure of NFSv2 or NFSv3, and one in some
+/// operations of a COMPOUND; it asks a client for one Read chunk beside the Position-Zero chunk (RFC
+/// 8267). The list is searched once for each chunk, before the caller is authenticated, and 64 KiB
+/// would hold more than 2,700 chunks.
 const MAX_POSITIONS: usize = 16;
 
-/// What this Responder takes.
+/// What this Responder accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// Chunks and segments. The NFS binding (RFC 8267) asks for 16 segments in a chunk, and for
     /// one Read chunk beside the Position-Zero chunk.
     pub limits: Limits,
-    /// The most bytes to pull for one Call: the longest argument and the rest of its message.
+    /// The most bytes to read for one Call: the longest argument and the rest of its message.
     pub max_pull: u64,
-    /// We have Calls of our own on the way, in the reverse direction.
+    /// This end has Calls of its own in flight, in the reverse direction.
     pub reverse: bool,
 }
 
@@ -70,12 +70,12 @@ pub enum Incoming<'a> {
     },
 }
 
-/// What becomes of a message that is not served. The Receive is posted again in any case.
+/// What to do with a message that is not dispatched. The Receive is posted again in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejection {
     /// Drop it in silence.
     Drop(Dropped),
-    /// ReplyBuilder with an RDMA_ERROR.
+    /// Answer with an RDMA_ERROR.
     Refuse(ErrorMessage, Reason),
 }
 
@@ -107,8 +107,8 @@ pub enum Reason {
     TwoPayloads,
     /// Bytes behind a header that has its payload elsewhere.
     Trailing(usize),
-    /// A message in the Position-Zero chunk without the fill after its last item.
-    Unfilled(u64),
+    /// A message in the Position-Zero chunk without the padding after its last item.
+    Unpadded(u64),
     /// The transaction numbers of header and RPC message differ.
     Xid {
         /// In the header.
@@ -119,15 +119,15 @@ pub enum Reason {
     /// Neither a Call nor a Reply.
     Direction(u32),
     /// The chunk at this Position overlaps another one, lies beyond the end of the message, or
-    /// covers something that must not leave the message.
+    /// covers data that is not DDP-eligible.
     Position(u32),
-    /// More Positions than a Call has arguments that may leave it.
+    /// More Positions than a Call has DDP-eligible arguments.
     TooManyPositions,
-    /// More to pull than any argument needs.
+    /// The Read chunks are longer than any argument.
     TooLong(u64),
     /// A segment that wraps around the end of the address space.
     Wrap(Segment),
-    /// The chunk at this Position is neither as long as its argument nor as that with its fill.
+    /// The chunk at this Position is neither as long as its argument nor as that with its padding.
     Length {
         /// The Position.
         position: u32,
@@ -174,11 +174,11 @@ pub enum Part {
         /// Length of the chunk. Never zero.
         length: u64,
     },
-    /// This many fill octets, which did not travel.
+    /// This many bytes of XDR padding, which were not transferred.
     Padding(u64),
 }
 
-/// Makes sense of the bytes of one Receive.
+/// Parses the message in one Receive buffer.
 pub fn parse<'a>(message: &'a [u8], policy: &Policy) -> Result<Incoming<'a>, Rejection> {
     let runt = Rejection::Drop(Dropped::Runt(message.len()));
     let mut reader = Reader::new(message);
@@ -255,7 +255,7 @@ fn refuse(xid: u32, reason: Reason) -> Rejection {
 }
 
 impl<'a> Call<'a> {
-    /// What its reply has to know of a Call that came without chunks. All else is empty.
+    /// What the reply needs to know of a Call that came without chunks. All else is empty.
     pub fn bare(xid: u32) -> Self {
         Self {
             xid,
@@ -313,9 +313,9 @@ impl<'a> Call<'a> {
         if length < rpc::MIN_CALL {
             return Err(Reason::Payload(length));
         }
-        // RFC 8166, section 3.5.3: such a message has all its fill.
+        // RFC 8166, section 3.5.3: such a message has all its padding.
         if xdr::padding_u64(length) != 0 {
-            return Err(Reason::Unfilled(length));
+            return Err(Reason::Unpadded(length));
         }
         if !self.payload.is_empty() {
             return Err(Reason::Trailing(self.payload.len()));
@@ -357,8 +357,8 @@ impl<'a> Call<'a> {
     /// Looks at a message as it is without its reduced arguments. One that came inline was looked
     /// at already.
     ///
-    /// The header of the RPC message never leaves it: all that RPCSEC_GSS needs is in there (RFC
-    /// 8166, section 8.2.2).
+    /// The header of the RPC message is never reduced: it holds all that RPCSEC_GSS needs (RFC 8166,
+    /// section 8.2.2).
     pub fn check_message(&self, message: &[u8]) -> Result<(), Reason> {
         let length = xdr::byte_count(message);
         let short = Reason::Payload(length);
@@ -384,7 +384,7 @@ impl<'a> Call<'a> {
     /// Compares the Read chunks with the eligible arguments of the rebuilt message. For the Position
     /// of one, and how much of the message follows its chunk, `argument` gives its length.
     ///
-    /// Each chunk must hold one of them, without its fill or with it.
+    /// Each chunk must hold one of them, without its padding or with it.
     pub fn check_arguments(
         &self,
         mut argument: impl FnMut(u32, u64) -> Option<usize>,
@@ -402,8 +402,7 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
-    /// The RDMA_ERROR for a Call that a later check found wanting, or whose reply cannot be
-    /// returned.
+    /// The RDMA_ERROR for a Call that a later check refused, or whose reply cannot be returned.
     pub fn refuse(&self) -> ErrorMessage {
         ErrorMessage {
             xid: self.xid,
@@ -459,7 +458,7 @@ struct Parts<I: Iterator<Item = (u32, u64)>> {
     taken: u64,
     /// Where we are in the message.
     at: u64,
-    /// Fill to come.
+    /// Padding to come.
     padding: u64,
 }
 

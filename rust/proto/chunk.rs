@@ -4,7 +4,7 @@
 //!
 //! The chunk fields are validated in one pass over the message and then stay where they are: the
 //! views here borrow the received bytes and decode a segment when it is asked for. So a list of
-//! any length costs no memory, and nobody downstream meets a list that is not well-formed.
+//! any length costs no memory, and no later code meets a list that is not well-formed.
 
 use crate::error::DecodeError;
 use crate::error::Fault;
@@ -26,7 +26,7 @@ pub struct Segment {
 /// A segment of an argument, and where the argument belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ReadSegment {
-    /// Offset in the Call before anything left it. Zero: the Call itself.
+    /// Offset in the Call before reduction. Zero: the Call itself.
     pub position: u32,
     /// The memory.
     pub segment: Segment,
@@ -195,7 +195,7 @@ impl Iterator for SegmentIter<'_> {
     }
 }
 
-/// The Read list: arguments to pull, as one flat list of segments.
+/// The Read list: reduced arguments, as one flat list of segments to RDMA Read.
 ///
 /// # Invariants
 ///
@@ -236,7 +236,7 @@ impl<'a> ReadList<'a> {
         self.bytes.len() / ReadSegment::WIRE_LEN
     }
 
-    /// Nothing to pull.
+    /// Whether there is no Read chunk.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.bytes.is_empty()
@@ -405,7 +405,7 @@ impl<'a> Iterator for WriteIter<'a> {
 /// The three chunk fields of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lists<'a> {
-    /// Arguments to pull.
+    /// Read chunks: reduced arguments, or the whole Call.
     pub read: ReadList<'a>,
     /// Chunks for results.
     pub write: WriteList<'a>,

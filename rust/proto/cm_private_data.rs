@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the ends tell each other while they connect (RFC 8797).
+//! The private data that both ends exchange while they connect (RFC 8797).
 //!
 //! Eight bytes of connection manager private data: how long a Send each end posts and receives,
-//! and whether it may invalidate the other's memory when it sends. Absent, short or strange data
+//! and whether it may invalidate the other's memory when it sends. Absent, short or unknown data
 //! counts as absent; it never fails a connection.
 
 use crate::error::Misuse;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connection states: what happened goes in, what to do comes out.
+//! The state machine of a connection: an event goes in, an action comes out.
 //!
 //! The caller locks, steps, unlocks, and then carries out the [`Action`](client::Action). Events
 //! that come late, twice or in the wrong state are part of the table: the connection manager

@@ -3,7 +3,7 @@
 //! Credits: how many Calls may be on the way (RFC 8166, section 3.3.1).
 //!
 //! Credit words are levels, not deltas. The Requester keeps a [`Window`]; how many Calls are in
-//! flight is counted by whoever sends them. The Responder's grant is [raised]. Each direction of a
+//! flight is counted by the sender. The Responder's grant is [raised]. Each direction of a
 //! connection has credits of its own (RFC 8167).
 
 /// The Requester's account.

@@ -3,7 +3,7 @@
 //! What can go wrong, and whose fault it is.
 //!
 //! [`DecodeError`]: these bytes are no RPC-over-RDMA header. [`Violation`]: a well-formed message
-//! that breaks a promise; the peer's fault. [`Misuse`]: a request to this crate that no correct
+//! that breaks a rule of RFC 8166; the peer's fault. [`Misuse`]: a request to this crate that no correct
 //! caller makes; our fault.
 
 /// Bytes that do not decode, and where.
@@ -30,7 +30,7 @@ pub enum Fault {
     TooMany,
 }
 
-/// A well-formed message that breaks a promise.
+/// A well-formed message that breaks a rule of RFC 8166.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Violation {
     /// The reply names another number of Write chunks than the Call offered.
@@ -78,12 +78,12 @@ pub enum Violation {
         /// Bytes written to its chunk.
         written: usize,
     },
-    /// A result came inline although a usable chunk was offered for it.
+    /// A result was returned inline although a usable chunk was offered for it.
     ResultInline {
         /// Length of the result.
         length: usize,
     },
-    /// A result came by chunk that may not leave the message.
+    /// A result that is not DDP-eligible was returned in a Write chunk.
     ResultNotEligible {
         /// Bytes written to the chunk.
         written: usize,

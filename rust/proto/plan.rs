@@ -62,16 +62,16 @@ impl Thresholds {
     }
 }
 
-/// An argument that may leave the Call.
+/// A DDP-eligible argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Argument {
     /// Offset of its first byte in the Call, behind its count word.
     pub position: u32,
-    /// Length without fill.
+    /// Length without padding.
     pub length: usize,
 }
 
-/// The sizes of one RPC, fill included where nothing else is said.
+/// The sizes of one RPC, padding included where nothing else is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// The whole Call.
@@ -80,9 +80,9 @@ pub struct Sizes {
     pub argument: Option<Argument>,
     /// The longest possible reply, with the longest eligible result in it.
     pub reply: usize,
-    /// Length without fill of the longest eligible result.
+    /// Length without padding of the longest eligible result.
     pub result: Option<usize>,
-    /// Data may leave the message. Not so with RPCSEC_GSS integrity or privacy (RFC 8166, section
+    /// Data may be reduced. Not so with RPCSEC_GSS integrity or privacy (RFC 8166, section
     /// 8.2.2.3).
     pub reduction: bool,
     /// Segments that one chunk has at most.
@@ -94,7 +94,7 @@ pub struct Sizes {
 pub enum CallForm {
     /// Whole, behind the header.
     Inline,
-    /// Behind the header without its argument and the fill after it; the argument in a Read chunk.
+    /// Behind the header without its argument and the padding after it; the argument in a Read chunk.
     ReadChunk(Argument),
     /// Whole, in a Position-Zero Read chunk; nothing behind the header.
     PositionZero,
@@ -107,12 +107,12 @@ pub enum ReplyForm {
     Inline,
     /// A Write chunk for the result.
     WriteChunk {
-        /// Least length of the chunk. There is no room for fill in it.
+        /// Least length of the chunk. There is no room for padding in it.
         write: usize,
     },
     /// A Write chunk for the result, and a Reply chunk should the rest be too long.
     WriteAndReplyChunk {
-        /// Least length of the Write chunk. There is no room for fill in it.
+        /// Least length of the Write chunk. There is no room for padding in it.
         write: usize,
         /// Least length of the Reply chunk.
         reply: usize,
@@ -251,14 +251,14 @@ impl CallForm {
         }
     }
 
-    /// What of a Call of `length` bytes stands behind the header: the one range, then the other.
+    /// Which ranges of a Call of `length` bytes follow the header, in this order.
     #[inline]
     pub fn inline(self, length: usize) -> [Range<usize>; 2] {
         match self {
             CallForm::Inline => [0..length, length..length],
             CallForm::ReadChunk(argument) => {
                 let Range { start, end } = argument.range();
-                // RFC 8166, section 3.4.4.4: the fill leaves the stream with its item.
+                // RFC 8166, section 3.4.4.4: the padding is reduced with its item.
                 [0..start, roundup(end)..length]
             }
             CallForm::PositionZero => [0..0, 0..0],
@@ -273,7 +273,7 @@ impl Argument {
         start..start.saturating_add(self.length)
     }
 
-    /// Length of the Call without this argument and its fill.
+    /// Length of the Call without this argument and its padding.
     fn rest(self, call: usize) -> Result<usize, Misuse> {
         if self.position & 3 != 0 {
             return Err(Misuse::Position(self.position));

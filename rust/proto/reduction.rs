@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which bytes of a reply go to Write chunks, and which stay in the message (RFC 8166, section
+//! Reduction of a reply: which bytes go to Write chunks, and which stay inline (RFC 8166, section
 //! 3.4.6).
 //!
 //! The reply is there as the upper layer encoded it, with its results in it. In their order each
 //! eligible result is given its [place](ReducedReply::place). What is left is the message, without the
-//! results that went to chunks and without the fill behind them.
+//! results that went to chunks and without the padding behind them.
 
 use core::iter;
 use core::ops::Range;
@@ -21,7 +21,7 @@ use crate::xdr;
 ///
 /// # Invariants
 ///
-/// The results in chunks, each with its fill, follow each other in the order of their chunks, do not
+/// The results in chunks, each with its padding, follow each other in the order of their chunks, do not
 /// overlap and end before `total`.
 #[derive(Clone, Debug)]
 pub struct ReducedReply<'a, const CHUNKS: usize> {
@@ -31,7 +31,7 @@ pub struct ReducedReply<'a, const CHUNKS: usize> {
     starts: [usize; CHUNKS],
     /// How many chunks, from the first, may have something in them.
     used: usize,
-    /// Where the last result that left ends, with its fill.
+    /// Where the last reduced result ends, with its padding.
     end: usize,
     /// Length of the reply, and of what stays in the message.
     total: usize,
@@ -240,7 +240,7 @@ mod tests {
     fn results_elsewhere_are_refused() {
         let misuse = Err(Unreturnable::Misuse(Misuse::Sizes));
         with_chunks(&[400, 400, 400], true, |layout| {
-            // Its fill is not there.
+            // Its padding is not there.
             assert_eq!(layout.clone().place(390..401), misuse);
             assert_eq!(layout.clone().place(399..400), misuse);
             assert_eq!(layout.clone().place(usize::MAX - 8..usize::MAX), misuse);

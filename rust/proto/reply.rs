@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What comes back to the Requester (RFC 8166, sections 4.3 and 4.5).
+//! Messages that the Requester receives (RFC 8166, sections 4.3 and 4.5).
 //!
 //! [`parse`] looks at the bytes alone. The caller then looks up the transaction and has the reply
 //! [checked](Reply::check) against what the Call offered. An error from either means the same:
@@ -72,8 +72,8 @@ pub enum Discard {
     Direction(u32),
     /// A Call in the reverse direction with chunks.
     ReverseChunks,
-    /// A message in the Reply chunk without the fill after its last item.
-    Unfilled(u64),
+    /// A message in the Reply chunk without the padding after its last item.
+    Unpadded(u64),
     /// Bytes behind a header that has its payload elsewhere.
     Trailing(usize),
 }
@@ -101,7 +101,7 @@ pub struct Reply<'a> {
     pub reply: Option<Segments<'a>>,
 }
 
-/// Makes sense of the bytes of one Receive.
+/// Parses the message in one Receive buffer.
 pub fn parse(message: &[u8]) -> Result<Incoming<'_>, Discard> {
     let runt = Discard::Runt(message.len());
     let mut reader = Reader::new(message);
@@ -181,7 +181,7 @@ fn parse_nomsg<'a>(
         return Err(Discard::Payload(length));
     }
     if length & 3 != 0 {
-        return Err(Discard::Unfilled(length));
+        return Err(Discard::Unpadded(length));
     }
     if !rest.is_empty() {
         return Err(Discard::Trailing(rest.len()));
@@ -203,8 +203,8 @@ pub struct Offer<'a> {
 pub struct Outcome<'a> {
     /// The RPC message if it is inline, else empty.
     pub inline: &'a [u8],
-    /// Bytes in the Write chunks together. Zero: the chunks were not used, and nobody knows what the
-    /// memory holds.
+    /// Bytes in the Write chunks together. Zero: the chunks were not used, and the content of
+    /// their memory is undefined.
     pub written_len: usize,
     /// Bytes of the RPC message in the Reply chunk. Zero: the message is inline.
     pub reply_chunk_len: usize,
@@ -233,7 +233,7 @@ impl<'a> Reply<'a> {
     /// Compares the chunks that came back with those of the Call.
     ///
     /// The header repeats every chunk, segment by segment; only the lengths change, to what was
-    /// written (RFC 8166, sections 3.4.6 and 4.3.3). Whatever differs is the peer's invention.
+    /// written (RFC 8166, sections 3.4.6 and 4.3.3). Any other difference is a [`Violation`].
     pub fn check(&self, offer: &Offer<'_>) -> Result<Outcome<'a>, Violation> {
         if self.write.len() != offer.write.len() {
             return Err(Violation::ChunkCount {
@@ -317,7 +317,7 @@ impl Outcome<'_> {
 /// bytes are in it, and `eligible` how long the result is by its count word; there may be none, for
 /// instance in an error reply. A violation ends the RPC for good (RFC 8166, section 6.1).
 ///
-/// RFC 8166, section 3.4.6.2, keeps fill out of the chunk. The server of illumos writes it, and so
+/// RFC 8166, section 3.4.6.2, keeps padding out of the chunk. The server of illumos writes it, and so
 /// did that of Linux before 4.6. It does no harm: the count word tells where the data end.
 pub fn check_result(
     offered: bool,

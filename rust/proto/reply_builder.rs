@@ -5,8 +5,8 @@
 //! First each eligible result is [placed](Placement) in its Write chunk. What remains of the RPC
 //! message is measured, and [`ReplyBuilder::new`] decides how it travels. Every chunk that the Call
 //! offered is repeated in the header of the reply, with the same segments in the same order; only
-//! the lengths change, to the bytes written. [`filled`] gives those segments, for the header and
-//! for the RDMA Writes alike: fill octets are never among them.
+//! the lengths change, to the bytes written. [`written_segments`] gives those segments, for the header and
+//! for the RDMA Writes alike: they never cover XDR padding.
 
 use crate::call::Call;
 use crate::chunk;
@@ -142,7 +142,7 @@ impl<'a> ReplyBuilder<'a> {
     /// Decides how a reply to `call` travels.
     ///
     /// `written` are the bytes put into each Write chunk; chunks beyond its end are unused.
-    /// `payload` is the length of the message without those bytes and their fill. `threshold` is
+    /// `payload` is the length of the message without those bytes and their padding. `threshold` is
     /// the longest Send that the client receives.
     pub fn new(
         call: &Call<'a>,
@@ -159,26 +159,26 @@ impl<'a> ReplyBuilder<'a> {
                 return Err(Unreturnable::Result { length, room });
             }
         }
-        let mut answer = Self {
+        let mut reply = Self {
             xid: call.xid,
             lists: call.lists,
             written,
             payload,
             body: Body::Msg,
         };
-        let header = answer.wire_len();
+        let header = reply.wire_len();
         let Some(inline) = threshold.checked_sub(header) else {
             return Err(Unreturnable::Header { length: header });
         };
         if usize::try_from(payload).map_or(true, |payload| payload > inline) {
-            let room = answer.lists.reply.map_or(0, |chunk| chunk.total());
+            let room = reply.lists.reply.map_or(0, |chunk| chunk.total());
             if payload > room {
                 let length = payload;
                 return Err(Unreturnable::Message { length, room });
             }
-            answer.body = Body::NoMsg;
+            reply.body = Body::NoMsg;
         }
-        Ok(answer)
+        Ok(reply)
     }
 
     /// Where the RPC message travels: behind the header, or in the Reply chunk.

@@ -3,8 +3,8 @@
 //! Reverse direction: the server calls the client (RFC 8167).
 //!
 //! One connection, the same header, but transactions and credits of their own. There are no
-//! chunks in this direction: a server does not expose memory, and the callbacks of NFS carry
-//! nothing that may leave the message (RFC 8267). So every header has the same 28 bytes.
+//! chunks in this direction: a server does not expose memory, and the callbacks of NFS have no
+//! DDP-eligible data item (RFC 8267). So every header has the same 28 bytes.
 
 use crate::error::Misuse;
 use crate::header;

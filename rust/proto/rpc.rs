@@ -5,7 +5,7 @@
 use crate::xdr;
 use crate::xdr::Reader;
 
-/// Length of the smallest Call that is worth a look: up to its procedure number.
+/// Length of the shortest Call that is parsed: up to its procedure number.
 pub(crate) const MIN_CALL: u64 = 24;
 
 /// Length of the smallest Reply: denied, authentication error.
@@ -39,8 +39,7 @@ pub(crate) fn xid_and_direction(message: &[u8]) -> Option<(u32, u32)> {
 pub struct CallHeader {
     /// Where they start: behind credential and verifier.
     pub length: usize,
-    /// They and the results may leave the message. Not so if RPCSEC_GSS protects them, or if they
-    /// are its own (RFC 8166, section 8.2.2).
+    /// They and the results may be reduced. Not so if RPCSEC_GSS protects them, or if they are its own (RFC 8166, section 8.2.2).
     pub reduction: bool,
 }
 

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which arguments may leave a Call: those that the binding of NFS names (RFC 8267), and no others
-//! (RFC 8166, section 6.1).
+//! Which arguments are DDP-eligible: those that the Upper-Layer Binding of NFS names (RFC 8267), and
+//! no others (RFC 8166, section 6.1).
 //!
-//! A Responder does not decode a Call before all of it is there. But each of these arguments has
-//! its count word before it, and in an NFSv4 COMPOUND an operation whose arguments up to there have
-//! a fixed length. So what stands before a Read chunk tells what is in it. Elsewhere what stands
-//! behind it does: file handles and names have a count word, too, but more comes after them. A name
-//! that pretends to be an operation gains nothing: it is put back to where it was.
+//! A Responder does not decode a Call before all of it has arrived. But each of these arguments
+//! follows its count word, and in an NFSv4 COMPOUND also an operation whose other arguments have a
+//! fixed length. So the bytes before a Read chunk identify its content. In NFSv2 and NFSv3 the number
+//! of bytes after the chunk does: file handles and names have a count word as well, but more
+//! arguments follow them. A client gains nothing from a name that imitates an operation, because the
+//! name is restored at its own Position.
 
-/// ONC RPC program of NFS. Others have no binding, and so nothing that may leave.
+/// ONC RPC program of NFS. Other programs have no binding, so none of their data is DDP-eligible.
 const NFS: u32 = 100_003;
 
 /// Where the data of an argument start in the operations that have one.
@@ -22,14 +23,14 @@ const CREATE_LEN: usize = 12;
 /// Attributes of NFSv2, the last argument of its SYMLINK.
 const SATTR_LEN: u64 = 32;
 
-/// What may leave the Calls of one procedure.
+/// The DDP-eligible arguments of one procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Binding {
     /// Nothing.
     Nothing,
     /// The data of WRITE, the path of SYMLINK: the argument that so many bytes follow.
     Before(u64),
-    /// What a COMPOUND has of WRITE and of CREATE.
+    /// The data of each WRITE and the link text of each CREATE in a COMPOUND.
     Compound,
 }
 
@@ -52,9 +53,9 @@ impl Binding {
         }
     }
 
-    /// The length of the argument that stands behind `before`, if it may leave the message. Of what
-    /// is before it, [`REACH`](Self::REACH) bytes are enough. `after` is how much of the message
-    /// follows its chunk.
+    /// The length of the argument that follows the bytes `before`, if it is DDP-eligible. The last
+    /// [`REACH`](Self::REACH) bytes before it are enough. `after` is how much of the message follows its
+    /// chunk.
     pub fn argument(self, before: &[u8], after: u64) -> Option<usize> {
         let eligible = match self {
             Self::Nothing => false,
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn procedures_with_something_to_leave_are_few() {
+    fn few_procedures_have_eligible_arguments() {
         assert_eq!(binding(NFS, 2, 8), Binding::Before(0));
         assert_eq!(binding(NFS, 2, 13), Binding::Before(32));
         assert_eq!(binding(NFS, 3, 7), Binding::Before(0));

@@ -7,25 +7,25 @@ use core::mem;
 use crate::error::DecodeError;
 use crate::error::Fault;
 
-/// Length with the fill that XDR appends to reach the next unit.
+/// Length rounded up to the next XDR unit: with the padding that XDR appends.
 #[inline]
 pub const fn roundup(length: usize) -> usize {
     length.saturating_add(padding(length))
 }
 
-/// Number of fill octets after `length` bytes.
+/// Number of padding bytes after `length` bytes.
 #[inline]
 pub const fn padding(length: usize) -> usize {
     length.wrapping_neg() & 3
 }
 
-/// [`fill`] for a sum of segment lengths.
+/// [`padding`] for a sum of segment lengths.
 #[inline]
 pub const fn padding_u64(length: u64) -> u64 {
     length.wrapping_neg() & 3
 }
 
-/// [`filled`] for a sum of segment lengths.
+/// [`roundup`] for a sum of segment lengths.
 #[inline]
 pub const fn roundup_u64(length: u64) -> u64 {
     length.saturating_add(padding_u64(length))
@@ -114,7 +114,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The last unsigned integer of `message`. Fill behind it is passed over.
+/// The last unsigned integer of `message`. Padding behind it is passed over.
 #[inline]
 pub(crate) fn last_word(message: &[u8]) -> Option<u32> {
     let units = message.len() & !3;

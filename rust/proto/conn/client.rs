@@ -15,20 +15,20 @@ pub struct Connection {
     malformed: u8,
 }
 
-/// Where a connection stands.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// There is none, and nothing of the last one is left.
     Closed,
-    /// Looking for the device that leads to the server.
+    /// Resolving the server's address to a device.
     ResolvingAddress,
-    /// Looking for the way.
+    /// Resolving the route to the server.
     ResolvingRoute,
     /// Waiting for the server.
     Connecting,
     /// Calls and Replies flow.
     Open,
-    /// The end is near; the queues are being drained.
+    /// The connection has ended; the queues are being drained.
     Closing,
 }
 
@@ -37,9 +37,9 @@ pub enum State {
 pub enum Event {
     /// The upper layer wants a connection.
     Connect,
-    /// The connection manager knows the device.
+    /// The connection manager resolved the address to a device.
     AddressResolved,
-    /// The connection manager knows the way.
+    /// The connection manager resolved the route.
     RouteResolved,
     /// The server accepted.
     Established,
@@ -57,7 +57,7 @@ pub enum Event {
     Drained,
 }
 
-/// What to do about it.
+/// What the caller has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Action {
@@ -86,12 +86,12 @@ impl Connection {
         }
     }
 
-    /// Where the connection stands.
+    /// The present state.
     pub const fn state(&self) -> State {
         self.state
     }
 
-    /// Steps on.
+    /// Takes an event, and returns what to do.
     pub fn on(&mut self, event: Event) -> Action {
         let (state, action) = match (self.state, event) {
             (State::Closed, Event::Connect) => (State::ResolvingAddress, Action::ResolveAddress),

@@ -8,7 +8,7 @@ pub struct Connection {
     state: State,
 }
 
-/// Where a connection stands.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// The client asked; the queues are being made.
@@ -17,7 +17,7 @@ pub enum State {
     Accepting,
     /// Calls and Replies flow.
     Open,
-    /// The end is near; the queues are being drained.
+    /// The connection has ended; the queues are being drained.
     Closing,
     /// It is over.
     Closed,
@@ -46,7 +46,7 @@ pub enum Event {
     Drained,
 }
 
-/// What to do about it.
+/// What the caller has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Action {
@@ -68,17 +68,17 @@ impl Connection {
         }
     }
 
-    /// Where the connection stands.
+    /// The present state.
     pub const fn state(&self) -> State {
         self.state
     }
 
-    /// Steps on.
+    /// Takes an event, and returns what to do.
     pub fn on(&mut self, event: Event) -> Action {
         let (state, action) = match (self.state, event) {
             (State::Requested, Event::Prepared) => (State::Accepting, Action::Accept),
             (State::Accepting, Event::Established) => (State::Open, Action::Nothing),
-            // The first Call can overtake the news that the connection stands.
+            // The first Call can overtake the event that the connection is established.
             (State::Accepting | State::Open, Event::Received) => (State::Open, Action::Serve),
             (State::Closing, Event::Drained) => (State::Closed, Action::Nothing),
             (state @ (State::Closed | State::Closing), _) => (state, Action::Nothing),

@@ -372,7 +372,7 @@ fn adv38_position_zero_chunk_too_short_for_a_call() {
 #[test]
 fn adv39_position_zero_chunk_without_fill() {
     answered(39);
-    assert_eq!(reasons(39), [Reason::Unfilled(41)]);
+    assert_eq!(reasons(39), [Reason::Unpadded(41)]);
 }
 
 #[test]

@@ -273,7 +273,7 @@ fn adv56_long_reply_without_a_payload() {
 #[test]
 fn adv57_long_reply_without_fill() {
     let message = in_reply_chunk(1, &[hloo(1, 100), hloo(2, 1)], &[]);
-    let discard = Received::Discard(Discard::Unfilled(101));
+    let discard = Received::Discard(Discard::Unpadded(101));
     assert_eq!(dropped(REPLY, &message), discard);
 }
 
