@@ -274,5 +274,5 @@ void rpcrdma_helper_xprt_set_connected(struct rpc_xprt *xprt)
 	xprt_set_connected(xprt);
 }
 
-/* What tells our module from the in-tree one in /sys/module/rpcrdma/version. */
-MODULE_VERSION("0.1.0");
+/* The in-tree module has no version, so only this module has /sys/module/rpcrdma/version. */
+MODULE_VERSION("0.9.0");
