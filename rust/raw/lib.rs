@@ -14,6 +14,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod addr;
+pub mod compat;
 pub mod memory;
 
 // Generated code follows C's style, and a wrapper documents what it wraps.

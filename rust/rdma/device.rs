@@ -8,6 +8,12 @@ use crate::error::not_supported;
 use core::ptr::NonNull;
 use kernel::error::Result;
 
+/// A count among a device's attributes. Those are `int` or `u32`, as the kernel has it; where they have a sign, a negative one is
+/// none.
+fn count(attribute: impl TryInto<u32>) -> u32 {
+    attribute.try_into().unwrap_or(0)
+}
+
 /// Limits of a device, already reduced to what its users count in.
 #[derive(Clone, Copy)]
 pub struct Limits {
@@ -52,8 +58,8 @@ impl Limits {
         {
             return Err(not_supported());
         }
-        let byte = |n: i32| u8::try_from(n.max(0)).unwrap_or(u8::MAX);
-        let elements = |n: i32| usize::try_from(n).unwrap_or(1).clamp(1, Self::MAX_ELEMENTS);
+        let byte = |n: u32| u8::try_from(n).unwrap_or(u8::MAX);
+        let elements = |n: u32| usize::try_from(n).unwrap_or(1).clamp(1, Self::MAX_ELEMENTS);
         // There the answer to an RDMA Read is written by the peer, which names one place and needs a
         // key for it.
         let (sink_pages, max_read) = match is_iwarp {
@@ -61,14 +67,14 @@ impl Limits {
                 Some(attrs.max_fast_reg_page_list_len.min(Self::SINK_PAGES)),
                 1,
             ),
-            false => (None, attrs.max_send_sge.min(attrs.max_sge_rd)),
+            false => (None, count(attrs.max_send_sge).min(count(attrs.max_sge_rd))),
         };
         Ok(Self {
-            queue_depth: u32::try_from(attrs.max_qp_wr).unwrap_or(0),
+            queue_depth: count(attrs.max_qp_wr),
             registration_pages: attrs.max_fast_reg_page_list_len,
-            responder_resources: byte(attrs.max_qp_rd_atom),
-            initiator_depth: byte(attrs.max_qp_init_rd_atom),
-            write_elements: elements(attrs.max_send_sge),
+            responder_resources: byte(count(attrs.max_qp_rd_atom)),
+            initiator_depth: byte(count(attrs.max_qp_init_rd_atom)),
+            write_elements: elements(count(attrs.max_send_sge)),
             read_elements: elements(max_read),
             sink_pages,
             remote_invalidation: !is_iwarp,

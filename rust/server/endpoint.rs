@@ -25,7 +25,6 @@ use kernel::{
             Relaxed,
             Release, //
         },
-        barrier::smp_mb,
         Arc,
         CondVar,
         CondVarTimeoutResult,
@@ -404,9 +403,9 @@ impl Endpoint {
     /// Whether nobody waits for room.
     pub(super) fn has_room(&self) -> bool {
         // Who asks said before that there is something to take up, and whoever is the last to wait looks for
-        // that when he waits no more: one of them must see what the other did.
-        smp_mb();
-        self.waiters.load(Acquire) == 0
+        // that when he waits no more: one of them must see what the other did. That takes a full barrier before the
+        // load, which an addition of nothing has.
+        self.waiters.fetch_add(0, Full) == 0
     }
 
     /// Sends away whoever waits.

@@ -229,7 +229,7 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
             state <- state,
         });
         // SAFETY: The memory is that of `parts`, which stays where it is.
-        unsafe { init.__pinned_init(&raw mut (*this).parts) }?;
+        unsafe { raw::compat::try_init(&raw mut (*this).parts, init) }?;
         // SAFETY: The memory is that of `xprt`.
         let xprt = unsafe { Opaque::cast_into(&raw const (*this).xprt) };
         // SAFETY: The caller vouches for the arguments.

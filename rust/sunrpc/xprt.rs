@@ -361,7 +361,7 @@ impl<T: Transport> Xprt<T> {
             callbacks <- Callbacks::new(),
         });
         // SAFETY: The memory is that of `parts`, which stays where it is.
-        unsafe { init.__pinned_init(parts) }?;
+        unsafe { raw::compat::try_init(parts, init) }?;
 
         // Last, as a port makes the transport ready to be connected.
         // SAFETY: `addr` is initialised.
