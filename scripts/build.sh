@@ -16,6 +16,7 @@ flock 9
 log=$top/build/module.log module=$top/rpcrdma.ko
 make=(make -s -C /kernel/source O=/kernel/build M=/src CC=x86_64-linux-gnu-gcc-14 -j"$(nproc)" modules)
 if [ "${KERNEL:-}" = debug ]; then module=$top/build/debug/rpcrdma.ko make=(scripts/build-copy.sh debug); fi
+[ "${KERNEL:-}" = debug ] || "$top/scripts/objects.sh" "$top" "$(basename "$(kernel_dir "$(root_dir)")")"
 stage "module: compiling"
 "$top/scripts/enter" "${make[@]}" "$@" >"$log" 2>&1 || { cat "$log" >&2; die "the module does not compile; the log is $log"; }
 grep -v "^Skipping BTF" "$log" >&2 || true
