@@ -4,7 +4,8 @@
 # Makes sure that the build root and the kernel's Rust metadata are in the cache. Each is built under a temporary name
 # and renamed when whole, so a run that was interrupted leaves nothing that a later one could take for finished.
 #
-# KVER=  the kernel to build for (default: the newest of a series this project was tried with)
+# KVER=  the kernel to build for, as its release or what that begins with, like 7.3 (default: the newest of the first series in
+#        scripts/buildroot/series that is to be had)
 # KERNEL=debug  make sure of the debug kernel from that kernel's source too
 # MIRROR=  the Debian mirror (default: the one mmdebstrap knows)
 
@@ -53,7 +54,7 @@ failed() {
 }
 
 make_root() {
-	local tmp=$cache/tmp.root key name
+	local tmp=$cache/tmp.root name
 	stage "build root: base system"
 	apt-config dump Acquire | grep -v ^Acquire::IndexTargets >"$cache/tmp.apt.conf"
 	in_namespace mmdebstrap --mode=root --variant=minbase --aptopt="$cache/tmp.apt.conf" \
@@ -65,10 +66,10 @@ make_root() {
 		scripts/buildroot/install.sh /src/scripts/buildroot "${KVER:-}" >>"$log" 2>&1 ||
 		failed "could not install the build root's packages"
 	grep '^warning: ' "$log" >&2 || true
-	key=root-$(root_key)
-	name=$key-$(cat "$tmp/etc/rpcrdma/kver")
-	mv -T "$tmp" "$cache/$name"
-	[ -n "${KVER:-}" ] || ln -sfn "$name" "$cache/$key"
+	name=root-$(root_key)-$(cat "$tmp/etc/rpcrdma/kver")
+	# One that was made for a KVER may be what this run chose, too.
+	if [ -d "$cache/$name" ]; then remove "$tmp"; else mv -T "$tmp" "$cache/$name"; fi
+	[ -n "${KVER:-}" ] || ln -sfn "$name" "$(root_choice)"
 }
 
 make_kernel() {

@@ -28,13 +28,24 @@ in_namespace() {
 	fi
 }
 
-# The build root's name says what it was made from, so a changed recipe never meets an old root.
-root_key() { cat "$recipe/packages" "$recipe/series" "$recipe/install.sh" | digest; }
+# The build root's name says what it was made from, so a changed recipe never meets an old root. The list of kernels is no
+# part of that: the kernel's release stands in the name itself.
+root_key() { cat "$recipe/packages" "$recipe/install.sh" | digest; }
 
-# The build root for $KVER, or the one that an earlier run chose for this recipe; empty if there is none yet.
+# The series of kernels that this project was tried with, the newest first.
+tried_series() { grep -v '^#' "$recipe/series"; }
+
+# Where the choice stands that an earlier run made from this list, when none of it was to be had.
+root_choice() { printf '%s/choice-%s-%s\n' "$cache" "$(root_key)" "$(tried_series | digest)"; }
+
+# The newest build root for $KVER, which is a release or what releases begin with. Without KVER, one for the first series of
+# the list, or the one that an earlier run chose. Empty if there is none yet.
 root_dir() {
-	local dir
-	dir=$cache/root-$(root_key)${KVER:+-$KVER}
+	local wanted prefix dir
+	wanted=${KVER:-$(tried_series | head -n 1)}
+	prefix=$cache/root-$(root_key)-$wanted
+	dir=$(printf '%s\n' "$prefix" "$prefix"[.+]* | sort -Vr | while read -r dir; do [ ! -d "$dir" ] || { echo "$dir"; break; }; done)
+	if [ -z "$dir" ] && [ -z "${KVER:-}" ]; then dir=$(root_choice); fi
 	if [ -d "$dir/" ]; then readlink -f "$dir"; fi
 }
 
