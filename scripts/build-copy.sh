@@ -3,6 +3,7 @@
 #
 # build-copy.sh NAME [MAKE-ARGUMENT...]: builds the module from a copy of its sources in build/NAME, with the compiler of the
 # kernel that it is for. Runs in the build root. The objects of builds that differ do not chase each other that way.
+# RPCRDMA_TARGET=  an object to make instead of the module
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,4 +16,4 @@ find Kbuild include rust -name '*_generated.rs' -prune -o \( -name Kbuild -o -na
 scripts/objects.sh "$copy" "$(cat /kernel/build/include/config/kernel.release /etc/rpcrdma/toolchain | sha256sum)"
 compiler=CC=x86_64-linux-gnu-gcc-14
 if grep -q '^CONFIG_CC_IS_CLANG=y' /kernel/build/.config; then compiler=LLVM=1; fi
-exec make -s -C /kernel/source O=/kernel/build "M=$PWD/$copy" "$compiler" -j"$(nproc)" "$@" modules
+exec make -s -C /kernel/source O=/kernel/build "M=$PWD/$copy" "$compiler" -j"$(nproc)" "$@" "${RPCRDMA_TARGET:-modules}"
