@@ -109,9 +109,15 @@ impl Client {
     }
 }
 
-impl sunrpc::Transport for Client {
+impl sunrpc::HasSlot for Client {
     type Slot = Slot;
 
+    fn new_slot() -> impl PinInit<Slot, Error> {
+        Slot::new()
+    }
+}
+
+impl sunrpc::Transport for Client {
     const NAME: &'static CStr = c"rdma";
     const IDENT: i32 = 256;
     const NETIDS: [&'static CStr; 2] = [c"rdma", c"rdma6"];
@@ -132,10 +138,6 @@ impl sunrpc::Transport for Client {
 
     fn slots() -> usize {
         config::slots()
-    }
-
-    fn new_slot() -> impl PinInit<Slot, Error> {
-        Slot::new()
     }
 
     fn max_payload() -> usize {
@@ -192,7 +194,7 @@ impl sunrpc::Transport for Client {
         rqst.slot().fence(|| self.active());
     }
 
-    fn unanswered(&self, _xprt: &Xprt<Self>) {
+    fn timer(&self, _xprt: &Xprt<Self>) {
         let connection = self
             .active
             .lock()

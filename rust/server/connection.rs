@@ -52,6 +52,7 @@ use rdma::{
     QueuePair, //
 };
 use sunrpc::{
+    HasSvcCall,
     SockAddr,
     SvcBackchannelClass,
     SvcCall,
@@ -155,11 +156,13 @@ impl Connection {
     }
 }
 
-impl SvcConnection for Connection {
-    type Work = Work;
+impl HasSvcCall for Connection {
     type Message = Message<Endpoint>;
     type CallContext = CallContext;
+}
 
+impl SvcConnection for Connection {
+    type Work = Work;
     type Caller = SendPath;
 
     const BACKCHANNEL_NAME: &'static CStr = c"rdma backchannel";

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The text forms of a transport's address.
+//! A transport's address, and the strings that show it.
 //!
-//! sunrpc shows them in sysfs, debugfs, rpc_pipefs and logs, and tells rpcbind the netid. Its
-//! readers are RCU readers at best, so a string that is replaced is freed after a grace period.
+//! sunrpc shows the strings in sysfs, debugfs, rpc_pipefs and logs, and sends the netid to rpcbind. Some of
+//! its readers have an RCU read lock and nothing else, so a string that is replaced is freed after a grace
+//! period.
 
-use core::ptr;
+use core::{
+    mem::size_of,
+    ptr, //
+};
 use kernel::{
     bindings::sockaddr,
     ffi::{
@@ -27,8 +31,28 @@ const NETID: usize = raw::rpc_display_format_t_RPC_DISPLAY_NETID as usize;
 /// `rpc_xprt::address_strings`.
 type Strings = [*const c_char; raw::rpc_display_format_t_RPC_DISPLAY_MAX as usize];
 
-/// The strings that are allocated; the others are the class's.
+/// The strings that are allocated; the others are static.
 const ALLOCATED: [usize; 4] = [ADDR, PORT, HEX_ADDR, HEX_PORT];
+
+/// Whether the address of `args` fits into a transport.
+pub(crate) fn fits(args: &raw::xprt_create) -> bool {
+    args.addrlen <= size_of::<raw::__kernel_sockaddr_storage>()
+}
+
+/// Copies the address of `args` to the new transport `xprt`.
+///
+/// # Safety
+///
+/// sunrpc made `args`, whose address [`fits`].
+pub(crate) unsafe fn set(xprt: &mut raw::rpc_xprt, args: &raw::xprt_create) {
+    // SAFETY: sunrpc has `addrlen` bytes at `dstaddr`, and the caller has checked that they fit.
+    unsafe {
+        args.dstaddr
+            .cast::<u8>()
+            .copy_to_nonoverlapping((&raw mut xprt.addr).cast(), args.addrlen)
+    };
+    xprt.addrlen = args.addrlen;
+}
 
 /// Sets the strings of a new transport called `name` from its address. [`EINVAL`] for a family that is neither
 /// IPv4 nor IPv6. May sleep.
@@ -69,7 +93,7 @@ pub(crate) fn format(
     format_port(&mut xprt.address_strings, port)
 }
 
-/// Changes the port, and the strings that tell it. May sleep.
+/// Changes the port, and the strings that show it. May sleep.
 ///
 /// # Safety
 ///
@@ -79,11 +103,11 @@ pub(crate) unsafe fn set_port(xprt: *mut raw::rpc_xprt, port: c_ushort) {
     let (address, strings) = unsafe { (&raw mut (*xprt).addr, &mut (*xprt).address_strings) };
     // SAFETY: `format` accepted the family, which has ports.
     unsafe { raw::rpc_set_port(address.cast(), port) };
-    // Without memory the strings go on telling the old port; only people read them.
+    // If there is no memory, the strings show the old port. Only people read them.
     let _ = format_port(strings, port);
 }
 
-/// Frees the strings of a transport that nobody can find any more. May sleep.
+/// Frees the strings of a transport that has no reference any more. May sleep.
 pub(crate) fn free(strings: &mut Strings) {
     for index in ALLOCATED {
         replace(&mut strings[index], ptr::null());
@@ -98,8 +122,8 @@ pub(crate) fn free(strings: &mut Strings) {
 pub(crate) unsafe fn text<'a>(xprt: *mut raw::rpc_xprt) -> Option<&'a CStr> {
     // SAFETY: The transport is live. A write to sysfs replaces the pointer as a whole.
     let text = unsafe { (&raw const (*xprt).address_strings[ADDR]).read_volatile() };
-    // SAFETY: It is a string, which goes with the transport, or a grace period after another took its
-    // place.
+    // SAFETY: It is a string, which is freed with the transport, or a grace period after another has
+    // replaced it.
     (!text.is_null()).then(|| unsafe { CStr::from_char_ptr(text) })
 }
 
@@ -112,7 +136,7 @@ fn format_port(strings: &mut Strings, port: c_ushort) -> Result {
 fn replace(string: &mut *const c_char, new: *const c_char) {
     let old = core::mem::replace(string, new);
     if !old.is_null() {
-        // SAFETY: `old` came from `kstrdup`, here or (after a write to sysfs) in sunrpc, and no new
+        // SAFETY: `kstrdup` made `old`, called here or (after a write to sysfs) in sunrpc, and no new
         // reader finds it.
         unsafe { raw::kfree_rcu_mightsleep(old.cast()) };
     }

@@ -5,10 +5,6 @@
 //! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h), `struct
 //! xprt_class`.
 
-use crate::{
-    ops,
-    Transport, //
-};
 use core::{
     cell::UnsafeCell,
     marker::PhantomData,
@@ -32,19 +28,20 @@ use kernel::{
     prelude::*, //
 };
 
-/// A transport class, to be a `static` of the module.
-pub struct Class<T: Transport> {
+/// The function that makes a transport of a class.
+pub(crate) type Setup = unsafe extern "C" fn(*mut raw::xprt_create) -> *mut raw::rpc_xprt;
+
+/// A class of transports `T`, to be a `static` of the module.
+pub struct Class<T> {
     untyped: UntypedClass,
     _transport: PhantomData<fn() -> T>,
 }
 
-impl<T: Transport> Class<T> {
+impl<T> Class<T> {
     /// The class of `T`, not registered.
-    #[expect(clippy::new_without_default, reason = "statics cannot use it")]
-    pub const fn new() -> Self {
+    pub(crate) const fn from_untyped(untyped: UntypedClass) -> Self {
         Self {
-            // SAFETY: `setup` is for sunrpc to call, for this class.
-            untyped: unsafe { UntypedClass::new(T::IDENT, T::NAME, T::NETIDS, ops::setup::<T>) },
+            untyped,
             _transport: PhantomData,
         }
     }
@@ -61,7 +58,34 @@ impl<T: Transport> Class<T> {
     }
 }
 
-/// What all classes have in common for which sunrpc makes an `rpc_xprt`.
+/// The class of transports for calls over server connections `C`, to be a `static` of the module.
+pub struct SvcBackchannelClass<C> {
+    untyped: UntypedClass,
+    _connection: PhantomData<fn() -> C>,
+}
+
+impl<C> SvcBackchannelClass<C> {
+    /// The class, not registered.
+    pub(crate) const fn from_untyped(untyped: UntypedClass) -> Self {
+        Self {
+            untyped,
+            _connection: PhantomData,
+        }
+    }
+
+    /// Makes the class known to sunrpc, until the returned value is dropped.
+    ///
+    /// [`EEXIST`] if there is another with this ident.
+    pub fn register(&'static self, module: &'static ThisModule) -> Result<ClassRegistration> {
+        self.untyped.register(module)
+    }
+
+    pub(crate) fn untyped(&self) -> &UntypedClass {
+        &self.untyped
+    }
+}
+
+/// A transport class, whatever its transports are.
 ///
 /// # Invariants
 ///
@@ -89,16 +113,16 @@ const _: () = {
 unsafe impl Sync for UntypedClass {}
 
 impl UntypedClass {
-    /// A class, not registered. Nobody mounts with one whose netids are empty.
+    /// A class, not registered. No mount finds one whose netids are empty.
     ///
     /// # Safety
     ///
     /// sunrpc may call `setup` to make a transport of this class, while that is registered.
     pub(crate) const unsafe fn new(
         ident: c_int,
-        called: &'static CStr,
+        class_name: &'static CStr,
         netids: [&'static CStr; 2],
-        setup: unsafe extern "C" fn(*mut raw::xprt_create) -> *mut raw::rpc_xprt,
+        setup: Setup,
     ) -> Self {
         let class = raw::xprt_class {
             list: list_head {
@@ -108,7 +132,7 @@ impl UntypedClass {
             ident,
             setup: Some(setup),
             owner: ptr::null_mut(),
-            name: name(called),
+            name: name(class_name),
             netid: raw::__IncompleteArrayField::new(),
         };
         let netids = [
@@ -124,14 +148,11 @@ impl UntypedClass {
     }
 
     /// As [`Class::register`].
-    pub(crate) fn register(
-        &'static self,
-        module: &'static ThisModule,
-    ) -> Result<ClassRegistration> {
+    fn register(&'static self, module: &'static ThisModule) -> Result<ClassRegistration> {
         if self.registered.swap(true, Ordering::Acquire) {
             return Err(EEXIST);
         }
-        // SAFETY: `registered` was false, so nobody but us uses the class now.
+        // SAFETY: `registered` was false, so nobody else uses the class now.
         let inner = unsafe { &mut *self.inner.get() };
         inner.class.owner = module.as_ptr();
         // SAFETY: The class is static and complete. When the registration is dropped, it is
@@ -158,7 +179,7 @@ impl UntypedClass {
         // SAFETY: By the type invariants `owner` does not change while the class is registered,
         // and sunrpc calls `setup` of registered classes only.
         let owner = unsafe { (*self.inner.get()).class.owner };
-        // SAFETY: `owner` is the module this code is in, which cannot go away under us: sunrpc
+        // SAFETY: `owner` is the module that this code is in, which cannot be unloaded now: sunrpc
         // holds a reference to it during `setup`.
         if unsafe { raw::try_module_get(owner) } {
             Ok(())
@@ -193,7 +214,7 @@ const fn name(from: &CStr) -> [c_char; 32] {
     name
 }
 
-/// As long as it lives, the class is registered.
+/// Keeps a class registered as long as it lives.
 pub struct ClassRegistration {
     class: &'static UntypedClass,
 }
@@ -204,8 +225,8 @@ impl Drop for ClassRegistration {
         // SAFETY: The class is registered, by `UntypedClass::register`.
         let _ = unsafe { raw::xprt_unregister_transport(self.class.as_raw()) };
         // The last transport gave its module reference back in code of this module, which still
-        // had to return from there. A task that was preempted on that way has not slept of its own
-        // accord since, and that is what this waits for.
+        // had to return. A task that was preempted before it returned has not slept voluntarily since,
+        // and this call waits until every task has.
         // SAFETY: Module exit may sleep and holds no RCU read lock.
         unsafe { raw::synchronize_rcu_tasks() };
         self.class.registered.store(false, Ordering::Release);

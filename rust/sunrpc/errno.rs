@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Error numbers that sunrpc gives a meaning to and the `kernel` crate does not name.
+//! Error numbers that have a meaning to sunrpc and that the `kernel` crate does not name.
 
 use kernel::{
     error::Error,
@@ -15,12 +15,12 @@ pub(crate) const EBADSLT: c_int = errno(kernel::bindings::EBADSLT);
 /// No memory now; try again after a while.
 pub(crate) const ENOBUFS: c_int = errno(kernel::bindings::ENOBUFS);
 
-/// What becomes of the calls that wait for a connection when the attempt to make one failed with `error`.
+/// The status of the calls that wait for a connection, after the attempt to make one failed with `error`.
 ///
-/// sunrpc tries again after those that it knows from sockets, and fails the calls with all others, even on
-/// a hard mount. A device fails in more ways for a moment. The error that stays an error is that of a
-/// device that will never do.
-pub(crate) fn of_attempt(error: Error) -> c_int {
+/// sunrpc tries again after the errors that it knows from sockets, and fails the calls with all others, even
+/// on a hard mount. A device has more errors that pass. The error that remains one is that of a
+/// device that lacks what the transport needs.
+pub(crate) fn of_connect_error(error: Error) -> c_int {
     use kernel::bindings as c;
     const KNOWN: [c_int; 13] = [
         errno(c::ENETDOWN),

@@ -6,30 +6,30 @@
 //! [`xdr.h`](srctree/include/linux/sunrpc/xdr.h),
 //! [`bc_xprt.h`](srctree/include/linux/sunrpc/bc_xprt.h).
 //!
-//! This crate knows no RDMA. A transport implements [`Transport`], declares one static [`Class`]
-//! and registers it. From then on sunrpc makes transports of it, each an [`Xprt<T>`] with a `T` in
-//! it, and calls the methods of [`Transport`].
+//! This crate knows no RDMA. A transport implements [`Transport`] and [`HasSlot`], declares one static
+//! [`Class`] and registers it. From then on sunrpc makes transports of it, each an [`Xprt<T>`] with a `T` in
+//! it, and calls the methods of [`Transport`]. The module `svc_transport` says the same of the server.
 //!
-//! # Who calls whom, in which context, under which lock
+//! # Context and locks of each method
 //!
 //! | method | called from | sleeps | held |
 //! |---|---|---|---|
 //! | [`Transport::new`] | mount, or whoever makes a transport | yes | a module reference |
 //! | [`Transport::connect`] | `xprtiod` work item | yes | `XPRT_LOCKED`, for the connect |
-//! | [`Transport::prepare`] | the request's own task | not for memory | nothing; the request is on no queue to be sent from |
+//! | [`Transport::prepare`] | the request's own task | not for memory | nothing; the request is not queued to be sent |
 //! | [`Transport::send`] | an RPC task, perhaps not the request's own | not for memory | `XPRT_LOCKED`; the request is pinned |
-//! | [`Transport::flush`] | as `send`, or when `XPRT_LOCKED` is given up | no | `XPRT_LOCKED`, perhaps `transport_lock` |
+//! | [`Transport::flush`] | as `send`, or when `XPRT_LOCKED` is released | no | `XPRT_LOCKED`, perhaps `transport_lock` |
 //! | [`Transport::close`] | `xprtiod`, a sender, the connect work, destruction | yes | `XPRT_LOCKED`, or nobody else is left |
-//! | [`Transport::release`], [`Transport::unanswered`] | the request's own task | yes | nothing |
-//! | [`Transport::callback_max_payload`] | whoever asks | no | an RCU read-side section |
-//! | completion and CM handlers, through [`XprtLink::with`] | the transport's own work | no | an RCU read-side section |
+//! | [`Transport::release`], [`Transport::timer`] | the request's own task | yes | nothing |
+//! | [`Transport::callback_max_payload`] | any task | no | an RCU read-side section |
+//! | completion and CM handlers, through `XprtLink::with` | the transport's own work | no | an RCU read-side section |
 //!
-//! `XPRT_LOCKED` is a bit lock that sunrpc takes for us. It excludes connect, send and close from
+//! `XPRT_LOCKED` is a bit lock that sunrpc takes for the transport. It excludes connect, send and close from
 //! each other, so a transport needs no lock of its own between them.
 //!
 //! # Locks
 //!
-//! All spin locks here are taken in process context with interrupts on, as sunrpc itself does;
+//! This crate takes all spin locks in process context with interrupts on, as sunrpc itself does;
 //! completions must therefore not run in softirq context. They nest in no other way than this:
 //!
 //! * `reserve_lock`, then the lock of the `backlog` queue (in sunrpc): slots.
@@ -41,37 +41,70 @@
 //!
 //! # Life of a transport
 //!
-//! sunrpc counts references to an `rpc_xprt` and calls `destroy` after the last one is gone: the
+//! sunrpc counts references to an `rpc_xprt` and calls `destroy` after it has dropped the last one. The
 //! connect work is cancelled, [`Transport::close`] ends every DMA and every completion,
-//! [`XprtLink`]s are cut and their readers awaited, then `T`, slots and callbacks are dropped. A
+//! [`XprtLink`]s are revoked when their readers have returned, then `T`, slots and callbacks are dropped. A
 //! completion handler must never drop the last reference, as that waits for `XPRT_LOCKED`, whose
-//! holder may be waiting for that very handler; nothing in this crate's interface hands one out.
+//! owner may be waiting for that very handler; no function of this crate gives a handler a reference.
+//!
+//! # Files
+//!
+//! A file imports only from files that are before it in this list.
+//!
+//! * `errno`, `timeouts`, `spin_lock`, `task`, `addr`, `sysctl`: what sunrpc and the kernel crate lack.
+//! * `xdr_buf`, `scatter`, `rqst_buffers`, `pieces`: the bytes of a message.
+//! * `link`, `class`, `stats`: what both a client's and a server's transport have.
+//! * `rqst`, `slot_table`, `released_calls`, `bc_rqst`, `bc_pool`: the parts of an `Xprt`.
+//! * `xprt`, then `cwnd`, `pending_reply`, `backchannel`, `reserve`: the transport, and what it does by itself.
+//! * `transport`: the trait; then `release`, `reconnect`, `transmit`, `mountstats`, `create`, which call its methods.
+//! * `ops`: the functions that sunrpc calls.
+//! * `svc_*`: the same for the server, from `svc_xprt` by way of `svc_transport` to `svc_ops` and `svc_backchannel`.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
-mod abandoned;
 mod addr;
 mod backchannel;
+mod bc_pool;
+mod bc_rqst;
 mod class;
-mod connect;
+mod create;
+mod cwnd;
 mod errno;
 mod link;
+mod mountstats;
 mod ops;
 mod pending_reply;
 mod pieces;
+mod reconnect;
+mod release;
+mod released_calls;
+mod reserve;
 mod rqst;
+mod rqst_buffers;
+mod scatter;
 #[cfg(RPCRDMA_SELFTEST)]
 pub mod selftest;
-mod slot;
+mod slot_table;
+mod spin_lock;
 mod stats;
+mod svc_addr;
+mod svc_args;
 mod svc_backchannel;
 mod svc_call;
+mod svc_callback;
+mod svc_callback_reply;
 mod svc_class;
-mod svc_link;
+mod svc_listener;
 mod svc_ops;
-mod svc_rqst;
+mod svc_recv;
+mod svc_reply_pages;
+mod svc_result;
+mod svc_transport;
 mod svc_xprt;
 pub mod sysctl;
+mod task;
+mod timeouts;
+mod transmit;
 mod transport;
 mod xdr_buf;
 mod xprt;
@@ -82,46 +115,48 @@ pub use raw::addr::{
 };
 pub use raw::memory;
 
-pub use backchannel::{
-    CallbackError,
-    CallbackRqst, //
-};
+pub use backchannel::CallbackError;
+pub use bc_rqst::CallbackRqst;
 pub use class::{
     Class,
-    ClassRegistration, //
+    ClassRegistration,
+    SvcBackchannelClass, //
 };
-pub use link::XprtLink;
+pub use link::Link;
 pub use pending_reply::PendingReply;
 pub use pieces::Pieces;
 pub use rqst::{
+    HasSlot,
     ReplyPart,
     Rqst, //
 };
 pub use stats::Stats;
-pub use svc_backchannel::{
-    AnsweredCallback,
-    SvcBackchannelClass, //
-    SvcCallback,
+pub use svc_args::SvcArgs;
+pub use svc_call::{
+    HasSvcCall,
+    SvcCall, //
 };
-pub use svc_call::SvcCall;
+pub use svc_callback::SvcCallback;
+pub use svc_callback_reply::AnsweredCallback;
 pub use svc_class::{
     SvcClass,
     SvcRegistration, //
 };
-pub use svc_link::SvcLink;
-pub use svc_rqst::{
-    SavedReplyPages,
-    SvcArgs,
-    SvcPieces,
-    SvcResult, //
+pub use svc_reply_pages::SavedReplyPages;
+pub use svc_result::SvcResult;
+pub use svc_transport::{
+    SvcConnection,
+    SvcListener, //
 };
 pub use svc_xprt::{
-    SvcConnection,
-    SvcListener,
+    SvcLink,
     SvcXprt, //
 };
 pub use transport::{
     SendError,
     Transport, //
 };
-pub use xprt::Xprt;
+pub use xprt::{
+    Xprt,
+    XprtLink, //
+};

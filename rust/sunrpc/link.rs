@@ -1,65 +1,81 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A weak reference from the transport's own machinery back to its [`Xprt`].
+//! A weak reference from a transport's own handlers back to its `Xprt` or `SvcXprt`.
+//!
+//! sunrpc has no name for this, as it counts every reference that it knows of. "Link" is short for a
+//! reference that is not counted, and that the transport revokes before it is freed.
 
-use crate::{
-    Transport,
-    Xprt, //
+use core::{
+    ptr::{
+        self,
+        NonNull, //
+    },
+    sync::atomic::{
+        AtomicPtr,
+        Ordering, //
+    },
 };
-use core::ptr::NonNull;
 use kernel::{
     prelude::*,
     revocable::Revocable,
     sync::Arc, //
 };
 
-/// Names an [`Xprt`] without keeping it alive.
+/// A reference to a transport `X` that does not keep it alive.
 ///
-/// Completion and event handlers hold one: they may run while the transport is destroyed, and must
-/// not be what keeps it from that.
-pub struct XprtLink<T: Transport> {
-    target: Arc<Revocable<Target<T>>>,
+/// Completion and event handlers hold one. They may run while the transport is destroyed, and must not
+/// drop its last reference, as destruction waits until the handlers have returned.
+pub struct Link<X: Send + Sync + 'static> {
+    target: Arc<Revocable<Target<X>>>,
 }
 
 /// # Invariants
 ///
-/// Points to a live `Xprt` until the [`Revocable`] around it is revoked.
-struct Target<T: Transport>(NonNull<Xprt<T>>);
+/// Null, or points to a live `X` until the [`Revocable`] around it is revoked.
+struct Target<X>(AtomicPtr<X>);
 
-// SAFETY: It is as good as `&Xprt<T>`, and `Xprt<T>` is `Sync`.
-unsafe impl<T: Transport> Send for Target<T> {}
-// SAFETY: As above.
-unsafe impl<T: Transport> Sync for Target<T> {}
-
-impl<T: Transport> XprtLink<T> {
-    /// # Safety
-    ///
-    /// `xprt` is a complete `Xprt` before the link is used, and stays one until [`Self::cut`]
-    /// returned.
-    pub(crate) unsafe fn new(xprt: NonNull<Xprt<T>>) -> Result<Self> {
-        // INVARIANT: The caller keeps `xprt` alive until the link is cut.
-        let target = Arc::pin_init(Revocable::new(Target(xprt)), GFP_KERNEL)?;
+impl<X: Send + Sync + 'static> Link<X> {
+    /// A link to nothing.
+    pub(crate) fn new() -> Result<Self> {
+        // INVARIANT: Null.
+        let target = Target(AtomicPtr::new(ptr::null_mut()));
+        let target = Arc::pin_init(Revocable::new(target), GFP_KERNEL)?;
         Ok(Self { target })
     }
 
-    /// Calls `f` with the transport. [`None`] if it is gone or going.
+    /// Makes this and all its clones links to `xprt`.
     ///
-    /// `f` must not sleep.
-    pub fn with<R>(&self, f: impl FnOnce(&Xprt<T>) -> R) -> Option<R> {
+    /// # Safety
+    ///
+    /// `xprt` is complete, and stays so until [`Self::revoke`] has returned.
+    pub(crate) unsafe fn set(&self, xprt: NonNull<X>) {
         self.target.try_access_with(|target| {
-            // SAFETY: By the invariant of `Target` the transport lives while access is granted;
-            // `cut` waits for us.
-            f(unsafe { target.0.as_ref() })
-        })
+            // INVARIANT: The caller keeps it alive until the link is revoked.
+            target.0.store(xprt.as_ptr(), Ordering::Release);
+        });
     }
 
-    /// Makes every later [`Self::with`] return [`None`], and waits for those that run.
-    pub(crate) fn cut(&self) {
+    /// Calls `f` with the transport. [`None`] if that is not complete yet, or is being destroyed.
+    ///
+    /// `f` must not sleep.
+    pub fn with<R>(&self, f: impl FnOnce(&X) -> R) -> Option<R> {
+        self.target
+            .try_access_with(|target| {
+                let xprt = NonNull::new(target.0.load(Ordering::Acquire))?;
+                // SAFETY: By the invariant of `Target` the transport lives while access is
+                // granted; `revoke` waits until `f` has returned.
+                Some(f(unsafe { xprt.as_ref() }))
+            })
+            .flatten()
+    }
+
+    /// Makes every later [`Self::with`] return [`None`], and waits for those that run. Sleeps.
+    pub(crate) fn revoke(&self) {
         self.target.revoke();
     }
 }
 
-impl<T: Transport> Clone for XprtLink<T> {
+impl<X: Send + Sync + 'static> Clone for Link<X> {
     fn clone(&self) -> Self {
         Self {
             target: self.target.clone(),

@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Answering a request.
+//! The completion of a request by its reply.
 //!
 //! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h); the module
-//! [`crate::rqst`] says what a pin keeps alive.
+//! [`crate::rqst`] explains what a pin keeps alive.
 
 use crate::{
-    xdr_buf,
-    xprt::lock,
-    Rqst,
-    Transport, //
+    rqst::{
+        HasSlot,
+        Rqst, //
+    },
+    scatter::{
+        scatter,
+        ReplyLengths, //
+    },
+    spin_lock::lock,
+    task::fail_task,
+    xprt::Xprt, //
 };
 use core::{
     mem::ManuallyDrop,
@@ -18,93 +25,75 @@ use core::{
 };
 use kernel::{
     ffi::c_int,
-    prelude::*,
-    sync::atomic::{
-        Atomic,
-        Relaxed, //
-    }, //
+    prelude::*, //
 };
 
-/// Has `task` end with `status` in its next step, whichever that is.
-///
-/// # Safety
-///
-/// The task is live, and has begun.
-pub(crate) unsafe fn end_task(task: *mut raw::rpc_task, status: c_int) {
-    // SAFETY: The caller vouches for the task. sunrpc changes the word by atomic operations once a task
-    // has begun.
-    let rpc_status = unsafe { Atomic::from_ptr(&raw mut (*task).tk_rpc_status) };
-    // The first status stands.
-    let _ = rpc_status.cmpxchg(0, status, Relaxed);
+impl<T: HasSlot> Xprt<T> {
+    /// Finds the request that waits for the reply `xid` (in host order) and pins it. Takes `queue_lock`, as
+    /// does the end of the pin.
+    pub fn lookup(&self, xid: u32) -> Option<PendingReply<T>> {
+        let _guard = self.queue_lock();
+        // SAFETY: The guard holds `queue_lock`.
+        let rqst = unsafe { raw::xprt_lookup_rqst(self.as_raw(), xid.to_be()) };
+        // SAFETY: The guard holds the lock. Requests on the receive queue of this transport are from its
+        // slot table: those of reverse-direction calls expect no reply.
+        unsafe { PendingReply::pin(NonNull::new(rqst)?) }
+    }
 }
 
-/// Has `task`, which waits for the reply to a request that was sent, or is about to, end with `status`
-/// when it is woken.
+/// A request that waits for its reply, while that is processed.
 ///
-/// # Safety
-///
-/// The task is live.
-pub(crate) unsafe fn fail_task(task: *mut raw::rpc_task, status: c_int) {
-    // If it waits it reads this.
-    // SAFETY: A word that is changed as a whole.
-    unsafe { (&raw mut (*task).tk_status).write_volatile(status) };
-    // If it does not yet, its state machine overwrites that.
-    // SAFETY: The caller vouches for the task, which has begun, as its request was sent.
-    unsafe { end_task(task, status) };
-}
-
-/// A request that waits for its reply and is being answered.
-///
-/// There is at most one for a request: a second reply with the same transaction id finds nothing.
-/// Dropping it leaves the request waiting; it will be sent again over the next connection.
+/// There is at most one for a request: for a second reply with the same transaction id
+/// [`Xprt::lookup`] finds nothing. If it is dropped, the request goes on waiting, and is sent again over
+/// the next connection.
 ///
 /// # Invariants
 ///
 /// The request is pinned, and this value owns the pin.
-pub struct PendingReply<T: Transport>(NonNull<Rqst<T>>);
+pub struct PendingReply<T: HasSlot>(NonNull<Rqst<T>>);
 
 // SAFETY: A pin belongs to no task, and `Rqst<T>` is `Sync`.
-unsafe impl<T: Transport> Send for PendingReply<T> {}
+unsafe impl<T: HasSlot> Send for PendingReply<T> {}
 // SAFETY: `&PendingReply` gives `&Rqst`.
-unsafe impl<T: Transport> Sync for PendingReply<T> {}
+unsafe impl<T: HasSlot> Sync for PendingReply<T> {}
 
-impl<T: Transport> PendingReply<T> {
-    /// Pins a request, unless it is being answered already.
+impl<T: HasSlot> PendingReply<T> {
+    /// Pins a request, unless it is pinned for a reply already.
     ///
     /// # Safety
     ///
     /// The caller holds `queue_lock`, and `rqst` is of a `Rqst<T>` on the receive queue.
-    pub(crate) unsafe fn pin(rqst: NonNull<raw::rpc_rqst>) -> Option<Self> {
+    unsafe fn pin(rqst: NonNull<raw::rpc_rqst>) -> Option<Self> {
         let this = rqst.cast::<Rqst<T>>();
-        // SAFETY: What is on the receive queue is in use, and under the lock it stays there.
-        if unsafe { this.as_ref() }.set_answering(true) {
+        // SAFETY: A request on the receive queue is in use, and under the lock it stays there.
+        if unsafe { this.as_ref() }.set_has_pending_reply(true) {
             return None;
         }
-        // SAFETY: The lock is held since the request was found.
+        // SAFETY: The caller has held the lock since it found the request.
         unsafe { raw::xprt_pin_rqst(rqst.as_ptr()) };
         // INVARIANT: Just pinned.
         Some(Self(this))
     }
 
-    /// Puts an inline reply where the upper layer expects it.
+    /// Copies an inline reply to where the upper layer expects it.
     ///
     /// `reduced` is the length of a payload that the peer has already written to the pages, and
     /// that `message` therefore lacks. The reply must be completed afterwards, by
-    /// [`Self::complete`] with the returned number of bytes: its place now has the form of this
+    /// [`Self::complete`] with the returned number of bytes: the `xdr_buf` now has the lengths of this
     /// reply.
     ///
-    /// What there is no room for is cut off, as in a reply from a socket; the upper layer finds
-    /// the reply too short. [`EIO`] if the payload is larger than its place.
+    /// Bytes that there is no room for are cut off, as in a reply from a socket; the upper layer then finds
+    /// that the reply is too short. [`EIO`] if the payload is larger than the pages.
     pub fn scatter(&mut self, message: &[u8], reduced: Option<u32>) -> Result<usize> {
-        let placed = self.reply_buf().place(message, reduced)?;
-        if let Some(form) = placed.form {
-            self.set_reply_form(form);
+        let scattered = scatter(&self.reply_buf(), message, reduced)?;
+        if let Some(lengths) = scattered.lengths {
+            self.shrink_reply_buf(lengths);
         }
-        Ok(placed.len)
+        Ok(scattered.len)
     }
 
-    /// Wakes the request's task with a reply of `copied` bytes. The peer has no access to its
-    /// place any more.
+    /// Wakes the request's task with a reply of `copied` bytes. The peer must not have access to the
+    /// memory of the reply any more.
     pub fn complete(self, copied: usize) {
         self.finish(None, c_int::try_from(copied).unwrap_or(c_int::MAX));
     }
@@ -117,15 +106,15 @@ impl<T: Transport> PendingReply<T> {
     fn finish(self, status: Option<c_int>, copied: c_int) {
         let this = ManuallyDrop::new(self);
         let task = this.task();
-        this.set_unanswered(false);
+        this.set_awaits_reply(false);
         let _guard = this.queue_lock();
         if let Some(status) = status {
-            // SAFETY: The task is live, as its request is pinned, which was sent.
+            // SAFETY: The task is live, as its request, which was sent, is pinned.
             unsafe { fail_task(task, status) };
         }
-        // SAFETY: The request is pinned and `queue_lock` held.
+        // SAFETY: The request is pinned, and the guard holds `queue_lock`.
         unsafe { raw::xprt_complete_rqst(task, copied) };
-        // SAFETY: The lock is held, and `ManuallyDrop` keeps this from happening again.
+        // SAFETY: The guard holds the lock, and `ManuallyDrop` keeps this from happening again.
         unsafe { this.unpin() };
     }
 
@@ -135,12 +124,12 @@ impl<T: Transport> PendingReply<T> {
     ///
     /// The caller holds `queue_lock`, does this once, and does not touch the request afterwards.
     unsafe fn unpin(&self) {
-        self.set_answering(false);
-        // SAFETY: The pin is ours by the type invariant, and the lock held.
+        self.set_has_pending_reply(false);
+        // SAFETY: By the type invariant `self` owns the pin, and the caller holds the lock.
         unsafe { raw::xprt_unpin_rqst(self.as_raw()) };
     }
 
-    fn set_reply_form(&self, form: xdr_buf::Form) {
+    fn shrink_reply_buf(&self, lengths: ReplyLengths) {
         let rqst = self.as_raw();
         for buf in [
             // SAFETY: The request is in use.
@@ -148,9 +137,9 @@ impl<T: Transport> PendingReply<T> {
             // SAFETY: As above. The decoder insists that the two are equal.
             unsafe { &raw mut (*rqst).rq_private_buf },
         ] {
-            // SAFETY: The task uses them before the request is sent and after it is answered, and
-            // we are the only one who answers it.
-            unsafe { form.apply(buf) };
+            // SAFETY: The task uses both before the request is sent and after it is completed, and
+            // `self` is the only `PendingReply` of the request.
+            unsafe { lengths.shrink(buf) };
         }
     }
 
@@ -164,7 +153,7 @@ impl<T: Transport> PendingReply<T> {
     }
 }
 
-impl<T: Transport> Deref for PendingReply<T> {
+impl<T: HasSlot> Deref for PendingReply<T> {
     type Target = Rqst<T>;
 
     fn deref(&self) -> &Rqst<T> {
@@ -173,10 +162,10 @@ impl<T: Transport> Deref for PendingReply<T> {
     }
 }
 
-impl<T: Transport> Drop for PendingReply<T> {
+impl<T: HasSlot> Drop for PendingReply<T> {
     fn drop(&mut self) {
         let _guard = self.queue_lock();
-        // SAFETY: The lock is held, and this is `drop`.
+        // SAFETY: The guard holds the lock, and this is `drop`.
         unsafe { self.unpin() };
     }
 }

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory of a message, as owned pieces.
+//! The memory of a message, as pieces that each own a reference to it.
 //!
 //! C headers: [`include/linux/mm.h`](srctree/include/linux/mm.h),
 //! [`include/linux/net.h`](srctree/include/linux/net.h).
 
 use crate::{
     memory::Piece,
+    rqst_buffers::RqstBuffers,
     xdr_buf::{
-        Run,
-        Runs, //
-    },
-    Rqst,
-    Transport, //
+        IoVec,
+        IoVecs, //
+    }, //
 };
 use core::{
     iter::Peekable,
@@ -27,62 +26,88 @@ use kernel::{
     prelude::*, //
 };
 
-/// Pieces of memory of a message, in order; pages of one folio that follow each other are one.
+/// Pieces of memory of a message, in order. Pages of one folio that follow each other are one piece.
 ///
-/// Each has a reference to what it is part of. [`EFAULT`] for memory that cannot be had so.
-pub struct Pieces<'a, T: Transport> {
-    rqst: &'a Rqst<T>,
-    runs: Peekable<Runs<'a>>,
+/// Each has a reference to the buffer or folio that it is part of. [`EFAULT`] for memory that has no
+/// such reference to take.
+///
+/// # Invariants
+///
+/// For `'a` the request whose `buffers` these are does not allocate others.
+pub struct Pieces<'a> {
+    buffers: Option<&'a RqstBuffers>,
+    iovecs: Peekable<IoVecs<'a>>,
 }
 
-impl<'a, T: Transport> Pieces<'a, T> {
-    pub(crate) fn new(rqst: &'a Rqst<T>, runs: Runs<'a>) -> Self {
+impl<'a> Pieces<'a> {
+    /// Pieces of a message that is in pages only.
+    pub(crate) fn of_pages(iovecs: IoVecs<'a>) -> Self {
+        // INVARIANT: There are no buffers.
         Self {
-            rqst,
-            runs: runs.peekable(),
+            buffers: None,
+            iovecs: iovecs.peekable(),
+        }
+    }
+
+    /// Pieces of a message whose head and tail are in `buffers`, or in a page of a security flavour.
+    ///
+    /// # Safety
+    ///
+    /// For `'a` the request whose `buffers` these are does not allocate others.
+    pub(crate) unsafe fn of_rqst(buffers: &'a RqstBuffers, iovecs: IoVecs<'a>) -> Self {
+        // INVARIANT: The caller promises it.
+        Self {
+            buffers: Some(buffers),
+            iovecs: iovecs.peekable(),
+        }
+    }
+
+    fn kvec_piece(&self, base: NonNull<u8>, len: usize) -> Result<Piece> {
+        let of_buffer = |buffers: &RqstBuffers| {
+            // SAFETY: By the type invariants the request does not allocate other buffers.
+            unsafe { buffers.piece(base, len) }
+        };
+        self.buffers
+            .and_then(of_buffer)
+            .unwrap_or_else(|| page_piece_at(base, len))
+    }
+
+    /// The `len` bytes from `offset` of `page`, and the pages that follow without a gap in the same
+    /// folio.
+    fn folio_piece(&mut self, page: NonNull<page>, offset: usize, mut len: usize) -> Result<Piece> {
+        loop {
+            let end = offset + len;
+            let follows = |iovec: &Result<IoVec>| match iovec {
+                Ok(IoVec::Bvec(next, 0, _)) => {
+                    end % PAGE_SIZE == 0
+                        && ptr::eq(next.as_ptr(), page.as_ptr().wrapping_add(end / PAGE_SIZE))
+                        && same_folio(page, *next)
+                }
+                _ => false,
+            };
+            match self.iovecs.next_if(follows) {
+                Some(Ok(IoVec::Bvec(_, _, more))) => len += more,
+                _ => return page_piece(page, offset, len),
+            }
         }
     }
 }
 
-impl<T: Transport> Iterator for Pieces<'_, T> {
+impl Iterator for Pieces<'_> {
     type Item = Result<Piece>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        Some(match self.runs.next()? {
-            Ok(Run::Memory(base, len)) => self.rqst.memory_piece(base, len),
-            Ok(Run::Page(page, offset, len)) => folio_piece(&mut self.runs, page, offset, len),
+        Some(match self.iovecs.next()? {
+            Ok(IoVec::Kvec(base, len)) => self.kvec_piece(base, len),
+            Ok(IoVec::Bvec(page, offset, len)) => self.folio_piece(page, offset, len),
             Err(error) => Err(error),
         })
     }
 }
 
-/// The run of `len` bytes from `offset` of `page`, and what follows it in `runs` without a gap, in
-/// the same folio.
-pub(crate) fn folio_piece(
-    runs: &mut Peekable<Runs<'_>>,
-    page: NonNull<page>,
-    offset: usize,
-    mut len: usize,
-) -> Result<Piece> {
-    loop {
-        let end = offset + len;
-        let follows = |run: &Result<Run>| match run {
-            Ok(Run::Page(next, 0, _)) => {
-                end % PAGE_SIZE == 0
-                    && ptr::eq(next.as_ptr(), page.as_ptr().wrapping_add(end / PAGE_SIZE))
-                    && same_folio(page, *next)
-            }
-            _ => false,
-        };
-        match runs.next_if(follows) {
-            Some(Ok(Run::Page(_, _, more))) => len += more,
-            _ => return page_piece(page, offset, len),
-        }
-    }
-}
-
-/// Memory of head or tail that is none of our buffers: a page that a security flavour put there.
-pub(crate) fn page_piece_at(base: NonNull<u8>, len: usize) -> Result<Piece> {
+/// A part of head or tail that is in none of the slot's buffers: in a page that a security flavour put there.
+fn page_piece_at(base: NonNull<u8>, len: usize) -> Result<Piece> {
     let first = page_at(base.as_ptr())?;
     let last = page_at(base.as_ptr().wrapping_add(len.saturating_sub(1)))?;
     if !same_folio(first, last) {
@@ -93,7 +118,7 @@ pub(crate) fn page_piece_at(base: NonNull<u8>, len: usize) -> Result<Piece> {
 
 fn page_at(address: *mut u8) -> Result<NonNull<page>> {
     let address = address.cast_const().cast();
-    // SAFETY: Any address may be asked about.
+    // SAFETY: The function takes any address.
     if !unsafe { raw::virt_addr_valid(address) } {
         return Err(EFAULT);
     }
@@ -109,7 +134,7 @@ fn same_folio(a: NonNull<page>, b: NonNull<page>) -> bool {
     ptr::eq(a, b)
 }
 
-/// A run of pages of one folio, with a reference to it.
+/// Bytes of pages of one folio, with a reference to it.
 fn page_piece(page: NonNull<page>, offset: usize, len: usize) -> Result<Piece> {
     // SAFETY: It is a page of a message that its owner keeps allocated.
     if !unsafe { raw::sendpage_ok(page.as_ptr()) } {
@@ -117,6 +142,6 @@ fn page_piece(page: NonNull<page>, offset: usize, len: usize) -> Result<Piece> {
     }
     let (offset, len) = (u32::try_from(offset)?, u32::try_from(len)?);
     // SAFETY: Its owner keeps it allocated, it counts references and so is no slab page, and the
-    // callers checked that the run is of one folio.
+    // callers checked that the bytes are of one folio.
     Ok(unsafe { Piece::from_page(page, offset, len) })
 }

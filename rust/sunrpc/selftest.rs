@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests that need the kernel: what is put in an `xdr_buf` here, sunrpc's own decoder must find.
+//! Tests that need the kernel: sunrpc's own decoder must find the replies that this crate copies to an `xdr_buf`.
 
 pub mod buffers;
 pub mod calls;
 
 use crate::{
     memory::Buffer,
+    scatter::{
+        scatter,
+        Scattered, //
+    },
     xdr_buf::XdrBuf, //
 };
 use core::ptr;
@@ -22,7 +26,7 @@ use kernel::{
 /// True if it passed.
 pub type Test = fn() -> Result<bool>;
 
-/// Each with its name, which is what it claims.
+/// The tests. The name of each is what it claims.
 pub const TESTS: &[(&str, Test)] = &[
     ("inline reply is found", inline_reply_is_found),
     ("reduced reply is found", reduced_reply_is_found),
@@ -39,12 +43,12 @@ pub const TESTS: &[(&str, Test)] = &[
         counted_padding_is_no_payload,
     ),
     (
-        "payload larger than its place is refused",
-        payload_larger_than_its_place_is_refused,
+        "payload larger than the pages is refused",
+        payload_larger_than_the_pages_is_refused,
     ),
     (
-        "reply larger than its place is cut off",
-        reply_larger_than_its_place_is_cut_off,
+        "reply larger than its buffer is cut off",
+        reply_larger_than_its_buffer_is_cut_off,
     ),
     ("missing page ends the copy", missing_page_ends_the_copy),
 ];
@@ -53,8 +57,8 @@ const HEAD: usize = 96;
 const TAIL: usize = 64;
 const PAGES: usize = 3;
 
-/// The place of a reply, as the upper layer prepares it.
-struct Place {
+/// The memory that an upper layer has for a reply.
+struct ReplyBuf {
     memory: Arc<Buffer>,
     _pages: [Page; PAGES],
     page_pointers: [*mut kernel::bindings::page; PAGES],
@@ -62,7 +66,7 @@ struct Place {
     page_len: usize,
 }
 
-impl Place {
+impl ReplyBuf {
     fn new(page_base: usize, page_len: usize) -> Result<Self> {
         let pages = [
             Page::alloc_page(GFP_KERNEL)?,
@@ -99,23 +103,34 @@ impl Place {
         }
     }
 
-    /// Does what the peer and the transport do.
+    /// Does what the peer does with `written`, and the transport with `message`.
     fn receive(&mut self, message: &[u8], written: &[u8]) -> Result<raw::xdr_buf> {
         let mut raw = self.as_xdr_buf();
-        // SAFETY: `self` has the memory, for longer than this function.
+        // SAFETY: `self` owns the memory, and outlives this function.
         let buf = unsafe { XdrBuf::from_raw(&raw const raw) };
         buf.copy_in(HEAD, written);
-        let placed = buf.place(message, Some(written.len() as u32))?;
-        if let Some(form) = placed.form {
-            // SAFETY: It is a local variable.
-            unsafe { form.apply(&raw mut raw) };
-        }
-        raw.len = placed.len as u32;
+        let scattered = scatter(&buf, message, Some(written.len() as u32))?;
+        // SAFETY: It is a local variable.
+        unsafe { shrink(&raw mut raw, &scattered) };
         Ok(raw)
     }
 }
 
-/// sunrpc's decoder at work.
+/// Gives `buf` the lengths of the reply in it, as sunrpc's decoder wants them.
+///
+/// # Safety
+///
+/// `buf` is valid, and nobody else accesses it.
+unsafe fn shrink(buf: *mut raw::xdr_buf, reply: &Scattered) {
+    if let Some(lengths) = reply.lengths {
+        // SAFETY: The caller vouches for it.
+        unsafe { lengths.shrink(buf) };
+    }
+    // SAFETY: As above.
+    unsafe { (*buf).len = reply.len as u32 };
+}
+
+/// sunrpc's decoder.
 struct Decoder<'a> {
     stream: raw::xdr_stream,
     buf: &'a mut raw::xdr_buf,
@@ -124,7 +139,7 @@ struct Decoder<'a> {
 impl<'a> Decoder<'a> {
     fn new(buf: &'a mut raw::xdr_buf) -> Self {
         let mut stream = raw::xdr_stream::default();
-        // SAFETY: The caller's `Place` outlives the decoder.
+        // SAFETY: The caller's `ReplyBuf` outlives the decoder.
         unsafe { raw::xdr_init_decode(&mut stream, buf, ptr::null_mut(), ptr::null_mut()) };
         Self { stream, buf }
     }
@@ -169,7 +184,7 @@ fn padded(len: usize) -> usize {
     len.next_multiple_of(4)
 }
 
-/// Payload lengths around every edge: word, page, and the end of the place.
+/// Payload lengths around every edge: word, page, and the end of the reply_buf.
 fn lengths(page_base: usize, page_len: usize) -> impl Iterator<Item = usize> {
     let first = PAGE_SIZE - page_base;
     [
@@ -189,7 +204,7 @@ fn lengths(page_base: usize, page_len: usize) -> impl Iterator<Item = usize> {
     .filter(move |len| *len <= page_len)
 }
 
-fn places() -> impl Iterator<Item = (usize, usize)> {
+fn page_ranges() -> impl Iterator<Item = (usize, usize)> {
     [
         (0, PAGE_SIZE),
         (0, 3 * PAGE_SIZE),
@@ -201,16 +216,16 @@ fn places() -> impl Iterator<Item = (usize, usize)> {
 }
 
 fn inline_reply_is_found() -> Result<bool> {
-    for (page_base, page_len) in places() {
-        // As from a socket: the pages are filled before the tail is.
+    for (page_base, page_len) in page_ranges() {
+        // As for a reply from a socket, the pages are filled before the tail is.
         for len in [page_len - 4, page_len] {
             let mut message = bytes(HEAD, 1)?;
             let mut payload = bytes(len, 2)?;
             message.extend_from_slice(&payload, GFP_KERNEL)?;
             message.resize(HEAD + padded(len), 0, GFP_KERNEL)?;
             message.extend_from_slice(b"tail", GFP_KERNEL)?;
-            let mut place = Place::new(page_base, page_len)?;
-            let mut raw = place.receive(&message, &[])?;
+            let mut reply_buf = ReplyBuf::new(page_base, page_len)?;
+            let mut raw = reply_buf.receive(&message, &[])?;
             if raw.len as usize != message.len() {
                 return Ok(false);
             }
@@ -230,12 +245,12 @@ fn inline_reply_is_found() -> Result<bool> {
 
 /// Head of `head` bytes, a written payload, and `after` bytes of other results.
 fn reduced_reply(head: usize, after: usize) -> Result<bool> {
-    for (page_base, page_len) in places() {
+    for (page_base, page_len) in page_ranges() {
         for len in lengths(page_base, page_len) {
             let payload = bytes(len, 3)?;
             let message = bytes(head + after, 4)?;
-            let mut place = Place::new(page_base, page_len)?;
-            let mut raw = place.receive(&message, &payload)?;
+            let mut reply_buf = ReplyBuf::new(page_base, page_len)?;
+            let mut raw = reply_buf.receive(&message, &payload)?;
             if raw.len as usize != head + padded(len) + after {
                 return Ok(false);
             }
@@ -268,49 +283,49 @@ fn counted_padding_is_no_payload() -> Result<bool> {
     let len = 4099;
     let mut payload = bytes(len, 5)?;
     let message = bytes(HEAD, 6)?;
-    let mut place = Place::new(0, len)?;
-    let mut raw = place.as_xdr_buf();
-    // SAFETY: `place` has the memory, for longer than this function.
+    let mut reply_buf = ReplyBuf::new(0, len)?;
+    let mut raw = reply_buf.as_xdr_buf();
+    // SAFETY: `reply_buf` owns the memory, and lives until the end of this function.
     let buf = unsafe { XdrBuf::from_raw(&raw const raw) };
     buf.copy_in(HEAD, &payload);
-    let placed = buf.place(&message, Some(padded(len) as u32))?;
-    if let Some(form) = placed.form {
-        // SAFETY: It is a local variable.
-        unsafe { form.apply(&raw mut raw) };
-    }
-    raw.len = placed.len as u32;
+    let scattered = scatter(&buf, &message, Some(padded(len) as u32))?;
+    // SAFETY: It is a local variable.
+    unsafe { shrink(&raw mut raw, &scattered) };
     payload.truncate(len);
     let mut decoder = Decoder::new(&mut raw);
     Ok(decoder.inline_is(&message) && decoder.payload_is(&payload)? && decoder.is_at_end())
 }
 
-fn payload_larger_than_its_place_is_refused() -> Result<bool> {
-    let mut place = Place::new(0, 4097)?;
-    let raw = place.as_xdr_buf();
-    // SAFETY: `place` has the memory, for longer than this function.
+fn payload_larger_than_the_pages_is_refused() -> Result<bool> {
+    let mut reply_buf = ReplyBuf::new(0, 4097)?;
+    let raw = reply_buf.as_xdr_buf();
+    // SAFETY: `reply_buf` owns the memory, and lives until the end of this function.
     let buf = unsafe { XdrBuf::from_raw(&raw const raw) };
-    let refused = |len| matches!(buf.place(&[0; HEAD], Some(len)), Err(error) if error == EIO);
+    let refused = |len| matches!(scatter(&buf, &[0; HEAD], Some(len)), Err(error) if error == EIO);
     Ok(!refused(4097) && !refused(4100) && refused(4101) && refused(u32::MAX))
 }
 
-fn reply_larger_than_its_place_is_cut_off() -> Result<bool> {
-    let mut place = Place::new(0, PAGE_SIZE)?;
-    let raw = place.as_xdr_buf();
-    // SAFETY: `place` has the memory, for longer than this function.
+fn reply_larger_than_its_buffer_is_cut_off() -> Result<bool> {
+    let mut reply_buf = ReplyBuf::new(0, PAGE_SIZE)?;
+    let raw = reply_buf.as_xdr_buf();
+    // SAFETY: `reply_buf` owns the memory, and lives until the end of this function.
     let buf = unsafe { XdrBuf::from_raw(&raw const raw) };
     let message = bytes(2 * PAGE_SIZE, 7)?;
-    let inline = buf.place(&message, None)?.len;
-    let reduced = buf.place(&message, Some(5))?.len;
+    let inline = scatter(&buf, &message, None)?.len;
+    let reduced = scatter(&buf, &message, Some(5))?.len;
     Ok(inline == HEAD + PAGE_SIZE + TAIL && reduced == HEAD + 8 + (TAIL - 3))
 }
 
 fn missing_page_ends_the_copy() -> Result<bool> {
-    let mut place = Place::new(0, 2 * PAGE_SIZE)?;
-    place.page_pointers[1] = ptr::null_mut();
-    let raw = place.as_xdr_buf();
-    // SAFETY: `place` has the memory, for longer than this function.
+    let mut reply_buf = ReplyBuf::new(0, 2 * PAGE_SIZE)?;
+    reply_buf.page_pointers[1] = ptr::null_mut();
+    let raw = reply_buf.as_xdr_buf();
+    // SAFETY: `reply_buf` owns the memory, and lives until the end of this function.
     let buf = unsafe { XdrBuf::from_raw(&raw const raw) };
     let message = bytes(HEAD + 2 * PAGE_SIZE, 8)?;
     let mut out = bytes(HEAD + 2 * PAGE_SIZE, 0)?;
-    Ok(buf.place(&message, None)?.len == HEAD + PAGE_SIZE && buf.copy_out(0, &mut out).is_err())
+    Ok(
+        scatter(&buf, &message, None)?.len == HEAD + PAGE_SIZE
+            && buf.copy_out(0, &mut out).is_err(),
+    )
 }

@@ -1,36 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Calls of the server to its client, over the client's connection.
+//! The transport for calls of the server to its client, over the client's connection.
 //!
 //! C headers: [`include/linux/sunrpc/bc_xprt.h`](srctree/include/linux/sunrpc/bc_xprt.h),
 //! [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h); RFC 8167.
 //!
-//! An upper layer of the server that wants to call back makes an `rpc_xprt` of the class registered
-//! here, for an `svc_xprt` of ours. It cannot connect: it is as connected as that one is. sunrpc
-//! keeps it with the `svc_xprt`, and finds it there for the next caller.
+//! An upper layer of the server that wants to call its client makes an `rpc_xprt` of this class, for an
+//! [`SvcXprt`]. The `rpc_xprt` cannot connect: it is connected as long as the `svc_xprt` is. sunrpc
+//! keeps it with the `svc_xprt`, and finds it there for the next call.
 //!
-//! Calls go out through a [`SvcConnection::Caller`]; replies come in as messages of the connection,
-//! whose transport gives them to [`SvcXprt::answer_callback`].
+//! [`SvcConnection::call`] sends the calls. The replies come in as messages of the connection,
+//! which passes them to [`crate::svc_callback_reply`].
 
 use crate::{
     addr,
     class::{
-        ClassRegistration,
+        SvcBackchannelClass,
         UntypedClass, //
     },
     errno,
-    memory::Stable,
-    pending_reply::fail_task,
-    svc_link::SvcLink,
+    svc_callback::SvcCallback,
     svc_ops,
-    xdr_buf::XdrBuf,
-    xprt::lock,
-    SvcArgs,
-    SvcConnection,
-    SvcXprt, //
+    svc_transport::SvcConnection,
+    svc_xprt::{
+        SvcLink,
+        SvcXprt, //
+    },
+    timeouts::DEFAULT_TIMEOUT,
+    xdr_buf::XdrBuf, //
 };
 use core::{
-    marker::PhantomData,
     mem::size_of,
     ptr::{
         self,
@@ -39,10 +38,7 @@ use core::{
 };
 use kernel::{
     alloc::flags::__GFP_NOWARN,
-    ffi::{
-        c_int,
-        c_ulong, //
-    },
+    ffi::c_int,
     prelude::*,
     sync::atomic::{
         Atomic,
@@ -51,91 +47,29 @@ use kernel::{
     types::Opaque, //
 };
 
-const HZ: c_ulong = kernel::bindings::CONFIG_HZ as c_ulong;
-
-/// One minute to call the client and get its reply, without a retransmission.
-static TIMEOUT: raw::rpc_timeout = raw::rpc_timeout {
-    to_initval: 60 * HZ,
-    to_maxval: 60 * HZ,
-    to_increment: 0,
-    to_retries: 0,
-    to_exponential: 0,
-};
-
-/// A call to the client, while it is sent.
-pub struct SvcCallback<'a> {
-    buf: XdrBuf<'a>,
-}
-
-impl SvcCallback<'_> {
-    /// Its length in bytes.
-    pub fn len(&self) -> usize {
-        self.buf.total_len()
-    }
-
-    /// Whether it is empty.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Copies it to `dst`. Returns how many bytes there were.
-    pub fn copy_out(&self, dst: &mut [u8]) -> Result<usize> {
-        self.buf.copy_out(0, dst)
-    }
-}
-
-/// A callback whose reply is in its place, or that the client could make no sense of.
-pub struct AnsweredCallback {
-    xid: u32,
-    copied: Option<usize>,
-}
-
-impl AnsweredCallback {
-    /// That with this XID (in host order), if there is one, with an RDMA_ERROR.
-    pub fn failed(xid: u32) -> Self {
-        Self { xid, copied: None }
-    }
-}
-
-/// The class of `rpc_xprt`s for calls over connections `C`, to be a `static` of the module.
-pub struct SvcBackchannelClass<C: SvcConnection> {
-    untyped: UntypedClass,
-    _connection: PhantomData<fn() -> C>,
-}
-
 impl<C: SvcConnection> SvcBackchannelClass<C> {
     /// The class, not registered.
     #[expect(clippy::new_without_default, reason = "statics cannot use it")]
     pub const fn new() -> Self {
         let (ident, name) = (C::BACKCHANNEL_IDENT, C::BACKCHANNEL_NAME);
-        Self {
-            // SAFETY: `setup` is for sunrpc to call, for this class.
-            untyped: unsafe { UntypedClass::new(ident, name, [c"", c""], setup::<C>) },
-            _connection: PhantomData,
-        }
-    }
-
-    /// Makes the class known to sunrpc, until the returned value is dropped.
-    ///
-    /// [`EEXIST`] if there is another with this ident.
-    pub fn register(&'static self, module: &'static ThisModule) -> Result<ClassRegistration> {
-        self.untyped.register(module)
+        // SAFETY: `setup` is for sunrpc to call, for this class.
+        Self::from_untyped(unsafe { UntypedClass::new(ident, name, [c"", c""], setup::<C>) })
     }
 }
 
-/// An `rpc_xprt` that calls back over a connection `C`.
+/// An `rpc_xprt` for calls to the client of a connection `C`.
 ///
 /// # Invariants
 ///
 /// `xprt` is a live `rpc_xprt` made by `xprt_alloc` with room for all of `Self`, which has a
 /// reference to the module.
 #[repr(C)]
-struct Reverse<C: SvcConnection> {
+struct BcXprt<C: SvcConnection> {
     xprt: Opaque<raw::rpc_xprt>,
     link: SvcLink<C>,
 }
 
-/// The functions of such a transport.
+/// The operations of such a transport.
 fn table<C: SvcConnection>() -> &'static raw::rpc_xprt_ops {
     &const {
         raw::rpc_xprt_ops {
@@ -156,8 +90,8 @@ fn table<C: SvcConnection>() -> &'static raw::rpc_xprt_ops {
             abort_send_request: None,
             wait_for_reply_request: Some(raw::xprt_wait_for_reply_request_def),
             timer: None,
-            // Also of a call whose time is over. Its answer may come yet, so the client may have one call more
-            // than it granted then; one that never answers would keep all others waiting.
+            // This returns the credit of a call that timed out, too. If the client still replies to it, the client
+            // has had one call more than it granted; but a client that never replies would block all callbacks.
             release_request: Some(raw::xprt_release_rqst_cong),
             close: Some(close),
             destroy: Some(destroy::<C>),
@@ -182,7 +116,7 @@ fn table<C: SvcConnection>() -> &'static raw::rpc_xprt_ops {
 /// sunrpc calls it, with a module reference for the time of the call, and with a reference to the
 /// `svc_xprt` that `bc_xprt` names.
 unsafe extern "C" fn setup<C: SvcConnection>(args: *mut raw::xprt_create) -> *mut raw::rpc_xprt {
-    // SAFETY: They are valid for the call.
+    // SAFETY: sunrpc's arguments are valid for the call.
     match unsafe { create::<C>(&*args) } {
         Ok(xprt) => xprt.as_ptr(),
         Err(error) => error.to_ptr(),
@@ -199,48 +133,43 @@ unsafe fn create<C: SvcConnection>(args: &raw::xprt_create) -> Result<NonNull<ra
     if !ptr::eq(ops, svc_ops::connection::<C>()) {
         return Err(EINVAL);
     }
-    // SAFETY: Its functions say what it is.
+    // SAFETY: Its operations are those of an `SvcXprt<C>`.
     let connection = unsafe { SvcXprt::<C>::from_raw(svc.as_ptr()) };
-    if args.addrlen > size_of::<raw::__kernel_sockaddr_storage>() {
+    if !addr::fits(args) {
         return Err(EBADF);
     }
-    let class = &C::backchannel_class().untyped;
+    let class = C::backchannel_class().untyped();
     class.get_module()?;
-    // SAFETY: sunrpc says which namespace. The size has room for `Reverse`.
+    // SAFETY: sunrpc gives a live namespace. The size has room for `BcXprt`.
     let raw = unsafe {
         raw::xprt_alloc(
             args.net,
-            size_of::<Reverse<C>>(),
+            size_of::<BcXprt<C>>(),
             C::BACKCHANNEL_CREDITS,
             C::BACKCHANNEL_CREDITS,
         )
     };
     let Some(raw) = NonNull::new(raw) else {
-        // SAFETY: The reference taken above; sunrpc's own keeps the module during `setup`.
+        // SAFETY: `get_module` took the reference; sunrpc has its own during the call.
         unsafe { class.put_module() };
         return Err(ENOMEM);
     };
     // SAFETY: The memory is that of `link`.
-    unsafe { (&raw mut (*raw.as_ptr().cast::<Reverse<C>>()).link).write(connection.link()) };
+    unsafe { (&raw mut (*raw.as_ptr().cast::<BcXprt<C>>()).link).write(connection.link()) };
 
     // SAFETY: `xprt_alloc` initialised it, and nobody else has seen it.
     let xprt = unsafe { &mut *raw.as_ptr() };
     xprt.ops = table::<C>();
     xprt.xprt_class = class.as_raw();
-    xprt.timeout = &raw const TIMEOUT;
+    xprt.timeout = &raw const DEFAULT_TIMEOUT;
     xprt.bind_timeout = 0;
     xprt.reestablish_timeout = 0;
     xprt.idle_timeout = 0;
     xprt.max_payload = C::BACKCHANNEL_PAYLOAD;
     xprt.prot = C::BACKCHANNEL_IDENT;
     xprt.set_resvport(0);
-    // SAFETY: sunrpc gives `addrlen` bytes at `dstaddr`, and they fit.
-    unsafe {
-        args.dstaddr
-            .cast::<u8>()
-            .copy_to_nonoverlapping((&raw mut xprt.addr).cast(), args.addrlen)
-    };
-    xprt.addrlen = args.addrlen;
+    // SAFETY: `args` is sunrpc's, and its address fits.
+    unsafe { addr::set(xprt, args) };
     if let Err(error) = addr::format(xprt, C::BACKCHANNEL_NAME, C::BACKCHANNEL_NETIDS) {
         // SAFETY: Nobody else has seen it.
         unsafe { destroy::<C>(xprt) };
@@ -252,14 +181,14 @@ unsafe fn create<C: SvcConnection>(args: &raw::xprt_create) -> Result<NonNull<ra
     unsafe { raw::xprt_set_connected(xprt) };
     xprt.bc_xprt = svc.as_ptr();
     // SAFETY: The `svc_xprt` is live, as above. Until it is freed the word changes only here, once;
-    // sunrpc, which does not wait for us, reads it as a whole.
-    let place = unsafe { Atomic::from_ptr(&raw mut (*svc.as_ptr()).xpt_bc_xprt) };
-    // sunrpc has seen that the place is empty, but under no lock: two NFSv4.1 clients that bind to
-    // one connection at the same time both come here. It can have one transport only, as replies
-    // are looked for in that one. The client that is late is told that its callback path is down;
+    // sunrpc takes no lock to read it, and reads it as a whole.
+    let xpt_bc_xprt = unsafe { Atomic::from_ptr(&raw mut (*svc.as_ptr()).xpt_bc_xprt) };
+    // sunrpc has seen that the word is null, but under no lock: two NFSv4.1 clients that bind to
+    // one connection at the same time both come here. The connection can have only one transport, as
+    // replies are looked up in that one. The client that is late is told that its callback path is down;
     // when it binds again, sunrpc finds the transport that is there.
-    // `Release`: who finds the transport finds all that was done to it here.
-    if place
+    // `Release`: whoever reads the pointer also reads what was written to the transport before.
+    if xpt_bc_xprt
         .cmpxchg(ptr::null_mut(), raw.as_ptr(), Release)
         .is_err()
     {
@@ -267,9 +196,9 @@ unsafe fn create<C: SvcConnection>(args: &raw::xprt_create) -> Result<NonNull<ra
         unsafe { destroy::<C>(raw.as_ptr()) };
         return Err(EAGAIN);
     }
-    // The `svc_xprt` gives this reference back when it is freed, which the caller's keeps from
-    // happening before we return.
-    // SAFETY: The transport is live: it was made with the reference that goes to the caller.
+    // sunrpc drops this reference when it frees the `svc_xprt`, to which the caller of this function has a
+    // reference of its own.
+    // SAFETY: The transport is live: `xprt_alloc` made it with the reference that the caller gets.
     unsafe { raw::xprt_get(raw.as_ptr()) };
     Ok(raw)
 }
@@ -278,19 +207,19 @@ unsafe fn create<C: SvcConnection>(args: &raw::xprt_create) -> Result<NonNull<ra
 ///
 /// # Safety
 ///
-/// sunrpc calls it, or [`create`] for one that nobody else has seen.
+/// sunrpc calls it, or [`create`] for a transport that nobody else has seen.
 unsafe extern "C" fn destroy<C: SvcConnection>(xprt: *mut raw::rpc_xprt) {
-    // SAFETY: Called once, when nobody else can reach it any more.
-    unsafe { (&raw mut (*xprt.cast::<Reverse<C>>()).link).drop_in_place() };
+    // SAFETY: This is called once, when nobody else can reach the transport any more.
+    unsafe { (&raw mut (*xprt.cast::<BcXprt<C>>()).link).drop_in_place() };
     // SAFETY: As above.
     addr::free(unsafe { &mut (*xprt).address_strings });
     // SAFETY: As above.
     unsafe { raw::xprt_free(xprt) };
-    // SAFETY: `setup` took the reference. What is left of this function is to return.
-    unsafe { C::backchannel_class().untyped.put_module() };
+    // SAFETY: `create` took the reference. After this the function only returns.
+    unsafe { C::backchannel_class().untyped().put_module() };
 }
 
-/// The connection ends, and this with it.
+/// Tells sunrpc that the transport is not connected any more.
 ///
 /// # Safety
 ///
@@ -300,14 +229,14 @@ unsafe extern "C" fn close(xprt: *mut raw::rpc_xprt) {
     unsafe { raw::xprt_disconnect_done(xprt) };
 }
 
-/// Only clients have a place to show them.
+/// Prints nothing: sunrpc shows the counters of mounts only.
 ///
 /// # Safety
 ///
 /// sunrpc calls it.
 unsafe extern "C" fn print_stats(_xprt: *mut raw::rpc_xprt, _seq: *mut raw::seq_file) {}
 
-/// One allocation for the call and its reply.
+/// Allocates call and reply in one buffer.
 ///
 /// # Safety
 ///
@@ -335,7 +264,7 @@ unsafe extern "C" fn buf_alloc(task: *mut raw::rpc_task) -> c_int {
 unsafe extern "C" fn buf_free(task: *mut raw::rpc_task) {
     // SAFETY: The task has a request.
     let buffer = unsafe { (*(*task).tk_rqstp).rq_buffer };
-    // SAFETY: It came from `buf_alloc`. A call is copied before it is sent.
+    // SAFETY: `buf_alloc` allocated it. The connection copies a call before it sends that.
     unsafe { raw::kfree(buffer) };
 }
 
@@ -348,9 +277,9 @@ unsafe extern "C" fn send_request<C: SvcConnection>(rqst: *mut raw::rpc_rqst) ->
     // SAFETY: This is `send_request`.
     let status = unsafe { send_callback::<C>(rqst) };
     if status == errno::ENOTCONN {
-        // The connection comes back no more, but as long as no thread has closed its transport, this
-        // one is connected, and sunrpc would have the call sent again at once. Now it fails, and nfsd
-        // sees to another.
+        // There will be no other connection for this transport. But until a thread closes the `svc_xprt`, this
+        // transport counts as connected, and sunrpc would send the call again at once. Now the call fails, and nfsd
+        // looks for another connection.
         // SAFETY: The request is pinned, and so is its transport.
         unsafe { raw::xprt_disconnect_done((*rqst).rq_xprt) };
     }
@@ -361,13 +290,13 @@ unsafe extern "C" fn send_request<C: SvcConnection>(rqst: *mut raw::rpc_rqst) ->
 ///
 /// As for [`send_request`].
 unsafe fn send_callback<C: SvcConnection>(rqst: *mut raw::rpc_rqst) -> c_int {
-    // SAFETY: The request is pinned, and its transport is a `Reverse<C>`.
-    let link = unsafe { &(*(*rqst).rq_xprt.cast::<Reverse<C>>()).link };
+    // SAFETY: The request is pinned, and its transport is a `BcXprt<C>`.
+    let link = unsafe { &(*(*rqst).rq_xprt.cast::<BcXprt<C>>()).link };
     let caller = link.with(|xprt| (!xprt.is_dead()).then(|| C::caller(xprt)));
     let Some(caller) = caller.flatten() else {
         return errno::ENOTCONN;
     };
-    // Until the first reply the window begins at one, as sunrpc made it (RFC 8167).
+    // Until the first reply there is one credit (RFC 8167), which is how sunrpc initialises the window.
     // SAFETY: The request is pinned, and so is its transport.
     if !unsafe { raw::xprt_request_get_cong((*rqst).rq_xprt, rqst) } {
         return errno::EBADSLT;
@@ -378,7 +307,7 @@ unsafe fn send_callback<C: SvcConnection>(rqst: *mut raw::rpc_rqst) -> c_int {
         // SAFETY: The task keeps the buffers while the request is pinned.
         buf: unsafe { XdrBuf::from_raw(&raw const (*rqst).rq_snd_buf) },
     };
-    // SAFETY: The field is the sender's.
+    // SAFETY: `XPRT_LOCKED`, which the caller owns, excludes other senders, and only they write the field.
     unsafe { (*rqst).rq_xtime = raw::ktime_get() };
     if C::call(&caller, xid, &call).is_err() {
         return errno::ENOTCONN;
@@ -387,69 +316,4 @@ unsafe fn send_callback<C: SvcConnection>(rqst: *mut raw::rpc_rqst) -> c_int {
     let sent = unsafe { &mut (*rqst).rq_xmit_bytes_sent };
     *sent = sent.wrapping_add(call.len());
     0
-}
-
-impl<C: SvcConnection> SvcXprt<C> {
-    /// Copies `reply` to the place of the callback `xid` (in host order) that waits for it, if there is one.
-    /// `credits` are what the client grants. Takes `queue_lock` and `transport_lock`, one at a time.
-    pub fn answer_callback<M: Stable>(
-        &self,
-        args: &SvcArgs<'_, M>,
-        xid: u32,
-        credits: u32,
-        reply: &[u8],
-    ) -> Option<AnsweredCallback> {
-        let (xprt, copied) = self.with_callback(args, xid, |xprt, rqst| {
-            // SAFETY: The request waits for its reply, which is why its place is there.
-            let place = unsafe { XdrBuf::from_raw(&raw const (*rqst).rq_rcv_buf) };
-            (xprt, place.copy_in(0, reply))
-        })?;
-        let credits = credits.clamp(1, C::BACKCHANNEL_CREDITS);
-        // SAFETY: As in `with_callback`.
-        let _guard = unsafe { lock(&raw mut (*xprt).transport_lock) };
-        // SAFETY: As above; the lock guards the window.
-        unsafe { (*xprt).cwnd = (credits as c_ulong) << raw::RPC_CWNDSHIFT };
-        let copied = Some(copied);
-        Some(AnsweredCallback { xid, copied })
-    }
-
-    /// Completes a callback. Whoever waits for its credit may call next, so there has to be a Receive for
-    /// the reply to that. Takes `queue_lock`.
-    pub fn complete_callback<M: Stable>(&self, args: &SvcArgs<'_, M>, answered: AnsweredCallback) {
-        self.with_callback(args, answered.xid, |_, rqst| {
-            // SAFETY: The request waits for its reply, so its task is live.
-            let task = unsafe { (*rqst).rq_task };
-            if answered.copied.is_none() {
-                // SAFETY: As above.
-                unsafe { fail_task(task, EIO.to_errno()) };
-            }
-            let copied = c_int::try_from(answered.copied.unwrap_or(0)).unwrap_or(c_int::MAX);
-            // SAFETY: As above; `queue_lock` is held.
-            unsafe { raw::xprt_complete_rqst(task, copied) };
-        });
-    }
-
-    /// Calls `f` with the transport and the request that waits for the reply `xid`, under `queue_lock`, if
-    /// `args` are of a thread that receives from `self`.
-    fn with_callback<M: Stable, R>(
-        &self,
-        args: &SvcArgs<'_, M>,
-        xid: u32,
-        f: impl FnOnce(*mut raw::rpc_xprt, *mut raw::rpc_rqst) -> R,
-    ) -> Option<R> {
-        if !args.are_of(self.as_raw()) {
-            return None;
-        }
-        // SAFETY: The thread has a reference to `self`; the field is set once, and what it names is kept until
-        // the last reference goes.
-        let xprt = unsafe { (&raw const (*self.as_raw()).xpt_bc_xprt).read_volatile() };
-        if xprt.is_null() {
-            return None;
-        }
-        // SAFETY: As above.
-        let _guard = unsafe { lock(&raw mut (*xprt).queue_lock) };
-        // SAFETY: The lock is held.
-        let rqst = NonNull::new(unsafe { raw::xprt_lookup_rqst(xprt, xid.to_be()) })?;
-        Some(f(xprt, rqst.as_ptr()))
-    }
 }

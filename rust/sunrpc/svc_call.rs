@@ -1,22 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A call in work.
+//! A call that the server is working on.
 
-use crate::SvcConnection;
+use crate::memory::Stable;
 
-/// What is kept of a call until it is answered: what the connection context of it, and the message
+/// A connection, with the types that belong to each of its calls.
+pub trait HasSvcCall: Sized + Send + Sync + 'static {
+    /// The message that a call comes in.
+    type Message: Stable;
+
+    /// What the connection keeps of a call until the reply.
+    type CallContext: Send;
+}
+
+/// What is kept of a call until the reply: the connection's context of it, and the message
 /// that sunrpc reads it from.
 ///
-/// While sunrpc has it, the connection sees of it the context only; so nothing that safe code does
-/// takes the message away from its readers.
-pub struct SvcCall<C: SvcConnection> {
+/// While sunrpc works on the call, the connection can access the context only. Safe code therefore cannot
+/// take the message away while sunrpc reads it.
+pub struct SvcCall<C: HasSvcCall> {
     /// The context.
     pub context: C::CallContext,
     message: Option<C::Message>,
 }
 
-impl<C: SvcConnection> SvcCall<C> {
-    /// One without a message, as it is before and after it is in work.
+impl<C: HasSvcCall> SvcCall<C> {
+    /// A call without a message, as it is before and after sunrpc works on it.
     pub fn new(context: C::CallContext) -> Self {
         Self {
             context,
@@ -24,7 +33,7 @@ impl<C: SvcConnection> SvcCall<C> {
         }
     }
 
-    /// The message, if it was not answered.
+    /// The message, if there was no reply.
     pub fn take_message(&mut self) -> Option<C::Message> {
         self.message.take()
     }

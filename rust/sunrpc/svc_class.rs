@@ -5,10 +5,6 @@
 //! C header: [`include/linux/sunrpc/svc_xprt.h`](srctree/include/linux/sunrpc/svc_xprt.h), `struct
 //! svc_xprt_class`.
 
-use crate::{
-    svc_ops,
-    SvcListener, //
-};
 use core::{
     cell::UnsafeCell,
     marker::PhantomData,
@@ -21,6 +17,7 @@ use core::{
 use kernel::{
     bindings::list_head,
     error::to_result,
+    ffi::c_int,
     prelude::*, //
 };
 
@@ -30,7 +27,7 @@ use kernel::{
 ///
 /// `class.xcl_owner` is null or the module that the class belongs to; it changes only before the
 /// class is registered. sunrpc alone touches `class.xcl_list` while it is.
-pub struct SvcClass<L: SvcListener> {
+pub struct SvcClass<L> {
     class: UnsafeCell<raw::svc_xprt_class>,
     registered: AtomicBool,
     _listener: PhantomData<fn() -> L>,
@@ -38,24 +35,32 @@ pub struct SvcClass<L: SvcListener> {
 
 // SAFETY: The pointers in it are to statics. sunrpc guards what changes after the registration,
 // and `registered` keeps a second one from touching it.
-unsafe impl<L: SvcListener> Sync for SvcClass<L> {}
+unsafe impl<L> Sync for SvcClass<L> {}
 
-impl<L: SvcListener> SvcClass<L> {
-    /// The class of `L`, not registered.
-    #[expect(clippy::new_without_default, reason = "statics cannot use it")]
-    pub const fn new() -> Self {
+impl<L> SvcClass<L> {
+    /// The class of listeners `L`, not registered.
+    ///
+    /// # Safety
+    ///
+    /// sunrpc may call `xpo_create` of `ops` to make a listener of this class, while that is registered.
+    pub(crate) const unsafe fn with_ops(
+        name: &'static CStr,
+        ident: c_int,
+        max_payload: u32,
+        ops: &'static raw::svc_xprt_ops,
+    ) -> Self {
         // INVARIANT: No owner yet, and not registered.
         Self {
             class: UnsafeCell::new(raw::svc_xprt_class {
-                xcl_name: L::NAME.to_bytes_with_nul().as_ptr().cast(),
+                xcl_name: name.to_bytes_with_nul().as_ptr().cast(),
                 xcl_owner: ptr::null_mut(),
-                xcl_ops: svc_ops::listener::<L>(),
+                xcl_ops: ops,
                 xcl_list: list_head {
                     next: ptr::null_mut(),
                     prev: ptr::null_mut(),
                 },
-                xcl_max_payload: L::MAX_PAYLOAD,
-                xcl_ident: L::IDENT,
+                xcl_max_payload: max_payload,
+                xcl_ident: ident,
             }),
             registered: AtomicBool::new(false),
             _listener: PhantomData,
@@ -69,7 +74,7 @@ impl<L: SvcListener> SvcClass<L> {
         if self.registered.swap(true, Ordering::Acquire) {
             return Err(EEXIST);
         }
-        // SAFETY: `registered` was false, so nobody but us uses the class now.
+        // SAFETY: `registered` was false, so nobody else uses the class now.
         let class = unsafe { &mut *self.class.get() };
         class.xcl_owner = module.as_ptr();
         // SAFETY: The class is static and complete. When the registration is dropped, it is
@@ -86,12 +91,12 @@ impl<L: SvcListener> SvcClass<L> {
         self.class.get()
     }
 
-    /// Takes another reference to the module, for a transport whose making failed: sunrpc gives
-    /// back one for the attempt, and one with the transport's last reference.
+    /// Takes another reference to the module, for a transport that could not be made completely: sunrpc drops
+    /// one for the attempt, and one with the transport's last reference.
     ///
     /// # Safety
     ///
-    /// The caller is called by sunrpc, which has a reference.
+    /// sunrpc, which has a reference to the module, called the caller.
     pub(crate) unsafe fn get_module(&self) {
         // SAFETY: By the type invariants `xcl_owner` does not change while the class is registered.
         let owner = unsafe { (*self.class.get()).xcl_owner };
@@ -100,12 +105,12 @@ impl<L: SvcListener> SvcClass<L> {
     }
 }
 
-/// As long as it lives, the class is registered.
-pub struct SvcRegistration<L: SvcListener> {
+/// Keeps a class registered as long as it lives.
+pub struct SvcRegistration<L: 'static> {
     class: &'static SvcClass<L>,
 }
 
-impl<L: SvcListener> Drop for SvcRegistration<L> {
+impl<L> Drop for SvcRegistration<L> {
     fn drop(&mut self) {
         // SAFETY: The class is registered, by `SvcClass::register`. Every transport has a reference
         // to the module, which therefore has none left.

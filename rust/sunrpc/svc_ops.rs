@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What sunrpc calls: the functions of `struct svc_xprt_ops`.
+//! The functions that sunrpc calls: those of `struct svc_xprt_ops`.
 //!
 //! C header: [`include/linux/sunrpc/svc_xprt.h`](srctree/include/linux/sunrpc/svc_xprt.h).
 //!
-//! Each turns pointers into references and calls a method. All are called by sunrpc with a live
-//! transport of the kind that its table was given to, and with the `svc_rqst` of the calling
-//! thread.
+//! Each turns pointers into references and calls one method. sunrpc calls all of them with a live
+//! transport whose operations they are, and with the `svc_rqst` of the calling thread.
 
 #![expect(
     clippy::missing_safety_doc,
-    reason = "sunrpc is the only caller; what it promises stands above"
+    reason = "sunrpc is the only caller; the top of this file says what it promises"
 )]
 
 use crate::{
-    SockAddr,
-    SvcArgs,
-    SvcCall,
-    SvcConnection,
-    SvcListener,
-    SvcResult,
-    SvcXprt, //
+    svc_call::SvcCall,
+    svc_class::SvcClass,
+    svc_result::SvcResult,
+    svc_transport::{
+        SvcConnection,
+        SvcListener, //
+    },
+    svc_xprt::SvcXprt,
+    SockAddr, //
 };
 use core::ptr::{
     self,
@@ -36,8 +37,17 @@ use kernel::{
     prelude::*, //
 };
 
-/// The functions for listeners, and to make one.
-pub(crate) const fn listener<L: SvcListener>() -> &'static raw::svc_xprt_ops {
+impl<L: SvcListener> SvcClass<L> {
+    /// The class of `L`, not registered.
+    #[expect(clippy::new_without_default, reason = "statics cannot use it")]
+    pub const fn new() -> Self {
+        // SAFETY: `create` is for sunrpc to call, for this class.
+        unsafe { Self::with_ops(L::NAME, L::IDENT, L::MAX_PAYLOAD, listener::<L>()) }
+    }
+}
+
+/// The operations of listeners.
+const fn listener<L: SvcListener>() -> &'static raw::svc_xprt_ops {
     &const {
         raw::svc_xprt_ops {
             xpo_create: Some(create::<L>),
@@ -55,7 +65,7 @@ pub(crate) const fn listener<L: SvcListener>() -> &'static raw::svc_xprt_ops {
     }
 }
 
-/// The functions for connections.
+/// The operations of connections.
 pub(crate) const fn connection<C: SvcConnection>() -> &'static raw::svc_xprt_ops {
     &const {
         raw::svc_xprt_ops {
@@ -85,7 +95,7 @@ unsafe extern "C" fn create<L: SvcListener>(
     // SAFETY: sunrpc gives an address of that length.
     let made = unsafe { SockAddr::from_raw(address, len) }.and_then(|address| {
         // SAFETY: This is `xpo_create`.
-        unsafe { SvcXprt::<L>::listen(serv, net, &address) }
+        unsafe { SvcXprt::<L>::listen(serv, net, &address, listener::<L>()) }
     });
     match made {
         Ok(xprt) => xprt.as_ptr(),
@@ -97,7 +107,8 @@ unsafe extern "C" fn accept<L: SvcListener>(xprt: *mut raw::svc_xprt) -> *mut ra
     // SAFETY: See the top.
     let listener = unsafe { SvcXprt::<L>::from_raw(xprt) };
     // SAFETY: This is `xpo_accept`.
-    unsafe { listener.accept() }.map_or(ptr::null_mut(), NonNull::as_ptr)
+    unsafe { listener.accept(connection::<L::Connection>()) }
+        .map_or(ptr::null_mut(), NonNull::as_ptr)
 }
 
 unsafe extern "C" fn detach_listener<L: SvcListener>(xprt: *mut raw::svc_xprt) {
@@ -106,7 +117,7 @@ unsafe extern "C" fn detach_listener<L: SvcListener>(xprt: *mut raw::svc_xprt) {
 }
 
 unsafe extern "C" fn free_listener<L: SvcListener>(xprt: *mut raw::svc_xprt) {
-    // SAFETY: Called once, after the last reference is gone.
+    // SAFETY: sunrpc calls this once, after the last reference has been dropped.
     unsafe { SvcXprt::<L>::free(xprt.cast(), |_| ()) };
 }
 
@@ -124,51 +135,10 @@ unsafe extern "C" fn has_wspace<C: SvcConnection>(xprt: *mut raw::svc_xprt) -> c
 }
 
 unsafe extern "C" fn recvfrom<C: SvcConnection>(rqstp: *mut raw::svc_rqst) -> c_int {
-    // SAFETY: See the top. The thread is the only one to change these.
-    let rqst = unsafe { &mut *rqstp };
-    // No page of the reply is in use yet.
-    rqst.rq_next_page = rqst.rq_respages;
-    rqst.rq_xprt_ctxt = ptr::null_mut();
     // SAFETY: The thread has a reference to the transport.
-    let xprt = unsafe { SvcXprt::<C>::from_raw(rqst.rq_xprt) };
-    let work = C::next(xprt, xprt);
-    // SAFETY: We were called with `XPT_BUSY`, and look at nothing that it guards any more.
-    unsafe { raw::svc_xprt_received(xprt.as_raw()) };
-    let Some(work) = work else {
-        return 0;
-    };
+    let xprt = unsafe { SvcXprt::<C>::from_raw((*rqstp).rq_xprt) };
     // SAFETY: This is `xpo_recvfrom`.
-    let mut args = unsafe { SvcArgs::new(rqstp) };
-    let Some(mut call) = C::receive(xprt, xprt, work, &mut args) else {
-        return 0;
-    };
-    let len = c_int::try_from(args.len()).unwrap_or(0);
-    match args.take_message() {
-        Some(message) => call.set_message(message),
-        // Nothing was put there.
-        None => {
-            xprt.release(call);
-            return 0;
-        }
-    }
-    // SAFETY: As above.
-    let rqst = unsafe { &mut *rqstp };
-    rqst.rq_xprt_ctxt = KBox::into_raw(call).cast();
-    // As sunrpc tells its RPC-over-RDMA transports from others.
-    rqst.rq_prot = raw::IPPROTO_MAX;
-    // SAFETY: Both are live.
-    unsafe { raw::svc_xprt_copy_addrs(rqstp, xprt.as_raw()) };
-    // There are no ports here that only root could use.
-    // SAFETY: The flags change atomically only.
-    unsafe { raw::set_bit(raw::RQ_SECURE, &raw mut (*rqstp).rq_flags) };
-    // The flags are the thread's. What is said of the last call stays until it is said of this one.
-    let set_local = match xprt.is_local() {
-        true => raw::set_bit,
-        false => raw::clear_bit,
-    };
-    // SAFETY: As above.
-    unsafe { set_local(raw::RQ_LOCAL, &raw mut (*rqstp).rq_flags) };
-    len
+    unsafe { xprt.recv(rqstp) }
 }
 
 unsafe extern "C" fn sendto<C: SvcConnection>(rqstp: *mut raw::svc_rqst) -> c_int {
@@ -176,11 +146,11 @@ unsafe extern "C" fn sendto<C: SvcConnection>(rqstp: *mut raw::svc_rqst) -> c_in
     let (xprt, ctxt) = unsafe { ((*rqstp).rq_xprt, (*rqstp).rq_xprt_ctxt) };
     // SAFETY: The thread has a reference to the transport.
     let xprt = unsafe { SvcXprt::<C>::from_raw(xprt) };
-    // SAFETY: `recvfrom` put it there, and the thread is the only one that uses it.
+    // SAFETY: `recv` set it, and the thread is the only one that uses it.
     let Some(call) = (unsafe { ctxt.cast::<SvcCall<C>>().as_mut() }) else {
         return ENXIO.to_errno();
     };
-    // From here on nobody reads the call any more.
+    // sunrpc does not read the call any more.
     let Some(message) = call.take_message() else {
         return ENXIO.to_errno();
     };
@@ -215,7 +185,7 @@ unsafe extern "C" fn release_ctxt<C: SvcConnection>(xprt: *mut raw::svc_xprt, ct
     }
     // SAFETY: See the top.
     let xprt = unsafe { SvcXprt::<C>::from_raw(xprt) };
-    // SAFETY: `recvfrom` gave up the box, and sunrpc gives back each context once.
+    // SAFETY: `recv` gave up the box, and sunrpc gives back each context once.
     let call = unsafe { KBox::from_raw(ctxt.cast::<SvcCall<C>>()) };
     xprt.release(call);
 }
@@ -226,6 +196,6 @@ unsafe extern "C" fn detach_connection<C: SvcConnection>(xprt: *mut raw::svc_xpr
 }
 
 unsafe extern "C" fn free_connection<C: SvcConnection>(xprt: *mut raw::svc_xprt) {
-    // SAFETY: Called once, after the last reference is gone.
+    // SAFETY: sunrpc calls this once, after the last reference has been dropped.
     unsafe { SvcXprt::<C>::free(xprt.cast(), C::close) };
 }

@@ -4,9 +4,9 @@
 //!
 //! C header: [`include/linux/sunrpc/xdr.h`](srctree/include/linux/sunrpc/xdr.h), `struct xdr_buf`.
 //!
-//! An `xdr_buf` is one sequence of bytes in up to three places: the head, a run of bytes across an
-//! array of pages, and the tail. Here it is cut into [`Run`]s, each contiguous and none larger
-//! than a page of the array; whatever copies or maps a message walks over those.
+//! An `xdr_buf` is one sequence of bytes in up to three places: the head, bytes of an array of pages,
+//! and the tail. [`IoVecs`] walks over its contiguous parts, none of which is larger than a page of the
+//! array; all code here that copies or maps a message uses that walk.
 
 use core::{
     iter::FusedIterator,
@@ -16,7 +16,6 @@ use core::{
 };
 use kernel::{
     bindings::page,
-    ffi::c_uint,
     page::{
         PAGE_SHIFT,
         PAGE_SIZE, //
@@ -24,64 +23,31 @@ use kernel::{
     prelude::*, //
 };
 
-/// What an `xdr_buf` said when it was looked at.
+/// A copy of an `xdr_buf`.
 ///
-/// It is a copy, so that bounds checked once stay true whatever C does to the original.
+/// It is a copy so that a bound that was checked once stays true whatever C does to the original.
 ///
 /// # Invariants
 ///
-/// The memory that it names may be read and written for `'a`, by us as by others.
+/// The memory that it names may be read and written for `'a`, by this crate and by others.
 pub(crate) struct XdrBuf<'a> {
     raw: raw::xdr_buf,
     _memory: PhantomData<&'a ()>,
 }
 
-/// A reply in its place.
-pub(crate) struct Placed {
-    /// How long it is, XDR padding included.
-    pub(crate) len: usize,
-    /// What the `xdr_buf` has to say for the upper layer to find it.
-    pub(crate) form: Option<Form>,
-}
-
-/// How much of head and pages a reply takes.
+/// Contiguous bytes of a message, as an `iov_iter` has them: by address, or by page.
 #[derive(Clone, Copy)]
-pub(crate) struct Form {
-    head: usize,
-    pages: usize,
+pub(crate) enum IoVec {
+    /// Part of head or tail: address and length.
+    Kvec(NonNull<u8>, usize),
+    /// Part of one page of the array: page, offset and length.
+    Bvec(NonNull<page>, usize, usize),
 }
 
-impl Form {
-    /// Cuts `buf` down to this form.
-    ///
-    /// # Safety
-    ///
-    /// `buf` is valid, at least as large, and nobody else accesses it.
-    pub(crate) unsafe fn apply(self, buf: *mut raw::xdr_buf) {
-        // SAFETY: The caller vouches for it.
-        let buf = unsafe { &mut *buf };
-        let head = buf.head[0].iov_len.saturating_sub(self.head);
-        let pages = (buf.page_len as usize).saturating_sub(self.pages);
-        buf.head[0].iov_len -= head;
-        // CAST: What is taken away is no more than there was.
-        buf.page_len -= pages as c_uint;
-        buf.buflen = buf.buflen.saturating_sub((head + pages) as c_uint);
-    }
-}
-
-/// Contiguous bytes of a message.
-#[derive(Clone, Copy)]
-pub(crate) enum Run {
-    /// Part of head or tail.
-    Memory(NonNull<u8>, usize),
-    /// Part of one page of the array: offset and length.
-    Page(NonNull<page>, usize, usize),
-}
-
-impl Run {
+impl IoVec {
     fn len(&self) -> usize {
         match *self {
-            Run::Memory(_, len) | Run::Page(_, _, len) => len,
+            IoVec::Kvec(_, len) | IoVec::Bvec(_, _, len) => len,
         }
     }
 
@@ -89,11 +55,11 @@ impl Run {
     ///
     /// # Safety
     ///
-    /// The run comes from an [`XdrBuf`] whose `'a` is not over.
+    /// `self` comes from an [`XdrBuf`] whose `'a` is not over.
     unsafe fn with_address<R>(&self, f: impl FnOnce(*mut u8) -> R) -> R {
         match *self {
-            Run::Memory(base, _) => f(base.as_ptr()),
-            Run::Page(page, offset, _) => {
+            IoVec::Kvec(base, _) => f(base.as_ptr()),
+            IoVec::Bvec(page, offset, _) => {
                 // SAFETY: By the caller's promise the page is allocated.
                 let mapped = unsafe { kernel::bindings::kmap_local_page(page.as_ptr()) };
                 let result = f(mapped.cast::<u8>().wrapping_add(offset));
@@ -133,7 +99,7 @@ impl<'a> XdrBuf<'a> {
         self.raw.tail[0].iov_len
     }
 
-    /// All of them: the message's length if it is to be sent, its bound if it is to come.
+    /// Bytes of all three: the length of a message to be sent, or the largest one that can be received.
     pub(crate) fn total_len(&self) -> usize {
         self.head_len() + self.page_len() + self.tail_len()
     }
@@ -149,11 +115,11 @@ impl<'a> XdrBuf<'a> {
         self.raw.flags & flag != 0
     }
 
-    /// The runs of `range`, or of as much of it as there is.
+    /// The contiguous parts of `range`, or of as much of it as there is.
     ///
     /// A page that is missing is [`EFAULT`] and ends the iteration.
-    pub(crate) fn runs(&self, range: Range<usize>) -> Runs<'a> {
-        Runs {
+    pub(crate) fn iovecs(&self, range: Range<usize>) -> IoVecs<'a> {
+        IoVecs {
             buf: Self {
                 raw: self.raw,
                 _memory: PhantomData,
@@ -163,32 +129,32 @@ impl<'a> XdrBuf<'a> {
         }
     }
 
-    /// The run from `at` on, as far as `end`, which is not beyond the last byte.
+    /// The contiguous part that begins at `at` and goes as far as `end`, which is not beyond the last byte.
     #[inline]
-    fn run(&self, at: usize, end: usize) -> Option<Result<Run>> {
+    fn iovec(&self, at: usize, end: usize) -> Option<Result<IoVec>> {
         if at >= end {
             return None;
         }
         let most = end - at;
         let pages = self.page_range();
         Some(if at < pages.start {
-            Self::run_of_memory(&self.raw.head[0], at, most)
+            Self::iovec_of_kvec(&self.raw.head[0], at, most)
         } else if at < pages.end {
-            self.run_of_pages(at - pages.start, most)
+            self.iovec_of_pages(at - pages.start, most)
         } else {
-            Self::run_of_memory(&self.raw.tail[0], at - pages.end, most)
+            Self::iovec_of_kvec(&self.raw.tail[0], at - pages.end, most)
         })
     }
 
     #[inline]
-    fn run_of_memory(kvec: &raw::kvec, offset: usize, most: usize) -> Result<Run> {
+    fn iovec_of_kvec(kvec: &raw::kvec, offset: usize, most: usize) -> Result<IoVec> {
         let len = (kvec.iov_len - offset).min(most);
         let base = NonNull::new(kvec.iov_base.cast::<u8>().wrapping_add(offset)).ok_or(EFAULT)?;
-        Ok(Run::Memory(base, len))
+        Ok(IoVec::Kvec(base, len))
     }
 
     #[inline]
-    fn run_of_pages(&self, offset: usize, most: usize) -> Result<Run> {
+    fn iovec_of_pages(&self, offset: usize, most: usize) -> Result<IoVec> {
         let at = self.raw.page_base as usize + offset;
         let within = at % PAGE_SIZE;
         let left = self.page_len() - offset;
@@ -197,100 +163,64 @@ impl<'a> XdrBuf<'a> {
         // SAFETY: By the type invariant the array has an entry for each of its pages, and `offset` is
         // less than the number of bytes in them.
         let page = NonNull::new(unsafe { entry.read() }).ok_or(EFAULT)?;
-        Ok(Run::Page(page, within, len))
+        Ok(IoVec::Bvec(page, within, len))
     }
 
-    /// Where the part from `at` on ends that has `len` bytes, or as many of them as there are.
+    /// The end of the `len` bytes from `at` on, or of as many of them as there are.
     fn end(&self, at: usize, len: usize) -> usize {
         at.saturating_add(len).min(self.total_len())
     }
 
-    /// Copies bytes from `at` on to `dst`. Returns how many there were.
+    /// Copies bytes from `at` on to `dst`. Returns how many were copied.
     pub(crate) fn copy_out(&self, at: usize, dst: &mut [u8]) -> Result<usize> {
         let end = self.end(at, dst.len());
         let mut copied = 0;
-        while let Some(run) = self.run(at + copied, end) {
-            let run = run?;
-            let Some(part) = dst.get_mut(copied..copied + run.len()) else {
+        while let Some(iovec) = self.iovec(at + copied, end) {
+            let iovec = iovec?;
+            let Some(part) = dst.get_mut(copied..copied + iovec.len()) else {
                 break;
             };
-            // SAFETY: The memory of the run is ours to read by the type invariant, `part` is as
-            // long, and it is Rust's own memory, which no `xdr_buf` names.
+            // SAFETY: By the type invariant the memory may be read, `part` is as long, and it is
+            // Rust's own memory, which no `xdr_buf` names.
             unsafe {
-                run.with_address(|from| from.copy_to_nonoverlapping(part.as_mut_ptr(), part.len()))
+                iovec
+                    .with_address(|from| from.copy_to_nonoverlapping(part.as_mut_ptr(), part.len()))
             };
-            copied += run.len();
+            copied += iovec.len();
         }
         Ok(copied)
     }
 
-    /// Copies `src` to the place from `at` on. Returns how much of it found room.
+    /// Copies `src` to the bytes from `at` on. Returns how many bytes of it found room.
     pub(crate) fn copy_in(&self, at: usize, src: &[u8]) -> usize {
         let end = self.end(at, src.len());
         let mut copied = 0;
-        while let Some(Ok(run)) = self.run(at + copied, end) {
-            let Some(part) = src.get(copied..copied + run.len()) else {
+        while let Some(Ok(iovec)) = self.iovec(at + copied, end) {
+            let Some(part) = src.get(copied..copied + iovec.len()) else {
                 break;
             };
             // SAFETY: As in `copy_out`, the other way.
             unsafe {
-                run.with_address(|to| to.copy_from_nonoverlapping(part.as_ptr(), part.len()))
+                iovec.with_address(|to| to.copy_from_nonoverlapping(part.as_ptr(), part.len()))
             };
-            copied += run.len();
+            copied += iovec.len();
         }
         copied
     }
 
-    /// Puts an inline reply where the upper layer expects it. `reduced` is the length of a payload
-    /// that is in the pages already, and that `message` lacks.
-    ///
-    /// What there is no room for is cut off, as in a reply from a socket; the upper layer finds
-    /// the reply too short. [`EIO`] if the payload is larger than its place.
-    pub(crate) fn place(&self, message: &[u8], reduced: Option<u32>) -> Result<Placed> {
-        let Some(payload) = reduced.filter(|len| *len != 0) else {
-            return Ok(Placed {
-                len: self.copy_in(0, message),
-                form: None,
-            });
-        };
-        let payload = payload as usize;
-        if payload > self.page_len().next_multiple_of(4) {
-            return Err(EIO);
-        }
-        // A peer may count the padding, too.
-        let payload = payload.min(self.page_len());
-        let pad = payload.next_multiple_of(4) - payload;
-
-        // The upper layer made the head as long as it expects what precedes the payload to be.
-        let (before, after) = message.split_at(message.len().min(self.head_len()));
-        let before = self.copy_in(0, before);
-        let after = self.copy_in(self.page_range().end + pad, after);
-
-        // Where the head ends, the decoder looks for the payload in the pages; where the payload
-        // ends, it skips the padding at the start of the tail. Bytes of the head or of the pages
-        // that are not part of this reply would be taken for it, and shift the rest.
-        Ok(Placed {
-            len: before + payload + pad + after,
-            form: Some(Form {
-                head: before,
-                pages: payload,
-            }),
-        })
-    }
-
-    /// Allocates the pages that the array has room for but does not name. Does not sleep.
+    /// Allocates the pages that the array has entries for but does not name. Does not sleep.
     ///
     /// # Safety
     ///
     /// Nobody else changes the array, and its owner frees what it finds in it.
-    pub(crate) unsafe fn fill_pages(&self) -> Result {
+    pub(crate) unsafe fn alloc_sparse_pages(&self) -> Result {
         if self.page_len() == 0 {
             // There may be no array, then.
             return Ok(());
         }
         let start = self.raw.page_base as usize;
         let end = start + self.page_len();
-        // Zeroed: a peer that says it wrote there may not have done so.
+        // Zeroed, because a peer may claim to have written there and not have done so.
         let flags = raw::GFP_NOWAIT_NOWARN_ZERO;
         for index in start >> PAGE_SHIFT..end.div_ceil(PAGE_SIZE) {
             let entry = self.raw.pages.wrapping_add(index);
@@ -311,24 +241,24 @@ impl<'a> XdrBuf<'a> {
     }
 }
 
-/// The runs of a part of an [`XdrBuf`], in order.
-pub(crate) struct Runs<'a> {
+/// The contiguous parts of a range of an [`XdrBuf`], in order.
+pub(crate) struct IoVecs<'a> {
     buf: XdrBuf<'a>,
     at: usize,
     end: usize,
 }
 
-impl Iterator for Runs<'_> {
-    type Item = Result<Run>;
+impl Iterator for IoVecs<'_> {
+    type Item = Result<IoVec>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let run = self.buf.run(self.at, self.end)?;
-        self.at = match &run {
-            Ok(run) => self.at + run.len(),
+        let iovec = self.buf.iovec(self.at, self.end)?;
+        self.at = match &iovec {
+            Ok(iovec) => self.at + iovec.len(),
             Err(_) => self.end,
         };
-        Some(run)
+        Some(iovec)
     }
 }
 
-impl FusedIterator for Runs<'_> {}
+impl FusedIterator for IoVecs<'_> {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests of what calls and results are put in.
+//! Tests of the memory of calls and replies.
 
 use super::{
     calls::Echo,
@@ -11,7 +11,7 @@ use crate::{
         Page,
         Stable, //
     },
-    slot::Slots,
+    slot_table::SlotTable,
     SavedReplyPages,
     SvcArgs,
     SvcResult, //
@@ -22,66 +22,66 @@ use kernel::{
     prelude::*, //
 };
 
-/// Each with its name, which is what it claims.
+/// The tests. The name of each is what it claims.
 pub const TESTS: &[(&str, Test)] = &[
     (
         "a call gets both buffers or none",
         call_gets_both_buffers_or_none,
     ),
     (
-        "saved_pages go back to where they were",
-        blanks_go_back_to_where_they_were,
+        "saved pages go back to where they were",
+        saved_pages_go_back_to_where_they_were,
     ),
     (
-        "a page with data of a result is not used again",
+        "a page with data of a reply is not used again",
         page_with_data_is_not_used_again,
     ),
     (
-        "pages of a file go, though nfsd thinks the result has none",
-        pages_beyond_the_result_go,
+        "pages of a file are freed, though nfsd thinks the reply has none",
+        pages_of_a_file_beyond_the_reply_are_freed,
     ),
     (
-        "a page on its way is given up, though nfsd thinks it unused",
-        page_on_its_way_is_given_up,
+        "a page under Send is given up, though nfsd thinks it unused",
+        page_under_send_is_given_up,
     ),
     (
-        "so is a page of a file, beyond what was noted",
-        page_beyond_the_blanks_is_given_up,
+        "a page of a file beyond the saved pages is given up",
+        page_of_a_file_beyond_the_saved_pages_is_given_up,
     ),
     (
-        "a page that is not the thread's alone is no blank",
-        shared_page_is_no_blank,
+        "a page that is not the thread's alone is not saved",
+        shared_page_is_not_saved,
     ),
     (
-        "saved_pages of another thread do not",
-        blanks_of_another_thread_do_not,
+        "saved pages of another thread are not put back",
+        saved_pages_of_another_thread_are_not_put_back,
     ),
     (
-        "saved_pages of a call that was put off do not",
-        blanks_of_a_call_that_was_put_off_do_not,
+        "saved pages of a deferred call are not put back",
+        saved_pages_of_a_deferred_call_are_not_put_back,
     ),
 ];
 
 fn call_gets_both_buffers_or_none() -> Result<bool> {
-    let slots = Slots::<Echo>::new(1)?;
+    let slots = SlotTable::<Echo>::new(1)?;
     let Some(rqst) = slots.iter().next() else {
         return Ok(false);
     };
     // SAFETY: Nobody else has the slot.
     let raw = unsafe { &mut *rqst.as_raw() };
     raw.rq_callsize = 100;
-    // More than there ever is.
+    // No allocation of this size can succeed.
     raw.rq_rcvsize = 1 << 40;
     // SAFETY: As above.
-    let refused = unsafe { rqst.provide(GFP_KERNEL | __GFP_NOWARN) }.is_err();
+    let refused = unsafe { rqst.alloc_buffers(GFP_KERNEL | __GFP_NOWARN) }.is_err();
     let none = raw.rq_buffer.is_null() && raw.rq_rbuffer.is_null();
     raw.rq_rcvsize = 200;
     // SAFETY: As above.
-    unsafe { rqst.provide(GFP_KERNEL) }?;
+    unsafe { rqst.alloc_buffers(GFP_KERNEL) }?;
     Ok(refused && none && !raw.rq_buffer.is_null() && !raw.rq_rbuffer.is_null())
 }
 
-/// What calls come in here: nothing.
+/// A message without bytes, as these calls have none.
 struct Nothing;
 
 // SAFETY: There are no bytes.
@@ -93,7 +93,7 @@ unsafe impl Stable for Nothing {
 
 const PAGES: usize = 2;
 
-/// A service thread, as far as its pages go.
+/// The pages of a service thread.
 struct Thread {
     rqst: KBox<raw::svc_rqst>,
     pages: KBox<[*mut kernel::bindings::page; PAGES]>,
@@ -109,15 +109,15 @@ impl Thread {
         })
     }
 
-    /// One whose pages are noted.
-    fn noted() -> Result<(Self, SavedReplyPages)> {
+    /// A thread whose pages are saved.
+    fn with_saved_pages() -> Result<(Self, SavedReplyPages)> {
         let mut thread = Self::new()?;
         let mut saved_pages = SavedReplyPages::default();
-        thread.note(&mut saved_pages)?;
+        thread.save(&mut saved_pages)?;
         Ok((thread, saved_pages))
     }
 
-    /// The thread with a result that uses so many of its pages.
+    /// The thread with a reply that uses `used` of its pages.
     fn rqst(&mut self, used: usize) -> *mut raw::svc_rqst {
         let first = self.pages.as_mut_ptr();
         self.rqst.rq_respages = first;
@@ -126,8 +126,8 @@ impl Thread {
         &raw mut *self.rqst
     }
 
-    fn note(&mut self, saved_pages: &mut SavedReplyPages) -> Result {
-        // SAFETY: The pages are there, and nobody else's.
+    fn save(&mut self, saved_pages: &mut SavedReplyPages) -> Result {
+        // SAFETY: The thread has all of its pages, and nobody else uses them.
         unsafe { SvcArgs::<Nothing>::new(self.rqst(0)) }.save_reply_pages(saved_pages, PAGES)
     }
 
@@ -136,16 +136,16 @@ impl Thread {
     }
 
     fn restore_behind(&mut self, used: usize, saved_pages: &mut SavedReplyPages) {
-        // SAFETY: The result is empty, and the pages nobody else's.
+        // SAFETY: The reply is empty, and nobody else uses the pages.
         unsafe { SvcResult::new(self.rqst(used)) }.restore(saved_pages);
     }
 
-    /// Whether so many pages are to be given up: sunrpc frees what precedes this.
+    /// Whether `used` pages are given up: sunrpc frees those before `rq_next_page`.
     fn gives_up(&mut self, used: usize) -> bool {
         self.rqst.rq_next_page == self.pages.as_mut_ptr().wrapping_add(used)
     }
 
-    /// Puts a page there as a file system does.
+    /// Replaces a page as a file system does.
     fn splice(&mut self) -> Result {
         self.put(Page::new(GFP_KERNEL)?);
         Ok(())
@@ -154,7 +154,7 @@ impl Thread {
     fn put(&mut self, page: Page) {
         let page = page.into_raw();
         let before = core::mem::replace(&mut self.pages[1], page.as_ptr());
-        // SAFETY: The reference was the array's, which gave it up.
+        // SAFETY: The array owned the reference, and has the page no more.
         drop(NonNull::new(before).map(|page| unsafe { Page::from_raw(page) }));
     }
 }
@@ -162,15 +162,15 @@ impl Thread {
 impl Drop for Thread {
     fn drop(&mut self) {
         for page in self.pages.iter().copied().filter_map(NonNull::new) {
-            // SAFETY: The reference is the array's, which goes.
+            // SAFETY: The array owns the reference, and is freed with `self`.
             drop(unsafe { Page::from_raw(page) });
         }
     }
 }
 
-/// Whether a page that a file system put there goes again, if the result uses so many pages.
+/// Whether a page that a file system put there is removed again, if the reply uses `used` pages.
 fn splice_is_undone(used: usize) -> Result<bool> {
-    let (mut thread, mut saved_pages) = Thread::noted()?;
+    let (mut thread, mut saved_pages) = Thread::with_saved_pages()?;
     let before = *thread.pages;
     thread.splice()?;
     let replaced = before != *thread.pages;
@@ -178,22 +178,22 @@ fn splice_is_undone(used: usize) -> Result<bool> {
     Ok(replaced && before == *thread.pages)
 }
 
-fn blanks_go_back_to_where_they_were() -> Result<bool> {
+fn saved_pages_go_back_to_where_they_were() -> Result<bool> {
     splice_is_undone(PAGES)
 }
 
-fn pages_beyond_the_result_go() -> Result<bool> {
+fn pages_of_a_file_beyond_the_reply_are_freed() -> Result<bool> {
     splice_is_undone(1)
 }
 
 fn page_with_data_is_not_used_again() -> Result<bool> {
-    let (mut thread, mut saved_pages) = Thread::noted()?;
+    let (mut thread, mut saved_pages) = Thread::with_saved_pages()?;
     thread.restore(&mut saved_pages);
     Ok(thread.gives_up(PAGES))
 }
 
-fn page_on_its_way_is_given_up() -> Result<bool> {
-    let (mut thread, mut saved_pages) = Thread::noted()?;
+fn page_under_send_is_given_up() -> Result<bool> {
+    let (mut thread, mut saved_pages) = Thread::with_saved_pages()?;
     // SAFETY: It is a page of the thread's own.
     let sent = unsafe { Page::share(NonNull::new(thread.pages[1]).ok_or(EINVAL)?) };
     thread.restore_behind(1, &mut saved_pages);
@@ -201,7 +201,7 @@ fn page_on_its_way_is_given_up() -> Result<bool> {
     Ok(thread.gives_up(PAGES))
 }
 
-fn page_beyond_the_blanks_is_given_up() -> Result<bool> {
+fn page_of_a_file_beyond_the_saved_pages_is_given_up() -> Result<bool> {
     let mut thread = Thread::new()?;
     let file = Page::new(GFP_KERNEL)?;
     // SAFETY: It is a page of its own.
@@ -210,22 +210,22 @@ fn page_beyond_the_blanks_is_given_up() -> Result<bool> {
     Ok(thread.gives_up(PAGES))
 }
 
-fn shared_page_is_no_blank() -> Result<bool> {
+fn shared_page_is_not_saved() -> Result<bool> {
     let mut thread = Thread::new()?;
     let mut saved_pages = SavedReplyPages::default();
     let file = Page::new(GFP_KERNEL)?;
     // SAFETY: It is a page of its own.
     thread.put(unsafe { Page::share(NonNull::new(file.as_ptr()).ok_or(EINVAL)?) });
-    thread.note(&mut saved_pages)?;
+    thread.save(&mut saved_pages)?;
     thread.splice()?;
     thread.restore(&mut saved_pages);
     Ok(thread.pages[1] != file.as_ptr())
 }
 
-fn blanks_of_another_thread_do_not() -> Result<bool> {
+fn saved_pages_of_another_thread_are_not_put_back() -> Result<bool> {
     let mut other = Thread::new()?;
     let mut saved_pages = SavedReplyPages::default();
-    other.note(&mut saved_pages)?;
+    other.save(&mut saved_pages)?;
     let mut thread = Thread::new()?;
     thread.splice()?;
     let before = *thread.pages;
@@ -233,8 +233,8 @@ fn blanks_of_another_thread_do_not() -> Result<bool> {
     Ok(before == *thread.pages)
 }
 
-fn blanks_of_a_call_that_was_put_off_do_not() -> Result<bool> {
-    let (mut thread, mut saved_pages) = Thread::noted()?;
+fn saved_pages_of_a_deferred_call_are_not_put_back() -> Result<bool> {
+    let (mut thread, mut saved_pages) = Thread::with_saved_pages()?;
     thread.splice()?;
     let before = *thread.pages;
     thread.rqst.rq_deferred = NonNull::dangling().as_ptr();

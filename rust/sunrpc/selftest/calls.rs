@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests of calls, over a transport that needs no network: who sends gets the reply at once.
+//! Tests of calls, over a transport that needs no network: `send` itself delivers the reply.
 
 use super::Test;
 use crate::{
-    abandoned::Abandoned,
+    released_calls::ReleasedCalls,
     CallbackRqst,
     Class,
+    HasSlot,
     Rqst,
     SendError,
     SockAddr,
@@ -45,7 +46,7 @@ use kernel::{
     }, //
 };
 
-/// Each with its name, which is what it claims.
+/// The tests. The name of each is what it claims.
 pub const TESTS: &[(&str, Test)] = &[
     (
         "a call without a reply ends the connection",
@@ -60,24 +61,24 @@ pub const TESTS: &[(&str, Test)] = &[
         device_that_fails_for_a_moment_fails_no_call,
     ),
     (
-        "a reply may come before its call is abandoned",
-        reply_may_come_before_its_call_is_abandoned,
+        "a reply may come before its call is counted as released",
+        reply_may_come_before_its_call_is_counted_as_released,
     ),
 ];
 
-/// How often an [`Echo`] connected, and how many there are.
+/// The number of times that an [`Echo`] connected, and the number of those that exist.
 static CONNECTED: AtomicU32 = AtomicU32::new(0);
 static ALIVE: AtomicU32 = AtomicU32::new(0);
 
-/// Whether the next attempt to connect shall fail.
+/// Whether the next attempt to connect is to fail.
 static FAIL: AtomicBool = AtomicBool::new(false);
 
 static CLASS: Class<Echo> = Class::new();
 
-// SAFETY: The module that has these tests cannot go away while it runs them, so they need not hold it.
+// SAFETY: The module that has these tests cannot be unloaded while it runs them, so they need no reference.
 static NOBODY: ThisModule = unsafe { ThisModule::from_ptr(null_mut()) };
 
-/// A transport that answers by itself.
+/// A transport that replies by itself.
 pub(super) struct Echo;
 
 impl Drop for Echo {
@@ -86,9 +87,15 @@ impl Drop for Echo {
     }
 }
 
-impl Transport for Echo {
+impl HasSlot for Echo {
     type Slot = ();
 
+    fn new_slot() -> impl PinInit<(), Error> {
+        Ok(())
+    }
+}
+
+impl Transport for Echo {
     const NAME: &'static CStr = c"selftest";
     const IDENT: i32 = 0x7e57;
     const NETIDS: [&'static CStr; 2] = [c"selftest", c"selftest6"];
@@ -105,10 +112,6 @@ impl Transport for Echo {
 
     fn slots() -> usize {
         4
-    }
-
-    fn new_slot() -> impl PinInit<(), Error> {
-        Ok(())
     }
 
     fn max_payload() -> usize {
@@ -131,14 +134,14 @@ impl Transport for Echo {
     }
 
     fn send(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>, _: bool) -> Result<(), SendError> {
-        if let Some(mut waiting) = xprt.lookup(rqst.xid()) {
-            // It is a reply, of an accepted call, with an empty verifier, and a success.
+        if let Some(mut pending) = xprt.lookup(rqst.xid()) {
+            // A reply: MSG_ACCEPTED, an empty verifier, SUCCESS.
             let mut reply = [0; 24];
             reply[..4].copy_from_slice(&rqst.xid().to_be_bytes());
             reply[7] = 1;
-            let received = waiting.scatter(&reply, None).map_err(|_| SendError::Io)?;
+            let received = pending.scatter(&reply, None).map_err(|_| SendError::Io)?;
             xprt.note_reply();
-            waiting.complete(received);
+            pending.complete(received);
         }
         Ok(())
     }
@@ -151,7 +154,7 @@ impl Transport for Echo {
 
     fn release(&self, _: &Xprt<Self>, _: &Rqst<Self>) {}
 
-    fn unanswered(&self, _: &Xprt<Self>) {}
+    fn timer(&self, _: &Xprt<Self>) {}
 
     fn inject_disconnect(&self, _: &Xprt<Self>) {}
 
@@ -177,10 +180,10 @@ impl Transport for Echo {
     }
 }
 
-/// What sunrpc wants to know of a program, and counts there.
+/// A description of a program for sunrpc, which counts calls in it.
 struct Shared<T>(UnsafeCell<T>);
 
-// SAFETY: sunrpc alone uses what is inside.
+// SAFETY: sunrpc alone accesses the value.
 unsafe impl<T> Sync for Shared<T> {}
 
 impl<T> Shared<T> {
@@ -189,14 +192,14 @@ impl<T> Shared<T> {
     }
 }
 
-/// Calls with this have a reply.
-const ANSWERED: usize = 0;
-/// And with this have none.
+/// The procedure whose calls have a reply.
+const WITH_REPLY: usize = 0;
+/// The procedure whose calls have none.
 const ONE_WAY: usize = 1;
-/// And this can never be sent.
+/// The procedure whose calls can never be sent.
 const IMPOSSIBLE: usize = 2;
 
-/// No reply is as long as this, but that of [`IMPOSSIBLE`].
+/// Only replies to [`IMPOSSIBLE`] may be longer than this.
 const IMPOSSIBLE_REPLY: usize = 4096;
 
 static PROCEDURES: Shared<[raw::rpc_procinfo; 3]> = Shared::new([
@@ -213,7 +216,7 @@ static VERSION: Shared<raw::rpc_version> = Shared::new(raw::rpc_version {
 });
 static VERSIONS: Shared<[*const raw::rpc_version; 2]> = Shared::new([null(), VERSION.0.get()]);
 static STATS: Shared<raw::rpc_stat> = Shared::new(
-    // SAFETY: All of it is numbers and a pointer that may be null.
+    // SAFETY: It consists of numbers and a pointer that may be null.
     unsafe { core::mem::zeroed() },
 );
 static PROGRAM: Shared<raw::rpc_program> = Shared::new(raw::rpc_program {
@@ -243,7 +246,7 @@ const fn procedure(decode: Option<Decode>, reply_words: u32) -> raw::rpc_procinf
 /// No arguments.
 extern "C" fn encode(_: *mut raw::rpc_rqst, _: *mut raw::xdr_stream, _: *const c_void) {}
 
-/// And no results.
+/// No results.
 extern "C" fn decode(_: *mut raw::rpc_rqst, _: *mut raw::xdr_stream, _: *mut c_void) -> c_int {
     0
 }
@@ -272,7 +275,7 @@ impl Caller {
             flags: (raw::RPC_CLNT_CREATE_NOPING | raw::RPC_CLNT_CREATE_QUIET) as usize,
             ..Default::default()
         };
-        // SAFETY: What the arguments point to is static, or copied.
+        // SAFETY: The arguments point to statics, and to an address that sunrpc copies.
         let client = from_err_ptr(unsafe { raw::rpc_create(&raw mut arguments) })?;
         Ok(Self(NonNull::new(client).ok_or(ENOMEM)?))
     }
@@ -293,7 +296,7 @@ impl Caller {
 
 impl Drop for Caller {
     fn drop(&mut self) {
-        // SAFETY: It is live, and nobody else's.
+        // SAFETY: It is live, and nobody else uses it.
         unsafe { raw::rpc_shutdown_client(self.0.as_ptr()) };
         // sunrpc destroys the transport in a work item.
         for _ in 0..500 {
@@ -306,16 +309,16 @@ impl Drop for Caller {
 }
 
 fn call_without_a_reply_ends_the_connection() -> Result<bool> {
-    // Dropped last.
+    // This is dropped last.
     let _registered = CLASS.register(&NOBODY)?;
     let caller = Caller::new()?;
     let connected = || CONNECTED.load(Relaxed);
     let before = connected();
-    caller.call(ANSWERED)?;
-    caller.call(ANSWERED)?;
+    caller.call(WITH_REPLY)?;
+    caller.call(WITH_REPLY)?;
     let once = connected() - before == 1;
     caller.call(ONE_WAY)?;
-    caller.call(ANSWERED)?;
+    caller.call(WITH_REPLY)?;
     drop(caller);
     Ok(once && connected() - before == 2 && ALIVE.load(Relaxed) == 0)
 }
@@ -324,7 +327,7 @@ fn call_that_can_never_be_sent_fails() -> Result<bool> {
     let _registered = CLASS.register(&NOBODY)?;
     let caller = Caller::new()?;
     let refused = caller.call(IMPOSSIBLE) == Err(EMSGSIZE);
-    caller.call(ANSWERED)?;
+    caller.call(WITH_REPLY)?;
     drop(caller);
     Ok(refused && ALIVE.load(Relaxed) == 0)
 }
@@ -333,17 +336,17 @@ fn device_that_fails_for_a_moment_fails_no_call() -> Result<bool> {
     let _registered = CLASS.register(&NOBODY)?;
     let caller = Caller::new()?;
     FAIL.store(true, Relaxed);
-    let answered = caller.call(ANSWERED).is_ok();
+    let replied = caller.call(WITH_REPLY).is_ok();
     let failed = !FAIL.swap(false, Relaxed);
     drop(caller);
-    Ok(failed && answered && ALIVE.load(Relaxed) == 0)
+    Ok(failed && replied && ALIVE.load(Relaxed) == 0)
 }
 
-fn reply_may_come_before_its_call_is_abandoned() -> Result<bool> {
-    let abandoned = Abandoned::new();
-    // It gives nothing back yet, and the call then keeps nothing.
-    let early = !abandoned.answered() && !abandoned.abandon() && abandoned.count() == 0;
-    // As usual: the call keeps a credit, which its reply gives back, once.
-    let late = abandoned.abandon() && abandoned.count() == 1 && abandoned.answered();
-    Ok(early && late && abandoned.count() == 0 && !abandoned.answered())
+fn reply_may_come_before_its_call_is_counted_as_released() -> Result<bool> {
+    let calls = ReleasedCalls::new();
+    // The reply frees no credit yet, and the call then takes none.
+    let early = !calls.replied() && !calls.add() && calls.credits() == 0;
+    // In the usual order the call keeps a credit, which its reply frees, once.
+    let late = calls.add() && calls.credits() == 1 && calls.replied();
+    Ok(early && late && calls.credits() == 0 && !calls.replied())
 }

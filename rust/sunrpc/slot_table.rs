@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Request slots of one transport.
+//! The slot table of one transport.
 //!
 //! Each [`Rqst`] is allocated with the transport and serves one RPC after another. The free ones
-//! lie on a stack under `reserve_lock`, so that the one used last, whose memory the caches still
-//! know, is used next.
-//!
-//! The lock is held across the calls that put a task on the backlog queue and that take one from
-//! it, as sunrpc's own slot table does. A slot thus cannot come back between the look at the stack
-//! and the moment the task is on the queue, which would leave the task asleep beside a free slot.
+//! are on a stack under `reserve_lock`, so that the one used last, whose memory is still in the CPU's
+//! caches, is used next.
 
-use crate::{
-    Rqst,
-    Transport, //
+use crate::rqst::{
+    HasSlot,
+    Rqst, //
 };
 use core::{
     cell::UnsafeCell,
@@ -20,24 +16,24 @@ use core::{
 };
 use kernel::prelude::*;
 
-/// All slots, and those that are free.
+/// All slots of a transport, and which of them are free.
 ///
 /// # Invariants
 ///
 /// * `free` has capacity for all of `all`, and each of its entries points into `all`.
 /// * A slot that is not in `free` belongs to one RPC task.
 /// * `free` is accessed under the `reserve_lock` of the transport.
-pub(crate) struct Slots<T: Transport> {
+pub(crate) struct SlotTable<T: HasSlot> {
     free: UnsafeCell<KVVec<NonNull<Rqst<T>>>>,
     all: KVVec<Pin<KBox<Rqst<T>>>>,
 }
 
 // SAFETY: The slots are `Send` and `Sync`, and a lock guards `free` by the type invariants.
-unsafe impl<T: Transport> Send for Slots<T> {}
+unsafe impl<T: HasSlot> Send for SlotTable<T> {}
 // SAFETY: As above.
-unsafe impl<T: Transport> Sync for Slots<T> {}
+unsafe impl<T: HasSlot> Sync for SlotTable<T> {}
 
-impl<T: Transport> Slots<T> {
+impl<T: HasSlot> SlotTable<T> {
     /// Allocates `count` slots.
     pub(crate) fn new(count: usize) -> Result<Self> {
         let mut all = KVVec::with_capacity(count, GFP_KERNEL)?;
@@ -47,7 +43,7 @@ impl<T: Transport> Slots<T> {
             free.push(NonNull::from(&*slot), GFP_KERNEL)?;
             all.push(slot, GFP_KERNEL)?;
         }
-        // INVARIANT: All are free, `free` has room for as many, and no other thread knows it yet.
+        // INVARIANT: All are free, `free` has room for as many, and no other thread knows of them yet.
         Ok(Self {
             free: UnsafeCell::new(free),
             all,
@@ -69,7 +65,7 @@ impl<T: Transport> Slots<T> {
         unsafe { &mut *self.free.get() }.pop()
     }
 
-    /// Puts one back.
+    /// Puts a slot back.
     ///
     /// # Safety
     ///
@@ -83,7 +79,7 @@ impl<T: Transport> Slots<T> {
         debug_assert!(pushed.is_ok());
     }
 
-    /// How many are taken.
+    /// How many slots are taken.
     ///
     /// # Safety
     ///

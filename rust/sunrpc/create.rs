@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The making and the destruction of a transport.
+//!
+//! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h), `struct
+//! xprt_create`.
+
+use crate::{
+    addr,
+    bc_pool::BcPool,
+    reconnect,
+    released_calls::ReleasedCalls,
+    slot_table::SlotTable,
+    timeouts::{
+        BIND_TIMEOUT,
+        DEFAULT_TIMEOUT,
+        IDLE_TIMEOUT, //
+    },
+    transport::Transport,
+    xprt::{
+        Parts,
+        Xprt,
+        XprtLink, //
+    }, //
+};
+use core::{
+    mem::{
+        align_of,
+        size_of, //
+    },
+    ptr::NonNull,
+    sync::atomic::{
+        AtomicBool,
+        AtomicU64, //
+    },
+};
+use kernel::{
+    ffi::c_uint,
+    prelude::*,
+    types::Opaque, //
+};
+
+impl<T: Transport> Xprt<T> {
+    /// Makes a transport with the functions `ops` for `args`, whose caller has a module reference for it.
+    pub(crate) fn create(
+        args: &raw::xprt_create,
+        ops: &'static raw::rpc_xprt_ops,
+    ) -> Result<NonNull<raw::rpc_xprt>> {
+        const { assert!(align_of::<Self>() <= align_of::<u64>()) };
+
+        if !addr::fits(args) {
+            return Err(EBADF);
+        }
+        let slots = T::slots();
+        // SAFETY: sunrpc gives a live namespace. The size has room for `Self`.
+        let raw = unsafe {
+            raw::xprt_alloc(
+                args.net,
+                size_of::<Self>(),
+                0,
+                c_uint::try_from(slots).unwrap_or(c_uint::MAX),
+            )
+        };
+        let raw = NonNull::new(raw).ok_or(ENOMEM)?;
+        let this = raw.cast::<Self>();
+        let result = Self::init(this, args, ops, slots);
+        if let Err(error) = result {
+            // SAFETY: Nobody else has seen the transport; its `parts` are not initialised.
+            unsafe { Self::free(this) };
+            return Err(error);
+        }
+        Ok(raw)
+    }
+
+    fn init(
+        this: NonNull<Self>,
+        args: &raw::xprt_create,
+        ops: &'static raw::rpc_xprt_ops,
+        slots: usize,
+    ) -> Result {
+        // SAFETY: `xprt_alloc` initialised it, and nobody else has seen it.
+        let xprt = unsafe { &mut *this.as_ptr().cast::<raw::rpc_xprt>() };
+        xprt.ops = ops;
+        xprt.xprt_class = T::class().untyped().as_raw();
+        xprt.timeout = &raw const DEFAULT_TIMEOUT;
+        xprt.connect_timeout = DEFAULT_TIMEOUT.to_initval;
+        xprt.max_reconnect_timeout = DEFAULT_TIMEOUT.to_maxval;
+        xprt.bind_timeout = BIND_TIMEOUT;
+        xprt.reestablish_timeout = 0;
+        xprt.idle_timeout = IDLE_TIMEOUT;
+        xprt.max_payload = T::max_payload();
+        // Side protocols use the address as that of a TCP service.
+        xprt.prot = raw::IPPROTO_TCP as i32;
+        xprt.set_resvport(0);
+        // SAFETY: `args` is sunrpc's, and `create` found that the address fits.
+        unsafe { addr::set(xprt, args) };
+        addr::format(xprt, T::NAME, T::NETIDS)?;
+
+        // SAFETY: The memory is `Self`'s.
+        let (connect, parts) = unsafe {
+            (
+                &raw mut (*this.as_ptr()).connect,
+                &raw mut (*this.as_ptr()).parts,
+            )
+        };
+        // SAFETY: The function takes this item for what it is, the `connect` of an `Xprt<T>`.
+        unsafe { raw::init_delayed_work(Opaque::cast_into(connect), Some(reconnect::worker::<T>)) };
+        let init = try_pin_init!(Parts {
+            link: XprtLink::new()?,
+            need_backoff: AtomicBool::new(false),
+            need_flush: AtomicBool::new(false),
+            allocated: AtomicU64::new(0),
+            released_calls: ReleasedCalls::new(),
+            transport <- T::new(),
+            slots: SlotTable::new(slots)?,
+            bc_pool <- BcPool::new(T::CALLBACK_SLOTS),
+        });
+        // SAFETY: The memory is that of `parts`, which stays where it is.
+        unsafe { raw::compat::try_init(parts, init) }?;
+        // SAFETY: The transport is complete, and `destroy` revokes the link.
+        unsafe { this.as_ref().parts.link.set(this) };
+
+        // This comes last, as a port makes the transport ready to be connected.
+        // SAFETY: `addr` is initialised.
+        if unsafe { raw::rpc_get_port((&raw const (*this.as_ref().as_raw()).addr).cast()) } != 0 {
+            // SAFETY: The transport is live.
+            unsafe { raw::xprt_set_bound(this.as_ref().as_raw()) };
+        }
+        Ok(())
+    }
+
+    /// Undoes [`Self::create`] after sunrpc has dropped the last reference. Sleeps.
+    ///
+    /// # Safety
+    ///
+    /// `this` is a live transport, and `destroy` of its operations calls this once.
+    pub(crate) unsafe fn destroy(this: NonNull<Self>) {
+        // SAFETY: The caller says that the transport is live.
+        let xprt = unsafe { this.as_ref() };
+        // A handler that has a link may still want to expedite an attempt to connect.
+        // SAFETY: `init` initialised the work item.
+        unsafe { raw::disable_delayed_work_sync(xprt.connect.get()) };
+        xprt.parts.transport.close(xprt);
+        xprt.parts.link.revoke();
+        // SAFETY: No task, work item, handler or link can reach it any more.
+        unsafe { (&raw mut (*this.as_ptr()).parts).drop_in_place() };
+        // SAFETY: As above, and the parts are dropped.
+        unsafe { Self::free(this) };
+    }
+
+    /// # Safety
+    ///
+    /// `this` has an initialised `xprt`, to which nobody has a reference, and no `parts`.
+    unsafe fn free(this: NonNull<Self>) {
+        let raw = this.as_ptr().cast::<raw::rpc_xprt>();
+        // SAFETY: The caller has the only reference.
+        addr::free(unsafe { &mut (*raw).address_strings });
+        // SAFETY: As above.
+        unsafe { raw::xprt_free(raw) };
+    }
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The congestion window, which sunrpc uses for the credits that the peer granted.
+//!
+//! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h); RFC 8166, section
+//! 3.3.1.
+//!
+//! `cwnd` is the number of requests that may be outstanding, `cong` the number of those that are, and
+//! `rq_cong` says whether a request is one of them. `transport_lock` guards all three.
+
+use crate::{
+    rqst::{
+        HasSlot,
+        Rqst, //
+    },
+    xprt::{
+        LockedXprt,
+        Xprt, //
+    }, //
+};
+use kernel::ffi::c_ulong;
+
+/// The value of `cwnd` that allows `credits` requests.
+fn window(credits: u32) -> c_ulong {
+    (credits.max(1) as c_ulong) << raw::RPC_CWNDSHIFT
+}
+
+impl<T: HasSlot> Xprt<T> {
+    /// Sets the congestion window to the `credits` that the peer granted. To be called before the reply
+    /// that brought the grant is completed, as that wakes the senders that wait for a credit. Takes
+    /// `transport_lock`.
+    pub fn set_window(&self, credits: u32) {
+        let window = window(credits);
+        if self.cwnd() == window {
+            return;
+        }
+        let _guard = self.transport_lock();
+        // SAFETY: The transport is live, and the lock guards the window.
+        unsafe { (&raw mut (*self.as_raw()).cwnd).write_volatile(window) };
+    }
+
+    fn cwnd(&self) -> c_ulong {
+        // SAFETY: The transport is live. Writers change the word as a whole.
+        unsafe { (&raw const (*self.as_raw()).cwnd).read_volatile() }
+    }
+
+    /// Whether `credits` are as many as the peer granted.
+    pub(crate) fn fill_window(&self, credits: u32) -> bool {
+        self.cwnd() <= window(credits)
+    }
+}
+
+impl<T: HasSlot> LockedXprt<'_, T> {
+    /// Gets a credit for `rqst`, if it has none. False if the window is full: then sunrpc wakes its task
+    /// when a credit is returned.
+    pub(crate) fn request_get_cong(&self, rqst: &Rqst<T>) -> bool {
+        // SAFETY: Transport and request are live.
+        unsafe { raw::xprt_request_get_cong(self.as_raw(), rqst.as_raw()) }
+    }
+
+    /// Takes back all credits, as a new connection begins with one (RFC 8166, section 3.3.3).
+    pub(crate) fn reset_window(&self) {
+        let _guard = self.transport_lock();
+        self.parts.released_calls.reset();
+        for rqst in self.parts.slots.iter() {
+            // SAFETY: The guard holds `transport_lock`, and `self` says that `XPRT_LOCKED` is owned.
+            unsafe { rqst.clear_cong() };
+        }
+        // SAFETY: The lock guards both.
+        let (cong, cwnd) = unsafe {
+            (
+                &raw mut (*self.as_raw()).cong,
+                &raw mut (*self.as_raw()).cwnd,
+            )
+        };
+        // SAFETY: As above.
+        unsafe { cong.write_volatile(0) };
+        // SAFETY: As above.
+        unsafe { cwnd.write_volatile(window(1)) };
+    }
+}

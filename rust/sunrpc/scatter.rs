@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Copies an inline reply to head, pages and tail of the `xdr_buf` that the upper layer has for it.
+
+use crate::xdr_buf::XdrBuf;
+use kernel::{
+    ffi::c_uint,
+    prelude::*, //
+};
+
+/// A reply whose bytes are where the upper layer expects them.
+pub(crate) struct Scattered {
+    /// Its length, XDR padding included.
+    pub(crate) len: usize,
+    /// What head and pages of the `xdr_buf` have to be shortened to, so that the decoder finds the reply.
+    pub(crate) lengths: Option<ReplyLengths>,
+}
+
+/// How many bytes of head and pages a reply takes.
+#[derive(Clone, Copy)]
+pub(crate) struct ReplyLengths {
+    head: usize,
+    pages: usize,
+}
+
+impl ReplyLengths {
+    /// Shortens head and pages of `buf` to these lengths.
+    ///
+    /// # Safety
+    ///
+    /// `buf` is valid, at least as long, and nobody else accesses it.
+    pub(crate) unsafe fn shrink(self, buf: *mut raw::xdr_buf) {
+        // SAFETY: The caller vouches for it.
+        let buf = unsafe { &mut *buf };
+        let head = buf.head[0].iov_len.saturating_sub(self.head);
+        let pages = (buf.page_len as usize).saturating_sub(self.pages);
+        buf.head[0].iov_len -= head;
+        // CAST: What is taken away is no more than there was.
+        buf.page_len -= pages as c_uint;
+        buf.buflen = buf.buflen.saturating_sub((head + pages) as c_uint);
+    }
+}
+
+/// Copies the inline reply `message` to `buf`. `reduced` is the length of a payload that is in the pages
+/// already, and that `message` lacks.
+///
+/// Bytes that there is no room for are cut off, as in a reply from a socket; the upper layer then finds
+/// that the reply is too short. [`EIO`] if the payload is larger than the pages.
+pub(crate) fn scatter(buf: &XdrBuf<'_>, message: &[u8], reduced: Option<u32>) -> Result<Scattered> {
+    let Some(payload) = reduced.filter(|len| *len != 0) else {
+        return Ok(Scattered {
+            len: buf.copy_in(0, message),
+            lengths: None,
+        });
+    };
+    let payload = payload as usize;
+    if payload > buf.page_len().next_multiple_of(4) {
+        return Err(EIO);
+    }
+    // Some peers count the XDR padding, too.
+    let payload = payload.min(buf.page_len());
+    let pad = payload.next_multiple_of(4) - payload;
+
+    // The upper layer made the head as long as it expects the results before the payload to be.
+    let (before, after) = message.split_at(message.len().min(buf.head_len()));
+    let before = buf.copy_in(0, before);
+    let after = buf.copy_in(buf.page_range().end + pad, after);
+
+    // The decoder looks for the payload where the head ends, and skips the padding at the start of the
+    // tail. It would take bytes of head or pages that are not part of this reply for results, and
+    // would read all that follows at the wrong offset.
+    Ok(Scattered {
+        len: before + payload + pad + after,
+        lengths: Some(ReplyLengths {
+            head: before,
+            pages: payload,
+        }),
+    })
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The methods that a transport of the sunrpc server has to provide.
+//!
+//! C header: [`include/linux/sunrpc/svc_xprt.h`](srctree/include/linux/sunrpc/svc_xprt.h)
+//!
+//! A transport implements [`SvcListener`] and [`SvcConnection`], declares one static
+//! [`SvcClass`] and registers it. sunrpc makes listeners of it when an
+//! administrator asks for one; each listener makes connections. Both are an [`SvcXprt`] that contains the
+//! transport's state.
+//!
+//! # Context and locks of each method
+//!
+//! | method | called from | sleeps | held |
+//! |---|---|---|---|
+//! | [`SvcListener::listen`] | an administrator's task | yes | the service's mutex |
+//! | [`SvcListener::accept`], [`SvcConnection::start`] | a service thread | yes | `XPT_BUSY` of the listener |
+//! | [`SvcConnection::next`] | a service thread | no | `XPT_BUSY` |
+//! | [`SvcConnection::receive`] | a service thread, several at once | yes | nothing |
+//! | [`SvcConnection::result_payload`], [`SvcConnection::reply`], [`SvcConnection::release`] | the service thread of the call | yes | nothing |
+//! | [`SvcConnection::caller`] | an RPC task | no | an RCU read-side section |
+//! | [`SvcConnection::call`] | an RPC task | yes | `XPRT_LOCKED` of the reverse transport |
+//! | `has_room` | anywhere | no | perhaps locks of sunrpc |
+//! | `detach` | a service thread, or an administrator's task | yes | `XPT_BUSY`, which it keeps |
+//! | completion and CM handlers, through `SvcLink::with` | the transport's own work | no | an RCU read-side section |
+//!
+//! # Life
+//!
+//! sunrpc counts references to an `svc_xprt`: one while it is on sunrpc's lists, one for each thread
+//! that works for it, one for each call that is deferred. Upper layers have some: nfsd has one for each session
+//! that is bound to it. `detach` ends the connection. When the last reference is dropped, the link is
+//! revoked and the state dropped, which may sleep. Handlers have no reference.
+
+use crate::{
+    class::SvcBackchannelClass,
+    svc_args::SvcArgs,
+    svc_call::{
+        HasSvcCall,
+        SvcCall, //
+    },
+    svc_callback::SvcCallback,
+    svc_class::SvcClass,
+    svc_result::SvcResult,
+    svc_xprt::{
+        SvcLink,
+        SvcXprt, //
+    },
+    Net,
+    SockAddr, //
+};
+use kernel::prelude::*;
+
+/// The listening side of a server transport.
+pub trait SvcListener: Sized + Send + Sync + 'static {
+    /// The connections that it makes.
+    type Connection: SvcConnection;
+
+    /// A peer that waits to be accepted.
+    type Incoming: Send;
+
+    /// Name of the class, as an administrator writes it.
+    const NAME: &'static CStr;
+
+    /// `XPRT_TRANSPORT_*`.
+    const IDENT: i32;
+
+    /// The largest payload of an RPC, in bytes.
+    const MAX_PAYLOAD: u32;
+
+    /// The class, a `static` of the module.
+    fn class() -> &'static SvcClass<Self>;
+
+    /// Makes the state of a listener that does not listen yet. May sleep.
+    fn new(link: SvcLink<Self>) -> impl PinInit<Self, Error>;
+
+    /// Starts to listen at `address`. Returns the address at which it listens. May sleep.
+    fn listen(&self, net: Net, address: &SockAddr) -> Result<SockAddr>;
+
+    /// Takes the next peer off the queue, and says whether there are more. A peer that comes later
+    /// is announced by [`SvcXprt::connection_pending`]. May sleep.
+    fn next(&self) -> (Option<Self::Incoming>, bool);
+
+    /// Makes the state of a connection that is not accepted yet. May sleep.
+    fn accept(
+        &self,
+        incoming: Self::Incoming,
+        link: SvcLink<Self::Connection>,
+    ) -> impl PinInit<Self::Connection, Error>;
+
+    /// Stops listening. May sleep.
+    fn detach(&self);
+}
+
+/// A connection of a server transport.
+pub trait SvcConnection: HasSvcCall {
+    /// Something that came over the connection.
+    type Work;
+
+    /// What sends calls to the client. It may outlive the connection.
+    type Caller: Send;
+
+    /// Name of the class for calls to the client, and the protocol in its address strings.
+    const BACKCHANNEL_NAME: &'static CStr;
+
+    /// `XPRT_TRANSPORT_BC_*`.
+    const BACKCHANNEL_IDENT: i32;
+
+    /// netids for IPv4 and IPv6.
+    const BACKCHANNEL_NETIDS: [&'static CStr; 2];
+
+    /// Calls to the client that may be outstanding.
+    const BACKCHANNEL_CREDITS: u32;
+
+    /// Bytes of the longest such call.
+    const BACKCHANNEL_PAYLOAD: usize;
+
+    /// The class for calls to the client, a `static` of the module.
+    fn backchannel_class() -> &'static SvcBackchannelClass<Self>;
+
+    /// Returns what sends calls to the client. Does not sleep.
+    fn caller(&self) -> Self::Caller;
+
+    /// Sends a call to the client. May sleep. An error says that the connection has ended.
+    fn call(caller: &Self::Caller, xid: u32, call: &SvcCallback<'_>) -> Result;
+
+    /// Accepts the peer. May sleep. If it fails, the state is dropped.
+    fn start(&self, xprt: &SvcXprt<Self>) -> Result;
+
+    /// The two addresses, local and remote.
+    fn addresses(&self) -> Result<(SockAddr, SockAddr)>;
+
+    /// Takes the next piece of work off the queue.
+    ///
+    /// If the queue is empty, it calls [`SvcXprt::no_data`] and returns [`None`]. Whoever adds work calls
+    /// [`SvcXprt::data_pending`]. Both calls are made under the lock of the queue.
+    fn next(&self, xprt: &SvcXprt<Self>) -> Option<Self::Work>;
+
+    /// Puts the call of `work` into `args`, if `work` is a call, and complete. May sleep.
+    fn receive(
+        &self,
+        xprt: &SvcXprt<Self>,
+        work: Self::Work,
+        args: &mut SvcArgs<'_, Self::Message>,
+    ) -> Option<KBox<SvcCall<Self>>>;
+
+    /// Notes in `context` that `len` bytes of the reply, from `offset` on, may leave the message.
+    ///
+    /// It cannot fail: nfsd would then leave pages of the file among those that its thread writes
+    /// replies to.
+    fn result_payload(&self, context: &mut Self::CallContext, offset: usize, len: usize);
+
+    /// Replies to the call that came in `message`. May sleep. There is no second attempt if it fails.
+    fn reply(
+        &self,
+        xprt: &SvcXprt<Self>,
+        message: Self::Message,
+        context: &mut Self::CallContext,
+        result: SvcResult<'_>,
+    ) -> Result;
+
+    /// Takes back a call that sunrpc has finished with, whether it has a reply or not. May sleep.
+    fn release(&self, call: KBox<SvcCall<Self>>);
+
+    /// Whether a thread may receive another call (`xpo_has_wspace`). Does not sleep.
+    fn has_room(&self) -> bool;
+
+    /// Ends the connection: it receives no more calls, and wakes all that wait for it. May sleep.
+    fn detach(&self);
+
+    /// Frees what the connection has of the device, as nobody uses the connection any more. Returns when no
+    /// memory of it is under DMA and no handler runs or can start. May sleep.
+    fn close(&self);
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RPC tasks: how a transport ends one, and how the current one may allocate.
+//!
+//! C header: [`include/linux/sunrpc/sched.h`](srctree/include/linux/sunrpc/sched.h)
+
+use kernel::{
+    alloc::{
+        flags::__GFP_NOWARN,
+        Flags, //
+    },
+    ffi::c_int,
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    }, //
+};
+
+/// Makes `task` end with `status` in its next step, whichever that is.
+///
+/// # Safety
+///
+/// The task is live, and has begun.
+pub(crate) unsafe fn set_rpc_status(task: *mut raw::rpc_task, status: c_int) {
+    // SAFETY: The caller vouches for the task. sunrpc changes the word by atomic operations once a task
+    // has begun.
+    let rpc_status = unsafe { Atomic::from_ptr(&raw mut (*task).tk_rpc_status) };
+    // The first status that is set is the one that counts.
+    let _ = rpc_status.cmpxchg(0, status, Relaxed);
+}
+
+/// Makes `task`, which waits for the reply to a request that was sent, or is about to wait, end with
+/// `status` when it is woken.
+///
+/// # Safety
+///
+/// The task is live.
+pub(crate) unsafe fn fail_task(task: *mut raw::rpc_task, status: c_int) {
+    // A task that waits already reads this word.
+    // SAFETY: The caller vouches for the task; sunrpc changes the word as a whole.
+    unsafe { (&raw mut (*task).tk_status).write_volatile(status) };
+    // The state machine of a task that does not wait yet overwrites `tk_status`.
+    // SAFETY: The caller vouches for the task, which has begun, as its request was sent.
+    unsafe { set_rpc_status(task, status) };
+}
+
+/// How the current task may allocate.
+pub(crate) fn gfp_flags() -> Flags {
+    // SAFETY: The function only looks at the current task.
+    if unsafe { raw::rpc_task_gfp_mask() } == kernel::bindings::GFP_KERNEL {
+        GFP_KERNEL
+    } else {
+        // The current task is a worker, on which write-back may depend. sunrpc's own mask has a flag
+        // that the `kernel` crate does not name, and that makes the allocator try harder; without it
+        // an allocation fails more often, and sunrpc tries it again in a moment.
+        GFP_NOWAIT | __GFP_NOWARN
+    }
+}
