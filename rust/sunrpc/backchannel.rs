@@ -79,7 +79,7 @@ impl<T: HasSlot> Xprt<T> {
         }
         // SAFETY: The service decrements it when it takes the call.
         unsafe { kernel::bindings::atomic_inc((&raw mut (*self.as_raw()).bc_slot_count).cast()) };
-        // SAFETY: The service is removed from the transport, under the lock, before it goes.
+        // SAFETY: sunrpc removes the service from the transport, under the lock, before it frees the service.
         let (queue, pool) = unsafe {
             (
                 &raw mut (*service.as_ptr()).sv_cb_list,

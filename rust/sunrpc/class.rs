@@ -156,7 +156,7 @@ impl UntypedClass {
         let inner = unsafe { &mut *self.inner.get() };
         inner.class.owner = module.as_ptr();
         // SAFETY: The class is static and complete. When the registration is dropped, it is
-        // unregistered before the module goes.
+        // unregistered before the module is unloaded.
         let result = to_result(unsafe { raw::xprt_register_transport(self.as_raw()) });
         if let Err(error) = result {
             self.registered.store(false, Ordering::Release);

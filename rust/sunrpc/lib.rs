@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Safe `rpc_xprt`: what a transport of the sunrpc client has to provide and may use.
+//! Safe `rpc_xprt` and `svc_xprt`: the methods that a transport of sunrpc has to provide, and those that it may call.
 //!
 //! C headers: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h),
 //! [`xdr.h`](srctree/include/linux/sunrpc/xdr.h),
@@ -14,12 +14,12 @@
 //!
 //! | method | called from | sleeps | held |
 //! |---|---|---|---|
-//! | [`Transport::new`] | mount, or whoever makes a transport | yes | a module reference |
+//! | [`Transport::new`] | mount, or another task that makes a transport | yes | a module reference |
 //! | [`Transport::connect`] | `xprtiod` work item | yes | `XPRT_LOCKED`, for the connect |
 //! | [`Transport::prepare`] | the request's own task | not for memory | nothing; the request is not queued to be sent |
 //! | [`Transport::send`] | an RPC task, perhaps not the request's own | not for memory | `XPRT_LOCKED`; the request is pinned |
 //! | [`Transport::flush`] | as `send`, or when `XPRT_LOCKED` is released | no | `XPRT_LOCKED`, perhaps `transport_lock` |
-//! | [`Transport::close`] | `xprtiod`, a sender, the connect work, destruction | yes | `XPRT_LOCKED`, or nobody else is left |
+//! | [`Transport::close`] | `xprtiod`, a sender, the connect work, destruction | yes | `XPRT_LOCKED`, or there is no other user |
 //! | [`Transport::release`], [`Transport::timer`] | the request's own task | yes | nothing |
 //! | [`Transport::callback_max_payload`] | any task | no | an RCU read-side section |
 //! | completion and CM handlers, through `XprtLink::with` | the transport's own work | no | an RCU read-side section |

@@ -60,8 +60,8 @@ impl<T: Transport> Xprt<T> {
             tk_rqstp: &raw mut rqst,
             ..Default::default()
         };
-        // SAFETY: The guard holds the lock that this function wants. Of task and request it reads no more
-        // than what is set here.
+        // SAFETY: The guard holds the lock that this function wants. It reads only the fields of task
+        // and request that are set here.
         unsafe { raw::xprt_release_rqst_cong(&raw mut task) };
     }
 }

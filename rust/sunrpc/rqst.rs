@@ -73,7 +73,7 @@ pub struct Rqst<T: HasSlot> {
 // SAFETY: Nothing in it belongs to a task or CPU; `T::Slot` is `Send`.
 unsafe impl<T: HasSlot> Send for Rqst<T> {}
 // SAFETY: By the type invariants the buffers do not change while there are references to share;
-// `T::Slot` is `Sync`; sunrpc and this crate access of `rqst` only what the state of the RPC allows.
+// `T::Slot` is `Sync`; sunrpc and this crate access only those fields of `rqst` that the RPC's state allows.
 unsafe impl<T: HasSlot> Sync for Rqst<T> {}
 
 /// A part of the `xdr_buf` that an upper layer has for a reply.
@@ -131,8 +131,7 @@ impl<T: HasSlot> Rqst<T> {
         self.call_buf().total_len()
     }
 
-    /// The range of the call that may leave the message, if the upper
-    /// layer marks one.
+    /// The range of the call that is DDP-eligible (RFC 8166), if the upper layer marks one.
     pub fn call_payload(&self) -> Option<Range<usize>> {
         let buf = self.call_buf();
         let range = buf.page_range();
@@ -144,8 +143,8 @@ impl<T: HasSlot> Rqst<T> {
         self.call_buf().page_range()
     }
 
-    /// How many bytes of the reply may come apart from the message, in the pages of its `xdr_buf`, if the
-    /// upper layer marks them.
+    /// How many bytes of the reply, in the pages of its `xdr_buf`, are DDP-eligible, if the upper layer marks
+    /// them.
     pub fn reply_payload(&self) -> Option<usize> {
         let buf = self.reply_buf();
         let len = buf.page_len();
@@ -163,7 +162,7 @@ impl<T: HasSlot> Rqst<T> {
         self.reply_buf().head_len()
     }
 
-    /// Whether payload may travel apart from its message. It may not if the security flavour signs or
+    /// Whether DDP-eligible data may be reduced, that is travel apart from its message. It may not if the security flavour signs or
     /// encrypts the message as a whole.
     pub fn reduction_allowed(&self) -> bool {
         // SAFETY: The task holds a reference to the credential, and the credential one to its flavour,

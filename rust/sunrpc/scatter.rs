@@ -35,7 +35,7 @@ impl ReplyLengths {
         let head = buf.head[0].iov_len.saturating_sub(self.head);
         let pages = (buf.page_len as usize).saturating_sub(self.pages);
         buf.head[0].iov_len -= head;
-        // CAST: What is taken away is no more than there was.
+        // CAST: The difference is not larger than `page_len`.
         buf.page_len -= pages as c_uint;
         buf.buflen = buf.buflen.saturating_sub((head + pages) as c_uint);
     }

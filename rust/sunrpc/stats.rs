@@ -11,7 +11,7 @@ pub struct Stats {
     pub write_chunks: u64,
     /// Calls that offered a Reply chunk.
     pub reply_chunks: u64,
-    /// Bytes of memory that the peer was given to write replies to.
+    /// Bytes of memory that calls offered for their replies.
     pub total_rdma_request: u64,
     /// Bytes of replies that the peer wrote.
     pub total_rdma_reply: u64,

@@ -9,12 +9,12 @@ pub trait HasSvcCall: Sized + Send + Sync + 'static {
     /// The message that a call comes in.
     type Message: Stable;
 
-    /// What the connection keeps of a call until the reply.
+    /// The connection's own state of a call.
     type CallContext: Send;
 }
 
-/// What is kept of a call until the reply: the connection's context of it, and the message
-/// that sunrpc reads it from.
+/// A call from its arrival to its reply: the connection's context of it, and the message that sunrpc reads it
+/// from.
 ///
 /// While sunrpc works on the call, the connection can access the context only. Safe code therefore cannot
 /// take the message away while sunrpc reads it.

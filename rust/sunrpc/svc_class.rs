@@ -78,7 +78,7 @@ impl<L> SvcClass<L> {
         let class = unsafe { &mut *self.class.get() };
         class.xcl_owner = module.as_ptr();
         // SAFETY: The class is static and complete. When the registration is dropped, it is
-        // unregistered before the module goes.
+        // unregistered before the module is unloaded.
         let result = to_result(unsafe { raw::svc_reg_xprt_class(self.as_raw()) });
         if let Err(error) = result {
             self.registered.store(false, Ordering::Release);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Numbers below `/proc/sys/sunrpc`.
+//! Settings and counters below `/proc/sys/sunrpc`.
 //!
 //! C header: [`include/linux/sysctl.h`](srctree/include/linux/sysctl.h)
 
@@ -26,7 +26,7 @@ pub struct SysctlEntry {
 }
 
 impl SysctlEntry {
-    /// A knob with this file name, default and range.
+    /// A setting with this file name, default and range.
     pub const fn new(name: &'static CStr, default: i32, least: i32, most: i32) -> Self {
         Self {
             name,
@@ -36,7 +36,7 @@ impl SysctlEntry {
         }
     }
 
-    /// Its value now.
+    /// The present value.
     pub fn get(&self) -> usize {
         usize::try_from(self.value.load(Relaxed)).unwrap_or(0)
     }
@@ -56,7 +56,7 @@ impl SysctlEntry {
     }
 }
 
-/// A number that only grows, until somebody writes to its file, to be a `static` of the module.
+/// A counter that a write to its file resets, to be a `static` of the module.
 pub struct Counter {
     name: &'static CStr,
     value: Atomic<u64>,
@@ -74,7 +74,7 @@ impl Counter {
     /// Counts `n` more.
     #[inline]
     pub fn add(&self, n: usize) {
-        // CAST: It wraps around after more than anybody counts.
+        // CAST: `usize` has 64 bits.
         self.value.fetch_add(n as u64, Relaxed);
     }
 
@@ -96,7 +96,7 @@ const _: () = assert!(core::mem::size_of::<u64>() == core::mem::size_of::<kernel
 ///
 /// # Safety
 ///
-/// Only the core calls this, for an entry made by [`Counter::entry`].
+/// Only the sysctl core calls this, for an entry made by [`Counter::entry`].
 unsafe extern "C" fn show_or_reset(
     table: *const raw::ctl_table,
     write: c_int,
@@ -109,11 +109,11 @@ unsafe extern "C" fn show_or_reset(
         unsafe { Atomic::<u64>::from_ptr((*table).data.cast()) }.store(0, Relaxed);
         return 0;
     }
-    // SAFETY: The arguments are the caller's own; the data is a `long`.
+    // SAFETY: The arguments are the core's own; the data is an `unsigned long`.
     unsafe { raw::proc_doulongvec_minmax(table, write, buffer, len, position) }
 }
 
-/// As long as it lives, its entries have files.
+/// Keeps the files of its entries as long as it lives.
 ///
 /// # Invariants
 ///
@@ -141,14 +141,14 @@ impl SysctlRegistration {
         counters: &[&'static Counter],
     ) -> Result<Self> {
         let mut table = KVec::with_capacity(entries.len() + counters.len(), GFP_KERNEL)?;
-        for knob in entries {
-            table.push(knob.entry(), GFP_KERNEL)?;
+        for entry in entries {
+            table.push(entry.entry(), GFP_KERNEL)?;
         }
         for counter in counters {
             table.push(counter.entry(), GFP_KERNEL)?;
         }
-        // SAFETY: The path and what the entries point at are static; the table lives in the value
-        // made below until it is unregistered.
+        // SAFETY: The path is static, and so is all that the entries point to. The value made below owns the
+        // table until it is unregistered.
         let header = unsafe {
             raw::register_sysctl_sz(
                 path.to_bytes_with_nul().as_ptr().cast(),
@@ -156,7 +156,7 @@ impl SysctlRegistration {
                 table.len(),
             )
         };
-        // INVARIANT: Just registered.
+        // INVARIANT: The call above registered it.
         Ok(Self {
             header: NonNull::new(header).ok_or(ENOMEM)?,
             _table: table,
@@ -166,7 +166,8 @@ impl SysctlRegistration {
 
 impl Drop for SysctlRegistration {
     fn drop(&mut self) {
-        // SAFETY: By the type invariants; the call waits for readers and writers under way.
+        // SAFETY: `header` is registered by the type invariants. The call waits until readers and writers have
+        // returned.
         unsafe { raw::unregister_sysctl_table(self.header.as_ptr()) };
     }
 }

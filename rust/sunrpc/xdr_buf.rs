@@ -199,7 +199,8 @@ impl<'a> XdrBuf<'a> {
             let Some(part) = src.get(copied..copied + iovec.len()) else {
                 break;
             };
-            // SAFETY: As in `copy_out`, the other way.
+            // SAFETY: By the type invariant the memory may be written, `part` is as long, and it is
+            // Rust's own memory, which no `xdr_buf` names.
             unsafe {
                 iovec.with_address(|to| to.copy_from_nonoverlapping(part.as_ptr(), part.len()))
             };
@@ -234,7 +235,7 @@ impl<'a> XdrBuf<'a> {
             if page.is_null() {
                 return Err(ENOMEM);
             }
-            // SAFETY: As above; the caller says that the entry is ours to write.
+            // SAFETY: As above; the caller says that nobody else changes the entry.
             unsafe { entry.write(page) };
         }
         Ok(())
