@@ -29,6 +29,7 @@ pub(crate) mod config;
 mod connect;
 mod connection;
 mod marshal;
+mod region_pool;
 mod reply;
 mod slot;
 mod stats;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! What both ends of a connection need: Receives that are posted again in
-//! batches, and a pool of memory regions.
+//! batches.
 //!
 //! # Lock order
 //!
@@ -26,10 +26,8 @@
 #![forbid(unsafe_code)]
 
 mod receive_ring;
-mod region_pool;
 
 /// Fewer bytes of data than these are copied to a Send: that costs less than to map them.
 pub(crate) const WORTH_INSERTING: usize = 1024;
 
 pub(crate) use receive_ring::ReceiveRing;
-pub(crate) use region_pool::RegionPool;

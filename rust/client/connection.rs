@@ -8,6 +8,7 @@
 //! [`Connection::closed`] cuts that circle.
 
 use super::{
+    region_pool::RegionPool,
     reply,
     slot,
     stats::Counters,
@@ -15,10 +16,7 @@ use super::{
     Config,
     Link, //
 };
-use crate::endpoint::{
-    ReceiveRing,
-    RegionPool, //
-};
+use crate::endpoint::ReceiveRing;
 use core::sync::atomic::{
     AtomicBool,
     Ordering, //
