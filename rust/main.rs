@@ -41,7 +41,7 @@ impl kernel::Module for RpcRdma {
         // does not keep the module if its start fails.
         Ok(Self {
             _server_sysctl: server::register_sysctls()?,
-            _client_sysctl: client::config::register()?,
+            _client_sysctl: client::register_sysctls()?,
             _reverse: server::BACKCHANNEL.register(module)?,
             _server: server::CLASS.register(module)?,
             _client: client::CLASS.register(module)?,

@@ -1,77 +1,75 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Making a connection: the connect worker carries out what the state connection_state
-//! says, step by step, while the connection manager reports.
+//! Connecting and closing, in process context.
+//!
+//! The connect worker carries out the actions of the [`ConnectionState`](super::connection_state) one by
+//! one, while the RDMA CM reports the events that lead to the next one.
 
 use super::{
+    config::Config,
     connection::{
-        ConnectError, //
+        ActiveConnection,
+        ClientTransport,
         Connection,
+        ReusableResources, //
     },
-    slot::Chunk,
-    stats::Counters,
-    Active,
-    Client,
-    Config,
-    CALLBACKS,
-    MAX_PAYLOAD_PAGES, //
+    connection_state::ConnectError,
+    queue_limits::{
+        QueueLimits,
+        CALLBACKS, //
+    },
+    stats::Counters, //
 };
-use crate::endpoint::ReceiveRing;
 use kernel::{
-    page::PAGE_SIZE,
     prelude::*,
     sync::Arc,
     time::Msecs, //
 };
-use proto::conn::client::Action;
+use proto::conn::client::{
+    Action,
+    Event, //
+};
 use rdma::{
     cm::{
         ConnectParameters,
         Id, //
     },
-    device::Limits,
     error,
     mr::Idle,
-    qp::Parameters,
     ProtectionDomain,
     QueuePair, //
 };
 use sunrpc::Xprt;
 
-/// A device that refuses a queue pair of its own limits' size is asked for smaller ones, but not for
-/// fewer credits than this.
-const FEW_CREDITS: usize = 16;
+/// A device that refuses a queue pair within its own limits is asked for a smaller one, but not for fewer
+/// credits than this.
+const MIN_CREDITS: usize = 16;
 
-/// For each of address and route.
+/// Timeout of the RDMA CM for the address, and again for the route.
 const RESOLVE_MS: u32 = 5_000;
 
-/// For the whole of each step. On Ethernet the connection manager asks a server that is silent for a
-/// little longer.
-const STEP_MS: Msecs = 60_000;
+/// Timeout of each action. On Ethernet the RDMA CM retries the connection request for a little longer
+/// before it reports that the server does not answer.
+const ACTION_MS: Msecs = 60_000;
 
-/// Device level retries: enough for a lost packet, few enough to notice a moved server.
+/// Retries of the device: enough for a lost packet, few enough to notice soon that the server moved.
 const RETRIES: u8 = 6;
 
-/// Regions of a connection. With so many large RPCs under way, one more would not be faster.
-const MAX_REGIONS: usize = 256;
-
-/// Send buffers beyond the slots: callbacks, and the Sends that wait for a covering completion.
-const EXTRA_SENDS: usize = CALLBACKS + 16;
-
-/// Connects `xprt`, with what `reusable` has if that is of the same device; what is left stays there. Runs
-/// in the connect worker; sleeps.
-pub(crate) fn connect(
-    xprt: &Xprt<Client>,
+/// Connects `xprt`, with the `reusable` resources if they are of the same device; if they are not used, they
+/// stay there. Runs in the connect worker; sleeps.
+pub(super) fn connect(
+    xprt: &Xprt<ClientTransport>,
     config: Config,
     counters: &Arc<Counters>,
     reusable: &mut Option<ReusableResources>,
-) -> Result<Active> {
+) -> Result<ActiveConnection> {
     let connection = Connection::new(xprt.link(), config, counters.clone())?;
+    let state = connection.state();
     let id = Id::new(&xprt.net()?, connection.clone())?;
     let mut queue = None;
-    connection.begin();
+    state.report(Event::Connect);
     let result = loop {
-        let Some(action) = connection.next_action(STEP_MS) else {
+        let Some(action) = state.next_action(ACTION_MS) else {
             break Err(error::timed_out());
         };
         let done = match action {
@@ -83,26 +81,22 @@ pub(crate) fn connect(
                 request(&id, &connection, config, reusable).map(|made| queue = Some(made))
             }
             Action::Announce => break Ok(()),
-            _ => {
-                break Err(connection
-                    .connect_error()
-                    .map_or_else(error::timed_out, errno))
-            }
+            _ => break Err(state.connect_error().map_or_else(error::timed_out, errno)),
         };
         if let Err(error) = done {
             break Err(error);
         }
     };
     match (result, queue) {
-        (Ok(()), Some(queue)) => Ok(Active { queue, connection }),
+        (Ok(()), Some(queue)) => Ok(ActiveConnection { queue, connection }),
         (result, queue) => {
-            connection.closing();
+            connection.begin_close();
             if let Some(queue) = &queue {
                 queue.drain();
             }
-            let regions = connection.closed();
-            // The id must go, for the connection manager to end what there is of the connection; so a domain
-            // that keeps it does, too.
+            let regions = connection.finish_close();
+            // The RDMA CM ends what exists of the connection only when the id is destroyed. So a protection
+            // domain that keeps the id alive is not reused.
             if let Some(queue) = queue.filter(|queue| !queue.pd().is_of(&id)) {
                 *reusable = Some(ReusableResources::new(&queue, regions));
             }
@@ -111,141 +105,72 @@ pub(crate) fn connect(
     }
 }
 
-/// Makes all that a connection needs, then asks the server.
+/// Creates the resources of the connection, then sends the connection request.
 fn request(
     id: &Arc<Id<Connection>>,
     connection: &Connection,
     config: Config,
     reusable: &mut Option<ReusableResources>,
 ) -> Result<Arc<QueuePair<Connection>>> {
-    let limits = id.limits()?;
+    let device = id.limits()?;
     let (pd, regions) = match reusable.take().filter(|reusable| reusable.pd.serves(id)) {
         Some(ReusableResources { pd, regions }) => (pd, regions),
         None => (ProtectionDomain::new(id.clone())?, Idle::new()),
     };
     let mut credits = config.credits;
-    let (shape, queue) = loop {
-        let shape = QueueLimits::new(&limits, Config { credits, ..config })?;
-        match QueuePair::new(id.clone(), pd.clone(), &shape.parameters) {
-            Ok(queue) => break (shape, queue),
-            Err(EINVAL | ENOMEM) if shape.credits > FEW_CREDITS => {
-                credits = (shape.credits / 2).max(FEW_CREDITS);
+    let (limits, queue) = loop {
+        let limits = QueueLimits::new(&device, Config { credits, ..config })?;
+        match QueuePair::new(id.clone(), pd.clone(), &limits.parameters) {
+            Ok(queue) => break (limits, queue),
+            Err(EINVAL | ENOMEM) if limits.credits > MIN_CREDITS => {
+                credits = (limits.credits / 2).max(MIN_CREDITS);
             }
             Err(error) => return Err(error),
         }
     };
-    connection.set_sizes(shape.payload_segments, u32::try_from(shape.credits)?);
-    let new = connection
-        .regions
-        .fill(&pd, regions, shape.regions, shape.pages, shape.reserve)?;
+    connection.set_queue_limits(limits.payload_segments, u32::try_from(limits.credits)?);
+    let new =
+        connection
+            .regions
+            .fill(&pd, regions, limits.regions, limits.pages, limits.reserve)?;
     connection.counters.regions.add(new as u64);
-    // RFC 8166, section 3.3.1: Receives for all replies stand before the first Call.
-    let credits = shape.credits.saturating_add(CALLBACKS);
+    // RFC 8166, section 3.3.1: the Receives for all replies are posted before the first Call is sent.
+    let receives = limits.credits.saturating_add(CALLBACKS);
     connection
         .receives
-        .fill(&queue, credits, config.inline.receive_size(), GFP_KERNEL)?;
-    let inline = match limits.remote_invalidation {
+        .fill(&queue, receives, config.inline.receive_size(), GFP_KERNEL)?;
+    let private_data = match device.remote_invalidation {
         true => config.inline,
         false => config.inline.without_remote_invalidation(),
     };
     id.connect(&ConnectParameters {
-        private_data: &inline.emit(),
-        responder_resources: limits.responder_resources,
+        private_data: &private_data.emit(),
+        responder_resources: device.responder_resources,
         initiator_depth: 0,
         retry_count: RETRIES,
-        // Flow control is ours: a Receive that is not there must be seen, not waited for.
+        // Credits keep either side from sending without a Receive. If one is missing all the same,
+        // that is an error and must be seen.
         rnr_retry_count: 0,
     })?;
     Ok(queue)
 }
 
-/// What a connection leaves to the next one on the same device.
-///
-/// It keeps the device from being removed, so it is given up when that is wanted.
-pub(crate) struct ReusableResources {
-    pd: Arc<ProtectionDomain<Connection>>,
-    regions: Idle<Connection>,
+/// Closes the connection. Returns the resources that another one may use. Sleeps.
+pub(super) fn close(xprt: &Xprt<ClientTransport>, active: &ActiveConnection) -> ReusableResources {
+    let ActiveConnection { queue, connection } = active;
+    connection.begin_close();
+    queue.id().disconnect();
+    queue.drain();
+    xprt.for_each_slot(|slot| connection.counters.broken_regions.add(slot.reset()));
+    let regions = connection.finish_close();
+    ReusableResources::new(queue, regions)
 }
 
-impl ReusableResources {
-    pub(crate) fn new(queue: &QueuePair<Connection>, regions: Idle<Connection>) -> Self {
-        Self {
-            pd: queue.pd().clone(),
-            regions,
-        }
-    }
-
-    /// Whether the device waits for it.
-    pub(crate) fn is_unwanted(&self) -> bool {
-        self.pd.context().is_device_removed()
-    }
-}
-
-/// What a connection asks of its device.
-struct QueueLimits {
-    parameters: Parameters,
-    /// Calls in parallel.
-    credits: usize,
-    /// Memory regions.
-    regions: usize,
-    /// How many of them one RPC takes at most.
-    reserve: usize,
-    /// Pages that one region covers.
-    pages: u32,
-    /// Regions that cover the largest payload.
-    payload_segments: usize,
-}
-
-impl QueueLimits {
-    fn new(limits: &Limits, config: Config) -> Result<Self> {
-        let pages = limits
-            .registration_pages
-            .min(u32::try_from(MAX_PAYLOAD_PAGES)?);
-        let payload_segments = MAX_PAYLOAD_PAGES.div_ceil(usize::try_from(pages.max(1))?);
-        let segments = payload_segments.saturating_add(2);
-        if segments > Chunk::MAX {
-            pr_err!("the device registers {pages} pages at once, which is too few\n");
-            return Err(error::not_supported());
-        }
-        let queue_depth = usize::try_from(limits.queue_depth)?;
-        // A long Call and a long reply. Each region takes a request to register and perhaps one
-        // to invalidate it.
-        let regions_per_send = segments.saturating_mul(2);
-        let requests_per_send = regions_per_send.saturating_mul(2).saturating_add(1);
-        let credits = config
-            .credits
-            .min((queue_depth / requests_per_send).saturating_sub(EXTRA_SENDS + 1));
-        if credits == 0 {
-            pr_err!("the device queues {queue_depth} work requests, which is too few\n");
-            return Err(error::not_supported());
-        }
-        let receives = ReceiveRing::<Connection>::depth(credits.saturating_add(CALLBACKS));
-        Ok(Self {
-            parameters: Parameters {
-                receives: u32::try_from(receives)?,
-                send_buffers: credits.saturating_add(EXTRA_SENDS),
-                // The send path must not allocate: memory may be freed by what it sends.
-                first_send_buffers: usize::MAX,
-                send_bytes: config.inline.send_size(),
-                // Its buffer before and behind data that starts and ends within a page.
-                send_elements: config.inline.send_size().div_ceil(PAGE_SIZE) + 3,
-                regions_per_send: u32::try_from(regions_per_send)?,
-                transfers: 0,
-            },
-            credits,
-            // One RPC must never need more than there are.
-            regions: credits.min(MAX_REGIONS).max(regions_per_send),
-            reserve: regions_per_send,
-            pages,
-            payload_segments,
-        })
-    }
-}
-
+/// The error that sunrpc gets.
 fn errno(connect_error: ConnectError) -> Error {
     match connect_error {
         // Not `ENETUNREACH`: in a container that is the end of a hard mount's RPCs, and all that is known
-        // is that nobody answered.
+        // is that there was no answer.
         ConnectError::Address | ConnectError::Route | ConnectError::Unreachable => {
             error::host_unreachable()
         }

@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One connection: its state, its resources, and what the device reports of it.
+//! A transport and its connection: the private state of an `rpc_xprt`, and the context that the id and
+//! the completion queue of its connection share.
 //!
-//! This is the context that the connection's id and completion queue share, so it
-//! owns neither. What it does own of the device (spare Receives, idle regions)
-//! keeps the protection domain, and through it the id, which keeps this context:
-//! [`Connection::closed`] cuts that circle.
+//! Both are in this file because each names the other: a [`ClientTransport`] holds the connection in use,
+//! and a [`Connection`] reports to its transport. What the handlers do with messages and completions is
+//! in [`super::handler`].
+//!
+//! A [`Connection`] owns neither its id nor its completion queue. What it does own of the device (Receive
+//! buffers that are not posted, idle memory regions) keeps the protection domain alive, and through that
+//! the id, which keeps this context: [`Connection::finish_close`] ends that reference cycle.
 
 use super::{
+    config::Config,
+    connection_state::{
+        ConnectError,
+        ConnectionState, //
+    },
+    plan::MarshalLimits,
     region_pool::RegionPool,
-    reply,
-    slot,
-    stats::Counters,
-    Active,
-    Config,
-    Link, //
+    stats::Counters, //
 };
 use crate::endpoint::ReceiveRing;
 use core::sync::atomic::{
@@ -22,141 +27,122 @@ use core::sync::atomic::{
     Ordering, //
 };
 use kernel::{
-    new_condvar, new_spinlock,
+    new_spinlock,
     prelude::*,
     sync::{
         Arc,
-        CondVar,
         SetOnce,
         SpinLock, //
-    },
-    time::{
-        msecs_to_jiffies,
-        Msecs, //
     },
 };
 use proto::{
     cm_private_data::PrivateData,
     conn::client::{
         Action,
-        Connection as ConnectionState,
-        Event,
-        State, //
+        Event, //
     },
     credit::Window,
     plan::{
         Role,
         Thresholds, //
     },
-    reverse, //
 };
 use rdma::{
-    cm,
-    mr,
-    receive,
+    mr::Idle,
+    ProtectionDomain,
     QueuePair, //
     WcStatus,
 };
+use sunrpc::XprtLink;
 
-/// Why a connection was not made, as sunrpc wants to hear it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ConnectError {
-    /// No device leads there.
-    Address,
-    /// No path.
-    Route,
-    /// The server does not answer.
-    Unreachable,
-    /// It says no.
-    Rejected,
-    /// It still knows an older connection of ours.
-    Stale,
-    /// Lost half-way.
-    Lost,
+/// The private state of an `rpc_xprt`.
+#[pin_data]
+pub(crate) struct ClientTransport {
+    /// Request slots that the transport was created with.
+    pub(super) slots: usize,
+    /// The connection in use, until nothing of it is reachable for the server.
+    #[pin]
+    pub(super) active: SpinLock<Option<ActiveConnection>>,
+    #[pin]
+    pub(super) reusable: SpinLock<Option<ReusableResources>>,
+    pub(super) counters: Arc<Counters>,
 }
 
-/// How far the connection is.
-struct Progress {
-    connection_state: ConnectionState,
-    /// What to do next, until the connect worker asks.
-    action: Option<Action>,
-    connect_error: Option<ConnectError>,
-    /// What [`Connection::sizing`] will be. Its thresholds are not known before the server answered.
-    sizing: Sizing,
+impl ClientTransport {
+    /// The connection in use, if there is one.
+    pub(super) fn active(&self) -> Option<ActiveConnection> {
+        self.active.lock().clone()
+    }
 }
 
-/// What decides how an RPC travels.
-#[derive(Clone, Copy)]
-pub(crate) struct Sizing {
-    /// The longest Send either way.
-    pub(crate) thresholds: Thresholds,
-    /// Regions that cover the largest payload.
-    pub(crate) payload_segments: usize,
-    /// Regions that cover the largest message: head, payload and tail.
-    pub(crate) segments: usize,
-    /// The credits that each Call asks for.
-    pub(crate) requested_credits: u32,
+/// A connection with its queue pair.
+#[derive(Clone)]
+pub(crate) struct ActiveConnection {
+    pub(super) queue: Arc<QueuePair<Connection>>,
+    pub(super) connection: Arc<Connection>,
 }
 
-impl Sizing {
-    const DEFAULT: Self = Self {
-        thresholds: Thresholds::DEFAULT,
-        payload_segments: 1,
-        segments: 3,
-        requested_credits: 1,
-    };
+/// Resources that a closed connection leaves to the next one on the same device.
+///
+/// They hold up the removal of the device, so they are released when it is being removed.
+pub(crate) struct ReusableResources {
+    pub(super) pd: Arc<ProtectionDomain<Connection>>,
+    pub(super) regions: Idle<Connection>,
 }
 
-/// What an invalidation is waited for with.
-pub(crate) enum Fenced {
-    /// The RPC's reply is here; it is completed next.
-    Answered(reply::Answered),
-    /// The RPC was given up; its slot waits.
-    Released(Arc<slot::Inner>),
+impl ReusableResources {
+    pub(super) fn new(queue: &QueuePair<Connection>, regions: Idle<Connection>) -> Self {
+        Self {
+            pd: queue.pd().clone(),
+            regions,
+        }
+    }
+
+    /// Whether the removal of the device waits for them.
+    pub(super) fn is_device_removed(&self) -> bool {
+        self.pd.context().device_removed.load(Ordering::Acquire)
+    }
 }
 
 /// The context of one connection.
 #[pin_data]
 pub(crate) struct Connection {
-    pub(crate) link: Link,
+    /// The transport. A handler must not keep it alive.
+    pub(super) link: XprtLink<ClientTransport>,
     config: Config,
-    pub(crate) counters: Arc<Counters>,
+    pub(super) counters: Arc<Counters>,
     device_removed: AtomicBool,
-    /// Whether the connection_state in `progress` says so. Each Call asks more than once.
-    open: AtomicBool,
     #[pin]
-    progress: SpinLock<Progress>,
-    #[pin]
-    progressed: CondVar,
+    state: ConnectionState,
+    /// [`Self::limits`] but for the inline thresholds, which the server's private data decides. Set before
+    /// the connection request.
+    requested_limits: SetOnce<MarshalLimits>,
     /// Set before the connection is open.
-    sizing: SetOnce<Sizing>,
+    limits: SetOnce<MarshalLimits>,
     #[pin]
     window: SpinLock<Window>,
     #[pin]
-    pub(crate) receives: ReceiveRing<Self>,
+    pub(super) receives: ReceiveRing<Self>,
     #[pin]
-    pub(crate) regions: RegionPool<Self>,
+    pub(super) regions: RegionPool<Self>,
 }
 
 impl Connection {
-    pub(crate) fn new(link: Link, config: Config, counters: Arc<Counters>) -> Result<Arc<Self>> {
+    pub(super) fn new(
+        link: XprtLink<ClientTransport>,
+        config: Config,
+        counters: Arc<Counters>,
+    ) -> Result<Arc<Self>> {
         let requested = u32::try_from(config.credits)?;
-        let progress = Progress {
-            connection_state: ConnectionState::new(),
-            action: None,
-            connect_error: None,
-            sizing: Sizing::DEFAULT,
-        };
         Arc::pin_init(
             pin_init!(Self {
                 link,
                 config,
                 counters,
                 device_removed: AtomicBool::new(false),
-                open: AtomicBool::new(false),
-                progress <- new_spinlock!(progress, "rpcrdma::progress"),
-                progressed <- new_condvar!("rpcrdma::progressed"),
-                sizing: SetOnce::new(),
+                state <- ConnectionState::new(),
+                requested_limits: SetOnce::new(),
+                limits: SetOnce::new(),
                 window <- new_spinlock!(Window::new(requested), "rpcrdma::window"),
                 receives <- ReceiveRing::new(),
                 regions <- RegionPool::new(),
@@ -165,31 +151,68 @@ impl Connection {
         )
     }
 
-    /// Tells the state connection_state what happened, and the connect worker what to do.
-    fn step(&self, event: Event) -> Action {
-        let mut progress = self.progress.lock();
-        let action = progress.connection_state.on(event);
-        let open = progress.connection_state.state() == State::Open;
-        self.open.store(open, Ordering::Release);
-        if action != Action::Nothing {
-            progress.action = Some(action);
-            self.progressed.notify_all();
+    /// The state. Events that may end the connection are reported by the methods below.
+    pub(super) fn state(&self) -> &ConnectionState {
+        &self.state
+    }
+
+    /// Whether Calls may be sent.
+    pub(super) fn is_open(&self) -> bool {
+        self.state.is_open()
+    }
+
+    /// The limits of its RPCs.
+    pub(super) fn limits(&self) -> &MarshalLimits {
+        self.limits.as_ref().unwrap_or(&MarshalLimits::DEFAULT)
+    }
+
+    /// Notes how many regions of the device cover one payload, and how many credits to request. Called
+    /// once, before the connection request.
+    pub(super) fn set_queue_limits(&self, payload_segments: usize, credits: u32) {
+        let mut window = self.window.lock();
+        window.request(credits);
+        let requested_credits = window.requested();
+        drop(window);
+        self.requested_limits.populate(MarshalLimits {
+            payload_segments,
+            requested_credits,
+            ..MarshalLimits::DEFAULT
+        });
+    }
+
+    /// The server accepted the connection, with this private data.
+    pub(super) fn established(&self, private_data: &[u8]) {
+        let theirs = PrivateData::parse(private_data);
+        let requested = self.requested_limits.as_ref();
+        self.limits.populate(MarshalLimits {
+            thresholds: Thresholds::negotiate(Role::Client, self.config.inline, theirs),
+            ..*requested.unwrap_or(&MarshalLimits::DEFAULT)
+        });
+        self.state.report(Event::Established);
+    }
+
+    /// Takes the grant of a reply, and returns the credit window.
+    pub(super) fn on_grant(&self, grant: u32) -> u32 {
+        if grant == 0 {
+            kernel::pr_warn_once!("a server granted no credits at all, which is taken for one\n");
         }
-        action
+        self.window.lock().on_reply(grant)
     }
 
-    /// Steps; what to do next is for whoever calls [`Self::next_action`].
-    fn report(&self, event: Event) {
-        let _ = self.step(event);
+    /// Puts regions back into the pool, and has sunrpc send again if a Call waits for them.
+    pub(super) fn put_regions(&self, regions: Idle<Self>) {
+        if !regions.is_empty() && self.regions.put(regions) {
+            self.link.with(|xprt| xprt.write_space());
+        }
     }
 
-    /// Steps; if that ends the connection, the log says why, and sunrpc will call `close`.
-    fn end_by(&self, event: Event, why: &CStr) {
-        if self.step(event) == Action::TearDown {
+    /// Reports an event. If it ends the connection, logs the reason and has sunrpc call `close`.
+    fn end_on(&self, event: Event, reason: &CStr) {
+        if self.state.on(event) == Action::TearDown {
             self.link.with(|xprt| {
                 if rdma::may_log() {
                     xprt.with_address_text(|server| {
-                        pr_info!("connection to {server} lost: {why}\n")
+                        pr_info!("connection to {server} lost: {reason}\n")
                     });
                 }
                 xprt.force_disconnect();
@@ -197,240 +220,60 @@ impl Connection {
         }
     }
 
-    /// Begins to connect.
-    pub(crate) fn begin(&self) {
-        self.report(Event::Connect);
+    /// The connection is lost.
+    pub(super) fn lost(&self, reason: &CStr) {
+        self.end_on(Event::Disconnected, reason);
     }
 
-    /// As [`Self::step`] with [`Event::Failed`]; the first reason given stands.
-    fn fail(&self, connect_error: ConnectError) {
-        let mut progress = self.progress.lock();
-        progress.connect_error.get_or_insert(connect_error);
-        drop(progress);
-        self.report(Event::Failed);
-    }
-
-    /// Waits for the next thing to do. [`None`] if nothing happens for `timeout_ms`. Sleeps.
-    pub(crate) fn next_action(&self, timeout_ms: Msecs) -> Option<Action> {
-        let mut left = msecs_to_jiffies(timeout_ms);
-        let mut progress = self.progress.lock();
-        loop {
-            if let Some(action) = progress.action.take() {
-                return Some(action);
-            }
-            use kernel::sync::CondVarTimeoutResult as Wait;
-            left = match self
-                .progressed
-                .wait_interruptible_timeout(&mut progress, left)
-            {
-                Wait::Timeout => return progress.action.take(),
-                Wait::Woken { jiffies } | Wait::Signal { jiffies } => jiffies,
-            };
+    /// The connection cannot be made; if it is open already, it is lost.
+    pub(super) fn connect_failed(&self, connect_error: ConnectError, reason: &CStr) {
+        if self.is_open() {
+            self.lost(reason);
+        } else {
+            self.state.fail(connect_error);
         }
     }
 
-    /// Why it failed, if it did.
-    pub(crate) fn connect_error(&self) -> Option<ConnectError> {
-        self.progress.lock().connect_error
-    }
-
-    /// Whether Calls may be sent.
-    pub(crate) fn is_open(&self) -> bool {
-        self.open.load(Ordering::Acquire)
-    }
-
-    /// How its RPCs travel.
-    pub(crate) fn sizing(&self) -> &Sizing {
-        self.sizing.as_ref().unwrap_or(&Sizing::DEFAULT)
-    }
-
-    /// CallContext how many regions the device needs for one payload, and how many credits to ask for.
-    pub(crate) fn set_sizes(&self, payload_segments: usize, credits: u32) {
-        let mut window = self.window.lock();
-        window.request(credits);
-        let requested_credits = window.requested();
-        drop(window);
-        let sizing = &mut self.progress.lock().sizing;
-        sizing.payload_segments = payload_segments;
-        sizing.segments = payload_segments.saturating_add(2);
-        sizing.requested_credits = requested_credits;
-    }
-
-    /// The window that a grant opens.
-    pub(crate) fn on_grant(&self, grant: u32) -> u32 {
-        if grant == 0 {
-            kernel::pr_warn_once!("a server granted no credits at all, which is taken for one\n");
+    /// A work request failed.
+    pub(super) fn work_request_failed(&self, status: WcStatus) {
+        // If the server rejects the connection request, the Receives are flushed before the RDMA CM
+        // reports that. It always reports something.
+        if self.is_open() || !status.is_flush() {
+            self.lost(status.reason());
         }
-        self.window.lock().on_reply(grant)
     }
 
-    /// The end begins: from here on nothing is posted for long.
-    pub(crate) fn closing(&self) {
-        self.report(Event::Close);
+    /// A message was malformed. A server that sends several loses its connection.
+    pub(super) fn malformed(&self) {
+        self.counters.bad_replies.add(1);
+        self.end_on(Event::Malformed, c"malformed messages");
     }
 
-    /// The queue pair is drained. Frees what is left and lets go of whoever waits. Returns the regions,
-    /// which another connection may use. Sleeps.
-    pub(crate) fn closed(&self) -> mr::Idle<Self> {
-        self.receives.clear();
-        let regions = self.regions.close();
-        self.report(Event::Drained);
-        regions
-    }
-
-    /// Whether the device waits for all to be given up that was made for this connection.
-    pub(crate) fn is_device_removed(&self) -> bool {
-        self.device_removed.load(Ordering::Acquire)
-    }
-
-    /// The device goes. Something may be left of a connection that ended long ago.
-    fn device_removed(&self) {
+    /// The device is being removed. Resources of a connection that was closed long ago may still hold that
+    /// up.
+    pub(super) fn on_device_removal(&self) {
         self.device_removed.store(true, Ordering::Release);
-        self.end_by(Event::DeviceRemoved, c"device removed");
+        self.end_on(Event::DeviceRemoved, c"device removed");
         self.link.with(|xprt| {
             xprt.force_disconnect();
-            // It will not find the device, and then gives up what it kept for the next connection,
-            // which the removal waits for.
+            // The next connect does not find the device, and then releases the resources that were kept
+            // for it.
             xprt.expedite_connect();
         });
     }
 
-    /// Returns when [`Self::closed`] was called. Sleeps.
-    pub(crate) fn wait_until_closed(&self) {
-        let mut progress = self.progress.lock();
-        while progress.connection_state.state() != State::Closed {
-            self.progressed.wait(&mut progress);
-        }
+    /// Nothing that is posted from here on stays posted for long.
+    pub(super) fn begin_close(&self) {
+        self.state.report(Event::Close);
     }
 
-    /// The connection is lost.
-    pub(crate) fn lost(&self, why: &CStr) {
-        self.end_by(Event::Disconnected, why);
-    }
-
-    /// A work request failed.
-    fn request_ended(&self, failure: WcStatus) {
-        // While the server is asked, the Receives that stand end before the connection manager says that
-        // it refused. It always does say something.
-        if self.is_open() || !failure.is_flush() {
-            self.lost(failure.reason());
-        }
-    }
-
-    /// A message was no good. A peer that keeps sending such is left.
-    pub(crate) fn malformed(&self) {
-        self.counters.bad_replies.add(1);
-        self.end_by(Event::Malformed, c"malformed messages");
-    }
-
-    /// Gives regions back, and tells sunrpc if a Call waits for them.
-    pub(crate) fn recycle_regions(&self, regions: mr::Idle<Self>) {
-        if !regions.is_empty() && self.regions.put(regions) {
-            self.link.with(|xprt| xprt.write_space());
-        }
-    }
-
-    /// No connection comes about; or the one that did is none any more.
-    fn refused(&self, connect_error: ConnectError, why: &CStr) {
-        if self.is_open() {
-            self.lost(why);
-        } else {
-            self.fail(connect_error);
-        }
-    }
-
-    fn established(&self, private_data: &[u8]) {
-        let theirs = PrivateData::parse(private_data);
-        let sizing = Sizing {
-            thresholds: Thresholds::negotiate(Role::Client, self.config.inline, theirs),
-            ..self.progress.lock().sizing
-        };
-        self.sizing.populate(sizing);
-        self.report(Event::Established);
-    }
-}
-
-/// The longest callback, and the longest reply to one: what fits behind a header without chunks.
-pub(crate) fn callback_max_payload(active: Option<&Active>) -> usize {
-    let thresholds = active.map_or(Thresholds::DEFAULT, |active| {
-        active.connection.sizing().thresholds
-    });
-    thresholds
-        .call
-        .min(thresholds.reply)
-        .min(kernel::page::PAGE_SIZE)
-        .saturating_sub(reverse::Header::WIRE_LEN)
-}
-
-impl rdma::Handler for Connection {
-    type InvalidateContext = Fenced;
-
-    fn cm_event(&self, event: cm::Event<'_>) {
-        match event {
-            cm::Event::AddrResolved => self.report(Event::AddressResolved),
-            cm::Event::RouteResolved => self.report(Event::RouteResolved),
-            cm::Event::Established { private_data } => self.established(private_data),
-            cm::Event::AddrError => self.fail(ConnectError::Address),
-            cm::Event::RouteError => self.fail(ConnectError::Route),
-            cm::Event::Unreachable => {
-                self.refused(ConnectError::Unreachable, c"the way to the server changed")
-            }
-            cm::Event::ConnectError => self.refused(ConnectError::Lost, c"not set up"),
-            cm::Event::Rejected { stale } => {
-                let connect_error = match stale {
-                    true => ConnectError::Stale,
-                    false => ConnectError::Rejected,
-                };
-                self.refused(connect_error, c"rejected after all");
-            }
-            cm::Event::Disconnected => self.lost(c"closed by the server"),
-            // The path that was resolved is not the path any more.
-            cm::Event::AddrChange => self.lost(c"local address moved"),
-            cm::Event::DeviceRemoval => self.device_removed(),
-            cm::Event::Other => (),
-        }
-    }
-
-    fn received(
-        &self,
-        queue: &QueuePair<Self>,
-        message: receive::Message<Self>,
-        invalidated: Option<receive::Invalidated<'_, Self>>,
-    ) {
-        reply::received(self, queue, message, invalidated);
-    }
-
-    fn receive_failed(&self, buffer: receive::Buffer<Self>, failure: WcStatus) {
-        drop(buffer);
-        self.request_ended(failure);
-    }
-
-    fn request_failed(&self, failure: WcStatus) {
-        self.request_ended(failure);
-    }
-
-    fn send_resumed(&self) {
-        self.link.with(|xprt| xprt.write_space());
-    }
-
-    fn invalidated(&self, queue: &QueuePair<Self>, regions: mr::Idle<Self>, fenced: Fenced) {
-        self.recycle_regions(regions);
-        match fenced {
-            Fenced::Answered(answered) => answered.complete(self, queue),
-            Fenced::Released(slot) => slot.fence_done(),
-        }
-    }
-
-    fn invalidate_failed(&self, regions: mr::Registered<Self>, fenced: Fenced) {
-        match fenced {
-            // It is sent again on the next connection.
-            Fenced::Answered(answered) => answered.give_back(regions),
-            Fenced::Released(slot) => {
-                // They go with the queue pair.
-                self.counters.broken_regions.add(regions.len() as u64);
-                drop(regions);
-                slot.fence_broken();
-            }
-        }
+    /// To be called when the queue pair is drained. Frees the other resources, ends all waits in
+    /// [`ConnectionState::wait_until_closed`], and returns the regions, which another connection may
+    /// use. Sleeps.
+    pub(super) fn finish_close(&self) -> Idle<Self> {
+        self.receives.clear();
+        let regions = self.regions.close();
+        self.state.report(Event::Drained);
+        regions
     }
 }

@@ -1,42 +1,42 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! From an RPC to one chain of work requests: registrations and a Send.
+//! Marshalling: from an RPC to memory regions that cover its chunks, and to a message in a Send buffer.
 //!
-//! RFC 8166, sections 3.5 and 4.4. What travels inline is copied into a Send
-//! buffer of the connection, but for data in pages if it is long enough: the Send
-//! takes a reference to those, so that the RPC need not wait for it.
+//! RFC 8166, sections 3.5 and 4.4. Inline data is copied into the Send buffer, but for data in pages if it
+//! is long enough: the device gathers that from the pages. The Send holds references to them, so the RPC
+//! need not wait for its completion.
 
 use super::{
-    connection::Sizing,
-    slot::{
+    chunk::{
         Chunk,
         Offered, //
     },
-    stats::Counters,
-    Active,
-    Client,
-    Connection,
-    CALLBACKS, //
+    connection::{
+        ActiveConnection,
+        ClientTransport,
+        Connection, //
+    },
+    prepared_call::{
+        Message,
+        PreparedCall,
+        RegionReserve, //
+    },
 };
 use crate::endpoint::WORTH_INSERTING;
 use core::ops::Range;
 use kernel::{
     alloc::flags::__GFP_NOWARN,
-    prelude::*,
-    sync::Arc, //
+    prelude::*, //
 };
 use proto::{
     chunk::ReadSegment,
     header::Call,
     plan::{
-        Argument,
         CallForm,
         Plan,
-        ReplyForm,
-        Sizes, //
+        ReplyForm, //
     },
-    reduction,
-    reverse, //
+    reduction, //
 };
 use rdma::{
     mr::{
@@ -44,160 +44,38 @@ use rdma::{
         Idle,
         Prepared, //
     },
-    send::{
-        Buffer,
-        Doorbell, //
-    },
     transfer::{
         Inserted,
         Transfer, //
-    }, //
+    },
 };
 use sunrpc::{
     memory::Piece,
-    CallbackRqst,
     ReplyPart,
     Rqst,
     SendError, //
 };
 
-/// A Call whose memory is covered and whose message is written: what is left is to post it.
-///
-/// It belongs to the connection that it was made for, and keeps it: who holds one gives it up when
-/// that connection ends.
-pub(super) struct PreparedCall {
-    active: Active,
-    regions: Prepared<Connection>,
-    buffer: Buffer<Connection>,
-    message: Message,
-    plan: Plan,
-}
-
-/// What a Send is of.
-struct Message {
-    /// Bytes in the buffer.
-    len: usize,
-    /// How many of them were copied from the Call.
-    copied: usize,
-    /// Data of the Call that is sent from where it is.
-    inserted: Option<Inserted<Connection>>,
-}
-
-impl PreparedCall {
-    /// Gives back what it was made from. Nothing was posted. Sleeps if the connection is over.
-    pub(super) fn cancel(self) {
-        self.active.queue.put_back_send_buffer(self.buffer);
-        self.active
-            .connection
-            .recycle_regions(self.regions.cancel());
-    }
-
-    pub(super) fn is_for(&self, connection: &Arc<Connection>) -> bool {
-        Arc::ptr_eq(&self.active.connection, connection)
-    }
-}
-
-/// What a Call may take from the reserve of its connection.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum RegionReserve {
-    /// Only what others do not need: those that it waits behind must not wait for it.
-    Spare,
-    /// All.
-    Whole,
-}
-
-/// Gets the Call in `rqst` ready in its own task, if that can be done now. May sleep, but not for
-/// memory. An error other than for want of something says that it can never be sent.
-pub(super) fn prepare(active: Active, rqst: &Rqst<Client>) -> Result<(), SendError> {
-    let slot = rqst.slot();
-    let (old, sent) = slot.begin();
-    // Of an encoding that was not sent.
-    if let Some(old) = old {
-        old.cancel();
-    }
-    let connection = active.connection.clone();
-    // The memory of a transmission that may still be answered is not mapped a second time.
-    if sent || !connection.is_open() {
-        return Ok(());
-    }
-    let mut offered = Offered::Nothing;
-    let ready = match get_ready(active, rqst, RegionReserve::Spare, &mut offered) {
-        Ok(ready) => ready,
-        Err(error @ (SendError::TooBig | SendError::Io)) => {
-            connection.counters.failed_marshals.add(1);
-            return Err(error);
-        }
-        // Its turn to be sent will show whether there is enough.
-        Err(_) => return Ok(()),
-    };
-    if let Err(unwanted) = slot.keep_ready(ready, offered, &connection) {
-        unwanted.cancel();
-    }
-    Ok(())
-}
-
-/// Sends the Call in `rqst`, or says why not. Does not sleep.
-pub(super) fn send(
-    active: &Active,
-    rqst: &Rqst<Client>,
-    counters: &Counters,
-    doorbell: Doorbell,
-) -> Result<(), SendError> {
-    let slot = rqst.slot();
-    let mut state = slot.state().lock();
-    let ready = match state.take_ready() {
-        Some(ready) if active.connection.is_open() && ready.is_for(&active.connection) => ready,
-        stale => {
-            drop(state);
-            drop(stale);
-            if !active.connection.is_open() {
-                return Err(SendError::Disconnected);
-            }
-            let mut offered = Offered::Nothing;
-            let ready = get_ready(active.clone(), rqst, RegionReserve::Whole, &mut offered)
-                .inspect_err(|error| match error {
-                    SendError::TooBig | SendError::Io => counters.failed_marshals.add(1),
-                    SendError::Again | SendError::NoBuffers | SendError::Disconnected => (),
-                })?;
-            state = slot.state().lock();
-            state.offer(offered);
-            ready
-        }
-    };
-    // Under the slot's lock: the reply may be here before `post_send` returns, and must find what
-    // was offered.
-    count(counters, &ready, &state.offered);
-    let Message { len, inserted, .. } = ready.message;
-    let (registered, result) =
-        active
-            .queue
-            .post_send(ready.regions, ready.buffer, len, inserted, doorbell);
-    state.asked = true;
-    state.xid = rqst.xid();
-    let before = core::mem::replace(&mut state.registered, registered);
-    drop(state);
-    // Empty: an RPC is fenced, or its connection torn down, before its slot sends again.
-    drop(before);
-    result.map_err(|_| SendError::Disconnected)
-}
-
-/// Covers the memory of the Call in `rqst` and writes its message. What is `offered` was nothing.
+/// Maps the memory of the Call in `rqst` and writes its message. `offered` is [`Offered::Nothing`] before.
 /// Does not sleep.
-fn get_ready(
-    active: Active,
-    rqst: &Rqst<Client>,
+pub(super) fn marshal(
+    active: ActiveConnection,
+    rqst: &Rqst<ClientTransport>,
     reserve: RegionReserve,
     offered: &mut Offered,
 ) -> Result<PreparedCall, SendError> {
-    let sizing = active.connection.sizing();
-    let plan = plan(rqst, sizing)?;
-    let mut idle = take_regions(&active, regions_for(&plan, sizing), reserve)?;
-    let Some(mut buffer) = take_buffer(&active, reserve) else {
-        active.connection.recycle_regions(idle);
-        return Err(SendError::Again);
+    let limits = active.connection.limits();
+    let plan = limits.plan(rqst)?;
+    let mut idle = reserve.take_regions(&active, limits.regions(&plan))?;
+    let mut buffer = match reserve.take_send_buffer(&active) {
+        Ok(buffer) => buffer,
+        Err(error) => {
+            active.connection.put_regions(idle);
+            return Err(error);
+        }
     };
     let mut regions = Prepared::new();
-    let marshalled = marshal(
+    let message = write_message(
         rqst,
         &plan,
         &active,
@@ -206,8 +84,8 @@ fn get_ready(
         offered,
         buffer.bytes_mut(),
     );
-    active.connection.recycle_regions(idle);
-    match marshalled {
+    active.connection.put_regions(idle);
+    match message {
         Ok(message) => Ok(PreparedCall {
             active,
             regions,
@@ -217,133 +95,19 @@ fn get_ready(
         }),
         Err(error) => {
             active.queue.put_back_send_buffer(buffer);
-            active.connection.recycle_regions(regions.cancel());
+            active.connection.put_regions(regions.cancel());
             Err(error)
         }
     }
 }
 
-/// Sends the reply to a callback. Does not sleep.
-pub(super) fn send_callback_reply(
-    active: &Active,
-    rqst: &CallbackRqst,
-    doorbell: Doorbell,
-) -> Result<(), SendError> {
-    if !active.connection.is_open() {
-        return Err(SendError::Disconnected);
-    }
-    let Some(mut buffer) = take_buffer(active, RegionReserve::Whole) else {
-        return Err(SendError::Again);
-    };
-    let header = reverse::Header {
-        xid: rqst.xid(),
-        credits: CALLBACKS as u32,
-    };
-    let limit = active.connection.sizing().thresholds.call;
-    let len = header
-        .emit(buffer.bytes_mut())
-        .map_err(|_| SendError::Io)
-        .and_then(|header| {
-            let end = header.saturating_add(rqst.reply_len());
-            let bytes = buffer.bytes_mut().get_mut(header..end);
-            let bytes = bytes.filter(|_| end <= limit).ok_or(SendError::TooBig)?;
-            rqst.copy_reply(bytes).map_err(|_| SendError::Io)?;
-            Ok(end)
-        });
-    match len {
-        Ok(len) => {
-            let (_, result) = active
-                .queue
-                .post_send(Prepared::new(), buffer, len, None, doorbell);
-            result.map_err(|_| SendError::Disconnected)
-        }
-        Err(error) => {
-            active.queue.put_back_send_buffer(buffer);
-            Err(error)
-        }
-    }
-}
-
-fn plan(rqst: &Rqst<Client>, sizing: &Sizing) -> Result<Plan, SendError> {
-    let sizes = Sizes {
-        call: rqst.call_len(),
-        argument: rqst.call_payload().and_then(|payload| {
-            Some(Argument {
-                position: u32::try_from(payload.start).ok()?,
-                length: payload.len(),
-            })
-        }),
-        reply: rqst.reply_max(),
-        result: rqst.reply_payload(),
-        reduction: rqst.reduction_allowed(),
-        segments: sizing.segments,
-    };
-    let mut plan = Plan::new(&sizes, &sizing.thresholds);
-    if let Ok(Plan {
-        reply: ReplyForm::WriteAndReplyChunk { .. },
-        ..
-    }) = plan
-    {
-        // Two chunks for one `xdr_buf` cost more than the copy that one of them saves.
-        let unreduced = Sizes {
-            result: None,
-            ..sizes
-        };
-        plan = Plan::new(&unreduced, &sizing.thresholds);
-    }
-    plan.map_err(|_| SendError::TooBig)
-}
-
-/// How many regions `plan` needs at most.
-fn regions_for(plan: &Plan, sizing: &Sizing) -> usize {
-    let call = match plan.call {
-        CallForm::Inline => 0,
-        CallForm::ReadChunk(_) => sizing.payload_segments,
-        CallForm::PositionZero => sizing.segments,
-    };
-    let reply = match plan.reply {
-        ReplyForm::Inline => 0,
-        ReplyForm::WriteChunk { .. } => sizing.payload_segments,
-        ReplyForm::ReplyChunk { .. } | ReplyForm::WriteAndReplyChunk { .. } => sizing.segments,
-    };
-    call.saturating_add(reply)
-}
-
-/// Regions of the pool. If the whole has too few, the pool will tell when there are more.
-fn take_regions(
-    active: &Active,
-    count: usize,
-    reserve: RegionReserve,
-) -> Result<Idle<Connection>, SendError> {
-    if count == 0 {
-        return Ok(Idle::new());
-    }
-    let pool = &active.connection.regions;
-    match reserve {
-        RegionReserve::Spare => pool.take_spare(count),
-        RegionReserve::Whole => pool.take(count),
-    }
-    .ok_or(SendError::Again)
-}
-
-/// A Send buffer. If the whole has none, the queue will tell when there is.
-fn take_buffer(active: &Active, reserve: RegionReserve) -> Option<Buffer<Connection>> {
-    match reserve {
-        RegionReserve::Spare => active.queue.take_spare_send_buffer(),
-        RegionReserve::Whole => active.queue.take_send_buffer().or_else(|| {
-            active.connection.counters.empty_send_queue.add(1);
-            None
-        }),
-    }
-}
-
-/// Covers memory and writes the message.
+/// Maps memory with regions of `idle`, which go to `regions`, and writes the message to `out`.
 ///
 /// Most Calls have no chunk, and then nothing as large as one is written or moved.
-fn marshal(
-    rqst: &Rqst<Client>,
+fn write_message(
+    rqst: &Rqst<ClientTransport>,
     plan: &Plan,
-    active: &Active,
+    active: &ActiveConnection,
     idle: &mut Idle<Connection>,
     regions: &mut Prepared<Connection>,
     offered: &mut Offered,
@@ -353,7 +117,7 @@ fn marshal(
     let mut read = None;
     if let Some((position, range)) = plan.call.read_chunk(rqst.call_len()) {
         let pieces = rqst.call_pieces(range);
-        let chunk = cover(regions, idle, pieces, Access::Read, xid)?;
+        let chunk = map_chunk(regions, idle, pieces, Access::Read, xid)?;
         let (list, len) = read.insert(([ReadSegment::default(); Chunk::MAX], 0));
         *len = chunk.as_slice().len();
         for (place, segment) in list.iter_mut().zip(chunk.as_slice()) {
@@ -368,18 +132,18 @@ fn marshal(
         ReplyForm::Inline => (),
         ReplyForm::WriteChunk { .. } => {
             let pieces = rqst.reply_pieces(ReplyPart::Pages);
-            *offered = Offered::Write(cover(regions, idle, pieces, Access::Write, xid)?);
+            *offered = Offered::Write(map_chunk(regions, idle, pieces, Access::Write, xid)?);
         }
         ReplyForm::ReplyChunk { .. } | ReplyForm::WriteAndReplyChunk { .. } => {
             let pieces = rqst.reply_pieces(ReplyPart::All);
-            *offered = Offered::Reply(cover(regions, idle, pieces, Access::Write, xid)?);
+            *offered = Offered::Reply(map_chunk(regions, idle, pieces, Access::Write, xid)?);
         }
     }
     let header = offered
         .with(|offer| {
             Call {
                 xid,
-                credits: active.connection.sizing().requested_credits,
+                credits: active.connection.limits().requested_credits,
                 body: plan.call.body(),
                 read: read.unwrap_or(&[]),
                 write: offer.write,
@@ -417,22 +181,8 @@ fn marshal(
     })
 }
 
-/// The bytes `data` of the Call, for a Send whose buffer starts with `header` bytes. Not for data that
-/// is in more pieces than a Send takes, nor if it would take memory that there is not.
-fn insert(
-    rqst: &Rqst<Client>,
-    active: &Active,
-    data: Range<usize>,
-    header: usize,
-) -> Result<Inserted<Connection>> {
-    let at = header.checked_add(data.start).ok_or(EINVAL)?;
-    let mut memory = Transfer::writes(&active.queue, GFP_NOWAIT | __GFP_NOWARN)?;
-    memory.add_pieces(rqst.call_pieces(data))?;
-    memory.insert(at)
-}
-
-/// Covers `pieces` with regions of `idle`.
-fn cover(
+/// Maps `pieces` with regions of `idle`, as the segments of one chunk.
+fn map_chunk(
     regions: &mut Prepared<Connection>,
     idle: &mut Idle<Connection>,
     pieces: impl Iterator<Item = Result<Piece>>,
@@ -444,7 +194,7 @@ fn cover(
     while pieces.peek().is_some() {
         regions
             .map(idle, &mut pieces, access, xid)
-            .and_then(|handle| chunk.push(handle))
+            .and_then(|segment| chunk.push(segment))
             .map_err(|error| {
                 if error == ENOMEM {
                     SendError::NoBuffers
@@ -456,25 +206,16 @@ fn cover(
     Ok(chunk)
 }
 
-fn count(counters: &Counters, ready: &PreparedCall, offered: &Offered) {
-    counters.pullup_bytes.add(ready.message.copied as u64);
-    match ready.plan.call {
-        CallForm::Inline => (),
-        CallForm::ReadChunk(_) => counters.read_chunks.add(1),
-        CallForm::PositionZero => {
-            counters.read_chunks.add(1);
-            counters.long_calls.add(1);
-        }
-    }
-    let (chunks, chunk) = match offered {
-        Offered::Nothing => return,
-        Offered::Write(chunk) => (&counters.write_chunks, chunk),
-        Offered::Reply(chunk) => (&counters.reply_chunks, chunk),
-    };
-    chunks.add(1);
-    let lengths = chunk
-        .as_slice()
-        .iter()
-        .map(|segment| u64::from(segment.length));
-    counters.offered_bytes.add(lengths.sum());
+/// Has a Send whose buffer begins with a header of `header` bytes gather `data` of the Call from its pages.
+/// Fails if that takes more scatter/gather elements than a Send has, or memory that is not free.
+fn insert(
+    rqst: &Rqst<ClientTransport>,
+    active: &ActiveConnection,
+    data: Range<usize>,
+    header: usize,
+) -> Result<Inserted<Connection>> {
+    let at = header.checked_add(data.start).ok_or(EINVAL)?;
+    let mut memory = Transfer::writes(&active.queue, GFP_NOWAIT | __GFP_NOWARN)?;
+    memory.add_pieces(rqst.call_pieces(data))?;
+    memory.insert(at)
 }

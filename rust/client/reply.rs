@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What arrives: replies, errors, callbacks.
+//! Received messages: replies, RDMA_ERRORs, callbacks.
 //!
-//! RFC 8166, sections 4.2 to 4.5. A message that says nothing sound is dropped
-//! without an answer; its Receive is posted again. One that answers an RPC leads
-//! to that RPC's regions being made invalid, and then to its completion.
+//! RFC 8166, sections 4.2 to 4.5. A malformed message is dropped without an answer, and its Receive is posted
+//! again. A reply has the regions of its RPC invalidated and then completes the RPC. If the server did not
+//! invalidate them (Send With Invalidate names one at most), a chain of local invalidations does.
 
 use super::{
+    chunk::Offered,
     connection::{
-        Connection,
-        Fenced, //
+        ClientTransport,
+        Connection, //
+    },
+    matched_reply::{
+        MatchedReply,
+        ReplyBody, //
     },
     slot::{
-        Offered,
+        InvalidateContext,
         State, //
-    },
-    Client, //
+    }, //
 };
-use kernel::{
-    prelude::*,
-    sync::SpinLockGuard, //
-};
+use kernel::sync::SpinLockGuard;
 use proto::reply::{
     parse,
     Incoming,
@@ -39,121 +40,103 @@ use rdma::{
 };
 use sunrpc::PendingReply;
 
-/// Where the RPC message of an answer is.
-enum Answer {
-    /// The last `len` bytes of the Send, with `written` more in the Write chunk.
-    Inline { len: usize, written: Option<u32> },
-    /// That many bytes in the Reply chunk.
-    ReplyChunk(usize),
-    /// Nowhere: the server could not answer, or not as it must.
-    Error,
-}
-
-/// An RPC with its answer, to be completed when its regions are invalid.
-pub(crate) struct Answered {
-    rqst: PendingReply<Client>,
-    message: Message<Connection>,
-    answer: Answer,
-    credits: u32,
-}
-
-/// What to do about a message, when it is no longer borrowed.
-enum Verdict {
-    /// It was for nobody, or a callback that is on its way.
+/// What follows from a message, when it is no longer borrowed.
+enum Disposition {
+    /// Nothing: it was a callback, or its RPC is gone.
     Done,
-    /// It was no good.
+    /// It is malformed.
     Malformed,
-    /// The peer broke the rules that keep memory apart.
-    Hostile,
-    /// It answers an RPC that has these regions.
-    Answer {
-        rqst: PendingReply<Client>,
-        answer: Answer,
+    /// The server broke a rule that the connection cannot do without.
+    Violation,
+    /// It is the reply to an RPC that has these regions.
+    Matched {
+        rqst: PendingReply<ClientTransport>,
+        body: ReplyBody,
         credits: u32,
         registered: Registered<Connection>,
     },
 }
 
-/// Takes in `message`. Runs in a completion handler.
+/// Handles `message`, which invalidated the region `rkey` if that is given. Runs in a completion handler.
 pub(super) fn received(
     connection: &Connection,
     queue: &QueuePair<Connection>,
     message: Message<Connection>,
-    mut key: Option<Invalidated<'_, Connection>>,
+    mut rkey: Option<Invalidated<'_, Connection>>,
 ) {
-    let verdict = dispatch(connection, message.bytes(), &mut key);
-    // RFC 8797 leaves the peer no other region than those of the RPC it answers.
-    let verdict = match (key, verdict) {
-        (None, verdict) => verdict,
-        (Some(_), verdict) => {
-            if let Verdict::Answer {
+    let disposition = dispatch(connection, message.bytes(), &mut rkey);
+    // RFC 8797: the server may invalidate no other region than one of the RPC that it answers.
+    let disposition = match (rkey, disposition) {
+        (None, disposition) => disposition,
+        (Some(_), disposition) => {
+            if let Disposition::Matched {
                 rqst, registered, ..
-            } = verdict
+            } = disposition
             {
                 rqst.slot().take_back(registered);
             }
-            Verdict::Hostile
+            Disposition::Violation
         }
     };
-    match verdict {
-        Verdict::Done => (),
-        Verdict::Malformed => connection.malformed(),
-        Verdict::Hostile => {
+    match disposition {
+        Disposition::Done => (),
+        Disposition::Malformed => connection.malformed(),
+        Disposition::Violation => {
             connection.malformed();
             connection.lost(c"the server broke the protocol");
         }
-        Verdict::Answer {
+        Disposition::Matched {
             rqst,
-            answer,
+            body,
             credits,
             registered,
         } => {
-            let answered = Answered {
+            let reply = MatchedReply {
                 rqst,
                 message,
-                answer,
+                body,
                 credits,
             };
-            return fence(connection, queue, registered, answered);
+            return complete_invalidated(connection, queue, registered, reply);
         }
     }
     connection.receives.repost(queue, message.into_buffer());
 }
 
-/// Makes `registered` invalid, then completes.
-fn fence(
+/// Invalidates `registered`, then completes the RPC.
+fn complete_invalidated(
     connection: &Connection,
     queue: &QueuePair<Connection>,
     registered: Registered<Connection>,
-    answered: Answered,
+    reply: MatchedReply,
 ) {
     if registered.is_empty() {
-        return answered.complete(connection, queue);
+        return reply.complete(connection, queue);
     }
     connection
         .counters
         .local_invalidations
         .add(registered.len() as u64);
-    if let Err((registered, fenced)) = queue.post_invalidate(registered, Fenced::Answered(answered))
-    {
-        // The RPC is sent again on the next connection.
+    let context = InvalidateContext::Reply(reply);
+    if let Err((registered, context)) = queue.post_invalidate(registered, context) {
+        // The Call is sent again on the next connection.
         connection.lost(c"an invalidation could not be posted");
-        if let Fenced::Answered(answered) = fenced {
-            answered.give_back(registered);
+        if let InvalidateContext::Reply(reply) = context {
+            reply.rqst.slot().take_back(registered);
         }
     }
 }
 
-/// Decides what `bytes` are. Takes the regions of an answered RPC out of its slot, and takes the
-/// key out of `key` if it was one of them.
+/// Parses a message. If it is a reply, takes the regions out of the slot of its RPC; if one of them is
+/// `rkey`, that becomes [`None`].
 fn dispatch(
     connection: &Connection,
     bytes: &[u8],
-    key: &mut Option<Invalidated<'_, Connection>>,
-) -> Verdict {
+    rkey: &mut Option<Invalidated<'_, Connection>>,
+) -> Disposition {
     let incoming = match parse(bytes) {
         Ok(incoming) => incoming,
-        Err(_) => return Verdict::Malformed,
+        Err(_) => return Disposition::Malformed,
     };
     match incoming {
         Incoming::ReverseCall(call) => {
@@ -161,28 +144,28 @@ fn dispatch(
                 .link
                 .with(|xprt| xprt.deliver_callback(call.payload));
             match delivered {
-                Some(Ok(())) | None => Verdict::Done,
-                // More callbacks than it was granted, or one that does not fit: a peer that
-                // waits for an answer that cannot come is told by the connection's end.
-                Some(Err(_)) => Verdict::Hostile,
+                Some(Ok(())) | None => Disposition::Done,
+                // The server exceeds its credits, or the callback is too long. It would wait for a
+                // reply that cannot come; the end of the connection ends its wait.
+                Some(Err(_)) => Disposition::Violation,
             }
         }
-        Incoming::Reply(reply) => dispatch_reply(connection, &reply, key),
+        Incoming::Reply(reply) => dispatch_reply(connection, &reply, rkey),
         Incoming::Error { xid, credits, .. } => match lookup(connection, xid) {
             Some(rqst) => {
-                let state = rqst.slot().state().lock();
-                if !state.asked {
-                    return Verdict::Malformed;
+                let state = rqst.slot().lock();
+                if !state.call_outstanding {
+                    return Disposition::Malformed;
                 }
-                let registered = take_registered(state, connection, key);
-                Verdict::Answer {
+                let registered = take_registered(state, connection, rkey);
+                Disposition::Matched {
                     rqst,
-                    answer: Answer::Error,
+                    body: ReplyBody::Error,
                     credits,
                     registered,
                 }
             }
-            None => no_matching_rqst(connection, xid, key),
+            None => no_matching_rqst(connection, xid, rkey),
         },
     }
 }
@@ -190,149 +173,110 @@ fn dispatch(
 fn dispatch_reply(
     connection: &Connection,
     reply: &Reply<'_>,
-    key: &mut Option<Invalidated<'_, Connection>>,
-) -> Verdict {
+    rkey: &mut Option<Invalidated<'_, Connection>>,
+) -> Disposition {
     let Some(rqst) = lookup(connection, reply.xid) else {
-        return no_matching_rqst(connection, reply.xid, key);
+        return no_matching_rqst(connection, reply.xid, rkey);
     };
-    let state = rqst.slot().state().lock();
-    if !state.asked {
-        return Verdict::Malformed;
+    let state = rqst.slot().lock();
+    if !state.call_outstanding {
+        return Disposition::Malformed;
     }
     let outcome = state.offered.with(|offer| reply.check(offer));
     let reduced = matches!(state.offered, Offered::Write(_));
     let Ok(outcome) = outcome else {
-        return Verdict::Malformed;
+        return Disposition::Malformed;
     };
-    let answer = if reduced && outcome.check_last_result(rqst.reply_head()).is_err() {
-        Answer::Error
+    let body = if reduced && outcome.check_last_result(rqst.reply_head()).is_err() {
+        ReplyBody::Error
     } else if outcome.reply_chunk_len > 0 {
         connection
             .counters
             .reply_bytes
             .add(outcome.reply_chunk_len as u64);
-        Answer::ReplyChunk(outcome.reply_chunk_len)
+        ReplyBody::ReplyChunk(outcome.reply_chunk_len)
     } else {
         let written = match u32::try_from(outcome.written_len) {
             Ok(0) => None,
             Ok(written) => Some(written),
-            Err(_) => return Verdict::Malformed,
+            Err(_) => return Disposition::Malformed,
         };
         connection
             .counters
             .reply_bytes
             .add(outcome.written_len as u64);
-        Answer::Inline {
+        ReplyBody::Inline {
             len: outcome.inline.len(),
             written,
         }
     };
-    let registered = take_registered(state, connection, key);
-    Verdict::Answer {
+    let registered = take_registered(state, connection, rkey);
+    Disposition::Matched {
         rqst,
-        answer,
+        body,
         credits: reply.credits,
         registered,
     }
 }
 
-fn lookup(connection: &Connection, xid: u32) -> Option<PendingReply<Client>> {
+fn lookup(connection: &Connection, xid: u32) -> Option<PendingReply<ClientTransport>> {
     connection.link.with(|xprt| xprt.lookup(xid)).flatten()
 }
 
-/// Its caller was killed, as a rule. The server has room for another call now.
+/// No RPC waits for this reply, usually because its task was killed. The server has a credit for another
+/// Call now.
 ///
-/// It may take back what that call had offered, which is nobody's any more, or will be as soon as the
-/// call's slot is fenced. Of any other RPC it may not.
+/// The server may have invalidated a region of the Call that it answers: its slot either has that region
+/// still, or will release it as invalid. A region of another RPC it must not invalidate.
 fn no_matching_rqst(
     connection: &Connection,
     xid: u32,
-    key: &mut Option<Invalidated<'_, Connection>>,
-) -> Verdict {
+    rkey: &mut Option<Invalidated<'_, Connection>>,
+) -> Disposition {
     let mut idle = Idle::new();
     connection.link.with(|xprt| {
         xprt.no_matching_rqst();
-        if key.is_none() {
+        if rkey.is_none() {
             return;
         }
         xprt.for_each_slot(|slot| {
-            let mut state = slot.state().lock();
+            let mut state = slot.lock();
             if state.xid == xid {
-                idle.append(&mut taken_back(&mut state.registered, key));
+                idle.append(&mut take_invalidated(&mut state.registered, rkey));
             }
         });
-        *key = key.take().filter(|key| {
-            let mut is_offered = false;
-            xprt.for_each_slot(|slot| is_offered |= slot.state().lock().registered.have(key));
-            is_offered
+        *rkey = rkey.take().filter(|rkey| {
+            let mut is_registered = false;
+            xprt.for_each_slot(|slot| is_registered |= slot.lock().registered.have(rkey));
+            is_registered
         });
     });
-    connection.recycle_regions(idle);
-    Verdict::Done
+    connection.put_regions(idle);
+    Disposition::Done
 }
 
-/// The regions of an answered RPC that are left when the one that `key` names is put back in the pool.
+/// Takes the regions of an answered RPC. The one that `rkey` names goes back to the pool.
 fn take_registered(
     mut state: SpinLockGuard<'_, State>,
     connection: &Connection,
-    key: &mut Option<Invalidated<'_, Connection>>,
+    rkey: &mut Option<Invalidated<'_, Connection>>,
 ) -> Registered<Connection> {
-    state.asked = false;
+    state.call_outstanding = false;
     let mut registered = core::mem::take(&mut state.registered);
     drop(state);
-    connection.recycle_regions(taken_back(&mut registered, key));
+    connection.put_regions(take_invalidated(&mut registered, rkey));
     registered
 }
 
-/// The one of `registered` that `key` names, if it does.
-fn taken_back(
+/// Takes the region that `rkey` names out of `registered`, if it is one of them.
+fn take_invalidated(
     registered: &mut Registered<Connection>,
-    key: &mut Option<Invalidated<'_, Connection>>,
+    rkey: &mut Option<Invalidated<'_, Connection>>,
 ) -> Idle<Connection> {
-    match key.take().map(|key| registered.remote_invalidated(key)) {
+    match rkey.take().map(|rkey| registered.remote_invalidated(rkey)) {
         Some(Ok(idle)) => return idle,
-        Some(Err(other)) => *key = Some(other),
+        Some(Err(other)) => *rkey = Some(other),
         None => (),
     }
     Idle::new()
-}
-
-impl Answered {
-    /// Leaves the RPC unanswered, and `registered` to it, which could not be made invalid.
-    pub(super) fn give_back(self, registered: Registered<Connection>) {
-        self.rqst.slot().take_back(registered);
-    }
-
-    /// Completes the RPC, none of whose memory the server can reach any more.
-    pub(super) fn complete(self, connection: &Connection, queue: &QueuePair<Connection>) {
-        let Self {
-            mut rqst,
-            message,
-            answer,
-            credits,
-        } = self;
-        let window = connection.on_grant(credits);
-        connection.link.with(|xprt| {
-            xprt.set_window(window);
-            xprt.note_reply();
-        });
-        let received = match answer {
-            Answer::Error => None,
-            Answer::ReplyChunk(len) => Some(Ok(len)),
-            Answer::Inline { len, written } => {
-                let bytes = message.bytes();
-                let inline = bytes.get(bytes.len().saturating_sub(len)..).unwrap_or(&[]);
-                connection.counters.fixup_bytes.add(len as u64);
-                Some(rqst.scatter(inline, written))
-            }
-        };
-        connection.receives.repost(queue, message.into_buffer());
-        match received {
-            Some(Ok(len)) => rqst.complete(len),
-            Some(Err(_)) | None => {
-                connection.counters.bad_replies.add(1);
-                rqst.fail(EIO);
-            }
-        }
-    }
 }

@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a request slot remembers of the RPC in it: what the server was offered,
-//! and which regions it may still reach.
+//! The private state of a request slot: the chunk that the RPC in it offers, and the memory regions that
+//! the server may still reach.
+//!
+//! # Local invalidation
+//!
+//! An RPC gives up its memory only when no region of it is valid. After a reply the completion handler sees
+//! to that, before it completes the RPC. An RPC that ends without a reply waits for it in its own task
+//! ([`Slot::release`]), or for the end of the connection if the invalidations cannot be posted or fail.
 
 use super::{
+    chunk::Offered,
     connection::{
-        Connection,
-        Fenced, //
+        ActiveConnection,
+        Connection, //
     },
-    marshal::PreparedCall,
-    Active, //
+    matched_reply::MatchedReply,
+    prepared_call::PreparedCall, //
 };
 use kernel::{
     new_condvar, new_spinlock,
@@ -17,267 +24,213 @@ use kernel::{
     sync::{
         Arc,
         CondVar,
-        SpinLock, //
+        SpinLock,
+        SpinLockGuard, //
     },
 };
-use proto::{
-    chunk::Segment,
-    reply::Offer, //
-};
-use rdma::mr::{
-    self,
-    Registered, //
-};
+use rdma::mr::Registered;
 
-/// Segments of one chunk.
-///
-/// # Invariants
-///
-/// `len` is at most [`Chunk::MAX`].
-#[derive(Clone, Copy)]
-pub(crate) struct Chunk {
-    segments: [Segment; Self::MAX],
-    len: usize,
+/// The reason why regions are invalidated, which comes back with them.
+pub(crate) enum InvalidateContext {
+    /// The reply is here. It completes the RPC next.
+    Reply(MatchedReply),
+    /// The RPC ends without a reply. Its task waits.
+    Release(Arc<Shared>),
 }
 
-impl Chunk {
-    /// Head, pages and tail of an `xdr_buf` are three; a device that registers less than a
-    /// megabyte at once needs more for the pages: nine, if it registers 32 pages.
-    pub(crate) const MAX: usize = 11;
-
-    /// No segment.
-    pub(crate) const EMPTY: Self = Self {
-        segments: [Segment {
-            handle: 0,
-            length: 0,
-            offset: 0,
-        }; Self::MAX],
-        len: 0,
-    };
-
-    /// Adds a segment for `handle`. [`EINVAL`] if there are [`Self::MAX`] already.
-    pub(crate) fn push(&mut self, handle: mr::Segment) -> Result {
-        let place = self.segments.get_mut(self.len).ok_or(EINVAL)?;
-        *place = Segment {
-            handle: handle.rkey,
-            length: handle.len,
-            offset: handle.iova,
-        };
-        self.len += 1;
-        Ok(())
-    }
-
-    pub(crate) fn as_slice(&self) -> &[Segment] {
-        self.segments.get(..self.len).unwrap_or(&[])
-    }
+/// The private state of a request slot.
+#[pin_data]
+pub(crate) struct Slot {
+    shared: Arc<Shared>,
 }
 
-/// The chunk that an RPC offers for its reply.
-pub(crate) enum Offered {
-    /// None.
-    Nothing,
-    /// One for the results that may leave the message.
-    Write(Chunk),
-    /// One for the whole reply.
-    Reply(Chunk),
+/// All of a slot. Local invalidations that are posted keep it alive.
+#[pin_data]
+pub(crate) struct Shared {
+    #[pin]
+    state: SpinLock<State>,
+    #[pin]
+    invalidation_ended: CondVar,
 }
 
-impl Offered {
-    /// Calls `f` with the offer as the protocol's code wants it.
-    pub(crate) fn with<R>(&self, f: impl FnOnce(&Offer<'_>) -> R) -> R {
-        let (write, reply) = match self {
-            Self::Nothing => (None, None),
-            Self::Write(chunk) => (Some([chunk.as_slice()]), None),
-            Self::Reply(chunk) => (None, Some(chunk.as_slice())),
-        };
-        f(&Offer {
-            write: write.as_ref().map_or(&[], |one| one),
-            reply,
-        })
-    }
-}
-
-/// What changes in a slot.
+/// The state of a slot.
 pub(crate) struct State {
-    /// A Call is under way. While none is, whatever answers was sent before it was asked for, by a
-    /// peer that guesses XIDs.
-    pub(crate) asked: bool,
+    /// The Call was sent and no reply was taken. Otherwise a reply was sent before its Call, by a server
+    /// that guesses XIDs.
+    pub(super) call_outstanding: bool,
     /// The XID of the Call that was sent last.
-    pub(crate) xid: u32,
-    /// What the Call offers that is under way, or `ready`.
-    pub(crate) offered: Offered,
+    pub(super) xid: u32,
+    /// The chunk that the Call offers that is outstanding, or is `prepared`.
+    pub(super) offered: Offered,
     /// A Call that waits for its turn to be sent.
-    ready: Option<PreparedCall>,
-    /// What the server may reach.
-    pub(crate) registered: Registered<Connection>,
-    fence: Fence,
+    prepared: Option<PreparedCall>,
+    /// The regions that the server may reach.
+    pub(super) registered: Registered<Connection>,
+    invalidation: Invalidation,
 }
 
-/// How far regions are that were taken out of a slot.
-#[derive(PartialEq, Eq)]
-enum Fence {
-    /// There are none.
-    Up,
-    /// They are being invalidated or given up.
+/// The state of the regions that [`Slot::release`] took out of a slot.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Invalidation {
+    /// There are none, or none is valid.
+    Done,
+    /// They are being invalidated or deregistered.
     Pending,
-    /// They could not be invalidated. The end of their connection gives them up.
-    Broken,
+    /// The invalidation failed. They are deregistered when their connection is closed.
+    Failed,
 }
 
 impl State {
-    /// What [`Slot::keep_ready`] kept.
-    pub(super) fn take_ready(&mut self) -> Option<PreparedCall> {
-        self.ready.take()
+    /// Takes what [`Slot::keep`] kept.
+    pub(super) fn take_prepared(&mut self) -> Option<PreparedCall> {
+        self.prepared.take()
     }
 
-    /// CallContext what is offered. Mostly it is nothing, and then nothing is copied.
-    pub(crate) fn offer(&mut self, offered: Offered) {
+    /// Notes the offered chunk. Most Calls offer none, and then no [`Chunk`](super::chunk::Chunk) is copied.
+    pub(super) fn set_offered(&mut self, offered: Offered) {
         match offered {
             Offered::Nothing => self.offered = Offered::Nothing,
             offered => self.offered = offered,
         }
     }
+
+    /// Whether the server may still answer a transmission of the Call, or reach its memory.
+    fn is_sent(&self) -> bool {
+        self.call_outstanding || !self.registered.is_empty()
+    }
 }
 
-#[pin_data]
-pub(crate) struct Inner {
-    #[pin]
-    state: SpinLock<State>,
-    #[pin]
-    fenced: CondVar,
-}
-
-impl Inner {
-    /// They are invalid, or given up.
-    pub(super) fn fence_done(&self) {
-        self.end(Fence::Up);
+impl Shared {
+    /// The regions are invalid or deregistered.
+    pub(super) fn invalidated(&self) {
+        self.end_invalidation(Invalidation::Done);
     }
 
-    /// They could not be made invalid, and the connection ends.
-    pub(super) fn fence_broken(&self) {
-        self.end(Fence::Broken);
+    /// The regions could not be invalidated. The connection is lost.
+    pub(super) fn invalidate_failed(&self) {
+        self.end_invalidation(Invalidation::Failed);
     }
 
-    fn end(&self, fence: Fence) {
-        self.state.lock().fence = fence;
-        self.fenced.notify_all();
+    fn end_invalidation(&self, result: Invalidation) {
+        self.state.lock().invalidation = result;
+        self.invalidation_ended.notify_all();
     }
 
-    /// Waits while regions are on their way. Sleeps.
-    fn settled(&self) -> impl core::ops::DerefMut<Target = State> + '_ {
+    /// Locks the state while no invalidation is pending. Sleeps.
+    fn lock_settled(&self) -> SpinLockGuard<'_, State> {
         let mut state = self.state.lock();
-        while state.fence == Fence::Pending {
-            self.fenced.wait(&mut state);
+        while state.invalidation == Invalidation::Pending {
+            self.invalidation_ended.wait(&mut state);
         }
         state
     }
 }
 
-/// A request slot's private state.
-#[pin_data]
-pub(crate) struct Slot {
-    inner: Arc<Inner>,
-}
-
 impl Slot {
-    pub(crate) fn new() -> impl PinInit<Self, Error> {
+    pub(super) fn new() -> impl PinInit<Self, Error> {
         let state = State {
-            asked: false,
+            call_outstanding: false,
             xid: 0,
             offered: Offered::Nothing,
-            ready: None,
+            prepared: None,
             registered: Registered::new(),
-            fence: Fence::Up,
+            invalidation: Invalidation::Done,
         };
         try_pin_init!(Self {
-            inner: Arc::pin_init(
-                pin_init!(Inner {
+            shared: Arc::pin_init(
+                pin_init!(Shared {
                     state <- new_spinlock!(state, "rpcrdma::slot"),
-                    fenced <- new_condvar!("rpcrdma::fenced"),
+                    invalidation_ended <- new_condvar!("rpcrdma::invalidation_ended"),
                 }),
                 GFP_KERNEL,
             )?,
         })
     }
 
-    pub(crate) fn state(&self) -> &SpinLock<State> {
-        &self.inner.state
+    /// Locks the state.
+    pub(super) fn lock(&self) -> SpinLockGuard<'_, State> {
+        self.shared.state.lock()
     }
 
-    /// What [`Self::keep_ready`] kept of an earlier encoding, and whether a transmission of the Call may
-    /// still be answered, or what it offered be reached.
+    /// Begins a new encoding of the Call. Returns what was prepared of an earlier one, and whether the server
+    /// may still answer a transmission of the Call, or reach its memory.
     pub(super) fn begin(&self) -> (Option<PreparedCall>, bool) {
-        let mut state = self.inner.state.lock();
-        let sent = state.asked || !state.registered.is_empty();
-        (state.ready.take(), sent)
+        let mut state = self.lock();
+        let sent = state.is_sent();
+        (state.prepared.take(), sent)
     }
 
-    /// Keeps `ready`, which offers what is `offered`, for the turn of its Call, unless `connection`,
-    /// which it is for, has come to its end: then nothing would give it up.
-    pub(super) fn keep_ready(
+    /// Keeps `prepared`, which offers `offered`, until it is its turn to be sent. If `connection`, which it is
+    /// for, is not open any more, it returns it: nobody would cancel it.
+    pub(super) fn keep(
         &self,
-        ready: PreparedCall,
+        prepared: PreparedCall,
         offered: Offered,
         connection: &Connection,
     ) -> Result<(), PreparedCall> {
-        let mut state = self.inner.state.lock();
-        // A transmission of this Call that is under way will be made again over another connection,
-        // if it is.
-        if !connection.is_open() || state.asked || !state.registered.is_empty() {
-            return Err(ready);
+        let mut state = self.lock();
+        // An outstanding transmission of this Call has its memory mapped. If the Call is sent again,
+        // then over another connection.
+        if !connection.is_open() || state.is_sent() {
+            return Err(prepared);
         }
-        state.offer(offered);
-        state.ready = Some(ready);
+        state.set_offered(offered);
+        state.prepared = Some(prepared);
         Ok(())
     }
 
-    /// Takes back regions of an answered Call that are not invalid: whoever gives it up must wait until
-    /// they are, and the end of the connection sees to it.
+    /// Takes back regions of an answered Call that could not be invalidated. [`Self::release`] waits until
+    /// they are invalid; they are so at the latest when the connection is closed.
     pub(super) fn take_back(&self, registered: Registered<Connection>) {
-        let mut state = self.inner.state.lock();
+        let mut state = self.lock();
         let none = core::mem::replace(&mut state.registered, registered);
         drop(state);
         // The Call had no others.
         drop(none);
     }
 
-    /// Gives up all that is of a connection: its queue pair is drained. Returns how many regions
-    /// were registered. Sleeps.
-    pub(crate) fn reset(&self) -> u64 {
-        let mut state = self.inner.state.lock();
-        state.asked = false;
-        let ready = state.ready.take();
+    /// Releases all resources of a connection whose queue pair is drained. Returns how many regions were
+    /// registered. Sleeps.
+    pub(super) fn reset(&self) -> u64 {
+        let mut state = self.lock();
+        state.call_outstanding = false;
+        let prepared = state.prepared.take();
         let registered = core::mem::take(&mut state.registered);
         let count = registered.len() as u64;
         if count > 0 {
-            state.fence = Fence::Pending;
+            state.invalidation = Invalidation::Pending;
         }
         drop(state);
-        drop(ready);
+        drop(prepared);
         drop(registered);
         if count > 0 {
-            self.inner.fence_done();
+            self.shared.invalidated();
         }
         count
     }
 
-    /// Returns when the server can reach nothing of the RPC any more, though it was not answered, and
-    /// nothing of it is mapped. Sleeps if there was something to reach. Gives up what waits to be sent.
-    pub(crate) fn fence(&self, active: impl FnOnce() -> Option<Active>) {
-        let mut state = self.inner.settled();
-        state.asked = false;
-        let ready = state.ready.take();
+    /// Cancels a Call that was not sent, and returns when the server can reach no memory of the RPC, though
+    /// there was no reply. Sleeps if there are regions to invalidate.
+    pub(super) fn release(&self, active: impl FnOnce() -> Option<ActiveConnection>) {
+        let mut state = self.shared.lock_settled();
+        state.call_outstanding = false;
+        let prepared = state.prepared.take();
         let registered = core::mem::take(&mut state.registered);
         drop(state);
-        if let Some(ready) = ready {
-            ready.cancel();
+        if let Some(prepared) = prepared {
+            prepared.cancel();
         }
-        if registered.is_empty() {
-            return;
+        if !registered.is_empty() {
+            self.invalidate(registered, active());
         }
-        // A connection is the active one until it is drained. What is of another goes right now.
-        let active = active().filter(|active| registered.are_on(&active.queue));
-        let Some(Active { queue, connection }) = active else {
+    }
+
+    /// Returns when no region of `registered` is valid. Sleeps.
+    fn invalidate(&self, registered: Registered<Connection>, active: Option<ActiveConnection>) {
+        // A connection is the active one until its queue pair is drained. To drop regions of another one
+        // deregisters them.
+        let active = active.filter(|active| registered.are_on(&active.queue));
+        let Some(ActiveConnection { queue, connection }) = active else {
             drop(registered);
             return;
         };
@@ -285,18 +238,22 @@ impl Slot {
             .counters
             .local_invalidations
             .add(registered.len() as u64);
-        self.inner.state.lock().fence = Fence::Pending;
-        let released = Fenced::Released(self.inner.clone());
-        if let Err((registered, _)) = queue.post_invalidate(registered, released) {
-            // The connection ends, if it is not being torn down already, and fences when that is done.
+        self.lock().invalidation = Invalidation::Pending;
+        let context = InvalidateContext::Release(self.shared.clone());
+        if let Err((registered, _)) = queue.post_invalidate(registered, context) {
+            // The connection is lost, if it is not being closed already. The regions are deregistered
+            // when its queue pair is drained.
             connection.lost(c"an invalidation could not be posted");
             drop(registered);
-            self.inner.fence_broken();
+            self.shared.invalidate_failed();
         }
-        let fence = core::mem::replace(&mut self.inner.settled().fence, Fence::Up);
-        if fence == Fence::Broken {
+        let result = core::mem::replace(
+            &mut self.shared.lock_settled().invalidation,
+            Invalidation::Done,
+        );
+        if result == Invalidation::Failed {
             drop(queue);
-            connection.wait_until_closed();
+            connection.state().wait_until_closed();
         }
     }
 }

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The state of a connection, from the resolution of its address to the drained queue pair.
+//!
+//! `proto` has the states and what each event leads to. The RDMA CM and the completion handlers report
+//! events; the connect worker carries out what follows from them, and waits for it here.
+
+use core::sync::atomic::{
+    AtomicBool,
+    Ordering, //
+};
+use kernel::{
+    new_condvar, new_spinlock,
+    prelude::*,
+    sync::{
+        CondVar,
+        CondVarTimeoutResult,
+        SpinLock, //
+    },
+    time::{
+        msecs_to_jiffies,
+        Msecs, //
+    },
+};
+use proto::conn::client::{
+    Action,
+    Connection,
+    Event,
+    State, //
+};
+
+/// The reason why a connection was not made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ConnectError {
+    /// No RDMA device has a route to the server's address.
+    Address,
+    /// The device has no path to the server.
+    Route,
+    /// The server does not answer.
+    Unreachable,
+    /// The server rejected the connection request.
+    Rejected,
+    /// The server rejected it because it still has an older connection of this client.
+    Stale,
+    /// The connection was lost while it was being made.
+    Lost,
+}
+
+/// The state of a connection, shared by the connect worker and the handlers.
+#[pin_data]
+pub(crate) struct ConnectionState {
+    /// Whether `inner` is in [`State::Open`]. Each Call asks more than once, so this needs no lock.
+    open: AtomicBool,
+    #[pin]
+    inner: SpinLock<Inner>,
+    #[pin]
+    changed: CondVar,
+}
+
+struct Inner {
+    connection: Connection,
+    /// The next action of the connect worker, until it takes it.
+    action: Option<Action>,
+    connect_error: Option<ConnectError>,
+}
+
+impl ConnectionState {
+    /// The state of a connection that is not begun.
+    pub(super) fn new() -> impl PinInit<Self> {
+        let inner = Inner {
+            connection: Connection::new(),
+            action: None,
+            connect_error: None,
+        };
+        pin_init!(Self {
+            open: AtomicBool::new(false),
+            inner <- new_spinlock!(inner, "rpcrdma::connection_state"),
+            changed <- new_condvar!("rpcrdma::connection_state_changed"),
+        })
+    }
+
+    /// Changes the state by `event`, and gives the action that follows to the connect worker.
+    pub(super) fn on(&self, event: Event) -> Action {
+        let mut inner = self.inner.lock();
+        let action = inner.connection.on(event);
+        let open = inner.connection.state() == State::Open;
+        self.open.store(open, Ordering::Release);
+        if action != Action::Nothing {
+            inner.action = Some(action);
+            self.changed.notify_all();
+        }
+        action
+    }
+
+    /// As [`Self::on`], for an event whose action only the connect worker carries out.
+    pub(super) fn report(&self, event: Event) {
+        let _ = self.on(event);
+    }
+
+    /// Reports [`Event::Failed`]. Of several reasons the first one counts.
+    pub(super) fn fail(&self, connect_error: ConnectError) {
+        let mut inner = self.inner.lock();
+        inner.connect_error.get_or_insert(connect_error);
+        drop(inner);
+        self.report(Event::Failed);
+    }
+
+    /// The reason given to [`Self::fail`], if it was called.
+    pub(super) fn connect_error(&self) -> Option<ConnectError> {
+        self.inner.lock().connect_error
+    }
+
+    /// Whether Calls may be sent.
+    pub(super) fn is_open(&self) -> bool {
+        self.open.load(Ordering::Acquire)
+    }
+
+    /// Waits for the next action of the connect worker. [`None`] if there is none for `timeout_ms`. Sleeps.
+    pub(super) fn next_action(&self, timeout_ms: Msecs) -> Option<Action> {
+        let mut left = msecs_to_jiffies(timeout_ms);
+        let mut inner = self.inner.lock();
+        loop {
+            if let Some(action) = inner.action.take() {
+                return Some(action);
+            }
+            left = match self.changed.wait_interruptible_timeout(&mut inner, left) {
+                CondVarTimeoutResult::Timeout => return inner.action.take(),
+                CondVarTimeoutResult::Woken { jiffies }
+                | CondVarTimeoutResult::Signal { jiffies } => jiffies,
+            };
+        }
+    }
+
+    /// Returns when [`Event::Drained`] was reported. Sleeps.
+    pub(super) fn wait_until_closed(&self) {
+        let mut inner = self.inner.lock();
+        while inner.connection.state() != State::Closed {
+            self.changed.wait(&mut inner);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A reply with the `rpc_rqst` that it completes.
+
+use super::connection::{
+    ClientTransport,
+    Connection, //
+};
+use kernel::prelude::*;
+use rdma::{
+    receive::Message,
+    QueuePair, //
+};
+use sunrpc::PendingReply;
+
+/// Where the RPC message of a reply is.
+pub(super) enum ReplyBody {
+    /// It is the last `len` bytes of the Receive; `written` is the length of the result in the Write chunk.
+    Inline { len: usize, written: Option<u32> },
+    /// It is in the Reply chunk and has that many bytes.
+    ReplyChunk(usize),
+    /// There is none: the server sent an RDMA_ERROR, or a result that does not fit its chunk.
+    Error,
+}
+
+/// A reply, and the RPC that it completes when the regions of that are invalid.
+pub(crate) struct MatchedReply {
+    pub(super) rqst: PendingReply<ClientTransport>,
+    pub(super) message: Message<Connection>,
+    pub(super) body: ReplyBody,
+    pub(super) credits: u32,
+}
+
+impl MatchedReply {
+    /// Completes the RPC. The server can no longer reach any memory of it.
+    pub(super) fn complete(self, connection: &Connection, queue: &QueuePair<Connection>) {
+        let Self {
+            mut rqst,
+            message,
+            body,
+            credits,
+        } = self;
+        let window = connection.on_grant(credits);
+        connection.link.with(|xprt| {
+            xprt.set_window(window);
+            xprt.note_reply();
+        });
+        let received = match body {
+            ReplyBody::Error => None,
+            ReplyBody::ReplyChunk(len) => Some(Ok(len)),
+            ReplyBody::Inline { len, written } => {
+                let bytes = message.bytes();
+                let inline = bytes.get(bytes.len().saturating_sub(len)..).unwrap_or(&[]);
+                connection.counters.fixup_bytes.add(len as u64);
+                Some(rqst.scatter(inline, written))
+            }
+        };
+        connection.receives.repost(queue, message.into_buffer());
+        match received {
+            Some(Ok(len)) => rqst.complete(len),
+            Some(Err(_)) | None => {
+                connection.counters.bad_replies.add(1);
+                rqst.fail(EIO);
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A Call that is ready to be posted, and the resources of the connection that a Call takes.
+//!
+//! Memory regions and Send buffers exist since the connect. Calls are prepared in their own tasks, in any
+//! order, but sent in order. Those that are prepared early leave a reserve, so that the Call whose turn it
+//! is always finds what it needs.
+
+use super::{
+    chunk::Offered,
+    connection::{
+        ActiveConnection,
+        Connection, //
+    },
+    stats::Counters, //
+};
+use kernel::sync::Arc;
+use proto::plan::{
+    CallForm,
+    Plan, //
+};
+use rdma::{
+    mr::{
+        Idle,
+        Prepared, //
+    },
+    send::Buffer,
+    transfer::Inserted, //
+};
+use sunrpc::SendError;
+
+/// A Call whose memory is mapped and whose message is written: it only has to be posted.
+///
+/// It keeps its connection alive, so it is cancelled when that is closed.
+pub(crate) struct PreparedCall {
+    pub(super) active: ActiveConnection,
+    pub(super) regions: Prepared<Connection>,
+    pub(super) buffer: Buffer<Connection>,
+    pub(super) message: Message,
+    pub(super) plan: Plan,
+}
+
+/// The message of a Send.
+pub(crate) struct Message {
+    /// Bytes in the Send buffer.
+    pub(super) len: usize,
+    /// How many of them were copied from the Call.
+    pub(super) copied: usize,
+    /// Data of the Call that the device gathers from the pages of the Call.
+    pub(super) inserted: Option<Inserted<Connection>>,
+}
+
+impl PreparedCall {
+    /// Gives its resources back. Nothing was posted. Sleeps if the connection is closed.
+    pub(super) fn cancel(self) {
+        self.active.queue.put_back_send_buffer(self.buffer);
+        self.active.connection.put_regions(self.regions.cancel());
+    }
+
+    /// Whether it was prepared for this connection.
+    pub(super) fn is_for(&self, connection: &Arc<Connection>) -> bool {
+        Arc::ptr_eq(&self.active.connection, connection)
+    }
+
+    /// Counts the transmission of the Call, which offers `offered`.
+    pub(super) fn count(&self, counters: &Counters, offered: &Offered) {
+        counters.pullup_bytes.add(self.message.copied as u64);
+        match self.plan.call {
+            CallForm::Inline => (),
+            CallForm::ReadChunk(_) => counters.read_chunks.add(1),
+            CallForm::PositionZero => {
+                counters.read_chunks.add(1);
+                counters.long_calls.add(1);
+            }
+        }
+        let (chunks, chunk) = match offered {
+            Offered::Nothing => return,
+            Offered::Write(chunk) => (&counters.write_chunks, chunk),
+            Offered::Reply(chunk) => (&counters.reply_chunks, chunk),
+        };
+        chunks.add(1);
+        counters.offered_bytes.add(chunk.covered());
+    }
+}
+
+/// Whether a Call may use up the regions and Send buffers of its connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum RegionReserve {
+    /// No, it leaves as many as one RPC needs: the Calls before it must not have to wait for it.
+    Spare,
+    /// Yes.
+    Whole,
+}
+
+impl RegionReserve {
+    /// Takes `count` regions of the pool. [`SendError::Again`] if there are fewer: the pool reports to whoever
+    /// may use all when there are more.
+    pub(super) fn take_regions(
+        self,
+        active: &ActiveConnection,
+        count: usize,
+    ) -> Result<Idle<Connection>, SendError> {
+        if count == 0 {
+            return Ok(Idle::new());
+        }
+        let pool = &active.connection.regions;
+        match self {
+            Self::Spare => pool.take_spare(count),
+            Self::Whole => pool.take(count),
+        }
+        .ok_or(SendError::Again)
+    }
+
+    /// Takes a Send buffer. [`SendError::Again`] if there is none: the queue pair reports to whoever may use
+    /// all when there is one.
+    pub(super) fn take_send_buffer(
+        self,
+        active: &ActiveConnection,
+    ) -> Result<Buffer<Connection>, SendError> {
+        match self {
+            Self::Spare => active.queue.take_spare_send_buffer(),
+            Self::Whole => active.queue.take_send_buffer().or_else(|| {
+                active.connection.counters.empty_send_queue.add(1);
+                None
+            }),
+        }
+        .ok_or(SendError::Again)
+    }
+}

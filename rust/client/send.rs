@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sends: Calls, which are prepared in their own tasks and posted in order, and replies to callbacks.
+
+use super::{
+    chunk::Offered,
+    config::CALLBACK_CREDITS,
+    connection::{
+        ActiveConnection,
+        ClientTransport, //
+    },
+    marshal::marshal,
+    prepared_call::{
+        Message,
+        RegionReserve, //
+    },
+    stats::Counters, //
+};
+use kernel::prelude::*;
+use proto::reverse;
+use rdma::{
+    mr::Prepared,
+    send::Doorbell, //
+};
+use sunrpc::{
+    CallbackRqst,
+    Rqst,
+    SendError, //
+};
+
+/// Prepares the Call in `rqst` in its own task, if there are resources to spare. May sleep, but not for
+/// memory. An error means that the Call can never be sent.
+pub(super) fn prepare(
+    active: ActiveConnection,
+    rqst: &Rqst<ClientTransport>,
+) -> Result<(), SendError> {
+    let slot = rqst.slot();
+    let (old, sent) = slot.begin();
+    // It was prepared from an encoding that was not sent.
+    if let Some(old) = old {
+        old.cancel();
+    }
+    let connection = active.connection.clone();
+    // A transmission that the server may still answer has the memory mapped already.
+    if sent || !connection.is_open() {
+        return Ok(());
+    }
+    let mut offered = Offered::Nothing;
+    let prepared = match marshal(active, rqst, RegionReserve::Spare, &mut offered) {
+        Ok(prepared) => prepared,
+        Err(error @ (SendError::TooBig | SendError::Io)) => {
+            connection.counters.failed_marshals.add(1);
+            return Err(error);
+        }
+        // `send` prepares it, with all resources that there are then.
+        Err(_) => return Ok(()),
+    };
+    if let Err(prepared) = slot.keep(prepared, offered, &connection) {
+        prepared.cancel();
+    }
+    Ok(())
+}
+
+/// Sends the Call in `rqst`. Does not sleep.
+pub(super) fn send(
+    active: &ActiveConnection,
+    rqst: &Rqst<ClientTransport>,
+    counters: &Counters,
+    doorbell: Doorbell,
+) -> Result<(), SendError> {
+    let slot = rqst.slot();
+    let mut state = slot.lock();
+    let prepared = match state.take_prepared() {
+        Some(prepared) if active.connection.is_open() && prepared.is_for(&active.connection) => {
+            prepared
+        }
+        stale => {
+            drop(state);
+            drop(stale);
+            if !active.connection.is_open() {
+                return Err(SendError::Disconnected);
+            }
+            let mut offered = Offered::Nothing;
+            let prepared = marshal(active.clone(), rqst, RegionReserve::Whole, &mut offered)
+                .inspect_err(|error| match error {
+                    SendError::TooBig | SendError::Io => counters.failed_marshals.add(1),
+                    SendError::Again | SendError::NoBuffers | SendError::Disconnected => (),
+                })?;
+            state = slot.lock();
+            state.set_offered(offered);
+            prepared
+        }
+    };
+    // The slot stays locked: the reply may arrive before `post_send` returns, and is compared with what
+    // was offered.
+    prepared.count(counters, &state.offered);
+    let Message { len, inserted, .. } = prepared.message;
+    let (registered, result) =
+        active
+            .queue
+            .post_send(prepared.regions, prepared.buffer, len, inserted, doorbell);
+    state.call_outstanding = true;
+    state.xid = rqst.xid();
+    let before = core::mem::replace(&mut state.registered, registered);
+    drop(state);
+    // Empty: before a slot sends again, its regions are invalidated or its connection is closed.
+    drop(before);
+    result.map_err(|_| SendError::Disconnected)
+}
+
+/// Sends the reply to a callback. Does not sleep.
+pub(super) fn send_callback_reply(
+    active: &ActiveConnection,
+    rqst: &CallbackRqst,
+    doorbell: Doorbell,
+) -> Result<(), SendError> {
+    if !active.connection.is_open() {
+        return Err(SendError::Disconnected);
+    }
+    let mut buffer = RegionReserve::Whole.take_send_buffer(active)?;
+    let header = reverse::Header {
+        xid: rqst.xid(),
+        credits: CALLBACK_CREDITS,
+    };
+    let limit = active.connection.limits().thresholds.call;
+    let len = header
+        .emit(buffer.bytes_mut())
+        .map_err(|_| SendError::Io)
+        .and_then(|header| {
+            let end = header.saturating_add(rqst.reply_len());
+            let bytes = buffer.bytes_mut().get_mut(header..end);
+            let bytes = bytes.filter(|_| end <= limit).ok_or(SendError::TooBig)?;
+            rqst.copy_reply(bytes).map_err(|_| SendError::Io)?;
+            Ok(end)
+        });
+    match len {
+        Ok(len) => {
+            let (_, result) = active
+                .queue
+                .post_send(Prepared::new(), buffer, len, None, doorbell);
+            result.map_err(|_| SendError::Disconnected)
+        }
+        Err(error) => {
+            active.queue.put_back_send_buffer(buffer);
+            Err(error)
+        }
+    }
+}

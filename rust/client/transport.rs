@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The operations of the transport class: the entry points of sunrpc.
+
+use super::{
+    config::{
+        self,
+        Config,
+        CALLBACK_CREDITS,
+        MAX_PAYLOAD_PAGES, //
+    },
+    connect,
+    connection::ClientTransport,
+    plan::MarshalLimits,
+    send,
+    slot::Slot,
+    stats::Counters, //
+};
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::Arc, //
+};
+use rdma::send::Doorbell;
+use sunrpc::{
+    CallbackRqst,
+    Class,
+    Rqst,
+    SendError,
+    SockAddr,
+    Stats,
+    Transport,
+    Xprt, //
+};
+
+/// The transport class of `mount -o proto=rdma`.
+pub(crate) static CLASS: Class<ClientTransport> = Class::new();
+
+impl Transport for ClientTransport {
+    type Slot = Slot;
+
+    const NAME: &'static CStr = c"rdma";
+    const IDENT: i32 = 256;
+    const NETIDS: [&'static CStr; 2] = [c"rdma", c"rdma6"];
+    const CALLBACK_SLOTS: u32 = CALLBACK_CREDITS;
+
+    fn class() -> &'static Class<Self> {
+        &CLASS
+    }
+
+    fn new() -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            slots: config::slots(),
+            active <- new_spinlock!(None, "rpcrdma::active"),
+            reusable <- new_spinlock!(None, "rpcrdma::reusable"),
+            counters: Arc::new(Counters::new(), GFP_KERNEL)?,
+        })
+    }
+
+    fn slots() -> usize {
+        config::slots()
+    }
+
+    fn new_slot() -> impl PinInit<Slot, Error> {
+        Slot::new()
+    }
+
+    fn max_payload() -> usize {
+        MAX_PAYLOAD_PAGES * kernel::page::PAGE_SIZE
+    }
+
+    fn connect(&self, xprt: &Xprt<Self>) -> Result {
+        let config = Config::current(self.slots)?;
+        let mut reusable = self.reusable.lock().take();
+        let connected = connect::connect(xprt, config, &self.counters, &mut reusable);
+        *self.reusable.lock() = reusable;
+        *self.active.lock() = Some(connected?);
+        Ok(())
+    }
+
+    fn prepare(&self, _xprt: &Xprt<Self>, rqst: &Rqst<Self>) -> Result<(), SendError> {
+        self.active()
+            .map_or(Ok(()), |active| send::prepare(active, rqst))
+    }
+
+    fn send(&self, _xprt: &Xprt<Self>, rqst: &Rqst<Self>, more: bool) -> Result<(), SendError> {
+        let active = self.active().ok_or(SendError::Disconnected)?;
+        send::send(&active, rqst, &self.counters, doorbell(more))
+    }
+
+    fn flush(&self) -> Result {
+        // The connection cannot be closed meanwhile, because the caller owns `XPRT_LOCKED`. So this clone
+        // is not the last reference.
+        self.active().map_or(Ok(()), |active| active.queue.ring())
+    }
+
+    fn close(&self, xprt: &Xprt<Self>) {
+        // The connection stays the active one until the server can reach nothing through it: an RPC that
+        // is released meanwhile must wait for that.
+        if let Some(active) = self.active() {
+            let reusable = connect::close(xprt, &active);
+            let older = self.reusable.lock().replace(reusable);
+            drop(older);
+            let closed = self.active.lock().take();
+            drop(closed);
+        }
+        // When a device is removed, the removal is reported before this is called.
+        let unwanted = self
+            .reusable
+            .lock()
+            .take_if(|reusable| reusable.is_device_removed());
+        drop(unwanted);
+    }
+
+    fn release(&self, _xprt: &Xprt<Self>, rqst: &Rqst<Self>) {
+        rqst.slot().release(|| self.active());
+    }
+
+    fn unanswered(&self, _xprt: &Xprt<Self>) {
+        let connection = self
+            .active
+            .lock()
+            .as_ref()
+            .map(|active| active.connection.clone());
+        if let Some(connection) = connection {
+            connection.lost(c"no reply in time");
+        }
+    }
+
+    fn inject_disconnect(&self, _xprt: &Xprt<Self>) {
+        if let Some(active) = self.active() {
+            active.queue.id().disconnect();
+        }
+    }
+
+    fn source(&self) -> Option<SockAddr> {
+        self.active()?.queue.id().local_address().ok()
+    }
+
+    fn stats(&self, _xprt: &Xprt<Self>) -> Stats {
+        self.counters.snapshot()
+    }
+
+    fn callback_max_payload(&self) -> usize {
+        // The caller must not sleep, so it must not drop the last reference to a connection: none is
+        // taken.
+        let active = self.active.lock();
+        let limits = active.as_ref().map(|active| active.connection.limits());
+        limits
+            .unwrap_or(&MarshalLimits::DEFAULT)
+            .callback_max_payload()
+    }
+
+    fn send_callback_reply(
+        &self,
+        _xprt: &Xprt<Self>,
+        rqst: &CallbackRqst,
+        more: bool,
+    ) -> Result<(), SendError> {
+        let active = self.active().ok_or(SendError::Disconnected)?;
+        send::send_callback_reply(&active, rqst, doorbell(more))
+    }
+}
+
+/// The device is notified of a Send at once, unless there is `more` to follow.
+fn doorbell(more: bool) -> Doorbell {
+    if more {
+        Doorbell::Defer
+    } else {
+        Doorbell::Ring
+    }
+}
