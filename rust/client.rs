@@ -32,7 +32,7 @@
 //! marshal, send       from an RPC to a Send
 //! reply, handler      from a completion to an RPC
 //! queue_limits, connect
-//! transport           the operations that sunrpc calls
+//! xprt_ops            the operations that sunrpc calls
 //! ```
 
 #![forbid(unsafe_code)]
@@ -53,7 +53,7 @@ mod reply;
 mod send;
 mod slot;
 mod stats;
-mod transport;
+mod xprt_ops;
 
 pub(crate) use config::register as register_sysctls;
-pub(crate) use transport::CLASS;
+pub(crate) use xprt_ops::CLASS;

@@ -2,8 +2,8 @@
 
 //! RPC-over-RDMA version 1 for sunrpc: `rpcrdma.ko`.
 //!
-//! Registers what the in-tree C module of the same name registers, so either of
-//! the two serves `mount -o proto=rdma`; never both.
+//! This module registers the same transport classes and sysctls as the in-tree module of the same name.
+//! Either of them serves `mount -o proto=rdma`; they cannot be loaded together.
 
 #![crate_name = "rpcrdma"]
 
@@ -26,7 +26,7 @@ module! {
 
 /// The loaded module.
 struct RpcRdma {
-    _reverse: sunrpc::ClassRegistration,
+    _backchannel: sunrpc::ClassRegistration,
     _server: sunrpc::SvcRegistration<server::Listener>,
     _server_sysctl: sunrpc::sysctl::SysctlRegistration,
     _client: sunrpc::ClassRegistration,
@@ -37,12 +37,12 @@ impl kernel::Module for RpcRdma {
     fn init(module: &'static ThisModule) -> Result<Self> {
         #[cfg(RPCRDMA_SELFTEST)]
         selftest::run()?;
-        // What may lack memory comes first: a class that sunrpc knows may be in use at once, and that
-        // does not keep the module if its start fails.
+        // The registrations that can fail for want of memory come first. A registered class may be used at
+        // once, and such use would not keep the module loaded if `init` failed after it.
         Ok(Self {
             _server_sysctl: server::register_sysctls()?,
             _client_sysctl: client::register_sysctls()?,
-            _reverse: server::BACKCHANNEL.register(module)?,
+            _backchannel: server::BACKCHANNEL.register(module)?,
             _server: server::CLASS.register(module)?,
             _client: client::CLASS.register(module)?,
         })

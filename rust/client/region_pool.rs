@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory regions of a connection that are not in use.
+//! The memory regions (MRs) of a connection that are not in use.
 //!
-//! All are there when the connection is made: an allocation on the send path could
-//! wait for the very write-back that the Send is part of. Who finds the pool empty
-//! waits for an RPC to give its regions back.
+//! All are allocated when the connection is made: on the send path, an allocation could wait for the very
+//! write-back that the Send is part of. A Call that finds too few regions in the pool waits until other
+//! RPCs have put theirs back.
 
 use kernel::{
     new_spinlock,
@@ -20,7 +20,7 @@ use rdma::{
     ProtectionDomain, //
 };
 
-/// A pool of regions.
+/// A pool of idle memory regions.
 #[pin_data]
 pub(crate) struct RegionPool<H: Handler> {
     #[pin]
@@ -28,11 +28,11 @@ pub(crate) struct RegionPool<H: Handler> {
 }
 
 struct State<H: Handler> {
-    /// [`None`] before the connection is made and after it is torn down.
+    /// [`None`] before the connection is made and after it is closed.
     idle: Option<Idle<H>>,
-    /// What the largest RPC takes.
+    /// The most regions that one RPC needs.
     reserve: usize,
-    /// Somebody found too few and waits.
+    /// A Call found too few and waits.
     starved: bool,
 }
 
@@ -49,8 +49,9 @@ impl<H: Handler> RegionPool<H> {
         })
     }
 
-    /// Makes `count` regions for up to `pages` each out of `idle`, which is of the same kind, and new
-    /// ones. No RPC takes more than `reserve`. Returns how many are new. Sleeps.
+    /// Fills the pool with `count` regions of up to `pages` pages: those in `idle`, which came from a pool
+    /// with the same `pages`, and new ones. No RPC needs more than `reserve`. Returns how many are
+    /// new. Sleeps.
     pub(crate) fn fill(
         &self,
         pd: &Arc<ProtectionDomain<H>>,
@@ -70,7 +71,7 @@ impl<H: Handler> RegionPool<H> {
         Ok(missing)
     }
 
-    /// Takes `count` regions, or none if there are fewer: then [`Self::put`] will tell.
+    /// Takes `count` regions. [`None`] if there are fewer; then the next [`Self::put`] returns `true`.
     pub(crate) fn take(&self, count: usize) -> Option<Idle<H>> {
         let mut state = self.state.lock();
         let taken = match state.idle.as_mut() {
@@ -81,8 +82,7 @@ impl<H: Handler> RegionPool<H> {
         taken
     }
 
-    /// As [`Self::take`], but leaves enough for any RPC to those whose turn it is, and nobody is told
-    /// when there are more.
+    /// As [`Self::take`], but leaves the reserve, and [`Self::put`] does not report that there are more.
     pub(crate) fn take_spare(&self, count: usize) -> Option<Idle<H>> {
         let mut state = self.state.lock();
         let needed = count.saturating_add(state.reserve);
@@ -90,8 +90,8 @@ impl<H: Handler> RegionPool<H> {
         Some(idle.take(count))
     }
 
-    /// Gives regions back. Returns whether somebody waits for them. After [`Self::close`] it
-    /// deregisters them, which sleeps.
+    /// Puts regions back. Returns whether a Call waits for them. After [`Self::close`] it deregisters them
+    /// instead, which sleeps.
     #[must_use]
     pub(crate) fn put(&self, mut regions: Idle<H>) -> bool {
         let mut state = self.state.lock();
@@ -99,10 +99,10 @@ impl<H: Handler> RegionPool<H> {
             idle.append(&mut regions);
         }
         core::mem::take(&mut state.starved)
-        // The lock goes first, then what `regions` still holds.
+        // The lock is dropped before `regions`, whose drop may sleep.
     }
 
-    /// Returns all. What is given back from now on is deregistered.
+    /// Returns all regions. Those that are put back later are deregistered.
     pub(crate) fn close(&self) -> Idle<H> {
         self.state.lock().idle.take().unwrap_or_default()
     }

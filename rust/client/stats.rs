@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a transport counted: the RDMA part of its line in `/proc/self/mountstats`.
+//! The counters of a transport: the RDMA part of its `xprt:` line in `/proc/self/mountstats`.
 
 use kernel::sync::atomic::{
     Atomic,
     Relaxed, //
 };
 
-/// A number that only grows.
+/// A counter. It only grows.
 pub(crate) struct Counter(Atomic<i64>);
 
 impl Counter {
@@ -41,7 +41,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Read chunks, Position-Zero ones included.
+    /// Read chunks, including Position-Zero Read chunks.
     read_chunks,
     /// Write chunks offered.
     write_chunks,
@@ -49,30 +49,30 @@ counters! {
     reply_chunks,
     /// Bytes of memory offered for replies.
     offered_bytes,
-    /// Bytes that came by RDMA Write.
+    /// Reply bytes that the server wrote by RDMA Write.
     reply_bytes,
-    /// Bytes of Calls copied to Send buffers.
+    /// Call bytes copied into Send buffers.
     pullup_bytes,
-    /// Reply bytes copied out of Receives.
+    /// Reply bytes copied out of Receive buffers.
     fixup_bytes,
-    /// Calls that could not be put together.
+    /// Calls that could not be marshalled.
     failed_marshals,
-    /// Messages dropped because they were no good, and replies that made their call fail.
+    /// Malformed messages, which were dropped, and replies that made their RPC fail.
     bad_replies,
-    /// Calls in a Position-Zero Read chunk.
+    /// Long Calls: those in a Position-Zero Read chunk.
     long_calls,
-    /// Regions allocated.
+    /// Memory regions allocated.
     regions,
-    /// Regions that the server could still reach when their connection ended.
+    /// Memory regions that the server could still reach when their connection was closed.
     broken_regions,
-    /// Regions that had to be invalidated here.
+    /// Memory regions invalidated by a local invalidation.
     local_invalidations,
-    /// Times that no Send buffer was free.
+    /// Calls and callback replies that found no free Send buffer.
     empty_send_queue,
 }
 
 impl Counters {
-    /// As mountstats shows them.
+    /// The values that mountstats shows.
     pub(super) fn snapshot(&self) -> sunrpc::Stats {
         sunrpc::Stats {
             read_chunks: self.read_chunks.get(),
@@ -86,7 +86,7 @@ impl Counters {
             bad_reply: self.bad_replies.get(),
             nomsg_call: self.long_calls.get(),
             mrs_recycled: self.broken_regions.get(),
-            // To destroy a region always succeeds.
+            // Always zero, as in the in-tree module.
             mrs_orphaned: 0,
             mrs_allocated: self.regions.get(),
             local_inv_needed: self.local_invalidations.get(),

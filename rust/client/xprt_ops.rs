@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The operations of the transport class: the entry points of sunrpc.
+//! The `rpc_xprt_ops` of the client, and its transport class.
+//!
+//! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h).
 
 use super::{
     config::{
