@@ -41,8 +41,8 @@ use rdma::{
 };
 use sunrpc::Xprt;
 
-/// A device that refuses a queue pair within its own limits is asked for a smaller one, but not for fewer
-/// credits than this.
+/// If a device cannot create a queue pair although that is within its limits, the connect tries smaller ones,
+/// but not for fewer credits than this.
 const MIN_CREDITS: usize = 16;
 
 /// Timeout of the RDMA CM for the address, and again for the route.
@@ -95,8 +95,8 @@ pub(super) fn connect(
                 queue.drain();
             }
             let regions = connection.finish_close();
-            // The RDMA CM ends what exists of the connection only when the id is destroyed. So a protection
-            // domain that keeps the id alive is not reused.
+            // The RDMA CM gives up a half-made connection when its id is destroyed. A protection domain
+            // that was made with this id would keep it alive, so it is not reused.
             if let Some(queue) = queue.filter(|queue| !queue.pd().is_of(&id)) {
                 *reusable = Some(ReusableResources::new(&queue, regions));
             }

@@ -2,8 +2,8 @@
 
 //! The state of a connection, from the resolution of its address to the drained queue pair.
 //!
-//! `proto` has the states and what each event leads to. The RDMA CM and the completion handlers report
-//! events; the connect worker carries out what follows from them, and waits for it here.
+//! The states and their transitions are in [`proto::conn::client`]. The RDMA CM and the completion handlers
+//! report events; the connect worker waits here for the actions that follow, and carries them out.
 
 use core::sync::atomic::{
     AtomicBool,
@@ -29,7 +29,7 @@ use proto::conn::client::{
     State, //
 };
 
-/// The reason why a connection was not made.
+/// The reason for a failed connect.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConnectError {
     /// No RDMA device has a route to the server's address.

@@ -19,7 +19,7 @@ use super::{
     prepared_call::{
         Message,
         PreparedCall,
-        RegionReserve, //
+        ResourceReserve, //
     },
 };
 use crate::endpoint::WORTH_INSERTING;
@@ -61,7 +61,7 @@ use sunrpc::{
 pub(super) fn marshal(
     active: ActiveConnection,
     rqst: &Rqst<ClientTransport>,
-    reserve: RegionReserve,
+    reserve: ResourceReserve,
     offered: &mut Offered,
 ) -> Result<PreparedCall, SendError> {
     let limits = active.connection.limits();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A Call that is ready to be posted, and the resources of the connection that a Call takes.
+//! A Call that is ready to be posted, and the resources that it took from its connection.
 //!
-//! Memory regions and Send buffers exist since the connect. Calls are prepared in their own tasks, in any
-//! order, but sent in order. Those that are prepared early leave a reserve, so that the Call whose turn it
-//! is always finds what it needs.
+//! All memory regions and Send buffers are allocated when the connection is made. Calls are prepared in
+//! their own tasks, in any order, but sent in order. Those that are prepared early leave a reserve, so
+//! that there is enough for the Call whose turn it is.
 
 use super::{
     chunk::Offered,
@@ -83,18 +83,18 @@ impl PreparedCall {
     }
 }
 
-/// Whether a Call may use up the regions and Send buffers of its connection.
+/// Whether a message may use the reserve of memory regions and Send buffers.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum RegionReserve {
-    /// No, it leaves as many as one RPC needs: the Calls before it must not have to wait for it.
-    Spare,
-    /// Yes.
-    Whole,
+pub(super) enum ResourceReserve {
+    /// It leaves as much as one RPC needs: the Calls before it must not have to wait for it.
+    Keep,
+    /// It is its turn to be sent, so it may take the last ones.
+    Use,
 }
 
-impl RegionReserve {
-    /// Takes `count` regions of the pool. [`SendError::Again`] if there are fewer: the pool reports to whoever
-    /// may use all when there are more.
+impl ResourceReserve {
+    /// Takes `count` regions of the pool. [`SendError::Again`] if there are fewer. With [`Self::Use`] the pool
+    /// then reports when there are more.
     pub(super) fn take_regions(
         self,
         active: &ActiveConnection,
@@ -105,21 +105,21 @@ impl RegionReserve {
         }
         let pool = &active.connection.regions;
         match self {
-            Self::Spare => pool.take_spare(count),
-            Self::Whole => pool.take(count),
+            Self::Keep => pool.take_spare(count),
+            Self::Use => pool.take(count),
         }
         .ok_or(SendError::Again)
     }
 
-    /// Takes a Send buffer. [`SendError::Again`] if there is none: the queue pair reports to whoever may use
-    /// all when there is one.
+    /// Takes a Send buffer. [`SendError::Again`] if there is none. With [`Self::Use`] the queue pair then
+    /// reports when there is one.
     pub(super) fn take_send_buffer(
         self,
         active: &ActiveConnection,
     ) -> Result<Buffer<Connection>, SendError> {
         match self {
-            Self::Spare => active.queue.take_spare_send_buffer(),
-            Self::Whole => active.queue.take_send_buffer().or_else(|| {
+            Self::Keep => active.queue.take_spare_send_buffer(),
+            Self::Use => active.queue.take_send_buffer().or_else(|| {
                 active.connection.counters.empty_send_queue.add(1);
                 None
             }),

@@ -255,7 +255,7 @@ fn no_matching_rqst(
     Disposition::Done
 }
 
-/// Takes the regions of an answered RPC. The one that `rkey` names goes back to the pool.
+/// Takes the regions of an answered RPC. If `rkey` names one of them, that is put into the pool.
 fn take_registered(
     mut state: SpinLockGuard<'_, State>,
     connection: &Connection,

@@ -12,7 +12,7 @@ use super::{
     marshal::marshal,
     prepared_call::{
         Message,
-        RegionReserve, //
+        ResourceReserve, //
     },
     stats::Counters, //
 };
@@ -46,7 +46,7 @@ pub(super) fn prepare(
         return Ok(());
     }
     let mut offered = Offered::Nothing;
-    let prepared = match marshal(active, rqst, RegionReserve::Spare, &mut offered) {
+    let prepared = match marshal(active, rqst, ResourceReserve::Keep, &mut offered) {
         Ok(prepared) => prepared,
         Err(error @ (SendError::TooBig | SendError::Io)) => {
             connection.counters.failed_marshals.add(1);
@@ -81,7 +81,7 @@ pub(super) fn send(
                 return Err(SendError::Disconnected);
             }
             let mut offered = Offered::Nothing;
-            let prepared = marshal(active.clone(), rqst, RegionReserve::Whole, &mut offered)
+            let prepared = marshal(active.clone(), rqst, ResourceReserve::Use, &mut offered)
                 .inspect_err(|error| match error {
                     SendError::TooBig | SendError::Io => counters.failed_marshals.add(1),
                     SendError::Again | SendError::NoBuffers | SendError::Disconnected => (),
@@ -91,8 +91,8 @@ pub(super) fn send(
             prepared
         }
     };
-    // The slot stays locked: the reply may arrive before `post_send` returns, and is compared with what
-    // was offered.
+    // The slot stays locked: the reply may arrive before `post_send` returns, and is compared with the
+    // offered chunk and the registered regions.
     prepared.count(counters, &state.offered);
     let Message { len, inserted, .. } = prepared.message;
     let (registered, result) =
@@ -117,7 +117,7 @@ pub(super) fn send_callback_reply(
     if !active.connection.is_open() {
         return Err(SendError::Disconnected);
     }
-    let mut buffer = RegionReserve::Whole.take_send_buffer(active)?;
+    let mut buffer = ResourceReserve::Use.take_send_buffer(active)?;
     let header = reverse::Header {
         xid: rqst.xid(),
         credits: CALLBACK_CREDITS,

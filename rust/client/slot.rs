@@ -5,9 +5,10 @@
 //!
 //! # Local invalidation
 //!
-//! An RPC gives up its memory only when no region of it is valid. After a reply the completion handler sees
-//! to that, before it completes the RPC. An RPC that ends without a reply waits for it in its own task
-//! ([`Slot::release`]), or for the end of the connection if the invalidations cannot be posted or fail.
+//! The memory of an RPC is released only when no region of it is valid. After a reply, the completion handler
+//! has the regions invalidated before it completes the RPC. If an RPC ends without a reply, its own task
+//! does so in [`Slot::release`], and waits. If the invalidations cannot be posted or fail, the task waits
+//! until the connection is closed.
 
 use super::{
     chunk::Offered,
@@ -30,7 +31,7 @@ use kernel::{
 };
 use rdma::mr::Registered;
 
-/// The reason why regions are invalidated, which comes back with them.
+/// The context of a chain of local invalidations: the reason for it.
 pub(crate) enum InvalidateContext {
     /// The reply is here. It completes the RPC next.
     Reply(MatchedReply),
@@ -81,7 +82,7 @@ enum Invalidation {
 }
 
 impl State {
-    /// Takes what [`Slot::keep`] kept.
+    /// Takes the Call that [`Slot::keep`] kept.
     pub(super) fn take_prepared(&mut self) -> Option<PreparedCall> {
         self.prepared.take()
     }
@@ -152,16 +153,16 @@ impl Slot {
         self.shared.state.lock()
     }
 
-    /// Begins a new encoding of the Call. Returns what was prepared of an earlier one, and whether the server
-    /// may still answer a transmission of the Call, or reach its memory.
+    /// To be called for each new encoding of the Call. Returns the Call that was prepared from an earlier
+    /// one, and whether the server may still answer a transmission of the Call, or reach its memory.
     pub(super) fn begin(&self) -> (Option<PreparedCall>, bool) {
         let mut state = self.lock();
         let sent = state.is_sent();
         (state.prepared.take(), sent)
     }
 
-    /// Keeps `prepared`, which offers `offered`, until it is its turn to be sent. If `connection`, which it is
-    /// for, is not open any more, it returns it: nobody would cancel it.
+    /// Keeps `prepared`, which offers `offered` and is for `connection`, until its turn to be sent. Returns
+    /// it if the connection is no longer open, because then nothing would cancel it.
     pub(super) fn keep(
         &self,
         prepared: PreparedCall,
