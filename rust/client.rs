@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The client: an `rpc_xprt` whose connection is RPC-over-RDMA.
+//! The client: an `rpc_xprt` whose connection is RPC-over-RDMA. It is the Requester, except for callbacks.
 //!
 //! RFC 8166 (the protocol), RFC 8797 (private data), RFC 8167 (callbacks).
 //!
@@ -22,7 +22,7 @@
 //!
 //! # Files
 //!
-//! A file uses only files above it in this list:
+//! A file uses only files that come before it in this list:
 //!
 //! ```text
 //! config, stats, region_pool, chunk, plan, connection_state
