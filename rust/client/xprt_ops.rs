@@ -27,6 +27,7 @@ use rdma::send::Doorbell;
 use sunrpc::{
     CallbackRqst,
     Class,
+    HasSlot,
     Rqst,
     SendError,
     SockAddr,
@@ -38,9 +39,15 @@ use sunrpc::{
 /// The transport class of `mount -o proto=rdma`.
 pub(crate) static CLASS: Class<ClientTransport> = Class::new();
 
-impl Transport for ClientTransport {
+impl HasSlot for ClientTransport {
     type Slot = Slot;
 
+    fn new_slot() -> impl PinInit<Slot, Error> {
+        Slot::new()
+    }
+}
+
+impl Transport for ClientTransport {
     const NAME: &'static CStr = c"rdma";
     const IDENT: i32 = 256;
     const NETIDS: [&'static CStr; 2] = [c"rdma", c"rdma6"];
@@ -61,10 +68,6 @@ impl Transport for ClientTransport {
 
     fn slots() -> usize {
         config::slots()
-    }
-
-    fn new_slot() -> impl PinInit<Slot, Error> {
-        Slot::new()
     }
 
     fn max_payload() -> usize {
@@ -118,7 +121,7 @@ impl Transport for ClientTransport {
         rqst.slot().release(|| self.active());
     }
 
-    fn unanswered(&self, _xprt: &Xprt<Self>) {
+    fn timer(&self, _xprt: &Xprt<Self>) {
         let connection = self
             .active
             .lock()
