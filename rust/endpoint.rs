@@ -11,12 +11,12 @@
 //! sunrpc's transport_lock  >  active, then alone  >  sends: the doorbell for what a sender left behind
 //! connection progress: innermost, held for a step of the state machine or a look at it
 //! the client's window, stock and region pool: each alone
-//! the server's queue, abandoned, machine, idle calls, spare pages, denied memory: each alone
+//! the server's work queue, SQ waiters, connection state, free calls, page pool, rejected calls: each alone
 //! (inside rdma) sinks: alone
-//! the listener's ear  >  all that the connection manager and sunrpc lock
+//! the listener's id  >  all that the connection manager and sunrpc lock
 //! ```
 //!
-//! The ear is a mutex, as are the queue of connections that wait to be accepted
+//! The lock of the listener's id is a mutex, as are the queue of connections that wait to be accepted
 //! and (inside rdma) what lets one drain at a time; no handler takes the first or
 //! the last. All others are spin locks taken in process context.
 //! None of those is held across a call into `sunrpc` or the connection manager

@@ -4,36 +4,46 @@
 //!
 //! RFC 8166 (the protocol), RFC 8797 (private data), RFC 8167 (calls to the client).
 //!
-//! # The way of an RPC
+//! # The path of an RPC
 //!
-//! 1. [`endpoint`] queues what arrives and has a service thread come.
-//! 2. [`receive`] parses it. A call without Read chunks is served from where it arrived. For others
-//!    [`pull`] posts RDMA Reads, and the thread leaves; when they have completed another one comes,
-//!    and exchanges its pages for those that were read.
-//! 3. [`reply`] pairs the results with the chunks of the call, and posts one chain: RDMA Writes
-//!    straight from the pages of the result, then the Send. Data that has no chunk is part of the Send,
-//!    from the same pages.
+//! 1. The completion handler in [`connection`] adds the message to the work queue and enqueues the
+//!    `svc_xprt`, so that an nfsd thread comes.
+//! 2. [`receive`] has [`dispatch`] parse the message. nfsd executes a call without Read chunks from
+//!    the Receive buffer. For another call [`rdma_read`] posts RDMA Reads, and the thread is free
+//!    for other work. When the Reads have completed, a thread exchanges pages of its own for the
+//!    pages that were read.
+//! 3. [`reply`] pairs the results with the Write chunks of the call, and posts one chain of work
+//!    requests: RDMA Writes from the pages of the result, then the Send. Long data that is not
+//!    reduced is gathered from the same pages by the Send.
 //!
-//! A call keeps the Receive that it came in until its reply is about to be sent, as the reply
-//! repeats the chunks in there. It goes back to the ring before the Send, so that the client, which
-//! may send another call as soon as it has the reply, finds one.
+//! A call keeps its Receive buffer until its reply is about to be sent, as the reply repeats the
+//! chunks of the call. The Receive is posted again before the Send: when the client has the reply
+//! it may send another call, which needs a Receive.
 
 #![forbid(unsafe_code)]
 
+mod call_context;
+mod call_layout;
+mod call_pages;
 mod config;
 mod connection;
-mod endpoint;
+mod dispatch;
 mod listener;
 mod page_pool;
+mod queue_limits;
 mod rdma_read;
 mod receive;
 mod rejected_calls;
 mod reply;
 mod send;
+mod sq_waiters;
+mod transport;
+mod work_queue;
+mod xprt_ops;
 
 pub(crate) use config::register as register_sysctls;
-pub(crate) use connection::BACKCHANNEL;
 pub(crate) use listener::{
     Listener,
     CLASS, //
 };
+pub(crate) use xprt_ops::BACKCHANNEL;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Listening: the connection manager queues peers, a service thread takes them off.
+//! The private state of a listening `svc_xprt`: the CM queues connection requests, an nfsd thread
+//! accepts them.
 
 use super::{
-    connection::{
-        self,
-        Connection, //
-    },
-    endpoint::Endpoint,
-    page_pool::PagePool, //
+    page_pool::PagePool,
     rejected_calls::RejectedCalls,
+    transport::{
+        ConnectRequest,
+        Connection,
+        ServerTransport, //
+    },
 };
 use kernel::{
     new_mutex,
@@ -28,10 +29,7 @@ use kernel::{
         Delta, //
     },
 };
-use rdma::{
-    cm::Id,
-    listener, //
-};
+use rdma::listener;
 use sunrpc::{
     Net,
     SockAddr,
@@ -40,50 +38,44 @@ use sunrpc::{
     SvcListener, //
 };
 
-/// How often to look for an address that moved, a second after the other.
-const FOLLOW_TRIES: usize = 5;
+/// How often to bind the address again after it moved to another device, once a second.
+const REBIND_TRIES: usize = 5;
 
-/// What administrators find as transport `rdma`.
+/// The transport class `rdma`, which administrators name in `/proc/fs/nfsd/portlist`.
 pub(crate) static CLASS: SvcClass<Listener> = SvcClass::new();
-
-/// A peer that waits to be accepted.
-pub(crate) struct Incoming {
-    pub(super) id: Arc<Id<Endpoint>>,
-    pub(super) endpoint: Arc<Endpoint>,
-}
 
 /// The private state of a listening `svc_xprt`.
 #[pin_data]
 pub(crate) struct Listener {
-    waiting: Arc<Waiting>,
-    pages: Arc<PagePool>,
+    requests: Arc<RequestQueue>,
+    page_pool: Arc<PagePool>,
     rejected_calls: Arc<RejectedCalls>,
     /// [`None`] before it listens and after it has stopped.
     #[pin]
-    ear: Mutex<Option<Ear>>,
+    listen_id: Mutex<Option<ListenId>>,
 }
 
-/// What listens, and where.
-struct Ear {
+/// The id that listens, and its network namespace.
+struct ListenId {
     net: Net,
-    id: listener::Listener<Waiting>,
+    id: listener::Listener<RequestQueue>,
 }
 
-/// Peers that wait, and whom to tell.
+/// The context of the listening id: connection requests that wait to be accepted.
 #[pin_data]
-struct Waiting {
+struct RequestQueue {
     link: SvcLink<Listener>,
-    /// The address is that of other hardware now.
-    moved: AtomicFlag,
+    /// Set when the address has moved to another device, until the listener has followed it.
+    address_changed: AtomicFlag,
     #[pin]
-    queue: Mutex<KVec<Incoming>>,
+    queue: Mutex<KVec<ConnectRequest>>,
 }
 
-impl Waiting {
-    /// Peers beyond these are turned away.
+impl RequestQueue {
+    /// How many requests may wait. Later ones are rejected.
     const MAX: usize = 128;
 
-    /// Connection requests that the connection manager holds back.
+    /// How many requests the CM may hold back.
     const BACKLOG: u16 = 64;
 
     fn new(link: SvcLink<Listener>) -> Result<Arc<Self>> {
@@ -91,38 +83,38 @@ impl Waiting {
         Arc::pin_init(
             pin_init!(Self {
                 link,
-                moved: AtomicFlag::new(false),
-                queue <- new_mutex!(queue, "rpcrdma::waiting"),
+                address_changed: AtomicFlag::new(false),
+                queue <- new_mutex!(queue, "rpcrdma::connect_requests"),
             }),
             GFP_KERNEL,
         )
     }
 
-    fn admit(&self, request: &listener::Request<'_, Endpoint>) -> Result {
+    fn push(&self, request: &listener::Request<'_, Connection>) -> Result {
         let mut queue = self.queue.lock();
         if queue.len() >= Self::MAX {
             return Err(EBUSY);
         }
-        let endpoint = Endpoint::new(request.private_data(), request.initiator_depth())?;
-        let id = request.adopt(endpoint.clone())?;
+        let connection = Connection::new(request.private_data(), request.initiator_depth())?;
+        let id = request.adopt(connection.clone())?;
         // There is room, and an adopted id must not be dropped here.
-        let _ = queue.push_within_capacity(Incoming { id, endpoint });
+        let _ = queue.push_within_capacity(ConnectRequest { id, connection });
         Ok(())
     }
 }
 
-impl listener::Listen for Waiting {
-    type Connection = Endpoint;
+impl listener::Listen for RequestQueue {
+    type Connection = Connection;
 
-    fn connect_request(&self, request: &listener::Request<'_, Endpoint>) {
-        if self.admit(request).is_ok() {
+    fn connect_request(&self, request: &listener::Request<'_, Connection>) {
+        if self.push(request).is_ok() {
             self.link.with(|xprt| xprt.connection_pending());
         }
     }
 
     fn moved(&self) {
-        self.moved.store(true, Release);
-        // What has to be done may not be done here.
+        self.address_changed.store(true, Release);
+        // The id cannot be destroyed in its own handler, so an nfsd thread does the rest.
         self.link.with(|xprt| xprt.connection_pending());
     }
 
@@ -133,35 +125,38 @@ impl listener::Listen for Waiting {
 }
 
 impl Listener {
-    /// Listens at the same address, wherever that is now. Sleeps.
-    fn follow(&self) {
-        let mut ear = self.ear.lock();
-        let Some(Ear { net, id }) = ear.take() else {
+    /// Replaces the listening id by one that is bound to the device which has the address now.
+    /// Sleeps.
+    fn rebind(&self) {
+        let mut listen_id = self.listen_id.lock();
+        let Some(ListenId { net, id }) = listen_id.take() else {
             return;
         };
         let address = id.local_address();
-        // There is one listener for an address.
+        // Only one id can listen at an address.
         drop(id);
-        for _ in 0..FOLLOW_TRIES {
-            // The devices learn of it at the same time as we do. One that had the address would take us.
+        for _ in 0..REBIND_TRIES {
+            // The devices learn of the move at the same time as this listener. A device that had
+            // the address would still take the id.
             fsleep(Delta::from_secs(1));
-            let heard = address.as_ref().map(|address| self.hear(&net, address));
-            if let Ok(Ok(id)) = heard {
-                *ear = Some(Ear { net, id });
+            let bound = address.as_ref().map(|address| self.bind(&net, address));
+            if let Ok(Ok(id)) = bound {
+                *listen_id = Some(ListenId { net, id });
                 return;
             }
         }
-        listener::Listen::deaf(&*self.waiting);
+        listener::Listen::deaf(&*self.requests);
     }
 
-    fn hear(&self, net: &Net, address: &SockAddr) -> Result<listener::Listener<Waiting>> {
-        listener::Listener::new(net, address, Waiting::BACKLOG, self.waiting.clone())
+    /// A new id that listens at `address`. Sleeps.
+    fn bind(&self, net: &Net, address: &SockAddr) -> Result<listener::Listener<RequestQueue>> {
+        listener::Listener::new(net, address, RequestQueue::BACKLOG, self.requests.clone())
     }
 }
 
 impl SvcListener for Listener {
-    type Connection = Connection;
-    type Incoming = Incoming;
+    type Connection = ServerTransport;
+    type Incoming = ConnectRequest;
 
     const NAME: &'static CStr = c"rdma";
     const IDENT: i32 = 256;
@@ -173,49 +168,49 @@ impl SvcListener for Listener {
 
     fn new(link: SvcLink<Self>) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            waiting: Waiting::new(link)?,
-            pages: PagePool::new()?,
+            requests: RequestQueue::new(link)?,
+            page_pool: PagePool::new()?,
             rejected_calls: RejectedCalls::new()?,
-            ear <- new_mutex!(None, "rpcrdma::listener"),
+            listen_id <- new_mutex!(None, "rpcrdma::listen_id"),
         })
     }
 
     fn listen(&self, net: Net, address: &SockAddr) -> Result<SockAddr> {
-        let id = self.hear(&net, address)?;
+        let id = self.bind(&net, address)?;
         let local = id.local_address()?;
-        *self.ear.lock() = Some(Ear { net, id });
+        *self.listen_id.lock() = Some(ListenId { net, id });
         Ok(local)
     }
 
-    fn next(&self) -> (Option<Incoming>, bool) {
-        if self.waiting.moved.xchg(false, Full) {
-            self.follow();
+    fn next(&self) -> (Option<ConnectRequest>, bool) {
+        if self.requests.address_changed.xchg(false, Full) {
+            self.rebind();
         }
-        let mut queue = self.waiting.queue.lock();
-        let incoming = queue.remove(0).ok();
-        (incoming, !queue.is_empty())
+        let mut queue = self.requests.queue.lock();
+        let request = queue.remove(0).ok();
+        (request, !queue.is_empty())
     }
 
     fn accept(
         &self,
-        incoming: Incoming,
-        link: SvcLink<Connection>,
-    ) -> impl PinInit<Connection, Error> {
-        connection::Connection::new(
-            incoming,
+        request: ConnectRequest,
+        link: SvcLink<ServerTransport>,
+    ) -> impl PinInit<ServerTransport, Error> {
+        ServerTransport::new(
+            request,
             link,
-            self.pages.clone(),
+            self.page_pool.clone(),
             self.rejected_calls.clone(),
         )
     }
 
     fn detach(&self) {
-        let ear = self.ear.lock().take();
-        drop(ear);
+        let listen_id = self.listen_id.lock().take();
+        drop(listen_id);
         loop {
-            let incoming = self.waiting.queue.lock().pop();
-            match incoming {
-                Some(incoming) => drop(incoming),
+            let request = self.requests.queue.lock().pop();
+            match request {
+                Some(request) => drop(request),
                 None => break,
             }
         }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Pages to pull calls to.
+//! Pages that RDMA Reads bring calls to.
 //!
-//! A pull takes as many as it needs. When it is done, its call goes to a service thread, which gives
-//! as many pages of its own in exchange. So what goes round is what all pulls have at the same time,
-//! whichever connections they are of: the connections of a listener share a pool.
+//! A call with Read chunks takes as many pages as it needs. When its Reads have completed, it goes
+//! to an nfsd thread, which gives as many pages of its own in exchange. So the number of pages in
+//! use is that of all calls that are being read at the same time. The connections of a listener
+//! share a pool.
 
 use kernel::{
     new_spinlock,
@@ -16,7 +17,7 @@ use kernel::{
 };
 use sunrpc::memory::Page;
 
-/// Pages that no pull has.
+/// Pages that no call has.
 #[pin_data]
 pub(crate) struct PagePool {
     #[pin]
@@ -24,7 +25,7 @@ pub(crate) struct PagePool {
 }
 
 impl PagePool {
-    /// As many are kept: 8 MiB, or eight pulls of the usual length.
+    /// How many pages are kept: 8 MiB, enough for eight NFS WRITEs of 1 MiB.
     const MAX: usize = 2048;
 
     /// An empty pool. Sleeps.
@@ -38,7 +39,7 @@ impl PagePool {
         )
     }
 
-    /// Takes `count` pages, or allocates them. Sleeps.
+    /// Takes `count` pages, and allocates those that are missing. Sleeps.
     pub(super) fn take(&self, count: usize) -> Result<KVec<Page>> {
         let mut pages = KVec::with_capacity(count, GFP_KERNEL)?;
         let mut spare = self.spare.lock();
@@ -53,7 +54,7 @@ impl PagePool {
         Ok(pages)
     }
 
-    /// Keeps those of `pages` that nobody else has, as many as there is a place for.
+    /// Keeps those of `pages` to which there is no other reference, up to [`Self::MAX`].
     pub(super) fn keep(&self, mut pages: KVec<Page>) {
         let mut spare = self.spare.lock();
         while spare.len() < Self::MAX {
@@ -62,7 +63,7 @@ impl PagePool {
                 let _ = spare.push_within_capacity(page);
             }
         }
-        // What is left is freed without the lock.
+        // The other pages are freed without the lock.
         drop(spare);
     }
 }

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Pulling what a call left in the client's memory (RFC 8166, sections 3.4.5 and 3.5.3).
-//!
-//! The usual call, one Read chunk in an inline message, keeps its chunk apart: the argument starts
-//! at the start of a page. Any other is rebuilt in one run of pages, with each part read or copied
-//! to where it belongs, and so is one with nothing to pull whose head would be too long.
+//! RDMA Reads of a call's Read chunks (RFC 8166, sections 3.4.5 and 3.5.3).
 
 use super::{
-    config::READS,
-    connection::Connection,
-    endpoint::Endpoint,
-    receive::{
+    call_layout::{
         policy,
-        Args, //
-    }, //
+        CallLayout, //
+    },
+    call_pages::{
+        copy_in,
+        for_each_run,
+        zero_padding, //
+    },
+    config::READS,
+    transport::{
+        Connection,
+        ServerTransport, //
+    },
+    work_queue::ChunkedCall,
 };
-use kernel::{
-    page::PAGE_SIZE,
-    prelude::*, //
-};
+use kernel::prelude::*;
 use proto::{
     call::{
         self,
@@ -29,9 +30,8 @@ use proto::{
         self,
         Segment, //
     },
-    header::Body,
-    rpc::CallHeader,
-    xdr, //
+    conn::server::Event,
+    header::Body, //
 };
 use rdma::{
     mr,
@@ -42,122 +42,65 @@ use rdma::{
         Transfer, //
     }, //
 };
-use sunrpc::{
-    memory::Page,
-    SvcCall, //
-};
+use sunrpc::memory::Page;
 
-/// What a rebuilt call looks like.
-#[derive(Clone, Copy)]
-pub(super) enum Form {
-    /// The inline message, with `len` bytes (fill included) of the pages inserted at `position`.
-    Reduced { position: usize, len: usize },
-    /// The first `len` bytes of the pages.
-    Whole { len: usize },
-}
-
-/// Whether sunrpc takes a call whose first `len` bytes are in one piece.
-///
-/// Sockets give it a page of them at most. The accept token of RPCSEC_GSS is copied to a page of its own,
-/// as far as that piece goes. Where `reduction` is allowed the flavour does not touch the arguments.
-pub(super) fn fits_head(len: usize, reduction: bool) -> bool {
-    len <= PAGE_SIZE || reduction
-}
-
-/// A call that is being pulled, or was.
-pub(crate) struct ReadDone {
-    pub(super) message: Message<Endpoint>,
-    pub(super) form: Form,
-    /// Where it goes.
-    pub(super) pages: KVec<Page>,
-}
-
-impl Form {
-    /// The form for `call`. [`None`] if it is too large for `max_pages`.
-    pub(super) fn of(call: &call::Call<'_>, max_pages: usize) -> Option<Self> {
-        let mut chunks = call.chunks().filter(|(_, length)| *length > 0);
-        let head_fits = |position| {
-            let position = usize::try_from(position).unwrap_or(usize::MAX);
-            let header = CallHeader::parse(call.payload);
-            fits_head(position, header.is_some_and(|header| header.reduction))
-        };
-        let form = match (call.body, chunks.next(), chunks.next()) {
-            (Body::Msg, Some((position, length)), None) if head_fits(position) => Self::Reduced {
-                position: usize::try_from(position).ok()?,
-                len: usize::try_from(xdr::roundup_u64(length)).ok()?,
-            },
-            _ => Self::Whole {
-                len: usize::try_from(call.message_len()).ok()?,
-            },
-        };
-        // sunrpc has some more than the longest call needs.
-        (form.pages() < max_pages).then_some(form)
-    }
-
-    fn pages(self) -> usize {
-        match self {
-            Self::Reduced { len, .. } | Self::Whole { len } => len.div_ceil(PAGE_SIZE),
-        }
-    }
-}
-
-impl Connection {
-    /// Starts to pull the call in `message`. If nothing of it has to be read, it is served at once.
-    pub(super) fn pull(
+impl ServerTransport {
+    /// Posts the RDMA Reads of the call in `message`, which becomes work for a thread when they
+    /// have completed. If there is nothing to read, returns the call. Sleeps.
+    pub(super) fn read_chunks(
         &self,
-        message: Message<Endpoint>,
-        form: Form,
-        args: &mut Args<'_>,
-    ) -> Option<KBox<SvcCall<Self>>> {
-        let reads = self.pages.take(form.pages()).and_then(|pages| {
-            let reads = self.reads(message.bytes(), form, &pages)?;
+        message: Message<Connection>,
+        layout: CallLayout,
+    ) -> Option<ChunkedCall<Connection>> {
+        let reads = self.page_pool.take(layout.pages()).and_then(|pages| {
+            let reads = self.prepare_reads(message.bytes(), layout, &pages)?;
             Ok((reads, pages))
         });
-        let (reads, pages) = match reads {
-            Ok(made) => made,
-            Err(_) => {
-                self.fail(message);
-                return None;
-            }
+        let Ok((reads, pages)) = reads else {
+            self.close_unanswered(message);
+            return None;
         };
-        let pulled = ReadDone {
+        let call = ChunkedCall {
             message,
-            form,
+            layout,
             pages,
         };
         if reads.is_empty() {
-            return self.take_pulled(pulled, args);
+            return Some(call);
         }
         READS.add(reads.len());
-        self.send_path
-            .endpoint
-            .with_room((reads, pulled), |(reads, pulled)| {
-                match self.send_path.queue.post_reads(reads, pulled) {
-                    Ok(()) => Ok(()),
-                    Err(UnpostedReads::Full(reads, pulled)) => Err((reads, pulled)),
-                    Err(UnpostedReads::Lost(_)) => {
-                        self.send_path
-                            .endpoint
-                            .lost(proto::conn::server::Event::Failed);
-                        Ok(())
-                    }
+        let connection = &self.send_path.connection;
+        connection.wait_for_sq((reads, call), |(reads, call)| {
+            match self.send_path.queue.post_reads(reads, call) {
+                Ok(()) => Ok(()),
+                Err(UnpostedReads::Full(reads, call)) => Err((reads, call)),
+                Err(UnpostedReads::Lost(_)) => {
+                    connection.begin_close(Event::Failed);
+                    Ok(())
                 }
-            });
+            }
+        });
         None
     }
 
-    /// The RDMA Reads that put the call in `bytes` into `pages`. What is there already is copied.
-    fn reads(&self, bytes: &[u8], form: Form, pages: &KVec<Page>) -> Result<Prepared<Endpoint>> {
+    /// Prepares the RDMA Reads that bring the chunks of the call in `bytes` to `pages`. The inline
+    /// parts of a Payload stream are copied there.
+    fn prepare_reads(
+        &self,
+        bytes: &[u8],
+        layout: CallLayout,
+        pages: &KVec<Page>,
+    ) -> Result<Prepared<Connection>> {
         let Ok(Incoming::Call(call)) = call::parse(bytes, &policy(usize::MAX)) else {
             return Err(EINVAL);
         };
         let mut reads = Transfer::reads(&self.send_path.queue, GFP_KERNEL)?;
-        if let Form::Reduced { position, len } = form {
+        if let CallLayout::ReadChunk { position, len } = layout {
             let position = u32::try_from(position)?;
             let segments = call.lists.read.chunk(position);
             let length = usize::try_from(chunk::total(segments.clone()))?;
-            read(&mut reads, segments, pages, 0, length)?;
-            zero(pages, length, len)?;
+            add_read(&mut reads, segments, pages, 0, length)?;
+            zero_padding(pages, length, len)?;
             return reads.prepare();
         }
         let mut at = 0_usize;
@@ -169,23 +112,24 @@ impl Connection {
                         Body::Msg => {
                             let inline = usize::try_from(from)?
                                 ..usize::try_from(from.saturating_add(length))?;
-                            copy(pages, at, call.payload.get(inline).ok_or(EINVAL)?)?;
+                            copy_in(pages, at, call.payload.get(inline).ok_or(EINVAL)?)?;
                         }
                         Body::NoMsg => {
+                            // The Position Zero Read chunk.
                             let part = chunk::slice(call.lists.read.chunk(0), from, length);
-                            read(&mut reads, part, pages, at, end)?;
+                            add_read(&mut reads, part, pages, at, end)?;
                         }
                     }
                     end
                 }
                 Part::Chunk { position, length } => {
                     let end = at.checked_add(usize::try_from(length)?).ok_or(EINVAL)?;
-                    read(&mut reads, call.lists.read.chunk(position), pages, at, end)?;
+                    add_read(&mut reads, call.lists.read.chunk(position), pages, at, end)?;
                     end
                 }
                 Part::Padding(length) => {
                     let end = at.checked_add(usize::try_from(length)?).ok_or(EINVAL)?;
-                    zero(pages, at, end)?;
+                    zero_padding(pages, at, end)?;
                     end
                 }
             };
@@ -195,9 +139,9 @@ impl Connection {
     }
 }
 
-/// Adds Reads of `segments` into the bytes from `at` to `end` of `pages`.
-fn read(
-    reads: &mut Transfer<Endpoint>,
+/// Adds RDMA Reads of `segments` into the bytes from `at` to `end` of `pages`.
+fn add_read(
+    reads: &mut Transfer<Connection>,
     segments: impl Iterator<Item = Segment>,
     pages: &KVec<Page>,
     at: usize,
@@ -210,52 +154,7 @@ fn read(
             iova: segment.offset,
         })?;
     }
-    runs(pages, at, end, |page, offset, len| {
+    for_each_run(pages, at, end, |page, offset, len| {
         reads.add_local(page.piece(offset, len)?)
     })
-}
-
-/// Copies the bytes from `at` on to `out`.
-pub(super) fn copy_out(pages: &KVec<Page>, at: usize, out: &mut [u8]) -> Result {
-    let end = at.checked_add(out.len()).ok_or(EINVAL)?;
-    let mut done = 0_usize;
-    runs(pages, at, end, |page, offset, len| {
-        let to = done.saturating_add(len);
-        page.copy_out(offset, out.get_mut(done..to).ok_or(EINVAL)?)?;
-        done = to;
-        Ok(())
-    })
-}
-
-fn copy(pages: &KVec<Page>, at: usize, mut bytes: &[u8]) -> Result {
-    let end = at.checked_add(bytes.len()).ok_or(EINVAL)?;
-    runs(pages, at, end, |page, offset, len| {
-        let (part, rest) = bytes.split_at_checked(len).ok_or(EINVAL)?;
-        bytes = rest;
-        page.copy_in(offset, part)
-    })
-}
-
-/// Clears fill octets, of which there are at most three.
-fn zero(pages: &KVec<Page>, at: usize, end: usize) -> Result {
-    runs(pages, at, end, |page, offset, len| {
-        page.copy_in(offset, [0; 4].get(..len).ok_or(EINVAL)?)
-    })
-}
-
-/// Calls `f` with each page that has some of the bytes from `at` to `end`, and says which.
-fn runs(
-    pages: &KVec<Page>,
-    mut at: usize,
-    end: usize,
-    mut f: impl FnMut(&Page, usize, usize) -> Result,
-) -> Result {
-    while at < end {
-        let page = pages.get(at / PAGE_SIZE).ok_or(EINVAL)?;
-        let offset = at % PAGE_SIZE;
-        let len = (PAGE_SIZE - offset).min(end - at);
-        f(page, offset, len)?;
-        at = at.saturating_add(len);
-    }
-    Ok(())
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Calls that named memory which their client then denied us.
+//! Calls whose chunks could not be accessed.
 //!
-//! That ends the connection. A client that sends such a call again over the next one, with chunks that
-//! are no better, would lose that as well, and so on for ever: it gets an error instead (RFC 8166,
-//! section 4.5.3).
+//! If the client denies access to a segment that it offered, the connection is lost. A client that
+//! sends the call again over the next connection, with chunks that are no better, would lose that
+//! one as well, and so on for ever. So the second reply to such a call is an RDMA_ERROR message
+//! (RFC 8166, section 4.5.3).
 
 use kernel::{
     new_spinlock,
@@ -25,43 +26,43 @@ use kernel::{
 };
 use sunrpc::SockAddr;
 
-/// A call that could not be served.
+/// A call whose chunks could not be accessed.
 struct Entry {
     client: SockAddr,
     xid: u32,
     since: Instant<Monotonic>,
 }
 
-/// The last ones, of all connections of a listener.
+/// The latest of these calls, of all connections of a listener.
 #[pin_data]
 pub(crate) struct RejectedCalls {
     #[pin]
     calls: SpinLock<KVec<Entry>>,
-    /// How many there are, to be asked without the lock.
+    /// The length of `calls`, to be read without the lock.
     count: Atomic<usize>,
 }
 
 impl RejectedCalls {
-    /// As many are kept.
+    /// How many calls are kept.
     const MAX: usize = 32;
 
-    /// For so long: a client connects again before that, and has other calls with the same
-    /// transaction id much later.
-    const MEMORY: Delta = Delta::from_secs(120);
+    /// How long a call is kept: a client connects again before that, and uses the same XID for
+    /// another call much later.
+    const LIFETIME: Delta = Delta::from_secs(120);
 
-    /// Of none yet. Sleeps.
+    /// No calls. Sleeps.
     pub(super) fn new() -> Result<Arc<Self>> {
         let calls = KVec::with_capacity(Self::MAX, GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
-                calls <- new_spinlock!(calls, "rpcrdma::denied"),
+                calls <- new_spinlock!(calls, "rpcrdma::rejected_calls"),
                 count: Atomic::new(0),
             }),
             GFP_KERNEL,
         )
     }
 
-    /// Remembers the call `xid` of `client`. Does not sleep.
+    /// Adds the call `xid` of `client`. Does not sleep.
     pub(super) fn add(&self, client: SockAddr, xid: u32) {
         let entry = Entry {
             client,
@@ -70,20 +71,20 @@ impl RejectedCalls {
         };
         let mut calls = self.calls.lock();
         if calls.len() >= Self::MAX {
-            // The oldest.
+            // Removes the oldest.
             let _ = calls.remove(0);
         }
         let _ = calls.push_within_capacity(entry);
         self.count.store(calls.len(), Relaxed);
     }
 
-    /// Whether the call `xid` of `client` is one of them. From now on it is not, as it is answered now.
+    /// Removes the call `xid` of `client`, which is answered now. Returns whether there was one.
     pub(super) fn take(&self, client: &SockAddr, xid: u32) -> bool {
         if self.count.load(Relaxed) == 0 {
             return false;
         }
         let mut calls = self.calls.lock();
-        calls.retain(|call| call.since.elapsed() < Self::MEMORY);
+        calls.retain(|call| call.since.elapsed() < Self::LIFETIME);
         let found = calls
             .iter()
             .position(|call| call.xid == xid && call.client.is_same_host(client));

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Replies: results go to the chunks of the call, the rest goes behind the header.
+//! Replies: DDP-eligible results go to the Write chunks of the call, the rest follows the transport
+//! header or goes to the Reply chunk.
 //!
-//! RFC 8166, sections 3.4.6, 3.5.3, 4.3 and 4.5.3; RFC 8267 pairs results with chunks.
+//! RFC 8166, sections 3.4.6, 3.5.3, 4.3 and 4.5.3; RFC 8267 pairs results with Write chunks.
 
 use super::{
-    connection::Connection,
-    endpoint::Endpoint,
-    receive::{
+    call_context::CallContext,
+    call_layout::{
         policy,
-        CallContext,
         MAX_WRITE_CHUNKS, //
+    },
+    transport::{
+        Connection,
+        ServerTransport, //
     },
 };
 use crate::endpoint::WORTH_INSERTING;
@@ -49,42 +52,44 @@ use rdma::{
 };
 use sunrpc::SvcResult;
 
-/// Why there is no reply.
-enum Failure {
-    /// The client is told that there is none.
+/// Why a result is not sent.
+enum ReplyError {
+    /// The result fits into none of the chunks that the client offers. The reply is an RDMA_ERROR
+    /// message.
     Unreturnable,
-    /// Something is used up; the client has to ask again.
-    Local,
+    /// The server lacks memory; the client has to send the call again.
+    NoMemory,
 }
 
-impl From<Unreturnable> for Failure {
+impl From<Unreturnable> for ReplyError {
     fn from(_: Unreturnable) -> Self {
         Self::Unreturnable
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for ReplyError {
     fn from(_: Error) -> Self {
-        Self::Local
+        Self::NoMemory
     }
 }
 
-/// What to post.
-struct Posting {
-    attached: Attached<Endpoint>,
+/// A reply that is ready to be posted: the Send of the first `len` bytes of its buffer, and the
+/// RDMA Writes or the memory that go with it.
+struct PreparedReply {
+    attached: Attached<Connection>,
     len: usize,
     verb: Verb,
 }
 
-impl Connection {
-    /// Answers the call in `message`.
+impl ServerTransport {
+    /// Replies to the call in `message` with `result`. Sleeps.
     pub(super) fn send_reply(
         &self,
-        message: Message<Endpoint>,
+        message: Message<Connection>,
         context: &CallContext,
         result: &SvcResult<'_>,
     ) -> Result {
-        if !self.send_path.endpoint.is_open() {
+        if !self.send_path.connection.is_open() {
             self.repost(message);
             return Err(not_connected());
         }
@@ -92,54 +97,56 @@ impl Connection {
             self.repost(message);
             return Err(not_connected());
         };
-        let call = match context.bare {
+        let call = match context.chunkless_xid {
             Some(xid) => Ok(Incoming::Call(Call::bare(xid))),
             None => call::parse(message.bytes(), &policy(usize::MAX)),
         };
-        let posting = match call {
-            Ok(Incoming::Call(call)) => self.answer(&call, context, result, buffer.bytes_mut()),
+        let prepared = match call {
+            Ok(Incoming::Call(call)) => {
+                self.prepare_reply(&call, context, result, buffer.bytes_mut())
+            }
             _ => Err(EINVAL),
         };
-        match posting {
-            Ok(Posting {
+        match prepared {
+            Ok(PreparedReply {
                 attached,
                 len,
                 verb,
             }) => {
-                let serving = self.send_path.endpoint.serving();
+                let in_progress = self.send_path.connection.in_progress();
                 // Before the Send, after which the client may use the credit again.
                 self.repost(message);
                 let posted = self.send_path.post(attached, buffer, len, verb);
-                self.send_path.raise_grant(serving);
+                self.send_path.raise_grant(in_progress);
                 posted
             }
             Err(error) => {
                 self.send_path.queue.put_back_send_buffer(buffer);
-                self.fail(message);
+                self.close_unanswered(message);
                 Err(error)
             }
         }
     }
 
-    /// Writes the reply to `out`, or that there is none, and makes what goes with it.
-    fn answer(
+    /// Writes the reply to `out`, or an RDMA_ERROR message if the result cannot be returned.
+    fn prepare_reply(
         &self,
         call: &Call<'_>,
-        noted: &CallContext,
+        context: &CallContext,
         result: &SvcResult<'_>,
         out: &mut [u8],
-    ) -> Result<Posting> {
-        let posting = match call.lists.write.is_empty() {
-            true => self.put_together::<0>(call, noted, result, out),
-            false => self.put_together::<MAX_WRITE_CHUNKS>(call, noted, result, out),
+    ) -> Result<PreparedReply> {
+        let prepared = match call.lists.write.is_empty() {
+            true => self.prepare_result::<0>(call, context, result, out),
+            false => self.prepare_result::<MAX_WRITE_CHUNKS>(call, context, result, out),
         };
-        match posting {
-            Ok(posting) => Ok(posting),
-            Err(Failure::Local) => Err(ENOMEM),
-            Err(Failure::Unreturnable) => {
+        match prepared {
+            Ok(prepared) => Ok(prepared),
+            Err(ReplyError::NoMemory) => Err(ENOMEM),
+            Err(ReplyError::Unreturnable) => {
                 let credits = self.send_path.credits();
                 let len = call.refuse().emit(credits, out).map_err(|_| EINVAL)?;
-                Ok(Posting {
+                Ok(PreparedReply {
                     attached: Attached::Nothing,
                     len,
                     verb: Verb::Send,
@@ -148,38 +155,38 @@ impl Connection {
         }
     }
 
-    /// Writes header and inline message of the reply to `out`, and makes its RDMA Writes. The call
-    /// has no more than `CHUNKS` Write chunks.
-    fn put_together<const CHUNKS: usize>(
+    /// Writes the transport header and the inline part of the Payload stream to `out`, and prepares
+    /// the RDMA Writes. The call has at most `CHUNKS` Write chunks.
+    fn prepare_result<const CHUNKS: usize>(
         &self,
         call: &Call<'_>,
-        noted: &CallContext,
+        context: &CallContext,
         result: &SvcResult<'_>,
         out: &mut [u8],
-    ) -> Result<Posting, Failure> {
-        let mut layout = ReducedReply::<CHUNKS>::new(call, noted.reduction, result.len());
-        lay_out(&mut layout, noted, result)?;
-        let rest = u64::try_from(layout.rest()).map_err(|_| EINVAL)?;
-        let threshold = self.send_path.max.min(out.len());
-        let answer = ReplyBuilder::new(call, layout.written(), rest, threshold)?;
+    ) -> Result<PreparedReply, ReplyError> {
+        let mut reduced = ReducedReply::<CHUNKS>::new(call, context.reduction, result.len());
+        reduce(&mut reduced, context, result)?;
+        let rest = u64::try_from(reduced.rest()).map_err(|_| EINVAL)?;
+        let threshold = self.send_path.inline_threshold.min(out.len());
+        let header = ReplyBuilder::new(call, reduced.written(), rest, threshold)?;
 
-        let writes = self.writes(call, &layout, &answer, result)?;
-        let mut len = answer
+        let writes = self.prepare_writes(call, &reduced, &header, result)?;
+        let mut len = header
             .emit(self.send_path.credits(), out)
-            .map_err(|_| Failure::Unreturnable)?;
+            .map_err(|_| ReplyError::Unreturnable)?;
         let mut attached = writes.map_or(Attached::Nothing, Attached::Writes);
-        if answer.body() == Body::Msg {
-            // Data that stays in the message is sent from where it is, if that is worth it.
+        if header.body() == Body::Msg {
+            // The Send gathers long data from its pages, which costs less than a copy.
             let data = result.data();
             let inserted = match &attached {
                 Attached::Nothing if data.len() >= WORTH_INSERTING => {
                     let at = len.checked_add(data.start).ok_or(EINVAL)?;
-                    self.insert(result, data.clone(), at).ok()
+                    self.insert_data(result, data.clone(), at).ok()
                 }
                 _ => None,
             };
             let skipped = inserted.as_ref().map_or(0..0, |_| data);
-            for range in layout.remaining() {
+            for range in reduced.remaining() {
                 for part in reduction::around(range, &skipped) {
                     len = copy(result, part, out, len)?;
                 }
@@ -188,54 +195,55 @@ impl Connection {
                 attached = Attached::Inserted(inserted);
             }
         }
-        let key = match self.send_path.invalidate {
+        let rkey = match self.send_path.remote_invalidation {
             true => reply_builder::invalidated_handle(call),
             false => None,
         };
-        Ok(Posting {
+        Ok(PreparedReply {
             attached,
             len,
-            verb: key.map_or(Verb::Send, Verb::Invalidate),
+            verb: rkey.map_or(Verb::Send, Verb::Invalidate),
         })
     }
 
-    /// The bytes `data` of a result, for the message that has `at` bytes before them.
-    fn insert(
+    /// The bytes `data` of a result as scatter elements of a Send, to follow the first `at` bytes
+    /// of the message.
+    fn insert_data(
         &self,
         result: &SvcResult<'_>,
         data: Range<usize>,
         at: usize,
-    ) -> Result<Inserted<Endpoint>> {
+    ) -> Result<Inserted<Connection>> {
         let mut memory = Transfer::writes(&self.send_path.queue, GFP_KERNEL)?;
         memory.add_pieces(result.pieces(data))?;
         memory.insert(at)
     }
 
-    /// The RDMA Writes of a reply, if it has any.
-    fn writes<const CHUNKS: usize>(
+    /// Prepares the RDMA Writes to the Write chunks and to the Reply chunk. [`None`] if there are
+    /// none.
+    fn prepare_writes<const CHUNKS: usize>(
         &self,
         call: &Call<'_>,
-        layout: &ReducedReply<'_, CHUNKS>,
-        answer: &ReplyBuilder<'_>,
+        reduced: &ReducedReply<'_, CHUNKS>,
+        header: &ReplyBuilder<'_>,
         result: &SvcResult<'_>,
-    ) -> Result<Option<Prepared<Endpoint>>, Failure> {
-        if layout.reduced().next().is_none() && answer.body() == Body::Msg {
+    ) -> Result<Option<Prepared<Connection>>, ReplyError> {
+        if reduced.reduced().next().is_none() && header.body() == Body::Msg {
             return Ok(None);
         }
         let mut writes = Transfer::writes(&self.send_path.queue, GFP_KERNEL)?;
-        for (index, range) in layout.reduced() {
+        for (index, range) in reduced.reduced() {
             let segments = call.lists.write.iter().nth(index).ok_or(EINVAL)?;
             let length = u64::try_from(range.len()).map_err(|_| EINVAL)?;
-            write(
+            add_remote(
                 &mut writes,
                 reply_builder::written_segments(segments, length),
-                result,
-                range,
             )?;
+            writes.add_pieces(result.pieces(range))?;
         }
-        if answer.body() == Body::NoMsg {
-            add_remote(&mut writes, answer.reply_segments())?;
-            for range in layout.remaining() {
+        if header.body() == Body::NoMsg {
+            add_remote(&mut writes, header.reply_segments())?;
+            for range in reduced.remaining() {
                 writes.add_pieces(result.pieces(range))?;
             }
         }
@@ -243,34 +251,35 @@ impl Connection {
     }
 }
 
-/// Finds the place of each result that may leave the message.
-fn lay_out<const CHUNKS: usize>(
-    layout: &mut ReducedReply<'_, CHUNKS>,
-    noted: &CallContext,
+/// Pairs the DDP-eligible results with the Write chunks.
+fn reduce<const CHUNKS: usize>(
+    reduced: &mut ReducedReply<'_, CHUNKS>,
+    context: &CallContext,
     result: &SvcResult<'_>,
 ) -> Result<(), Unreturnable> {
-    for (offset, len) in noted.results.iter() {
-        match payload(result, offset, len) {
-            Some(range) => layout.place(range)?,
-            // Not what its count word says, so better not touched.
-            None => layout.pass(),
+    for (offset, len) in context.results.iter() {
+        match locate_result(result, offset, len) {
+            Some(range) => reduced.place(range)?,
+            // The count word does not match, so the bytes stay in the Payload stream.
+            None => reduced.pass(),
         }
     }
     Ok(())
 }
 
-/// Where in `result` the `len` bytes are that the upper layer says are at `offset`.
+/// Where in `result` the `len` bytes are that nfsd reports at `offset`.
 ///
-/// The word before them says how many they are. NFSv4 READLINK points to that word instead.
-fn payload(result: &SvcResult<'_>, offset: usize, len: usize) -> Option<Range<usize>> {
-    let counts = |at: usize| {
+/// The XDR count word before them is `len`. For READLINK of NFSv4 the offset is that of the count
+/// word instead.
+fn locate_result(result: &SvcResult<'_>, offset: usize, len: usize) -> Option<Range<usize>> {
+    let is_count = |at: usize| {
         let mut word = [0; 4];
         let read = result.copy_out(at, &mut word);
         matches!(read, Ok(4)) && usize::try_from(u32::from_be_bytes(word)) == Ok(len)
     };
     let start = match offset.checked_sub(4) {
-        Some(at) if counts(at) => offset,
-        _ if counts(offset) => offset.checked_add(4)?,
+        Some(at) if is_count(at) => offset,
+        _ if is_count(offset) => offset.checked_add(4)?,
         _ => return None,
     };
     let end = start.checked_add(xdr::roundup(len))?;
@@ -283,26 +292,20 @@ fn copy(
     part: Range<usize>,
     out: &mut [u8],
     at: usize,
-) -> Result<usize, Failure> {
+) -> Result<usize, ReplyError> {
     let end = at.checked_add(part.len()).ok_or(EINVAL)?;
     let place = out.get_mut(at..end).ok_or(EINVAL)?;
     if result.copy_out(part.start, place)? != part.len() {
-        return Err(Failure::Local);
+        return Err(ReplyError::NoMemory);
     }
     Ok(end)
 }
 
-fn write(
-    writes: &mut Transfer<Endpoint>,
+/// Adds `segments` of the client as destinations.
+fn add_remote(
+    writes: &mut Transfer<Connection>,
     segments: impl Iterator<Item = Segment>,
-    result: &SvcResult<'_>,
-    range: Range<usize>,
 ) -> Result {
-    add_remote(writes, segments)?;
-    writes.add_pieces(result.pieces(range))
-}
-
-fn add_remote(writes: &mut Transfer<Endpoint>, segments: impl Iterator<Item = Segment>) -> Result {
     for segment in segments {
         writes.add_remote(mr::Segment {
             rkey: segment.handle,

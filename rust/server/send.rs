@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sending, for whoever has something to send: replies, errors, and calls to the client.
+//! Sending: replies, RDMA_ERROR messages, and backchannel calls; and the credit grant that replies
+//! carry.
+//!
+//! RFC 8166, section 3.3.1; RFC 8167 for calls to the client.
 
 use super::{
-    config::{
-        Config,
-        BACKCHANNEL_CREDITS,
-        WRITES, //
+    config::WRITES,
+    connection::Connection,
+    queue_limits::{
+        QueueLimits,
+        BACKCHANNEL_CREDITS, //
     },
-    endpoint::Endpoint, //
 };
 use kernel::{
     alloc::Flags,
@@ -36,105 +39,130 @@ use rdma::{
     transfer::Attached,
     QueuePair, //
 };
-use sunrpc::SvcCallback;
+use sunrpc::{
+    SvcCallback,
+    SvcConnection, //
+};
 
-/// The way out of a connection.
-#[derive(Clone)]
-pub(crate) struct SendPath {
-    pub(super) queue: Arc<QueuePair<Endpoint>>,
-    pub(super) endpoint: Arc<Endpoint>,
-    pub(super) config: Config,
-    /// Whether a reply may invalidate memory of the client.
-    pub(super) invalidate: bool,
-    /// The longest message, header included, that the client has a Receive for.
-    pub(super) max: usize,
+/// All that sending on a connection takes.
+///
+/// The reverse transport has a clone: a backchannel call may be under way when the `svc_xprt` is
+/// freed.
+pub(crate) struct SendPath<T: SvcConnection> {
+    pub(super) queue: Arc<QueuePair<Connection<T>>>,
+    pub(super) connection: Arc<Connection<T>>,
+    pub(super) limits: QueueLimits,
+    /// Whether a reply may invalidate an rkey of the client (RFC 8797).
+    pub(super) remote_invalidation: bool,
+    /// The inline threshold: the longest message, transport header included, that the client
+    /// receives.
+    pub(super) inline_threshold: usize,
 }
 
-impl SendPath {
-    /// The credits to grant.
+impl<T: SvcConnection> Clone for SendPath<T> {
+    fn clone(&self) -> Self {
+        Self {
+            queue: self.queue.clone(),
+            connection: self.connection.clone(),
+            ..*self
+        }
+    }
+}
+
+impl<T: SvcConnection> SendPath<T> {
+    /// The credit grant.
     pub(super) fn credits(&self) -> u32 {
-        self.endpoint.granted.load(Acquire)
+        self.connection.granted.load(Acquire)
     }
 
-    /// Grants `credits` from now on, as Receives for them are posted first. Sleeps if `flags` allow it.
+    /// Posts the Receives for a grant of `credits`, then grants them. Sleeps if `flags` allow it.
     pub(super) fn grant(&self, credits: u32, flags: Flags) -> Result {
-        self.endpoint
-            .make_places(Config::receives(credits)?, flags)?;
-        let missing = self.endpoint.receives.fill(
+        let receives = QueueLimits::receives::<Connection<T>>(credits)?;
+        self.connection.reserve_work(receives, flags)?;
+        let missing = self.connection.receives.fill(
             &self.queue,
-            Config::messages(credits)?,
-            self.config.inline.receive_size(),
+            QueueLimits::messages(credits)?,
+            self.limits.inline.receive_size(),
             flags,
         )?;
-        // If there are none somebody else granted as much, or more by now.
+        // If none was missing, another thread has granted as much or more meanwhile.
         if missing > 0 {
-            self.endpoint.granted.store(credits, Release);
+            self.connection.granted.store(credits, Release);
         }
         Ok(())
     }
 
-    /// Grants more, if `serving` calls in work call for it and there is memory. Does not sleep.
-    pub(super) fn raise_grant(&self, serving: u32) {
-        let raised = credit::raised(self.credits(), serving, self.config.credits);
+    /// Raises the grant, if `in_progress` messages use enough of it and there is memory. Does not
+    /// sleep.
+    pub(super) fn raise_grant(&self, in_progress: u32) {
+        let raised = credit::raised(self.credits(), in_progress, self.limits.credits);
         if let Some(credits) = raised {
-            // If not now, then after one of the next calls.
+            // If there is no memory now, a later reply tries again.
             let _ = self.grant(credits, GFP_NOWAIT);
         }
     }
 
-    /// A Send buffer, as soon as there is one. [`None`] if the connection ends. Sleeps.
-    pub(super) fn buffer(&self) -> Option<Buffer<Endpoint>> {
-        self.endpoint
-            .with_room((), |()| self.queue.make_send_buffer().ok_or(()))
+    /// A Send buffer. [`None`] if the connection is being closed. Sleeps until a buffer is free.
+    pub(super) fn buffer(&self) -> Option<Buffer<Connection<T>>> {
+        self.connection
+            .wait_for_sq((), |()| self.queue.make_send_buffer().ok_or(()))
     }
 
-    /// Posts a Send and what goes with it, as soon as there is room. Sleeps.
+    /// Posts a Send of the first `len` bytes of `buffer`, with `attached`. Sleeps until
+    /// both fit into the Send queue. An error has the connection closed.
     pub(super) fn post(
         &self,
-        attached: Attached<Endpoint>,
-        buffer: Buffer<Endpoint>,
+        attached: Attached<Connection<T>>,
+        buffer: Buffer<Connection<T>>,
         len: usize,
         verb: Verb,
     ) -> Result {
         WRITES.add(attached.requests());
-        let posted = self
-            .endpoint
-            .with_room((attached, buffer), |(attached, buffer)| {
-                match self.queue.post_reply(attached, buffer, len, verb) {
-                    Ok(()) => Ok(Ok(())),
-                    Err(Unposted::Full(attached, buffer)) => Err((attached, buffer)),
-                    Err(Unposted::Lost(error)) => Ok(Err(error)),
-                }
-            });
+        let posted =
+            self.connection
+                .wait_for_sq((attached, buffer), |(attached, buffer)| {
+                    match self.queue.post_reply(attached, buffer, len, verb) {
+                        Ok(()) => Ok(Ok(())),
+                        Err(Unposted::Full(attached, buffer)) => Err((attached, buffer)),
+                        Err(Unposted::Lost(error)) => Ok(Err(error)),
+                    }
+                });
         let result = posted.unwrap_or_else(|| Err(not_connected()));
         if result.is_err() {
-            self.endpoint.lost(Event::Unanswered);
+            self.connection.begin_close(Event::Unanswered);
         }
         result
     }
 
-    /// Calls the client (RFC 8167): a header without chunks, and the message behind it.
-    pub(super) fn call(&self, xid: u32, call: &SvcCallback<'_>) -> Result {
+    /// Sends a backchannel call: a header without chunks, and `call` behind it. Sleeps. An error
+    /// has the connection closed.
+    pub(super) fn send_backchannel_call(&self, xid: u32, call: &SvcCallback<'_>) -> Result {
         let mut buffer = self.buffer().ok_or_else(not_connected)?;
-        match self.put_together(xid, call, buffer.bytes_mut()) {
+        match self.encode_backchannel_call(xid, call, buffer.bytes_mut()) {
             Ok(len) => self.post(Attached::Nothing, buffer, len, Verb::Send),
             Err(error) => {
                 self.queue.put_back_send_buffer(buffer);
-                // Nobody else finds out, as the connection is there.
-                self.endpoint.lost(Event::Unanswered);
+                // The connection works, so nothing else would close it.
+                self.connection.begin_close(Event::Unanswered);
                 Err(error)
             }
         }
     }
 
-    fn put_together(&self, xid: u32, call: &SvcCallback<'_>, out: &mut [u8]) -> Result<usize> {
+    /// Writes the message to `out`, and returns its length.
+    fn encode_backchannel_call(
+        &self,
+        xid: u32,
+        call: &SvcCallback<'_>,
+        out: &mut [u8],
+    ) -> Result<usize> {
         let header = reverse::Header {
             xid,
             credits: BACKCHANNEL_CREDITS,
         };
         let at = header.emit(out).map_err(|_| EINVAL)?;
         let end = at.checked_add(call.len()).ok_or(EINVAL)?;
-        if end > self.max {
+        if end > self.inline_threshold {
             return Err(EMSGSIZE);
         }
         let place = out.get_mut(at..end).ok_or(EMSGSIZE)?;

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The decision about a received message: whether it is executed, read on, answered with an error
+//! or dropped.
+//!
+//! RFC 8166, sections 3.4.5 and 4.5; RFC 8167 for replies to backchannel calls.
+
+use super::{
+    call_layout::{
+        fits_head,
+        policy,
+        CallLayout, //
+    },
+    call_pages::copy_out,
+    transport::{
+        Args,
+        Connection,
+        ServerTransport, //
+    },
+    work_queue::ChunkedCall,
+};
+use core::ops::Range;
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*, //
+};
+use proto::{
+    call::{
+        self,
+        Call,
+        Incoming,
+        Rejection, //
+    },
+    rdma_error::ErrorMessage,
+    rpc::CallHeader,
+    upper_layer_binding::Binding, //
+};
+use sunrpc::{
+    memory::Page,
+    AnsweredCallback,
+    SvcXprt, //
+};
+
+/// No header of an RPC call is longer.
+const MAX_RPC_HEADER_BYTES: usize = 1024;
+
+const _: () = assert!(MAX_RPC_HEADER_BYTES <= PAGE_SIZE);
+
+/// The properties of a call that are needed when its message is not borrowed any more.
+pub(super) struct CallInfo {
+    /// Where in the message the Payload stream is, or its inline part.
+    pub(super) inline: Range<usize>,
+    /// The XID, if there are no chunks.
+    pub(super) chunkless_xid: Option<u32>,
+    /// Whether results may be reduced.
+    pub(super) reduction: bool,
+    /// The length of the longest Write chunk.
+    pub(super) write_chunk_bytes: u64,
+}
+
+impl CallInfo {
+    /// The properties of `call`, which came in `message`. Its Payload stream begins with `head`.
+    fn new(call: &Call<'_>, message: &[u8], head: &[u8]) -> Self {
+        let chunks = call.lists.write.iter().map(|chunk| chunk.total());
+        Self {
+            // All that follows the transport header.
+            inline: message.len().saturating_sub(call.payload.len())..message.len(),
+            chunkless_xid: call.lists.is_empty().then_some(call.xid),
+            reduction: CallHeader::parse(head).is_some_and(|header| header.reduction),
+            write_chunk_bytes: chunks.max().unwrap_or(0),
+        }
+    }
+}
+
+/// A decision about a message.
+pub(super) enum Disposition {
+    /// The call is complete: nfsd executes it.
+    Execute(CallInfo),
+    /// The Read chunks of the call have to be read first.
+    Read(CallLayout),
+    /// The message is dropped without a reply.
+    Drop,
+    /// The message is the reply to a backchannel call, or an error in place of it.
+    BackchannelReply(AnsweredCallback),
+    /// The reply is an RDMA_ERROR message.
+    SendError(ErrorMessage),
+    /// There is no memory. The client has to send the call again, over another connection.
+    Close,
+}
+
+/// Decides about the message `bytes`, which was just received.
+pub(super) fn dispatch(
+    xprt: &SvcXprt<ServerTransport>,
+    bytes: &[u8],
+    args: &Args<'_>,
+) -> Disposition {
+    let call = match call::parse(bytes, &policy(xprt.max_message())) {
+        Ok(Incoming::Call(call)) => call,
+        Ok(Incoming::ReverseReply(reply)) => {
+            let answered = xprt.answer_callback(args, reply.xid, reply.credits, reply.payload);
+            return answered.map_or(Disposition::Drop, Disposition::BackchannelReply);
+        }
+        Ok(Incoming::ReverseError { xid, .. }) => {
+            return Disposition::BackchannelReply(AnsweredCallback::failed(xid));
+        }
+        Err(Rejection::Drop(_)) => return Disposition::Drop,
+        Err(Rejection::Refuse(error, _)) => return Disposition::SendError(error),
+    };
+    if !call.lists.is_empty() && xprt.send_path.connection.was_rejected(call.xid) {
+        return Disposition::SendError(call.refuse());
+    }
+    if call.lists.read.is_empty() {
+        let info = CallInfo::new(&call, bytes, call.payload);
+        if fits_head(call.payload.len(), info.reduction) {
+            return Disposition::Execute(info);
+        }
+    }
+    match CallLayout::of(&call, args.max_pages()) {
+        Some(layout) if chunk_is_argument(&call, layout) => Disposition::Read(layout),
+        _ => Disposition::SendError(call.refuse()),
+    }
+}
+
+/// Decides about `read`, whose RDMA Reads have completed.
+pub(super) fn dispatch_read(read: &ChunkedCall<Connection>) -> Disposition {
+    let bytes = read.message.bytes();
+    // The message was a call when the Reads were posted.
+    let Ok(Incoming::Call(call)) = call::parse(bytes, &policy(usize::MAX)) else {
+        return Disposition::Drop;
+    };
+    let CallLayout::PayloadStream { len } = read.layout else {
+        return Disposition::Execute(CallInfo::new(&call, bytes, call.payload));
+    };
+    let mut head = [0; MAX_RPC_HEADER_BYTES];
+    let head = head
+        .get_mut(..len.min(MAX_RPC_HEADER_BYTES))
+        .unwrap_or_default();
+    match read.pages.first().map(|page| page.copy_out(0, head)) {
+        Some(Ok(())) => (),
+        _ => return Disposition::Close,
+    }
+    // The RPC header is before all chunks, so it is in the Payload stream as the client sent it.
+    if call.check_message(head).is_err() || !chunks_are_arguments(&call, head, &read.pages) {
+        return Disposition::SendError(call.refuse());
+    }
+    Disposition::Execute(CallInfo::new(&call, bytes, head))
+}
+
+/// Whether the only Read chunk of an inline message is one DDP-eligible argument. Of a call whose
+/// Payload stream is reassembled, [`chunks_are_arguments`] is asked later.
+fn chunk_is_argument(call: &Call<'_>, layout: CallLayout) -> bool {
+    let CallLayout::ReadChunk { position, .. } = layout else {
+        return true;
+    };
+    let binding = Binding::of(call.payload);
+    let argument = |_, after| binding.argument(call.payload.get(..position)?, after);
+    call.check_arguments(argument).is_ok()
+}
+
+/// Whether each Read chunk is one DDP-eligible argument of the call whose Payload stream is in
+/// `pages` and begins with `head`.
+fn chunks_are_arguments(call: &Call<'_>, head: &[u8], pages: &KVec<Page>) -> bool {
+    let binding = Binding::of(head);
+    let argument = |position, after| {
+        let position = usize::try_from(position).ok()?;
+        let mut before = [0; Binding::REACH];
+        let before = before.get_mut(..position.min(Binding::REACH))?;
+        copy_out(pages, position.saturating_sub(before.len()), before).ok()?;
+        binding.argument(before, after)
+    };
+    call.check_arguments(argument).is_ok()
+}

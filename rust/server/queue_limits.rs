@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How many credits, Receives, Sends, RDMA Reads and RDMA Writes a connection may have.
+//!
+//! The sysctls say how many credits an administrator wants; the device says how many work requests
+//! fit into one of its queues.
+
+use super::config;
+use crate::endpoint::ReceiveRing;
+use kernel::prelude::*;
+use proto::cm_private_data::PrivateData;
+use rdma::{
+    device::Limits,
+    error::not_supported,
+    qp::Parameters,
+    Handler, //
+};
+
+/// The first credit grant of a connection. It is raised when half of it is used, so that thousands
+/// of idle connections have few Receives.
+pub(super) const FIRST_CREDITS: u32 = 4;
+
+/// Credits in the reverse direction: calls to the client in parallel.
+pub(super) const BACKCHANNEL_CREDITS: u32 = 2;
+
+/// Sends that may be posted at the same time. One completion covers up to sixteen. Each connection
+/// has a Send queue of this length in the device, even while it is idle, so there are fewer than
+/// credits; a reply occupies the queue only for one round trip to the client.
+const SENDS: u32 = 28;
+
+/// Send buffers that are allocated when the connection is made. More are allocated on demand.
+const FIRST_SENDS: usize = 4;
+
+/// Work requests for RDMA Reads and Writes that may be posted at the same time. A longer transfer
+/// is posted in batches.
+const TRANSFERS: u32 = 34;
+
+/// Receives in addition to one for each credit, at most: for replies to backchannel calls, a batch
+/// that waits to be posted again, and the drain.
+const SPARE_RECEIVES: u32 = 32;
+
+/// The limits of one connection.
+#[derive(Clone, Copy)]
+pub(super) struct QueueLimits {
+    /// The largest credit grant.
+    pub(super) credits: u32,
+    /// Sends in parallel.
+    sends: u32,
+    /// RDMA Reads and Writes in parallel.
+    transfers: u32,
+    /// The longest Send and the longest Receive, as the private data tells them to the client.
+    pub(super) inline: PrivateData,
+}
+
+impl QueueLimits {
+    /// The limits of a new connection over a device with `limits`.
+    pub(super) fn new(limits: &Limits) -> Result<Self> {
+        let wanted = u32::try_from(config::max_credits())?;
+        let each = limits.requests_per_read();
+        // The drain takes one work request of each queue.
+        let transfers = TRANSFERS.min(limits.queue_depth / 2 / each);
+        let sends = SENDS.min(limits.queue_depth.saturating_sub(transfers * each + 1));
+        let credits = wanted.min(limits.queue_depth.saturating_sub(SPARE_RECEIVES));
+        if credits == 0 {
+            let depth = limits.queue_depth;
+            pr_err!("the device queues {depth} work requests, which is too few\n");
+            return Err(not_supported());
+        }
+        let size = config::inline_size_bytes();
+        Ok(Self {
+            credits,
+            sends,
+            transfers,
+            inline: PrivateData::new(size, size, true).map_err(|_| EINVAL)?,
+        })
+    }
+
+    /// Halves the limits, for a device that refused a queue pair of the size that its attributes
+    /// promise. [`None`] if they are the lowest already.
+    pub(super) fn halved(self) -> Option<Self> {
+        (self.credits > FIRST_CREDITS).then(|| Self {
+            credits: (self.credits / 2).max(FIRST_CREDITS),
+            sends: self.sends.div_ceil(2),
+            transfers: self.transfers.div_ceil(2),
+            inline: self.inline,
+        })
+    }
+
+    /// How many messages may arrive at the same time when `credits` are granted.
+    pub(super) fn messages(credits: u32) -> Result<usize> {
+        // The reply to a backchannel call that was given up may arrive together with the replies to
+        // others.
+        let replies = BACKCHANNEL_CREDITS.saturating_mul(2);
+        Ok(usize::try_from(credits.saturating_add(replies))?)
+    }
+
+    /// How many Receives there are when `credits` are granted: those posted, those whose message is
+    /// in progress, and those that wait to be posted again.
+    pub(super) fn receives<H: Handler>(credits: u32) -> Result<usize> {
+        Self::messages(credits).map(ReceiveRing::<H>::depth)
+    }
+
+    /// The parameters of the queue pair.
+    pub(super) fn parameters<H: Handler>(self) -> Result<Parameters> {
+        Ok(Parameters {
+            receives: u32::try_from(Self::receives::<H>(self.credits)?)?,
+            send_buffers: usize::try_from(self.sends)?,
+            first_send_buffers: FIRST_SENDS,
+            send_bytes: self.inline.send_size(),
+            send_elements: usize::MAX,
+            regions_per_send: 0,
+            transfers: self.transfers,
+        })
+    }
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The private state of a connected `svc_xprt`: it is made, accepted, drained and freed here.
+//!
+//! RFC 8166, section 3.3 (credits and inline threshold); RFC 8797 (private data).
+
+use super::{
+    call_context::CallContext,
+    connection,
+    page_pool::PagePool,
+    queue_limits::{
+        QueueLimits,
+        FIRST_CREDITS, //
+    },
+    rejected_calls::RejectedCalls,
+    send::SendPath,
+};
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::{
+        Arc,
+        SpinLock, //
+    },
+};
+use proto::{
+    cm_private_data,
+    conn::server::{
+        Action,
+        Event, //
+    },
+    plan::{
+        Role,
+        Thresholds, //
+    },
+    rdma_error::ErrorMessage, //
+};
+use rdma::{
+    cm::{
+        ConnectParameters,
+        Id, //
+    },
+    error::not_connected,
+    receive::Message,
+    send::Verb,
+    transfer::Attached,
+    ProtectionDomain,
+    QueuePair, //
+};
+use sunrpc::{
+    SockAddr,
+    SvcArgs,
+    SvcCall,
+    SvcLink, //
+};
+
+/// How many [`SvcCall`]s a transport keeps for later calls.
+const MAX_FREE_CALLS: usize = 32;
+
+/// The context of the id and of the completion queue.
+pub(crate) type Connection = connection::Connection<ServerTransport>;
+
+/// The arguments of a call, in the `svc_rqst` of the calling thread.
+pub(super) type Args<'a> = SvcArgs<'a, Message<Connection>>;
+
+/// A connection request that no thread has accepted yet.
+pub(crate) struct ConnectRequest {
+    pub(super) id: Arc<Id<Connection>>,
+    pub(super) connection: Arc<Connection>,
+}
+
+/// The private state of a connected `svc_xprt`.
+#[pin_data]
+pub(crate) struct ServerTransport {
+    pub(super) page_pool: Arc<PagePool>,
+    /// Contexts of calls that are over, for later calls.
+    #[pin]
+    free_calls: SpinLock<KVec<KBox<SvcCall<Self>>>>,
+    pub(super) send_path: SendPath<Self>,
+    id: Arc<Id<Connection>>,
+}
+
+impl ServerTransport {
+    /// Makes all that the connection needs, but does not accept it. Sleeps.
+    pub(super) fn new(
+        request: ConnectRequest,
+        link: SvcLink<Self>,
+        page_pool: Arc<PagePool>,
+        rejected_calls: Arc<RejectedCalls>,
+    ) -> impl PinInit<Self, Error> {
+        let send_path = Self::create_send_path(&request, link, rejected_calls);
+        if send_path.is_err() {
+            request.id.reject();
+        }
+        try_pin_init!(Self {
+            page_pool,
+            free_calls <- new_spinlock!(
+                KVec::with_capacity(MAX_FREE_CALLS, GFP_KERNEL)?,
+                "rpcrdma::free_calls"
+            ),
+            send_path: send_path?,
+            id: request.id,
+        })
+    }
+
+    /// Creates the protection domain and the queue pair.
+    fn create_send_path(
+        request: &ConnectRequest,
+        link: SvcLink<Self>,
+        rejected_calls: Arc<RejectedCalls>,
+    ) -> Result<SendPath<Self>> {
+        let ConnectRequest { id, connection } = request;
+        let mut limits = QueueLimits::new(&id.limits()?)?;
+        let pd = ProtectionDomain::new(id.clone())?;
+        let queue = loop {
+            let parameters = limits.parameters::<Connection>()?;
+            match (
+                QueuePair::new(id.clone(), pd.clone(), &parameters),
+                limits.halved(),
+            ) {
+                // The device's attributes promise more than it has.
+                (Err(EINVAL | ENOMEM), Some(halved)) => limits = halved,
+                (queue, _) => break queue?,
+            }
+        };
+        connection.set_client(id.remote_address()?, rejected_calls);
+        connection.set_link(link);
+        let client = connection.client_private_data;
+        let thresholds = Thresholds::negotiate(Role::Server, limits.inline, client);
+        Ok(SendPath {
+            queue,
+            connection: connection.clone(),
+            limits,
+            inline_threshold: thresholds.reply,
+            remote_invalidation: cm_private_data::may_invalidate(limits.inline, client),
+        })
+    }
+
+    /// Accepts the connection. If that fails, rejects it. Sleeps.
+    pub(super) fn start(&self) -> Result {
+        self.accept().inspect_err(|_| {
+            self.id.reject();
+            let _ = self.send_path.connection.step(Event::Failed);
+        })
+    }
+
+    fn accept(&self) -> Result {
+        let SendPath {
+            connection, limits, ..
+        } = &self.send_path;
+        let initiator_depth = connection
+            .initiator_depth
+            .min(self.id.limits()?.initiator_depth);
+        if initiator_depth == 0 {
+            // Such a client executes no RDMA Read at all.
+            return Err(EINVAL);
+        }
+        // RFC 8166, section 3.3.1: Receives for the first grant are posted before the first Call.
+        self.send_path
+            .grant(FIRST_CREDITS.min(limits.credits), GFP_KERNEL)?;
+        if connection.step(Event::Prepared) != Action::Accept {
+            return Err(not_connected());
+        }
+        self.id.accept(&ConnectParameters {
+            private_data: &limits.inline.emit(),
+            responder_resources: 0,
+            initiator_depth,
+            retry_count: 0,
+            rnr_retry_count: 0,
+        })
+    }
+
+    /// The local and the remote address.
+    pub(super) fn addresses(&self) -> Result<(SockAddr, SockAddr)> {
+        Ok((self.id.local_address()?, self.id.remote_address()?))
+    }
+
+    /// Disconnects, and has no thread wait any more. Sleeps.
+    pub(super) fn disconnect(&self) {
+        let connection = &self.send_path.connection;
+        let _ = connection.step(Event::Close);
+        connection.end_sq_waits();
+        self.id.disconnect();
+    }
+
+    /// Drains the queue pair and frees the work. When this returns no memory is under DMA, and no
+    /// handler runs. Sleeps.
+    pub(super) fn drain(&self) {
+        let connection = &self.send_path.connection;
+        let _ = connection.step(Event::Close);
+        self.send_path.queue.drain();
+        connection.clear();
+        let _ = connection.step(Event::Drained);
+    }
+
+    /// An [`SvcCall`] for a new call: one of an earlier call, or a new one. [`None`] if there is no
+    /// memory.
+    pub(super) fn take_call(&self) -> Option<KBox<SvcCall<Self>>> {
+        let free = self.free_calls.lock().pop();
+        free.or_else(|| KBox::new(SvcCall::new(CallContext::new()), GFP_KERNEL).ok())
+    }
+
+    /// Keeps `call`, which is over, for a later call.
+    pub(super) fn release_call(&self, mut call: KBox<SvcCall<Self>>) {
+        if let Some(message) = call.take_message() {
+            self.repost(message);
+        }
+        call.context.clear();
+        let excess = self.free_calls.lock().push_within_capacity(call);
+        drop(excess);
+    }
+
+    /// Gives back the Receive of `message`, to be posted again.
+    pub(super) fn repost(&self, message: Message<Connection>) {
+        self.send_path
+            .connection
+            .repost(&self.send_path.queue, message);
+    }
+
+    /// Replies to `message` with an RDMA_ERROR message. If that fails, has the connection closed.
+    /// Sleeps.
+    pub(super) fn send_error(&self, message: Message<Connection>, error: &ErrorMessage) {
+        self.repost(message);
+        let Some(mut buffer) = self.send_path.buffer() else {
+            return;
+        };
+        match error.emit(self.send_path.credits(), buffer.bytes_mut()) {
+            Ok(len) => {
+                let _ = self
+                    .send_path
+                    .post(Attached::Nothing, buffer, len, Verb::Send);
+            }
+            Err(_) => {
+                self.send_path.queue.put_back_send_buffer(buffer);
+                self.send_path.connection.begin_close(Event::Unanswered);
+            }
+        }
+    }
+
+    /// Has the connection closed, because there will be no reply to `message`: the client would
+    /// wait for it (RFC 8166, section 4.5.4).
+    pub(super) fn close_unanswered(&self, message: Message<Connection>) {
+        self.repost(message);
+        self.send_path.connection.begin_close(Event::Unanswered);
+    }
+}
