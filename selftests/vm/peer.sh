@@ -3,7 +3,7 @@
 #
 # A crafted peer sends the server what no good client sends, and an ordinary mount works beside it all the while.
 #
-# `PEER='adv20 adv46'` in the environment runs only these cases; PEER_CROWD, PEER_STORM, PEER_ROUNDS and PEER_BITS say
+# `PEER='adv20 adv46'` in the environment runs only these cases; PEER_CONNECTIONS, PEER_CONNECTS, PEER_ROUNDS and PEER_BITS say
 # how much of some (see selftests/peer/src/faults.rs), PEER_THREADS how many threads the server has, PEER_LIMIT how many
 # seconds each may take.
 

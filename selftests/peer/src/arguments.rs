@@ -20,24 +20,24 @@ use std::net::SocketAddrV4;
 use std::time::SystemTime;
 
 cases![
-    adv32_chunk_that_is_no_eligible_argument,
+    adv32_read_chunk_of_an_ineligible_argument,
     adv33_interleaved_segments,
     adv34_descending_positions,
-    adv35_position_zero_chunk_anywhere_in_the_list,
-    adv40_pulled_message_of_another_transaction,
+    adv35_position_zero_segments_anywhere_in_the_list,
+    adv40_long_call_with_another_xid,
     adv43_segments_of_one_byte,
-    adv44_empty_segments,
-    adv85_memory_that_is_not_registered,
-    adv87_segment_longer_than_its_memory,
-    adv91_argument_with_and_without_fill,
-    adv92_argument_with_more_than_fill,
-    adv93_argument_with_less_than_it_says,
-    adv102_fill_of_any_value,
-    s443_any_offset_is_as_good,
-    n12_as_many_segments_as_every_server_takes,
-    more_segments_than_are_moved_at_once,
-    long_call_with_everything_in_it,
-    memory_of_an_argument_is_free_after_the_reply,
+    adv44_zero_length_segments,
+    adv85_unknown_handle,
+    adv87_segment_longer_than_its_region,
+    adv91_read_chunk_with_and_without_padding,
+    adv92_read_chunk_longer_than_its_padding,
+    adv93_read_chunk_shorter_than_its_data,
+    adv102_nonzero_padding,
+    s443_any_offset_is_valid,
+    n12_sixteen_segments,
+    more_segments_than_one_batch_of_work_requests,
+    long_call_in_a_position_zero_chunk,
+    argument_is_not_read_after_the_reply,
 ];
 
 /// Bytes that were not there before.
@@ -103,7 +103,7 @@ fn writes_nothing(bench: &Bench, message: &[u8]) -> Verdict {
     bench.survives()
 }
 
-fn adv32_chunk_that_is_no_eligible_argument(server: SocketAddrV4) -> Verdict {
+fn adv32_read_chunk_of_an_ineligible_argument(server: SocketAddrV4) -> Verdict {
     let bench = Bench::new(server)?;
     let name = source(&bench, b"name")?;
     let xid = bench.xid();
@@ -165,7 +165,7 @@ fn adv34_descending_positions(server: SocketAddrV4) -> Verdict {
     two_writes(server, &[(1, 2000, 800), (0, 0, 2000)])
 }
 
-fn adv35_position_zero_chunk_anywhere_in_the_list(server: SocketAddrV4) -> Verdict {
+fn adv35_position_zero_segments_anywhere_in_the_list(server: SocketAddrV4) -> Verdict {
     let bench = Bench::new(server)?;
     for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2]] {
         let data = fresh(1023);
@@ -207,7 +207,7 @@ fn adv35_position_zero_chunk_anywhere_in_the_list(server: SocketAddrV4) -> Verdi
     Ok(())
 }
 
-fn adv40_pulled_message_of_another_transaction(server: SocketAddrV4) -> Verdict {
+fn adv40_long_call_with_another_xid(server: SocketAddrV4) -> Verdict {
     let bench = Bench::new(server)?;
     let xid = bench.xid();
     let call = source(&bench, &wire::null_call(xid ^ 1))?;
@@ -231,7 +231,7 @@ fn writes_all(
     bench.holds(0, data)
 }
 
-fn memory_of_an_argument_is_free_after_the_reply(server: SocketAddrV4) -> Verdict {
+fn argument_is_not_read_after_the_reply(server: SocketAddrV4) -> Verdict {
     let bench = Bench::new(server)?;
     let data = fresh(3000);
     let region = source(&bench, &data)?;
@@ -254,7 +254,7 @@ fn adv43_segments_of_one_byte(server: SocketAddrV4) -> Verdict {
     })
 }
 
-fn adv44_empty_segments(server: SocketAddrV4) -> Verdict {
+fn adv44_zero_length_segments(server: SocketAddrV4) -> Verdict {
     let bench = Bench::new(server)?;
     writes_all(&bench, &fresh(16), |position, region| {
         let pieces = [(0, 0), (0, 8), (8, 0), (8, 8), (16, 0)];
@@ -279,18 +279,18 @@ fn cannot_be_pulled(server: SocketAddrV4, segment: impl Fn(&Region) -> Segment) 
     Ok(())
 }
 
-fn adv85_memory_that_is_not_registered(server: SocketAddrV4) -> Verdict {
+fn adv85_unknown_handle(server: SocketAddrV4) -> Verdict {
     cannot_be_pulled(server, |region| Segment {
         key: region.key() ^ 0x5500,
         ..Segment::of(region, 0, 4096)
     })
 }
 
-fn adv87_segment_longer_than_its_memory(server: SocketAddrV4) -> Verdict {
+fn adv87_segment_longer_than_its_region(server: SocketAddrV4) -> Verdict {
     cannot_be_pulled(server, |region| Segment::of(region, 2048, 4096))
 }
 
-fn adv91_argument_with_and_without_fill(server: SocketAddrV4) -> Verdict {
+fn adv91_read_chunk_with_and_without_padding(server: SocketAddrV4) -> Verdict {
     let bench = Bench::new(server)?;
     for pieces in [&[(0, 5)][..], &[(0, 8)], &[(0, 5), (5, 3)]] {
         let data = fresh(8);
@@ -313,16 +313,16 @@ fn of_other_length(server: SocketAddrV4, count: u32, length: usize) -> Verdict {
     writes_nothing(&bench, &write_by(&bench, count, list)?)
 }
 
-fn adv92_argument_with_more_than_fill(server: SocketAddrV4) -> Verdict {
+fn adv92_read_chunk_longer_than_its_padding(server: SocketAddrV4) -> Verdict {
     of_other_length(server, 5, 12)
 }
 
-fn adv93_argument_with_less_than_it_says(server: SocketAddrV4) -> Verdict {
+fn adv93_read_chunk_shorter_than_its_data(server: SocketAddrV4) -> Verdict {
     of_other_length(server, 4096, 1000)?;
     of_other_length(server, 5, 1)
 }
 
-fn adv102_fill_of_any_value(server: SocketAddrV4) -> Verdict {
+fn adv102_nonzero_padding(server: SocketAddrV4) -> Verdict {
     let bench = Bench::new(server)?;
     let data = fresh(5);
     let write = [Operation::Write {
@@ -355,7 +355,7 @@ fn split_in(region: &Region, count: usize) -> Vec<Segment> {
 }
 
 /// An offset may be anything, such as zero, or the start of the last page that there can be.
-fn s443_any_offset_is_as_good(server: SocketAddrV4) -> Verdict {
+fn s443_any_offset_is_valid(server: SocketAddrV4) -> Verdict {
     let bench = Bench::new(server)?;
     for (page, at) in [(0, 0), (0, 1), (u64::MAX - 4095, 0)] {
         let data = fresh(4096 - at);
@@ -374,12 +374,12 @@ fn s443_any_offset_is_as_good(server: SocketAddrV4) -> Verdict {
     Ok(())
 }
 
-fn n12_as_many_segments_as_every_server_takes(server: SocketAddrV4) -> Verdict {
+fn n12_sixteen_segments(server: SocketAddrV4) -> Verdict {
     in_segments(server, 16)
 }
 
 /// Our server posts 17 Reads or Writes of one call, and then the next ones.
-fn more_segments_than_are_moved_at_once(server: SocketAddrV4) -> Verdict {
+fn more_segments_than_one_batch_of_work_requests(server: SocketAddrV4) -> Verdict {
     in_segments(server, 64)
 }
 
@@ -427,7 +427,7 @@ fn in_segments(server: SocketAddrV4, count: usize) -> Verdict {
     same("what was read", result.bytes(0, 4096), data)
 }
 
-fn long_call_with_everything_in_it(server: SocketAddrV4) -> Verdict {
+fn long_call_in_a_position_zero_chunk(server: SocketAddrV4) -> Verdict {
     let bench = Bench::new(server)?;
     let data = fresh(20_000);
     let xid = bench.xid();

@@ -24,18 +24,18 @@ use std::time::Duration;
 
 cases![
     adv103_write_after_the_reply,
-    adv105_write_with_immediate_is_no_message,
-    sec02_memory_to_write_is_not_read,
-    sec02_memory_to_read_is_not_written,
+    adv105_rdma_write_with_immediate,
+    sec02_write_chunk_cannot_be_read,
+    sec02_read_chunk_cannot_be_written,
     sec02_no_atomics,
     sec03_handle_of_another_connection,
-    sec04_not_a_byte_beside,
+    sec04_no_access_beyond_a_segment,
     sec05_handle_of_an_earlier_rpc,
     sec08_no_read_after_the_reply,
     sec10_no_segment_outlives_the_reply,
-    sec12_memory_of_another_connection_invalidated,
-    sec16_killed_caller_takes_its_memory_back,
-    sec17_killed_callers_do_not_cost_the_connection,
+    sec12_invalidation_of_another_connection_s_handle,
+    sec16_memory_of_a_killed_call_is_invalidated,
+    sec17_killed_calls_keep_the_connection,
 ];
 
 /// What must not work on the memory of a pending READ or WRITE: it ends the connection, and the
@@ -60,7 +60,7 @@ fn writing(stage: &mut Stage) -> Result<(Call, Segment), String> {
     Ok((call, segment))
 }
 
-fn sec02_memory_to_write_is_not_read() -> Verdict {
+fn sec02_write_chunk_cannot_be_read() -> Verdict {
     let (mut stage, call) = reading()?;
     denied(&mut stage, Verb::Read, call.lists.write[0][0], 64)?;
     stage.succeeds(&files::content())
@@ -72,7 +72,7 @@ fn sec02_no_atomics() -> Verdict {
     stage.succeeds(&files::content())
 }
 
-fn sec02_memory_to_read_is_not_written() -> Verdict {
+fn sec02_read_chunk_cannot_be_written() -> Verdict {
     let mut stage = Stage::new(stage::write)?;
     let (_, segment) = writing(&mut stage)?;
     // What may be done with it, to see that the key is right.
@@ -91,7 +91,7 @@ fn sec02_memory_to_read_is_not_written() -> Verdict {
     stage.succeeds(&[])
 }
 
-fn sec04_not_a_byte_beside() -> Verdict {
+fn sec04_no_access_beyond_a_segment() -> Verdict {
     for before in [true, false] {
         let (mut stage, call) = reading()?;
         let segment = call.lists.write[0][0];
@@ -169,7 +169,7 @@ fn sec03_handle_of_another_connection() -> Verdict {
     same("connections", one.connections, 1)
 }
 
-fn sec12_memory_of_another_connection_invalidated() -> Verdict {
+fn sec12_invalidation_of_another_connection_s_handle() -> Verdict {
     let [(mut one, call), (mut two, other)] = two_transports()?;
     let key = call.lists.write[0][0].key;
     let reply = two.right_reply(&other)?;
@@ -189,7 +189,7 @@ fn listing_in_a_process() -> Result<(Stage, Segment), String> {
     Ok((stage, *chunk.first().ok_or("no segment")?))
 }
 
-fn sec16_killed_caller_takes_its_memory_back() -> Verdict {
+fn sec16_memory_of_a_killed_call_is_invalidated() -> Verdict {
     let (mut stage, segment) = listing_in_a_process()?;
     let local = stage.memory(&[0; 64])?;
     same(
@@ -202,7 +202,7 @@ fn sec16_killed_caller_takes_its_memory_back() -> Verdict {
     stage.succeeds(&names_of_all())
 }
 
-fn sec17_killed_callers_do_not_cost_the_connection() -> Verdict {
+fn sec17_killed_calls_keep_the_connection() -> Verdict {
     let (mut stage, _) = listing_in_a_process()?;
     stage::kill_lister()?;
     for _ in 1..stage::LISTERS {
@@ -234,7 +234,7 @@ fn sec05_handle_of_an_earlier_rpc() -> Verdict {
     stage.succeeds(&names_of_all())
 }
 
-fn adv105_write_with_immediate_is_no_message() -> Verdict {
+fn adv105_rdma_write_with_immediate() -> Verdict {
     let (mut stage, call) = reading()?;
     let local = stage.memory(&[0x5A; 64])?;
     let segment = call.lists.write[0][0];

@@ -33,21 +33,21 @@ use std::time::Duration;
 use std::time::Instant;
 
 cases![
-    adv15_request_of_no_credits_is_served,
-    adv16_request_of_all_credits_is_served,
+    adv15_request_for_zero_credits,
+    adv16_request_for_maximum_credits,
     adv94_two_calls_before_the_first_reply,
-    adv95_more_calls_than_granted,
+    adv95_more_calls_than_credits,
     adv96_send_longer_than_a_receive,
-    adv97_no_receive_for_the_reply,
-    adv98_disconnect_in_the_middle,
+    adv97_no_receive_posted_for_the_reply,
+    adv98_disconnect_during_a_transfer,
     adv99_same_call_twice,
     adv105_immediate_data,
     adv110_flipped_bits,
-    client_that_takes_no_reply,
-    clients_that_never_take_a_reply_hold_no_thread,
-    nothing_is_sent_unasked,
-    crowd,
-    storm,
+    clients_that_post_no_receives,
+    clients_that_post_no_receives_hold_no_thread,
+    no_unsolicited_message,
+    many_connections,
+    many_short_connections,
 ];
 
 /// A number from the environment.
@@ -73,11 +73,11 @@ fn asks_for(server: SocketAddrV4, credits: u32) -> Verdict {
     bench.survives()
 }
 
-fn adv15_request_of_no_credits_is_served(server: SocketAddrV4) -> Verdict {
+fn adv15_request_for_zero_credits(server: SocketAddrV4) -> Verdict {
     asks_for(server, 0)
 }
 
-fn adv16_request_of_all_credits_is_served(server: SocketAddrV4) -> Verdict {
+fn adv16_request_for_maximum_credits(server: SocketAddrV4) -> Verdict {
     asks_for(server, u32::MAX)
 }
 
@@ -116,7 +116,7 @@ fn adv94_two_calls_before_the_first_reply(server: SocketAddrV4) -> Verdict {
     at_once(server, &Bench::with(server, &many(8))?, 2)
 }
 
-fn adv95_more_calls_than_granted(server: SocketAddrV4) -> Verdict {
+fn adv95_more_calls_than_credits(server: SocketAddrV4) -> Verdict {
     let bench = Bench::with(server, &many(1024))?;
     let (_, message) = null(&bench);
     let reply = bench.ask(&message)?;
@@ -142,7 +142,7 @@ fn adv96_send_longer_than_a_receive(server: SocketAddrV4) -> Verdict {
     Bench::new(server)?.survives()
 }
 
-fn adv97_no_receive_for_the_reply(server: SocketAddrV4) -> Verdict {
+fn adv97_no_receive_posted_for_the_reply(server: SocketAddrV4) -> Verdict {
     let options = Options {
         rnr_retries: 0,
         ..many(0)
@@ -153,7 +153,7 @@ fn adv97_no_receive_for_the_reply(server: SocketAddrV4) -> Verdict {
     Bench::new(server)?.survives()
 }
 
-fn client_that_takes_no_reply(server: SocketAddrV4) -> Verdict {
+fn clients_that_post_no_receives(server: SocketAddrV4) -> Verdict {
     let benches: Vec<_> = (0..4)
         .map(|_| Bench::with(server, &many(0)))
         .collect::<Result<_, _>>()?;
@@ -172,7 +172,7 @@ fn client_that_takes_no_reply(server: SocketAddrV4) -> Verdict {
 
 /// Each of more clients than the server has threads (scripts/vm/nfs-server) lets all its Sends wait.
 /// A thread that has another reply for such a client waits as well, but not for ever.
-fn clients_that_never_take_a_reply_hold_no_thread(server: SocketAddrV4) -> Verdict {
+fn clients_that_post_no_receives_hold_no_thread(server: SocketAddrV4) -> Verdict {
     // The server has room for far fewer Sends.
     const MOST: usize = 1024;
     // Surely not how long a NULL call takes that finds a thread.
@@ -200,7 +200,7 @@ fn clients_that_never_take_a_reply_hold_no_thread(server: SocketAddrV4) -> Verdi
     Err(format!("no thread waits for {MOST} Sends"))
 }
 
-fn nothing_is_sent_unasked(server: SocketAddrV4) -> Verdict {
+fn no_unsolicited_message(server: SocketAddrV4) -> Verdict {
     let options = Options {
         rnr_retries: 0,
         ..many(0)
@@ -211,7 +211,7 @@ fn nothing_is_sent_unasked(server: SocketAddrV4) -> Verdict {
     same("connection lost", lost, false)
 }
 
-fn adv98_disconnect_in_the_middle(server: SocketAddrV4) -> Verdict {
+fn adv98_disconnect_during_a_transfer(server: SocketAddrV4) -> Verdict {
     const LONG: u32 = 65_536;
     let read = Operation::Read {
         offset: 0,
@@ -342,9 +342,9 @@ fn adv110_flipped_bits(server: SocketAddrV4) -> Verdict {
     survived.map_err(|error| format!("from bit {first} on: {error}"))
 }
 
-fn crowd(server: SocketAddrV4) -> Verdict {
+fn many_connections(server: SocketAddrV4) -> Verdict {
     let options = many(2);
-    let count = number("PEER_CROWD", 50);
+    let count = number("PEER_CONNECTIONS", 50);
     let open = || {
         let bench = Bench::with(server, &options)?;
         // Of those that never had a file handle, sunrpc keeps 64 connections.
@@ -357,8 +357,8 @@ fn crowd(server: SocketAddrV4) -> Verdict {
     Ok(())
 }
 
-fn storm(server: SocketAddrV4) -> Verdict {
-    for round in 0..number("PEER_STORM", 40) {
+fn many_short_connections(server: SocketAddrV4) -> Verdict {
+    for round in 0..number("PEER_CONNECTS", 40) {
         let bench = Bench::with(server, &many(2))?;
         match round % 3 {
             0 => bench.survives()?,

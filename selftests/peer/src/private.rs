@@ -16,13 +16,13 @@ use super::verbs::Options;
 use std::net::SocketAddrV4;
 
 cases![
-    adv108_strange_private_data,
-    p03_bytes_behind_are_ignored,
+    adv108_malformed_private_data,
+    p03_trailing_bytes_are_ignored,
     p04_reserved_flags_are_ignored,
-    p08_plain_send_to_those_who_did_not_agree,
-    p09_one_handle_of_the_call_is_invalidated,
-    p12_no_size_raises_the_server_s_own,
-    p13_receive_size_of_the_client_bounds_replies,
+    p08_no_remote_invalidation_without_agreement,
+    p09_remote_invalidation_of_a_handle_of_the_call,
+    p12_server_keeps_its_own_send_size,
+    p13_client_receive_size_bounds_replies,
 ];
 
 const IDENTIFIER: [u8; 4] = [0xf6, 0xab, 0x0e, 0x18];
@@ -56,7 +56,7 @@ fn comes_inline(bench: &Bench, count: u32) -> Result<bool, String> {
     split(&reply.bytes).map(|(procedure, ..)| procedure == 0)
 }
 
-fn adv108_strange_private_data(server: SocketAddrV4) -> Verdict {
+fn adv108_malformed_private_data(server: SocketAddrV4) -> Verdict {
     let [a, b, c, d] = IDENTIFIER;
     let absent: &[&[u8]] = &[
         &[],
@@ -78,7 +78,7 @@ fn adv108_strange_private_data(server: SocketAddrV4) -> Verdict {
     )
 }
 
-fn p03_bytes_behind_are_ignored(server: SocketAddrV4) -> Verdict {
+fn p03_trailing_bytes_are_ignored(server: SocketAddrV4) -> Verdict {
     let mut private = block(0, 3, 3);
     private.resize(56, 0xEE);
     same(
@@ -118,7 +118,7 @@ fn p04_reserved_flags_are_ignored(server: SocketAddrV4) -> Verdict {
     same("with R", key.unwrap_or(named), named)
 }
 
-fn p08_plain_send_to_those_who_did_not_agree(server: SocketAddrV4) -> Verdict {
+fn p08_no_remote_invalidation_without_agreement(server: SocketAddrV4) -> Verdict {
     for private in [&[][..], &block(0, 3, 3)] {
         let (key, _) = invalidated(server, private)?;
         same("invalidated", key, None)?;
@@ -126,12 +126,12 @@ fn p08_plain_send_to_those_who_did_not_agree(server: SocketAddrV4) -> Verdict {
     Ok(())
 }
 
-fn p09_one_handle_of_the_call_is_invalidated(server: SocketAddrV4) -> Verdict {
+fn p09_remote_invalidation_of_a_handle_of_the_call(server: SocketAddrV4) -> Verdict {
     let (key, named) = invalidated(server, &block(1, 3, 3))?;
     same("invalidated", key, Some(named))
 }
 
-fn p12_no_size_raises_the_server_s_own(server: SocketAddrV4) -> Verdict {
+fn p12_server_keeps_its_own_send_size(server: SocketAddrV4) -> Verdict {
     let bench = client(server, &block(1, 0xFF, 0xFF))?;
     let own = 1024 * (1 + u32::from(*bench.connection.private.get(6).ok_or("no private data")?));
     same("more than a Send", comes_inline(&bench, own)?, false)?;
@@ -139,7 +139,7 @@ fn p12_no_size_raises_the_server_s_own(server: SocketAddrV4) -> Verdict {
     bench.survives()
 }
 
-fn p13_receive_size_of_the_client_bounds_replies(server: SocketAddrV4) -> Verdict {
+fn p13_client_receive_size_bounds_replies(server: SocketAddrV4) -> Verdict {
     let bench = client(server, &block(0, 3, 0))?;
     same("3,000 bytes inline", comes_inline(&bench, 3000)?, false)?;
     same("800 bytes inline", comes_inline(&bench, 800)?, true)

@@ -32,43 +32,43 @@ macro_rules! cases {
 pub(crate) use cases;
 
 cases![
-    adv48_longer_than_offered,
-    adv49_other_number_of_segments,
-    adv50_other_memory,
-    adv51_chunk_that_was_not_offered,
+    adv48_write_chunk_longer_than_offered,
+    adv49_write_chunk_with_another_segment_count,
+    adv50_write_chunk_with_another_handle_or_offset,
+    adv51_write_chunk_that_was_not_offered,
     adv52_write_list_missing,
     adv55_inline_reply_that_used_the_reply_chunk,
-    adv56_long_reply_without_a_payload,
-    adv57_long_reply_without_fill,
+    adv56_long_reply_with_an_empty_reply_chunk,
+    adv57_long_reply_without_padding,
     adv58_long_reply_longer_than_offered,
-    adv61_grant_of_a_dropped_reply_is_none,
-    adv62_second_reply,
+    adv61_grant_of_a_dropped_reply_is_ignored,
+    adv62_duplicate_reply,
     adv67_err_chunk_ends_the_rpc,
-    adv71_version_errors_end_the_rpc,
-    adv72_grants_of_nothing_and_of_everything,
-    adv75_result_inline_despite_its_chunk,
-    adv76_result_of_another_length,
-    adv77_failed_read_into_dirty_memory,
-    adv78_call_to_the_client,
-    adv79_call_with_the_number_of_a_pending_one,
-    adv82_invalidated_memory_of_nobody,
-    adv82_invalidated_memory_of_another_call,
-    adv83_invalidation_and_malformed_header,
-    adv84_invalidation_that_was_not_agreed_upon,
+    adv71_err_vers_ends_the_rpc,
+    adv72_zero_and_maximum_grants,
+    adv75_inline_result_despite_a_write_chunk,
+    adv76_result_length_differs_from_its_write_chunk,
+    adv77_failed_read_after_an_rdma_write,
+    adv78_reverse_direction_call,
+    adv79_reverse_direction_call_with_a_pending_xid,
+    adv82_invalidation_of_an_unknown_handle,
+    adv82_invalidation_of_another_rpc_s_handle,
+    adv83_invalidation_by_a_malformed_reply,
+    adv84_invalidation_without_agreement,
     amb02_too_many_malformed_messages,
-    adv104_silence,
-    sec25_no_byte_that_did_not_come,
-    fill_in_a_chunk_is_passed_over,
-    b10_call_with_chunks_to_the_client,
-    b15_flood_of_calls,
-    long_reply_comes_by_its_chunk,
-    one_call_until_the_first_grant,
+    adv104_no_reply,
+    sec25_no_data_beyond_what_was_written,
+    padding_in_a_write_chunk_is_ignored,
+    b10_reverse_direction_call_with_chunks,
+    b15_more_reverse_direction_calls_than_credits,
+    long_reply_by_the_reply_chunk,
+    one_call_before_the_first_grant,
     killed_calls_keep_their_credits,
-    sec17_late_reply_takes_back_what_a_killed_call_offered,
+    sec17_late_reply_invalidates_memory_of_a_killed_call,
     killed_calls_with_all_credits_end_the_connection,
-    grant_below_what_is_under_way_is_waited_for,
-    p01_client_says_what_it_takes,
-    p10_invalidation_as_agreed,
+    grant_below_the_calls_in_flight,
+    p01_client_sends_private_data,
+    p10_remote_invalidation_with_agreement,
 ];
 
 fn named() -> impl Iterator<Item = &'static (&'static str, Case)> {
@@ -175,7 +175,7 @@ fn changed_chunk(change: fn(&mut Vec<Segment>)) -> Verdict {
     same("connections", stage.connections, 1)
 }
 
-fn adv48_longer_than_offered() -> Verdict {
+fn adv48_write_chunk_longer_than_offered() -> Verdict {
     let (mut stage, call) = reading()?;
     let mut chunk = call.lists.write[0].clone();
     if let Some(last) = chunk.last_mut() {
@@ -185,7 +185,7 @@ fn adv48_longer_than_offered() -> Verdict {
     stage.succeeds(&files::content())
 }
 
-fn adv49_other_number_of_segments() -> Verdict {
+fn adv49_write_chunk_with_another_segment_count() -> Verdict {
     changed_chunk(|chunk| {
         chunk.push(Segment {
             length: 0,
@@ -195,12 +195,12 @@ fn adv49_other_number_of_segments() -> Verdict {
     changed_chunk(|chunk| chunk.truncate(chunk.len() - 1))
 }
 
-fn adv50_other_memory() -> Verdict {
+fn adv50_write_chunk_with_another_handle_or_offset() -> Verdict {
     changed_chunk(|chunk| chunk[0].key ^= 0x100)?;
     changed_chunk(|chunk| chunk[0].address += 4)
 }
 
-fn adv51_chunk_that_was_not_offered() -> Verdict {
+fn adv51_write_chunk_that_was_not_offered() -> Verdict {
     let (mut stage, call) = reading()?;
     let more = vec![Segment {
         length: 0,
@@ -260,12 +260,12 @@ fn adv55_inline_reply_that_used_the_reply_chunk() -> Verdict {
     drops_long(0, |_, chunk| Some(filled(chunk, 24)), true)
 }
 
-fn adv56_long_reply_without_a_payload() -> Verdict {
+fn adv56_long_reply_with_an_empty_reply_chunk() -> Verdict {
     drops_long(1, |_, chunk| Some(filled(chunk, 0)), false)?;
     drops_long(1, |_, _| None, false)
 }
 
-fn adv57_long_reply_without_fill() -> Verdict {
+fn adv57_long_reply_without_padding() -> Verdict {
     drops_long(1, |_, chunk| Some(filled(chunk, 101)), false)
 }
 
@@ -278,13 +278,13 @@ fn adv58_long_reply_longer_than_offered() -> Verdict {
     drops_long(1, longer, false)
 }
 
-fn long_reply_comes_by_its_chunk() -> Verdict {
+fn long_reply_by_the_reply_chunk() -> Verdict {
     let (mut stage, call, _) = listing()?;
     stage.answer(&call)?;
     stage.succeeds(&names_of_all())
 }
 
-fn adv62_second_reply() -> Verdict {
+fn adv62_duplicate_reply() -> Verdict {
     let (mut stage, call) = reading()?;
     let reply = stage.right_reply(&call)?;
     stage.send(&reply)?;
@@ -311,7 +311,7 @@ fn adv67_err_chunk_ends_the_rpc() -> Verdict {
     same("connections", stage.connections, 1)
 }
 
-fn adv71_version_errors_end_the_rpc() -> Verdict {
+fn adv71_err_vers_ends_the_rpc() -> Verdict {
     for versions in [[1, 1], [5, 2]] {
         let mut stage = Stage::new(stage::rest)?;
         stage.fails(FIRST, |_, call| {
@@ -321,7 +321,7 @@ fn adv71_version_errors_end_the_rpc() -> Verdict {
     Ok(())
 }
 
-fn adv61_grant_of_a_dropped_reply_is_none() -> Verdict {
+fn adv61_grant_of_a_dropped_reply_is_ignored() -> Verdict {
     let mut stage = Stage::new(stage::look_around)?;
     stage.grant = 1;
     // Several at once, if there were credits.
@@ -339,7 +339,7 @@ fn adv61_grant_of_a_dropped_reply_is_none() -> Verdict {
     same("connections", stage.connections, 1)
 }
 
-fn adv72_grants_of_nothing_and_of_everything() -> Verdict {
+fn adv72_zero_and_maximum_grants() -> Verdict {
     for grant in [0, u32::MAX] {
         let mut stage = Stage::new(stage::read)?;
         let call = stage.until(FIRST)?;
@@ -370,7 +370,7 @@ fn says(call: &Call, count: u32) -> Vec<u8> {
     payload
 }
 
-fn adv75_result_inline_despite_its_chunk() -> Verdict {
+fn adv75_inline_result_despite_a_write_chunk() -> Verdict {
     read_fails(|stage, call| {
         if call.lists.write.is_empty() {
             return stage.right_reply(call);
@@ -393,7 +393,7 @@ fn counts(stage: &Stage, call: &Call, data: &[u8], count: usize) -> Result<Vec<u
     Ok(call.reply(0, &lists, &says(call, count as u32)))
 }
 
-fn adv76_result_of_another_length() -> Verdict {
+fn adv76_result_length_differs_from_its_write_chunk() -> Verdict {
     for difference in [-4, 4] {
         read_fails(|stage, call| {
             let (_, data) = call.outcome();
@@ -404,7 +404,7 @@ fn adv76_result_of_another_length() -> Verdict {
     Ok(())
 }
 
-fn sec25_no_byte_that_did_not_come() -> Verdict {
+fn sec25_no_data_beyond_what_was_written() -> Verdict {
     read_fails(|stage, call| {
         let (_, data) = call.outcome();
         // Half of the data are there, and all are said to be.
@@ -412,7 +412,7 @@ fn sec25_no_byte_that_did_not_come() -> Verdict {
     })
 }
 
-fn fill_in_a_chunk_is_passed_over() -> Verdict {
+fn padding_in_a_write_chunk_is_ignored() -> Verdict {
     let (mut stage, call) = reading()?;
     let (_, mut data) = call.outcome();
     let length = data.len();
@@ -429,7 +429,7 @@ fn failed_read(call: &Call) -> Vec<u8> {
     call.reply(0, &call.unused(), &wire::reply(call.xid, &[5, 0]))
 }
 
-fn adv77_failed_read_into_dirty_memory() -> Verdict {
+fn adv77_failed_read_after_an_rdma_write() -> Verdict {
     read_fails(|stage, call| {
         stage.fill(&call.lists.write[0], &[0x5A; 4096])?;
         Ok(failed_read(call))
@@ -452,7 +452,7 @@ fn untouched(mut stage: Stage, call: &Call, messages: &[Vec<u8>]) -> Verdict {
     stage.succeeds(&files::content())
 }
 
-fn adv78_call_to_the_client() -> Verdict {
+fn adv78_reverse_direction_call() -> Verdict {
     let (stage, call) = reading()?;
     let other = call.xid ^ 0x8000_0000;
     let mut message = words([other, 1, 32, 0, 0, 0, 0]);
@@ -460,7 +460,7 @@ fn adv78_call_to_the_client() -> Verdict {
     untouched(stage, &call, &[message])
 }
 
-fn b10_call_with_chunks_to_the_client() -> Verdict {
+fn b10_reverse_direction_call_with_chunks() -> Verdict {
     let (mut stage, call) = reading()?;
     let reply = Some(call.lists.write[0].clone());
     let lists = Lists {
@@ -473,13 +473,13 @@ fn b10_call_with_chunks_to_the_client() -> Verdict {
     same("connections", stage.connections, 1)
 }
 
-fn adv79_call_with_the_number_of_a_pending_one() -> Verdict {
+fn adv79_reverse_direction_call_with_a_pending_xid() -> Verdict {
     let (stage, call) = reading()?;
     let message = call.reply(0, &Lists::default(), &wire::null_call(call.xid));
     untouched(stage, &call, &[message])
 }
 
-fn b15_flood_of_calls() -> Verdict {
+fn b15_more_reverse_direction_calls_than_credits() -> Verdict {
     let (mut stage, call) = reading()?;
     let flood = call.reply(0, &Lists::default(), &wire::null_call(call.xid));
     for _ in 0..300 {
@@ -490,7 +490,7 @@ fn b15_flood_of_calls() -> Verdict {
     stage.succeeds(&files::content())
 }
 
-fn adv82_invalidated_memory_of_nobody() -> Verdict {
+fn adv82_invalidation_of_an_unknown_handle() -> Verdict {
     let (mut stage, call) = reading()?;
     let key = call.lists.write[0][0].key ^ 0x0100_0000;
     let reply = stage.right_reply(&call)?;
@@ -500,7 +500,7 @@ fn adv82_invalidated_memory_of_nobody() -> Verdict {
     same("connections are more than one", stage.connections > 1, true)
 }
 
-fn adv82_invalidated_memory_of_another_call() -> Verdict {
+fn adv82_invalidation_of_another_rpc_s_handle() -> Verdict {
     let mut stage = Stage::new(stage::read_twice)?;
     let answered = stage.until(procedure::READ)?;
     let other = stage.until(procedure::READ)?;
@@ -512,7 +512,7 @@ fn adv82_invalidated_memory_of_another_call() -> Verdict {
     same("connections", stage.connections, 2)
 }
 
-fn adv83_invalidation_and_malformed_header() -> Verdict {
+fn adv83_invalidation_by_a_malformed_reply() -> Verdict {
     let (mut stage, call) = reading()?;
     let key = call.lists.write[0][0].key;
     let mut malformed = said_to_be_in(&call, right_chunk(&call), &[]);
@@ -539,11 +539,11 @@ fn invalidates(private: &[u8]) -> Result<Stage, String> {
     Ok(stage)
 }
 
-fn adv84_invalidation_that_was_not_agreed_upon() -> Verdict {
+fn adv84_invalidation_without_agreement() -> Verdict {
     invalidates(&[]).map(|_| ())
 }
 
-fn p01_client_says_what_it_takes() -> Verdict {
+fn p01_client_sends_private_data() -> Verdict {
     let mut stage = Stage::new(stage::rest)?;
     let call = stage.until(FIRST)?;
     let private = stage.connection()?.private.get(..5).map(<[u8]>::to_vec);
@@ -556,7 +556,7 @@ fn p01_client_says_what_it_takes() -> Verdict {
     stage.succeeds(&[])
 }
 
-fn one_call_until_the_first_grant() -> Verdict {
+fn one_call_before_the_first_grant() -> Verdict {
     let mut stage = Stage::new(stage::look_around)?;
     // Several at once.
     stage.until(procedure::LOOKUP)?;
@@ -582,7 +582,7 @@ fn two_killed(grant: u32) -> Result<(Stage, [Call; 2]), String> {
     Ok((stage, calls))
 }
 
-fn sec17_late_reply_takes_back_what_a_killed_call_offered() -> Verdict {
+fn sec17_late_reply_invalidates_memory_of_a_killed_call() -> Verdict {
     // What the first offered is known by another key since the second.
     let (mut stage, [_, killed]) = two_killed(8)?;
     let chunk = killed.lists.reply.as_ref().ok_or("no Reply chunk")?;
@@ -616,7 +616,7 @@ fn killed_calls_keep_their_credits() -> Verdict {
     same("connections", stage.connections, 1)
 }
 
-fn grant_below_what_is_under_way_is_waited_for() -> Verdict {
+fn grant_below_the_calls_in_flight() -> Verdict {
     let mut stage = Stage::new(stage::look_around)?;
     stage.grant = 3;
     let calls = [
@@ -641,12 +641,12 @@ fn killed_calls_with_all_credits_end_the_connection() -> Verdict {
     same("connections", stage.connections, 2)
 }
 
-fn p10_invalidation_as_agreed() -> Verdict {
+fn p10_remote_invalidation_with_agreement() -> Verdict {
     let stage = invalidates(&[0xf6, 0xab, 0x0e, 0x18, 1, 1, 0, 0])?;
     same("connections", stage.connections, 1)
 }
 
-fn adv104_silence() -> Verdict {
+fn adv104_no_reply() -> Verdict {
     let (mut stage, call) = reading()?;
     // Its time over, the client asks again, but not over this connection.
     let again = stage.until(procedure::READ)?;

@@ -27,23 +27,23 @@ use std::time::Duration;
 
 cases![
     adv45_many_empty_write_chunks,
-    adv46_empty_chunk_asks_for_inline,
-    adv47_chunk_beyond_four_gib,
-    adv86_memory_that_may_only_be_read,
-    adv88_result_longer_than_its_chunk,
-    adv89_reply_longer_than_its_chunk,
-    adv90_reply_longer_than_a_send,
+    adv46_empty_write_chunk_requests_inline_result,
+    adv47_write_chunk_of_four_gib,
+    adv86_write_chunk_without_remote_write_access,
+    adv88_result_longer_than_its_write_chunk,
+    adv89_reply_longer_than_its_reply_chunk,
+    adv90_reply_longer_than_the_inline_threshold,
     adv100_one_handle_in_two_lists,
-    adv109_chunks_that_fill_the_reply,
-    long_reply_goes_to_its_chunk,
-    n08_results_and_chunks_in_pairs,
-    n09_more_results_than_chunks,
-    n10_failed_read_leaves_its_chunk_unused,
-    n20_short_read_says_how_much,
-    n21_read_of_nothing_takes_its_chunk,
-    s453_call_that_was_denied_memory_gets_an_error,
-    s453_no_call_beside_the_denied_one_gets_an_error,
-    pages_of_an_earlier_reply_are_not_shown,
+    adv109_chunk_lists_that_fill_the_reply,
+    long_reply_in_the_reply_chunk,
+    n08_results_pair_with_write_chunks_in_order,
+    n09_more_results_than_write_chunks,
+    n10_failed_read_leaves_its_write_chunk_unused,
+    n20_short_read_returns_actual_lengths,
+    n21_empty_read_uses_up_its_write_chunk,
+    s453_call_with_an_access_error_gets_err_chunk,
+    s453_flushed_call_gets_no_error,
+    pages_of_an_earlier_reply_are_not_sent,
 ];
 
 /// What memory holds before a server writes to it.
@@ -90,7 +90,7 @@ fn adv45_many_empty_write_chunks(server: SocketAddrV4) -> Verdict {
     bench.survives()
 }
 
-fn adv46_empty_chunk_asks_for_inline(server: SocketAddrV4) -> Verdict {
+fn adv46_empty_write_chunk_requests_inline_result(server: SocketAddrV4) -> Verdict {
     let bench = Bench::new(server)?;
     let (data, link) = (bench.read(0, 100)?, link(&bench)?);
     let region = target(&bench, 4096)?;
@@ -106,7 +106,7 @@ fn adv46_empty_chunk_asks_for_inline(server: SocketAddrV4) -> Verdict {
     got(&region, &link)
 }
 
-fn adv47_chunk_beyond_four_gib(server: SocketAddrV4) -> Verdict {
+fn adv47_write_chunk_of_four_gib(server: SocketAddrV4) -> Verdict {
     let bench = Bench::new(server)?;
     let data = bench.read(0, 3000)?;
     let region = target(&bench, 8192)?;
@@ -123,7 +123,7 @@ fn adv47_chunk_beyond_four_gib(server: SocketAddrV4) -> Verdict {
     got(&region, &data)
 }
 
-fn adv86_memory_that_may_only_be_read(server: SocketAddrV4) -> Verdict {
+fn adv86_write_chunk_without_remote_write_access(server: SocketAddrV4) -> Verdict {
     let bench = Bench::new(server)?;
     let region = bench.connection.region(4096, Access::Read);
     let region = region.map_err(|error| error.to_string())?;
@@ -134,7 +134,7 @@ fn adv86_memory_that_may_only_be_read(server: SocketAddrV4) -> Verdict {
     Bench::new(server)?.survives()
 }
 
-fn adv88_result_longer_than_its_chunk(server: SocketAddrV4) -> Verdict {
+fn adv88_result_longer_than_its_write_chunk(server: SocketAddrV4) -> Verdict {
     let bench = Bench::new(server)?;
     let region = target(&bench, 8192)?;
     let xid = bench.xid();
@@ -166,14 +166,14 @@ fn does_not_fit(bench: &Bench, reply: Option<Vec<Segment>>) -> Verdict {
     bench.refuses(&bench.message(xid, 0, &lists, &call.bytes))
 }
 
-fn adv89_reply_longer_than_its_chunk(server: SocketAddrV4) -> Verdict {
+fn adv89_reply_longer_than_its_reply_chunk(server: SocketAddrV4) -> Verdict {
     let bench = plain(server)?;
     let region = target(&bench, 8192)?;
     does_not_fit(&bench, Some(vec![Segment::of(&region, 0, 64)]))?;
     same("memory behind", region.bytes(64, 8128), vec![BLANK; 8128])
 }
 
-fn adv90_reply_longer_than_a_send(server: SocketAddrV4) -> Verdict {
+fn adv90_reply_longer_than_the_inline_threshold(server: SocketAddrV4) -> Verdict {
     does_not_fit(&plain(server)?, None)
 }
 
@@ -211,7 +211,7 @@ fn adv100_one_handle_in_two_lists(server: SocketAddrV4) -> Verdict {
     same("what was read", region.bytes(512, 512), data)
 }
 
-fn adv109_chunks_that_fill_the_reply(server: SocketAddrV4) -> Verdict {
+fn adv109_chunk_lists_that_fill_the_reply(server: SocketAddrV4) -> Verdict {
     let bench = plain(server)?;
     let region = target(&bench, 4096)?;
     let xid = bench.xid();
@@ -222,7 +222,7 @@ fn adv109_chunks_that_fill_the_reply(server: SocketAddrV4) -> Verdict {
     bench.refuses(&bench.message(xid, 0, &lists, &wire::null_call(xid)))
 }
 
-fn long_reply_goes_to_its_chunk(server: SocketAddrV4) -> Verdict {
+fn long_reply_in_the_reply_chunk(server: SocketAddrV4) -> Verdict {
     let bench = plain(server)?;
     let data = [bench.read(0, 700)?, bench.read(700, 700)?].concat();
     let region = target(&bench, 4096)?;
@@ -261,7 +261,7 @@ fn link(bench: &Bench) -> Result<Vec<u8>, String> {
     Results::new(payload)?.readlink().map(<[u8]>::to_vec)
 }
 
-fn n08_results_and_chunks_in_pairs(server: SocketAddrV4) -> Verdict {
+fn n08_results_pair_with_write_chunks_in_order(server: SocketAddrV4) -> Verdict {
     let bench = Bench::new(server)?;
     let (data, link) = (bench.read(0, 999)?, link(&bench)?);
     let (first, second) = (target(&bench, 1024)?, target(&bench, 1024)?);
@@ -280,7 +280,7 @@ fn n08_results_and_chunks_in_pairs(server: SocketAddrV4) -> Verdict {
     got(&second, &link)
 }
 
-fn n09_more_results_than_chunks(server: SocketAddrV4) -> Verdict {
+fn n09_more_results_than_write_chunks(server: SocketAddrV4) -> Verdict {
     let bench = Bench::new(server)?;
     let (data, link) = (bench.read(0, 500)?, link(&bench)?);
     let region = target(&bench, 1024)?;
@@ -296,7 +296,7 @@ fn n09_more_results_than_chunks(server: SocketAddrV4) -> Verdict {
     got(&region, &data)
 }
 
-fn n10_failed_read_leaves_its_chunk_unused(server: SocketAddrV4) -> Verdict {
+fn n10_failed_read_leaves_its_write_chunk_unused(server: SocketAddrV4) -> Verdict {
     let bench = Bench::new(server)?;
     let region = target(&bench, 1024)?;
     let lists = into(&[&[Segment::of(&region, 0, 1024)]]);
@@ -315,7 +315,7 @@ fn n10_failed_read_leaves_its_chunk_unused(server: SocketAddrV4) -> Verdict {
     got(&region, &[])
 }
 
-fn n20_short_read_says_how_much(server: SocketAddrV4) -> Verdict {
+fn n20_short_read_returns_actual_lengths(server: SocketAddrV4) -> Verdict {
     let bench = Bench::new(server)?;
     let data = bench.read(65_000, 536)?;
     let region = target(&bench, 4096)?;
@@ -331,7 +331,7 @@ fn n20_short_read_says_how_much(server: SocketAddrV4) -> Verdict {
     got(&region, &data)
 }
 
-fn n21_read_of_nothing_takes_its_chunk(server: SocketAddrV4) -> Verdict {
+fn n21_empty_read_uses_up_its_write_chunk(server: SocketAddrV4) -> Verdict {
     let bench = Bench::new(server)?;
     let data = bench.read(0, 500)?;
     let region = target(&bench, 1024)?;
@@ -352,7 +352,7 @@ fn n21_read_of_nothing_takes_its_chunk(server: SocketAddrV4) -> Verdict {
 }
 
 /// A call with memory in its lists that is not there any more, and the same with memory that is.
-fn s453_call_that_was_denied_memory_gets_an_error(server: SocketAddrV4) -> Verdict {
+fn s453_call_with_an_access_error_gets_err_chunk(server: SocketAddrV4) -> Verdict {
     let write = Operation::WriteReduced {
         offset: 0,
         count: 3000,
@@ -392,7 +392,7 @@ fn s453_call_that_was_denied_memory_gets_an_error(server: SocketAddrV4) -> Verdi
 
 /// A WRITE whose first Read is denied, so that its last one is only flushed, and a READ whose reply
 /// stands behind that in the server's Send queue. Both are sent again.
-fn s453_no_call_beside_the_denied_one_gets_an_error(server: SocketAddrV4) -> Verdict {
+fn s453_flushed_call_gets_no_error(server: SocketAddrV4) -> Verdict {
     let data = Bench::new(server)?.read(0, 3000)?;
     let options = Options {
         private: PRIVATE.to_vec(),
@@ -449,7 +449,7 @@ fn s453_no_call_beside_the_denied_one_gets_an_error(server: SocketAddrV4) -> Ver
 }
 
 /// nfsd puts the data of a second READ in another page than it sends, and so sends what was in that one.
-fn pages_of_an_earlier_reply_are_not_shown(server: SocketAddrV4) -> Verdict {
+fn pages_of_an_earlier_reply_are_not_sent(server: SocketAddrV4) -> Verdict {
     let bench = Bench::new(server)?;
     let data = bench.read(0, 900)?;
     let two = |first, second| bench.compound(&Lists::default(), &[read(0, first), read(0, second)]);
