@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The client mounts a crafted peer, which answers it as no good server does.
+# The client mounts a crafted server, which replies as no correct server does.
 #
 # `PEER='adv48 adv67'` in the environment runs only these cases.
 

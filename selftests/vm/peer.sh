@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# A crafted peer sends the server what no good client sends, and an ordinary mount works beside it all the while.
+# A crafted client sends the server what no correct client sends. An ordinary mount is in use at the same time.
 #
 # `PEER='adv20 adv46'` in the environment runs only these cases; PEER_CONNECTIONS, PEER_CONNECTS, PEER_ROUNDS and PEER_BITS say
-# how much of some (see selftests/peer/src/faults.rs), PEER_THREADS how many threads the server has, PEER_LIMIT how many
+# how much of some (see selftests/peer/src/server_cases/), PEER_THREADS how many threads the server has, PEER_LIMIT how many
 # seconds each may take.
 
 . ./lib.sh

@@ -1,33 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A peer that says on the wire what no good one says.
+//! A crafted peer: sends what no correct client or server of NFS over RDMA sends.
 //!
-//! `peer list` names all cases, `peer list server` and `peer list client` those against one side of
-//! the kernel. `peer run NAME` runs one: exit status 0 if the kernel did what the protocol wants.
-//! `SERVER_ADDR` in the environment says where its server is, `CLIENT_ADDR` which address of this
-//! machine its client can mount.
+//! `peer list` prints the names of all cases, `peer list server` and `peer list client` of those
+//! against the kernel's server or client. `peer run NAME` runs one: exit status 0 if the kernel did
+//! what the protocol requires. In the environment, `SERVER_ADDR` is the address of the kernel's
+//! server, and `CLIENT_ADDR` the address of this machine that the kernel's client mounts.
 
-mod arguments;
-mod bench;
-mod calls;
-mod exposure;
-mod faults;
-mod files;
+mod case;
+mod client;
+mod client_cases;
 #[path = "../../proto/tests/common/golden.rs"]
 #[allow(dead_code)] // The host tests use all of it.
 mod golden;
-mod gss;
 #[path = "../../proto/tests/common/hostile.rs"]
 #[allow(dead_code)]
 mod hostile;
 #[path = "../../proto/tests/common/hostile_replies.rs"]
 mod hostile_replies;
-mod nfs;
-mod pace;
-mod private;
-mod replies;
-mod results;
-mod stage;
+mod kernel_client;
+mod message;
+mod nfs3;
+mod nfs4;
+mod server;
+mod server_cases;
+mod timeout;
 mod verbs;
 #[path = "../../proto/tests/common/wire.rs"]
 #[allow(dead_code)]
@@ -37,22 +34,22 @@ use std::env;
 use std::net::SocketAddrV4;
 use std::process::ExitCode;
 
-/// Where NFS over RDMA is served.
+/// The port of NFS over RDMA.
 const PORT: u16 = 20049;
 
-fn server() -> Result<SocketAddrV4, String> {
+fn server_address() -> Result<SocketAddrV4, String> {
     let address = env::var("SERVER_ADDR").map_err(|_| "SERVER_ADDR is not set")?;
     let address = address
         .parse()
-        .map_err(|_| "SERVER_ADDR is no IPv4 address")?;
+        .map_err(|_| "SERVER_ADDR is not an IPv4 address")?;
     Ok(SocketAddrV4::new(address, PORT))
 }
 
 fn run(name: &str) -> Result<(), String> {
-    if let Some(verdict) = replies::run(name) {
-        return verdict;
+    if let Some(outcome) = client_cases::run(name) {
+        return outcome;
     }
-    calls::run(name, server()?).ok_or_else(|| format!("there is no case {name}"))?
+    server_cases::run(name, server_address()?).ok_or_else(|| format!("there is no case {name}"))?
 }
 
 fn main() -> ExitCode {
@@ -62,10 +59,10 @@ fn main() -> ExitCode {
         ["list", ref side @ ..] => {
             let mut names = Vec::new();
             if *side != ["client"] {
-                names.extend(calls::names());
+                names.extend(server_cases::names());
             }
             if *side != ["server"] {
-                names.extend(replies::names());
+                names.extend(client_cases::names());
             }
             println!("{}", names.join("\n"));
             ExitCode::SUCCESS

@@ -2,8 +2,8 @@
 
 //! Connections, messages and registered memory, over librdmacm and libibverbs.
 //!
-//! Nothing here knows what is sent. A connection has one completion queue and is used by one
-//! thread; nothing waits longer than it is told to. All unsafe code of the peer is here.
+//! Nothing here depends on what is sent. A connection has one completion queue and is used by one
+//! thread; each wait has a timeout. All unsafe code is here and in `kernel_client.rs`, which mounts.
 
 mod connection;
 mod ffi;
@@ -19,9 +19,9 @@ pub use memory::Access;
 pub use memory::Region;
 pub use memory::Window;
 
-/// The status of a work request that went well.
+/// `IBV_WC_SUCCESS`.
 pub const SUCCESS: u32 = 0;
 
-/// The statuses of one that the peer's device refused: `IBV_WC_REM_INV_REQ_ERR`, which is for an
-/// atomic where there may be none, and `IBV_WC_REM_ACCESS_ERR`.
+/// The statuses of a request that the other device refused: `IBV_WC_REM_INV_REQ_ERR`, for an atomic
+/// operation that it does not allow, and `IBV_WC_REM_ACCESS_ERR`.
 pub const DENIED: [u32; 2] = [9, 10];

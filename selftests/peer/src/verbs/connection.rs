@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connections, both ends, and what goes over them.
+//! Connections, either end: messages, and RDMA operations.
 
 use super::ffi::*;
 use super::memory::Access;
 use super::memory::Region;
 use super::memory::Window;
-use super::resources::patience;
+use super::resources::cm_timeout;
 use super::resources::Channel;
 use super::resources::Cq;
 use super::resources::Id;
@@ -24,7 +24,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use std::time::Instant;
 
-/// What a work request does.
+/// The operation of a work request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum Verb {
@@ -52,25 +52,32 @@ impl Verb {
     }
 }
 
-/// Marks the work requests that are Receives.
+/// The bit in a work request's id that says that it is a Receive.
 const RECEIVE: u64 = 1 << 63;
 
-/// Slots that messages are sent from.
-const SLOTS: usize = 64;
+/// How many Send buffers a connection has.
+const SEND_BUFFERS: usize = 64;
 
-/// What one end of a connection is made with.
+/// The properties of one end of a connection.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Sent along with the request or its answer.
+    /// CM private data.
     pub private: Vec<u8>,
-    /// How many Receives are posted, each again when it was used.
+    /// How many Receives are posted. Each is posted again when it has completed.
     pub receives: usize,
-    /// How long each is.
+    /// The length of each Receive.
     pub receive_len: usize,
-    /// Whether they are only posted by [`Connection::post_receives`].
-    pub late: bool,
-    /// How often the other end's lack of a Receive is forgiven; 7 is for ever.
+    /// Whether only [`Connection::post_receives`] posts the Receives.
+    pub delay_receives: bool,
+    /// The RNR retry count: how often either device sends again if the other has no Receive. 7 is for ever.
     pub rnr_retries: u8,
+}
+
+impl Options {
+    /// The same with another number of Receives.
+    pub fn with_receives(self, receives: usize) -> Self {
+        Self { receives, ..self }
+    }
 }
 
 impl Default for Options {
@@ -79,45 +86,47 @@ impl Default for Options {
             private: Vec::new(),
             receives: 32,
             receive_len: 4096,
-            late: false,
+            delay_receives: false,
             rnr_retries: 7,
         }
     }
 }
 
-/// A message.
+/// A message that arrived.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
-    /// All of it.
+    /// All of its bytes.
     pub bytes: Vec<u8>,
-    /// The key that it invalidates.
+    /// The handle that its Send invalidated.
     pub invalidates: Option<u32>,
 }
 
-/// A work request that is over: its number and its status, which is zero if it went well.
-type Done = (u64, u32);
+/// A completed work request: its number and its status.
+type Completed = (u64, u32);
 
-struct Inbox {
+/// What the completion queue and the connection manager have reported, and what was posted.
+struct State {
     messages: VecDeque<Message>,
-    done: VecDeque<Done>,
+    completed: VecDeque<Completed>,
     lost: Option<String>,
-    sent: u64,
-    /// The last work request that is over; they end in order.
-    over: u64,
-    /// The last work request of each slot.
-    slots: [u64; SLOTS],
-    next_slot: usize,
+    /// The number of the last work request that was posted to the Send queue.
+    posted: u64,
+    /// The number of the last one that has completed; they complete in order.
+    last_completed: u64,
+    /// The last work request of each Send buffer.
+    buffers: [u64; SEND_BUFFERS],
+    next_buffer: usize,
 }
 
 /// One end of a connection.
 pub struct Connection {
-    inbox: RefCell<Inbox>,
+    state: RefCell<State>,
     options: Options,
     receives: Region,
     sends: Region,
     cq: Cq,
     pd: Rc<Pd>,
-    /// What the other end sent along when it connected.
+    /// The CM private data of the other end.
     pub private: Vec<u8>,
     id: Id,
     channel: Channel,
@@ -146,34 +155,34 @@ impl Connection {
         // SAFETY: librdmacm keeps the device open.
         let pd = Rc::new(Pd(made(unsafe { ibv_alloc_pd(context) })?));
         let receives = options.receives.max(1);
-        let entries = c_int::try_from(receives + 4 * SLOTS).map_err(Error::other)?;
-        // SAFETY: As above. There is neither cookie nor channel.
+        let entries = c_int::try_from(receives + 4 * SEND_BUFFERS).map_err(Error::other)?;
+        // SAFETY: As above. There is neither a context nor a completion channel.
         let cq = unsafe { ibv_create_cq(context, entries, ptr::null_mut(), ptr::null_mut(), 0) };
         let cq = Cq(made(cq)?);
         let depth = u32::try_from(receives).map_err(Error::other)?;
         let (raw_pd, raw_cq) = (pd.0.as_ptr(), cq.0.as_ptr());
         // SAFETY: All three are live, and outlive the queue pair, which `drop` destroys.
-        check(unsafe { peer_create_qp(id.raw(), raw_pd, raw_cq, 4 * SLOTS as u32, depth) })?;
+        check(unsafe { peer_create_qp(id.raw(), raw_pd, raw_cq, 4 * SEND_BUFFERS as u32, depth) })?;
         let connection = Self {
-            inbox: RefCell::new(Inbox {
+            state: RefCell::new(State {
                 messages: VecDeque::new(),
-                done: VecDeque::new(),
+                completed: VecDeque::new(),
                 lost: None,
-                sent: 0,
-                over: 0,
-                slots: [0; SLOTS],
-                next_slot: 0,
+                posted: 0,
+                last_completed: 0,
+                buffers: [0; SEND_BUFFERS],
+                next_buffer: 0,
             }),
             options: options.clone(),
             receives: Region::new(&pd, receives * options.receive_len, Access::Local)?,
-            sends: Region::new(&pd, SLOTS * SLOT_LEN, Access::Local)?,
+            sends: Region::new(&pd, SEND_BUFFERS * SEND_BUFFER_LEN, Access::Local)?,
             cq,
             pd,
             private,
             id,
             channel,
         };
-        if !options.late {
+        if !options.delay_receives {
             connection.post_receives()?;
         }
         Ok(connection)
@@ -200,39 +209,43 @@ impl Connection {
         Ok(())
     }
 
-    /// Memory that the peer may use as `access` says.
+    /// Memory that the other end may use as `access` says.
     pub fn region(&self, length: usize, access: Access) -> Result<Region> {
         Region::new(&self.pd, length, access)
     }
 
-    /// The same, with the address of a page for it to start at.
+    /// The same, at `address` for the other end: the start of a page.
     pub fn region_at(&self, address: u64, length: usize, access: Access) -> Result<Region> {
         Region::at(&self.pd, length, Some(address), access)
     }
 
-    /// Memory behind a window.
+    /// Memory with a memory window over it.
     pub fn window(&self, length: usize) -> Result<Window> {
         let region = self.region(length, Access::Window)?;
         // SAFETY: The protection domain is live.
         let mw = made(unsafe { peer_window(self.pd.0.as_ptr()) })?;
         // SAFETY: The window was just made.
         let key = unsafe { peer_next_key(mw.as_ptr()) };
-        let window = Window { mw, region, key };
+        let window = Window {
+            mw,
+            region,
+            rkey: key,
+        };
         let number = {
-            let mut inbox = self.inbox.borrow_mut();
-            inbox.sent += 1;
-            inbox.sent
+            let mut state = self.state.borrow_mut();
+            state.posted += 1;
+            state.posted
         };
         let (id, mw, mr) = (self.id.raw(), mw.as_ptr(), window.region.mr.as_ptr());
         // SAFETY: All three are live, and the window owns its memory.
         check(unsafe { peer_bind(id, mw, mr, number, key) })?;
-        match self.wait_done(number)? {
+        match self.wait_for(number)? {
             0 => Ok(window),
-            status => Err(Error::other(format!("bind ended with status {status}"))),
+            status => Err(Error::other(format!("bind completed with status {status}"))),
         }
     }
 
-    /// Posts all Receives, for the first time.
+    /// Posts all Receives.
     pub fn post_receives(&self) -> Result<()> {
         (0..self.options.receives).try_for_each(|index| self.post_receive(index as u64))
     }
@@ -243,12 +256,12 @@ impl Connection {
         let address = self.receives.address() + index * length as u64;
         // SAFETY: The queue pair is live, and each index has its own part of the region.
         check(unsafe {
-            let key = self.receives.local_key();
+            let key = self.receives.lkey();
             peer_post_receive(self.id.raw(), index | RECEIVE, address, length as u32, key)
         })
     }
 
-    /// Posts a work request on `length` bytes at `local`. Gives its number.
+    /// Posts a work request on `length` bytes at `local`. Returns its number.
     fn post(
         &self,
         verb: Verb,
@@ -256,10 +269,10 @@ impl Connection {
         local: (u64, u32),
         length: usize,
     ) -> Result<u64> {
-        let mut inbox = self.inbox.borrow_mut();
-        inbox.sent += 1;
+        let mut state = self.state.borrow_mut();
+        state.posted += 1;
         let work = RawWork {
-            id: inbox.sent,
+            id: state.posted,
             opcode: verb.opcode(),
             key: match verb {
                 Verb::SendWithInvalidate(key) | Verb::SendWithImmediate(key) => key,
@@ -275,67 +288,67 @@ impl Connection {
         Ok(work.id)
     }
 
-    /// Sends `bytes` and does not wait for them to arrive.
-    pub fn send(&self, bytes: &[u8]) -> Result<u64> {
+    /// Sends `bytes`, and does not wait for the completion.
+    pub fn send(&self, bytes: &[u8]) -> Result<()> {
         self.send_as(Verb::Send, bytes)
     }
 
     /// As [`Self::send`], with another verb.
-    pub fn send_as(&self, verb: Verb, bytes: &[u8]) -> Result<u64> {
-        let slot = {
-            let mut inbox = self.inbox.borrow_mut();
-            inbox.next_slot = (inbox.next_slot + 1) % SLOTS;
-            inbox.next_slot
+    pub fn send_as(&self, verb: Verb, bytes: &[u8]) -> Result<()> {
+        let buffer = {
+            let mut state = self.state.borrow_mut();
+            state.next_buffer = (state.next_buffer + 1) % SEND_BUFFERS;
+            state.next_buffer
         };
-        let last = self.inbox.borrow().slots[slot];
-        self.wait(|inbox| (inbox.over >= last || inbox.lost.is_some()).then_some(()))?;
-        assert!(bytes.len() <= SLOT_LEN);
-        self.sends.put(slot * SLOT_LEN, bytes);
-        let start = self.sends.address() + (slot * SLOT_LEN) as u64;
-        let number = self.post(verb, (0, 0), (start, self.sends.local_key()), bytes.len())?;
-        self.inbox.borrow_mut().slots[slot] = number;
-        Ok(number)
+        let last = self.state.borrow().buffers[buffer];
+        self.wait(|state| (state.last_completed >= last || state.lost.is_some()).then_some(()))?;
+        assert!(bytes.len() <= SEND_BUFFER_LEN);
+        self.sends.put(buffer * SEND_BUFFER_LEN, bytes);
+        let start = self.sends.address() + (buffer * SEND_BUFFER_LEN) as u64;
+        let number = self.post(verb, (0, 0), (start, self.sends.lkey()), bytes.len())?;
+        self.state.borrow_mut().buffers[buffer] = number;
+        Ok(())
     }
 
-    /// Has `verb` done between all of `local` and the peer's memory, and waits until it is done.
-    /// Its status.
+    /// Carries out `verb` between all of `local` and the other end's memory. Waits for the completion,
+    /// and returns its status.
     pub fn transfer(&self, verb: Verb, key: u32, address: u64, local: &Region) -> Result<u32> {
-        let mine = (local.address(), local.local_key());
+        let mine = (local.address(), local.lkey());
         let number = self.post(verb, (key, address), mine, local.len())?;
-        self.wait_done(number)
+        self.wait_for(number)
     }
 
-    /// As [`Self::transfer`], of no byte, for which no memory need be named.
+    /// As [`Self::transfer`], of no bytes, which needs no memory.
     pub fn transfer_nothing(&self, verb: Verb) -> Result<u32> {
         let number = self.post(verb, (0, 0), (0, 0), 0)?;
-        self.wait_done(number)
+        self.wait_for(number)
     }
 
-    /// Waits until work request `number` is over. Its status.
-    pub fn wait_done(&self, number: u64) -> Result<u32> {
-        self.wait(|inbox| {
-            let at = inbox.done.iter().position(|(id, _)| *id == number)?;
-            inbox.done.remove(at).map(|(_, status)| status)
+    /// Waits for the completion of work request `number`, and returns its status.
+    fn wait_for(&self, number: u64) -> Result<u32> {
+        self.wait(|state| {
+            let at = state.completed.iter().position(|(id, _)| *id == number)?;
+            state.completed.remove(at).map(|(_, status)| status)
         })
     }
 
-    fn wait<T>(&self, mut ready: impl FnMut(&mut Inbox) -> Option<T>) -> Result<T> {
-        let end = Instant::now() + patience();
+    fn wait<T>(&self, mut ready: impl FnMut(&mut State) -> Option<T>) -> Result<T> {
+        let end = Instant::now() + cm_timeout();
         loop {
-            self.pump();
-            if let Some(value) = ready(&mut self.inbox.borrow_mut()) {
+            self.poll();
+            if let Some(value) = ready(&mut self.state.borrow_mut()) {
                 return Ok(value);
             }
             if Instant::now() >= end {
                 return Err(ErrorKind::TimedOut.into());
             }
-            std::thread::sleep(TICK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// Takes in what has happened.
-    fn pump(&self) {
-        let mut inbox = self.inbox.borrow_mut();
+    /// Polls the completion queue and the connection manager.
+    fn poll(&self) {
+        let mut state = self.state.borrow_mut();
         let mut completion = Completion::default();
         // SAFETY: The queue is live, and C fills in `completion`.
         while unsafe { peer_poll(self.cq.0.as_ptr(), &mut completion) } == 1 {
@@ -346,63 +359,65 @@ impl Connection {
                 } else {
                     "receive"
                 };
-                let lost = || format!("{what} ended with status {status}");
-                inbox.lost.get_or_insert_with(lost);
+                let lost = || format!("{what} completed with status {status}");
+                state.lost.get_or_insert_with(lost);
             }
             if completion.id & RECEIVE == 0 {
-                inbox.over = completion.id;
-                inbox.done.push_back((completion.id, completion.status));
-                if inbox.done.len() > 4 * SLOTS {
-                    inbox.done.pop_front();
+                state.last_completed = completion.id;
+                state
+                    .completed
+                    .push_back((completion.id, completion.status));
+                if state.completed.len() > 4 * SEND_BUFFERS {
+                    state.completed.pop_front();
                 }
             } else if completion.status == 0 {
                 let index = completion.id & !RECEIVE;
                 let at = index as usize * self.options.receive_len;
                 let bytes = self.receives.bytes(at, completion.length as usize);
                 let invalidates = (completion.invalidates != 0).then_some(completion.key);
-                inbox.messages.push_back(Message { bytes, invalidates });
+                state.messages.push_back(Message { bytes, invalidates });
                 if let Err(error) = self.post_receive(index) {
-                    inbox.lost.get_or_insert_with(|| error.to_string());
+                    state.lost.get_or_insert_with(|| error.to_string());
                 }
             }
         }
         match self.channel.next(Duration::ZERO) {
             Ok(None) => (),
             Ok(Some(event)) if event.kind == event::DISCONNECTED => {
-                inbox.lost.get_or_insert_with(|| "disconnected".into());
+                state.lost.get_or_insert_with(|| "disconnected".into());
             }
             Ok(Some(event)) if event.kind == event::TIMEWAIT_EXIT => (),
             Ok(Some(event)) => {
                 let what = || format!("event {} ({})", event.kind, event.status);
-                inbox.lost.get_or_insert_with(what);
+                state.lost.get_or_insert_with(what);
             }
             Err(error) => {
-                inbox.lost.get_or_insert_with(|| error.to_string());
+                state.lost.get_or_insert_with(|| error.to_string());
             }
         }
     }
 
-    /// The next message, if one comes in time and the connection lasts so long.
+    /// The next message, if one arrives in time and before the connection is lost.
     pub fn receive(&self, timeout: Duration) -> Option<Message> {
         let end = Instant::now() + timeout;
         loop {
-            self.pump();
-            let mut inbox = self.inbox.borrow_mut();
-            if let Some(message) = inbox.messages.pop_front() {
+            self.poll();
+            let mut state = self.state.borrow_mut();
+            if let Some(message) = state.messages.pop_front() {
                 return Some(message);
             }
-            if inbox.lost.is_some() || Instant::now() >= end {
+            if state.lost.is_some() || Instant::now() >= end {
                 return None;
             }
-            drop(inbox);
-            std::thread::sleep(TICK);
+            drop(state);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// Why there is no connection any more, if that is so.
+    /// Why the connection is lost, if it is.
     pub fn lost(&self) -> Option<String> {
-        self.pump();
-        self.inbox.borrow().lost.clone()
+        self.poll();
+        self.state.borrow().lost.clone()
     }
 
     /// Whether the connection is lost within `timeout`.
@@ -412,17 +427,17 @@ impl Connection {
             if self.lost().is_some() {
                 return true;
             }
-            std::thread::sleep(TICK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         false
     }
 }
 
-/// Between two looks at the completion queue.
-const TICK: Duration = Duration::from_micros(300);
+/// The time between two polls.
+const POLL_INTERVAL: Duration = Duration::from_micros(300);
 
-/// No message is longer.
-const SLOT_LEN: usize = 70_000;
+/// The length of a Send buffer.
+const SEND_BUFFER_LEN: usize = 70_000;
 
 impl Drop for Connection {
     fn drop(&mut self) {
@@ -461,7 +476,7 @@ impl Listener {
         };
         if request.kind != event::CONNECT_REQUEST {
             return Err(Error::other(format!(
-                "event {} at a listener",
+                "event {} on a listening id",
                 request.kind
             )));
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What librdmacm, libibverbs and `verbs.c` offer.
+//! Functions and types of librdmacm, libibverbs and `verbs.c`.
 
 use std::ffi::c_int;
 use std::ffi::c_void;
@@ -20,7 +20,7 @@ macro_rules! opaque {
 
 opaque!(RawChannel, RawId, RawContext, RawPd, RawCq, RawMr, RawMw);
 
-/// What the connection manager says; `struct peer_event` of verbs.c.
+/// An event of the connection manager: `struct peer_event` of verbs.c.
 #[repr(C)]
 pub(super) struct Event {
     pub(super) kind: u32,
@@ -159,7 +159,7 @@ extern "C" {
 /// `RDMA_PS_TCP`.
 pub(super) const PORT_SPACE: c_int = 0x0106;
 
-/// `RDMA_CM_EVENT_...`, as far as they are told apart here.
+/// The values of `RDMA_CM_EVENT_...` that are used here.
 pub(super) mod event {
     pub const ADDR_RESOLVED: u32 = 0;
     pub const ROUTE_RESOLVED: u32 = 2;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that the other end may reach.
+//! Registered memory, and memory windows.
 
 use super::ffi::*;
 use super::resources::Pd;
@@ -13,7 +13,7 @@ use std::ptr;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-/// What a peer may do with registered memory (`enum ibv_access_flags`).
+/// How registered memory may be accessed (`enum ibv_access_flags`).
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub enum Access {
@@ -27,13 +27,13 @@ pub enum Access {
 /// Registered memory.
 pub struct Region {
     pub(super) mr: NonNull<RawMr>,
-    /// Only touched through its pointer: the peer's device writes to it.
+    /// Only accessed through its pointer: the device writes to it.
     pub(super) memory: NonNull<[u8]>,
     address: u64,
     pub(super) _pd: Rc<Pd>,
 }
 
-/// From the start of a page on, as the peer's address for it.
+/// At the start of a page, as is its address for the other end.
 fn layout(length: usize) -> Layout {
     Layout::from_size_align(length.max(1), 4096).expect("a short length")
 }
@@ -43,14 +43,14 @@ impl Region {
         Self::at(pd, length, None, access)
     }
 
-    /// At `address` for the peer, if it is given. That is where a page starts.
+    /// At `address` for the other end, if it is given: the start of a page.
     pub(super) fn at(
         pd: &Rc<Pd>,
         length: usize,
         address: Option<u64>,
         access: Access,
     ) -> Result<Self> {
-        // SAFETY: It is not of no size.
+        // SAFETY: The size is not zero.
         let memory = NonNull::new(unsafe { alloc_zeroed(layout(length)) }).expect("memory");
         let address = address.unwrap_or(memory.as_ptr() as u64);
         // SAFETY: The memory is registered until `drop`, which frees it afterwards.
@@ -71,23 +71,23 @@ impl Region {
         })
     }
 
-    /// What the peer names it by.
-    pub fn key(&self) -> u32 {
+    /// The rkey.
+    pub fn rkey(&self) -> u32 {
         // SAFETY: The region is registered as long as it lives.
         unsafe { peer_rkey(self.mr.as_ptr()) }
     }
 
-    pub(super) fn local_key(&self) -> u32 {
+    pub(super) fn lkey(&self) -> u32 {
         // SAFETY: As above.
         unsafe { peer_lkey(self.mr.as_ptr()) }
     }
 
-    /// Where it starts, for the peer and the device.
+    /// The address of its first byte, for the other end and the device.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// How long it is.
+    /// The length in bytes.
     pub fn len(&self) -> usize {
         self.memory.len()
     }
@@ -95,7 +95,7 @@ impl Region {
     /// Puts `bytes` at `offset`.
     pub fn put(&self, offset: usize, bytes: &[u8]) {
         assert!(offset + bytes.len() <= self.len());
-        // SAFETY: It is in bounds, and nobody holds a reference to the memory.
+        // SAFETY: The range is in bounds, and nobody has a reference to the memory.
         unsafe {
             let place = self.memory.cast::<u8>().as_ptr().add(offset);
             ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len());
@@ -125,16 +125,16 @@ impl Drop for Region {
     }
 }
 
-/// A window over memory, through which the peer may write, and which it may invalidate.
+/// A memory window, which the other end may write through and may invalidate.
 pub struct Window {
     pub(super) mw: NonNull<RawMw>,
     pub(super) region: Region,
-    /// What the peer names it by.
-    pub key: u32,
+    /// The rkey.
+    pub rkey: u32,
 }
 
 impl Window {
-    /// The memory.
+    /// The memory that it is bound to.
     pub fn region(&self) -> &Region {
         &self.region
     }

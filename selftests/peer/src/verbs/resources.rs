@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a connection is made from, each destroyed when it is dropped.
+//! Event channels, ids, protection domains and completion queues. Each is destroyed when it is dropped.
 
-use super::super::pace::here;
 use super::ffi::*;
+use crate::timeout::scaled;
 use std::ffi::c_int;
 use std::io::Error;
 use std::io::ErrorKind;
@@ -12,16 +12,16 @@ use std::ptr;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// How long anything of the connection manager may take. Emulated machines are slow.
-pub(super) fn patience() -> Duration {
-    here(Duration::from_secs(10))
+/// How long the connection manager may take. Emulated machines are slow.
+pub(super) fn cm_timeout() -> Duration {
+    scaled(Duration::from_secs(10))
 }
 
 pub(super) struct Channel(pub(super) NonNull<RawChannel>);
 
 impl Channel {
     pub(super) fn new() -> Result<Self> {
-        // SAFETY: It takes nothing.
+        // SAFETY: It has no arguments.
         made(unsafe { rdma_create_event_channel() }).map(Self)
     }
 
@@ -45,7 +45,7 @@ impl Channel {
 
     /// Waits for an event of `kind`.
     pub(super) fn expect(&self, kind: u32) -> Result<Event> {
-        match self.next(patience())? {
+        match self.next(cm_timeout())? {
             Some(event) if event.kind == kind => Ok(event),
             Some(event) if event.kind == event::REJECTED => {
                 Err(ErrorKind::ConnectionRefused.into())

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The least of an NFSv3 server that the kernel mounts: one directory with one file, and MOUNT
-//! over TCP.
+//! The smallest NFSv3 server that the kernel mounts: one directory with one file, and MOUNT over TCP.
 
-use super::wire::words;
+use crate::wire::words;
 use std::io::Read;
 use std::io::Result;
 use std::io::Write;
@@ -11,13 +10,13 @@ use std::net::TcpListener;
 use std::net::TcpStream;
 use std::sync::OnceLock;
 
-/// The file, whose name is of no consequence: all names are this one.
+/// The name of the file. A LOOKUP of any name finds this file.
 pub const NAME: &str = "file";
 
-/// How long it is.
+/// The length of the file in bytes.
 pub const LENGTH: usize = 16_384;
 
-/// Entries of the directory, so many that they do not come inline.
+/// Entries that READDIR returns: more than fit into an inline reply.
 const ENTRIES: u64 = 60;
 
 /// NFSv3 procedures.
@@ -38,9 +37,21 @@ pub mod procedure {
 }
 use procedure::*;
 
-/// What the file holds.
+/// The data of the file.
 pub fn content() -> Vec<u8> {
     (0..LENGTH).map(|at| (at * 7 + at / 256) as u8).collect()
+}
+
+/// The name of an entry: eight digits.
+fn entry_name(entry: u64) -> String {
+    format!("{entry:08}")
+}
+
+/// The names of all entries, one after the other.
+pub fn entry_names() -> Vec<u8> {
+    (1..=ENTRIES)
+        .flat_map(|entry| entry_name(entry).into_bytes())
+        .collect()
 }
 
 const ROOT: [u8; 32] = [1; 32];
@@ -57,9 +68,8 @@ fn attributes(handle: &[u8]) -> Vec<u32> {
     words
 }
 
-/// The result of a procedure: what stands inline, and the data that may leave the message, which
-/// stand behind it.
-pub struct Outcome {
+/// The results of a procedure. The DDP-eligible data item is the last one.
+pub struct Results {
     /// Status and all that follows, up to the data.
     pub inline: Vec<u8>,
     /// The data of a READ.
@@ -67,7 +77,7 @@ pub struct Outcome {
 }
 
 /// Carries out a call with these arguments.
-pub fn call(procedure: u32, arguments: &[u8]) -> Outcome {
+pub fn call(procedure: u32, arguments: &[u8]) -> Results {
     let handle = arguments.get(4..36).unwrap_or(&ROOT);
     let word = |at: usize| {
         let bytes = arguments
@@ -92,7 +102,7 @@ pub fn call(procedure: u32, arguments: &[u8]) -> Outcome {
         }
         ACCESS => [vec![0], known(handle), vec![word(36)]].concat(),
         READ => {
-            // The upper half of the offset is zero.
+            // The upper half of the offset is always zero.
             let start = (word(40) as usize).min(LENGTH);
             let end = (start + word(44) as usize).min(LENGTH);
             let count = (end - start) as u32;
@@ -105,8 +115,7 @@ pub fn call(procedure: u32, arguments: &[u8]) -> Outcome {
         READDIR => {
             let mut result = [vec![0], known(handle), vec![0, 1]].concat();
             for entry in 1..=ENTRIES {
-                // Names of eight digits.
-                let name = format!("{entry:08}").into_bytes();
+                let name = entry_name(entry).into_bytes();
                 let half = |at: usize| name[at..at + 4].try_into().expect("four bytes");
                 let name = [half(0), half(4)].map(u32::from_be_bytes);
                 result.extend([
@@ -145,14 +154,14 @@ pub fn call(procedure: u32, arguments: &[u8]) -> Outcome {
         // NFS3ERR_NOTSUPP without attributes.
         _ => vec![10_004, 0],
     };
-    Outcome {
+    Results {
         inline: words(result),
         data,
     }
 }
 
-/// Answers MOUNT calls over TCP on `port`, for ever, in a thread of its own. Once is enough.
-pub fn mount_daemon(port: u16) -> Result<()> {
+/// Serves MOUNT over TCP on `port`, in threads that do not end. Later calls do nothing.
+pub fn serve_mount(port: u16) -> Result<()> {
     static STARTED: OnceLock<()> = OnceLock::new();
     if STARTED.set(()).is_err() {
         return Ok(());
@@ -160,13 +169,13 @@ pub fn mount_daemon(port: u16) -> Result<()> {
     let listener = TcpListener::bind(("0.0.0.0", port))?;
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            std::thread::spawn(move || converse(stream));
+            std::thread::spawn(move || serve_connection(stream));
         }
     });
     Ok(())
 }
 
-fn converse(mut stream: TcpStream) -> Result<()> {
+fn serve_connection(mut stream: TcpStream) -> Result<()> {
     loop {
         let mut length = [0; 4];
         stream.read_exact(&mut length)?;
@@ -175,7 +184,7 @@ fn converse(mut stream: TcpStream) -> Result<()> {
         let word = |index: usize| record.get(4 * index..4 * index + 4).unwrap_or(&[0; 4]);
         let mut reply = word(0).to_vec();
         reply.extend(words([1, 0, 0, 0, 0]));
-        // MNT: a handle, and that AUTH_SYS will do. NULL and UMNT have no results.
+        // MNT returns the handle of the root and that AUTH_SYS is accepted. NULL and UMNT have no results.
         if word(5) == [0, 0, 0, 1] {
             reply.extend(words([0, 32]));
             reply.extend(ROOT);

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The few NFS calls that carry chunks: NFSv4.0 compounds on one file, with stateids that need no
-//! OPEN.
+//! NFSv4.0 compounds on one file, with the special stateids that need no OPEN.
 
-use super::wire::words;
+use crate::wire::words;
 
-/// The file that all work on; the test makes it.
+/// The file that all compounds are on; selftests/vm/peer.sh makes it.
 pub const FILE: &str = "peer.dat";
 
-/// A symbolic link beside it.
+/// A symbolic link in the same directory.
 pub const LINK: &str = "peer.link";
 
-/// What a compound does to [`FILE`].
+/// An operation of a compound on [`FILE`].
 #[derive(Clone, Copy)]
 #[allow(missing_docs)]
 pub enum Operation<'a> {
@@ -23,26 +22,41 @@ pub enum Operation<'a> {
         offset: u32,
         data: &'a [u8],
     },
-    /// The count word of the data alone: the data come by Read chunk.
+    /// A WRITE whose data are in a Read chunk: only their count is in the Payload stream.
     WriteReduced {
         offset: u32,
         count: u32,
     },
-    /// A READ with a stateid that nobody was given.
-    ReadOfNobody,
-    /// A READLINK of [`LINK`]. (The data of a second READ would be zeros, by nfsd's own fault.)
+    /// A READ with an unknown stateid, which fails.
+    ReadWithBadStateid,
+    /// A READLINK of [`LINK`]. (A second READ would not do: nfsd returns zeros for it.)
     Readlink,
-    /// An operation whose argument may not leave the message, its name cut off behind the count.
+    /// A LOOKUP whose name, which is not DDP-eligible, is in a Read chunk.
     LookupReduced {
         count: u32,
     },
 }
 
-/// A compound, and where in it the data of each reduced operation belong.
+/// A READ of `count` bytes at `offset`.
+pub fn read(offset: u32, count: u32) -> Operation<'static> {
+    Operation::Read { offset, count }
+}
+
+/// A WRITE of `data` at `offset`.
+pub fn write(offset: u32, data: &[u8]) -> Operation<'_> {
+    Operation::Write { offset, data }
+}
+
+/// A WRITE of `count` bytes at `offset`, whose data are in a Read chunk.
+pub fn write_reduced(offset: u32, count: u32) -> Operation<'static> {
+    Operation::WriteReduced { offset, count }
+}
+
+/// A Call with a compound.
 pub struct Compound {
     /// The RPC message.
     pub bytes: Vec<u8>,
-    /// Positions, counted as if nothing had left.
+    /// The Position of the data of each reduced operation.
     pub positions: Vec<u32>,
 }
 
@@ -52,14 +66,14 @@ const READ: u32 = 25;
 const READLINK: u32 = 27;
 const WRITE: u32 = 38;
 
-/// Puts `operations` behind a lookup of [`FILE`].
+/// A compound of a lookup of [`FILE`] and `operations`.
 pub fn compound(xid: u32, operations: &[Operation<'_>]) -> Compound {
-    filled_compound(xid, operations, 0)
+    padded_compound(xid, operations, 0)
 }
 
-/// As [`compound`], with fill octets of this value.
-pub fn filled_compound(xid: u32, operations: &[Operation<'_>], fill: u8) -> Compound {
-    // AUTH_SYS of root on a machine without a name.
+/// As [`compound`], with XDR padding of this value.
+pub fn padded_compound(xid: u32, operations: &[Operation<'_>], padding: u8) -> Compound {
+    // AUTH_SYS of root, with an empty machine name.
     let mut bytes = words([xid, 0, 2, 100_003, 4, 1, 1, 20, 0, 0, 0, 0, 0, 0, 0]);
     let each = operations.iter().map(|operation| match operation {
         Operation::Readlink => 3,
@@ -67,29 +81,29 @@ pub fn filled_compound(xid: u32, operations: &[Operation<'_>], fill: u8) -> Comp
     });
     let count = 2 + each.sum::<u32>();
     bytes.extend(words([0, 0, count, PUTROOTFH, LOOKUP]));
-    opaque(&mut bytes, FILE.as_bytes(), fill);
+    opaque(&mut bytes, FILE.as_bytes(), padding);
     let mut positions = Vec::new();
-    let mut left = 0;
+    let mut reduced = 0;
     let mut reduce = |bytes: &[u8], count: u32| {
-        positions.push(u32::try_from(bytes.len()).expect("a short message") + left);
-        left += count.next_multiple_of(4);
+        positions.push(u32::try_from(bytes.len()).expect("a short message") + reduced);
+        reduced += count.next_multiple_of(4);
     };
     for operation in operations {
         match *operation {
             Operation::Read { offset, count } => {
                 bytes.extend(words([READ, 0, 0, 0, 0, 0, offset, count]));
             }
-            Operation::ReadOfNobody => {
+            Operation::ReadWithBadStateid => {
                 bytes.extend(words([READ, 7, 7, 7, 7, 0, 0, 100]));
             }
             Operation::Readlink => {
                 bytes.extend(words([PUTROOTFH, LOOKUP]));
-                opaque(&mut bytes, LINK.as_bytes(), fill);
+                opaque(&mut bytes, LINK.as_bytes(), padding);
                 bytes.extend(words([READLINK]));
             }
             Operation::Write { offset, data } => {
                 bytes.extend(words([WRITE, 0, 0, 0, 0, 0, offset, 2]));
-                opaque(&mut bytes, data, fill);
+                opaque(&mut bytes, data, padding);
             }
             Operation::WriteReduced { offset, count } => {
                 bytes.extend(words([WRITE, 0, 0, 0, 0, 0, offset, 2, count]));
@@ -104,21 +118,21 @@ pub fn filled_compound(xid: u32, operations: &[Operation<'_>], fill: u8) -> Comp
     Compound { bytes, positions }
 }
 
-fn opaque(bytes: &mut Vec<u8>, data: &[u8], fill: u8) {
+fn opaque(bytes: &mut Vec<u8>, data: &[u8], padding: u8) {
     bytes.extend(words([u32::try_from(data.len()).expect("short data")]));
     bytes.extend(data);
-    bytes.resize(bytes.len().next_multiple_of(4), fill);
+    bytes.resize(bytes.len().next_multiple_of(4), padding);
 }
 
-/// Reads the reply to a compound, from its start to its end.
+/// Parses the reply to a compound, from its start to its end.
 pub struct Results<'a>(&'a [u8]);
 
 impl<'a> Results<'a> {
-    /// The results behind the RPC header of `message` and behind the lookup. What is wrong, if
-    /// this is not the reply to a compound of which at least that much succeeded.
+    /// The results after the RPC header of `message` and the lookup. An error if the call was not
+    /// accepted or the lookup failed.
     pub fn new(message: &'a [u8]) -> Result<Self, String> {
         let mut results = Self(message);
-        results.word()?; // The transaction, which the caller has matched.
+        results.word()?; // The XID, which the caller has compared.
         let header = results.words::<5>()?;
         if header != [1, 0, 0, 0, 0] {
             return Err(format!("not accepted with success: {header:x?}"));
@@ -145,7 +159,7 @@ impl<'a> Results<'a> {
         let (taken, rest) = self
             .0
             .split_at_checked(length)
-            .ok_or("the reply ends too soon")?;
+            .ok_or("the reply is too short")?;
         self.0 = rest;
         Ok(taken)
     }
@@ -159,7 +173,7 @@ impl<'a> Results<'a> {
         }
     }
 
-    /// The count of a READ whose data left the message.
+    /// The count of a READ whose data are in a Write chunk.
     pub fn read_reduced(&mut self) -> Result<u32, String> {
         self.operation(READ)?;
         let [_end_of_file, count] = self.words()?;
@@ -172,7 +186,7 @@ impl<'a> Results<'a> {
         self.opaque(count)
     }
 
-    /// The length of a link whose text left the message.
+    /// The length of a link whose text is in a Write chunk.
     pub fn readlink_reduced(&mut self) -> Result<u32, String> {
         self.operation(PUTROOTFH)?;
         self.operation(LOOKUP)?;
@@ -199,11 +213,11 @@ impl<'a> Results<'a> {
         Ok(count)
     }
 
-    /// There is nothing more.
+    /// Expects that there are no more results.
     pub fn end(self) -> Result<(), String> {
         match self.0 {
             [] => Ok(()),
-            rest => Err(format!("{} bytes behind the last result", rest.len())),
+            rest => Err(format!("{} bytes after the last result", rest.len())),
         }
     }
 }

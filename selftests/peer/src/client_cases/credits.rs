@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Credits (RFC 8166, section 3.3.1): how many calls the client has in flight.
+
+use crate::case::cases;
+use crate::case::expect_eq;
+use crate::case::Outcome;
+use crate::kernel_client;
+use crate::message::ChunkLists;
+use crate::nfs3;
+use crate::nfs3::procedure;
+use crate::server::Call;
+use crate::server::Server;
+use crate::server::FIRST_PROCEDURE;
+use crate::verbs::Verb;
+use crate::wire;
+use crate::wire::words;
+
+cases![ClientCase:
+    adv61_grant_of_a_dropped_reply_is_ignored,
+    adv72_zero_and_maximum_grants,
+    one_call_before_the_first_grant,
+    grant_below_the_calls_in_flight,
+    killed_calls_keep_their_credits,
+    sec17_late_reply_invalidates_memory_of_a_killed_call,
+    killed_calls_with_all_credits_end_the_connection,
+];
+
+fn adv61_grant_of_a_dropped_reply_is_ignored() -> Outcome {
+    let mut server = Server::new(kernel_client::look_up_names)?;
+    server.grant = 1;
+    // The client has more LOOKUPs to send when it has more credits.
+    let call = server.serve_until(procedure::LOOKUP)?;
+    let xid = call.xid ^ 0x8000_0000;
+    let mut unknown = words([xid, 1, 32, 0, 0, 0, 0]);
+    unknown.extend(wire::reply(xid, &[]));
+    let malformed = call.message(9, &ChunkLists::default(), &[]);
+    for message in [unknown, malformed] {
+        server.send(&message)?;
+        server.client_waits()?;
+    }
+    server.reply(&call)?;
+    server.client_succeeds(&[])?;
+    server.has_connected(1)
+}
+
+fn adv72_zero_and_maximum_grants() -> Outcome {
+    for grant in [0, u32::MAX] {
+        let mut server = Server::new(kernel_client::read)?;
+        let call = server.serve_until(FIRST_PROCEDURE)?;
+        let mut reply = server.correct_reply(&call)?;
+        reply[8..12].copy_from_slice(&u32::to_be_bytes(grant));
+        server.send(&reply)?;
+        let next = server.serve_until(procedure::READ)?;
+        expect_eq("requested credits", next.credits, call.credits)?;
+        server.reply(&next)?;
+        server.client_succeeds(&nfs3::content())?;
+        server.has_connected(1)?;
+    }
+    Ok(())
+}
+
+fn one_call_before_the_first_grant() -> Outcome {
+    let mut server = Server::new(kernel_client::look_up_names)?;
+    // Two of four that the client has to send.
+    server.serve_until(procedure::LOOKUP)?;
+    server.serve_until(procedure::LOOKUP)?;
+    server.disconnect();
+    let first = server.call_again()?.ok_or("no call comes again")?;
+    server.client_waits()?;
+    server.reply(&first)?;
+    server.client_succeeds(&[])?;
+    server.has_connected(2)
+}
+
+fn grant_below_the_calls_in_flight() -> Outcome {
+    let mut server = Server::new(kernel_client::look_up_names)?;
+    server.grant = 3;
+    let calls = [
+        server.serve_until(procedure::LOOKUP)?,
+        server.serve_until(procedure::LOOKUP)?,
+        server.serve_until(procedure::LOOKUP)?,
+    ];
+    server.grant = 1;
+    let [first, second, third] = &calls;
+    for call in [first, second] {
+        server.reply(call)?;
+        server.client_waits()?;
+    }
+    server.reply(third)?;
+    server.client_succeeds(&[])?;
+    server.has_connected(1)
+}
+
+/// A server that grants so many credits, and two READDIRs whose callers were killed before a reply.
+fn two_killed_calls(grant: u32) -> Result<(Server, [Call; 2]), String> {
+    let mut server = Server::new(kernel_client::list_in_processes_and_look_up)?;
+    server.grant = grant;
+    let mut killed = || {
+        let call = server.serve_until(procedure::READDIR)?;
+        kernel_client::kill_list_process()?;
+        Ok::<_, String>(call)
+    };
+    let calls = [killed()?, killed()?];
+    Ok((server, calls))
+}
+
+/// A reply to a call that nobody waits for.
+fn late_reply(call: &Call) -> Vec<u8> {
+    call.inline_reply(&call.unused_lists(), &wire::reply(call.xid, &[]))
+}
+
+fn killed_calls_keep_their_credits() -> Outcome {
+    let (mut server, killed) = two_killed_calls(3)?;
+    // The client has four LOOKUPs to send, and one credit.
+    let first = server.serve_until(procedure::LOOKUP)?;
+    server.client_waits()?;
+    for call in &killed {
+        server.send(&late_reply(call))?;
+    }
+    let others = [
+        server.serve_until(procedure::LOOKUP)?,
+        server.serve_until(procedure::LOOKUP)?,
+    ];
+    server.client_waits()?;
+    for call in [first].iter().chain(&others) {
+        server.reply(call)?;
+    }
+    server.client_succeeds(&[])?;
+    server.has_connected(1)
+}
+
+fn sec17_late_reply_invalidates_memory_of_a_killed_call() -> Outcome {
+    // The second: the memory of the first has got another handle since.
+    let (mut server, [_, killed]) = two_killed_calls(8)?;
+    let handle = killed.reply_chunk()?[0].handle;
+    let reply = late_reply(&killed);
+    server.send_as(Verb::SendWithInvalidate(handle), &reply)?;
+    server.client_succeeds(&[])?;
+    server.has_connected(1)
+}
+
+fn killed_calls_with_all_credits_end_the_connection() -> Outcome {
+    let (mut server, _) = two_killed_calls(2)?;
+    server.client_succeeds(&[])?;
+    server.has_connected(2)
+}

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Replies whose chunks or results are not what the client asked for.
+
+use super::pending::pending_read;
+use super::pending::pending_readdir;
+use crate::case::cases;
+use crate::case::expect_eq;
+use crate::case::Outcome;
+use crate::kernel_client;
+use crate::message::with_written_lengths;
+use crate::message::ChunkLists;
+use crate::message::Segment;
+use crate::message::RDMA_ERROR;
+use crate::message::RDMA_MSG;
+use crate::message::RDMA_NOMSG;
+use crate::nfs3;
+use crate::nfs3::procedure;
+use crate::server::Call;
+use crate::server::Server;
+use crate::server::FIRST_PROCEDURE;
+use crate::wire;
+use crate::wire::words;
+
+cases![ClientCase:
+    adv48_write_chunk_longer_than_offered,
+    adv49_write_chunk_with_another_segment_count,
+    adv50_write_chunk_with_another_handle_or_offset,
+    adv51_write_chunk_that_was_not_offered,
+    adv52_write_list_missing,
+    adv55_inline_reply_that_used_the_reply_chunk,
+    adv56_long_reply_with_an_empty_reply_chunk,
+    adv57_long_reply_without_padding,
+    adv58_long_reply_longer_than_offered,
+    adv62_duplicate_reply,
+    adv67_err_chunk_ends_the_rpc,
+    adv71_err_vers_ends_the_rpc,
+    adv75_inline_result_despite_a_write_chunk,
+    adv76_result_length_differs_from_its_write_chunk,
+    adv77_failed_read_after_an_rdma_write,
+    adv104_no_reply,
+    sec25_no_data_beyond_what_was_written,
+    padding_in_a_write_chunk_is_ignored,
+    long_reply_by_the_reply_chunk,
+    p01_client_sends_private_data,
+];
+
+/// A reply to a READ that returns `chunk`, and `more` chunks, in its Write list. Nothing is written.
+fn reply_with_chunk(call: &Call, chunk: Vec<Segment>, more: &[Vec<Segment>]) -> Vec<u8> {
+    let lists = ChunkLists {
+        write: [&[chunk], more].concat(),
+        ..call.unused_lists()
+    };
+    call.inline_reply(&lists, &call.reduced_reply().0)
+}
+
+/// The Write chunk of a correct reply to a READ.
+fn correct_chunk(call: &Call) -> Vec<Segment> {
+    with_written_lengths(&call.lists.write[0], call.reduced_reply().1.len())
+}
+
+/// Expects that the client drops a reply to a READ whose Write chunk `change` has made wrong.
+fn drops_changed_chunk(change: fn(&mut Vec<Segment>)) -> Outcome {
+    let (mut server, call) = pending_read()?;
+    let mut chunk = correct_chunk(&call);
+    change(&mut chunk);
+    server.client_drops(&call, &reply_with_chunk(&call, chunk, &[]))?;
+    server.client_succeeds(&nfs3::content())?;
+    server.has_connected(1)
+}
+
+fn adv48_write_chunk_longer_than_offered() -> Outcome {
+    let (mut server, call) = pending_read()?;
+    let mut chunk = call.lists.write[0].clone();
+    if let Some(last) = chunk.last_mut() {
+        last.length += 4;
+    }
+    server.client_drops(&call, &reply_with_chunk(&call, chunk, &[]))?;
+    server.client_succeeds(&nfs3::content())
+}
+
+fn adv49_write_chunk_with_another_segment_count() -> Outcome {
+    drops_changed_chunk(|chunk| chunk.push(chunk[0].with_length(0)))?;
+    drops_changed_chunk(|chunk| chunk.truncate(chunk.len() - 1))
+}
+
+fn adv50_write_chunk_with_another_handle_or_offset() -> Outcome {
+    drops_changed_chunk(|chunk| chunk[0].handle ^= 0x100)?;
+    drops_changed_chunk(|chunk| chunk[0].offset += 4)
+}
+
+fn adv51_write_chunk_that_was_not_offered() -> Outcome {
+    let (mut server, call) = pending_read()?;
+    let more = vec![call.write_segment()?.with_length(0)];
+    server.client_drops(
+        &call,
+        &reply_with_chunk(&call, correct_chunk(&call), &[more]),
+    )?;
+    server.client_succeeds(&nfs3::content())
+}
+
+fn adv52_write_list_missing() -> Outcome {
+    let (mut server, call) = pending_read()?;
+    let (mut payload, _) = call.reduced_reply();
+    // Fewer data than the result's count says, but the client compares the chunk lists first.
+    payload.extend([0x5A; 256]);
+    server.client_drops(&call, &call.inline_reply(&ChunkLists::default(), &payload))?;
+    server.client_succeeds(&nfs3::content())
+}
+
+/// Expects that the client drops a reply to a READDIR with this procedure and Reply chunk.
+fn drops_reply_chunk(
+    procedure: u32,
+    chunk: impl FnOnce(&[Segment]) -> Option<Vec<Segment>>,
+) -> Outcome {
+    let (mut server, call) = pending_readdir()?;
+    let lists = ChunkLists {
+        reply: chunk(call.reply_chunk()?),
+        ..call.unused_lists()
+    };
+    let payload = match procedure {
+        RDMA_MSG => wire::reply(call.xid, &[0; 4]),
+        _ => vec![],
+    };
+    server.client_drops(&call, &call.message(procedure, &lists, &payload))?;
+    server.client_succeeds(&nfs3::entry_names())?;
+    server.has_connected(1)
+}
+
+fn adv55_inline_reply_that_used_the_reply_chunk() -> Outcome {
+    drops_reply_chunk(RDMA_MSG, |chunk| Some(with_written_lengths(chunk, 24)))
+}
+
+fn adv56_long_reply_with_an_empty_reply_chunk() -> Outcome {
+    drops_reply_chunk(RDMA_NOMSG, |chunk| Some(with_written_lengths(chunk, 0)))?;
+    drops_reply_chunk(RDMA_NOMSG, |_| None)
+}
+
+fn adv57_long_reply_without_padding() -> Outcome {
+    drops_reply_chunk(RDMA_NOMSG, |chunk| Some(with_written_lengths(chunk, 101)))
+}
+
+fn adv58_long_reply_longer_than_offered() -> Outcome {
+    drops_reply_chunk(RDMA_NOMSG, |chunk| {
+        let mut chunk = chunk.to_vec();
+        chunk.last_mut()?.length += 4;
+        Some(chunk)
+    })
+}
+
+fn long_reply_by_the_reply_chunk() -> Outcome {
+    let (mut server, call) = pending_readdir()?;
+    server.reply(&call)?;
+    server.client_succeeds(&nfs3::entry_names())
+}
+
+fn adv62_duplicate_reply() -> Outcome {
+    let (mut server, call) = pending_read()?;
+    let reply = server.correct_reply(&call)?;
+    server.send(&reply)?;
+    server.send(&reply)?;
+    server.client_succeeds(&nfs3::content())?;
+    server.has_connected(1)
+}
+
+/// An RDMA_ERROR with these words after the fixed ones.
+fn rdma_error(call: &Call, rest: &[u32]) -> Vec<u8> {
+    let mut message = words([call.xid, 1, 32, RDMA_ERROR]);
+    message.extend(words(rest));
+    message
+}
+
+fn adv67_err_chunk_ends_the_rpc() -> Outcome {
+    let (mut server, call) = pending_read()?;
+    server.send(&rdma_error(&call, &[2]))?;
+    // The NFS client may make another RPC of it, but must not send this one again.
+    server.client_gives_up(procedure::READ, |_, next| {
+        expect_eq("the same XID", next.xid == call.xid, false)?;
+        Ok(rdma_error(next, &[2]))
+    })?;
+    server.has_connected(1)
+}
+
+fn adv71_err_vers_ends_the_rpc() -> Outcome {
+    for versions in [[1, 1], [5, 2]] {
+        let mut server = Server::new(kernel_client::idle)?;
+        server.client_fails(FIRST_PROCEDURE, |_, call| {
+            Ok(rdma_error(call, &[1, versions[0], versions[1]]))
+        })?;
+    }
+    Ok(())
+}
+
+/// Expects that the client fails to read if `reply` makes the replies to READ, over one connection.
+fn read_fails(reply: impl Fn(&Server, &Call) -> Result<Vec<u8>, String>) -> Outcome {
+    let mut server = Server::new(kernel_client::read)?;
+    server.client_fails(procedure::READ, reply)?;
+    server.has_connected(1)
+}
+
+/// The Payload stream of a reply to a READ whose result has `count`, without the data.
+fn payload_with_count(call: &Call, count: u32) -> Vec<u8> {
+    let (mut payload, _) = call.reduced_reply();
+    payload.truncate(payload.len() - 12);
+    payload.extend(words([count, 0, count]));
+    payload
+}
+
+fn adv75_inline_result_despite_a_write_chunk() -> Outcome {
+    read_fails(|server, call| {
+        if call.lists.write.is_empty() {
+            return server.correct_reply(call);
+        }
+        let payload = [payload_with_count(call, 512), vec![0x5A; 512]].concat();
+        Ok(call.inline_reply(&call.unused_lists(), &payload))
+    })
+}
+
+/// A reply to a READ after writing `data` to its chunk, whose result has `count`.
+fn reply_with_count(
+    server: &Server,
+    call: &Call,
+    data: &[u8],
+    count: usize,
+) -> Result<Vec<u8>, String> {
+    let Some(chunk) = call.lists.write.first() else {
+        // The client reads the rest after a short READ.
+        return server.correct_reply(call);
+    };
+    let lists = ChunkLists {
+        write: vec![server.write_chunk(chunk, data)?],
+        ..call.unused_lists()
+    };
+    Ok(call.inline_reply(&lists, &payload_with_count(call, count as u32)))
+}
+
+fn adv76_result_length_differs_from_its_write_chunk() -> Outcome {
+    for difference in [-4, 4] {
+        read_fails(|server, call| {
+            let (_, data) = call.reduced_reply();
+            let count = data.len().saturating_add_signed(difference);
+            reply_with_count(server, call, &data, count)
+        })?;
+    }
+    Ok(())
+}
+
+fn sec25_no_data_beyond_what_was_written() -> Outcome {
+    read_fails(|server, call| {
+        let (_, data) = call.reduced_reply();
+        // The result counts all data, and half of them were written.
+        reply_with_count(server, call, &data[..data.len() / 2], data.len())
+    })
+}
+
+fn padding_in_a_write_chunk_is_ignored() -> Outcome {
+    let (mut server, call) = pending_read()?;
+    let (_, mut data) = call.reduced_reply();
+    let length = data.len();
+    // A short READ, whose data are written together with their XDR padding.
+    data[length - 3..].fill(0xFF);
+    let reply = reply_with_count(&server, &call, &data, length - 3)?;
+    server.send(&reply)?;
+    server.client_succeeds(&nfs3::content())?;
+    server.has_connected(1)
+}
+
+fn adv77_failed_read_after_an_rdma_write() -> Outcome {
+    read_fails(|server, call| {
+        server.write_chunk(&call.lists.write[0], &[0x5A; 4096])?;
+        Ok(call.failed_reply())
+    })
+}
+
+fn p01_client_sends_private_data() -> Outcome {
+    let mut server = Server::new(kernel_client::idle)?;
+    let call = server.serve_until(FIRST_PROCEDURE)?;
+    let private = server.connection()?.private.get(..5).map(<[u8]>::to_vec);
+    let expected = vec![0xf6, 0xab, 0x0e, 0x18, 1];
+    expect_eq("private data", private, Some(expected))?;
+    server.reply(&call)?;
+    server.client_succeeds(&[])
+}
+
+fn adv104_no_reply() -> Outcome {
+    let (mut server, call) = pending_read()?;
+    // After its timeout the client sends the call again, over another connection.
+    let again = server.serve_until(procedure::READ)?;
+    expect_eq("XID", again.xid, call.xid)?;
+    server.has_connected(2)?;
+    server.reply(&again)?;
+    server.client_succeeds(&nfs3::content())
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Credits and XIDs: what a client asks for, and more calls than it may send (RFC 8166, section 3.3.1).
+
+use crate::case::cases;
+use crate::case::expect_eq;
+use crate::case::Outcome;
+use crate::client::options;
+use crate::client::reply_timeout;
+use crate::client::Client;
+use crate::message::expect_null_reply;
+use crate::message::head;
+use crate::message::hex_words;
+use crate::message::parse_inline;
+use crate::message::ChunkLists;
+use crate::nfs4;
+use crate::nfs4::read;
+use crate::nfs4::Results;
+use std::net::SocketAddrV4;
+
+cases![ServerCase:
+    adv15_request_for_zero_credits,
+    adv16_request_for_maximum_credits,
+    adv94_two_calls_before_the_first_reply,
+    adv95_more_calls_than_credits,
+    adv99_same_call_twice,
+];
+
+/// A NULL call that asks for this many credits.
+fn requests_credits(server: SocketAddrV4, credits: u32) -> Outcome {
+    let client = Client::new(server)?;
+    let (xid, mut message) = client.null_call();
+    message[8..12].copy_from_slice(&credits.to_be_bytes());
+    expect_null_reply(&client.call(&message)?, xid)?;
+    client.null_call_succeeds()
+}
+
+fn adv15_request_for_zero_credits(server: SocketAddrV4) -> Outcome {
+    requests_credits(server, 0)
+}
+
+fn adv16_request_for_maximum_credits(server: SocketAddrV4) -> Outcome {
+    requests_credits(server, u32::MAX)
+}
+
+/// Sends `count` NULL calls at once. Expects a reply to each, or that the connection is lost, and that
+/// another connection works.
+fn calls_at_once(server: SocketAddrV4, client: &Client, count: usize) -> Outcome {
+    let calls: Vec<_> = (0..count).map(|_| client.null_call()).collect();
+    for (_, message) in &calls {
+        client.send(message)?;
+    }
+    let mut pending: Vec<_> = calls.iter().map(|(xid, _)| *xid).collect();
+    while !pending.is_empty() {
+        let Some(reply) = client.connection.receive(reply_timeout()) else {
+            if client.connection.lost().is_some() {
+                break;
+            }
+            return Err(format!("{} calls have no reply", pending.len()));
+        };
+        let xid = head(&reply.bytes).map_or(0, |[xid]| xid);
+        let Some(at) = pending.iter().position(|call| *call == xid) else {
+            return Err(format!("no call has this XID: {}", hex_words(&reply.bytes)));
+        };
+        expect_null_reply(&reply, pending.remove(at))?;
+    }
+    Client::new(server)?.null_call_succeeds()
+}
+
+fn adv94_two_calls_before_the_first_reply(server: SocketAddrV4) -> Outcome {
+    let client = Client::with(server, &options().with_receives(8))?;
+    calls_at_once(server, &client, 2)
+}
+
+fn adv95_more_calls_than_credits(server: SocketAddrV4) -> Outcome {
+    let options = options().with_receives(1024);
+    let client = Client::with(server, &options)?;
+    let (_, message) = client.null_call();
+    let reply = client.call(&message)?;
+    let [_, _, grant] = head(&reply.bytes).ok_or("a short reply")?;
+    expect_eq("a grant of more than 512", grant > 512, false)?;
+    calls_at_once(server, &client, grant as usize + 1)?;
+    let client = Client::ready_with(server, &options)?;
+    calls_at_once(server, &client, 2 * grant as usize)
+}
+
+fn adv99_same_call_twice(server: SocketAddrV4) -> Outcome {
+    let client = Client::new(server)?;
+    let data = client.read(0, 1000)?;
+    let xid = client.xid();
+    let call = nfs4::compound(xid, &[read(0, 1000)]);
+    let message = client.inline_call(xid, &ChunkLists::default(), &call.bytes);
+    client.send(&message)?;
+    client.send(&message)?;
+    for _ in 0..2 {
+        let reply = client.receive()?;
+        expect_eq("XID", head(&reply.bytes), Some([xid]))?;
+        let (_, payload) = parse_inline(&reply.bytes)?;
+        expect_eq("data", Results::new(payload)?.read()?, &data)?;
+    }
+    client.null_call_succeeds()
+}
