@@ -3,7 +3,8 @@
 """Stands in for gssproxy(8), which the kernel's server asks what to make of a token that begins an RPCSEC_GSS context.
 
 gssproxy.py FILE: makes the kernel use it, in this network namespace and for as long as that lives, and goes to the background.
-It refuses all. For each token it adds a line to FILE: `whole`, if it is what the crafted peer sends (../peer/src/gss.rs), or
+It refuses all. For each token it adds a line to FILE: `whole`, if it is what the crafted peer sends
+(../peer/src/server_cases/gss.rs), or
 `altered`.
 """
 

@@ -27,16 +27,33 @@ use proto::reverse;
 use proto::reverse::Header;
 use proto::xdr::roundup;
 
+use super::choices::private_data;
+use super::choices::Choices;
+use super::choices::REVERSE_CREDITS;
 use super::fabric::Access;
 use super::fabric::Fabric;
 use super::server::Server;
 use super::ulp::put_words;
 use super::ulp::Request;
-use super::Choices;
-use super::Summary;
 
-/// Receives for Calls in the reverse direction, and so the credits granted for them.
-pub const REVERSE_CREDITS: u32 = 2;
+/// What a run did, so that a test can tell that it was not about nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// RPCs completed with the right reply.
+    pub completed: usize,
+    /// RPCs refused with an RDMA_ERROR.
+    pub refused: usize,
+    /// RPCs that could not be planned.
+    pub unplannable: usize,
+    /// Calls in the reverse direction, answered.
+    pub reversed: usize,
+    /// Connections lost.
+    pub lost: usize,
+    /// Calls that went with a Read chunk, or with a Position-Zero chunk.
+    pub long_calls: usize,
+    /// Replies that used a Write chunk, or the Reply chunk.
+    pub long_replies: usize,
+}
 
 /// Segments per chunk.
 const SEGMENTS: usize = 4;
@@ -294,9 +311,4 @@ impl Pending {
         expected.extend_from_slice(rest);
         assert_eq!(message, expected);
     }
-}
-
-pub fn private_data(choices: &mut impl Choices) -> PrivateData {
-    let mut size = || 1024 * (1 + choices.below(4));
-    PrivateData::new(size(), size(), false).unwrap()
 }

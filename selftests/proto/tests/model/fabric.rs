@@ -8,7 +8,7 @@ use std::ops::RangeTo;
 
 use proto::chunk::Segment;
 
-use super::Choices;
+use super::choices::Choices;
 
 /// What the Responder may do with a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,6 +11,7 @@
 //! A source of [choices](Choices) drives it, so that a random generator, a property test or a
 //! fuzzer can look for a schedule that goes wrong.
 
+mod choices;
 mod client;
 mod fabric;
 mod server;
@@ -20,35 +21,8 @@ use client::Client;
 use fabric::Fabric;
 use server::Server;
 
-/// Decides what happens next.
-pub trait Choices {
-    /// A number below `limit`, which is not zero.
-    fn below(&mut self, limit: usize) -> usize;
-
-    /// One time in `times`.
-    fn one_in(&mut self, times: usize) -> bool {
-        self.below(times) + 1 == times
-    }
-}
-
-/// What a run did, so that a test can tell that it was not about nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
-    /// RPCs completed with the right reply.
-    pub completed: usize,
-    /// RPCs refused with an RDMA_ERROR.
-    pub refused: usize,
-    /// RPCs that could not be planned.
-    pub unplannable: usize,
-    /// Calls in the reverse direction, answered.
-    pub reversed: usize,
-    /// Connections lost.
-    pub lost: usize,
-    /// Calls that went with a Read chunk, or with a Position-Zero chunk.
-    pub long_calls: usize,
-    /// Replies that used a Write chunk, or the Reply chunk.
-    pub long_replies: usize,
-}
+pub use choices::Choices;
+pub use client::Summary;
 
 /// Runs `rpcs` RPCs to their end.
 pub fn run(choices: &mut impl Choices, rpcs: usize) -> Summary {

@@ -26,12 +26,12 @@ use proto::reply_builder::ReplyBuilder;
 use proto::reverse::Header;
 use proto::xdr;
 
-use super::client::private_data;
-use super::client::REVERSE_CREDITS;
+use super::choices::private_data;
+use super::choices::Choices;
+use super::choices::REVERSE_CREDITS;
 use super::fabric::Fabric;
 use super::ulp::put_words;
 use super::ulp::Request;
-use super::Choices;
 
 const POLICY: Policy = Policy {
     limits: Limits {

@@ -9,7 +9,7 @@ use proto::plan::Argument;
 use proto::rpc::CallHeader;
 use proto::xdr::roundup;
 
-use super::Choices;
+use super::choices::Choices;
 
 const RPCSEC_GSS: u32 = 6;
 const GSS_INTEGRITY: u32 = 2;
