@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """Boots a VM, or a pair of them, with the stock kernel or the debug kernel and runs a command there.
 
-Runs inside the build root (scripts/enter). What comes of a run stands in build/vm/<run>/: each VM's console,
-its kernel log and its exit status; build/vm/last is the newest run. The exit status is the command's, unless a kernel
-log holds a report of a fault, or the VM had to be killed.
+Runs inside the build root (scripts/enter). Each run has a directory build/vm/<run>/ with each VM's console, its kernel log, its
+exit status and the times of its tests; build/vm/last is the newest run. The exit status is the command's, unless a kernel log
+has a report of a fault, or the VM had to be killed.
 """
 
 import argparse
@@ -39,9 +39,6 @@ ACCELERATION = {
     # A nanosecond of the guest's time for each of its instructions; one virtual CPU only.
     "count": ["-accel", "tcg,thread=single", "-cpu", "max", "-icount", "shift=0,sleep=off"],
 }
-
-sys.path.insert(0, str(SRC / "scripts"))
-import dmesg  # noqa: E402
 
 
 def digest(*parts):
@@ -251,10 +248,11 @@ class Vm:
 
     def faults(self):
         """Returns the kernel's reports of faults, and says where they stand."""
-        # Tests clear the kernel's log; the console has all of the run, if not every word.
+        # Tests clear the kernel's log. The console has the whole run, but only messages of level 4 or less.
         logs = [log for log in (self.dir / "console.log", self.dir / "dmesg") if log.exists()]
-        lines = (line for log in logs for line in dmesg.reports(log.read_text(errors="replace")))
-        # What processes say on the console has no time before it.
+        reports = subprocess.run([SRC / "scripts/dmesg.sh", *logs], check=False, stdout=subprocess.PIPE).stdout
+        # Messages of processes on the console have no time at their beginning.
+        lines = reports.decode(errors="replace").splitlines()
         found = list(dict.fromkeys(line for line in lines if line.startswith("[")))
         if found:
             complain(f"{self.role}: the kernel reports faults, see {self.dir}:", *found)
@@ -300,8 +298,8 @@ def pair(options, run):
     shared.mkdir()
     wire = tempfile.mkdtemp() + "/wire"
 
-    # When a connection breaks, soft RoCE frees packets under its lock for the queue pair. Merged buffers come from pools that
-    # look for more packets then, and those want the same lock: the guest hangs.
+    # When a connection breaks, rxe frees packets under the lock of its queue pair. With merged buffers virtio_net then receives more
+    # packets, which need the same lock: the guest hangs.
     def net(number, end):
         return ["-netdev", f"stream,id=net0,addr.type=unix,addr.path={wire},{end}",
                 "-device", f"virtio-net-pci,netdev=net0,mac=52:54:00:00:00:0{number},host_mtu=4500,mrg_rxbuf=off"]
@@ -335,7 +333,7 @@ def main():
     parser.add_argument("--module", choices=("rust", "c"), default="rust")
     parser.add_argument("--client", choices=("rust", "c"), default="rust")
     parser.add_argument("--server", choices=("rust", "c"), default="rust")
-    parser.add_argument("--rdma", choices=("rxe", "siw"), default="rxe", help="soft RoCE or soft iWARP")
+    parser.add_argument("--rdma", choices=("rxe", "siw"), default="rxe", help="the RDMA device")
     parser.add_argument("--ko", default="/src/build/debug/rpcrdma.ko" if DEBUG else "/src/rpcrdma.ko")
     parser.add_argument("--smp", type=int, default=2)
     parser.add_argument("--memory", default="3G" if DEBUG else "2G")
@@ -346,7 +344,7 @@ def main():
     options = parser.parse_args()
     options.interactive = not options.command
     if options.rdma == "siw" and not DEBUG:
-        sys.exit("vm: the stock kernel has no soft iWARP; KERNEL=debug has")
+        sys.exit("vm: the stock kernel has no siw; KERNEL=debug has")
     if "rust" in ((options.module,) if options.kind == "single" else (options.client, options.server)):
         if not Path(options.ko).exists():
             sys.exit(f"vm: {options.ko} is not there; `make module` builds it")

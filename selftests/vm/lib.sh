@@ -40,8 +40,8 @@ clear_logs() {
 }
 
 logs_clean() {
-	dmesg | "$scripts/dmesg.py" /dev/stdin || return
-	[ -z "${SERVER_ADDR:-}" ] || on_server "dmesg | $scripts/dmesg.py /dev/stdin"
+	"$scripts/dmesg.sh" || return
+	[ -z "${SERVER_ADDR:-}" ] || on_server "$scripts/dmesg.sh"
 }
 
 finish() {
