@@ -1,24 +1,26 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The server calls back over the connection that the client made: it recalls delegations, and gets them.
+# The server sends Calls to the client over the connection that the client made (RFC 8167): it recalls delegations.
+#
+# LONG_FORMS=yes tries all minor versions of NFSv4 that have such a backchannel.
 
 . ./lib.sh
 . ./wire.sh
 need_pair
 
-event=/sys/kernel/tracing/events/nfs4/nfs4_cb_recall
-recalls() { grep -c nfs4_cb_recall: /sys/kernel/tracing/trace; }
+event=/sys/kernel/tracing/events/nfs4/nfs4_cb_recall trace=/sys/kernel/tracing/trace
+recalls() { grep -c nfs4_cb_recall: "$trace"; }
 
-# use FILE...: what the client did not use for five seconds it returns by itself, which a slow machine gives it time for.
+# use FILE...: the client returns by itself a delegation that it did not use for five seconds, which can pass on a slow machine.
 use() {
 	local file
 	for file; do [ -e "$file" ] || return; done
 }
 
-# Opens the file $1 for reading, which gets a delegation; then the server opens it for writing itself. That waits until
-# the delegation is back, or its lease has run out. The status is 2 if there was none, or if soft RoCE gave up the
-# connection meanwhile: nfsd forgets a recall that it cannot send.
+# recalled FILE: opens the file for reading, which gets a delegation; then a process on the server opens it for writing, which waits
+# until the delegation is returned or its lease has expired. The status is 2 if there was no delegation, or if rxe ended the connection
+# meanwhile: nfsd does not repeat a recall that it could not send.
 recalled() {
 	local before lost held waited
 	random_file "$mnt/$1" 5000 && drop_caches || return
@@ -29,11 +31,11 @@ recalled() {
 		exec {held}<&-
 		return 2
 	}
-	before=$(recalls) lost=$(given_up)
+	before=$(recalls) lost=$(retries_exceeded)
 	use "$mnt/$1" || return
 	waited=$(on_server "printf '\\nmore\\n' >>/export/$1 && echo \$SECONDS") || return
 	exec {held}<&-
-	[ "$(given_up)" = "$lost" ] || { echo "the connection was given up"; return 2; }
+	[ "$(retries_exceeded)" = "$lost" ] || { echo "the connection was given up"; return 2; }
 	[ "$waited" -lt 10 ] || { echo "the server waited $waited s"; return 1; }
 	# The delegation may be back before the client says that it was recalled.
 	for _ in {1..10}; do
@@ -46,8 +48,8 @@ recalled() {
 
 sees_the_write() { [ "$(tail -n 1 "$mnt/$(</tmp/recalled)")" = more ]; }
 
-# any COMMAND NAME: with a file of any name that begins so. One that was recalled gets no delegation for a while, nor does now and
-# then another one: the server remembers them by a few bits of a hash.
+# any COMMAND NAME: runs the command with files whose names begin so, until it succeeds with one. For a while nfsd gives no delegation
+# for a file whose delegation was recalled, nor for some others: it remembers them by a few bits of a hash.
 any() {
 	local file
 	for file in "$2".{1..4}; do
@@ -70,8 +72,8 @@ five_more() {
 	done
 }
 
-# The server cannot connect; it waits for the client, whose next RPC makes the connection.
-recalled_later() { kick && sleep 1 && random_file "$mnt/first-$1" 1 && sleep 1 && any_recalled "$1"; }
+# Only the client can connect. Its next RPC does, and the server then sends its Calls over the new connection.
+recalled_later() { drop_connection && sleep 1 && random_file "$mnt/first-$1" 1 && sleep 1 && any_recalled "$1"; }
 
 # open_together FILE...: for writing, at the same time.
 open_together() {
@@ -86,7 +88,7 @@ open_together() {
 		for thread in threads: thread.join()' "$@"
 }
 
-# The server opens eight files. A status of 2 is as above.
+# recalled_together NAME: a process on the server opens eight files at once. A status of 2 has the same reasons as above.
 recalled_together() {
 	local file held holds=() delegated lost waited status
 	for file in "$mnt/$1".{1..8}; do
@@ -95,21 +97,31 @@ recalled_together() {
 	done
 	use "$mnt/$1".{1..8} || return
 	delegated=$(on_server "cat /proc/fs/nfsd/clients/*/states" | grep -c "type: deleg.*$1")
-	lost=$(given_up)
+	lost=$(retries_exceeded)
 	use "$mnt/$1".{1..8} || return
-	# So that the first one is not answered before the server has called twice.
+	# The delay lets the server send its second Call before it has the reply to the first.
+	echo >"$trace"
+	echo 1 >"$event/enable"
 	tc qdisc add dev eth0 root netem delay 200ms || return
 	waited=$(on_server "$(declare -f open_together); open_together /export/$1.* && echo \$SECONDS")
 	status=$?
 	tc qdisc del dev eth0 root
+	echo 0 >"$event/enable"
 	[ "$status" -eq 0 ] || return
 	for held in "${holds[@]}"; do exec {held}<&-; done
-	[ "$(given_up)" = "$lost" ] || { echo "the connection was given up"; return 2; }
+	[ "$(retries_exceeded)" = "$lost" ] || { echo "the connection was given up"; return 2; }
 	[ "$delegated" -ge 4 ] || { echo "$delegated delegations were given"; return 2; }
 	[ "$waited" -lt 10 ] || { echo "the server waited $waited s"; return 1; }
+	recalled_within_200_ms || { echo "no two recalls came at once"; return 2; }
 }
 
-# RFC 8167: until a client has answered, it has granted one. nfsd gives a Call up after a tenth of its lease time, one second.
+# A recall that came so soon after another one came before the server had the reply to that.
+recalled_within_200_ms() {
+	awk '{ for (i = 2; i <= NF; i++) if ($i == "nfs4_cb_recall:") { at = $(i - 1) + 0; if (last && at - last < 0.2) found = 1; last = at } }
+		END { exit !found }' "$trace"
+}
+
+# RFC 8167: until the client has replied, it has granted one credit. nfsd drops a Call after a tenth of its lease time, one second.
 one_at_first() {
 	decode -Y "($call) || ($reply)" -T fields -e rpc.msgtyp -e rpcordma.xid -e infiniband.bth.destqp -e frame.time_epoch | awk '
 		$1 == 1 && $2 in to { answered[to[$2]]; delete sent[$2] }
@@ -121,22 +133,22 @@ one_at_first() {
 		END { print first + 0 " first ones, " early + 0 " too many; later, " more + 0 " times several"; exit !first || !more || early }'
 }
 
-# comes_after PACKETS OTHERS: the first of these comes after the first of those.
+# comes_after PACKETS OTHERS: the first packet that matches the one filter comes after the first that matches the other.
 first() { decode -Y "$1" -T fields -e frame.number | head -n 1; }
 comes_after() { [ "$(first "$1")" -gt "$(first "$2")" ]; }
 
-# A segment of iWARP may hold several messages, and the kernel's own server takes its first two credits for granted.
+# A segment of iWARP may hold several messages, and the in-tree server assumes that it has two credits at first.
 windowed=0
 [ "$RDMA" = siw ] || ! on_server "[ -e /sys/module/rpcrdma/version ]" || windowed=1
 
-versions=(4.1 4.2)
+versions=(4.2)
+! long_form || versions=(4.1 4.2)
 plan $((4 * ${#versions[@]} + 5 + windowed))
-listen_in
+start_capture
+wait_for_grace_period
 for version in "${versions[@]}"; do
 	mount_nfs "$version" || exit
 	echo 1 >"$event/enable"
-	# The first mount may be there before lockd's grace period is over.
-	[ "$version" != 4.1 ] || sleep 5
 	check "NFSv$version: a delegation is recalled" any_recalled "delegated-$version"
 	check "NFSv$version: what the server wrote is seen" sees_the_write
 	check "NFSv$version: five more are recalled" five_more "delegated-$version"
@@ -147,15 +159,19 @@ done
 mount_nfs 4.2 || exit
 check "several are recalled at once" any recalled_together together
 umount "$mnt"
-hang_up
+stop_capture
 
 # shellcheck disable=SC2153 # the VM sets it
 call="rpcordma && ip.src == $SERVER_ADDR && rpc.msgtyp == 0" reply="rpcordma && ip.src == $CLIENT_ADDR && rpc.msgtyp == 1"
-invalidates="infiniband.bth.opcode in {22, 23}"
-[ "$RDMA" != siw ] || invalidates="iwarp_rdma.opcode in {4, 6}"
-check "the server's Calls are seen" seen "$call"
-check "the first one comes after the first session" comes_after "$call" "ip.src == $CLIENT_ADDR && nfs.opcode == 43"
-check "the client's replies are" seen "$reply"
-[ "$windowed" = 0 ] || check "one has to be answered before there are more" one_at_first
-check "neither invalidates anything" never "(($call) || ($reply)) && $invalidates"
+invalidates="infiniband.bth.opcode in {22..23}"
+[ "$RDMA" != siw ] || invalidates="(iwarp_rdma.opcode == 4 || iwarp_rdma.opcode == 6)"
+checks() {
+	check "the server's Calls are seen" seen "$call"
+	check "the client's replies are seen" seen "$reply"
+	check "Calls of the server and their replies invalidate no memory" never "(($call) || ($reply)) && $invalidates"
+}
+count_packets checks
+checks
+check "the server's first Call comes after the first session is made" comes_after "$call" "ip.src == $CLIENT_ADDR && nfs.opcode == 43"
+[ "$windowed" = 0 ] || check "the server waits for the reply to its first Call before it sends more" one_at_first
 finish

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Every name by which the kernel or a user may ask for the module brings it, and it registers its transport class.
+# Every alias of the module loads it, and it registers its transport class.
 
 . ./lib.sh
 clear_logs
@@ -13,7 +13,7 @@ by_alias() {
 	unload && modprobe "$1" && [ "$(loaded)" != none ]
 }
 
-# The mount cannot succeed, nothing listens there; but it makes sunrpc ask for the transport.
+# The mount cannot succeed, because nothing listens there, but sunrpc requests the transport's module.
 by_mount() {
 	unload || return
 	timeout 30 mount -t nfs -o "proto=$1,port=20049,vers=4.2,retry=0,soft,timeo=10,retrans=1" "$2:/" "$mnt"
@@ -40,6 +40,6 @@ for alias in rpcrdma rpcrdma6 xprtrdma svcrdma; do
 done
 check "mount proto=rdma loads it" by_mount rdma 127.0.0.1
 check "mount proto=rdma6 loads it" by_mount rdma6 '[::1]'
-check "registers the transport class" registers
-check "unloading takes the class away" unregisters
+check "loading it registers the transport class" registers
+check "unloading it unregisters the transport class" unregisters
 finish

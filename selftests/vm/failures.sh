@@ -21,12 +21,12 @@ survives() {
 	mountpoint "$mnt" || return
 	end_of_silence >/vm/silence.log 2>&1 &
 	guard=$!
-	in_spite "$@"
+	during_io "$@"
 	set -- $?
 	kill $guard 2>/dev/null
 	cat /vm/silence.log
-	calm
-	on server calm
+	clear_faults
+	on server clear_faults
 	[ "$1" -eq 0 ] || on server rdma resource show qp
 	return "$1"
 }
@@ -61,7 +61,7 @@ connections() { counted 5; }
 reconnect() {
 	local before start=$SECONDS
 	before=$(connections)
-	kick
+	drop_connection
 	until [ "$(connections)" -ge $((before + transports)) ]; do
 		[ $((SECONDS - start)) -lt 240 ] || { echo "not connected again"; return 1; }
 		sleep 0.5

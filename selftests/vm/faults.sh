@@ -31,7 +31,7 @@ aim() {
 	read -r spared spared_end < <(code "" '^ref_tracker_alloc$')
 	[ -n "$end" ] || { echo "the module has no function $1"; return 1; }
 	[ -n "$spared_end" ] || { echo "the kernel does not track references"; return 1; }
-	calm
+	clear_faults
 	arm fail_page_alloc min-order=0 ignore-gfp-highmem=N
 	for kind in failslab fail_page_alloc; do
 		arm $kind require-start="$start" require-end="$end" reject-start="$spared" reject-end="$spared_end" \
@@ -40,7 +40,7 @@ aim() {
 }
 
 # Nothing fails any more.
-calm() {
+clear_faults() {
 	local kind
 	for kind in failslab fail_page_alloc fail_sunrpc; do
 		arm $kind probability=0 times=0 interval=1 space=0

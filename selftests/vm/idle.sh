@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# A connection that nobody uses for five minutes ends, and is made anew when it is wanted. NFSv3, as NFSv4 renews its
-# lease all the time.
+# A connection that is idle for five minutes ends, and the next RPC makes another one. NFSv3, because NFSv4 renews its lease all the
+# time.
 
 . ./lib.sh
 need_pair
@@ -23,9 +23,9 @@ plan 5
 mount_nfs 3 || exit
 random_file "$mnt/idle" 100000
 sync
-check "connected" connected
-check "ends when it is idle" ends_when_idle
-check "is made anew" same_file idle
-check "was counted" test "$(counter connect_count)" = 2
-check "unmounts" umount "$mnt"
+check "the mount is connected" connected
+check "the connection ends when it is idle" ends_when_idle
+check "the next access connects again" same_file idle
+check "the second connection is counted" test "$(counter connect_count)" = 2
+check "the file system unmounts" umount "$mnt"
 finish

@@ -1,16 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The tests inside the module that `make check` builds with RPCRDMA_SELFTEST=1. They run when it loads.
+# Runs the tests in the kernel: `make check` builds a module with RPCRDMA_SELFTEST=1, and they run when it is loaded.
 
 . ./lib.sh
 
 module=/src/build/${KERNEL:+$KERNEL-}selftest/rpcrdma.ko
-[ -e "$module" ] || {
-	ktap_print_header
-	echo "Bail out! no $module: the clippy gate of \`make check\` builds it, or \`make debug-check\`"
-	exit "$KSFT_FAIL"
-}
+[ -e "$module" ] || cannot_run "there is $module, which the clippy gate of \`make check\` or \`make debug-check\` builds"
 modprobe -a sunrpc ib_core rdma_cm rdma_rxe dummy
 ip link add wire mtu 4500 up type dummy
 ip address add 192.0.2.1/24 dev wire

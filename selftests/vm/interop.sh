@@ -49,8 +49,7 @@ plan 13
 check "Kerberos is set up" eval "on_server $scripts/vm/kerberos server && $scripts/vm/kerberos client"
 modprobe nfsv4
 echo 1 >"$event/enable"
-# Delegations are given when lockd's grace period is over.
-sleep 5
+wait_for_grace_period
 for version in 3 4.0 4.1 4.2; do
 	check "NFSv$version sys IPv4" cell $version sys "$SERVER_ADDR"
 	# shellcheck disable=SC2153 # guest.sh sets it

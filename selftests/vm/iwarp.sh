@@ -8,12 +8,12 @@
 . ./wire.sh
 need_pair
 
-listen_in
+start_capture
 mount_nfs 3 || exit
 dd if=/dev/urandom of="$mnt/iwarp" bs=64k count=20 oflag=direct status=none
 drop_caches
 cat "$mnt/iwarp" >/dev/null
-hang_up
+stop_capture
 
 # The opcodes of RDMAP are 0 for a Write, 1 for a Read Request and 2 for a Read Response.
 # shellcheck disable=SC2153 # the VM sets it
@@ -24,7 +24,7 @@ sinks() { decode -Y "$server && iwarp_rdma.opcode == 1" -T fields -e iwarp_rdma.
 regions() { sinks | sed 's/..$//' | sort -u; }
 no_key_twice() { [ "$(sinks | wc -l)" -ge 20 ] && not eval "sinks | sort | uniq -d | grep ."; }
 
-# Soft iWARP does not register a region that still has a valid key: it would end the connection.
+# siw does not register a region that still has a valid key: it would end the connection.
 reused() {
 	echo "$(sinks | wc -l) keys, $(regions | wc -l) regions, $(counter connect_count) connections"
 	[ "$(regions | wc -l)" -lt "$(sinks | wc -l)" ] && [ "$(counter connect_count)" -eq 1 ]
@@ -34,7 +34,7 @@ reused() {
 handles() { decode -Y "$server && rpcordma" -T fields -e rpcordma.rdma_handle | tr ',' '\n' | grep .; }
 names_no_sink() { [ "$(handles | wc -l)" -gt 0 ] && not eval "handles | grep -Fxf <(sinks)"; }
 
-# Soft iWARP may lose a Read whose connection breaks, and never complete it. The device must be able to go nevertheless.
+# siw may lose a Read whose connection breaks, and never complete it. The device must be able to go nevertheless.
 device_goes() {
 	for _ in 1 2 3; do
 		sleep 2
@@ -45,7 +45,7 @@ device_goes() {
 }
 
 # It may lose invalidations, too, if it serves Reads when the connection is closed. Their calls must not wait for ever.
-closes() { for _ in 1 2 3 4; do sleep 4 && kick || return; done; }
+closes() { for _ in 1 2 3 4; do sleep 4 && drop_connection || return; done; }
 
 plan 10
 check "a message begins with its RPC-over-RDMA header, without a record mark" seen "rpcordma.version == 1"
@@ -57,7 +57,7 @@ check "a region has no valid key when it is used again" reused
 check "the server's messages name no memory of the server" names_no_sink
 check "the file is the same on both machines" same_file iwarp
 load=(--size=24M --numjobs=2)
-check "the server restarts while it reads, and its device goes" in_spite device_goes
+check "the server restarts while it reads, and its device goes" during_io device_goes
 load=(--size=48M --rw=write --direct=0 --end_fsync=1)
-check "the client closes the connection while the server reads" in_spite closes
+check "the client closes the connection while the server reads" during_io closes
 finish

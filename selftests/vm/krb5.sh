@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Kerberos: authentication, integrity, privacy. With the latter two no payload is taken out of its message.
+# Kerberos: authentication, integrity, privacy. With the latter two no argument or result is DDP-eligible.
 
 . ./lib.sh
 need_pair
 
-# Mounts by name, as a ticket is for a name; root of the client uses the machine's own key.
+# Mounts by name, because a ticket is for a name. The root user of the client uses the key of the machine.
 mounts() { mount_nfs 4.2 "sec=$1" server.rpcrdma.test && grep " $mnt nfs" /proc/mounts | grep "proto=rdma.*sec=$1,"; }
 
 # One RPC at a time: with several READs at once sunrpc itself now and then finds a wrong checksum under krb5i, over TCP as well.
@@ -15,21 +15,21 @@ works() { mountpoint -q "$mnt" && verified_io --size=4M --bsrange=4k-128k && ran
 # RFC 8166, section 8.2.2.1.
 over_tcp() { mount -t nfs -o proto=tcp,vers=4.2,sec=krb5,retry=0 "server.rpcrdma.test:/" "$mnt" && umount "$mnt"; }
 
-# Past the page cache, which now and then keeps what it was told to drop.
+# Direct I/O, because the page cache may keep a page that it should drop.
 write_chunks() {
 	local by
 	mountpoint -q "$mnt" && random_file "$mnt/ticket" 262144 || return
 	by=$(counts write_chunks dd if="$mnt/ticket" of=/dev/null bs=262144 count=1 iflag=direct status=none) || return
-	echo "write_chunks moved by $by"
+	echo "write_chunks increased by $by"
 	test "$by" "$1" 0
 }
 
-# messages LENGTH: of the next mount.
+# messages LENGTH: sets the inline thresholds of the next mount.
 messages() {
 	echo "$1" >/proc/sys/sunrpc/rdma_max_inline_read && echo "$1" >/proc/sys/sunrpc/rdma_max_inline_write
 }
 
-# Results of lengths below and above that of the longest which needs no Reply chunk. What the flavour adds to them has to be counted.
+# Reads results that are shorter and longer than the longest that needs no Reply chunk. The client has to count what the flavour adds.
 every_length() {
 	local by
 	mounts "$1" && by=$(counts reply_chunks python3 - "$mnt/lengths" <<-END
@@ -43,12 +43,12 @@ every_length() {
 		    assert read == length and buffer[:length] == true[:length], f"{read} of {length} bytes"
 	END
 	) || return
-	echo "reply_chunks moved by $by"
+	echo "reply_chunks increased by $by"
 	[ "$by" -gt 0 ] && [ "$by" -lt 234 ]
 }
 
-# alter OPCODE: a bit changes in each packet with that opcode that leaves this machine, and the packet's checksum, the ICRC, as
-# well. Packets are 12 bytes of header, 4,096 of payload and the ICRC; bit 0 of byte 1,000 is the one.
+# alter OPCODE: changes bit 0 of byte 1,000 in each packet with that opcode that leaves this machine, and the ICRC, the packet's
+# checksum, to match. A packet has 12 bytes of header, 4,096 of payload and the ICRC.
 alter() {
 	local icrc
 	icrc=$(python3 -c 'if 1:
@@ -62,11 +62,11 @@ alter() {
 	END
 }
 
-# In the middle of an RDMA Write, or of what an RDMA Read brings.
+# Packets in the middle of an RDMA Write, and of the response to an RDMA Read.
 write_middle=7 read_middle=14
 
-# Reads the file `true` to /vm/read while replies are altered. An error of the reader is 1, as always. Through the page cache the
-# client would try again page by page, and those replies are too short to be altered.
+# Reads the file `true` to /vm/read while replies are altered. The status is 1 if dd gets an error. Direct I/O, because with the page
+# cache the client would try again page by page, and those replies are too short to be altered.
 read_altered() {
 	local status
 	drop_caches
@@ -77,7 +77,7 @@ read_altered() {
 	return "$status"
 }
 
-# Writes the same to the file `altered` while calls are.
+# Writes the same data to the file `altered` while Calls are altered.
 write_altered() {
 	local status
 	alter $read_middle || return 3
@@ -87,20 +87,20 @@ write_altered() {
 	return "$status"
 }
 
-# fails COMMAND...: with an error of its own, not because it takes too long or could not be tried.
+# fails COMMAND...: the command fails with status 1, not because it takes too long or could not be tried.
 fails() {
 	local status=0
 	"$@" || status=$?
 	[ "$status" -eq 1 ] || { echo "$*: status $status"; return 1; }
 }
 
-# Who notices gets an error, and nobody gets a byte that is not true.
+# A reader or writer that notices the alteration gets an error, and no altered byte is taken.
 reply_is_refused() { fails read_altered && cmp -n "$(stat -c %s /vm/read)" /vm/read /vm/true; }
 call_is_refused() { fails write_altered && on_server "test -e /export/altered && test ! -s /export/altered"; }
 reply_is_taken() { read_altered && ! cmp -s /vm/read /vm/true; }
 call_is_taken() { write_altered && ! on_server "cat /export/altered" | cmp -s - /vm/true; }
 
-# altered taken|refused: what becomes of a call, and of a reply, that are not as they were sent.
+# altered taken|refused: says what must happen to a Call, and to a reply, that were altered on the way.
 altered() {
 	mountpoint -q "$mnt" && random_file /vm/true 300000 && cp /vm/true "$mnt/true" && "reply_is_$1" && "call_is_$1"
 }
@@ -113,21 +113,21 @@ for flavour in krb5 krb5i krb5p; do
 	check "$flavour works" works "$flavour"
 	case $flavour in
 	krb5)
-		check "$flavour takes payload out of its message" write_chunks -gt
-		check "$flavour does not notice what changed on the way" altered taken
+		check "$flavour reduces messages" write_chunks -gt
+		check "$flavour does not notice what was altered on the way" altered taken
 		;;
 	*)
-		check "$flavour leaves payload in its message" write_chunks -eq
-		check "$flavour refuses what changed on the way" altered refused
+		check "$flavour reduces no message" write_chunks -eq
+		check "$flavour refuses what was altered on the way" altered refused
 		umount "$mnt"
 		usual=$(</proc/sys/sunrpc/rdma_max_inline_read)
 		messages 1024
-		check "$flavour leaves room for what it adds" every_length "$flavour"
+		check "$flavour counts what it adds to a result" every_length "$flavour"
 		messages "$usual"
 		;;
 	esac
 	umount "$mnt"
 done
-check "TCP beside it" over_tcp
+check "a mount over TCP works with the same ticket" over_tcp
 check "the module unloads" unload
 finish

@@ -15,25 +15,38 @@ mnt=/mnt/nfs
 port=20049
 mkdir -p "$mnt"
 
+# Sets `tainted` to the flags that the kernel sets when it reports a fault: a machine check, a bad page, an Oops, a warning, a lockup.
+read_tainted() {
+	read -r tainted </proc/sys/kernel/tainted
+	tainted=$((tainted & (1 << 4 | 1 << 5 | 1 << 7 | 1 << 9 | 1 << 14)))
+}
+read_tainted
+
 plan() {
 	ktap_print_header
 	ktap_set_plan $(($1 + 1))
 }
 
-# Runs a command and makes it a test result; what a failing one said stands above it.
+# check DESCRIPTION COMMAND...: runs a command and reports a test result, after the output of a command that failed. It fails, too, if
+# this machine's kernel reports a fault meanwhile; `finish` looks for those of the server. The file `times` of the run gets the time.
 check() {
-	local description=$1 output start=$SECONDS
+	local description=$1 output start=$EPOCHREALTIME status=0 took before=$tainted
 	shift
-	if output=$("$@" 2>&1); then
+	output=$("$@" 2>&1) || status=$?
+	read_tainted
+	if [ "$tainted" != "$before" ]; then output+=$'\nthe kernel reports a fault, see its log' status=1; fi
+	took=$(((${EPOCHREALTIME/./} - ${start/./}) / 1000))
+	echo "${0##*/} $took ms: $description" >>/vm/times
+	if [ "$status" -eq 0 ]; then
 		ktap_test_pass "$description"
 	else
 		[ -z "$output" ] || printf '# %s\n' "${output//$'\n'/$'\n# '}"
-		echo "# after $((SECONDS - start)) s"
+		echo "# after $((took / 1000)) s"
 		ktap_test_fail "$description"
 	fi
 }
 
-# What `finish` looks at begins here.
+# `finish` looks for faults in what the kernels log from here on.
 clear_logs() {
 	dmesg -C
 	[ -z "${SERVER_ADDR:-}" ] || on_server dmesg -C
@@ -47,45 +60,53 @@ logs_clean() {
 finish() {
 	mountpoint -q "$mnt" && umount -f "$mnt"
 	check "no fault in the kernel logs" logs_clean
+	echo "# ${0##*/} took $SECONDS s of ${kselftest_timeout:-0} s"
 	ktap_finished
 }
 
 not() { ! "$@"; }
+
+# Whether this run has the time for the long form of a test, as `make check-all` has.
+long_form() { [ -n "${LONG_FORMS:-}" ]; }
 
 on_server() { "$scripts/vm/on-server" "$@"; }
 restart_server() { on_server "$scripts/vm/nfs-server stop; $scripts/vm/nfs-server start"; }
 
 need_pair() {
 	clear_logs
-	[ -n "${SERVER_ADDR:-}" ] && return
-	ktap_print_header
-	ktap_skip_all "needs the server of a pair"
-	exit "$KSFT_SKIP"
+	[ -n "${SERVER_ADDR:-}" ] || cannot_run "this test needs the server of a pair of VMs"
 }
 
-# The crafted peer of selftests/peer, which `make check` builds, and a kernel that lets it at the device.
+# cannot_run REASON: ends the test. What cannot run has failed.
+cannot_run() {
+	ktap_print_header
+	ktap_set_plan 1
+	ktap_test_fail "$1"
+	ktap_finished
+}
+
+# The server gives no delegation before lockd's grace period is over.
+wait_for_grace_period() {
+	# shellcheck disable=SC2016 # the server expands it
+	on_server 'until [ "$(cut -d. -f1 /proc/uptime)" -ge "$(</run/lockd-grace-ends)" ]; do sleep 0.2; done'
+}
+
+# The test needs the crafted peer of selftests/peer, which `make check-fast` builds, and the kernel's interface for verbs of user space.
 need_peer() {
 	peer=../../build/peer/release/peer
 	if [ ! -x "$peer" ] || ! modprobe -a rdma_ucm ib_uverbs; then
-		ktap_print_header
-		ktap_set_plan 1
-		ktap_test_fail "the crafted peer is built (\`make check-fast\` does) and may use the device"
-		ktap_finished
+		cannot_run "the crafted peer is built (\`make check-fast\` does) and may use the device"
 	fi
 	ulimit -l unlimited
 }
 
-# peer_cases SIDE: its cases against that side, or those that PEER names.
+# peer_cases SIDE: sets `cases` to the cases against that side, or to those that PEER names.
 peer_cases() {
 	read -r -a cases <<<"${PEER:-$("$peer" list "$1" | xargs)}"
-	[ ${#cases[@]} -gt 0 ] && return
-	ktap_print_header
-	ktap_set_plan 1
-	ktap_test_fail "there are cases"
-	ktap_finished
+	[ ${#cases[@]} -gt 0 ] || cannot_run "the crafted peer has cases against the $1"
 }
 
-# Runs a case of the crafted peer.
+# check_peer NAME: runs a case of the crafted peer.
 check_peer() {
 	local limit=${PEER_LIMIT:-150}
 	[ "$KERNEL" != debug ] || limit=$((4 * limit))
@@ -96,21 +117,24 @@ check_peer() {
 mount_nfs() {
 	local options=proto=rdma,port=$port,vers=$1,retry=0 address=${3:-$SERVER_ADDR} path=/
 	[ "$1" = 3 ] && options+=,nolock path=/export
-	# Soft iWARP overlooks a Call that comes while it still accepts the connection. 20 seconds then, not 60.
+	# siw loses a Call that arrives while it still accepts the connection. The Call is then retransmitted after 20 seconds, not 60.
 	[ "${RDMA:-}" = siw ] && options+=,timeo=200
 	[[ $address == *:* ]] && address="[$address]" options=${options/rdma/rdma6}
 	mount -t nfs -o "$options${2:+,$2}" "$address:$path" "$mnt"
 }
 
-# With a delegation what was written may be on its way long after the file is closed, and pages that are stay.
+# With a delegation, data may be written back long after the file is closed, and pages that are being written stay in the cache.
 drop_caches() { sync && echo 3 >/proc/sys/vm/drop_caches; }
 
-# The module that is loaded: `rust` is ours, which has a version; the kernel's own has none.
+# drop_file FILE: drops the data of one file. The programs of this machine stay in the page cache, so what follows is faster.
+drop_file() { sync "$1" && dd if="$1" iflag=nocache count=0 status=none; }
+
+# Prints which module is loaded: `rust` is this module, which has a version; `c` is the in-tree module, which has none.
 loaded() {
 	if [ -e /sys/module/rpcrdma/version ]; then echo rust; elif [ -e /sys/module/rpcrdma ]; then echo c; else echo none; fi
 }
 
-# Unloads the module, if it is loaded. sunrpc destroys a transport in a work item of its own, some time after its last mount is gone.
+# Unloads the module, if it is loaded. sunrpc destroys a transport in a work item, some time after its last mount is gone.
 unload() {
 	local left=60
 	[ "$(loaded)" = none ] && return
@@ -125,7 +149,7 @@ counters=(local_port bind_count connect_count connect_time idle_time sends recvs
 	hardway_register failed_marshal bad_reply nomsg_call mrs_recycled mrs_orphaned mrs_allocated
 	local_inv_needed empty_sendctx_q last)
 
-# counter NAME: a number of the mount's transport.
+# counter NAME: prints a counter of the mount's transport.
 counter() {
 	local name values
 	read -r -a values < <(awk -v at="on $mnt " 'index($0, at) { on = 1 } on && $1 == "xprt:" { print; exit }' \
@@ -135,7 +159,7 @@ counter() {
 	done
 }
 
-# counts NAME COMMAND...: runs a command and prints by how much it moved a counter.
+# counts NAME COMMAND...: runs a command and prints by how much it increased a counter.
 counts() {
 	local name=$1 before
 	shift
@@ -144,12 +168,12 @@ counts() {
 	echo $(($(counter "$name") - before))
 }
 
-# xprts FILE: what sysfs says of each connection over RDMA.
+# xprts FILE: prints that sysfs file of each transport over RDMA.
 xprts() { cat /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/"$1" 2>/dev/null; }
 
-# Writing the server's address anew makes sunrpc drop the connection. Who waits there for a transport that is busy is not
-# woken when it is idle, so is killed and asks again.
-kick() {
+# Writes the server's address to sysfs, which makes sunrpc drop the connection. A writer that waits for a busy transport is not woken
+# when the transport is idle, so it is killed, and a new one tries again.
+drop_connection() {
 	local file writer
 	for file in /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr; do
 		while [ -e "$file" ]; do
@@ -160,15 +184,15 @@ kick() {
 			wait "$writer" && break
 		done 2>/dev/null
 	done
-	# The last may have gone meanwhile.
+	# The last file may have been removed meanwhile.
 	return 0
 }
 
-# How often soft RoCE gave up a connection here, after packets that never arrived.
-given_up() { dmesg | grep -c 'lost: transport retry counter exceeded'; }
+# Prints how many connections rxe ended on this machine because packets were not acknowledged.
+retries_exceeded() { dmesg | grep -c 'lost: transport retry counter exceeded'; }
 
-# From now on no packet of RDMA arrives here; `hear` ends that.
-go_deaf() {
+# Drops all RDMA packets that arrive at this machine, until `pass_packets`.
+drop_packets() {
 	local packets="udp dport 4791"
 	[ "$RDMA" != siw ] || packets="tcp sport $port"
 	nft -f - <<-END
@@ -176,10 +200,10 @@ go_deaf() {
 	END
 }
 
-hear() { nft delete table inet lost; }
+pass_packets() { nft delete table inet lost; }
 
-# verified_io OPTION...: fio writes, and reads back what it wrote. The debug kernel, to which each byte is dear, gets a quarter
-# of the size, but not less than 1M.
+# verified_io OPTION...: fio writes, and reads back what it wrote. On the debug kernel, which is slow, the size is a quarter of it, but
+# not less than 1M.
 verified_io() {
 	local options=() option size seed=$RANDOM
 	for option; do
@@ -194,31 +218,31 @@ verified_io() {
 		{ echo "the seed is $seed"; cat /tmp/fio.log; return 1; }
 }
 
-# in_spite COMMAND...: verified I/O goes on for as long as the command takes, and both do well. `load` says more of the I/O.
-in_spite() {
-	local breaker io first status
-	"$@" >/vm/breaker.log 2>&1 &
-	breaker=$!
-	io_beside "$breaker" >/vm/io.log 2>&1 &
+# during_io COMMAND...: runs the command during verified I/O; both must succeed. The array `load` has options for the I/O.
+during_io() {
+	local action io first status
+	"$@" >/vm/action.log 2>&1 &
+	action=$!
+	io_until_gone "$action" >/vm/io.log 2>&1 &
 	io=$!
-	wait -n -p first "$breaker" "$io"
+	wait -n -p first "$action" "$io"
 	status=$?
-	if [ "$first" = "$breaker" ]; then
-		# What it left broken the I/O might wait for, for ever.
+	if [ "$first" = "$action" ]; then
+		# The I/O could wait for ever for what the command left broken.
 		[ $status -eq 0 ] || pkill -KILL fio
 		wait "$io" || status=1
 	else
-		[ $status -eq 0 ] || kill "$breaker"
-		wait "$breaker" || status=$?
-		# What it was about on the server is no child of ours.
+		[ $status -eq 0 ] || kill "$action"
+		wait "$action" || status=$?
+		# The command that it runs on the server is no child of this shell.
 		while pgrep -f vm/on-server >/dev/null; do sleep 0.5; done
 	fi
-	cat /vm/breaker.log /vm/io.log
+	cat /vm/action.log /vm/io.log
 	return $status
 }
 
-# io_beside PID: verified I/O until that process is gone.
-io_beside() {
+# io_until_gone PID: repeats verified I/O until that process has ended.
+io_until_gone() {
 	# shellcheck disable=SC2154 # the test sets it
 	while verified_io "${load[@]}"; do
 		kill -0 "$1" 2>/dev/null || return 0
@@ -229,15 +253,15 @@ io_beside() {
 # random_file FILE BYTES
 random_file() { head -c "$2" /dev/urandom >"$1"; }
 
-# same_file NAME: the server holds the same bytes as the client sees with cold caches.
+# same_file NAME: the file has the same bytes on the server as on the client, which reads it with cold caches.
 same_file() {
 	local here there
-	drop_caches
+	drop_file "$mnt/$1" || return
 	here=$(sha256sum <"$mnt/$1") && there=$(on_server "sha256sum </export/$1") || return
 	[ "$here" = "$there" ] || { echo "client $here, server $there"; return 1; }
 }
 
-# serves NAME MOUNT...: a file on what that command mounts is the same on both machines.
+# serves NAME MOUNT...: mounts with that command; a new file there has the same bytes on both machines.
 serves() {
 	local status
 	"${@:2}" && random_file "$mnt/$1" 300000 && same_file "$1"

@@ -1,15 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The module comes and goes, and never twice.
+# The module loads and unloads, and never two of its name at the same time.
 
 . ./lib.sh
 clear_logs
 
 modprobe sunrpc
-kernels_own=$(find "/lib/modules/$(uname -r)/kernel" -name 'rpcrdma.ko*')
+in_tree=$(find "/lib/modules/$(uname -r)/kernel" -name 'rpcrdma.ko*')
 ours=/lib/modules/$(uname -r)/updates/rpcrdma.ko
-[ -e "$ours" ] || ours=$kernels_own
+[ -e "$ours" ] || ours=$in_tree
 
 load_and_unload() {
 	for _ in $(seq 20); do
@@ -20,10 +20,10 @@ load_and_unload() {
 
 describes_itself() {
 	[ "$(modinfo -F license rpcrdma | tail -n 1)" != "" ] && modinfo -F description rpcrdma | grep -q . || return
-	[ "$ours" = "$kernels_own" ] || [ "$(cat /sys/module/rpcrdma/version)" = "$(modinfo -F version "$ours")" ]
+	[ "$ours" = "$in_tree" ] || [ "$(cat /sys/module/rpcrdma/version)" = "$(modinfo -F version "$ours")" ]
 }
 
-# The loader refuses with a clear word, and the module that is there goes on as before.
+# insmod says why it refuses, and the loaded module is not affected.
 refused() {
 	local said state
 	state=$(loaded)
@@ -38,15 +38,15 @@ dependencies=$(modinfo -F depends rpcrdma | tr , ' ')
 rmmod rpcrdma
 
 plan 6
-check "loads and unloads 20 times" load_and_unload
+check "it loads and unloads 20 times" load_and_unload
 modprobe rpcrdma
-check "tells what it is" describes_itself
+check "its description, licence and version are right" describes_itself
 check "a second load is refused" refused "$ours"
-check "the kernel's own module is refused beside it" refused "$kernels_own"
+check "the in-tree module is refused beside it" refused "$in_tree"
 rmmod rpcrdma
 # shellcheck disable=SC2086 # a list of modules
 modprobe -a $dependencies
-insmod "$kernels_own"
-check "it is refused beside the kernel's own module" refused "$ours"
-check "the kernel's own module unloads after that" rmmod rpcrdma
+insmod "$in_tree"
+check "it is refused beside the in-tree module" refused "$ours"
+check "the in-tree module unloads after that" rmmod rpcrdma
 finish

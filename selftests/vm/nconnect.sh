@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# One mount over several connections, and with few or many request slots.
+# One mount over several connections, with few and many request slots, and with other inline thresholds.
 
 . ./lib.sh
 need_pair
@@ -14,8 +14,8 @@ several() {
 
 slots=/proc/sys/sunrpc/rdma_slot_table_entries
 
-# The number is read when a transport is made. A server that had no Receive for a Call would end the connection. So does soft
-# RoCE where the machine is too slow for all that comes at once; then it is tried again.
+# The number of slots is read when a transport is made. A server without a Receive for a Call would end the connection. So does rxe if
+# the machine is too slow for all packets that arrive at once; then the test tries again.
 with_slots() {
 	local left=2 status
 	echo "$1" >"$slots" || return
@@ -25,22 +25,22 @@ with_slots() {
 	done
 }
 
-# The status is 2 if the connection was lost with packets that never arrived.
+# The status is 2 if rxe ended the connection because packets were not acknowledged.
 over_one_connection() {
 	local before status=0
-	before=$(given_up)
+	before=$(retries_exceeded)
 	mount_nfs 4.2 && verified_io --numjobs=32 --size=1M --bsrange=4k-256k || return
 	xprts xprt_info
 	echo "connections: $(counter connect_count)"
 	dmesg | grep 'lost: '
 	if [ "$(counter connect_count)" -ne 1 ]; then
-		status=$(($(given_up) > before ? 2 : 1))
+		status=$(($(retries_exceeded) > before ? 2 : 1))
 	fi
 	grep -qx "max_num_slots=$1" <(xprts xprt_info) || status=1
 	umount "$mnt" && return $status
 }
 
-# The longest Send and Receive are read at each connect; what the other end allows may be less.
+# The inline thresholds are read at each connect; the other end may allow less.
 with_inline() {
 	echo "$1" >/proc/sys/sunrpc/rdma_max_inline_read && echo "$1" >/proc/sys/sunrpc/rdma_max_inline_write &&
 		mount_nfs 4.2 && verified_io --numjobs=4 --size=1M --bsrange=4k-256k && umount "$mnt"

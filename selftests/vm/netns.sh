@@ -1,25 +1,25 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Mounts in network namespaces, each with a device of its own, with RDMA namespaces shared and exclusive.
+# Mounts in network namespaces that have an RDMA device of their own, in both modes of RDMA namespaces, shared and exclusive.
 
 . ./lib.sh
-. ./stations.sh
+. ./namespaces.sh
 need_pair
 
 modprobe rpcrdma
 
-# station NAME NUMBER: adds one that the server knows the way to.
-station() { add_station "$1" "$2" && on_server ip route replace "10.0.$2.0/24" via "$CLIENT_ADDR"; }
+# routed_namespace NAME NUMBER: adds a network namespace to which the server has a route.
+routed_namespace() { add_namespace "$1" "$2" && on_server ip route replace "10.0.$2.0/24" via "$CLIENT_ADDR"; }
 
-# In a namespace of its own for mounts, so that both may be at the same place. NFSv3, as two NFSv4 clients of one name are
-# one to the server.
+# `ip netns exec` makes a mount namespace, too, so two mounts can have the same mount point. NFSv3, because the server takes
+# two NFSv4 clients of the same name for one.
 inside() {
 	ip netns exec "$1" bash -c ". ./lib.sh
 		mount_nfs 3 soft,timeo=100,retrans=2 && verified_io --size=4M && grep -q '$2' <(xprts srcaddr) && umount $mnt"
 }
 
-# mount.nfs says so by its status.
+# mount.nfs exits with 32 if the mount fails.
 refused() {
 	ip netns exec "$1" bash -c '. ./lib.sh; mount_nfs 3 soft,timeo=100,retrans=2'
 	[ $? -eq 32 ]
@@ -32,13 +32,13 @@ both() { mount_nfs 3 && inside one 10.0.1.2 && verified_io --size=4M && umount "
 mode() { rdma system set netns "$1" && rdma system show | grep -q "netns $1"; }
 
 plan 8
-check "a station of its own" station one 1
-check "mounts in its namespace, shared" inside one 10.0.1.2
-check "mounts outside of it at the same time" both
-check "goes" remove_station one
+check "a network namespace gets an RDMA device" routed_namespace one 1
+check "a mount in that namespace works, RDMA namespaces are shared" inside one 10.0.1.2
+check "mounts inside and outside of it work at the same time" both
+check "the namespace and its device are removed" remove_namespace one
 check "RDMA namespaces become exclusive" mode exclusive
-check "mounts where the device is" works
-# Soft RoCE makes all its devices in the first namespace, and cannot move them.
-check "another station" station two 2
-check "does not mount where no device is" refused two
+check "a mount in the namespace of the device works" works
+# rxe makes all its devices in the initial namespace, and they cannot be moved.
+check "another network namespace is made" routed_namespace two 2
+check "a mount in a namespace without a device is refused" refused two
 finish

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Without any RDMA device a mount ends with an error, and soon.
+# Without any RDMA device a mount ends with an error within a minute.
 
 . ./lib.sh
 clear_logs
@@ -17,7 +17,7 @@ fails_soon() {
 }
 
 plan 3
-check "NFSv4.2 to a local address" fails_soon 4.2 127.0.0.1
-check "NFSv3 to a local address" fails_soon 3 127.0.0.1
-check "unloads after that" unload
+check "NFSv4.2 to a local address fails" fails_soon 4.2 127.0.0.1
+check "NFSv3 to a local address fails" fails_soon 3 127.0.0.1
+check "the module unloads after that" unload
 finish

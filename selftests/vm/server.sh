@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The server side: listeners come and go, threads end and start again under load, the module leaves and returns, and its
-# files under /proc/sys have the names, ranges and values that administrators know.
+# The server: listeners are added, threads end and start again during I/O, the module is unloaded and loaded again, and its files in
+# /proc/sys have the names, ranges and values of the in-tree module.
 
 . ./lib.sh
 need_pair
@@ -15,11 +15,11 @@ second_port() {
 	on_server "echo 'rdma 20050' >/proc/fs/nfsd/portlist" && listens 20050 && port=20050 serves second mount_nfs 4.2
 }
 
-# rpcbind knows the port of TCP. The ports of RDMA are others, and the same one is free.
+# rpcbind has the port of the server for TCP. A listener for RDMA can have the same port number.
 by_rpcbind() { on_server "echo 'rdma 2049' >/proc/fs/nfsd/portlist" && serves bound bound; }
 bound() { port=0 mount_nfs 3 && [ "$(counter bind_count)" -gt 0 ] && grep " $mnt nfs" /proc/mounts | grep -q 'proto=rdma'; }
 
-# nfsdctl names listeners before there are threads.
+# nfsdctl adds listeners before there are threads.
 by_nfsdctl() {
 	on_server "nfsdctl threads 0 && nfsdctl listener +rdma:0.0.0.0:20051 && nfsdctl threads 4" && listens 20051 &&
 		port=20051 serves third mount_nfs 4.2
@@ -29,7 +29,7 @@ by_nfsdctl() {
 
 bonded() { mount -t nfs -o proto=rdma,port=20052,vers=4.2,retry=0 10.0.9.1:/ /mnt && ls /mnt && umount /mnt; }
 
-# An address goes to the other part of a bond, and with it to another hardware address. The listener follows.
+# When a bond switches to its other device, its address has another hardware address. The listener must accept there.
 address_moves() {
 	on_server "set -e
 		modprobe -a bonding dummy rdma_rxe
@@ -52,7 +52,7 @@ address_moves() {
 	on_server "$scripts/vm/nfs-server stop; rdma link del rxe-bond; ip link del bond9; $scripts/vm/nfs-server start" && return $status
 }
 
-knob() { on_server "cat $svc/$1"; }
+setting() { on_server "cat $svc/$1"; }
 
 ranges() {
 	local name low high
@@ -68,30 +68,30 @@ ranges() {
 	END
 }
 
-# Reading through the mount moves them; writing anything to a file sets it to zero.
+# I/O on the mount increments them; writing anything to such a file sets it to zero.
 statistics() {
 	local name
 	for name in read recv write sq_starve rq_starve rq_poll rq_prod sq_poll sq_prod; do
-		[[ $(knob rdma_stat_$name) =~ ^[0-9]+$ ]] || { echo "no rdma_stat_$name"; return 1; }
+		[[ $(setting rdma_stat_$name) =~ ^[0-9]+$ ]] || { echo "no rdma_stat_$name"; return 1; }
 	done
 	on_server "echo 0 >$svc/rdma_stat_recv"
-	[ "$(knob rdma_stat_recv)" -lt 5 ] || return
+	[ "$(setting rdma_stat_recv)" -lt 5 ] || return
 	stat "$mnt" >/dev/null && ls "$mnt" >/dev/null && random_file "$mnt/counted" 200000 && sync
-	[ "$(knob rdma_stat_recv)" -gt 0 ] && [ "$(knob rdma_stat_read)" -gt 0 ] || return
+	[ "$(setting rdma_stat_recv)" -gt 0 ] && [ "$(setting rdma_stat_read)" -gt 0 ] || return
 	drop_caches
 	cat "$mnt/counted" >/dev/null
-	[ "$(knob rdma_stat_write)" -gt 0 ]
+	[ "$(setting rdma_stat_write)" -gt 0 ]
 }
 
-# Without threads no transport is left, so that the module can go; clients come back to the next one.
+# Without threads no transport is left, so the module can be unloaded; clients reconnect when it is back.
 module_returns() {
 	sleep 1
 	on_server "cd /src/selftests/vm && . ./lib.sh && $scripts/vm/nfs-server stop && unload &&
 		[ ! -e /sys/module/rpcrdma ] && $scripts/vm/nfs-server start"
 }
 
-# Requests that nobody reads the reply of: the client goes while the server is at work.
-clients_vanish() {
+# The client ends the connection while the server works on its requests.
+clients_disconnect() {
 	local reader
 	for _ in 1 2 3; do
 		while dd if="$mnt/large" of=/dev/null bs=1M iflag=direct; do :; done 2>/dev/null &
@@ -104,11 +104,11 @@ clients_vanish() {
 	same_file large
 }
 
-# KiB of the queues of its devices, and of other pieces that are too large for a slab.
+# Prints KiB of vmalloc memory: the queues of the device, and other memory that is too large for a slab.
 queues() { on_server "awk '/^VmallocUsed:/ { print \$2 }' /proc/meminfo"; }
 
-# KiB that the server has in pieces as long as a Receive or a Send; first it lets go of what it keeps of freed ones.
-# Each CPU keeps a few that somebody has just freed, so the least of some readings counts.
+# Prints KiB of the slab that Receive and Send buffers come from, after it has been shrunk. Each CPU caches a few free objects, so
+# the lowest of five readings counts.
 buffers() {
 	on_server "for _ in 1 2 3 4 5; do
 		echo 1 >/sys/kernel/slab/kmalloc-8k/shrink
@@ -119,7 +119,7 @@ buffers() {
 
 connections() { on_server "rdma resource show qp" | grep -c 'type RC'; }
 
-# Mounts with sixteen connections, which do little more than to come into being.
+# Mounts with sixteen connections that do hardly anything.
 idle_connections() {
 	local before each
 	while [ "$(connections)" -gt 0 ]; do sleep 0.5; done
@@ -133,15 +133,15 @@ idle_connections() {
 	[ "$each" -lt 256 ] && [ "$each" -gt 128 ]
 }
 
-# Credits, and the Receives behind them, double while half of them are in use.
+# The grant, and the number of Receives with it, doubles while half of the credits are in use.
 busy_connection() {
 	local idle seldom often status
 	idle=$(buffers)
 	verified_io --bsrange=4k-4k --size=1M || return
 	seldom=$(buffers)
-	# A server that answers as fast as Calls come never has many at a time. One thread is slower.
+	# A server that replies as fast as Calls arrive never has many at a time, so it gets only one thread.
 	on_server "echo 1 >/proc/fs/nfsd/threads"
-	verified_io --bsrange=4k-4k --size=4M --ioengine=libaio --iodepth=64
+	verified_io --bsrange=4k-4k --size=2M --ioengine=libaio --iodepth=64
 	status=$?
 	on_server "echo 4 >/proc/fs/nfsd/threads"
 	[ $status -eq 0 ] || return
@@ -158,12 +158,12 @@ check "a listener made by nfsdctl serves" by_nfsdctl
 check "a listener follows its address" address_moves
 mount_nfs 4.2 || exit
 check "a busy connection gets more credits" busy_connection
-check "the sysctls take what they should" ranges
-check "the statistics count, and start again" statistics
+check "the sysctls accept their ranges" ranges
+check "the statistics count, and can be reset" statistics
 load=(--size=8M)
-check "the module goes and comes back under load" in_spite module_returns
+check "the module is unloaded and loaded again during I/O" during_io module_returns
 random_file "$mnt/large" 4000000 && sync
-check "clients vanish in the middle of READs" clients_vanish
+check "clients disconnect during READs" clients_disconnect
 umount "$mnt"
 check "sixteen idle connections have under 256 KiB of buffers each" idle_connections
 random_file "$mnt/many" 3000000

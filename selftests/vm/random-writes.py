@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Writes and truncates a file at random, with any size at any place, and compares it with a shadow in memory.
+"""Writes and truncates a file at random, with any size at any offset, and compares it with a copy in memory.
 
-fio's own verification wants blocks that do not overlap, or a size they are all multiples of; this one wants nothing.
+fio's own verification needs blocks that do not overlap, or a size of which all sizes are multiples.
 """
 
 import os
@@ -27,24 +27,24 @@ def main(path):
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     rng = random.Random(seed)
-    shadow = bytearray()
+    copy = bytearray()
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     for number in range(ROUNDS):
-        place, length = rng.randrange(SIZE), size(rng)
+        offset, length = rng.randrange(SIZE), size(rng)
         if rng.random() < 0.1:
-            os.ftruncate(fd, place)
-            shadow[place:] = bytes(max(0, place - len(shadow)))
+            os.ftruncate(fd, offset)
+            copy[offset:] = bytes(max(0, offset - len(copy)))
         else:
             data = rng.randbytes(length)
-            assert os.pwrite(fd, data, place) == length
-            shadow.extend(bytes(max(0, place - len(shadow))))
-            shadow[place : place + length] = data
+            assert os.pwrite(fd, data, offset) == length
+            copy.extend(bytes(max(0, offset - len(copy))))
+            copy[offset : offset + length] = data
         if number % 10 == 9:
             drop_cache(fd)
-        place, length = rng.randrange(SIZE), size(rng)
-        assert os.pread(fd, length, place) == shadow[place : place + length], f"round {number}: {length} bytes at {place}"
+        offset, length = rng.randrange(SIZE), size(rng)
+        assert os.pread(fd, length, offset) == copy[offset : offset + length], f"round {number}: {length} bytes at {offset}"
     drop_cache(fd)
-    assert os.pread(fd, 2 * SIZE, 0) == shadow, "the whole file"
+    assert os.pread(fd, 2 * SIZE, 0) == copy, "the whole file"
     os.close(fd)
     os.unlink(path)
 

@@ -1,11 +1,11 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Network namespaces with a device of their own, on the machine whose shell reads this.
+# Network namespaces that have an RDMA device of their own, on the machine whose shell reads this file.
 
-# add_station NAME NUMBER: one more network behind this machine, with one station, 10.0.NUMBER.2. The other machine needs a
-# route there.
-add_station() {
+# add_namespace NAME NUMBER: makes a network namespace that has the address 10.0.NUMBER.2 and the RDMA device rxe-NAME, behind
+# this machine. The other machine needs a route to it.
+add_namespace() {
 	modprobe -a veth rdma_rxe
 	echo 1 >/proc/sys/net/ipv4/ip_forward
 	ip netns add "$1" && ip link add "to-$1" mtu 4500 type veth peer name eth0 mtu 4500 netns "$1" &&
@@ -14,4 +14,4 @@ add_station() {
 			ip route add default via 10.0.$2.1; rdma link add rxe-$1 type rxe netdev eth0"
 }
 
-remove_station() { ip netns exec "$1" rdma link del "rxe-$1" && ip netns del "$1"; }
+remove_namespace() { ip netns exec "$1" rdma link del "rxe-$1" && ip netns del "$1"; }
