@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# The door. What a module build compiles stands in Kbuild; here stand the commands that people type.
-# `make help` lists them.
+# The commands that people type; `make help` lists them. What a module build compiles is in Kbuild.
 
-# Where a native build looks for the kernel: its headers or its build directory.
+# The kernel of a native build: its headers or its build directory.
 KDIR ?= /lib/modules/$(shell uname -r)/build
 
-# Which module the VMs run: ours (rust) or the kernel's own (c).
+# Which module the VMs run: this one (rust) or the in-tree one (c).
 MODULE ?= rust
 CLIENT ?= rust
 SERVER ?= rust
@@ -14,15 +13,15 @@ SERVER ?= rust
 # How long each fuzz target runs, in seconds.
 TIME ?= 60
 
-# The VMs: soft RoCE (rxe) or soft iWARP (siw, which the stock kernel lacks), virtual CPUs, memory, seconds until they are
-# killed, more for the kernel's command line. KERNEL=debug boots the debug kernel.
+# The VMs: their RDMA device, rxe or siw (which the stock kernel lacks), virtual CPUs, memory, seconds until they are killed, additions
+# to the kernel's command line. KERNEL=debug boots the debug kernel.
 RDMA ?= rxe
 SMP ?= 2
 MEM ?= $(if $(filter debug,$(KERNEL)),3G,2G)
 LIMIT ?= 600
 APPEND ?=
 
-# A `$` in RUN is the guest's.
+# The shell of the guest expands a `$` in RUN.
 override RUN := $(value RUN)
 export KVER RUN MODULE CLIENT SERVER
 
@@ -30,14 +29,14 @@ vm := scripts/enter scripts/vm.py
 vm_options = --rdma $(RDMA) --smp $(SMP) --memory $(MEM) --limit $(LIMIT) --append='$(APPEND)'
 built = scripts/build.sh $(if $(filter rust,$(1) $(2)),module,buildroot)
 
-.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-all check-fast debug-check conformance fuzz mutants instructions counts interop bench fmt clean distclean help
+.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-all check-fast check-kernels debug-check conformance fuzz mutants instructions counts interop bench fmt clean distclean help
 
 ## Build
 modules: ## the module for the kernel in KDIR= (default: the running one); the default
 	@scripts/native.sh $(KDIR)
 	$(MAKE) -C $(KDIR) M=$(CURDIR) modules
 
-modules_install: ## install it to updates/ of its kernel's modules, where depmod prefers it to the kernel's own
+modules_install: ## install it to updates/ of its kernel's modules, where depmod prefers it to the in-tree module
 	scripts/install.sh $(INSTALL_MOD_PATH)
 
 module: ## the module for Debian's kernel (KVER= names one), in a build root that brings all tools
@@ -62,14 +61,17 @@ vm2: ## the same on the client of a pair; CLIENT=rust|c SERVER=rust|c; the serve
 	@$(vm) pair --client $(CLIENT) --server $(SERVER) $(vm_options) -- "$$RUN"
 
 ## Test
-check: ## all gates and tests, cheapest first
+check: ## all gates, cheapest first: host tests, builds, and the tests in VMs
 	@scripts/check.sh
 
-check-all: ## that, and each fault in a long loop: 100 disconnects, 20 device removals, an idle connection
+check-all: ## make check, the long forms of the tests, and each fault in a loop: 100 disconnects, 20 device removals
 	@scripts/check.sh all
 
-check-fast: ## all that needs no VM
+check-fast: ## the gates that need no VM
 	@scripts/check.sh fast
+
+check-kernels: ## the tests in VMs on each kernel of scripts/buildroot/series
+	@scripts/check.sh kernels
 
 debug-check: ## the tests in VMs, and more, on a debug kernel (built once, which takes long), over rxe and siw
 	@scripts/check.sh debug

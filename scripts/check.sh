@@ -1,45 +1,61 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# All gates, in order of cost: a line for each with the time it took, what a failing one said, and a count at the end.
-# A gate counts as one, and so does each single result of a host test or of a test in a VM.
+# Runs the gates: a line for each with its time and its limit, what a failing one printed, and a count at the end. A gate
+# counts as one, and so does each single result of a host test or of a test in a VM. No gate judges its time, except that it
+# fails when it reaches its limit.
 #
-# check.sh [fast|all|debug]: `fast` leaves out what needs a VM; `all` adds what takes long; `debug` is the tests in VMs on the
-# debug kernel, and nothing else.
+# check.sh [fast|all|kernels|debug]
+#   fast     the gates that need no VM
+#   (none)   those, and the tests in VMs
+#   all      those, and the tests that take long
+#   kernels  the tests in VMs on each kernel of scripts/buildroot/series
+#   debug    the tests in VMs on the debug kernel
 #
-# CLIENT=c, SERVER=c and MODULE=c (a single VM) try the tests in VMs on the kernel's own module.
+# CLIENT=c, SERVER=c and MODULE=c (a single VM) run the tests in VMs on the in-tree module.
 
 . "$(dirname "$0")/lib.sh"
 cd "$top"
 
-passed=0 failed=0 skipped=0
+passed=0 failed=0 skipped=0 word=
 logs=$top/build/check
 
-in_root() { scripts/enter "$@"; }
-
-# gate NAME COMMAND...
+# gate NAME LIMIT COMMAND...: the limit is in seconds. The command keeps to it itself; it finds it in `limit`. Sets `word` to ok or FAILED.
 gate() {
-	local name=$1 log=$logs/${1// /-}.log start=$SECONDS word
-	shift
+	local name=$1 limit=$2 log=$logs/${1//[ \/]/-}.log start=$SECONDS
+	shift 2
 	if "$@" >"$log" 2>&1; then
 		word=ok passed=$((passed + 1))
 	else
 		word=FAILED failed=$((failed + 1))
 	fi
 	count_results "$log"
-	printf '%-7s %-34s %4d s\n' "$word" "$name" $((SECONDS - start))
+	printf '%-7s %-44s %4d s of %4d s\n' "$word" "$name" $((SECONDS - start)) "$limit"
+	slowest "$log"
+	skips "$log" | sed 's/^/        skipped: /'
 	if [ "$word" = FAILED ]; then
-		said "$log" | tail -n 40 | sed 's/^/    /'
+		relevant "$log" | tail -n 40 | sed 's/^/    /'
 		printf '    the log is %s\n' "${log#"$top"/}"
 	fi
 }
 
-# A log without what went well, and without what each test says of itself.
-said() {
-	grep -vE '^(# )*(ok |TAP version|1\.\.[0-9]+$|overriding timeout|selftests: |Totals: .* fail:0 .* error:0$)|^test .* ok$' "$1"
+in_root() { timeout -k 10 "$limit" scripts/enter "$@"; }
+
+# Prints a log without the results that passed and without what each test prints about itself.
+relevant() {
+	grep -vE '^(# )*(ok |TAP version|1\.\.[0-9]+$|overriding timeout|selftests: |Totals: .* fail:0 .* error:0$|[^ ]+ took )|^test .* ok$' "$1"
 }
 
-# Adds the results that a log has in it: cargo's totals, and KTAP's lines. A test that died counts with its own line.
+# Prints which test of a VM came nearest to its limit, from the lines that tests print at their end.
+slowest() {
+	awk '/^# # [^ ]+ took [0-9]+ s of [0-9]+ s$/ && $5 / $8 >= most { most = $5 / $8; test = $3; took = $5; limit = $8 }
+		END { if (test) printf "        %-44s %4d s of %4d s\n", "its slowest test: " test, took, limit }' "$1"
+}
+
+# Prints the skipped results of a log, each with its reason.
+skips() { sed -nE 's/^(# )+(ok [0-9]+ |1\.\.0 )(.*) *# SKIP */\3: /p; s/^test (.* \.\.\. ignored.*)/\1/p' "$1" | sed "s/^: //"; }
+
+# Adds the results in a log: cargo's totals, and KTAP's lines. A test script that ended without a result counts as one failure.
 count_results() {
 	local good bad skip
 	read -r good bad skip < <(awk '
@@ -68,77 +84,100 @@ host_tests() { in_root sh -c 'cd selftests/proto && nice cargo test --quiet'; }
 
 crafted_peer() { in_root sh -ec 'cd selftests/peer; nice cargo clippy -q --release --locked -- -Dwarnings; nice cargo build -q --release --locked'; }
 
-compiles() { scripts/build.sh module && ! grep -n warning build/module.log; }
+compiles() { timeout -k 10 "$limit" scripts/build.sh module && ! grep -n warning build/module.log; }
 
-# one_vm TEST...
-one_vm() { in_root scripts/vm.py single --module "${MODULE:-rust}" --limit "$limit" -- "scripts/vm/kselftest $*"; }
+# vm.py itself sees to the limit: it begins when the VMs start, after other runs of this machine have ended.
+# one_vm LIST
+one_vm() { scripts/enter scripts/vm.py single --module "${MODULE:-rust}" --limit "$limit" -- "$settings scripts/vm/kselftest $1"; }
 
-# two_vms CLIENT SERVER TEST...
-two_vms() {
-	in_root scripts/vm.py pair --client "$1" --server "$2" --rdma "$rdma" --limit "$limit" -- "scripts/vm/kselftest ${*:3}"
+# pair LIST [CLIENT SERVER]: two VMs, and which module each of them has.
+pair() {
+	scripts/enter scripts/vm.py pair --client "${2:-${CLIENT:-rust}}" --server "${3:-${SERVER:-rust}}" --rdma "$rdma" \
+		--limit "$limit" -- "$settings scripts/vm/kselftest $1"
 }
 
+# What needs no VM.
 fast() {
-	gate rustfmt in_root scripts/fmt.sh --check
-	gate shellcheck in_root sh -c 'grep -rlE "^#!/bin/(ba)?sh|^#!/bin/busybox|^# shellcheck shell" Makefile scripts selftests .ci |
+	gate 'format of the Rust sources' 120 in_root scripts/fmt.sh --check
+	gate 'shellcheck' 300 in_root sh -c 'grep -rlE "^#!/bin/(ba)?sh|^#!/bin/busybox|^# shellcheck shell" Makefile scripts selftests .ci |
 		xargs shellcheck'
-	gate 'unsafe code' scripts/unsafe.sh
-	gate checkpatch checkpatch
-	gate 'host tests of proto' host_tests
-	gate 'crafted peer' crafted_peer
-	gate conformance in_root scripts/conformance.py
-	gate 'fuzz targets, a moment each' in_root nice selftests/fuzz/run.sh TIME=3
-	gate clippy clippy
-	gate 'module builds without a warning' compiles
-	gate 'no panic in proto' in_root scripts/panicfree.sh rust/proto/lib.o
+	gate 'unsafe code' 60 scripts/unsafe.sh
+	gate 'checkpatch' 120 checkpatch
+	gate 'which kernels the scripts choose and refuse' 120 in_root selftests/scripts/kernels.sh
+	gate 'host tests of proto' 1200 host_tests
+	gate 'conformance' 600 in_root scripts/conformance.py
+	gate 'fuzz targets, 3 s each' 900 in_root nice selftests/fuzz/run.sh TIME=3
+	builds
+	gate 'no panic in proto' 60 in_root scripts/panicfree.sh rust/proto/lib.o
 }
 
+# builds [PREFIX]: what the tests in VMs need. The prefix is of the gates' names.
+builds() {
+	gate "${1:-}crafted peer" 600 crafted_peer
+	gate "${1:-}layout of the bindings" 600 in_root scripts/layout.sh
+	gate "${1:-}clippy, and the tests in the kernel" 900 clippy
+	gate "${1:-}the module builds without a warning" 900 compiles
+}
+
+# vms [PREFIX]: the tests in VMs. Each list is one boot. The limits are at least four times what a list takes on two CPUs that do nothing else.
 vms() {
-	gate 'kselftests in one VM' one_vm single
-	gate 'kselftests in two VMs' two_vms "${CLIENT:-rust}" "${SERVER:-rust}" pair
-	gate "against the kernel's own server" two_vms rust c mount.sh callback.sh chunks.sh
-	gate "against the kernel's own client" two_vms c rust mount.sh callback.sh chunks.sh
+	gate "${1:-}one VM" 600 one_vm single
+	gate "${1:-}two VMs: data and messages" 1800 pair data
+	gate "${1:-}two VMs: mounts and connections" 1800 pair mounts
+	gate "${1:-}two VMs: faults during I/O" 1800 pair faults
+	gate "${1:-}two VMs: the crafted peer" 1800 pair crafted_peer
+	gate "${1:-}two VMs: against the in-tree server" 1200 pair in_tree rust c
+	gate "${1:-}two VMs: against the in-tree client" 1200 pair in_tree c rust
 }
 
-# Each fault so often that a rare race has its chance, and what takes its time by nature.
-loops() {
-	in_root scripts/vm.py pair --client "${CLIENT:-rust}" --server "${SERVER:-rust}" --limit 14400 -- \
-		'DISCONNECTS=100 RESTARTS=10 REMOVALS=20 KILLS=20 TIMEOUT=7200 scripts/vm/kselftest long'
+# What takes long: the long forms of the tests, and each fault so often that a rare race has its chance.
+long() {
+	settings='LONG_FORMS=yes TIMEOUT=1800 PEER_CONNECTIONS=200 PEER_CONNECTS=400 PEER_ROUNDS=40 PEER_BITS=3 PEER_LIMIT=900'
+	gate 'long: two VMs' 7200 pair long
+	gate 'long: against the in-tree server' 3600 pair long_in_tree rust c
+	gate 'long: against the in-tree client' 3600 pair long_in_tree c rust
+	settings='DISCONNECTS=100 RESTARTS=10 REMOVALS=20 KILLS=20 LOSSES=2 TIMEOUT=7200'
+	gate 'long: faults in loops' 14400 pair loops
 }
 
-# Most of the thousand failures cost a connection.
-failures() {
-	in_root scripts/vm.py pair --client "${CLIENT:-rust}" --server "${SERVER:-rust}" --limit 18000 -- \
-		'TIMEOUT=3600 scripts/vm/kselftest debug_failures'
+# The tests in VMs on each kernel of the list, which names series; the newest release of each is taken.
+kernels() {
+	local list kernel
+	mapfile -t list < <(tried_series)
+	for kernel in "${list[@]}"; do
+		export KVER=$kernel
+		gate "$kernel: the build root" 3600 timeout 3600 scripts/buildroot.sh
+		if [ "$word" = FAILED ]; then continue; fi
+		builds "$kernel: "
+		vms "$kernel: "
+	done
 }
 
-# On a kernel that watches memory and locks, and makes things fail.
+# On a kernel that checks each access to memory and the order of locks, and makes allocations fail.
 debug() {
-	gate 'crafted peer' crafted_peer
-	gate 'clippy, debug kernel' clippy
-	gate 'module for the debug kernel' compiles
-	gate 'kselftests in one VM, debug kernel' one_vm debug_single
-	gate 'kselftests in two VMs, rxe' two_vms "${CLIENT:-rust}" "${SERVER:-rust}" debug_rxe
-	gate 'failures on either side, rxe' failures
-	rdma=siw
-	gate 'kselftests in two VMs, siw' two_vms "${CLIENT:-rust}" "${SERVER:-rust}" debug_siw
+	builds
+	gate 'debug kernel: one VM' 7200 one_vm debug_single
+	gate 'debug kernel: two VMs, rxe' 14400 pair debug_rxe
+	settings='TIMEOUT=3600'
+	gate 'debug kernel: failures on either side, rxe' 18000 pair debug_failures
+	settings='' rdma=siw
+	gate 'debug kernel: two VMs, siw' 7200 pair debug_siw
 }
 
-limit=1800 rdma=rxe
-if [ "${1:-}" = debug ]; then export KERNEL=debug; limit=7200 logs=$logs-debug; fi
-scripts/buildroot.sh
+rdma=rxe settings=
+if [ "${1:-}" = debug ]; then export KERNEL=debug; logs+=-debug; fi
+[ "${1:-}" = kernels ] || scripts/buildroot.sh
 rm -rf "$logs"
 mkdir -p "$logs"
 case ${1:-} in
 fast) fast ;;
-all)
-	fast
-	vms
-	gate 'faults in loops' loops
-	;;
+all) fast; vms; long ;;
+kernels) kernels ;;
 debug) debug ;;
-*) fast; vms ;;
+'') fast; vms ;;
+*) die "there are no gates called $1" ;;
 esac
 
+printf 'all gates took %d min %d s\n' $((SECONDS / 60)) $((SECONDS % 60))
 echo "$passed passed, $failed failed$([ "$skipped" -eq 0 ] || echo ", $skipped skipped")"
 [ "$failed" -eq 0 ]

@@ -44,11 +44,11 @@ finish() {
 	while :; do :; done
 }
 
-# One end of the wire: an Ethernet device with soft RoCE or soft iWARP on it, rxe0 or siw0.
+# One end of the wire: an Ethernet device with rxe or siw on it, as RDMA device rxe0 or siw0.
 wire() {
 	modprobe virtio_net
-	# If its queue drops a packet, soft RoCE takes that for the end of the queue pair. That of the connection manager does not
-	# come back: nobody connects any more until the device is made anew.
+	# If the network device drops a packet from its transmit queue, rxe puts the queue pair in error state. If that is the GSI queue
+	# pair of the connection manager, nothing connects any more until the RDMA device is deleted and added again.
 	ip link set eth0 mtu 4500 txqueuelen 20000 up
 	ip address add "10.0.0.$1/24" dev eth0
 	ip address add "fd00::$1/64" dev eth0 nodad
