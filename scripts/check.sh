@@ -136,7 +136,7 @@ long() {
 	gate 'long: two VMs' 7200 pair long
 	gate 'long: against the in-tree server' 3600 pair long_in_tree rust c
 	gate 'long: against the in-tree client' 3600 pair long_in_tree c rust
-	settings='DISCONNECTS=100 RESTARTS=10 REMOVALS=20 KILLS=20 LOSSES=2 TIMEOUT=7200'
+	settings='LONG_FORMS=yes DISCONNECTS=100 RESTARTS=10 REMOVALS=20 KILLS=20 LOSSES=2 TIMEOUT=7200'
 	gate 'long: faults in loops' 14400 pair loops
 }
 

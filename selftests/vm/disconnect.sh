@@ -3,12 +3,14 @@
 #
 # The connection breaks during I/O, in several ways, and no data is lost.
 #
-# The environment variables DISCONNECTS, RESTARTS, REMOVALS and LOSSES say how often; `make check-all` sets higher numbers.
+# The environment variables DISCONNECTS, RESTARTS, REMOVALS and LOSSES say how often; `make check-all` sets
+# higher numbers. LONG_FORMS=yes moves more data at a time.
 
 . ./lib.sh
 need_pair
 
-load=(--size=24M --numjobs=2)
+load=(--size=12M --numjobs=2)
+! long_form || load=(--size=24M --numjobs=2)
 
 often() { for _ in $(seq "$1"); do sleep 1; "${@:2}" || return; done; }
 

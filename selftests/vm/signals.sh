@@ -53,7 +53,7 @@ mount_nfs 4.2 || exit
 check "a process is killed while it writes" killed "${KILLS:-2}" write
 check "a process is killed while it reads" killed "${KILLS:-2}" read
 check "a process is killed while no packet arrives" killed_without_replies
-check "64 jobs have their credits after that" verified_io --numjobs=64 --size=1M --bsrange=4k-128k
+check "64 jobs have their credits after that" verified_io --numjobs=64 --thread --size=256k --bsrange=4k-64k
 check "a file is the same on both machines" after
 check "the file system unmounts" umount "$mnt"
 check "the module unloads" unload
