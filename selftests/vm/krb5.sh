@@ -10,7 +10,7 @@ need_pair
 mounts() { mount_nfs 4.2 "sec=$1" server.rpcrdma.test && grep " $mnt nfs" /proc/mounts | grep "proto=rdma.*sec=$1,"; }
 
 # One RPC at a time: with several READs at once sunrpc itself now and then finds a wrong checksum under krb5i, over TCP as well.
-works() { mountpoint -q "$mnt" && verified_io --size=4M --bsrange=4k-128k && random_file "$mnt/$1" 300000 && same_file "$1"; }
+works() { mountpoint -q "$mnt" && verified_io --size=2M --bsrange=4k-128k && random_file "$mnt/$1" 300000 && same_file "$1"; }
 
 # RFC 8166, section 8.2.2.1.
 over_tcp() { mount -t nfs -o proto=tcp,vers=4.2,sec=krb5,retry=0 "server.rpcrdma.test:/" "$mnt" && umount "$mnt"; }

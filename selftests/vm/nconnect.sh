@@ -9,7 +9,7 @@ need_pair
 connections() { grep -c . <(xprts dstaddr); }
 
 several() {
-	mount_nfs 4.2 "nconnect=$1" && verified_io --numjobs=8 --size=4M && [ "$(connections)" -eq "$1" ] && umount "$mnt"
+	mount_nfs 4.2 "nconnect=$1" && verified_io --numjobs=8 --size=1M --bsrange=4k-128k && [ "$(connections)" -eq "$1" ] && umount "$mnt"
 }
 
 slots=/proc/sys/sunrpc/rdma_slot_table_entries
@@ -29,7 +29,7 @@ with_slots() {
 over_one_connection() {
 	local before status=0
 	before=$(retries_exceeded)
-	mount_nfs 4.2 && verified_io --numjobs=32 --size=1M --bsrange=4k-256k || return
+	mount_nfs 4.2 && verified_io --numjobs=32 --size=512k --bsrange=4k-64k || return
 	xprts xprt_info
 	echo "connections: $(counter connect_count)"
 	dmesg | grep 'lost: '
