@@ -10,8 +10,7 @@
 # The compiler is clang: KASAN and Rust go together with no other.
 
 set -euo pipefail
-# kbuild looks for it elsewhere than here.
-config=$(realpath "$(dirname "$0")/config")
+config=$(dirname "$0")/config
 series=$(cut -d. -f1,2 /etc/rpcrdma/kver)
 source=/kernel/source build=/kernel/build
 
@@ -22,7 +21,8 @@ mkdir -p "$source" "$build"
 tar -xf "/usr/src/linux-source-$series.tar.xz" -C "$source" --strip-components=1 \
 	--exclude='*/sound/*.[ch]' --exclude='*/drivers/gpu/*.[ch]'
 
-kbuild KCONFIG_ALLCONFIG="$config" allnoconfig
+sed 's/^#? //' "$config" >"$build/wanted"
+kbuild KCONFIG_ALLCONFIG="$build/wanted" allnoconfig
 lost=$(grep '^CONFIG_' "$config" | grep -vxFf "$build/.config" || true)
 [ -z "$lost" ] || { printf 'error: this kernel has no such setting, or what it depends on is off:\n%s\n' "$lost" >&2; exit 1; }
 
