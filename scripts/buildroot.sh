@@ -65,7 +65,6 @@ make_root() {
 	ROOT_DIR=$tmp KERNEL_DIR=$recipe "$top/scripts/enter" \
 		scripts/buildroot/install.sh /src/scripts/buildroot "${KVER:-}" >>"$log" 2>&1 ||
 		failed "could not install the build root's packages"
-	grep '^warning: ' "$log" >&2 || true
 	name=root-$(root_key)-$(cat "$tmp/etc/rpcrdma/kver")
 	# One that was made for a KVER may be what this run chose, too.
 	if [ -d "$cache/$name" ]; then remove "$tmp"; else mv -T "$tmp" "$cache/$name"; fi
@@ -82,7 +81,18 @@ make_kernel() {
 	mv -T "$tmp" "$(kernel_dir "$root")"
 }
 
-[ -n "$(root_dir)" ] && [ -d "$(kernel_dir "$(root_dir)")" ] && exit
+warn_of_untried() {
+	local release
+	release=$(cat "$root/etc/rpcrdma/kver")
+	tried_series | grep -qxF "$(cut -d. -f1,2 <<<"$release")" ||
+		say "warning: nobody has tried this project with kernel $release yet (tried series: $(tried_series | xargs))"
+}
+
+root=$(root_dir)
+if [ -n "$root" ] && [ -d "$(kernel_dir "$root")" ]; then
+	warn_of_untried
+	exit
+fi
 
 mkdir -p "$cache"
 exec 9>"$cache/lock"
@@ -93,5 +103,6 @@ trap 'remove "$cache"/tmp.*' EXIT
 check_space
 if [ -z "$(root_dir)" ]; then make_root; fi
 root=$(root_dir)
+warn_of_untried
 if [ ! -d "$(kernel_dir "$root")" ]; then make_kernel; fi
 stage "ready: ${KERNEL:+$KERNEL }kernel $(cat "$root/etc/rpcrdma/kver")"

@@ -4,6 +4,7 @@
 # install.sh [PATH]: installs rpcrdma.ko under PATH for the kernel that it was built for.
 
 set -eu
+PATH=$PATH:/usr/sbin:/sbin
 cd "$(dirname "$0")/.."
 [ -e rpcrdma.ko ] || { echo "error: there is no rpcrdma.ko yet; see make help" >&2; exit 1; }
 release=$(modinfo -F vermagic "$PWD/rpcrdma.ko" | cut -d' ' -f1)

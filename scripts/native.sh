@@ -11,9 +11,9 @@ refuse() {
 	cat >&2 <<END
 error: $1
 
-A module in Rust needs a kernel with CONFIG_RUST=y, of series $oldest or newer, and the metadata that the kernel's build leaves in
-its rust/ directory. Ways to get that:
-  * make module                       builds for Debian's stock kernel in a build root, rebuilding that metadata
+This module needs a kernel of series $oldest or newer, with CONFIG_RUST=y, sunrpc and RDMA (CONFIG_INFINIBAND), and the Rust
+metadata that the kernel's build leaves in its rust/ directory. Ways to get that:
+  * make module KVER=...              builds for a stock kernel of Debian in a build root, rebuilding that metadata
   * make KDIR=/path/to/kernel/build   builds for a kernel that you built yourself with CONFIG_RUST=y
 END
 	exit 1
@@ -26,6 +26,9 @@ oldest=$(echo "$tried" | sort -V | head -n 1)
 release=$(cat "$kdir/include/config/kernel.release" 2>/dev/null) || refuse "the kernel at $kdir is not configured"
 series=$(echo "$release" | sed -E 's/^([0-9]+\.[0-9]+).*/\1/')
 grep -qs '^CONFIG_RUST=y' "$kdir/.config" || refuse "kernel $release at $kdir is built without CONFIG_RUST"
+for option in SUNRPC INFINIBAND INFINIBAND_ADDR_TRANS; do
+	grep -qs "^CONFIG_$option=[ym]" "$kdir/.config" || refuse "kernel $release at $kdir is built without CONFIG_$option"
+done
 [ "$(printf '%s\n' "$oldest" "$series" | sort -V | head -n 1)" = "$oldest" ] || refuse "kernel $release at $kdir is too old"
 [ -e "$kdir/rust/libkernel.rmeta" ] || refuse "kernel $release at $kdir comes without Rust metadata (rust/libkernel.rmeta)"
 

@@ -66,7 +66,4 @@ series=$(series_of "$release")
 oldest=$(tried | sort -V | head -n 1)
 [ "$(printf '%s\n' "$oldest" "$series" | sort -V | head -n 1)" = "$oldest" ] ||
 	die "kernel $release is too old: the oldest that this module is for is $oldest" "KVER=$oldest takes that."
-if ! tried | grep -qxF "$series"; then
-	echo "warning: nobody has tried this project with kernel $release yet (tried series: $(tried | xargs))" >&2
-fi
 printf '%s %s\n' "$release" "$version"

@@ -72,7 +72,7 @@ headers() {
 	mkdir -p "$work/kernel/include/config" "$work/kernel/rust"
 	touch "$work/kernel/Makefile"
 	echo "$1" >"$work/kernel/include/config/kernel.release"
-	echo CONFIG_RUST=y >"$work/kernel/.config"
+	printf 'CONFIG_%s\n' RUST=y SUNRPC=m INFINIBAND=m INFINIBAND_ADDR_TRANS=y >"$work/kernel/.config"
 	printf 'rust\0\0\0\tArustc 1.85.1 (4eb161250 2025-03-15) (built from a source tarball)\301\2' >"$work/kernel/rust/libkernel.rmeta"
 }
 
@@ -94,6 +94,10 @@ headers 6.12.57+deb13-amd64
 : >"$work/kernel/.config"
 native
 claim 'without CONFIG_RUST: refused' refused 'kernel 6.12.57+deb13-amd64' 'built without CONFIG_RUST'
+headers 7.3.4+deb13-amd64
+sed -i /ADDR_TRANS/d "$work/kernel/.config"
+native
+claim 'without the RDMA connection manager: refused' refused 'built without CONFIG_INFINIBAND_ADDR_TRANS' 'make module'
 headers 7.1.9
 native
 claim 'older than the list: refused' refused 'kernel 7.1.9' 'too old'
@@ -191,7 +195,7 @@ claim 'a release may be named without what Debian adds' chosen '7.3.4+deb13-amd6
 choose 7.2.11+deb13-amd64
 claim 'a release names itself' chosen '7.2.11+deb13-amd64 7.2.11-1'
 choose 7.4
-claim 'a kernel newer than the list: chosen with a warning' warned '7.4.1+deb13-amd64 7.4.1-1'
+claim 'a kernel newer than the list may be asked for' chosen '7.4.1+deb13-amd64 7.4.1-1'
 choose 6.12
 claim 'a kernel without Rust: refused before anything is installed' refused 'built without Rust' KVER=7.3
 choose 7.1
@@ -206,7 +210,7 @@ choose
 claim 'without the first series, the next of the list' chosen '7.2.12+deb13-amd64 7.2.12-1'
 mirror {6.12.57,7.4.1}+deb13-amd64
 choose
-claim 'without any of the list, the newest, with a warning' warned '7.4.1+deb13-amd64 7.4.1-1'
+claim 'without any of the list, the newest' chosen '7.4.1+deb13-amd64 7.4.1-1'
 
 # root KVER: what scripts take for the build root, without its digest.
 root() { run env XDG_CACHE_HOME="$work/cache" KVER="$1" bash -c ". '$tree/scripts/lib.sh'; basename \"\$(root_dir)\" | sed 's/^root-$key-//'"; }
@@ -226,6 +230,21 @@ root ''
 claim 'without KVER, the newest root of the first series' chosen 7.3.10+deb13-amd64
 root 7.3.4+deb13-amd64
 claim 'a root is found by its release' chosen 7.3.4+deb13-amd64
+
+# made KVER: as if a root and its kernel's metadata were there; then buildroot.sh, which has nothing left to make.
+made() {
+	root=$work/cache/rpcrdma/root-$key-$1
+	mkdir -p "$root/etc/rpcrdma"
+	echo "$1" >"$root/etc/rpcrdma/kver"
+	: >"$root/etc/rpcrdma/toolchain"
+	mkdir -p "$(XDG_CACHE_HOME=$work/cache bash -c ". '$tree/scripts/lib.sh'; kernel_dir '$root'")"
+	run env XDG_CACHE_HOME="$work/cache" KVER="$1" "$tree/scripts/buildroot.sh"
+}
+made 7.3.10+deb13-amd64
+claim 'what is there for a kernel of the list is taken, without the network' accepted
+made 7.10.1+deb13-amd64
+claim 'what is there for a newer one is taken with a warning' warned 7.10.1+deb13-amd64
+
 rm -r "$work"/cache/rpcrdma/*-7.3.*
 choice=$(XDG_CACHE_HOME=$work/cache bash -c ". '$tree/scripts/lib.sh'; root_choice")
 ln -s "root-$key-7.2.12+deb13-amd64" "$choice"
