@@ -46,7 +46,7 @@ root_dir() {
 	prefix=$cache/root-$(root_key)-$wanted
 	dir=$(printf '%s\n' "$prefix" "$prefix"[.+]* | sort -Vr | while read -r dir; do [ ! -d "$dir" ] || { echo "$dir"; break; }; done)
 	if [ -z "$dir" ] && [ -z "${KVER:-}" ]; then dir=$(root_choice); fi
-	if [ -d "$dir/" ]; then readlink -f "$dir"; fi
+	if [ -n "$dir" ] && [ -d "$dir/" ]; then readlink -f "$dir"; fi
 }
 
 # The kernel's source and build tree that belong to build root $1: the stock kernel's, or with KERNEL=debug those of the

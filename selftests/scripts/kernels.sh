@@ -213,7 +213,7 @@ choose
 claim 'without any of the list, the newest' chosen '7.4.1+deb13-amd64 7.4.1-1'
 
 # root KVER: what scripts take for the build root, without its digest.
-root() { run env XDG_CACHE_HOME="$work/cache" KVER="$1" bash -c ". '$tree/scripts/lib.sh'; basename \"\$(root_dir)\" | sed 's/^root-$key-//'"; }
+root() { run env XDG_CACHE_HOME="$work/cache" KVER="$1" bash -c ". '$tree/scripts/lib.sh'; root=\$(root_dir); echo \"\${root##*/root-$key-}\""; }
 cached() { for release; do mkdir -p "$work/cache/rpcrdma/root-$key-$release"; done; }
 key=$(bash -c ". '$tree/scripts/lib.sh'; root_key")
 root ''
