@@ -37,7 +37,7 @@ use proto::{
 };
 use sunrpc::{
     memory::Page,
-    AnsweredCallback,
+    SvcCallbackReply,
     SvcXprt, //
 };
 
@@ -81,7 +81,7 @@ pub(super) enum Disposition {
     /// The message is dropped without a reply.
     Drop,
     /// The message is the reply to a backchannel call, or an error in place of it.
-    BackchannelReply(AnsweredCallback),
+    BackchannelReply(SvcCallbackReply),
     /// The reply is an RDMA_ERROR message.
     SendError(ErrorMessage),
     /// There is no memory. The client has to send the call again, over another connection.
@@ -97,11 +97,11 @@ pub(super) fn dispatch(
     let call = match call::parse(bytes, &policy(xprt.max_message())) {
         Ok(Incoming::Call(call)) => call,
         Ok(Incoming::ReverseReply(reply)) => {
-            let answered = xprt.answer_callback(args, reply.xid, reply.credits, reply.payload);
+            let answered = xprt.copy_callback_reply(args, reply.xid, reply.credits, reply.payload);
             return answered.map_or(Disposition::Drop, Disposition::BackchannelReply);
         }
         Ok(Incoming::ReverseError { xid, .. }) => {
-            return Disposition::BackchannelReply(AnsweredCallback::failed(xid));
+            return Disposition::BackchannelReply(SvcCallbackReply::failed(xid));
         }
         Err(Rejection::Drop(_)) => return Disposition::Drop,
         Err(Rejection::Refuse(error, _)) => return Disposition::SendError(error),

@@ -137,7 +137,7 @@ pub use svc_call::{
     SvcCall, //
 };
 pub use svc_callback::SvcCallback;
-pub use svc_callback_reply::AnsweredCallback;
+pub use svc_callback_reply::SvcCallbackReply;
 pub use svc_class::{
     SvcClass,
     SvcRegistration, //

@@ -23,13 +23,13 @@ use kernel::{
 };
 
 /// A callback whose reply was copied, or to which the client replied with an RDMA_ERROR.
-pub struct AnsweredCallback {
+pub struct SvcCallbackReply {
     xid: u32,
     /// Bytes of the reply. [`None`] after an RDMA_ERROR.
     copied: Option<usize>,
 }
 
-impl AnsweredCallback {
+impl SvcCallbackReply {
     /// The callback `xid` (in host order), if there is one, after an RDMA_ERROR.
     pub fn failed(xid: u32) -> Self {
         Self { xid, copied: None }
@@ -39,13 +39,13 @@ impl AnsweredCallback {
 impl<C: SvcConnection> SvcXprt<C> {
     /// Copies `reply` to the buffer of the callback `xid` (in host order) that waits for it, if there is one.
     /// The client grants `credits`. Takes `queue_lock` and `transport_lock`, one at a time.
-    pub fn answer_callback<M: Stable>(
+    pub fn copy_callback_reply<M: Stable>(
         &self,
         args: &SvcArgs<'_, M>,
         xid: u32,
         credits: u32,
         reply: &[u8],
-    ) -> Option<AnsweredCallback> {
+    ) -> Option<SvcCallbackReply> {
         let (xprt, copied) = self.with_callback(args, xid, |xprt, rqst| {
             // SAFETY: The task of a request that waits for its reply keeps the buffers.
             let buf = unsafe { XdrBuf::from_raw(&raw const (*rqst).rq_rcv_buf) };
@@ -57,20 +57,20 @@ impl<C: SvcConnection> SvcXprt<C> {
         // SAFETY: As above; the lock guards the window.
         unsafe { (*xprt).cwnd = (credits as c_ulong) << raw::RPC_CWNDSHIFT };
         let copied = Some(copied);
-        Some(AnsweredCallback { xid, copied })
+        Some(SvcCallbackReply { xid, copied })
     }
 
     /// Completes a callback. This gives its credit to the next callback, so a Receive for the reply to that
     /// must have been posted. Takes `queue_lock`.
-    pub fn complete_callback<M: Stable>(&self, args: &SvcArgs<'_, M>, answered: AnsweredCallback) {
-        self.with_callback(args, answered.xid, |_, rqst| {
+    pub fn complete_callback<M: Stable>(&self, args: &SvcArgs<'_, M>, reply: SvcCallbackReply) {
+        self.with_callback(args, reply.xid, |_, rqst| {
             // SAFETY: `with_callback` found the request on the receive queue, so its task is live.
             let task = unsafe { (*rqst).rq_task };
-            if answered.copied.is_none() {
+            if reply.copied.is_none() {
                 // SAFETY: As above.
                 unsafe { fail_task(task, EIO.to_errno()) };
             }
-            let copied = c_int::try_from(answered.copied.unwrap_or(0)).unwrap_or(c_int::MAX);
+            let copied = c_int::try_from(reply.copied.unwrap_or(0)).unwrap_or(c_int::MAX);
             // SAFETY: As above; `with_callback` holds `queue_lock`.
             unsafe { raw::xprt_complete_rqst(task, copied) };
         });
