@@ -114,9 +114,9 @@ pub(crate) struct Connection {
     device_removed: AtomicBool,
     #[pin]
     state: ConnectionState,
-    /// [`Self::limits`] but for the inline thresholds, which the server's private data decides. Set before
-    /// the connection request.
-    requested_limits: SetOnce<MarshalLimits>,
+    /// [`Self::limits`] as far as the device decides them; the inline thresholds depend on the private data of
+    /// the server. Set before the connection request.
+    device_limits: SetOnce<MarshalLimits>,
     /// Set before the connection is open.
     limits: SetOnce<MarshalLimits>,
     #[pin]
@@ -141,7 +141,7 @@ impl Connection {
                 counters,
                 device_removed: AtomicBool::new(false),
                 state <- ConnectionState::new(),
-                requested_limits: SetOnce::new(),
+                device_limits: SetOnce::new(),
                 limits: SetOnce::new(),
                 window <- new_spinlock!(Window::new(requested), "rpcrdma::window"),
                 receives <- ReceiveRing::new(),
@@ -173,7 +173,7 @@ impl Connection {
         window.request(credits);
         let requested_credits = window.requested();
         drop(window);
-        self.requested_limits.populate(MarshalLimits {
+        self.device_limits.populate(MarshalLimits {
             payload_segments,
             requested_credits,
             ..MarshalLimits::DEFAULT
@@ -183,10 +183,10 @@ impl Connection {
     /// The server accepted the connection, with this private data.
     pub(super) fn established(&self, private_data: &[u8]) {
         let theirs = PrivateData::parse(private_data);
-        let requested = self.requested_limits.as_ref();
+        let device_limits = self.device_limits.as_ref();
         self.limits.populate(MarshalLimits {
             thresholds: Thresholds::negotiate(Role::Client, self.config.inline, theirs),
-            ..*requested.unwrap_or(&MarshalLimits::DEFAULT)
+            ..*device_limits.unwrap_or(&MarshalLimits::DEFAULT)
         });
         self.state.report(Event::Established);
     }
