@@ -6,7 +6,7 @@
 //!
 //! # The path of an RPC
 //!
-//! 1. The completion handler in [`connection`] adds the message to the work queue and enqueues the
+//! 1. The completion handler in [`handler`] adds the message to the work queue and enqueues the
 //!    `svc_xprt`, so that an nfsd thread comes.
 //! 2. [`receive`] has [`dispatch`] parse the message. nfsd executes a call without Read chunks from
 //!    the Receive buffer. For another call [`rdma_read`] posts RDMA Reads, and the thread is free
@@ -19,6 +19,23 @@
 //! A call keeps its Receive buffer until its reply is about to be sent, as the reply repeats the
 //! chunks of the call. The Receive is posted again before the Send: when the client has the reply
 //! it may send another call, which needs a Receive.
+//!
+//! # Files
+//!
+//! A file uses only files that come before it in this list:
+//!
+//! ```text
+//! config, queue_limits, call_layout, call_pages, call_context
+//! page_pool, rejected_calls, work_queue, sq_waiters, connection_state
+//! connection          the context of the id and of the completion queue
+//! handler             from a completion to the work queue
+//! send                Sends, and the credit grant
+//! transport           the private state of the svc_xprt
+//! dispatch, rdma_read
+//! receive             from the work queue to the call in a svc_rqst
+//! reply               from the result in a svc_rqst to the Send
+//! xprt_ops, listener  the operations that sunrpc calls
+//! ```
 
 #![forbid(unsafe_code)]
 
@@ -27,7 +44,9 @@ mod call_layout;
 mod call_pages;
 mod config;
 mod connection;
+mod connection_state;
 mod dispatch;
+mod handler;
 mod listener;
 mod page_pool;
 mod queue_limits;

@@ -1,23 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The context of one connection: its state, and the handlers of its events and completions.
+//! The context of one connection, which its id and its completion queue share.
 //!
-//! The connection's id and completion queue share the context, so it owns neither of them. The
-//! messages in its work queue keep the protection domain alive, and through it the id, which keeps
-//! this context alive: [`Connection::clear`] breaks that circle.
-//!
-//! The handlers run in workers of the CM and of the completion queue. They only queue work and set
-//! flags; an nfsd thread does the rest.
+//! The context owns neither of them. The messages in its work queue keep the protection domain
+//! alive, and through it the id, which keeps this context: [`Connection::clear`] ends that
+//! reference cycle.
 
 use super::{
     config::SQ_STARVE,
+    connection_state::ConnectionState,
     rejected_calls::RejectedCalls,
     sq_waiters::{
         SqWaiters,
         WaitError, //
     },
     work_queue::{
-        ChunkedCall,
         Work,
         WorkQueue, //
     },
@@ -29,10 +26,8 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{
-            Acquire,
             Atomic,
-            Relaxed,
-            Release, //
+            Relaxed, //
         },
         Arc,
         SetOnce,
@@ -43,16 +38,11 @@ use proto::{
     cm_private_data::PrivateData,
     conn::server::{
         Action,
-        Connection as ConnectionState,
-        Event,
-        State, //
+        Event, //
     },
 };
 use rdma::{
-    cm,
-    mr,
-    receive,
-    transfer::ReadHandler,
+    receive::Message,
     QueuePair,
     WcStatus, //
 };
@@ -80,13 +70,11 @@ pub(crate) struct Connection<T: SvcConnection> {
     /// How many RDMA Reads the client executes in parallel.
     pub(super) initiator_depth: u8,
     #[pin]
-    state: SpinLock<ConnectionState>,
-    /// Whether `state` is [`State::Open`]. Each call asks more than once.
-    open: Atomic<bool>,
+    pub(super) state: ConnectionState,
     #[pin]
     work: SpinLock<WorkQueue<Self>>,
     #[pin]
-    sq_waiters: SqWaiters,
+    pub(super) sq_waiters: SqWaiters,
     #[pin]
     pub(super) receives: ReceiveRing<Self>,
     /// The credit grant that the next message carries.
@@ -104,8 +92,7 @@ impl<T: SvcConnection> Connection<T> {
                 client: SetOnce::new(),
                 client_private_data: PrivateData::parse(private_data),
                 initiator_depth,
-                state <- new_spinlock!(ConnectionState::new(), "rpcrdma::connection_state"),
-                open: Atomic::new(false),
+                state <- ConnectionState::new(),
                 work <- new_spinlock!(WorkQueue::EMPTY, "rpcrdma::work"),
                 sq_waiters <- SqWaiters::new(),
                 receives <- ReceiveRing::new(),
@@ -130,23 +117,10 @@ impl<T: SvcConnection> Connection<T> {
         self.link.populate(link);
     }
 
-    /// Reports `event` to the connection state.
-    pub(super) fn step(&self, event: Event) -> Action {
-        let mut state = self.state.lock();
-        let action = state.on(event);
-        self.open.store(state.state() == State::Open, Release);
-        action
-    }
-
-    /// Whether replies can be sent.
-    pub(super) fn is_open(&self) -> bool {
-        self.open.load(Acquire)
-    }
-
     /// Reports `event`, after which the connection is of no use. If it was of use before, has an
     /// nfsd thread close it, and returns true.
     pub(super) fn begin_close(&self, event: Event) -> bool {
-        let first = self.step(event) == Action::TearDown;
+        let first = self.state.on(event) == Action::TearDown;
         if first {
             self.sq_waiters.close();
             if let Some(link) = self.link.as_ref() {
@@ -157,7 +131,7 @@ impl<T: SvcConnection> Connection<T> {
     }
 
     /// Has an nfsd thread close the connection, because a work request failed.
-    fn close_on_error(&self, status: WcStatus) {
+    pub(super) fn close_on_error(&self, status: WcStatus) {
         if self.begin_close(Event::Disconnected) && !status.is_flush() && rdma::may_log() {
             pr_info!("connection lost: {}\n", status.reason());
         }
@@ -165,7 +139,7 @@ impl<T: SvcConnection> Connection<T> {
 
     /// Has an nfsd thread close the connection, because an RDMA Read or Write failed that belongs
     /// to the message whose first word, the XID, is `xid`.
-    fn close_on_access_error(&self, xid: Option<[u8; 4]>, status: WcStatus) {
+    pub(super) fn close_on_access_error(&self, xid: Option<[u8; 4]>, status: WcStatus) {
         if let (true, Some(xid), Some(client)) = (status.is_denial(), xid, self.client.as_ref()) {
             let xid = u32::from_be_bytes(xid);
             client.rejected_calls.add(client.address, xid);
@@ -200,7 +174,8 @@ impl<T: SvcConnection> Connection<T> {
         work
     }
 
-    fn queue_work(&self, work: Work<Self>) {
+    /// Adds `work`, and has an nfsd thread come for it.
+    pub(super) fn queue_work(&self, work: Work<Self>) {
         let Some(link) = self.link.as_ref() else {
             return;
         };
@@ -216,13 +191,18 @@ impl<T: SvcConnection> Connection<T> {
         drop(refused);
     }
 
+    /// Counts a message that was received.
+    pub(super) fn begin_message(&self) {
+        self.in_progress.add(1, Relaxed);
+    }
+
     /// How many messages are in progress.
     pub(super) fn in_progress(&self) -> u32 {
         self.in_progress.load(Relaxed)
     }
 
     /// Gives back the Receive of `message`, to be posted again.
-    pub(super) fn repost(&self, queue: &QueuePair<Self>, message: receive::Message<Self>) {
+    pub(super) fn repost(&self, queue: &QueuePair<Self>, message: Message<Self>) {
         // Subtracts one.
         self.in_progress.add(u32::MAX, Relaxed);
         self.receives.repost(queue, message.into_buffer());
@@ -264,16 +244,6 @@ impl<T: SvcConnection> Connection<T> {
         }
     }
 
-    /// Whether no thread waits for the Send queue.
-    pub(super) fn has_wspace(&self) -> bool {
-        self.sq_waiters.is_empty()
-    }
-
-    /// Has no thread wait for the Send queue any more.
-    pub(super) fn end_sq_waits(&self) {
-        self.sq_waiters.close();
-    }
-
     /// Frees the work and the Receives. No handler runs any more. Sleeps.
     pub(super) fn clear(&self) {
         loop {
@@ -284,83 +254,5 @@ impl<T: SvcConnection> Connection<T> {
             }
         }
         self.receives.clear();
-    }
-}
-
-impl<T: SvcConnection> rdma::Handler for Connection<T> {
-    type InvalidateContext = ();
-
-    fn cm_event(&self, event: cm::Event<'_>) {
-        match event {
-            cm::Event::Established { .. } => {
-                let _ = self.step(Event::Established);
-            }
-            cm::Event::DeviceRemoval => {
-                self.begin_close(Event::DeviceRemoved);
-            }
-            cm::Event::Disconnected
-            | cm::Event::AddrChange
-            | cm::Event::Rejected { .. }
-            | cm::Event::Unreachable
-            | cm::Event::ConnectError => {
-                self.begin_close(Event::Disconnected);
-            }
-            cm::Event::AddrResolved
-            | cm::Event::AddrError
-            | cm::Event::RouteResolved
-            | cm::Event::RouteError
-            | cm::Event::Other => (),
-        }
-    }
-
-    fn received(
-        &self,
-        _queue: &QueuePair<Self>,
-        message: receive::Message<Self>,
-        _invalidated: Option<receive::Invalidated<'_, Self>>,
-    ) {
-        // A message does not change the state of an open connection.
-        if self.is_open() || self.step(Event::Received) == Action::Serve {
-            self.in_progress.add(1, Relaxed);
-            self.queue_work(Work::Received(message));
-        }
-    }
-
-    fn receive_failed(&self, buffer: receive::Buffer<Self>, status: WcStatus) {
-        drop(buffer);
-        self.close_on_error(status);
-    }
-
-    fn request_failed(&self, status: WcStatus) {
-        self.close_on_error(status);
-    }
-
-    fn write_failed(&self, xid: [u8; 4], status: WcStatus) {
-        self.close_on_access_error(Some(xid), status);
-    }
-
-    fn send_resumed(&self) {
-        self.sq_waiters.wake();
-    }
-
-    // The server registers memory for RDMA Reads only, on iWARP, and each Read invalidates the
-    // region itself.
-
-    fn invalidated(&self, _queue: &QueuePair<Self>, _regions: mr::Idle<Self>, _context: ()) {}
-
-    fn invalidate_failed(&self, _regions: mr::Registered<Self>, _context: ()) {}
-}
-
-impl<T: SvcConnection> ReadHandler for Connection<T> {
-    type ReadDone = ChunkedCall<Self>;
-
-    fn read_done(&self, _queue: &QueuePair<Self>, call: ChunkedCall<Self>) {
-        self.queue_work(Work::ReadDone(call));
-    }
-
-    fn read_failed(&self, call: ChunkedCall<Self>, status: WcStatus) {
-        let xid = call.message.bytes().first_chunk().copied();
-        drop(call);
-        self.close_on_access_error(xid, status);
     }
 }

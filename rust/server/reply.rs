@@ -89,7 +89,7 @@ impl ServerTransport {
         context: &CallContext,
         result: &SvcResult<'_>,
     ) -> Result {
-        if !self.send_path.connection.is_open() {
+        if !self.send_path.connection.state.is_open() {
             self.repost(message);
             return Err(not_connected());
         }

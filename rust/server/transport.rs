@@ -140,7 +140,7 @@ impl ServerTransport {
     pub(super) fn start(&self) -> Result {
         self.accept().inspect_err(|_| {
             self.id.reject();
-            let _ = self.send_path.connection.step(Event::Failed);
+            let _ = self.send_path.connection.state.on(Event::Failed);
         })
     }
 
@@ -158,7 +158,7 @@ impl ServerTransport {
         // RFC 8166, section 3.3.1: Receives for the first grant are posted before the first Call.
         self.send_path
             .grant(FIRST_CREDITS.min(limits.credits), GFP_KERNEL)?;
-        if connection.step(Event::Prepared) != Action::Accept {
+        if connection.state.on(Event::Prepared) != Action::Accept {
             return Err(not_connected());
         }
         self.id.accept(&ConnectParameters {
@@ -178,8 +178,8 @@ impl ServerTransport {
     /// Disconnects, and has no thread wait any more. Sleeps.
     pub(super) fn disconnect(&self) {
         let connection = &self.send_path.connection;
-        let _ = connection.step(Event::Close);
-        connection.end_sq_waits();
+        let _ = connection.state.on(Event::Close);
+        connection.sq_waiters.close();
         self.id.disconnect();
     }
 
@@ -187,10 +187,10 @@ impl ServerTransport {
     /// handler runs. Sleeps.
     pub(super) fn drain(&self) {
         let connection = &self.send_path.connection;
-        let _ = connection.step(Event::Close);
+        let _ = connection.state.on(Event::Close);
         self.send_path.queue.drain();
         connection.clear();
-        let _ = connection.step(Event::Drained);
+        let _ = connection.state.on(Event::Drained);
     }
 
     /// An [`SvcCall`] for a new call: one of an earlier call, or a new one. [`None`] if there is no

@@ -104,7 +104,7 @@ impl SvcConnection for ServerTransport {
     }
 
     fn has_room(&self) -> bool {
-        self.send_path.connection.has_wspace()
+        self.send_path.connection.sq_waiters.is_empty()
     }
 
     fn detach(&self) {

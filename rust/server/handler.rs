@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Events of the RDMA CM and completions of work requests.
+//!
+//! The handlers run in workers of the CM and of the completion queue. They queue work and change
+//! the connection state; an nfsd thread does the rest.
+
+use super::{
+    connection::Connection,
+    work_queue::{
+        ChunkedCall,
+        Work, //
+    },
+};
+use proto::conn::server::{
+    Action,
+    Event, //
+};
+use rdma::{
+    cm,
+    mr,
+    receive,
+    transfer::ReadHandler,
+    QueuePair,
+    WcStatus, //
+};
+use sunrpc::SvcConnection;
+
+impl<T: SvcConnection> rdma::Handler for Connection<T> {
+    type InvalidateContext = ();
+
+    fn cm_event(&self, event: cm::Event<'_>) {
+        match event {
+            cm::Event::Established { .. } => {
+                let _ = self.state.on(Event::Established);
+            }
+            cm::Event::DeviceRemoval => {
+                self.begin_close(Event::DeviceRemoved);
+            }
+            cm::Event::Disconnected
+            | cm::Event::AddrChange
+            | cm::Event::Rejected { .. }
+            | cm::Event::Unreachable
+            | cm::Event::ConnectError => {
+                self.begin_close(Event::Disconnected);
+            }
+            cm::Event::AddrResolved
+            | cm::Event::AddrError
+            | cm::Event::RouteResolved
+            | cm::Event::RouteError
+            | cm::Event::Other => (),
+        }
+    }
+
+    fn received(
+        &self,
+        _queue: &QueuePair<Self>,
+        message: receive::Message<Self>,
+        _invalidated: Option<receive::Invalidated<'_, Self>>,
+    ) {
+        // A message does not change the state of an open connection.
+        if self.state.is_open() || self.state.on(Event::Received) == Action::Serve {
+            self.begin_message();
+            self.queue_work(Work::Received(message));
+        }
+    }
+
+    fn receive_failed(&self, buffer: receive::Buffer<Self>, status: WcStatus) {
+        drop(buffer);
+        self.close_on_error(status);
+    }
+
+    fn request_failed(&self, status: WcStatus) {
+        self.close_on_error(status);
+    }
+
+    fn write_failed(&self, xid: [u8; 4], status: WcStatus) {
+        self.close_on_access_error(Some(xid), status);
+    }
+
+    fn send_resumed(&self) {
+        self.sq_waiters.wake();
+    }
+
+    // The server registers memory for RDMA Reads only, on iWARP, and each Read invalidates the
+    // region itself.
+
+    fn invalidated(&self, _queue: &QueuePair<Self>, _regions: mr::Idle<Self>, _context: ()) {}
+
+    fn invalidate_failed(&self, _regions: mr::Registered<Self>, _context: ()) {}
+}
+
+impl<T: SvcConnection> ReadHandler for Connection<T> {
+    type ReadDone = ChunkedCall<Self>;
+
+    fn read_done(&self, _queue: &QueuePair<Self>, call: ChunkedCall<Self>) {
+        self.queue_work(Work::ReadDone(call));
+    }
+
+    fn read_failed(&self, call: ChunkedCall<Self>, status: WcStatus) {
+        let xid = call.message.bytes().first_chunk().copied();
+        drop(call);
+        self.close_on_access_error(xid, status);
+    }
+}
