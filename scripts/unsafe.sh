@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Fails if code says `unsafe` outside raw, rdma and sunrpc, if an unsafe block or impl there has no SAFETY comment right
+# Fails if code says `unsafe` outside raw, shared, rdma and sunrpc, if an unsafe block or impl there has no SAFETY comment right
 # above it, or if a crate sneaks in the raw bindings that its --extern list does not give it. Prints what each crate has.
 
 cd "$(dirname "$0")/../rust" || exit
@@ -14,12 +14,12 @@ code() { sed -e 's,//.*,,' -e 's/unsafe_[a-z_]*//g' "$1"; }
 
 while read -r file; do
 	if code "$file" | grep -qw unsafe; then
-		fail "$file says unsafe, which only raw, rdma and sunrpc may"
+		fail "$file says unsafe, which only raw, shared, rdma and sunrpc may"
 	fi
 	if code "$file" | grep -qE 'extern +crate +raw|\braw::'; then
-		fail "$file names the raw bindings, which only rdma and sunrpc may"
+		fail "$file names the raw bindings, which only shared, rdma and sunrpc may"
 	fi
-done < <(find . -name '*.rs' -not -path './raw/*' -not -path './rdma/*' -not -path './sunrpc/*')
+done < <(find . -name '*.rs' -not -path './raw/*' -not -path './shared/*' -not -path './rdma/*' -not -path './sunrpc/*')
 
 for root in proto/lib.rs endpoint.rs client.rs server.rs; do
 	[ ! -e "$root" ] || grep -q '^#!\[forbid(unsafe_code)\]' "$root" || fail "$root does not forbid unsafe code"
@@ -38,9 +38,9 @@ while read -r file; do
 			if (line ~ /[;{}][ \t]*$/) argued = 0
 		}
 		END { exit bad }' "$file" >&2 || failed=1
-done < <(find raw rdma sunrpc -name '*.rs' -not -name '*_generated.rs')
+done < <(find raw shared rdma sunrpc -name '*.rs' -not -name '*_generated.rs')
 
-for crate in raw rdma sunrpc; do
+for crate in raw shared rdma sunrpc; do
 	count=$(find "$crate" -name '*.rs' -not -name '*_generated.rs' -exec cat {} + | sed 's,//.*,,' |
 		grep -cE '\bunsafe *(\{|impl)')
 	echo "$crate: $count unsafe blocks and impls"

@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! C as bindgen sees it, and the memory that C, the device and we share.
+//! Bindings: C as bindgen sees it.
 //!
-//! Only the crates `rdma` and `sunrpc` may name this crate. They wrap what they
+//! Only the crates `shared`, `rdma` and `sunrpc` may name this crate. They wrap what they
 //! need in types whose use is safe; no generated name appears in their public
 //! signatures.
-//!
-//! [`memory`] and [`addr`] are the exception: what they hold passes from
-//! `sunrpc` to `rdma` (which do not know each other) through code that forbids
-//! `unsafe`. Both crates re-export them, so that such a value has one type on
-//! either side and owns what keeps it valid.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
-pub mod addr;
 pub mod compat;
-pub mod memory;
 
 // Generated code follows C's style, and a wrapper documents what it wraps.
 #[allow(

@@ -37,7 +37,7 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use raw::addr::{
+use shared::addr::{
     Net,
     SockAddr, //
 };

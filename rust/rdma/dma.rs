@@ -21,7 +21,7 @@ use kernel::{
     },
     sync::Arc, //
 };
-use raw::memory::Buffer;
+use shared::memory::Buffer;
 
 /// Which way the data goes.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -69,7 +69,7 @@ mod sink;
 pub use cq::WcStatus;
 pub use pd::ProtectionDomain;
 pub use qp::QueuePair;
-pub use raw::{
+pub use shared::{
     addr,
     memory, //
 };

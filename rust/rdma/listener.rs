@@ -33,7 +33,7 @@ use kernel::{
         UniqueArc, //
     },
 };
-use raw::addr::{
+use shared::addr::{
     Net,
     SockAddr, //
 };

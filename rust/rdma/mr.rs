@@ -70,7 +70,7 @@ use kernel::{
         SpinLock, //
     },
 };
-use raw::memory::Piece;
+use shared::memory::Piece;
 
 /// What the peer may do with a region.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -34,7 +34,7 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use raw::memory::Stable;
+use shared::memory::Stable;
 
 /// The Receive side of a queue pair.
 pub(crate) struct State {

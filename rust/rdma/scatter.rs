@@ -19,7 +19,7 @@ use kernel::{
     },
     prelude::*, //
 };
-use raw::memory::Piece;
+use shared::memory::Piece;
 
 /// A table of pieces, which it owns.
 ///

@@ -31,7 +31,7 @@ use kernel::{
         SpinLock, //
     },
 };
-use raw::memory::Piece;
+use shared::memory::Piece;
 
 /// The regions of one queue pair that no Read has.
 #[pin_data]

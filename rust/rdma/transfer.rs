@@ -37,7 +37,7 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use raw::memory::Piece;
+use shared::memory::Piece;
 
 /// An upper layer that pulls memory from its peer.
 pub trait ReadHandler: Handler {

@@ -109,11 +109,11 @@ mod transport;
 mod xdr_buf;
 mod xprt;
 
-pub use raw::addr::{
+pub use shared::addr::{
     Net,
     SockAddr, //
 };
-pub use raw::memory;
+pub use shared::memory;
 
 pub use backchannel::CallbackError;
 pub use bc_rqst::CallbackRqst;

@@ -23,7 +23,7 @@ use crate::{
 };
 use core::ptr::null_mut;
 use kernel::prelude::*;
-use raw::memory::Page;
+use shared::memory::Page;
 
 /// More than a [`Fixture`] posts at once, and no multiple of that.
 const SEGMENTS: u32 = 5;

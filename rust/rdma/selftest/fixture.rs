@@ -43,7 +43,7 @@ use kernel::{
     },
     time::msecs_to_jiffies, //
 };
-use raw::{
+use shared::{
     addr::{
         Net,
         SockAddr, //

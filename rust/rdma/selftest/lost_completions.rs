@@ -24,7 +24,7 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use raw::memory::Page;
+use shared::memory::Page;
 
 /// The device flushes a request after all, that it seemed to have lost when its queue pair was drained.
 fn come_up_with(fixture: &Fixture, lost: NonNull<Entry>) {

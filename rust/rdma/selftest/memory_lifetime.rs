@@ -22,7 +22,7 @@ use kernel::{
         Delta, //
     }, //
 };
-use raw::memory::Page;
+use shared::memory::Page;
 
 pub(super) fn data_stays_when_the_send_has_arrived() -> Result<bool> {
     let pair = Pair::new()?;

@@ -22,7 +22,7 @@ use crate::{
     }, //
 };
 use kernel::prelude::*;
-use raw::memory::Page;
+use shared::memory::Page;
 
 pub(super) fn reads_and_writes_are_not_mixed_up() -> Result<bool> {
     let fixture = Fixture::alone(PORT)?;

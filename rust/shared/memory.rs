@@ -169,7 +169,7 @@ impl Piece {
         let at = buffer.range(offset, len)?;
         // SAFETY: `at` points into (or, for an empty run, just behind) a live `kmalloc`
         // allocation, all of which is in the kernel's linear map.
-        let page = unsafe { crate::virt_to_page(at.cast_const().cast()) };
+        let page = unsafe { raw::virt_to_page(at.cast_const().cast()) };
         // INVARIANT: `kmalloc` memory is physically contiguous, `range` checked the bounds, and
         // the `Arc` moves into `owner`.
         Ok(Self {
@@ -187,7 +187,7 @@ impl Piece {
     /// `page` is allocated now, is no slab page, and the run ends within its folio.
     pub unsafe fn from_page(page: NonNull<page>, offset: u32, len: u32) -> Self {
         // SAFETY: The caller vouches for `page`.
-        unsafe { crate::folio_get(page.as_ptr()) };
+        unsafe { raw::folio_get(page.as_ptr()) };
         // INVARIANT: A folio is contiguous; the reference was just taken.
         Self {
             page,
@@ -204,7 +204,7 @@ impl Piece {
         let owner = match &self.owner {
             Owner::Folio => {
                 // SAFETY: `self` holds a reference, so the folio is live.
-                unsafe { crate::folio_get(self.page.as_ptr()) };
+                unsafe { raw::folio_get(self.page.as_ptr()) };
                 Owner::Folio
             }
             Owner::Buffer(buffer) => Owner::Buffer(buffer.clone()),
@@ -252,7 +252,7 @@ impl Drop for Piece {
     fn drop(&mut self) {
         if let Owner::Folio = self.owner {
             // SAFETY: By the type invariant the reference is ours; it is given back once.
-            unsafe { crate::folio_put(self.page.as_ptr()) };
+            unsafe { raw::folio_put(self.page.as_ptr()) };
         }
     }
 }
@@ -303,7 +303,7 @@ impl Page {
     #[inline]
     pub unsafe fn share(ptr: NonNull<page>) -> Self {
         // SAFETY: The caller promises a page that counts references.
-        unsafe { crate::folio_get(ptr.as_ptr()) };
+        unsafe { raw::folio_get(ptr.as_ptr()) };
         // INVARIANT: The caller promises the rest, and the reference was just taken.
         Self { ptr }
     }
@@ -324,7 +324,7 @@ impl Page {
     #[inline]
     pub fn references(&self) -> i32 {
         // SAFETY: The page is allocated by the type invariants.
-        unsafe { crate::page_ref_count(self.ptr.as_ptr()) }
+        unsafe { raw::page_ref_count(self.ptr.as_ptr()) }
     }
 
     /// Whether nobody else has a reference.
@@ -386,6 +386,6 @@ impl Drop for Page {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: By the type invariants the reference is ours; it is given back once.
-        unsafe { crate::folio_put(self.ptr.as_ptr()) };
+        unsafe { raw::folio_put(self.ptr.as_ptr()) };
     }
 }

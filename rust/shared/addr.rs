@@ -11,7 +11,7 @@ use kernel::error::{
 /// A `struct sockaddr_storage` by value: IPv4 or IPv6 address and port.
 #[derive(Clone, Copy)]
 pub struct SockAddr {
-    storage: crate::__kernel_sockaddr_storage,
+    storage: raw::__kernel_sockaddr_storage,
     len: usize,
 }
 
@@ -27,7 +27,7 @@ impl SockAddr {
     ///
     /// `addr` is valid for reads of `len` bytes.
     pub unsafe fn from_raw(addr: *const kernel::bindings::sockaddr, len: usize) -> Result<Self> {
-        let mut storage = crate::__kernel_sockaddr_storage::default();
+        let mut storage = raw::__kernel_sockaddr_storage::default();
         if len > core::mem::size_of_val(&storage) {
             return Err(EINVAL);
         }
@@ -66,8 +66,8 @@ impl SockAddr {
             )
         };
         match self.family() {
-            crate::AF_INET => bytes.get(4..8),
-            crate::AF_INET6 => bytes.get(8..24),
+            raw::AF_INET => bytes.get(4..8),
+            raw::AF_INET6 => bytes.get(8..24),
             _ => None,
         }
     }
@@ -90,7 +90,7 @@ impl SockAddr {
 /// # Invariants
 ///
 /// The value owns a reference to it.
-pub struct Net(NonNull<crate::net>);
+pub struct Net(NonNull<raw::net>);
 
 // SAFETY: A `struct net` may be used from any task.
 unsafe impl Send for Net {}
@@ -103,16 +103,16 @@ impl Net {
     /// # Safety
     ///
     /// Somebody has one meanwhile.
-    pub unsafe fn from_raw(net: NonNull<crate::net>) -> Self {
+    pub unsafe fn from_raw(net: NonNull<raw::net>) -> Self {
         // SAFETY: The caller promises that it is alive.
-        unsafe { crate::get_net(net.as_ptr()) };
+        unsafe { raw::get_net(net.as_ptr()) };
         // INVARIANT: Just taken.
         Self(net)
     }
 
     /// For C functions.
     #[inline]
-    pub fn as_raw(&self) -> *mut crate::net {
+    pub fn as_raw(&self) -> *mut raw::net {
         self.0.as_ptr()
     }
 }
@@ -120,6 +120,6 @@ impl Net {
 impl Drop for Net {
     fn drop(&mut self) {
         // SAFETY: The reference is ours by the type invariant, and given back once.
-        unsafe { crate::put_net(self.0.as_ptr()) };
+        unsafe { raw::put_net(self.0.as_ptr()) };
     }
 }
