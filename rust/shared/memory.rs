@@ -11,7 +11,12 @@
 //!
 //! Whether the *contents* may still change under a reader is the transport's
 //! affair (it completes an RPC only after its rkeys are invalid); that the
-//! memory is ours is settled here.
+//! memory is ours is settled here. C, a device or another thread may write to it while it is
+//! copied, so the copies are made by C's `memcpy`: what they read may be torn, but no access of Rust
+//! races with that.
+//!
+//! `kernel::page::Page` does not serve for [`Page`] and [`Piece`]: it frees its page outright, and can neither
+//! take over nor add a reference to one that C has, too.
 
 use core::{
     alloc::Layout,
@@ -51,7 +56,7 @@ pub struct Buffer {
 
 // SAFETY: The allocation belongs to no task or CPU.
 unsafe impl Send for Buffer {}
-// SAFETY: `&Buffer` gives access by copy only; a racing copy sees torn bytes, not torn memory.
+// SAFETY: `&Buffer` gives access only by C's `memcpy` ([`copy`]), which may race.
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
@@ -88,7 +93,7 @@ impl Buffer {
         let at = self.range(offset, src.len())?;
         // SAFETY: `range` found `src.len()` bytes behind `at` within the allocation; `src` is a
         // slice of other memory, as no slice of a `Buffer` exists.
-        unsafe { core::ptr::copy_nonoverlapping(src.as_ptr(), at, src.len()) };
+        unsafe { copy(at, src.as_ptr(), src.len()) };
         Ok(())
     }
 
@@ -96,7 +101,7 @@ impl Buffer {
     pub fn copy_out(&self, offset: usize, dst: &mut [u8]) -> Result {
         let at = self.range(offset, dst.len())?;
         // SAFETY: As in `copy_in`, the other way.
-        unsafe { core::ptr::copy_nonoverlapping(at, dst.as_mut_ptr(), dst.len()) };
+        unsafe { copy(dst.as_mut_ptr(), at, dst.len()) };
         Ok(())
     }
 
@@ -121,6 +126,17 @@ impl Drop for Buffer {
             unsafe { Kmalloc::free(self.ptr, layout) };
         }
     }
+}
+
+/// Copies bytes that others may write or read meanwhile. No more may be said of them than that they were
+/// there, byte by byte, at some time during the call.
+///
+/// # Safety
+///
+/// `src` is valid for reads, and `dst` for writes, of `len` bytes, and they do not overlap.
+unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: The caller vouches for both. The copy is C's, whose memory model allows races.
+    unsafe { kernel::bindings::memcpy(dst.cast(), src.cast(), len) };
 }
 
 /// The sole owner of bytes that stay where they are when their owner is moved.
@@ -270,7 +286,7 @@ pub struct Page {
 
 // SAFETY: A page belongs to no task or CPU.
 unsafe impl Send for Page {}
-// SAFETY: `&Page` gives access by copy only, as a `Buffer` does.
+// SAFETY: `&Page` gives access only by C's `memcpy` ([`copy`]), as a `Buffer` does.
 unsafe impl Sync for Page {}
 
 impl Page {
@@ -345,10 +361,7 @@ impl Page {
         Self::check(offset, src.len())?;
         self.with_address(|base| {
             // SAFETY: The run was checked, and `src` is Rust's own memory.
-            unsafe {
-                base.add(offset)
-                    .copy_from_nonoverlapping(src.as_ptr(), src.len())
-            }
+            unsafe { copy(base.add(offset), src.as_ptr(), src.len()) }
         });
         Ok(())
     }
@@ -358,10 +371,7 @@ impl Page {
         Self::check(offset, dst.len())?;
         self.with_address(|base| {
             // SAFETY: As in `copy_in`, the other way.
-            unsafe {
-                base.add(offset)
-                    .copy_to_nonoverlapping(dst.as_mut_ptr(), dst.len())
-            }
+            unsafe { copy(dst.as_mut_ptr(), base.add(offset), dst.len()) }
         });
         Ok(())
     }
