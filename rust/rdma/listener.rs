@@ -48,13 +48,13 @@ pub trait Listen: Sized + Send + Sync + 'static {
     /// An adopted id must not be dropped before this returned.
     fn connect_request(&self, request: &Request<'_, Self::Connection>);
 
-    /// The address is that of other hardware now, and the listener hears nothing. Another one may. CM
-    /// worker.
-    fn moved(&self);
+    /// The address is at another device now, and no more connection requests arrive here. A new listener
+    /// may get them. CM worker.
+    fn address_changed(&self);
 
-    /// The listener hears nothing any more, because its device goes (whoever removes that waits until the
-    /// listener is dropped), or because its address could not be followed (`follow`).
-    fn deaf(&self);
+    /// No more connection requests arrive: the device is being removed, which waits until the listener is
+    /// dropped; or the upper layer could not listen again after [`Self::address_changed`].
+    fn listener_lost(&self);
 }
 
 /// A peer that wants a connection.
@@ -187,11 +187,11 @@ unsafe extern "C" fn event_callback<L: Listen>(
             c_int::from(!request.adopted.get())
         }
         raw::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE => {
-            context.moved();
+            context.address_changed();
             0
         }
         raw::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => {
-            context.deaf();
+            context.listener_lost();
             0
         }
         _ => 0,

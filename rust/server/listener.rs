@@ -112,13 +112,13 @@ impl listener::Listen for RequestQueue {
         }
     }
 
-    fn moved(&self) {
+    fn address_changed(&self) {
         self.address_changed.store(true, Release);
         // The id cannot be destroyed in its own handler, so an nfsd thread does the rest.
         self.link.with(|xprt| xprt.connection_pending());
     }
 
-    fn deaf(&self) {
+    fn listener_lost(&self) {
         pr_warn!("a listener's device or address went away, and with it the listener\n");
         self.link.with(|xprt| xprt.deferred_close());
     }
@@ -145,7 +145,7 @@ impl Listener {
                 return;
             }
         }
-        listener::Listen::deaf(&*self.requests);
+        listener::Listen::listener_lost(&*self.requests);
     }
 
     /// A new id that listens at `address`. Sleeps.

@@ -216,9 +216,9 @@ impl listener::Listen for TestHandler {
         self.note(|seen| seen.accepted_id = adopted.ok());
     }
 
-    fn moved(&self) {}
+    fn address_changed(&self) {}
 
-    fn deaf(&self) {}
+    fn listener_lost(&self) {}
 }
 
 /// An end with its queue pair.
