@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What both ends of a connection need: Receives that are posted again in
-//! batches.
+//! What both sides of rpcrdma share above verbs: Receives that are posted again in batches, Send
+//! buffers, which Sends ask for a completion, SQ credits, and what goes to the log.
 //!
 //! # Lock order
 //!
 //! ```text
-//! slot state  >  (inside rdma) sends, limbo
+//! slot state  >  (inside rdma) sends, deferred_dereg
 //! receive ring  >  (inside rdma) receives
 //! sunrpc's transport_lock  >  active, then alone  >  sends: the doorbell for what a sender left behind
 //! connection progress: innermost, held for a step of the state machine or a look at it
-//! the client's window, stock and region pool: each alone
+//! the client's window, reusable resources and region pool: each alone
 //! the server's work queue, SQ waiters, connection state, free calls, page pool, rejected calls: each alone
 //! (inside rdma) sinks: alone
 //! the listener's id  >  all that the connection manager and sunrpc lock
 //! ```
+//!
+//! What this module decides about a Send queue is kept under the queue's own lock, `sends`
+//! ([`SendPolicy`]).
 //!
 //! The lock of the listener's id is a mutex, as are the queue of connections that wait to be accepted
 //! and (inside rdma) what lets one drain at a time; no handler takes the first or
@@ -25,9 +28,25 @@
 
 #![forbid(unsafe_code)]
 
+mod log;
+mod queue;
 mod receive_ring;
+mod send_buffers;
+mod send_policy;
+mod signalling;
+mod spare_transfers;
+mod sq_credits;
+
+pub(crate) use log::may_log;
+pub(crate) use queue::{
+    Parameters,
+    Responding,
+    SendBuffering,
+    Unposted,
+    UnpostedReads, //
+};
+pub(crate) use receive_ring::ReceiveRing;
+pub(crate) use send_policy::SendPolicy;
 
 /// Fewer bytes of data than these are copied to a Send: that costs less than to map them.
 pub(crate) const WORTH_INSERTING: usize = 1024;
-
-pub(crate) use receive_ring::ReceiveRing;

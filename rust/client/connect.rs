@@ -120,7 +120,7 @@ fn request(
     let mut credits = config.credits;
     let (limits, queue) = loop {
         let limits = QueueLimits::new(&device, Config { credits, ..config })?;
-        match QueuePair::new(id.clone(), pd.clone(), &limits.parameters) {
+        match limits.parameters.make(id.clone(), pd.clone()) {
             Ok(queue) => break (limits, queue),
             Err(EINVAL | ENOMEM) if limits.credits > MIN_CREDITS => {
                 credits = (limits.credits / 2).max(MIN_CREDITS);

@@ -21,7 +21,10 @@ use super::{
     region_pool::RegionPool,
     stats::Counters, //
 };
-use crate::endpoint::ReceiveRing;
+use crate::endpoint::{
+    self,
+    ReceiveRing, //
+};
 use core::sync::atomic::{
     AtomicBool,
     Ordering, //
@@ -210,7 +213,7 @@ impl Connection {
     fn end_on(&self, event: Event, reason: &CStr) {
         if self.state.on(event) == Action::TearDown {
             self.link.with(|xprt| {
-                if rdma::may_log() {
+                if endpoint::may_log() {
                     xprt.with_address_text(|server| {
                         pr_info!("connection to {server} lost: {reason}\n")
                     });

@@ -8,17 +8,20 @@ use super::{
     reply,
     slot::InvalidateContext, //
 };
+use crate::endpoint;
 use proto::conn::client::Event;
 use rdma::{
     cm,
     mr,
     receive,
-    QueuePair, //
-    WcStatus,
+    Invalidated,
+    QueuePair,
+    WcStatus, //
 };
 
-impl rdma::Handler for Connection {
+impl rdma::Context for Connection {
     type InvalidateContext = InvalidateContext;
+    type SendTag = ();
 
     fn cm_event(&self, event: cm::Event<'_>) {
         let state = self.state();
@@ -48,12 +51,16 @@ impl rdma::Handler for Connection {
             cm::Event::Other => (),
         }
     }
+}
+
+impl rdma::Handler for Connection {
+    type SendPolicy = endpoint::SendPolicy<Self>;
 
     fn received(
         &self,
         queue: &QueuePair<Self>,
         message: receive::Message<Self>,
-        invalidated: Option<receive::Invalidated<'_, Self>>,
+        invalidated: Option<Invalidated<'_, Self>>,
     ) {
         reply::received(self, queue, message, invalidated);
     }

@@ -22,7 +22,10 @@ use super::{
         ResourceReserve, //
     },
 };
-use crate::endpoint::WORTH_INSERTING;
+use crate::endpoint::{
+    SendBuffering,
+    WORTH_INSERTING, //
+};
 use core::ops::Range;
 use kernel::{
     alloc::flags::__GFP_NOWARN,
@@ -44,10 +47,7 @@ use rdma::{
         Idle,
         Prepared, //
     },
-    transfer::{
-        Inserted,
-        Transfer, //
-    },
+    transfer::Inserted, //
 };
 use sunrpc::{
     memory::Piece,
@@ -215,7 +215,7 @@ fn insert(
     header: usize,
 ) -> Result<Inserted<Connection>> {
     let at = header.checked_add(data.start).ok_or(EINVAL)?;
-    let mut memory = Transfer::writes(&active.queue, GFP_NOWAIT | __GFP_NOWARN)?;
+    let mut memory = active.queue.writes(GFP_NOWAIT | __GFP_NOWARN)?;
     memory.add_pieces(rqst.call_pieces(data))?;
     memory.insert(at)
 }

@@ -14,6 +14,7 @@ use super::{
     },
     stats::Counters, //
 };
+use crate::endpoint::SendBuffering;
 use kernel::sync::Arc;
 use proto::plan::{
     CallForm,

@@ -11,15 +11,17 @@ use super::{
     },
     connection::Connection, //
 };
-use crate::endpoint::ReceiveRing;
+use crate::endpoint::{
+    Parameters,
+    ReceiveRing, //
+};
 use kernel::{
     page::PAGE_SIZE,
     prelude::*, //
 };
 use rdma::{
     device::Limits,
-    error,
-    qp::Parameters, //
+    error, //
 };
 
 /// Callbacks that may be outstanding, and so Receives and Send buffers for them.

@@ -32,10 +32,8 @@ use rdma::{
         Idle,
         Registered, //
     },
-    receive::{
-        Invalidated,
-        Message, //
-    },
+    receive::Message,
+    Invalidated,
     QueuePair, //
 };
 use sunrpc::PendingReply;

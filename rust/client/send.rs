@@ -16,6 +16,7 @@ use super::{
     },
     stats::Counters, //
 };
+use crate::endpoint::SendBuffering;
 use kernel::prelude::*;
 use proto::reverse;
 use rdma::{

@@ -7,9 +7,13 @@
 //! Calls here start something. How a lookup or an attempt to connect went comes as an [`Event`], always
 //! (the CM has time limits of its own for address, route and connection).
 
+mod event;
+
+pub use event::Event;
+
 use crate::{
-    device::Limits,
-    Handler, //
+    context::Context,
+    device::Limits, //
 };
 use core::{
     ptr::{
@@ -41,41 +45,6 @@ use shared::addr::{
     Net,
     SockAddr, //
 };
-
-/// What happened to an [`Id`].
-pub enum Event<'a> {
-    /// The address leads to a device; the id is bound to it.
-    AddrResolved,
-    /// It does not.
-    AddrError,
-    /// There is a path to the peer.
-    RouteResolved,
-    /// There is none.
-    RouteError,
-    /// The connection stands.
-    Established {
-        /// What the peer sent along. May be padded with zeroes.
-        private_data: &'a [u8],
-    },
-    /// The peer said no.
-    Rejected {
-        /// Whether because it still holds an old connection of ours, which time cures.
-        stale: bool,
-    },
-    /// The peer did not answer. On a connection that stands: it is at other hardware now, or nobody
-    /// knows where.
-    Unreachable,
-    /// Connecting failed half-way.
-    ConnectError,
-    /// The connection ended.
-    Disconnected,
-    /// The local address moved to another device.
-    AddrChange,
-    /// The device waits for the id to be destroyed.
-    DeviceRemoval,
-    /// What a connected id has no use for.
-    Other,
-}
 
 /// What to ask for when connecting.
 pub struct ConnectParameters<'a> {
@@ -112,7 +81,7 @@ impl ConnectParameters<'_> {
 ///
 /// `ptr` came from `rdma_create_id` with the address of `context`'s value as context and
 /// `event_callback::<H>` as handler, and is destroyed only in `drop`.
-pub struct Id<H: Handler> {
+pub struct Id<H: Context> {
     ptr: NonNull<raw::rdma_cm_id>,
     /// Whether it has a queue pair, or soon will.
     has_queue: AtomicBool,
@@ -125,11 +94,11 @@ pub struct Id<H: Handler> {
 
 // SAFETY: The CM has its own locks, but for the connection of an id that is about to ask or to be
 // answered: `adopted` and `asked` keep calls apart that would meet there.
-unsafe impl<H: Handler> Send for Id<H> {}
+unsafe impl<H: Context> Send for Id<H> {}
 // SAFETY: As above.
-unsafe impl<H: Handler> Sync for Id<H> {}
+unsafe impl<H: Context> Sync for Id<H> {}
 
-impl<H: Handler> Id<H> {
+impl<H: Context> Id<H> {
     /// Makes an id for a reliable connection in `net`. Events go to `context` from now on. Sleeps.
     pub fn new(net: &Net, context: Arc<H>) -> Result<Arc<Self>> {
         // SAFETY: The CM takes a reference to `net`. The context lives as long as the id: the value
@@ -325,7 +294,7 @@ pub(crate) unsafe fn local_address(id: NonNull<raw::rdma_cm_id>) -> Result<SockA
     }
 }
 
-impl<H: Handler> Drop for Id<H> {
+impl<H: Context> Drop for Id<H> {
     fn drop(&mut self) {
         // SAFETY: `ptr` is live by the type invariants. The call waits for events under way; the
         // crate's documentation forbids to drop the last reference in one.
@@ -336,7 +305,7 @@ impl<H: Handler> Drop for Id<H> {
 /// # Safety
 ///
 /// Only the CM calls this, for the id of an [`Id`] and with a valid event.
-unsafe extern "C" fn event_callback<H: Handler>(
+unsafe extern "C" fn event_callback<H: Context>(
     id: *mut raw::rdma_cm_id,
     event: *mut raw::rdma_cm_event,
 ) -> c_int {
@@ -344,57 +313,8 @@ unsafe extern "C" fn event_callback<H: Handler>(
     // waits for this call.
     let context = unsafe { &*(*id).context.cast::<H>() };
     // SAFETY: The event is valid during the call.
-    let event = unsafe { EventView::new(&*event) };
+    let event = unsafe { event::EventView::new(&*event) };
     context.cm_event(event.decode());
     // Zero: the id stays; `Id` destroys it.
     0
-}
-
-/// A C event during its callback.
-struct EventView<'a>(&'a raw::rdma_cm_event);
-
-impl<'a> EventView<'a> {
-    /// # Safety
-    ///
-    /// `raw` is the event of a callback that lasts for `'a`.
-    unsafe fn new(raw: &'a raw::rdma_cm_event) -> Self {
-        Self(raw)
-    }
-
-    fn private_data(&self) -> &'a [u8] {
-        // SAFETY: Connection events fill in the `conn` arm.
-        let conn = unsafe { &self.0.param.conn };
-        if conn.private_data.is_null() {
-            return &[];
-        }
-        // SAFETY: The CM gives pointer and length of a buffer that lasts as long as the callback.
-        unsafe {
-            core::slice::from_raw_parts(
-                conn.private_data.cast(),
-                usize::from(conn.private_data_len),
-            )
-        }
-    }
-
-    fn decode(&self) -> Event<'a> {
-        const STALE: i32 = raw::ib_cm_rej_reason_IB_CM_REJ_STALE_CONN as i32;
-        match self.0.event {
-            raw::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_RESOLVED => Event::AddrResolved,
-            raw::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_ERROR => Event::AddrError,
-            raw::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_RESOLVED => Event::RouteResolved,
-            raw::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_ERROR => Event::RouteError,
-            raw::rdma_cm_event_type_RDMA_CM_EVENT_ESTABLISHED => Event::Established {
-                private_data: self.private_data(),
-            },
-            raw::rdma_cm_event_type_RDMA_CM_EVENT_REJECTED => Event::Rejected {
-                stale: self.0.status == STALE,
-            },
-            raw::rdma_cm_event_type_RDMA_CM_EVENT_UNREACHABLE => Event::Unreachable,
-            raw::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_ERROR => Event::ConnectError,
-            raw::rdma_cm_event_type_RDMA_CM_EVENT_DISCONNECTED => Event::Disconnected,
-            raw::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE => Event::AddrChange,
-            raw::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => Event::DeviceRemoval,
-            _ => Event::Other,
-        }
-    }
 }

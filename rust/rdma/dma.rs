@@ -6,12 +6,13 @@
 //! `ib_dma_map_single` and its kin. Software devices map to the virtual address.
 
 use crate::{
-    Handler,
-    ProtectionDomain, //
+    context::Context,
+    pd::ProtectionDomain, //
 };
 use core::ptr::NonNull;
 use kernel::{
     alloc::Flags,
+    dma::DataDirection,
     error::{
         code::{
             EINVAL,
@@ -23,42 +24,24 @@ use kernel::{
 };
 use shared::memory::Buffer;
 
-/// Which way the data goes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Direction {
-    /// The device reads memory.
-    ToDevice,
-    /// The device writes memory.
-    FromDevice,
-}
-
-impl Direction {
-    pub(crate) fn as_raw(self) -> raw::dma_data_direction {
-        match self {
-            Self::ToDevice => raw::dma_data_direction_DMA_TO_DEVICE,
-            Self::FromDevice => raw::dma_data_direction_DMA_FROM_DEVICE,
-        }
-    }
-}
-
 /// A buffer mapped for one direction.
 ///
 /// # Invariants
 ///
 /// `address` maps all of `buffer`, and is unmapped only in `drop`. Nobody else has `buffer`.
-pub(crate) struct Mapped<H: Handler> {
+pub(crate) struct Mapped<H: Context> {
     address: u64,
-    direction: Direction,
+    direction: DataDirection,
     buffer: Arc<Buffer>,
     pd: Arc<ProtectionDomain<H>>,
 }
 
-impl<H: Handler> Mapped<H> {
+impl<H: Context> Mapped<H> {
     /// Allocates and maps `len` bytes.
     pub(crate) fn new(
         pd: &Arc<ProtectionDomain<H>>,
         len: usize,
-        direction: Direction,
+        direction: DataDirection,
         flags: Flags,
     ) -> Result<Self> {
         let buffer = Buffer::new(len, flags)?;
@@ -69,7 +52,7 @@ impl<H: Handler> Mapped<H> {
                 pd.device(),
                 buffer.base().as_ptr().cast(),
                 len,
-                direction.as_raw(),
+                direction as raw::dma_data_direction,
             )
         };
         // SAFETY: As above.
@@ -140,7 +123,7 @@ impl<H: Handler> Mapped<H> {
                 self.pd.device(),
                 self.address,
                 len.min(self.len()),
-                self.direction.as_raw(),
+                self.direction as raw::dma_data_direction,
             )
         };
     }
@@ -153,13 +136,13 @@ impl<H: Handler> Mapped<H> {
                 self.pd.device(),
                 self.address,
                 len.min(self.len()),
-                self.direction.as_raw(),
+                self.direction as raw::dma_data_direction,
             )
         };
     }
 }
 
-impl<H: Handler> Drop for Mapped<H> {
+impl<H: Context> Drop for Mapped<H> {
     fn drop(&mut self) {
         // SAFETY: The mapping is live by the type invariants, was made with these arguments, and
         // is given up once. A buffer in a work request is owned by it, so the device is done.
@@ -168,7 +151,7 @@ impl<H: Handler> Drop for Mapped<H> {
                 self.pd.device(),
                 self.address,
                 self.buffer.len(),
-                self.direction.as_raw(),
+                self.direction as raw::dma_data_direction,
             )
         };
     }

@@ -9,7 +9,9 @@
 //! queue pair, after the completion queue: if the device does come up with the completion, the box is there,
 //! and its callback sees that it is too late ([`State::is_drained`]).
 //!
-//! [`State::is_drained`]: crate::send::State::is_drained
+//! [`State::is_drained`]: crate::sq::State::is_drained
+//!
+//! `kernel::list` does not serve: its items are in an `Arc`, and these are boxes that one owner at a time has.
 
 use core::ptr::{
     null_mut,
@@ -22,21 +24,29 @@ pub(crate) struct Entry {
     pub(crate) cqe: raw::ib_cqe,
     previous: *mut Entry,
     next: *mut Entry,
-    free: unsafe fn(NonNull<Entry>),
+    /// Set while it is given up.
+    free: Option<unsafe fn(NonNull<Entry>)>,
 }
 
 impl Entry {
-    /// One in no list, whose request completes to `done`. `free` frees what it is part of.
-    pub(crate) fn new(
-        done: unsafe extern "C" fn(*mut raw::ib_cq, *mut raw::ib_wc),
-        free: unsafe fn(NonNull<Entry>),
-    ) -> Self {
+    /// One in no list, for what is not posted.
+    pub(crate) const fn new() -> Self {
         Self {
-            cqe: raw::ib_cqe { done: Some(done) },
+            cqe: raw::ib_cqe { done: None },
             previous: null_mut(),
             next: null_mut(),
-            free,
+            free: None,
         }
+    }
+
+    /// Has its request complete to `done`. `free` frees what it is part of, if no completion does.
+    pub(crate) fn arm(
+        &mut self,
+        done: unsafe extern "C" fn(*mut raw::ib_cq, *mut raw::ib_wc),
+        free: unsafe fn(NonNull<Entry>),
+    ) {
+        self.cqe.done = Some(done);
+        self.free = Some(free);
     }
 
     /// That of the request which `wc` completes.
@@ -121,8 +131,12 @@ impl Drop for InFlight {
         while let Some(entry) = NonNull::new(self.first) {
             // SAFETY: It is the first of this list.
             unsafe { self.remove(entry) };
-            // SAFETY: By the type invariants, and it stands in no list any more.
-            unsafe { ((*entry.as_ptr()).free)(entry) };
+            // SAFETY: By the type invariants it lives.
+            let free = unsafe { (*entry.as_ptr()).free };
+            if let Some(free) = free {
+                // SAFETY: By the type invariants, and it stands in no list any more.
+                unsafe { free(entry) };
+            }
         }
     }
 }

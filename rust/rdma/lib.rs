@@ -57,76 +57,32 @@ pub mod send;
 pub mod transfer;
 
 mod chain;
+mod context;
 mod cq;
 mod dma;
 mod in_flight;
 mod invalidation;
 mod pd;
-mod posted_transfer;
+mod registration;
 mod scatter;
 mod sink;
+mod sq;
+mod wc;
 
-pub use cq::WcStatus;
+pub use context::Context;
 pub use pd::ProtectionDomain;
-pub use qp::QueuePair;
+pub use qp::{
+    Handler,
+    Invalidated,
+    QueuePair,
+    ReadHandler, //
+};
 pub use shared::{
     addr,
     memory, //
 };
-
-/// Whether one more line about connections may go to the kernel log. Peers can cause as many as they
-/// like.
-pub fn may_log() -> bool {
-    use kernel::str::CStrExt;
-    // SAFETY: May be called anywhere; the string is static.
-    unsafe { raw::__printk_ratelimit(c"rpcrdma".as_char_ptr()) != 0 }
-}
-
-/// What an upper layer does when its connection has news.
-///
-/// The implementor is the *context* of one connection, shared by its id and its
-/// completion queue, and so must own neither of them.
-pub trait Handler: Sized + Send + Sync + 'static {
-    /// What comes back when a chain of local invalidations has completed.
-    type InvalidateContext: Send;
-
-    /// The connection manager has news. CM worker, or whoever removes the device; the id's mutex is held.
-    fn cm_event(&self, event: cm::Event<'_>);
-
-    /// A message arrived, and perhaps invalidated a region. `queue` posts to the queue pair that it
-    /// arrived on.
-    fn received(
-        &self,
-        queue: &QueuePair<Self>,
-        message: receive::Message<Self>,
-        invalidated: Option<receive::Invalidated<'_, Self>>,
-    );
-
-    /// A Receive ended without a message: the connection is being lost.
-    fn receive_failed(&self, buffer: receive::Buffer<Self>, failure: WcStatus);
-
-    /// Another request failed: the connection is lost.
-    fn request_failed(&self, failure: WcStatus);
-
-    /// An RDMA Write failed that goes with the Send of a message whose first word, as it is on the wire,
-    /// is `message`: the connection is lost.
-    fn write_failed(&self, message: [u8; 4], failure: WcStatus) {
-        let _ = message;
-        self.request_failed(failure);
-    }
-
-    /// There are Send buffers, or room for Reads and Writes, again, after somebody found too few.
-    fn send_resumed(&self);
-
-    /// Every region of the chain is invalid, unmapped and free for reuse.
-    fn invalidated(
-        &self,
-        queue: &QueuePair<Self>,
-        regions: mr::Idle<Self>,
-        context: Self::InvalidateContext,
-    );
-
-    /// The chain did not complete; its regions may still be valid. The connection is lost. Also called by
-    /// [`QueuePair::drain`], for chains whose completion the device lost; must not drain the queue pair.
-    fn invalidate_failed(&self, regions: mr::Registered<Self>, context: Self::InvalidateContext);
-}
+pub use sq::{
+    NextSend,
+    SendPolicy, //
+};
+pub use wc::WcStatus;

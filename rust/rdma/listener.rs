@@ -13,7 +13,7 @@ use crate::{
         self,
         Id, //
     },
-    Handler, //
+    context::Context, //
 };
 use core::{
     cell::Cell,
@@ -41,7 +41,7 @@ use shared::addr::{
 /// An upper layer that listens.
 pub trait Listen: Sized + Send + Sync + 'static {
     /// The context of the connections.
-    type Connection: Handler;
+    type Connection: Context;
 
     /// A peer wants a connection. CM worker.
     ///
@@ -58,14 +58,14 @@ pub trait Listen: Sized + Send + Sync + 'static {
 }
 
 /// A peer that wants a connection.
-pub struct Request<'a, H: Handler> {
+pub struct Request<'a, H: Context> {
     ptr: NonNull<raw::rdma_cm_id>,
     conn: &'a raw::rdma_conn_param,
     adopted: Cell<bool>,
     _handler: PhantomData<fn() -> H>,
 }
 
-impl<H: Handler> Request<'_, H> {
+impl<H: Context> Request<'_, H> {
     /// What the peer sent along. May be padded with zeroes.
     pub fn private_data(&self) -> &[u8] {
         if self.conn.private_data.is_null() {

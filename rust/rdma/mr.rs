@@ -27,22 +27,20 @@
 //! own, where no other connection's requests are good for anything, and a region is valid only from
 //! its Call to its reply.
 
+pub use crate::registration::{
+    Idle,
+    Prepared, //
+};
+
 use crate::{
     chain::{
         Chain,
         Link, //
     },
-    dma::Direction,
-    in_flight::Entry,
-    invalidation::{
-        Held, //
-        LocalInvalidate,
-    },
-    receive::Invalidated,
-    scatter::Scatter,
-    Handler,
-    ProtectionDomain,
-    QueuePair, //
+    context::Context,
+    invalidation::LocalInvalidate,
+    pd::ProtectionDomain,
+    scatter::Scatter, //
 };
 use core::{
     iter::Peekable,
@@ -53,6 +51,7 @@ use core::{
 };
 use kernel::{
     alloc::Flags,
+    dma::DataDirection,
     error::{
         code::{
             EINVAL,
@@ -82,10 +81,10 @@ pub enum Access {
 }
 
 impl Access {
-    fn direction(self) -> Direction {
+    fn direction(self) -> DataDirection {
         match self {
-            Self::Read => Direction::ToDevice,
-            Self::Write => Direction::FromDevice,
+            Self::Read => DataDirection::ToDevice,
+            Self::Write => DataDirection::FromDevice,
         }
     }
 
@@ -111,31 +110,34 @@ pub struct Segment {
     pub iova: u64,
 }
 
+/// What waits for the invalidations of a chain.
+pub(crate) type Invalidation<H> = LocalInvalidate<Registered<H>, <H as Context>::InvalidateContext>;
+
 /// One region.
 ///
 /// # Invariants
 ///
 /// `ptr` came from `ib_alloc_mr` in `pd` for that many `pages`, and is deregistered only in `drop`.
 /// `scatter` has room for a piece in each.
-pub(crate) struct Region<H: Handler> {
+pub(crate) struct Region<H: Context> {
     register: raw::ib_reg_wr,
     invalidate: raw::ib_send_wr,
     ptr: NonNull<raw::ib_mr>,
     pages: usize,
     scatter: Scatter,
     next: Option<KBox<Self>>,
-    /// For the invalidations of a chain that this region is the head of. Under way with them.
-    fence: Option<KBox<LocalInvalidate<H>>>,
+    /// For the invalidations of a chain that this region is the head of. Posted with them.
+    pub(crate) invalidation: Option<KBox<Invalidation<H>>>,
     /// Of the queue pair where it is registered, if it is.
     deferred_dereg: Option<Arc<DeferredDereg<H>>>,
     pd: Arc<ProtectionDomain<H>>,
 }
 
-// SAFETY: Verbs may be called from any task; the work requests' pointers, and those of the fence, are set
+// SAFETY: Verbs may be called from any task; the work requests' pointers, and those of the invalidation, are set
 // anew before each post.
-unsafe impl<H: Handler> Send for Region<H> {}
+unsafe impl<H: Context> Send for Region<H> {}
 
-impl<H: Handler> Link for Region<H> {
+impl<H: Context> Link for Region<H> {
     fn next(&mut self) -> &mut Option<KBox<Self>> {
         &mut self.next
     }
@@ -145,10 +147,14 @@ impl<H: Handler> Link for Region<H> {
     }
 }
 
-impl<H: Handler> Region<H> {
-    fn new(pd: &Arc<ProtectionDomain<H>>, pages: u32, flags: Flags) -> Result<KBox<Self>> {
+impl<H: Context> Region<H> {
+    pub(crate) fn new(
+        pd: &Arc<ProtectionDomain<H>>,
+        pages: u32,
+        flags: Flags,
+    ) -> Result<KBox<Self>> {
         let scatter = Scatter::with_capacity(usize::try_from(pages)?, flags)?;
-        let fence = KBox::new(LocalInvalidate::new(), flags)?;
+        let invalidation = KBox::new(LocalInvalidate::new(), flags)?;
         // SAFETY: `pd` is live.
         let ptr = from_err_ptr(unsafe {
             raw::ib_alloc_mr(pd.as_raw(), raw::ib_mr_type_IB_MR_TYPE_MEM_REG, pages)
@@ -162,19 +168,19 @@ impl<H: Handler> Region<H> {
             pages: usize::try_from(pages)?,
             scatter,
             next: None,
-            fence: Some(fence),
+            invalidation: Some(invalidation),
             deferred_dereg: None,
             pd: pd.clone(),
         };
         Ok(KBox::new(region, flags)?)
     }
 
-    fn lkey(&self) -> u32 {
+    pub(crate) fn lkey(&self) -> u32 {
         // SAFETY: As for `rkey`.
         unsafe { (*self.ptr.as_ptr()).lkey }
     }
 
-    fn rkey(&self) -> u32 {
+    pub(crate) fn rkey(&self) -> u32 {
         // SAFETY: `ptr` is live by the type invariants; only the owner of `self` changes the key.
         unsafe { (*self.ptr.as_ptr()).rkey }
     }
@@ -182,7 +188,10 @@ impl<H: Handler> Region<H> {
     /// Fills the region from `source` as far as one region can go: up to its number of pages, and
     /// up to a gap (only the first piece may start, only the last may end within a page). Of a piece
     /// that is too long, for the region or for an entry, the rest is taken next, or stays in `source`.
-    fn fill(&mut self, source: &mut Peekable<impl Iterator<Item = Result<Piece>>>) -> Result {
+    pub(crate) fn fill(
+        &mut self,
+        source: &mut Peekable<impl Iterator<Item = Result<Piece>>>,
+    ) -> Result {
         let mut left = self.pages;
         while left > 0 {
             let Some(next) = source.peek_mut() else { break };
@@ -221,7 +230,7 @@ impl<H: Handler> Region<H> {
     }
 
     /// Maps what the region was filled with and chooses its next key.
-    fn map(&mut self, access: Access, tag: u32) -> Result<Segment> {
+    pub(crate) fn map(&mut self, access: Access, tag: u32) -> Result<Segment> {
         // SAFETY: `pd` keeps the device; the table goes before it.
         let entries = unsafe { self.scatter.map(self.pd.device(), access.direction()) }?;
         let mapped = i32::try_from(entries.len())?;
@@ -246,7 +255,7 @@ impl<H: Handler> Region<H> {
         let (iova, len) = (*iova, u32::try_from(length)?);
         // A new key for each registration makes the last one's useless.
         self.turn_key(1);
-        let handle = Segment {
+        let segment = Segment {
             rkey: self.rkey(),
             len,
             iova,
@@ -257,195 +266,83 @@ impl<H: Handler> Region<H> {
                 ..Default::default()
             },
             mr,
-            key: handle.rkey,
+            key: segment.rkey,
             access: access.as_raw(),
         };
-        Ok(handle)
+        Ok(segment)
     }
 
     /// Counts the part of the key that is ours up by `steps`, modulo 256. No request names the region.
-    fn turn_key(&mut self, steps: u8) {
+    pub(crate) fn turn_key(&mut self, steps: u8) {
         let key = (self.rkey() as u8).wrapping_add(steps);
         // SAFETY: `ptr` is live, and no request names the region.
         unsafe { raw::ib_update_fast_reg_key(self.ptr.as_ptr(), key) };
     }
 
-    fn is_registered_on(&self, queue: &QueuePair<H>) -> bool {
+    /// Whether it was registered on the queue pair that has `deferred`.
+    pub(crate) fn is_registered_on(&self, deferred: &Arc<DeferredDereg<H>>) -> bool {
         self.deferred_dereg
             .as_ref()
-            .is_some_and(|deferred_dereg| Arc::ptr_eq(deferred_dereg, queue.deferred_dereg()))
+            .is_some_and(|mine| Arc::ptr_eq(mine, deferred))
+    }
+
+    /// It is about to be registered on the queue pair that has `deferred`.
+    pub(crate) fn register_on(&mut self, deferred: &Arc<DeferredDereg<H>>) {
+        self.deferred_dereg = Some(deferred.clone());
+    }
+
+    /// Whether it was made in `pd`.
+    pub(crate) fn is_in(&self, pd: &Arc<ProtectionDomain<H>>) -> bool {
+        Arc::ptr_eq(&self.pd, pd)
+    }
+
+    /// The next region of its chain.
+    pub(crate) fn next_mut(&mut self) -> Option<&mut Self> {
+        self.next.as_deref_mut()
+    }
+
+    /// Its registration, to be linked.
+    pub(crate) fn registration(&mut self) -> &mut raw::ib_send_wr {
+        &mut self.register.wr
+    }
+
+    /// Its invalidation, to be linked before `next`, and complete to `cqe`.
+    pub(crate) fn invalidate(
+        &mut self,
+        next: *mut raw::ib_send_wr,
+        cqe: *mut raw::ib_cqe,
+    ) -> &mut raw::ib_send_wr {
+        self.invalidate = raw::ib_send_wr {
+            opcode: raw::ib_wr_opcode_IB_WR_LOCAL_INV,
+            next,
+            ex: raw::ib_send_wr__bindgen_ty_2 {
+                invalidate_rkey: self.rkey(),
+            },
+            ..Default::default()
+        };
+        self.invalidate.__bindgen_anon_1.wr_cqe = cqe;
+        &mut self.invalidate
+    }
+
+    /// Unmaps it and lets go of its memory: the peer cannot reach it.
+    pub(crate) fn make_idle(&mut self) {
+        self.unmap();
+        self.deferred_dereg = None;
     }
 
     /// Unmaps the region and lets go of its memory. The peer must not be able to reach it.
-    fn unmap(&mut self) {
+    pub(crate) fn unmap(&mut self) {
         self.scatter.clear();
     }
 }
 
-impl<H: Handler> Drop for Region<H> {
+impl<H: Context> Drop for Region<H> {
     fn drop(&mut self) {
         // SAFETY: `ptr` is live by the type invariants, and no work request that names it is
-        // under way: those that may be are kept by their queue pair or in deferred_dereg. From here on the
+        // under way: those that may be are kept by their queue pair or in
+        // its `deferred_dereg`. From here on the
         // peer cannot reach the memory, which is unmapped next.
         unsafe { raw::ib_dereg_mr(self.ptr.as_ptr()) };
-    }
-}
-
-/// Regions that the peer cannot reach, with no memory: a pool. Dropping them sleeps.
-pub struct Idle<H: Handler>(Chain<Region<H>>);
-
-impl<H: Handler> Idle<H> {
-    /// None.
-    pub const fn new() -> Self {
-        Self(Chain::new())
-    }
-
-    /// Allocates a region for up to `pages` and adds it. Sleeps.
-    pub fn allocate(&mut self, pd: &Arc<ProtectionDomain<H>>, pages: u32) -> Result {
-        self.0.push(Region::new(pd, pages, GFP_KERNEL)?);
-        Ok(())
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Takes out up to `count`.
-    pub fn take(&mut self, count: usize) -> Self {
-        let mut taken = Self::new();
-        while taken.len() < count {
-            let Some(region) = self.0.pop() else { break };
-            taken.0.push(region);
-        }
-        taken
-    }
-
-    /// Adds all of `other`.
-    pub fn append(&mut self, other: &mut Self) {
-        self.0.append(&mut other.0);
-    }
-}
-
-impl<H: Handler> Default for Idle<H> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// Regions that cover memory, to be registered with the next Send.
-pub struct Prepared<H: Handler>(Chain<Region<H>>);
-
-impl<H: Handler> Prepared<H> {
-    /// None.
-    pub const fn new() -> Self {
-        Self(Chain::new())
-    }
-
-    /// Covers the next pieces of `source`, as many as one region can, with one of `idle`, for
-    /// `access`. `tag` becomes the upper half of the address that the peer sees.
-    ///
-    /// [`ENOMEM`] if `idle` has none. Does not sleep.
-    pub fn map(
-        &mut self,
-        idle: &mut Idle<H>,
-        source: &mut Peekable<impl Iterator<Item = Result<Piece>>>,
-        access: Access,
-        tag: u32,
-    ) -> Result<Segment> {
-        self.cover(idle, source, access, tag)
-            .map(|(handle, _)| handle)
-    }
-
-    /// As [`Self::map`], for what a Read of ours brings and the peer writes. Returns the scatter
-    /// element for that Read.
-    pub(crate) fn map_sink(
-        &mut self,
-        idle: &mut Idle<H>,
-        source: &mut Peekable<impl Iterator<Item = Result<Piece>>>,
-    ) -> Result<raw::ib_sge> {
-        let (handle, lkey) = self.cover(idle, source, Access::Write, 0)?;
-        Ok(raw::ib_sge {
-            addr: handle.iova,
-            length: handle.len,
-            lkey,
-        })
-    }
-
-    /// Returns how the peer names the region, and the key by which we do.
-    fn cover(
-        &mut self,
-        idle: &mut Idle<H>,
-        source: &mut Peekable<impl Iterator<Item = Result<Piece>>>,
-        access: Access,
-        tag: u32,
-    ) -> Result<(Segment, u32)> {
-        let mut region = idle.0.pop().ok_or(ENOMEM)?;
-        match region.fill(source).and_then(|()| region.map(access, tag)) {
-            Ok(handle) => {
-                let lkey = region.lkey();
-                self.0.push(region);
-                Ok((handle, lkey))
-            }
-            Err(error) => {
-                // Nothing was posted with its key.
-                region.unmap();
-                idle.0.push(region);
-                Err(error)
-            }
-        }
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Whether all were made in domains that are `right`.
-    pub(crate) fn all_in(&self, right: impl Fn(&Arc<ProtectionDomain<H>>) -> bool) -> bool {
-        self.0.iter().all(|region| right(&region.pd))
-    }
-
-    /// Gives up the plan: nothing was posted.
-    ///
-    /// The next plan has the same keys. If each had others, the key of one that waits to be registered could
-    /// be the one that the device knows the region by yet, and a peer could invalidate it beforehand.
-    pub fn cancel(mut self) -> Idle<H> {
-        let mut region = self.0.first_mut();
-        while let Some(this) = region {
-            this.turn_key(u8::MAX);
-            region = this.next.as_deref_mut();
-        }
-        into_idle(&mut self.0)
-    }
-
-    /// They are about to be registered on the queue pair of `deferred_dereg`.
-    pub(crate) fn into_registered(
-        mut self,
-        deferred_dereg: &Arc<DeferredDereg<H>>,
-    ) -> Registered<H> {
-        let mut region = self.0.first_mut();
-        while let Some(this) = region {
-            this.deferred_dereg = Some(deferred_dereg.clone());
-            region = this.next.as_deref_mut();
-        }
-        Registered(core::mem::replace(&mut self.0, Chain::new()))
-    }
-}
-
-impl<H: Handler> Default for Prepared<H> {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -453,153 +350,35 @@ impl<H: Handler> Default for Prepared<H> {
 ///
 /// Dropping them keeps them until the queue pair is drained, and does not sleep; after that it
 /// deregisters them, which sleeps.
-pub struct Registered<H: Handler>(Chain<Region<H>>);
+pub struct Registered<H: Context>(pub(crate) Chain<Region<H>>);
 
-impl<H: Handler> Registered<H> {
-    /// None.
-    pub const fn new() -> Self {
-        Self(Chain::new())
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Whether one of them has the key that a message says is invalid.
-    pub fn have(&self, key: &Invalidated<'_, H>) -> bool {
-        self.0.iter().any(|region| region.rkey() == key.rkey)
-    }
-
-    /// Takes out the region that a message says is invalid, if it is one of these, and if the device's
-    /// word for it is good ([`crate::device::Limits::remote_invalidation`]). Else the key comes back.
-    pub fn remote_invalidated<'a>(
-        &mut self,
-        key: Invalidated<'a, H>,
-    ) -> Result<Idle<H>, Invalidated<'a, H>> {
-        let Invalidated { rkey, queue } = key;
-        // A peer that guesses keys may name one before the request that makes it valid was posted,
-        // and that request is part of the region.
-        if !queue.remote_invalidation() || queue.ring().is_err() {
-            return Err(key);
-        }
-        let named = |region: &Region<H>| region.rkey() == rkey && region.is_registered_on(queue);
-        let region = self.0.remove_first(named).ok_or(key)?;
-        let mut chain = Chain::new();
-        chain.push(region);
-        Ok(into_idle(&mut chain))
-    }
-
-    /// All of them, without their memory.
-    ///
-    /// # Safety
-    ///
-    /// Requests that have completed invalidated all of them.
-    pub(crate) unsafe fn into_idle(mut self) -> Idle<H> {
-        into_idle(&mut self.0)
-    }
-
-    /// Whether all were registered on `queue`, which alone may invalidate them.
-    pub fn are_on(&self, queue: &QueuePair<H>) -> bool {
-        self.0.iter().all(|region| region.is_registered_on(queue))
-    }
-
-    /// Links the registrations of all, then `last`. Requests that fail complete to `failed`.
-    pub(crate) fn link_registrations(
-        &mut self,
-        failed: *mut raw::ib_cqe,
-        last: *mut raw::ib_send_wr,
-    ) -> *mut raw::ib_send_wr {
-        let mut first = last;
-        let mut region = self.0.first_mut();
-        while let Some(this) = region {
-            let wr = &mut this.register.wr;
-            wr.next = first;
-            wr.__bindgen_anon_1.wr_cqe = failed;
-            first = wr;
-            region = this.next.as_deref_mut();
-        }
-        first
-    }
-
-    /// Links the invalidations of all. The last one asks for a completion, whose entry is returned with
-    /// the first request: what stands there has the regions and `context` until it is taken back.
-    ///
-    /// Both come back if there is no region, or if the invalidations of these were lost before.
-    pub(crate) fn into_invalidation(
-        mut self,
-        queue: &QueuePair<H>,
-        failed: *mut raw::ib_cqe,
-        context: H::InvalidateContext,
-    ) -> Result<(NonNull<Entry>, *mut raw::ib_send_wr), Held<H>> {
-        let fence = self.0.first_mut().and_then(|head| head.fence.take());
-        let Some(mut fence) = fence else {
-            return Err((self, context));
-        };
-        let mut first: *mut raw::ib_send_wr = null_mut();
-        let mut region = self.0.first_mut();
-        while let Some(this) = region {
-            let signalled = first.is_null();
-            this.invalidate = raw::ib_send_wr {
-                opcode: raw::ib_wr_opcode_IB_WR_LOCAL_INV,
-                next: first,
-                ex: raw::ib_send_wr__bindgen_ty_2 {
-                    invalidate_rkey: this.rkey(),
-                },
-                ..Default::default()
-            };
-            if signalled {
-                this.invalidate.send_flags = raw::ib_send_flags_IB_SEND_SIGNALED;
-                this.invalidate.__bindgen_anon_1.wr_cqe = fence.cqe();
-            } else {
-                this.invalidate.__bindgen_anon_1.wr_cqe = failed;
-            }
-            first = &raw mut this.invalidate;
-            region = this.next.as_deref_mut();
-        }
-        Ok((fence.give_up(queue, self, context), first))
-    }
-
-    /// Takes back what the head's invalidations were posted with.
-    pub(crate) fn put_invalidation(&mut self, fence: KBox<LocalInvalidate<H>>) {
-        if let Some(head) = self.0.first_mut() {
-            head.fence = Some(fence);
-        }
-    }
-}
-
-impl<H: Handler> Default for Registered<H> {
+impl<H: Context> Default for Registered<H> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<H: Handler> Drop for Registered<H> {
+impl<H: Context> Drop for Registered<H> {
     fn drop(&mut self) {
         while let Some(mut region) = self.0.pop() {
             if let Some(deferred_dereg) = region.deferred_dereg.take() {
-                deferred_dereg.enter(region);
+                deferred_dereg.add(region);
             }
         }
     }
 }
 
-/// Regions whose owner gave them up while requests that name them may be under way.
+/// Deferred deregistration: regions whose owner gave them up while posted requests may name them.
 ///
 /// A queue pair has one, for what was registered there, and closes it when it is drained.
 #[pin_data]
-pub(crate) struct DeferredDereg<H: Handler> {
+pub(crate) struct DeferredDereg<H: Context> {
     /// [`None`] when it is closed.
     #[pin]
     regions: SpinLock<Option<Chain<Region<H>>>>,
 }
 
-impl<H: Handler> DeferredDereg<H> {
+impl<H: Context> DeferredDereg<H> {
     pub(crate) fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -609,8 +388,8 @@ impl<H: Handler> DeferredDereg<H> {
         )
     }
 
-    /// Keeps `region`. If it is closed, deregisters it, which sleeps.
-    fn enter(&self, region: KBox<Region<H>>) {
+    /// Keeps `region`; after [`Self::close`] deregisters it, which sleeps.
+    fn add(&self, region: KBox<Region<H>>) {
         let mut regions = self.regions.lock();
         match &mut *regions {
             Some(regions) => regions.push(region),
@@ -627,15 +406,4 @@ impl<H: Handler> DeferredDereg<H> {
         let regions = self.regions.lock().take();
         drop(regions);
     }
-}
-
-/// The chain's regions without their memory. The peer must not be able to reach them.
-fn into_idle<H: Handler>(chain: &mut Chain<Region<H>>) -> Idle<H> {
-    let mut idle = Idle::new();
-    while let Some(mut region) = chain.pop() {
-        region.unmap();
-        region.deferred_dereg = None;
-        idle.0.push(region);
-    }
-    idle
 }

@@ -6,7 +6,7 @@
 
 use crate::{
     cm::Id,
-    Handler, //
+    context::Context, //
 };
 use core::ptr::NonNull;
 use kernel::{
@@ -27,17 +27,17 @@ use kernel::{
 /// # Invariants
 ///
 /// `ptr` came from `ib_alloc_pd` on the device of `id` and is freed only in `drop`.
-pub struct ProtectionDomain<H: Handler> {
+pub struct ProtectionDomain<H: Context> {
     ptr: NonNull<raw::ib_pd>,
     id: Arc<Id<H>>, // Dropped after `ptr` is freed: it keeps the device.
 }
 
 // SAFETY: Verbs may be called from any task.
-unsafe impl<H: Handler> Send for ProtectionDomain<H> {}
+unsafe impl<H: Context> Send for ProtectionDomain<H> {}
 // SAFETY: `&ProtectionDomain` gives access to numbers and pointers that never change.
-unsafe impl<H: Handler> Sync for ProtectionDomain<H> {}
+unsafe impl<H: Context> Sync for ProtectionDomain<H> {}
 
-impl<H: Handler> ProtectionDomain<H> {
+impl<H: Context> ProtectionDomain<H> {
     /// Makes one on the device that `id` is bound to. Sleeps.
     pub fn new(id: Arc<Id<H>>) -> Result<Arc<Self>> {
         let device = id.device()?;
@@ -87,7 +87,7 @@ impl<H: Handler> ProtectionDomain<H> {
     }
 }
 
-impl<H: Handler> Drop for ProtectionDomain<H> {
+impl<H: Context> Drop for ProtectionDomain<H> {
     fn drop(&mut self) {
         // SAFETY: `ptr` is live by the type invariants. All that is made in the domain holds an
         // `Arc` of it, so nothing is left in it.

@@ -1,27 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Receive buffers, before, during and after they are posted.
+//! Receive buffers, and the messages that arrive in them.
 
 use crate::{
     chain::{
         Chain,
         Link, //
     },
-    cq::{
-        self,
-        WcStatus, //
-    },
-    dma::{
-        Direction,
-        Mapped, //
-    },
+    context::Context,
+    dma::Mapped,
     in_flight::{
         Entry,
         InFlight, //
     },
-    Handler,
-    ProtectionDomain,
-    QueuePair, //
+    pd::ProtectionDomain, //
 };
 use core::ptr::{
     null,
@@ -30,40 +22,29 @@ use core::ptr::{
 };
 use kernel::{
     alloc::Flags,
+    dma::DataDirection,
     error::Result,
     prelude::*,
     sync::Arc, //
 };
 use shared::memory::Stable;
 
-/// The Receive side of a queue pair.
-pub(crate) struct State {
-    /// Whether posting is allowed: from creation to shutdown.
-    pub(crate) open: bool,
-    /// Whether no completion has anything to bring any more.
-    pub(crate) drained: bool,
-    /// Receives that may still be posted.
-    pub(crate) room: usize,
-    /// Those that are.
-    pub(crate) posted: InFlight,
-}
-
 /// What a posted Receive consists of. The completion finds it by its first field.
 #[repr(C)]
-pub(crate) struct Inner<H: Handler> {
+pub(crate) struct Inner<H: Context> {
     entry: Entry,
     wr: raw::ib_recv_wr,
     sge: raw::ib_sge,
-    /// Where it is posted; valid while it is.
-    queue: *const QueuePair<H>,
+    /// The queue pair where it is posted; valid while it is.
+    queue: *const (),
     next: Option<KBox<Self>>,
     mapped: Mapped<H>,
 }
 
 // SAFETY: The pointers are only followed while the buffer is posted, in the completion.
-unsafe impl<H: Handler> Send for Inner<H> {}
+unsafe impl<H: Context> Send for Inner<H> {}
 
-impl<H: Handler> Link for Inner<H> {
+impl<H: Context> Link for Inner<H> {
     fn next(&mut self) -> &mut Option<KBox<Self>> {
         &mut self.next
     }
@@ -74,12 +55,35 @@ impl<H: Handler> Link for Inner<H> {
 }
 
 /// A Receive buffer that is not posted.
-pub struct Buffer<H: Handler>(KBox<Inner<H>>);
+pub struct Buffer<H: Context>(KBox<Inner<H>>);
+
+impl<H: Context> Buffer<H> {
+    /// Takes back the buffer of a Receive that completed.
+    ///
+    /// # Safety
+    ///
+    /// [`Buffers::take_work_requests`] gave up `entry`, which was taken out of its list, and this is the first
+    /// call for it.
+    pub(crate) unsafe fn take_back(entry: NonNull<Entry>) -> Self {
+        // SAFETY: The caller vouches for it.
+        Self(unsafe { KBox::from_raw(entry.cast::<Inner<H>>().as_ptr()) })
+    }
+
+    /// The queue pair where it is posted.
+    ///
+    /// # Safety
+    ///
+    /// [`Buffers::take_work_requests`] gave up `entry`, and it was not taken back.
+    pub(crate) unsafe fn queue(entry: NonNull<Entry>) -> *const () {
+        // SAFETY: The caller vouches for it.
+        unsafe { (*entry.cast::<Inner<H>>().as_ptr()).queue }
+    }
+}
 
 /// Any number of Receive buffers that are not posted.
-pub struct Buffers<H: Handler>(pub(crate) Chain<Inner<H>>);
+pub struct Buffers<H: Context>(Chain<Inner<H>>);
 
-impl<H: Handler> Buffers<H> {
+impl<H: Context> Buffers<H> {
     /// None.
     pub const fn new() -> Self {
         Self(Chain::new())
@@ -87,10 +91,10 @@ impl<H: Handler> Buffers<H> {
 
     /// Allocates one of `len` bytes and adds it. Sleeps if `flags` allow it.
     pub fn allocate(&mut self, pd: &Arc<ProtectionDomain<H>>, len: usize, flags: Flags) -> Result {
-        let mapped = Mapped::new(pd, len, Direction::FromDevice, flags)?;
+        let mapped = Mapped::new(pd, len, DataDirection::FromDevice, flags)?;
         let sge = mapped.sge(len)?;
         let inner = Inner {
-            entry: Entry::new(receive_done::<H>, free::<H>),
+            entry: Entry::new(),
             wr: raw::ib_recv_wr::default(),
             sge,
             queue: null(),
@@ -116,16 +120,19 @@ impl<H: Handler> Buffers<H> {
         self.0.is_empty()
     }
 
-    /// Whether all were made in domains that are `right`.
-    pub(crate) fn all_in(&self, right: impl Fn(&Arc<ProtectionDomain<H>>) -> bool) -> bool {
-        self.0.iter().all(|inner| right(inner.mapped.pd()))
+    /// Whether all were made in `pd`.
+    pub(crate) fn all_in(&self, pd: &Arc<ProtectionDomain<H>>) -> bool {
+        self.0
+            .iter()
+            .all(|inner| Arc::ptr_eq(inner.mapped.pd(), pd))
     }
 
-    /// Links all into one list of work requests for `queue` and gives up their boxes to `posted`, which is
-    /// that queue's.
-    pub(crate) fn take_work_requests(
+    /// Links all into one list of work requests for `queue`, which complete to `done`, and gives up their
+    /// boxes to `posted`, which is that queue's.
+    pub(crate) fn take_work_requests<Q>(
         &mut self,
-        queue: &QueuePair<H>,
+        queue: &Q,
+        done: unsafe extern "C" fn(*mut raw::ib_cq, *mut raw::ib_wc),
         posted: &mut InFlight,
     ) -> *mut raw::ib_recv_wr {
         let mut first = null_mut();
@@ -134,7 +141,8 @@ impl<H: Handler> Buffers<H> {
             let inner = KBox::into_raw(inner);
             // SAFETY: `inner` was a box a line ago, and nobody else knows it.
             let inner = unsafe { &mut *inner };
-            inner.queue = queue;
+            inner.entry.arm(done, free::<H>);
+            inner.queue = (&raw const *queue).cast();
             inner.wr.next = first;
             inner.wr.__bindgen_anon_1.wr_cqe = &raw mut inner.entry.cqe;
             inner.wr.sg_list = &raw mut inner.sge;
@@ -169,7 +177,7 @@ impl<H: Handler> Buffers<H> {
     }
 }
 
-impl<H: Handler> Default for Buffers<H> {
+impl<H: Context> Default for Buffers<H> {
     fn default() -> Self {
         Self::new()
     }
@@ -178,28 +186,27 @@ impl<H: Handler> Default for Buffers<H> {
 /// # Safety
 ///
 /// `wr` is the field of an `Inner<H>`.
-unsafe fn container_of<H: Handler>(wr: *const raw::ib_recv_wr) -> *mut Inner<H> {
+unsafe fn container_of<H: Context>(wr: *const raw::ib_recv_wr) -> *mut Inner<H> {
     // SAFETY: The caller vouches for the surrounding `Inner`.
     unsafe { wr.byte_sub(core::mem::offset_of!(Inner<H>, wr)) }
         .cast::<Inner<H>>()
         .cast_mut()
 }
 
-/// The memory region key that the peer invalidated with a message. The same number means another
-/// region later, so it is worth something only while the message is handled.
-pub struct Invalidated<'a, H: Handler> {
-    pub(crate) rkey: u32,
-    /// The queue pair that the message arrived on.
-    pub(crate) queue: &'a QueuePair<H>,
-}
-
 /// A message that arrived.
-pub struct Message<H: Handler> {
+pub struct Message<H: Context> {
     inner: KBox<Inner<H>>,
     len: usize,
 }
 
-impl<H: Handler> Message<H> {
+impl<H: Context> Message<H> {
+    /// The first `len` bytes of `buffer`, whose Receive completed.
+    pub(crate) fn new(buffer: Buffer<H>, len: usize) -> Self {
+        let Buffer(inner) = buffer;
+        inner.mapped.sync_for_cpu(len);
+        Self { inner, len }
+    }
+
     /// Its bytes. Their number is what the device counted. None came with an RDMA Write With Immediate.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: The Receive completed, so the device is done with the buffer, and it is not
@@ -215,7 +222,7 @@ impl<H: Handler> Message<H> {
 
 // SAFETY: The Receive completed, so the device is done with the buffer, which its box does not hold
 // but points to. It is freed with the box, and posted again only by who has the message no more.
-unsafe impl<H: Handler> Stable for Message<H> {
+unsafe impl<H: Context> Stable for Message<H> {
     fn memory(&self) -> NonNull<[u8]> {
         self.inner.mapped.memory(self.len)
     }
@@ -224,46 +231,7 @@ unsafe impl<H: Handler> Stable for Message<H> {
 /// # Safety
 ///
 /// `entry` is that of an [`Inner<H>`] that was posted, which no completion will take back.
-unsafe fn free<H: Handler>(entry: NonNull<Entry>) {
+unsafe fn free<H: Context>(entry: NonNull<Entry>) {
     // SAFETY: The caller vouches for it.
     drop(unsafe { KBox::from_raw(entry.cast::<Inner<H>>().as_ptr()) });
-}
-
-/// # Safety
-///
-/// Only the core calls this, for the completion of a Receive that was posted from an [`Inner`].
-unsafe extern "C" fn receive_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
-    // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
-    let (handler, wc) = unsafe { cq::called_for::<H>(cq, wc) };
-    // SAFETY: The request was posted with the address of the entry of an `Inner`, its first field.
-    let entry = unsafe { Entry::completed(wc) };
-    // SAFETY: The `Inner` lives until its completion, which is this one, or longer than there are
-    // callbacks. So does the queue pair that it was posted to.
-    let queue = unsafe { &*(*entry.cast::<Inner<H>>().as_ptr()).queue };
-    let mut receives = queue.receives().lock();
-    if receives.drained {
-        // Too late: it goes with the queue pair.
-        return;
-    }
-    // SAFETY: It stands there since it was posted.
-    unsafe { receives.posted.remove(entry) };
-    receives.room = receives.room.saturating_add(1);
-    drop(receives);
-    // SAFETY: It was just taken out. That the completion is here says that the device gave the buffer back.
-    let inner = unsafe { KBox::from_raw(entry.cast::<Inner<H>>().as_ptr()) };
-    if let Some(failure) = WcStatus::of(wc.status) {
-        handler.receive_failed(Buffer(inner), failure);
-        return;
-    }
-    let len = match wc.opcode {
-        // It counts what an RDMA Write put elsewhere. The buffer holds what came before.
-        raw::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM => 0,
-        _ => usize::try_from(wc.byte_len).unwrap_or(0),
-    };
-    inner.mapped.sync_for_cpu(len);
-    let with_key = wc.wc_flags & raw::ib_wc_flags_IB_WC_WITH_INVALIDATE as i32 != 0;
-    // SAFETY: Both arms of the union are plain 32-bit words.
-    let rkey = unsafe { wc.ex.invalidate_rkey };
-    let invalidated = with_key.then_some(Invalidated { rkey, queue });
-    handler.received(queue, Message { inner, len }, invalidated);
 }

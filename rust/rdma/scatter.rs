@@ -5,10 +5,10 @@
 //! C headers: [`include/linux/scatterlist.h`](srctree/include/linux/scatterlist.h),
 //! [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h), `ib_dma_map_sg`.
 
-use crate::dma::Direction;
 use kernel::{
     alloc::Flags,
     bindings::scatterlist,
+    dma::DataDirection,
     error::{
         code::{
             EINVAL,
@@ -36,7 +36,7 @@ pub(crate) struct Scatter {
 #[derive(Clone, Copy)]
 struct Mapping {
     device: *mut raw::ib_device,
-    direction: Direction,
+    direction: DataDirection,
 }
 
 impl Scatter {
@@ -112,7 +112,7 @@ impl Scatter {
     pub(crate) unsafe fn map(
         &mut self,
         device: *mut raw::ib_device,
-        direction: Direction,
+        direction: DataDirection,
     ) -> Result<&mut [scatterlist]> {
         let Some(last) = self.entries.last_mut() else {
             return Ok(&mut []);
@@ -130,7 +130,7 @@ impl Scatter {
                 device,
                 self.entries.as_mut_ptr(),
                 entries,
-                direction.as_raw(),
+                direction as raw::dma_data_direction,
             )
         };
         if mapped <= 0 {
@@ -155,7 +155,7 @@ impl Scatter {
                     device,
                     self.entries.as_mut_ptr(),
                     entries,
-                    direction.as_raw(),
+                    direction as raw::dma_data_direction,
                 )
             };
         }

@@ -10,6 +10,7 @@ mod fixture;
 mod lost_completions;
 mod memory_lifetime;
 mod misuse;
+mod policy;
 
 use kernel::error::Result;
 

@@ -13,13 +13,13 @@
 //! only as many as were ever in use at the same time.
 
 use crate::{
+    context::Context,
     mr::{
         Idle,
         Prepared,
         Registered, //
     },
-    Handler,
-    ProtectionDomain, //
+    pd::ProtectionDomain, //
 };
 use core::iter::Peekable;
 use kernel::{
@@ -35,14 +35,14 @@ use shared::memory::Piece;
 
 /// The regions of one queue pair that no Read has.
 #[pin_data]
-pub(crate) struct Sinks<H: Handler> {
+pub(crate) struct Sinks<H: Context> {
     #[pin]
     idle: SpinLock<Idle<H>>,
     pages: u32,
     pd: Arc<ProtectionDomain<H>>,
 }
 
-impl<H: Handler> Sinks<H> {
+impl<H: Context> Sinks<H> {
     /// No regions yet; each will be for up to `pages`.
     pub(crate) fn new(pd: Arc<ProtectionDomain<H>>, pages: u32) -> Result<Arc<Self>> {
         Arc::pin_init(

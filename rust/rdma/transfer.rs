@@ -5,31 +5,31 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 //!
 //! A [`Transfer`] is filled with remote segments and local [`Piece`]s of the same total length, and
-//! posted as a whole, or in batches if that is many requests ([`crate::posted_transfer`]). Neighbouring
+//! posted as a whole, or in batches if that is many requests ([`crate::qp`]). Neighbouring
 //! pieces are mapped as one, and each request takes as many elements as the queue pair allows. The
 //! local key covers them, so nothing is registered, except on iWARP for Reads ([`Sinks`]).
 //!
-//! Writes belong to the Send that follows them ([`QueuePair::post_reply`]); Reads come back in
-//! [`ReadHandler::read_done`]. In both cases the pieces are unmapped and let go when a completion says that
-//! the device is done with all of them.
+//! Writes belong to the Send that follows them; Reads come back to a [`crate::ReadHandler`]. In both cases
+//! the pieces are unmapped and let go when a completion says that the device is done with all of them.
 
 use crate::{
-    chain::Link,
-    cq::WcStatus,
-    dma::Direction,
+    chain::{
+        Chain,
+        Link, //
+    },
+    context::Context,
     mr::{
         self,
         Segment, //
     },
+    pd::ProtectionDomain,
     scatter::Scatter,
-    sink::Sinks,
-    Handler,
-    ProtectionDomain,
-    QueuePair, //
+    sink::Sinks, //
 };
 use core::ops::Range;
 use kernel::{
     alloc::Flags,
+    dma::DataDirection,
     error::{
         code::EINVAL,
         Result, //
@@ -39,20 +39,8 @@ use kernel::{
 };
 use shared::memory::Piece;
 
-/// An upper layer that pulls memory from its peer.
-pub trait ReadHandler: Handler {
-    /// What comes back when the Reads of one [`Transfer`] have completed.
-    type ReadDone: Send;
-
-    /// All was read, and nothing of it is mapped any more.
-    fn read_done(&self, queue: &QueuePair<Self>, pulled: Self::ReadDone);
-
-    /// Not all was read. The connection is lost.
-    fn read_failed(&self, pulled: Self::ReadDone, failure: WcStatus);
-}
-
 /// What a posted transfer consists of.
-pub(crate) struct Inner<H: Handler> {
+pub(crate) struct Inner<H: Context> {
     requests: KVec<raw::ib_rdma_wr>,
     elements: KVec<raw::ib_sge>,
     /// What `elements` were before they were cut to the peer's segments.
@@ -64,21 +52,21 @@ pub(crate) struct Inner<H: Handler> {
     /// What registers memory, if that must be, and the regions that have it then.
     pub(crate) sinks: Option<Arc<Sinks<H>>>,
     pub(crate) regions: mr::Prepared<H>,
-    direction: Direction,
+    direction: DataDirection,
     max_elements: usize,
     /// For memory that a Send takes along: where in the Send's buffer it belongs.
     insert_at: Option<usize>,
-    /// How many requests of it may be posted at the same time: its place in the Send queue.
-    pub(crate) room: usize,
+    /// How many requests of it may be posted at the same time: so many SQ credits are its own.
+    pub(crate) credits: usize,
     next: Option<KBox<Self>>,
     pd: Arc<ProtectionDomain<H>>,
 }
 
 // SAFETY: Nothing in it belongs to a task or CPU; its pointers are into itself and set anew before
 // each post.
-unsafe impl<H: Handler> Send for Inner<H> {}
+unsafe impl<H: Context> Send for Inner<H> {}
 
-impl<H: Handler> Link for Inner<H> {
+impl<H: Context> Link for Inner<H> {
     fn next(&mut self) -> &mut Option<KBox<Self>> {
         &mut self.next
     }
@@ -92,38 +80,32 @@ impl<H: Handler> Link for Inner<H> {
 ///
 /// Its methods allocate only what no earlier transfer left, and sleep only if the flags that it was
 /// made with allow it.
-pub struct Transfer<H: Handler> {
+pub struct Transfer<H: Context> {
     inner: KBox<Inner<H>>,
     flags: Flags,
 }
 
-impl<H: Handler> Transfer<H> {
-    /// Nothing yet, to be written to the peer over `queue`.
-    pub fn writes(queue: &QueuePair<H>, flags: Flags) -> Result<Self> {
-        Self::new(queue, Direction::ToDevice, flags)
-    }
-
-    /// Nothing yet, to be read from the peer over `queue`.
-    pub fn reads(queue: &QueuePair<H>, flags: Flags) -> Result<Self> {
-        Self::new(queue, Direction::FromDevice, flags)
-    }
-
-    fn new(queue: &QueuePair<H>, direction: Direction, flags: Flags) -> Result<Self> {
-        let idle = queue.sends().lock().take_transfer();
-        let mut inner = match idle {
-            Some(inner) => inner,
-            None => KBox::new(Inner::new(queue.pd().clone()), flags)?,
-        };
+impl<H: Context> Transfer<H> {
+    /// Nothing yet, to be moved in `direction`, with so many elements in a request at most. Memory that must be
+    /// registered is registered by `sinks`.
+    pub(crate) fn new(
+        empty: Empty<H>,
+        direction: DataDirection,
+        max_elements: usize,
+        sinks: Option<&Arc<Sinks<H>>>,
+        flags: Flags,
+    ) -> Self {
+        let mut inner = empty.0;
         inner.direction = direction;
-        inner.max_elements = queue.max_elements(direction);
-        inner.sinks = queue.sinks(direction).cloned();
-        Ok(Self { inner, flags })
+        inner.max_elements = max_elements;
+        inner.sinks = sinks.cloned();
+        Self { inner, flags }
     }
 
     /// Adds memory of the peer.
-    pub fn add_remote(&mut self, handle: Segment) -> Result {
-        if handle.len != 0 {
-            self.inner.remote.push(handle, self.flags)?;
+    pub fn add_remote(&mut self, segment: Segment) -> Result {
+        if segment.len != 0 {
+            self.inner.remote.push(segment, self.flags)?;
         }
         Ok(())
     }
@@ -175,10 +157,10 @@ impl<H: Handler> Transfer<H> {
 }
 
 /// Memory that a Send takes from where it is.
-pub struct Inserted<H: Handler>(pub(crate) KBox<Inner<H>>);
+pub struct Inserted<H: Context>(pub(crate) KBox<Inner<H>>);
 
 /// What goes with a Send.
-pub enum Attached<H: Handler> {
+pub enum Attached<H: Context> {
     /// Nothing.
     Nothing,
     /// RDMA Writes before it.
@@ -187,7 +169,7 @@ pub enum Attached<H: Handler> {
     Inserted(Inserted<H>),
 }
 
-impl<H: Handler> Attached<H> {
+impl<H: Context> Attached<H> {
     /// How many work requests it is.
     pub fn requests(&self) -> usize {
         match self {
@@ -214,9 +196,9 @@ impl<H: Handler> Attached<H> {
 }
 
 /// Reads or Writes that only have to be posted.
-pub struct Prepared<H: Handler>(pub(crate) KBox<Inner<H>>);
+pub struct Prepared<H: Context>(pub(crate) KBox<Inner<H>>);
 
-impl<H: Handler> Prepared<H> {
+impl<H: Context> Prepared<H> {
     /// How many they are.
     pub fn len(&self) -> usize {
         self.0.requests.len()
@@ -226,9 +208,61 @@ impl<H: Handler> Prepared<H> {
     pub fn is_empty(&self) -> bool {
         self.0.requests.is_empty()
     }
+
+    /// How many regions are registered for them, with the first ones that are posted.
+    pub fn registrations(&self) -> usize {
+        self.0.regions.len()
+    }
 }
 
-impl<H: Handler> Inner<H> {
+/// A transfer with nothing in it, but perhaps with lists that an earlier one had.
+pub struct Empty<H: Context>(pub(crate) KBox<Inner<H>>);
+
+impl<H: Context> Empty<H> {
+    /// One without lists. Sleeps if `flags` allow it.
+    pub(crate) fn new(pd: &Arc<ProtectionDomain<H>>, flags: Flags) -> Result<Self> {
+        Ok(Self(KBox::new(Inner::new(pd.clone()), flags)?))
+    }
+
+    /// Empties `inner`: unmaps what is in it, and lets go of that.
+    pub(crate) fn of(mut inner: KBox<Inner<H>>) -> Self {
+        inner.reset();
+        Self(inner)
+    }
+
+    /// How many bytes it takes.
+    pub fn footprint(&self) -> usize {
+        self.0.footprint()
+    }
+}
+
+/// Any number of empty transfers.
+pub struct EmptyList<H: Context>(Chain<Inner<H>>);
+
+impl<H: Context> EmptyList<H> {
+    /// None.
+    pub const fn new() -> Self {
+        Self(Chain::new())
+    }
+
+    /// Adds one.
+    pub fn push(&mut self, empty: Empty<H>) {
+        self.0.push(empty.0);
+    }
+
+    /// Takes one out.
+    pub fn pop(&mut self) -> Option<Empty<H>> {
+        self.0.pop().map(Empty)
+    }
+}
+
+impl<H: Context> Default for EmptyList<H> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<H: Context> Inner<H> {
     fn new(pd: Arc<ProtectionDomain<H>>) -> Self {
         Self {
             requests: KVec::new(),
@@ -239,22 +273,22 @@ impl<H: Handler> Inner<H> {
             remote: KVec::new(),
             sinks: None,
             regions: mr::Prepared::new(),
-            direction: Direction::ToDevice,
+            direction: DataDirection::ToDevice,
             max_elements: 0,
             insert_at: None,
-            room: 0,
+            credits: 0,
             next: None,
             pd,
         }
     }
 
-    /// Whether `queue` may move it in `direction`.
-    pub(crate) fn is_for(&self, queue: &QueuePair<H>, direction: Direction) -> bool {
-        Arc::ptr_eq(&self.pd, queue.pd()) && self.direction == direction
+    /// Whether a queue pair in `pd` may move it in `direction`.
+    pub(crate) fn is_for(&self, pd: &Arc<ProtectionDomain<H>>, direction: DataDirection) -> bool {
+        Arc::ptr_eq(&self.pd, pd) && self.direction == direction
     }
 
     /// Unmaps all and lets go of it. What its lists were allocated for stays.
-    pub(crate) fn reset(&mut self) {
+    fn reset(&mut self) {
         self.scatter.clear();
         self.requests.clear();
         self.elements.clear();
@@ -262,11 +296,11 @@ impl<H: Handler> Inner<H> {
         self.unregistered.clear();
         self.remote.clear();
         self.insert_at = None;
-        self.room = 0;
+        self.credits = 0;
     }
 
     /// How many bytes it takes, whatever is in it.
-    pub(crate) fn footprint(&self) -> usize {
+    fn footprint(&self) -> usize {
         size_of::<Self>()
             + self.requests.capacity() * size_of::<raw::ib_rdma_wr>()
             + (self.elements.capacity() + self.whole.capacity()) * size_of::<raw::ib_sge>()
@@ -306,8 +340,9 @@ impl<H: Handler> Inner<H> {
     /// elements.
     fn divide(&mut self, flags: Flags) -> Result {
         let opcode = match self.direction {
-            Direction::ToDevice => raw::ib_wr_opcode_IB_WR_RDMA_WRITE,
-            Direction::FromDevice => raw::ib_wr_opcode_IB_WR_RDMA_READ,
+            DataDirection::ToDevice => raw::ib_wr_opcode_IB_WR_RDMA_WRITE,
+            // There is no third kind.
+            _ => raw::ib_wr_opcode_IB_WR_RDMA_READ,
         };
         core::mem::swap(&mut self.elements, &mut self.whole);
         let mut local = self.whole.iter().copied();

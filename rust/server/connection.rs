@@ -19,7 +19,10 @@ use super::{
         WorkQueue, //
     },
 };
-use crate::endpoint::ReceiveRing;
+use crate::endpoint::{
+    self,
+    ReceiveRing, //
+};
 use kernel::{
     alloc::Flags,
     new_spinlock,
@@ -132,16 +135,15 @@ impl<T: SvcConnection> Connection<T> {
 
     /// Has an nfsd thread close the connection, because a work request failed.
     pub(super) fn close_on_error(&self, status: WcStatus) {
-        if self.begin_close(Event::Disconnected) && !status.is_flush() && rdma::may_log() {
+        if self.begin_close(Event::Disconnected) && !status.is_flush() && endpoint::may_log() {
             pr_info!("connection lost: {}\n", status.reason());
         }
     }
 
     /// Has an nfsd thread close the connection, because an RDMA Read or Write failed that belongs
-    /// to the message whose first word, the XID, is `xid`.
-    pub(super) fn close_on_access_error(&self, xid: Option<[u8; 4]>, status: WcStatus) {
+    /// to the message with this `xid`.
+    pub(super) fn close_on_access_error(&self, xid: Option<u32>, status: WcStatus) {
         if let (true, Some(xid), Some(client)) = (status.is_denial(), xid, self.client.as_ref()) {
-            let xid = u32::from_be_bytes(xid);
             client.rejected_calls.add(client.address, xid);
         }
         self.close_on_error(status);

@@ -12,6 +12,7 @@ use super::{
         Work, //
     },
 };
+use crate::endpoint;
 use proto::conn::server::{
     Action,
     Event, //
@@ -20,14 +21,17 @@ use rdma::{
     cm,
     mr,
     receive,
-    transfer::ReadHandler,
+    Invalidated,
     QueuePair,
+    ReadHandler,
     WcStatus, //
 };
 use sunrpc::SvcConnection;
 
-impl<T: SvcConnection> rdma::Handler for Connection<T> {
+impl<T: SvcConnection> rdma::Context for Connection<T> {
     type InvalidateContext = ();
+    /// The XID of the message.
+    type SendTag = u32;
 
     fn cm_event(&self, event: cm::Event<'_>) {
         match event {
@@ -51,12 +55,16 @@ impl<T: SvcConnection> rdma::Handler for Connection<T> {
             | cm::Event::Other => (),
         }
     }
+}
+
+impl<T: SvcConnection> rdma::Handler for Connection<T> {
+    type SendPolicy = endpoint::SendPolicy<Self>;
 
     fn received(
         &self,
         _queue: &QueuePair<Self>,
         message: receive::Message<Self>,
-        _invalidated: Option<receive::Invalidated<'_, Self>>,
+        _invalidated: Option<Invalidated<'_, Self>>,
     ) {
         // A message does not change the state of an open connection.
         if self.state.is_open() || self.state.on(Event::Received) == Action::Serve {
@@ -74,7 +82,7 @@ impl<T: SvcConnection> rdma::Handler for Connection<T> {
         self.close_on_error(status);
     }
 
-    fn write_failed(&self, xid: [u8; 4], status: WcStatus) {
+    fn write_failed(&self, xid: u32, status: WcStatus) {
         self.close_on_access_error(Some(xid), status);
     }
 
@@ -100,6 +108,6 @@ impl<T: SvcConnection> ReadHandler for Connection<T> {
     fn read_failed(&self, call: ChunkedCall<Self>, status: WcStatus) {
         let xid = call.message.bytes().first_chunk().copied();
         drop(call);
-        self.close_on_access_error(xid, status);
+        self.close_on_access_error(xid.map(u32::from_be_bytes), status);
     }
 }

@@ -6,13 +6,15 @@
 //! fit into one of its queues.
 
 use super::config;
-use crate::endpoint::ReceiveRing;
+use crate::endpoint::{
+    Parameters,
+    ReceiveRing, //
+};
 use kernel::prelude::*;
 use proto::cm_private_data::PrivateData;
 use rdma::{
     device::Limits,
     error::not_supported,
-    qp::Parameters,
     Handler, //
 };
 

@@ -19,6 +19,11 @@ use super::{
     },
     work_queue::ChunkedCall,
 };
+use crate::endpoint::{
+    Responding,
+    SendBuffering,
+    UnpostedReads, //
+};
 use kernel::prelude::*;
 use proto::{
     call::{
@@ -35,7 +40,6 @@ use proto::{
 };
 use rdma::{
     mr,
-    qp::UnpostedReads,
     receive::Message,
     transfer::{
         Prepared,
@@ -74,7 +78,7 @@ impl ServerTransport {
             match self.send_path.queue.post_reads(reads, call) {
                 Ok(()) => Ok(()),
                 Err(UnpostedReads::Full(reads, call)) => Err((reads, call)),
-                Err(UnpostedReads::Lost(_)) => {
+                Err(UnpostedReads::Lost) => {
                     connection.begin_close(Event::Failed);
                     Ok(())
                 }
@@ -94,7 +98,7 @@ impl ServerTransport {
         let Ok(Incoming::Call(call)) = call::parse(bytes, &policy(usize::MAX)) else {
             return Err(EINVAL);
         };
-        let mut reads = Transfer::reads(&self.send_path.queue, GFP_KERNEL)?;
+        let mut reads = self.send_path.queue.reads(GFP_KERNEL)?;
         if let CallLayout::ReadChunk { position, len } = layout {
             let position = u32::try_from(position)?;
             let segments = call.lists.read.chunk(position);

@@ -16,7 +16,10 @@ use super::{
         ServerTransport, //
     },
 };
-use crate::endpoint::WORTH_INSERTING;
+use crate::endpoint::{
+    SendBuffering,
+    WORTH_INSERTING, //
+};
 use core::ops::Range;
 use kernel::prelude::*;
 use proto::{
@@ -214,7 +217,7 @@ impl ServerTransport {
         data: Range<usize>,
         at: usize,
     ) -> Result<Inserted<Connection>> {
-        let mut memory = Transfer::writes(&self.send_path.queue, GFP_KERNEL)?;
+        let mut memory = self.send_path.queue.writes(GFP_KERNEL)?;
         memory.add_pieces(result.pieces(data))?;
         memory.insert(at)
     }
@@ -231,7 +234,7 @@ impl ServerTransport {
         if reduced.reduced().next().is_none() && header.body() == Body::Msg {
             return Ok(None);
         }
-        let mut writes = Transfer::writes(&self.send_path.queue, GFP_KERNEL)?;
+        let mut writes = self.send_path.queue.writes(GFP_KERNEL)?;
         for (index, range) in reduced.reduced() {
             let segments = call.lists.write.iter().nth(index).ok_or(EINVAL)?;
             let length = u64::try_from(range.len()).map_err(|_| EINVAL)?;

@@ -13,6 +13,11 @@ use super::{
         BACKCHANNEL_CREDITS, //
     },
 };
+use crate::endpoint::{
+    Responding,
+    SendBuffering,
+    Unposted, //
+};
 use kernel::{
     alloc::Flags,
     prelude::*,
@@ -31,7 +36,6 @@ use proto::{
 };
 use rdma::{
     error::not_connected,
-    qp::Unposted,
     send::{
         Buffer,
         Verb, //
@@ -113,15 +117,18 @@ impl<T: SvcConnection> SendPath<T> {
     pub(super) fn post(
         &self,
         attached: Attached<Connection<T>>,
-        buffer: Buffer<Connection<T>>,
+        mut buffer: Buffer<Connection<T>>,
         len: usize,
         verb: Verb,
     ) -> Result {
+        // RFC 8166, section 4.2.1: each header begins with the XID.
+        let xid = buffer.bytes_mut().first_chunk().copied();
+        let xid = xid.map_or(0, u32::from_be_bytes);
         WRITES.add(attached.requests());
         let posted =
             self.connection
                 .wait_for_sq((attached, buffer), |(attached, buffer)| {
-                    match self.queue.post_reply(attached, buffer, len, verb) {
+                    match self.queue.post_reply(attached, buffer, len, verb, xid) {
                         Ok(()) => Ok(Ok(())),
                         Err(Unposted::Full(attached, buffer)) => Err((attached, buffer)),
                         Err(Unposted::Lost(error)) => Ok(Err(error)),

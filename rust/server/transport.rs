@@ -15,6 +15,7 @@ use super::{
     rejected_calls::RejectedCalls,
     send::SendPath,
 };
+use crate::endpoint::SendBuffering;
 use kernel::{
     new_spinlock,
     prelude::*,
@@ -44,8 +45,7 @@ use rdma::{
     receive::Message,
     send::Verb,
     transfer::Attached,
-    ProtectionDomain,
-    QueuePair, //
+    ProtectionDomain, //
 };
 use sunrpc::{
     SockAddr,
@@ -114,10 +114,7 @@ impl ServerTransport {
         let pd = ProtectionDomain::new(id.clone())?;
         let queue = loop {
             let parameters = limits.parameters::<Connection>()?;
-            match (
-                QueuePair::new(id.clone(), pd.clone(), &parameters),
-                limits.halved(),
-            ) {
+            match (parameters.make(id.clone(), pd.clone()), limits.halved()) {
                 // The device's attributes promise more than it has.
                 (Err(EINVAL | ENOMEM), Some(halved)) => limits = halved,
                 (queue, _) => break queue?,

@@ -14,7 +14,6 @@ use super::fixture::{
 };
 use crate::{
     mr,
-    send::Verb,
     transfer::{
         Attached,
         Prepared,
@@ -51,7 +50,7 @@ impl Fixture {
 
     /// Whether all the room for transfers is there, and no more.
     fn has_room(&self) -> bool {
-        self.queue.sends().lock().room == TRANSFERS
+        self.queue.sends().lock().policy.credits == TRANSFERS
     }
 }
 
@@ -76,14 +75,14 @@ pub(super) fn reads_go_in_portions() -> Result<bool> {
     // More often than there is room for, if it did not come back.
     for round in 1..=4 {
         let (theirs, ours) = (roundup(0x10 + round)?, Page::new(GFP_KERNEL)?);
-        let (handle, registered, result) = far.offer(&theirs, mr::Access::Read)?;
+        let (segment, registered, result) = far.offer(&theirs, mr::Access::Read)?;
         result?;
         let round = usize::from(round);
         near.end
             .wait(|seen| (seen.received >= round).then_some(()))?;
-        let reads = Transfer::reads(&near.queue, GFP_KERNEL)?;
-        let reads = near.prepare_many(reads, &ours, handle, None)?;
-        if near.queue.post_reads(reads, ()).is_err() {
+        let reads = Transfer::reads(&near.queue, None, GFP_KERNEL)?;
+        let reads = near.prepare_many(reads, &ours, segment, None)?;
+        if near.post_reads(reads).is_err() {
             return Ok(false);
         }
         near.end.wait(|seen| (seen.pulled >= round).then_some(()))?;
@@ -100,18 +99,14 @@ pub(super) fn writes_go_in_portions() -> Result<bool> {
     let (near, far) = (&pair.near, &pair.far);
     for round in 1..=4 {
         let (theirs, ours) = (Page::new(GFP_KERNEL)?, roundup(0x20 + round)?);
-        let (handle, registered, result) = far.offer(&theirs, mr::Access::Write)?;
+        let (segment, registered, result) = far.offer(&theirs, mr::Access::Write)?;
         result?;
         let round = usize::from(round);
         near.end
             .wait(|seen| (seen.received >= round).then_some(()))?;
-        let writes = Transfer::writes(&near.queue, GFP_KERNEL)?;
-        let writes = Attached::Writes(near.prepare_many(writes, &ours, handle, None)?);
-        if near
-            .queue
-            .post_reply(writes, near.buffer()?, 20, Verb::Send)
-            .is_err()
-        {
+        let writes = Transfer::writes(&near.queue, None, GFP_KERNEL)?;
+        let writes = Attached::Writes(near.prepare_many(writes, &ours, segment, None)?);
+        if near.post_reply(writes, near.buffer()?, 1).is_err() {
             return Ok(false);
         }
         pair.arrived(round)?;
@@ -132,12 +127,12 @@ fn fails_all(denied: u32) -> Result<bool> {
     let pair = Pair::new()?;
     let (near, far) = (&pair.near, &pair.far);
     let (theirs, ours) = (roundup(0x30)?, Page::new(GFP_KERNEL)?);
-    let (handle, _registered, result) = far.offer(&theirs, mr::Access::Read)?;
+    let (segment, _registered, result) = far.offer(&theirs, mr::Access::Read)?;
     result?;
     near.end.wait(|seen| (seen.received >= 1).then_some(()))?;
-    let reads = Transfer::reads(&near.queue, GFP_KERNEL)?;
-    let reads = near.prepare_many(reads, &ours, handle, Some(denied))?;
-    if near.queue.post_reads(reads, ()).is_err() {
+    let reads = Transfer::reads(&near.queue, None, GFP_KERNEL)?;
+    let reads = near.prepare_many(reads, &ours, segment, Some(denied))?;
+    if near.post_reads(reads).is_err() {
         return Ok(false);
     }
     near.end.wait(|seen| seen.denied.then_some(()))?;
@@ -150,29 +145,23 @@ pub(super) fn denied_write_fails_its_message() -> Result<bool> {
 }
 
 fn fails_its_message(denied: u32) -> Result<bool> {
+    const TAG: u32 = 0x1234_5678;
     let pair = Pair::new()?;
     let (near, far) = (&pair.near, &pair.far);
     let (theirs, ours) = (Page::new(GFP_KERNEL)?, roundup(0x40)?);
-    let (handle, _registered, result) = far.offer(&theirs, mr::Access::Write)?;
+    let (segment, _registered, result) = far.offer(&theirs, mr::Access::Write)?;
     result?;
     near.end.wait(|seen| (seen.received >= 1).then_some(()))?;
-    let writes = Transfer::writes(&near.queue, GFP_KERNEL)?;
-    let writes = Attached::Writes(near.prepare_many(writes, &ours, handle, Some(denied))?);
-    let mut buffer = near.buffer()?;
-    let head = buffer.bytes_mut().first_chunk_mut::<4>().ok_or(EINVAL)?;
-    *head = *b"head";
-    if near
-        .queue
-        .post_reply(writes, buffer, 20, Verb::Send)
-        .is_err()
-    {
+    let writes = Transfer::writes(&near.queue, None, GFP_KERNEL)?;
+    let writes = Attached::Writes(near.prepare_many(writes, &ours, segment, Some(denied))?);
+    if near.post_reply(writes, near.buffer()?, TAG).is_err() {
         return Ok(false);
     }
     let unwritten = near.end.wait(|seen| seen.unwritten.take())?;
     near.queue.drain();
     let denied = near.end.seen.lock().denied;
     let arrived = far.end.seen.lock().received;
-    Ok(denied && unwritten == *b"head" && arrived == 0 && !kept(&ours))
+    Ok(denied && unwritten == TAG && arrived == 0 && !kept(&ours))
 }
 
 /// Lengths of what five requests go to, and where the memory for that is: neither begins nor ends with the other.
@@ -181,7 +170,7 @@ pub(super) fn portion_has_its_own() -> Result<bool> {
     const LOCAL: [(usize, usize); 4] = [(0, 150), (200, 200), (600, 300), (1000, 150)];
     let fixture = Fixture::alone(PORT)?;
     let page = Page::new(GFP_KERNEL)?;
-    let mut transfer = Transfer::writes(&fixture.queue, GFP_KERNEL)?;
+    let mut transfer = Transfer::writes(&fixture.queue, None, GFP_KERNEL)?;
     for len in REMOTE {
         transfer.add_remote(mr::Segment {
             rkey: len,

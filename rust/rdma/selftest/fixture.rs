@@ -2,6 +2,7 @@
 
 //! Two ends of a connection, and what they have seen.
 
+use super::policy::TestPolicy;
 use crate::{
     cm::{
         self,
@@ -15,18 +16,22 @@ use crate::{
     receive,
     send::{
         Buffer,
-        Doorbell, //
+        Doorbell,
+        Verb, //
     },
     transfer::{
+        Attached,
         Inserted,
         Prepared,
-        ReadHandler,
         Transfer, //
     },
+    Context,
     Handler,
+    Invalidated,
     ProtectionDomain,
-    QueuePair, //
-    WcStatus,
+    QueuePair,
+    ReadHandler,
+    WcStatus, //
 };
 use core::{
     iter::Peekable,
@@ -92,8 +97,8 @@ pub(super) struct EventLog {
     pub(super) pulled: usize,
     /// Whether one was denied memory.
     pub(super) denied: bool,
-    /// The message whose Writes failed.
-    pub(super) unwritten: Option<[u8; 4]>,
+    /// The Send whose Writes failed.
+    pub(super) unwritten: Option<u32>,
     /// Whether a request failed.
     pub(super) failed: bool,
     /// Chains of invalidations that came to a good end.
@@ -138,9 +143,10 @@ impl TestHandler {
     }
 }
 
-impl Handler for TestHandler {
+impl Context for TestHandler {
     /// A page that is to be let go before [`Handler::invalidated`].
     type InvalidateContext = Option<Arc<Page>>;
+    type SendTag = u32;
 
     fn cm_event(&self, event: cm::Event<'_>) {
         self.note(|seen| match event {
@@ -150,12 +156,16 @@ impl Handler for TestHandler {
             _ => (),
         });
     }
+}
+
+impl Handler for TestHandler {
+    type SendPolicy = TestPolicy<Self>;
 
     fn received(
         &self,
         _queue: &QueuePair<Self>,
         message: receive::Message<Self>,
-        _invalidated: Option<receive::Invalidated<'_, Self>>,
+        _invalidated: Option<Invalidated<'_, Self>>,
     ) {
         drop(message);
         self.note(|seen| seen.received += 1);
@@ -169,10 +179,10 @@ impl Handler for TestHandler {
         self.note(|seen| seen.failed = true);
     }
 
-    fn write_failed(&self, message: [u8; 4], failure: WcStatus) {
+    fn write_failed(&self, tag: u32, failure: WcStatus) {
         self.note(|seen| {
             seen.denied |= failure.is_denial();
-            seen.unwritten = Some(message);
+            seen.unwritten = Some(tag);
         });
     }
 
@@ -231,18 +241,18 @@ impl Fixture {
     pub(super) fn new(id: Arc<Id<TestHandler>>) -> Result<Self> {
         let pd = ProtectionDomain::new(id.clone())?;
         let end = id.context().clone();
+        let policy = TestPolicy::new(&pd, 32, TRANSFERS)?;
         let queue = QueuePair::new(
             id,
             pd,
             &Parameters {
                 receives: 32,
-                send_buffers: 32,
-                first_send_buffers: 32,
-                send_bytes: 4_096,
+                sends: 32,
                 send_elements: 4,
                 regions_per_send: REGIONS as u32,
                 transfers: TRANSFERS as u32,
             },
+            policy,
         )?;
         let mut receives = receive::Buffers::new();
         for _ in 0..32 {
@@ -277,7 +287,32 @@ impl Fixture {
     }
 
     pub(super) fn buffer(&self) -> Result<Buffer<TestHandler>> {
-        self.queue.take_send_buffer().ok_or(ENOMEM)
+        self.queue.send_queue().policy().take().ok_or(ENOMEM)
+    }
+
+    /// Posts a Send of a few bytes, and what goes with it: half of all that may be posted at once.
+    pub(super) fn post_reply(
+        &self,
+        attached: Attached<TestHandler>,
+        buffer: Buffer<TestHandler>,
+        tag: u32,
+    ) -> Result {
+        let mut sends = self.queue.send_queue();
+        let batch = sends.policy().reserve(attached.requests())?;
+        sends.post_reply(attached, batch, buffer, 20, Verb::Send, tag)
+    }
+
+    /// Posts `reads`: half of all that may be posted at once.
+    pub(super) fn post_reads(&self, reads: Prepared<TestHandler>) -> Result {
+        let mut sends = self.queue.send_queue();
+        let batch = sends.policy().reserve(reads.len())?;
+        sends.post_reads(reads, batch, ())
+    }
+
+    /// Brings the queue pair in error state, which ends what is posted. The upper layer may post yet.
+    pub(super) fn flush_sends(&self) {
+        // SAFETY: The id is live, and has its queue pair. There is room for the request of a drain.
+        unsafe { raw::ib_drain_sq((*self.queue.id().as_raw()).qp) };
     }
 
     /// Sends a few bytes, and `inserted` among them.
@@ -291,7 +326,7 @@ impl Fixture {
 
     /// The first bytes of `page` as a part of a Send.
     pub(super) fn insert(&self, page: &Page) -> Result<Inserted<TestHandler>> {
-        let mut memory = Transfer::writes(&self.queue, GFP_KERNEL)?;
+        let mut memory = Transfer::writes(&self.queue, None, GFP_KERNEL)?;
         memory.add_local(page.piece(0, LEN)?)?;
         memory.insert(10)
     }
@@ -308,9 +343,9 @@ impl Fixture {
         page: &Page,
         access: mr::Access,
     ) -> Result<(mr::Segment, mr::Registered<TestHandler>, Result)> {
-        let (handle, regions) = self.cover(page, access)?;
+        let (segment, regions) = self.cover(page, access)?;
         let (registered, result) = self.advertise(regions)?;
-        Ok((handle, registered, result))
+        Ok((segment, registered, result))
     }
 
     /// A region that covers the first bytes of `page`, to be registered with a Send.
@@ -320,8 +355,8 @@ impl Fixture {
         access: mr::Access,
     ) -> Result<(mr::Segment, mr::Prepared<TestHandler>)> {
         let mut regions = mr::Prepared::new();
-        let handle = self.cover_more(&mut regions, page, access)?;
-        Ok((handle, regions))
+        let segment = self.cover_more(&mut regions, page, access)?;
+        Ok((segment, regions))
     }
 
     /// One for each of `pages`.
@@ -363,8 +398,8 @@ pub(super) fn cover_with(
     page: &Page,
 ) -> Result<(u32, mr::Prepared<TestHandler>)> {
     let mut regions = mr::Prepared::new();
-    let handle = regions.map(idle, &mut pieces(page), mr::Access::Read, 1)?;
-    Ok((handle.rkey, regions))
+    let segment = regions.map(idle, &mut pieces(page), mr::Access::Read, 1)?;
+    Ok((segment.rkey, regions))
 }
 
 /// The first bytes of `page`.

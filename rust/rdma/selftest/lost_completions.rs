@@ -9,17 +9,14 @@ use super::fixture::{
 };
 use crate::{
     in_flight::Entry,
-    posted_transfer::{
-        RwContext, //
-        Then,
-    }, //
+    qp::read_write::{
+        RwContext,
+        Then, //
+    },
     receive::Buffers,
     transfer::Transfer,
 };
-use core::ptr::{
-    null_mut,
-    NonNull, //
-};
+use core::ptr::NonNull;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -48,7 +45,7 @@ fn come_up_with(fixture: &Fixture, lost: NonNull<Entry>) {
 pub(super) fn lost_read_goes_with_its_queue_pair() -> Result<bool> {
     let fixture = Fixture::alone(PORT)?;
     let page = Page::new(GFP_KERNEL)?;
-    let reads = Transfer::reads(&fixture.queue, GFP_KERNEL)?;
+    let reads = Transfer::reads(&fixture.queue, None, GFP_KERNEL)?;
     let reads = fixture.prepare(reads, &page)?;
     let lost = RwContext::new(reads.0, Then::ReadDone(()), &fixture.queue)?;
     let lost = lost.give_up();
@@ -69,7 +66,9 @@ pub(super) fn lost_receive_goes_with_its_queue_pair() -> Result<bool> {
     buffers.allocate(&pd, 100, GFP_KERNEL)?;
     let mut receives = fixture.queue.receives().lock();
     // It is not posted, which is as good as a device that forgot it.
-    buffers.take_work_requests(&fixture.queue, &mut receives.posted);
+    fixture
+        .queue
+        .take_work_requests(&mut buffers, &mut receives.posted);
     let lost = receives.posted.iter().next();
     drop(receives);
     let lost = lost.ok_or(EINVAL)?;
@@ -85,7 +84,7 @@ pub(super) fn lost_invalidation_is_given_back() -> Result<bool> {
     let fixture = Fixture::alone(PORT)?;
     let page = Page::new(GFP_KERNEL)?;
     let (registered, _) = fixture.register(&page)?;
-    let Ok((lost, _)) = registered.into_invalidation(&fixture.queue, null_mut(), None) else {
+    let Ok((lost, _)) = fixture.queue.link_invalidation(registered, None) else {
         return Ok(false);
     };
     // SAFETY: It was never posted, which is as good as a device that forgot it.

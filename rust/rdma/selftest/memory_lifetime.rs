@@ -84,7 +84,7 @@ pub(super) fn failed_invalidation_does_not_free() -> Result<bool> {
     let (registered, result) = pair.near.register(&page)?;
     result?;
     pair.arrived(1)?;
-    pair.near.queue.drain_sends();
+    pair.near.flush_sends();
     if pair.near.queue.post_invalidate(registered, None).is_err() {
         return Ok(false);
     }
@@ -130,13 +130,12 @@ fn fails_all(wrong: usize) -> Result<bool> {
     let (registered, result) = pair.near.advertise(pair.near.cover_all(&pages)?)?;
     result?;
     pair.arrived(1)?;
-    let failed = queue.transfer_failed_cqe();
-    let Ok((fence, first)) = registered.into_invalidation(queue, failed, None) else {
+    let Ok((entry, first)) = queue.link_invalidation(registered, None) else {
         return Ok(false);
     };
     let mut request = first;
     for _ in 0..wrong {
-        // SAFETY: There is one for each page, and the fence keeps them.
+        // SAFETY: There is one for each page, and the entry keeps them.
         request = unsafe { (*request).next };
     }
     // SAFETY: As above; a LOCAL_INV has this arm of the union.
@@ -144,7 +143,7 @@ fn fails_all(wrong: usize) -> Result<bool> {
     let mut sends = queue.sends().lock();
     // SAFETY: It was just given up, and its requests live until their completion.
     unsafe {
-        sends.invalidations_in_flight.add(fence);
+        sends.invalidations_in_flight.add(entry);
         queue.post(&mut sends, first)?;
     }
     drop(sends);

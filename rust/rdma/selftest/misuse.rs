@@ -11,11 +11,6 @@ use super::fixture::{
 };
 use crate::{
     mr,
-    qp::{
-        Unposted,
-        UnpostedReads, //
-    },
-    send::Verb,
     transfer::{
         Attached,
         Transfer, //
@@ -28,14 +23,14 @@ pub(super) fn reads_and_writes_are_not_mixed_up() -> Result<bool> {
     let fixture = Fixture::alone(PORT)?;
     let queue = &fixture.queue;
     let page = Page::new(GFP_KERNEL)?;
-    let reads = fixture.prepare(Transfer::reads(queue, GFP_KERNEL)?, &page)?;
-    let sent = queue.post_reply(Attached::Writes(reads), fixture.buffer()?, 20, Verb::Send);
-    let writes = fixture.prepare(Transfer::writes(queue, GFP_KERNEL)?, &page)?;
-    let read = queue.post_reads(writes, ());
-    let nothing = queue.post_reads(Transfer::reads(queue, GFP_KERNEL)?.prepare()?, ());
-    let refused = matches!(sent, Err(Unposted::Lost(EINVAL)))
-        && matches!(read, Err(UnpostedReads::Lost(EINVAL)))
-        && matches!(nothing, Err(UnpostedReads::Lost(EINVAL)));
+    let reads = fixture.prepare(Transfer::reads(queue, None, GFP_KERNEL)?, &page)?;
+    let sent = fixture.post_reply(Attached::Writes(reads), fixture.buffer()?, 1);
+    let writes = fixture.prepare(Transfer::writes(queue, None, GFP_KERNEL)?, &page)?;
+    let read = fixture.post_reads(writes);
+    let nothing = fixture.post_reads(Transfer::reads(queue, None, GFP_KERNEL)?.prepare()?);
+    let refused = matches!(sent, Err(EINVAL))
+        && matches!(read, Err(EINVAL))
+        && matches!(nothing, Err(EINVAL));
     Ok(refused && !kept(&page))
 }
 
@@ -50,10 +45,10 @@ pub(super) fn nobody_is_answered_who_did_not_ask() -> Result<bool> {
 pub(super) fn planned_memory_is_denied() -> Result<bool> {
     let pair = Pair::new()?;
     let (theirs, ours) = (Page::new(GFP_KERNEL)?, Page::new(GFP_KERNEL)?);
-    let (handle, regions) = pair.near.cover(&theirs, mr::Access::Read)?;
-    let reads = Transfer::reads(&pair.far.queue, GFP_KERNEL)?;
-    let reads = pair.far.prepare_many(reads, &ours, handle, None)?;
-    if pair.far.queue.post_reads(reads, ()).is_err() {
+    let (segment, regions) = pair.near.cover(&theirs, mr::Access::Read)?;
+    let reads = Transfer::reads(&pair.far.queue, None, GFP_KERNEL)?;
+    let reads = pair.far.prepare_many(reads, &ours, segment, None)?;
+    if pair.far.post_reads(reads).is_err() {
         return Ok(false);
     }
     pair.far.end.wait(|seen| seen.denied.then_some(()))?;

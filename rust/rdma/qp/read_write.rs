@@ -1,30 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Transfers under way: Reads, and Writes that are more than are posted at once.
+//! Posting RDMA Reads, and RDMA Writes with the Send that follows them.
 //!
-//! A transfer takes its place in the Send queue once, for a batch of its requests. The last request
-//! of a batch asks for a completion, which posts the next batch in the same place. So a queue
+//! The layer above reserves SQ credits for a transfer once, for a batch of its requests. The last request
+//! of a batch asks for a completion, which posts the next batch with the same credits. So a queue
 //! need not be as long as what a peer may ask for. What follows the last Read is
 //! [`ReadHandler::read_done`]; the last Writes are posted with the Send that they belong to, and are part of that.
+//!
+//! How long a batch is, is the layer's above to say. That the next one is posted from a completion is done
+//! here: only here it is known that the device is done with the one before.
 
+use super::{
+    send::SendQueue,
+    Handler,
+    QueuePair, //
+};
 use crate::{
-    cq::{
-        self,
-        WcStatus, //
-    },
+    cq,
     error::not_connected,
     in_flight::Entry,
     mr,
     send::{
-        self,
         Buffer,
         Verb, //
     },
-    transfer::{
-        Inner,
-        ReadHandler, //
+    sq::{
+        SendPolicy,
+        State, //
     },
-    QueuePair, //
+    transfer::{
+        Attached,
+        Empty,
+        Inner,
+        Prepared,
+        Transfer, //
+    },
+    wc::WcStatus, //
 };
 use core::{
     ops::Range,
@@ -34,12 +45,137 @@ use core::{
     },
 };
 use kernel::{
+    alloc::Flags,
+    dma::DataDirection,
     error::{
         code::EINVAL,
         Result, //
     },
     prelude::*, //
 };
+
+/// An upper layer that reads memory of its peer.
+pub trait ReadHandler: Handler {
+    /// What comes back when the Reads of one [`Transfer`] have completed.
+    type ReadDone: Send;
+
+    /// All was read, and nothing of it is mapped any more.
+    fn read_done(&self, queue: &QueuePair<Self>, done: Self::ReadDone);
+
+    /// Not all was read. The connection is lost.
+    fn read_failed(&self, done: Self::ReadDone, failure: WcStatus);
+}
+
+impl<H: Handler> Transfer<H> {
+    /// Nothing yet, to be written to the peer over `queue`. `empty` is one of an earlier transfer.
+    pub fn writes(queue: &QueuePair<H>, empty: Option<Empty<H>>, flags: Flags) -> Result<Self> {
+        let empty = empty.map_or_else(|| Empty::new(&queue.pd, flags), Ok)?;
+        let max_elements = queue.max_write_elements;
+        Ok(Self::new(
+            empty,
+            DataDirection::ToDevice,
+            max_elements,
+            None,
+            flags,
+        ))
+    }
+
+    /// Nothing yet, to be read from the peer over `queue`. `empty` is one of an earlier transfer.
+    pub fn reads(queue: &QueuePair<H>, empty: Option<Empty<H>>, flags: Flags) -> Result<Self> {
+        let empty = empty.map_or_else(|| Empty::new(&queue.pd, flags), Ok)?;
+        let (max_elements, sinks) = (queue.max_read_elements, queue.sinks.as_ref());
+        Ok(Self::new(
+            empty,
+            DataDirection::FromDevice,
+            max_elements,
+            sinks,
+            flags,
+        ))
+    }
+}
+
+impl<H: ReadHandler> SendQueue<'_, H> {
+    /// Posts the first `len` bytes of `buffer` as a Send, and what goes with it: with one doorbell, if
+    /// that is not more than `batch` requests. For so many Writes the caller reserved SQ credits, which
+    /// the policy gets back in any case. `tag` is what the Send is called if its Writes fail.
+    ///
+    /// A failure is the end of the connection. One is that something is of another domain, or that Reads go
+    /// with it. Sleeps if there is more than a batch.
+    pub fn post_reply(
+        self,
+        attached: Attached<H>,
+        batch: usize,
+        buffer: Buffer<H>,
+        len: usize,
+        verb: Verb,
+        tag: H::SendTag,
+    ) -> Result {
+        let Self { queue, mut state } = self;
+        let count = attached.requests();
+        let fits = attached
+            .inner()
+            .is_none_or(|memory| memory.is_for(&queue.pd, DataDirection::ToDevice));
+        if !fits || !state.open || (batch == 0 && count != 0) {
+            let open = state.open;
+            state.policy.release(batch);
+            state.policy.put_back(buffer);
+            drop(state);
+            drop(attached);
+            return Err(if open { EINVAL } else { not_connected() });
+        }
+        let mut transfer = attached.into_inner();
+        if let Some(transfer) = &mut transfer {
+            transfer.credits = batch;
+        }
+        match transfer {
+            Some(transfer) if count > batch => {
+                drop(state);
+                let then = Then::Send {
+                    buffer,
+                    len,
+                    verb,
+                    tag,
+                };
+                queue.begin(transfer, then)
+            }
+            transfer => queue.post_message(&mut state, transfer, 0, buffer, len, verb, tag),
+        }
+    }
+
+    /// Posts `reads`; [`ReadHandler::read_done`] or [`ReadHandler::read_failed`] gives back `done`. The
+    /// caller reserved SQ credits for `batch` requests at a time, which the policy gets back in any case.
+    ///
+    /// A failure is the end of the connection. One is that there are none, or that a batch is shorter than
+    /// [`Prepared::registrations`]. Sleeps.
+    pub fn post_reads(self, mut reads: Prepared<H>, batch: usize, done: H::ReadDone) -> Result {
+        let Self { queue, mut state } = self;
+        let fits = reads.0.is_for(&queue.pd, DataDirection::FromDevice) && batch != 0;
+        if reads.is_empty() || !fits || !state.open {
+            let open = state.open;
+            state.policy.release(batch);
+            drop(state);
+            drop((reads, done));
+            return Err(if open { EINVAL } else { not_connected() });
+        }
+        drop(state);
+        reads.0.credits = batch;
+        queue.begin(reads.0, Then::ReadDone(done))
+    }
+}
+
+impl<H: ReadHandler> QueuePair<H> {
+    /// Posts the first batch of `transfer`, which has its credits. Sleeps.
+    fn begin(&self, transfer: KBox<Inner<H>>, then: Then<H>) -> Result {
+        let credits = transfer.credits;
+        match RwContext::new(transfer, then, self) {
+            Ok(posted) => posted.begin(self),
+            Err(error) => {
+                self.sends.lock().policy.release(credits);
+                Err(error)
+            }
+        }
+    }
+}
 
 /// What comes when all batches have completed.
 pub(crate) enum Then<H: ReadHandler> {
@@ -50,6 +186,7 @@ pub(crate) enum Then<H: ReadHandler> {
         buffer: Buffer<H>,
         len: usize,
         verb: Verb,
+        tag: H::SendTag,
     },
 }
 
@@ -66,21 +203,21 @@ pub(crate) struct RwContext<H: ReadHandler> {
 }
 
 impl<H: ReadHandler> RwContext<H> {
-    /// Readies `transfer` for `queue`, where it has its place. [`EINVAL`] if more would be registered
-    /// for it than there is room for. Sleeps.
+    /// Readies `transfer`, which has its credits, for `queue`. [`EINVAL`] if more would be registered
+    /// for it than it has credits for. Sleeps.
     pub(crate) fn new(
         mut transfer: KBox<Inner<H>>,
         then: Then<H>,
         queue: &QueuePair<H>,
     ) -> Result<KBox<Self>> {
         let regions = core::mem::take(&mut transfer.regions);
-        if regions.len() > transfer.room {
+        if regions.len() > transfer.credits {
             return Err(EINVAL);
         }
         let rw = Self {
-            entry: Entry::new(batch_done::<H>, free_rw_context::<H>),
+            entry: Entry::new(),
             transfer,
-            regions: regions.into_registered(queue.deferred_dereg()),
+            regions: regions.into_registered(&queue.deferred_dereg),
             posted: 0,
             then,
             queue,
@@ -106,7 +243,8 @@ impl<H: ReadHandler> RwContext<H> {
     }
 
     /// Gives up the box, for as long as it is outstanding.
-    pub(crate) fn give_up(self: KBox<Self>) -> NonNull<Entry> {
+    pub(crate) fn give_up(mut self: KBox<Self>) -> NonNull<Entry> {
+        self.entry.arm(batch_done::<H>, free_rw_context::<H>);
         // CAST: The entry is the first field.
         NonNull::from(KBox::leak(self)).cast()
     }
@@ -121,7 +259,7 @@ impl<H: ReadHandler> RwContext<H> {
 
     /// Posts the first batch. An error is the end of the connection.
     pub(crate) fn begin(self: KBox<Self>, queue: &QueuePair<H>) -> Result {
-        let mut sends = queue.sends().lock();
+        let mut sends = queue.sends.lock();
         if !sends.open {
             drop(sends);
             return Err(not_connected());
@@ -144,7 +282,7 @@ impl<H: ReadHandler> RwContext<H> {
     unsafe fn go_on(
         entry: NonNull<Entry>,
         queue: &QueuePair<H>,
-        sends: &mut send::State<H>,
+        sends: &mut State<H, H::SendPolicy>,
     ) -> Option<Result> {
         // SAFETY: The caller vouches for it; whoever has the lock may touch it.
         let rw = unsafe { &mut *entry.cast::<Self>().as_ptr() };
@@ -155,7 +293,7 @@ impl<H: ReadHandler> RwContext<H> {
         if !sends.open {
             return Some(Err(not_connected()));
         }
-        let count = left.min(rw.transfer.room);
+        let count = left.min(rw.transfer.credits);
         if count == left && matches!(rw.then, Then::Send { .. }) {
             // SAFETY: The caller vouches for it.
             return Some(unsafe { Self::send(entry, queue, sends) });
@@ -174,7 +312,7 @@ impl<H: ReadHandler> RwContext<H> {
     unsafe fn send(
         entry: NonNull<Entry>,
         queue: &QueuePair<H>,
-        sends: &mut send::State<H>,
+        sends: &mut State<H, H::SendPolicy>,
     ) -> Result {
         // SAFETY: The caller vouches for it.
         let rw = unsafe {
@@ -188,9 +326,12 @@ impl<H: ReadHandler> RwContext<H> {
             ..
         } = KBox::into_inner(rw);
         match then {
-            Then::Send { buffer, len, verb } => {
-                queue.post_message(sends, Some(transfer), posted, buffer, len, verb)?
-            }
+            Then::Send {
+                buffer,
+                len,
+                verb,
+                tag,
+            } => queue.post_message(sends, Some(transfer), posted, buffer, len, verb, tag),
             Then::ReadDone(_) => Err(EINVAL),
         }
     }
@@ -202,7 +343,7 @@ impl<H: ReadHandler> RwContext<H> {
     /// No request of it is under way. If `done`, all of them have succeeded.
     unsafe fn finish(self: KBox<Self>, queue: &QueuePair<H>, done: bool) -> Then<H> {
         let Self {
-            mut transfer,
+            transfer,
             regions,
             then,
             ..
@@ -214,8 +355,8 @@ impl<H: ReadHandler> RwContext<H> {
             // What the peer may have a good key for stays until the queue pair is drained.
             _ => drop(regions),
         }
-        transfer.reset();
-        let excess = queue.sends().lock().put_transfer(transfer);
+        let empty = Empty::of(transfer);
+        let excess = queue.sends.lock().keep(empty);
         drop(excess);
         then
     }
@@ -240,7 +381,7 @@ unsafe extern "C" fn batch_done<H: ReadHandler>(cq: *mut raw::ib_cq, wc: *mut ra
     // SAFETY: The `RwContext` lives until its last completion, which no earlier one was, or longer than
     // there are callbacks. So does the queue pair that it was posted to.
     let queue = unsafe { &*(*entry.cast::<RwContext<H>>().as_ptr()).queue };
-    let mut sends = queue.sends().lock();
+    let mut sends = queue.sends.lock();
     if sends.is_drained() {
         // Too late: it goes with the queue pair.
         return;
@@ -255,8 +396,8 @@ unsafe extern "C" fn batch_done<H: ReadHandler>(cq: *mut raw::ib_cq, wc: *mut ra
     };
     match posted {
         Some(Ok(())) => {
-            // Who waits for room does so no longer than it takes to get on.
-            let resume = sends.leave(0);
+            // Who waits does so no longer than it takes to get on.
+            let resume = sends.policy.resumes();
             drop(sends);
             if resume {
                 handler.send_resumed();
@@ -274,19 +415,17 @@ unsafe extern "C" fn batch_done<H: ReadHandler>(cq: *mut raw::ib_cq, wc: *mut ra
         sends.rw_contexts.remove(entry);
         RwContext::<H>::take_back(entry)
     };
-    let resume = sends.leave(rw.transfer.room);
+    sends.policy.release(rw.transfer.credits);
+    let resume = sends.policy.resumes();
     drop(sends);
     // SAFETY: As above.
     let then = unsafe { rw.finish(queue, failure.is_none()) };
     match (then, failure) {
-        (Then::ReadDone(pulled), None) => handler.read_done(queue, pulled),
-        (Then::ReadDone(pulled), Some(failure)) => handler.read_failed(pulled, failure),
+        (Then::ReadDone(done), None) => handler.read_done(queue, done),
+        (Then::ReadDone(done), Some(failure)) => handler.read_failed(done, failure),
         // Its Send takes the others along.
         (Then::Send { .. }, None) => (),
-        (Then::Send { buffer, .. }, Some(failure)) => match buffer.head() {
-            Some(message) => handler.write_failed(message, failure),
-            None => handler.request_failed(failure),
-        },
+        (Then::Send { tag, .. }, Some(failure)) => handler.write_failed(tag, failure),
     }
     if resume {
         handler.send_resumed();

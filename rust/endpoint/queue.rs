@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Queue pairs as this module uses them: with a pool of Send buffers, and credits for RDMA Reads and Writes.
+
+use super::{
+    send_buffers::SendBuffers,
+    send_policy::SendPolicy,
+    sq_credits::SqCredits, //
+};
+use kernel::{
+    alloc::Flags,
+    error::{
+        Error,
+        Result, //
+    },
+    prelude::*,
+    sync::Arc, //
+};
+use rdma::{
+    cm::Id,
+    error::not_connected,
+    qp,
+    send::{
+        Buffer,
+        Buffers,
+        Verb, //
+    },
+    transfer::{
+        Attached,
+        Prepared,
+        Transfer, //
+    },
+    Handler,
+    ProtectionDomain,
+    QueuePair,
+    ReadHandler,
+    SendPolicy as _, //
+};
+
+/// The shape of a connection's queue pair.
+pub(crate) struct Parameters {
+    /// How many Receives may be posted at the same time.
+    pub(crate) receives: u32,
+    /// How many Send buffers there are at most, and so posted Sends.
+    pub(crate) send_buffers: usize,
+    /// How many of them there are from the start.
+    pub(crate) first_send_buffers: usize,
+    /// How long each is.
+    pub(crate) send_bytes: usize,
+    /// Scatter elements of a Send at most, and of a Write, if the device takes as many.
+    pub(crate) send_elements: usize,
+    /// How many regions are registered, and later invalidated, for one Send at most.
+    pub(crate) regions_per_send: u32,
+    /// How many RDMA Reads and Writes may be posted at the same time. Half of them is a batch: longer
+    /// transfers go in several.
+    pub(crate) transfers: u32,
+}
+
+impl Parameters {
+    /// Makes the queue pair of `id` in `pd` ([`QueuePair::new`]). Sleeps.
+    pub(crate) fn make<H>(
+        &self,
+        id: Arc<Id<H>>,
+        pd: Arc<ProtectionDomain<H>>,
+    ) -> Result<Arc<QueuePair<H>>>
+    where
+        H: Handler<SendPolicy = SendPolicy<H>>,
+    {
+        // With one, it is free, in somebody's hands, or comes back.
+        let first = self.first_send_buffers.max(1).min(self.send_buffers);
+        let mut free = Buffers::new();
+        for _ in 0..first {
+            free.push(Buffer::new(&pd, self.send_bytes, GFP_KERNEL)?);
+        }
+        let unmade = self.send_buffers.saturating_sub(first);
+        let buffers = SendBuffers::new(free, unmade, self.send_bytes);
+        let credits = SqCredits::new(usize::try_from(self.transfers)?);
+        let parameters = qp::Parameters {
+            receives: self.receives,
+            sends: self.send_buffers,
+            send_elements: self.send_elements,
+            regions_per_send: self.regions_per_send,
+            transfers: self.transfers,
+        };
+        QueuePair::new(id, pd, &parameters, SendPolicy::new(buffers, credits))
+    }
+}
+
+/// Why a reply was not posted.
+pub(crate) enum Unposted<H: Handler> {
+    /// There are too few SQ credits now.
+    Full(Attached<H>, Buffer<H>),
+    /// The connection is at its end.
+    Lost(Error),
+}
+
+/// Why Reads were not posted.
+pub(crate) enum UnpostedReads<H: ReadHandler> {
+    /// There are too few SQ credits now.
+    Full(Prepared<H>, H::ReadDone),
+    /// The connection is at its end.
+    Lost,
+}
+
+/// What a queue pair with this module's [`SendPolicy`] can do.
+pub(crate) trait SendBuffering<H: Handler> {
+    /// A Send buffer, or [`None`] if all are posted: [`Handler::send_resumed`] tells of the next.
+    fn take_send_buffer(&self) -> Option<Buffer<H>>;
+
+    /// As [`Self::take_send_buffer`], but if all are posted, and there may be more, makes one. Sleeps.
+    fn make_send_buffer(&self) -> Option<Buffer<H>>;
+
+    /// As [`Self::take_send_buffer`], for a Send that need not be soon: leaves some to those that must
+    /// go out for others to come back, and does not promise to tell of the next.
+    fn take_spare_send_buffer(&self) -> Option<Buffer<H>>;
+
+    /// Gives back a buffer that is not to be sent after all.
+    fn put_back_send_buffer(&self, buffer: Buffer<H>);
+
+    /// Nothing yet, to be written to the peer. Its methods sleep if `flags` allow it.
+    fn writes(&self, flags: Flags) -> Result<Transfer<H>>;
+
+    /// Nothing yet, to be read from the peer. Its methods sleep if `flags` allow it.
+    fn reads(&self, flags: Flags) -> Result<Transfer<H>>;
+}
+
+impl<H: Handler<SendPolicy = SendPolicy<H>>> SendBuffering<H> for QueuePair<H> {
+    fn take_send_buffer(&self) -> Option<Buffer<H>> {
+        self.send_queue().policy().take_buffer()
+    }
+
+    fn make_send_buffer(&self) -> Option<Buffer<H>> {
+        let mut sends = self.send_queue();
+        let Some(len) = sends.policy().buffers.begin_making() else {
+            return sends.policy().take_buffer();
+        };
+        drop(sends);
+        Buffer::new(self.pd(), len, GFP_KERNEL).ok().or_else(|| {
+            let mut sends = self.send_queue();
+            sends.policy().buffers.not_made();
+            sends.policy().take_buffer()
+        })
+    }
+
+    fn take_spare_send_buffer(&self) -> Option<Buffer<H>> {
+        self.send_queue().policy().take_spare_buffer()
+    }
+
+    fn put_back_send_buffer(&self, buffer: Buffer<H>) {
+        self.send_queue().policy().put_back(buffer);
+    }
+
+    fn writes(&self, flags: Flags) -> Result<Transfer<H>> {
+        let spare = self.send_queue().policy().transfers.take();
+        Transfer::writes(self, spare, flags)
+    }
+
+    fn reads(&self, flags: Flags) -> Result<Transfer<H>> {
+        let spare = self.send_queue().policy().transfers.take();
+        Transfer::reads(self, spare, flags)
+    }
+}
+
+/// What a Responder posts. It waits for SQ credits, and what is more than a batch goes in several.
+pub(crate) trait Responding<H: ReadHandler> {
+    /// Posts the first `len` bytes of `buffer` as a Send, and what goes with it: with one doorbell, if
+    /// that is not more than a batch. `tag` is what the Send is called if its Writes fail.
+    ///
+    /// If there are too few SQ credits, both come back, and [`Handler::send_resumed`] tells when to
+    /// try again. Any other failure is the end of the connection. One is that something is of another domain,
+    /// or that Reads go with it. Sleeps if there is more than a batch.
+    fn post_reply(
+        &self,
+        attached: Attached<H>,
+        buffer: Buffer<H>,
+        len: usize,
+        verb: Verb,
+        tag: H::SendTag,
+    ) -> Result<(), Unposted<H>>;
+
+    /// Posts `reads`; [`ReadHandler::read_done`] or [`ReadHandler::read_failed`] gives back `done`.
+    ///
+    /// If there are too few SQ credits both come back at once, and [`Handler::send_resumed`] tells when
+    /// to try again. Any other failure is the end of the connection. One is that there are none. Sleeps.
+    fn post_reads(&self, reads: Prepared<H>, done: H::ReadDone) -> Result<(), UnpostedReads<H>>;
+}
+
+impl<H: ReadHandler + Handler<SendPolicy = SendPolicy<H>>> Responding<H> for QueuePair<H> {
+    fn post_reply(
+        &self,
+        attached: Attached<H>,
+        buffer: Buffer<H>,
+        len: usize,
+        verb: Verb,
+        tag: H::SendTag,
+    ) -> Result<(), Unposted<H>> {
+        let mut sends = self.send_queue();
+        if !sends.is_open() {
+            sends.policy().put_back(buffer);
+            drop(sends);
+            return Err(Unposted::Lost(not_connected()));
+        }
+        let batch = attached.requests().min(sends.policy().credits.batch());
+        if !sends.policy().reserve(batch) {
+            return Err(Unposted::Full(attached, buffer));
+        }
+        sends
+            .post_reply(attached, batch, buffer, len, verb, tag)
+            .map_err(Unposted::Lost)
+    }
+
+    fn post_reads(&self, reads: Prepared<H>, done: H::ReadDone) -> Result<(), UnpostedReads<H>> {
+        let mut sends = self.send_queue();
+        if !sends.is_open() {
+            drop(sends);
+            return Err(UnpostedReads::Lost);
+        }
+        let credits = &sends.policy().credits;
+        let batch = reads.len().min(credits.batch());
+        // What they need is posted with the first batch.
+        let batch = batch.max(reads.registrations());
+        if batch > credits.total() {
+            drop(sends);
+            return Err(UnpostedReads::Lost);
+        }
+        if !sends.policy().reserve(batch) {
+            return Err(UnpostedReads::Full(reads, done));
+        }
+        sends
+            .post_reads(reads, batch, done)
+            .map_err(|_| UnpostedReads::Lost)
+    }
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What this module decides about the Send queue of a connection.
+//!
+//! The queue keeps it under its own lock ([`rdma::SendPolicy`]), so that an RPC takes one lock to get a
+//! buffer and credits, and one to post.
+
+use super::{
+    send_buffers::SendBuffers,
+    signalling::Signalling,
+    spare_transfers::SpareTransfers,
+    sq_credits::SqCredits, //
+};
+use rdma::{
+    send::Buffer,
+    transfer::Empty,
+    Context,
+    NextSend, //
+};
+
+/// The state of a connection's Send queue, as far as it is policy.
+pub(crate) struct SendPolicy<H: Context> {
+    pub(super) buffers: SendBuffers<H>,
+    signalling: Signalling,
+    pub(super) credits: SqCredits,
+    pub(super) transfers: SpareTransfers<H>,
+    /// Somebody was sent away without a buffer or without credits and wants to be told.
+    starved: bool,
+}
+
+impl<H: Context> SendPolicy<H> {
+    pub(super) fn new(buffers: SendBuffers<H>, credits: SqCredits) -> Self {
+        Self {
+            buffers,
+            signalling: Signalling::new(),
+            credits,
+            transfers: SpareTransfers::new(),
+            starved: false,
+        }
+    }
+
+    /// A Send buffer. If there is none the caller is told when there is.
+    pub(super) fn take_buffer(&mut self) -> Option<Buffer<H>> {
+        let buffer = self.buffers.take();
+        self.starved |= buffer.is_none();
+        buffer
+    }
+
+    /// A Send buffer, if more are free than one completion may be waiting for.
+    pub(super) fn take_spare_buffer(&mut self) -> Option<Buffer<H>> {
+        // CAST: A small number.
+        self.buffers.take_spare(Signalling::INTERVAL as usize)
+    }
+
+    /// Takes so many SQ credits. If there are fewer the caller is told when there are more.
+    pub(super) fn reserve(&mut self, credits: usize) -> bool {
+        let reserved = self.credits.reserve(credits);
+        self.starved |= !reserved;
+        reserved
+    }
+}
+
+impl<H: Context> rdma::SendPolicy<H> for SendPolicy<H> {
+    #[inline]
+    fn asks_for_completion(&mut self, send: &NextSend) -> bool {
+        let last_buffer = self.buffers.is_empty();
+        self.signalling.asks_for_completion(send, last_buffer)
+    }
+
+    #[inline]
+    fn put_back(&mut self, buffer: Buffer<H>) {
+        self.buffers.put_back(buffer);
+    }
+
+    #[inline]
+    fn release(&mut self, credits: usize) {
+        self.credits.release(credits);
+    }
+
+    #[inline]
+    fn keep(&mut self, transfer: Empty<H>) -> Option<Empty<H>> {
+        self.transfers.keep(transfer)
+    }
+
+    #[inline]
+    fn resumes(&mut self) -> bool {
+        core::mem::take(&mut self.starved)
+    }
+}

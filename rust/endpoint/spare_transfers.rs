@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Transfers that are over, kept so that the next ones need not allocate their lists.
+
+use rdma::{
+    transfer::{
+        Empty,
+        EmptyList, //
+    },
+    Context, //
+};
+
+/// Empty transfers of a connection.
+pub(super) struct SpareTransfers<H: Context> {
+    kept: EmptyList<H>,
+    /// How many more bytes of them to keep.
+    budget: usize,
+}
+
+impl<H: Context> SpareTransfers<H> {
+    /// How many bytes are kept: a few long transfers, or many short ones.
+    const BYTES: usize = 96 << 10;
+
+    pub(super) fn new() -> Self {
+        Self {
+            kept: EmptyList::new(),
+            budget: Self::BYTES,
+        }
+    }
+
+    pub(super) fn take(&mut self) -> Option<Empty<H>> {
+        let transfer = self.kept.pop()?;
+        self.budget = self.budget.saturating_add(transfer.footprint());
+        Some(transfer)
+    }
+
+    /// Keeps `transfer`, or returns it.
+    pub(super) fn keep(&mut self, transfer: Empty<H>) -> Option<Empty<H>> {
+        let Some(budget) = self.budget.checked_sub(transfer.footprint()) else {
+            return Some(transfer);
+        };
+        self.budget = budget;
+        self.kept.push(transfer);
+        None
+    }
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Events of the connection manager.
+//!
+//! C header: [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
+
+/// What happened to an [`Id`](super::Id).
+pub enum Event<'a> {
+    /// The address leads to a device; the id is bound to it.
+    AddrResolved,
+    /// It does not.
+    AddrError,
+    /// There is a path to the peer.
+    RouteResolved,
+    /// There is none.
+    RouteError,
+    /// The connection stands.
+    Established {
+        /// What the peer sent along. May be padded with zeroes.
+        private_data: &'a [u8],
+    },
+    /// The peer said no.
+    Rejected {
+        /// Whether because it still holds an old connection of ours, which time cures.
+        stale: bool,
+    },
+    /// The peer did not answer. On a connection that stands: it is at other hardware now, or nobody
+    /// knows where.
+    Unreachable,
+    /// Connecting failed half-way.
+    ConnectError,
+    /// The connection ended.
+    Disconnected,
+    /// The local address moved to another device.
+    AddrChange,
+    /// The device waits for the id to be destroyed.
+    DeviceRemoval,
+    /// What a connected id has no use for.
+    Other,
+}
+
+/// A C event during its callback.
+pub(super) struct EventView<'a>(&'a raw::rdma_cm_event);
+
+impl<'a> EventView<'a> {
+    /// # Safety
+    ///
+    /// `raw` is the event of a callback that lasts for `'a`.
+    pub(super) unsafe fn new(raw: &'a raw::rdma_cm_event) -> Self {
+        Self(raw)
+    }
+
+    fn private_data(&self) -> &'a [u8] {
+        // SAFETY: Connection events fill in the `conn` arm.
+        let conn = unsafe { &self.0.param.conn };
+        if conn.private_data.is_null() {
+            return &[];
+        }
+        // SAFETY: The CM gives pointer and length of a buffer that lasts as long as the callback.
+        unsafe {
+            core::slice::from_raw_parts(
+                conn.private_data.cast(),
+                usize::from(conn.private_data_len),
+            )
+        }
+    }
+
+    pub(super) fn decode(&self) -> Event<'a> {
+        const STALE: i32 = raw::ib_cm_rej_reason_IB_CM_REJ_STALE_CONN as i32;
+        match self.0.event {
+            raw::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_RESOLVED => Event::AddrResolved,
+            raw::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_ERROR => Event::AddrError,
+            raw::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_RESOLVED => Event::RouteResolved,
+            raw::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_ERROR => Event::RouteError,
+            raw::rdma_cm_event_type_RDMA_CM_EVENT_ESTABLISHED => Event::Established {
+                private_data: self.private_data(),
+            },
+            raw::rdma_cm_event_type_RDMA_CM_EVENT_REJECTED => Event::Rejected {
+                stale: self.0.status == STALE,
+            },
+            raw::rdma_cm_event_type_RDMA_CM_EVENT_UNREACHABLE => Event::Unreachable,
+            raw::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_ERROR => Event::ConnectError,
+            raw::rdma_cm_event_type_RDMA_CM_EVENT_DISCONNECTED => Event::Disconnected,
+            raw::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE => Event::AddrChange,
+            raw::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => Event::DeviceRemoval,
+            _ => Event::Other,
+        }
+    }
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Posting Receives.
+
+use super::{
+    Handler,
+    Invalidated,
+    QueuePair, //
+};
+use crate::{
+    cq,
+    error::not_connected,
+    in_flight::{
+        Entry,
+        InFlight, //
+    },
+    receive::{
+        Buffer,
+        Buffers,
+        Message, //
+    },
+    wc::WcStatus, //
+};
+use core::ptr::null;
+use kernel::{
+    error::{
+        to_result,
+        Result, //
+    },
+    prelude::*, //
+};
+
+impl<H: Handler> QueuePair<H> {
+    /// Posts all of `buffers` with one doorbell. What could not be posted stays in `buffers`.
+    /// [`EINVAL`] if one is of another domain, or if more would be posted than may be. Does not sleep.
+    pub fn post_receives(&self, buffers: &mut Buffers<H>) -> Result {
+        if buffers.is_empty() {
+            return Ok(());
+        }
+        if !buffers.all_in(&self.pd) {
+            return Err(EINVAL);
+        }
+        let mut receives = self.receives.lock();
+        if !receives.open {
+            return Err(not_connected());
+        }
+        let left = receives.room.checked_sub(buffers.len());
+        receives.room = left.ok_or(EINVAL)?;
+        let first = self.take_work_requests(buffers, &mut receives.posted);
+        let mut bad = null();
+        // SAFETY: The list was just made, of requests that live until their completions take them
+        // back. The queue pair is live by the type invariants.
+        let result = to_result(unsafe { raw::ib_post_recv(self.as_raw(), first, &mut bad) });
+        if result.is_err() {
+            // SAFETY: The device posted what precedes `bad`, and nothing from there on.
+            unsafe { buffers.reclaim(bad, &mut receives.posted) };
+            receives.room = receives.room.saturating_add(buffers.len());
+        }
+        result
+    }
+
+    /// Gives up `buffers` to `posted`, and returns the first of their linked work requests.
+    pub(crate) fn take_work_requests(
+        &self,
+        buffers: &mut Buffers<H>,
+        posted: &mut InFlight,
+    ) -> *mut raw::ib_recv_wr {
+        buffers.take_work_requests(self, receive_done::<H>, posted)
+    }
+}
+
+/// # Safety
+///
+/// Only the core calls this, for the completion of a Receive of a [`QueuePair<H>`].
+unsafe extern "C" fn receive_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
+    // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
+    let (handler, wc) = unsafe { cq::called_for::<H>(cq, wc) };
+    // SAFETY: The request was posted with the address of the entry of a Receive, its first field.
+    let entry = unsafe { Entry::completed(wc) };
+    // SAFETY: The entry lives until its completion, which is this one, or longer than there are
+    // callbacks. So does the queue pair that it was posted to, a `QueuePair<H>`.
+    let queue = unsafe { &*Buffer::<H>::queue(entry).cast::<QueuePair<H>>() };
+    let mut receives = queue.receives.lock();
+    if receives.drained {
+        // Too late: it goes with the queue pair.
+        return;
+    }
+    // SAFETY: It stands there since it was posted.
+    unsafe { receives.posted.remove(entry) };
+    receives.room = receives.room.saturating_add(1);
+    drop(receives);
+    // SAFETY: It was just taken out. That the completion is here says that the device gave the buffer back.
+    let buffer = unsafe { Buffer::take_back(entry) };
+    if let Some(failure) = WcStatus::of(wc.status) {
+        handler.receive_failed(buffer, failure);
+        return;
+    }
+    let len = match wc.opcode {
+        // It counts what an RDMA Write put elsewhere. The buffer holds what came before.
+        raw::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM => 0,
+        _ => usize::try_from(wc.byte_len).unwrap_or(0),
+    };
+    let message = Message::new(buffer, len);
+    let with_key = wc.wc_flags & raw::ib_wc_flags_IB_WC_WITH_INVALIDATE as i32 != 0;
+    // SAFETY: Both arms of the union are plain 32-bit words.
+    let rkey = unsafe { wc.ex.invalidate_rkey };
+    let invalidated = with_key.then_some(Invalidated { rkey, queue });
+    handler.received(queue, message, invalidated);
+}
