@@ -31,6 +31,8 @@
 mod log;
 mod queue;
 mod receive_ring;
+#[cfg(RPCRDMA_SELFTEST)]
+pub(crate) mod selftest;
 mod send_buffers;
 mod send_policy;
 mod signalling;

@@ -13,6 +13,7 @@ pub(crate) fn run() -> Result {
         sunrpc::selftest::buffers::TESTS,
         sunrpc::selftest::calls::TESTS,
         rdma::selftest::TESTS,
+        crate::endpoint::selftest::TESTS,
     ];
     let mut failed = false;
     pr_info!("KTAP version 1\n");

@@ -14,26 +14,43 @@ use kernel::{
     },
 };
 
-/// How long an interval is.
-const INTERVAL_NS: i64 = 5 * NSEC_PER_SEC;
-
-/// How many lines may be logged in an interval.
-const LINES: u32 = 10;
-
-/// When the interval began, and how many lines were logged since.
-static BEGIN_NS: Atomic<i64> = Atomic::new(0);
-static LOGGED: Atomic<u32> = Atomic::new(0);
-
 /// Whether one more line about connections may go to the kernel log. Peers can cause as many as they
 /// like. What they cause here keeps nobody else from logging: the limit is this module's own.
 pub(crate) fn may_log() -> bool {
-    let now = Monotonic::ktime_get();
-    let begin = BEGIN_NS.load(Relaxed);
-    // Whoever is first to see the end of an interval begins the next.
-    if now.saturating_sub(begin) >= INTERVAL_NS
-        && BEGIN_NS.cmpxchg(begin, now, Relaxed) == Ok(begin)
-    {
-        LOGGED.store(0, Relaxed);
+    static LIMIT: RateLimit = RateLimit::new();
+    LIMIT.allows(Monotonic::ktime_get())
+}
+
+/// So many lines in each interval.
+pub(super) struct RateLimit {
+    /// When the interval began, and how many lines there were since.
+    begin_ns: Atomic<i64>,
+    lines: Atomic<u32>,
+}
+
+impl RateLimit {
+    /// How long an interval is.
+    pub(super) const INTERVAL_NS: i64 = 5 * NSEC_PER_SEC;
+
+    /// How many lines there may be in an interval.
+    pub(super) const LINES: u32 = 10;
+
+    pub(super) const fn new() -> Self {
+        Self {
+            begin_ns: Atomic::new(0),
+            lines: Atomic::new(0),
+        }
     }
-    LOGGED.load(Relaxed) < LINES && LOGGED.fetch_add(1, Relaxed) < LINES
+
+    /// Whether there may be a line at the time `now_ns`. Then it is counted.
+    pub(super) fn allows(&self, now_ns: i64) -> bool {
+        let begin = self.begin_ns.load(Relaxed);
+        // Whoever is first to see the end of an interval begins the next.
+        if now_ns.saturating_sub(begin) >= Self::INTERVAL_NS
+            && self.begin_ns.cmpxchg(begin, now_ns, Relaxed) == Ok(begin)
+        {
+            self.lines.store(0, Relaxed);
+        }
+        self.lines.load(Relaxed) < Self::LINES && self.lines.fetch_add(1, Relaxed) < Self::LINES
+    }
 }

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tests of what is decided about a Send queue.
+
+use super::{
+    log::RateLimit,
+    signalling::Signalling,
+    sq_credits::SqCredits, //
+};
+use kernel::{
+    prelude::*,
+    time::{
+        msecs_to_jiffies,
+        Jiffies, //
+    },
+};
+use rdma::NextSend;
+
+/// True if it passed.
+type Test = fn() -> Result<bool>;
+
+/// Each with its name, which is what it claims.
+pub(crate) const TESTS: &[(&str, Test)] = &[
+    (
+        "one Send in sixteen asks for a completion",
+        one_send_in_sixteen_asks,
+    ),
+    (
+        "a Send with Writes before it asks for a completion",
+        send_with_writes_asks,
+    ),
+    (
+        "a Send that takes the last buffer asks for a completion",
+        send_with_the_last_buffer_asks,
+    ),
+    (
+        "memory that a Send took along is covered by the first Send a second later",
+        old_memory_is_covered,
+    ),
+    (
+        "as many SQ credits are reserved as there are, and come back",
+        credits_come_back,
+    ),
+    ("ten lines are logged in five seconds", ten_lines_are_logged),
+];
+
+const NOW: Jiffies = Jiffies::MAX - 10;
+
+const PLAIN: NextSend = NextSend {
+    has_writes: false,
+    has_inserted: false,
+    now: NOW,
+};
+
+fn one_send_in_sixteen_asks() -> Result<bool> {
+    let mut signalling = Signalling::new();
+    Ok((1..=64).all(|count| signalling.asks_for_completion(&PLAIN, false) == (count % 16 == 0)))
+}
+
+fn send_with_writes_asks() -> Result<bool> {
+    let mut signalling = Signalling::new();
+    let writes = NextSend {
+        has_writes: true,
+        ..PLAIN
+    };
+    let asks = signalling.asks_for_completion(&writes, false);
+    // The count begins anew.
+    let next = (1..=15).any(|_| signalling.asks_for_completion(&PLAIN, false));
+    Ok(asks && !next && signalling.asks_for_completion(&PLAIN, false))
+}
+
+fn send_with_the_last_buffer_asks() -> Result<bool> {
+    let mut signalling = Signalling::new();
+    Ok(signalling.asks_for_completion(&PLAIN, true)
+        && !signalling.asks_for_completion(&PLAIN, false))
+}
+
+fn old_memory_is_covered() -> Result<bool> {
+    let second = msecs_to_jiffies(Signalling::LEND_MS);
+    let at = |now: Jiffies, has_inserted| NextSend {
+        has_writes: false,
+        has_inserted,
+        now,
+    };
+    let mut signalling = Signalling::new();
+    let lends = signalling.asks_for_completion(&at(NOW, true), false);
+    // The clock goes over its end meanwhile. A younger loan does not make the older one younger.
+    let almost = NOW.wrapping_add(second - 1);
+    let early = signalling.asks_for_completion(&at(almost, true), false);
+    let due = signalling.asks_for_completion(&at(NOW.wrapping_add(second), false), false);
+    let after = signalling.asks_for_completion(&at(NOW.wrapping_add(2 * second), false), false);
+    Ok(!lends && !early && due && !after)
+}
+
+fn credits_come_back() -> Result<bool> {
+    let mut credits = SqCredits::new(5);
+    let all = credits.reserve(3) && !credits.reserve(3) && credits.reserve(2);
+    let none = !credits.reserve(1) && credits.reserve(0);
+    credits.release(2);
+    let some = !credits.reserve(3) && credits.reserve(2);
+    Ok(all && none && some && credits.batch() == 3 && credits.total() == 5)
+}
+
+fn ten_lines_are_logged() -> Result<bool> {
+    let limit = RateLimit::new();
+    let lines = |now| (0..100).filter(|_| limit.allows(now)).count();
+    let begin = RateLimit::INTERVAL_NS * 3;
+    let first = lines(begin) + lines(begin + RateLimit::INTERVAL_NS - 1);
+    let second = lines(begin + RateLimit::INTERVAL_NS);
+    let each = usize::try_from(RateLimit::LINES)?;
+    Ok(first == each && second == each)
+}
