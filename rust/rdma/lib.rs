@@ -69,6 +69,9 @@ mod sink;
 mod sq;
 mod wc;
 
+/// What lines in the log begin with.
+const __LOG_PREFIX: &[u8] = b"rpcrdma\0";
+
 pub use context::Context;
 pub use pd::ProtectionDomain;
 pub use qp::{

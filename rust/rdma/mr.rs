@@ -59,6 +59,7 @@ use kernel::{
             ENOMEM, //
         },
         from_err_ptr,
+        to_result,
         Result, //
     },
     new_spinlock,
@@ -173,6 +174,11 @@ impl<H: Context> Region<H> {
             pd: pd.clone(),
         };
         Ok(KBox::new(region, flags)?)
+    }
+
+    #[cfg(RPCRDMA_SELFTEST)]
+    pub(crate) fn as_ptr(&self) -> NonNull<raw::ib_mr> {
+        self.ptr
     }
 
     pub(crate) fn lkey(&self) -> u32 {
@@ -342,7 +348,14 @@ impl<H: Context> Drop for Region<H> {
         // under way: those that may be are kept by their queue pair or in
         // its `deferred_dereg`. From here on the
         // peer cannot reach the memory, which is unmapped next.
-        unsafe { raw::ib_dereg_mr(self.ptr.as_ptr()) };
+        let result = to_result(unsafe { raw::ib_dereg_mr(self.ptr.as_ptr()) });
+        if let Err(error) = result {
+            // The peer may still reach the memory.
+            pr_warn!(
+                "a memory region cannot be deregistered: {error:?}; its pages are never freed\n"
+            );
+            self.scatter.leak();
+        }
     }
 }
 

@@ -141,11 +141,12 @@ pub(crate) struct Receives {
 /// # Invariants
 ///
 /// The queue pair of `id` was made by `rdma_create_qp` in `pd` with `cq` for both directions. It
-/// is destroyed only in `drop`, after a drain that followed the end of all posting.
+/// is live as long as `ended` is false, and so as long as the lock of an `open` side is held: posting ends
+/// before the queue pair does.
 #[pin_data(PinnedDrop)]
 pub struct QueuePair<H: Handler> {
-    // Teardown in `drop` destroys the queue pair; then the fields go in this order. No callback runs when
-    // the first is gone.
+    // The drain in `drop`, if there was none before, destroys the queue pair; then the fields go in this order.
+    // No callback runs when the first is gone.
     _cq: CompletionQueue<H>,
     /// Completion of Writes, registrations and invalidations that asked for none: they failed.
     failed: raw::ib_cqe,
@@ -157,9 +158,9 @@ pub struct QueuePair<H: Handler> {
     max_read_elements: usize,
     /// [`Parameters::regions_per_send`].
     regions_per_send: usize,
-    /// Each drain takes a request, for which there is room once on either side.
+    /// Whether the queue pair was drained and destroyed.
     #[pin]
-    draining: Mutex<()>,
+    ended: Mutex<bool>,
     /// [`crate::device::Limits::remote_invalidation`].
     remote_invalidation: bool,
     /// Regions for what Reads bring, if that must be registered.
@@ -258,7 +259,7 @@ impl<H: Handler> QueuePair<H> {
             max_write_elements,
             max_read_elements: limits.read_elements,
             regions_per_send,
-            draining <- new_mutex!((), "rdma::draining"),
+            ended <- new_mutex!(false, "rdma::ended"),
             remote_invalidation: limits.remote_invalidation,
             sinks,
             receives <- new_spinlock!(receives, "rdma::receives"),
@@ -299,7 +300,8 @@ impl<H: Handler> QueuePair<H> {
         &self.deferred_dereg
     }
 
-    /// Ends all posting and waits until no work request is left. Idempotent. Sleeps; not for a
+    /// Ends all posting, waits until no work request is left, destroys the queue pair, and lets go of what
+    /// the device may have touched. Does that once; who comes later waits until it is done. Sleeps; not for a
     /// completion handler.
     pub fn drain(&self) {
         self.receives.lock().open = false;
@@ -308,9 +310,12 @@ impl<H: Handler> QueuePair<H> {
         // Never posted, so nobody will miss it.
         sends.take_deferred(null_mut());
         drop(sends);
-        let alone = self.draining.lock();
+        let mut ended = self.ended.lock();
+        if core::mem::replace(&mut *ended, true) {
+            return;
+        }
         // SAFETY: The queue pair is live by the type invariants, and both its sides have room for
-        // the requests of one drain. Nobody posts any more.
+        // the requests of this one drain. Nobody posts any more.
         unsafe { raw::ib_drain_qp(self.as_raw()) };
         self.receives.lock().drained = true;
         let mut sends = self.sends.lock();
@@ -325,9 +330,15 @@ impl<H: Handler> QueuePair<H> {
                 self.id.context().invalidate_failed(regions, context);
             }
         }
+        // The drain does not say whether it failed. If the queue pair could not be brought in error state, or the
+        // drain's requests could not be posted, the device may still be at work; it is not when there is no
+        // queue pair.
+        // SAFETY: The queue pair is live by the type invariants, and only a method that posts names it: both
+        // sides are closed. The core waits for the calls of the device that are under way.
+        // INVARIANT: `ended` was set above.
+        unsafe { raw::rdma_destroy_qp(self.id.as_raw()) };
         // A completion may yet come, and then finds its entry.
         self.sends.lock().invalidations_in_flight = lost;
-        drop(alone);
         // No request names a region any more. One that stayed registered would be within reach of
         // whoever the domain is used with next. Those of Reads that were lost do; a domain that Reads
         // came to is not used again.
@@ -335,7 +346,7 @@ impl<H: Handler> QueuePair<H> {
     }
 
     fn as_raw(&self) -> *mut raw::ib_qp {
-        // SAFETY: The id is live by the type invariants, and its queue pair is set.
+        // SAFETY: The id is live by the type invariants. Its queue pair is set, until the drain.
         unsafe { (*self.id.as_raw()).qp }
     }
 
@@ -347,14 +358,12 @@ impl<H: Handler> QueuePair<H> {
         (&raw const self.transfer_failed).cast_mut()
     }
 }
+    /// The queue pair, or null when it is destroyed.
 
 #[pinned_drop]
 impl<H: Handler> PinnedDrop for QueuePair<H> {
     fn drop(self: Pin<&mut Self>) {
         self.drain();
-        // SAFETY: The queue pair is live by the type invariants, drained and unknown to anybody
-        // else: only `&self` methods name it.
-        unsafe { raw::rdma_destroy_qp(self.id.as_raw()) };
         self.id.release_queue();
     }
 }

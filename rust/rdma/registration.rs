@@ -155,6 +155,12 @@ impl<H: Context> Prepared<H> {
         self.0.iter().all(|region| region.is_in(pd))
     }
 
+    /// The first region.
+    #[cfg(RPCRDMA_SELFTEST)]
+    pub(crate) fn first(&self) -> Option<core::ptr::NonNull<raw::ib_mr>> {
+        self.0.iter().next().map(Region::as_ptr)
+    }
+
     /// Gives up the plan: nothing was posted.
     ///
     /// The next plan has the same keys. If each had others, the key of one that waits to be registered could

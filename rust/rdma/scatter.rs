@@ -143,6 +143,15 @@ impl Scatter {
         self.entries.get_mut(..mapped).ok_or(EIO)
     }
 
+    /// Leaves the pieces mapped and allocated for ever, and forgets them.
+    pub(crate) fn leak(&mut self) {
+        self.mapping = None;
+        self.entries.clear();
+        for piece in self.pieces.drain_all() {
+            core::mem::forget(piece);
+        }
+    }
+
     /// Unmaps it and lets go of the pieces. What was allocated stays.
     pub(crate) fn clear(&mut self) {
         if let Some(Mapping { device, direction }) = self.mapping.take() {

@@ -6,6 +6,7 @@
 //! A soft RoCE device has the address 192.0.2.1. Two ends of a connection are made there.
 
 mod batches;
+mod drain;
 mod fixture;
 mod lost_completions;
 mod memory_lifetime;
@@ -54,6 +55,18 @@ pub const TESTS: &[(&str, Test)] = &[
     (
         "a region has another key each time",
         memory_lifetime::a_region_has_another_key_each_time,
+    ),
+    (
+        "nothing is let go before the queue pair is destroyed",
+        drain::nothing_is_let_go_before_the_queue_pair_is_destroyed,
+    ),
+    (
+        "a queue pair is drained once",
+        drain::a_queue_pair_is_drained_once,
+    ),
+    (
+        "a region that is not deregistered keeps its memory",
+        memory_lifetime::region_that_is_not_deregistered_keeps_its_memory,
     ),
     (
         "a Read that never completes goes with its queue pair",

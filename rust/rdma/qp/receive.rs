@@ -49,7 +49,7 @@ impl<H: Handler> QueuePair<H> {
         let first = self.take_work_requests(buffers, &mut receives.posted);
         let mut bad = null();
         // SAFETY: The list was just made, of requests that live until their completions take them
-        // back. The queue pair is live by the type invariants.
+        // back. The queue pair is live by the type invariants: this side is locked and open.
         let result = to_result(unsafe { raw::ib_post_recv(self.as_raw(), first, &mut bad) });
         if result.is_err() {
             // SAFETY: The device posted what precedes `bad`, and nothing from there on.

@@ -123,7 +123,7 @@ impl<H: Handler> QueuePair<H> {
     /// connection.
     pub fn ring(&self) -> Result {
         let mut sends = self.sends.lock();
-        if sends.is_deferring() {
+        if sends.is_deferring() && sends.open {
             // SAFETY: There is nothing to add to what waits.
             unsafe { self.post(&mut sends, null_mut()) }
         } else {
@@ -151,7 +151,7 @@ impl<H: Handler> QueuePair<H> {
     /// # Safety
     ///
     /// The list, which may be empty if something was deferred, consists of requests that live until
-    /// they complete or the queue pair is drained.
+    /// they complete or the queue pair is drained. `sends` is this queue pair's, locked and open.
     pub(crate) unsafe fn post(
         &self,
         sends: &mut State<H, H::SendPolicy>,
@@ -160,7 +160,7 @@ impl<H: Handler> QueuePair<H> {
         let first = sends.take_deferred(first);
         let mut bad = core::ptr::null();
         // SAFETY: The caller vouches for the list, and whoever deferred requests for those. The
-        // queue pair is live by the type invariants.
+        // queue pair is live by the type invariants: the caller has the lock, and found the side open.
         let result = to_result(unsafe { raw::ib_post_send(self.as_raw(), first, &mut bad) });
         if result.is_err() {
             sends.open = false;

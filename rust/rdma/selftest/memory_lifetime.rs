@@ -13,7 +13,10 @@ use super::fixture::{
     TIMEOUT_MS, //
 };
 use crate::mr;
-use core::ptr::null_mut;
+use core::{
+    ffi::c_int,
+    ptr::null_mut, //
+};
 use kernel::{
     prelude::*,
     sync::Arc,
@@ -193,4 +196,33 @@ pub(super) fn a_region_has_another_key_each_time() -> Result<bool> {
         idle = unsafe { registered.into_idle() };
     }
     Ok(true)
+}
+
+/// # Safety
+///
+/// Only the core calls this.
+unsafe extern "C" fn refuse_dereg(_mr: *mut raw::ib_mr, _udata: *mut raw::ib_udata) -> c_int {
+    EIO.to_errno()
+}
+
+pub(super) fn region_that_is_not_deregistered_keeps_its_memory() -> Result<bool> {
+    let fixture = Fixture::alone(PORT)?;
+    let page = Page::new(GFP_KERNEL)?;
+    let (_, regions) = fixture.cover(&page, mr::Access::Read)?;
+    let region = regions.first().ok_or(EINVAL)?;
+    // SAFETY: The fixture keeps the device, whose regions are all of this test.
+    let ops = unsafe { &mut (*fixture.queue.pd().device()).ops };
+    let dereg = ops.dereg_mr.replace(refuse_dereg);
+    drop(regions);
+    ops.dereg_mr = dereg;
+    let stayed = kept(&page);
+    if stayed {
+        // SAFETY: The region was not deregistered, and leaked. So was a reference to the page, which is a
+        // soft device's only mapping.
+        unsafe {
+            raw::ib_dereg_mr(region.as_ptr());
+            raw::folio_put(page.as_ptr());
+        }
+    }
+    Ok(stayed && !kept(&page))
 }
