@@ -15,17 +15,11 @@ use crate::{
     context::Context,
     device::Limits, //
 };
-use core::{
-    ptr::{
-        addr_of_mut,
-        null,
-        null_mut,
-        NonNull, //
-    },
-    sync::atomic::{
-        AtomicBool,
-        Ordering, //
-    },
+use core::ptr::{
+    addr_of_mut,
+    null,
+    null_mut,
+    NonNull, //
 };
 use kernel::{
     bindings,
@@ -39,7 +33,14 @@ use kernel::{
         Result, //
     },
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Release, //
+        },
+        Arc, //
+    },
 };
 use shared::addr::{
     Net,
@@ -79,17 +80,35 @@ impl ConnectParameters<'_> {
 ///
 /// # Invariants
 ///
-/// `ptr` came from `rdma_create_id` with the address of `context`'s value as context and
-/// `event_callback::<H>` as handler, and is destroyed only in `drop`.
+/// `ptr` came from `rdma_create_id` with the address of `shared`'s value as context and
+/// `event_callback::<H>` as handler, and is destroyed only in `drop`. When `shared.bound` is true, the id's
+/// device is set, and neither that nor its addresses change any more.
 pub struct Id<H: Context> {
     ptr: NonNull<raw::rdma_cm_id>,
     /// Whether it has a queue pair, or soon will.
-    has_queue: AtomicBool,
+    has_queue: Atomic<bool>,
     /// Whether a peer asked for it.
     adopted: bool,
     /// Whether it asked a peer.
-    asked: AtomicBool,
-    context: Arc<H>, // Dropped after `ptr` is destroyed: events use it.
+    asked: Atomic<bool>,
+    shared: KBox<Shared<H>>, // Dropped after `ptr` is destroyed: events use it.
+}
+
+/// What an id shares with its events.
+struct Shared<H: Context> {
+    /// Whether the id is bound to a device. Until the CM says so it sets device and addresses in a task of its own.
+    bound: Atomic<bool>,
+    context: Arc<H>,
+}
+
+impl<H: Context> Shared<H> {
+    fn new(context: Arc<H>, bound: bool) -> Result<KBox<Self>> {
+        let shared = Self {
+            bound: Atomic::new(bound),
+            context,
+        };
+        Ok(KBox::new(shared, GFP_KERNEL)?)
+    }
 }
 
 // SAFETY: The CM has its own locks, but for the connection of an id that is about to ask or to be
@@ -101,13 +120,14 @@ unsafe impl<H: Context> Sync for Id<H> {}
 impl<H: Context> Id<H> {
     /// Makes an id for a reliable connection in `net`. Events go to `context` from now on. Sleeps.
     pub fn new(net: &Net, context: Arc<H>) -> Result<Arc<Self>> {
+        let shared = Shared::new(context, false)?;
         // SAFETY: The CM takes a reference to `net`. The context lives as long as the id: the value
-        // made below destroys the id before it gives up `context`.
+        // made below destroys the id before it gives up `shared`, and nothing moves what is in the box.
         let ptr = from_err_ptr(unsafe {
             raw::rdma_create_id(
                 net.as_raw(),
                 Some(event_callback::<H>),
-                Arc::as_ptr(&context).cast_mut().cast(),
+                (&raw const *shared).cast_mut().cast(),
                 raw::rdma_ucm_port_space_RDMA_PS_TCP,
                 raw::ib_qp_type_IB_QPT_RC,
             )
@@ -115,10 +135,10 @@ impl<H: Context> Id<H> {
         // INVARIANT: Just made so.
         let id = Self {
             ptr: NonNull::new(ptr).ok_or(EINVAL)?,
-            has_queue: AtomicBool::new(false),
+            has_queue: Atomic::new(false),
             adopted: false,
-            asked: AtomicBool::new(false),
-            context,
+            asked: Atomic::new(false),
+            shared,
         };
         Ok(Arc::new(id, GFP_KERNEL)?)
     }
@@ -151,13 +171,13 @@ impl<H: Context> Id<H> {
         // SAFETY: `ptr` is live by the type invariants; the CM copies the private data.
         to_result(unsafe { raw::rdma_connect(self.as_raw(), &mut conn) })?;
         // If that fails, the CM destroys what it had made by then.
-        self.asked.store(true, Ordering::Release);
+        self.asked.store(true, Release);
         Ok(())
     }
 
     /// Starts to end the connection, if there is one. Sleeps.
     pub fn disconnect(&self) {
-        if !self.adopted && !self.asked.load(Ordering::Acquire) {
+        if !self.adopted && !self.asked.load(Acquire) {
             return;
         }
         // SAFETY: `ptr` is live by the type invariants, and what it stands for at the CM lives as long.
@@ -201,10 +221,11 @@ impl<H: Context> Id<H> {
         })
     }
 
-    /// The far end of a connection.
+    /// The far end of a connection. [`ENODEV`] before the id is bound to a device.
     pub fn remote_address(&self) -> Result<SockAddr> {
-        // SAFETY: `ptr` is live by the type invariants. The storage holds a whole
-        // `sockaddr_storage`, filled in when the peer is known.
+        self.device()?;
+        // SAFETY: `ptr` is live by the type invariants, and its addresses do not change any more. The storage
+        // holds a whole `sockaddr_storage`.
         unsafe {
             let storage = addr_of_mut!((*self.as_raw()).route.addr.dst_addr);
             SockAddr::from_raw(
@@ -220,9 +241,10 @@ impl<H: Context> Id<H> {
         unsafe { Limits::of(self.device()?, self.is_iwarp()) }
     }
 
-    /// The local end, as text consumers want it.
+    /// The local end of a connection. [`ENODEV`] before the id is bound to a device.
     pub fn local_address(&self) -> Result<SockAddr> {
-        // SAFETY: `ptr` is live by the type invariants.
+        self.device()?;
+        // SAFETY: `ptr` is live by the type invariants, and its addresses do not change any more.
         unsafe { local_address(self.ptr) }
     }
 
@@ -232,24 +254,25 @@ impl<H: Context> Id<H> {
     ///
     /// `ptr` is live and belongs to nobody else, and none of its events is delivered meanwhile,
     /// except the one that the caller is in.
-    pub(crate) unsafe fn adopt(ptr: NonNull<raw::rdma_cm_id>, context: Arc<H>) -> Self {
+    pub(crate) unsafe fn adopt(ptr: NonNull<raw::rdma_cm_id>, adopter: Adopter<H>) -> Self {
+        let Adopter(shared) = adopter;
         // SAFETY: The caller keeps events away.
         let id = unsafe { &mut *ptr.as_ptr() };
-        id.context = Arc::as_ptr(&context).cast_mut().cast();
+        id.context = (&raw const *shared).cast_mut().cast();
         id.event_handler = Some(event_callback::<H>);
-        // INVARIANT: Made so by now, if not from the start.
+        // INVARIANT: Made so by now, if not from the start. A peer asked over a device.
         Self {
             ptr,
-            has_queue: AtomicBool::new(false),
+            has_queue: Atomic::new(false),
             adopted: true,
-            asked: AtomicBool::new(false),
-            context,
+            asked: Atomic::new(false),
+            shared,
         }
     }
 
     /// Says that somebody makes its queue pair. [`EINVAL`] if somebody did.
     pub(crate) fn claim_queue(&self) -> Result {
-        match self.has_queue.swap(true, Ordering::Acquire) {
+        match self.has_queue.xchg(true, Acquire) {
             true => Err(EINVAL),
             false => Ok(()),
         }
@@ -257,7 +280,7 @@ impl<H: Context> Id<H> {
 
     /// Says that there is none any more.
     pub(crate) fn release_queue(&self) {
-        self.has_queue.store(false, Ordering::Release);
+        self.has_queue.store(false, Release);
     }
 
     #[inline]
@@ -267,13 +290,25 @@ impl<H: Context> Id<H> {
 
     #[inline]
     pub(crate) fn context(&self) -> &Arc<H> {
-        &self.context
+        &self.shared.context
     }
 
     pub(crate) fn device(&self) -> Result<NonNull<raw::ib_device>> {
-        // SAFETY: `ptr` is live by the type invariants. The device is set once, before the event
-        // that tells of it.
+        if !self.shared.bound.load(Acquire) {
+            return Err(ENODEV);
+        }
+        // SAFETY: `ptr` is live by the type invariants, and its device does not change any more.
         NonNull::new(unsafe { (*self.as_raw()).device }).ok_or(ENODEV)
+    }
+}
+
+/// What an id is adopted with.
+pub(crate) struct Adopter<H: Context>(KBox<Shared<H>>);
+
+impl<H: Context> Adopter<H> {
+    /// Events will go to `context`. Sleeps.
+    pub(crate) fn new(context: Arc<H>) -> Result<Self> {
+        Ok(Self(Shared::new(context, true)?))
     }
 }
 
@@ -281,7 +316,7 @@ impl<H: Context> Id<H> {
 ///
 /// # Safety
 ///
-/// `id` is live.
+/// `id` is live, and its addresses do not change during the call.
 pub(crate) unsafe fn local_address(id: NonNull<raw::rdma_cm_id>) -> Result<SockAddr> {
     // SAFETY: The caller vouches for `id`. The storage holds a whole `sockaddr_storage`, filled in
     // when the id is bound to an address.
@@ -309,12 +344,17 @@ unsafe extern "C" fn event_callback<H: Context>(
     id: *mut raw::rdma_cm_id,
     event: *mut raw::rdma_cm_event,
 ) -> c_int {
-    // SAFETY: The context of such an id is an `H` that lives until the id is destroyed, which
+    // SAFETY: The context of such an id is a `Shared<H>` that lives until the id is destroyed, which
     // waits for this call.
-    let context = unsafe { &*(*id).context.cast::<H>() };
+    let shared = unsafe { &*(*id).context.cast::<Shared<H>>() };
     // SAFETY: The event is valid during the call.
     let event = unsafe { event::EventView::new(&*event) };
-    context.cm_event(event.decode());
+    let event = event.decode();
+    if matches!(event, Event::AddrResolved) {
+        // INVARIANT: The CM has set device and addresses before it says so, and does not change them again.
+        shared.bound.store(true, Release);
+    }
+    shared.context.cm_event(event);
     // Zero: the id stays; `Id` destroys it.
     0
 }

@@ -11,6 +11,7 @@
 use crate::{
     cm::{
         self,
+        Adopter,
         Id, //
     },
     context::Context, //
@@ -88,12 +89,13 @@ impl<H: Context> Request<'_, H> {
     /// Takes the id, whose events go to `context` from now on. [`EINVAL`] the second time. Sleeps.
     pub fn adopt(&self, context: Arc<H>) -> Result<Arc<Id<H>>> {
         let place = UniqueArc::new_uninit(GFP_KERNEL)?;
+        let adopter = Adopter::new(context)?;
         if self.adopted.replace(true) {
             return Err(EINVAL);
         }
         // SAFETY: The request stands for an id that nobody owns yet, whose handlers the CM keeps
         // from running until this one has returned.
-        let id = unsafe { Id::adopt(self.ptr, context) };
+        let id = unsafe { Id::adopt(self.ptr, adopter) };
         Ok(place.write(id).into())
     }
 }

@@ -248,6 +248,13 @@ impl<H: Handler> QueuePair<H> {
         // below destroys the queue pair before it gives them up.
         to_result(unsafe { raw::rdma_create_qp(id.as_raw(), pd.as_raw(), &mut attributes) })
             .inspect_err(|_| id.release_queue())?;
+        // SAFETY: The queue pair was just made, and nothing changes these.
+        let (write_elements, read_elements) = unsafe {
+            let queue = (*id.as_raw()).qp;
+            ((*queue).max_write_sge, (*queue).max_read_sge)
+        };
+        // CAST: To the wider type.
+        let (write_elements, read_elements) = (write_elements as usize, read_elements as usize);
         // INVARIANT: Just made so. Nothing fails from here on.
         let made = place.pin_init_with(pin_init!(Self {
             failed: raw::ib_cqe {
@@ -256,8 +263,8 @@ impl<H: Handler> QueuePair<H> {
             transfer_failed: raw::ib_cqe {
                 done: Some(transfer_failed::<H>),
             },
-            max_write_elements,
-            max_read_elements: limits.read_elements,
+            max_write_elements: max_write_elements.min(write_elements),
+            max_read_elements: limits.read_elements.min(read_elements),
             regions_per_send,
             ended <- new_mutex!(false, "rdma::ended"),
             remote_invalidation: limits.remote_invalidation,
@@ -290,6 +297,12 @@ impl<H: Handler> QueuePair<H> {
         &self.sends
     }
 
+    /// Scatter elements of one Write or Send, and of one Read.
+    #[cfg(RPCRDMA_SELFTEST)]
+    pub(crate) fn max_elements(&self) -> (usize, usize) {
+        (self.max_write_elements, self.max_read_elements)
+    }
+
     #[cfg(RPCRDMA_SELFTEST)]
     pub(crate) fn receives(&self) -> &SpinLock<Receives> {
         &self.receives
@@ -317,6 +330,13 @@ impl<H: Handler> QueuePair<H> {
         // SAFETY: The queue pair is live by the type invariants, and both its sides have room for
         // the requests of this one drain. Nobody posts any more.
         unsafe { raw::ib_drain_qp(self.as_raw()) };
+        // The drain does not say whether it failed. If the queue pair could not be brought in error state, or the
+        // drain's requests could not be posted, the device may still be at work; it is not when there is no
+        // queue pair.
+        // SAFETY: The queue pair is live by the type invariants, and only a method that posts names it: both
+        // sides are closed. The core waits for the calls of the device that are under way.
+        // INVARIANT: `ended` was set above.
+        unsafe { raw::rdma_destroy_qp(self.id.as_raw()) };
         self.receives.lock().drained = true;
         let mut sends = self.sends.lock();
         let spent = sends.retire_all();
@@ -330,13 +350,6 @@ impl<H: Handler> QueuePair<H> {
                 self.id.context().invalidate_failed(regions, context);
             }
         }
-        // The drain does not say whether it failed. If the queue pair could not be brought in error state, or the
-        // drain's requests could not be posted, the device may still be at work; it is not when there is no
-        // queue pair.
-        // SAFETY: The queue pair is live by the type invariants, and only a method that posts names it: both
-        // sides are closed. The core waits for the calls of the device that are under way.
-        // INVARIANT: `ended` was set above.
-        unsafe { raw::rdma_destroy_qp(self.id.as_raw()) };
         // A completion may yet come, and then finds its entry.
         self.sends.lock().invalidations_in_flight = lost;
         // No request names a region any more. One that stayed registered would be within reach of
@@ -345,6 +358,7 @@ impl<H: Handler> QueuePair<H> {
         self.deferred_dereg.close();
     }
 
+    /// The queue pair, or null when it is destroyed.
     fn as_raw(&self) -> *mut raw::ib_qp {
         // SAFETY: The id is live by the type invariants. Its queue pair is set, until the drain.
         unsafe { (*self.id.as_raw()).qp }
@@ -358,7 +372,6 @@ impl<H: Handler> QueuePair<H> {
         (&raw const self.transfer_failed).cast_mut()
     }
 }
-    /// The queue pair, or null when it is destroyed.
 
 #[pinned_drop]
 impl<H: Handler> PinnedDrop for QueuePair<H> {

@@ -109,6 +109,18 @@ pub const TESTS: &[(&str, Test)] = &[
         misuse::planned_memory_is_denied,
     ),
     (
+        "data that would be inserted behind the end of a message is refused",
+        misuse::insertion_behind_the_end_is_refused,
+    ),
+    (
+        "an id has no device and no addresses before it is told of them",
+        misuse::unresolved_id_has_no_device,
+    ),
+    (
+        "no request has more elements than its queue pair takes",
+        misuse::queue_pair_bounds_elements,
+    ),
+    (
         "nobody is answered who did not ask",
         misuse::nobody_is_answered_who_did_not_ask,
     ),

@@ -427,6 +427,11 @@ impl<H: Context> Inner<H> {
         self.requests.len()
     }
 
+    /// Whether it can be part of a message of which `len` bytes are in the Send's buffer.
+    pub(crate) fn fits_message(&self, len: usize) -> bool {
+        self.insert_at.is_none_or(|at| at <= len)
+    }
+
     /// Whether it is part of a Send.
     pub(crate) fn is_inserted(&self) -> bool {
         self.insert_at.is_some()

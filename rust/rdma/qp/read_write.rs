@@ -99,8 +99,8 @@ impl<H: ReadHandler> SendQueue<'_, H> {
     /// that is not more than `batch` requests. For so many Writes the caller reserved SQ credits, which
     /// the policy gets back in any case. `tag` is what the Send is called if its Writes fail.
     ///
-    /// A failure is the end of the connection. One is that something is of another domain, or that Reads go
-    /// with it. Sleeps if there is more than a batch.
+    /// A failure is the end of the connection. One is that something is of another domain, that Reads go
+    /// with it, or that memory would be inserted behind its end. Sleeps if there is more than a batch.
     pub fn post_reply(
         self,
         attached: Attached<H>,
@@ -112,9 +112,9 @@ impl<H: ReadHandler> SendQueue<'_, H> {
     ) -> Result {
         let Self { queue, mut state } = self;
         let count = attached.requests();
-        let fits = attached
-            .inner()
-            .is_none_or(|memory| memory.is_for(&queue.pd, DataDirection::ToDevice));
+        let fits = attached.inner().is_none_or(|memory| {
+            memory.is_for(&queue.pd, DataDirection::ToDevice) && memory.fits_message(len)
+        });
         if !fits || !state.open || (batch == 0 && count != 0) {
             let open = state.open;
             state.policy.release(batch);

@@ -71,7 +71,8 @@ impl<H: Handler> QueuePair<H> {
     ///
     /// The regions are as good as valid afterwards even if this fails, for then some may have
     /// been posted. A failure is the end of the connection, also for what was deferred before.
-    /// [`EINVAL`] if something is of another domain, or if there are more regions than a Send may have.
+    /// [`EINVAL`] if something is of another domain, if there are more regions than a Send may have, or if
+    /// `inserted` would be behind the first `len` bytes.
     pub fn post_send(
         &self,
         regions: mr::Prepared<H>,
@@ -81,9 +82,9 @@ impl<H: Handler> QueuePair<H> {
         doorbell: Doorbell,
     ) -> (mr::Registered<H>, Result) {
         let inserted = inserted.map(|inserted| inserted.0);
-        let memory_is_here = inserted
-            .as_ref()
-            .is_none_or(|memory| memory.is_for(&self.pd, DataDirection::ToDevice));
+        let memory_is_here = inserted.as_ref().is_none_or(|memory| {
+            memory.is_for(&self.pd, DataDirection::ToDevice) && memory.fits_message(len)
+        });
         if !memory_is_here || !regions.all_in(&self.pd) {
             self.send_queue().policy().put_back(buffer);
             drop(regions);

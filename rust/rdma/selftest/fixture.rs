@@ -66,6 +66,9 @@ pub(super) const LEN: usize = 2_000;
 /// RDMA Reads and Writes of a [`Fixture`] at the same time.
 pub(super) const TRANSFERS: usize = 4;
 
+/// Where in a Send memory is inserted.
+pub(super) const INSERT_AT: usize = 10;
+
 /// Regions that are registered for one Send at most.
 pub(super) const REGIONS: usize = 3;
 
@@ -297,9 +300,20 @@ impl Fixture {
         buffer: Buffer<TestHandler>,
         tag: u32,
     ) -> Result {
+        self.post_reply_of(attached, buffer, 20, tag)
+    }
+
+    /// As [`Self::post_reply`], of `len` bytes.
+    pub(super) fn post_reply_of(
+        &self,
+        attached: Attached<TestHandler>,
+        buffer: Buffer<TestHandler>,
+        len: usize,
+        tag: u32,
+    ) -> Result {
         let mut sends = self.queue.send_queue();
         let batch = sends.policy().reserve(attached.requests())?;
-        sends.post_reply(attached, batch, buffer, 20, Verb::Send, tag)
+        sends.post_reply(attached, batch, buffer, len, Verb::Send, tag)
     }
 
     /// Posts `reads`: half of all that may be posted at once.
@@ -328,7 +342,7 @@ impl Fixture {
     pub(super) fn insert(&self, page: &Page) -> Result<Inserted<TestHandler>> {
         let mut memory = Transfer::writes(&self.queue, None, GFP_KERNEL)?;
         memory.add_local(page.piece(0, LEN)?)?;
-        memory.insert(10)
+        memory.insert(INSERT_AT)
     }
 
     /// Sends a few bytes with a registration of `page`. Returns how that went.
@@ -439,7 +453,7 @@ impl Pair {
     }
 }
 
-fn net() -> Net {
+pub(super) fn net() -> Net {
     // SAFETY: The first namespace is never freed.
     unsafe { Net::from_raw(NonNull::new_unchecked(&raw mut raw::init_net)) }
 }

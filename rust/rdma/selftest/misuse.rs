@@ -4,18 +4,24 @@
 
 use super::fixture::{
     kept,
+    net,
     Fixture,
     Pair,
+    TestHandler,
+    INSERT_AT,
     PARAMETERS,
     PORT, //
 };
 use crate::{
+    cm::Id,
     mr,
+    send::Doorbell,
     transfer::{
         Attached,
         Transfer, //
     }, //
 };
+use core::ptr::null_mut;
 use kernel::prelude::*;
 use shared::memory::Page;
 
@@ -55,4 +61,48 @@ pub(super) fn planned_memory_is_denied() -> Result<bool> {
     drop(regions.cancel());
     let pulled = pair.far.end.seen.lock().pulled;
     Ok(pulled == 0 && !kept(&theirs))
+}
+
+pub(super) fn insertion_behind_the_end_is_refused() -> Result<bool> {
+    let fixture = Fixture::alone(PORT)?;
+    let page = Page::new(GFP_KERNEL)?;
+    let send = |len| -> Result<Result> {
+        let (inserted, buffer) = (fixture.insert(&page)?, fixture.buffer()?);
+        let regions = mr::Prepared::new();
+        let queue = &fixture.queue;
+        let (_, result) = queue.post_send(regions, buffer, len, Some(inserted), Doorbell::Ring);
+        Ok(result)
+    };
+    let reply = |len| -> Result<Result> {
+        let attached = Attached::Inserted(fixture.insert(&page)?);
+        Ok(fixture.post_reply_of(attached, fixture.buffer()?, len, 1))
+    };
+    let refused = send(INSERT_AT - 1)? == Err(EINVAL) && reply(INSERT_AT - 1)? == Err(EINVAL);
+    let let_go = !kept(&page);
+    // At the very end it is as good as anywhere, but there is no connection.
+    let end = send(INSERT_AT)?;
+    Ok(refused && let_go && end != Err(EINVAL))
+}
+
+pub(super) fn unresolved_id_has_no_device() -> Result<bool> {
+    let fixture = Fixture::alone(PORT)?;
+    let id = Id::new(&net(), TestHandler::new()?)?;
+    // SAFETY: The connection manager does this before it tells of it. It is undone below, so the id
+    // does not try to give the device back.
+    unsafe { (*id.as_raw()).device = fixture.queue.id().device()?.as_ptr() };
+    let early = id.device().is_ok() || id.local_address().is_ok() || id.remote_address().is_ok();
+    // SAFETY: As above.
+    unsafe { (*id.as_raw()).device = null_mut() };
+    Ok(!early && fixture.queue.id().local_address().is_ok())
+}
+
+pub(super) fn queue_pair_bounds_elements() -> Result<bool> {
+    let fixture = Fixture::alone(PORT)?;
+    // SAFETY: The fixture keeps its id, whose queue pair is there.
+    let (write, read) = unsafe {
+        let queue = (*fixture.queue.id().as_raw()).qp;
+        ((*queue).max_write_sge, (*queue).max_read_sge)
+    };
+    let (max_write, max_read) = fixture.queue.max_elements();
+    Ok(max_write <= usize::try_from(write)? && max_read <= usize::try_from(read)?)
 }
