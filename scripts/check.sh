@@ -80,6 +80,8 @@ clippy() {
 	in_root scripts/build-copy.sh "${KERNEL:+$KERNEL-}selftest" CLIPPY=1 RPCRDMA_SELFTEST=1 KRUSTFLAGS=-Dwarnings
 }
 
+import_circles() { in_root sh -ec 'scripts/import-cycles-test.py; scripts/import-cycles.py'; }
+
 host_tests() { in_root sh -c 'cd selftests/proto && nice cargo test --quiet'; }
 
 crafted_peer() { in_root sh -ec 'cd selftests/peer; nice cargo clippy -q --release --locked -- -Dwarnings; nice cargo build -q --release --locked'; }
@@ -102,6 +104,7 @@ fast() {
 	gate 'shellcheck' 300 in_root sh -c 'grep -rlE "^#!/bin/(ba)?sh|^#!/bin/busybox|^# shellcheck shell" Makefile scripts selftests .ci |
 		xargs shellcheck'
 	gate 'unsafe code' 60 scripts/unsafe.sh
+	gate 'circles of imports' 120 import_circles
 	gate 'checkpatch' 120 checkpatch
 	gate 'which kernels the scripts choose and refuse' 120 in_root selftests/scripts/kernels.sh
 	gate 'host tests of proto' 1200 host_tests
