@@ -116,5 +116,5 @@ distclean: clean ## remove the cache too: build root, kernel metadata, downloads
 help: ## this list
 	@awk -F ':.*## ' '/^## / { printf "\n%s\n", substr($$0, 4) } \
 		/^[a-z0-9_-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
-	@printf '\nVM settings: KERNEL=%s RDMA=%s SMP=%s MEM=%s LIMIT=%s APPEND=%s. README.md has more.\n' \
+	@printf '\nVM settings: KERNEL=%s RDMA=%s SMP=%s MEM=%s LIMIT=%s APPEND=%s. docs/testing.md has more.\n' \
 		'$(KERNEL)' '$(RDMA)' '$(SMP)' '$(MEM)' '$(LIMIT)' '$(APPEND)'

@@ -9,9 +9,9 @@
 //! slot state  >  (inside rdma) sends, deferred_dereg
 //! receive ring  >  (inside rdma) receives
 //! sunrpc's transport_lock  >  active, then alone  >  sends: the doorbell for what a sender left behind
-//! connection progress: innermost, held for a step of the state machine or a look at it
+//! connection state: innermost, held for a step of the state machine or a look at it
 //! the client's window, reusable resources and region pool: each alone
-//! the server's work queue, SQ waiters, connection state, free calls, page pool, rejected calls: each alone
+//! the server's work queue, SQ waiters, free calls, page pool, rejected calls: each alone
 //! (inside rdma) sinks: alone
 //! the listener's id  >  all that the connection manager and sunrpc lock
 //! ```
