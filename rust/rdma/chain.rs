@@ -10,7 +10,7 @@ use kernel::prelude::*;
 
 /// What can stand in a [`Chain`].
 pub(crate) trait Link: Sized {
-    /// The place for the rest of the chain. [`None`] unless `self` stands in one.
+    /// The place for the rest of the chain. [`None`] unless `self` is in one.
     fn next(&mut self) -> &mut Option<KBox<Self>>;
 
     /// The rest of the chain.

@@ -53,7 +53,7 @@ pub struct ConnectParameters<'a> {
     pub private_data: &'a [u8],
     /// RDMA Reads by the peer that we are ready to answer at the same time.
     pub responder_resources: u8,
-    /// RDMA Reads that we want to have under way at the same time.
+    /// RDMA Reads that this end posts at the same time, at most: how many the device works on at once.
     pub initiator_depth: u8,
     /// How often the device sends again before it gives up.
     pub retry_count: u8,
@@ -180,7 +180,7 @@ impl<H: Context> Id<H> {
         if !self.adopted && !self.asked.load(Acquire) {
             return;
         }
-        // SAFETY: `ptr` is live by the type invariants, and what it stands for at the CM lives as long.
+        // SAFETY: `ptr` is live by the type invariants, and the CM's connection lives as long.
         // An error means that there was nothing to end or that the peer was faster: both are what the
         // caller wants.
         unsafe { raw::rdma_disconnect(self.as_raw()) };
@@ -331,7 +331,7 @@ pub(crate) unsafe fn local_address(id: NonNull<raw::rdma_cm_id>) -> Result<SockA
 
 impl<H: Context> Drop for Id<H> {
     fn drop(&mut self) {
-        // SAFETY: `ptr` is live by the type invariants. The call waits for events under way; the
+        // SAFETY: `ptr` is live by the type invariants. The call waits for event handlers that run; the
         // crate's documentation forbids to drop the last reference in one.
         unsafe { raw::rdma_destroy_id(self.as_raw()) };
     }

@@ -23,7 +23,7 @@ pub struct Limits {
     pub registration_pages: u32,
     /// RDMA Reads that the device answers at the same time on one connection.
     pub responder_resources: u8,
-    /// RDMA Reads that the device may have under way at the same time on one connection.
+    /// RDMA Reads that the device works on at the same time on one connection.
     pub initiator_depth: u8,
     /// Scatter elements that one RDMA Write takes.
     pub write_elements: usize,

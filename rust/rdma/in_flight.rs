@@ -4,7 +4,7 @@
 //!
 //! The completion of a request takes its box back. A device may lose one: soft iWARP sometimes does
 //! when a connection breaks, for RDMA Reads and for invalidations, and any that fails its drain may, for
-//! Receives too. What still stands here when a queue
+//! Receives too. What is still in a list when its queue
 //! pair is drained would otherwise keep its protection domain, and that the device. It is freed with the
 //! queue pair, after the completion queue: if the device does come up with the completion, the box is there,
 //! and its callback sees that it is too late ([`State::is_drained`]).
@@ -64,12 +64,12 @@ impl Entry {
 ///
 /// # Invariants
 ///
-/// Each entry is part of something that `free` may be called for, once, and stands in no other list.
+/// Each entry is part of something that `free` may be called for, once, and is in no other list.
 pub(crate) struct InFlight {
     first: *mut Entry,
 }
 
-// SAFETY: By the contract of `add`, what stands in it may be freed by any task.
+// SAFETY: By the contract of `add`, what is in it may be freed by any task.
 unsafe impl Send for InFlight {}
 
 impl InFlight {
@@ -82,7 +82,7 @@ impl InFlight {
     ///
     /// # Safety
     ///
-    /// It stands in no list. As long as it stands in this one, `free` may be called for it by any
+    /// It is in no list. As long as it is in this one, `free` may be called for it by any
     /// task, and only who has the list to himself touches it in other ways.
     pub(crate) unsafe fn add(&mut self, entry: NonNull<Entry>) {
         // SAFETY: The caller vouches for `entry`.
@@ -101,7 +101,7 @@ impl InFlight {
     ///
     /// # Safety
     ///
-    /// It stands in this list.
+    /// It is in this list.
     pub(crate) unsafe fn remove(&mut self, entry: NonNull<Entry>) {
         // SAFETY: The caller vouches for `entry`.
         let (previous, next) = unsafe { ((*entry.as_ptr()).previous, (*entry.as_ptr()).next) };
@@ -134,7 +134,7 @@ impl Drop for InFlight {
             // SAFETY: By the type invariants it lives.
             let free = unsafe { (*entry.as_ptr()).free };
             if let Some(free) = free {
-                // SAFETY: By the type invariants, and it stands in no list any more.
+                // SAFETY: By the type invariants, and it is in no list any more.
                 unsafe { free(entry) };
             }
         }

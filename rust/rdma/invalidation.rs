@@ -59,7 +59,7 @@ impl<R, C> LocalInvalidate<R, C> {
     ///
     /// # Safety
     ///
-    /// `entry` came from [`Self::give_up`], stands in no list, and this is the first call for it.
+    /// `entry` came from [`Self::give_up`], is in no list, and this is the first call for it.
     pub(crate) unsafe fn take_back(entry: NonNull<Entry>) -> Option<(KBox<Self>, R, C)> {
         // SAFETY: The caller vouches for it.
         let mut this: KBox<Self> = unsafe { KBox::from_raw(entry.cast().as_ptr()) };

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Safe in-kernel verbs and RDMA CM for one user: reliable connections whose
-//! upper layer owns every buffer by value.
+//! Safe in-kernel verbs and RDMA CM for reliable connections. The upper layer owns every buffer by
+//! value.
+//!
+//! Nothing here knows what is sent, nor decides when: see [`SendPolicy`].
 //!
 //! # Who owns what
 //!
 //! ```text
 //! cm::Id  <-  ProtectionDomain  <-  regions, Receive and Send buffers
 //!    ^                ^
-//!    +------- QueuePair (with its completion queue and Send queue)
+//!    +------- QueuePair (with its completion queue)
 //! ```
 //!
-//! An arrow points at what is kept alive. The [`cm::Id`] goes last; the RDMA CM
+//! An arrow points at what is kept alive. The [`cm::Id`] is destroyed last; the RDMA CM
 //! holds back the removal of a device until every id bound to it is destroyed, so
-//! nothing of ours can outlive its device, and no second registration with the
+//! nothing made here can outlive its device, and no second registration with the
 //! core is needed. An upper layer that sees [`cm::Event::DeviceRemoval`] tears its
 //! connection down; the device waits for it.
 //!
@@ -23,9 +25,9 @@
 //!   [`Handler::received`] or [`Handler::receive_failed`].
 //! * A Send buffer is moved into [`QueuePair::post_send`]; the queue pair takes it
 //!   back when a completion covers it.
-//! * Memory that a Send takes along, and that Reads and Writes are of, is owned by what was posted
-//!   ([`transfer`]) until a completion covers that, or the queue pair is drained; if the device lost a Read,
-//!   until the queue pair is freed.
+//! * Memory that is inserted into a Send, and that of Reads and Writes, is owned by what was posted
+//!   ([`transfer`]) until a completion covers that, or the queue pair is drained and destroyed; if the device
+//!   lost the completion of a Read, until the [`QueuePair`] is freed.
 //! * Registered memory is an [`mr::Registered`] list. The only ways out are a
 //!   remote invalidation, a local one that completed, be it a request of its own or
 //!   part of a Read, and dropping it, which deregisters. All three end with the
@@ -38,9 +40,9 @@
 //!
 //! [`Handler`] methods run in the completion queue's worker (process context,
 //! never two at a time for one queue pair) or, for CM events, under the id's mutex
-//! in the CM's worker or in the task that removes the device. What a device lost is
-//! told in the task that shuts the queue pair down. They must not sleep for long, and
-//! must not drop the last reference to the id, the protection domain or the queue pair.
+//! in the CM's worker or in the task that removes the device. If the device lost the completion of
+//! an invalidation, [`Handler::invalidate_failed`] runs in the task that drains the queue pair. They must not
+//! sleep for long, and must not drop the last reference to the id, the protection domain or the queue pair.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -64,6 +66,7 @@ mod in_flight;
 mod invalidation;
 mod pd;
 mod registration;
+mod rq;
 mod scatter;
 mod sink;
 mod sq;

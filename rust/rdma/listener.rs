@@ -93,7 +93,7 @@ impl<H: Context> Request<'_, H> {
         if self.adopted.replace(true) {
             return Err(EINVAL);
         }
-        // SAFETY: The request stands for an id that nobody owns yet, whose handlers the CM keeps
+        // SAFETY: The request is of an id that nobody owns yet, whose handlers the CM keeps
         // from running until this one has returned.
         let id = unsafe { Id::adopt(self.ptr, adopter) };
         Ok(place.write(id).into())
@@ -154,7 +154,7 @@ impl<L: Listen> Listener<L> {
 
 impl<L: Listen> Drop for Listener<L> {
     fn drop(&mut self) {
-        // SAFETY: `ptr` is live by the type invariants. The call waits for events under way.
+        // SAFETY: `ptr` is live by the type invariants. The call waits for event handlers that run.
         unsafe { raw::rdma_destroy_id(self.ptr.as_ptr()) };
     }
 }

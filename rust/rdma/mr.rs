@@ -15,7 +15,7 @@
 //!    +-------------------------------------------------------+
 //! ```
 //!
-//! Each name stands for a chain of regions in that state. A region owns the
+//! Each name is of a chain of regions in that state. A region owns the
 //! memory that it covers ([`Piece`]) from `map` until it is unmapped, which
 //! happens only where the peer cannot reach it any more.
 //!
@@ -344,8 +344,8 @@ impl<H: Context> Region<H> {
 
 impl<H: Context> Drop for Region<H> {
     fn drop(&mut self) {
-        // SAFETY: `ptr` is live by the type invariants, and no work request that names it is
-        // under way: those that may be are kept by their queue pair or in
+        // SAFETY: `ptr` is live by the type invariants, and no posted work request names it:
+        // regions that one may name are kept by their queue pair or in
         // its `deferred_dereg`. From here on the
         // peer cannot reach the memory, which is unmapped next.
         let result = to_result(unsafe { raw::ib_dereg_mr(self.ptr.as_ptr()) });

@@ -5,15 +5,16 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 //!
 //! Here are the life of a queue pair, and what it reports. What is posted is in the files below: [`send`],
-//! [`receive`](mod@receive), [`invalidate`], [`read_write`].
+//! [`receive`](mod@receive), [`invalidate`], [`read_write`], [`rw_context`].
 
 mod invalidate;
-pub(crate) mod read_write;
+mod read_write;
 mod receive;
+pub(crate) mod rw_context;
 mod send;
 
 pub use self::{
-    read_write::ReadHandler,
+    rw_context::ReadHandler,
     send::SendQueue, //
 };
 
@@ -34,6 +35,7 @@ use crate::{
         Buffer,
         Message, //
     },
+    rq,
     sink::Sinks,
     sq::{
         self,
@@ -124,18 +126,6 @@ pub struct Parameters {
     pub transfers: u32,
 }
 
-/// The Receive side of a queue pair.
-pub(crate) struct Receives {
-    /// Whether posting is allowed: from creation to the drain.
-    open: bool,
-    /// Whether no completion has anything to bring any more.
-    drained: bool,
-    /// Receives that may still be posted.
-    room: usize,
-    /// Those that are.
-    pub(crate) posted: InFlight,
-}
-
 /// A queue pair and its completion queue.
 ///
 /// # Invariants
@@ -150,7 +140,7 @@ pub struct QueuePair<H: Handler> {
     _cq: CompletionQueue<H>,
     /// Completion of Writes, registrations and invalidations that asked for none: they failed.
     failed: raw::ib_cqe,
-    /// The same for transfers that are under way, and what they need.
+    /// The same for RDMA Reads, for Writes whose Send is not posted yet, and for what they need.
     transfer_failed: raw::ib_cqe,
     /// Scatter elements of one Write or Send.
     max_write_elements: usize,
@@ -166,7 +156,7 @@ pub struct QueuePair<H: Handler> {
     /// Regions for what Reads bring, if that must be registered.
     sinks: Option<Arc<Sinks<H>>>,
     #[pin]
-    receives: SpinLock<Receives>,
+    receives: SpinLock<rq::State>,
     #[pin]
     sends: SpinLock<sq::State<H, H::SendPolicy>>,
     /// Regions that are registered here and that nobody has any more.
@@ -215,12 +205,7 @@ impl<H: Handler> QueuePair<H> {
         let entries = max_send_wr.saturating_add(max_recv_wr);
         let cq = CompletionQueue::new(id.clone(), entries)?;
         let sends = sq::State::new(parameters.sends, invalidations, policy)?;
-        let receives = Receives {
-            open: true,
-            drained: false,
-            room,
-            posted: InFlight::new(),
-        };
+        let receives = rq::State::new(room);
         let deferred_dereg = DeferredDereg::new()?;
         let sinks = match limits.sink_pages {
             Some(pages) if parameters.transfers != 0 => Some(Sinks::new(pd.clone(), pages)?),
@@ -263,8 +248,8 @@ impl<H: Handler> QueuePair<H> {
             transfer_failed: raw::ib_cqe {
                 done: Some(transfer_failed::<H>),
             },
-            max_write_elements: max_write_elements.min(write_elements),
-            max_read_elements: limits.read_elements.min(read_elements),
+            max_write_elements: max_write_elements.min(write_elements).max(1),
+            max_read_elements: limits.read_elements.min(read_elements).max(1),
             regions_per_send,
             ended <- new_mutex!(false, "rdma::ended"),
             remote_invalidation: limits.remote_invalidation,
@@ -304,7 +289,7 @@ impl<H: Handler> QueuePair<H> {
     }
 
     #[cfg(RPCRDMA_SELFTEST)]
-    pub(crate) fn receives(&self) -> &SpinLock<Receives> {
+    pub(crate) fn receives(&self) -> &SpinLock<rq::State> {
         &self.receives
     }
 
@@ -334,7 +319,7 @@ impl<H: Handler> QueuePair<H> {
         // drain's requests could not be posted, the device may still be at work; it is not when there is no
         // queue pair.
         // SAFETY: The queue pair is live by the type invariants, and only a method that posts names it: both
-        // sides are closed. The core waits for the calls of the device that are under way.
+        // sides are closed. The call returns when the driver has no use of it any more.
         // INVARIANT: `ended` was set above.
         unsafe { raw::rdma_destroy_qp(self.id.as_raw()) };
         self.receives.lock().drained = true;
@@ -344,7 +329,7 @@ impl<H: Handler> QueuePair<H> {
         drop(sends);
         drop(spent);
         for entry in lost.iter() {
-            // SAFETY: It stands in the list, which is ours, and callbacks that come too late leave it there
+            // SAFETY: It is in the list, which is ours, and callbacks that come too late leave it there
             // with all that it holds.
             if let Some((regions, context)) = unsafe { mr::Invalidation::<H>::lose(entry) } {
                 self.id.context().invalidate_failed(regions, context);

@@ -164,12 +164,12 @@ impl<H: Context> Buffers<H> {
     /// `wr` and what follows it were not posted.
     pub(crate) unsafe fn reclaim(&mut self, mut wr: *const raw::ib_recv_wr, posted: &mut InFlight) {
         while !wr.is_null() {
-            // SAFETY: The request stands in an `Inner`.
+            // SAFETY: The request is in an `Inner`.
             let inner = unsafe { container_of::<H>(wr) };
             // CAST: The entry is the first field.
-            // SAFETY: It is not null, and stands there since the request was made.
+            // SAFETY: It is not null, and is in that list since the request was made.
             unsafe { posted.remove(NonNull::new_unchecked(inner).cast()) };
-            // SAFETY: It was not posted and stands in no list, so it is ours.
+            // SAFETY: It was not posted and is in no list, so it is ours.
             let inner = unsafe { KBox::from_raw(inner) };
             wr = inner.wr.next;
             self.0.push(inner);

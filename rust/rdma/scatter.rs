@@ -4,6 +4,8 @@
 //!
 //! C headers: [`include/linux/scatterlist.h`](srctree/include/linux/scatterlist.h),
 //! [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h), `ib_dma_map_sg`.
+//!
+//! `kernel::scatterlist` does not serve: it maps for a `struct device`, and an RDMA device may have no DMA of its own.
 
 use kernel::{
     alloc::Flags,

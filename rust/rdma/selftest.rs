@@ -82,15 +82,15 @@ pub const TESTS: &[(&str, Test)] = &[
     ),
     (
         "a batch has the elements of its own requests, and one completion",
-        batches::portion_has_its_own,
+        batches::batch_has_its_own,
     ),
     (
         "Reads that are more than a batch bring all",
-        batches::reads_go_in_portions,
+        batches::reads_go_in_batches,
     ),
     (
         "Writes that are more than a batch are there before their Send",
-        batches::writes_go_in_portions,
+        batches::writes_go_in_batches,
     ),
     (
         "a Read that is denied fails all of them, whatever batch it is of",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Registered memory for what RDMA Reads bring.
+//! Registered memory for what RDMA Reads bring: the Data Sink of RFC 5040.
 //!
 //! On iWARP the peer writes the answer to a Read, by a key that the request gives it; the key for
 //! local access is not for that. So the memory is registered in the chain that has the Reads, and

@@ -95,9 +95,6 @@ pub(crate) struct State<H: Context, P> {
     deferred: [*mut raw::ib_send_wr; 2],
 }
 
-// SAFETY: The pointers are to requests that no task or CPU owns.
-unsafe impl<H: Context, P: Send> Send for State<H, P> {}
-
 /// What Sends were posted with, for its owner to drop when the lock is released.
 pub(crate) type Spent<H> = Chain<transfer::Inner<H>>;
 

@@ -14,7 +14,7 @@ pub enum Event<'a> {
     RouteResolved,
     /// There is none.
     RouteError,
-    /// The connection stands.
+    /// The connection is established.
     Established {
         /// What the peer sent along. May be padded with zeroes.
         private_data: &'a [u8],
@@ -24,8 +24,7 @@ pub enum Event<'a> {
         /// Whether because it still holds an old connection of ours, which time cures.
         stale: bool,
     },
-    /// The peer did not answer. On a connection that stands: it is at other hardware now, or nobody
-    /// knows where.
+    /// The peer did not answer. If the connection was established: the path to it changed.
     Unreachable,
     /// Connecting failed half-way.
     ConnectError,

@@ -82,13 +82,13 @@ impl<H: Handler> QueuePair<H> {
         match unsafe { self.post(&mut sends, first) } {
             Ok(()) => Ok(()),
             // The box stays, as some device may have posted what it says it did not.
-            // SAFETY: It stands in the list, which is locked.
+            // SAFETY: It is in the list, which is locked.
             Err(_) => unsafe { Invalidation::<H>::lose(entry) }.map_or(Ok(()), Err),
         }
     }
 
     /// Links the invalidations of all. The last one asks for a completion, whose entry is returned with
-    /// the first request: what stands there has the regions and `context` until it is taken back.
+    /// the first request: what is there has the regions and `context` until it is taken back.
     ///
     /// Both come back if there is no region, or if the invalidations of these were lost before.
     pub(crate) fn link_invalidation(
@@ -121,7 +121,7 @@ unsafe extern "C" fn invalidate_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut r
         // Too late: it was given back.
         return;
     }
-    // SAFETY: It stands there since it was posted.
+    // SAFETY: It is in that list since it was posted.
     unsafe { sends.invalidations_in_flight.remove(entry) };
     // SAFETY: This is the only completion of a request with it, and it was just taken out.
     let taken = unsafe { Invalidation::<H>::take_back(entry) };

@@ -85,7 +85,7 @@ unsafe extern "C" fn receive_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw:
         // Too late: it goes with the queue pair.
         return;
     }
-    // SAFETY: It stands there since it was posted.
+    // SAFETY: It is in that list since it was posted.
     unsafe { receives.posted.remove(entry) };
     receives.room = receives.room.saturating_add(1);
     drop(receives);

@@ -210,7 +210,7 @@ impl<H: Handler> QueuePair<H> {
 unsafe extern "C" fn send_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
     // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
     let (handler, wc) = unsafe { cq::called_for::<H>(cq, wc) };
-    // SAFETY: The request was posted with the address of an `Inner`'s first field; it stands among the
+    // SAFETY: The request was posted with the address of an `Inner`'s first field; it is among the
     // posted ones until `retire` below, or longer than there are callbacks.
     let (queue, sequence) = unsafe {
         let inner = wc.__bindgen_anon_1.wr_cqe.cast::<Inner<H>>();

@@ -69,7 +69,7 @@ fn same(one: &Page, other: &Page) -> Result<bool> {
     Ok(these == those)
 }
 
-pub(super) fn reads_go_in_portions() -> Result<bool> {
+pub(super) fn reads_go_in_batches() -> Result<bool> {
     let pair = Pair::new()?;
     let (near, far) = (&pair.near, &pair.far);
     // More often than there is room for, if it did not come back.
@@ -85,7 +85,8 @@ pub(super) fn reads_go_in_portions() -> Result<bool> {
         if near.post_reads(reads).is_err() {
             return Ok(false);
         }
-        near.end.wait(|seen| (seen.pulled >= round).then_some(()))?;
+        near.end
+            .wait(|seen| (seen.reads_done >= round).then_some(()))?;
         if !same(&ours, &theirs)? || kept(&ours) {
             return Ok(false);
         }
@@ -94,7 +95,7 @@ pub(super) fn reads_go_in_portions() -> Result<bool> {
     Ok(near.has_room())
 }
 
-pub(super) fn writes_go_in_portions() -> Result<bool> {
+pub(super) fn writes_go_in_batches() -> Result<bool> {
     let pair = Pair::new()?;
     let (near, far) = (&pair.near, &pair.far);
     for round in 1..=4 {
@@ -137,7 +138,7 @@ fn fails_all(denied: u32) -> Result<bool> {
     }
     near.end.wait(|seen| seen.denied.then_some(()))?;
     near.queue.drain();
-    Ok(near.end.seen.lock().pulled == 0 && !kept(&ours))
+    Ok(near.end.seen.lock().reads_done == 0 && !kept(&ours))
 }
 
 pub(super) fn denied_write_fails_its_message() -> Result<bool> {
@@ -165,7 +166,7 @@ fn fails_its_message(denied: u32) -> Result<bool> {
 }
 
 /// Lengths of what five requests go to, and where the memory for that is: neither begins nor ends with the other.
-pub(super) fn portion_has_its_own() -> Result<bool> {
+pub(super) fn batch_has_its_own() -> Result<bool> {
     const REMOTE: [u32; 5] = [100, 300, 50, 250, 100];
     const LOCAL: [(usize, usize); 4] = [(0, 150), (200, 200), (600, 300), (1000, 150)];
     let fixture = Fixture::alone(PORT)?;

@@ -97,7 +97,7 @@ pub(super) struct EventLog {
     pub(super) established: bool,
     pub(super) received: usize,
     /// Transfers that have completed.
-    pub(super) pulled: usize,
+    pub(super) reads_done: usize,
     /// Whether one was denied memory.
     pub(super) denied: bool,
     /// The Send whose Writes failed.
@@ -213,7 +213,7 @@ impl ReadHandler for TestHandler {
     type ReadDone = ();
 
     fn read_done(&self, _queue: &QueuePair<Self>, (): ()) {
-        self.note(|seen| seen.pulled += 1);
+        self.note(|seen| seen.reads_done += 1);
     }
 
     fn read_failed(&self, (): (), failure: WcStatus) {

@@ -9,7 +9,7 @@ use super::fixture::{
 };
 use crate::{
     in_flight::Entry,
-    qp::read_write::{
+    qp::rw_context::{
         RwContext,
         Then, //
     },

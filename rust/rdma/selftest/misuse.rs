@@ -59,8 +59,8 @@ pub(super) fn planned_memory_is_denied() -> Result<bool> {
     }
     pair.far.end.wait(|seen| seen.denied.then_some(()))?;
     drop(regions.cancel());
-    let pulled = pair.far.end.seen.lock().pulled;
-    Ok(pulled == 0 && !kept(&theirs))
+    let reads_done = pair.far.end.seen.lock().reads_done;
+    Ok(reads_done == 0 && !kept(&theirs))
 }
 
 pub(super) fn insertion_behind_the_end_is_refused() -> Result<bool> {
