@@ -278,6 +278,11 @@ impl<H: Handler> QueuePair<H> {
     }
 
     #[cfg(RPCRDMA_SELFTEST)]
+    pub(crate) fn cq(&self) -> *mut raw::ib_cq {
+        self._cq.as_raw()
+    }
+
+    #[cfg(RPCRDMA_SELFTEST)]
     pub(crate) fn sends(&self) -> &SpinLock<sq::State<H, H::SendPolicy>> {
         &self.sends
     }

@@ -31,14 +31,11 @@ fn come_up_with(fixture: &Fixture, lost: NonNull<Entry>) {
     };
     // SAFETY: What is lost lives as long as the queue pair.
     completion.__bindgen_anon_1.wr_cqe = unsafe { &raw mut (*lost.as_ptr()).cqe };
-    // SAFETY: As above; the id has its queue pair, and that its completion queue.
-    let (done, cq) = unsafe {
-        let queue = (*fixture.queue.id().as_raw()).qp;
-        ((*lost.as_ptr()).cqe.done, (*queue).send_cq)
-    };
+    // SAFETY: As above.
+    let done = unsafe { (*lost.as_ptr()).cqe.done };
     if let Some(done) = done {
-        // SAFETY: It is called as the core would.
-        unsafe { done(cq, &mut completion) };
+        // SAFETY: It is called as the core would, with the completion queue of the queue pair.
+        unsafe { done(fixture.queue.cq(), &mut completion) };
     }
 }
 
