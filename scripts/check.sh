@@ -22,7 +22,7 @@ logs=$top/build/check
 
 # gate NAME LIMIT COMMAND...: the limit is in seconds. The command keeps to it itself; it finds it in `limit`. Sets `word` to ok or FAILED.
 gate() {
-	local name=$1 limit=$2 log=$logs/${1//[ \/]/-}.log start=$SECONDS
+	local name=$1 limit=$2 log=$logs/${1//[!a-zA-Z0-9.]/-}.log start=$SECONDS
 	shift 2
 	if "$@" >"$log" 2>&1; then
 		word=ok passed=$((passed + 1))

@@ -33,6 +33,8 @@ RUNS = SRC / "build/vm"
 TIMED_OUT = 124  # As timeout(1) says it.
 DIED = 125
 RUNS_KEPT = 30
+BOOTS = 3
+BOOT_SECONDS = 240 * (3 if DEBUG else 1)  # On two idle CPUs a pair takes under 20, or under a minute with the debug kernel.
 ACCELERATION = {
     "kvm": ["-accel", "kvm", "-cpu", "host"],
     "tcg": ["-accel", "tcg,thread=multi", "-cpu", "max"],
@@ -327,6 +329,37 @@ def take_turn(options):
     return turn
 
 
+def came_up(vms):
+    """Says whether each guest began its role, which is before it loads the module under test."""
+    deadline = time.monotonic() + BOOT_SECONDS
+    while not all((vm.dir / "booted").exists() for vm in vms):
+        if time.monotonic() >= deadline or any(vm.process.poll() is not None for vm in vms):
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def boot(options):
+    """Starts the VMs of a run and returns their directory and them.
+
+    On a busy host an emulated CPU can lose its timer while the kernel starts; that guest never comes up, and another one is
+    started.
+    """
+    for _ in range(BOOTS):
+        run = new_run()
+        vms = (single if options.kind == "single" else pair)(options, run)
+        for vm in vms:
+            vm.start()
+        if options.interactive or came_up(vms):
+            return run, vms
+        for vm in vms:
+            vm.process.kill()
+            vm.process.wait()
+            shutil.rmtree(vm.dir / "layer")
+        complain(f"a guest did not come up within {BOOT_SECONDS} s; consoles: {run}/*/console.log")
+    sys.exit(DIED)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("kind", choices=("single", "pair"))
@@ -350,12 +383,8 @@ def main():
             sys.exit(f"vm: {options.ko} is not there; `make module` builds it")
 
     turn = take_turn(options)
-    run = new_run()
-    vms = (single if options.kind == "single" else pair)(options, run)
+    run, vms = boot(options)
     deadline = time.monotonic() + (float("inf") if options.interactive else options.limit)
-    for vm in vms:
-        vm.start()
-
     status = vms[-1].wait(deadline, vms[0] if options.kind == "pair" else None)
     if options.kind == "pair":
         (run / "pair/stop").touch()

@@ -57,10 +57,14 @@ wire() {
 
 port=$(cd /sys/class/virtio-ports && grep -lx command ./*/name 2>/dev/null | cut -d/ -f2)
 
+# vm.py waits for this file. What comes after it may load the module under test.
+booted() { touch /vm/booted; }
+
 case $ROLE in
-single) ;;
+single) booted ;;
 client)
 	wire 2
+	booted
 	export SERVER_ADDR=10.0.0.1 SERVER_ADDR6=fd00::1 CLIENT_ADDR=10.0.0.2 CLIENT_ADDR6=fd00::2
 	until [ -e /vm/pair/ready ]; do
 		[ ! -e /vm/pair/failed ] || { echo "the server does not start; its console says why" >"/dev/${port:-console}"; finish 1; }
@@ -69,6 +73,7 @@ client)
 	;;
 server)
 	wire 1
+	booted
 	if /src/scripts/vm/nfs-server start; then touch /vm/pair/ready; else touch /vm/pair/failed; fi
 	exec 3>/vm/commands.log
 	/src/scripts/vm/on-server --serve >&3 2>&1
