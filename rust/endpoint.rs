@@ -13,6 +13,7 @@
 //! the client's window, reusable resources and region pool: each alone
 //! the server's work queue, SQ waiters, free calls, page pool, rejected calls: each alone
 //! (inside rdma) sinks: alone
+//! (inside rdma) ended  >  the CM's locks, receives, sends, slot state, deferred_dereg; no handler takes it
 //! the listener's id  >  all that the connection manager and sunrpc lock
 //! ```
 //!

@@ -143,7 +143,7 @@ fn request(
         true => config.inline,
         false => config.inline.without_remote_invalidation(),
     };
-    id.connect(&ConnectParameters {
+    queue.connect(&ConnectParameters {
         private_data: &private_data.emit(),
         responder_resources: device.responder_resources,
         initiator_depth: 0,
@@ -159,7 +159,7 @@ fn request(
 pub(super) fn close(xprt: &Xprt<ClientTransport>, active: &ActiveConnection) -> ReusableResources {
     let ActiveConnection { queue, connection } = active;
     connection.begin_close();
-    queue.id().disconnect();
+    queue.disconnect();
     queue.drain();
     xprt.for_each_slot(|slot| connection.counters.broken_regions.add(slot.reset()));
     let regions = connection.finish_close();

@@ -134,7 +134,7 @@ impl Transport for ClientTransport {
 
     fn inject_disconnect(&self, _xprt: &Xprt<Self>) {
         if let Some(active) = self.active() {
-            active.queue.id().disconnect();
+            active.queue.disconnect();
         }
     }
 

@@ -166,7 +166,7 @@ impl<H: Context> Id<H> {
 
     /// Starts to connect. The id must have a queue pair. Sleeps; waits for the id's handler, so not to be
     /// called there.
-    pub fn connect(&self, parameters: &ConnectParameters<'_>) -> Result {
+    pub(crate) fn connect(&self, parameters: &ConnectParameters<'_>) -> Result {
         let mut conn = parameters.as_raw()?;
         // SAFETY: `ptr` is live by the type invariants; the CM copies the private data.
         to_result(unsafe { raw::rdma_connect(self.as_raw(), &mut conn) })?;
@@ -176,7 +176,7 @@ impl<H: Context> Id<H> {
     }
 
     /// Starts to end the connection, if there is one. Sleeps.
-    pub fn disconnect(&self) {
+    pub(crate) fn disconnect(&self) {
         if !self.adopted && !self.asked.load(Acquire) {
             return;
         }
@@ -188,7 +188,7 @@ impl<H: Context> Id<H> {
 
     /// Says yes to the peer that the id came from. [`EINVAL`] if there is none. Sleeps; waits for the id's
     /// handler, so not to be called there.
-    pub fn accept(&self, parameters: &ConnectParameters<'_>) -> Result {
+    pub(crate) fn accept(&self, parameters: &ConnectParameters<'_>) -> Result {
         if !self.adopted {
             return Err(EINVAL);
         }

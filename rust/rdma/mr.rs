@@ -351,9 +351,12 @@ impl<H: Context> Drop for Region<H> {
         let result = to_result(unsafe { raw::ib_dereg_mr(self.ptr.as_ptr()) });
         if let Err(error) = result {
             // The peer may still reach the memory.
-            pr_warn!(
-                "a memory region cannot be deregistered: {error:?}; its pages are never freed\n"
-            );
+            self.pd.set_unclean();
+            if !self.scatter.is_empty() {
+                pr_warn!(
+                    "a memory region cannot be deregistered: {error:?}; its pages are never freed\n"
+                );
+            }
             self.scatter.leak();
         }
     }

@@ -16,7 +16,13 @@ use kernel::{
         Result, //
     },
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
 };
 
 /// A protection domain: what regions and buffers belong to.
@@ -29,6 +35,8 @@ use kernel::{
 /// `ptr` came from `ib_alloc_pd` on the device of `id` and is freed only in `drop`.
 pub struct ProtectionDomain<H: Context> {
     ptr: NonNull<raw::ib_pd>,
+    /// A region in it could not be deregistered: whoever has its key may use it as long as the domain lives.
+    unclean: Atomic<bool>,
     id: Arc<Id<H>>, // Dropped after `ptr` is freed: it keeps the device.
 }
 
@@ -46,6 +54,7 @@ impl<H: Context> ProtectionDomain<H> {
         // INVARIANT: Just made.
         let pd = Self {
             ptr: NonNull::new(ptr).ok_or(ENOMEM)?,
+            unclean: Atomic::new(false),
             id,
         };
         Ok(Arc::new(pd, GFP_KERNEL)?)
@@ -56,10 +65,18 @@ impl<H: Context> ProtectionDomain<H> {
         self.ptr.as_ptr()
     }
 
-    /// Whether a connection of `id` may use it.
+    /// Whether a connection of `id` may use it: one on its device, and no peer of an earlier connection
+    /// can still reach memory here.
     pub fn serves(&self, id: &Id<H>) -> bool {
-        id.device()
-            .is_ok_and(|device| device.as_ptr() == self.device())
+        !self.unclean.load(Relaxed)
+            && id
+                .device()
+                .is_ok_and(|device| device.as_ptr() == self.device())
+    }
+
+    /// A region could not be deregistered. No later connection may use the domain.
+    pub(crate) fn set_unclean(&self) {
+        self.unclean.store(true, Relaxed);
     }
 
     /// Whether it was made for the connection of `id`, and keeps that.
@@ -90,7 +107,8 @@ impl<H: Context> ProtectionDomain<H> {
 impl<H: Context> Drop for ProtectionDomain<H> {
     fn drop(&mut self) {
         // SAFETY: `ptr` is live by the type invariants. All that is made in the domain holds an
-        // `Arc` of it, so nothing is left in it.
+        // `Arc` of it, so nothing is left in it but regions that could not be deregistered: for those the
+        // device refuses, and keeps the domain.
         unsafe { raw::ib_dealloc_pd(self.ptr.as_ptr()) };
     }
 }

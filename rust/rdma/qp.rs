@@ -19,12 +19,16 @@ pub use self::{
 };
 
 use crate::{
-    cm::Id,
+    cm::{
+        ConnectParameters,
+        Id, //
+    },
     context::Context,
     cq::{
         self,
         CompletionQueue, //
     },
+    error::not_connected,
     in_flight::InFlight,
     mr::{
         self,
@@ -277,6 +281,34 @@ impl<H: Handler> QueuePair<H> {
         &self.id
     }
 
+    /// Starts to connect. The CM names the queue pair to the peer, so [`not_connected`] after the drain.
+    /// Sleeps; waits for the id's handler, so not to be called there.
+    pub fn connect(&self, parameters: &ConnectParameters<'_>) -> Result {
+        let ended = self.ended.lock();
+        match *ended {
+            true => Err(not_connected()),
+            false => self.id.connect(parameters),
+        }
+    }
+
+    /// Accepts the peer that the id came from; [`EINVAL`] if there is none. As [`Self::connect`].
+    pub fn accept(&self, parameters: &ConnectParameters<'_>) -> Result {
+        let ended = self.ended.lock();
+        match *ended {
+            true => Err(not_connected()),
+            false => self.id.accept(parameters),
+        }
+    }
+
+    /// Starts to end the connection, if there is one. The iWARP CM modifies the queue pair for that, so
+    /// nothing happens after the drain. Sleeps.
+    pub fn disconnect(&self) {
+        let ended = self.ended.lock();
+        if !*ended {
+            self.id.disconnect();
+        }
+    }
+
     #[cfg(RPCRDMA_SELFTEST)]
     pub(crate) fn cq(&self) -> *mut raw::ib_cq {
         self._cq.as_raw()
@@ -323,8 +355,8 @@ impl<H: Handler> QueuePair<H> {
         // The drain does not say whether it failed. If the queue pair could not be brought in error state, or the
         // drain's requests could not be posted, the device may still be at work; it is not when there is no
         // queue pair.
-        // SAFETY: The queue pair is live by the type invariants, and only a method that posts names it: both
-        // sides are closed. The call returns when the driver has no use of it any more.
+        // SAFETY: The queue pair is live by the type invariants, and only a method that posts, and those of the CM, name it:
+        // both sides are closed, and the latter take `ended`. The call returns when the driver has no use of it any more.
         // INVARIANT: `ended` was set above.
         unsafe { raw::rdma_destroy_qp(self.id.as_raw()) };
         self.receives.lock().drained = true;

@@ -158,7 +158,7 @@ impl ServerTransport {
         if connection.state.on(Event::Prepared) != Action::Accept {
             return Err(not_connected());
         }
-        self.id.accept(&ConnectParameters {
+        self.send_path.queue.accept(&ConnectParameters {
             private_data: &limits.inline.emit(),
             responder_resources: 0,
             initiator_depth,
@@ -177,7 +177,7 @@ impl ServerTransport {
         let connection = &self.send_path.connection;
         let _ = connection.state.on(Event::Close);
         connection.sq_waiters.close();
-        self.id.disconnect();
+        self.send_path.queue.disconnect();
     }
 
     /// Drains the queue pair and frees the work. When this returns no memory is under DMA, and no

@@ -92,7 +92,7 @@ impl Buffer {
     pub fn copy_in(&self, offset: usize, src: &[u8]) -> Result {
         let at = self.range(offset, src.len())?;
         // SAFETY: `range` found `src.len()` bytes behind `at` within the allocation; `src` is a
-        // slice of other memory, as no slice of a `Buffer` exists.
+        // slice of other memory: whoever makes slices of a `Buffer` keeps it to himself (`rdma`'s `Mapped`).
         unsafe { copy(at, src.as_ptr(), src.len()) };
         Ok(())
     }
@@ -135,7 +135,8 @@ impl Drop for Buffer {
 ///
 /// `src` is valid for reads, and `dst` for writes, of `len` bytes, and they do not overlap.
 unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: The caller vouches for both. The copy is C's, whose memory model allows races.
+    // SAFETY: The caller vouches for both. The compiler does not see into C's `memcpy`, so it assumes nothing of
+    // bytes that others write meanwhile; the `kernel` crate copies from I/O memory in the same way.
     unsafe { kernel::bindings::memcpy(dst.cast(), src.cast(), len) };
 }
 

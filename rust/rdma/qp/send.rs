@@ -82,15 +82,18 @@ impl<H: Handler> QueuePair<H> {
         doorbell: Doorbell,
     ) -> (mr::Registered<H>, Result) {
         let inserted = inserted.map(|inserted| inserted.0);
-        let memory_is_here = inserted.as_ref().is_none_or(|memory| {
-            memory.is_for(&self.pd, DataDirection::ToDevice) && memory.fits_message(len)
-        });
+        let memory_is_here = inserted
+            .as_ref()
+            .is_none_or(|memory| memory.is_for(&self.pd, DataDirection::ToDevice));
         if !memory_is_here || !regions.all_in(&self.pd) {
             self.send_queue().policy().put_back(buffer);
             drop(regions);
             return (mr::Registered::new(), Err(EINVAL));
         }
-        if regions.len() > self.regions_per_send {
+        let fits = inserted
+            .as_ref()
+            .is_none_or(|memory| memory.fits_message(len));
+        if !fits || regions.len() > self.regions_per_send {
             self.send_queue().policy().put_back(buffer);
             return (regions.into_registered(&self.deferred_dereg), Err(EINVAL));
         }

@@ -55,7 +55,7 @@ impl Fixture {
 }
 
 /// A page with bytes that differ from those of other `seed`s.
-fn roundup(seed: u8) -> Result<Page> {
+fn patterned(seed: u8) -> Result<Page> {
     let page = Page::new(GFP_KERNEL)?;
     let bytes: [u8; LEN] = core::array::from_fn(|at| (at as u8).wrapping_mul(7) ^ seed);
     page.copy_in(0, &bytes)?;
@@ -74,7 +74,7 @@ pub(super) fn reads_go_in_batches() -> Result<bool> {
     let (near, far) = (&pair.near, &pair.far);
     // More often than there is room for, if it did not come back.
     for round in 1..=4 {
-        let (theirs, ours) = (roundup(0x10 + round)?, Page::new(GFP_KERNEL)?);
+        let (theirs, ours) = (patterned(0x10 + round)?, Page::new(GFP_KERNEL)?);
         let (segment, registered, result) = far.offer(&theirs, mr::Access::Read)?;
         result?;
         let round = usize::from(round);
@@ -99,7 +99,7 @@ pub(super) fn writes_go_in_batches() -> Result<bool> {
     let pair = Pair::new()?;
     let (near, far) = (&pair.near, &pair.far);
     for round in 1..=4 {
-        let (theirs, ours) = (Page::new(GFP_KERNEL)?, roundup(0x20 + round)?);
+        let (theirs, ours) = (Page::new(GFP_KERNEL)?, patterned(0x20 + round)?);
         let (segment, registered, result) = far.offer(&theirs, mr::Access::Write)?;
         result?;
         let round = usize::from(round);
@@ -127,7 +127,7 @@ pub(super) fn denied_read_fails_all() -> Result<bool> {
 fn fails_all(denied: u32) -> Result<bool> {
     let pair = Pair::new()?;
     let (near, far) = (&pair.near, &pair.far);
-    let (theirs, ours) = (roundup(0x30)?, Page::new(GFP_KERNEL)?);
+    let (theirs, ours) = (patterned(0x30)?, Page::new(GFP_KERNEL)?);
     let (segment, _registered, result) = far.offer(&theirs, mr::Access::Read)?;
     result?;
     near.end.wait(|seen| (seen.received >= 1).then_some(()))?;
@@ -149,7 +149,7 @@ fn fails_its_message(denied: u32) -> Result<bool> {
     const TAG: u32 = 0x1234_5678;
     let pair = Pair::new()?;
     let (near, far) = (&pair.near, &pair.far);
-    let (theirs, ours) = (Page::new(GFP_KERNEL)?, roundup(0x40)?);
+    let (theirs, ours) = (Page::new(GFP_KERNEL)?, patterned(0x40)?);
     let (segment, _registered, result) = far.offer(&theirs, mr::Access::Write)?;
     result?;
     near.end.wait(|seen| (seen.received >= 1).then_some(()))?;

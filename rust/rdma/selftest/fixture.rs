@@ -105,13 +105,13 @@ pub(super) struct EventLog {
     /// Whether a request failed.
     pub(super) failed: bool,
     /// Chains of invalidations that came to a good end.
-    pub(super) context: usize,
+    pub(super) invalidations_done: usize,
     /// Whether one of them was told of while the page that goes with it was still kept.
     pub(super) early: bool,
     /// Regions whose invalidation failed.
     pub(super) broken: Option<mr::Registered<TestHandler>>,
     /// Who wants to connect.
-    pub(super) accepted_id: Option<Arc<Id<TestHandler>>>,
+    pub(super) connect_request: Option<Arc<Id<TestHandler>>>,
 }
 
 impl TestHandler {
@@ -199,7 +199,7 @@ impl Handler for TestHandler {
     ) {
         let early = page.is_some_and(|page| kept(&page));
         self.note(|seen| {
-            seen.context += 1;
+            seen.invalidations_done += 1;
             seen.early |= early;
         });
     }
@@ -226,7 +226,7 @@ impl listener::Listen for TestHandler {
 
     fn connect_request(&self, request: &listener::Request<'_, Self>) {
         let adopted = TestHandler::new().and_then(|end| request.adopt(end));
-        self.note(|seen| seen.accepted_id = adopted.ok());
+        self.note(|seen| seen.connect_request = adopted.ok());
     }
 
     fn address_changed(&self) {}
@@ -429,16 +429,16 @@ pub(super) struct Pair {
 
 impl Pair {
     pub(super) fn new() -> Result<Self> {
-        let accepted_id = TestHandler::new()?;
-        let listener = listener::Listener::new(&net(), &address(PORT)?, 4, accepted_id.clone())?;
+        let listening = TestHandler::new()?;
+        let listener = listener::Listener::new(&net(), &address(PORT)?, 4, listening.clone())?;
         let near = Fixture::alone(PORT)?;
         near.queue.id().resolve_route(TIMEOUT_MS)?;
         near.end.wait(|seen| seen.routed.then_some(()))?;
-        near.queue.id().connect(&PARAMETERS)?;
-        let id = accepted_id.wait(|seen| seen.accepted_id.take())?;
+        near.queue.connect(&PARAMETERS)?;
+        let id = listening.wait(|seen| seen.connect_request.take())?;
         drop(listener);
         let far = Fixture::new(id)?;
-        far.queue.id().accept(&PARAMETERS)?;
+        far.queue.accept(&PARAMETERS)?;
         for end in [&near.end, &far.end] {
             end.wait(|seen| seen.established.then_some(()))?;
         }

@@ -113,7 +113,7 @@ pub(super) fn invalidation_lets_go_before_it_is_told() -> Result<bool> {
         return Ok(false);
     }
     let end = &pair.near.end;
-    let early = end.wait(|seen| (seen.context == 1).then_some(seen.early))?;
+    let early = end.wait(|seen| (seen.invalidations_done == 1).then_some(seen.early))?;
     Ok(was_kept && !early)
 }
 
@@ -151,8 +151,8 @@ fn fails_all(wrong: usize) -> Result<bool> {
     }
     drop(sends);
     let broken = pair.near.end.wait(|seen| seen.broken.take())?;
-    let context = pair.near.end.seen.lock().context;
-    Ok(broken.len() == REGIONS && context == 0 && pages.iter().all(kept))
+    let done = pair.near.end.seen.lock().invalidations_done;
+    Ok(broken.len() == REGIONS && done == 0 && pages.iter().all(kept))
 }
 
 pub(super) fn registrations_precede_their_send() -> Result<bool> {
