@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The enhanced connection set-up (RFC 6581): how many RDMA Reads each end may have outstanding.
+//!
+//! Four octets at the front of the private data, the same over MPA (revision 2) and over SCTP (functions 5 and 6):
+//! two words of 14 bits, IRD and ORD, each with two flags above it. IRD is how many Read Requests an end takes, ORD how
+//! many it wants to send. What one end sends must not be more than what the other takes.
+
+use crate::fault::Lower;
+use crate::wire::Octets;
+use crate::wire::Reader;
+
+const HIGH: u16 = 0x8000;
+const LOW: u16 = 0x4000;
+const READS: u16 = 0x3fff;
+
+/// A number of RDMA Reads, of 14 bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Reads(u16);
+
+impl Reads {
+    /// The value that says that the upper layer negotiates by its own means.
+    pub const NOT_NEGOTIATED: Self = Self(READS);
+
+    /// The most that can be negotiated.
+    pub const MAX: Self = Self(READS - 1);
+
+    /// This many, or the most that can be negotiated.
+    #[inline]
+    pub fn new(reads: u16) -> Self {
+        Self(reads).min(Self::MAX)
+    }
+
+    /// How many, or `None` if this end does not negotiate.
+    #[inline]
+    pub fn number(self) -> Option<u16> {
+        Some(self.0).filter(|_| self != Self::NOT_NEGOTIATED)
+    }
+}
+
+/// By which message the active side says that it is ready to receive, so that the passive side may send first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadyToReceive {
+    /// A Send of no octets.
+    pub send: bool,
+    /// An RDMA Write of no octets.
+    pub write: bool,
+    /// An RDMA Read of no octets.
+    pub read: bool,
+}
+
+/// The four octets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Enhanced {
+    /// Either side may send first, the passive one after the ready-to-receive message.
+    pub peer_to_peer: bool,
+    /// Which ready-to-receive messages are offered, or chosen.
+    pub ready: ReadyToReceive,
+    /// Read Requests that this end takes at a time.
+    pub ird: Reads,
+    /// Read Requests that this end wants to have outstanding.
+    pub ord: Reads,
+}
+
+/// What both ends agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Agreed {
+    /// Read Requests that this end takes at a time.
+    pub ird: u16,
+    /// Read Requests that this end may have outstanding.
+    pub ord: u16,
+}
+
+impl Enhanced {
+    /// Octets on the wire.
+    pub const LEN: usize = 4;
+
+    /// Takes them from the front of private data. `None` if it is shorter.
+    pub fn split(private_data: &[u8]) -> Option<(Self, &[u8])> {
+        let mut reader = Reader::new(private_data);
+        let (ird, ord) = (reader.u16()?, reader.u16()?);
+        let enhanced = Self {
+            peer_to_peer: ird & HIGH != 0,
+            ready: ReadyToReceive {
+                send: ird & LOW != 0,
+                write: ord & HIGH != 0,
+                read: ord & LOW != 0,
+            },
+            ird: Reads(ird & READS),
+            ord: Reads(ord & READS),
+        };
+        Some((enhanced, reader.rest()))
+    }
+
+    /// Its octets.
+    pub fn emit(&self) -> Octets<{ Enhanced::LEN }> {
+        let flag = |set, flag| if set { flag } else { 0 };
+        let ird = flag(self.peer_to_peer, HIGH) | flag(self.ready.send, LOW) | self.ird.0;
+        let ord = flag(self.ready.write, HIGH) | flag(self.ready.read, LOW) | self.ord.0;
+        let mut out = Octets::new();
+        out.put(ird.to_be_bytes());
+        out.put(ord.to_be_bytes());
+        out
+    }
+
+    /// The passive side's answer to this request, when its own `limits` allow for it.
+    ///
+    /// It sends no more Reads than the peer takes. It takes as many as the peer wants to send, or refuses
+    /// (RFC 6581, section 9.1).
+    pub fn answer(&self, limits: Agreed) -> Result<(Self, Agreed), Lower> {
+        let ord = self
+            .ird
+            .number()
+            .map_or(limits.ord, |ird| ird.min(limits.ord));
+        let ird = self.ord.number().unwrap_or(limits.ird);
+        if ird > limits.ird {
+            return Err(Lower::Reads);
+        }
+        let ready = self.choose()?;
+        let answer = Self {
+            peer_to_peer: self.peer_to_peer,
+            ready,
+            ird: Reads::new(ird),
+            ord: Reads::new(ord),
+        };
+        Ok((answer, Agreed { ird, ord }))
+    }
+
+    /// One of the ready-to-receive messages that the peer offers. A Write is best: it uses up nothing here.
+    fn choose(&self) -> Result<ReadyToReceive, Lower> {
+        let none = ReadyToReceive::default();
+        match self.ready {
+            _ if !self.peer_to_peer => Ok(none),
+            ReadyToReceive { write: true, .. } => Ok(ReadyToReceive {
+                write: true,
+                ..none
+            }),
+            ReadyToReceive { read: true, .. } => Ok(ReadyToReceive { read: true, ..none }),
+            // A Send would use up a Receive of which the upper layer knows nothing.
+            _ => Err(Lower::ReadyToReceive),
+        }
+    }
+
+    /// What the active side, which sent this request, makes of the answer. It may lower its ORD, and raise its IRD
+    /// to `max_ird`.
+    pub fn accept(&self, answer: &Self, max_ird: u16) -> Result<Agreed, Lower> {
+        let (own_ird, own_ord) = (self.ird.number(), self.ord.number());
+        let ird = match (own_ird, answer.ord.number()) {
+            (Some(own), Some(theirs)) => own.max(theirs),
+            (Some(own), None) => own,
+            (None, theirs) => theirs.unwrap_or(max_ird),
+        };
+        if ird > max_ird {
+            return Err(Lower::Reads);
+        }
+        let ord = match (own_ord, answer.ird.number()) {
+            (Some(own), Some(theirs)) => own.min(theirs),
+            (own, theirs) => own.or(theirs).unwrap_or(max_ird),
+        };
+        Ok(Agreed { ird, ord })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reads(ird: u16, ord: u16) -> Enhanced {
+        Enhanced {
+            ird: Reads::new(ird),
+            ord: Reads::new(ord),
+            ..Enhanced::default()
+        }
+    }
+
+    const LIMITS: Agreed = Agreed { ird: 16, ord: 16 };
+
+    #[test]
+    fn flags_stand_above_the_numbers() {
+        let all = Enhanced {
+            peer_to_peer: true,
+            ready: ReadyToReceive {
+                send: false,
+                write: true,
+                read: true,
+            },
+            ..reads(4, 0x3ffe)
+        };
+        assert_eq!(all.emit().as_slice(), [0x80, 0x04, 0xff, 0xfe]);
+        assert_eq!(
+            Enhanced::split(&[0x80, 4, 0xff, 0xfe]),
+            Some((all, &[][..]))
+        );
+        assert_eq!(Enhanced::split(&[0; 3]), None);
+    }
+
+    #[test]
+    fn responder_sends_no_more_than_the_initiator_takes() {
+        let (answer, agreed) = reads(4, 2).answer(LIMITS).unwrap();
+        assert_eq!(answer, reads(2, 4));
+        assert_eq!(agreed, Agreed { ird: 2, ord: 4 });
+    }
+
+    #[test]
+    fn responder_refuses_more_than_it_takes() {
+        assert_eq!(reads(4, 17).answer(LIMITS), Err(Lower::Reads));
+        assert!(reads(4, 16).answer(LIMITS).is_ok());
+    }
+
+    #[test]
+    fn who_does_not_negotiate_sets_no_limit() {
+        let open = Enhanced {
+            ird: Reads::NOT_NEGOTIATED,
+            ord: Reads::NOT_NEGOTIATED,
+            ..Enhanced::default()
+        };
+        assert_eq!(open.answer(LIMITS).unwrap().1, LIMITS);
+        assert_eq!(reads(4, 2).accept(&open, 16), Ok(Agreed { ird: 4, ord: 2 }));
+        assert_eq!(open.accept(&reads(4, 2), 16), Ok(Agreed { ird: 2, ord: 4 }));
+    }
+
+    #[test]
+    fn initiator_gives_way_as_far_as_it_can() {
+        let request = reads(4, 8);
+        assert_eq!(
+            request.accept(&reads(6, 5), 16),
+            Ok(Agreed { ird: 5, ord: 6 })
+        );
+        assert_eq!(request.accept(&reads(6, 17), 16), Err(Lower::Reads));
+    }
+
+    #[test]
+    fn ready_to_receive_is_chosen_among_what_is_offered() {
+        let offer = |send, write, read| {
+            let offer = Enhanced {
+                peer_to_peer: true,
+                ready: ReadyToReceive { send, write, read },
+                ..reads(1, 1)
+            };
+            offer.answer(LIMITS).map(|(answer, _)| answer.ready)
+        };
+        assert!(offer(true, true, true).unwrap().write);
+        assert!(offer(true, false, true).unwrap().read);
+        assert_eq!(offer(true, false, false), Err(Lower::ReadyToReceive));
+    }
+}

@@ -1,0 +1,472 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The headers of a DDP Segment: DDP's own (RFC 5041, section 4) and RDMAP's part of it (RFC 5040, section 4).
+//!
+//! A Tagged Buffer's segment says where it goes: STag and Tagged Offset (TO). An Untagged Buffer's segment names one
+//! of three queues (QN), the message's number there (MSN) and the offset inside the message (MO). The sink supplies the
+//! buffer. RDMAP's control octet and, untagged, the STag to invalidate travel inside DDP's header.
+//!
+//! | octets | tagged | untagged |
+//! | --- | --- | --- |
+//! | 0 | T = 1, L, reserved, DV | T = 0, L, reserved, DV |
+//! | 1 | RV, reserved, opcode | RV, reserved, opcode |
+//! | 2..6 | STag | Invalidate STag |
+//! | 6.. | TO (8) | QN (4), MSN (4), MO (4) |
+
+use crate::fault::Violation;
+use crate::stag::Range;
+use crate::stag::Stag;
+use crate::wire::Octets;
+use crate::wire::Reader;
+
+const TAGGED: u8 = 0x80;
+const LAST: u8 = 0x40;
+const DDP_VERSION_MASK: u8 = 0x03;
+const DDP_VERSION: u8 = 1;
+const RDMAP_VERSION_MASK: u8 = 0xc0;
+const RDMAP_VERSION: u8 = 0x40;
+const OPCODE_MASK: u8 = 0x0f;
+
+/// What an RDMA Message is (RFC 5040, section 4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opcode {
+    /// RDMA Write.
+    Write,
+    /// RDMA Read Request.
+    ReadRequest,
+    /// RDMA Read Response.
+    ReadResponse,
+    /// Send, of any of the four kinds.
+    Send(Send),
+    /// Terminate.
+    Terminate,
+}
+
+/// Which of the four Sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Send {
+    /// With Solicited Event.
+    pub solicited: bool,
+    /// With Invalidate.
+    pub invalidate: bool,
+}
+
+impl Opcode {
+    /// Its four bits on the wire.
+    #[inline]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Write => 0,
+            Self::ReadRequest => 1,
+            Self::ReadResponse => 2,
+            Self::Send(Send {
+                solicited: false,
+                invalidate: false,
+            }) => 3,
+            Self::Send(Send {
+                solicited: false,
+                invalidate: true,
+            }) => 4,
+            Self::Send(Send {
+                solicited: true,
+                invalidate: false,
+            }) => 5,
+            Self::Send(Send {
+                solicited: true,
+                invalidate: true,
+            }) => 6,
+            Self::Terminate => 7,
+        }
+    }
+
+    /// The opcode of these four bits. Those of RFC 7306 are unknown here, like all above 7.
+    #[inline]
+    pub const fn of(code: u8) -> Option<Self> {
+        Some(match code {
+            0 => Self::Write,
+            1 => Self::ReadRequest,
+            2 => Self::ReadResponse,
+            3..=6 => Self::Send(Send {
+                solicited: code >= 5,
+                invalidate: code == 4 || code == 6,
+            }),
+            7 => Self::Terminate,
+            _ => return None,
+        })
+    }
+
+    /// The queue of its messages, or `None` if they are tagged.
+    #[inline]
+    pub const fn queue(self) -> Option<Queue> {
+        match self {
+            Self::Write | Self::ReadResponse => None,
+            Self::Send(_) => Some(Queue::Send),
+            Self::ReadRequest => Some(Queue::ReadRequest),
+            Self::Terminate => Some(Queue::Terminate),
+        }
+    }
+}
+
+/// A queue of Untagged Buffers (RFC 5040, section 3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queue {
+    /// QN 0.
+    Send,
+    /// QN 1.
+    ReadRequest,
+    /// QN 2.
+    Terminate,
+}
+
+impl Queue {
+    /// Its number.
+    #[inline]
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::Send => 0,
+            Self::ReadRequest => 1,
+            Self::Terminate => 2,
+        }
+    }
+
+    /// The queue of this number.
+    #[inline]
+    pub const fn of(number: u32) -> Option<Self> {
+        match number {
+            0 => Some(Self::Send),
+            1 => Some(Self::ReadRequest),
+            2 => Some(Self::Terminate),
+            _ => None,
+        }
+    }
+}
+
+/// The header of a DDP Segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The message ends with this segment.
+    pub last: bool,
+    /// Where the payload goes.
+    pub model: Model,
+}
+
+/// Which buffer model, with its fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Model {
+    /// The Tagged Buffer Model.
+    Tagged {
+        /// [`Opcode::ReadResponse`], or else [`Opcode::Write`].
+        response: bool,
+        /// The sink's buffer.
+        stag: Stag,
+        /// Where in it the first octet of this segment's payload goes.
+        offset: u64,
+    },
+    /// The Untagged Buffer Model.
+    Untagged {
+        /// What the message is, and with that its queue.
+        message: Untagged,
+        /// Message sequence number in its queue; the first is 1.
+        msn: u32,
+        /// Message offset of the first octet of this segment's payload.
+        offset: u32,
+    },
+}
+
+/// What an untagged message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Untagged {
+    /// A Send of any kind.
+    Send {
+        /// With Solicited Event.
+        solicited: bool,
+        /// With Invalidate: the STag that loses its validity when the Send is delivered.
+        invalidate: Option<Stag>,
+    },
+    /// An RDMA Read Request.
+    ReadRequest,
+    /// A Terminate.
+    Terminate,
+}
+
+impl Untagged {
+    /// Its opcode.
+    #[inline]
+    pub const fn opcode(self) -> Opcode {
+        match self {
+            Self::Send {
+                solicited,
+                invalidate,
+            } => Opcode::Send(Send {
+                solicited,
+                invalidate: invalidate.is_some(),
+            }),
+            Self::ReadRequest => Opcode::ReadRequest,
+            Self::Terminate => Opcode::Terminate,
+        }
+    }
+
+    /// Its queue.
+    #[inline]
+    pub const fn queue(self) -> Queue {
+        match self {
+            Self::Send { .. } => Queue::Send,
+            Self::ReadRequest => Queue::ReadRequest,
+            Self::Terminate => Queue::Terminate,
+        }
+    }
+}
+
+impl Header {
+    /// Octets of a tagged header.
+    pub const TAGGED_LEN: usize = 14;
+
+    /// Octets of an untagged header, and with that of the longer one.
+    pub const UNTAGGED_LEN: usize = 18;
+
+    /// Octets of the header that begins with this octet.
+    #[inline]
+    pub const fn len_of(control: u8) -> usize {
+        match control & TAGGED {
+            0 => Self::UNTAGGED_LEN,
+            _ => Self::TAGGED_LEN,
+        }
+    }
+
+    /// Reads the header of a segment, and returns it with what follows it.
+    ///
+    /// Checks what the header alone can show, in this order: DDP version, RDMAP version, opcode, buffer model, queue.
+    /// Reserved bits are ignored, and so is an Invalidate STag that the opcode has no use for (RFC 5040, section 4.1).
+    pub fn parse(segment: &[u8]) -> Result<(Self, &[u8]), Violation> {
+        let mut reader = Reader::new(segment);
+        let (Some(ddp), Some(rdmap)) = (reader.u8(), reader.u8()) else {
+            return Err(Violation::Truncated);
+        };
+        let tagged = ddp & TAGGED != 0;
+        let model = match tagged {
+            true => reader.u32().zip(reader.u64()).map(|(stag, offset)| {
+                let response = rdmap & OPCODE_MASK == Opcode::ReadResponse.code();
+                (
+                    0,
+                    Model::Tagged {
+                        response,
+                        stag: Stag(stag),
+                        offset,
+                    },
+                )
+            }),
+            false => Self::untagged(&mut reader, rdmap & OPCODE_MASK),
+        };
+        let Some((queue, model)) = model else {
+            return Err(Violation::Truncated);
+        };
+        if ddp & DDP_VERSION_MASK != DDP_VERSION {
+            return Err(Violation::DdpVersion { tagged });
+        }
+        if rdmap & RDMAP_VERSION_MASK != RDMAP_VERSION {
+            return Err(Violation::RdmapVersion);
+        }
+        let Some(opcode) = Opcode::of(rdmap & OPCODE_MASK) else {
+            return Err(Violation::Opcode);
+        };
+        if opcode.queue().is_none() != tagged {
+            return Err(Violation::Opcode);
+        }
+        if !tagged {
+            match Queue::of(queue) {
+                None => return Err(Violation::Queue),
+                // The queue is there, but this message may not stand in it.
+                found if found != opcode.queue() => return Err(Violation::Opcode),
+                Some(_) => {}
+            }
+        }
+        let header = Self {
+            last: ddp & LAST != 0,
+            model,
+        };
+        Ok((header, reader.rest()))
+    }
+
+    /// The untagged fields, and the queue number as it is on the wire. What it returns for an opcode that is not
+    /// untagged is not used.
+    fn untagged(reader: &mut Reader<'_>, code: u8) -> Option<(u32, Model)> {
+        let stag = Stag(reader.u32()?);
+        let queue = reader.u32()?;
+        let (msn, offset) = (reader.u32()?, reader.u32()?);
+        let message = match Opcode::of(code) {
+            Some(Opcode::Send(kind)) => Untagged::Send {
+                solicited: kind.solicited,
+                invalidate: kind.invalidate.then_some(stag),
+            },
+            Some(Opcode::ReadRequest) => Untagged::ReadRequest,
+            _ => Untagged::Terminate,
+        };
+        let model = Model::Untagged {
+            message,
+            msn,
+            offset,
+        };
+        Some((queue, model))
+    }
+
+    /// What the message is.
+    #[inline]
+    pub const fn opcode(&self) -> Opcode {
+        match self.model {
+            Model::Tagged { response: true, .. } => Opcode::ReadResponse,
+            Model::Tagged { .. } => Opcode::Write,
+            Model::Untagged { message, .. } => message.opcode(),
+        }
+    }
+
+    /// Its octets.
+    pub fn emit(&self) -> Octets<{ Header::UNTAGGED_LEN }> {
+        let mut out = Octets::new();
+        let last = if self.last { LAST } else { 0 };
+        let rdmap = RDMAP_VERSION | self.opcode().code();
+        match self.model {
+            Model::Tagged { stag, offset, .. } => {
+                out.put([TAGGED | last | DDP_VERSION, rdmap]);
+                out.put(stag.0.to_be_bytes());
+                out.put(offset.to_be_bytes());
+            }
+            Model::Untagged {
+                message,
+                msn,
+                offset,
+            } => {
+                let stag = match message {
+                    Untagged::Send {
+                        invalidate: Some(stag),
+                        ..
+                    } => stag,
+                    _ => Stag(0),
+                };
+                out.put([last | DDP_VERSION, rdmap]);
+                out.put(stag.0.to_be_bytes());
+                out.put(message.queue().number().to_be_bytes());
+                out.put(msn.to_be_bytes());
+                out.put(offset.to_be_bytes());
+            }
+        }
+        out
+    }
+}
+
+/// The header of an RDMA Read Request, which is all of its payload (RFC 5040, section 4.4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadRequest {
+    /// Where the Data Sink, which asks, wants the octets. The Data Source copies it and does not look at it.
+    pub sink_stag: Stag,
+    /// Where in that buffer.
+    pub sink_offset: u64,
+    /// RDMA Read Message Size.
+    pub length: u32,
+    /// What the Data Source shall send.
+    pub source_stag: Stag,
+    /// From where on.
+    pub source_offset: u64,
+}
+
+impl ReadRequest {
+    /// Octets on the wire.
+    pub const LEN: usize = 28;
+
+    /// Reads it. `None` if there are fewer octets than it has.
+    pub fn parse(payload: &[u8]) -> Option<Self> {
+        let mut reader = Reader::new(payload);
+        Some(Self {
+            sink_stag: Stag(reader.u32()?),
+            sink_offset: reader.u64()?,
+            length: reader.u32()?,
+            source_stag: Stag(reader.u32()?),
+            source_offset: reader.u64()?,
+        })
+    }
+
+    /// Its octets.
+    pub fn emit(&self) -> Octets<{ ReadRequest::LEN }> {
+        let mut out = Octets::new();
+        out.put(self.sink_stag.0.to_be_bytes());
+        out.put(self.sink_offset.to_be_bytes());
+        out.put(self.length.to_be_bytes());
+        out.put(self.source_stag.0.to_be_bytes());
+        out.put(self.source_offset.to_be_bytes());
+        out
+    }
+
+    /// What is left of the Read when `sent` octets of the response are on their way (RFC 5040, section 4.8).
+    pub fn advanced(&self, sent: u32) -> Self {
+        Self {
+            sink_offset: self.sink_offset.wrapping_add(u64::from(sent)),
+            source_offset: self.source_offset.wrapping_add(u64::from(sent)),
+            length: self.length.saturating_sub(sent),
+            ..*self
+        }
+    }
+
+    /// The memory that the Data Source shall send.
+    #[inline]
+    pub const fn source(&self) -> Range {
+        Range {
+            stag: self.source_stag,
+            offset: self.source_offset,
+            length: self.length,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_opcode_has_one_code() {
+        for code in 0..=7 {
+            assert_eq!(Opcode::of(code).map(Opcode::code), Some(code));
+        }
+        for code in 8..=u8::MAX {
+            assert_eq!(Opcode::of(code), None);
+        }
+    }
+
+    #[test]
+    fn first_octets_are_those_of_the_table() {
+        let tagged = |last| Header {
+            last,
+            model: Model::Tagged {
+                response: false,
+                stag: Stag(1),
+                offset: 2,
+            },
+        };
+        let untagged = |last| Header {
+            last,
+            model: Model::Untagged {
+                message: Untagged::ReadRequest,
+                msn: 1,
+                offset: 0,
+            },
+        };
+        assert_eq!(tagged(true).emit().as_slice()[..2], [0xc1, 0x40]);
+        assert_eq!(tagged(false).emit().as_slice()[..2], [0x81, 0x40]);
+        assert_eq!(untagged(true).emit().as_slice()[..2], [0x41, 0x41]);
+        assert_eq!(untagged(false).emit().as_slice()[..2], [0x01, 0x41]);
+        assert_eq!(tagged(true).emit().len(), Header::TAGGED_LEN);
+        assert_eq!(untagged(true).emit().len(), Header::UNTAGGED_LEN);
+    }
+
+    #[test]
+    fn read_request_advances_at_both_ends() {
+        let request = ReadRequest {
+            sink_offset: u64::MAX,
+            length: 5000,
+            source_offset: 7,
+            ..ReadRequest::default()
+        };
+        let left = request.advanced(2048);
+        assert_eq!(left.sink_offset, 2047);
+        assert_eq!(left.source_offset, 2055);
+        assert_eq!(left.length, 2952);
+    }
+}

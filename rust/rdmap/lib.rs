@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RDMAP and DDP without I/O: the engine of a software iWARP device.
+//!
+//! RFC 5040 (RDMAP) and RFC 5041 (DDP), with what lies beneath them: RFC 5044 (MPA, over TCP), RFC 5043 (SCTP) and
+//! RFC 6581 (the negotiation of Reads). Octets, numbers and states go in; views, places and actions come out. There is
+//! no clock, no lock, no socket, no allocation and no kernel interface in this crate, so host tests and fuzzers reach
+//! all of it.
+//!
+//! What the crate promises:
+//!
+//! - No panic, whatever the peer sends and whatever the caller passes.
+//! - Decoders borrow. They never read outside the octets given.
+//! - Nothing is sized by a number from the wire: who makes a queue brings its memory.
+//! - It never touches the memory of messages. It says where octets go to or come from; the caller moves them.
+//!
+//! Layers, from the bottom: [`mpa`] and [`sctp`] find DDP Segments in what TCP and SCTP deliver, [`header`] and
+//! [`terminate`] read them, [`stag`] says what may be accessed and [`fault`] what a refusal is called on the wire.
+
+// Kbuild passes `no_std` itself. The unit tests need `std`.
+#![cfg_attr(not(any(test, CONFIG_RUST)), no_std)]
+#![forbid(unsafe_code)]
+// Numbers come from a peer: what could panic does not get in.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
+
+pub mod enhanced;
+pub mod fault;
+pub mod header;
+pub mod mpa;
+pub mod order;
+pub mod sctp;
+pub mod serial;
+pub mod stag;
+pub mod terminate;
+pub mod wire;

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Markers (RFC 5044, section 4.3): four octets at every 512th octet of the stream that point back to the beginning of
+//! the FPDU they are in, for receivers that lost their place.
+//!
+//! Position 0 is the first octet behind the start-up frames, so the first FPDU begins with a marker. A marker between two
+//! FPDUs points nowhere (0) and belongs to the second. FPDUs are multiples of four octets and begin at such, so a
+//! marker never divides the length field, and the pointer's two low bits are zero.
+
+/// Octets from one marker to the next.
+pub const SPACING: usize = 512;
+
+/// Octets of a marker.
+pub const MARKER_LEN: usize = 4;
+
+/// Where the next octet is in a stream that may have markers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// Octets since the last place of a marker, less than [`SPACING`]; `None` without markers.
+    phase: Option<usize>,
+}
+
+/// A marker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marker {
+    pointer: u16,
+}
+
+impl Marker {
+    /// Octets from the beginning of the FPDU's length field to this marker.
+    #[inline]
+    pub const fn pointer(self) -> u16 {
+        self.pointer
+    }
+
+    /// Its octets.
+    #[inline]
+    pub const fn octets(self) -> [u8; MARKER_LEN] {
+        let [high, low] = self.pointer.to_be_bytes();
+        [0, 0, high, low]
+    }
+
+    /// How many octets it has.
+    #[expect(clippy::len_without_is_empty, reason = "no marker is empty")]
+    #[inline]
+    pub const fn len(self) -> usize {
+        MARKER_LEN
+    }
+}
+
+impl Position {
+    /// In a stream without markers.
+    pub const NO_MARKERS: Self = Self { phase: None };
+
+    /// At the start of a stream with markers.
+    pub const START: Self = Self { phase: Some(0) };
+
+    /// `octets` octets behind the start of a stream with markers.
+    #[inline]
+    pub const fn behind_start(octets: usize) -> Self {
+        Self {
+            phase: Some(octets & (SPACING - 1)),
+        }
+    }
+
+    /// The marker that comes before an FPDU which begins here, if one does.
+    #[inline]
+    pub fn marker_here(self) -> Option<Marker> {
+        (self.phase == Some(0)).then_some(Marker { pointer: 0 })
+    }
+
+    /// Behind `octets` octets of the stream, markers included.
+    #[inline]
+    pub fn after(self, octets: usize) -> Self {
+        Self {
+            phase: self
+                .phase
+                .map(|phase| phase.wrapping_add(octets) & (SPACING - 1)),
+        }
+    }
+
+    /// Stream octets of an FPDU that has `plain_len` octets without markers and begins here.
+    pub fn wire_len(self, plain_len: usize) -> usize {
+        self.pieces(plain_len)
+            .fold(0, |sum, piece| sum.saturating_add(piece.len()))
+    }
+
+    /// The stream octets of such an FPDU, in order.
+    #[inline]
+    pub const fn pieces(self, plain_len: usize) -> Pieces {
+        Pieces {
+            position: self,
+            from: 0,
+            plain_len,
+            wire: 0,
+        }
+    }
+}
+
+/// A run of stream octets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// A marker.
+    Marker(Marker),
+    /// Octets of the FPDU.
+    Octets {
+        /// The first one's offset in the FPDU without markers.
+        from: usize,
+        /// How many.
+        length: usize,
+    },
+}
+
+impl Piece {
+    /// How many octets of the stream it is.
+    #[expect(clippy::len_without_is_empty, reason = "no piece is empty")]
+    #[inline]
+    pub const fn len(&self) -> usize {
+        match self {
+            Self::Marker(_) => MARKER_LEN,
+            Self::Octets { length, .. } => *length,
+        }
+    }
+}
+
+/// The stream octets of an FPDU.
+#[derive(Clone, Debug)]
+pub struct Pieces {
+    position: Position,
+    from: usize,
+    plain_len: usize,
+    // Octets from the length field to here, markers included: what a marker points back over.
+    wire: usize,
+}
+
+impl Iterator for Pieces {
+    type Item = Piece;
+
+    fn next(&mut self) -> Option<Piece> {
+        let left = self
+            .plain_len
+            .checked_sub(self.from)
+            .filter(|left| *left > 0)?;
+        if self.position.phase == Some(0) {
+            self.position = self.position.after(MARKER_LEN);
+            let pointer = u16::try_from(self.wire).unwrap_or_default();
+            // A marker before the length field is not between it and the next one.
+            if self.from > 0 {
+                self.wire = self.wire.saturating_add(MARKER_LEN);
+            }
+            return Some(Piece::Marker(Marker { pointer }));
+        }
+        let room = match self.position.phase {
+            Some(phase) => SPACING.saturating_sub(phase),
+            None => left,
+        };
+        let (from, length) = (self.from, left.min(room));
+        self.from = self.from.saturating_add(length);
+        self.wire = self.wire.saturating_add(length);
+        self.position = self.position.after(length);
+        Some(Piece::Octets { from, length })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_fpdu_begins_with_a_marker() {
+        let mut pieces = Position::START.pieces(48);
+        assert_eq!(pieces.next(), Some(Piece::Marker(Marker { pointer: 0 })));
+        let octets = Piece::Octets {
+            from: 0,
+            length: 48,
+        };
+        assert_eq!(pieces.next(), Some(octets));
+        assert_eq!(pieces.next(), None);
+        assert_eq!(Position::START.wire_len(48), 52);
+    }
+
+    #[test]
+    fn marker_points_back_over_earlier_markers() {
+        let pieces: Vec<_> = Position::START.pieces(1200).collect();
+        let pointers: Vec<_> = pieces
+            .iter()
+            .filter_map(|piece| match piece {
+                Piece::Marker(marker) => Some(marker.pointer()),
+                Piece::Octets { .. } => None,
+            })
+            .collect();
+        // The length field is at 4; the markers are at 0, 512 and 1024.
+        assert_eq!(pointers, [0, 508, 1020]);
+        assert_eq!(Position::START.wire_len(1200), 1212);
+    }
+
+    #[test]
+    fn fpdu_that_ends_at_a_marker_leaves_it_to_the_next() {
+        let at = Position::behind_start(512 - 48);
+        assert_eq!(at.wire_len(48), 48);
+        assert_eq!(at.after(48), Position::START);
+    }
+
+    #[test]
+    fn stream_without_markers_has_none() {
+        assert_eq!(Position::NO_MARKERS.pieces(5000).count(), 1);
+        assert_eq!(Position::NO_MARKERS.marker_here(), None);
+    }
+}

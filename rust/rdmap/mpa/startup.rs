@@ -1,0 +1,530 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How an MPA connection starts (RFC 5044, section 7.1; RFC 6581): one Request from the side that connected, one Reply,
+//! and then FPDUs.
+//!
+//! A frame is a key of 16 octets, a flag octet, a revision, the length of the private data and the private data.
+//! Revision 2 may put the four octets of [`Enhanced`] in front of the private data and says so with S. Either side's C
+//! makes both use the CRC; M asks the other side for markers.
+//!
+//! [`Initiator`] and [`Responder`] are the two ends. The responder must not send before it has received an FPDU (RFC
+//! 5044, section 7.1.2): in between it is [gated](Responder::may_send).
+
+use crate::enhanced::Agreed;
+use crate::enhanced::Enhanced;
+use crate::fault::Lower;
+use crate::fault::Misuse;
+use crate::wire::put;
+use crate::wire::Reader;
+
+const REQUEST_KEY: [u8; 16] = *b"MPA ID Req Frame";
+const REPLY_KEY: [u8; 16] = *b"MPA ID Rep Frame";
+
+const MARKERS: u8 = 0x80;
+const CRC: u8 = 0x40;
+const REJECT: u8 = 0x20;
+const ENHANCED: u8 = 0x10;
+
+/// Which of the two frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// From the side that connected.
+    Request,
+    /// The answer.
+    Reply,
+}
+
+/// A start-up frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// Request or Reply.
+    pub kind: Kind,
+    /// The sender wants markers in the FPDUs that it receives.
+    pub markers: bool,
+    /// The sender wants the CRC used.
+    pub crc: bool,
+    /// The Reply refuses the connection. Means nothing in a Request.
+    pub reject: bool,
+    /// 1 or 2.
+    pub revision: u8,
+    /// The negotiation of Reads; in revision 2 only.
+    pub enhanced: Option<Enhanced>,
+    /// What the upper layer says, without the four octets of `enhanced`.
+    pub private_data: &'a [u8],
+}
+
+impl<'a> Frame<'a> {
+    /// Octets before the private data.
+    pub const HEADER_LEN: usize = 20;
+
+    /// Octets of private data, those of [`Enhanced`] included, at most.
+    pub const MAX_PRIVATE_DATA: usize = 512;
+
+    /// Octets of the longest frame.
+    pub const MAX_LEN: usize = Self::HEADER_LEN + Self::MAX_PRIVATE_DATA;
+
+    /// Reads the frame with which `stream` begins, and returns it with the octets it has. `None` if it is not all
+    /// there yet.
+    ///
+    /// A wrong octet is found as soon as it is there, so that what is no MPA peer is not waited for. Both sides'
+    /// frames are looked at with the same rigour. Reserved flags are ignored.
+    pub fn parse(kind: Kind, stream: &'a [u8]) -> Result<Option<(Self, usize)>, Lower> {
+        let key = match kind {
+            Kind::Request => &REQUEST_KEY,
+            Kind::Reply => &REPLY_KEY,
+        };
+        if stream.iter().zip(key).any(|(found, due)| found != due) {
+            return Err(Lower::Startup);
+        }
+        let mut reader = Reader::new(stream.get(key.len()..).unwrap_or_default());
+        let (Some(flags), Some(revision)) = (reader.u8(), reader.u8()) else {
+            return Ok(None);
+        };
+        if !matches!(revision, 1 | 2) {
+            return Err(Lower::Startup);
+        }
+        let Some(length) = reader.u16().map(usize::from) else {
+            return Ok(None);
+        };
+        if length > Self::MAX_PRIVATE_DATA {
+            return Err(Lower::Startup);
+        }
+        let Some(private_data) = reader.rest().get(..length) else {
+            return Ok(None);
+        };
+        let (enhanced, private_data) = match revision == 2 && flags & ENHANCED != 0 {
+            true => {
+                let (enhanced, rest) = Enhanced::split(private_data).ok_or(Lower::Startup)?;
+                (Some(enhanced), rest)
+            }
+            false => (None, private_data),
+        };
+        let frame = Self {
+            kind,
+            markers: flags & MARKERS != 0,
+            crc: flags & CRC != 0,
+            reject: kind == Kind::Reply && flags & REJECT != 0,
+            revision,
+            enhanced,
+            private_data,
+        };
+        Ok(Some((frame, Self::HEADER_LEN.saturating_add(length))))
+    }
+
+    /// Writes it, and returns the octets it has.
+    pub fn emit(&self, out: &mut [u8]) -> Result<usize, Misuse> {
+        let enhanced = self
+            .enhanced
+            .map(|enhanced| enhanced.emit())
+            .unwrap_or_default();
+        let length = enhanced.len().saturating_add(self.private_data.len());
+        let length_field = u16::try_from(length).map_err(|_| Misuse::PrivateData)?;
+        if length > Self::MAX_PRIVATE_DATA {
+            return Err(Misuse::PrivateData);
+        }
+        let key = match self.kind {
+            Kind::Request => &REQUEST_KEY,
+            Kind::Reply => &REPLY_KEY,
+        };
+        let flag = |set, flag| if set { flag } else { 0 };
+        let flags = flag(self.markers, MARKERS)
+            | flag(self.crc, CRC)
+            | flag(self.reject, REJECT)
+            | flag(!enhanced.is_empty(), ENHANCED);
+        put(out, key)
+            .and_then(|out| put(out, &[flags, self.revision]))
+            .and_then(|out| put(out, &length_field.to_be_bytes()))
+            .and_then(|out| put(out, enhanced.as_slice()))
+            .and_then(|out| put(out, self.private_data))
+            .ok_or(Misuse::Buffer)?;
+        Ok(Self::HEADER_LEN.saturating_add(length))
+    }
+}
+
+/// What an end offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// It wants the CRC used. The default of RFC 5044 is that it is.
+    pub crc: bool,
+    /// It wants markers.
+    pub markers: bool,
+    /// Reads that it takes, and wants to send.
+    pub reads: Agreed,
+    /// Reads that it could take if the peer insists.
+    pub max_ird: u16,
+    /// Use revision 2 and negotiate the Reads. A responder follows the Request instead.
+    pub enhanced: bool,
+}
+
+/// How the stream is from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stream {
+    /// FPDUs carry a CRC, in both directions.
+    pub crc: bool,
+    /// The peer wants markers in what this end sends.
+    pub send_markers: bool,
+    /// This end asked for markers in what it receives.
+    pub receive_markers: bool,
+    /// Reads, in both directions.
+    pub reads: Agreed,
+    /// The message by which the active side says that it is ready to receive, if the passive one waits for such.
+    pub ready: Option<crate::enhanced::ReadyToReceive>,
+}
+
+/// How the peer answered a Request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer<'a> {
+    /// The stream is open. With the private data of the Reply.
+    Accepted(Stream, &'a [u8]),
+    /// The upper layer of the peer refuses. With the private data of the Reply.
+    Rejected(&'a [u8]),
+}
+
+/// The side that connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Initiator {
+    offer: Offer,
+}
+
+impl Initiator {
+    /// It offers this.
+    #[inline]
+    pub const fn new(offer: Offer) -> Self {
+        Self { offer }
+    }
+
+    fn enhanced(&self) -> Option<Enhanced> {
+        self.offer.enhanced.then(|| Enhanced {
+            ird: crate::enhanced::Reads::new(self.offer.reads.ird),
+            ord: crate::enhanced::Reads::new(self.offer.reads.ord),
+            ..Enhanced::default()
+        })
+    }
+
+    /// The Request.
+    pub fn request<'a>(&self, private_data: &'a [u8]) -> Frame<'a> {
+        Frame {
+            kind: Kind::Request,
+            markers: self.offer.markers,
+            crc: self.offer.crc,
+            reject: false,
+            revision: if self.offer.enhanced { 2 } else { 1 },
+            enhanced: self.enhanced(),
+            private_data,
+        }
+    }
+
+    /// What the Reply says.
+    ///
+    /// It has the revision of the Request and is enhanced if that is (RFC 6581, section 6); one that refuses need not be.
+    pub fn reply<'a>(&self, reply: &Frame<'a>) -> Result<Answer<'a>, Lower> {
+        let request = self.request(&[]);
+        if reply.kind != Kind::Reply || reply.revision != request.revision {
+            return Err(Lower::Startup);
+        }
+        if reply.reject {
+            return Ok(Answer::Rejected(reply.private_data));
+        }
+        let reads = match (request.enhanced, reply.enhanced) {
+            (Some(request), Some(answer)) => request.accept(&answer, self.offer.max_ird)?,
+            (None, None) => self.offer.reads,
+            _ => return Err(Lower::Startup),
+        };
+        // No ready-to-receive message was offered. Nothing obliges this end to send one.
+        let stream = Stream {
+            crc: self.offer.crc || reply.crc,
+            send_markers: reply.markers,
+            receive_markers: self.offer.markers,
+            reads,
+            ready: None,
+        };
+        Ok(Answer::Accepted(stream, reply.private_data))
+    }
+}
+
+/// The side that was connected to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Responder {
+    offer: Offer,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    AwaitRequest,
+    AwaitUser {
+        revision: u8,
+        enhanced: Option<Enhanced>,
+        crc: bool,
+        markers: bool,
+    },
+    Gated,
+    Open,
+    Closed,
+}
+
+impl Responder {
+    /// It offers this.
+    #[inline]
+    pub const fn new(offer: Offer) -> Self {
+        Self {
+            offer,
+            state: State::AwaitRequest,
+        }
+    }
+
+    /// Takes the Request. The upper layer hears of it and decides.
+    pub fn request(&mut self, request: &Frame<'_>) -> Result<(), Lower> {
+        if self.state != State::AwaitRequest || request.kind != Kind::Request {
+            self.state = State::Closed;
+            return Err(Lower::Startup);
+        }
+        self.state = State::AwaitUser {
+            revision: request.revision,
+            enhanced: request.enhanced,
+            crc: request.crc,
+            markers: request.markers,
+        };
+        Ok(())
+    }
+
+    /// The upper layer accepts. Returns the Reply, and how the stream is from now on.
+    ///
+    /// If the Reads cannot be agreed on the Reply [refuses](Self::reject) instead, which the caller does with the error.
+    pub fn accept<'a>(&mut self, private_data: &'a [u8]) -> Result<(Frame<'a>, Stream), Failed> {
+        let State::AwaitUser {
+            revision,
+            enhanced,
+            crc,
+            markers,
+        } = self.state
+        else {
+            return Err(Failed::Misuse(Misuse::State));
+        };
+        let (answer, reads) = match enhanced {
+            Some(request) => {
+                let limits = Agreed {
+                    ird: self.offer.max_ird,
+                    ..self.offer.reads
+                };
+                let (answer, reads) = request.answer(limits).map_err(Failed::Lower)?;
+                (Some(answer), reads)
+            }
+            None => (None, self.offer.reads),
+        };
+        let crc = crc || self.offer.crc;
+        let reply = Frame {
+            kind: Kind::Reply,
+            markers: self.offer.markers,
+            crc,
+            reject: false,
+            revision,
+            enhanced: answer,
+            private_data,
+        };
+        let stream = Stream {
+            crc,
+            send_markers: markers,
+            receive_markers: self.offer.markers,
+            reads,
+            ready: answer
+                .filter(|answer| answer.peer_to_peer)
+                .map(|answer| answer.ready),
+        };
+        self.state = State::Gated;
+        Ok((reply, stream))
+    }
+
+    /// The upper layer refuses. Returns the Reply, after which the connection is closed.
+    pub fn reject<'a>(&mut self, private_data: &'a [u8]) -> Result<Frame<'a>, Misuse> {
+        let State::AwaitUser {
+            revision, enhanced, ..
+        } = self.state
+        else {
+            return Err(Misuse::State);
+        };
+        self.state = State::Closed;
+        Ok(Frame {
+            kind: Kind::Reply,
+            markers: self.offer.markers,
+            crc: self.offer.crc,
+            reject: true,
+            revision,
+            // An enhanced Request is refused with an enhanced Reply, which says what there would be.
+            enhanced: enhanced.map(|_| Enhanced {
+                ird: crate::enhanced::Reads::new(self.offer.max_ird),
+                ord: crate::enhanced::Reads::new(self.offer.reads.ord),
+                ..Enhanced::default()
+            }),
+            private_data,
+        })
+    }
+
+    /// The first FPDU arrived, and was found to be whole.
+    #[inline]
+    pub fn received(&mut self) {
+        if self.state == State::Gated {
+            self.state = State::Open;
+        }
+    }
+
+    /// FPDUs may be sent.
+    #[inline]
+    pub fn may_send(&self) -> bool {
+        self.state == State::Open
+    }
+}
+
+/// Why a connection is not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failed {
+    /// The Request cannot be met.
+    Lower(Lower),
+    /// There is none to answer.
+    Misuse(Misuse),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OFFER: Offer = Offer {
+        crc: true,
+        markers: false,
+        reads: Agreed { ird: 4, ord: 2 },
+        max_ird: 16,
+        enhanced: true,
+    };
+
+    fn connect(active: Offer, passive: Offer) -> (Stream, Stream) {
+        let initiator = Initiator::new(active);
+        let mut responder = Responder::new(passive);
+        let (mut request, mut reply) = ([0; Frame::MAX_LEN], [0; Frame::MAX_LEN]);
+        let emitted = initiator.request(b"hello").emit(&mut request).unwrap();
+        let parsed = Frame::parse(Kind::Request, &request);
+        let (frame, length) = parsed.unwrap().unwrap();
+        assert_eq!(length, emitted);
+        assert_eq!(frame.private_data, b"hello");
+        responder.request(&frame).unwrap();
+        let (answer, here) = responder.accept(b"welcome").unwrap();
+        assert!(!responder.may_send());
+        responder.received();
+        assert!(responder.may_send());
+        answer.emit(&mut reply).unwrap();
+        let (reply, _) = Frame::parse(Kind::Reply, &reply).unwrap().unwrap();
+        let Ok(Answer::Accepted(there, b"welcome")) = initiator.reply(&reply) else {
+            panic!("{reply:?}");
+        };
+        (there, here)
+    }
+
+    #[test]
+    fn both_ends_agree() {
+        for enhanced in [true, false] {
+            let active = Offer { enhanced, ..OFFER };
+            let (there, here) = connect(active, OFFER);
+            assert_eq!(there.crc, here.crc);
+            if enhanced {
+                assert_eq!(there.reads.ord, here.reads.ird);
+                assert_eq!(there.reads.ird, 4);
+                assert_eq!(here.reads.ord, 2);
+            }
+        }
+    }
+
+    #[test]
+    fn one_wish_for_the_crc_is_enough() {
+        for (active, passive) in [(true, false), (false, true), (false, false)] {
+            let active_offer = Offer {
+                crc: active,
+                ..OFFER
+            };
+            let passive_offer = Offer {
+                crc: passive,
+                ..OFFER
+            };
+            let (there, here) = connect(active_offer, passive_offer);
+            assert_eq!(
+                (there.crc, here.crc),
+                (active || passive, active || passive)
+            );
+        }
+    }
+
+    #[test]
+    fn markers_are_each_receivers_wish() {
+        let wish = Offer {
+            markers: true,
+            ..OFFER
+        };
+        let (there, here) = connect(wish, OFFER);
+        assert!(there.receive_markers && here.send_markers);
+        assert!(!there.send_markers && !here.receive_markers);
+    }
+
+    #[test]
+    fn reply_must_match_the_request() {
+        let initiator = Initiator::new(OFFER);
+        let reply = Frame {
+            kind: Kind::Reply,
+            ..initiator.request(&[])
+        };
+        assert!(matches!(initiator.reply(&reply), Ok(Answer::Accepted(..))));
+        let plain = Frame {
+            enhanced: None,
+            ..reply
+        };
+        assert_eq!(initiator.reply(&plain), Err(Lower::Startup));
+        let old = Frame {
+            revision: 1,
+            ..plain
+        };
+        assert_eq!(initiator.reply(&old), Err(Lower::Startup));
+        let refusal = Frame {
+            reject: true,
+            private_data: b"no",
+            ..plain
+        };
+        assert_eq!(initiator.reply(&refusal), Ok(Answer::Rejected(b"no")));
+        assert_eq!(
+            initiator.reply(&initiator.request(&[])),
+            Err(Lower::Startup)
+        );
+    }
+
+    #[test]
+    fn second_request_closes() {
+        let request = Initiator::new(OFFER).request(&[]);
+        let mut responder = Responder::new(OFFER);
+        assert_eq!(responder.accept(&[]), Err(Failed::Misuse(Misuse::State)));
+        assert_eq!(responder.request(&request), Ok(()));
+        assert_eq!(responder.request(&request), Err(Lower::Startup));
+        assert!(responder.accept(&[]).is_err());
+    }
+
+    #[test]
+    fn too_many_reads_can_be_refused_afterwards() {
+        let greedy = Offer {
+            reads: Agreed { ird: 4, ord: 17 },
+            ..OFFER
+        };
+        let mut responder = Responder::new(OFFER);
+        let request = Initiator::new(greedy).request(&[]);
+        responder.request(&request).unwrap();
+        assert_eq!(responder.accept(&[]), Err(Failed::Lower(Lower::Reads)));
+        let reply = responder.reject(b"no").unwrap();
+        assert!(reply.reject && reply.enhanced.is_some());
+        assert_eq!(responder.reject(b"no"), Err(Misuse::State));
+    }
+
+    #[test]
+    fn private_data_has_an_end() {
+        let initiator = Initiator::new(OFFER);
+        let mut out = [0; Frame::MAX_LEN];
+        let longest = initiator.request(&[0; 508]);
+        assert_eq!(longest.emit(&mut out), Ok(Frame::MAX_LEN));
+        assert_eq!(longest.emit(&mut out[1..]), Err(Misuse::Buffer));
+        let too_long = initiator.request(&[0; 509]).emit(&mut out);
+        assert_eq!(too_long, Err(Misuse::PrivateData));
+    }
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The DDP-SSNs of one direction of a session (RFC 5043, sections 5.2.1 and 10).
+//!
+//! A sender has at most 32,767 chunks on their way, so a number of 16 bits says which chunk is meant. The receiver keeps
+//! a bit for each of them: a ring of 4 KiB that slides behind the first number that is missing. SCTP never delivers a
+//! chunk twice, so a number that comes again is the peer's fault. Nothing is kept for numbers outside.
+
+use core::ops::DerefMut;
+
+use crate::order::Invalid;
+use crate::order::Order;
+use crate::order::Turn;
+use crate::serial::ahead_u16;
+use crate::serial::low_u16;
+
+/// Chunks that may be on their way in one direction.
+pub const MAX_OUTSTANDING: u16 = 32_767;
+
+/// Words of the memory of a [`Window`].
+pub const WORDS: usize = 512;
+
+const WORD_BITS: u32 = u64::BITS;
+
+/// The memory of a [`Window`]: 4 KiB, which the caller places where it has room for them.
+pub type Bits = [u64; WORDS];
+
+/// The numbers that arrived.
+#[derive(Clone, Debug)]
+pub struct Window<B> {
+    // INVARIANT: a bit is set exactly if its number was placed and is at or above `reached`.
+    bits: B,
+    reached: Turn,
+    placing: Option<Turn>,
+}
+
+impl<B: DerefMut<Target = Bits>> Window<B> {
+    /// The window of a new session, over memory that is cleared here.
+    pub fn new(mut bits: B) -> Self {
+        bits.fill(0);
+        Self {
+            bits,
+            reached: 0,
+            placing: None,
+        }
+    }
+
+    /// Word and bit of a turn. The ring has 32,768 bits.
+    fn place(turn: Turn) -> (usize, u64) {
+        let number = u32::from(low_u16(turn)) & 0x7fff;
+        let word = usize::try_from(number / WORD_BITS).unwrap_or_default();
+        (word, 1_u64.rotate_left(number % WORD_BITS))
+    }
+
+    fn is_set(&self, turn: Turn) -> bool {
+        let (word, bit) = Self::place(turn);
+        let word = self.bits.get(word).copied();
+        word.unwrap_or_default() & bit != 0
+    }
+
+    fn flip(&mut self, turn: Turn) {
+        let (word, bit) = Self::place(turn);
+        if let Some(word) = self.bits.get_mut(word) {
+            *word ^= bit;
+        }
+    }
+
+    /// Takes note of a chunk that has nothing to place: a control message. Returns its turn.
+    pub fn pass(&mut self, ssn: u16) -> Result<Turn, Invalid> {
+        let turn = self.arrive(ssn)?;
+        self.placed();
+        Ok(turn)
+    }
+}
+
+impl<B: DerefMut<Target = Bits>> Order for Window<B> {
+    type Key = u16;
+
+    const IN_ORDER: bool = false;
+
+    fn arrive(&mut self, ssn: u16) -> Result<Turn, Invalid> {
+        if self.placing.is_some() {
+            return Err(Invalid::Busy);
+        }
+        let ahead = ahead_u16(ssn, self.reached).ok_or(Invalid::Repeated)?;
+        if ahead >= MAX_OUTSTANDING {
+            return Err(Invalid::Window);
+        }
+        let turn = self.reached.saturating_add(u64::from(ahead));
+        if self.is_set(turn) {
+            return Err(Invalid::Repeated);
+        }
+        self.placing = Some(turn);
+        Ok(turn)
+    }
+
+    fn placed(&mut self) {
+        let Some(turn) = self.placing.take() else {
+            return;
+        };
+        self.flip(turn);
+        while self.is_set(self.reached) {
+            self.flip(self.reached);
+            self.reached = self.reached.saturating_add(1);
+        }
+    }
+
+    #[inline]
+    fn reached(&self) -> Turn {
+        self.reached
+    }
+}
+
+/// The numbers of the chunks that this end sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Numbers {
+    next: Turn,
+    outstanding: u16,
+}
+
+impl Numbers {
+    /// Those of a new session.
+    #[inline]
+    pub const fn new() -> Self {
+        Self {
+            next: 0,
+            outstanding: 0,
+        }
+    }
+
+    /// The number of the next chunk, or `None` while as many are on their way as may be.
+    ///
+    /// A chunk that SCTP did not take (it was too long) has not used its number up.
+    #[inline]
+    pub fn peek(&self) -> Option<u16> {
+        (self.outstanding < MAX_OUTSTANDING).then(|| low_u16(self.next))
+    }
+
+    /// SCTP took the chunk with that number.
+    #[inline]
+    pub fn sent(&mut self) {
+        self.next = self.next.saturating_add(1);
+        self.outstanding = self.outstanding.saturating_add(1);
+    }
+
+    /// All that was sent is acknowledged. SCTP says no less than that.
+    #[inline]
+    pub fn dry(&mut self) {
+        self.outstanding = 0;
+    }
+
+    /// Nothing is on its way.
+    #[inline]
+    pub fn is_dry(&self) -> bool {
+        self.outstanding == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window() -> Window<Box<Bits>> {
+        Window::new(Box::new([!0; WORDS]))
+    }
+
+    #[test]
+    fn gap_is_waited_for() {
+        let mut window = window();
+        assert_eq!(window.pass(1), Ok(1));
+        assert_eq!(window.pass(3), Ok(3));
+        assert_eq!(window.reached(), 0);
+        assert_eq!(window.pass(0), Ok(0));
+        assert_eq!(window.reached(), 2);
+        assert_eq!(window.pass(2), Ok(2));
+        assert_eq!(window.reached(), 4);
+    }
+
+    #[test]
+    fn number_is_good_once() {
+        let mut window = window();
+        assert_eq!(window.pass(1), Ok(1));
+        assert_eq!(window.pass(1), Err(Invalid::Repeated));
+        assert_eq!(window.pass(0), Ok(0));
+        assert_eq!(window.pass(0), Err(Invalid::Repeated));
+        assert_eq!(window.pass(1), Err(Invalid::Repeated));
+    }
+
+    #[test]
+    fn farthest_number_is_inside() {
+        let mut window = window();
+        assert_eq!(window.pass(32_766), Ok(32_766));
+        assert_eq!(window.pass(32_767), Err(Invalid::Window));
+        assert_eq!(window.pass(32_768), Err(Invalid::Repeated));
+        assert_eq!(window.pass(0xffff), Err(Invalid::Repeated));
+    }
+
+    #[test]
+    fn numbers_wrap_and_turns_do_not() {
+        let mut window = window();
+        for turn in 0..200_000 {
+            assert_eq!(window.pass(low_u16(turn)), Ok(turn));
+        }
+        assert_eq!(window.reached(), 200_000);
+        // Backwards, from the farthest on.
+        for turn in (200_000..200_000 + 32_767).rev() {
+            assert_eq!(window.pass(low_u16(turn)), Ok(turn));
+        }
+        assert_eq!(window.reached(), 232_767);
+        assert!(window.bits.iter().all(|word| *word == 0));
+    }
+
+    #[test]
+    fn turn_is_not_reached_before_it_is_placed() {
+        let mut window = window();
+        assert_eq!(window.arrive(0), Ok(0));
+        assert_eq!(window.arrive(1), Err(Invalid::Busy));
+        assert_eq!(window.reached(), 0);
+        window.placed();
+        window.placed();
+        assert_eq!(window.reached(), 1);
+    }
+
+    #[test]
+    fn sender_stops_before_the_numbers_are_ambiguous() {
+        let mut numbers = Numbers::new();
+        for ssn in 0..MAX_OUTSTANDING {
+            assert_eq!(numbers.peek(), Some(ssn));
+            numbers.sent();
+        }
+        assert_eq!(numbers.peek(), None);
+        numbers.dry();
+        assert!(numbers.is_dry());
+        assert_eq!(numbers.peek(), Some(MAX_OUTSTANDING));
+    }
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Steering Tags, and the one order in which access to what they name is checked.
+//!
+//! RFC 5041, section 7.1, and RFC 5040, section 7.2, demand the same checks of every access by a peer: the STag is
+//! valid, it belongs to this stream, the range does not wrap and lies inside, the right is there. What is wrong first
+//! decides the Terminate code, so the order is law: wrap before bounds (RFC 5040, section 7.2, 4e), rights last.
+//!
+//! A [`Region`] is a snapshot of a registration. Who implements [`Memory`] looks it up, lets it [check](Region::check),
+//! and keeps what it allowed from being revoked until the octets are placed.
+
+/// A Steering Tag. Verbs give its low eight bits, the key, to the consumer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Stag(pub u32);
+
+impl Stag {
+    /// The STag of index `index`, of which 24 bits count, and key `key`.
+    #[inline]
+    pub const fn new(index: u32, key: u8) -> Self {
+        let [_, a, b, c] = index.to_be_bytes();
+        Self(u32::from_be_bytes([a, b, c, key]))
+    }
+
+    /// The index, of 24 bits.
+    #[inline]
+    pub const fn index(self) -> u32 {
+        self.0 >> 8
+    }
+
+    /// The key.
+    #[inline]
+    pub const fn key(self) -> u8 {
+        let [_, _, _, key] = self.0.to_be_bytes();
+        key
+    }
+}
+
+/// What a peer wants to do with memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Be sent what is there: an RDMA Read Request.
+    RemoteRead,
+    /// Have octets placed there: an RDMA Write.
+    RemoteWrite,
+    /// Have octets placed where this end asked for them: an RDMA Read Response. The Read that is outstanding
+    /// is the right to do so.
+    ReadSink,
+}
+
+/// Why an access is denied, in the order of the checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denied {
+    /// Nothing valid has this STag.
+    Invalid,
+    /// What has this STag is another stream's, or another Protection Domain's.
+    Stream,
+    /// The range goes beyond the last Tagged Offset there is.
+    Wrap,
+    /// The range is not all inside the region.
+    Bounds,
+    /// The region does not grant this.
+    Rights,
+    /// The region can be used, but a peer may not invalidate it: several streams share it, or it is no
+    /// fast registration.
+    Shared,
+}
+
+/// A range of registered memory that a check has allowed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Range {
+    /// The STag that names the memory.
+    pub stag: Stag,
+    /// Tagged Offset of the first octet.
+    pub offset: u64,
+    /// Number of octets.
+    pub length: u32,
+}
+
+/// A registration, as a check sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Tagged Offset of its first octet.
+    pub base: u64,
+    /// Number of octets.
+    pub length: u64,
+    /// It is registered and was not invalidated.
+    pub valid: bool,
+    /// Its Protection Domain is that of the stream.
+    pub of_this_stream: bool,
+    /// A peer may read it.
+    pub remote_read: bool,
+    /// A peer may write it.
+    pub remote_write: bool,
+    /// A peer may invalidate it: a fast registration that this stream alone uses (RFC 5040, section 8.1.1).
+    pub remote_invalidate: bool,
+}
+
+impl Region {
+    /// Checks an access to `length` octets, of which there is at least one.
+    pub fn check(&self, offset: u64, length: u32, want: Access) -> Result<(), Denied> {
+        if !self.valid {
+            return Err(Denied::Invalid);
+        }
+        if !self.of_this_stream {
+            return Err(Denied::Stream);
+        }
+        // The last octet has an offset, too: a range that ends with the last offset of all does not wrap.
+        let last = u64::from(length.saturating_sub(1));
+        let Some(last) = offset.checked_add(last) else {
+            return Err(Denied::Wrap);
+        };
+        let (Some(first), Some(last)) =
+            (offset.checked_sub(self.base), last.checked_sub(self.base))
+        else {
+            return Err(Denied::Bounds);
+        };
+        if first >= self.length || last >= self.length {
+            return Err(Denied::Bounds);
+        }
+        let granted = match want {
+            Access::RemoteRead => self.remote_read,
+            Access::RemoteWrite => self.remote_write,
+            Access::ReadSink => true,
+        };
+        match granted {
+            true => Ok(()),
+            false => Err(Denied::Rights),
+        }
+    }
+
+    /// Checks whether a peer's Send may invalidate it.
+    pub fn check_invalidate(&self) -> Result<(), Denied> {
+        match self {
+            Self { valid: false, .. } => Err(Denied::Invalid),
+            Self {
+                of_this_stream: false,
+                ..
+            } => Err(Denied::Stream),
+            Self {
+                remote_invalidate: false,
+                ..
+            } => Err(Denied::Shared),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The registered memory of one stream.
+///
+/// None of this is called for zero octets: RFC 5040, section 5.2.1, forbids it for Reads, and RFC 5041, section 5.2,
+/// has no check for a zero-length tagged message.
+pub trait Memory {
+    /// Allows the access or denies it, with [`Region::check`].
+    fn check(&self, range: Range, want: Access) -> Result<(), Denied>;
+
+    /// Invalidates `stag`, as the delivery of a Send with Invalidate demands, or says why it must not be, with
+    /// [`Region::check_invalidate`].
+    fn invalidate(&self, stag: Stag) -> Result<(), Denied>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REGION: Region = Region {
+        base: 0x1000,
+        length: 0x100,
+        valid: true,
+        of_this_stream: true,
+        remote_read: true,
+        remote_write: false,
+        remote_invalidate: false,
+    };
+
+    #[test]
+    fn stag_is_index_and_key() {
+        let stag = Stag::new(0x00ab_cdef, 0x12);
+        assert_eq!(stag, Stag(0xabcd_ef12));
+        assert_eq!((stag.index(), stag.key()), (0x00ab_cdef, 0x12));
+        assert_eq!(Stag::new(0xffab_cdef, 0x12), stag);
+    }
+
+    #[test]
+    fn first_and_last_octet_are_inside() {
+        assert_eq!(REGION.check(0x1000, 0x100, Access::RemoteRead), Ok(()));
+        assert_eq!(REGION.check(0x10ff, 1, Access::RemoteRead), Ok(()));
+        let outside = [(0xfff, 1), (0x1100, 1), (0x1000, 0x101), (0x10ff, 2)];
+        for (offset, length) in outside {
+            assert_eq!(
+                REGION.check(offset, length, Access::RemoteRead),
+                Err(Denied::Bounds)
+            );
+        }
+    }
+
+    #[test]
+    fn wrap_is_found_before_bounds() {
+        let wrap = REGION.check(u64::MAX, 2, Access::RemoteRead);
+        assert_eq!(wrap, Err(Denied::Wrap));
+        let no_wrap = REGION.check(u64::MAX, 1, Access::RemoteRead);
+        assert_eq!(no_wrap, Err(Denied::Bounds));
+        let whole = Region {
+            base: 0,
+            length: u64::MAX,
+            ..REGION
+        };
+        assert_eq!(whole.check(u64::MAX - 1, 1, Access::RemoteRead), Ok(()));
+    }
+
+    #[test]
+    fn rights_are_asked_for_last() {
+        assert_eq!(
+            REGION.check(0x1000, 1, Access::RemoteWrite),
+            Err(Denied::Rights)
+        );
+        assert_eq!(REGION.check(0, 1, Access::RemoteWrite), Err(Denied::Bounds));
+        assert_eq!(REGION.check(0x1000, 1, Access::ReadSink), Ok(()));
+    }
+
+    #[test]
+    fn invalid_comes_before_foreign() {
+        let foreign = Region {
+            of_this_stream: false,
+            remote_invalidate: true,
+            ..REGION
+        };
+        let dead = Region {
+            valid: false,
+            ..foreign
+        };
+        assert_eq!(dead.check(0, 1, Access::RemoteRead), Err(Denied::Invalid));
+        assert_eq!(foreign.check(0, 1, Access::RemoteRead), Err(Denied::Stream));
+        assert_eq!(dead.check_invalidate(), Err(Denied::Invalid));
+        assert_eq!(foreign.check_invalidate(), Err(Denied::Stream));
+        assert_eq!(REGION.check_invalidate(), Err(Denied::Shared));
+        let single = Region {
+            remote_invalidate: true,
+            ..REGION
+        };
+        assert_eq!(single.check_invalidate(), Ok(()));
+    }
+}

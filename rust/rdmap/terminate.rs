@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The Terminate Message (RFC 5040, section 4.8): why a stream ends, and which segment is to blame.
+//!
+//! Its payload is a control word, then, as the bits M, D and R say, the length of the segment that is to blame, its DDP
+//! header, and the header of a Read Request. 52 octets at most, so a Terminate is one segment whatever the lower layer.
+//!
+//! What this end sends keeps to figure 10 of the RFC, with one reading: a Read Request's header goes only with a
+//! protection error that a Read Request caused. What it receives is read with mercy, by length and not by R, because
+//! there are peers that set R and send no header. Nothing is decided by what a Terminate says; it is for people.
+
+use crate::fault::Code;
+use crate::fault::Fault;
+use crate::header::Header;
+use crate::header::ReadRequest;
+use crate::wire::Octets;
+use crate::wire::Reader;
+
+const LENGTH_VALID: u32 = 1 << 15;
+const WITH_HEADER: u32 = 1 << 14;
+const WITH_READ_REQUEST: u32 = 1 << 13;
+
+/// A Terminate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terminate {
+    /// Why.
+    pub code: Code,
+    /// Octets of the DDP Segment that is to blame.
+    pub segment_length: Option<u16>,
+    /// Its DDP header.
+    pub header: Option<Octets<{ Header::UNTAGGED_LEN }>>,
+    /// The header of the Read Request that it is.
+    pub read: Option<ReadRequest>,
+}
+
+impl Terminate {
+    /// Octets of the longest payload.
+    pub const MAX_LEN: usize = 52;
+
+    /// The Terminate that tells the peer of `fault`.
+    pub fn new(fault: &Fault) -> Self {
+        let code = fault.cause.code();
+        let culprit = fault.culprit.filter(|_| code.with_header());
+        Self {
+            code,
+            segment_length: culprit.map(|culprit| culprit.segment_length),
+            header: culprit.map(|culprit| culprit.header),
+            read: culprit
+                .and_then(|culprit| culprit.read)
+                .filter(|_| code.with_read_request()),
+        }
+    }
+
+    /// Its payload.
+    pub fn emit(&self) -> Octets<{ Terminate::MAX_LEN }> {
+        let mut out = Octets::new();
+        let [layer, etype] = [self.code.layer, self.code.etype].map(|half| u32::from(half & 0x0f));
+        let mut word = (layer << 28) | (etype << 24) | (u32::from(self.code.code) << 16);
+        // The length is there whenever the header is.
+        let header = self.header.zip(self.segment_length);
+        if header.is_some() {
+            word |= LENGTH_VALID | WITH_HEADER;
+        }
+        let read = self.read.filter(|_| header.is_some());
+        if read.is_some() {
+            word |= WITH_READ_REQUEST;
+        }
+        out.put(word.to_be_bytes());
+        if let Some((header, length)) = header {
+            out.put(length.to_be_bytes());
+            out.put_slice(header.as_slice());
+        }
+        if let Some(read) = read {
+            out.put_slice(read.emit().as_slice());
+        }
+        out
+    }
+
+    /// Reads a payload, as much of it as is there. `None` if that is not even the control word.
+    pub fn parse(payload: &[u8]) -> Option<Self> {
+        let mut reader = Reader::new(payload);
+        let word = reader.u32()?;
+        let [first, code, _, _] = word.to_be_bytes();
+        let mut terminate = Self {
+            code: Code::new(first >> 4, first & 0x0f, code),
+            segment_length: None,
+            header: None,
+            read: None,
+        };
+        if word & (LENGTH_VALID | WITH_HEADER) != 0 {
+            let length = reader.u16();
+            terminate.segment_length = length.filter(|_| word & LENGTH_VALID != 0);
+        }
+        if word & WITH_HEADER != 0 {
+            let rest = reader.rest();
+            let length = rest.first().map_or(0, |control| Header::len_of(*control));
+            if let Some((header, rest)) = rest.split_at_checked(length).filter(|_| length > 0) {
+                let mut octets = Octets::new();
+                octets.put_slice(header);
+                terminate.header = Some(octets);
+                reader = Reader::new(rest);
+                if word & WITH_READ_REQUEST != 0 {
+                    terminate.read = ReadRequest::parse(reader.rest());
+                }
+            }
+        }
+        Some(terminate)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fault::Culprit;
+    use crate::fault::Lower;
+    use crate::fault::Violation;
+    use crate::stag::Denied;
+
+    fn culprit(read: Option<ReadRequest>) -> Option<Culprit> {
+        let culprit = Culprit::of(&[0x41; 18], 46)?;
+        Some(Culprit { read, ..culprit })
+    }
+
+    #[test]
+    fn local_error_is_a_bare_word() {
+        let out = Terminate::new(&Fault::LOCAL).emit();
+        assert_eq!(out.as_slice(), [0x00, 0xff, 0, 0]);
+        let out = Terminate::new(&Fault::lower(Lower::Crc)).emit();
+        assert_eq!(out.as_slice(), [0x20, 0x02, 0, 0]);
+    }
+
+    #[test]
+    fn failed_read_request_comes_back_whole() {
+        let read = ReadRequest {
+            length: 4096,
+            ..ReadRequest::default()
+        };
+        let fault = Fault::peer(Violation::Source(Denied::Wrap), culprit(Some(read)));
+        let terminate = Terminate::new(&fault);
+        let out = terminate.emit();
+        assert_eq!(out.len(), Terminate::MAX_LEN);
+        assert_eq!(out.as_slice()[..6], [0x01, 0x04, 0xe0, 0x00, 0, 46]);
+        assert_eq!(Terminate::parse(out.as_slice()), Some(terminate));
+    }
+
+    #[test]
+    fn operation_error_of_a_read_request_leaves_its_header_out() {
+        let fault = Fault::peer(Violation::Opcode, culprit(Some(ReadRequest::default())));
+        let out = Terminate::new(&fault).emit();
+        assert_eq!(out.as_slice()[..4], [0x02, 0x06, 0xc0, 0x00]);
+        assert_eq!(out.len(), 4 + 2 + 18);
+    }
+
+    #[test]
+    fn bits_that_promise_too_much_are_not_believed() {
+        let payload = [0x01, 0x09, 0xe0, 0x00, 0, 18];
+        let terminate = Terminate::parse(&payload).unwrap();
+        assert_eq!(terminate.code, Code::new(0, 1, 9));
+        assert_eq!(terminate.segment_length, Some(18));
+        assert_eq!((terminate.header, terminate.read), (None, None));
+        let mut payload = [0x41; 24];
+        payload[..6].copy_from_slice(&[0x01, 0x09, 0xe0, 0x00, 0, 18]);
+        let terminate = Terminate::parse(&payload).unwrap();
+        assert_eq!(terminate.header.map(|header| header.len()), Some(18));
+        assert_eq!(terminate.read, None);
+        assert_eq!(Terminate::parse(&[0, 0, 0]), None);
+    }
+
+    #[test]
+    fn reserved_bits_are_ignored() {
+        let terminate = Terminate::parse(&[0x10, 0x00, 0x1f, 0xff, 9, 9]).unwrap();
+        assert_eq!(terminate.code, Code::new(1, 0, 0));
+        assert_eq!(terminate.segment_length, None);
+    }
+}

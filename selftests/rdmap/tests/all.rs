@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! All tests that stand outside the crate, one claim a module.
+
+mod codec;
+mod golden;
+mod lower;
