@@ -82,7 +82,9 @@ clippy() {
 
 import_circles() { in_root sh -ec 'scripts/import-cycles-test.py; scripts/import-cycles.py'; }
 
-host_tests() { in_root sh -c 'cd selftests/proto && nice cargo test --quiet'; }
+host_tests() { in_root sh -ec "cd selftests/$1; nice cargo test --quiet"; }
+
+rdmap_clippy() { in_root sh -ec 'cd selftests/rdmap; nice cargo clippy -q --all-targets --locked -- -Dwarnings'; }
 
 crafted_peer() { in_root sh -ec 'cd selftests/peer; nice cargo clippy -q --release --locked -- -Dwarnings; nice cargo build -q --release --locked'; }
 
@@ -107,11 +109,14 @@ fast() {
 	gate 'circles of imports' 120 import_circles
 	gate 'checkpatch' 120 checkpatch
 	gate 'which kernels the scripts choose and refuse' 120 in_root selftests/scripts/kernels.sh
-	gate 'host tests of proto' 1200 host_tests
+	gate 'host tests of proto' 1200 host_tests proto
+	gate 'host tests of rdmap' 600 host_tests rdmap
+	gate 'clippy of rdmap' 300 rdmap_clippy
 	gate 'conformance' 600 in_root scripts/conformance.py
 	gate 'fuzz targets, 3 s each' 900 in_root nice selftests/fuzz/run.sh TIME=3
 	builds
 	gate 'no panic in proto' 60 in_root scripts/panicfree.sh rust/proto/lib.o
+	gate 'no panic in rdmap' 120 in_root selftests/rdmap/panicfree.sh
 }
 
 # builds [PREFIX]: what the tests in VMs need. The prefix is of the gates' names.

@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
 
-"""Which requirement of the protocol is shown by which test.
+"""Which requirement of the protocols is shown by which test.
 
-Runs the host tests of the crate proto and compares what ran with selftests/conformance.tsv: one row per requirement,
-with its section, its strength, the kinds of test that can show it, and the tests that do.
+Runs the host tests of the crates proto and rdmap and compares what ran with selftests/conformance.tsv (RPC-over-RDMA) and
+selftests/iwarp-conformance.tsv (iWARP): one row per requirement, with its section, its strength, the kinds of test that
+can show it, and the tests that do.
 
-    U unit test             P property or fuzz test     (both run here)
+    U unit test             P property or fuzz test     M model of two ends     (all run here)
     T test in the kernel    X crafted peer in a VM      W capture of the wire
-    K whole mounts          A review
+    K whole mounts          I another implementation    A review
 
 Tests called peer:: are cases of the crafted peer: here they must exist, in the kselftests peer.sh and peer-server.sh they
 run.
 
-A row of kind U or P must have a test. A row of other kinds that names nothing is open, and is counted as such. It is an
+A row of kind U, P or M must have a test, or say `open` until it is written. A row of other kinds that names nothing is
+open, too. Open rows are counted as such. It is an
 error if a test is named that does not exist, did not run or failed, and if a test is called after a case (adv12_, gv03_)
 that has no row.
 
@@ -36,10 +38,9 @@ from collections import defaultdict
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
-TABLE = TOP / "selftests/conformance.tsv"
-PACKAGE = TOP / "selftests/proto"
+TABLES = [("proto", TOP / "selftests/conformance.tsv"), ("rdmap", TOP / "selftests/iwarp-conformance.tsv")]
 PEER = TOP / "selftests/peer"
-HOST_KINDS = set("UP")
+HOST_KINDS = set("UPM")
 NORMATIVE = ["MUST", "MUST NOT", "REQUIRED", "SHOULD", "SHOULD NOT", "MAY"]
 SELFTESTS = TOP / "selftests"
 KSELFTEST = re.compile(r'(vm/[\w-]+\.sh):"([^"]*)"')
@@ -58,6 +59,9 @@ class Row:
         tests = KERNEL_TEST.sub("", tests)
         self.arguments = ARGUMENT.findall(tests)
         self.elsewhere = tests == "-"
+        self.unwritten = tests == "open"
+        if self.unwritten:
+            tests = ""
         self.tests = ARGUMENT.sub("", KSELFTEST.sub("", tests)).split() if not self.elsewhere else []
 
     def shown(self):
@@ -67,13 +71,14 @@ class Row:
         return not (self.shown() or self.arguments or self.elsewhere)
 
     def group(self):
-        """The heading it is counted under: RFC 8166's sections by their first number, else by source."""
+        """The heading it is counted under: the first number of the section, which is the RFC's in the table of iWARP, else
+        by source."""
         number = re.match(r"(\d+)", self.section)
         return f"section {number[1]}" if number else self.section
 
 
-def read_table():
-    lines = TABLE.read_text().splitlines(keepends=True)
+def read_table(table):
+    lines = table.read_text().splitlines(keepends=True)
     return [Row(line) for line in lines if not line.startswith("#")]
 
 
@@ -84,10 +89,10 @@ def has_check(script, description):
             and f'check "{description}" ' in path.read_text())
 
 
-def run_tests():
-    """Runs the tests. Returns how each of them ended, by its full name."""
+def run_tests(package):
+    """Runs the tests of a package. Returns how each of them ended, by its full name."""
     command = ["cargo", "test", "--locked", "--no-fail-fast", "--color=never"]
-    run = subprocess.run(command, cwd=PACKAGE, text=True, check=False, stdout=subprocess.PIPE,
+    run = subprocess.run(command, cwd=SELFTESTS / package, text=True, check=False, stdout=subprocess.PIPE,
                          stderr=subprocess.STDOUT)
     results, prefix = {}, ""
     for line in run.stdout.splitlines():
@@ -111,7 +116,7 @@ def find_errors(rows, results):
     ids = defaultdict(int)
     for row in rows:
         ids[row.id] += 1
-        if row.kinds & HOST_KINDS and not row.tests:
+        if row.kinds & HOST_KINDS and not (row.tests or row.unwritten):
             yield f"{row.id} has no test: {row.requirement}"
         for test in row.tests:
             if results.get(test) != "ok":
@@ -169,18 +174,24 @@ def main():
     parser = argparse.ArgumentParser(description="coverage of the protocol's requirements by tests")
     parser.add_argument("--open", action="store_true", help="list the rows that no test shows")
     options = parser.parse_args()
-    rows = read_table()
-    results = run_tests() | peer_cases()
-    print_coverage(rows)
-    if options.open:
-        for row in rows:
-            if row.open():
-                print(f"{row.id}\t{''.join(sorted(row.kinds))}\t{row.requirement}")
-    errors = list(find_errors(rows, results))
-    for error in errors:
-        print(f"error: {error}", file=sys.stderr)
-    print(f"\n{len(results)} tests, {len(rows)} rows, {len(errors)} errors")
-    return 1 if errors else 0
+    failed = False
+    for package, table in TABLES:
+        rows = read_table(table)
+        results = run_tests(package)
+        if package == "proto":
+            results |= peer_cases()
+        print(f"{package}: {table.relative_to(TOP)}")
+        print_coverage(rows)
+        if options.open:
+            for row in rows:
+                if row.open():
+                    print(f"{row.id}\t{''.join(sorted(row.kinds))}\t{row.requirement}")
+        errors = list(find_errors(rows, results))
+        for error in errors:
+            print(f"error: {error}", file=sys.stderr)
+        print(f"\n{len(results)} tests, {len(rows)} rows, {len(errors)} errors\n")
+        failed |= bool(errors)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ while read -r file; do
 	fi
 done < <(find . -name '*.rs' -not -path './raw/*' -not -path './shared/*' -not -path './rdma/*' -not -path './sunrpc/*')
 
-for root in proto/lib.rs endpoint.rs client.rs server.rs; do
+for root in proto/lib.rs rdmap/lib.rs endpoint.rs client.rs server.rs; do
 	[ ! -e "$root" ] || grep -q '^#!\[forbid(unsafe_code)\]' "$root" || fail "$root does not forbid unsafe code"
 done
 
