@@ -31,13 +31,17 @@
     )
 )]
 
+pub mod cm;
 pub mod enhanced;
 pub mod fault;
 pub mod header;
 pub mod mpa;
 pub mod order;
+pub mod ring;
 pub mod sctp;
 pub mod serial;
+pub mod sink;
+pub mod source;
 pub mod stag;
 pub mod terminate;
 pub mod wire;

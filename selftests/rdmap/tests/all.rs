@@ -5,3 +5,5 @@
 mod codec;
 mod golden;
 mod lower;
+mod model;
+mod streams;

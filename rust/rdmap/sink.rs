@@ -1,0 +1,658 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The receive half of a stream: which octets go where, and what is delivered when.
+//!
+//! RFC 5040, sections 5 and 7, and RFC 5041, sections 5 to 7. A segment is *placed* when it arrives: the sink says where
+//! ([`Place`]), the caller moves the octets and says so. A message is *delivered* when its turn comes ([`Delivery`]):
+//! each of its octets is placed, and so is all that the peer sent before. Only then is a Read Request answered (section
+//! 5.5, rule 12), an STag invalidated, a Read complete, a Send shown to the upper layer. A Write is never delivered.
+//!
+//! Over TCP both come together. Over SCTP segments arrive in any order, and this file is the same: the turn of each
+//! message's last segment is kept with it, and the message waits until its turn is [reached](Order::reached).
+//!
+//! Order of the checks: what the header shows ([`Header::parse`]); then, untagged, a buffer for the message, its offset
+//! and its length; tagged, the STag, as [`crate::stag`] says. Zero octets are placed without a look at the STag.
+//!
+//! After the first fault nothing more is placed. What was complete before it in the peer's order is still delivered.
+
+mod message;
+
+use core::ops::DerefMut;
+
+use crate::fault::Culprit;
+use crate::fault::Fault;
+use crate::fault::Misuse;
+use crate::fault::Violation;
+use crate::header::Header;
+use crate::header::Model;
+use crate::header::ReadRequest;
+use crate::header::Untagged;
+use crate::order::Invalid;
+use crate::order::Order;
+use crate::order::Turn;
+use crate::ring::Ring;
+use crate::serial::ahead_u32;
+pub use crate::sink::message::Key;
+use crate::sink::message::Message;
+use crate::stag::Access;
+use crate::stag::Denied;
+use crate::stag::Memory;
+use crate::stag::Range;
+use crate::stag::Stag;
+use crate::terminate::Terminate;
+
+/// Names a Read of this end: its number in the queue of [`crate::source::Source`].
+pub type ReadId = u64;
+
+/// A posted Receive, and what was placed in it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Receive {
+    capacity: u32,
+    message: Message,
+    solicited: bool,
+    invalidate: Option<Stag>,
+    culprit: Option<Culprit>,
+}
+
+/// A place for a Read Request of the peer's.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Inbound(Option<(Turn, Answer)>);
+
+/// A Read of this end that waits for its response.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outstanding {
+    read: ReadId,
+    sink: Range,
+    invalidate: bool,
+    message: Message,
+    culprit: Option<Culprit>,
+}
+
+/// The memory of a sink's queues. How much of it there is decides how many Receives, IRD and ORD there can be.
+pub trait Slots {
+    /// One for each Receive that may be posted.
+    type Receives: DerefMut<Target = [Receive]>;
+    /// One for each Read Request that the peer may have outstanding: IRD.
+    type Inbound: DerefMut<Target = [Inbound]>;
+    /// One for each Read that this end may have outstanding: ORD.
+    type Outstanding: DerefMut<Target = [Outstanding]>;
+}
+
+/// Where the payload of a segment goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// To a Receive.
+    Receive {
+        /// Its number; the first that was posted has 0.
+        receive: u64,
+        /// From which octet of it on.
+        offset: u32,
+        /// How many octets.
+        length: u32,
+    },
+    /// To memory that the peer writes.
+    Write(Range),
+    /// To the sink of a Read.
+    Response {
+        /// Which Read.
+        read: ReadId,
+        /// Where.
+        range: Range,
+    },
+    /// Nowhere: there is none, or the engine has taken it, or the stream has failed.
+    Nothing,
+}
+
+/// What is to be answered: a Read Request that was delivered and may be met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// It.
+    pub request: ReadRequest,
+    /// Its segment, in case that it fails later.
+    pub culprit: Option<Culprit>,
+}
+
+/// A message whose turn has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// A Send. The Receive is complete.
+    Message {
+        /// Which Receive.
+        receive: u64,
+        /// How many octets.
+        length: u32,
+        /// With Solicited Event.
+        solicited: bool,
+        /// This STag was invalidated.
+        invalidated: Option<Stag>,
+    },
+    /// A Read Request. [`Sink::answered`] gives its place back.
+    Answer(Answer),
+    /// The response to a Read of this end.
+    ReadDone {
+        /// Which Read.
+        read: ReadId,
+        /// The STag to invalidate, as the Read was to do.
+        invalidate: Option<Stag>,
+    },
+    /// A Terminate. Nothing follows.
+    Terminate(Terminate),
+}
+
+/// Why a segment is not placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Its sequence number cannot be. The lower layer ends the session.
+    Order(Invalid),
+    /// The peer broke a rule of DDP or RDMAP. A Terminate says so.
+    Fault(Fault),
+    /// So, with a Terminate. That is not answered with another one.
+    Terminate(Violation),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    /// A fault was found in a segment. What is before that is delivered.
+    Failed,
+    /// Nothing is delivered any more.
+    Closed,
+}
+
+/// The receive half of a stream.
+#[derive(Debug)]
+pub struct Sink<O, S: Slots> {
+    order: O,
+    key: Key,
+    state: State,
+    receives: Ring<S::Receives>,
+    // INVARIANT: always full. An entry is empty, holds a Read Request, or is below `answering` and was delivered.
+    inbound: Ring<S::Inbound>,
+    answering: u64,
+    outstanding: Ring<S::Outstanding>,
+    terminate: Option<(Turn, Terminate)>,
+    // Turns of the last Send and of the last Read Request that were delivered.
+    delivered: [Option<Turn>; 2],
+}
+
+/// What is next to be delivered.
+#[derive(Clone, Copy)]
+enum Next {
+    Send(Receive),
+    ReadRequest(Answer),
+    Response(Outstanding),
+    Terminate(Terminate),
+}
+
+/// Octets from the front of a segment that [`Sink::segment`] needs, if the segment has as many.
+pub const HEAD_LEN: usize = Header::UNTAGGED_LEN + Terminate::MAX_LEN;
+
+impl<O: Order, S: Slots> Sink<O, S> {
+    /// The receive half of a stream that is just open. `key` is random.
+    pub fn new(
+        order: O,
+        key: Key,
+        receives: S::Receives,
+        inbound: S::Inbound,
+        outstanding: S::Outstanding,
+    ) -> Self {
+        let mut inbound = Ring::new(inbound);
+        while inbound.push(Inbound(None)).is_some() {}
+        Self {
+            order,
+            key,
+            state: State::Open,
+            receives: Ring::new(receives),
+            inbound,
+            answering: 0,
+            outstanding: Ring::new(outstanding),
+            terminate: None,
+            delivered: [None; 2],
+        }
+    }
+
+    /// Posts a Receive of `capacity` octets. Returns its number.
+    pub fn post_receive(&mut self, capacity: u32) -> Result<u64, Misuse> {
+        let receive = Receive {
+            capacity,
+            ..Receive::default()
+        };
+        self.receives.push(receive).ok_or(Misuse::Full)
+    }
+
+    /// A Read of this end is about to be sent. Its response goes to `sink`, whose STag is to be invalidated afterwards
+    /// if `invalidate`. To be called before the request leaves.
+    pub fn expect(&mut self, read: ReadId, sink: Range, invalidate: bool) -> Result<(), Misuse> {
+        let outstanding = Outstanding {
+            read,
+            sink,
+            invalidate,
+            ..Outstanding::default()
+        };
+        let pushed = self.outstanding.push(outstanding);
+        pushed.map(drop).ok_or(Misuse::Full)
+    }
+
+    /// The order of the peer's segments.
+    #[inline]
+    pub fn order(&mut self) -> &mut O {
+        &mut self.order
+    }
+
+    /// A segment of `length` octets arrived that begins with `head`, which has [`HEAD_LEN`] of them or all.
+    ///
+    /// Afterwards the payload is moved to its place, and [`placed`](Self::placed) is called.
+    pub fn segment(
+        &mut self,
+        key: O::Key,
+        head: &[u8],
+        length: usize,
+        memory: &impl Memory,
+    ) -> Result<Place, Refusal> {
+        if self.state != State::Open {
+            return Ok(Place::Nothing);
+        }
+        let placed = match self.order.arrive(key) {
+            Ok(turn) => self.place(turn, head, length, memory),
+            Err(invalid) => Err(Refusal::Order(invalid)),
+        };
+        if placed.is_err() {
+            self.state = State::Failed;
+        }
+        placed
+    }
+
+    fn place(
+        &mut self,
+        turn: Turn,
+        head: &[u8],
+        length: usize,
+        memory: &impl Memory,
+    ) -> Result<Place, Refusal> {
+        let culprit = Culprit::of(head, length);
+        let refuse = |violation| Refusal::Fault(Fault::peer(violation, culprit));
+        let (header, payload) = Header::parse(head).map_err(refuse)?;
+        let header_len = head.len().saturating_sub(payload.len());
+        let Some(length) = length
+            .checked_sub(header_len)
+            .and_then(|length| u32::try_from(length).ok())
+        else {
+            return Err(refuse(Violation::Truncated));
+        };
+        let last = header.last.then_some(turn);
+        match header.model {
+            Model::Tagged {
+                response: false,
+                stag,
+                offset,
+            } => {
+                let range = Range {
+                    stag,
+                    offset,
+                    length,
+                };
+                if length == 0 {
+                    return Ok(Place::Nothing);
+                }
+                let allowed = memory.check(range, Access::RemoteWrite);
+                allowed.map_err(|denied| refuse(Violation::Tagged(denied)))?;
+                Ok(Place::Write(range))
+            }
+            Model::Tagged { stag, offset, .. } => {
+                let range = Range {
+                    stag,
+                    offset,
+                    length,
+                };
+                self.place_response(range, last, culprit, memory)
+                    .map_err(refuse)
+            }
+            Model::Untagged {
+                message:
+                    Untagged::Send {
+                        solicited,
+                        invalidate,
+                    },
+                msn,
+                offset,
+            } => {
+                let segment = Receive {
+                    solicited,
+                    invalidate,
+                    culprit,
+                    ..Receive::default()
+                };
+                self.place_send(segment, msn, offset, length, last)
+                    .map_err(refuse)
+            }
+            Model::Untagged {
+                message: Untagged::ReadRequest,
+                msn,
+                offset,
+            } => {
+                let request = single::<{ ReadRequest::LEN }>(offset, length, last);
+                let request =
+                    request.and_then(|()| ReadRequest::parse(payload).ok_or(Violation::Truncated));
+                // The request goes back with the Terminate if it is the request that is wrong.
+                let request = request.map_err(refuse)?;
+                let culprit = culprit.map(|culprit| Culprit {
+                    read: Some(request),
+                    ..culprit
+                });
+                let refuse = |violation| Refusal::Fault(Fault::peer(violation, culprit));
+                self.place_request(turn, msn, Answer { request, culprit })
+                    .map_err(refuse)
+            }
+            Model::Untagged {
+                message: Untagged::Terminate,
+                msn,
+                offset,
+            } => single::<{ usize::MAX }>(offset, length, last)
+                .and_then(|()| self.place_terminate(turn, msn, payload))
+                .map(|()| Place::Nothing)
+                .map_err(Refusal::Terminate),
+        }
+    }
+
+    fn place_send(
+        &mut self,
+        segment: Receive,
+        msn: u32,
+        offset: u32,
+        length: u32,
+        last: Option<Turn>,
+    ) -> Result<Place, Violation> {
+        let number = number_of(msn, self.receives.first())?;
+        let receive = self.receives.get_mut(number).ok_or(Violation::NoBuffer)?;
+        if offset > receive.capacity {
+            return Err(Violation::MessageOffset);
+        }
+        let end = offset.checked_add(length).ok_or(Violation::TooLong)?;
+        if end > receive.capacity {
+            return Err(Violation::TooLong);
+        }
+        let added = receive.message.add(self.key, offset, length, last);
+        added.map_err(|_| Violation::MessageOffset)?;
+        if last.is_some() {
+            *receive = Receive {
+                capacity: receive.capacity,
+                message: receive.message,
+                ..segment
+            };
+        }
+        if length == 0 {
+            return Ok(Place::Nothing);
+        }
+        Ok(Place::Receive {
+            receive: number,
+            offset,
+            length,
+        })
+    }
+
+    fn place_request(&mut self, turn: Turn, msn: u32, answer: Answer) -> Result<Place, Violation> {
+        let number = number_of(msn, self.inbound.first())?;
+        // More than were agreed on find no buffer.
+        let slot = self.inbound.get_mut(number).ok_or(Violation::NoBuffer)?;
+        if slot.0.is_some() || number < self.answering {
+            return Err(Violation::MessageNumber);
+        }
+        slot.0 = Some((turn, answer));
+        Ok(Place::Nothing)
+    }
+
+    fn place_terminate(&mut self, turn: Turn, msn: u32, payload: &[u8]) -> Result<(), Violation> {
+        if msn != 1 || self.terminate.is_some() {
+            return Err(Violation::MessageNumber);
+        }
+        let terminate = Terminate::parse(payload).ok_or(Violation::Truncated)?;
+        self.terminate = Some((turn, terminate));
+        Ok(())
+    }
+
+    /// A segment of a Read Response belongs to a Read whose sink it lies in, and to the oldest that is not complete if
+    /// the lower layer keeps the order: responses come in the order of the requests (RFC 5040, section 5.2.2).
+    fn place_response(
+        &mut self,
+        range: Range,
+        last: Option<Turn>,
+        culprit: Option<Culprit>,
+        memory: &impl Memory,
+    ) -> Result<Place, Violation> {
+        let mut found = Err(Violation::NoRead);
+        for number in self.outstanding.first()..self.outstanding.next() {
+            let Some(read) = self.outstanding.get(number) else {
+                break;
+            };
+            // Its last segment may have overtaken others.
+            let ended = read.message.ended().is_some();
+            let full = read.message.octets() == read.sink.length;
+            if ended && (O::IN_ORDER || full || last.is_some()) {
+                continue;
+            }
+            match read.offset_of(range) {
+                Ok(offset) => {
+                    found = Ok((number, offset));
+                    break;
+                }
+                // The first one that comes close says what is wrong.
+                Err(denied) if found != Err(Violation::Tagged(Denied::Bounds)) => {
+                    found = Err(Violation::Tagged(denied));
+                }
+                Err(_) => {}
+            }
+            if O::IN_ORDER {
+                break;
+            }
+        }
+        let (number, offset) = found?;
+        if range.length > 0 {
+            // It may have been invalidated here in the meantime.
+            let allowed = memory.check(range, Access::ReadSink);
+            allowed.map_err(Violation::Tagged)?;
+        }
+        let read = self.outstanding.get_mut(number).ok_or(Violation::NoRead)?;
+        let added = read.message.add(self.key, offset, range.length, last);
+        added.map_err(|_| Violation::Tagged(Denied::Bounds))?;
+        if last.is_some() {
+            read.culprit = culprit;
+        }
+        if range.length == 0 {
+            return Ok(Place::Nothing);
+        }
+        Ok(Place::Response {
+            read: read.read,
+            range,
+        })
+    }
+
+    /// The payload of the segment that arrived is where it belongs.
+    #[inline]
+    pub fn placed(&mut self) {
+        if self.state == State::Open {
+            self.order.placed();
+        }
+    }
+
+    /// Delivers the next message whose turn has come. `None` if there is none yet.
+    pub fn deliver(&mut self, memory: &impl Memory) -> Result<Option<Delivery>, Fault> {
+        if self.state == State::Closed {
+            return Ok(None);
+        }
+        let Some((turn, next)) = self.next() else {
+            return Ok(None);
+        };
+        let delivered = match next {
+            Next::Send(receive) => self.deliver_send(turn, receive, memory),
+            Next::ReadRequest(answer) => self.deliver_request(turn, answer, memory),
+            Next::Response(read) => self.deliver_response(read),
+            Next::Terminate(terminate) => {
+                self.state = State::Closed;
+                Ok(Delivery::Terminate(terminate))
+            }
+        };
+        if delivered.is_err() {
+            self.state = State::Closed;
+        }
+        delivered.map(Some)
+    }
+
+    /// The oldest message of each queue is a candidate; the one that the peer sent first is next.
+    fn next(&self) -> Option<(Turn, Next)> {
+        let receive = self.receives.front();
+        let send =
+            receive.and_then(|receive| Some((receive.message.ended()?, Next::Send(receive))));
+        let inbound = self
+            .inbound
+            .get(self.answering)
+            .and_then(|inbound| inbound.0);
+        let request = inbound.map(|(turn, answer)| (turn, Next::ReadRequest(answer)));
+        let read = self.outstanding.front();
+        let response = read.and_then(|read| Some((read.message.ended()?, Next::Response(read))));
+        let terminate = self.terminate;
+        let terminate = terminate.map(|(turn, terminate)| (turn, Next::Terminate(terminate)));
+        let reached = self.order.reached();
+        [send, request, response, terminate]
+            .into_iter()
+            .flatten()
+            .filter(|(turn, _)| *turn < reached)
+            .min_by_key(|(turn, _)| *turn)
+    }
+
+    /// Messages of a queue end in the order of their numbers.
+    fn in_turn(&mut self, queue: usize, turn: Turn) -> Result<(), Violation> {
+        let Some(before) = self.delivered.get_mut(queue) else {
+            return Ok(());
+        };
+        match before.replace(turn) {
+            Some(before) if turn < before => Err(Violation::MessageNumber),
+            _ => Ok(()),
+        }
+    }
+
+    fn deliver_send(
+        &mut self,
+        turn: Turn,
+        receive: Receive,
+        memory: &impl Memory,
+    ) -> Result<Delivery, Fault> {
+        let refuse = |violation| Fault::peer(violation, receive.culprit);
+        let whole = receive.message.whole(self.key);
+        let length = whole.ok_or(Violation::MessageOffset).map_err(refuse)?;
+        self.in_turn(0, turn).map_err(refuse)?;
+        if let Some(stag) = receive.invalidate {
+            let done = memory.invalidate(stag);
+            done.map_err(|denied| refuse(Violation::Invalidate(denied)))?;
+        }
+        let number = self.receives.first();
+        self.receives.pop();
+        Ok(Delivery::Message {
+            receive: number,
+            length,
+            solicited: receive.solicited,
+            invalidated: receive.invalidate,
+        })
+    }
+
+    fn deliver_request(
+        &mut self,
+        turn: Turn,
+        answer: Answer,
+        memory: &impl Memory,
+    ) -> Result<Delivery, Fault> {
+        let refuse = |violation| Fault::peer(violation, answer.culprit);
+        self.in_turn(1, turn).map_err(refuse)?;
+        if answer.request.length > 0 {
+            let allowed = memory.check(answer.request.source(), Access::RemoteRead);
+            allowed.map_err(|denied| refuse(Violation::Source(denied)))?;
+        }
+        self.answering = self.answering.saturating_add(1);
+        Ok(Delivery::Answer(answer))
+    }
+
+    fn deliver_response(&mut self, read: Outstanding) -> Result<Delivery, Fault> {
+        if read.message.whole(self.key) != Some(read.sink.length) {
+            return Err(Fault::peer(Violation::ShortResponse, read.culprit));
+        }
+        self.outstanding.pop();
+        Ok(Delivery::ReadDone {
+            read: read.read,
+            invalidate: read.invalidate.then_some(read.sink.stag),
+        })
+    }
+
+    /// The response to the oldest Read Request that was delivered is handed to the lower layer: the peer may send one
+    /// more.
+    pub fn answered(&mut self) -> Result<(), Misuse> {
+        if self.inbound.first() >= self.answering {
+            return Err(Misuse::Unknown);
+        }
+        self.inbound.pop();
+        self.inbound.push(Inbound(None));
+        Ok(())
+    }
+
+    /// The stream is over: nothing more is placed or delivered.
+    #[inline]
+    pub fn close(&mut self) {
+        self.state = State::Closed;
+    }
+
+    /// Takes back the oldest Receive of a stream that is over. `None` if there is none, or if it is not over.
+    pub fn flush(&mut self) -> Option<u64> {
+        let number = self.receives.first();
+        match self.state {
+            State::Closed => self.receives.pop().map(|_| number),
+            _ => None,
+        }
+    }
+}
+
+impl Outstanding {
+    /// Where in the sink the range begins, if it may belong to this Read.
+    fn offset_of(&self, range: Range) -> Result<u32, Denied> {
+        // No STag is looked at for a Read of no octets.
+        if self.sink.length == 0 && range.length == 0 {
+            return Ok(0);
+        }
+        if range.stag != self.sink.stag {
+            return Err(Denied::Invalid);
+        }
+        let offset = range.offset.checked_sub(self.sink.offset);
+        let offset = offset
+            .and_then(|offset| u32::try_from(offset).ok())
+            .ok_or(Denied::Bounds)?;
+        let end = offset.checked_add(range.length);
+        if end.is_none_or(|end| end > self.sink.length) {
+            return Err(Denied::Bounds);
+        }
+        // A Read that has room for no more octets is not the one that is meant.
+        let octets = self.message.octets().checked_add(range.length);
+        match octets.is_some_and(|octets| octets <= self.sink.length) {
+            true => Ok(offset),
+            false => Err(Denied::Bounds),
+        }
+    }
+}
+
+/// The number of a queue's entry that a message has, if its message number may be. The first one has MSN 1.
+fn number_of(msn: u32, first: u64) -> Result<u64, Violation> {
+    let ahead = ahead_u32(msn, first.saturating_add(1)).ok_or(Violation::MessageNumber)?;
+    Ok(first.saturating_add(u64::from(ahead)))
+}
+
+/// A message that always has one segment, of `LENGTH` octets at most.
+fn single<const LENGTH: usize>(
+    offset: u32,
+    length: u32,
+    last: Option<Turn>,
+) -> Result<(), Violation> {
+    if offset != 0 {
+        return Err(Violation::MessageOffset);
+    }
+    let longer = usize::try_from(length).map_or(true, |length| length > LENGTH);
+    match longer || last.is_none() {
+        true => Err(Violation::TooLong),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,609 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The send half of a stream: requests of this end and answers to the peer's Reads become segments.
+//!
+//! RFC 5040, section 5.5, and RFC 5041, section 5.2. Requests are cut into segments in the order in which they were
+//! posted, none longer than the MULPDU that holds when it is cut (rule 13). They complete in that order as well: a Send or
+//! a Write when the lower layer has taken its last segment, a Read when its response was delivered, and each only after
+//! those before it (rules 14, 15, 19). Answers are sent in the order of the Read Requests (rule 20); between messages, not
+//! inside one, they take turns with requests.
+//!
+//! [`Source::next`] shows the next segment, [`Source::handed`] says that the lower layer has it, so that a segment that was
+//! too long can be cut anew (RFC 5041, section 5.2: what was handed over never is), and [`Source::taken`] that its memory
+//! is no longer needed.
+//!
+//! A Read beyond ORD waits, and all that was posted behind it; so does a fenced request while a Read is outstanding, and
+//! everything behind a local operation until that is done.
+//!
+//! The first fault wins. It becomes a Terminate in place of the next segment, the one and only. Then, or when the stream
+//! is closed, what is left completes as flushed, once the lower layer needs its memory no more.
+
+use core::ops::DerefMut;
+
+use crate::fault::Culprit;
+use crate::fault::Fault;
+use crate::fault::Misuse;
+use crate::fault::Violation;
+use crate::header::Header;
+use crate::header::Model;
+use crate::header::ReadRequest;
+use crate::header::Untagged;
+use crate::ring::Ring;
+use crate::serial::low_u32;
+use crate::sink::Answer;
+use crate::stag::Access;
+use crate::stag::Memory;
+use crate::stag::Range;
+use crate::stag::Stag;
+use crate::terminate::Terminate;
+use crate::wire::size;
+use crate::wire::Octets;
+
+/// What the upper layer wants done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Send octets to a Receive of the peer's.
+    Send {
+        /// How many.
+        length: u32,
+        /// With Solicited Event.
+        solicited: bool,
+        /// With Invalidate.
+        invalidate: Option<Stag>,
+    },
+    /// Write octets to memory of the peer's.
+    Write(Range),
+    /// Read memory of the peer's.
+    Read(ReadRequest),
+    /// Something that only this end does, in its turn: to register memory, or to invalidate it.
+    Local,
+}
+
+/// A posted request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What is to be done.
+    pub operation: Operation,
+    /// Not before all earlier Reads are done.
+    pub fence: bool,
+}
+
+/// A request in the queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Posted {
+    request: Request,
+    // The newest segment of it that was handed over; 0 if none was.
+    handed: u64,
+    // All its segments were handed over, or it has been started.
+    cut: bool,
+    // Reads and local operations are done when the caller says so.
+    done: bool,
+    failed: bool,
+}
+
+impl Posted {
+    /// What a slot holds before it is used.
+    pub const EMPTY: Self = Self {
+        request: Request {
+            operation: Operation::Local,
+            fence: false,
+        },
+        handed: 0,
+        cut: false,
+        done: false,
+        failed: false,
+    };
+}
+
+/// The memory of a source's queues.
+pub trait Slots {
+    /// One for each request that may be posted.
+    type Requests: DerefMut<Target = [Posted]>;
+    /// One for each Read Request that the peer may have outstanding: IRD.
+    type Answers: DerefMut<Target = [Answer]>;
+}
+
+/// Octets of the longest header, with what the engine itself has to say behind it.
+pub const HEADER_LEN: usize = Header::UNTAGGED_LEN + Terminate::MAX_LEN;
+
+/// Where the payload of a segment comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// There is none behind the header octets.
+    None,
+    /// The memory of a request.
+    Request {
+        /// Its number; the first that was posted has 0.
+        number: u64,
+        /// From which octet on.
+        offset: u32,
+        /// How many.
+        length: u32,
+    },
+    /// Memory that the peer reads.
+    Answer(Range),
+}
+
+/// What goes out next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outgoing {
+    /// A DDP Segment.
+    Segment {
+        /// Its header. That of a Read Request or of a Terminate is all of it.
+        header: Octets<HEADER_LEN>,
+        /// What follows.
+        payload: Payload,
+        /// It is the last one of its message.
+        last: bool,
+    },
+    /// A Read Request. [`Sink::expect`](crate::sink::Sink::expect) comes before it leaves.
+    Read {
+        /// Its number.
+        number: u64,
+        /// The whole segment.
+        header: Octets<HEADER_LEN>,
+        /// What it asks for.
+        request: ReadRequest,
+    },
+    /// A local operation is to be started. [`Source::done`] says when it is done.
+    Local(u64),
+}
+
+/// A segment was handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handed {
+    /// Its number; the first one has 1.
+    pub segment: u64,
+    /// It was the last one of an answer: [`Sink::answered`](crate::sink::Sink::answered) is due.
+    pub answered: bool,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// As it should.
+    Success,
+    /// This end could not do it.
+    Failed,
+    /// The stream ended before.
+    Flushed,
+}
+
+/// A request is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// Its number.
+    pub number: u64,
+    /// How it ended.
+    pub status: Status,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    /// A Terminate is due.
+    Failing,
+    /// The Terminate is handed over.
+    Terminated,
+    Closed,
+}
+
+/// Of which message the next segment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Current {
+    Request,
+    Answer,
+}
+
+/// What [`Source::handed`] has to take note of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shown {
+    current: Option<Current>,
+    octets: u32,
+    last: bool,
+}
+
+/// The send half of a stream.
+#[derive(Debug)]
+pub struct Source<S: Slots> {
+    state: State,
+    fault: Option<Fault>,
+    requests: Ring<S::Requests>,
+    answers: Ring<S::Answers>,
+    // The request to cut, and how much of it or of the oldest answer was handed over.
+    cutting: u64,
+    current: Option<Current>,
+    octets: u32,
+    answer_next: bool,
+    shown: Option<Shown>,
+    sends: u64,
+    reads: u64,
+    outstanding: u16,
+    ord: u16,
+    handed: u64,
+    taken: u64,
+    // A request ended without success, and so do all behind it.
+    flushing: bool,
+}
+
+impl<S: Slots> Source<S> {
+    /// The send half of a stream that is just open, which may have `ord` Reads outstanding.
+    pub fn new(requests: S::Requests, answers: S::Answers, ord: u16) -> Self {
+        Self {
+            state: State::Open,
+            fault: None,
+            requests: Ring::new(requests),
+            answers: Ring::new(answers),
+            cutting: 0,
+            current: None,
+            octets: 0,
+            answer_next: true,
+            shown: None,
+            sends: 0,
+            reads: 0,
+            outstanding: 0,
+            ord,
+            handed: 0,
+            taken: 0,
+            flushing: false,
+        }
+    }
+
+    /// Posts a request. Returns its number. On a stream that is over it completes as flushed.
+    pub fn post(&mut self, request: Request) -> Result<u64, Misuse> {
+        if matches!(request.operation, Operation::Read(_)) && self.ord == 0 {
+            return Err(Misuse::NoReads);
+        }
+        let posted = Posted {
+            request,
+            ..Posted::EMPTY
+        };
+        self.requests.push(posted).ok_or(Misuse::Full)
+    }
+
+    /// The peer's Read Request is to be answered.
+    pub fn answer(&mut self, answer: Answer) -> Result<(), Misuse> {
+        let pushed = self.answers.push(answer);
+        pushed.map(drop).ok_or(Misuse::Full)
+    }
+
+    /// A Read's response was delivered, or a local operation is done.
+    pub fn done(&mut self, number: u64) -> Result<(), Misuse> {
+        let posted = self.requests.get_mut(number).ok_or(Misuse::Unknown)?;
+        if posted.done || !posted.cut {
+            return Err(Misuse::Unknown);
+        }
+        match posted.request.operation {
+            Operation::Read(_) => self.outstanding = self.outstanding.saturating_sub(1),
+            Operation::Local => self.cutting = self.cutting.saturating_add(1),
+            Operation::Send { .. } | Operation::Write(_) => return Err(Misuse::Unknown),
+        }
+        posted.done = true;
+        Ok(())
+    }
+
+    /// This end cannot do the request that is being cut, or the local operation that was started: its memory is not
+    /// there. The stream ends (RFC 5040, section 7.1, case 1).
+    pub fn abandon(&mut self) {
+        if let Some(posted) = self.requests.get_mut(self.cutting) {
+            posted.failed = true;
+        }
+        self.fail(Fault::LOCAL);
+    }
+
+    /// The stream has a fault. Only the first one counts: says whether this is it.
+    pub fn fail(&mut self, fault: Fault) -> bool {
+        let first = self.state == State::Open;
+        if first {
+            self.state = State::Failing;
+            self.fault = Some(fault);
+        }
+        first
+    }
+
+    /// The fault that ended the stream.
+    #[inline]
+    pub const fn fault(&self) -> Option<Fault> {
+        self.fault
+    }
+
+    /// The stream is over, and the lower layer needs no memory of it any more. Also when the peer sent a Terminate: that
+    /// is not answered.
+    #[inline]
+    pub fn close(&mut self) {
+        self.state = State::Closed;
+    }
+
+    /// Nothing more will be sent.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        matches!(self.state, State::Terminated | State::Closed)
+    }
+
+    /// Shows what goes out next, in a segment of at most `mulpdu` octets. `None` if there is nothing.
+    ///
+    /// It is the same again, or what another `mulpdu` makes of it, until it is [`handed`](Self::handed) over.
+    pub fn next(&mut self, mulpdu: u32, memory: &impl Memory) -> Option<Outgoing> {
+        self.shown = None;
+        if self.state == State::Open {
+            match self.current.or_else(|| self.choose()) {
+                Some(Current::Request) => return self.cut_request(mulpdu),
+                Some(Current::Answer) => {
+                    if let Some(outgoing) = self.cut_answer(mulpdu, memory) {
+                        return Some(outgoing);
+                    }
+                }
+                None => return None,
+            }
+        }
+        match self.state {
+            State::Failing => self.terminate(),
+            _ => None,
+        }
+    }
+
+    /// Whose turn it is between two messages.
+    fn choose(&self) -> Option<Current> {
+        let request = self.may_cut().then_some(Current::Request);
+        let answer = (!self.answers.is_empty()).then_some(Current::Answer);
+        match self.answer_next {
+            true => answer.or(request),
+            false => request.or(answer),
+        }
+    }
+
+    fn may_cut(&self) -> bool {
+        let Some(posted) = self.requests.get(self.cutting) else {
+            return false;
+        };
+        // A local operation that was started is waited for.
+        let started = posted.cut;
+        let fenced = posted.request.fence && self.outstanding > 0;
+        let beyond =
+            matches!(posted.request.operation, Operation::Read(_)) && self.outstanding >= self.ord;
+        !(started || fenced || beyond)
+    }
+
+    fn cut_request(&mut self, mulpdu: u32) -> Option<Outgoing> {
+        let number = self.cutting;
+        let operation = self.requests.get(number)?.request.operation;
+        let (length, header_len) = match operation {
+            Operation::Send { length, .. } => (length, Header::UNTAGGED_LEN),
+            Operation::Write(range) => (range.length, Header::TAGGED_LEN),
+            Operation::Read(request) => return Some(self.cut_read(number, request)),
+            Operation::Local => {
+                self.show(Some(Current::Request), 0, true);
+                return Some(Outgoing::Local(number));
+            }
+        };
+        let cut = Cut::new(length, self.octets, header_len, mulpdu);
+        let model = match operation {
+            Operation::Write(range) => Model::Tagged {
+                response: false,
+                stag: range.stag,
+                offset: range.offset.wrapping_add(u64::from(self.octets)),
+            },
+            Operation::Send {
+                solicited,
+                invalidate,
+                ..
+            } => Model::Untagged {
+                message: Untagged::Send {
+                    solicited,
+                    invalidate,
+                },
+                msn: low_u32(self.sends.saturating_add(1)),
+                offset: self.octets,
+            },
+            Operation::Read(_) | Operation::Local => return None,
+        };
+        let payload = match cut.octets {
+            0 => Payload::None,
+            length => Payload::Request {
+                number,
+                offset: self.octets,
+                length,
+            },
+        };
+        self.show(Some(Current::Request), cut.octets, cut.last);
+        Some(segment(model, payload, cut.last))
+    }
+
+    fn cut_read(&mut self, number: u64, request: ReadRequest) -> Outgoing {
+        let header = Header {
+            last: true,
+            model: Model::Untagged {
+                message: Untagged::ReadRequest,
+                msn: low_u32(self.reads.saturating_add(1)),
+                offset: 0,
+            },
+        };
+        self.show(Some(Current::Request), 0, true);
+        Outgoing::Read {
+            number,
+            header: together(header.emit().as_slice(), request.emit().as_slice()),
+            request,
+        }
+    }
+
+    fn cut_answer(&mut self, mulpdu: u32, memory: &impl Memory) -> Option<Outgoing> {
+        let answer = self.answers.front()?;
+        // It was allowed when the request was delivered, and may have been invalidated since.
+        let left = answer.request.advanced(self.octets);
+        let cut = Cut::new(
+            answer.request.length,
+            self.octets,
+            Header::TAGGED_LEN,
+            mulpdu,
+        );
+        let range = Range {
+            length: cut.octets,
+            ..left.source()
+        };
+        let mut payload = Payload::None;
+        if cut.octets > 0 {
+            if let Err(denied) = memory.check(range, Access::RemoteRead) {
+                let culprit = answer.culprit.map(|culprit| Culprit {
+                    read: Some(left),
+                    ..culprit
+                });
+                self.fail(Fault::peer(Violation::Source(denied), culprit));
+                return None;
+            }
+            payload = Payload::Answer(range);
+        }
+        let model = Model::Tagged {
+            response: true,
+            stag: left.sink_stag,
+            offset: left.sink_offset,
+        };
+        self.show(Some(Current::Answer), cut.octets, cut.last);
+        Some(segment(model, payload, cut.last))
+    }
+
+    fn terminate(&mut self) -> Option<Outgoing> {
+        let terminate = Terminate::new(&self.fault?);
+        let header = Header {
+            last: true,
+            model: Model::Untagged {
+                message: Untagged::Terminate,
+                msn: 1,
+                offset: 0,
+            },
+        };
+        self.show(None, 0, true);
+        Some(Outgoing::Segment {
+            header: together(header.emit().as_slice(), terminate.emit().as_slice()),
+            payload: Payload::None,
+            last: true,
+        })
+    }
+
+    fn show(&mut self, current: Option<Current>, octets: u32, last: bool) {
+        self.shown = Some(Shown {
+            current,
+            octets,
+            last,
+        });
+    }
+
+    /// What [`next`](Self::next) showed last was handed to the lower layer, or was started.
+    pub fn handed(&mut self) -> Result<Handed, Misuse> {
+        let shown = self.shown.take().ok_or(Misuse::State)?;
+        let mut local = false;
+        let segment = self.handed.saturating_add(1);
+        match shown.current {
+            None => self.state = State::Terminated,
+            Some(Current::Answer) => {
+                if shown.last {
+                    self.answers.pop();
+                }
+            }
+            Some(Current::Request) => {
+                let posted = self.requests.get_mut(self.cutting).ok_or(Misuse::State)?;
+                posted.cut = shown.last;
+                let operation = posted.request.operation;
+                local = operation == Operation::Local;
+                if !local {
+                    posted.handed = segment;
+                }
+                let counter = match operation {
+                    Operation::Send { .. } => Some(&mut self.sends),
+                    Operation::Read(_) => {
+                        self.outstanding = self.outstanding.saturating_add(1);
+                        Some(&mut self.reads)
+                    }
+                    Operation::Write(_) | Operation::Local => None,
+                };
+                if let Some(counter) = counter.filter(|_| shown.last) {
+                    *counter = counter.saturating_add(1);
+                }
+                if shown.last && !local {
+                    self.cutting = self.cutting.saturating_add(1);
+                }
+            }
+        }
+        self.octets = match shown.last {
+            true => 0,
+            false => self.octets.saturating_add(shown.octets),
+        };
+        self.current = shown.current.filter(|_| !shown.last);
+        if shown.last {
+            self.answer_next = shown.current == Some(Current::Request);
+        }
+        if !local {
+            self.handed = segment;
+        }
+        Ok(Handed {
+            segment: self.handed,
+            answered: shown.last && shown.current == Some(Current::Answer),
+        })
+    }
+
+    /// The lower layer needs the memory of all segments up to this one no more.
+    #[inline]
+    pub fn taken(&mut self, segment: u64) {
+        self.taken = self.taken.max(segment.min(self.handed));
+    }
+
+    /// The next request that is complete, in the order of posting.
+    pub fn complete(&mut self) -> Option<Completion> {
+        let posted = self.requests.front()?;
+        let number = self.requests.first();
+        let released = posted.handed <= self.taken;
+        let done = match posted.request.operation {
+            Operation::Send { .. } | Operation::Write(_) => posted.cut && released,
+            Operation::Read(_) => posted.done && released,
+            Operation::Local => posted.done,
+        };
+        let over = match self.state {
+            State::Open => false,
+            State::Failing | State::Terminated => released,
+            State::Closed => true,
+        };
+        let status = match (done && !self.flushing, over) {
+            (true, _) => Status::Success,
+            (false, true) if posted.failed => Status::Failed,
+            (false, true) => Status::Flushed,
+            (false, false) => return None,
+        };
+        self.flushing = status != Status::Success;
+        self.requests.pop();
+        Some(Completion { number, status })
+    }
+}
+
+/// How much of a message the next segment has.
+struct Cut {
+    octets: u32,
+    last: bool,
+}
+
+impl Cut {
+    fn new(length: u32, begun: u32, header_len: usize, mulpdu: u32) -> Self {
+        let left = length.saturating_sub(begun);
+        // A segment has one octet at least, or a message would have no end. No lower layer is that narrow.
+        let room = size(mulpdu).saturating_sub(header_len).max(1);
+        let octets = u32::try_from(room).map_or(left, |room| room.min(left));
+        Self {
+            octets,
+            last: octets == left,
+        }
+    }
+}
+
+fn segment(model: Model, payload: Payload, last: bool) -> Outgoing {
+    let header = Header { last, model }.emit();
+    Outgoing::Segment {
+        header: together(header.as_slice(), &[]),
+        payload,
+        last,
+    }
+}
+
+fn together(header: &[u8], payload: &[u8]) -> Octets<HEADER_LEN> {
+    let mut octets = Octets::new();
+    octets.put_slice(header);
+    octets.put_slice(payload);
+    octets
+}

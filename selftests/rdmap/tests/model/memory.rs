@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The registered memory of one end.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use rdmap::stag::Access;
+use rdmap::stag::Denied;
+use rdmap::stag::Memory;
+use rdmap::stag::Range;
+use rdmap::stag::Region;
+use rdmap::stag::Stag;
+
+struct Registered {
+    region: Region,
+    octets: Vec<u8>,
+}
+
+/// What is registered.
+#[derive(Default)]
+pub struct Regions(RefCell<BTreeMap<Stag, Registered>>);
+
+impl Regions {
+    /// Registers memory.
+    pub fn register(&self, stag: Stag, region: Region, octets: Vec<u8>) {
+        assert_eq!(region.length, u64::try_from(octets.len()).unwrap());
+        let registered = Registered { region, octets };
+        assert!(self.0.borrow_mut().insert(stag, registered).is_none());
+    }
+
+    fn place(region: &Region, range: Range) -> std::ops::Range<usize> {
+        let first = usize::try_from(range.offset - region.base).unwrap();
+        first..first + usize::try_from(range.length).unwrap()
+    }
+
+    /// Moves octets that arrived to their place.
+    pub fn write(&self, range: Range, octets: &[u8]) {
+        let mut regions = self.0.borrow_mut();
+        let found = regions.get_mut(&range.stag).expect("a place that is there");
+        assert!(found.region.valid, "{range:?} was invalidated");
+        found.octets[Self::place(&found.region, range)].copy_from_slice(octets);
+    }
+
+    /// What is there, valid or not.
+    pub fn read(&self, range: Range) -> Vec<u8> {
+        let regions = self.0.borrow();
+        let found = &regions[&range.stag];
+        found.octets[Self::place(&found.region, range)].to_vec()
+    }
+
+    /// Whether it can be used.
+    pub fn is_valid(&self, stag: Stag) -> bool {
+        self.0.borrow()[&stag].region.valid
+    }
+}
+
+impl Memory for Regions {
+    fn check(&self, range: Range, want: Access) -> Result<(), Denied> {
+        assert!(range.length > 0, "nothing is asked of no octets");
+        let regions = self.0.borrow();
+        let found = regions.get(&range.stag).ok_or(Denied::Invalid)?;
+        found.region.check(range.offset, range.length, want)
+    }
+
+    fn invalidate(&self, stag: Stag) -> Result<(), Denied> {
+        let mut regions = self.0.borrow_mut();
+        let found = regions.get_mut(&stag).ok_or(Denied::Invalid)?;
+        found.region.check_invalidate()?;
+        found.region.valid = false;
+        Ok(())
+    }
+}
