@@ -107,7 +107,8 @@ impl<I: Id> Connecting<I> {
     pub fn reply(mut self, answer: Result<Reply<'_>, Refusal<'_>>) -> Option<Established<I>> {
         let mut id = self.0.take()?;
         match id.event(Event::ConnectReply(answer)) {
-            Ok(()) => answer.is_ok().then_some(Established(Some(id))),
+            // Made only where there is a connection: what is made is closed.
+            Ok(()) => answer.is_ok().then(|| Established(Some(id))),
             Err(NoEntry) => {
                 drop(Self(Some(id)));
                 None

@@ -2,8 +2,11 @@
 
 //! All tests that stand outside the crate, one claim a module.
 
+mod cm;
 mod codec;
 mod golden;
 mod lower;
 mod model;
+mod sink;
+mod source;
 mod streams;

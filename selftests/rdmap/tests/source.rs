@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The send half alone: how messages are cut, when what is sent, and when what is complete.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use rdmap::fault::Cause;
+use rdmap::fault::Culprit;
+use rdmap::fault::Fault;
+use rdmap::fault::Lower;
+use rdmap::fault::Misuse;
+use rdmap::header::Header;
+use rdmap::header::Model;
+use rdmap::header::ReadRequest;
+use rdmap::header::Untagged;
+use rdmap::mpa::frame;
+use rdmap::sink::Answer;
+use rdmap::source::Completion;
+use rdmap::source::Operation;
+use rdmap::source::Outgoing;
+use rdmap::source::Payload;
+use rdmap::source::Posted;
+use rdmap::source::Request;
+use rdmap::source::Slots;
+use rdmap::source::Source;
+use rdmap::source::Status;
+use rdmap::stag::Access;
+use rdmap::stag::Denied;
+use rdmap::stag::Memory;
+use rdmap::stag::Range;
+use rdmap::stag::Stag;
+use rdmap::terminate::Terminate;
+
+struct Queues;
+
+impl Slots for Queues {
+    type Requests = Vec<Posted>;
+    type Answers = Vec<Answer>;
+}
+
+/// Memory that is there, or was.
+struct All(Result<(), Denied>);
+
+impl Memory for All {
+    fn check(&self, _: Range, _: Access) -> Result<(), Denied> {
+        self.0
+    }
+
+    fn invalidate(&self, _: Stag) -> Result<(), Denied> {
+        self.0
+    }
+}
+
+const THERE: All = All(Ok(()));
+
+fn source(ord: u16) -> Source<Queues> {
+    let answer = Answer {
+        request: ReadRequest::default(),
+        culprit: None,
+    };
+    Source::new(vec![Posted::EMPTY; 8], vec![answer; 4], ord)
+}
+
+fn send(length: u32) -> Request {
+    Request {
+        operation: Operation::Send {
+            length,
+            solicited: false,
+            invalidate: None,
+        },
+        fence: false,
+    }
+}
+
+fn write(length: u32, offset: u64) -> Request {
+    Request {
+        operation: Operation::Write(Range {
+            stag: Stag(5),
+            offset,
+            length,
+        }),
+        fence: false,
+    }
+}
+
+fn read(length: u32) -> Request {
+    Request {
+        operation: Operation::Read(ReadRequest {
+            length,
+            sink_stag: Stag(1),
+            source_stag: Stag(2),
+            ..ReadRequest::default()
+        }),
+        fence: false,
+    }
+}
+
+fn fenced(request: Request) -> Request {
+    Request {
+        fence: true,
+        ..request
+    }
+}
+
+fn answer(length: u32, sink_offset: u64) -> Answer {
+    Answer {
+        request: ReadRequest {
+            sink_stag: Stag(0xa59d_8500),
+            sink_offset,
+            length,
+            source_stag: Stag(7),
+            source_offset: 100,
+        },
+        culprit: Culprit::of(&[0x41; 18], 46),
+    }
+}
+
+/// A segment: its header, and how much payload it has.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    header: Header,
+    octets: u32,
+}
+
+impl Seen {
+    fn of(outgoing: &Outgoing) -> Self {
+        let (header, payload) = match outgoing {
+            Outgoing::Segment {
+                header, payload, ..
+            } => (header, payload),
+            Outgoing::Read { header, .. } => (header, &Payload::None),
+            Outgoing::Local(_) => panic!("it is no segment"),
+        };
+        let (header, _) = Header::parse(header.as_slice()).unwrap();
+        let octets = match payload {
+            Payload::None => 0,
+            Payload::Request { length, .. } => *length,
+            Payload::Answer(range) => range.length,
+        };
+        Self { header, octets }
+    }
+}
+
+/// All that goes out now.
+fn drain(source: &mut Source<Queues>, mulpdu: u32) -> Vec<Seen> {
+    let mut seen = Vec::new();
+    while let Some(outgoing) = source.next(mulpdu, &THERE) {
+        let segment = Seen::of(&outgoing);
+        source.handed().unwrap();
+        seen.push(segment);
+    }
+    seen
+}
+
+fn offsets(seen: &[Seen]) -> Vec<(u64, u32, bool)> {
+    seen.iter()
+        .map(|seen| {
+            let offset = match seen.header.model {
+                Model::Tagged { offset, .. } => offset,
+                Model::Untagged { offset, .. } => u64::from(offset),
+            };
+            (offset, seen.octets, seen.header.last)
+        })
+        .collect()
+}
+
+fn opcodes(seen: &[Seen]) -> Vec<u8> {
+    seen.iter()
+        .map(|seen| seen.header.opcode().code())
+        .collect()
+}
+
+/// A capture of the seed's author: MTU 1500, TCP time stamps.
+#[test]
+fn gv05_read_response_of_1500_octets() {
+    let mulpdu = frame::mulpdu(1448, false);
+    assert_eq!(mulpdu, 1442);
+    let mut source = source(1);
+    source.answer(answer(1500, 0x1_0000)).unwrap();
+    let seen = drain(&mut source, mulpdu);
+    let expected = [(0x1_0000, 1428, false), (0x1_0000 + 0x594, 72, true)];
+    assert_eq!(offsets(&seen), expected);
+    for segment in &seen {
+        let Model::Tagged { response, stag, .. } = segment.header.model else {
+            panic!("{segment:?}");
+        };
+        assert!(response);
+        assert_eq!(stag, Stag(0xa59d_8500));
+    }
+}
+
+/// RFC 5041, section 5.2.
+#[test]
+fn gv06_two_kib_in_segments_of_1500() {
+    let mut source = source(1);
+    source.post(send(2048)).unwrap();
+    source.post(write(2048, 16_384)).unwrap();
+    let seen = drain(&mut source, 1500);
+    let expected = [
+        (0, 1482, false),
+        (1482, 566, true),
+        (16_384, 1486, false),
+        (17_870, 562, true),
+    ];
+    assert_eq!(offsets(&seen), expected);
+}
+
+#[test]
+fn message_of_no_octets_is_one_segment() {
+    let mut source = source(1);
+    for request in [send(0), write(0, 9), read(0)] {
+        source.post(request).unwrap();
+    }
+    source.answer(answer(0, 3)).unwrap();
+    let seen = drain(&mut source, 128);
+    assert_eq!(opcodes(&seen), [2, 3, 0, 1]);
+    assert!(seen.iter().all(|seen| seen.octets == 0 && seen.header.last));
+}
+
+#[test]
+fn each_queue_counts_its_messages() {
+    let mut source = source(4);
+    for request in [send(1), read(1), write(1, 0), send(1), read(1), send(300)] {
+        source.post(request).unwrap();
+    }
+    let seen = drain(&mut source, 128);
+    let numbers: Vec<_> = seen
+        .iter()
+        .filter_map(|seen| match seen.header.model {
+            Model::Untagged { message, msn, .. } => Some((message.queue().number(), msn)),
+            Model::Tagged { .. } => None,
+        })
+        .collect();
+    let expected = [(0, 1), (1, 1), (0, 2), (1, 2), (0, 3), (0, 3), (0, 3)];
+    assert_eq!(numbers, expected);
+}
+
+proptest! {
+    #[test]
+    fn segments_cover_a_message_once_whatever_the_size_does(
+        length in 0..5000_u32, offset: u64, sizes in vec((128..1500_u32, any::<bool>()), 1..8), tagged: bool,
+    ) {
+        let mut source = source(1);
+        source.post(if tagged { write(length, offset) } else { send(length) }).unwrap();
+        let start = if tagged { offset } else { 0 };
+        let mut covered = 0;
+        for (mut size, refused) in sizes.into_iter().cycle() {
+            let mut outgoing = source.next(size, &THERE).unwrap();
+            if refused {
+                // The lower layer did not take it: it is cut anew.
+                size = 128;
+                outgoing = source.next(size, &THERE).unwrap();
+            }
+            let seen = Seen::of(&outgoing);
+            let [(at, octets, last)] = offsets(&[seen])[..] else { panic!() };
+            prop_assert_eq!(at, start.wrapping_add(u64::from(covered)));
+            let header_len = if tagged { 14 } else { 18 };
+            prop_assert!(octets + header_len <= size);
+            covered += octets;
+            source.handed().unwrap();
+            prop_assert_eq!(last, covered == length);
+            if last {
+                break;
+            }
+        }
+        prop_assert_eq!(source.next(128, &THERE), None);
+    }
+}
+
+#[test]
+fn reads_wait_for_ord_and_hold_up_what_follows() {
+    let mut source = source(2);
+    for request in [read(1), read(1), read(1), send(1)] {
+        source.post(request).unwrap();
+    }
+    assert_eq!(opcodes(&drain(&mut source, 128)), [1, 1]);
+    source.done(0).unwrap();
+    assert_eq!(opcodes(&drain(&mut source, 128)), [1, 3]);
+    assert_eq!(source.done(0), Err(Misuse::Unknown));
+    assert_eq!(source.done(3), Err(Misuse::Unknown));
+    let mut none = self::source(0);
+    assert_eq!(none.post(read(1)), Err(Misuse::NoReads));
+}
+
+#[test]
+fn fence_waits_for_all_reads() {
+    let mut source = source(4);
+    for request in [read(1), read(1), fenced(send(1)), write(1, 0)] {
+        source.post(request).unwrap();
+    }
+    assert_eq!(opcodes(&drain(&mut source, 128)), [1, 1]);
+    source.done(1).unwrap();
+    assert!(drain(&mut source, 128).is_empty());
+    source.done(0).unwrap();
+    assert_eq!(opcodes(&drain(&mut source, 128)), [3, 0]);
+}
+
+#[test]
+fn completions_keep_the_order_of_posting() {
+    let mut source = source(4);
+    for request in [send(1), read(1), send(1), write(1, 0)] {
+        source.post(request).unwrap();
+    }
+    drain(&mut source, 128);
+    assert_eq!(source.complete(), None);
+    source.taken(4);
+    let success = |number| {
+        Some(Completion {
+            number,
+            status: Status::Success,
+        })
+    };
+    assert_eq!(source.complete(), success(0));
+    // The Send behind the Read waits for it.
+    assert_eq!(source.complete(), None);
+    source.done(1).unwrap();
+    assert_eq!(source.complete(), success(1));
+    assert_eq!(source.complete(), success(2));
+    assert_eq!(source.complete(), success(3));
+    assert_eq!(source.complete(), None);
+}
+
+#[test]
+fn send_is_complete_when_its_last_segment_is_taken() {
+    let mut source = source(1);
+    source.post(send(300)).unwrap();
+    drain(&mut source, 128);
+    source.taken(2);
+    assert_eq!(source.complete(), None);
+    source.taken(99);
+    assert!(source.complete().is_some());
+}
+
+#[test]
+fn local_operations_hold_up_what_follows_until_they_are_done() {
+    let mut source = source(1);
+    let local = Request {
+        operation: Operation::Local,
+        fence: false,
+    };
+    source.post(local).unwrap();
+    source.post(send(1)).unwrap();
+    assert_eq!(source.done(0), Err(Misuse::Unknown));
+    assert_eq!(source.next(128, &THERE), Some(Outgoing::Local(0)));
+    source.handed().unwrap();
+    assert_eq!(source.next(128, &THERE), None);
+    // Answers go on.
+    source.answer(answer(1, 0)).unwrap();
+    assert_eq!(opcodes(&drain(&mut source, 128)), [2]);
+    assert_eq!(source.complete(), None);
+    source.done(0).unwrap();
+    assert_eq!(opcodes(&drain(&mut source, 128)), [3]);
+    assert!(source.complete().is_some());
+}
+
+#[test]
+fn answers_and_requests_take_turns_between_messages() {
+    let mut source = source(1);
+    for _ in 0..3 {
+        source.post(send(200)).unwrap();
+        source.answer(answer(200, 0)).unwrap();
+    }
+    let expected = [2, 2, 3, 3, 2, 2, 3, 3, 2, 2, 3, 3];
+    assert_eq!(opcodes(&drain(&mut source, 128)), expected);
+}
+
+#[test]
+fn answers_keep_the_order_of_the_requests() {
+    let mut source = source(1);
+    for offset in [10, 20, 30] {
+        source.answer(answer(1, offset)).unwrap();
+    }
+    let seen = drain(&mut source, 128);
+    let order: Vec<_> = offsets(&seen).into_iter().map(|(at, ..)| at).collect();
+    assert_eq!(order, [10, 20, 30]);
+}
+
+/// The payload of the Terminate that goes out next.
+fn terminate(source: &mut Source<Queues>) -> Terminate {
+    let Some(Outgoing::Segment { header, .. }) = source.next(128, &THERE) else {
+        panic!("there is none");
+    };
+    assert!(header.len() <= 70);
+    source.handed().unwrap();
+    let (parsed, payload) = Header::parse(header.as_slice()).unwrap();
+    let model = Model::Untagged {
+        message: Untagged::Terminate,
+        msn: 1,
+        offset: 0,
+    };
+    assert_eq!(parsed, Header { last: true, model });
+    Terminate::parse(payload).unwrap()
+}
+
+#[test]
+fn terminate_is_the_last_and_the_first_fault_wins() {
+    let mut source = source(1);
+    source.post(send(500)).unwrap();
+    source.post(send(1)).unwrap();
+    source.next(128, &THERE).unwrap();
+    source.handed().unwrap();
+    assert!(source.fail(Fault::lower(Lower::Crc)));
+    assert!(!source.fail(Fault::LOCAL));
+    let told = terminate(&mut source);
+    assert_eq!(told.code, Cause::Lower(Lower::Crc).code());
+    assert_eq!(told.header, None);
+    assert!(source.is_over());
+    assert_eq!(source.next(128, &THERE), None);
+    // What the lower layer still has cannot be given back.
+    assert_eq!(source.complete(), None);
+    source.taken(1);
+    let flushed = |number| {
+        Some(Completion {
+            number,
+            status: Status::Flushed,
+        })
+    };
+    assert_eq!(source.complete(), flushed(0));
+    assert_eq!(source.complete(), flushed(1));
+    assert_eq!(source.post(send(1)), Ok(2));
+    assert_eq!(source.complete(), flushed(2));
+}
+
+#[test]
+fn closed_stream_sends_nothing_and_flushes_all() {
+    let mut source = source(2);
+    for request in [send(1), read(1), send(1)] {
+        source.post(request).unwrap();
+    }
+    drain(&mut source, 128);
+    source.taken(1);
+    source.close();
+    source.fail(Fault::LOCAL);
+    assert_eq!(source.next(128, &THERE), None);
+    let ends: Vec<_> = std::iter::from_fn(|| source.complete())
+        .map(|completion| completion.status)
+        .collect();
+    assert_eq!(ends, [Status::Success, Status::Flushed, Status::Flushed]);
+}
+
+#[test]
+fn answer_that_fails_halfway_says_how_far_it_came() {
+    let mut source = source(1);
+    source.answer(answer(1000, 5000)).unwrap();
+    source.next(128, &THERE).unwrap();
+    source.handed().unwrap();
+    source.next(200, &THERE).unwrap();
+    source.handed().unwrap();
+    let gone = All(Err(Denied::Invalid));
+    let Some(Outgoing::Segment { header, .. }) = source.next(128, &gone) else {
+        panic!("there is no Terminate");
+    };
+    let (_, payload) = Header::parse(header.as_slice()).unwrap();
+    let told = Terminate::parse(payload).unwrap();
+    assert_eq!(told.code, rdmap::fault::Code::new(0, 1, 0));
+    let sent = 128 - 14 + 200 - 14;
+    let left = told.read.unwrap();
+    assert_eq!(left.length, 1000 - sent);
+    assert_eq!(left.sink_offset, 5000 + u64::from(sent));
+    assert_eq!(left.source_offset, 100 + u64::from(sent));
+    assert_eq!(
+        (left.sink_stag, left.source_stag),
+        (Stag(0xa59d_8500), Stag(7))
+    );
+}
+
+#[test]
+fn request_whose_memory_is_not_there_ends_the_stream() {
+    let mut source = source(1);
+    source.post(send(1)).unwrap();
+    source.post(send(1)).unwrap();
+    source.next(128, &THERE).unwrap();
+    source.abandon();
+    let told = terminate(&mut source);
+    assert_eq!((told.code.layer, told.code.etype), (0, 0));
+    assert_eq!((told.header, told.segment_length), (None, None));
+    let ends: Vec<_> = std::iter::from_fn(|| source.complete())
+        .map(|completion| completion.status)
+        .collect();
+    assert_eq!(ends, [Status::Failed, Status::Flushed]);
+}
+
+#[test]
+fn queues_have_an_end() {
+    let mut source = source(1);
+    for _ in 0..8 {
+        source.post(send(1)).unwrap();
+    }
+    assert_eq!(source.post(send(1)), Err(Misuse::Full));
+    assert_eq!(source.handed(), Err(Misuse::State));
+}
