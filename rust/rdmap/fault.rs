@@ -1,58 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What can go wrong on a stream, whose fault it is, and the one table from there to Terminate codes.
+//! Why a stream ends, whose fault it is, and which segment is to blame.
 //!
-//! [`Violation`]: the peer broke a rule. [`Cause::Local`]: this end failed. [`Cause::Lower`]: the lower layer
-//! protocol (LLP) failed or found its own rules broken. [`Misuse`]: a request to this crate that no correct caller makes.
-//!
-//! The codes are those of RFC 5040, section 4.8 (layer 0), RFC 5041, section 7.2 (layer 1), RFC 5044, section 8, and
-//! RFC 6581, section 8 (layer 2). Where RFC 5040 leaves a choice:
-//!
-//! - "STag cannot be invalidated" is there twice. It is a protection error if the STag is another stream's or is
-//!   shared, and an operation error if nothing valid has the STag.
-//! - DDP has no code for missing rights. A tagged segment without them gets the code of an invalid STag.
-//! - RDMAP has no code for more Read Requests than agreed. To DDP that is a message without a buffer.
+//! [`Cause::Peer`]: the peer broke a rule, which [`Violation`] names. [`Cause::Local`]: this end failed.
+//! [`Cause::Lower`]: the lower layer protocol (LLP) failed or found its own rules broken, with the codes of RFC 5044,
+//! section 8, and RFC 6581, section 8. [`Misuse`]: a request to this crate that no correct caller makes.
 
 use crate::header::Header;
 use crate::header::ReadRequest;
-use crate::stag::Denied;
+use crate::violation::Code;
+use crate::violation::Violation;
 use crate::wire::Octets;
-
-/// A rule that the peer broke.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Violation {
-    /// The segment is shorter than its headers.
-    Truncated,
-    /// DV is not 1.
-    DdpVersion {
-        /// The segment is tagged.
-        tagged: bool,
-    },
-    /// RV is not 1.
-    RdmapVersion,
-    /// An opcode that is not known, or not in this buffer model or queue.
-    Opcode,
-    /// A queue number above 2.
-    Queue,
-    /// A message number for which no buffer is there: a Send without a Receive, a Read Request beyond IRD.
-    NoBuffer,
-    /// A message number that is used up, or that comes too early.
-    MessageNumber,
-    /// A message offset outside the buffer, or segments that do not make up a message.
-    MessageOffset,
-    /// A message longer than its buffer.
-    TooLong,
-    /// A tagged segment that may not be placed.
-    Tagged(Denied),
-    /// A Read Request for memory that may not be read.
-    Source(Denied),
-    /// A Send that may not invalidate its STag.
-    Invalidate(Denied),
-    /// A Read Response although no Read is outstanding.
-    NoRead,
-    /// A Read Response that ends before every octet was there.
-    ShortResponse,
-}
 
 /// What the lower layer reports (RFC 5044, section 8; RFC 6581, section 8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,71 +40,6 @@ pub enum Cause {
     Local,
     /// The lower layer failed.
     Lower(Lower),
-}
-
-/// What a Terminate says of its cause: layer, error type, error code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Code {
-    /// 0 RDMAP, 1 DDP, 2 LLP. Four bits.
-    pub layer: u8,
-    /// Error type. Four bits.
-    pub etype: u8,
-    /// Error code.
-    pub code: u8,
-}
-
-impl Code {
-    /// These numbers.
-    #[inline]
-    pub const fn new(layer: u8, etype: u8, code: u8) -> Self {
-        Self { layer, etype, code }
-    }
-
-    /// Says whether DDP header and segment length belong into the Terminate (RFC 5040, figure 10).
-    #[inline]
-    pub const fn with_header(self) -> bool {
-        matches!((self.layer, self.etype), (0, 1 | 2) | (1, _))
-    }
-
-    /// Says whether the header of a Read Request that is the culprit belongs into the Terminate.
-    #[inline]
-    pub const fn with_read_request(self) -> bool {
-        matches!((self.layer, self.etype), (0, 1))
-    }
-}
-
-impl Violation {
-    /// The table.
-    pub const fn code(self) -> Code {
-        match self {
-            Self::Source(denied) => match denied {
-                Denied::Invalid | Denied::Shared => Code::new(0, 1, 0x00),
-                Denied::Bounds => Code::new(0, 1, 0x01),
-                Denied::Rights => Code::new(0, 1, 0x02),
-                Denied::Stream => Code::new(0, 1, 0x03),
-                Denied::Wrap => Code::new(0, 1, 0x04),
-            },
-            Self::Invalidate(Denied::Invalid) => Code::new(0, 2, 0x09),
-            Self::Invalidate(_) => Code::new(0, 1, 0x09),
-            Self::RdmapVersion => Code::new(0, 2, 0x05),
-            Self::Opcode | Self::NoRead => Code::new(0, 2, 0x06),
-            Self::Truncated => Code::new(0, 2, 0xff),
-            Self::Tagged(denied) => match denied {
-                Denied::Invalid | Denied::Rights | Denied::Shared => Code::new(1, 1, 0x00),
-                Denied::Bounds => Code::new(1, 1, 0x01),
-                Denied::Stream => Code::new(1, 1, 0x02),
-                Denied::Wrap => Code::new(1, 1, 0x03),
-            },
-            Self::ShortResponse => Code::new(1, 1, 0x01),
-            Self::DdpVersion { tagged: true } => Code::new(1, 1, 0x04),
-            Self::Queue => Code::new(1, 2, 0x01),
-            Self::NoBuffer => Code::new(1, 2, 0x02),
-            Self::MessageNumber => Code::new(1, 2, 0x03),
-            Self::MessageOffset => Code::new(1, 2, 0x04),
-            Self::TooLong => Code::new(1, 2, 0x05),
-            Self::DdpVersion { tagged: false } => Code::new(1, 2, 0x06),
-        }
-    }
 }
 
 impl Lower {
@@ -184,8 +77,6 @@ pub struct Culprit {
     pub segment_length: u16,
     /// The DDP header as it arrived.
     pub header: Octets<{ Header::UNTAGGED_LEN }>,
-    /// The Read Request, if it is one; advanced by what was sent of the response.
-    pub read: Option<ReadRequest>,
 }
 
 impl Culprit {
@@ -197,7 +88,6 @@ impl Culprit {
         Some(Self {
             segment_length: u16::try_from(length).unwrap_or(u16::MAX),
             header: octets,
-            read: None,
         })
     }
 }
@@ -209,6 +99,8 @@ pub struct Fault {
     pub cause: Cause,
     /// The segment that is to blame, if one is.
     pub culprit: Option<Culprit>,
+    /// The Read Request, if it is one; advanced by what was sent of the response.
+    pub read: Option<ReadRequest>,
 }
 
 impl Fault {
@@ -218,6 +110,16 @@ impl Fault {
         Self {
             cause: Cause::Peer(violation),
             culprit,
+            read: None,
+        }
+    }
+
+    /// The same, and the segment is this Read Request.
+    #[inline]
+    pub const fn with_read(self, read: ReadRequest) -> Self {
+        Self {
+            read: Some(read),
+            ..self
         }
     }
 
@@ -225,6 +127,7 @@ impl Fault {
     pub const LOCAL: Self = Self {
         cause: Cause::Local,
         culprit: None,
+        read: None,
     };
 
     /// The lower layer failed.
@@ -233,6 +136,7 @@ impl Fault {
         Self {
             cause: Cause::Lower(lower),
             culprit: None,
+            read: None,
         }
     }
 }
@@ -257,16 +161,6 @@ pub enum Misuse {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_protection_errors_carry_a_read_request() {
-        let source = Violation::Source(Denied::Bounds).code();
-        assert!(source.with_header() && source.with_read_request());
-        for violation in [Violation::Opcode, Violation::NoBuffer, Violation::TooLong] {
-            assert!(violation.code().with_header());
-            assert!(!violation.code().with_read_request());
-        }
-    }
 
     #[test]
     fn local_and_lower_errors_carry_no_header() {

@@ -69,12 +69,12 @@ impl<T: Copy, B: DerefMut<Target = [T]>> Ring<B> {
     }
 
     /// The entry of this number, if it is in the queue.
-    pub fn get(&self, number: u64) -> Option<T> {
+    pub fn get(&self, number: u64) -> Option<&T> {
         if !(self.first..self.next).contains(&number) {
             return None;
         }
         let index = number.checked_rem(self.capacity())?;
-        self.slots.get(usize::try_from(index).ok()?).copied()
+        self.slots.get(usize::try_from(index).ok()?)
     }
 
     /// The same, to be changed.
@@ -87,13 +87,13 @@ impl<T: Copy, B: DerefMut<Target = [T]>> Ring<B> {
 
     /// The oldest entry.
     #[inline]
-    pub fn front(&self) -> Option<T> {
+    pub fn front(&self) -> Option<&T> {
         self.get(self.first)
     }
 
     /// Takes the oldest entry out.
     pub fn pop(&mut self) -> Option<T> {
-        let entry = self.front()?;
+        let entry = *self.front()?;
         self.first = self.first.saturating_add(1);
         Some(entry)
     }
@@ -108,7 +108,7 @@ mod tests {
         let mut ring = Ring::new(vec![0; 3]);
         for number in 0..10 {
             assert_eq!(ring.push(number * 11), Some(number));
-            assert_eq!(ring.get(number), Some(number * 11));
+            assert_eq!(ring.get(number), Some(&(number * 11)));
             if number >= 2 {
                 assert_eq!(ring.push(99), None);
                 assert_eq!(ring.pop(), Some((number - 2) * 11));

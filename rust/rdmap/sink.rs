@@ -22,7 +22,6 @@ use core::ops::DerefMut;
 use crate::fault::Culprit;
 use crate::fault::Fault;
 use crate::fault::Misuse;
-use crate::fault::Violation;
 use crate::header::Header;
 use crate::header::Model;
 use crate::header::ReadRequest;
@@ -40,6 +39,7 @@ use crate::stag::Memory;
 use crate::stag::Range;
 use crate::stag::Stag;
 use crate::terminate::Terminate;
+use crate::violation::Violation;
 
 /// Names a Read of this end: its number in the queue of [`crate::source::Source`].
 pub type ReadId = u64;
@@ -175,13 +175,13 @@ pub struct Sink<O, S: Slots> {
     delivered: [Option<Turn>; 2],
 }
 
-/// What is next to be delivered.
+/// Which message is next to be delivered: the oldest one of these.
 #[derive(Clone, Copy)]
 enum Next {
-    Send(Receive),
-    ReadRequest(Answer),
-    Response(Outstanding),
-    Terminate(Terminate),
+    Send,
+    ReadRequest,
+    Response,
+    Terminate,
 }
 
 /// Octets from the front of a segment that [`Sink::segment`] needs, if the segment has as many.
@@ -335,13 +335,10 @@ impl<O: Order, S: Slots> Sink<O, S> {
                     request.and_then(|()| ReadRequest::parse(payload).ok_or(Violation::Truncated));
                 // The request goes back with the Terminate if it is the request that is wrong.
                 let request = request.map_err(refuse)?;
-                let culprit = culprit.map(|culprit| Culprit {
-                    read: Some(request),
-                    ..culprit
-                });
-                let refuse = |violation| Refusal::Fault(Fault::peer(violation, culprit));
-                self.place_request(turn, msn, Answer { request, culprit })
-                    .map_err(refuse)
+                let placed = self.place_request(turn, msn, Answer { request, culprit });
+                placed.map_err(|violation| {
+                    Refusal::Fault(Fault::peer(violation, culprit).with_read(request))
+                })
             }
             Model::Untagged {
                 message: Untagged::Terminate,
@@ -483,38 +480,44 @@ impl<O: Order, S: Slots> Sink<O, S> {
             return Ok(None);
         };
         let delivered = match next {
-            Next::Send(receive) => self.deliver_send(turn, receive, memory),
-            Next::ReadRequest(answer) => self.deliver_request(turn, answer, memory),
-            Next::Response(read) => self.deliver_response(read),
-            Next::Terminate(terminate) => {
+            Next::Send => self.deliver_send(turn, memory),
+            Next::ReadRequest => self.deliver_request(turn, memory),
+            Next::Response => self.deliver_response(),
+            Next::Terminate => {
                 self.state = State::Closed;
-                Ok(Delivery::Terminate(terminate))
+                return Ok(self.terminate.map(|(_, told)| Delivery::Terminate(told)));
             }
         };
         if delivered.is_err() {
             self.state = State::Closed;
         }
-        delivered.map(Some)
+        delivered
     }
 
     /// The oldest message of each queue is a candidate; the one that the peer sent first is next.
     fn next(&self) -> Option<(Turn, Next)> {
-        let receive = self.receives.front();
-        let send =
-            receive.and_then(|receive| Some((receive.message.ended()?, Next::Send(receive))));
-        let inbound = self
-            .inbound
-            .get(self.answering)
-            .and_then(|inbound| inbound.0);
-        let request = inbound.map(|(turn, answer)| (turn, Next::ReadRequest(answer)));
-        let read = self.outstanding.front();
-        let response = read.and_then(|read| Some((read.message.ended()?, Next::Response(read))));
-        let terminate = self.terminate;
-        let terminate = terminate.map(|(turn, terminate)| (turn, Next::Terminate(terminate)));
+        let ended = |message: &Message| message.ended();
+        let send = self
+            .receives
+            .front()
+            .and_then(|receive| ended(&receive.message));
+        let request = self.inbound.get(self.answering);
+        let request = request.and_then(|inbound| inbound.0.as_ref().map(|(turn, _)| *turn));
+        let response = self
+            .outstanding
+            .front()
+            .and_then(|read| ended(&read.message));
+        let terminate = self.terminate.as_ref().map(|(turn, _)| *turn);
+        let candidates = [
+            (send, Next::Send),
+            (request, Next::ReadRequest),
+            (response, Next::Response),
+            (terminate, Next::Terminate),
+        ];
         let reached = self.order.reached();
-        [send, request, response, terminate]
+        candidates
             .into_iter()
-            .flatten()
+            .filter_map(|(turn, next)| Some((turn?, next)))
             .filter(|(turn, _)| *turn < reached)
             .min_by_key(|(turn, _)| *turn)
     }
@@ -533,9 +536,12 @@ impl<O: Order, S: Slots> Sink<O, S> {
     fn deliver_send(
         &mut self,
         turn: Turn,
-        receive: Receive,
         memory: &impl Memory,
-    ) -> Result<Delivery, Fault> {
+    ) -> Result<Option<Delivery>, Fault> {
+        let number = self.receives.first();
+        let Some(receive) = self.receives.front().copied() else {
+            return Ok(None);
+        };
         let refuse = |violation| Fault::peer(violation, receive.culprit);
         let whole = receive.message.whole(self.key);
         let length = whole.ok_or(Violation::MessageOffset).map_err(refuse)?;
@@ -544,41 +550,45 @@ impl<O: Order, S: Slots> Sink<O, S> {
             let done = memory.invalidate(stag);
             done.map_err(|denied| refuse(Violation::Invalidate(denied)))?;
         }
-        let number = self.receives.first();
         self.receives.pop();
-        Ok(Delivery::Message {
+        Ok(Some(Delivery::Message {
             receive: number,
             length,
             solicited: receive.solicited,
             invalidated: receive.invalidate,
-        })
+        }))
     }
 
     fn deliver_request(
         &mut self,
         turn: Turn,
-        answer: Answer,
         memory: &impl Memory,
-    ) -> Result<Delivery, Fault> {
-        let refuse = |violation| Fault::peer(violation, answer.culprit);
+    ) -> Result<Option<Delivery>, Fault> {
+        let inbound = self.inbound.get(self.answering).copied();
+        let Some(Inbound(Some((_, answer)))) = inbound else {
+            return Ok(None);
+        };
+        let refuse = |violation| Fault::peer(violation, answer.culprit).with_read(answer.request);
         self.in_turn(1, turn).map_err(refuse)?;
         if answer.request.length > 0 {
             let allowed = memory.check(answer.request.source(), Access::RemoteRead);
             allowed.map_err(|denied| refuse(Violation::Source(denied)))?;
         }
         self.answering = self.answering.saturating_add(1);
-        Ok(Delivery::Answer(answer))
+        Ok(Some(Delivery::Answer(answer)))
     }
 
-    fn deliver_response(&mut self, read: Outstanding) -> Result<Delivery, Fault> {
+    fn deliver_response(&mut self) -> Result<Option<Delivery>, Fault> {
+        let Some(read) = self.outstanding.pop() else {
+            return Ok(None);
+        };
         if read.message.whole(self.key) != Some(read.sink.length) {
             return Err(Fault::peer(Violation::ShortResponse, read.culprit));
         }
-        self.outstanding.pop();
-        Ok(Delivery::ReadDone {
+        Ok(Some(Delivery::ReadDone {
             read: read.read,
             invalidate: read.invalidate.then_some(read.sink.stag),
-        })
+        }))
     }
 
     /// The response to the oldest Read Request that was delivered is handed to the lower layer: the peer may send one

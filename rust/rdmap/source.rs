@@ -20,10 +20,8 @@
 
 use core::ops::DerefMut;
 
-use crate::fault::Culprit;
 use crate::fault::Fault;
 use crate::fault::Misuse;
-use crate::fault::Violation;
 use crate::header::Header;
 use crate::header::Model;
 use crate::header::ReadRequest;
@@ -36,6 +34,7 @@ use crate::stag::Memory;
 use crate::stag::Range;
 use crate::stag::Stag;
 use crate::terminate::Terminate;
+use crate::violation::Violation;
 use crate::wire::size;
 use crate::wire::Octets;
 
@@ -427,7 +426,7 @@ impl<S: Slots> Source<S> {
     }
 
     fn cut_answer(&mut self, mulpdu: u32, memory: &impl Memory) -> Option<Outgoing> {
-        let answer = self.answers.front()?;
+        let answer = *self.answers.front()?;
         // It was allowed when the request was delivered, and may have been invalidated since.
         let left = answer.request.advanced(self.octets);
         let cut = Cut::new(
@@ -443,11 +442,8 @@ impl<S: Slots> Source<S> {
         let mut payload = Payload::None;
         if cut.octets > 0 {
             if let Err(denied) = memory.check(range, Access::RemoteRead) {
-                let culprit = answer.culprit.map(|culprit| Culprit {
-                    read: Some(left),
-                    ..culprit
-                });
-                self.fail(Fault::peer(Violation::Source(denied), culprit));
+                let fault = Fault::peer(Violation::Source(denied), answer.culprit);
+                self.fail(fault.with_read(left));
                 return None;
             }
             payload = Payload::Answer(range);
@@ -548,7 +544,7 @@ impl<S: Slots> Source<S> {
 
     /// The next request that is complete, in the order of posting.
     pub fn complete(&mut self) -> Option<Completion> {
-        let posted = self.requests.front()?;
+        let posted = *self.requests.front()?;
         let number = self.requests.first();
         let released = posted.handed <= self.taken;
         let done = match posted.request.operation {

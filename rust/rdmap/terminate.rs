@@ -9,10 +9,10 @@
 //! protection error that a Read Request caused. What it receives is read with mercy, by length and not by R, because
 //! there are peers that set R and send no header. Nothing is decided by what a Terminate says; it is for people.
 
-use crate::fault::Code;
 use crate::fault::Fault;
 use crate::header::Header;
 use crate::header::ReadRequest;
+use crate::violation::Code;
 use crate::wire::Octets;
 use crate::wire::Reader;
 
@@ -45,9 +45,7 @@ impl Terminate {
             code,
             segment_length: culprit.map(|culprit| culprit.segment_length),
             header: culprit.map(|culprit| culprit.header),
-            read: culprit
-                .and_then(|culprit| culprit.read)
-                .filter(|_| code.with_read_request()),
+            read: fault.read.filter(|_| code.with_read_request()),
         }
     }
 
@@ -113,12 +111,11 @@ mod tests {
     use super::*;
     use crate::fault::Culprit;
     use crate::fault::Lower;
-    use crate::fault::Violation;
     use crate::stag::Denied;
+    use crate::violation::Violation;
 
-    fn culprit(read: Option<ReadRequest>) -> Option<Culprit> {
-        let culprit = Culprit::of(&[0x41; 18], 46)?;
-        Some(Culprit { read, ..culprit })
+    fn fault(violation: Violation, read: ReadRequest) -> Fault {
+        Fault::peer(violation, Culprit::of(&[0x41; 18], 46)).with_read(read)
     }
 
     #[test]
@@ -135,7 +132,7 @@ mod tests {
             length: 4096,
             ..ReadRequest::default()
         };
-        let fault = Fault::peer(Violation::Source(Denied::Wrap), culprit(Some(read)));
+        let fault = fault(Violation::Source(Denied::Wrap), read);
         let terminate = Terminate::new(&fault);
         let out = terminate.emit();
         assert_eq!(out.len(), Terminate::MAX_LEN);
@@ -145,7 +142,7 @@ mod tests {
 
     #[test]
     fn operation_error_of_a_read_request_leaves_its_header_out() {
-        let fault = Fault::peer(Violation::Opcode, culprit(Some(ReadRequest::default())));
+        let fault = fault(Violation::Opcode, ReadRequest::default());
         let out = Terminate::new(&fault).emit();
         assert_eq!(out.as_slice()[..4], [0x02, 0x06, 0xc0, 0x00]);
         assert_eq!(out.len(), 4 + 2 + 18);

@@ -57,12 +57,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A header, or a message that is nothing but headers, of at most `N` octets.
+/// A header, or a message that is nothing but headers, of at most `N` octets. `N` is 255 at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Octets<const N: usize> {
     // INVARIANT: `length` is `N` at most, and the octets behind it are zero.
     octets: [u8; N],
-    length: usize,
+    length: u8,
 }
 
 impl<const N: usize> Octets<N> {
@@ -78,34 +78,42 @@ impl<const N: usize> Octets<N> {
     /// Appends `field`. Who calls knows the sum of its fields: one that does not fit is left out.
     #[inline]
     pub fn put<const M: usize>(&mut self, field: [u8; M]) {
-        let room = self.octets.get_mut(self.length..);
+        let room = self.octets.get_mut(usize::from(self.length)..);
         if let Some(room) = room.and_then(|room| room.first_chunk_mut()) {
             *room = field;
-            self.length = self.length.saturating_add(M);
+            self.grow(M);
         }
     }
 
     /// Appends as much of `octets` as there is room for.
     #[inline]
     pub fn put_slice(&mut self, octets: &[u8]) {
-        let room = self.octets.get_mut(self.length..).unwrap_or_default();
+        let room = self
+            .octets
+            .get_mut(usize::from(self.length)..)
+            .unwrap_or_default();
         let fit = room.len().min(octets.len());
         for (to, from) in room.iter_mut().zip(octets) {
             *to = *from;
         }
-        self.length = self.length.saturating_add(fit);
+        self.grow(fit);
+    }
+
+    fn grow(&mut self, octets: usize) {
+        let octets = u8::try_from(octets).unwrap_or(u8::MAX);
+        self.length = self.length.saturating_add(octets);
     }
 
     /// What was appended.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
-        self.octets.get(..self.length).unwrap_or_default()
+        self.octets.get(..self.len()).unwrap_or_default()
     }
 
     /// How many octets were appended.
     #[inline]
-    pub const fn len(&self) -> usize {
-        self.length
+    pub fn len(&self) -> usize {
+        usize::from(self.length)
     }
 
     /// Says whether nothing was appended.

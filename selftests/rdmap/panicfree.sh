@@ -2,13 +2,19 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Fails if the crate rdmap can panic, as scripts/panicfree.sh does for an object that Kbuild made. No module has this crate
-# yet, so the object is made here, with the flags of the kernel that matter: optimised, and with overflow checks.
+# yet, so the object is made here, with the flags of the kernel that matter: optimised, and with overflow checks. Generic
+# code is only in an object that uses it: panicfree.rs, compiled as one more module of the crate, does.
 
 set -euo pipefail
 
-top=$(cd "$(dirname "$0")/../.." && pwd)
+here=$(cd "$(dirname "$0")" && pwd)
+top=$here/../..
 work=$top/build/rdmap/panicfree
+rm -rf "$work"
 mkdir -p "$work"
+cp -r "$top/rust/rdmap" "$work/src"
+cp "$here/panicfree.rs" "$work/src"
+echo 'pub mod panicfree;' >>"$work/src/lib.rs"
 rustc --edition 2021 --crate-name rdmap --crate-type lib -Copt-level=2 -Coverflow-checks=on -Cpanic=abort \
-	-Ccodegen-units=1 -Cembed-bitcode=no --emit=obj="$work/lib.o" "$top/rust/rdmap/lib.rs"
+	-Ccodegen-units=1 --emit=obj="$work/lib.o" "$work/src/lib.rs"
 "$top/scripts/panicfree.sh" "$work/lib.o"

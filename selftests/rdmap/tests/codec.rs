@@ -7,10 +7,8 @@ use proptest::option;
 use proptest::prelude::*;
 use rdmap::enhanced::Enhanced;
 use rdmap::fault::Cause;
-use rdmap::fault::Code;
 use rdmap::fault::Culprit;
 use rdmap::fault::Fault;
-use rdmap::fault::Violation;
 use rdmap::header::Header;
 use rdmap::header::Model;
 use rdmap::header::ReadRequest;
@@ -24,6 +22,8 @@ use rdmap::stag::Denied;
 use rdmap::stag::Region;
 use rdmap::stag::Stag;
 use rdmap::terminate::Terminate;
+use rdmap::violation::Code;
+use rdmap::violation::Violation;
 
 fn untagged() -> impl Strategy<Value = Untagged> {
     prop_oneof![

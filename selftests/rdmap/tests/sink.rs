@@ -3,7 +3,6 @@
 //! The receive half alone: what each hostile segment comes to, and what is delivered when.
 
 use rdmap::fault::Cause;
-use rdmap::fault::Code;
 use rdmap::fault::Fault;
 use rdmap::header::Header;
 use rdmap::header::Model;
@@ -31,6 +30,7 @@ use rdmap::stag::Memory;
 use rdmap::stag::Range;
 use rdmap::stag::Stag;
 use rdmap::terminate::Terminate;
+use rdmap::violation::Code;
 
 pub struct Queues;
 
@@ -295,6 +295,16 @@ fn invalidation_happens_at_delivery_or_ends_the_stream() {
         assert!(terminate.header.is_some());
         assert_eq!(terminate.read, None);
     }
+}
+
+#[test]
+fn receive_of_a_send_that_fails_comes_back() {
+    let mut sink = ordered();
+    arrive(&mut sink, (), &untagged(invalidating(0), 1, 0, true, &[1])).unwrap();
+    assert_eq!(sink.flush(), None);
+    assert!(sink.deliver(&Answers).is_err());
+    assert_eq!((sink.flush(), sink.flush()), (Some(0), Some(1)));
+    assert_eq!(sink.flush(), None);
 }
 
 #[test]

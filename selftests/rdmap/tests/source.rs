@@ -452,7 +452,7 @@ fn answer_that_fails_halfway_says_how_far_it_came() {
     };
     let (_, payload) = Header::parse(header.as_slice()).unwrap();
     let told = Terminate::parse(payload).unwrap();
-    assert_eq!(told.code, rdmap::fault::Code::new(0, 1, 0));
+    assert_eq!(told.code, rdmap::violation::Code::new(0, 1, 0));
     let sent = 128 - 14 + 200 - 14;
     let left = told.read.unwrap();
     assert_eq!(left.length, 1000 - sent);

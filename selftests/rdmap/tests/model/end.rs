@@ -29,11 +29,11 @@ use rdmap::stag::Region;
 use rdmap::stag::Stag;
 
 use super::memory::Regions;
-use super::Choices;
-use super::Flying;
-use super::Lower;
-use super::Summary;
-use super::Wrong;
+use super::terms::Choices;
+use super::terms::Flying;
+use super::terms::Lower;
+use super::terms::Summary;
+use super::terms::Wrong;
 
 const RECEIVES: usize = 6;
 const CAPACITY: u32 = 1000;

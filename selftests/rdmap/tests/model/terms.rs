@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the parts of the model, and those who use it, speak of.
+
+use rdmap::order::Arrival;
+use rdmap::order::Order;
+use rdmap::sctp::window::Bits;
+use rdmap::sctp::window::Window;
+use rdmap::sctp::window::WORDS;
+use rdmap::violation::Code;
+
+/// Decides what happens next.
+pub trait Choices {
+    /// A number below `limit`, which is not zero.
+    fn below(&mut self, limit: usize) -> usize;
+
+    /// One time in `times`.
+    fn one_in(&mut self, times: usize) -> bool {
+        self.below(times) + 1 == times
+    }
+}
+
+/// What a run did, so that a test can tell that it was not about nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// Sends that were delivered.
+    pub sends: usize,
+    /// Writes that a later Send made visible.
+    pub writes: usize,
+    /// Reads that were done.
+    pub reads: usize,
+    /// Segments that overtook another one.
+    pub overtaken: usize,
+    /// Requests that were flushed.
+    pub flushed: usize,
+    /// What the Terminates said.
+    pub codes: Vec<Code>,
+}
+
+/// A lower layer.
+pub trait Lower: Order {
+    /// The order of a new stream.
+    fn new() -> Self;
+
+    /// What the `count`th segment brings along.
+    fn key(count: u64) -> Self::Key;
+}
+
+impl Lower for Arrival {
+    fn new() -> Self {
+        Arrival::new()
+    }
+
+    fn key(_: u64) {}
+}
+
+impl Lower for Window<Box<Bits>> {
+    fn new() -> Self {
+        Window::new(Box::new([0; WORDS]))
+    }
+
+    fn key(count: u64) -> u16 {
+        u16::try_from(count % 65_536).unwrap()
+    }
+}
+
+/// A segment on its way.
+pub struct Flying {
+    /// How many were sent before it.
+    pub count: u64,
+    /// It.
+    pub octets: Vec<u8>,
+}
+
+/// What one end does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// It writes to an STag that nothing has.
+    WriteNowhere,
+    /// It writes behind the end of a region.
+    WriteBeyond,
+    /// It writes what it may only read.
+    WriteReadOnly,
+    /// It reads what nothing has.
+    ReadNowhere,
+    /// It reads behind the end of a region.
+    ReadBeyond,
+    /// It reads beyond the last offset of all.
+    ReadWrapping,
+    /// It reads another stream's memory.
+    ReadForeign,
+    /// It sends more than a Receive holds.
+    SendTooLong,
+    /// It invalidates what it may not.
+    InvalidateShared,
+    /// It invalidates what is not there.
+    InvalidateNothing,
+}
+
+/// All of them, with what they are called on the wire.
+pub const WRONGS: [(Wrong, (u8, u8, u8)); 10] = [
+    (Wrong::WriteNowhere, (1, 1, 0)),
+    (Wrong::WriteBeyond, (1, 1, 1)),
+    (Wrong::WriteReadOnly, (1, 1, 0)),
+    (Wrong::ReadNowhere, (0, 1, 0)),
+    (Wrong::ReadBeyond, (0, 1, 1)),
+    (Wrong::ReadWrapping, (0, 1, 4)),
+    (Wrong::ReadForeign, (0, 1, 3)),
+    (Wrong::SendTooLong, (1, 2, 5)),
+    (Wrong::InvalidateShared, (0, 1, 9)),
+    (Wrong::InvalidateNothing, (0, 2, 9)),
+];
