@@ -153,8 +153,8 @@ pub enum Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
-    /// A fault was found in a segment. What is before that is delivered.
-    Failed,
+    /// A fault was found in a segment. What comes before this turn is complete and is delivered.
+    Failed(Turn),
     /// Nothing is delivered any more.
     Closed,
 }
@@ -250,6 +250,8 @@ impl<O: Order, S: Slots> Sink<O, S> {
         memory: &impl Memory,
     ) -> Result<Place, Refusal> {
         if self.state != State::Open {
+            // Only its number counts: a stream is not used again before all of them are there.
+            let _ = self.order.arrive(key);
             return Ok(Place::Nothing);
         }
         let placed = match self.order.arrive(key) {
@@ -257,7 +259,8 @@ impl<O: Order, S: Slots> Sink<O, S> {
             Err(invalid) => Err(Refusal::Order(invalid)),
         };
         if placed.is_err() {
-            self.state = State::Failed;
+            self.state = State::Failed(self.order.reached());
+            self.order.placed();
         }
         placed
     }
@@ -463,20 +466,20 @@ impl<O: Order, S: Slots> Sink<O, S> {
         })
     }
 
-    /// The payload of the segment that arrived is where it belongs.
+    /// The payload of the segment that arrived is where it belongs, if it has any.
     #[inline]
     pub fn placed(&mut self) {
-        if self.state == State::Open {
-            self.order.placed();
-        }
+        self.order.placed();
     }
 
     /// Delivers the next message whose turn has come. `None` if there is none yet.
     pub fn deliver(&mut self, memory: &impl Memory) -> Result<Option<Delivery>, Fault> {
-        if self.state == State::Closed {
-            return Ok(None);
-        }
-        let Some((turn, next)) = self.next() else {
+        let reached = match self.state {
+            State::Open => self.order.reached(),
+            State::Failed(turn) => turn,
+            State::Closed => return Ok(None),
+        };
+        let Some((turn, next)) = self.next(reached) else {
             return Ok(None);
         };
         let delivered = match next {
@@ -495,7 +498,7 @@ impl<O: Order, S: Slots> Sink<O, S> {
     }
 
     /// The oldest message of each queue is a candidate; the one that the peer sent first is next.
-    fn next(&self) -> Option<(Turn, Next)> {
+    fn next(&self, reached: Turn) -> Option<(Turn, Next)> {
         let ended = |message: &Message| message.ended();
         let send = self
             .receives
@@ -514,7 +517,6 @@ impl<O: Order, S: Slots> Sink<O, S> {
             (response, Next::Response),
             (terminate, Next::Terminate),
         ];
-        let reached = self.order.reached();
         candidates
             .into_iter()
             .filter_map(|(turn, next)| Some((turn?, next)))

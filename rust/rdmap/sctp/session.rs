@@ -59,7 +59,7 @@ pub enum Event {
         /// Its place in the peer's order.
         turn: Turn,
     },
-    /// All turns below this one are placed, and what they complete is delivered.
+    /// All turns below this one are placed, and what they complete is delivered. On a stream that failed: have arrived.
     Reached(Turn),
     /// A chunk arrived that RFC 5043 does not know, or whose number cannot be.
     Illegal,
@@ -466,17 +466,21 @@ impl Session {
 
     fn closed(&mut self) -> Option<Tell> {
         self.state = State::Quiesce;
-        self.peer_ended = true;
         Some(Tell::Closed)
     }
 
     fn quiesce(&mut self, event: Event) -> Action {
-        if let Event::Control {
-            function: Function::Terminate,
-            ..
-        } = event
-        {
-            self.peer_ended = true;
+        match event {
+            Event::Control {
+                function: Function::Terminate,
+                turn,
+                ..
+            } => self.end = Some(turn),
+            // No chunk of the peer's is on its way any more.
+            Event::Reached(turn) if self.end.is_some_and(|end| turn > end) => {
+                self.peer_ended = true;
+            }
+            _ => {}
         }
         Action::default()
     }
@@ -498,12 +502,13 @@ impl Session {
                 ..
             } => {
                 self.end = Some(turn);
-                // Nothing is placed any more, so no turn is reached.
+                // Nothing is delivered any more, so nothing is waited for.
                 if failing {
                     action.tell = self.closed();
                 }
             }
             Event::Reached(turn) if self.end.is_some_and(|end| turn > end) => {
+                self.peer_ended = true;
                 action.tell = self.closed();
             }
             Event::Control { .. } | Event::Illegal | Event::Fail if !failing => {

@@ -7,6 +7,7 @@ mod codec;
 mod golden;
 mod lower;
 mod model;
+mod sessions;
 mod sink;
 mod source;
 mod streams;

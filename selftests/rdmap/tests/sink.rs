@@ -572,6 +572,18 @@ fn what_came_before_a_fault_is_delivered() {
 }
 
 #[test]
+fn what_waits_for_a_dropped_segment_is_not_delivered() {
+    let mut sink = reordered();
+    // The Write that is sent first comes last, when the stream has failed, and is dropped.
+    arrive(&mut sink, 1, &send(1, 0, true, &[1])).unwrap();
+    assert!(arrive(&mut sink, 2, &tagged(false, 0, 0, true, &[1])).is_err());
+    let late = arrive(&mut sink, 0, &tagged(false, 9, 0, true, &[1]));
+    assert_eq!((late, deliver(&mut sink)), (Ok(Place::Nothing), None));
+    // Its number counts all the same.
+    assert_eq!(sink.order().reached(), 3);
+}
+
+#[test]
 fn numbers_that_cannot_be_end_the_session() {
     let mut sink = reordered();
     arrive(&mut sink, 0, &send(1, 0, true, &[1])).unwrap();

@@ -15,7 +15,7 @@ use crate::model::Lower;
 use crate::model::WRONGS;
 
 /// A generator of numbers (xorshift64*).
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Choices for Random {
     fn below(&mut self, limit: usize) -> usize {

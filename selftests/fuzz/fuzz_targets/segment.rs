@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Any segments to the receive half of a stream: what is placed lies where it may, what fails can be told.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use rdmap::order::Arrival;
+use rdmap::order::Order;
+use rdmap::sctp::window::Bits;
+use rdmap::sctp::window::Window;
+use rdmap::sctp::window::WORDS;
+use rdmap::sink::Delivery;
+use rdmap::sink::Inbound;
+use rdmap::sink::Key;
+use rdmap::sink::Outstanding;
+use rdmap::sink::Place;
+use rdmap::sink::Receive;
+use rdmap::sink::Refusal;
+use rdmap::sink::Sink;
+use rdmap::sink::Slots;
+use rdmap::sink::HEAD_LEN;
+use rdmap::stag::Access;
+use rdmap::stag::Denied;
+use rdmap::stag::Memory;
+use rdmap::stag::Range;
+use rdmap::stag::Region;
+use rdmap::stag::Stag;
+use rdmap::terminate::Terminate;
+
+const CAPACITY: u32 = 64;
+const SINK: Range = Range {
+    stag: Stag(0x100),
+    offset: 8,
+    length: 24,
+};
+
+struct Queues;
+
+impl Slots for Queues {
+    type Receives = Vec<Receive>;
+    type Inbound = Vec<Inbound>;
+    type Outstanding = Vec<Outstanding>;
+}
+
+/// One region; its STag is 0x100 and its octets are 0 to 99.
+struct One;
+
+const REGION: Region = Region {
+    base: 0,
+    length: 100,
+    valid: true,
+    of_this_stream: true,
+    remote_read: true,
+    remote_write: true,
+    remote_invalidate: true,
+};
+
+impl Memory for One {
+    fn check(&self, range: Range, want: Access) -> Result<(), Denied> {
+        assert!(range.length > 0);
+        match range.stag {
+            Stag(0x100) => REGION.check(range.offset, range.length, want),
+            _ => Err(Denied::Invalid),
+        }
+    }
+
+    fn invalidate(&self, stag: Stag) -> Result<(), Denied> {
+        match stag {
+            Stag(0x100) => Ok(()),
+            _ => Err(Denied::Invalid),
+        }
+    }
+}
+
+/// The input is a row of segments, each behind an octet for its length and one for its number.
+fn run<O: Order>(order: O, mut input: &[u8], key: impl Fn(u8) -> O::Key) {
+    let mut sink: Sink<O, Queues> = Sink::new(
+        order,
+        Key(5, 6),
+        vec![Receive::default(); 4],
+        vec![Inbound::default(); 2],
+        vec![Outstanding::default(); 2],
+    );
+    for _ in 0..4 {
+        sink.post_receive(CAPACITY).unwrap();
+    }
+    sink.expect(0, SINK, true).unwrap();
+    sink.expect(1, Range::default(), false).unwrap();
+    let (mut failed, mut receives, mut reads) = (false, 0, 0);
+    while let [length, number, rest @ ..] = input {
+        let (segment, rest) = rest.split_at(rest.len().min(usize::from(*length)));
+        input = rest;
+        let head = &segment[..segment.len().min(HEAD_LEN)];
+        let placed = sink.segment(key(*number), head, segment.len(), &One);
+        assert!(!failed || placed == Ok(Place::Nothing));
+        match placed {
+            Ok(Place::Nothing) => {}
+            Ok(Place::Receive {
+                receive,
+                offset,
+                length,
+            }) => {
+                assert!((receives..4).contains(&receive));
+                assert!(offset + length <= CAPACITY && length > 0);
+            }
+            Ok(Place::Write(range)) => assert!(range.offset + u64::from(range.length) <= 100),
+            Ok(Place::Response { range, .. }) => {
+                assert_eq!(range.stag, SINK.stag);
+                let end = range.offset + u64::from(range.length);
+                assert!(range.offset >= SINK.offset && end <= 32);
+            }
+            Err(refusal) => {
+                failed = true;
+                if let Refusal::Fault(fault) = refusal {
+                    let terminate = Terminate::new(&fault);
+                    let told = Terminate::parse(terminate.emit().as_slice());
+                    assert_eq!(told, Some(terminate));
+                }
+            }
+        }
+        sink.placed();
+        while let Ok(Some(delivery)) = sink.deliver(&One) {
+            match delivery {
+                Delivery::Message {
+                    receive, length, ..
+                } => {
+                    assert_eq!(receive, receives);
+                    assert!(length <= CAPACITY);
+                    receives += 1;
+                }
+                Delivery::Answer(_) => sink.answered().unwrap(),
+                Delivery::ReadDone { read, .. } => {
+                    assert_eq!(read, reads);
+                    reads += 1;
+                }
+                Delivery::Terminate(_) => failed = true,
+            }
+        }
+    }
+    sink.close();
+    let left = std::iter::from_fn(|| sink.flush()).count();
+    assert_eq!(u64::try_from(left), Ok(4 - receives));
+}
+
+fuzz_target!(|input: &[u8]| {
+    let Some((first, input)) = input.split_first() else {
+        return;
+    };
+    match first % 2 {
+        0 => run(Arrival::new(), input, |_| ()),
+        _ => {
+            let bits: Box<Bits> = Box::new([0; WORDS]);
+            run(Window::new(bits), input, u16::from);
+        }
+    }
+});

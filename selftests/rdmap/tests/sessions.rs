@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Both ends of a session over SCTP that delivers chunks in any order, until the stream is free again.
+//!
+//! Both ends keep the rules, so neither may find one broken: that is how a control message that overtook another one, or a
+//! segment that came before its time, would show.
+
+use rdmap::enhanced::Enhanced;
+use rdmap::order::Order;
+use rdmap::sctp::chunk::Body;
+use rdmap::sctp::chunk::Chunk;
+use rdmap::sctp::chunk::Control;
+use rdmap::sctp::chunk::Function;
+use rdmap::sctp::chunk::PPID_CONTROL;
+use rdmap::sctp::chunk::PPID_SEGMENT;
+use rdmap::sctp::session::Action;
+use rdmap::sctp::session::Event;
+use rdmap::sctp::session::Session;
+use rdmap::sctp::session::State;
+use rdmap::sctp::session::Tell;
+use rdmap::sctp::window::Bits;
+use rdmap::sctp::window::Numbers;
+use rdmap::sctp::window::Window;
+use rdmap::sctp::window::WORDS;
+
+use crate::model::Choices;
+use crate::streams::Random;
+
+/// What SCTP carries.
+struct Flying {
+    ppid: u32,
+    payload: Vec<u8>,
+}
+
+struct End {
+    session: Session,
+    window: Window<Box<Bits>>,
+    numbers: Numbers,
+    gave_up: bool,
+    segments_sent: u64,
+    segments_placed: u64,
+    asked: bool,
+    told: Vec<Tell>,
+    sent: Vec<Function>,
+    full: bool,
+}
+
+impl End {
+    fn new(full: bool) -> Self {
+        Self {
+            session: Session::new(),
+            window: Window::new(Box::new([0; WORDS])),
+            numbers: Numbers::new(),
+            gave_up: false,
+            segments_sent: 0,
+            segments_placed: 0,
+            asked: false,
+            told: Vec::new(),
+            sent: Vec::new(),
+            full,
+        }
+    }
+
+    fn on(&mut self, event: Event, wire: &mut Vec<Flying>) -> Action {
+        // The kind of the answer is that of the Initiate, which a session that is over has forgotten.
+        let was_enhanced = self.session.is_enhanced();
+        let action = self.session.on(event);
+        let failing = self.session.state() == State::Failing;
+        assert!(
+            !failing || self.gave_up,
+            "{event:?} breaks a rule: {:?}",
+            self.told
+        );
+        if let Some(function) = action.send {
+            let is_enhanced =
+                (was_enhanced || self.session.is_enhanced()) && function != Function::Terminate;
+            let due = is_enhanced && function != Function::Reject;
+            let control = Control {
+                function,
+                is_enhanced,
+                enhanced: due.then(Enhanced::default),
+                private_data: &[],
+            };
+            let mut payload = vec![0; 600];
+            let length = control
+                .emit(self.numbers.peek().unwrap(), &mut payload)
+                .unwrap();
+            payload.truncate(length);
+            self.numbers.sent();
+            self.sent.push(function);
+            wire.push(Flying {
+                ppid: PPID_CONTROL,
+                payload,
+            });
+        }
+        self.told.extend(action.tell);
+        self.asked |= action.tell == Some(Tell::Request);
+        action
+    }
+
+    fn send_segment(&mut self, wire: &mut Vec<Flying>) {
+        let ssn = self.numbers.peek().unwrap();
+        self.numbers.sent();
+        self.segments_sent += 1;
+        wire.push(Flying {
+            ppid: PPID_SEGMENT,
+            payload: ssn.to_be_bytes().to_vec(),
+        });
+    }
+
+    fn arrive(&mut self, flying: &Flying, wire: &mut Vec<Flying>) {
+        let chunk = Chunk::parse(flying.ppid, true, &flying.payload).unwrap();
+        let turn = self.window.pass(chunk.ssn).unwrap();
+        let event = match chunk.body {
+            Body::Segment(_) => Event::Segment { turn },
+            Body::Control(control) => Event::Control {
+                function: control.function,
+                enhanced: control.is_enhanced,
+                turn,
+                full: self.full,
+            },
+        };
+        let action = self.on(event, wire);
+        if let Event::Segment { .. } = event {
+            assert!(action.place || self.gave_up, "{:?}", self.session);
+            self.segments_placed += 1;
+        }
+        self.on(Event::Reached(self.window.reached()), wire);
+    }
+}
+
+/// Returns what the active side was told, and how many segments were placed.
+fn run(choices: &mut impl Choices) -> (Vec<Tell>, u64) {
+    let mut ends = [End::new(false), End::new(choices.one_in(8))];
+    let mut wires: [Vec<Flying>; 2] = [Vec::new(), Vec::new()];
+    let enhanced = choices.one_in(2);
+    ends[0].on(Event::Connect { enhanced }, &mut wires[0]);
+    for steps in 0.. {
+        let states =
+            [&ends[0], &ends[1]].map(|end| (end.session, end.told.clone(), end.sent.clone()));
+        assert!(steps < 10_000, "the session does not end: {states:?}");
+        let begun = !ends[1].told.is_empty() || !ends[1].sent.is_empty();
+        let free = ends.iter().all(|end| end.session.state() == State::Free);
+        if begun && free && wires.iter().all(Vec::is_empty) {
+            break;
+        }
+        let side = choices.below(2);
+        let end = &mut ends[side];
+        let wire = &mut wires[side];
+        match choices.below(8) {
+            0 | 1 if end.session.may_send() && end.segments_sent < 10 => end.send_segment(wire),
+            2 | 3 if !wire.is_empty() => {
+                let flying = wire.remove(choices.below(wire.len()));
+                let [first, second] = &mut wires;
+                let (peer, back) = match side {
+                    0 => (&mut ends[1], second),
+                    _ => (&mut ends[0], first),
+                };
+                peer.arrive(&flying, back);
+            }
+            4 if wire.is_empty() => {
+                end.numbers.dry();
+                end.on(Event::Dry, wire);
+            }
+            5 if end.asked => {
+                end.asked = false;
+                let decision = match choices.one_in(4) {
+                    true => Event::Reject,
+                    false => Event::Accept,
+                };
+                end.on(decision, wire);
+            }
+            6 if choices.one_in(8) => {
+                // A passive side that has not decided yet decides first.
+                let waits = side == 1 && end.session.state() == State::AwaitUser;
+                if !waits && end.session.state() != State::Free {
+                    end.gave_up |= end.session.state() == State::AwaitAnswer;
+                    end.on(Event::Disconnect, wire);
+                }
+            }
+            7 if choices.one_in(16) && end.session.state() == State::Open => {
+                end.gave_up = true;
+                end.on(Event::Fail, wire);
+            }
+            _ => {}
+        }
+    }
+    let [active, passive] = ends;
+    // The Terminate is each side's last, and at least one side sent it if the session was open.
+    for end in [&active, &passive] {
+        let terminates = end.sent.iter().filter(|sent| **sent == Function::Terminate);
+        assert!(terminates.count() <= 1);
+        assert!(!end.sent[..end.sent.len().saturating_sub(1)].contains(&Function::Terminate));
+    }
+    let opened = passive.sent.contains(&Function::Accept);
+    let terminated = [&active, &passive]
+        .iter()
+        .any(|end| end.sent.last() == Some(&Function::Terminate));
+    assert!(!opened || terminated);
+    // A Reject is the upper layer's; who has no room for one more says Terminate, and tells nobody.
+    if passive.full {
+        assert_eq!(passive.sent, [Function::Terminate]);
+        assert!(passive.told.is_empty());
+    }
+    // Everything that was sent arrived.
+    assert_eq!(active.segments_sent, passive.segments_placed);
+    assert_eq!(passive.segments_sent, active.segments_placed);
+    (
+        active.told,
+        active.segments_placed + passive.segments_placed,
+    )
+}
+
+#[test]
+fn thousands_of_sessions_come_to_their_end() {
+    let (mut told, mut segments) = (Vec::new(), 0);
+    for seed in 1..=2000 {
+        let (tells, placed) = run(&mut Random((seed << 32) | 0x9e37_79b9));
+        told.extend(tells);
+        segments += placed;
+    }
+    for tell in [
+        Tell::Established,
+        Tell::Rejected,
+        Tell::Refused,
+        Tell::Closed,
+    ] {
+        assert!(
+            told.iter().filter(|seen| **seen == tell).count() > 50,
+            "{tell:?}"
+        );
+    }
+    assert!(segments > 5000);
+}
