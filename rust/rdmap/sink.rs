@@ -16,8 +16,7 @@
 //! After the first fault nothing more is placed. What was complete before it in the peer's order is still delivered.
 
 mod message;
-
-use core::ops::DerefMut;
+mod queue;
 
 use crate::fault::Culprit;
 use crate::fault::Fault;
@@ -33,6 +32,12 @@ use crate::ring::Ring;
 use crate::serial::ahead_u32;
 pub use crate::sink::message::Key;
 use crate::sink::message::Message;
+pub use crate::sink::queue::Answer;
+pub use crate::sink::queue::Inbound;
+pub use crate::sink::queue::Outstanding;
+pub use crate::sink::queue::ReadId;
+pub use crate::sink::queue::Receive;
+pub use crate::sink::queue::Slots;
 use crate::stag::Access;
 use crate::stag::Denied;
 use crate::stag::Memory;
@@ -40,43 +45,6 @@ use crate::stag::Range;
 use crate::stag::Stag;
 use crate::terminate::Terminate;
 use crate::violation::Violation;
-
-/// Names a Read of this end: its number in the queue of [`crate::source::Source`].
-pub type ReadId = u64;
-
-/// A posted Receive, and what was placed in it.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Receive {
-    capacity: u32,
-    message: Message,
-    solicited: bool,
-    invalidate: Option<Stag>,
-    culprit: Option<Culprit>,
-}
-
-/// A place for a Read Request of the peer's.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Inbound(Option<(Turn, Answer)>);
-
-/// A Read of this end that waits for its response.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Outstanding {
-    read: ReadId,
-    sink: Range,
-    invalidate: bool,
-    message: Message,
-    culprit: Option<Culprit>,
-}
-
-/// The memory of a sink's queues. How much of it there is decides how many Receives, IRD and ORD there can be.
-pub trait Slots {
-    /// One for each Receive that may be posted.
-    type Receives: DerefMut<Target = [Receive]>;
-    /// One for each Read Request that the peer may have outstanding: IRD.
-    type Inbound: DerefMut<Target = [Inbound]>;
-    /// One for each Read that this end may have outstanding: ORD.
-    type Outstanding: DerefMut<Target = [Outstanding]>;
-}
 
 /// Where the payload of a segment goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,15 +69,6 @@ pub enum Place {
     },
     /// Nowhere: there is none, or the engine has taken it, or the stream has failed.
     Nothing,
-}
-
-/// What is to be answered: a Read Request that was delivered and may be met.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
-    /// It.
-    pub request: ReadRequest,
-    /// Its segment, in case that it fails later.
-    pub culprit: Option<Culprit>,
 }
 
 /// A message whose turn has come.
@@ -616,33 +575,6 @@ impl<O: Order, S: Slots> Sink<O, S> {
         match self.state {
             State::Closed => self.receives.pop().map(|_| number),
             _ => None,
-        }
-    }
-}
-
-impl Outstanding {
-    /// Where in the sink the range begins, if it may belong to this Read.
-    fn offset_of(&self, range: Range) -> Result<u32, Denied> {
-        // No STag is looked at for a Read of no octets.
-        if self.sink.length == 0 && range.length == 0 {
-            return Ok(0);
-        }
-        if range.stag != self.sink.stag {
-            return Err(Denied::Invalid);
-        }
-        let offset = range.offset.checked_sub(self.sink.offset);
-        let offset = offset
-            .and_then(|offset| u32::try_from(offset).ok())
-            .ok_or(Denied::Bounds)?;
-        let end = offset.checked_add(range.length);
-        if end.is_none_or(|end| end > self.sink.length) {
-            return Err(Denied::Bounds);
-        }
-        // A Read that has room for no more octets is not the one that is meant.
-        let octets = self.message.octets().checked_add(range.length);
-        match octets.is_some_and(|octets| octets <= self.sink.length) {
-            true => Ok(offset),
-            false => Err(Denied::Bounds),
         }
     }
 }

@@ -19,7 +19,10 @@ fuzz_target!(|input: &[u8]| {
         if let Ok(Some((frame, length))) = Frame::parse(kind, input) {
             let mut out = [0; Frame::MAX_LEN];
             assert_eq!(frame.emit(&mut out), Ok(length));
-            assert_eq!(Frame::parse(kind, &out[..length]), Ok(Some((frame, length))));
+            assert_eq!(
+                Frame::parse(kind, &out[..length]),
+                Ok(Some((frame, length)))
+            );
         }
     }
     let (with_crc, markers) = (first & 1 != 0, first & 2 != 0);
@@ -38,7 +41,10 @@ fuzz_target!(|input: &[u8]| {
         let mut out = vec![0; layout.wire_len()];
         assert_eq!(layout.emit(&pieces, with_crc, &mut out), Some(out.len()));
         assert_eq!(layout.verify(&out, with_crc), Some(Ok(())));
-        assert!(layout.ulpdu(&out).flatten().eq(pieces.iter().copied().flatten()));
+        assert!(layout
+            .ulpdu(&out)
+            .flatten()
+            .eq(pieces.iter().copied().flatten()));
         rest = &rest[layout.wire_len()..];
         at = layout.next();
     }

@@ -58,7 +58,13 @@ fuzz_target!(|input: &[u8]| {
                 Some(_) => ends += 1,
             }
             begun |= action.send == Some(Function::Initiate);
-            assert!(!action.place || matches!(session.state(), State::Open | State::Closing | State::AwaitAnswer));
+            assert!(
+                !action.place
+                    || matches!(
+                        session.state(),
+                        State::Open | State::Closing | State::AwaitAnswer
+                    )
+            );
             assert!(!session.may_send() || begun && terminates == 0);
             assert!(terminates <= 1 && ends <= 1);
             if session == Session::new() && (begun || terminates > 0) {

@@ -48,7 +48,9 @@ fuzz_target!(|octets: &[u8]| {
     };
     let mut input = Input { octets, random: 1 };
     let wrong = usize::from(first >> 1);
-    let wrong = model::WRONGS.get(wrong % 16).map(|(wrong, code)| (*wrong, *code));
+    let wrong = model::WRONGS
+        .get(wrong % 16)
+        .map(|(wrong, code)| (*wrong, *code));
     let does = wrong.map(|(wrong, _)| wrong);
     let summary = match first & 1 {
         0 => model::run::<Arrival>(&mut input, 4, does),

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What waits in the queues of the receive half: Receives, Read Requests of the peer's, Reads of this end (RFC 5040,
+//! sections 3.1 and 6.1).
+
+use core::ops::DerefMut;
+
+use crate::fault::Culprit;
+use crate::header::ReadRequest;
+use crate::order::Turn;
+use crate::sink::message::Message;
+use crate::stag::Denied;
+use crate::stag::Range;
+use crate::stag::Stag;
+
+/// Names a Read of this end: its number in the queue of [`crate::source::Source`].
+pub type ReadId = u64;
+
+/// A posted Receive, and what was placed in it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Receive {
+    pub(super) capacity: u32,
+    pub(super) message: Message,
+    pub(super) solicited: bool,
+    pub(super) invalidate: Option<Stag>,
+    pub(super) culprit: Option<Culprit>,
+}
+
+/// A place for a Read Request of the peer's.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Inbound(pub(super) Option<(Turn, Answer)>);
+
+/// A Read of this end that waits for its response.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outstanding {
+    pub(super) read: ReadId,
+    pub(super) sink: Range,
+    pub(super) invalidate: bool,
+    pub(super) message: Message,
+    pub(super) culprit: Option<Culprit>,
+}
+
+/// The memory of a sink's queues. How much of it there is decides how many Receives, IRD and ORD there can be.
+pub trait Slots {
+    /// One for each Receive that may be posted.
+    type Receives: DerefMut<Target = [Receive]>;
+    /// One for each Read Request that the peer may have outstanding: IRD.
+    type Inbound: DerefMut<Target = [Inbound]>;
+    /// One for each Read that this end may have outstanding: ORD.
+    type Outstanding: DerefMut<Target = [Outstanding]>;
+}
+
+/// What is to be answered: a Read Request that was delivered and may be met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// It.
+    pub request: ReadRequest,
+    /// Its segment, in case that it fails later.
+    pub culprit: Option<Culprit>,
+}
+
+impl Outstanding {
+    /// Where in the sink the range begins, if it may belong to this Read.
+    pub(super) fn offset_of(&self, range: Range) -> Result<u32, Denied> {
+        // No STag is looked at for a Read of no octets.
+        if self.sink.length == 0 && range.length == 0 {
+            return Ok(0);
+        }
+        if range.stag != self.sink.stag {
+            return Err(Denied::Invalid);
+        }
+        let offset = range.offset.checked_sub(self.sink.offset);
+        let offset = offset
+            .and_then(|offset| u32::try_from(offset).ok())
+            .ok_or(Denied::Bounds)?;
+        let end = offset.checked_add(range.length);
+        if end.is_none_or(|end| end > self.sink.length) {
+            return Err(Denied::Bounds);
+        }
+        // A Read that has room for no more octets is not the one that is meant.
+        let octets = self.message.octets().checked_add(range.length);
+        match octets.is_some_and(|octets| octets <= self.sink.length) {
+            true => Ok(offset),
+            false => Err(Denied::Bounds),
+        }
+    }
+}
