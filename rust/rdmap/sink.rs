@@ -125,7 +125,7 @@ pub struct Sink<O, S: Slots> {
     key: Key,
     state: State,
     receives: Ring<S::Receives>,
-    // INVARIANT: always full. An entry is empty, holds a Read Request, or is below `answering` and was delivered.
+    // INVARIANT: always full. An entry is empty or holds a Read Request; those below `answering` were delivered.
     inbound: Ring<S::Inbound>,
     answering: u64,
     outstanding: Ring<S::Outstanding>,
@@ -353,7 +353,8 @@ impl<O: Order, S: Slots> Sink<O, S> {
         let number = number_of(msn, self.inbound.first())?;
         // More than were agreed on find no buffer.
         let slot = self.inbound.get_mut(number).ok_or(Violation::NoBuffer)?;
-        if slot.0.is_some() || number < self.answering {
+        // It stays there until it is answered.
+        if slot.0.is_some() {
             return Err(Violation::MessageNumber);
         }
         slot.0 = Some((turn, answer));

@@ -578,6 +578,16 @@ mod tests {
     }
 
     #[test]
+    fn peers_terminate_does_not_prove_that_it_has_the_accept() {
+        let mut session = passive();
+        session.on(Event::Accept);
+        assert_eq!(session.on(control(Function::Terminate, 1)).send, None);
+        let action = session.on(Event::Reached(2));
+        assert_eq!((action.tell, action.send), (Some(Tell::Closed), None));
+        assert_eq!(session.on(Event::Dry).send, Some(Function::Terminate));
+    }
+
+    #[test]
     fn confirmed_accept_lets_the_terminate_go_at_once() {
         let mut session = passive();
         session.on(Event::Accept);

@@ -421,6 +421,54 @@ fn response_lies_in_the_sink_of_its_read() {
 }
 
 #[test]
+fn responses_keep_the_order_of_the_requests_where_segments_do() {
+    fn answered<O: Order>(mut sink: Sink<O, Queues>, key: O::Key) -> Result<Place, Refusal> {
+        let range = |stag| Range {
+            stag: Stag(stag),
+            offset: 0,
+            length: 1,
+        };
+        sink.expect(1, range(60), false).unwrap();
+        sink.expect(2, range(61), false).unwrap();
+        arrive(&mut sink, key, &tagged(true, 61, 0, true, &[1]))
+    }
+    let Err(Refusal::Fault(fault)) = answered(ordered(), ()) else {
+        panic!("the second Read is answered first");
+    };
+    assert_eq!(code(fault), (1, 1, 0));
+    let place = answered(reordered(), 1);
+    assert!(matches!(place, Ok(Place::Response { read: 2, .. })));
+}
+
+#[test]
+fn sink_that_was_invalidated_is_not_written() {
+    for (stag, expected) in [(0, 0), (1, 2), (3, 1)] {
+        let mut sink = ordered();
+        let range = Range {
+            stag: Stag(stag),
+            offset: 0,
+            length: 1,
+        };
+        sink.expect(1, range, false).unwrap();
+        let place = arrive(&mut sink, (), &tagged(true, stag, 0, true, &[1]));
+        let Err(Refusal::Fault(fault)) = place else {
+            panic!("{place:?}");
+        };
+        assert_eq!(code(fault), (1, 1, expected));
+    }
+}
+
+#[test]
+fn nothing_is_delivered_before_its_octets_are_placed() {
+    let mut sink = ordered();
+    let segment = send(1, 0, true, &[1]);
+    sink.segment((), &segment, segment.len(), &Answers).unwrap();
+    assert_eq!(deliver(&mut sink), None);
+    sink.placed();
+    assert!(deliver(&mut sink).is_some());
+}
+
+#[test]
 fn response_must_be_complete() {
     let mut sink = with_read(10);
     arrive(&mut sink, (), &tagged(true, 50, 1000, false, &[1; 5])).unwrap();
