@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: GPL-2.0
+
+"""DDP segments with what RDMAP puts into them (RFC 5041, section 4; RFC 5040, section 4).
+
+An error class is the Terminate that the receiver owes: layer, type and code, as 1/2/01.
+"""
+
+from wire import Reader
+from wire import WireError
+from wire import number
+
+WRITE, READ_REQUEST, READ_RESPONSE, SEND, SEND_INVALIDATE, SEND_SE, SEND_SE_INVALIDATE, TERMINATE = range(8)
+TAGGED = (WRITE, READ_RESPONSE)
+QUEUES = {READ_REQUEST: 1, SEND: 0, SEND_INVALIDATE: 0, SEND_SE: 0, SEND_SE_INVALIDATE: 0, TERMINATE: 2}
+INVALIDATES = (SEND_INVALIDATE, SEND_SE_INVALIDATE)
+READ = (("sinkstag", 4), ("sinkto", 8), ("size", 4), ("srcstag", 4), ("srcto", 8))
+READ_LENGTH = 28
+TAGGED_LENGTH, UNTAGGED_LENGTH = 14, 18
+TERMINATE_MAX = 4 + 2 + UNTAGGED_LENGTH + READ_LENGTH
+
+
+def pack_read(fields):
+    return b"".join(number(fields[name], size) for name, size in READ)
+
+
+def unpack_read(reader):
+    return {name: reader.number(size) for name, size in READ}
+
+
+def pack_terminate(fields):
+    control = (fields["layer"] << 28 | fields["type"] << 24 | fields["code"] << 16
+               | fields["m"] << 15 | fields["d"] << 14 | fields["r"] << 13)
+    sent = number(control, 4)
+    if fields["d"]:
+        sent += number(fields.get("length", 0), 2) + fields["header"]
+    return sent + fields.get("read", b"")
+
+
+def unpack_terminate(octets):
+    """Decodes leniently, because a Terminate is never answered: what its bits announce and its length does not hold is absent."""
+    if len(octets) < 4:
+        raise WireError("0/2/ff", "no Terminate control field")
+    if len(octets) > TERMINATE_MAX:
+        raise WireError("1/2/05", "longer than a Terminate can be")
+    reader = Reader(octets)
+    control = reader.number(4)
+    fields = {"layer": control >> 28, "type": control >> 24 & 15, "code": control >> 16 & 0xFF,
+              "m": control >> 15 & 1, "d": control >> 14 & 1, "r": control >> 13 & 1}
+    try:
+        if fields["d"]:
+            length = reader.number(2)
+            if fields["m"]:
+                fields["length"] = length
+            tagged = reader.rest[:1] and reader.rest[0] & 0x80
+            fields["header"] = reader.take(TAGGED_LENGTH if tagged else UNTAGGED_LENGTH)
+            if fields["r"]:
+                fields["read"] = reader.take(READ_LENGTH)
+    except WireError:
+        pass
+    return fields
+
+
+def encode(fields):
+    opcode, last = fields["opcode"], fields["last"]
+    tagged = opcode in TAGGED
+    sent = bytes([(0x80 if tagged else 0) | (0x40 if last else 0) | 1, 0x40 | opcode])
+    if tagged:
+        return sent + number(fields["stag"], 4) + number(fields["to"], 8) + fields["payload"]
+    sent += number(fields["invalidate"] if opcode in INVALIDATES else 0, 4)
+    sent += number(QUEUES[opcode], 4) + number(fields["msn"], 4) + number(fields["mo"], 4)
+    if opcode == READ_REQUEST:
+        return sent + pack_read(fields)
+    if opcode == TERMINATE:
+        return sent + pack_terminate(fields)
+    return sent + fields["payload"]
+
+
+def decode(octets):
+    reader = Reader(octets)
+    ddp, rdmap = reader.number(1), reader.number(1)
+    tagged = ddp >> 7
+    fields = {"opcode": rdmap & 15, "last": ddp >> 6 & 1}
+    if tagged:
+        stag, offset = reader.number(4), reader.number(8)
+    else:
+        stag, queue, msn, offset = (reader.number(4) for _ in range(4))
+    if ddp & 3 != 1:
+        raise WireError("1/1/04" if tagged else "1/2/06", "DDP version")
+    if not tagged and queue > 2:
+        raise WireError("1/2/01", "queue number")
+    if rdmap >> 6 != 1:
+        raise WireError("0/2/05", "RDMAP version")
+    opcode = fields["opcode"]
+    if opcode > TERMINATE or tagged != (opcode in TAGGED) or not tagged and queue != QUEUES[opcode]:
+        raise WireError("0/2/06", "opcode")
+    if tagged:
+        return {**fields, "stag": stag, "to": offset, "payload": reader.rest}
+    fields.update(msn=msn, mo=offset)
+    if opcode in INVALIDATES:
+        fields["invalidate"] = stag
+    if opcode == READ_REQUEST:
+        if len(reader.rest) != READ_LENGTH:
+            raise WireError("1/2/05" if len(reader.rest) > READ_LENGTH else "0/2/ff", "length of a Read Request")
+        return {**fields, **unpack_read(reader)}
+    if opcode == TERMINATE:
+        return {**fields, **unpack_terminate(reader.rest)}
+    return {**fields, "payload": reader.rest}
