@@ -41,7 +41,9 @@ def decode_startup(octets, frame):
         raise WireError("revision", revision)
     if length > PRIVATE_MAX:
         raise WireError("private", length)
-    fields = {"frame": frame, "revision": revision, "markers": flags >> 7, "crc": flags >> 6 & 1, "reject": flags >> 5 & 1,
+    fields = {"frame": frame, "revision": revision, "markers": flags >> 7, "crc": flags >> 6 & 1,
+              # RFC 5044, section 7.1: in a Request the bit means nothing, and is not looked at.
+              "reject": flags >> 5 & 1 if frame == "reply" else 0,
               # RFC 6581 gives the bit a meaning in revision 2 only. In revision 1 it is reserved, and not looked at.
               "enhanced": flags >> 4 & 1 if revision == 2 else 0}
     private = reader.take(length)

@@ -43,7 +43,5 @@ def decode(octets, ppid):
     if len(reader.rest) > PRIVATE_MAX:
         raise WireError("private", len(reader.rest))
     if function in ENHANCED:
-        if len(reader.rest) < 4:
-            raise WireError("private", "no room for IRD and ORD")
         fields.update(unpack_limits(reader))
     return {**fields, "private": reader.rest}

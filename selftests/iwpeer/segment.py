@@ -16,7 +16,6 @@ INVALIDATES = (SEND_INVALIDATE, SEND_SE_INVALIDATE)
 READ = (("sinkstag", 4), ("sinkto", 8), ("size", 4), ("srcstag", 4), ("srcto", 8))
 READ_LENGTH = 28
 TAGGED_LENGTH, UNTAGGED_LENGTH = 14, 18
-TERMINATE_MAX = 4 + 2 + UNTAGGED_LENGTH + READ_LENGTH
 
 
 def pack_read(fields):
@@ -37,11 +36,12 @@ def pack_terminate(fields):
 
 
 def unpack_terminate(octets):
-    """Decodes leniently, because a Terminate is never answered: what its bits announce and its length does not hold is absent."""
+    """Decodes leniently, because a Terminate is never answered: what its bits announce and its length does not hold is absent.
+
+    What it has behind that is not looked at, either.
+    """
     if len(octets) < 4:
         raise WireError("0/2/ff", "no Terminate control field")
-    if len(octets) > TERMINATE_MAX:
-        raise WireError("1/2/05", "longer than a Terminate can be")
     reader = Reader(octets)
     control = reader.number(4)
     fields = {"layer": control >> 28, "type": control >> 24 & 15, "code": control >> 16 & 0xFF,

@@ -51,7 +51,8 @@ def startup(make):
     for frame in ("request", "reply"):
         for flags in range(8):
             for revision in (1, 2):
-                plain = {"frame": frame, "revision": revision, "markers": flags >> 2, "crc": flags >> 1 & 1, "reject": flags & 1}
+                plain = {"frame": frame, "revision": revision, "markers": flags >> 2, "crc": flags >> 1 & 1,
+                         "reject": flags & 1 if frame == "reply" else 0}
                 make.add("startup", "plain", **plain, enhanced=0, private=make.octets(512))
             make.add("startup", "enhanced", **{**plain, "enhanced": 1, **make.limits(), "private": make.octets(508)})
         plain = {"frame": frame, "revision": 1, "markers": 0, "crc": 1, "reject": 0, "enhanced": 0}
@@ -67,6 +68,8 @@ def startup(make):
         make.refuse("startup", "other-side", octets, "key", frame="reply" if frame == "request" else "request")
         # Reserved bits, in revision 1 also that of RFC 6581, do not change what a frame means.
         make.add("startup", "reserved-bits", octets[:16] + b"\x5f" + octets[17:], **plain, private=b"")
+        if frame == "request":
+            make.add("startup", "reject-in-a-request", octets[:16] + b"\x60" + octets[17:], **plain, private=b"")
         enhanced = {**plain, "revision": 2, "enhanced": 1, **NO_LIMITS}
         make.add("startup", "limits-only", **enhanced, private=b"")
         make.add("startup", "limits-unknown", **{**enhanced, "a": 1, "b": 1, "ird": 0x3FFF, "c": 1, "d": 1, "ord": 0x3FFF}, private=b"")
@@ -81,6 +84,8 @@ def fpdu(make):
             make.add("fpdu", "plain", ulpdu=ulpdu, position=0, markers=0, crc=crc)
             for position in (0, 4, 504, 508, 512, 492, 468, 464, 460, 456, 1 << 20):
                 make.add("fpdu", "markers", ulpdu=ulpdu, position=position, markers=1, crc=crc)
+    for position in range(0, 512, 4):
+        make.add("fpdu", "each-place-of-a-marker", ulpdu=bytes(1 + 7 * position % 1030), position=position, markers=1, crc=1)
     for _ in range(RANDOM_EACH):
         make.add("fpdu", "random", ulpdu=make.random.randbytes(make.random.randrange(1, 3000)),
                  position=4 * make.random.randrange(1024), markers=1, crc=1)
@@ -166,7 +171,7 @@ def terminates(make):
     octets[20:22] = b"\x1f\xff"
     make.add("segment", "terminate-reserved-bits", bytes(octets), **told)
     make.refuse("segment", "terminate-short", bytes(octets[:21]), "0/2/ff")
-    make.refuse("segment", "terminate-long", bytes(octets) + bytes(49), "1/2/05")
+    make.add("segment", "terminate-longer-than-any", bytes(octets) + bytes(49), **told)
 
 
 def refused_segments(make):
@@ -216,7 +221,7 @@ def sctp_chunks(make):
             make.add("sctp", "enhanced", ppid=17, ssn=make.bits(16), function=function, **make.limits(), private=private)
         octets = lines.encode("sctp", {"ppid": 17, "ssn": 0, "function": function, **NO_LIMITS})
         for length in (4, 7):
-            make.refuse("sctp", "no-room-for-limits", octets[:length], "private", ppid=17)
+            make.refuse("sctp", "no-room-for-limits", octets[:length], "short", ppid=17)
         make.refuse("sctp", "too-much-private-data", octets + bytes(509), "private", ppid=17)
     octets = make.add("sctp", "terminate", ppid=17, ssn=5, function=4)
     make.add("sctp", "terminate-private-data", octets + b"ignored", ppid=17, ssn=5, function=4)
