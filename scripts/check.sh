@@ -110,6 +110,7 @@ fast() {
 	gate 'checkpatch' 120 checkpatch
 	gate 'which kernels the scripts choose and refuse' 120 in_root selftests/scripts/kernels.sh
 	gate 'host tests of proto' 1200 host_tests proto
+	gate 'second codec of iWARP' 120 in_root sh -ec 'cd selftests/iwpeer; python3 -B -m unittest -q'
 	gate 'host tests of rdmap' 600 host_tests rdmap
 	gate 'clippy of rdmap' 300 rdmap_clippy
 	gate 'conformance' 600 in_root scripts/conformance.py

@@ -7,6 +7,7 @@ mod codec;
 mod golden;
 mod lower;
 mod model;
+mod oracle;
 mod sessions;
 mod sink;
 mod source;
