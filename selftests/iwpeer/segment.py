@@ -47,10 +47,12 @@ def unpack_terminate(octets):
     fields = {"layer": control >> 28, "type": control >> 24 & 15, "code": control >> 16 & 0xFF,
               "m": control >> 15 & 1, "d": control >> 14 & 1, "r": control >> 13 & 1}
     try:
-        if fields["d"]:
+        # RFC 5040, section 4.8: D says that the length is there, M that it is valid.
+        if fields["m"] or fields["d"]:
             length = reader.number(2)
             if fields["m"]:
                 fields["length"] = length
+        if fields["d"]:
             tagged = reader.rest[:1] and reader.rest[0] & 0x80
             fields["header"] = reader.take(TAGGED_LENGTH if tagged else UNTAGGED_LENGTH)
             if fields["r"]:

@@ -165,6 +165,11 @@ def terminates(make):
     # The in-tree siw announces an RDMAP header that it does not send, and others may pad with zeros.
     told = {**message, "layer": 0, "type": 1, "code": 9, **rdma, "length": 30, "header": untagged[:18]}
     make.add("segment", "terminate-read-missing", lines.encode("segment", told), **told)
+    told = {**message, "layer": 1, "type": 1, "code": 1, "m": 1, "d": 0, "r": 0}
+    make.add("segment", "terminate-length-alone", lines.encode("segment", told) + number(1442, 2), **told, length=1442)
+    make.add("segment", "terminate-length-missing", lines.encode("segment", told), **told)
+    told = {**message, "layer": 1, "type": 1, "code": 1, "m": 0, "d": 1, "r": 0, "header": tagged}
+    make.add("segment", "terminate-length-not-valid", lines.encode("segment", told), **told)
     told = {**message, "layer": 0, "type": 0, "code": 0xFF, **none}
     make.add("segment", "terminate-zeros-behind", lines.encode("segment", told) + bytes(48), **told)
     octets = bytearray(lines.encode("segment", told))
