@@ -34,11 +34,11 @@ use rdmap::stag::Stag;
 use rdmap::terminate::Terminate;
 use rdmap::violation::Violation;
 
-use super::hex;
-use super::tell;
-use super::Fields;
-use super::Found;
-use super::Vector;
+use super::vector::hex;
+use super::vector::tell;
+use super::vector::Fields;
+use super::vector::Found;
+use super::vector::Vector;
 
 /// What this crate finds in the octets, and what it makes of that again. Without the second if it refuses them.
 pub(super) fn vector(vector: &Vector) -> (Found, Option<Vec<u8>>) {

@@ -26,10 +26,10 @@ use rdmap::violation::Violation;
 use super::decode::tell_limits;
 use super::decode::tell_read;
 use super::decode::tell_terminate;
-use super::hex;
-use super::tell;
-use super::Fields;
-use super::Vector;
+use super::vector::hex;
+use super::vector::tell;
+use super::vector::Fields;
+use super::vector::Vector;
 
 const ROUNDS: usize = 60;
 
