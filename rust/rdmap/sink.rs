@@ -181,7 +181,15 @@ impl<O: Order, S: Slots> Sink<O, S> {
 
     /// A Read of this end is about to be sent. Its response goes to `sink`, whose STag is to be invalidated afterwards
     /// if `invalidate`. To be called before the request leaves.
+    ///
+    /// A request that the lower layer did not take is shown again, and this is called again: the newest Read is
+    /// registered once.
     pub fn expect(&mut self, read: ReadId, sink: Range, invalidate: bool) -> Result<(), Misuse> {
+        let newest = self.outstanding.next().checked_sub(1);
+        let newest = newest.and_then(|number| self.outstanding.get(number));
+        if newest.is_some_and(|newest| newest.read == read) {
+            return Ok(());
+        }
         let outstanding = Outstanding {
             read,
             sink,

@@ -4,6 +4,7 @@
 
 use rdmap::fault::Cause;
 use rdmap::fault::Fault;
+use rdmap::fault::Misuse;
 use rdmap::header::Header;
 use rdmap::header::Model;
 use rdmap::header::ReadRequest;
@@ -24,6 +25,7 @@ use rdmap::sink::Refusal;
 use rdmap::sink::Sink;
 use rdmap::sink::Slots;
 use rdmap::sink::HEAD_LEN;
+use rdmap::source::Outgoing;
 use rdmap::stag::Access;
 use rdmap::stag::Denied;
 use rdmap::stag::Memory;
@@ -498,6 +500,42 @@ fn response_of_no_octets_completes_its_read() {
         deliver(&mut sink),
         Some(Delivery::ReadDone { read: 7, .. })
     ));
+}
+
+/// With ORD 1, the request of the first Read is shown twice because the lower layer does not take it at once.
+#[test]
+fn read_that_is_shown_again_is_expected_once() {
+    let range = |offset| Range {
+        stag: Stag(9),
+        offset,
+        length: 4,
+    };
+    let mut sink = Ordered::new(
+        Arrival::new(),
+        Key(3, 4),
+        vec![],
+        vec![],
+        vec![Outstanding::default(); 1],
+    );
+    let mut source = crate::source::source(1);
+    for (number, offset) in [(0, 100), (1, 200)] {
+        source.post(crate::source::read(4)).unwrap();
+        for _ in 0..2 {
+            let next = source.next(128, &Answers);
+            assert!(matches!(next, Some(Outgoing::Read { number: shown, .. }) if shown == number));
+            assert_eq!(sink.expect(number, range(offset), false), Ok(()));
+        }
+        source.handed().unwrap();
+        arrive(&mut sink, (), &tagged(true, 9, offset, true, &[1; 4])).unwrap();
+        let done = Delivery::ReadDone {
+            read: number,
+            invalidate: None,
+        };
+        assert_eq!(deliver(&mut sink), Some(done));
+        source.done(number).unwrap();
+    }
+    assert_eq!(sink.expect(2, range(0), false), Ok(()));
+    assert_eq!(sink.expect(3, range(0), false), Err(Misuse::Full));
 }
 
 fn terminate(msn: u32, payload: &[u8]) -> Vec<u8> {

@@ -31,7 +31,7 @@ use rdmap::stag::Range;
 use rdmap::stag::Stag;
 use rdmap::terminate::Terminate;
 
-struct Queues;
+pub struct Queues;
 
 impl Slots for Queues {
     type Requests = Vec<Posted>;
@@ -53,7 +53,7 @@ impl Memory for All {
 
 const THERE: All = All(Ok(()));
 
-fn source(ord: u16) -> Source<Queues> {
+pub fn source(ord: u16) -> Source<Queues> {
     let answer = Answer {
         request: ReadRequest::default(),
         culprit: None,
@@ -83,7 +83,7 @@ fn write(length: u32, offset: u64) -> Request {
     }
 }
 
-fn read(length: u32) -> Request {
+pub fn read(length: u32) -> Request {
     Request {
         operation: Operation::Read(ReadRequest {
             length,
