@@ -309,8 +309,11 @@ impl Session {
             Event::Control { .. } | Event::Segment { .. } | Event::Illegal => {
                 self.refuse(Some(Tell::Closed))
             }
-            // No answer was sent, so nobody waits but the peer.
-            Event::Timeout | Event::Disconnect | Event::Fail => self.refuse(Some(Tell::Closed)),
+            // The active side sends nothing between its Initiate and the answer, and this Terminate is the answer.
+            Event::Timeout | Event::Disconnect | Event::Fail => {
+                self.peer_ended = true;
+                self.refuse(Some(Tell::Closed))
+            }
             _ => Action::default(),
         }
     }
@@ -384,6 +387,13 @@ impl Session {
 
     fn quiesce(&mut self, event: Event) -> Action {
         match event {
+            // The Terminate of a peer that broke a rule may never come, and without it the stream is never free.
+            Event::Timeout => {
+                return Action {
+                    abort: true,
+                    ..Action::default()
+                };
+            }
             Event::Control {
                 function: Function::Terminate,
                 turn,
@@ -551,6 +561,31 @@ mod tests {
         assert_eq!(action.tell, Some(Tell::Closed));
         assert_eq!(action.send, Some(Function::Terminate));
         assert_eq!(session.on(Event::Accept), Action::default());
+    }
+
+    /// The active side has sent its Initiate and sends nothing more: all that is missing is the acknowledgement.
+    #[test]
+    fn given_up_decision_leaves_a_free_stream() {
+        for event in [Event::Timeout, Event::Disconnect, Event::Fail] {
+            let mut session = passive();
+            let action = session.on(event);
+            assert_eq!(action.send, Some(Function::Terminate));
+            assert_eq!(action.tell, Some(Tell::Closed));
+            assert_eq!(session.state(), State::Quiesce);
+            session.on(Event::Dry);
+            assert_eq!(session.state(), State::Free, "{event:?}");
+        }
+    }
+
+    #[test]
+    fn peer_that_never_ends_costs_the_association() {
+        let mut session = passive();
+        session.on(Event::Segment { turn: 1 });
+        session.on(Event::Dry);
+        assert_eq!(session.state(), State::Quiesce);
+        assert!(session.on(Event::Timeout).abort);
+        assert_eq!(session.on(Event::Lost).tell, None);
+        assert_eq!(session.state(), State::Free);
     }
 
     #[test]

@@ -123,7 +123,7 @@ impl End {
         let action = self.on(event, wire);
         if let Event::Segment { .. } = event {
             assert!(action.place || self.gave_up, "{:?}", self.session);
-            self.segments_placed += 1;
+            self.segments_placed += u64::from(action.place);
         }
         self.on(Event::Reached(self.window.reached()), wire);
     }
@@ -134,6 +134,7 @@ fn run(choices: &mut impl Choices) -> (Vec<Tell>, u64) {
     let mut ends = [End::new(false), End::new(choices.one_in(8))];
     let mut wires: [Vec<Flying>; 2] = [Vec::new(), Vec::new()];
     let enhanced = choices.one_in(2);
+    let mut aborted = false;
     ends[0].on(Event::Connect { enhanced }, &mut wires[0]);
     for steps in 0.. {
         let states =
@@ -171,11 +172,22 @@ fn run(choices: &mut impl Choices) -> (Vec<Tell>, u64) {
                 end.on(decision, wire);
             }
             6 if choices.one_in(8) => {
-                // A passive side that has not decided yet decides first.
-                let waits = side == 1 && end.session.state() == State::AwaitUser;
-                if !waits && end.session.state() != State::Free {
+                if end.session.state() != State::Free {
                     end.gave_up |= end.session.state() == State::AwaitAnswer;
                     end.on(Event::Disconnect, wire);
+                }
+            }
+            6 if choices.one_in(64) => {
+                if end.on(Event::Timeout, wire).abort {
+                    // The association is gone, and all that SCTP had to carry.
+                    wires.iter_mut().for_each(Vec::clear);
+                    for (end, wire) in ends.iter_mut().zip(&mut wires) {
+                        end.on(Event::Lost, wire);
+                        assert_eq!(end.session.state(), State::Free);
+                        assert!(wire.is_empty());
+                    }
+                    aborted = true;
+                    break;
                 }
             }
             7 if choices.one_in(16) && end.session.state() == State::Open => {
@@ -196,15 +208,19 @@ fn run(choices: &mut impl Choices) -> (Vec<Tell>, u64) {
     let terminated = [&active, &passive]
         .iter()
         .any(|end| end.sent.last() == Some(&Function::Terminate));
-    assert!(!opened || terminated);
+    assert!(!opened || terminated || aborted);
     // A Reject is the upper layer's; who has no room for one more says Terminate, and tells nobody.
-    if passive.full {
+    if passive.full && !aborted {
         assert_eq!(passive.sent, [Function::Terminate]);
         assert!(passive.told.is_empty());
     }
-    // Everything that was sent arrived.
-    assert_eq!(active.segments_sent, passive.segments_placed);
-    assert_eq!(passive.segments_sent, active.segments_placed);
+    // Everything that was sent is placed, unless the receiver gave up or the association is gone.
+    for (sender, receiver) in [(&active, &passive), (&passive, &active)] {
+        match receiver.gave_up || aborted {
+            true => assert!(receiver.segments_placed <= sender.segments_sent),
+            false => assert_eq!(receiver.segments_placed, sender.segments_sent),
+        }
+    }
     (
         active.told,
         active.segments_placed + passive.segments_placed,
