@@ -16,7 +16,22 @@
 //! everything behind a local operation until that is done.
 //!
 //! The first fault wins. It becomes a Terminate in place of the next segment, the one and only. Then, or when the stream
-//! is closed, what is left completes as flushed, once the lower layer needs its memory no more.
+//! is closed, what is left completes as flushed, once the lower layer needs its memory no more. A Read whose request was
+//! handed over is not flushed before [`Source::close`], because its response may still be placed, and a local operation
+//! that was started is not flushed at all: it completes when it is done or abandoned.
+//!
+//! # Locking
+//!
+//! Every method of a `Source` and of the [`Sink`](crate::sink::Sink) of the same stream takes `&mut self`, and the caller
+//! holds one lock over both. It may drop the lock in two places only: between [`Source::next`] and [`Source::handed`], to
+//! give the segment to the lower layer, and between [`Sink::segment`](crate::sink::Sink::segment) and
+//! [`Sink::placed`](crate::sink::Sink::placed), to move octets. One context at a time sends on a stream and one receives.
+//! What the other context may do in these places:
+//!
+//! - [`Source::done`] may name the Read that `next` showed: the response was faster than `handed`.
+//! - [`Source::complete`] does not give back the request that `next` showed, because the lower layer may be reading its
+//!   memory. It does so after `handed`, after another `next`, or after `close`.
+//! - [`Source::fail`] and [`Source::close`] take effect at the next `next`. `handed` keeps the state that they left.
 
 use core::ops::DerefMut;
 
@@ -266,13 +281,25 @@ impl<S: Slots> Source<S> {
         pushed.map(drop).ok_or(Misuse::Full)
     }
 
+    /// Says whether the lower layer may be taking a segment of this request right now.
+    fn is_shown(&self, number: u64) -> bool {
+        let shown = self.shown.and_then(|shown| shown.current);
+        shown == Some(Current::Request) && number == self.cutting
+    }
+
     /// A Read's response was delivered, or a local operation is done.
+    ///
+    /// A Read may be done before [`handed`](Self::handed) says that its request left.
     pub fn done(&mut self, number: u64) -> Result<(), Misuse> {
+        let is_shown = self.is_shown(number);
         let posted = self.requests.get_mut(number).ok_or(Misuse::Unknown)?;
-        if posted.done || !posted.cut {
+        if posted.done {
             return Err(Misuse::Unknown);
         }
         match posted.request.operation {
+            // `handed` does not count it as outstanding then.
+            Operation::Read(_) if is_shown => {}
+            _ if !posted.cut => return Err(Misuse::Unknown),
             Operation::Read(_) => self.outstanding = self.outstanding.saturating_sub(1),
             Operation::Local => self.cutting = self.cutting.saturating_add(1),
             Operation::Send { .. } | Operation::Write(_) => return Err(Misuse::Unknown),
@@ -284,6 +311,9 @@ impl<S: Slots> Source<S> {
     /// This end cannot do the request that is being cut, or the local operation that was started: its memory is not
     /// there. The stream ends (RFC 5040, section 7.1, case 1).
     pub fn abandon(&mut self) {
+        if self.is_shown(self.cutting) {
+            self.shown = None;
+        }
         if let Some(posted) = self.requests.get_mut(self.cutting) {
             posted.failed = true;
         }
@@ -306,8 +336,11 @@ impl<S: Slots> Source<S> {
         self.fault
     }
 
-    /// The stream is over, and the lower layer needs no memory of it any more. Also when the peer sent a Terminate: that
-    /// is not answered.
+    /// The stream is over, also when the peer sent a Terminate: that is not answered.
+    ///
+    /// The caller has closed the [`Sink`](crate::sink::Sink) and called its `placed` for the last segment, so nothing is
+    /// written to the sink of a Read any more, and the lower layer needs no memory of the stream: it takes no segment
+    /// right now and holds none that was handed over.
     #[inline]
     pub fn close(&mut self) {
         self.state = State::Closed;
@@ -489,7 +522,9 @@ impl<S: Slots> Source<S> {
         let mut local = false;
         let segment = self.handed.saturating_add(1);
         match shown.current {
-            None => self.state = State::Terminated,
+            // The stream may have been closed in the meantime.
+            None if self.state == State::Failing => self.state = State::Terminated,
+            None => {}
             Some(Current::Answer) => {
                 if shown.last {
                     self.answers.pop();
@@ -506,7 +541,8 @@ impl<S: Slots> Source<S> {
                 let counter = match operation {
                     Operation::Send { .. } => Some(&mut self.sends),
                     Operation::Read(_) => {
-                        self.outstanding = self.outstanding.saturating_add(1);
+                        let outstanding = u16::from(!posted.done);
+                        self.outstanding = self.outstanding.saturating_add(outstanding);
                         Some(&mut self.reads)
                     }
                     Operation::Write(_) | Operation::Local => None,
@@ -546,16 +582,25 @@ impl<S: Slots> Source<S> {
     pub fn complete(&mut self) -> Option<Completion> {
         let posted = *self.requests.front()?;
         let number = self.requests.first();
-        let released = posted.handed <= self.taken;
+        // A closed stream gives nothing to the lower layer.
+        let in_use = self.is_shown(number) && self.state != State::Closed;
+        let released = posted.handed <= self.taken && !in_use;
         let done = match posted.request.operation {
             Operation::Send { .. } | Operation::Write(_) => posted.cut && released,
-            Operation::Read(_) => posted.done && released,
+            Operation::Read(_) => posted.cut && posted.done && released,
             Operation::Local => posted.done,
+        };
+        let waits = posted.cut && !posted.done;
+        let held = match posted.request.operation {
+            Operation::Send { .. } | Operation::Write(_) => false,
+            // The response may still be placed, until the stream is closed.
+            Operation::Read(_) => waits && self.state != State::Closed,
+            Operation::Local => waits && !posted.failed,
         };
         let over = match self.state {
             State::Open => false,
-            State::Failing | State::Terminated => released,
-            State::Closed => true,
+            State::Failing | State::Terminated => released && !held,
+            State::Closed => !held,
         };
         let status = match (done && !self.flushing, over) {
             (true, _) => Status::Success,

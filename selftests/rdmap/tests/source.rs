@@ -480,6 +480,148 @@ fn request_whose_memory_is_not_there_ends_the_stream() {
     assert_eq!(ends, [Status::Failed, Status::Flushed]);
 }
 
+fn statuses(source: &mut Source<Queues>) -> Vec<Status> {
+    std::iter::from_fn(|| source.complete())
+        .map(|completion| completion.status)
+        .collect()
+}
+
+fn local() -> Request {
+    Request {
+        operation: Operation::Local,
+        fence: false,
+    }
+}
+
+/// The sink is still open: the response may be placed where the upper layer would already use the memory again.
+#[test]
+fn read_that_left_is_not_flushed_before_the_stream_is_closed() {
+    let mut source = source(2);
+    for request in [send(1), read(1), send(1)] {
+        source.post(request).unwrap();
+    }
+    drain(&mut source, 128);
+    source.taken(3);
+    source.fail(Fault::LOCAL);
+    assert_eq!(statuses(&mut source), [Status::Success]);
+    terminate(&mut source);
+    source.taken(4);
+    assert_eq!(statuses(&mut source), []);
+    source.close();
+    assert_eq!(statuses(&mut source), [Status::Flushed; 2]);
+}
+
+#[test]
+fn read_that_did_not_leave_is_flushed_by_a_fault() {
+    let mut source = source(2);
+    source.post(read(1)).unwrap();
+    source.fail(Fault::LOCAL);
+    assert_eq!(statuses(&mut source), [Status::Flushed]);
+}
+
+#[test]
+fn local_operation_that_was_started_is_waited_for() {
+    for abandoned in [false, true] {
+        let mut source = source(1);
+        for _ in 0..2 {
+            source.post(local()).unwrap();
+        }
+        assert_eq!(source.next(128, &THERE), Some(Outgoing::Local(0)));
+        source.handed().unwrap();
+        source.fail(Fault::LOCAL);
+        terminate(&mut source);
+        assert_eq!(statuses(&mut source), []);
+        source.close();
+        assert_eq!(statuses(&mut source), []);
+        let status = match abandoned {
+            true => {
+                source.abandon();
+                Status::Failed
+            }
+            false => {
+                source.done(0).unwrap();
+                Status::Success
+            }
+        };
+        assert_eq!(statuses(&mut source), [status, Status::Flushed]);
+    }
+}
+
+#[test]
+fn local_operation_that_is_done_behind_a_flushed_read_is_flushed() {
+    let mut source = source(1);
+    source.post(read(1)).unwrap();
+    source.post(local()).unwrap();
+    drain_with_local(&mut source);
+    source.close();
+    assert_eq!(statuses(&mut source), [Status::Flushed; 2]);
+}
+
+/// Hands over a Read and starts and ends a local operation.
+fn drain_with_local(source: &mut Source<Queues>) {
+    for _ in 0..2 {
+        source.next(128, &THERE).unwrap();
+        source.handed().unwrap();
+    }
+    source.done(1).unwrap();
+}
+
+/// The response was faster than the sender's return from the socket.
+#[test]
+fn read_may_be_done_before_its_request_is_handed() {
+    let mut source = source(1);
+    source.post(read(1)).unwrap();
+    source.post(read(1)).unwrap();
+    source.next(128, &THERE).unwrap();
+    assert_eq!(source.done(1), Err(Misuse::Unknown));
+    source.done(0).unwrap();
+    assert_eq!(source.done(0), Err(Misuse::Unknown));
+    assert_eq!(source.complete(), None);
+    source.handed().unwrap();
+    assert_eq!(source.complete(), None);
+    source.taken(1);
+    assert_eq!(statuses(&mut source), [Status::Success]);
+    // It is not outstanding any more.
+    assert_eq!(opcodes(&drain(&mut source, 128)), [1]);
+    assert_eq!(source.next(128, &THERE), None);
+}
+
+#[test]
+fn request_is_kept_while_the_lower_layer_takes_its_first_segment() {
+    let mut source = source(1);
+    source.post(send(300)).unwrap();
+    source.next(128, &THERE).unwrap();
+    source.fail(Fault::LOCAL);
+    assert_eq!(source.complete(), None);
+    source.handed().unwrap();
+    assert_eq!(source.complete(), None);
+    source.taken(1);
+    assert_eq!(statuses(&mut source), [Status::Flushed]);
+}
+
+#[test]
+fn request_that_was_not_taken_is_given_back_after_the_terminate_is_shown() {
+    let mut source = source(1);
+    source.post(send(300)).unwrap();
+    source.next(128, &THERE).unwrap();
+    source.fail(Fault::LOCAL);
+    assert_eq!(source.complete(), None);
+    source.next(128, &THERE).unwrap();
+    assert_eq!(statuses(&mut source), [Status::Flushed]);
+}
+
+#[test]
+fn stream_stays_closed_when_its_terminate_was_under_way() {
+    let mut source = source(1);
+    source.post(read(1)).unwrap();
+    drain(&mut source, 128);
+    source.fail(Fault::LOCAL);
+    source.next(128, &THERE).unwrap();
+    source.close();
+    source.handed().unwrap();
+    assert_eq!(statuses(&mut source), [Status::Flushed]);
+}
+
 #[test]
 fn queues_have_an_end() {
     let mut source = source(1);

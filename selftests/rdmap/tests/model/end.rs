@@ -469,7 +469,12 @@ impl<L: Lower> End<L> {
         let payload = |length: u32| &octets[octets.len() - usize::try_from(length).unwrap()..];
         match place {
             Place::Nothing => {}
-            Place::Write(range) | Place::Response { range, .. } => {
+            Place::Write(range) => self.memory.write(range, payload(range.length)),
+            Place::Response { read, range } => {
+                assert!(
+                    usize::try_from(read).unwrap() >= self.completed,
+                    "nothing is written after the completion"
+                );
                 self.memory.write(range, payload(range.length));
             }
             Place::Receive {
