@@ -163,10 +163,15 @@ impl Layout {
     }
 
     /// Writes the FPDU of `ulpdu`, whose pieces make up its length. Returns the octets it has in the stream, or `None`
-    /// if `out` or the pieces are too short.
+    /// if `out` is too short or the pieces have another length.
     ///
     /// With `with_crc` false the field is zero.
     pub fn emit(&self, ulpdu: &[&[u8]], with_crc: bool, out: &mut [u8]) -> Option<usize> {
+        let mut lengths = ulpdu.iter().map(|piece| piece.len());
+        let total = lengths.try_fold(0_usize, usize::checked_add)?;
+        if total != usize::from(self.ulpdu_len) {
+            return None;
+        }
         let wire_len = self.wire_len();
         let length = self.ulpdu_len.to_be_bytes();
         let mut source = Gather {
@@ -277,6 +282,16 @@ mod tests {
         assert_eq!(layout.verify(&out[..7], true), None);
         assert_eq!(layout.ulpdu(&out).count(), 0);
         assert_eq!(layout.emit(&[], true, &mut out[..7]), None);
+    }
+
+    /// With pad of 3 octets, pieces that are too short or too long would still fill the FPDU.
+    #[test]
+    fn pieces_have_the_length_of_the_ulpdu() {
+        let layout = Layout::new(3, Position::NO_MARKERS);
+        let mut out = [0xff; 12];
+        assert_eq!(layout.emit(&[&[1], &[2]], true, &mut out), None);
+        assert_eq!(layout.emit(&[&[1, 2], &[3, 4]], true, &mut out), None);
+        assert_eq!(out, [0xff; 12]);
     }
 
     #[test]
