@@ -116,7 +116,7 @@ impl Enhanced {
         if ird > limits.ird {
             return Err(Lower::Reads);
         }
-        let ready = self.choose()?;
+        let ready = self.choose(ird)?;
         let answer = Self {
             peer_to_peer: self.peer_to_peer,
             ready,
@@ -126,8 +126,9 @@ impl Enhanced {
         Ok((answer, Agreed { ird, ord }))
     }
 
-    /// One of the ready-to-receive messages that the peer offers. A Write is best: it uses up nothing here.
-    fn choose(&self) -> Result<ReadyToReceive, Lower> {
+    /// One of the ready-to-receive messages that the peer offers. A Write is best: it uses up nothing here. A Read needs
+    /// an `ird`.
+    fn choose(&self, ird: u16) -> Result<ReadyToReceive, Lower> {
         let none = ReadyToReceive::default();
         match self.ready {
             _ if !self.peer_to_peer => Ok(none),
@@ -135,7 +136,9 @@ impl Enhanced {
                 write: true,
                 ..none
             }),
-            ReadyToReceive { read: true, .. } => Ok(ReadyToReceive { read: true, ..none }),
+            ReadyToReceive { read: true, .. } if ird > 0 => {
+                Ok(ReadyToReceive { read: true, ..none })
+            }
             // A Send would use up a Receive of which the upper layer knows nothing.
             _ => Err(Lower::ReadyToReceive),
         }
@@ -242,5 +245,15 @@ mod tests {
         assert!(offer(true, true, true).unwrap().write);
         assert!(offer(true, false, true).unwrap().read);
         assert_eq!(offer(true, false, false), Err(Lower::ReadyToReceive));
+        // Without an IRD this end would have no slot for the Read.
+        let read_only = Enhanced {
+            peer_to_peer: true,
+            ready: ReadyToReceive {
+                read: true,
+                ..ReadyToReceive::default()
+            },
+            ..reads(1, 0)
+        };
+        assert_eq!(read_only.answer(LIMITS), Err(Lower::ReadyToReceive));
     }
 }
