@@ -14,6 +14,18 @@
 //! and its length; tagged, the STag, as [`crate::stag`] says. Zero octets are placed without a look at the STag.
 //!
 //! After the first fault nothing more is placed. What was complete before it in the peer's order is still delivered.
+//!
+//! # Locking
+//!
+//! One lock of the caller's is held over the sink and the [source](crate::source) of a stream, whose header says where it
+//! may be dropped. Between [`Sink::segment`] and [`Sink::placed`], while the caller moves octets, the other context may
+//! close the sink; [`Sink::flush`] then gives no Receive back before `placed`.
+//!
+//! A peer may send its next Read Request as soon as it has the last segment of a response. The slot of the old request is
+//! free only after [`Sink::answered`], and without a slot the new one ends the stream with 1/2/02 although the peer kept
+//! to IRD. So while the send context gives the last segment of a response to the lower layer, the receive context does not
+//! call [`Sink::segment`] before that context has the lock back and has called
+//! [`Source::handed`](crate::source::Source::handed) and `answered`.
 
 mod message;
 mod queue;
@@ -132,6 +144,8 @@ pub struct Sink<O, S: Slots> {
     terminate: Option<(Turn, Terminate)>,
     // Turns of the last Send and of the last Read Request that were delivered.
     delivered: [Option<Turn>; 2],
+    // The caller moves octets: `segment` has said where, and `placed` was not called yet.
+    placing: bool,
 }
 
 /// Which message is next to be delivered: the oldest one of these.
@@ -167,6 +181,7 @@ impl<O: Order, S: Slots> Sink<O, S> {
             outstanding: Ring::new(outstanding),
             terminate: None,
             delivered: [None; 2],
+            placing: false,
         }
     }
 
@@ -216,12 +231,16 @@ impl<O: Order, S: Slots> Sink<O, S> {
         length: usize,
         memory: &impl Memory,
     ) -> Result<Place, Refusal> {
+        let arrived = self.order.arrive(key);
+        if arrived == Err(Invalid::Busy) {
+            // The caller's fault, not the peer's: the stream stays as it is.
+            return Err(Refusal::Order(Invalid::Busy));
+        }
         if self.state != State::Open {
             // Only its number counts: a stream is not used again before all of them are there.
-            let _ = self.order.arrive(key);
             return Ok(Place::Nothing);
         }
-        let placed = match self.order.arrive(key) {
+        let placed = match arrived {
             Ok(turn) => self.place(turn, head, length, memory),
             Err(invalid) => Err(Refusal::Order(invalid)),
         };
@@ -229,6 +248,7 @@ impl<O: Order, S: Slots> Sink<O, S> {
             self.state = State::Failed(self.order.reached());
             self.order.placed();
         }
+        self.placing = !matches!(placed, Ok(Place::Nothing) | Err(_));
         placed
     }
 
@@ -437,6 +457,7 @@ impl<O: Order, S: Slots> Sink<O, S> {
     /// The payload of the segment that arrived is where it belongs, if it has any.
     #[inline]
     pub fn placed(&mut self) {
+        self.placing = false;
         self.order.placed();
     }
 
@@ -578,11 +599,12 @@ impl<O: Order, S: Slots> Sink<O, S> {
         self.state = State::Closed;
     }
 
-    /// Takes back the oldest Receive of a stream that is over. `None` if there is none, or if it is not over.
+    /// Takes back the oldest Receive of a stream that is over. `None` if there is none, if the stream is not over, or
+    /// while octets are being moved: then this is called again after [`placed`](Self::placed).
     pub fn flush(&mut self) -> Option<u64> {
         let number = self.receives.first();
         match self.state {
-            State::Closed => self.receives.pop().map(|_| number),
+            State::Closed if !self.placing => self.receives.pop().map(|_| number),
             _ => None,
         }
     }

@@ -680,6 +680,33 @@ fn numbers_that_cannot_be_end_the_session() {
 }
 
 #[test]
+fn receive_is_not_given_back_while_octets_are_moved_to_it() {
+    let mut sink = ordered();
+    let segment = send(1, 0, true, &[1]);
+    sink.segment((), &segment, segment.len(), &Answers).unwrap();
+    sink.close();
+    assert_eq!(sink.flush(), None);
+    sink.placed();
+    assert_eq!(sink.flush(), Some(0));
+    assert_eq!(sink.flush(), Some(1));
+    assert_eq!(sink.flush(), None);
+}
+
+#[test]
+fn segment_before_its_time_changes_nothing() {
+    let mut sink = ordered();
+    let segment = send(1, 0, true, &[1]);
+    sink.segment((), &segment, segment.len(), &Answers).unwrap();
+    let busy = Err(Refusal::Order(Invalid::Busy));
+    assert_eq!(sink.segment((), &segment, segment.len(), &Answers), busy);
+    sink.placed();
+    assert!(deliver(&mut sink).is_some());
+    let second = send(2, 0, true, &[1]);
+    let place = arrive(&mut sink, (), &second);
+    assert!(matches!(place, Ok(Place::Receive { receive: 1, .. })));
+}
+
+#[test]
 fn first_fault_is_the_peers() {
     let Err(Refusal::Fault(fault)) = arrive(&mut ordered(), (), &[0x41]) else {
         panic!("it is placed");
