@@ -145,7 +145,7 @@ impl Enhanced {
     }
 
     /// What the active side, which sent this request, makes of the answer. It may lower its ORD, and raise its IRD
-    /// to `max_ird`.
+    /// to `max_ird`. If it does not negotiate its ORD, that is `max_ird` at most, too.
     pub fn accept(&self, answer: &Self, max_ird: u16) -> Result<Agreed, Lower> {
         let (own_ird, own_ord) = (self.ird.number(), self.ord.number());
         let ird = match (own_ird, answer.ord.number()) {
@@ -158,7 +158,8 @@ impl Enhanced {
         }
         let ord = match (own_ord, answer.ird.number()) {
             (Some(own), Some(theirs)) => own.min(theirs),
-            (own, theirs) => own.or(theirs).unwrap_or(max_ird),
+            (Some(own), None) => own,
+            (None, theirs) => theirs.unwrap_or(max_ird).min(max_ird),
         };
         Ok(Agreed { ird, ord })
     }
@@ -220,6 +221,8 @@ mod tests {
         assert_eq!(open.answer(LIMITS).unwrap().1, LIMITS);
         assert_eq!(reads(4, 2).accept(&open, 16), Ok(Agreed { ird: 4, ord: 2 }));
         assert_eq!(open.accept(&reads(4, 2), 16), Ok(Agreed { ird: 2, ord: 4 }));
+        let capped = open.accept(&reads(0x3ffe, 2), 16);
+        assert_eq!(capped, Ok(Agreed { ird: 2, ord: 16 }));
     }
 
     #[test]
