@@ -15,8 +15,9 @@
 //! - It never touches the memory of messages. It says where octets go to or come from; the caller moves them.
 //!
 //! Layers, from the bottom: [`mpa`] and [`sctp`] find DDP Segments in what TCP and SCTP deliver, [`header`] and
-//! [`terminate`] read them, [`stag`] says what may be accessed and [`violation`] what a refusal is called on the wire. [`sink`] and [`source`] are the two halves of a
-//! stream above them, over a lower layer whose [`order`] is a parameter, and [`cm`] is the order of iw_cm's events.
+//! [`terminate`] read them, [`stag`] says what may be accessed and [`violation`] what a refusal is called on the wire.
+//! [`sink`] and [`source`] are the two halves of a stream above them, over a lower layer whose [`order`] is a parameter,
+//! and [`cm`] is the order of iw_cm's events.
 
 // Kbuild passes `no_std` itself. The unit tests need `std`.
 #![cfg_attr(not(any(test, CONFIG_RUST)), no_std)]

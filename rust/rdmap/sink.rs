@@ -94,7 +94,8 @@ pub enum Delivery {
         length: u32,
         /// With Solicited Event.
         solicited: bool,
-        /// This STag was invalidated.
+        /// The STag that the peer named. The sink has invalidated it by [`Memory::invalidate`], so nothing is left to do,
+        /// unlike with `invalidate` of a Read.
         invalidated: Option<Stag>,
     },
     /// A Read Request. [`Sink::answered`] gives its place back.
@@ -103,7 +104,8 @@ pub enum Delivery {
     ReadDone {
         /// Which Read.
         read: ReadId,
-        /// The STag to invalidate, as the Read was to do.
+        /// The STag that the Read was to invalidate. It is still valid: the caller invalidates it before it completes the
+        /// Read. This end asked for that, so the rights of the peer that [`Memory::invalidate`] checks do not matter.
         invalidate: Option<Stag>,
     },
     /// A Terminate. Nothing follows.
@@ -117,7 +119,7 @@ pub enum Refusal {
     Order(Invalid),
     /// The peer broke a rule of DDP or RDMAP. A Terminate says so.
     Fault(Fault),
-    /// So, with a Terminate. That is not answered with another one.
+    /// The peer broke a rule of DDP or RDMAP with a Terminate. This is not answered with another Terminate.
     Terminate(Violation),
 }
 
@@ -199,6 +201,9 @@ impl<O: Order, S: Slots> Sink<O, S> {
     ///
     /// A request that the lower layer did not take is shown again, and this is called again: the newest Read is
     /// registered once.
+    ///
+    /// A response does not name its Read. Over a layer that reorders it is told by the range it goes to, so the caller
+    /// holds a Read back whose sink overlaps that of another one that is outstanding.
     pub fn expect(&mut self, read: ReadId, sink: Range, invalidate: bool) -> Result<(), Misuse> {
         let newest = self.outstanding.next().checked_sub(1);
         let newest = newest.and_then(|number| self.outstanding.get(number));

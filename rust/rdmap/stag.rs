@@ -4,10 +4,10 @@
 //!
 //! RFC 5041, section 7.1, and RFC 5040, section 7.2, demand the same checks of every access by a peer: the STag is
 //! valid, it belongs to this stream, the range does not wrap and lies inside, the right is there. What is wrong first
-//! decides the Terminate code, so the order is law: wrap before bounds (RFC 5040, section 7.2, 4e), rights last.
+//! decides the Terminate code, so the order of the checks is fixed: wrap before bounds (RFC 5040, section 7.2, 4e), rights last.
 //!
 //! A [`Region`] is a snapshot of a registration. Who implements [`Memory`] looks it up, lets it [check](Region::check),
-//! and keeps what it allowed from being revoked until the octets are placed.
+//! and keeps what it allowed from being revoked until the octets are placed, as [`Memory::check`] says.
 
 /// A Steering Tag. Verbs give its low eight bits, the key, to the consumer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -151,6 +151,11 @@ impl Region {
 /// has no check for a zero-length tagged message.
 pub trait Memory {
     /// Allows the access or denies it, with [`Region::check`].
+    ///
+    /// This takes no reference: a message can be checked and then not be used, and it is checked more than once. The
+    /// caller of [`Sink::segment`](crate::sink::Sink::segment) or [`Source::next`](crate::source::Source::next) pins the
+    /// memory that the returned [`Place`](crate::sink::Place) or [`Payload`](crate::source::Payload) names under the same
+    /// lock under which it was checked, and invalidation waits until it is unpinned.
     fn check(&self, range: Range, want: Access) -> Result<(), Denied>;
 
     /// Invalidates `stag`, as the delivery of a Send with Invalidate demands, or says why it must not be, with

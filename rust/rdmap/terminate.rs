@@ -6,7 +6,7 @@
 //! header, and the header of a Read Request. 52 octets at most, so a Terminate is one segment whatever the lower layer.
 //!
 //! What this end sends keeps to figure 10 of the RFC, with one reading: a Read Request's header goes only with a
-//! protection error that a Read Request caused. What it receives is read with mercy, by length and not by R, because
+//! protection error that a Read Request caused. What it receives is read by its length and not by R, because
 //! there are peers that set R and send no header. Nothing is decided by what a Terminate says; it is for people.
 
 use crate::fault::Fault;

@@ -29,7 +29,7 @@ enum Own {
     Silent,
     /// The first one may not have arrived.
     Unconfirmed,
-    /// So, and the Terminate waits for that.
+    /// The first one may not have arrived, and the Terminate waits until it has.
     Held,
     /// The first one arrived.
     Confirmed,
@@ -52,7 +52,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// None yet.
+    /// A session that has not begun: the stream is free.
     #[inline]
     pub const fn new() -> Self {
         Self {
@@ -85,7 +85,7 @@ impl Session {
         self.state == State::Open
     }
 
-    /// Goes on.
+    /// Takes note of an event, and says what is to be done.
     pub fn on(&mut self, event: Event) -> Action {
         let mut action = match (self.state, event) {
             (_, Event::Lost) => self.lost(),

@@ -143,7 +143,10 @@ impl Numbers {
         self.outstanding = self.outstanding.saturating_add(1);
     }
 
-    /// All that was sent is acknowledged. SCTP says no less than that.
+    /// All that was sent is acknowledged.
+    ///
+    /// SCTP's notification that the sender is dry may be stale: more can have been sent between its queueing and its
+    /// reading. The caller holds the lock of the socket and sees that no chunk is unacknowledged before it calls this.
     #[inline]
     pub fn dry(&mut self) {
         self.outstanding = 0;

@@ -53,7 +53,7 @@ pub trait Slots {
 /// What is to be answered: a Read Request that was delivered and may be met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// It.
+    /// The Read Request.
     pub request: ReadRequest,
     /// Its segment, in case that it fails later.
     pub culprit: Option<Culprit>,

@@ -61,6 +61,9 @@ pub enum Event {
     /// The stream failed, and the Terminate Message, if there is one, is handed to SCTP.
     Fail,
     /// All that this end sent is acknowledged.
+    ///
+    /// A notification of SCTP's may be stale: more can have been sent between its queueing and its reading. The caller
+    /// holds the lock of the socket and sees that no chunk is unacknowledged before it passes this event.
     Dry,
     /// The peer took too long.
     Timeout,
