@@ -7,7 +7,7 @@
 //! Calls here start something. How a lookup or an attempt to connect went comes as an [`Event`], always
 //! (the CM has time limits of its own for address, route and connection).
 
-mod event;
+pub(crate) mod event;
 
 pub use event::Event;
 

@@ -2,7 +2,7 @@
 
 //! The context of a connection, as far as the objects below its queue pair know it.
 
-use crate::cm::Event;
+use crate::cm::event::Event;
 
 /// The upper layer's state of one connection: what its id reports to.
 ///
