@@ -13,7 +13,7 @@ SERVER ?= rust
 # How long each fuzz target runs, in seconds.
 TIME ?= 60
 
-# The VMs: their RDMA device, rxe or siw (which the stock kernel lacks), virtual CPUs, memory, seconds until they are killed, additions
+# The VMs: their RDMA device, rxe, iwarp-tcp or siw (which the stock kernel lacks), virtual CPUs, memory, seconds until they are killed, additions
 # to the kernel's command line. KERNEL=debug boots the debug kernel.
 RDMA ?= rxe
 SMP ?= 2
@@ -27,7 +27,7 @@ export KVER RUN MODULE CLIENT SERVER
 
 vm := scripts/enter scripts/vm.py
 vm_options = --rdma $(RDMA) --smp $(SMP) --memory $(MEM) --limit $(LIMIT) --append='$(APPEND)'
-built = scripts/build.sh $(if $(filter rust,$(1) $(2)),module,buildroot)
+built = scripts/build.sh $(if $(filter rust iwarp-%,$(1) $(2) $(RDMA)),module,buildroot)
 
 .PHONY: modules modules_install module buildroot shell vm vm2 demo check check-all check-fast check-kernels debug-check conformance fuzz mutants instructions counts interop bench fmt clean distclean help
 

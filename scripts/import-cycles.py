@@ -21,7 +21,7 @@ from collections import defaultdict
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
-CRATES = ["rust/*/lib.rs", "rust/main.rs", "selftests/*/src/main.rs", "selftests/*/tests/all.rs", "selftests/*/bench/lib.rs",
+CRATES = ["rust/*/lib.rs", "rust/main.rs", "rust/*/main.rs", "selftests/*/src/main.rs", "selftests/*/tests/all.rs", "selftests/*/bench/lib.rs",
           "selftests/*/fuzz_targets/*.rs"]
 TOKEN = re.compile(r"""(?sx) //[^\n]* | /\*.*?\*/ | \s+
     | [bc]?r(?P<hashes>\#*)".*?"(?P=hashes) | [bc]?"(?:\\.|[^"\\])*" | b?'(?:\\.[^']*|[^\\'])' | '\w+

@@ -1,14 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# install.sh [PATH]: installs rpcrdma.ko under PATH for the kernel that it was built for.
+# install.sh [PATH]: installs rpcrdma.ko and iwarp.ko under PATH for the kernel that they were built for.
 
 set -eu
 PATH=$PATH:/usr/sbin:/sbin
 cd "$(dirname "$0")/.."
-[ -e rpcrdma.ko ] || { echo "error: there is no rpcrdma.ko yet; see make help" >&2; exit 1; }
+for module in rpcrdma.ko iwarp.ko; do
+	[ -e "$module" ] || { echo "error: there is no $module yet; see make help" >&2; exit 1; }
+done
 release=$(modinfo -F vermagic "$PWD/rpcrdma.ko" | cut -d' ' -f1)
 scripts/vendor.sh "$release" "${1:-}"
-install -D -m 644 rpcrdma.ko "${1:-}/lib/modules/$release/updates/rpcrdma.ko"
+for module in rpcrdma.ko iwarp.ko; do
+	install -D -m 644 "$module" "${1:-}/lib/modules/$release/updates/$module"
+	echo "installed ${1:-}/lib/modules/$release/updates/$module"
+done
 depmod ${1:+-b "$1"} "$release"
-echo "installed ${1:-}/lib/modules/$release/updates/rpcrdma.ko"

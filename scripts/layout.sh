@@ -4,7 +4,7 @@
 # Fails if a structure of the bindings is not laid out as C lays it out. Runs in the build root, and is about its kernel.
 #
 # bindgen writes for each structure what clang says of its size, its alignment and its fields, and compiling that compares it
-# with what rustc makes of it. A structure that Rust cannot express must be opaque (rust/raw/parameters): what is wrong and used
+# with what rustc makes of it. A structure that Rust cannot express must be opaque (include/bindgen_parameters): what is wrong and used
 # by nobody today may be used tomorrow.
 
 set -euo pipefail
@@ -12,10 +12,12 @@ cd "$(dirname "$0")/.."
 log=build/layout.log
 mkdir -p build
 
-if RPCRDMA_TARGET=rust/raw/lib.o scripts/build-copy.sh layout RPCRDMA_LAYOUT_TESTS=1 >"$log" 2>&1; then
-	tests=$(grep -cE '^ *\["(Size|Alignment|Offset) of ' build/layout/rust/raw/bindings_generated.rs)
-	[ "$tests" -gt 0 ] || { echo "error: bindgen wrote no layout tests" >&2; exit 1; }
-	echo "$tests layout tests hold for kernel $(cat /kernel/build/include/config/kernel.release)"
+if RPCRDMA_TARGET='rust/raw/lib.o rust/iwraw/lib.o' scripts/build-copy.sh layout RPCRDMA_LAYOUT_TESTS=1 >"$log" 2>&1; then
+	for crate in raw iwraw; do
+		tests=$(grep -cE '^ *\["(Size|Alignment|Offset) of ' "build/layout/rust/$crate/bindings_generated.rs")
+		[ "$tests" -gt 0 ] || { echo "error: bindgen wrote no layout tests for $crate" >&2; exit 1; }
+		echo "$crate: $tests layout tests hold for kernel $(cat /kernel/build/include/config/kernel.release)"
+	done
 	exit
 fi
 wrong=$(grep -oE '(size_of|align_of)::<[^>]*>|offset_of!\([^)]*\)' "$log" | sort -u) || true

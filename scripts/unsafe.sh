@@ -1,11 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Fails if code says `unsafe` outside raw, shared, rdma and sunrpc, if an unsafe block or impl there has no SAFETY comment right
-# above it, or if a crate sneaks in the raw bindings that its --extern list does not give it. Prints what each crate has.
+# Fails if code says `unsafe` outside the crates of bindings and of wrappers, if an unsafe block or impl there has no SAFETY comment
+# right above it, or if a crate sneaks in the raw bindings that its --extern list does not give it. Prints what each crate has.
 
 cd "$(dirname "$0")/../rust" || exit
 failed=0
+
+# Those of rpcrdma.ko, then those of iwarp.ko.
+wrappers=(raw shared rdma sunrpc iwraw provider socket)
+others=()
+for crate in "${wrappers[@]}"; do others+=(-not -path "./$crate/*"); done
 
 fail() { printf '%s\n' "$@" >&2; failed=1; }
 
@@ -14,14 +19,14 @@ code() { sed -e 's,//.*,,' -e 's/unsafe_[a-z_]*//g' "$1"; }
 
 while read -r file; do
 	if code "$file" | grep -qw unsafe; then
-		fail "$file says unsafe, which only raw, shared, rdma and sunrpc may"
+		fail "$file says unsafe, which only ${wrappers[*]} may"
 	fi
-	if code "$file" | grep -qE 'extern +crate +raw|\braw::'; then
-		fail "$file names the raw bindings, which only shared, rdma and sunrpc may"
+	if code "$file" | grep -qE 'extern +crate +(iw)?raw|\b(iw)?raw::'; then
+		fail "$file names the raw bindings, which only wrappers may"
 	fi
-done < <(find . -name '*.rs' -not -path './raw/*' -not -path './shared/*' -not -path './rdma/*' -not -path './sunrpc/*')
+done < <(find . -name '*.rs' "${others[@]}")
 
-for root in proto/lib.rs rdmap/lib.rs endpoint.rs client.rs server.rs; do
+for root in proto/lib.rs rdmap/lib.rs endpoint.rs client.rs server.rs iwarp/main.rs; do
 	[ ! -e "$root" ] || grep -q '^#!\[forbid(unsafe_code)\]' "$root" || fail "$root does not forbid unsafe code"
 done
 
@@ -38,9 +43,9 @@ while read -r file; do
 			if (line ~ /[;{}][ \t]*$/) argued = 0
 		}
 		END { exit bad }' "$file" >&2 || failed=1
-done < <(find raw shared rdma sunrpc -name '*.rs' -not -name '*_generated.rs')
+done < <(find "${wrappers[@]}" -name '*.rs' -not -name '*_generated.rs')
 
-for crate in raw shared rdma sunrpc; do
+for crate in "${wrappers[@]}"; do
 	count=$(find "$crate" -name '*.rs' -not -name '*_generated.rs' -exec cat {} + | sed 's,//.*,,' |
 		grep -cE '\bunsafe *(\{|impl)')
 	echo "$crate: $count unsafe blocks and impls"

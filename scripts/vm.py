@@ -100,21 +100,23 @@ def initramfs():
     return cached(f"initramfs-{digest(init, KVER, files)}", make) / "initramfs.cpio"
 
 
-def module_layer(module):
-    """Makes the layer over the root that installs `module` in updates/, with depmod's index of all modules.
+def module_layer(modules):
+    """Makes the layer over the root that installs `modules` in updates/, with depmod's index of all modules.
 
     The index depends on a module's name, aliases and undefined symbols only, and on the modules that there are, so an
     edit that changes none of them finds it in the cache.
     """
     order = (MODULES / "modules.order").read_text()
-    facts = digest(KVER, order, output("modinfo", module), output("nm", "-u", "--format=posix", module))
+    facts = digest(KVER, order, *(output(*command, module) for module in modules
+                                  for command in (("modinfo",), ("nm", "-u", "--format=posix"))))
 
     def index(out):
         with tempfile.TemporaryDirectory() as tmp:
             tree = Path(tmp) / GUEST_MODULES
             (tree / "updates").mkdir(parents=True)
             (Path(tmp) / "lib").symlink_to("usr/lib")
-            shutil.copy(module, tree / "updates/rpcrdma.ko")
+            for module in modules:
+                shutil.copy(module, tree / "updates")
             for file in MODULES.glob("modules.builtin*"):
                 shutil.copy(file, tree)
             shutil.copy(MODULES / "modules.order", tree)
@@ -150,6 +152,13 @@ def kvm_works(kernel):
     return verdict.read_text() == "yes"
 
 
+def ours(options, module):
+    """Returns which of our modules a VM has. Where the in-tree module is under test, the second one is there if it was built."""
+    iwarp = options.built / "iwarp.ko"
+    wanted = [iwarp] if module == "rust" or options.rdma.startswith("iwarp-") or iwarp.exists() else []
+    return ([options.built / "rpcrdma.ko"] if module == "rust" else []) + wanted
+
+
 class Vm:
     """One virtual machine of a run."""
 
@@ -174,11 +183,12 @@ class Vm:
         layer.mkdir()
         if DEBUG:
             shutil.copytree(MODULES, layer / GUEST_MODULES, ignore=shutil.ignore_patterns("build", "vmlinuz"))
-        if module == "rust":
-            shutil.copytree(module_layer(options.ko), layer, symlinks=True, dirs_exist_ok=True)
+        if modules := ours(options, module):
+            shutil.copytree(module_layer(modules), layer, symlinks=True, dirs_exist_ok=True)
             updates = layer / GUEST_MODULES / "updates"
             updates.mkdir()
-            shutil.copy(options.ko, updates / "rpcrdma.ko")
+            for file in modules:
+                shutil.copy(file, updates)
         append = "console=ttyS0 loglevel=5 panic=-1 oops=panic watchdog_thresh=60 mitigations=off random.trust_cpu=on"
         # On a busy host an emulated timer tick can be late; the kernel must not give up on it.
         append += " no_timer_check tsc=nowatchdog"
@@ -366,8 +376,8 @@ def main():
     parser.add_argument("--module", choices=("rust", "c"), default="rust")
     parser.add_argument("--client", choices=("rust", "c"), default="rust")
     parser.add_argument("--server", choices=("rust", "c"), default="rust")
-    parser.add_argument("--rdma", choices=("rxe", "siw"), default="rxe", help="the RDMA device")
-    parser.add_argument("--ko", default="/src/build/debug/rpcrdma.ko" if DEBUG else "/src/rpcrdma.ko")
+    parser.add_argument("--rdma", choices=("rxe", "siw", "iwarp-tcp"), default="rxe", help="the RDMA device")
+    parser.add_argument("--built", type=Path, default=Path("/src/build/debug" if DEBUG else "/src"), help="where our modules are")
     parser.add_argument("--smp", type=int, default=2)
     parser.add_argument("--memory", default="3G" if DEBUG else "2G")
     parser.add_argument("--accel", choices=("auto", *ACCELERATION), default="auto")
@@ -378,9 +388,10 @@ def main():
     options.interactive = not options.command
     if options.rdma == "siw" and not DEBUG:
         sys.exit("vm: the stock kernel has no siw; KERNEL=debug has")
-    if "rust" in ((options.module,) if options.kind == "single" else (options.client, options.server)):
-        if not Path(options.ko).exists():
-            sys.exit(f"vm: {options.ko} is not there; `make module` builds it")
+    for module in (options.module,) if options.kind == "single" else (options.client, options.server):
+        for file in ours(options, module):
+            if not file.exists():
+                sys.exit(f"vm: {file} is not there; `make module` builds it")
 
     turn = take_turn(options)
     run, vms = boot(options)

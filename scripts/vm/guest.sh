@@ -25,7 +25,11 @@ ln -s fd/2 /dev/stderr
 
 # shellcheck source=/dev/null
 . /vm/config
-export MODULE KERNEL RDMA
+case $RDMA in
+iwarp-*) RDMA_DEVICE=iw0 ;;
+*) RDMA_DEVICE=${RDMA}0 ;;
+esac
+export MODULE KERNEL RDMA RDMA_DEVICE
 [ "$ROLE" = single ] || mount -t 9p -o trans=virtio,version=9p2000.L,cache=none pair /vm/pair
 # Virtual CPUs that wait long for a real one are late to serve the tasks that starve, and the scheduler warns of that.
 for file in /sys/kernel/debug/sched/fair_server/cpu*/runtime; do
@@ -44,7 +48,7 @@ finish() {
 	while :; do :; done
 }
 
-# One end of the wire: an Ethernet device with rxe or siw on it, as RDMA device rxe0 or siw0.
+# One end of the wire: an Ethernet device with rxe, siw or iwarp-tcp on it, as RDMA device rxe0, siw0 or iw0.
 wire() {
 	modprobe virtio_net
 	# If the network device drops a packet from its transmit queue, rxe puts the queue pair in error state. If that is the GSI queue
@@ -52,7 +56,7 @@ wire() {
 	ip link set eth0 mtu 4500 txqueuelen 20000 up
 	ip address add "10.0.0.$1/24" dev eth0
 	ip address add "fd00::$1/64" dev eth0 nodad
-	rdma link add "${RDMA}0" type "$RDMA" netdev eth0
+	rdma link add "$RDMA_DEVICE" type "$RDMA" netdev eth0
 }
 
 port=$(cd /sys/class/virtio-ports && grep -lx command ./*/name 2>/dev/null | cut -d/ -f2)

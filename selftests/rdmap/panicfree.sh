@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Fails if the crate rdmap can panic, as scripts/panicfree.sh does for an object that Kbuild made. No module has this crate
-# yet, so the object is made here, with the flags of the kernel that matter: optimised, and with overflow checks. Generic
-# code is only in an object that uses it: panicfree.rs, compiled as one more module of the crate, does.
+# Fails if the crate rdmap can panic, as scripts/panicfree.sh does for an object that Kbuild made. Generic code is only in
+# an object that uses it: panicfree.rs, compiled here as one more module of the crate, does. The flags are those of the kernel
+# that matter: optimised, and with overflow checks.
 
 set -euo pipefail
 

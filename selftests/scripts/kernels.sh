@@ -45,7 +45,7 @@ fake rustc <<'END'
 echo 'rustc 1.85.1 (4eb161250 2025-03-15) (built from a source tarball)'
 END
 
-# Files below $FAKES/modules/RELEASE stand for where modinfo finds a module; rpcrdma.ko is text.
+# Files below $FAKES/modules/RELEASE stand for where modinfo finds a module; rpcrdma.ko and iwarp.ko are text.
 fake modinfo <<'END'
 #!/bin/bash
 while [ $# -gt 0 ]; do
@@ -133,13 +133,14 @@ echo /lib/modules/7.3.4+deb13-amd64/updates/rdma_cm.ko >"$work/modules/7.3.4+deb
 native
 claim 'rdma_cm of a vendor: refused' refused updates/rdma_cm.ko 'remove the vendor'
 
-echo '7.3.4+deb13-amd64 SMP preempt mod_unload' >"$tree/rpcrdma.ko"
+echo '7.3.4+deb13-amd64 SMP preempt mod_unload' | tee "$tree/rpcrdma.ko" >"$tree/iwarp.ko"
 run "$tree/scripts/install.sh" "$work/installed"
 claim 'not installed beside rdma_cm of a vendor' refused updates/rdma_cm.ko 'remove the vendor'
 claim 'and no file is left of that' [ ! -e "$work/installed" ]
 modules 7.3.4+deb13-amd64 kernel/drivers
 run "$tree/scripts/install.sh" "$work/installed"
 claim "installed beside the kernel's own" [ -e "$work/installed/lib/modules/7.3.4+deb13-amd64/updates/rpcrdma.ko" ]
+claim 'and so is the second module' [ -e "$work/installed/lib/modules/7.3.4+deb13-amd64/updates/iwarp.ko" ]
 
 # What was built for one kernel is not taken for another's.
 echo object >"$tree/rust/main.o"

@@ -24,11 +24,11 @@ survives() {
 	[ "$(counter connect_count)" -ge $((before + ($1 + 3) / 4)) ]
 }
 
-remove_server_device() { on_server "rdma link del ${RDMA}0; sleep 1; rdma link add ${RDMA}0 type $RDMA netdev eth0"; }
-remove_device() { rdma link del "${RDMA}0" && sleep 1 && rdma link add "${RDMA}0" type "$RDMA" netdev eth0; }
+remove_server_device() { on_server "rdma link del $RDMA_DEVICE; sleep 1; rdma link add $RDMA_DEVICE type $RDMA netdev eth0"; }
+remove_device() { rdma link del "$RDMA_DEVICE" && sleep 1 && rdma link add "$RDMA_DEVICE" type "$RDMA" netdev eth0; }
 
 # What is kept for the next connection must not hold a reference to the device.
-remove_idle_device() { drop_connection && sleep 1 && timeout 30 rdma link del "${RDMA}0" && rdma link add "${RDMA}0" type "$RDMA" netdev eth0; }
+remove_idle_device() { drop_connection && sleep 1 && timeout 30 rdma link del "$RDMA_DEVICE" && rdma link add "$RDMA_DEVICE" type "$RDMA" netdev eth0; }
 
 # Nor may the next attempt to connect, which waits longer after each failure.
 remove_waiting_device() {
@@ -38,8 +38,8 @@ remove_waiting_device() {
 	stat "$mnt/." >/dev/null &
 	reader=$!
 	sleep 20
-	timeout 4 rdma link del "${RDMA}0" || return
-	rdma link add "${RDMA}0" type "$RDMA" netdev eth0 && on_server "$scripts/vm/nfs-server start" && wait "$reader"
+	timeout 4 rdma link del "$RDMA_DEVICE" || return
+	rdma link add "$RDMA_DEVICE" type "$RDMA" netdev eth0 && on_server "$scripts/vm/nfs-server start" && wait "$reader"
 }
 
 # rxe does not notice that the hardware address of the server changes, but the connection manager reports it. The connection is idle

@@ -39,8 +39,8 @@ device_goes() {
 	for _ in 1 2 3; do
 		sleep 2
 		restart_server
-		on_server "rdma link del ${RDMA}0 & timeout 60 tail --pid=\$! -f /dev/null &&
-			sleep 1 && rdma link add ${RDMA}0 type $RDMA netdev eth0" || return
+		on_server "rdma link del $RDMA_DEVICE & timeout 60 tail --pid=\$! -f /dev/null &&
+			sleep 1 && rdma link add $RDMA_DEVICE type $RDMA netdev eth0" || return
 	done
 }
 

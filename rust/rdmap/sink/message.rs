@@ -31,7 +31,7 @@ impl Key {
 
 /// What was placed of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Message {
+pub(super) struct Message {
     balance: u64,
     octets: u32,
     highest: u32,
@@ -47,11 +47,11 @@ struct End {
 
 /// The segment does not fit to those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Misfit;
+pub(super) struct Misfit;
 
 impl Message {
     /// Adds a segment of `length` octets from `offset` on. It is the message's last one if there is a `last` turn.
-    pub fn add(
+    pub(super) fn add(
         &mut self,
         key: Key,
         offset: u32,
@@ -82,18 +82,18 @@ impl Message {
 
     /// The turn of its last segment, if that arrived.
     #[inline]
-    pub fn ended(&self) -> Option<Turn> {
+    pub(super) fn ended(&self) -> Option<Turn> {
         self.ended.map(|end| end.turn)
     }
 
     /// How many octets were placed.
     #[inline]
-    pub const fn octets(&self) -> u32 {
+    pub(super) const fn octets(&self) -> u32 {
         self.octets
     }
 
     /// Its length, if each of its octets was placed exactly once.
-    pub fn whole(&self, key: Key) -> Option<u32> {
+    pub(super) fn whole(&self, key: Key) -> Option<u32> {
         let total = self.ended?.total;
         let due = key.hash(0).wrapping_sub(key.hash(total));
         (self.octets == total && self.balance == due).then_some(total)

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Every C header that bindgen reads for the crate `iwraw`, sorted.
+ *
+ * Constants that are macros with casts, which bindgen cannot evaluate, stand at
+ * the end as `RUST_CONST_HELPER_<name>`; the prefix is cut off again in the
+ * generated file.
+ */
+#include <linux/crc32c.h>
+#include <linux/dma-mapping.h>
+#include <linux/ethtool.h>
+#include <linux/in.h>
+#include <linux/in6.h>
+#include <linux/inetdevice.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/net.h>
+#include <linux/netdevice.h>
+#include <linux/rcupdate.h>
+#include <linux/sched/mm.h>
+#include <linux/scatterlist.h>
+#include <linux/skbuff.h>
+#include <linux/tcp.h>
+#include <linux/uio.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+#include <net/addrconf.h>
+#include <net/inet_sock.h>
+#include <net/ipv6.h>
+#include <net/net_namespace.h>
+#include <net/sock.h>
+#include <net/tcp.h>
+#include <rdma/ib_addr.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/iw_cm.h>
+#include <rdma/rdma_cm.h>
+#include <rdma/rdma_netlink.h>
+
+static const gfp_t RUST_CONST_HELPER_GFP_NOIO = GFP_NOIO;
+static const size_t RUST_CONST_HELPER_IB_DEVICE_SIZE = sizeof(struct ib_device);
