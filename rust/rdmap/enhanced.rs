@@ -144,22 +144,23 @@ impl Enhanced {
         }
     }
 
-    /// What the active side, which sent this request, makes of the answer. It may lower its ORD, and raise its IRD
-    /// to `max_ird`. If it does not negotiate its ORD, that is `max_ird` at most, too.
-    pub fn accept(&self, answer: &Self, max_ird: u16) -> Result<Agreed, Lower> {
+    /// What the active side, which sent this request, makes of the answer, when its own `limits` allow for it.
+    ///
+    /// It may lower its ORD, and raise its IRD. What it does not negotiate is what the peer says, up to its limit.
+    pub fn accept(&self, answer: &Self, limits: Agreed) -> Result<Agreed, Lower> {
         let (own_ird, own_ord) = (self.ird.number(), self.ord.number());
         let ird = match (own_ird, answer.ord.number()) {
             (Some(own), Some(theirs)) => own.max(theirs),
             (Some(own), None) => own,
-            (None, theirs) => theirs.unwrap_or(max_ird),
+            (None, theirs) => theirs.unwrap_or(limits.ird),
         };
-        if ird > max_ird {
+        if ird > limits.ird {
             return Err(Lower::Reads);
         }
         let ord = match (own_ord, answer.ird.number()) {
             (Some(own), Some(theirs)) => own.min(theirs),
             (Some(own), None) => own,
-            (None, theirs) => theirs.unwrap_or(max_ird).min(max_ird),
+            (None, theirs) => theirs.unwrap_or(limits.ord).min(limits.ord),
         };
         Ok(Agreed { ird, ord })
     }
@@ -219,9 +220,15 @@ mod tests {
             ..Enhanced::default()
         };
         assert_eq!(open.answer(LIMITS).unwrap().1, LIMITS);
-        assert_eq!(reads(4, 2).accept(&open, 16), Ok(Agreed { ird: 4, ord: 2 }));
-        assert_eq!(open.accept(&reads(4, 2), 16), Ok(Agreed { ird: 2, ord: 4 }));
-        let capped = open.accept(&reads(0x3ffe, 2), 16);
+        assert_eq!(
+            reads(4, 2).accept(&open, LIMITS),
+            Ok(Agreed { ird: 4, ord: 2 })
+        );
+        assert_eq!(
+            open.accept(&reads(4, 2), LIMITS),
+            Ok(Agreed { ird: 2, ord: 4 })
+        );
+        let capped = open.accept(&reads(0x3ffe, 2), LIMITS);
         assert_eq!(capped, Ok(Agreed { ird: 2, ord: 16 }));
     }
 
@@ -229,10 +236,10 @@ mod tests {
     fn initiator_gives_way_as_far_as_it_can() {
         let request = reads(4, 8);
         assert_eq!(
-            request.accept(&reads(6, 5), 16),
+            request.accept(&reads(6, 5), LIMITS),
             Ok(Agreed { ird: 5, ord: 6 })
         );
-        assert_eq!(request.accept(&reads(6, 17), 16), Err(Lower::Reads));
+        assert_eq!(request.accept(&reads(6, 17), LIMITS), Err(Lower::Reads));
     }
 
     #[test]

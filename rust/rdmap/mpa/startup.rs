@@ -156,6 +156,16 @@ pub struct Offer {
     pub enhanced: bool,
 }
 
+impl Offer {
+    /// What may be agreed on: there is nothing that could raise the Reads that it wants to send.
+    fn limits(&self) -> Agreed {
+        Agreed {
+            ird: self.max_ird,
+            ..self.reads
+        }
+    }
+}
+
 /// How the stream is from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream {
@@ -226,7 +236,7 @@ impl Initiator {
             return Ok(Answer::Rejected(reply.private_data));
         }
         let reads = match (request.enhanced, reply.enhanced) {
-            (Some(request), Some(answer)) => request.accept(&answer, self.offer.max_ird)?,
+            (Some(request), Some(answer)) => request.accept(&answer, self.offer.limits())?,
             (None, None) => self.offer.reads,
             _ => return Err(Lower::Startup),
         };
@@ -303,11 +313,7 @@ impl Responder {
         };
         let (answer, reads) = match enhanced {
             Some(request) => {
-                let limits = Agreed {
-                    ird: self.offer.max_ird,
-                    ..self.offer.reads
-                };
-                let (answer, reads) = request.answer(limits).map_err(Failed::Lower)?;
+                let (answer, reads) = request.answer(self.offer.limits()).map_err(Failed::Lower)?;
                 (Some(answer), reads)
             }
             None => (None, self.offer.reads),
