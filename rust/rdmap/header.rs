@@ -405,6 +405,16 @@ impl ReadRequest {
         }
     }
 
+    /// The memory that the response goes to.
+    #[inline]
+    pub const fn sink(&self) -> Range {
+        Range {
+            stag: self.sink_stag,
+            offset: self.sink_offset,
+            length: self.length,
+        }
+    }
+
     /// The memory that the Data Source shall send.
     #[inline]
     pub const fn source(&self) -> Range {

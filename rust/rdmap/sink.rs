@@ -17,15 +17,17 @@
 //!
 //! # Locking
 //!
-//! One lock of the caller's is held over the sink and the [source](crate::source) of a stream, whose header says where it
-//! may be dropped. Between [`Sink::segment`] and [`Sink::placed`], while the caller moves octets, the other context may
-//! close the sink; [`Sink::flush`] then gives no Receive back before `placed`.
+//! The sink and the [source](crate::source) of a stream may have one lock or a lock each: no method of one half looks at
+//! the other. Whoever passes something from half to half (an [`Answer`], a Read to be expected, one that is done, a fault)
+//! drops the lock of the first before it takes the lock of the second, or holds both.
 //!
-//! A peer may send its next Read Request as soon as it has the last segment of a response. The slot of the old request is
-//! free only after [`Sink::answered`], and without a slot the new one ends the stream with 1/2/02 although the peer kept
-//! to IRD. So while the send context gives the last segment of a response to the lower layer, the receive context does not
-//! call [`Sink::segment`] before that context has the lock back and has called
-//! [`Source::handed`](crate::source::Source::handed) and `answered`.
+//! One context at a time receives, and it may drop the lock of the sink between [`Sink::segment`] and [`Sink::placed`],
+//! while it moves octets. The other context may close the sink meanwhile: [`Sink::close`] then yields no [`Closed`], and
+//! [`Sink::flush`] no Receive, before `placed`.
+//!
+//! A peer may send its next Read Request as soon as it has the last segment of a response. So [`Sink::answered`], which
+//! gives the place of the old request back, is called before that segment leaves, like [`Sink::expect`] for a Read. A peer
+//! that does not wait for the response can have one request more than IRD here for that moment; there is room for it.
 
 mod message;
 mod queue;
@@ -94,19 +96,19 @@ pub enum Delivery {
         length: u32,
         /// With Solicited Event.
         solicited: bool,
-        /// The STag that the peer named. The sink has invalidated it by [`Memory::invalidate`], so nothing is left to do,
-        /// unlike with `invalidate` of a Read.
+        /// The STag that the peer named. The sink has invalidated it by [`Memory::invalidate`].
         invalidated: Option<Stag>,
     },
-    /// A Read Request. [`Sink::answered`] gives its place back.
+    /// A Read Request, for [`Source::answer`](crate::source::Source::answer).
     Answer(Answer),
     /// The response to a Read of this end.
     ReadDone {
         /// Which Read.
         read: ReadId,
-        /// The STag that the Read was to invalidate. It is still valid: the caller invalidates it before it completes the
-        /// Read. This end asked for that, so the rights of the peer that [`Memory::invalidate`] checks do not matter.
-        invalidate: Option<Stag>,
+        /// The STag that the Read is to invalidate. It is still valid: the caller invalidates it before it says
+        /// [`Source::done`](crate::source::Source::done). This end asked for that, so the rights of the peer that
+        /// [`Memory::invalidate`] checks do not matter.
+        to_invalidate: Option<Stag>,
     },
     /// A Terminate. Nothing follows.
     Terminate(Terminate),
@@ -149,6 +151,11 @@ pub struct Sink<O, S: Slots> {
     // The caller moves octets: `segment` has said where, and `placed` was not called yet.
     placing: bool,
 }
+
+/// The proof that a sink is closed and that nothing of its stream is placed any more.
+#[derive(Debug)]
+#[must_use]
+pub struct Closed(());
 
 /// Which message is next to be delivered: the oldest one of these.
 #[derive(Clone, Copy)]
@@ -202,8 +209,8 @@ impl<O: Order, S: Slots> Sink<O, S> {
     /// A request that the lower layer did not take is shown again, and this is called again: the newest Read is
     /// registered once.
     ///
-    /// A response does not name its Read. Over a layer that reorders it is told by the range it goes to, so the caller
-    /// holds a Read back whose sink overlaps that of another one that is outstanding.
+    /// A response does not name its Read. Over a layer that reorders it is told by the range it goes to, so
+    /// [`Source`](crate::source::Source) holds a Read back whose sink overlaps that of another one that is outstanding.
     pub fn expect(&mut self, read: ReadId, sink: Range, invalidate: bool) -> Result<(), Misuse> {
         let newest = self.outstanding.next().checked_sub(1);
         let newest = newest.and_then(|number| self.outstanding.get(number));
@@ -330,7 +337,7 @@ impl<O: Order, S: Slots> Sink<O, S> {
                     request.and_then(|()| ReadRequest::parse(payload).ok_or(Violation::Truncated));
                 // The request goes back with the Terminate if it is the request that is wrong.
                 let request = request.map_err(refuse)?;
-                let placed = self.place_request(turn, msn, Answer { request, culprit });
+                let placed = self.place_request(turn, msn, request, culprit);
                 placed.map_err(|violation| {
                     Refusal::Fault(Fault::peer(violation, culprit).with_read(request))
                 })
@@ -382,7 +389,13 @@ impl<O: Order, S: Slots> Sink<O, S> {
         })
     }
 
-    fn place_request(&mut self, turn: Turn, msn: u32, answer: Answer) -> Result<Place, Violation> {
+    fn place_request(
+        &mut self,
+        turn: Turn,
+        msn: u32,
+        request: ReadRequest,
+        culprit: Option<Culprit>,
+    ) -> Result<Place, Violation> {
         let number = number_of(msn, self.inbound.first())?;
         // More than were agreed on find no buffer.
         let slot = self.inbound.get_mut(number).ok_or(Violation::NoBuffer)?;
@@ -390,6 +403,11 @@ impl<O: Order, S: Slots> Sink<O, S> {
         if slot.0.is_some() {
             return Err(Violation::MessageNumber);
         }
+        let answer = Answer {
+            number,
+            request,
+            culprit,
+        };
         slot.0 = Some((turn, answer));
         Ok(Place::Nothing)
     }
@@ -423,7 +441,7 @@ impl<O: Order, S: Slots> Sink<O, S> {
             if ended && (O::IN_ORDER || full || last.is_some()) {
                 continue;
             }
-            match read.offset_of(range) {
+            match read.offset_of(range, O::IN_ORDER) {
                 Ok(offset) => {
                     found = Ok((number, offset));
                     break;
@@ -583,25 +601,33 @@ impl<O: Order, S: Slots> Sink<O, S> {
         }
         Ok(Some(Delivery::ReadDone {
             read: read.read,
-            invalidate: read.invalidate.then_some(read.sink.stag),
+            to_invalidate: read.invalidate.then_some(read.sink.stag),
         }))
     }
 
-    /// The response to the oldest Read Request that was delivered is handed to the lower layer: the peer may send one
-    /// more.
-    pub fn answered(&mut self) -> Result<(), Misuse> {
-        if self.inbound.first() >= self.answering {
+    /// The last segment of the response to the Read Request of this number, which was delivered, is about to be sent: as
+    /// soon as the peer has it, it may send one more request.
+    ///
+    /// A segment that the lower layer did not take is shown again, and this may be called again.
+    pub fn answered(&mut self, number: u64) -> Result<(), Misuse> {
+        if number >= self.answering {
             return Err(Misuse::Unknown);
         }
-        self.inbound.pop();
-        self.inbound.push(Inbound(None));
+        // Responses are sent in the order of the requests: there is one at most.
+        while self.inbound.first() <= number {
+            self.inbound.pop();
+            self.inbound.push(Inbound(None));
+        }
         Ok(())
     }
 
     /// The stream is over: nothing more is placed or delivered.
+    ///
+    /// `None` while octets are being moved: then this is called again after [`placed`](Self::placed).
     #[inline]
-    pub fn close(&mut self) {
+    pub fn close(&mut self) -> Option<Closed> {
         self.state = State::Closed;
+        (!self.placing).then_some(Closed(()))
     }
 
     /// Takes back the oldest Receive of a stream that is over. `None` if there is none, if the stream is not over, or

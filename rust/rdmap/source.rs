@@ -13,20 +13,19 @@
 //! is no longer needed.
 //!
 //! A Read beyond ORD waits, and all that was posted behind it; so does a fenced request while a Read is outstanding, and
-//! everything behind a local operation until that is done.
+//! everything behind a local operation until that is done. Over a lower layer that reorders, responses are told apart by
+//! the memory they go to, so a Read waits as well while one is outstanding whose sink overlaps its own.
 //!
 //! The first fault wins. It becomes a Terminate in place of the next segment, the one and only. Then, or when the stream
-//! is closed, what is left completes as flushed, once the lower layer needs its memory no more. A Read whose request was
-//! handed over is not flushed before [`Source::close`], because its response may still be placed, and a local operation
-//! that was started is not flushed at all: it completes when it is done or abandoned.
+//! is closed, what is left completes as flushed, once the lower layer needs its memory no more. Before [`Source::close`]
+//! neither a Read whose request was handed over is flushed, because its response may still be placed, nor a local
+//! operation that was started. `close` ends both.
 //!
 //! # Locking
 //!
-//! Every method of a `Source` and of the [`Sink`](crate::sink::Sink) of the same stream takes `&mut self`, and the caller
-//! holds one lock over both. It may drop the lock in two places only: between [`Source::next`] and [`Source::handed`], to
-//! give the segment to the lower layer, and between [`Sink::segment`](crate::sink::Sink::segment) and
-//! [`Sink::placed`](crate::sink::Sink::placed), to move octets. One context at a time sends on a stream and one receives.
-//! What the other context may do in these places:
+//! A source and the [`Sink`](crate::sink::Sink) of the same stream may have one lock or a lock each, as the sink's header
+//! says. One context at a time sends, and it may drop the lock of the source between [`Source::next`] and
+//! [`Source::handed`], to give the segment to the lower layer. What other contexts may do meanwhile:
 //!
 //! - [`Source::done`] may name the Read that `next` showed: the response was faster than `handed`.
 //! - [`Source::complete`] does not give back the request that `next` showed, because the lower layer may be reading its
@@ -44,6 +43,7 @@ use crate::header::Untagged;
 use crate::ring::Ring;
 use crate::serial::low_u32;
 use crate::sink::Answer;
+use crate::sink::Closed;
 use crate::stag::Access;
 use crate::stag::Memory;
 use crate::stag::Range;
@@ -149,6 +149,9 @@ pub enum Outgoing {
         payload: Payload,
         /// It is the last one of its message.
         last: bool,
+        /// It is the last one of the response to the Read Request of this number.
+        /// [`Sink::answered`](crate::sink::Sink::answered) comes before it leaves.
+        answered: Option<u64>,
     },
     /// A Read Request. [`Sink::expect`](crate::sink::Sink::expect) comes before it leaves.
     Read {
@@ -161,15 +164,6 @@ pub enum Outgoing {
     },
     /// A local operation is to be started. [`Source::done`] says when it is done.
     Local(u64),
-}
-
-/// A segment was handed over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Handed {
-    /// Its number; the first one has 1.
-    pub segment: u64,
-    /// It was the last one of an answer: [`Sink::answered`](crate::sink::Sink::answered) is due.
-    pub answered: bool,
 }
 
 /// How a request ended.
@@ -224,7 +218,11 @@ pub struct Source<S: Slots> {
     fault: Option<Fault>,
     requests: Ring<S::Requests>,
     answers: Ring<S::Answers>,
-    // The request to cut, and how much of it or of the oldest answer was handed over.
+    // The answer that is being cut. It is no longer in the ring: the peer may have its place as soon as its last segment is
+    // shown, before it is known whether the lower layer takes that.
+    answering: Option<Answer>,
+    in_order: bool,
+    // The request to cut, and how much of it or of the answer was handed over.
     cutting: u64,
     current: Option<Current>,
     octets: u32,
@@ -241,13 +239,16 @@ pub struct Source<S: Slots> {
 }
 
 impl<S: Slots> Source<S> {
-    /// The send half of a stream that is just open, which may have `ord` Reads outstanding.
-    pub fn new(requests: S::Requests, answers: S::Answers, ord: u16) -> Self {
+    /// The send half of a stream that is just open, which may have `ord` Reads outstanding. `in_order` says whether its
+    /// lower layer delivers segments in their turn: [`Order::IN_ORDER`](crate::order::Order::IN_ORDER).
+    pub fn new(requests: S::Requests, answers: S::Answers, ord: u16, in_order: bool) -> Self {
         Self {
             state: State::Open,
             fault: None,
             requests: Ring::new(requests),
             answers: Ring::new(answers),
+            answering: None,
+            in_order,
             cutting: 0,
             current: None,
             octets: 0,
@@ -289,7 +290,8 @@ impl<S: Slots> Source<S> {
 
     /// A Read's response was delivered, or a local operation is done.
     ///
-    /// A Read may be done before [`handed`](Self::handed) says that its request left.
+    /// A Read may be done before [`handed`](Self::handed) says that its request left. A local operation that is done after
+    /// [`close`](Self::close) may have been flushed by then and is unknown.
     pub fn done(&mut self, number: u64) -> Result<(), Misuse> {
         let is_shown = self.is_shown(number);
         let posted = self.requests.get_mut(number).ok_or(Misuse::Unknown)?;
@@ -338,11 +340,11 @@ impl<S: Slots> Source<S> {
 
     /// The stream is over, also when the peer sent a Terminate: that is not answered.
     ///
-    /// The caller has closed the [`Sink`](crate::sink::Sink) and called its `placed` for the last segment, so nothing is
-    /// written to the sink of a Read any more, and the lower layer needs no memory of the stream: it takes no segment
-    /// right now and holds none that was handed over.
+    /// The [`Sink`](crate::sink::Sink) is closed, so nothing is written to the sink of a Read any more. The caller sees to
+    /// it that the lower layer needs no memory of the stream: it takes no segment right now and holds none that was handed
+    /// over.
     #[inline]
-    pub fn close(&mut self) {
+    pub fn close(&mut self, _: Closed) {
         self.state = State::Closed;
     }
 
@@ -377,7 +379,8 @@ impl<S: Slots> Source<S> {
     /// Whose turn it is between two messages.
     fn choose(&self) -> Option<Current> {
         let request = self.may_cut().then_some(Current::Request);
-        let answer = (!self.answers.is_empty()).then_some(Current::Answer);
+        let waiting = self.answering.is_some() || !self.answers.is_empty();
+        let answer = waiting.then_some(Current::Answer);
         match self.answer_next {
             true => answer.or(request),
             false => request.or(answer),
@@ -391,9 +394,32 @@ impl<S: Slots> Source<S> {
         // A local operation that was started is waited for.
         let started = posted.cut;
         let fenced = posted.request.fence && self.outstanding > 0;
-        let beyond =
-            matches!(posted.request.operation, Operation::Read(_)) && self.outstanding >= self.ord;
-        !(started || fenced || beyond)
+        let waits = match posted.request.operation {
+            Operation::Read(request) => {
+                self.outstanding >= self.ord || self.is_ambiguous(request.sink())
+            }
+            _ => false,
+        };
+        !(started || fenced || waits)
+    }
+
+    /// Says whether a response to this place could be that of a Read that is outstanding. Responses that come in order
+    /// are told by that.
+    fn is_ambiguous(&self, sink: Range) -> bool {
+        let mut left = if self.in_order { 0 } else { self.outstanding };
+        let mut numbers = (self.requests.first()..self.cutting).rev();
+        while left > 0 {
+            let Some(posted) = numbers.next().and_then(|number| self.requests.get(number)) else {
+                break;
+            };
+            if let (Operation::Read(request), false) = (posted.request.operation, posted.done) {
+                if request.sink().overlaps(sink) {
+                    return true;
+                }
+                left = left.saturating_sub(1);
+            }
+        }
+        false
     }
 
     fn cut_request(&mut self, mulpdu: u32) -> Option<Outgoing> {
@@ -438,7 +464,7 @@ impl<S: Slots> Source<S> {
             },
         };
         self.show(Some(Current::Request), cut.octets, cut.last);
-        Some(segment(model, payload, cut.last))
+        Some(segment(model, payload, cut.last, None))
     }
 
     fn cut_read(&mut self, number: u64, request: ReadRequest) -> Outgoing {
@@ -459,7 +485,10 @@ impl<S: Slots> Source<S> {
     }
 
     fn cut_answer(&mut self, mulpdu: u32, memory: &impl Memory) -> Option<Outgoing> {
-        let answer = *self.answers.front()?;
+        if self.answering.is_none() {
+            self.answering = self.answers.pop();
+        }
+        let answer = self.answering?;
         // It was allowed when the request was delivered, and may have been invalidated since.
         let left = answer.request.advanced(self.octets);
         let cut = Cut::new(
@@ -487,7 +516,8 @@ impl<S: Slots> Source<S> {
             offset: left.sink_offset,
         };
         self.show(Some(Current::Answer), cut.octets, cut.last);
-        Some(segment(model, payload, cut.last))
+        let answered = cut.last.then_some(answer.number);
+        Some(segment(model, payload, cut.last, answered))
     }
 
     fn terminate(&mut self) -> Option<Outgoing> {
@@ -505,6 +535,7 @@ impl<S: Slots> Source<S> {
             header: together(header.emit().as_slice(), terminate.emit().as_slice()),
             payload: Payload::None,
             last: true,
+            answered: None,
         })
     }
 
@@ -516,8 +547,9 @@ impl<S: Slots> Source<S> {
         });
     }
 
-    /// What [`next`](Self::next) showed last was handed to the lower layer, or was started.
-    pub fn handed(&mut self) -> Result<Handed, Misuse> {
+    /// What [`next`](Self::next) showed last was handed to the lower layer, or was started. Returns how many segments were
+    /// handed over until now, which is the number of this one.
+    pub fn handed(&mut self) -> Result<u64, Misuse> {
         let shown = self.shown.take().ok_or(Misuse::State)?;
         let mut local = false;
         let segment = self.handed.saturating_add(1);
@@ -527,7 +559,7 @@ impl<S: Slots> Source<S> {
             None => {}
             Some(Current::Answer) => {
                 if shown.last {
-                    self.answers.pop();
+                    self.answering = None;
                 }
             }
             Some(Current::Request) => {
@@ -566,10 +598,7 @@ impl<S: Slots> Source<S> {
         if !local {
             self.handed = segment;
         }
-        Ok(Handed {
-            segment: self.handed,
-            answered: shown.last && shown.current == Some(Current::Answer),
-        })
+        Ok(self.handed)
     }
 
     /// The lower layer needs the memory of all segments up to this one no more.
@@ -590,17 +619,15 @@ impl<S: Slots> Source<S> {
             Operation::Read(_) => posted.cut && posted.done && released,
             Operation::Local => posted.done,
         };
-        let waits = posted.cut && !posted.done;
+        // Until the stream is closed a response may still be placed, and a local operation that was started goes on.
         let held = match posted.request.operation {
             Operation::Send { .. } | Operation::Write(_) => false,
-            // The response may still be placed, until the stream is closed.
-            Operation::Read(_) => waits && self.state != State::Closed,
-            Operation::Local => waits && !posted.failed,
+            Operation::Read(_) | Operation::Local => posted.cut && !posted.done && !posted.failed,
         };
         let over = match self.state {
             State::Open => false,
             State::Failing | State::Terminated => released && !held,
-            State::Closed => !held,
+            State::Closed => true,
         };
         let status = match (done && !self.flushing, over) {
             (true, _) => Status::Success,
@@ -633,12 +660,13 @@ impl Cut {
     }
 }
 
-fn segment(model: Model, payload: Payload, last: bool) -> Outgoing {
+fn segment(model: Model, payload: Payload, last: bool, answered: Option<u64>) -> Outgoing {
     let header = Header { last, model }.emit();
     Outgoing::Segment {
         header: together(header.as_slice(), &[]),
         payload,
         last,
+        answered,
     }
 }
 

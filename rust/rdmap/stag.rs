@@ -76,6 +76,20 @@ pub struct Range {
     pub length: u32,
 }
 
+impl Range {
+    /// Says whether octets with this STag and Tagged Offset could be meant for either. A range of no octets is at its
+    /// offset: at the end of another one, it overlaps that.
+    pub fn overlaps(self, other: Self) -> bool {
+        let begins_in = |range: Self, outer: Self| {
+            let distance = range.offset.wrapping_sub(outer.offset);
+            let length = u64::from(outer.length);
+            let at_end = range.length == 0 || outer.length == 0;
+            distance < length || distance == length && at_end
+        };
+        self.stag == other.stag && (begins_in(self, other) || begins_in(other, self))
+    }
+}
+
 /// A registration, as a check sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
@@ -183,6 +197,30 @@ mod tests {
         assert_eq!(stag, Stag(0xabcd_ef12));
         assert_eq!((stag.index(), stag.key()), (0x00ab_cdef, 0x12));
         assert_eq!(Stag::new(0xffab_cdef, 0x12), stag);
+    }
+
+    #[test]
+    fn ranges_overlap_where_octets_could_be_of_either() {
+        let range = |stag, offset, length| Range {
+            stag: Stag(stag),
+            offset,
+            length,
+        };
+        let ten = range(1, 100, 10);
+        let with = |offset, length| {
+            let other = range(1, offset, length);
+            assert_eq!(ten.overlaps(other), other.overlaps(ten));
+            ten.overlaps(other)
+        };
+        assert!(with(100, 10) && with(109, 1) && with(91, 10) && with(0, 1000) && with(105, 1));
+        assert!(!with(110, 10) && !with(90, 10));
+        // An empty segment at either end could be the last one of both.
+        assert!(with(110, 0) && with(100, 0) && with(105, 0));
+        assert!(!with(111, 0) && !with(99, 0));
+        assert!(!ten.overlaps(range(2, 100, 10)));
+        // Offsets wrap.
+        let highest = range(1, u64::MAX - 1, 4);
+        assert!(highest.overlaps(range(1, 1, 1)) && !highest.overlaps(range(1, 2, 1)));
     }
 
     #[test]

@@ -95,10 +95,14 @@ macro_rules! sink {
             }
 
             /// Forwards.
+            pub fn close(this: &mut This) -> Option<sink::Closed> {
+                this.close()
+            }
+
+            /// Forwards.
             pub fn queues(this: &mut This, read: u64, range: Range) -> Result<u64, Misuse> {
                 this.expect(read, range, false)?;
-                this.answered()?;
-                this.close();
+                this.answered(read)?;
                 this.flush();
                 this.post_receive(range.length)
             }
@@ -121,8 +125,9 @@ pub fn source_new(
     requests: &'static mut [source::Posted],
     answers: &'static mut [sink::Answer],
     ord: u16,
+    in_order: bool,
 ) -> Source<Slices> {
-    Source::new(requests, answers, ord)
+    Source::new(requests, answers, ord, in_order)
 }
 
 /// Forwards.
@@ -131,7 +136,7 @@ pub fn source_next(this: &mut Source<Slices>, mulpdu: u32, memory: &Lookup) -> O
 }
 
 /// Forwards.
-pub fn source_handed(this: &mut Source<Slices>) -> Result<source::Handed, Misuse> {
+pub fn source_handed(this: &mut Source<Slices>) -> Result<u64, Misuse> {
     this.handed()
 }
 
@@ -141,6 +146,7 @@ pub fn source_queues(
     request: source::Request,
     answer: sink::Answer,
     fault: Fault,
+    closed: sink::Closed,
 ) -> Result<Option<source::Completion>, Misuse> {
     let number = this.post(request)?;
     this.answer(answer)?;
@@ -148,7 +154,7 @@ pub fn source_queues(
     this.taken(number);
     this.abandon();
     this.fail(fault);
-    this.close();
+    this.close(closed);
     Ok(this.complete())
 }
 

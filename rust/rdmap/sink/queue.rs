@@ -51,8 +51,10 @@ pub trait Slots {
 }
 
 /// What is to be answered: a Read Request that was delivered and may be met.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
+    /// Its number; the first that the peer sent has 0.
+    pub number: u64,
     /// The Read Request.
     pub request: ReadRequest,
     /// Its segment, in case that it fails later.
@@ -60,10 +62,11 @@ pub struct Answer {
 }
 
 impl Outstanding {
-    /// Where in the sink the range begins, if it may belong to this Read.
-    pub(super) fn offset_of(&self, range: Range) -> Result<u32, Denied> {
+    /// Where in the sink the range begins, if it may belong to this Read. Its turn says that it does if responses come
+    /// `in_order`; else the range has to.
+    pub(super) fn offset_of(&self, range: Range, in_order: bool) -> Result<u32, Denied> {
         // No STag is looked at for a Read of no octets.
-        if self.sink.length == 0 && range.length == 0 {
+        if in_order && self.sink.length == 0 && range.length == 0 {
             return Ok(0);
         }
         if range.stag != self.sink.stag {

@@ -129,7 +129,7 @@ fn run<O: Order>(order: O, mut input: &[u8], key: impl Fn(u8) -> O::Key) {
                     assert!(length <= CAPACITY);
                     receives += 1;
                 }
-                Delivery::Answer(_) => sink.answered().unwrap(),
+                Delivery::Answer(answer) => sink.answered(answer.number).unwrap(),
                 Delivery::ReadDone { read, .. } => {
                     assert_eq!(read, reads);
                     reads += 1;
@@ -138,7 +138,7 @@ fn run<O: Order>(order: O, mut input: &[u8], key: impl Fn(u8) -> O::Key) {
             }
         }
     }
-    sink.close();
+    assert!(sink.close().is_some());
     let left = std::iter::from_fn(|| sink.flush()).count();
     assert_eq!(u64::try_from(left), Ok(4 - receives));
 }

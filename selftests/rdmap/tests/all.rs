@@ -5,6 +5,7 @@
 mod cm;
 mod codec;
 mod golden;
+mod halves;
 mod lower;
 mod model;
 mod oracle;

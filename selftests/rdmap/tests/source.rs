@@ -14,7 +14,15 @@ use rdmap::header::Model;
 use rdmap::header::ReadRequest;
 use rdmap::header::Untagged;
 use rdmap::mpa::frame;
+use rdmap::order::Arrival;
+use rdmap::sink;
 use rdmap::sink::Answer;
+use rdmap::sink::Closed;
+use rdmap::sink::Inbound;
+use rdmap::sink::Key;
+use rdmap::sink::Outstanding;
+use rdmap::sink::Receive;
+use rdmap::sink::Sink;
 use rdmap::source::Completion;
 use rdmap::source::Operation;
 use rdmap::source::Outgoing;
@@ -54,11 +62,24 @@ impl Memory for All {
 const THERE: All = All(Ok(()));
 
 pub fn source(ord: u16) -> Source<Queues> {
-    let answer = Answer {
-        request: ReadRequest::default(),
-        culprit: None,
-    };
-    Source::new(vec![Posted::EMPTY; 8], vec![answer; 4], ord)
+    source_over(ord, true)
+}
+
+fn source_over(ord: u16, in_order: bool) -> Source<Queues> {
+    let answers = vec![Answer::default(); 4];
+    Source::new(vec![Posted::EMPTY; 8], answers, ord, in_order)
+}
+
+/// The proof that the receive half of a stream is closed.
+fn closed() -> Closed {
+    struct None;
+    impl sink::Slots for None {
+        type Receives = Vec<Receive>;
+        type Inbound = Vec<Inbound>;
+        type Outstanding = Vec<Outstanding>;
+    }
+    let mut sink = Sink::<_, None>::new(Arrival::new(), Key(0, 0), vec![], vec![], vec![]);
+    sink.close().unwrap()
 }
 
 fn send(length: u32) -> Request {
@@ -104,6 +125,7 @@ fn fenced(request: Request) -> Request {
 
 fn answer(length: u32, sink_offset: u64) -> Answer {
     Answer {
+        number: 0,
         request: ReadRequest {
             sink_stag: Stag(0xa59d_8500),
             sink_offset,
@@ -282,6 +304,32 @@ fn reads_wait_for_ord_and_hold_up_what_follows() {
     assert_eq!(none.post(read(1)), Err(Misuse::NoReads));
 }
 
+fn read_to(offset: u64, length: u32) -> Request {
+    let mut request = read(length);
+    if let Operation::Read(read) = &mut request.operation {
+        read.sink_offset = offset;
+    }
+    request
+}
+
+/// Segments that come in any order are told apart by where they go.
+#[test]
+fn reads_whose_sinks_overlap_wait_for_each_other_where_segments_do_not_keep_their_order() {
+    let requests = [read_to(100, 10), read_to(110, 10), read_to(105, 1), send(1)];
+    for (in_order, expected) in [(true, vec![1, 1, 1, 3]), (false, vec![1, 1])] {
+        let mut source = source_over(4, in_order);
+        for request in requests {
+            source.post(request).unwrap();
+        }
+        assert_eq!(opcodes(&drain(&mut source, 128)), expected);
+        source.done(1).unwrap();
+        assert_eq!(opcodes(&drain(&mut source, 128)), []);
+        source.done(0).unwrap();
+        let rest = if in_order { vec![] } else { vec![1, 3] };
+        assert_eq!(opcodes(&drain(&mut source, 128)), rest);
+    }
+}
+
 #[test]
 fn fence_waits_for_all_reads() {
     let mut source = source(4);
@@ -429,7 +477,7 @@ fn closed_stream_sends_nothing_and_flushes_all() {
     }
     drain(&mut source, 128);
     source.taken(1);
-    source.close();
+    source.close(closed());
     source.fail(Fault::LOCAL);
     assert_eq!(source.next(128, &THERE), None);
     let ends: Vec<_> = std::iter::from_fn(|| source.complete())
@@ -507,7 +555,7 @@ fn read_that_left_is_not_flushed_before_the_stream_is_closed() {
     terminate(&mut source);
     source.taken(4);
     assert_eq!(statuses(&mut source), []);
-    source.close();
+    source.close(closed());
     assert_eq!(statuses(&mut source), [Status::Flushed; 2]);
 }
 
@@ -531,8 +579,6 @@ fn local_operation_that_was_started_is_waited_for() {
         source.fail(Fault::LOCAL);
         terminate(&mut source);
         assert_eq!(statuses(&mut source), []);
-        source.close();
-        assert_eq!(statuses(&mut source), []);
         let status = match abandoned {
             true => {
                 source.abandon();
@@ -547,13 +593,26 @@ fn local_operation_that_was_started_is_waited_for() {
     }
 }
 
+/// Who started it may never say that it is done.
+#[test]
+fn local_operation_does_not_keep_a_closed_stream_from_completing() {
+    let mut source = source(1);
+    source.post(local()).unwrap();
+    source.post(send(1)).unwrap();
+    source.next(128, &THERE).unwrap();
+    source.handed().unwrap();
+    source.close(closed());
+    assert_eq!(statuses(&mut source), [Status::Flushed; 2]);
+    assert_eq!(source.done(0), Err(Misuse::Unknown));
+}
+
 #[test]
 fn local_operation_that_is_done_behind_a_flushed_read_is_flushed() {
     let mut source = source(1);
     source.post(read(1)).unwrap();
     source.post(local()).unwrap();
     drain_with_local(&mut source);
-    source.close();
+    source.close(closed());
     assert_eq!(statuses(&mut source), [Status::Flushed; 2]);
 }
 
@@ -617,7 +676,7 @@ fn stream_stays_closed_when_its_terminate_was_under_way() {
     drain(&mut source, 128);
     source.fail(Fault::LOCAL);
     source.next(128, &THERE).unwrap();
-    source.close();
+    source.close(closed());
     source.handed().unwrap();
     assert_eq!(statuses(&mut source), [Status::Flushed]);
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use rdmap::fault::Fault;
 use rdmap::header::ReadRequest;
 use rdmap::sink;
+use rdmap::sink::Answer;
 use rdmap::sink::Delivery;
 use rdmap::sink::Inbound;
 use rdmap::sink::Key;
@@ -56,7 +57,7 @@ impl sink::Slots for Queues {
 
 impl source::Slots for Queues {
     type Requests = Vec<Posted>;
-    type Answers = Vec<sink::Answer>;
+    type Answers = Vec<Answer>;
 }
 
 /// What was posted, and what there is to say of it.
@@ -90,6 +91,7 @@ pub struct End<L: Lower> {
     count: u64,
     handed: u64,
     taken: u64,
+    leaving: bool,
     terminated: bool,
     closed: bool,
     next_stag: u32,
@@ -119,10 +121,6 @@ impl<L: Lower> End<L> {
             ..region(true, true)
         };
         memory.register(FOREIGN, foreign, vec![0xcc; length]);
-        let empty = sink::Answer {
-            request: ReadRequest::default(),
-            culprit: None,
-        };
         let mut end = Self {
             sink: Sink::new(
                 L::new(),
@@ -133,8 +131,9 @@ impl<L: Lower> End<L> {
             ),
             source: Source::new(
                 vec![Posted::EMPTY; 64],
-                vec![empty; ird],
+                vec![Answer::default(); ird],
                 u16::try_from(ord).unwrap(),
+                L::IN_ORDER,
             ),
             memory,
             work: Vec::new(),
@@ -152,6 +151,7 @@ impl<L: Lower> End<L> {
             count: 0,
             handed: 0,
             taken: 0,
+            leaving: false,
             terminated: false,
             closed: false,
             next_stag: 0x1000,
@@ -354,6 +354,7 @@ impl<L: Lower> End<L> {
         if self.closed {
             return None;
         }
+        self.hand_over();
         let mulpdu = 128 + u32::try_from(choices.below(500)).unwrap();
         let mut next = self.source.next(mulpdu, &self.memory)?;
         let mut limit = mulpdu;
@@ -387,8 +388,14 @@ impl<L: Lower> End<L> {
                 octets = header.as_slice().to_vec();
             }
             Outgoing::Segment {
-                header, payload, ..
+                header,
+                payload,
+                answered,
+                ..
             } => {
+                if let Some(number) = answered {
+                    self.sink.answered(number).unwrap();
+                }
                 octets = header.as_slice().to_vec();
                 match payload {
                     Payload::None => {}
@@ -412,15 +419,22 @@ impl<L: Lower> End<L> {
         assert!(octets.len() <= usize::try_from(limit).unwrap());
         assert!(!self.terminated, "nothing follows a Terminate");
         self.terminated = octets[1] == 0x47;
-        let handed = self.source.handed().unwrap();
-        assert_eq!(handed.segment, self.handed + 1);
-        self.handed = handed.segment;
-        if handed.answered {
-            self.sink.answered().unwrap();
+        // The peer may have the segment before the sender knows that it left.
+        self.leaving = true;
+        if choices.one_in(2) {
+            self.hand_over();
         }
         let count = self.count;
         self.count += 1;
         Some(Flying { count, octets })
+    }
+
+    fn hand_over(&mut self) {
+        if std::mem::take(&mut self.leaving) {
+            let handed = self.source.handed().unwrap();
+            assert_eq!(handed, self.handed + 1);
+            self.handed = handed;
+        }
     }
 
     fn begin(&self, number: u64) {
@@ -573,8 +587,8 @@ impl<L: Lower> End<L> {
     }
 
     fn close(&mut self) {
-        self.source.close();
-        self.sink.close();
+        self.hand_over();
+        self.source.close(self.sink.close().unwrap());
         self.closed = true;
         // Receives come back in the order of posting.
         let mut numbers = Vec::new();
@@ -587,6 +601,7 @@ impl<L: Lower> End<L> {
 
     /// The lower layer has sent some of what it has.
     pub fn take(&mut self, choices: &mut impl Choices) {
+        self.hand_over();
         let under_way = usize::try_from(self.handed - self.taken).unwrap();
         self.taken += u64::try_from(choices.below(under_way + 1)).unwrap();
         self.source.taken(self.taken);

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Segments that do not arrive in their turn: placed at once, delivered in the order of the sender.
+
+use rdmap::order::Invalid;
+use rdmap::order::Order;
+use rdmap::sink::Delivery;
+use rdmap::sink::Place;
+use rdmap::sink::Refusal;
+
+use crate::sink::arrive;
+use crate::sink::deliver;
+use crate::sink::read_of;
+use crate::sink::reordered;
+use crate::sink::request;
+use crate::sink::send;
+use crate::sink::tagged;
+use crate::sink::terminate;
+
+#[test]
+fn nothing_overtakes_in_delivery() {
+    // As it was sent: Write, Send, Read Request, Terminate.
+    let segments = [
+        tagged(false, 9, 0, true, &[1]),
+        send(1, 0, true, &[1]),
+        request(1, read_of(9, 0)),
+        terminate(1, &[0x10, 0, 0, 0]),
+    ];
+    for order in permutations(segments.len()) {
+        let mut sink = reordered();
+        let mut delivered = Vec::new();
+        let mut arrived = [false; 4];
+        for at in order {
+            let key = u16::try_from(at).unwrap();
+            arrive(&mut sink, key, &segments[at]).unwrap();
+            arrived[at] = true;
+            while let Some(delivery) = deliver(&mut sink) {
+                let turn = match delivery {
+                    Delivery::Message { .. } => 1,
+                    Delivery::Answer(_) => 2,
+                    Delivery::Terminate(_) => 3,
+                    Delivery::ReadDone { .. } => panic!("there was no Read"),
+                };
+                assert!(arrived[..=turn].iter().all(|arrived| *arrived));
+                delivered.push(turn);
+            }
+        }
+        assert_eq!(delivered, [1, 2, 3]);
+    }
+}
+
+fn permutations(length: usize) -> Vec<Vec<usize>> {
+    match length {
+        0 => vec![Vec::new()],
+        _ => permutations(length - 1)
+            .into_iter()
+            .flat_map(|shorter| {
+                (0..length).map(move |at| {
+                    let mut longer = shorter.clone();
+                    longer.insert(at, length - 1);
+                    longer
+                })
+            })
+            .collect(),
+    }
+}
+
+#[test]
+fn segments_of_one_message_come_in_any_order() {
+    let segments = [
+        send(1, 0, false, &[1; 40]),
+        send(1, 40, false, &[1; 40]),
+        send(1, 80, true, &[1; 5]),
+    ];
+    for order in permutations(segments.len()) {
+        let mut sink = reordered();
+        for (count, at) in order.into_iter().enumerate() {
+            assert_eq!(deliver(&mut sink), None, "after {count} segments");
+            arrive(&mut sink, u16::try_from(at).unwrap(), &segments[at]).unwrap();
+        }
+        let whole = deliver(&mut sink);
+        assert!(matches!(whole, Some(Delivery::Message { length: 85, .. })));
+    }
+}
+
+#[test]
+fn what_came_before_a_fault_is_delivered() {
+    let mut sink = reordered();
+    arrive(&mut sink, 0, &send(1, 0, true, &[1])).unwrap();
+    let wrong = arrive(&mut sink, 2, &tagged(false, 0, 0, true, &[1]));
+    assert!(matches!(wrong, Err(Refusal::Fault(_))));
+    assert!(matches!(deliver(&mut sink), Some(Delivery::Message { .. })));
+    assert_eq!(deliver(&mut sink), None);
+}
+
+#[test]
+fn what_waits_for_a_dropped_segment_is_not_delivered() {
+    let mut sink = reordered();
+    // The Write that is sent first comes last, when the stream has failed, and is dropped.
+    arrive(&mut sink, 1, &send(1, 0, true, &[1])).unwrap();
+    assert!(arrive(&mut sink, 2, &tagged(false, 0, 0, true, &[1])).is_err());
+    let late = arrive(&mut sink, 0, &tagged(false, 9, 0, true, &[1]));
+    assert_eq!((late, deliver(&mut sink)), (Ok(Place::Nothing), None));
+    // Its number counts all the same.
+    assert_eq!(sink.order().reached(), 3);
+}
+
+#[test]
+fn numbers_that_cannot_be_end_the_session() {
+    let mut sink = reordered();
+    arrive(&mut sink, 0, &send(1, 0, true, &[1])).unwrap();
+    let again = arrive(&mut sink, 0, &send(2, 0, true, &[1]));
+    assert_eq!(again, Err(Refusal::Order(Invalid::Repeated)));
+    let far = arrive(&mut reordered(), 32_767, &send(1, 0, true, &[1]));
+    assert_eq!(far, Err(Refusal::Order(Invalid::Window)));
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sends to the receive half: which Receive takes which segment, and when a message is whole.
+
+use rdmap::sink::Delivery;
+use rdmap::sink::Place;
+use rdmap::sink::Refusal;
+use rdmap::stag::Stag;
+use rdmap::terminate::Terminate;
+
+use crate::sink::arrive;
+use crate::sink::code;
+use crate::sink::deliver;
+use crate::sink::invalidating;
+use crate::sink::ordered;
+use crate::sink::refused;
+use crate::sink::send;
+use crate::sink::undeliverable;
+use crate::sink::untagged;
+use crate::sink::Answers;
+
+#[test]
+fn send_needs_a_receive_of_its_length() {
+    assert_eq!(refused(&[send(3, 0, true, &[1])]), (1, 2, 2));
+    assert_eq!(refused(&[send(0, 0, true, &[1])]), (1, 2, 3));
+    assert_eq!(refused(&[send(u32::MAX, 0, true, &[1])]), (1, 2, 3));
+    assert_eq!(refused(&[send(1, 0, true, &[1; 101])]), (1, 2, 5));
+    assert_eq!(refused(&[send(1, 99, true, &[1, 2])]), (1, 2, 5));
+    assert_eq!(refused(&[send(1, 101, true, &[1])]), (1, 2, 4));
+    assert_eq!(refused(&[send(1, u32::MAX, true, &[1, 2])]), (1, 2, 4));
+}
+
+#[test]
+fn segments_of_a_send_do_not_run_over() {
+    let first = send(1, 0, true, &[1; 10]);
+    assert_eq!(
+        refused(&[first.clone(), send(1, 10, false, &[1])]),
+        (1, 2, 4)
+    );
+    assert_eq!(
+        refused(&[first.clone(), send(1, 0, true, &[1; 10])]),
+        (1, 2, 4)
+    );
+    assert_eq!(refused(&[send(1, 20, false, &[1]), first]), (1, 2, 4));
+}
+
+#[test]
+fn used_up_message_number_is_out_of_range() {
+    let mut sink = ordered();
+    arrive(&mut sink, (), &send(1, 0, true, &[1])).unwrap();
+    assert!(deliver(&mut sink).is_some());
+    let Err(Refusal::Fault(fault)) = arrive(&mut sink, (), &send(1, 0, true, &[1])) else {
+        panic!("it is placed twice");
+    };
+    assert_eq!(code(fault), (1, 2, 3));
+}
+
+#[test]
+fn every_send_uses_up_a_receive() {
+    let mut sink = ordered();
+    assert_eq!(
+        arrive(&mut sink, (), &send(1, 0, true, &[])),
+        Ok(Place::Nothing)
+    );
+    let message = |receive, length| Delivery::Message {
+        receive,
+        length,
+        solicited: false,
+        invalidated: None,
+    };
+    assert_eq!(deliver(&mut sink), Some(message(0, 0)));
+    let place = arrive(&mut sink, (), &send(2, 0, true, &[5; 7]));
+    let expected = Place::Receive {
+        receive: 1,
+        offset: 0,
+        length: 7,
+    };
+    assert_eq!(place, Ok(expected));
+    assert_eq!(deliver(&mut sink), Some(message(1, 7)));
+    assert_eq!(deliver(&mut sink), None);
+}
+
+#[test]
+fn message_that_is_not_whole_is_not_delivered() {
+    let twice = [
+        send(1, 0, false, &[1; 50]),
+        send(1, 0, false, &[1; 50]),
+        send(1, 100, true, &[]),
+    ];
+    assert_eq!(code(undeliverable(&twice)), (1, 2, 4));
+    let gap = [send(1, 0, false, &[1; 10]), send(1, 20, true, &[1; 10])];
+    assert_eq!(code(undeliverable(&gap)), (1, 2, 4));
+    // Messages of a queue do not overtake one another.
+    let overtaking = [
+        send(1, 0, false, &[1; 10]),
+        send(2, 0, true, &[1; 10]),
+        send(1, 10, true, &[1; 10]),
+    ];
+    assert_eq!(code(undeliverable(&overtaking)), (1, 2, 3));
+}
+
+#[test]
+fn invalidation_happens_at_delivery_or_ends_the_stream() {
+    let mut sink = ordered();
+    arrive(&mut sink, (), &untagged(invalidating(9), 1, 0, true, &[1])).unwrap();
+    let expected = Delivery::Message {
+        receive: 0,
+        length: 1,
+        solicited: true,
+        invalidated: Some(Stag(9)),
+    };
+    assert_eq!(deliver(&mut sink), Some(expected));
+    for (stag, expected) in [(0, (0, 2, 9)), (1, (0, 1, 9)), (5, (0, 1, 9))] {
+        let fault = undeliverable(&[untagged(invalidating(stag), 1, 0, true, &[1])]);
+        assert_eq!(code(fault), expected);
+        let terminate = Terminate::new(&fault);
+        assert!(terminate.header.is_some());
+        assert_eq!(terminate.read, None);
+    }
+}
+
+#[test]
+fn receive_of_a_send_that_fails_comes_back() {
+    let mut sink = ordered();
+    arrive(&mut sink, (), &untagged(invalidating(0), 1, 0, true, &[1])).unwrap();
+    assert_eq!(sink.flush(), None);
+    assert!(sink.deliver(&Answers).is_err());
+    assert_eq!((sink.flush(), sink.flush()), (Some(0), Some(1)));
+    assert_eq!(sink.flush(), None);
+}
+
+#[test]
+fn nothing_is_delivered_before_its_octets_are_placed() {
+    let mut sink = ordered();
+    let segment = send(1, 0, true, &[1]);
+    sink.segment((), &segment, segment.len(), &Answers).unwrap();
+    assert_eq!(deliver(&mut sink), None);
+    sink.placed();
+    assert!(deliver(&mut sink).is_some());
+}
+
+/// Message numbers wrap: 2^32 Sends are too many to send, but not to begin near.
+#[test]
+fn more_receives_can_be_posted_as_others_are_used() {
+    let mut sink = ordered();
+    for msn in 1..=1000 {
+        arrive(&mut sink, (), &send(msn, 0, true, &[1])).unwrap();
+        let Some(Delivery::Message { receive, .. }) = deliver(&mut sink) else {
+            panic!("{msn} is not delivered");
+        };
+        assert_eq!(receive, u64::from(msn - 1));
+        sink.post_receive(100).unwrap();
+    }
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Writes, Terminates, and how a stream ends.
+
+use rdmap::fault::Cause;
+use rdmap::header::Untagged;
+use rdmap::order::Invalid;
+use rdmap::sink::Delivery;
+use rdmap::sink::Place;
+use rdmap::sink::Refusal;
+use rdmap::stag::Range;
+use rdmap::stag::Stag;
+use rdmap::violation::Code;
+
+use crate::sink::arrive;
+use crate::sink::deliver;
+use crate::sink::ordered;
+use crate::sink::refused;
+use crate::sink::send;
+use crate::sink::tagged;
+use crate::sink::terminate;
+use crate::sink::untagged;
+use crate::sink::Answers;
+
+#[test]
+fn writes_are_checked_and_never_delivered() {
+    let mut sink = ordered();
+    let range = Range {
+        stag: Stag(9),
+        offset: 77,
+        length: 3,
+    };
+    let place = arrive(&mut sink, (), &tagged(false, 9, 77, true, &[1; 3]));
+    assert_eq!(place, Ok(Place::Write(range)));
+    assert_eq!(deliver(&mut sink), None);
+    for (stag, expected) in [(0, 0), (1, 2), (2, 3), (3, 1), (4, 0)] {
+        let write = tagged(false, stag, 0, true, &[1]);
+        assert_eq!(refused(&[write]), (1, 1, expected));
+        // Of no octets, nothing is asked.
+        let write = tagged(false, stag, 0, true, &[]);
+        assert_eq!(arrive(&mut ordered(), (), &write), Ok(Place::Nothing));
+    }
+}
+
+#[test]
+fn terminate_is_delivered_and_is_the_last() {
+    let mut sink = ordered();
+    arrive(&mut sink, (), &send(1, 0, true, &[1])).unwrap();
+    arrive(&mut sink, (), &terminate(1, &[0x10, 0, 0, 0])).unwrap();
+    assert!(matches!(deliver(&mut sink), Some(Delivery::Message { .. })));
+    let Some(Delivery::Terminate(told)) = deliver(&mut sink) else {
+        panic!("it is not delivered");
+    };
+    assert_eq!(told.code, Code::new(1, 0, 0));
+    let place = arrive(&mut sink, (), &send(2, 0, true, &[1]));
+    assert_eq!((place, deliver(&mut sink)), (Ok(Place::Nothing), None));
+    assert_eq!((sink.flush(), sink.flush()), (Some(1), None));
+}
+
+#[test]
+fn wrong_terminate_is_not_answered() {
+    let wrong = [
+        terminate(2, &[0x10, 0, 0, 0]),
+        terminate(1, &[0x10, 0, 0]),
+        untagged(Untagged::Terminate, 1, 4, true, &[0x10, 0, 0, 0]),
+        untagged(Untagged::Terminate, 1, 0, false, &[0x10, 0, 0, 0]),
+    ];
+    for segment in wrong {
+        let mut sink = ordered();
+        let place = arrive(&mut sink, (), &segment);
+        assert!(matches!(place, Err(Refusal::Terminate(_))), "{place:?}");
+        assert_eq!(arrive(&mut sink, (), &segment), Ok(Place::Nothing));
+    }
+}
+
+#[test]
+fn segment_that_lies_about_its_length_is_refused() {
+    let mut sink = ordered();
+    let segment = send(1, 0, true, &[1]);
+    let place = sink.segment((), &segment, 10, &Answers);
+    assert!(matches!(place, Err(Refusal::Fault(_))));
+}
+
+#[test]
+fn receive_is_not_given_back_while_octets_are_moved_to_it() {
+    let mut sink = ordered();
+    let segment = send(1, 0, true, &[1]);
+    sink.segment((), &segment, segment.len(), &Answers).unwrap();
+    assert!(sink.close().is_none());
+    assert_eq!(sink.flush(), None);
+    sink.placed();
+    assert!(sink.close().is_some());
+    assert_eq!(sink.flush(), Some(0));
+    assert_eq!(sink.flush(), Some(1));
+    assert_eq!(sink.flush(), None);
+}
+
+#[test]
+fn segment_before_its_time_changes_nothing() {
+    let mut sink = ordered();
+    let segment = send(1, 0, true, &[1]);
+    sink.segment((), &segment, segment.len(), &Answers).unwrap();
+    let busy = Err(Refusal::Order(Invalid::Busy));
+    assert_eq!(sink.segment((), &segment, segment.len(), &Answers), busy);
+    sink.placed();
+    assert!(deliver(&mut sink).is_some());
+    let second = send(2, 0, true, &[1]);
+    let place = arrive(&mut sink, (), &second);
+    assert!(matches!(place, Ok(Place::Receive { receive: 1, .. })));
+}
+
+#[test]
+fn first_fault_is_the_peers() {
+    let Err(Refusal::Fault(fault)) = arrive(&mut ordered(), (), &[0x41]) else {
+        panic!("it is placed");
+    };
+    assert!(matches!(fault.cause, Cause::Peer(_)));
+    assert_eq!(fault.culprit, None);
+}
