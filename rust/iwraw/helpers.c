@@ -11,9 +11,24 @@ struct workqueue_struct *iwarp_helper_alloc_workqueue(const char *name,
 	return alloc_workqueue("%s", flags, 0, name);
 }
 
+struct net *iwarp_helper_get_net(struct net *net)
+{
+	return get_net(net);
+}
+
+int iwarp_helper_ip6_sock_set_v6only(struct sock *sk)
+{
+	return ip6_sock_set_v6only(sk);
+}
+
 void iwarp_helper_lock_sock(struct sock *sk)
 {
 	lock_sock(sk);
+}
+
+void iwarp_helper_memalloc_noio_restore(unsigned int flags)
+{
+	memalloc_noio_restore(flags);
 }
 
 unsigned int iwarp_helper_memalloc_noio_save(void)
@@ -21,9 +36,65 @@ unsigned int iwarp_helper_memalloc_noio_save(void)
 	return memalloc_noio_save();
 }
 
-void iwarp_helper_memalloc_noio_restore(unsigned int flags)
+void iwarp_helper_put_net(struct net *net)
 {
-	memalloc_noio_restore(flags);
+	put_net(net);
+}
+
+void iwarp_helper_read_lock_bh(rwlock_t *lock)
+{
+	read_lock_bh(lock);
+}
+
+void iwarp_helper_read_unlock_bh(rwlock_t *lock)
+{
+	read_unlock_bh(lock);
+}
+
+bool iwarp_helper_sk_stream_is_writeable(const struct sock *sk)
+{
+	return sk_stream_is_writeable(sk);
+}
+
+struct sk_buff *iwarp_helper_skb_peek_next(struct sk_buff *skb,
+					   const struct sk_buff_head *list)
+{
+	return skb_peek_next(skb, list);
+}
+
+void iwarp_helper_sock_set_flag(struct sock *sk, enum sock_flags flag)
+{
+	sock_set_flag(sk, flag);
+}
+
+bool iwarp_helper_tcp_epollin_ready(const struct sock *sk, int target)
+{
+	return tcp_epollin_ready(sk, target);
+}
+
+int iwarp_helper_tcp_inq(struct sock *sk)
+{
+	return tcp_inq(sk);
+}
+
+struct tcp_sock *iwarp_helper_tcp_sk(struct sock *sk)
+{
+	return tcp_sk(sk);
+}
+
+struct tcp_skb_cb *iwarp_helper_TCP_SKB_CB(struct sk_buff *skb)
+{
+	return TCP_SKB_CB(skb);
+}
+
+void iwarp_helper_write_lock_bh(rwlock_t *lock)
+{
+	write_lock_bh(lock);
+}
+
+void iwarp_helper_write_unlock_bh(rwlock_t *lock)
+{
+	write_unlock_bh(lock);
 }
 
 /* Both modules of this tree have the same version. */

@@ -3,11 +3,12 @@
 //! Bindings for `iwarp.ko`: C as bindgen sees it.
 //!
 //! Only the crates `provider` and `socket` may name this crate. They wrap what they need in types whose use is safe; no
-//! generated name appears in their public signatures. Memory that passes from one to the other does so in types of
-//! [`memory`], which both show again.
+//! generated name appears in their public signatures. What passes from one to the other, memory and addresses, does so in
+//! types of [`memory`] and [`addr`], which both show again.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod addr;
 pub mod memory;
 
 // Generated code follows C's style, and a wrapper documents what it wraps.

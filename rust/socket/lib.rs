@@ -1,9 +1,64 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sockets of the kernel, as a lower layer of iWARP needs them.
+//! TCP sockets of the kernel, as a lower layer of iWARP needs them: frames in, pieces of memory out.
 //!
-//! Nothing here knows RDMA.
+//! Nothing here knows RDMA. Who uses it has a worker per connection, which is the only one to send and to receive;
+//! callbacks do no more than wake it ([`Events`]). No call waits for a peer.
+//!
+//! # What callbacks may rely on
+//!
+//! TCP calls four functions of a socket when something happened ([`hook`] replaces them). The rules by which that is
+//! sound stand there, in one place.
+//!
+//! # What the receive queue may be relied on for
+//!
+//! The queue of a socket does not change while its lock is held, but for what the holder does ([`queue`]). So a worker
+//! finds a whole frame there, sums it, copies it where it belongs and only then gives it back: nothing is placed before it
+//! was verified, and nothing is copied twice. A frame that the window is too small for is put together in memory of
+//! this crate ([`assembly`]).
+//!
+//! # Lifetimes
+//!
+//! A socket holds a reference to its network namespace from the start, and its children inherit that, so neither timers nor
+//! packets find a namespace that is gone. TCP copies what is sent; memory of a consumer is used during a call only.
+//!
+//! A socket that was closed may be there for a while, as TCP still delivers what was accepted; by then it has C's own callbacks again.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod assembly;
+mod connection;
+mod errno;
+mod hook;
+mod listener;
+mod owned;
+mod queue;
+mod receive;
+mod send;
+mod settings;
+
+pub use connection::Connection;
+pub use connection::State;
+pub use hook::Event;
+pub use hook::Events;
+pub use iwraw::addr::Net;
 pub use iwraw::memory;
+pub use listener::Accepted;
+pub use listener::Listener;
+pub use receive::Frame;
+pub use receive::Frames;
+pub use receive::Next;
+pub use receive::MAX_FRAME;
+pub use receive::MAX_HEAD;
+pub use send::Octets;
+pub use send::Then;
+pub use send::MAX_PIECES;
+pub use settings::Keepalive;
+pub use settings::Settings;
+
+/// Waits for callbacks of sockets that are closed by now. Sleeps.
+///
+/// A listener's runs under RCU only ([`hook`], rule 4), so what unloads this code calls this when its last socket is gone.
+pub fn wait_for_callbacks() {
+    kernel::sync::rcu::synchronize_rcu();
+}

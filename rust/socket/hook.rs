@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What TCP calls when something happened on a socket, and why that is sound.
+//!
+//! C header: [`include/net/sock.h`](srctree/include/net/sock.h), `struct sock`
+//!
+//! Four functions of a socket are replaced by those at the foot of this file, and `sk_user_data` becomes the address of a
+//! [`Hook`]. The rules, to which comments refer by number:
+//!
+//! 1. User data and the four functions are written with the socket's lock **and** its callback lock held, and only here. The
+//!    hook keeps the functions that were there before, and they come back when it is taken off.
+//! 2. A function of ours takes the callback lock for reading, looks whether the user data are ours, calls the function that was
+//!    there before if somebody depends on it, tells the owner, and unlocks. It takes no other lock and allocates nothing. As
+//!    taking off waits for that lock, no hook is used after [`Hooked::take_off`], and none is freed by a function of ours.
+//! 3. User data are marked as not to be copied, so a child has none; it has the functions of its listener, which then return at
+//!    once. What was there before is for a child what it was for its listener ([`Originals`] are handed over); its own
+//!    fields would lead back here.
+//! 4. Functions of a connection run with its lock held, or on behalf of who holds it. So who has that lock knows that none of
+//!    them has begun and not yet taken the callback lock. A **listener's** `data_ready` runs under RCU alone, maybe
+//!    after the hook is off; it finds no user data. That this code is still there is what [`wait_for_callbacks`] is for.
+//! 5. Nobody else writes user data of such a socket: no file descriptor leads to it, and what BPF attaches refuses a socket that
+//!    has some. If BPF was faster, the hook is not put on; its mark also differs from ours, so a function of ours that BPF
+//!    calls does nothing.
+//!
+//! [`wait_for_callbacks`]: crate::wait_for_callbacks
+
+use crate::owned::Locked;
+use crate::owned::Socket;
+use core::ffi::c_void;
+use core::ptr::null_mut;
+use kernel::error::code::EBUSY;
+use kernel::error::Result;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+/// What happened. More may have by the time somebody looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Octets arrived, or the peer's end of the stream; for a listener, a child waits.
+    Readable,
+    /// There is room for octets again, after a [`send`](crate::Connection::send) that did not take all.
+    Writable,
+    /// The connection is open, or an end of it is closed.
+    StateChanged,
+    /// The connection failed.
+    Failed,
+}
+
+/// Who hears of a socket's events.
+pub trait Events: Send + Sync + 'static {
+    /// Something happened; it may be told more than once, and for nothing.
+    ///
+    /// Any context, mostly a softirq, with locks of the socket held: an implementation sets bits and enqueues work. It
+    /// calls nothing of this crate, does not sleep, and drops no last reference to anything.
+    fn event(&self, event: Event);
+}
+
+type Callback = Option<unsafe extern "C" fn(*mut iwraw::sock)>;
+
+/// The functions that a socket had before.
+#[derive(Clone, Copy)]
+pub(crate) struct Originals {
+    data_ready: Callback,
+    state_change: Callback,
+    write_space: Callback,
+    error_report: Callback,
+}
+
+impl Originals {
+    /// Those that the socket has now.
+    fn of(locked: &Locked<'_>) -> Self {
+        let sk = locked.sk();
+        // SAFETY: The socket is there, and by rule 1 its lock is enough to read these.
+        unsafe {
+            Self {
+                data_ready: (&raw const (*sk).sk_data_ready).read(),
+                state_change: (&raw const (*sk).sk_state_change).read(),
+                write_space: (&raw const (*sk).sk_write_space).read(),
+                error_report: (&raw const (*sk).sk_error_report).read(),
+            }
+        }
+    }
+
+    /// Ours for `E`.
+    fn ours<E: Events>() -> Self {
+        Self {
+            data_ready: Some(data_ready::<E>),
+            state_change: Some(state_change::<E>),
+            write_space: Some(write_space::<E>),
+            error_report: Some(error_report::<E>),
+        }
+    }
+
+    /// Writes functions and user data, by rule 1. C may read the functions at any time, without a lock.
+    fn write(self, locked: &Locked<'_>, user_data: *mut c_void) {
+        let sk = locked.sk();
+        // SAFETY: The socket is there. Its lock is held, and the callback lock is taken here; nobody else writes these
+        // fields by rule 5, and each is written in one piece.
+        unsafe {
+            iwraw::write_lock_bh(&raw mut (*sk).sk_callback_lock);
+            (&raw mut (*sk).sk_user_data).write_volatile(user_data);
+            (&raw mut (*sk).sk_data_ready).write_volatile(self.data_ready);
+            (&raw mut (*sk).sk_state_change).write_volatile(self.state_change);
+            (&raw mut (*sk).sk_write_space).write_volatile(self.write_space);
+            (&raw mut (*sk).sk_error_report).write_volatile(self.error_report);
+            iwraw::write_unlock_bh(&raw mut (*sk).sk_callback_lock);
+        }
+    }
+}
+
+/// What user data point to.
+struct Hook<E: Events> {
+    originals: Originals,
+    events: Arc<E>,
+}
+
+/// How user data that are ours are marked: not to be copied to a child. An `Arc`'s address leaves the bits free.
+const MARK: usize = iwraw::SK_USER_DATA_NOCOPY as usize;
+
+/// The bits that say whose user data they are.
+const MARKS: usize =
+    (iwraw::SK_USER_DATA_NOCOPY | iwraw::SK_USER_DATA_BPF | iwraw::SK_USER_DATA_PSOCK) as usize;
+
+/// That a hook is on a socket, until [`Self::take_off`].
+///
+/// # Invariants
+///
+/// The socket that it was made for has the user data and functions of `hook`.
+#[must_use]
+pub(crate) struct Hooked<E: Events> {
+    hook: Arc<Hook<E>>,
+}
+
+impl<E: Events> Hooked<E> {
+    /// Puts a hook on `socket`, with the functions of its listener's if it is a child. Then tells `events` of all that can have
+    /// happened before. [`EBUSY`] if the socket has user data. Sleeps.
+    pub(crate) fn new(
+        socket: &Socket,
+        inherited: Option<Originals>,
+        events: Arc<E>,
+    ) -> Result<Self> {
+        let originals = inherited.unwrap_or_else(|| Originals::of(&socket.lock()));
+        // Not with the lock held: who frees memory may have to send over this socket.
+        let hook = Arc::new(Hook { originals, events }, GFP_KERNEL)?;
+        let locked = socket.lock();
+        // SAFETY: The socket is there; by rule 1 its lock is enough to read this.
+        if !unsafe { (&raw const (*locked.sk()).sk_user_data).read_volatile() }.is_null() {
+            return Err(EBUSY);
+        }
+        let user_data = Arc::as_ptr(&hook).cast_mut().cast::<c_void>();
+        Originals::ours::<E>().write(&locked, user_data.map_addr(|address| address | MARK));
+        drop(locked);
+        for event in [Event::StateChanged, Event::Writable, Event::Readable] {
+            hook.events.event(event);
+        }
+        // INVARIANT: Just written.
+        Ok(Self { hook })
+    }
+
+    /// The functions that were there before.
+    #[inline]
+    pub(crate) fn originals(&self) -> Originals {
+        self.hook.originals
+    }
+
+    /// Takes the hook off the socket that it was made for. No event is told when this returns. Sleeps.
+    pub(crate) fn take_off(self, socket: &Socket) -> Arc<E> {
+        let locked = socket.lock();
+        self.hook.originals.write(&locked, null_mut());
+        drop(locked);
+        // By rules 2 and 4 nobody uses the hook any more, but for who has it here.
+        self.hook.events.clone()
+    }
+}
+
+/// Rule 2. Calls the function `original` and, if `wanted`, tells the owner.
+///
+/// # Safety
+///
+/// Only C calls what calls this, for a socket that it keeps alive meanwhile.
+unsafe fn tell<E: Events>(
+    sk: *mut iwraw::sock,
+    event: Event,
+    original: fn(&Originals) -> Callback,
+    wanted: unsafe fn(*mut iwraw::sock) -> bool,
+) {
+    // SAFETY: The caller promises that the socket is there.
+    unsafe { iwraw::read_lock_bh(&raw mut (*sk).sk_callback_lock) };
+    // SAFETY: As above; with the callback lock nobody writes this.
+    let user_data = unsafe { (&raw const (*sk).sk_user_data).read_volatile() };
+    if user_data.addr() & MARKS == MARK {
+        let hook = user_data
+            .map_addr(|address| address & !MARKS)
+            .cast::<Hook<E>>();
+        // SAFETY: User data with our mark are of `Hooked::new` by rule 5, which wrote them together with functions for the
+        // same `E`. By rule 2 the hook is there until the callback lock is given back.
+        let hook = unsafe { &*hook };
+        if let Some(original) = original(&hook.originals) {
+            // SAFETY: C would have called it now, in this context, had it not been replaced.
+            unsafe { original(sk) };
+        }
+        // SAFETY: The socket is there.
+        if unsafe { wanted(sk) } {
+            hook.events.event(event);
+        }
+    }
+    // SAFETY: Taken above.
+    unsafe { iwraw::read_unlock_bh(&raw mut (*sk).sk_callback_lock) };
+}
+
+/// # Safety
+///
+/// None is needed.
+unsafe fn always(_sk: *mut iwraw::sock) -> bool {
+    true
+}
+
+/// # Safety
+///
+/// As for [`tell`].
+unsafe extern "C" fn data_ready<E: Events>(sk: *mut iwraw::sock) {
+    // Nobody sleeps on such a socket, which is all that the original is for.
+    // SAFETY: The caller's promise.
+    unsafe { tell::<E>(sk, Event::Readable, |_| None, always) };
+}
+
+/// # Safety
+///
+/// As for [`tell`].
+unsafe extern "C" fn state_change<E: Events>(sk: *mut iwraw::sock) {
+    // SAFETY: The caller's promise.
+    unsafe { tell::<E>(sk, Event::StateChanged, |was| was.state_change, always) };
+}
+
+/// # Safety
+///
+/// As for [`tell`].
+unsafe extern "C" fn write_space<E: Events>(sk: *mut iwraw::sock) {
+    // TCP calls this with each acknowledgement until the original finds enough room. SAFETY: The caller's promise, and
+    // that of a socket in `sk_stream_is_writeable`.
+    unsafe {
+        tell::<E>(
+            sk,
+            Event::Writable,
+            |was| was.write_space,
+            |sk| iwraw::sk_stream_is_writeable(sk),
+        )
+    };
+}
+
+/// # Safety
+///
+/// As for [`tell`].
+unsafe extern "C" fn error_report<E: Events>(sk: *mut iwraw::sock) {
+    // SAFETY: The caller's promise.
+    unsafe { tell::<E>(sk, Event::Failed, |was| was.error_report, always) };
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The receive queue of a socket, looked at without taking anything from it.
+//!
+//! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h),
+//! [`include/net/tcp.h`](srctree/include/net/tcp.h)
+//!
+//! `tcp_recv_skb` finds the first octet that was not taken; asked for a later one it would free what is before. So it is asked
+//! for that one only, and from there the list of packets is walked. Packets of the list may overlap, as TCP keeps a segment
+//! that repeats some of what is there already: each is entered at the sequence number that follows.
+//!
+//! While the socket's lock is held nobody else changes the list: what arrives waits in the backlog. Octets are given back to
+//! TCP together, when the owner is done. Until then a place in a packet stays good.
+
+use crate::owned::Locked;
+use core::ptr::NonNull;
+use iwraw::memory::Piece;
+use kernel::error::code::EIO;
+use kernel::error::to_result;
+use kernel::error::Result;
+
+/// The receive queue of a socket whose lock is held.
+///
+/// # Invariants
+///
+/// The packet of `at` is in the queue: only [`Self::look`] and [`Self::give_back`] let C free packets, the first only if there is
+/// no `at`, and the second forgets it.
+pub(crate) struct Queue<'s> {
+    locked: Locked<'s>,
+    at: Option<At>,
+    /// Octets that were taken, and are still in the queue.
+    taken: usize,
+}
+
+/// An octet of the stream, in a packet or in one that follows.
+///
+/// There is no reference to a packet, which C may change, but the pointer only.
+#[derive(Clone, Copy)]
+struct At {
+    skb: NonNull<iwraw::sk_buff>,
+    seq: u32,
+}
+
+/// Some octets of one packet, from `offset`.
+struct Run {
+    skb: *const iwraw::sk_buff,
+    offset: i32,
+    len: i32,
+}
+
+impl<'s> Queue<'s> {
+    pub(crate) fn new(locked: Locked<'s>) -> Self {
+        // INVARIANT: There is no `at`.
+        Self {
+            locked,
+            at: None,
+            taken: 0,
+        }
+    }
+
+    /// Octets that are there in order, and were not taken.
+    pub(crate) fn available(&self) -> usize {
+        // SAFETY: The socket is there and locked.
+        let there = unsafe { iwraw::tcp_inq(self.locked.sk()) };
+        usize::try_from(there)
+            .unwrap_or(0)
+            .saturating_sub(self.taken)
+    }
+
+    /// Whether no more will arrive.
+    pub(crate) fn is_finished(&self) -> bool {
+        // SAFETY: The socket is there and locked.
+        let shutdown = unsafe { (&raw const (*self.locked.sk()).sk_shutdown).read() };
+        u32::from(shutdown) & iwraw::RCV_SHUTDOWN != 0
+    }
+
+    /// Whether TCP has no room for more until some is taken: the window is closed, the buffer full, or memory short.
+    pub(crate) fn is_full(&self) -> bool {
+        // SAFETY: The socket is there and locked. No number of octets is enough: what remains is pressure.
+        unsafe { iwraw::tcp_epollin_ready(self.locked.sk(), i32::MAX) }
+    }
+
+    /// Makes room for `octets` in the receive buffer, if the system's limits and the owner's settings allow it.
+    pub(crate) fn make_room(&self, octets: usize) {
+        let Ok(octets) = i32::try_from(octets) else {
+            return;
+        };
+        // SAFETY: The socket is there and locked, and its table of functions is constant. Callbacks run with the lock held, as
+        // they may be (the module `hook`). An error leaves the buffer as it was, which is no worse than before.
+        unsafe {
+            if let Some(set_rcvlowat) = (*(*self.locked.socket()).ops).set_rcvlowat {
+                set_rcvlowat(self.locked.sk(), octets);
+            }
+            // Only the room is wanted. With the mark, the last octets of a stream could lie there and nobody be told.
+            (&raw mut (*self.locked.sk()).sk_rcvlowat).write_volatile(1);
+        }
+    }
+
+    /// Finds the next octet that was not taken. To be called before octets are copied.
+    pub(crate) fn look(&mut self) {
+        if self.at.is_some() {
+            return;
+        }
+        let mut offset = 0;
+        // SAFETY: The socket is there and locked. Asked for the first octet that is not given back, C frees only packets that
+        // have none behind it; there is no `at`.
+        let (skb, seq) = unsafe {
+            let seq = (&raw const (*iwraw::tcp_sk(self.locked.sk())).copied_seq).read();
+            let skb = iwraw::tcp_recv_skb(self.locked.sk(), seq, &mut offset);
+            (skb, seq)
+        };
+        // INVARIANT: C found it in the queue.
+        self.at = NonNull::new(skb).map(|skb| At { skb, seq });
+    }
+
+    /// Copies octets, the first of which is `offset` behind the next one, to the whole of `to`.
+    pub(crate) fn copy_to_slice(&self, offset: usize, to: &mut [u8]) -> Result {
+        // SAFETY: The slice is valid for writes during the call.
+        unsafe { self.copy(offset, to.as_mut_ptr(), to.len()) }
+    }
+
+    /// Copies octets, the first of which is `offset` behind the next one, to the whole of `to`.
+    pub(crate) fn copy_to(&self, offset: usize, to: Piece<'_>) -> Result {
+        // SAFETY: A piece is writable as long as it is there; that others write there meanwhile is C's `memcpy`'s affair.
+        unsafe { self.copy(offset, to.address().as_ptr(), usize::try_from(to.len())?) }
+    }
+
+    /// # Safety
+    ///
+    /// `to` is valid for writes of `len` octets.
+    unsafe fn copy(&self, offset: usize, to: *mut u8, len: usize) -> Result {
+        let mut done = 0;
+        self.visit(offset, len, |run| {
+            // SAFETY: The packet has these octets. The caller promises room for `len`, of which `done` are written, and the
+            // runs have `len` together.
+            to_result(unsafe {
+                iwraw::skb_copy_bits(run.skb, run.offset, to.add(done).cast(), run.len)
+            })?;
+            done = done.saturating_add(usize::try_from(run.len)?);
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// CRC32C of `len` octets, the first of which is `offset` behind the next one; goes on from `sum`.
+    pub(crate) fn crc32c(&self, mut sum: u32, offset: usize, len: usize) -> Result<u32> {
+        self.visit(offset, len, |run| {
+            // SAFETY: The packet has these octets.
+            sum = unsafe { iwraw::skb_crc32c(run.skb, run.offset, run.len, sum) };
+            Ok(())
+        })?;
+        Ok(sum)
+    }
+
+    /// Takes `len` octets. They are given back later.
+    pub(crate) fn take(&mut self, len: usize) -> Result {
+        self.at = Some(self.visit(0, len, |_| Ok(()))?);
+        self.taken = self.taken.saturating_add(len);
+        Ok(())
+    }
+
+    /// Gives what was taken back to TCP, which tells the peer that there is room.
+    pub(crate) fn give_back(&mut self) {
+        self.at = None;
+        if self.taken == 0 {
+            return;
+        }
+        // SAFETY: The socket is there and locked. C frees packets, to which nothing points any more.
+        unsafe { iwraw::tcp_read_done(self.locked.sk(), self.taken) };
+        self.taken = 0;
+    }
+
+    /// Shows `len` octets, the first of which is `offset` behind the next one, packet by packet. Returns the place behind them.
+    ///
+    /// [`EIO`] if they are not there: TCP does not leave gaps.
+    fn visit(&self, offset: usize, len: usize, mut show: impl FnMut(Run) -> Result) -> Result<At> {
+        let mut at = self.at.ok_or(EIO)?;
+        at.seq = at.seq.wrapping_add(u32::try_from(offset)?);
+        let mut left = u32::try_from(len)?;
+        while left > 0 {
+            let skb = at.skb.as_ptr();
+            // SAFETY: By the type invariants and `next`, the packet is in the queue of a socket that is locked.
+            let (behind, here) = unsafe {
+                let begin = (&raw const (*iwraw::TCP_SKB_CB(skb)).seq).read();
+                (at.seq.wrapping_sub(begin), (&raw const (*skb).len).read())
+            };
+            match here.checked_sub(behind) {
+                Some(here) if here > 0 => {
+                    let len = here.min(left);
+                    show(Run {
+                        skb,
+                        offset: i32::try_from(behind)?,
+                        len: i32::try_from(len)?,
+                    })?;
+                    at.seq = at.seq.wrapping_add(len);
+                    left = left.saturating_sub(len);
+                }
+                // The packet is over, and maybe some that follow.
+                _ if i32::try_from(behind).is_ok() => at.skb = self.next(at.skb)?,
+                // It begins behind the octet.
+                _ => return Err(EIO),
+            }
+        }
+        Ok(at)
+    }
+
+    /// The packet that follows one of the queue. [`EIO`] if there is none.
+    fn next(&self, skb: NonNull<iwraw::sk_buff>) -> Result<NonNull<iwraw::sk_buff>> {
+        // SAFETY: The socket is there and locked, and `skb` is in its queue.
+        let next = unsafe {
+            let queue = &raw const (*self.locked.sk()).sk_receive_queue;
+            iwraw::skb_peek_next(skb.as_ptr(), queue)
+        };
+        NonNull::new(next).ok_or(EIO)
+    }
+}
+
+impl Drop for Queue<'_> {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sending: lists of octets, which TCP copies.
+//!
+//! C header: [`include/linux/socket.h`](srctree/include/linux/socket.h), `struct msghdr`
+
+use crate::owned::Socket;
+use core::ffi::c_void;
+use core::marker::PhantomData;
+use iwraw::memory::Piece;
+use kernel::error::code::EINVAL;
+use kernel::error::Error;
+use kernel::error::Result;
+use kernel::prelude::*;
+
+/// Pieces of one call at most.
+pub const MAX_PIECES: usize = 256;
+
+/// What comes behind what is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// Nothing for now: TCP sends what it has.
+    Push,
+    /// More, at once: TCP may wait for it to fill a segment.
+    More,
+    /// Octets that are to begin a segment of their own. It counts only if the call took all.
+    EndOfRecord,
+}
+
+/// Octets to send: Rust's own, or those of a consumer.
+#[derive(Clone, Copy)]
+pub struct Octets<'a> {
+    address: *const u8,
+    len: usize,
+    _memory: PhantomData<&'a [u8]>,
+}
+
+impl<'a> From<&'a [u8]> for Octets<'a> {
+    #[inline]
+    fn from(octets: &'a [u8]) -> Self {
+        Self {
+            address: octets.as_ptr(),
+            len: octets.len(),
+            _memory: PhantomData,
+        }
+    }
+}
+
+impl<'a> From<Piece<'a>> for Octets<'a> {
+    #[inline]
+    fn from(piece: Piece<'a>) -> Self {
+        Self {
+            address: piece.address().as_ptr(),
+            // CAST: A `usize` has at least 32 bits here.
+            len: piece.len() as usize,
+            _memory: PhantomData,
+        }
+    }
+}
+
+impl Octets<'_> {
+    /// How many there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// CRC32C; goes on from `sum`, which begins as `!0` and is inverted in the end.
+    ///
+    /// Others may write to a consumer's octets meanwhile. Then the sum is of nothing in particular, and the peer will say so.
+    pub fn crc32c(&self, sum: u32) -> u32 {
+        // SAFETY: Slice or piece, the octets are readable as long as `self` is; C does not mind who writes to them.
+        unsafe { iwraw::crc32c(sum, self.address.cast(), self.len) }
+    }
+}
+
+/// Room for the list of pieces of one call, allocated once.
+///
+/// # Invariants
+///
+/// It is empty but during a call of [`Self::send`].
+pub(crate) struct Gather {
+    list: KVec<iwraw::kvec>,
+}
+
+// SAFETY: There are no pointers in it when it passes to another task.
+unsafe impl Send for Gather {}
+// SAFETY: `&Gather` gives access to nothing.
+unsafe impl Sync for Gather {}
+
+impl Gather {
+    /// Sleeps for memory.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self {
+            list: KVec::with_capacity(MAX_PIECES, GFP_KERNEL)?,
+        })
+    }
+
+    /// Hands octets to TCP. Returns how many it took. Sleeps, but does not wait for the peer.
+    pub(crate) fn send<'a>(
+        &mut self,
+        socket: &Socket,
+        pieces: impl IntoIterator<Item = Octets<'a>>,
+        then: Then,
+    ) -> Result<usize> {
+        let total = self.fill(pieces);
+        let result = total.and_then(|total| self.hand_over(socket, total, then));
+        self.list.clear();
+        result
+    }
+
+    fn fill<'a>(&mut self, pieces: impl IntoIterator<Item = Octets<'a>>) -> Result<usize> {
+        let mut total: usize = 0;
+        for octets in pieces {
+            let vector = iwraw::kvec {
+                iov_base: octets.address.cast_mut().cast::<c_void>(),
+                iov_len: octets.len,
+            };
+            self.list.push_within_capacity(vector).map_err(|_| EINVAL)?;
+            total = total.checked_add(octets.len).ok_or(EINVAL)?;
+        }
+        i32::try_from(total)?;
+        Ok(total)
+    }
+
+    fn hand_over(&mut self, socket: &Socket, total: usize, then: Then) -> Result<usize> {
+        if total == 0 {
+            return Ok(0);
+        }
+        let then = match then {
+            Then::Push => 0,
+            Then::More => iwraw::MSG_MORE,
+            Then::EndOfRecord => iwraw::MSG_EOR,
+        };
+        let mut message = iwraw::msghdr {
+            msg_flags: iwraw::MSG_DONTWAIT | iwraw::MSG_NOSIGNAL | then,
+            ..Default::default()
+        };
+        // SAFETY: The socket is there. The list is of `list.len()` vectors, `total` octets together, all of them readable: they
+        // came from `Octets` whose lifetime is longer than this call. TCP copies them and keeps no pointer; it reads only.
+        let taken = unsafe {
+            iwraw::kernel_sendmsg(
+                socket.as_raw(),
+                &mut message,
+                self.list.as_mut_ptr(),
+                self.list.len(),
+                total,
+            )
+        };
+        usize::try_from(taken).map_err(|_| Error::from_errno(taken))
+    }
+}
