@@ -10,6 +10,8 @@
 mod client;
 mod endpoint;
 #[cfg(RPCRDMA_SELFTEST)]
+mod ktap;
+#[cfg(RPCRDMA_SELFTEST)]
 mod selftest;
 mod server;
 

@@ -1,34 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests that need the kernel, run at load and reported as KTAP in the log.
-//!
-//! Only in a module built with `RPCRDMA_SELFTEST=1`.
+//! The tests in `rpcrdma.ko` that need the kernel.
 
 use kernel::prelude::*;
 
-/// Runs all, and says how each went. An error if one failed: then the module does not load.
+/// Runs all.
 pub(crate) fn run() -> Result {
-    let tests = [
+    crate::ktap::run(&[
         sunrpc::selftest::TESTS,
         sunrpc::selftest::buffers::TESTS,
         sunrpc::selftest::calls::TESTS,
         rdma::selftest::TESTS,
         crate::endpoint::selftest::TESTS,
-    ];
-    let mut failed = false;
-    pr_info!("KTAP version 1\n");
-    pr_info!(
-        "1..{}\n",
-        tests.iter().map(|tests| tests.len()).sum::<usize>()
-    );
-    for (number, (name, test)) in (1..).zip(tests.into_iter().flatten()) {
-        let passed = matches!(test(), Ok(true));
-        pr_info!("{} {number} {name}\n", if passed { "ok" } else { "not ok" });
-        failed |= !passed;
-    }
-    if failed {
-        Err(EINVAL)
-    } else {
-        Ok(())
-    }
+    ])
 }

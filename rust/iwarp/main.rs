@@ -7,6 +7,12 @@
 #![crate_name = "iwarp"]
 #![forbid(unsafe_code)]
 
+#[cfg(RPCRDMA_SELFTEST)]
+#[path = "../ktap.rs"]
+mod ktap;
+#[cfg(RPCRDMA_SELFTEST)]
+mod selftest;
+
 use kernel::prelude::*;
 
 module! {
@@ -23,6 +29,8 @@ struct Iwarp;
 
 impl kernel::Module for Iwarp {
     fn init(_module: &'static ThisModule) -> Result<Self> {
+        #[cfg(RPCRDMA_SELFTEST)]
+        selftest::run()?;
         Ok(Self)
     }
 }

@@ -116,6 +116,12 @@ impl<E: Events> Connection<E> {
         })
     }
 
+    /// For tests that send as a peer of this crate would not.
+    #[cfg(RPCRDMA_SELFTEST)]
+    pub(crate) fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
     /// How the connection is. Does not sleep.
     pub fn state(&self) -> State {
         let sk = self.socket.sk();

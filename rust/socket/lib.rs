@@ -34,6 +34,8 @@ mod listener;
 mod owned;
 mod queue;
 mod receive;
+#[cfg(RPCRDMA_SELFTEST)]
+pub mod selftest;
 mod send;
 mod settings;
 

@@ -1,26 +1,37 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Runs the tests in the kernel: `make check` builds a module with RPCRDMA_SELFTEST=1, and they run when it is loaded.
+# Runs the tests in the kernel: `make check` builds modules with RPCRDMA_SELFTEST=1, and they run when these are loaded.
 
 . ./lib.sh
 
-module=/src/build/${KERNEL:+$KERNEL-}selftest/rpcrdma.ko
-[ -e "$module" ] || cannot_run "there is $module, which the clippy gate of \`make check\` or \`make debug-check\` builds"
-modprobe -a sunrpc ib_core rdma_cm rdma_rxe dummy
+built=/src/build/${KERNEL:+$KERNEL-}selftest
+for module in rpcrdma iwarp; do
+	[ -e "$built/$module.ko" ] ||
+		cannot_run "there is $built/$module.ko, which the clippy gate of \`make check\` or \`make debug-check\` builds"
+done
+modprobe -a sunrpc ib_core iw_cm rdma_cm rdma_rxe dummy
 ip link add wire mtu 4500 up type dummy
 ip address add 192.0.2.1/24 dev wire
 rdma link add rxe1 type rxe netdev wire
-clear_logs
-insmod "$module"
-mapfile -t results < <(dmesg | sed -n 's/.*rpcrdma: \(\(not \)\?ok [0-9]* .*\)/\1/p')
-planned=$(dmesg | sed -n 's/.*rpcrdma: 1\.\.//p')
-rmmod rpcrdma
+
+# Loads a module, and leaves in `results` how its tests went.
+planned=0 results=()
+run() {
+	clear_logs
+	insmod "$built/$1.ko"
+	mapfile -t -O "${#results[@]}" results < <(dmesg | sed -n "s/.*$1: \(\(not \)\?ok [0-9]* .*\)/\1/p")
+	count=$(dmesg | sed -n "s/.*$1: 1\.\.//p")
+	[ "${count:-0}" -gt 0 ] || results+=("not ok 0 $1 runs its tests")
+	planned=$((planned + ${count:-1}))
+	rmmod "$1"
+}
+run rpcrdma
+run iwarp
 rdma link del rxe1
 ip link del wire
 
-plan "${planned:-1}"
-[ "${#results[@]}" -gt 0 ] || ktap_test_fail "the module runs its tests"
+plan "$planned"
 for result in "${results[@]}"; do
 	if [[ $result == ok* ]]; then ktap_test_pass "${result#ok * }"; else ktap_test_fail "${result#not ok * }"; fi
 done

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The tests in `iwarp.ko` that need the kernel.
+
+use kernel::prelude::*;
+
+/// Runs all.
+pub(crate) fn run() -> Result {
+    crate::ktap::run(&[socket::selftest::TESTS])
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tests that need the kernel, run at load and reported as KTAP in the log. Each module has a list of its own.
+//!
+//! Only in modules built with `RPCRDMA_SELFTEST=1`.
+
+use kernel::prelude::*;
+
+/// Each with its name, which is what it claims, and true if it passed.
+type Tests = [(&'static str, fn() -> Result<bool>)];
+
+/// Runs all, and says how each went. An error if one failed: then the module does not load.
+pub(crate) fn run(tests: &[&Tests]) -> Result {
+    let mut failed = false;
+    pr_info!("KTAP version 1\n");
+    pr_info!(
+        "1..{}\n",
+        tests.iter().map(|tests| tests.len()).sum::<usize>()
+    );
+    for (number, (name, test)) in (1..).zip(tests.iter().copied().flatten()) {
+        let passed = matches!(test(), Ok(true));
+        pr_info!("{} {number} {name}\n", if passed { "ok" } else { "not ok" });
+        failed |= !passed;
+    }
+    if failed {
+        Err(EINVAL)
+    } else {
+        Ok(())
+    }
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tests that need the kernel's TCP: connections over the loopback interface, both ends of them ours.
+
+mod assembled;
+mod connecting;
+mod fixture;
+mod framing;
+mod sending;
+mod teardown;
+
+use kernel::error::Result;
+
+/// True if it passed.
+pub type Test = fn() -> Result<bool>;
+
+/// Each with its name, which is what it claims.
+pub const TESTS: &[(&str, Test)] = &[
+    (
+        "both ends of a connection over IPv4 have the addresses of each other",
+        connecting::ends_agree_over_ipv4,
+    ),
+    (
+        "both ends of a connection over IPv6 have the addresses of each other",
+        connecting::ends_agree_over_ipv6,
+    ),
+    (
+        "who connects where nobody listens is refused",
+        connecting::nobody_listens,
+    ),
+    (
+        "who connects to a silent peer is told after the user timeout",
+        connecting::silent_peer_times_out,
+    ),
+    (
+        "who connects from a port that is taken gets another one",
+        connecting::taken_port_is_another,
+    ),
+    (
+        "listeners of IPv4 and of IPv6 share a port, and two of one do not",
+        connecting::families_share_a_port,
+    ),
+    (
+        "a listener of one interface is not found over another",
+        connecting::listener_has_an_interface,
+    ),
+    (
+        "events that came before somebody listened are told",
+        connecting::earlier_events_are_told,
+    ),
+    (
+        "a frame is whole, however TCP cut it",
+        framing::frame_is_whole_however_it_was_cut,
+    ),
+    (
+        "a frame that was not taken is the next one again",
+        framing::frame_that_was_not_taken_stays,
+    ),
+    (
+        "what leaves a frame is refused",
+        framing::what_leaves_a_frame_is_refused,
+    ),
+    (
+        "a head that tells nonsense is refused, and nothing is taken",
+        framing::nonsense_is_refused,
+    ),
+    (
+        "much that arrived is shown in portions",
+        framing::portions_are_bounded,
+    ),
+    (
+        "urgent octets stay in the stream",
+        framing::urgent_octets_stay,
+    ),
+    (
+        "a stream ends between frames or within one",
+        framing::stream_ends_between_frames_or_within,
+    ),
+    (
+        "part of a frame has an age, until the frame is taken",
+        framing::part_has_an_age,
+    ),
+    (
+        "a frame larger than the receive buffer is put together",
+        assembled::larger_than_the_receive_buffer,
+    ),
+    (
+        "frames that were put together and others come in order",
+        assembled::frames_come_in_order,
+    ),
+    (
+        "a frame of the greatest length arrives in a buffer that TCP sizes",
+        assembled::greatest_length_arrives,
+    ),
+    (
+        "a stream that ends while a frame is put together ends within it",
+        assembled::stream_ends_within,
+    ),
+    (
+        "a peer that does not receive stops who sends, and later wakes it",
+        sending::full_connection_wakes,
+    ),
+    (
+        "a peer that never receives ends the connection after the user timeout",
+        sending::peer_that_never_receives,
+    ),
+    (
+        "too many pieces are refused, and none is sent",
+        sending::too_many_pieces,
+    ),
+    (
+        "no event is told after detaching, while a peer sends",
+        teardown::no_event_after_detaching,
+    ),
+    (
+        "an aborted connection is reset, and an idle one ends in order",
+        teardown::abort_and_close_differ,
+    ),
+    (
+        "what was discarded does not reset the connection",
+        teardown::discarded_octets_do_not_reset,
+    ),
+    (
+        "peers that a listener did not accept are reset when it goes",
+        teardown::listener_goes_with_children,
+    ),
+    (
+        "peers may connect while their listener goes",
+        teardown::listener_goes_while_peers_connect,
+    ),
+];

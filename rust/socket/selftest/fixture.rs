@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Two ends of a connection, what they heard, and frames to send.
+//!
+//! A frame of the tests is its length in four octets, high one first, then octets that tell where they are.
+
+use crate::errno::eproto;
+use crate::Connection;
+use crate::Event;
+use crate::Events;
+use crate::Listener;
+use crate::Net;
+use crate::Next;
+use crate::Octets;
+use crate::Settings;
+use crate::State;
+use crate::Then;
+use core::net::Ipv4Addr;
+use core::net::SocketAddr;
+use kernel::prelude::*;
+use kernel::sync::atomic::Atomic;
+use kernel::sync::atomic::Relaxed;
+use kernel::sync::Arc;
+use kernel::time::delay::fsleep;
+use kernel::time::Delta;
+
+pub(super) const HEAD: usize = 4;
+
+/// The first free port at this address.
+pub(super) const LOOPBACK: SocketAddr =
+    SocketAddr::new(core::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// Counts what it hears.
+pub(super) struct Watch {
+    told: [Atomic<usize>; 4],
+}
+
+impl Watch {
+    pub(super) fn new() -> Result<Arc<Self>> {
+        let told = core::array::from_fn(|_| Atomic::new(0));
+        Ok(Arc::new(Self { told }, GFP_KERNEL)?)
+    }
+
+    fn counter(&self, event: Event) -> &Atomic<usize> {
+        let [readable, writable, changed, failed] = &self.told;
+        match event {
+            Event::Readable => readable,
+            Event::Writable => writable,
+            Event::StateChanged => changed,
+            Event::Failed => failed,
+        }
+    }
+
+    /// How often it heard of `event`.
+    pub(super) fn count(&self, event: Event) -> usize {
+        self.counter(event).load(Relaxed)
+    }
+
+    /// How often it heard of anything.
+    pub(super) fn total(&self) -> usize {
+        self.told.iter().map(|told| told.load(Relaxed)).sum()
+    }
+}
+
+impl Events for Watch {
+    fn event(&self, event: Event) {
+        self.counter(event).add(1, Relaxed);
+    }
+}
+
+/// Waits until `done`, for ten seconds at most. Whether it was.
+pub(super) fn wait(mut done: impl FnMut() -> bool) -> bool {
+    for _ in 0..10_000 {
+        if done() {
+            return true;
+        }
+        pause();
+    }
+    false
+}
+
+/// Waits for a millisecond.
+pub(super) fn pause() {
+    fsleep(Delta::from_millis(1));
+}
+
+pub(super) fn listen(address: SocketAddr, settings: &Settings) -> Result<Listener<Watch>> {
+    Listener::new(&Net::init(), address, None, 64, settings, Watch::new()?)
+}
+
+/// Connects to `remote` from any port of the same address.
+pub(super) fn connect(remote: SocketAddr, settings: &Settings) -> Result<Connection<Watch>> {
+    let mut local = remote;
+    local.set_port(0);
+    Connection::connect(&Net::init(), local, remote, settings, Watch::new()?)
+}
+
+/// Waits for the next child of `listener`.
+pub(super) fn accept(listener: &Listener<Watch>) -> Result<Connection<Watch>> {
+    for _ in 0..10_000 {
+        if let Some(child) = listener.accept()? {
+            return child.attach(Watch::new()?);
+        }
+        pause();
+    }
+    Err(EAGAIN)
+}
+
+/// A connection that is open.
+pub(super) struct Pair {
+    pub(super) near: Connection<Watch>,
+    pub(super) far: Connection<Watch>,
+}
+
+impl Pair {
+    /// Both ends with the same settings.
+    pub(super) fn new(settings: &Settings) -> Result<Self> {
+        Self::at(LOOPBACK, settings)
+    }
+
+    pub(super) fn at(address: SocketAddr, settings: &Settings) -> Result<Self> {
+        let listener = listen(address, settings)?;
+        let near = connect(listener.local_address()?, settings)?;
+        let far = accept(&listener)?;
+        match wait(|| near.state() == State::Open) {
+            true => Ok(Self { near, far }),
+            false => Err(EAGAIN),
+        }
+    }
+}
+
+/// A frame of `len` octets, the `number`th.
+pub(super) fn frame(len: usize, number: usize) -> Result<KVec<u8>> {
+    let mut frame = KVec::with_capacity(len, GFP_KERNEL)?;
+    frame.extend_from_slice(&u32::try_from(len)?.to_be_bytes(), GFP_KERNEL)?;
+    for at in frame.len()..len {
+        // CAST: The low octet is wanted.
+        let octet = (at * 31 + at / 251 + number * 7) as u8;
+        frame.push(octet, GFP_KERNEL)?;
+    }
+    Ok(frame)
+}
+
+/// What the head of a frame says.
+pub(super) fn length(head: &[u8]) -> Result<usize> {
+    let octets = head.first_chunk().ok_or(EINVAL)?;
+    usize::try_from(u32::from_be_bytes(*octets)).map_err(|_| eproto())
+}
+
+/// What was looked for.
+pub(super) enum Seen {
+    Frame,
+    Other,
+}
+
+/// Sends `octets` in portions of at most `portion`, each a segment of its own, and looks at the far end in between: `look` is called
+/// until it said as often as `frames` that it took a frame. Whether that came to pass.
+pub(super) fn exchange(
+    pair: &mut Pair,
+    octets: &[u8],
+    portion: usize,
+    frames: usize,
+    mut look: impl FnMut(&mut Connection<Watch>) -> Result<Seen>,
+) -> Result<bool> {
+    let (mut rest, mut seen, mut idle) = (octets, 0, 0);
+    while idle < 10_000 {
+        idle += 1;
+        if !rest.is_empty() {
+            let now = rest.get(..portion.min(rest.len())).ok_or(EINVAL)?;
+            match pair.near.send([Octets::from(now)], Then::EndOfRecord) {
+                Ok(taken) => (rest, idle) = (rest.get(taken..).ok_or(EINVAL)?, 0),
+                Err(error) if error == EAGAIN => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if let Seen::Frame = look(&mut pair.far)? {
+            (seen, idle) = (seen + 1, 0);
+        }
+        if seen == frames {
+            return Ok(rest.is_empty());
+        }
+        if idle > 0 {
+            pause();
+        }
+    }
+    Ok(false)
+}
+
+/// Takes the next frame, if it is whole, and compares it with `expected` in all ways there are.
+pub(super) fn take(connection: &mut Connection<Watch>, expected: &[u8]) -> Result<Seen> {
+    connection.receive(|frames| {
+        let Next::Whole(frame) = frames.next(HEAD, length)? else {
+            return Ok(Seen::Other);
+        };
+        let len = expected.len();
+        if frame.len() != len {
+            return Err(EINVAL);
+        }
+        let sum = Octets::from(expected).crc32c(!0);
+        let half = frame.crc32c(!0, 0, len / 2)?;
+        if frame.crc32c(!0, 0, len)? != sum || frame.crc32c(half, len / 2, len - len / 2)? != sum {
+            return Err(EINVAL);
+        }
+        let mut copy = KVec::from_elem(0, len, GFP_KERNEL)?;
+        frame.copy_to_slice(0, &mut copy)?;
+        let mut tail = KVec::from_elem(0, len - len / 3, GFP_KERNEL)?;
+        copy_to(&frame, len / 3, &mut tail)?;
+        if copy.as_slice() != expected || expected.get(len / 3..) != Some(tail.as_slice()) {
+            return Err(EINVAL);
+        }
+        frame.take()?;
+        Ok(Seen::Frame)
+    })
+}
+
+/// As a consumer's memory is copied to.
+pub(super) fn copy_to(frame: &crate::Frame<'_, '_>, offset: usize, to: &mut [u8]) -> Result {
+    let address = core::ptr::NonNull::from(&mut *to).cast();
+    // SAFETY: The slice is there during this call, in which nobody uses it but by this piece.
+    let piece = unsafe { iwraw::memory::Piece::new(address, u32::try_from(to.len())?) };
+    frame.copy_to(offset, piece)
+}
+
+/// Sends octets, the last of which is urgent. Returns how many TCP took.
+pub(super) fn send_urgent(connection: &Connection<Watch>, octets: &[u8]) -> Result<usize> {
+    let mut vector = iwraw::kvec {
+        iov_base: octets.as_ptr().cast_mut().cast(),
+        iov_len: octets.len(),
+    };
+    let mut message = iwraw::msghdr {
+        msg_flags: iwraw::MSG_OOB | iwraw::MSG_DONTWAIT | iwraw::MSG_NOSIGNAL,
+        ..Default::default()
+    };
+    // SAFETY: The socket is there as long as `connection`, and TCP reads the octets during the call.
+    let taken = unsafe {
+        let socket = connection.socket().as_raw();
+        iwraw::kernel_sendmsg(socket, &mut message, &mut vector, 1, octets.len())
+    };
+    usize::try_from(taken).map_err(|_| kernel::error::Error::from_errno(taken))
+}

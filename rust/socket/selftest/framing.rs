@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Frames that are found in the receive queue.
+
+use super::fixture::copy_to;
+use super::fixture::exchange;
+use super::fixture::frame;
+use super::fixture::length;
+use super::fixture::pause;
+use super::fixture::send_urgent;
+use super::fixture::take;
+use super::fixture::wait;
+use super::fixture::Pair;
+use super::fixture::Seen;
+use super::fixture::Watch;
+use super::fixture::HEAD;
+use crate::errno::eproto;
+use crate::Connection;
+use crate::Next;
+use crate::Octets;
+use crate::Settings;
+use crate::State;
+use crate::Then;
+use crate::MAX_FRAME;
+use crate::MAX_HEAD;
+use kernel::prelude::*;
+
+/// Waits until so many octets are there.
+fn arrived(connection: &mut Connection<Watch>, octets: usize) -> bool {
+    wait(|| connection.receive(|frames| frames.available()) == octets)
+}
+
+fn send(connection: &mut Connection<Watch>, octets: &[u8]) -> Result<bool> {
+    Ok(connection.send([Octets::from(octets)], Then::Push)? == octets.len())
+}
+
+pub(super) fn frame_is_whole_however_it_was_cut() -> Result<bool> {
+    let mut pair = Pair::new(&Settings::default())?;
+    for (number, (len, portion)) in [
+        (HEAD, 1),
+        (20, 1),
+        (1_448, 7),
+        (5_000, 100),
+        (20_000, 1_448),
+        (40_000, 40_000),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let whole = frame(len, number)?;
+        let look = |far: &mut Connection<Watch>| take(far, &whole);
+        if !exchange(&mut pair, &whole, portion, 1, look)? {
+            return Ok(false);
+        }
+    }
+    Ok(pair.far.receive(|frames| frames.available()) == 0)
+}
+
+pub(super) fn frame_that_was_not_taken_stays() -> Result<bool> {
+    let mut pair = Pair::new(&Settings::default())?;
+    let (first, second) = (frame(100, 1)?, frame(50, 2)?);
+    if !send(&mut pair.near, &first)? || !send(&mut pair.near, &second)? {
+        return Ok(false);
+    }
+    if !arrived(&mut pair.far, 150) {
+        return Ok(false);
+    }
+    let again = pair.far.receive(|frames| -> Result<bool> {
+        for _ in 0..2 {
+            match frames.next(HEAD, length)? {
+                Next::Whole(frame) if frame.len() == 100 => {}
+                _ => return Ok(false),
+            }
+        }
+        Ok(true)
+    })?;
+    Ok(again
+        && matches!(take(&mut pair.far, &first)?, Seen::Frame)
+        && matches!(take(&mut pair.far, &second)?, Seen::Frame))
+}
+
+pub(super) fn what_leaves_a_frame_is_refused() -> Result<bool> {
+    let mut pair = Pair::new(&Settings::default())?;
+    let whole = frame(100, 3)?;
+    if !send(&mut pair.near, &whole)? || !send(&mut pair.near, &whole)? {
+        return Ok(false);
+    }
+    if !arrived(&mut pair.far, 200) {
+        return Ok(false);
+    }
+    pair.far.receive(|frames| {
+        let Next::Whole(frame) = frames.next(HEAD, length)? else {
+            return Ok(false);
+        };
+        // The octets behind it are there, too, but are of another frame.
+        let mut to = [0; 2];
+        Ok(frame.copy_to_slice(98, &mut to).is_ok()
+            && frame.copy_to_slice(99, &mut to) == Err(EINVAL)
+            && frame.copy_to_slice(usize::MAX, &mut to) == Err(EINVAL)
+            && copy_to(&frame, 99, &mut to) == Err(EINVAL)
+            && frame.crc32c(!0, 50, 51) == Err(EINVAL)
+            && frame.crc32c(!0, 100, 0) == Ok(!0))
+    })
+}
+
+pub(super) fn nonsense_is_refused() -> Result<bool> {
+    let mut pair = Pair::new(&Settings::default())?;
+    if !send(&mut pair.near, &[0; 40])? || !arrived(&mut pair.far, 40) {
+        return Ok(false);
+    }
+    pair.far.receive(|frames| {
+        let refused = |result: Result<Next<'_, '_>>, expected| result.err() == Some(expected);
+        let all = refused(frames.next(HEAD, |_| Ok(HEAD - 1)), eproto())
+            && refused(frames.next(HEAD, |_| Ok(MAX_FRAME + 1)), eproto())
+            && refused(frames.next(HEAD, |_| Err(E2BIG)), E2BIG)
+            && refused(frames.next(0, length), EINVAL)
+            && refused(frames.next(MAX_HEAD + 1, length), EINVAL);
+        Ok(all && frames.available() == 40)
+    })
+}
+
+pub(super) fn portions_are_bounded() -> Result<bool> {
+    let mut pair = Pair::new(&Settings::default())?;
+    let (mut all, one) = (KVec::new(), frame(1_000, 4)?);
+    for _ in 0..90 {
+        all.extend_from_slice(&one, GFP_KERNEL)?;
+    }
+    if !send(&mut pair.near, &all)? || !arrived(&mut pair.far, all.len()) {
+        return Ok(false);
+    }
+    let mut portion = || {
+        pair.far.receive(|frames| -> Result<(usize, bool)> {
+            let mut count = 0;
+            loop {
+                match frames.next(HEAD, length)? {
+                    Next::Whole(frame) => frame.take()?,
+                    Next::Budget => return Ok((count, true)),
+                    _ => return Ok((count, false)),
+                }
+                count += 1;
+            }
+        })
+    };
+    Ok(portion()? == (66, true) && portion()? == (24, false))
+}
+
+/// The second urgent octet is what makes TCP skip the first.
+pub(super) fn urgent_octets_stay() -> Result<bool> {
+    let mut pair = Pair::new(&Settings::default())?;
+    let whole = frame(600, 5)?;
+    for portion in whole.chunks(200) {
+        if send_urgent(&pair.near, portion)? != portion.len() {
+            return Ok(false);
+        }
+    }
+    Ok(arrived(&mut pair.far, 600) && matches!(take(&mut pair.far, &whole)?, Seen::Frame))
+}
+
+pub(super) fn stream_ends_between_frames_or_within() -> Result<bool> {
+    for (octets, expected) in [(100, false), (99, true), (2, true)] {
+        let mut pair = Pair::new(&Settings::default())?;
+        let whole = frame(100, 6)?;
+        send(&mut pair.near, whole.get(..octets).ok_or(EINVAL)?)?;
+        pair.near.shutdown();
+        if !wait(|| pair.far.state() == State::PeerClosed) {
+            return Ok(false);
+        }
+        if octets == 100 && !matches!(take(&mut pair.far, &whole)?, Seen::Frame) {
+            return Ok(false);
+        }
+        // However often it is looked.
+        for _ in 0..2 {
+            let ended = pair.far.receive(|frames| {
+                matches!(
+                    frames.next(HEAD, length),
+                    Ok(Next::End { within_frame }) if within_frame == expected
+                )
+            });
+            if !ended {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+pub(super) fn part_has_an_age() -> Result<bool> {
+    let mut pair = Pair::new(&Settings::default())?;
+    let whole = frame(100, 7)?;
+    let (first, second) = whole.split_at_checked(60).ok_or(EINVAL)?;
+    let none = pair.far.waiting_since().is_none();
+    if !send(&mut pair.near, first)? || !arrived(&mut pair.far, 60) {
+        return Ok(false);
+    }
+    let part = matches!(take(&mut pair.far, &whole)?, Seen::Other);
+    for _ in 0..5 {
+        pause();
+    }
+    // More of it does not make it younger.
+    let (more, last) = second.split_at_checked(20).ok_or(EINVAL)?;
+    if !send(&mut pair.near, more)? || !arrived(&mut pair.far, 80) {
+        return Ok(false);
+    }
+    let still = matches!(take(&mut pair.far, &whole)?, Seen::Other)
+        && pair
+            .far
+            .waiting_since()
+            .is_some_and(|since| since.elapsed().as_millis() >= 5);
+    if !send(&mut pair.near, last)? || !arrived(&mut pair.far, 100) {
+        return Ok(false);
+    }
+    let taken = matches!(take(&mut pair.far, &whole)?, Seen::Frame);
+    Ok(none && part && still && taken && pair.far.waiting_since().is_none())
+}
