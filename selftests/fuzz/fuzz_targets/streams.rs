@@ -9,36 +9,15 @@ use rdmap::order::Arrival;
 use rdmap::sctp::window::Bits;
 use rdmap::sctp::window::Window;
 
+use input::Input;
+
+mod input;
 #[path = "../../rdmap/tests/model/mod.rs"]
 mod model;
 
-/// Choices from the input; when it ends, from a generator, so that every run comes to its end.
-struct Input<'a> {
-    octets: &'a [u8],
-    random: usize,
-}
-
 impl model::Choices for Input<'_> {
     fn below(&mut self, limit: usize) -> usize {
-        let number = match (self.octets, limit) {
-            ([first, rest @ ..], ..=256) => {
-                self.octets = rest;
-                usize::from(*first)
-            }
-            ([first, second, rest @ ..], _) => {
-                self.octets = rest;
-                usize::from(u16::from_be_bytes([*first, *second]))
-            }
-            _ => {
-                let factor = 0x5851_f42d_4c95_7f2d;
-                self.random = self
-                    .random
-                    .wrapping_mul(factor)
-                    .wrapping_add(1442695040888963407);
-                self.random >> 33
-            }
-        };
-        number % limit
+        Input::below(self, limit)
     }
 }
 
@@ -46,7 +25,7 @@ fuzz_target!(|octets: &[u8]| {
     let Some((first, octets)) = octets.split_first() else {
         return;
     };
-    let mut input = Input { octets, random: 1 };
+    let mut input = Input::new(octets);
     let wrong = usize::from(first >> 1);
     let wrong = model::WRONGS
         .get(wrong % 16)
