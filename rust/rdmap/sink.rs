@@ -29,32 +29,25 @@
 //! gives the place of the old request back, is called before that segment leaves, like [`Sink::expect`] for a Read. A peer
 //! that does not wait for the response can have one request more than IRD here for that moment; there is room for it.
 
+mod deliver;
 mod message;
+mod place;
 mod queue;
 
-use crate::fault::Culprit;
 use crate::fault::Fault;
 use crate::fault::Misuse;
 use crate::header::Header;
-use crate::header::Model;
-use crate::header::ReadRequest;
-use crate::header::Untagged;
 use crate::order::Invalid;
 use crate::order::Order;
 use crate::order::Turn;
 use crate::ring::Ring;
-use crate::serial::ahead_u32;
 pub use crate::sink::message::Key;
-use crate::sink::message::Message;
 pub use crate::sink::queue::Answer;
 pub use crate::sink::queue::Inbound;
 pub use crate::sink::queue::Outstanding;
 pub use crate::sink::queue::ReadId;
 pub use crate::sink::queue::Receive;
 pub use crate::sink::queue::Slots;
-use crate::stag::Access;
-use crate::stag::Denied;
-use crate::stag::Memory;
 use crate::stag::Range;
 use crate::stag::Stag;
 use crate::terminate::Terminate;
@@ -96,7 +89,7 @@ pub enum Delivery {
         length: u32,
         /// With Solicited Event.
         solicited: bool,
-        /// The STag that the peer named. The sink has invalidated it by [`Memory::invalidate`].
+        /// The STag that the peer named. The sink has invalidated it by [`Memory::invalidate`](crate::stag::Memory::invalidate).
         invalidated: Option<Stag>,
     },
     /// A Read Request, for [`Source::answer`](crate::source::Source::answer).
@@ -107,7 +100,7 @@ pub enum Delivery {
         read: ReadId,
         /// The STag that the Read is to invalidate. It is still valid: the caller invalidates it before it says
         /// [`Source::done`](crate::source::Source::done). This end asked for that, so the rights of the peer that
-        /// [`Memory::invalidate`] checks do not matter.
+        /// [`Memory::invalidate`](crate::stag::Memory::invalidate) checks do not matter.
         to_invalidate: Option<Stag>,
     },
     /// A Terminate. Nothing follows.
@@ -156,15 +149,6 @@ pub struct Sink<O, S: Slots> {
 #[derive(Debug)]
 #[must_use]
 pub struct Closed(());
-
-/// Which message is next to be delivered: the oldest one of these.
-#[derive(Clone, Copy)]
-enum Next {
-    Send,
-    ReadRequest,
-    Response,
-    Terminate,
-}
 
 /// Octets from the front of a segment that [`Sink::segment`] needs, if the segment has as many.
 pub const HEAD_LEN: usize = Header::UNTAGGED_LEN + Terminate::MAX_LEN;
@@ -233,376 +217,11 @@ impl<O: Order, S: Slots> Sink<O, S> {
         &mut self.order
     }
 
-    /// A segment of `length` octets arrived that begins with `head`, which has [`HEAD_LEN`] of them or all.
-    ///
-    /// Afterwards the payload is moved to its place, and [`placed`](Self::placed) is called.
-    pub fn segment(
-        &mut self,
-        key: O::Key,
-        head: &[u8],
-        length: usize,
-        memory: &impl Memory,
-    ) -> Result<Place, Refusal> {
-        let arrived = self.order.arrive(key);
-        if arrived == Err(Invalid::Busy) {
-            // The caller's fault, not the peer's: the stream stays as it is.
-            return Err(Refusal::Order(Invalid::Busy));
-        }
-        if self.state != State::Open {
-            // Only its number counts: a stream is not used again before all of them are there.
-            return Ok(Place::Nothing);
-        }
-        let placed = match arrived {
-            Ok(turn) => self.place(turn, head, length, memory),
-            Err(invalid) => Err(Refusal::Order(invalid)),
-        };
-        if placed.is_err() {
-            self.state = State::Failed(self.order.reached());
-            self.order.placed();
-        }
-        self.placing = !matches!(placed, Ok(Place::Nothing) | Err(_));
-        placed
-    }
-
-    fn place(
-        &mut self,
-        turn: Turn,
-        head: &[u8],
-        length: usize,
-        memory: &impl Memory,
-    ) -> Result<Place, Refusal> {
-        let culprit = Culprit::of(head, length);
-        let refuse = |violation| Refusal::Fault(Fault::peer(violation, culprit));
-        let (header, payload) = Header::parse(head).map_err(refuse)?;
-        let header_len = head.len().saturating_sub(payload.len());
-        let Some(length) = length
-            .checked_sub(header_len)
-            .and_then(|length| u32::try_from(length).ok())
-        else {
-            return Err(refuse(Violation::Truncated));
-        };
-        let last = header.last.then_some(turn);
-        match header.model {
-            Model::Tagged {
-                response: false,
-                stag,
-                offset,
-            } => {
-                let range = Range {
-                    stag,
-                    offset,
-                    length,
-                };
-                if length == 0 {
-                    return Ok(Place::Nothing);
-                }
-                let allowed = memory.check(range, Access::RemoteWrite);
-                allowed.map_err(|denied| refuse(Violation::Tagged(denied)))?;
-                Ok(Place::Write(range))
-            }
-            Model::Tagged { stag, offset, .. } => {
-                let range = Range {
-                    stag,
-                    offset,
-                    length,
-                };
-                self.place_response(range, last, culprit, memory)
-                    .map_err(refuse)
-            }
-            Model::Untagged {
-                message:
-                    Untagged::Send {
-                        solicited,
-                        invalidate,
-                    },
-                msn,
-                offset,
-            } => {
-                let segment = Receive {
-                    solicited,
-                    invalidate,
-                    culprit,
-                    ..Receive::default()
-                };
-                self.place_send(segment, msn, offset, length, last)
-                    .map_err(refuse)
-            }
-            Model::Untagged {
-                message: Untagged::ReadRequest,
-                msn,
-                offset,
-            } => {
-                let request = single::<{ ReadRequest::LEN }>(offset, length, last);
-                let request =
-                    request.and_then(|()| ReadRequest::parse(payload).ok_or(Violation::Truncated));
-                // The request goes back with the Terminate if it is the request that is wrong.
-                let request = request.map_err(refuse)?;
-                let placed = self.place_request(turn, msn, request, culprit);
-                placed.map_err(|violation| {
-                    Refusal::Fault(Fault::peer(violation, culprit).with_read(request))
-                })
-            }
-            Model::Untagged {
-                message: Untagged::Terminate,
-                msn,
-                offset,
-            } => single::<{ usize::MAX }>(offset, length, last)
-                .and_then(|()| self.place_terminate(turn, msn, payload))
-                .map(|()| Place::Nothing)
-                .map_err(Refusal::Terminate),
-        }
-    }
-
-    fn place_send(
-        &mut self,
-        segment: Receive,
-        msn: u32,
-        offset: u32,
-        length: u32,
-        last: Option<Turn>,
-    ) -> Result<Place, Violation> {
-        let number = number_of(msn, self.receives.first())?;
-        let receive = self.receives.get_mut(number).ok_or(Violation::NoBuffer)?;
-        if offset > receive.capacity {
-            return Err(Violation::MessageOffset);
-        }
-        let end = offset.checked_add(length).ok_or(Violation::TooLong)?;
-        if end > receive.capacity {
-            return Err(Violation::TooLong);
-        }
-        let added = receive.message.add(self.key, offset, length, last);
-        added.map_err(|_| Violation::MessageOffset)?;
-        if last.is_some() {
-            *receive = Receive {
-                capacity: receive.capacity,
-                message: receive.message,
-                ..segment
-            };
-        }
-        if length == 0 {
-            return Ok(Place::Nothing);
-        }
-        Ok(Place::Receive {
-            receive: number,
-            offset,
-            length,
-        })
-    }
-
-    fn place_request(
-        &mut self,
-        turn: Turn,
-        msn: u32,
-        request: ReadRequest,
-        culprit: Option<Culprit>,
-    ) -> Result<Place, Violation> {
-        let number = number_of(msn, self.inbound.first())?;
-        // More than were agreed on find no buffer.
-        let slot = self.inbound.get_mut(number).ok_or(Violation::NoBuffer)?;
-        // It stays there until it is answered.
-        if slot.0.is_some() {
-            return Err(Violation::MessageNumber);
-        }
-        let answer = Answer {
-            number,
-            request,
-            culprit,
-        };
-        slot.0 = Some((turn, answer));
-        Ok(Place::Nothing)
-    }
-
-    fn place_terminate(&mut self, turn: Turn, msn: u32, payload: &[u8]) -> Result<(), Violation> {
-        if msn != 1 || self.terminate.is_some() {
-            return Err(Violation::MessageNumber);
-        }
-        let terminate = Terminate::parse(payload).ok_or(Violation::Truncated)?;
-        self.terminate = Some((turn, terminate));
-        Ok(())
-    }
-
-    /// A segment of a Read Response belongs to a Read whose sink it lies in, and to the oldest that is not complete if
-    /// the lower layer keeps the order: responses come in the order of the requests (RFC 5040, section 5.2.2).
-    fn place_response(
-        &mut self,
-        range: Range,
-        last: Option<Turn>,
-        culprit: Option<Culprit>,
-        memory: &impl Memory,
-    ) -> Result<Place, Violation> {
-        let mut found = Err(Violation::NoRead);
-        for number in self.outstanding.first()..self.outstanding.next() {
-            let Some(read) = self.outstanding.get(number) else {
-                break;
-            };
-            // Its last segment may have overtaken others.
-            let ended = read.message.ended().is_some();
-            let full = read.message.octets() == read.sink.length;
-            if ended && (O::IN_ORDER || full || last.is_some()) {
-                continue;
-            }
-            match read.offset_of(range, O::IN_ORDER) {
-                Ok(offset) => {
-                    found = Ok((number, offset));
-                    break;
-                }
-                // The first one that comes close says what is wrong.
-                Err(denied) if found != Err(Violation::Tagged(Denied::Bounds)) => {
-                    found = Err(Violation::Tagged(denied));
-                }
-                Err(_) => {}
-            }
-            if O::IN_ORDER {
-                break;
-            }
-        }
-        let (number, offset) = found?;
-        if range.length > 0 {
-            // It may have been invalidated here in the meantime.
-            let allowed = memory.check(range, Access::ReadSink);
-            allowed.map_err(Violation::Tagged)?;
-        }
-        let read = self.outstanding.get_mut(number).ok_or(Violation::NoRead)?;
-        let added = read.message.add(self.key, offset, range.length, last);
-        added.map_err(|_| Violation::Tagged(Denied::Bounds))?;
-        if last.is_some() {
-            read.culprit = culprit;
-        }
-        if range.length == 0 {
-            return Ok(Place::Nothing);
-        }
-        Ok(Place::Response {
-            read: read.read,
-            range,
-        })
-    }
-
     /// The payload of the segment that arrived is where it belongs, if it has any.
     #[inline]
     pub fn placed(&mut self) {
         self.placing = false;
         self.order.placed();
-    }
-
-    /// Delivers the next message whose turn has come. `None` if there is none yet.
-    pub fn deliver(&mut self, memory: &impl Memory) -> Result<Option<Delivery>, Fault> {
-        let reached = match self.state {
-            State::Open => self.order.reached(),
-            State::Failed(turn) => turn,
-            State::Closed => return Ok(None),
-        };
-        let Some((turn, next)) = self.next(reached) else {
-            return Ok(None);
-        };
-        let delivered = match next {
-            Next::Send => self.deliver_send(turn, memory),
-            Next::ReadRequest => self.deliver_request(turn, memory),
-            Next::Response => self.deliver_response(),
-            Next::Terminate => {
-                self.state = State::Closed;
-                return Ok(self.terminate.map(|(_, told)| Delivery::Terminate(told)));
-            }
-        };
-        if delivered.is_err() {
-            self.state = State::Closed;
-        }
-        delivered
-    }
-
-    /// The oldest message of each queue is a candidate; the one that the peer sent first is next.
-    fn next(&self, reached: Turn) -> Option<(Turn, Next)> {
-        let ended = |message: &Message| message.ended();
-        let send = self
-            .receives
-            .front()
-            .and_then(|receive| ended(&receive.message));
-        let request = self.inbound.get(self.answering);
-        let request = request.and_then(|inbound| inbound.0.as_ref().map(|(turn, _)| *turn));
-        let response = self
-            .outstanding
-            .front()
-            .and_then(|read| ended(&read.message));
-        let terminate = self.terminate.as_ref().map(|(turn, _)| *turn);
-        let candidates = [
-            (send, Next::Send),
-            (request, Next::ReadRequest),
-            (response, Next::Response),
-            (terminate, Next::Terminate),
-        ];
-        candidates
-            .into_iter()
-            .filter_map(|(turn, next)| Some((turn?, next)))
-            .filter(|(turn, _)| *turn < reached)
-            .min_by_key(|(turn, _)| *turn)
-    }
-
-    /// Messages of a queue end in the order of their numbers.
-    fn in_turn(&mut self, queue: usize, turn: Turn) -> Result<(), Violation> {
-        let Some(before) = self.delivered.get_mut(queue) else {
-            return Ok(());
-        };
-        match before.replace(turn) {
-            Some(before) if turn < before => Err(Violation::MessageNumber),
-            _ => Ok(()),
-        }
-    }
-
-    fn deliver_send(
-        &mut self,
-        turn: Turn,
-        memory: &impl Memory,
-    ) -> Result<Option<Delivery>, Fault> {
-        let number = self.receives.first();
-        let Some(receive) = self.receives.front().copied() else {
-            return Ok(None);
-        };
-        let refuse = |violation| Fault::peer(violation, receive.culprit);
-        let whole = receive.message.whole(self.key);
-        let length = whole.ok_or(Violation::MessageOffset).map_err(refuse)?;
-        self.in_turn(0, turn).map_err(refuse)?;
-        if let Some(stag) = receive.invalidate {
-            let done = memory.invalidate(stag);
-            done.map_err(|denied| refuse(Violation::Invalidate(denied)))?;
-        }
-        self.receives.pop();
-        Ok(Some(Delivery::Message {
-            receive: number,
-            length,
-            solicited: receive.solicited,
-            invalidated: receive.invalidate,
-        }))
-    }
-
-    fn deliver_request(
-        &mut self,
-        turn: Turn,
-        memory: &impl Memory,
-    ) -> Result<Option<Delivery>, Fault> {
-        let inbound = self.inbound.get(self.answering).copied();
-        let Some(Inbound(Some((_, answer)))) = inbound else {
-            return Ok(None);
-        };
-        let refuse = |violation| Fault::peer(violation, answer.culprit).with_read(answer.request);
-        self.in_turn(1, turn).map_err(refuse)?;
-        if answer.request.length > 0 {
-            let allowed = memory.check(answer.request.source(), Access::RemoteRead);
-            allowed.map_err(|denied| refuse(Violation::Source(denied)))?;
-        }
-        self.answering = self.answering.saturating_add(1);
-        Ok(Some(Delivery::Answer(answer)))
-    }
-
-    fn deliver_response(&mut self) -> Result<Option<Delivery>, Fault> {
-        let Some(read) = self.outstanding.pop() else {
-            return Ok(None);
-        };
-        if read.message.whole(self.key) != Some(read.sink.length) {
-            return Err(Fault::peer(Violation::ShortResponse, read.culprit));
-        }
-        Ok(Some(Delivery::ReadDone {
-            read: read.read,
-            to_invalidate: read.invalidate.then_some(read.sink.stag),
-        }))
     }
 
     /// The last segment of the response to the Read Request of this number, which was delivered, is about to be sent: as
@@ -638,27 +257,5 @@ impl<O: Order, S: Slots> Sink<O, S> {
             State::Closed if !self.placing => self.receives.pop().map(|_| number),
             _ => None,
         }
-    }
-}
-
-/// The number of a queue's entry that a message has, if its message number may be. The first one has MSN 1.
-fn number_of(msn: u32, first: u64) -> Result<u64, Violation> {
-    let ahead = ahead_u32(msn, first.saturating_add(1)).ok_or(Violation::MessageNumber)?;
-    Ok(first.saturating_add(u64::from(ahead)))
-}
-
-/// A message that always has one segment, of `LENGTH` octets at most.
-fn single<const LENGTH: usize>(
-    offset: u32,
-    length: u32,
-    last: Option<Turn>,
-) -> Result<(), Violation> {
-    if offset != 0 {
-        return Err(Violation::MessageOffset);
-    }
-    let longer = usize::try_from(length).map_or(true, |length| length > LENGTH);
-    match longer || last.is_none() {
-        true => Err(Violation::TooLong),
-        false => Ok(()),
     }
 }

@@ -32,159 +32,24 @@
 //!   memory. It does so after `handed`, after another `next`, or after `close`.
 //! - [`Source::fail`] and [`Source::close`] take effect at the next `next`. `handed` keeps the state that they left.
 
-use core::ops::DerefMut;
+mod cut;
+mod outgoing;
+mod work;
 
 use crate::fault::Fault;
 use crate::fault::Misuse;
-use crate::header::Header;
-use crate::header::Model;
-use crate::header::ReadRequest;
-use crate::header::Untagged;
 use crate::ring::Ring;
-use crate::serial::low_u32;
 use crate::sink::Answer;
 use crate::sink::Closed;
-use crate::stag::Access;
-use crate::stag::Memory;
-use crate::stag::Range;
-use crate::stag::Stag;
-use crate::terminate::Terminate;
-use crate::violation::Violation;
-use crate::wire::size;
-use crate::wire::Octets;
-
-/// What the upper layer wants done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
-    /// Send octets to a Receive of the peer's.
-    Send {
-        /// How many.
-        length: u32,
-        /// With Solicited Event.
-        solicited: bool,
-        /// With Invalidate.
-        invalidate: Option<Stag>,
-    },
-    /// Write octets to memory of the peer's.
-    Write(Range),
-    /// Read memory of the peer's.
-    Read(ReadRequest),
-    /// Something that only this end does, in its turn: to register memory, or to invalidate it.
-    Local,
-}
-
-/// A posted request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// What is to be done.
-    pub operation: Operation,
-    /// Not before all earlier Reads are done.
-    pub fence: bool,
-}
-
-/// A request in the queue.
-#[derive(Clone, Copy, Debug)]
-pub struct Posted {
-    request: Request,
-    // The newest segment of it that was handed over; 0 if none was.
-    handed: u64,
-    // All its segments were handed over, or it has been started.
-    cut: bool,
-    // Reads and local operations are done when the caller says so.
-    done: bool,
-    failed: bool,
-}
-
-impl Posted {
-    /// What a slot holds before it is used.
-    pub const EMPTY: Self = Self {
-        request: Request {
-            operation: Operation::Local,
-            fence: false,
-        },
-        handed: 0,
-        cut: false,
-        done: false,
-        failed: false,
-    };
-}
-
-/// The memory of a source's queues.
-pub trait Slots {
-    /// One for each request that may be posted.
-    type Requests: DerefMut<Target = [Posted]>;
-    /// One for each Read Request that the peer may have outstanding: IRD.
-    type Answers: DerefMut<Target = [Answer]>;
-}
-
-/// Octets of the longest header, with what the engine itself has to say behind it.
-pub const HEADER_LEN: usize = Header::UNTAGGED_LEN + Terminate::MAX_LEN;
-
-/// Where the payload of a segment comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Payload {
-    /// There is none behind the header octets.
-    None,
-    /// The memory of a request.
-    Request {
-        /// Its number; the first that was posted has 0.
-        number: u64,
-        /// From which octet on.
-        offset: u32,
-        /// How many.
-        length: u32,
-    },
-    /// Memory that the peer reads.
-    Answer(Range),
-}
-
-/// What goes out next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outgoing {
-    /// A DDP Segment.
-    Segment {
-        /// Its header. That of a Read Request or of a Terminate is all of it.
-        header: Octets<HEADER_LEN>,
-        /// What follows.
-        payload: Payload,
-        /// It is the last one of its message.
-        last: bool,
-        /// It is the last one of the response to the Read Request of this number.
-        /// [`Sink::answered`](crate::sink::Sink::answered) comes before it leaves.
-        answered: Option<u64>,
-    },
-    /// A Read Request. [`Sink::expect`](crate::sink::Sink::expect) comes before it leaves.
-    Read {
-        /// Its number.
-        number: u64,
-        /// The whole segment.
-        header: Octets<HEADER_LEN>,
-        /// What it asks for.
-        request: ReadRequest,
-    },
-    /// A local operation is to be started. [`Source::done`] says when it is done.
-    Local(u64),
-}
-
-/// How a request ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// As it should.
-    Success,
-    /// This end could not do it.
-    Failed,
-    /// The stream ended before.
-    Flushed,
-}
-
-/// A request is complete.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Completion {
-    /// Its number.
-    pub number: u64,
-    /// How it ended.
-    pub status: Status,
-}
+pub use crate::source::outgoing::Outgoing;
+pub use crate::source::outgoing::Payload;
+pub use crate::source::outgoing::HEADER_LEN;
+pub use crate::source::work::Completion;
+pub use crate::source::work::Operation;
+pub use crate::source::work::Posted;
+pub use crate::source::work::Request;
+pub use crate::source::work::Slots;
+pub use crate::source::work::Status;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -232,7 +97,7 @@ pub struct Source<S: Slots> {
     reads: u64,
     outstanding: u16,
     ord: u16,
-    handed: u64,
+    segments: u64,
     taken: u64,
     // A request ended without success, and so do all behind it.
     flushing: bool,
@@ -258,7 +123,7 @@ impl<S: Slots> Source<S> {
             reads: 0,
             outstanding: 0,
             ord,
-            handed: 0,
+            segments: 0,
             taken: 0,
             flushing: false,
         }
@@ -354,257 +219,10 @@ impl<S: Slots> Source<S> {
         matches!(self.state, State::Terminated | State::Closed)
     }
 
-    /// Shows what goes out next, in a segment of at most `mulpdu` octets. `None` if there is nothing.
-    ///
-    /// It is the same again, or what another `mulpdu` makes of it, until it is [`handed`](Self::handed) over.
-    pub fn next(&mut self, mulpdu: u32, memory: &impl Memory) -> Option<Outgoing> {
-        self.shown = None;
-        if self.state == State::Open {
-            match self.current.or_else(|| self.choose()) {
-                Some(Current::Request) => return self.cut_request(mulpdu),
-                Some(Current::Answer) => {
-                    if let Some(outgoing) = self.cut_answer(mulpdu, memory) {
-                        return Some(outgoing);
-                    }
-                }
-                None => return None,
-            }
-        }
-        match self.state {
-            State::Failing => self.terminate(),
-            _ => None,
-        }
-    }
-
-    /// Whose turn it is between two messages.
-    fn choose(&self) -> Option<Current> {
-        let request = self.may_cut().then_some(Current::Request);
-        let waiting = self.answering.is_some() || !self.answers.is_empty();
-        let answer = waiting.then_some(Current::Answer);
-        match self.answer_next {
-            true => answer.or(request),
-            false => request.or(answer),
-        }
-    }
-
-    fn may_cut(&self) -> bool {
-        let Some(posted) = self.requests.get(self.cutting) else {
-            return false;
-        };
-        // A local operation that was started is waited for.
-        let started = posted.cut;
-        let fenced = posted.request.fence && self.outstanding > 0;
-        let waits = match posted.request.operation {
-            Operation::Read(request) => {
-                self.outstanding >= self.ord || self.is_ambiguous(request.sink())
-            }
-            _ => false,
-        };
-        !(started || fenced || waits)
-    }
-
-    /// Says whether a response to this place could be that of a Read that is outstanding. Responses that come in order
-    /// are told by that.
-    fn is_ambiguous(&self, sink: Range) -> bool {
-        let mut left = if self.in_order { 0 } else { self.outstanding };
-        let mut numbers = (self.requests.first()..self.cutting).rev();
-        while left > 0 {
-            let Some(posted) = numbers.next().and_then(|number| self.requests.get(number)) else {
-                break;
-            };
-            if let (Operation::Read(request), false) = (posted.request.operation, posted.done) {
-                if request.sink().overlaps(sink) {
-                    return true;
-                }
-                left = left.saturating_sub(1);
-            }
-        }
-        false
-    }
-
-    fn cut_request(&mut self, mulpdu: u32) -> Option<Outgoing> {
-        let number = self.cutting;
-        let operation = self.requests.get(number)?.request.operation;
-        let (length, header_len) = match operation {
-            Operation::Send { length, .. } => (length, Header::UNTAGGED_LEN),
-            Operation::Write(range) => (range.length, Header::TAGGED_LEN),
-            Operation::Read(request) => return Some(self.cut_read(number, request)),
-            Operation::Local => {
-                self.show(Some(Current::Request), 0, true);
-                return Some(Outgoing::Local(number));
-            }
-        };
-        let cut = Cut::new(length, self.octets, header_len, mulpdu);
-        let model = match operation {
-            Operation::Write(range) => Model::Tagged {
-                response: false,
-                stag: range.stag,
-                offset: range.offset.wrapping_add(u64::from(self.octets)),
-            },
-            Operation::Send {
-                solicited,
-                invalidate,
-                ..
-            } => Model::Untagged {
-                message: Untagged::Send {
-                    solicited,
-                    invalidate,
-                },
-                msn: low_u32(self.sends.saturating_add(1)),
-                offset: self.octets,
-            },
-            Operation::Read(_) | Operation::Local => return None,
-        };
-        let payload = match cut.octets {
-            0 => Payload::None,
-            length => Payload::Request {
-                number,
-                offset: self.octets,
-                length,
-            },
-        };
-        self.show(Some(Current::Request), cut.octets, cut.last);
-        Some(segment(model, payload, cut.last, None))
-    }
-
-    fn cut_read(&mut self, number: u64, request: ReadRequest) -> Outgoing {
-        let header = Header {
-            last: true,
-            model: Model::Untagged {
-                message: Untagged::ReadRequest,
-                msn: low_u32(self.reads.saturating_add(1)),
-                offset: 0,
-            },
-        };
-        self.show(Some(Current::Request), 0, true);
-        Outgoing::Read {
-            number,
-            header: together(header.emit().as_slice(), request.emit().as_slice()),
-            request,
-        }
-    }
-
-    fn cut_answer(&mut self, mulpdu: u32, memory: &impl Memory) -> Option<Outgoing> {
-        if self.answering.is_none() {
-            self.answering = self.answers.pop();
-        }
-        let answer = self.answering?;
-        // It was allowed when the request was delivered, and may have been invalidated since.
-        let left = answer.request.advanced(self.octets);
-        let cut = Cut::new(
-            answer.request.length,
-            self.octets,
-            Header::TAGGED_LEN,
-            mulpdu,
-        );
-        let range = Range {
-            length: cut.octets,
-            ..left.source()
-        };
-        let mut payload = Payload::None;
-        if cut.octets > 0 {
-            if let Err(denied) = memory.check(range, Access::RemoteRead) {
-                let fault = Fault::peer(Violation::Source(denied), answer.culprit);
-                self.fail(fault.with_read(left));
-                return None;
-            }
-            payload = Payload::Answer(range);
-        }
-        let model = Model::Tagged {
-            response: true,
-            stag: left.sink_stag,
-            offset: left.sink_offset,
-        };
-        self.show(Some(Current::Answer), cut.octets, cut.last);
-        let answered = cut.last.then_some(answer.number);
-        Some(segment(model, payload, cut.last, answered))
-    }
-
-    fn terminate(&mut self) -> Option<Outgoing> {
-        let terminate = Terminate::new(&self.fault?);
-        let header = Header {
-            last: true,
-            model: Model::Untagged {
-                message: Untagged::Terminate,
-                msn: 1,
-                offset: 0,
-            },
-        };
-        self.show(None, 0, true);
-        Some(Outgoing::Segment {
-            header: together(header.emit().as_slice(), terminate.emit().as_slice()),
-            payload: Payload::None,
-            last: true,
-            answered: None,
-        })
-    }
-
-    fn show(&mut self, current: Option<Current>, octets: u32, last: bool) {
-        self.shown = Some(Shown {
-            current,
-            octets,
-            last,
-        });
-    }
-
-    /// What [`next`](Self::next) showed last was handed to the lower layer, or was started. Returns how many segments were
-    /// handed over until now, which is the number of this one.
-    pub fn handed(&mut self) -> Result<u64, Misuse> {
-        let shown = self.shown.take().ok_or(Misuse::State)?;
-        let mut local = false;
-        let segment = self.handed.saturating_add(1);
-        match shown.current {
-            // The stream may have been closed in the meantime.
-            None if self.state == State::Failing => self.state = State::Terminated,
-            None => {}
-            Some(Current::Answer) => {
-                if shown.last {
-                    self.answering = None;
-                }
-            }
-            Some(Current::Request) => {
-                let posted = self.requests.get_mut(self.cutting).ok_or(Misuse::State)?;
-                posted.cut = shown.last;
-                let operation = posted.request.operation;
-                local = operation == Operation::Local;
-                if !local {
-                    posted.handed = segment;
-                }
-                let counter = match operation {
-                    Operation::Send { .. } => Some(&mut self.sends),
-                    Operation::Read(_) => {
-                        let outstanding = u16::from(!posted.done);
-                        self.outstanding = self.outstanding.saturating_add(outstanding);
-                        Some(&mut self.reads)
-                    }
-                    Operation::Write(_) | Operation::Local => None,
-                };
-                if let Some(counter) = counter.filter(|_| shown.last) {
-                    *counter = counter.saturating_add(1);
-                }
-                if shown.last && !local {
-                    self.cutting = self.cutting.saturating_add(1);
-                }
-            }
-        }
-        self.octets = match shown.last {
-            true => 0,
-            false => self.octets.saturating_add(shown.octets),
-        };
-        self.current = shown.current.filter(|_| !shown.last);
-        if shown.last {
-            self.answer_next = shown.current == Some(Current::Request);
-        }
-        if !local {
-            self.handed = segment;
-        }
-        Ok(self.handed)
-    }
-
     /// The lower layer needs the memory of all segments up to this one no more.
     #[inline]
     pub fn taken(&mut self, segment: u64) {
-        self.taken = self.taken.max(segment.min(self.handed));
+        self.taken = self.taken.max(segment.min(self.segments));
     }
 
     /// The next request that is complete, in the order of posting.
@@ -613,7 +231,7 @@ impl<S: Slots> Source<S> {
         let number = self.requests.first();
         // A closed stream gives nothing to the lower layer.
         let in_use = self.is_shown(number) && self.state != State::Closed;
-        let released = posted.handed <= self.taken && !in_use;
+        let released = posted.last_segment <= self.taken && !in_use;
         let done = match posted.request.operation {
             Operation::Send { .. } | Operation::Write(_) => posted.cut && released,
             Operation::Read(_) => posted.cut && posted.done && released,
@@ -639,40 +257,4 @@ impl<S: Slots> Source<S> {
         self.requests.pop();
         Some(Completion { number, status })
     }
-}
-
-/// How much of a message the next segment has.
-struct Cut {
-    octets: u32,
-    last: bool,
-}
-
-impl Cut {
-    fn new(length: u32, begun: u32, header_len: usize, mulpdu: u32) -> Self {
-        let left = length.saturating_sub(begun);
-        // A segment has one octet at least, or a message would have no end. No lower layer is that narrow.
-        let room = size(mulpdu).saturating_sub(header_len).max(1);
-        let octets = u32::try_from(room).map_or(left, |room| room.min(left));
-        Self {
-            octets,
-            last: octets == left,
-        }
-    }
-}
-
-fn segment(model: Model, payload: Payload, last: bool, answered: Option<u64>) -> Outgoing {
-    let header = Header { last, model }.emit();
-    Outgoing::Segment {
-        header: together(header.as_slice(), &[]),
-        payload,
-        last,
-        answered,
-    }
-}
-
-fn together(header: &[u8], payload: &[u8]) -> Octets<HEADER_LEN> {
-    let mut octets = Octets::new();
-    octets.put_slice(header);
-    octets.put_slice(payload);
-    octets
 }

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How a session begins (RFC 5043, sections 6.3 to 6.5): an Initiate and its answer.
+
+use crate::sctp::chunk::Function;
+use crate::sctp::session::event::Action;
+use crate::sctp::session::event::Event;
+use crate::sctp::session::event::State;
+use crate::sctp::session::event::Tell;
+use crate::sctp::session::state::Own;
+use crate::sctp::session::state::Session;
+
+impl Session {
+    pub(super) fn free(&mut self, event: Event) -> Action {
+        match event {
+            Event::Connect { enhanced } => {
+                self.state = State::AwaitAnswer;
+                self.enhanced = enhanced;
+                self.active = true;
+                self.own = Own::Unconfirmed;
+                Action {
+                    send: Some(Function::Initiate),
+                    ..Action::default()
+                }
+            }
+            Event::Control {
+                function: Function::Initiate,
+                enhanced,
+                turn: 0,
+                full,
+            } => {
+                self.enhanced = enhanced;
+                if full {
+                    // Its Initiate is all that the peer may have sent.
+                    self.peer_ended = true;
+                    return self.refuse(None);
+                }
+                self.state = State::AwaitUser;
+                Action {
+                    tell: Some(Tell::Request),
+                    ..Action::default()
+                }
+            }
+            Event::Control { .. } | Event::Segment { .. } | Event::Illegal => self.refuse(None),
+            _ => Action::default(),
+        }
+    }
+
+    pub(super) fn await_answer(&mut self, event: Event) -> Action {
+        let answer = match event {
+            // It has overtaken the Accept. Whoever connected has bound its queue pair, so it can be placed.
+            Event::Segment { turn } if turn > 0 => {
+                self.newest = self.newest.max(turn);
+                return Action {
+                    place: self.own != Own::Held,
+                    ..Action::default()
+                };
+            }
+            Event::Control {
+                function: Function::Terminate,
+                turn,
+                ..
+            } if turn > 0 => {
+                self.end = Some(turn);
+                return Action::default();
+            }
+            Event::Control {
+                function,
+                enhanced,
+                turn: 0,
+                ..
+            } if enhanced == self.enhanced || function == Function::Terminate => function,
+            Event::Control { .. } | Event::Segment { .. } | Event::Illegal => {
+                self.own = Own::Confirmed;
+                return self.refuse(Some(Tell::Refused));
+            }
+            Event::Disconnect | Event::Fail => {
+                self.own = Own::Held;
+                return Action::default();
+            }
+            Event::Timeout => {
+                self.state = State::Quiesce;
+                return Action {
+                    tell: Some(Tell::Refused),
+                    abort: true,
+                    ..Action::default()
+                };
+            }
+            _ => return Action::default(),
+        };
+        let given_up = self.own == Own::Held;
+        match answer {
+            Function::Accept if given_up => {
+                self.state = State::Failing;
+                Action::default()
+            }
+            Function::Accept => {
+                self.state = State::Open;
+                self.own = Own::Confirmed;
+                Action {
+                    tell: Some(Tell::Established),
+                    ..Action::default()
+                }
+            }
+            Function::Reject | Function::Terminate => {
+                self.state = State::Quiesce;
+                self.own = Own::Ended;
+                self.peer_ended = true;
+                let tell = match answer {
+                    Function::Reject => Tell::Rejected,
+                    _ => Tell::Refused,
+                };
+                Action {
+                    tell: Some(tell),
+                    ..Action::default()
+                }
+            }
+            // Both ends connected, on the same stream.
+            Function::Initiate => {
+                self.own = Own::Confirmed;
+                self.refuse(Some(Tell::Refused))
+            }
+        }
+    }
+
+    pub(super) fn await_user(&mut self, event: Event) -> Action {
+        match event {
+            Event::Accept => {
+                self.state = State::Open;
+                self.own = Own::Unconfirmed;
+                Action {
+                    send: Some(Function::Accept),
+                    ..Action::default()
+                }
+            }
+            Event::Reject => {
+                self.state = State::Quiesce;
+                self.own = Own::Ended;
+                self.peer_ended = true;
+                Action {
+                    send: Some(Function::Reject),
+                    ..Action::default()
+                }
+            }
+            Event::Control {
+                function: Function::Terminate,
+                turn: 1,
+                ..
+            } => {
+                self.peer_ended = true;
+                self.refuse(Some(Tell::Closed))
+            }
+            // The active side waits for the answer before it sends a segment.
+            Event::Control { .. } | Event::Segment { .. } | Event::Illegal => {
+                self.refuse(Some(Tell::Closed))
+            }
+            // The active side sends nothing between its Initiate and the answer, and this Terminate is the answer.
+            Event::Timeout | Event::Disconnect | Event::Fail => {
+                self.peer_ended = true;
+                self.refuse(Some(Tell::Closed))
+            }
+            _ => Action::default(),
+        }
+    }
+}

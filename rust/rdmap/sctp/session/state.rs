@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a session remembers, and what ends it (RFC 5043, sections 6.2 and 6.6).
+
+use crate::order::Turn;
+use crate::sctp::chunk::Function;
+use crate::sctp::session::event::Action;
+use crate::sctp::session::event::State;
+use crate::sctp::session::event::Tell;
+
+/// Where this end is with its own control messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Own {
+    /// None sent.
+    Silent,
+    /// The first one may not have arrived.
+    Unconfirmed,
+    /// The first one may not have arrived, and the Terminate waits until it has.
+    Held,
+    /// The first one arrived.
+    Confirmed,
+    /// The last one was sent.
+    Ended,
+}
+
+/// A session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Session {
+    pub(super) state: State,
+    pub(super) enhanced: bool,
+    pub(super) own: Own,
+    pub(super) active: bool,
+    // The turn of the peer's Terminate, and the newest turn of a segment.
+    pub(super) end: Option<Turn>,
+    pub(super) newest: Turn,
+    pub(super) peer_ended: bool,
+    pub(super) dry: bool,
+}
+impl Session {
+    /// A session that has not begun: the stream is free.
+    #[inline]
+    pub const fn new() -> Self {
+        Self {
+            state: State::Free,
+            enhanced: false,
+            own: Own::Silent,
+            active: false,
+            end: None,
+            newest: 0,
+            peer_ended: false,
+            dry: true,
+        }
+    }
+
+    /// Where it is.
+    #[inline]
+    pub const fn state(&self) -> State {
+        self.state
+    }
+
+    /// Its first control messages are of the enhanced kind.
+    #[inline]
+    pub const fn is_enhanced(&self) -> bool {
+        self.enhanced
+    }
+
+    /// Segments may be sent: they cannot overtake what must come first (section 6.6).
+    #[inline]
+    pub fn may_send(&self) -> bool {
+        self.state == State::Open
+    }
+
+    /// Sends the Terminate, now or when it can no longer overtake.
+    pub(super) fn end(&mut self) -> Option<Function> {
+        match self.own {
+            Own::Unconfirmed | Own::Held => {
+                self.own = Own::Held;
+                None
+            }
+            Own::Ended => None,
+            Own::Silent | Own::Confirmed => {
+                self.own = Own::Ended;
+                Some(Function::Terminate)
+            }
+        }
+    }
+
+    /// The peer broke a rule before the session was open.
+    pub(super) fn refuse(&mut self, tell: Option<Tell>) -> Action {
+        self.state = State::Quiesce;
+        Action {
+            send: self.end(),
+            tell,
+            ..Action::default()
+        }
+    }
+
+    pub(super) fn fail(&mut self) -> Action {
+        self.state = State::Failing;
+        let send = self.end();
+        let mut action = Action {
+            send,
+            ..Action::default()
+        };
+        // The peer's last chunk may be there already.
+        if self.end.is_some() {
+            action.tell = self.closed();
+        }
+        action
+    }
+
+    pub(super) fn closed(&mut self) -> Option<Tell> {
+        self.state = State::Quiesce;
+        Some(Tell::Closed)
+    }
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        Self::new()
+    }
+}

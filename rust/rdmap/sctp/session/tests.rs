@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The sequences of RFC 5043, section 6, and those that break its rules.
+
+use crate::order::Turn;
+use crate::sctp::chunk::Function;
+use crate::sctp::session::Action;
+use crate::sctp::session::Event;
+use crate::sctp::session::Session;
+use crate::sctp::session::State;
+use crate::sctp::session::Tell;
+
+fn control(function: Function, turn: Turn) -> Event {
+    Event::Control {
+        function,
+        enhanced: function != Function::Terminate,
+        turn,
+        full: false,
+    }
+}
+
+fn active() -> Session {
+    let mut session = Session::new();
+    let action = session.on(Event::Connect { enhanced: true });
+    assert_eq!(action.send, Some(Function::Initiate));
+    session
+}
+
+fn passive() -> Session {
+    let mut session = Session::new();
+    let action = session.on(control(Function::Initiate, 0));
+    assert_eq!(action.tell, Some(Tell::Request));
+    session
+}
+
+fn opened() -> Session {
+    let mut session = active();
+    let action = session.on(control(Function::Accept, 0));
+    assert_eq!(action.tell, Some(Tell::Established));
+    assert!(session.may_send());
+    session
+}
+
+#[test]
+fn active_side_sends_only_behind_the_accept() {
+    let mut session = active();
+    assert!(!session.may_send());
+    let early = session.on(Event::Segment { turn: 1 });
+    assert!(early.place);
+    assert!(!session.may_send());
+    session.on(control(Function::Accept, 0));
+    assert!(session.may_send());
+}
+
+#[test]
+fn segment_in_place_of_the_answer_ends_it() {
+    let mut session = active();
+    let action = session.on(Event::Segment { turn: 0 });
+    assert_eq!(action.send, Some(Function::Terminate));
+    assert_eq!(action.tell, Some(Tell::Refused));
+    assert!(!action.place);
+}
+
+#[test]
+fn answer_is_of_the_kind_of_the_initiate() {
+    let mut session = active();
+    let plain = Event::Control {
+        function: Function::Accept,
+        enhanced: false,
+        turn: 0,
+        full: false,
+    };
+    let action = session.on(plain);
+    assert_eq!(action.send, Some(Function::Terminate));
+    assert_eq!(session.state(), State::Quiesce);
+}
+
+#[test]
+fn refusals_are_told_apart() {
+    let tell = |function| active().on(control(function, 0)).tell;
+    assert_eq!(tell(Function::Reject), Some(Tell::Rejected));
+    assert_eq!(tell(Function::Terminate), Some(Tell::Refused));
+    assert_eq!(tell(Function::Initiate), Some(Tell::Refused));
+}
+
+#[test]
+fn stream_is_free_again_when_nothing_is_on_its_way() {
+    let mut session = active();
+    session.on(control(Function::Reject, 0));
+    assert_eq!(session.state(), State::Quiesce);
+    session.on(Event::Dry);
+    assert_eq!(session.state(), State::Free);
+}
+
+#[test]
+fn initiate_beyond_the_limit_is_terminated() {
+    let mut session = Session::new();
+    let action = session.on(Event::Control {
+        function: Function::Initiate,
+        enhanced: false,
+        turn: 0,
+        full: true,
+    });
+    assert_eq!(
+        (action.send, action.tell),
+        (Some(Function::Terminate), None)
+    );
+}
+
+#[test]
+fn peer_that_gives_up_before_the_answer_is_forgotten() {
+    let mut session = passive();
+    let action = session.on(control(Function::Terminate, 1));
+    assert_eq!(action.tell, Some(Tell::Closed));
+    assert_eq!(action.send, Some(Function::Terminate));
+    assert_eq!(session.on(Event::Accept), Action::default());
+}
+
+/// The active side has sent its Initiate and sends nothing more: all that is missing is the acknowledgement.
+#[test]
+fn given_up_decision_leaves_a_free_stream() {
+    for event in [Event::Timeout, Event::Disconnect, Event::Fail] {
+        let mut session = passive();
+        let action = session.on(event);
+        assert_eq!(action.send, Some(Function::Terminate));
+        assert_eq!(action.tell, Some(Tell::Closed));
+        assert_eq!(session.state(), State::Quiesce);
+        session.on(Event::Dry);
+        assert_eq!(session.state(), State::Free, "{event:?}");
+    }
+}
+
+#[test]
+fn peer_that_never_ends_costs_the_association() {
+    let mut session = passive();
+    session.on(Event::Segment { turn: 1 });
+    session.on(Event::Dry);
+    assert_eq!(session.state(), State::Quiesce);
+    assert!(session.on(Event::Timeout).abort);
+    assert_eq!(session.on(Event::Lost).tell, None);
+    assert_eq!(session.state(), State::Free);
+}
+
+#[test]
+fn segment_before_the_accept_is_illegal() {
+    let mut session = passive();
+    let action = session.on(Event::Segment { turn: 1 });
+    assert_eq!(action.send, Some(Function::Terminate));
+    assert!(!action.place);
+}
+
+#[test]
+fn terminate_does_not_overtake_the_accept() {
+    let mut session = passive();
+    assert_eq!(session.on(Event::Accept).send, Some(Function::Accept));
+    assert_eq!(session.on(Event::Disconnect).send, None);
+    assert_eq!(session.on(Event::Dry).send, Some(Function::Terminate));
+    let mut session = passive();
+    session.on(Event::Accept);
+    session.on(Event::Fail);
+    let action = session.on(Event::Segment { turn: 1 });
+    assert_eq!(action.send, Some(Function::Terminate));
+    assert!(!action.place);
+    // It is sent once.
+    assert_eq!(session.on(Event::Dry).send, None);
+}
+
+#[test]
+fn peers_terminate_does_not_prove_that_it_has_the_accept() {
+    let mut session = passive();
+    session.on(Event::Accept);
+    assert_eq!(session.on(control(Function::Terminate, 1)).send, None);
+    let action = session.on(Event::Reached(2));
+    assert_eq!((action.tell, action.send), (Some(Tell::Closed), None));
+    assert_eq!(session.on(Event::Dry).send, Some(Function::Terminate));
+}
+
+#[test]
+fn confirmed_accept_lets_the_terminate_go_at_once() {
+    let mut session = passive();
+    session.on(Event::Accept);
+    session.on(Event::Segment { turn: 1 });
+    let action = session.on(Event::Disconnect);
+    assert_eq!(action.send, Some(Function::Terminate));
+}
+
+#[test]
+fn given_up_initiate_waits_for_its_answer() {
+    let mut session = active();
+    assert_eq!(session.on(Event::Disconnect).send, None);
+    assert_eq!(session.on(Event::Dry).send, None);
+    let action = session.on(control(Function::Accept, 0));
+    assert_eq!(
+        (action.send, action.tell),
+        (Some(Function::Terminate), None)
+    );
+    let mut session = active();
+    session.on(Event::Disconnect);
+    let action = session.on(Event::Timeout);
+    assert!(action.abort);
+}
+
+#[test]
+fn peers_terminate_waits_for_its_turn() {
+    let mut session = opened();
+    assert_eq!(session.on(control(Function::Terminate, 3)).tell, None);
+    assert!(session.on(Event::Segment { turn: 2 }).place);
+    assert_eq!(session.on(Event::Reached(3)).tell, None);
+    let action = session.on(Event::Reached(4));
+    assert_eq!(action.tell, Some(Tell::Closed));
+    assert_eq!(action.send, Some(Function::Terminate));
+    session.on(Event::Dry);
+    assert_eq!(session.state(), State::Free);
+}
+
+#[test]
+fn nothing_comes_behind_the_terminate() {
+    let mut session = opened();
+    session.on(control(Function::Terminate, 3));
+    let action = session.on(Event::Segment { turn: 4 });
+    assert_eq!(action.send, Some(Function::Terminate));
+    let mut session = opened();
+    session.on(Event::Segment { turn: 4 });
+    let action = session.on(control(Function::Terminate, 3));
+    assert_eq!(action.send, Some(Function::Terminate));
+}
+
+#[test]
+fn second_answer_ends_an_open_session() {
+    for function in [Function::Initiate, Function::Accept, Function::Reject] {
+        let mut session = opened();
+        let action = session.on(control(function, 1));
+        assert_eq!(action.send, Some(Function::Terminate));
+        assert_eq!(session.state(), State::Failing);
+    }
+    let mut session = opened();
+    assert_eq!(session.on(Event::Illegal).send, Some(Function::Terminate));
+    assert!(!session.on(Event::Segment { turn: 1 }).place);
+}
+
+#[test]
+fn peer_may_go_on_until_its_own_terminate() {
+    let mut session = opened();
+    assert_eq!(
+        session.on(Event::Disconnect).send,
+        Some(Function::Terminate)
+    );
+    assert!(session.on(Event::Segment { turn: 1 }).place);
+    session.on(control(Function::Terminate, 2));
+    assert_eq!(session.on(Event::Reached(3)).tell, Some(Tell::Closed));
+}
+
+#[test]
+fn failed_session_does_not_wait_for_turns() {
+    let mut session = opened();
+    session.on(Event::Fail);
+    let action = session.on(control(Function::Terminate, 9));
+    assert_eq!(action.tell, Some(Tell::Closed));
+    assert_eq!(action.send, None);
+}
+
+#[test]
+fn lost_association_is_told_once() {
+    let mut session = opened();
+    assert_eq!(session.on(Event::Lost).tell, Some(Tell::Lost));
+    assert_eq!(session.on(Event::Lost).tell, None);
+    assert_eq!(session.state(), State::Free);
+}
