@@ -32,8 +32,8 @@ fuzz_target!(|octets: &[u8]| {
         .map(|(wrong, code)| (*wrong, *code));
     let does = wrong.map(|(wrong, _)| wrong);
     let summary = match first & 1 {
-        0 => model::run::<Arrival>(&mut input, 4, does),
-        _ => model::run::<Window<Box<Bits>>>(&mut input, 4, does),
+        0 => model::run::<Arrival>(&mut input, 4, does, None),
+        _ => model::run::<Window<Box<Bits>>>(&mut input, 4, does, None),
     };
     // Who did wrong is told of it, or had nothing left to do it with.
     for code in &summary.codes {

@@ -9,6 +9,7 @@ mod halves;
 mod lower;
 mod model;
 mod oracle;
+mod planted;
 mod sessions;
 mod sink;
 mod source;

@@ -32,14 +32,15 @@ fn schedules() -> u64 {
     number.and_then(|number| number.parse().ok()).unwrap_or(500)
 }
 
-fn random(seed: u64) -> Random {
+/// The schedule of this number.
+pub fn random(seed: u64) -> Random {
     Random((seed << 32) | 0x9e37_79b9)
 }
 
 fn come_to_their_end<L: Lower>() -> model::Summary {
     let mut total = model::Summary::default();
     for seed in 1..=schedules() {
-        let summary = model::run::<L>(&mut random(seed), 20, None);
+        let summary = model::run::<L>(&mut random(seed), 20, None, None);
         assert!(summary.codes.is_empty(), "{summary:?}");
         total.sends += summary.sends;
         total.writes += summary.writes;
@@ -71,7 +72,7 @@ fn wrongs_are_told<L: Lower>() {
     let mut flushed = 0;
     for (wrong, (layer, etype, code)) in WRONGS {
         for seed in 1..=schedules() / 5 {
-            let summary = model::run::<L>(&mut random(seed), 12, Some(wrong));
+            let summary = model::run::<L>(&mut random(seed), 12, Some(wrong), None);
             // Only who did wrong is told, and nobody else sends a Terminate.
             assert_eq!(summary.codes, [Code::new(layer, etype, code)], "{wrong:?}");
             flushed += summary.flushed;

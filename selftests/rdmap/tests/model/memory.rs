@@ -12,21 +12,34 @@ use rdmap::stag::Range;
 use rdmap::stag::Region;
 use rdmap::stag::Stag;
 
+use super::planted::Bug;
+
 struct Registered {
     region: Region,
     octets: Vec<u8>,
 }
 
 /// What is registered.
-#[derive(Default)]
-pub struct Regions(RefCell<BTreeMap<Stag, Registered>>);
+pub struct Regions {
+    regions: RefCell<BTreeMap<Stag, Registered>>,
+    bug: Option<Bug>,
+}
 
 impl Regions {
+    /// Nothing.
+    pub fn new(bug: Option<Bug>) -> Self {
+        Self {
+            regions: RefCell::default(),
+            bug,
+        }
+    }
+
     /// Registers memory.
     pub fn register(&self, stag: Stag, region: Region, octets: Vec<u8>) {
         assert_eq!(region.length, u64::try_from(octets.len()).unwrap());
         let registered = Registered { region, octets };
-        assert!(self.0.borrow_mut().insert(stag, registered).is_none());
+        let before = self.regions.borrow_mut().insert(stag, registered);
+        assert!(before.is_none());
     }
 
     fn place(region: &Region, range: Range) -> std::ops::Range<usize> {
@@ -35,39 +48,49 @@ impl Regions {
     }
 
     /// Moves octets that arrived to their place.
-    pub fn write(&self, range: Range, octets: &[u8]) {
-        let mut regions = self.0.borrow_mut();
+    pub fn write(&self, range: Range, want: Access, octets: &[u8]) {
+        let mut regions = self.regions.borrow_mut();
         let found = regions.get_mut(&range.stag).expect("a place that is there");
-        assert!(found.region.valid, "{range:?} was invalidated");
+        let allowed = found.region.check(range.offset, range.length, want);
+        assert_eq!(allowed, Ok(()), "{range:?}");
         found.octets[Self::place(&found.region, range)].copy_from_slice(octets);
     }
 
     /// What is there, valid or not.
     pub fn read(&self, range: Range) -> Vec<u8> {
-        let regions = self.0.borrow();
+        let regions = self.regions.borrow();
         let found = &regions[&range.stag];
         found.octets[Self::place(&found.region, range)].to_vec()
     }
 
+    /// How many octets it has.
+    pub fn length(&self, stag: Stag) -> u64 {
+        self.regions.borrow()[&stag].region.length
+    }
+
     /// Whether it can be used.
     pub fn is_valid(&self, stag: Stag) -> bool {
-        self.0.borrow()[&stag].region.valid
+        self.regions.borrow()[&stag].region.valid
     }
 }
 
 impl Memory for Regions {
     fn check(&self, range: Range, want: Access) -> Result<(), Denied> {
         assert!(range.length > 0, "nothing is asked of no octets");
-        let regions = self.0.borrow();
+        let regions = self.regions.borrow();
         let found = regions.get(&range.stag).ok_or(Denied::Invalid)?;
+        let want = match self.bug {
+            Some(Bug::RightsIgnored) => Access::ReadSink,
+            _ => want,
+        };
         found.region.check(range.offset, range.length, want)
     }
 
     fn invalidate(&self, stag: Stag) -> Result<(), Denied> {
-        let mut regions = self.0.borrow_mut();
+        let mut regions = self.regions.borrow_mut();
         let found = regions.get_mut(&stag).ok_or(Denied::Invalid)?;
         found.region.check_invalidate()?;
-        found.region.valid = false;
+        found.region.valid = self.bug == Some(Bug::StagStaysValid);
         Ok(())
     }
 }

@@ -4,17 +4,24 @@
 //!
 //! Everything that decides is the crate under test; what stands here moves octets and watches. It panics where a rule of
 //! RFC 5040, section 5.5, is broken: a Send shown before what was sent ahead of it is there, a Read Request answered too
-//! early, memory touched that is not registered, a completion that is missing, doubled or out of its order, more Reads
-//! outstanding than may be, anything behind a Terminate.
+//! early, memory touched that is not registered, or not for this, a completion that is missing, doubled, out of its order or
+//! too early for the lower layer, more Reads outstanding than may be, anything behind a Terminate.
+//!
+//! A segment may arrive before its sender has heard that it left: the two halves of a stream are two contexts.
 //!
 //! A source of [choices](Choices) drives it, so that a random generator or a fuzzer can look for a schedule that
 //! goes wrong.
 
 mod end;
 mod memory;
+mod planted;
+mod post;
+mod receive;
+mod send;
 mod terms;
 
 use end::End;
+pub use planted::Bug;
 pub use terms::Choices;
 pub use terms::Flying;
 pub use terms::Lower;
@@ -22,15 +29,18 @@ pub use terms::Summary;
 pub use terms::Wrong;
 pub use terms::WRONGS;
 
-/// Runs `requests` requests from each end to their end. With `wrong`, the first end does that at some time.
+/// Runs `requests` requests from each end to their end. With `wrong`, the first end does that at some time. With `bug`,
+/// both ends have it.
 pub fn run<L: Lower>(
     choices: &mut impl Choices,
     requests: usize,
     mut wrong: Option<Wrong>,
+    bug: Option<Bug>,
 ) -> Summary {
     let mut summary = Summary::default();
     let ord = [choices.below(4) + 1, choices.below(4) + 1];
-    let mut ends = [End::<L>::new(ord[0], ord[1]), End::<L>::new(ord[1], ord[0])];
+    let new = |ord, ird| End::<L>::new(ord, ird, requests + 1, bug);
+    let mut ends = [new(ord[0], ord[1]), new(ord[1], ord[0])];
     let mut wires: [Vec<Flying>; 2] = [Vec::new(), Vec::new()];
     for steps in 0.. {
         assert!(steps < 200_000, "the run does not end");
@@ -53,6 +63,8 @@ pub fn run<L: Lower>(
             }
             1 => {
                 if let Some(flying) = end.send(choices) {
+                    let again = bug == Some(Bug::SegmentTwice) && flying.count == 5;
+                    wires[side].extend(again.then(|| flying.clone()));
                     wires[side].push(flying);
                 }
             }

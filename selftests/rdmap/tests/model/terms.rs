@@ -65,6 +65,7 @@ impl Lower for Window<Box<Bits>> {
 }
 
 /// A segment on its way.
+#[derive(Clone)]
 pub struct Flying {
     /// How many were sent before it.
     pub count: u64,

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Bugs that stand between the engine and the model, to see that the model finds them.
+
+/// What the engine gets wrong, as it looks to those around it.
+// The fuzz target that shares this file plants none.
+#[allow(dead_code)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// A segment counts as placed while its octets are still on their way to memory.
+    PlacedEarly,
+    /// Octets are placed one further on than they belong, the last one in front.
+    PlacedAside,
+    /// Rights are not checked.
+    RightsIgnored,
+    /// A Send with Invalidate is delivered, and its STag stays valid.
+    StagStaysValid,
+    /// A request completes while the lower layer reads its memory.
+    CompletedEarly,
+    /// A completion is missing.
+    CompletionLost,
+    /// A completion comes twice.
+    CompletionTwice,
+    /// Two completions change places.
+    CompletionsSwapped,
+    /// A Read is complete when the first octets of its response are there.
+    ReadDoneEarly,
+    /// Fences are not kept.
+    FenceIgnored,
+    /// One Read more than ORD is outstanding.
+    OrdExceeded,
+    /// A segment is sent twice.
+    SegmentTwice,
+    /// Two responses are sent in the wrong order.
+    AnswersSwapped,
+    /// Segments are delivered in the order of their arrival, whatever their numbers say.
+    OrderOfArrival,
+    /// Reads whose sinks overlap are outstanding together.
+    SinksOverlap,
+}

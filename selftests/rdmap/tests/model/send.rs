@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Segments leave an end.
+
+use rdmap::source::Outgoing;
+use rdmap::source::Payload;
+use rdmap::stag::Range;
+
+use super::end::End;
+use super::terms::Choices;
+use super::terms::Flying;
+use super::terms::Lower;
+
+impl<L: Lower> End<L> {
+    /// Cuts the next segment and hands it over.
+    pub fn send(&mut self, choices: &mut impl Choices) -> Option<Flying> {
+        if self.closed {
+            return None;
+        }
+        self.hand_over();
+        let mulpdu = 128 + u32::try_from(choices.below(500)).unwrap();
+        let mut next = self.source.next(mulpdu, &self.memory)?;
+        let mut limit = mulpdu;
+        if choices.one_in(8) {
+            // The lower layer takes less by now: it is cut anew.
+            limit = 128;
+            next = self.source.next(limit, &self.memory)?;
+        }
+        let mut octets;
+        match next {
+            Outgoing::Local(number) => {
+                self.source.handed().unwrap();
+                self.source.done(number).unwrap();
+                self.work[usize::try_from(number).unwrap()].done = true;
+                return None;
+            }
+            Outgoing::Read {
+                number,
+                header,
+                request,
+            } => {
+                let sink = Range {
+                    stag: request.sink_stag,
+                    offset: request.sink_offset,
+                    length: request.length,
+                };
+                self.sink.expect(number, sink, false).unwrap();
+                self.begin(number);
+                self.reads_outstanding += 1;
+                assert!(self.reads_outstanding <= self.ord);
+                octets = header.as_slice().to_vec();
+            }
+            Outgoing::Segment {
+                header,
+                payload,
+                answered,
+                ..
+            } => {
+                if let Some(number) = answered {
+                    self.sink.answered(number).unwrap();
+                }
+                octets = header.as_slice().to_vec();
+                match payload {
+                    Payload::None => {}
+                    Payload::Request {
+                        number,
+                        offset,
+                        length,
+                    } => {
+                        if offset == 0 {
+                            self.begin(number);
+                        }
+                        let first = usize::try_from(offset).unwrap();
+                        let work = &self.work[usize::try_from(number).unwrap()];
+                        let length = usize::try_from(length).unwrap();
+                        octets.extend(&work.octets[first..first + length]);
+                        self.work[usize::try_from(number).unwrap()].segment = self.handed + 1;
+                    }
+                    Payload::Answer(range) => octets.extend(self.memory.read(range)),
+                }
+            }
+        }
+        assert!(octets.len() <= usize::try_from(limit).unwrap());
+        assert!(!self.terminated, "nothing follows a Terminate");
+        self.terminated = octets[1] == 0x47;
+        // The peer may have the segment before the sender knows that it left.
+        self.leaving = true;
+        if choices.one_in(2) {
+            self.hand_over();
+        }
+        let count = self.count;
+        self.count += 1;
+        Some(Flying { count, octets })
+    }
+
+    fn begin(&self, number: u64) {
+        let work = &self.work[usize::try_from(number).unwrap()];
+        assert!(
+            !work.fence || self.reads_outstanding == 0,
+            "a fence is kept"
+        );
+    }
+}

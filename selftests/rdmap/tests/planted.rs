@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Bugs that are planted between the engine and the model: the model finds each of them.
+//!
+//! Which ones: [`Bug`].
+
+use std::panic::catch_unwind;
+
+use rdmap::order::Arrival;
+use rdmap::sctp::window::Bits;
+use rdmap::sctp::window::Window;
+
+use crate::model;
+use crate::model::Bug;
+use crate::model::Lower;
+use crate::model::Wrong;
+use crate::streams::random;
+
+/// All of them. Those that are marked are none over a lower layer that keeps the order.
+const BUGS: [(Bug, bool); 15] = [
+    (Bug::PlacedEarly, false),
+    (Bug::PlacedAside, false),
+    (Bug::RightsIgnored, false),
+    (Bug::StagStaysValid, false),
+    (Bug::CompletedEarly, false),
+    (Bug::CompletionLost, false),
+    (Bug::CompletionTwice, false),
+    (Bug::CompletionsSwapped, false),
+    (Bug::ReadDoneEarly, false),
+    (Bug::FenceIgnored, false),
+    (Bug::OrdExceeded, false),
+    (Bug::SegmentTwice, false),
+    (Bug::AnswersSwapped, false),
+    (Bug::OrderOfArrival, true),
+    (Bug::SinksOverlap, true),
+];
+
+/// Says whether a schedule goes wrong: it stops, or an end complains although nobody did wrong.
+fn is_found<L: Lower>(seed: u64, bug: Option<Bug>) -> bool {
+    // Rights are missed by who does wrong only.
+    let wrong = (bug == Some(Bug::RightsIgnored)).then_some(Wrong::WriteReadOnly);
+    let run = catch_unwind(|| model::run::<L>(&mut random(seed), 20, wrong, bug));
+    run.map_or(true, |summary| wrong.is_none() && !summary.codes.is_empty())
+}
+
+fn are_found<L: Lower>() {
+    for (bug, needs_reordering) in BUGS {
+        if needs_reordering && L::IN_ORDER {
+            continue;
+        }
+        let first = (1..=300).find(|seed| is_found::<L>(*seed, Some(bug)));
+        assert!(first.is_some(), "{bug:?} is not found");
+    }
+    assert!((1..=300).all(|seed| !is_found::<L>(seed, None)));
+}
+
+#[test]
+fn planted_bugs_are_found_over_a_layer_that_keeps_the_order() {
+    are_found::<Arrival>();
+}
+
+#[test]
+fn planted_bugs_are_found_over_a_layer_that_reorders() {
+    are_found::<Window<Box<Bits>>>();
+}
