@@ -13,9 +13,11 @@ SERVER ?= rust
 # How long each fuzz target runs, in seconds.
 TIME ?= 60
 
-# The VMs: their RDMA device, rxe, iwarp-tcp or siw (which the stock kernel lacks), virtual CPUs, memory, seconds until they are killed, additions
+# The VMs: their RDMA device, rxe, iwarp-tcp or siw, that of a pair's server if it is another one, virtual CPUs, memory, seconds until
+# they are killed, additions
 # to the kernel's command line. KERNEL=debug boots the debug kernel.
 RDMA ?= rxe
+PEER_RDMA ?= $(RDMA)
 SMP ?= 2
 MEM ?= $(if $(filter debug,$(KERNEL)),3G,2G)
 LIMIT ?= 600
@@ -26,8 +28,10 @@ override RUN := $(value RUN)
 export KVER RUN MODULE CLIENT SERVER
 
 vm := scripts/enter scripts/vm.py
-vm_options = --rdma $(RDMA) --smp $(SMP) --memory $(MEM) --limit $(LIMIT) --append='$(APPEND)'
-built = scripts/build.sh $(if $(filter rust iwarp-%,$(1) $(2) $(RDMA)),module,buildroot)
+vm_options = --rdma $(RDMA) --peer-rdma $(PEER_RDMA) --smp $(SMP) --memory $(MEM) --limit $(LIMIT) --append='$(APPEND)'
+built = scripts/build.sh $(if $(filter rust iwarp-%,$(1) $(2) $(RDMA) $(PEER_RDMA)),module,buildroot)$(siw)
+# The stock kernel lacks siw.
+siw = $(if $(filter siw,$(RDMA) $(PEER_RDMA)),$(if $(filter debug,$(KERNEL)),, && nice scripts/enter selftests/iwarp/siw.sh))
 
 .PHONY: modules modules_install module buildroot shell vm vm2 demo check check-all check-fast check-kernels debug-check conformance fuzz mutants instructions counts interop bench fmt clean distclean help
 
@@ -99,9 +103,9 @@ interop: ## our module and the in-tree one on either side: every version, sys ov
 	@$(call built,rust)
 	@scripts/enter selftests/interop/interop.py
 
-bench: ## instructions per operation, ours beside the in-tree one's; PROFILE=1: who executes them
+bench: ## instructions per operation, ours beside the in-tree one's, over RDMA=; PROFILE=1: who executes them
 	@$(call built,rust)
-	@scripts/enter selftests/bench/bench.py $(if $(PROFILE),--profile)
+	@scripts/enter selftests/bench/bench.py --rdma $(RDMA) $(if $(PROFILE),--profile)
 
 fmt: buildroot ## format the Rust sources
 	@scripts/enter scripts/fmt.sh

@@ -30,6 +30,7 @@ GUEST_MODULES = Path("usr/lib/modules") / KVER
 SRC = Path("/src")
 CACHE = Path("/cache/vm")
 RUNS = SRC / "build/vm"
+RDMA = ("rxe", "siw", "iwarp-tcp")
 TIMED_OUT = 124  # As timeout(1) says it.
 DIED = 125
 RUNS_KEPT = 30
@@ -152,17 +153,20 @@ def kvm_works(kernel):
     return verdict.read_text() == "yes"
 
 
-def ours(options, module):
-    """Returns which of our modules a VM has. Where the in-tree module is under test, the second one is there if it was built."""
+def added(options, module, rdma):
+    """Returns the modules that a VM has besides the kernel's. Where the in-tree module is under test, our second one is there if
+    it was built; siw is there for the stock kernel, which lacks it, if a VM of the run needs it."""
     iwarp = options.built / "iwarp.ko"
-    wanted = [iwarp] if module == "rust" or options.rdma.startswith("iwarp-") or iwarp.exists() else []
-    return ([options.built / "rpcrdma.ko"] if module == "rust" else []) + wanted
+    wanted = [options.built / "rpcrdma.ko"] if module == "rust" else []
+    wanted += [iwarp] if module == "rust" or rdma.startswith("iwarp-") or iwarp.exists() else []
+    wanted += [SRC / "build/siw/siw.ko"] if rdma == "siw" and not DEBUG else []
+    return wanted
 
 
 class Vm:
     """One virtual machine of a run."""
 
-    def __init__(self, role, run, options, module, command="", net=(), pair=None):
+    def __init__(self, role, run, options, module, rdma, command="", net=(), pair=None):
         self.role = role
         self.dir = run / role
         self.dir.mkdir(parents=True)
@@ -171,7 +175,7 @@ class Vm:
         self.interactive = options.interactive and role != "server"
         size = shutil.get_terminal_size()
         config = {"ROLE": role, "COMMAND": command, "ROWS": size.lines, "COLUMNS": size.columns,
-                  "TERM": os.environ.get("TERM", "dumb"), "MODULE": module, "RDMA": options.rdma,
+                  "TERM": os.environ.get("TERM", "dumb"), "MODULE": module, "RDMA": rdma, "PEER_RDMA": options.peer_rdma,
                   "KERNEL": "debug" if DEBUG else ""}
         (self.dir / "config").write_text("".join(f"{k}={quote(str(v))}\n" for k, v in config.items()))
 
@@ -183,7 +187,7 @@ class Vm:
         layer.mkdir()
         if DEBUG:
             shutil.copytree(MODULES, layer / GUEST_MODULES, ignore=shutil.ignore_patterns("build", "vmlinuz"))
-        if modules := ours(options, module):
+        if modules := added(options, module, rdma):
             shutil.copytree(module_layer(modules), layer, symlinks=True, dirs_exist_ok=True)
             updates = layer / GUEST_MODULES / "updates"
             updates.mkdir()
@@ -301,7 +305,7 @@ def new_run():
 
 
 def single(options, run):
-    return [Vm("single", run, options, options.module, options.command)]
+    return [Vm("single", run, options, options.module, options.rdma, options.command)]
 
 
 def pair(options, run):
@@ -317,8 +321,8 @@ def pair(options, run):
                 "-device", f"virtio-net-pci,netdev=net0,mac=52:54:00:00:00:0{number},host_mtu=4500,mrg_rxbuf=off"]
 
     return [
-        Vm("server", run, options, options.server, net=net(1, "server=on"), pair=shared),
-        Vm("client", run, options, options.client, options.command, net(2, "server=off,reconnect-ms=200"), shared),
+        Vm("server", run, options, options.server, options.peer_rdma, net=net(1, "server=on"), pair=shared),
+        Vm("client", run, options, options.client, options.rdma, options.command, net(2, "server=off,reconnect-ms=200"), shared),
     ]
 
 
@@ -376,7 +380,8 @@ def main():
     parser.add_argument("--module", choices=("rust", "c"), default="rust")
     parser.add_argument("--client", choices=("rust", "c"), default="rust")
     parser.add_argument("--server", choices=("rust", "c"), default="rust")
-    parser.add_argument("--rdma", choices=("rxe", "siw", "iwarp-tcp"), default="rxe", help="the RDMA device")
+    parser.add_argument("--rdma", choices=RDMA, default="rxe", help="the RDMA device")
+    parser.add_argument("--peer-rdma", choices=RDMA, help="the RDMA device of a pair's server, if it is another one")
     parser.add_argument("--built", type=Path, default=Path("/src/build/debug" if DEBUG else "/src"), help="where our modules are")
     parser.add_argument("--smp", type=int, default=2)
     parser.add_argument("--memory", default="3G" if DEBUG else "2G")
@@ -386,12 +391,13 @@ def main():
     parser.add_argument("command", nargs="?", default="", help="a shell command; none gives a shell")
     options = parser.parse_args()
     options.interactive = not options.command
-    if options.rdma == "siw" and not DEBUG:
-        sys.exit("vm: the stock kernel has no siw; KERNEL=debug has")
-    for module in (options.module,) if options.kind == "single" else (options.client, options.server):
-        for file in ours(options, module):
+    options.peer_rdma = options.peer_rdma or options.rdma
+    single_vm, two = [(options.module, options.rdma)], [(options.client, options.rdma), (options.server, options.peer_rdma)]
+    for module, rdma in single_vm if options.kind == "single" else two:
+        for file in added(options, module, rdma):
             if not file.exists():
-                sys.exit(f"vm: {file} is not there; `make module` builds it")
+                builder = "selftests/iwarp/siw.sh" if file.name == "siw.ko" else "`make module`"
+                sys.exit(f"vm: {file} is not there; {builder} builds it")
 
     turn = take_turn(options)
     run, vms = boot(options)

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Compares our module with the kernel's own by the instructions that an operation takes, client and server together.
 
-Boots a VM for each (guest.py runs there), prints a table and draws it: build/bench/table.txt and ratios.svg; with
---profile who executes the instructions, build/bench/shares.txt. Runs inside the build root.
+Boots a VM for each (guest.py runs there), prints a table and draws it: build/bench/rxe/table.txt and ratios.svg, or what the RDMA
+device is called that they have; with --profile who executes the instructions, build/bench/rxe/shares.txt. Runs inside the build root.
 """
 
 import argparse
@@ -16,15 +16,15 @@ SRC = Path(__file__).resolve().parents[2]
 OUT = SRC / "build/bench"
 # Name, module, inline size.
 SIDES = [("ours", "rust", None), ("C", "c", None), ("C, 8192 inline", "c", 8192)]
-OWNERS = ["rdma_rxe", "sunrpc", "rpcrdma", "nfs", "nfsd", "kernel", "user"]
+OWNERS = ["rdma_rxe", "siw", "iwarp", "sunrpc", "rpcrdma", "nfs", "nfsd", "kernel", "user"]
 
 
 def guest(module, inline, options):
     """Returns what guest.py found in a VM with `module`."""
-    command = ["selftests/bench/guest.py", f"--seconds={options.seconds}", f"--only='{options.only}'"]
+    command = ["selftests/bench/guest.py", f"--seconds={options.seconds}", f"--only='{options.only}'", f"--rdma={options.rdma}"]
     command += [f"--inline={inline}"] if inline else []
     command += ["--profile"] if options.profile else []
-    vm = subprocess.run(["scripts/vm.py", "single", "--module", module, "--accel", "count", "--smp", "1", "--limit",
+    vm = subprocess.run(["scripts/vm.py", "single", "--module", module, "--rdma", options.rdma, "--accel", "count", "--smp", "1", "--limit",
                          str(options.limit), "--", " ".join(command)], cwd=SRC, stdout=subprocess.PIPE, text=True)
     lines = vm.stdout.splitlines()
     if vm.returncode or not lines:
@@ -76,16 +76,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=2, help="guest time for each workload")
     parser.add_argument("--only", default="", help="workloads with this in their name")
+    parser.add_argument("--rdma", default="rxe", help="the RDMA device: rxe, siw or iwarp-tcp")
     parser.add_argument("--limit", type=int, default=1800, help="seconds until a VM is killed")
     parser.add_argument("--profile", action="store_true", help="who executes the instructions, instead of how many")
     options = parser.parse_args()
-    OUT.mkdir(parents=True, exist_ok=True)
+    out = OUT / options.rdma
+    out.mkdir(parents=True, exist_ok=True)
     results = {name: guest(module, inline, options) for name, module, inline in SIDES}
     text = "\n".join((shares if options.profile else table)(results)) + "\n"
     print(text, end="")
-    (OUT / ("shares.txt" if options.profile else "table.txt")).write_text(text)
+    (out / ("shares.txt" if options.profile else "table.txt")).write_text(text)
     if not options.profile:
-        (OUT / "ratios.svg").write_text(chart(results))
+        (out / "ratios.svg").write_text(chart(results))
 
 
 if __name__ == "__main__":
