@@ -31,5 +31,7 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_cm.h>
 
+#include "rpcrdma_trace.h"
+
 static const gfp_t RUST_CONST_HELPER_GFP_NOWAIT_NOWARN_ZERO =
 	GFP_NOWAIT | __GFP_NOWARN | __GFP_ZERO;

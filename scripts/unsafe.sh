@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../rust" || exit
 failed=0
 
 # Those of rpcrdma.ko, then those of iwarp.ko.
-wrappers=(raw shared rdma sunrpc iwraw provider socket)
+wrappers=(raw shared rdma sunrpc trace iwraw provider socket)
 others=()
 for crate in "${wrappers[@]}"; do others+=(-not -path "./$crate/*"); done
 

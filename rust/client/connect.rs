@@ -134,6 +134,7 @@ fn request(
             .regions
             .fill(&pd, regions, limits.regions, limits.pages, limits.reserve)?;
     connection.counters.regions.add(new as u64);
+    connection.with_peer(|peer| trace::event!(xprtrdma_createmrs(peer, new)));
     // RFC 8166, section 3.3.1: the Receives for all replies are posted before the first Call is sent.
     let receives = limits.credits.saturating_add(CALLBACKS);
     connection
@@ -158,8 +159,15 @@ fn request(
 /// Closes the connection. Returns the resources that another one may use. Sleeps.
 pub(super) fn close(xprt: &Xprt<ClientTransport>, active: &ActiveConnection) -> ReusableResources {
     let ActiveConnection { queue, connection } = active;
+    let was_connected = match connection.is_open() {
+        true => Ok(()),
+        false => Err(error::not_connected()),
+    };
     connection.begin_close();
-    queue.disconnect();
+    let disconnected = queue.disconnect();
+    xprt.with_peer(|peer| {
+        trace::event!(xprtrdma_disconnect(peer, disconnected, was_connected));
+    });
     queue.drain();
     xprt.for_each_slot(|slot| connection.counters.broken_regions.add(slot.reset()));
     let regions = connection.finish_close();

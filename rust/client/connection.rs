@@ -51,6 +51,7 @@ use proto::{
     },
 };
 use rdma::{
+    cm,
     mr::Idle,
     ProtectionDomain,
     QueuePair, //
@@ -184,13 +185,23 @@ impl Connection {
     }
 
     /// The server accepted the connection, with this private data.
-    pub(super) fn established(&self, private_data: &[u8]) {
+    pub(super) fn established(&self, private_data: &[u8], id: &cm::EventId<'_>) {
         let theirs = PrivateData::parse(private_data);
         let device_limits = self.device_limits.as_ref();
         self.limits.populate(MarshalLimits {
             thresholds: Thresholds::negotiate(Role::Client, self.config.inline, theirs),
             ..*device_limits.unwrap_or(&MarshalLimits::DEFAULT)
         });
+        if let (Ok(local), Ok(remote)) = (id.local_address(), id.remote_address()) {
+            let Thresholds { call, reply } = self.limits().thresholds;
+            let wished = self.config.inline;
+            trace::event!(xprtrdma_inline_thresh(
+                &local,
+                &remote,
+                [call, reply],
+                [wished.send_size(), wished.receive_size()]
+            ));
+        }
         self.state.report(Event::Established);
     }
 
@@ -200,6 +211,11 @@ impl Connection {
             kernel::pr_warn_once!("a server granted no credits at all, which is taken for one\n");
         }
         self.window.lock().on_reply(grant)
+    }
+
+    /// Calls `f` with the server's address and port as text. `f` must not sleep.
+    pub(super) fn with_peer(&self, f: impl FnOnce(trace::Peer<'_>)) {
+        self.link.with(|xprt| xprt.with_peer(f));
     }
 
     /// Puts regions back into the pool, and has sunrpc send again if a Call waits for them.
@@ -214,8 +230,8 @@ impl Connection {
         if self.state.on(event) == Action::TearDown {
             self.link.with(|xprt| {
                 if endpoint::may_log() {
-                    xprt.with_address_text(|server| {
-                        pr_info!("connection to {server} lost: {reason}\n")
+                    xprt.with_peer(|server| {
+                        pr_info!("connection to {} lost: {reason}\n", server.addr)
                     });
                 }
                 xprt.force_disconnect();
@@ -254,7 +270,10 @@ impl Connection {
 
     /// The device is being removed. Resources of a connection that was closed long ago may still hold that
     /// up.
-    pub(super) fn on_device_removal(&self) {
+    pub(super) fn on_device_removal(&self, id: &cm::EventId<'_>) {
+        if let (Some(device), Ok(server)) = (id.device_name(), id.remote_address()) {
+            trace::event!(xprtrdma_device_removal(device, &server));
+        }
         self.device_removed.store(true, Ordering::Release);
         self.end_on(Event::DeviceRemoved, c"device removed");
         self.link.with(|xprt| {

@@ -23,12 +23,12 @@ impl rdma::Context for Connection {
     type InvalidateContext = InvalidateContext;
     type SendTag = ();
 
-    fn cm_event(&self, event: cm::Event<'_>) {
+    fn cm_event(&self, event: cm::Event<'_>, id: &cm::EventId<'_>) {
         let state = self.state();
         match event {
             cm::Event::AddrResolved => state.report(Event::AddressResolved),
             cm::Event::RouteResolved => state.report(Event::RouteResolved),
-            cm::Event::Established { private_data } => self.established(private_data),
+            cm::Event::Established { private_data } => self.established(private_data, id),
             cm::Event::AddrError => state.fail(ConnectError::Address),
             cm::Event::RouteError => state.fail(ConnectError::Route),
             cm::Event::Unreachable => {
@@ -47,7 +47,7 @@ impl rdma::Context for Connection {
             cm::Event::Disconnected => self.lost(c"closed by the server"),
             // The local address moved to another device, so the resolved path is no longer valid.
             cm::Event::AddrChange => self.lost(c"local address moved"),
-            cm::Event::DeviceRemoval => self.on_device_removal(),
+            cm::Event::DeviceRemoval => self.on_device_removal(id),
             cm::Event::Other => (),
         }
     }
@@ -62,10 +62,27 @@ impl rdma::Handler for Connection {
         message: receive::Message<Self>,
         invalidated: Option<Invalidated<'_, Self>>,
     ) {
+        trace::event!(xprtrdma_wc_receive(
+            message.id(queue),
+            message.bytes().len(),
+            0,
+            0
+        ));
         reply::received(self, queue, message, invalidated);
     }
 
-    fn receive_failed(&self, buffer: receive::Buffer<Self>, status: WcStatus) {
+    fn receive_failed(
+        &self,
+        queue: &QueuePair<Self>,
+        buffer: receive::Buffer<Self>,
+        status: WcStatus,
+    ) {
+        trace::event!(xprtrdma_wc_receive(
+            buffer.id(queue),
+            0,
+            status.number(),
+            status.vendor_err()
+        ));
         drop(buffer);
         self.work_request_failed(status);
     }

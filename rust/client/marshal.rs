@@ -55,6 +55,7 @@ use sunrpc::{
     Rqst,
     SendError, //
 };
+use trace::ChunkType;
 
 /// Maps the memory of the Call in `rqst` and writes its message. `offered` is [`Offered::Nothing`] before.
 /// Does not sleep.
@@ -66,7 +67,16 @@ pub(super) fn marshal(
 ) -> Result<PreparedCall, SendError> {
     let limits = active.connection.limits();
     let plan = limits.plan(rqst)?;
-    let mut idle = reserve.take_regions(&active, limits.regions(&plan))?;
+    let mut idle = reserve
+        .take_regions(&active, limits.regions(&plan))
+        .inspect_err(|_| {
+            // A Call that is prepared early takes only what is to spare.
+            if reserve == ResourceReserve::Use {
+                active.connection.with_peer(|server| {
+                    trace::event!(xprtrdma_nomrs_err(rqst.task_id(), server));
+                });
+            }
+        })?;
     let mut buffer = match reserve.take_send_buffer(&active) {
         Ok(buffer) => buffer,
         Err(error) => {
@@ -86,13 +96,23 @@ pub(super) fn marshal(
     );
     active.connection.put_regions(idle);
     match message {
-        Ok(message) => Ok(PreparedCall {
-            active,
-            regions,
-            buffer,
-            message,
-            plan,
-        }),
+        Ok(message) => {
+            trace::event!(xprtrdma_marshal(
+                rqst.task_id(),
+                rqst.xid(),
+                message.len.saturating_sub(message.copied),
+                rqst.call_lens(),
+                argument_chunk(&plan, &message),
+                result_chunk(&plan)
+            ));
+            Ok(PreparedCall {
+                active,
+                regions,
+                buffer,
+                message,
+                plan,
+            })
+        }
         Err(error) => {
             active.queue.put_back_send_buffer(buffer);
             active.connection.put_regions(regions.cancel());
@@ -179,6 +199,25 @@ fn write_message(
         copied: len.saturating_sub(header),
         inserted,
     })
+}
+
+/// How the argument travels, for traces.
+fn argument_chunk(plan: &Plan, message: &Message) -> ChunkType {
+    match plan.call {
+        CallForm::Inline if message.inserted.is_some() => ChunkType::Mapped,
+        CallForm::Inline => ChunkType::Pullup,
+        CallForm::ReadChunk(_) => ChunkType::Read,
+        CallForm::PositionZero => ChunkType::PositionZero,
+    }
+}
+
+/// How the result will travel, for traces.
+fn result_chunk(plan: &Plan) -> ChunkType {
+    match plan.reply {
+        ReplyForm::Inline => ChunkType::Inline,
+        ReplyForm::WriteChunk { .. } => ChunkType::Write,
+        ReplyForm::ReplyChunk { .. } | ReplyForm::WriteAndReplyChunk { .. } => ChunkType::Reply,
+    }
 }
 
 /// Maps `pieces` with regions of `idle`, as the segments of one chunk.

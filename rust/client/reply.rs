@@ -24,10 +24,13 @@ use super::{
 use kernel::sync::SpinLockGuard;
 use proto::reply::{
     parse,
+    Discard,
     Incoming,
+    RdmaError,
     Reply, //
 };
 use rdma::{
+    error,
     mr::{
         Idle,
         Registered, //
@@ -115,11 +118,18 @@ fn complete_invalidated(
         .counters
         .local_invalidations
         .add(registered.len() as u64);
+    if trace::xprtrdma_mr_localinv::is_on() {
+        for region in registered.info() {
+            trace::xprtrdma_mr_localinv::emit(reply.rqst.task_id(), region);
+        }
+    }
     let context = InvalidateContext::Reply(reply);
     if let Err((registered, context)) = queue.post_invalidate(registered, context) {
         // The Call is sent again on the next connection.
         connection.lost(c"an invalidation could not be posted");
         if let InvalidateContext::Reply(reply) = context {
+            let error = error::not_connected();
+            trace::event!(xprtrdma_post_linv_err(reply.rqst.task_id(), error));
             reply.rqst.slot().take_back(registered);
         }
     }
@@ -134,10 +144,20 @@ fn dispatch(
 ) -> Disposition {
     let incoming = match parse(bytes) {
         Ok(incoming) => incoming,
-        Err(_) => return Disposition::Malformed,
+        Err(discard) => {
+            connection.with_peer(|server| match discard {
+                Discard::Runt(_) => trace::event!(xprtrdma_reply_short_err(server, bytes)),
+                Discard::Version(_) => trace::event!(xprtrdma_reply_vers_err(server, bytes)),
+                _ => trace::event!(xprtrdma_reply_hdr_err(server, bytes)),
+            });
+            return Disposition::Malformed;
+        }
     };
     match incoming {
         Incoming::ReverseCall(call) => {
+            if trace::xprtrdma_cb_call::is_on() {
+                connection.with_peer(|server| trace::xprtrdma_cb_call::emit(server, call.xid));
+            }
             let delivered = connection
                 .link
                 .with(|xprt| xprt.deliver_callback(call.payload));
@@ -148,14 +168,29 @@ fn dispatch(
                 Some(Err(_)) => Disposition::Violation,
             }
         }
-        Incoming::Reply(reply) => dispatch_reply(connection, &reply, rkey),
-        Incoming::Error { xid, credits, .. } => match lookup(connection, xid) {
+        Incoming::Reply(reply) => {
+            let disposition = dispatch_reply(connection, bytes, &reply, rkey);
+            if matches!(disposition, Disposition::Malformed) {
+                connection.with_peer(|server| {
+                    trace::event!(xprtrdma_reply_hdr_err(server, bytes));
+                });
+            }
+            disposition
+        }
+        Incoming::Error { xid, credits, kind } => match lookup(connection, xid) {
             Some(rqst) => {
                 let state = rqst.slot().lock();
                 if !state.call_outstanding {
                     return Disposition::Malformed;
                 }
-                let registered = take_registered(state, connection, rkey);
+                trace::event!(xprtrdma_reply(rqst.task_id(), xid, credits));
+                match kind {
+                    RdmaError::Version { low, high } => {
+                        trace::event!(xprtrdma_err_vers(rqst.task_id(), xid, low, high));
+                    }
+                    RdmaError::Chunk => trace::event!(xprtrdma_err_chunk(rqst.task_id(), xid)),
+                }
+                let registered = take_registered(&rqst, state, connection, rkey);
                 Disposition::Matched {
                     rqst,
                     body: ReplyBody::Error,
@@ -163,19 +198,21 @@ fn dispatch(
                     registered,
                 }
             }
-            None => no_matching_rqst(connection, xid, rkey),
+            None => no_matching_rqst(connection, bytes, xid, rkey),
         },
     }
 }
 
 fn dispatch_reply(
     connection: &Connection,
+    bytes: &[u8],
     reply: &Reply<'_>,
     rkey: &mut Option<Invalidated<'_, Connection>>,
 ) -> Disposition {
     let Some(rqst) = lookup(connection, reply.xid) else {
-        return no_matching_rqst(connection, reply.xid, rkey);
+        return no_matching_rqst(connection, bytes, reply.xid, rkey);
     };
+    trace::event!(xprtrdma_reply(rqst.task_id(), reply.xid, reply.credits));
     let state = rqst.slot().lock();
     if !state.call_outstanding {
         return Disposition::Malformed;
@@ -208,7 +245,7 @@ fn dispatch_reply(
             written,
         }
     };
-    let registered = take_registered(state, connection, rkey);
+    let registered = take_registered(&rqst, state, connection, rkey);
     Disposition::Matched {
         rqst,
         body,
@@ -228,12 +265,14 @@ fn lookup(connection: &Connection, xid: u32) -> Option<PendingReply<ClientTransp
 /// still, or will release it as invalid. A region of another RPC it must not invalidate.
 fn no_matching_rqst(
     connection: &Connection,
+    bytes: &[u8],
     xid: u32,
     rkey: &mut Option<Invalidated<'_, Connection>>,
 ) -> Disposition {
     let mut idle = Idle::new();
     connection.link.with(|xprt| {
         xprt.no_matching_rqst();
+        xprt.with_peer(|server| trace::event!(xprtrdma_reply_rqst_err(server, bytes)));
         if rkey.is_none() {
             return;
         }
@@ -255,6 +294,7 @@ fn no_matching_rqst(
 
 /// Takes the regions of an answered RPC. If `rkey` names one of them, that is put into the pool.
 fn take_registered(
+    rqst: &PendingReply<ClientTransport>,
     mut state: SpinLockGuard<'_, State>,
     connection: &Connection,
     rkey: &mut Option<Invalidated<'_, Connection>>,
@@ -262,6 +302,12 @@ fn take_registered(
     state.call_outstanding = false;
     let mut registered = core::mem::take(&mut state.registered);
     drop(state);
+    if trace::xprtrdma_mr_reminv::is_on() {
+        let region = rkey.as_ref().and_then(|rkey| registered.info_of(rkey));
+        if let Some(region) = region {
+            trace::xprtrdma_mr_reminv::emit(rqst.task_id(), region);
+        }
+    }
     connection.put_regions(take_invalidated(&mut registered, rkey));
     registered
 }

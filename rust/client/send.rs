@@ -50,7 +50,7 @@ pub(super) fn prepare(
     let prepared = match marshal(active, rqst, ResourceReserve::Keep, &mut offered) {
         Ok(prepared) => prepared,
         Err(error @ (SendError::TooBig | SendError::Io)) => {
-            connection.counters.failed_marshals.add(1);
+            marshal_failed(rqst, &connection.counters, error);
             return Err(error);
         }
         // `send` prepares it, with all resources that there are then.
@@ -84,7 +84,7 @@ pub(super) fn send(
             let mut offered = Offered::Nothing;
             let prepared = marshal(active.clone(), rqst, ResourceReserve::Use, &mut offered)
                 .inspect_err(|error| match error {
-                    SendError::TooBig | SendError::Io => counters.failed_marshals.add(1),
+                    SendError::TooBig | SendError::Io => marshal_failed(rqst, counters, *error),
                     SendError::Again | SendError::NoBuffers | SendError::Disconnected => (),
                 })?;
             state = slot.lock();
@@ -95,18 +95,48 @@ pub(super) fn send(
     // The slot stays locked: the reply may arrive before `post_send` returns, and is compared with the
     // offered chunk and the registered regions.
     prepared.count(counters, &state.offered);
+    if trace::xprtrdma_mr_fastreg::is_on() {
+        for region in prepared.regions.info() {
+            trace::xprtrdma_mr_fastreg::emit(rqst.task_id(), region);
+        }
+    }
     let Message { len, inserted, .. } = prepared.message;
-    let (registered, result) =
-        active
-            .queue
-            .post_send(prepared.regions, prepared.buffer, len, inserted, doorbell);
+    let (registered, result) = active.queue.post_send(
+        prepared.regions,
+        prepared.buffer,
+        len,
+        inserted,
+        doorbell,
+        |send| {
+            trace::event!(xprtrdma_post_send(
+                send.id(),
+                rqst.task_id(),
+                send.elements(),
+                send.is_signalled()
+            ));
+        },
+    );
     state.call_outstanding = true;
     state.xid = rqst.xid();
     let before = core::mem::replace(&mut state.registered, registered);
     drop(state);
     // Empty: before a slot sends again, its regions are invalidated or its connection is closed.
     drop(before);
-    result.map_err(|_| SendError::Disconnected)
+    result.map_err(|error| {
+        let queue = active.queue.queue_number();
+        trace::event!(xprtrdma_post_send_err(queue, rqst.task_id(), error));
+        SendError::Disconnected
+    })
+}
+
+/// Counts a Call that can never be sent.
+fn marshal_failed(rqst: &Rqst<ClientTransport>, counters: &Counters, error: SendError) {
+    counters.failed_marshals.add(1);
+    let error = match error {
+        SendError::TooBig => EMSGSIZE,
+        _ => EIO,
+    };
+    trace::event!(xprtrdma_marshal_failed(rqst.task_id(), rqst.xid(), error));
 }
 
 /// Sends the reply to a callback. Does not sleep.
@@ -136,10 +166,27 @@ pub(super) fn send_callback_reply(
         });
     match len {
         Ok(len) => {
-            let (_, result) = active
-                .queue
-                .post_send(Prepared::new(), buffer, len, None, doorbell);
-            result.map_err(|_| SendError::Disconnected)
+            if trace::xprtrdma_cb_reply::is_on() {
+                active.connection.with_peer(|server| {
+                    trace::xprtrdma_cb_reply::emit(server, rqst.xid());
+                });
+            }
+            let (_, result) =
+                active
+                    .queue
+                    .post_send(Prepared::new(), buffer, len, None, doorbell, |send| {
+                        trace::event!(xprtrdma_post_send(
+                            send.id(),
+                            rqst.task_id(),
+                            send.elements(),
+                            send.is_signalled()
+                        ));
+                    });
+            result.map_err(|error| {
+                let queue = active.queue.queue_number();
+                trace::event!(xprtrdma_post_send_err(queue, rqst.task_id(), error));
+                SendError::Disconnected
+            })
         }
         Err(error) => {
             active.queue.put_back_send_buffer(buffer);

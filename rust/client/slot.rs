@@ -14,6 +14,7 @@ use super::{
     chunk::Offered,
     connection::{
         ActiveConnection,
+        ClientTransport,
         Connection, //
     },
     matched_reply::MatchedReply,
@@ -29,7 +30,11 @@ use kernel::{
         SpinLockGuard, //
     },
 };
-use rdma::mr::Registered;
+use rdma::{
+    error,
+    mr::Registered, //
+};
+use sunrpc::Rqst;
 
 /// The context of a chain of local invalidations: the reason for it.
 pub(crate) enum InvalidateContext {
@@ -212,7 +217,11 @@ impl Slot {
 
     /// Cancels a Call that was not sent, and returns when the server can reach no memory of the RPC, though
     /// there was no reply. Sleeps if there are regions to invalidate.
-    pub(super) fn release(&self, active: impl FnOnce() -> Option<ActiveConnection>) {
+    pub(super) fn release(
+        &self,
+        rqst: &Rqst<ClientTransport>,
+        active: impl FnOnce() -> Option<ActiveConnection>,
+    ) {
         let mut state = self.shared.lock_settled();
         state.call_outstanding = false;
         let prepared = state.prepared.take();
@@ -222,12 +231,17 @@ impl Slot {
             prepared.cancel();
         }
         if !registered.is_empty() {
-            self.invalidate(registered, active());
+            self.invalidate(rqst, registered, active());
         }
     }
 
     /// Returns when no region of `registered` is valid. Sleeps.
-    fn invalidate(&self, registered: Registered<Connection>, active: Option<ActiveConnection>) {
+    fn invalidate(
+        &self,
+        rqst: &Rqst<ClientTransport>,
+        registered: Registered<Connection>,
+        active: Option<ActiveConnection>,
+    ) {
         // A connection is the active one until its queue pair is drained. To drop regions of another one
         // deregisters them.
         let active = active.filter(|active| registered.are_on(&active.queue));
@@ -239,12 +253,19 @@ impl Slot {
             .counters
             .local_invalidations
             .add(registered.len() as u64);
+        if trace::xprtrdma_mr_localinv::is_on() {
+            for region in registered.info() {
+                trace::xprtrdma_mr_localinv::emit(rqst.task_id(), region);
+            }
+        }
         self.lock().invalidation = Invalidation::Pending;
         let context = InvalidateContext::Release(self.shared.clone());
         if let Err((registered, _)) = queue.post_invalidate(registered, context) {
             // The connection is lost, if it is not being closed already. The regions are deregistered
             // when its queue pair is drained.
             connection.lost(c"an invalidation could not be posted");
+            let error = error::not_connected();
+            trace::event!(xprtrdma_post_linv_err(rqst.task_id(), error));
             drop(registered);
             self.shared.invalidate_failed();
         }

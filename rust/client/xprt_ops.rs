@@ -79,8 +79,16 @@ impl Transport for ClientTransport {
         let mut reusable = self.reusable.lock().take();
         let connected = connect::connect(xprt, config, &self.counters, &mut reusable);
         *self.reusable.lock() = reusable;
+        let result = connected
+            .as_ref()
+            .map_or_else(|error| Err(*error), |_| Ok(()));
+        xprt.with_peer(|server| trace::event!(xprtrdma_connect(server, result)));
         *self.active.lock() = Some(connected?);
         Ok(())
+    }
+
+    fn will_connect(&self, xprt: &Xprt<Self>, delay: usize) {
+        xprt.with_peer(|server| trace::event!(xprtrdma_op_connect(server, delay)));
     }
 
     fn prepare(&self, _xprt: &Xprt<Self>, rqst: &Rqst<Self>) -> Result<(), SendError> {
@@ -118,7 +126,7 @@ impl Transport for ClientTransport {
     }
 
     fn release(&self, _xprt: &Xprt<Self>, rqst: &Rqst<Self>) {
-        rqst.slot().release(|| self.active());
+        rqst.slot().release(rqst, || self.active());
     }
 
     fn timer(&self, _xprt: &Xprt<Self>) {
@@ -132,9 +140,11 @@ impl Transport for ClientTransport {
         }
     }
 
-    fn inject_disconnect(&self, _xprt: &Xprt<Self>) {
+    fn inject_disconnect(&self, xprt: &Xprt<Self>) {
+        xprt.with_peer(|server| trace::event!(xprtrdma_op_inject_dsc(server)));
         if let Some(active) = self.active() {
-            active.queue.disconnect();
+            // There is nothing to break if that fails.
+            let _ = active.queue.disconnect();
         }
     }
 

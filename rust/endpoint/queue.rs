@@ -114,6 +114,9 @@ pub(crate) trait SendBuffering<H: Handler> {
     /// go out for others to come back, and does not promise to tell of the next.
     fn take_spare_send_buffer(&self) -> Option<Buffer<H>>;
 
+    /// How many SQ credits are free, and how many there are.
+    fn sq_credits(&self) -> (usize, usize);
+
     /// Gives back a buffer that is not to be sent after all.
     fn put_back_send_buffer(&self, buffer: Buffer<H>);
 
@@ -144,6 +147,12 @@ impl<H: Handler<SendPolicy = SendPolicy<H>>> SendBuffering<H> for QueuePair<H> {
 
     fn take_spare_send_buffer(&self) -> Option<Buffer<H>> {
         self.send_queue().policy().take_spare_buffer()
+    }
+
+    fn sq_credits(&self) -> (usize, usize) {
+        let mut sends = self.send_queue();
+        let credits = &sends.policy().credits;
+        (credits.free(), credits.total())
     }
 
     fn put_back_send_buffer(&self, buffer: Buffer<H>) {

@@ -16,6 +16,11 @@ impl SqCredits {
         Self { free: total, total }
     }
 
+    /// How many are free.
+    pub(super) fn free(&self) -> usize {
+        self.free
+    }
+
     /// How many there are.
     pub(super) fn total(&self) -> usize {
         self.total

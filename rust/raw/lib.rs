@@ -2,7 +2,7 @@
 
 //! Bindings: C as bindgen sees it.
 //!
-//! Only the crates `shared`, `rdma` and `sunrpc` may name this crate. They wrap what they
+//! Only the crates `shared`, `rdma`, `sunrpc` and `trace` may name this crate. They wrap what they
 //! need in types whose use is safe; no generated name appears in their public
 //! signatures.
 
@@ -31,7 +31,7 @@ pub mod compat;
 mod bindings {
     use kernel::bindings::{
         bio_vec, completion, device, list_head, module, page, scatterlist, sockaddr, task_struct,
-        work_struct, workqueue_struct,
+        tracepoint, work_struct, workqueue_struct,
     };
     use kernel::ffi;
 

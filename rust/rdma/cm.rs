@@ -9,11 +9,15 @@
 
 pub(crate) mod event;
 
-pub use event::Event;
+pub use event::{
+    Event,
+    EventId, //
+};
 
 use crate::{
     context::Context,
-    device::Limits, //
+    device::Limits,
+    error::not_connected, //
 };
 use core::ptr::{
     addr_of_mut,
@@ -175,15 +179,14 @@ impl<H: Context> Id<H> {
         Ok(())
     }
 
-    /// Starts to end the connection, if there is one. Sleeps.
-    pub(crate) fn disconnect(&self) {
+    /// Starts to end the connection, if there is one. An error means that there was nothing to end or that
+    /// the peer was faster: both are what the caller wants. Sleeps.
+    pub(crate) fn disconnect(&self) -> Result {
         if !self.adopted && !self.asked.load(Acquire) {
-            return;
+            return Err(not_connected());
         }
         // SAFETY: `ptr` is live by the type invariants, and the CM's connection lives as long.
-        // An error means that there was nothing to end or that the peer was faster: both are what the
-        // caller wants.
-        unsafe { raw::rdma_disconnect(self.as_raw()) };
+        to_result(unsafe { raw::rdma_disconnect(self.as_raw()) })
     }
 
     /// Says yes to the peer that the id came from. [`EINVAL`] if there is none. Sleeps; waits for the id's
@@ -350,11 +353,13 @@ unsafe extern "C" fn event_callback<H: Context>(
     // SAFETY: The event is valid during the call.
     let event = unsafe { event::EventView::new(&*event) };
     let event = event.decode();
+    // SAFETY: The id is live, and its handler's mutex is held during the call.
+    let id = unsafe { EventId::new(&*id) };
     if matches!(event, Event::AddrResolved) {
         // INVARIANT: The CM has set device and addresses before it says so, and does not change them again.
         shared.bound.store(true, Release);
     }
-    shared.context.cm_event(event);
+    shared.context.cm_event(event, &id);
     // Zero: the id stays; `Id` destroys it.
     0
 }

@@ -18,8 +18,10 @@ use kernel::{
         from_err_ptr,
         Result, //
     },
+    ffi::c_int,
     sync::Arc, //
 };
+use shared::trace::CompletionId;
 
 /// A completion queue of one connection.
 ///
@@ -55,6 +57,21 @@ impl<H: Context> CompletionQueue<H> {
             ptr: NonNull::new(ptr).ok_or(ENOMEM)?,
             _id: id,
         })
+    }
+
+    /// Which queue of its device it is.
+    pub(crate) fn number(&self) -> u32 {
+        // SAFETY: `ptr` is live by the type invariants, and the number was set when it was made.
+        unsafe { (*self.ptr.as_ptr()).res.id }
+    }
+
+    /// What traces call buffer `number` of a protection domain, whose request completes here.
+    pub(crate) fn completion_id(&self, number: u32) -> CompletionId {
+        CompletionId {
+            queue: self.number(),
+            // CAST: Only its bits count.
+            completion: number as c_int,
+        }
     }
 
     #[inline]

@@ -75,7 +75,10 @@ mod wc;
 /// What lines in the log begin with.
 const __LOG_PREFIX: &[u8] = b"rpcrdma\0";
 
-pub use context::Context;
+pub use context::{
+    Context,
+    QueueEvent, //
+};
 pub use pd::ProtectionDomain;
 pub use qp::{
     Handler,

@@ -70,7 +70,10 @@ use kernel::{
         SpinLock, //
     },
 };
-use shared::memory::Piece;
+use shared::{
+    memory::Piece,
+    trace::RegionInfo, //
+};
 
 /// What the peer may do with a region.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -189,6 +192,27 @@ impl<H: Context> Region<H> {
     pub(crate) fn rkey(&self) -> u32 {
         // SAFETY: `ptr` is live by the type invariants; only the owner of `self` changes the key.
         unsafe { (*self.ptr.as_ptr()).rkey }
+    }
+
+    /// What traces show of it.
+    pub(crate) fn info(&self) -> RegionInfo {
+        // SAFETY: As for `rkey`; what else changes is changed by the owner of `self`, too.
+        let (id, iova, length) = unsafe {
+            let mr = self.ptr.as_ptr();
+            ((*mr).res.id, (*mr).iova, (*mr).length)
+        };
+        let direction = match self.register.access == Access::Read.as_raw() {
+            true => raw::dma_data_direction_DMA_TO_DEVICE,
+            false => raw::dma_data_direction_DMA_FROM_DEVICE,
+        };
+        RegionInfo {
+            id,
+            entries: self.scatter.len(),
+            rkey: self.rkey(),
+            len: u32::try_from(length).unwrap_or(u32::MAX),
+            iova,
+            direction,
+        }
     }
 
     /// Fills the region from `source` as far as one region can go: up to its number of pages, and

@@ -37,6 +37,8 @@ pub struct ProtectionDomain<H: Context> {
     ptr: NonNull<raw::ib_pd>,
     /// A region in it could not be deregistered: whoever has its key may use it as long as the domain lives.
     unclean: Atomic<bool>,
+    /// How many buffers were made in it.
+    buffers: Atomic<u32>,
     id: Arc<Id<H>>, // Dropped after `ptr` is freed: it keeps the device.
 }
 
@@ -55,6 +57,7 @@ impl<H: Context> ProtectionDomain<H> {
         let pd = Self {
             ptr: NonNull::new(ptr).ok_or(ENOMEM)?,
             unclean: Atomic::new(false),
+            buffers: Atomic::new(0),
             id,
         };
         Ok(Arc::new(pd, GFP_KERNEL)?)
@@ -77,6 +80,11 @@ impl<H: Context> ProtectionDomain<H> {
     /// A region could not be deregistered. No later connection may use the domain.
     pub(crate) fn set_unclean(&self) {
         self.unclean.store(true, Relaxed);
+    }
+
+    /// A number for a new buffer. Only who reads traces tells buffers apart by it.
+    pub(crate) fn number_buffer(&self) -> u32 {
+        self.buffers.fetch_add(1, Relaxed).wrapping_add(1)
     }
 
     /// Whether it was made for the connection of `id`, and keeps that.

@@ -23,7 +23,10 @@ use crate::{
         ConnectParameters,
         Id, //
     },
-    context::Context,
+    context::{
+        Context,
+        QueueEvent, //
+    },
     cq::{
         self,
         CompletionQueue, //
@@ -40,6 +43,7 @@ use crate::{
         Message, //
     },
     rq,
+    send::PostedSend,
     sink::Sinks,
     sq::{
         self,
@@ -65,6 +69,7 @@ use kernel::{
         UniqueArc, //
     },
 };
+use shared::trace::CompletionId;
 
 /// What an upper layer does when its connection has news.
 pub trait Handler: Context {
@@ -81,7 +86,7 @@ pub trait Handler: Context {
     );
 
     /// A Receive ended without a message: the connection is being lost.
-    fn receive_failed(&self, buffer: Buffer<Self>, failure: WcStatus);
+    fn receive_failed(&self, queue: &QueuePair<Self>, buffer: Buffer<Self>, failure: WcStatus);
 
     /// Another request failed: the connection is lost.
     fn request_failed(&self, failure: WcStatus);
@@ -90,6 +95,11 @@ pub trait Handler: Context {
     fn write_failed(&self, tag: Self::SendTag, failure: WcStatus) {
         let _ = tag;
         self.request_failed(failure);
+    }
+
+    /// A Send that follows RDMA Writes, or may, is posted next. Called with the queue's lock held; must not sleep.
+    fn reply_posted(&self, send: PostedSend<'_, Self>) {
+        let _ = send;
     }
 
     /// A completion gave something back, and [`SendPolicy::resumes`] said that somebody waits for it.
@@ -229,6 +239,9 @@ impl<H: Handler> QueuePair<H> {
             sq_sig_type: raw::ib_sig_type_IB_SIGNAL_REQ_WR,
             qp_type: raw::ib_qp_type_IB_QPT_RC,
             port_num: u32::MAX,
+            event_handler: Some(queue_event::<H>),
+            // The context lives as long as the id, and so longer than the queue pair.
+            qp_context: Arc::as_ptr(id.context()).cast_mut().cast(),
             ..Default::default()
         };
         let place = UniqueArc::new_uninit(GFP_KERNEL)?;
@@ -271,6 +284,16 @@ impl<H: Handler> QueuePair<H> {
         }
     }
 
+    /// What traces call its completion queue.
+    pub fn queue_number(&self) -> u32 {
+        self._cq.number()
+    }
+
+    /// What traces call buffer `number`.
+    fn completion_id(&self, number: u32) -> CompletionId {
+        self._cq.completion_id(number)
+    }
+
     /// The domain that it is in.
     pub fn pd(&self) -> &Arc<ProtectionDomain<H>> {
         &self.pd
@@ -301,11 +324,12 @@ impl<H: Handler> QueuePair<H> {
     }
 
     /// Starts to end the connection, if there is one. The iWARP CM modifies the queue pair for that, so
-    /// nothing happens after the drain. Sleeps.
-    pub fn disconnect(&self) {
+    /// nothing happens after the drain. An error says that there was nothing to end. Sleeps.
+    pub fn disconnect(&self) -> Result {
         let ended = self.ended.lock();
-        if !*ended {
-            self.id.disconnect();
+        match *ended {
+            true => Err(not_connected()),
+            false => self.id.disconnect(),
         }
     }
 
@@ -405,11 +429,21 @@ impl<H: Handler> PinnedDrop for QueuePair<H> {
 
 /// # Safety
 ///
+/// Only the core calls this, for a queue pair of a [`QueuePair<H>`], with a valid event.
+unsafe extern "C" fn queue_event<H: Handler>(event: *mut raw::ib_event, context: *mut c_void) {
+    // SAFETY: The queue pair was made with this context, which outlives it.
+    let context = unsafe { &*context.cast::<H>() };
+    // SAFETY: The event is valid during the call.
+    context.queue_event(&unsafe { QueueEvent::new(&*event) });
+}
+
+/// # Safety
+///
 /// Only the core calls this, for a request of a [`QueuePair<H>`].
 unsafe extern "C" fn request_failed<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
     // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
     let (handler, wc) = unsafe { cq::called_for::<H>(cq, wc) };
-    let Some(failure) = WcStatus::of(wc.status) else {
+    let Some(failure) = WcStatus::of(wc) else {
         return;
     };
     // SAFETY: The request was posted with the address of its queue pair's `failed`, and a queue pair
@@ -431,7 +465,7 @@ unsafe extern "C" fn request_failed<H: Handler>(cq: *mut raw::ib_cq, wc: *mut ra
 unsafe extern "C" fn transfer_failed<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
     // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
     let (handler, wc) = unsafe { cq::called_for::<H>(cq, wc) };
-    let Some(failure) = WcStatus::of(wc.status) else {
+    let Some(failure) = WcStatus::of(wc) else {
         return;
     };
     // SAFETY: The request was posted with the address of its queue pair's `transfer_failed`, and a queue pair

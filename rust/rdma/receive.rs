@@ -38,6 +38,8 @@ pub(crate) struct Inner<H: Context> {
     /// The queue pair where it is posted; valid while it is.
     queue: *const (),
     next: Option<KBox<Self>>,
+    /// [`ProtectionDomain::number_buffer`].
+    number: u32,
     mapped: Mapped<H>,
 }
 
@@ -67,6 +69,11 @@ impl<H: Context> Buffer<H> {
     pub(crate) unsafe fn take_back(entry: NonNull<Entry>) -> Self {
         // SAFETY: The caller vouches for it.
         Self(unsafe { KBox::from_raw(entry.cast::<Inner<H>>().as_ptr()) })
+    }
+
+    /// Which buffer of its protection domain it is.
+    pub(crate) fn number(&self) -> u32 {
+        self.0.number
     }
 
     /// The queue pair where it is posted.
@@ -99,6 +106,7 @@ impl<H: Context> Buffers<H> {
             sge,
             queue: null(),
             next: None,
+            number: pd.number_buffer(),
             mapped,
         };
         self.0.push(KBox::new(inner, flags)?);
@@ -212,6 +220,11 @@ impl<H: Context> Message<H> {
         // SAFETY: The Receive completed, so the device is done with the buffer, and it is not
         // posted again before `self` is gone.
         unsafe { self.inner.mapped.bytes(self.len) }
+    }
+
+    /// Which buffer of its protection domain it is in.
+    pub(crate) fn number(&self) -> u32 {
+        self.inner.number
     }
 
     /// The buffer, for posting again.

@@ -28,7 +28,10 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use shared::memory::Piece;
+use shared::{
+    memory::Piece,
+    trace::RegionInfo, //
+};
 
 /// Regions that the peer cannot reach, with no memory: a pool. Dropping them sleeps.
 pub struct Idle<H: Context>(Chain<Region<H>>);
@@ -150,6 +153,11 @@ impl<H: Context> Prepared<H> {
         self.0.is_empty()
     }
 
+    /// What traces show of them.
+    pub fn info(&self) -> impl Iterator<Item = RegionInfo> + '_ {
+        self.0.iter().map(Region::info)
+    }
+
     /// Whether all were made in `pd`.
     pub(crate) fn all_in(&self, pd: &Arc<ProtectionDomain<H>>) -> bool {
         self.0.iter().all(|region| region.is_in(pd))
@@ -208,6 +216,11 @@ impl<H: Context> Registered<H> {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// What traces show of them.
+    pub fn info(&self) -> impl Iterator<Item = RegionInfo> + '_ {
+        self.0.iter().map(Region::info)
     }
 
     /// Whether one of them has this key.

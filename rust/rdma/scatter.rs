@@ -68,6 +68,11 @@ impl Scatter {
         self.pieces.is_empty()
     }
 
+    /// How many entries it has.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Bytes that it has allocated.
     pub(crate) fn footprint(&self) -> usize {
         self.entries.capacity() * size_of::<scatterlist>()

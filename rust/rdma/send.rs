@@ -11,10 +11,14 @@ use crate::{
         Link, //
     },
     context::Context,
+    cq::CompletionQueue,
     dma::Mapped,
     pd::ProtectionDomain, //
 };
-use core::ptr::null;
+use core::{
+    mem::offset_of,
+    ptr::null, //
+};
 use kernel::{
     alloc::Flags,
     dma::DataDirection,
@@ -22,6 +26,7 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
+use shared::trace::CompletionId;
 
 /// What a posted Send consists of. The completion finds it by its first field.
 #[repr(C)]
@@ -34,6 +39,8 @@ pub(crate) struct Inner<H: Context> {
     /// Which Send of its queue it is; valid while it is posted.
     pub(crate) sequence: u64,
     next: Option<KBox<Self>>,
+    /// [`ProtectionDomain::number_buffer`].
+    pub(crate) number: u32,
     mapped: Mapped<H>,
 }
 
@@ -84,6 +91,7 @@ impl<H: Context> Buffer<H> {
             queue: null(),
             sequence: 0,
             next: None,
+            number: pd.number_buffer(),
             mapped,
         };
         Ok(Self(KBox::new(inner, flags)?))
@@ -102,6 +110,49 @@ impl<H: Context> Buffer<H> {
             return Err(EINVAL);
         }
         self.0.mapped.sge(len)
+    }
+}
+
+/// A Send that is posted next: its work request, for traces.
+pub struct PostedSend<'a, H: Context> {
+    inner: &'a Inner<H>,
+    queue: &'a CompletionQueue<H>,
+}
+
+impl<'a, H: Context> PostedSend<'a, H> {
+    /// The Send whose work request is `wr`, and which completes to `queue`.
+    ///
+    /// # Safety
+    ///
+    /// `wr` is that of an [`Inner`], which lives for `'a`.
+    pub(crate) unsafe fn of(wr: *const raw::ib_send_wr, queue: &'a CompletionQueue<H>) -> Self {
+        // SAFETY: The caller vouches for the surrounding `Inner`.
+        let inner = unsafe { &*wr.byte_sub(offset_of!(Inner<H>, wr)).cast() };
+        Self { inner, queue }
+    }
+
+    /// What traces call it.
+    pub fn id(&self) -> CompletionId {
+        self.queue.completion_id(self.inner.number)
+    }
+
+    /// How many scatter elements it has.
+    pub fn elements(&self) -> usize {
+        usize::try_from(self.inner.wr.num_sge).unwrap_or(0)
+    }
+
+    /// Whether it asks for a completion.
+    pub fn is_signalled(&self) -> bool {
+        self.inner.wr.send_flags & raw::ib_send_flags_IB_SEND_SIGNALED != 0
+    }
+
+    /// The key that it invalidates at the peer. Zero if there is none.
+    pub fn invalidates(&self) -> u32 {
+        match self.inner.wr.opcode {
+            // SAFETY: Both arms of the union are plain 32-bit words.
+            raw::ib_wr_opcode_IB_WR_SEND_WITH_INV => unsafe { self.inner.wr.ex.invalidate_rkey },
+            _ => 0,
+        }
     }
 }
 

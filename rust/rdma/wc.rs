@@ -11,30 +11,49 @@ use kernel::{
 
 /// How a work request ended that did not succeed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct WcStatus(raw::ib_wc_status);
+pub struct WcStatus {
+    status: raw::ib_wc_status,
+    vendor_err: u32,
+}
 
 impl WcStatus {
     /// That of a request which was not even posted, as the queue pair is at its end.
-    pub(crate) const FLUSHED: Self = Self(raw::ib_wc_status_IB_WC_WR_FLUSH_ERR);
+    pub(crate) const FLUSHED: Self = Self {
+        status: raw::ib_wc_status_IB_WC_WR_FLUSH_ERR,
+        vendor_err: 0,
+    };
 
-    /// [`None`] if `status` says that the request succeeded.
-    pub(crate) fn of(status: raw::ib_wc_status) -> Option<Self> {
-        (status != raw::ib_wc_status_IB_WC_SUCCESS).then_some(Self(status))
+    /// [`None`] if `wc` says that the request succeeded.
+    pub(crate) fn of(wc: &raw::ib_wc) -> Option<Self> {
+        (wc.status != raw::ib_wc_status_IB_WC_SUCCESS).then_some(Self {
+            status: wc.status,
+            vendor_err: wc.vendor_err,
+        })
+    }
+
+    /// The number of the status.
+    pub fn number(self) -> u32 {
+        self.status
+    }
+
+    /// What the device says in addition, in its own terms.
+    pub fn vendor_err(self) -> u32 {
+        self.vendor_err
     }
 
     /// Whether it only shares the fate of its queue pair. The request that sealed it says more.
     pub fn is_flush(self) -> bool {
-        self.0 == raw::ib_wc_status_IB_WC_WR_FLUSH_ERR
+        self.status == raw::ib_wc_status_IB_WC_WR_FLUSH_ERR
     }
 
     /// Whether the peer does not let us at memory of its own.
     pub fn is_denial(self) -> bool {
-        self.0 == raw::ib_wc_status_IB_WC_REM_ACCESS_ERR
+        self.status == raw::ib_wc_status_IB_WC_REM_ACCESS_ERR
     }
 
     /// The kernel's words for it.
     pub fn reason(self) -> &'static CStr {
         // SAFETY: The function takes any number and returns a string that is never freed.
-        unsafe { CStr::from_char_ptr(raw::ib_wc_status_msg(self.0)) }
+        unsafe { CStr::from_char_ptr(raw::ib_wc_status_msg(self.status)) }
     }
 }

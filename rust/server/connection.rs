@@ -50,6 +50,7 @@ use rdma::{
     WcStatus, //
 };
 use sunrpc::{
+    AddrText,
     SockAddr,
     SvcConnection,
     SvcLink, //
@@ -131,6 +132,13 @@ impl<T: SvcConnection> Connection<T> {
             }
         }
         first
+    }
+
+    /// The client's address and port as text.
+    pub(super) fn client_text(&self) -> AddrText {
+        self.client
+            .as_ref()
+            .map_or(AddrText::EMPTY, |client| client.address.text())
     }
 
     /// Has an nfsd thread close the connection, because a work request failed.

@@ -28,13 +28,16 @@ use proto::{
     call::{
         self,
         Call,
+        Dropped,
         Incoming,
+        Reason,
         Rejection, //
     },
     rdma_error::ErrorMessage,
     rpc::CallHeader,
     upper_layer_binding::Binding, //
 };
+use rdma::receive::Message;
 use sunrpc::{
     memory::Page,
     SvcCallbackReply,
@@ -88,23 +91,51 @@ pub(super) enum Disposition {
     Close,
 }
 
-/// Decides about the message `bytes`, which was just received.
+/// Decides about `message`, which was just received.
 pub(super) fn dispatch(
     xprt: &SvcXprt<ServerTransport>,
-    bytes: &[u8],
+    message: &Message<Connection>,
     args: &Args<'_>,
 ) -> Disposition {
+    let bytes = message.bytes();
     let call = match call::parse(bytes, &policy(xprt.max_message())) {
-        Ok(Incoming::Call(call)) => call,
+        Ok(Incoming::Call(call)) => {
+            trace_decoded(xprt, message, call.payload);
+            call
+        }
         Ok(Incoming::ReverseReply(reply)) => {
+            trace_decoded(xprt, message, reply.payload);
             let answered = xprt.copy_callback_reply(args, reply.xid, reply.credits, reply.payload);
             return answered.map_or(Disposition::Drop, Disposition::BackchannelReply);
         }
         Ok(Incoming::ReverseError { xid, .. }) => {
             return Disposition::BackchannelReply(SvcCallbackReply::failed(xid));
         }
-        Err(Rejection::Drop(_)) => return Disposition::Drop,
-        Err(Rejection::Refuse(error, _)) => return Disposition::SendError(error),
+        Err(rejection) => {
+            let id = message.id(&xprt.send_path.queue);
+            return match rejection {
+                Rejection::Drop(Dropped::Runt(_)) => {
+                    trace::event!(svcrdma_decode_short_err(id, bytes.len()));
+                    Disposition::Drop
+                }
+                Rejection::Drop(_) => {
+                    trace::event!(svcrdma_decode_drop_err(id, bytes));
+                    Disposition::Drop
+                }
+                Rejection::Refuse(error, reason) => {
+                    match reason {
+                        Reason::Version(_) => {
+                            trace::event!(svcrdma_decode_badvers_err(id, bytes));
+                        }
+                        Reason::Procedure(_) => {
+                            trace::event!(svcrdma_decode_badproc_err(id, bytes));
+                        }
+                        _ => trace::event!(svcrdma_decode_parse_err(id, bytes)),
+                    }
+                    Disposition::SendError(error)
+                }
+            };
+        }
     };
     if !call.lists.is_empty() && xprt.send_path.connection.was_rejected(call.xid) {
         return Disposition::SendError(call.refuse());
@@ -119,6 +150,15 @@ pub(super) fn dispatch(
         Some(layout) if chunk_is_argument(&call, layout) => Disposition::Read(layout),
         _ => Disposition::SendError(call.refuse()),
     }
+}
+
+/// Traces `message`, whose header precedes `payload`.
+fn trace_decoded(xprt: &SvcXprt<ServerTransport>, message: &Message<Connection>, payload: &[u8]) {
+    trace::event!(svcrdma_decode_rqst(
+        message.id(&xprt.send_path.queue),
+        message.bytes(),
+        message.bytes().len().saturating_sub(payload.len())
+    ));
 }
 
 /// Decides about `read`, whose RDMA Reads have completed.

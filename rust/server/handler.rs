@@ -21,7 +21,9 @@ use rdma::{
     cm,
     mr,
     receive,
+    send::PostedSend,
     Invalidated,
+    QueueEvent,
     QueuePair,
     ReadHandler,
     WcStatus, //
@@ -33,12 +35,15 @@ impl<T: SvcConnection> rdma::Context for Connection<T> {
     /// The XID of the message.
     type SendTag = u32;
 
-    fn cm_event(&self, event: cm::Event<'_>) {
+    fn cm_event(&self, event: cm::Event<'_>, id: &cm::EventId<'_>) {
         match event {
             cm::Event::Established { .. } => {
                 let _ = self.state.on(Event::Established);
             }
             cm::Event::DeviceRemoval => {
+                if let (Some(device), Ok(client)) = (id.device_name(), id.remote_address()) {
+                    trace::event!(svcrdma_device_removal(device, &client));
+                }
                 self.begin_close(Event::DeviceRemoved);
             }
             cm::Event::Disconnected
@@ -55,6 +60,14 @@ impl<T: SvcConnection> rdma::Context for Connection<T> {
             | cm::Event::Other => (),
         }
     }
+
+    fn queue_event(&self, event: &QueueEvent<'_>) {
+        trace::event!(svcrdma_qp_error(
+            event.number(),
+            event.device_name(),
+            self.client_text().as_c_str()
+        ));
+    }
 }
 
 impl<T: SvcConnection> rdma::Handler for Connection<T> {
@@ -62,10 +75,11 @@ impl<T: SvcConnection> rdma::Handler for Connection<T> {
 
     fn received(
         &self,
-        _queue: &QueuePair<Self>,
+        queue: &QueuePair<Self>,
         message: receive::Message<Self>,
         _invalidated: Option<Invalidated<'_, Self>>,
     ) {
+        trace::event!(svcrdma_wc_recv(message.id(queue), message.bytes().len()));
         // A message does not change the state of an open connection.
         if self.state.is_open() || self.state.on(Event::Received) == Action::Serve {
             self.begin_message();
@@ -73,7 +87,17 @@ impl<T: SvcConnection> rdma::Handler for Connection<T> {
         }
     }
 
-    fn receive_failed(&self, buffer: receive::Buffer<Self>, status: WcStatus) {
+    fn receive_failed(
+        &self,
+        queue: &QueuePair<Self>,
+        buffer: receive::Buffer<Self>,
+        status: WcStatus,
+    ) {
+        let (number, vendor_err) = (status.number(), status.vendor_err());
+        match status.is_flush() {
+            true => trace::event!(svcrdma_wc_recv_flush(buffer.id(queue), number, vendor_err)),
+            false => trace::event!(svcrdma_wc_recv_err(buffer.id(queue), number, vendor_err)),
+        }
         drop(buffer);
         self.close_on_error(status);
     }
@@ -84,6 +108,14 @@ impl<T: SvcConnection> rdma::Handler for Connection<T> {
 
     fn write_failed(&self, xid: u32, status: WcStatus) {
         self.close_on_access_error(Some(xid), status);
+    }
+
+    fn reply_posted(&self, send: PostedSend<'_, Self>) {
+        trace::event!(svcrdma_post_send(
+            send.id(),
+            send.elements(),
+            send.invalidates()
+        ));
     }
 
     fn send_resumed(&self) {
@@ -101,11 +133,24 @@ impl<T: SvcConnection> rdma::Handler for Connection<T> {
 impl<T: SvcConnection> ReadHandler for Connection<T> {
     type ReadDone = ChunkedCall<Self>;
 
-    fn read_done(&self, _queue: &QueuePair<Self>, call: ChunkedCall<Self>) {
+    fn read_done(&self, queue: &QueuePair<Self>, call: ChunkedCall<Self>) {
+        if let Some(posted) = call.reads_posted {
+            trace::event!(svcrdma_wc_read(
+                call.message.id(queue),
+                call.read_bytes(),
+                posted.elapsed().as_micros_ceil()
+            ));
+        }
         self.queue_work(Work::ReadDone(call));
     }
 
-    fn read_failed(&self, call: ChunkedCall<Self>, status: WcStatus) {
+    fn read_failed(&self, queue: &QueuePair<Self>, call: ChunkedCall<Self>, status: WcStatus) {
+        let (number, vendor_err) = (status.number(), status.vendor_err());
+        let id = || call.message.id(queue);
+        match status.is_flush() {
+            true => trace::event!(svcrdma_wc_read_flush(id(), number, vendor_err)),
+            false => trace::event!(svcrdma_wc_read_err(id(), number, vendor_err)),
+        }
         let xid = call.message.bytes().first_chunk().copied();
         drop(call);
         self.close_on_access_error(xid.map(u32::from_be_bytes), status);

@@ -24,7 +24,10 @@ use crate::endpoint::{
     SendBuffering,
     UnpostedReads, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    time::Instant, //
+};
 use proto::{
     call::{
         self,
@@ -64,20 +67,29 @@ impl ServerTransport {
             self.close_unanswered(message);
             return None;
         };
-        let call = ChunkedCall {
+        let mut call = ChunkedCall {
             message,
             layout,
             pages,
+            reads_posted: None,
         };
         if reads.is_empty() {
             return Some(call);
         }
         READS.add(reads.len());
+        let queue = &self.send_path.queue;
+        trace::event!(svcrdma_post_read_chunk(call.message.id(queue), reads.len()));
+        if trace::svcrdma_wc_read::is_on() {
+            call.reads_posted = Some(Instant::now());
+        }
         let connection = &self.send_path.connection;
         connection.wait_for_sq((reads, call), |(reads, call)| {
-            match self.send_path.queue.post_reads(reads, call) {
+            match queue.post_reads(reads, call) {
                 Ok(()) => Ok(()),
-                Err(UnpostedReads::Full(reads, call)) => Err((reads, call)),
+                Err(UnpostedReads::Full(reads, call)) => {
+                    self.send_path.trace_full(call.message.id(queue));
+                    Err((reads, call))
+                }
                 Err(UnpostedReads::Lost) => {
                     connection.begin_close(Event::Failed);
                     Ok(())

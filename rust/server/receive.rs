@@ -43,7 +43,11 @@ impl ServerTransport {
     ) -> Option<KBox<SvcCall<Self>>> {
         match work {
             Work::Received(message) => self.receive_message(xprt, message, args),
-            Work::ReadDone(read) => self.receive_read(read, args),
+            Work::ReadDone(read) => {
+                let queue = &self.send_path.queue;
+                trace::event!(svcrdma_read_finished(read.message.id(queue)));
+                self.receive_read(read, args)
+            }
         }
     }
 
@@ -54,7 +58,7 @@ impl ServerTransport {
         args: &mut Args<'_>,
     ) -> Option<KBox<SvcCall<Self>>> {
         RECEIVED.add(1);
-        match dispatch(xprt, message.bytes(), args) {
+        match dispatch(xprt, &message, args) {
             Disposition::Execute(info) => match args.set_message(message, info.inline.clone()) {
                 Ok(()) => return self.begin_call(&info, args),
                 Err(message) => self.close_unanswered(message),
@@ -85,6 +89,7 @@ impl ServerTransport {
             message,
             layout,
             mut pages,
+            ..
         } = read;
         let info = match disposition {
             Disposition::Execute(info) => info,

@@ -79,6 +79,8 @@ impl From<Error> for ReplyError {
 /// A reply that is ready to be posted: the Send of the first `len` bytes of its buffer, and the
 /// RDMA Writes or the memory that go with it.
 struct PreparedReply {
+    /// Where the RPC message is.
+    body: Body,
     attached: Attached<Connection>,
     len: usize,
     verb: Verb,
@@ -112,11 +114,13 @@ impl ServerTransport {
         };
         match prepared {
             Ok(PreparedReply {
+                body,
                 attached,
                 len,
                 verb,
             }) => {
                 let in_progress = self.send_path.connection.in_progress();
+                self.trace_writes(&message, body, &attached);
                 // Before the Send, after which the client may use the credit again.
                 self.repost(message);
                 let posted = self.send_path.post(attached, buffer, len, verb);
@@ -128,6 +132,23 @@ impl ServerTransport {
                 self.close_unanswered(message);
                 Err(error)
             }
+        }
+    }
+
+    /// Traces the RDMA Writes of a reply to `message`.
+    fn trace_writes(
+        &self,
+        message: &Message<Connection>,
+        body: Body,
+        attached: &Attached<Connection>,
+    ) {
+        let Attached::Writes(writes) = attached else {
+            return;
+        };
+        let id = || message.id(&self.send_path.queue);
+        match body {
+            Body::Msg => trace::event!(svcrdma_post_write_chunk(id(), writes.len())),
+            Body::NoMsg => trace::event!(svcrdma_post_reply_chunk(id(), writes.len())),
         }
     }
 
@@ -150,6 +171,7 @@ impl ServerTransport {
                 let credits = self.send_path.credits();
                 let len = call.refuse().emit(credits, out).map_err(|_| EINVAL)?;
                 Ok(PreparedReply {
+                    body: Body::NoMsg,
                     attached: Attached::Nothing,
                     len,
                     verb: Verb::Send,
@@ -203,6 +225,7 @@ impl ServerTransport {
             false => None,
         };
         Ok(PreparedReply {
+            body: header.body(),
             attached,
             len,
             verb: rkey.map_or(Verb::Send, Verb::Invalidate),

@@ -47,6 +47,7 @@ use sunrpc::{
     SvcCallback,
     SvcConnection, //
 };
+use trace::CompletionId;
 
 /// All that sending on a connection takes.
 ///
@@ -108,8 +109,22 @@ impl<T: SvcConnection> SendPath<T> {
 
     /// A Send buffer. [`None`] if the connection is being closed. Sleeps until a buffer is free.
     pub(super) fn buffer(&self) -> Option<Buffer<Connection<T>>> {
-        self.connection
-            .wait_for_sq((), |()| self.queue.make_send_buffer().ok_or(()))
+        self.connection.wait_for_sq((), |()| {
+            self.queue.make_send_buffer().ok_or_else(|| {
+                self.trace_full(CompletionId {
+                    queue: self.queue.queue_number(),
+                    completion: 0,
+                });
+            })
+        })
+    }
+
+    /// Traces that a thread has to wait for the Send queue.
+    pub(super) fn trace_full(&self, id: CompletionId) {
+        if trace::svcrdma_sq_full::is_on() {
+            let (free, all) = self.queue.sq_credits();
+            trace::svcrdma_sq_full::emit(id, free, all);
+        }
     }
 
     /// Posts a Send of the first `len` bytes of `buffer`, with `attached`. Sleeps until
@@ -130,7 +145,10 @@ impl<T: SvcConnection> SendPath<T> {
                 .wait_for_sq((attached, buffer), |(attached, buffer)| {
                     match self.queue.post_reply(attached, buffer, len, verb, xid) {
                         Ok(()) => Ok(Ok(())),
-                        Err(Unposted::Full(attached, buffer)) => Err((attached, buffer)),
+                        Err(Unposted::Full(attached, buffer)) => {
+                            self.trace_full(buffer.id(&self.queue));
+                            Err((attached, buffer))
+                        }
                         Err(Unposted::Lost(error)) => Ok(Err(error)),
                     }
                 });

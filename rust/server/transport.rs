@@ -34,7 +34,10 @@ use proto::{
         Role,
         Thresholds, //
     },
-    rdma_error::ErrorMessage, //
+    rdma_error::{
+        ErrorMessage,
+        RdmaError, //
+    }, //
 };
 use rdma::{
     cm::{
@@ -111,25 +114,32 @@ impl ServerTransport {
     ) -> Result<SendPath<Self>> {
         let ConnectRequest { id, connection } = request;
         let mut limits = QueueLimits::new(&id.limits()?)?;
-        let pd = ProtectionDomain::new(id.clone())?;
+        let client = id.remote_address()?;
+        let pd = ProtectionDomain::new(id.clone()).inspect_err(|error| {
+            trace::event!(svcrdma_pd_err(client.text().as_c_str(), *error));
+        })?;
         let queue = loop {
             let parameters = limits.parameters::<Connection>()?;
             match (parameters.make(id.clone(), pd.clone()), limits.halved()) {
                 // The device's attributes promise more than it has.
                 (Err(EINVAL | ENOMEM), Some(halved)) => limits = halved,
-                (queue, _) => break queue?,
+                (queue, _) => {
+                    break queue.inspect_err(|error| {
+                        trace::event!(svcrdma_qp_err(client.text().as_c_str(), *error));
+                    })?;
+                }
             }
         };
-        connection.set_client(id.remote_address()?, rejected_calls);
+        connection.set_client(client, rejected_calls);
         connection.set_link(link);
-        let client = connection.client_private_data;
-        let thresholds = Thresholds::negotiate(Role::Server, limits.inline, client);
+        let theirs = connection.client_private_data;
+        let thresholds = Thresholds::negotiate(Role::Server, limits.inline, theirs);
         Ok(SendPath {
             queue,
             connection: connection.clone(),
             limits,
             inline_threshold: thresholds.reply,
-            remote_invalidation: cm_private_data::may_invalidate(limits.inline, client),
+            remote_invalidation: cm_private_data::may_invalidate(limits.inline, theirs),
         })
     }
 
@@ -150,6 +160,10 @@ impl ServerTransport {
             .min(self.id.limits()?.initiator_depth);
         if initiator_depth == 0 {
             // Such a client executes no RDMA Read at all.
+            trace::event!(svcrdma_initdepth_err(
+                connection.client_text().as_c_str(),
+                EINVAL
+            ));
             return Err(EINVAL);
         }
         // RFC 8166, section 3.3.1: Receives for the first grant are posted before the first Call.
@@ -158,13 +172,21 @@ impl ServerTransport {
         if connection.state.on(Event::Prepared) != Action::Accept {
             return Err(not_connected());
         }
-        self.send_path.queue.accept(&ConnectParameters {
-            private_data: &limits.inline.emit(),
-            responder_resources: 0,
-            initiator_depth,
-            retry_count: 0,
-            rnr_retry_count: 0,
-        })
+        self.send_path
+            .queue
+            .accept(&ConnectParameters {
+                private_data: &limits.inline.emit(),
+                responder_resources: 0,
+                initiator_depth,
+                retry_count: 0,
+                rnr_retry_count: 0,
+            })
+            .inspect_err(|error| {
+                trace::event!(svcrdma_accept_err(
+                    connection.client_text().as_c_str(),
+                    *error
+                ));
+            })
     }
 
     /// The local and the remote address.
@@ -177,7 +199,8 @@ impl ServerTransport {
         let connection = &self.send_path.connection;
         let _ = connection.state.on(Event::Close);
         connection.sq_waiters.close();
-        self.send_path.queue.disconnect();
+        // It has ended if that fails.
+        let _ = self.send_path.queue.disconnect();
     }
 
     /// Drains the queue pair and frees the work. When this returns no memory is under DMA, and no
@@ -218,6 +241,10 @@ impl ServerTransport {
     /// Sleeps.
     pub(super) fn send_error(&self, message: Message<Connection>, error: &ErrorMessage) {
         self.repost(message);
+        match error.error {
+            RdmaError::Version { .. } => trace::event!(svcrdma_err_vers(error.xid)),
+            RdmaError::Chunk => trace::event!(svcrdma_err_chunk(error.xid)),
+        }
         let Some(mut buffer) = self.send_path.buffer() else {
             return;
         };

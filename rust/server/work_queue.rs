@@ -6,10 +6,21 @@
 //! before that is posted. Each element owns the Receive buffer of its message, so there are never
 //! more elements.
 
-use super::call_layout::CallLayout;
+use super::call_layout::{
+    policy,
+    CallLayout, //
+};
 use kernel::{
     alloc::Flags,
-    prelude::*, //
+    prelude::*,
+    time::{
+        Instant,
+        Monotonic, //
+    }, //
+};
+use proto::call::{
+    self,
+    Incoming, //
 };
 use rdma::{
     receive::Message,
@@ -23,6 +34,18 @@ pub(crate) struct ChunkedCall<H: Handler> {
     pub(super) layout: CallLayout,
     /// The Data Sink of the Reads.
     pub(super) pages: KVec<Page>,
+    /// When the Reads were posted, if a trace asks.
+    pub(super) reads_posted: Option<Instant<Monotonic>>,
+}
+
+impl<H: Handler> ChunkedCall<H> {
+    /// How many bytes its Read chunks have.
+    pub(super) fn read_bytes(&self) -> u64 {
+        match call::parse(self.message.bytes(), &policy(usize::MAX)) {
+            Ok(Incoming::Call(call)) => call.chunks().map(|(_, length)| length).sum(),
+            _ => 0,
+        }
+    }
 }
 
 /// Work for an nfsd thread.

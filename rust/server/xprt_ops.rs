@@ -93,7 +93,12 @@ impl SvcConnection for ServerTransport {
         context: &mut CallContext,
         result: SvcResult<'_>,
     ) -> Result {
-        let sent = self.send_reply(message, context, &result);
+        let sent = self
+            .send_reply(message, context, &result)
+            .inspect_err(|error| {
+                let client = self.send_path.connection.client_text();
+                trace::event!(svcrdma_send_err(client.as_c_str(), result.xid(), *error));
+            });
         // From here on the result is read through pieces that have references to its pages.
         result.restore(&mut context.saved_pages);
         sent

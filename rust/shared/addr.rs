@@ -2,7 +2,19 @@
 
 //! Addresses and namespaces, which `sunrpc` knows and `rdma` connects to.
 
-use core::ptr::NonNull;
+use core::{
+    ffi::CStr,
+    fmt::{
+        self,
+        Write, //
+    },
+    net::{
+        Ipv4Addr,
+        Ipv6Addr,
+        SocketAddr, //
+    },
+    ptr::NonNull, //
+};
 use kernel::error::{
     code::EINVAL,
     Result, //
@@ -72,6 +84,36 @@ impl SockAddr {
         }
     }
 
+    /// Address and port as text, for traces and the log.
+    pub fn text(&self) -> AddrText {
+        let mut text = AddrText::EMPTY;
+        // Cut off if it were too long, which none is.
+        let _ = match self.socket_addr() {
+            Some(addr) => write!(text, "{addr}"),
+            None => write!(text, "address of family {}", self.family()),
+        };
+        text
+    }
+
+    fn socket_addr(&self) -> Option<SocketAddr> {
+        match self.family() {
+            raw::AF_INET => {
+                // SAFETY: The family says so, and `storage` is longer than that.
+                let addr = unsafe { &*self.as_raw().cast::<raw::sockaddr_in>() };
+                let ip = Ipv4Addr::from_bits(u32::from_be(addr.sin_addr.s_addr));
+                Some(SocketAddr::new(ip.into(), u16::from_be(addr.sin_port)))
+            }
+            raw::AF_INET6 => {
+                // SAFETY: As above.
+                let addr = unsafe { &*self.as_raw().cast::<raw::sockaddr_in6>() };
+                // SAFETY: All members of the union are the same 16 bytes.
+                let ip = Ipv6Addr::from(unsafe { addr.sin6_addr.in6_u.u6_addr8 });
+                Some(SocketAddr::new(ip.into(), u16::from_be(addr.sin6_port)))
+            }
+            _ => None,
+        }
+    }
+
     /// How many bytes of it count.
     #[inline]
     pub fn len(&self) -> usize {
@@ -82,6 +124,43 @@ impl SockAddr {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+}
+
+/// An address as text.
+#[derive(Clone, Copy)]
+pub struct AddrText {
+    bytes: [u8; Self::SIZE],
+    len: usize,
+}
+
+impl AddrText {
+    /// An IPv6 address in brackets, and a port.
+    const SIZE: usize = 64;
+
+    /// No address.
+    pub const EMPTY: Self = Self {
+        bytes: [0; Self::SIZE],
+        len: 0,
+    };
+
+    /// The text.
+    pub fn as_c_str(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.bytes).unwrap_or_default()
+    }
+}
+
+impl Write for AddrText {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let end = self.len.saturating_add(text.len());
+        // The last byte stays.
+        let room = self
+            .bytes
+            .get_mut(self.len..end)
+            .filter(|_| end < Self::SIZE);
+        room.ok_or(fmt::Error)?.copy_from_slice(text.as_bytes());
+        self.len = end;
+        Ok(())
     }
 }
 

@@ -20,6 +20,7 @@ use kernel::{
     prelude::*,
     str::CString, //
 };
+use shared::trace::Peer;
 
 const ADDR: usize = raw::rpc_display_format_t_RPC_DISPLAY_ADDR as usize;
 const PORT: usize = raw::rpc_display_format_t_RPC_DISPLAY_PORT as usize;
@@ -114,17 +115,23 @@ pub(crate) fn free(strings: &mut Strings) {
     }
 }
 
-/// The address as text.
+/// The address and the port as text.
 ///
 /// # Safety
 ///
 /// `xprt` is live and was set up by [`format`]. For `'a` it stays so, and the caller is an RCU reader.
-pub(crate) unsafe fn text<'a>(xprt: *mut raw::rpc_xprt) -> Option<&'a CStr> {
+pub(crate) unsafe fn peer<'a>(xprt: *mut raw::rpc_xprt) -> Option<Peer<'a>> {
     // SAFETY: The transport is live. A write to sysfs replaces the pointer as a whole.
-    let text = unsafe { (&raw const (*xprt).address_strings[ADDR]).read_volatile() };
-    // SAFETY: It is a string, which is freed with the transport, or a grace period after another has
-    // replaced it.
-    (!text.is_null()).then(|| unsafe { CStr::from_char_ptr(text) })
+    let addr = unsafe { (&raw const (*xprt).address_strings[ADDR]).read_volatile() };
+    // SAFETY: As above, and so does the answer of rpcbind.
+    let port = unsafe { (&raw const (*xprt).address_strings[PORT]).read_volatile() };
+    if addr.is_null() || port.is_null() {
+        return None;
+    }
+    // SAFETY: They are strings, which are freed with the transport, or a grace period after others have
+    // replaced them.
+    let (addr, port) = unsafe { (CStr::from_char_ptr(addr), CStr::from_char_ptr(port)) };
+    Some(Peer { addr, port })
 }
 
 fn format_port(strings: &mut Strings, port: c_ushort) -> Result {

@@ -6,6 +6,7 @@
 
 use crate::{
     memory::Buffer,
+    task::task_id,
     xdr_buf::XdrBuf, //
 };
 use kernel::{
@@ -16,6 +17,7 @@ use kernel::{
     sync::Arc,
     types::Opaque, //
 };
+use shared::trace::TaskId;
 
 /// A reverse-direction call and its reply.
 ///
@@ -70,6 +72,12 @@ impl CallbackRqst {
     pub fn xid(&self) -> u32 {
         // SAFETY: `fill` sets it before the call is queued, and nobody changes it afterwards.
         u32::from_be(unsafe { (*self.rqst.get()).rq_xid })
+    }
+
+    /// What traces call the task that replies.
+    pub fn task_id(&self) -> TaskId {
+        // SAFETY: The task that replies has the request as long as it sends the reply.
+        unsafe { task_id((*self.rqst.get()).rq_task) }
     }
 
     /// The cookie of the connection that the call came over.

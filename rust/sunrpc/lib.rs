@@ -110,6 +110,7 @@ mod xdr_buf;
 mod xprt;
 
 pub use shared::addr::{
+    AddrText,
     Net,
     SockAddr, //
 };

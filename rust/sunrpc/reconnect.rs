@@ -76,6 +76,7 @@ impl<T: Transport> Xprt<T> {
         } else {
             0
         };
+        T::will_connect(self, self, delay);
         self.connect_after(delay);
         // A task that set the flag a moment ago may have found no work item to expedite.
         // SAFETY: The transport is live. The flags change by atomic operations only.

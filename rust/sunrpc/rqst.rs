@@ -23,6 +23,7 @@
 use crate::{
     pieces::Pieces,
     rqst_buffers::RqstBuffers,
+    task::task_id,
     xdr_buf::XdrBuf, //
 };
 use core::{
@@ -37,6 +38,7 @@ use kernel::{
     prelude::*,
     types::Opaque, //
 };
+use shared::trace::TaskId;
 
 /// A transport that keeps private state in each of its request slots.
 pub trait HasSlot: Sized + Send + Sync + 'static {
@@ -125,6 +127,12 @@ impl<T: HasSlot> Rqst<T> {
         u32::from_be(unsafe { (*self.as_raw()).rq_xid })
     }
 
+    /// What traces call the RPC.
+    pub fn task_id(&self) -> TaskId {
+        // SAFETY: The task has the request as long as there is a `&self`.
+        unsafe { task_id(self.task()) }
+    }
+
     /// Length of the call in bytes.
     #[inline]
     pub fn call_len(&self) -> usize {
@@ -136,6 +144,12 @@ impl<T: HasSlot> Rqst<T> {
         let buf = self.call_buf();
         let range = buf.page_range();
         (buf.has_flag(raw::XDRBUF_WRITE) && !range.is_empty()).then_some(range)
+    }
+
+    /// The lengths of the head, the pages and the tail of the call.
+    pub fn call_lens(&self) -> [usize; 3] {
+        let buf = self.call_buf();
+        [buf.head_len(), buf.page_len(), buf.tail_len()]
     }
 
     /// The range of the call that the upper layer has in pages.

@@ -31,6 +31,12 @@ impl SvcResult<'_> {
         }
     }
 
+    /// The transaction id of the call, in host order.
+    pub fn xid(&self) -> u32 {
+        // SAFETY: See `new`.
+        u32::from_be(unsafe { (*self.rqst).rq_xid })
+    }
+
     /// Their length in bytes.
     pub fn len(&self) -> usize {
         self.buf.total_len()

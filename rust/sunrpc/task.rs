@@ -16,6 +16,7 @@ use kernel::{
         Relaxed, //
     }, //
 };
+use shared::trace::TaskId;
 
 /// Makes `task` end with `status` in its next step, whichever that is.
 ///
@@ -43,6 +44,24 @@ pub(crate) unsafe fn fail_task(task: *mut raw::rpc_task, status: c_int) {
     // The state machine of a task that does not wait yet overwrites `tk_status`.
     // SAFETY: The caller vouches for the task, which has begun, as its request was sent.
     unsafe { set_rpc_status(task, status) };
+}
+
+/// What traces call `task`.
+///
+/// # Safety
+///
+/// The task is live.
+pub(crate) unsafe fn task_id(task: *const raw::rpc_task) -> TaskId {
+    // SAFETY: The caller vouches for the task, which has a reference to its client. The reply to a callback has none.
+    unsafe {
+        TaskId {
+            task: (*task).tk_pid.into(),
+            client: (*task)
+                .tk_client
+                .as_ref()
+                .map_or(u32::MAX, |client| client.cl_clid),
+        }
+    }
 }
 
 /// How the current task may allocate.

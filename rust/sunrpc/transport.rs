@@ -54,6 +54,11 @@ pub trait Transport: HasSlot {
     /// that wait. Any other error is passed on as `ECONNABORTED`.
     fn connect(&self, xprt: &Xprt<Self>) -> Result;
 
+    /// An attempt to connect begins after so many jiffies. Must not sleep.
+    fn will_connect(&self, xprt: &Xprt<Self>, delay: usize) {
+        let _ = (xprt, delay);
+    }
+
     /// Does for `rqst` what can be done before it is its turn to be sent. Runs in the request's own task,
     /// in parallel with others, once for each encoding of the call, whether connected or not.
     /// [`Self::send`] does what this method cannot do now, and does it again if there is another

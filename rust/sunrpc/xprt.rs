@@ -33,6 +33,7 @@ use kernel::{
     },
     types::Opaque, //
 };
+use shared::trace::Peer;
 
 /// A transport of the sunrpc client.
 ///
@@ -115,14 +116,14 @@ impl<T: HasSlot> Xprt<T> {
         }
     }
 
-    /// Calls `f` with the server's address as text, for the log. `f` must not sleep.
+    /// Calls `f` with the server's address and port as text, for traces and the log. `f` must not sleep.
     ///
     /// The transport outlives the name that the mount gave, so the log has the address.
-    pub fn with_address_text(&self, f: impl FnOnce(&CStr)) {
+    pub fn with_peer(&self, f: impl FnOnce(Peer<'_>)) {
         let _reading = rcu::read_lock();
-        // SAFETY: The transport is live, and has the string from the start.
-        if let Some(text) = unsafe { addr::text(self.as_raw()) } {
-            f(text);
+        // SAFETY: The transport is live, and has the strings from the start.
+        if let Some(peer) = unsafe { addr::peer(self.as_raw()) } {
+            f(peer);
         }
     }
 

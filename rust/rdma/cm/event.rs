@@ -4,6 +4,16 @@
 //!
 //! C header: [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
 
+use core::{
+    ffi::CStr,
+    ptr::NonNull, //
+};
+use kernel::{
+    error::Result,
+    str::CStrExt, //
+};
+use shared::addr::SockAddr;
+
 /// What happened to an [`Id`](super::Id).
 pub enum Event<'a> {
     /// The address leads to a device; the id is bound to it.
@@ -36,6 +46,46 @@ pub enum Event<'a> {
     DeviceRemoval,
     /// What a connected id has no use for.
     Other,
+}
+
+/// The id that an event is of, during its callback.
+pub struct EventId<'a>(&'a raw::rdma_cm_id);
+
+impl<'a> EventId<'a> {
+    /// # Safety
+    ///
+    /// `id` is that of a callback that lasts for `'a`.
+    pub(super) unsafe fn new(id: &'a raw::rdma_cm_id) -> Self {
+        Self(id)
+    }
+
+    /// The name of the device that it is bound to. [`None`] if it is not.
+    pub fn device_name(&self) -> Option<&'a CStr> {
+        let device = NonNull::new(self.0.device)?;
+        // SAFETY: The id keeps the device, whose name ends with a NUL.
+        Some(unsafe { CStr::from_char_ptr((&raw const (*device.as_ptr()).name).cast()) })
+    }
+
+    /// The local end.
+    pub fn local_address(&self) -> Result<SockAddr> {
+        // SAFETY: The storage holds a whole `sockaddr_storage`, and the CM does not change it during a callback.
+        unsafe { storage_address(&raw const self.0.route.addr.src_addr) }
+    }
+
+    /// The far end.
+    pub fn remote_address(&self) -> Result<SockAddr> {
+        // SAFETY: As above.
+        unsafe { storage_address(&raw const self.0.route.addr.dst_addr) }
+    }
+}
+
+/// # Safety
+///
+/// `storage` is valid for reads of a whole one.
+unsafe fn storage_address(storage: *const raw::__kernel_sockaddr_storage) -> Result<SockAddr> {
+    let len = size_of::<raw::__kernel_sockaddr_storage>();
+    // SAFETY: The caller vouches for it.
+    unsafe { SockAddr::from_raw(storage.cast(), len) }
 }
 
 /// A C event during its callback.

@@ -19,6 +19,7 @@ use crate::{
     wc::WcStatus, //
 };
 use core::ptr::NonNull;
+use shared::trace::RegionInfo;
 
 /// Regions, and what goes with their invalidation.
 type Held<H> = (Registered<H>, <H as Context>::InvalidateContext);
@@ -27,6 +28,11 @@ impl<H: Handler> Registered<H> {
     /// Whether one of them has the key that a message says is invalid.
     pub fn have(&self, key: &Invalidated<'_, H>) -> bool {
         self.have_key(key.rkey)
+    }
+
+    /// What traces show of the region that a message says is invalid, if it is one of these.
+    pub fn info_of(&self, key: &Invalidated<'_, H>) -> Option<RegionInfo> {
+        self.info().find(|region| region.rkey == key.rkey)
     }
 
     /// Takes out the region that a message says is invalid, if it is one of these, and if the device's
@@ -131,7 +137,7 @@ unsafe extern "C" fn invalidate_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut r
     sends.invalidations = sends.invalidations.saturating_add(regions.len());
     drop(sends);
     regions.put_invalidation(invalidation);
-    match WcStatus::of(wc.status) {
+    match WcStatus::of(wc) {
         Some(failure) => {
             handler.request_failed(failure);
             handler.invalidate_failed(regions, context);

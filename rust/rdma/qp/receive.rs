@@ -29,6 +29,21 @@ use kernel::{
     },
     prelude::*, //
 };
+use shared::trace::CompletionId;
+
+impl<H: Handler> Message<H> {
+    /// What traces call it, which arrived on `queue`.
+    pub fn id(&self, queue: &QueuePair<H>) -> CompletionId {
+        queue.completion_id(self.number())
+    }
+}
+
+impl<H: Handler> Buffer<H> {
+    /// What traces call it, which was posted on `queue`.
+    pub fn id(&self, queue: &QueuePair<H>) -> CompletionId {
+        queue.completion_id(self.number())
+    }
+}
 
 impl<H: Handler> QueuePair<H> {
     /// Posts all of `buffers` with one doorbell. What could not be posted stays in `buffers`.
@@ -91,8 +106,8 @@ unsafe extern "C" fn receive_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw:
     drop(receives);
     // SAFETY: It was just taken out. That the completion is here says that the device gave the buffer back.
     let buffer = unsafe { Buffer::take_back(entry) };
-    if let Some(failure) = WcStatus::of(wc.status) {
-        handler.receive_failed(buffer, failure);
+    if let Some(failure) = WcStatus::of(wc) {
+        handler.receive_failed(queue, buffer, failure);
         return;
     }
     let len = match wc.opcode {

@@ -57,7 +57,7 @@ pub trait ReadHandler: Handler {
     fn read_done(&self, queue: &QueuePair<Self>, done: Self::ReadDone);
 
     /// Not all was read. The connection is lost.
-    fn read_failed(&self, done: Self::ReadDone, failure: WcStatus);
+    fn read_failed(&self, queue: &QueuePair<Self>, done: Self::ReadDone, failure: WcStatus);
 }
 
 /// What comes when all batches have completed.
@@ -270,7 +270,7 @@ unsafe extern "C" fn batch_done<H: ReadHandler>(cq: *mut raw::ib_cq, wc: *mut ra
         return;
     }
     // The last request is only flushed if one before it failed.
-    let failure = WcStatus::of(wc.status).map(|last| sends.transfer_failure.take().unwrap_or(last));
+    let failure = WcStatus::of(wc).map(|last| sends.transfer_failure.take().unwrap_or(last));
     let posted = match failure {
         // SAFETY: It is in that list since it was posted. Requests complete in order: with the last, all
         // of the batch are done.
@@ -305,7 +305,7 @@ unsafe extern "C" fn batch_done<H: ReadHandler>(cq: *mut raw::ib_cq, wc: *mut ra
     let then = unsafe { rw.finish(queue, failure.is_none()) };
     match (then, failure) {
         (Then::ReadDone(done), None) => handler.read_done(queue, done),
-        (Then::ReadDone(done), Some(failure)) => handler.read_failed(done, failure),
+        (Then::ReadDone(done), Some(failure)) => handler.read_failed(queue, done, failure),
         // Its Send takes the others along.
         (Then::Send { .. }, None) => (),
         (Then::Send { tag, .. }, Some(failure)) => handler.write_failed(tag, failure),

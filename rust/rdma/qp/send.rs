@@ -14,6 +14,7 @@ use crate::{
         Buffer,
         Doorbell,
         Inner,
+        PostedSend,
         Verb, //
     },
     sq::{
@@ -38,11 +39,19 @@ use kernel::{
     prelude::*,
     sync::SpinLockGuard, //
 };
+use shared::trace::CompletionId;
 
 /// The Send queue of a queue pair, locked. Dropping it unlocks.
 pub struct SendQueue<'a, H: Handler> {
     pub(super) queue: &'a QueuePair<H>,
     pub(super) state: SpinLockGuard<'a, State<H, H::SendPolicy>>,
+}
+
+impl<H: Handler> Buffer<H> {
+    /// What traces call the Send of it on `queue`.
+    pub fn id(&self, queue: &QueuePair<H>) -> CompletionId {
+        queue.completion_id(self.0.number)
+    }
 }
 
 impl<H: Handler> SendQueue<'_, H> {
@@ -73,6 +82,8 @@ impl<H: Handler> QueuePair<H> {
     /// been posted. A failure is the end of the connection, also for what was deferred before.
     /// [`EINVAL`] if something is of another domain, if there are more regions than a Send may have, or if
     /// `inserted` would be behind the first `len` bytes.
+    ///
+    /// `posted` is called when all is ready to be posted, with the queue's lock held; it must not sleep.
     pub fn post_send(
         &self,
         regions: mr::Prepared<H>,
@@ -80,6 +91,7 @@ impl<H: Handler> QueuePair<H> {
         len: usize,
         inserted: Option<Inserted<H>>,
         doorbell: Doorbell,
+        posted: impl FnOnce(PostedSend<'_, H>),
     ) -> (mr::Registered<H>, Result) {
         let inserted = inserted.map(|inserted| inserted.0);
         let memory_is_here = inserted
@@ -107,6 +119,8 @@ impl<H: Handler> QueuePair<H> {
             Ok(send) => send,
             Err(error) => return (regions, Err(error)),
         };
+        // SAFETY: The request is in the queue of posted Sends, which is locked.
+        posted(unsafe { PostedSend::of(send, &self._cq) });
         let first = regions.link_registrations(self.failed_cqe(), send);
         // SAFETY: The request is in the queue of posted Sends, which is locked.
         let signalled = unsafe { (*send).send_flags } & raw::ib_send_flags_IB_SEND_SIGNALED != 0;
@@ -193,6 +207,9 @@ impl<H: Handler> QueuePair<H> {
         let send = self
             .enqueue(sends, buffer, len, verb, transfer, Some(tag))
             .inspect_err(|_| sends.policy.release(credits))?;
+        // SAFETY: As above.
+        let posted_send = unsafe { PostedSend::of(send, &self._cq) };
+        self.id.context().reply_posted(posted_send);
         let first = match requests {
             // SAFETY: The box is in the queue of posted Sends, which only the lock's owner changes.
             Some(requests) => unsafe {
@@ -238,7 +255,7 @@ unsafe extern "C" fn send_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib
         drop(sends);
         drop(excess);
     }
-    if let Some(failure) = WcStatus::of(wc.status) {
+    if let Some(failure) = WcStatus::of(wc) {
         handler.request_failed(failure);
     }
     if resume {

@@ -151,7 +151,7 @@ impl Context for TestHandler {
     type InvalidateContext = Option<Arc<Page>>;
     type SendTag = u32;
 
-    fn cm_event(&self, event: cm::Event<'_>) {
+    fn cm_event(&self, event: cm::Event<'_>, _id: &cm::EventId<'_>) {
         self.note(|seen| match event {
             cm::Event::AddrResolved => seen.resolved = true,
             cm::Event::RouteResolved => seen.routed = true,
@@ -174,7 +174,12 @@ impl Handler for TestHandler {
         self.note(|seen| seen.received += 1);
     }
 
-    fn receive_failed(&self, buffer: receive::Buffer<Self>, _failure: WcStatus) {
+    fn receive_failed(
+        &self,
+        _queue: &QueuePair<Self>,
+        buffer: receive::Buffer<Self>,
+        _failure: WcStatus,
+    ) {
         drop(buffer);
     }
 
@@ -216,7 +221,7 @@ impl ReadHandler for TestHandler {
         self.note(|seen| seen.reads_done += 1);
     }
 
-    fn read_failed(&self, (): (), failure: WcStatus) {
+    fn read_failed(&self, _queue: &QueuePair<Self>, (): (), failure: WcStatus) {
         self.note(|seen| seen.denied |= failure.is_denial());
     }
 }
@@ -332,9 +337,14 @@ impl Fixture {
     /// Sends a few bytes, and `inserted` among them.
     pub(super) fn send(&self, inserted: Option<Inserted<TestHandler>>) -> Result {
         let regions = mr::Prepared::new();
-        let (_, result) =
-            self.queue
-                .post_send(regions, self.buffer()?, 20, inserted, Doorbell::Ring);
+        let (_, result) = self.queue.post_send(
+            regions,
+            self.buffer()?,
+            20,
+            inserted,
+            Doorbell::Ring,
+            |_| (),
+        );
         result
     }
 
@@ -401,7 +411,7 @@ impl Fixture {
         let buffer = self.buffer()?;
         let sent = self
             .queue
-            .post_send(regions, buffer, 20, None, Doorbell::Ring);
+            .post_send(regions, buffer, 20, None, Doorbell::Ring, |_| ());
         Ok(sent)
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn reads_and_writes_are_not_mixed_up() -> Result<bool> {
 pub(super) fn nobody_is_answered_who_did_not_ask() -> Result<bool> {
     let fixture = Fixture::alone(PORT)?;
     let id = fixture.queue.id();
-    id.disconnect();
+    let _ = id.disconnect();
     id.reject();
     Ok(id.accept(&PARAMETERS) == Err(EINVAL))
 }
@@ -71,7 +71,8 @@ pub(super) fn insertion_behind_the_end_is_refused() -> Result<bool> {
         let (inserted, buffer) = (fixture.insert(&page)?, fixture.buffer()?);
         let regions = mr::Prepared::new();
         let queue = &fixture.queue;
-        let (_, result) = queue.post_send(regions, buffer, len, Some(inserted), Doorbell::Ring);
+        let (_, result) =
+            queue.post_send(regions, buffer, len, Some(inserted), Doorbell::Ring, |_| ());
         Ok(result)
     };
     let reply = |len| -> Result<Result> {
