@@ -62,5 +62,6 @@ pub use settings::Settings;
 ///
 /// A listener's runs under RCU only ([`hook`], rule 4), so what unloads this code calls this when its last socket is gone.
 pub fn wait_for_callbacks() {
-    kernel::sync::rcu::synchronize_rcu();
+    // SAFETY: The caller may sleep. Not every kernel has a safe function for it.
+    unsafe { kernel::bindings::synchronize_rcu() };
 }
