@@ -10,58 +10,14 @@
 # MIRROR=  the Debian mirror (default: the one mmdebstrap knows)
 
 . "$(dirname "$0")/lib.sh"
-
-needed_gb=8
 log=$cache/buildroot.log
-
-check_machine() {
-	[ "$(uname -m)" = x86_64 ] || die "this machine is $(uname -m); only x86-64 kernels are supported"
-	install_tools
-	in_namespace true 2>/dev/null || die "cannot make a mount namespace" \
-		"Run this as root, or as a user with subordinate ids (/etc/subuid, /etc/subgid)" \
-		"on a kernel that lets users make namespaces (sysctl user.max_user_namespaces," \
-		"kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)."
-}
-
-# The only packages that the machine itself needs.
-install_tools() {
-	local packages=()
-	command -v mmdebstrap >/dev/null || packages+=(mmdebstrap)
-	[ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || packages+=(debian-archive-keyring)
-	[ "$(id -u)" -eq 0 ] || command -v newuidmap >/dev/null || packages+=(uidmap)
-	[ ${#packages[@]} -gt 0 ] || return 0
-	local sudo=()
-	[ "$(id -u)" -eq 0 ] || sudo=(sudo -n)
-	stage "installing on this machine: ${packages[*]}"
-	{ "${sudo[@]}" apt-get install -y "${packages[@]}" ||
-		{ "${sudo[@]}" apt-get update && "${sudo[@]}" apt-get install -y "${packages[@]}"; }; } >"$log" 2>&1 ||
-		die "could not install ${packages[*]}; the log is $log" "As root: apt-get install ${packages[*]}"
-}
-
-check_space() {
-	local free_gb
-	free_gb=$(($(df --output=avail -k "$cache" | tail -n 1) / 1048576))
-	say "The build root and the kernel metadata take about $needed_gb GB under $cache; $free_gb GB are free there."
-	[ "$free_gb" -ge "$needed_gb" ] || die "not enough space under $cache: $free_gb GB free, $needed_gb GB needed" \
-		"XDG_CACHE_HOME=... names another place."
-}
-
-remove() { in_namespace rm -rf --one-file-system "$@"; }
-
-failed() {
-	grep -E '^(error|E): |^       ' "$log" | uniq | tail -n 20 >&2 || true
-	die "$1" "The whole log is $log"
-}
+. "$top/scripts/base.sh"
 
 make_root() {
 	local tmp=$cache/tmp.root name
 	stage "build root: base system"
-	apt-config dump Acquire | grep -v ^Acquire::IndexTargets >"$cache/tmp.apt.conf"
-	in_namespace mmdebstrap --mode=root --variant=minbase --aptopt="$cache/tmp.apt.conf" \
-		trixie "$tmp" ${MIRROR:+"$MIRROR"} >"$log" 2>&1 ||
-		failed "could not install a Debian base system; is the package mirror within reach?"
+	make_base "$tmp"
 	stage "build root: kernel, toolchain, VM and NFS tools"
-	mkdir -p "$tmp/src" "$tmp/kernel" "$tmp/cache"
 	ROOT_DIR=$tmp KERNEL_DIR=$recipe "$top/scripts/enter" \
 		scripts/buildroot/install.sh /src/scripts/buildroot "${KVER:-}" >>"$log" 2>&1 ||
 		failed "could not install the build root's packages"
@@ -100,7 +56,7 @@ flock 9
 check_machine
 remove "$cache"/tmp.*
 trap 'remove "$cache"/tmp.*' EXIT
-check_space
+check_space 8 "The build root and the kernel metadata"
 if [ -z "$(root_dir)" ]; then make_root; fi
 root=$(root_dir)
 warn_of_untried
