@@ -11,6 +11,9 @@ for module in rpcrdma.ko iwarp.ko; do
 done
 release=$(modinfo -F vermagic "$PWD/rpcrdma.ko" | cut -d' ' -f1)
 scripts/vendor.sh "$release" "${1:-}"
+for file in "${1:-}/lib/modules/$release/updates/dkms"/rpcrdma.ko*; do
+	[ ! -e "$file" ] || { echo "error: $file is there already; remove the package first: apt remove rpcrdma-rust-dkms" >&2; exit 1; }
+done
 for module in rpcrdma.ko iwarp.ko; do
 	install -D -m 644 "$module" "${1:-}/lib/modules/$release/updates/$module"
 	echo "installed ${1:-}/lib/modules/$release/updates/$module"

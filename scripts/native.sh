@@ -22,14 +22,9 @@ END
 tried=$(grep -v '^#' "$here/buildroot/series")
 oldest=$(echo "$tried" | sort -V | head -n 1)
 
-[ -e "$kdir/Makefile" ] || refuse "there are no kernel headers at $kdir"
-release=$(cat "$kdir/include/config/kernel.release" 2>/dev/null) || refuse "the kernel at $kdir is not configured"
+reason=$("$here/supported.sh" "$kdir") || refuse "$reason"
+release=$(cat "$kdir/include/config/kernel.release")
 series=$(echo "$release" | sed -E 's/^([0-9]+\.[0-9]+).*/\1/')
-grep -qs '^CONFIG_RUST=y' "$kdir/.config" || refuse "kernel $release at $kdir is built without CONFIG_RUST"
-for option in SUNRPC INFINIBAND INFINIBAND_ADDR_TRANS; do
-	grep -qs "^CONFIG_$option=[ym]" "$kdir/.config" || refuse "kernel $release at $kdir is built without CONFIG_$option"
-done
-[ "$(printf '%s\n' "$oldest" "$series" | sort -V | head -n 1)" = "$oldest" ] || refuse "kernel $release at $kdir is too old"
 [ -e "$kdir/rust/libkernel.rmeta" ] || refuse "kernel $release at $kdir comes without Rust metadata (rust/libkernel.rmeta)"
 
 "$here/compiler.sh" "$kdir/rust/libkernel.rmeta" || exit

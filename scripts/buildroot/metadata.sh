@@ -1,17 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Runs inside the build root: makes in /kernel what Debian's header packages lack for a module in Rust, the metadata
-# of the kernel's own crates, and proves that it belongs to the kernel image.
+# metadata.sh [RELEASE DIR]: makes in DIR what Debian's header packages lack for a module in Rust, the metadata of the kernel's
+# own crates, and proves that it belongs to the kernel image. In the build root that is /kernel; the package for DKMS does the
+# same on the machine that it is installed on.
 #
 # The metadata is only good if it comes from the same source, configuration and compiler. The names of exported Rust
 # symbols carry a hash over all three, so equal names are the proof; vermagic is what the module loader will look at.
 
 set -euo pipefail
-release=$(cat /etc/rpcrdma/kver)
+release=${1:-$(cat /etc/rpcrdma/kver)} dir=${2:-/kernel}
 series=$(cut -d. -f1,2 <<<"$release")
 headers=/usr/src/linux-headers-$release
-source=/kernel/source build=/kernel/build
+source=$dir/source build=$dir/build
 
 die() { printf 'error: %s\n' "$@" >&2; exit 1; }
 

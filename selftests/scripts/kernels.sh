@@ -141,6 +141,10 @@ modules 7.3.4+deb13-amd64 kernel/drivers
 run "$tree/scripts/install.sh" "$work/installed"
 claim "installed beside the kernel's own" [ -e "$work/installed/lib/modules/7.3.4+deb13-amd64/updates/rpcrdma.ko" ]
 claim 'and so is the second module' [ -e "$work/installed/lib/modules/7.3.4+deb13-amd64/updates/iwarp.ko" ]
+mkdir -p "$work/dkms/lib/modules/7.3.4+deb13-amd64/updates/dkms"
+touch "$work/dkms/lib/modules/7.3.4+deb13-amd64/updates/dkms/rpcrdma.ko.xz"
+run "$tree/scripts/install.sh" "$work/dkms"
+claim 'not installed beside what DKMS built' refused updates/dkms/rpcrdma.ko.xz 'apt remove rpcrdma-rust-dkms'
 
 # What was built for one kernel is not taken for another's.
 echo object >"$tree/rust/main.o"
