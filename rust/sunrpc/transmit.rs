@@ -37,13 +37,25 @@ pub(crate) enum Outgoing<'a, T: Transport> {
 enum NotSent {
     /// The peer has granted no credit for it yet.
     NoCredit,
-    /// The transport's reason.
-    Error(SendError),
+    /// The connection lacks something that completions give back.
+    Again,
+    /// There is no memory.
+    NoBuffers,
+    /// The connection has ended.
+    Disconnected,
+    /// The request can never be sent. Its task fails with this error number.
+    Never(c_int),
 }
 
 impl From<SendError> for NotSent {
     fn from(error: SendError) -> Self {
-        Self::Error(error)
+        match error {
+            SendError::Again => Self::Again,
+            SendError::NoBuffers => Self::NoBuffers,
+            SendError::Disconnected => Self::Disconnected,
+            SendError::TooBig => Self::Never(EMSGSIZE.to_errno()),
+            SendError::Io => Self::Never(EIO.to_errno()),
+        }
     }
 }
 
@@ -60,10 +72,9 @@ impl<T: Transport> Xprt<T> {
             // There are other attempts, before each transmission.
             return 0;
         }
-        let errno = match T::prepare(self, self, rqst) {
-            Err(SendError::TooBig) => EMSGSIZE.to_errno(),
-            Err(SendError::Io) => EIO.to_errno(),
-            _ => return 0,
+        let prepared = T::prepare(self, self, rqst).map_err(NotSent::from);
+        let Err(NotSent::Never(errno)) = prepared else {
+            return 0;
         };
         // sunrpc does not queue the call after an error, but does not end its task either.
         // SAFETY: The task is the caller.
@@ -109,21 +120,32 @@ impl<T: Transport> LockedXprt<'_, T> {
                 self.set_need_flush(more);
                 0
             }
-            Err(error) => self.errno_of(error),
+            // SAFETY: The request is pinned.
+            Err(error) => unsafe { self.errno_of(error, rqst) },
         }
     }
 
-    /// What sunrpc is to do after `error`, as an error number. Disconnects if the connection has ended.
-    fn errno_of(&self, error: NotSent) -> c_int {
-        // sunrpc sends nothing more after an error.
+    /// What sunrpc is to do after `error`, which says why `rqst` was not sent, as an error number. Disconnects if
+    /// the connection has ended.
+    ///
+    /// # Safety
+    ///
+    /// The request is pinned.
+    unsafe fn errno_of(&self, error: NotSent, rqst: *mut raw::rpc_rqst) -> c_int {
         let errno = match error {
-            NotSent::Error(SendError::Disconnected) => None,
+            NotSent::Disconnected => None,
+            NotSent::Never(errno) => {
+                // An error would end the task that is sending, which may be another, and would leave the request at
+                // the head of the queue. So sunrpc is told that it was sent, and wakes its task.
+                // SAFETY: The caller vouches for the request, whose task therefore lives, and has begun.
+                unsafe { set_rpc_status((*rqst).rq_task, errno) };
+                Some(0)
+            }
+            // After the errors that follow, sunrpc sends nothing more.
             _ if self.flush().is_err() => None,
             NotSent::NoCredit => Some(errno::EBADSLT),
-            NotSent::Error(SendError::Again) => Some(EAGAIN.to_errno()),
-            NotSent::Error(SendError::NoBuffers) => Some(errno::ENOBUFS),
-            NotSent::Error(SendError::TooBig) => Some(EMSGSIZE.to_errno()),
-            NotSent::Error(SendError::Io) => Some(EIO.to_errno()),
+            NotSent::Again => Some(EAGAIN.to_errno()),
+            NotSent::NoBuffers => Some(errno::ENOBUFS),
         };
         errno.unwrap_or_else(|| {
             self.disconnect();
@@ -133,11 +155,10 @@ impl<T: Transport> LockedXprt<'_, T> {
 
     fn send_callback_reply(&self, reply: &CallbackRqst, more: bool) -> Result<(), NotSent> {
         let sent = self.send_or_wait(|| T::send_callback_reply(self, self, reply, more));
-        // The peer would wait for a reply that can never be sent, and the error would end the task that is
-        // sending, which may be another. The end of the connection tells the peer.
-        sent.map_err(|error| match error {
-            SendError::TooBig | SendError::Io => SendError::Disconnected.into(),
-            error => error.into(),
+        // The peer would wait for a reply that can never be sent. The end of the connection tells it.
+        sent.map_err(|error| match error.into() {
+            NotSent::Never(_) => NotSent::Disconnected,
+            error => error,
         })
     }
 
@@ -149,11 +170,11 @@ impl<T: Transport> LockedXprt<'_, T> {
         if unsafe { (*rqst.as_raw()).rq_connect_cookie } == self.connect_cookie() {
             // RFC 8166, section 3.3.1: a call that is sent twice on one connection would use a credit that was
             // not granted.
-            return Err(SendError::Disconnected.into());
+            return Err(NotSent::Disconnected);
         }
         // SAFETY: `self` says that `XPRT_LOCKED` is owned.
         if unsafe { rqst.alloc_sparse_pages() }.is_err() {
-            return Err(SendError::NoBuffers.into());
+            return Err(NotSent::NoBuffers);
         }
         let reply_expected = rqst.reply_expected();
         // SAFETY: Any context but an NMI may call this.

@@ -64,8 +64,7 @@ pub trait Transport: HasSlot {
     /// [`Self::send`] does what this method cannot do now, and does it again if there is another
     /// connection by then. Must not sleep for memory.
     ///
-    /// An error says that the request can never be sent. From this method it fails that request; from
-    /// [`Self::send`] it would fail the request of the task that is sending.
+    /// Of the errors only [`SendError::TooBig`] and [`SendError::Io`] count here: the request fails.
     fn prepare(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>) -> Result<(), SendError>;
 
     /// Sends `rqst`, or returns why it cannot. Must not sleep for memory.
@@ -75,8 +74,8 @@ pub trait Transport: HasSlot {
     /// [`Self::flush`] follows.
     fn send(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>, more: bool) -> Result<(), SendError>;
 
-    /// Tells the device of all that was sent so far. An error says that the connection has ended. Called by the owner of `XPRT_LOCKED`, perhaps with `transport_lock` held: must not
-    /// sleep, nor call [`Xprt`].
+    /// Tells the device of all that was sent so far. An error says that the connection has ended. The caller
+    /// owns `XPRT_LOCKED`, and perhaps holds `transport_lock`: the method must not sleep, nor call [`Xprt`].
     fn flush(&self) -> Result;
 
     /// Closes the connection. Returns when no memory is under DMA and no completion handler of it

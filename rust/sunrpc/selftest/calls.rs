@@ -5,6 +5,7 @@
 use super::Test;
 use crate::{
     released_calls::ReleasedCalls,
+    timeouts::HZ,
     CallbackRqst,
     Class,
     HasSlot,
@@ -25,6 +26,7 @@ use core::{
     },
     sync::atomic::{
         AtomicBool,
+        AtomicI32,
         AtomicU32,
         Ordering::Relaxed, //
     },
@@ -40,10 +42,15 @@ use kernel::{
         c_void, //
     },
     prelude::*,
+    sync::{
+        Arc,
+        Completion, //
+    },
     time::{
         delay::fsleep,
         Delta, //
-    }, //
+    },
+    workqueue, //
 };
 
 /// The tests. The name of each is what it claims.
@@ -55,6 +62,10 @@ pub const TESTS: &[(&str, Test)] = &[
     (
         "a call that can never be sent fails",
         call_that_can_never_be_sent_fails,
+    ),
+    (
+        "a call that cannot be sent any more fails no other",
+        call_that_cannot_be_sent_any_more_fails_no_other,
     ),
     (
         "a device that fails for a moment fails no call",
@@ -72,6 +83,9 @@ static ALIVE: AtomicU32 = AtomicU32::new(0);
 
 /// Whether the next attempt to connect is to fail.
 static FAIL: AtomicBool = AtomicBool::new(false);
+
+/// Whether no call can be sent now.
+static BUSY: AtomicBool = AtomicBool::new(false);
 
 static CLASS: Class<Echo> = Class::new();
 
@@ -126,7 +140,10 @@ impl Transport for Echo {
         Ok(())
     }
 
-    fn prepare(&self, _: &Xprt<Self>, rqst: &Rqst<Self>) -> Result<(), SendError> {
+    fn prepare(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>) -> Result<(), SendError> {
+        if !BUSY.load(Relaxed) {
+            xprt.write_space();
+        }
         if rqst.reply_max() > IMPOSSIBLE_REPLY {
             return Err(SendError::TooBig);
         }
@@ -134,6 +151,12 @@ impl Transport for Echo {
     }
 
     fn send(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>, _: bool) -> Result<(), SendError> {
+        if BUSY.load(Relaxed) {
+            return Err(SendError::Again);
+        }
+        if rqst.reply_max() > UNSENDABLE_REPLY {
+            return Err(SendError::Io);
+        }
         if let Some(mut pending) = xprt.lookup(rqst.xid()) {
             // A reply: MSG_ACCEPTED, an empty verifier, SUCCESS.
             let mut reply = [0; 24];
@@ -199,18 +222,24 @@ const ONE_WAY: usize = 1;
 /// The procedure whose calls can never be sent.
 const IMPOSSIBLE: usize = 2;
 
+/// The procedure whose calls can be prepared, but not sent.
+const UNSENDABLE: usize = 3;
+
 /// Only replies to [`IMPOSSIBLE`] may be longer than this.
 const IMPOSSIBLE_REPLY: usize = 4096;
+/// Only replies to these two procedures may be longer than this.
+const UNSENDABLE_REPLY: usize = 1024;
 
-static PROCEDURES: Shared<[raw::rpc_procinfo; 3]> = Shared::new([
+static PROCEDURES: Shared<[raw::rpc_procinfo; 4]> = Shared::new([
     procedure(Some(decode), 1),
     procedure(None, 1),
     procedure(Some(decode), IMPOSSIBLE_REPLY as u32),
+    procedure(Some(decode), (UNSENDABLE_REPLY / 4) as u32),
 ]);
-static COUNTS: Shared<[c_uint; 3]> = Shared::new([0; 3]);
+static COUNTS: Shared<[c_uint; 4]> = Shared::new([0; 4]);
 static VERSION: Shared<raw::rpc_version> = Shared::new(raw::rpc_version {
     number: 1,
-    nrprocs: 3,
+    nrprocs: 4,
     procs: PROCEDURES.0.get().cast(),
     counts: COUNTS.0.get().cast(),
 });
@@ -251,6 +280,15 @@ extern "C" fn decode(_: *mut raw::rpc_rqst, _: *mut raw::xdr_stream, _: *mut c_v
     0
 }
 
+/// A tenth of a second, for what has a time-out at all, and ten seconds in all.
+static TIMEOUT: raw::rpc_timeout = raw::rpc_timeout {
+    to_initval: HZ / 10,
+    to_maxval: 10 * HZ,
+    to_increment: HZ / 10,
+    to_retries: 100,
+    to_exponential: 0,
+};
+
 /// A client over an [`Echo`].
 struct Caller(NonNull<raw::rpc_clnt>);
 
@@ -272,7 +310,10 @@ impl Caller {
             program: PROGRAM.0.get(),
             stats: STATS.0.get(),
             version: 1,
-            flags: (raw::RPC_CLNT_CREATE_NOPING | raw::RPC_CLNT_CREATE_QUIET) as usize,
+            timeout: &raw const TIMEOUT,
+            flags: (raw::RPC_CLNT_CREATE_NOPING
+                | raw::RPC_CLNT_CREATE_QUIET
+                | raw::RPC_CLNT_CREATE_HARDRTRY) as usize,
             ..Default::default()
         };
         // SAFETY: The arguments point to statics, and to an address that sunrpc copies.
@@ -281,6 +322,11 @@ impl Caller {
     }
 
     fn call(&self, procedure: usize) -> Result {
+        self.call_with(procedure, 0)
+    }
+
+    /// As [`Self::call`], for a task with these flags.
+    fn call_with(&self, procedure: usize, flags: c_int) -> Result {
         let message = raw::rpc_message {
             rpc_proc: PROCEDURES
                 .0
@@ -290,7 +336,48 @@ impl Caller {
             ..Default::default()
         };
         // SAFETY: The client is live, and so is the message until this returns.
-        to_result(unsafe { raw::rpc_call_sync(self.0.as_ptr(), &raw const message, 0) })
+        to_result(unsafe { raw::rpc_call_sync(self.0.as_ptr(), &raw const message, flags) })
+    }
+
+    /// As [`Self::call_with`], in a task of its own. The result comes later.
+    fn begin(self: &Arc<Self>, procedure: usize, flags: c_int) -> Result<Arc<Begun>> {
+        let begun = Arc::pin_init(
+            pin_init!(Begun {
+                ended <- Completion::new(),
+                status: AtomicI32::new(0),
+            }),
+            GFP_KERNEL,
+        )?;
+        let (caller, call) = (self.clone(), begun.clone());
+        workqueue::system_long().try_spawn(GFP_KERNEL, move || {
+            let result = caller.call_with(procedure, flags);
+            drop(caller);
+            let status = result.map_or_else(Error::to_errno, |()| 0);
+            call.status.store(status, Relaxed);
+            call.ended.complete_all();
+        })?;
+        Ok(begun)
+    }
+}
+
+// SAFETY: Any task may call with an `rpc_clnt`.
+unsafe impl Send for Caller {}
+// SAFETY: As above.
+unsafe impl Sync for Caller {}
+
+/// A call that another task makes.
+#[pin_data]
+struct Begun {
+    #[pin]
+    ended: Completion,
+    status: AtomicI32,
+}
+
+impl Begun {
+    /// Waits for the end of the call, and returns its status.
+    fn status(&self) -> c_int {
+        self.ended.wait_for_completion();
+        self.status.load(Relaxed)
     }
 }
 
@@ -330,6 +417,24 @@ fn call_that_can_never_be_sent_fails() -> Result<bool> {
     caller.call(WITH_REPLY)?;
     drop(caller);
     Ok(refused && ALIVE.load(Relaxed) == 0)
+}
+
+fn call_that_cannot_be_sent_any_more_fails_no_other() -> Result<bool> {
+    let _registered = CLASS.register(&NOBODY)?;
+    let caller = Arc::new(Caller::new()?, GFP_KERNEL)?;
+    caller.call(WITH_REPLY)?;
+    BUSY.store(true, Relaxed);
+    let unsendable = caller.begin(UNSENDABLE, raw::RPC_TASK_SOFT as c_int);
+    fsleep(Delta::from_millis(200));
+    let sendable = caller.begin(WITH_REPLY, 0);
+    // The first call is the first to be sent. But its task waits again for its turn after each time-out, so the
+    // task of the second one sends both.
+    fsleep(Delta::from_millis(1_000));
+    BUSY.store(false, Relaxed);
+    caller.call(WITH_REPLY)?;
+    let statuses = [unsendable?.status(), sendable?.status()];
+    drop(caller);
+    Ok(statuses == [EIO.to_errno(), 0] && ALIVE.load(Relaxed) == 0)
 }
 
 fn device_that_fails_for_a_moment_fails_no_call() -> Result<bool> {
