@@ -170,6 +170,20 @@ mod tests {
     }
 
     #[test]
+    fn lower_layer_has_seven_codes() {
+        let all = [
+            Lower::Lost,
+            Lower::Crc,
+            Lower::Marker,
+            Lower::Startup,
+            Lower::Local,
+            Lower::Reads,
+            Lower::ReadyToReceive,
+        ];
+        assert_eq!(all.map(Lower::code), [1, 2, 3, 4, 5, 6, 7]);
+    }
+
+    #[test]
     fn culprit_keeps_the_header_of_its_model() {
         let tagged = Culprit::of(&[0xc1; 40], 40).unwrap();
         assert_eq!(tagged.header.len(), Header::TAGGED_LEN);

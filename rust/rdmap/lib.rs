@@ -48,3 +48,5 @@ pub mod stag;
 pub mod terminate;
 pub mod violation;
 pub mod wire;
+#[cfg(test)]
+mod wrap;

@@ -129,6 +129,12 @@ impl<S: Slots> Source<S> {
         }
     }
 
+    /// The stream as if so many Sends and as many Reads were over.
+    #[cfg(test)]
+    pub(crate) fn skip_to(&mut self, messages: u64) {
+        (self.sends, self.reads) = (messages, messages);
+    }
+
     /// Posts a request. Returns its number. On a stream that is over it completes as flushed.
     pub fn post(&mut self, request: Request) -> Result<u64, Misuse> {
         if matches!(request.operation, Operation::Read(_)) && self.ord == 0 {

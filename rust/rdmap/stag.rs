@@ -260,6 +260,26 @@ mod tests {
         assert_eq!(REGION.check(0x1000, 1, Access::ReadSink), Ok(()));
     }
 
+    /// Octets, STag, rights, stream: what enabling conveys; and that it is disabled.
+    #[test]
+    fn each_part_of_a_registration_decides() {
+        let allows = |region: Region| region.check(0x1000, 0x100, Access::RemoteRead).is_ok();
+        assert!(allows(REGION));
+        type Change = fn(&mut Region);
+        let changes: [Change; 5] = [
+            |region| region.base += 1,
+            |region| region.length -= 1,
+            |region| region.valid = false,
+            |region| region.of_this_stream = false,
+            |region| region.remote_read = false,
+        ];
+        for change in changes {
+            let mut region = REGION;
+            change(&mut region);
+            assert!(!allows(region), "{region:?}");
+        }
+    }
+
     #[test]
     fn invalid_comes_before_foreign() {
         let foreign = Region {

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Fails if the crate rdmap can panic, as scripts/panicfree.sh does for an object that Kbuild made. Generic code is only in
-# an object that uses it: panicfree.rs, compiled here as one more module of the crate, does. The flags are those of the kernel
-# that matter: optimised, and with overflow checks.
+# an object that uses it: panicfree.rs, compiled as one more module of the crate, does. So the object is made here, with the
+# flags of the kernel that matter: optimised, and with overflow checks.
 
 set -euo pipefail
 

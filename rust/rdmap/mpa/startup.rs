@@ -523,6 +523,79 @@ mod tests {
         assert_eq!(responder.reject(b"no"), Err(Misuse::State));
     }
 
+    /// The same Reads would not be asked for, and so be accepted, without the negotiation.
+    #[test]
+    fn refusal_of_enhanced_reads_says_what_there_would_be() {
+        let greedy = |enhanced| Offer {
+            reads: Agreed { ird: 4, ord: 17 },
+            enhanced,
+            ..OFFER
+        };
+        let mut responder = Responder::new(OFFER);
+        let plain = Initiator::new(greedy(false)).request(&[]);
+        responder.request(&plain).unwrap();
+        assert!(responder.accept(&[]).is_ok());
+
+        let mut responder = Responder::new(OFFER);
+        let initiator = Initiator::new(greedy(true));
+        responder.request(&initiator.request(&[])).unwrap();
+        assert_eq!(responder.accept(&[]), Err(Failed::Lower(Lower::Reads)));
+        let mut out = [0; Frame::MAX_LEN];
+        let length = responder.reject(b"no").unwrap().emit(&mut out).unwrap();
+        // C, R and S; revision 2; IRD 16, ORD 2.
+        let expected = b"MPA ID Rep Frame\x70\x02\x00\x06\x00\x10\x00\x02no";
+        assert_eq!(&out[..length], expected);
+        let (reply, _) = Frame::parse(Kind::Reply, &out).unwrap().unwrap();
+        assert_eq!(initiator.reply(&reply), Ok(Answer::Rejected(b"no")));
+    }
+
+    #[test]
+    fn revision_1_is_answered_in_kind() {
+        let old = Offer {
+            enhanced: false,
+            ..OFFER
+        };
+        let mut out = [0; Frame::MAX_LEN];
+        let length = Initiator::new(old).request(b"hi").emit(&mut out).unwrap();
+        assert_eq!(&out[..length], b"MPA ID Req Frame\x40\x01\x00\x02hi");
+        let (request, _) = Frame::parse(Kind::Request, &out).unwrap().unwrap();
+        let mut responder = Responder::new(OFFER);
+        responder.request(&request).unwrap();
+        let (reply, stream) = responder.accept(b"yes").unwrap();
+        assert_eq!(stream.reads, OFFER.reads);
+        let length = reply.emit(&mut out).unwrap();
+        assert_eq!(&out[..length], b"MPA ID Rep Frame\x40\x01\x00\x03yes");
+    }
+
+    /// S, revision 2, four octets in front of the private data; the message that makes the passive side ready.
+    #[test]
+    fn ready_to_receive_message_is_chosen_on_the_wire() {
+        for (offered, chosen) in [
+            ([0xc0, 4, 0xc0, 2], [0x80, 2, 0x80, 2]),
+            ([0x80, 4, 0x40, 2], [0x80, 2, 0x40, 2]),
+        ] {
+            let mut octets = b"MPA ID Req Frame\x50\x02\x00\x04".to_vec();
+            octets.extend(offered);
+            let (request, _) = Frame::parse(Kind::Request, &octets).unwrap().unwrap();
+            let mut responder = Responder::new(OFFER);
+            responder.request(&request).unwrap();
+            let (reply, stream) = responder.accept(&[]).unwrap();
+            assert!(stream.ready.is_some());
+            let mut out = [0; Frame::MAX_LEN];
+            let length = reply.emit(&mut out).unwrap();
+            let mut expected = b"MPA ID Rep Frame\x50\x02\x00\x04".to_vec();
+            expected.extend(chosen);
+            assert_eq!(out[..length], expected);
+        }
+        // A Send alone is none that this end can take.
+        let octets = b"MPA ID Req Frame\x50\x02\x00\x04\xc0\x04\x00\x02";
+        let (request, _) = Frame::parse(Kind::Request, octets).unwrap().unwrap();
+        let mut responder = Responder::new(OFFER);
+        responder.request(&request).unwrap();
+        let refusal = Err(Failed::Lower(Lower::ReadyToReceive));
+        assert_eq!(responder.accept(&[]), refusal);
+    }
+
     #[test]
     fn private_data_has_an_end() {
         let initiator = Initiator::new(OFFER);

@@ -224,6 +224,25 @@ mod tests {
         assert_eq!(window.reached(), 1);
     }
 
+    /// On the same memory: what the session before left there means nothing.
+    #[test]
+    fn numbers_of_a_session_begin_with_0() {
+        let mut bits = Box::new([0; WORDS]);
+        let mut window = Window::new(&mut *bits);
+        for ssn in [0, 1, 5, 9] {
+            window.pass(ssn).unwrap();
+        }
+        let mut window = Window::new(bits);
+        assert_eq!(window.reached(), 0);
+        for ssn in 0..10 {
+            assert_eq!(window.pass(ssn), Ok(u64::from(ssn)));
+        }
+        let mut numbers = Numbers::new();
+        numbers.sent();
+        assert_eq!(numbers.peek(), Some(1));
+        assert_eq!(Numbers::new().peek(), Some(0));
+    }
+
     #[test]
     fn sender_stops_before_the_numbers_are_ambiguous() {
         let mut numbers = Numbers::new();

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
+use rdmap::fault::Fault;
 use rdmap::fault::Lower;
 use rdmap::mpa::frame::Layout;
 use rdmap::mpa::marker::Position;
@@ -20,6 +21,14 @@ use rdmap::sctp::session::Session;
 use rdmap::sctp::session::Tell;
 use rdmap::sctp::window::Window;
 use rdmap::sctp::window::WORDS;
+use rdmap::violation::Code;
+
+use crate::sink::arrive;
+use crate::sink::deliver;
+use crate::sink::ordered;
+use crate::sink::send;
+use crate::source::source;
+use crate::source::terminate;
 
 fn start(markers: bool) -> Position {
     match markers {
@@ -275,4 +284,36 @@ fn wrong_startup_frames_are_refused_at_once() {
     // In revision 1 the flag means nothing, and neither do reserved ones.
     assert_eq!(request(0x1f, 1, 0), Ok(true));
     assert_eq!(Frame::parse(Kind::Request, b"GET "), Err(Lower::Startup));
+}
+
+/// What MPA tells of a wrong CRC: the stream fails, and the peer is told before anybody closes TCP.
+#[test]
+fn nothing_behind_a_wrong_crc_is_delivered_and_the_peer_is_told() {
+    let ulpdus = [1, 2, 3].map(|msn| send(msn, 0, true, &[7; 20]));
+    let mut stream = stream_of(&ulpdus, false, true);
+    let each = stream.len() / 3;
+    stream[each + 30] ^= 1;
+    let (mut sink, mut source) = (ordered(), source(1));
+    sink.post_receive(100).unwrap();
+    let (mut delivered, mut at) = (0, start(false));
+    for fpdu in stream.chunks(each) {
+        let layout = Layout::of(fpdu, at).unwrap();
+        match layout.verify(fpdu, true).unwrap() {
+            Ok(()) => {
+                let ulpdu: Vec<u8> = layout.ulpdu(fpdu).flatten().copied().collect();
+                arrive(&mut sink, (), &ulpdu).unwrap();
+                delivered += usize::from(deliver(&mut sink).is_some());
+            }
+            Err(lower) => {
+                assert!(source.fail(Fault::lower(lower)));
+                assert!(sink.close().is_some());
+            }
+        }
+        at = layout.next();
+    }
+    assert_eq!(delivered, 1);
+    assert!(!source.is_over());
+    let told = terminate(&mut source);
+    assert_eq!(told.code, Code::new(2, 0, 2));
+    assert!(source.is_over());
 }

@@ -36,6 +36,7 @@ struct End {
     session: Session,
     window: Window<Box<Bits>>,
     numbers: Numbers,
+    begun: bool,
     gave_up: bool,
     segments_sent: u64,
     segments_placed: u64,
@@ -51,6 +52,7 @@ impl End {
             session: Session::new(),
             window: Window::new(Box::new([0; WORDS])),
             numbers: Numbers::new(),
+            begun: false,
             gave_up: false,
             segments_sent: 0,
             segments_placed: 0,
@@ -65,6 +67,7 @@ impl End {
         // The kind of the answer is that of the Initiate, which a session that is over has forgotten.
         let was_enhanced = self.session.is_enhanced();
         let action = self.session.on(event);
+        self.begun |= self.session.state() != State::Free;
         let failing = self.session.state() == State::Failing;
         assert!(
             !failing || self.gave_up,
@@ -140,6 +143,11 @@ fn run(choices: &mut impl Choices) -> (Vec<Tell>, u64) {
         let states =
             [&ends[0], &ends[1]].map(|end| (end.session, end.told.clone(), end.sent.clone()));
         assert!(steps < 10_000, "the session does not end: {states:?}");
+        // A stream that is free could be used again at once.
+        let is_over = |end: &End| end.begun && end.session.state() == State::Free;
+        if ends.iter().any(is_over) {
+            assert!(wires.iter().all(Vec::is_empty), "a chunk is outstanding");
+        }
         let begun = !ends[1].told.is_empty() || !ends[1].sent.is_empty();
         let free = ends.iter().all(|end| end.session.state() == State::Free);
         if begun && free && wires.iter().all(Vec::is_empty) {

@@ -161,6 +161,12 @@ pub fn code(fault: Fault) -> (u8, u8, u8) {
     (layer, etype, code)
 }
 
+/// The same octets, said to be a tagged segment.
+pub fn as_tagged(mut segment: Vec<u8>) -> Vec<u8> {
+    segment[0] |= 0x80;
+    segment
+}
+
 /// What a stream that is just open makes of these segments: the last of them is refused.
 pub fn refused(segments: &[Vec<u8>]) -> (u8, u8, u8) {
     let mut sink = ordered();

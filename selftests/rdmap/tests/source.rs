@@ -424,7 +424,7 @@ fn answers_keep_the_order_of_the_requests() {
 }
 
 /// The payload of the Terminate that goes out next.
-fn terminate(source: &mut Source<Queues>) -> Terminate {
+pub fn terminate(source: &mut Source<Queues>) -> Terminate {
     let Some(Outgoing::Segment { header, .. }) = source.next(128, &THERE) else {
         panic!("there is none");
     };

@@ -3,7 +3,9 @@
 //! The sequences of RFC 5043, section 6, and those that break its rules.
 
 use crate::order::Turn;
+use crate::sctp::chunk::Chunk;
 use crate::sctp::chunk::Function;
+use crate::sctp::chunk::PPID_SEGMENT;
 use crate::sctp::session::Action;
 use crate::sctp::session::Event;
 use crate::sctp::session::Session;
@@ -257,6 +259,85 @@ fn failed_session_does_not_wait_for_turns() {
     let action = session.on(control(Function::Terminate, 9));
     assert_eq!(action.tell, Some(Tell::Closed));
     assert_eq!(action.send, None);
+}
+
+/// Whoever has a session of that association hears of it. There is nobody to send anything to.
+#[test]
+fn lost_association_is_told_to_each_of_its_sessions_and_nothing_is_sent() {
+    let mut closing = opened();
+    closing.on(Event::Disconnect);
+    let mut failing = opened();
+    failing.on(Event::Fail);
+    let mut held = passive();
+    held.on(Event::Accept);
+    held.on(Event::Fail);
+    let mut given_up = active();
+    given_up.on(Event::Disconnect);
+    let lost = Action {
+        tell: Some(Tell::Lost),
+        ..Action::default()
+    };
+    for mut session in [
+        active(),
+        passive(),
+        opened(),
+        closing,
+        failing,
+        held,
+        given_up,
+    ] {
+        assert_eq!(session.on(Event::Lost), lost, "{session:?}");
+        assert_eq!(session.state(), State::Free);
+    }
+    // It was told of its end before.
+    let mut over = active();
+    over.on(control(Function::Reject, 0));
+    assert_eq!(over.on(Event::Lost), Action::default());
+}
+
+/// A stream that fails says so on its own stream, and the association stays for its siblings.
+#[test]
+fn failed_stream_is_blocked_and_its_siblings_go_on() {
+    let (mut failed, mut sibling) = (opened(), opened());
+    let action = failed.on(Event::Fail);
+    assert_eq!(action.send, Some(Function::Terminate));
+    assert!(!action.abort);
+    assert!(!failed.may_send());
+    assert!(!failed.on(Event::Segment { turn: 1 }).place);
+    assert!(sibling.may_send());
+    assert!(sibling.on(Event::Segment { turn: 1 }).place);
+}
+
+/// Only chunks of RFC 5043 are on a stream of DDP's.
+#[test]
+fn chunk_of_another_protocol_ends_the_session() {
+    for (ppid, unordered) in [(0, true), (18, true), (PPID_SEGMENT, false)] {
+        assert!(Chunk::parse(ppid, unordered, &[0; 16]).is_err());
+        let mut session = opened();
+        let action = session.on(Event::Illegal);
+        assert_eq!(action.send, Some(Function::Terminate));
+        assert!(!session.may_send());
+    }
+}
+
+/// A session's numbers begin with 0, whatever the one before it on the stream came to.
+#[test]
+fn next_session_of_a_stream_begins_with_number_0() {
+    let mut session = active();
+    session.on(control(Function::Reject, 0));
+    session.on(Event::Dry);
+    assert_eq!(session.state(), State::Free);
+    let mut late = session;
+    assert_eq!(
+        session.on(control(Function::Initiate, 0)).tell,
+        Some(Tell::Request)
+    );
+    // An Initiate that goes on where the other session ended is none.
+    let action = late.on(control(Function::Initiate, 1));
+    assert_eq!(
+        (action.tell, action.send),
+        (None, Some(Function::Terminate))
+    );
 }
 
 #[test]

@@ -20,6 +20,7 @@ use rdmap::stag::Stag;
 use rdmap::terminate::Terminate;
 
 use crate::sink::arrive;
+use crate::sink::as_tagged;
 use crate::sink::code;
 use crate::sink::deliver;
 use crate::sink::ordered;
@@ -240,4 +241,20 @@ fn read_that_is_shown_again_is_expected_once() {
     }
     assert_eq!(sink.expect(2, range(0), false), Ok(()));
     assert_eq!(sink.expect(3, range(0), false), Err(Misuse::Full));
+}
+
+#[test]
+fn read_requests_are_in_queue_1() {
+    let segment = request(1, read_of(9, 1));
+    assert_eq!(segment[6..10], [0, 0, 0, 1]);
+    let in_queue = |queue| {
+        let mut segment = segment.clone();
+        segment[9] = queue;
+        refused(&[segment])
+    };
+    assert_eq!(in_queue(3), (1, 2, 1));
+    assert_eq!(in_queue(255), (1, 2, 1));
+    assert_eq!(in_queue(0), (0, 2, 6));
+    assert_eq!(in_queue(2), (0, 2, 6));
+    assert_eq!(refused(&[as_tagged(segment.clone())]), (0, 2, 6));
 }

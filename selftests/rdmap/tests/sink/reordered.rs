@@ -7,6 +7,8 @@ use rdmap::order::Order;
 use rdmap::sink::Delivery;
 use rdmap::sink::Place;
 use rdmap::sink::Refusal;
+use rdmap::stag::Range;
+use rdmap::stag::Stag;
 
 use crate::sink::arrive;
 use crate::sink::deliver;
@@ -113,4 +115,79 @@ fn numbers_that_cannot_be_end_the_session() {
     assert_eq!(again, Err(Refusal::Order(Invalid::Repeated)));
     let far = arrive(&mut reordered(), 32_767, &send(1, 0, true, &[1]));
     assert_eq!(far, Err(Refusal::Order(Invalid::Window)));
+}
+
+/// The peer sent a Send and two responses, the second one in two segments.
+#[test]
+fn responses_are_delivered_in_their_turn() {
+    let range = |stag, length| Range {
+        stag: Stag(stag),
+        offset: 0,
+        length,
+    };
+    let segments = [
+        send(1, 0, true, &[1]),
+        tagged(true, 60, 0, true, &[1]),
+        tagged(true, 61, 0, false, &[1]),
+        tagged(true, 61, 1, true, &[1]),
+    ];
+    for order in permutations(segments.len()) {
+        let mut sink = reordered();
+        sink.expect(1, range(60, 1), false).unwrap();
+        sink.expect(2, range(61, 2), false).unwrap();
+        let mut delivered = Vec::new();
+        let mut arrived = [false; 4];
+        for at in order {
+            arrive(&mut sink, u16::try_from(at).unwrap(), &segments[at]).unwrap();
+            arrived[at] = true;
+            while let Some(delivery) = deliver(&mut sink) {
+                let turn = match delivery {
+                    Delivery::Message { .. } => 0,
+                    Delivery::ReadDone { read: 1, .. } => 1,
+                    Delivery::ReadDone { .. } => 3,
+                    other => panic!("{other:?}"),
+                };
+                assert!(arrived[..=turn].iter().all(|arrived| *arrived));
+                delivered.push(turn);
+            }
+        }
+        assert_eq!(delivered, [0, 1, 3]);
+    }
+}
+
+#[test]
+fn streams_do_not_wait_for_each_other() {
+    let (mut one, mut other) = (reordered(), reordered());
+    arrive(&mut one, 1, &send(2, 0, true, &[1])).unwrap();
+    assert_eq!(deliver(&mut one), None);
+    arrive(&mut other, 0, &send(1, 0, true, &[1])).unwrap();
+    assert!(deliver(&mut other).is_some());
+    arrive(&mut one, 0, &send(1, 0, true, &[1])).unwrap();
+    assert!(deliver(&mut one).is_some() && deliver(&mut one).is_some());
+}
+
+/// Where a response of no octets went decides as well: it has no turn of its own.
+#[test]
+fn empty_response_is_that_of_the_read_whose_place_it_names() {
+    let range = |offset, length| Range {
+        stag: Stag(60),
+        offset,
+        length,
+    };
+    let mut sink = reordered();
+    sink.expect(1, range(0, 0), false).unwrap();
+    sink.expect(2, range(10, 1), false).unwrap();
+    // The second response ends with a segment of no octets.
+    arrive(&mut sink, 2, &tagged(true, 60, 11, true, &[])).unwrap();
+    arrive(&mut sink, 1, &tagged(true, 60, 10, false, &[1])).unwrap();
+    assert_eq!(deliver(&mut sink), None);
+    arrive(&mut sink, 0, &tagged(true, 60, 0, true, &[])).unwrap();
+    for expected in [1, 2] {
+        let delivered = deliver(&mut sink);
+        assert!(matches!(delivered, Some(Delivery::ReadDone { read, .. }) if read == expected));
+    }
+    let mut sink = reordered();
+    sink.expect(1, range(0, 0), false).unwrap();
+    let elsewhere = arrive(&mut sink, 0, &tagged(true, 60, 1, true, &[]));
+    assert!(matches!(elsewhere, Err(Refusal::Fault(_))));
 }

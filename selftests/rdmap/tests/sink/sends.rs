@@ -9,6 +9,7 @@ use rdmap::stag::Stag;
 use rdmap::terminate::Terminate;
 
 use crate::sink::arrive;
+use crate::sink::as_tagged;
 use crate::sink::code;
 use crate::sink::deliver;
 use crate::sink::invalidating;
@@ -139,7 +140,6 @@ fn nothing_is_delivered_before_its_octets_are_placed() {
     assert!(deliver(&mut sink).is_some());
 }
 
-/// Message numbers wrap: 2^32 Sends are too many to send, but not to begin near.
 #[test]
 fn more_receives_can_be_posted_as_others_are_used() {
     let mut sink = ordered();
@@ -151,4 +151,21 @@ fn more_receives_can_be_posted_as_others_are_used() {
         assert_eq!(receive, u64::from(msn - 1));
         sink.post_receive(100).unwrap();
     }
+}
+
+/// Octets 6 to 10 are the queue number.
+#[test]
+fn sends_are_in_queue_0() {
+    let segment = send(1, 0, true, &[1]);
+    assert_eq!(segment[6..10], [0; 4]);
+    let in_queue = |queue| {
+        let mut segment = segment.clone();
+        segment[9] = queue;
+        refused(&[segment])
+    };
+    assert_eq!(in_queue(3), (1, 2, 1));
+    assert_eq!(in_queue(255), (1, 2, 1));
+    assert_eq!(in_queue(1), (0, 2, 6));
+    assert_eq!(in_queue(2), (0, 2, 6));
+    assert_eq!(refused(&[as_tagged(segment.clone())]), (0, 2, 6));
 }

@@ -2,18 +2,26 @@
 
 //! Writes, Terminates, and how a stream ends.
 
+use std::cell::Cell;
+
+use proptest::prelude::*;
 use rdmap::fault::Cause;
 use rdmap::header::Untagged;
 use rdmap::order::Invalid;
 use rdmap::sink::Delivery;
 use rdmap::sink::Place;
 use rdmap::sink::Refusal;
+use rdmap::stag::Access;
+use rdmap::stag::Denied;
+use rdmap::stag::Memory;
 use rdmap::stag::Range;
 use rdmap::stag::Stag;
 use rdmap::violation::Code;
 
 use crate::sink::arrive;
+use crate::sink::code;
 use crate::sink::deliver;
+use crate::sink::invalidating;
 use crate::sink::ordered;
 use crate::sink::refused;
 use crate::sink::send;
@@ -116,4 +124,74 @@ fn first_fault_is_the_peers() {
     };
     assert!(matches!(fault.cause, Cause::Peer(_)));
     assert_eq!(fault.culprit, None);
+}
+
+#[test]
+fn what_is_no_rdma_message_ends_the_stream() {
+    let mut other_version = send(1, 0, true, &[1]);
+    other_version[1] &= 0x3f;
+    let mut other_ddp = send(1, 0, true, &[1]);
+    other_ddp[0] ^= 3;
+    let cases = [
+        b"MPA ID Req Frame\x40\x01\x00\x00".to_vec(),
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        vec![0; 64],
+        vec![0xff; 64],
+        other_version,
+        other_ddp,
+    ];
+    for segment in cases {
+        let mut sink = ordered();
+        let place = arrive(&mut sink, (), &segment);
+        assert!(matches!(place, Err(Refusal::Fault(_))), "{segment:?}");
+        let good = send(1, 0, true, &[1]);
+        assert_eq!(arrive(&mut sink, (), &good), Ok(Place::Nothing));
+        assert_eq!(deliver(&mut sink), None);
+    }
+}
+
+/// Memory that is there until it is invalidated.
+struct Once(Cell<bool>);
+
+impl Memory for Once {
+    fn check(&self, _: Range, _: Access) -> Result<(), Denied> {
+        self.0.get().then_some(()).ok_or(Denied::Invalid)
+    }
+
+    fn invalidate(&self, _: Stag) -> Result<(), Denied> {
+        self.0.set(false);
+        Ok(())
+    }
+}
+
+proptest! {
+    /// By the peer's own Send, or by this end.
+    #[test]
+    fn nothing_is_placed_where_access_was_revoked(
+        offset in 0..1_u64 << 40, length in 1..500_usize, response: bool, remotely: bool, before in 0..3_usize,
+    ) {
+        let memory = Once(Cell::new(true));
+        let mut sink = ordered();
+        let range = Range { stag: Stag(9), offset, length: 2000 };
+        sink.expect(0, range, false).unwrap();
+        let segment = tagged(response, 9, offset, false, &vec![1; length]);
+        for _ in 0..before {
+            let place = sink.segment((), &segment[..14], segment.len(), &memory);
+            assert!(matches!(place, Ok(Place::Write(_) | Place::Response { .. })));
+            sink.placed();
+        }
+        if remotely {
+            let revoking = untagged(invalidating(9), 1, 0, true, &[]);
+            let place = sink.segment((), &revoking, revoking.len(), &memory);
+            prop_assert_eq!(place, Ok(Place::Nothing));
+            sink.placed();
+            let delivered = sink.deliver(&memory);
+            assert!(matches!(delivered, Ok(Some(Delivery::Message { .. }))));
+        } else {
+            memory.0.set(false);
+        }
+        let place = sink.segment((), &segment[..14], segment.len(), &memory);
+        let Err(Refusal::Fault(fault)) = place else { panic!("{place:?}") };
+        prop_assert_eq!(code(fault), (1, 1, 0));
+    }
 }
