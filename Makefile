@@ -86,11 +86,11 @@ conformance: buildroot ## which requirement of the protocol which test shows
 fuzz: buildroot ## each parser for TIME= seconds
 	@scripts/enter selftests/fuzz/run.sh TIME=$(TIME)
 
-mutants: buildroot ## change the protocol core in every known way and see the tests fail: hundreds of builds
-	@scripts/enter nice selftests/proto/mutants.sh
+mutants: buildroot ## change the protocol crates in every known way and see the tests fail: hundreds of builds
+	@for crate in proto rdmap; do scripts/enter nice selftests/mutants.sh $$crate || exit; done
 
-instructions: buildroot ## what encoding and decoding a header costs
-	@scripts/enter selftests/proto/bench/instructions.sh
+instructions: buildroot ## what a header costs, and a segment of iWARP
+	@scripts/enter selftests/instructions.sh
 
 counts: ## work requests, doorbells and completions per RPC, of our client and server and the in-tree ones
 	@$(call built,rust)

@@ -3,7 +3,7 @@
 //! Runs one operation once, for a tool that counts instructions.
 //!
 //! `cargo bench --bench instructions -- NAME` runs the operation NAME; without one it prints the
-//! names. `instructions.sh` does the counting.
+//! names. `selftests/instructions.sh` does the counting.
 
 use std::hint::black_box;
 

@@ -1,0 +1,55 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Changes a crate in every way that cargo-mutants knows, one at a time, and asks the host tests to notice.
+#
+#   selftests/mutants.sh proto|rdmap [ARGUMENTS OF cargo mutants]     for instance: --file src/credit.rs, --shard 1/8
+#
+# cargo-mutants changes only what lies below the package, so a copy is put together where it does, and is changed in
+# place: what did not change is not compiled again. What it found is in build/mutants/CRATE/mutants.out. Fails if a mutant
+# lives.
+
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+top=$here/..
+crate=${1:?usage: mutants.sh proto|rdmap [ARGUMENTS OF cargo mutants]}
+shift
+# Tests that only look for panics in millions of messages, that run the model without end, or that start another program
+# are left out, which can but leave more mutants alive.
+case $crate in
+proto)
+	skip=(flipped_bits)
+	# No bit is set on both sides of the operators left out, so another one does the same.
+	same=(--exclude-re 'replace \| with \^ in (pair|quad)$')
+	;;
+rdmap)
+	skip=(planted oracle)
+	same=()
+	export SCHEDULES=100
+	;;
+*) echo "no such crate: $crate" >&2; exit 2 ;;
+esac
+skip=("${skip[@]/#/--skip=}")
+
+work=$top/build/mutants/$crate
+mkdir -p "$work/tree"
+rm -rf "$work/tree/src" "$work/tree/tests"
+cp -r "$top/rust/$crate" "$work/tree/src"
+cp -r "$here/$crate/tests" "$here/$crate/Cargo.lock" "$work/tree"
+sed "s|\.\./\.\./rust/$crate/|src/|" "$here/$crate/Cargo.toml" >"$work/tree/Cargo.toml"
+
+# The tool, of the newest version that Debian's cargo can build, once for all checkouts.
+version=26.0.0
+tools=${CARGO_HOME:-$HOME/.cargo}/mutants-$version
+[ -x "$tools/bin/cargo-mutants" ] || cargo install --quiet --locked --root "$tools" --version "$version" cargo-mutants
+PATH=$tools/bin:$PATH
+
+# Hundreds of small builds: nothing that a test does is worth optimising for.
+export CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0 PROPTEST_CASES=64
+cd "$work/tree"
+cargo test --quiet --locked -- "${skip[@]}"
+
+# A mutant that never ends is noticed by the time it computes, which says the same on a busy machine.
+export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER='prlimit --cpu=20'
+cargo mutants --in-place --baseline=skip --timeout 1200 --output "$work" "${same[@]}" "$@" -- -- "${skip[@]}"
