@@ -33,7 +33,7 @@ built = scripts/build.sh $(if $(filter rust iwarp-%,$(1) $(2) $(RDMA) $(PEER_RDM
 # The stock kernel lacks siw.
 siw = $(if $(filter siw,$(RDMA) $(PEER_RDMA)),$(if $(filter debug,$(KERNEL)),, && nice scripts/enter selftests/iwarp/siw.sh))
 
-.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-all check-fast check-kernels debug-check conformance fuzz mutants instructions counts interop bench fmt clean distclean help
+.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-all check-fast check-kernels debug-check conformance fuzz mutants instructions counts interop bench deb fmt clean distclean help
 
 ## Build
 modules: ## the module for the kernel in KDIR= (default: the running one); the default
@@ -51,6 +51,9 @@ buildroot: ## only the build root and the kernel's Rust metadata
 
 shell: buildroot ## a shell in the build root
 	@scripts/enter
+
+deb: ## Debian packages in build/deb: for DKMS, the Rust metadata of each kernel in scripts/buildroot/series, manual and status command
+	@scripts/packaging/deb.sh
 
 ## Try
 demo: ## two VMs: NFS over RDMA with our client and server, shown step by step
