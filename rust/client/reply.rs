@@ -222,7 +222,7 @@ fn dispatch_reply(
     let Ok(outcome) = outcome else {
         return Disposition::Malformed;
     };
-    let body = if reduced && outcome.check_last_result(rqst.reply_head()).is_err() {
+    let body = if reduced && outcome.check_last_result().is_err() {
         ReplyBody::Error
     } else if outcome.reply_chunk_len > 0 {
         connection

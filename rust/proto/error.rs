@@ -33,14 +33,14 @@ pub enum Fault {
 /// A well-formed message that breaks a rule of RFC 8166.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Violation {
-    /// The reply names another number of Write chunks than the Call offered.
+    /// The reply names more Write chunks than the Call offered.
     ChunkCount {
         /// Chunks in the Call.
         offered: usize,
         /// Chunks in the reply.
         returned: usize,
     },
-    /// A chunk came back with another number of segments.
+    /// A chunk came back with more segments than it has.
     SegmentCount {
         /// Segments in the Call.
         offered: usize,
@@ -77,11 +77,6 @@ pub enum Violation {
         expected: usize,
         /// Bytes written to its chunk.
         written: usize,
-    },
-    /// A result was returned inline although a usable chunk was offered for it.
-    ResultInline {
-        /// Length of the result.
-        length: usize,
     },
     /// A result that is not DDP-eligible was returned in a Write chunk.
     ResultNotEligible {

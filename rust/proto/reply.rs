@@ -234,8 +234,11 @@ impl<'a> Reply<'a> {
     ///
     /// The header repeats every chunk, segment by segment; only the lengths change, to what was
     /// written (RFC 8166, sections 3.4.6 and 4.3.3). Any other difference is a [`Violation`].
+    ///
+    /// Missing chunks, and missing segments at the end of a chunk, are taken for unused: the server of
+    /// illumos leaves them out, and so did that of Linux before 4.12.
     pub fn check(&self, offer: &Offer<'_>) -> Result<Outcome<'a>, Violation> {
-        if self.write.len() != offer.write.len() {
+        if self.write.len() > offer.write.len() {
             return Err(Violation::ChunkCount {
                 offered: offer.write.len(),
                 returned: self.write.len(),
@@ -248,7 +251,6 @@ impl<'a> Reply<'a> {
         let in_reply_chunk = match (offer.reply, self.reply) {
             (Some(offered), Some(returned)) => returned_len(offered, returned)?,
             (None, Some(_)) => return Err(Violation::UnofferedReplyChunk),
-            // Tolerated: old servers do not repeat a Reply chunk that they did not use.
             (_, None) => 0,
         };
         if self.body == Body::Msg && in_reply_chunk > 0 {
@@ -265,9 +267,9 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// The number of bytes written to a chunk, if it is the chunk that was offered.
+/// The number of bytes written to a chunk, if it is the chunk that was offered or the beginning of it.
 fn returned_len(offered: &[Segment], returned: Segments<'_>) -> Result<u64, Violation> {
-    if offered.len() != returned.len() {
+    if returned.len() > offered.len() {
         return Err(Violation::SegmentCount {
             offered: offered.len(),
             returned: returned.len(),
@@ -296,45 +298,35 @@ fn returned_len(offered: &[Segment], returned: Segments<'_>) -> Result<u64, Viol
 
 impl Outcome<'_> {
     /// Looks for the count word in a message that comes inline, and [checks](check_result) the
-    /// result that a Write chunk was offered for.
+    /// result in the Write chunk.
     ///
     /// This is for an upper layer whose replies end with that result, as all do that the kernel's
-    /// NFS client offers such a chunk for: the count word is the last. `before` is the most that
-    /// can stand before the data.
-    pub fn check_last_result(&self, before: usize) -> Result<(), Violation> {
-        let eligible = match self.written_len {
-            // What is no longer than that has no data in it.
-            0 => self.inline.len().checked_sub(before),
-            _ => xdr::last_word(self.inline).and_then(|count| usize::try_from(count).ok()),
-        };
-        check_result(true, self.written_len, eligible)
+    /// NFS client offers such a chunk for: the count word is the last.
+    pub fn check_last_result(&self) -> Result<(), Violation> {
+        let eligible = xdr::last_word(self.inline).and_then(|count| usize::try_from(count).ok());
+        check_result(self.written_len, eligible)
     }
 }
 
 /// Compares what came by chunk with the reply as the upper layer decoded it.
 ///
-/// `offered` says that a chunk which is not empty was offered for the result, `written` how many
-/// bytes are in it, and `eligible` how long the result is by its count word; there may be none, for
-/// instance in an error reply. A violation ends the RPC for good (RFC 8166, section 6.1).
+/// `written` says how many bytes are in the chunk, and `eligible` how long the result is by its count
+/// word; there may be none, for instance in an error reply. A violation ends the RPC for good (RFC 8166,
+/// section 6.1).
 ///
 /// RFC 8166, section 3.4.6.2, keeps padding out of the chunk. The server of illumos writes it, and so
 /// did that of Linux before 4.6. It does no harm: the count word tells where the data end.
-pub fn check_result(
-    offered: bool,
-    written: usize,
-    eligible: Option<usize>,
-) -> Result<(), Violation> {
+///
+/// A chunk of which nothing is used is no violation, whatever the count word says: then the data are
+/// inline. Section 6.1 wants that RPC to fail, but nothing is lost or in doubt, and some servers do so.
+pub fn check_result(written: usize, eligible: Option<usize>) -> Result<(), Violation> {
     match eligible {
-        None if written > 0 => Err(Violation::ResultNotEligible { written }),
-        Some(length) if written == 0 && length > 0 && offered => {
-            Err(Violation::ResultInline { length })
-        }
-        Some(expected)
-            if written > 0 && written != expected && written != xdr::roundup(expected) =>
-        {
+        _ if written == 0 => Ok(()),
+        None => Err(Violation::ResultNotEligible { written }),
+        Some(expected) if written != expected && written != xdr::roundup(expected) => {
             Err(Violation::ResultLength { expected, written })
         }
-        _ => Ok(()),
+        Some(_) => Ok(()),
     }
 }
 

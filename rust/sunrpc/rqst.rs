@@ -171,11 +171,6 @@ impl<T: HasSlot> Rqst<T> {
         self.reply_buf().total_len()
     }
 
-    /// The longest part of a reply that can precede a [payload](Self::reply_payload), in bytes.
-    pub fn reply_head(&self) -> usize {
-        self.reply_buf().head_len()
-    }
-
     /// Whether DDP-eligible data may be reduced, that is travel apart from its message. It may not if the security flavour signs or
     /// encrypts the message as a whole.
     pub fn reduction_allowed(&self) -> bool {

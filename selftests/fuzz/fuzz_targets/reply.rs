@@ -43,6 +43,21 @@ fuzz_target!(|message: &[u8]| {
         assert_eq!(u64::try_from(outcome.reply_chunk_len), Ok(room(&chunk)));
         assert_eq!(outcome.inline, reply.payload);
     }
+    // With one segment more offered in each chunk, those were not used.
+    let unused = Segment {
+        handle: 7,
+        length: 7,
+        offset: 7,
+    };
+    let longer = |chunk: &[Segment]| [chunk, &[unused]].concat();
+    let longer_write: Vec<_> = write.iter().map(|chunk| longer(chunk)).collect();
+    let longer_write: Vec<&[Segment]> = longer_write.iter().map(|chunk| &chunk[..]).collect();
+    let longer_reply = reply_chunk.as_deref().map(longer);
+    let longer_offer = Offer {
+        write: &longer_write,
+        reply: longer_reply.as_deref(),
+    };
+    assert_eq!(reply.check(&longer_offer), reply.check(&offer));
     // One chunk less, and it cannot be right.
     if write.pop().is_some() {
         let fewer = Offer {

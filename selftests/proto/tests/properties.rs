@@ -420,6 +420,36 @@ proptest! {
         prop_assert_eq!(rest, 0);
     }
 
+    /// A reply that leaves out unused segments says the same as one that repeats them.
+    #[test]
+    fn unused_segments_may_be_missing(lengths in vec(0..100u32, 1..6), used: Index, kept: Index) {
+        let chunk: Vec<_> = (1..).zip(&lengths).map(|(handle, length)| segment(handle, *length)).collect();
+        let room: u32 = lengths.iter().sum();
+        let mut rest = u32::try_from(used.index(usize::try_from(room).unwrap() + 1)).unwrap();
+        let mut segments = Vec::new();
+        for (handle, length) in (1..).zip(&lengths) {
+            let written = rest.min(*length);
+            rest -= written;
+            segments.push(common::hloo(handle, written));
+        }
+        let needed = segments.iter().rposition(|segment| segment[1] > 0).map_or(0, |last| last + 1);
+        let check = |segments: &[[u32; 4]]| {
+            let mut lists = vec![0, 1, u32::try_from(segments.len()).unwrap()];
+            lists.extend(segments.iter().flatten());
+            lists.extend([0, 0]);
+            let message = common::message(0, &lists, &common::reply(XID, &[]));
+            let Ok(reply::Incoming::Reply(back)) = reply::parse(&message) else {
+                return None;
+            };
+            let outcome = back.check(&Offer { write: &[&chunk], reply: None });
+            Some(outcome.map(|outcome| (outcome.inline.len(), outcome.written_len)))
+        };
+        let kept = needed + kept.index(segments.len() - needed + 1);
+        let whole = check(&segments);
+        prop_assert!(matches!(whole, Some(Ok(_))));
+        prop_assert_eq!(check(&segments[..kept]), whole);
+    }
+
     /// Whatever is planned fits, and what is not planned to be short would not have been.
     #[test]
     fn plans_fit(

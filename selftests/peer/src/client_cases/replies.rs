@@ -24,7 +24,8 @@ use crate::wire::words;
 
 cases![ClientCase:
     adv48_write_chunk_longer_than_offered,
-    adv49_write_chunk_with_another_segment_count,
+    adv49_write_chunk_with_more_segments,
+    adv49_missing_segments_are_unused,
     adv50_write_chunk_with_another_handle_or_offset,
     adv51_write_chunk_that_was_not_offered,
     adv52_write_list_missing,
@@ -79,9 +80,20 @@ fn adv48_write_chunk_longer_than_offered() -> Outcome {
     server.client_succeeds(&nfs3::content())
 }
 
-fn adv49_write_chunk_with_another_segment_count() -> Outcome {
-    drops_changed_chunk(|chunk| chunk.push(chunk[0].with_length(0)))?;
-    drops_changed_chunk(|chunk| chunk.truncate(chunk.len() - 1))
+fn adv49_write_chunk_with_more_segments() -> Outcome {
+    drops_changed_chunk(|chunk| chunk.push(chunk[0].with_length(0)))
+}
+
+fn adv49_missing_segments_are_unused() -> Outcome {
+    let (mut server, call) = pending_readdir()?;
+    let offered = call.reply_chunk()?;
+    let mut written = server.write_chunk(offered, &call.reduced_reply().0)?;
+    written.retain(|segment| segment.length > 0);
+    expect_eq("an unused segment", written.len() < offered.len(), true)?;
+    let lists = ChunkLists::with_reply(Some(written));
+    server.send(&call.message(RDMA_NOMSG, &lists, &[]))?;
+    server.client_succeeds(&nfs3::entry_names())?;
+    server.has_connected(1)
 }
 
 fn adv50_write_chunk_with_another_handle_or_offset() -> Outcome {
@@ -100,12 +112,18 @@ fn adv51_write_chunk_that_was_not_offered() -> Outcome {
 }
 
 fn adv52_write_list_missing() -> Outcome {
+    result_comes_inline(|_| ChunkLists::default())
+}
+
+/// Expects that the client takes a READ whose data come inline, after a header with these chunk lists.
+fn result_comes_inline(lists: fn(&Call) -> ChunkLists) -> Outcome {
     let (mut server, call) = pending_read()?;
-    let (mut payload, _) = call.reduced_reply();
-    // Fewer data than the result's count says, but the client compares the chunk lists first.
-    payload.extend([0x5A; 256]);
-    server.client_drops(&call, &call.inline_reply(&ChunkLists::default(), &payload))?;
-    server.client_succeeds(&nfs3::content())
+    // The client reads the rest after a short READ.
+    let (_, data) = call.reduced_reply();
+    let payload = [&payload_with_count(&call, 512), &data[..512]].concat();
+    server.send(&call.inline_reply(&lists(&call), &payload))?;
+    server.client_succeeds(&nfs3::content())?;
+    server.has_connected(1)
 }
 
 /// Expects that the client drops a reply to a READDIR with this procedure and Reply chunk.
@@ -207,13 +225,7 @@ fn payload_with_count(call: &Call, count: u32) -> Vec<u8> {
 }
 
 fn adv75_inline_result_despite_a_write_chunk() -> Outcome {
-    read_fails(|server, call| {
-        if call.lists.write.is_empty() {
-            return server.correct_reply(call);
-        }
-        let payload = [payload_with_count(call, 512), vec![0x5A; 512]].concat();
-        Ok(call.inline_reply(&call.unused_lists(), &payload))
-    })
+    result_comes_inline(Call::unused_lists)
 }
 
 /// A reply to a READ after writing `data` to its chunk, whose result has `count`.
