@@ -268,6 +268,16 @@ impl Connection {
         self.end_on(Event::Malformed, c"malformed messages");
     }
 
+    /// Logs that a Call fails because of what the server sent.
+    pub(super) fn log_failed_call(&self, sent: &str) {
+        if endpoint::may_log() {
+            self.with_peer(|server| {
+                let server = server.addr;
+                pr_warn!("a call to {server} failed, because the server sent {sent}\n")
+            });
+        }
+    }
+
     /// The device is being removed. Resources of a connection that was closed long ago may still hold that
     /// up.
     pub(super) fn on_device_removal(&self, id: &cm::EventId<'_>) {

@@ -19,7 +19,8 @@ pub(super) enum ReplyBody {
     Inline { len: usize, written: Option<u32> },
     /// It is in the Reply chunk and has that many bytes.
     ReplyChunk(usize),
-    /// There is none: the server sent an RDMA_ERROR, or a result that does not fit its chunk.
+    /// There is none: the server sent an RDMA_ERROR, a result that does not fit its chunk, or what breaks
+    /// the protocol, again.
     Error,
 }
 
@@ -28,7 +29,8 @@ pub(crate) struct MatchedReply {
     pub(super) rqst: PendingReply<ClientTransport>,
     pub(super) message: Message<Connection>,
     pub(super) body: ReplyBody,
-    pub(super) credits: u32,
+    /// The grant, unless the message is malformed.
+    pub(super) credits: Option<u32>,
 }
 
 impl MatchedReply {
@@ -40,9 +42,11 @@ impl MatchedReply {
             body,
             credits,
         } = self;
-        let window = connection.on_grant(credits);
+        let window = credits.map(|grant| connection.on_grant(grant));
         connection.link.with(|xprt| {
-            xprt.set_window(window);
+            if let Some(window) = window {
+                xprt.set_window(window);
+            }
             xprt.note_reply();
         });
         let received = match body {

@@ -3,8 +3,9 @@
 //! Received messages: replies, RDMA_ERRORs, callbacks.
 //!
 //! RFC 8166, sections 4.2 to 4.5. A malformed message is dropped without an answer, and its Receive is posted
-//! again. A reply has the regions of its RPC invalidated and then completes the RPC. If the server did not
-//! invalidate them (Send With Invalidate names one at most), a chain of local invalidations does.
+//! again; only if that happens to a Call over two connections, the Call fails. A reply has the regions of its
+//! RPC invalidated and then completes the RPC. If the server did not invalidate them (Send With Invalidate names
+//! one at most), a chain of local invalidations does.
 
 use super::{
     chunk::Offered,
@@ -23,6 +24,7 @@ use super::{
 };
 use kernel::sync::SpinLockGuard;
 use proto::reply::{
+    claimed_xid,
     parse,
     Discard,
     Incoming,
@@ -53,7 +55,7 @@ enum Disposition {
     Matched {
         rqst: PendingReply<ClientTransport>,
         body: ReplyBody,
-        credits: u32,
+        credits: Option<u32>,
         registered: Registered<Connection>,
     },
 }
@@ -150,7 +152,12 @@ fn dispatch(
                 Discard::Version(_) => trace::event!(xprtrdma_reply_vers_err(server, bytes)),
                 _ => trace::event!(xprtrdma_reply_hdr_err(server, bytes)),
             });
-            return Disposition::Malformed;
+            // A message that does not even parse perhaps is all that the server has for the Call.
+            let rqst = claimed_xid(bytes).and_then(|xid| lookup(connection, xid));
+            return match rqst {
+                Some(rqst) => break_reply(connection, rqst, None, rkey, discard.reason()),
+                None => Disposition::Malformed,
+            };
         }
     };
     match incoming {
@@ -194,7 +201,7 @@ fn dispatch(
                 Disposition::Matched {
                     rqst,
                     body: ReplyBody::Error,
-                    credits,
+                    credits: Some(credits),
                     registered,
                 }
             }
@@ -217,39 +224,63 @@ fn dispatch_reply(
     if !state.call_outstanding {
         return Disposition::Malformed;
     }
-    let outcome = state.offered.with(|offer| reply.check(offer));
-    let reduced = matches!(state.offered, Offered::Write(_));
-    let Ok(outcome) = outcome else {
-        return Disposition::Malformed;
-    };
-    let body = if reduced && outcome.check_last_result().is_err() {
-        ReplyBody::Error
-    } else if outcome.reply_chunk_len > 0 {
-        connection
-            .counters
-            .reply_bytes
-            .add(outcome.reply_chunk_len as u64);
-        ReplyBody::ReplyChunk(outcome.reply_chunk_len)
-    } else {
-        let written = match u32::try_from(outcome.written_len) {
-            Ok(0) => None,
-            Ok(written) => Some(written),
-            Err(_) => return Disposition::Malformed,
-        };
-        connection
-            .counters
-            .reply_bytes
-            .add(outcome.written_len as u64);
-        ReplyBody::Inline {
-            len: outcome.inline.len(),
-            written,
+    let credits = Some(reply.credits);
+    let outcome = match state.offered.with(|offer| reply.check(offer)) {
+        Ok(outcome) => outcome,
+        Err(violation) => {
+            drop(state);
+            return break_reply(connection, rqst, credits, rkey, violation.reason());
         }
     };
+    let result = match state.offered {
+        Offered::Write(_) => outcome.check_last_result(),
+        _ => Ok(()),
+    };
     let registered = take_registered(&rqst, state, connection, rkey);
+    let placed = outcome.written_len.saturating_add(outcome.reply_chunk_len);
+    if placed != 0 {
+        connection.counters.reply_bytes.add(placed as u64);
+    }
+    let body = if let Err(violation) = result {
+        connection.log_failed_call(violation.reason());
+        ReplyBody::Error
+    } else if outcome.reply_chunk_len > 0 {
+        ReplyBody::ReplyChunk(outcome.reply_chunk_len)
+    } else {
+        ReplyBody::Inline {
+            len: outcome.inline.len(),
+            written: u32::try_from(outcome.written_len)
+                .ok()
+                .filter(|written| *written != 0),
+        }
+    };
     Disposition::Matched {
         rqst,
         body,
-        credits: reply.credits,
+        credits,
+        registered,
+    }
+}
+
+/// The reply to the Call in `rqst` breaks the protocol, for this `reason`. It is dropped, as the right one may
+/// come yet; but if so was one over an earlier connection, the Call would be sent for ever. Then it fails.
+fn break_reply(
+    connection: &Connection,
+    rqst: PendingReply<ClientTransport>,
+    credits: Option<u32>,
+    rkey: &mut Option<Invalidated<'_, Connection>>,
+    reason: &str,
+) -> Disposition {
+    let mut state = rqst.slot().lock();
+    if !state.call_outstanding || !state.is_broken_again() {
+        return Disposition::Malformed;
+    }
+    let registered = take_registered(&rqst, state, connection, rkey);
+    connection.log_failed_call(reason);
+    Disposition::Matched {
+        rqst,
+        body: ReplyBody::Error,
+        credits,
         registered,
     }
 }

@@ -116,12 +116,9 @@ pub(super) fn send(
             ));
         },
     );
-    state.call_outstanding = true;
-    state.xid = rqst.xid();
-    let before = core::mem::replace(&mut state.registered, registered);
+    let none = state.sent(rqst.xid(), registered);
     drop(state);
-    // Empty: before a slot sends again, its regions are invalidated or its connection is closed.
-    drop(before);
+    drop(none);
     result.map_err(|error| {
         let queue = active.queue.queue_number();
         trace::event!(xprtrdma_post_send_err(queue, rqst.task_id(), error));

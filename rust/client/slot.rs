@@ -66,6 +66,7 @@ pub(crate) struct State {
     pub(super) call_outstanding: bool,
     /// The XID of the Call that was sent last.
     pub(super) xid: u32,
+    broken_reply: BrokenReply,
     /// The chunk that the Call offers that is outstanding, or is `prepared`.
     pub(super) offered: Offered,
     /// A Call that waits for its turn to be sent.
@@ -73,6 +74,17 @@ pub(crate) struct State {
     /// The regions that the server may reach.
     pub(super) registered: Registered<Connection>,
     invalidation: Invalidation,
+}
+
+/// Whether there was a reply to the Call that breaks the protocol.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BrokenReply {
+    /// No.
+    None,
+    /// Over this connection. Perhaps the right one comes yet.
+    Now,
+    /// Over an earlier one.
+    Before,
 }
 
 /// The state of the regions that [`Slot::release`] took out of a slot.
@@ -98,6 +110,33 @@ impl State {
             Offered::Nothing => self.offered = Offered::Nothing,
             offered => self.offered = offered,
         }
+    }
+
+    /// Notes that the Call `xid` is sent, with these regions. Returns those of the Call before, of which there
+    /// are none: before a slot sends again, its regions are invalidated or its connection is closed.
+    pub(super) fn sent(
+        &mut self,
+        xid: u32,
+        registered: Registered<Connection>,
+    ) -> Registered<Connection> {
+        self.broken_reply = match self.broken_reply {
+            BrokenReply::None => BrokenReply::None,
+            _ if self.xid == xid => BrokenReply::Before,
+            _ => BrokenReply::None,
+        };
+        self.call_outstanding = true;
+        self.xid = xid;
+        core::mem::replace(&mut self.registered, registered)
+    }
+
+    /// Notes a reply to the Call that breaks the protocol. Returns whether there was one over an earlier
+    /// connection as well: then the server will never send another, however often the Call is sent.
+    pub(super) fn is_broken_again(&mut self) -> bool {
+        if self.broken_reply == BrokenReply::Before {
+            return true;
+        }
+        self.broken_reply = BrokenReply::Now;
+        false
     }
 
     /// Whether the server may still answer a transmission of the Call, or reach its memory.
@@ -137,6 +176,7 @@ impl Slot {
         let state = State {
             call_outstanding: false,
             xid: 0,
+            broken_reply: BrokenReply::None,
             offered: Offered::Nothing,
             prepared: None,
             registered: Registered::new(),

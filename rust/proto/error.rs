@@ -85,6 +85,25 @@ pub enum Violation {
     },
 }
 
+impl Violation {
+    /// The rule that is broken, for people.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Violation::ChunkCount { .. } => "more Write chunks than were offered",
+            Violation::SegmentCount { .. } => "more segments than were offered",
+            Violation::ForeignSegment { .. } => "a segment that was not offered",
+            Violation::LongSegment { .. } => "a segment longer than it was offered",
+            Violation::Gap { .. } => "a segment used before the one before it was full",
+            Violation::UnofferedReplyChunk => "a Reply chunk that was not offered",
+            Violation::TwoPayloads { .. } => "a message both inline and in the Reply chunk",
+            Violation::ResultLength { .. } => "a result of another length than its Write chunk",
+            Violation::ResultNotEligible { .. } => {
+                "a result in a Write chunk that may not be there"
+            }
+        }
+    }
+}
+
 /// A request to this crate that no correct caller makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misuse {

@@ -5,7 +5,8 @@
 //! [`parse`] looks at the bytes alone. The caller then looks up the transaction and has the reply
 //! [checked](Reply::check) against what the Call offered. An error from either means the same:
 //! drop the message, tell the peer nothing, change nothing (not even the credits), count it, and
-//! post the Receive again. The RPC stays pending. An [`Incoming::Error`] ends the RPC for good; it
+//! post the Receive again. The RPC stays pending. If that happens again to the same RPC over another
+//! connection, it will for ever: the caller ends the RPC. An [`Incoming::Error`] ends the RPC for good; it
 //! may have been executed.
 
 use crate::chunk::Limits;
@@ -78,6 +79,26 @@ pub enum Discard {
     Trailing(usize),
 }
 
+impl Discard {
+    /// What is wrong with the message, for people.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Discard::Runt(_) => "a message that is too short",
+            Discard::Version(_) => "a message of another version",
+            Discard::Procedure(_) => "a message of an unknown procedure",
+            Discard::ErrorCode(_) => "an RDMA_ERROR with an unknown code",
+            Discard::Lists(_) => "chunk lists that do not decode",
+            Discard::ReadList => "a reply with a Read list",
+            Discard::Payload(_) => "an RPC message that is too short",
+            Discard::Xid { .. } => "two XIDs in one message",
+            Discard::Direction(_) => "neither a Call nor a reply",
+            Discard::ReverseChunks => "a callback with chunks",
+            Discard::Unpadded(_) => "a Reply chunk whose length is no multiple of four",
+            Discard::Trailing(_) => "bytes behind a header without an inline message",
+        }
+    }
+}
+
 impl From<DecodeError> for Discard {
     fn from(error: DecodeError) -> Self {
         Discard::Lists(error)
@@ -99,6 +120,12 @@ pub struct Reply<'a> {
     pub write: WriteList<'a>,
     /// The Reply chunk as it was used.
     pub reply: Option<Segments<'a>>,
+}
+
+/// The XID that a message in a Receive buffer claims to have, whether [`parse`] accepts the message or not.
+pub fn claimed_xid(message: &[u8]) -> Option<u32> {
+    let (xid, _) = message.split_first_chunk()?;
+    Some(u32::from_be_bytes(*xid))
 }
 
 /// Parses the message in one Receive buffer.

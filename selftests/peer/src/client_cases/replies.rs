@@ -42,6 +42,7 @@ cases![ClientCase:
     adv104_no_reply,
     sec25_no_data_beyond_what_was_written,
     padding_in_a_write_chunk_is_ignored,
+    repeated_violation_ends_its_rpc_alone,
     long_reply_by_the_reply_chunk,
     p01_client_sends_private_data,
 ];
@@ -226,6 +227,25 @@ fn payload_with_count(call: &Call, count: u32) -> Vec<u8> {
 
 fn adv75_inline_result_despite_a_write_chunk() -> Outcome {
     result_comes_inline(Call::unused_lists)
+}
+
+fn repeated_violation_ends_its_rpc_alone() -> Outcome {
+    let mut server = Server::new(kernel_client::read_in_vain_and_list)?;
+    let mut xid = None;
+    for connections in 1..=2 {
+        let call = server.serve_until(procedure::READ)?;
+        server.has_connected(connections)?;
+        expect_eq("XID", call.xid, *xid.get_or_insert(call.xid))?;
+        let mut chunk = correct_chunk(&call);
+        chunk[0].handle ^= 0x100;
+        server.send(&reply_with_chunk(&call, chunk, &[]))?;
+        if connections == 1 {
+            server.client_waits()?;
+            server.disconnect();
+        }
+    }
+    server.client_succeeds(&nfs3::entry_names())?;
+    server.has_connected(2)
 }
 
 /// A reply to a READ after writing `data` to its chunk, whose result has `count`.
