@@ -22,7 +22,10 @@ use super::{
         State, //
     }, //
 };
-use kernel::sync::SpinLockGuard;
+use kernel::{
+    prelude::*,
+    sync::SpinLockGuard, //
+};
 use proto::reply::{
     claimed_xid,
     parse,
@@ -41,7 +44,10 @@ use rdma::{
     Invalidated,
     QueuePair, //
 };
-use sunrpc::PendingReply;
+use sunrpc::{
+    CallbackError,
+    PendingReply, //
+};
 
 /// What follows from a message, when it is no longer borrowed.
 enum Disposition {
@@ -50,7 +56,9 @@ enum Disposition {
     /// It is malformed.
     Malformed,
     /// The server broke a rule that the connection cannot do without.
-    Violation,
+    Violation(&'static CStr),
+    /// The connection has to end, for this reason, though the server did nothing wrong.
+    Unusable(&'static CStr),
     /// It is the reply to an RPC that has these regions.
     Matched {
         rqst: PendingReply<ClientTransport>,
@@ -78,16 +86,17 @@ pub(super) fn received(
             {
                 rqst.slot().take_back(registered);
             }
-            Disposition::Violation
+            Disposition::Violation(c"the server invalidated memory of another call")
         }
     };
     match disposition {
         Disposition::Done => (),
         Disposition::Malformed => connection.malformed(),
-        Disposition::Violation => {
+        Disposition::Violation(reason) => {
             connection.malformed();
-            connection.lost(c"the server broke the protocol");
+            connection.lost(reason);
         }
+        Disposition::Unusable(reason) => connection.lost(reason),
         Disposition::Matched {
             rqst,
             body,
@@ -170,9 +179,19 @@ fn dispatch(
                 .with(|xprt| xprt.deliver_callback(call.payload));
             match delivered {
                 Some(Ok(())) | None => Disposition::Done,
-                // The server exceeds its credits, or the callback is too long. It would wait for a
-                // reply that cannot come; the end of the connection ends its wait.
-                Some(Err(_)) => Disposition::Violation,
+                // Nobody is left who could reply. The server notices by its own timeout, as if the client
+                // was gone, which the calls of other mounts over this connection must not suffer for.
+                Some(Err(CallbackError::NoService)) => Disposition::Done,
+                // The server would wait for a reply that cannot come; the end of the connection ends its wait.
+                Some(Err(CallbackError::NoMemory)) => {
+                    Disposition::Unusable(c"no memory for a callback")
+                }
+                Some(Err(CallbackError::Overflow)) => Disposition::Violation(
+                    c"the server sent more callbacks than it has credits for",
+                ),
+                Some(Err(CallbackError::Size)) => {
+                    Disposition::Violation(c"the server sent a callback that is too long")
+                }
             }
         }
         Incoming::Reply(reply) => {

@@ -10,24 +10,15 @@
 //! has a reference to the transport from the moment it is queued until then.
 
 use crate::{
-    bc_rqst::CallbackRqst,
+    bc_rqst::{
+        CallbackError,
+        CallbackRqst, //
+    },
     rqst::HasSlot,
     xprt::Xprt, //
 };
 use core::ptr::NonNull;
 use kernel::prelude::*;
-
-/// Why a reverse-direction call cannot be delivered. The transport should disconnect: the peer
-/// waits for a reply, and will send the call again over the next connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallbackError {
-    /// The message is no RPC call, or is larger than [`Transport::callback_max_payload`] may promise.
-    Size,
-    /// The peer has too many calls outstanding, or there is no memory for another.
-    Overflow,
-    /// The transport has no callback service.
-    NoService,
-}
 
 impl<T: HasSlot> Xprt<T> {
     /// Gives a reverse-direction call to the callback service. Does not sleep; copies `call`.
@@ -38,7 +29,7 @@ impl<T: HasSlot> Xprt<T> {
             return Err(CallbackError::Size);
         };
         let pool = &self.parts.bc_pool;
-        let mut rqst = pool.take().ok_or(CallbackError::Overflow)?;
+        let mut rqst = pool.take()?;
         let xid = u32::from_ne_bytes(*xid);
         let filled = rqst.fill(self.as_raw(), self.connect_cookie(), xid, call);
         if filled.is_err() {

@@ -4,7 +4,10 @@
 //!
 //! C header: [`include/linux/sunrpc/bc_xprt.h`](srctree/include/linux/sunrpc/bc_xprt.h)
 
-use crate::bc_rqst::CallbackRqst;
+use crate::bc_rqst::{
+    CallbackError,
+    CallbackRqst, //
+};
 use kernel::{
     alloc::flags::{
         GFP_NOWAIT,
@@ -82,23 +85,22 @@ impl BcPool {
     }
 
     /// Takes an idle request, or allocates one. Does not sleep.
-    pub(crate) fn take(&self) -> Option<KBox<CallbackRqst>> {
+    pub(crate) fn take(&self) -> Result<KBox<CallbackRqst>, CallbackError> {
         {
             let mut pool = self.pool.lock();
             if let Some(rqst) = pool.idle.pop() {
-                return Some(rqst);
+                return Ok(rqst);
             }
             if pool.total >= self.limit {
-                return None;
+                return Err(CallbackError::Overflow);
             }
             // INVARIANT: Counted, and not idle.
             pool.total += 1;
         }
-        let rqst = CallbackRqst::new(GFP_NOWAIT | __GFP_NOWARN);
-        if rqst.is_err() {
+        CallbackRqst::new(GFP_NOWAIT | __GFP_NOWARN).map_err(|_| {
             self.pool.lock().total -= 1;
-        }
-        rqst.ok()
+            CallbackError::NoMemory
+        })
     }
 
     /// Puts back a request that is not in use any more.

@@ -19,6 +19,20 @@ use kernel::{
 };
 use shared::trace::TaskId;
 
+/// The reason why a reverse-direction call cannot be delivered. The peer waits for a reply, and calls again over
+/// the next connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallbackError {
+    /// The message is no RPC call, or is larger than `Transport::callback_max_payload` may promise.
+    Size,
+    /// The peer has too many calls outstanding.
+    Overflow,
+    /// There is no memory for another call.
+    NoMemory,
+    /// The transport has no callback service, or has none any more.
+    NoService,
+}
+
 /// A reverse-direction call and its reply.
 ///
 /// # Invariants

@@ -116,8 +116,10 @@ pub use shared::addr::{
 };
 pub use shared::memory;
 
-pub use backchannel::CallbackError;
-pub use bc_rqst::CallbackRqst;
+pub use bc_rqst::{
+    CallbackError,
+    CallbackRqst, //
+};
 pub use class::{
     Class,
     ClassRegistration,
