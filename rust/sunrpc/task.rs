@@ -4,13 +4,10 @@
 //!
 //! C header: [`include/linux/sunrpc/sched.h`](srctree/include/linux/sunrpc/sched.h)
 
+use core::mem::size_of;
 use kernel::{
-    alloc::{
-        flags::__GFP_NOWARN,
-        Flags, //
-    },
+    alloc::Flags,
     ffi::c_int,
-    prelude::*,
     sync::atomic::{
         Atomic,
         Relaxed, //
@@ -64,15 +61,12 @@ pub(crate) unsafe fn task_id(task: *const raw::rpc_task) -> TaskId {
     }
 }
 
-/// How the current task may allocate.
+/// How the current task may allocate. A worker, on which write-back may depend, does not try hard.
 pub(crate) fn gfp_flags() -> Flags {
+    const { assert!(size_of::<Flags>() == size_of::<u32>()) };
     // SAFETY: The function only looks at the current task.
-    if unsafe { raw::rpc_task_gfp_mask() } == kernel::bindings::GFP_KERNEL {
-        GFP_KERNEL
-    } else {
-        // The current task is a worker, on which write-back may depend. sunrpc's own mask has a flag
-        // that the `kernel` crate does not name, and that makes the allocator try harder; without it
-        // an allocation fails more often, and sunrpc tries it again in a moment.
-        GFP_NOWAIT | __GFP_NOWARN
-    }
+    let mask: u32 = unsafe { raw::rpc_task_gfp_mask() };
+    // `kernel` has no name for one of the flags, `__GFP_NORETRY`, and no other way to make a value.
+    // SAFETY: `Flags` consists of one `u32`, by the assertion, and stands for any mask.
+    unsafe { core::mem::transmute::<u32, Flags>(mask) }
 }

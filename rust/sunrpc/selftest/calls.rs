@@ -5,6 +5,7 @@
 use super::Test;
 use crate::{
     released_calls::ReleasedCalls,
+    task::gfp_flags,
     timeouts::HZ,
     CallbackRqst,
     Class,
@@ -28,10 +29,15 @@ use core::{
         AtomicBool,
         AtomicI32,
         AtomicU32,
-        Ordering::Relaxed, //
+        Ordering::{
+            Acquire,
+            Relaxed,
+            Release, //
+        }, //
     },
 };
 use kernel::{
+    alloc::flags::__GFP_NOWARN,
     error::{
         from_err_ptr,
         to_result, //
@@ -66,6 +72,10 @@ pub const TESTS: &[(&str, Test)] = &[
     (
         "a call that cannot be sent any more fails no other",
         call_that_cannot_be_sent_any_more_fails_no_other,
+    ),
+    (
+        "a worker may wait for memory, but does not try hard",
+        worker_may_wait_for_memory,
     ),
     (
         "a device that fails for a moment fails no call",
@@ -435,6 +445,23 @@ fn call_that_cannot_be_sent_any_more_fails_no_other() -> Result<bool> {
     let statuses = [unsendable?.status(), sendable?.status()];
     drop(caller);
     Ok(statuses == [EIO.to_errno(), 0] && ALIVE.load(Relaxed) == 0)
+}
+
+fn worker_may_wait_for_memory() -> Result<bool> {
+    static ASKED: AtomicBool = AtomicBool::new(false);
+    static MAY_WAIT: AtomicBool = AtomicBool::new(false);
+    ASKED.store(false, Relaxed);
+    workqueue::system().try_spawn(GFP_KERNEL, || {
+        let flags = gfp_flags();
+        let may_wait = flags.contains(GFP_KERNEL | __GFP_NOWARN) && flags != GFP_KERNEL;
+        MAY_WAIT.store(may_wait, Relaxed);
+        ASKED.store(true, Release);
+    })?;
+    let asked = (0..500).any(|_| {
+        fsleep(Delta::from_millis(10));
+        ASKED.load(Acquire)
+    });
+    Ok(asked && MAY_WAIT.load(Relaxed) && gfp_flags() == GFP_KERNEL)
 }
 
 fn device_that_fails_for_a_moment_fails_no_call() -> Result<bool> {
