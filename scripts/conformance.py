@@ -23,6 +23,8 @@ Beside host tests a row can name what a kselftest checks: vm/mount.sh:"NFSv$vers
 selftests/vm/mount.sh that says so. It must be there, and the script be one of those that selftests/Makefile runs; that
 it passes is shown where the kselftests run.
 
+iwpeer/hostile.py:"a peer that says nothing is not waited for" is what a case of that file is called; vm/iwarp-hostile.sh runs them all.
+
 rust/rdma/selftest.rs:"what it claims" is a test in the kernel. It must be there; vm/inkernel.sh runs them all.
 
 A row of kind A can name where a source argues for it: rust/proto/plan.rs:"life of a connection" must be there; whether it
@@ -43,7 +45,7 @@ PEER = TOP / "selftests/peer"
 HOST_KINDS = set("UPM")
 NORMATIVE = ["MUST", "MUST NOT", "REQUIRED", "SHOULD", "SHOULD NOT", "MAY"]
 SELFTESTS = TOP / "selftests"
-KSELFTEST = re.compile(r'(vm/[\w-]+\.sh):"([^"]*)"')
+KSELFTEST = re.compile(r'(vm/[\w-]+\.sh|iwpeer/hostile\.py):"([^"]*)"')
 KERNEL_TEST = re.compile(r'(rust/\w+/selftest(?:/\w+)?\.rs):"([^"]*)"')
 ARGUMENT = re.compile(r'(rust/[\w/]+\.rs):"([^"]*)"')
 
@@ -83,10 +85,11 @@ def read_table(table):
 
 
 def has_check(script, description):
-    """Says whether a kselftest that is run checks what the description says."""
+    """Says whether a kselftest that is run, or the hostile peer that one runs, has a check with this description."""
     path = SELFTESTS / script
-    return (script in (SELFTESTS / "Makefile").read_text().split() and path.exists()
-            and f'check "{description}" ' in path.read_text())
+    hostile = script == "iwpeer/hostile.py"
+    run, line = ("vm/iwarp-hostile.sh", f'@case("{description}", ') if hostile else (script, f'check "{description}" ')
+    return run in (SELFTESTS / "Makefile").read_text().split() and path.exists() and line in path.read_text()
 
 
 def run_tests(package):

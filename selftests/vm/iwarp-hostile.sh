@@ -1,0 +1,42 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Peers that break the rules of MPA, DDP and RDMAP, on plain sockets (selftests/iwpeer/hostile.py), against the server's device. Each
+# gets what the RFCs say, and an honest client beside them notices nothing.
+
+. ./lib.sh
+need_pair
+# shellcheck disable=SC2153 # the VM sets it
+[ "$PEER_RDMA" = iwarp-tcp ] || cannot_run "the server's device is iwarp-tcp; it is $PEER_RDMA"
+
+# Connections to the server's port, but for those that are ours.
+connections() { on_server "ss -Hnt state all sport = :$port | grep -cvE 'LISTEN|TIME-WAIT'"; }
+all_gone() {
+	local left=60
+	until [ "$(connections)" -le "$1" ]; do
+		sleep 1
+		((--left)) || return
+	done
+}
+
+mount_nfs 3 || exit
+random_file "$mnt/honest" 2000000
+before=$(connections)
+while [ ! -e /tmp/over ]; do dd if="$mnt/honest" of=/dev/null bs=64k iflag=direct status=none || touch /tmp/lost; done &
+honest=$!
+
+mapfile -t results < <(../iwpeer/hostile.py "$SERVER_ADDR" "$port")
+touch /tmp/over
+wait "$honest"
+planned=${results[0]#1..} results=("${results[@]:1}")
+
+undisturbed() { [ ! -e /tmp/lost ] && [ "$(counter connect_count)" -eq 1 ] && same_file honest; }
+
+plan $((${#results[@]} + 3))
+for result in "${results[@]}"; do
+	if [[ $result == ok* ]]; then ktap_test_pass "${result#ok }"; else ktap_test_fail "${result#not ok }"; fi
+done
+check "all cases ran" [ "${#results[@]}" -eq "$planned" ]
+check "an honest client keeps its connection meanwhile" undisturbed
+check "no connection of theirs is left" all_gone "$before"
+finish
