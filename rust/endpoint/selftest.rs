@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests of what is decided about a Send queue.
+//! Tests of what is decided about a Send queue: here without a queue pair, and in [`send_queue`] with one.
+
+mod connection;
+mod send_queue;
 
 use super::{
     log::RateLimit,
@@ -42,6 +45,46 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         credits_come_back,
     ),
     ("ten lines are logged in five seconds", ten_lines_are_logged),
+    (
+        "who found no Send buffer is told of the next, once",
+        send_queue::who_found_no_buffer_is_told_once,
+    ),
+    (
+        "who found no SQ credits is told of the next completion",
+        send_queue::who_found_no_credits_is_told,
+    ),
+    (
+        "Send buffers are made when none is free, up to the limit",
+        send_queue::buffers_are_made_up_to_the_limit,
+    ),
+    (
+        "a Send buffer that was not made may be made later",
+        send_queue::buffer_that_was_not_made_may_be_made_later,
+    ),
+    (
+        "spare Send buffers leave as many as one completion may cover",
+        send_queue::spare_buffers_leave_an_interval,
+    ),
+    (
+        "a transfer that is over is used for the next",
+        send_queue::transfer_that_is_over_is_used_again,
+    ),
+    (
+        "transfers that are over are kept up to a limit",
+        send_queue::transfers_are_kept_up_to_a_limit,
+    ),
+    (
+        "a deferred Send goes out with the next that is not, or on demand",
+        send_queue::deferred_send_goes_with_the_next,
+    ),
+    (
+        "a Send that asks for a completion is not deferred",
+        send_queue::send_that_asks_for_a_completion_is_not_deferred,
+    ),
+    (
+        "a deferred Send ends with a drain, and is never sent",
+        send_queue::deferred_send_ends_with_a_drain,
+    ),
 ];
 
 const NOW: Jiffies = Jiffies::MAX - 10;

@@ -8,10 +8,16 @@
 mod batches;
 mod drain;
 mod fixture;
+mod handler;
 mod lost_completions;
 mod memory_lifetime;
 mod misuse;
 mod policy;
+
+pub use fixture::{
+    address,
+    net, //
+};
 
 use kernel::error::Result;
 

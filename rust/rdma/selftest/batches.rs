@@ -2,15 +2,19 @@
 
 //! Transfers that are more than is posted at once.
 
-use super::fixture::{
-    each,
-    kept,
-    Fixture,
-    Pair,
-    TestHandler,
-    LEN,
-    PORT,
-    TRANSFERS, //
+use super::{
+    fixture::{
+        each,
+        Fixture,
+        Pair,
+        LEN,
+        PORT,
+        TRANSFERS, //
+    },
+    handler::{
+        kept,
+        TestHandler, //
+    }, //
 };
 use crate::{
     mr,

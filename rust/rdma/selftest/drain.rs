@@ -5,9 +5,9 @@
 //! `ib_drain_qp` says nothing if it fails. Here the device's own part of it is replaced by one that does
 //! nothing, which is a drain that failed.
 
-use super::fixture::{
-    kept,
-    Pair, //
+use super::{
+    fixture::Pair,
+    handler::kept, //
 };
 use core::{
     ffi::c_int,

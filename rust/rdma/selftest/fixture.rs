@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Two ends of a connection, and what they have seen.
+//! Two ends of a connection.
 
-use super::policy::TestPolicy;
+use super::{
+    handler::{
+        TestHandler,
+        TIMEOUT_MS, //
+    },
+    policy::TestPolicy, //
+};
 use crate::{
     cm::{
-        self,
         ConnectParameters,
         Id, //
     },
-    error::timed_out,
     listener,
     mr,
     qp::Parameters,
@@ -25,28 +29,16 @@ use crate::{
         Prepared,
         Transfer, //
     },
-    Context,
-    Handler,
-    Invalidated,
     ProtectionDomain,
-    QueuePair,
-    ReadHandler,
-    WcStatus, //
+    QueuePair, //
 };
 use core::{
     iter::Peekable,
     ptr::NonNull, //
 };
 use kernel::{
-    new_condvar,
-    new_spinlock,
     prelude::*,
-    sync::{
-        Arc,
-        CondVar,
-        SpinLock, //
-    },
-    time::msecs_to_jiffies, //
+    sync::Arc, //
 };
 use shared::{
     addr::{
@@ -60,7 +52,6 @@ use shared::{
 };
 
 pub(super) const PORT: u16 = 20_050;
-pub(super) const TIMEOUT_MS: u32 = 10_000;
 pub(super) const LEN: usize = 2_000;
 
 /// RDMA Reads and Writes of a [`Fixture`] at the same time.
@@ -79,165 +70,6 @@ pub(super) const PARAMETERS: ConnectParameters<'static> = ConnectParameters {
     retry_count: 6,
     rnr_retry_count: 0,
 };
-
-/// One end of a connection.
-#[pin_data]
-pub(super) struct TestHandler {
-    #[pin]
-    pub(super) seen: SpinLock<EventLog>,
-    #[pin]
-    news: CondVar,
-}
-
-/// What it has seen.
-#[derive(Default)]
-pub(super) struct EventLog {
-    pub(super) resolved: bool,
-    pub(super) routed: bool,
-    pub(super) established: bool,
-    pub(super) received: usize,
-    /// Transfers that have completed.
-    pub(super) reads_done: usize,
-    /// Whether one was denied memory.
-    pub(super) denied: bool,
-    /// The Send whose Writes failed.
-    pub(super) unwritten: Option<u32>,
-    /// Whether a request failed.
-    pub(super) failed: bool,
-    /// Chains of invalidations that came to a good end.
-    pub(super) invalidations_done: usize,
-    /// Whether one of them was told of while the page that goes with it was still kept.
-    pub(super) early: bool,
-    /// Regions whose invalidation failed.
-    pub(super) broken: Option<mr::Registered<TestHandler>>,
-    /// Who wants to connect.
-    pub(super) connect_request: Option<Arc<Id<TestHandler>>>,
-}
-
-impl TestHandler {
-    pub(super) fn new() -> Result<Arc<Self>> {
-        Arc::pin_init(
-            pin_init!(Self {
-                seen <- new_spinlock!(EventLog::default(), "rdma::selftest"),
-                news <- new_condvar!("rdma::selftest"),
-            }),
-            GFP_KERNEL,
-        )
-    }
-
-    fn note(&self, f: impl FnOnce(&mut EventLog)) {
-        f(&mut self.seen.lock());
-        self.news.notify_all();
-    }
-
-    pub(super) fn wait<R>(&self, mut f: impl FnMut(&mut EventLog) -> Option<R>) -> Result<R> {
-        let mut left = msecs_to_jiffies(TIMEOUT_MS);
-        let mut seen = self.seen.lock();
-        loop {
-            if let Some(found) = f(&mut seen) {
-                return Ok(found);
-            }
-            use kernel::sync::CondVarTimeoutResult as Wait;
-            left = match self.news.wait_interruptible_timeout(&mut seen, left) {
-                Wait::Timeout => return Err(timed_out()),
-                Wait::Woken { jiffies } | Wait::Signal { jiffies } => jiffies,
-            };
-        }
-    }
-}
-
-impl Context for TestHandler {
-    /// A page that is to be let go before [`Handler::invalidated`].
-    type InvalidateContext = Option<Arc<Page>>;
-    type SendTag = u32;
-
-    fn cm_event(&self, event: cm::Event<'_>, _id: &cm::EventId<'_>) {
-        self.note(|seen| match event {
-            cm::Event::AddrResolved => seen.resolved = true,
-            cm::Event::RouteResolved => seen.routed = true,
-            cm::Event::Established { .. } => seen.established = true,
-            _ => (),
-        });
-    }
-}
-
-impl Handler for TestHandler {
-    type SendPolicy = TestPolicy<Self>;
-
-    fn received(
-        &self,
-        _queue: &QueuePair<Self>,
-        message: receive::Message<Self>,
-        _invalidated: Option<Invalidated<'_, Self>>,
-    ) {
-        drop(message);
-        self.note(|seen| seen.received += 1);
-    }
-
-    fn receive_failed(
-        &self,
-        _queue: &QueuePair<Self>,
-        buffer: receive::Buffer<Self>,
-        _failure: WcStatus,
-    ) {
-        drop(buffer);
-    }
-
-    fn request_failed(&self, _failure: WcStatus) {
-        self.note(|seen| seen.failed = true);
-    }
-
-    fn write_failed(&self, tag: u32, failure: WcStatus) {
-        self.note(|seen| {
-            seen.denied |= failure.is_denial();
-            seen.unwritten = Some(tag);
-        });
-    }
-
-    fn send_resumed(&self) {}
-
-    fn invalidated(
-        &self,
-        _queue: &QueuePair<Self>,
-        _regions: mr::Idle<Self>,
-        page: Self::InvalidateContext,
-    ) {
-        let early = page.is_some_and(|page| kept(&page));
-        self.note(|seen| {
-            seen.invalidations_done += 1;
-            seen.early |= early;
-        });
-    }
-
-    fn invalidate_failed(&self, regions: mr::Registered<Self>, _page: Self::InvalidateContext) {
-        self.note(|seen| seen.broken = Some(regions));
-    }
-}
-
-impl ReadHandler for TestHandler {
-    type ReadDone = ();
-
-    fn read_done(&self, _queue: &QueuePair<Self>, (): ()) {
-        self.note(|seen| seen.reads_done += 1);
-    }
-
-    fn read_failed(&self, _queue: &QueuePair<Self>, (): (), failure: WcStatus) {
-        self.note(|seen| seen.denied |= failure.is_denial());
-    }
-}
-
-impl listener::Listen for TestHandler {
-    type Connection = Self;
-
-    fn connect_request(&self, request: &listener::Request<'_, Self>) {
-        let adopted = TestHandler::new().and_then(|end| request.adopt(end));
-        self.note(|seen| seen.connect_request = adopted.ok());
-    }
-
-    fn address_changed(&self) {}
-
-    fn listener_lost(&self) {}
-}
 
 /// An end with its queue pair.
 pub(super) struct Fixture {
@@ -463,12 +295,14 @@ impl Pair {
     }
 }
 
-pub(super) fn net() -> Net {
+/// The namespace that the tests run in.
+pub fn net() -> Net {
     // SAFETY: The first namespace is never freed.
     unsafe { Net::from_raw(NonNull::new_unchecked(&raw mut raw::init_net)) }
 }
 
-fn address(port: u16) -> Result<SockAddr> {
+/// The address of the soft RoCE device, and `port`.
+pub fn address(port: u16) -> Result<SockAddr> {
     let address = raw::sockaddr_in {
         sin_family: u16::try_from(raw::AF_INET)?,
         sin_port: port.to_be(),
@@ -479,11 +313,6 @@ fn address(port: u16) -> Result<SockAddr> {
     };
     // SAFETY: The address is valid for its size.
     unsafe { SockAddr::from_raw((&raw const address).cast(), size_of_val(&address)) }
-}
-
-/// Whether the device, or who else, still has a reference to `page`.
-pub(super) fn kept(page: &Page) -> bool {
-    !page.is_unique()
 }
 
 /// Whether `test` passes for each of `cases`.

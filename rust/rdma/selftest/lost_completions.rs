@@ -2,10 +2,12 @@
 
 //! The device loses a request: what belongs to it comes back when the queue pair is drained, or goes with it.
 
-use super::fixture::{
-    kept,
-    Fixture,
-    PORT, //
+use super::{
+    fixture::{
+        Fixture,
+        PORT, //
+    },
+    handler::kept, //
 };
 use crate::{
     in_flight::Entry,

@@ -2,15 +2,19 @@
 
 //! Memory is kept until neither the device nor the peer can reach it.
 
-use super::fixture::{
-    cover_with,
-    each,
-    kept,
-    Fixture,
-    Pair,
-    PORT,
-    REGIONS,
-    TIMEOUT_MS, //
+use super::{
+    fixture::{
+        cover_with,
+        each,
+        Fixture,
+        Pair,
+        PORT,
+        REGIONS, //
+    },
+    handler::{
+        kept,
+        TIMEOUT_MS, //
+    }, //
 };
 use crate::mr;
 use core::{

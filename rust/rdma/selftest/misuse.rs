@@ -2,15 +2,19 @@
 
 //! What cannot be is refused.
 
-use super::fixture::{
-    kept,
-    net,
-    Fixture,
-    Pair,
-    TestHandler,
-    INSERT_AT,
-    PARAMETERS,
-    PORT, //
+use super::{
+    fixture::{
+        net,
+        Fixture,
+        Pair,
+        INSERT_AT,
+        PARAMETERS,
+        PORT, //
+    },
+    handler::{
+        kept,
+        TestHandler, //
+    }, //
 };
 use crate::{
     cm::Id,

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tests with a queue pair: Send buffers, who is told of the next, transfers that are kept, the doorbell.
+
+use super::{
+    super::{
+        send_buffers::SendBuffers,
+        Responding,
+        SendBuffering, //
+    },
+    connection::{
+        parameters,
+        wait,
+        Connection,
+        End,
+        Side,
+        BUFFER_BYTES, //
+    },
+};
+use kernel::{
+    prelude::*,
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
+};
+use rdma::{
+    memory::Page,
+    mr,
+    send::{
+        Buffer,
+        Buffers,
+        Doorbell, //
+    },
+    transfer::{
+        Empty,
+        Inserted, //
+    },
+    SendPolicy as _, //
+};
+
+/// Bytes of a message that are in its buffer.
+const LEN: usize = 20;
+
+/// More time than a completion takes.
+const A_WHILE: Delta = Delta::from_millis(200);
+
+impl Side {
+    /// Sends a message from the next free buffer, with `inserted` in it.
+    fn send(&self, inserted: Option<Inserted<End>>, doorbell: Doorbell) -> Result {
+        // Not by an attempt to take one, which would count as waiting.
+        wait(|| self.has_buffer().then_some(()))?;
+        let buffer = self.queue.take_send_buffer().ok_or(ENOMEM)?;
+        self.send_from(buffer, inserted, doorbell)
+    }
+
+    fn send_from(
+        &self,
+        buffer: Buffer<End>,
+        inserted: Option<Inserted<End>>,
+        doorbell: Doorbell,
+    ) -> Result {
+        let regions = mr::Prepared::new();
+        let (_, result) = self
+            .queue
+            .post_send(regions, buffer, LEN, inserted, doorbell, |_| ());
+        result
+    }
+
+    /// The first bytes of `page`, to be inserted in a message.
+    fn insert(&self, page: &Page) -> Result<Inserted<End>> {
+        let mut memory = self.queue.writes(GFP_KERNEL)?;
+        memory.add_local(page.piece(0, LEN)?)?;
+        memory.insert(LEN)
+    }
+
+    /// Posts RDMA Reads of memory that the peer does not have, into so many pieces. Waits until they have failed.
+    fn fail_reads(&self, pieces: usize) -> Result {
+        let failed = || self.end.get(|seen| seen.reads_failed);
+        let before = failed();
+        let page = Page::new(GFP_KERNEL)?;
+        let mut reads = self.queue.reads(GFP_KERNEL)?;
+        reads.add_remote(mr::Segment {
+            rkey: 1,
+            len: u32::try_from(pieces)?,
+            iova: 0,
+        })?;
+        for _ in 0..pieces {
+            // None follows the one before it, so each has an element of its own.
+            reads.add_local(page.piece(0, 1)?)?;
+        }
+        let posted = self.queue.post_reads(reads.prepare()?, ());
+        posted.map_err(|_| EIO)?;
+        wait(|| (failed() > before).then_some(()))
+    }
+
+    fn has_buffer(&self) -> bool {
+        !self.queue.send_queue().policy().buffers.is_empty()
+    }
+
+    fn reserve(&self, credits: usize) -> bool {
+        self.queue.send_queue().policy().reserve(credits)
+    }
+
+    fn take_spare(&self) -> Option<Empty<End>> {
+        self.queue.send_queue().policy().transfers.take()
+    }
+
+    /// Whether `transfer` is kept.
+    fn keeps(&self, transfer: Empty<End>) -> bool {
+        let excess = self.queue.send_queue().policy().keep(transfer);
+        excess.is_none()
+    }
+
+    /// Waits until somebody has been told so often. Whether nobody is told once more in a while.
+    fn was_told(&self, times: usize) -> Result<bool> {
+        let resumed = || self.end.get(|seen| seen.resumed);
+        wait(|| (resumed() >= times).then_some(()))?;
+        fsleep(A_WHILE);
+        Ok(resumed() == times)
+    }
+}
+
+pub(super) fn who_found_no_buffer_is_told_once() -> Result<bool> {
+    let connection = Connection::new(&parameters(2, 2))?;
+    let near = &connection.near;
+    let first = near.queue.take_send_buffer().ok_or(ENOMEM)?;
+    let second = near.queue.take_send_buffer().ok_or(ENOMEM)?;
+    let none = near.queue.take_send_buffer().is_none();
+    // Each of the two has a completion, as no other buffer is free.
+    near.send_from(first, None, Doorbell::Ring)?;
+    near.send_from(second, None, Doorbell::Ring)?;
+    let told = near.was_told(1)?;
+    near.send(None, Doorbell::Ring)?;
+    near.send(None, Doorbell::Ring)?;
+    connection.arrived(4)?;
+    Ok(none && told && near.was_told(1)?)
+}
+
+pub(super) fn who_found_no_credits_is_told() -> Result<bool> {
+    let connection = Connection::new(&parameters(1, 1))?;
+    let near = &connection.near;
+    let total = near.queue.send_queue().policy().credits.total();
+    let reserved = near.reserve(total);
+    near.send(None, Doorbell::Ring)?;
+    let nobody_waited = near.was_told(0)?;
+    let full = !near.reserve(1);
+    near.send(None, Doorbell::Ring)?;
+    Ok(reserved && nobody_waited && full && near.was_told(1)?)
+}
+
+pub(super) fn buffers_are_made_up_to_the_limit() -> Result<bool> {
+    let near = Side::alone(&parameters(3, 1))?;
+    let first = near.queue.make_send_buffer().ok_or(ENOMEM)?;
+    let only_one = near.queue.take_send_buffer().is_none();
+    let mut second = near.queue.make_send_buffer().ok_or(ENOMEM)?;
+    let len = second.bytes_mut().len();
+    // A free one comes before one that would have to be made.
+    near.queue.put_back_send_buffer(first);
+    let mut taken = Buffers::new();
+    taken.push(second);
+    while let Some(buffer) = near.queue.make_send_buffer() {
+        taken.push(buffer);
+        if taken.len() > 3 {
+            return Ok(false);
+        }
+    }
+    Ok(only_one && len == BUFFER_BYTES && taken.len() == 3)
+}
+
+pub(super) fn buffer_that_was_not_made_may_be_made_later() -> Result<bool> {
+    let mut buffers = SendBuffers::<End>::new(Buffers::new(), 1, LEN);
+    let once = buffers.begin_making() == Some(LEN) && buffers.begin_making().is_none();
+    buffers.not_made();
+    Ok(once && buffers.begin_making() == Some(LEN))
+}
+
+pub(super) fn spare_buffers_leave_an_interval() -> Result<bool> {
+    let near = Side::alone(&parameters(17, 17))?;
+    let spare = near.queue.take_spare_send_buffer();
+    let no_more = near.queue.take_spare_send_buffer().is_none();
+    let others = (0..16).all(|_| near.queue.take_send_buffer().is_some());
+    Ok(spare.is_some() && no_more && others && !near.has_buffer())
+}
+
+pub(super) fn transfer_that_is_over_is_used_again() -> Result<bool> {
+    let connection = Connection::new(&parameters(1, 1))?;
+    let near = &connection.near;
+    let page = Page::new(GFP_KERNEL)?;
+    let none_yet = near.take_spare().is_none();
+    near.send(Some(near.insert(&page)?), Doorbell::Ring)?;
+    let spare = wait(|| near.take_spare())?;
+    let let_go = page.is_unique();
+    let kept = near.keeps(spare);
+    let inserted = near.insert(&page)?;
+    let used = near.take_spare().is_none();
+    drop(inserted);
+    Ok(none_yet && let_go && kept && used)
+}
+
+pub(super) fn transfers_are_kept_up_to_a_limit() -> Result<bool> {
+    let connection = Connection::new(&parameters(1, 1))?;
+    let near = &connection.near;
+    near.fail_reads(1)?;
+    let mut short = near.take_spare().ok_or(ENOENT)?;
+    // What is kept of a transfer counts only as long as it is kept.
+    for _ in 0..1_000 {
+        if !near.keeps(short) {
+            return Ok(false);
+        }
+        short = near.take_spare().ok_or(ENOENT)?;
+    }
+    near.fail_reads(4_000)?;
+    Ok(near.take_spare().is_none() && near.keeps(short))
+}
+
+pub(super) fn deferred_send_goes_with_the_next() -> Result<bool> {
+    let connection = Connection::new(&parameters(4, 4))?;
+    let near = &connection.near;
+    near.send(None, Doorbell::Defer)?;
+    fsleep(A_WHILE);
+    let waited = connection.far.end.get(|seen| seen.received) == 0;
+    near.send(None, Doorbell::Ring)?;
+    connection.arrived(2)?;
+    near.send(None, Doorbell::Defer)?;
+    near.queue.ring()?;
+    connection.arrived(3)?;
+    Ok(waited)
+}
+
+pub(super) fn send_that_asks_for_a_completion_is_not_deferred() -> Result<bool> {
+    let connection = Connection::new(&parameters(1, 1))?;
+    connection.near.send(None, Doorbell::Defer)?;
+    connection.arrived(1)?;
+    Ok(true)
+}
+
+pub(super) fn deferred_send_ends_with_a_drain() -> Result<bool> {
+    let connection = Connection::new(&parameters(4, 4))?;
+    let near = &connection.near;
+    let page = Page::new(GFP_KERNEL)?;
+    near.send(Some(near.insert(&page)?), Doorbell::Defer)?;
+    let kept = !page.is_unique();
+    near.queue.drain();
+    let let_go = page.is_unique();
+    // There is nothing to tell the device of any more, and no other Send.
+    near.queue.ring()?;
+    let ended = near.send(None, Doorbell::Ring).is_err();
+    fsleep(A_WHILE);
+    let never_sent = connection.far.end.get(|seen| seen.received) == 0;
+    Ok(kept && let_go && ended && never_sent)
+}
