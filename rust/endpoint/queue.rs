@@ -37,7 +37,7 @@ use rdma::{
     SendPolicy as _, //
 };
 
-/// The shape of a connection's queue pair.
+/// The sizes of a connection's queue pair.
 pub(crate) struct Parameters {
     /// How many Receives may be posted at the same time.
     pub(crate) receives: u32,
@@ -66,7 +66,7 @@ impl Parameters {
     where
         H: Handler<SendPolicy = SendPolicy<H>>,
     {
-        // With one, it is free, in somebody's hands, or comes back.
+        // If there is one, it is free, or a thread has it, or it comes back with a completion.
         let first = self.first_send_buffers.max(1).min(self.send_buffers);
         let mut free = Buffers::new();
         for _ in 0..first {
@@ -120,10 +120,10 @@ pub(crate) trait SendBuffering<H: Handler> {
     /// Gives back a buffer that is not to be sent after all.
     fn put_back_send_buffer(&self, buffer: Buffer<H>);
 
-    /// Nothing yet, to be written to the peer. Its methods sleep if `flags` allow it.
+    /// An empty transfer of RDMA Writes. Its methods sleep if `flags` allow it.
     fn writes(&self, flags: Flags) -> Result<Transfer<H>>;
 
-    /// Nothing yet, to be read from the peer. Its methods sleep if `flags` allow it.
+    /// An empty transfer of RDMA Reads. Its methods sleep if `flags` allow it.
     fn reads(&self, flags: Flags) -> Result<Transfer<H>>;
 }
 

@@ -2,14 +2,13 @@
 
 //! Receive buffers that go round: posted, filled, read, posted again.
 //!
-//! RFC 8166, section 3.3.1: a peer may send as many messages as it has credits,
-//! so that many Receives must stand at any time. The ring has a batch
-//! more buffers than that; as long as fewer than a batch wait to be posted
-//! again, the promise holds, and a batch costs one doorbell. Whoever answers a
-//! message gives its buffer back first: a batch is posted under the ring's
-//! lock, so that nobody overtakes who is about to post one.
+//! RFC 8166, section 3.3.1: a peer may send as many messages as it has credits, so as many Receives must be
+//! posted at any time. The ring has a batch more buffers than that. As long as fewer than a batch wait to be posted
+//! again, enough are posted, and a batch costs one doorbell. A thread that answers a message gives the buffer of
+//! that back before it sends: as a batch is posted under the ring's lock, its Send cannot overtake another thread
+//! that is about to post one.
 //!
-//! A ring can grow, never shrink: a peer may use an old grant for long.
+//! A ring can grow, but never shrinks: a peer may use an old grant for long.
 
 use kernel::{
     alloc::Flags,
@@ -34,12 +33,12 @@ pub(crate) struct ReceiveRing<H: Handler> {
 }
 
 struct Ring<H: Handler> {
-    /// Buffers that wait to be posted again, and how many do until they are.
+    /// Buffers that wait to be posted again, and how many of them are a batch.
     spare: Buffers<H>,
     batch: usize,
     /// How many buffers there are.
     depth: usize,
-    /// Somebody makes more.
+    /// Whether a thread is making more buffers.
     growing: bool,
 }
 

@@ -21,7 +21,7 @@ pub(super) struct SendBuffers<H: Context> {
 }
 
 impl<H: Context> SendBuffers<H> {
-    /// `free` buffers of `len` bytes, and permission to make so many more.
+    /// A pool of the `free` buffers, which are of `len` bytes. `unmade` more may be made.
     pub(super) fn new(free: Buffers<H>, unmade: usize, len: usize) -> Self {
         Self { free, unmade, len }
     }
@@ -34,7 +34,7 @@ impl<H: Context> SendBuffers<H> {
         self.free.pop()
     }
 
-    /// As [`Self::take`], but leaves so many.
+    /// As [`Self::take`], but leaves so many free buffers.
     pub(super) fn take_spare(&mut self, left: usize) -> Option<Buffer<H>> {
         if self.free.len() <= left {
             return None;

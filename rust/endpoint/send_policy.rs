@@ -24,7 +24,7 @@ pub(crate) struct SendPolicy<H: Context> {
     signalling: Signalling,
     pub(super) credits: SqCredits,
     pub(super) transfers: SpareTransfers<H>,
-    /// Somebody was sent away without a buffer or without credits and wants to be told.
+    /// A caller got no buffer or no credits since the last completion, and is to be told of the next.
     starved: bool,
 }
 
@@ -39,7 +39,7 @@ impl<H: Context> SendPolicy<H> {
         }
     }
 
-    /// A Send buffer. If there is none the caller is told when there is.
+    /// A Send buffer. If there is none, the caller is told when a completion has given one back.
     pub(super) fn take_buffer(&mut self) -> Option<Buffer<H>> {
         let buffer = self.buffers.take();
         self.starved |= buffer.is_none();
@@ -52,7 +52,7 @@ impl<H: Context> SendPolicy<H> {
         self.buffers.take_spare(Signalling::INTERVAL as usize)
     }
 
-    /// Takes so many SQ credits. If there are fewer the caller is told when there are more.
+    /// Takes so many SQ credits. If there are fewer, the caller is told when a completion has given some back.
     pub(super) fn reserve(&mut self, credits: usize) -> bool {
         let reserved = self.credits.reserve(credits);
         self.starved |= !reserved;

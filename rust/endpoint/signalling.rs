@@ -2,7 +2,7 @@
 
 //! Which Sends ask for a completion.
 //!
-//! No request slot has to wait for a Send to complete, so most Sends ask for no completion: one in
+//! No request slot has to wait until a Send has completed, so most Sends ask for no completion. One in
 //! [`Signalling::INTERVAL`] does, and covers those before it (a reliable connection completes in order).
 
 use kernel::time::{

@@ -8,7 +8,7 @@
 
 use kernel::prelude::*;
 
-/// What can stand in a [`Chain`].
+/// A type whose boxes can be in a [`Chain`].
 pub(crate) trait Link: Sized {
     /// The place for the rest of the chain. [`None`] unless `self` is in one.
     fn next(&mut self) -> &mut Option<KBox<Self>>;
@@ -81,7 +81,7 @@ impl<T: Link> Chain<T> {
 }
 
 impl<T: Link> Drop for Chain<T> {
-    /// One at a time: the boxes' own drops would recurse along the chain.
+    /// Drops one box at a time: the boxes' own drops would recurse along the chain.
     fn drop(&mut self) {
         while self.pop().is_some() {}
     }

@@ -40,7 +40,7 @@ unsafe impl<H: Context> Send for CompletionQueue<H> {}
 unsafe impl<H: Context> Sync for CompletionQueue<H> {}
 
 impl<H: Context> CompletionQueue<H> {
-    /// Makes one with room for `entries`. Sleeps.
+    /// Makes a completion queue with room for `entries`. Sleeps.
     pub(crate) fn new(id: Arc<Id<H>>, entries: u32) -> Result<Self> {
         let device = id.device()?;
         // SAFETY: `id` is bound to `device` and so keeps it; the context lives as long as `id`.
@@ -88,7 +88,7 @@ impl<H: Context> Drop for CompletionQueue<H> {
     }
 }
 
-/// What a completion callback was called for: the context of its queue, and the completion.
+/// The arguments of a completion callback: the context of its queue, and the completion.
 ///
 /// # Safety
 ///

@@ -88,7 +88,7 @@ impl<H: Context> Mapped<H> {
         })
     }
 
-    /// Where the first `len` bytes are, or all if there are fewer.
+    /// The address of the first `len` bytes, or of all if there are fewer.
     pub(crate) fn memory(&self, len: usize) -> NonNull<[u8]> {
         NonNull::slice_from_raw_parts(self.buffer.base(), len.min(self.len()))
     }
@@ -105,7 +105,7 @@ impl<H: Context> Mapped<H> {
         unsafe { self.memory(len).as_ref() }
     }
 
-    /// All bytes, for writing.
+    /// All bytes of the buffer, for writing.
     ///
     /// # Safety
     ///

@@ -17,14 +17,14 @@ macro_rules! errors {
 }
 
 errors! {
-    /// There is no connection, or no longer one.
+    /// There is no connection, or it has ended.
     not_connected: ENOTCONN,
     /// The peer refused.
     connection_refused: ECONNREFUSED,
     /// No device or path leads to the peer, or it does not answer.
     host_unreachable: EHOSTUNREACH,
-    /// It took too long.
+    /// An answer did not come in time.
     timed_out: ETIMEDOUT,
-    /// The device lacks what we cannot do without.
+    /// The device lacks a feature that this crate needs.
     not_supported: EOPNOTSUPP,
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What was given up to requests that have not completed.
+//! Boxes that were given up to requests that have not completed.
 //!
 //! The completion of a request takes its box back. A device may lose one: soft iWARP sometimes does
 //! when a connection breaks, for RDMA Reads and for invalidations, and any that fails its drain may, for
@@ -18,7 +18,7 @@ use core::ptr::{
     NonNull, //
 };
 
-/// The first field of what can stand in a list.
+/// The first field of a structure that can be in a list.
 #[repr(C)]
 pub(crate) struct Entry {
     pub(crate) cqe: raw::ib_cqe,
@@ -29,7 +29,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// One in no list, for what is not posted.
+    /// An entry that is in no list, as its request is not posted.
     pub(crate) const fn new() -> Self {
         Self {
             cqe: raw::ib_cqe { done: None },
@@ -39,7 +39,8 @@ impl Entry {
         }
     }
 
-    /// Has its request complete to `done`. `free` frees what it is part of, if no completion does.
+    /// Makes the request of the entry complete to `done`. `free` is called to free the box that the entry is part
+    /// of, if no completion takes it back.
     pub(crate) fn arm(
         &mut self,
         done: unsafe extern "C" fn(*mut raw::ib_cq, *mut raw::ib_wc),
@@ -49,7 +50,7 @@ impl Entry {
         self.free = Some(free);
     }
 
-    /// That of the request which `wc` completes.
+    /// The entry of the request which `wc` completes.
     ///
     /// # Safety
     ///
@@ -60,7 +61,7 @@ impl Entry {
     }
 }
 
-/// A list of them.
+/// A list of entries.
 ///
 /// # Invariants
 ///
@@ -116,7 +117,7 @@ impl InFlight {
         }
     }
 
-    /// All entries, which stay.
+    /// Iterates over all entries. They stay in the list.
     pub(crate) fn iter(&self) -> impl Iterator<Item = NonNull<Entry>> + '_ {
         // SAFETY: Null, or an entry of the list, by the type invariants.
         core::iter::successors(NonNull::new(self.first), |entry| unsafe {

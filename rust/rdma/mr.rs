@@ -117,7 +117,7 @@ pub struct Segment {
 /// What waits for the invalidations of a chain.
 pub(crate) type Invalidation<H> = LocalInvalidate<Registered<H>, <H as Context>::InvalidateContext>;
 
-/// One region.
+/// One memory region.
 ///
 /// # Invariants
 ///
@@ -309,19 +309,19 @@ impl<H: Context> Region<H> {
         unsafe { raw::ib_update_fast_reg_key(self.ptr.as_ptr(), key) };
     }
 
-    /// Whether it was registered on the queue pair that has `deferred`.
+    /// Whether the region was registered on the queue pair that has `deferred`.
     pub(crate) fn is_registered_on(&self, deferred: &Arc<DeferredDereg<H>>) -> bool {
         self.deferred_dereg
             .as_ref()
             .is_some_and(|mine| Arc::ptr_eq(mine, deferred))
     }
 
-    /// It is about to be registered on the queue pair that has `deferred`.
+    /// Notes that the region is about to be registered on the queue pair that has `deferred`.
     pub(crate) fn register_on(&mut self, deferred: &Arc<DeferredDereg<H>>) {
         self.deferred_dereg = Some(deferred.clone());
     }
 
-    /// Whether it was made in `pd`.
+    /// Whether the region was made in `pd`.
     pub(crate) fn is_in(&self, pd: &Arc<ProtectionDomain<H>>) -> bool {
         Arc::ptr_eq(&self.pd, pd)
     }
@@ -331,12 +331,12 @@ impl<H: Context> Region<H> {
         self.next.as_deref_mut()
     }
 
-    /// Its registration, to be linked.
+    /// The work request that registers the region, to be linked.
     pub(crate) fn registration(&mut self) -> &mut raw::ib_send_wr {
         &mut self.register.wr
     }
 
-    /// Its invalidation, to be linked before `next`, and complete to `cqe`.
+    /// The work request that invalidates the region, to be linked before `next`. It completes to `cqe`.
     pub(crate) fn invalidate(
         &mut self,
         next: *mut raw::ib_send_wr,
@@ -354,7 +354,7 @@ impl<H: Context> Region<H> {
         &mut self.invalidate
     }
 
-    /// Unmaps it and lets go of its memory: the peer cannot reach it.
+    /// Unmaps the region and releases its memory, which the peer cannot reach any more.
     pub(crate) fn make_idle(&mut self) {
         self.unmap();
         self.deferred_dereg = None;

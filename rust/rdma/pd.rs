@@ -25,10 +25,10 @@ use kernel::{
     },
 };
 
-/// A protection domain: what regions and buffers belong to.
+/// A protection domain, to which regions and buffers belong.
 ///
-/// It is made for one connection and may serve others after it, on the same device: regions need not
-/// be allocated anew then. The id of the first keeps the device meanwhile, and hears of its removal.
+/// A domain is made for one connection, and may serve later ones on the same device, which then need not
+/// allocate regions anew. The id of the first connection keeps the device, and is told of its removal.
 ///
 /// # Invariants
 ///
@@ -48,7 +48,7 @@ unsafe impl<H: Context> Send for ProtectionDomain<H> {}
 unsafe impl<H: Context> Sync for ProtectionDomain<H> {}
 
 impl<H: Context> ProtectionDomain<H> {
-    /// Makes one on the device that `id` is bound to. Sleeps.
+    /// Makes a domain on the device that `id` is bound to. Sleeps.
     pub fn new(id: Arc<Id<H>>) -> Result<Arc<Self>> {
         let device = id.device()?;
         // SAFETY: `id` is bound to `device` and so keeps it.
@@ -68,8 +68,8 @@ impl<H: Context> ProtectionDomain<H> {
         self.ptr.as_ptr()
     }
 
-    /// Whether a connection of `id` may use it: one on its device, and no peer of an earlier connection
-    /// can still reach memory here.
+    /// Whether a connection of `id` may use the domain: the id is bound to the domain's device, and no peer of an
+    /// earlier connection can still reach memory in the domain.
     pub fn serves(&self, id: &Id<H>) -> bool {
         !self.unclean.load(Relaxed)
             && id
@@ -77,7 +77,7 @@ impl<H: Context> ProtectionDomain<H> {
                 .is_ok_and(|device| device.as_ptr() == self.device())
     }
 
-    /// A region could not be deregistered. No later connection may use the domain.
+    /// Notes that a region could not be deregistered, so that no later connection uses the domain.
     pub(crate) fn set_unclean(&self) {
         self.unclean.store(true, Relaxed);
     }
@@ -87,13 +87,13 @@ impl<H: Context> ProtectionDomain<H> {
         self.buffers.fetch_add(1, Relaxed).wrapping_add(1)
     }
 
-    /// Whether it was made for the connection of `id`, and keeps that.
+    /// Whether the domain was made for the connection of `id`, and therefore keeps that id.
     pub fn is_of(&self, id: &Id<H>) -> bool {
         self.id.as_raw() == id.as_raw()
     }
 
-    /// The context of the connection that it was made for. The end of the device is told there, and
-    /// waits for the domain's.
+    /// The context of the connection that the domain was made for. That context is told of the removal of the
+    /// device, which waits until the domain is freed.
     pub fn context(&self) -> &Arc<H> {
         self.id.context()
     }

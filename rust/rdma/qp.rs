@@ -71,7 +71,7 @@ use kernel::{
 };
 use shared::trace::CompletionId;
 
-/// What an upper layer does when its connection has news.
+/// The methods of an upper layer that hear of the completions of its queue pair.
 pub trait Handler: Context {
     /// What the upper layer decides about the Send queue.
     type SendPolicy: SendPolicy<Self>;
@@ -126,7 +126,7 @@ pub struct Invalidated<'a, H: Handler> {
     queue: &'a QueuePair<H>,
 }
 
-/// The shape of a queue pair.
+/// The sizes of a queue pair.
 pub struct Parameters {
     /// How many Receives may be posted at the same time.
     pub receives: u32,
@@ -152,9 +152,10 @@ pub struct QueuePair<H: Handler> {
     // The drain in `drop`, if there was none before, destroys the queue pair; then the fields go in this order.
     // No callback runs when the first is gone.
     _cq: CompletionQueue<H>,
-    /// Completion of Writes, registrations and invalidations that asked for none: they failed.
+    /// The completion of RDMA Writes, registrations and invalidations that asked for none. It comes if they fail.
     failed: raw::ib_cqe,
-    /// The same for RDMA Reads, for Writes whose Send is not posted yet, and for what they need.
+    /// The same for RDMA Reads, for RDMA Writes whose Send is not posted yet, and for the registrations that they
+    /// need.
     transfer_failed: raw::ib_cqe,
     /// Scatter elements of one Write or Send.
     max_write_elements: usize,
@@ -294,12 +295,12 @@ impl<H: Handler> QueuePair<H> {
         self._cq.completion_id(number)
     }
 
-    /// The domain that it is in.
+    /// The protection domain of the queue pair.
     pub fn pd(&self) -> &Arc<ProtectionDomain<H>> {
         &self.pd
     }
 
-    /// The id that it belongs to.
+    /// The id that the queue pair belongs to.
     pub fn id(&self) -> &Id<H> {
         &self.id
     }

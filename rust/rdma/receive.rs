@@ -91,7 +91,7 @@ impl<H: Context> Buffer<H> {
 pub struct Buffers<H: Context>(Chain<Inner<H>>);
 
 impl<H: Context> Buffers<H> {
-    /// None.
+    /// An empty list.
     pub const fn new() -> Self {
         Self(Chain::new())
     }

@@ -37,7 +37,7 @@ use shared::{
 pub struct Idle<H: Context>(Chain<Region<H>>);
 
 impl<H: Context> Idle<H> {
-    /// None.
+    /// An empty list.
     pub const fn new() -> Self {
         Self(Chain::new())
     }
@@ -84,7 +84,7 @@ impl<H: Context> Default for Idle<H> {
 pub struct Prepared<H: Context>(Chain<Region<H>>);
 
 impl<H: Context> Prepared<H> {
-    /// None.
+    /// An empty list.
     pub const fn new() -> Self {
         Self(Chain::new())
     }
@@ -104,8 +104,8 @@ impl<H: Context> Prepared<H> {
             .map(|(segment, _)| segment)
     }
 
-    /// As [`Self::map`], for what a Read of ours brings and the peer writes. Returns the scatter
-    /// element for that Read.
+    /// As [`Self::map`], for memory that an RDMA Read brings data to. (On iWARP the peer writes that data.) Returns
+    /// the scatter element for the Read.
     pub(crate) fn map_sink(
         &mut self,
         idle: &mut Idle<H>,
@@ -169,10 +169,10 @@ impl<H: Context> Prepared<H> {
         self.0.iter().next().map(Region::as_ptr)
     }
 
-    /// Gives up the plan: nothing was posted.
+    /// Gives the regions back, of which none was posted.
     ///
-    /// The next plan has the same keys. If each had others, the key of one that waits to be registered could
-    /// be the one that the device knows the region by yet, and a peer could invalidate it beforehand.
+    /// Each region has the same key when it is prepared again. If the key were another one each time, it could
+    /// become the one by which the device still knows the region, and a peer could invalidate it beforehand.
     pub fn cancel(mut self) -> Idle<H> {
         let mut region = self.0.first_mut();
         while let Some(this) = region {
@@ -182,7 +182,7 @@ impl<H: Context> Prepared<H> {
         into_idle(&mut self.0)
     }
 
-    /// They are about to be registered on the queue pair that has `deferred_dereg`.
+    /// Makes a list of regions that are about to be registered on the queue pair that has `deferred_dereg`.
     pub(crate) fn into_registered(
         mut self,
         deferred_dereg: &Arc<DeferredDereg<H>>,
@@ -203,7 +203,7 @@ impl<H: Context> Default for Prepared<H> {
 }
 
 impl<H: Context> Registered<H> {
-    /// None.
+    /// An empty list.
     pub const fn new() -> Self {
         Self(Chain::new())
     }
@@ -242,7 +242,7 @@ impl<H: Context> Registered<H> {
         Some(taken)
     }
 
-    /// All of them, without their memory.
+    /// Takes the memory of all regions away, and returns them.
     ///
     /// # Safety
     ///
@@ -312,7 +312,7 @@ impl<H: Context> Registered<H> {
     }
 }
 
-/// The chain's regions without their memory. The peer must not be able to reach them.
+/// Takes the memory of all regions of `chain` away. The peer must not be able to reach it.
 fn into_idle<H: Context>(chain: &mut Chain<Region<H>>) -> Idle<H> {
     let mut idle = Idle::new();
     while let Some(mut region) = chain.pop() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The Receive queue of a queue pair: what is posted there.
+//! The Receive queue of a queue pair: which Receives are posted there.
 
 use crate::in_flight::InFlight;
 
@@ -8,16 +8,16 @@ use crate::in_flight::InFlight;
 pub(crate) struct State {
     /// Whether posting is allowed: from creation to the drain.
     pub(crate) open: bool,
-    /// Whether no completion has anything to bring any more.
+    /// Whether the queue pair is drained, so that a completion which comes now must be ignored.
     pub(crate) drained: bool,
     /// Receives that may still be posted.
     pub(crate) room: usize,
-    /// Those that are.
+    /// Receives that are posted.
     pub(crate) posted: InFlight,
 }
 
 impl State {
-    /// With room for so many Receives.
+    /// The state of a queue with room for so many Receives.
     pub(crate) const fn new(room: usize) -> Self {
         Self {
             open: true,

@@ -56,7 +56,7 @@ impl Scatter {
         }
     }
 
-    /// One with room for so many pieces.
+    /// An empty table with room for so many pieces.
     pub(crate) fn with_capacity(pieces: usize, flags: Flags) -> Result<Self> {
         let mut table = Self::new();
         table.entries.reserve(pieces, flags)?;

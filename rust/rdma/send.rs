@@ -160,7 +160,7 @@ impl<'a, H: Context> PostedSend<'a, H> {
 pub struct Buffers<H: Context>(Chain<Inner<H>>);
 
 impl<H: Context> Buffers<H> {
-    /// None.
+    /// An empty list.
     pub const fn new() -> Self {
         Self(Chain::new())
     }
@@ -170,7 +170,7 @@ impl<H: Context> Buffers<H> {
         self.0.push(buffer.0);
     }
 
-    /// Takes one out: the one that was added last.
+    /// Takes out the buffer that was added last.
     pub fn pop(&mut self) -> Option<Buffer<H>> {
         self.0.pop().map(Buffer)
     }
@@ -192,16 +192,16 @@ impl<H: Context> Default for Buffers<H> {
     }
 }
 
-/// What kind of Send it is.
+/// The kind of a Send.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
-    /// A plain one.
+    /// A plain Send.
     Send,
-    /// One that invalidates the region with this key at the peer.
+    /// A Send that invalidates the peer's region with this key.
     Invalidate(u32),
 }
 
-/// When the device learns of a Send.
+/// When the device is told of a Send.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Doorbell {
     /// At once.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Registered memory for what RDMA Reads bring: the Data Sink of RFC 5040.
+//! Registered memory that RDMA Reads bring data to: the Data Sink of RFC 5040.
 //!
 //! On iWARP the peer writes the answer to a Read, by a key that the request gives it; the key for
 //! local access is not for that. So the memory is registered in the chain that has the Reads, and
@@ -33,7 +33,7 @@ use kernel::{
 };
 use shared::memory::Piece;
 
-/// The regions of one queue pair that no Read has.
+/// The regions of one queue pair that no RDMA Read uses now.
 #[pin_data]
 pub(crate) struct Sinks<H: Context> {
     #[pin]
@@ -43,7 +43,7 @@ pub(crate) struct Sinks<H: Context> {
 }
 
 impl<H: Context> Sinks<H> {
-    /// No regions yet; each will be for up to `pages`.
+    /// An empty list. Each region that is made will cover up to `pages`.
     pub(crate) fn new(pd: Arc<ProtectionDomain<H>>, pages: u32) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -69,7 +69,7 @@ impl<H: Context> Sinks<H> {
         regions.map_sink(&mut region, pieces)
     }
 
-    /// Takes back regions, whose memory is unmapped and let go of.
+    /// Takes back `regions`, and unmaps and releases their memory.
     ///
     /// # Safety
     ///

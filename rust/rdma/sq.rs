@@ -32,7 +32,7 @@ use kernel::{
 
 /// What the layer above decides about a Send queue.
 ///
-/// It is called with the queue's lock held, so it must not sleep, nor drop what sleeps when it is dropped.
+/// Its methods are called with the queue's lock held. They must not sleep, nor drop values whose drop sleeps.
 pub trait SendPolicy<H: Context>: Send + Unpin + 'static {
     /// Whether the Send that is posted next asks for a completion.
     fn asks_for_completion(&mut self, send: &NextSend) -> bool;
@@ -248,7 +248,7 @@ impl<H: Context, P: SendPolicy<H>> State<H, P> {
         spent
     }
 
-    /// Whether no completion has anything to bring any more.
+    /// Whether the queue pair is drained, so that a completion which comes now must be ignored.
     pub(crate) fn is_drained(&self) -> bool {
         self.drained
     }

@@ -39,7 +39,7 @@ use kernel::{
 };
 use shared::memory::Piece;
 
-/// What a posted transfer consists of.
+/// A transfer: its memory, its remote segments and its work requests.
 pub(crate) struct Inner<H: Context> {
     requests: KVec<raw::ib_rdma_wr>,
     elements: KVec<raw::ib_sge>,
@@ -86,8 +86,8 @@ pub struct Transfer<H: Context> {
 }
 
 impl<H: Context> Transfer<H> {
-    /// Nothing yet, to be moved in `direction`, with so many elements in a request at most. Memory that must be
-    /// registered is registered by `sinks`.
+    /// An empty transfer in `direction`, with so many elements in a request at most. `sinks` registers memory that
+    /// must be registered.
     pub(crate) fn new(
         empty: Empty<H>,
         direction: DataDirection,
@@ -110,7 +110,7 @@ impl<H: Context> Transfer<H> {
         Ok(())
     }
 
-    /// Adds memory of ours.
+    /// Adds local memory.
     pub fn add_local(&mut self, piece: Piece) -> Result {
         if piece.is_empty() {
             return Ok(());
@@ -161,7 +161,7 @@ pub struct Inserted<H: Context>(pub(crate) KBox<Inner<H>>);
 
 /// What goes with a Send.
 pub enum Attached<H: Context> {
-    /// Nothing.
+    /// The Send has neither.
     Nothing,
     /// RDMA Writes before it.
     Writes(Prepared<H>),
@@ -199,12 +199,12 @@ impl<H: Context> Attached<H> {
 pub struct Prepared<H: Context>(pub(crate) KBox<Inner<H>>);
 
 impl<H: Context> Prepared<H> {
-    /// How many they are.
+    /// The number of work requests.
     pub fn len(&self) -> usize {
         self.0.requests.len()
     }
 
-    /// Whether there is nothing to do.
+    /// Whether there are no work requests.
     pub fn is_empty(&self) -> bool {
         self.0.requests.is_empty()
     }
@@ -219,7 +219,7 @@ impl<H: Context> Prepared<H> {
 pub struct Empty<H: Context>(pub(crate) KBox<Inner<H>>);
 
 impl<H: Context> Empty<H> {
-    /// One without lists. Sleeps if `flags` allow it.
+    /// An empty transfer without lists. Sleeps if `flags` allow it.
     pub(crate) fn new(pd: &Arc<ProtectionDomain<H>>, flags: Flags) -> Result<Self> {
         Ok(Self(KBox::new(Inner::new(pd.clone()), flags)?))
     }
@@ -230,17 +230,17 @@ impl<H: Context> Empty<H> {
         Self(inner)
     }
 
-    /// How many bytes it takes.
+    /// The bytes that the transfer takes.
     pub fn footprint(&self) -> usize {
         self.0.footprint()
     }
 }
 
-/// Any number of empty transfers.
+/// A list of empty transfers.
 pub struct EmptyList<H: Context>(Chain<Inner<H>>);
 
 impl<H: Context> EmptyList<H> {
-    /// None.
+    /// An empty list.
     pub const fn new() -> Self {
         Self(Chain::new())
     }
@@ -299,7 +299,7 @@ impl<H: Context> Inner<H> {
         self.credits = 0;
     }
 
-    /// How many bytes it takes, whatever is in it.
+    /// The bytes that the transfer takes, whatever is in its lists.
     fn footprint(&self) -> usize {
         size_of::<Self>()
             + self.requests.capacity() * size_of::<raw::ib_rdma_wr>()
@@ -437,7 +437,7 @@ impl<H: Context> Inner<H> {
         self.insert_at.is_some()
     }
 
-    /// All that a Send consists of which has `whole` in its buffer.
+    /// All scatter elements of the Send that has `whole` in its buffer.
     pub(crate) fn surround(&mut self, whole: raw::ib_sge) -> Option<&mut [raw::ib_sge]> {
         let at = u32::try_from(self.insert_at?).ok()?;
         let rest = whole.length.checked_sub(at)?;

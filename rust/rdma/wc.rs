@@ -9,7 +9,7 @@ use kernel::{
     str::CStrExt, //
 };
 
-/// How a work request ended that did not succeed.
+/// The status of a work request that failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct WcStatus {
     status: raw::ib_wc_status,
@@ -17,7 +17,7 @@ pub struct WcStatus {
 }
 
 impl WcStatus {
-    /// That of a request which was not even posted, as the queue pair is at its end.
+    /// The status of a request that was not even posted, because the queue pair had ended.
     pub(crate) const FLUSHED: Self = Self {
         status: raw::ib_wc_status_IB_WC_WR_FLUSH_ERR,
         vendor_err: 0,
@@ -41,17 +41,18 @@ impl WcStatus {
         self.vendor_err
     }
 
-    /// Whether it only shares the fate of its queue pair. The request that sealed it says more.
+    /// Whether the request was flushed because the queue pair is in error state. The request that brought the
+    /// queue pair there has a status that says more.
     pub fn is_flush(self) -> bool {
         self.status == raw::ib_wc_status_IB_WC_WR_FLUSH_ERR
     }
 
-    /// Whether the peer does not let us at memory of its own.
+    /// Whether the peer denies access to its memory.
     pub fn is_denial(self) -> bool {
         self.status == raw::ib_wc_status_IB_WC_REM_ACCESS_ERR
     }
 
-    /// The kernel's words for it.
+    /// The kernel's text for the status.
     pub fn reason(self) -> &'static CStr {
         // SAFETY: The function takes any number and returns a string that is never freed.
         unsafe { CStr::from_char_ptr(raw::ib_wc_status_msg(self.status)) }

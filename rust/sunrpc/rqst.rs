@@ -171,8 +171,8 @@ impl<T: HasSlot> Rqst<T> {
         self.reply_buf().total_len()
     }
 
-    /// Whether DDP-eligible data may be reduced, that is travel apart from its message. It may not if the security flavour signs or
-    /// encrypts the message as a whole.
+    /// Whether DDP-eligible data may be reduced, that is, travel apart from its message. It may not if the security
+    /// flavour signs or encrypts the message as a whole.
     pub fn reduction_allowed(&self) -> bool {
         // SAFETY: The task holds a reference to the credential, and the credential one to its flavour,
         // until the task gives up the request.

@@ -18,20 +18,20 @@ use shared::addr::SockAddr;
 pub enum Event<'a> {
     /// The address leads to a device; the id is bound to it.
     AddrResolved,
-    /// It does not.
+    /// The address does not lead to a device.
     AddrError,
     /// There is a path to the peer.
     RouteResolved,
-    /// There is none.
+    /// There is no path to the peer.
     RouteError,
     /// The connection is established.
     Established {
         /// What the peer sent along. May be padded with zeroes.
         private_data: &'a [u8],
     },
-    /// The peer said no.
+    /// The peer rejected the connection request.
     Rejected {
-        /// Whether because it still holds an old connection of ours, which time cures.
+        /// Whether the reason is that the peer still holds an old connection of ours. It will not for long.
         stale: bool,
     },
     /// The peer did not answer. If the connection was established: the path to it changed.
@@ -44,7 +44,7 @@ pub enum Event<'a> {
     AddrChange,
     /// The device waits for the id to be destroyed.
     DeviceRemoval,
-    /// What a connected id has no use for.
+    /// An event that a connected id does not act on.
     Other,
 }
 

@@ -38,7 +38,7 @@ use kernel::{
 };
 
 impl<H: Handler> Transfer<H> {
-    /// Nothing yet, to be written to the peer over `queue`. `empty` is one of an earlier transfer.
+    /// An empty transfer of RDMA Writes over `queue`. `empty` is what an earlier transfer left.
     pub fn writes(queue: &QueuePair<H>, empty: Option<Empty<H>>, flags: Flags) -> Result<Self> {
         let empty = empty.map_or_else(|| Empty::new(&queue.pd, flags), Ok)?;
         let max_elements = queue.max_write_elements;
@@ -51,7 +51,7 @@ impl<H: Handler> Transfer<H> {
         ))
     }
 
-    /// Nothing yet, to be read from the peer over `queue`. `empty` is one of an earlier transfer.
+    /// An empty transfer of RDMA Reads over `queue`. `empty` is what an earlier transfer left.
     pub fn reads(queue: &QueuePair<H>, empty: Option<Empty<H>>, flags: Flags) -> Result<Self> {
         let empty = empty.map_or_else(|| Empty::new(&queue.pd, flags), Ok)?;
         let (max_elements, sinks) = (queue.max_read_elements, queue.sinks.as_ref());

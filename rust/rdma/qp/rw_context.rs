@@ -53,16 +53,16 @@ pub trait ReadHandler: Handler {
     /// What comes back when the Reads of one [`Transfer`](crate::transfer::Transfer) have completed.
     type ReadDone: Send;
 
-    /// All was read, and nothing of it is mapped any more.
+    /// All RDMA Reads have completed, and the memory that they brought data to is not mapped any more.
     fn read_done(&self, queue: &QueuePair<Self>, done: Self::ReadDone);
 
-    /// Not all was read. The connection is lost.
+    /// An RDMA Read failed. The connection is lost.
     fn read_failed(&self, queue: &QueuePair<Self>, done: Self::ReadDone, failure: WcStatus);
 }
 
-/// What comes when all batches have completed.
+/// What follows when all batches have completed.
 pub(crate) enum Then<H: ReadHandler> {
-    /// The upper layer has it.
+    /// The upper layer is told.
     ReadDone(H::ReadDone),
     /// With the last batch, the first `len` bytes of `buffer` are sent.
     Send {
