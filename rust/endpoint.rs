@@ -40,7 +40,10 @@ mod signalling;
 mod spare_transfers;
 mod sq_credits;
 
-pub(crate) use log::may_log;
+pub(crate) use log::{
+    log,
+    log_message, //
+};
 pub(crate) use queue::{
     Parameters,
     Responding,

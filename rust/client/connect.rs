@@ -186,3 +186,28 @@ fn errno(connect_error: ConnectError) -> Error {
         ConnectError::Stale | ConnectError::Lost => error::not_connected(),
     }
 }
+
+/// What `error`, with which an attempt to connect ended, says.
+pub(super) fn reason(error: Error) -> &'static CStr {
+    let reasons = [
+        (
+            error::host_unreachable(),
+            c"no RDMA device has a path to it, or it does not answer",
+        ),
+        (
+            error::connection_refused(),
+            c"it rejected the connection request",
+        ),
+        (
+            error::not_connected(),
+            c"it has an older connection yet, or the attempt was broken off",
+        ),
+        (error::timed_out(), c"it took too long"),
+        (
+            error::not_supported(),
+            c"the RDMA device lacks what is needed",
+        ),
+    ];
+    let known = reasons.iter().find(|(number, _)| *number == error);
+    known.map_or(c"the resources cannot be had", |(_, reason)| *reason)
+}

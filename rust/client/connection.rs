@@ -33,6 +33,7 @@ use kernel::{
     new_spinlock,
     prelude::*,
     sync::{
+        atomic::Atomic,
         Arc,
         SetOnce,
         SpinLock, //
@@ -70,6 +71,8 @@ pub(crate) struct ClientTransport {
     #[pin]
     pub(super) reusable: SpinLock<Option<ReusableResources>>,
     pub(super) counters: Arc<Counters>,
+    /// The number of the error of the last attempt to connect; zero if that did not fail.
+    pub(super) last_connect: Atomic<i32>,
 }
 
 impl ClientTransport {
@@ -228,15 +231,18 @@ impl Connection {
     /// Reports an event. If it ends the connection, logs the reason and has sunrpc call `close`.
     fn end_on(&self, event: Event, reason: &CStr) {
         if self.state.on(event) == Action::TearDown {
-            self.link.with(|xprt| {
-                if endpoint::may_log() {
-                    xprt.with_peer(|server| {
-                        pr_info!("connection to {} lost: {reason}\n", server.addr)
-                    });
-                }
-                xprt.force_disconnect();
+            endpoint::log(|| {
+                self.with_peer(|server| {
+                    pr_info!("connection to {} lost: {reason}\n", server.addr);
+                });
             });
+            self.link.with(|xprt| xprt.force_disconnect());
         }
+    }
+
+    /// Calls `line` with the server's address, if a line about a message may go to the log.
+    pub(super) fn log_message(&self, line: impl FnOnce(&CStr)) {
+        endpoint::log_message(|| self.with_peer(|server| line(server.addr)));
     }
 
     /// The connection is lost.
@@ -270,12 +276,9 @@ impl Connection {
 
     /// Logs that a Call fails because of what the server sent.
     pub(super) fn log_failed_call(&self, sent: &str) {
-        if endpoint::may_log() {
-            self.with_peer(|server| {
-                let server = server.addr;
-                pr_warn!("a call to {server} failed, because the server sent {sent}\n")
-            });
-        }
+        self.log_message(|server| {
+            pr_warn!("a call to {server} failed, because the server sent {sent}\n");
+        });
     }
 
     /// The device is being removed. Resources of a connection that was closed long ago may still hold that

@@ -161,6 +161,8 @@ fn dispatch(
                 Discard::Version(_) => trace::event!(xprtrdma_reply_vers_err(server, bytes)),
                 _ => trace::event!(xprtrdma_reply_hdr_err(server, bytes)),
             });
+            connection
+                .log_message(|server| pr_info!("dropped a message of {server}: {discard:?}\n"));
             // A message that does not even parse perhaps is all that the server has for the Call.
             let rqst = claimed_xid(bytes).and_then(|xid| lookup(connection, xid));
             return match rqst {
@@ -200,6 +202,12 @@ fn dispatch(
                 connection.with_peer(|server| {
                     trace::event!(xprtrdma_reply_hdr_err(server, bytes));
                 });
+                let xid = reply.xid;
+                connection.log_message(|server| {
+                    pr_info!(
+                        "dropped a reply of {server} that does not fit the call {xid:#010x}\n"
+                    );
+                });
             }
             disposition
         }
@@ -217,6 +225,9 @@ fn dispatch(
                     RdmaError::Chunk => trace::event!(xprtrdma_err_chunk(rqst.task_id(), xid)),
                 }
                 let registered = take_registered(&rqst, state, connection, rkey);
+                connection.log_message(|server| {
+                    pr_info!("{server} refuses the call {xid:#010x}: {kind:?}\n");
+                });
                 Disposition::Matched {
                     rqst,
                     body: ReplyBody::Error,

@@ -18,10 +18,17 @@ use super::{
     slot::Slot,
     stats::Counters, //
 };
+use crate::endpoint;
 use kernel::{
     new_spinlock,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
 };
 use rdma::send::Doorbell;
 use sunrpc::{
@@ -63,6 +70,7 @@ impl Transport for ClientTransport {
             active <- new_spinlock!(None, "rpcrdma::active"),
             reusable <- new_spinlock!(None, "rpcrdma::reusable"),
             counters: Arc::new(Counters::new(), GFP_KERNEL)?,
+            last_connect: Atomic::new(0),
         })
     }
 
@@ -82,7 +90,22 @@ impl Transport for ClientTransport {
         let result = connected
             .as_ref()
             .map_or_else(|error| Err(*error), |_| Ok(()));
-        xprt.with_peer(|server| trace::event!(xprtrdma_connect(server, result)));
+        xprt.with_peer(|server| {
+            trace::event!(xprtrdma_connect(server, result));
+            // sunrpc tries for ever; what is new is the first attempt of those that fail in one way.
+            let number = result.map_or_else(|error| error.to_errno(), |()| 0);
+            if let (true, Err(error)) = (self.last_connect.xchg(number, Relaxed) != number, result)
+            {
+                let reason = connect::reason(error);
+                endpoint::log(|| {
+                    pr_info!(
+                        "cannot connect to {} port {}: {reason} ({error:?})\n",
+                        server.addr,
+                        server.port
+                    );
+                });
+            }
+        });
         *self.active.lock() = Some(connected?);
         Ok(())
     }

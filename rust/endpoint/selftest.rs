@@ -46,6 +46,10 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ),
     ("ten lines are logged in five seconds", ten_lines_are_logged),
     (
+        "the next line says how many were left out",
+        left_out_lines_are_counted,
+    ),
+    (
         "who found no Send buffer is told of the next, once",
         send_queue::who_found_no_buffer_is_told_once,
     ),
@@ -146,10 +150,20 @@ fn credits_come_back() -> Result<bool> {
 
 fn ten_lines_are_logged() -> Result<bool> {
     let limit = RateLimit::new();
-    let lines = |now| (0..100).filter(|_| limit.allows(now)).count();
+    let lines = |now| (0..100).filter(|_| limit.allows(now).is_some()).count();
     let begin = RateLimit::INTERVAL_NS * 3;
     let first = lines(begin) + lines(begin + RateLimit::INTERVAL_NS - 1);
     let second = lines(begin + RateLimit::INTERVAL_NS);
     let each = usize::try_from(RateLimit::LINES)?;
     Ok(first == each && second == each)
+}
+
+fn left_out_lines_are_counted() -> Result<bool> {
+    let limit = RateLimit::new();
+    let begin = RateLimit::INTERVAL_NS * 3;
+    let none = (0..RateLimit::LINES).all(|_| limit.allows(begin) == Some(0));
+    let left_out = (0..7).all(|_| limit.allows(begin).is_none());
+    let next = begin + RateLimit::INTERVAL_NS;
+    let said = limit.allows(next) == Some(7) && limit.allows(next) == Some(0);
+    Ok(none && left_out && said)
 }

@@ -227,15 +227,8 @@ impl<H: Context> Id<H> {
     /// The far end of a connection. [`ENODEV`] before the id is bound to a device.
     pub fn remote_address(&self) -> Result<SockAddr> {
         self.device()?;
-        // SAFETY: `ptr` is live by the type invariants, and its addresses do not change any more. The storage
-        // holds a whole `sockaddr_storage`.
-        unsafe {
-            let storage = addr_of_mut!((*self.as_raw()).route.addr.dst_addr);
-            SockAddr::from_raw(
-                storage.cast_const().cast::<bindings::sockaddr>(),
-                core::mem::size_of::<raw::__kernel_sockaddr_storage>(),
-            )
-        }
+        // SAFETY: `ptr` is live by the type invariants, and its addresses do not change any more.
+        unsafe { remote_address(self.ptr) }
     }
 
     /// The limits of the device behind the id. [`ENODEV`] before it is bound to one.
@@ -312,6 +305,22 @@ impl<H: Context> Adopter<H> {
     /// Events will go to `context`. Sleeps.
     pub(crate) fn new(context: Arc<H>) -> Result<Self> {
         Ok(Self(Shared::new(context, true)?))
+    }
+}
+
+/// The far end of `id`.
+///
+/// # Safety
+///
+/// `id` is live, and its addresses do not change during the call.
+pub(crate) unsafe fn remote_address(id: NonNull<raw::rdma_cm_id>) -> Result<SockAddr> {
+    // SAFETY: The caller vouches for `id`. The storage holds a whole `sockaddr_storage`.
+    unsafe {
+        let storage = addr_of_mut!((*id.as_ptr()).route.addr.dst_addr);
+        SockAddr::from_raw(
+            storage.cast_const().cast::<bindings::sockaddr>(),
+            core::mem::size_of::<raw::__kernel_sockaddr_storage>(),
+        )
     }
 }
 

@@ -81,6 +81,12 @@ impl<H: Context> Request<'_, H> {
         }
     }
 
+    /// The peer.
+    pub fn remote_address(&self) -> Result<SockAddr> {
+        // SAFETY: The id is live during the callback, and bound.
+        unsafe { cm::remote_address(self.ptr) }
+    }
+
     /// RDMA Reads that the peer answers at the same time.
     pub fn initiator_depth(&self) -> u8 {
         self.conn.initiator_depth

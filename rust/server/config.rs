@@ -25,6 +25,12 @@ static MAX_OUTBOUND_READS: SysctlEntry =
 
 /// RDMA Reads posted.
 pub(super) static READS: Counter = Counter::new(c"rdma_stat_read");
+/// Connections lost for another reason than that the client closed them.
+pub(super) static LOST: Counter = Counter::new(c"rdma_stat_lost");
+/// Messages dropped and calls refused as they break the protocol, or as their reply does not fit.
+pub(super) static BAD_CALLS: Counter = Counter::new(c"rdma_stat_bad_calls");
+/// Connection requests that were not accepted.
+pub(super) static REJECTED: Counter = Counter::new(c"rdma_stat_rejected");
 /// Messages received.
 pub(super) static RECEIVED: Counter = Counter::new(c"rdma_stat_recv");
 /// RDMA Writes posted.
@@ -46,7 +52,7 @@ pub(crate) fn register() -> Result<SysctlRegistration> {
         &[&MAX_REQUESTS, &MAX_REQ_SIZE, &MAX_OUTBOUND_READS],
         &[
             &READS, &RECEIVED, &WRITES, &SQ_STARVE, &RQ_STARVE, &RQ_POLL, &RQ_PROD, &SQ_POLL,
-            &SQ_PROD,
+            &SQ_PROD, &LOST, &BAD_CALLS, &REJECTED,
         ],
     )
 }

@@ -7,7 +7,10 @@
 //! reference cycle.
 
 use super::{
-    config::SQ_STARVE,
+    config::{
+        LOST,
+        SQ_STARVE, //
+    },
     connection_state::ConnectionState,
     rejected_calls::RejectedCalls,
     sq_waiters::{
@@ -141,10 +144,28 @@ impl<T: SvcConnection> Connection<T> {
             .map_or(AddrText::EMPTY, |client| client.address.text())
     }
 
+    /// As [`Self::begin_close`], for a connection that is lost for this `reason`.
+    pub(super) fn lost(&self, event: Event, reason: &CStr) {
+        if self.begin_close(event) {
+            LOST.add(1);
+            endpoint::log(|| {
+                let client = self.client_text();
+                pr_info!("connection of {} lost: {reason}\n", client.as_c_str());
+            });
+        }
+    }
+
+    /// Calls `line` with the client's address and port, if a line about a message may go to the log.
+    pub(super) fn log_message(&self, line: impl FnOnce(&CStr)) {
+        endpoint::log_message(|| line(self.client_text().as_c_str()));
+    }
+
     /// Has an nfsd thread close the connection, because a work request failed.
     pub(super) fn close_on_error(&self, status: WcStatus) {
-        if self.begin_close(Event::Disconnected) && !status.is_flush() && endpoint::may_log() {
-            pr_info!("connection lost: {}\n", status.reason());
+        match status.is_flush() {
+            // Whatever broke the connection is told elsewhere.
+            true => _ = self.begin_close(Event::Disconnected),
+            false => self.lost(Event::Disconnected, status.reason()),
         }
     }
 
@@ -240,7 +261,7 @@ impl<T: SvcConnection> Connection<T> {
                 Ok(()) => (),
                 Err(WaitError::Closed) => return None,
                 Err(WaitError::Stalled) => {
-                    self.begin_close(Event::Disconnected);
+                    self.lost(Event::Disconnected, c"nothing completed for 30 seconds");
                     return None;
                 }
             }

@@ -12,6 +12,7 @@ use super::{
         CallLayout, //
     },
     call_pages::copy_out,
+    config::BAD_CALLS,
     transport::{
         Args,
         Connection,
@@ -113,6 +114,18 @@ pub(super) fn dispatch(
         }
         Err(rejection) => {
             let id = message.id(&xprt.send_path.queue);
+            BAD_CALLS.add(1);
+            xprt.send_path
+                .connection
+                .log_message(|client| match rejection {
+                    Rejection::Drop(reason) => {
+                        pr_info!("dropped a message of {client}: {reason:?}\n");
+                    }
+                    Rejection::Refuse(error, reason) => {
+                        let xid = error.xid;
+                        pr_info!("refused the call {xid:#010x} of {client}: {reason:?}\n");
+                    }
+                });
             return match rejection {
                 Rejection::Drop(Dropped::Runt(_)) => {
                     trace::event!(svcrdma_decode_short_err(id, bytes.len()));
@@ -137,8 +150,9 @@ pub(super) fn dispatch(
             };
         }
     };
-    if !call.lists.is_empty() && xprt.send_path.connection.was_rejected(call.xid) {
-        return Disposition::SendError(call.refuse());
+    let connection = &xprt.send_path.connection;
+    if !call.lists.is_empty() && connection.was_rejected(call.xid) {
+        return refuse(connection, &call, c"its chunks were denied before");
     }
     if call.lists.read.is_empty() {
         let info = CallInfo::new(&call, bytes, call.payload);
@@ -148,8 +162,21 @@ pub(super) fn dispatch(
     }
     match CallLayout::of(&call, args.max_pages()) {
         Some(layout) if chunk_is_argument(&call, layout) => Disposition::Read(layout),
-        _ => Disposition::SendError(call.refuse()),
+        _ => refuse(
+            connection,
+            &call,
+            c"its Read chunks are no arguments, or too long",
+        ),
     }
+}
+
+/// Has `call` refused for this `reason`.
+fn refuse(connection: &Connection, call: &Call<'_>, reason: &CStr) -> Disposition {
+    BAD_CALLS.add(1);
+    let xid = call.xid;
+    connection
+        .log_message(|client| pr_info!("refused the call {xid:#010x} of {client}: {reason}\n"));
+    Disposition::SendError(call.refuse())
 }
 
 /// Traces `message`, whose header precedes `payload`.
@@ -162,7 +189,10 @@ fn trace_decoded(xprt: &SvcXprt<ServerTransport>, message: &Message<Connection>,
 }
 
 /// Decides about `read`, whose RDMA Reads have completed.
-pub(super) fn dispatch_read(read: &ChunkedCall<Connection>) -> Disposition {
+pub(super) fn dispatch_read(
+    connection: &Connection,
+    read: &ChunkedCall<Connection>,
+) -> Disposition {
     let bytes = read.message.bytes();
     // The message was a call when the Reads were posted.
     let Ok(Incoming::Call(call)) = call::parse(bytes, &policy(usize::MAX)) else {
@@ -181,7 +211,7 @@ pub(super) fn dispatch_read(read: &ChunkedCall<Connection>) -> Disposition {
     }
     // The RPC header is before all chunks, so it is in the Payload stream as the client sent it.
     if call.check_message(head).is_err() || !chunks_are_arguments(&call, head, &read.pages) {
-        return Disposition::SendError(call.refuse());
+        return refuse(connection, &call, c"its Read chunks are no arguments");
     }
     Disposition::Execute(CallInfo::new(&call, bytes, head))
 }

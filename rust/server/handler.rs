@@ -44,14 +44,16 @@ impl<T: SvcConnection> rdma::Context for Connection<T> {
                 if let (Some(device), Ok(client)) = (id.device_name(), id.remote_address()) {
                     trace::event!(svcrdma_device_removal(device, &client));
                 }
-                self.begin_close(Event::DeviceRemoved);
+                self.lost(Event::DeviceRemoved, c"device removed");
             }
-            cm::Event::Disconnected
-            | cm::Event::AddrChange
-            | cm::Event::Rejected { .. }
-            | cm::Event::Unreachable
-            | cm::Event::ConnectError => {
+            cm::Event::Disconnected => {
                 self.begin_close(Event::Disconnected);
+            }
+            cm::Event::AddrChange => {
+                self.lost(Event::Disconnected, c"local address moved");
+            }
+            cm::Event::Rejected { .. } | cm::Event::Unreachable | cm::Event::ConnectError => {
+                self.lost(Event::Disconnected, c"connection setup failed");
             }
             cm::Event::AddrResolved
             | cm::Event::AddrError

@@ -7,6 +7,7 @@ use super::{
     page_pool::PagePool,
     rejected_calls::RejectedCalls,
     transport::{
+        log_rejected,
         ConnectRequest,
         Connection,
         ServerTransport, //
@@ -107,8 +108,10 @@ impl listener::Listen for RequestQueue {
     type Connection = Connection;
 
     fn connect_request(&self, request: &listener::Request<'_, Connection>) {
-        if self.push(request).is_ok() {
-            self.link.with(|xprt| xprt.connection_pending());
+        match self.push(request) {
+            Ok(()) => _ = self.link.with(|xprt| xprt.connection_pending()),
+            // Not adopted, so the CM turns the client away.
+            Err(error) => log_rejected(&request.remote_address(), error),
         }
     }
 

@@ -84,7 +84,7 @@ impl ServerTransport {
         read: ChunkedCall<Connection>,
         args: &mut Args<'_>,
     ) -> Option<KBox<SvcCall<Self>>> {
-        let disposition = dispatch_read(&read);
+        let disposition = dispatch_read(&self.send_path.connection, &read);
         let ChunkedCall {
             message,
             layout,

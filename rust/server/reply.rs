@@ -11,6 +11,7 @@ use super::{
         policy,
         MAX_WRITE_CHUNKS, //
     },
+    config::BAD_CALLS,
     transport::{
         Connection,
         ServerTransport, //
@@ -168,6 +169,11 @@ impl ServerTransport {
             Ok(prepared) => Ok(prepared),
             Err(ReplyError::NoMemory) => Err(ENOMEM),
             Err(ReplyError::Unreturnable) => {
+                BAD_CALLS.add(1);
+                let (xid, len) = (call.xid, result.len());
+                self.send_path.connection.log_message(|client| {
+                    pr_info!("refused the call {xid:#010x} of {client}: no chunk has room for its reply of {len} bytes\n");
+                });
                 let credits = self.send_path.credits();
                 let len = call.refuse().emit(credits, out).map_err(|_| EINVAL)?;
                 Ok(PreparedReply {

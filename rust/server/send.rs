@@ -154,7 +154,8 @@ impl<T: SvcConnection> SendPath<T> {
                 });
         let result = posted.unwrap_or_else(|| Err(not_connected()));
         if result.is_err() {
-            self.connection.begin_close(Event::Unanswered);
+            self.connection
+                .lost(Event::Unanswered, c"a message could not be posted");
         }
         result
     }
@@ -168,7 +169,8 @@ impl<T: SvcConnection> SendPath<T> {
             Err(error) => {
                 self.queue.put_back_send_buffer(buffer);
                 // The connection works, so nothing else would close it.
-                self.connection.begin_close(Event::Unanswered);
+                self.connection
+                    .lost(Event::Unanswered, c"a callback could not be encoded");
                 Err(error)
             }
         }

@@ -6,6 +6,7 @@
 
 use super::{
     call_context::CallContext,
+    config::REJECTED,
     connection,
     page_pool::PagePool,
     queue_limits::{
@@ -15,7 +16,10 @@ use super::{
     rejected_calls::RejectedCalls,
     send::SendPath,
 };
-use crate::endpoint::SendBuffering;
+use crate::endpoint::{
+    self,
+    SendBuffering, //
+};
 use kernel::{
     new_spinlock,
     prelude::*,
@@ -51,6 +55,7 @@ use rdma::{
     ProtectionDomain, //
 };
 use sunrpc::{
+    AddrText,
     SockAddr,
     SvcArgs,
     SvcCall,
@@ -70,6 +75,22 @@ pub(super) type Args<'a> = SvcArgs<'a, Message<Connection>>;
 pub(crate) struct ConnectRequest {
     pub(super) id: Arc<Id<Connection>>,
     pub(super) connection: Arc<Connection>,
+}
+
+impl ConnectRequest {
+    /// Rejects it because of `error`. Sleeps.
+    fn reject(&self, error: Error) {
+        self.id.reject();
+        log_rejected(&self.id.remote_address(), error);
+    }
+}
+
+/// Counts and logs that a connection request from `client` was rejected.
+pub(super) fn log_rejected(client: &Result<SockAddr>, error: Error) {
+    REJECTED.add(1);
+    let client = client.map_or(AddrText::EMPTY, |client| client.text());
+    let client = client.as_c_str();
+    endpoint::log(|| pr_info!("rejected a connection from {client}: {error:?}\n"));
 }
 
 /// The private state of a connected `svc_xprt`.
@@ -92,8 +113,8 @@ impl ServerTransport {
         rejected_calls: Arc<RejectedCalls>,
     ) -> impl PinInit<Self, Error> {
         let send_path = Self::create_send_path(&request, link, rejected_calls);
-        if send_path.is_err() {
-            request.id.reject();
+        if let Err(error) = &send_path {
+            request.reject(*error);
         }
         try_pin_init!(Self {
             page_pool,
@@ -145,8 +166,9 @@ impl ServerTransport {
 
     /// Accepts the connection. If that fails, rejects it. Sleeps.
     pub(super) fn start(&self) -> Result {
-        self.accept().inspect_err(|_| {
+        self.accept().inspect_err(|error| {
             self.id.reject();
+            log_rejected(&self.id.remote_address(), *error);
             let _ = self.send_path.connection.state.on(Event::Failed);
         })
     }
@@ -256,7 +278,8 @@ impl ServerTransport {
             }
             Err(_) => {
                 self.send_path.queue.put_back_send_buffer(buffer);
-                self.send_path.connection.begin_close(Event::Unanswered);
+                let connection = &self.send_path.connection;
+                connection.lost(Event::Unanswered, c"an error could not be encoded");
             }
         }
     }
@@ -265,6 +288,7 @@ impl ServerTransport {
     /// wait for it (RFC 8166, section 4.5.4).
     pub(super) fn close_unanswered(&self, message: Message<Connection>) {
         self.repost(message);
-        self.send_path.connection.begin_close(Event::Unanswered);
+        let connection = &self.send_path.connection;
+        connection.lost(Event::Unanswered, c"a call cannot be answered");
     }
 }

@@ -24,14 +24,23 @@ still_connected() {
 	[ "$(counter connect_count)" = "$connects" ]
 }
 
+# Whether the server counts and logs refused calls, with the client's address, if the cases are not chosen.
+refusals_logged() {
+	[ -z "${PEER:-}" ] || return 0
+	on_server "cat /proc/sys/sunrpc/svc_rdma/rdma_stat_bad_calls
+		[ \$(cat /proc/sys/sunrpc/svc_rdma/rdma_stat_bad_calls) -gt 0 ] &&
+		dmesg | grep -m 3 'refused the call 0x[0-9a-f]* of $CLIENT_ADDR:[0-9]*: '"
+}
+
 server_unloads() { on_server "$scripts/vm/nfs-server stop; rmmod rpcrdma; $scripts/vm/nfs-server start"; }
 
-plan $((${#cases[@]} + 3))
+plan $((${#cases[@]} + 4))
 for name in "${cases[@]}"; do
 	check_peer "$name"
 done
 check "a mount beside all that kept its connection" still_connected
 check "and its file is whole" same_file beside
+check "calls that were refused are counted, and logged with the client's address" refusals_logged
 umount "$mnt"
 check "the server holds on to none of it and unloads" server_unloads
 finish

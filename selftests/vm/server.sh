@@ -71,7 +71,7 @@ ranges() {
 # I/O on the mount increments them; writing anything to such a file sets it to zero.
 statistics() {
 	local name
-	for name in read recv write sq_starve rq_starve rq_poll rq_prod sq_poll sq_prod; do
+	for name in read recv write sq_starve rq_starve rq_poll rq_prod sq_poll sq_prod bad_calls lost rejected; do
 		[[ $(setting rdma_stat_$name) =~ ^[0-9]+$ ]] || { echo "no rdma_stat_$name"; return 1; }
 	done
 	on_server "echo 0 >$svc/rdma_stat_recv"
