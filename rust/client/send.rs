@@ -7,7 +7,8 @@ use super::{
     config::CALLBACK_CREDITS,
     connection::{
         ActiveConnection,
-        ClientTransport, //
+        ClientTransport,
+        Connection, //
     },
     marshal::marshal,
     prepared_call::{
@@ -20,14 +21,22 @@ use crate::endpoint::SendBuffering;
 use kernel::prelude::*;
 use proto::reverse;
 use rdma::{
-    mr::Prepared,
-    send::Doorbell, //
+    mr::{
+        Prepared,
+        Registered, //
+    },
+    send::{
+        Buffer,
+        Doorbell, //
+    },
+    transfer::Inserted, //
 };
 use sunrpc::{
     CallbackRqst,
     Rqst,
     SendError, //
 };
+use trace::TaskId;
 
 /// Prepares the Call in `rqst` in its own task, if there are resources to spare. May sleep, but not for
 /// memory. An error means that the Call can never be sent.
@@ -101,29 +110,62 @@ pub(super) fn send(
         }
     }
     let Message { len, inserted, .. } = prepared.message;
-    let (registered, result) = active.queue.post_send(
+    let (registered, result) = post(
+        active,
+        Sender::Call(rqst),
         prepared.regions,
         prepared.buffer,
         len,
         inserted,
         doorbell,
-        |send| {
-            trace::event!(xprtrdma_post_send(
-                send.id(),
-                rqst.task_id(),
-                send.elements(),
-                send.is_signalled()
-            ));
-        },
     );
     let none = state.sent(rqst.xid(), registered);
     drop(state);
     drop(none);
-    result.map_err(|error| {
-        let queue = active.queue.queue_number();
-        trace::event!(xprtrdma_post_send_err(queue, rqst.task_id(), error));
+    result
+}
+
+/// Whose message is posted.
+#[derive(Clone, Copy)]
+enum Sender<'a> {
+    Call(&'a Rqst<ClientTransport>),
+    CallbackReply(&'a CallbackRqst),
+}
+
+impl Sender<'_> {
+    fn task_id(self) -> TaskId {
+        match self {
+            Self::Call(rqst) => rqst.task_id(),
+            Self::CallbackReply(rqst) => rqst.task_id(),
+        }
+    }
+}
+
+/// Posts a Send, and traces that.
+fn post(
+    active: &ActiveConnection,
+    sender: Sender<'_>,
+    regions: Prepared<Connection>,
+    buffer: Buffer<Connection>,
+    len: usize,
+    inserted: Option<Inserted<Connection>>,
+    doorbell: Doorbell,
+) -> (Registered<Connection>, Result<(), SendError>) {
+    let queue = &active.queue;
+    let (registered, result) = queue.post_send(regions, buffer, len, inserted, doorbell, |send| {
+        trace::event!(xprtrdma_post_send(
+            send.id(),
+            sender.task_id(),
+            send.elements(),
+            send.is_signalled()
+        ));
+    });
+    let result = result.map_err(|error| {
+        let number = queue.queue_number();
+        trace::event!(xprtrdma_post_send_err(number, sender.task_id(), error));
         SendError::Disconnected
-    })
+    });
+    (registered, result)
 }
 
 /// Counts a Call that can never be sent.
@@ -168,22 +210,9 @@ pub(super) fn send_callback_reply(
                     trace::xprtrdma_cb_reply::emit(server, rqst.xid());
                 });
             }
-            let (_, result) =
-                active
-                    .queue
-                    .post_send(Prepared::new(), buffer, len, None, doorbell, |send| {
-                        trace::event!(xprtrdma_post_send(
-                            send.id(),
-                            rqst.task_id(),
-                            send.elements(),
-                            send.is_signalled()
-                        ));
-                    });
-            result.map_err(|error| {
-                let queue = active.queue.queue_number();
-                trace::event!(xprtrdma_post_send_err(queue, rqst.task_id(), error));
-                SendError::Disconnected
-            })
+            let sender = Sender::CallbackReply(rqst);
+            let (_, result) = post(active, sender, Prepared::new(), buffer, len, None, doorbell);
+            result
         }
         Err(error) => {
             active.queue.put_back_send_buffer(buffer);
