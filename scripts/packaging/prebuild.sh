@@ -27,8 +27,8 @@ skip() {
 	exit 77
 }
 
-# An error of another script: its words without "error: ".
-skip_with() { skip "$(echo "$1" | sed '1s/^error: //')"; }
+# An error of another script: its words without "error: " and what is indented by that.
+skip_with() { skip "$(echo "$1" | sed '1s/^error: //; s/^       //')"; }
 
 version_of() { dpkg-query -W -f '${Version}' "$1" 2>/dev/null; }
 
