@@ -33,7 +33,7 @@ built = scripts/build.sh $(if $(filter rust iwarp-%,$(1) $(2) $(RDMA) $(PEER_RDM
 # The stock kernel lacks siw.
 siw = $(if $(filter siw,$(RDMA) $(PEER_RDMA)),$(if $(filter debug,$(KERNEL)),, && nice scripts/enter selftests/iwarp/siw.sh))
 
-.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-all check-fast check-kernels debug-check conformance fuzz mutants instructions counts interop bench deb fmt clean distclean help
+.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-all check-fast check-kernels check-packages debug-check conformance fuzz mutants instructions counts interop bench deb release fmt clean distclean help
 
 ## Build
 modules: ## the module for the kernel in KDIR= (default: the running one); the default
@@ -54,6 +54,9 @@ shell: buildroot ## a shell in the build root
 
 deb: ## Debian packages in build/deb: for DKMS, the Rust metadata of each kernel in scripts/buildroot/series, manual and status command
 	@scripts/packaging/deb.sh
+
+release: ## source tarball, packages, changes and checksums of the last commit, in build/release/
+	@scripts/packaging/release.sh
 
 ## Try
 demo: ## two VMs: NFS over RDMA with our client and server, shown step by step
@@ -82,6 +85,9 @@ check-kernels: ## the tests in VMs on each kernel of scripts/buildroot/series
 
 debug-check: ## the tests in VMs, and more, on a debug kernel (built once, which takes long), over rxe and siw
 	@scripts/check.sh debug
+
+check-packages: ## the Debian packages, in chroots from a clean root and in a VM: install, upgrade, roll back, refuse, remove; lintian
+	@scripts/check.sh packages
 
 conformance: buildroot ## which requirement of the protocol which test shows
 	@scripts/enter scripts/conformance.py

@@ -5,12 +5,13 @@
 # counts as one, and so does each single result of a host test or of a test in a VM. No gate judges its time, except that it
 # fails when it reaches its limit.
 #
-# check.sh [fast|all|kernels|debug]
+# check.sh [fast|all|kernels|debug|packages]
 #   fast     the gates that need no VM
 #   (none)   those, and the tests in VMs
 #   all      those, and the tests that take long
 #   kernels  the tests in VMs on each kernel of scripts/buildroot/series
 #   debug    the tests in VMs on the debug kernel
+#   packages the Debian packages: built, installed, upgraded and removed in chroots, and a mount in a VM
 #
 # CLIENT=c, SERVER=c and MODULE=c (a single VM) run the tests in VMs on the in-tree module.
 
@@ -179,9 +180,30 @@ debug() {
 	gate 'debug kernel: two VMs, siw' 7200 pair debug_siw
 }
 
+lintian() {
+	ROOT_DIR=$(scripts/packaging/roots.sh tools) KERNEL_DIR=$recipe timeout -k 10 "$limit" scripts/enter \
+		sh -c 'lintian --allow-root --fail-on error --tag-display-limit 0 /src/build/deb/*.deb'
+}
+
+packages_work() { limit=1800 selftests/packages/packages.sh; }
+
+# The packages of two builds have the same checksums.
+reproducible() {
+	timeout -k 10 "$limit" scripts/packaging/release.sh build/release/1 && timeout -k 10 "$limit" scripts/packaging/release.sh build/release/2 &&
+		diff build/release/1/SHA256SUMS build/release/2/SHA256SUMS
+}
+
+packages() {
+	gate 'the packages build' 7200 timeout -k 10 7200 scripts/packaging/deb.sh
+	if [ "$word" = FAILED ]; then return; fi
+	gate 'lintian' 600 lintian
+	gate 'install, upgrade, refuse, remove, mount' 14400 packages_work
+	gate 'two releases of a commit are the same' 3600 reproducible
+}
+
 rdma=rxe settings=
 if [ "${1:-}" = debug ]; then export KERNEL=debug; logs+=-debug; fi
-[ "${1:-}" = kernels ] || scripts/buildroot.sh
+case ${1:-} in kernels | packages) ;; *) scripts/buildroot.sh ;; esac
 rm -rf "$logs"
 mkdir -p "$logs"
 case ${1:-} in
@@ -189,6 +211,7 @@ fast) fast ;;
 all) fast; vms; long ;;
 kernels) kernels ;;
 debug) debug ;;
+packages) packages ;;
 '') fast; vms ;;
 *) die "there are no gates called $1" ;;
 esac

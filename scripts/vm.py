@@ -156,6 +156,8 @@ def kvm_works(kernel):
 def added(options, module, rdma):
     """Returns the modules that a VM has besides the kernel's. Where the in-tree module is under test, our second one is there if
     it was built; siw is there for the stock kernel, which lacks it, if a VM of the run needs it."""
+    if module == "installed":
+        return []
     iwarp = options.built / "iwarp.ko"
     wanted = [options.built / "rpcrdma.ko"] if module == "rust" else []
     wanted += [iwarp] if module == "rust" or rdma.startswith("iwarp-") or iwarp.exists() else []
@@ -207,7 +209,7 @@ class Vm:
             "-kernel", str(kernel), "-initrd", str(initramfs()), "-append", f"{append} {options.append}".strip(),
             "-chardev", f"file,id=console,path={self.dir}/console.log", "-serial", "chardev:console",
             "-device", "virtio-rng-pci", "-device", "virtio-serial-pci",
-            *share("root", "/mnt"), *share("layer", layer), *share("src", SRC), *share("kernel", "/kernel"),
+            *share("root", options.root), *share("layer", layer), *share("src", SRC), *share("kernel", "/kernel"),
             *share("run", self.dir, writable=True), *net,
         ]
         if pair:
@@ -377,12 +379,13 @@ def boot(options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("kind", choices=("single", "pair"))
-    parser.add_argument("--module", choices=("rust", "c"), default="rust")
+    parser.add_argument("--module", choices=("rust", "c", "installed"), default="rust", help="of a single VM")
     parser.add_argument("--client", choices=("rust", "c"), default="rust")
     parser.add_argument("--server", choices=("rust", "c"), default="rust")
     parser.add_argument("--rdma", choices=RDMA, default="rxe", help="the RDMA device")
     parser.add_argument("--peer-rdma", choices=RDMA, help="the RDMA device of a pair's server, if it is another one")
     parser.add_argument("--built", type=Path, default=Path("/src/build/debug" if DEBUG else "/src"), help="where our modules are")
+    parser.add_argument("--root", default="/mnt", help="the root directory of the VMs; its kernel modules are those of the build root")
     parser.add_argument("--smp", type=int, default=2)
     parser.add_argument("--memory", default="3G" if DEBUG else "2G")
     parser.add_argument("--accel", choices=("auto", *ACCELERATION), default="auto")

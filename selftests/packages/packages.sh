@@ -1,0 +1,222 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# What becomes of a Debian machine that installs the packages of build/deb, upgrades and removes them: in chroots from a clean root, with
+# real kernels, headers and compilers. Runs on the host, like scripts/check.sh; takes minutes, because kernels' Rust metadata is built.
+#
+# packages.sh [TEST...]: only these tests, on the states that an earlier run left.
+
+. "$(dirname "$0")/../../scripts/lib.sh"
+cd "$top"
+work=$top/build/packages packages=$top/build/deb count=0 failed=0
+clean=$(scripts/packaging/roots.sh clean)
+. selftests/packages/chroot.sh
+
+release_of() { basename "$packages/linux-rust-metadata-$1."*.deb | sed 's/^linux-rust-metadata-//; s/_.*//'; }
+mapfile -t series < <(tried_series)
+new=$(release_of "${series[0]}") old=$(release_of "${series[1]}")
+version=$(dpkg-deb -f "$packages"/rpcrdma-rust-dkms_*.deb Version)
+module_version=$(sed -n 's/^MODULE_VERSION("\(.*\)");$/\1/p' rust/raw/helpers.c)
+our_file() { echo "/lib/modules/$1/updates/dkms/rpcrdma.ko.xz"; }
+their_file() { echo "/lib/modules/$1/kernel/net/sunrpc/xprtrdma/rpcrdma.ko.xz"; }
+
+# run COMMAND: in the chroot; its output to $said, its status to $status.
+run() {
+	status=0
+	said=$(in_chroot "$*" 2>&1) || status=$?
+	printf '# %s\n%s\n# status %d\n' "$*" "$said" "$status" >>"$state/log"
+}
+
+# claim NAME CONDITION...
+claim() {
+	local name=$1 word=ok
+	shift
+	count=$((count + 1))
+	if ! "$@"; then word='not ok' failed=$((failed + 1)); fi
+	echo "# $word $count - $name"
+	[ "$word" = ok ] || printf 'status %s\n%s\n' "$status" "$said" | tail -n 40 | sed 's/^/#    /'
+}
+
+says() { [[ $said = *"$1"* ]]; }
+worked() { [ "$status" -eq 0 ]; }
+worked_and_says() { worked && says "$1"; }
+refused() { [ "$status" -ne 0 ] && says "$1"; }
+holds() { in_chroot "$*" >/dev/null 2>&1; }
+
+# dpkg has nothing left to do, and nothing is half installed.
+whole() { [ -z "$(in_chroot 'dpkg --audit; apt-get check >/dev/null || echo broken' 2>&1)" ]; }
+
+# has_ours RELEASE: modprobe would take this module, and it was built for this kernel.
+has_ours() {
+	[ "$(in_chroot "modinfo -k $1 -n rpcrdma")" = "$(our_file "$1")" ] &&
+		[ "$(in_chroot "modinfo -k $1 -F version rpcrdma")" = "$module_version" ] &&
+		[ "$(in_chroot "modinfo -k $1 -F vermagic rpcrdma" | cut -d' ' -f1)" = "$1" ]
+}
+has_theirs() { [ "$(in_chroot "modinfo -k $1 -n rpcrdma")" = "$(their_file "$1")" ]; }
+
+# skipped RELEASE REASON: the last command worked, said why it built nothing, and left the package manager whole.
+skipped() { worked && says "kernel $1 has the in-tree module, because" && says "$2" && has_theirs "$1" && whole; }
+
+kernel() { run "apt-get -q install -t trixie-backports linux-image-$1 linux-headers-$1"; }
+every_module() { in_chroot 'find /usr/lib/modules -name "*.ko*" | sort'; }
+
+# The tests. Each begins with the state that it makes, and from what.
+
+test_old_kernel() {
+	state old_kernel
+	kernel "$old"
+	claim "kernel $old and its headers are installed" worked
+	runs_kernel "$old"
+	every_module >"$state/modules"
+}
+
+test_install() {
+	state install old_kernel
+	run "cd /packages && apt install ./rpcrdma-rust-dkms_*.deb ./rpcrdma-rust_*.deb ./linux-rust-metadata-${old}_*.deb"
+	claim 'the packages are installed with the metadata of the running kernel' worked
+	claim 'and say that the kernel has this module' says "kernel $old has this module, version $module_version"
+	claim 'the package manager is whole' whole
+	claim 'modprobe would take this module' has_ours "$old"
+	claim 'it is signed with the key of DKMS' [ "$(in_chroot "modinfo -k $old -F signer rpcrdma")" = 'DKMS module signing key' ]
+	claim 'no metadata was built on this machine' holds '[ ! -e /var/cache/rpcrdma-rust ]'
+	claim 'the source of the next kernel was recommended' holds "dpkg -s linux-source-${series[0]}"
+	run 'rpcrdma-status'
+	claim 'rpcrdma-status says which module each kernel has' says "kernel $old has this module"
+	run 'man -P cat rpcrdma-rust && man -P cat rpcrdma-status'
+	claim 'there are manual pages' worked_and_says rdma_slot_table_entries
+}
+
+test_autopkgtest() {
+	state autopkgtest install
+	run 'apt-get -q install --no-install-recommends autopkgtest && autopkgtest -B /packages/src/rpcrdma-rust-*/ -- null'
+	claim 'autopkgtest passes' worked_and_says 'installed            PASS'
+}
+
+test_upgrade() {
+	state upgrade install
+	kernel "$new"
+	claim "kernel $new is installed over that" worked
+	claim 'and says that it has this module' says "kernel $new has this module, version $module_version"
+	claim 'the package manager is whole' whole
+	claim 'modprobe would take this module with the new kernel' has_ours "$new"
+	claim 'and with the old one, to go back to' has_ours "$old"
+	claim 'the metadata was built from the source' holds "[ -e /var/cache/rpcrdma-rust/$new/rust/libkernel.rmeta ]"
+}
+
+test_remove_kernel() {
+	state remove_kernel upgrade
+	run "apt-get -q purge linux-image-$new linux-headers-$new linux-modules-$new"
+	claim 'the new kernel is removed again' worked
+	claim 'with all that was made for it' holds "[ ! -e /usr/lib/modules/$new ] && [ ! -e /var/cache/rpcrdma-rust/$new ]"
+	claim 'the old one keeps this module' has_ours "$old"
+}
+
+test_remove() {
+	state remove upgrade
+	run 'apt-get -q purge rpcrdma-rust-dkms rpcrdma-rust'
+	claim 'the packages are removed' worked
+	claim 'the package manager is whole' whole
+	claim 'the new kernel has its in-tree module again' has_theirs "$new"
+	claim 'and so has the old one' has_theirs "$old"
+	every_module >"$state/modules"
+	claim 'all modules of the old kernel are where they were' diff "$work/old_kernel/modules" <(grep -F "/$old/" "$state/modules")
+	run 'find / -xdev -path /packages -prune -o \( -name "*rpcrdma-rust*" -o -name "*rpcrdma_rust*" \) -print |
+		grep -v -e ^/var/cache/apt/archives/ -e ^/var/lib/apt/'
+	claim 'no file of this project is left' [ -z "$said" ]
+}
+
+test_downgrade() {
+	state downgrade install
+	run "mkdir /tmp/p && dpkg-deb -R /packages/rpcrdma-rust-dkms_*.deb /tmp/p &&
+		sed -i 's/^Version: .*/Version: 0.1-1/' /tmp/p/DEBIAN/control &&
+		sed -i 's|${version%-*}|0.1|g' /tmp/p/DEBIAN/p* /tmp/p/usr/src/*/dkms.conf &&
+		mv /tmp/p/usr/src/rpcrdma-rust-* /tmp/p/usr/src/rpcrdma-rust-0.1 && rm -f /tmp/p/DEBIAN/md5sums &&
+		dpkg-deb -b /tmp/p /tmp/older.deb && apt install --allow-downgrades /tmp/older.deb"
+	claim 'an older version is installed over a newer one' worked
+	claim 'and is what DKMS has built' holds "[ \"\$(dkms status rpcrdma-rust -k $old | cut -d, -f1)\" = rpcrdma-rust/0.1 ]"
+	claim 'modprobe would take it' has_ours "$old"
+	claim 'the package manager is whole' whole
+}
+
+test_breaks() {
+	state breaks install
+	run "echo 'not Rust' >>/usr/src/rpcrdma-rust-${version%-*}/rust/main.rs && rm -f $(our_file "$old") &&
+		dkms unbuild rpcrdma-rust/${version%-*} -k $old && apt-get -q install --reinstall linux-headers-$old"
+	claim 'a build that fails is skipped' skipped "$old" 'it does not compile for this kernel'
+	claim 'its log is kept' holds "grep -q 'not Rust' /var/lib/rpcrdma-rust/skipped/$old.log"
+}
+
+test_no_rust() {
+	state no_rust
+	run 'apt-get -q install linux-image-amd64 linux-headers-amd64'
+	stock=$(in_chroot 'ls /usr/lib/modules')
+	runs_kernel "$stock"
+	run 'cd /packages && apt install --no-install-recommends ./rpcrdma-rust-dkms_*.deb'
+	claim "kernel $stock without Rust is skipped" skipped "$stock" 'built without CONFIG_RUST'
+}
+
+test_no_headers() {
+	state no_headers
+	run "apt-get -q install -t trixie-backports linux-image-$new"
+	runs_kernel "$new"
+	run 'cd /packages && apt install --no-install-recommends ./rpcrdma-rust-dkms_*.deb'
+	claim 'a kernel without headers is skipped' skipped "$new" "linux-headers-$new"
+}
+
+test_no_source() {
+	state no_source no_headers
+	run "apt-get -q install -t trixie-backports linux-headers-$new"
+	claim 'a kernel without metadata and source is skipped' skipped "$new" "linux-source-${series[0]} is not installed"
+	run "cd /packages && apt install ./linux-rust-metadata-${new}_*.deb"
+	claim 'it is built when the metadata comes' worked_and_says "kernel $new has this module"
+	claim 'modprobe would take it' has_ours "$new"
+}
+
+test_other_compiler() {
+	state other_compiler no_source
+	run "dkms unbuild rpcrdma-rust/${version%-*} -k $new
+		dpkg-divert --rename /usr/bin/rustc && printf '#!/bin/sh\necho rustc 1.99.0\n' >/usr/bin/rustc && chmod +x /usr/bin/rustc &&
+		apt-get -q install --reinstall linux-headers-$new"
+	claim 'another rustc than the one of the kernel: skipped' skipped "$new" 'and this is rustc 1.99.0'
+}
+
+test_vendor() {
+	state vendor no_source
+	run "dkms unbuild rpcrdma-rust/${version%-*} -k $new
+		mkdir -p /lib/modules/$new/updates && cp \$(modinfo -k $new -n ib_core) /lib/modules/$new/updates/ && depmod $new &&
+		apt-get -q install --reinstall linux-headers-$new"
+	claim "a vendor's ib_core: skipped" skipped "$new" "ib_core of kernel $new is not the kernel's own"
+}
+
+test_leftover() {
+	state leftover old_kernel
+	run "mkdir -p /lib/modules/$old/updates && cp $(their_file "$old") /lib/modules/$old/updates/ && depmod $old &&
+		cd /packages && apt install --no-install-recommends ./rpcrdma-rust-dkms_*.deb"
+	claim 'beside what make modules_install left: refused' refused "rm /lib/modules/$old/updates/rpcrdma.ko.xz && depmod $old"
+	claim 'and nothing of the package is installed' holds '! dpkg-query -W rpcrdma-rust-dkms | grep -q "[0-9]"'
+	claim 'the package manager is whole' whole
+}
+
+# In a VM, with the kernel of the build root, which is the one that is installed here.
+test_vm() {
+	state vm upgrade
+	run 'apt-get -q install nfs-kernel-server nfs-common rdma-core iproute2 procps'
+	claim 'the tools for a mount are installed' worked
+	status=0
+	said=$(KVER=$new in_mounted scripts/enter nice scripts/vm.py single --module installed --root "/src/${state#"$top"/}/root" \
+		--limit "${limit:-1200}" -- "selftests/packages/guest.sh $module_version" 2>&1) || status=$?
+	printf '%s\n' "$said" | grep '^# '
+	claim 'all of that held in a VM' worked
+}
+
+mkdir -p "$work"
+exec 8>"$cache/packaging/tests.lock" # apt waits for no other that uses the same downloads.
+flock 8
+tests=(old_kernel install autopkgtest upgrade remove_kernel remove downgrade breaks no_rust no_headers no_source other_compiler vendor leftover vm)
+[ $# -eq 0 ] || tests=("$@")
+for test in "${tests[@]}"; do
+	stage "$test"
+	"test_$test"
+done
+echo "1..$count"
+[ "$failed" -eq 0 ]
