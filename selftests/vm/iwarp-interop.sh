@@ -1,0 +1,62 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Two implementations of iWARP over TCP talk to each other: ours, RDMA=iwarp-tcp, and the kernel's siw, PEER_RDMA=siw; or the other
+# way round. With siw on both sides it shows what the test itself is good for. A third one, tshark, reads what they say.
+
+. ./lib.sh
+. ./wire.sh
+need_pair
+
+# A file of each size goes there and back: less than an FPDU, several FPDUs, and several requests.
+goes_and_returns() { random_file "$mnt/$1" "$1" && same_file "$1"; }
+
+# Several requests are under way in both directions.
+at_once() { verified_io --size=16M --numjobs=2 --iodepth=8 --ioengine=libaio; }
+
+# Either end ends a connection, and the other one notices.
+client_ends() { drop_connection && goes_and_returns 4096; }
+server_ends() { restart_server && goes_and_returns 4096; }
+
+# tshark takes long for each megabyte.
+captured=(0 1 3 1000 4095 4097 100001)
+others=(65536 1048576 5000003)
+
+start_capture
+mount_nfs 4.2 || exit
+plan $((${#captured[@]} + ${#others[@]} + 12))
+for size in "${captured[@]}"; do check "a file of $size bytes goes there and back" goes_and_returns "$size"; done
+check "the client ends the connection and makes another" client_ends
+stop_capture
+for size in "${others[@]}"; do check "a file of $size bytes goes there and back" goes_and_returns "$size"; done
+check "verified I/O of all sizes" at_once
+check "the server ends the connection, and the client makes another" server_ends
+
+starts() {
+	local requests replies
+	requests=$(packets "iwarp_mpa.req") && replies=$(packets "iwarp_mpa.rep") || return
+	echo "$requests Requests, $replies Replies"
+	[ "$requests" -ge 2 ] && [ "$replies" -ge 2 ]
+}
+answered() {
+	local requests answers
+	requests=$(decode -Y "iwarp_rdma.opcode == 1" -T fields -e iwarp_rdma.sinkstag | tr ',' '\n' | sort -u | grep -c .)
+	answers=$(decode -Y "iwarp_rdma.opcode == 2" -T fields -e iwarp_ddp.stag | tr ',' '\n' | sort -u | grep -c .)
+	echo "$requests sinks, $answers of them in Responses"
+	[ "$requests" -gt 0 ] && [ "$answers" -eq "$requests" ]
+}
+
+checks() {
+	check "nobody asks for markers" never "iwarp_mpa.marker_flag == 1"
+	check "both use revision 2 of MPA" never "iwarp_mpa.rev != 2"
+	check "no Request is refused" never "iwarp_mpa.rej_flag == 1"
+	check "no FPDU has a wrong CRC" never "_ws.expert.message contains \"CRC\""
+	check "a READ is answered by RDMA Writes of several segments" seen "iwarp_rdma.opcode == 0 && iwarp_ddp.last_flag == 0"
+	check "a WRITE is fetched by Read Requests" seen "iwarp_rdma.opcode == 1"
+	check "nobody finds a fault with the other" never "iwarp_rdma.opcode == 7 && !(iwarp_rdma.term_layer == 2)"
+}
+count_packets checks
+check "each connection begins with a Request and a Reply" starts
+checks
+check "each Read Request is answered" answered
+finish
