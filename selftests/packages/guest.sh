@@ -41,7 +41,7 @@ claim 'and the device' grep -q 'rxe0 port 1: ACTIVE' /tmp/status
 umount /mnt/rdma
 rpc.nfsd 0
 claim 'the module can be unloaded' unloads
-original=$(echo /var/lib/dkms/rpcrdma-rust/original_module/*/*/rpcrdma.ko*)
+original=$(find /var/lib/dkms/rpcrdma-rust/original_module -name 'rpcrdma.ko*' ! -name '*.origin')
 /usr/lib/systemd/systemd-udevd --daemon
 claim 'the in-tree module is loaded' insmod "$original"
 claim 'and udev has a line written to the log' logged 'rpcrdma-rust: the in-tree module runs, although'
