@@ -240,6 +240,8 @@ pub(super) fn deferred_send_ends_with_a_drain() -> Result<bool> {
     let near = &connection.near;
     let page = Page::new(GFP_KERNEL)?;
     near.send(Some(near.insert(&page)?), Doorbell::Defer)?;
+    // If it were sent now, it would arrive before the drain.
+    fsleep(A_WHILE);
     let kept = !page.is_unique();
     near.queue.drain();
     let let_go = page.is_unique();
