@@ -74,6 +74,12 @@ impl RawAddr {
         self.len == 0
     }
 
+    /// All of it, for a structure of C that has one by value.
+    #[inline]
+    pub fn storage(&self) -> crate::__kernel_sockaddr_storage {
+        self.storage
+    }
+
     /// The address. [`None`] if it is of another family.
     pub fn get(&self) -> Option<SocketAddr> {
         // SAFETY: The storage has room for an address of any family, and all of it is initialised.

@@ -11,9 +11,41 @@ struct workqueue_struct *iwarp_helper_alloc_workqueue(const char *name,
 	return alloc_workqueue("%s", flags, 0, name);
 }
 
+void iwarp_helper_copy_ifname(struct ib_device *device,
+			      const struct net_device *dev)
+{
+	strscpy(device->iw_ifname, dev->name);
+}
+
+struct net *iwarp_helper_dev_net(const struct net_device *dev)
+{
+	return dev_net(dev);
+}
+
+void iwarp_helper_dev_put(struct net_device *dev)
+{
+	dev_put(dev);
+}
+
 struct net *iwarp_helper_get_net(struct net *net)
 {
 	return get_net(net);
+}
+
+enum ib_port_state iwarp_helper_ib_get_curr_port_state(struct net_device *dev)
+{
+	return ib_get_curr_port_state(dev);
+}
+
+enum ib_mtu iwarp_helper_ib_mtu_int_to_enum(int mtu)
+{
+	return ib_mtu_int_to_enum(mtu);
+}
+
+void iwarp_helper_init_delayed_work(struct delayed_work *work,
+				    work_func_t function)
+{
+	INIT_DELAYED_WORK(work, function);
 }
 
 int iwarp_helper_ip6_sock_set_v6only(struct sock *sk)
@@ -26,6 +58,11 @@ void iwarp_helper_lock_sock(struct sock *sk)
 	lock_sock(sk);
 }
 
+struct net *iwarp_helper_maybe_get_net(struct net *net)
+{
+	return maybe_get_net(net);
+}
+
 void iwarp_helper_memalloc_noio_restore(unsigned int flags)
 {
 	memalloc_noio_restore(flags);
@@ -34,6 +71,11 @@ void iwarp_helper_memalloc_noio_restore(unsigned int flags)
 unsigned int iwarp_helper_memalloc_noio_save(void)
 {
 	return memalloc_noio_save();
+}
+
+unsigned int iwarp_helper_netdev_mtu(const struct net_device *dev)
+{
+	return READ_ONCE(dev->mtu);
 }
 
 void iwarp_helper_put_net(struct net *net)
@@ -65,6 +107,19 @@ struct sk_buff *iwarp_helper_skb_peek_next(struct sk_buff *skb,
 void iwarp_helper_sock_set_flag(struct sock *sk, enum sock_flags flag)
 {
 	sock_set_flag(sk, flag);
+}
+
+unsigned long iwarp_helper_spin_lock_irqsave(spinlock_t *lock)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(lock, flags);
+	return flags;
+}
+
+void iwarp_helper_spin_unlock_irqrestore(spinlock_t *lock, unsigned long flags)
+{
+	spin_unlock_irqrestore(lock, flags);
 }
 
 bool iwarp_helper_tcp_epollin_ready(const struct sock *sk, int target)

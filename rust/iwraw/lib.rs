@@ -8,8 +8,14 @@
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
+use kernel::ffi;
+use kernel::str::CStr;
+use kernel::str::CStrExt;
+
 pub mod addr;
+pub mod lock;
 pub mod memory;
+pub mod work;
 
 // Generated code follows C's style, and a wrapper documents what it wraps.
 #[allow(
@@ -51,3 +57,8 @@ mod bindings {
 }
 
 pub use bindings::*;
+
+/// A string as C has it.
+pub fn chars(string: &'static CStr) -> *const ffi::c_char {
+    string.as_char_ptr()
+}

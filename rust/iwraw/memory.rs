@@ -7,6 +7,7 @@
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
+use kernel::prelude::*;
 
 /// A run of memory in the kernel's linear map or in vmalloc space.
 ///
@@ -57,6 +58,24 @@ impl<'a> Piece<'a> {
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Copies all of it to `to`. [`EINVAL`] if that has another length. Others may write it meanwhile: then no more is said of
+    /// an octet than that it was there at some time.
+    pub fn copy_to(&self, to: &mut [u8]) -> Result {
+        if u32::try_from(to.len()) != Ok(self.len) {
+            return Err(EINVAL);
+        }
+        // SAFETY: Both have `len` octets, by the type invariants and the test above, and Rust's own memory is apart from
+        // that. The compiler does not see into C's `memcpy`, so it assumes nothing of octets that change meanwhile.
+        unsafe {
+            kernel::bindings::memcpy(
+                to.as_mut_ptr().cast(),
+                self.address.as_ptr().cast(),
+                to.len(),
+            )
+        };
+        Ok(())
     }
 
     /// `len` octets of it from `offset`. [`None`] if it has fewer.

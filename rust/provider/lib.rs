@@ -1,9 +1,66 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The driver's side of ib_core and iw_cm (`include/rdma/ib_verbs.h`, `include/rdma/iw_cm.h`) for an iWARP device, as safe traits.
+//! The driver's side of ib_core and iw_cm for an iWARP device, as safe traits.
 //!
-//! Nothing here knows a protocol or a socket.
+//! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h), [`include/rdma/iw_cm.h`](srctree/include/rdma/iw_cm.h)
+//!
+//! Nothing here knows a protocol or a socket. A [`Driver`] says what its devices do; a [`Link`] makes it known, so that
+//! `rdma link add` makes a device on a network device. The core calls the functions of this crate, and they call the driver.
+//!
+//! What a consumer posts stays here ([`queue::Queues`]) until the driver takes it, and comes back here when it is complete. Regions are
+//! here whole ([`region::Region`]): the driver looks them up by STag.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod cm;
+mod connection;
+mod cq;
+mod device;
+pub mod driver;
+mod fifo;
+mod link;
+mod mr;
+pub mod netdev;
+mod objects;
+mod port;
+mod qp;
+pub mod queue;
+pub mod region;
+pub mod table;
+pub mod wr;
+
+pub use driver::Driver;
+pub use iwraw::addr;
+pub use iwraw::lock;
 pub use iwraw::memory;
+pub use iwraw::new_irq_lock;
+pub use iwraw::work;
+pub use link::Link;
+
+use core::ptr::without_provenance_mut;
+use kernel::ffi;
+use kernel::prelude::*;
+
+/// What lines in the log begin with.
+const __LOG_PREFIX: &[u8] = b"iwarp\0";
+
+/// A random number.
+pub fn random() -> u64 {
+    // SAFETY: The function has no conditions.
+    let half = || u64::from(unsafe { iwraw::get_random_u32() });
+    half() << 32 | half()
+}
+
+/// Runs a function for C: 0, or what it failed with.
+fn errno(f: impl FnOnce() -> Result) -> ffi::c_int {
+    match f() {
+        Ok(()) => 0,
+        Err(error) => error.to_errno(),
+    }
+}
+
+/// Runs a function for C: a pointer, or what it failed with as one.
+fn errno_ptr<T>(f: impl FnOnce() -> Result<*mut T>) -> *mut T {
+    // CAST: The highest addresses stand for errors.
+    f().unwrap_or_else(|error| without_provenance_mut(error.to_errno() as usize))
+}

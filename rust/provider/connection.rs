@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The calls of iw_cm: connect, listen, accept, reject.
+//!
+//! C headers: [`include/rdma/iw_cm.h`](srctree/include/rdma/iw_cm.h), [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
+//!
+//! Accept and reject see the id that iw_cm made for the connection. All that it has of the request is the number that the
+//! driver gave.
+
+use crate::cm::Addresses;
+use crate::cm::CmId;
+use crate::cm::Parameters;
+use crate::driver::Driver;
+use crate::errno;
+use crate::netdev::NetDevice;
+use crate::objects;
+use crate::qp;
+use core::marker::PhantomData;
+use core::ptr::null_mut;
+use core::ptr::NonNull;
+use kernel::ffi;
+use kernel::prelude::*;
+
+/// The operations of connections of a driver.
+pub(crate) struct Operations<D>(PhantomData<D>);
+
+/// What a consumer asks for.
+///
+/// # Safety
+///
+/// `data` has `length` octets as long as `'a`, or is null.
+unsafe fn octets<'a>(data: *const ffi::c_void, length: usize) -> &'a [u8] {
+    match data.is_null() || length == 0 {
+        true => &[],
+        // SAFETY: The caller promises it.
+        false => unsafe { core::slice::from_raw_parts(data.cast(), length) },
+    }
+}
+
+/// # Safety
+///
+/// iw_cm passes valid parameters, which stay as long as `'a`.
+unsafe fn parameters<'a>(parameters: *const iwraw::iw_cm_conn_param) -> Parameters<'a> {
+    // SAFETY: The caller vouches for them.
+    let given = unsafe { &*parameters };
+    Parameters {
+        ird: given.ird,
+        ord: given.ord,
+        // SAFETY: As above.
+        private_data: unsafe { octets(given.private_data, given.private_data_len.into()) },
+    }
+}
+
+/// What iw_cm keeps for the driver: the number of a request.
+///
+/// # Safety
+///
+/// iw_cm passes a live id.
+unsafe fn provider_data(id: *mut iwraw::iw_cm_id) -> *mut ffi::c_void {
+    // SAFETY: The caller promises it.
+    unsafe { (*id).provider_data }
+}
+
+impl<D: Driver> Operations<D> {
+    /// `iw_connect`.
+    ///
+    /// # Safety
+    ///
+    /// For iw_cm only: it has a reference to the queue pair.
+    pub(crate) unsafe extern "C" fn connect(
+        id: *mut iwraw::iw_cm_id,
+        given: *mut iwraw::iw_cm_conn_param,
+    ) -> ffi::c_int {
+        errno(|| {
+            // SAFETY: iw_cm passes a live id of a registered device, and has a reference to the queue pair.
+            unsafe {
+                let device = (*id).device;
+                let qp = qp::Operations::<D>::find(device, (*given).qpn)?;
+                let netdev = NetDevice::of(device)?;
+                let id = CmId::new(NonNull::new(id).ok_or(EINVAL)?);
+                let (Some(local), Some(peer)) = id.addresses() else {
+                    return Err(EAFNOSUPPORT);
+                };
+                let driver = objects::of::<D>(device).driver();
+                let ends = Addresses { local, peer };
+                D::connect(driver, &netdev, &qp, ends, parameters(given), id)
+            }
+        })
+    }
+
+    /// `iw_accept`.
+    ///
+    /// # Safety
+    ///
+    /// As [`Self::connect`].
+    pub(crate) unsafe extern "C" fn accept(
+        id: *mut iwraw::iw_cm_id,
+        given: *mut iwraw::iw_cm_conn_param,
+    ) -> ffi::c_int {
+        errno(|| {
+            // SAFETY: As in `connect`.
+            unsafe {
+                let device = (*id).device;
+                let handle = u32::try_from(provider_data(id).addr())?;
+                let qp = qp::Operations::<D>::find(device, (*given).qpn)?;
+                let id = CmId::new(NonNull::new(id).ok_or(EINVAL)?);
+                let driver = objects::of::<D>(device).driver();
+                D::accept(driver, handle, &qp, parameters(given), id)
+            }
+        })
+    }
+
+    /// `iw_reject`.
+    ///
+    /// # Safety
+    ///
+    /// For iw_cm only.
+    pub(crate) unsafe extern "C" fn reject(
+        id: *mut iwraw::iw_cm_id,
+        data: *const ffi::c_void,
+        length: u8,
+    ) -> ffi::c_int {
+        errno(|| {
+            // SAFETY: iw_cm passes a live id of a registered device, and octets that stay during the call.
+            unsafe {
+                let handle = u32::try_from(provider_data(id).addr())?;
+                let driver = objects::of::<D>((*id).device).driver();
+                D::reject(driver, handle, octets(data, length.into()))
+            }
+        })
+    }
+
+    /// `iw_create_listen`.
+    ///
+    /// rdma_cm has every device listen on a wildcard, whatever its namespace, and gives up the whole listen if one fails. So a
+    /// device in another namespace than the consumer's says yes, and is deaf.
+    ///
+    /// # Safety
+    ///
+    /// For iw_cm only, of which rdma_cm is the only user.
+    pub(crate) unsafe extern "C" fn listen(
+        id: *mut iwraw::iw_cm_id,
+        backlog: ffi::c_int,
+    ) -> ffi::c_int {
+        errno(|| {
+            // SAFETY: iw_cm passes a live id of a registered device; its context is rdma_cm's id, with which that one's begins.
+            unsafe {
+                (*id).provider_data = null_mut();
+                let device = (*id).device;
+                let netdev = NetDevice::of(device)?;
+                let consumer = (*id).context.cast::<iwraw::rdma_cm_id>();
+                if !netdev.is_in((*consumer).route.addr.dev_addr.net) {
+                    return Ok(());
+                }
+                let held = CmId::new(NonNull::new(id).ok_or(EINVAL)?);
+                let address = held.addresses().0.ok_or(EAFNOSUPPORT)?;
+                let backlog = u32::try_from(backlog)?;
+                let driver = objects::of::<D>(device).driver();
+                let listener = D::listen(driver, &netdev, address, backlog, held)?;
+                (*id).provider_data = KBox::into_raw(KBox::new(listener, GFP_KERNEL)?).cast();
+            }
+            Ok(())
+        })
+    }
+
+    /// `iw_destroy_listen`.
+    ///
+    /// # Safety
+    ///
+    /// For iw_cm only.
+    pub(crate) unsafe extern "C" fn stop_listening(id: *mut iwraw::iw_cm_id) -> ffi::c_int {
+        // SAFETY: iw_cm passes the id of a listener, once; what is not null came of `into_raw` in `listen`.
+        unsafe {
+            let listener = core::mem::replace(&mut (*id).provider_data, null_mut());
+            if !listener.is_null() {
+                drop(KBox::<D::Listener>::from_raw(listener.cast()));
+            }
+        }
+        0
+    }
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Completion queues: a ring of completions, and when its consumer is told.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+use crate::errno;
+use crate::fifo::wrapped;
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+use iwraw::lock::IrqLock;
+use iwraw::new_irq_lock;
+use kernel::alloc::KVVec;
+use kernel::ffi;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+/// A completion, as the consumer will see it.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry {
+    pub(crate) id: u64,
+    // The queue pair; 0 once that is gone, and then nobody polls this entry.
+    pub(crate) qp: usize,
+    pub(crate) status: iwraw::ib_wc_status,
+    pub(crate) opcode: iwraw::ib_wc_opcode,
+    pub(crate) length: u32,
+    pub(crate) invalidated: Option<u32>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Armed {
+    No,
+    Solicited,
+    Any,
+}
+
+struct Ring {
+    // INVARIANT: `first` is an index of `entries` or 0, and `len` is at most their number.
+    entries: KVVec<Option<Entry>>,
+    first: usize,
+    len: usize,
+    armed: Armed,
+    overflown: bool,
+}
+
+impl Ring {
+    fn push(&mut self, entry: Entry) -> bool {
+        let capacity = self.entries.len();
+        if self.len == capacity {
+            return false;
+        }
+        let at = wrapped(self.first + self.len, capacity);
+        if let Some(slot) = self.entries.get_mut(at) {
+            *slot = Some(entry);
+            self.len += 1;
+        }
+        true
+    }
+
+    fn pop(&mut self) -> Option<Entry> {
+        while self.len > 0 {
+            let entry = self.entries.get_mut(self.first).and_then(Option::take);
+            self.first = wrapped(self.first + 1, self.entries.len());
+            self.len -= 1;
+            if entry.is_some() {
+                return entry;
+            }
+        }
+        None
+    }
+}
+
+/// A completion queue.
+#[pin_data]
+pub(crate) struct CompletionQueue {
+    #[pin]
+    ring: IrqLock<Ring>,
+    // INVARIANT: A completion queue that is not destroyed. Held while the consumer is told, so that it stays.
+    #[pin]
+    told: IrqLock<Option<NonNull<iwraw::ib_cq>>>,
+}
+
+// SAFETY: The pointer is used under a lock.
+unsafe impl Send for CompletionQueue {}
+// SAFETY: As above.
+unsafe impl Sync for CompletionQueue {}
+
+impl CompletionQueue {
+    fn new(cq: NonNull<iwraw::ib_cq>, capacity: usize) -> Result<Arc<Self>> {
+        let mut entries = KVVec::with_capacity(capacity, GFP_KERNEL)?;
+        for _ in 0..capacity {
+            entries.push(None, GFP_KERNEL)?;
+        }
+        let ring = Ring {
+            entries,
+            first: 0,
+            len: 0,
+            armed: Armed::No,
+            overflown: false,
+        };
+        Arc::pin_init(
+            pin_init!(Self {
+                ring <- new_irq_lock!(ring),
+                told <- new_irq_lock!(Some(cq)),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Adds a completion, and tells the consumer if it wants to know. May be called in any context.
+    pub(crate) fn push(&self, entry: Entry, solicited: bool) {
+        let failed = entry.status != iwraw::ib_wc_status_IB_WC_SUCCESS;
+        let (tell, lost) = self.ring.with(|ring| {
+            let lost = !ring.push(entry) && !core::mem::replace(&mut ring.overflown, true);
+            let tell = match ring.armed {
+                Armed::Any => true,
+                Armed::Solicited => solicited || failed,
+                Armed::No => false,
+            };
+            if tell {
+                ring.armed = Armed::No;
+            }
+            (tell, lost)
+        });
+        if lost {
+            pr_err!("a completion queue is too short for what was posted: completions are lost\n");
+        }
+        if tell {
+            self.told.with(|cq| {
+                let Some(cq) = *cq else { return };
+                // SAFETY: It is not destroyed by the invariant of `told`, whose lock is held.
+                let (handler, context) =
+                    unsafe { ((*cq.as_ptr()).comp_handler, (*cq.as_ptr()).cq_context) };
+                if let Some(handler) = handler {
+                    // SAFETY: The consumer's handler takes its queue and its context, in any context.
+                    unsafe { handler(cq.as_ptr(), context) };
+                }
+            });
+        }
+    }
+
+    /// Forgets the completions of a queue pair that goes.
+    pub(crate) fn forget(&self, qp: usize) {
+        self.ring.with(|ring| {
+            for entry in &mut ring.entries {
+                if entry.is_some_and(|entry| entry.qp == qp) {
+                    *entry = None;
+                }
+            }
+        });
+    }
+
+    /// The completion queue behind `cq`.
+    ///
+    /// # Safety
+    ///
+    /// It is one of a device of this crate, and not destroyed.
+    pub(crate) unsafe fn of(cq: *mut iwraw::ib_cq) -> Arc<Self> {
+        // SAFETY: The caller promises that it is a `Shell` whose `create_cq` succeeded.
+        unsafe { (*cq.cast::<Shell>()).queue.assume_init_ref() }.clone()
+    }
+}
+
+/// What the core allocates for a completion queue.
+#[repr(C)]
+pub(crate) struct Shell {
+    ib: iwraw::ib_cq,
+    queue: MaybeUninit<Arc<CompletionQueue>>,
+}
+
+/// `create_cq` of `struct ib_device_ops`.
+///
+/// # Safety
+///
+/// For the core only: `cq` is a zeroed [`Shell`].
+pub(crate) unsafe extern "C" fn create(
+    cq: *mut iwraw::ib_cq,
+    attributes: *const iwraw::ib_cq_init_attr,
+    _: *mut iwraw::uverbs_attr_bundle,
+) -> ffi::c_int {
+    errno(|| {
+        // SAFETY: The core passes valid attributes.
+        let wanted = unsafe { (*attributes).cqe };
+        let queue = NonNull::new(cq).ok_or(EINVAL)?;
+        let queue = CompletionQueue::new(queue, usize::try_from(wanted.max(1))?)?;
+        // SAFETY: The core passes a shell that nobody uses yet.
+        unsafe {
+            (*cq).cqe = i32::try_from(wanted)?;
+            (*cq.cast::<Shell>()).queue.write(queue);
+        }
+        Ok(())
+    })
+}
+
+/// `destroy_cq`: its queue pairs are destroyed.
+///
+/// # Safety
+///
+/// For the core only: `cq` was made by [`create`].
+pub(crate) unsafe extern "C" fn destroy(
+    cq: *mut iwraw::ib_cq,
+    _: *mut iwraw::ib_udata,
+) -> ffi::c_int {
+    // SAFETY: The core destroys what it created, once.
+    let queue = unsafe { (*cq.cast::<Shell>()).queue.assume_init_read() };
+    // Who still has the queue tells nobody any more.
+    queue.told.with(|cq| *cq = None);
+    0
+}
+
+/// `poll_cq`.
+///
+/// # Safety
+///
+/// For the core only: `cq` was made by [`create`], `wc` has room for `count`.
+pub(crate) unsafe extern "C" fn poll(
+    cq: *mut iwraw::ib_cq,
+    count: ffi::c_int,
+    wc: *mut iwraw::ib_wc,
+) -> ffi::c_int {
+    // SAFETY: The consumer polls a queue that is not destroyed.
+    let queue = unsafe { (*cq.cast::<Shell>()).queue.assume_init_ref() };
+    let mut polled = 0;
+    while polled < count {
+        let Some(entry) = queue.ring.with(Ring::pop) else {
+            break;
+        };
+        let mut out = iwraw::ib_wc {
+            status: entry.status,
+            opcode: entry.opcode,
+            byte_len: entry.length,
+            qp: core::ptr::with_exposed_provenance_mut(entry.qp),
+            port_num: 1,
+            ..Default::default()
+        };
+        out.__bindgen_anon_1.wr_id = entry.id;
+        if let Some(key) = entry.invalidated {
+            out.ex.invalidate_rkey = key;
+            // CAST: A flag.
+            out.wc_flags = iwraw::ib_wc_flags_IB_WC_WITH_INVALIDATE as ffi::c_int;
+        }
+        // SAFETY: The consumer has room for `count`, of which this is one.
+        unsafe { wc.offset(polled as isize).write(out) };
+        polled += 1;
+    }
+    polled
+}
+
+/// `req_notify_cq`.
+///
+/// # Safety
+///
+/// For the core only: `cq` was made by [`create`].
+pub(crate) unsafe extern "C" fn arm(
+    cq: *mut iwraw::ib_cq,
+    flags: iwraw::ib_cq_notify_flags,
+) -> ffi::c_int {
+    // SAFETY: The consumer arms a queue that is not destroyed.
+    let queue = unsafe { (*cq.cast::<Shell>()).queue.assume_init_ref() };
+    let wanted = match flags & iwraw::ib_cq_notify_flags_IB_CQ_SOLICITED_MASK {
+        iwraw::ib_cq_notify_flags_IB_CQ_SOLICITED => Armed::Solicited,
+        _ => Armed::Any,
+    };
+    let missed = flags & iwraw::ib_cq_notify_flags_IB_CQ_REPORT_MISSED_EVENTS != 0;
+    queue.ring.with(|ring| {
+        if ring.armed != Armed::Any {
+            ring.armed = wanted;
+        }
+        ffi::c_int::from(missed && ring.len > 0)
+    })
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A queue of a fixed capacity, which allocates when it is made only.
+
+use kernel::alloc::KVVec;
+use kernel::prelude::*;
+
+/// An index of a ring that has `capacity` entries, from one that went beyond its end, once at most.
+#[inline]
+pub(crate) fn wrapped(index: usize, capacity: usize) -> usize {
+    if index < capacity {
+        index
+    } else {
+        index - capacity
+    }
+}
+
+/// A queue of `T`.
+pub(crate) struct Fifo<T> {
+    // INVARIANT: `first` is an index of `slots` or 0, and `len` is at most their number.
+    slots: KVVec<Option<T>>,
+    first: usize,
+    len: usize,
+}
+
+impl<T> Fifo<T> {
+    /// An empty one. Sleeps.
+    pub(crate) fn new(capacity: usize) -> Result<Self> {
+        let mut slots = KVVec::with_capacity(capacity, GFP_KERNEL)?;
+        for _ in 0..capacity {
+            slots.push(None, GFP_KERNEL)?;
+        }
+        Ok(Self {
+            slots,
+            first: 0,
+            len: 0,
+        })
+    }
+
+    /// Puts one in, or gives it back if there is no room.
+    pub(crate) fn push(&mut self, entry: T) -> Result<(), T> {
+        let capacity = self.slots.len();
+        if self.len == capacity {
+            return Err(entry);
+        }
+        let at = wrapped(self.first + self.len, capacity);
+        match self.slots.get_mut(at) {
+            Some(slot) => {
+                *slot = Some(entry);
+                self.len += 1;
+                Ok(())
+            }
+            None => Err(entry),
+        }
+    }
+
+    /// Takes the oldest one out.
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        if self.len == 0 {
+            return None;
+        }
+        let entry = self.slots.get_mut(self.first).and_then(Option::take);
+        self.first = wrapped(self.first + 1, self.slots.len());
+        self.len -= 1;
+        entry
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}

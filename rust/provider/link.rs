@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How a driver is made known: `rdma link add`, and the end of network devices.
+//!
+//! C header: [`include/rdma/rdma_netlink.h`](srctree/include/rdma/rdma_netlink.h)
+
+use crate::device;
+use crate::driver::Driver;
+use crate::errno;
+use core::marker::PhantomData;
+use core::ptr::null_mut;
+use core::ptr::NonNull;
+use core::sync::atomic::AtomicPtr;
+use core::sync::atomic::Ordering;
+use kernel::error::to_result;
+use kernel::ffi;
+use kernel::prelude::*;
+
+/// The module, which stays loaded while somebody uses a device.
+static MODULE: AtomicPtr<kernel::bindings::module> = AtomicPtr::new(null_mut());
+
+/// What C links into its lists.
+struct Linked {
+    ops: iwraw::rdma_link_ops,
+    notifier: iwraw::notifier_block,
+}
+
+/// A link type that exists. Dropped, its devices go, and it.
+///
+/// # Invariants
+///
+/// `linked` came of [`KBox::into_raw`], and is in C's lists.
+pub struct Link<D: Driver> {
+    linked: NonNull<Linked>,
+    _driver: PhantomData<D>,
+}
+
+// SAFETY: It is used by the module's `init` and `exit` only.
+unsafe impl<D: Driver> Send for Link<D> {}
+// SAFETY: There is nothing to do with a reference.
+unsafe impl<D: Driver> Sync for Link<D> {}
+
+impl<D: Driver> Link<D> {
+    /// Makes the type known. There is one of a driver at a time. Sleeps.
+    pub fn new(module: &'static ThisModule) -> Result<Self> {
+        MODULE.store(module.as_ptr(), Ordering::Relaxed);
+        let linked = KBox::new(
+            Linked {
+                ops: iwraw::rdma_link_ops {
+                    type_: iwraw::chars(D::LINK_TYPE),
+                    newlink: Some(newlink::<D>),
+                    ..Default::default()
+                },
+                notifier: iwraw::notifier_block {
+                    notifier_call: Some(netdev_event::<D>),
+                    ..Default::default()
+                },
+            },
+            GFP_KERNEL,
+        )?;
+        let linked = NonNull::new(KBox::into_raw(linked)).ok_or(ENOMEM)?;
+        // SAFETY: The notifier stays where it is until it is unregistered.
+        let registered =
+            unsafe { iwraw::register_netdevice_notifier(&raw mut (*linked.as_ptr()).notifier) };
+        if let Err(error) = to_result(registered) {
+            // SAFETY: It came of `into_raw`, and nobody has it.
+            drop(unsafe { KBox::from_raw(linked.as_ptr()) });
+            return Err(error);
+        }
+        // SAFETY: The ops stay where they are until they are unregistered. The type is this project's own, so it is not
+        // registered twice.
+        unsafe { iwraw::rdma_link_register(&raw mut (*linked.as_ptr()).ops) };
+        // INVARIANT: See above.
+        Ok(Self {
+            linked,
+            _driver: PhantomData,
+        })
+    }
+}
+
+impl<D: Driver> Drop for Link<D> {
+    fn drop(&mut self) {
+        let linked = self.linked.as_ptr();
+        // SAFETY: By the type invariants both are registered. When the type is unknown no device is made, when the notifier is
+        // gone nobody but this task removes one, and then all that there are are removed, whoever else was about to do so.
+        unsafe {
+            iwraw::rdma_link_unregister(&raw mut (*linked).ops);
+            iwraw::unregister_netdevice_notifier(&raw mut (*linked).notifier);
+            iwraw::ib_unregister_driver(D::ID);
+            drop(KBox::from_raw(linked));
+        }
+    }
+}
+
+/// `newlink` of `struct rdma_link_ops`.
+///
+/// # Safety
+///
+/// For the core only: while the ops of `D` are registered.
+unsafe extern "C" fn newlink<D: Driver>(
+    name: *const ffi::c_char,
+    netdev: *mut iwraw::net_device,
+) -> ffi::c_int {
+    errno(|| {
+        for id in [iwraw::rdma_driver_id_RDMA_DRIVER_SIW, D::ID] {
+            // SAFETY: The core holds a reference to the network device.
+            let other = unsafe { iwraw::ib_device_get_by_netdev(netdev, id) };
+            if !other.is_null() {
+                // SAFETY: The reference was just taken.
+                unsafe { iwraw::ib_device_put(other) };
+                return Err(EEXIST);
+            }
+        }
+        // SAFETY: The core passes a name and a network device that stay during the call.
+        unsafe { device::add::<D>(name, netdev, MODULE.load(Ordering::Relaxed)) }
+    })
+}
+
+/// What happens to network devices.
+///
+/// # Safety
+///
+/// For the core only, as a notifier of network devices: of a driver `D`.
+unsafe extern "C" fn netdev_event<D: Driver>(
+    _: *mut iwraw::notifier_block,
+    event: ffi::c_ulong,
+    info: *mut ffi::c_void,
+) -> ffi::c_int {
+    // CAST: A small number.
+    if event == iwraw::netdev_cmd_NETDEV_UNREGISTER as ffi::c_ulong {
+        // SAFETY: Such a notifier gets a `struct netdev_notifier_info`, whose device is live.
+        unsafe {
+            let netdev = (*info.cast::<iwraw::netdev_notifier_info>()).dev;
+            let device = iwraw::ib_device_get_by_netdev(netdev, D::ID);
+            if !device.is_null() {
+                // The network device waits until this is done.
+                iwraw::ib_unregister_device_queued(device);
+                iwraw::ib_device_put(device);
+            }
+        }
+    }
+    // CAST: A small number.
+    iwraw::NOTIFY_OK as ffi::c_int
+}

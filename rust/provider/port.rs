@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a device and its port look like, and its counters.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+use crate::driver::Driver;
+use crate::errno;
+use crate::netdev::NetDevice;
+use crate::objects;
+use core::marker::PhantomData;
+use core::ptr::null_mut;
+use kernel::error::to_result;
+use kernel::ffi;
+use kernel::prelude::*;
+
+/// Says that there is no end to a number.
+const MANY: u32 = 1 << 20;
+
+/// The operations that ask.
+pub(crate) struct Operations<D>(PhantomData<D>);
+
+impl<D: Driver> Operations<D> {
+    /// `query_device`.
+    ///
+    /// # Safety
+    ///
+    /// For the core only.
+    pub(crate) unsafe extern "C" fn query_device(
+        device: *mut iwraw::ib_device,
+        attributes: *mut iwraw::ib_device_attr,
+        _: *mut iwraw::ib_udata,
+    ) -> ffi::c_int {
+        errno(|| {
+            let limits = D::LIMITS;
+            // SAFETY: The core passes room for the attributes, and a device.
+            let (attributes, guid) = unsafe { (&mut *attributes, (*device).node_guid) };
+            attributes.sys_image_guid = guid;
+            // CAST: A set of flags.
+            attributes.device_cap_flags =
+                iwraw::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
+            attributes.kernel_cap_flags = u64::from(
+                iwraw::ib_kernel_cap_flags_IBK_LOCAL_DMA_LKEY
+                    | iwraw::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG,
+            );
+            attributes.max_mr_size = u64::MAX;
+            attributes.page_size_cap = u64::MAX << 12;
+            attributes.max_fast_reg_page_list_len = limits.max_pages;
+            attributes.max_mr = number(1 << 23);
+            attributes.max_pd = number(MANY);
+            attributes.max_qp = number(1 << 22);
+            attributes.max_qp_wr = number(limits.max_requests);
+            attributes.max_send_sge = number(limits.max_entries);
+            attributes.max_recv_sge = number(limits.max_entries);
+            attributes.max_sge_rd = number(1);
+            attributes.max_cq = number(MANY);
+            attributes.max_cqe = number(limits.max_completions);
+            attributes.max_qp_rd_atom = number(limits.max_reads);
+            attributes.max_qp_init_rd_atom = number(limits.max_reads);
+            attributes.max_res_rd_atom = number(MANY);
+            Ok(())
+        })
+    }
+
+    /// `query_port`. Sleeps.
+    ///
+    /// # Safety
+    ///
+    /// For the core only.
+    pub(crate) unsafe extern "C" fn query_port(
+        device: *mut iwraw::ib_device,
+        port: u32,
+        attributes: *mut iwraw::ib_port_attr,
+    ) -> ffi::c_int {
+        errno(|| {
+            // SAFETY: The core passes room for the attributes.
+            let attributes = unsafe { &mut *attributes };
+            // SAFETY: The device has a network device.
+            to_result(unsafe {
+                iwraw::ib_get_eth_speed(
+                    device,
+                    port,
+                    &raw mut attributes.active_speed,
+                    &raw mut attributes.active_width,
+                )
+            })?;
+            // SAFETY: The core passes a live device.
+            let netdev = unsafe { NetDevice::of(device)? };
+            // SAFETY: The reference keeps the network device.
+            let (state, mtu, max_mtu) = unsafe {
+                (
+                    iwraw::ib_get_curr_port_state(netdev.as_ptr()),
+                    iwraw::netdev_mtu(netdev.as_ptr()),
+                    (*netdev.as_ptr()).max_mtu,
+                )
+            };
+            attributes.gid_tbl_len = 1;
+            attributes.max_msg_sz = u32::MAX;
+            // SAFETY: The function only compares.
+            unsafe {
+                attributes.active_mtu = iwraw::ib_mtu_int_to_enum(i32::try_from(mtu)?);
+                attributes.max_mtu =
+                    iwraw::ib_mtu_int_to_enum(i32::try_from(max_mtu).unwrap_or(i32::MAX));
+            }
+            attributes.state = state;
+            // CAST: A small number.
+            attributes.phys_state = match state {
+                iwraw::ib_port_state_IB_PORT_ACTIVE => {
+                    iwraw::ib_port_phys_state_IB_PORT_PHYS_STATE_LINK_UP as u8
+                }
+                _ => iwraw::ib_port_phys_state_IB_PORT_PHYS_STATE_DISABLED as u8,
+            };
+            attributes.port_cap_flags = iwraw::ib_port_capability_mask_bits_IB_PORT_CM_SUP;
+            Ok(())
+        })
+    }
+
+    /// `get_port_immutable`. It asks no port: that would wait for whoever removes the device.
+    ///
+    /// # Safety
+    ///
+    /// For the core only.
+    pub(crate) unsafe extern "C" fn immutable(
+        _: *mut iwraw::ib_device,
+        _: u32,
+        immutable: *mut iwraw::ib_port_immutable,
+    ) -> ffi::c_int {
+        // SAFETY: The core passes room for them.
+        let immutable = unsafe { &mut *immutable };
+        immutable.gid_tbl_len = 1;
+        immutable.core_cap_flags = iwraw::RDMA_CORE_PORT_IWARP;
+        0
+    }
+
+    /// `query_gid`.
+    ///
+    /// # Safety
+    ///
+    /// For the core only.
+    pub(crate) unsafe extern "C" fn gid(
+        device: *mut iwraw::ib_device,
+        _: u32,
+        _: ffi::c_int,
+        gid: *mut iwraw::ib_gid,
+    ) -> ffi::c_int {
+        // SAFETY: The core passes a device that is added, and room for the identifier.
+        unsafe {
+            let mut raw = [0; 16];
+            raw[..6].copy_from_slice(&objects::of::<D>(device).hardware);
+            (*gid).raw = raw;
+        }
+        0
+    }
+
+    /// `alloc_pd`: there is nothing to it.
+    ///
+    /// # Safety
+    ///
+    /// For the core only.
+    pub(crate) unsafe extern "C" fn alloc_pd(
+        _: *mut iwraw::ib_pd,
+        _: *mut iwraw::ib_udata,
+    ) -> ffi::c_int {
+        0
+    }
+
+    /// `reg_user_mr`: the core wants there to be one.
+    ///
+    /// # Safety
+    ///
+    /// For the core only.
+    pub(crate) unsafe extern "C" fn no_user_region(
+        _: *mut iwraw::ib_pd,
+        _: u64,
+        _: u64,
+        _: u64,
+        _: ffi::c_int,
+        _: *mut iwraw::ib_dmah,
+        _: *mut iwraw::ib_udata,
+    ) -> *mut iwraw::ib_mr {
+        crate::errno_ptr(|| Err(EOPNOTSUPP))
+    }
+
+    /// `alloc_hw_port_stats`.
+    ///
+    /// # Safety
+    ///
+    /// For the core only.
+    pub(crate) unsafe extern "C" fn alloc_stats(
+        device: *mut iwraw::ib_device,
+        _: u32,
+    ) -> *mut iwraw::rdma_hw_stats {
+        // SAFETY: The core passes a device that is added.
+        let names = &unsafe { objects::of::<D>(device) }.counters;
+        let Ok(count) = ffi::c_int::try_from(names.len()) else {
+            return null_mut();
+        };
+        // CAST: A small number of milliseconds.
+        let lifespan = iwraw::RDMA_HW_STATS_DEFAULT_LIFESPAN as ffi::c_ulong;
+        // SAFETY: The names stay as long as the device.
+        unsafe { iwraw::rdma_alloc_hw_stats_struct(names.as_ptr(), count, lifespan) }
+    }
+
+    /// `get_hw_stats`.
+    ///
+    /// # Safety
+    ///
+    /// For the core only: `stats` came of [`Self::alloc_stats`].
+    pub(crate) unsafe extern "C" fn stats(
+        device: *mut iwraw::ib_device,
+        stats: *mut iwraw::rdma_hw_stats,
+        port: u32,
+        _: ffi::c_int,
+    ) -> ffi::c_int {
+        if port == 0 {
+            return EOPNOTSUPP.to_errno();
+        }
+        // SAFETY: The core passes a device that is added.
+        let objects = unsafe { objects::of::<D>(device) };
+        let driver = objects.driver();
+        // SAFETY: `stats` has a value for each name.
+        let values = unsafe { (*stats).value.as_mut_slice(D::COUNTERS.len()) };
+        for (index, value) in values.iter_mut().enumerate() {
+            *value = driver.counter(index);
+        }
+        // SAFETY: As above.
+        unsafe { (*stats).num_counters }
+    }
+}
+
+/// A limit as the kernel at hand has it: signed or not.
+fn number<T: TryFrom<u32> + Default>(limit: u32) -> T {
+    T::try_from(limit).unwrap_or_default()
+}

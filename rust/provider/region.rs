@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory regions: what is registered, and access to it.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+//!
+//! A region has two lists of pages. `ib_map_mr_sg` fills the one that is not in use: a consumer maps while the old
+//! registration is still valid, with its invalidation ahead in the chain. A registration, in its turn in the send queue,
+//! makes that list the one in use. What the peer may name is the key that the registration carried.
+//!
+//! Access copies octets under the lock of the registration, so who invalidates waits for that, and no longer.
+
+use core::ptr::null_mut;
+use core::ptr::NonNull;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering;
+use iwraw::lock::IrqLock;
+use iwraw::memory::Piece;
+use iwraw::new_irq_lock;
+use kernel::alloc::KVVec;
+use kernel::ffi;
+use kernel::new_mutex;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+use kernel::sync::Mutex;
+
+/// The key of all memory of this machine, for consumers' own use. Its index is 0, which no region has, so nothing from the
+/// wire ever names it.
+pub(crate) const LOCAL_DMA_KEY: u32 = 0x5d;
+
+/// Which protection domain something belongs to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Domain(pub(crate) usize);
+
+/// What a peer may do with a region.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rights {
+    /// Read it.
+    pub remote_read: bool,
+    /// Write it.
+    pub remote_write: bool,
+}
+
+/// A registration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Registration {
+    /// The low eight bits of the STag.
+    pub key: u8,
+    /// The address of the first octet, as the peer names it.
+    pub base: u64,
+    /// Octets.
+    pub length: u64,
+    /// What the peer may do.
+    pub rights: Rights,
+}
+
+#[derive(Default)]
+struct Pages {
+    // INVARIANT: Addresses of `size` octets each, of memory that is mapped as long as the consumer keeps it registered.
+    list: KVVec<u64>,
+    size: u64,
+}
+
+struct Current {
+    registration: Option<Registration>,
+    pages: Pages,
+}
+
+/// A memory region.
+#[pin_data]
+pub struct Region {
+    domain: Domain,
+    index: AtomicU32,
+    #[pin]
+    mapped: IrqLock<Pages>,
+    #[pin]
+    current: Mutex<Current>,
+}
+
+impl Region {
+    /// A region for that many pages. Sleeps.
+    pub(crate) fn new(domain: Domain, pages: usize) -> Result<Arc<Self>> {
+        let list = || -> Result<Pages> {
+            Ok(Pages {
+                list: KVVec::with_capacity(pages, GFP_KERNEL)?,
+                size: 0,
+            })
+        };
+        let (mapped, pages) = (list()?, list()?);
+        let current = Current {
+            registration: None,
+            pages,
+        };
+        Arc::pin_init(
+            pin_init!(Self {
+                domain,
+                index: AtomicU32::new(0),
+                mapped <- new_irq_lock!(mapped),
+                current <- new_mutex!(current, "iwarp_region"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The protection domain.
+    #[inline]
+    pub fn domain(&self) -> Domain {
+        self.domain
+    }
+
+    /// The upper 24 bits of its STag.
+    #[inline]
+    pub fn index(&self) -> u32 {
+        self.index.load(Ordering::Relaxed)
+    }
+
+    /// Says which it is.
+    pub(crate) fn set_index(&self, index: u32) {
+        self.index.store(index, Ordering::Relaxed);
+    }
+
+    /// Registers the memory that was mapped last. `EINVAL` if it is registered. Sleeps.
+    pub fn register(&self, registration: Registration) -> Result {
+        let mut current = self.current.lock();
+        if current.registration.is_some() {
+            return Err(EINVAL);
+        }
+        self.mapped
+            .with(|mapped| core::mem::swap(mapped, &mut current.pages));
+        current.registration = Some(registration);
+        Ok(())
+    }
+
+    /// Invalidates it. When this returns, nobody accesses its memory. Says what it was. Sleeps.
+    pub fn invalidate(&self) -> Option<Registration> {
+        self.current.lock().registration.take()
+    }
+
+    /// What is registered. Sleeps.
+    pub fn registration(&self) -> Option<Registration> {
+        self.current.lock().registration
+    }
+
+    /// Calls `f` with each piece of `length` octets from `offset`, if they are registered with this key: the lock is held, so
+    /// nobody invalidates meanwhile. `ENOENT` if they are not, which may have changed since somebody looked. Sleeps.
+    pub fn access(
+        &self,
+        key: u8,
+        offset: u64,
+        length: u32,
+        mut f: impl FnMut(Piece<'_>) -> Result,
+    ) -> Result {
+        let current = self.current.lock();
+        let registration = current.registration.filter(|found| found.key == key);
+        let registration = registration.ok_or(ENOENT)?;
+        let from = offset.checked_sub(registration.base).ok_or(ENOENT)?;
+        let end = from.checked_add(length.into()).ok_or(ENOENT)?;
+        let size = current.pages.size;
+        if end > registration.length || size == 0 {
+            return Err(ENOENT);
+        }
+        // The first octet is somewhere in the first page.
+        let mut at = from
+            .checked_add(registration.base & (size - 1))
+            .ok_or(ENOENT)?;
+        let mut left = u64::from(length);
+        while left > 0 {
+            let page = usize::try_from(at / size)?;
+            let page = *current.pages.list.get(page).ok_or(ENOENT)?;
+            let inside = at % size;
+            let here = left.min(size - inside);
+            let address = page.checked_add(inside).ok_or(ENOENT)?;
+            let address = core::ptr::with_exposed_provenance_mut(usize::try_from(address)?);
+            let address = NonNull::new(address).ok_or(ENOENT)?;
+            // SAFETY: By the invariant of `Pages` the memory is there as long as it is registered, which it is until the
+            // lock is released; the consumer keeps it so (`ib_verbs.h`: memory belongs to the device until the region is
+            // invalid). `here` octets from `inside` are in one page.
+            f(unsafe { Piece::new(address, u32::try_from(here)?) })?;
+            at += here;
+            left -= here;
+        }
+        Ok(())
+    }
+}
+
+/// What this crate allocates for a memory region.
+#[repr(C)]
+pub(crate) struct Shell {
+    ib: iwraw::ib_mr,
+    // None for the one of `get_dma_mr`.
+    pub(crate) region: Option<Arc<Region>>,
+    // The list that `ib_sg_to_pages` fills.
+    filling: *mut Pages,
+}
+
+impl Shell {
+    /// The region behind `mr`.
+    ///
+    /// # Safety
+    ///
+    /// `mr` is of a device of this crate, and not deregistered.
+    pub(crate) unsafe fn region_of(mr: *mut iwraw::ib_mr) -> Option<Arc<Region>> {
+        // SAFETY: The caller promises that it is a shell.
+        unsafe { (*mr.cast::<Self>()).region.clone() }
+    }
+
+    /// A shell of its own. Its keys are `key`.
+    pub(crate) fn into_raw(region: Option<Arc<Region>>, key: u32) -> Result<*mut iwraw::ib_mr> {
+        let mut shell = KBox::new(
+            Self {
+                ib: iwraw::ib_mr::default(),
+                region,
+                filling: null_mut(),
+            },
+            GFP_KERNEL,
+        )?;
+        shell.ib.lkey = key;
+        shell.ib.rkey = key;
+        Ok(KBox::into_raw(shell).cast())
+    }
+}
+
+/// `map_mr_sg`. It never fails for the region's state. Called in any context.
+///
+/// # Safety
+///
+/// For the core only: `mr` came of [`Shell::into_raw`], the list is mapped.
+pub(crate) unsafe extern "C" fn map(
+    mr: *mut iwraw::ib_mr,
+    list: *mut kernel::bindings::scatterlist,
+    entries: ffi::c_int,
+    offset: *mut ffi::c_uint,
+) -> ffi::c_int {
+    let shell = mr.cast::<Shell>();
+    // SAFETY: The core passes a live region.
+    let Some(region) = (unsafe { Shell::region_of(mr) }) else {
+        return EINVAL.to_errno();
+    };
+    // SAFETY: As above; `ib_map_mr_sg` has written it.
+    let size = unsafe { (*mr).page_size };
+    if !size.is_power_of_two() || size < 4096 {
+        return EINVAL.to_errno();
+    }
+    region.mapped.with(|pages| {
+        pages.list.clear();
+        pages.size = size.into();
+        // SAFETY: One task maps a region at a time: it is the consumer's. `add_page` sees the list under this lock.
+        unsafe {
+            (*shell).filling = pages;
+            let mapped = iwraw::ib_sg_to_pages(mr, list, entries, offset, Some(add_page));
+            (*shell).filling = null_mut();
+            mapped
+        }
+    })
+}
+
+/// Takes a page from `ib_sg_to_pages`.
+///
+/// # Safety
+///
+/// Called by `ib_sg_to_pages`, which `map` calls.
+unsafe extern "C" fn add_page(mr: *mut iwraw::ib_mr, address: u64) -> ffi::c_int {
+    // SAFETY: `map` has set it, and holds the lock of the list.
+    let pages = unsafe { &mut *(*mr.cast::<Shell>()).filling };
+    // INVARIANT: Addresses of DMA are addresses of memory on a device without DMA of its own.
+    match pages.list.push_within_capacity(address) {
+        Ok(()) => 0,
+        Err(_) => ENOMEM.to_errno(),
+    }
+}

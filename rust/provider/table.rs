@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Things by a random number of 24 bits, so that nobody can guess one.
+
+use iwraw::lock::IrqLock;
+use iwraw::new_irq_lock;
+use kernel::prelude::*;
+use kernel::rbtree::RBTree;
+use kernel::rbtree::RBTreeNodeReservation;
+
+/// A table of `T`. Its numbers are never 0.
+#[pin_data]
+pub struct Table<T> {
+    #[pin]
+    entries: IrqLock<RBTree<u32, T>>,
+}
+
+/// Numbers that are tried before a table counts as full.
+const TRIES: usize = 64;
+
+impl<T> Table<T> {
+    /// An empty one.
+    pub fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            entries <- new_irq_lock!(RBTree::new()),
+        })
+    }
+
+    /// Puts in what `make` makes of its number. Sleeps. `ENOMEM` without memory, `ENOSPC` if the table is very full.
+    pub fn insert(&self, make: impl FnOnce(u32) -> T) -> Result<u32> {
+        let mut reservation = Some(RBTreeNodeReservation::new(GFP_KERNEL)?);
+        let mut make = Some(make);
+        for _ in 0..TRIES {
+            // SAFETY: The function has no conditions.
+            let number = unsafe { iwraw::get_random_u32() } & 0x00ff_ffff;
+            let inserted = self.entries.with(|entries| {
+                if number == 0 || entries.get(&number).is_some() {
+                    return false;
+                }
+                if let (Some(reservation), Some(make)) = (reservation.take(), make.take()) {
+                    entries.insert(reservation.into_node(number, make(number)));
+                }
+                true
+            });
+            if inserted {
+                return Ok(number);
+            }
+        }
+        Err(ENOSPC)
+    }
+
+    /// Looks at an entry; under the lock, so `f` must not sleep. May be called in any context.
+    pub fn look<R>(&self, number: u32, f: impl FnOnce(&T) -> R) -> Option<R> {
+        self.entries.with(|entries| entries.get(&number).map(f))
+    }
+
+    /// Takes an entry out.
+    pub fn remove(&self, number: u32) -> Option<T> {
+        let node = self.entries.with(|entries| entries.remove_node(&number))?;
+        // Freed outside the lock.
+        Some(node.to_key_value().1)
+    }
+
+    /// Takes any one entry out.
+    pub fn pop(&self) -> Option<T> {
+        let node = self.entries.with(|entries| {
+            let number = entries.keys().next().copied()?;
+            entries.remove_node(&number)
+        })?;
+        Some(node.to_key_value().1)
+    }
+}

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Work requests: what a consumer posts, as values, until they complete.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+//!
+//! A consumer keeps the memory of a request allocated until it has the request's completion. So the memory can be reached
+//! through the request only ([`Memory`]), and completing takes the request.
+
+use crate::region::Region;
+use crate::region::Registration;
+use crate::region::Rights;
+use crate::region::Shell as RegionShell;
+use crate::region::LOCAL_DMA_KEY;
+use core::ptr::NonNull;
+use iwraw::memory::Piece;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+/// The memory of a request: what its list of SGEs names.
+pub struct Memory {
+    // INVARIANT: Each names memory that the consumer keeps until the request completes.
+    list: KVec<iwraw::ib_sge>,
+    length: u32,
+}
+
+impl Memory {
+    /// Room for that many SGEs. Sleeps.
+    pub(crate) fn new(entries: usize) -> Result<Self> {
+        Ok(Self {
+            list: KVec::with_capacity(entries, GFP_KERNEL)?,
+            length: 0,
+        })
+    }
+
+    /// Takes over a list. `EINVAL` if it has too many entries, or one that is not of [`LOCAL_DMA_KEY`].
+    ///
+    /// # Safety
+    ///
+    /// The list has that many entries, and what it names stays allocated until the request is completed.
+    unsafe fn fill(&mut self, list: *const iwraw::ib_sge, entries: i32) -> Result {
+        self.list.clear();
+        self.length = 0;
+        for at in 0..usize::try_from(entries).map_err(|_| EINVAL)? {
+            // SAFETY: The caller promises that many entries.
+            let entry = unsafe { *list.add(at) };
+            if entry.lkey != LOCAL_DMA_KEY {
+                return Err(EINVAL);
+            }
+            self.length = self.length.checked_add(entry.length).ok_or(EINVAL)?;
+            // INVARIANT: The caller promises it.
+            self.list.push_within_capacity(entry).map_err(|_| EINVAL)?;
+        }
+        Ok(())
+    }
+
+    /// Octets.
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.length
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Calls `f` with each piece of `length` octets from `offset`. `EINVAL` if there are not so many.
+    pub fn pieces(
+        &self,
+        offset: u32,
+        length: u32,
+        mut f: impl FnMut(Piece<'_>) -> Result,
+    ) -> Result {
+        let (mut skip, mut left) = (offset, length);
+        for entry in &self.list {
+            if left == 0 {
+                break;
+            }
+            if skip >= entry.length {
+                skip -= entry.length;
+                continue;
+            }
+            let here = left.min(entry.length - skip);
+            let address = entry.addr.checked_add(skip.into()).ok_or(EINVAL)?;
+            let address = core::ptr::with_exposed_provenance_mut(usize::try_from(address)?);
+            let address = NonNull::new(address).ok_or(EINVAL)?;
+            // SAFETY: The consumer keeps the memory until the request is completed, which takes `self`. On a device without
+            // DMA of its own, addresses of DMA are addresses of memory.
+            f(unsafe { Piece::new(address, here) })?;
+            skip = 0;
+            left -= here;
+        }
+        match left {
+            0 => Ok(()),
+            _ => Err(EINVAL),
+        }
+    }
+}
+
+/// Whether and how a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// As it should.
+    Success,
+    /// The queue pair ended before.
+    Flushed,
+    /// This end could not do it.
+    Failed,
+}
+
+impl Status {
+    pub(crate) fn code(self) -> iwraw::ib_wc_status {
+        match self {
+            Self::Success => iwraw::ib_wc_status_IB_WC_SUCCESS,
+            Self::Flushed => iwraw::ib_wc_status_IB_WC_WR_FLUSH_ERR,
+            Self::Failed => iwraw::ib_wc_status_IB_WC_LOC_PROT_ERR,
+        }
+    }
+}
+
+/// What a send request is for.
+pub enum Operation {
+    /// Send the memory.
+    Send {
+        /// And invalidate this STag of the peer's.
+        invalidate: Option<u32>,
+    },
+    /// Write the memory to the peer's.
+    Write {
+        /// The peer's STag.
+        stag: u32,
+        /// Where.
+        offset: u64,
+    },
+    /// Read from the peer.
+    Read {
+        /// The peer's STag.
+        stag: u32,
+        /// Where.
+        offset: u64,
+        /// The STag of this end's memory.
+        sink_stag: u32,
+        /// Where.
+        sink_offset: u64,
+        /// How much.
+        length: u32,
+        /// And invalidate `sink_stag` afterwards.
+        invalidate: bool,
+    },
+    /// Register memory.
+    Register {
+        /// The region.
+        region: Arc<Region>,
+        /// As what.
+        registration: Registration,
+    },
+    /// Invalidate this STag.
+    Invalidate(u32),
+}
+
+/// A request of a send queue.
+pub struct SendRequest {
+    pub(crate) id: u64,
+    pub(crate) home: usize,
+    pub(crate) signalled: bool,
+    /// With Solicited Event.
+    pub solicited: bool,
+    /// Not before all earlier Reads are done.
+    pub fence: bool,
+    /// What for.
+    pub operation: Operation,
+    /// Of a Send or a Write.
+    pub memory: Memory,
+}
+
+/// A request of a receive queue.
+pub struct ReceiveRequest {
+    pub(crate) id: u64,
+    pub(crate) home: usize,
+    /// Where to.
+    pub memory: Memory,
+}
+
+/// What both kinds of requests have.
+pub(crate) trait Request: Sized + Send {
+    /// As C has it.
+    type Raw;
+
+    /// An empty one of a queue, with room for that many SGEs. Sleeps.
+    fn new(home: usize, entries: usize) -> Result<Self>;
+
+    /// Takes over what a consumer posts.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is valid, as large as its opcode says, and its memory stays allocated until the request is completed.
+    unsafe fn fill(&mut self, raw: *const Self::Raw, signal_all: bool) -> Result;
+
+    /// The next one of the chain.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is valid.
+    unsafe fn next(raw: *const Self::Raw) -> *const Self::Raw;
+}
+
+// SAFETY: What its memory names may be used by any task.
+unsafe impl Send for Memory {}
+
+impl Request for SendRequest {
+    type Raw = iwraw::ib_send_wr;
+
+    fn new(home: usize, entries: usize) -> Result<Self> {
+        Ok(Self {
+            id: 0,
+            home,
+            signalled: false,
+            solicited: false,
+            fence: false,
+            operation: Operation::Invalidate(0),
+            memory: Memory::new(entries)?,
+        })
+    }
+
+    unsafe fn fill(&mut self, raw: *const Self::Raw, signal_all: bool) -> Result {
+        // SAFETY: The caller promises that it is valid.
+        let wr = unsafe { &*raw };
+        let rdma = raw.cast::<iwraw::ib_rdma_wr>();
+        // CAST: A set of flags.
+        let flag = |flag| wr.send_flags & flag != 0;
+        if flag(iwraw::ib_send_flags_IB_SEND_INLINE) {
+            return Err(EINVAL);
+        }
+        // SAFETY: All members of the union are numbers.
+        let invalidate = unsafe { wr.ex.invalidate_rkey };
+        let mut has_memory = true;
+        self.operation = match wr.opcode {
+            iwraw::ib_wr_opcode_IB_WR_SEND => Operation::Send { invalidate: None },
+            iwraw::ib_wr_opcode_IB_WR_SEND_WITH_INV => Operation::Send {
+                invalidate: Some(invalidate),
+            },
+            iwraw::ib_wr_opcode_IB_WR_RDMA_WRITE => Operation::Write {
+                // SAFETY: A request with this opcode is an `ib_rdma_wr`.
+                stag: unsafe { (*rdma).rkey },
+                // SAFETY: As above.
+                offset: unsafe { (*rdma).remote_addr },
+            },
+            iwraw::ib_wr_opcode_IB_WR_RDMA_READ | iwraw::ib_wr_opcode_IB_WR_RDMA_READ_WITH_INV => {
+                has_memory = false;
+                let sink = match wr.num_sge {
+                    0 => iwraw::ib_sge::default(),
+                    // SAFETY: There is one entry.
+                    1 => unsafe { *wr.sg_list },
+                    _ => return Err(EINVAL),
+                };
+                // A peer may place octets in what has an STag only.
+                if sink.length > 0 && sink.lkey == LOCAL_DMA_KEY {
+                    return Err(EINVAL);
+                }
+                Operation::Read {
+                    // SAFETY: A request with this opcode is an `ib_rdma_wr`.
+                    stag: unsafe { (*rdma).rkey },
+                    // SAFETY: As above.
+                    offset: unsafe { (*rdma).remote_addr },
+                    sink_stag: sink.lkey,
+                    sink_offset: sink.addr,
+                    length: sink.length,
+                    invalidate: wr.opcode == iwraw::ib_wr_opcode_IB_WR_RDMA_READ_WITH_INV,
+                }
+            }
+            iwraw::ib_wr_opcode_IB_WR_REG_MR => {
+                has_memory = false;
+                // SAFETY: A request with this opcode is an `ib_reg_wr`, and its region is live.
+                unsafe { registration(&*raw.cast())? }
+            }
+            iwraw::ib_wr_opcode_IB_WR_LOCAL_INV => {
+                has_memory = false;
+                Operation::Invalidate(invalidate)
+            }
+            _ => return Err(EINVAL),
+        };
+        let entries = if has_memory { wr.num_sge } else { 0 };
+        // SAFETY: The caller promises it.
+        unsafe { self.memory.fill(wr.sg_list, entries)? };
+        // SAFETY: Both members of the union have 64 bits.
+        self.id = unsafe { wr.__bindgen_anon_1.wr_id };
+        self.signalled = signal_all || flag(iwraw::ib_send_flags_IB_SEND_SIGNALED);
+        self.solicited = flag(iwraw::ib_send_flags_IB_SEND_SOLICITED);
+        self.fence = flag(iwraw::ib_send_flags_IB_SEND_FENCE);
+        Ok(())
+    }
+
+    unsafe fn next(raw: *const Self::Raw) -> *const Self::Raw {
+        // SAFETY: The caller promises that it is valid.
+        unsafe { (*raw).next }
+    }
+}
+
+/// What a REG_MR is for.
+///
+/// # Safety
+///
+/// The region is of a device of this crate, and live.
+unsafe fn registration(wr: &iwraw::ib_reg_wr) -> Result<Operation> {
+    // SAFETY: The caller vouches for the region.
+    let region = unsafe { RegionShell::region_of(wr.mr) }.ok_or(EINVAL)?;
+    // SAFETY: As above.
+    let (base, length) = unsafe { ((*wr.mr).iova, (*wr.mr).length) };
+    // CAST: A set of flags.
+    let flag = |flag: u32| wr.access as u32 & flag != 0;
+    if wr.key >> 8 != region.index() {
+        return Err(EINVAL);
+    }
+    let [.., key] = wr.key.to_be_bytes();
+    Ok(Operation::Register {
+        region,
+        registration: Registration {
+            key,
+            base,
+            length,
+            rights: Rights {
+                remote_read: flag(iwraw::ib_access_flags_IB_ACCESS_REMOTE_READ),
+                remote_write: flag(iwraw::ib_access_flags_IB_ACCESS_REMOTE_WRITE),
+            },
+        },
+    })
+}
+
+impl Request for ReceiveRequest {
+    type Raw = iwraw::ib_recv_wr;
+
+    fn new(home: usize, entries: usize) -> Result<Self> {
+        Ok(Self {
+            id: 0,
+            home,
+            memory: Memory::new(entries)?,
+        })
+    }
+
+    unsafe fn fill(&mut self, raw: *const Self::Raw, _: bool) -> Result {
+        // SAFETY: The caller promises that it is valid.
+        let wr = unsafe { &*raw };
+        // SAFETY: The caller promises it.
+        unsafe { self.memory.fill(wr.sg_list, wr.num_sge)? };
+        // SAFETY: Both members of the union have 64 bits.
+        self.id = unsafe { wr.__bindgen_anon_1.wr_id };
+        Ok(())
+    }
+
+    unsafe fn next(raw: *const Self::Raw) -> *const Self::Raw {
+        // SAFETY: The caller promises that it is valid.
+        unsafe { (*raw).next }
+    }
+}
