@@ -2,17 +2,49 @@
 
 //! A software iWARP device on sockets of the kernel: `iwarp.ko`.
 //!
-//! The engine is the crate `rdmap`; `provider` joins it to ib_core and iw_cm, `socket` to TCP.
+//! The engine is the crate `rdmap`; `provider` joins it to ib_core and iw_cm, `socket` to TCP. This crate decides what happens
+//! when.
+//!
+//! # Who has what
+//!
+//! ```text
+//! Listener -> Acceptor <- Request        until the consumer decides
+//!                         Qp -> Connecting, then Stream, then Lingering
+//! ```
+//!
+//! Each of `Acceptor`, `Request` and `Qp` has a worker on the module's queue, which is the only one to use its socket, and a
+//! mutex around what the worker has. A socket's events kick the worker that its [`waker`] points at.
+//!
+//! # Locks
+//!
+//! The mutex of a `Qp`, `Request` or `Acceptor` is taken first, that of an `Acceptor` inside that of a `Request`; then the
+//! socket's lock; then that of a region. Events go to iw_cm under these mutexes, and iw_cm calls none of this under a
+//! lock that its event handler takes.
 
 #![crate_name = "iwarp"]
 #![forbid(unsafe_code)]
 
+mod connecting;
+mod counters;
+mod device;
+mod id;
 #[cfg(RPCRDMA_SELFTEST)]
 #[path = "../ktap.rs"]
 mod ktap;
+mod lingering;
+mod listener;
+mod memory;
+mod outbox;
+mod qp;
+mod request;
 #[cfg(RPCRDMA_SELFTEST)]
 mod selftest;
+mod shared;
+mod startup;
+mod stream;
+mod waker;
 
+use kernel::c_str;
 use kernel::prelude::*;
 
 module! {
@@ -24,13 +56,31 @@ module! {
     alias: ["rdma-link-iwarp-tcp"],
 }
 
-/// The loaded module.
-struct Iwarp;
+/// The loaded module. Its fields go in this order: devices, then what their work is queued on, then callbacks that still run.
+struct Iwarp {
+    _link: provider::Link<device::Device>,
+    _service: provider::work::Service,
+    _callbacks: Callbacks,
+}
+
+/// Dropped, it waits until no callback of a socket runs.
+struct Callbacks;
+
+impl Drop for Callbacks {
+    fn drop(&mut self) {
+        socket::wait_for_callbacks();
+    }
+}
 
 impl kernel::Module for Iwarp {
-    fn init(_module: &'static ThisModule) -> Result<Self> {
+    fn init(module: &'static ThisModule) -> Result<Self> {
         #[cfg(RPCRDMA_SELFTEST)]
         selftest::run()?;
-        Ok(Self)
+        let service = provider::work::Service::start(c_str!("iwarp"))?;
+        Ok(Self {
+            _link: provider::Link::new(module)?,
+            _service: service,
+            _callbacks: Callbacks,
+        })
     }
 }

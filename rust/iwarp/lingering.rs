@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The end of a connection whose peer is still to be given what was sent last.
+//!
+//! If octets that arrived were never received, TCP resets the connection when it is closed, and what was on its way is lost. So
+//! they are thrown away, until the peer closes, or has had its time.
+
+use crate::waker::Waker;
+use kernel::time::Instant;
+use kernel::time::Monotonic;
+use socket::Connection;
+use socket::State;
+
+/// Milliseconds that a peer has.
+const PATIENCE_MS: i64 = 2_000;
+
+/// A connection that nobody needs any more.
+pub(crate) struct Lingering {
+    connection: Connection<Waker>,
+    since: Instant<Monotonic>,
+}
+
+impl Lingering {
+    /// Says that nothing more will be sent.
+    pub(crate) fn new(connection: Connection<Waker>) -> Self {
+        connection.shutdown();
+        Self {
+            connection,
+            since: Instant::now(),
+        }
+    }
+
+    /// Says whether it may go.
+    pub(crate) fn step(&mut self) -> bool {
+        let discarded = self.connection.receive(|frames| frames.discard());
+        let open = matches!(self.connection.state(), State::Connecting | State::Open);
+        discarded.is_err() || !open || self.since.elapsed().as_millis() > PATIENCE_MS
+    }
+}

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Queue pairs.
+//!
+//! A queue pair has a worker, which does everything: the start-up of a connection that this side begins, the stream, and the end.
+//! Who posts, connects, accepts or changes the state leaves something for the worker and kicks it. When the consumer wants the
+//! error state, or a stream ends, every request completes, those that are posted later as well; nothing of the peer is
+//! waited for then.
+
+use crate::connecting::Connecting;
+use crate::connecting::Progress;
+use crate::counters::Count;
+use crate::id::Id;
+use crate::lingering::Lingering;
+use crate::memory::Registered;
+use crate::shared::Shared;
+use crate::stream::Round;
+use crate::stream::Stream;
+use crate::waker::Waker;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering;
+use kernel::new_mutex;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+use kernel::sync::Mutex;
+use provider::driver::Access;
+use provider::driver::Change;
+use provider::driver::QueuePair;
+use provider::driver::State;
+use provider::queue::Queues;
+use provider::region::Domain;
+use provider::work;
+use provider::work::Work;
+use provider::work::Worker;
+use provider::wr::Status;
+use rdmap::cm;
+
+/// Rounds in a row before others have their turn.
+const ROUNDS: usize = 8;
+
+/// Milliseconds between looks at a stream that waits for the rest of an FPDU.
+const LOOK_MS: u32 = 1_000;
+
+/// Milliseconds that the rest of an FPDU may take.
+const LATE_MS: i64 = 10_000;
+
+/// What a queue pair's worker works on.
+enum Phase {
+    /// No connection, yet.
+    Unbound,
+    /// This side connects.
+    Connecting(KBox<Connecting>),
+    /// There is a connection. Its consumer hears of the end when the token goes.
+    Open(KBox<Stream>, cm::Established<Id>),
+    /// It is over. Maybe the peer is still given what was sent last.
+    Over(Option<Lingering>),
+}
+
+struct Inner {
+    phase: Phase,
+    waker: Option<Arc<Waker>>,
+}
+
+/// A queue pair.
+#[pin_data]
+pub(crate) struct Qp {
+    shared: Arc<Shared>,
+    queues: Arc<Queues>,
+    domain: Domain,
+    // One of `State`, and the access of the peer above it.
+    state: AtomicU32,
+    access: AtomicU32,
+    #[pin]
+    inner: Mutex<Inner>,
+    #[pin]
+    worker: Worker,
+}
+
+const STATES: [State; 6] = [
+    State::Reset,
+    State::Init,
+    State::ReadyToReceive,
+    State::ReadyToSend,
+    State::Closing,
+    State::Error,
+];
+
+impl Qp {
+    /// A new one. Sleeps.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        queues: Arc<Queues>,
+        domain: Domain,
+    ) -> Result<Arc<Self>> {
+        let queue = work::current()?;
+        let inner = Inner {
+            phase: Phase::Unbound,
+            waker: None,
+        };
+        Arc::pin_init(
+            pin_init!(Self {
+                shared,
+                queues,
+                domain,
+                state: AtomicU32::new(State::Reset as u32),
+                access: AtomicU32::new(0),
+                inner <- new_mutex!(inner, "iwarp_qp"),
+                worker <- Worker::new::<Self>(queue),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    fn set_state(&self, state: State) {
+        self.state.store(state as u32, Ordering::SeqCst);
+    }
+
+    /// Goes from one state to another, unless somebody else changed it.
+    fn advance(&self, from: State, to: State) -> bool {
+        let (from, to) = (from as u32, to as u32);
+        self.state
+            .compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
+    }
+
+    fn access(&self) -> Access {
+        let access = self.access.load(Ordering::Relaxed);
+        Access {
+            remote_read: access & 1 != 0,
+            remote_write: access & 2 != 0,
+        }
+    }
+
+    /// Begins to connect. `EINVAL` unless it is ready to receive, and has no connection.
+    pub(crate) fn connect(
+        this: &Arc<Self>,
+        begin: impl FnOnce(Arc<Waker>) -> Result<KBox<Connecting>>,
+    ) -> Result {
+        let mut inner = this.inner.lock();
+        if !matches!(inner.phase, Phase::Unbound) || this.state() != State::ReadyToReceive {
+            return Err(EINVAL);
+        }
+        let waker = Waker::new()?;
+        waker.point_at(this)?;
+        match begin(waker.clone()) {
+            Ok(connecting) => {
+                inner.phase = Phase::Connecting(connecting);
+                inner.waker = Some(waker);
+                Worker::kick(this);
+                Ok(())
+            }
+            Err(error) => {
+                waker.let_go();
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes over a connection that a peer began and the consumer accepts. `begin` makes the stream, when it is sure that it will be
+    /// used, and the token.
+    pub(crate) fn accept(
+        this: &Arc<Self>,
+        waker: Arc<Waker>,
+        begin: impl FnOnce(&Queues) -> Result<(KBox<Stream>, cm::Accepting<Id>)>,
+    ) -> Result {
+        let mut inner = this.inner.lock();
+        if !matches!(inner.phase, Phase::Unbound) || this.state() != State::ReadyToReceive {
+            return Err(EINVAL);
+        }
+        let (stream, token) = begin(&this.queues)?;
+        waker.point_at(this)?;
+        inner.waker = Some(waker);
+        // If the consumer has gone on to the error state, the worker ends it.
+        this.advance(State::ReadyToReceive, State::ReadyToSend);
+        inner.phase = Phase::Open(stream, token.established());
+        Worker::kick(this);
+        Ok(())
+    }
+
+    /// One step of the worker. Says whether it should run again soon.
+    fn step(this: &Arc<Self>, inner: &mut Inner) -> bool {
+        if matches!(this.state(), State::Closing | State::Error) {
+            Self::end(this, inner, this.state() == State::Closing);
+            return false;
+        }
+        let memory = Registered {
+            regions: &this.shared.regions,
+            domain: this.domain,
+            access: this.access(),
+        };
+        match &mut inner.phase {
+            Phase::Unbound | Phase::Over(_) => false,
+            Phase::Connecting(connecting) => {
+                match connecting.step() {
+                    Progress::Waits(milliseconds) => {
+                        Worker::kick_later(this, milliseconds);
+                        false
+                    }
+                    Progress::Done => {
+                        // Consumers may send as soon as they hear of it.
+                        this.advance(State::ReadyToReceive, State::ReadyToSend);
+                        let Phase::Connecting(connecting) =
+                            core::mem::replace(&mut inner.phase, Phase::Over(None))
+                        else {
+                            return false;
+                        };
+                        match connecting.finish(&this.shared, &this.queues) {
+                            Some((stream, token)) => {
+                                inner.phase = Phase::Open(stream, token);
+                                true
+                            }
+                            None => {
+                                Self::end(this, inner, false);
+                                false
+                            }
+                        }
+                    }
+                }
+            }
+            Phase::Open(stream, _) => match stream.round(&this.shared, &this.queues, &memory) {
+                Round::More => true,
+                Round::Idle if stream.is_late(LATE_MS) => {
+                    this.shared.counters.add(Count::Late);
+                    Self::end(this, inner, false);
+                    false
+                }
+                Round::Idle => {
+                    if stream.has_part() {
+                        Worker::kick_later(this, LOOK_MS);
+                    }
+                    false
+                }
+                Round::Over { graceful } => {
+                    Self::end(this, inner, graceful);
+                    false
+                }
+            },
+        }
+    }
+
+    /// The connection is over, or is to be: tells the consumer, completes everything.
+    fn end(this: &Arc<Self>, inner: &mut Inner, graceful: bool) {
+        let closing = this.state() == State::Closing;
+        this.set_state(State::Error);
+        let phase = core::mem::replace(&mut inner.phase, Phase::Over(None));
+        match phase {
+            Phase::Unbound => {}
+            Phase::Over(lingering) => inner.phase = Phase::Over(lingering),
+            Phase::Connecting(connecting) => {
+                this.shared.counters.add(Count::ConnectFailed);
+                connecting.give_up();
+            }
+            Phase::Open(mut stream, token) => {
+                if closing {
+                    stream.last_words();
+                }
+                let stream = KBox::into_inner(stream);
+                let connection = stream.end(&this.queues);
+                // Before iw_cm hears of the end, all that was posted until now is complete.
+                Self::flush(&this.queues);
+                inner.phase = match graceful {
+                    true => Phase::Over(Some(Lingering::new(connection))),
+                    false => {
+                        connection.abort();
+                        Phase::Over(None)
+                    }
+                };
+                drop(token);
+            }
+        }
+        Self::flush(&this.queues);
+        let over = match &mut inner.phase {
+            Phase::Over(Some(lingering)) => lingering.step(),
+            _ => true,
+        };
+        if over {
+            inner.phase = Phase::Over(None);
+            if let Some(waker) = inner.waker.take() {
+                waker.let_go();
+            }
+        } else {
+            Worker::kick_later(this, LOOK_MS);
+        }
+    }
+
+    /// Completes what was posted and not taken.
+    fn flush(queues: &Queues) {
+        while let Some(request) = queues.take_send() {
+            queues.complete_send(request, Status::Flushed);
+        }
+        while let Some(request) = queues.take_receive() {
+            queues.complete_receive(request, Status::Flushed, 0, false, None);
+        }
+    }
+}
+
+impl Work for Qp {
+    fn worker(&self) -> &Worker {
+        &self.worker
+    }
+
+    fn run(this: Arc<Self>) {
+        for _ in 0..ROUNDS {
+            let mut inner = this.inner.lock();
+            if !Self::step(&this, &mut inner) {
+                return;
+            }
+        }
+        Worker::kick(&this);
+    }
+}
+
+impl QueuePair for Qp {
+    fn posted(this: &Arc<Self>) {
+        Worker::kick(this);
+    }
+
+    fn modify(this: &Arc<Self>, change: Change) -> Result {
+        if let Some(access) = change.access {
+            let bits = u32::from(access.remote_read) | u32::from(access.remote_write) << 1;
+            this.access.store(bits, Ordering::Relaxed);
+        }
+        let Some(to) = change.state else {
+            return Ok(());
+        };
+        loop {
+            let from = this.state();
+            let allowed = match to {
+                State::Error => true,
+                State::Closing => from == State::ReadyToSend,
+                State::Reset => from == State::Reset,
+                // Forwards, or where it is.
+                _ => from as u32 <= to as u32 && (to as u32) < State::Closing as u32,
+            };
+            if !allowed {
+                return Err(EINVAL);
+            }
+            if this.advance(from, to) {
+                break;
+            }
+        }
+        if matches!(to, State::Closing | State::Error) {
+            Worker::kick(this);
+        }
+        Ok(())
+    }
+
+    fn state(&self) -> State {
+        let state = usize::try_from(self.state.load(Ordering::SeqCst)).unwrap_or(0);
+        STATES.get(state).copied().unwrap_or(State::Error)
+    }
+
+    fn destroy(this: Arc<Self>) {
+        this.set_state(State::Error);
+        Worker::stop(&this);
+        let mut inner = this.inner.lock();
+        Self::end(&this, &mut inner, false);
+        inner.phase = Phase::Over(None);
+        if let Some(waker) = inner.waker.take() {
+            waker.let_go();
+        }
+    }
+}

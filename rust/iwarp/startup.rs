@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Start-up frames of MPA on a socket: what this side offers, receiving one, sending one.
+
+use kernel::prelude::*;
+use rdmap::enhanced::Agreed;
+use rdmap::mpa::startup::Frame;
+use rdmap::mpa::startup::Kind;
+use rdmap::mpa::startup::Offer;
+use socket::Connection;
+use socket::Events;
+use socket::Next;
+use socket::Settings;
+
+/// Reads in either direction, at most.
+pub(crate) const MAX_READS: u16 = 128;
+
+/// Milliseconds that a peer may leave octets unacknowledged.
+const USER_TIMEOUT_MS: u32 = 60_000;
+
+/// What every connection is set to.
+pub(crate) const SETTINGS: Settings = Settings {
+    user_timeout_ms: USER_TIMEOUT_MS,
+    keepalive: None,
+    receive_buffer: None,
+};
+
+/// What this side offers, when its consumer wants so many Reads.
+pub(crate) fn offer(ird: u32, ord: u32) -> Offer {
+    let reads = |wanted: u32| u16::try_from(wanted).map_or(MAX_READS, |reads| reads.min(MAX_READS));
+    Offer {
+        crc: true,
+        markers: false,
+        reads: Agreed {
+            ird: reads(ird),
+            ord: reads(ord),
+        },
+        max_ird: MAX_READS,
+        enhanced: true,
+    }
+}
+
+/// A start-up frame, or why there is none.
+pub(crate) enum Arrived {
+    /// It has that many octets.
+    Frame(usize),
+    /// Not yet.
+    Nothing,
+    /// The peer closed the connection, or lost it.
+    End,
+    /// What came is no such frame.
+    Wrong,
+}
+
+/// Receives a start-up frame into `buffer`.
+pub(crate) fn receive<E: Events>(
+    connection: &mut Connection<E>,
+    kind: Kind,
+    buffer: &mut [u8; Frame::MAX_LEN],
+) -> Arrived {
+    connection.receive(|frames| {
+        let length = |head: &[u8]| -> Result<usize> {
+            // What is wrong with it is found as soon as it is there.
+            Frame::parse(kind, head).map_err(|_| EINVAL)?;
+            let length = head.last_chunk().ok_or(EINVAL)?;
+            Ok(head
+                .len()
+                .saturating_add(u16::from_be_bytes(*length).into()))
+        };
+        match frames.next(Frame::HEADER_LEN, length) {
+            Ok(Next::Whole(frame)) => {
+                let length = frame.len();
+                let copied = buffer
+                    .get_mut(..length)
+                    .ok_or(EINVAL)
+                    .and_then(|to| frame.copy_to_slice(0, to));
+                match copied.and_then(|()| frame.take()) {
+                    Ok(()) => Arrived::Frame(length),
+                    Err(_) => Arrived::Wrong,
+                }
+            }
+            Ok(Next::Part | Next::Nothing | Next::Budget) => Arrived::Nothing,
+            Ok(Next::End { .. }) => Arrived::End,
+            Err(error) if error == ENOMEM => Arrived::Nothing,
+            Err(_) => Arrived::Wrong,
+        }
+    })
+}
