@@ -34,9 +34,8 @@ use rdma::{
         ConnectParameters,
         Id, //
     },
+    device::Limits,
     error,
-    mr::Idle,
-    ProtectionDomain,
     QueuePair, //
 };
 use sunrpc::Xprt;
@@ -77,9 +76,7 @@ pub(super) fn connect(
                 .address()
                 .and_then(|address| id.resolve_address(&address, RESOLVE_MS)),
             Action::ResolveRoute => id.resolve_route(RESOLVE_MS),
-            Action::Request => {
-                request(&id, &connection, config, reusable).map(|made| queue = Some(made))
-            }
+            Action::Request => request(&id, &connection, config, reusable, &mut queue),
             Action::Announce => break Ok(()),
             _ => break Err(state.connect_error().map_or_else(error::timed_out, errno)),
         };
@@ -91,55 +88,70 @@ pub(super) fn connect(
         (Ok(()), Some(queue)) => Ok(ActiveConnection { queue, connection }),
         (result, queue) => {
             connection.begin_close();
-            if let Some(queue) = &queue {
-                queue.drain();
-            }
-            let regions = connection.finish_close();
-            // The RDMA CM gives up a half-made connection when its id is destroyed. A protection domain
-            // that was made with this id would keep it alive, so it is not reused.
-            if let Some(queue) = queue.filter(|queue| !queue.pd().is_of(&id)) {
-                *reusable = Some(ReusableResources::new(&queue, regions));
+            match queue {
+                Some(queue) => {
+                    queue.drain();
+                    let resources = connection.finish_close(&queue);
+                    // The RDMA CM gives up a half-made connection when its id is destroyed.
+                    *reusable = Some(resources).filter(|resources| resources.outlive(&id));
+                }
+                None => state.report(Event::Drained),
             }
             result.and(Err(error::timed_out()))
         }
     }
 }
 
-/// Creates the resources of the connection, then sends the connection request.
+/// Creates the resources of the connection, then sends the connection request. `made` is the queue pair as soon
+/// as there is one: the resources are its own then.
 fn request(
     id: &Arc<Id<Connection>>,
     connection: &Connection,
     config: Config,
     reusable: &mut Option<ReusableResources>,
-) -> Result<Arc<QueuePair<Connection>>> {
+    made: &mut Option<Arc<QueuePair<Connection>>>,
+) -> Result {
     let device = id.limits()?;
-    let (pd, regions) = match reusable.take().filter(|reusable| reusable.pd.serves(id)) {
-        Some(ReusableResources { pd, regions }) => (pd, regions),
-        None => (ProtectionDomain::new(id.clone())?, Idle::new()),
+    let kept = reusable.take();
+    let mut resources = match kept.and_then(|kept| kept.that_serve(id, &config)) {
+        Some(resources) => resources,
+        None => ReusableResources::new(id, &config)?,
     };
-    let mut credits = config.credits;
-    let (limits, queue) = loop {
-        let limits = QueueLimits::new(&device, Config { credits, ..config })?;
-        match limits.parameters.make(id.clone(), pd.clone()) {
-            Ok(queue) => break (limits, queue),
-            Err(EINVAL | ENOMEM) if limits.credits > MIN_CREDITS => {
-                credits = (limits.credits / 2).max(MIN_CREDITS);
-            }
-            Err(error) => return Err(error),
+    let (limits, queue) = match make_queue(id, &device, config, &mut resources) {
+        Ok(limits_and_queue) => limits_and_queue,
+        Err(error) => {
+            *reusable = Some(resources).filter(|resources| resources.outlive(id));
+            return Err(error);
         }
     };
+    *made = Some(queue.clone());
     connection.set_queue_limits(limits.payload_segments, u32::try_from(limits.credits)?);
-    let new =
+    let ReusableResources {
+        pd,
+        regions,
+        mut receives,
+        ..
+    } = resources;
+    let filled =
         connection
             .regions
-            .fill(&pd, regions, limits.regions, limits.pages, limits.reserve)?;
+            .fill(&pd, regions, limits.regions, limits.pages, limits.reserve);
+    // RFC 8166, section 3.3.1: the Receives for all replies are posted before the first Call is sent.
+    let posted = connection.receives.fill(
+        &queue,
+        limits.credits.saturating_add(CALLBACKS),
+        config.inline.receive_size(),
+        GFP_KERNEL,
+        &mut receives,
+    );
+    if posted.is_err() {
+        // Not lost: what is left when all are posted was too many.
+        connection.receives.keep(receives);
+    }
+    let new = filled?;
     connection.counters.regions.add(new as u64);
     connection.with_peer(|peer| trace::event!(xprtrdma_createmrs(peer, new)));
-    // RFC 8166, section 3.3.1: the Receives for all replies are posted before the first Call is sent.
-    let receives = limits.credits.saturating_add(CALLBACKS);
-    connection
-        .receives
-        .fill(&queue, receives, config.inline.receive_size(), GFP_KERNEL)?;
+    posted?;
     let private_data = match device.remote_invalidation {
         true => config.inline,
         false => config.inline.without_remote_invalidation(),
@@ -152,8 +164,28 @@ fn request(
         // Credits keep either side from sending without a Receive. If one is missing all the same,
         // that is an error and must be seen.
         rnr_retry_count: 0,
-    })?;
-    Ok(queue)
+    })
+}
+
+/// Creates the queue pair, for as many credits of `config` as the device has room for.
+fn make_queue(
+    id: &Arc<Id<Connection>>,
+    device: &Limits,
+    config: Config,
+    resources: &mut ReusableResources,
+) -> Result<(QueueLimits, Arc<QueuePair<Connection>>)> {
+    let mut credits = config.credits;
+    loop {
+        let limits = QueueLimits::new(device, Config { credits, ..config })?;
+        let pd = resources.pd.clone();
+        match limits.parameters.make(id.clone(), pd, &mut resources.sends) {
+            Ok(queue) => return Ok((limits, queue)),
+            Err(EINVAL | ENOMEM) if limits.credits > MIN_CREDITS => {
+                credits = (limits.credits / 2).max(MIN_CREDITS);
+            }
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Closes the connection. Returns the resources that another one may use. Sleeps.
@@ -170,8 +202,7 @@ pub(super) fn close(xprt: &Xprt<ClientTransport>, active: &ActiveConnection) -> 
     });
     queue.drain();
     xprt.for_each_slot(|slot| connection.counters.broken_regions.add(slot.reset()));
-    let regions = connection.finish_close();
-    ReusableResources::new(queue, regions)
+    connection.finish_close(queue)
 }
 
 /// The error that sunrpc gets.

@@ -23,7 +23,8 @@ use super::{
 };
 use crate::endpoint::{
     self,
-    ReceiveRing, //
+    ReceiveRing,
+    SendBuffering, //
 };
 use core::sync::atomic::{
     AtomicBool,
@@ -52,8 +53,13 @@ use proto::{
     },
 };
 use rdma::{
-    cm,
+    cm::{
+        self,
+        Id, //
+    },
     mr::Idle,
+    receive,
+    send,
     ProtectionDomain,
     QueuePair, //
     WcStatus,
@@ -89,20 +95,51 @@ pub(crate) struct ActiveConnection {
     pub(super) connection: Arc<Connection>,
 }
 
-/// Resources that a closed connection leaves to the next one on the same device.
+/// Resources that a closed connection leaves to the next one on the same device, which then need not allocate
+/// them: there may be no memory before it is there, if the transport carries swap.
 ///
 /// They hold up the removal of the device, so they are released when it is being removed.
 pub(crate) struct ReusableResources {
     pub(super) pd: Arc<ProtectionDomain<Connection>>,
     pub(super) regions: Idle<Connection>,
+    pub(super) receives: receive::Buffers<Connection>,
+    pub(super) sends: send::Buffers<Connection>,
+    /// The lengths of the buffers.
+    inline: PrivateData,
 }
 
 impl ReusableResources {
-    pub(super) fn new(queue: &QueuePair<Connection>, regions: Idle<Connection>) -> Self {
-        Self {
-            pd: queue.pd().clone(),
-            regions,
+    /// A new domain on the device of `id`, and nothing in it. Sleeps.
+    pub(super) fn new(id: &Arc<Id<Connection>>, config: &Config) -> Result<Self> {
+        Ok(Self {
+            pd: ProtectionDomain::new(id.clone())?,
+            regions: Idle::new(),
+            receives: receive::Buffers::new(),
+            sends: send::Buffers::new(),
+            inline: config.inline,
+        })
+    }
+
+    /// What serves a connection of `id` that has this `config`. [`None`] if nothing does.
+    pub(super) fn that_serve(self, id: &Id<Connection>, config: &Config) -> Option<Self> {
+        if !self.pd.serves(id) {
+            return None;
         }
+        if self.inline == config.inline {
+            return Some(self);
+        }
+        // The sysctls changed.
+        Some(Self {
+            receives: receive::Buffers::new(),
+            sends: send::Buffers::new(),
+            inline: config.inline,
+            ..self
+        })
+    }
+
+    /// Whether a later connection may use them. The domain that was made for the connection of `id` keeps that.
+    pub(super) fn outlive(&self, id: &Id<Connection>) -> bool {
+        !self.pd.is_of(id)
     }
 
     /// Whether the removal of the device waits for them.
@@ -302,13 +339,17 @@ impl Connection {
         self.state.report(Event::Close);
     }
 
-    /// To be called when the queue pair is drained. Frees the other resources, ends all waits in
-    /// [`ConnectionState::wait_until_closed`], and returns the regions, which another connection may
-    /// use. Sleeps.
-    pub(super) fn finish_close(&self) -> Idle<Self> {
-        self.receives.clear();
-        let regions = self.regions.close();
+    /// To be called when `queue` is drained. Ends all waits in [`ConnectionState::wait_until_closed`], and returns
+    /// the resources, which another connection may use.
+    pub(super) fn finish_close(&self, queue: &QueuePair<Self>) -> ReusableResources {
+        let resources = ReusableResources {
+            pd: queue.pd().clone(),
+            regions: self.regions.close(),
+            receives: self.receives.close(),
+            sends: queue.take_send_buffers(),
+            inline: self.config.inline,
+        };
         self.state.report(Event::Drained);
-        regions
+        resources
     }
 }

@@ -83,7 +83,7 @@ impl rdma::Handler for Connection {
             status.number(),
             status.vendor_err()
         ));
-        drop(buffer);
+        self.receives.keep(buffer.into());
         self.work_request_failed(status);
     }
 

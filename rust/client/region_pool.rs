@@ -51,7 +51,7 @@ impl<H: Handler> RegionPool<H> {
 
     /// Fills the pool with `count` regions of up to `pages` pages: those in `idle`, which came from a pool
     /// with the same `pages`, and new ones. No RPC needs more than `reserve`. Returns how many are
-    /// new. Sleeps.
+    /// new. If it fails, the pool has what there is. Sleeps.
     pub(crate) fn fill(
         &self,
         pd: &Arc<ProtectionDomain<H>>,
@@ -62,13 +62,11 @@ impl<H: Handler> RegionPool<H> {
     ) -> Result<usize> {
         let mut idle = idle.take(count);
         let missing = count.saturating_sub(idle.len());
-        for _ in 0..missing {
-            idle.allocate(pd, pages)?;
-        }
+        let result = (0..missing).try_for_each(|_| idle.allocate(pd, pages));
         let mut state = self.state.lock();
         state.idle = Some(idle);
         state.reserve = reserve;
-        Ok(missing)
+        result.and(Ok(missing))
     }
 
     /// Takes `count` regions. [`None`] if there are fewer; then the next [`Self::put`] returns `true`.

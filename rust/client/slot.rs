@@ -247,7 +247,9 @@ impl Slot {
             state.invalidation = Invalidation::Pending;
         }
         drop(state);
-        drop(prepared);
+        if let Some(prepared) = prepared {
+            prepared.cancel();
+        }
         drop(registered);
         if count > 0 {
             self.shared.invalidated();

@@ -57,23 +57,22 @@ pub(crate) struct Parameters {
 }
 
 impl Parameters {
-    /// Makes the queue pair of `id` in `pd` ([`QueuePair::new`]). Sleeps.
+    /// Makes the queue pair of `id` in `pd` ([`QueuePair::new`]), with the Send buffers in `reusable`, which are of
+    /// that domain and of [`Self::send_bytes`], and new ones. What it does not need stays there, and all if it fails.
+    /// Sleeps.
     pub(crate) fn make<H>(
         &self,
         id: Arc<Id<H>>,
         pd: Arc<ProtectionDomain<H>>,
+        reusable: &mut Buffers<H>,
     ) -> Result<Arc<QueuePair<H>>>
     where
         H: Handler<SendPolicy = SendPolicy<H>>,
     {
         // If there is one, it is free, or a thread has it, or it comes back with a completion.
         let first = self.first_send_buffers.max(1).min(self.send_buffers);
-        let mut free = Buffers::new();
-        for _ in 0..first {
-            free.push(Buffer::new(&pd, self.send_bytes, GFP_KERNEL)?);
-        }
         let unmade = self.send_buffers.saturating_sub(first);
-        let buffers = SendBuffers::new(free, unmade, self.send_bytes);
+        let buffers = SendBuffers::new(unmade, self.send_bytes);
         let credits = SqCredits::new(usize::try_from(self.transfers)?);
         let parameters = qp::Parameters {
             receives: self.receives,
@@ -82,7 +81,22 @@ impl Parameters {
             regions_per_send: self.regions_per_send,
             transfers: self.transfers,
         };
-        QueuePair::new(id, pd, &parameters, SendPolicy::new(buffers, credits))
+        let policy = SendPolicy::new(buffers, credits);
+        let queue = QueuePair::new(id, pd, &parameters, policy)?;
+        for _ in 0..first {
+            let buffer = match reusable.pop() {
+                Some(buffer) => Ok(buffer),
+                None => Buffer::new(queue.pd(), self.send_bytes, GFP_KERNEL),
+            };
+            match buffer {
+                Ok(buffer) => queue.put_back_send_buffer(buffer),
+                Err(error) => {
+                    reusable.append(&mut queue.take_send_buffers());
+                    return Err(error);
+                }
+            }
+        }
+        Ok(queue)
     }
 }
 
@@ -119,6 +133,9 @@ pub(crate) trait SendBuffering<H: Handler> {
 
     /// Gives back a buffer that is not to be sent after all.
     fn put_back_send_buffer(&self, buffer: Buffer<H>);
+
+    /// Takes all buffers that are free, when none is needed any more.
+    fn take_send_buffers(&self) -> Buffers<H>;
 
     /// An empty transfer of RDMA Writes. Its methods sleep if `flags` allow it.
     fn writes(&self, flags: Flags) -> Result<Transfer<H>>;
@@ -157,6 +174,10 @@ impl<H: Handler<SendPolicy = SendPolicy<H>>> SendBuffering<H> for QueuePair<H> {
 
     fn put_back_send_buffer(&self, buffer: Buffer<H>) {
         self.send_queue().policy().put_back(buffer);
+    }
+
+    fn take_send_buffers(&self) -> Buffers<H> {
+        self.send_queue().policy().buffers.take_all()
     }
 
     fn writes(&self, flags: Flags) -> Result<Transfer<H>> {

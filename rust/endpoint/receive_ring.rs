@@ -40,6 +40,8 @@ struct Ring<H: Handler> {
     depth: usize,
     /// Whether a thread is making more buffers.
     growing: bool,
+    /// The connection is at its end: nothing is kept here.
+    closed: bool,
 }
 
 impl<H: Handler> ReceiveRing<H> {
@@ -55,20 +57,23 @@ impl<H: Handler> ReceiveRing<H> {
                     batch: 0,
                     depth: 0,
                     growing: false,
+                    closed: false,
                 },
                 "rpcrdma::receive_ring"
             ),
         })
     }
 
-    /// Allocates and posts Receives of `len` bytes until the peer may have `credits`, and returns how
-    /// many were missing. [`EBUSY`] if somebody else does. Sleeps if `flags` allow it.
+    /// Posts Receives of `len` bytes until the peer may have `credits`, and returns how many were missing. Takes
+    /// the buffers of `reusable`, which are of that length, and allocates what is missing yet; if it fails they go
+    /// back there. [`EBUSY`] if somebody else does. Sleeps if `flags` allow it.
     pub(crate) fn fill(
         &self,
         queue: &QueuePair<H>,
         credits: usize,
         len: usize,
         flags: Flags,
+        reusable: &mut Buffers<H>,
     ) -> Result<usize> {
         let mut ring = self.ring.lock();
         if core::mem::replace(&mut ring.growing, true) {
@@ -76,7 +81,7 @@ impl<H: Handler> ReceiveRing<H> {
         }
         let missing = Self::depth(credits).saturating_sub(ring.depth);
         drop(ring);
-        let (posted, result) = Self::make(queue, missing, len, flags);
+        let (posted, result) = Self::post(queue, missing, len, flags, reusable);
         let mut ring = self.ring.lock();
         ring.growing = false;
         ring.depth = ring.depth.saturating_add(posted);
@@ -85,16 +90,26 @@ impl<H: Handler> ReceiveRing<H> {
         Ok(missing)
     }
 
-    /// Allocates and posts `count` buffers. Returns how many were posted, and whether that is all.
-    fn make(queue: &QueuePair<H>, count: usize, len: usize, flags: Flags) -> (usize, Result) {
-        let mut buffers = Buffers::new();
-        for _ in 0..count {
+    /// Posts `count` buffers: those of `reusable`, and new ones. Returns how many were posted, and whether that is
+    /// all. The others go back to `reusable`.
+    fn post(
+        queue: &QueuePair<H>,
+        count: usize,
+        len: usize,
+        flags: Flags,
+        reusable: &mut Buffers<H>,
+    ) -> (usize, Result) {
+        let mut buffers = reusable.take(count);
+        while buffers.len() < count {
             if let Err(error) = buffers.allocate(queue.pd(), len, flags) {
+                reusable.append(&mut buffers);
                 return (0, Err(error));
             }
         }
         let result = queue.post_receives(&mut buffers);
-        (count.saturating_sub(buffers.len()), result)
+        let posted = count.saturating_sub(buffers.len());
+        reusable.append(&mut buffers);
+        (posted, result)
     }
 
     /// How many Receives the ring has for `credits`.
@@ -110,6 +125,10 @@ impl<H: Handler> ReceiveRing<H> {
     /// is at its end the buffers stay here.
     pub(crate) fn repost(&self, queue: &QueuePair<H>, buffer: Buffer<H>) {
         let mut ring = self.ring.lock();
+        if ring.closed {
+            drop(ring);
+            return drop(buffer);
+        }
         ring.spare.push(buffer);
         if ring.spare.len() >= ring.batch {
             // What cannot be posted stays.
@@ -117,9 +136,19 @@ impl<H: Handler> ReceiveRing<H> {
         }
     }
 
-    /// Frees what is not posted.
-    pub(crate) fn clear(&self) {
-        let spare = core::mem::take(&mut self.ring.lock().spare);
-        drop(spare);
+    /// Keeps buffers that are not to be posted any more, for [`Self::close`].
+    pub(crate) fn keep(&self, mut buffers: Buffers<H>) {
+        let mut ring = self.ring.lock();
+        if !ring.closed {
+            ring.spare.append(&mut buffers);
+        }
+        // The lock is dropped before `buffers`.
+    }
+
+    /// Returns what is not posted. Nothing is kept here from now on.
+    pub(crate) fn close(&self) -> Buffers<H> {
+        let mut ring = self.ring.lock();
+        ring.closed = true;
+        core::mem::take(&mut ring.spare)
     }
 }

@@ -21,9 +21,13 @@ pub(super) struct SendBuffers<H: Context> {
 }
 
 impl<H: Context> SendBuffers<H> {
-    /// A pool of the `free` buffers, which are of `len` bytes. `unmade` more may be made.
-    pub(super) fn new(free: Buffers<H>, unmade: usize, len: usize) -> Self {
-        Self { free, unmade, len }
+    /// An empty pool for buffers of `len` bytes. Beyond those that are put in, `unmade` may be made.
+    pub(super) fn new(unmade: usize, len: usize) -> Self {
+        Self {
+            free: Buffers::new(),
+            unmade,
+            len,
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -54,6 +58,11 @@ impl<H: Context> SendBuffers<H> {
     /// The buffer of the last [`Self::begin_making`] was not made.
     pub(super) fn not_made(&mut self) {
         self.unmade = self.unmade.saturating_add(1);
+    }
+
+    /// Takes all that are free.
+    pub(super) fn take_all(&mut self) -> Buffers<H> {
+        core::mem::take(&mut self.free)
     }
 
     pub(super) fn put_back(&mut self, buffer: Buffer<H>) {

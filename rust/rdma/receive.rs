@@ -118,6 +118,23 @@ impl<H: Context> Buffers<H> {
         self.0.push(buffer.0);
     }
 
+    /// Takes up to `count` out.
+    pub fn take(&mut self, count: usize) -> Self {
+        let mut taken = Self::new();
+        while taken.len() < count {
+            match self.0.pop() {
+                Some(inner) => taken.0.push(inner),
+                None => break,
+            }
+        }
+        taken
+    }
+
+    /// Moves all of `other` here.
+    pub fn append(&mut self, other: &mut Self) {
+        self.0.append(&mut other.0);
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len()
@@ -182,6 +199,14 @@ impl<H: Context> Buffers<H> {
             wr = inner.wr.next;
             self.0.push(inner);
         }
+    }
+}
+
+impl<H: Context> From<Buffer<H>> for Buffers<H> {
+    fn from(buffer: Buffer<H>) -> Self {
+        let mut one = Self::new();
+        one.push(buffer);
+        one
     }
 }
 

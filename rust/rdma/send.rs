@@ -175,6 +175,11 @@ impl<H: Context> Buffers<H> {
         self.0.pop().map(Buffer)
     }
 
+    /// Moves all of `other` here.
+    pub fn append(&mut self, other: &mut Self) {
+        self.0.append(&mut other.0);
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len()

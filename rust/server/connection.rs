@@ -284,6 +284,6 @@ impl<T: SvcConnection> Connection<T> {
                 None => break,
             }
         }
-        self.receives.clear();
+        drop(self.receives.close());
     }
 }

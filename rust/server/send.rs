@@ -36,6 +36,7 @@ use proto::{
 };
 use rdma::{
     error::not_connected,
+    receive::Buffers,
     send::{
         Buffer,
         Verb, //
@@ -89,6 +90,7 @@ impl<T: SvcConnection> SendPath<T> {
             QueueLimits::messages(credits)?,
             self.limits.inline.receive_size(),
             flags,
+            &mut Buffers::new(),
         )?;
         // If none was missing, another thread has granted as much or more meanwhile.
         if missing > 0 {

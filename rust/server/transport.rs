@@ -50,7 +50,10 @@ use rdma::{
     },
     error::not_connected,
     receive::Message,
-    send::Verb,
+    send::{
+        Buffers,
+        Verb, //
+    },
     transfer::Attached,
     ProtectionDomain, //
 };
@@ -141,7 +144,10 @@ impl ServerTransport {
         })?;
         let queue = loop {
             let parameters = limits.parameters::<Connection>()?;
-            match (parameters.make(id.clone(), pd.clone()), limits.halved()) {
+            match (
+                parameters.make(id.clone(), pd.clone(), &mut Buffers::new()),
+                limits.halved(),
+            ) {
                 // The device's attributes promise more than it has.
                 (Err(EINVAL | ENOMEM), Some(halved)) => limits = halved,
                 (queue, _) => {

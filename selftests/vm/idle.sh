@@ -7,6 +7,18 @@
 . ./lib.sh
 need_pair
 
+# The memory regions and protection domains of the module on this machine.
+resources() { { rdma resource show mr; rdma resource show pd; } | grep rpcrdma; }
+
+given_back() {
+	local start=$SECONDS
+	while resources; do
+		[ $((SECONDS - start)) -lt 90 ] || return
+		sleep 1
+	done
+	echo "after $((SECONDS - start)) seconds"
+}
+
 connected() { grep CONNECTED <(xprts xprt_state); }
 
 ends_when_idle() {
@@ -19,12 +31,14 @@ ends_when_idle() {
 	[ $((SECONDS - start)) -gt 240 ]
 }
 
-plan 5
+plan 7
 mount_nfs 3 || exit
 random_file "$mnt/idle" 100000
 sync
 check "the mount is connected" connected
+check "the connection has memory regions" resources
 check "the connection ends when it is idle" ends_when_idle
+check "what it leaves is given back" given_back
 check "the next access connects again" same_file idle
 check "the second connection is counted" test "$(counter connect_count)" = 2
 check "the file system unmounts" umount "$mnt"

@@ -32,6 +32,7 @@ use rdma::{
         address,
         net, //
     },
+    send,
     Context,
     Handler,
     Invalidated,
@@ -201,7 +202,7 @@ pub(super) struct Side {
 impl Side {
     fn new(id: Arc<Id<End>>, end: Arc<End>, parameters: &Parameters) -> Result<Self> {
         let pd = ProtectionDomain::new(id.clone())?;
-        let queue = parameters.make(id, pd)?;
+        let queue = parameters.make(id, pd, &mut send::Buffers::new())?;
         let mut receives = receive::Buffers::new();
         for _ in 0..parameters.receives {
             receives.allocate(queue.pd(), BUFFER_BYTES, GFP_KERNEL)?;
