@@ -148,6 +148,11 @@ impl Transport for ClientTransport {
         drop(unwanted);
     }
 
+    fn expire(&self) {
+        let unwanted = self.reusable.lock().take();
+        drop(unwanted);
+    }
+
     fn release(&self, _xprt: &Xprt<Self>, rqst: &Rqst<Self>) {
         rqst.slot().release(rqst, || self.active());
     }

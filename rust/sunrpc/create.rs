@@ -97,14 +97,17 @@ impl<T: Transport> Xprt<T> {
         addr::format(xprt, T::NAME, T::NETIDS)?;
 
         // SAFETY: The memory is `Self`'s.
-        let (connect, parts) = unsafe {
+        let (connect, expiry, parts) = unsafe {
             (
                 &raw mut (*this.as_ptr()).connect,
+                &raw mut (*this.as_ptr()).expiry,
                 &raw mut (*this.as_ptr()).parts,
             )
         };
         // SAFETY: The function takes this item for what it is, the `connect` of an `Xprt<T>`.
         unsafe { raw::init_delayed_work(Opaque::cast_into(connect), Some(reconnect::worker::<T>)) };
+        // SAFETY: As above, for the `expiry`.
+        unsafe { raw::init_delayed_work(Opaque::cast_into(expiry), Some(reconnect::expire::<T>)) };
         let init = try_pin_init!(Parts {
             link: XprtLink::new()?,
             need_backoff: AtomicBool::new(false),
@@ -140,6 +143,8 @@ impl<T: Transport> Xprt<T> {
         // A handler that has a link may still want to expedite an attempt to connect.
         // SAFETY: `init` initialised the work item.
         unsafe { raw::disable_delayed_work_sync(xprt.connect.get()) };
+        // SAFETY: As above.
+        unsafe { raw::disable_delayed_work_sync(xprt.expiry.get()) };
         xprt.parts.transport.close(xprt);
         xprt.parts.link.revoke();
         // SAFETY: No task, work item, handler or link can reach it any more.

@@ -8,12 +8,15 @@
 //! A task that finds the transport not connected takes `XPRT_LOCKED` and calls `connect`, which
 //! passes the lock to a work item. The first attempt, and one after a connection that brought a reply,
 //! is made at once; others are delayed, longer each time, up to the transport's limit.
+//!
+//! What a transport keeps of a closed connection for the next one it gives up after [`EXPIRY`].
 
 use crate::{
     errno,
     timeouts::{
         jiffies,
         rpc_timeout,
+        EXPIRY,
         MIN_RECONNECT_DELAY, //
     },
     transport::Transport,
@@ -95,6 +98,24 @@ impl<T: Transport> Xprt<T> {
         };
     }
 
+    /// Has [`Transport::expire`] called in a while.
+    fn expire_later(&self) {
+        // SAFETY: The queue is sunrpc's and outlives every transport.
+        let queue = unsafe { raw::xprtiod_workqueue };
+        // SAFETY: `create` initialised the work item, and `destroy` disables it before it is freed.
+        unsafe {
+            raw::queue_delayed_work_on(WORK_CPU_UNBOUND as c_int, queue, self.expiry.get(), EXPIRY)
+        };
+    }
+
+    /// Whether there is swap on a file over this transport.
+    fn carries_swap(&self) -> bool {
+        // SAFETY: The transport is live.
+        let swapper = unsafe { &raw const (*self.as_raw()).swapper.counter };
+        // SAFETY: The counter changes by atomic operations only.
+        unsafe { swapper.read_volatile() != 0 }
+    }
+
     /// Makes an attempt to connect that is delayed begin now. Does not sleep.
     pub fn expedite_connect(&self) {
         // SAFETY: `create` initialised the work item, and `destroy` disables it before it is freed.
@@ -165,6 +186,7 @@ impl<T: Transport> LockedXprt<'_, T> {
             }
             Err(error) => {
                 T::close(self, self);
+                self.expire_later();
                 errno::of_connect_error(error)
             }
         };
@@ -203,6 +225,7 @@ impl<T: Transport> LockedXprt<'_, T> {
     /// Closes the connection and tells sunrpc. May sleep.
     pub(crate) fn disconnect(&self) {
         T::close(self, self);
+        self.expire_later();
         self.next_cookie();
         self.reset_window();
         // SAFETY: The transport is live.
@@ -227,11 +250,7 @@ pub(crate) unsafe extern "C" fn worker<T: Transport>(work: *mut work_struct) {
     let offset = offset_of!(Xprt<T>, connect) + offset_of!(raw::delayed_work, work);
     // SAFETY: The caller says which structure contains `work`; `destroy` waits until this function has returned.
     let xprt = unsafe { &*work.byte_sub(offset).cast::<Xprt<T>>() };
-    // SAFETY: The transport is live.
-    let swapper = unsafe { &raw const (*xprt.as_raw()).swapper.counter };
-    // SAFETY: The counter changes by atomic operations only.
-    let carries_swap = unsafe { swapper.read_volatile() } != 0;
-    if carries_swap {
+    if xprt.carries_swap() {
         // The work item must not wait for memory that only swapping out frees.
         // SAFETY: Any task may call this.
         let flags = unsafe { raw::memalloc_noreclaim_save() };
@@ -246,5 +265,20 @@ pub(crate) unsafe extern "C" fn worker<T: Transport>(work: *mut work_struct) {
         connect_and_unlock(xprt);
         // SAFETY: As above.
         unsafe { raw::memalloc_nofs_restore(flags) };
+    }
+}
+
+/// The function of the work item [`Xprt::expire_later`].
+///
+/// # Safety
+///
+/// `work` is that of the `expiry` of a live `Xprt<T>`.
+pub(crate) unsafe extern "C" fn expire<T: Transport>(work: *mut work_struct) {
+    let offset = offset_of!(Xprt<T>, expiry) + offset_of!(raw::delayed_work, work);
+    // SAFETY: The caller says which structure contains `work`; `destroy` waits until this function has returned.
+    let xprt = unsafe { &*work.byte_sub(offset).cast::<Xprt<T>>() };
+    // There may be no memory for the next connection before something is swapped out over it.
+    if !xprt.carries_swap() {
+        T::expire(xprt);
     }
 }

@@ -19,6 +19,10 @@ pub(crate) const BIND_TIMEOUT: c_ulong = 60 * HZ;
 /// How long a connection without a call stays.
 pub(crate) const IDLE_TIMEOUT: c_ulong = 5 * 60 * HZ;
 
+/// How long a transport keeps something for its next connection, counted from the first close after it last gave
+/// that up.
+pub(crate) const EXPIRY: c_ulong = 60 * HZ;
+
 /// The shortest delay of an attempt to connect that is delayed at all.
 pub(crate) const MIN_RECONNECT_DELAY: c_ulong = 5 * HZ;
 

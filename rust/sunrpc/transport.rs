@@ -82,6 +82,10 @@ pub trait Transport: HasSlot {
     /// runs or can start. May be called again, or before the first connect. May sleep.
     fn close(&self, xprt: &Xprt<Self>);
 
+    /// Gives up what [`Self::close`] keeps for the next connection, some time after it. In parallel with any other
+    /// method. May sleep.
+    fn expire(&self);
+
     /// Makes the memory of `rqst` inaccessible to the peer, as its task frees buffers and pages after this,
     /// whether a reply came or not. The request is not pinned any more. May sleep.
     fn release(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>);

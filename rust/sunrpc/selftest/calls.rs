@@ -185,6 +185,8 @@ impl Transport for Echo {
 
     fn close(&self, _: &Xprt<Self>) {}
 
+    fn expire(&self) {}
+
     fn release(&self, _: &Xprt<Self>, _: &Rqst<Self>) {}
 
     fn timer(&self, _: &Xprt<Self>) {}
