@@ -169,7 +169,7 @@ pub(super) fn buffers_are_made_up_to_the_limit() -> Result<bool> {
 }
 
 pub(super) fn buffer_that_was_not_made_may_be_made_later() -> Result<bool> {
-    let mut buffers = SendBuffers::<End>::new(Buffers::new(), 1, LEN);
+    let mut buffers = SendBuffers::<End>::new(1, LEN);
     let once = buffers.begin_making() == Some(LEN) && buffers.begin_making().is_none();
     buffers.not_made();
     Ok(once && buffers.begin_making() == Some(LEN))
