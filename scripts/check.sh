@@ -137,7 +137,7 @@ builds() {
 
 # vms [PREFIX]: the tests in VMs. Each list is one boot. The limits are at least four times what a list takes on two CPUs that do nothing else.
 vms() {
-	gate "${1:-}one VM" 600 one_vm single
+	gate "${1:-}one VM" 900 one_vm single
 	gate "${1:-}two VMs: data and messages" 1800 pair data
 	gate "${1:-}two VMs: mounts and connections" 1800 pair mounts
 	gate "${1:-}two VMs: faults during I/O" 1800 pair faults
