@@ -275,6 +275,8 @@ impl Work for Request {
         }
         drop(open);
         this.shared.counters.add(Count::RequestLost);
+        // Nobody will stop what is in no table: a timer of it could outlive the module.
+        Worker::finish(&this);
         Self::forget(&this);
     }
 }

@@ -194,6 +194,19 @@ impl Worker {
         }
     }
 
+    /// Nothing of `this` begins to run any more, and no timer keeps it: for [`Work::run`] of the same, which cannot wait for
+    /// itself. What runs already is waited for when the [`Service`] goes. Any context.
+    pub fn finish<W: Work>(this: &Arc<W>) {
+        let worker = this.worker();
+        for item in [&worker.now, &worker.later] {
+            // SAFETY: The item was initialised, and `this` keeps it.
+            if unsafe { crate::disable_delayed_work(item.work.get()) } {
+                // SAFETY: It was queued, with a count, and will not run.
+                drop(unsafe { Arc::from_raw(item.target.load(Ordering::Relaxed).cast::<W>()) });
+            }
+        }
+    }
+
     /// Nothing of `this` runs when this returns, nor will it. Sleeps. Not to be called by [`Work::run`] of the same.
     pub fn stop<W: Work>(this: &Arc<W>) {
         let worker = this.worker();
