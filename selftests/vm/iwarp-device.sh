@@ -1,0 +1,104 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# iwarp-tcp devices in one VM: they come and go, also while somebody uses them, and the module with them.
+#
+# ROUNDS= how often a device is added and deleted, instead of 20, or 1,000 with LONG_FORMS=yes.
+
+. ./lib.sh
+clear_logs
+
+rounds=20
+! long_form || rounds=1000
+rounds=${ROUNDS:-$rounds}
+
+modprobe -a iwarp rdma_rxe veth && modprobe dummy numdummies=0 || exit
+# The network device of iw0, that of rxe0, and a pair between this network namespace and another.
+ip link add d0 type dummy && ip address add 10.9.0.1/24 dev d0 && ip address add fd09::1/64 dev d0 nodad && ip link set d0 up || exit
+ip link add d1 type dummy && ip link set d1 up && rdma link add rxe0 type rxe netdev d1 || exit
+ip netns add other && ip link add v0 type veth peer name v0 netns other && ip address add 10.8.0.1/24 dev v0 && ip link set v0 up || exit
+in_other() { ip netns exec other "$@"; }
+in_other sh -c 'ip link set lo up; ip link set v0 up; ip address add 10.8.0.2/24 dev v0' || exit
+
+add() { rdma link add iw0 type iwarp-tcp netdev d0; }
+delete() { timeout 60 rdma link del iw0; }
+comes_and_goes() {
+	local round
+	for ((round = 0; round < rounds; round++)); do
+		if ! add || ! delete; then
+			echo "in round $round"
+			return 1
+		fi
+	done
+}
+
+# A file goes there and back, by way of the server of this machine.
+carries() {
+	mount_nfs "$@" || return
+	random_file "$mnt/file" 300000 && drop_file "$mnt/file" && cmp "$mnt/file" /export/file
+	local status=$?
+	umount "$mnt" && return $status
+}
+listeners() { ss -Hltn "sport = :$port" | awk '{ print $4 }' | sort; }
+listens_beside_rxe() {
+	"$scripts/vm/nfs-server" start && add || return
+	listeners
+	[ "$(listeners | grep -c '%d0:')" -eq 2 ]
+}
+deaf_in_other() {
+	in_other rdma link add iw2 type iwarp-tcp netdev v0 || return
+	in_other ss -Hltn "sport = :$port"
+	[ -z "$(in_other ss -Hltn "sport = :$port")" ]
+}
+
+# How many connections nobody heard of, over iw0.
+lost() { rdma -j -p statistic show link iw0/1 | sed -n 's/.*"request_lost": \([0-9]*\).*/\1/p'; }
+# knock TEXT: connects to the listener of iw0 and says that, if anything.
+knock() { exec {knocked}<>"/dev/tcp/10.9.0.1/$port" && printf %s "$1" >&"$knocked"; }
+hung_up() {
+	local before
+	before=$(lost)
+	knock "$1" || return
+	# Nothing is answered: the stream ends, or is reset.
+	timeout 20 cat <&"$knocked" >/dev/null
+	[ $? -ne 124 ] && [ "$(lost)" -gt "$before" ]
+}
+
+# The device goes with a silent peer, and a mount that is being written to.
+goes_in_use() {
+	local writer
+	mount_nfs 3 soft,timeo=50,retrans=1 10.9.0.1 && knock "" || return
+	dd if=/dev/zero of="$mnt/zeroes" bs=64k count=200 conv=fsync status=none &
+	writer=$!
+	sleep 0.3
+	delete || return
+	add || return
+	# Where it was cut off does not matter: it ends.
+	timeout 120 tail --pid="$writer" -f /dev/null && timeout 60 umount -f "$mnt"
+}
+
+netdev_goes() {
+	timeout 60 ip link del d0 && ! rdma link show | grep -q iw0
+}
+
+# A peer has said something wrong: what limited its time must not outlive the module.
+module_goes() {
+	knock "no Request" && sleep 0.3 && "$scripts/vm/nfs-server" stop && unload && timeout 60 rmmod iwarp && sleep 6
+}
+module_returns() { modprobe iwarp && add && delete; }
+
+plan 13
+check "a device comes and goes $rounds times" comes_and_goes
+check "a server that has rxe listens on a device that is added" listens_beside_rxe
+check "NFSv3 over IPv4" carries 3 "" 10.9.0.1
+check "NFSv4.2 over IPv6" carries 4.2 "" fd09::1
+check "a device in another network namespace is deaf to this one's server" deaf_in_other
+check "a peer that says something else than a Request is hung up on" hung_up "GET / HTTP/1.0, which is no Request"
+check "so is one that says nothing, in time" hung_up ""
+check "so is one that says half a Request" hung_up "MPA ID Req"
+check "the device goes while it is in use, and comes back" goes_in_use
+check "NFSv3 over the new device" carries 3 "" 10.9.0.1
+check "the module goes while the time of a peer runs" module_goes
+check "the module comes back" module_returns
+check "the device goes with its network device" eval "add && netdev_goes"
+finish
