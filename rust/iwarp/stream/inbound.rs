@@ -101,6 +101,10 @@ impl Receiver<'_, '_> {
     /// Handles a whole FPDU. An error is one of this machine.
     fn fpdu(&mut self, frame: &Frame<'_, '_>) -> Result<Handled> {
         self.shared.counters.add(Count::Received);
+        // Behind a fault nothing is placed (RFC 5044, section 8). A wrong CRC is one that the sink does not know of.
+        if self.source.fault().is_some() {
+            return Ok(Handled::Done);
+        }
         let mut head = [0; LENGTH_LEN + HEAD_LEN];
         let head_len = head.len().min(frame.len());
         let head = head.get_mut(..head_len).ok_or(EINVAL)?;
