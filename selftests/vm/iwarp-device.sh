@@ -41,7 +41,8 @@ carries() {
 }
 listeners() { ss -Hltn "sport = :$port" | awk '{ print $4 }' | sort; }
 listens_beside_rxe() {
-	"$scripts/vm/nfs-server" start && add || return
+	# Its daemons stay, and must not keep the pipes of the runner, which waits for their end.
+	"$scripts/vm/nfs-server" start >/vm/nfs-server.log 2>&1 3>&- 4>&- && add || return
 	listeners
 	[ "$(listeners | grep -c '%d0:')" -eq 2 ]
 }
