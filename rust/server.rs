@@ -26,8 +26,9 @@
 //!
 //! ```text
 //! config, queue_limits, call_layout, call_pages, call_context
-//! page_pool, rejected_calls, work_queue, sq_waiters, connection_state
+//! page_pool, rejected_calls, waiting, work_queue, connection_state, credits
 //! connection          the context of the id and of the completion queue
+//! progress            the deadline for what is posted
 //! handler             from a completion to the work queue
 //! send                Sends, and the credit grant
 //! transport           the private state of the svc_xprt
@@ -45,18 +46,20 @@ mod call_pages;
 mod config;
 mod connection;
 mod connection_state;
+mod credits;
 mod dispatch;
 mod handler;
 mod listener;
 mod page_pool;
+mod progress;
 mod queue_limits;
 mod rdma_read;
 mod receive;
 mod rejected_calls;
 mod reply;
 mod send;
-mod sq_waiters;
 mod transport;
+mod waiting;
 mod work_queue;
 mod xprt_ops;
 

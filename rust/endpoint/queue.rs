@@ -9,16 +9,12 @@ use super::{
 };
 use kernel::{
     alloc::Flags,
-    error::{
-        Error,
-        Result, //
-    },
+    error::Result,
     prelude::*,
     sync::Arc, //
 };
 use rdma::{
     cm::Id,
-    error::not_connected,
     qp,
     send::{
         Buffer,
@@ -98,14 +94,6 @@ impl Parameters {
         }
         Ok(queue)
     }
-}
-
-/// Why a reply was not posted.
-pub(crate) enum Unposted<H: Handler> {
-    /// There are too few SQ credits now.
-    Full(Attached<H>, Buffer<H>),
-    /// The connection is at its end.
-    Lost(Error),
 }
 
 /// Why Reads were not posted.
@@ -191,22 +179,30 @@ impl<H: Handler<SendPolicy = SendPolicy<H>>> SendBuffering<H> for QueuePair<H> {
     }
 }
 
-/// What a Responder posts. It waits for SQ credits, and what is more than a batch goes in several.
+/// What a Responder posts. It needs SQ credits, and what is more than a batch goes in several.
 pub(crate) trait Responding<H: ReadHandler> {
+    /// Takes SQ credits for the first batch of so many RDMA Writes. If there are too few, [`Handler::send_resumed`] tells when to try
+    /// again.
+    fn reserve(&self, requests: usize) -> Option<usize>;
+
+    /// Whether there are SQ credits now for the first batch of so many RDMA Reads. If not, [`Handler::send_resumed`] tells when to
+    /// try again.
+    fn has_credits(&self, requests: usize) -> bool;
+
     /// Posts the first `len` bytes of `buffer` as a Send, and what goes with it: with one doorbell, if
-    /// that is not more than a batch. `tag` is what the Send is called if its Writes fail.
+    /// that is not more than a batch. [`Self::reserve`] took `credits` for it. `tag` is what the Send is called if its Writes fail.
     ///
-    /// If there are too few SQ credits, both come back, and [`Handler::send_resumed`] tells when to
-    /// try again. Any other failure is the end of the connection. One is that something is of another domain,
+    /// Any failure is the end of the connection. One is that something is of another domain,
     /// or that Reads go with it. Sleeps if there is more than a batch.
     fn post_reply(
         &self,
         attached: Attached<H>,
+        credits: usize,
         buffer: Buffer<H>,
         len: usize,
         verb: Verb,
         tag: H::SendTag,
-    ) -> Result<(), Unposted<H>>;
+    ) -> Result;
 
     /// Posts `reads`; [`ReadHandler::read_done`] or [`ReadHandler::read_failed`] gives back `done`.
     ///
@@ -216,27 +212,32 @@ pub(crate) trait Responding<H: ReadHandler> {
 }
 
 impl<H: ReadHandler + Handler<SendPolicy = SendPolicy<H>>> Responding<H> for QueuePair<H> {
+    fn reserve(&self, requests: usize) -> Option<usize> {
+        if requests == 0 {
+            return Some(0);
+        }
+        let mut sends = self.send_queue();
+        let batch = requests.min(sends.policy().credits.batch());
+        sends.policy().reserve(batch).then_some(batch)
+    }
+
+    fn has_credits(&self, requests: usize) -> bool {
+        let mut sends = self.send_queue();
+        let batch = requests.min(sends.policy().credits.batch());
+        sends.policy().has_credits(batch)
+    }
+
     fn post_reply(
         &self,
         attached: Attached<H>,
+        credits: usize,
         buffer: Buffer<H>,
         len: usize,
         verb: Verb,
         tag: H::SendTag,
-    ) -> Result<(), Unposted<H>> {
-        let mut sends = self.send_queue();
-        if !sends.is_open() {
-            sends.policy().put_back(buffer);
-            drop(sends);
-            return Err(Unposted::Lost(not_connected()));
-        }
-        let batch = attached.requests().min(sends.policy().credits.batch());
-        if !sends.policy().reserve(batch) {
-            return Err(Unposted::Full(attached, buffer));
-        }
-        sends
-            .post_reply(attached, batch, buffer, len, verb, tag)
-            .map_err(Unposted::Lost)
+    ) -> Result {
+        self.send_queue()
+            .post_reply(attached, credits, buffer, len, verb, tag)
     }
 
     fn post_reads(&self, reads: Prepared<H>, done: H::ReadDone) -> Result<(), UnpostedReads<H>> {

@@ -86,6 +86,10 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         send_queue::send_that_asks_for_a_completion_is_not_deferred,
     ),
     (
+        "a flush has the Sends before it complete",
+        send_queue::flush_covers_earlier_sends,
+    ),
+    (
         "a deferred Send ends with a drain, and is never sent",
         send_queue::deferred_send_ends_with_a_drain,
     ),

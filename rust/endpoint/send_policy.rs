@@ -58,6 +58,13 @@ impl<H: Context> SendPolicy<H> {
         self.starved |= !reserved;
         reserved
     }
+
+    /// Whether there are so many SQ credits. If not, the caller is told when a completion has given some back.
+    pub(super) fn has_credits(&mut self, credits: usize) -> bool {
+        let has = self.credits.free() >= credits;
+        self.starved |= !has;
+        has
+    }
 }
 
 impl<H: Context> rdma::SendPolicy<H> for SendPolicy<H> {

@@ -57,15 +57,50 @@ impl Window {
     }
 }
 
-/// What the Responder grants next, of which it needs to know only how many Calls it serves: twice as
-/// much as before, up to `limit`, when half of that is used.
+/// What the Responder grants next: twice as much as before, up to `limit` and to what the Requester asks for, when half of
+/// that is used. `used` is how many Calls it serves at the same time, or how many [arrived within a round trip](Arrivals): over a
+/// long path with quick replies most Calls of a Requester are on the way.
 ///
 /// Receives for a grant are posted before it is sent, and again before each reply. As it never sinks
 /// there is nothing to remember of Calls that were sent under a higher one.
 #[inline]
-pub fn raised(granted: u32, serving: u32, limit: u32) -> Option<u32> {
-    let enough = granted >= limit || serving < granted.div_ceil(2);
+pub fn raised(granted: u32, used: u32, requested: u32, limit: u32) -> Option<u32> {
+    let limit = limit.min(requested.max(granted));
+    let enough = granted >= limit || used < granted.div_ceil(2);
     (!enough).then(|| granted.saturating_mul(2).clamp(1, limit))
+}
+
+/// Counts the Calls of a Requester in stretches of time that are at least as long as a round trip. A Requester that is held up by
+/// its credits sends in each of them as many Calls as it has credits; one that waits for each reply sends one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrivals {
+    since: u64,
+    calls: u32,
+}
+
+impl Arrivals {
+    /// No Call yet.
+    pub const fn new() -> Self {
+        Self { since: 0, calls: 0 }
+    }
+
+    /// A Call arrives at the time `now`. If with it a round trip has passed, returns how many arrived before it in that stretch, which
+    /// may have been longer: then so many fewer.
+    #[inline]
+    pub fn arrived(&mut self, now: u64, round_trip: u64) -> Option<u32> {
+        let passed = now.saturating_sub(self.since);
+        if passed < round_trip {
+            self.calls = self.calls.saturating_add(1);
+            return None;
+        }
+        let calls = u64::from(self.calls);
+        let each = calls.saturating_mul(round_trip).checked_div(passed);
+        *self = Self {
+            since: now,
+            calls: 1,
+        };
+        Some(u32::try_from(each.unwrap_or(0)).unwrap_or(u32::MAX))
+    }
 }
 
 #[cfg(test)]
@@ -91,17 +126,61 @@ mod tests {
 
     #[test]
     fn grant_doubles_when_half_is_used() {
-        assert_eq!(raised(8, 3, 128), None);
-        assert_eq!(raised(8, 4, 128), Some(16));
-        assert_eq!(raised(96, 96, 128), Some(128));
-        assert_eq!(raised(128, 128, 128), None);
-        assert_eq!(raised(1, 1, 4), Some(2));
-        assert_eq!(raised(u32::MAX - 1, u32::MAX, u32::MAX), Some(u32::MAX));
+        assert_eq!(raised(8, 3, 128, 128), None);
+        assert_eq!(raised(8, 4, 128, 128), Some(16));
+        assert_eq!(raised(96, 96, 128, 128), Some(128));
+        assert_eq!(raised(128, 128, 256, 128), None);
+        assert_eq!(raised(1, 1, 8, 4), Some(2));
+        let most = u32::MAX;
+        assert_eq!(raised(most - 1, most, most, most), Some(most));
+    }
+
+    #[test]
+    fn grant_is_no_more_than_was_requested() {
+        assert_eq!(raised(8, 8, 12, 128), Some(12));
+        assert_eq!(raised(8, 8, 8, 128), None);
+        assert_eq!(raised(8, 8, 0, 128), None);
+    }
+
+    /// How many Calls are counted in a round trip of 100, if one arrives each `gap`.
+    fn counted(gap: u64) -> Vec<u32> {
+        let mut arrivals = Arrivals::new();
+        let times = (1..=1000).map(|index| 1_000 + index * gap);
+        let counts = times.filter_map(|now| arrivals.arrived(now, 100));
+        counts.skip(1).collect()
+    }
+
+    #[test]
+    fn calls_of_a_round_trip_are_counted() {
+        assert!(counted(10).iter().all(|calls| *calls == 10));
+        assert!(counted(1).iter().all(|calls| *calls == 100));
+        // One that waits for each reply.
+        assert!(counted(100).iter().all(|calls| *calls == 1));
+        assert!(counted(150).iter().all(|calls| *calls == 0));
+        assert!(!counted(150).is_empty());
+    }
+
+    #[test]
+    fn calls_before_a_pause_count_for_little() {
+        let mut arrivals = Arrivals::new();
+        arrivals.arrived(1_000, 100);
+        for now in 1_001..1_050 {
+            assert_eq!(arrivals.arrived(now, 100), None);
+        }
+        assert_eq!(arrivals.arrived(11_000, 100), Some(0));
+    }
+
+    #[test]
+    fn strange_times_do_no_harm() {
+        let mut arrivals = Arrivals::new();
+        assert_eq!(arrivals.arrived(0, 0), Some(0));
+        assert_eq!(arrivals.arrived(u64::MAX, u64::MAX), Some(1));
+        assert_eq!(arrivals.arrived(5, u64::MAX), None);
     }
 
     #[test]
     fn grant_is_never_above_the_limit_nor_zero() {
-        assert_eq!(raised(0, 0, 16), Some(1));
-        assert_eq!(raised(16, 16, 4), None);
+        assert_eq!(raised(0, 0, 16, 16), Some(1));
+        assert_eq!(raised(16, 16, 16, 4), None);
     }
 }

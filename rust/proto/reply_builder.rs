@@ -18,6 +18,7 @@ use crate::error::Misuse;
 use crate::header;
 use crate::header::Body;
 use crate::header::Prefix;
+use crate::rpc;
 use crate::xdr;
 
 /// Why a reply cannot be returned. The answer is an RDMA_ERROR, see [`Call::refuse`]; it is better
@@ -242,6 +243,12 @@ impl<'a> ReplyBuilder<'a> {
             room,
         })
     }
+}
+
+/// Whether any reply to `call` can be returned. One that has none must not be executed. `threshold` is as for
+/// [`ReplyBuilder::new`].
+pub fn can_reply(call: &Call<'_>, threshold: usize) -> bool {
+    ReplyBuilder::new(call, &[], rpc::MIN_REPLY, threshold).is_ok()
 }
 
 /// The handle of `call` that a reply may invalidate at the Requester, if there is one.

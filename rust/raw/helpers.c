@@ -5,6 +5,12 @@
  */
 #include "rpcrdma_bindings.h"
 
+struct workqueue_struct *rpcrdma_helper_alloc_workqueue(const char *name,
+							unsigned int flags)
+{
+	return alloc_workqueue("%s", flags, 0, name);
+}
+
 void rpcrdma_helper_clear_bit(unsigned int nr, unsigned long *word)
 {
 	clear_bit(nr, word);
@@ -121,6 +127,11 @@ void rpcrdma_helper_init_delayed_work(struct delayed_work *work,
 void rpcrdma_helper_kfree_rcu_mightsleep(const void *object)
 {
 	kfree_rcu_mightsleep(object);
+}
+
+int rpcrdma_helper_kref_get_unless_zero(struct kref *kref)
+{
+	return kref_get_unless_zero(kref);
 }
 
 bool rpcrdma_helper_lwq_enqueue(struct lwq_node *node, struct lwq *queue)

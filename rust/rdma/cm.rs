@@ -189,6 +189,26 @@ impl<H: Context> Id<H> {
         to_result(unsafe { raw::rdma_disconnect(self.as_raw()) })
     }
 
+    /// Has the device wait for an acknowledgement for 4.096 us times 2 to the power of `most` at most before it sends again. Without
+    /// this it waits for as long as the peer asked in its request, which may be hours. For an id that a peer asked for,
+    /// before [`Self::accept`]. iWARP has no such timeout, and is left alone. Sleeps.
+    pub fn limit_ack_timeout(&self, most: u8) {
+        if !self.adopted || self.is_iwarp() {
+            return;
+        }
+        // SAFETY: `ptr` is live by the type invariants. The CM set the route before it reported the request, and no longer
+        // changes it.
+        let asked = unsafe {
+            let path = (*self.as_raw()).route.path_rec;
+            path.as_ref().map(|path| path.packet_life_time)
+        };
+        // What is sent and what acknowledges it take the path's time each.
+        if asked.is_none_or(|time| time >= most) {
+            // SAFETY: As above. It fails for no id of a reliable connection.
+            unsafe { raw::rdma_set_ack_timeout(self.as_raw(), most) };
+        }
+    }
+
     /// Says yes to the peer that the id came from. [`EINVAL`] if there is none. Sleeps; waits for the id's
     /// handler, so not to be called there.
     pub(crate) fn accept(&self, parameters: &ConnectParameters<'_>) -> Result {
@@ -217,7 +237,7 @@ impl<H: Context> Id<H> {
     }
 
     /// Whether the device speaks iWARP.
-    fn is_iwarp(&self) -> bool {
+    pub fn is_iwarp(&self) -> bool {
         // SAFETY: A bound id keeps its device; the port is one of it.
         self.device().is_ok_and(|device| unsafe {
             raw::rdma_protocol_iwarp(device.as_ptr(), (*self.as_raw()).port_num)

@@ -57,6 +57,18 @@ impl<'a> QueueEvent<'a> {
         self.number
     }
 
+    /// Whether it is the end of the connection.
+    pub fn is_fatal(&self) -> bool {
+        matches!(
+            self.number,
+            raw::ib_event_type_IB_EVENT_QP_FATAL
+                | raw::ib_event_type_IB_EVENT_QP_REQ_ERR
+                | raw::ib_event_type_IB_EVENT_QP_ACCESS_ERR
+                | raw::ib_event_type_IB_EVENT_PATH_MIG_ERR
+                | raw::ib_event_type_IB_EVENT_DEVICE_FATAL
+        )
+    }
+
     /// The device that reports it.
     pub fn device_name(&self) -> &'a CStr {
         self.device

@@ -13,10 +13,12 @@
 //!
 //! `kernel::list` does not serve: its items are in an `Arc`, and these are boxes that one owner at a time has.
 
+use crate::clock;
 use core::ptr::{
     null_mut,
     NonNull, //
 };
+use kernel::time::Jiffies;
 
 /// The first field of a structure that can be in a list.
 #[repr(C)]
@@ -24,6 +26,8 @@ pub(crate) struct Entry {
     pub(crate) cqe: raw::ib_cqe,
     previous: *mut Entry,
     next: *mut Entry,
+    /// When it was given up.
+    since: Jiffies,
     /// Set while it is given up.
     free: Option<unsafe fn(NonNull<Entry>)>,
 }
@@ -35,6 +39,7 @@ impl Entry {
             cqe: raw::ib_cqe { done: None },
             previous: null_mut(),
             next: null_mut(),
+            since: 0,
             free: None,
         }
     }
@@ -48,6 +53,7 @@ impl Entry {
     ) {
         self.cqe.done = Some(done);
         self.free = Some(free);
+        self.since = clock::now();
     }
 
     /// The entry of the request which `wc` completes.
@@ -115,6 +121,14 @@ impl InFlight {
         if let Some(next) = unsafe { next.as_mut() } {
             next.previous = previous;
         }
+    }
+
+    /// How long ago, at the time `now`, each entry was given up.
+    pub(crate) fn ages(&self, now: Jiffies) -> impl Iterator<Item = Jiffies> + '_ {
+        self.iter().map(move |entry| {
+            // SAFETY: An entry of the list, by the type invariants.
+            now.wrapping_sub(unsafe { (*entry.as_ptr()).since })
+        })
     }
 
     /// Iterates over all entries. They stay in the list.

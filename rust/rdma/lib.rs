@@ -59,6 +59,7 @@ pub mod send;
 pub mod transfer;
 
 mod chain;
+mod clock;
 mod context;
 mod cq;
 mod dma;

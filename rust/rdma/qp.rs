@@ -5,8 +5,9 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 //!
 //! Here are the life of a queue pair, and what it reports. What is posted is in the files below: [`send`],
-//! [`receive`](mod@receive), [`invalidate`], [`read_write`], [`rw_context`].
+//! [`receive`](mod@receive), [`invalidate`], [`read_write`], [`rw_context`], [`flush`].
 
+mod flush;
 mod invalidate;
 mod read_write;
 mod receive;
@@ -211,11 +212,12 @@ impl<H: Handler> QueuePair<H> {
             .transfers
             .saturating_mul(limits.requests_per_read());
         let invalidations = regions_per_send.saturating_mul(parameters.sends);
-        // One more on either side is for the drain.
+        // One more on either side is for the drain, and one for a flush where there may be one.
+        let others = 1 + u32::from(parameters.transfers != 0);
         let max_send_wr = sends
             .saturating_mul(per_send)
             .saturating_add(transfers)
-            .saturating_add(1);
+            .saturating_add(others);
         let max_recv_wr = parameters.receives.saturating_add(1);
         let entries = max_send_wr.saturating_add(max_recv_wr);
         let cq = CompletionQueue::new(id.clone(), entries)?;

@@ -8,6 +8,7 @@
 
 use crate::{
     chain::Chain,
+    clock,
     context::Context,
     in_flight::InFlight,
     pd::ProtectionDomain,
@@ -22,9 +23,13 @@ use crate::{
     },
     wc::WcStatus, //
 };
-use core::ptr::null_mut;
+use core::ptr::{
+    null,
+    null_mut, //
+};
 use kernel::{
     error::Result,
+    ffi::c_void,
     prelude::*,
     sync::Arc,
     time::Jiffies, //
@@ -68,7 +73,21 @@ struct Posted<H: Context> {
     /// RDMA Writes that precede it in its chain, or memory that is part of it.
     attached: Option<KBox<transfer::Inner<H>>>,
     tag: Option<H::SendTag>,
+    since: Jiffies,
 }
+
+/// A [flush](crate::QueuePair::flush_sends), of which there is one at a time. Completions find it by the first field.
+#[repr(C)]
+pub(crate) struct Flush {
+    pub(crate) cqe: raw::ib_cqe,
+    /// The queue pair, when it was posted once. It does not change after that.
+    pub(crate) queue: *const c_void,
+    /// The last Send before it, while it is posted.
+    pub(crate) last: Option<u64>,
+}
+
+// SAFETY: The pointers in it are to a function, and to a queue pair that contains it.
+unsafe impl Send for Flush {}
 
 /// The Send side of a queue pair.
 pub(crate) struct State<H: Context, P> {
@@ -90,6 +109,11 @@ pub(crate) struct State<H: Context, P> {
     /// Why a request of a transfer failed that asked for no completion. The next of them that did is of the
     /// same transfer.
     pub(crate) transfer_failure: Option<WcStatus>,
+    pub(crate) flush: Flush,
+    /// A Send that asked for a completion, and when it was posted.
+    measured: Option<(u64, u64)>,
+    /// The least time from a Send to its completion, in nanoseconds.
+    pub(crate) round_trip: Option<u64>,
     /// First and last of the requests that wait for the doorbell; null if there is none. They live:
     /// Sends in `posted`, registrations in regions that cannot be had back before it rang.
     deferred: [*mut raw::ib_send_wr; 2],
@@ -116,6 +140,13 @@ impl<H: Context, P: SendPolicy<H>> State<H, P> {
             invalidations,
             drained: false,
             transfer_failure: None,
+            flush: Flush {
+                cqe: raw::ib_cqe { done: None },
+                queue: null(),
+                last: None,
+            },
+            measured: None,
+            round_trip: None,
             deferred: [null_mut(); 2],
         })
     }
@@ -153,10 +184,11 @@ impl<H: Context, P: SendPolicy<H>> State<H, P> {
             }
         };
         let inserted = attached.as_ref().map(|memory| memory.is_inserted());
+        let since = clock::now();
         let signal = self.policy.asks_for_completion(&NextSend {
             has_writes: inserted == Some(false),
             has_inserted: inserted == Some(true),
-            now: now(),
+            now: since,
         });
         let inner = &mut buffer.0;
         inner.prepare(sge, verb);
@@ -170,6 +202,8 @@ impl<H: Context, P: SendPolicy<H>> State<H, P> {
             inner.wr.num_sge = elements.len() as i32;
         }
         if signal {
+            self.measured
+                .get_or_insert_with(|| (sequence, clock::nanoseconds()));
             inner.wr.send_flags = raw::ib_send_flags_IB_SEND_SIGNALED;
         }
         // The request does not move with its box.
@@ -178,6 +212,7 @@ impl<H: Context, P: SendPolicy<H>> State<H, P> {
             buffer: buffer.0,
             attached,
             tag,
+            since,
         });
         self.newest = sequence.wrapping_add(1);
         Ok(wr)
@@ -209,6 +244,10 @@ impl<H: Context, P: SendPolicy<H>> State<H, P> {
 
     /// Takes back all Sends up to the one posted as `sequence`. Returns whether somebody waits.
     pub(crate) fn retire(&mut self, sequence: u64) -> (bool, Spent<H>) {
+        if let Some((_, since)) = self.measured.take_if(|(posted, _)| *posted <= sequence) {
+            let took = clock::nanoseconds().saturating_sub(since);
+            self.round_trip = Some(self.round_trip.map_or(took, |least| least.min(took)));
+        }
         let mut spent = Chain::new();
         while self.oldest <= sequence && self.oldest != self.newest {
             let oldest = self.oldest;
@@ -232,6 +271,17 @@ impl<H: Context, P: SendPolicy<H>> State<H, P> {
             attached.is_some_and(|attached| !attached.is_inserted())
         };
         posted.find(has_writes)?.tag
+    }
+
+    /// The sequence number of the last posted Send, if one has not completed yet, as far as is known.
+    pub(crate) fn last_posted(&self) -> Option<u64> {
+        (self.oldest != self.newest).then(|| self.newest.wrapping_sub(1))
+    }
+
+    /// When the oldest Send was posted that has not completed yet, as far as is known.
+    pub(crate) fn oldest_send(&self) -> Option<Jiffies> {
+        let posted = self.posted.get(self.place(self.oldest)?)?.as_ref();
+        posted.map(|posted| posted.since)
     }
 
     /// Takes back what all Sends were posted with, as the queue is drained. What is outstanding yet was lost
@@ -279,10 +329,4 @@ impl<H: Context, P: SendPolicy<H>> State<H, P> {
             self.policy.put_back(Buffer(posted.buffer));
         }
     }
-}
-
-/// The kernel's coarse clock.
-fn now() -> Jiffies {
-    // SAFETY: The word is always there, and the timer interrupt changes it as a whole.
-    unsafe { (&raw const kernel::bindings::jiffies).read_volatile() }
 }

@@ -4,7 +4,10 @@
 //!
 //! Their names and ranges are those of the in-tree module.
 
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    time::Msecs, //
+};
 use sunrpc::sysctl::{
     Counter,
     SysctlEntry,
@@ -14,10 +17,16 @@ use sunrpc::sysctl::{
 /// The largest credit grant. Read when a connection is accepted.
 static MAX_REQUESTS: SysctlEntry = SysctlEntry::new(c"max_requests", 128, 4, 16384);
 
+/// What all connections together are granted beyond their first credits. The in-tree module has no such limit.
+static MAX_TOTAL_REQUESTS: SysctlEntry = SysctlEntry::new(c"max_total_requests", 16384, 0, 1 << 24);
+
 /// The longest Receive and the longest Send. Read when a connection is accepted. The default has
 /// room for the reply to a GETATTR of NFSv4.2 with security labels, and for 4 KiB of data; 4,096
 /// bytes do not.
 static MAX_REQ_SIZE: SysctlEntry = SysctlEntry::new(c"max_req_size", 8192, 4096, 65536);
+
+/// How many seconds a posted Send, RDMA Write or RDMA Read may take. Read once a second. The in-tree module has no such limit.
+static PROGRESS_TIMEOUT: SysctlEntry = SysctlEntry::new(c"progress_timeout", 30, 1, 3600);
 
 /// Without effect, here as in the in-tree module; scripts set it.
 static MAX_OUTBOUND_READS: SysctlEntry =
@@ -27,6 +36,8 @@ static MAX_OUTBOUND_READS: SysctlEntry =
 pub(super) static READS: Counter = Counter::new(c"rdma_stat_read");
 /// Connections lost for another reason than that the client closed them.
 pub(super) static LOST: Counter = Counter::new(c"rdma_stat_lost");
+/// Connections that ended as something posted took longer than [`PROGRESS_TIMEOUT`].
+pub(super) static STALLED: Counter = Counter::new(c"rdma_stat_stalled");
 /// Messages dropped and calls refused as they break the protocol, or as their reply does not fit.
 pub(super) static BAD_CALLS: Counter = Counter::new(c"rdma_stat_bad_calls");
 /// Connection requests that were not accepted.
@@ -49,10 +60,16 @@ static SQ_PROD: Counter = Counter::new(c"rdma_stat_sq_prod");
 pub(crate) fn register() -> Result<SysctlRegistration> {
     SysctlRegistration::with_counters(
         c"sunrpc/svc_rdma",
-        &[&MAX_REQUESTS, &MAX_REQ_SIZE, &MAX_OUTBOUND_READS],
+        &[
+            &MAX_REQUESTS,
+            &MAX_TOTAL_REQUESTS,
+            &MAX_REQ_SIZE,
+            &MAX_OUTBOUND_READS,
+            &PROGRESS_TIMEOUT,
+        ],
         &[
             &READS, &RECEIVED, &WRITES, &SQ_STARVE, &RQ_STARVE, &RQ_POLL, &RQ_PROD, &SQ_POLL,
-            &SQ_PROD, &LOST, &BAD_CALLS, &REJECTED,
+            &SQ_PROD, &LOST, &BAD_CALLS, &REJECTED, &STALLED,
         ],
     )
 }
@@ -60,6 +77,18 @@ pub(crate) fn register() -> Result<SysctlRegistration> {
 /// The largest credit grant of a new connection.
 pub(super) fn max_credits() -> usize {
     MAX_REQUESTS.get()
+}
+
+/// The most credits of all connections together, beyond the first ones of each.
+pub(super) fn max_total_credits() -> u32 {
+    u32::try_from(MAX_TOTAL_REQUESTS.get()).unwrap_or(u32::MAX)
+}
+
+/// How long what is posted may take.
+pub(super) fn progress_timeout_ms() -> Msecs {
+    Msecs::try_from(PROGRESS_TIMEOUT.get())
+        .unwrap_or(0)
+        .saturating_mul(1_000)
 }
 
 /// The longest Receive, and the longest Send, of a new connection.

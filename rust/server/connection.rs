@@ -12,11 +12,9 @@ use super::{
         SQ_STARVE, //
     },
     connection_state::ConnectionState,
+    credits::Credits,
     rejected_calls::RejectedCalls,
-    sq_waiters::{
-        SqWaiters,
-        WaitError, //
-    },
+    waiting::Waiting,
     work_queue::{
         Work,
         WorkQueue, //
@@ -32,8 +30,14 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{
+            Acquire,
             Atomic,
-            Relaxed, //
+            Relaxed,
+            Release, //
+        },
+        lock::{
+            spinlock::SpinLockBackend,
+            Guard, //
         },
         Arc,
         SetOnce,
@@ -56,7 +60,8 @@ use sunrpc::{
     AddrText,
     SockAddr,
     SvcConnection,
-    SvcLink, //
+    SvcLink,
+    SvcXprt, //
 };
 
 /// The client, and the calls whose chunks it denied access to.
@@ -70,7 +75,7 @@ struct Client {
 /// `T` is a parameter because it owns the queue pair, whose type names this context.
 #[pin_data]
 pub(crate) struct Connection<T: SvcConnection> {
-    link: SetOnce<SvcLink<T>>,
+    pub(super) link: SetOnce<SvcLink<T>>,
     client: SetOnce<Client>,
     /// The private data of the client's connection request.
     pub(super) client_private_data: Option<PrivateData>,
@@ -80,14 +85,19 @@ pub(crate) struct Connection<T: SvcConnection> {
     pub(super) state: ConnectionState,
     #[pin]
     work: SpinLock<WorkQueue<Self>>,
-    #[pin]
-    pub(super) sq_waiters: SqWaiters,
+    /// See [`Self::resumed`].
+    resumed: Atomic<u64>,
+    /// See [`Self::waiting`]. They change under the lock of `work`.
+    waiting: Atomic<usize>,
+    waiting_sends: Atomic<usize>,
     #[pin]
     pub(super) receives: ReceiveRing<Self>,
-    /// The credit grant that the next message carries.
-    pub(super) granted: Atomic<u32>,
+    #[pin]
+    pub(super) credits: Credits,
     /// Messages whose Receive was not given back yet.
     in_progress: Atomic<u32>,
+    /// Whether the timer of the transport runs.
+    pub(super) watched: Atomic<bool>,
 }
 
 impl<T: SvcConnection> Connection<T> {
@@ -101,10 +111,13 @@ impl<T: SvcConnection> Connection<T> {
                 initiator_depth,
                 state <- ConnectionState::new(),
                 work <- new_spinlock!(WorkQueue::EMPTY, "rpcrdma::work"),
-                sq_waiters <- SqWaiters::new(),
+                resumed: Atomic::new(0),
+                waiting: Atomic::new(0),
+                waiting_sends: Atomic::new(0),
                 receives <- ReceiveRing::new(),
-                granted: Atomic::new(0),
+                credits <- Credits::new(),
                 in_progress: Atomic::new(0),
+                watched: Atomic::new(false),
             }),
             GFP_KERNEL,
         )
@@ -129,7 +142,6 @@ impl<T: SvcConnection> Connection<T> {
     pub(super) fn begin_close(&self, event: Event) -> bool {
         let first = self.state.on(event) == Action::TearDown;
         if first {
-            self.sq_waiters.close();
             if let Some(link) = self.link.as_ref() {
                 link.with(|xprt| xprt.deferred_close());
             }
@@ -147,12 +159,35 @@ impl<T: SvcConnection> Connection<T> {
     /// As [`Self::begin_close`], for a connection that is lost for this `reason`.
     pub(super) fn lost(&self, event: Event, reason: &CStr) {
         if self.begin_close(event) {
-            LOST.add(1);
-            endpoint::log(|| {
-                let client = self.client_text();
-                pr_info!("connection of {} lost: {reason}\n", client.as_c_str());
-            });
+            self.count_lost(reason);
         }
+    }
+
+    /// Has an nfsd thread close an open connection for this `reason`. May be called in an interrupt, and so leaves the state to
+    /// [`ServerTransport::disconnect`](super::transport::ServerTransport::disconnect).
+    pub(super) fn close_in_interrupt(&self, reason: &CStr) {
+        if self.state.is_open() {
+            self.count_lost(reason);
+            if let Some(link) = self.link.as_ref() {
+                link.with(|xprt| xprt.deferred_close());
+            }
+        }
+    }
+
+    /// Closes the connection in a work item. Does not sleep.
+    pub(super) fn close_without_thread(&self) {
+        if let Some(link) = self.link.as_ref() {
+            link.with(|xprt| xprt.close_later());
+        }
+    }
+
+    /// Counts and logs that the connection is lost for this `reason`.
+    fn count_lost(&self, reason: &CStr) {
+        LOST.add(1);
+        endpoint::log(|| {
+            let client = self.client_text();
+            pr_info!("connection of {} lost: {reason}\n", client.as_c_str());
+        });
     }
 
     /// Calls `line` with the client's address and port, if a line about a message may go to the log.
@@ -199,6 +234,9 @@ impl<T: SvcConnection> Connection<T> {
     pub(super) fn next_work(&self, emptied: impl FnOnce()) -> Option<Work<Self>> {
         let mut queue = self.work.lock();
         let work = queue.pop();
+        if let Some(Work::Resumed(_)) = work {
+            self.note_waiting(&queue);
+        }
         if queue.is_empty() {
             emptied();
         }
@@ -213,9 +251,7 @@ impl<T: SvcConnection> Connection<T> {
         let refused = link.with(|xprt| {
             let mut queue = self.work.lock();
             let refused = queue.push(work).err();
-            xprt.data_pending();
-            drop(queue);
-            xprt.enqueue();
+            self.announce(queue, xprt);
             refused
         });
         // None: there is an entry for each Receive.
@@ -239,51 +275,77 @@ impl<T: SvcConnection> Connection<T> {
         self.receives.repost(queue, message.into_buffer());
     }
 
-    /// Calls `attempt` until it does not return its argument, which says that the Send queue is
-    /// full. [`None`] if the connection is being closed, as it is when the client lets nothing
-    /// complete for long. Sleeps.
-    pub(super) fn wait_for_sq<A, R>(
-        &self,
-        mut argument: A,
-        mut attempt: impl FnMut(A) -> Result<R, A>,
-    ) -> Option<R> {
-        // The thread is counted until its attempt succeeds.
-        let mut waiter = None;
-        loop {
-            let sequence = self.sq_waiters.sequence();
-            argument = match attempt(argument) {
-                Ok(done) => return Some(done),
-                Err(argument) => argument,
-            };
-            SQ_STARVE.add(1);
-            waiter.get_or_insert_with(|| self.sq_waiters.enter(|| self.enqueue()));
-            match self.sq_waiters.wait(sequence) {
-                Ok(()) => (),
-                Err(WaitError::Closed) => return None,
-                Err(WaitError::Stalled) => {
-                    self.lost(Event::Disconnected, c"nothing completed for 30 seconds");
-                    return None;
-                }
+    /// A number that changes when another attempt to post may succeed. To be read before an attempt.
+    pub(super) fn resumed(&self) -> u64 {
+        self.resumed.load(Acquire)
+    }
+
+    /// How many wait for room in the Send queue, and how many of these are Sends.
+    pub(super) fn waiting(&self) -> (usize, usize) {
+        (self.waiting.load(Relaxed), self.waiting_sends.load(Relaxed))
+    }
+
+    /// Has `waiting` wait for room in the Send queue, without a thread. If it was attempted, [`Self::resumed`] was `sequence` before; if
+    /// it waited already, it goes `first`.
+    pub(super) fn wait_for_room(&self, waiting: Waiting<Self>, sequence: u64, first: bool) {
+        SQ_STARVE.add(1);
+        let Some(link) = self.link.as_ref() else {
+            return;
+        };
+        let refused = link.with(|xprt| {
+            let mut queue = self.work.lock();
+            let refused = queue.push_waiting(waiting, first).err();
+            let room = self.resumed() != sequence;
+            // The attempt of another may have come later.
+            if room || first || queue.waiting().0 == 1 {
+                queue.set_room(room);
             }
+            self.note_waiting(&queue);
+            self.announce(queue, xprt);
+            refused
+        });
+        // None: there is an entry for each Receive.
+        drop(refused);
+    }
+
+    /// Has a nfsd thread try again what waits for room in the Send queue. Does not sleep.
+    pub(super) fn resume(&self) {
+        self.resumed.fetch_add(1, Release);
+        let Some(link) = self.link.as_ref() else {
+            return;
+        };
+        link.with(|xprt| {
+            let mut queue = self.work.lock();
+            queue.set_room(true);
+            self.announce(queue, xprt);
+        });
+    }
+
+    /// Has an nfsd thread come if there is work in `queue`.
+    fn announce(&self, queue: Guard<'_, WorkQueue<Self>, SpinLockBackend>, xprt: &SvcXprt<T>) {
+        if !queue.is_empty() {
+            xprt.data_pending();
+            drop(queue);
+            xprt.enqueue();
         }
     }
 
-    /// Has an nfsd thread take calls that were not taken while a thread waited for the Send queue.
-    fn enqueue(&self) {
-        if let Some(link) = self.link.as_ref() {
-            link.with(|xprt| xprt.enqueue());
-        }
+    fn note_waiting(&self, queue: &WorkQueue<Self>) {
+        let (all, sends) = queue.waiting();
+        self.waiting.store(all, Relaxed);
+        self.waiting_sends.store(sends, Relaxed);
     }
 
     /// Frees the work and the Receives. No handler runs any more. Sleeps.
     pub(super) fn clear(&self) {
         loop {
-            let work = self.work.lock().pop();
+            let work = self.work.lock().pop_any();
             match work {
                 Some(work) => drop(work),
                 None => break,
             }
         }
         drop(self.receives.close());
+        self.credits.end();
     }
 }

@@ -50,6 +50,11 @@ impl ConnectionState {
         action
     }
 
+    /// Whether the client waits to be accepted.
+    pub(super) fn is_requested(&self) -> bool {
+        self.inner.lock().state() == State::Requested
+    }
+
     /// Whether replies can be sent.
     pub(super) fn is_open(&self) -> bool {
         self.open.load(Acquire)

@@ -35,6 +35,7 @@ use proto::{
         Rejection, //
     },
     rdma_error::ErrorMessage,
+    reply_builder,
     rpc::CallHeader,
     upper_layer_binding::Binding, //
 };
@@ -102,6 +103,7 @@ pub(super) fn dispatch(
     let call = match call::parse(bytes, &policy(xprt.max_message())) {
         Ok(Incoming::Call(call)) => {
             trace_decoded(xprt, message, call.payload);
+            xprt.send_path.connection.credits.request(call.credits);
             call
         }
         Ok(Incoming::ReverseReply(reply)) => {
@@ -153,6 +155,10 @@ pub(super) fn dispatch(
     let connection = &xprt.send_path.connection;
     if !call.lists.is_empty() && connection.was_rejected(call.xid) {
         return refuse(connection, &call, c"its chunks were denied before");
+    }
+    let threshold = xprt.send_path.inline_threshold;
+    if !call.lists.is_empty() && !reply_builder::can_reply(&call, threshold) {
+        return refuse(connection, &call, c"its chunks leave no room for a reply");
     }
     if call.lists.read.is_empty() {
         let info = CallInfo::new(&call, bytes, call.payload);

@@ -45,6 +45,8 @@ impl<T: SvcConnection> rdma::Context for Connection<T> {
                     trace::event!(svcrdma_device_removal(device, &client));
                 }
                 self.lost(Event::DeviceRemoved, c"device removed");
+                // The removal waits for it, and no nfsd thread may be free.
+                self.close_without_thread();
             }
             cm::Event::Disconnected => {
                 self.begin_close(Event::Disconnected);
@@ -69,6 +71,9 @@ impl<T: SvcConnection> rdma::Context for Connection<T> {
             event.device_name(),
             self.client_text().as_c_str()
         ));
+        if event.is_fatal() {
+            self.close_in_interrupt(c"the device reported a failure of the queue pair");
+        }
     }
 }
 
@@ -121,7 +126,7 @@ impl<T: SvcConnection> rdma::Handler for Connection<T> {
     }
 
     fn send_resumed(&self) {
-        self.sq_waiters.wake();
+        self.resume();
     }
 
     // The server registers memory for RDMA Reads only, on iWARP, and each Read invalidates the

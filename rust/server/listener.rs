@@ -189,9 +189,17 @@ impl SvcListener for Listener {
         if self.requests.address_changed.xchg(false, Full) {
             self.rebind();
         }
-        let mut queue = self.requests.queue.lock();
-        let request = queue.remove(0).ok();
-        (request, !queue.is_empty())
+        loop {
+            let mut queue = self.requests.queue.lock();
+            let request = queue.remove(0).ok();
+            let more = !queue.is_empty();
+            drop(queue);
+            match request {
+                // The client is gone again, and costs no queue pair.
+                Some(request) if !request.connection.state.is_requested() => drop(request),
+                request => return (request, more),
+            }
+        }
     }
 
     fn accept(

@@ -18,7 +18,7 @@ use rdma::{
     Handler, //
 };
 
-/// The first credit grant of a connection. It is raised when half of it is used, so that thousands
+/// The first credit grant of a connection. It is raised when the client uses it, so that thousands
 /// of idle connections have few Receives.
 pub(super) const FIRST_CREDITS: u32 = 4;
 
@@ -28,7 +28,7 @@ pub(super) const BACKCHANNEL_CREDITS: u32 = 2;
 /// Sends that may be posted at the same time. One completion covers up to sixteen. Each connection
 /// has a Send queue of this length in the device, even while it is idle, so there are fewer than
 /// credits; a reply occupies the queue only for one round trip to the client.
-const SENDS: u32 = 28;
+const SENDS: u32 = 27;
 
 /// Send buffers that are allocated when the connection is made. More are allocated on demand.
 const FIRST_SENDS: usize = 4;
@@ -50,6 +50,8 @@ pub(super) struct QueueLimits {
     sends: u32,
     /// RDMA Reads and Writes in parallel.
     transfers: u32,
+    /// Pages that one RDMA Read can bring data to, wherever they are.
+    pages_per_read: usize,
     /// The longest Send and the longest Receive, as the private data tells them to the client.
     pub(super) inline: PrivateData,
 }
@@ -59,9 +61,9 @@ impl QueueLimits {
     pub(super) fn new(limits: &Limits) -> Result<Self> {
         let wanted = u32::try_from(config::max_credits())?;
         let each = limits.requests_per_read();
-        // The drain takes one work request of each queue.
+        // The drain takes one work request of each queue, and a flush one.
         let transfers = TRANSFERS.min(limits.queue_depth / 2 / each);
-        let sends = SENDS.min(limits.queue_depth.saturating_sub(transfers * each + 1));
+        let sends = SENDS.min(limits.queue_depth.saturating_sub(transfers * each + 2));
         let credits = wanted.min(limits.queue_depth.saturating_sub(SPARE_RECEIVES));
         if credits == 0 {
             let depth = limits.queue_depth;
@@ -73,6 +75,10 @@ impl QueueLimits {
             credits,
             sends,
             transfers,
+            pages_per_read: match limits.sink_pages {
+                Some(pages) => usize::try_from(pages)?.max(1),
+                None => limits.read_elements,
+            },
             inline: PrivateData::new(size, size, true).map_err(|_| EINVAL)?,
         })
     }
@@ -84,8 +90,13 @@ impl QueueLimits {
             credits: (self.credits / 2).max(FIRST_CREDITS),
             sends: self.sends.div_ceil(2),
             transfers: self.transfers.div_ceil(2),
-            inline: self.inline,
+            ..self
         })
+    }
+
+    /// How many RDMA Reads bring data to `pages` pages, at most.
+    pub(super) fn reads_of(&self, pages: usize) -> usize {
+        pages.div_ceil(self.pages_per_read)
     }
 
     /// How many messages may arrive at the same time when `credits` are granted.

@@ -13,9 +13,14 @@ use super::{
         zero_padding, //
     },
     config::READS,
+    send::SendPath,
     transport::{
         Connection,
         ServerTransport, //
+    },
+    waiting::{
+        Waiting,
+        WaitingReads, //
     },
     work_queue::ChunkedCall,
 };
@@ -53,12 +58,49 @@ use sunrpc::memory::Page;
 
 impl ServerTransport {
     /// Posts the RDMA Reads of the call in `message`, which becomes work for a thread when they
-    /// have completed. If there is nothing to read, returns the call. Sleeps.
+    /// have completed; or has them wait for room in the Send queue. If there is nothing to read, returns the call. Sleeps.
     pub(super) fn read_chunks(
         &self,
         message: Message<Connection>,
         layout: CallLayout,
     ) -> Option<ChunkedCall<Connection>> {
+        let connection = &self.send_path.connection;
+        let sequence = connection.resumed();
+        let reads = WaitingReads {
+            message,
+            layout,
+            // Fewer, if pages follow each other.
+            requests: self.send_path.limits.reads_of(layout.pages()),
+        };
+        match connection.waiting() {
+            (0, _) => self.try_read(reads, sequence, false),
+            _ => {
+                connection.wait_for_room(Waiting::Reads(reads), sequence, false);
+                None
+            }
+        }
+    }
+
+    /// As [`Self::read_chunks`]. If they have to wait, they do so `first` or last. [`Connection::resumed`] was `sequence`.
+    pub(super) fn try_read(
+        &self,
+        waiting: WaitingReads<Connection>,
+        sequence: u64,
+        first: bool,
+    ) -> Option<ChunkedCall<Connection>> {
+        let SendPath {
+            queue, connection, ..
+        } = &self.send_path;
+        // No page is taken before there is room.
+        if !queue.has_credits(waiting.requests) {
+            self.send_path
+                .trace_full(waiting.message.id(queue).completion);
+            connection.wait_for_room(Waiting::Reads(waiting), sequence, first);
+            return None;
+        }
+        let WaitingReads {
+            message, layout, ..
+        } = waiting;
         let reads = self.page_pool.take(layout.pages()).and_then(|pages| {
             let reads = self.prepare_reads(message.bytes(), layout, &pages)?;
             Ok((reads, pages))
@@ -76,26 +118,30 @@ impl ServerTransport {
         if reads.is_empty() {
             return Some(call);
         }
-        READS.add(reads.len());
-        let queue = &self.send_path.queue;
-        trace::event!(svcrdma_post_read_chunk(call.message.id(queue), reads.len()));
+        let requests = reads.len();
+        trace::event!(svcrdma_post_read_chunk(call.message.id(queue), requests));
         if trace::svcrdma_wc_read::is_on() {
             call.reads_posted = Some(Instant::now());
         }
-        let connection = &self.send_path.connection;
-        connection.wait_for_sq((reads, call), |(reads, call)| {
-            match queue.post_reads(reads, call) {
-                Ok(()) => Ok(()),
-                Err(UnpostedReads::Full(reads, call)) => {
-                    self.send_path.trace_full(call.message.id(queue));
-                    Err((reads, call))
-                }
-                Err(UnpostedReads::Lost) => {
-                    connection.begin_close(Event::Failed);
-                    Ok(())
-                }
+        match queue.post_reads(reads, call) {
+            Ok(()) => {
+                READS.add(requests);
+                connection.watch();
             }
-        });
+            Err(UnpostedReads::Full(reads, call)) => {
+                self.send_path.trace_full(call.message.id(queue).completion);
+                let requests = requests.max(reads.registrations());
+                drop(reads);
+                self.page_pool.keep(call.pages);
+                let waiting = WaitingReads {
+                    message: call.message,
+                    layout,
+                    requests,
+                };
+                connection.wait_for_room(Waiting::Reads(waiting), sequence, first);
+            }
+            Err(UnpostedReads::Lost) => _ = connection.begin_close(Event::Failed),
+        }
         None
     }
 

@@ -17,6 +17,7 @@ use super::{
         Connection,
         ServerTransport, //
     },
+    waiting::Waiting,
     work_queue::{
         ChunkedCall,
         Work, //
@@ -47,6 +48,20 @@ impl ServerTransport {
                 let queue = &self.send_path.queue;
                 trace::event!(svcrdma_read_finished(read.message.id(queue)));
                 self.receive_read(read, args)
+            }
+            Work::Resumed(waiting) => {
+                let sequence = self.send_path.connection.resumed();
+                match waiting {
+                    Waiting::Reads(reads) => {
+                        let complete = self.try_read(reads, sequence, true);
+                        complete.and_then(|read| self.receive_read(read, args))
+                    }
+                    Waiting::Send(message) => {
+                        // An error has the connection closed.
+                        let _ = self.send_path.try_send(message, sequence, true);
+                        None
+                    }
+                }
             }
         }
     }

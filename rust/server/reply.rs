@@ -16,6 +16,7 @@ use super::{
         Connection,
         ServerTransport, //
     },
+    waiting::Outgoing,
 };
 use crate::endpoint::{
     SendBuffering,
@@ -99,9 +100,12 @@ impl ServerTransport {
             self.repost(message);
             return Err(not_connected());
         }
-        let Some(mut buffer) = self.send_path.buffer() else {
-            self.repost(message);
-            return Err(not_connected());
+        let mut bytes = match self.send_path.message_memory() {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                self.close_unanswered(message);
+                return Err(error);
+            }
         };
         let call = match context.chunkless_xid {
             Some(xid) => Ok(Incoming::Call(Call::bare(xid))),
@@ -109,7 +113,7 @@ impl ServerTransport {
         };
         let prepared = match call {
             Ok(Incoming::Call(call)) => {
-                self.prepare_reply(&call, context, result, buffer.bytes_mut())
+                self.prepare_reply(&call, context, result, bytes.bytes_mut())
             }
             _ => Err(EINVAL),
         };
@@ -122,14 +126,20 @@ impl ServerTransport {
             }) => {
                 let in_progress = self.send_path.connection.in_progress();
                 self.trace_writes(&message, body, &attached);
-                // Before the Send, after which the client may use the credit again.
-                self.repost(message);
-                let posted = self.send_path.post(attached, buffer, len, verb);
+                let xid = result.xid();
+                let sent = self.send_path.send(Outgoing {
+                    bytes,
+                    len,
+                    attached,
+                    verb,
+                    xid,
+                    answers: message,
+                });
                 self.send_path.raise_grant(in_progress);
-                posted
+                sent
             }
             Err(error) => {
-                self.send_path.queue.put_back_send_buffer(buffer);
+                self.send_path.put_back(bytes);
                 self.close_unanswered(message);
                 Err(error)
             }

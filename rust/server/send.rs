@@ -8,39 +8,33 @@
 use super::{
     config::WRITES,
     connection::Connection,
+    credits::Credits,
     queue_limits::{
         QueueLimits,
         BACKCHANNEL_CREDITS, //
     },
+    waiting::{
+        Outgoing,
+        OutgoingBytes,
+        Waiting, //
+    },
 };
 use crate::endpoint::{
     Responding,
-    SendBuffering,
-    Unposted, //
+    SendBuffering, //
 };
 use kernel::{
     alloc::Flags,
     prelude::*,
-    sync::{
-        atomic::{
-            Acquire,
-            Release, //
-        },
-        Arc, //
-    },
+    sync::Arc, //
 };
 use proto::{
     conn::server::Event,
-    credit,
     reverse, //
 };
 use rdma::{
-    error::not_connected,
     receive::Buffers,
-    send::{
-        Buffer,
-        Verb, //
-    },
+    send::Verb,
     transfer::Attached,
     QueuePair, //
 };
@@ -78,11 +72,12 @@ impl<T: SvcConnection> Clone for SendPath<T> {
 impl<T: SvcConnection> SendPath<T> {
     /// The credit grant.
     pub(super) fn credits(&self) -> u32 {
-        self.connection.granted.load(Acquire)
+        self.connection.credits.granted()
     }
 
-    /// Posts the Receives for a grant of `credits`, then grants them. Sleeps if `flags` allow it.
-    pub(super) fn grant(&self, credits: u32, flags: Flags) -> Result {
+    /// Posts the Receives for a grant of `credits`, then grants them. Returns false if another thread has granted as much or more
+    /// meanwhile. Sleeps if `flags` allow it.
+    pub(super) fn grant(&self, credits: u32, flags: Flags) -> Result<bool> {
         let receives = QueueLimits::receives::<Connection<T>>(credits)?;
         self.connection.reserve_work(receives, flags)?;
         let missing = self.connection.receives.fill(
@@ -92,82 +87,155 @@ impl<T: SvcConnection> SendPath<T> {
             flags,
             &mut Buffers::new(),
         )?;
-        // If none was missing, another thread has granted as much or more meanwhile.
         if missing > 0 {
-            self.connection.granted.store(credits, Release);
+            self.connection.credits.set(credits);
         }
-        Ok(())
+        Ok(missing > 0)
     }
 
-    /// Raises the grant, if `in_progress` messages use enough of it and there is memory. Does not
-    /// sleep.
+    /// Raises the grant, if the client asks for more, uses enough of it, and there is memory. `in_progress` messages are in progress.
+    /// Does not sleep.
     pub(super) fn raise_grant(&self, in_progress: u32) {
-        let raised = credit::raised(self.credits(), in_progress, self.limits.credits);
-        if let Some(credits) = raised {
-            // If there is no memory now, a later reply tries again.
-            let _ = self.grant(credits, GFP_NOWAIT);
+        let credits = &self.connection.credits;
+        let raised = credits.raised(in_progress, self.limits.credits, || {
+            self.queue.least_round_trip()
+        });
+        let Some(raised) = raised else {
+            return;
+        };
+        let more = raised.saturating_sub(credits.granted());
+        if !Credits::take_from_total(more) {
+            return;
+        }
+        // If there is no memory now, a later reply tries again.
+        if !matches!(self.grant(raised, GFP_NOWAIT), Ok(true)) {
+            Credits::return_to_total(more);
         }
     }
 
-    /// A Send buffer. [`None`] if the connection is being closed. Sleeps until a buffer is free.
-    pub(super) fn buffer(&self) -> Option<Buffer<Connection<T>>> {
-        self.connection.wait_for_sq((), |()| {
-            self.queue.make_send_buffer().ok_or_else(|| {
-                self.trace_full(CompletionId {
-                    queue: self.queue.queue_number(),
-                    completion: 0,
-                });
-            })
-        })
+    /// Memory for a message: a Send buffer, if one is free. Sleeps.
+    pub(super) fn message_memory(&self) -> Result<OutgoingBytes<Connection<T>>> {
+        let (_, sends) = self.connection.waiting();
+        // The Sends that wait get the buffers first.
+        let buffer = match sends {
+            0 => self.queue.make_send_buffer(),
+            _ => None,
+        };
+        match buffer {
+            Some(buffer) => Ok(OutgoingBytes::Buffer(buffer)),
+            None => {
+                self.trace_full(0);
+                OutgoingBytes::memory(self.limits.inline.send_size())
+            }
+        }
     }
 
-    /// Traces that a thread has to wait for the Send queue.
-    pub(super) fn trace_full(&self, id: CompletionId) {
+    /// Gives back memory of a message that is not sent.
+    pub(super) fn put_back(&self, bytes: OutgoingBytes<Connection<T>>) {
+        if let OutgoingBytes::Buffer(buffer) = bytes {
+            self.queue.put_back_send_buffer(buffer);
+        }
+    }
+
+    /// Traces that there is no room in the Send queue for `completion`.
+    pub(super) fn trace_full(&self, completion: i32) {
         if trace::svcrdma_sq_full::is_on() {
+            let id = CompletionId {
+                queue: self.queue.queue_number(),
+                completion,
+            };
             let (free, all) = self.queue.sq_credits();
             trace::svcrdma_sq_full::emit(id, free, all);
         }
     }
 
-    /// Posts a Send of the first `len` bytes of `buffer`, with `attached`. Sleeps until
-    /// both fit into the Send queue. An error has the connection closed.
-    pub(super) fn post(
-        &self,
-        attached: Attached<Connection<T>>,
-        mut buffer: Buffer<Connection<T>>,
-        len: usize,
-        verb: Verb,
-    ) -> Result {
-        // RFC 8166, section 4.2.1: each header begins with the XID.
-        let xid = buffer.bytes_mut().first_chunk().copied();
-        let xid = xid.map_or(0, u32::from_be_bytes);
-        WRITES.add(attached.requests());
-        let posted =
-            self.connection
-                .wait_for_sq((attached, buffer), |(attached, buffer)| {
-                    match self.queue.post_reply(attached, buffer, len, verb, xid) {
-                        Ok(()) => Ok(Ok(())),
-                        Err(Unposted::Full(attached, buffer)) => {
-                            self.trace_full(buffer.id(&self.queue));
-                            Err((attached, buffer))
-                        }
-                        Err(Unposted::Lost(error)) => Ok(Err(error)),
-                    }
-                });
-        let result = posted.unwrap_or_else(|| Err(not_connected()));
-        if result.is_err() {
-            self.connection
-                .lost(Event::Unanswered, c"a message could not be posted");
+    /// Posts `message`, or has it wait for room in the Send queue. An error has the connection closed. Sleeps.
+    pub(super) fn send(&self, message: Outgoing<Connection<T>>) -> Result {
+        let sequence = self.connection.resumed();
+        let (all, sends) = self.connection.waiting();
+        // A message in a Send buffer does not wait for others to get one; but what waits for SQ credits comes first.
+        let waits = match message.bytes {
+            OutgoingBytes::Buffer(_) => all > sends && message.attached.requests() != 0,
+            OutgoingBytes::Memory(_) => sends != 0,
+        };
+        match waits {
+            true => {
+                let waiting = Waiting::Send(message);
+                self.connection.wait_for_room(waiting, sequence, false);
+                Ok(())
+            }
+            false => self.try_send(message, sequence, false),
         }
-        result
     }
 
-    /// Sends a backchannel call: a header without chunks, and `call` behind it. Sleeps. An error
-    /// has the connection closed.
+    /// Posts `message`, if there is room in the Send queue, and else has it wait, `first` or last. [`Connection::resumed`] was
+    /// `sequence`. An error has the connection closed. Sleeps.
+    pub(super) fn try_send(
+        &self,
+        mut message: Outgoing<Connection<T>>,
+        sequence: u64,
+        first: bool,
+    ) -> Result {
+        let buffer = message
+            .bytes
+            .into_buffer(message.len, || self.queue.make_send_buffer());
+        let buffer = match buffer {
+            Ok(buffer) => buffer,
+            Err(bytes) => {
+                message.bytes = bytes;
+                self.trace_full(0);
+                let waiting = Waiting::Send(message);
+                self.connection.wait_for_room(waiting, sequence, first);
+                return Ok(());
+            }
+        };
+        let requests = message.attached.requests();
+        let Some(credits) = self.queue.reserve(requests) else {
+            self.trace_full(buffer.id(&self.queue).completion);
+            message.bytes = OutgoingBytes::Buffer(buffer);
+            let waiting = Waiting::Send(message);
+            self.connection.wait_for_room(waiting, sequence, first);
+            return Ok(());
+        };
+        WRITES.add(requests);
+        let Outgoing {
+            len,
+            attached,
+            verb,
+            xid,
+            answers,
+            ..
+        } = message;
+        // Before the Send, after which the client may use the credit again.
+        self.connection.repost(&self.queue, answers);
+        let posted = self
+            .queue
+            .post_reply(attached, credits, buffer, len, verb, xid);
+        self.is_posted(posted)
+    }
+
+    /// Has what was posted watched, or the connection closed.
+    fn is_posted(&self, posted: Result) -> Result {
+        match posted {
+            Ok(()) => self.connection.watch(),
+            Err(_) => self
+                .connection
+                .lost(Event::Unanswered, c"a message could not be posted"),
+        }
+        posted
+    }
+
+    /// Sends a backchannel call: a header without chunks, and `call` behind it. [`EAGAIN`] if there is no room in the Send queue.
+    /// Sleeps. Any other error has the connection closed.
     pub(super) fn send_backchannel_call(&self, xid: u32, call: &SvcCallback<'_>) -> Result {
-        let mut buffer = self.buffer().ok_or_else(not_connected)?;
+        let mut buffer = self.queue.make_send_buffer().ok_or(EAGAIN)?;
         match self.encode_backchannel_call(xid, call, buffer.bytes_mut()) {
-            Ok(len) => self.post(Attached::Nothing, buffer, len, Verb::Send),
+            Ok(len) => {
+                let posted =
+                    self.queue
+                        .post_reply(Attached::Nothing, 0, buffer, len, Verb::Send, xid);
+                self.is_posted(posted)
+            }
             Err(error) => {
                 self.queue.put_back_send_buffer(buffer);
                 // The connection works, so nothing else would close it.

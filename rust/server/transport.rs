@@ -15,11 +15,9 @@ use super::{
     },
     rejected_calls::RejectedCalls,
     send::SendPath,
+    waiting::Outgoing,
 };
-use crate::endpoint::{
-    self,
-    SendBuffering, //
-};
+use crate::endpoint;
 use kernel::{
     new_spinlock,
     prelude::*,
@@ -67,6 +65,10 @@ use sunrpc::{
 
 /// How many [`SvcCall`]s a transport keeps for later calls.
 const MAX_FREE_CALLS: usize = 32;
+
+/// How long the device waits for an acknowledgement at most before it sends again, as the exponent that InfiniBand writes: two
+/// seconds. A client may ask for less, as all known ones do.
+const MAX_ACK_TIMEOUT: u8 = 19;
 
 /// The context of the id and of the completion queue.
 pub(crate) type Connection = connection::Connection<ServerTransport>;
@@ -200,6 +202,7 @@ impl ServerTransport {
         if connection.state.on(Event::Prepared) != Action::Accept {
             return Err(not_connected());
         }
+        self.id.limit_ack_timeout(MAX_ACK_TIMEOUT);
         self.send_path
             .queue
             .accept(&ConnectParameters {
@@ -222,11 +225,10 @@ impl ServerTransport {
         Ok((self.id.local_address()?, self.id.remote_address()?))
     }
 
-    /// Disconnects, and has no thread wait any more. Sleeps.
+    /// Disconnects. Sleeps.
     pub(super) fn disconnect(&self) {
         let connection = &self.send_path.connection;
         let _ = connection.state.on(Event::Close);
-        connection.sq_waiters.close();
         // It has ended if that fails.
         let _ = self.send_path.queue.disconnect();
     }
@@ -268,22 +270,28 @@ impl ServerTransport {
     /// Replies to `message` with an RDMA_ERROR message. If that fails, has the connection closed.
     /// Sleeps.
     pub(super) fn send_error(&self, message: Message<Connection>, error: &ErrorMessage) {
-        self.repost(message);
         match error.error {
             RdmaError::Version { .. } => trace::event!(svcrdma_err_vers(error.xid)),
             RdmaError::Chunk => trace::event!(svcrdma_err_chunk(error.xid)),
         }
-        let Some(mut buffer) = self.send_path.buffer() else {
-            return;
+        let Ok(mut bytes) = self.send_path.message_memory() else {
+            return self.close_unanswered(message);
         };
-        match error.emit(self.send_path.credits(), buffer.bytes_mut()) {
+        match error.emit(self.send_path.credits(), bytes.bytes_mut()) {
             Ok(len) => {
-                let _ = self
-                    .send_path
-                    .post(Attached::Nothing, buffer, len, Verb::Send);
+                // An error has the connection closed.
+                let _ = self.send_path.send(Outgoing {
+                    bytes,
+                    len,
+                    attached: Attached::Nothing,
+                    verb: Verb::Send,
+                    xid: error.xid,
+                    answers: message,
+                });
             }
             Err(_) => {
-                self.send_path.queue.put_back_send_buffer(buffer);
+                self.send_path.put_back(bytes);
+                self.repost(message);
                 let connection = &self.send_path.connection;
                 connection.lost(Event::Unanswered, c"an error could not be encoded");
             }

@@ -6,9 +6,12 @@
 //! before that is posted. Each element owns the Receive buffer of its message, so there are never
 //! more elements.
 
-use super::call_layout::{
-    policy,
-    CallLayout, //
+use super::{
+    call_layout::{
+        policy,
+        CallLayout, //
+    },
+    waiting::Waiting,
 };
 use kernel::{
     alloc::Flags,
@@ -54,6 +57,8 @@ pub(crate) enum Work<H: Handler> {
     Received(Message<H>),
     /// The RDMA Reads of a call have completed.
     ReadDone(ChunkedCall<H>),
+    /// There may be room in the Send queue for this now.
+    Resumed(Waiting<H>),
 }
 
 /// The work that no thread has taken yet.
@@ -63,6 +68,12 @@ pub(super) struct WorkQueue<H: Handler> {
     /// closed.
     read_done: Fifo<ChunkedCall<H>>,
     received: Fifo<Message<H>>,
+    /// What waits for room in the Send queue.
+    waiting: Fifo<Waiting<H>>,
+    /// How many of these are Sends.
+    waiting_sends: usize,
+    /// Whether there may be room for the first of them.
+    room: bool,
 }
 
 impl<H: Handler> WorkQueue<H> {
@@ -70,7 +81,13 @@ impl<H: Handler> WorkQueue<H> {
     pub(super) const EMPTY: Self = Self {
         read_done: Fifo::EMPTY,
         received: Fifo::EMPTY,
+        waiting: Fifo::EMPTY,
+        waiting_sends: 0,
+        room: false,
     };
+
+    /// How many Sends may wait when a new call is taken. Each may keep the pages of a reply.
+    const MAX_WAITING_SENDS: usize = 4;
 
     /// An empty queue that has room for the messages of `count` Receives. Sleeps if `flags` allow
     /// it.
@@ -78,6 +95,8 @@ impl<H: Handler> WorkQueue<H> {
         Ok(Self {
             read_done: Fifo::with_capacity(count, flags)?,
             received: Fifo::with_capacity(count, flags)?,
+            waiting: Fifo::with_capacity(count, flags)?,
+            ..Self::EMPTY
         })
     }
 
@@ -85,6 +104,7 @@ impl<H: Handler> WorkQueue<H> {
     pub(super) fn move_to(&mut self, other: &mut Self) {
         self.read_done.move_to(&mut other.read_done);
         self.received.move_to(&mut other.received);
+        self.waiting.move_to(&mut other.waiting);
     }
 
     /// Adds `work`, which comes back if no entry is free.
@@ -92,20 +112,75 @@ impl<H: Handler> WorkQueue<H> {
         match work {
             Work::ReadDone(call) => self.read_done.push(call).map_err(Work::ReadDone),
             Work::Received(message) => self.received.push(message).map_err(Work::Received),
+            Work::Resumed(waiting) => self.push_waiting(waiting, true).map_err(Work::Resumed),
         }
     }
 
-    /// Takes the next work.
+    /// Adds `waiting` behind what waits already, or before that. It comes back if no entry is free.
+    pub(super) fn push_waiting(
+        &mut self,
+        waiting: Waiting<H>,
+        first: bool,
+    ) -> Result<(), Waiting<H>> {
+        let is_send = matches!(waiting, Waiting::Send(_));
+        match first {
+            true => self.waiting.push_first(waiting)?,
+            false => self.waiting.push(waiting)?,
+        }
+        if is_send {
+            self.waiting_sends = self.waiting_sends.saturating_add(1);
+        }
+        Ok(())
+    }
+
+    /// Says whether there may be room for the first of what waits.
+    pub(super) fn set_room(&mut self, room: bool) {
+        self.room = room;
+    }
+
+    /// How many wait for room in the Send queue, and how many of these are Sends.
+    pub(super) fn waiting(&self) -> (usize, usize) {
+        (self.waiting.len, self.waiting_sends)
+    }
+
+    /// Takes the next work that a thread can do.
     pub(super) fn pop(&mut self) -> Option<Work<H>> {
-        match self.read_done.pop() {
-            Some(call) => Some(Work::ReadDone(call)),
-            None => self.received.pop().map(Work::Received),
+        if let Some(call) = self.read_done.pop() {
+            return Some(Work::ReadDone(call));
+        }
+        if self.room && self.waiting.len != 0 {
+            return self.pop_waiting();
+        }
+        match self.takes_calls() {
+            true => self.received.pop().map(Work::Received),
+            false => None,
         }
     }
 
-    /// Whether there is no work.
+    fn pop_waiting(&mut self) -> Option<Work<H>> {
+        let waiting = self.waiting.pop()?;
+        if matches!(waiting, Waiting::Send(_)) {
+            self.waiting_sends = self.waiting_sends.saturating_sub(1);
+        }
+        Some(Work::Resumed(waiting))
+    }
+
+    /// Takes any work, of a connection that has ended.
+    pub(super) fn pop_any(&mut self) -> Option<Work<H>> {
+        let next = self.pop().or_else(|| self.pop_waiting());
+        next.or_else(|| self.received.pop().map(Work::Received))
+    }
+
+    /// Whether a thread may take calls that were received: their replies would have to wait behind others.
+    fn takes_calls(&self) -> bool {
+        self.waiting_sends < Self::MAX_WAITING_SENDS
+    }
+
+    /// Whether there is no work that a thread can do.
     pub(super) fn is_empty(&self) -> bool {
-        self.read_done.len == 0 && self.received.len == 0
+        let resumes = self.room && self.waiting.len != 0;
+        let calls = self.takes_calls() && self.received.len != 0;
+        self.read_done.len == 0 && !resumes && !calls
     }
 }
 
@@ -152,6 +227,19 @@ impl<T> Fifo<T> {
             Some(entry @ None) => *entry = Some(element),
             _ => return Err(element),
         }
+        self.len = self.len.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Adds `element` before all others.
+    fn push_first(&mut self, element: T) -> Result<(), T> {
+        let last = self.entries.len().wrapping_sub(1);
+        let first = self.first.checked_sub(1).unwrap_or(last);
+        match self.entries.get_mut(first) {
+            Some(entry @ None) => *entry = Some(element),
+            _ => return Err(element),
+        }
+        self.first = first;
         self.len = self.len.wrapping_add(1);
         Ok(())
     }

@@ -108,8 +108,11 @@ impl SvcConnection for ServerTransport {
         self.release_call(call);
     }
 
-    fn has_room(&self) -> bool {
-        self.send_path.connection.sq_waiters.is_empty()
+    fn timer_expired(&self, _xprt: &SvcXprt<Self>) {
+        let SendPath {
+            connection, queue, ..
+        } = &self.send_path;
+        connection.check_progress(queue);
     }
 
     fn detach(&self) {

@@ -309,8 +309,11 @@ unsafe fn send_callback<C: SvcConnection>(rqst: *mut raw::rpc_rqst) -> c_int {
     };
     // SAFETY: `XPRT_LOCKED`, which the caller owns, excludes other senders, and only they write the field.
     unsafe { (*rqst).rq_xtime = raw::ktime_get() };
-    if C::call(&caller, xid, &call).is_err() {
-        return errno::ENOTCONN;
+    match C::call(&caller, xid, &call) {
+        Ok(()) => (),
+        // sunrpc tries again after a quarter of a second.
+        Err(EAGAIN) => return errno::ENOBUFS,
+        Err(_) => return errno::ENOTCONN,
     }
     // SAFETY: As above.
     let sent = unsafe { &mut (*rqst).rq_xmit_bytes_sent };

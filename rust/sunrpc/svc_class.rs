@@ -5,6 +5,7 @@
 //! C header: [`include/linux/sunrpc/svc_xprt.h`](srctree/include/linux/sunrpc/svc_xprt.h), `struct
 //! svc_xprt_class`.
 
+use crate::svc_queue::WorkQueue;
 use core::{
     cell::UnsafeCell,
     marker::PhantomData,
@@ -74,6 +75,9 @@ impl<L> SvcClass<L> {
         if self.registered.swap(true, Ordering::Acquire) {
             return Err(EEXIST);
         }
+        let queue = WorkQueue::new().inspect_err(|_| {
+            self.registered.store(false, Ordering::Release);
+        })?;
         // SAFETY: `registered` was false, so nobody else uses the class now.
         let class = unsafe { &mut *self.class.get() };
         class.xcl_owner = module.as_ptr();
@@ -84,7 +88,10 @@ impl<L> SvcClass<L> {
             self.registered.store(false, Ordering::Release);
             return Err(error);
         }
-        Ok(SvcRegistration { class: self })
+        Ok(SvcRegistration {
+            class: self,
+            _queue: queue,
+        })
     }
 
     pub(crate) fn as_raw(&self) -> *mut raw::svc_xprt_class {
@@ -108,6 +115,7 @@ impl<L> SvcClass<L> {
 /// Keeps a class registered as long as it lives.
 pub struct SvcRegistration<L: 'static> {
     class: &'static SvcClass<L>,
+    _queue: WorkQueue, // Dropped after the class is unregistered.
 }
 
 impl<L> Drop for SvcRegistration<L> {

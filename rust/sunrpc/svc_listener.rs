@@ -10,6 +10,10 @@ use crate::{
         SvcConnection,
         SvcListener, //
     },
+    svc_work::{
+        connection_functions,
+        LISTENER, //
+    },
     svc_xprt::SvcXprt,
     Net,
     SockAddr, //
@@ -36,8 +40,8 @@ impl<L: SvcListener> SvcXprt<L> {
         address: &SockAddr,
         ops: &'static raw::svc_xprt_ops,
     ) -> Result<NonNull<raw::svc_xprt>> {
-        // SAFETY: sunrpc vouches for its arguments; the class is static.
-        let this = unsafe { Self::create(L::class().as_raw(), ops, net, serv, L::new) }?;
+        // SAFETY: sunrpc vouches for its arguments; the class is static. Nobody queues its work items.
+        let this = unsafe { Self::create(L::class().as_raw(), ops, net, serv, LISTENER, L::new) }?;
         // SAFETY: `create` made it, and this function has its only reference.
         let listener = unsafe { this.as_ref() };
         listener.set_flag(raw::XPT_LISTENER);
@@ -84,9 +88,14 @@ impl<L: SvcListener> SvcXprt<L> {
         // SAFETY: The connection has the listener's namespace and service. sunrpc takes a reference to the
         // namespace for it, and the service outlives its transports; the class is static.
         let this = unsafe {
-            SvcXprt::<L::Connection>::create(L::class().as_raw(), ops, net, serv, |link| {
-                self.parts.state.accept(incoming, link)
-            })
+            SvcXprt::<L::Connection>::create(
+                L::class().as_raw(),
+                ops,
+                net,
+                serv,
+                connection_functions::<L::Connection>(),
+                |link| self.parts.state.accept(incoming, link),
+            )
         }
         .ok()?;
         // SAFETY: `create` made it, and this function has its only reference.

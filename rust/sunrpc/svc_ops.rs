@@ -71,7 +71,7 @@ pub(crate) const fn connection<C: SvcConnection>() -> &'static raw::svc_xprt_ops
         raw::svc_xprt_ops {
             xpo_create: None,
             xpo_accept: None,
-            xpo_has_wspace: Some(has_wspace::<C>),
+            xpo_has_wspace: Some(always),
             xpo_recvfrom: Some(recvfrom::<C>),
             xpo_sendto: Some(sendto::<C>),
             xpo_result_payload: Some(result_payload::<C>),
@@ -128,11 +128,6 @@ unsafe extern "C" fn always(_xprt: *mut raw::svc_xprt) -> c_int {
 unsafe extern "C" fn ignore(_xprt: *mut raw::svc_xprt) {}
 
 unsafe extern "C" fn release_nothing(_xprt: *mut raw::svc_xprt, _ctxt: *mut c_void) {}
-
-unsafe extern "C" fn has_wspace<C: SvcConnection>(xprt: *mut raw::svc_xprt) -> c_int {
-    // SAFETY: See the top.
-    c_int::from(unsafe { SvcXprt::<C>::from_raw(xprt) }.has_room())
-}
 
 unsafe extern "C" fn recvfrom<C: SvcConnection>(rqstp: *mut raw::svc_rqst) -> c_int {
     // SAFETY: The thread has a reference to the transport.
@@ -197,5 +192,5 @@ unsafe extern "C" fn detach_connection<C: SvcConnection>(xprt: *mut raw::svc_xpr
 
 unsafe extern "C" fn free_connection<C: SvcConnection>(xprt: *mut raw::svc_xprt) {
     // SAFETY: sunrpc calls this once, after the last reference has been dropped.
-    unsafe { SvcXprt::<C>::free(xprt.cast(), C::close) };
+    unsafe { SvcXprt::<C>::free_later(xprt.cast()) };
 }

@@ -20,16 +20,16 @@
 //! | [`SvcConnection::result_payload`], [`SvcConnection::reply`], [`SvcConnection::release`] | the service thread of the call | yes | nothing |
 //! | [`SvcConnection::caller`] | an RPC task | no | an RCU read-side section |
 //! | [`SvcConnection::call`] | an RPC task | yes | `XPRT_LOCKED` of the reverse transport |
-//! | `has_room` | anywhere | no | perhaps locks of sunrpc |
 //! | `detach` | a service thread, or an administrator's task | yes | `XPT_BUSY`, which it keeps |
+//! | [`SvcConnection::timer_expired`] | a work queue | yes | nothing |
 //! | completion and CM handlers, through `SvcLink::with` | the transport's own work | no | an RCU read-side section |
 //!
 //! # Life
 //!
 //! sunrpc counts references to an `svc_xprt`: one while it is on sunrpc's lists, one for each thread
 //! that works for it, one for each call that is deferred. Upper layers have some: nfsd has one for each session
-//! that is bound to it. `detach` ends the connection. When the last reference is dropped, the link is
-//! revoked and the state dropped, which may sleep. Handlers have no reference.
+//! that is bound to it. `detach` ends the connection. When the last reference is dropped, a work item stops the timer,
+//! revokes the link and drops the state. Handlers have no reference.
 
 use crate::{
     class::SvcBackchannelClass,
@@ -120,7 +120,8 @@ pub trait SvcConnection: HasSvcCall {
     /// Returns what sends calls to the client. Does not sleep.
     fn caller(&self) -> Self::Caller;
 
-    /// Sends a call to the client. May sleep. An error says that the connection has ended.
+    /// Sends a call to the client. May sleep. [`EAGAIN`] says that it may be sent in a while, any other error that the connection has
+    /// ended.
     fn call(caller: &Self::Caller, xid: u32, call: &SvcCallback<'_>) -> Result;
 
     /// Accepts the peer. May sleep. If it fails, the state is dropped.
@@ -161,10 +162,10 @@ pub trait SvcConnection: HasSvcCall {
     /// Takes back a call that sunrpc has finished with, whether it has a reply or not. May sleep.
     fn release(&self, call: KBox<SvcCall<Self>>);
 
-    /// Whether a thread may receive another call (`xpo_has_wspace`). Does not sleep.
-    fn has_room(&self) -> bool;
+    /// The timer that [`SvcXprt::start_timer`] started has expired, on a work queue of the kernel. May sleep. May start it again.
+    fn timer_expired(&self, xprt: &SvcXprt<Self>);
 
-    /// Ends the connection: it receives no more calls, and wakes all that wait for it. May sleep.
+    /// Ends the connection: it receives no more calls. May sleep.
     fn detach(&self);
 
     /// Frees what the connection has of the device, as nobody uses the connection any more. Returns when no

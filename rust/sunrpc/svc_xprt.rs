@@ -7,10 +7,12 @@
 
 use crate::link::Link;
 use core::{
+    mem::offset_of,
     ops::Deref,
     ptr::NonNull, //
 };
 use kernel::{
+    bindings::work_struct,
     prelude::*,
     types::Opaque, //
 };
@@ -25,7 +27,17 @@ use kernel::{
 #[repr(C)]
 pub struct SvcXprt<S: Send + Sync + 'static> {
     xprt: Opaque<raw::svc_xprt>,
+    timer: Opaque<raw::delayed_work>,
+    closing: Opaque<raw::delayed_work>,
+    freeing: Opaque<raw::delayed_work>,
     pub(crate) parts: Parts<S>,
+}
+
+/// The functions of a transport's work items.
+pub(crate) struct WorkFunctions {
+    pub(crate) timer: unsafe extern "C" fn(*mut work_struct),
+    pub(crate) close: unsafe extern "C" fn(*mut work_struct),
+    pub(crate) free: unsafe extern "C" fn(*mut work_struct),
 }
 
 #[pin_data]
@@ -37,21 +49,28 @@ pub(crate) struct Parts<S: Send + Sync + 'static> {
 
 // SAFETY: Nothing in it belongs to a task or CPU.
 unsafe impl<S: Send + Sync + 'static> Send for SvcXprt<S> {}
-// SAFETY: `S` is `Sync`; of the C structure this crate accesses what is atomic, and sets up the rest before
+// SAFETY: `S` is `Sync`; work items may be queued by any task; of `xprt` this crate accesses what is atomic, and sets up the rest before
 // others see it.
 unsafe impl<S: Send + Sync + 'static> Sync for SvcXprt<S> {}
 
 impl<S: Send + Sync + 'static> SvcXprt<S> {
-    /// Allocates a transport of class `class` for the service `serv` in `net`.
+    /// Where in it the work items are.
+    pub(crate) const TIMER_OFFSET: usize = offset_of!(Self, timer);
+    pub(crate) const CLOSING_OFFSET: usize = offset_of!(Self, closing);
+    pub(crate) const FREEING_OFFSET: usize = offset_of!(Self, freeing);
+
+    /// Allocates a transport of class `class` for the service `serv` in `net`. Its work items have these `functions`.
     ///
     /// # Safety
     ///
-    /// `class`, `ops`, `net` and `serv` are valid as long as the transport is.
+    /// `class`, `ops`, `net` and `serv` are valid as long as the transport is. The functions may be called for the work items of
+    /// a live `SvcXprt<S>`.
     pub(crate) unsafe fn create<I: PinInit<S, Error>>(
         class: *mut raw::svc_xprt_class,
         ops: &'static raw::svc_xprt_ops,
         net: *mut raw::net,
         serv: *mut raw::svc_serv,
+        functions: WorkFunctions,
         state: impl FnOnce(SvcLink<S>) -> I,
     ) -> Result<NonNull<Self>> {
         let mut memory = KBox::<Self>::new_uninit(GFP_KERNEL)?;
@@ -71,6 +90,18 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
         unsafe { raw::svc_xprt_init(net, class, xprt, serv) };
         // SAFETY: `svc_xprt_init` has initialised it, and nobody else has seen it.
         unsafe { (*xprt).xpt_ops = ops };
+        // SAFETY: The memory is that of the work items, which stay where they are.
+        let items = unsafe {
+            [
+                (&raw const (*this).timer, functions.timer),
+                (&raw const (*this).closing, functions.close),
+                (&raw const (*this).freeing, functions.free),
+            ]
+        };
+        for (item, function) in items {
+            // SAFETY: As above. The caller vouches for the function.
+            unsafe { raw::init_delayed_work(Opaque::cast_into(item), Some(function)) };
+        }
         // INVARIANT: All is initialised.
         let _ = KBox::into_raw(memory);
         // SAFETY: It is complete, and `free` revokes the link.
@@ -83,8 +114,10 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
     ///
     /// # Safety
     ///
-    /// Called once, from `xpo_free`.
+    /// Called once, from `xpo_free` or after that.
     pub(crate) unsafe fn free(this: *mut Self, last: impl FnOnce(&S)) {
+        // SAFETY: It is live until the end of this function. The timer is not started again.
+        unsafe { raw::disable_delayed_work_sync((*this).timer()) };
         // SAFETY: It is live until the end of this function.
         unsafe { (*this).parts.link.revoke() };
         // SAFETY: As above.
@@ -111,6 +144,18 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
 
     pub(crate) fn as_raw(&self) -> *mut raw::svc_xprt {
         self.xprt.get()
+    }
+
+    pub(crate) fn timer(&self) -> *mut raw::delayed_work {
+        self.timer.get()
+    }
+
+    pub(crate) fn closing(&self) -> *mut raw::delayed_work {
+        self.closing.get()
+    }
+
+    pub(crate) fn freeing(&self) -> *mut raw::delayed_work {
+        self.freeing.get()
     }
 
     pub(crate) fn set_flag(&self, flag: u32) {

@@ -16,7 +16,10 @@ routed_namespace() { add_namespace "$1" "$2" && on_server ip route replace "10.0
 # two NFSv4 clients of the same name for one.
 inside() {
 	ip netns exec "$1" bash -c ". ./lib.sh
-		mount_nfs 3 soft,timeo=100,retrans=2 && verified_io --size=4M && grep -q '$2' <(xprts srcaddr) && umount $mnt"
+		mount_nfs 3 soft,timeo=100,retrans=2 && verified_io --size=4M && stat -f $mnt >/dev/null || exit
+		addresses=\$(xprts srcaddr)
+		[[ \$addresses = *$2* ]] || { echo \"the connection is from \$addresses\"; exit 1; }
+		umount $mnt"
 }
 
 # mount.nfs exits with 32 if the mount fails.

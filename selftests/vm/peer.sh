@@ -19,6 +19,17 @@ on_server "head -c 65536 /dev/urandom >/export/peer.dat; chmod 666 /export/peer.
 random_file "$mnt/beside" 3000000
 connects=$(counter connect_count)
 
+# What a client does not take, or does not answer, ends its connection after so many seconds. The default is 30.
+progress_timeout() { on_server "echo $1 >/proc/sys/sunrpc/svc_rdma/progress_timeout"; }
+
+# Whether the server counts and logs that, if the cases are not chosen.
+stalls_logged() {
+	[ -z "${PEER:-}" ] || return 0
+	on_server "cat /proc/sys/sunrpc/svc_rdma/rdma_stat_stalled
+		[ \$(cat /proc/sys/sunrpc/svc_rdma/rdma_stat_stalled) -gt 0 ] &&
+		dmesg | grep -m 3 'connection of $CLIENT_ADDR:[0-9]* lost: what was posted did not complete in time'"
+}
+
 still_connected() {
 	echo "connections: $connects before, $(counter connect_count) after"
 	[ "$(counter connect_count)" = "$connects" ]
@@ -34,13 +45,17 @@ refusals_logged() {
 
 server_unloads() { on_server "$scripts/vm/nfs-server stop; rmmod rpcrdma; $scripts/vm/nfs-server start"; }
 
-plan $((${#cases[@]} + 4))
+# The debug kernel is slow.
+if [ "$KERNEL" = debug ]; then progress_timeout 24; else progress_timeout 6; fi || exit
+plan $((${#cases[@]} + 5))
 for name in "${cases[@]}"; do
 	check_peer "$name"
 done
 check "a mount beside all that kept its connection" still_connected
 check "and its file is whole" same_file beside
 check "calls that were refused are counted, and logged with the client's address" refusals_logged
+check "connections that stood still are counted and logged" stalls_logged
+progress_timeout 30
 umount "$mnt"
 check "the server holds on to none of it and unloads" server_unloads
 finish

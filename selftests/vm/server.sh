@@ -65,13 +65,15 @@ ranges() {
 		max_requests 4 16384
 		max_req_size 4096 65536
 		max_outbound_read_requests 1 255
+		max_total_requests 0 16777216
+		progress_timeout 1 3600
 	END
 }
 
 # I/O on the mount increments them; writing anything to such a file sets it to zero.
 statistics() {
 	local name
-	for name in read recv write sq_starve rq_starve rq_poll rq_prod sq_poll sq_prod bad_calls lost rejected; do
+	for name in read recv write sq_starve rq_starve rq_poll rq_prod sq_poll sq_prod bad_calls lost rejected stalled; do
 		[[ $(setting rdma_stat_$name) =~ ^[0-9]+$ ]] || { echo "no rdma_stat_$name"; return 1; }
 	done
 	on_server "echo 0 >$svc/rdma_stat_recv"
@@ -150,12 +152,41 @@ busy_connection() {
 	[ $((seldom - idle)) -lt 128 ] && [ $((often - seldom)) -gt 512 ]
 }
 
-plan 12
+# Over a long path with quick replies few calls are on the server at the same time, but many on the way.
+long_path() {
+	local credits status
+	mount_nfs 4.2 || return
+	modprobe sch_netem && tc qdisc add dev eth0 root netem limit 10000 delay 20ms || return
+	verified_io --bsrange=4k-4k --size=2M --ioengine=libaio --iodepth=64
+	status=$?
+	tc qdisc del dev eth0 root
+	credits=$(($(xprts xprt_info | sed -n 's/^cong_win=//p') / 256))
+	umount "$mnt"
+	echo "$credits credits"
+	[ $status -eq 0 ] && [ "$credits" -ge 64 ]
+}
+
+# No credits are left for all connections together, so each has its first ones.
+no_credits_left() {
+	local credits status
+	on_server "echo 0 >$svc/max_total_requests"
+	mount_nfs 4.2 && verified_io --bsrange=4k-4k --size=2M --ioengine=libaio --iodepth=64
+	status=$?
+	on_server "echo 16384 >$svc/max_total_requests"
+	credits=$(($(xprts xprt_info | sed -n 's/^cong_win=//p') / 256))
+	umount "$mnt"
+	echo "$credits credits"
+	[ $status -eq 0 ] && [ "$credits" -eq 4 ]
+}
+
+plan 14
 check "the listener is shown" listens 20049
 check "a second listener serves" second_port
 check "a client asks rpcbind for the port" by_rpcbind
 check "a listener made by nfsdctl serves" by_nfsdctl
 check "a listener follows its address" address_moves
+check "a busy connection over a long path gets more credits" long_path
+check "every connection gets its first credits" no_credits_left
 mount_nfs 4.2 || exit
 check "a busy connection gets more credits" busy_connection
 check "the sysctls accept their ranges" ranges

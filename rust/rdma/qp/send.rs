@@ -19,6 +19,7 @@ use crate::{
     },
     sq::{
         SendPolicy,
+        Spent,
         State, //
     },
     transfer::{
@@ -239,26 +240,32 @@ unsafe extern "C" fn send_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib
     // SAFETY: The queue pair that the buffer was posted to outlives its callbacks. Only a `QueuePair<H>` posts
     // requests that complete here.
     let queue = unsafe { &*queue.cast::<QueuePair<H>>() };
-    let (resume, mut spent) = queue.sends.lock().retire(sequence);
-    if !spent.is_empty() {
-        let mut empty = EmptyList::new();
-        while let Some(transfer) = spent.pop() {
-            empty.push(Empty::of(transfer));
-        }
-        let mut excess = EmptyList::new();
-        let mut sends = queue.sends.lock();
-        while let Some(transfer) = empty.pop() {
-            if let Some(transfer) = sends.keep(transfer) {
-                excess.push(transfer);
-            }
-        }
-        drop(sends);
-        drop(excess);
-    }
+    let (resume, spent) = queue.sends.lock().retire(sequence);
+    give_back(queue, spent);
     if let Some(failure) = WcStatus::of(wc) {
         handler.request_failed(failure);
     }
     if resume {
         handler.send_resumed();
     }
+}
+
+/// Unmaps what completed Sends were posted with, and keeps the lists for others.
+pub(super) fn give_back<H: Handler>(queue: &QueuePair<H>, mut spent: Spent<H>) {
+    if spent.is_empty() {
+        return;
+    }
+    let mut empty = EmptyList::new();
+    while let Some(transfer) = spent.pop() {
+        empty.push(Empty::of(transfer));
+    }
+    let mut excess = EmptyList::new();
+    let mut sends = queue.sends.lock();
+    while let Some(transfer) = empty.pop() {
+        if let Some(transfer) = sends.keep(transfer) {
+            excess.push(transfer);
+        }
+    }
+    drop(sends);
+    drop(excess);
 }

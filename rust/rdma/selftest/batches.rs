@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Transfers that are more than is posted at once.
+//! Transfers that are more than is posted at once. As with RPCs, the end that connected offers its memory, and so is the first to
+//! send, as MPA demands.
 
 use super::{
     fixture::{
@@ -75,53 +76,58 @@ fn same(one: &Page, other: &Page) -> Result<bool> {
 
 pub(super) fn reads_go_in_batches() -> Result<bool> {
     let pair = Pair::new()?;
-    let (near, far) = (&pair.near, &pair.far);
+    let (server, client) = (&pair.far, &pair.near);
     // More often than there is room for, if it did not come back.
     for round in 1..=4 {
         let (theirs, ours) = (patterned(0x10 + round)?, Page::new(GFP_KERNEL)?);
-        let (segment, registered, result) = far.offer(&theirs, mr::Access::Read)?;
+        let (segment, registered, result) = client.offer(&theirs, mr::Access::Read)?;
         result?;
         let round = usize::from(round);
-        near.end
+        server
+            .end
             .wait(|seen| (seen.received >= round).then_some(()))?;
-        let reads = Transfer::reads(&near.queue, None, GFP_KERNEL)?;
-        let reads = near.prepare_many(reads, &ours, segment, None)?;
-        if near.post_reads(reads).is_err() {
+        let reads = Transfer::reads(&server.queue, None, GFP_KERNEL)?;
+        let reads = server.prepare_many(reads, &ours, segment, None)?;
+        if server.post_reads(reads).is_err() {
             return Ok(false);
         }
-        near.end
+        server
+            .end
             .wait(|seen| (seen.reads_done >= round).then_some(()))?;
         if !same(&ours, &theirs)? || kept(&ours) {
             return Ok(false);
         }
         drop(registered);
     }
-    Ok(near.has_room())
+    Ok(server.has_room())
 }
 
 pub(super) fn writes_go_in_batches() -> Result<bool> {
     let pair = Pair::new()?;
-    let (near, far) = (&pair.near, &pair.far);
+    let (server, client) = (&pair.far, &pair.near);
     for round in 1..=4 {
         let (theirs, ours) = (Page::new(GFP_KERNEL)?, patterned(0x20 + round)?);
-        let (segment, registered, result) = far.offer(&theirs, mr::Access::Write)?;
+        let (segment, registered, result) = client.offer(&theirs, mr::Access::Write)?;
         result?;
         let round = usize::from(round);
-        near.end
+        server
+            .end
             .wait(|seen| (seen.received >= round).then_some(()))?;
-        let writes = Transfer::writes(&near.queue, None, GFP_KERNEL)?;
-        let writes = Attached::Writes(near.prepare_many(writes, &ours, segment, None)?);
-        if near.post_reply(writes, near.buffer()?, 1).is_err() {
+        let writes = Transfer::writes(&server.queue, None, GFP_KERNEL)?;
+        let writes = Attached::Writes(server.prepare_many(writes, &ours, segment, None)?);
+        if server.post_reply(writes, server.buffer()?, 1).is_err() {
             return Ok(false);
         }
-        pair.arrived(round)?;
+        client
+            .end
+            .wait(|seen| (seen.received >= round).then_some(()))?;
         if !same(&ours, &theirs)? {
             return Ok(false);
         }
         drop(registered);
     }
-    near.queue.drain();
-    Ok(near.has_room())
+    server.queue.drain();
+    Ok(server.has_room())
 }
 
 pub(super) fn denied_read_fails_all() -> Result<bool> {
@@ -130,19 +136,20 @@ pub(super) fn denied_read_fails_all() -> Result<bool> {
 
 fn fails_all(denied: u32) -> Result<bool> {
     let pair = Pair::new()?;
-    let (near, far) = (&pair.near, &pair.far);
+    let (server, client) = (&pair.far, &pair.near);
+    server.need_roce()?;
     let (theirs, ours) = (patterned(0x30)?, Page::new(GFP_KERNEL)?);
-    let (segment, _registered, result) = far.offer(&theirs, mr::Access::Read)?;
+    let (segment, _registered, result) = client.offer(&theirs, mr::Access::Read)?;
     result?;
-    near.end.wait(|seen| (seen.received >= 1).then_some(()))?;
-    let reads = Transfer::reads(&near.queue, None, GFP_KERNEL)?;
-    let reads = near.prepare_many(reads, &ours, segment, Some(denied))?;
-    if near.post_reads(reads).is_err() {
+    server.end.wait(|seen| (seen.received >= 1).then_some(()))?;
+    let reads = Transfer::reads(&server.queue, None, GFP_KERNEL)?;
+    let reads = server.prepare_many(reads, &ours, segment, Some(denied))?;
+    if server.post_reads(reads).is_err() {
         return Ok(false);
     }
-    near.end.wait(|seen| seen.denied.then_some(()))?;
-    near.queue.drain();
-    Ok(near.end.seen.lock().reads_done == 0 && !kept(&ours))
+    server.end.wait(|seen| seen.denied.then_some(()))?;
+    server.queue.drain();
+    Ok(server.end.seen.lock().reads_done == 0 && !kept(&ours))
 }
 
 pub(super) fn denied_write_fails_its_message() -> Result<bool> {
@@ -152,20 +159,21 @@ pub(super) fn denied_write_fails_its_message() -> Result<bool> {
 fn fails_its_message(denied: u32) -> Result<bool> {
     const TAG: u32 = 0x1234_5678;
     let pair = Pair::new()?;
-    let (near, far) = (&pair.near, &pair.far);
+    let (server, client) = (&pair.far, &pair.near);
+    server.need_roce()?;
     let (theirs, ours) = (Page::new(GFP_KERNEL)?, patterned(0x40)?);
-    let (segment, _registered, result) = far.offer(&theirs, mr::Access::Write)?;
+    let (segment, _registered, result) = client.offer(&theirs, mr::Access::Write)?;
     result?;
-    near.end.wait(|seen| (seen.received >= 1).then_some(()))?;
-    let writes = Transfer::writes(&near.queue, None, GFP_KERNEL)?;
-    let writes = Attached::Writes(near.prepare_many(writes, &ours, segment, Some(denied))?);
-    if near.post_reply(writes, near.buffer()?, TAG).is_err() {
+    server.end.wait(|seen| (seen.received >= 1).then_some(()))?;
+    let writes = Transfer::writes(&server.queue, None, GFP_KERNEL)?;
+    let writes = Attached::Writes(server.prepare_many(writes, &ours, segment, Some(denied))?);
+    if server.post_reply(writes, server.buffer()?, TAG).is_err() {
         return Ok(false);
     }
-    let unwritten = near.end.wait(|seen| seen.unwritten.take())?;
-    near.queue.drain();
-    let denied = near.end.seen.lock().denied;
-    let arrived = far.end.seen.lock().received;
+    let unwritten = server.end.wait(|seen| seen.unwritten.take())?;
+    server.queue.drain();
+    let denied = server.end.seen.lock().denied;
+    let arrived = client.end.seen.lock().received;
     Ok(denied && unwritten == TAG && arrived == 0 && !kept(&ours))
 }
 

@@ -14,6 +14,7 @@ use crate::{
         ConnectParameters,
         Id, //
     },
+    error::not_supported,
     listener,
     mr,
     qp::Parameters,
@@ -109,6 +110,15 @@ impl Fixture {
         id.resolve_address(&address(port)?, TIMEOUT_MS)?;
         end.wait(|seen| seen.resolved.then_some(()))?;
         Self::new(id)
+    }
+
+    /// `EOPNOTSUPP` on iWARP: there a Write is complete before the peer has seen it, a queue pair whose request the peer denies has
+    /// all others flushed and no more, and the memory that a Read goes to is registered.
+    pub(super) fn need_roce(&self) -> Result {
+        match self.queue.id().is_iwarp() {
+            true => Err(not_supported()),
+            false => Ok(()),
+        }
     }
 
     /// `transfer` between the first bytes of `page` and memory that the peer does not have.

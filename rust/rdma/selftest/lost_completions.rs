@@ -43,6 +43,7 @@ fn come_up_with(fixture: &Fixture, lost: NonNull<Entry>) {
 
 pub(super) fn lost_read_goes_with_its_queue_pair() -> Result<bool> {
     let fixture = Fixture::alone(PORT)?;
+    fixture.need_roce()?;
     let page = Page::new(GFP_KERNEL)?;
     let reads = Transfer::reads(&fixture.queue, None, GFP_KERNEL)?;
     let reads = fixture.prepare(reads, &page)?;

@@ -54,6 +54,7 @@ pub(super) fn nobody_is_answered_who_did_not_ask() -> Result<bool> {
 
 pub(super) fn planned_memory_is_denied() -> Result<bool> {
     let pair = Pair::new()?;
+    pair.near.need_roce()?;
     let (theirs, ours) = (Page::new(GFP_KERNEL)?, Page::new(GFP_KERNEL)?);
     let (segment, regions) = pair.near.cover(&theirs, mr::Access::Read)?;
     let reads = Transfer::reads(&pair.far.queue, None, GFP_KERNEL)?;

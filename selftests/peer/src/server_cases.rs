@@ -8,6 +8,7 @@ mod credits;
 mod gss;
 mod private_data;
 mod read_chunks;
+mod silent;
 mod target;
 mod write_chunks;
 
@@ -19,13 +20,14 @@ use crate::client::Client;
 use crate::hostile;
 use std::net::SocketAddrV4;
 
-const TABLES: [Table<ServerCase>; 6] = [
+const TABLES: [Table<ServerCase>; 7] = [
     read_chunks::CASES,
     write_chunks::CASES,
     access_errors::CASES,
     private_data::CASES,
     credits::CASES,
     connections::CASES,
+    silent::CASES,
 ];
 
 /// The names of all.

@@ -111,6 +111,21 @@ int peer_connect(struct rdma_cm_id *id, int active, const void *private_data,
 	return 0;
 }
 
+/* How long the other device shall wait before it sends again; before the route is resolved. */
+int peer_ask_ack_timeout(struct rdma_cm_id *id, __u8 timeout)
+{
+	return rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT,
+			       &timeout, sizeof(timeout)) ? -errno : 0;
+}
+
+/* From now on the device ignores all packets for the queue pair. */
+int peer_fall_silent(struct rdma_cm_id *id)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+
+	return -ibv_modify_qp(id->qp, &attr, IBV_QP_STATE);
+}
+
 int peer_post_receive(struct rdma_cm_id *id, __u64 wr_id, __u64 address,
 		      __u32 length, __u32 lkey)
 {

@@ -157,8 +157,8 @@ fn adv16_request_of_all_credits_is_served() {
     message[8..12].fill(0xFF);
     served(&message);
     // What is granted is ours to say: it follows from Calls and a limit, not from requests.
-    assert_eq!(proto::credit::raised(8, 8, 16), Some(16));
-    assert_eq!(proto::credit::raised(16, u32::MAX, 16), None);
+    assert_eq!(proto::credit::raised(8, 8, 16, 16), Some(16));
+    assert_eq!(proto::credit::raised(16, u32::MAX, u32::MAX, 16), None);
 }
 
 #[test]

@@ -98,8 +98,8 @@ fn adv85_read_of_memory_that_is_not_registered() {
 fn adv94_two_calls_before_the_first_reply() {
     assert_eq!(Window::new(8).window(), 1);
     // A Responder with one Receive never grants a second. One with more does with its first reply.
-    assert_eq!(credit::raised(1, 1, 1), None);
-    assert_eq!(credit::raised(1, 1, 8), Some(2));
+    assert_eq!(credit::raised(1, 1, 1, 1), None);
+    assert_eq!(credit::raised(1, 1, 8, 8), Some(2));
 }
 
 #[test]

@@ -16,6 +16,7 @@ use proto::rdma_error::RdmaError;
 use proto::reply;
 use proto::reply::Incoming;
 use proto::reply::Offer;
+use proto::reply_builder::can_reply;
 use proto::reply_builder::Place;
 use proto::reply_builder::Placement;
 use proto::reply_builder::ReplyBuilder;
@@ -83,6 +84,12 @@ fn form_of_the_reply_follows_from_what_was_offered() {
     assert!(ReplyBuilder::new(&offered, &[], 24, 28 + 4 + 61 * 16 + 24).is_ok());
     let length = 28 + 4 + 61 * 16;
     assert_eq!(body(&offered, 40), Ok(Body::NoMsg));
+    assert!(can_reply(&offered, length));
+    assert!(!can_reply(&offered, length - 1));
+    // A message without its verifier is the shortest.
+    let short = offer(&[], Some(&[segment(1, 19)]));
+    assert!(!can_reply(&served(&short), 28 + 4 + 16 + 19));
+    assert!(can_reply(&served(&short), 28 + 4 + 16 + 20));
     assert_eq!(
         ReplyBuilder::new(&offered, &[], 24, length - 1).map(|answer| answer.body()),
         Err(Unreturnable::Header { length })

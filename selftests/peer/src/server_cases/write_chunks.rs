@@ -35,6 +35,7 @@ cases![ServerCase:
     adv90_reply_longer_than_the_inline_threshold,
     adv100_one_handle_in_two_lists,
     adv109_chunk_lists_that_fill_the_reply,
+    call_without_room_for_a_reply_is_not_executed,
     long_reply_in_the_reply_chunk,
     n08_results_pair_with_write_chunks_in_order,
     n09_more_results_than_write_chunks,
@@ -167,6 +168,19 @@ fn adv109_chunk_lists_that_fill_the_reply(server: SocketAddrV4) -> Outcome {
     let xid = client.xid();
     let lists = ChunkLists::with_reply(Some(vec![Segment::all_of(&region); 63]));
     client.gets_err_chunk(&client.inline_call(xid, &lists, &wire::null_call(xid)))
+}
+
+/// The header of a reply repeats the chunks.
+fn call_without_room_for_a_reply_is_not_executed(server: SocketAddrV4) -> Outcome {
+    let client = Client::new(server)?;
+    let before = client.read(0, 8)?;
+    let changed: Vec<_> = before.iter().map(|byte| !byte).collect();
+    let segment = Segment::all_of(&target(&client, 8)?);
+    let lists = ChunkLists::with_write(&[&[segment; 256]]);
+    let xid = client.xid();
+    let call = nfs4::compound(xid, &[nfs4::write(0, &changed)]);
+    client.gets_err_chunk(&client.inline_call(xid, &lists, &call.bytes))?;
+    client.file_has(0, &before)
 }
 
 fn long_reply_in_the_reply_chunk(server: SocketAddrV4) -> Outcome {

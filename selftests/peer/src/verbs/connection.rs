@@ -71,6 +71,8 @@ pub struct Options {
     pub delay_receives: bool,
     /// The RNR retry count: how often either device sends again if the other has no Receive. 7 is for ever.
     pub rnr_retries: u8,
+    /// How long the other device is asked to wait for an acknowledgement, as the exponent in the request to connect. 31 is hours.
+    pub ack_timeout: Option<u8>,
 }
 
 impl Options {
@@ -88,6 +90,7 @@ impl Default for Options {
             receive_len: 4096,
             delay_receives: false,
             rnr_retries: 7,
+            ack_timeout: None,
         }
     }
 }
@@ -137,6 +140,10 @@ impl Connection {
     pub fn connect(address: SocketAddrV4, options: &Options) -> Result<Self> {
         let channel = Channel::new()?;
         let id = Id::new(&channel)?;
+        if let Some(timeout) = options.ack_timeout {
+            // SAFETY: The id is live.
+            check(unsafe { peer_ask_ack_timeout(id.raw(), timeout) })?;
+        }
         let to = SockAddr::new(address);
         // SAFETY: The id is live, and the address is read before the call returns.
         check(unsafe { rdma_resolve_addr(id.raw(), ptr::null(), &to, 5000) })?;
@@ -243,6 +250,12 @@ impl Connection {
             0 => Ok(window),
             status => Err(Error::other(format!("bind completed with status {status}"))),
         }
+    }
+
+    /// From now on the device ignores all that arrives. The connection manager goes on.
+    pub fn fall_silent(&self) -> Result<()> {
+        // SAFETY: The queue pair is live.
+        check(unsafe { peer_fall_silent(self.id.raw()) })
     }
 
     /// Posts all Receives.

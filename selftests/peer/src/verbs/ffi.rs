@@ -126,6 +126,8 @@ extern "C" {
         depth: u8,
         rnr_retries: u8,
     ) -> c_int;
+    pub(super) fn peer_ask_ack_timeout(id: *mut RawId, timeout: u8) -> c_int;
+    pub(super) fn peer_fall_silent(id: *mut RawId) -> c_int;
     pub(super) fn peer_post_receive(
         id: *mut RawId,
         wr: u64,

@@ -165,7 +165,7 @@ impl Server {
         };
         let request = execute(fabric, &call);
 
-        if let Some(granted) = credit::raised(self.granted, serving, CREDITS) {
+        if let Some(granted) = credit::raised(self.granted, serving, CREDITS, CREDITS) {
             self.granted = granted;
         }
         self.post_receives(fabric);

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A deadline for what is posted for a client.
+//!
+//! The client says in its connection request how often the device sends again, and a Send for which it has no Receive may
+//! be sent again for ever. So each Send, with the RDMA Writes before it, and all RDMA Reads of a call together have to complete
+//! within the time that `progress_timeout` says; else the connection ends. The time begins when the first of the work requests
+//! is posted, and nothing that completes starts it again.
+//!
+//! While something is posted, the timer of the transport expires once a second. A Send that is a second old without a
+//! known end is flushed: most Sends ask for no completion, and nothing may follow for hours. So the pages that are part of a Send
+//! are given back soon after the last one, too.
+
+use super::{
+    config::{
+        progress_timeout_ms,
+        STALLED, //
+    },
+    connection::Connection,
+};
+use kernel::{
+    sync::atomic::{
+        Full,
+        Relaxed, //
+    },
+    time::{
+        msecs_to_jiffies,
+        Msecs, //
+    }, //
+};
+use proto::conn::server::Event;
+use rdma::QueuePair;
+use sunrpc::SvcConnection;
+
+/// How often the timer expires.
+const INTERVAL_MS: Msecs = 1_000;
+
+impl<T: SvcConnection> Connection<T> {
+    /// Has the timer expire, as something was posted. Does not sleep.
+    pub(super) fn watch(&self) {
+        // Whoever posts has had the lock of the Send queue since `progresses` last looked there: either that saw what is posted
+        // now, or this sees what it wrote before.
+        if !self.watched.load(Relaxed) && !self.watched.xchg(true, Full) {
+            self.start_timer();
+        }
+    }
+
+    fn start_timer(&self) {
+        if let Some(link) = self.link.as_ref() {
+            link.with(|xprt| xprt.start_timer(INTERVAL_MS));
+        }
+    }
+
+    /// The timer expired: ends the connection if what is posted on `queue` takes too long, and else starts the timer again, if
+    /// something is posted. Does not sleep.
+    pub(super) fn check_progress(&self, queue: &QueuePair<Self>) {
+        if self.progresses(queue) {
+            self.start_timer();
+        }
+    }
+
+    /// Whether to look again.
+    fn progresses(&self, queue: &QueuePair<Self>) -> bool {
+        if !self.state.is_open() {
+            return false;
+        }
+        let Some(age) = queue.oldest_posted() else {
+            self.watched.xchg(false, Full);
+            return queue.oldest_posted().is_some() && !self.watched.xchg(true, Full);
+        };
+        if age >= msecs_to_jiffies(progress_timeout_ms()) {
+            STALLED.add(1);
+            self.lost(
+                Event::Disconnected,
+                c"what was posted did not complete in time",
+            );
+            return false;
+        }
+        if age >= msecs_to_jiffies(INTERVAL_MS) && queue.flush_sends().is_err() {
+            self.lost(Event::Disconnected, c"a work request could not be posted");
+            return false;
+        }
+        true
+    }
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The work items of a server transport: its timer, and those that close and free it without a service thread.
+//!
+//! Service threads drop last references, and to free a connection takes several waits; and a device that is removed waits for the
+//! close. So both are done by the work queue of this module, which ends with the class.
+//!
+//! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
+
+use crate::{
+    svc_queue::queue,
+    svc_transport::SvcConnection,
+    svc_xprt::{
+        SvcXprt,
+        WorkFunctions, //
+    }, //
+};
+use core::mem::offset_of;
+use kernel::{
+    bindings::work_struct,
+    time::{
+        msecs_to_jiffies,
+        Msecs, //
+    }, //
+};
+
+impl<C: SvcConnection> SvcXprt<C> {
+    /// Closes the transport in a work item. Does not sleep.
+    pub fn close_later(&self) {
+        let raw = self.as_raw();
+        // SAFETY: The transport is live, and the count changes by atomic operations only.
+        if unsafe { raw::kref_get_unless_zero(&raw mut (*raw).xpt_ref) } == 0 {
+            return;
+        }
+        // SAFETY: `create` initialised the work item, and the reference just taken keeps the transport.
+        if !unsafe { queue(self.closing(), 0) } {
+            // Whoever queued it has a reference of its own; without a queue there would be no transport.
+            // SAFETY: The reference was taken above. It is not the last one: the caller got here by a link, which `free` revokes in
+            // a work item, so a transport whose last reference is dropped here is freed there.
+            unsafe { raw::svc_xprt_put(raw) };
+        }
+    }
+
+    /// Frees the transport in a work item, after its last reference was dropped.
+    ///
+    /// # Safety
+    ///
+    /// Called once, from `xpo_free`.
+    pub(crate) unsafe fn free_later(this: *mut Self) {
+        // SAFETY: `create` initialised the work item, and nobody frees the transport before it has run.
+        if !unsafe { queue((*this).freeing(), 0) } {
+            // SAFETY: The caller vouches for it.
+            unsafe { Self::free(this, C::close) };
+        }
+    }
+
+    /// Has [`SvcConnection::timer_expired`] called after so many milliseconds, unless the timer runs already, or the transport
+    /// is being freed. Does not sleep.
+    pub fn start_timer(&self, delay: Msecs) {
+        // SAFETY: `create` initialised the work item, and `free` disables it before the transport is freed.
+        unsafe { queue(self.timer(), msecs_to_jiffies(delay)) };
+    }
+}
+
+/// The function of the timer of a connection.
+///
+/// # Safety
+///
+/// `work` is that of the timer of a live `SvcXprt<C>`.
+unsafe extern "C" fn expired<C: SvcConnection>(work: *mut work_struct) {
+    let offset = SvcXprt::<C>::TIMER_OFFSET + offset_of!(raw::delayed_work, work);
+    // SAFETY: The caller says which structure contains `work`; `free` waits until this function has returned.
+    let xprt = unsafe { &*work.byte_sub(offset).cast::<SvcXprt<C>>() };
+    xprt.timer_expired(xprt);
+}
+
+/// The work item that closes a connection.
+///
+/// # Safety
+///
+/// `work` is that of a live `SvcXprt<C>`, with a reference to it.
+unsafe extern "C" fn close<C: SvcConnection>(work: *mut work_struct) {
+    let offset = SvcXprt::<C>::CLOSING_OFFSET + offset_of!(raw::delayed_work, work);
+    // SAFETY: The caller says which structure contains `work`. `xprt` is its first field.
+    let xprt = unsafe { work.byte_sub(offset).cast::<raw::svc_xprt>() };
+    // SAFETY: The work item has a reference.
+    unsafe { raw::svc_xprt_close(xprt) };
+    // SAFETY: As above. It is not used any more.
+    unsafe { raw::svc_xprt_put(xprt) };
+}
+
+/// The work item that frees a connection.
+///
+/// # Safety
+///
+/// `work` is that of a live `SvcXprt<C>`, and [`SvcXprt::free_later`] queued it.
+unsafe extern "C" fn free<C: SvcConnection>(work: *mut work_struct) {
+    let offset = SvcXprt::<C>::FREEING_OFFSET + offset_of!(raw::delayed_work, work);
+    // SAFETY: The caller says which structure contains `work`. The last reference is gone.
+    unsafe { SvcXprt::<C>::free(work.byte_sub(offset).cast(), C::close) };
+}
+
+/// The functions of the work items of a connection `C`.
+pub(crate) const fn connection_functions<C: SvcConnection>() -> WorkFunctions {
+    WorkFunctions {
+        timer: expired::<C>,
+        close: close::<C>,
+        free: free::<C>,
+    }
+}
+
+/// Those of a listener, which nobody queues.
+pub(crate) const LISTENER: WorkFunctions = WorkFunctions {
+    timer: unused,
+    close: unused,
+    free: unused,
+};
+
+/// # Safety
+///
+/// None.
+unsafe extern "C" fn unused(_work: *mut work_struct) {}

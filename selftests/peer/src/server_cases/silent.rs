@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Clients that stop in the middle: what the server has posted for them never completes. The connection ends after the time that
+//! `progress_timeout` says, which `selftests/vm/peer.sh` sets.
+
+use crate::case::cases;
+use crate::case::expect_eq;
+use crate::case::Outcome;
+use crate::client::options;
+use crate::client::Client;
+use crate::message::ChunkLists;
+use crate::message::Segment;
+use crate::nfs4;
+use crate::nfs4::read;
+use crate::nfs4::write_reduced;
+use crate::timeout::scaled;
+use crate::verbs::Access;
+use crate::verbs::Options;
+use std::net::SocketAddrV4;
+use std::time::Duration;
+use std::time::Instant;
+
+cases![ServerCase:
+    reply_that_is_never_taken_ends_the_connection,
+    long_reply_that_is_never_taken_ends_the_connection,
+    reads_that_are_never_answered_end_the_connection,
+    reads_that_are_never_answered_hold_no_thread,
+];
+
+/// Where the cases write: behind what other cases read.
+const OFFSET: u32 = 1 << 20;
+
+/// Longer than `progress_timeout`, and shorter than what a device takes to give up that was asked to wait for long.
+fn deadline() -> Duration {
+    scaled(Duration::from_secs(14))
+}
+
+/// Options of a client that asks the server to try for hours.
+fn patient() -> Options {
+    Options {
+        ack_timeout: Some(31),
+        ..options()
+    }
+}
+
+/// Expects that the server ends the connection, but not at once.
+fn is_ended(server: SocketAddrV4, client: &Client) -> Outcome {
+    let start = Instant::now();
+    let lost = client.connection.is_lost_within(deadline());
+    expect_eq("connection lost", lost, true)?;
+    let early = start.elapsed() < Duration::from_secs(2);
+    expect_eq("lost for another reason", early, false)?;
+    Client::new(server)?.null_call_succeeds()
+}
+
+/// One Send, which asks for no completion, and no other follows.
+fn reply_that_is_never_taken_ends_the_connection(server: SocketAddrV4) -> Outcome {
+    let client = Client::with(server, &options().with_receives(0))?;
+    client.send(&client.null_call().1)?;
+    is_ended(server, &client)
+}
+
+/// A Send with data from pages.
+fn long_reply_that_is_never_taken_ends_the_connection(server: SocketAddrV4) -> Outcome {
+    let client = Client::with(server, &options().with_receives(0))?;
+    let call = nfs4::compound(client.xid(), &[read(0, 3000)]);
+    let [xid] = crate::message::head(&call.bytes).ok_or("no XID")?;
+    client.send(&client.inline_call(xid, &ChunkLists::default(), &call.bytes))?;
+    is_ended(server, &client)
+}
+
+fn reads_that_are_never_answered_end_the_connection(server: SocketAddrV4) -> Outcome {
+    const LONG: u32 = 65_536;
+    let client = Client::ready_with(server, &patient())?;
+    let region = client.region(LONG as usize, Access::Both)?;
+    let xid = client.xid();
+    let call = nfs4::compound(xid, &[write_reduced(OFFSET, LONG)]);
+    // The first segment is memory, so that some of the Reads complete.
+    let half = region.len() / 2;
+    let segments = [
+        Segment::of(&region, 0, half),
+        Segment::of(&region, half, half),
+    ];
+    let position = call.positions[0];
+    let lists = ChunkLists::with_read(segments.map(|segment| (position, segment)).to_vec());
+    client.send(&client.inline_call(xid, &lists, &call.bytes))?;
+    let silent = client.connection.fall_silent();
+    silent.map_err(|error| error.to_string())?;
+    is_ended(server, &client)
+}
+
+/// More long WRITEs than the server has threads. Nothing of them keeps another client waiting.
+fn reads_that_are_never_answered_hold_no_thread(server: SocketAddrV4) -> Outcome {
+    const LONG: u32 = 1 << 20;
+    const CALLS: usize = 8;
+    let other = Client::new(server)?;
+    let client = Client::ready_with(server, &patient())?;
+    let region = client.region(LONG as usize, Access::Both)?;
+    for _ in 0..CALLS {
+        let xid = client.xid();
+        let call = nfs4::compound(xid, &[write_reduced(OFFSET, LONG)]);
+        let lists = ChunkLists::with_read_segment(call.positions[0], Segment::all_of(&region));
+        client.send(&client.inline_call(xid, &lists, &call.bytes))?;
+    }
+    let silent = client.connection.fall_silent();
+    silent.map_err(|error| error.to_string())?;
+    let mut slowest = Duration::ZERO;
+    let end = Instant::now() + Duration::from_secs(3);
+    while Instant::now() < end {
+        let start = Instant::now();
+        other.null_call_succeeds()?;
+        slowest = slowest.max(start.elapsed());
+    }
+    println!("the slowest call of the other took {slowest:?}");
+    expect_eq("slow", slowest > scaled(Duration::from_secs(2)), false)?;
+    let lost = client.connection.is_lost_within(deadline());
+    expect_eq("connection lost", lost, true)?;
+    other.null_call_succeeds()
+}
