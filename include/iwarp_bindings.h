@@ -19,6 +19,7 @@
 #include <linux/rcupdate.h>
 #include <linux/sched/mm.h>
 #include <linux/scatterlist.h>
+#include <linux/sctp.h>
 #include <linux/skbuff.h>
 #include <linux/tcp.h>
 #include <linux/uio.h>

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The start-up of a connection that this side begins (RFC 5044, section 7.1).
+//! A connection that this side begins, until the consumer hears how that ended.
 
 use crate::counters::Count;
 use crate::id::Id;
+use crate::lower::Active;
+use crate::lower::Answer;
+use crate::lower::Failure;
+use crate::lower::Lower;
+use crate::lower::Progress;
 use crate::shared::Shared;
-use crate::startup;
-use crate::startup::Arrived;
 use crate::stream::Stream;
 use crate::waker::Waker;
-use kernel::error::code::ECONNREFUSED;
-use kernel::error::code::ETIMEDOUT;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 use kernel::time::Instant;
@@ -26,50 +27,23 @@ use rdmap::cm::Established;
 use rdmap::cm::PrivateData;
 use rdmap::cm::Refusal;
 use rdmap::cm::Reply;
-use rdmap::mpa::startup::Answer;
-use rdmap::mpa::startup::Frame;
-use rdmap::mpa::startup::Initiator;
-use rdmap::mpa::startup::Kind;
-use socket::Connection;
-use socket::Octets;
-use socket::State;
-use socket::Then;
 
-/// Milliseconds from the beginning to the peer's Reply.
-const PATIENCE_MS: u32 = 10_000;
+/// Milliseconds from the beginning to the peer's answer.
+const PATIENCE_MS: i64 = 10_000;
 
-/// How far a connection has come.
-pub(crate) enum Progress {
-    /// Something has to happen, or time to pass: that many milliseconds.
-    Waits(u32),
-    /// It can be [finished](Connecting::finish).
-    Done,
-}
-
-/// How it ended.
-enum Outcome {
-    /// The Reply is in the buffer, and has that many octets.
-    Reply(usize),
-    /// There is none.
-    Refused,
-    Reset,
-    Timeout,
-}
+/// A stream, and that its consumer knows of it.
+pub(crate) type Begun<L> = (KBox<Stream<<L as Lower>::Open>>, Established<Id>);
 
 /// A connection that this side begins.
-pub(crate) struct Connecting {
-    connection: Connection<Waker>,
-    initiator: Initiator,
-    // The Request, of which some may be sent; then the Reply.
-    buffer: [u8; Frame::MAX_LEN],
-    request_len: usize,
-    sent: usize,
+pub(crate) struct Connecting<L: Lower> {
+    active: L::Active,
     since: Instant<Monotonic>,
-    outcome: Option<Outcome>,
+    // Why it failed, if it did.
+    failure: Option<Failure>,
     token: cm::Connecting<Id>,
 }
 
-impl Connecting {
+impl<L: Lower> Connecting<L> {
     /// Begins. If it fails, no event follows. Sleeps, but not for the peer.
     pub(crate) fn new(
         net: &Net,
@@ -78,21 +52,12 @@ impl Connecting {
         id: CmId,
         waker: Arc<Waker>,
     ) -> Result<KBox<Self>> {
-        let initiator = Initiator::new(startup::offer(parameters.ird, parameters.ord));
-        let mut buffer = [0; Frame::MAX_LEN];
-        let request = initiator.request(parameters.private_data);
-        let request_len = request.emit(&mut buffer).map_err(|_| EINVAL)?;
         let room = KBox::<Self>::new_uninit(GFP_KERNEL)?;
-        let connection =
-            Connection::connect(net, ends.local, ends.peer, &startup::SETTINGS, waker)?;
+        let active = L::Active::connect(net, ends, parameters, waker)?;
         Ok(room.write(Self {
-            connection,
-            initiator,
-            buffer,
-            request_len,
-            sent: 0,
+            active,
             since: Instant::now(),
-            outcome: None,
+            failure: None,
             token: cm::Connecting::new(Id {
                 id,
                 ends,
@@ -102,95 +67,62 @@ impl Connecting {
         }))
     }
 
-    /// Goes on.
-    pub(crate) fn step(&mut self) -> Progress {
-        self.outcome = self.look();
-        if self.outcome.is_some() {
-            return Progress::Done;
-        }
-        let waited = self.since.elapsed().as_millis();
-        let left = i64::from(PATIENCE_MS).saturating_sub(waited);
-        match u32::try_from(left) {
-            Ok(left) if left > 0 => Progress::Waits(left),
-            _ => {
-                self.outcome = Some(Outcome::Timeout);
-                Progress::Done
+    /// Goes on. Returns how many milliseconds it may still take; [`None`]: it can be [finished](Self::finish).
+    pub(crate) fn step(&mut self) -> Option<u32> {
+        self.failure = match self.active.step() {
+            Progress::Answered => return None,
+            Progress::Failed(failure) => Some(failure),
+            Progress::Waits => {
+                let left = PATIENCE_MS.saturating_sub(self.since.elapsed().as_millis());
+                match u32::try_from(left) {
+                    Ok(left) if left > 0 => return Some(left),
+                    _ => Some(Failure::Timeout),
+                }
             }
-        }
-    }
-
-    fn look(&mut self) -> Option<Outcome> {
-        match self.connection.state() {
-            State::Connecting => return None,
-            State::Open | State::PeerClosed => {}
-            State::Failed(error) if error == ECONNREFUSED => return Some(Outcome::Refused),
-            State::Failed(error) if error == ETIMEDOUT => return Some(Outcome::Timeout),
-            State::Failed(_) | State::Closed => return Some(Outcome::Reset),
-        }
-        while self.sent < self.request_len {
-            let octets = self.buffer.get(self.sent..self.request_len)?;
-            let sent = self.connection.send([Octets::from(octets)], Then::Push);
-            match sent {
-                Ok(sent) => self.sent = self.sent.saturating_add(sent),
-                Err(error) if error == EAGAIN => return None,
-                Err(_) => return Some(Outcome::Reset),
-            }
-        }
-        match startup::receive(&mut self.connection, Kind::Reply, &mut self.buffer) {
-            Arrived::Frame(length) => Some(Outcome::Reply(length)),
-            Arrived::Nothing => None,
-            Arrived::End | Arrived::Wrong => Some(Outcome::Reset),
-        }
+        };
+        None
     }
 
     /// Tells the consumer how it ended. Returns the stream, if there is one.
-    pub(crate) fn finish(
-        self: KBox<Self>,
-        shared: &Shared,
-        queues: &Queues,
-    ) -> Option<(KBox<Stream>, Established<Id>)> {
+    pub(crate) fn finish(self: KBox<Self>, shared: &Shared, queues: &Queues) -> Option<Begun<L>> {
         let this = KBox::into_inner(self);
-        let failed = |token: cm::Connecting<Id>, refusal| {
+        let failed = |token: cm::Connecting<Id>, refusal: Refusal<'_>| {
             shared.counters.add(Count::ConnectFailed);
             token.reply(Err(refusal));
             None
         };
-        let length = match this.outcome {
-            Some(Outcome::Reply(length)) => length,
-            Some(Outcome::Refused) => {
-                let nothing = PrivateData::default();
-                return failed(this.token, Refusal::Refused(nothing));
+        if let Some(failure) = this.failure {
+            this.active.give_up();
+            let refusal = match failure {
+                Failure::Refused => Refusal::Refused(PrivateData::default()),
+                Failure::Reset => Refusal::Reset,
+                Failure::Timeout => Refusal::Timeout,
+            };
+            return failed(this.token, refusal);
+        }
+        let (stream, reads, said) = match this.active.answer() {
+            Answer::Accepted { open, reads, said } => {
+                (Stream::new(open, queues, reads), reads, said)
             }
-            Some(Outcome::Timeout) => return failed(this.token, Refusal::Timeout),
-            Some(Outcome::Reset) | None => return failed(this.token, Refusal::Reset),
-        };
-        let octets = this.buffer.get(..length).unwrap_or_default();
-        let Ok(Some((reply, _))) = Frame::parse(Kind::Reply, octets) else {
-            return failed(this.token, Refusal::Reset);
-        };
-        let (agreed, told) = match this.initiator.reply(&reply) {
-            Ok(Answer::Accepted(agreed, told)) => (agreed, told),
-            Ok(Answer::Rejected(told)) => {
-                let told = PrivateData::new(told).unwrap_or_default();
-                return failed(this.token, Refusal::Refused(told));
+            Answer::Rejected(said) => {
+                let said = PrivateData::new(said.as_slice()).unwrap_or_default();
+                return failed(this.token, Refusal::Refused(said));
             }
-            Err(_) => return failed(this.token, Refusal::Reset),
+            Answer::Wrong => return failed(this.token, Refusal::Reset),
+            Answer::NoMemory => {
+                shared.counters.add(Count::NoMemory);
+                return failed(this.token, Refusal::Reset);
+            }
         };
-        let (Some(told), Ok(stream)) = (
-            PrivateData::new(told),
-            Stream::new(this.connection, queues, &agreed, None),
-        ) else {
-            shared.counters.add(Count::NoMemory);
-            return failed(this.token, Refusal::Reset);
-        };
-        let Ok(stream) = KBox::new(stream, GFP_KERNEL) else {
+        let boxed = stream.and_then(|stream| Ok(KBox::new(stream, GFP_KERNEL)?));
+        let Ok(stream) = boxed else {
             shared.counters.add(Count::NoMemory);
             return failed(this.token, Refusal::Reset);
         };
         let token = this.token.reply(Ok(Reply {
-            ird: clamp_reads(agreed.reads.ird),
-            ord: clamp_reads(agreed.reads.ord),
-            private_data: told,
+            ird: clamp_reads(reads.ird),
+            ord: clamp_reads(reads.ord),
+            private_data: PrivateData::new(said.as_slice()).unwrap_or_default(),
         }))?;
         shared.counters.add(Count::Connected);
         Some((stream, token))
@@ -199,7 +131,7 @@ impl Connecting {
     /// The consumer does not want it any more. It hears of a reset.
     pub(crate) fn give_up(self: KBox<Self>) {
         let this = KBox::into_inner(self);
-        this.connection.abort();
+        this.active.give_up();
         drop(this.token);
     }
 }

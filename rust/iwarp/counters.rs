@@ -20,9 +20,9 @@ pub(crate) enum Count {
     Rejected,
     /// Connections to a listener that ended before a consumer heard of them, or that it did not answer in time.
     RequestLost,
-    /// FPDUs that were sent.
+    /// Segments that were sent.
     Sent,
-    /// FPDUs that were received.
+    /// Segments that were received.
     Received,
     /// FPDUs whose CRC was wrong.
     BadCrc,
@@ -32,33 +32,37 @@ pub(crate) enum Count {
     TerminateReceived,
     /// FPDUs that were not whole in time.
     Late,
+    /// Segments that arrived before others that the peer had sent before.
+    OutOfOrder,
+    /// Chunks that broke a rule of sessions.
+    IllegalChunk,
     /// Connections that ended for want of memory.
     NoMemory,
 }
 
-/// Names, in the order of [`Count`].
-pub(crate) const NAMES: &[&CStr] = &[
-    c_str!("connected"),
-    c_str!("connect_failed"),
-    c_str!("accepted"),
-    c_str!("rejected"),
-    c_str!("request_lost"),
-    c_str!("fpdu_sent"),
-    c_str!("fpdu_received"),
-    c_str!("bad_crc"),
-    c_str!("terminate_sent"),
-    c_str!("terminate_received"),
-    c_str!("late"),
-    c_str!("no_memory"),
-];
+/// How many kinds there are.
+const KINDS: usize = Count::NoMemory as usize + 1;
+
+/// The names of `N` counters.
+pub(crate) const fn names<const N: usize>(
+    counters: &[(Count, &'static CStr)],
+) -> [&'static CStr; N] {
+    let mut names = [c_str!(""); N];
+    let mut at = 0;
+    while at < N {
+        names[at] = counters[at].1;
+        at += 1;
+    }
+    names
+}
 
 /// The counters of a device.
-pub(crate) struct Counters([AtomicU64; NAMES.len()]);
+pub(crate) struct Counters([AtomicU64; KINDS]);
 
 impl Counters {
     /// All are 0.
     pub(crate) const fn new() -> Self {
-        Self([const { AtomicU64::new(0) }; NAMES.len()])
+        Self([const { AtomicU64::new(0) }; KINDS])
     }
 
     /// Counts one.
@@ -68,10 +72,10 @@ impl Counters {
         }
     }
 
-    /// The counter at this place.
-    pub(crate) fn get(&self, index: usize) -> u64 {
+    /// How many there were.
+    pub(crate) fn get(&self, count: Count) -> u64 {
         self.0
-            .get(index)
+            .get(count as usize)
             .map_or(0, |counter| counter.load(Ordering::Relaxed))
     }
 }

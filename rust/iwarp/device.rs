@@ -3,14 +3,14 @@
 //! Devices: what is common to all queue pairs on a network device.
 
 use crate::connecting::Connecting;
-use crate::counters;
 use crate::listener::Listener;
+use crate::lower::Lower;
+use crate::lower::MAX_READS;
 use crate::qp::Qp;
 use crate::request::Request;
 use crate::request::Requests;
 use crate::shared::Shared;
 use core::net::SocketAddr;
-use kernel::c_str;
 use kernel::prelude::*;
 use kernel::str::CStr;
 use kernel::sync::Arc;
@@ -19,32 +19,32 @@ use provider::cm::CmId;
 use provider::cm::Parameters;
 use provider::driver::Limits;
 use provider::driver::Regions;
+use provider::errno::econnreset;
 use provider::netdev::NetDevice;
 use provider::queue::Queues;
 use provider::region::Domain;
 use provider::Driver;
 
 /// A device.
-pub(crate) struct Device {
+pub(crate) struct Device<L: Lower> {
     shared: Arc<Shared>,
     // Connections that nobody has accepted or rejected.
-    requests: Arc<Requests>,
+    requests: Arc<Requests<L>>,
 }
 
-impl Driver for Device {
-    const LINK_TYPE: &'static CStr = c_str!("iwarp-tcp");
-    // "IWAR". No driver that user space knows: it must not take this for a device that it can drive.
-    const ID: u32 = 0x4957_4152;
+impl<L: Lower> Driver for Device<L> {
+    const LINK_TYPE: &'static CStr = L::LINK_TYPE;
+    const ID: u32 = L::ID;
     const LIMITS: Limits = Limits {
         max_pages: 1024,
         max_entries: 32,
         max_requests: 1 << 15,
-        max_reads: 128,
+        max_reads: MAX_READS as u32,
         max_completions: 1 << 20,
     };
-    const COUNTERS: &'static [&'static CStr] = counters::NAMES;
-    type QueuePair = Qp;
-    type Listener = Listener;
+    const COUNTERS: &'static [&'static CStr] = L::NAMES;
+    type QueuePair = Qp<L>;
+    type Listener = Listener<L>;
 
     fn new(regions: Arc<Regions>) -> Result<Arc<Self>> {
         let device = Self {
@@ -54,18 +54,19 @@ impl Driver for Device {
         Ok(Arc::new(device, GFP_KERNEL)?)
     }
 
-    fn create(this: &Arc<Self>, queues: Arc<Queues>, domain: Domain) -> Result<Arc<Qp>> {
+    fn create(this: &Arc<Self>, queues: Arc<Queues>, domain: Domain) -> Result<Arc<Qp<L>>> {
         Qp::new(this.shared.clone(), queues, domain)
     }
 
     fn counter(&self, index: usize) -> u64 {
-        self.shared.counters.get(index)
+        let counter = L::COUNTERS.get(index);
+        counter.map_or(0, |(count, _)| self.shared.counters.get(*count))
     }
 
     fn connect(
         _: &Arc<Self>,
         netdev: &NetDevice,
-        qp: &Arc<Qp>,
+        qp: &Arc<Qp<L>>,
         ends: Addresses,
         parameters: Parameters<'_>,
         id: CmId,
@@ -79,26 +80,26 @@ impl Driver for Device {
     fn accept(
         this: &Arc<Self>,
         handle: u32,
-        qp: &Arc<Qp>,
+        qp: &Arc<Qp<L>>,
         parameters: Parameters<'_>,
         id: CmId,
     ) -> Result {
-        let request = this.requests.remove(handle).ok_or(ECONNRESET)?;
+        let request = this.requests.remove(handle).ok_or(econnreset())?;
         Request::accept(&request, qp, parameters, id)
     }
 
     fn reject(this: &Arc<Self>, handle: u32, private_data: &[u8]) -> Result {
-        let request = this.requests.remove(handle).ok_or(ECONNRESET)?;
+        let request = this.requests.remove(handle).ok_or(econnreset())?;
         Request::reject(&request, private_data)
     }
 
     fn listen(
         this: &Arc<Self>,
-        netdev: &NetDevice,
+        netdev: NetDevice,
         address: SocketAddr,
         backlog: u32,
         id: CmId,
-    ) -> Result<Listener> {
+    ) -> Result<Listener<L>> {
         let (shared, requests) = (this.shared.clone(), this.requests.clone());
         Listener::new(shared, requests, netdev, address, backlog, id)
     }

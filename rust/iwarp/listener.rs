@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! What listens for a consumer.
+//!
+//! So many connections as the consumer's backlog says may be undecided at once, whether their peer or the consumer is silent; both
+//! have a time limit. As long as there are so many, peers wait in the backlog of the protocol below, which is of the same size.
 
 use crate::counters::Count;
+use crate::lower::Lower;
 use crate::request::Consumer;
 use crate::request::Request;
 use crate::request::Requests;
 use crate::shared::Shared;
-use crate::startup;
 use crate::waker::Waker;
 use core::net::SocketAddr;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering;
 use kernel::new_mutex;
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -17,7 +22,9 @@ use kernel::sync::Mutex;
 use provider::cm::Addresses;
 use provider::cm::CmId;
 use provider::cm::Told;
+use provider::errno::econnrefused;
 use provider::netdev::NetDevice;
+use provider::new_worker;
 use provider::work;
 use provider::work::Work;
 use provider::work::Worker;
@@ -25,55 +32,94 @@ use provider::work::Worker;
 /// Connections that are taken over in a row, before others have their turn.
 const BATCH: usize = 16;
 
+/// Undecided connections that a listener has in any case, however small the backlog.
+const MIN_UNDECIDED: u32 = 16;
+
+/// Milliseconds until a listener tries again for which there was no memory.
+const RETRY_MS: u32 = 100;
+
 /// What a listener has as long as the consumer wants it.
-struct Open {
-    socket: Option<socket::Listener<Waker>>,
+struct Open<L: Lower> {
+    socket: Option<L::Listener>,
     id: CmId,
 }
 
 /// Accepts connections, and tells the consumer of them.
 #[pin_data]
-pub(crate) struct Acceptor {
+pub(crate) struct Acceptor<L: Lower> {
     shared: Arc<Shared>,
-    requests: Arc<Requests>,
+    requests: Arc<Requests<L>>,
     waker: Arc<Waker>,
+    // Connections that are undecided, and how many may be.
+    undecided: AtomicU32,
+    limit: u32,
     #[pin]
-    open: Mutex<Option<Open>>,
+    open: Mutex<Option<Open<L>>>,
     #[pin]
     worker: Worker,
 }
 
-impl Consumer for Acceptor {
+/// One of the undecided connections of a listener. Dropped, another one may take its place.
+struct Undecided<L: Lower>(Arc<Acceptor<L>>);
+
+impl<L: Lower> Undecided<L> {
+    fn new(acceptor: Arc<Acceptor<L>>) -> Self {
+        acceptor.undecided.fetch_add(1, Ordering::SeqCst);
+        Self(acceptor)
+    }
+}
+
+impl<L: Lower> Drop for Undecided<L> {
+    fn drop(&mut self) {
+        if self.0.undecided.fetch_sub(1, Ordering::SeqCst) >= self.0.limit {
+            Worker::kick(&self.0);
+        }
+    }
+}
+
+impl<L: Lower> Consumer for Undecided<L> {
     fn tell(&self, ends: Addresses, told: Told<'_>, handle: u32) -> Result {
-        let open = self.open.lock();
-        let open = open.as_ref().ok_or(ECONNREFUSED)?;
+        let open = self.0.open.lock();
+        let open = open.as_ref().ok_or(econnrefused())?;
         open.id.connect_request(ends, told, handle)
     }
 }
 
-impl Work for Acceptor {
+impl<L: Lower> Work for Acceptor<L> {
     fn worker(&self) -> &Worker {
         &self.worker
     }
 
     fn run(this: Arc<Self>) {
         for _ in 0..BATCH {
-            let accepted = match &*this.open.lock() {
+            // Who ends one from now on kicks this worker.
+            if this.undecided.load(Ordering::SeqCst) >= this.limit {
+                return;
+            }
+            let accepted = match &mut *this.open.lock() {
                 Some(Open {
                     socket: Some(socket),
                     ..
-                }) => socket.accept(),
+                }) => L::accept(socket),
                 _ => return,
             };
-            let begun = match accepted {
-                Ok(Some(accepted)) => {
-                    let (shared, requests) = (this.shared.clone(), this.requests.clone());
-                    Request::begin(shared, requests, this.clone(), accepted)
-                }
+            let accepted = match accepted {
+                Ok(Some(accepted)) => accepted,
                 Ok(None) => return,
-                // The peer has gone, or there is no memory for it.
-                Err(error) => Err(error),
+                // There is no memory for it, and it stays where it is.
+                Err(_) => {
+                    this.shared.counters.add(Count::NoMemory);
+                    Worker::kick_later(&this, RETRY_MS);
+                    return;
+                }
             };
+            let begun = KBox::new(Undecided::new(this.clone()), GFP_KERNEL)
+                .map_err(Error::from)
+                .and_then(|undecided| {
+                    let (shared, requests) = (this.shared.clone(), this.requests.clone());
+                    Request::begin(shared, requests, undecided, accepted)
+                });
+            // The peer has gone, or there is no memory for it.
             if begun.is_err() {
                 this.shared.counters.add(Count::RequestLost);
             }
@@ -83,16 +129,16 @@ impl Work for Acceptor {
 }
 
 /// What listens. Dropped, it does not.
-pub(crate) struct Listener {
-    acceptor: Arc<Acceptor>,
+pub(crate) struct Listener<L: Lower> {
+    acceptor: Arc<Acceptor<L>>,
 }
 
-impl Listener {
+impl<L: Lower> Listener<L> {
     /// Listens. A wildcard is for `netdev` only. Sleeps.
     pub(crate) fn new(
         shared: Arc<Shared>,
-        requests: Arc<Requests>,
-        netdev: &NetDevice,
+        requests: Arc<Requests<L>>,
+        netdev: NetDevice,
         address: SocketAddr,
         backlog: u32,
         id: CmId,
@@ -104,23 +150,16 @@ impl Listener {
                 shared,
                 requests,
                 waker,
+                undecided: AtomicU32::new(0),
+                limit: backlog.max(MIN_UNDECIDED),
                 open <- new_mutex!(Some(open), "iwarp_listener"),
-                worker <- Worker::new::<Acceptor>(queue),
+                worker <- new_worker!(Acceptor<L>, queue),
             }),
             GFP_KERNEL,
         )?;
         // From here on a failure is cleaned up by `drop`.
         let this = Self { acceptor };
-        let interface = address.ip().is_unspecified().then(|| netdev.index());
-        let waker = this.acceptor.waker.clone();
-        let socket = socket::Listener::new(
-            &netdev.net()?,
-            address,
-            interface,
-            backlog,
-            &startup::SETTINGS,
-            waker,
-        )?;
+        let socket = L::listen(netdev, address, backlog, this.acceptor.waker.clone())?;
         if let Some(open) = &mut *this.acceptor.open.lock() {
             open.socket = Some(socket);
         }
@@ -129,7 +168,7 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
+impl<L: Lower> Drop for Listener<L> {
     fn drop(&mut self) {
         self.acceptor.waker.let_go();
         Worker::stop(&self.acceptor);

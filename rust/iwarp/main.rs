@@ -2,15 +2,17 @@
 
 //! A software iWARP device on sockets of the kernel: `iwarp.ko`.
 //!
-//! The engine is the crate `rdmap`; `provider` joins it to ib_core and iw_cm, `socket` to TCP. This crate decides what happens
+//! The engine is the crate `rdmap`; `provider` joins it to ib_core and iw_cm, `socket` to TCP and SCTP. This crate decides what happens
 //! when.
 //!
 //! # Who has what
 //!
 //! ```text
 //! Listener -> Acceptor <- Request        until the consumer decides
-//!                         Qp -> Connecting, then Stream, then Lingering
+//!                         Qp -> Connecting, then Stream, then what lingers
 //! ```
+//!
+//! What is below DDP is a type parameter of them all ([`lower`]), and a module of its own: [`tcp`], [`sctp`].
 //!
 //! Each of `Acceptor`, `Request` and `Qp` has a worker on the module's queue, which is the only one to use its socket, and a
 //! mutex around what the worker has. A socket's events kick the worker that its [`waker`] points at.
@@ -31,17 +33,17 @@ mod id;
 #[cfg(RPCRDMA_SELFTEST)]
 #[path = "../ktap.rs"]
 mod ktap;
-mod lingering;
 mod listener;
+mod lower;
 mod memory;
-mod outbox;
 mod qp;
 mod request;
+mod sctp;
 #[cfg(RPCRDMA_SELFTEST)]
 mod selftest;
 mod shared;
-mod startup;
 mod stream;
+mod tcp;
 mod waker;
 
 use kernel::c_str;
@@ -53,12 +55,13 @@ module! {
     authors: ["The rpcrdma Rust developers"],
     description: "Software iWARP device, in Rust",
     license: "GPL",
-    alias: ["rdma-link-iwarp-tcp"],
+    alias: ["rdma-link-iwarp-tcp", "rdma-link-iwarp-sctp"],
 }
 
 /// The loaded module. Its fields go in this order: devices, then what their work is queued on, then callbacks that still run.
 struct Iwarp {
-    _link: provider::Link<device::Device>,
+    _tcp: provider::Link<device::Device<tcp::Tcp>>,
+    _sctp: provider::Link<device::Device<sctp::Sctp>>,
     _service: provider::work::Service,
     _callbacks: Callbacks,
 }
@@ -78,7 +81,8 @@ impl kernel::Module for Iwarp {
         selftest::run()?;
         let service = provider::work::Service::start(c_str!("iwarp"))?;
         Ok(Self {
-            _link: provider::Link::new(module)?,
+            _tcp: provider::Link::new(module)?,
+            _sctp: provider::Link::new(module)?,
             _service: service,
             _callbacks: Callbacks,
         })

@@ -64,16 +64,13 @@ impl Registered<'_> {
         region.access(range.stag.key(), range.offset, range.length, f)
     }
 
-    /// Invalidates what this end names. False if there is no such registration.
+    /// Invalidates what this end names. False if that is no region of its, or one that is registered with another key.
     pub(crate) fn invalidate_local(&self, stag: Stag) -> bool {
         let Some(region) = self.region(stag) else {
             return false;
         };
         // An STag of no region that is valid was invalidated by the peer just now, or by nobody: both leave nothing to do.
-        region.domain() == self.domain && {
-            region.invalidate();
-            true
-        }
+        region.domain() == self.domain && region.invalidate_key(stag.key())
     }
 }
 

@@ -8,10 +8,11 @@
 //! waited for then.
 
 use crate::connecting::Connecting;
-use crate::connecting::Progress;
 use crate::counters::Count;
 use crate::id::Id;
-use crate::lingering::Lingering;
+use crate::lower::Lingering;
+use crate::lower::Lower;
+use crate::lower::Open;
 use crate::memory::Registered;
 use crate::shared::Shared;
 use crate::stream::Round;
@@ -27,6 +28,7 @@ use provider::driver::Access;
 use provider::driver::Change;
 use provider::driver::QueuePair;
 use provider::driver::State;
+use provider::new_worker;
 use provider::queue::Queues;
 use provider::region::Domain;
 use provider::work;
@@ -38,32 +40,32 @@ use rdmap::cm;
 /// Rounds in a row before others have their turn.
 const ROUNDS: usize = 8;
 
-/// Milliseconds between looks at a stream that waits for the rest of an FPDU.
+/// Milliseconds between looks at a connection that waits for something, even without an event.
 const LOOK_MS: u32 = 1_000;
 
-/// Milliseconds that the rest of an FPDU may take.
-const LATE_MS: i64 = 10_000;
+/// What is left of a connection in the end.
+type Last<L> = <<L as Lower>::Open as Open>::Lingering;
 
 /// What a queue pair's worker works on.
-enum Phase {
+enum Phase<L: Lower> {
     /// No connection, yet.
     Unbound,
     /// This side connects.
-    Connecting(KBox<Connecting>),
+    Connecting(KBox<Connecting<L>>),
     /// There is a connection. Its consumer hears of the end when the token goes.
-    Open(KBox<Stream>, cm::Established<Id>),
+    Open(KBox<Stream<L::Open>>, cm::Established<Id>),
     /// It is over. Maybe the peer is still given what was sent last.
-    Over(Option<Lingering>),
+    Over(Option<Last<L>>),
 }
 
-struct Inner {
-    phase: Phase,
+struct Inner<L: Lower> {
+    phase: Phase<L>,
     waker: Option<Arc<Waker>>,
 }
 
 /// A queue pair.
 #[pin_data]
-pub(crate) struct Qp {
+pub(crate) struct Qp<L: Lower> {
     shared: Arc<Shared>,
     queues: Arc<Queues>,
     domain: Domain,
@@ -71,7 +73,7 @@ pub(crate) struct Qp {
     state: AtomicU32,
     access: AtomicU32,
     #[pin]
-    inner: Mutex<Inner>,
+    inner: Mutex<Inner<L>>,
     #[pin]
     worker: Worker,
 }
@@ -85,7 +87,7 @@ const STATES: [State; 6] = [
     State::Error,
 ];
 
-impl Qp {
+impl<L: Lower> Qp<L> {
     /// A new one. Sleeps.
     pub(crate) fn new(
         shared: Arc<Shared>,
@@ -105,7 +107,7 @@ impl Qp {
                 state: AtomicU32::new(State::Reset as u32),
                 access: AtomicU32::new(0),
                 inner <- new_mutex!(inner, "iwarp_qp"),
-                worker <- Worker::new::<Self>(queue),
+                worker <- new_worker!(Self, queue),
             }),
             GFP_KERNEL,
         )
@@ -134,7 +136,7 @@ impl Qp {
     /// Begins to connect. `EINVAL` unless it is ready to receive, and has no connection.
     pub(crate) fn connect(
         this: &Arc<Self>,
-        begin: impl FnOnce(Arc<Waker>) -> Result<KBox<Connecting>>,
+        begin: impl FnOnce(Arc<Waker>) -> Result<KBox<Connecting<L>>>,
     ) -> Result {
         let mut inner = this.inner.lock();
         if !matches!(inner.phase, Phase::Unbound) || this.state() != State::ReadyToReceive {
@@ -161,7 +163,7 @@ impl Qp {
     pub(crate) fn accept(
         this: &Arc<Self>,
         waker: Arc<Waker>,
-        begin: impl FnOnce(&Queues) -> Result<(KBox<Stream>, cm::Accepting<Id>)>,
+        begin: impl FnOnce(&Queues) -> Result<(KBox<Stream<L::Open>>, cm::Accepting<Id>)>,
     ) -> Result {
         let mut inner = this.inner.lock();
         if !matches!(inner.phase, Phase::Unbound) || this.state() != State::ReadyToReceive {
@@ -178,7 +180,7 @@ impl Qp {
     }
 
     /// One step of the worker. Says whether it should run again soon.
-    fn step(this: &Arc<Self>, inner: &mut Inner) -> bool {
+    fn step(this: &Arc<Self>, inner: &mut Inner<L>) -> bool {
         if matches!(this.state(), State::Closing | State::Error) {
             Self::end(this, inner, this.state() == State::Closing);
             return false;
@@ -191,42 +193,39 @@ impl Qp {
         match &mut inner.phase {
             Phase::Unbound | Phase::Over(_) => false,
             Phase::Connecting(connecting) => {
-                match connecting.step() {
-                    Progress::Waits(milliseconds) => {
-                        Worker::kick_later(this, milliseconds);
-                        false
+                if let Some(milliseconds) = connecting.step() {
+                    // A timer that runs longer would keep the stream from a shorter one.
+                    Worker::kick_later(this, milliseconds.min(LOOK_MS));
+                    return false;
+                }
+                // Consumers may send as soon as they hear of it.
+                this.advance(State::ReadyToReceive, State::ReadyToSend);
+                let Phase::Connecting(connecting) =
+                    core::mem::replace(&mut inner.phase, Phase::Over(None))
+                else {
+                    return false;
+                };
+                match connecting.finish(&this.shared, &this.queues) {
+                    Some((stream, token)) => {
+                        inner.phase = Phase::Open(stream, token);
+                        true
                     }
-                    Progress::Done => {
-                        // Consumers may send as soon as they hear of it.
-                        this.advance(State::ReadyToReceive, State::ReadyToSend);
-                        let Phase::Connecting(connecting) =
-                            core::mem::replace(&mut inner.phase, Phase::Over(None))
-                        else {
-                            return false;
-                        };
-                        match connecting.finish(&this.shared, &this.queues) {
-                            Some((stream, token)) => {
-                                inner.phase = Phase::Open(stream, token);
-                                true
-                            }
-                            None => {
-                                Self::end(this, inner, false);
-                                false
-                            }
-                        }
+                    None => {
+                        Self::end(this, inner, false);
+                        false
                     }
                 }
             }
             Phase::Open(stream, _) => match stream.round(&this.shared, &this.queues, &memory) {
                 Round::More => true,
-                Round::Idle if stream.is_late(LATE_MS) => {
+                Round::Idle if stream.is_late() => {
                     this.shared.counters.add(Count::Late);
                     Self::end(this, inner, false);
                     false
                 }
                 Round::Idle => {
-                    if stream.has_part() {
-                        Worker::kick_later(this, LOOK_MS);
+                    if let Some(milliseconds) = stream.look_again() {
+                        Worker::kick_later(this, milliseconds);
                     }
                     false
                 }
@@ -239,7 +238,7 @@ impl Qp {
     }
 
     /// The connection is over, or is to be: tells the consumer, completes everything.
-    fn end(this: &Arc<Self>, inner: &mut Inner, graceful: bool) {
+    fn end(this: &Arc<Self>, inner: &mut Inner<L>, graceful: bool) {
         let closing = this.state() == State::Closing;
         this.set_state(State::Error);
         let phase = core::mem::replace(&mut inner.phase, Phase::Over(None));
@@ -255,13 +254,13 @@ impl Qp {
                     stream.last_words();
                 }
                 let stream = KBox::into_inner(stream);
-                let connection = stream.end(&this.queues);
+                let open = stream.end(&this.queues);
                 // Before iw_cm hears of the end, all that was posted until now is complete.
                 Self::flush(&this.queues);
                 inner.phase = match graceful {
-                    true => Phase::Over(Some(Lingering::new(connection))),
+                    true => Phase::Over(Some(open.linger())),
                     false => {
-                        connection.abort();
+                        open.abort();
                         Phase::Over(None)
                     }
                 };
@@ -294,7 +293,7 @@ impl Qp {
     }
 }
 
-impl Work for Qp {
+impl<L: Lower> Work for Qp<L> {
     fn worker(&self) -> &Worker {
         &self.worker
     }
@@ -310,7 +309,7 @@ impl Work for Qp {
     }
 }
 
-impl QueuePair for Qp {
+impl<L: Lower> QueuePair for Qp<L> {
     fn posted(this: &Arc<Self>) {
         Worker::kick(this);
     }

@@ -4,28 +4,28 @@
 //!
 //! One context at a time has it. It takes what was posted, receives, sends, and completes, in rounds, until there is nothing to do.
 
-mod inbound;
 mod outbound;
 mod parts;
+pub(crate) mod receiver;
 mod requests;
 
+use crate::lower::Open;
 use crate::memory::Registered;
-use crate::outbox::Outbox;
 use crate::shared::Shared;
 use crate::stream::parts::Parts;
 pub(crate) use crate::stream::parts::Round;
+use crate::stream::receiver::Received;
+use crate::stream::receiver::Receiver;
 use crate::stream::requests::Requests;
-use crate::waker::Waker;
 use kernel::alloc::KVVec;
 use kernel::prelude::*;
 use provider::queue::Queues;
 use provider::wr::Operation;
 use provider::wr::SendRequest;
 use provider::wr::Status;
+use rdmap::enhanced::Agreed;
 use rdmap::fault::Fault;
 use rdmap::header::ReadRequest;
-use rdmap::mpa::startup;
-use rdmap::order::Arrival;
 use rdmap::order::Order;
 use rdmap::sink;
 use rdmap::sink::Key;
@@ -34,29 +34,18 @@ use rdmap::source;
 use rdmap::source::Source;
 use rdmap::stag::Range;
 use rdmap::stag::Stag;
-use socket::Connection;
 
 /// An open stream.
-pub(crate) struct Stream(Parts);
+pub(crate) struct Stream<O: Open>(Parts<O>);
 
-impl Stream {
-    /// A stream over a connection, on which both ends agreed. `reply` is what the passive side has to send first. Sleeps.
-    pub(crate) fn new(
-        connection: Connection<Waker>,
-        queues: &Queues,
-        agreed: &startup::Stream,
-        reply: Option<&[u8]>,
-    ) -> Result<Self> {
+impl<O: Open> Stream<O> {
+    /// A stream over a connection, with as many Reads as both ends agreed on. Sleeps.
+    pub(crate) fn new(mut open: O, queues: &Queues, reads: Agreed) -> Result<Self> {
         let capacities = queues.capacities();
-        let (ird, ord) = (usize::from(agreed.reads.ird), usize::from(agreed.reads.ord));
-        let mut outbox = Outbox::new(agreed.send_markers, agreed.crc)?;
-        if let Some(reply) = reply {
-            outbox.plain(reply)?;
-        }
+        let (ird, ord) = (usize::from(reads.ird), usize::from(reads.ord));
         Ok(Self(Parts {
-            connection,
             sink: Sink::new(
-                Arrival::new(),
+                open.order()?,
                 Key(provider::random(), provider::random()),
                 KVVec::from_elem(sink::Receive::default(), capacities.receives, GFP_KERNEL)?,
                 KVVec::from_elem(sink::Inbound::default(), ird, GFP_KERNEL)?,
@@ -65,16 +54,12 @@ impl Stream {
             source: Source::new(
                 KVVec::from_elem(source::Posted::EMPTY, capacities.sends, GFP_KERNEL)?,
                 KVVec::from_elem(sink::Answer::default(), ird, GFP_KERNEL)?,
-                agreed.reads.ord,
-                <Arrival as Order>::IN_ORDER,
+                reads.ord,
+                <O::Order as Order>::IN_ORDER,
             ),
-            outbox,
             sends: Requests::new(capacities.sends)?,
             receives: Requests::new(capacities.receives)?,
-            crc: agreed.crc,
-            send_markers: agreed.send_markers,
-            gated: reply.is_some(),
-            ended: false,
+            open,
         }))
     }
 
@@ -86,45 +71,60 @@ impl Stream {
         memory: &Registered<'_>,
     ) -> Round {
         self.take_sends(queues);
-        let received = inbound::take(&mut self.0, shared, queues, memory);
+        let received = self.receive(shared, queues, memory);
         self.take_sends(queues);
         let sent = outbound::make(&mut self.0, shared, memory);
         self.complete(queues);
-        if self.0.ended {
-            return Round::Over { graceful: false };
+        if let Ok(Received::Ended) = received {
+            let graceful = self.0.open.ended();
+            return Round::Over { graceful };
         }
-        if self.0.source.is_over() && self.0.outbox.is_empty() {
-            self.0.connection.shutdown();
+        if self.0.source.is_over() && self.0.open.is_empty() {
+            self.0.open.finish();
             return Round::Over { graceful: true };
         }
         match (received, sent) {
             (Err(_), _) | (_, Err(_)) => Round::Over { graceful: false },
-            (Ok(Round::Over { graceful }), _) => Round::Over { graceful },
-            (Ok(Round::More), _) | (_, Ok(true)) => Round::More,
+            (Ok(Received::Over { graceful }), _) => Round::Over { graceful },
+            (Ok(Received::More), _) | (_, Ok(true)) => Round::More,
             _ => Round::Idle,
         }
     }
 
+    fn receive(
+        &mut self,
+        shared: &Shared,
+        queues: &Queues,
+        memory: &Registered<'_>,
+    ) -> Result<Received> {
+        let parts = &mut self.0;
+        parts.open.receive(&mut Receiver {
+            shared,
+            queues,
+            memory,
+            sink: &mut parts.sink,
+            source: &mut parts.source,
+            receives: &mut parts.receives,
+        })
+    }
+
     /// Hands over what was made, and nothing more: the consumer closes.
     pub(crate) fn last_words(&mut self) {
-        // What there is no room for is lost, as is what a consumer has not waited for.
-        let _ = self.0.outbox.flush(&mut self.0.connection);
-        self.0.connection.shutdown();
+        self.0.open.close();
     }
 
-    /// Whether part of an FPDU has been there for longer than that many milliseconds.
-    pub(crate) fn is_late(&self, milliseconds: i64) -> bool {
-        let since = self.0.connection.waiting_since();
-        since.is_some_and(|since| since.elapsed().as_millis() > milliseconds)
+    /// Whether something took the peer too long.
+    pub(crate) fn is_late(&self) -> bool {
+        self.0.open.is_late()
     }
 
-    /// Whether part of an FPDU is there.
-    pub(crate) fn has_part(&self) -> bool {
-        self.0.connection.waiting_since().is_some()
+    /// Milliseconds after which to look again, even without an event.
+    pub(crate) fn look_again(&self) -> Option<u32> {
+        self.0.open.look_again()
     }
 
     /// Ends the stream: all requests that it has are completed. Returns the connection.
-    pub(crate) fn end(mut self, queues: &Queues) -> Connection<Waker> {
+    pub(crate) fn end(mut self, queues: &Queues) -> O {
         if let Some(closed) = self.0.sink.close() {
             self.0.source.close(closed);
         }
@@ -141,7 +141,7 @@ impl Stream {
         while let Some(request) = self.0.receives.pop() {
             queues.complete_receive(request, Status::Flushed, 0, false, None);
         }
-        self.0.connection
+        self.0.open
     }
 
     /// Gives what was posted to the engine.

@@ -4,6 +4,17 @@
  * No logic: each does what its name without the prefix does.
  */
 #include "iwarp_bindings.h"
+#include <net/sctp/sctp.h>
+
+struct in_device *iwarp_helper___in_dev_get_rcu(const struct net_device *dev)
+{
+	return __in_dev_get_rcu(dev);
+}
+
+struct inet6_dev *iwarp_helper___in6_dev_get(const struct net_device *dev)
+{
+	return __in6_dev_get(dev);
+}
 
 struct workqueue_struct *iwarp_helper_alloc_workqueue(const char *name,
 						      unsigned int flags)
@@ -42,15 +53,20 @@ enum ib_mtu iwarp_helper_ib_mtu_int_to_enum(int mtu)
 	return ib_mtu_int_to_enum(mtu);
 }
 
-void iwarp_helper_init_delayed_work(struct delayed_work *work,
-				    work_func_t function)
+void iwarp_helper_init_waitqueue_func_entry(struct wait_queue_entry *entry,
+					    wait_queue_func_t function)
 {
-	INIT_DELAYED_WORK(work, function);
+	init_waitqueue_func_entry(entry, function);
 }
 
 int iwarp_helper_ip6_sock_set_v6only(struct sock *sk)
 {
 	return ip6_sock_set_v6only(sk);
+}
+
+sockptr_t iwarp_helper_KERNEL_SOCKPTR(void *p)
+{
+	return KERNEL_SOCKPTR(p);
 }
 
 void iwarp_helper_lock_sock(struct sock *sk)
@@ -91,6 +107,16 @@ void iwarp_helper_read_lock_bh(rwlock_t *lock)
 void iwarp_helper_read_unlock_bh(rwlock_t *lock)
 {
 	read_unlock_bh(lock);
+}
+
+/* bindgen lays out SCTP's structures wrongly: what is in them is read here. */
+u32 iwarp_helper_sctp_frag_point(struct sock *sk)
+{
+	struct sctp_association *asoc;
+
+	asoc = list_first_entry_or_null(&sctp_sk(sk)->ep->asocs,
+					struct sctp_association, asocs);
+	return asoc ? asoc->frag_point : 0;
 }
 
 bool iwarp_helper_sk_stream_is_writeable(const struct sock *sk)
@@ -140,6 +166,13 @@ struct tcp_sock *iwarp_helper_tcp_sk(struct sock *sk)
 struct tcp_skb_cb *iwarp_helper_TCP_SKB_CB(struct sk_buff *skb)
 {
 	return TCP_SKB_CB(skb);
+}
+
+void iwarp_helper_timer_setup(struct timer_list *timer,
+			      void (*function)(struct timer_list *),
+			      unsigned int flags)
+{
+	timer_setup(timer, function, flags);
 }
 
 void iwarp_helper_write_lock_bh(rwlock_t *lock)

@@ -13,6 +13,7 @@ use kernel::str::CStr;
 use kernel::str::CStrExt;
 
 pub mod addr;
+pub mod errno;
 pub mod lock;
 pub mod memory;
 pub mod work;

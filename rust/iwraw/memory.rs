@@ -78,6 +78,22 @@ impl<'a> Piece<'a> {
         Ok(())
     }
 
+    /// Copies all of `from` to it. [`EINVAL`] if that has another length. Others may read and write it meanwhile.
+    pub fn copy_from(&self, from: &[u8]) -> Result {
+        if u32::try_from(from.len()) != Ok(self.len) {
+            return Err(EINVAL);
+        }
+        // SAFETY: As in `copy_to`.
+        unsafe {
+            kernel::bindings::memcpy(
+                self.address.as_ptr().cast(),
+                from.as_ptr().cast(),
+                from.len(),
+            )
+        };
+        Ok(())
+    }
+
     /// `len` octets of it from `offset`. [`None`] if it has fewer.
     #[inline]
     pub fn slice(&self, offset: u32, len: u32) -> Option<Self> {

@@ -21,6 +21,7 @@ use kernel::bindings::workqueue_struct;
 use kernel::ffi;
 use kernel::prelude::*;
 use kernel::sync::Arc;
+use kernel::sync::LockClassKey;
 use kernel::types::Opaque;
 
 /// A queue for work that memory reclaim may wait for.
@@ -125,10 +126,28 @@ struct Item {
 }
 
 impl Item {
-    fn new(function: unsafe extern "C" fn(*mut work_struct)) -> impl PinInit<Self> {
+    fn new(
+        function: unsafe extern "C" fn(*mut work_struct),
+        name: &'static CStr,
+        key: Pin<&'static LockClassKey>,
+    ) -> impl PinInit<Self> {
         pin_init!(Self {
-            // SAFETY: `slot` is valid, and stays where it is as long as the item is queued: that keeps what it is part of.
-            work <- Opaque::ffi_init(|slot| unsafe { crate::init_delayed_work(slot, Some(function)) }),
+            // SAFETY: `slot` is valid, and stays where it is as long as the item is queued: that keeps what it is part of. Name
+            // and key are static. The timer is used by the work queue only, with the function that it wants.
+            work <- Opaque::ffi_init(|slot: *mut delayed_work| unsafe {
+                kernel::bindings::init_work_with_key(
+                    &raw mut (*slot).work,
+                    Some(function),
+                    false,
+                    crate::chars(name),
+                    key.as_ptr(),
+                );
+                crate::timer_setup(
+                    &raw mut (*slot).timer,
+                    Some(crate::delayed_work_timer_fn),
+                    crate::TIMER_IRQSAFE,
+                );
+            }),
             target: AtomicPtr::new(null_mut()),
         })
     }
@@ -150,11 +169,15 @@ unsafe impl Send for Worker {}
 unsafe impl Sync for Worker {}
 
 impl Worker {
-    /// The worker of a `W`.
-    pub fn new<W: Work>(queue: Arc<Queue>) -> impl PinInit<Self> {
+    /// The worker of a `W`, whose work items are of this lock class; use [`new_worker!`](crate::new_worker).
+    pub fn new<W: Work>(
+        queue: Arc<Queue>,
+        name: &'static CStr,
+        key: Pin<&'static LockClassKey>,
+    ) -> impl PinInit<Self> {
         pin_init!(Self {
-            now <- Item::new(run::<W>),
-            later <- Item::new(run::<W>),
+            now <- Item::new(run::<W>, name, key),
+            later <- Item::new(run::<W>, name, key),
             queue,
         })
     }
@@ -240,4 +263,17 @@ unsafe extern "C" fn run<W: Work>(work: *mut work_struct) {
     W::run(this);
     // SAFETY: It was begun above.
     unsafe { crate::memalloc_noio_restore(flags) };
+}
+
+/// Makes the [`Worker`](work::Worker) of a type. Its work items have a lock class of their own: lockdep does not take those of one
+/// type, which may wait for those of another, for the same.
+#[macro_export]
+macro_rules! new_worker {
+    ($work:ty, $queue:expr) => {
+        $crate::work::Worker::new::<$work>(
+            $queue,
+            ::kernel::c_str!(::core::concat!(::core::file!(), ":", ::core::line!())),
+            ::kernel::static_lock_class!(),
+        )
+    };
 }

@@ -10,9 +10,16 @@ use core::net::SocketAddr;
 use core::ptr::null_mut;
 use core::ptr::NonNull;
 use iwraw::addr::RawAddr;
+use iwraw::errno::econnrefused;
+use iwraw::errno::econnreset;
 use kernel::error::to_result;
 use kernel::ffi;
 use kernel::prelude::*;
+
+/// What frees an id is code of iw_cm, which may still run when the last reference is gone. So iw_cm must not go before this
+/// module, which needs a symbol of it.
+#[used]
+static IW_CM: unsafe extern "C" fn(ffi::c_int) -> *const ffi::c_char = iwraw::iwcm_reject_msg;
 
 /// An id of iw_cm.
 ///
@@ -128,8 +135,8 @@ impl CmId {
         };
         let mut event = filled(iwraw::iw_cm_event_type_IW_CM_EVENT_CONNECT_REPLY, told)?;
         event.status = match refusal {
-            Refusal::Refused => ECONNREFUSED,
-            Refusal::Reset => ECONNRESET,
+            Refusal::Refused => econnrefused(),
+            Refusal::Reset => econnreset(),
             Refusal::Timeout => ETIMEDOUT,
         }
         .to_errno();

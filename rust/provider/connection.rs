@@ -18,6 +18,7 @@ use crate::qp;
 use core::marker::PhantomData;
 use core::ptr::null_mut;
 use core::ptr::NonNull;
+use iwraw::errno::eafnosupport;
 use kernel::ffi;
 use kernel::prelude::*;
 
@@ -79,7 +80,7 @@ impl<D: Driver> Operations<D> {
                 let netdev = NetDevice::of(device)?;
                 let id = CmId::new(NonNull::new(id).ok_or(EINVAL)?);
                 let (Some(local), Some(peer)) = id.addresses() else {
-                    return Err(EAFNOSUPPORT);
+                    return Err(eafnosupport());
                 };
                 let driver = objects::of::<D>(device).driver();
                 let ends = Addresses { local, peer };
@@ -153,10 +154,10 @@ impl<D: Driver> Operations<D> {
                     return Ok(());
                 }
                 let held = CmId::new(NonNull::new(id).ok_or(EINVAL)?);
-                let address = held.addresses().0.ok_or(EAFNOSUPPORT)?;
+                let address = held.addresses().0.ok_or(eafnosupport())?;
                 let backlog = u32::try_from(backlog)?;
                 let driver = objects::of::<D>(device).driver();
-                let listener = D::listen(driver, &netdev, address, backlog, held)?;
+                let listener = D::listen(driver, netdev, address, backlog, held)?;
                 (*id).provider_data = KBox::into_raw(KBox::new(listener, GFP_KERNEL)?).cast();
             }
             Ok(())

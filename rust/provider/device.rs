@@ -17,6 +17,7 @@ use crate::region;
 use crate::table::Table;
 use core::ptr::null_mut;
 use core::ptr::NonNull;
+use iwraw::errno::eopnotsupp;
 use kernel::bindings::module;
 use kernel::error::to_result;
 use kernel::ffi;
@@ -92,6 +93,7 @@ fn operations<D: Driver>(owner: *mut module) -> iwraw::ib_device_ops {
         post_send: Some(qp::Operations::<D>::post_send),
         query_device: Some(port::Operations::<D>::query_device),
         query_gid: Some(port::Operations::<D>::gid),
+        query_pkey: Some(port::Operations::<D>::key),
         query_port: Some(port::Operations::<D>::query_port),
         query_qp: Some(qp::Operations::<D>::query),
         reg_user_mr: Some(port::Operations::<D>::no_user_region),
@@ -119,7 +121,7 @@ pub(crate) unsafe fn add<D: Driver>(
         kind,
         iwraw::ARPHRD_ETHER | iwraw::ARPHRD_LOOPBACK | iwraw::ARPHRD_NONE
     ) {
-        return Err(EOPNOTSUPP);
+        return Err(eopnotsupp());
     }
     let mut counters = KVec::with_capacity(D::COUNTERS.len(), GFP_KERNEL)?;
     for name in D::COUNTERS {

@@ -165,7 +165,7 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// A consumer listens. A wildcard is meant for `netdev` only.
     fn listen(
         this: &Arc<Self>,
-        netdev: &NetDevice,
+        netdev: NetDevice,
         address: SocketAddr,
         backlog: u32,
         id: CmId,

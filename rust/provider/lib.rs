@@ -12,6 +12,7 @@
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod addresses;
 pub mod cm;
 mod connection;
 mod cq;
@@ -31,9 +32,11 @@ pub mod wr;
 
 pub use driver::Driver;
 pub use iwraw::addr;
+pub use iwraw::errno;
 pub use iwraw::lock;
 pub use iwraw::memory;
 pub use iwraw::new_irq_lock;
+pub use iwraw::new_worker;
 pub use iwraw::work;
 pub use link::Link;
 

@@ -12,6 +12,7 @@ use crate::region::Region;
 use crate::region::Shell;
 use crate::region::LOCAL_DMA_KEY;
 use core::marker::PhantomData;
+use iwraw::errno::eopnotsupp;
 use kernel::ffi;
 use kernel::prelude::*;
 
@@ -31,7 +32,7 @@ impl<D: Driver> Operations<D> {
     ) -> *mut iwraw::ib_mr {
         errno_ptr(|| {
             if kind != iwraw::ib_mr_type_IB_MR_TYPE_MEM_REG {
-                return Err(EOPNOTSUPP);
+                return Err(eopnotsupp());
             }
             if max_pages == 0 || max_pages > D::LIMITS.max_pages {
                 return Err(EINVAL);
@@ -61,7 +62,7 @@ impl<D: Driver> Operations<D> {
         errno_ptr(|| {
             // CAST: A set of flags. All memory of the machine is not for peers.
             if access as u32 & !iwraw::ib_access_flags_IB_ACCESS_LOCAL_WRITE != 0 {
-                return Err(EOPNOTSUPP);
+                return Err(eopnotsupp());
             }
             Shell::into_raw(None, LOCAL_DMA_KEY)
         })

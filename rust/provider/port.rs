@@ -10,12 +10,15 @@ use crate::netdev::NetDevice;
 use crate::objects;
 use core::marker::PhantomData;
 use core::ptr::null_mut;
+use iwraw::errno::eopnotsupp;
 use kernel::error::to_result;
 use kernel::ffi;
-use kernel::prelude::*;
 
 /// Says that there is no end to a number.
 const MANY: u32 = 1 << 20;
+
+/// The key of the partition that everybody is in.
+const DEFAULT_KEY: u16 = 0xffff;
 
 /// The operations that ask.
 pub(crate) struct Operations<D>(PhantomData<D>);
@@ -95,6 +98,7 @@ impl<D: Driver> Operations<D> {
                 )
             };
             attributes.gid_tbl_len = 1;
+            attributes.pkey_tbl_len = 1;
             attributes.max_msg_sz = u32::MAX;
             // SAFETY: The function only compares.
             unsafe {
@@ -128,6 +132,7 @@ impl<D: Driver> Operations<D> {
         // SAFETY: The core passes room for them.
         let immutable = unsafe { &mut *immutable };
         immutable.gid_tbl_len = 1;
+        immutable.pkey_tbl_len = 1;
         immutable.core_cap_flags = iwraw::RDMA_CORE_PORT_IWARP;
         0
     }
@@ -149,6 +154,22 @@ impl<D: Driver> Operations<D> {
             raw[..6].copy_from_slice(&objects::of::<D>(device).hardware);
             (*gid).raw = raw;
         }
+        0
+    }
+
+    /// `query_pkey`. There are no partitions in iWARP, but rdma_cm resolves a loopback address only if a device has a key.
+    ///
+    /// # Safety
+    ///
+    /// For the core only.
+    pub(crate) unsafe extern "C" fn key(
+        _: *mut iwraw::ib_device,
+        _: u32,
+        _: u16,
+        key: *mut u16,
+    ) -> ffi::c_int {
+        // SAFETY: The core passes room for the key.
+        unsafe { key.write(DEFAULT_KEY) };
         0
     }
 
@@ -178,7 +199,7 @@ impl<D: Driver> Operations<D> {
         _: *mut iwraw::ib_dmah,
         _: *mut iwraw::ib_udata,
     ) -> *mut iwraw::ib_mr {
-        crate::errno_ptr(|| Err(EOPNOTSUPP))
+        crate::errno_ptr(|| Err(eopnotsupp()))
     }
 
     /// `alloc_hw_port_stats`.
@@ -213,7 +234,7 @@ impl<D: Driver> Operations<D> {
         _: ffi::c_int,
     ) -> ffi::c_int {
         if port == 0 {
-            return EOPNOTSUPP.to_errno();
+            return eopnotsupp().to_errno();
         }
         // SAFETY: The core passes a device that is added.
         let objects = unsafe { objects::of::<D>(device) };

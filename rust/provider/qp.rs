@@ -29,6 +29,7 @@ use core::ptr::null_mut;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering;
+use iwraw::errno::eopnotsupp;
 use kernel::ffi;
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -98,7 +99,7 @@ impl<D: Driver> Operations<D> {
                 || cap.max_recv_sge > D::LIMITS.max_entries
                 || cap.max_inline_data > 0
             {
-                return Err(EOPNOTSUPP);
+                return Err(eopnotsupp());
             }
             let (sends, max_sends) = queue::capacity(cap.max_send_wr, D::LIMITS.max_requests)?;
             let (receives, max_receives) =
@@ -165,7 +166,8 @@ impl<D: Driver> Operations<D> {
         let (objects, number) = unsafe { (objects::of::<D>((*qp).device), (*qp).qp_num) };
         objects.queue_pairs.remove(number);
         // iw_cm counts its reference with interrupts off since it found the queue pair.
-        kernel::sync::rcu::synchronize_rcu();
+        // SAFETY: `destroy_qp` may sleep, and its caller is in no RCU section.
+        unsafe { kernel::bindings::synchronize_rcu() };
         // SAFETY: The core destroys what it created, once.
         let inner = unsafe { (*qp.cast::<Shell<D::QueuePair>>()).inner.assume_init_ref() };
         // iw_cm may hold references, and give them back only when it hears of the end.
@@ -247,7 +249,7 @@ impl<D: Driver> Operations<D> {
         })
     }
 
-    /// `post_send`. Called in any context.
+    /// `post_send`. Called in any context. `EINVAL` before the queue pair is ready to send.
     ///
     /// # Safety
     ///
@@ -260,6 +262,13 @@ impl<D: Driver> Operations<D> {
     ) -> ffi::c_int {
         // SAFETY: The consumer passes a live queue pair.
         let inner = unsafe { Shell::<D::QueuePair>::inner(qp) };
+        if (inner.qp.state() as u32) < State::ReadyToSend as u32 {
+            if !bad.is_null() {
+                // SAFETY: The consumer passes room for a pointer.
+                unsafe { bad.write(wr) };
+            }
+            return EINVAL.to_errno();
+        }
         // SAFETY: The consumer vouches for the chain.
         let posted = unsafe { inner.queues.post_send(wr, bad) };
         D::QueuePair::posted(&inner.qp);

@@ -136,6 +136,16 @@ impl Region {
         self.current.lock().registration.take()
     }
 
+    /// Invalidates what is registered with this key. False, and nothing changes, if that is another key. Sleeps.
+    pub fn invalidate_key(&self, key: u8) -> bool {
+        let mut current = self.current.lock();
+        let is_other = current.registration.is_some_and(|found| found.key != key);
+        if !is_other {
+            current.registration = None;
+        }
+        !is_other
+    }
+
     /// What is registered. Sleeps.
     pub fn registration(&self) -> Option<Registration> {
         self.current.lock().registration

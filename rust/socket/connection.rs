@@ -2,11 +2,10 @@
 
 //! A connection: a stream of octets to and from one peer.
 
-use crate::errno::eaddrinuse;
-use crate::errno::einprogress;
 use crate::hook::Events;
 use crate::hook::Hooked;
 use crate::hook::Originals;
+use crate::owned::Protocol;
 use crate::owned::Socket;
 use crate::queue::Queue;
 use crate::receive::Frames;
@@ -17,8 +16,6 @@ use crate::send::Then;
 use crate::settings::Settings;
 use core::net::SocketAddr;
 use iwraw::addr::Net;
-use iwraw::addr::RawAddr;
-use kernel::error::to_result;
 use kernel::error::Error;
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -66,37 +63,12 @@ impl<E: Events> Connection<E> {
         settings: &Settings,
         events: Arc<E>,
     ) -> Result<Self> {
-        let socket = Socket::new(net, &remote)?;
+        let socket = Socket::new(net, &remote, Protocol::Tcp)?;
         settings.apply(&socket)?;
-        match socket.bind(local) {
-            Err(error) if error == eaddrinuse() => {
-                let mut any_port = local;
-                any_port.set_port(0);
-                socket.bind(any_port)?;
-            }
-            result => result?,
-        }
-        let mut connection = Self::new(socket, None, events)?;
-        connection.start(remote)?;
+        socket.bind_or_any_port(local)?;
+        let connection = Self::new(socket, None, events)?;
+        connection.socket.start_connecting(remote)?;
         Ok(connection)
-    }
-
-    fn start(&mut self, remote: SocketAddr) -> Result {
-        let mut raw = RawAddr::from(remote);
-        let len = i32::try_from(raw.len())?;
-        // SAFETY: The socket is there as long as `self`. C reads the address during the call. CAST: The flag is a small number.
-        let started = to_result(unsafe {
-            iwraw::kernel_connect(
-                self.socket.as_raw(),
-                raw.as_mut_ptr().cast(),
-                len,
-                iwraw::O_NONBLOCK as i32,
-            )
-        });
-        match started {
-            Err(error) if error != einprogress() => Err(error),
-            _ => Ok(()),
-        }
     }
 
     /// Listens to the events of a socket.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What TCP calls when something happened on a socket, and why that is sound.
+//! What TCP or SCTP calls when something happened on a socket, and why that is sound.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h), `struct sock`
 //!
@@ -17,7 +17,7 @@
 //!    fields would lead back here.
 //! 4. Functions of a connection run with its lock held, or on behalf of who holds it. So who has that lock knows that none of
 //!    them has begun and not yet taken the callback lock. A **listener's** `data_ready` runs under RCU alone, maybe
-//!    after the hook is off; it finds no user data. That this code is still there is what [`wait_for_callbacks`] is for.
+//!    after the hook is off (TCP only; SCTP has the lock there, too); it finds no user data. That this code is still there is what [`wait_for_callbacks`] is for.
 //! 5. Nobody else writes user data of such a socket: no file descriptor leads to it, and what BPF attaches refuses a socket that
 //!    has some. If BPF was faster, the hook is not put on; its mark also differs from ours, so a function of ours that BPF
 //!    calls does nothing.

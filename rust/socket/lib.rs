@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! TCP sockets of the kernel, as a lower layer of iWARP needs them: frames in, pieces of memory out.
+//! Sockets of the kernel, as a lower layer of iWARP needs them: of TCP, with frames in and pieces of memory out, and of SCTP
+//! ([`sctp`]), whose chunks are frames already.
 //!
 //! Nothing here knows RDMA. Who uses it has a worker per connection, which is the only one to send and to receive;
 //! callbacks do no more than wake it ([`Events`]). No call waits for a peer.
 //!
 //! # What callbacks may rely on
 //!
-//! TCP calls four functions of a socket when something happened ([`hook`] replaces them). The rules by which that is
+//! TCP and SCTP call four functions of a socket when something happened ([`hook`] replaces them). The rules by which that is
 //! sound stand there, in one place.
 //!
 //! # What the receive queue may be relied on for
@@ -28,12 +29,12 @@
 
 mod assembly;
 mod connection;
-mod errno;
 mod hook;
 mod listener;
 mod owned;
 mod queue;
 mod receive;
+pub mod sctp;
 #[cfg(RPCRDMA_SELFTEST)]
 pub mod selftest;
 mod send;

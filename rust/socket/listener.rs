@@ -6,6 +6,7 @@ use crate::connection::Connection;
 use crate::hook::Events;
 use crate::hook::Hooked;
 use crate::hook::Originals;
+use crate::owned::Protocol;
 use crate::owned::Socket;
 use crate::settings::Settings;
 use core::net::SocketAddr;
@@ -41,7 +42,7 @@ impl<E: Events> Listener<E> {
         settings: &Settings,
         events: Arc<E>,
     ) -> Result<Self> {
-        let socket = Socket::new(net, &address)?;
+        let socket = Socket::new(net, &address, Protocol::Tcp)?;
         settings.apply(&socket)?;
         let sk = socket.sk();
         // SAFETY: The socket is there. Each of these takes its lock itself.

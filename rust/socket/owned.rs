@@ -5,23 +5,34 @@
 //! C headers: [`include/linux/net.h`](srctree/include/linux/net.h),
 //! [`include/net/sock.h`](srctree/include/net/sock.h)
 
-use crate::errno::eafnosupport;
+use core::mem::size_of;
 use core::net::SocketAddr;
 use core::ptr::null_mut;
 use core::ptr::NonNull;
 use iwraw::addr::Net;
 use iwraw::addr::RawAddr;
+use iwraw::errno::eaddrinuse;
+use iwraw::errno::eafnosupport;
+use iwraw::errno::einprogress;
 use kernel::error::code::EINVAL;
 use kernel::error::to_result;
 use kernel::error::Error;
 use kernel::error::Result;
 use kernel::types::NotThreadSafe;
 
-/// A TCP socket of the kernel.
+/// Which protocol a socket is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Tcp,
+    /// One association per socket.
+    Sctp,
+}
+
+/// A socket of the kernel, of TCP or SCTP.
 ///
 /// # Invariants
 ///
-/// `ptr` is a TCP socket with a `sk`, which belongs to this value and is released in `drop` only. It has a
+/// `ptr` is such a socket with a `sk`, which belongs to this value and is released in `drop` only. It has a
 /// reference to its namespace. No file descriptor leads to it.
 pub(crate) struct Socket {
     ptr: NonNull<iwraw::socket>,
@@ -33,8 +44,12 @@ unsafe impl Send for Socket {}
 unsafe impl Sync for Socket {}
 
 impl Socket {
-    /// A socket for addresses like `address` in the namespace. Sleeps.
-    pub(crate) fn new(net: &Net, address: &SocketAddr) -> Result<Self> {
+    /// A socket for addresses like `address` in the namespace. Sleeps; loads the protocol's module if it has one.
+    pub(crate) fn new(net: &Net, address: &SocketAddr, protocol: Protocol) -> Result<Self> {
+        let protocol = match protocol {
+            Protocol::Tcp => iwraw::IPPROTO_TCP,
+            Protocol::Sctp => iwraw::IPPROTO_SCTP,
+        };
         let family = match address {
             SocketAddr::V4(_) => iwraw::AF_INET,
             SocketAddr::V6(_) => iwraw::AF_INET6,
@@ -46,7 +61,7 @@ impl Socket {
                 net.as_raw(),
                 family as i32,
                 iwraw::sock_type_SOCK_STREAM as i32,
-                iwraw::IPPROTO_TCP as i32,
+                protocol as i32,
                 &mut ptr,
             )
         })?;
@@ -99,6 +114,49 @@ impl Socket {
         let len = i32::try_from(raw.len())?;
         // SAFETY: The socket is there by the type invariants. C reads the address during the call.
         to_result(unsafe { iwraw::kernel_bind(self.as_raw(), raw.as_mut_ptr().cast(), len) })
+    }
+
+    /// Binds it; to any port if that one is taken. Sleeps.
+    pub(crate) fn bind_or_any_port(&self, mut local: SocketAddr) -> Result {
+        match self.bind(local) {
+            Err(error) if error == eaddrinuse() => {
+                local.set_port(0);
+                self.bind(local)
+            }
+            result => result,
+        }
+    }
+
+    /// Starts to connect. Sleeps, but does not wait for the peer.
+    pub(crate) fn start_connecting(&self, remote: SocketAddr) -> Result {
+        let mut raw = RawAddr::from(remote);
+        let len = i32::try_from(raw.len())?;
+        // SAFETY: The socket is there by the type invariants. C reads the address during the call. CAST: The flag is a small number.
+        let started = to_result(unsafe {
+            iwraw::kernel_connect(
+                self.as_raw(),
+                raw.as_mut_ptr().cast(),
+                len,
+                iwraw::O_NONBLOCK as i32,
+            )
+        });
+        match started {
+            Err(error) if error != einprogress() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sets an option of the protocol. Sleeps for the socket's lock.
+    pub(crate) fn set_option<T: Copy>(&self, level: u32, name: u32, mut value: T) -> Result {
+        let (level, name) = (i32::try_from(level)?, i32::try_from(name)?);
+        let len = u32::try_from(size_of::<T>())?;
+        // SAFETY: The socket is there by the type invariants, and its table of functions is constant. C copies `len` octets of
+        // the value, which is there during the call.
+        to_result(unsafe {
+            let set = (*(*self.as_raw()).ops).setsockopt.ok_or(EINVAL)?;
+            let value = iwraw::KERNEL_SOCKPTR((&raw mut value).cast());
+            set(self.as_raw(), level, name, value, len)
+        })
     }
 
     pub(crate) fn local_address(&self) -> Result<SocketAddr> {

@@ -7,8 +7,8 @@
 //! receives it. Octets that a peer calls urgent are in the stream like all others.
 
 use crate::assembly::Assembly;
-use crate::errno::eproto;
 use crate::queue::Queue;
+use iwraw::errno::eproto;
 use iwraw::memory::Piece;
 use kernel::error::code::EINVAL;
 use kernel::error::Result;

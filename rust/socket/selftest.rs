@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests that need the kernel's TCP: connections over the loopback interface, both ends of them ours.
+//! Tests that need the kernel's TCP and SCTP: connections over the loopback interface, both ends of them ours.
 
 mod assembled;
+mod association;
 mod connecting;
 mod fixture;
 mod framing;
@@ -127,5 +128,49 @@ pub const TESTS: &[(&str, Test)] = &[
     (
         "peers may connect while their listener goes",
         teardown::listener_goes_while_peers_connect,
+    ),
+    (
+        "both ends of an association over IPv4 hear of streams and adaptation layer",
+        association::both_hear_over_ipv4,
+    ),
+    (
+        "both ends of an association over IPv6 hear of streams and adaptation layer",
+        association::both_hear_over_ipv6,
+    ),
+    (
+        "who sets up an association where nobody listens is refused",
+        association::nobody_listens,
+    ),
+    (
+        "a chunk arrives whole and unordered, with its payload protocol",
+        association::chunk_is_whole,
+    ),
+    (
+        "what the buffer has no room for of a chunk is next",
+        association::rest_of_a_chunk_is_next,
+    ),
+    (
+        "a chunk longer than the fragmentation point is refused, and one as long is not",
+        association::too_long_is_refused,
+    ),
+    (
+        "a full send buffer bounds the chunks on their way, and wakes who sends",
+        association::full_buffer_wakes,
+    ),
+    (
+        "that all is acknowledged is told",
+        association::all_acknowledged_is_told,
+    ),
+    (
+        "an association that ends differs from one that is aborted",
+        association::end_and_loss_differ,
+    ),
+    (
+        "what was sent before the end arrives",
+        association::what_was_sent_last_arrives,
+    ),
+    (
+        "associations that a listener did not accept end when it goes",
+        association::listener_goes_with_children,
     ),
 ];

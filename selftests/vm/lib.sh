@@ -194,7 +194,7 @@ retries_exceeded() { dmesg | grep -c 'lost: transport retry counter exceeded'; }
 # Drops all RDMA packets that arrive at this machine, until `pass_packets`.
 drop_packets() {
 	local packets="udp dport 4791"
-	[ "$RDMA" = rxe ] || packets="tcp sport $port"
+	case $RDMA in rxe) ;; iwarp-sctp) packets="sctp sport $port" ;; *) packets="tcp sport $port" ;; esac
 	nft -f - <<-END
 		table inet lost { chain in { type filter hook input priority 0; $packets drop; }; }
 	END

@@ -9,7 +9,7 @@ capture=/vm/capture.pcap
 start_capture() {
 	local packets="udp port 4791"
 	# shellcheck disable=SC2154 # lib.sh sets it
-	[ "$RDMA" = rxe ] || packets="tcp port $port"
+	case $RDMA in rxe) ;; iwarp-sctp) packets="sctp port $port" ;; *) packets="tcp port $port" ;; esac
 	modprobe rpcrdma
 	rm -f "$capture"
 	# shellcheck disable=SC2086 # words

@@ -3,6 +3,9 @@
 //! What leaves: segments of requests and answers, as many as one call takes.
 
 use crate::counters::Count;
+use crate::lower::Added;
+use crate::lower::Failed;
+use crate::lower::Open;
 use crate::memory::Registered;
 use crate::shared::Shared;
 use crate::stream::parts::Parts;
@@ -10,7 +13,6 @@ use kernel::prelude::*;
 use provider::memory::Piece;
 use provider::wr::Operation;
 use rdmap::fault::Fault;
-use rdmap::mpa::frame;
 use rdmap::source::Outgoing;
 use rdmap::source::Payload;
 use rdmap::stag::Range;
@@ -30,41 +32,63 @@ fn gather(to: &mut [u8]) -> impl FnMut(Piece<'_>) -> Result + '_ {
     }
 }
 
+/// What became of the next segment.
+enum Cut {
+    /// It was added, or a local operation was done.
+    Made,
+    /// There is none.
+    None,
+    /// There is no room for it.
+    Full,
+}
+
 /// Sends what is to be sent and what there is room for. Says whether there may be more. An error is one of the connection.
-pub(super) fn make(parts: &mut Parts, shared: &Shared, memory: &Registered<'_>) -> Result<bool> {
+pub(super) fn make<O: Open>(
+    parts: &mut Parts<O>,
+    shared: &Shared,
+    memory: &Registered<'_>,
+) -> Result<bool> {
     for _ in 0..CALLS {
-        match parts.outbox.flush(&mut parts.connection) {
-            Ok(()) => {}
-            // An event tells of room.
-            Err(error) if error == EAGAIN => return Ok(false),
-            Err(error) => return Err(error),
-        }
-        if parts.gated && parts.source.fault().is_none() {
+        if !flush(&mut parts.open)? {
             return Ok(false);
         }
-        let mulpdu = frame::mulpdu(parts.connection.emss(), parts.send_markers);
-        while parts.outbox.has_room() && cut(parts, shared, memory, mulpdu)? {}
-        if parts.outbox.is_empty() {
+        if !parts.open.may_send() && parts.source.fault().is_none() {
+            return Ok(false);
+        }
+        while parts.open.has_room() {
+            match cut(parts, shared, memory)? {
+                Cut::Made => {}
+                Cut::None => break,
+                Cut::Full => return Ok(false),
+            }
+        }
+        if parts.open.is_empty() {
             return Ok(false);
         }
     }
-    match parts.outbox.flush(&mut parts.connection) {
+    flush(&mut parts.open)
+}
+
+/// Hands over what was added. False if an event will tell of room.
+fn flush<O: Open>(open: &mut O) -> Result<bool> {
+    match open.flush() {
         Ok(()) => Ok(true),
         Err(error) if error == EAGAIN => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-/// Makes the next segment, or does the next local operation. False if there is neither.
-fn cut(parts: &mut Parts, shared: &Shared, memory: &Registered<'_>, mulpdu: u32) -> Result<bool> {
-    let Some(outgoing) = parts.source.next(mulpdu, memory) else {
-        return Ok(false);
+/// Makes the next segment, or does the next local operation.
+fn cut<O: Open>(parts: &mut Parts<O>, shared: &Shared, memory: &Registered<'_>) -> Result<Cut> {
+    let Some(outgoing) = parts.source.next(parts.open.mulpdu(), memory) else {
+        return Ok(Cut::None);
     };
     let of_request = match &outgoing {
         Outgoing::Segment { payload, .. } => !matches!(payload, Payload::Answer(_)),
         _ => true,
     };
-    let made = match outgoing {
+    let terminates = parts.source.fault().is_some();
+    let added = match outgoing {
         Outgoing::Segment {
             header,
             payload,
@@ -74,10 +98,7 @@ fn cut(parts: &mut Parts, shared: &Shared, memory: &Registered<'_>, mulpdu: u32)
             if let Some(number) = answered {
                 parts.sink.answered(number).map_err(|_| EINVAL)?;
             }
-            if parts.source.fault().is_some() {
-                shared.counters.add(Count::TerminateSent);
-            }
-            fpdu(parts, header.as_slice(), payload, memory)
+            add(parts, header.as_slice(), payload, memory)
         }
         Outgoing::Read {
             number,
@@ -95,7 +116,7 @@ fn cut(parts: &mut Parts, shared: &Shared, memory: &Registered<'_>, mulpdu: u32)
             };
             let expected = parts.sink.expect(number, sink, invalidate);
             expected.map_err(|_| EINVAL)?;
-            parts.outbox.fpdu(header.as_slice(), 0, |_| Ok(()))
+            parts.open.add(header.as_slice(), 0, |_| Ok(()))
         }
         Outgoing::Local(number) => {
             let done = local(parts, number, memory);
@@ -104,50 +125,64 @@ fn cut(parts: &mut Parts, shared: &Shared, memory: &Registered<'_>, mulpdu: u32)
                 true => parts.source.done(number).map_err(|_| EINVAL)?,
                 false => parts.source.abandon(),
             }
-            return Ok(true);
+            return Ok(Cut::Made);
         }
     };
-    if made.is_err() {
+    match added {
+        Ok(Added::Done) => {
+            shared.counters.add(Count::Sent);
+            if terminates {
+                shared.counters.add(Count::TerminateSent);
+            }
+            let handed = parts.source.handed().map_err(|_| EINVAL)?;
+            // It was copied.
+            parts.source.taken(handed);
+            Ok(Cut::Made)
+        }
+        // The next one is the same again, or a shorter one.
+        Ok(Added::TooLong) => Ok(Cut::Made),
+        Ok(Added::Full) => Ok(Cut::Full),
+        Err(Failed::Connection) => Err(EIO),
         // The memory is not there: what is to be sent of a request cannot be, and an answer must not be.
-        if parts.source.fault().is_some() {
-            return Err(EIO);
+        Err(Failed::Payload) if terminates => Err(EIO),
+        Err(Failed::Payload) => {
+            match of_request {
+                true => parts.source.abandon(),
+                // The first fault counts.
+                false => drop(parts.source.fail(Fault::LOCAL)),
+            }
+            Ok(Cut::Made)
         }
-        match of_request {
-            true => parts.source.abandon(),
-            // The first fault counts.
-            false => drop(parts.source.fail(Fault::LOCAL)),
-        }
-        return Ok(true);
     }
-    shared.counters.add(Count::Sent);
-    let handed = parts.source.handed().map_err(|_| EINVAL)?;
-    // It was copied.
-    parts.source.taken(handed);
-    Ok(true)
 }
 
-/// Makes an FPDU of a header and what belongs behind it.
-fn fpdu(parts: &mut Parts, header: &[u8], payload: Payload, memory: &Registered<'_>) -> Result {
+/// Adds a segment of a header and what belongs behind it.
+fn add<O: Open>(
+    parts: &mut Parts<O>,
+    header: &[u8],
+    payload: Payload,
+    memory: &Registered<'_>,
+) -> Result<Added, Failed> {
     match payload {
-        Payload::None => parts.outbox.fpdu(header, 0, |_| Ok(())),
+        Payload::None => parts.open.add(header, 0, |_| Ok(())),
         Payload::Request {
             number,
             offset,
             length,
         } => {
-            let request = parts.sends.get(number).ok_or(EINVAL)?;
-            parts.outbox.fpdu(header, length, |to| {
+            let request = parts.sends.get(number).ok_or(Failed::Payload)?;
+            parts.open.add(header, length, |to| {
                 request.memory.pieces(offset, length, gather(to))
             })
         }
         Payload::Answer(range) => parts
-            .outbox
-            .fpdu(header, range.length, |to| memory.copy(range, gather(to))),
+            .open
+            .add(header, range.length, |to| memory.copy(range, gather(to))),
     }
 }
 
 /// Registers or invalidates. False if that cannot be.
-fn local(parts: &mut Parts, number: u64, memory: &Registered<'_>) -> bool {
+fn local<O: Open>(parts: &mut Parts<O>, number: u64, memory: &Registered<'_>) -> bool {
     match parts.sends.get(number).map(|request| &request.operation) {
         Some(Operation::Register {
             region,

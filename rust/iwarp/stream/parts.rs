@@ -2,32 +2,13 @@
 
 //! What a stream has: its connection, the engine's two halves, and the requests that they work on.
 
-use crate::outbox::Outbox;
+use crate::lower::Open;
+use crate::stream::receiver::Slots;
 use crate::stream::requests::Requests;
-use crate::waker::Waker;
-use kernel::alloc::KVVec;
 use provider::wr::ReceiveRequest;
 use provider::wr::SendRequest;
-use rdmap::order::Arrival;
-use rdmap::sink;
 use rdmap::sink::Sink;
-use rdmap::source;
 use rdmap::source::Source;
-use socket::Connection;
-
-/// The memory of the engine's queues.
-pub(super) struct Slots;
-
-impl sink::Slots for Slots {
-    type Receives = KVVec<sink::Receive>;
-    type Inbound = KVVec<sink::Inbound>;
-    type Outstanding = KVVec<sink::Outstanding>;
-}
-
-impl source::Slots for Slots {
-    type Requests = KVVec<source::Posted>;
-    type Answers = KVVec<sink::Answer>;
-}
 
 /// What a round led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,17 +25,10 @@ pub(crate) enum Round {
 }
 
 /// What a stream has.
-pub(super) struct Parts {
-    pub(super) connection: Connection<Waker>,
-    pub(super) sink: Sink<Arrival, Slots>,
+pub(super) struct Parts<O: Open> {
+    pub(super) open: O,
+    pub(super) sink: Sink<O::Order, Slots>,
     pub(super) source: Source<Slots>,
-    pub(super) outbox: Outbox,
     pub(super) sends: Requests<SendRequest>,
     pub(super) receives: Requests<ReceiveRequest>,
-    pub(super) crc: bool,
-    pub(super) send_markers: bool,
-    // The passive side sends nothing before it has received an FPDU (RFC 5044, section 7.1.2).
-    pub(super) gated: bool,
-    // The peer ended it, or broke a rule to which there is no answer.
-    pub(super) ended: bool,
 }

@@ -65,6 +65,19 @@ impl<B: DerefMut<Target = Bits>> Window<B> {
         }
     }
 
+    /// The turn of a chunk that could arrive now.
+    pub fn turn(&self, ssn: u16) -> Result<Turn, Invalid> {
+        let ahead = ahead_u16(ssn, self.reached).ok_or(Invalid::Repeated)?;
+        if ahead >= MAX_OUTSTANDING {
+            return Err(Invalid::Window);
+        }
+        let turn = self.reached.saturating_add(u64::from(ahead));
+        match self.is_set(turn) {
+            true => Err(Invalid::Repeated),
+            false => Ok(turn),
+        }
+    }
+
     /// Takes note of a chunk that has nothing to place: a control message. Returns its turn.
     pub fn pass(&mut self, ssn: u16) -> Result<Turn, Invalid> {
         let turn = self.arrive(ssn)?;
@@ -82,14 +95,7 @@ impl<B: DerefMut<Target = Bits>> Order for Window<B> {
         if self.placing.is_some() {
             return Err(Invalid::Busy);
         }
-        let ahead = ahead_u16(ssn, self.reached).ok_or(Invalid::Repeated)?;
-        if ahead >= MAX_OUTSTANDING {
-            return Err(Invalid::Window);
-        }
-        let turn = self.reached.saturating_add(u64::from(ahead));
-        if self.is_set(turn) {
-            return Err(Invalid::Repeated);
-        }
+        let turn = self.turn(ssn)?;
         self.placing = Some(turn);
         Ok(turn)
     }
@@ -150,6 +156,15 @@ impl Numbers {
     #[inline]
     pub fn dry(&mut self) {
         self.outstanding = 0;
+    }
+
+    /// No more chunks than that are on their way. More than were counted before cannot be.
+    ///
+    /// Under load there may never be a moment when all is acknowledged. But what is not takes room in the send buffer, so that
+    /// bounds the number of chunks.
+    #[inline]
+    pub fn at_most(&mut self, outstanding: u16) {
+        self.outstanding = self.outstanding.min(outstanding);
     }
 
     /// Nothing is on its way.
@@ -241,6 +256,34 @@ mod tests {
         numbers.sent();
         assert_eq!(numbers.peek(), Some(1));
         assert_eq!(Numbers::new().peek(), Some(0));
+    }
+
+    #[test]
+    fn turn_is_that_of_the_chunk_that_arrives() {
+        let mut window = window();
+        for ssn in [5, 0, 0xffff, 32_766, 32_767] {
+            let told = window.turn(ssn);
+            assert_eq!(window.turn(ssn), told);
+            assert_eq!(window.pass(ssn), told);
+        }
+        assert_eq!(window.turn(5), Err(Invalid::Repeated));
+    }
+
+    #[test]
+    fn send_buffer_bounds_what_is_on_its_way() {
+        let mut numbers = Numbers::new();
+        for _ in 0..MAX_OUTSTANDING {
+            numbers.sent();
+        }
+        numbers.at_most(u16::MAX);
+        assert_eq!(numbers.peek(), None);
+        numbers.at_most(2);
+        assert_eq!(numbers.peek(), Some(MAX_OUTSTANDING));
+        assert!(!numbers.is_dry());
+        numbers.at_most(0);
+        assert!(numbers.is_dry());
+        numbers.at_most(9);
+        assert!(numbers.is_dry());
     }
 
     #[test]

@@ -4,7 +4,6 @@
 //!
 //! A frame of the tests is its length in four octets, high one first, then octets that tell where they are.
 
-use crate::errno::eproto;
 use crate::Connection;
 use crate::Event;
 use crate::Events;
@@ -17,6 +16,7 @@ use crate::State;
 use crate::Then;
 use core::net::Ipv4Addr;
 use core::net::SocketAddr;
+use iwraw::errno::eproto;
 use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Relaxed;

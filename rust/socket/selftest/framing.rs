@@ -14,7 +14,6 @@ use super::fixture::Pair;
 use super::fixture::Seen;
 use super::fixture::Watch;
 use super::fixture::HEAD;
-use crate::errno::eproto;
 use crate::Connection;
 use crate::Next;
 use crate::Octets;
@@ -23,6 +22,7 @@ use crate::State;
 use crate::Then;
 use crate::MAX_FRAME;
 use crate::MAX_HEAD;
+use iwraw::errno::eproto;
 use kernel::prelude::*;
 
 /// Waits until so many octets are there.

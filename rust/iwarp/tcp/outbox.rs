@@ -24,7 +24,7 @@ const ENOUGH: usize = 65_536;
 const LONGEST: usize = 66_560;
 
 /// Where FPDUs are made.
-pub(crate) struct Outbox {
+pub(super) struct Outbox {
     // INVARIANT: `begun <= filled <= octets.len()`.
     octets: KVVec<u8>,
     begun: usize,
@@ -37,7 +37,7 @@ pub(crate) struct Outbox {
 
 impl Outbox {
     /// An empty one. `markers`: the peer wants them; `crc`: the FPDUs have one. Sleeps.
-    pub(crate) fn new(markers: bool, crc: bool) -> Result<Self> {
+    pub(super) fn new(markers: bool, crc: bool) -> Result<Self> {
         Ok(Self {
             octets: KVVec::from_elem(0, ENOUGH + LONGEST, GFP_KERNEL)?,
             begun: 0,
@@ -55,17 +55,17 @@ impl Outbox {
     }
 
     /// Nothing waits to be handed over.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.begun == self.filled
     }
 
     /// There is room for one more FPDU.
-    pub(crate) fn has_room(&self) -> bool {
+    pub(super) fn has_room(&self) -> bool {
         self.filled < ENOUGH
     }
 
     /// Adds octets that are no FPDU.
-    pub(crate) fn plain(&mut self, octets: &[u8]) -> Result {
+    pub(super) fn plain(&mut self, octets: &[u8]) -> Result {
         let end = self.filled.saturating_add(octets.len());
         let room = self.octets.get_mut(self.filled..end).ok_or(EINVAL)?;
         room.copy_from_slice(octets);
@@ -74,7 +74,7 @@ impl Outbox {
     }
 
     /// Adds an FPDU: `header`, and `length` octets that `payload` writes. Nothing is added if that fails.
-    pub(crate) fn fpdu(
+    pub(super) fn fpdu(
         &mut self,
         header: &[u8],
         length: u32,
@@ -112,7 +112,7 @@ impl Outbox {
     }
 
     /// Hands over what there is. `EAGAIN` if TCP did not take all: an event will tell of room.
-    pub(crate) fn flush<E: Events>(&mut self, connection: &mut Connection<E>) -> Result {
+    pub(super) fn flush<E: Events>(&mut self, connection: &mut Connection<E>) -> Result {
         while !self.is_empty() {
             let octets = self.octets.get(self.begun..self.filled).ok_or(EINVAL)?;
             let taken = connection.send([Octets::from(octets)], Then::Push)?;

@@ -5,6 +5,7 @@
 //! If octets that arrived were never received, TCP resets the connection when it is closed, and what was on its way is lost. So
 //! they are thrown away, until the peer closes, or has had its time.
 
+use crate::lower;
 use crate::waker::Waker;
 use kernel::time::Instant;
 use kernel::time::Monotonic;
@@ -22,16 +23,17 @@ pub(crate) struct Lingering {
 
 impl Lingering {
     /// Says that nothing more will be sent.
-    pub(crate) fn new(connection: Connection<Waker>) -> Self {
+    pub(super) fn new(connection: Connection<Waker>) -> Self {
         connection.shutdown();
         Self {
             connection,
             since: Instant::now(),
         }
     }
+}
 
-    /// Says whether it may go.
-    pub(crate) fn step(&mut self) -> bool {
+impl lower::Lingering for Lingering {
+    fn step(&mut self) -> bool {
         let discarded = self.connection.receive(|frames| frames.discard());
         let open = matches!(self.connection.state(), State::Connecting | State::Open);
         discarded.is_err() || !open || self.since.elapsed().as_millis() > PATIENCE_MS

@@ -2,6 +2,8 @@
 
 //! Start-up frames of MPA on a socket: what this side offers, receiving one, sending one.
 
+use crate::lower::reads;
+use crate::lower::MAX_READS;
 use kernel::prelude::*;
 use rdmap::enhanced::Agreed;
 use rdmap::mpa::startup::Frame;
@@ -12,22 +14,18 @@ use socket::Events;
 use socket::Next;
 use socket::Settings;
 
-/// Reads in either direction, at most.
-pub(crate) const MAX_READS: u16 = 128;
-
 /// Milliseconds that a peer may leave octets unacknowledged.
 const USER_TIMEOUT_MS: u32 = 60_000;
 
 /// What every connection is set to.
-pub(crate) const SETTINGS: Settings = Settings {
+pub(super) const SETTINGS: Settings = Settings {
     user_timeout_ms: USER_TIMEOUT_MS,
     keepalive: None,
     receive_buffer: None,
 };
 
 /// What this side offers, when its consumer wants so many Reads.
-pub(crate) fn offer(ird: u32, ord: u32) -> Offer {
-    let reads = |wanted: u32| u16::try_from(wanted).map_or(MAX_READS, |reads| reads.min(MAX_READS));
+pub(super) fn offer(ird: u32, ord: u32) -> Offer {
     Offer {
         crc: true,
         markers: false,
@@ -41,7 +39,7 @@ pub(crate) fn offer(ird: u32, ord: u32) -> Offer {
 }
 
 /// A start-up frame, or why there is none.
-pub(crate) enum Arrived {
+pub(super) enum Arrived {
     /// It has that many octets.
     Frame(usize),
     /// Not yet.
@@ -53,7 +51,7 @@ pub(crate) enum Arrived {
 }
 
 /// Receives a start-up frame into `buffer`.
-pub(crate) fn receive<E: Events>(
+pub(super) fn receive<E: Events>(
     connection: &mut Connection<E>,
     kind: Kind,
     buffer: &mut [u8; Frame::MAX_LEN],

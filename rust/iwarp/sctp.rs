@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! DDP over SCTP (RFC 5043, RFC 6581): the link type `iwarp-sctp`.
+//!
+//! A queue pair has an association of its own, and uses stream 0 of it for one session.
+
+mod active;
+mod held;
+mod inbound;
+mod lingering;
+mod listener;
+mod open;
+mod passive;
+mod peer;
+
+use crate::counters::names;
+use crate::counters::Count;
+use crate::lower::Lower;
+use crate::sctp::active::Active;
+use crate::sctp::listener::Listener;
+use crate::sctp::open::Open;
+use crate::sctp::passive::Passive;
+use crate::waker::Waker;
+use core::net::SocketAddr;
+use kernel::c_str;
+use kernel::prelude::*;
+use kernel::str::CStr;
+use kernel::sync::Arc;
+use provider::cm::Addresses;
+use provider::netdev::NetDevice;
+use socket::sctp::Accepted;
+
+/// SCTP.
+pub(crate) struct Sctp;
+
+impl Lower for Sctp {
+    const LINK_TYPE: &'static CStr = c_str!("iwarp-sctp");
+    // "IWAS": both types may be on one network device.
+    const ID: u32 = 0x4957_4153;
+    const COUNTERS: &'static [(Count, &'static CStr)] = &[
+        (Count::Connected, c_str!("connected")),
+        (Count::ConnectFailed, c_str!("connect_failed")),
+        (Count::Accepted, c_str!("accepted")),
+        (Count::Rejected, c_str!("rejected")),
+        (Count::RequestLost, c_str!("request_lost")),
+        (Count::Sent, c_str!("segment_sent")),
+        (Count::Received, c_str!("segment_received")),
+        (Count::OutOfOrder, c_str!("placed_out_of_order")),
+        (Count::IllegalChunk, c_str!("illegal_chunk")),
+        (Count::TerminateSent, c_str!("terminate_sent")),
+        (Count::TerminateReceived, c_str!("terminate_received")),
+        (Count::Late, c_str!("late")),
+        (Count::NoMemory, c_str!("no_memory")),
+    ];
+    const NAMES: &'static [&'static CStr] = &names::<{ Self::COUNTERS.len() }>(Self::COUNTERS);
+    type Listener = Listener;
+    type Accepted = Accepted;
+    type Active = Active;
+    type Passive = Passive;
+    type Open = Open;
+
+    fn listen(
+        netdev: NetDevice,
+        address: SocketAddr,
+        backlog: u32,
+        waker: Arc<Waker>,
+    ) -> Result<Listener> {
+        Listener::new(netdev, address, backlog, waker)
+    }
+
+    fn accept(listener: &mut Listener) -> Result<Option<Accepted>> {
+        listener.accept()
+    }
+
+    fn take_over(accepted: Accepted, waker: Arc<Waker>) -> Result<(Addresses, Passive)> {
+        let ends = Addresses {
+            local: accepted.local_address()?,
+            peer: accepted.peer_address()?,
+        };
+        Ok((ends, Passive::new(accepted.attach(waker)?)?))
+    }
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Segments that have overtaken the Accept (RFC 5043, section 6.6): they arrive before there is a stream for them.
+
+use kernel::prelude::*;
+
+/// Chunks that are held at most, and their octets.
+const HELD: usize = 64;
+const HELD_OCTETS: usize = 256 * 1024;
+
+/// Segments that arrived before the stream was there.
+pub(super) struct Held {
+    chunks: KVec<(u32, KVec<u8>)>,
+    octets: usize,
+}
+
+impl Held {
+    /// None.
+    pub(super) const fn new() -> Self {
+        Self {
+            chunks: KVec::new(),
+            octets: 0,
+        }
+    }
+
+    /// Keeps one. `ENOSPC` if there are enough.
+    pub(super) fn push(&mut self, ppid: u32, octets: &[u8]) -> Result {
+        let all = self.octets.saturating_add(octets.len());
+        if self.chunks.len() == HELD || all > HELD_OCTETS {
+            return Err(ENOSPC);
+        }
+        let mut copy = KVec::with_capacity(octets.len(), GFP_KERNEL)?;
+        copy.extend_from_slice(octets, GFP_KERNEL)?;
+        self.chunks.push((ppid, copy), GFP_KERNEL)?;
+        self.octets = all;
+        Ok(())
+    }
+
+    /// Takes one. They were not sent to be delivered in order, so it does not matter which.
+    pub(super) fn pop(&mut self) -> Option<(u32, KVec<u8>)> {
+        self.chunks.pop()
+    }
+}

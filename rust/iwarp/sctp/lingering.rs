@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The end of a session: its Terminate, the peer's, and then the end of the association.
+//!
+//! A Terminate that could overtake what this end said first waits until that was acknowledged (RFC 5043, section 6.6). What the
+//! peer still sends is thrown away; chunks that nobody received would make SCTP abort the association, and what is on its
+//! way would be lost.
+
+use crate::lower;
+use crate::sctp::peer::Heard;
+use crate::sctp::peer::Peer;
+use kernel::time::Instant;
+use kernel::time::Monotonic;
+use rdmap::sctp::chunk::Body;
+use rdmap::sctp::chunk::Chunk;
+use rdmap::sctp::chunk::Function;
+
+/// Milliseconds that the peer has for its Terminate.
+const TERMINATE_MS: i64 = 1_000;
+
+/// Milliseconds that it has for all.
+const PATIENCE_MS: i64 = 3_000;
+
+/// A session that ends.
+pub(crate) struct Lingering {
+    peer: Peer,
+    since: Instant<Monotonic>,
+    // The peer has said its last.
+    heard: bool,
+    // This end has.
+    shut: bool,
+}
+
+impl Lingering {
+    /// Ends a session. `peer` may still have a Terminate to send.
+    pub(super) fn new(peer: Peer) -> Self {
+        Self {
+            heard: peer.session.state() == rdmap::sctp::session::State::Quiesce
+                || peer.session.state() == rdmap::sctp::session::State::Free,
+            peer,
+            since: Instant::now(),
+            shut: false,
+        }
+    }
+
+    /// Throws away what arrived. Says whether the association is over.
+    fn drain(&mut self) -> bool {
+        loop {
+            match self.peer.hear() {
+                Heard::Nothing => return false,
+                Heard::End | Heard::Lost | Heard::Wrong => return true,
+                Heard::Chunk {
+                    len,
+                    ppid,
+                    unordered,
+                    ..
+                } => {
+                    let octets = self.peer.buffer.get(..len).unwrap_or_default();
+                    if let Ok(Chunk {
+                        body: Body::Control(control),
+                        ..
+                    }) = Chunk::parse(ppid, unordered, octets)
+                    {
+                        self.heard |= control.function == Function::Terminate;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl lower::Lingering for Lingering {
+    fn step(&mut self) -> bool {
+        let over = self.drain();
+        self.peer.settle();
+        let waited = self.since.elapsed().as_millis();
+        if over || self.peer.flush().is_err() || waited > PATIENCE_MS {
+            return true;
+        }
+        let heard = self.heard || waited > TERMINATE_MS;
+        if self.peer.terminated && heard && !self.shut {
+            self.peer.shutdown();
+            self.shut = true;
+        }
+        false
+    }
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A session in which segments flow.
+
+use crate::lower;
+use crate::lower::Added;
+use crate::lower::Failed;
+use crate::sctp::held::Held;
+use crate::sctp::inbound;
+use crate::sctp::lingering::Lingering;
+use crate::sctp::peer::Order;
+use crate::sctp::peer::Peer;
+use crate::sctp::peer::LONGEST;
+use crate::stream::receiver::Received;
+use crate::stream::receiver::Receiver;
+use kernel::alloc::KVVec;
+use kernel::prelude::*;
+use kernel::time::Instant;
+use kernel::time::Monotonic;
+use rdmap::sctp::chunk::PPID_SEGMENT;
+use rdmap::sctp::chunk::SSN_LEN;
+use rdmap::sctp::session::Event;
+use socket::sctp::Sent;
+
+/// Segments that are sent in a row, so that what arrives is not forgotten over what is to be sent.
+const BATCH: usize = 64;
+
+/// Milliseconds between looks when there was no room. Mostly an event tells of room, but not after a shortage of memory.
+const LOOK_MS: u32 = 20;
+
+/// Milliseconds without room after which a peer that does not receive is given up.
+const LATE_MS: i64 = 60_000;
+
+/// A session in which segments flow.
+pub(crate) struct Open {
+    peer: Peer,
+    // Until the stream has it.
+    order: Option<Order>,
+    held: Held,
+    scratch: KVVec<u8>,
+    mulpdu: u32,
+    // Segments that were sent since the last flush.
+    added: usize,
+    // Since when there is no room.
+    full: Option<Instant<Monotonic>>,
+}
+
+impl Open {
+    /// A session that is about to be open. Sleeps.
+    pub(super) fn new(peer: Peer, order: Order, held: Held) -> Result<Self> {
+        Ok(Self {
+            scratch: KVVec::from_elem(0, LONGEST, GFP_KERNEL)?,
+            mulpdu: peer.mulpdu(),
+            peer,
+            order: Some(order),
+            held,
+            added: 0,
+            full: None,
+        })
+    }
+
+    /// There was no room.
+    fn wait(&mut self) {
+        self.full.get_or_insert_with(Instant::now);
+    }
+}
+
+impl lower::Open for Open {
+    type Order = Order;
+    type Lingering = Lingering;
+
+    fn order(&mut self) -> Result<Order> {
+        self.order.take().ok_or(EINVAL)
+    }
+
+    fn mulpdu(&self) -> u32 {
+        self.mulpdu
+    }
+
+    fn may_send(&self) -> bool {
+        self.peer.session.may_send()
+    }
+
+    fn has_room(&self) -> bool {
+        self.added < BATCH
+    }
+
+    fn is_empty(&self) -> bool {
+        self.added == 0
+    }
+
+    fn add(
+        &mut self,
+        header: &[u8],
+        length: u32,
+        payload: impl FnOnce(&mut [u8]) -> Result,
+    ) -> Result<Added, Failed> {
+        let Some(ssn) = self.peer.ssn() else {
+            self.wait();
+            return Ok(Added::Full);
+        };
+        let begin = SSN_LEN.saturating_add(header.len());
+        let length = usize::try_from(length).map_err(|_| Failed::Payload)?;
+        let chunk = self.scratch.get_mut(..begin.saturating_add(length));
+        let chunk = chunk.ok_or(Failed::Payload)?;
+        let (to, rest) = chunk.split_at_mut_checked(SSN_LEN).ok_or(Failed::Payload)?;
+        to.copy_from_slice(&ssn.to_be_bytes());
+        let (to, rest) = rest
+            .split_at_mut_checked(header.len())
+            .ok_or(Failed::Payload)?;
+        to.copy_from_slice(header);
+        payload(rest).map_err(|_| Failed::Payload)?;
+        match self.peer.hand_over(PPID_SEGMENT, chunk) {
+            Ok(Sent::Done) => {
+                self.added = self.added.saturating_add(1);
+                self.full = None;
+                Ok(Added::Done)
+            }
+            Ok(Sent::Full) => {
+                self.wait();
+                Ok(Added::Full)
+            }
+            Ok(Sent::TooLong) => {
+                let before = core::mem::replace(&mut self.mulpdu, self.peer.mulpdu());
+                match self.mulpdu < before {
+                    true => Ok(Added::TooLong),
+                    // The path is narrower than RFC 5043 allows.
+                    false => Err(Failed::Connection),
+                }
+            }
+            Err(_) => Err(Failed::Connection),
+        }
+    }
+
+    fn flush(&mut self) -> Result {
+        self.added = 0;
+        match self.peer.flush()? {
+            true => Ok(()),
+            false => {
+                self.wait();
+                Err(EAGAIN)
+            }
+        }
+    }
+
+    fn receive(&mut self, receiver: &mut Receiver<'_, '_, Order>) -> Result<Received> {
+        self.peer.settle();
+        self.mulpdu = self.peer.mulpdu();
+        inbound::take(&mut self.peer, &mut self.held, receiver)
+    }
+
+    fn finish(&mut self) {
+        self.peer.on(Event::Fail);
+    }
+
+    fn close(&mut self) {
+        self.peer.on(Event::Disconnect);
+    }
+
+    fn ended(&mut self) -> bool {
+        self.peer.on(Event::Fail);
+        true
+    }
+
+    fn look_again(&self) -> Option<u32> {
+        self.full.map(|_| LOOK_MS)
+    }
+
+    fn is_late(&self) -> bool {
+        self.full
+            .is_some_and(|since| since.elapsed().as_millis() > LATE_MS)
+    }
+
+    fn linger(self) -> Lingering {
+        Lingering::new(self.peer)
+    }
+
+    fn abort(self) {
+        self.peer.abort();
+    }
+}

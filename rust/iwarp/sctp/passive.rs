@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A session that a peer began (RFC 5043, section 6.3).
+
+use crate::lower;
+use crate::lower::data;
+use crate::lower::reads;
+use crate::lower::Asked;
+use crate::lower::Data;
+use crate::lower::MAX_READS;
+use crate::sctp::held::Held;
+use crate::sctp::open::Open;
+use crate::sctp::peer::order;
+use crate::sctp::peer::Heard;
+use crate::sctp::peer::Order;
+use crate::sctp::peer::Peer;
+use crate::waker::Waker;
+use kernel::alloc::KVVec;
+use kernel::prelude::*;
+use provider::cm::Parameters;
+use provider::cm::Told;
+use rdmap::cm::clamp_reads;
+use rdmap::enhanced::Agreed;
+use rdmap::enhanced::Enhanced;
+use rdmap::sctp::chunk::Body;
+use rdmap::sctp::chunk::Chunk;
+use rdmap::sctp::chunk::Control;
+use rdmap::sctp::chunk::Function;
+use rdmap::sctp::session::Event;
+use rdmap::sctp::session::Tell;
+use socket::sctp::Association;
+
+/// What the Initiate said.
+struct Request {
+    enhanced: Option<Enhanced>,
+    private_data: Data,
+}
+
+/// A session that a peer began.
+pub(crate) struct Passive {
+    peer: Peer,
+    order: Order,
+    request: Option<Request>,
+    // The peer is none for DDP: the association is aborted (RFC 5043, sections 8 and 11.1).
+    foreign: bool,
+}
+
+impl Passive {
+    /// Waits for the Initiate. Sleeps.
+    pub(super) fn new(association: Association<Waker>) -> Result<Self> {
+        Ok(Self {
+            order: order()?,
+            peer: Peer::new(association)?,
+            request: None,
+            foreign: false,
+        })
+    }
+
+    /// Looks at the first chunk.
+    fn chunk(&mut self, ppid: u32, unordered: bool, octets: &[u8]) -> Asked {
+        let Ok(chunk) = Chunk::parse(ppid, unordered, octets) else {
+            self.peer.on(Event::Illegal);
+            return Asked::End;
+        };
+        let Ok(turn) = self.order.pass(chunk.ssn) else {
+            self.peer.on(Event::Illegal);
+            return Asked::End;
+        };
+        let control = match chunk.body {
+            Body::Segment(_) => {
+                self.peer.on(Event::Segment { turn });
+                return Asked::End;
+            }
+            Body::Control(control) => control,
+        };
+        let action = self.peer.on(Event::Control {
+            function: control.function,
+            enhanced: control.is_enhanced,
+            turn,
+            full: false,
+        });
+        if action.tell != Some(Tell::Request) {
+            return Asked::End;
+        }
+        let Some(private_data) = data(control.private_data) else {
+            // iw_cm cannot take as many, so its consumer cannot decide.
+            self.peer.on(Event::Timeout);
+            return Asked::End;
+        };
+        self.request = Some(Request {
+            enhanced: control.enhanced,
+            private_data,
+        });
+        Asked::Request
+    }
+
+    fn hear(&mut self) -> Asked {
+        match self.peer.hear() {
+            Heard::Nothing => Asked::Nothing,
+            Heard::End | Heard::Lost => Asked::End,
+            Heard::Wrong => {
+                self.foreign = true;
+                Asked::End
+            }
+            Heard::Chunk {
+                len,
+                ppid,
+                unordered,
+                whole,
+            } => {
+                let buffer = core::mem::replace(&mut self.peer.buffer, KVVec::new());
+                let octets = buffer.get(..len).unwrap_or_default();
+                let asked = match whole {
+                    true => self.chunk(ppid, unordered, octets),
+                    false => Asked::End,
+                };
+                self.peer.buffer = buffer;
+                asked
+            }
+        }
+    }
+
+    /// Says that there will be no session.
+    fn say(mut self, function: Function, private_data: &[u8]) -> Result {
+        self.peer.begin(&Control {
+            function,
+            enhanced: None,
+            is_enhanced: self.peer.session.is_enhanced(),
+            private_data,
+        })?;
+        self.peer.flush().map(drop)
+    }
+}
+
+impl lower::Passive for Passive {
+    type Open = Open;
+
+    fn step(&mut self) -> Asked {
+        let asked = self.hear();
+        if asked == Asked::End {
+            // It is the last that is said. If it cannot be sent, the end of the association says it.
+            let _ = self.peer.flush();
+        }
+        asked
+    }
+
+    fn told(&self) -> Option<Told<'_>> {
+        let request = self.request.as_ref()?;
+        // What the peer takes and wants; without negotiation this side's limits.
+        let number = |reads: Option<u16>| clamp_reads(reads.unwrap_or(MAX_READS));
+        let enhanced = request.enhanced;
+        Some(Told {
+            ird: number(enhanced.and_then(|enhanced| enhanced.ird.number())),
+            ord: number(enhanced.and_then(|enhanced| enhanced.ord.number())),
+            private_data: request.private_data.as_slice(),
+        })
+    }
+
+    fn accept(mut self, parameters: Parameters<'_>) -> Result<(Open, Agreed)> {
+        let request = self.request.as_ref().ok_or(EINVAL)?;
+        let wanted = Agreed {
+            ird: reads(parameters.ird),
+            ord: reads(parameters.ord),
+        };
+        let limits = Agreed {
+            ird: MAX_READS,
+            ..wanted
+        };
+        let (enhanced, agreed) = match request.enhanced.map(|request| request.answer(limits)) {
+            None => (None, wanted),
+            Some(Ok((answer, agreed))) => (Some(answer), agreed),
+            // RFC 6581, section 7: what plain negotiation would have accepted is rejected so.
+            Some(Err(_)) => {
+                self.peer.on(Event::Reject);
+                self.say(Function::Reject, &[])?;
+                return Err(EINVAL);
+            }
+        };
+        self.peer.on(Event::Accept);
+        self.peer.begin(&Control {
+            function: Function::Accept,
+            enhanced,
+            is_enhanced: enhanced.is_some(),
+            private_data: parameters.private_data,
+        })?;
+        let open = Open::new(self.peer, self.order, Held::new())?;
+        Ok((open, agreed))
+    }
+
+    fn reject(mut self, private_data: &[u8]) -> Result {
+        self.peer.on(Event::Reject);
+        self.say(Function::Reject, private_data)
+    }
+
+    fn refuse(mut self) {
+        if self.foreign {
+            return self.peer.abort();
+        }
+        self.peer.on(Event::Timeout);
+        // As in `step`.
+        let _ = self.peer.flush();
+    }
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A connection on which FPDUs flow.
+
+use crate::lower;
+use crate::lower::Added;
+use crate::lower::Failed;
+use crate::stream::receiver::Received;
+use crate::stream::receiver::Receiver;
+use crate::tcp::inbound;
+use crate::tcp::lingering::Lingering;
+use crate::tcp::outbox::Outbox;
+use crate::waker::Waker;
+use kernel::prelude::*;
+use rdmap::mpa::frame;
+use rdmap::mpa::startup::Stream;
+use rdmap::order::Arrival;
+use socket::Connection;
+
+/// Milliseconds between looks at a stream that waits for the rest of an FPDU.
+const LOOK_MS: u32 = 1_000;
+
+/// Milliseconds that the rest of an FPDU may take. TCP waits twice as long with each retransmission, so after a network that was down for
+/// 8 seconds it may come after 13, and after 13 seconds, after 26.
+const LATE_MS: i64 = 30_000;
+
+/// A connection on which FPDUs flow.
+pub(crate) struct Open {
+    connection: Connection<Waker>,
+    outbox: Outbox,
+    crc: bool,
+    send_markers: bool,
+    // The passive side sends nothing before it has received an FPDU (RFC 5044, section 7.1.2).
+    gated: bool,
+}
+
+impl Open {
+    /// A connection on which both ends agreed. `reply` is what the passive side has to send first. Sleeps.
+    pub(super) fn new(
+        connection: Connection<Waker>,
+        agreed: &Stream,
+        reply: Option<&[u8]>,
+    ) -> Result<Self> {
+        let mut outbox = Outbox::new(agreed.send_markers, agreed.crc)?;
+        if let Some(reply) = reply {
+            outbox.plain(reply)?;
+        }
+        Ok(Self {
+            connection,
+            outbox,
+            crc: agreed.crc,
+            send_markers: agreed.send_markers,
+            gated: reply.is_some(),
+        })
+    }
+}
+
+impl lower::Open for Open {
+    type Order = Arrival;
+    type Lingering = Lingering;
+
+    fn order(&mut self) -> Result<Arrival> {
+        Ok(Arrival::new())
+    }
+
+    fn mulpdu(&self) -> u32 {
+        frame::mulpdu(self.connection.emss(), self.send_markers)
+    }
+
+    fn may_send(&self) -> bool {
+        !self.gated
+    }
+
+    fn has_room(&self) -> bool {
+        self.outbox.has_room()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.outbox.is_empty()
+    }
+
+    fn add(
+        &mut self,
+        header: &[u8],
+        length: u32,
+        payload: impl FnOnce(&mut [u8]) -> Result,
+    ) -> Result<Added, Failed> {
+        match self.outbox.fpdu(header, length, payload) {
+            Ok(()) => Ok(Added::Done),
+            Err(_) => Err(Failed::Payload),
+        }
+    }
+
+    fn flush(&mut self) -> Result {
+        self.outbox.flush(&mut self.connection)
+    }
+
+    fn receive(&mut self, receiver: &mut Receiver<'_, '_, Arrival>) -> Result<Received> {
+        inbound::take(&mut self.connection, &mut self.gated, self.crc, receiver)
+    }
+
+    fn finish(&mut self) {
+        self.connection.shutdown();
+    }
+
+    fn close(&mut self) {
+        // What there is no room for is lost, as is what a consumer has not waited for.
+        let _ = self.outbox.flush(&mut self.connection);
+        self.connection.shutdown();
+    }
+
+    fn ended(&mut self) -> bool {
+        false
+    }
+
+    fn look_again(&self) -> Option<u32> {
+        self.connection.waiting_since().map(|_| LOOK_MS)
+    }
+
+    fn is_late(&self) -> bool {
+        let since = self.connection.waiting_since();
+        since.is_some_and(|since| since.elapsed().as_millis() > LATE_MS)
+    }
+
+    fn linger(self) -> Lingering {
+        Lingering::new(self.connection)
+    }
+
+    fn abort(self) {
+        self.connection.abort();
+    }
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The start-up of a connection that a peer began (RFC 5044, section 7.1).
+
+use crate::lower;
+use crate::lower::Asked;
+use crate::lower::MAX_READS;
+use crate::tcp::open::Open;
+use crate::tcp::startup;
+use crate::tcp::startup::Arrived;
+use crate::waker::Waker;
+use kernel::prelude::*;
+use provider::cm::Parameters;
+use provider::cm::Told;
+use rdmap::cm::clamp_reads;
+use rdmap::enhanced::Agreed;
+use rdmap::mpa::startup::Failed;
+use rdmap::mpa::startup::Frame;
+use rdmap::mpa::startup::Kind;
+use rdmap::mpa::startup::Responder;
+use socket::Connection;
+use socket::Octets;
+use socket::Then;
+
+/// A connection that a peer began.
+pub(crate) struct Passive {
+    connection: Connection<Waker>,
+    buffer: KBox<[u8; Frame::MAX_LEN]>,
+    // Octets of the Request, once it is there.
+    request: usize,
+}
+
+impl Passive {
+    /// Waits for the Request. Sleeps.
+    pub(super) fn new(connection: Connection<Waker>) -> Result<Self> {
+        Ok(Self {
+            connection,
+            buffer: KBox::new([0; Frame::MAX_LEN], GFP_KERNEL)?,
+            request: 0,
+        })
+    }
+
+    fn parse(&self) -> Option<Frame<'_>> {
+        let octets = self.buffer.get(..self.request)?;
+        let (frame, _) = Frame::parse(Kind::Request, octets).ok()??;
+        Some(frame)
+    }
+
+    /// Who answers the Request.
+    fn responder(&self, ird: u32, ord: u32) -> Result<Responder> {
+        let request = self.parse().ok_or(EINVAL)?;
+        let mut responder = Responder::new(startup::offer(ird, ord));
+        responder.request(&request).map_err(|_| EINVAL)?;
+        Ok(responder)
+    }
+
+    /// Sends a Reply that is the last thing to be sent. A peer that does not take so little hears of the end all the same.
+    fn say(mut self, reply: &Frame<'_>) -> Result {
+        let length = reply.emit(&mut *self.buffer).map_err(|_| EINVAL)?;
+        let octets = self.buffer.get(..length).unwrap_or_default();
+        let _ = self.connection.send([Octets::from(octets)], Then::Push);
+        self.connection.shutdown();
+        Ok(())
+    }
+}
+
+impl lower::Passive for Passive {
+    type Open = Open;
+
+    fn step(&mut self) -> Asked {
+        match startup::receive(&mut self.connection, Kind::Request, &mut self.buffer) {
+            Arrived::Frame(length) => {
+                self.request = length;
+                match self.parse() {
+                    Some(_) => Asked::Request,
+                    None => Asked::End,
+                }
+            }
+            Arrived::Nothing => Asked::Nothing,
+            Arrived::End | Arrived::Wrong => Asked::End,
+        }
+    }
+
+    fn told(&self) -> Option<Told<'_>> {
+        let request = self.parse()?;
+        // What the peer takes and wants; without negotiation this side's limits.
+        let number = |reads: Option<u16>| clamp_reads(reads.unwrap_or(MAX_READS));
+        let enhanced = request.enhanced;
+        Some(Told {
+            ird: number(enhanced.and_then(|enhanced| enhanced.ird.number())),
+            ord: number(enhanced.and_then(|enhanced| enhanced.ord.number())),
+            private_data: request.private_data,
+        })
+    }
+
+    fn accept(self, parameters: Parameters<'_>) -> Result<(Open, Agreed)> {
+        let mut responder = self.responder(parameters.ird, parameters.ord)?;
+        let (reply, agreed) = match responder.accept(parameters.private_data) {
+            Ok(accepted) => accepted,
+            Err(Failed::Lower(_)) => {
+                self.say(&responder.reject(&[]).map_err(|_| EINVAL)?)?;
+                return Err(EINVAL);
+            }
+            Err(Failed::Misuse(_)) => return Err(EINVAL),
+        };
+        let mut buffer = KBox::new([0; Frame::MAX_LEN], GFP_KERNEL)?;
+        let length = reply.emit(&mut *buffer).map_err(|_| EINVAL)?;
+        let reply = buffer.get(..length).unwrap_or_default();
+        let open = Open::new(self.connection, &agreed, Some(reply))?;
+        Ok((open, agreed.reads))
+    }
+
+    fn reject(self, private_data: &[u8]) -> Result {
+        let mut responder = self.responder(MAX_READS.into(), MAX_READS.into())?;
+        self.say(&responder.reject(private_data).map_err(|_| EINVAL)?)
+    }
+
+    fn refuse(self) {}
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Addresses of network devices, and when they change.
+//!
+//! C headers: [`include/linux/inetdevice.h`](srctree/include/linux/inetdevice.h), [`include/net/addrconf.h`](srctree/include/net/addrconf.h)
+
+use crate::netdev::NetDevice;
+use core::mem::offset_of;
+use core::net::IpAddr;
+use core::net::Ipv4Addr;
+use core::net::Ipv6Addr;
+use core::ptr::NonNull;
+use kernel::bindings::list_head;
+use kernel::error::to_result;
+use kernel::ffi;
+use kernel::prelude::*;
+use kernel::sync::rcu;
+
+impl NetDevice {
+    /// Its IPv6 or its IPv4 addresses, also those that are tentative. Allocates atomically: `ENOMEM`.
+    pub fn addresses(&self, v6: bool) -> Result<KVec<IpAddr>> {
+        let mut found = KVec::new();
+        match v6 {
+            false => self.each_v4(|ip| Ok(found.push(ip.into(), GFP_ATOMIC)?))?,
+            true => self.each_v6(|ip| Ok(found.push(ip.into(), GFP_ATOMIC)?))?,
+        }
+        Ok(found)
+    }
+
+    fn each_v4(&self, mut each: impl FnMut(Ipv4Addr) -> Result) -> Result {
+        let _rcu = rcu::read_lock();
+        // SAFETY: The reference keeps the device. What is found under RCU, and what that links to, stays as long as `_rcu`.
+        unsafe {
+            let Some(device) = NonNull::new(iwraw::__in_dev_get_rcu(self.as_ptr())) else {
+                return Ok(());
+            };
+            let mut next = (&raw const (*device.as_ptr()).ifa_list).read_volatile();
+            while !next.is_null() {
+                each(Ipv4Addr::from(u32::from_be((*next).ifa_local)))?;
+                next = (&raw const (*next).ifa_next).read_volatile();
+            }
+        }
+        Ok(())
+    }
+
+    fn each_v6(&self, mut each: impl FnMut(Ipv6Addr) -> Result) -> Result {
+        let _rcu = rcu::read_lock();
+        // SAFETY: As above. The list changes with the device's lock held, and each entry in it is a `inet6_ifaddr`.
+        unsafe {
+            let Some(device) = NonNull::new(iwraw::__in6_dev_get(self.as_ptr())) else {
+                return Ok(());
+            };
+            let device = device.as_ptr();
+            iwraw::read_lock_bh(&raw mut (*device).lock);
+            let head: *const list_head = &raw const (*device).addr_list;
+            let mut next = (*head).next.cast_const();
+            let mut all = Ok(());
+            while next != head && all.is_ok() {
+                let entry = next
+                    .byte_sub(offset_of!(iwraw::inet6_ifaddr, if_list))
+                    .cast::<iwraw::inet6_ifaddr>();
+                all = each(Ipv6Addr::from((*entry).addr.in6_u.u6_addr8));
+                next = (*next).next.cast_const();
+            }
+            iwraw::read_unlock_bh(&raw mut (*device).lock);
+            all
+        }
+    }
+}
+
+/// Who hears that an address of some network device was added or removed.
+pub trait Watch: Send + Sync + 'static {
+    /// It was, or is about to be. Any context, with locks held: an implementation sets bits and enqueues work.
+    fn changed(&self);
+}
+
+/// What C links into its lists.
+#[repr(C)]
+struct Linked<W> {
+    v4: iwraw::notifier_block,
+    v6: iwraw::notifier_block,
+    watch: W,
+}
+
+/// A [`Watch`] that hears. Dropped, it does not any more; that sleeps.
+///
+/// # Invariants
+///
+/// `linked` came of [`KBox::into_raw`], and both its notifiers are in C's lists.
+pub struct Watching<W: Watch> {
+    linked: NonNull<Linked<W>>,
+}
+
+// SAFETY: C has locks for its lists.
+unsafe impl<W: Watch> Send for Watching<W> {}
+// SAFETY: `&Watching` gives access to a `&W`.
+unsafe impl<W: Watch> Sync for Watching<W> {}
+
+impl<W: Watch> Watching<W> {
+    /// Begins. Sleeps.
+    pub fn new(watch: W) -> Result<Self> {
+        let notifier = |call| iwraw::notifier_block {
+            notifier_call: Some(call),
+            ..Default::default()
+        };
+        let linked = KBox::new(
+            Linked {
+                v4: notifier(v4_changed::<W>),
+                v6: notifier(v6_changed::<W>),
+                watch,
+            },
+            GFP_KERNEL,
+        )?;
+        let linked = NonNull::new(KBox::into_raw(linked)).ok_or(ENOMEM)?;
+        let at = linked.as_ptr();
+        // SAFETY: The notifiers stay where they are until they are unregistered. If that fails nobody has the box.
+        unsafe {
+            let mut registered = to_result(iwraw::register_inetaddr_notifier(&raw mut (*at).v4));
+            if registered.is_ok() {
+                registered = to_result(iwraw::register_inet6addr_notifier(&raw mut (*at).v6));
+                if registered.is_err() {
+                    iwraw::unregister_inetaddr_notifier(&raw mut (*at).v4);
+                }
+            }
+            if let Err(error) = registered {
+                drop(KBox::from_raw(at));
+                return Err(error);
+            }
+        }
+        // INVARIANT: See above.
+        Ok(Self { linked })
+    }
+
+    /// Who hears.
+    pub fn watch(&self) -> &W {
+        // SAFETY: By the type invariants it is there as long as `self`; C changes the notifiers only.
+        unsafe { &(*self.linked.as_ptr()).watch }
+    }
+}
+
+impl<W: Watch> Drop for Watching<W> {
+    fn drop(&mut self) {
+        let at = self.linked.as_ptr();
+        // SAFETY: By the type invariants both are registered. When they are not any more, C calls none of them.
+        unsafe {
+            iwraw::unregister_inet6addr_notifier(&raw mut (*at).v6);
+            iwraw::unregister_inetaddr_notifier(&raw mut (*at).v4);
+            drop(KBox::from_raw(at));
+        }
+    }
+}
+
+/// # Safety
+///
+/// For C only, as the notifier `v4` of a [`Linked`] for the same `W`, which is registered.
+unsafe extern "C" fn v4_changed<W: Watch>(
+    notifier: *mut iwraw::notifier_block,
+    _: ffi::c_ulong,
+    _: *mut ffi::c_void,
+) -> ffi::c_int {
+    // SAFETY: The caller promises where it is.
+    unsafe { tell::<W>(notifier.byte_sub(offset_of!(Linked<W>, v4)).cast()) }
+}
+
+/// # Safety
+///
+/// As above, as `v6`.
+unsafe extern "C" fn v6_changed<W: Watch>(
+    notifier: *mut iwraw::notifier_block,
+    _: ffi::c_ulong,
+    _: *mut ffi::c_void,
+) -> ffi::c_int {
+    // SAFETY: The caller promises where it is.
+    unsafe { tell::<W>(notifier.byte_sub(offset_of!(Linked<W>, v6)).cast()) }
+}
+
+/// # Safety
+///
+/// `linked` is there.
+unsafe fn tell<W: Watch>(linked: *const Linked<W>) -> ffi::c_int {
+    // SAFETY: The caller promises it, and nobody changes who hears.
+    unsafe { &(*linked).watch }.changed();
+    // CAST: A small number.
+    iwraw::NOTIFY_OK as ffi::c_int
+}

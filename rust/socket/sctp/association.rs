@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An association with one peer.
+
+use crate::hook::Events;
+use crate::hook::Hooked;
+use crate::hook::Originals;
+use crate::owned::Protocol;
+use crate::owned::Socket;
+use crate::sctp::control::ReceiveInfo;
+use crate::sctp::control::SendInfo;
+use crate::sctp::notification::Notification;
+use crate::sctp::room::Room;
+use crate::sctp::settings::Settings;
+use core::ffi::c_void;
+use core::net::SocketAddr;
+use iwraw::addr::Net;
+use iwraw::errno::emsgsize;
+use iwraw::errno::enotconn;
+use kernel::error::Error;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+/// What arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrived {
+    /// Nothing. [`Event::Readable`](crate::Event::Readable) tells of something.
+    Nothing,
+    /// The peer will send no more.
+    End,
+    /// The user data of a chunk.
+    Chunk {
+        /// Its octets in the buffer.
+        len: usize,
+        /// Its payload protocol identifier, in host order.
+        ppid: u32,
+        /// Whether it was sent for unordered delivery.
+        unordered: bool,
+        /// Whether this is all of it. The rest comes next.
+        whole: bool,
+    },
+    /// SCTP tells something.
+    Told(Notification),
+}
+
+/// What became of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// SCTP has it.
+    Done,
+    /// There is no room. [`Event::Writable`](crate::Event::Writable) tells of some, but for shortage of memory.
+    Full,
+    /// It is longer than [`Association::fragmentation_point`].
+    TooLong,
+}
+
+/// An association.
+///
+/// Its owner has a worker that is the only one to send and to receive, which `&mut` sees to.
+pub struct Association<E: Events> {
+    /// [`None`] once it was taken off.
+    hooked: Option<(Hooked<E>, Room<E>)>,
+    socket: Socket,
+}
+
+impl<E: Events> Association<E> {
+    /// Starts to connect `local`, the one address that is offered to the peer, to `remote`. If the port is taken it is another one.
+    /// Events go to `events` from now on, maybe before this returns; how it went is told by a [`Notification`].
+    ///
+    /// Sleeps, but does not wait for the peer.
+    pub fn connect(
+        net: &Net,
+        local: SocketAddr,
+        remote: SocketAddr,
+        settings: &Settings,
+        events: Arc<E>,
+    ) -> Result<Self> {
+        let socket = Socket::new(net, &remote, Protocol::Sctp)?;
+        settings.apply(&socket)?;
+        socket.bind_or_any_port(local)?;
+        let association = Self::new(socket, None, events)?;
+        association.socket.start_connecting(remote)?;
+        Ok(association)
+    }
+
+    /// Listens to the events of a socket.
+    pub(super) fn new(
+        socket: Socket,
+        inherited: Option<Originals>,
+        events: Arc<E>,
+    ) -> Result<Self> {
+        // If it fails the socket goes, and so must not have the entry: the hook comes first, and is taken off again.
+        let hooked = Hooked::new(&socket, inherited, events.clone())?;
+        match Room::put_on(&socket, events) {
+            Ok(room) => Ok(Self {
+                hooked: Some((hooked, room)),
+                socket,
+            }),
+            Err(error) => {
+                hooked.take_off(&socket);
+                Err(error)
+            }
+        }
+    }
+
+    /// Receives one chunk, or as much of it as `buffer` has room for, or what SCTP tells. Sleeps for the socket's lock.
+    ///
+    /// An error is the association's.
+    pub fn receive(&mut self, buffer: &mut [u8]) -> Result<Arrived> {
+        let mut vector = iwraw::kvec {
+            iov_base: buffer.as_mut_ptr().cast::<c_void>(),
+            iov_len: buffer.len(),
+        };
+        let mut info = ReceiveInfo::default();
+        let mut message = iwraw::msghdr::default();
+        info.attach(&mut message);
+        // CAST: The flag is a small number. SAFETY: The socket is there. C writes to the buffer, which the vector describes, and to
+        // `info`, which is attached, during the call.
+        let received = unsafe {
+            iwraw::kernel_recvmsg(
+                self.socket.as_raw(),
+                &mut message,
+                &mut vector,
+                1,
+                buffer.len(),
+                iwraw::MSG_DONTWAIT as i32,
+            )
+        };
+        let len = match usize::try_from(received) {
+            Ok(len) => len,
+            Err(_) => {
+                let error = Error::from_errno(received);
+                // Before there is an association it is not connected.
+                let nothing = error == EAGAIN || error == enotconn();
+                return if nothing {
+                    Ok(Arrived::Nothing)
+                } else {
+                    Err(error)
+                };
+            }
+        };
+        let whole = message.msg_flags & iwraw::MSG_EOR != 0;
+        if message.msg_flags & iwraw::sctp_msg_flags_MSG_NOTIFICATION != 0 {
+            let octets = buffer.get(..len).unwrap_or_default();
+            return Ok(Arrived::Told(Notification::parse(octets)));
+        }
+        match info.get() {
+            Some((ppid, unordered)) => Ok(Arrived::Chunk {
+                len,
+                ppid,
+                unordered,
+                whole,
+            }),
+            None => Ok(Arrived::End),
+        }
+    }
+
+    /// Sends a chunk, unordered, on stream 0. SCTP copies it. Sleeps, but does not wait for the peer.
+    ///
+    /// An error is the association's.
+    pub fn send(&mut self, ppid: u32, chunk: &[u8]) -> Result<Sent> {
+        loop {
+            return match self.hand_over(ppid, chunk) {
+                Ok(()) => Ok(Sent::Done),
+                Err(error) if error == EAGAIN => {
+                    // There may be room since it was refused, of which nobody was told.
+                    if self.hooked.as_ref().is_some_and(|(_, room)| room.want()) {
+                        continue;
+                    }
+                    Ok(Sent::Full)
+                }
+                Err(error) if error == emsgsize() => Ok(Sent::TooLong),
+                Err(error) => Err(error),
+            };
+        }
+    }
+
+    fn hand_over(&mut self, ppid: u32, chunk: &[u8]) -> Result {
+        let mut vector = iwraw::kvec {
+            iov_base: chunk.as_ptr().cast_mut().cast::<c_void>(),
+            iov_len: chunk.len(),
+        };
+        let mut info = SendInfo::new(ppid);
+        let mut message = iwraw::msghdr {
+            msg_flags: iwraw::MSG_DONTWAIT | iwraw::MSG_NOSIGNAL,
+            ..Default::default()
+        };
+        info.attach(&mut message);
+        // SAFETY: The socket is there. C reads the octets and `info` during the call, and keeps no pointer to them.
+        let taken = unsafe {
+            iwraw::kernel_sendmsg(
+                self.socket.as_raw(),
+                &mut message,
+                &mut vector,
+                1,
+                chunk.len(),
+            )
+        };
+        match usize::try_from(taken) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Error::from_errno(taken)),
+        }
+    }
+
+    /// Octets of user data that SCTP sends in one chunk now, as far as the path is known. 0 without an association. Sleeps for
+    /// the socket's lock.
+    pub fn fragmentation_point(&self) -> u32 {
+        let locked = self.socket.lock();
+        // SAFETY: The socket is there, of SCTP, and locked.
+        unsafe { iwraw::sctp_frag_point(locked.sk()) }
+    }
+
+    /// Octets of the send buffer that chunks take which are not acknowledged; each takes more than 512. Does not sleep.
+    ///
+    /// As nobody else sends, it only falls until the next [`send`](Self::send).
+    pub fn unacknowledged(&self) -> u32 {
+        let sk = self.socket.sk();
+        // SAFETY: The socket is there as long as `self`, and C writes the field in one piece.
+        let queued = unsafe { (&raw const (*sk).sk_wmem_queued).read_volatile() };
+        u32::try_from(queued).unwrap_or(0)
+    }
+
+    /// Why there is no association: `ECONNREFUSED`, `ETIMEDOUT`, or what the network says of the peer. Does not sleep.
+    pub fn error(&self) -> Option<Error> {
+        let sk = self.socket.sk();
+        // SAFETY: As above.
+        let error = unsafe { (&raw const (*sk).sk_err).read_volatile() };
+        (error != 0).then(|| Error::from_errno(error.saturating_neg()))
+    }
+
+    /// The address of this end.
+    pub fn local_address(&self) -> Result<SocketAddr> {
+        self.socket.local_address()
+    }
+
+    /// Ends the association when the peer has all that was sent. Sleeps for the socket's lock.
+    pub fn shutdown(&self) {
+        // SAFETY: The socket is there as long as `self`. An error means that there is no association.
+        unsafe {
+            iwraw::kernel_sock_shutdown(self.socket.as_raw(), iwraw::sock_shutdown_cmd_SHUT_WR)
+        };
+    }
+
+    /// Ends the events: none is told when this returns. Sleeps.
+    fn detach(&mut self) {
+        if let Some((hooked, room)) = self.hooked.take() {
+            room.take_off(&self.socket);
+            hooked.take_off(&self.socket);
+        }
+    }
+
+    /// Aborts the association, without delivering what was sent. Sleeps.
+    ///
+    /// Dropping shuts it down, if all that arrived was received, and else aborts it.
+    pub fn abort(self) {
+        // SAFETY: The socket is there as long as `self`.
+        unsafe { iwraw::sock_no_linger(self.socket.sk()) };
+    }
+}
+
+impl<E: Events> Drop for Association<E> {
+    fn drop(&mut self) {
+        self.detach();
+    }
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! That there is room in the send buffer again. SCTP calls no function of the socket then: it wakes who sleeps.
+//!
+//! C header: [`include/linux/wait.h`](srctree/include/linux/wait.h)
+
+use crate::hook::Event;
+use crate::hook::Events;
+use crate::owned::Socket;
+use core::ffi::c_void;
+use core::mem::offset_of;
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+use kernel::types::Opaque;
+
+/// An entry of a wait queue, which is never asleep.
+#[pin_data]
+struct Entry<E: Events> {
+    #[pin]
+    entry: Opaque<iwraw::wait_queue_entry>,
+    wanted: AtomicBool,
+    events: Arc<E>,
+}
+
+/// Tells of room in the send buffer of a socket, until [`Self::take_off`].
+///
+/// # Invariants
+///
+/// The entry is in the wait queue of the socket that it was made for.
+#[must_use]
+pub(super) struct Room<E: Events> {
+    entry: Pin<KBox<Entry<E>>>,
+}
+
+// SAFETY: C takes the lock of the queue for an entry, and `E` is fit for any task.
+unsafe impl<E: Events> Send for Room<E> {}
+// SAFETY: As above; `&Room` gives access to an atomic flag.
+unsafe impl<E: Events> Sync for Room<E> {}
+
+impl<E: Events> Room<E> {
+    /// Puts an entry on. Sleeps for memory.
+    pub(super) fn put_on(socket: &Socket, events: Arc<E>) -> Result<Self> {
+        let entry = KBox::pin_init(
+            pin_init!(Entry {
+                // SAFETY: `slot` is valid, and stays where it is until it is dropped.
+                entry <- Opaque::ffi_init(|slot| unsafe {
+                    iwraw::init_waitqueue_func_entry(slot, Some(woken::<E>))
+                }),
+                wanted: AtomicBool::new(false),
+                events,
+            }),
+            GFP_KERNEL,
+        )?;
+        // SAFETY: The socket is there, and `take_off`, which its owner calls before it is released, takes the entry out again. It
+        // is pinned, and freed after that.
+        unsafe {
+            let queue = &raw mut (*socket.as_raw()).wq.wait;
+            iwraw::add_wait_queue(queue, entry.entry.get());
+        }
+        // INVARIANT: Just put there.
+        Ok(Self { entry })
+    }
+
+    /// Tells of room, once, when there is some. True if that was not asked for before: then there may be room already.
+    pub(super) fn want(&self) -> bool {
+        !self.entry.wanted.swap(true, Ordering::SeqCst)
+    }
+
+    /// Tells nothing more. `socket` is the one that it was made for.
+    pub(super) fn take_off(self, socket: &Socket) {
+        // SAFETY: By the type invariants it is in that queue. C takes the queue's lock, under which the entry's function is
+        // called.
+        unsafe {
+            let queue = &raw mut (*socket.as_raw()).wq.wait;
+            iwraw::remove_wait_queue(queue, self.entry.entry.get());
+        }
+    }
+}
+
+/// Called with the queue's lock held, in any context.
+///
+/// # Safety
+///
+/// `entry` is that of an [`Entry`] for the same `E`, which is in a queue whose lock is held.
+unsafe extern "C" fn woken<E: Events>(
+    entry: *mut iwraw::wait_queue_entry,
+    _: u32,
+    _: i32,
+    _: *mut c_void,
+) -> i32 {
+    // SAFETY: The caller promises it; `Opaque` has the layout of what is in it.
+    let this = unsafe {
+        &*entry
+            .byte_sub(offset_of!(Entry<E>, entry))
+            .cast::<Entry<E>>()
+    };
+    if this.wanted.swap(false, Ordering::SeqCst) {
+        this.events.event(Event::Writable);
+    }
+    // It woke nobody who counts.
+    0
+}

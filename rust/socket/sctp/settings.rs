@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a socket is told before it connects or listens. Children of a listener inherit all of it.
+
+use crate::owned::Socket;
+use kernel::error::Result;
+
+/// Settings of an association.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// The adaptation layer indication (RFC 5061, section 4.2.6) that is announced to the peer.
+    pub adaptation: u32,
+    /// Streams in each direction.
+    pub streams: u16,
+    /// Milliseconds before the first and any repetition of a chunk, at least.
+    pub least_rto_ms: u32,
+    /// Milliseconds before a repetition of a chunk, at most.
+    pub most_rto_ms: u32,
+    /// Octets of the receive buffer, of which half is the window.
+    pub receive_buffer: u32,
+    /// Octets of the send buffer, with what SCTP needs for each chunk.
+    pub send_buffer: u32,
+}
+
+/// Milliseconds before the first repetition, without a measurement.
+const FIRST_RTO_MS: u32 = 1_000;
+
+impl Settings {
+    /// Tells `socket`, which has no association yet. Sleeps.
+    pub(super) fn apply(&self, socket: &Socket) -> Result {
+        let set = |name, value: u32| socket.set_option(iwraw::IPPROTO_SCTP, name, value);
+        socket.set_option(
+            iwraw::IPPROTO_SCTP,
+            iwraw::SCTP_EVENTS,
+            iwraw::sctp_event_subscribe {
+                sctp_association_event: 1,
+                sctp_shutdown_event: 1,
+                sctp_adaptation_layer_event: 1,
+                sctp_sender_dry_event: 1,
+                ..Default::default()
+            },
+        )?;
+        socket.set_option(
+            iwraw::IPPROTO_SCTP,
+            iwraw::SCTP_INITMSG,
+            iwraw::sctp_initmsg {
+                sinit_num_ostreams: self.streams,
+                sinit_max_instreams: self.streams,
+                ..Default::default()
+            },
+        )?;
+        socket.set_option(
+            iwraw::IPPROTO_SCTP,
+            iwraw::SCTP_RTOINFO,
+            iwraw::sctp_rtoinfo {
+                srto_initial: FIRST_RTO_MS.clamp(self.least_rto_ms, self.most_rto_ms),
+                srto_min: self.least_rto_ms,
+                srto_max: self.most_rto_ms,
+                ..Default::default()
+            },
+        )?;
+        set(iwraw::SCTP_ADAPTATION_LAYER, self.adaptation)?;
+        set(iwraw::SCTP_NODELAY, 1)?;
+        set(iwraw::SCTP_DISABLE_FRAGMENTS, 1)?;
+        set(iwraw::SCTP_RECVRCVINFO, 1)?;
+        // SAFETY: The socket is there as long as `socket`. It takes the socket's lock itself, and doubles the number.
+        unsafe { iwraw::sock_set_rcvbuf(socket.sk(), i32::try_from(self.receive_buffer / 2)?) };
+        let send_buffer = i32::try_from(self.send_buffer)?;
+        let locked = socket.lock();
+        let sk = locked.sk();
+        // SAFETY: The socket's lock is held, under which these fields change.
+        unsafe {
+            // Somebody who waits for memory may wait for what is sent here: no reclaim by file systems or devices.
+            (&raw mut (*sk).sk_allocation).write(iwraw::GFP_NOIO);
+            (&raw mut (*sk).sk_use_task_frag).write(false);
+            (&raw mut (*sk).sk_sndbuf).write_volatile(send_buffer);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Associations over the loopback interface, both ends of them ours.
+
+use super::fixture::pause;
+use super::fixture::wait;
+use super::fixture::Watch;
+use super::fixture::LOOPBACK;
+use crate::sctp::Arrived;
+use crate::sctp::Association;
+use crate::sctp::Listener;
+use crate::sctp::Notification;
+use crate::sctp::Sent;
+use crate::sctp::Settings;
+use crate::Event;
+use crate::Net;
+use core::net::Ipv6Addr;
+use core::net::SocketAddr;
+use iwraw::errno::econnrefused;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+const SETTINGS: Settings = Settings {
+    adaptation: 7,
+    streams: 3,
+    least_rto_ms: 500,
+    most_rto_ms: 2_000,
+    receive_buffer: 1 << 20,
+    send_buffer: 1 << 20,
+};
+
+const PPID: u32 = 0x0102_0304;
+
+/// The longest chunk that the tests receive.
+const LONGEST: usize = 4096;
+
+/// An end, and what is told to it.
+struct End {
+    association: Association<Watch>,
+    watch: Arc<Watch>,
+    buffer: KVec<u8>,
+}
+
+impl End {
+    fn new(association: Association<Watch>, watch: Arc<Watch>) -> Result<Self> {
+        Ok(Self {
+            association,
+            watch,
+            buffer: KVec::from_elem(0, LONGEST, GFP_KERNEL)?,
+        })
+    }
+
+    /// Waits for what is next.
+    fn next(&mut self) -> Result<Arrived> {
+        for _ in 0..10_000 {
+            match self.association.receive(&mut self.buffer)? {
+                Arrived::Nothing => pause(),
+                arrived => return Ok(arrived),
+            }
+        }
+        Err(EAGAIN)
+    }
+
+    /// The next that is not [`Notification::Dry`], which comes when it comes.
+    fn next_but_dry(&mut self) -> Result<Arrived> {
+        loop {
+            match self.next()? {
+                Arrived::Told(Notification::Dry) => {}
+                arrived => return Ok(arrived),
+            }
+        }
+    }
+}
+
+fn listen(address: SocketAddr, watch: Arc<Watch>) -> Result<Listener<Watch>> {
+    Listener::new(&Net::init(), address, 8, &SETTINGS, watch)
+}
+
+fn connect(remote: SocketAddr) -> Result<End> {
+    let mut local = remote;
+    local.set_port(0);
+    let watch = Watch::new()?;
+    let association = Association::connect(&Net::init(), local, remote, &SETTINGS, watch.clone())?;
+    End::new(association, watch)
+}
+
+/// Both ends of an association that is up, and has said so.
+fn pair(address: SocketAddr) -> Result<(End, End)> {
+    let heard = Watch::new()?;
+    let listener = listen(address, heard.clone())?;
+    let mut near = connect(listener.local_address()?)?;
+    if !wait(|| heard.count(Event::StateChanged) > 1) {
+        return Err(EAGAIN);
+    }
+    let watch = Watch::new()?;
+    let accepted = listener.accept()?.ok_or(EAGAIN)?;
+    let mut far = End::new(accepted.attach(watch.clone())?, watch)?;
+    let up = Arrived::Told(Notification::Up {
+        outbound: 3,
+        inbound: 3,
+    });
+    let adaptation = Arrived::Told(Notification::Adaptation(7));
+    for end in [&mut near, &mut far] {
+        if end.next()? != up || end.next()? != adaptation {
+            return Err(EINVAL);
+        }
+    }
+    Ok((near, far))
+}
+
+/// Octets that tell where they are.
+fn octets(len: usize) -> Result<KVec<u8>> {
+    let mut octets = KVec::with_capacity(len, GFP_KERNEL)?;
+    for at in 0..len {
+        // CAST: The low octet is wanted.
+        octets.push((at * 31 + at / 251) as u8, GFP_KERNEL)?;
+    }
+    Ok(octets)
+}
+
+fn both_hear_of_each_other(address: SocketAddr) -> Result<bool> {
+    let (near, far) = pair(address)?;
+    let (near, far) = (near.association, far.association);
+    Ok(near.local_address()?.ip() == far.local_address()?.ip()
+        && near.fragmentation_point() > 0
+        && near.fragmentation_point() == far.fragmentation_point())
+}
+
+pub(super) fn both_hear_over_ipv4() -> Result<bool> {
+    both_hear_of_each_other(LOOPBACK)
+}
+
+pub(super) fn both_hear_over_ipv6() -> Result<bool> {
+    both_hear_of_each_other((Ipv6Addr::LOCALHOST, 0).into())
+}
+
+pub(super) fn nobody_listens() -> Result<bool> {
+    let address = listen(LOOPBACK, Watch::new()?)?.local_address()?;
+    let mut end = connect(address)?;
+    let told = end.next()?;
+    Ok(told == Arrived::Told(Notification::NotUp)
+        && end.association.error() == Some(econnrefused()))
+}
+
+pub(super) fn chunk_is_whole() -> Result<bool> {
+    let (mut near, mut far) = pair(LOOPBACK)?;
+    for len in [1, 2, 1000, LONGEST] {
+        let sent = octets(len)?;
+        let expected = Arrived::Chunk {
+            len,
+            ppid: PPID,
+            unordered: true,
+            whole: true,
+        };
+        if near.association.send(PPID, &sent)? != Sent::Done
+            || far.next_but_dry()? != expected
+            || far.buffer.get(..len) != Some(sent.as_slice())
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+pub(super) fn rest_of_a_chunk_is_next() -> Result<bool> {
+    let (mut near, mut far) = pair(LOOPBACK)?;
+    let sent = octets(LONGEST + 10)?;
+    near.association.send(PPID, &sent)?;
+    let part = |len, whole| Arrived::Chunk {
+        len,
+        ppid: PPID,
+        unordered: true,
+        whole,
+    };
+    Ok(far.next_but_dry()? == part(LONGEST, false)
+        && far.next()? == part(10, true)
+        && far.buffer.get(..10) == sent.get(LONGEST..))
+}
+
+pub(super) fn too_long_is_refused() -> Result<bool> {
+    let (mut near, mut far) = pair(LOOPBACK)?;
+    let most = usize::try_from(near.association.fragmentation_point())?;
+    let sent = octets(most + 1)?;
+    let refused = near.association.send(PPID, &sent)?;
+    let taken = near
+        .association
+        .send(PPID, sent.get(..most).ok_or(EINVAL)?)?;
+    let first = far.next_but_dry()?;
+    Ok(refused == Sent::TooLong
+        && taken == Sent::Done
+        && matches!(first, Arrived::Chunk { len: LONGEST, .. }))
+}
+
+pub(super) fn full_buffer_wakes() -> Result<bool> {
+    let (mut near, mut far) = pair(LOOPBACK)?;
+    let sent = octets(LONGEST)?;
+    let mut chunks = 0_usize;
+    while near.association.send(PPID, &sent)? == Sent::Done {
+        chunks += 1;
+    }
+    let before = near.watch.count(Event::Writable);
+    let unacknowledged = near.association.unacknowledged();
+    for _ in 0..chunks {
+        if !matches!(far.next_but_dry()?, Arrived::Chunk { whole: true, .. }) {
+            return Ok(false);
+        }
+    }
+    let woken = wait(|| near.watch.count(Event::Writable) > before);
+    let dry = wait(|| near.association.unacknowledged() == 0);
+    Ok(chunks > 10
+        && usize::try_from(unacknowledged)? > chunks * 512
+        && woken
+        && dry
+        && near.association.send(PPID, &sent)? == Sent::Done)
+}
+
+pub(super) fn all_acknowledged_is_told() -> Result<bool> {
+    let (mut near, mut far) = pair(LOOPBACK)?;
+    near.association.send(PPID, &[1])?;
+    far.next_but_dry()?;
+    let told = near.next()?;
+    Ok(told == Arrived::Told(Notification::Dry) && near.association.unacknowledged() == 0)
+}
+
+pub(super) fn end_and_loss_differ() -> Result<bool> {
+    let (mut near, far) = pair(LOOPBACK)?;
+    drop(far);
+    let ended = near.next()? == Arrived::Told(Notification::PeerShutDown);
+    let (mut near, far) = pair(LOOPBACK)?;
+    far.association.abort();
+    let lost = near.next()? == Arrived::Told(Notification::Lost);
+    Ok(ended && lost)
+}
+
+pub(super) fn what_was_sent_last_arrives() -> Result<bool> {
+    let (mut near, mut far) = pair(LOOPBACK)?;
+    near.association.send(PPID, &[1, 2, 3])?;
+    near.association.shutdown();
+    let chunk = far.next()?;
+    let told = far.next()?;
+    Ok(matches!(chunk, Arrived::Chunk { len: 3, .. })
+        && told == Arrived::Told(Notification::PeerShutDown))
+}
+
+pub(super) fn listener_goes_with_children() -> Result<bool> {
+    let listener = listen(LOOPBACK, Watch::new()?)?;
+    let mut near = connect(listener.local_address()?)?;
+    let up = matches!(near.next()?, Arrived::Told(Notification::Up { .. }));
+    drop(listener);
+    // The indication, and then the end.
+    near.next()?;
+    Ok(up
+        && matches!(
+            near.next()?,
+            Arrived::Told(Notification::Lost | Notification::PeerShutDown)
+        ))
+}

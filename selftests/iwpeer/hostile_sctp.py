@@ -1,0 +1,554 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+
+"""`hostile_sctp.py ADDRESS [PORT]`: does to a listener of iWARP over SCTP what RFC 5043 forbids, or what is rare, and says how each
+attempt ended. `hostile_sctp.py --answer ADDRESS PORT COMMAND...` does it to who connects: it listens at that port, and runs the
+command for each case, which has an NFS client connect there.
+
+An NFS server listens there, at an address of this machine. Each case names what it expects, in the order in which it comes: `accept N` and `reject N`, control messages
+with that function; `reply`, an RPC reply; `terminate L/T/CC`, a Terminate Message with that layer, type and code; `session terminate`;
+then how the association ended: `ended` in order, `aborted`, or `open` if it has not. The number of cases is printed, as 1..N, then a
+line for each, `ok` or `not ok`, with what came instead.
+"""
+
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+import sctp
+import segment
+from wire import WireError
+
+PATIENCE = 15  # Seconds until what did not happen never will.
+OPEN_SECONDS = 2
+FOREIGN = 0x12345678  # No region has this STag, but by a chance of one in millions.
+
+# Of linux/sctp.h, which Python does not know.
+IPPROTO_SCTP = 132
+SCTP_INITMSG, SCTP_NODELAY, SCTP_ADAPTATION_LAYER, SCTP_RECVRCVINFO = 2, 3, 7, 32
+SCTP_SNDINFO, SCTP_RCVINFO = 2, 3
+SCTP_UNORDERED = 1
+STREAMS = 8
+INITIATE, ACCEPT, REJECT, TERMINATE, ENHANCED_INITIATE, ENHANCED_ACCEPT, ENHANCED_REJECT = range(1, 8)
+
+
+class Association:
+    """An association with the listener, and the session of its stream 0."""
+
+    def __init__(self, address, adaptation=1, streams=STREAMS, port=0):
+        self.begin(self.prepared(adaptation, streams))
+        # The one address that it has anyway; more would be offered else.
+        self.socket.bind((address[0], port))
+        try:
+            self.socket.connect(address)
+        except ConnectionError:
+            self.over = "aborted"
+
+    @staticmethod
+    def prepared(adaptation=1, streams=STREAMS):
+        """A socket that has no association yet."""
+        prepared = socket.socket(socket.AF_INET, socket.SOCK_STREAM, IPPROTO_SCTP)
+        prepared.setsockopt(IPPROTO_SCTP, SCTP_INITMSG, struct.pack("HHHH", streams, STREAMS, 0, 0))
+        prepared.setsockopt(IPPROTO_SCTP, SCTP_NODELAY, 1)
+        prepared.setsockopt(IPPROTO_SCTP, SCTP_RECVRCVINFO, 1)
+        if adaptation:
+            prepared.setsockopt(IPPROTO_SCTP, SCTP_ADAPTATION_LAYER, adaptation)
+        prepared.settimeout(PATIENCE)
+        return prepared
+
+    def begin(self, prepared):
+        self.socket = prepared
+        self.ssn = 0
+        self.heard = []
+        self.over = ""
+
+    @classmethod
+    def accepted(cls, address, **options):
+        """What the first one who connects to the address sets up."""
+        listener = cls.prepared(**options)
+        with listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(1)
+            found = cls.__new__(cls)
+            found.begin(listener.accept()[0])
+        found.socket.settimeout(PATIENCE)
+        return found
+
+    def chunk(self, ppid, octets, ordered=False):
+        """Sends user data as they are."""
+        info = struct.pack("HHIIi", 0, 0 if ordered else SCTP_UNORDERED, socket.htonl(ppid), 0, 0)
+        self.socket.sendmsg([octets], [(IPPROTO_SCTP, SCTP_SNDINFO, info)])
+
+    def numbered(self, ssn):
+        """The number of a chunk: this one, or the next."""
+        if ssn is None:
+            ssn = self.ssn
+            self.ssn += 1
+        return ssn
+
+    def control(self, function, ssn=None, ordered=False, **fields):
+        # An NFS server wants to read.
+        fields = {"a": 0, "b": 0, "c": 0, "d": 0, "ird": 16, "ord": 0, **fields}
+        octets = sctp.encode({"ppid": sctp.CONTROL, "ssn": self.numbered(ssn), "function": function, **fields})
+        self.chunk(sctp.CONTROL, octets, ordered)
+
+    def segment(self, fields, ssn=None, ordered=False):
+        octets = sctp.encode({"ppid": sctp.SEGMENT, "ssn": self.numbered(ssn), "segment": segment.encode(fields)})
+        self.chunk(sctp.SEGMENT, octets, ordered)
+
+    def send(self, payload, ssn=None, **fields):
+        """Sends a segment of a Send, of the first message if nothing else is said."""
+        self.segment({"opcode": segment.SEND, "last": 1, "msn": 1, "mo": 0, "payload": payload, **fields}, ssn)
+
+    def write(self, empty=False, **fields):
+        self.segment({"opcode": segment.WRITE, "last": 1, "stag": FOREIGN, "to": 0, "payload": b"" if empty else b"x" * 8}, **fields)
+
+    def listen(self, until=None, seconds=PATIENCE):
+        """Listens until that was heard, or to the end."""
+        end = time.monotonic() + seconds
+        while not self.over and (until is None or until not in self.heard):
+            self.socket.settimeout(max(end - time.monotonic(), 0.01))
+            try:
+                octets, ancillary, _, _ = self.socket.recvmsg(65536, 256)
+            except TimeoutError:
+                break
+            except ConnectionError:
+                self.over = "aborted"
+                break
+            if not octets:
+                self.over = "ended"
+                break
+            name = self.name(octets, ancillary)
+            if name:
+                self.heard.append(name)
+
+    @staticmethod
+    def name(octets, ancillary):
+        """What a chunk says, or None if that is nothing."""
+        infos = [data for level, kind, data in ancillary if (level, kind) == (IPPROTO_SCTP, SCTP_RCVINFO)]
+        stream, _, flags, ppid = struct.unpack_from("HHHxxI", infos[0])
+        if stream != 0 or not flags & SCTP_UNORDERED:
+            return "ordered"
+        fields = sctp.decode(octets, socket.ntohl(ppid))
+        if fields["ppid"] == sctp.CONTROL:
+            function = fields["function"]
+            return {INITIATE: "initiate 1", ENHANCED_INITIATE: "initiate 5", ACCEPT: "accept 2", ENHANCED_ACCEPT: "accept 6", REJECT: "reject 3",
+                    ENHANCED_REJECT: "reject 7", TERMINATE: "session terminate"}[function]
+        found = segment.decode(fields["segment"])
+        if found["opcode"] == segment.TERMINATE:
+            return f"terminate {found['layer']}/{found['type']}/{found['code']:02x}"
+        # A server that wants to know what became of its Sends posts an RDMA Write of no octets behind them.
+        if found["opcode"] == segment.WRITE and not found["payload"]:
+            return None
+        if found["opcode"] != segment.SEND:
+            return "segment"
+        return "reply" if found["payload"][:4] == CALL[:4] else "message"
+
+    def start(self):
+        """An open session."""
+        self.control(ENHANCED_INITIATE)
+        self.listen("accept 6")
+        if self.heard != ["accept 6"]:
+            raise ConnectionError(f"no Accept: {self.heard}")
+        self.heard = []
+        return self
+
+    def outcome(self, seconds=PATIENCE):
+        """All that was heard."""
+        self.listen(None, seconds)
+        self.socket.close()
+        return ", ".join([*self.heard, self.over or "open"])
+
+
+# RPC-over-RDMA version 1 (RFC 8166): an RDMA_MSG without chunks, which carries a call of procedure 0 of NFSv3.
+CALL = (struct.pack(">7I", 0x4E554C4C, 1, 4, 0, 0, 0, 0)
+        + struct.pack(">10I", 0x4E554C4C, 0, 2, 100003, 3, 0, 0, 0, 0, 0))
+
+CASES = []
+ANSWERS = []
+
+
+def case(name, *expected, of=CASES):
+    def add(function):
+        of.append((name, expected, function))
+        return function
+    return add
+
+
+# The association (RFC 5043, sections 8 and 11.1).
+
+@case("a peer that announces no adaptation layer is aborted", "aborted")
+def _(address):
+    return Association(address, adaptation=0).outcome()
+
+
+@case("a peer that announces another adaptation layer is aborted", "aborted")
+def _(address):
+    return Association(address, adaptation=2).outcome()
+
+
+@case("a peer with other numbers of streams each way is aborted", "aborted")
+def _(address):
+    return Association(address, streams=4).outcome()
+
+
+@case("a peer that says nothing is not waited for", "ended")
+def _(address):
+    return Association(address).outcome()
+
+
+# How a session begins (sections 5.2, 6.1 and 6.3).
+
+@case("a plain Initiate is answered plainly", "accept 2, open")
+def _(address):
+    association = Association(address)
+    association.control(INITIATE)
+    return association.outcome(OPEN_SECONDS)
+
+
+@case("an enhanced Initiate is answered so", "accept 6, open")
+def _(address):
+    association = Association(address)
+    association.control(ENHANCED_INITIATE)
+    return association.outcome(OPEN_SECONDS)
+
+
+@case("more Reads than there may be are rejected so", "reject 7, ended")
+def _(address):
+    association = Association(address)
+    association.control(ENHANCED_INITIATE, ord=0x3FFE)
+    return association.outcome()
+
+
+@case("a consumer rejects", "reject 7, ended")
+def _(address):
+    association = Association(address)
+    # A server that may read nothing takes no client.
+    association.control(ENHANCED_INITIATE, ird=0)
+    return association.outcome()
+
+
+@case("300 octets of private data, more than the kernel's CM takes, are refused", "session terminate, ended")
+def _(address):
+    association = Association(address)
+    association.control(INITIATE, private=bytes(300))
+    return association.outcome()
+
+
+@case("513 octets of private data are refused", "session terminate, ended")
+def _(address):
+    association = Association(address)
+    association.control(INITIATE, private=bytes(513))
+    return association.outcome()
+
+
+@case("an ordered Initiate is refused", "session terminate, ended")
+def _(address):
+    association = Association(address)
+    association.control(INITIATE, ordered=True)
+    return association.outcome()
+
+
+@case("an Initiate with number 1 is refused", "session terminate, ended")
+def _(address):
+    association = Association(address)
+    association.control(INITIATE, ssn=1)
+    return association.outcome()
+
+
+@case("an Accept of nothing is refused", "session terminate, ended")
+def _(address):
+    association = Association(address)
+    association.control(ACCEPT)
+    return association.outcome()
+
+
+@case("a segment before the Initiate is refused", "session terminate, ended")
+def _(address):
+    association = Association(address)
+    association.send(CALL)
+    return association.outcome()
+
+
+@case("a function that there is not is refused", "session terminate, ended")
+def _(address):
+    association = Association(address)
+    association.control(9)
+    return association.outcome()
+
+
+@case("a payload protocol that there is not is refused", "session terminate, ended")
+def _(address):
+    association = Association(address)
+    association.chunk(18, bytes(8))
+    return association.outcome()
+
+
+@case("a chunk of one octet is refused", "session terminate, ended")
+def _(address):
+    association = Association(address)
+    association.chunk(sctp.CONTROL, bytes(1))
+    return association.outcome()
+
+
+# Segments (sections 5.2.1, 6.1 and 10).
+
+@case("a message is delivered", "reply, open")
+def _(address):
+    association = Association(address).start()
+    association.send(CALL)
+    return association.outcome(OPEN_SECONDS)
+
+
+@case("segments that come in another order than they were sent are delivered", "reply, open")
+def _(address):
+    association = Association(address).start()
+    half = len(CALL) // 2
+    association.send(CALL[half:], ssn=2, mo=half)
+    time.sleep(0.5)
+    association.send(CALL[:half], ssn=1, last=0)
+    return association.outcome(OPEN_SECONDS)
+
+
+@case("a message waits for what was sent before it", "open", "open, reply, open")
+def _(address):
+    association = Association(address).start()
+    association.send(CALL, ssn=2)
+    association.listen(seconds=OPEN_SECONDS)
+    if association.heard:
+        return association.outcome(0.1)
+    association.write(ssn=1, empty=True)
+    return "open, " + association.outcome(OPEN_SECONDS)
+
+
+@case("an ordered segment ends the session", "session terminate, ended")
+def _(address):
+    association = Association(address).start()
+    association.write(ordered=True)
+    return association.outcome()
+
+
+@case("a chunk longer than any segment ends the session", "session terminate, ended")
+def _(address):
+    association = Association(address).start()
+    association.chunk(sctp.SEGMENT, struct.pack(">H", 1) + bytes(70_000))
+    return association.outcome()
+
+
+@case("a number that comes twice ends the session", "session terminate, ended")
+def _(address):
+    association = Association(address).start()
+    half = len(CALL) // 2
+    association.send(CALL[half:], ssn=2, mo=half)
+    association.send(CALL[half:], ssn=2, mo=half)
+    return association.outcome()
+
+
+@case("a number farther ahead than there may be ends the session", "session terminate, ended")
+def _(address):
+    association = Association(address).start()
+    association.send(CALL, ssn=40000)
+    return association.outcome()
+
+
+@case("a second Initiate ends the session", "session terminate, ended")
+def _(address):
+    association = Association(address).start()
+    association.control(ENHANCED_INITIATE)
+    return association.outcome()
+
+
+@case("a Write to memory that there is not", "terminate 1/1/00, session terminate, ended")
+def _(address):
+    association = Association(address).start()
+    association.write()
+    return association.outcome()
+
+
+@case("a Read although none was agreed on", "terminate 1/2/02, session terminate, ended")
+def _(address):
+    association = Association(address).start()
+    association.segment({"opcode": segment.READ_REQUEST, "last": 1, "msn": 1, "mo": 0, "sinkstag": 1, "sinkto": 0, "size": 16,
+                         "srcstag": FOREIGN, "srcto": 0})
+    return association.outcome()
+
+
+@case("a Terminate Message is answered by the end of the session", "session terminate, ended")
+def _(address):
+    association = Association(address).start()
+    association.segment({"opcode": segment.TERMINATE, "last": 1, "msn": 1, "mo": 0, "layer": 0, "type": 0, "code": 0, "m": 0,
+                         "d": 0, "r": 0})
+    return association.outcome()
+
+
+# How a session ends (sections 6.2 and 6.6).
+
+@case("a Terminate is answered by one", "session terminate, ended")
+def _(address):
+    association = Association(address).start()
+    association.control(TERMINATE)
+    return association.outcome()
+
+
+@case("a Terminate waits for what was sent before it", "reply, session terminate, ended", "session terminate, reply, ended",
+      "session terminate, ended")
+def _(address):
+    association = Association(address).start()
+    association.control(TERMINATE, ssn=2)
+    association.listen(seconds=OPEN_SECONDS)
+    if association.heard or association.over:
+        return "too early: " + association.outcome(0.1)
+    association.send(CALL, ssn=1)
+    return association.outcome()
+
+
+@case("a segment behind the Terminate ends the session", "session terminate, ended")
+def _(address):
+    association = Association(address).start()
+    association.control(TERMINATE, ssn=1)
+    association.send(CALL, ssn=2)
+    return association.outcome()
+
+
+@case("an association that is aborted", "aborted")
+def _(address):
+    association = Association(address).start()
+    association.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    association.socket.close()
+    return "aborted"
+
+
+@case("an association that its peer restarts is lost", "aborted")
+def _(address):
+    association = Association(address).start()
+    port = association.socket.getsockname()[1]
+    # Nobody hears of its end.
+    subprocess.run(["nft", "-f", "-"], check=True, text=True,
+                   input=f"table inet restart {{ chain out {{ type filter hook output priority 0; sctp sport {port} drop; }}; }}")
+    try:
+        association.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        association.socket.close()
+    finally:
+        subprocess.run(["nft", "delete", "table", "inet", "restart"], check=True)
+    return Association(address, port=port).outcome()
+
+
+# Answers to an Initiate (sections 6.1, 6.3 and 6.6).
+
+def answered(address, *functions, **fields):
+    """Who connects says Initiate, and hears these functions; then what it says."""
+    association = Association.accepted(address)
+    association.listen("initiate 5")
+    if association.heard != ["initiate 5"]:
+        return "no Initiate: " + association.outcome(0.1)
+    association.heard = []
+    for function in functions:
+        association.control(function, **fields)
+    return association
+
+
+@case("who is accepted sends its first message", "message, open", of=ANSWERS)
+def _(address):
+    association = answered(address, ENHANCED_ACCEPT, ord=16)
+    association.listen("message")
+    return association.outcome(0.1)
+
+
+@case("an Accept may be overtaken by segments", "message, open", of=ANSWERS)
+def _(address):
+    association = answered(address)
+    association.write(ssn=1, empty=True)
+    time.sleep(0.5)
+    association.control(ENHANCED_ACCEPT, ord=16)
+    association.listen("message")
+    return association.outcome(0.1)
+
+
+@case("a Terminate behind the Accept may overtake it", "session terminate, ended", "message, session terminate, ended", of=ANSWERS)
+def _(address):
+    association = answered(address)
+    association.control(TERMINATE, ssn=1)
+    time.sleep(0.5)
+    association.control(ENHANCED_ACCEPT, ord=16)
+    return association.outcome()
+
+
+@case("who is rejected ends the association", "ended", "aborted", of=ANSWERS)
+def _(address):
+    return answered(address, ENHANCED_REJECT).outcome()
+
+
+@case("who is answered with a Terminate ends the association", "ended", "aborted", of=ANSWERS)
+def _(address):
+    return answered(address, TERMINATE).outcome()
+
+
+@case("an Initiate is no answer", "session terminate, ended", of=ANSWERS)
+def _(address):
+    return answered(address, ENHANCED_INITIATE).outcome()
+
+
+@case("a plain Accept is no answer to an enhanced Initiate", "session terminate, ended", of=ANSWERS)
+def _(address):
+    return answered(address, ACCEPT).outcome()
+
+
+@case("a segment is no answer", "session terminate, ended", of=ANSWERS)
+def _(address):
+    association = answered(address)
+    association.write(ssn=0, empty=True)
+    return association.outcome()
+
+
+@case("an Accept that wants more Reads than there may be ends the session", "session terminate, ended", of=ANSWERS)
+def _(address):
+    return answered(address, ENHANCED_ACCEPT, ord=0x3FFE).outcome()
+
+
+@case("300 octets of private data in an Accept end the session", "session terminate, ended", of=ANSWERS)
+def _(address):
+    return answered(address, ENHANCED_ACCEPT, ord=16, private=bytes(300)).outcome()
+
+
+@case("who hears no answer gives up", "aborted", of=ANSWERS)
+def _(address):
+    return answered(address).outcome()
+
+
+@case("who finds no adaptation layer aborts", "aborted", of=ANSWERS)
+def _(address):
+    return Association.accepted(address, adaptation=0).outcome()
+
+
+def run(cases, address, command):
+    """Runs cases, each with the command beside it if there is one."""
+    print(f"1..{len(cases)}", flush=True)
+    failed = 0
+    for name, expected, attempt in cases:
+        beside = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) if command else None
+        try:
+            found = attempt(address)
+        except (OSError, WireError, AttributeError) as error:
+            found = f"{type(error).__name__}: {error}"
+        if beside:
+            beside.kill()
+            beside.wait()
+        passed = found in expected
+        failed += not passed
+        print(f"ok {name}" if passed else f"not ok {name}: {found}, not {' or '.join(expected)}", flush=True)
+    return 1 if failed else 0
+
+
+def main(arguments):
+    if arguments[:1] == ["--answer"] and len(arguments) > 3:
+        return run(ANSWERS, (arguments[1], int(arguments[2])), arguments[3:])
+    if len(arguments) not in (1, 2) or arguments[0].startswith("-"):
+        print(__doc__, file=sys.stderr)
+        return 2
+    return run(CASES, (arguments[0], int(arguments[1]) if len(arguments) == 2 else 20049), None)
+
+
+sys.exit(main(sys.argv[1:]))

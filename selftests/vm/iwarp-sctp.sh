@@ -1,0 +1,175 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# NFS over DDP over SCTP (RFC 5043) in one VM, whose server and client share an iwarp-sctp device: mounts, peers that break the rules, a
+# network that loses, delays, reorders and doubles packets, addresses that come and go, and a device that goes.
+#
+# LONG_FORMS=yes has it lose more of them, and do all that at once.
+
+. ./lib.sh
+clear_logs
+
+modprobe -a iwarp veth sch_netem && modprobe dummy numdummies=0 || exit
+ip link add d0 type dummy && ip address add 10.9.0.1/24 dev d0 && ip address add fd09::1/64 dev d0 nodad && ip link set d0 up || exit
+# Packets to its own addresses take this way. They are as long as on Ethernet.
+ip link set lo mtu 1500
+
+add() { rdma link add iw0 type iwarp-sctp netdev d0; }
+delete() { timeout 60 rdma link del iw0; }
+count() { rdma -j -p statistic show link iw0/1 | sed -n "s/.*\"$1\": \([0-9]*\).*/\1/p"; }
+
+# Addresses at which SCTP listens to the port.
+listeners() { awk -v port="$port" '$6 == port { print $9 }' /proc/net/sctp/eps | sort; }
+listens_at() {
+	local left=20
+	until [ "$(listeners | xargs)" = "$*" ]; do
+		sleep 0.5
+		((--left)) || { listeners; return 1; }
+	done
+}
+serves() {
+	# Its daemons stay, and must not keep the pipes of the runner, which waits for their end.
+	"$scripts/vm/nfs-server" start >/vm/nfs-server.log 2>&1 3>&- 4>&- && add
+}
+
+# A file goes there and back, by way of the server of this machine.
+carries() {
+	mount_nfs "$@" || return
+	random_file "$mnt/file" 3000000 && drop_file "$mnt/file" && cmp "$mnt/file" /export/file
+	local status=$?
+	umount "$mnt" && return $status
+}
+
+# The same, and more of it, while the network does that to packets.
+carries_through() {
+	tc qdisc add dev lo root netem limit 10000 "$@" || return
+	mount_nfs 4.2 "" 10.9.0.1 && verified_io --size=4M --numjobs=2 --iodepth=4
+	local status=$?
+	umount "$mnt"
+	tc -s qdisc show dev lo
+	tc qdisc del dev lo root
+	return $status
+}
+places_out_of_order() {
+	local before after
+	before=$(count placed_out_of_order)
+	carries_through "$@" || return
+	after=$(count placed_out_of_order)
+	echo "$((after - before)) segments were placed before their turn"
+	[ "$after" -gt "$before" ]
+}
+
+# The packets of a mount, its I/O and its end. tshark reads no script for root.
+capture=/tmp/sctp.pcap
+captures() {
+	local tcpdump status
+	tcpdump -i lo -w $capture -U -B 65536 sctp port "$port" 2>/dev/null &
+	tcpdump=$!
+	until [ -s $capture ]; do sleep 0.1; done
+	carries 3 "" 10.9.0.1
+	status=$?
+	sleep 3
+	kill $tcpdump
+	wait $tcpdump
+	cp ../iwpeer/ddp-sctp.lua /tmp && chmod 644 $capture /tmp/ddp-sctp.lua && return $status
+}
+decode() { setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/tmp tshark -n -X lua_script:/tmp/ddp-sctp.lua -r $capture "$@" 2>/dev/null; }
+# found FIELD FILTER: what values the field has in packets that match, each once.
+found() { decode -Y "$2" -T fields -e "$1" | tr ',' '\n' | sort -u | xargs; }
+# Both in INIT and in INIT ACK.
+announces() {
+	local kind value
+	for kind in 1 2; do
+		value=$(found sctp.adaptation_layer_indication "sctp.chunk_type == $kind")
+		echo "chunk type $kind: adaptation layer $value"
+		[ -n "$value" ] && [ $((value)) -eq 1 ] || return
+	done
+}
+chunks_are_whole() {
+	local bit
+	for bit in u b e; do
+		echo "$bit bit: $(found sctp.data_${bit}_bit 'sctp.chunk_type == 0')"
+		found sctp.data_${bit}_bit 'sctp.chunk_type == 0' | grep -qxE '1|True' || return
+	done
+}
+chunks_are_known() {
+	found sctp.data_payload_proto_id 'sctp.chunk_type == 0'
+	[ "$(found sctp.data_payload_proto_id 'sctp.chunk_type == 0')" = "16 17" ]
+}
+carries_rdma() {
+	local packets
+	packets=$(decode -Y iwarp_rdma | wc -l)
+	echo "$packets packets of RDMAP, $(decode -Y rpcordma | wc -l) of RPC-over-RDMA"
+	[ "$packets" -gt 10 ]
+}
+
+new_address_listens() {
+	ip address add 10.9.0.2/24 dev d0 && listens_at 10.9.0.1 10.9.0.2 fd09:0000:0000:0000:0000:0000:0000:0001 "$link_local" &&
+		carries 3 "" 10.9.0.2
+}
+old_address_does_not() {
+	ip address del 10.9.0.2/24 dev d0 && listens_at 10.9.0.1 fd09:0000:0000:0000:0000:0000:0000:0001 "$link_local"
+}
+
+# The device goes with a mount that is being written to.
+goes_in_use() {
+	local writer
+	mount_nfs 3 soft,timeo=50,retrans=1 10.9.0.1 || return
+	dd if=/dev/zero of="$mnt/zeroes" bs=64k count=200 conv=fsync status=none &
+	writer=$!
+	sleep 0.3
+	delete || return
+	add || return
+	# Where it was cut off does not matter: it ends.
+	timeout 120 tail --pid="$writer" -f /dev/null && timeout 60 umount -f "$mnt"
+}
+
+beside_tcp() {
+	ip link add d1 type dummy && ip address add 10.9.1.1/24 dev d1 && ip link set d1 up || return
+	rdma link add iw1 type iwarp-tcp netdev d1 && rdma link add iw2 type iwarp-sctp netdev d1 || return
+	carries 3 "" 10.9.1.1 && carries 3 "" 10.9.0.1
+}
+
+nobody_listens() { not mount_nfs 3 port=20050,soft,timeo=50,retrans=1 10.9.0.1; }
+module_goes() { "$scripts/vm/nfs-server" stop && unload && timeout 60 rmmod iwarp; }
+module_returns() { modprobe iwarp && add && delete; }
+
+check_quietly() { "$@" >/dev/null; }
+check_quietly serves || exit
+link_local=$(ip -6 -o address show dev d0 scope link | awk '{ split($4, a, "/"); print a[1] }' |
+	python3 -c 'import ipaddress; print(ipaddress.ip_address(input()).exploded)')
+mapfile -t results < <(../iwpeer/hostile_sctp.py 10.9.0.1 "$port")
+planned=${results[0]#1..} results=("${results[@]:1}")
+# The other way round: the client's device connects to such a peer. A mount begins when that listens, and leads to nothing.
+mapfile -t answers < <(../iwpeer/hostile_sctp.py --answer 10.9.0.1 20050 sh -c "sleep 0.5
+	exec mount -t nfs -o proto=rdma,port=20050,vers=4.2,retry=0,soft,timeo=50,retrans=1 10.9.0.1:/ $mnt")
+planned=$((planned + ${answers[0]#1..})) results+=("${answers[@]:1}")
+
+plan $((${#results[@]} + 19 + $(long_form && echo 2 || echo 0)))
+check "there is a listener for each address of the device" listens_at 10.9.0.1 fd09:0000:0000:0000:0000:0000:0000:0001 "$link_local"
+check "NFSv3 over IPv4" carries 3 "" 10.9.0.1
+check "NFSv4.2 over IPv6" carries 4.2 "" fd09::1
+for result in "${results[@]}"; do
+	if [[ $result == ok* ]]; then ktap_test_pass "${result#ok }"; else ktap_test_fail "${result#not ok }"; fi
+done
+check "all cases ran" [ "${#results[@]}" -eq "$planned" ]
+check "a mount is captured" captures
+check "on the wire both sides announce DDP" announces
+check "on the wire chunks have the two payload protocols of RFC 5043" chunks_are_known
+check "on the wire chunks are unordered and whole" chunks_are_whole
+check "on the wire another decoder finds RDMAP in the segments" carries_rdma
+check "an address that is added gets a listener" new_address_listens
+check "an address that is removed loses it" old_address_does_not
+check "nobody listens at another port" nobody_listens
+check "1 % of the packets is lost" carries_through loss 1%
+check "packets are reordered, and placed out of order" places_out_of_order delay 5ms reorder 60%
+check "packets come twice" carries_through duplicate 5%
+if long_form; then
+	check "5 % of the packets are lost" carries_through loss 5%
+	check "all of that" carries_through delay 5ms 2ms loss 1% duplicate 1% reorder 60%
+fi
+check "the device goes while it is in use, and comes back" goes_in_use
+check "both link types serve, on one network device" beside_tcp
+check "the module goes" module_goes
+check "the module comes back" module_returns
+finish
