@@ -13,7 +13,7 @@ SERVER ?= rust
 # How long each fuzz target runs, in seconds.
 TIME ?= 60
 
-# The VMs: their RDMA device, rxe, iwarp-tcp or siw, that of a pair's server if it is another one, virtual CPUs, memory, seconds until
+# The VMs: their RDMA device, rxe, iwarp-tcp, iwarp-sctp or siw, that of a pair's server if it is another one, virtual CPUs, memory, seconds until
 # they are killed, additions
 # to the kernel's command line. KERNEL=debug boots the debug kernel.
 RDMA ?= rxe
@@ -83,7 +83,7 @@ check-fast: ## the gates that need no VM
 check-kernels: ## the tests in VMs on each kernel of scripts/buildroot/series
 	@scripts/check.sh kernels
 
-debug-check: ## the tests in VMs, and more, on a debug kernel (built once, which takes long), over rxe and siw
+debug-check: ## the tests in VMs, and more, on a debug kernel (built once, which takes long), over rxe, siw and iwarp-tcp
 	@scripts/check.sh debug
 
 check-packages: ## the Debian packages, in chroots from a clean root and in a VM: install, upgrade, roll back, refuse, remove; lintian

@@ -105,6 +105,15 @@ pair() {
 		--limit "$limit" -- "$settings scripts/vm/kselftest $1"
 }
 
+# The kernel's soft iWARP for the stock kernel, which lacks it.
+siw() { timeout -k 10 "$limit" scripts/enter selftests/iwarp/siw.sh; }
+
+# iwarp LIST [PEER]: two VMs with our iWARP device, or with another one on the server.
+iwarp() {
+	scripts/enter scripts/vm.py pair --client "${CLIENT:-rust}" --server "${SERVER:-rust}" --rdma iwarp-tcp \
+		--peer-rdma "${2:-iwarp-tcp}" --limit "$limit" -- "$settings scripts/vm/kselftest $1"
+}
+
 # What needs no VM.
 fast() {
 	gate 'format of the Rust sources' 120 in_root scripts/fmt.sh --check
@@ -144,6 +153,11 @@ vms() {
 	gate "${1:-}two VMs: the crafted peer" 1800 pair crafted_peer
 	gate "${1:-}two VMs: against the in-tree server" 1200 pair in_tree rust c
 	gate "${1:-}two VMs: against the in-tree client" 1200 pair in_tree c rust
+	gate "${1:-}siw builds" 300 siw
+	settings='ROUNDS=3' gate "${1:-}iWARP: one VM" 900 one_vm iwarp_single
+	gate "${1:-}iWARP: two VMs" 900 iwarp iwarp
+	gate "${1:-}iWARP: two VMs, siw on the server" 600 iwarp iwarp_siw siw
+	rdma=iwarp-sctp gate "${1:-}iWARP: two VMs, SCTP" 1200 pair iwarp_sctp
 }
 
 # What takes long: the long forms of the tests, and each fault so often that a rare race has its chance.
@@ -152,6 +166,7 @@ long() {
 	gate 'long: two VMs' 7200 pair long
 	gate 'long: against the in-tree server' 3600 pair long_in_tree rust c
 	gate 'long: against the in-tree client' 3600 pair long_in_tree c rust
+	settings='LONG_FORMS=yes' gate 'long: iWARP, one VM' 7200 one_vm long_iwarp
 	settings='LONG_FORMS=yes DISCONNECTS=100 RESTARTS=10 REMOVALS=20 KILLS=20 LOSSES=2 TIMEOUT=7200'
 	gate 'long: faults in loops' 14400 pair loops
 }
@@ -172,12 +187,15 @@ kernels() {
 # On a kernel that checks each access to memory and the order of locks, and makes allocations fail.
 debug() {
 	builds
-	gate 'debug kernel: one VM' 7200 one_vm debug_single
+	gate 'debug kernel: one VM' 3600 one_vm debug_single
 	gate 'debug kernel: two VMs, rxe' 14400 pair debug_rxe
-	settings='TIMEOUT=3600'
-	gate 'debug kernel: failures on either side, rxe' 18000 pair debug_failures
+	settings='TIMEOUT=3600 FAILURES=200 DISCONNECTS=10'
+	gate 'debug kernel: failures on either side, rxe' 7200 pair debug_failures
 	settings='' rdma=siw
 	gate 'debug kernel: two VMs, siw' 7200 pair debug_siw
+	settings='ROUNDS=3'
+	gate 'debug kernel: iWARP, one VM' 3600 one_vm debug_iwarp_single
+	gate 'debug kernel: iWARP, two VMs' 3600 iwarp debug_iwarp
 }
 
 lintian() {

@@ -23,7 +23,7 @@ Beside host tests a row can name what a kselftest checks: vm/mount.sh:"NFSv$vers
 selftests/vm/mount.sh that says so. It must be there, and the script be one of those that selftests/Makefile runs; that
 it passes is shown where the kselftests run.
 
-iwpeer/hostile.py:"a peer that says nothing is not waited for" is what a case of that file is called; vm/iwarp-hostile.sh runs them all.
+iwpeer/hostile.py:"a peer that says nothing is not waited for" is what a case of that file is called; vm/iwarp-hostile.sh runs them all, and vm/iwarp-sctp.sh those of iwpeer/hostile_sctp.py.
 
 rust/rdma/selftest.rs:"what it claims" is a test in the kernel. It must be there; vm/inkernel.sh runs them all.
 
@@ -45,7 +45,7 @@ PEER = TOP / "selftests/peer"
 HOST_KINDS = set("UPM")
 NORMATIVE = ["MUST", "MUST NOT", "REQUIRED", "SHOULD", "SHOULD NOT", "MAY"]
 SELFTESTS = TOP / "selftests"
-KSELFTEST = re.compile(r'(vm/[\w-]+\.sh|iwpeer/hostile\.py):"([^"]*)"')
+KSELFTEST = re.compile(r'(vm/[\w-]+\.sh|iwpeer/hostile(?:_sctp)?\.py):"([^"]*)"')
 KERNEL_TEST = re.compile(r'(rust/\w+/selftest(?:/\w+)?\.rs):"([^"]*)"')
 ARGUMENT = re.compile(r'(rust/[\w/]+\.rs):"([^"]*)"')
 
@@ -87,8 +87,9 @@ def read_table(table):
 def has_check(script, description):
     """Says whether a kselftest that is run, or the hostile peer that one runs, has a check with this description."""
     path = SELFTESTS / script
-    hostile = script == "iwpeer/hostile.py"
-    run, line = ("vm/iwarp-hostile.sh", f'@case("{description}", ') if hostile else (script, f'check "{description}" ')
+    runs = {"iwpeer/hostile.py": "vm/iwarp-hostile.sh", "iwpeer/hostile_sctp.py": "vm/iwarp-sctp.sh"}
+    line = f'@case("{description}", ' if script in runs else f'check "{description}" '
+    run = runs.get(script, script)
     return run in (SELFTESTS / "Makefile").read_text().split() and path.exists() and line in path.read_text()
 
 

@@ -2,19 +2,21 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # The main job, shown: builds what it takes, boots a client and a server with our module, and moves files between them
-# over RDMA (scripts/vm/demo). CLIENT=c and SERVER=c show the same with the kernel's own module there.
+# over RDMA (scripts/vm/demo). CLIENT=c and SERVER=c show the same with the kernel's own module there, RDMA=iwarp-tcp or RDMA=siw over
+# another device than rxe.
 
 . "$(dirname "$0")/lib.sh"
 cd "$top"
 
-client=${CLIENT:-rust} server=${SERVER:-rust}
-case $client$server in
-*rust*) scripts/build.sh module ;;
+client=${CLIENT:-rust} server=${SERVER:-rust} rdma=${RDMA:-rxe}
+case $client$server$rdma in
+*rust* | *iwarp-*) scripts/build.sh module ;;
 *) scripts/build.sh buildroot ;;
 esac
+if [ "$rdma" = siw ] && [ "${KERNEL:-}" != debug ]; then scripts/enter selftests/iwarp/siw.sh; fi
 
-stage "two VMs on one wire, a client and an NFS server; module of the client: $client, of the server: $server"
-if scripts/enter scripts/vm.py pair --client "$client" --server "$server" --limit "${LIMIT:-600}" -- scripts/vm/demo; then
+stage "two VMs on one wire, a client and an NFS server; module of the client: $client, of the server: $server; RDMA device: $rdma"
+if scripts/enter scripts/vm.py pair --client "$client" --server "$server" --rdma "$rdma" --limit "${LIMIT:-600}" -- scripts/vm/demo; then
 	stage "demo: all of this held, and both kernel logs are clean"
 	exit
 fi

@@ -48,7 +48,7 @@ finish() {
 	while :; do :; done
 }
 
-# One end of the wire: an Ethernet device with rxe, siw or iwarp-tcp on it, as RDMA device rxe0, siw0 or iw0.
+# One end of the wire: an Ethernet device with rxe, siw, iwarp-tcp or iwarp-sctp on it, as RDMA device rxe0, siw0 or iw0.
 wire() {
 	modprobe virtio_net
 	# If the network device drops a packet from its transmit queue, rxe puts the queue pair in error state. If that is the GSI queue
