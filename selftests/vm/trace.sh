@@ -85,7 +85,37 @@ one_queue() {
 	[ "$queues" -ge 1 ] && [ "$queues" -le 2 ]
 }
 
-plan 26
+# Writes a file that needs RDMA Reads.
+long_write() { mount_nfs 4.2 && random_file "$mnt/long" 300000 && umount "$mnt"; }
+
+# The script of docs/observability.md, on the server: the RDMA Reads of the file are in what it prints.
+bpftrace_recipe() {
+	local status=0
+	on_server "rm -f /tmp/reads; setsid bpftrace /src/docs/rdma-read-latency.bt >/tmp/reads 2>&1 & sleep 1
+		until grep -q '^Attach' /tmp/reads; do pgrep -x bpftrace >/dev/null || { cat /tmp/reads; exit 1; }; sleep 0.5; done; sleep 2" || return
+	long_write || status=1
+	on_server 'pkill -INT -x bpftrace; while pgrep -x bpftrace >/dev/null; do sleep 0.2; done; cat /tmp/reads' >/tmp/reads
+	cat /tmp/reads
+	awk '$1 == "@bytes:" { bytes = $2 } $1 == "@reads:" { reads = $2 } $1 == "@longest_us:" { longest = $2 } /@latency_us:/ { histogram = 1 }
+		END { exit !(reads > 0 && bytes >= 290000 && longest > 0 && histogram) }' /tmp/reads && return $status
+}
+
+# The first command of docs/observability.md, as the program records a command.
+trace_cmd_recipe() {
+	trace-cmd record -o /vm/trace.dat -e rpcrdma -e sunrpc -e rdma_core -e rdma_cma bash -c "$(declare -f mount_nfs random_file long_write)
+		$(declare -p mnt port); long_write" || return
+	trace-cmd report -i /vm/trace.dat >/tmp/report || return
+	for event in xprtrdma_marshal xprtrdma_reply rpc_task_begin cq_process cm_send_req; do
+		echo "$event: $(grep -c " $event: " /tmp/report)"
+		grep -q " $event: " /tmp/report || return
+	done
+	# A field of which trace-cmd reads the format for itself.
+	grep -qE "xprtrdma_marshal: +$task xid=$hex hdr=[0-9]+ xdr=[0-9/]+ .*list" /tmp/report
+}
+
+recipes=1
+if command -v trace-cmd >/dev/null; then recipes=2; fi
+plan $((26 + recipes))
 modprobe rpcrdma
 check "a mount, I/O and a lost connection are recorded" record io
 check "xprtrdma_op_connect" here_is xprtrdma_op_connect "$server delay=[0-9]+"
@@ -115,4 +145,6 @@ check "the server decodes the Calls that the client sees answered" same_xids
 modprobe rpcrdma
 refusal() { record refused && here_is xprtrdma_connect "peer=\[$SERVER_ADDR\]:20050 rc=-[0-9]+ connection status=-[0-9]+"; }
 check "xprtrdma_connect, of a connection that is refused" refusal
+check "the bpftrace script sees the RDMA Reads" bpftrace_recipe
+if [ $recipes = 2 ]; then check "trace-cmd records and reports the events" trace_cmd_recipe; fi
 finish
