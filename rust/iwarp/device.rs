@@ -3,6 +3,7 @@
 //! Devices: what is common to all queue pairs on a network device.
 
 use crate::connecting::Connecting;
+use crate::ending::Endings;
 use crate::listener::Listener;
 use crate::lower::Lower;
 use crate::lower::MAX_READS;
@@ -30,6 +31,8 @@ pub(crate) struct Device<L: Lower> {
     shared: Arc<Shared>,
     // Connections that nobody has accepted or rejected.
     requests: Arc<Requests<L>>,
+    // Connections that no queue pair needs.
+    endings: Arc<Endings<L>>,
 }
 
 impl<L: Lower> Driver for Device<L> {
@@ -50,12 +53,13 @@ impl<L: Lower> Driver for Device<L> {
         let device = Self {
             shared: Shared::new(regions)?,
             requests: Arc::pin_init(Requests::new(), GFP_KERNEL)?,
+            endings: Endings::new()?,
         };
         Ok(Arc::new(device, GFP_KERNEL)?)
     }
 
     fn create(this: &Arc<Self>, queues: Arc<Queues>, domain: Domain) -> Result<Arc<Qp<L>>> {
-        Qp::new(this.shared.clone(), queues, domain)
+        Qp::new(this.shared.clone(), queues, this.endings.clone(), domain)
     }
 
     fn counter(&self, index: usize) -> u64 {
@@ -108,5 +112,6 @@ impl<L: Lower> Driver for Device<L> {
         while let Some(request) = this.requests.pop() {
             Request::stop(&request);
         }
+        this.endings.stop();
     }
 }

@@ -230,9 +230,6 @@ pub(crate) trait Open: Send + Sized + 'static {
     /// The last segment was handed over.
     fn finish(&mut self);
 
-    /// The consumer closes: hands over what was added, and says so.
-    fn close(&mut self);
-
     /// The peer's last segment was delivered, or one that is not to be answered. Says whether the end is in order.
     fn ended(&mut self) -> bool;
 
@@ -242,6 +239,10 @@ pub(crate) trait Open: Send + Sized + 'static {
     /// Whether something took the peer too long.
     fn is_late(&self) -> bool;
 
+    /// The consumer closes, or wants the end `at_once`: hands over what was added, and says so, as far as the protocol has a word
+    /// for it. [`None`]: it is ended. Sleeps.
+    fn close(self, at_once: bool) -> Option<Self::Lingering>;
+
     /// Leaves the peer time to hear what was said last. Sleeps.
     fn linger(self) -> Self::Lingering;
 
@@ -249,8 +250,11 @@ pub(crate) trait Open: Send + Sized + 'static {
     fn abort(self);
 }
 
-/// A connection that nobody needs any more.
+/// A connection that nobody needs any more. Dropped, it ends in order, as far as the protocol sees to that alone.
 pub(crate) trait Lingering: Send {
-    /// Says whether it may go. Sleeps.
+    /// Goes on. Says whether it may go. Sleeps.
     fn step(&mut self) -> bool;
+
+    /// The peer had its time. Sleeps.
+    fn give_up(self);
 }

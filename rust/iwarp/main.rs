@@ -9,19 +9,20 @@
 //!
 //! ```text
 //! Listener -> Acceptor <- Request        until the consumer decides
-//!                         Qp -> Connecting, then Stream, then what lingers
+//!                         Qp -> Connecting, then Stream
+//!                         Ending                 until the peer has what was said last
 //! ```
 //!
 //! What is below DDP is a type parameter of them all ([`lower`]), and a module of its own: [`tcp`], [`sctp`].
 //!
-//! Each of `Acceptor`, `Request` and `Qp` has a worker on the module's queue, which is the only one to use its socket, and a
+//! Each of `Acceptor`, `Request`, `Qp` and `Ending` has a worker on the module's queue, which is the only one to use its socket, and a
 //! mutex around what the worker has. A socket's events kick the worker that its [`waker`] points at.
 //!
 //! # Locks
 //!
-//! The mutex of a `Qp`, `Request` or `Acceptor` is taken first, that of an `Acceptor` inside that of a `Request`; then the
-//! socket's lock; then that of a region. Events go to iw_cm under these mutexes, and iw_cm calls none of this under a
-//! lock that its event handler takes.
+//! The mutex of a `Qp`, `Request` or `Acceptor` is taken first, that of an `Acceptor` inside that of a `Request`, and that of an
+//! `Ending` inside that of a `Qp`; then the socket's lock; then that of a region. Events go to iw_cm under these mutexes, and iw_cm
+//! calls none of this under a lock that its event handler takes.
 
 #![crate_name = "iwarp"]
 #![forbid(unsafe_code)]
@@ -29,6 +30,7 @@
 mod connecting;
 mod counters;
 mod device;
+mod ending;
 mod id;
 #[cfg(RPCRDMA_SELFTEST)]
 #[path = "../ktap.rs"]

@@ -5,12 +5,13 @@
 //! A queue pair has a worker, which does everything: the start-up of a connection that this side begins, the stream, and the end.
 //! Who posts, connects, accepts or changes the state leaves something for the worker and kicks it. When the consumer wants the
 //! error state, or a stream ends, every request completes, those that are posted later as well; nothing of the peer is
-//! waited for then.
+//! waited for then, and what is left of the connection [ends](crate::ending) without its queue pair.
 
 use crate::connecting::Connecting;
 use crate::counters::Count;
+use crate::ending::Ending;
+use crate::ending::Endings;
 use crate::id::Id;
-use crate::lower::Lingering;
 use crate::lower::Lower;
 use crate::lower::Open;
 use crate::memory::Registered;
@@ -43,8 +44,17 @@ const ROUNDS: usize = 8;
 /// Milliseconds between looks at a connection that waits for something, even without an event.
 const LOOK_MS: u32 = 1_000;
 
-/// What is left of a connection in the end.
-type Last<L> = <<L as Lower>::Open as Open>::Lingering;
+/// Why a connection ends.
+#[derive(Clone, Copy)]
+enum Why {
+    /// The consumer wants it.
+    Wanted,
+    /// It came to its end.
+    Over {
+        /// In order.
+        graceful: bool,
+    },
+}
 
 /// What a queue pair's worker works on.
 enum Phase<L: Lower> {
@@ -54,8 +64,8 @@ enum Phase<L: Lower> {
     Connecting(KBox<Connecting<L>>),
     /// There is a connection. Its consumer hears of the end when the token goes.
     Open(KBox<Stream<L::Open>>, cm::Established<Id>),
-    /// It is over. Maybe the peer is still given what was sent last.
-    Over(Option<Last<L>>),
+    /// It is over.
+    Over,
 }
 
 struct Inner<L: Lower> {
@@ -68,6 +78,7 @@ struct Inner<L: Lower> {
 pub(crate) struct Qp<L: Lower> {
     shared: Arc<Shared>,
     queues: Arc<Queues>,
+    endings: Arc<Endings<L>>,
     domain: Domain,
     // One of `State`, and the access of the peer above it.
     state: AtomicU32,
@@ -92,6 +103,7 @@ impl<L: Lower> Qp<L> {
     pub(crate) fn new(
         shared: Arc<Shared>,
         queues: Arc<Queues>,
+        endings: Arc<Endings<L>>,
         domain: Domain,
     ) -> Result<Arc<Self>> {
         let queue = work::current()?;
@@ -103,6 +115,7 @@ impl<L: Lower> Qp<L> {
             pin_init!(Self {
                 shared,
                 queues,
+                endings,
                 domain,
                 state: AtomicU32::new(State::Reset as u32),
                 access: AtomicU32::new(0),
@@ -182,7 +195,7 @@ impl<L: Lower> Qp<L> {
     /// One step of the worker. Says whether it should run again soon.
     fn step(this: &Arc<Self>, inner: &mut Inner<L>) -> bool {
         if matches!(this.state(), State::Closing | State::Error) {
-            Self::end(this, inner, this.state() == State::Closing);
+            Self::end(this, inner, Why::Wanted);
             return false;
         }
         let memory = Registered {
@@ -191,7 +204,7 @@ impl<L: Lower> Qp<L> {
             access: this.access(),
         };
         match &mut inner.phase {
-            Phase::Unbound | Phase::Over(_) => false,
+            Phase::Unbound | Phase::Over => false,
             Phase::Connecting(connecting) => {
                 if let Some(milliseconds) = connecting.step() {
                     // A timer that runs longer would keep the stream from a shorter one.
@@ -201,7 +214,7 @@ impl<L: Lower> Qp<L> {
                 // Consumers may send as soon as they hear of it.
                 this.advance(State::ReadyToReceive, State::ReadyToSend);
                 let Phase::Connecting(connecting) =
-                    core::mem::replace(&mut inner.phase, Phase::Over(None))
+                    core::mem::replace(&mut inner.phase, Phase::Over)
                 else {
                     return false;
                 };
@@ -211,7 +224,7 @@ impl<L: Lower> Qp<L> {
                         true
                     }
                     None => {
-                        Self::end(this, inner, false);
+                        Self::end(this, inner, Why::Over { graceful: false });
                         false
                     }
                 }
@@ -220,7 +233,7 @@ impl<L: Lower> Qp<L> {
                 Round::More => true,
                 Round::Idle if stream.is_late() => {
                     this.shared.counters.add(Count::Late);
-                    Self::end(this, inner, false);
+                    Self::end(this, inner, Why::Over { graceful: false });
                     false
                 }
                 Round::Idle => {
@@ -230,7 +243,7 @@ impl<L: Lower> Qp<L> {
                     false
                 }
                 Round::Over { graceful } => {
-                    Self::end(this, inner, graceful);
+                    Self::end(this, inner, Why::Over { graceful });
                     false
                 }
             },
@@ -238,47 +251,36 @@ impl<L: Lower> Qp<L> {
     }
 
     /// The connection is over, or is to be: tells the consumer, completes everything.
-    fn end(this: &Arc<Self>, inner: &mut Inner<L>, graceful: bool) {
-        let closing = this.state() == State::Closing;
+    fn end(this: &Arc<Self>, inner: &mut Inner<L>, why: Why) {
+        let at_once = this.state() != State::Closing;
         this.set_state(State::Error);
-        let phase = core::mem::replace(&mut inner.phase, Phase::Over(None));
-        match phase {
-            Phase::Unbound => {}
-            Phase::Over(lingering) => inner.phase = Phase::Over(lingering),
+        match core::mem::replace(&mut inner.phase, Phase::Over) {
+            Phase::Unbound | Phase::Over => {}
             Phase::Connecting(connecting) => {
                 this.shared.counters.add(Count::ConnectFailed);
                 connecting.give_up();
             }
-            Phase::Open(mut stream, token) => {
-                if closing {
-                    stream.last_words();
-                }
-                let stream = KBox::into_inner(stream);
-                let open = stream.end(&this.queues);
+            Phase::Open(stream, token) => {
+                let open = KBox::into_inner(stream).end(&this.queues);
                 // Before iw_cm hears of the end, all that was posted until now is complete.
                 Self::flush(&this.queues);
-                inner.phase = match graceful {
-                    true => Phase::Over(Some(open.linger())),
-                    false => {
+                let last = match why {
+                    Why::Wanted => open.close(at_once),
+                    Why::Over { graceful: true } => Some(open.linger()),
+                    Why::Over { graceful: false } => {
                         open.abort();
-                        Phase::Over(None)
+                        None
                     }
                 };
+                if let (Some(last), Some(waker)) = (last, inner.waker.take()) {
+                    Ending::begin(&this.endings, &waker, last);
+                }
                 drop(token);
             }
         }
         Self::flush(&this.queues);
-        let over = match &mut inner.phase {
-            Phase::Over(Some(lingering)) => lingering.step(),
-            _ => true,
-        };
-        if over {
-            inner.phase = Phase::Over(None);
-            if let Some(waker) = inner.waker.take() {
-                waker.let_go();
-            }
-        } else {
-            Worker::kick_later(this, LOOK_MS);
+        if let Some(waker) = inner.waker.take() {
+            waker.let_go();
         }
     }
 
@@ -352,11 +354,6 @@ impl<L: Lower> QueuePair for Qp<L> {
     fn destroy(this: Arc<Self>) {
         this.set_state(State::Error);
         Worker::stop(&this);
-        let mut inner = this.inner.lock();
-        Self::end(&this, &mut inner, false);
-        inner.phase = Phase::Over(None);
-        if let Some(waker) = inner.waker.take() {
-            waker.let_go();
-        }
+        Self::end(&this, &mut this.inner.lock(), Why::Wanted);
     }
 }

@@ -108,11 +108,6 @@ impl<O: Open> Stream<O> {
         })
     }
 
-    /// Hands over what was made, and nothing more: the consumer closes.
-    pub(crate) fn last_words(&mut self) {
-        self.0.open.close();
-    }
-
     /// Whether something took the peer too long.
     pub(crate) fn is_late(&self) -> bool {
         self.0.open.is_late()

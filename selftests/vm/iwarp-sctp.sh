@@ -32,10 +32,11 @@ serves() {
 	"$scripts/vm/nfs-server" start >/vm/nfs-server.log 2>&1 3>&- 4>&- && add
 }
 
-# A file goes there and back, by way of the server of this machine.
+# A file goes there and back, by way of the server of this machine. The function `before_end` is called then.
+before_end=true
 carries() {
 	mount_nfs "$@" || return
-	random_file "$mnt/file" 3000000 && drop_file "$mnt/file" && cmp "$mnt/file" /export/file
+	random_file "$mnt/file" 3000000 && drop_file "$mnt/file" && cmp "$mnt/file" /export/file && $before_end
 	local status=$?
 	umount "$mnt" && return $status
 }
@@ -59,16 +60,19 @@ places_out_of_order() {
 	[ "$after" -gt "$before" ]
 }
 
-# The packets of a mount, its I/O and its end. tshark reads no script for root.
+# The packets of a mount with several connections, its I/O and its end, when those of the peer come so late that the queue pairs have gone.
+# tshark reads no script for root.
 capture=/tmp/sctp.pcap
+delay() { tc qdisc add dev lo root netem delay 100ms; }
 captures() {
 	local tcpdump status
 	tcpdump -i lo -w $capture -U -B 65536 sctp port "$port" 2>/dev/null &
 	tcpdump=$!
 	until [ -s $capture ]; do sleep 0.1; done
-	carries 3 "" 10.9.0.1
+	before_end=delay carries 3 nconnect=8 10.9.0.1
 	status=$?
 	sleep 3
+	tc qdisc del dev lo root
 	kill $tcpdump
 	wait $tcpdump
 	cp ../iwpeer/ddp-sctp.lua /tmp && chmod 644 $capture /tmp/ddp-sctp.lua && return $status
@@ -101,6 +105,22 @@ carries_rdma() {
 	packets=$(decode -Y iwarp_rdma | wc -l)
 	echo "$packets packets of RDMAP, $(decode -Y rpcordma | wc -l) of RPC-over-RDMA"
 	[ "$packets" -gt 10 ]
+}
+
+# Each session that begins.
+both_terminate() {
+	local begun ended side
+	begun=$(decode -Y 'ddp_sctp.function == 5' | wc -l)
+	for side in srcport dstport; do
+		ended=$(decode -Y "ddp_sctp.function == 4 && sctp.$side == $port" | wc -l)
+		echo "$begun sessions begin, the server's port is the $side of $ended Terminates"
+		[ "$begun" -gt 0 ] && [ "$ended" -ge "$begun" ] || return
+	done
+}
+# With SHUTDOWN COMPLETE, and without ABORT.
+ends_in_order() {
+	decode -Y 'sctp.chunk_type == 6 || sctp.chunk_type == 14'
+	[ -n "$(found sctp.srcport 'sctp.chunk_type == 14')" ] && [ -z "$(found sctp.srcport 'sctp.chunk_type == 6')" ]
 }
 
 new_address_listens() {
@@ -145,7 +165,7 @@ mapfile -t answers < <(../iwpeer/hostile_sctp.py --answer 10.9.0.1 20050 sh -c "
 	exec mount -t nfs -o proto=rdma,port=20050,vers=4.2,retry=0,soft,timeo=50,retrans=1 10.9.0.1:/ $mnt")
 planned=$((planned + ${answers[0]#1..})) results+=("${answers[@]:1}")
 
-plan $((${#results[@]} + 19 + $(long_form && echo 2 || echo 0)))
+plan $((${#results[@]} + 21 + $(long_form && echo 2 || echo 0)))
 check "there is a listener for each address of the device" listens_at 10.9.0.1 fd09:0000:0000:0000:0000:0000:0000:0001 "$link_local"
 check "NFSv3 over IPv4" carries 3 "" 10.9.0.1
 check "NFSv4.2 over IPv6" carries 4.2 "" fd09::1
@@ -158,6 +178,8 @@ check "on the wire both sides announce DDP" announces
 check "on the wire chunks have the two payload protocols of RFC 5043" chunks_are_known
 check "on the wire chunks are unordered and whole" chunks_are_whole
 check "on the wire another decoder finds RDMAP in the segments" carries_rdma
+check "on the wire both sides terminate a session whose consumer closes" both_terminate
+check "on the wire the association ends in order then" ends_in_order
 check "an address that is added gets a listener" new_address_listens
 check "an address that is removed loses it" old_address_does_not
 check "nobody listens at another port" nobody_listens

@@ -18,9 +18,6 @@ use rdmap::sctp::chunk::Function;
 /// Milliseconds that the peer has for its Terminate.
 const TERMINATE_MS: i64 = 1_000;
 
-/// Milliseconds that it has for all.
-const PATIENCE_MS: i64 = 3_000;
-
 /// A session that ends.
 pub(crate) struct Lingering {
     peer: Peer,
@@ -74,7 +71,7 @@ impl lower::Lingering for Lingering {
         let over = self.drain();
         self.peer.settle();
         let waited = self.since.elapsed().as_millis();
-        if over || self.peer.flush().is_err() || waited > PATIENCE_MS {
+        if over || self.peer.flush().is_err() {
             return true;
         }
         let heard = self.heard || waited > TERMINATE_MS;
@@ -83,5 +80,9 @@ impl lower::Lingering for Lingering {
             self.shut = true;
         }
         false
+    }
+
+    fn give_up(self) {
+        self.peer.abort();
     }
 }

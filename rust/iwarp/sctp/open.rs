@@ -153,10 +153,6 @@ impl lower::Open for Open {
         self.peer.on(Event::Fail);
     }
 
-    fn close(&mut self) {
-        self.peer.on(Event::Disconnect);
-    }
-
     fn ended(&mut self) -> bool {
         self.peer.on(Event::Fail);
         true
@@ -169,6 +165,12 @@ impl lower::Open for Open {
     fn is_late(&self) -> bool {
         self.full
             .is_some_and(|since| since.elapsed().as_millis() > LATE_MS)
+    }
+
+    fn close(mut self, _: bool) -> Option<Lingering> {
+        // RFC 5043, section 6.2: one of both sides says so in any case.
+        self.peer.on(Event::Disconnect);
+        Some(self.linger())
     }
 
     fn linger(self) -> Lingering {

@@ -103,12 +103,6 @@ impl lower::Open for Open {
         self.connection.shutdown();
     }
 
-    fn close(&mut self) {
-        // What there is no room for is lost, as is what a consumer has not waited for.
-        let _ = self.outbox.flush(&mut self.connection);
-        self.connection.shutdown();
-    }
-
     fn ended(&mut self) -> bool {
         false
     }
@@ -120,6 +114,16 @@ impl lower::Open for Open {
     fn is_late(&self) -> bool {
         let since = self.connection.waiting_since();
         since.is_some_and(|since| since.elapsed().as_millis() > LATE_MS)
+    }
+
+    fn close(mut self, at_once: bool) -> Option<Lingering> {
+        if at_once {
+            self.abort();
+            return None;
+        }
+        // What there is no room for is lost, as is what a consumer has not waited for.
+        let _ = self.outbox.flush(&mut self.connection);
+        Some(self.linger())
     }
 
     fn linger(self) -> Lingering {
