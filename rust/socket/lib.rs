@@ -31,6 +31,7 @@ mod assembly;
 mod connection;
 mod hook;
 mod listener;
+mod listening;
 mod owned;
 mod queue;
 mod receive;

@@ -4,29 +4,24 @@
 
 use crate::connection::Connection;
 use crate::hook::Events;
-use crate::hook::Hooked;
-use crate::hook::Originals;
+use crate::listening;
 use crate::owned::Protocol;
 use crate::owned::Socket;
 use crate::settings::Settings;
 use core::net::SocketAddr;
-use core::ptr::null_mut;
-use core::ptr::NonNull;
 use iwraw::addr::Net;
-use kernel::error::code::EINVAL;
 use kernel::error::to_result;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
+/// The protocol.
+pub enum Tcp {}
+
 /// A socket that listens.
-///
-/// When it is dropped, which sleeps, what was not accepted is reset.
-pub struct Listener<E: Events> {
-    /// [`None`] in `drop` only.
-    hooked: Option<Hooked<E>>,
-    originals: Originals,
-    socket: Socket,
-}
+pub type Listener<E> = listening::Listener<E, Tcp>;
+
+/// A connection to a peer that asked for it, of whose events nobody hears yet.
+pub type Accepted = listening::Accepted<Tcp>;
 
 impl<E: Events> Listener<E> {
     /// Listens at `address`, which may be a wildcard; one of IPv6 is for IPv6 alone. `interface` is the index of a netdev: peers
@@ -44,82 +39,16 @@ impl<E: Events> Listener<E> {
     ) -> Result<Self> {
         let socket = Socket::new(net, &address, Protocol::Tcp)?;
         settings.apply(&socket)?;
-        let sk = socket.sk();
-        // SAFETY: The socket is there. Each of these takes its lock itself.
-        unsafe {
-            iwraw::sock_set_reuseaddr(sk);
-            if address.is_ipv6() {
-                to_result(iwraw::ip6_sock_set_v6only(sk))?;
-            }
-            if let Some(interface) = interface {
-                to_result(iwraw::sock_bindtoindex(sk, i32::try_from(interface)?, true))?;
-            }
+        if let Some(interface) = interface {
+            let interface = i32::try_from(interface)?;
+            // SAFETY: The socket is there. It takes the socket's lock itself.
+            to_result(unsafe { iwraw::sock_bindtoindex(socket.sk(), interface, true) })?;
         }
-        socket.bind(address)?;
-        let hooked = Hooked::new(&socket, None, events)?;
-        let listener = Self {
-            originals: hooked.originals(),
-            hooked: Some(hooked),
-            socket,
-        };
-        // SAFETY: The socket is there as long as `listener`.
-        to_result(unsafe {
-            iwraw::kernel_listen(listener.socket.as_raw(), i32::try_from(backlog)?)
-        })?;
-        Ok(listener)
+        Self::listen(socket, address, backlog, events)
     }
-
-    /// A peer that connected, or [`None`]. Does not wait for one, but sleeps. To be called until there is none.
-    pub fn accept(&self) -> Result<Option<Accepted>> {
-        let mut child = null_mut();
-        // SAFETY: The socket is there as long as `self`. CAST: The flag is a small number.
-        let result = to_result(unsafe {
-            iwraw::kernel_accept(self.socket.as_raw(), &mut child, iwraw::O_NONBLOCK as i32)
-        });
-        match result {
-            Err(error) if error == EAGAIN => return Ok(None),
-            result => result?,
-        }
-        let child = NonNull::new(child).ok_or(EINVAL)?;
-        // SAFETY: C just made it for us; a child of a socket that has a reference to its namespace has one, too.
-        let socket = unsafe { Socket::from_raw(child) };
-        Ok(Some(Accepted {
-            socket,
-            originals: self.originals,
-        }))
-    }
-
-    /// The address at which it listens.
-    pub fn local_address(&self) -> Result<SocketAddr> {
-        self.socket.local_address()
-    }
-}
-
-impl<E: Events> Drop for Listener<E> {
-    fn drop(&mut self) {
-        if let Some(hooked) = self.hooked.take() {
-            hooked.take_off(&self.socket);
-        }
-    }
-}
-
-/// A connection to a peer that asked for it, of whose events nobody hears yet.
-pub struct Accepted {
-    socket: Socket,
-    originals: Originals,
 }
 
 impl Accepted {
-    /// The address of this end.
-    pub fn local_address(&self) -> Result<SocketAddr> {
-        self.socket.local_address()
-    }
-
-    /// The address of the peer. An error if it is gone.
-    pub fn peer_address(&self) -> Result<SocketAddr> {
-        self.socket.peer_address()
-    }
-
     /// Tells `events` from now on, maybe before this returns; and once of what can have happened before. Sleeps.
     pub fn attach<E: Events>(self, events: Arc<E>) -> Result<Connection<E>> {
         Connection::new(self.socket, Some(self.originals), events)
