@@ -5,6 +5,7 @@
 //! A queue pair has an association of its own, and uses stream 0 of it for one session.
 
 mod active;
+mod heard;
 mod held;
 mod inbound;
 mod lingering;

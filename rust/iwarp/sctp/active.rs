@@ -3,22 +3,21 @@
 //! A session that this side begins (RFC 5043, section 6.2).
 
 use crate::lower;
-use crate::lower::data;
 use crate::lower::reads;
 use crate::lower::Answer;
 use crate::lower::Data;
 use crate::lower::Failure;
 use crate::lower::Progress;
 use crate::lower::MAX_READS;
+use crate::sctp::heard;
+use crate::sctp::heard::Heard;
 use crate::sctp::held::Held;
 use crate::sctp::open::Open;
 use crate::sctp::peer::order;
-use crate::sctp::peer::Heard;
 use crate::sctp::peer::Order;
 use crate::sctp::peer::Peer;
 use crate::sctp::peer::SETTINGS;
 use crate::waker::Waker;
-use kernel::alloc::KVVec;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 use provider::addr::Net;
@@ -28,7 +27,6 @@ use rdmap::enhanced::Agreed;
 use rdmap::enhanced::Enhanced;
 use rdmap::enhanced::Reads;
 use rdmap::sctp::chunk::Body;
-use rdmap::sctp::chunk::Chunk;
 use rdmap::sctp::chunk::Control;
 use rdmap::sctp::chunk::Function;
 use rdmap::sctp::session::Event;
@@ -55,8 +53,8 @@ pub(crate) struct Active {
 
 impl Active {
     /// Looks at a chunk.
-    fn chunk(&mut self, ppid: u32, unordered: bool, octets: &[u8]) -> Progress {
-        let Ok(chunk) = Chunk::parse(ppid, unordered, octets) else {
+    fn chunk(&mut self, data: &heard::Data) -> Progress {
+        let Some(chunk) = data.chunk() else {
             return self.illegal();
         };
         let turn = match chunk.body {
@@ -71,7 +69,7 @@ impl Active {
                 let action = self.peer.on(Event::Segment { turn });
                 return match action.tell {
                     None if !action.place => Progress::Waits,
-                    None => match self.held.push(ppid, octets) {
+                    None => match self.held.push(data.ppid, data.octets()) {
                         Ok(()) => Progress::Waits,
                         Err(_) => self.illegal(),
                     },
@@ -86,7 +84,7 @@ impl Active {
             turn,
             full: false,
         });
-        match (action.tell, data(control.private_data)) {
+        match (action.tell, lower::data(control.private_data)) {
             (None, _) => Progress::Waits,
             (Some(Tell::Established), Some(data)) => {
                 let enhanced = control.enhanced.unwrap_or_default();
@@ -125,19 +123,9 @@ impl Active {
                 Heard::Nothing => return Progress::Waits,
                 Heard::Lost => return Progress::Failed(self.peer.failure()),
                 Heard::End | Heard::Wrong => return Progress::Failed(Failure::Reset),
-                Heard::Chunk {
-                    len,
-                    ppid,
-                    unordered,
-                    whole,
-                } => {
-                    let buffer = core::mem::replace(&mut self.peer.buffer, KVVec::new());
-                    let octets = buffer.get(..len).unwrap_or_default();
-                    let progress = match whole {
-                        true => self.chunk(ppid, unordered, octets),
-                        false => self.illegal(),
-                    };
-                    self.peer.buffer = buffer;
+                Heard::Data(data) => {
+                    let progress = self.chunk(&data);
+                    self.peer.give_back(data);
                     if !matches!(progress, Progress::Waits) {
                         return progress;
                     }
@@ -156,7 +144,7 @@ impl lower::Active for Active {
         parameters: Parameters<'_>,
         waker: Arc<Waker>,
     ) -> Result<Self> {
-        let private_data = data(parameters.private_data).ok_or(EINVAL)?;
+        let private_data = lower::data(parameters.private_data).ok_or(EINVAL)?;
         let order = order()?;
         let association = Association::connect(net, ends.local, ends.peer, &SETTINGS, waker)?;
         Ok(Self {

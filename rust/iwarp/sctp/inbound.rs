@@ -3,14 +3,13 @@
 //! Chunks that arrive: a segment is placed at once, whatever its turn, and delivered when that has come.
 
 use crate::counters::Count;
+use crate::sctp::heard::Heard;
 use crate::sctp::held::Held;
-use crate::sctp::peer::Heard;
 use crate::sctp::peer::Order;
 use crate::sctp::peer::Peer;
 use crate::stream::receiver::Handled;
 use crate::stream::receiver::Received;
 use crate::stream::receiver::Receiver;
-use kernel::alloc::KVVec;
 use kernel::prelude::*;
 use rdmap::order::Order as _;
 use rdmap::sctp::chunk::Body;
@@ -30,7 +29,7 @@ pub(super) fn take(
     receiver: &mut Receiver<'_, '_, Order>,
 ) -> Result<Received> {
     while let Some((ppid, octets)) = held.pop() {
-        match chunk(peer, receiver, ppid, true, &octets)? {
+        match chunk(peer, receiver, Chunk::parse(ppid, true, &octets).ok())? {
             Received::More => {}
             received => return Ok(received),
         }
@@ -45,17 +44,9 @@ pub(super) fn take(
             // Nothing of the peer is on its way, and it has not terminated the session.
             Heard::End => Received::Over { graceful: true },
             Heard::Lost | Heard::Wrong => Received::Over { graceful: false },
-            Heard::Chunk { whole: false, .. } => illegal(peer, receiver),
-            Heard::Chunk {
-                len,
-                ppid,
-                unordered,
-                ..
-            } => {
-                let buffer = core::mem::replace(&mut peer.buffer, KVVec::new());
-                let octets = buffer.get(..len).unwrap_or_default();
-                let received = chunk(peer, receiver, ppid, unordered, octets);
-                peer.buffer = buffer;
+            Heard::Data(data) => {
+                let received = chunk(peer, receiver, data.chunk());
+                peer.give_back(data);
                 received?
             }
         };
@@ -73,15 +64,13 @@ fn illegal(peer: &mut Peer, receiver: &Receiver<'_, '_, Order>) -> Received {
     Received::Over { graceful: true }
 }
 
-/// Handles a chunk. `More`: the next one may come. An error is one of this machine.
+/// Handles a chunk. [`None`]: one that RFC 5043 does not know. `More`: the next one may come. An error is one of this machine.
 fn chunk(
     peer: &mut Peer,
     receiver: &mut Receiver<'_, '_, Order>,
-    ppid: u32,
-    unordered: bool,
-    octets: &[u8],
+    chunk: Option<Chunk<'_>>,
 ) -> Result<Received> {
-    let Ok(chunk) = Chunk::parse(ppid, unordered, octets) else {
+    let Some(chunk) = chunk else {
         return Ok(illegal(peer, receiver));
     };
     let Ok(turn) = receiver.order().turn(chunk.ssn) else {

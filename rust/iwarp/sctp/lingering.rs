@@ -7,7 +7,7 @@
 //! way would be lost.
 
 use crate::lower;
-use crate::sctp::peer::Heard;
+use crate::sctp::heard::Heard;
 use crate::sctp::peer::Peer;
 use kernel::time::Instant;
 use kernel::time::Monotonic;
@@ -46,20 +46,15 @@ impl Lingering {
             match self.peer.hear() {
                 Heard::Nothing => return false,
                 Heard::End | Heard::Lost | Heard::Wrong => return true,
-                Heard::Chunk {
-                    len,
-                    ppid,
-                    unordered,
-                    ..
-                } => {
-                    let octets = self.peer.buffer.get(..len).unwrap_or_default();
-                    if let Ok(Chunk {
+                Heard::Data(data) => {
+                    if let Some(Chunk {
                         body: Body::Control(control),
                         ..
-                    }) = Chunk::parse(ppid, unordered, octets)
+                    }) = data.chunk()
                     {
                         self.heard |= control.function == Function::Terminate;
                     }
+                    self.peer.give_back(data);
                 }
             }
         }

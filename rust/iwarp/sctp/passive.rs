@@ -3,19 +3,18 @@
 //! A session that a peer began (RFC 5043, section 6.3).
 
 use crate::lower;
-use crate::lower::data;
 use crate::lower::reads;
 use crate::lower::Asked;
 use crate::lower::Data;
 use crate::lower::MAX_READS;
+use crate::sctp::heard;
+use crate::sctp::heard::Heard;
 use crate::sctp::held::Held;
 use crate::sctp::open::Open;
 use crate::sctp::peer::order;
-use crate::sctp::peer::Heard;
 use crate::sctp::peer::Order;
 use crate::sctp::peer::Peer;
 use crate::waker::Waker;
-use kernel::alloc::KVVec;
 use kernel::prelude::*;
 use provider::cm::Parameters;
 use provider::cm::Told;
@@ -23,7 +22,6 @@ use rdmap::cm::clamp_reads;
 use rdmap::enhanced::Agreed;
 use rdmap::enhanced::Enhanced;
 use rdmap::sctp::chunk::Body;
-use rdmap::sctp::chunk::Chunk;
 use rdmap::sctp::chunk::Control;
 use rdmap::sctp::chunk::Function;
 use rdmap::sctp::session::Event;
@@ -57,8 +55,8 @@ impl Passive {
     }
 
     /// Looks at the first chunk.
-    fn chunk(&mut self, ppid: u32, unordered: bool, octets: &[u8]) -> Asked {
-        let Ok(chunk) = Chunk::parse(ppid, unordered, octets) else {
+    fn chunk(&mut self, data: &heard::Data) -> Asked {
+        let Some(chunk) = data.chunk() else {
             self.peer.on(Event::Illegal);
             return Asked::End;
         };
@@ -82,7 +80,7 @@ impl Passive {
         if action.tell != Some(Tell::Request) {
             return Asked::End;
         }
-        let Some(private_data) = data(control.private_data) else {
+        let Some(private_data) = lower::data(control.private_data) else {
             // iw_cm cannot take as many, so its consumer cannot decide.
             self.peer.on(Event::Timeout);
             return Asked::End;
@@ -102,19 +100,9 @@ impl Passive {
                 self.foreign = true;
                 Asked::End
             }
-            Heard::Chunk {
-                len,
-                ppid,
-                unordered,
-                whole,
-            } => {
-                let buffer = core::mem::replace(&mut self.peer.buffer, KVVec::new());
-                let octets = buffer.get(..len).unwrap_or_default();
-                let asked = match whole {
-                    true => self.chunk(ppid, unordered, octets),
-                    false => Asked::End,
-                };
-                self.peer.buffer = buffer;
+            Heard::Data(data) => {
+                let asked = self.chunk(&data);
+                self.peer.give_back(data);
                 asked
             }
         }

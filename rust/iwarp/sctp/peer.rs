@@ -3,6 +3,8 @@
 //! An association, and the session that it is for (RFC 5043, sections 6 and 11.1).
 
 use crate::lower::Failure;
+use crate::sctp::heard::Data;
+use crate::sctp::heard::Heard;
 use crate::waker::Waker;
 use kernel::alloc::KVVec;
 use kernel::error::code::ETIMEDOUT;
@@ -61,29 +63,6 @@ enum Begun {
     Ready,
 }
 
-/// What was heard.
-pub(super) enum Heard {
-    /// Nothing more, for now.
-    Nothing,
-    /// A chunk, so many octets of which are in the buffer.
-    Chunk {
-        /// How many.
-        len: usize,
-        /// Payload protocol identifier.
-        ppid: u32,
-        /// Sent for unordered delivery.
-        unordered: bool,
-        /// This is all of it.
-        whole: bool,
-    },
-    /// The peer will say no more, and the association ends in order.
-    End,
-    /// The association is lost, or never was.
-    Lost,
-    /// The peer is none for DDP.
-    Wrong,
-}
-
 /// An association and its session.
 pub(super) struct Peer {
     association: Association<Waker>,
@@ -94,7 +73,7 @@ pub(super) struct Peer {
     first: Option<KVec<u8>>,
     terminate: bool,
     pub(super) terminated: bool,
-    pub(super) buffer: KVVec<u8>,
+    buffer: KVVec<u8>,
 }
 
 impl Peer {
@@ -126,7 +105,7 @@ impl Peer {
         }
     }
 
-    /// Listens for what is next. A chunk is in the [buffer](Self::buffer).
+    /// Listens for what is next. Data are to be [given back](Self::give_back) before the next.
     pub(super) fn hear(&mut self) -> Heard {
         loop {
             let Ok(arrived) = self.association.receive(&mut self.buffer) else {
@@ -145,12 +124,13 @@ impl Peer {
                     unordered,
                     whole,
                 } => {
-                    return Heard::Chunk {
+                    return Heard::Data(Data {
+                        buffer: core::mem::replace(&mut self.buffer, KVVec::new()),
                         len,
                         ppid,
                         unordered,
                         whole,
-                    }
+                    })
                 }
                 Arrived::Told(told) => match told {
                     // As many streams in each direction (section 8).
@@ -171,6 +151,11 @@ impl Peer {
                 },
             }
         }
+    }
+
+    /// Takes the buffer back.
+    pub(super) fn give_back(&mut self, data: Data) {
+        self.buffer = data.buffer;
     }
 
     /// Takes note of what the peer has acknowledged.
