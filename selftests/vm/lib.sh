@@ -129,6 +129,19 @@ drop_caches() { sync && echo 3 >/proc/sys/vm/drop_caches; }
 # drop_file FILE: drops the data of one file. The programs of this machine stay in the page cache, so what follows is faster.
 drop_file() { sync "$1" && dd if="$1" iflag=nocache count=0 status=none; }
 
+# goes_in_use ADDRESS [TIMEO]: the device goes, as the test's `delete` has it, and comes back with `add`, while a mount is written to.
+goes_in_use() {
+	local writer
+	mount_nfs 3 "soft,timeo=${2:-50},retrans=1" "$1" || return
+	dd if=/dev/zero of="$mnt/zeroes" bs=64k count=200 conv=fsync status=none &
+	writer=$!
+	sleep 0.3
+	delete || return
+	add || return
+	# Where it was cut off does not matter: it ends.
+	timeout 120 tail --pid="$writer" -f /dev/null && timeout 60 umount -f "$mnt"
+}
+
 # Prints which module is loaded: `rust` is this module, which has a version; `c` is the in-tree module, which has none.
 loaded() {
 	if [ -e /sys/module/rpcrdma/version ]; then echo rust; elif [ -e /sys/module/rpcrdma ]; then echo c; else echo none; fi
