@@ -12,7 +12,7 @@ PATH=$PATH:/usr/sbin:/sbin
 release=$1 root=${2:-}
 
 command -v modinfo >/dev/null || { echo "warning: without modinfo nobody knows whose ib_core kernel $release has" >&2; exit 0; }
-for name in ib_core rdma_cm sunrpc; do
+for name in ib_core rdma_cm iw_cm sunrpc; do
 	file=$(modinfo ${root:+-b "$root"} -k "$release" -n "$name" 2>/dev/null) || continue
 	case $file in
 	"(builtin)" | */lib/modules/"$release"/kernel/*) ;;

@@ -63,7 +63,7 @@ fake depmod </dev/null
 # modules RELEASE DIRECTORY
 modules() {
 	mkdir -p "$work/modules/$1"
-	for name in ib_core rdma_cm sunrpc; do echo "/lib/modules/$1/$2/$name.ko" >"$work/modules/$1/$name"; done
+	for name in ib_core rdma_cm iw_cm sunrpc; do echo "/lib/modules/$1/$2/$name.ko" >"$work/modules/$1/$name"; done
 }
 
 # headers RELEASE: a kernel's build directory that is as it should be.
@@ -132,6 +132,12 @@ modules 7.3.4+deb13-amd64 kernel/drivers
 echo /lib/modules/7.3.4+deb13-amd64/updates/rdma_cm.ko >"$work/modules/7.3.4+deb13-amd64/rdma_cm"
 native
 claim 'rdma_cm of a vendor: refused' refused updates/rdma_cm.ko 'remove the vendor'
+modules 7.3.4+deb13-amd64 kernel
+echo /lib/modules/7.3.4+deb13-amd64/updates/iw_cm.ko >"$work/modules/7.3.4+deb13-amd64/iw_cm"
+native
+claim 'iw_cm of a vendor: refused' refused updates/iw_cm.ko 'remove the vendor'
+modules 7.3.4+deb13-amd64 kernel
+echo /lib/modules/7.3.4+deb13-amd64/updates/rdma_cm.ko >"$work/modules/7.3.4+deb13-amd64/rdma_cm"
 
 echo '7.3.4+deb13-amd64 SMP preempt mod_unload' | tee "$tree/rpcrdma.ko" >"$tree/iwarp.ko"
 run "$tree/scripts/install.sh" "$work/installed"

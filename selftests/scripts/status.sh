@@ -73,7 +73,7 @@ machine() {
 	export RPCRDMA_ROOT=$work/root
 	mkdir -p "$work/root/sys/module" "$work/root/proc/self" "$work/root/proc/fs/nfsd" "$work/root/dev" "$work/modules/rpcrdma"
 	echo 'SecureBoot disabled' >"$work/secure-boot"
-	for module in ib_core rdma_cm sunrpc; do
+	for module in ib_core rdma_cm iw_cm sunrpc; do
 		mkdir "$work/modules/$module"
 		echo "/lib/modules/$release/kernel/$module.ko.xz" >"$work/modules/$module/file"
 	done
