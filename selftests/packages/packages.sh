@@ -17,7 +17,7 @@ mapfile -t series < <(tried_series)
 new=$(release_of "${series[0]}") old=$(release_of "${series[1]}")
 version=$(dpkg-deb -f "$packages"/rpcrdma-rust-dkms_*.deb Version)
 module_version=$(sed -n 's/^MODULE_VERSION("\(.*\)");$/\1/p' rust/raw/helpers.c)
-our_file() { echo "/lib/modules/$1/updates/dkms/rpcrdma.ko.xz"; }
+our_file() { echo "/lib/modules/$1/updates/dkms/${2:-rpcrdma}.ko.xz"; }
 their_file() { echo "/lib/modules/$1/kernel/net/sunrpc/xprtrdma/rpcrdma.ko.xz"; }
 
 # run COMMAND: in the chroot; its output to $said, its status to $status.
@@ -46,13 +46,18 @@ holds() { in_chroot "$*" >/dev/null 2>&1; }
 # dpkg has nothing left to do, and nothing is half installed.
 whole() { [ -z "$(in_chroot 'dpkg --audit; apt-get check >/dev/null || echo broken' 2>&1)" ]; }
 
-# has_ours RELEASE: modprobe would take this module, and it was built for this kernel.
+# has_ours RELEASE: modprobe would take these modules, and they were built for this kernel.
 has_ours() {
-	[ "$(in_chroot "modinfo -k $1 -n rpcrdma")" = "$(our_file "$1")" ] &&
-		[ "$(in_chroot "modinfo -k $1 -F version rpcrdma")" = "$module_version" ] &&
-		[ "$(in_chroot "modinfo -k $1 -F vermagic rpcrdma" | cut -d' ' -f1)" = "$1" ]
+	local module
+	for module in rpcrdma iwarp; do
+		[ "$(in_chroot "modinfo -k $1 -n $module")" = "$(our_file "$1" "$module")" ] &&
+			[ "$(in_chroot "modinfo -k $1 -F version $module")" = "$module_version" ] &&
+			[ "$(in_chroot "modinfo -k $1 -F vermagic $module" | cut -d' ' -f1)" = "$1" ] || return
+	done
 }
-has_theirs() { [ "$(in_chroot "modinfo -k $1 -n rpcrdma")" = "$(their_file "$1")" ]; }
+has_theirs() { [ "$(in_chroot "modinfo -k $1 -n rpcrdma")" = "$(their_file "$1")" ] && ! holds "modinfo -k $1 -n iwarp"; }
+# signed RELEASE: both modules are, with the key that DKMS made.
+signed() { [ "$(in_chroot "modinfo -k $1 -F signer rpcrdma iwarp" | uniq -c | sed 's/^ *//')" = '2 DKMS module signing key' ]; }
 
 # skipped RELEASE REASON: the last command worked, said why it built nothing, and left the package manager whole.
 skipped() { worked && says "kernel $1 has the in-tree module, because" && says "$2" && has_theirs "$1" && whole; }
@@ -77,12 +82,12 @@ test_install() {
 	claim 'and say that the kernel has this module' says "kernel $old has this module, version $module_version"
 	claim 'the package manager is whole' whole
 	claim 'modprobe would take this module' has_ours "$old"
-	claim 'it is signed with the key of DKMS' [ "$(in_chroot "modinfo -k $old -F signer rpcrdma")" = 'DKMS module signing key' ]
+	claim 'both modules are signed with the key of DKMS' signed "$old"
 	claim 'no metadata was built on this machine' holds '[ ! -e /var/cache/rpcrdma-rust ]'
 	claim 'the source of the next kernel was recommended' holds "dpkg -s linux-source-${series[0]}"
 	run 'rpcrdma-status'
 	claim 'rpcrdma-status says which module each kernel has' says "kernel $old has this module"
-	run 'man -P cat rpcrdma-rust && man -P cat rpcrdma-status'
+	run 'man -P cat rpcrdma-rust && man -P cat rpcrdma-status && man -P cat iwarp'
 	claim 'there are manual pages' worked_and_says rdma_slot_table_entries
 }
 
@@ -100,6 +105,7 @@ test_upgrade() {
 	claim 'the package manager is whole' whole
 	claim 'modprobe would take this module with the new kernel' has_ours "$new"
 	claim 'and with the old one, to go back to' has_ours "$old"
+	claim 'both modules are signed' signed "$new"
 	claim 'the metadata was built from the source' holds "[ -e /var/cache/rpcrdma-rust/$new/rust/libkernel.rmeta ]"
 }
 

@@ -125,6 +125,24 @@ claim 'another build runs than is installed' wrong 'Another build of this module
 machine ours none
 status
 claim 'no module is loaded yet: nothing is wrong' fine
+claim 'and no iwarp.ko is installed: nothing is said of it' eval '! says iwarp'
+
+machine ours ours
+mkdir "$work/modules/iwarp"
+echo "/lib/modules/$release/updates/dkms/iwarp.ko.xz" >"$work/modules/iwarp/file"
+echo 0.9.0 >"$work/modules/iwarp/version"
+echo DEF >"$work/modules/iwarp/srcversion"
+status
+claim 'iwarp.ko is installed and not loaded: nothing is wrong' fine
+claim 'it says which iwarp.ko modprobe takes' says "modprobe loads:   /lib/modules/$release/updates/dkms/iwarp.ko.xz, version 0.9.0"
+mkdir "$work/root/sys/module/iwarp"
+echo 0.9.0 >"$work/root/sys/module/iwarp/version"
+echo XYZ >"$work/root/sys/module/iwarp/srcversion"
+status
+claim 'another build of iwarp.ko runs than is installed' wrong 'Another build of iwarp.ko' 'rmmod iwarp'
+echo DEF >"$work/root/sys/module/iwarp/srcversion"
+status
+claim 'the iwarp.ko that is installed runs: nothing is wrong' fine
 
 machine ours theirs
 status
@@ -188,6 +206,15 @@ while read -r name default least most; do
 done <<<"$said"
 claim 'docs/tuning.md has settings' [ "$(wc -l <<<"$said")" -ge 8 ]
 claim "the manual page has the settings of docs/tuning.md, with default and range$missing" [ -z "$missing" ]
+
+missing=
+said=$(sed -n 's/^ *(Count::[A-Za-z]*, c_str!("\([a-z_]*\)")),$/\1/p' "$top"/rust/iwarp/{tcp,sctp}.rs | sort -u)
+for name in $said; do grep -qE "^\.BR? .*\b$name\b" "$top/scripts/packaging/iwarp.7" || missing+=" $name"; done
+claim 'the devices of iwarp.ko have counters' [ "$(wc -l <<<"$said")" -ge 12 ]
+claim "and the manual page has them$missing" [ -z "$missing" ]
+
+said=$(sed -n 's/^MODULE_VERSION("\(.*\)");$/\1/p' "$top"/rust/{raw,iwraw}/helpers.c)
+claim 'both modules have the same version' [ "$(wc -l <<<"$said") $(uniq <<<"$said" | wc -l)" = '2 1' ]
 
 echo "1..$count"
 [ "$failed" -eq 0 ]
