@@ -59,9 +59,14 @@ impl Scatter {
     /// An empty table with room for so many pieces.
     pub(crate) fn with_capacity(pieces: usize, flags: Flags) -> Result<Self> {
         let mut table = Self::new();
-        table.entries.reserve(pieces, flags)?;
-        table.pieces.reserve(pieces, flags)?;
+        table.reserve(pieces, flags)?;
         Ok(table)
+    }
+
+    /// Makes room for so many more pieces.
+    pub(crate) fn reserve(&mut self, pieces: usize, flags: Flags) -> Result {
+        self.entries.reserve(pieces, flags)?;
+        Ok(self.pieces.reserve(pieces, flags)?)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -102,6 +102,15 @@ impl<H: Context> Transfer<H> {
         Self { inner, flags }
     }
 
+    /// Makes room for so many pieces of local memory.
+    pub fn expect(&mut self, pieces: usize) -> Result {
+        let (inner, flags) = (&mut *self.inner, self.flags);
+        match inner.sinks {
+            Some(_) => Ok(inner.unregistered.reserve(pieces, flags)?),
+            None => inner.scatter.reserve(pieces, flags),
+        }
+    }
+
     /// Adds memory of the peer.
     pub fn add_remote(&mut self, segment: Segment) -> Result {
         if segment.len != 0 {
@@ -327,6 +336,7 @@ impl<H: Context> Inner<H> {
         // done with it, and the table goes before the domain.
         let mapped = unsafe { self.scatter.map(self.pd.device(), self.direction) }?;
         let lkey = self.pd.local_key();
+        self.elements.reserve(mapped.len(), flags)?;
         for entry in mapped {
             // SAFETY: The entry is one of those that were mapped.
             let (addr, length) = unsafe { (raw::sg_dma_address(entry), raw::sg_dma_len(entry)) };
@@ -345,6 +355,8 @@ impl<H: Context> Inner<H> {
             _ => raw::ib_wr_opcode_IB_WR_RDMA_READ,
         };
         core::mem::swap(&mut self.elements, &mut self.whole);
+        // More, where an element is cut to the peer's segments.
+        self.elements.reserve(self.whole.len(), flags)?;
         let mut local = self.whole.iter().copied();
         let mut current = raw::ib_sge::default();
         for remote in &self.remote {

@@ -56,12 +56,12 @@ impl PagePool {
 
     /// Keeps those of `pages` to which there is no other reference, up to [`Self::MAX`].
     pub(super) fn keep(&self, mut pages: KVec<Page>) {
+        // Whoever has the only reference to a page is the only one who can make another.
+        pages.retain(|page| page.is_unique());
         let mut spare = self.spare.lock();
         while spare.len() < Self::MAX {
             let Some(page) = pages.pop() else { break };
-            if page.is_unique() {
-                let _ = spare.push_within_capacity(page);
-            }
+            let _ = spare.push_within_capacity(page);
         }
         // The other pages are freed without the lock.
         drop(spare);

@@ -157,6 +157,7 @@ impl ServerTransport {
             return Err(EINVAL);
         };
         let mut reads = self.send_path.queue.reads(GFP_KERNEL)?;
+        reads.expect(pages.len())?;
         if let CallLayout::ReadChunk { position, len } = layout {
             let position = u32::try_from(position)?;
             let segments = call.lists.read.chunk(position);

@@ -23,7 +23,10 @@ use crate::endpoint::{
     WORTH_INSERTING, //
 };
 use core::ops::Range;
-use kernel::prelude::*;
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*, //
+};
 use proto::{
     call::{
         self,
@@ -274,6 +277,8 @@ impl ServerTransport {
             return Ok(None);
         }
         let mut writes = self.send_path.queue.writes(GFP_KERNEL)?;
+        // Two more, as the data may begin within a page.
+        writes.expect(result.len().div_ceil(PAGE_SIZE).saturating_add(2))?;
         for (index, range) in reduced.reduced() {
             let segments = call.lists.write.iter().nth(index).ok_or(EINVAL)?;
             let length = u64::try_from(range.len()).map_err(|_| EINVAL)?;

@@ -74,8 +74,10 @@ impl Counter {
     /// Counts `n` more.
     #[inline]
     pub fn add(&self, n: usize) {
-        // CAST: `usize` has 64 bits.
-        self.value.fetch_add(n as u64, Relaxed);
+        if n != 0 {
+            // CAST: `usize` has 64 bits.
+            self.value.fetch_add(n as u64, Relaxed);
+        }
     }
 
     fn entry(&'static self) -> raw::ctl_table {
