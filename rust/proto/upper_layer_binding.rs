@@ -53,6 +53,18 @@ impl Binding {
         }
     }
 
+    /// Whether the Call that starts with `message` may have DDP-eligible results: the data of READ, the path of READLINK.
+    pub fn has_results(message: &[u8]) -> bool {
+        let [program, version, procedure] = [12, 16, 20].map(|at| {
+            let (_, rest) = message.split_at_checked(at)?;
+            rest.first_chunk().map(|word| u32::from_be_bytes(*word))
+        });
+        matches!(
+            (program, version, procedure),
+            (Some(NFS), Some(2 | 3), Some(5 | 6)) | (Some(NFS), Some(4), Some(1))
+        )
+    }
+
     /// The length of the argument that follows the bytes `before`, if it is DDP-eligible. The last
     /// [`REACH`](Self::REACH) bytes before it are enough. `after` is how much of the message follows its
     /// chunk.
@@ -108,6 +120,21 @@ mod tests {
             Binding::of(&words(&[7, 0, 2, NFS, 3, 7])[..23]),
             Binding::Nothing
         );
+    }
+
+    #[test]
+    fn few_procedures_have_eligible_results() {
+        let has = |program, version, procedure| {
+            Binding::has_results(&words(&[7, 0, 2, program, version, procedure]))
+        };
+        for (version, procedure) in [(2, 5), (2, 6), (3, 5), (3, 6), (4, 1)] {
+            assert!(has(NFS, version, procedure));
+        }
+        for (version, procedure) in [(2, 0), (3, 0), (3, 7), (4, 0), (5, 1)] {
+            assert!(!has(NFS, version, procedure));
+        }
+        assert!(!has(NFS + 1, 3, 6));
+        assert!(!Binding::has_results(&[]));
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub(super) struct CallInfo {
     pub(super) chunkless_xid: Option<u32>,
     /// Whether results may be reduced.
     pub(super) reduction: bool,
-    /// The length of the longest Write chunk.
+    /// The length of the longest Write chunk, if the call may have results for one.
     pub(super) write_chunk_bytes: u64,
 }
 
@@ -67,12 +67,14 @@ impl CallInfo {
     /// The properties of `call`, which came in `message`. Its Payload stream begins with `head`.
     fn new(call: &Call<'_>, message: &[u8], head: &[u8]) -> Self {
         let chunks = call.lists.write.iter().map(|chunk| chunk.total());
+        // Of a procedure without results for it, the length of a Write chunk says nothing.
+        let longest = chunks.max().filter(|_| Binding::has_results(head));
         Self {
             // All that follows the transport header.
             inline: message.len().saturating_sub(call.payload.len())..message.len(),
             chunkless_xid: call.lists.is_empty().then_some(call.xid),
             reduction: CallHeader::parse(head).is_some_and(|header| header.reduction),
-            write_chunk_bytes: chunks.max().unwrap_or(0),
+            write_chunk_bytes: longest.unwrap_or(0),
         }
     }
 }
