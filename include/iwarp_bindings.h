@@ -23,6 +23,7 @@
 #include <linux/skbuff.h>
 #include <linux/tcp.h>
 #include <linux/uio.h>
+#include <linux/vmalloc.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 #include <net/addrconf.h>

@@ -94,6 +94,16 @@ unsigned int iwarp_helper_netdev_mtu(const struct net_device *dev)
 	return READ_ONCE(dev->mtu);
 }
 
+pgprot_t iwarp_helper_PAGE_KERNEL(void)
+{
+	return PAGE_KERNEL;
+}
+
+int iwarp_helper_page_ref_count(const struct page *page)
+{
+	return page_ref_count(page);
+}
+
 void iwarp_helper_put_net(struct net *net)
 {
 	put_net(net);

@@ -149,6 +149,22 @@ impl<E: Events> Connection<E> {
         then: Then,
     ) -> Result<usize> {
         let result = self.gather.send(&self.socket, pieces, then);
+        self.remember(result)
+    }
+
+    /// Hands octets to TCP, which takes references to their pages where it can. For the rest as [`Self::send`].
+    ///
+    /// # Safety
+    ///
+    /// Nobody writes to the octets while somebody else has a reference to their pages. Those are no memory of the slab allocator.
+    pub(crate) unsafe fn splice(&mut self, octets: Octets<'_>, then: Then) -> Result<usize> {
+        // SAFETY: The caller promises it.
+        let result = unsafe { self.gather.splice(&self.socket, octets, then) };
+        self.remember(result)
+    }
+
+    /// Keeps an error that ended the connection.
+    fn remember(&mut self, result: Result<usize>) -> Result<usize> {
         if let Err(error) = result {
             if error != EAGAIN && error != EINVAL {
                 self.error.get_or_insert(error);

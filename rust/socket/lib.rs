@@ -21,7 +21,8 @@
 //! # Lifetimes
 //!
 //! A socket holds a reference to its network namespace from the start, and its children inherit that, so neither timers nor
-//! packets find a namespace that is gone. TCP copies what is sent; memory of a consumer is used during a call only.
+//! packets find a namespace that is gone. TCP copies what is sent, or has references to [pages](Pages) of this crate; memory of a consumer
+//! is used during a call only.
 //!
 //! A socket that was closed may be there for a while, as TCP still delivers what was accepted; by then it has C's own callbacks again.
 
@@ -33,6 +34,7 @@ mod hook;
 mod listener;
 mod listening;
 mod owned;
+mod pages;
 mod queue;
 mod receive;
 pub mod sctp;
@@ -49,6 +51,7 @@ pub use iwraw::addr::Net;
 pub use iwraw::memory;
 pub use listener::Accepted;
 pub use listener::Listener;
+pub use pages::Pages;
 pub use receive::Frame;
 pub use receive::Frames;
 pub use receive::Next;

@@ -8,6 +8,7 @@ mod connecting;
 mod fixture;
 mod framing;
 mod sending;
+mod splicing;
 mod teardown;
 
 use kernel::error::Result;
@@ -108,6 +109,14 @@ pub const TESTS: &[(&str, Test)] = &[
     (
         "too many pieces are refused, and none is sent",
         sending::too_many_pieces,
+    ),
+    (
+        "pages that TCP sends from are room again when the peer has read them, and not before",
+        splicing::pages_are_lent,
+    ),
+    (
+        "pages that TCP sends from outlive their owner",
+        splicing::pages_outlive_their_owner,
     ),
     (
         "no event is told after detaching, while a peer sends",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sending: lists of octets, which TCP copies.
+//! Sending: lists of octets, which TCP copies, and pages, of which it keeps references.
 //!
 //! C header: [`include/linux/socket.h`](srctree/include/linux/socket.h), `struct msghdr`
 
@@ -110,7 +110,29 @@ impl Gather {
         then: Then,
     ) -> Result<usize> {
         let total = self.fill(pieces);
-        let result = total.and_then(|total| self.hand_over(socket, total, then));
+        // SAFETY: TCP copies.
+        let result = total.and_then(|total| unsafe { self.hand_over(socket, total, then, 0) });
+        self.list.clear();
+        result
+    }
+
+    /// Gives TCP references to the pages of the octets, if the route's device can gather; else TCP copies. Returns how many octets
+    /// it took. Sleeps, but does not wait for the peer.
+    ///
+    /// # Safety
+    ///
+    /// Nobody writes to the octets while somebody else has a reference to their pages. Those are no memory of the slab allocator.
+    pub(crate) unsafe fn splice(
+        &mut self,
+        socket: &Socket,
+        octets: Octets<'_>,
+        then: Then,
+    ) -> Result<usize> {
+        let total = self.fill([octets]);
+        // SAFETY: The caller promises what TCP relies on.
+        let result = total.and_then(|total| unsafe {
+            self.hand_over(socket, total, then, iwraw::MSG_SPLICE_PAGES)
+        });
         self.list.clear();
         result
     }
@@ -129,7 +151,16 @@ impl Gather {
         Ok(total)
     }
 
-    fn hand_over(&mut self, socket: &Socket, total: usize, then: Then) -> Result<usize> {
+    /// # Safety
+    ///
+    /// `how` is 0, or it is `MSG_SPLICE_PAGES` and the octets are as for [`Self::splice`].
+    unsafe fn hand_over(
+        &mut self,
+        socket: &Socket,
+        total: usize,
+        then: Then,
+        how: u32,
+    ) -> Result<usize> {
         if total == 0 {
             return Ok(0);
         }
@@ -139,11 +170,12 @@ impl Gather {
             Then::EndOfRecord => iwraw::MSG_EOR,
         };
         let mut message = iwraw::msghdr {
-            msg_flags: iwraw::MSG_DONTWAIT | iwraw::MSG_NOSIGNAL | then,
+            msg_flags: iwraw::MSG_DONTWAIT | iwraw::MSG_NOSIGNAL | then | how,
             ..Default::default()
         };
         // SAFETY: The socket is there. The list is of `list.len()` vectors, `total` octets together, all of them readable: they
-        // came from `Octets` whose lifetime is longer than this call. TCP copies them and keeps no pointer; it reads only.
+        // came from `Octets` whose lifetime is longer than this call. TCP reads only, and keeps no pointer: it copies them, or has
+        // references to their pages, which the caller allows then.
         let taken = unsafe {
             iwraw::kernel_sendmsg(
                 socket.as_raw(),

@@ -64,7 +64,7 @@ impl lower::Open for Open {
     }
 
     fn mulpdu(&self) -> u32 {
-        frame::mulpdu(self.connection.emss(), self.send_markers)
+        frame::mulpdu(self.connection.emss(), self.send_markers).min(self.outbox.longest())
     }
 
     fn may_send(&self) -> bool {
@@ -72,7 +72,8 @@ impl lower::Open for Open {
     }
 
     fn has_room(&self) -> bool {
-        self.outbox.has_room()
+        let mulpdu = frame::mulpdu(self.connection.emss(), self.send_markers);
+        self.outbox.has_room(mulpdu)
     }
 
     fn is_empty(&self) -> bool {

@@ -3,7 +3,8 @@
 //! Octets on their way to TCP: FPDUs are made here, one behind the other, and handed over in one call.
 //!
 //! The payload is copied before its CRC is computed. Memory of a consumer, such as a page of a file that is being written
-//! back, may change at any time, and what is sent must have the CRC that is sent.
+//! back, may change at any time, and what is sent must have the CRC that is sent. Where much is sent, it is copied to pages
+//! that TCP sends from; else TCP copies it once more.
 
 use kernel::alloc::KVVec;
 use kernel::prelude::*;
@@ -15,6 +16,7 @@ use rdmap::mpa::marker::Position;
 use socket::Connection;
 use socket::Events;
 use socket::Octets;
+use socket::Pages;
 use socket::Then;
 
 /// Octets that are made before they are handed over, about.
@@ -23,12 +25,31 @@ const ENOUGH: usize = 65_536;
 /// Octets that one FPDU may have, markers included.
 const LONGEST: usize = 66_560;
 
+/// Octets of an FPDU beside its ULPDU, without markers, at most.
+const AROUND: usize = 9;
+
+/// Octets handed over in a row from which on it is cheaper to let TCP refer to pages.
+const MUCH: usize = 16_384;
+
+/// Pages of which each [`Pages`] has as many. They are enough for two calls.
+const PAGES: usize = 32;
+
+/// So many [`Pages`] at most: what TCP may refer to at a time.
+const SETS: usize = 8;
+
 /// Where FPDUs are made.
 pub(super) struct Outbox {
-    // INVARIANT: `begun <= filled <= octets.len()`.
+    // What TCP copies.
     octets: KVVec<u8>,
+    // What TCP refers to, allocated when there is use for it.
+    sets: KVec<Pages>,
+    // Which of the sets is filled. `None`: `octets` are.
+    set: Option<usize>,
+    // Where what waits begins and ends, in `octets`, or in the room of the set.
     begun: usize,
     filled: usize,
+    // Octets handed over since nothing waited.
+    handed: usize,
     // The ULPDU of an FPDU that markers divide.
     scratch: KVVec<u8>,
     at: Position,
@@ -40,8 +61,11 @@ impl Outbox {
     pub(super) fn new(markers: bool, crc: bool) -> Result<Self> {
         Ok(Self {
             octets: KVVec::from_elem(0, ENOUGH + LONGEST, GFP_KERNEL)?,
+            sets: KVec::with_capacity(SETS, GFP_KERNEL)?,
+            set: None,
             begun: 0,
             filled: 0,
+            handed: 0,
             scratch: match markers {
                 true => KVVec::from_elem(0, LONGEST, GFP_KERNEL)?,
                 false => KVVec::new(),
@@ -59,15 +83,33 @@ impl Outbox {
         self.begun == self.filled
     }
 
-    /// There is room for one more FPDU.
-    pub(super) fn has_room(&self) -> bool {
-        self.filled < ENOUGH
+    /// There is room for one more FPDU with such a ULPDU. If nothing waits there is room, but maybe for a [shorter](Self::longest) one.
+    pub(super) fn has_room(&self, ulpdu_len: u32) -> bool {
+        self.filled == 0 || self.filled < ENOUGH && self.longest() >= ulpdu_len
+    }
+
+    /// The longest ULPDU that there is room for.
+    pub(super) fn longest(&self) -> u32 {
+        let Some(set) = self.set.and_then(|set| self.sets.get(set)) else {
+            return u32::MAX;
+        };
+        let room = set.left().saturating_sub(self.filled);
+        u32::try_from(room.saturating_sub(AROUND)).unwrap_or(u32::MAX)
+    }
+
+    /// Where octets are made now.
+    fn space(&mut self) -> &mut [u8] {
+        match self.set.and_then(|set| self.sets.get_mut(set)) {
+            Some(set) => set.room(),
+            None => &mut self.octets,
+        }
     }
 
     /// Adds octets that are no FPDU.
     pub(super) fn plain(&mut self, octets: &[u8]) -> Result {
-        let end = self.filled.saturating_add(octets.len());
-        let room = self.octets.get_mut(self.filled..end).ok_or(EINVAL)?;
+        let filled = self.filled;
+        let end = filled.saturating_add(octets.len());
+        let room = self.space().get_mut(filled..end).ok_or(EINVAL)?;
         room.copy_from_slice(octets);
         self.filled = end;
         Ok(())
@@ -82,9 +124,11 @@ impl Outbox {
     ) -> Result {
         let ulpdu_len = header.len().saturating_add(usize::try_from(length)?);
         let layout = Layout::new(u16::try_from(ulpdu_len)?, self.at);
-        let end = self.filled.saturating_add(layout.wire_len());
-        let room = self.octets.get_mut(self.filled..end).ok_or(EINVAL)?;
+        let filled = self.filled;
+        let end = filled.saturating_add(layout.wire_len());
         if self.scratch.is_empty() {
+            let crc = self.crc;
+            let room = self.space().get_mut(filled..end).ok_or(EINVAL)?;
             let (length, rest) = room.split_at_mut_checked(LENGTH_LEN).ok_or(EINVAL)?;
             length.copy_from_slice(&layout.ulpdu_len().to_be_bytes());
             let (to, rest) = rest.split_at_mut_checked(header.len()).ok_or(EINVAL)?;
@@ -95,11 +139,13 @@ impl Outbox {
             rest.fill(0);
             let covered = room.len().saturating_sub(CRC_LEN);
             let (covered, field) = room.split_at_mut_checked(covered).ok_or(EINVAL)?;
-            if self.crc {
+            if crc {
                 let sum = !Octets::from(&*covered).crc32c(!0);
                 field.copy_from_slice(&crc::octets(sum));
             }
         } else {
+            // Not into pages: see `next_set`.
+            let room = self.octets.get_mut(filled..end).ok_or(EINVAL)?;
             let ulpdu = self.scratch.get_mut(..ulpdu_len).ok_or(EINVAL)?;
             let (to, rest) = ulpdu.split_at_mut_checked(header.len()).ok_or(EINVAL)?;
             to.copy_from_slice(header);
@@ -114,12 +160,52 @@ impl Outbox {
     /// Hands over what there is. `EAGAIN` if TCP did not take all: an event will tell of room.
     pub(super) fn flush<E: Events>(&mut self, connection: &mut Connection<E>) -> Result {
         while !self.is_empty() {
-            let octets = self.octets.get(self.begun..self.filled).ok_or(EINVAL)?;
-            let taken = connection.send([Octets::from(octets)], Then::Push)?;
-            self.begun = self.begun.saturating_add(taken).min(self.filled);
+            let taken = match self.set.and_then(|set| self.sets.get_mut(set)) {
+                Some(set) => {
+                    let taken = set.splice(connection, self.filled)?;
+                    self.filled = self.filled.saturating_sub(taken);
+                    taken
+                }
+                None => {
+                    let octets = self.octets.get(self.begun..self.filled).ok_or(EINVAL)?;
+                    let taken = connection.send([Octets::from(octets)], Then::Push)?;
+                    self.begun = self.begun.saturating_add(taken).min(self.filled);
+                    taken
+                }
+            };
+            self.handed = self.handed.saturating_add(taken);
         }
         self.begun = 0;
         self.filled = 0;
+        if self.handed > 0 {
+            self.set = match self.handed >= MUCH {
+                true => self.next_set(),
+                false => None,
+            };
+            self.handed = 0;
+        }
         Ok(())
+    }
+
+    /// A set that has room for much. `None` if TCP refers to too much, if there is no memory, or if the peer wants markers, whose
+    /// FPDUs are not made in one piece.
+    fn next_set(&mut self) -> Option<usize> {
+        if !self.scratch.is_empty() {
+            return None;
+        }
+        let current = self.set.filter(|&set| {
+            let current = self.sets.get(set);
+            current.is_some_and(|current| current.left() >= MUCH.saturating_mul(2))
+        });
+        current
+            .or_else(|| self.sets.iter_mut().position(Pages::reclaim))
+            .or_else(|| {
+                // Without more memory TCP copies.
+                let set = self.sets.len();
+                self.sets
+                    .push_within_capacity(Pages::new(PAGES).ok()?)
+                    .ok()?;
+                Some(set)
+            })
     }
 }
