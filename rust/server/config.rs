@@ -36,7 +36,7 @@ static MAX_OUTBOUND_READS: SysctlEntry =
 pub(super) static READS: Counter = Counter::new(c"rdma_stat_read");
 /// Connections lost for another reason than that the client closed them.
 pub(super) static LOST: Counter = Counter::new(c"rdma_stat_lost");
-/// Connections that ended as something posted took longer than [`PROGRESS_TIMEOUT`].
+/// Connections that ended as something posted, or the client's confirmation, took longer than [`PROGRESS_TIMEOUT`].
 pub(super) static STALLED: Counter = Counter::new(c"rdma_stat_stalled");
 /// Messages dropped and calls refused as they break the protocol, or as their reply does not fit.
 pub(super) static BAD_CALLS: Counter = Counter::new(c"rdma_stat_bad_calls");

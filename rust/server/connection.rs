@@ -43,6 +43,10 @@ use kernel::{
         SetOnce,
         SpinLock, //
     },
+    time::{
+        Instant,
+        Monotonic, //
+    }, //
 };
 use proto::{
     cm_private_data::PrivateData,
@@ -98,6 +102,8 @@ pub(crate) struct Connection<T: SvcConnection> {
     in_progress: Atomic<u32>,
     /// Whether the timer of the transport runs.
     pub(super) watched: Atomic<bool>,
+    /// When the client was accepted.
+    pub(super) accepted: SetOnce<Instant<Monotonic>>,
 }
 
 impl<T: SvcConnection> Connection<T> {
@@ -118,6 +124,7 @@ impl<T: SvcConnection> Connection<T> {
                 credits <- Credits::new(),
                 in_progress: Atomic::new(0),
                 watched: Atomic::new(false),
+                accepted: SetOnce::new(),
             }),
             GFP_KERNEL,
         )

@@ -55,6 +55,11 @@ impl ConnectionState {
         self.inner.lock().state() == State::Requested
     }
 
+    /// Whether the client has not confirmed yet that it is accepted.
+    pub(super) fn is_accepting(&self) -> bool {
+        self.inner.lock().state() == State::Accepting
+    }
+
     /// Whether replies can be sent.
     pub(super) fn is_open(&self) -> bool {
         self.open.load(Acquire)

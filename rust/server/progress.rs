@@ -5,11 +5,11 @@
 //! The client says in its connection request how often the device sends again, and a Send for which it has no Receive may
 //! be sent again for ever. So each Send, with the RDMA Writes before it, and all RDMA Reads of a call together have to complete
 //! within the time that `progress_timeout` says; else the connection ends. The time begins when the first of the work requests
-//! is posted, and nothing that completes starts it again.
+//! is posted, and nothing that completes starts it again. A client that is accepted has as long to confirm that.
 //!
-//! While something is posted, the timer of the transport expires once a second. A Send that is a second old without a
-//! known end is flushed: most Sends ask for no completion, and nothing may follow for hours. So the pages that are part of a Send
-//! are given back soon after the last one, too.
+//! While something is posted, or a client has not confirmed yet, the timer of the transport expires once a second. A Send
+//! that is a second old without a known end is flushed: most Sends ask for no completion, and nothing may follow for hours. So
+//! the pages that are part of a Send are given back soon after the last one, too.
 
 use super::{
     config::{
@@ -25,6 +25,7 @@ use kernel::{
     },
     time::{
         msecs_to_jiffies,
+        Instant,
         Msecs, //
     }, //
 };
@@ -45,6 +46,12 @@ impl<T: SvcConnection> Connection<T> {
         }
     }
 
+    /// As [`Self::watch`], as the client was accepted: it says itself how long the CM waits until it confirms that. Does not sleep.
+    pub(super) fn watch_accepted(&self) {
+        self.accepted.populate(Instant::now());
+        self.watch();
+    }
+
     fn start_timer(&self) {
         if let Some(link) = self.link.as_ref() {
             link.with(|xprt| xprt.start_timer(INTERVAL_MS));
@@ -59,10 +66,30 @@ impl<T: SvcConnection> Connection<T> {
         }
     }
 
+    /// Whether the client may still confirm that it is accepted. Ends the connection if the time for that is over.
+    fn is_accepted_in_time(&self) -> bool {
+        let Some(accepted) = self.accepted.as_ref() else {
+            return false;
+        };
+        if !self.state.is_accepting() {
+            // It has confirmed meanwhile, or the connection has ended.
+            return self.state.is_open();
+        }
+        let in_time = accepted.elapsed().as_millis() < i64::from(progress_timeout_ms());
+        if !in_time {
+            STALLED.add(1);
+            self.lost(
+                Event::Disconnected,
+                c"the client did not confirm that it was accepted",
+            );
+        }
+        in_time
+    }
+
     /// Whether to look again.
     fn progresses(&self, queue: &QueuePair<Self>) -> bool {
         if !self.state.is_open() {
-            return false;
+            return self.is_accepted_in_time();
         }
         let Some(age) = queue.oldest_posted() else {
             self.watched.xchg(false, Full);

@@ -217,7 +217,9 @@ impl ServerTransport {
                     connection.client_text().as_c_str(),
                     *error
                 ));
-            })
+            })?;
+        connection.watch_accepted();
+        Ok(())
     }
 
     /// The local and the remote address.
