@@ -10,8 +10,9 @@ MODULE ?= rust
 CLIENT ?= rust
 SERVER ?= rust
 
-# How long each fuzz target runs, in seconds.
+# How long each fuzz target runs, and how long `make hostile` measures beside each attack, in seconds; the attacks with this in their name.
 TIME ?= 60
+ONLY ?=
 
 # The VMs: their RDMA device, rxe, iwarp-tcp, iwarp-sctp or siw, that of a pair's server if it is another one, virtual CPUs, memory, seconds until
 # they are killed, additions
@@ -33,7 +34,7 @@ built = scripts/build.sh $(if $(filter rust iwarp-%,$(1) $(2) $(RDMA) $(PEER_RDM
 # The stock kernel lacks siw.
 siw = $(if $(filter siw,$(RDMA) $(PEER_RDMA)),$(if $(filter debug,$(KERNEL)),, && nice scripts/enter selftests/iwarp/siw.sh))
 
-.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-all check-fast check-kernels check-packages debug-check conformance fuzz mutants instructions counts interop bench deb release fmt clean distclean help
+.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-all check-fast check-kernels check-packages debug-check conformance fuzz mutants instructions counts interop bench hostile deb release fmt clean distclean help
 
 ## Build
 modules: ## the module for the kernel in KDIR= (default: the running one); the default
@@ -115,6 +116,11 @@ interop: ## our module and the in-tree one on either side: every version, sys ov
 bench: ## instructions per operation, ours beside the in-tree one's, over RDMA=; PROFILE=1: who executes them
 	@$(call built,rust)
 	@scripts/enter selftests/bench/bench.py --rdma $(RDMA) $(if $(PROFILE),--profile)
+
+hostile: ## what a mount notices of clients that attack its server, ours and the in-tree one; ONLY= attacks, TIME= seconds for each
+	@$(call built,rust)
+	@scripts/enter sh -ec 'cd selftests/peer; nice cargo build -q --release --locked'
+	@scripts/enter selftests/hostile/hostile.py --seconds $(TIME) --only '$(ONLY)'
 
 fmt: buildroot ## format the Rust sources
 	@scripts/enter scripts/fmt.sh

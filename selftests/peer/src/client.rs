@@ -13,6 +13,7 @@ use crate::message::hex_words;
 use crate::message::message;
 use crate::message::parse_inline;
 use crate::message::ChunkLists;
+use crate::message::RDMA_ERROR;
 use crate::message::RDMA_MSG;
 use crate::message::RDMA_NOMSG;
 use crate::nfs4;
@@ -109,6 +110,28 @@ impl Client {
         let region = self.region(bytes.len(), access)?;
         region.put(0, bytes);
         Ok(region)
+    }
+
+    /// A NULL call that asks for this many credits, and its XID.
+    pub fn null_call_asking(&self, credits: u32) -> (u32, Vec<u8>) {
+        let xid = self.xid();
+        let lists = ChunkLists::default();
+        let call = message(xid, credits, RDMA_MSG, &lists, &wire::null_call(xid));
+        (xid, call)
+    }
+
+    /// From now on, when all that was sent has arrived, the device ignores all that the server sends. An error if the server has
+    /// refused something by then, and so does not wait for this client.
+    pub fn falls_silent(&self) -> Outcome {
+        let silent = self.connection.flush();
+        let silent = silent.and_then(|()| self.connection.fall_silent());
+        silent.map_err(|error| error.to_string())?;
+        while let Some(reply) = self.connection.receive(Duration::ZERO) {
+            if let Some([_, _, _, RDMA_ERROR]) = head(&reply.bytes) {
+                return Err(format!("refused: {}", hex_words(&reply.bytes)));
+            }
+        }
+        Ok(())
     }
 
     /// A Call with its RPC message inline.

@@ -4,9 +4,10 @@
 //!
 //! `peer list` prints the names of all cases, `peer list server` and `peer list client` of those
 //! against the kernel's server or client. `peer run NAME` runs one: exit status 0 if the kernel did
-//! what the protocol requires. In the environment, `SERVER_ADDR` is the address of the kernel's
+//! what the protocol requires. `peer attack NAME CONNECTIONS SECONDS` misbehaves for so long. In the environment, `SERVER_ADDR` is the address of the kernel's
 //! server, and `CLIENT_ADDR` the address of this machine that the kernel's client mounts.
 
+mod attacks;
 mod case;
 mod client;
 mod client_cases;
@@ -33,6 +34,7 @@ mod wire;
 use std::env;
 use std::net::SocketAddrV4;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// The port of NFS over RDMA.
 const PORT: u16 = 20049;
@@ -52,6 +54,24 @@ fn run(name: &str) -> Result<(), String> {
     server_cases::run(name, server_address()?).ok_or_else(|| format!("there is no case {name}"))?
 }
 
+fn attack(name: &str, connections: &str, seconds: &str) -> Result<(), String> {
+    let connections = connections.parse().map_err(|_| "how many connections?")?;
+    let seconds = seconds.parse().map_err(|_| "how many seconds?")?;
+    let duration = Duration::from_secs(seconds);
+    let outcome = attacks::run(name, server_address()?, connections, duration);
+    outcome.ok_or_else(|| format!("there is no attack {name}"))?
+}
+
+fn finish(outcome: Result<(), String>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 fn main() -> ExitCode {
     let arguments: Vec<_> = env::args().skip(1).collect();
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
@@ -67,15 +87,11 @@ fn main() -> ExitCode {
             println!("{}", names.join("\n"));
             ExitCode::SUCCESS
         }
-        ["run", name] => match run(name) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                println!("{error}");
-                ExitCode::FAILURE
-            }
-        },
+        ["run", name] => finish(run(name)),
+        ["attack", name, connections, seconds] => finish(attack(name, connections, seconds)),
         _ => {
-            eprintln!("usage: peer list [client|server] | peer run NAME");
+            let attacks = attacks::names().join("|");
+            eprintln!("usage: peer list [client|server] | peer run NAME | peer attack {attacks} CONNECTIONS SECONDS");
             ExitCode::from(2)
         }
     }

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <string.h>
 #include <linux/types.h>
+#include <netinet/in.h>
 #include <rdma/rdma_cma.h>
 
 /* What verbs.rs declares as Event. */
@@ -249,4 +250,16 @@ __u32 peer_lkey(struct ibv_mr *mr)
 __u32 peer_rkey(struct ibv_mr *mr)
 {
 	return mr->rkey;
+}
+
+/*
+ * From now on the packets of a UDP socket that is not connected have no
+ * identification in their IP header.
+ */
+int peer_without_identification(int socket)
+{
+	int discover = IP_PMTUDISC_DO;
+
+	return setsockopt(socket, IPPROTO_IP, IP_MTU_DISCOVER, &discover,
+			  sizeof(discover)) ? -errno : 0;
 }

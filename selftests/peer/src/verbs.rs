@@ -19,6 +19,15 @@ pub use memory::Access;
 pub use memory::Region;
 pub use memory::Window;
 
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+
+/// From now on the packets of `socket`, which is not connected, have no identification in their IP header.
+pub fn without_identification(socket: &UdpSocket) -> std::io::Result<()> {
+    // SAFETY: It sets an option of a socket that is open.
+    ffi::check(unsafe { ffi::peer_without_identification(socket.as_raw_fd()) })
+}
+
 /// `IBV_WC_SUCCESS`.
 pub const SUCCESS: u32 = 0;
 

@@ -102,8 +102,7 @@ fn reads_that_are_never_answered_hold_no_thread(server: SocketAddrV4) -> Outcome
         let lists = ChunkLists::with_read_segment(call.positions[0], Segment::all_of(&region));
         client.send(&client.inline_call(xid, &lists, &call.bytes))?;
     }
-    let silent = client.connection.fall_silent();
-    silent.map_err(|error| error.to_string())?;
+    client.falls_silent()?;
     let mut slowest = Duration::ZERO;
     let end = Instant::now() + Duration::from_secs(3);
     while Instant::now() < end {

@@ -63,12 +63,16 @@ const SEND_BUFFERS: usize = 64;
 pub struct Options {
     /// CM private data.
     pub private: Vec<u8>,
-    /// How many Receives are posted. Each is posted again when it has completed.
+    /// How many Receives are posted.
     pub receives: usize,
     /// The length of each Receive.
     pub receive_len: usize,
-    /// Whether only [`Connection::post_receives`] posts the Receives.
+    /// Whether only [`Connection::post_receives`] or [`Connection::post_receive`] posts the Receives.
     pub delay_receives: bool,
+    /// Whether a Receive that has completed is posted again.
+    pub repost: bool,
+    /// The length of each Send buffer.
+    pub send_len: usize,
     /// The RNR retry count: how often either device sends again if the other has no Receive. 7 is for ever.
     pub rnr_retries: u8,
     /// How long the other device is asked to wait for an acknowledgement, as the exponent in the request to connect. 31 is hours.
@@ -89,6 +93,8 @@ impl Default for Options {
             receives: 32,
             receive_len: 4096,
             delay_receives: false,
+            repost: true,
+            send_len: 70_000,
             rnr_retries: 7,
             ack_timeout: None,
         }
@@ -182,7 +188,7 @@ impl Connection {
             }),
             options: options.clone(),
             receives: Region::new(&pd, receives * options.receive_len, Access::Local)?,
-            sends: Region::new(&pd, SEND_BUFFERS * SEND_BUFFER_LEN, Access::Local)?,
+            sends: Region::new(&pd, SEND_BUFFERS * options.send_len, Access::Local)?,
             cq,
             pd,
             private,
@@ -264,7 +270,7 @@ impl Connection {
     }
 
     /// Posts the Receive with this index.
-    fn post_receive(&self, index: u64) -> Result<()> {
+    pub fn post_receive(&self, index: u64) -> Result<()> {
         let length = self.options.receive_len;
         let address = self.receives.address() + index * length as u64;
         // SAFETY: The queue pair is live, and each index has its own part of the region.
@@ -315,9 +321,10 @@ impl Connection {
         };
         let last = self.state.borrow().buffers[buffer];
         self.wait(|state| (state.last_completed >= last || state.lost.is_some()).then_some(()))?;
-        assert!(bytes.len() <= SEND_BUFFER_LEN);
-        self.sends.put(buffer * SEND_BUFFER_LEN, bytes);
-        let start = self.sends.address() + (buffer * SEND_BUFFER_LEN) as u64;
+        let at = buffer * self.options.send_len;
+        assert!(bytes.len() <= self.options.send_len);
+        self.sends.put(at, bytes);
+        let start = self.sends.address() + at as u64;
         let number = self.post(verb, (0, 0), (start, self.sends.lkey()), bytes.len())?;
         self.state.borrow_mut().buffers[buffer] = number;
         Ok(())
@@ -335,6 +342,14 @@ impl Connection {
     pub fn transfer_nothing(&self, verb: Verb) -> Result<u32> {
         let number = self.post(verb, (0, 0), (0, 0), 0)?;
         self.wait_for(number)
+    }
+
+    /// Waits until all that was sent is acknowledged.
+    pub fn flush(&self) -> Result<()> {
+        self.wait(|state| {
+            let done = state.last_completed == state.posted || state.lost.is_some();
+            done.then_some(())
+        })
     }
 
     /// Waits for the completion of work request `number`, and returns its status.
@@ -389,8 +404,10 @@ impl Connection {
                 let bytes = self.receives.bytes(at, completion.length as usize);
                 let invalidates = (completion.invalidates != 0).then_some(completion.key);
                 state.messages.push_back(Message { bytes, invalidates });
-                if let Err(error) = self.post_receive(index) {
-                    state.lost.get_or_insert_with(|| error.to_string());
+                if self.options.repost {
+                    if let Err(error) = self.post_receive(index) {
+                        state.lost.get_or_insert_with(|| error.to_string());
+                    }
                 }
             }
         }
@@ -448,9 +465,6 @@ impl Connection {
 
 /// The time between two polls.
 const POLL_INTERVAL: Duration = Duration::from_micros(300);
-
-/// The length of a Send buffer.
-const SEND_BUFFER_LEN: usize = 70_000;
 
 impl Drop for Connection {
     fn drop(&mut self) {

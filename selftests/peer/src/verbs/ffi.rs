@@ -156,6 +156,7 @@ extern "C" {
     ) -> c_int;
     pub(super) fn peer_lkey(mr: *mut RawMr) -> u32;
     pub(super) fn peer_rkey(mr: *mut RawMr) -> u32;
+    pub(super) fn peer_without_identification(socket: c_int) -> c_int;
 }
 
 /// `RDMA_PS_TCP`.

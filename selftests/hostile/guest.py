@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Attacks the server of a VM pair from its client, beside a good mount on the same machine, and prints a JSON object: for each attack
+the latencies of the mount in microseconds, alone and beside the attack, the nfsd threads asleep in the module, and the server's memory.
+
+The attacks are those of selftests/peer/src/attacks.rs; watch.py looks at the server.
+"""
+
+import argparse
+import json
+import mmap
+import os
+import resource
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+SRC = Path(__file__).resolve().parents[2]
+PEER = SRC / "build/peer/release/peer"
+WATCH = SRC / "selftests/hostile/watch.py"
+MOUNT = Path("/mnt/hostile")
+BLOCK = 4096
+BLOCKS = 16
+SERVER = SRC / "scripts/vm/nfs-server"
+
+# What the table calls it, and the attacks that are made at once: name, and connections, threads or requests per second.
+ATTACKS = {
+    "ten WRITEs, Reads unanswered, 4 connections": [("unanswered-reads", 4)],
+    "no Receives, 8": [("no-receives", 8)],
+    "a Receive in the last moment, 8": [("slow-receives", 8)],
+    "more calls than credits, 8": [("overrun", 8)],
+    "large grants, abandoned, 32": [("abandoned-grant", 32)],
+    "connects, 4 threads": [("storm", 4)],
+    "raw requests, 100 per second": [("raw-requests", 100)],
+    "all of the first five, 200": [("mixed", 200)],
+    "idle connections, 1000": [("idle", 1000)],
+    "idle connections, 1000, and busy ones, 200": [("idle", 1000), ("busy", 200)],
+}
+
+
+def say(*words):
+    print(*words, file=sys.stderr, flush=True)
+
+
+def on_server(command):
+    return subprocess.run([SRC / "scripts/vm/on-server", command], check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+class Threads:
+    """watch.py looks at the server's threads meanwhile."""
+
+    def __enter__(self):
+        on_server(f"rm -f /tmp/stop; setsid {WATCH} threads /tmp/stop >/tmp/threads 2>&1 & sleep 1")
+        return self
+
+    def __exit__(self, *_):
+        self.found = json.loads(on_server("touch /tmp/stop; until [ -s /tmp/threads ]; do sleep 0.2; done; cat /tmp/threads"))
+
+
+def memory():
+    return json.loads(on_server(f"{WATCH} memory"))
+
+
+class Attack:
+    """One program for each attack, until the end of the block."""
+
+    def __init__(self, attacks, seconds):
+        self.commands = [[str(PEER), "attack", name, str(connections), str(seconds)] for name, connections in attacks]
+        self.said = []
+
+    def __enter__(self):
+        self.programs = []
+        for command in self.commands:
+            program = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            self.programs.append(program)
+            if program.stdout.readline() != "ready\n":
+                sys.exit(f"hostile: {command} did not begin: {program.communicate()[0]}")
+        return self
+
+    def __exit__(self, *_):
+        for program in self.programs:
+            # It ends by itself; the kernel ends its connections if it does not.
+            try:
+                said = program.communicate(timeout=90)[0]
+            except subprocess.TimeoutExpired:
+                program.kill()
+                said = program.communicate()[0] + "killed"
+            self.said.append(said.strip())
+
+
+def getattr_():
+    os.stat(MOUNT / "file")
+
+
+class Read:
+    def __init__(self):
+        self.file = os.open(MOUNT / "file", os.O_RDONLY | os.O_DIRECT)
+        # O_DIRECT wants aligned memory, and that is what mmap gives.
+        self.memory = mmap.mmap(-1, BLOCK)
+        self.turn = 0
+
+    def close(self):
+        os.close(self.file)
+
+    def __call__(self):
+        self.turn += 1
+        os.preadv(self.file, [self.memory], self.turn % BLOCKS * BLOCK)
+
+
+def latencies(seconds):
+    """Does one operation after the other, of both kinds in turn. Returns the microseconds of each, by kind; one that is not over half a
+    minute after the end counts with what it took until then."""
+    operations = {"GETATTR": getattr_, "READ": (read := Read())}
+    took = {name: [] for name in operations}
+    under_way, end = [], time.monotonic() + seconds
+
+    def work():
+        while time.monotonic() < end:
+            for name, operation in operations.items():
+                start = time.monotonic()
+                under_way[:] = [(name, start)]
+                operation()
+                under_way.clear()
+                took[name].append(1e6 * (time.monotonic() - start))
+        read.close()
+
+    worker = threading.Thread(target=work, daemon=True)
+    worker.start()
+    worker.join(seconds + 30)
+    for name, start in list(under_way) if worker.is_alive() else []:
+        took[name].append(1e6 * (time.monotonic() - start))
+    return {name: sorted(values) for name, values in took.items()}, worker
+
+
+def figures(values):
+    if not values:
+        return {"count": 0, "median": 0, "p99": 0, "most": 0}
+    return {"count": len(values), "median": round(values[len(values) // 2]), "p99": round(values[99 * len(values) // 100]),
+            "most": round(values[-1])}
+
+
+def settled(before):
+    """The server's memory, when it has as many RDMA objects as before, or after a while."""
+    end = time.monotonic() + 90
+    while (after := memory())["objects"] != before["objects"] and time.monotonic() < end:
+        time.sleep(2)
+    return after
+
+
+def attack(attacks, seconds):
+    found = {}
+    before = memory()
+    quiet, _ = latencies(seconds)
+    # It goes on longer than what is measured beside it.
+    with Attack(attacks, seconds + 20) as program:
+        begun = memory() if attacks[0][0] in ("idle", "busy") else None
+        with Threads() as server:
+            beside, worker = latencies(seconds)
+    worker.join(300)
+    if worker.is_alive():
+        sys.exit("hostile: the good mount hangs")
+    after = settled(before)
+    found = {"quiet": {name: figures(values) for name, values in quiet.items()},
+             "beside": {name: figures(values) for name, values in beside.items()},
+             "threads": server.found, "said": program.said, "before": before, "begun": begun, "after": after}
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=int, default=60, help="how long the mount is measured beside each attack")
+    parser.add_argument("--only", default="", help="attacks with this in their name")
+    options = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (16384, 16384))
+    subprocess.run(["modprobe", "-a", "rdma_ucm", "ib_uverbs"], check=True)
+    # On a machine with little memory nfsd takes no WRITEs of 1 MiB, unless it is told to.
+    on_server(f"{SERVER} stop; echo 1048576 >/proc/fs/nfsd/max_block_size; {SERVER} start")
+    MOUNT.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "nfs", "-o", "vers=4.2,proto=rdma,port=20049,noac", f"{os.environ['SERVER_ADDR']}:/", MOUNT], check=True)
+    # What the crafted peer reads and writes, and what the mount does. Made on the server, so that nobody has a delegation.
+    on_server("for file in peer.dat file; do head -c 65536 /dev/urandom >/export/$file; chmod 666 /export/$file; done")
+    wanted = {name: attacks for name, attacks in ATTACKS.items() if options.only in name}
+    # What is allocated once and kept, as pages for long WRITEs, is no leak.
+    for attacks in wanted.values():
+        with Attack([(name, min(connections, 20)) for name, connections in attacks], 3):
+            pass
+    results = {}
+    for name, attacks in wanted.items():
+        results[name] = attack(attacks, options.seconds)
+        say(name, json.dumps(results[name]))
+    subprocess.run(["umount", MOUNT], check=True)
+    unloads = subprocess.run([SRC / "scripts/vm/on-server", f"timeout 120 {SERVER} stop && timeout 60 rmmod rpcrdma"],
+                             check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    say("rmmod", unloads.returncode, unloads.stdout)
+    print(json.dumps({"attacks": results, "unloads": unloads.returncode == 0}))
+
+
+if __name__ == "__main__":
+    main()

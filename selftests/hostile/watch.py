@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Looks at the server of a VM pair, on that server, and prints a JSON object.
+
+`watch.py threads STOP`: until the file STOP is there, samples the stack of each nfsd thread ten times in a second. A thread is asleep
+in the module if it sleeps, its stack has a function of rpcrdma, and it has not run while that was read. Prints the number of samples,
+how many threads were asleep there at most in one of them, how many seconds the longest such sleep took, and where they were.
+
+`watch.py memory`: drops caches, waits until memory does not change any more, and prints what is left of it in KiB, and how many objects
+the RDMA devices have.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+INTERVAL = 0.1
+FUNCTION = re.compile(r"\s(\S+)\+0x\S+ \[rpcrdma\]")
+
+
+def nfsd_threads():
+    found = []
+    for comm in Path("/proc").glob("[0-9]*/comm"):
+        try:
+            if comm.read_text() == "nfsd\n":
+                found.append(comm.parent)
+        except OSError:
+            continue
+    return found
+
+
+def switches(thread):
+    """How often the thread has begun and ended to run, and whether it sleeps."""
+    fields = dict(line.split(":\t", 1) for line in (thread / "status").read_text().splitlines() if ":\t" in line)
+    return (fields["voluntary_ctxt_switches"], fields["nonvoluntary_ctxt_switches"]), fields["State"][0] in "SDI"
+
+
+def asleep(thread):
+    """Returns in which function of the module the thread sleeps, and since which of its switches, or None."""
+    try:
+        before, sleeps = switches(thread)
+        stack = (thread / "stack").read_text()
+        after, still = switches(thread)
+    except (OSError, KeyError):
+        return None
+    inside = FUNCTION.search(" " + stack)
+    if not (sleeps and still and before == after and inside):
+        return None
+    return inside[1], before
+
+
+def threads(stop):
+    samples, most, longest, where, since = 0, 0, 0.0, {}, {}
+    nfsd = nfsd_threads()
+    while not Path(stop).exists():
+        now, found = time.monotonic(), {}
+        for thread in nfsd:
+            if inside := asleep(thread):
+                found[thread] = inside
+                where[inside[0]] = where.get(inside[0], 0) + 1
+        # A sleep goes on as long as the thread has not run.
+        since = {thread: since.get(thread) if since.get(thread, (None,))[0] == inside else (inside, now)
+                 for thread, inside in found.items()}
+        longest = max([longest] + [now - start for _, start in since.values()])
+        samples, most = samples + 1, max(most, len(found))
+        if samples % 50 == 0:
+            nfsd = nfsd_threads()
+        time.sleep(INTERVAL)
+    return {"threads": len(nfsd), "samples": samples, "most": most, "longest": round(longest, 1), "where": where}
+
+
+def meminfo():
+    fields = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
+    return {name.rstrip(":"): int(value) for name, value, *_ in fields}
+
+
+def memory():
+    subprocess.run(["sync"], check=True)
+    before, end = None, time.monotonic() + 30
+    while time.monotonic() < end:
+        Path("/proc/sys/vm/drop_caches").write_text("3")
+        time.sleep(1)
+        now = meminfo()
+        if before and abs(now["MemAvailable"] - before["MemAvailable"]) < 128:
+            break
+        before = now
+    objects = {}
+    for device in json.loads(subprocess.run(["rdma", "-j", "resource"], check=True, stdout=subprocess.PIPE, text=True).stdout):
+        for name, count in device.items():
+            if name in ("qp", "cq", "pd", "mr", "cm_id"):
+                objects[name] = objects.get(name, 0) + count
+    return {"available": now["MemAvailable"], "slab": now["SUnreclaim"], "objects": objects}
+
+
+print(json.dumps(threads(sys.argv[2]) if sys.argv[1] == "threads" else memory()))

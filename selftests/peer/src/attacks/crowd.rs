@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Clients that do nothing wrong, but are many.
+
+use super::patient;
+use super::Attacker;
+use crate::case::Outcome;
+use crate::client::Client;
+use crate::verbs::Options;
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+/// Calls that a busy client has under way.
+const CALLS: usize = 8;
+
+/// A client with so many calls under way.
+struct Caller {
+    client: Client,
+    calls: usize,
+    pending: usize,
+}
+
+impl Attacker for Caller {
+    fn step(&mut self) -> Outcome {
+        while self.client.connection.receive(Duration::ZERO).is_some() {
+            self.pending -= 1;
+        }
+        while self.pending < self.calls {
+            self.pending += 1;
+            self.client.send(&self.client.null_call().1)?;
+        }
+        Ok(())
+    }
+
+    fn client(&self) -> &Client {
+        &self.client
+    }
+}
+
+fn caller(server: SocketAddrV4, calls: usize) -> Result<Box<dyn Attacker>, String> {
+    let options = Options {
+        receive_len: 1024,
+        ..patient().with_receives(CALLS)
+    };
+    let client = Client::with(server, &options)?;
+    // sunrpc keeps only 64 connections of clients that have not used a file handle.
+    client.read(0, 8)?;
+    Ok(Box::new(Caller {
+        client,
+        calls,
+        pending: 0,
+    }))
+}
+
+/// A client that has read once and says nothing any more.
+pub fn idle(server: SocketAddrV4) -> Result<Box<dyn Attacker>, String> {
+    caller(server, 0)
+}
+
+/// A client that has calls under way all the time. The first of them exceed its credits, if the server grants only four to
+/// begin with, but not its Receives.
+pub fn busy(server: SocketAddrV4) -> Result<Box<dyn Attacker>, String> {
+    caller(server, CALLS)
+}

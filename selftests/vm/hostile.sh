@@ -1,0 +1,71 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Clients that attack the server, for some seconds each, beside an ordinary mount: no nfsd thread is asleep in the module, the mount
+# goes on, and the server gives back what the attackers had. `make hostile` does the same for longer, and with more connections.
+#
+# ATTACKS='overrun:8' runs only these: name and number of connections. ATTACK_SECONDS= says how long each takes.
+
+. ./lib.sh
+need_pair
+need_peer
+
+seconds=${ATTACK_SECONDS:-4}
+read -r -a attacks <<<"${ATTACKS:-unanswered-reads:2 no-receives:6 slow-receives:6 overrun:6 abandoned-grant:6 storm:2 raw-requests:50 mixed:20}"
+watch=$(cd ../hostile && pwd)/watch.py
+export PROGRESS_TIMEOUT=3
+
+# Calls of the mount until a file is there.
+calls() {
+	until [ -e /tmp/over ]; do
+		stat "$mnt/beside" && dd if="$mnt/beside" of=/dev/null bs=4096 count=1 iflag=direct status=none || return
+	done >/dev/null
+}
+
+# beside NAME CONNECTIONS: no sample of watch.py finds a thread asleep in the module.
+beside() {
+	local calls status=0 found
+	on_server "rm -f /tmp/stop; setsid $watch threads /tmp/stop >/tmp/threads 2>&1 & sleep 0.5"
+	rm -f /tmp/over
+	calls &
+	calls=$!
+	"$peer" attack "$1" "$2" "$seconds" || status=1
+	touch /tmp/over
+	wait $calls || status=1
+	found=$(on_server 'touch /tmp/stop; until [ -s /tmp/threads ]; do sleep 0.1; done; cat /tmp/threads')
+	echo "$found"
+	python3 -c 'import json, sys; found = json.loads(sys.argv[1]); sys.exit(found["most"] > 0 or not found["samples"])' "$found" || status=1
+	return $status
+}
+
+objects() { on_server 'rdma -j resource'; }
+
+# The server has as many queue pairs and what belongs to them as before.
+given_back() {
+	local left=60
+	until [ "$(objects)" = "$objects" ]; do
+		[ $((left--)) -gt 0 ] || { echo "before $objects, after $(objects)"; return 1; }
+		sleep 0.5
+	done
+}
+
+server_unloads() { on_server "$scripts/vm/nfs-server stop; rmmod rpcrdma; $scripts/vm/nfs-server start"; }
+
+# On a machine with little memory nfsd takes no WRITEs of 1 MiB, unless it is told to.
+on_server "$scripts/vm/nfs-server stop; echo 1048576 >/proc/fs/nfsd/max_block_size; $scripts/vm/nfs-server start"
+mount_nfs 4.2 noac || exit
+on_server "head -c 65536 /dev/urandom >/export/peer.dat; cp /export/peer.dat /export/beside; chmod 666 /export/peer.dat
+	echo $PROGRESS_TIMEOUT >/proc/sys/sunrpc/svc_rdma/progress_timeout"
+stat "$mnt/beside" >/dev/null
+connects=$(counter connect_count)
+objects=$(objects)
+plan $((${#attacks[@]} + 3))
+for attack in "${attacks[@]}"; do
+	check "no thread of the server sleeps for ${attack%:*}, and the mount goes on" beside "${attack%:*}" "${attack#*:}"
+done
+check "the mount kept its connection" test "$(counter connect_count)" = "$connects"
+check "the server gives back all that the attackers had" given_back
+on_server 'echo 30 >/proc/sys/sunrpc/svc_rdma/progress_timeout'
+umount "$mnt"
+check "the server unloads" server_unloads
+finish
