@@ -6,31 +6,21 @@
 //! An attack has so many connections at once. One that the server ends is made again. The line `ready` says that all were made once, or
 //! that the server makes no more, and the last line what became of them.
 
+mod attacker;
 mod credits;
 mod crowd;
 mod raw_requests;
 mod silent;
 mod storm;
+mod tally;
 
 use crate::case::Outcome;
-use crate::client::options;
-use crate::client::Client;
-use crate::verbs::Options;
-use std::fmt::Display;
-use std::fmt::Formatter;
-use std::io::Write;
+use attacker::Attacker;
 use std::net::SocketAddrV4;
 use std::time::Duration;
 use std::time::Instant;
-
-/// One connection of an attack.
-trait Attacker {
-    /// Does what there is to do now; an error ends the connection. Called many times in a second.
-    fn step(&mut self) -> Outcome;
-
-    /// The client, which may have lost its connection.
-    fn client(&self) -> &Client;
-}
+use tally::ready;
+use tally::Tally;
 
 /// Makes a connection of an attack.
 type Begin = fn(SocketAddrV4) -> Result<Box<dyn Attacker>, String>;
@@ -55,73 +45,11 @@ const MIXED: [Begin; 5] = [
     credits::overrun,
 ];
 
-/// What became of the connections, or of the requests for them.
-#[derive(Clone, Default)]
-struct Tally {
-    made: usize,
-    lost: usize,
-    refused: usize,
-    /// The last reason for each of the latter two.
-    reasons: [String; 2],
-}
-
-impl Tally {
-    fn lost(&mut self, reason: String) {
-        self.lost += 1;
-        self.reasons[0] = reason;
-    }
-
-    fn refused(&mut self, reason: String) {
-        self.refused += 1;
-        self.reasons[1] = reason;
-    }
-
-    fn add(&mut self, other: Self) {
-        self.made += other.made;
-        self.lost += other.lost;
-        self.refused += other.refused;
-        for (reason, theirs) in self.reasons.iter_mut().zip(other.reasons) {
-            if !theirs.is_empty() {
-                *reason = theirs;
-            }
-        }
-    }
-}
-
-impl Display for Tally {
-    fn fmt(&self, out: &mut Formatter<'_>) -> std::fmt::Result {
-        let Self {
-            made,
-            lost,
-            refused,
-            reasons,
-        } = self;
-        write!(out, "made {made}, lost {lost}, refused {refused}")?;
-        let mut reasons = reasons.iter().filter(|reason| !reason.is_empty());
-        reasons.try_for_each(|reason| write!(out, "; {reason}"))
-    }
-}
-
-/// Options of a client that asks the server to try for ever, and that needs little memory itself.
-fn patient() -> Options {
-    Options {
-        ack_timeout: Some(31),
-        send_len: 1024,
-        ..options()
-    }
-}
-
 /// Between two calls of [`Attacker::step`].
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// So many attempts in a row that fail are enough for a round.
 const REFUSALS: usize = 3;
-
-/// Says that the attack is under way.
-fn ready() {
-    println!("ready");
-    let _ = std::io::stdout().flush();
-}
 
 /// Holds connections that `begin` makes, the one with index `n` by `begin[n % begin.len()]`, for so long after all were made once.
 fn hold(server: SocketAddrV4, begin: &[Begin], connections: usize, duration: Duration) -> Tally {

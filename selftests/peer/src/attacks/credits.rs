@@ -2,8 +2,8 @@
 
 //! Clients that have no Receives for the server's replies, or send more calls than they have credits for.
 
-use super::patient;
-use super::Attacker;
+use super::attacker::patient;
+use super::attacker::Attacker;
 use crate::case::Outcome;
 use crate::client::Client;
 use crate::message::head;

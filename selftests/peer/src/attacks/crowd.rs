@@ -2,8 +2,8 @@
 
 //! Clients that do nothing wrong, but are many.
 
-use super::patient;
-use super::Attacker;
+use super::attacker::patient;
+use super::attacker::Attacker;
 use crate::case::Outcome;
 use crate::client::Client;
 use crate::verbs::Options;

@@ -5,8 +5,8 @@
 //!
 //! InfiniBand Architecture Specification, volume 1: sections 9 (headers), 12.7 (REQ) and annex A17 (RoCEv2, and its ICRC).
 
-use super::ready;
-use super::Tally;
+use super::tally::ready;
+use super::tally::Tally;
 use crate::verbs::without_identification;
 use std::net::IpAddr;
 use std::net::Ipv4Addr;

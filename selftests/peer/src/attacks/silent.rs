@@ -2,8 +2,8 @@
 
 //! Clients whose device ignores all packets of the server, in the middle of something.
 
-use super::patient;
-use super::Attacker;
+use super::attacker::patient;
+use super::attacker::Attacker;
 use crate::case::Outcome;
 use crate::client::reply_timeout;
 use crate::client::Client;

@@ -2,9 +2,9 @@
 
 //! Clients that connect and go, one after the other.
 
-use super::patient;
-use super::ready;
-use super::Tally;
+use super::attacker::patient;
+use super::tally::ready;
+use super::tally::Tally;
 use crate::client::Client;
 use std::net::SocketAddrV4;
 use std::time::Instant;

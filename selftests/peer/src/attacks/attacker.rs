@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A connection of an attack, and what its client asks the server for.
+
+use crate::case::Outcome;
+use crate::client::options;
+use crate::client::Client;
+use crate::verbs::Options;
+
+/// One connection of an attack.
+pub trait Attacker {
+    /// Does what there is to do now; an error ends the connection. Called many times in a second.
+    fn step(&mut self) -> Outcome;
+
+    /// The client, which may have lost its connection.
+    fn client(&self) -> &Client;
+}
+
+/// Options of a client that asks the server to try for ever, and that needs little memory itself.
+pub fn patient() -> Options {
+    Options {
+        ack_timeout: Some(31),
+        send_len: 1024,
+        ..options()
+    }
+}
