@@ -63,6 +63,8 @@ impl Assembly {
             }
             let (at, offset) = (self.filled / CHUNK, self.filled % CHUNK);
             if at == self.chunks.len() {
+                #[cfg(RPCRDMA_SELFTEST)]
+                crate::selftest::Shortage::strike()?;
                 self.chunks.push(KBox::zeroed(GFP_KERNEL)?, GFP_KERNEL)?;
             }
             let chunk = self.chunks.get_mut(at).ok_or(EINVAL)?;

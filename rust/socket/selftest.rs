@@ -8,10 +8,12 @@ mod connecting;
 mod fixture;
 mod framing;
 mod sending;
+mod shortage;
 mod splicing;
 mod teardown;
 
 use kernel::error::Result;
+pub(crate) use shortage::Shortage;
 
 /// True if it passed.
 pub type Test = fn() -> Result<bool>;
@@ -97,6 +99,10 @@ pub const TESTS: &[(&str, Test)] = &[
     (
         "a stream that ends while a frame is put together ends within it",
         assembled::stream_ends_within,
+    ),
+    (
+        "a frame is put together although memory is short, and until then there is a part that has an age",
+        assembled::shortage_loses_nothing,
     ),
     (
         "a peer that does not receive stops who sends, and later wakes it",

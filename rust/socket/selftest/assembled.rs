@@ -8,8 +8,10 @@ use super::fixture::length;
 use super::fixture::take;
 use super::fixture::wait;
 use super::fixture::Pair;
+use super::fixture::Seen;
 use super::fixture::Watch;
 use super::fixture::HEAD;
+use super::shortage::Shortage;
 use crate::Connection;
 use crate::Next;
 use crate::Octets;
@@ -52,7 +54,7 @@ pub(super) fn frames_come_in_order() -> Result<bool> {
     let look = |far: &mut Connection<Watch>| {
         let expected = frame(*lens.get(number).ok_or(EINVAL)?, number)?;
         let seen = take(far, &expected)?;
-        if let super::fixture::Seen::Frame = seen {
+        if let Seen::Frame = seen {
             number += 1;
         }
         Ok(seen)
@@ -70,6 +72,22 @@ pub(super) fn greatest_length_arrives() -> Result<bool> {
         }
     }
     Ok(true)
+}
+
+pub(super) fn shortage_loses_nothing() -> Result<bool> {
+    let mut pair = Pair::new(&SMALL)?;
+    let whole = frame(60_000, 0)?;
+    let _shortage = Shortage::begin();
+    let mut refused = 0;
+    let look = |far: &mut Connection<Watch>| match take(far, &whole) {
+        Err(error) if error == ENOMEM => {
+            refused += 1;
+            // Who receives looks again as long as there is a part.
+            far.waiting_since().map(|_| Seen::Other).ok_or(EINVAL)
+        }
+        seen => seen,
+    };
+    Ok(exchange(&mut pair, &whole, 60_000, 1, look)? && refused > 0)
 }
 
 pub(super) fn stream_ends_within() -> Result<bool> {

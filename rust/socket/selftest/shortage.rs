@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A shortage of memory.
+
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering;
+use kernel::prelude::*;
+
+/// Allocations since the shortage began, from 1. 0: there is none.
+static ALLOCATIONS: AtomicU32 = AtomicU32::new(0);
+
+/// As long as it is there, every other allocation for a frame that is put together fails.
+pub(crate) struct Shortage;
+
+impl Shortage {
+    pub(super) fn begin() -> Self {
+        ALLOCATIONS.store(1, Ordering::Relaxed);
+        Self
+    }
+
+    /// Fails if it is the turn of a failure.
+    pub(crate) fn strike() -> Result {
+        match ALLOCATIONS.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            number => {
+                ALLOCATIONS.store(number.saturating_add(1), Ordering::Relaxed);
+                match number % 2 {
+                    0 => Ok(()),
+                    _ => Err(ENOMEM),
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Shortage {
+    fn drop(&mut self) {
+        ALLOCATIONS.store(0, Ordering::Relaxed);
+    }
+}
