@@ -14,9 +14,8 @@ SERVER ?= rust
 TIME ?= 60
 ONLY ?=
 
-# The VMs: their RDMA device, rxe, iwarp-tcp, iwarp-sctp or siw, that of a pair's server if it is another one, virtual CPUs, memory, seconds until
-# they are killed, additions
-# to the kernel's command line. KERNEL=debug boots the debug kernel.
+# The VMs: their RDMA device (rxe, iwarp-tcp, iwarp-sctp or siw), that of a pair's server if it is another one, virtual CPUs, memory,
+# seconds until they are killed, additions to the kernel's command line. KERNEL=debug boots the debug kernel.
 RDMA ?= rxe
 PEER_RDMA ?= $(RDMA)
 SMP ?= 2

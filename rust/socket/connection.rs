@@ -218,13 +218,13 @@ impl<E: Events> Drop for Connection<E> {
 }
 
 /// While it is there, no memory is reclaimed for this task by way of file systems or devices.
-struct NoIo {
+pub(crate) struct NoIo {
     flags: u32,
     _task: kernel::types::NotThreadSafe,
 }
 
 impl NoIo {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             // SAFETY: It changes a flag of this task, which `drop` sets as it was; such scopes nest as values do.
             flags: unsafe { iwraw::memalloc_noio_save() },

@@ -7,6 +7,7 @@
 //!
 //! C header: [`include/linux/net.h`](srctree/include/linux/net.h), `MSG_SPLICE_PAGES`
 
+use crate::connection::NoIo;
 use crate::send::Octets;
 use crate::send::Then;
 use crate::Connection;
@@ -37,8 +38,9 @@ unsafe impl Send for Pages {}
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// So many pages. `ENOMEM` at once if they are not there. Sleeps.
+    /// So many pages. `ENOMEM` at once if they are not there. Sleeps, but not for I/O: `vmap` allocates as the task's scope says.
     pub fn new(count: usize) -> Result<Self> {
+        let _noio = NoIo::new();
         let flags = GFP_NOWAIT | __GFP_NOWARN | __GFP_ZERO;
         let mut pages = KVec::with_capacity(count, flags)?;
         let mut list = KVec::with_capacity(count, flags)?;
