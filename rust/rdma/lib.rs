@@ -65,6 +65,7 @@ mod cq;
 mod dma;
 mod in_flight;
 mod invalidation;
+mod lock_names;
 mod pd;
 mod registration;
 mod rq;

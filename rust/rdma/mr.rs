@@ -39,6 +39,7 @@ use crate::{
     },
     context::Context,
     invalidation::LocalInvalidate,
+    lock_names,
     pd::ProtectionDomain,
     scatter::Scatter, //
 };
@@ -62,9 +63,9 @@ use kernel::{
         to_result,
         Result, //
     },
-    new_spinlock,
     page::PAGE_SIZE,
     prelude::*,
+    static_lock_class,
     sync::{
         Arc,
         SpinLock, //
@@ -422,7 +423,11 @@ impl<H: Context> DeferredDereg<H> {
     pub(crate) fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
-                regions <- new_spinlock!(Some(Chain::new()), "rdma::deferred_dereg"),
+                regions <- SpinLock::new(
+                    Some(Chain::new()),
+                    lock_names::DEFERRED_DEREG,
+                    static_lock_class!(),
+                ),
             }),
             GFP_KERNEL,
         )

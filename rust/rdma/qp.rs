@@ -34,6 +34,7 @@ use crate::{
     },
     error::not_connected,
     in_flight::InFlight,
+    lock_names,
     mr::{
         self,
         DeferredDereg, //
@@ -63,7 +64,6 @@ use kernel::{
     },
     prelude::*,
     static_lock_class,
-    str::CStr,
     sync::{
         Arc,
         Mutex,
@@ -72,12 +72,6 @@ use kernel::{
     },
 };
 use shared::trace::CompletionId;
-
-// The names of the locks of a queue pair. lockdep compares addresses of names, and a literal has one for each crate that makes
-// queue pairs of a handler of its own.
-static ENDED: &CStr = c"rdma::ended";
-static RECEIVES: &CStr = c"rdma::receives";
-static SENDS: &CStr = c"rdma::sends";
 
 /// The methods of an upper layer that hear of the completions of its queue pair.
 pub trait Handler: Context {
@@ -278,11 +272,11 @@ impl<H: Handler> QueuePair<H> {
             max_write_elements: max_write_elements.min(write_elements).max(1),
             max_read_elements: limits.read_elements.min(read_elements).max(1),
             regions_per_send,
-            ended <- Mutex::new(false, ENDED, static_lock_class!()),
+            ended <- Mutex::new(false, lock_names::ENDED, static_lock_class!()),
             remote_invalidation: limits.remote_invalidation,
             sinks,
-            receives <- SpinLock::new(receives, RECEIVES, static_lock_class!()),
-            sends <- SpinLock::new(sends, SENDS, static_lock_class!()),
+            receives <- SpinLock::new(receives, lock_names::RECEIVES, static_lock_class!()),
+            sends <- SpinLock::new(sends, lock_names::SENDS, static_lock_class!()),
             deferred_dereg,
             _cq: cq,
             pd,

@@ -14,6 +14,7 @@
 
 use crate::{
     context::Context,
+    lock_names,
     mr::{
         Idle,
         Prepared,
@@ -24,8 +25,8 @@ use crate::{
 use core::iter::Peekable;
 use kernel::{
     error::Result,
-    new_spinlock,
     prelude::*,
+    static_lock_class,
     sync::{
         Arc,
         SpinLock, //
@@ -47,7 +48,7 @@ impl<H: Context> Sinks<H> {
     pub(crate) fn new(pd: Arc<ProtectionDomain<H>>, pages: u32) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
-                idle <- new_spinlock!(Idle::new(), "rdma::sinks"),
+                idle <- SpinLock::new(Idle::new(), lock_names::SINKS, static_lock_class!()),
                 pages,
                 pd,
             }),

@@ -159,7 +159,11 @@ pub(super) fn listener_goes_while_peers_connect() -> Result<bool> {
         }
     })?;
     let mut accepted = 0;
-    for _ in 0..100 {
+    for round in 0..10_000 {
+        // On a slow machine the first peer comes late.
+        if round >= 100 && accepted >= 2 {
+            break;
+        }
         let listener = listen(address, &settings)?;
         pause();
         while let Some(child) = listener.accept()? {
