@@ -22,7 +22,7 @@ reply_comes() {
 	drop_caches
 	before=$(counter local_inv_needed) connections=$(counter connect_count)
 	drop_acks || return
-	ls "$mnt/many" >/tmp/list &
+	ls "$mnt/listed" >/tmp/list &
 	lister=$!
 	while [ $((left--)) -gt 0 ]; do
 		if [ "$(counter local_inv_needed)" -gt "$before" ]; then
@@ -69,9 +69,9 @@ retransmissions() {
 
 plan 4
 mount_nfs 3 || exit
-mkdir -p "$mnt/many"
+mkdir -p "$mnt/listed"
 # shellcheck disable=SC2016 # the server expands it
-on_server 'for i in {1..300}; do printf -v name %0100d $i; : >/export/many/$name; done'
+on_server 'for i in {1..300}; do printf -v name %0100d $i; : >/export/listed/$name; done'
 check "an RPC waits for the invalidation of its memory" an_rpc_waits
 before=$(retransmissions)
 check "an RPC is not completed if the invalidation fails" reply_comes loses_the_connection
