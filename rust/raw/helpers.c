@@ -119,9 +119,12 @@ void rpcrdma_helper_ib_update_fast_reg_key(struct ib_mr *mr, u8 key)
 }
 
 void rpcrdma_helper_init_delayed_work(struct delayed_work *work,
-				      work_func_t function)
+				      work_func_t function,
+				      struct lock_class_key *key)
 {
 	INIT_DELAYED_WORK(work, function);
+	/* One kind of work may wait for another, so each has a class. */
+	lockdep_init_map(&work->work.lockdep_map, "rpcrdma_work", key, 0);
 }
 
 void rpcrdma_helper_kfree_rcu_mightsleep(const void *object)

@@ -30,8 +30,8 @@ pub mod compat;
 )]
 mod bindings {
     use kernel::bindings::{
-        bio_vec, completion, device, list_head, module, page, scatterlist, sockaddr, task_struct,
-        tracepoint, work_struct, workqueue_struct,
+        bio_vec, completion, device, list_head, lock_class_key, module, page, scatterlist,
+        sockaddr, task_struct, tracepoint, work_struct, workqueue_struct,
     };
     use kernel::ffi;
 

@@ -37,6 +37,7 @@ use core::{
 use kernel::{
     ffi::c_uint,
     prelude::*,
+    static_lock_class,
     types::Opaque, //
 };
 
@@ -105,9 +106,22 @@ impl<T: Transport> Xprt<T> {
             )
         };
         // SAFETY: The function takes this item for what it is, the `connect` of an `Xprt<T>`.
-        unsafe { raw::init_delayed_work(Opaque::cast_into(connect), Some(reconnect::worker::<T>)) };
+        // The class is static.
+        unsafe {
+            raw::init_delayed_work(
+                Opaque::cast_into(connect),
+                Some(reconnect::worker::<T>),
+                static_lock_class!().as_ptr(),
+            )
+        };
         // SAFETY: As above, for the `expiry`.
-        unsafe { raw::init_delayed_work(Opaque::cast_into(expiry), Some(reconnect::expire::<T>)) };
+        unsafe {
+            raw::init_delayed_work(
+                Opaque::cast_into(expiry),
+                Some(reconnect::expire::<T>),
+                static_lock_class!().as_ptr(),
+            )
+        };
         let init = try_pin_init!(Parts {
             link: XprtLink::new()?,
             need_backoff: AtomicBool::new(false),

@@ -14,6 +14,7 @@ use core::{
 use kernel::{
     bindings::work_struct,
     prelude::*,
+    static_lock_class,
     types::Opaque, //
 };
 
@@ -93,14 +94,29 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
         // SAFETY: The memory is that of the work items, which stay where they are.
         let items = unsafe {
             [
-                (&raw const (*this).timer, functions.timer),
-                (&raw const (*this).closing, functions.close),
-                (&raw const (*this).freeing, functions.free),
+                (
+                    &raw const (*this).timer,
+                    functions.timer,
+                    static_lock_class!(),
+                ),
+                (
+                    &raw const (*this).closing,
+                    functions.close,
+                    static_lock_class!(),
+                ),
+                // It waits for the timer.
+                (
+                    &raw const (*this).freeing,
+                    functions.free,
+                    static_lock_class!(),
+                ),
             ]
         };
-        for (item, function) in items {
-            // SAFETY: As above. The caller vouches for the function.
-            unsafe { raw::init_delayed_work(Opaque::cast_into(item), Some(function)) };
+        for (item, function, class) in items {
+            // SAFETY: As above. The caller vouches for the function, and the class is static.
+            unsafe {
+                raw::init_delayed_work(Opaque::cast_into(item), Some(function), class.as_ptr())
+            };
         }
         // INVARIANT: All is initialised.
         let _ = KBox::into_raw(memory);
