@@ -12,5 +12,6 @@ pub(crate) fn run() -> Result {
         sunrpc::selftest::calls::TESTS,
         rdma::selftest::TESTS,
         crate::endpoint::selftest::TESTS,
+        crate::server::selftest::TESTS,
     ])
 }

@@ -26,11 +26,13 @@
 //!
 //! ```text
 //! config, queue_limits, call_layout, call_pages, call_context
-//! page_pool, rejected_calls, waiting, work_queue, connection_state, credits
+//! page_pool, read_budget, rejected_calls, connection_state, credits
+//! fifo, room_queue, waiting, work_queue
 //! connection          the context of the id and of the completion queue
 //! progress            the deadline for what is posted
-//! handler             from a completion to the work queue
-//! send                Sends, and the credit grant
+//! post                posting a message, or having it wait for room
+//! handler             from a completion to the work queue, and what waited to the Send queue
+//! send                what sending takes, the credit grant, and calls to the client
 //! transport           the private state of the svc_xprt
 //! dispatch, rdma_read
 //! receive             from the work queue to the call in a svc_rqst
@@ -48,15 +50,21 @@ mod connection;
 mod connection_state;
 mod credits;
 mod dispatch;
+mod fifo;
 mod handler;
 mod listener;
 mod page_pool;
+mod post;
 mod progress;
 mod queue_limits;
 mod rdma_read;
+mod read_budget;
 mod receive;
 mod rejected_calls;
 mod reply;
+mod room_queue;
+#[cfg(RPCRDMA_SELFTEST)]
+pub(crate) mod selftest;
 mod send;
 mod transport;
 mod waiting;

@@ -19,13 +19,14 @@ use rdma::{
     send::{
         Buffer,
         Buffers,
-        Verb, //
+        UnpostedSend, //
     },
     transfer::{
         Attached,
         Prepared,
         Transfer, //
     },
+    BatchMemory,
     Handler,
     ProtectionDomain,
     QueuePair,
@@ -67,8 +68,7 @@ impl Parameters {
     {
         // If there is one, it is free, or a thread has it, or it comes back with a completion.
         let first = self.first_send_buffers.max(1).min(self.send_buffers);
-        let unmade = self.send_buffers.saturating_sub(first);
-        let buffers = SendBuffers::new(unmade, self.send_bytes);
+        let buffers = SendBuffers::new(self.send_buffers, first, self.send_bytes);
         let credits = SqCredits::new(usize::try_from(self.transfers)?);
         let parameters = qp::Parameters {
             receives: self.receives,
@@ -125,6 +125,10 @@ pub(crate) trait SendBuffering<H: Handler> {
     /// Takes all buffers that are free, when none is needed any more.
     fn take_send_buffers(&self) -> Buffers<H>;
 
+    /// Gives up what is kept for the next Sends and transfers, but for so many Send buffers. It is made again when it is needed. Does not
+    /// sleep.
+    fn give_up_spares(&self, send_buffers: usize);
+
     /// An empty transfer of RDMA Writes. Its methods sleep if `flags` allow it.
     fn writes(&self, flags: Flags) -> Result<Transfer<H>>;
 
@@ -168,6 +172,17 @@ impl<H: Handler<SendPolicy = SendPolicy<H>>> SendBuffering<H> for QueuePair<H> {
         self.send_queue().policy().buffers.take_all()
     }
 
+    fn give_up_spares(&self, send_buffers: usize) {
+        let mut sends = self.send_queue();
+        let policy = sends.policy();
+        let spares = (
+            policy.buffers.give_up(send_buffers),
+            policy.transfers.take_all(),
+        );
+        drop(sends);
+        drop(spares);
+    }
+
     fn writes(&self, flags: Flags) -> Result<Transfer<H>> {
         let spare = self.send_queue().policy().transfers.take();
         Transfer::writes(self, spare, flags)
@@ -181,80 +196,97 @@ impl<H: Handler<SendPolicy = SendPolicy<H>>> SendBuffering<H> for QueuePair<H> {
 
 /// What a Responder posts. It needs SQ credits, and what is more than a batch goes in several.
 pub(crate) trait Responding<H: ReadHandler> {
-    /// Takes SQ credits for the first batch of so many RDMA Writes. If there are too few, [`Handler::send_resumed`] tells when to try
-    /// again.
-    fn reserve(&self, requests: usize) -> Option<usize>;
-
-    /// Whether there are SQ credits now for the first batch of so many RDMA Reads. If not, [`Handler::send_resumed`] tells when to
+    /// Takes SQ credits for the first batch of so many RDMA Writes. If there are too few, [`Handler::send_resumed`] tells when to
     /// try again.
-    fn has_credits(&self, requests: usize) -> bool;
+    fn reserve(&self, requests: usize) -> Option<usize> {
+        self.reserve_reads(requests, 0)
+    }
 
-    /// Posts the first `len` bytes of `buffer` as a Send, and what goes with it: with one doorbell, if
-    /// that is not more than a batch. [`Self::reserve`] took `credits` for it. `tag` is what the Send is called if its Writes fail.
+    /// As [`Self::reserve`], for RDMA Reads with so many [registrations](Prepared::registrations).
+    fn reserve_reads(&self, requests: usize, registrations: usize) -> Option<usize>;
+
+    /// The memory without which [`Self::post_reply`] cannot post so many RDMA Writes; [`None`] if it needs none. Sleeps.
+    fn batch_memory(&self, requests: usize) -> Result<Option<BatchMemory<H>>>;
+
+    /// Posts `send`, and what goes with it: with one doorbell, if that is not more than a batch. [`Self::reserve`] took
+    /// `credits` for it, and [`Self::batch_memory`] made `memory`.
     ///
     /// Any failure is the end of the connection. One is that something is of another domain,
-    /// or that Reads go with it. Sleeps if there is more than a batch.
+    /// or that Reads go with it. Does not sleep.
     fn post_reply(
         &self,
         attached: Attached<H>,
         credits: usize,
-        buffer: Buffer<H>,
-        len: usize,
-        verb: Verb,
-        tag: H::SendTag,
+        send: UnpostedSend<H>,
+        memory: Option<BatchMemory<H>>,
     ) -> Result;
 
-    /// Posts `reads`; [`ReadHandler::read_done`] or [`ReadHandler::read_failed`] gives back `done`.
+    /// Gives back the credits of Reads that are not posted after all. Who waits for some is to be told.
+    fn release(&self, credits: usize);
+
+    /// Posts `reads`, for which [`Self::reserve`] took `credits`; [`ReadHandler::read_done`] or [`ReadHandler::read_failed`] gives back
+    /// `done`.
     ///
-    /// If there are too few SQ credits both come back at once, and [`Handler::send_resumed`] tells when
+    /// If these are too few both come back at once, and [`Handler::send_resumed`] tells when
     /// to try again. Any other failure is the end of the connection. One is that there are none. Sleeps.
-    fn post_reads(&self, reads: Prepared<H>, done: H::ReadDone) -> Result<(), UnpostedReads<H>>;
+    fn post_reads(
+        &self,
+        reads: Prepared<H>,
+        credits: usize,
+        done: H::ReadDone,
+    ) -> Result<(), UnpostedReads<H>>;
 }
 
 impl<H: ReadHandler + Handler<SendPolicy = SendPolicy<H>>> Responding<H> for QueuePair<H> {
-    fn reserve(&self, requests: usize) -> Option<usize> {
+    fn reserve_reads(&self, requests: usize, registrations: usize) -> Option<usize> {
         if requests == 0 {
             return Some(0);
         }
         let mut sends = self.send_queue();
         let batch = requests.min(sends.policy().credits.batch());
+        // What they need is posted with the first batch.
+        let batch = batch.max(registrations);
         sends.policy().reserve(batch).then_some(batch)
     }
 
-    fn has_credits(&self, requests: usize) -> bool {
-        let mut sends = self.send_queue();
-        let batch = requests.min(sends.policy().credits.batch());
-        sends.policy().has_credits(batch)
+    fn batch_memory(&self, requests: usize) -> Result<Option<BatchMemory<H>>> {
+        // A batch is one request at least.
+        let is_longer = requests > 1 && requests > self.send_queue().policy().credits.batch();
+        is_longer.then(|| BatchMemory::new(GFP_KERNEL)).transpose()
     }
 
     fn post_reply(
         &self,
         attached: Attached<H>,
         credits: usize,
-        buffer: Buffer<H>,
-        len: usize,
-        verb: Verb,
-        tag: H::SendTag,
+        send: UnpostedSend<H>,
+        memory: Option<BatchMemory<H>>,
     ) -> Result {
         self.send_queue()
-            .post_reply(attached, credits, buffer, len, verb, tag)
+            .post_reply(attached, credits, send, memory)
     }
 
-    fn post_reads(&self, reads: Prepared<H>, done: H::ReadDone) -> Result<(), UnpostedReads<H>> {
+    fn release(&self, credits: usize) {
+        self.send_queue().policy().credits.release(credits);
+    }
+
+    fn post_reads(
+        &self,
+        reads: Prepared<H>,
+        credits: usize,
+        done: H::ReadDone,
+    ) -> Result<(), UnpostedReads<H>> {
         let mut sends = self.send_queue();
-        if !sends.is_open() {
-            drop(sends);
-            return Err(UnpostedReads::Lost);
-        }
-        let credits = &sends.policy().credits;
-        let batch = reads.len().min(credits.batch());
+        let policy = sends.policy();
         // What they need is posted with the first batch.
+        let batch = reads.len().min(policy.credits.batch());
         let batch = batch.max(reads.registrations());
-        if batch > credits.total() {
+        if !sends.is_open() || batch > sends.policy().credits.total() {
+            sends.policy().credits.release(credits);
             drop(sends);
             return Err(UnpostedReads::Lost);
         }
-        if !sends.policy().reserve(batch) {
+        if !sends.policy().resize(credits, batch) {
             return Err(UnpostedReads::Full(reads, done));
         }
         sends

@@ -90,6 +90,22 @@ impl<H: Handler> ReceiveRing<H> {
         Ok(missing)
     }
 
+    /// Posts `count` Receives more of `len` bytes, for messages that need no credits. If it fails, none was posted. Sleeps if
+    /// `flags` allow it.
+    pub(crate) fn add(
+        &self,
+        queue: &QueuePair<H>,
+        count: usize,
+        len: usize,
+        flags: Flags,
+    ) -> Result {
+        match Self::post(queue, count, len, flags, &mut Buffers::new()) {
+            (0, result) => result,
+            // The queue pair is at its end.
+            _ => Ok(()),
+        }
+    }
+
     /// Posts `count` buffers: those of `reusable`, and new ones. Returns how many were posted, and whether that is
     /// all. The others go back to `reusable`.
     fn post(

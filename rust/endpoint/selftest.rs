@@ -66,6 +66,14 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         send_queue::buffer_that_was_not_made_may_be_made_later,
     ),
     (
+        "a Send asks for a completion if no buffer is free and there are enough, or no more",
+        send_queue::completions_are_asked_for_if_there_are_enough_buffers,
+    ),
+    (
+        "Send buffers that are given up may be made again",
+        send_queue::buffers_are_given_up,
+    ),
+    (
         "spare Send buffers leave as many as one completion may cover",
         send_queue::spare_buffers_leave_an_interval,
     ),

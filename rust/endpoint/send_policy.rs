@@ -59,18 +59,19 @@ impl<H: Context> SendPolicy<H> {
         reserved
     }
 
-    /// Whether there are so many SQ credits. If not, the caller is told when a completion has given some back.
-    pub(super) fn has_credits(&mut self, credits: usize) -> bool {
-        let has = self.credits.free() >= credits;
-        self.starved |= !has;
-        has
+    /// Makes `reserved` SQ credits so many. If there are fewer, gives all of them back, and the caller is told when a completion has given
+    /// some back.
+    pub(super) fn resize(&mut self, reserved: usize, credits: usize) -> bool {
+        self.credits.release(reserved);
+        self.reserve(credits)
     }
 }
 
 impl<H: Context> rdma::SendPolicy<H> for SendPolicy<H> {
     #[inline]
     fn asks_for_completion(&mut self, send: &NextSend) -> bool {
-        let last_buffer = self.buffers.is_empty();
+        // CAST: A small number.
+        let last_buffer = self.buffers.needs_completion(Signalling::INTERVAL as usize);
         self.signalling.asks_for_completion(send, last_buffer)
     }
 

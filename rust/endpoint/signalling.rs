@@ -37,7 +37,8 @@ impl Signalling {
         }
     }
 
-    /// Whether `send` asks for a completion. `last_buffer` says that no Send buffer is free.
+    /// Whether `send` asks for a completion. `last_buffer` says that no Send buffer is free, and that the next one is to
+    /// come from a completion.
     pub(super) fn asks_for_completion(&mut self, send: &NextSend, last_buffer: bool) -> bool {
         self.unsignalled = self.unsignalled.saturating_add(1);
         let overdue = self

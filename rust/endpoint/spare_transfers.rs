@@ -34,6 +34,12 @@ impl<H: Context> SpareTransfers<H> {
         Some(transfer)
     }
 
+    /// Takes all.
+    pub(super) fn take_all(&mut self) -> EmptyList<H> {
+        self.budget = Self::BYTES;
+        core::mem::take(&mut self.kept)
+    }
+
     /// Keeps `transfer`, or returns it.
     pub(super) fn keep(&mut self, transfer: Empty<H>) -> Option<Empty<H>> {
         let Some(budget) = self.budget.checked_sub(transfer.footprint()) else {

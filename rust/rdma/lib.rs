@@ -83,6 +83,7 @@ pub use context::{
 };
 pub use pd::ProtectionDomain;
 pub use qp::{
+    BatchMemory,
     Handler,
     Invalidated,
     QueuePair,

@@ -15,7 +15,10 @@ pub(crate) mod rw_context;
 mod send;
 
 pub use self::{
-    rw_context::ReadHandler,
+    rw_context::{
+        BatchMemory,
+        ReadHandler, //
+    },
     send::SendQueue, //
 };
 
@@ -104,8 +107,8 @@ pub trait Handler: Context {
         let _ = send;
     }
 
-    /// A completion gave something back, and [`SendPolicy::resumes`] said that somebody waits for it.
-    fn send_resumed(&self);
+    /// A completion gave something back to `queue`, and [`SendPolicy::resumes`] said that somebody waits for it.
+    fn send_resumed(&self, queue: &QueuePair<Self>);
 
     /// Every region of the chain is invalid, unmapped and free for reuse.
     fn invalidated(

@@ -206,6 +206,18 @@ pub enum Verb {
     Invalidate(u32),
 }
 
+/// A Send that is to be posted after RDMA Writes, or may.
+pub struct UnpostedSend<H: Context> {
+    /// What is sent is at its beginning.
+    pub buffer: Buffer<H>,
+    /// How many bytes of it are sent.
+    pub len: usize,
+    /// What kind of Send it is.
+    pub verb: Verb,
+    /// What it is called if its Writes fail.
+    pub tag: H::SendTag,
+}
+
 /// When the device is told of a Send.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Doorbell {

@@ -20,6 +20,11 @@ static MAX_REQUESTS: SysctlEntry = SysctlEntry::new(c"max_requests", 128, 4, 163
 /// What all connections together are granted beyond their first credits. The in-tree module has no such limit.
 static MAX_TOTAL_REQUESTS: SysctlEntry = SysctlEntry::new(c"max_total_requests", 16384, 0, 1 << 24);
 
+/// The pages that all connections together bring calls to by RDMA Reads, beyond one call of each: 128 MiB. The in-tree module has no
+/// such limit.
+static MAX_TOTAL_READ_PAGES: SysctlEntry =
+    SysctlEntry::new(c"max_total_read_pages", 32768, 0, 1 << 24);
+
 /// The longest Receive and the longest Send. Read when a connection is accepted. The default has
 /// room for the reply to a GETATTR of NFSv4.2 with security labels, and for 4 KiB of data; 4,096
 /// bytes do not.
@@ -46,7 +51,7 @@ pub(super) static REJECTED: Counter = Counter::new(c"rdma_stat_rejected");
 pub(super) static RECEIVED: Counter = Counter::new(c"rdma_stat_recv");
 /// RDMA Writes posted.
 pub(super) static WRITES: Counter = Counter::new(c"rdma_stat_write");
-/// Times that a thread had to wait because a Send queue was full.
+/// Times that Sends and RDMA Reads had to wait for Send buffers, for room in a Send queue, or for pages.
 pub(super) static SQ_STARVE: Counter = Counter::new(c"rdma_stat_sq_starve");
 
 /// Always zero, here as in the in-tree module; scripts read them.
@@ -63,6 +68,7 @@ pub(crate) fn register() -> Result<SysctlRegistration> {
         &[
             &MAX_REQUESTS,
             &MAX_TOTAL_REQUESTS,
+            &MAX_TOTAL_READ_PAGES,
             &MAX_REQ_SIZE,
             &MAX_OUTBOUND_READS,
             &PROGRESS_TIMEOUT,
@@ -82,6 +88,11 @@ pub(super) fn max_credits() -> usize {
 /// The most credits of all connections together, beyond the first ones of each.
 pub(super) fn max_total_credits() -> u32 {
     u32::try_from(MAX_TOTAL_REQUESTS.get()).unwrap_or(u32::MAX)
+}
+
+/// The most pages that all connections together bring calls to, beyond one call of each.
+pub(super) fn max_total_read_pages() -> usize {
+    MAX_TOTAL_READ_PAGES.get()
 }
 
 /// How long what is posted may take.

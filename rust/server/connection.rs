@@ -13,9 +13,19 @@ use super::{
     },
     connection_state::ConnectionState,
     credits::Credits,
+    read_budget::{
+        CallsRead,
+        ReadPages, //
+    },
     rejected_calls::RejectedCalls,
-    waiting::Waiting,
+    room_queue::Attempt,
+    waiting::{
+        Outgoing,
+        WaitingReads, //
+    },
     work_queue::{
+        ChunkedCall,
+        Waiting,
         Work,
         WorkQueue, //
     },
@@ -89,15 +99,20 @@ pub(crate) struct Connection<T: SvcConnection> {
     pub(super) state: ConnectionState,
     #[pin]
     work: SpinLock<WorkQueue<Self>>,
-    /// See [`Self::resumed`].
+    /// See [`Self::resumed`] and [`Self::pages_freed`].
     resumed: Atomic<u64>,
-    /// See [`Self::waiting`]. They change under the lock of `work`.
-    waiting: Atomic<usize>,
-    waiting_sends: Atomic<usize>,
+    pages_freed: Atomic<u64>,
+    /// How many wait for Send buffers, SQ credits and pages. They change under the lock of `work`.
+    for_buffers: Atomic<usize>,
+    for_credits: Atomic<usize>,
+    for_pages: Atomic<usize>,
     #[pin]
     pub(super) receives: ReceiveRing<Self>,
     #[pin]
     pub(super) credits: Credits,
+    pub(super) calls_read: CallsRead,
+    /// Whether Receives for replies of the client are posted.
+    pub(super) expects_replies: Atomic<bool>,
     /// Messages whose Receive was not given back yet.
     in_progress: Atomic<u32>,
     /// Whether the timer of the transport runs.
@@ -118,10 +133,14 @@ impl<T: SvcConnection> Connection<T> {
                 state <- ConnectionState::new(),
                 work <- new_spinlock!(WorkQueue::EMPTY, "rpcrdma::work"),
                 resumed: Atomic::new(0),
-                waiting: Atomic::new(0),
-                waiting_sends: Atomic::new(0),
+                pages_freed: Atomic::new(0),
+                for_buffers: Atomic::new(0),
+                for_credits: Atomic::new(0),
+                for_pages: Atomic::new(0),
                 receives <- ReceiveRing::new(),
                 credits <- Credits::new(),
+                calls_read: CallsRead::new(),
+                expects_replies: Atomic::new(false),
                 in_progress: Atomic::new(0),
                 watched: Atomic::new(false),
                 accepted: SetOnce::new(),
@@ -241,7 +260,7 @@ impl<T: SvcConnection> Connection<T> {
     pub(super) fn next_work(&self, emptied: impl FnOnce()) -> Option<Work<Self>> {
         let mut queue = self.work.lock();
         let work = queue.pop();
-        if let Some(Work::Resumed(_)) = work {
+        if let Some(Work::Reads(_)) = work {
             self.note_waiting(&queue);
         }
         if queue.is_empty() {
@@ -250,19 +269,38 @@ impl<T: SvcConnection> Connection<T> {
         work
     }
 
-    /// Adds `work`, and has an nfsd thread come for it.
-    pub(super) fn queue_work(&self, work: Work<Self>) {
+    /// Adds a message that was received, and has an nfsd thread come for it.
+    pub(super) fn queue_message(&self, message: Message<Self>) {
+        self.queue_work(|queue| queue.push_received(message).err());
+    }
+
+    /// Adds a call whose RDMA Reads have completed, and has an nfsd thread come for it.
+    pub(super) fn queue_read_done(&self, call: ChunkedCall<Self>) {
+        self.queue_work(|queue| queue.push_read_done(call).err());
+    }
+
+    /// Calls `add`, which returns what it could not add, and has an nfsd thread come if there is work for it. Does not sleep.
+    fn queue_work<R>(&self, add: impl FnOnce(&mut WorkQueue<Self>) -> Option<R>) {
         let Some(link) = self.link.as_ref() else {
             return;
         };
         let refused = link.with(|xprt| {
             let mut queue = self.work.lock();
-            let refused = queue.push(work).err();
-            self.announce(queue, xprt);
+            let refused = add(&mut queue);
+            Self::announce(queue, xprt);
             refused
         });
         // None: there is an entry for each Receive.
         drop(refused);
+    }
+
+    /// Has an nfsd thread come if there is work in `queue`.
+    fn announce(queue: Guard<'_, WorkQueue<Self>, SpinLockBackend>, xprt: &SvcXprt<T>) {
+        if !queue.is_empty() {
+            xprt.data_pending();
+            drop(queue);
+            xprt.enqueue();
+        }
     }
 
     /// Counts a message that was received.
@@ -287,71 +325,117 @@ impl<T: SvcConnection> Connection<T> {
         self.resumed.load(Acquire)
     }
 
-    /// How many wait for room in the Send queue, and how many of these are Sends.
-    pub(super) fn waiting(&self) -> (usize, usize) {
-        (self.waiting.load(Relaxed), self.waiting_sends.load(Relaxed))
+    /// A number that changes when calls gave back pages that another one waits for. To be read before an attempt.
+    pub(super) fn pages_freed(&self) -> u64 {
+        self.pages_freed.load(Acquire)
     }
 
-    /// Has `waiting` wait for room in the Send queue, without a thread. If it was attempted, [`Self::resumed`] was `sequence` before; if
-    /// it waited already, it goes `first`.
-    pub(super) fn wait_for_room(&self, waiting: Waiting<Self>, sequence: u64, first: bool) {
-        SQ_STARVE.add(1);
-        let Some(link) = self.link.as_ref() else {
-            return;
-        };
-        let refused = link.with(|xprt| {
-            let mut queue = self.work.lock();
-            let refused = queue.push_waiting(waiting, first).err();
-            let room = self.resumed() != sequence;
-            // The attempt of another may have come later.
-            if room || first || queue.waiting().0 == 1 {
-                queue.set_room(room);
-            }
-            self.note_waiting(&queue);
-            self.announce(queue, xprt);
+    /// Whether Sends wait for Send buffers.
+    pub(super) fn waits_for_buffers(&self) -> bool {
+        self.for_buffers.load(Relaxed) != 0
+    }
+
+    /// Whether Sends or RDMA Reads wait for SQ credits.
+    pub(super) fn waits_for_credits(&self) -> bool {
+        self.for_credits.load(Relaxed) != 0
+    }
+
+    /// Whether RDMA Reads wait for pages.
+    pub(super) fn waits_for_pages(&self) -> bool {
+        self.for_pages.load(Relaxed) != 0
+    }
+
+    /// Has `message` wait for a Send buffer. An attempt has the number of [`Self::resumed`].
+    pub(super) fn wait_for_buffer(&self, message: Outgoing<Self>, attempt: Attempt<u64>) {
+        self.queue_waiting(attempt, &self.resumed, |queue, attempt| {
+            queue.wait_for_buffer(message, attempt).err()
+        });
+    }
+
+    /// Has `waiting` wait for SQ credits. An attempt has the number of [`Self::resumed`].
+    pub(super) fn wait_for_credits(&self, waiting: Waiting<Self>, attempt: Attempt<u64>) {
+        self.queue_waiting(attempt, &self.resumed, |queue, attempt| {
+            queue.wait_for_credits(waiting, attempt).err()
+        });
+    }
+
+    /// Has `reads` wait for pages. An attempt has the number of [`Self::pages_freed`].
+    pub(super) fn wait_for_pages(&self, reads: WaitingReads<Self>, attempt: Attempt<u64>) {
+        self.queue_waiting(attempt, &self.pages_freed, |queue, attempt| {
+            queue.wait_for_pages(reads, attempt).err()
+        });
+    }
+
+    /// Calls `add` with the attempt as it looks now: whether its number has changed.
+    fn queue_waiting<R>(
+        &self,
+        attempt: Attempt<u64>,
+        number: &Atomic<u64>,
+        add: impl FnOnce(&mut WorkQueue<Self>, Attempt<bool>) -> Option<R>,
+    ) {
+        if !matches!(attempt, Attempt::Again(_)) {
+            SQ_STARVE.add(1);
+        }
+        self.queue_work(|queue| {
+            let refused = add(queue, attempt.map(|before| number.load(Acquire) != before));
+            self.note_waiting(queue);
             refused
         });
-        // None: there is an entry for each Receive.
-        drop(refused);
     }
 
-    /// Has a nfsd thread try again what waits for room in the Send queue. Does not sleep.
-    pub(super) fn resume(&self) {
+    /// Notes that something was given back to the Send queue. [`Self::next_waiting`] is to be called after this.
+    pub(super) fn note_room(&self) {
         self.resumed.fetch_add(1, Release);
-        let Some(link) = self.link.as_ref() else {
-            return;
-        };
-        link.with(|xprt| {
-            let mut queue = self.work.lock();
-            queue.set_room(true);
-            self.announce(queue, xprt);
-        });
+        self.work.lock().set_room();
     }
 
-    /// Has an nfsd thread come if there is work in `queue`.
-    fn announce(&self, queue: Guard<'_, WorkQueue<Self>, SpinLockBackend>, xprt: &SvcXprt<T>) {
-        if !queue.is_empty() {
-            xprt.data_pending();
-            drop(queue);
-            xprt.enqueue();
+    /// Has an nfsd thread post `reads`, which have SQ credits.
+    pub(super) fn queue_ready(&self, reads: WaitingReads<Self>) {
+        self.queue_work(|queue| queue.push_ready(reads).err());
+    }
+
+    /// A call has given up the pages that it was read to: has an nfsd thread try what waits for them. Does not sleep.
+    pub(super) fn end_read(&self, pages: ReadPages) {
+        if self.calls_read.end(pages) {
+            self.pages_freed.fetch_add(1, Release);
+            self.queue_work(|queue| {
+                queue.set_pages();
+                None::<()>
+            });
         }
     }
 
+    /// A thread has posted RDMA Reads that were ready, or has them wait again.
+    pub(super) fn end_ready(&self) {
+        self.work.lock().end_ready();
+    }
+
+    /// Takes the next of what waits for room in the Send queue, if there may be some. If there is none, has an nfsd thread come if there
+    /// is work for it. Does not sleep.
+    pub(super) fn next_waiting(&self) -> Option<Waiting<Self>> {
+        let next = self.link.as_ref()?.with(|xprt| {
+            let mut queue = self.work.lock();
+            let next = queue.pop_waiting();
+            match next {
+                Some(_) => self.note_waiting(&queue),
+                None => Self::announce(queue, xprt),
+            }
+            next
+        });
+        next.flatten()
+    }
+
     fn note_waiting(&self, queue: &WorkQueue<Self>) {
-        let (all, sends) = queue.waiting();
-        self.waiting.store(all, Relaxed);
-        self.waiting_sends.store(sends, Relaxed);
+        let [for_buffers, for_credits, for_pages] = queue.waiting();
+        self.for_buffers.store(for_buffers, Relaxed);
+        self.for_credits.store(for_credits, Relaxed);
+        self.for_pages.store(for_pages, Relaxed);
     }
 
     /// Frees the work and the Receives. No handler runs any more. Sleeps.
     pub(super) fn clear(&self) {
-        loop {
-            let work = self.work.lock().pop_any();
-            match work {
-                Some(work) => drop(work),
-                None => break,
-            }
-        }
+        let work = self.work.lock().take_all();
+        drop(work);
         drop(self.receives.close());
         self.credits.end();
     }

@@ -2,16 +2,10 @@
 
 //! Events of the RDMA CM and completions of work requests.
 //!
-//! The handlers run in workers of the CM and of the completion queue. They queue work and change
-//! the connection state; an nfsd thread does the rest.
+//! The handlers run in workers of the CM and of the completion queue. They queue work, change
+//! the connection state, and post replies that had to wait; an nfsd thread does the rest.
 
-use super::{
-    connection::Connection,
-    work_queue::{
-        ChunkedCall,
-        Work, //
-    },
-};
+use super::{connection::Connection, work_queue::ChunkedCall};
 use crate::endpoint;
 use proto::conn::server::{
     Action,
@@ -90,7 +84,7 @@ impl<T: SvcConnection> rdma::Handler for Connection<T> {
         // A message does not change the state of an open connection.
         if self.state.is_open() || self.state.on(Event::Received) == Action::Serve {
             self.begin_message();
-            self.queue_work(Work::Received(message));
+            self.queue_message(message);
         }
     }
 
@@ -125,8 +119,8 @@ impl<T: SvcConnection> rdma::Handler for Connection<T> {
         ));
     }
 
-    fn send_resumed(&self) {
-        self.resume();
+    fn send_resumed(&self, queue: &QueuePair<Self>) {
+        self.resume(queue);
     }
 
     // The server registers memory for RDMA Reads only, on iWARP, and each Read invalidates the
@@ -148,7 +142,7 @@ impl<T: SvcConnection> ReadHandler for Connection<T> {
                 posted.elapsed().as_micros_ceil()
             ));
         }
-        self.queue_work(Work::ReadDone(call));
+        self.queue_read_done(call);
     }
 
     fn read_failed(&self, queue: &QueuePair<Self>, call: ChunkedCall<Self>, status: WcStatus) {

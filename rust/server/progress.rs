@@ -9,7 +9,8 @@
 //!
 //! While something is posted, or a client has not confirmed yet, the timer of the transport expires once a second. A Send
 //! that is a second old without a known end is flushed: most Sends ask for no completion, and nothing may follow for hours. So
-//! the pages that are part of a Send are given back soon after the last one, too.
+//! the pages that are part of a Send are given back soon after the last one, too. When nothing is posted any more, the connection gives
+//! back buffers and lists that it keeps for more.
 
 use super::{
     config::{
@@ -17,7 +18,9 @@ use super::{
         STALLED, //
     },
     connection::Connection,
+    queue_limits::FIRST_SENDS, //
 };
+use crate::endpoint::SendBuffering;
 use kernel::{
     sync::atomic::{
         Full,
@@ -92,6 +95,7 @@ impl<T: SvcConnection> Connection<T> {
             return self.is_accepted_in_time();
         }
         let Some(age) = queue.oldest_posted() else {
+            queue.give_up_spares(FIRST_SENDS);
             self.watched.xchg(false, Full);
             return queue.oldest_posted().is_some() && !self.watched.xchg(true, Full);
         };

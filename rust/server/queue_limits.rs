@@ -30,8 +30,8 @@ pub(super) const BACKCHANNEL_CREDITS: u32 = 2;
 /// credits; a reply occupies the queue only for one round trip to the client.
 const SENDS: u32 = 27;
 
-/// Send buffers that are allocated when the connection is made. More are allocated on demand.
-const FIRST_SENDS: usize = 4;
+/// Send buffers that a connection has when it is made, and when nothing is posted for a while. More are allocated on demand.
+pub(super) const FIRST_SENDS: usize = 1;
 
 /// Work requests for RDMA Reads and Writes that may be posted at the same time. A longer transfer
 /// is posted in batches.
@@ -99,18 +99,15 @@ impl QueueLimits {
         pages.div_ceil(self.pages_per_read)
     }
 
-    /// How many messages may arrive at the same time when `credits` are granted.
-    pub(super) fn messages(credits: u32) -> Result<usize> {
-        // The reply to a backchannel call that was given up may arrive together with the replies to
-        // others.
-        let replies = BACKCHANNEL_CREDITS.saturating_mul(2);
-        Ok(usize::try_from(credits.saturating_add(replies))?)
-    }
+    /// Receives for replies of the client, beyond those for its calls. The reply to a backchannel call that was given up may arrive
+    /// together with the replies to others.
+    // CAST: A small number.
+    pub(super) const REPLIES: usize = 2 * BACKCHANNEL_CREDITS as usize;
 
-    /// How many Receives there are when `credits` are granted: those posted, those whose message is
+    /// How many Receives there are at most when `credits` are granted: those posted, those whose message is
     /// in progress, and those that wait to be posted again.
     pub(super) fn receives<H: Handler>(credits: u32) -> Result<usize> {
-        Self::messages(credits).map(ReceiveRing::<H>::depth)
+        Ok(ReceiveRing::<H>::depth(usize::try_from(credits)?).saturating_add(Self::REPLIES))
     }
 
     /// The parameters of the queue pair.

@@ -13,16 +13,17 @@ use super::{
         zero_padding, //
     },
     config::READS,
+    room_queue::Attempt,
     send::SendPath,
     transport::{
         Connection,
         ServerTransport, //
     },
-    waiting::{
-        Waiting,
-        WaitingReads, //
+    waiting::WaitingReads,
+    work_queue::{
+        ChunkedCall,
+        Waiting, //
     },
-    work_queue::ChunkedCall,
 };
 use crate::endpoint::{
     Responding,
@@ -58,54 +59,93 @@ use sunrpc::memory::Page;
 
 impl ServerTransport {
     /// Posts the RDMA Reads of the call in `message`, which becomes work for a thread when they
-    /// have completed; or has them wait for room in the Send queue. If there is nothing to read, returns the call. Sleeps.
+    /// have completed; or has them wait for SQ credits or pages. If there is nothing to read, returns the call. Sleeps.
     pub(super) fn read_chunks(
         &self,
         message: Message<Connection>,
         layout: CallLayout,
     ) -> Option<ChunkedCall<Connection>> {
         let connection = &self.send_path.connection;
-        let sequence = connection.resumed();
         let reads = WaitingReads {
             message,
             layout,
             // Fewer, if pages follow each other.
             requests: self.send_path.limits.reads_of(layout.pages()),
+            registrations: 0,
+            credits: None,
+            // If others do, it does, too.
+            waited_for_pages: connection.waits_for_pages(),
         };
-        match connection.waiting() {
-            (0, _) => self.try_read(reads, sequence, false),
-            _ => {
-                connection.wait_for_room(Waiting::Reads(reads), sequence, false);
-                None
-            }
+        if reads.waited_for_pages {
+            connection.wait_for_pages(reads, Attempt::None);
+            return None;
         }
+        self.try_read(reads)
     }
 
-    /// As [`Self::read_chunks`]. If they have to wait, they do so `first` or last. [`Connection::resumed`] was `sequence`.
+    /// As [`Self::read_chunks`], for Reads that may have waited.
     pub(super) fn try_read(
         &self,
         waiting: WaitingReads<Connection>,
-        sequence: u64,
-        first: bool,
     ) -> Option<ChunkedCall<Connection>> {
         let SendPath {
             queue, connection, ..
         } = &self.send_path;
-        // No page is taken before there is room.
-        if !queue.has_credits(waiting.requests) {
-            self.send_path
-                .trace_full(waiting.message.id(queue).completion);
-            connection.wait_for_room(Waiting::Reads(waiting), sequence, first);
-            return None;
+        let were_ready = waiting.credits.is_some();
+        let complete = self.post_reads(waiting);
+        if were_ready {
+            connection.end_ready();
         }
+        // There may be credits left, and what is next may be ready.
+        connection.go_on(queue);
+        complete
+    }
+
+    fn post_reads(&self, mut waiting: WaitingReads<Connection>) -> Option<ChunkedCall<Connection>> {
+        let SendPath {
+            queue, connection, ..
+        } = &self.send_path;
+        let (resumed, pages_freed) = (connection.resumed(), connection.pages_freed());
+        // No page is taken before there is room.
+        let ready = waiting.credits.take();
+        let (credits, attempt) = match ready {
+            Some(credits) => (Some(credits), Attempt::Again(resumed)),
+            // Who waits for credits comes first.
+            None if connection.waits_for_credits() => (None, Attempt::None),
+            None => (
+                queue.reserve_reads(waiting.requests, waiting.registrations),
+                Attempt::First(resumed),
+            ),
+        };
+        let Some(credits) = credits else {
+            Connection::trace_full(queue, waiting.message.id(queue).completion);
+            connection.wait_for_credits(Waiting::Reads(waiting), attempt);
+            return None;
+        };
+        let Some(counted) = connection.calls_read.begin(waiting.layout.pages()) else {
+            self.give_back(credits);
+            // If it waited for credits meanwhile, others may be before it.
+            let was_first = ready.is_none() && waiting.waited_for_pages;
+            let attempt = match was_first {
+                true => Attempt::Again(pages_freed),
+                false => Attempt::First(pages_freed),
+            };
+            waiting.waited_for_pages = true;
+            connection.wait_for_pages(waiting, attempt);
+            return None;
+        };
         let WaitingReads {
-            message, layout, ..
+            message,
+            layout,
+            waited_for_pages,
+            ..
         } = waiting;
         let reads = self.page_pool.take(layout.pages()).and_then(|pages| {
             let reads = self.prepare_reads(message.bytes(), layout, &pages)?;
             Ok((reads, pages))
         });
         let Ok((reads, pages)) = reads else {
+            queue.release(credits);
             self.close_unanswered(message);
             return None;
         };
@@ -113,9 +153,11 @@ impl ServerTransport {
             message,
             layout,
             pages,
+            counted,
             reads_posted: None,
         };
         if reads.is_empty() {
+            self.give_back(credits);
             return Some(call);
         }
         let requests = reads.len();
@@ -123,26 +165,44 @@ impl ServerTransport {
         if trace::svcrdma_wc_read::is_on() {
             call.reads_posted = Some(Instant::now());
         }
-        match queue.post_reads(reads, call) {
+        match queue.post_reads(reads, credits, call) {
             Ok(()) => {
                 READS.add(requests);
                 connection.watch();
+                if requests < credits {
+                    connection.note_room();
+                }
             }
             Err(UnpostedReads::Full(reads, call)) => {
-                self.send_path.trace_full(call.message.id(queue).completion);
-                let requests = requests.max(reads.registrations());
+                Connection::trace_full(queue, call.message.id(queue).completion);
+                let registrations = reads.registrations();
                 drop(reads);
                 self.page_pool.keep(call.pages);
+                connection.calls_read.cancel(call.counted);
                 let waiting = WaitingReads {
                     message: call.message,
                     layout,
                     requests,
+                    registrations,
+                    credits: None,
+                    waited_for_pages,
                 };
-                connection.wait_for_room(Waiting::Reads(waiting), sequence, first);
+                // What they had is free now. These are tried once more, too, and then with what they need.
+                connection.note_room();
+                connection.wait_for_credits(Waiting::Reads(waiting), attempt);
             }
             Err(UnpostedReads::Lost) => _ = connection.begin_close(Event::Failed),
         }
         None
+    }
+
+    /// Gives back SQ credits for Reads that are not posted now. Others may wait for them, whom no completion tells.
+    fn give_back(&self, credits: usize) {
+        let SendPath {
+            queue, connection, ..
+        } = &self.send_path;
+        queue.release(credits);
+        connection.resume(queue);
     }
 
     /// Prepares the RDMA Reads that bring the chunks of the call in `bytes` to `pages`. The inline

@@ -17,7 +17,6 @@ use super::{
         Connection,
         ServerTransport, //
     },
-    waiting::Waiting,
     work_queue::{
         ChunkedCall,
         Work, //
@@ -49,19 +48,9 @@ impl ServerTransport {
                 trace::event!(svcrdma_read_finished(read.message.id(queue)));
                 self.receive_read(read, args)
             }
-            Work::Resumed(waiting) => {
-                let sequence = self.send_path.connection.resumed();
-                match waiting {
-                    Waiting::Reads(reads) => {
-                        let complete = self.try_read(reads, sequence, true);
-                        complete.and_then(|read| self.receive_read(read, args))
-                    }
-                    Waiting::Send(message) => {
-                        // An error has the connection closed.
-                        let _ = self.send_path.try_send(message, sequence, true);
-                        None
-                    }
-                }
+            Work::Reads(reads) => {
+                let complete = self.try_read(reads);
+                complete.and_then(|read| self.receive_read(read, args))
             }
         }
     }
@@ -104,12 +93,14 @@ impl ServerTransport {
             message,
             layout,
             mut pages,
+            counted,
             ..
         } = read;
         let info = match disposition {
             Disposition::Execute(info) => info,
             disposition => {
                 self.page_pool.keep(pages);
+                self.send_path.connection.end_read(counted);
                 match disposition {
                     Disposition::SendError(error) => self.send_error(message, &error),
                     Disposition::Close => self.close_unanswered(message),
@@ -126,6 +117,7 @@ impl ServerTransport {
             CallLayout::PayloadStream { len } => args.set_pages(message, &mut pages, len),
         };
         self.page_pool.keep(pages);
+        self.send_path.connection.end_read(counted);
         match set {
             Ok(()) => self.begin_call(&info, args),
             Err(message) => {

@@ -12,6 +12,7 @@ use super::{
         MAX_WRITE_CHUNKS, //
     },
     config::BAD_CALLS,
+    send::SendPath,
     transport::{
         Connection,
         ServerTransport, //
@@ -19,6 +20,7 @@ use super::{
     waiting::Outgoing,
 };
 use crate::endpoint::{
+    Responding,
     SendBuffering,
     WORTH_INSERTING, //
 };
@@ -56,7 +58,8 @@ use rdma::{
         Inserted,
         Prepared,
         Transfer, //
-    }, //
+    },
+    BatchMemory, //
 };
 use sunrpc::SvcResult;
 
@@ -87,6 +90,8 @@ struct PreparedReply {
     /// Where the RPC message is.
     body: Body,
     attached: Attached<Connection>,
+    /// What posting takes if these are many.
+    memory: Option<BatchMemory<Connection>>,
     len: usize,
     verb: Verb,
 }
@@ -124,20 +129,26 @@ impl ServerTransport {
             Ok(PreparedReply {
                 body,
                 attached,
+                memory,
                 len,
                 verb,
             }) => {
                 let in_progress = self.send_path.connection.in_progress();
                 self.trace_writes(&message, body, &attached);
                 let xid = result.xid();
-                let sent = self.send_path.send(Outgoing {
+                let SendPath {
+                    queue, connection, ..
+                } = &self.send_path;
+                let reply = Outgoing {
                     bytes,
                     len,
                     attached,
+                    memory,
                     verb,
                     xid,
                     answers: message,
-                });
+                };
+                let sent = connection.send(queue, reply);
                 self.send_path.raise_grant(in_progress);
                 sent
             }
@@ -192,6 +203,7 @@ impl ServerTransport {
                 Ok(PreparedReply {
                     body: Body::NoMsg,
                     attached: Attached::Nothing,
+                    memory: None,
                     len,
                     verb: Verb::Send,
                 })
@@ -245,6 +257,7 @@ impl ServerTransport {
         };
         Ok(PreparedReply {
             body: header.body(),
+            memory: self.send_path.queue.batch_memory(attached.requests())?,
             attached,
             len,
             verb: rkey.map_or(Verb::Send, Verb::Invalidate),

@@ -1,23 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sending: replies, RDMA_ERROR messages, and backchannel calls; and the credit grant that replies
-//! carry.
+//! What sending takes: memory for messages, and the credit grant that replies carry; and backchannel calls.
 //!
 //! RFC 8166, section 3.3.1; RFC 8167 for calls to the client.
 
 use super::{
-    config::WRITES,
     connection::Connection,
     credits::Credits,
     queue_limits::{
         QueueLimits,
         BACKCHANNEL_CREDITS, //
     },
-    waiting::{
-        Outgoing,
-        OutgoingBytes,
-        Waiting, //
-    },
+    waiting::OutgoingBytes,
 };
 use crate::endpoint::{
     Responding,
@@ -26,7 +20,10 @@ use crate::endpoint::{
 use kernel::{
     alloc::Flags,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    }, //
 };
 use proto::{
     conn::server::Event,
@@ -34,7 +31,10 @@ use proto::{
 };
 use rdma::{
     receive::Buffers,
-    send::Verb,
+    send::{
+        UnpostedSend,
+        Verb, //
+    },
     transfer::Attached,
     QueuePair, //
 };
@@ -42,7 +42,6 @@ use sunrpc::{
     SvcCallback,
     SvcConnection, //
 };
-use trace::CompletionId;
 
 /// All that sending on a connection takes.
 ///
@@ -82,7 +81,7 @@ impl<T: SvcConnection> SendPath<T> {
         self.connection.reserve_work(receives, flags)?;
         let missing = self.connection.receives.fill(
             &self.queue,
-            QueueLimits::messages(credits)?,
+            usize::try_from(credits)?,
             self.limits.inline.receive_size(),
             flags,
             &mut Buffers::new(),
@@ -91,6 +90,24 @@ impl<T: SvcConnection> SendPath<T> {
             self.connection.credits.set(credits);
         }
         Ok(missing > 0)
+    }
+
+    /// Posts Receives for the replies of the client before the first call to it: most clients are never called. [`EAGAIN`] if there is no
+    /// memory now. Does not sleep. sunrpc sends one backchannel call at a time.
+    fn expect_replies(&self) -> Result {
+        let Connection {
+            expects_replies,
+            receives,
+            ..
+        } = &*self.connection;
+        if !expects_replies.load(Relaxed) {
+            let size = self.limits.inline.receive_size();
+            receives
+                .add(&self.queue, QueueLimits::REPLIES, size, GFP_NOWAIT)
+                .map_err(|_| EAGAIN)?;
+            expects_replies.store(true, Relaxed);
+        }
+        Ok(())
     }
 
     /// Raises the grant, if the client asks for more, uses enough of it, and there is memory. `in_progress` messages are in progress.
@@ -115,16 +132,15 @@ impl<T: SvcConnection> SendPath<T> {
 
     /// Memory for a message: a Send buffer, if one is free. Sleeps.
     pub(super) fn message_memory(&self) -> Result<OutgoingBytes<Connection<T>>> {
-        let (_, sends) = self.connection.waiting();
         // The Sends that wait get the buffers first.
-        let buffer = match sends {
-            0 => self.queue.make_send_buffer(),
-            _ => None,
+        let buffer = match self.connection.waits_for_buffers() {
+            false => self.queue.make_send_buffer(),
+            true => None,
         };
         match buffer {
             Some(buffer) => Ok(OutgoingBytes::Buffer(buffer)),
             None => {
-                self.trace_full(0);
+                Connection::trace_full(&self.queue, 0);
                 OutgoingBytes::memory(self.limits.inline.send_size())
             }
         }
@@ -137,104 +153,21 @@ impl<T: SvcConnection> SendPath<T> {
         }
     }
 
-    /// Traces that there is no room in the Send queue for `completion`.
-    pub(super) fn trace_full(&self, completion: i32) {
-        if trace::svcrdma_sq_full::is_on() {
-            let id = CompletionId {
-                queue: self.queue.queue_number(),
-                completion,
-            };
-            let (free, all) = self.queue.sq_credits();
-            trace::svcrdma_sq_full::emit(id, free, all);
-        }
-    }
-
-    /// Posts `message`, or has it wait for room in the Send queue. An error has the connection closed. Sleeps.
-    pub(super) fn send(&self, message: Outgoing<Connection<T>>) -> Result {
-        let sequence = self.connection.resumed();
-        let (all, sends) = self.connection.waiting();
-        // A message in a Send buffer does not wait for others to get one; but what waits for SQ credits comes first.
-        let waits = match message.bytes {
-            OutgoingBytes::Buffer(_) => all > sends && message.attached.requests() != 0,
-            OutgoingBytes::Memory(_) => sends != 0,
-        };
-        match waits {
-            true => {
-                let waiting = Waiting::Send(message);
-                self.connection.wait_for_room(waiting, sequence, false);
-                Ok(())
-            }
-            false => self.try_send(message, sequence, false),
-        }
-    }
-
-    /// Posts `message`, if there is room in the Send queue, and else has it wait, `first` or last. [`Connection::resumed`] was
-    /// `sequence`. An error has the connection closed. Sleeps.
-    pub(super) fn try_send(
-        &self,
-        mut message: Outgoing<Connection<T>>,
-        sequence: u64,
-        first: bool,
-    ) -> Result {
-        let buffer = message
-            .bytes
-            .into_buffer(message.len, || self.queue.make_send_buffer());
-        let buffer = match buffer {
-            Ok(buffer) => buffer,
-            Err(bytes) => {
-                message.bytes = bytes;
-                self.trace_full(0);
-                let waiting = Waiting::Send(message);
-                self.connection.wait_for_room(waiting, sequence, first);
-                return Ok(());
-            }
-        };
-        let requests = message.attached.requests();
-        let Some(credits) = self.queue.reserve(requests) else {
-            self.trace_full(buffer.id(&self.queue).completion);
-            message.bytes = OutgoingBytes::Buffer(buffer);
-            let waiting = Waiting::Send(message);
-            self.connection.wait_for_room(waiting, sequence, first);
-            return Ok(());
-        };
-        WRITES.add(requests);
-        let Outgoing {
-            len,
-            attached,
-            verb,
-            xid,
-            answers,
-            ..
-        } = message;
-        // Before the Send, after which the client may use the credit again.
-        self.connection.repost(&self.queue, answers);
-        let posted = self
-            .queue
-            .post_reply(attached, credits, buffer, len, verb, xid);
-        self.is_posted(posted)
-    }
-
-    /// Has what was posted watched, or the connection closed.
-    fn is_posted(&self, posted: Result) -> Result {
-        match posted {
-            Ok(()) => self.connection.watch(),
-            Err(_) => self
-                .connection
-                .lost(Event::Unanswered, c"a message could not be posted"),
-        }
-        posted
-    }
-
-    /// Sends a backchannel call: a header without chunks, and `call` behind it. [`EAGAIN`] if there is no room in the Send queue.
+    /// Sends a backchannel call: a header without chunks, and `call` behind it. [`EAGAIN`] if there is no room in the Send queue, or no memory.
     /// Sleeps. Any other error has the connection closed.
     pub(super) fn send_backchannel_call(&self, xid: u32, call: &SvcCallback<'_>) -> Result {
+        self.expect_replies()?;
         let mut buffer = self.queue.make_send_buffer().ok_or(EAGAIN)?;
         match self.encode_backchannel_call(xid, call, buffer.bytes_mut()) {
             Ok(len) => {
-                let posted =
-                    self.queue
-                        .post_reply(Attached::Nothing, 0, buffer, len, Verb::Send, xid);
-                self.is_posted(posted)
+                let send = UnpostedSend {
+                    buffer,
+                    len,
+                    verb: Verb::Send,
+                    tag: xid,
+                };
+                let posted = self.queue.post_reply(Attached::Nothing, 0, send, None);
+                self.connection.is_posted(posted)
             }
             Err(error) => {
                 self.queue.put_back_send_buffer(buffer);

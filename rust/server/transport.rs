@@ -281,15 +281,20 @@ impl ServerTransport {
         };
         match error.emit(self.send_path.credits(), bytes.bytes_mut()) {
             Ok(len) => {
-                // An error has the connection closed.
-                let _ = self.send_path.send(Outgoing {
+                let SendPath {
+                    queue, connection, ..
+                } = &self.send_path;
+                let message = Outgoing {
                     bytes,
                     len,
                     attached: Attached::Nothing,
+                    memory: None,
                     verb: Verb::Send,
                     xid: error.xid,
                     answers: message,
-                });
+                };
+                // An error has the connection closed.
+                let _ = connection.send(queue, message);
             }
             Err(_) => {
                 self.send_path.put_back(bytes);

@@ -1,8 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What waits for room in the Send queue of a connection, without a thread.
+//! What waits for room in the Send queue of a connection, or for pages, without a thread.
 //!
-//! Both kinds keep the message of their call, and with it a Receive that the client cannot use meanwhile. So there are
+//! It waits in one of four lines, so that nothing holds what something before it waits for:
+//!
+//! * Sends without a Send buffer wait for one. All buffers come back: those that are posted, those that threads are filling, and those
+//!   of Sends in the next line.
+//! * Sends in a Send buffer wait for SQ credits.
+//! * RDMA Reads wait for SQ credits. The first that gets some is ready for a thread, since it needs memory, too. Until that has posted
+//!   them, Sends come first; else they take turns.
+//! * RDMA Reads wait for pages, until another call of the connection has been read ([`CallsRead`](super::read_budget::CallsRead)).
+//!
+//! A Send needs nothing else, so a completion posts it. While Reads are ready, which have about half of the credits, the others
+//! are for Sends, so that these need not wait until a thread comes.
+//!
+//! All keep the message of their call, and with it a Receive that the client cannot use meanwhile. So there are
 //! never more of them than Receives, however many calls a client sends.
 
 use super::call_layout::CallLayout;
@@ -17,16 +29,10 @@ use rdma::{
         Verb, //
     },
     transfer::Attached,
-    Handler, //
+    BatchMemory,
+    Handler,
+    ReadHandler, //
 };
-
-/// What waits for room in the Send queue, or could.
-pub(crate) enum Waiting<H: Handler> {
-    /// RDMA Reads.
-    Reads(WaitingReads<H>),
-    /// A Send.
-    Send(Outgoing<H>),
-}
 
 /// A call whose Read chunks are to be read. It has no pages yet.
 pub(crate) struct WaitingReads<H: Handler> {
@@ -34,14 +40,22 @@ pub(crate) struct WaitingReads<H: Handler> {
     pub(super) layout: CallLayout,
     /// How many RDMA Reads it takes, as far as is known.
     pub(super) requests: usize,
+    /// How many regions are registered for them, as far as is known.
+    pub(super) registrations: usize,
+    /// The SQ credits that it has, if it is ready.
+    pub(super) credits: Option<usize>,
+    /// Whether it has waited for pages.
+    pub(super) waited_for_pages: bool,
 }
 
 /// A message to the client, with all that goes with it. It needs no thread: the pages that are sent from are kept by `attached`.
-pub(crate) struct Outgoing<H: Handler> {
+pub(crate) struct Outgoing<H: ReadHandler> {
     /// The first `len` bytes are sent.
     pub(super) bytes: OutgoingBytes<H>,
     pub(super) len: usize,
     pub(super) attached: Attached<H>,
+    /// What posting takes if these are many.
+    pub(super) memory: Option<BatchMemory<H>>,
     pub(super) verb: Verb,
     pub(super) xid: u32,
     /// The message that this answers. Its Receive is posted again before the Send, after which the client may use the credit.

@@ -11,7 +11,16 @@ use super::{
         policy,
         CallLayout, //
     },
-    waiting::Waiting,
+    fifo::Fifo,
+    read_budget::ReadPages,
+    room_queue::{
+        Attempt,
+        RoomQueue, //
+    },
+    waiting::{
+        Outgoing,
+        WaitingReads, //
+    },
 };
 use kernel::{
     alloc::Flags,
@@ -27,7 +36,8 @@ use proto::call::{
 };
 use rdma::{
     receive::Message,
-    Handler, //
+    Handler,
+    ReadHandler, //
 };
 use sunrpc::memory::Page;
 
@@ -37,6 +47,8 @@ pub(crate) struct ChunkedCall<H: Handler> {
     pub(super) layout: CallLayout,
     /// The Data Sink of the Reads.
     pub(super) pages: KVec<Page>,
+    /// Counts them.
+    pub(super) counted: ReadPages,
     /// When the Reads were posted, if a trace asks.
     pub(super) reads_posted: Option<Instant<Monotonic>>,
 }
@@ -52,41 +64,57 @@ impl<H: Handler> ChunkedCall<H> {
 }
 
 /// Work for an nfsd thread.
-pub(crate) enum Work<H: Handler> {
+pub(crate) enum Work<H: ReadHandler> {
     /// A message was received.
     Received(Message<H>),
     /// The RDMA Reads of a call have completed.
     ReadDone(ChunkedCall<H>),
-    /// There may be room in the Send queue for this now.
-    Resumed(Waiting<H>),
+    /// There is room for these, or there may be pages.
+    Reads(WaitingReads<H>),
 }
 
-/// The work that no thread has taken yet.
-pub(super) struct WorkQueue<H: Handler> {
+/// What may find room now.
+pub(super) enum Waiting<H: ReadHandler> {
+    /// RDMA Reads that need SQ credits.
+    Reads(WaitingReads<H>),
+    /// A Send that needs SQ credits, or first a Send buffer.
+    Send(Outgoing<H>),
+}
+
+/// The work that no thread has taken yet, and what [waits](super::waiting).
+pub(super) struct WorkQueue<H: ReadHandler> {
     /// These calls arrived before the messages in `received`, and go first: RPCSEC_GSS drops a call
     /// that was overtaken by more calls than its sequence window holds, and has the connection
     /// closed.
     read_done: Fifo<ChunkedCall<H>>,
     received: Fifo<Message<H>>,
-    /// What waits for room in the Send queue.
-    waiting: Fifo<Waiting<H>>,
-    /// How many of these are Sends.
-    waiting_sends: usize,
-    /// Whether there may be room for the first of them.
-    room: bool,
+    /// They have SQ credits.
+    ready_reads: Fifo<WaitingReads<H>>,
+    /// How many of them are not posted yet, with those that threads have taken.
+    unposted_reads: usize,
+    /// Whether RDMA Reads come before Sends, if both wait for SQ credits.
+    reads_turn: bool,
+    sends_for_buffers: RoomQueue<Outgoing<H>>,
+    sends_for_credits: RoomQueue<Outgoing<H>>,
+    reads_for_credits: RoomQueue<WaitingReads<H>>,
+    reads_for_pages: RoomQueue<WaitingReads<H>>,
 }
 
-impl<H: Handler> WorkQueue<H> {
+impl<H: ReadHandler> WorkQueue<H> {
     /// A queue without entries.
     pub(super) const EMPTY: Self = Self {
         read_done: Fifo::EMPTY,
         received: Fifo::EMPTY,
-        waiting: Fifo::EMPTY,
-        waiting_sends: 0,
-        room: false,
+        ready_reads: Fifo::EMPTY,
+        unposted_reads: 0,
+        reads_turn: true,
+        sends_for_buffers: RoomQueue::EMPTY,
+        sends_for_credits: RoomQueue::EMPTY,
+        reads_for_credits: RoomQueue::EMPTY,
+        reads_for_pages: RoomQueue::EMPTY,
     };
 
-    /// How many Sends may wait when a new call is taken. Each may keep the pages of a reply.
+    /// As long as so many Sends wait, no new call is taken. Each may keep the pages of a reply.
     const MAX_WAITING_SENDS: usize = 4;
 
     /// An empty queue that has room for the messages of `count` Receives. Sleeps if `flags` allow
@@ -95,7 +123,11 @@ impl<H: Handler> WorkQueue<H> {
         Ok(Self {
             read_done: Fifo::with_capacity(count, flags)?,
             received: Fifo::with_capacity(count, flags)?,
-            waiting: Fifo::with_capacity(count, flags)?,
+            ready_reads: Fifo::with_capacity(count, flags)?,
+            sends_for_buffers: RoomQueue::with_capacity(count, flags)?,
+            sends_for_credits: RoomQueue::with_capacity(count, flags)?,
+            reads_for_credits: RoomQueue::with_capacity(count, flags)?,
+            reads_for_pages: RoomQueue::with_capacity(count, flags)?,
             ..Self::EMPTY
         })
     }
@@ -104,43 +136,96 @@ impl<H: Handler> WorkQueue<H> {
     pub(super) fn move_to(&mut self, other: &mut Self) {
         self.read_done.move_to(&mut other.read_done);
         self.received.move_to(&mut other.received);
-        self.waiting.move_to(&mut other.waiting);
+        self.ready_reads.move_to(&mut other.ready_reads);
+        self.sends_for_buffers.move_to(&mut other.sends_for_buffers);
+        self.sends_for_credits.move_to(&mut other.sends_for_credits);
+        self.reads_for_credits.move_to(&mut other.reads_for_credits);
+        self.reads_for_pages.move_to(&mut other.reads_for_pages);
     }
 
-    /// Adds `work`, which comes back if no entry is free.
-    pub(super) fn push(&mut self, work: Work<H>) -> Result<(), Work<H>> {
-        match work {
-            Work::ReadDone(call) => self.read_done.push(call).map_err(Work::ReadDone),
-            Work::Received(message) => self.received.push(message).map_err(Work::Received),
-            Work::Resumed(waiting) => self.push_waiting(waiting, true).map_err(Work::Resumed),
-        }
+    /// Adds a message that was received. It comes back if no entry is free.
+    pub(super) fn push_received(&mut self, message: Message<H>) -> Result<(), Message<H>> {
+        self.received.push(message)
     }
 
-    /// Adds `waiting` behind what waits already, or before that. It comes back if no entry is free.
-    pub(super) fn push_waiting(
+    /// Adds a call whose RDMA Reads have completed. It comes back if no entry is free.
+    pub(super) fn push_read_done(&mut self, call: ChunkedCall<H>) -> Result<(), ChunkedCall<H>> {
+        self.read_done.push(call)
+    }
+
+    /// Adds a Send that has no Send buffer. It comes back if no entry is free.
+    pub(super) fn wait_for_buffer(
+        &mut self,
+        message: Outgoing<H>,
+        attempt: Attempt<bool>,
+    ) -> Result<(), Outgoing<H>> {
+        self.sends_for_buffers.push(message, attempt)
+    }
+
+    /// Adds what needs SQ credits. It comes back if no entry is free.
+    pub(super) fn wait_for_credits(
         &mut self,
         waiting: Waiting<H>,
-        first: bool,
+        attempt: Attempt<bool>,
     ) -> Result<(), Waiting<H>> {
-        let is_send = matches!(waiting, Waiting::Send(_));
-        match first {
-            true => self.waiting.push_first(waiting)?,
-            false => self.waiting.push(waiting)?,
+        match waiting {
+            Waiting::Reads(reads) => {
+                let pushed = self.reads_for_credits.push(reads, attempt);
+                pushed.map_err(Waiting::Reads)
+            }
+            Waiting::Send(message) => {
+                if matches!(attempt, Attempt::Again(_)) {
+                    // It has not had its turn.
+                    self.reads_turn = false;
+                }
+                let pushed = self.sends_for_credits.push(message, attempt);
+                pushed.map_err(Waiting::Send)
+            }
         }
-        if is_send {
-            self.waiting_sends = self.waiting_sends.saturating_add(1);
-        }
+    }
+
+    /// Adds RDMA Reads that need pages. They come back if no entry is free.
+    pub(super) fn wait_for_pages(
+        &mut self,
+        reads: WaitingReads<H>,
+        attempt: Attempt<bool>,
+    ) -> Result<(), WaitingReads<H>> {
+        self.reads_for_pages.push(reads, attempt)
+    }
+
+    /// Adds RDMA Reads that have SQ credits. They come back if no entry is free.
+    pub(super) fn push_ready(&mut self, reads: WaitingReads<H>) -> Result<(), WaitingReads<H>> {
+        self.ready_reads.push(reads)?;
+        self.unposted_reads = self.unposted_reads.saturating_add(1);
+        self.reads_turn = false;
         Ok(())
     }
 
-    /// Says whether there may be room for the first of what waits.
-    pub(super) fn set_room(&mut self, room: bool) {
-        self.room = room;
+    /// RDMA Reads that were ready have been posted, or wait again.
+    pub(super) fn end_ready(&mut self) {
+        self.unposted_reads = self.unposted_reads.saturating_sub(1);
     }
 
-    /// How many wait for room in the Send queue, and how many of these are Sends.
-    pub(super) fn waiting(&self) -> (usize, usize) {
-        (self.waiting.len, self.waiting_sends)
+    /// Something was given back to the Send queue.
+    pub(super) fn set_room(&mut self) {
+        self.sends_for_buffers.set_room();
+        self.sends_for_credits.set_room();
+        self.reads_for_credits.set_room();
+    }
+
+    /// A call gave back its pages.
+    pub(super) fn set_pages(&mut self) {
+        self.reads_for_pages.set_room();
+    }
+
+    /// How many wait for Send buffers, for SQ credits, and for pages.
+    pub(super) fn waiting(&self) -> [usize; 3] {
+        let for_credits = self.sends_for_credits.len() + self.reads_for_credits.len();
+        [
+            self.sends_for_buffers.len(),
+            for_credits,
+            self.reads_for_pages.len(),
+        ]
     }
 
     /// Takes the next work that a thread can do.
@@ -148,8 +233,10 @@ impl<H: Handler> WorkQueue<H> {
         if let Some(call) = self.read_done.pop() {
             return Some(Work::ReadDone(call));
         }
-        if self.room && self.waiting.len != 0 {
-            return self.pop_waiting();
+        let reads = self.ready_reads.pop();
+        let reads = reads.or_else(|| self.reads_for_pages.pop());
+        if let Some(reads) = reads {
+            return Some(Work::Reads(reads));
         }
         match self.takes_calls() {
             true => self.received.pop().map(Work::Received),
@@ -157,98 +244,37 @@ impl<H: Handler> WorkQueue<H> {
         }
     }
 
-    fn pop_waiting(&mut self) -> Option<Work<H>> {
-        let waiting = self.waiting.pop()?;
-        if matches!(waiting, Waiting::Send(_)) {
-            self.waiting_sends = self.waiting_sends.saturating_sub(1);
+    /// Takes the next for which there may be room.
+    pub(super) fn pop_waiting(&mut self) -> Option<Waiting<H>> {
+        let sends_turn = !self.reads_turn && self.sends_for_credits.len() != 0;
+        if self.unposted_reads == 0 && !sends_turn {
+            if let Some(reads) = self.reads_for_credits.pop() {
+                return Some(Waiting::Reads(reads));
+            }
         }
-        Some(Work::Resumed(waiting))
+        // If it is the turn of Reads that find too few credits, those that come back are saved for them.
+        let may_send = self.unposted_reads != 0 || sends_turn || self.reads_for_credits.len() == 0;
+        if let Some(message) = may_send.then(|| self.sends_for_credits.pop()).flatten() {
+            self.reads_turn = true;
+            return Some(Waiting::Send(message));
+        }
+        self.sends_for_buffers.pop().map(Waiting::Send)
     }
 
-    /// Takes any work, of a connection that has ended.
-    pub(super) fn pop_any(&mut self) -> Option<Work<H>> {
-        let next = self.pop().or_else(|| self.pop_waiting());
-        next.or_else(|| self.received.pop().map(Work::Received))
+    /// Takes all that waits and that no thread has taken, as the connection has ended.
+    pub(super) fn take_all(&mut self) -> Self {
+        core::mem::replace(self, Self::EMPTY)
     }
 
     /// Whether a thread may take calls that were received: their replies would have to wait behind others.
     fn takes_calls(&self) -> bool {
-        self.waiting_sends < Self::MAX_WAITING_SENDS
+        self.sends_for_buffers.len() + self.sends_for_credits.len() < Self::MAX_WAITING_SENDS
     }
 
     /// Whether there is no work that a thread can do.
     pub(super) fn is_empty(&self) -> bool {
-        let resumes = self.room && self.waiting.len != 0;
-        let calls = self.takes_calls() && self.received.len != 0;
-        self.read_done.len == 0 && !resumes && !calls
-    }
-}
-
-/// A first-in-first-out queue in a ring of entries.
-struct Fifo<T> {
-    entries: KVec<Option<T>>,
-    first: usize,
-    len: usize,
-}
-
-impl<T> Fifo<T> {
-    const EMPTY: Self = Self {
-        entries: KVec::new(),
-        first: 0,
-        len: 0,
-    };
-
-    fn with_capacity(count: usize, flags: Flags) -> Result<Self> {
-        let mut entries = KVec::with_capacity(count, flags)?;
-        for _ in 0..count {
-            entries.push(None, flags)?;
-        }
-        Ok(Self {
-            entries,
-            ..Self::EMPTY
-        })
-    }
-
-    fn move_to(&mut self, other: &mut Self) {
-        if other.entries.len() <= self.entries.len() {
-            return;
-        }
-        while let Some(element) = self.pop() {
-            // It has more entries than this one.
-            let _ = other.push(element);
-        }
-        core::mem::swap(self, other);
-    }
-
-    fn push(&mut self, element: T) -> Result<(), T> {
-        let at = self.first.wrapping_add(self.len);
-        let at = at.checked_rem(self.entries.len()).unwrap_or(0);
-        match self.entries.get_mut(at) {
-            Some(entry @ None) => *entry = Some(element),
-            _ => return Err(element),
-        }
-        self.len = self.len.wrapping_add(1);
-        Ok(())
-    }
-
-    /// Adds `element` before all others.
-    fn push_first(&mut self, element: T) -> Result<(), T> {
-        let last = self.entries.len().wrapping_sub(1);
-        let first = self.first.checked_sub(1).unwrap_or(last);
-        match self.entries.get_mut(first) {
-            Some(entry @ None) => *entry = Some(element),
-            _ => return Err(element),
-        }
-        self.first = first;
-        self.len = self.len.wrapping_add(1);
-        Ok(())
-    }
-
-    fn pop(&mut self) -> Option<T> {
-        let element = self.entries.get_mut(self.first)?.take()?;
-        let next = self.first.wrapping_add(1);
-        self.first = next.checked_rem(self.entries.len()).unwrap_or(0);
-        self.len = self.len.wrapping_sub(1);
-        Some(element)
+        let reads = self.ready_reads.len() != 0 || self.reads_for_pages.next().is_some();
+        let calls = self.takes_calls() && self.received.len() != 0;
+        self.read_done.len() == 0 && !reads && !calls
     }
 }

@@ -112,6 +112,8 @@ impl SvcConnection for ServerTransport {
         let SendPath {
             connection, queue, ..
         } = &self.send_path;
+        // What waits is served by completions. If one were missed, nothing else would come.
+        connection.resume_waiting(queue);
         connection.check_progress(queue);
     }
 

@@ -148,7 +148,7 @@ impl Handler for End {
 
     fn request_failed(&self, _status: WcStatus) {}
 
-    fn send_resumed(&self) {
+    fn send_resumed(&self, _queue: &QueuePair<Self>) {
         self.get(|seen| seen.resumed += 1);
     }
 

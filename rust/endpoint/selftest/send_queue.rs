@@ -91,13 +91,14 @@ impl Side {
             // None follows the one before it, so each has an element of its own.
             reads.add_local(page.piece(0, 1)?)?;
         }
-        let posted = self.queue.post_reads(reads.prepare()?, ());
+        let credits = self.queue.reserve(pieces).ok_or(EBUSY)?;
+        let posted = self.queue.post_reads(reads.prepare()?, credits, ());
         posted.map_err(|_| EIO)?;
         wait(|| (failed() > before).then_some(()))
     }
 
     fn has_buffer(&self) -> bool {
-        !self.queue.send_queue().policy().buffers.is_empty()
+        self.queue.send_queue().policy().buffers.free() != 0
     }
 
     fn reserve(&self, credits: usize) -> bool {
@@ -171,10 +172,41 @@ pub(super) fn buffers_are_made_up_to_the_limit() -> Result<bool> {
 }
 
 pub(super) fn buffer_that_was_not_made_may_be_made_later() -> Result<bool> {
-    let mut buffers = SendBuffers::<End>::new(1, LEN);
+    let mut buffers = SendBuffers::<End>::new(1, 0, LEN);
     let once = buffers.begin_making() == Some(LEN) && buffers.begin_making().is_none();
     buffers.not_made();
-    Ok(once && buffers.begin_making() == Some(LEN))
+    // The next Send has to ask for a completion until then.
+    let short = buffers.needs_completion(1);
+    Ok(once && short && buffers.begin_making() == Some(LEN))
+}
+
+pub(super) fn completions_are_asked_for_if_there_are_enough_buffers() -> Result<bool> {
+    let mut buffers = SendBuffers::<End>::new(3, 1, LEN);
+    let few = !buffers.needs_completion(1);
+    let made = buffers.begin_making() == Some(LEN);
+    let enough = buffers.needs_completion(1) && !buffers.needs_completion(2);
+    let last = buffers.begin_making() == Some(LEN);
+    Ok(few && made && enough && last && buffers.needs_completion(3))
+}
+
+pub(super) fn buffers_are_given_up() -> Result<bool> {
+    let near = Side::alone(&parameters(3, 3))?;
+    let free = || near.queue.send_queue().policy().buffers.free();
+    let used = near.queue.take_send_buffer().ok_or(ENOMEM)?;
+    near.queue.give_up_spares(1);
+    let one_left = free() == 1;
+    near.queue.put_back_send_buffer(used);
+    let two_left = free() == 2;
+    near.queue.give_up_spares(2);
+    let kept = free() == 2;
+    let mut taken = Buffers::new();
+    while let Some(buffer) = near.queue.make_send_buffer() {
+        taken.push(buffer);
+        if taken.len() > 3 {
+            return Ok(false);
+        }
+    }
+    Ok(one_left && two_left && kept && taken.len() == 3)
 }
 
 pub(super) fn spare_buffers_leave_an_interval() -> Result<bool> {

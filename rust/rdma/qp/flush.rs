@@ -89,6 +89,6 @@ unsafe extern "C" fn flush_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::i
         handler.request_failed(failure);
     }
     if resume {
-        handler.send_resumed();
+        handler.send_resumed(queue);
     }
 }

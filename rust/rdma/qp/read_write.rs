@@ -4,6 +4,7 @@
 
 use super::{
     rw_context::{
+        BatchMemory,
         ReadHandler,
         RwContext,
         Then, //
@@ -14,10 +15,7 @@ use super::{
 };
 use crate::{
     error::not_connected,
-    send::{
-        Buffer,
-        Verb, //
-    },
+    send::UnpostedSend,
     sq::SendPolicy,
     transfer::{
         Attached,
@@ -66,30 +64,28 @@ impl<H: Handler> Transfer<H> {
 }
 
 impl<H: ReadHandler> SendQueue<'_, H> {
-    /// Posts the first `len` bytes of `buffer` as a Send, and what goes with it: with one doorbell, if
-    /// that is not more than `batch` requests. For so many Writes the caller reserved SQ credits, which
-    /// the policy gets back in any case. `tag` is what the Send is called if its Writes fail.
+    /// Posts `send`, and what goes with it: with one doorbell, if that is not more than `batch` requests. For so many Writes
+    /// the caller reserved SQ credits, which the policy gets back in any case. `memory` is needed if there are more.
     ///
     /// A failure is the end of the connection. One is that something is of another domain, that Reads go
-    /// with it, or that memory would be inserted behind its end. Sleeps if there is more than a batch.
+    /// with it, that memory would be inserted behind its end, or that `memory` is missing. Does not sleep.
     pub fn post_reply(
         self,
         attached: Attached<H>,
         batch: usize,
-        buffer: Buffer<H>,
-        len: usize,
-        verb: Verb,
-        tag: H::SendTag,
+        send: UnpostedSend<H>,
+        memory: Option<BatchMemory<H>>,
     ) -> Result {
         let Self { queue, mut state } = self;
         let count = attached.requests();
         let fits = attached.inner().is_none_or(|memory| {
-            memory.is_for(&queue.pd, DataDirection::ToDevice) && memory.fits_message(len)
+            memory.is_for(&queue.pd, DataDirection::ToDevice) && memory.fits_message(send.len)
         });
-        if !fits || !state.open || (batch == 0 && count != 0) {
+        let unprepared = count > batch && memory.is_none();
+        if !fits || !state.open || (batch == 0 && count != 0) || unprepared {
             let open = state.open;
             state.policy.release(batch);
-            state.policy.put_back(buffer);
+            state.policy.put_back(send.buffer);
             drop(state);
             drop(attached);
             return Err(if open { EINVAL } else { not_connected() });
@@ -98,18 +94,12 @@ impl<H: ReadHandler> SendQueue<'_, H> {
         if let Some(transfer) = &mut transfer {
             transfer.credits = batch;
         }
-        match transfer {
-            Some(transfer) if count > batch => {
+        match (transfer, memory) {
+            (Some(transfer), Some(memory)) if count > batch => {
                 drop(state);
-                let then = Then::Send {
-                    buffer,
-                    len,
-                    verb,
-                    tag,
-                };
-                queue.begin(transfer, then)
+                queue.begin(memory, transfer, Then::Send(send))
             }
-            transfer => queue.post_message(&mut state, transfer, 0, buffer, len, verb, tag),
+            (transfer, _) => queue.post_message(&mut state, transfer, 0, send),
         }
     }
 
@@ -130,15 +120,17 @@ impl<H: ReadHandler> SendQueue<'_, H> {
         }
         drop(state);
         reads.0.credits = batch;
-        queue.begin(reads.0, Then::ReadDone(done))
+        let memory = BatchMemory::new(GFP_KERNEL)
+            .inspect_err(|_| queue.sends.lock().policy.release(batch))?;
+        queue.begin(memory, reads.0, Then::ReadDone(done))
     }
 }
 
 impl<H: ReadHandler> QueuePair<H> {
-    /// Posts the first batch of `transfer`, which has its credits. Sleeps.
-    fn begin(&self, transfer: KBox<Inner<H>>, then: Then<H>) -> Result {
+    /// Posts the first batch of `transfer`, which has its credits.
+    fn begin(&self, memory: BatchMemory<H>, transfer: KBox<Inner<H>>, then: Then<H>) -> Result {
         let credits = transfer.credits;
-        match RwContext::new(transfer, then, self) {
+        match RwContext::new(memory, transfer, then, self) {
             Ok(posted) => posted.begin(self),
             Err(error) => {
                 self.sends.lock().policy.release(credits);

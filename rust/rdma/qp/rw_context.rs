@@ -19,10 +19,7 @@ use crate::{
     error::not_connected,
     in_flight::Entry,
     mr,
-    send::{
-        Buffer,
-        Verb, //
-    },
+    send::UnpostedSend,
     sq::{
         SendPolicy,
         State, //
@@ -34,6 +31,7 @@ use crate::{
     wc::WcStatus, //
 };
 use core::{
+    mem::MaybeUninit,
     ops::Range,
     ptr::{
         null_mut,
@@ -41,6 +39,7 @@ use core::{
     },
 };
 use kernel::{
+    alloc::Flags,
     error::{
         code::EINVAL,
         Result, //
@@ -64,13 +63,8 @@ pub trait ReadHandler: Handler {
 pub(crate) enum Then<H: ReadHandler> {
     /// The upper layer is told.
     ReadDone(H::ReadDone),
-    /// With the last batch, the first `len` bytes of `buffer` are sent.
-    Send {
-        buffer: Buffer<H>,
-        len: usize,
-        verb: Verb,
-        tag: H::SendTag,
-    },
+    /// This is posted with the last batch.
+    Send(UnpostedSend<H>),
 }
 
 /// A transfer that is posted in batches. The completions find it by the first field.
@@ -85,10 +79,24 @@ pub(crate) struct RwContext<H: ReadHandler> {
     queue: *const QueuePair<H>,
 }
 
+/// Memory that posting a transfer in several batches takes.
+pub struct BatchMemory<H: ReadHandler>(KBox<MaybeUninit<RwContext<H>>>);
+
+// SAFETY: There is nothing in it.
+unsafe impl<H: ReadHandler> Send for BatchMemory<H> {}
+
+impl<H: ReadHandler> BatchMemory<H> {
+    /// Allocates it. Sleeps if `flags` allow it.
+    pub fn new(flags: Flags) -> Result<Self> {
+        Ok(Self(KBox::new_uninit(flags)?))
+    }
+}
+
 impl<H: ReadHandler> RwContext<H> {
     /// Readies `transfer`, which has its credits, for `queue`. [`EINVAL`] if more would be registered
-    /// for it than it has credits for. Sleeps.
+    /// for it than it has credits for.
     pub(crate) fn new(
+        memory: BatchMemory<H>,
         mut transfer: KBox<Inner<H>>,
         then: Then<H>,
         queue: &QueuePair<H>,
@@ -105,7 +113,7 @@ impl<H: ReadHandler> RwContext<H> {
             then,
             queue,
         };
-        Ok(KBox::new(rw, GFP_KERNEL)?)
+        Ok(KBox::write(memory.0, rw))
     }
 
     /// Links the requests of `batch`, the last of which asks for a completion. What they need goes
@@ -177,7 +185,7 @@ impl<H: ReadHandler> RwContext<H> {
             return Some(Err(not_connected()));
         }
         let count = left.min(rw.transfer.credits);
-        if count == left && matches!(rw.then, Then::Send { .. }) {
+        if count == left && matches!(rw.then, Then::Send(_)) {
             // SAFETY: The caller vouches for it.
             return Some(unsafe { Self::send(entry, queue, sends) });
         }
@@ -209,12 +217,7 @@ impl<H: ReadHandler> RwContext<H> {
             ..
         } = KBox::into_inner(rw);
         match then {
-            Then::Send {
-                buffer,
-                len,
-                verb,
-                tag,
-            } => queue.post_message(sends, Some(transfer), posted, buffer, len, verb, tag),
+            Then::Send(send) => queue.post_message(sends, Some(transfer), posted, send),
             Then::ReadDone(_) => Err(EINVAL),
         }
     }
@@ -283,7 +286,7 @@ unsafe extern "C" fn batch_done<H: ReadHandler>(cq: *mut raw::ib_cq, wc: *mut ra
             let resume = sends.policy.resumes();
             drop(sends);
             if resume {
-                handler.send_resumed();
+                handler.send_resumed(queue);
             }
             return;
         }
@@ -307,10 +310,10 @@ unsafe extern "C" fn batch_done<H: ReadHandler>(cq: *mut raw::ib_cq, wc: *mut ra
         (Then::ReadDone(done), None) => handler.read_done(queue, done),
         (Then::ReadDone(done), Some(failure)) => handler.read_failed(queue, done, failure),
         // Its Send takes the others along.
-        (Then::Send { .. }, None) => (),
-        (Then::Send { tag, .. }, Some(failure)) => handler.write_failed(tag, failure),
+        (Then::Send(_), None) => (),
+        (Then::Send(send), Some(failure)) => handler.write_failed(send.tag, failure),
     }
     if resume {
-        handler.send_resumed();
+        handler.send_resumed(queue);
     }
 }

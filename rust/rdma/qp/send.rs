@@ -15,6 +15,7 @@ use crate::{
         Doorbell,
         Inner,
         PostedSend,
+        UnpostedSend,
         Verb, //
     },
     sq::{
@@ -187,21 +188,22 @@ impl<H: Handler> QueuePair<H> {
         result
     }
 
-    /// Posts the first `len` bytes of `buffer` as a Send, and before it the requests of `transfer` from
-    /// `posted` on, with one doorbell. Does not sleep.
+    /// Posts `send`, and before it the requests of `transfer` from `posted` on, with one doorbell. Does not sleep.
     ///
     /// If that fails, some of it may have been posted; it stays in `sends` until the queue pair is drained.
-    #[expect(clippy::too_many_arguments)]
     pub(super) fn post_message(
         &self,
         sends: &mut State<H, H::SendPolicy>,
         mut transfer: Option<KBox<transfer::Inner<H>>>,
         posted: usize,
-        buffer: Buffer<H>,
-        len: usize,
-        verb: Verb,
-        tag: H::SendTag,
+        send: UnpostedSend<H>,
     ) -> Result {
+        let UnpostedSend {
+            buffer,
+            len,
+            verb,
+            tag,
+        } = send;
         let credits = transfer.as_ref().map_or(0, |transfer| transfer.credits);
         // The requests do not move with their box.
         let requests = transfer.as_mut().map(|transfer| &raw mut **transfer);
@@ -246,7 +248,7 @@ unsafe extern "C" fn send_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib
         handler.request_failed(failure);
     }
     if resume {
-        handler.send_resumed();
+        handler.send_resumed(queue);
     }
 }
 

@@ -22,6 +22,7 @@ use crate::{
     send::{
         Buffer,
         Doorbell,
+        UnpostedSend,
         Verb, //
     },
     transfer::{
@@ -30,6 +31,7 @@ use crate::{
         Prepared,
         Transfer, //
     },
+    BatchMemory,
     ProtectionDomain,
     QueuePair, //
 };
@@ -158,9 +160,16 @@ impl Fixture {
         len: usize,
         tag: u32,
     ) -> Result {
+        let memory = BatchMemory::new(GFP_KERNEL)?;
         let mut sends = self.queue.send_queue();
         let batch = sends.policy().reserve(attached.requests())?;
-        sends.post_reply(attached, batch, buffer, len, Verb::Send, tag)
+        let send = UnpostedSend {
+            buffer,
+            len,
+            verb: Verb::Send,
+            tag,
+        };
+        sends.post_reply(attached, batch, send, Some(memory))
     }
 
     /// Posts `reads`: half of all that may be posted at once.

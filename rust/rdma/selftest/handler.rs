@@ -149,7 +149,7 @@ impl Handler for TestHandler {
         });
     }
 
-    fn send_resumed(&self) {}
+    fn send_resumed(&self, _queue: &QueuePair<Self>) {}
 
     fn invalidated(
         &self,

@@ -12,6 +12,7 @@ use super::{
 use crate::{
     in_flight::Entry,
     qp::rw_context::{
+        BatchMemory,
         RwContext,
         Then, //
     },
@@ -47,7 +48,8 @@ pub(super) fn lost_read_goes_with_its_queue_pair() -> Result<bool> {
     let page = Page::new(GFP_KERNEL)?;
     let reads = Transfer::reads(&fixture.queue, None, GFP_KERNEL)?;
     let reads = fixture.prepare(reads, &page)?;
-    let lost = RwContext::new(reads.0, Then::ReadDone(()), &fixture.queue)?;
+    let memory = BatchMemory::new(GFP_KERNEL)?;
+    let lost = RwContext::new(memory, reads.0, Then::ReadDone(()), &fixture.queue)?;
     let lost = lost.give_up();
     // SAFETY: It was never posted, which is as good as a device that forgot it.
     unsafe { fixture.queue.sends().lock().rw_contexts.add(lost) };

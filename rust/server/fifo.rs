@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A first-in-first-out queue in a ring of entries, which are there before the first element.
+
+use kernel::{
+    alloc::Flags,
+    prelude::*, //
+};
+
+/// The queue.
+pub(super) struct Fifo<T> {
+    entries: KVec<Option<T>>,
+    first: usize,
+    len: usize,
+}
+
+impl<T> Fifo<T> {
+    /// A queue without entries.
+    pub(super) const EMPTY: Self = Self {
+        entries: KVec::new(),
+        first: 0,
+        len: 0,
+    };
+
+    /// An empty queue for `count` elements. Sleeps if `flags` allow it.
+    pub(super) fn with_capacity(count: usize, flags: Flags) -> Result<Self> {
+        let mut entries = KVec::with_capacity(count, flags)?;
+        for _ in 0..count {
+            entries.push(None, flags)?;
+        }
+        Ok(Self {
+            entries,
+            ..Self::EMPTY
+        })
+    }
+
+    /// How many elements there are.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// If `other` has more entries, moves all elements there, and exchanges the two.
+    pub(super) fn move_to(&mut self, other: &mut Self) {
+        if other.entries.len() <= self.entries.len() {
+            return;
+        }
+        while let Some(element) = self.pop() {
+            // It has more entries than this one.
+            let _ = other.push(element);
+        }
+        core::mem::swap(self, other);
+    }
+
+    /// Adds `element` behind all others. It comes back if no entry is free.
+    pub(super) fn push(&mut self, element: T) -> Result<(), T> {
+        let at = self.first.wrapping_add(self.len);
+        let at = at.checked_rem(self.entries.len()).unwrap_or(0);
+        match self.entries.get_mut(at) {
+            Some(entry @ None) => *entry = Some(element),
+            _ => return Err(element),
+        }
+        self.len = self.len.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Adds `element` before all others. It comes back if no entry is free.
+    pub(super) fn push_first(&mut self, element: T) -> Result<(), T> {
+        let last = self.entries.len().wrapping_sub(1);
+        let first = self.first.checked_sub(1).unwrap_or(last);
+        match self.entries.get_mut(first) {
+            Some(entry @ None) => *entry = Some(element),
+            _ => return Err(element),
+        }
+        self.first = first;
+        self.len = self.len.wrapping_add(1);
+        Ok(())
+    }
+
+    /// The first element.
+    pub(super) fn first(&self) -> Option<&T> {
+        self.entries.get(self.first)?.as_ref()
+    }
+
+    /// Takes the first element.
+    pub(super) fn pop(&mut self) -> Option<T> {
+        let element = self.entries.get_mut(self.first)?.take()?;
+        let next = self.first.wrapping_add(1);
+        self.first = next.checked_rem(self.entries.len()).unwrap_or(0);
+        self.len = self.len.wrapping_sub(1);
+        Some(element)
+    }
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tests of the order in which connections get on, without a connection.
+
+use super::{
+    fifo::Fifo,
+    read_budget::CallsRead,
+    room_queue::{
+        Attempt,
+        RoomQueue, //
+    }, //
+};
+use kernel::prelude::*;
+
+/// True if it passed.
+type Test = fn() -> Result<bool>;
+
+/// Each with its name, which is what it claims.
+pub(crate) const TESTS: &[(&str, Test)] = &[
+    (
+        "elements come out in order, also from a longer queue that they were moved to",
+        elements_come_in_order,
+    ),
+    (
+        "a full queue returns what is added",
+        full_queue_returns_elements,
+    ),
+    (
+        "what found no room waits until some is made",
+        tried_waits_for_room,
+    ),
+    (
+        "what was not tried does not wait if nothing is before it",
+        untried_does_not_wait_alone,
+    ),
+    (
+        "what was not tried waits for what is before it",
+        untried_waits_behind_others,
+    ),
+    (
+        "that one finds no room does not mean that there is none for the first",
+        failure_of_another_leaves_room_for_the_first,
+    ),
+    (
+        "what is tried again does not wait if room was made meanwhile",
+        room_since_another_attempt_counts,
+    ),
+    (
+        "room that was made since an attempt is for all that wait",
+        late_room_is_for_all,
+    ),
+    (
+        "what is tried again and finds no room stays first",
+        tried_again_stays_first,
+    ),
+    (
+        "a connection may read one call, whatever others read",
+        one_call_is_always_read,
+    ),
+    (
+        "a call that is not read after all leaves another one its turn",
+        call_that_is_not_read_lets_another,
+    ),
+    (
+        "what waits for the pages of another call is told, once",
+        end_of_a_call_is_told_once,
+    ),
+];
+
+/// More pages than the sysctl may allow.
+const TOO_MANY: usize = 1 << 25;
+
+fn elements_come_in_order() -> Result<bool> {
+    let mut fifo = Fifo::with_capacity(3, GFP_KERNEL)?;
+    let pushed = (0..3).all(|element| fifo.push(element).is_ok());
+    let popped = fifo.pop() == Some(0) && fifo.push(3).is_ok();
+    let mut longer = Fifo::with_capacity(5, GFP_KERNEL)?;
+    fifo.move_to(&mut longer);
+    let moved = longer.len() == 0 && fifo.len() == 3 && fifo.first() == Some(&1);
+    let more = fifo.push(4).is_ok() && fifo.push_first(0).is_ok();
+    let all = (0..5).all(|element| fifo.pop() == Some(element)) && fifo.pop().is_none();
+    Ok(pushed && popped && moved && more && all)
+}
+
+fn full_queue_returns_elements() -> Result<bool> {
+    let mut fifo = Fifo::with_capacity(1, GFP_KERNEL)?;
+    let full = fifo.push(1).is_ok() && fifo.push(2) == Err(2) && fifo.push_first(3) == Err(3);
+    let mut none = Fifo::EMPTY;
+    Ok(full && fifo.pop() == Some(1) && none.push(1) == Err(1) && none.push_first(1) == Err(1))
+}
+
+/// No room.
+const FULL: Attempt<bool> = Attempt::First(false);
+
+/// A queue for a few elements.
+fn queue() -> Result<RoomQueue<u32>> {
+    RoomQueue::with_capacity(4, GFP_KERNEL)
+}
+
+fn tried_waits_for_room() -> Result<bool> {
+    let mut queue = queue()?;
+    let pushed = queue.push(1, FULL).is_ok();
+    let waits = queue.next().is_none() && queue.pop().is_none();
+    queue.set_room();
+    Ok(pushed && waits && queue.pop() == Some(1))
+}
+
+fn untried_does_not_wait_alone() -> Result<bool> {
+    let mut queue = queue()?;
+    let pushed = queue.push(1, Attempt::None).is_ok();
+    Ok(pushed && queue.pop() == Some(1))
+}
+
+fn untried_waits_behind_others() -> Result<bool> {
+    let mut queue = queue()?;
+    let pushed = queue.push(1, FULL).is_ok() && queue.push(2, Attempt::None).is_ok();
+    let waits = queue.next().is_none();
+    queue.set_room();
+    let first = queue.pop() == Some(1);
+    Ok(pushed && waits && first && queue.pop() == Some(2))
+}
+
+fn failure_of_another_leaves_room_for_the_first() -> Result<bool> {
+    let mut queue = queue()?;
+    let pushed = queue.push(1, Attempt::None).is_ok() && queue.push(2, FULL).is_ok();
+    Ok(pushed && queue.pop() == Some(1))
+}
+
+fn room_since_another_attempt_counts() -> Result<bool> {
+    let mut queue = queue()?;
+    let pushed = queue.push(1, Attempt::None).is_ok() && queue.pop() == Some(1);
+    let again = queue.push(1, Attempt::Again(true)).is_ok();
+    Ok(pushed && again && queue.pop() == Some(1))
+}
+
+fn late_room_is_for_all() -> Result<bool> {
+    let mut queue = queue()?;
+    let pushed = queue.push(1, FULL).is_ok() && queue.push(2, Attempt::First(true)).is_ok();
+    Ok(pushed && queue.pop() == Some(1) && queue.pop() == Some(2))
+}
+
+fn tried_again_stays_first() -> Result<bool> {
+    let mut queue = queue()?;
+    let pushed = queue.push(1, Attempt::None).is_ok() && queue.push(2, Attempt::None).is_ok();
+    let first = queue.pop() == Some(1) && queue.push(1, Attempt::Again(false)).is_ok();
+    let waits = queue.next().is_none() && queue.len() == 2;
+    queue.set_room();
+    let all = queue.pop() == Some(1) && queue.pop() == Some(2);
+    Ok(pushed && first && waits && all)
+}
+
+fn one_call_is_always_read() -> Result<bool> {
+    let (one, other) = (CallsRead::new(), CallsRead::new());
+    let first = one.begin(TOO_MANY);
+    let second = one.begin(1);
+    let theirs = other.begin(1);
+    Ok(first.is_some() && second.is_none() && theirs.is_some())
+}
+
+fn call_that_is_not_read_lets_another() -> Result<bool> {
+    let calls = CallsRead::new();
+    let Some(first) = calls.begin(1) else {
+        return Ok(false);
+    };
+    let waits = calls.begin(TOO_MANY).is_none();
+    calls.cancel(first);
+    Ok(waits && calls.begin(TOO_MANY).is_some())
+}
+
+fn end_of_a_call_is_told_once() -> Result<bool> {
+    let calls = CallsRead::new();
+    let (Some(first), Some(second)) = (calls.begin(1), calls.begin(1)) else {
+        return Ok(false);
+    };
+    let waits = calls.begin(TOO_MANY).is_none();
+    let told = calls.end(first) && !calls.end(second);
+    let Some(only) = calls.begin(TOO_MANY) else {
+        return Ok(false);
+    };
+    Ok(waits && told && !calls.end(only))
+}
