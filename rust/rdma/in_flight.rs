@@ -85,6 +85,10 @@ impl InFlight {
         Self { first: null_mut() }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_null()
+    }
+
     /// Adds `entry`.
     ///
     /// # Safety

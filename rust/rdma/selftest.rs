@@ -95,6 +95,10 @@ pub const TESTS: &[(&str, Test)] = &[
         batches::reads_go_in_batches,
     ),
     (
+        "RDMA Reads that complete cover the Sends before them, and no flush is posted beside them",
+        batches::reads_cover_sends_before_them,
+    ),
+    (
         "Writes that are more than a batch are there before their Send",
         batches::writes_go_in_batches,
     ),

@@ -5,6 +5,10 @@
 //! Most Sends ask for no completion, so that of the last ones before a pause is not known whether they have completed. A
 //! flush finds out: an RDMA Write of no bytes, which needs no memory at the peer (RFC 5040 and the InfiniBand
 //! specification have neither key nor address of such a Write checked), and which completes after all that was posted before.
+//!
+//! While RDMA Reads are posted there is no flush: what completes the last of them covers the Sends before it. And soft RoCE
+//! at the peer could not repeat the response to a Read that was posted before a Write of no bytes; it warns, and the
+//! connection is lost.
 
 use super::{
     send::give_back,
@@ -40,15 +44,16 @@ impl<H: Handler> QueuePair<H> {
         self.sends.lock().round_trip
     }
 
-    /// Posts a request whose completion covers all Sends that were posted before, unless there is none, or one such request is
-    /// posted. Not for a queue pair without [`transfers`](super::Parameters::transfers). A failure is the end of the connection.
+    /// Posts a request whose completion covers all Sends that were posted before, unless there is none, or a transfer or one
+    /// such request is posted. Not for a queue pair without [`transfers`](super::Parameters::transfers). A failure is the end of the connection.
     /// Does not sleep.
     pub fn flush_sends(&self) -> Result {
         let mut sends = self.sends.lock();
         let Some(last) = sends.last_posted() else {
             return Ok(());
         };
-        if !sends.open || sends.flush.last.is_some() {
+        let covered = sends.flush.last.is_some() || !sends.rw_contexts.is_empty();
+        if !sends.open || covered {
             return Ok(());
         }
         sends.flush.last = Some(last);

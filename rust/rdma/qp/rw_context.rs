@@ -11,10 +11,12 @@
 //! here: only here it is known that the device is done with the one before.
 
 use super::{
+    send::give_back,
     Handler,
     QueuePair, //
 };
 use crate::{
+    chain::Chain,
     cq,
     error::not_connected,
     in_flight::Entry,
@@ -75,6 +77,8 @@ pub(crate) struct RwContext<H: ReadHandler> {
     regions: mr::Registered<H>,
     /// How many of its requests were posted.
     posted: usize,
+    /// The last Send before the batch that is posted, if that was not known to have completed.
+    after: Option<u64>,
     then: Then<H>,
     queue: *const QueuePair<H>,
 }
@@ -110,6 +114,7 @@ impl<H: ReadHandler> RwContext<H> {
             transfer,
             regions: regions.into_registered(&queue.deferred_dereg),
             posted: 0,
+            after: None,
             then,
             queue,
         };
@@ -190,6 +195,7 @@ impl<H: ReadHandler> RwContext<H> {
             return Some(unsafe { Self::send(entry, queue, sends) });
         }
         let batch = rw.posted..rw.posted.saturating_add(count);
+        rw.after = sends.last_posted();
         let first = rw.link(batch, queue.transfer_failed_cqe());
         // SAFETY: The list was just made; it lives as long as the box is outstanding.
         Some(unsafe { queue.post(sends, first) })
@@ -274,6 +280,13 @@ unsafe extern "C" fn batch_done<H: ReadHandler>(cq: *mut raw::ib_cq, wc: *mut ra
     }
     // The last request is only flushed if one before it failed.
     let failure = WcStatus::of(wc).map(|last| sends.transfer_failure.take().unwrap_or(last));
+    // SAFETY: It is in that list since it was posted, so who has the lock may touch it.
+    let after = unsafe { (*entry.cast::<RwContext<H>>().as_ptr()).after };
+    // Requests complete in order: the Sends before the batch have arrived.
+    let (mut resume, spent) = match after.filter(|_| failure.is_none()) {
+        Some(last) => sends.retire(last),
+        None => (false, Chain::new()),
+    };
     let posted = match failure {
         // SAFETY: It is in that list since it was posted. Requests complete in order: with the last, all
         // of the batch are done.
@@ -283,8 +296,9 @@ unsafe extern "C" fn batch_done<H: ReadHandler>(cq: *mut raw::ib_cq, wc: *mut ra
     match posted {
         Some(Ok(())) => {
             // Who waits does so no longer than it takes to get on.
-            let resume = sends.policy.resumes();
+            resume |= sends.policy.resumes();
             drop(sends);
+            give_back(queue, spent);
             if resume {
                 handler.send_resumed(queue);
             }
@@ -292,6 +306,7 @@ unsafe extern "C" fn batch_done<H: ReadHandler>(cq: *mut raw::ib_cq, wc: *mut ra
         }
         Some(Err(_)) => {
             drop(sends);
+            give_back(queue, spent);
             return handler.request_failed(WcStatus::FLUSHED);
         }
         None => (),
@@ -302,8 +317,9 @@ unsafe extern "C" fn batch_done<H: ReadHandler>(cq: *mut raw::ib_cq, wc: *mut ra
         RwContext::<H>::take_back(entry)
     };
     sends.policy.release(rw.transfer.credits);
-    let resume = sends.policy.resumes();
+    resume |= sends.policy.resumes();
     drop(sends);
+    give_back(queue, spent);
     // SAFETY: As above.
     let then = unsafe { rw.finish(queue, failure.is_none()) };
     match (then, failure) {

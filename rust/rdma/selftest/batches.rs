@@ -102,6 +102,24 @@ pub(super) fn reads_go_in_batches() -> Result<bool> {
     Ok(server.has_room())
 }
 
+pub(super) fn reads_cover_sends_before_them() -> Result<bool> {
+    let pair = Pair::new()?;
+    let (server, client) = (&pair.far, &pair.near);
+    let (theirs, ours) = (patterned(0x70)?, Page::new(GFP_KERNEL)?);
+    let (segment, _registered, result) = client.offer(&theirs, mr::Access::Read)?;
+    result?;
+    server.end.wait(|seen| (seen.received >= 1).then_some(()))?;
+    server.send(None)?;
+    let reads = Transfer::reads(&server.queue, None, GFP_KERNEL)?;
+    let reads = server.prepare_many(reads, &ours, segment, None)?;
+    server.post_reads(reads)?;
+    // Whether the Reads have completed or not.
+    server.queue.flush_sends()?;
+    let flushed = server.queue.sends().lock().flush.last.is_some();
+    server.end.wait(|seen| (seen.reads_done >= 1).then_some(()))?;
+    Ok(!flushed && server.queue.oldest_posted().is_none())
+}
+
 pub(super) fn writes_go_in_batches() -> Result<bool> {
     let pair = Pair::new()?;
     let (server, client) = (&pair.far, &pair.near);
