@@ -48,6 +48,7 @@ mod call_pages;
 mod config;
 mod connection;
 mod connection_state;
+mod credit_line;
 mod credits;
 mod dispatch;
 mod fifo;

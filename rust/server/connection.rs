@@ -25,7 +25,7 @@ use super::{
     },
     work_queue::{
         ChunkedCall,
-        Waiting,
+        WaitingFor,
         Work,
         WorkQueue, //
     },
@@ -353,7 +353,7 @@ impl<T: SvcConnection> Connection<T> {
     }
 
     /// Has `waiting` wait for SQ credits. An attempt has the number of [`Self::resumed`].
-    pub(super) fn wait_for_credits(&self, waiting: Waiting<Self>, attempt: Attempt<u64>) {
+    pub(super) fn wait_for_credits(&self, waiting: WaitingFor<Self>, attempt: Attempt<u64>) {
         self.queue_waiting(attempt, &self.resumed, |queue, attempt| {
             queue.wait_for_credits(waiting, attempt).err()
         });
@@ -405,14 +405,14 @@ impl<T: SvcConnection> Connection<T> {
         }
     }
 
-    /// A thread has posted RDMA Reads that were ready, or has them wait again.
-    pub(super) fn end_ready(&self) {
-        self.work.lock().end_ready();
+    /// RDMA Reads that [`Self::next_waiting`] returned have been posted, or wait again. It is to be called after this.
+    pub(super) fn end_reads(&self) {
+        self.work.lock().end_reads();
     }
 
     /// Takes the next of what waits for room in the Send queue, if there may be some. If there is none, has an nfsd thread come if there
     /// is work for it. Does not sleep.
-    pub(super) fn next_waiting(&self) -> Option<Waiting<Self>> {
+    pub(super) fn next_waiting(&self) -> Option<WaitingFor<Self>> {
         let next = self.link.as_ref()?.with(|xprt| {
             let mut queue = self.work.lock();
             let next = queue.pop_waiting();

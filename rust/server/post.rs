@@ -8,12 +8,12 @@
 use super::{
     config::WRITES,
     connection::Connection,
+    credit_line::Waiting,
     room_queue::Attempt,
     waiting::{
         Outgoing,
         OutgoingBytes, //
-    },
-    work_queue::Waiting,
+    }, //
 };
 use crate::endpoint::{
     Responding,
@@ -86,6 +86,7 @@ impl<T: SvcConnection> Connection<T> {
                         }
                         None => {
                             self.wait_for_credits(Waiting::Reads(reads), Attempt::Again(sequence));
+                            self.end_reads();
                         }
                     }
                 }

@@ -13,6 +13,7 @@ use super::{
         zero_padding, //
     },
     config::READS,
+    credit_line::Waiting,
     room_queue::Attempt,
     send::SendPath,
     transport::{
@@ -20,10 +21,7 @@ use super::{
         ServerTransport, //
     },
     waiting::WaitingReads,
-    work_queue::{
-        ChunkedCall,
-        Waiting, //
-    },
+    work_queue::ChunkedCall, //
 };
 use crate::endpoint::{
     Responding,
@@ -94,7 +92,7 @@ impl ServerTransport {
         let were_ready = waiting.credits.is_some();
         let complete = self.post_reads(waiting);
         if were_ready {
-            connection.end_ready();
+            connection.end_reads();
         }
         // There may be credits left, and what is next may be ready.
         connection.go_on(queue);

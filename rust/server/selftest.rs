@@ -3,6 +3,10 @@
 //! Tests of the order in which connections get on, without a connection.
 
 use super::{
+    credit_line::{
+        CreditLine,
+        Waiting, //
+    },
     fifo::Fifo,
     read_budget::CallsRead,
     room_queue::{
@@ -52,6 +56,22 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     (
         "what is tried again and finds no room stays first",
         tried_again_stays_first,
+    ),
+    (
+        "Sends and RDMA Reads take turns",
+        sends_and_reads_take_turns,
+    ),
+    (
+        "while RDMA Reads are not posted, Sends are, and no others have credits",
+        unposted_reads_let_sends_pass,
+    ),
+    (
+        "RDMA Reads that find too few credits keep their turn",
+        reads_keep_their_turn,
+    ),
+    (
+        "a Send that finds too few credits keeps its turn",
+        send_keeps_its_turn,
     ),
     (
         "a connection may read one call, whatever others read",
@@ -147,6 +167,79 @@ fn tried_again_stays_first() -> Result<bool> {
     queue.set_room();
     let all = queue.pop() == Some(1) && queue.pop() == Some(2);
     Ok(pushed && first && waits && all)
+}
+
+type Line = CreditLine<u32, u32>;
+
+/// A line of the Sends 1 and 2 and the RDMA Reads 11 and 12, none of which was tried.
+fn line() -> Result<Line> {
+    let mut line = Line::with_capacity(4, GFP_KERNEL)?;
+    let all = [
+        Waiting::Send(1),
+        Waiting::Send(2),
+        Waiting::Reads(11),
+        Waiting::Reads(12),
+    ];
+    for waiting in all {
+        line.push(waiting, Attempt::None).map_err(|_| ENOMEM)?;
+    }
+    Ok(line)
+}
+
+/// Whether the Send `number` is the next.
+fn sends(line: &mut Line, number: u32) -> bool {
+    matches!(line.pop(), Some(Waiting::Send(next)) if next == number)
+}
+
+/// Whether the RDMA Reads `number` are the next.
+fn reads(line: &mut Line, number: u32) -> bool {
+    matches!(line.pop(), Some(Waiting::Reads(next)) if next == number)
+}
+
+/// The RDMA Reads that were taken get their credits, and are posted.
+fn post_reads(line: &mut Line) {
+    line.reads_are_ready();
+    line.end_reads();
+}
+
+fn sends_and_reads_take_turns() -> Result<bool> {
+    let mut line = line()?;
+    let first = reads(&mut line, 11);
+    post_reads(&mut line);
+    let second = sends(&mut line, 1) && reads(&mut line, 12);
+    post_reads(&mut line);
+    Ok(first && second && sends(&mut line, 2) && line.len() == 0)
+}
+
+fn unposted_reads_let_sends_pass() -> Result<bool> {
+    let mut line = line()?;
+    // Two contexts serve the line: the other one comes before the Reads have their credits, and again after that.
+    let first = reads(&mut line, 11) && sends(&mut line, 1);
+    line.reads_are_ready();
+    let second = sends(&mut line, 2) && line.pop().is_none();
+    line.end_reads();
+    Ok(first && second && reads(&mut line, 12))
+}
+
+fn reads_keep_their_turn() -> Result<bool> {
+    let mut line = line()?;
+    let first = reads(&mut line, 11);
+    let again = line.push(Waiting::Reads(11), Attempt::Again(false)).is_ok();
+    line.end_reads();
+    let waits = line.pop().is_none();
+    line.set_room();
+    Ok(first && again && waits && reads(&mut line, 11))
+}
+
+fn send_keeps_its_turn() -> Result<bool> {
+    let mut line = line()?;
+    let first = reads(&mut line, 11);
+    post_reads(&mut line);
+    let second = sends(&mut line, 1);
+    let again = line.push(Waiting::Send(1), Attempt::Again(false)).is_ok();
+    let waits = line.pop().is_none();
+    line.set_room();
+    Ok(first && second && again && waits && sends(&mut line, 1) && reads(&mut line, 12))
 }
 
 fn one_call_is_always_read() -> Result<bool> {

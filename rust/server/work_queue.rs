@@ -11,6 +11,10 @@ use super::{
         policy,
         CallLayout, //
     },
+    credit_line::{
+        CreditLine,
+        Waiting, //
+    },
     fifo::Fifo,
     read_budget::ReadPages,
     room_queue::{
@@ -73,13 +77,8 @@ pub(crate) enum Work<H: ReadHandler> {
     Reads(WaitingReads<H>),
 }
 
-/// What may find room now.
-pub(super) enum Waiting<H: ReadHandler> {
-    /// RDMA Reads that need SQ credits.
-    Reads(WaitingReads<H>),
-    /// A Send that needs SQ credits, or first a Send buffer.
-    Send(Outgoing<H>),
-}
+/// What may find room in the Send queue of an `H` now.
+pub(super) type WaitingFor<H> = Waiting<Outgoing<H>, WaitingReads<H>>;
 
 /// The work that no thread has taken yet, and what [waits](super::waiting).
 pub(super) struct WorkQueue<H: ReadHandler> {
@@ -90,13 +89,8 @@ pub(super) struct WorkQueue<H: ReadHandler> {
     received: Fifo<Message<H>>,
     /// They have SQ credits.
     ready_reads: Fifo<WaitingReads<H>>,
-    /// How many of them are not posted yet, with those that threads have taken.
-    unposted_reads: usize,
-    /// Whether RDMA Reads come before Sends, if both wait for SQ credits.
-    reads_turn: bool,
     sends_for_buffers: RoomQueue<Outgoing<H>>,
-    sends_for_credits: RoomQueue<Outgoing<H>>,
-    reads_for_credits: RoomQueue<WaitingReads<H>>,
+    for_credits: CreditLine<Outgoing<H>, WaitingReads<H>>,
     reads_for_pages: RoomQueue<WaitingReads<H>>,
 }
 
@@ -106,11 +100,8 @@ impl<H: ReadHandler> WorkQueue<H> {
         read_done: Fifo::EMPTY,
         received: Fifo::EMPTY,
         ready_reads: Fifo::EMPTY,
-        unposted_reads: 0,
-        reads_turn: true,
         sends_for_buffers: RoomQueue::EMPTY,
-        sends_for_credits: RoomQueue::EMPTY,
-        reads_for_credits: RoomQueue::EMPTY,
+        for_credits: CreditLine::EMPTY,
         reads_for_pages: RoomQueue::EMPTY,
     };
 
@@ -125,8 +116,7 @@ impl<H: ReadHandler> WorkQueue<H> {
             received: Fifo::with_capacity(count, flags)?,
             ready_reads: Fifo::with_capacity(count, flags)?,
             sends_for_buffers: RoomQueue::with_capacity(count, flags)?,
-            sends_for_credits: RoomQueue::with_capacity(count, flags)?,
-            reads_for_credits: RoomQueue::with_capacity(count, flags)?,
+            for_credits: CreditLine::with_capacity(count, flags)?,
             reads_for_pages: RoomQueue::with_capacity(count, flags)?,
             ..Self::EMPTY
         })
@@ -138,8 +128,7 @@ impl<H: ReadHandler> WorkQueue<H> {
         self.received.move_to(&mut other.received);
         self.ready_reads.move_to(&mut other.ready_reads);
         self.sends_for_buffers.move_to(&mut other.sends_for_buffers);
-        self.sends_for_credits.move_to(&mut other.sends_for_credits);
-        self.reads_for_credits.move_to(&mut other.reads_for_credits);
+        self.for_credits.move_to(&mut other.for_credits);
         self.reads_for_pages.move_to(&mut other.reads_for_pages);
     }
 
@@ -165,23 +154,10 @@ impl<H: ReadHandler> WorkQueue<H> {
     /// Adds what needs SQ credits. It comes back if no entry is free.
     pub(super) fn wait_for_credits(
         &mut self,
-        waiting: Waiting<H>,
+        waiting: WaitingFor<H>,
         attempt: Attempt<bool>,
-    ) -> Result<(), Waiting<H>> {
-        match waiting {
-            Waiting::Reads(reads) => {
-                let pushed = self.reads_for_credits.push(reads, attempt);
-                pushed.map_err(Waiting::Reads)
-            }
-            Waiting::Send(message) => {
-                if matches!(attempt, Attempt::Again(_)) {
-                    // It has not had its turn.
-                    self.reads_turn = false;
-                }
-                let pushed = self.sends_for_credits.push(message, attempt);
-                pushed.map_err(Waiting::Send)
-            }
-        }
+    ) -> Result<(), WaitingFor<H>> {
+        self.for_credits.push(waiting, attempt)
     }
 
     /// Adds RDMA Reads that need pages. They come back if no entry is free.
@@ -196,21 +172,19 @@ impl<H: ReadHandler> WorkQueue<H> {
     /// Adds RDMA Reads that have SQ credits. They come back if no entry is free.
     pub(super) fn push_ready(&mut self, reads: WaitingReads<H>) -> Result<(), WaitingReads<H>> {
         self.ready_reads.push(reads)?;
-        self.unposted_reads = self.unposted_reads.saturating_add(1);
-        self.reads_turn = false;
+        self.for_credits.reads_are_ready();
         Ok(())
     }
 
-    /// RDMA Reads that were ready have been posted, or wait again.
-    pub(super) fn end_ready(&mut self) {
-        self.unposted_reads = self.unposted_reads.saturating_sub(1);
+    /// RDMA Reads that [`Self::pop_waiting`] returned have been posted, or wait again.
+    pub(super) fn end_reads(&mut self) {
+        self.for_credits.end_reads();
     }
 
     /// Something was given back to the Send queue.
     pub(super) fn set_room(&mut self) {
         self.sends_for_buffers.set_room();
-        self.sends_for_credits.set_room();
-        self.reads_for_credits.set_room();
+        self.for_credits.set_room();
     }
 
     /// A call gave back its pages.
@@ -220,10 +194,9 @@ impl<H: ReadHandler> WorkQueue<H> {
 
     /// How many wait for Send buffers, for SQ credits, and for pages.
     pub(super) fn waiting(&self) -> [usize; 3] {
-        let for_credits = self.sends_for_credits.len() + self.reads_for_credits.len();
         [
             self.sends_for_buffers.len(),
-            for_credits,
+            self.for_credits.len(),
             self.reads_for_pages.len(),
         ]
     }
@@ -244,21 +217,10 @@ impl<H: ReadHandler> WorkQueue<H> {
         }
     }
 
-    /// Takes the next for which there may be room.
-    pub(super) fn pop_waiting(&mut self) -> Option<Waiting<H>> {
-        let sends_turn = !self.reads_turn && self.sends_for_credits.len() != 0;
-        if self.unposted_reads == 0 && !sends_turn {
-            if let Some(reads) = self.reads_for_credits.pop() {
-                return Some(Waiting::Reads(reads));
-            }
-        }
-        // If it is the turn of Reads that find too few credits, those that come back are saved for them.
-        let may_send = self.unposted_reads != 0 || sends_turn || self.reads_for_credits.len() == 0;
-        if let Some(message) = may_send.then(|| self.sends_for_credits.pop()).flatten() {
-            self.reads_turn = true;
-            return Some(Waiting::Send(message));
-        }
-        self.sends_for_buffers.pop().map(Waiting::Send)
+    /// Takes the next for which there may be room. If it is RDMA Reads, [`Self::end_reads`] is to follow.
+    pub(super) fn pop_waiting(&mut self) -> Option<WaitingFor<H>> {
+        let next = self.for_credits.pop();
+        next.or_else(|| self.sends_for_buffers.pop().map(Waiting::Send))
     }
 
     /// Takes all that waits and that no thread has taken, as the connection has ended.
@@ -268,7 +230,7 @@ impl<H: ReadHandler> WorkQueue<H> {
 
     /// Whether a thread may take calls that were received: their replies would have to wait behind others.
     fn takes_calls(&self) -> bool {
-        self.sends_for_buffers.len() + self.sends_for_credits.len() < Self::MAX_WAITING_SENDS
+        self.sends_for_buffers.len() + self.for_credits.sends() < Self::MAX_WAITING_SENDS
     }
 
     /// Whether there is no work that a thread can do.
