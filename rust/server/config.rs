@@ -31,7 +31,8 @@ static MAX_TOTAL_READ_PAGES: SysctlEntry =
 static MAX_REQ_SIZE: SysctlEntry = SysctlEntry::new(c"max_req_size", 8192, 4096, 65536);
 
 /// How many seconds a posted Send, RDMA Write or RDMA Read may take. Read once a second. The in-tree module has no such limit.
-static PROGRESS_TIMEOUT: SysctlEntry = SysctlEntry::new(c"progress_timeout", 30, 1, 3600);
+/// That a Send has completed may be known two seconds later.
+static PROGRESS_TIMEOUT: SysctlEntry = SysctlEntry::new(c"progress_timeout", 30, 3, 3600);
 
 /// Without effect, here as in the in-tree module; scripts set it.
 static MAX_OUTBOUND_READS: SysctlEntry =

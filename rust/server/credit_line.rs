@@ -2,8 +2,8 @@
 
 //! The line of what waits for SQ credits: Sends with RDMA Writes, and RDMA Reads.
 //!
-//! They take turns. A Send is posted by whoever takes it; RDMA Reads need memory, too, so a thread posts them, with credits that they
-//! have from then on. Until it has, no others are taken, and Sends come first.
+//! They take turns. A Send is posted by whoever takes it. Whoever takes RDMA Reads gets them their credits only: they need memory,
+//! too, so a thread posts them. Until it has, no others are taken, and Sends come first.
 
 use super::room_queue::{
     Attempt,
@@ -26,8 +26,10 @@ pub(super) enum Waiting<S, R> {
 pub(super) struct CreditLine<S, R> {
     sends: RoomQueue<S>,
     reads: RoomQueue<R>,
-    /// How many Reads were taken from here that are not posted yet, nor wait again.
-    unposted_reads: usize,
+    /// Whether Reads were taken that are not posted yet, nor wait again.
+    reads_are_taken: bool,
+    /// Whether these have their credits.
+    reads_are_ready: bool,
     /// Whether Reads come before Sends, if both wait.
     reads_turn: bool,
 }
@@ -37,7 +39,8 @@ impl<S, R> CreditLine<S, R> {
     pub(super) const EMPTY: Self = Self {
         sends: RoomQueue::EMPTY,
         reads: RoomQueue::EMPTY,
-        unposted_reads: 0,
+        reads_are_taken: false,
+        reads_are_ready: false,
         reads_turn: true,
     };
 
@@ -85,13 +88,15 @@ impl<S, R> CreditLine<S, R> {
     }
 
     /// The Reads that were taken have their credits.
-    pub(super) fn reads_are_ready(&mut self) {
+    pub(super) fn note_ready_reads(&mut self) {
+        self.reads_are_ready = true;
         self.reads_turn = false;
     }
 
-    /// Reads that were taken are posted, or wait again.
+    /// The Reads that were taken are posted, or wait again. Who says so takes what is next then.
     pub(super) fn end_reads(&mut self) {
-        self.unposted_reads = self.unposted_reads.saturating_sub(1);
+        self.reads_are_taken = false;
+        self.reads_are_ready = false;
     }
 
     /// Something was given back to the Send queue.
@@ -103,14 +108,15 @@ impl<S, R> CreditLine<S, R> {
     /// Takes the next for which there may be credits. If it is RDMA Reads, [`Self::end_reads`] is to follow.
     pub(super) fn pop(&mut self) -> Option<Waiting<S, R>> {
         let sends_turn = !self.reads_turn && self.sends.len() != 0;
-        if self.unposted_reads == 0 && !sends_turn {
+        if !self.reads_are_taken && !sends_turn {
             if let Some(reads) = self.reads.pop() {
-                self.unposted_reads = 1;
+                self.reads_are_taken = true;
                 return Some(Waiting::Reads(reads));
             }
         }
         // If it is the turn of Reads that find too few credits, those that come back are saved for them.
-        let may_send = self.unposted_reads != 0 || sends_turn || self.reads.len() == 0;
+        let no_reads = self.reads.len() == 0 && !self.reads_are_taken;
+        let may_send = self.reads_are_ready || sends_turn || no_reads;
         let send = may_send.then(|| self.sends.pop()).flatten()?;
         self.reads_turn = true;
         Some(Waiting::Send(send))

@@ -8,7 +8,8 @@
 //! is posted, and nothing that completes starts it again. A client that is accepted has as long to confirm that.
 //!
 //! While something is posted, or a client has not confirmed yet, the timer of the transport expires once a second. A Send
-//! that is a second old without a known end is flushed: most Sends ask for no completion, and nothing may follow for hours. So
+//! that is a second old without a known end is flushed, unless a transfer is posted: most Sends ask for no completion, and nothing may
+//! follow for hours. The end of a Send may so be known later than it came, by as long as a transfer takes, and by two seconds without one. So
 //! the pages that are part of a Send are given back soon after the last one, too. When nothing is posted any more, the connection gives
 //! back buffers and lists that it keeps for more.
 

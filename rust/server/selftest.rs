@@ -62,8 +62,8 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         sends_and_reads_take_turns,
     ),
     (
-        "while RDMA Reads are not posted, Sends are, and no others have credits",
-        unposted_reads_let_sends_pass,
+        "while RDMA Reads have credits and are not posted, Sends are, and no other Reads get any",
+        ready_reads_let_sends_pass,
     ),
     (
         "RDMA Reads that find too few credits keep their turn",
@@ -198,7 +198,7 @@ fn reads(line: &mut Line, number: u32) -> bool {
 
 /// The RDMA Reads that were taken get their credits, and are posted.
 fn post_reads(line: &mut Line) {
-    line.reads_are_ready();
+    line.note_ready_reads();
     line.end_reads();
 }
 
@@ -211,12 +211,12 @@ fn sends_and_reads_take_turns() -> Result<bool> {
     Ok(first && second && sends(&mut line, 2) && line.len() == 0)
 }
 
-fn unposted_reads_let_sends_pass() -> Result<bool> {
+fn ready_reads_let_sends_pass() -> Result<bool> {
     let mut line = line()?;
-    // Two contexts serve the line: the other one comes before the Reads have their credits, and again after that.
-    let first = reads(&mut line, 11) && sends(&mut line, 1);
-    line.reads_are_ready();
-    let second = sends(&mut line, 2) && line.pop().is_none();
+    // Two contexts serve the line: the other one comes before the Reads have their credits, which it must not take, and after that.
+    let first = reads(&mut line, 11) && line.pop().is_none();
+    line.note_ready_reads();
+    let second = sends(&mut line, 1) && sends(&mut line, 2) && line.pop().is_none();
     line.end_reads();
     Ok(first && second && reads(&mut line, 12))
 }

@@ -172,7 +172,7 @@ impl<H: ReadHandler> WorkQueue<H> {
     /// Adds RDMA Reads that have SQ credits. They come back if no entry is free.
     pub(super) fn push_ready(&mut self, reads: WaitingReads<H>) -> Result<(), WaitingReads<H>> {
         self.ready_reads.push(reads)?;
-        self.for_credits.reads_are_ready();
+        self.for_credits.note_ready_reads();
         Ok(())
     }
 

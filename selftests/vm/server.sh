@@ -69,7 +69,7 @@ ranges() {
 		max_outbound_read_requests 1 255
 		max_total_requests 0 16777216
 		max_total_read_pages 0 16777216
-		progress_timeout 1 3600
+		progress_timeout 3 3600
 	END
 }
 

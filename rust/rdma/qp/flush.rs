@@ -6,9 +6,9 @@
 //! flush finds out: an RDMA Write of no bytes, which needs no memory at the peer (RFC 5040 and the InfiniBand
 //! specification have neither key nor address of such a Write checked), and which completes after all that was posted before.
 //!
-//! While RDMA Reads are posted there is no flush: what completes the last of them covers the Sends before it. And soft RoCE
-//! at the peer could not repeat the response to a Read that was posted before a Write of no bytes; it warns, and the
-//! connection is lost.
+//! While a transfer is posted there is no flush. Its completion covers the Sends before it; those after it wait for that of a
+//! later transfer, or for a flush when there is none. The reason is soft RoCE: it looks for the memory of an RDMA Read whose response it
+//! has to repeat where the last request left it, finds none if that was a Write of no bytes, warns, and denies the Read.
 
 use super::{
     send::give_back,

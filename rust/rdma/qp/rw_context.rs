@@ -7,6 +7,8 @@
 //! need not be as long as what a peer may ask for. What follows the last Read is
 //! [`ReadHandler::read_done`]; the last Writes are posted with the Send that they belong to, and are part of that.
 //!
+//! Requests complete in order, so the completion of a batch also tells that the Sends before it have arrived.
+//!
 //! How long a batch is, is the layer's above to say. That the next one is posted from a completion is done
 //! here: only here it is known that the device is done with the one before.
 
