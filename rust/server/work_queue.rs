@@ -118,7 +118,6 @@ impl<H: ReadHandler> WorkQueue<H> {
             sends_for_buffers: RoomQueue::with_capacity(count, flags)?,
             for_credits: CreditLine::with_capacity(count, flags)?,
             reads_for_pages: RoomQueue::with_capacity(count, flags)?,
-            ..Self::EMPTY
         })
     }
 
