@@ -55,7 +55,7 @@ impl Lower for Sctp {
     ];
     const NAMES: &'static [&'static CStr] = &names::<{ Self::COUNTERS.len() }>(Self::COUNTERS);
     type Listener = Listener;
-    type Accepted = Accepted;
+    type Accepted = (SocketAddr, Accepted);
     type Active = Active;
     type Passive = Passive;
     type Open = Open;
@@ -69,15 +69,16 @@ impl Lower for Sctp {
         Listener::new(netdev, address, backlog, waker)
     }
 
-    fn accept(listener: &mut Listener) -> Result<Option<Accepted>> {
+    fn accept(listener: &mut Listener) -> Result<Option<Self::Accepted>> {
         listener.accept()
     }
 
-    fn take_over(accepted: Accepted, waker: Arc<Waker>) -> Result<(Addresses, Passive)> {
-        let ends = Addresses {
-            local: accepted.local_address()?,
-            peer: accepted.peer_address()?,
-        };
+    fn take_over(
+        (local, accepted): Self::Accepted,
+        waker: Arc<Waker>,
+    ) -> Result<(Addresses, Passive)> {
+        let peer = accepted.peer_address()?;
+        let ends = Addresses { local, peer };
         Ok((ends, Passive::new(accepted.attach(waker)?)?))
     }
 }

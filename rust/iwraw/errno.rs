@@ -19,6 +19,11 @@ pub fn eaddrinuse() -> Error {
     error(kernel::bindings::EADDRINUSE)
 }
 
+/// This host, or the namespace, has no such address.
+pub fn eaddrnotavail() -> Error {
+    error(kernel::bindings::EADDRNOTAVAIL)
+}
+
 /// It is longer than what is sent in one piece.
 pub fn emsgsize() -> Error {
     error(kernel::bindings::EMSGSIZE)

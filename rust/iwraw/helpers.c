@@ -1,10 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Static inline functions and macros as functions that Rust can call, sorted.
- * No logic: each does what its name without the prefix does.
+ * No logic: each does what its name without the prefix does. And a parameter of
+ * the module, which is text: the kernel crate has numbers only.
  */
 #include "iwarp_bindings.h"
+#include <linux/moduleparam.h>
 #include <net/sctp/sctp.h>
+
+/* It does not change once the module is loaded. */
+static char sctp_addresses[256];
+module_param_string(sctp_addresses, sctp_addresses, sizeof(sctp_addresses),
+		    0444);
+MODULE_PARM_DESC(sctp_addresses,
+		 "Addresses that SCTP associations have besides the one they were made for, with commas between them");
 
 struct in_device *iwarp_helper___in_dev_get_rcu(const struct net_device *dev)
 {
@@ -117,6 +126,11 @@ void iwarp_helper_read_lock_bh(rwlock_t *lock)
 void iwarp_helper_read_unlock_bh(rwlock_t *lock)
 {
 	read_unlock_bh(lock);
+}
+
+const char *iwarp_helper_sctp_addresses(void)
+{
+	return sctp_addresses;
 }
 
 /* bindgen lays out SCTP's structures wrongly: what is in them is read here. */

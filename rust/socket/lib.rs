@@ -28,6 +28,9 @@
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
+// For the log.
+const __LOG_PREFIX: &[u8] = b"iwarp\0";
+
 mod assembly;
 mod connection;
 mod hook;

@@ -44,7 +44,8 @@ impl<E: Events> Listener<E> {
             // SAFETY: The socket is there. It takes the socket's lock itself.
             to_result(unsafe { iwraw::sock_bindtoindex(socket.sk(), interface, true) })?;
         }
-        Self::listen(socket, address, backlog, events)
+        listening::bind(&socket, address)?;
+        Self::listen(socket, backlog, events)
     }
 }
 

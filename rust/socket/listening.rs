@@ -22,27 +22,13 @@ pub struct Listener<E: Events, P> {
     /// [`None`] in `drop` only.
     hooked: Option<Hooked<E>>,
     originals: Originals,
-    socket: Socket,
+    pub(crate) socket: Socket,
     _protocol: PhantomData<fn() -> P>,
 }
 
 impl<E: Events, P> Listener<E, P> {
-    /// Listens with a socket, which is of `P`, at that address; with one of IPv6 to IPv6 alone. Sleeps.
-    pub(crate) fn listen(
-        socket: Socket,
-        address: SocketAddr,
-        backlog: u32,
-        events: Arc<E>,
-    ) -> Result<Self> {
-        let sk = socket.sk();
-        // SAFETY: The socket is there. Each of these takes its lock itself.
-        unsafe {
-            iwraw::sock_set_reuseaddr(sk);
-            if address.is_ipv6() {
-                to_result(iwraw::ip6_sock_set_v6only(sk))?;
-            }
-        }
-        socket.bind(address)?;
+    /// Listens with a socket, which is of `P`, and [bound](bind). Sleeps.
+    pub(crate) fn listen(socket: Socket, backlog: u32, events: Arc<E>) -> Result<Self> {
         let hooked = Hooked::new(&socket, None, events)?;
         let listener = Self {
             originals: hooked.originals(),
@@ -90,6 +76,19 @@ impl<E: Events, P> Drop for Listener<E, P> {
             hooked.take_off(&self.socket);
         }
     }
+}
+
+/// Binds `socket`, which is to listen at that address; one of IPv6 to IPv6 alone. Sleeps.
+pub(crate) fn bind(socket: &Socket, address: SocketAddr) -> Result {
+    let sk = socket.sk();
+    // SAFETY: The socket is there. Each of these takes its lock itself.
+    unsafe {
+        iwraw::sock_set_reuseaddr(sk);
+        if address.is_ipv6() {
+            to_result(iwraw::ip6_sock_set_v6only(sk))?;
+        }
+    }
+    socket.bind(address)
 }
 
 /// What a peer began, of whose events nobody hears yet.

@@ -10,6 +10,7 @@
 //! Every chunk is sent unordered and whole; what is too long is refused, and [`Association::fragmentation_point`] says how
 //! much it may be now.
 
+pub(crate) mod addresses;
 mod association;
 mod control;
 mod listener;
@@ -17,6 +18,8 @@ mod notification;
 mod room;
 mod settings;
 
+pub use addresses::check as check_addresses;
+pub use addresses::contains as has_address;
 pub use association::Arrived;
 pub use association::Association;
 pub use association::Sent;

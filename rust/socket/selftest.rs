@@ -2,6 +2,7 @@
 
 //! Tests that need the kernel's TCP and SCTP: connections over the loopback interface, both ends of them ours.
 
+mod addresses;
 mod assembled;
 mod association;
 mod connecting;
@@ -143,6 +144,18 @@ pub const TESTS: &[(&str, Test)] = &[
     (
         "peers may connect while their listener goes",
         teardown::listener_goes_while_peers_connect,
+    ),
+    (
+        "addresses are read from a list with commas",
+        addresses::list_is_read,
+    ),
+    (
+        "addresses of private networks are offered to peers there only",
+        addresses::addresses_are_of_one_scope,
+    ),
+    (
+        "a socket of SCTP can have more addresses, if this host has them",
+        addresses::addresses_are_of_this_host,
     ),
     (
         "both ends of an association over IPv4 hear of streams and adaptation layer",

@@ -16,6 +16,7 @@ use kernel::prelude::*;
 use kernel::sync::Arc;
 use provider::addresses::Watch;
 use provider::addresses::Watching;
+use provider::errno::eaddrinuse;
 use provider::netdev::NetDevice;
 use socket::sctp;
 use socket::sctp::Accepted;
@@ -37,13 +38,13 @@ impl Watch for Changed {
 
 /// What listens.
 pub(crate) struct Listener {
-    sockets: KVec<(IpAddr, sctp::Listener<Waker>)>,
+    // Each with its address.
+    sockets: KVec<(SocketAddr, sctp::Listener<Waker>)>,
     netdev: NetDevice,
     address: SocketAddr,
     backlog: u32,
     waker: Arc<Waker>,
-    // For a wildcard.
-    watching: Option<Watching<Changed>>,
+    watching: Watching<Changed>,
 }
 
 impl Listener {
@@ -54,24 +55,19 @@ impl Listener {
         backlog: u32,
         waker: Arc<Waker>,
     ) -> Result<Self> {
+        let changed = Changed {
+            changed: AtomicBool::new(false),
+            waker: waker.clone(),
+        };
         let mut this = Self {
             sockets: KVec::new(),
             netdev,
             address,
             backlog,
             waker,
-            watching: None,
+            watching: Watching::new(changed)?,
         };
-        if address.ip().is_unspecified() {
-            let changed = Changed {
-                changed: AtomicBool::new(false),
-                waker: this.waker.clone(),
-            };
-            this.watching = Some(Watching::new(changed)?);
-            this.follow()?;
-        } else {
-            this.add(address.ip())?;
-        }
+        this.follow()?;
         Ok(this)
     }
 
@@ -86,33 +82,52 @@ impl Listener {
         let net = self.netdev.net()?;
         let waker = self.waker.clone();
         let socket = sctp::Listener::new(&net, address, self.backlog, &SETTINGS, waker)?;
-        self.sockets.push((ip, socket), GFP_KERNEL)?;
+        self.sockets.push((address, socket), GFP_KERNEL)?;
         Ok(())
     }
 
-    /// Makes the sockets those of the addresses that there are. Tries all; the first error counts.
+    /// Listens at the addresses that there are, and offers the others that there are. Tries all; the first error counts.
     fn follow(&mut self) -> Result {
-        let addresses = self.netdev.addresses(self.address.is_ipv6())?;
-        self.sockets.retain(|(ip, _)| addresses.contains(ip));
-        let mut all = Ok(());
-        for ip in addresses {
-            if !self.sockets.iter().any(|(known, _)| *known == ip) {
-                all = all.and(self.add(ip));
-            }
+        let all = match self.address.ip() {
+            wildcard if wildcard.is_unspecified() => self.follow_netdev(),
+            ip if self.sockets.is_empty() => self.add(ip),
+            _ => Ok(()),
+        };
+        for (address, socket) in &self.sockets {
+            socket.offer_others(*address);
         }
         all
     }
 
-    /// An association that a peer set up. Sleeps, but does not wait for one.
-    pub(super) fn accept(&mut self) -> Result<Option<Accepted>> {
-        let changed = self.watching.as_ref().map(Watching::watch);
-        if changed.is_some_and(|changed| changed.changed.swap(false, Ordering::SeqCst)) {
+    fn follow_netdev(&mut self) -> Result {
+        let addresses = self.netdev.addresses(self.address.is_ipv6())?;
+        self.sockets
+            .retain(|(known, _)| addresses.contains(&known.ip()));
+        let mut all = Ok(());
+        for ip in addresses {
+            if self.sockets.iter().any(|(known, _)| known.ip() == ip) {
+                continue;
+            }
+            all = all.and(match self.add(ip) {
+                // The listener of another device has it, and hears its peers.
+                Err(error) if error == eaddrinuse() && sctp::has_address(ip) => Ok(()),
+                added => added,
+            });
+        }
+        all
+    }
+
+    /// An association that a peer set up, and the address that listens. Sleeps, but does not wait for one.
+    ///
+    /// A socket with several addresses says of itself that it has the one that was bound last.
+    pub(super) fn accept(&mut self) -> Result<Option<(SocketAddr, Accepted)>> {
+        if self.watching.watch().changed.swap(false, Ordering::SeqCst) {
             // Who else listens there is not for this listener to say.
             let _ = self.follow();
         }
-        for (_, socket) in &self.sockets {
+        for (address, socket) in &self.sockets {
             if let Some(accepted) = socket.accept()? {
-                return Ok(Some(accepted));
+                return Ok(Some((*address, accepted)));
             }
         }
         Ok(None)

@@ -116,7 +116,9 @@ pub(super) fn reads_cover_sends_before_them() -> Result<bool> {
     // Whether the Reads have completed or not.
     server.queue.flush_sends()?;
     let flushed = server.queue.sends().lock().flush.last.is_some();
-    server.end.wait(|seen| (seen.reads_done >= 1).then_some(()))?;
+    server
+        .end
+        .wait(|seen| (seen.reads_done >= 1).then_some(()))?;
     Ok(!flushed && server.queue.oldest_posted().is_none())
 }
 

@@ -7,6 +7,7 @@ use crate::hook::Hooked;
 use crate::hook::Originals;
 use crate::owned::Protocol;
 use crate::owned::Socket;
+use crate::sctp::addresses;
 use crate::sctp::control::ReceiveInfo;
 use crate::sctp::control::SendInfo;
 use crate::sctp::notification::Notification;
@@ -64,7 +65,8 @@ pub struct Association<E: Events> {
 }
 
 impl<E: Events> Association<E> {
-    /// Starts to connect `local`, the one address that is offered to the peer, to `remote`. If the port is taken it is another one.
+    /// Starts to connect `local`, which the peer is offered with [others](super::check_addresses), to `remote`. If the port is taken
+    /// it is another one.
     /// Events go to `events` from now on, maybe before this returns; how it went is told by a [`Notification`].
     ///
     /// Sleeps, but does not wait for the peer.
@@ -78,6 +80,7 @@ impl<E: Events> Association<E> {
         let socket = Socket::new(net, &remote, Protocol::Sctp)?;
         settings.apply(&socket)?;
         socket.bind_or_any_port(local)?;
+        addresses::bind_others(&socket, local);
         let association = Self::new(socket, None, events)?;
         association.socket.start_connecting(remote)?;
         Ok(association)
@@ -228,7 +231,7 @@ impl<E: Events> Association<E> {
         (error != 0).then(|| Error::from_errno(error.saturating_neg()))
     }
 
-    /// The address of this end.
+    /// The address of this end, or another one that it has.
     pub fn local_address(&self) -> Result<SocketAddr> {
         self.socket.local_address()
     }

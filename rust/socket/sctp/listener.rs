@@ -6,6 +6,7 @@ use crate::hook::Events;
 use crate::listening;
 use crate::owned::Protocol;
 use crate::owned::Socket;
+use crate::sctp::addresses;
 use crate::sctp::association::Association;
 use crate::sctp::settings::Settings;
 use core::net::SocketAddr;
@@ -24,6 +25,7 @@ pub type Accepted = listening::Accepted<Sctp>;
 
 impl<E: Events> Listener<E> {
     /// Listens at `address`, which is not a wildcard: all addresses of the host would be offered to peers. It may still be tentative.
+    /// Peers are offered [others](super::check_addresses) with it.
     /// At most `backlog` associations wait to be accepted.
     ///
     /// [`Event::StateChanged`](crate::Event::StateChanged) tells `events` of an association, maybe before this returns. Associations have
@@ -39,7 +41,18 @@ impl<E: Events> Listener<E> {
         settings.apply(&socket)?;
         // SAFETY: The socket is there. It takes the socket's lock itself.
         unsafe { iwraw::ip_sock_set_freebind(socket.sk()) };
-        Self::listen(socket, address, backlog, events)
+        listening::bind(&socket, address)?;
+        // The other addresses must be there.
+        socket.set_option(iwraw::IPPROTO_IP, iwraw::IP_FREEBIND, 0_u32)?;
+        let listener = Self::listen(socket, backlog, events)?;
+        listener.offer_others(address);
+        Ok(listener)
+    }
+
+    /// Has peers of this listener, which is at `address`, offered the [others](super::check_addresses) that there are by now. Sleeps for the
+    /// socket's lock.
+    pub fn offer_others(&self, address: SocketAddr) {
+        addresses::bind_others(&self.socket, address);
     }
 }
 

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Addresses that an association has besides the one it was made for (RFC 9260, section 6.4): the module's parameter
+//! `sctp_addresses`.
+//!
+//! Each end offers its own when the association is set up, and SCTP sends to another address of the peer when one does not answer.
+
+use crate::owned::Socket;
+use core::net::IpAddr;
+use core::net::SocketAddr;
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering;
+use iwraw::addr::RawAddr;
+use iwraw::errno::eaddrnotavail;
+use kernel::error::code::EINVAL;
+use kernel::error::to_result;
+use kernel::prelude::*;
+use kernel::str::CStr;
+use kernel::str::CStrExt;
+
+/// Repetitions until an association with several paths is given up. Those of all paths count, so there are more than of one path.
+const MOST_REPETITIONS: u16 = 20;
+
+/// An address was refused, and the log says so.
+static LOGGED: AtomicBool = AtomicBool::new(false);
+
+/// The addresses in a list with commas between them.
+pub(crate) fn parse(list: &str) -> impl Iterator<Item = Result<IpAddr>> + '_ {
+    let entries = list.split(',').map(str::trim);
+    let entries = entries.filter(|entry| !entry.is_empty());
+    entries.map(|entry| {
+        let address = entry.parse().map_err(|_| EINVAL)?;
+        usable(address).then_some(address).ok_or(EINVAL)
+    })
+}
+
+/// Whether it is one of a host, and needs no interface to be understood.
+fn usable(address: IpAddr) -> bool {
+    let ip = match address {
+        IpAddr::V4(_) => true,
+        IpAddr::V6(v6) => !v6.is_unicast_link_local() && v6.to_ipv4_mapped().is_none(),
+    };
+    ip && !address.is_unspecified() && !address.is_multicast()
+}
+
+/// The addresses of the parameter.
+fn all() -> impl Iterator<Item = Result<IpAddr>> {
+    // SAFETY: C returns the string of the parameter, which ends with a zero and does not change while the module is loaded.
+    let list = unsafe { CStr::from_char_ptr(iwraw::sctp_addresses()) };
+    // What is no text has no address in it.
+    parse(list.to_str().unwrap_or("?"))
+}
+
+/// [`EINVAL`] if something in the parameter is no address of a host.
+pub fn check() -> Result {
+    all().try_for_each(|address| address.map(drop))
+}
+
+/// Whether the parameter has it.
+pub fn contains(address: IpAddr) -> bool {
+    all().any(|other| other == Ok(address))
+}
+
+/// Whether SCTP offers `other` to a peer that it talks to from `first`: the address of a private network means nothing elsewhere. If it
+/// were bound nevertheless, it could be all that is offered.
+pub(crate) fn goes_with(other: IpAddr, first: IpAddr) -> bool {
+    match (other, first) {
+        (IpAddr::V4(other), IpAddr::V4(first)) => {
+            let is_benchmark = |octets: [u8; 4]| octets[0] == 198 && octets[1] & 0xfe == 18;
+            let scope = |ip: core::net::Ipv4Addr| {
+                let is_private = ip.is_private() || is_benchmark(ip.octets());
+                (is_private, ip.is_link_local(), ip.is_loopback())
+            };
+            scope(other) == scope(first)
+        }
+        (IpAddr::V6(other), IpAddr::V6(first)) => {
+            !first.is_unicast_link_local() && other.is_loopback() == first.is_loopback()
+        }
+        _ => false,
+    }
+}
+
+/// Binds `socket`, which is bound to `first` and has no association, to the others that go with that, as far as its namespace has them and
+/// nobody listens there. To be called again when there may be more. Sleeps for the socket's lock.
+pub(super) fn bind_others(socket: &Socket, first: SocketAddr) {
+    let mut any = false;
+    for other in all().flatten() {
+        if other == first.ip() || !goes_with(other, first.ip()) {
+            continue;
+        }
+        match bind_also(socket, other) {
+            Ok(()) => any = true,
+            // It is bound already.
+            Err(error) if error == EINVAL => (),
+            // It is of another namespace, or will come.
+            Err(error) if error == eaddrnotavail() => (),
+            Err(error) => {
+                if !LOGGED.swap(true, Ordering::Relaxed) {
+                    pr_warn!("peers of {first:?} are not offered {other:?}: {error:?}; this is logged once\n");
+                }
+            }
+        }
+    }
+    if any {
+        let more = iwraw::sctp_assocparams {
+            sasoc_asocmaxrxt: MOST_REPETITIONS,
+            ..Default::default()
+        };
+        // Without it, less is survived.
+        let _ = socket.set_option(iwraw::IPPROTO_SCTP, iwraw::SCTP_ASSOCINFO, more);
+    }
+}
+
+/// Binds it to one more address.
+pub(crate) fn bind_also(socket: &Socket, other: IpAddr) -> Result {
+    // The port is the one that it has.
+    let mut raw = RawAddr::from(SocketAddr::new(other, 0));
+    let len = i32::try_from(raw.len())?;
+    // SAFETY: The socket is there as long as `socket`, and C takes its lock itself. It reads the address, and writes the port there,
+    // during the call.
+    to_result(unsafe { iwraw::sock_bind_add(socket.sk(), raw.as_mut_ptr().cast(), len) })
+}
