@@ -81,8 +81,9 @@ impl kernel::Module for Iwarp {
     fn init(module: &'static ThisModule) -> Result<Self> {
         #[cfg(RPCRDMA_SELFTEST)]
         selftest::run()?;
-        socket::sctp::check_addresses()
-            .inspect_err(|_| pr_err!("sctp_addresses has something that is no address of a host\n"))?;
+        socket::sctp::check_addresses().inspect_err(|_| {
+            pr_err!("sctp_addresses has something that is no address of a host\n")
+        })?;
         let service = provider::work::Service::start(c_str!("iwarp"))?;
         Ok(Self {
             _tcp: provider::Link::new(module)?,

@@ -10,24 +10,24 @@ clear_logs
 # The list is for both namespaces, and each has one of the addresses; one is in none.
 ! grep -q '^iwarp ' /proc/modules || rmmod iwarp || exit
 modprobe -a veth sch_netem && modprobe iwarp sctp_addresses=10.7.1.1,10.7.1.2,10.7.9.9 || exit
-ip netns add other && ip netns exec other ip link set lo up || exit
+ip netns add far && ip netns exec far ip link set lo up || exit
 for wire in 0 1; do
-	ip link add "v$wire" mtu 1500 type veth peer name "v$wire" mtu 1500 netns other && ip address add "10.7.$wire.1/24" dev "v$wire" &&
-		ip link set "v$wire" up && ip netns exec other sh -ec "ip link set v$wire up; ip address add 10.7.$wire.2/24 dev v$wire" || exit
+	ip link add "w$wire" mtu 1500 type veth peer name "w$wire" mtu 1500 netns far && ip address add "10.7.$wire.1/24" dev "w$wire" &&
+		ip link set "w$wire" up && ip netns exec far sh -ec "ip link set w$wire up; ip address add 10.7.$wire.2/24 dev w$wire" || exit
 done
 
-in_other() { nsenter --net=/run/netns/other "$@"; }
+in_far() { nsenter --net=/run/netns/far "$@"; }
 refused() { not modprobe iwarp "sctp_addresses=$1"; }
 mounts() {
 	# Its daemons stay, and must not keep the pipes of the runner, which waits for their end.
-	"$scripts/vm/nfs-server" start >/vm/nfs-server.log 2>&1 3>&- 4>&- && rdma link add iw0 type iwarp-sctp netdev v0 &&
-		in_other rdma link add iw1 type iwarp-sctp netdev v0 && in_other bash -c '. ./lib.sh; mount_nfs 3 nconnect=2,timeo=100 10.7.0.1'
+	"$scripts/vm/nfs-server" start >/vm/nfs-server.log 2>&1 3>&- 4>&- && rdma link add iw0 type iwarp-sctp netdev w0 &&
+		in_far rdma link add iw1 type iwarp-sctp netdev w0 && in_far bash -c '. ./lib.sh; mount_nfs 3 nconnect=2 10.7.0.1'
 }
 
 # The addresses of both ends, of each association of the mount.
 have_two_addresses() {
 	local seen
-	seen=$(in_other sed 1d /proc/net/sctp/assocs | while read -r line; do grep -oE '10\.7\.[0-9.]+' <<<"$line" | sort | xargs; done)
+	seen=$(in_far sed 1d /proc/net/sctp/assocs | while read -r line; do grep -oE '10\.7\.[0-9.]+' <<<"$line" | sort | xargs; done)
 	echo "$seen"
 	[ "$(wc -l <<<"$seen")" -eq 2 ] && [ "$(sort -u <<<"$seen")" = "10.7.0.1 10.7.0.2 10.7.1.1 10.7.1.2" ]
 }
@@ -35,7 +35,7 @@ have_two_addresses() {
 # SCTP knows of each path that it works, at either end.
 paths_are_active() {
 	local left=60 states
-	until states=$(sed 1d /proc/net/sctp/remaddr && in_other sed 1d /proc/net/sctp/remaddr) && [ "$(wc -l <<<"$states")" -eq 8 ] &&
+	until states=$(sed 1d /proc/net/sctp/remaddr && in_far sed 1d /proc/net/sctp/remaddr) && [ "$(wc -l <<<"$states")" -eq 8 ] &&
 		[ "$(awk '{ print $NF }' <<<"$states" | sort -u)" = 2 ]; do
 		sleep 1
 		((--left)) || { echo "$states"; return 1; }
@@ -43,32 +43,33 @@ paths_are_active() {
 }
 
 # kill_wire NUMBER, revive_wire NUMBER: nothing passes there, in either direction; or all does again.
-kill_wire() { tc qdisc add dev "v$1" root netem loss 100% && in_other tc qdisc add dev "v$1" root netem loss 100%; }
-revive_wire() { tc qdisc del dev "v$1" root && in_other tc qdisc del dev "v$1" root; }
+kill_wire() { tc qdisc add dev "w$1" root netem loss 100% && in_far tc qdisc add dev "w$1" root netem loss 100%; }
+revive_wire() { tc qdisc del dev "w$1" root && in_far tc qdisc del dev "w$1" root; }
 
 # carried NUMBER: how many bytes came over that wire until now.
-carried() { echo $(($(cat "/sys/class/net/v$1/statistics/rx_bytes") + $(cat "/sys/class/net/v$1/statistics/tx_bytes"))); }
+carried() { echo $(($(cat "/sys/class/net/w$1/statistics/rx_bytes") + $(cat "/sys/class/net/w$1/statistics/tx_bytes"))); }
 
-# carries NUMBER: I/O that goes on uses that wire.
+# carries NUMBER: I/O that goes on uses that wire, or will: SCTP probes a path that did not answer, at intervals that grow to 45 s.
 carries() {
-	local before
+	local before left=90
 	before=$(carried "$1")
-	sleep 10
-	echo "$(($(carried "$1") - before)) bytes over wire $1"
-	[ $(($(carried "$1") - before)) -gt 1000000 ]
+	until [ $(($(carried "$1") - before)) -gt 1000000 ]; do
+		sleep 1
+		((--left)) || { echo "$(($(carried "$1") - before)) bytes over wire $1"; return 1; }
+	done
+	echo "wire $1 carries I/O after $((90 - left)) s"
 }
 first_dies() { sleep 2 && carries 0 && kill_wire 0 && carries 1; }
 # The second one dies while it has all I/O.
 other_dies() { sleep 2 && kill_wire 0 && carries 1 && revive_wire 0 && kill_wire 1 && carries 0; }
 
-# SCTP probes a path that did not answer, at growing intervals.
 is_used_again() {
 	local before left=60
 	revive_wire "$1" || return
 	until before=$(carried "$1") && random_file "$mnt/file" 2000000 && drop_file "$mnt/file" && cmp "$mnt/file" /export/file &&
 		[ $(($(carried "$1") - before)) -gt 2000000 ]; do
 		sleep 2
-		((--left)) || { in_other cat /proc/net/sctp/remaddr; return 1; }
+		((--left)) || { in_far cat /proc/net/sctp/remaddr; return 1; }
 	done
 }
 
@@ -85,11 +86,11 @@ second_returns() { revive_wire 1 && paths_are_active && umount "$mnt"; }
 
 # A device of its own on the second wire, whose address the first listener has.
 serves_over_both() {
-	rdma link add iw2 type iwarp-sctp netdev v1 && in_other rdma link add iw3 type iwarp-sctp netdev v1 &&
-		in_other bash -c '. ./lib.sh; mount_nfs 3 nosharecache 10.7.1.1' && cmp "$mnt/file" /export/file && umount "$mnt"
+	rdma link add iw2 type iwarp-sctp netdev w1 && in_far rdma link add iw3 type iwarp-sctp netdev w1 &&
+		in_far bash -c '. ./lib.sh; mount_nfs 3 nosharecache 10.7.1.1' && cmp "$mnt/file" /export/file && umount "$mnt"
 }
 goes() {
-	"$scripts/vm/nfs-server" stop && in_other rdma link del iw1 && unload && timeout 60 rmmod iwarp && ip netns del other
+	"$scripts/vm/nfs-server" stop && in_far rdma link del iw1 && unload && timeout 60 rmmod iwarp && ip netns del far
 }
 
 load=(--size=8M --numjobs=2 --iodepth=4)

@@ -24,7 +24,14 @@ pub(super) fn list_is_read() -> Result<bool> {
         .iter()
         .all(|address| matches!(list.next(), Some(Ok(next)) if next == *address));
     let ends = list.next().is_none() && parse("").next().is_none();
-    let refused = ["eth0", "0.0.0.0", "224.0.0.1", "::", "fe80::1", "::ffff:192.0.2.1"];
+    let refused = [
+        "eth0",
+        "0.0.0.0",
+        "224.0.0.1",
+        "::",
+        "fe80::1",
+        "::ffff:192.0.2.1",
+    ];
     let refuses = |entry: &str| matches!(parse(entry).next(), Some(Err(_)));
     Ok(read && ends && refused.into_iter().all(refuses))
 }
