@@ -2,7 +2,7 @@
 
 //! Tests of what is decided about a Send queue: here without a queue pair, and in [`send_queue`] with one.
 
-mod connection;
+pub(crate) mod connection;
 mod send_queue;
 
 use super::{

@@ -13,11 +13,13 @@ mod lost_completions;
 mod memory_lifetime;
 mod misuse;
 mod policy;
+mod queue_events;
 
 pub use fixture::{
     address,
     net, //
 };
+pub use queue_events::report_fatal_events;
 
 use kernel::error::Result;
 
@@ -133,5 +135,9 @@ pub const TESTS: &[(&str, Test)] = &[
     (
         "nobody is answered who did not ask",
         misuse::nobody_is_answered_who_did_not_ask,
+    ),
+    (
+        "the upper layer hears of events of its queue pair, and which are fatal",
+        queue_events::upper_layer_hears_what_is_fatal,
     ),
 ];

@@ -42,6 +42,7 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
+            AtomicFlag,
             Relaxed,
             Release, //
         },
@@ -117,6 +118,8 @@ pub(crate) struct Connection<T: SvcConnection> {
     in_progress: Atomic<u32>,
     /// Whether the timer of the transport runs.
     pub(super) watched: Atomic<bool>,
+    /// Whether it was counted that the connection is lost.
+    counted_lost: AtomicFlag,
     /// When the client was accepted.
     pub(super) accepted: SetOnce<Instant<Monotonic>>,
 }
@@ -143,6 +146,7 @@ impl<T: SvcConnection> Connection<T> {
                 expects_replies: Atomic::new(false),
                 in_progress: Atomic::new(0),
                 watched: Atomic::new(false),
+                counted_lost: AtomicFlag::new(false),
                 accepted: SetOnce::new(),
             }),
             GFP_KERNEL,
@@ -189,14 +193,14 @@ impl<T: SvcConnection> Connection<T> {
         }
     }
 
-    /// Has an nfsd thread close an open connection for this `reason`. May be called in an interrupt, and so leaves the state to
+    /// As [`Self::lost`]. May be called in an interrupt, and more than once, and so leaves the state to
     /// [`ServerTransport::disconnect`](super::transport::ServerTransport::disconnect).
-    pub(super) fn close_in_interrupt(&self, reason: &CStr) {
+    pub(super) fn lost_in_interrupt(&self, reason: &CStr) {
         if self.state.is_open() {
             self.count_lost(reason);
-            if let Some(link) = self.link.as_ref() {
-                link.with(|xprt| xprt.deferred_close());
-            }
+        }
+        if let Some(link) = self.link.as_ref() {
+            link.with(|xprt| xprt.deferred_close());
         }
     }
 
@@ -207,8 +211,12 @@ impl<T: SvcConnection> Connection<T> {
         }
     }
 
-    /// Counts and logs that the connection is lost for this `reason`.
+    /// Counts and logs that the connection is lost for this `reason`, which is the first one.
     fn count_lost(&self, reason: &CStr) {
+        // The state does not say so: an interrupt leaves it as it is.
+        if self.counted_lost.xchg(true, Relaxed) {
+            return;
+        }
         LOST.add(1);
         endpoint::log(|| {
             let client = self.client_text();

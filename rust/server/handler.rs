@@ -66,7 +66,7 @@ impl<T: SvcConnection> rdma::Context for Connection<T> {
             self.client_text().as_c_str()
         ));
         if event.is_fatal() {
-            self.close_in_interrupt(c"the device reported a failure of the queue pair");
+            self.lost_in_interrupt(c"the device reported a failure of the queue pair");
         }
     }
 }

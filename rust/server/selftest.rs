@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests of the order in which connections get on, without a connection.
+//! Tests of the order in which connections get on, without a connection; and of parts of a connection.
+
+mod queue_events;
 
 use super::{
     credit_line::{
@@ -84,6 +86,10 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     (
         "what waits for the pages of another call is told, once",
         end_of_a_call_is_told_once,
+    ),
+    (
+        "a queue pair that fails is one lost connection, however often the device says so",
+        queue_events::failed_queue_pair_is_one_lost_connection,
     ),
 ];
 

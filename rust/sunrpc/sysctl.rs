@@ -80,6 +80,12 @@ impl Counter {
         }
     }
 
+    /// The present value.
+    #[cfg(RPCRDMA_SELFTEST)]
+    pub fn get(&self) -> u64 {
+        self.value.load(Relaxed)
+    }
+
     fn entry(&'static self) -> raw::ctl_table {
         raw::ctl_table {
             procname: self.name.to_bytes_with_nul().as_ptr().cast(),

@@ -100,7 +100,7 @@ impl End {
 }
 
 /// Waits until `f` finds something.
-pub(super) fn wait<R>(mut f: impl FnMut() -> Option<R>) -> Result<R> {
+pub(crate) fn wait<R>(mut f: impl FnMut() -> Option<R>) -> Result<R> {
     for _ in 0..TIMEOUT_MS / 10 {
         if let Some(found) = f() {
             return Ok(found);

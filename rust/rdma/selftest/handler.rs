@@ -15,6 +15,7 @@ use crate::{
     Context,
     Handler,
     Invalidated,
+    QueueEvent,
     QueuePair,
     ReadHandler,
     WcStatus, //
@@ -24,6 +25,10 @@ use kernel::{
     new_spinlock,
     prelude::*,
     sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         Arc,
         CondVar,
         SpinLock, //
@@ -42,6 +47,9 @@ pub(super) struct TestHandler {
     pub(super) seen: SpinLock<EventLog>,
     #[pin]
     news: CondVar,
+    /// Events of the queue pair. They may come in an interrupt, so no lock is for them.
+    pub(super) fatal_events: Atomic<usize>,
+    pub(super) harmless_events: Atomic<usize>,
 }
 
 /// What it has seen.
@@ -75,6 +83,8 @@ impl TestHandler {
             pin_init!(Self {
                 seen <- new_spinlock!(EventLog::default(), "rdma::selftest"),
                 news <- new_condvar!("rdma::selftest"),
+                fatal_events: Atomic::new(0),
+                harmless_events: Atomic::new(0),
             }),
             GFP_KERNEL,
         )
@@ -113,6 +123,14 @@ impl Context for TestHandler {
             cm::Event::Established { .. } => seen.established = true,
             _ => (),
         });
+    }
+
+    fn queue_event(&self, event: &QueueEvent<'_>) {
+        let count = match event.is_fatal() {
+            true => &self.fatal_events,
+            false => &self.harmless_events,
+        };
+        count.add(1, Relaxed);
     }
 }
 

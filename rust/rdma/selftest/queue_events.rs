@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the device reports of a queue pair.
+
+use super::fixture::{
+    Fixture,
+    PORT, //
+};
+use crate::{
+    Handler,
+    QueuePair, //
+};
+use kernel::{
+    prelude::*,
+    sync::atomic::Relaxed, //
+};
+
+/// The events after which a queue pair is of no use.
+const FATAL: [raw::ib_event_type; 5] = [
+    raw::ib_event_type_IB_EVENT_QP_FATAL,
+    raw::ib_event_type_IB_EVENT_QP_REQ_ERR,
+    raw::ib_event_type_IB_EVENT_QP_ACCESS_ERR,
+    raw::ib_event_type_IB_EVENT_PATH_MIG_ERR,
+    raw::ib_event_type_IB_EVENT_DEVICE_FATAL,
+];
+
+/// Those that a connection survives.
+const HARMLESS: [raw::ib_event_type; 4] = [
+    raw::ib_event_type_IB_EVENT_COMM_EST,
+    raw::ib_event_type_IB_EVENT_SQ_DRAINED,
+    raw::ib_event_type_IB_EVENT_PATH_MIG,
+    raw::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED,
+];
+
+/// Reports all fatal events of `queue`, as the driver of its device would.
+pub fn report_fatal_events<H: Handler>(queue: &QueuePair<H>) -> Result {
+    FATAL.iter().try_for_each(|event| report(queue, *event))
+}
+
+/// Reports `event` of `queue`.
+fn report<H: Handler>(queue: &QueuePair<H>, event: raw::ib_event_type) -> Result {
+    // SAFETY: The queue pair keeps its id, which is live.
+    let queue = unsafe { (*queue.id().as_raw()).qp };
+    // SAFETY: No test drains a queue pair before it reports events of it.
+    let (device, handler, context) = unsafe {
+        (
+            (*queue).device,
+            (*queue).event_handler.ok_or(EINVAL)?,
+            (*queue).qp_context,
+        )
+    };
+    let mut event = raw::ib_event {
+        device,
+        event,
+        ..Default::default()
+    };
+    event.element.qp = queue;
+    // SAFETY: The core set both for the driver, to be called with an event of this queue pair.
+    unsafe { handler(&mut event, context) };
+    Ok(())
+}
+
+pub(super) fn upper_layer_hears_what_is_fatal() -> Result<bool> {
+    let fixture = Fixture::alone(PORT)?;
+    let told = || {
+        let end = &fixture.end;
+        (
+            end.fatal_events.load(Relaxed),
+            end.harmless_events.load(Relaxed),
+        )
+    };
+    for event in HARMLESS {
+        report(&fixture.queue, event)?;
+    }
+    let harmless = told();
+    report_fatal_events(&fixture.queue)?;
+    Ok(harmless == (0, HARMLESS.len()) && told() == (FATAL.len(), HARMLESS.len()))
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What becomes of a connection whose device reports a failure of the queue pair.
+
+use super::super::{
+    config::LOST,
+    queue_limits::QueueLimits,
+    transport::Connection, //
+};
+use crate::endpoint::selftest::connection::wait;
+use kernel::prelude::*;
+use proto::conn::server::Event;
+use rdma::{
+    cm::Id,
+    selftest::{
+        address,
+        net,
+        report_fatal_events, //
+    },
+    send::Buffers,
+    ProtectionDomain, //
+};
+
+const PORT: u16 = 20_052;
+const TIMEOUT_MS: u32 = 10_000;
+
+pub(super) fn failed_queue_pair_is_one_lost_connection() -> Result<bool> {
+    let connection = Connection::new(&[], 1)?;
+    let id = Id::new(&net(), connection.clone())?;
+    id.resolve_address(&address(PORT)?, TIMEOUT_MS)?;
+    // Nobody tells: the server resolves no addresses.
+    let limits = wait(|| id.limits().ok())?;
+    let parameters = QueueLimits::new(&limits)?.parameters::<Connection>()?;
+    let pd = ProtectionDomain::new(id.clone())?;
+    let queue = parameters.make(id, pd, &mut Buffers::new())?;
+    let lost = LOST.get();
+    report_fatal_events(&queue)?;
+    let never_open = LOST.get() == lost;
+    for event in [Event::Prepared, Event::Established] {
+        let _ = connection.state.on(event);
+    }
+    let open = connection.state.is_open();
+    // There are several of them.
+    report_fatal_events(&queue)?;
+    let counted = LOST.get() == lost + 1;
+    connection.lost(Event::Disconnected, c"what was posted failed, too");
+    let once = LOST.get() == lost + 1;
+    Ok(never_open && open && counted && once && !connection.state.is_open())
+}
