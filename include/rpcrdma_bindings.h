@@ -16,6 +16,7 @@
 #include <linux/rcupdate.h>
 #include <linux/scatterlist.h>
 #include <linux/sched/mm.h>
+#include <linux/shrinker.h>
 #include <linux/sunrpc/addr.h>
 #include <linux/sunrpc/bc_xprt.h>
 #include <linux/sunrpc/clnt.h>

@@ -11,7 +11,7 @@
 //! sunrpc's transport_lock  >  active, then alone  >  sends: the doorbell for what a sender left behind
 //! connection state: innermost, held for a step of the state machine or a look at it
 //! the client's window, reusable resources and region pool: each alone
-//! the server's work queue, free calls, page pool, rejected calls: each alone
+//! the server's work queue, free calls, page pool, rejected calls: each alone; the page pool also in the middle of allocations
 //! (inside rdma) sinks: alone
 //! (inside rdma) ended  >  the CM's locks, receives, sends, slot state, deferred_dereg; no handler takes it
 //! the listener's id  >  all that the connection manager and sunrpc lock

@@ -248,6 +248,12 @@ void rpcrdma_helper_sg_set_page(struct scatterlist *sg, struct page *page,
 	sg_set_page(sg, page, len, offset);
 }
 
+struct shrinker *rpcrdma_helper_shrinker_alloc(unsigned int flags,
+					       const char *name)
+{
+	return shrinker_alloc(flags, "%s", name);
+}
+
 bool rpcrdma_helper_svc_xprt_is_dead(const struct svc_xprt *xprt)
 {
 	return svc_xprt_is_dead(xprt);

@@ -4,8 +4,16 @@
 //!
 //! A call with Read chunks takes as many pages as it needs. When its Reads have completed, it goes
 //! to an nfsd thread, which gives as many pages of its own in exchange. So the number of pages in
-//! use is that of all calls that are being read at the same time. The connections of a listener
-//! share a pool.
+//! use is that of all calls that are being read at the same time, which
+//! [`read_budget`](super::read_budget) limits. The connections of a listener share a pool.
+//!
+//! The idle pages of a pool are 8 MiB at most, and go back when the kernel runs short of memory.
+//!
+//! One lock is enough. It is held while numbers of pages move from one array to another, twice for a call whose Reads take
+//! a round trip to the client at least, and no page is looked at meanwhile. Arrays of each CPU would be filled on the CPUs that
+//! nfsd threads run on and emptied on others, and keep the eight megabytes once for each. Arrays of each NUMA node would
+//! hold what the threads give, and these get their pages from the node that they run on, which is any one in the pool mode that
+//! sunrpc has by default.
 
 use kernel::{
     new_spinlock,
@@ -15,39 +23,52 @@ use kernel::{
         SpinLock, //
     },
 };
-use sunrpc::memory::Page;
+use sunrpc::{
+    memory::Page,
+    shrinker::{
+        Shrink,
+        Shrinker, //
+    }, //
+};
 
 /// Pages that no call has.
-#[pin_data]
 pub(crate) struct PagePool {
+    idle: Shrinker<IdlePages>,
+}
+
+/// The pages. Memory may be reclaimed by whoever allocates some, so nothing is allocated under the lock.
+#[pin_data]
+struct IdlePages {
     #[pin]
-    spare: SpinLock<KVec<Page>>,
+    pages: SpinLock<KVec<Page>>,
 }
 
 impl PagePool {
     /// How many pages are kept: 8 MiB, enough for eight NFS WRITEs of 1 MiB.
-    const MAX: usize = 2048;
+    pub(super) const MAX: usize = 2048;
 
-    /// An empty pool. Sleeps.
+    /// An empty pool. Sleeps, and so does dropping it.
     pub(super) fn new() -> Result<Arc<Self>> {
-        let spare = KVec::with_capacity(Self::MAX, GFP_KERNEL)?;
-        Arc::pin_init(
-            pin_init!(Self {
-                spare <- new_spinlock!(spare, "rpcrdma::page_pool"),
+        let pages = KVec::with_capacity(Self::MAX, GFP_KERNEL)?;
+        let idle = Arc::pin_init(
+            pin_init!(IdlePages {
+                pages <- new_spinlock!(pages, "rpcrdma::page_pool"),
             }),
             GFP_KERNEL,
-        )
+        )?;
+        let idle = Shrinker::new(c"svcrdma-read-pages", idle)?;
+        Ok(Arc::new(Self { idle }, GFP_KERNEL)?)
     }
 
     /// Takes `count` pages, and allocates those that are missing. Sleeps.
     pub(super) fn take(&self, count: usize) -> Result<KVec<Page>> {
         let mut pages = KVec::with_capacity(count, GFP_KERNEL)?;
-        let mut spare = self.spare.lock();
+        let mut idle = self.idle.pages.lock();
         while pages.len() < count {
-            let Some(page) = spare.pop() else { break };
+            let Some(page) = idle.pop() else { break };
             pages.push_within_capacity(page).map_err(|_| EINVAL)?;
         }
-        drop(spare);
+        drop(idle);
         while pages.len() < count {
             pages.push(Page::new(GFP_KERNEL)?, GFP_KERNEL)?;
         }
@@ -58,12 +79,36 @@ impl PagePool {
     pub(super) fn keep(&self, mut pages: KVec<Page>) {
         // Whoever has the only reference to a page is the only one who can make another.
         pages.retain(|page| page.is_unique());
-        let mut spare = self.spare.lock();
-        while spare.len() < Self::MAX {
+        let mut idle = self.idle.pages.lock();
+        while idle.len() < Self::MAX {
             let Some(page) = pages.pop() else { break };
-            let _ = spare.push_within_capacity(page);
+            let _ = idle.push_within_capacity(page);
         }
         // The other pages are freed without the lock.
-        drop(spare);
+        drop(idle);
+    }
+
+    /// Has the kernel reclaim `wanted` pages. Returns how many it finds, and how many it gets.
+    #[cfg(RPCRDMA_SELFTEST)]
+    pub(super) fn reclaim(&self, wanted: usize) -> Result<(usize, usize)> {
+        self.idle.reclaim(wanted)
+    }
+}
+
+impl Shrink for IdlePages {
+    fn count(&self) -> usize {
+        self.pages.lock().len()
+    }
+
+    fn shrink(&self, count: usize) -> usize {
+        let mut freed = 0;
+        while freed < count {
+            // The lock is for the statement only: the page is freed without it.
+            let page = self.pages.lock().pop();
+            let Some(page) = page else { break };
+            drop(page);
+            freed += 1;
+        }
+        freed
     }
 }

@@ -2,6 +2,7 @@
 
 //! Tests of the order in which connections get on, without a connection; and of parts of a connection.
 
+mod page_pool;
 mod queue_events;
 
 use super::{
@@ -86,6 +87,18 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     (
         "what waits for the pages of another call is told, once",
         end_of_a_call_is_told_once,
+    ),
+    (
+        "idle pages for RDMA Reads go back when memory is short, and no others",
+        page_pool::idle_pages_go_back,
+    ),
+    (
+        "a pool keeps so many pages and no more",
+        page_pool::pool_keeps_so_many_pages,
+    ),
+    (
+        "a page that somebody else has a reference to is not kept",
+        page_pool::page_of_somebody_else_is_not_kept,
     ),
     (
         "a queue pair that fails is one lost connection, however often the device says so",

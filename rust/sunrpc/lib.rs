@@ -51,7 +51,7 @@
 //!
 //! A file imports only from files that are before it in this list.
 //!
-//! * `errno`, `timeouts`, `spin_lock`, `task`, `addr`, `sysctl`: what sunrpc and the kernel crate lack.
+//! * `errno`, `timeouts`, `spin_lock`, `task`, `addr`, `sysctl`, `shrinker`: what sunrpc and the kernel crate lack.
 //! * `xdr_buf`, `scatter`, `rqst_buffers`, `pieces`: the bytes of a message.
 //! * `link`, `class`, `stats`: what both a client's and a server's transport have.
 //! * `rqst`, `slot_table`, `released_calls`, `bc_rqst`, `bc_pool`: the parts of an `Xprt`.
@@ -84,6 +84,7 @@ mod rqst_buffers;
 mod scatter;
 #[cfg(RPCRDMA_SELFTEST)]
 pub mod selftest;
+pub mod shrinker;
 mod slot_table;
 mod spin_lock;
 mod stats;
