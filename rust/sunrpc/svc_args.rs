@@ -192,6 +192,26 @@ impl<M: Stable> SvcArgs<'_, M> {
     }
 }
 
+/// Makes the call empty, as its message is used for something else from now on: whoever reads on finds the end of the call.
+///
+/// # Safety
+///
+/// `rqst` is that of the calling thread, which is in `xpo_sendto`, and has decoded the call.
+pub(crate) unsafe fn forget(rqst: *mut raw::svc_rqst) {
+    // SAFETY: The caller says that nobody else uses these.
+    let rqst = unsafe { &mut *rqst };
+    rqst.rq_arg = raw::xdr_buf::default();
+    // SAFETY: Both are live, and the buffer is empty.
+    unsafe {
+        raw::xdr_init_decode(
+            &mut rqst.rq_arg_stream,
+            &mut rqst.rq_arg,
+            ptr::null_mut(),
+            ptr::null_mut(),
+        )
+    };
+}
+
 /// The bytes `range` of `message`.
 fn part<M: Stable>(message: &M, range: Range<usize>) -> Result<NonNull<[u8]>> {
     let memory = message.memory();

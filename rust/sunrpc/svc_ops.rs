@@ -13,6 +13,7 @@
 )]
 
 use crate::{
+    svc_args,
     svc_call::SvcCall,
     svc_class::SvcClass,
     svc_result::SvcResult,
@@ -145,10 +146,15 @@ unsafe extern "C" fn sendto<C: SvcConnection>(rqstp: *mut raw::svc_rqst) -> c_in
     let Some(call) = (unsafe { ctxt.cast::<SvcCall<C>>().as_mut() }) else {
         return ENXIO.to_errno();
     };
-    // sunrpc does not read the call any more.
     let Some(message) = call.take_message() else {
         return ENXIO.to_errno();
     };
+    // The Receive of the message is posted again before the Send of the reply, so the client may write there before this thread has
+    // finished with the call. sunrpc reads the call no more, and could not after this. The upper layer's arguments may still
+    // point there, and after this function sunrpc calls `pc_release`, which has them: those of nfsd free what it allocated and
+    // put what it has references to, and read none of the client's bytes (7.2, 7.3).
+    // SAFETY: This is `xpo_sendto`.
+    unsafe { svc_args::forget(rqstp) };
     // SAFETY: This is `xpo_sendto`.
     let result = unsafe { SvcResult::new(rqstp) };
     match C::reply(xprt, xprt, message, &mut call.context, result) {

@@ -8,18 +8,24 @@ use super::{
 };
 use crate::{
     memory::{
+        Buffer,
         Page,
         Stable, //
     },
     slot_table::SlotTable,
+    svc_args,
     SavedReplyPages,
     SvcArgs,
     SvcResult, //
 };
-use core::ptr::NonNull;
+use core::ptr::{
+    null_mut,
+    NonNull, //
+};
 use kernel::{
     alloc::flags::__GFP_NOWARN,
-    prelude::*, //
+    prelude::*,
+    sync::Arc, //
 };
 
 /// The tests. The name of each is what it claims.
@@ -59,6 +65,10 @@ pub const TESTS: &[(&str, Test)] = &[
     (
         "saved pages of a deferred call are not put back",
         saved_pages_of_a_deferred_call_are_not_put_back,
+    ),
+    (
+        "a call whose message is taken for the reply has no bytes, and does not lead to the message",
+        forgotten_call_has_no_bytes,
     ),
 ];
 
@@ -240,4 +250,55 @@ fn saved_pages_of_a_deferred_call_are_not_put_back() -> Result<bool> {
     thread.rqst.rq_deferred = NonNull::dangling().as_ptr();
     thread.restore(&mut saved_pages);
     Ok(before == *thread.pages)
+}
+
+/// A message of a few bytes.
+struct Received(Arc<Buffer>);
+
+// SAFETY: Nobody else has the buffer.
+unsafe impl Stable for Received {
+    fn memory(&self) -> NonNull<[u8]> {
+        NonNull::slice_from_raw_parts(self.0.base(), self.0.len())
+    }
+}
+
+/// How many of the addresses that sunrpc reads the call of `rqst` at are those of `memory`, or of its end.
+fn pointers(rqst: &raw::svc_rqst, memory: NonNull<[u8]>) -> usize {
+    let first = memory.cast::<u8>().as_ptr().addr();
+    let range = first..=first.saturating_add(memory.len());
+    let (arg, stream) = (&rqst.rq_arg, &rqst.rq_arg_stream);
+    [
+        arg.head[0].iov_base.addr(),
+        arg.tail[0].iov_base.addr(),
+        stream.p.addr(),
+        stream.end.addr(),
+    ]
+    .iter()
+    .filter(|address| range.contains(*address))
+    .count()
+}
+
+fn forgotten_call_has_no_bytes() -> Result<bool> {
+    let mut thread = Thread::new()?;
+    let message = Received(Buffer::new(100, GFP_KERNEL)?);
+    let memory = message.memory();
+    let rqst = thread.rqst(0);
+    // SAFETY: The thread has all of its pages, and nobody else uses them.
+    let mut args = unsafe { SvcArgs::new(rqst) };
+    let set = args.set_message(message, 0..100).is_ok();
+    // SAFETY: It is the thread's, as below.
+    let (stream, arg) = unsafe { (&raw mut (*rqst).rq_arg_stream, &raw mut (*rqst).rq_arg) };
+    // SAFETY: sunrpc does the same. What both point to lives until the end of this function.
+    unsafe { raw::xdr_init_decode(stream, arg, null_mut(), null_mut()) };
+    // SAFETY: The stream is initialised.
+    let decoded = unsafe { !raw::xdr_inline_decode(stream, 8).is_null() };
+    // SAFETY: Nobody changes it meanwhile.
+    let before = pointers(unsafe { &*rqst }, memory);
+    // SAFETY: The thread has decoded the call as far as it wants.
+    unsafe { svc_args::forget(rqst) };
+    // SAFETY: The stream is initialised.
+    let ended = unsafe { raw::xdr_inline_decode(stream, 4).is_null() };
+    // SAFETY: As above.
+    let after = pointers(unsafe { &*rqst }, memory);
+    Ok(set && decoded && before == 4 && ended && after == 0 && args.take_message().is_some())
 }
