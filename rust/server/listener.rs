@@ -64,26 +64,30 @@ struct ListenId {
 
 /// The context of the listening id: connection requests that wait to be accepted.
 #[pin_data]
-struct RequestQueue {
+pub(super) struct RequestQueue {
     link: SvcLink<Listener>,
+    /// How many requests may wait. Later ones are rejected.
+    max: usize,
     /// Set when the address has moved to another device, until the listener has followed it.
     address_changed: AtomicFlag,
     #[pin]
-    queue: Mutex<KVec<ConnectRequest>>,
+    pub(super) queue: Mutex<KVec<ConnectRequest>>,
 }
 
 impl RequestQueue {
-    /// How many requests may wait. Later ones are rejected.
+    /// How many requests may wait for a listener.
     const MAX: usize = 128;
 
     /// How many requests the CM may hold back.
     const BACKLOG: u16 = 64;
 
-    fn new(link: SvcLink<Listener>) -> Result<Arc<Self>> {
-        let queue = KVec::with_capacity(Self::MAX, GFP_KERNEL)?;
+    /// A queue for at most `max` requests.
+    pub(super) fn new(link: SvcLink<Listener>, max: usize) -> Result<Arc<Self>> {
+        let queue = KVec::with_capacity(max, GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
                 link,
+                max,
                 address_changed: AtomicFlag::new(false),
                 queue <- new_mutex!(queue, "rpcrdma::connect_requests"),
             }),
@@ -93,7 +97,7 @@ impl RequestQueue {
 
     fn push(&self, request: &listener::Request<'_, Connection>) -> Result {
         let mut queue = self.queue.lock();
-        if queue.len() >= Self::MAX {
+        if queue.len() >= self.max {
             return Err(EBUSY);
         }
         let connection = Connection::new(request.private_data(), request.initiator_depth())?;
@@ -101,6 +105,21 @@ impl RequestQueue {
         // There is room, and an adopted id must not be dropped here.
         let _ = queue.push_within_capacity(ConnectRequest { id, connection });
         Ok(())
+    }
+
+    /// Takes the first request whose client still waits, and says whether there are more. Sleeps.
+    pub(super) fn next(&self) -> (Option<ConnectRequest>, bool) {
+        loop {
+            let mut queue = self.queue.lock();
+            let request = queue.remove(0).ok();
+            let more = !queue.is_empty();
+            drop(queue);
+            match request {
+                // The client is gone again, and costs no queue pair.
+                Some(request) if !request.connection.state.is_requested() => drop(request),
+                request => return (request, more),
+            }
+        }
     }
 }
 
@@ -171,7 +190,7 @@ impl SvcListener for Listener {
 
     fn new(link: SvcLink<Self>) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            requests: RequestQueue::new(link)?,
+            requests: RequestQueue::new(link, RequestQueue::MAX)?,
             page_pool: PagePool::new()?,
             rejected_calls: RejectedCalls::new()?,
             listen_id <- new_mutex!(None, "rpcrdma::listen_id"),
@@ -189,17 +208,7 @@ impl SvcListener for Listener {
         if self.requests.address_changed.xchg(false, Full) {
             self.rebind();
         }
-        loop {
-            let mut queue = self.requests.queue.lock();
-            let request = queue.remove(0).ok();
-            let more = !queue.is_empty();
-            drop(queue);
-            match request {
-                // The client is gone again, and costs no queue pair.
-                Some(request) if !request.connection.state.is_requested() => drop(request),
-                request => return (request, more),
-            }
-        }
+        self.requests.next()
     }
 
     fn accept(

@@ -2,6 +2,7 @@
 
 //! Tests of the order in which connections get on, without a connection; and of parts of a connection.
 
+mod connect_requests;
 mod page_pool;
 mod queue_events;
 
@@ -103,6 +104,14 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     (
         "a queue pair that fails is one lost connection, however often the device says so",
         queue_events::failed_queue_pair_is_one_lost_connection,
+    ),
+    (
+        "a client that has gone before it is accepted is passed over, and has no queue pair",
+        connect_requests::client_that_has_gone_is_passed_over,
+    ),
+    (
+        "when so many clients wait to be accepted, the next one is rejected",
+        connect_requests::one_client_too_many_is_rejected,
     ),
 ];
 

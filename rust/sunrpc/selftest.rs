@@ -11,7 +11,8 @@ use crate::{
         scatter,
         Scattered, //
     },
-    xdr_buf::XdrBuf, //
+    xdr_buf::XdrBuf,
+    Link, //
 };
 use core::ptr;
 use kernel::{
@@ -22,6 +23,11 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
+
+/// A link to no transport.
+pub fn link_to_nothing<X: Send + Sync + 'static>() -> Result<Link<X>> {
+    Link::new()
+}
 
 /// True if it passed.
 pub type Test = fn() -> Result<bool>;

@@ -42,7 +42,7 @@ use rdma::{
     WcStatus, //
 };
 
-const PORT: u16 = 20_051;
+pub(crate) const PORT: u16 = 20_051;
 const TIMEOUT_MS: u32 = 10_000;
 
 /// Length of a Send buffer, and of a Receive.
@@ -58,7 +58,7 @@ const CONNECT_PARAMETERS: ConnectParameters<'static> = ConnectParameters {
 
 /// The context of one end.
 #[pin_data]
-pub(super) struct End {
+pub(crate) struct End {
     #[pin]
     seen: SpinLock<Seen>,
 }
@@ -181,7 +181,7 @@ impl listener::Listen for End {
 }
 
 /// The parameters of an end that has at most `send_buffers`, of which `first` are made at once.
-pub(super) fn parameters(send_buffers: usize, first: usize) -> Parameters {
+pub(crate) fn parameters(send_buffers: usize, first: usize) -> Parameters {
     Parameters {
         receives: 32,
         send_buffers,
@@ -194,8 +194,8 @@ pub(super) fn parameters(send_buffers: usize, first: usize) -> Parameters {
 }
 
 /// An end with its queue pair.
-pub(super) struct Side {
-    pub(super) queue: Arc<QueuePair<End>>,
+pub(crate) struct Side {
+    pub(crate) queue: Arc<QueuePair<End>>,
     pub(super) end: Arc<End>,
 }
 
@@ -219,6 +219,15 @@ impl Side {
         end.wait(|seen| seen.resolved.then_some(()))?;
         Self::new(id, end, parameters)
     }
+
+    /// One that has asked whoever listens at [`PORT`] for a connection.
+    pub(crate) fn asking(parameters: &Parameters) -> Result<Self> {
+        let side = Self::alone(parameters)?;
+        side.queue.id().resolve_route(TIMEOUT_MS)?;
+        side.end.wait(|seen| seen.routed.then_some(()))?;
+        side.queue.connect(&CONNECT_PARAMETERS)?;
+        Ok(side)
+    }
 }
 
 /// A connection.
@@ -232,10 +241,7 @@ impl Connection {
     pub(super) fn new(parameters: &Parameters) -> Result<Self> {
         let listening = End::new()?;
         let listener = listener::Listener::new(&net(), &address(PORT)?, 4, listening.clone())?;
-        let near = Side::alone(parameters)?;
-        near.queue.id().resolve_route(TIMEOUT_MS)?;
-        near.end.wait(|seen| seen.routed.then_some(()))?;
-        near.queue.connect(&CONNECT_PARAMETERS)?;
+        let near = Side::asking(parameters)?;
         let (id, end) = listening.wait(|seen| seen.connect_request.take())?;
         drop(listener);
         let far = Side::new(id, end, parameters)?;

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Clients that wait to be accepted.
+
+use super::super::{
+    config::REJECTED,
+    listener::RequestQueue, //
+};
+use crate::endpoint::selftest::connection::{
+    parameters,
+    wait,
+    Side,
+    PORT, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use rdma::{
+    error::not_supported,
+    listener::Listener,
+    selftest::{
+        address,
+        net, //
+    }, //
+};
+use sunrpc::selftest::link_to_nothing;
+
+/// A listener for which at most `max` clients wait. Nobody accepts them.
+fn listener(max: usize) -> Result<(Arc<RequestQueue>, Listener<RequestQueue>)> {
+    let requests = RequestQueue::new(link_to_nothing()?, max)?;
+    let id = Listener::new(&net(), &address(PORT)?, 4, requests.clone())?;
+    Ok((requests, id))
+}
+
+/// A client that asks for a connection. `EOPNOTSUPP` on iWARP, where a client that goes breaks a connection of TCP.
+fn client() -> Result<Side> {
+    let client = Side::asking(&parameters(4, 1))?;
+    match client.queue.id().is_iwarp() {
+        true => Err(not_supported()),
+        false => Ok(client),
+    }
+}
+
+/// How many clients wait, and how many of them have not gone.
+fn waiting(requests: &RequestQueue) -> (usize, usize) {
+    let queue = requests.queue.lock();
+    let still = queue
+        .iter()
+        .filter(|request| request.connection.state.is_requested());
+    (queue.len(), still.count())
+}
+
+/// Waits until so many clients wait, and so many of them have not gone.
+fn wait_until(requests: &RequestQueue, expected: (usize, usize)) -> Result {
+    wait(|| (waiting(requests) == expected).then_some(()))
+}
+
+pub(super) fn client_that_has_gone_is_passed_over() -> Result<bool> {
+    let (requests, id) = listener(4)?;
+    let first = client()?;
+    wait_until(&requests, (1, 1))?;
+    let second = client()?;
+    wait_until(&requests, (2, 2))?;
+    drop(first);
+    wait_until(&requests, (2, 1))?;
+    let (next, more) = requests.next();
+    let is_second = next.is_some_and(|next| next.connection.state.is_requested());
+    drop(second);
+    drop(id);
+    Ok(is_second && !more && requests.next().0.is_none())
+}
+
+pub(super) fn one_client_too_many_is_rejected() -> Result<bool> {
+    let (requests, id) = listener(1)?;
+    let rejected = REJECTED.get();
+    let first = client()?;
+    wait_until(&requests, (1, 1))?;
+    let second = client()?;
+    wait(|| (REJECTED.get() == rejected + 1).then_some(()))?;
+    let one = waiting(&requests) == (1, 1);
+    drop((first, second));
+    drop(id);
+    drop(requests.next());
+    Ok(one)
+}
