@@ -9,11 +9,10 @@
 //!
 //! The idle pages of a pool are 8 MiB at most, and go back when the kernel runs short of memory.
 //!
-//! One lock is enough. It is held while numbers of pages move from one array to another, twice for a call whose Reads take
-//! a round trip to the client at least, and no page is looked at meanwhile. Arrays of each CPU would be filled on the CPUs that
-//! nfsd threads run on and emptied on others, and keep the eight megabytes once for each. Arrays of each NUMA node would
-//! hold what the threads give, and these get their pages from the node that they run on, which is any one in the pool mode that
-//! sunrpc has by default.
+//! A pool has one lock, and no array for each CPU or NUMA node. The lock is taken twice for a call, whose Reads take a round trip to
+//! the client at least, and held while pointers are copied; nobody looks at a page or frees one meanwhile. Arrays for each CPU
+//! would be filled on one CPU and needed on another, as any nfsd thread may serve a call. Arrays for each node would need
+//! the node of each page: those that come from a thread are from wherever it ran when it allocated them.
 
 use kernel::{
     new_spinlock,
