@@ -286,7 +286,7 @@ impl<L: Lower> Qp<L> {
 
     /// Completes what was posted and not taken.
     fn flush(queues: &Queues) {
-        while let Some(request) = queues.take_send() {
+        while let Some(request) = queues.take_send_to_flush() {
             queues.complete_send(request, Status::Flushed);
         }
         while let Some(request) = queues.take_receive() {
@@ -341,6 +341,8 @@ impl<L: Lower> QueuePair for Qp<L> {
             }
         }
         if matches!(to, State::Closing | State::Error) {
+            // The worker may be in the middle of a round of the stream.
+            this.queues.close_sends();
             Worker::kick(this);
         }
         Ok(())

@@ -6,5 +6,5 @@ use kernel::prelude::*;
 
 /// Runs all.
 pub(crate) fn run() -> Result {
-    crate::ktap::run(&[socket::selftest::TESTS])
+    crate::ktap::run(&[provider::selftest::TESTS, socket::selftest::TESTS])
 }

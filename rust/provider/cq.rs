@@ -86,7 +86,7 @@ unsafe impl Send for CompletionQueue {}
 unsafe impl Sync for CompletionQueue {}
 
 impl CompletionQueue {
-    fn new(cq: NonNull<iwraw::ib_cq>, capacity: usize) -> Result<Arc<Self>> {
+    pub(crate) fn new(cq: NonNull<iwraw::ib_cq>, capacity: usize) -> Result<Arc<Self>> {
         let mut entries = KVVec::with_capacity(capacity, GFP_KERNEL)?;
         for _ in 0..capacity {
             entries.push(None, GFP_KERNEL)?;
@@ -137,6 +137,11 @@ impl CompletionQueue {
                 }
             });
         }
+    }
+
+    /// Takes the oldest completion. May be called in any context.
+    pub(crate) fn pop(&self) -> Option<Entry> {
+        self.ring.with(Ring::pop)
     }
 
     /// Forgets the completions of a queue pair that goes.
@@ -222,7 +227,7 @@ pub(crate) unsafe extern "C" fn poll(
     let queue = unsafe { (*cq.cast::<Shell>()).queue.assume_init_ref() };
     let mut polled = 0;
     while polled < count {
-        let Some(entry) = queue.ring.with(Ring::pop) else {
+        let Some(entry) = queue.pop() else {
             break;
         };
         let mut out = iwraw::ib_wc {

@@ -64,9 +64,4 @@ impl<T> Fifo<T> {
         self.len -= 1;
         entry
     }
-
-    /// Whether there is none.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
-    }
 }

@@ -27,6 +27,8 @@ mod port;
 mod qp;
 pub mod queue;
 pub mod region;
+#[cfg(RPCRDMA_SELFTEST)]
+pub mod selftest;
 pub mod table;
 pub mod wr;
 

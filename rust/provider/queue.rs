@@ -21,6 +21,8 @@ use kernel::sync::Arc;
 struct Lists<R> {
     free: Fifo<KBox<R>>,
     posted: Fifo<KBox<R>>,
+    // Nothing of this is to be carried out any more.
+    closed: bool,
 }
 
 impl<R: Request> Lists<R> {
@@ -33,6 +35,7 @@ impl<R: Request> Lists<R> {
         Ok(Self {
             free,
             posted: Fifo::new(capacity)?,
+            closed: false,
         })
     }
 }
@@ -160,20 +163,29 @@ impl Queues {
         unsafe { post(&self.receive, raw, bad, false) }
     }
 
-    /// The oldest send request that was not taken yet.
+    /// Has no send request carried out that was not taken until now: [`Self::take_send`] returns none any more. To be called before the
+    /// consumer is told that its queue pair is in error state: what it posts then is flushed, and so completes even if it did not ask for a
+    /// completion. The core relies on that when it drains.
+    pub fn close_sends(&self) {
+        self.send.with(|lists| lists.closed = true);
+    }
+
+    /// The oldest send request that was not taken yet, to be carried out.
     pub fn take_send(&self) -> Option<KBox<SendRequest>> {
+        self.send.with(|lists| match lists.closed {
+            true => None,
+            false => lists.posted.pop(),
+        })
+    }
+
+    /// The oldest send request that was not taken yet, to be flushed.
+    pub fn take_send_to_flush(&self) -> Option<KBox<SendRequest>> {
         self.send.with(|lists| lists.posted.pop())
     }
 
     /// The oldest receive request that was not taken yet.
     pub fn take_receive(&self) -> Option<KBox<ReceiveRequest>> {
         self.receive.with(|lists| lists.posted.pop())
-    }
-
-    /// Whether a request waits to be taken.
-    pub fn has_posted(&self) -> bool {
-        let sends = self.send.with(|lists| !lists.posted.is_empty());
-        sends || self.receive.with(|lists| !lists.posted.is_empty())
     }
 
     /// Completes a send request. Those that succeed are told of only if the consumer asked for that.
