@@ -216,7 +216,8 @@ drop_packets() {
 pass_packets() { nft delete table inet lost; }
 
 # verified_io OPTION...: fio writes, and reads back what it wrote. On the debug kernel, which is slow, the size is a quarter of it, but
-# not less than 1M.
+# not less than 1M. The array `place` says where to.
+place=("--directory=$mnt")
 verified_io() {
 	local options=() option size seed=$RANDOM
 	for option; do
@@ -226,7 +227,7 @@ verified_io() {
 		fi
 		options+=("$option")
 	done
-	fio --name=verify --directory="$mnt" --rw=randwrite --bsrange=4k-1M --direct=1 \
+	fio --name=verify "${place[@]}" --rw=randwrite --bsrange=4k-1M --direct=1 \
 		--verify=crc32c --verify_fatal=1 --randseed="$seed" --fallocate=none --unlink=1 "${options[@]}" >/tmp/fio.log 2>&1 ||
 		{ echo "the seed is $seed"; cat /tmp/fio.log; return 1; }
 }
