@@ -108,10 +108,10 @@ pair() {
 # The kernel's soft iWARP for the stock kernel, which lacks it.
 siw() { timeout -k 10 "$limit" scripts/enter selftests/iwarp/siw.sh; }
 
-# iwarp LIST [PEER]: two VMs with our iWARP device, or with another one on the server.
+# iwarp LIST [CLIENT SERVER]: two VMs with our iWARP device, or with another one on either side.
 iwarp() {
-	scripts/enter scripts/vm.py pair --client "${CLIENT:-rust}" --server "${SERVER:-rust}" --rdma iwarp-tcp \
-		--peer-rdma "${2:-iwarp-tcp}" --limit "$limit" -- "$settings scripts/vm/kselftest $1"
+	scripts/enter scripts/vm.py pair --client "${CLIENT:-rust}" --server "${SERVER:-rust}" --rdma "${2:-iwarp-tcp}" \
+		--peer-rdma "${3:-iwarp-tcp}" --limit "$limit" -- "$settings scripts/vm/kselftest $1"
 }
 
 # What needs no VM.
@@ -156,7 +156,8 @@ vms() {
 	gate "${1:-}siw builds" 300 siw
 	settings='ROUNDS=3' gate "${1:-}iWARP: one VM" 900 one_vm iwarp_single
 	gate "${1:-}iWARP: two VMs" 900 iwarp iwarp
-	gate "${1:-}iWARP: two VMs, siw on the server" 600 iwarp iwarp_siw siw
+	gate "${1:-}iWARP: two VMs, siw on the server" 600 iwarp iwarp_siw iwarp-tcp siw
+	gate "${1:-}iWARP: two VMs, siw on the client" 600 iwarp iwarp_siw siw iwarp-tcp
 	rdma=iwarp-sctp gate "${1:-}iWARP: two VMs, SCTP" 1200 pair iwarp_sctp
 }
 
