@@ -14,12 +14,13 @@ SERVER ?= rust
 TIME ?= 60
 ONLY ?=
 
-# The VMs: their RDMA device (rxe, iwarp-tcp, iwarp-sctp or siw), that of a pair's server if it is another one, virtual CPUs, memory,
-# seconds until they are killed, additions to the kernel's command line. KERNEL=debug boots the debug kernel.
+# The VMs: their RDMA device (rxe, iwarp-tcp, iwarp-sctp or siw), that of a pair's server if it is another one, virtual CPUs, memory and
+# that of a pair's server, seconds until they are killed, additions to the kernel's command line. KERNEL=debug boots the debug kernel.
 RDMA ?= rxe
 PEER_RDMA ?= $(RDMA)
 SMP ?= 2
 MEM ?= $(if $(filter debug,$(KERNEL)),3G,2G)
+PEER_MEM ?= $(MEM)
 LIMIT ?= 600
 APPEND ?=
 
@@ -28,7 +29,7 @@ override RUN := $(value RUN)
 export KVER RUN MODULE CLIENT SERVER
 
 vm := scripts/enter scripts/vm.py
-vm_options = --rdma $(RDMA) --peer-rdma $(PEER_RDMA) --smp $(SMP) --memory $(MEM) --limit $(LIMIT) --append='$(APPEND)'
+vm_options = --rdma $(RDMA) --peer-rdma $(PEER_RDMA) --smp $(SMP) --memory $(MEM) --peer-memory $(PEER_MEM) --limit $(LIMIT) --append='$(APPEND)'
 built = scripts/build.sh $(if $(filter rust iwarp-%,$(1) $(2) $(RDMA) $(PEER_RDMA)),module,buildroot)$(siw)
 # The stock kernel lacks siw.
 siw = $(if $(filter siw,$(RDMA) $(PEER_RDMA)),$(if $(filter debug,$(KERNEL)),, && nice scripts/enter selftests/iwarp/siw.sh))

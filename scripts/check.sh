@@ -108,10 +108,10 @@ pair() {
 # The kernel's soft iWARP for the stock kernel, which lacks it.
 siw() { timeout -k 10 "$limit" scripts/enter selftests/iwarp/siw.sh; }
 
-# iwarp LIST [CLIENT SERVER]: two VMs with our iWARP device, or with another one on either side.
+# iwarp LIST [CLIENT SERVER [OPTION...]]: two VMs with our iWARP device, or with another one on either side; options are those of vm.py.
 iwarp() {
 	scripts/enter scripts/vm.py pair --client "${CLIENT:-rust}" --server "${SERVER:-rust}" --rdma "${2:-iwarp-tcp}" \
-		--peer-rdma "${3:-iwarp-tcp}" --limit "$limit" -- "$settings scripts/vm/kselftest $1"
+		--peer-rdma "${3:-iwarp-tcp}" --limit "$limit" "${@:4}" -- "$settings scripts/vm/kselftest $1"
 }
 
 # What needs no VM.
@@ -168,6 +168,8 @@ long() {
 	gate 'long: against the in-tree server' 3600 pair long_in_tree rust c
 	gate 'long: against the in-tree client' 3600 pair long_in_tree c rust
 	settings='LONG_FORMS=yes' gate 'long: iWARP, one VM' 7200 one_vm long_iwarp
+	settings='LONG_FORMS=yes' gate 'long: iWARP, two VMs, little memory' 3600 \
+		iwarp long_iwarp_memory iwarp-tcp iwarp-tcp --memory 512M --peer-memory 2G
 	settings='LONG_FORMS=yes DISCONNECTS=100 RESTARTS=10 REMOVALS=20 KILLS=20 LOSSES=2 TIMEOUT=7200'
 	gate 'long: faults in loops' 14400 pair loops
 }

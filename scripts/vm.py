@@ -205,7 +205,7 @@ class Vm:
         self.command = [
             "qemu-system-x86_64", "-M", "q35", "-nodefaults", "-display", "none", "-no-reboot",
             *ACCELERATION[accel],
-            "-smp", str(options.smp), "-m", options.memory,
+            "-smp", str(options.smp), "-m", options.peer_memory if role == "server" else options.memory,
             "-kernel", str(kernel), "-initrd", str(initramfs()), "-append", f"{append} {options.append}".strip(),
             "-chardev", f"file,id=console,path={self.dir}/console.log", "-serial", "chardev:console",
             "-device", "virtio-rng-pci", "-device", "virtio-serial-pci",
@@ -388,6 +388,7 @@ def main():
     parser.add_argument("--root", default="/mnt", help="the root directory of the VMs; its kernel modules are those of the build root")
     parser.add_argument("--smp", type=int, default=2)
     parser.add_argument("--memory", default="3G" if DEBUG else "2G")
+    parser.add_argument("--peer-memory", help="of a pair's server, if it has another amount")
     parser.add_argument("--accel", choices=("auto", *ACCELERATION), default="auto")
     parser.add_argument("--append", default="", help="more for the kernel's command line")
     parser.add_argument("--limit", type=float, default=600, help="seconds until the VMs are killed")
@@ -395,6 +396,7 @@ def main():
     options = parser.parse_args()
     options.interactive = not options.command
     options.peer_rdma = options.peer_rdma or options.rdma
+    options.peer_memory = options.peer_memory or options.memory
     single_vm, two = [(options.module, options.rdma)], [(options.client, options.rdma), (options.server, options.peer_rdma)]
     for module, rdma in single_vm if options.kind == "single" else two:
         for file in added(options, module, rdma):
