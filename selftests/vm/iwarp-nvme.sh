@@ -75,11 +75,11 @@ connects() {
 }
 disconnects() { timeout 120 tee /sys/class/nvme/nvme*/delete_controller <<<1 && comes_true not disk; }
 
-# How many queue pairs of the device the host has.
-queue_pairs() { rdma resource show qp link "$RDMA_DEVICE/1" | grep -c 'comm \[nvme'; }
-has_queue_pairs() {
-	rdma resource show qp link "$RDMA_DEVICE/1"
-	[ "$(queue_pairs)" -eq "$1" ]
+# has_connections COUNT: so many of the host's are over the device.
+connections() { rdma resource show cm_id | grep "link $RDMA_DEVICE/1 " | grep nvme_rdma; }
+has_connections() {
+	connections
+	[ "$(connections | grep -c CONNECT)" -eq "$1" ]
 }
 
 # goes_and_returns BLOCK: random bytes go there and back in blocks of that size, past the page cache of either machine.
@@ -187,7 +187,7 @@ blocks=(4096 16384 20480 65536 1048576 4194304)
 plan $((${#blocks[@]} + 20))
 check "there is a target" serves
 check "a host connects, with two queues for I/O and two that are polled" connects "$SERVER_ADDR" nr_io_queues=2,nr_poll_queues=2
-check "each queue has a queue pair of the device" has_queue_pairs 5
+check "each queue has a connection over the device" has_connections 5
 for block in "${blocks[@]}"; do
 	check "random bytes go there and back in blocks of $block bytes" goes_and_returns "$block"
 done
