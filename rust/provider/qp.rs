@@ -101,15 +101,14 @@ impl<D: Driver> Operations<D> {
             {
                 return Err(eopnotsupp());
             }
-            let (sends, max_sends) = queue::capacity(cap.max_send_wr, D::LIMITS.max_requests)?;
-            let (receives, max_receives) =
-                queue::capacity(cap.max_recv_wr, D::LIMITS.max_requests)?;
             let capacities = Capacities {
-                sends,
-                receives,
+                sends: queue::capacity(cap.max_send_wr, D::LIMITS.max_requests)?,
+                receives: queue::capacity(cap.max_recv_wr, D::LIMITS.max_requests)?,
                 send_entries: usize::try_from(cap.max_send_sge.max(1))?,
                 receive_entries: usize::try_from(cap.max_recv_sge.max(1))?,
             };
+            let max_sends = queue::told(capacities.sends)?;
+            let max_receives = queue::told(capacities.receives)?;
             // SAFETY: The core passes completion queues that stay until the queue pair is destroyed.
             let (send_cq, receive_cq) = unsafe {
                 (
@@ -235,8 +234,8 @@ impl<D: Driver> Operations<D> {
             attributes.qp_state = state;
             attributes.cur_qp_state = state;
             attributes.cap = iwraw::ib_qp_cap {
-                max_send_wr: u32::try_from(capacities.sends)?,
-                max_recv_wr: u32::try_from(capacities.receives)?,
+                max_send_wr: queue::told(capacities.sends)?,
+                max_recv_wr: queue::told(capacities.receives)?,
                 max_send_sge: u32::try_from(capacities.send_entries)?,
                 max_recv_sge: u32::try_from(capacities.receive_entries)?,
                 ..Default::default()

@@ -252,11 +252,20 @@ impl Queues {
     }
 }
 
-/// Room for `wanted` requests, and some for what the core posts beyond that when it drains. Returns it as C has it, too.
-pub(crate) fn capacity(wanted: u32, most: u32) -> Result<(usize, u32)> {
+/// Places that no consumer hears of. When one drains a queue, the core posts a request of its own, which must not fail; a
+/// consumer that fills the queue up to what it was told may have left none for that (nvmet-rdma).
+const DRAIN: u32 = 2;
+
+/// Room for `wanted` requests, and for what the core posts when it drains.
+pub(crate) fn capacity(wanted: u32, most: u32) -> Result<usize> {
     if wanted > most {
         return Err(EINVAL);
     }
-    let room = wanted.saturating_add(2).next_power_of_two();
-    Ok((usize::try_from(room)?, room))
+    let room = wanted.saturating_add(DRAIN).next_power_of_two();
+    Ok(usize::try_from(room)?)
+}
+
+/// How many requests a consumer is told that there is room for.
+pub(crate) fn told(capacity: usize) -> Result<u32> {
+    Ok(u32::try_from(capacity)?.saturating_sub(DRAIN))
 }

@@ -3,6 +3,7 @@
 //! Tests of the queues between a consumer and the driver, without a device.
 
 use crate::cq::CompletionQueue;
+use crate::queue;
 use crate::queue::Capacities;
 use crate::queue::Queues;
 use crate::wr::Status;
@@ -23,6 +24,10 @@ pub const TESTS: &[(&str, Test)] = &[
     (
         "a request without a completion of its own completes if it is posted in the error state",
         request_in_error_state_completes,
+    ),
+    (
+        "a queue has room for a drain when it is as full as its consumer may make it",
+        drain_has_room,
     ),
 ];
 
@@ -83,4 +88,15 @@ fn request_in_error_state_completes() -> Result<bool> {
     let entry = cq.pop().ok_or(EINVAL)?;
     let flushed = entry.id == 2 && entry.status == Status::Flushed.code();
     Ok(none && untold && flushed && cq.pop().is_none())
+}
+
+fn drain_has_room() -> Result<bool> {
+    for wanted in 1..70 {
+        let room = queue::capacity(wanted, 1 << 10)?;
+        let told = queue::told(room)?;
+        if told < wanted || room < usize::try_from(told)? + 2 {
+            return Ok(false);
+        }
+    }
+    Ok(queue::capacity(11, 10).is_err())
 }
