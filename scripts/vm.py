@@ -203,7 +203,7 @@ class Vm:
             # and with them the place of KASAN's shadow.
             append += " page_poison=1 no5lvl"
         self.command = [
-            "qemu-system-x86_64", "-M", "q35", "-nodefaults", "-display", "none", "-no-reboot",
+            options.qemu, "-M", "q35", "-nodefaults", "-display", "none", "-no-reboot",
             *ACCELERATION[accel],
             "-smp", str(options.smp), "-m", options.peer_memory if role == "server" else options.memory,
             "-kernel", str(kernel), "-initrd", str(initramfs()), "-append", f"{append} {options.append}".strip(),
@@ -345,9 +345,9 @@ def take_turn(options):
     return turn
 
 
-def came_up(vms):
+def came_up(vms, limit):
     """Says whether each guest began its role, which is before it loads the module under test."""
-    deadline = time.monotonic() + BOOT_SECONDS
+    deadline = time.monotonic() + limit
     while not all((vm.dir / "booted").exists() for vm in vms):
         if time.monotonic() >= deadline or any(vm.process.poll() is not None for vm in vms):
             return False
@@ -366,13 +366,13 @@ def boot(options):
         vms = (single if options.kind == "single" else pair)(options, run)
         for vm in vms:
             vm.start()
-        if options.interactive or came_up(vms):
+        if options.interactive or came_up(vms, options.boot_limit):
             return run, vms
         for vm in vms:
             vm.process.kill()
             vm.process.wait()
             shutil.rmtree(vm.dir / "layer")
-        complain(f"a guest did not come up within {BOOT_SECONDS} s; consoles: {run}/*/console.log")
+        complain(f"a guest did not come up within {options.boot_limit:.0f} s; consoles: {run}/*/console.log")
     sys.exit(DIED)
 
 
@@ -391,6 +391,8 @@ def main():
     parser.add_argument("--peer-memory", help="of a pair's server, if it has another amount")
     parser.add_argument("--accel", choices=("auto", *ACCELERATION), default="auto")
     parser.add_argument("--append", default="", help="more for the kernel's command line")
+    parser.add_argument("--qemu", default="qemu-system-x86_64", help="what is started with QEMU's arguments")
+    parser.add_argument("--boot-limit", type=float, default=BOOT_SECONDS, help="seconds until a guest that did not come up is killed")
     parser.add_argument("--limit", type=float, default=600, help="seconds until the VMs are killed")
     parser.add_argument("command", nargs="?", default="", help="a shell command; none gives a shell")
     options = parser.parse_args()
