@@ -1,9 +1,10 @@
-#!/bin/bash
+# shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Runs in a VM whose root is a chroot with the packages installed (packages.sh): loads what DKMS built, mounts over soft RoCE, and then
-# loads the in-tree module, to see the line in the log. $1: the version of the module.
+# What the scripts share that run in a VM whose root is a chroot of packages.sh. Sourced there; `claims` is what their claims begin with.
 
+cd /src || exit
+. selftests/packages/document.sh
 cd /
 count=0 failed=0
 
@@ -13,38 +14,28 @@ claim() {
 	shift
 	count=$((count + 1))
 	if ! "$@" >/tmp/said 2>&1; then word='not ok' failed=$((failed + 1)); fi
-	echo "# $word $count - in a VM: $name"
+	# shellcheck disable=SC2154 # set by who sources this
+	echo "# $word $count - $claims: $name"
 	[ "$word" = ok ] || sed 's/^/#    /' /tmp/said
 }
 
-device() {
-	modprobe dummy && modprobe rdma_rxe && ip link add dummy0 type dummy && ip link set dummy0 mtu 4500 up &&
-		ip address add 10.0.0.1/24 dev dummy0 && rdma link add rxe0 type rxe netdev dummy0
+# typed HEADING NUMBER [SED-SCRIPT]: types a block of commands of docs/install.md, changed by the sed script, in the current directory.
+typed() { bash -exc "$(cd /src && block "$1" "$2" | sed "${3:-}")"; }
+
+# within SECONDS COMMAND...: it succeeds within that time.
+within() {
+	local end=$((SECONDS + $1))
+	shift
+	until "$@"; do
+		[ "$SECONDS" -lt "$end" ] || return
+		sleep 0.3
+	done
 }
-mounts() { mkdir -p /mnt/rdma && mount -t nfs -o "proto=rdma,port=20049,vers=4.2,$1" 10.0.0.1:/ /mnt/rdma; }
-copies() { head -c 3000000 /dev/urandom >/tmp/file && cp /tmp/file /mnt/rdma/file && sync && umount /mnt/rdma && mounts ro && cmp /tmp/file /mnt/rdma/file; }
-status_fine() { rpcrdma-status >/tmp/status; rc=$?; cat /tmp/status; [ $rc -eq 0 ]; }
+
 # sunrpc frees a connection some time after the last umount.
-unloads() { for _ in {1..100}; do if rmmod rpcrdma; then return; fi; sleep 0.3; done; return 1; }
-logged() { for _ in {1..100}; do if dmesg | grep -F "$1"; then return; fi; sleep 0.3; done; return 1; }
+unloads() { within 60 rmmod rpcrdma; }
+logged() { within 60 eval "dmesg | grep -F '$1'"; }
+runs() { [ "$(cat /sys/module/rpcrdma/version)" = "$1" ]; }
+in_tree_runs() { [ -e /sys/module/rpcrdma ] && [ ! -e /sys/module/rpcrdma/version ]; }
 
-claim 'a device is added' device
-claim 'the NFS server starts' /src/scripts/vm/nfs-server start
-claim 'mounts over RDMA' mounts rw
-claim 'the module that runs is this one' [ "$(cat /sys/module/rpcrdma/version)" = "$1" ]
-claim 'moves a file, and reads it back the same' copies
-claim 'rpcrdma-status finds nothing wrong' status_fine
-claim 'and lists the mount' grep -qF '10.0.0.1:/ on /mnt/rdma, vers=4.2, port=20049' /tmp/status
-claim 'and the listener' grep -qx '  port 20049' /tmp/status
-claim 'and the device' grep -q 'rxe0 port 1: ACTIVE' /tmp/status
-
-umount /mnt/rdma
-rpc.nfsd 0
-claim 'the module can be unloaded' unloads
-original=$(find /var/lib/dkms/rpcrdma-rust/original_module -name 'rpcrdma.ko*' ! -name '*.origin')
-/usr/lib/systemd/systemd-udevd --daemon
-claim 'the in-tree module is loaded' insmod "$original"
-claim 'and udev has a line written to the log' logged 'rpcrdma-rust: the in-tree module runs, although'
-claim 'rpcrdma-status says so, too' eval 'rpcrdma-status | tee /dev/stderr | grep -q "^  \* The in-tree module runs, although"'
-echo "# 1..$count"
-[ "$failed" -eq 0 ]
+results() { echo "# 1..$count"; [ "$failed" -eq 0 ]; }

@@ -11,6 +11,7 @@ cd "$top"
 work=$top/build/packages packages=$top/build/deb count=0 failed=0
 clean=$(scripts/packaging/roots.sh clean)
 . selftests/packages/chroot.sh
+. selftests/packages/document.sh
 
 release_of() { basename "$packages/linux-rust-metadata-$1."*.deb | sed 's/^linux-rust-metadata-//; s/_.*//'; }
 mapfile -t series < <(tried_series)
@@ -26,6 +27,9 @@ run() {
 	said=$(in_chroot "$*" 2>&1) || status=$?
 	printf '# %s\n%s\n# status %d\n' "$*" "$said" "$status" >>"$state/log"
 }
+
+# typed HEADING NUMBER [SED-SCRIPT]: types a block of commands of docs/install.md in the chroot, changed by the sed script, in $directory.
+typed() { run "set -e; cd ${directory:-/root}; $(block "$1" "$2" | sed "${3:-}")"; }
 
 # claim NAME CONDITION...
 claim() {
@@ -56,8 +60,8 @@ has_ours() {
 	done
 }
 has_theirs() { [ "$(in_chroot "modinfo -k $1 -n rpcrdma")" = "$(their_file "$1")" ] && ! holds "modinfo -k $1 -n iwarp"; }
-# signed RELEASE: both modules are, with the key that DKMS made.
-signed() { [ "$(in_chroot "modinfo -k $1 -F signer rpcrdma iwarp" | uniq -c | sed 's/^ *//')" = '2 DKMS module signing key' ]; }
+# signed RELEASE [NAME]: both modules are, with the key of that name, or the one that DKMS made.
+signed() { [ "$(in_chroot "modinfo -k $1 -F signer rpcrdma iwarp" | uniq -c | sed 's/^ *//')" = "2 ${2:-DKMS module signing key}" ]; }
 
 # skipped RELEASE REASON: the last command worked, said why it built nothing, and left the package manager whole.
 skipped() { worked && says "kernel $1 has the in-tree module, because" && says "$2" && has_theirs "$1" && whole; }
@@ -77,8 +81,8 @@ test_old_kernel() {
 
 test_install() {
 	state install old_kernel
-	run "cd /packages && apt install ./rpcrdma-rust-dkms_*.deb ./rpcrdma-rust_*.deb ./linux-rust-metadata-${old}_*.deb"
-	claim 'the packages are installed with the metadata of the running kernel' worked
+	directory=/packages typed 'Install' 2 '/^rpcrdma-status$/d'
+	claim 'the packages are installed as the document says, with the metadata of the running kernel' worked
 	claim 'and say that the kernel has this module' says "kernel $old has this module, version $module_version"
 	claim 'the package manager is whole' whole
 	claim 'modprobe would take this module' has_ours "$old"
@@ -89,6 +93,21 @@ test_install() {
 	claim 'rpcrdma-status says which module each kernel has' says "kernel $old has this module"
 	run 'man -P cat rpcrdma-rust && man -P cat rpcrdma-status && man -P cat iwarp'
 	claim 'there are manual pages' worked_and_says rdma_slot_table_entries
+}
+
+# What someone does who has only read the document.
+test_new_user() {
+	state new_user
+	in_chroot 'ln -s /bin/true /usr/local/sbin/reboot'
+	typed 'Install' 1
+	claim 'a kernel of backports is installed as the document says' worked
+	claim 'it is the newest that the packages are for' holds "[ -e /usr/lib/modules/$new/build/Makefile ]"
+	runs_kernel "$new"
+	directory=/packages typed 'Install' 2
+	claim 'the packages are installed after that, and rpcrdma-status says which module the kernel has' says "  kernel $new has this module, version $module_version"
+	claim 'nothing is wrong but what a chroot lacks' [ "$(sed '1,/^What is wrong:/d' <<<"$said" | grep '^  \*')" = '  * There is no RDMA device.' ]
+	claim 'the package manager is whole' whole
+	claim 'modprobe would take this module' has_ours "$new"
 }
 
 test_autopkgtest() {
@@ -137,8 +156,10 @@ test_downgrade() {
 		sed -i 's/^Version: .*/Version: 0.1-1/' /tmp/p/DEBIAN/control &&
 		sed -i 's|${version%-*}|0.1|g' /tmp/p/DEBIAN/p* /tmp/p/usr/src/*/dkms.conf &&
 		mv /tmp/p/usr/src/rpcrdma-rust-* /tmp/p/usr/src/rpcrdma-rust-0.1 && rm -f /tmp/p/DEBIAN/md5sums &&
-		dpkg-deb -b /tmp/p /tmp/older.deb && apt install --allow-downgrades /tmp/older.deb"
-	claim 'an older version is installed over a newer one' worked
+		dpkg-deb -b /tmp/p /root/"
+	claim 'a package of an older version is made' worked
+	typed 'Go back' 1 's/<version>/0.1-1/'
+	claim 'it is installed over the newer one as the document says' worked
 	claim 'and is what DKMS has built' holds "[ \"\$(dkms status rpcrdma-rust -k $old | cut -d, -f1)\" = rpcrdma-rust/0.1 ]"
 	claim 'modprobe would take it' has_ours "$old"
 	claim 'the package manager is whole' whole
@@ -176,6 +197,16 @@ test_no_source() {
 	run "cd /packages && apt install ./linux-rust-metadata-${new}_*.deb"
 	claim 'it is built when the metadata comes' worked_and_says "kernel $new has this module"
 	claim 'modprobe would take it' has_ours "$new"
+	claim 'without openssl, which was only recommended, it is not signed' [ -z "$(in_chroot "modinfo -k $new -F signer rpcrdma")" ]
+}
+
+test_own_key() {
+	state own_key no_source
+	run "apt-get -q install --no-install-recommends openssl && dkms unbuild rpcrdma-rust/${version%-*} -k $new && cd /var/lib/dkms &&
+		openssl req -new -x509 -newkey rsa:2048 -nodes -days 30 -subj '/CN=a key of the own/' -keyout mok.key -outform DER -out mok.pub &&
+		dkms autoinstall -k $new"
+	claim 'with another key where the key of DKMS is, it is built again' worked
+	claim 'both modules are signed with that key' signed "$new" 'a key of the own'
 }
 
 test_other_compiler() {
@@ -203,22 +234,88 @@ test_leftover() {
 	claim 'the package manager is whole' whole
 }
 
-# In a VM, with the kernel of the build root, which is the one that is installed here.
+# in_vm COMMAND: runs it in a VM whose root is the state, with the kernel of the build root, which is the one that is installed here.
+in_vm() {
+	status=0
+	said=$(KVER=$new in_mounted scripts/enter env "${vm_environment[@]}" nice scripts/vm.py single --module installed \
+		--root "/src/${state#"$top"/}/root" "${vm_options[@]}" --limit "${limit:-1800}" -- "selftests/packages/$1" 2>&1) || status=$?
+	printf '# in a VM: %s\n%s\n# status %d\n' "$*" "$said" "$status" >>"$state/log"
+	printf '%s\n' "$said" | grep '^# ' || true
+}
+vm_environment=() vm_options=()
+
 test_vm() {
 	state vm upgrade
 	run 'apt-get -q install nfs-kernel-server nfs-common rdma-core iproute2 procps'
 	claim 'the tools for a mount are installed' worked
-	status=0
-	said=$(KVER=$new in_mounted scripts/enter nice scripts/vm.py single --module installed --root "/src/${state#"$top"/}/root" \
-		--limit "${limit:-1200}" -- "selftests/packages/guest.sh $module_version" 2>&1) || status=$?
-	printf '%s\n' "$said" | grep '^# '
+	in_vm "guest-dkms.sh $module_version"
 	claim 'all of that held in a VM' worked
+}
+
+# A checkout that is built for a kernel without the packages for DKMS.
+test_checkout() {
+	state checkout
+	kernel "$new"
+	runs_kernel "$new"
+	mkdir -p "$state/upper/root/rpcrdma"
+	git -c safe.directory="$PWD" ls-files -z | xargs -0 cp --parents -t "$state/upper/root/rpcrdma"
+	directory=/packages typed 'A kernel that you built yourself' 2 '/^make/d'
+	claim 'metadata and compilers are installed as the document says' worked
+	directory=/root/rpcrdma typed 'A kernel that you built yourself' 2 '/^apt/d'
+	claim 'a checkout is built as the document says' worked
+	claim 'for that kernel' [ "$(in_chroot 'modinfo -F vermagic /root/rpcrdma/iwarp.ko' | cut -d' ' -f1)" = "$new" ]
+	claim 'nobody is warned' [ "${said#*warning}" = "$said" ]
+	run 'apt-get -q install openssl'
+	in_vm "guest-checkout.sh /root/rpcrdma $module_version"
+	claim 'all of that held in a VM' worked
+}
+
+# A machine whose firmware trusts the keys of Microsoft and whose shim trusts those of Debian, as most PCs.
+test_secure_boot() {
+	local stage vm_environment vm_options
+	state secure_boot new_user
+	# shellcheck disable=SC2016 # the shell in the chroot expands it
+	run 'apt-get -q install mokutil && mkdir /root/firmware /tmp/p && cd /tmp &&
+		apt-get -q download ovmf shim-signed shim-helpers-amd64-signed grub-efi-amd64-signed &&
+		for package in *.deb; do dpkg-deb -x $package p; done && cd p/usr/ &&
+		cp -L share/OVMF/OVMF_CODE_4M.ms.fd /root/firmware/code.fd && cp share/OVMF/OVMF_VARS_4M.ms.fd /root/firmware/vars.fd &&
+		cp lib/shim/shimx64.efi.signed /root/firmware/shim.efi && cp lib/shim/mmx64.efi.signed /root/firmware/mm.efi &&
+		cp lib/grub/x86_64-efi-signed/grubx64.efi.signed /root/firmware/grub.efi'
+	claim 'mokutil is installed, and there is a firmware with Secure Boot' worked
+	cp -r "$state/upper/root/firmware" "$state/"
+	vm_environment=(FIRMWARE="/src/${state#"$top"/}/firmware" PASSWORD=a-password)
+	vm_options=(--qemu /src/selftests/packages/secure-boot.py --boot-limit 900)
+	for stage in before after; do
+		in_vm "guest-secure-boot.sh $stage $module_version a-password"
+		claim "with Secure Boot, $stage the key is enrolled, all of that held" worked
+	done
+}
+
+# What of the document no test types, and why.
+not_typed="typed 'Build in a checkout, for a kernel from trixie-backports' 1: each run of make check does
+typed 'A kernel that you built yourself' 1: selftests/scripts/self-made.sh, in the build root
+typed 'Kernel upgrades' 1: what the log says; guest-dkms.sh looks for it
+typed 'Start at boot' 1: for a file; it is in the examples
+typed 'Start at boot' 2: for a file; it is in the examples
+typed 'Start at boot' 3: for a file; it is in the examples
+typed 'Update this module' 1: git and systemd; the rest is typed elsewhere"
+
+test_document() {
+	local number
+	status=0 said=$(diff <(blocks) <({ grep -oh "typed '[^']*' [0-9]" selftests/packages/{packages,guest-*}.sh
+		cut -d: -f1 <<<"$not_typed"; } | sort -u) || true)
+	claim 'each command of the document is typed, or nobody can type it' [ -z "$said" ]
+	for number in 1 2 3; do
+		said=$(block 'Start at boot' "$number" | grep -vxFf <(cat scripts/packaging/examples/*) || true)
+		claim "the lines for a file, $number, are in the examples" [ -z "$said" ]
+	done
 }
 
 mkdir -p "$work"
 exec 8>"$cache/packaging/tests.lock" # apt waits for no other that uses the same downloads.
 flock 8
-tests=(old_kernel install autopkgtest upgrade remove_kernel remove downgrade breaks no_rust no_headers no_source other_compiler vendor leftover vm)
+tests=(document old_kernel install autopkgtest upgrade remove_kernel remove downgrade breaks new_user no_rust no_headers no_source own_key
+	other_compiler vendor leftover vm checkout secure_boot)
 [ $# -eq 0 ] || tests=("$@")
 for test in "${tests[@]}"; do
 	stage "$test"
