@@ -190,6 +190,7 @@ kernels() {
 # On a kernel that checks each access to memory and the order of locks, and makes allocations fail.
 debug() {
 	builds
+	gate 'debug kernel: make KDIR=' 900 self_made 'modprobe -a rpcrdma iwarp && cat /sys/module/rpcrdma/version && rmmod rpcrdma iwarp'
 	gate 'debug kernel: one VM' 3600 one_vm debug_single
 	gate 'debug kernel: two VMs, rxe' 14400 pair debug_rxe
 	settings='TIMEOUT=3600 FAILURES=200 DISCONNECTS=10'
@@ -206,6 +207,12 @@ lintian() {
 		sh -c 'lintian --allow-root --fail-on error --tag-display-limit 0 /src/build/deb/*.deb'
 }
 
+# self_made [COMMAND]: what docs/install.md says of a kernel that one has built; with a command, that runs with these modules in a VM.
+self_made() {
+	in_root selftests/scripts/self-made.sh || return
+	[ $# -eq 0 ] || scripts/enter scripts/vm.py single --built /src/build/self-made --limit "$limit" -- "$1"
+}
+
 packages_work() { limit=1800 selftests/packages/packages.sh; }
 
 # The packages of two builds have the same checksums.
@@ -219,6 +226,7 @@ packages() {
 	if [ "$word" = FAILED ]; then return; fi
 	gate 'lintian' 600 lintian
 	gate 'install, upgrade, refuse, remove, mount' 14400 packages_work
+	gate 'make KDIR=' 900 self_made
 	gate 'two releases of a commit are the same' 3600 reproducible
 }
 
