@@ -213,7 +213,7 @@ self_made() {
 	[ $# -eq 0 ] || scripts/enter scripts/vm.py single --built /src/build/self-made --limit "$limit" -- "$1"
 }
 
-packages_work() { limit=1800 selftests/packages/packages.sh; }
+packages_work() { limit=3600 selftests/packages/packages.sh; }
 
 # The packages of two builds have the same checksums.
 reproducible() {

@@ -130,9 +130,12 @@ test_upgrade() {
 
 test_remove_kernel() {
 	state remove_kernel upgrade
-	run "apt-get -q purge linux-image-$new linux-headers-$new linux-modules-$new"
+	run "DEB_MAINT_PARAMS='upgrade 1' run-parts --exit-on-error --arg=$new --arg=/boot/vmlinuz-$new /usr/share/kernel/postrm.d"
+	claim 'when another version of the kernel is unpacked over this one, its metadata stays' holds "[ -e /var/cache/rpcrdma-rust/$new ]"
+	run "apt-get -q purge \$(dpkg-query -W -f '\${Package}\n' | grep -Fe '-$new')"
 	claim 'the new kernel is removed again' worked
 	claim 'with all that was made for it' holds "[ ! -e /usr/lib/modules/$new ] && [ ! -e /var/cache/rpcrdma-rust/$new ]"
+	claim 'the package manager is whole' whole
 	claim 'the old one keeps this module' has_ours "$old"
 }
 
@@ -167,7 +170,7 @@ test_downgrade() {
 
 test_breaks() {
 	state breaks install
-	run "echo 'not Rust' >>/usr/src/rpcrdma-rust-${version%-*}/rust/main.rs && rm -f $(our_file "$old") &&
+	run "echo 'not Rust' >>/usr/src/rpcrdma-rust-${version%-*}/rust/main.rs &&
 		dkms unbuild rpcrdma-rust/${version%-*} -k $old && apt-get -q install --reinstall linux-headers-$old"
 	claim 'a build that fails is skipped' skipped "$old" 'it does not compile for this kernel'
 	claim 'its log is kept' holds "grep -q 'not Rust' /var/lib/rpcrdma-rust/skipped/$old.log"
@@ -238,7 +241,7 @@ test_leftover() {
 in_vm() {
 	status=0
 	said=$(KVER=$new in_mounted scripts/enter env "${vm_environment[@]}" nice scripts/vm.py single --module installed \
-		--root "/src/${state#"$top"/}/root" "${vm_options[@]}" --limit "${limit:-1800}" -- "selftests/packages/$1" 2>&1) || status=$?
+		--root "/src/${state#"$top"/}/root" "${vm_options[@]}" --limit "${limit:-3600}" -- "selftests/packages/$1" 2>&1) || status=$?
 	printf '# in a VM: %s\n%s\n# status %d\n' "$*" "$said" "$status" >>"$state/log"
 	printf '%s\n' "$said" | grep '^# ' || true
 }
