@@ -91,9 +91,12 @@ make_tree() {
 
 [ "$(uname -m)" = x86_64 ] || skip "this machine is $(uname -m); only x86-64 kernels are supported"
 said=$(scripts/supported.sh "$headers") || skip "$said"
+# DKMS would take such a file for the kernel's own module, and put it back when it is removed.
+left=
 for file in /lib/modules/"$release"/updates/rpcrdma.ko* /lib/modules/"$release"/updates/iwarp.ko*; do
-	[ ! -e "$file" ] || skip "$file is in the way, as \`make modules_install\` left it" "rm $file && depmod $release"
+	[ ! -e "$file" ] || left="$left $file"
 done
+[ -z "$left" ] || skip "what \`make modules_install\` left is in the way:$left" "rm$left && depmod $release && dkms autoinstall -k $release"
 said=$(scripts/vendor.sh "$release" 2>&1) || skip_with "$said"
 compilers
 

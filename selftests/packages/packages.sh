@@ -91,7 +91,7 @@ test_install() {
 	claim 'the source of the next kernel was recommended' holds "dpkg -s linux-source-${series[0]}"
 	run 'rpcrdma-status'
 	claim 'rpcrdma-status says which module each kernel has' says "kernel $old has this module"
-	run 'man -P cat rpcrdma-rust && man -P cat rpcrdma-status && man -P cat iwarp'
+	run 'apt-get -q install man-db && man -P cat rpcrdma-rust && man -P cat rpcrdma-status && man -P cat iwarp'
 	claim 'there are manual pages' worked_and_says rdma_slot_table_entries
 }
 
@@ -229,12 +229,22 @@ test_vendor() {
 }
 
 test_leftover() {
+	local file=/lib/modules/$old/updates/rpcrdma.ko.xz
 	state leftover old_kernel
-	run "mkdir -p /lib/modules/$old/updates && cp $(their_file "$old") /lib/modules/$old/updates/ && depmod $old &&
+	run "mkdir -p /lib/modules/$old/updates && cp $(their_file "$old") $file && depmod $old &&
 		cd /packages && apt install --no-install-recommends ./rpcrdma-rust-dkms_*.deb"
-	claim 'beside what make modules_install left: refused' refused "rm /lib/modules/$old/updates/rpcrdma.ko.xz && depmod $old"
-	claim 'and nothing of the package is installed' holds '! dpkg-query -W rpcrdma-rust-dkms | grep -q "[0-9]"'
+	claim 'beside what make modules_install left, the package is installed' worked
+	claim 'and says what is in the way' says "kernel $old has the in-tree module, because what \`make modules_install\` left is in the way: $file"
+	claim 'and what to do' says "rm $file && depmod $old && dkms autoinstall -k $old"
 	claim 'the package manager is whole' whole
+	claim 'DKMS has built nothing and moved nothing' holds \
+		"[ -e $file ] && [ -e $(their_file "$old") ] && [ ! -e /var/lib/dkms/rpcrdma-rust/original_module ] && [ ! -e $(our_file "$old") ]"
+	run "rm $file && depmod $old && dkms autoinstall -k $old"
+	claim 'afterwards nothing is in the way' eval '! says "in the way"'
+	run 'apt-get -q purge rpcrdma-rust-dkms'
+	claim 'the package is removed' worked
+	every_module >"$state/modules"
+	claim 'all modules are where they were' diff "$work/old_kernel/modules" "$state/modules"
 }
 
 # in_vm COMMAND: runs it in a VM whose root is the state, with the kernel of the build root, which is the one that is installed here.

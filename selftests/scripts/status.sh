@@ -165,6 +165,13 @@ status
 claim 'the module was removed while it runs' wrong 'modprobe will load another one' 'dkms autoinstall'
 
 machine ours ours
+mkdir -p "$work/root/var/lib/rpcrdma-rust/skipped"
+echo 'what `make modules_install` left is in the way: FILE' >"$work/root/var/lib/rpcrdma-rust/skipped/$release"
+status
+claim 'this module was there before the package: it says that DKMS built nothing' says \
+	"kernel $release has this module, version 0.9.0, but not from DKMS, because what \`make modules_install\` left is in the way: FILE"
+
+machine ours ours
 echo "/lib/modules/$release/updates/ib_core.ko" >"$work/modules/ib_core/file"
 status
 claim "a vendor's RDMA modules" wrong "ib_core is not the kernel's own" "vendor's RDMA stack"
