@@ -166,10 +166,10 @@ claim 'the module was removed while it runs' wrong 'modprobe will load another o
 
 machine ours ours
 mkdir -p "$work/root/var/lib/rpcrdma-rust/skipped"
-echo 'what `make modules_install` left is in the way: FILE' >"$work/root/var/lib/rpcrdma-rust/skipped/$release"
+echo 'what make modules_install left is in the way: FILE' >"$work/root/var/lib/rpcrdma-rust/skipped/$release"
 status
 claim 'this module was there before the package: it says that DKMS built nothing' says \
-	"kernel $release has this module, version 0.9.0, but not from DKMS, because what \`make modules_install\` left is in the way: FILE"
+	"kernel $release has this module, version 0.9.0, but not from DKMS, because what make modules_install left is in the way: FILE"
 
 machine ours ours
 echo "/lib/modules/$release/updates/ib_core.ko" >"$work/modules/ib_core/file"
