@@ -27,7 +27,7 @@
 //! ```text
 //! config, queue_limits, call_layout, call_pages, call_context
 //! page_pool, read_budget, rejected_calls, connection_state, credits
-//! fifo, room_queue, waiting, work_queue
+//! fifo, room_queue, credit_line, waiting, work_queue
 //! connection          the context of the id and of the completion queue
 //! progress            the deadline for what is posted
 //! post                posting a message, or having it wait for room

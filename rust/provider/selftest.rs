@@ -52,8 +52,8 @@ fn post(queues: &Queues, id: u64) -> Result {
     let mut write = iwraw::ib_rdma_wr::default();
     write.wr.opcode = iwraw::ib_wr_opcode_IB_WR_RDMA_WRITE;
     write.wr.__bindgen_anon_1.wr_id = id;
-    // SAFETY: It is a chain of one request, which has no memory.
-    unsafe { queues.post_send(&write.wr, null_mut()) }
+    // SAFETY: It is a chain of one request, which is whole and has no memory.
+    unsafe { queues.post_send((&raw const write).cast(), null_mut()) }
 }
 
 fn requests_are_taken_in_order() -> Result<bool> {

@@ -85,6 +85,7 @@ impl InFlight {
         Self { first: null_mut() }
     }
 
+    /// Whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
         self.first.is_null()
     }
