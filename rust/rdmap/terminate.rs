@@ -85,10 +85,9 @@ impl Terminate {
             header: None,
             read: None,
         };
-        if word & (LENGTH_VALID | WITH_HEADER) != 0 {
-            let length = reader.u16();
-            terminate.segment_length = length.filter(|_| word & LENGTH_VALID != 0);
-        }
+        // It is there if M or D is set. Without either nothing behind it is looked at.
+        let length = reader.u16();
+        terminate.segment_length = length.filter(|_| word & LENGTH_VALID != 0);
         if word & WITH_HEADER != 0 {
             let rest = reader.rest();
             let length = rest.first().map_or(0, |control| Header::len_of(*control));

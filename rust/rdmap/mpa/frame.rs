@@ -15,7 +15,6 @@ use crate::mpa::crc::Crc;
 use crate::mpa::marker::Piece;
 use crate::mpa::marker::Pieces;
 use crate::mpa::marker::Position;
-use crate::wire::size;
 
 /// Octets of the length field.
 pub const LENGTH_LEN: usize = 2;
@@ -233,13 +232,6 @@ impl Gather<'_> {
             return Some(0);
         }
     }
-}
-
-/// Octets of a whole FPDU at most, as a buffer for one must be.
-#[inline]
-pub fn max_wire_len(mulpdu: u32, at: Position) -> usize {
-    let plain = size(mulpdu).saturating_add(LENGTH_LEN + CRC_LEN + 3) & !3;
-    at.wire_len(plain)
 }
 
 #[cfg(test)]

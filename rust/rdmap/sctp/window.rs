@@ -49,7 +49,8 @@ impl<B: DerefMut<Target = Bits>> Window<B> {
     fn place(turn: Turn) -> (usize, u64) {
         let number = u32::from(low_u16(turn)) & 0x7fff;
         let word = usize::try_from(number / WORD_BITS).unwrap_or_default();
-        (word, 1_u64.rotate_left(number % WORD_BITS))
+        // A rotation goes round the word, so of the number only the place in it counts.
+        (word, 1_u64.rotate_left(number))
     }
 
     fn is_set(&self, turn: Turn) -> bool {
