@@ -83,7 +83,7 @@ impl<O: Order, S: Slots> Sink<O, S> {
             return Ok(());
         };
         match before.replace(turn) {
-            Some(before) if turn < before => Err(Violation::MessageNumber),
+            Some(before) if turn <= before => Err(Violation::MessageNumber),
             _ => Ok(()),
         }
     }

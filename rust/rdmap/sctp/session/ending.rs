@@ -18,7 +18,7 @@ impl Session {
                     self.own = Own::Confirmed;
                 }
                 self.newest = self.newest.max(turn);
-                if self.end.is_some_and(|end| turn > end) {
+                if self.end.is_some_and(|end| turn >= end) {
                     return self.fail();
                 }
                 Action {
@@ -32,7 +32,7 @@ impl Session {
                 ..
             } => {
                 // The last chunk of the peer's is its last.
-                if self.end.is_some() || self.newest > turn {
+                if self.end.is_some() || self.newest >= turn {
                     return self.fail();
                 }
                 self.end = Some(turn);
@@ -65,7 +65,7 @@ impl Session {
         match event {
             Event::Segment { turn } if !failing => {
                 self.newest = self.newest.max(turn);
-                match self.end.is_some_and(|end| turn > end) {
+                match self.end.is_some_and(|end| turn >= end) {
                     true => return self.fail(),
                     false => action.place = true,
                 }
@@ -85,9 +85,8 @@ impl Session {
                 self.peer_ended = true;
                 action.tell = self.closed();
             }
-            Event::Control { .. } | Event::Illegal | Event::Fail if !failing => {
-                return self.fail();
-            }
+            // A session that failed stays as it is.
+            Event::Control { .. } | Event::Illegal | Event::Fail => return self.fail(),
             Event::Timeout => {
                 action.tell = self.closed();
                 action.abort = true;
