@@ -116,6 +116,8 @@ fn peer_that_gives_up_before_the_answer_is_forgotten() {
     assert_eq!(action.tell, Some(Tell::Closed));
     assert_eq!(action.send, Some(Function::Terminate));
     assert_eq!(session.on(Event::Accept), Action::default());
+    session.on(Event::Dry);
+    assert_eq!(session.state(), State::Free);
 }
 
 /// The active side has sent its Initiate and sends nothing more: all that is missing is the acknowledgement.
@@ -203,6 +205,13 @@ fn given_up_initiate_waits_for_its_answer() {
 }
 
 #[test]
+fn initiate_without_an_answer_costs_the_association() {
+    let action = active().on(Event::Timeout);
+    assert_eq!((action.tell, action.abort), (Some(Tell::Refused), true));
+    assert_eq!(action.send, None);
+}
+
+#[test]
 fn peers_terminate_waits_for_its_turn() {
     let mut session = opened();
     assert_eq!(session.on(control(Function::Terminate, 3)).tell, None);
@@ -213,6 +222,18 @@ fn peers_terminate_waits_for_its_turn() {
     assert_eq!(action.send, Some(Function::Terminate));
     session.on(Event::Dry);
     assert_eq!(session.state(), State::Free);
+}
+
+#[test]
+fn terminate_that_overtakes_the_accept_waits_for_it() {
+    let mut session = active();
+    let early = session.on(control(Function::Terminate, 1));
+    assert_eq!(early, Action::default());
+    let action = session.on(control(Function::Accept, 0));
+    assert_eq!((action.tell, action.send), (Some(Tell::Established), None));
+    let action = session.on(Event::Reached(2));
+    assert_eq!(action.tell, Some(Tell::Closed));
+    assert_eq!(action.send, Some(Function::Terminate));
 }
 
 #[test]
@@ -250,6 +271,61 @@ fn peer_may_go_on_until_its_own_terminate() {
     assert!(session.on(Event::Segment { turn: 1 }).place);
     session.on(control(Function::Terminate, 2));
     assert_eq!(session.on(Event::Reached(3)).tell, Some(Tell::Closed));
+}
+
+#[test]
+fn peers_terminate_waits_for_its_turn_in_a_session_that_closes() {
+    let mut session = opened();
+    session.on(Event::Disconnect);
+    session.on(control(Function::Terminate, 3));
+    assert!(session.on(Event::Segment { turn: 2 }).place);
+    assert_eq!(session.on(Event::Reached(3)), Action::default());
+    assert_eq!(session.on(Event::Reached(4)).tell, Some(Tell::Closed));
+    assert_eq!(session.state(), State::Quiesce);
+}
+
+/// This end has sent its Terminate.
+#[test]
+fn broken_rule_ends_delivery_in_a_session_that_closes() {
+    for event in [Event::Illegal, Event::Fail, control(Function::Accept, 1)] {
+        let mut session = opened();
+        session.on(Event::Disconnect);
+        for _ in 0..2 {
+            assert_eq!(session.on(event), Action::default());
+            assert_eq!(session.state(), State::Failing);
+        }
+        assert!(!session.on(Event::Segment { turn: 2 }).place);
+    }
+    // Its last chunk was not the last.
+    let mut session = opened();
+    session.on(Event::Disconnect);
+    session.on(control(Function::Terminate, 3));
+    let action = session.on(Event::Segment { turn: 4 });
+    assert_eq!((action.place, action.tell), (false, Some(Tell::Closed)));
+}
+
+#[test]
+fn peer_that_does_not_terminate_costs_the_association() {
+    for event in [Event::Disconnect, Event::Fail] {
+        let mut session = opened();
+        session.on(event);
+        let action = session.on(Event::Timeout);
+        assert_eq!((action.tell, action.abort), (Some(Tell::Closed), true));
+        assert_eq!(session.on(Event::Lost).tell, None);
+    }
+}
+
+/// What it sent before it knew of the refusal was on its way until then.
+#[test]
+fn stream_is_free_behind_the_terminate_of_a_peer_that_was_refused() {
+    let mut session = passive();
+    session.on(Event::Segment { turn: 1 });
+    session.on(Event::Dry);
+    session.on(control(Function::Terminate, 3));
+    session.on(Event::Reached(3));
+    assert_eq!(session.state(), State::Quiesce);
+    session.on(Event::Reached(4));
+    assert_eq!(session.state(), State::Free);
 }
 
 #[test]
