@@ -130,6 +130,10 @@ proptest! {
         prop_assert_eq!(cm.state == State::Idle, !fails);
         let answers = cm.events.iter().filter(|name| **name != "close").count();
         prop_assert!(answers <= 1);
+        // The peer's answer is what iw_cm hears, if it has room for that.
+        let heard = !(active && no_memory && !private_data.is_empty());
+        let is_there = matches!(choice, Choice::Accepted) && heard;
+        prop_assert_eq!(cm.events.last() == Some(&"close"), is_there);
     }
 }
 

@@ -6,15 +6,19 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use rdmap::enhanced::Enhanced;
+use rdmap::enhanced::Reads;
 use rdmap::fault::Cause;
 use rdmap::fault::Culprit;
 use rdmap::fault::Fault;
+use rdmap::fault::Misuse;
 use rdmap::header::Header;
 use rdmap::header::Model;
 use rdmap::header::ReadRequest;
 use rdmap::header::Untagged;
 use rdmap::sctp::chunk::Body;
 use rdmap::sctp::chunk::Chunk;
+use rdmap::sctp::chunk::Control;
+use rdmap::sctp::chunk::Function;
 use rdmap::sctp::chunk::PPID_CONTROL;
 use rdmap::sctp::chunk::PPID_SEGMENT;
 use rdmap::stag::Access;
@@ -294,6 +298,83 @@ fn codes_are_those_of_the_registries() {
             "{violation:?}"
         );
     }
+}
+
+/// RFC 5040, section 4.8: behind the control word there may be the length of a segment (M), its DDP header (D) and that of
+/// a Read Request (R).
+#[test]
+fn terminate_is_read_as_its_bits_say() {
+    let mut payload = vec![0x11, 0x02, 0, 0, 0, 46];
+    payload.extend([0xc1; 14]);
+    payload.extend([7; 28]);
+    let read = ReadRequest {
+        sink_stag: Stag(0x0707_0707),
+        sink_offset: 0x0707_0707_0707_0707,
+        length: 0x0707_0707,
+        source_stag: Stag(0x0707_0707),
+        source_offset: 0x0707_0707_0707_0707,
+    };
+    for (bits, has_length, has_header, has_read) in [
+        (0x00, false, false, false),
+        (0x1f, false, false, false),
+        (0x20, false, false, false),
+        (0x40, false, true, false),
+        (0x60, false, true, true),
+        (0x80, true, false, false),
+        (0xa0, true, false, false),
+        (0xc0, true, true, false),
+        (0xe0, true, true, true),
+    ] {
+        payload[2] = bits;
+        let told = Terminate::parse(&payload).unwrap();
+        assert_eq!(told.code, Code::new(1, 1, 2));
+        let header = told.header.as_ref().map(|header| header.as_slice());
+        assert_eq!(told.segment_length, has_length.then_some(46), "{bits:#x}");
+        assert_eq!(header, has_header.then_some(&[0xc1; 14][..]), "{bits:#x}");
+        assert_eq!(told.read, has_read.then_some(read), "{bits:#x}");
+    }
+}
+
+/// RFC 6581, section 9: 14 bits, of which the highest number says that nothing is negotiated.
+#[test]
+fn no_number_of_reads_says_that_it_is_not_negotiated() {
+    for (reads, octets) in [
+        (0x3ffd, [0x3f, 0xfd]),
+        (0x3ffe, [0x3f, 0xfe]),
+        (0x3fff, [0x3f, 0xfe]),
+        (0x4000, [0x3f, 0xfe]),
+        (u16::MAX, [0x3f, 0xfe]),
+    ] {
+        let enhanced = Enhanced {
+            ord: Reads::new(reads),
+            ..Enhanced::default()
+        };
+        assert_eq!(enhanced.emit().as_slice()[..2], [0, 0]);
+        assert_eq!(enhanced.emit().as_slice()[2..], octets);
+        assert!(enhanced.ord.number().is_some());
+    }
+    let (enhanced, _) = Enhanced::split(&[0xbf, 0xff, 0x7f, 0xff]).unwrap();
+    assert_eq!((enhanced.ird.number(), enhanced.ord.number()), (None, None));
+}
+
+/// RFC 5043, section 5.2.3.
+#[test]
+fn control_message_has_512_octets_of_private_data_at_most() {
+    let emit = |length, enhanced: Option<Enhanced>| {
+        let control = Control {
+            function: Function::Accept,
+            enhanced,
+            is_enhanced: enhanced.is_some(),
+            private_data: &[9; 600][..length],
+        };
+        control.emit(0, &mut [0; 700])
+    };
+    assert_eq!(emit(512, None), Ok(516));
+    assert_eq!(emit(513, None), Err(Misuse::PrivateData));
+    assert_eq!(emit(600, None), Err(Misuse::PrivateData));
+    let enhanced = Some(Enhanced::default());
+    assert_eq!(emit(508, enhanced), Ok(516));
+    assert_eq!(emit(509, enhanced), Err(Misuse::PrivateData));
 }
 
 #[test]

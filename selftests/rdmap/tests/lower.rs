@@ -7,12 +7,18 @@ use std::collections::BTreeSet;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
+use rdmap::enhanced::Agreed;
 use rdmap::fault::Fault;
 use rdmap::fault::Lower;
 use rdmap::mpa::frame::Layout;
 use rdmap::mpa::marker::Position;
+use rdmap::mpa::startup::Answer;
+use rdmap::mpa::startup::Failed;
 use rdmap::mpa::startup::Frame;
+use rdmap::mpa::startup::Initiator;
 use rdmap::mpa::startup::Kind;
+use rdmap::mpa::startup::Offer;
+use rdmap::mpa::startup::Responder;
 use rdmap::order::Invalid;
 use rdmap::order::Order;
 use rdmap::sctp::chunk::Function;
@@ -72,7 +78,9 @@ fn received(
                 break;
             };
             verdict?;
-            ulpdus.push(layout.ulpdu(&queue).flatten().copied().collect());
+            let ulpdu: Vec<u8> = layout.ulpdu(&queue).flatten().copied().collect();
+            assert_eq!(usize::from(layout.ulpdu_len()), ulpdu.len());
+            ulpdus.push(ulpdu);
             queue.drain(..layout.wire_len());
             at = layout.next();
         }
@@ -284,6 +292,54 @@ fn wrong_startup_frames_are_refused_at_once() {
     // In revision 1 the flag means nothing, and neither do reserved ones.
     assert_eq!(request(0x1f, 1, 0), Ok(true));
     assert_eq!(Frame::parse(Kind::Request, b"GET "), Err(Lower::Startup));
+}
+
+/// RFC 6581, section 6: without S there are no numbers of Reads in front of the private data.
+#[test]
+fn private_data_of_revision_2_is_whole_without_s() {
+    let octets = b"MPA ID Req Frame\x40\x02\x00\x06\x00\x04\x00\x02hi";
+    let (frame, length) = Frame::parse(Kind::Request, octets).unwrap().unwrap();
+    assert_eq!(length, octets.len());
+    assert_eq!((frame.revision, frame.enhanced), (2, None));
+    assert_eq!(frame.private_data, b"\x00\x04\x00\x02hi");
+}
+
+/// RFC 6581, section 9.1: a responder takes as many Reads as the initiator wants to send, or refuses; an initiator raises
+/// its IRD to what the responder sends.
+#[test]
+fn either_end_takes_more_reads_than_it_offered_up_to_its_limit() {
+    let offer = Offer {
+        crc: true,
+        markers: false,
+        reads: Agreed { ird: 4, ord: 2 },
+        max_ird: 16,
+        enhanced: true,
+    };
+    for ord in [4, 5, 16, 17] {
+        let mut request = b"MPA ID Req Frame\x50\x02\x00\x04\x00\x08\x00".to_vec();
+        request.push(ord);
+        let (request, _) = Frame::parse(Kind::Request, &request).unwrap().unwrap();
+        let mut responder = Responder::new(offer);
+        responder.request(&request).unwrap();
+        let reads = responder.accept(&[]).map(|(_, stream)| stream.reads);
+        let agreed = Agreed {
+            ird: u16::from(ord),
+            ord: 2,
+        };
+        let refused = Err(Failed::Lower(Lower::Reads));
+        assert_eq!(reads, if ord <= 16 { Ok(agreed) } else { refused });
+
+        let mut reply = b"MPA ID Rep Frame\x50\x02\x00\x04\x00\x08\x00".to_vec();
+        reply.push(ord);
+        let (reply, _) = Frame::parse(Kind::Reply, &reply).unwrap().unwrap();
+        let reads = match Initiator::new(offer).reply(&reply) {
+            Ok(Answer::Accepted(stream, _)) => Ok(stream.reads),
+            Ok(Answer::Rejected(_)) => panic!("{reply:?}"),
+            Err(lower) => Err(lower),
+        };
+        let refused = Err(Lower::Reads);
+        assert_eq!(reads, if ord <= 16 { Ok(agreed) } else { refused });
+    }
 }
 
 /// What MPA tells of a wrong CRC: the stream fails, and the peer is told before anybody closes TCP.
