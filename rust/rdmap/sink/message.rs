@@ -114,6 +114,15 @@ mod tests {
         Ok(message.whole(KEY))
     }
 
+    /// Computed from the finalizer as MurmurHash3 has it, `fmix64`.
+    #[test]
+    fn places_are_mixed_with_both_halves_of_the_key() {
+        assert_eq!(Key(0, 0).hash(1), 0x7d6e_4ac3_8b2b_1be2);
+        assert_eq!(KEY.hash(0), 0x6f47_2657_2b9a_d304);
+        assert_eq!(KEY.hash(1), 0xeeb9_7f70_58a9_23d6);
+        assert_eq!(KEY.hash(u32::MAX), 0x2f8e_4e6d_1aaa_ae7e);
+    }
+
     #[test]
     fn order_does_not_matter() {
         let segments = [(0, 100, None), (100, 50, None), (150, 1, Some(2))];

@@ -32,6 +32,7 @@ use rdmap::source::Request;
 use rdmap::source::Slots;
 use rdmap::source::Source;
 use rdmap::source::Status;
+use rdmap::source::HEADER_LEN;
 use rdmap::stag::Access;
 use rdmap::stag::Denied;
 use rdmap::stag::Memory;
@@ -498,6 +499,8 @@ fn answer_that_fails_halfway_says_how_far_it_came() {
     let Some(Outgoing::Segment { header, .. }) = source.next(128, &gone) else {
         panic!("there is no Terminate");
     };
+    // There is no longer one.
+    assert_eq!((header.len(), HEADER_LEN), (70, 70));
     let (_, payload) = Header::parse(header.as_slice()).unwrap();
     let told = Terminate::parse(payload).unwrap();
     assert_eq!(told.code, rdmap::violation::Code::new(0, 1, 0));

@@ -157,6 +157,23 @@ fn responses_keep_the_order_of_the_requests_where_segments_do() {
     assert!(matches!(place, Ok(Place::Response { read: 2, .. })));
 }
 
+/// The first response is too short, which is found when it is delivered.
+#[test]
+fn segment_behind_the_end_of_a_response_is_of_the_next() {
+    let range = |stag| Range {
+        stag: Stag(stag),
+        offset: 0,
+        length: 2,
+    };
+    let mut sink = ordered();
+    sink.expect(1, range(60), false).unwrap();
+    sink.expect(2, range(61), false).unwrap();
+    arrive(&mut sink, (), &tagged(true, 60, 0, true, &[1])).unwrap();
+    let place = arrive(&mut sink, (), &tagged(true, 61, 0, false, &[1]));
+    assert!(matches!(place, Ok(Place::Response { read: 2, .. })));
+    assert_eq!(sink.deliver(&Answers).map_err(code), Err((1, 1, 1)));
+}
+
 #[test]
 fn sink_that_was_invalidated_is_not_written() {
     for (stag, expected) in [(0, 0), (1, 2), (3, 1)] {

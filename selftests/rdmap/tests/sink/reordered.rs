@@ -11,6 +11,7 @@ use rdmap::stag::Range;
 use rdmap::stag::Stag;
 
 use crate::sink::arrive;
+use crate::sink::code;
 use crate::sink::deliver;
 use crate::sink::read_of;
 use crate::sink::reordered;
@@ -190,4 +191,49 @@ fn empty_response_is_that_of_the_read_whose_place_it_names() {
     sink.expect(1, range(0, 0), false).unwrap();
     let elsewhere = arrive(&mut sink, 0, &tagged(true, 60, 1, true, &[]));
     assert!(matches!(elsewhere, Err(Refusal::Fault(_))));
+}
+
+/// What the last of these segments, of the responses to two Reads of two octets, is refused with.
+fn response_fails(segments: &[(u16, Vec<u8>)]) -> (u8, u8, u8) {
+    let mut sink = reordered();
+    for (read, stag) in [(1, 60), (2, 61)] {
+        let range = Range {
+            stag: Stag(stag),
+            offset: 0,
+            length: 2,
+        };
+        sink.expect(read, range, false).unwrap();
+    }
+    let ((last_key, last), before) = segments.split_last().unwrap();
+    for (key, segment) in before {
+        arrive(&mut sink, *key, segment).unwrap();
+    }
+    match arrive(&mut sink, *last_key, last) {
+        Err(Refusal::Fault(fault)) => code(fault),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn response_that_ended_has_no_other_end_and_a_whole_one_no_other_octets() {
+    let end = tagged(true, 60, 1, true, &[1]);
+    let other_end = tagged(true, 60, 0, true, &[1]);
+    // No Read is left whose STag that is: an invalid one.
+    assert_eq!(
+        response_fails(&[(1, end.clone()), (0, other_end)]),
+        (1, 1, 0)
+    );
+    let begin = tagged(true, 60, 0, false, &[1]);
+    let again = [(1, end), (0, begin.clone()), (2, begin)];
+    assert_eq!(response_fails(&again), (1, 1, 0));
+}
+
+#[test]
+fn response_beside_its_sink_is_out_of_bounds_whatever_other_reads_there_are() {
+    for stag in [60, 61] {
+        let beside = tagged(true, stag, 2, false, &[1]);
+        assert_eq!(response_fails(&[(0, beside)]), (1, 1, 1));
+    }
+    let elsewhere = tagged(true, 62, 2, false, &[1]);
+    assert_eq!(response_fails(&[(0, elsewhere)]), (1, 1, 0));
 }

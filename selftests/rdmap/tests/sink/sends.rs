@@ -43,6 +43,11 @@ fn segments_of_a_send_do_not_run_over() {
         (1, 2, 4)
     );
     assert_eq!(refused(&[send(1, 20, false, &[1]), first]), (1, 2, 4));
+    // Few octets, of which one is behind the last segment.
+    assert_eq!(
+        refused(&[send(1, 20, false, &[1]), send(1, 9, true, &[1])]),
+        (1, 2, 4)
+    );
 }
 
 #[test]

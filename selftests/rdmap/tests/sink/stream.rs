@@ -11,6 +11,7 @@ use rdmap::order::Invalid;
 use rdmap::sink::Delivery;
 use rdmap::sink::Place;
 use rdmap::sink::Refusal;
+use rdmap::sink::HEAD_LEN;
 use rdmap::stag::Access;
 use rdmap::stag::Denied;
 use rdmap::stag::Memory;
@@ -23,7 +24,9 @@ use crate::sink::code;
 use crate::sink::deliver;
 use crate::sink::invalidating;
 use crate::sink::ordered;
+use crate::sink::read_of;
 use crate::sink::refused;
+use crate::sink::request;
 use crate::sink::send;
 use crate::sink::tagged;
 use crate::sink::terminate;
@@ -63,6 +66,24 @@ fn terminate_is_delivered_and_is_the_last() {
     let place = arrive(&mut sink, (), &send(2, 0, true, &[1]));
     assert_eq!((place, deliver(&mut sink)), (Ok(Place::Nothing), None));
     assert_eq!((sink.flush(), sink.flush()), (Some(1), None));
+}
+
+/// 18 octets of header, a word, a length, 18 octets of a header and 28 of a Read Request (RFC 5040, section 4.8).
+#[test]
+fn head_is_that_of_the_longest_terminate() {
+    let read = read_of(9, 10);
+    let mut payload = vec![0x01, 0x01, 0xe0, 0, 0, 46];
+    payload.extend(request(1, read));
+    let longest = terminate(1, &payload);
+    assert_eq!((longest.len(), HEAD_LEN), (70, 70));
+    let mut sink = ordered();
+    sink.segment((), &longest[..HEAD_LEN], longest.len(), &Answers)
+        .unwrap();
+    sink.placed();
+    let Some(Delivery::Terminate(told)) = deliver(&mut sink) else {
+        panic!("it is not delivered");
+    };
+    assert_eq!(told.read, Some(read));
 }
 
 #[test]
