@@ -52,6 +52,14 @@ belongs() {
 		awk -F'\t' '$2 ~ /^_R/ { print $2 }' "$headers/Module.symvers" | LC_ALL=C sort -u | cmp -s - "$1/rust/exported"
 }
 
+# Prints what apt is to install. These two must be of the version of their library, which came with a kernel from backports, while apt would
+# take the older ones.
+wanted() {
+	local library
+	library=$(case $1 in libelf-dev) version_of libelf1t64 ;; libdw-dev) version_of libdw1t64 ;; esac)
+	echo "$1${library:+=$library}"
+}
+
 # Makes the tree $1 out of the kernel's source.
 make_tree() {
 	local version source missing free
@@ -66,7 +74,7 @@ make_tree() {
 		"Install linux-rust-metadata-$release, or: apt install linux-source-$series=$version"
 	missing=
 	for package in rust-src bc flex bison pahole python3 xz-utils libelf-dev libssl-dev libdw-dev libc6-dev; do
-		has_package "$package" || missing="$missing $package"
+		has_package "$package" || missing="$missing $(wanted "$package")"
 	done
 	[ -z "$missing" ] || skip "its Rust metadata is missing, and so are packages to make it: apt install$missing" \
 		"Or install linux-rust-metadata-$release."

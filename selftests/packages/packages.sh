@@ -73,7 +73,8 @@ every_module() { in_chroot 'find /usr/lib/modules -name "*.ko*" | sort'; }
 
 test_old_kernel() {
 	state old_kernel
-	kernel "$old"
+	in_chroot 'ln -s /bin/true /usr/local/sbin/reboot'
+	typed 'Install' 1 "s/-amd64/-$old/g"
 	claim "kernel $old and its headers are installed" worked
 	runs_kernel "$old"
 	every_module >"$state/modules"
@@ -149,7 +150,7 @@ test_remove() {
 	every_module >"$state/modules"
 	claim 'all modules of the old kernel are where they were' diff "$work/old_kernel/modules" <(grep -F "/$old/" "$state/modules")
 	run 'find / -xdev -path /packages -prune -o \( -name "*rpcrdma-rust*" -o -name "*rpcrdma_rust*" \) -print |
-		grep -v -e ^/var/cache/apt/archives/ -e ^/var/lib/apt/'
+		grep -v -e ^/var/cache/apt/archives/ -e ^/var/lib/apt/ -e ^/var/cache/man/'
 	claim 'no file of this project is left' [ -z "$said" ]
 }
 
@@ -197,6 +198,10 @@ test_no_source() {
 	state no_source no_headers
 	run "apt-get -q install -t trixie-backports linux-headers-$new"
 	claim 'a kernel without metadata and source is skipped' skipped "$new" "linux-source-${series[0]} is not installed"
+	run "apt-get -q install --no-install-recommends linux-source-${series[0]} && apt-get -q install --reinstall linux-headers-$new"
+	claim 'one with the source, but without what makes metadata from it, is skipped' skipped "$new" 'and so are packages to make it: apt install'
+	run "apt-get -q --simulate $(sed -n 's/.*packages to make it: apt //p' <<<"$said" | head -n 1)"
+	claim 'what it says to install, apt would install' worked_and_says 'Inst libelf-dev'
 	run "cd /packages && apt install ./linux-rust-metadata-${new}_*.deb"
 	claim 'it is built when the metadata comes' worked_and_says "kernel $new has this module"
 	claim 'modprobe would take it' has_ours "$new"
