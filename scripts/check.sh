@@ -168,8 +168,10 @@ long() {
 	gate 'long: against the in-tree server' 3600 pair long_in_tree rust c
 	gate 'long: against the in-tree client' 3600 pair long_in_tree c rust
 	settings='LONG_FORMS=yes' gate 'long: iWARP, one VM' 7200 one_vm long_iwarp
-	settings='LONG_FORMS=yes' gate 'long: iWARP, two VMs, little memory' 3600 \
+	settings='LONG_FORMS=yes TIMEOUT=6000' gate 'long: iWARP, two VMs, little memory' 7200 \
 		iwarp long_iwarp_memory iwarp-tcp iwarp-tcp --memory 512M --peer-memory 2G
+	settings='' gate 'long: iWARP, two VMs, SCTP, little memory' 2400 \
+		iwarp long_iwarp_memory iwarp-sctp iwarp-sctp --memory 512M --peer-memory 2G
 	settings='LONG_FORMS=yes DISCONNECTS=100 RESTARTS=10 REMOVALS=20 KILLS=20 LOSSES=2 TIMEOUT=7200'
 	gate 'long: faults in loops' 14400 pair loops
 }
@@ -200,6 +202,8 @@ debug() {
 	settings='ROUNDS=3'
 	gate 'debug kernel: iWARP, one VM' 3600 one_vm debug_iwarp_single
 	gate 'debug kernel: iWARP, two VMs' 3600 iwarp debug_iwarp
+	settings='TIMEOUT=3600 DISCONNECTS=2'
+	gate 'debug kernel: iWARP, two VMs, SCTP' 7200 iwarp debug_iwarp_sctp iwarp-sctp iwarp-sctp
 }
 
 lintian() {

@@ -5,7 +5,7 @@
 attempt ended. `hostile_sctp.py --answer ADDRESS PORT COMMAND...` does it to who connects: it listens at that port, and runs the
 command for each case, which has an NFS client connect there.
 
-An NFS server listens there, at an address of this machine. Each case names what it expects, in the order in which it comes: `accept N` and `reject N`, control messages
+An NFS server listens there, on this machine or another. Each case names what it expects, in the order in which it comes: `accept N` and `reject N`, control messages
 with that function; `reply`, an RPC reply; `terminate L/T/CC`, a Terminate Message with that layer, type and code; `session terminate`;
 then how the association ended: `ended` in order, `aborted`, or `open` if it has not. The number of cases is printed, as 1..N, then a
 line for each, `ok` or `not ok`, with what came instead.
@@ -40,11 +40,18 @@ class Association:
     def __init__(self, address, adaptation=1, streams=STREAMS, port=0):
         self.begin(self.prepared(adaptation, streams))
         # The one address that it has anyway; more would be offered else.
-        self.socket.bind((address[0], port))
+        self.socket.bind((self.towards(address), port))
         try:
             self.socket.connect(address)
         except ConnectionError:
             self.over = "aborted"
+
+    @staticmethod
+    def towards(address):
+        """The address of this machine that packets to the other one come from."""
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as found:
+            found.connect(address)
+            return found.getsockname()[0]
 
     @staticmethod
     def prepared(adaptation=1, streams=STREAMS):

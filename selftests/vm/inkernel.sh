@@ -32,6 +32,7 @@ rdma link del test1
 [ ! -e /sys/module/iwarp ] || rmmod iwarp
 run iwarp
 ip link del wire
+restore_device
 
 plan "$planned"
 for result in "${results[@]}"; do

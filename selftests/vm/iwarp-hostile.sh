@@ -1,16 +1,26 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Peers that break the rules of MPA, DDP and RDMAP, on plain sockets (selftests/iwpeer/hostile.py), against the server's device. Each
-# gets what the RFCs say, and an honest client beside them notices nothing.
+# Peers that break the rules of MPA or of sessions over SCTP, of DDP and RDMAP, on plain sockets (selftests/iwpeer/hostile.py and
+# hostile_sctp.py), against the server's device. Each gets what the RFCs say, and an honest client beside them notices nothing.
 
 . ./lib.sh
 need_pair
+# The peers, and what prints the connections to the server's port.
 # shellcheck disable=SC2153 # the VM sets it
-[ "$PEER_RDMA" = iwarp-tcp ] || cannot_run "the server's device is iwarp-tcp; it is $PEER_RDMA"
+case $PEER_RDMA in
+iwarp-tcp)
+	peers=../iwpeer/hostile.py
+	all="ss -Hnt state all sport = :$port | grep -vE 'LISTEN|TIME-WAIT'"
+	;;
+iwarp-sctp)
+	peers=../iwpeer/hostile_sctp.py
+	all="awk '\$12 == $port' /proc/net/sctp/assocs"
+	;;
+*) cannot_run "the server's device is iwarp-tcp or iwarp-sctp; it is $PEER_RDMA" ;;
+esac
 
-# Connections to the server's port, but for those that are ours.
-connections() { on_server "ss -Hnt state all sport = :$port | grep -cvE 'LISTEN|TIME-WAIT'"; }
+connections() { on_server "$all" | wc -l; }
 all_gone() {
 	local left=60
 	until [ "$(connections)" -le "$1" ]; do
@@ -25,7 +35,7 @@ before=$(connections)
 while [ ! -e /tmp/over ]; do dd if="$mnt/honest" of=/dev/null bs=64k iflag=direct status=none || touch /tmp/lost; done &
 honest=$!
 
-mapfile -t results < <(../iwpeer/hostile.py "$SERVER_ADDR" "$port")
+mapfile -t results < <("$peers" "$SERVER_ADDR" "$port")
 touch /tmp/over
 wait "$honest"
 planned=${results[0]#1..} results=("${results[@]:1}")

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Associations with two addresses at each end, which the module's parameter `sctp_addresses` names, in one VM: two wires lead to a network
-# namespace whose client mounts over the first one. That dies under load and returns, then the other one dies.
+# namespace whose client mounts over the first one. That dies under load and returns, then the other one dies, then
+# both do.
 
 . ./lib.sh
 clear_logs
@@ -82,7 +83,11 @@ no_timeout() {
 # That the two transports have made.
 connections() { awk -v at="on $mnt " '/^device / { on = index($0, at) } on && $1 == "xprt:" { sum += $5 } END { print sum }' /proc/self/mountstats; }
 
-second_returns() { revive_wire 1 && paths_are_active && umount "$mnt"; }
+second_returns() { revive_wire 1 && paths_are_active; }
+
+# For longer than the longest time between two repetitions, which is 10 s.
+both_die() { sleep 2 && kill_wire 0 && kill_wire 1 && sleep 12 && revive_wire 0 && revive_wire 1; }
+both_have_died() { during_io both_die && no_timeout && umount "$mnt"; }
 
 # A device of its own on the second wire, whose address the first listener has.
 serves_over_both() {
@@ -94,7 +99,7 @@ goes() {
 }
 
 load=(--size=8M --numjobs=2 --iodepth=4)
-plan 12
+plan 13
 check "a mount over two wires" mounts || exit
 check "each association has two addresses at either end" have_two_addresses
 check "all paths are active" paths_are_active
@@ -104,6 +109,7 @@ check "the first wire returns, and is used again" is_used_again 0
 check "during I/O the first wire dies and returns, and then the second one dies" during_io other_dies
 check "no RPC has timed out then, and no connection broke" no_timeout
 check "the second wire returns, and all paths are active" second_returns
+check "both wires die for 12 seconds during I/O, and return: no RPC times out, and no connection breaks" both_have_died
 check "with a device on each wire, clients come over both" serves_over_both
 check "all of it goes" goes
 check "a list with something that is no address is refused" refused 10.7.1.1,v1

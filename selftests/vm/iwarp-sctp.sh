@@ -9,14 +9,16 @@
 . ./lib.sh
 clear_logs
 
+# In a pair the device is in the way: it has listeners, too. It comes back in the end.
+[ -z "${SERVER_ADDR:-}" ] || rdma link del "$RDMA_DEVICE" || exit
 modprobe -a iwarp veth sch_netem && modprobe dummy numdummies=0 || exit
 ip link add d0 type dummy && ip address add 10.9.0.1/24 dev d0 && ip address add fd09::1/64 dev d0 nodad && ip link set d0 up || exit
 # Packets to its own addresses take this way. They are as long as on Ethernet.
 ip link set lo mtu 1500
 
-add() { rdma link add iw0 type iwarp-sctp netdev d0; }
-delete() { timeout 60 rdma link del iw0; }
-count() { rdma -j -p statistic show link iw0/1 | sed -n "s/.*\"$1\": \([0-9]*\).*/\1/p"; }
+add() { rdma link add sctp0 type iwarp-sctp netdev d0; }
+delete() { timeout 60 rdma link del sctp0; }
+count() { rdma -j -p statistic show link sctp0/1 | sed -n "s/.*\"$1\": \([0-9]*\).*/\1/p"; }
 
 # Addresses at which SCTP listens to the port.
 listeners() { awk -v port="$port" '$6 == port { print $9 }' /proc/net/sctp/eps | sort; }
@@ -133,13 +135,35 @@ old_address_does_not() {
 
 beside_tcp() {
 	ip link add d1 type dummy && ip address add 10.9.1.1/24 dev d1 && ip link set d1 up || return
-	rdma link add iw1 type iwarp-tcp netdev d1 && rdma link add iw2 type iwarp-sctp netdev d1 || return
+	rdma link add tcp1 type iwarp-tcp netdev d1 && rdma link add sctp1 type iwarp-sctp netdev d1 || return
 	carries 3 "" 10.9.1.1 && carries 3 "" 10.9.0.1
+}
+
+# A client of each, which find their device by the address.
+at_once() {
+	local address device client all=0 clients=()
+	modprobe rdma_rxe && ip link add d2 type dummy && ip address add 10.9.2.1/24 dev d2 && ip link set d2 up &&
+		rdma link add rxe1 type rxe netdev d2 || return
+	for address in 10.9.0.1 10.9.1.1 10.9.2.1; do
+		mkdir "/mnt/$address" && mnt=/mnt/$address mount_nfs 3 nosharecache "$address" || return
+	done
+	for address in 10.9.0.1 10.9.1.1 10.9.2.1; do
+		fio --name="$address" --directory="/mnt/$address" --rw=randwrite --bsrange=4k-1M --size=8M --direct=1 --verify=crc32c \
+			--verify_fatal=1 --fallocate=none --unlink=1 >"/tmp/$address.log" 2>&1 &
+		clients+=($!)
+	done
+	for client in "${clients[@]}"; do wait "$client" || all=1; done
+	rdma resource show qp | grep 'type RC'
+	[ $all = 0 ] || cat /tmp/10.9.?.1.log
+	for device in sctp0 tcp1 rxe1; do
+		[ "$(rdma resource show qp link "$device/1" | grep -c 'type RC')" = 2 ] || all=1
+	done
+	umount /mnt/10.9.?.1 && rdma link del rxe1 && return $all
 }
 
 nobody_listens() { not mount_nfs 3 port=20050,soft,timeo=50,retrans=1 10.9.0.1; }
 module_goes() { "$scripts/vm/nfs-server" stop && unload && timeout 60 rmmod iwarp; }
-module_returns() { modprobe iwarp && add && delete; }
+module_returns() { modprobe iwarp && add && delete && restore_device; }
 
 check_quietly() { "$@" >/dev/null; }
 check_quietly serves || exit
@@ -152,7 +176,7 @@ mapfile -t answers < <(../iwpeer/hostile_sctp.py --answer 10.9.0.1 20050 sh -c "
 	exec mount -t nfs -o proto=rdma,port=20050,vers=4.2,retry=0,soft,timeo=50,retrans=1 10.9.0.1:/ $mnt")
 planned=$((planned + ${answers[0]#1..})) results+=("${answers[@]:1}")
 
-plan $((${#results[@]} + 21 + $(long_form && echo 2 || echo 0)))
+plan $((${#results[@]} + 22 + $(long_form && echo 2 || echo 0)))
 check "there is a listener for each address of the device" listens_at 10.9.0.1 fd09:0000:0000:0000:0000:0000:0000:0001 "$link_local"
 check "NFSv3 over IPv4" carries 3 "" 10.9.0.1
 check "NFSv4.2 over IPv6" carries 4.2 "" fd09::1
@@ -179,6 +203,7 @@ if long_form; then
 fi
 check "the device goes while it is in use, and comes back" goes_in_use 10.9.0.1
 check "both link types serve, on one network device" beside_tcp
+check "one server has clients over iwarp-sctp, iwarp-tcp and rxe at the same time" at_once
 check "the module goes" module_goes
 check "the module comes back" module_returns
 finish

@@ -47,6 +47,9 @@ every_length() {
 	[ "$by" -gt 0 ] && [ "$by" -lt 234 ]
 }
 
+# Only the packets of rxe are altered: where they are in an iWARP stream, nobody can tell before.
+can_alter() { [ "$RDMA" = rxe ]; }
+
 # alter OPCODE: changes bit 0 of byte 1,000 in each packet with that opcode that leaves this machine, and the ICRC, the packet's
 # checksum, to match. A packet has 12 bytes of header, 4,096 of payload and the ICRC.
 alter() {
@@ -105,7 +108,7 @@ altered() {
 	mountpoint -q "$mnt" && random_file /vm/true 300000 && cp /vm/true "$mnt/true" && "reply_is_$1" && "call_is_$1"
 }
 
-plan 18
+plan $((15 + $(can_alter && echo 3 || echo 0)))
 check "the server gets a realm" on_server "$scripts/vm/kerberos server"
 check "the client joins it" "$scripts/vm/kerberos" client
 for flavour in krb5 krb5i krb5p; do
@@ -114,11 +117,11 @@ for flavour in krb5 krb5i krb5p; do
 	case $flavour in
 	krb5)
 		check "$flavour reduces messages" write_chunks -gt
-		check "$flavour does not notice what was altered on the way" altered taken
+		! can_alter || check "$flavour does not notice what was altered on the way" altered taken
 		;;
 	*)
 		check "$flavour reduces no message" write_chunks -eq
-		check "$flavour refuses what was altered on the way" altered refused
+		! can_alter || check "$flavour refuses what was altered on the way" altered refused
 		umount "$mnt"
 		usual=$(</proc/sys/sunrpc/rdma_max_inline_read)
 		messages 1024

@@ -142,6 +142,11 @@ goes_in_use() {
 	timeout 120 tail --pid="$writer" -f /dev/null && timeout 60 umount -f "$mnt"
 }
 
+# The device of a pair, which tests after this one need, goes with its module.
+restore_device() {
+	[ -z "${SERVER_ADDR:-}" ] || rdma link show "$RDMA_DEVICE/1" >/dev/null 2>&1 || rdma link add "$RDMA_DEVICE" type "$RDMA" netdev eth0
+}
+
 # Prints which module is loaded: `rust` is this module, which has a version; `c` is the in-tree module, which has none.
 loaded() {
 	if [ -e /sys/module/rpcrdma/version ]; then echo rust; elif [ -e /sys/module/rpcrdma ]; then echo c; else echo none; fi
