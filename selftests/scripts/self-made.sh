@@ -17,7 +17,8 @@ command=$(block 'A kernel that you built yourself' 1 | sed "$only; s| KDIR=[^ ]*
 cd "$copy"
 echo "$command"
 bash -ec "$command" 2>&1 | tee log
-if grep -n warning log; then exit 1; fi
+# Debian has built the stock kernel with the same compiler by another name, which Kbuild warns of.
+if grep -n warning log | grep -v 'warning: the compiler differs from the one used to build the kernel'; then exit 1; fi
 for module in rpcrdma iwarp; do
 	modinfo -F vermagic "$PWD/$module.ko" | grep -F "$(cat "$kdir/include/config/kernel.release") "
 done
