@@ -113,7 +113,7 @@ interop: ## our module and the in-tree one on either side: every version, sys ov
 	@$(call built,rust)
 	@scripts/enter selftests/interop/interop.py
 
-bench: ## instructions per operation, ours beside the in-tree one's, over RDMA=; PROFILE=1: who executes them
+bench: ## instructions per operation, ours beside the in-tree one's, over RDMA=, and NFS over TCP; PROFILE=1: who executes them
 	@$(call built,rust)
 	@scripts/enter selftests/bench/bench.py --rdma $(RDMA) $(if $(PROFILE),--profile)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Compares our module with the kernel's own by the instructions that an operation takes, client and server together.
+"""Compares our module with the kernel's own and with NFS over TCP: instructions for an operation, client and server together.
 
 Boots a VM for each (guest.py runs there), prints a table and draws it: build/bench/rxe/table.txt and ratios.svg, or what the RDMA
 device is called that they have; with --profile who executes the instructions, build/bench/rxe/shares.txt. Runs inside the build root.
@@ -14,15 +14,16 @@ from pathlib import Path
 
 SRC = Path(__file__).resolve().parents[2]
 OUT = SRC / "build/bench"
-# Name, module, inline size.
-SIDES = [("ours", "rust", None), ("C", "c", None), ("C, 8192 inline", "c", 8192)]
-OWNERS = ["rdma_rxe", "siw", "iwarp", "sunrpc", "rpcrdma", "nfs", "nfsd", "kernel", "user"]
+# Name, module, more for guest.py.
+SIDES = [("ours", "rust", ()), ("C", "c", ()), ("C, 8192 inline", "c", ("--inline=8192",)), ("NFS/TCP", "c", ("--tcp",))]
+# Of the bars of those but the first, in the chart.
+COLOURS = ("#2a6f97", "#89a7b8", "#c9a227")
+OWNERS = ["rdma_rxe", "siw", "iwarp", "sctp", "sunrpc", "rpcrdma", "nfs", "nfsd", "kernel", "user"]
 
 
-def guest(module, inline, options):
+def guest(module, more, options):
     """Returns what guest.py found in a VM with `module`."""
-    command = ["selftests/bench/guest.py", f"--seconds={options.seconds}", f"--only='{options.only}'", f"--rdma={options.rdma}"]
-    command += [f"--inline={inline}"] if inline else []
+    command = ["selftests/bench/guest.py", f"--seconds={options.seconds}", f"--only='{options.only}'", f"--rdma={options.rdma}", *more]
     command += ["--profile"] if options.profile else []
     vm = subprocess.run(["scripts/vm.py", "single", "--module", module, "--rdma", options.rdma, "--accel", "count", "--smp", "1", "--limit",
                          str(options.limit), "--", " ".join(command)], cwd=SRC, stdout=subprocess.PIPE, text=True)
@@ -33,11 +34,11 @@ def guest(module, inline, options):
 
 
 def table(results):
-    ours, *others = results.values()
+    first, *others = results.values()
     names = list(results)
     yield f"{'operations per second of guest time':32}" + "".join(f"{name:>16}" for name in names) \
-        + "".join(f"{'ours / ' + name:>24}" for name in names[1:])
-    for workload, rate in ours.items():
+        + "".join(f"{names[0] + ' / ' + name:>24}" for name in names[1:])
+    for workload, rate in first.items():
         yield f"{workload:32}" + "".join(f"{r[workload]:16.1f}" for r in results.values()) \
             + "".join(f"{rate / r[workload]:24.2f}" for r in others)
 
@@ -52,23 +53,24 @@ def shares(results):
 
 
 def chart(results):
-    """Bars of our rate over that of each other side; the line is 1."""
-    ours, *others = results.values()
-    row, bar, left, scale = 44, 16, 250, 300
-    parts = []
-    for i, (workload, rate) in enumerate(ours.items()):
+    """Bars of the rate of the first side over that of each other one; the line is 1."""
+    first, *others = results.values()
+    bar, left, scale = 16, 250, 300
+    row, names = bar * len(others) + 12, list(results)
+    parts = [f'<text x="{left + 130 * j}" y="40" fill="{colour}">{name}</text>' for j, (name, colour) in enumerate(zip(names[1:], COLOURS))]
+    for i, (workload, rate) in enumerate(first.items()):
         y = 50 + i * row
         parts.append(f'<text x="{left - 10}" y="{y + 20}" text-anchor="end">{workload}</text>')
-        for j, (side, colour) in enumerate(zip(others, ("#2a6f97", "#89a7b8"))):
+        for j, (side, colour) in enumerate(zip(others, COLOURS)):
             ratio = rate / side[workload]
             parts.append(f'<rect x="{left}" y="{y + j * bar}" width="{ratio * scale:.0f}" height="{bar - 2}" fill="{colour}"/>'
                          f'<text x="{left + ratio * scale + 6:.0f}" y="{y + j * bar + 12}">{ratio:.2f}</text>')
-    height = 60 + len(ours) * row
+    height = 60 + len(first) * row
     return "\n".join([
         f'<svg xmlns="http://www.w3.org/2000/svg" width="760" height="{height}" font-family="sans-serif" font-size="13">',
-        '<text x="10" y="20">Operations per instruction, ours over C: at its defaults (dark), with 8,192 bytes inline (light)</text>',
+        f'<text x="10" y="20">Operations per instruction, {names[0]} over each of the others</text>',
         *parts,
-        f'<line x1="{left + scale}" x2="{left + scale}" y1="40" y2="{height - 10}" stroke="black"/>',
+        f'<line x1="{left + scale}" x2="{left + scale}" y1="45" y2="{height - 10}" stroke="black"/>',
         "</svg>", ""])
 
 
@@ -76,17 +78,19 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=2, help="guest time for each workload")
     parser.add_argument("--only", default="", help="workloads with this in their name")
-    parser.add_argument("--rdma", default="rxe", help="the RDMA device: rxe, siw or iwarp-tcp")
+    parser.add_argument("--rdma", choices=("rxe", "siw", "iwarp-tcp", "iwarp-sctp"), default="rxe", help="the RDMA device")
+    names = [name for name, _, _ in SIDES]
+    parser.add_argument("--sides", nargs="+", choices=names, default=names, help="only these; the first is compared with the others")
     parser.add_argument("--limit", type=int, default=1800, help="seconds until a VM is killed")
     parser.add_argument("--profile", action="store_true", help="who executes the instructions, instead of how many")
     options = parser.parse_args()
     out = OUT / options.rdma
     out.mkdir(parents=True, exist_ok=True)
-    results = {name: guest(module, inline, options) for name, module, inline in SIDES}
+    results = {name: guest(module, more, options) for name, module, more in SIDES if name in options.sides}
     text = "\n".join((shares if options.profile else table)(results)) + "\n"
     print(text, end="")
     (out / ("shares.txt" if options.profile else "table.txt")).write_text(text)
-    if not options.profile:
+    if not options.profile and len(results) > 1:
         (out / "ratios.svg").write_text(chart(results))
 
 

@@ -26,7 +26,7 @@ def run(*command):
     subprocess.run(command, check=True)
 
 
-def set_up(inline, rdma):
+def set_up(inline, rdma, tcp):
     # Where and when it collapses pages has nothing to do with what is measured.
     Path("/sys/kernel/mm/transparent_hugepage/enabled").write_text("never")
     run("modprobe", "-a", "dummy", "rpcrdma", "nfs")
@@ -35,13 +35,15 @@ def set_up(inline, rdma):
             (SYSCTL / name).write_text(str(inline))
     run("ip", "link", "add", "wire", "mtu", "4500", "up", "type", "dummy")
     run("ip", "address", "add", f"{ADDRESS}/24", "dev", "wire")
-    # What goes to an own address over TCP passes through the loopback interface.
+    # What goes to an own address over TCP or SCTP passes through the loopback interface.
     run("ip", "link", "set", "lo", "mtu", "4500")
-    run("rdma", "link", "add", "device", "type", rdma, "netdev", "wire")
+    if not tcp:
+        run("rdma", "link", "add", "device", "type", rdma, "netdev", "wire")
     run(str(SCRIPTS / "vm/nfs-server"), "start")
     run("dd", "if=/dev/zero", "of=/export/file", "bs=1M", f"count={FILE_MB}", "status=none")
     MOUNT.mkdir(exist_ok=True)
-    run("mount", "-t", "nfs", "-o", "vers=4.2,proto=rdma,port=20049,noac", f"{ADDRESS}:/", str(MOUNT))
+    transport = "proto=tcp" if tcp else "proto=rdma,port=20049"
+    run("mount", "-t", "nfs", "-o", f"vers=4.2,{transport},noac", f"{ADDRESS}:/", str(MOUNT))
     # No delegation is given before the grace periods are over. Nobody waits: idle time passes at once.
     time.sleep(15)
 
@@ -150,12 +152,13 @@ def profiled(measure, seconds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rdma", default="rxe", help="the type of the RDMA device")
+    parser.add_argument("--tcp", action="store_true", help="NFS over TCP, without an RDMA device")
     parser.add_argument("--inline", type=int, help="inline sizes of client and server; without, the module's own")
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--only", default="", help="workloads with this in their name")
     parser.add_argument("--profile", action="store_true", help="who executes the instructions, instead of how many")
     options = parser.parse_args()
-    set_up(options.inline, options.rdma)
+    set_up(options.inline, options.rdma, options.tcp)
     results = {}
     for name, measure in (WORKLOADS | ({} if options.rdma == "rxe" else LONG_PATH)).items():
         if options.only not in name:
