@@ -26,6 +26,10 @@ use kernel::types::Opaque;
 
 /// A queue for work that memory reclaim may wait for.
 ///
+/// Work runs on the CPU where it was queued, as that of the core's completion queues does. What is queued there while work runs,
+/// such as the completions of what it has received, is done by the same thread right after it, unless the work sleeps. A queue that
+/// is bound to no CPU would wake another thread for each item.
+///
 /// # Invariants
 ///
 /// The queue exists.
@@ -39,9 +43,8 @@ unsafe impl Sync for Queue {}
 impl Queue {
     /// A queue of this name. Sleeps.
     pub fn new(name: &'static CStr) -> Result<Self> {
-        let flags = crate::wq_flags_WQ_MEM_RECLAIM
-            | crate::wq_flags_WQ_UNBOUND
-            | crate::wq_flags_WQ_HIGHPRI;
+        let flags =
+            crate::wq_flags_WQ_MEM_RECLAIM | crate::wq_flags_WQ_PERCPU | crate::wq_flags_WQ_HIGHPRI;
         // SAFETY: The name is a string.
         let queue = unsafe { crate::alloc_workqueue(crate::chars(name), flags) };
         // INVARIANT: Just made.
@@ -207,7 +210,7 @@ impl Worker {
         // INVARIANT: It is the same each time: what the item is part of.
         item.target.store(kept.cast_mut().cast(), Ordering::Relaxed);
         let queue = worker.queue.0.as_ptr();
-        // CAST: It stands for no CPU.
+        // CAST: It stands for the CPU that this runs on.
         let cpu = crate::wq_misc_consts_WORK_CPU_UNBOUND as ffi::c_int;
         // SAFETY: The item was initialised, and the count just taken keeps it allocated until it has run.
         let queued = unsafe { crate::queue_delayed_work_on(cpu, queue, item.work.get(), delay) };
