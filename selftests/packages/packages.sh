@@ -200,7 +200,7 @@ test_no_source() {
 	claim 'a kernel without metadata and source is skipped' skipped "$new" "linux-source-${series[0]} is not installed"
 	run "apt-get -q install --no-install-recommends linux-source-${series[0]} && apt-get -q install --reinstall linux-headers-$new"
 	claim 'one with the source, but without what makes metadata from it, is skipped' skipped "$new" 'and so are packages to make it: apt install'
-	run "apt-get -q --simulate $(sed -n 's/.*packages to make it: apt //p' <<<"$said" | head -n 1)"
+	run "apt-get -q --simulate $(sed -n 's/.*packages to make it: apt //p' <<<"$said" | head -n 1 | tr -d '\r')"
 	claim 'what it says to install, apt would install' worked_and_says 'Inst libelf-dev'
 	run "cd /packages && apt install ./linux-rust-metadata-${new}_*.deb"
 	claim 'it is built when the metadata comes' worked_and_says "kernel $new has this module"
