@@ -18,9 +18,6 @@ use rdmap::source::Payload;
 use rdmap::stag::Range;
 use rdmap::stag::Stag;
 
-/// Calls in a row, so that what arrives is not forgotten over what is to be sent.
-const CALLS: usize = 4;
-
 /// Copies pieces one behind the other.
 fn gather(to: &mut [u8]) -> impl FnMut(Piece<'_>) -> Result + '_ {
     let mut at = 0_usize;
@@ -42,31 +39,30 @@ enum Cut {
     Full,
 }
 
-/// Sends what is to be sent and what there is room for. Says whether there may be more. An error is one of the connection.
+/// Sends what is to be sent and what there is room for, in one call. Says whether there may be more. An error is one of the connection.
+///
+/// Not in several calls: where both ends are on one machine, the peer then has its turn before there is more on its way than TCP may
+/// refer to. What is beyond that is copied once more.
 pub(super) fn make<O: Open>(
     parts: &mut Parts<O>,
     shared: &Shared,
     memory: &Registered<'_>,
 ) -> Result<bool> {
-    for _ in 0..CALLS {
-        if !flush(&mut parts.open)? {
-            return Ok(false);
-        }
-        if !parts.open.may_send() && parts.source.fault().is_none() {
-            return Ok(false);
-        }
-        while parts.open.has_room() {
-            match cut(parts, shared, memory)? {
-                Cut::Made => {}
-                Cut::None => break,
-                Cut::Full => return Ok(false),
-            }
-        }
-        if parts.open.is_empty() {
-            return Ok(false);
+    if !flush(&mut parts.open)? {
+        return Ok(false);
+    }
+    if !parts.open.may_send() && parts.source.fault().is_none() {
+        return Ok(false);
+    }
+    let mut more = true;
+    while more && parts.open.has_room() {
+        match cut(parts, shared, memory)? {
+            Cut::Made => {}
+            Cut::None => more = false,
+            Cut::Full => return Ok(false),
         }
     }
-    flush(&mut parts.open)
+    Ok(flush(&mut parts.open)? && more)
 }
 
 /// Hands over what was added. False if an event will tell of room.
