@@ -41,8 +41,8 @@ enum Cut {
 
 /// Sends what is to be sent and what there is room for, in one call. Says whether there may be more. An error is one of the connection.
 ///
-/// Not in several calls: where both ends are on one machine, the peer then has its turn before there is more on its way than TCP may
-/// refer to. What is beyond that is copied once more.
+/// Not in several calls, after which WRITEs of 1 MiB took a tenth more instructions where both ends are on one machine. Probably
+/// more was on its way then, before the peer had its turn, than TCP may refer to, and what is beyond that is copied once more.
 pub(super) fn make<O: Open>(
     parts: &mut Parts<O>,
     shared: &Shared,
