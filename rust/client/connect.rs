@@ -14,10 +14,7 @@ use super::{
         ReusableResources, //
     },
     connection_state::ConnectError,
-    queue_limits::{
-        QueueLimits,
-        CALLBACKS, //
-    },
+    queue_limits::QueueLimits,
     stats::Counters, //
 };
 use kernel::{
@@ -137,9 +134,9 @@ fn request(
             .regions
             .fill(&pd, regions, limits.regions, limits.pages, limits.reserve);
     // RFC 8166, section 3.3.1: the Receives for all replies are posted before the first Call is sent.
-    let posted = connection.receives.fill(
+    let posted = connection.receives.grow(
         &queue,
-        limits.credits.saturating_add(CALLBACKS),
+        QueueLimits::messages(limits.credits),
         config.inline.receive_size(),
         GFP_KERNEL,
         &mut receives,

@@ -50,6 +50,12 @@ pub(super) struct QueueLimits {
 }
 
 impl QueueLimits {
+    /// How many Receives may be used up at the same time with so many credits: by the replies, by calls to the client, and by the message
+    /// that is being handled, because what follows from it may be sent, and answered, before its Receive is posted again.
+    pub(super) fn messages(credits: usize) -> usize {
+        credits.saturating_add(CALLBACKS).saturating_add(1)
+    }
+
     pub(super) fn new(limits: &Limits, config: Config) -> Result<Self> {
         let pages = limits
             .registration_pages
@@ -72,7 +78,7 @@ impl QueueLimits {
             pr_err!("the device queues {queue_depth} work requests, which is too few\n");
             return Err(error::not_supported());
         }
-        let receives = ReceiveRing::<Connection>::depth(credits.saturating_add(CALLBACKS));
+        let receives = ReceiveRing::<Connection>::depth(Self::messages(credits));
         Ok(Self {
             parameters: Parameters {
                 receives: u32::try_from(receives)?,

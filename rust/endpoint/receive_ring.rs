@@ -3,12 +3,12 @@
 //! Receive buffers that go round: posted, filled, read, posted again.
 //!
 //! RFC 8166, section 3.3.1: a peer may send as many messages as it has credits, so as many Receives must be
-//! posted at any time. The ring has a batch more buffers than that. As long as fewer than a batch wait to be posted
-//! again, enough are posted, and a batch costs one doorbell. A thread that answers a message gives the buffer of
+//! posted at any time. The ring has a batch less one more buffers than that. As long as fewer than a batch wait to be
+//! posted again, enough are posted, and a batch costs one doorbell. A thread that answers a message gives the buffer of
 //! that back before it sends: as a batch is posted under the ring's lock, its Send cannot overtake another thread
 //! that is about to post one.
 //!
-//! A ring can grow, but never shrinks: a peer may use an old grant for long.
+//! A ring grows at once, and shrinks as messages arrive: posted Receives cannot be taken back.
 
 use kernel::{
     alloc::Flags,
@@ -36,10 +36,9 @@ struct Ring<H: Handler> {
     /// Buffers that wait to be posted again, and how many of them are a batch.
     spare: Buffers<H>,
     batch: usize,
-    /// How many buffers there are.
+    /// How many buffers there are, and how many there are to be.
     depth: usize,
-    /// Whether a thread is making more buffers.
-    growing: bool,
+    wanted: usize,
     /// The connection is at its end: nothing is kept here.
     closed: bool,
 }
@@ -56,7 +55,7 @@ impl<H: Handler> ReceiveRing<H> {
                     spare: Buffers::new(),
                     batch: 0,
                     depth: 0,
-                    growing: false,
+                    wanted: 0,
                     closed: false,
                 },
                 "rpcrdma::receive_ring"
@@ -64,30 +63,46 @@ impl<H: Handler> ReceiveRing<H> {
         })
     }
 
-    /// Posts Receives of `len` bytes until the peer may have `credits`, and returns how many were missing. Takes
-    /// the buffers of `reusable`, which are of that length, and allocates what is missing yet; if it fails they go
-    /// back there. [`EBUSY`] if somebody else does. Sleeps if `flags` allow it.
-    pub(crate) fn fill(
+    /// Posts Receives of `len` bytes until the peer may have `credits`. Takes the buffers of `reusable`, which are of
+    /// that length, and allocates what is missing yet; if it fails they go back there. Not to be called, nor
+    /// [`Self::shrink`], before it has returned. Sleeps if `flags` allow it.
+    pub(crate) fn grow(
         &self,
         queue: &QueuePair<H>,
         credits: usize,
         len: usize,
         flags: Flags,
         reusable: &mut Buffers<H>,
-    ) -> Result<usize> {
+    ) -> Result {
+        let depth = Self::depth(credits);
         let mut ring = self.ring.lock();
-        if core::mem::replace(&mut ring.growing, true) {
-            return Err(EBUSY);
-        }
-        let missing = Self::depth(credits).saturating_sub(ring.depth);
+        // It may still be larger for an earlier grant.
+        let wanted = ring.wanted;
+        ring.wanted = wanted.max(depth);
+        let missing = depth.saturating_sub(ring.depth);
         drop(ring);
         let (posted, result) = Self::post(queue, missing, len, flags, reusable);
         let mut ring = self.ring.lock();
-        ring.growing = false;
         ring.depth = ring.depth.saturating_add(posted);
-        result?;
-        ring.batch = ring.batch.max(Self::batch(credits));
-        Ok(missing)
+        match result {
+            Ok(()) => ring.batch = Self::batch(credits),
+            Err(_) => ring.wanted = wanted,
+        }
+        result
+    }
+
+    /// Has Receives freed instead of posted again until there are so many as `credits` take. Returns how many were freed at
+    /// once; [`Self::repost`] tells of the others. Does not sleep.
+    pub(crate) fn shrink(&self, queue: &QueuePair<H>, credits: usize) -> usize {
+        let mut ring = self.ring.lock();
+        ring.wanted = Self::depth(credits);
+        ring.batch = Self::batch(credits);
+        let excess = ring.depth.saturating_sub(ring.wanted);
+        let freed = ring.spare.take(excess);
+        ring.depth = ring.depth.saturating_sub(freed.len());
+        ring.post_batch(queue);
+        drop(ring);
+        freed.len()
     }
 
     /// Posts `count` Receives more of `len` bytes, for messages that need no credits. If it fails, none was posted. Sleeps if
@@ -130,26 +145,33 @@ impl<H: Handler> ReceiveRing<H> {
 
     /// How many Receives the ring has for `credits`.
     pub(crate) fn depth(credits: usize) -> usize {
-        credits.saturating_add(Self::batch(credits))
+        credits
+            .saturating_add(Self::batch(credits))
+            .saturating_sub(1)
     }
 
     fn batch(credits: usize) -> usize {
         (credits / 4).clamp(2, Self::BATCH)
     }
 
-    /// Takes back a buffer that was read, and posts a batch when there is one. If the queue pair
-    /// is at its end the buffers stay here.
-    pub(crate) fn repost(&self, queue: &QueuePair<H>, buffer: Buffer<H>) {
+    /// Takes back a buffer that was read, and posts a batch when there is one. Returns true if it was freed instead. If the queue
+    /// pair is at its end the buffers stay here.
+    pub(crate) fn repost(&self, queue: &QueuePair<H>, buffer: Buffer<H>) -> bool {
         let mut ring = self.ring.lock();
         if ring.closed {
             drop(ring);
-            return drop(buffer);
+            drop(buffer);
+            return false;
+        }
+        if ring.depth > ring.wanted {
+            ring.depth = ring.depth.saturating_sub(1);
+            drop(ring);
+            drop(buffer);
+            return true;
         }
         ring.spare.push(buffer);
-        if ring.spare.len() >= ring.batch {
-            // What cannot be posted stays.
-            let _ = queue.post_receives(&mut ring.spare);
-        }
+        ring.post_batch(queue);
+        false
     }
 
     /// Keeps buffers that are not to be posted any more, for [`Self::close`].
@@ -166,5 +188,15 @@ impl<H: Handler> ReceiveRing<H> {
         let mut ring = self.ring.lock();
         ring.closed = true;
         core::mem::take(&mut ring.spare)
+    }
+}
+
+impl<H: Handler> Ring<H> {
+    /// Posts the spare buffers if they are a batch.
+    fn post_batch(&mut self, queue: &QueuePair<H>) {
+        if self.spare.len() >= self.batch {
+            // What cannot be posted stays.
+            let _ = queue.post_receives(&mut self.spare);
+        }
     }
 }

@@ -58,15 +58,17 @@ impl Window {
 }
 
 /// What the Responder grants next: twice as much as before, up to `limit` and to what the Requester asks for, when half of
-/// that is used. `used` is how many Calls it serves at the same time, or how many [arrived within a round trip](Arrivals): over a
-/// long path with quick replies most Calls of a Requester are on the way.
+/// that is used, and more than one. `used` is how many Calls it serves at the same time, or how many
+/// [arrived within a round trip](Arrivals): over a long path with quick replies most Calls of a Requester are on the way.
 ///
-/// Receives for a grant are posted before it is sent, and again before each reply. As it never sinks
-/// there is nothing to remember of Calls that were sent under a higher one.
+/// Receives for a grant are posted before it is sent, and again before each reply. When it may sink, and when the Receives for
+/// the higher grant may go, is said in [`crate::lowering`].
 #[inline]
 pub fn raised(granted: u32, used: u32, requested: u32, limit: u32) -> Option<u32> {
     let limit = limit.min(requested.max(granted));
-    let enough = granted >= limit || used < granted.div_ceil(2);
+    // A Requester that waits for each reply has no use for more than one credit.
+    let half = granted.div_ceil(2).max(2).min(granted);
+    let enough = granted >= limit || used < half;
     (!enough).then(|| granted.saturating_mul(2).clamp(1, limit))
 }
 
@@ -85,7 +87,8 @@ impl Arrivals {
     }
 
     /// A Call arrives at the time `now`. If with it a round trip has passed, returns how many arrived before it in that stretch, which
-    /// may have been longer: then so many fewer.
+    /// may have been longer: then so many fewer, rounded up. A Requester that uses two credits has more than one Call on the way, or
+    /// both are served at the same time.
     #[inline]
     pub fn arrived(&mut self, now: u64, round_trip: u64) -> Option<u32> {
         let passed = now.saturating_sub(self.since);
@@ -94,12 +97,15 @@ impl Arrivals {
             return None;
         }
         let calls = u64::from(self.calls);
-        let each = calls.saturating_mul(round_trip).checked_div(passed);
+        let each = match passed {
+            0 => 0,
+            passed => calls.saturating_mul(round_trip).div_ceil(passed),
+        };
         *self = Self {
             since: now,
             calls: 1,
         };
-        Some(u32::try_from(each.unwrap_or(0)).unwrap_or(u32::MAX))
+        Some(u32::try_from(each).unwrap_or(u32::MAX))
     }
 }
 
@@ -131,8 +137,15 @@ mod tests {
         assert_eq!(raised(96, 96, 128, 128), Some(128));
         assert_eq!(raised(128, 128, 256, 128), None);
         assert_eq!(raised(1, 1, 8, 4), Some(2));
+        assert_eq!(raised(3, 2, 8, 8), Some(6));
         let most = u32::MAX;
         assert_eq!(raised(most - 1, most, most, most), Some(most));
+    }
+
+    #[test]
+    fn one_call_at_a_time_does_not_raise_the_grant() {
+        assert_eq!(raised(2, 1, 128, 128), None);
+        assert_eq!(raised(2, 2, 128, 128), Some(4));
     }
 
     #[test]
@@ -156,8 +169,16 @@ mod tests {
         assert!(counted(1).iter().all(|calls| *calls == 100));
         // One that waits for each reply.
         assert!(counted(100).iter().all(|calls| *calls == 1));
-        assert!(counted(150).iter().all(|calls| *calls == 0));
+        assert!(counted(150).iter().all(|calls| *calls == 1));
         assert!(!counted(150).is_empty());
+    }
+
+    #[test]
+    fn two_calls_in_less_than_two_round_trips_count_as_two() {
+        let mut arrivals = Arrivals::new();
+        arrivals.arrived(1_000, 100);
+        assert_eq!(arrivals.arrived(1_001, 100), None);
+        assert_eq!(arrivals.arrived(1_190, 100), Some(2));
     }
 
     #[test]
@@ -167,7 +188,7 @@ mod tests {
         for now in 1_001..1_050 {
             assert_eq!(arrivals.arrived(now, 100), None);
         }
-        assert_eq!(arrivals.arrived(11_000, 100), Some(0));
+        assert_eq!(arrivals.arrived(11_000, 100), Some(1));
     }
 
     #[test]

@@ -16,7 +16,7 @@
 //!
 //! A Requester [plans](plan) a Call, [encodes](header::Call) its header, and [parses](reply)
 //! the reply. A Responder [parses](call) a Call and [builds](reply_builder) the reply. Both keep
-//! account of [credits](credit) and of the [state of the connection](conn).
+//! account of [credits](credit), which a Responder [lowers](lowering) again, and of the [state of the connection](conn).
 
 // Kbuild passes `no_std` itself. The unit tests need `std`.
 #![cfg_attr(not(any(test, CONFIG_RUST)), no_std)]
@@ -29,6 +29,7 @@ pub mod conn;
 pub mod credit;
 pub mod error;
 pub mod header;
+pub mod lowering;
 pub mod plan;
 pub mod rdma_error;
 pub mod reduction;

@@ -114,8 +114,9 @@ pub(crate) struct Connection<T: SvcConnection> {
     pub(super) calls_read: CallsRead,
     /// Whether Receives for replies of the client are posted.
     pub(super) expects_replies: Atomic<bool>,
-    /// Messages whose Receive was not given back yet.
-    in_progress: Atomic<u32>,
+    /// How many messages have arrived, and how many of their Receives were given back. The numbers may wrap.
+    arrived: Atomic<u32>,
+    given_back: Atomic<u32>,
     /// Whether the timer of the transport runs.
     pub(super) watched: Atomic<bool>,
     /// Whether it was counted that the connection is lost.
@@ -144,7 +145,8 @@ impl<T: SvcConnection> Connection<T> {
                 credits <- Credits::new(),
                 calls_read: CallsRead::new(),
                 expects_replies: Atomic::new(false),
-                in_progress: Atomic::new(0),
+                arrived: Atomic::new(0),
+                given_back: Atomic::new(0),
                 watched: Atomic::new(false),
                 counted_lost: AtomicFlag::new(false),
                 accepted: SetOnce::new(),
@@ -313,19 +315,27 @@ impl<T: SvcConnection> Connection<T> {
 
     /// Counts a message that was received.
     pub(super) fn begin_message(&self) {
-        self.in_progress.add(1, Relaxed);
+        self.arrived.add(1, Relaxed);
+    }
+
+    /// How many messages have arrived.
+    pub(super) fn arrived(&self) -> u32 {
+        self.arrived.load(Relaxed)
     }
 
     /// How many messages are in progress.
     pub(super) fn in_progress(&self) -> u32 {
-        self.in_progress.load(Relaxed)
+        // In this order there are never more than have arrived.
+        let given_back = self.given_back.load(Acquire);
+        self.arrived().wrapping_sub(given_back)
     }
 
     /// Gives back the Receive of `message`, to be posted again.
     pub(super) fn repost(&self, queue: &QueuePair<Self>, message: Message<Self>) {
-        // Subtracts one.
-        self.in_progress.add(u32::MAX, Relaxed);
-        self.receives.repost(queue, message.into_buffer());
+        self.given_back.fetch_add(1, Release);
+        if self.receives.repost(queue, message.into_buffer()) {
+            self.credits.receives_freed(1);
+        }
     }
 
     /// A number that changes when another attempt to post may succeed. To be read before an attempt.

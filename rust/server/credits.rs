@@ -3,8 +3,8 @@
 //! The credit grant of a connection (RFC 8166, section 3.3.1).
 //!
 //! A connection begins with few credits, and gets more when the client asks for more and uses what it has
-//! ([`proto::credit`]). What all connections have beyond the first credits is limited, so that memory for Receives is; the
-//! first credits are granted to every client.
+//! ([`proto::credit`]). What it does not use for long it loses again ([`proto::lowering`]). What all connections have beyond the
+//! first credits is limited, so that memory for Receives is; the first credits are granted to every client.
 
 use super::{
     config::max_total_credits,
@@ -17,6 +17,8 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
+            AtomicFlag,
+            Full,
             Relaxed,
             Release, //
         },
@@ -24,16 +26,32 @@ use kernel::{
     },
     time::{
         ClockSource,
-        Monotonic, //
+        Monotonic,
+        Msecs, //
     }, //
 };
-use proto::credit::{
-    raised,
-    Arrivals, //
+use proto::{
+    credit::{
+        raised,
+        Arrivals, //
+    },
+    lowering::{
+        Action,
+        Lowering,
+        Sight, //
+    }, //
 };
 
-/// What all connections have beyond their first credits.
+/// What all connections have Receives for beyond their first credits.
 static TOTAL: Atomic<u32> = Atomic::new(0);
+
+const NANOSECONDS_PER_MS: u64 = 1_000_000;
+
+/// The time in nanoseconds.
+fn now() -> u64 {
+    // It began at zero.
+    u64::try_from(Monotonic::ktime_get()).unwrap_or(0)
+}
 
 /// The credit grant of a connection.
 #[pin_data]
@@ -41,8 +59,42 @@ pub(super) struct Credits {
     granted: Atomic<u32>,
     /// What the client asked for last.
     requested: Atomic<u32>,
+    /// How many calls were in progress at the same time since this was last looked at, at most.
+    most_in_progress: Atomic<u32>,
+    /// How many replies have begun.
+    replies: Atomic<u32>,
     #[pin]
     arrivals: SpinLock<Arrivals>,
+    /// Whether a thread is changing the grant and the Receives for it.
+    changing: AtomicFlag,
+    #[pin]
+    backing: SpinLock<Backing>,
+}
+
+/// What there are Receives for.
+struct Backing {
+    /// The highest grant that all posted Receives are enough for, as far as it was taken from [`TOTAL`].
+    credits: u32,
+    lowering: Lowering,
+    /// How many messages had arrived when the connection was last looked at.
+    arrived: u32,
+}
+
+/// The right to change the grant of a connection and the Receives for it, until it is dropped.
+pub(super) struct Change<'a>(&'a Credits);
+
+/// What a connection does, for [`Change::lower`].
+pub(super) struct Activity {
+    /// How many messages have arrived.
+    pub(super) arrived: u32,
+    /// How many of them are in progress.
+    pub(super) in_progress: u32,
+    /// How long the oldest message was posted that is not known to be acknowledged.
+    pub(super) oldest_posted_ms: u64,
+    /// Nanoseconds of a round trip.
+    pub(super) round_trip: u64,
+    /// In how many milliseconds all arrived that have since the last look.
+    pub(super) interval_ms: Msecs,
 }
 
 impl Credits {
@@ -51,18 +103,35 @@ impl Credits {
         pin_init!(Self {
             granted: Atomic::new(0),
             requested: Atomic::new(0),
+            most_in_progress: Atomic::new(0),
+            replies: Atomic::new(0),
             arrivals <- new_spinlock!(Arrivals::new(), "rpcrdma::arrivals"),
+            changing: AtomicFlag::new(false),
+            backing <- new_spinlock!(
+                Backing {
+                    credits: FIRST_CREDITS,
+                    lowering: Lowering::new(now() / NANOSECONDS_PER_MS, FIRST_CREDITS),
+                    arrived: 0,
+                },
+                "rpcrdma::credits"
+            ),
         })
     }
 
-    /// The grant that the next message carries.
-    pub(super) fn granted(&self) -> u32 {
-        self.granted.load(Acquire)
+    /// To be called before [`Self::granted`] is read for a reply.
+    pub(super) fn begin_reply(&self) {
+        // `Change::lower` counts the replies after it has lowered the grant. It counts this one, or this one has the lower grant.
+        self.replies.fetch_add(1, Full);
     }
 
-    /// Sets the grant. Receives for it are posted.
-    pub(super) fn set(&self, credits: u32) {
+    /// Sets the first grant. Receives for it are posted.
+    pub(super) fn set_first(&self, credits: u32) {
         self.granted.store(credits, Release);
+    }
+
+    /// The grant.
+    pub(super) fn granted(&self) -> u32 {
+        self.granted.load(Acquire)
     }
 
     /// Notes how many credits the client asks for.
@@ -78,22 +147,41 @@ impl Credits {
         limit: u32,
         round_trip: impl FnOnce() -> Option<u64>,
     ) -> Option<u32> {
+        if in_progress > self.most_in_progress.load(Relaxed) {
+            // If another thread writes a lower number now, that is the number of one moment as well.
+            self.most_in_progress.store(in_progress, Relaxed);
+        }
         let (granted, requested) = (self.granted(), self.requested.load(Relaxed));
         if granted >= limit.min(requested) {
             return None;
         }
         let mut used = in_progress;
         if let Some(round_trip) = round_trip() {
-            // It began at zero.
-            let now = u64::try_from(Monotonic::ktime_get()).unwrap_or(0);
-            let arrived = self.arrivals.lock().arrived(now, round_trip);
+            let arrived = self.arrivals.lock().arrived(now(), round_trip);
             used = used.max(arrived.unwrap_or(0));
         }
         raised(granted, used, requested, limit)
     }
 
+    /// The right to change the grant. [`None`] if another thread has it.
+    pub(super) fn begin_change(&self) -> Option<Change<'_>> {
+        let taken = self.changing.xchg(true, Acquire);
+        (!taken).then_some(Change(self))
+    }
+
+    /// So many Receives were freed that the present grant does not take.
+    pub(super) fn receives_freed(&self, count: usize) {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let least = self.granted().max(FIRST_CREDITS);
+        let mut backing = self.backing.lock();
+        let excess = backing.credits.saturating_sub(least).min(count);
+        backing.credits = backing.credits.saturating_sub(excess);
+        drop(backing);
+        Self::return_to_total(excess);
+    }
+
     /// Takes `credits` more from those that all connections may have. Returns whether there are so many.
-    pub(super) fn take_from_total(credits: u32) -> bool {
+    fn take_from_total(credits: u32) -> bool {
         let limit = max_total_credits();
         let before = TOTAL.fetch_add(credits, Relaxed);
         let taken = before
@@ -106,13 +194,81 @@ impl Credits {
     }
 
     /// Gives back what [`Self::take_from_total`] took.
-    pub(super) fn return_to_total(credits: u32) {
+    fn return_to_total(credits: u32) {
         TOTAL.fetch_sub(credits, Relaxed);
     }
 
     /// Ends the grant, and gives back what is more than the first credits.
     pub(super) fn end(&self) {
-        let granted = self.granted.xchg(0, Relaxed);
-        Self::return_to_total(granted.saturating_sub(FIRST_CREDITS));
+        self.granted.store(0, Relaxed);
+        let mut backing = self.backing.lock();
+        let credits = core::mem::replace(&mut backing.credits, FIRST_CREDITS);
+        drop(backing);
+        Self::return_to_total(credits.saturating_sub(FIRST_CREDITS));
+    }
+}
+
+impl Change<'_> {
+    /// Raises the grant to `credits` when `post` has posted the Receives for it. [`ENOSPC`] if all connections together have too many.
+    pub(super) fn raise(&self, credits: u32, post: impl FnOnce() -> Result) -> Result {
+        let Self(all) = self;
+        if credits <= all.granted() {
+            // Another thread has raised it meanwhile.
+            return Ok(());
+        }
+        // That Receives were freed may be told late, so that there are more of them than are counted here, by one for each thread.
+        let more = credits.saturating_sub(all.backing.lock().credits);
+        if !Credits::take_from_total(more) {
+            return Err(ENOSPC);
+        }
+        post().inspect_err(|_| Credits::return_to_total(more))?;
+        let mut backing = all.backing.lock();
+        backing.credits = backing.credits.saturating_add(more);
+        drop(backing);
+        all.granted.store(credits, Release);
+        Ok(())
+    }
+
+    /// Lowers the grant, if the client has not used it for long. If Receives are to go for this, or an earlier time, returns for how many
+    /// credits there have to be some. Does not sleep.
+    pub(super) fn lower(&self, activity: &Activity) -> Option<u32> {
+        let Self(all) = self;
+        let granted = all.granted();
+        let mut backing = all.backing.lock();
+        let calls = activity.arrived.wrapping_sub(backing.arrived);
+        backing.arrived = activity.arrived;
+        // Over a long path most calls are on the way.
+        let interval = u64::from(activity.interval_ms).saturating_mul(NANOSECONDS_PER_MS);
+        let on_the_way = u64::from(calls)
+            .saturating_mul(activity.round_trip)
+            .div_ceil(interval.max(1));
+        let sight = Sight {
+            now: now() / NANOSECONDS_PER_MS,
+            granted,
+            used: all
+                .most_in_progress
+                .xchg(0, Relaxed)
+                .max(u32::try_from(on_the_way).unwrap_or(u32::MAX)),
+            in_progress: activity.in_progress,
+            replies: all.replies.load(Relaxed),
+            oldest_posted: activity.oldest_posted_ms,
+        };
+        match backing.lowering.look(&sight) {
+            Action::None => None,
+            Action::Lower(to) => {
+                all.granted.xchg(to, Full);
+                let replies = all.replies.load(Relaxed);
+                backing.lowering.lowered(replies);
+                None
+            }
+            Action::FreeReceives => Some(granted),
+        }
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        let Self(all) = self;
+        all.changing.store(false, Release);
     }
 }

@@ -19,6 +19,7 @@ use super::{
         STALLED, //
     },
     connection::Connection,
+    credits::Activity,
     queue_limits::FIRST_SENDS, //
 };
 use crate::endpoint::SendBuffering;
@@ -30,6 +31,7 @@ use kernel::{
     time::{
         msecs_to_jiffies,
         Instant,
+        Jiffies,
         Msecs, //
     }, //
 };
@@ -39,6 +41,16 @@ use sunrpc::SvcConnection;
 
 /// How often the timer expires.
 const INTERVAL_MS: Msecs = 1_000;
+
+/// How many milliseconds `jiffies` are.
+fn milliseconds(jiffies: Jiffies) -> u64 {
+    let jiffies = u64::try_from(jiffies).unwrap_or(u64::MAX);
+    let each_second = u64::try_from(msecs_to_jiffies(1_000)).unwrap_or(0);
+    jiffies
+        .saturating_mul(1_000)
+        .checked_div(each_second)
+        .unwrap_or(0)
+}
 
 impl<T: SvcConnection> Connection<T> {
     /// Has the timer expire, as something was posted. Does not sleep.
@@ -90,12 +102,34 @@ impl<T: SvcConnection> Connection<T> {
         in_time
     }
 
+    /// Lowers the grant if the client has not used it for long, and lets Receives go that it does not take any more. The `oldest` of what
+    /// is posted on `queue` is so old. Does not sleep.
+    fn lower_grant(&self, queue: &QueuePair<Self>, oldest: Option<Jiffies>) {
+        let Some(change) = self.credits.begin_change() else {
+            return;
+        };
+        let backed = change.lower(&Activity {
+            arrived: self.arrived(),
+            in_progress: self.in_progress(),
+            oldest_posted_ms: oldest.map_or(0, milliseconds),
+            round_trip: queue.least_round_trip().unwrap_or(0),
+            // When the timer did not run nothing arrived.
+            interval_ms: INTERVAL_MS,
+        });
+        if let Some(Ok(credits)) = backed.map(usize::try_from) {
+            let freed = self.receives.shrink(queue, credits);
+            self.credits.receives_freed(freed);
+        }
+    }
+
     /// Whether to look again.
     fn progresses(&self, queue: &QueuePair<Self>) -> bool {
         if !self.state.is_open() {
             return self.is_accepted_in_time();
         }
-        let Some(age) = queue.oldest_posted() else {
+        let oldest = queue.oldest_posted();
+        self.lower_grant(queue, oldest);
+        let Some(age) = oldest else {
             queue.give_up_spares(FIRST_SENDS);
             self.watched.xchg(false, Full);
             return queue.oldest_posted().is_some() && !self.watched.xchg(true, Full);

@@ -115,6 +115,7 @@ impl ServerTransport {
                 return Err(error);
             }
         };
+        self.send_path.connection.credits.begin_reply();
         let call = match context.chunkless_xid {
             Some(xid) => Ok(Incoming::Call(Call::bare(xid))),
             None => call::parse(message.bytes(), &policy(usize::MAX)),

@@ -6,10 +6,10 @@
 
 use super::{
     connection::Connection,
-    credits::Credits,
     queue_limits::{
         QueueLimits,
-        BACKCHANNEL_CREDITS, //
+        BACKCHANNEL_CREDITS,
+        FIRST_CREDITS, //
     },
     waiting::OutgoingBytes,
 };
@@ -74,22 +74,25 @@ impl<T: SvcConnection> SendPath<T> {
         self.connection.credits.granted()
     }
 
-    /// Posts the Receives for a grant of `credits`, then grants them. Returns false if another thread has granted as much or more
-    /// meanwhile. Sleeps if `flags` allow it.
-    pub(super) fn grant(&self, credits: u32, flags: Flags) -> Result<bool> {
+    /// Grants the first credits. Sleeps.
+    pub(super) fn grant_first(&self) -> Result {
+        let credits = FIRST_CREDITS.min(self.limits.credits);
+        self.post_receives(credits, GFP_KERNEL)?;
+        self.connection.credits.set_first(credits);
+        Ok(())
+    }
+
+    /// Posts the Receives for a grant of `credits`. One thread at a time. Sleeps if `flags` allow it.
+    fn post_receives(&self, credits: u32, flags: Flags) -> Result {
         let receives = QueueLimits::receives::<Connection<T>>(credits)?;
         self.connection.reserve_work(receives, flags)?;
-        let missing = self.connection.receives.fill(
+        self.connection.receives.grow(
             &self.queue,
             usize::try_from(credits)?,
             self.limits.inline.receive_size(),
             flags,
             &mut Buffers::new(),
-        )?;
-        if missing > 0 {
-            self.connection.credits.set(credits);
-        }
-        Ok(missing > 0)
+        )
     }
 
     /// Posts Receives for the replies of the client before the first call to it: most clients are never called. [`EAGAIN`] if there is no
@@ -117,16 +120,9 @@ impl<T: SvcConnection> SendPath<T> {
         let raised = credits.raised(in_progress, self.limits.credits, || {
             self.queue.least_round_trip()
         });
-        let Some(raised) = raised else {
-            return;
-        };
-        let more = raised.saturating_sub(credits.granted());
-        if !Credits::take_from_total(more) {
-            return;
-        }
-        // If there is no memory now, a later reply tries again.
-        if !matches!(self.grant(raised, GFP_NOWAIT), Ok(true)) {
-            Credits::return_to_total(more);
+        if let (Some(raised), Some(change)) = (raised, credits.begin_change()) {
+            // If there is no memory now, a later reply tries again.
+            let _ = change.raise(raised, || self.post_receives(raised, GFP_NOWAIT));
         }
     }
 

@@ -5,17 +5,8 @@
 //! RFC 8166, section 3.3 (credits and inline threshold); RFC 8797 (private data).
 
 use super::{
-    call_context::CallContext,
-    config::REJECTED,
-    connection,
-    page_pool::PagePool,
-    queue_limits::{
-        QueueLimits,
-        FIRST_CREDITS, //
-    },
-    rejected_calls::RejectedCalls,
-    send::SendPath,
-    waiting::Outgoing,
+    call_context::CallContext, config::REJECTED, connection, page_pool::PagePool,
+    queue_limits::QueueLimits, rejected_calls::RejectedCalls, send::SendPath, waiting::Outgoing,
 };
 use crate::endpoint;
 use kernel::{
@@ -197,8 +188,7 @@ impl ServerTransport {
             return Err(EINVAL);
         }
         // RFC 8166, section 3.3.1: Receives for the first grant are posted before the first Call.
-        self.send_path
-            .grant(FIRST_CREDITS.min(limits.credits), GFP_KERNEL)?;
+        self.send_path.grant_first()?;
         if connection.state.on(Event::Prepared) != Action::Accept {
             return Err(not_connected());
         }

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! When a credit grant is lowered that a Requester does not use, and when the Receives for it may go.
+//!
+//! RFC 8166, section 3.3.1: the grant of a reply replaces the one before it. A Requester goes on under the old one until it has
+//! handled that reply, so the Receives for the old grant stay posted meanwhile. When it has cannot be seen; that its device
+//! acknowledged the reply can, and some seconds are allowed for the rest.
+//!
+//! Posted Receives cannot be taken back. They go as messages arrive: then they are not posted again.
+
+/// How long, in milliseconds, a Requester has to use less than a quarter of its grant before it is lowered.
+pub const UNUSED_MS: u64 = 30_000;
+
+/// How long, in milliseconds, a Requester has to handle a reply with the lower grant.
+pub const SETTLE_MS: u64 = 5_000;
+
+/// What [`Lowering::look`] looks at.
+#[derive(Clone, Copy, Debug)]
+pub struct Sight {
+    /// The time, in milliseconds.
+    pub now: u64,
+    /// The grant that replies carry which begin from now on.
+    pub granted: u32,
+    /// How many Calls were outstanding at the same time since the last look, at most.
+    pub used: u32,
+    /// How many messages have arrived whose Receive was not given back; a reply gives it back just before it is posted.
+    pub in_progress: u32,
+    /// How many replies have begun. Each of them has read the grant since. The number may wrap.
+    pub replies: u32,
+    /// How many milliseconds ago the oldest message was posted that is not known to be acknowledged.
+    pub oldest_posted: u64,
+}
+
+/// What to do then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Nothing.
+    None,
+    /// Grant so much from now on, but keep the Receives. [`Lowering::lowered`] is to be called when that is done.
+    Lower(u32),
+    /// Do not post more Receives again than the grant takes, to which it may have been raised meanwhile.
+    FreeReceives,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Since `since` the Requester has used less than a quarter of its grant, `most` at most.
+    Granted { since: u64, most: u32 },
+    /// The grant was lowered, when `replies` had begun. No reply may have said so yet. It may have been raised since.
+    Lowered { replies: u32 },
+    /// A reply that says so had been posted at the time `at`.
+    Told { at: u64 },
+}
+
+/// The grant of one Requester, looked at about once in a second in which there was a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lowering {
+    state: State,
+    /// The grant that is never lowered.
+    least: u32,
+}
+
+impl Lowering {
+    /// For a Requester whose first grant, at the time `now`, is `least`.
+    pub const fn new(now: u64, least: u32) -> Self {
+        Self {
+            state: State::Granted {
+                since: now,
+                most: 0,
+            },
+            least,
+        }
+    }
+
+    /// Looks at what the Requester uses, and says what to do.
+    pub fn look(&mut self, sight: &Sight) -> Action {
+        let Sight { now, granted, .. } = *sight;
+        match self.state {
+            State::Granted { .. } if sight.used >= granted.div_ceil(4) => self.restart(now),
+            State::Granted { since, most } => {
+                let most = most.max(sight.used);
+                self.state = State::Granted { since, most };
+                if now.saturating_sub(since) >= UNUSED_MS {
+                    self.restart(now);
+                    let to = most.saturating_mul(2).max(self.least);
+                    if to < granted {
+                        return Action::Lower(to);
+                    }
+                }
+            }
+            State::Lowered { replies } => {
+                // Without messages in progress, each reply that has begun is posted, or about to be.
+                if sight.replies != replies && sight.in_progress == 0 {
+                    self.state = State::Told { at: now };
+                }
+            }
+            State::Told { at } => {
+                let since = now.saturating_sub(at);
+                if since >= SETTLE_MS && sight.oldest_posted < since / 2 {
+                    self.restart(now);
+                    return Action::FreeReceives;
+                }
+            }
+        }
+        Action::None
+    }
+
+    /// The grant was lowered. So many `replies` had begun after that.
+    pub fn lowered(&mut self, replies: u32) {
+        self.state = State::Lowered { replies };
+    }
+
+    fn restart(&mut self, now: u64) {
+        self.state = State::Granted {
+            since: now,
+            most: 0,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A Requester that has 128 credits and uses one, `seconds` after the connection began.
+    fn idle(seconds: u64) -> Sight {
+        Sight {
+            now: seconds * 1_000,
+            granted: 128,
+            used: 1,
+            in_progress: 0,
+            replies: 100,
+            oldest_posted: 0,
+        }
+    }
+
+    /// One whose grant was lowered to 2 after 30 seconds.
+    fn lowered() -> Lowering {
+        let mut lowering = Lowering::new(0, 2);
+        assert_eq!(lowering.look(&idle(30)), Action::Lower(2));
+        lowering.lowered(100);
+        lowering
+    }
+
+    #[test]
+    fn unused_grant_is_lowered_to_twice_what_was_used() {
+        let mut lowering = Lowering::new(0, 2);
+        let used = |used, seconds| Sight {
+            used,
+            ..idle(seconds)
+        };
+        assert_eq!(lowering.look(&used(5, 10)), Action::None);
+        assert_eq!(lowering.look(&used(1, 29)), Action::None);
+        assert_eq!(lowering.look(&used(1, 30)), Action::Lower(10));
+    }
+
+    #[test]
+    fn used_grant_stays() {
+        let mut lowering = Lowering::new(0, 2);
+        for seconds in 0..100 {
+            let used = if seconds % 20 == 0 { 32 } else { 0 };
+            let sight = Sight {
+                used,
+                ..idle(seconds)
+            };
+            assert_eq!(lowering.look(&sight), Action::None);
+        }
+    }
+
+    #[test]
+    fn first_grant_stays() {
+        let mut lowering = Lowering::new(0, 4);
+        for seconds in 0..100 {
+            let sight = Sight {
+                granted: 4,
+                used: 0,
+                ..idle(seconds)
+            };
+            assert_eq!(lowering.look(&sight), Action::None);
+        }
+    }
+
+    #[test]
+    fn receives_stay_until_a_reply_with_the_lower_grant_is_handled() {
+        let mut lowering = lowered();
+        let sight = |seconds, replies, in_progress, oldest_posted| Sight {
+            granted: 2,
+            replies,
+            in_progress,
+            oldest_posted,
+            ..idle(seconds)
+        };
+        // No reply, then one that may not be posted yet, then one that is.
+        assert_eq!(lowering.look(&sight(31, 100, 0, 0)), Action::None);
+        assert_eq!(lowering.look(&sight(50, 101, 1, 0)), Action::None);
+        assert_eq!(lowering.look(&sight(51, 101, 0, 900)), Action::None);
+        // It may not have arrived yet, then not be handled.
+        assert_eq!(lowering.look(&sight(57, 101, 0, 6_900)), Action::None);
+        assert_eq!(lowering.look(&sight(58, 102, 0, 100)), Action::FreeReceives);
+        assert_eq!(lowering.look(&sight(59, 103, 0, 100)), Action::None);
+    }
+
+    #[test]
+    fn receives_stay_for_some_seconds() {
+        let mut lowering = lowered();
+        let sight = |seconds| Sight {
+            granted: 2,
+            replies: 101,
+            ..idle(seconds)
+        };
+        assert_eq!(lowering.look(&sight(31)), Action::None);
+        assert_eq!(lowering.look(&sight(35)), Action::None);
+        assert_eq!(lowering.look(&sight(36)), Action::FreeReceives);
+    }
+
+    #[test]
+    fn receives_go_though_the_grant_was_raised_a_little() {
+        let mut lowering = lowered();
+        let sight = |seconds| Sight {
+            granted: 4,
+            used: 4,
+            replies: 101,
+            ..idle(seconds)
+        };
+        assert_eq!(lowering.look(&sight(31)), Action::None);
+        assert_eq!(lowering.look(&sight(40)), Action::FreeReceives);
+        assert_eq!(lowering.look(&sight(80)), Action::None);
+    }
+
+    #[test]
+    fn clock_that_runs_backwards_does_no_harm() {
+        let mut lowering = Lowering::new(1_000_000, 2);
+        assert_eq!(lowering.look(&idle(0)), Action::None);
+    }
+}
