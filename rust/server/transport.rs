@@ -5,8 +5,14 @@
 //! RFC 8166, section 3.3 (credits and inline threshold); RFC 8797 (private data).
 
 use super::{
-    call_context::CallContext, config::REJECTED, connection, page_pool::PagePool,
-    queue_limits::QueueLimits, rejected_calls::RejectedCalls, send::SendPath, waiting::Outgoing,
+    call_context::CallContext,
+    config::REJECTED,
+    connection,
+    page_pool::PagePool,
+    queue_limits::QueueLimits,
+    rejected_calls::RejectedCalls,
+    send::SendPath,
+    waiting::Outgoing, //
 };
 use crate::endpoint;
 use kernel::{
