@@ -100,22 +100,49 @@ bpftrace_recipe() {
 		END { exit !(reads > 0 && bytes >= 290000 && longest > 0 && histogram) }' /tmp/reads && return $status
 }
 
-# The first command of docs/observability.md, as the program records a command.
-trace_cmd_recipe() {
-	trace-cmd record -o /vm/trace.dat -e rpcrdma -e sunrpc -e rdma_core -e rdma_cma bash -c "$(declare -f mount_nfs random_file long_write)
-		$(declare -p mnt port); long_write" || return
-	trace-cmd report -i /vm/trace.dat >/tmp/report || return
-	for event in xprtrdma_marshal xprtrdma_reply rpc_task_begin cq_process cm_send_req; do
+# reported FILE EVENT...: the recording in FILE has each of these events.
+reported() {
+	local event file=$1
+	shift
+	trace-cmd report -i "$file" >/tmp/report || return
+	for event; do
 		echo "$event: $(grep -c " $event: " /tmp/report)"
 		grep -q " $event: " /tmp/report || return
 	done
+}
+
+# record_with FILE EVENTS...: what trace-cmd records of a mount and a long WRITE, with these options.
+record_with() {
+	local file=$1
+	shift
+	trace-cmd record -o "$file" "$@" bash -c "$(declare -f mount_nfs random_file long_write); $(declare -p mnt port); long_write"
+}
+
+# The commands of docs/observability.md.
+trace_cmd_transport() {
+	record_with /vm/trace.dat -e rpcrdma -e sunrpc -e rdma_core -e rdma_cma || return
+	reported /vm/trace.dat xprtrdma_marshal xprtrdma_reply rpc_task_begin cq_process cm_send_req || return
 	# A field of which trace-cmd reads the format for itself.
 	grep -qE "xprtrdma_marshal: +$task xid=$hex hdr=[0-9]+ xdr=[0-9/]+ .*list" /tmp/report
 }
 
-recipes=1
-if command -v trace-cmd >/dev/null; then recipes=2; fi
-plan $((26 + recipes))
+trace_cmd_calls() {
+	record_with /vm/trace.dat -e nfs4 -e sunrpc:rpc_task_\* -e sunrpc:xprt_\* || return
+	reported /vm/trace.dat nfs4_write rpc_task_begin xprt_transmit
+}
+
+trace_cmd_server() {
+	on_server "cd /tmp; setsid trace-cmd record -o trace.dat -e nfsd -e sunrpc:svc_\\* sleep 20 >record.log 2>&1 &
+		for _ in {1..100}; do [ \$(cat /sys/kernel/tracing/events/nfsd/enable) = 1 ] && break; sleep 0.2; done"
+	long_write || return
+	on_server "cd /tmp; while pgrep -x trace-cmd >/dev/null; do sleep 0.2; done; trace-cmd report -i trace.dat" >/tmp/report || return
+	for event in nfsd_compound svc_xprt_enqueue svc_process; do
+		echo "$event: $(grep -c " $event: " /tmp/report)"
+		grep -q " $event: " /tmp/report || return
+	done
+}
+
+plan 30
 modprobe rpcrdma
 check "a mount, I/O and a lost connection are recorded" record io
 check "xprtrdma_op_connect" here_is xprtrdma_op_connect "$server delay=[0-9]+"
@@ -146,5 +173,7 @@ modprobe rpcrdma
 refusal() { record refused && here_is xprtrdma_connect "peer=\[$SERVER_ADDR\]:20050 rc=-[0-9]+ connection status=-[0-9]+"; }
 check "xprtrdma_connect, of a connection that is refused" refusal
 check "the bpftrace script sees the RDMA Reads" bpftrace_recipe
-if [ $recipes = 2 ]; then check "trace-cmd records and reports the events" trace_cmd_recipe; fi
+check "trace-cmd records and reports the events of the transport" trace_cmd_transport
+check "trace-cmd shows what became of calls" trace_cmd_calls
+check "trace-cmd shows what became of calls on the server" trace_cmd_server
 finish
