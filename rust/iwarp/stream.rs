@@ -73,7 +73,11 @@ impl<O: Open> Stream<O> {
         self.take_sends(queues);
         let received = self.receive(shared, queues, memory);
         self.take_sends(queues);
-        let sent = outbound::make(&mut self.0, shared, memory);
+        let sent = match received {
+            // RFC 5043, section 6.2: nothing follows on the Terminate of a session, which whoever ends the connection sends.
+            Ok(Received::Over { .. }) | Err(_) => Ok(false),
+            _ => outbound::make(&mut self.0, shared, memory),
+        };
         self.complete(queues);
         if let Ok(Received::Ended) = received {
             let graceful = self.0.open.ended();

@@ -4,7 +4,6 @@
 
 use crate::hook::Events;
 use crate::hook::Hooked;
-use crate::hook::Originals;
 use crate::owned::Protocol;
 use crate::owned::Socket;
 use crate::queue::Queue;
@@ -66,19 +65,15 @@ impl<E: Events> Connection<E> {
         let socket = Socket::new(net, &remote, Protocol::Tcp)?;
         settings.apply(&socket)?;
         socket.bind_or_any_port(local)?;
-        let connection = Self::new(socket, None, events)?;
+        let connection = Self::new(socket, events)?;
         connection.socket.start_connecting(remote)?;
         Ok(connection)
     }
 
     /// Listens to the events of a socket.
-    pub(crate) fn new(
-        socket: Socket,
-        inherited: Option<Originals>,
-        events: Arc<E>,
-    ) -> Result<Self> {
+    pub(crate) fn new(socket: Socket, events: Arc<E>) -> Result<Self> {
         let gather = Gather::new()?;
-        let hooked = Some(Hooked::new(&socket, inherited, events)?);
+        let hooked = Some(Hooked::new(&socket, events)?);
         Ok(Self {
             hooked,
             inbound: Inbound::new(),

@@ -12,9 +12,9 @@
 //! 2. A function of ours takes the callback lock for reading, looks whether the user data are ours, calls the function that was
 //!    there before if somebody depends on it, tells the owner, and unlocks. It takes no other lock and allocates nothing. As
 //!    taking off waits for that lock, no hook is used after [`Hooked::take_off`], and none is freed by a function of ours.
-//! 3. User data are marked as not to be copied, so a child has none; it has the functions of its listener, which then return at
-//!    once. What was there before is for a child what it was for its listener ([`Originals`] are handed over); its own
-//!    fields would lead back here.
+//! 3. User data are marked as not to be copied, so a child has none; it begins with the functions of its listener, which then return
+//!    at once. Whoever accepts it [gives it](Originals::restore) those that the listener had before, at once: SCTP calls functions of a
+//!    socket that was released, too, and by then this module may be gone.
 //! 4. Functions of a connection run with its lock held, or on behalf of who holds it. So who has that lock knows that none of
 //!    them has begun and not yet taken the callback lock. A **listener's** `data_ready` runs under RCU alone, maybe
 //!    after the hook is off (TCP only; SCTP has the lock there, too); it finds no user data. That this code is still there is what [`wait_for_callbacks`] is for.
@@ -81,6 +81,22 @@ impl Originals {
         }
     }
 
+    /// Whether `a` and `b` have the same functions.
+    #[cfg(RPCRDMA_SELFTEST)]
+    pub(crate) fn are_same(a: &Socket, b: &Socket) -> bool {
+        let addresses = |socket: &Socket| {
+            let Self {
+                data_ready,
+                state_change,
+                write_space,
+                error_report,
+            } = Self::of(&socket.lock());
+            let functions = [data_ready, state_change, write_space, error_report];
+            functions.map(|function| function.map(|function| function as usize))
+        };
+        addresses(a) == addresses(b)
+    }
+
     /// Ours for `E`.
     fn ours<E: Events>() -> Self {
         Self {
@@ -89,6 +105,11 @@ impl Originals {
             write_space: Some(write_space::<E>),
             error_report: Some(error_report::<E>),
         }
+    }
+
+    /// Gives them to `child`, as rule 3 says. Sleeps for the socket's lock.
+    pub(crate) fn restore(self, child: &Socket) {
+        self.write(&child.lock(), null_mut());
     }
 
     /// Writes functions and user data, by rule 1. C may read the functions at any time, without a lock.
@@ -132,14 +153,10 @@ pub(crate) struct Hooked<E: Events> {
 }
 
 impl<E: Events> Hooked<E> {
-    /// Puts a hook on `socket`, with the functions of its listener's if it is a child. Then tells `events` of all that can have
-    /// happened before. [`EBUSY`] if the socket has user data. Sleeps.
-    pub(crate) fn new(
-        socket: &Socket,
-        inherited: Option<Originals>,
-        events: Arc<E>,
-    ) -> Result<Self> {
-        let originals = inherited.unwrap_or_else(|| Originals::of(&socket.lock()));
+    /// Puts a hook on `socket`, which has functions of C. Then tells `events` of all that can have happened before. [`EBUSY`] if the
+    /// socket has user data. Sleeps.
+    pub(crate) fn new(socket: &Socket, events: Arc<E>) -> Result<Self> {
+        let originals = Originals::of(&socket.lock());
         // Not with the lock held: who frees memory may have to send over this socket.
         let hook = Arc::new(Hook { originals, events }, GFP_KERNEL)?;
         let locked = socket.lock();

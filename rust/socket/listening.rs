@@ -29,7 +29,7 @@ pub struct Listener<E: Events, P> {
 impl<E: Events, P> Listener<E, P> {
     /// Listens with a socket, which is of `P`, and [bound](bind). Sleeps.
     pub(crate) fn listen(socket: Socket, backlog: u32, events: Arc<E>) -> Result<Self> {
-        let hooked = Hooked::new(&socket, None, events)?;
+        let hooked = Hooked::new(&socket, events)?;
         let listener = Self {
             originals: hooked.originals(),
             hooked: Some(hooked),
@@ -57,9 +57,9 @@ impl<E: Events, P> Listener<E, P> {
         let child = NonNull::new(child).ok_or(EINVAL)?;
         // SAFETY: C just made it for us; a child of a socket that has a reference to its namespace has one, too.
         let socket = unsafe { Socket::from_raw(child) };
+        self.originals.restore(&socket);
         Ok(Some(Accepted {
             socket,
-            originals: self.originals,
             _protocol: PhantomData,
         }))
     }
@@ -94,7 +94,6 @@ pub(crate) fn bind(socket: &Socket, address: SocketAddr) -> Result {
 /// What a peer began, of whose events nobody hears yet.
 pub struct Accepted<P> {
     pub(crate) socket: Socket,
-    pub(crate) originals: Originals,
     _protocol: PhantomData<fn() -> P>,
 }
 

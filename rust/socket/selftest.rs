@@ -186,8 +186,12 @@ pub const TESTS: &[(&str, Test)] = &[
         association::full_buffer_wakes,
     ),
     (
-        "that all is acknowledged is told",
-        association::all_acknowledged_is_told,
+        "that all is acknowledged is seen, and takes no memory",
+        association::acknowledgement_is_seen_and_takes_no_memory,
+    ),
+    (
+        "what a listener accepted has the functions of C, if nobody listens to it",
+        association::accepted_has_functions_of_c,
     ),
     (
         "an association that ends differs from one that is aborted",

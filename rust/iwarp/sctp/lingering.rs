@@ -18,6 +18,9 @@ use rdmap::sctp::chunk::Function;
 /// Milliseconds that the peer has for its Terminate.
 const TERMINATE_MS: i64 = 1_000;
 
+/// Chunks that are thrown away in a row, so that a peer that never stops cannot keep the association from ending.
+const BATCH: usize = 4_096;
+
 /// A session that ends.
 pub(crate) struct Lingering {
     peer: Peer,
@@ -40,9 +43,9 @@ impl Lingering {
         }
     }
 
-    /// Throws away what arrived. Says whether the association is over.
+    /// Throws away what arrived, for a while. Says whether the association is over.
     fn drain(&mut self) -> bool {
-        loop {
+        for _ in 0..BATCH {
             match self.peer.hear() {
                 Heard::Nothing => return false,
                 Heard::End | Heard::Lost | Heard::Wrong => return true,
@@ -58,13 +61,14 @@ impl Lingering {
                 }
             }
         }
+        false
     }
 }
 
 impl lower::Lingering for Lingering {
     fn step(&mut self) -> bool {
         let over = self.drain();
-        self.peer.settle();
+        self.peer.settle_soon();
         let waited = self.since.elapsed().as_millis();
         if over || self.peer.flush().is_err() {
             return true;

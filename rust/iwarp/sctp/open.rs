@@ -134,8 +134,14 @@ impl lower::Open for Open {
 
     fn flush(&mut self) -> Result {
         self.added = 0;
+        let is_due = self.peer.is_due();
         match self.peer.flush()? {
-            true => Ok(()),
+            true => {
+                if is_due {
+                    self.full = None;
+                }
+                Ok(())
+            }
             false => {
                 self.wait();
                 Err(EAGAIN)

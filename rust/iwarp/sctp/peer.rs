@@ -147,7 +147,7 @@ impl Peer {
                         return Heard::Lost;
                     }
                     Notification::Ended => return Heard::End,
-                    Notification::PeerShutDown | Notification::Dry | Notification::Other => {}
+                    Notification::PeerShutDown | Notification::Other => {}
                 },
             }
         }
@@ -172,6 +172,20 @@ impl Peer {
         // Nobody else sends, so nothing has been sent since.
         self.numbers.dry();
         self.on(Event::Dry).tell
+    }
+
+    /// As [`Self::settle`], and tells of what the peer acknowledges next.
+    pub(super) fn settle_soon(&mut self) {
+        self.settle();
+        // If that was not asked for before, the peer may have acknowledged all since.
+        if !self.numbers.is_dry() && self.association.wants_room() {
+            self.settle();
+        }
+    }
+
+    /// Whether a control message is due that SCTP does not have yet.
+    pub(super) fn is_due(&self) -> bool {
+        self.first.is_some() || self.terminate
     }
 
     /// Something happens to the session. What is to be sent goes with the next [flush](Self::flush).

@@ -4,7 +4,6 @@
 
 use crate::hook::Events;
 use crate::hook::Hooked;
-use crate::hook::Originals;
 use crate::owned::Protocol;
 use crate::owned::Socket;
 use crate::sctp::addresses;
@@ -81,19 +80,15 @@ impl<E: Events> Association<E> {
         settings.apply(&socket)?;
         socket.bind_or_any_port(local)?;
         addresses::bind_others(&socket, local);
-        let association = Self::new(socket, None, events)?;
+        let association = Self::new(socket, events)?;
         association.socket.start_connecting(remote)?;
         Ok(association)
     }
 
     /// Listens to the events of a socket.
-    pub(super) fn new(
-        socket: Socket,
-        inherited: Option<Originals>,
-        events: Arc<E>,
-    ) -> Result<Self> {
+    pub(super) fn new(socket: Socket, events: Arc<E>) -> Result<Self> {
         // If it fails the socket goes, and so must not have the entry: the hook comes first, and is taken off again.
-        let hooked = Hooked::new(&socket, inherited, events.clone())?;
+        let hooked = Hooked::new(&socket, events.clone())?;
         match Room::put_on(&socket, events) {
             Ok(room) => Ok(Self {
                 hooked: Some((hooked, room)),
@@ -158,6 +153,12 @@ impl<E: Events> Association<E> {
         }
     }
 
+    /// Has [`Event::Writable`](crate::Event::Writable) tell, once, when chunks are acknowledged or there is room for more. True if that was
+    /// not asked for before: then it may have happened already. Does not sleep.
+    pub fn wants_room(&self) -> bool {
+        self.hooked.as_ref().is_some_and(|(_, room)| room.want())
+    }
+
     /// Sends a chunk, unordered, on stream 0. SCTP copies it. Sleeps, but does not wait for the peer.
     ///
     /// An error is the association's.
@@ -167,12 +168,14 @@ impl<E: Events> Association<E> {
                 Ok(()) => Ok(Sent::Done),
                 Err(error) if error == EAGAIN => {
                     // There may be room since it was refused, of which nobody was told.
-                    if self.hooked.as_ref().is_some_and(|(_, room)| room.want()) {
+                    if self.wants_room() {
                         continue;
                     }
                     Ok(Sent::Full)
                 }
                 Err(error) if error == emsgsize() => Ok(Sent::TooLong),
+                // SCTP has taken nothing, and the association is well.
+                Err(error) if error == ENOMEM => Ok(Sent::Full),
                 Err(error) => Err(error),
             };
         }

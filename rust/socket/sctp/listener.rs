@@ -59,6 +59,6 @@ impl<E: Events> Listener<E> {
 impl Accepted {
     /// Tells `events` from now on, maybe before this returns; and once of what can have happened before. Sleeps.
     pub fn attach<E: Events>(self, events: Arc<E>) -> Result<Association<E>> {
-        Association::new(self.socket, Some(self.originals), events)
+        Association::new(self.socket, events)
     }
 }

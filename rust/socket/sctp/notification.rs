@@ -27,8 +27,6 @@ pub enum Notification {
     PeerShutDown,
     /// The adaptation layer indication that the peer announced. It follows on [`Self::Up`], if at all.
     Adaptation(u32),
-    /// All that was sent had been acknowledged when this was told.
-    Dry,
     /// Something else.
     Other,
 }
@@ -68,7 +66,6 @@ impl Notification {
                 let event: iwraw::sctp_adaptation_event = read(octets)?;
                 Self::Adaptation(event.sai_adaptation_ind)
             }
-            iwraw::sctp_sn_type_SCTP_SENDER_DRY_EVENT => Self::Dry,
             _ => Self::Other,
         })
     }

@@ -32,11 +32,12 @@ impl Settings {
         socket.set_option(
             iwraw::IPPROTO_SCTP,
             iwraw::SCTP_EVENTS,
+            // Not that all was acknowledged. A peer that acknowledges the same again and again would have that told each time, and
+            // nothing limits the memory which that takes.
             iwraw::sctp_event_subscribe {
                 sctp_association_event: 1,
                 sctp_shutdown_event: 1,
                 sctp_adaptation_layer_event: 1,
-                sctp_sender_dry_event: 1,
                 ..Default::default()
             },
         )?;
@@ -74,6 +75,9 @@ impl Settings {
             (&raw mut (*sk).sk_allocation).write(iwraw::GFP_NOIO);
             (&raw mut (*sk).sk_use_task_frag).write(false);
             (&raw mut (*sk).sk_sndbuf).write_volatile(send_buffer);
+            // Else a moment of memory shortage makes it small for ever: SCTP never makes it larger again.
+            let user_locks = (&raw const (*sk).sk_userlocks).read() | iwraw::SOCK_SNDBUF_LOCK as u8;
+            (&raw mut (*sk).sk_userlocks).write(user_locks);
         }
         Ok(())
     }

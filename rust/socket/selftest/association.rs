@@ -6,6 +6,9 @@ use super::fixture::pause;
 use super::fixture::wait;
 use super::fixture::Watch;
 use super::fixture::LOOPBACK;
+use crate::hook::Originals;
+use crate::owned::Protocol;
+use crate::owned::Socket;
 use crate::sctp::Arrived;
 use crate::sctp::Association;
 use crate::sctp::Listener;
@@ -59,16 +62,6 @@ impl End {
             }
         }
         Err(EAGAIN)
-    }
-
-    /// The next that is not [`Notification::Dry`], which comes when it comes.
-    fn next_but_dry(&mut self) -> Result<Arrived> {
-        loop {
-            match self.next()? {
-                Arrived::Told(Notification::Dry) => {}
-                arrived => return Ok(arrived),
-            }
-        }
     }
 }
 
@@ -153,7 +146,7 @@ pub(super) fn chunk_is_whole() -> Result<bool> {
             whole: true,
         };
         if near.association.send(PPID, &sent)? != Sent::Done
-            || far.next_but_dry()? != expected
+            || far.next()? != expected
             || far.buffer.get(..len) != Some(sent.as_slice())
         {
             return Ok(false);
@@ -172,7 +165,7 @@ pub(super) fn rest_of_a_chunk_is_next() -> Result<bool> {
         unordered: true,
         whole,
     };
-    Ok(far.next_but_dry()? == part(LONGEST, false)
+    Ok(far.next()? == part(LONGEST, false)
         && far.next()? == part(10, true)
         && far.buffer.get(..10) == sent.get(LONGEST..))
 }
@@ -185,7 +178,7 @@ pub(super) fn too_long_is_refused() -> Result<bool> {
     let taken = near
         .association
         .send(PPID, sent.get(..most).ok_or(EINVAL)?)?;
-    let first = far.next_but_dry()?;
+    let first = far.next()?;
     Ok(refused == Sent::TooLong
         && taken == Sent::Done
         && matches!(first, Arrived::Chunk { len: LONGEST, .. }))
@@ -201,7 +194,7 @@ pub(super) fn full_buffer_wakes() -> Result<bool> {
     let before = near.watch.count(Event::Writable);
     let unacknowledged = near.association.unacknowledged();
     for _ in 0..chunks {
-        if !matches!(far.next_but_dry()?, Arrived::Chunk { whole: true, .. }) {
+        if !matches!(far.next()?, Arrived::Chunk { whole: true, .. }) {
             return Ok(false);
         }
     }
@@ -214,12 +207,32 @@ pub(super) fn full_buffer_wakes() -> Result<bool> {
         && near.association.send(PPID, &sent)? == Sent::Done)
 }
 
-pub(super) fn all_acknowledged_is_told() -> Result<bool> {
+pub(super) fn acknowledgement_is_seen_and_takes_no_memory() -> Result<bool> {
     let (mut near, mut far) = pair(LOOPBACK)?;
     near.association.send(PPID, &[1])?;
-    far.next_but_dry()?;
-    let told = near.next()?;
-    Ok(told == Arrived::Told(Notification::Dry) && near.association.unacknowledged() == 0)
+    let asked = near.association.wants_room();
+    let before = near.watch.count(Event::Writable);
+    far.next()?;
+    let woken = near.association.unacknowledged() == 0
+        || wait(|| near.watch.count(Event::Writable) > before);
+    let acknowledged = wait(|| near.association.unacknowledged() == 0);
+    // SCTP tells nothing that somebody would have to receive.
+    let told = near.association.receive(&mut near.buffer)?;
+    Ok(asked && woken && acknowledged && told == Arrived::Nothing)
+}
+
+pub(super) fn accepted_has_functions_of_c() -> Result<bool> {
+    let heard = Watch::new()?;
+    let listener = listen(LOOPBACK, heard.clone())?;
+    let near = connect(listener.local_address()?)?;
+    if !wait(|| heard.count(Event::StateChanged) > 1) {
+        return Err(EAGAIN);
+    }
+    let accepted = listener.accept()?.ok_or(EAGAIN)?;
+    let fresh = Socket::new(&Net::init(), &LOOPBACK, Protocol::Sctp)?;
+    Ok(Originals::are_same(&accepted.socket, &fresh)
+        && !Originals::are_same(&listener.socket, &fresh)
+        && near.association.error().is_none())
 }
 
 pub(super) fn end_and_loss_differ() -> Result<bool> {
