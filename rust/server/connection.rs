@@ -123,6 +123,8 @@ pub(crate) struct Connection<T: SvcConnection> {
     counted_lost: AtomicFlag,
     /// When the client was accepted.
     pub(super) accepted: SetOnce<Instant<Monotonic>>,
+    /// When it confirmed that.
+    pub(super) established: SetOnce<Instant<Monotonic>>,
 }
 
 impl<T: SvcConnection> Connection<T> {
@@ -150,6 +152,7 @@ impl<T: SvcConnection> Connection<T> {
                 watched: Atomic::new(false),
                 counted_lost: AtomicFlag::new(false),
                 accepted: SetOnce::new(),
+                established: SetOnce::new(),
             }),
             GFP_KERNEL,
         )
