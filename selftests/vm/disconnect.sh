@@ -7,6 +7,7 @@
 # higher numbers. LONG_FORMS=yes moves more data at a time.
 
 . ./lib.sh
+. ./events.sh
 need_pair
 
 load=(--size=12M --numjobs=2)
@@ -100,8 +101,9 @@ removal_needs_no_thread() {
 drop_packets_for_8_seconds() { drop_packets && sleep 8 && pass_packets; }
 loses_packets() { if [ "$RDMA" = rxe ]; then survives "$@"; else during_io often "$@"; fi; }
 
-plan 11
+plan 13
 mount_nfs 4.2 || exit
+record_events here xprtrdma_device_removal && record_events there svcrdma_device_removal || exit
 check "the client drops the connection" survives "${DISCONNECTS:-3}" drop_connection
 check "the server restarts" survives "${RESTARTS:-2}" restart_server
 check "the server's device goes and comes back" survives "${REMOVALS:-2}" remove_server_device
@@ -109,6 +111,10 @@ check "the client's device goes and comes back" survives "${REMOVALS:-2}" remove
 check "the client's device goes while nothing is connected" remove_idle_device
 check "the client's device goes while the client waits to connect" remove_waiting_device
 check "all packets are lost for 8 seconds" loses_packets "${LOSSES:-1}" drop_packets_for_8_seconds
+end_events here && end_events there
+removed="device $RDMA_DEVICE to be removed, disconnecting"
+check "xprtrdma_device_removal" event_came here xprtrdma_device_removal "$removed $SERVER_ADDR:$port"
+check "svcrdma_device_removal" event_came there svcrdma_device_removal "$removed $CLIENT_ADDR:[0-9]+"
 random_file "$mnt/after" 1000000
 check "a file written after all that is the same on both machines" same_file after
 check "the file system unmounts" umount "$mnt"
