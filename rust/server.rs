@@ -37,7 +37,7 @@
 //! dispatch, rdma_read
 //! receive             from the work queue to the call in a svc_rqst
 //! reply               from the result in a svc_rqst to the Send
-//! xprt_ops, listener  the operations that sunrpc calls
+//! listener, xprt_ops  the operations that sunrpc calls
 //! ```
 
 #![forbid(unsafe_code)]

@@ -125,6 +125,8 @@ fast() {
 	gate 'which kernels the scripts choose and refuse' 120 in_root selftests/scripts/kernels.sh
 	gate 'what rpcrdma-status says' 120 in_root selftests/scripts/status.sh
 	gate 'host tests of proto' 1200 host_tests proto
+	gate 'reasons in troubleshooting.md' 60 in_root scripts/reasons.py
+	gate 'what finds sleeping threads of the server' 60 in_root sh -ec 'cd selftests/hostile; python3 -B -m unittest -q'
 	gate 'second codec of iWARP' 120 in_root sh -ec 'cd selftests/iwpeer; python3 -B -m unittest -q'
 	gate 'host tests of rdmap' 600 host_tests rdmap
 	gate 'clippy of rdmap' 300 rdmap_clippy

@@ -156,6 +156,8 @@ pub(crate) struct Connection {
     config: Config,
     pub(super) counters: Arc<Counters>,
     device_removed: AtomicBool,
+    /// Whether it was logged that the server granted nothing.
+    zero_grant_logged: AtomicBool,
     #[pin]
     state: ConnectionState,
     /// [`Self::limits`] as far as the device decides them; the inline thresholds depend on the private data of
@@ -184,6 +186,7 @@ impl Connection {
                 config,
                 counters,
                 device_removed: AtomicBool::new(false),
+                zero_grant_logged: AtomicBool::new(false),
                 state <- ConnectionState::new(),
                 device_limits: SetOnce::new(),
                 limits: SetOnce::new(),
@@ -248,9 +251,18 @@ impl Connection {
     /// Takes the grant of a reply, and returns the credit window.
     pub(super) fn on_grant(&self, grant: u32) -> u32 {
         if grant == 0 {
-            kernel::pr_warn_once!("a server granted no credits at all, which is taken for one\n");
+            self.log_zero_grant();
         }
         self.window.lock().on_reply(grant)
+    }
+
+    /// Logs that the server granted nothing, which it may do in each reply.
+    fn log_zero_grant(&self) {
+        if !self.zero_grant_logged.swap(true, Ordering::Relaxed) {
+            self.log_message(|server| {
+                pr_info!("{server} granted no credits at all, which is taken for one\n");
+            });
+        }
     }
 
     /// Calls `f` with the server's address and port as text. `f` must not sleep.

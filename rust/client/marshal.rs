@@ -66,7 +66,13 @@ pub(super) fn marshal(
     offered: &mut Offered,
 ) -> Result<PreparedCall, SendError> {
     let limits = active.connection.limits();
-    let plan = limits.plan(rqst)?;
+    let plan = limits.plan(rqst).map_err(|error| {
+        let xid = rqst.xid();
+        active.connection.log_message(|server| {
+            pr_info!("the call {xid:#010x} to {server} cannot be sent: {error:?}\n");
+        });
+        SendError::TooBig
+    })?;
     let mut idle = reserve
         .take_regions(&active, limits.regions(&plan))
         .inspect_err(|_| {

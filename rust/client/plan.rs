@@ -10,6 +10,7 @@ use proto::{
         Argument,
         CallForm,
         Plan,
+        PlanError,
         ReplyForm,
         Sizes,
         Thresholds, //
@@ -18,7 +19,6 @@ use proto::{
 };
 use sunrpc::{
     Rqst,
-    SendError,
     Transport, //
 };
 
@@ -47,7 +47,7 @@ impl MarshalLimits {
     }
 
     /// Decides how the Call in `rqst` and its reply travel.
-    pub(super) fn plan<T: Transport>(&self, rqst: &Rqst<T>) -> Result<Plan, SendError> {
+    pub(super) fn plan<T: Transport>(&self, rqst: &Rqst<T>) -> Result<Plan, PlanError> {
         let sizes = Sizes {
             call: rqst.call_len(),
             argument: rqst.call_payload().and_then(|payload| {
@@ -74,7 +74,7 @@ impl MarshalLimits {
             };
             plan = Plan::new(&unreduced, &self.thresholds);
         }
-        plan.map_err(|_| SendError::TooBig)
+        plan
     }
 
     /// The most memory regions that a Call with this plan needs.

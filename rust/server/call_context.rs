@@ -7,7 +7,8 @@ use sunrpc::SavedReplyPages;
 
 /// The context of a call in progress.
 pub(crate) struct CallContext {
-    /// The XID, if the call has no chunks: then its header need not be parsed again for the reply.
+    /// The XID, if the call has no chunks: then its header need not be parsed again for the reply. Chunks are not kept here: there may be
+    /// as many as a message has room for, and what the parser returns refers to the message, which the reply takes along.
     pub(super) chunkless_xid: Option<u32>,
     /// Whether results may be reduced: not with RPCSEC_GSS integrity or privacy.
     pub(super) reduction: bool,

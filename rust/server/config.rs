@@ -30,7 +30,7 @@ static MAX_TOTAL_READ_PAGES: SysctlEntry =
 /// bytes do not.
 static MAX_REQ_SIZE: SysctlEntry = SysctlEntry::new(c"max_req_size", 8192, 4096, 65536);
 
-/// How many seconds a posted Send, RDMA Write or RDMA Read may take. Read once a second. The in-tree module has no such limit.
+/// How many seconds a posted Send, RDMA Write or RDMA Read may take, and a client until its first message. Read once a second. The in-tree module has no such limit.
 /// That a Send has completed may be known two seconds later.
 static PROGRESS_TIMEOUT: SysctlEntry = SysctlEntry::new(c"progress_timeout", 30, 3, 3600);
 
@@ -42,7 +42,7 @@ static MAX_OUTBOUND_READS: SysctlEntry =
 pub(super) static READS: Counter = Counter::new(c"rdma_stat_read");
 /// Connections lost for another reason than that the client closed them.
 pub(super) static LOST: Counter = Counter::new(c"rdma_stat_lost");
-/// Connections that ended as something posted, or the client's confirmation, took longer than [`PROGRESS_TIMEOUT`].
+/// Connections that ended as something posted, or the client's confirmation or first message, took longer than [`PROGRESS_TIMEOUT`].
 pub(super) static STALLED: Counter = Counter::new(c"rdma_stat_stalled");
 /// Messages dropped and calls refused as they break the protocol, or as their reply does not fit.
 pub(super) static BAD_CALLS: Counter = Counter::new(c"rdma_stat_bad_calls");

@@ -90,6 +90,8 @@ struct Client {
 /// `T` is a parameter because it owns the queue pair, whose type names this context.
 #[pin_data]
 pub(crate) struct Connection<T: SvcConnection> {
+    /// The listener that the client asked, for as long as no thread makes the connection.
+    listener: SvcLink<T::Listener>,
     pub(super) link: SetOnce<SvcLink<T>>,
     client: SetOnce<Client>,
     /// The private data of the client's connection request.
@@ -123,13 +125,20 @@ pub(crate) struct Connection<T: SvcConnection> {
     counted_lost: AtomicFlag,
     /// When the client was accepted.
     pub(super) accepted: SetOnce<Instant<Monotonic>>,
+    /// When it confirmed that.
+    pub(super) established: SetOnce<Instant<Monotonic>>,
 }
 
 impl<T: SvcConnection> Connection<T> {
-    /// The context for a connection request with `private_data`. Sleeps.
-    pub(super) fn new(private_data: &[u8], initiator_depth: u8) -> Result<Arc<Self>> {
+    /// The context for a connection request with `private_data`, which came to `listener`. Sleeps.
+    pub(super) fn new(
+        listener: SvcLink<T::Listener>,
+        private_data: &[u8],
+        initiator_depth: u8,
+    ) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
+                listener,
                 link: SetOnce::new(),
                 client: SetOnce::new(),
                 client_private_data: PrivateData::parse(private_data),
@@ -150,6 +159,7 @@ impl<T: SvcConnection> Connection<T> {
                 watched: Atomic::new(false),
                 counted_lost: AtomicFlag::new(false),
                 accepted: SetOnce::new(),
+                established: SetOnce::new(),
             }),
             GFP_KERNEL,
         )
@@ -206,11 +216,12 @@ impl<T: SvcConnection> Connection<T> {
         }
     }
 
-    /// Closes the connection in a work item. Does not sleep.
+    /// Closes the connection in a work item; if it is none yet, has the listener forget the request in one. Does not sleep.
     pub(super) fn close_without_thread(&self) {
-        if let Some(link) = self.link.as_ref() {
-            link.with(|xprt| xprt.close_later());
-        }
+        match self.link.as_ref() {
+            Some(link) => link.with(|xprt| xprt.close_later()),
+            None => self.listener.with(|xprt| xprt.start_timer(0)),
+        };
     }
 
     /// Counts and logs that the connection is lost for this `reason`, which is the first one.

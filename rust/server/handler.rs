@@ -7,6 +7,7 @@
 
 use super::{connection::Connection, work_queue::ChunkedCall};
 use crate::endpoint;
+use kernel::time::Instant;
 use proto::conn::server::{
     Action,
     Event, //
@@ -32,6 +33,7 @@ impl<T: SvcConnection> rdma::Context for Connection<T> {
     fn cm_event(&self, event: cm::Event<'_>, id: &cm::EventId<'_>) {
         match event {
             cm::Event::Established { .. } => {
+                self.established.populate(Instant::now());
                 let _ = self.state.on(Event::Established);
             }
             cm::Event::DeviceRemoval => {

@@ -2,6 +2,9 @@
 
 //! The private state of a listening `svc_xprt`: the CM queues connection requests, an nfsd thread
 //! accepts them.
+//!
+//! What the CM or the removal of a device waits for is done by the timer of the listener, as no nfsd thread may be free: it drops
+//! requests of clients that have gone, gives up the listening id when its device goes, and follows an address that moves.
 
 use super::{
     page_pool::PagePool,
@@ -13,11 +16,13 @@ use super::{
         ServerTransport, //
     },
 };
+use core::mem::replace;
 use kernel::{
     new_mutex,
     prelude::*,
     sync::{
         atomic::{
+            Acquire,
             AtomicFlag,
             Full,
             Release, //
@@ -25,10 +30,7 @@ use kernel::{
         Arc,
         Mutex, //
     },
-    time::{
-        delay::fsleep,
-        Delta, //
-    },
+    time::Msecs, //
 };
 use rdma::listener;
 use sunrpc::{
@@ -36,11 +38,16 @@ use sunrpc::{
     SockAddr,
     SvcClass,
     SvcLink,
-    SvcListener, //
+    SvcListener,
+    SvcXprt, //
 };
 
-/// How often to bind the address again after it moved to another device, once a second.
+/// How often to bind the address again after it moved to another device.
 const REBIND_TRIES: usize = 5;
+
+/// How long to wait before each time. The devices learn of the move at the same time as the listener, and a device that had the address
+/// would still take the id.
+const REBIND_INTERVAL_MS: Msecs = 1_000;
 
 /// The transport class `rdma`, which administrators name in `/proc/fs/nfsd/portlist`.
 pub(crate) static CLASS: SvcClass<Listener> = SvcClass::new();
@@ -51,9 +58,21 @@ pub(crate) struct Listener {
     requests: Arc<RequestQueue>,
     page_pool: Arc<PagePool>,
     rejected_calls: Arc<RejectedCalls>,
-    /// [`None`] before it listens and after it has stopped.
     #[pin]
-    listen_id: Mutex<Option<ListenId>>,
+    place: Mutex<Place>,
+}
+
+/// Where a listener listens.
+enum Place {
+    /// Nowhere yet, or nowhere any more.
+    Nowhere,
+    At(ListenId),
+    /// Its address has moved. It is to be bound again, at most so many times.
+    Moved {
+        net: Net,
+        address: SockAddr,
+        tries: usize,
+    },
 }
 
 /// The id that listens, and its network namespace.
@@ -68,8 +87,10 @@ pub(super) struct RequestQueue {
     link: SvcLink<Listener>,
     /// How many requests may wait. Later ones are rejected.
     max: usize,
-    /// Set when the address has moved to another device, until the listener has followed it.
+    /// Set when the address has moved to another device, until the listener begins to follow it.
     address_changed: AtomicFlag,
+    /// Whether the listener is of no use any more.
+    lost: AtomicFlag,
     #[pin]
     pub(super) queue: Mutex<KVec<ConnectRequest>>,
 }
@@ -89,6 +110,7 @@ impl RequestQueue {
                 link,
                 max,
                 address_changed: AtomicFlag::new(false),
+                lost: AtomicFlag::new(false),
                 queue <- new_mutex!(queue, "rpcrdma::connect_requests"),
             }),
             GFP_KERNEL,
@@ -100,7 +122,11 @@ impl RequestQueue {
         if queue.len() >= self.max {
             return Err(EBUSY);
         }
-        let connection = Connection::new(request.private_data(), request.initiator_depth())?;
+        let connection = Connection::new(
+            self.link.clone(),
+            request.private_data(),
+            request.initiator_depth(),
+        )?;
         let id = request.adopt(connection.clone())?;
         // There is room, and an adopted id must not be dropped here.
         let _ = queue.push_within_capacity(ConnectRequest { id, connection });
@@ -121,6 +147,21 @@ impl RequestQueue {
             }
         }
     }
+
+    /// Drops the requests of clients that have gone, or whose device has. Sleeps.
+    pub(super) fn drop_gone(&self) {
+        loop {
+            let mut queue = self.queue.lock();
+            let gone = queue
+                .iter()
+                .position(|request| !request.connection.state.is_requested());
+            let request = gone.and_then(|index| queue.remove(index).ok());
+            drop(queue);
+            if request.is_none() {
+                break;
+            }
+        }
+    }
 }
 
 impl listener::Listen for RequestQueue {
@@ -136,38 +177,46 @@ impl listener::Listen for RequestQueue {
 
     fn address_changed(&self) {
         self.address_changed.store(true, Release);
-        // The id cannot be destroyed in its own handler, so an nfsd thread does the rest.
-        self.link.with(|xprt| xprt.connection_pending());
+        // The id cannot be destroyed in its own handler.
+        self.link.with(|xprt| xprt.start_timer(0));
     }
 
     fn listener_lost(&self) {
         pr_warn!("a listener's device or address went away, and with it the listener\n");
-        self.link.with(|xprt| xprt.deferred_close());
+        self.lost.store(true, Release);
+        self.link.with(|xprt| {
+            xprt.deferred_close();
+            xprt.start_timer(0);
+        });
     }
 }
 
 impl Listener {
-    /// Replaces the listening id by one that is bound to the device which has the address now.
-    /// Sleeps.
-    fn rebind(&self) {
-        let mut listen_id = self.listen_id.lock();
-        let Some(ListenId { net, id }) = listen_id.take() else {
-            return;
-        };
-        let address = id.local_address();
-        // Only one id can listen at an address.
-        drop(id);
-        for _ in 0..REBIND_TRIES {
-            // The devices learn of the move at the same time as this listener. A device that had
-            // the address would still take the id.
-            fsleep(Delta::from_secs(1));
-            let bound = address.as_ref().map(|address| self.bind(&net, address));
-            if let Ok(Ok(id)) = bound {
-                *listen_id = Some(ListenId { net, id });
-                return;
-            }
+    /// Gives up the listening id, as its address has moved. Sleeps.
+    fn leave(listening: ListenId) -> Place {
+        let ListenId { net, id } = listening;
+        // Only one id can listen at an address, so this one goes first.
+        match id.local_address() {
+            Ok(address) => Place::Moved {
+                net,
+                address,
+                tries: REBIND_TRIES,
+            },
+            Err(_) => Place::Nowhere,
         }
-        listener::Listen::listener_lost(&*self.requests);
+    }
+
+    /// Binds `address` to the device that has it now, unless it has been tried too often. Sleeps.
+    fn follow(&self, net: Net, address: SockAddr, tries: usize) -> Place {
+        match (self.bind(&net, &address), tries.checked_sub(1)) {
+            (Ok(id), _) => Place::At(ListenId { net, id }),
+            (Err(_), Some(tries @ 1..)) => Place::Moved {
+                net,
+                address,
+                tries,
+            },
+            (Err(_), _) => Place::Nowhere,
+        }
     }
 
     /// A new id that listens at `address`. Sleeps.
@@ -193,21 +242,20 @@ impl SvcListener for Listener {
             requests: RequestQueue::new(link, RequestQueue::MAX)?,
             page_pool: PagePool::new()?,
             rejected_calls: RejectedCalls::new()?,
-            listen_id <- new_mutex!(None, "rpcrdma::listen_id"),
+            place <- new_mutex!(Place::Nowhere, "rpcrdma::listen_place"),
         })
     }
 
     fn listen(&self, net: Net, address: &SockAddr) -> Result<SockAddr> {
+        // Held meanwhile, as the device may be removed as soon as the id is bound.
+        let mut place = self.place.lock();
         let id = self.bind(&net, address)?;
         let local = id.local_address()?;
-        *self.listen_id.lock() = Some(ListenId { net, id });
+        *place = Place::At(ListenId { net, id });
         Ok(local)
     }
 
     fn next(&self) -> (Option<ConnectRequest>, bool) {
-        if self.requests.address_changed.xchg(false, Full) {
-            self.rebind();
-        }
         self.requests.next()
     }
 
@@ -224,9 +272,35 @@ impl SvcListener for Listener {
         )
     }
 
+    fn timer_expired(&self, xprt: &SvcXprt<Self>) {
+        self.requests.drop_gone();
+        let mut place = self.place.lock();
+        let moved = self.requests.address_changed.xchg(false, Full);
+        let before = replace(&mut *place, Place::Nowhere);
+        let is_somewhere = !matches!(before, Place::Nowhere);
+        *place = match before {
+            // The removal of the device waits until the id is dropped.
+            _ if self.requests.lost.load(Acquire) => return,
+            Place::At(listening) if moved => Self::leave(listening),
+            Place::Moved {
+                net,
+                address,
+                tries,
+            } => self.follow(net, address, tries),
+            unchanged => unchanged,
+        };
+        match *place {
+            Place::Moved { .. } => xprt.start_timer(REBIND_INTERVAL_MS),
+            Place::Nowhere if is_somewhere => {
+                listener::Listen::listener_lost(&*self.requests);
+            }
+            Place::Nowhere | Place::At(_) => (),
+        }
+    }
+
     fn detach(&self) {
-        let listen_id = self.listen_id.lock().take();
-        drop(listen_id);
+        let place = replace(&mut *self.place.lock(), Place::Nowhere);
+        drop(place);
         loop {
             let request = self.requests.queue.lock().pop();
             match request {

@@ -5,9 +5,10 @@
 //! The client says in its connection request how often the device sends again, and a Send for which it has no Receive may
 //! be sent again for ever. So each Send, with the RDMA Writes before it, and all RDMA Reads of a call together have to complete
 //! within the time that `progress_timeout` says; else the connection ends. The time begins when the first of the work requests
-//! is posted, and nothing that completes starts it again. A client that is accepted has as long to confirm that.
+//! is posted, and nothing that completes starts it again. A client that is accepted has as long to confirm that, and then as long until
+//! its first message has arrived. One that has sent a message may be idle.
 //!
-//! While something is posted, or a client has not confirmed yet, the timer of the transport expires once a second. A Send
+//! While something is posted, or a client has sent nothing yet, the timer of the transport expires once a second. A Send
 //! that is a second old without a known end is flushed, unless a transfer is posted: most Sends ask for no completion, and nothing may
 //! follow for hours. The end of a Send may so be known later than it came, by as long as a transfer takes, and by two seconds without one. So
 //! the pages that are part of a Send are given back soon after the last one, too. When nothing is posted any more, the connection gives
@@ -24,6 +25,7 @@ use super::{
 };
 use crate::endpoint::SendBuffering;
 use kernel::{
+    prelude::*,
     sync::atomic::{
         Full,
         Relaxed, //
@@ -32,6 +34,7 @@ use kernel::{
         msecs_to_jiffies,
         Instant,
         Jiffies,
+        Monotonic,
         Msecs, //
     }, //
 };
@@ -50,6 +53,11 @@ fn milliseconds(jiffies: Jiffies) -> u64 {
         .saturating_mul(1_000)
         .checked_div(each_second)
         .unwrap_or(0)
+}
+
+/// Whether less than the `progress_timeout` has passed since `begin`.
+fn is_in_time(begin: &Instant<Monotonic>) -> bool {
+    begin.elapsed().as_millis() < i64::from(progress_timeout_ms())
 }
 
 impl<T: SvcConnection> Connection<T> {
@@ -91,15 +99,23 @@ impl<T: SvcConnection> Connection<T> {
             // It has confirmed meanwhile, or the connection has ended.
             return self.state.is_open();
         }
-        let in_time = accepted.elapsed().as_millis() < i64::from(progress_timeout_ms());
-        if !in_time {
-            STALLED.add(1);
-            self.lost(
-                Event::Disconnected,
-                c"the client did not confirm that it was accepted",
-            );
-        }
-        in_time
+        is_in_time(accepted) || self.stalled(c"the client did not confirm that it was accepted")
+    }
+
+    /// Whether to wait for the first message of the client. Ends the connection if the time for that is over.
+    fn awaits_first_message(&self) -> bool {
+        // Without the event that the connection is established, a message has opened it, and is counted soon.
+        let established = self.established.as_ref();
+        self.arrived() == 0
+            && (established.is_none_or(is_in_time)
+                || self.stalled(c"no message of the client arrived in time"))
+    }
+
+    /// Ends the connection, whose client takes too long, for this `reason`. Returns false: nobody need look again.
+    fn stalled(&self, reason: &CStr) -> bool {
+        STALLED.add(1);
+        self.lost(Event::Disconnected, reason);
+        false
     }
 
     /// Lowers the grant if the client has not used it for long, and lets Receives go that it does not take any more. The `oldest` of what
@@ -131,16 +147,14 @@ impl<T: SvcConnection> Connection<T> {
         self.lower_grant(queue, oldest);
         let Some(age) = oldest else {
             queue.give_up_spares(FIRST_SENDS);
+            if self.awaits_first_message() {
+                return true;
+            }
             self.watched.xchg(false, Full);
             return queue.oldest_posted().is_some() && !self.watched.xchg(true, Full);
         };
         if age >= msecs_to_jiffies(progress_timeout_ms()) {
-            STALLED.add(1);
-            self.lost(
-                Event::Disconnected,
-                c"what was posted did not complete in time",
-            );
-            return false;
+            return self.stalled(c"what was posted did not complete in time");
         }
         if age >= msecs_to_jiffies(INTERVAL_MS) && queue.flush_sends().is_err() {
             self.lost(Event::Disconnected, c"a work request could not be posted");

@@ -149,7 +149,9 @@ impl ServerTransport {
     }
 
     /// How many pages a reply may take whose Write chunks have `write_chunk_bytes`: enough for
-    /// these or for an inline reply, and two more, as the data may begin within a page.
+    /// these or for an inline reply, and two more, as the data may begin within a page. The chunks may be as long as the client
+    /// likes: no more pages are saved than the thread has, which is enough for the longest payload that nfsd returns. For an inline
+    /// reply these are few, and fewer would do only if the call has no READ, for which its operations would have to be looked at.
     fn max_reply_pages(&self, write_chunk_bytes: u64) -> usize {
         usize::try_from(write_chunk_bytes)
             .unwrap_or(usize::MAX)

@@ -110,6 +110,10 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         connect_requests::client_that_has_gone_is_passed_over,
     ),
     (
+        "clients that have gone before they are accepted are forgotten without a thread",
+        connect_requests::clients_that_have_gone_are_forgotten,
+    ),
+    (
         "when so many clients wait to be accepted, the next one is rejected",
         connect_requests::one_client_too_many_is_rejected,
     ),

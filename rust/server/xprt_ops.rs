@@ -6,6 +6,7 @@
 
 use super::{
     call_context::CallContext,
+    listener::Listener,
     queue_limits::BACKCHANNEL_CREDITS,
     send::SendPath,
     transport::{
@@ -39,6 +40,7 @@ impl HasSvcCall for ServerTransport {
 }
 
 impl SvcConnection for ServerTransport {
+    type Listener = Listener;
     type Work = Work<Connection>;
     type Caller = SendPath<Self>;
 

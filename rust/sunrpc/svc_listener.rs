@@ -12,7 +12,7 @@ use crate::{
     },
     svc_work::{
         connection_functions,
-        LISTENER, //
+        listener_functions, //
     },
     svc_xprt::SvcXprt,
     Net,
@@ -40,8 +40,9 @@ impl<L: SvcListener> SvcXprt<L> {
         address: &SockAddr,
         ops: &'static raw::svc_xprt_ops,
     ) -> Result<NonNull<raw::svc_xprt>> {
-        // SAFETY: sunrpc vouches for its arguments; the class is static. Nobody queues its work items.
-        let this = unsafe { Self::create(L::class().as_raw(), ops, net, serv, LISTENER, L::new) }?;
+        let functions = listener_functions::<L>();
+        // SAFETY: sunrpc vouches for its arguments; the class is static; the functions are those for `L`.
+        let this = unsafe { Self::create(L::class().as_raw(), ops, net, serv, functions, L::new) }?;
         // SAFETY: `create` made it, and this function has its only reference.
         let listener = unsafe { this.as_ref() };
         listener.set_flag(raw::XPT_LISTENER);

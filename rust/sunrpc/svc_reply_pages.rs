@@ -35,9 +35,15 @@ impl Default for SavedReplyPages {
 }
 
 impl SavedReplyPages {
-    /// Drops the references to the pages.
+    /// So many pages are saved without an allocation for each call.
+    const KEPT: usize = 32;
+
+    /// Drops the references to the pages, and frees the list if it is long: those who keep `self` for later calls keep many of it.
     pub fn clear(&mut self) {
         self.pages.clear();
+        if self.pages.capacity() > Self::KEPT {
+            self.pages = KVec::new();
+        }
     }
 
     /// Whether nobody but the thread's array and `self` uses the page.
@@ -46,7 +52,8 @@ impl SavedReplyPages {
     }
 
     /// Saves the first `count` pages that the thread has for the reply, or those before the first page that
-    /// is not the thread's alone: nfsd may leave it a page of a file.
+    /// is not the thread's alone: nfsd may leave it a page of a file. The thread has as many as the longest
+    /// message of the service takes, so a larger `count` costs no more.
     ///
     /// # Safety
     ///

@@ -21,7 +21,7 @@
 //! | [`SvcConnection::caller`] | an RPC task | no | an RCU read-side section |
 //! | [`SvcConnection::call`] | an RPC task | yes | `XPRT_LOCKED` of the reverse transport |
 //! | `detach` | a service thread, or an administrator's task | yes | `XPT_BUSY`, which it keeps |
-//! | [`SvcConnection::timer_expired`] | a work queue | yes | nothing |
+//! | `timer_expired` | a work queue | yes | nothing |
 //! | completion and CM handlers, through `SvcLink::with` | the transport's own work | no | an RCU read-side section |
 //!
 //! # Life
@@ -87,12 +87,19 @@ pub trait SvcListener: Sized + Send + Sync + 'static {
         link: SvcLink<Self::Connection>,
     ) -> impl PinInit<Self::Connection, Error>;
 
+    /// The timer that [`SvcXprt::start_timer`] started has expired, on a work queue of the kernel, perhaps after [`Self::detach`]. May
+    /// sleep. May start it again.
+    fn timer_expired(&self, xprt: &SvcXprt<Self>);
+
     /// Stops listening. May sleep.
     fn detach(&self);
 }
 
 /// A connection of a server transport.
 pub trait SvcConnection: HasSvcCall {
+    /// The listener that makes it.
+    type Listener: Send + Sync + 'static;
+
     /// Something that came over the connection.
     type Work;
 

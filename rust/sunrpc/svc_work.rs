@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The work items of a server transport: its timer, and those that close and free it without a service thread.
+//! The work items of a server transport: its timer, and those that close and free a connection without a service thread.
 //!
 //! Service threads drop last references, and to free a connection takes several waits; and a device that is removed waits for the
 //! close. So both are done by the work queue of this module, which ends with the class.
@@ -9,7 +9,10 @@
 
 use crate::{
     svc_queue::queue,
-    svc_transport::SvcConnection,
+    svc_transport::{
+        SvcConnection,
+        SvcListener, //
+    },
     svc_xprt::{
         SvcXprt,
         WorkFunctions, //
@@ -53,12 +56,25 @@ impl<C: SvcConnection> SvcXprt<C> {
             unsafe { Self::free(this, C::close) };
         }
     }
+}
 
-    /// Has [`SvcConnection::timer_expired`] called after so many milliseconds, unless the timer runs already, or the transport
-    /// is being freed. Does not sleep.
+impl<S: Send + Sync + 'static> SvcXprt<S> {
+    /// Has `timer_expired` of the listener or the connection called after so many milliseconds, unless the timer runs already, or the
+    /// transport is being freed. Does not sleep.
     pub fn start_timer(&self, delay: Msecs) {
         // SAFETY: `create` initialised the work item, and `free` disables it before the transport is freed.
         unsafe { queue(self.timer(), msecs_to_jiffies(delay)) };
+    }
+
+    /// The transport with this timer.
+    ///
+    /// # Safety
+    ///
+    /// `work` is that of the timer of a live `SvcXprt<S>`, whose function runs during `'a`.
+    unsafe fn of_timer<'a>(work: *mut work_struct) -> &'a Self {
+        let offset = Self::TIMER_OFFSET + offset_of!(raw::delayed_work, work);
+        // SAFETY: The caller says which structure contains `work`; `free` waits until the function has returned.
+        unsafe { &*work.byte_sub(offset).cast::<Self>() }
     }
 }
 
@@ -67,10 +83,20 @@ impl<C: SvcConnection> SvcXprt<C> {
 /// # Safety
 ///
 /// `work` is that of the timer of a live `SvcXprt<C>`.
-unsafe extern "C" fn expired<C: SvcConnection>(work: *mut work_struct) {
-    let offset = SvcXprt::<C>::TIMER_OFFSET + offset_of!(raw::delayed_work, work);
-    // SAFETY: The caller says which structure contains `work`; `free` waits until this function has returned.
-    let xprt = unsafe { &*work.byte_sub(offset).cast::<SvcXprt<C>>() };
+unsafe extern "C" fn connection_timer<C: SvcConnection>(work: *mut work_struct) {
+    // SAFETY: This is the function of the timer.
+    let xprt = unsafe { SvcXprt::<C>::of_timer(work) };
+    xprt.timer_expired(xprt);
+}
+
+/// The function of the timer of a listener.
+///
+/// # Safety
+///
+/// `work` is that of the timer of a live `SvcXprt<L>`.
+unsafe extern "C" fn listener_timer<L: SvcListener>(work: *mut work_struct) {
+    // SAFETY: This is the function of the timer.
+    let xprt = unsafe { SvcXprt::<L>::of_timer(work) };
     xprt.timer_expired(xprt);
 }
 
@@ -103,18 +129,20 @@ unsafe extern "C" fn free<C: SvcConnection>(work: *mut work_struct) {
 /// The functions of the work items of a connection `C`.
 pub(crate) const fn connection_functions<C: SvcConnection>() -> WorkFunctions {
     WorkFunctions {
-        timer: expired::<C>,
+        timer: connection_timer::<C>,
         close: close::<C>,
         free: free::<C>,
     }
 }
 
-/// Those of a listener, which nobody queues.
-pub(crate) const LISTENER: WorkFunctions = WorkFunctions {
-    timer: unused,
-    close: unused,
-    free: unused,
-};
+/// Those of a listener `L`. sunrpc closes and frees it where it likes, so only its timer is ever queued.
+pub(crate) const fn listener_functions<L: SvcListener>() -> WorkFunctions {
+    WorkFunctions {
+        timer: listener_timer::<L>,
+        close: unused,
+        free: unused,
+    }
+}
 
 /// # Safety
 ///

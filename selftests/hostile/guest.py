@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Attacks the server of a VM pair from its client, beside a good mount on the same machine, and prints a JSON object: for each attack
-the latencies of the mount in microseconds, alone and beside the attack, the nfsd threads asleep in the module, and the server's memory.
+"""Attacks the server of a VM pair from its client, beside a good mount on the same machine, and prints a JSON object: the latencies of
+the mount in microseconds, alone, before the first attack and after the last one; and for each attack those beside it, the nfsd threads
+asleep in the module, and the server's memory.
 
 The attacks are those of selftests/peer/src/attacks.rs; watch.py looks at the server.
 """
@@ -23,6 +24,8 @@ WATCH = SRC / "selftests/hostile/watch.py"
 MOUNT = Path("/mnt/hostile")
 BLOCK = 4096
 BLOCKS = 16
+# So many KiB more may be allocated after an attack than before.
+KEPT = 1024
 SERVER = SRC / "scripts/vm/nfs-server"
 
 # What the table calls it, and the attacks that are made at once: name, and connections, threads or requests per second.
@@ -38,6 +41,9 @@ ATTACKS = {
     "idle connections, 1000": [("idle", 1000)],
     "idle connections, 1000, and busy ones, 200": [("idle", 1000), ("busy", 200)],
 }
+
+# Attacks whose connections are all there at the same time.
+HELD = ("idle", "busy")
 
 
 def say(*words):
@@ -141,31 +147,46 @@ def figures(values):
             "most": round(values[-1])}
 
 
+def kept(before, after):
+    """How many KiB more the server has allocated, in slab and vmalloc areas."""
+    return after["slab"] + after["vmalloc"] - before["slab"] - before["vmalloc"]
+
+
 def settled(before):
-    """The server's memory, when it has as many RDMA objects as before, or after a while."""
+    """The server's memory, when it has as many RDMA objects as before and keeps no more than `KEPT`, or after a while. What is freed
+    after a grace period, or when a time is over, is still there at first."""
     end = time.monotonic() + 90
-    while (after := memory())["objects"] != before["objects"] and time.monotonic() < end:
+    while (after := memory())["objects"] != before["objects"] or kept(before, after) > KEPT:
+        if time.monotonic() >= end:
+            break
         time.sleep(2)
     return after
 
 
 def attack(attacks, seconds):
-    found = {}
     before = memory()
-    quiet, _ = latencies(seconds)
     # It goes on longer than what is measured beside it.
     with Attack(attacks, seconds + 20) as program:
-        begun = memory() if attacks[0][0] in ("idle", "busy") else None
+        asked = sum(connections for name, connections in attacks if name in HELD)
+        begun = memory() if asked else None
         with Threads() as server:
             beside, worker = latencies(seconds)
+    goes_on(worker)
+    after = settled(before)
+    return {"beside": {name: figures(values) for name, values in beside.items()}, "threads": server.found, "said": program.said,
+            "asked": asked, "before": before, "begun": begun, "after": after, "kept": kept(before, after)}
+
+
+def goes_on(worker):
     worker.join(300)
     if worker.is_alive():
         sys.exit("hostile: the good mount hangs")
-    after = settled(before)
-    found = {"quiet": {name: figures(values) for name, values in quiet.items()},
-             "beside": {name: figures(values) for name, values in beside.items()},
-             "threads": server.found, "said": program.said, "before": before, "begun": begun, "after": after}
-    return found
+
+
+def alone(seconds):
+    values, worker = latencies(seconds)
+    goes_on(worker)
+    return values
 
 
 def main():
@@ -189,15 +210,19 @@ def main():
         with Attack([(name, min(connections, 20)) for name, connections in attacks], 3):
             pass
     settled(at_rest)
+    first = alone(options.seconds)
     results = {}
     for name, attacks in wanted.items():
         results[name] = attack(attacks, options.seconds)
         say(name, json.dumps(results[name]))
+    last = alone(options.seconds)
+    quiet = {"before": first, "after": last, "both": {name: sorted(values + last[name]) for name, values in first.items()}}
+    quiet = {when: {name: figures(values) for name, values in measured.items()} for when, measured in quiet.items()}
     subprocess.run(["umount", MOUNT], check=True)
     unloads = subprocess.run([SRC / "scripts/vm/on-server", f"timeout 120 {SERVER} stop && timeout 60 rmmod rpcrdma"],
                              check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     say("rmmod", unloads.returncode, unloads.stdout)
-    print(json.dumps({"attacks": results, "unloads": unloads.returncode == 0}))
+    print(json.dumps({"attacks": results, "alone": quiet, "unloads": unloads.returncode == 0}))
 
 
 if __name__ == "__main__":

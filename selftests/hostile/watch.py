@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: GPL-2.0
 """Looks at the server of a VM pair, on that server, and prints a JSON object.
 
-`watch.py threads STOP`: until the file STOP is there, samples the stack of each nfsd thread ten times in a second. A thread is asleep
-in the module if it sleeps, its stack has a function of rpcrdma, and it has not run while that was read. Prints the number of samples,
-how many threads were asleep there at most in one of them, how many seconds the longest such sleep took, and where they were.
+`watch.py threads STOP [MODULE]`: until the file STOP is there, samples the stack of each nfsd thread ten times in a second. A thread is
+asleep in the module if it sleeps, its stack has a function of MODULE (rpcrdma), and it has not run while that was read. Prints the number
+of samples, how many threads were asleep there at most in one of them, how many seconds the longest such sleep took, and where they were.
+An idle thread is asleep in sunrpc: with that as MODULE, this must find threads. test_watch.py shows the same of files that it makes.
 
-`watch.py memory`: drops caches, waits until memory does not change any more, and prints what is left of it in KiB, and how many objects
-the RDMA devices have.
+`watch.py memory`: drops caches, waits until memory does not change any more, and prints in KiB what is available, what unreclaimable slab
+and vmalloc areas take, and how many objects the RDMA devices have.
 """
 
 import json
@@ -18,12 +19,17 @@ import time
 from pathlib import Path
 
 INTERVAL = 0.1
-FUNCTION = re.compile(r"\s(\S+)\+0x\S+ \[rpcrdma\]")
+PROC = Path("/proc")
+
+
+def function_of(module):
+    """What finds the innermost function of a module in a stack."""
+    return re.compile(rf"\s(\S+)\+0x\S+ \[{module}\]")
 
 
 def nfsd_threads():
     found = []
-    for comm in Path("/proc").glob("[0-9]*/comm"):
+    for comm in PROC.glob("[0-9]*/comm"):
         try:
             if comm.read_text() == "nfsd\n":
                 found.append(comm.parent)
@@ -38,7 +44,7 @@ def switches(thread):
     return (fields["voluntary_ctxt_switches"], fields["nonvoluntary_ctxt_switches"]), fields["State"][0] in "SDI"
 
 
-def asleep(thread):
+def asleep(thread, function):
     """Returns in which function of the module the thread sleeps, and since which of its switches, or None."""
     try:
         before, sleeps = switches(thread)
@@ -46,19 +52,20 @@ def asleep(thread):
         after, still = switches(thread)
     except (OSError, KeyError):
         return None
-    inside = FUNCTION.search(" " + stack)
+    inside = function.search(" " + stack)
     if not (sleeps and still and before == after and inside):
         return None
     return inside[1], before
 
 
-def threads(stop):
+def threads(stop, module="rpcrdma"):
+    function = function_of(module)
     samples, most, longest, where, since = 0, 0, 0.0, {}, {}
     nfsd = nfsd_threads()
     while not Path(stop).exists():
         now, found = time.monotonic(), {}
         for thread in nfsd:
-            if inside := asleep(thread):
+            if inside := asleep(thread, function):
                 found[thread] = inside
                 where[inside[0]] = where.get(inside[0], 0) + 1
         # A sleep goes on as long as the thread has not run.
@@ -84,7 +91,7 @@ def memory():
         Path("/proc/sys/vm/drop_caches").write_text("3")
         time.sleep(1)
         now = meminfo()
-        if before and abs(now["MemAvailable"] - before["MemAvailable"]) < 128:
+        if before and all(abs(now[name] - before[name]) < 128 for name in ("MemAvailable", "SUnreclaim", "VmallocUsed")):
             break
         before = now
     objects = {}
@@ -92,7 +99,8 @@ def memory():
         for name, count in device.items():
             if name in ("qp", "cq", "pd", "mr", "cm_id"):
                 objects[name] = objects.get(name, 0) + count
-    return {"available": now["MemAvailable"], "slab": now["SUnreclaim"], "objects": objects}
+    return {"available": now["MemAvailable"], "slab": now["SUnreclaim"], "vmalloc": now["VmallocUsed"], "objects": objects}
 
 
-print(json.dumps(threads(sys.argv[2]) if sys.argv[1] == "threads" else memory()))
+if __name__ == "__main__":
+    print(json.dumps(threads(*sys.argv[2:]) if sys.argv[1] == "threads" else memory()))

@@ -7,6 +7,7 @@
 # higher numbers. LONG_FORMS=yes moves more data at a time.
 
 . ./lib.sh
+. ./events.sh
 need_pair
 
 load=(--size=12M --numjobs=2)
@@ -57,12 +58,52 @@ server_moves() {
 	same_file moved && umount "$mnt" && return $status
 }
 
+# The only nfsd thread waits for a file system. The removal of the server's device waits neither for it nor for another: not for a
+# connection that is idle, nor for a client that waits to be accepted, nor for a listener at an address of the device.
+removal_needs_no_thread() {
+	local stuck waiting status=0
+	on_server "set -e
+		truncate -s 32M /tmp/frozen.img
+		mkfs.ext4 -q /tmp/frozen.img
+		mkdir -p /export/frozen
+		mount -o loop /tmp/frozen.img /export/frozen
+		exportfs -o rw,no_root_squash,insecure,no_subtree_check '*:/export/frozen'
+		nfsdctl threads 0
+		nfsdctl listener +rdma:$SERVER_ADDR:$port +tcp:0.0.0.0:2049
+		nfsdctl threads 4" || return
+	mkdir -p /mnt/frozen /mnt/waiting
+	mount_nfs 3 && mount -t nfs -o vers=3,proto=tcp,nolock "$SERVER_ADDR:/export/frozen" /mnt/frozen && ls "$mnt" || return
+	on_server "nfsdctl threads 1 && fsfreeze -f /export/frozen"
+	touch /mnt/frozen/file &
+	stuck=$!
+	sleep 1
+	mount -t nfs -o "proto=rdma,port=$port,vers=4.2,retry=0" "$SERVER_ADDR:/" /mnt/waiting &
+	waiting=$!
+	sleep 2
+	# What waits in the kernel cannot be killed.
+	on_server "rdma resource
+		rdma link del $RDMA_DEVICE >/tmp/removal 2>&1 &
+		for _ in {1..40}; do [ -z \"\$(jobs -r)\" ] && break; sleep 0.5; done
+		jobs
+		cat /tmp/removal
+		[ -z \"\$(jobs -r)\" ] && ! rdma link show $RDMA_DEVICE/1" || status=1
+	kill -0 $stuck || { echo "a thread was free"; status=1; }
+	on_server "fsfreeze -u /export/frozen; sleep 1; rdma link add $RDMA_DEVICE type $RDMA netdev eth0; $scripts/vm/nfs-server stop
+		$scripts/vm/nfs-server start"
+	wait $stuck || status=1
+	wait $waiting && umount /mnt/waiting
+	umount /mnt/frozen "$mnt" || status=1
+	on_server "exportfs -u '*:/export/frozen'; exportfs -f; umount /export/frozen && rm /tmp/frozen.img" || status=1
+	return $status
+}
+
 # rxe gives up the connection. TCP does not.
 drop_packets_for_8_seconds() { drop_packets && sleep 8 && pass_packets; }
 loses_packets() { if [ "$RDMA" = rxe ]; then survives "$@"; else during_io often "$@"; fi; }
 
-plan 10
+plan 13
 mount_nfs 4.2 || exit
+record_events here xprtrdma_device_removal && record_events there svcrdma_device_removal || exit
 check "the client drops the connection" survives "${DISCONNECTS:-3}" drop_connection
 check "the server restarts" survives "${RESTARTS:-2}" restart_server
 check "the server's device goes and comes back" survives "${REMOVALS:-2}" remove_server_device
@@ -70,8 +111,13 @@ check "the client's device goes and comes back" survives "${REMOVALS:-2}" remove
 check "the client's device goes while nothing is connected" remove_idle_device
 check "the client's device goes while the client waits to connect" remove_waiting_device
 check "all packets are lost for 8 seconds" loses_packets "${LOSSES:-1}" drop_packets_for_8_seconds
+end_events here && end_events there
+removed="device $RDMA_DEVICE to be removed, disconnecting"
+check "xprtrdma_device_removal" event_came here xprtrdma_device_removal "$removed $SERVER_ADDR:$port"
+check "svcrdma_device_removal" event_came there svcrdma_device_removal "$removed $CLIENT_ADDR:[0-9]+"
 random_file "$mnt/after" 1000000
 check "a file written after all that is the same on both machines" same_file after
 check "the file system unmounts" umount "$mnt"
+check "the server's device goes while no nfsd thread is free" removal_needs_no_thread
 check "a server that moves to other hardware $moves the connection" server_moves
 finish

@@ -2,16 +2,17 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Clients that attack the server, for some seconds each, beside an ordinary mount: no nfsd thread is asleep in the module, the mount
-# goes on, and the server gives back what the attackers had. `make hostile` does the same for longer, and with more connections.
+# goes on, the server ends connections that stand still, and it gives back what the attackers had. `make hostile` does the same for longer, and with more connections.
 #
-# ATTACKS='overrun:8' runs only these: name and number of connections. ATTACK_SECONDS= says how long each takes.
+# ATTACKS='overrun:8 no-receives:8:9' runs only these: name, number of connections, and seconds. ATTACK_SECONDS= says how long those take
+# that do not say it themselves.
 
 . ./lib.sh
 need_pair
 need_peer
 
 seconds=${ATTACK_SECONDS:-4}
-read -r -a attacks <<<"${ATTACKS:-unanswered-reads:2 no-receives:6 slow-receives:6 overrun:6 abandoned-grant:6 storm:2 raw-requests:50 mixed:20}"
+read -r -a attacks <<<"${ATTACKS:-unanswered-reads:2 no-receives:6:9 slow-receives:6:9 overrun:6 abandoned-grant:6 storm:2 raw-requests:50 mixed:20}"
 watch=$(cd ../hostile && pwd)/watch.py
 export PROGRESS_TIMEOUT=3
 
@@ -22,20 +23,33 @@ calls() {
 	done >/dev/null
 }
 
-# beside NAME CONNECTIONS: no sample of watch.py finds a thread asleep in the module.
+# Attackers that wait for the server longer than it waits for them: it has to end connections of theirs.
+is_to_be_ended() { [[ $1 = *-receives ]]; }
+
+# beside NAME CONNECTIONS [SECONDS]: no sample of watch.py finds a thread asleep in the module.
 beside() {
-	local calls status=0 found
+	local calls status=0 found said
 	on_server "rm -f /tmp/stop; setsid $watch threads /tmp/stop >/tmp/threads 2>&1 & sleep 0.5"
 	rm -f /tmp/over
 	calls &
 	calls=$!
-	"$peer" attack "$1" "$2" "$seconds" || status=1
+	said=$("$peer" attack "$1" "$2" "${3:-$seconds}") || status=1
+	echo "$said"
+	! is_to_be_ended "$1" || [[ $said =~ lost\ [1-9] ]] || { echo "no connection was ended"; status=1; }
 	touch /tmp/over
 	wait $calls || status=1
 	found=$(on_server 'touch /tmp/stop; until [ -s /tmp/threads ]; do sleep 0.1; done; cat /tmp/threads')
 	echo "$found"
 	python3 -c 'import json, sys; found = json.loads(sys.argv[1]); sys.exit(found["most"] > 0 or not found["samples"])' "$found" || status=1
 	return $status
+}
+
+# watch.py would find threads: while they have nothing to do they are asleep in sunrpc.
+sees_sleepers() {
+	local found
+	found=$(on_server "rm -f /tmp/stop; (sleep 1; touch /tmp/stop) & $watch threads /tmp/stop sunrpc")
+	echo "$found"
+	python3 -c 'import json, sys; found = json.loads(sys.argv[1]); sys.exit(not (found["most"] > 0 and found["longest"] > 0))' "$found"
 }
 
 objects() { on_server 'rdma -j resource'; }
@@ -59,9 +73,11 @@ on_server "head -c 65536 /dev/urandom >/export/peer.dat; cp /export/peer.dat /ex
 stat "$mnt/beside" >/dev/null
 connects=$(counter connect_count)
 objects=$(objects)
-plan $((${#attacks[@]} + 3))
+plan $((${#attacks[@]} + 4))
+check "threads that sleep in sunrpc are found" sees_sleepers
 for attack in "${attacks[@]}"; do
-	check "no thread of the server sleeps for ${attack%:*}, and the mount goes on" beside "${attack%:*}" "${attack#*:}"
+	IFS=: read -r name connections long <<<"$attack"
+	check "no thread of the server sleeps for $name, and the mount goes on" beside "$name" "$connections" "$long"
 done
 check "the mount kept its connection" test "$(counter connect_count)" = "$connects"
 check "the server gives back all that the attackers had" given_back

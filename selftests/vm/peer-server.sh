@@ -6,6 +6,7 @@
 # `PEER='adv48 adv67'` in the environment runs only these cases.
 
 . ./lib.sh
+. ./events.sh
 need_pair
 need_peer
 peer_cases client
@@ -21,8 +22,12 @@ violation_logged() {
 	[[ " ${cases[*]} " != *" repeated_violation_"* ]] || dmesg | grep 'failed, because the server sent a segment that was not offered'
 }
 
+# What the client records of the cases, if they are not chosen.
+recorded() { [ -n "${PEER:-}" ] || event_came here "$@"; }
+
 modprobe rpcrdma
-plan $((${#cases[@]} + 4))
+plan $((${#cases[@]} + 10))
+record_events here xprtrdma_err_{chunk,vers} xprtrdma_mr_localinv xprtrdma_reply_{short,vers,hdr}_err || exit
 for name in "${cases[@]}"; do
 	check_peer "$name"
 	umount -f -l /mnt/peer /mnt/peer2 2>/dev/null
@@ -30,5 +35,14 @@ done
 check "a grant of nothing is logged, once" logged_once
 check "silence is logged" silence_logged
 check "a call that fails because of the server is logged" violation_logged
+end_events here
+task='task:[0-9a-f]{8}@[0-9a-f]{8}'
+server='peer=\[[0-9.]+\]:[0-9]+'
+check "xprtrdma_err_chunk" recorded xprtrdma_err_chunk "$task xid=$hex$"
+check "xprtrdma_err_vers" recorded xprtrdma_err_vers "$task xid=$hex versions=\\[[0-9]+, [0-9]+\\]$"
+check "xprtrdma_mr_localinv" recorded xprtrdma_mr_localinv "$task mr.id=[0-9]+ nents=[1-9][0-9]* [0-9]+@0x[0-9a-f]{16}:$hex \\((TO|FROM)_DEVICE\\)"
+check "xprtrdma_reply_short_err" recorded xprtrdma_reply_short_err "$server xid=$hex version=[0-9]+ proc=[0-9]+$"
+check "xprtrdma_reply_vers_err" recorded xprtrdma_reply_vers_err "$server xid=$hex version=([02-9]|[1-9][0-9]+) proc=[0-9]+$"
+check "xprtrdma_reply_hdr_err" recorded xprtrdma_reply_hdr_err "$server xid=$hex version=1 proc=[0-9]+$"
 check "the module unloads" unload
 finish

@@ -8,6 +8,7 @@
 # seconds each may take.
 
 . ./lib.sh
+. ./events.sh
 need_pair
 need_peer
 peer_cases server
@@ -45,11 +46,16 @@ refusals_logged() {
 		dmesg | grep -m 3 'refused the call 0x[0-9a-f]* of $CLIENT_ADDR:[0-9]*: '"
 }
 
+# What the server records of the cases, if they are not chosen.
+recorded() { [ -n "${PEER:-}" ] || event_came there "$@"; }
+
 server_unloads() { on_server "$scripts/vm/nfs-server stop; rmmod rpcrdma; $scripts/vm/nfs-server start"; }
 
 # The debug kernel is slow.
 if [ "$KERNEL" = debug ]; then progress_timeout 24; else progress_timeout 6; fi || exit
-plan $((${#cases[@]} + 5))
+plan $((${#cases[@]} + 13))
+record_events there svcrdma_err_chunk svcrdma_err_vers svcrdma_sq_full svcrdma_wc_read_err \
+	svcrdma_decode_{short,badvers,badproc,parse}_err || exit
 for name in "${cases[@]}"; do
 	check_peer "$name"
 done
@@ -57,6 +63,15 @@ check "a mount beside all that kept its connection" still_connected
 check "and its file is whole" same_file beside
 check "calls that were refused are counted, and logged with the client's address" refusals_logged
 check "connections that stood still are counted and logged" stalls_logged
+end_events there
+check "svcrdma_err_chunk" recorded svcrdma_err_chunk "xid=$hex$"
+check "svcrdma_err_vers" recorded svcrdma_err_vers "xid=$hex$"
+check "svcrdma_sq_full" recorded svcrdma_sq_full "$completion sc_sq_avail=[0-9]+/[1-9][0-9]*$"
+check "svcrdma_wc_read_err" recorded svcrdma_wc_read_err "$completion status=REM_[A-Z_]+ERR \\([0-9]+/0x[0-9a-f]+\\)"
+check "svcrdma_decode_short_err" recorded svcrdma_decode_short_err "$completion hdrlen=[0-9]+$"
+check "svcrdma_decode_badvers_err" recorded svcrdma_decode_badvers_err "$completion xid=$hex vers=([02-9]|[1-9][0-9]+) credits=[0-9]+ proc=[0-9]+$"
+check "svcrdma_decode_badproc_err" recorded svcrdma_decode_badproc_err "$completion xid=$hex vers=1 credits=[0-9]+ proc=[1-9][0-9]*$"
+check "svcrdma_decode_parse_err" recorded svcrdma_decode_parse_err "$completion xid=$hex vers=1 credits=[0-9]+ proc=[01]$"
 progress_timeout 30
 umount "$mnt"
 check "the server holds on to none of it and unloads" server_unloads

@@ -71,6 +71,21 @@ pub(super) fn client_that_has_gone_is_passed_over() -> Result<bool> {
     Ok(is_second && !more && requests.next().0.is_none())
 }
 
+pub(super) fn clients_that_have_gone_are_forgotten() -> Result<bool> {
+    let (requests, id) = listener(4)?;
+    let first = client()?;
+    wait_until(&requests, (1, 1))?;
+    let second = client()?;
+    wait_until(&requests, (2, 2))?;
+    drop(first);
+    wait_until(&requests, (2, 1))?;
+    requests.drop_gone();
+    let one = waiting(&requests) == (1, 1);
+    drop(second);
+    drop(id);
+    Ok(one && requests.next().0.is_none())
+}
+
 pub(super) fn one_client_too_many_is_rejected() -> Result<bool> {
     let (requests, id) = listener(1)?;
     let rejected = REJECTED.get();

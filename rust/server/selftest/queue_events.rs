@@ -20,12 +20,13 @@ use rdma::{
     send::Buffers,
     ProtectionDomain, //
 };
+use sunrpc::selftest::link_to_nothing;
 
 const PORT: u16 = 20_052;
 const TIMEOUT_MS: u32 = 10_000;
 
 pub(super) fn failed_queue_pair_is_one_lost_connection() -> Result<bool> {
-    let connection = Connection::new(&[], 1)?;
+    let connection = Connection::new(link_to_nothing()?, &[], 1)?;
     let id = Id::new(&net(), connection.clone())?;
     id.resolve_address(&address(PORT)?, TIMEOUT_MS)?;
     // Nobody tells: the server resolves no addresses.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Clients that stop in the middle: what the server has posted for them never completes. The connection ends after the time that
+//! Clients that stop in the middle: what the server has posted for them never completes, or their first message never arrives. The connection ends after the time that
 //! `progress_timeout` says, which `selftests/vm/peer.sh` sets.
 
 use crate::case::cases;
@@ -25,6 +25,8 @@ cases![ServerCase:
     long_reply_that_is_never_taken_ends_the_connection,
     reads_that_are_never_answered_end_the_connection,
     reads_that_are_never_answered_hold_no_thread,
+    silence_after_connecting_ends_the_connection,
+    first_half_of_a_message_does_not_keep_the_connection,
 ];
 
 /// Where the cases write: behind what other cases read.
@@ -87,6 +89,30 @@ fn reads_that_are_never_answered_end_the_connection(server: SocketAddrV4) -> Out
     let silent = client.connection.fall_silent();
     silent.map_err(|error| error.to_string())?;
     is_ended(server, &client)
+}
+
+/// One that has called before may be idle for as long.
+fn silence_after_connecting_ends_the_connection(server: SocketAddrV4) -> Outcome {
+    let idle = Client::new(server)?;
+    let client = Client::with(server, &options())?;
+    is_ended(server, &client)?;
+    idle.null_call_succeeds()
+}
+
+/// The device sends packets of a message until its memory ends, and nothing after that. A device that looks at the whole message before
+/// it sends the first packet does not send the half.
+fn first_half_of_a_message_does_not_keep_the_connection(server: SocketAddrV4) -> Outcome {
+    const HALF: usize = 4096;
+    let client = Client::with(server, &options())?;
+    let memory = client.region(HALF, Access::Local)?;
+    let start = Instant::now();
+    let sent = client.connection.send_beyond(&memory, 2 * HALF);
+    sent.map_err(|error| error.to_string())?;
+    let ended = client.connection.is_disconnected_within(deadline());
+    expect_eq("disconnected", ended, true)?;
+    let early = start.elapsed() < Duration::from_secs(2);
+    expect_eq("disconnected for another reason", early, false)?;
+    Client::new(server)?.null_call_succeeds()
 }
 
 /// More long WRITEs than the server has threads. Nothing of them keeps another client waiting.

@@ -118,6 +118,8 @@ struct State {
     messages: VecDeque<Message>,
     completed: VecDeque<Completed>,
     lost: Option<String>,
+    /// Whether the other end has disconnected.
+    disconnected: bool,
     /// The number of the last work request that was posted to the Send queue.
     posted: u64,
     /// The number of the last one that has completed; they complete in order.
@@ -181,6 +183,7 @@ impl Connection {
                 messages: VecDeque::new(),
                 completed: VecDeque::new(),
                 lost: None,
+                disconnected: false,
                 posted: 0,
                 last_completed: 0,
                 buffers: [0; SEND_BUFFERS],
@@ -330,6 +333,12 @@ impl Connection {
         Ok(())
     }
 
+    /// Sends all of `local` and what follows it, `length` bytes together, which fails.
+    pub fn send_beyond(&self, local: &Region, length: usize) -> Result<()> {
+        let mine = (local.address(), local.lkey());
+        self.post(Verb::Send, (0, 0), mine, length).map(|_| ())
+    }
+
     /// Carries out `verb` between all of `local` and the other end's memory. Waits for the completion,
     /// and returns its status.
     pub fn transfer(&self, verb: Verb, key: u32, address: u64, local: &Region) -> Result<u32> {
@@ -414,6 +423,7 @@ impl Connection {
         match self.channel.next(Duration::ZERO) {
             Ok(None) => (),
             Ok(Some(event)) if event.kind == event::DISCONNECTED => {
+                state.disconnected = true;
                 state.lost.get_or_insert_with(|| "disconnected".into());
             }
             Ok(Some(event)) if event.kind == event::TIMEWAIT_EXIT => (),
@@ -448,6 +458,19 @@ impl Connection {
     pub fn lost(&self) -> Option<String> {
         self.poll();
         self.state.borrow().lost.clone()
+    }
+
+    /// Whether the other end disconnects within `timeout`, whatever else has failed.
+    pub fn is_disconnected_within(&self, timeout: Duration) -> bool {
+        let end = Instant::now() + timeout;
+        while Instant::now() < end {
+            self.poll();
+            if self.state.borrow().disconnected {
+                return true;
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
+        false
     }
 
     /// Whether the connection is lost within `timeout`.

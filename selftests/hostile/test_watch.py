@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What watch.py finds in a directory that looks like /proc."""
+
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+import watch
+
+STATUS = "Name:\tnfsd\nState:\t{state}\nvoluntary_ctxt_switches:\t{switches}\nnonvoluntary_ctxt_switches:\t0\n"
+IDLE = "[<0>] svc_recv+0x1a/0x2b [sunrpc]\n[<0>] nfsd+0x8f/0xf0 [nfsd]\n[<0>] kthread+0xf0/0x240\n"
+WAITS = "[<0>] schedule_timeout+0x1/0x2\n[<0>] send_reply+0x12/0x34 [rpcrdma]\n[<0>] sendto+0x5/0x6 [rpcrdma]\n" + IDLE
+
+
+class Watch(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.proc = watch.PROC = Path(directory.name)
+        self.stop = self.proc / "stop"
+
+    def thread(self, number, stack, state="S (sleeping)", comm="nfsd", switches=1):
+        thread = self.proc / str(number)
+        thread.mkdir(exist_ok=True)
+        for name, text in ("comm", comm + "\n"), ("stack", stack), ("status", STATUS.format(state=state, switches=switches)):
+            (thread / name).write_text(text)
+        return thread
+
+    def found(self, *module):
+        """What is found until a moment later."""
+        timer = threading.Timer(0.35, self.stop.touch)
+        timer.start()
+        found = watch.threads(self.stop, *module)
+        timer.join()
+        return found
+
+    def test_a_thread_that_sleeps_in_the_module_is_found(self):
+        self.thread(1, IDLE)
+        self.thread(2, WAITS)
+        self.thread(3, WAITS, state="D (disk sleep)")
+        found = self.found()
+        self.assertEqual((found["threads"], found["most"]), (3, 2))
+        self.assertEqual(set(found["where"]), {"send_reply"})
+        self.assertGreater(found["samples"], 1)
+        self.assertGreater(found["longest"], 0)
+
+    def test_idle_threads_sleep_elsewhere(self):
+        self.thread(1, IDLE, state="I (idle)")
+        self.assertEqual(self.found()["most"], 0)
+        self.stop.unlink()
+        self.assertEqual(self.found("sunrpc")["most"], 1)
+
+    def test_a_thread_that_runs_is_not_asleep(self):
+        self.thread(1, WAITS, state="R (running)")
+        self.assertEqual(self.found()["most"], 0)
+
+    def test_a_thread_that_has_run_meanwhile_is_not_asleep(self):
+        thread, function = self.thread(1, WAITS), watch.function_of("rpcrdma")
+        self.assertEqual(watch.asleep(thread, function), ("send_reply", ("1", "0")))
+        seen = iter((1, 2))
+
+        def switches(_):
+            return next(seen), True
+
+        switches, watch.switches = watch.switches, switches
+        self.addCleanup(setattr, watch, "switches", switches)
+        self.assertIsNone(watch.asleep(thread, function))
+
+    def test_a_thread_that_runs_between_samples_begins_another_sleep(self):
+        self.thread(1, WAITS)
+        runs = threading.Timer(0.2, self.thread, (1, WAITS), {"switches": 2})
+        start = time.monotonic()
+        runs.start()
+        found = self.found()
+        self.assertLess(found["longest"], time.monotonic() - start - 0.1)
+
+    def test_others_are_not_looked_at(self):
+        self.thread(1, WAITS, comm="kworker/0:1")
+        self.assertEqual(self.found()["most"], 0)
+
+    def test_a_thread_that_has_ended_is_not_asleep(self):
+        self.assertIsNone(watch.asleep(self.proc / "7", watch.function_of("rpcrdma")))
+
+
+if __name__ == "__main__":
+    unittest.main()
