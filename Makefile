@@ -37,14 +37,14 @@ siw = $(if $(filter siw,$(RDMA) $(PEER_RDMA)),$(if $(filter debug,$(KERNEL)),, &
 .PHONY: modules modules_install module buildroot shell vm vm2 demo check check-all check-fast check-kernels check-packages debug-check conformance fuzz mutants instructions counts interop bench hostile deb release fmt clean distclean help
 
 ## Build
-modules: ## the module for the kernel in KDIR= (default: the running one); the default
+modules: ## both modules for the kernel in KDIR= (default: the running one); the default
 	@scripts/native.sh $(KDIR)
 	$(MAKE) -C $(KDIR) M=$(CURDIR) modules
 
-modules_install: ## install it to updates/ of its kernel's modules, where depmod prefers it to the in-tree module
+modules_install: ## install them to updates/ of their kernel's modules, where depmod prefers rpcrdma.ko to the in-tree one
 	scripts/install.sh $(INSTALL_MOD_PATH)
 
-module: ## the module for Debian's kernel (KVER= names one), in a build root that brings all tools
+module: ## both modules for Debian's kernel (KVER= names one), in a build root that brings all tools
 	@scripts/build.sh module
 
 buildroot: ## only the build root and the kernel's Rust metadata
@@ -60,7 +60,7 @@ release: ## source tarball, packages, changes and checksums of the last commit, 
 	@scripts/packaging/release.sh
 
 ## Try
-demo: ## two VMs: NFS over RDMA with our client and server, shown step by step
+demo: ## two VMs: NFS over RDMA with this project's client and server, shown step by step; RDMA=iwarp-tcp: over its own device
 	@scripts/demo.sh
 
 vm: ## a shell in a VM, or RUN='command'; MODULE=rust|c
@@ -84,7 +84,7 @@ check-fast: ## the gates that need no VM
 check-kernels: ## the tests in VMs on each kernel of scripts/buildroot/series
 	@scripts/check.sh kernels
 
-debug-check: ## the tests in VMs, and more, on a debug kernel (built once, which takes long), over rxe, siw and iwarp-tcp
+debug-check: ## the tests in VMs, and more, on a debug kernel (built once, which takes long), over rxe, siw, iwarp-tcp and iwarp-sctp
 	@scripts/check.sh debug
 
 check-packages: ## the Debian packages, in chroots from a clean root and in a VM: install, upgrade, roll back, refuse, remove; lintian
@@ -102,22 +102,22 @@ mutants: buildroot ## change the protocol crates in every known way and see the 
 instructions: buildroot ## what a header costs, and a segment of iWARP
 	@scripts/enter selftests/instructions.sh
 
-counts: ## work requests, doorbells and completions per RPC, of our client and server and the in-tree ones
+counts: ## work requests, doorbells and completions per RPC, of this project's client and server and the in-tree ones
 	@$(call built,rust)
 	@for side in rust c; do echo "client: $$side"; \
 		$(vm) pair --client $$side --server c $(vm_options) -- selftests/counts/counts.py || exit; done
 	@for side in rust c; do echo "server: $$side"; \
 		$(vm) pair --client rust --server $$side $(vm_options) -- 'selftests/counts/counts.py --server' || exit; done
 
-interop: ## our module and the in-tree one on either side: every version, sys over IPv4 and IPv6, krb5p
+interop: ## this project's module and the in-tree one on either side: every version, sys over IPv4 and IPv6, krb5p
 	@$(call built,rust)
 	@scripts/enter selftests/interop/interop.py
 
-bench: ## instructions per operation, ours beside the in-tree one's, over RDMA=, and NFS over TCP; PROFILE=1: who executes them
+bench: ## instructions per operation, this project's module beside the in-tree one, over RDMA=, and NFS over TCP; PROFILE=1: who executes them
 	@$(call built,rust)
 	@scripts/enter selftests/bench/bench.py --rdma $(RDMA) $(if $(PROFILE),--profile)
 
-hostile: ## what a mount notices of clients that attack its server, ours and the in-tree one; ONLY= attacks, TIME= seconds for each
+hostile: ## what a mount notices of clients that attack its server, this project's and the in-tree one; ONLY= attacks, TIME= seconds for each
 	@$(call built,rust)
 	@scripts/enter sh -ec 'cd selftests/peer; nice cargo build -q --release --locked'
 	@scripts/enter selftests/hostile/hostile.py --seconds $(TIME) --only '$(ONLY)'
@@ -135,5 +135,5 @@ distclean: clean ## remove the cache too: build root, kernel metadata, downloads
 help: ## this list
 	@awk -F ':.*## ' '/^## / { printf "\n%s\n", substr($$0, 4) } \
 		/^[a-z0-9_-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
-	@printf '\nVM settings: KERNEL=%s RDMA=%s SMP=%s MEM=%s LIMIT=%s APPEND=%s. docs/testing.md has more.\n' \
+	@printf '\nVM settings: KERNEL=%s RDMA=%s SMP=%s MEM=%s LIMIT=%s APPEND=%s.\nRDMA is rxe, siw, iwarp-tcp or iwarp-sctp. docs/testing.md has more.\n' \
 		'$(KERNEL)' '$(RDMA)' '$(SMP)' '$(MEM)' '$(LIMIT)' '$(APPEND)'

@@ -108,7 +108,8 @@ pair() {
 # The kernel's soft iWARP for the stock kernel, which lacks it.
 siw() { timeout -k 10 "$limit" scripts/enter selftests/iwarp/siw.sh; }
 
-# iwarp LIST [CLIENT SERVER [OPTION...]]: two VMs with our iWARP device, or with another one on either side; options are those of vm.py.
+# iwarp LIST [CLIENT SERVER [OPTION...]]: two VMs, and the RDMA device of each, which is iwarp-tcp if none is named. The options
+# are those of vm.py.
 iwarp() {
 	scripts/enter scripts/vm.py pair --client "${CLIENT:-rust}" --server "${SERVER:-rust}" --rdma "${2:-iwarp-tcp}" \
 		--peer-rdma "${3:-iwarp-tcp}" --limit "$limit" "${@:4}" -- "$settings scripts/vm/kselftest $1"

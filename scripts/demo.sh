@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The main job, shown: builds what it takes, boots a client and a server with our module, and moves files between them
+# The main job, shown: builds what it takes, boots a client and a server with the module of this project, and moves files between them
 # over RDMA (scripts/vm/demo). CLIENT=c and SERVER=c show the same with the kernel's own module there, RDMA=iwarp-tcp or RDMA=siw over
 # another device than rxe.
 

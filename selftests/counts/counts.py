@@ -4,7 +4,7 @@
 doorbells and completions: one thread, queue depth 1; then several threads at once.
 
 Prints one line of tab-separated numbers for each operation; `make counts` puts
-the tables of our module and of the C module below each other.
+the tables of this project's module and of the C module below each other.
 """
 
 import json

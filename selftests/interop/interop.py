@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Who works with whom: runs selftests/vm/interop.sh with our module and the kernel's own on either side, and prints a
+"""Who works with whom: runs selftests/vm/interop.sh with the module of this project and the kernel's own on either side, and prints a
 table of what it found. Fails if a cell does. Runs inside the build root.
 """
 
