@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Every C header that bindgen reads for the crate `raw`, sorted.
- *
- * Constants that are macros with casts, which bindgen cannot evaluate, stand at
- * the end as `RUST_CONST_HELPER_<name>`; the prefix is cut off again in the
- * generated file.
  */
 #include <linux/dma-mapping.h>
 #include <linux/in.h>
@@ -33,6 +29,3 @@
 #include <rdma/rdma_cm.h>
 
 #include "rpcrdma_trace.h"
-
-static const gfp_t RUST_CONST_HELPER_GFP_NOWAIT_NOWARN_ZERO =
-	GFP_NOWAIT | __GFP_NOWARN | __GFP_ZERO;

@@ -28,7 +28,7 @@ use crate::endpoint::{
 };
 use core::ops::Range;
 use kernel::{
-    alloc::flags::__GFP_NOWARN,
+    alloc::Flags,
     prelude::*, //
 };
 use proto::{
@@ -58,11 +58,12 @@ use sunrpc::{
 use trace::ChunkType;
 
 /// Maps the memory of the Call in `rqst` and writes its message. `offered` is [`Offered::Nothing`] before.
-/// Does not sleep.
+/// Sleeps if `flags` allow it; the Calls before this one may still be sent meanwhile, with the reserve.
 pub(super) fn marshal(
     active: ActiveConnection,
     rqst: &Rqst<ClientTransport>,
     reserve: ResourceReserve,
+    flags: Flags,
     offered: &mut Offered,
 ) -> Result<PreparedCall, SendError> {
     let limits = active.connection.limits();
@@ -98,6 +99,7 @@ pub(super) fn marshal(
         &mut idle,
         &mut regions,
         offered,
+        flags,
         buffer.bytes_mut(),
     );
     active.connection.put_regions(idle);
@@ -130,6 +132,7 @@ pub(super) fn marshal(
 /// Maps memory with regions of `idle`, which go to `regions`, and writes the message to `out`.
 ///
 /// Most Calls have no chunk, and then nothing as large as one is written or moved.
+#[expect(clippy::too_many_arguments, reason = "the one caller has them apart")]
 fn write_message(
     rqst: &Rqst<ClientTransport>,
     plan: &Plan,
@@ -137,6 +140,7 @@ fn write_message(
     idle: &mut Idle<Connection>,
     regions: &mut Prepared<Connection>,
     offered: &mut Offered,
+    flags: Flags,
     out: &mut [u8],
 ) -> Result<Message, SendError> {
     let xid = rqst.xid();
@@ -183,7 +187,7 @@ fn write_message(
         CallForm::ReadChunk(_) | CallForm::PositionZero => 0..0,
     };
     let inserted = match data.len() {
-        WORTH_INSERTING.. => insert(rqst, active, data.clone(), header).ok(),
+        WORTH_INSERTING.. => insert(rqst, active, data.clone(), header, flags).ok(),
         _ => None,
     };
     let skipped = inserted.as_ref().map_or(0..0, |_| data);
@@ -258,9 +262,10 @@ fn insert(
     active: &ActiveConnection,
     data: Range<usize>,
     header: usize,
+    flags: Flags,
 ) -> Result<Inserted<Connection>> {
     let at = header.checked_add(data.start).ok_or(EINVAL)?;
-    let mut memory = active.queue.writes(GFP_NOWAIT | __GFP_NOWARN)?;
+    let mut memory = active.queue.writes(flags)?;
     memory.add_pieces(rqst.call_pieces(data))?;
     memory.insert(at)
 }

@@ -7,7 +7,8 @@ use super::{
     config::{
         Config,
         CALLBACK_CREDITS,
-        MAX_PAYLOAD_PAGES, //
+        MAX_PAYLOAD_PAGES,
+        MAX_REGION_PAGES, //
     },
     connection::Connection, //
 };
@@ -57,9 +58,7 @@ impl QueueLimits {
     }
 
     pub(super) fn new(limits: &Limits, config: Config) -> Result<Self> {
-        let pages = limits
-            .registration_pages
-            .min(u32::try_from(MAX_PAYLOAD_PAGES)?);
+        let pages = limits.registration_pages.min(MAX_REGION_PAGES);
         let payload_segments = MAX_PAYLOAD_PAGES.div_ceil(usize::try_from(pages.max(1))?);
         let segments = payload_segments.saturating_add(2);
         if segments > Chunk::MAX {

@@ -18,7 +18,13 @@ use super::{
     stats::Counters, //
 };
 use crate::endpoint::SendBuffering;
-use kernel::prelude::*;
+use kernel::{
+    alloc::{
+        flags::__GFP_NOWARN,
+        Flags, //
+    },
+    prelude::*, //
+};
 use proto::reverse;
 use rdma::{
     mr::{
@@ -38,11 +44,12 @@ use sunrpc::{
 };
 use trace::TaskId;
 
-/// Prepares the Call in `rqst` in its own task, if there are resources to spare. May sleep, but not for
-/// memory. An error means that the Call can never be sent.
+/// Prepares the Call in `rqst` in its own task, if there are resources to spare. Sleeps, for memory if
+/// `flags` allow it. An error means that the Call can never be sent.
 pub(super) fn prepare(
     active: ActiveConnection,
     rqst: &Rqst<ClientTransport>,
+    flags: Flags,
 ) -> Result<(), SendError> {
     let slot = rqst.slot();
     let (old, sent) = slot.begin();
@@ -56,7 +63,7 @@ pub(super) fn prepare(
         return Ok(());
     }
     let mut offered = Offered::Nothing;
-    let prepared = match marshal(active, rqst, ResourceReserve::Keep, &mut offered) {
+    let prepared = match marshal(active, rqst, ResourceReserve::Keep, flags, &mut offered) {
         Ok(prepared) => prepared,
         Err(error @ (SendError::TooBig | SendError::Io)) => {
             marshal_failed(rqst, &connection.counters, error);
@@ -91,11 +98,17 @@ pub(super) fn send(
                 return Err(SendError::Disconnected);
             }
             let mut offered = Offered::Nothing;
-            let prepared = marshal(active.clone(), rqst, ResourceReserve::Use, &mut offered)
-                .inspect_err(|error| match error {
-                    SendError::TooBig | SendError::Io => marshal_failed(rqst, counters, *error),
-                    SendError::Again | SendError::NoBuffers | SendError::Disconnected => (),
-                })?;
+            let prepared = marshal(
+                active.clone(),
+                rqst,
+                ResourceReserve::Use,
+                GFP_NOWAIT | __GFP_NOWARN,
+                &mut offered,
+            )
+            .inspect_err(|error| match error {
+                SendError::TooBig | SendError::Io => marshal_failed(rqst, counters, *error),
+                SendError::Again | SendError::NoBuffers | SendError::Disconnected => (),
+            })?;
             state = slot.lock();
             state.set_offered(offered);
             prepared

@@ -20,6 +20,7 @@ use super::{
 };
 use crate::endpoint;
 use kernel::{
+    alloc::Flags,
     new_spinlock,
     prelude::*,
     sync::{
@@ -114,9 +115,14 @@ impl Transport for ClientTransport {
         xprt.with_peer(|server| trace::event!(xprtrdma_op_connect(server, delay)));
     }
 
-    fn prepare(&self, _xprt: &Xprt<Self>, rqst: &Rqst<Self>) -> Result<(), SendError> {
+    fn prepare(
+        &self,
+        _xprt: &Xprt<Self>,
+        rqst: &Rqst<Self>,
+        flags: Flags,
+    ) -> Result<(), SendError> {
         self.active()
-            .map_or(Ok(()), |active| send::prepare(active, rqst))
+            .map_or(Ok(()), |active| send::prepare(active, rqst, flags))
     }
 
     fn send(&self, _xprt: &Xprt<Self>, rqst: &Rqst<Self>, more: bool) -> Result<(), SendError> {

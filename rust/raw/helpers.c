@@ -118,6 +118,11 @@ void rpcrdma_helper_ib_update_fast_reg_key(struct ib_mr *mr, u8 key)
 	ib_update_fast_reg_key(mr, key);
 }
 
+int rpcrdma_helper_ibdev_to_node(struct ib_device *device)
+{
+	return ibdev_to_node(device);
+}
+
 void rpcrdma_helper_init_delayed_work(struct delayed_work *work,
 				      work_func_t function,
 				      struct lock_class_key *key)

@@ -37,14 +37,14 @@ pub(crate) struct Mapped<H: Context> {
 }
 
 impl<H: Context> Mapped<H> {
-    /// Allocates and maps `len` bytes.
+    /// Allocates and maps `len` bytes, in the memory that is nearest to the device.
     pub(crate) fn new(
         pd: &Arc<ProtectionDomain<H>>,
         len: usize,
         direction: DataDirection,
         flags: Flags,
     ) -> Result<Self> {
-        let buffer = Buffer::new(len, flags)?;
+        let buffer = Buffer::on_node(len, flags, pd.node())?;
         // SAFETY: `pd` keeps its device; `buffer` is `kmalloc` memory of `len` bytes, which the
         // value made below keeps until it has unmapped it.
         let address = unsafe {

@@ -248,7 +248,7 @@ impl<H: Context> Region<H> {
             };
             let end = offset.saturating_add(usize::try_from(piece.len())?);
             // There is room by the type invariants.
-            self.scatter.push(piece, GFP_NOWAIT)?;
+            self.scatter.push_within_capacity(piece)?;
             left = left.saturating_sub(end.div_ceil(PAGE_SIZE));
             if end & (PAGE_SIZE - 1) != 0 {
                 break;

@@ -10,6 +10,7 @@ use crate::{
 };
 use core::ptr::NonNull;
 use kernel::{
+    alloc::NumaNode,
     error::{
         code::ENOMEM,
         from_err_ptr,
@@ -109,6 +110,14 @@ impl<H: Context> ProtectionDomain<H> {
     pub(crate) fn device(&self) -> *mut raw::ib_device {
         // SAFETY: As above.
         unsafe { (*self.ptr.as_ptr()).device }
+    }
+
+    /// The NUMA node of the device, or of the network device that a software device belongs to.
+    pub(crate) fn node(&self) -> NumaNode {
+        // SAFETY: `id` keeps the device.
+        let node = unsafe { raw::ibdev_to_node(self.device()) };
+        // Most machines have one node, and their devices none.
+        NumaNode::new(node).unwrap_or(NumaNode::NO_NODE)
     }
 }
 

@@ -86,13 +86,23 @@ impl Scatter {
 
     /// Adds `piece`, which is no longer than an entry may be. Allocates if there is no room.
     pub(crate) fn push(&mut self, piece: Piece, flags: Flags) -> Result {
-        // No entry without its piece, should there be no memory.
-        self.pieces.reserve(1, flags)?;
-        self.entries.push(scatterlist::default(), flags)?;
+        self.reserve(1, flags)?;
+        self.push_within_capacity(piece)
+    }
+
+    /// As [`Self::push`], but allocates nothing: [`ENOMEM`] if there is no room.
+    pub(crate) fn push_within_capacity(&mut self, piece: Piece) -> Result {
+        // No entry without its piece.
+        if self.pieces.len() == self.pieces.capacity() {
+            return Err(ENOMEM);
+        }
+        self.entries
+            .push_within_capacity(scatterlist::default())
+            .map_err(|_| ENOMEM)?;
         let entry = self.entries.last_mut().ok_or(EINVAL)?;
         // SAFETY: A zeroed entry is one in the middle of a table; the piece owns its page.
         unsafe { raw::sg_set_page(entry, piece.page().as_ptr(), piece.len(), piece.offset()) };
-        Ok(self.pieces.push(piece, flags)?)
+        self.pieces.push_within_capacity(piece).map_err(|_| ENOMEM)
     }
 
     /// As [`Self::push`], but if `piece` follows the last one in memory, both share an entry as long as

@@ -62,9 +62,14 @@ unsafe impl Sync for Buffer {}
 impl Buffer {
     /// Allocates `len` bytes, at least one, all zero. Sleeps if `flags` allow it.
     pub fn new(len: usize, flags: Flags) -> Result<Arc<Self>> {
+        Self::on_node(len, flags, NumaNode::NO_NODE)
+    }
+
+    /// As [`Self::new`], in the memory of `node` as long as there is some.
+    pub fn on_node(len: usize, flags: Flags, node: NumaNode) -> Result<Arc<Self>> {
         let layout = Self::layout(len)?;
         // Zeroed, so that a copy out never shows what was there before.
-        let ptr = Kmalloc::alloc(layout, flags | __GFP_ZERO, NumaNode::NO_NODE)?.cast();
+        let ptr = Kmalloc::alloc(layout, flags | __GFP_ZERO, node)?.cast();
         // INVARIANT: `ptr` was just allocated with room for `len` bytes.
         let buffer = Self { ptr, len };
         Ok(Arc::new(buffer, flags)?)

@@ -16,7 +16,7 @@
 //! |---|---|---|---|
 //! | [`Transport::new`] | mount, or another task that makes a transport | yes | a module reference |
 //! | [`Transport::connect`] | `xprtiod` work item | yes | `XPRT_LOCKED`, for the connect |
-//! | [`Transport::prepare`] | the request's own task | not for memory | nothing; the request is not queued to be sent |
+//! | [`Transport::prepare`] | the request's own task | for memory, as its flags say | nothing; the request is not queued to be sent |
 //! | [`Transport::send`] | an RPC task, perhaps not the request's own | not for memory | `XPRT_LOCKED`; the request is pinned |
 //! | [`Transport::flush`] | as `send`, or when `XPRT_LOCKED` is released | no | `XPRT_LOCKED`, perhaps `transport_lock` |
 //! | [`Transport::close`] | `xprtiod`, a sender, the connect work, destruction | yes | `XPRT_LOCKED`, or there is no other user |

@@ -224,19 +224,20 @@ impl<T: HasSlot> Rqst<T> {
         unsafe { self.buffers.alloc(rqst, flags) }
     }
 
-    /// Allocates the pages of the reply that the upper layer leaves to the transport. Does not sleep.
+    /// Allocates the pages of the reply that the upper layer leaves to the transport. Sleeps if `flags`
+    /// allow it.
     ///
     /// # Safety
     ///
     /// The caller owns `XPRT_LOCKED`, or is the request's task, which has not queued it to be sent.
-    pub(crate) unsafe fn alloc_sparse_pages(&self) -> Result {
+    pub(crate) unsafe fn alloc_sparse_pages(&self, flags: Flags) -> Result {
         let buf = self.reply_buf();
         if !buf.has_flag(raw::XDRBUF_SPARSE_PAGES) {
             return Ok(());
         }
         // SAFETY: The flag says that the upper layer expects it, and that does not look before the
         // reply has come; by the caller's promise nobody else sends the request now.
-        unsafe { buf.alloc_sparse_pages() }
+        unsafe { buf.alloc_sparse_pages(flags) }
     }
 
     /// Clears `rq_cong`, so that sunrpc does not return a credit with the request.

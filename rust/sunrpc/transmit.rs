@@ -9,7 +9,10 @@ use crate::{
     bc_rqst::CallbackRqst,
     errno,
     rqst::Rqst,
-    task::set_rpc_status,
+    task::{
+        gfp_flags,
+        set_rpc_status, //
+    },
     transport::{
         SendError,
         Transport, //
@@ -21,6 +24,7 @@ use crate::{
 };
 use core::sync::atomic::Ordering;
 use kernel::{
+    alloc::flags::__GFP_NOWARN,
     ffi::c_int,
     prelude::*, //
 };
@@ -67,12 +71,13 @@ impl<T: Transport> Xprt<T> {
     ///
     /// The caller is the task of `rqst`, which is not queued to be sent.
     pub(crate) unsafe fn prepare_call(&self, rqst: &Rqst<T>) -> c_int {
+        let flags = gfp_flags();
         // SAFETY: The caller promises it.
-        if unsafe { rqst.alloc_sparse_pages() }.is_err() {
+        if unsafe { rqst.alloc_sparse_pages(flags) }.is_err() {
             // There are other attempts, before each transmission.
             return 0;
         }
-        let prepared = T::prepare(self, self, rqst).map_err(NotSent::from);
+        let prepared = T::prepare(self, self, rqst, flags).map_err(NotSent::from);
         let Err(NotSent::Never(errno)) = prepared else {
             return 0;
         };
@@ -173,7 +178,7 @@ impl<T: Transport> LockedXprt<'_, T> {
             return Err(NotSent::Disconnected);
         }
         // SAFETY: `self` says that `XPRT_LOCKED` is owned.
-        if unsafe { rqst.alloc_sparse_pages() }.is_err() {
+        if unsafe { rqst.alloc_sparse_pages(GFP_NOWAIT | __GFP_NOWARN) }.is_err() {
             return Err(NotSent::NoBuffers);
         }
         let reply_expected = rqst.reply_expected();

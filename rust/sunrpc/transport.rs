@@ -16,7 +16,10 @@ use crate::{
     xprt::Xprt,
     SockAddr, //
 };
-use kernel::prelude::*;
+use kernel::{
+    alloc::Flags,
+    prelude::*, //
+};
 
 /// A transport of the sunrpc client. The crate's documentation says in which context each method runs.
 pub trait Transport: HasSlot {
@@ -62,10 +65,16 @@ pub trait Transport: HasSlot {
     /// Does for `rqst` what can be done before it is its turn to be sent. Runs in the request's own task,
     /// in parallel with others, once for each encoding of the call, whether connected or not.
     /// [`Self::send`] does what this method cannot do now, and does it again if there is another
-    /// connection by then. Must not sleep for memory.
+    /// connection by then. May sleep for memory as `flags` allow it, and for nothing else that another RPC
+    /// would have to bring.
     ///
     /// Of the errors only [`SendError::TooBig`] and [`SendError::Io`] count here: the request fails.
-    fn prepare(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>) -> Result<(), SendError>;
+    fn prepare(
+        &self,
+        xprt: &Xprt<Self>,
+        rqst: &Rqst<Self>,
+        flags: Flags,
+    ) -> Result<(), SendError>;
 
     /// Sends `rqst`, or returns why it cannot. Must not sleep for memory.
     ///

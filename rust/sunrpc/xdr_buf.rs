@@ -15,6 +15,7 @@ use core::{
     ptr::NonNull, //
 };
 use kernel::{
+    alloc::Flags,
     bindings::page,
     page::{
         PAGE_SHIFT,
@@ -22,6 +23,7 @@ use kernel::{
     },
     prelude::*, //
 };
+use shared::memory::Page;
 
 /// A copy of an `xdr_buf`.
 ///
@@ -209,34 +211,28 @@ impl<'a> XdrBuf<'a> {
         copied
     }
 
-    /// Allocates the pages that the array has entries for but does not name. Does not sleep.
+    /// Allocates the pages that the array has entries for but does not name. Sleeps if `flags` allow it.
     ///
     /// # Safety
     ///
     /// Nobody else changes the array, and its owner frees what it finds in it.
-    pub(crate) unsafe fn alloc_sparse_pages(&self) -> Result {
+    pub(crate) unsafe fn alloc_sparse_pages(&self, flags: Flags) -> Result {
         if self.page_len() == 0 {
             // There may be no array, then.
             return Ok(());
         }
         let start = self.raw.page_base as usize;
         let end = start + self.page_len();
-        // Zeroed, because a peer may claim to have written there and not have done so.
-        let flags = raw::GFP_NOWAIT_NOWARN_ZERO;
         for index in start >> PAGE_SHIFT..end.div_ceil(PAGE_SIZE) {
             let entry = self.raw.pages.wrapping_add(index);
             // SAFETY: The array has an entry for each page that the `xdr_buf` counts.
             if !unsafe { entry.read() }.is_null() {
                 continue;
             }
-            // SAFETY: Allocating has no other precondition than the context, and these flags never
-            // sleep.
-            let page = unsafe { kernel::bindings::alloc_pages(flags, 0) };
-            if page.is_null() {
-                return Err(ENOMEM);
-            }
+            // It is all zero, because a peer may claim to have written there and not have done so.
+            let page = Page::new(flags)?.into_raw();
             // SAFETY: As above; the caller says that nobody else changes the entry.
-            unsafe { entry.write(page) };
+            unsafe { entry.write(page.as_ptr()) };
         }
         Ok(())
     }

@@ -37,7 +37,10 @@ use core::{
     },
 };
 use kernel::{
-    alloc::flags::__GFP_NOWARN,
+    alloc::{
+        flags::__GFP_NOWARN,
+        Flags, //
+    },
     error::{
         from_err_ptr,
         to_result, //
@@ -150,7 +153,7 @@ impl Transport for Echo {
         Ok(())
     }
 
-    fn prepare(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>) -> Result<(), SendError> {
+    fn prepare(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>, _: Flags) -> Result<(), SendError> {
         if !BUSY.load(Relaxed) {
             xprt.write_space();
         }
