@@ -4,15 +4,19 @@
 //!
 //! RFC 8166, section 3.3.1: the grant of a reply replaces the one before it. A Requester goes on under the old one until it has
 //! handled that reply, so the Receives for the old grant stay posted meanwhile. When it has cannot be seen; that its device
-//! acknowledged the reply can, and some seconds are allowed for the rest.
+//! acknowledged the reply can, and some seconds are allowed for the rest. On iWARP a Send completes when the lower layer has
+//! it, so as long is allowed there as a Requester waits for a reply.
 //!
 //! Posted Receives cannot be taken back. They go as messages arrive: then they are not posted again.
 
 /// How long, in milliseconds, a Requester has to use less than a quarter of its grant before it is lowered.
 pub const UNUSED_MS: u64 = 30_000;
 
-/// How long, in milliseconds, a Requester has to handle a reply with the lower grant.
-pub const SETTLE_MS: u64 = 5_000;
+/// How long, in milliseconds, a Requester has to handle a reply with the lower grant, when its device has acknowledged it.
+pub const ACKNOWLEDGED_MS: u64 = 5_000;
+
+/// How long, when nobody knows whether it has.
+pub const UNACKNOWLEDGED_MS: u64 = 60_000;
 
 /// What [`Lowering::look`] looks at.
 #[derive(Clone, Copy, Debug)]
@@ -23,12 +27,14 @@ pub struct Sight {
     pub granted: u32,
     /// How many Calls were outstanding at the same time since the last look, at most.
     pub used: u32,
-    /// How many messages have arrived whose Receive was not given back; a reply gives it back just before it is posted.
-    pub in_progress: u32,
+    /// Whether replies wait for room in the Send queue.
+    pub replies_wait: bool,
     /// How many replies have begun. Each of them has read the grant since. The number may wrap.
     pub replies: u32,
-    /// How many milliseconds ago the oldest message was posted that is not known to be acknowledged.
+    /// How many milliseconds ago the oldest Send was posted that has not completed.
     pub oldest_posted: u64,
+    /// [`ACKNOWLEDGED_MS`], or [`UNACKNOWLEDGED_MS`] if Sends complete before they are acknowledged.
+    pub settle_ms: u64,
 }
 
 /// What to do then.
@@ -48,7 +54,7 @@ enum State {
     Granted { since: u64, most: u32 },
     /// The grant was lowered, when `replies` had begun. No reply may have said so yet. It may have been raised since.
     Lowered { replies: u32 },
-    /// A reply that says so had been posted at the time `at`.
+    /// A reply that says so had begun at the time `at`, and none waited.
     Told { at: u64 },
 }
 
@@ -89,14 +95,15 @@ impl Lowering {
                 }
             }
             State::Lowered { replies } => {
-                // Without messages in progress, each reply that has begun is posted, or about to be.
-                if sight.replies != replies && sight.in_progress == 0 {
+                // Each reply that has begun is posted, or about to be.
+                if sight.replies != replies && !sight.replies_wait {
                     self.state = State::Told { at: now };
                 }
             }
             State::Told { at } => {
                 let since = now.saturating_sub(at);
-                if since >= SETTLE_MS && sight.oldest_posted < since / 2 {
+                // What had begun by then was posted in half of the time since, and has completed.
+                if since >= sight.settle_ms && sight.oldest_posted < since / 2 {
                     self.restart(now);
                     return Action::FreeReceives;
                 }
@@ -128,9 +135,10 @@ mod tests {
             now: seconds * 1_000,
             granted: 128,
             used: 1,
-            in_progress: 0,
+            replies_wait: false,
             replies: 100,
             oldest_posted: 0,
+            settle_ms: ACKNOWLEDGED_MS,
         }
     }
 
@@ -183,21 +191,24 @@ mod tests {
     #[test]
     fn receives_stay_until_a_reply_with_the_lower_grant_is_handled() {
         let mut lowering = lowered();
-        let sight = |seconds, replies, in_progress, oldest_posted| Sight {
+        let sight = |seconds, replies, replies_wait, oldest_posted| Sight {
             granted: 2,
             replies,
-            in_progress,
+            replies_wait,
             oldest_posted,
             ..idle(seconds)
         };
         // No reply, then one that may not be posted yet, then one that is.
-        assert_eq!(lowering.look(&sight(31, 100, 0, 0)), Action::None);
-        assert_eq!(lowering.look(&sight(50, 101, 1, 0)), Action::None);
-        assert_eq!(lowering.look(&sight(51, 101, 0, 900)), Action::None);
-        // It may not have arrived yet, then not be handled.
-        assert_eq!(lowering.look(&sight(57, 101, 0, 6_900)), Action::None);
-        assert_eq!(lowering.look(&sight(58, 102, 0, 100)), Action::FreeReceives);
-        assert_eq!(lowering.look(&sight(59, 103, 0, 100)), Action::None);
+        assert_eq!(lowering.look(&sight(31, 100, false, 0)), Action::None);
+        assert_eq!(lowering.look(&sight(50, 101, true, 0)), Action::None);
+        assert_eq!(lowering.look(&sight(51, 101, false, 900)), Action::None);
+        // It may not have arrived yet.
+        assert_eq!(lowering.look(&sight(57, 101, false, 6_900)), Action::None);
+        assert_eq!(
+            lowering.look(&sight(58, 102, false, 100)),
+            Action::FreeReceives
+        );
+        assert_eq!(lowering.look(&sight(59, 103, false, 100)), Action::None);
     }
 
     #[test]
@@ -211,6 +222,20 @@ mod tests {
         assert_eq!(lowering.look(&sight(31)), Action::None);
         assert_eq!(lowering.look(&sight(35)), Action::None);
         assert_eq!(lowering.look(&sight(36)), Action::FreeReceives);
+    }
+
+    #[test]
+    fn receives_stay_longer_if_nobody_knows_what_arrived() {
+        let mut lowering = lowered();
+        let sight = |seconds| Sight {
+            granted: 2,
+            replies: 101,
+            settle_ms: UNACKNOWLEDGED_MS,
+            ..idle(seconds)
+        };
+        assert_eq!(lowering.look(&sight(31)), Action::None);
+        assert_eq!(lowering.look(&sight(90)), Action::None);
+        assert_eq!(lowering.look(&sight(91)), Action::FreeReceives);
     }
 
     #[test]

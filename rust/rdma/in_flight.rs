@@ -56,6 +56,11 @@ impl Entry {
         self.since = clock::now();
     }
 
+    /// When it was last given up.
+    pub(crate) fn since(&self) -> Jiffies {
+        self.since
+    }
+
     /// The entry of the request which `wc` completes.
     ///
     /// # Safety

@@ -184,12 +184,13 @@ impl<H: Context, P: SendPolicy<H>> State<H, P> {
             }
         };
         let inserted = attached.as_ref().map(|memory| memory.is_inserted());
-        let since = clock::now();
+        let now = clock::now();
         let signal = self.policy.asks_for_completion(&NextSend {
             has_writes: inserted == Some(false),
             has_inserted: inserted == Some(true),
-            now: since,
+            now,
         });
+        let since = attached.as_ref().and_then(|transfer| transfer.begun);
         let inner = &mut buffer.0;
         inner.prepare(sge, verb);
         inner.cqe.done = Some(done);
@@ -212,7 +213,7 @@ impl<H: Context, P: SendPolicy<H>> State<H, P> {
             buffer: buffer.0,
             attached,
             tag,
-            since,
+            since: since.unwrap_or(now),
         });
         self.newest = sequence.wrapping_add(1);
         Ok(wr)
@@ -278,10 +279,13 @@ impl<H: Context, P: SendPolicy<H>> State<H, P> {
         (self.oldest != self.newest).then(|| self.newest.wrapping_sub(1))
     }
 
-    /// When the oldest Send was posted that has not completed yet, as far as is known.
-    pub(crate) fn oldest_send(&self) -> Option<Jiffies> {
-        let posted = self.posted.get(self.place(self.oldest)?)?.as_ref();
-        posted.map(|posted| posted.since)
+    /// How old those Sends are `now` that have not completed yet, as far as is known. One that followed on batches of its transfer is as
+    /// old as the first of these.
+    pub(crate) fn ages(&self, now: Jiffies) -> impl Iterator<Item = Jiffies> + '_ {
+        (self.oldest..self.newest).filter_map(move |sequence| {
+            let posted = self.posted.get(self.place(sequence)?)?.as_ref()?;
+            Some(now.wrapping_sub(posted.since))
+        })
     }
 
     /// Takes back what all Sends were posted with, as the queue is drained. What is outstanding yet was lost

@@ -35,7 +35,8 @@ use kernel::{
         Result, //
     },
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    time::Jiffies, //
 };
 use shared::memory::Piece;
 
@@ -58,6 +59,8 @@ pub(crate) struct Inner<H: Context> {
     insert_at: Option<usize>,
     /// How many requests of it may be posted at the same time: so many SQ credits are its own.
     pub(crate) credits: usize,
+    /// When the first batch of it was posted, if its Send goes with a later one.
+    pub(crate) begun: Option<Jiffies>,
     next: Option<KBox<Self>>,
     pd: Arc<ProtectionDomain<H>>,
 }
@@ -286,6 +289,7 @@ impl<H: Context> Inner<H> {
             max_elements: 0,
             insert_at: None,
             credits: 0,
+            begun: None,
             next: None,
             pd,
         }
@@ -306,6 +310,7 @@ impl<H: Context> Inner<H> {
         self.remote.clear();
         self.insert_at = None;
         self.credits = 0;
+        self.begun = None;
     }
 
     /// The bytes that the transfer takes, whatever is in its lists.

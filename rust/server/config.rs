@@ -17,7 +17,7 @@ use sunrpc::sysctl::{
 /// The largest credit grant. Read when a connection is accepted.
 static MAX_REQUESTS: SysctlEntry = SysctlEntry::new(c"max_requests", 128, 4, 16384);
 
-/// What all connections together are granted beyond their first credits. The in-tree module has no such limit.
+/// What all connections together are granted beyond eight credits of each. The in-tree module has no such limit.
 static MAX_TOTAL_REQUESTS: SysctlEntry = SysctlEntry::new(c"max_total_requests", 16384, 0, 1 << 24);
 
 /// The pages that all connections together bring calls to by RDMA Reads, beyond one call of each: 128 MiB. The in-tree module has no
@@ -86,7 +86,7 @@ pub(super) fn max_credits() -> usize {
     MAX_REQUESTS.get()
 }
 
-/// The most credits of all connections together, beyond the first ones of each.
+/// The most credits of all connections together, beyond eight of each.
 pub(super) fn max_total_credits() -> u32 {
     u32::try_from(MAX_TOTAL_REQUESTS.get()).unwrap_or(u32::MAX)
 }

@@ -216,8 +216,17 @@ impl<T: SvcConnection> Connection<T> {
         }
     }
 
+    /// As [`Self::lost`], but a work item closes the connection.
+    pub(super) fn lost_without_thread(&self, event: Event, reason: &CStr) {
+        // Not a deferred close: whoever begins one leaves it to a thread, and then nobody else may do it.
+        if self.state.on(event) == Action::TearDown {
+            self.count_lost(reason);
+        }
+        self.close_without_thread();
+    }
+
     /// Closes the connection in a work item; if it is none yet, has the listener forget the request in one. Does not sleep.
-    pub(super) fn close_without_thread(&self) {
+    fn close_without_thread(&self) {
         match self.link.as_ref() {
             Some(link) => link.with(|xprt| xprt.close_later()),
             None => self.listener.with(|xprt| xprt.start_timer(0)),

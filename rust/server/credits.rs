@@ -4,7 +4,7 @@
 //!
 //! A connection begins with few credits, and gets more when the client asks for more and uses what it has
 //! ([`proto::credit`]). What it does not use for long it loses again ([`proto::lowering`]). What all connections have beyond the
-//! first credits is limited, so that memory for Receives is; the first credits are granted to every client.
+//! their [own share](OWN_SHARE) is limited, so that memory for Receives is. When others have all of that, a client still gets its share.
 
 use super::{
     config::max_total_credits,
@@ -38,14 +38,24 @@ use proto::{
     lowering::{
         Action,
         Lowering,
-        Sight, //
+        Sight,
+        ACKNOWLEDGED_MS,
+        UNACKNOWLEDGED_MS, //
     }, //
 };
 
-/// What all connections have Receives for beyond their first credits.
+/// The credits that every connection may have, whatever others have.
+const OWN_SHARE: u32 = 8;
+
+/// What all connections have Receives for beyond that.
 static TOTAL: Atomic<u32> = Atomic::new(0);
 
 const NANOSECONDS_PER_MS: u64 = 1_000_000;
+
+/// How many of so many credits are beyond the share of a connection.
+fn beyond_share(credits: u32) -> u32 {
+    credits.saturating_sub(OWN_SHARE)
+}
 
 /// The time in nanoseconds.
 fn now() -> u64 {
@@ -73,8 +83,10 @@ pub(super) struct Credits {
 
 /// What there are Receives for.
 struct Backing {
-    /// The highest grant that all posted Receives are enough for, as far as it was taken from [`TOTAL`].
+    /// The highest grant that there are Receives for.
     credits: u32,
+    /// How many of these were taken from [`TOTAL`].
+    of_total: u32,
     lowering: Lowering,
     /// How many messages had arrived when the connection was last looked at.
     arrived: u32,
@@ -87,12 +99,12 @@ pub(super) struct Change<'a>(&'a Credits);
 pub(super) struct Activity {
     /// How many messages have arrived.
     pub(super) arrived: u32,
-    /// How many of them are in progress.
-    pub(super) in_progress: u32,
-    /// How long the oldest message was posted that is not known to be acknowledged.
+    /// Whether messages wait for room in the Send queue.
+    pub(super) replies_wait: bool,
+    /// How long ago the oldest Send was posted that has not completed.
     pub(super) oldest_posted_ms: u64,
-    /// Nanoseconds of a round trip.
-    pub(super) round_trip: u64,
+    /// Nanoseconds of a round trip. [`None`] if a Send completes before it is acknowledged, and nobody knows.
+    pub(super) round_trip: Option<u64>,
     /// In how many milliseconds all arrived that have since the last look.
     pub(super) interval_ms: Msecs,
 }
@@ -110,6 +122,7 @@ impl Credits {
             backing <- new_spinlock!(
                 Backing {
                     credits: FIRST_CREDITS,
+                    of_total: 0,
                     lowering: Lowering::new(now() / NANOSECONDS_PER_MS, FIRST_CREDITS),
                     arrived: 0,
                 },
@@ -176,20 +189,19 @@ impl Credits {
         let mut backing = self.backing.lock();
         let excess = backing.credits.saturating_sub(least).min(count);
         backing.credits = backing.credits.saturating_sub(excess);
+        let of_total = backing.of_total;
+        backing.of_total = of_total.min(beyond_share(backing.credits));
+        let returned = of_total.saturating_sub(backing.of_total);
         drop(backing);
-        Self::return_to_total(excess);
+        Self::return_to_total(returned);
     }
 
-    /// Takes `credits` more from those that all connections may have. Returns whether there are so many.
-    fn take_from_total(credits: u32) -> bool {
+    /// Takes up to `credits` more from those that all connections may have. Returns how many.
+    fn take_from_total(credits: u32) -> u32 {
         let limit = max_total_credits();
         let before = TOTAL.fetch_add(credits, Relaxed);
-        let taken = before
-            .checked_add(credits)
-            .is_some_and(|total| total <= limit);
-        if !taken {
-            Self::return_to_total(credits);
-        }
+        let taken = limit.saturating_sub(before).min(credits);
+        Self::return_to_total(credits.saturating_sub(taken));
         taken
     }
 
@@ -198,32 +210,31 @@ impl Credits {
         TOTAL.fetch_sub(credits, Relaxed);
     }
 
-    /// Ends the grant, and gives back what is more than the first credits.
+    /// Ends the grant, and gives back what was taken for it.
     pub(super) fn end(&self) {
         self.granted.store(0, Relaxed);
-        let mut backing = self.backing.lock();
-        let credits = core::mem::replace(&mut backing.credits, FIRST_CREDITS);
-        drop(backing);
-        Self::return_to_total(credits.saturating_sub(FIRST_CREDITS));
+        let of_total = core::mem::take(&mut self.backing.lock().of_total);
+        Self::return_to_total(of_total);
     }
 }
 
 impl Change<'_> {
-    /// Raises the grant to `credits` when `post` has posted the Receives for it. [`ENOSPC`] if all connections together have too many.
-    pub(super) fn raise(&self, credits: u32, post: impl FnOnce() -> Result) -> Result {
+    /// Raises the grant to `credits`, or to as many as there are for this connection, when `post` has posted the Receives for them.
+    pub(super) fn raise(&self, credits: u32, post: impl FnOnce(u32) -> Result) -> Result {
         let Self(all) = self;
-        if credits <= all.granted() {
-            // Another thread has raised it meanwhile.
-            return Ok(());
-        }
-        // That Receives were freed may be told late, so that there are more of them than are counted here, by one for each thread.
-        let more = credits.saturating_sub(all.backing.lock().credits);
-        if !Credits::take_from_total(more) {
-            return Err(ENOSPC);
-        }
-        post().inspect_err(|_| Credits::return_to_total(more))?;
+        let of_total = all.backing.lock().of_total;
+        let wanted = beyond_share(credits).saturating_sub(of_total);
+        let taken = Credits::take_from_total(wanted);
+        let credits = credits.saturating_sub(wanted.saturating_sub(taken));
+        // Another thread may have raised it meanwhile.
+        let posted = match credits > all.granted() {
+            true => post(credits),
+            false => Err(EAGAIN),
+        };
+        posted.inspect_err(|_| Credits::return_to_total(taken))?;
         let mut backing = all.backing.lock();
-        backing.credits = backing.credits.saturating_add(more);
+        backing.credits = backing.credits.max(credits);
+        backing.of_total = backing.of_total.saturating_add(taken);
         drop(backing);
         all.granted.store(credits, Release);
         Ok(())
@@ -237,10 +248,10 @@ impl Change<'_> {
         let mut backing = all.backing.lock();
         let calls = activity.arrived.wrapping_sub(backing.arrived);
         backing.arrived = activity.arrived;
-        // Over a long path most calls are on the way.
+        // Over a long path most calls are on the way. If nobody knows how long it is, all of them may have been.
         let interval = u64::from(activity.interval_ms).saturating_mul(NANOSECONDS_PER_MS);
         let on_the_way = u64::from(calls)
-            .saturating_mul(activity.round_trip)
+            .saturating_mul(activity.round_trip.unwrap_or(interval))
             .div_ceil(interval.max(1));
         let sight = Sight {
             now: now() / NANOSECONDS_PER_MS,
@@ -249,9 +260,13 @@ impl Change<'_> {
                 .most_in_progress
                 .xchg(0, Relaxed)
                 .max(u32::try_from(on_the_way).unwrap_or(u32::MAX)),
-            in_progress: activity.in_progress,
+            replies_wait: activity.replies_wait,
             replies: all.replies.load(Relaxed),
             oldest_posted: activity.oldest_posted_ms,
+            settle_ms: match activity.round_trip {
+                Some(_) => ACKNOWLEDGED_MS,
+                None => UNACKNOWLEDGED_MS,
+            },
         };
         match backing.lowering.look(&sight) {
             Action::None => None,

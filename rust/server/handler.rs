@@ -40,9 +40,8 @@ impl<T: SvcConnection> rdma::Context for Connection<T> {
                 if let (Some(device), Ok(client)) = (id.device_name(), id.remote_address()) {
                     trace::event!(svcrdma_device_removal(device, &client));
                 }
-                self.lost(Event::DeviceRemoved, c"device removed");
                 // The removal waits for it, and no nfsd thread may be free.
-                self.close_without_thread();
+                self.lost_without_thread(Event::DeviceRemoved, c"device removed");
             }
             cm::Event::Disconnected => {
                 self.begin_close(Event::Disconnected);

@@ -114,7 +114,7 @@ impl<T: SvcConnection> Connection<T> {
     /// Ends the connection, whose client takes too long, for this `reason`. Returns false: nobody need look again.
     fn stalled(&self, reason: &CStr) -> bool {
         STALLED.add(1);
-        self.lost(Event::Disconnected, reason);
+        self.lost_without_thread(Event::Disconnected, reason);
         false
     }
 
@@ -126,9 +126,11 @@ impl<T: SvcConnection> Connection<T> {
         };
         let backed = change.lower(&Activity {
             arrived: self.arrived(),
-            in_progress: self.in_progress(),
+            replies_wait: self.waits_for_buffers() || self.waits_for_credits(),
             oldest_posted_ms: oldest.map_or(0, milliseconds),
-            round_trip: queue.least_round_trip().unwrap_or(0),
+            round_trip: queue
+                .sends_complete_acknowledged()
+                .then(|| queue.least_round_trip().unwrap_or(0)),
             // When the timer did not run nothing arrived.
             interval_ms: INTERVAL_MS,
         });

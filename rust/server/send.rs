@@ -120,9 +120,12 @@ impl<T: SvcConnection> SendPath<T> {
         let raised = credits.raised(in_progress, self.limits.credits, || {
             self.queue.least_round_trip()
         });
-        if let (Some(raised), Some(change)) = (raised, credits.begin_change()) {
+        let Some(raised) = raised else {
+            return;
+        };
+        if let Some(change) = credits.begin_change() {
             // If there is no memory now, a later reply tries again.
-            let _ = change.raise(raised, || self.post_receives(raised, GFP_NOWAIT));
+            let _ = change.raise(raised, |credits| self.post_receives(credits, GFP_NOWAIT));
         }
     }
 

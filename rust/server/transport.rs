@@ -206,7 +206,9 @@ impl ServerTransport {
                 responder_resources: 0,
                 initiator_depth,
                 retry_count: 0,
-                rnr_retry_count: 0,
+                // The client's device takes this: it waits for a Receive as long as it takes. A client may have to, for a moment,
+                // that gives up a call, or is slow to use fewer credits.
+                rnr_retry_count: 7,
             })
             .inspect_err(|error| {
                 trace::event!(svcrdma_accept_err(

@@ -69,12 +69,7 @@ pub trait Transport: HasSlot {
     /// would have to bring.
     ///
     /// Of the errors only [`SendError::TooBig`] and [`SendError::Io`] count here: the request fails.
-    fn prepare(
-        &self,
-        xprt: &Xprt<Self>,
-        rqst: &Rqst<Self>,
-        flags: Flags,
-    ) -> Result<(), SendError>;
+    fn prepare(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>, flags: Flags) -> Result<(), SendError>;
 
     /// Sends `rqst`, or returns why it cannot. Must not sleep for memory.
     ///

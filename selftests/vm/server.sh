@@ -224,7 +224,7 @@ completions_post() {
 	[ "${posted% *}" -gt 50 ] && [ "${posted#* }" -gt 50 ]
 }
 
-# No credits are left for all connections together, so each has its first ones.
+# No credits are left for all connections together, so each has its own share.
 no_credits_left() {
 	local credits status
 	on_server "echo 0 >$svc/max_total_requests"
@@ -234,7 +234,7 @@ no_credits_left() {
 	credits=$(credits)
 	umount "$mnt"
 	echo "$credits credits"
-	[ $status -eq 0 ] && [ "$credits" -eq 2 ]
+	[ $status -eq 0 ] && [ "$credits" -eq 8 ]
 }
 
 # No pages are left for all connections together, so each has one call at a time read, and the others wait without a thread.
@@ -257,7 +257,7 @@ check "a listener made by nfsdctl serves" by_nfsdctl
 check "a listener follows its address" address_moves
 check "a busy connection over a long path gets more credits" long_path
 check "replies that waited are posted by completions" completions_post
-check "every connection gets its first credits" no_credits_left
+check "every connection gets its own share of credits" no_credits_left
 mount_nfs 4.2 || exit
 check "a busy connection gets more credits" busy_connection
 check "a connection gives back the credits that it does not use" unused_credits

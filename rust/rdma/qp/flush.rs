@@ -34,8 +34,13 @@ impl<H: Handler> QueuePair<H> {
     pub fn oldest_posted(&self) -> Option<Jiffies> {
         let sends = self.sends.lock();
         let now = clock::now();
-        let send = sends.oldest_send().map(|since| now.wrapping_sub(since));
-        send.into_iter().chain(sends.rw_contexts.ages(now)).max()
+        sends.ages(now).chain(sends.rw_contexts.ages(now)).max()
+    }
+
+    /// Whether the completion of a Send says that the peer has acknowledged it: not on iWARP, where the lower layer has it by then.
+    pub fn sends_complete_acknowledged(&self) -> bool {
+        // Both are so on all but iWARP.
+        self.remote_invalidation
     }
 
     /// The least number of nanoseconds that a Send took until its completion, which is about a round trip to the peer. [`None`] before

@@ -219,11 +219,14 @@ impl<H: ReadHandler> RwContext<H> {
             Self::take_back(entry)
         };
         let Self {
-            transfer,
+            entry,
+            mut transfer,
             posted,
             then,
             ..
         } = KBox::into_inner(rw);
+        // The deadline of the message is that of its first batch.
+        transfer.begun = Some(entry.since());
         match then {
             Then::Send(send) => queue.post_message(sends, Some(transfer), posted, send),
             Then::ReadDone(_) => Err(EINVAL),
