@@ -35,7 +35,7 @@ mod assembly;
 mod connection;
 mod hook;
 mod listener;
-mod listening;
+mod listening_socket;
 mod owned;
 mod pages;
 mod queue;
