@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How much of connections may go to the kernel log.
+//! How many lines about connections, and about messages, may go to the kernel log.
 
 use kernel::{
     prelude::*,

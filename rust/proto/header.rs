@@ -17,14 +17,12 @@ pub const VERSION: u32 = 1;
 /// Length of the smallest header of a Call or Reply: the fixed words and three empty chunk fields.
 pub const MIN_LEN: usize = 28;
 
-/// Procedure numbers. Only these exist; MSGP and DONE are named so that they can be refused.
+/// Procedure numbers. DONE is retired, and named because it is dropped without an answer; MSGP (2) is retired, too.
 pub mod procedure {
     /// A header followed by the RPC message.
     pub const MSG: u32 = 0;
     /// A header alone; the RPC message is in a chunk.
     pub const NOMSG: u32 = 1;
-    /// Retired: padded message.
-    pub const MSGP: u32 = 2;
     /// Retired: the Requester is done with the Responder's memory.
     pub const DONE: u32 = 3;
     /// The Responder could not make sense of a Call.

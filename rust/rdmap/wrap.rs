@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Streams whose message numbers go past 2^32 and whose offsets go past 2^32 and 2^64.
+//! Tests: streams whose message numbers go past 2^32, and whose offsets go past 2^32 and 2^64.
 
 use crate::fault::Fault;
 use crate::header::Header;

@@ -35,7 +35,7 @@ mod assembly;
 mod connection;
 mod hook;
 mod listener;
-mod listening;
+mod listening_socket;
 mod owned;
 mod pages;
 mod queue;
@@ -63,7 +63,6 @@ pub use receive::MAX_HEAD;
 pub use send::Octets;
 pub use send::Then;
 pub use send::MAX_PIECES;
-pub use settings::Keepalive;
 pub use settings::Settings;
 
 /// Waits for callbacks of sockets that are closed by now. Sleeps.

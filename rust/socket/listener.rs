@@ -4,7 +4,7 @@
 
 use crate::connection::Connection;
 use crate::hook::Events;
-use crate::listening;
+use crate::listening_socket;
 use crate::owned::Protocol;
 use crate::owned::Socket;
 use crate::settings::Settings;
@@ -18,10 +18,10 @@ use kernel::sync::Arc;
 pub enum Tcp {}
 
 /// A socket that listens.
-pub type Listener<E> = listening::Listener<E, Tcp>;
+pub type Listener<E> = listening_socket::Listener<E, Tcp>;
 
 /// A connection to a peer that asked for it, of whose events nobody hears yet.
-pub type Accepted = listening::Accepted<Tcp>;
+pub type Accepted = listening_socket::Accepted<Tcp>;
 
 impl<E: Events> Listener<E> {
     /// Listens at `address`, which may be a wildcard; one of IPv6 is for IPv6 alone. `interface` is the index of a netdev: peers
@@ -44,7 +44,7 @@ impl<E: Events> Listener<E> {
             // SAFETY: The socket is there. It takes the socket's lock itself.
             to_result(unsafe { iwraw::sock_bindtoindex(socket.sk(), interface, true) })?;
         }
-        listening::bind(&socket, address)?;
+        listening_socket::bind(&socket, address)?;
         Self::listen(socket, backlog, events)
     }
 }

@@ -5,24 +5,11 @@
 use crate::owned::Socket;
 use kernel::error::Result;
 
-/// When TCP asks a silent peer whether it is still there.
-#[derive(Clone, Copy, Debug)]
-pub struct Keepalive {
-    /// Seconds of silence before the first question.
-    pub idle_s: u16,
-    /// Seconds between questions.
-    pub interval_s: u16,
-    /// Questions without an answer that end the connection.
-    pub count: u8,
-}
-
 /// Settings of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Settings {
     /// Milliseconds that octets may lie unacknowledged before the connection ends with `ETIMEDOUT`. 0: as the system has it.
     pub user_timeout_ms: u32,
-    /// Questions to a silent peer. [`None`]: there are none.
-    pub keepalive: Option<Keepalive>,
     /// Octets of the receive buffer, which TCP then does not change. [`None`]: TCP finds out.
     pub receive_buffer: Option<u32>,
 }
@@ -37,13 +24,6 @@ impl Settings {
             iwraw::tcp_sock_set_user_timeout(sk, i32::try_from(self.user_timeout_ms)?);
             if let Some(bytes) = self.receive_buffer {
                 iwraw::sock_set_rcvbuf(sk, i32::try_from(bytes)?);
-            }
-            if let Some(keepalive) = self.keepalive {
-                let (idle, interval) = (keepalive.idle_s.into(), keepalive.interval_s.into());
-                kernel::error::to_result(iwraw::tcp_sock_set_keepidle(sk, idle))?;
-                kernel::error::to_result(iwraw::tcp_sock_set_keepintvl(sk, interval))?;
-                kernel::error::to_result(iwraw::tcp_sock_set_keepcnt(sk, keepalive.count.into()))?;
-                iwraw::sock_set_keepalive(sk);
             }
         }
         let locked = socket.lock();

@@ -6,7 +6,7 @@
 #
 # Status 77 means "skipped" to DKMS. Any other failure would leave the kernel's package half configured, and these are modules that
 # a machine can do without: the kernel brings its own rpcrdma.ko. So whatever goes wrong here is a skip. The reason is kept for
-# who asks which module a kernel has (report.sh).
+# who asks which module a kernel has (report).
 
 set -u
 release=$1 headers=$2

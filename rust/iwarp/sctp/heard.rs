@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is heard of a peer.
+//! What arrived from a peer: data, the end, or a broken rule.
 
 use kernel::alloc::KVVec;
 use rdmap::sctp::chunk::Chunk;

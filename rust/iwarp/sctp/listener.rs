@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What listens: a socket for each address.
+//! The listener of `iwarp-sctp`: a socket for each address.
 //!
 //! A socket that listens on the wildcard would offer each peer all addresses of the host, whichever device they are of (RFC 5043,
 //! section 7.2). So there is a socket for each address of the network device, and the list follows the addresses.

@@ -20,7 +20,6 @@ const USER_TIMEOUT_MS: u32 = 60_000;
 /// What every connection is set to.
 pub(super) const SETTINGS: Settings = Settings {
     user_timeout_ms: USER_TIMEOUT_MS,
-    keepalive: None,
     receive_buffer: None,
 };
 

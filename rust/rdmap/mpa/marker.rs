@@ -55,7 +55,7 @@ impl Position {
     /// At the start of a stream with markers.
     pub const START: Self = Self { phase: Some(0) };
 
-    /// `octets` octets behind the start of a stream with markers.
+    /// `octets` octets behind the start of a stream with markers. For tests: who speaks to a peer begins at the start.
     #[inline]
     pub const fn behind_start(octets: usize) -> Self {
         Self {

@@ -3,7 +3,7 @@
 //! Listening for peers that set up associations.
 
 use crate::hook::Events;
-use crate::listening;
+use crate::listening_socket;
 use crate::owned::Protocol;
 use crate::owned::Socket;
 use crate::sctp::addresses;
@@ -18,10 +18,10 @@ use kernel::sync::Arc;
 pub enum Sctp {}
 
 /// A socket that listens.
-pub type Listener<E> = listening::Listener<E, Sctp>;
+pub type Listener<E> = listening_socket::Listener<E, Sctp>;
 
 /// An association that a peer set up, of whose events nobody hears yet.
-pub type Accepted = listening::Accepted<Sctp>;
+pub type Accepted = listening_socket::Accepted<Sctp>;
 
 impl<E: Events> Listener<E> {
     /// Listens at `address`, which is not a wildcard: all addresses of the host would be offered to peers. It may still be tentative.
@@ -41,7 +41,7 @@ impl<E: Events> Listener<E> {
         settings.apply(&socket)?;
         // SAFETY: The socket is there. It takes the socket's lock itself.
         unsafe { iwraw::ip_sock_set_freebind(socket.sk()) };
-        listening::bind(&socket, address)?;
+        listening_socket::bind(&socket, address)?;
         // The other addresses must be there.
         socket.set_option(iwraw::IPPROTO_IP, iwraw::IP_FREEBIND, 0_u32)?;
         let listener = Self::listen(socket, backlog, events)?;

@@ -24,7 +24,6 @@ use kernel::prelude::*;
 /// A receive buffer of this many octets has no room for most frames.
 const SMALL: Settings = Settings {
     user_timeout_ms: 0,
-    keepalive: None,
     receive_buffer: Some(4_096),
 };
 
