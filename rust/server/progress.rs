@@ -66,7 +66,7 @@ impl<T: SvcConnection> Connection<T> {
         // Whoever posts has had the lock of the Send queue since `progresses` last looked there: either that saw what is posted
         // now, or this sees what it wrote before.
         if !self.watched.load(Relaxed) && !self.watched.xchg(true, Full) {
-            self.start_timer();
+            self.look_again();
         }
     }
 
@@ -76,7 +76,8 @@ impl<T: SvcConnection> Connection<T> {
         self.watch();
     }
 
-    fn start_timer(&self) {
+    /// Has [`Self::check_progress`] called after the interval. Does not sleep.
+    fn look_again(&self) {
         if let Some(link) = self.link.as_ref() {
             link.with(|xprt| xprt.start_timer(INTERVAL_MS));
         }
@@ -86,7 +87,7 @@ impl<T: SvcConnection> Connection<T> {
     /// something is posted. Does not sleep.
     pub(super) fn check_progress(&self, queue: &QueuePair<Self>) {
         if self.progresses(queue) {
-            self.start_timer();
+            self.look_again();
         }
     }
 

@@ -63,10 +63,10 @@ server_moves() {
 removal_needs_no_thread() {
 	local stuck waiting status=0
 	on_server "set -e
-		truncate -s 32M /tmp/frozen.img
-		mkfs.ext4 -q /tmp/frozen.img
+		modprobe brd rd_nr=1 rd_size=32768
+		mkfs.ext4 -q /dev/ram0
 		mkdir -p /export/frozen
-		mount -o loop /tmp/frozen.img /export/frozen
+		mount /dev/ram0 /export/frozen
 		exportfs -o rw,no_root_squash,insecure,no_subtree_check '*:/export/frozen'
 		nfsdctl threads 0
 		nfsdctl listener +rdma:$SERVER_ADDR:$port +tcp:0.0.0.0:2049
@@ -93,7 +93,7 @@ removal_needs_no_thread() {
 	wait $stuck || status=1
 	wait $waiting && umount /mnt/waiting
 	umount /mnt/frozen "$mnt" || status=1
-	on_server "exportfs -u '*:/export/frozen'; exportfs -f; umount /export/frozen && rm /tmp/frozen.img" || status=1
+	on_server "exportfs -u '*:/export/frozen'; exportfs -f; umount /export/frozen && rmmod brd" || status=1
 	return $status
 }
 

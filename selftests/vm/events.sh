@@ -5,7 +5,10 @@
 # `here` or `there`, the server. While events are on, the module must stay loaded.
 
 tracing=/sys/kernel/tracing
+# Parts of patterns.
+# shellcheck disable=SC2034 # for those who include this file
 hex='0x[0-9a-f]{8}'
+# shellcheck disable=SC2034
 completion='cq.id=[0-9]+ cid=-?[0-9]+'
 
 at() { if [ "$1" = there ]; then on_server "$2"; else bash -c "$2"; fi; }

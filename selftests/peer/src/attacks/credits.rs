@@ -109,7 +109,7 @@ pub fn slow_receives(server: SocketAddrV4) -> Result<Box<dyn Attacker>, String> 
     };
     let client = Client::with(server, &options)?;
     // The first grant of our server.
-    for _ in 0..4 {
+    for _ in 0..2 {
         client.send(&client.null_call().1)?;
     }
     let mut attacker = SlowReceives {

@@ -57,8 +57,8 @@ pub fn idle(server: SocketAddrV4) -> Result<Box<dyn Attacker>, String> {
     caller(server, 0)
 }
 
-/// A client that has calls under way all the time. The first of them exceed its credits, if the server grants only four to
-/// begin with, but not its Receives.
+/// A client that has calls under way all the time. The first of them exceed its credits, if the server grants only two to
+/// begin with: the device of the client repeats them until there is a Receive.
 pub fn busy(server: SocketAddrV4) -> Result<Box<dyn Attacker>, String> {
     caller(server, CALLS)
 }
