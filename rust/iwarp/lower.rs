@@ -23,7 +23,7 @@ use rdmap::enhanced::Agreed;
 use rdmap::order::Order;
 use rdmap::wire::Octets;
 
-/// Reads in either direction, at most.
+/// Reads in either direction, at most. The limit is one for both, so that IRD and ORD can be equal (RFC 5040, section 6.1).
 pub(crate) const MAX_READS: u16 = 128;
 
 /// A number of Reads that a consumer wants, as far as a device has them.
