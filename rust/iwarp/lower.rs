@@ -157,8 +157,9 @@ pub(crate) trait Passive: Send + Sized {
     /// What becomes of it.
     type Open;
 
-    /// Goes on.
-    fn step(&mut self) -> Asked;
+    /// Goes on. If the protocol has a word for a peer that is one too many, what it asks needs `admit`, or it ends; else a peer that
+    /// is one too many is not taken over.
+    fn step(&mut self, admit: impl FnOnce() -> bool) -> Asked;
 
     /// What the peer asks for, once it has.
     fn told(&self) -> Option<Told<'_>>;

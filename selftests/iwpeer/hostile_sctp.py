@@ -20,10 +20,12 @@ from pathlib import Path
 
 import sctp
 import segment
+from undecided import Undecided
 from wire import WireError
 
 PATIENCE = 15  # Seconds until what did not happen never will.
 OPEN_SECONDS = 2
+UNDECIDED_PORT = 20060
 FOREIGN = 0x12345678  # No region has this STag, but by a chance of one in millions.
 
 # Of linux/sctp.h, which Python does not know.
@@ -300,6 +302,22 @@ def _(address):
     association = Association(address)
     association.chunk(sctp.CONTROL, bytes(1))
     return association.outcome()
+
+
+@case("who asks when as many sessions are undecided as may be is told with a Terminate", "session terminate, ended")
+def _(address):
+    # A listener of this machine, whose consumer takes so many and decides on none.
+    address, most = (Association.towards(address), UNDECIDED_PORT), 17
+    with Undecided(address, most):
+        first = [Association(address) for _ in range(most)]
+        for association in first:
+            association.control(ENHANCED_INITIATE)
+        time.sleep(OPEN_SECONDS)
+        last = Association(address)
+        last.control(ENHANCED_INITIATE)
+        found = last.outcome()
+    rejected = [association.outcome() for association in first]
+    return found if rejected == ["reject 7, ended"] * most else f"{found}; the others: {rejected}"
 
 
 # Segments (sections 5.2.1, 6.1 and 10).

@@ -11,7 +11,7 @@ clear_logs
 
 # In a pair the device is in the way: it has listeners, too. It comes back in the end.
 [ -z "${SERVER_ADDR:-}" ] || rdma link del "$RDMA_DEVICE" || exit
-modprobe -a iwarp veth sch_netem && modprobe dummy numdummies=0 || exit
+modprobe -a iwarp rdma_ucm veth sch_netem && modprobe dummy numdummies=0 || exit
 ip link add d0 type dummy && ip address add 10.9.0.1/24 dev d0 && ip address add fd09::1/64 dev d0 nodad && ip link set d0 up || exit
 # Packets to its own addresses take this way. They are as long as on Ethernet.
 ip link set lo mtu 1500
