@@ -28,6 +28,9 @@ use rdmap::sctp::session::Event;
 use rdmap::sctp::session::Tell;
 use socket::sctp::Association;
 
+/// Chunks that are thrown away, at most, of a peer that is refused.
+const MOST_REFUSED: usize = 64;
+
 /// What the Initiate said.
 struct Request {
     enhanced: Option<Enhanced>,
@@ -106,6 +109,17 @@ impl Passive {
                 self.peer.give_back(data);
                 asked
             }
+        }
+    }
+
+    /// Throws away what else has arrived. Chunks that nobody received would make SCTP abort the association, and what was said last would
+    /// be lost.
+    fn drain(&mut self) {
+        for _ in 0..MOST_REFUSED {
+            let Heard::Data(data) = self.peer.hear() else {
+                return;
+            };
+            self.peer.give_back(data);
         }
     }
 
@@ -188,5 +202,6 @@ impl lower::Passive for Passive {
         self.peer.on(Event::Timeout);
         // As in `step`.
         let _ = self.peer.flush();
+        self.drain();
     }
 }
