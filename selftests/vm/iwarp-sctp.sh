@@ -79,7 +79,7 @@ captures() {
 	wait $tcpdump
 	cp ../iwpeer/ddp-sctp.lua /tmp && chmod 644 $capture /tmp/ddp-sctp.lua && return $status
 }
-decode() { setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/tmp tshark -n -X lua_script:/tmp/ddp-sctp.lua -r $capture "$@" 2>/dev/null; }
+decode() { setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/tmp tshark -n -X lua_script:/tmp/ddp-sctp.lua -r "$capture" "$@" 2>/dev/null; }
 # found FIELD FILTER: what values the field has in packets that match, each once.
 found() { decode -Y "$2" -T fields -e "$1" | tr ',' '\n' | sort -u | xargs; }
 # Both in INIT and in INIT ACK.
@@ -97,6 +97,53 @@ chunks_are_whole() {
 		echo "$bit bit: $(found sctp.data_${bit}_bit 'sctp.chunk_type == 0')"
 		found sctp.data_${bit}_bit 'sctp.chunk_type == 0' | grep -qxE '1|True' || return
 	done
+}
+# Of stream 0 alone.
+are_of_stream_0() {
+	local stream
+	stream=$(found sctp.data_sid 'sctp.chunk_type == 0')
+	echo "stream $stream"
+	[ -n "$stream" ] && [ $((stream)) -eq 0 ]
+}
+# Neither INIT nor INIT ACK has an address; that of the packet is the one. They have the adaptation layer, which tells that parameters are found.
+have_one_address() {
+	local kind parameters
+	for kind in 1 2; do
+		parameters=$(found sctp.parameter_type "sctp.chunk_type == $kind")
+		echo "chunk type $kind: parameters $parameters"
+		[[ " $parameters " = *" 0xc006 "* && " $parameters " != *" 0x0005 "* && " $parameters " != *" 0x0006 "* ]] || return
+	done
+}
+# 1500 octets less the headers of IPv4 and SCTP, and less the room for a SACK; with the header of the chunk.
+leave_room() {
+	local longest fragments
+	longest=$(decode -Y 'sctp.chunk_type == 0' -T fields -e sctp.chunk_length | tr ',' '\n' | sort -n | tail -n 1)
+	fragments=$(decode -Y 'ip.flags.mf == 1 || ip.frag_offset > 0' | wc -l)
+	echo "the longest chunk has $longest octets, $fragments fragments of IP"
+	[ "$longest" -eq $((1500 - 20 - 12 - 16)) ] && [ "$fragments" -eq 0 ]
+}
+# The numbers of each direction of each association are those from 0 to the last, whatever was sent twice.
+numbers_have_no_gap() {
+	decode -Y ddp_sctp -T fields -e sctp.srcport -e sctp.dstport -e ddp_sctp.ssn | awk -F '\t' '
+		{ way = $1 " to " $2; count = split($3, numbers, ",") }
+		{ for (i = 1; i <= count; i++) if (!seen[way, numbers[i]]++) { all[way]++; if (numbers[i] > last[way]) last[way] = numbers[i] } }
+		END {
+			for (way in all) { ways++; if (all[way] != last[way] + 1) { print way ": " all[way] " numbers up to " last[way]; bad = 1 } }
+			print ways + 0 " directions"
+			exit bad || ways < 16
+		}'
+}
+# Each Initiate is accepted, with the private data of RPC-over-RDMA version 1, and with no more Reads than the client takes.
+both_begin() {
+	decode -Y 'ddp_sctp.function == 5 || ddp_sctp.function == 6' -T fields -e ddp_sctp.function -e sctp.srcport -e ddp_sctp.ird \
+		-e ddp_sctp.ord -e ddp_sctp.private_data | awk -F '\t' -v port="$port" '
+		$1 == 5 { begun++; takes = $3 }
+		$1 == 6 && $2 == port { accepted++; sends = $4 }
+		$5 !~ /^f6:?ab:?0e:?18/ { print; bad = 1 }
+		END {
+			print begun + 0 " sessions begin, " accepted + 0 " are accepted: the client takes " takes " Reads, the server sends " sends
+			exit bad || begun < 8 || accepted != begun || sends < 1 || sends > takes + 0
+		}'
 }
 chunks_are_known() {
 	found sctp.data_payload_proto_id 'sctp.chunk_type == 0'
@@ -176,7 +223,7 @@ mapfile -t answers < <(../iwpeer/hostile_sctp.py --answer 10.9.0.1 20050 sh -c "
 	exec mount -t nfs -o proto=rdma,port=20050,vers=4.2,retry=0,soft,timeo=50,retrans=1 10.9.0.1:/ $mnt")
 planned=$((planned + ${answers[0]#1..})) results+=("${answers[@]:1}")
 
-plan $((${#results[@]} + 22 + $(long_form && echo 2 || echo 0)))
+plan $((${#results[@]} + 27 + $(long_form && echo 2 || echo 0)))
 check "there is a listener for each address of the device" listens_at 10.9.0.1 fd09:0000:0000:0000:0000:0000:0000:0001 "$link_local"
 check "NFSv3 over IPv4" carries 3 "" 10.9.0.1
 check "NFSv4.2 over IPv6" carries 4.2 "" fd09::1
@@ -188,6 +235,11 @@ check "a mount is captured" captures
 check "on the wire both sides announce DDP" announces
 check "on the wire chunks have the two payload protocols of RFC 5043" chunks_are_known
 check "on the wire chunks are unordered and whole" chunks_are_whole
+check "on the wire chunks are of stream 0" are_of_stream_0
+check "on the wire either end has one address" have_one_address
+check "on the wire the longest chunk leaves room for a SACK" leave_room
+check "on the wire the numbers of each direction begin with 0 and have no gap" numbers_have_no_gap
+check "on the wire each session is accepted, with private data and a number of Reads" both_begin
 check "on the wire another decoder finds RDMAP in the segments" carries_rdma
 check "on the wire both sides terminate a session whose consumer closes" both_terminate
 check "on the wire the association ends in order then" ends_in_order
