@@ -4,7 +4,7 @@
 # NFS over DDP over SCTP (RFC 5043) in one VM, whose server and client share an iwarp-sctp device: mounts, peers that break the rules, a
 # network that loses, delays, reorders and doubles packets, addresses that come and go, and a device that goes.
 #
-# LONG_FORMS=yes has it lose more of them, and do all that at once.
+# LONG_FORMS=yes has it lose more of them, do all that at once, and has peers vanish.
 
 . ./lib.sh
 clear_logs
@@ -53,6 +53,65 @@ carries_through() {
 	tc qdisc del dev lo root
 	return $status
 }
+# longest_now: the length of the longest packet that comes by in a while.
+longest_now() {
+	timeout 60 tcpdump -i lo -w /tmp/now.pcap -c 300 sctp port "$port" 2>/dev/null && chmod 644 /tmp/now.pcap &&
+		capture=/tmp/now.pcap decode -T fields -e ip.len | tr ',' '\n' | sort -n | tail -n 1
+}
+# becomes MTU: the path does, and so do the packets. What was cut before is still sent.
+becomes() {
+	local longest left=20
+	ip link set lo mtu "$1" || return
+	until longest=$(longest_now) && [ "$longest" -le "$1" ] && [ "$longest" -gt $(($1 - 40)) ]; do
+		echo "packets of up to $longest octets"
+		((--left)) || return
+	done
+	echo "packets have up to $longest octets with an MTU of $1"
+}
+narrows() { sleep 1 && becomes 1500 && becomes 1280 && becomes 1500; }
+narrow_during_io() {
+	local status load=(--size=4M --numjobs=2 --iodepth=4)
+	mount_nfs 4.2 "" 10.9.0.1 && during_io narrows
+	status=$?
+	ip link set lo mtu 1500
+	umount "$mnt" && return $status
+}
+
+# established NUMBER SECONDS: so many ends of associations are, before that time is over. An association has both here.
+established() {
+	local left=$2
+	until [ "$(awk '$5 == 3' /proc/net/sctp/assocs | wc -l)" -eq "$1" ]; do
+		sleep 1
+		((--left)) || { cat /proc/net/sctp/assocs; return 1; }
+	done
+	echo "$1 ends after $(($2 - left)) s"
+}
+# vanishes SECONDS COMMAND...: no packet arrives from then on. The command begins then; it ends when packets pass again. The end of the
+# client, who asks, gives up; that of the server may take longer.
+vanishes() {
+	local status busy
+	mount_nfs 3 "" 10.9.0.1 && random_file "$mnt/file" 300000 && drop_file "$mnt/file" && established 2 60 || return
+	nft -f - <<<"table inet lost { chain in { type filter hook input priority 0; meta l4proto sctp drop; }; }" || return
+	"${@:2}" &
+	busy=$!
+	established 1 "$1"
+	status=$?
+	nft delete table inet lost
+	wait "$busy" && timeout 180 cmp "$mnt/file" /export/file || status=1
+	umount "$mnt" && return $status
+}
+write_more() { timeout 300 dd if=/dev/zero of="$mnt/more" bs=64k count=20 conv=fsync status=none; }
+# Heartbeats find it out, which come so often here that the test need not wait for several minutes.
+idle_vanishes() {
+	local status interval
+	interval=$(cat /proc/sys/net/sctp/hb_interval)
+	echo 2000 >/proc/sys/net/sctp/hb_interval
+	vanishes 240 true
+	status=$?
+	echo "$interval" >/proc/sys/net/sctp/hb_interval
+	return $status
+}
+
 places_out_of_order() {
 	local before after
 	before=$(count placed_out_of_order)
@@ -223,7 +282,7 @@ mapfile -t answers < <(../iwpeer/hostile_sctp.py --answer 10.9.0.1 20050 sh -c "
 	exec mount -t nfs -o proto=rdma,port=20050,vers=4.2,retry=0,soft,timeo=50,retrans=1 10.9.0.1:/ $mnt")
 planned=$((planned + ${answers[0]#1..})) results+=("${answers[@]:1}")
 
-plan $((${#results[@]} + 27 + $(long_form && echo 2 || echo 0)))
+plan $((${#results[@]} + 28 + $(long_form && echo 4 || echo 0)))
 check "there is a listener for each address of the device" listens_at 10.9.0.1 fd09:0000:0000:0000:0000:0000:0000:0001 "$link_local"
 check "NFSv3 over IPv4" carries 3 "" 10.9.0.1
 check "NFSv4.2 over IPv6" carries 4.2 "" fd09::1
@@ -249,7 +308,10 @@ check "nobody listens at another port" nobody_listens
 check "1 % of the packets is lost" carries_through loss 1%
 check "packets are reordered, and placed out of order" places_out_of_order delay 5ms reorder 60%
 check "packets come twice" carries_through duplicate 5%
+check "the path becomes narrower during I/O, and wider again" narrow_during_io
 if long_form; then
+	check "a peer that vanishes during I/O is given up, and I/O goes on when it returns" vanishes 240 write_more
+	check "a peer that vanishes while nobody needs it is given up, and I/O goes on when it returns" idle_vanishes
 	check "5 % of the packets are lost" carries_through loss 5%
 	check "all of that" carries_through delay 5ms 2ms loss 1% duplicate 1% reorder 60%
 fi
