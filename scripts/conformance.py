@@ -15,7 +15,8 @@ Tests called peer:: are cases of the crafted peer: here they must exist, in the 
 run.
 
 A row of kind U, P or M must have a test, or say `open` until it is written. A row of other kinds that names nothing is
-open, too. Open rows are counted as such. It is an
+open, too. Open rows are counted as such. A row of kind U, P or M that is of kind T, X, W, K or I as well is counted apart while only host
+tests show it. It is an
 error if a test is named that does not exist, did not run or failed, and if a test is called after a case (adv12_, gv03_)
 that has no row.
 
@@ -42,7 +43,7 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parent.parent
 TABLES = [("proto", TOP / "selftests/conformance.tsv"), ("rdmap", TOP / "selftests/iwarp-conformance.tsv")]
 PEER = TOP / "selftests/peer"
-HOST_KINDS = set("UPM")
+HOST_KINDS, REAL_KINDS = set("UPM"), set("TXWKI")
 NORMATIVE = ["MUST", "MUST NOT", "REQUIRED", "SHOULD", "SHOULD NOT", "MAY"]
 SELFTESTS = TOP / "selftests"
 KSELFTEST = re.compile(r'(vm/[\w-]+\.sh|iwpeer/hostile(?:_sctp)?\.py):"([^"]*)"')
@@ -68,6 +69,11 @@ class Row:
 
     def shown(self):
         return self.tests or self.checks or self.kernel_tests
+
+    def host_only(self):
+        """What is due beside host tests, a machine or a peer that is real, shows it nowhere."""
+        real = self.checks or self.kernel_tests or any(test.startswith("peer::") for test in self.tests)
+        return self.tests and not real and self.kinds & REAL_KINDS and self.kinds & HOST_KINDS
 
     def open(self):
         return not (self.shown() or self.arguments or self.elsewhere)
@@ -146,7 +152,7 @@ def find_errors(rows, results):
 
 
 def print_coverage(rows):
-    titles = f"{'rows':>6}{'host':>6}{'shown':>7}{'more':>6}{'argued':>8}{'elsewhere':>11}{'open':>6}"
+    titles = f"{'rows':>6}{'host':>6}{'shown':>7}{'only':>6}{'more':>6}{'argued':>8}{'elsewhere':>11}{'open':>6}"
     print(f"{'':24}{titles}   open kinds")
     for title, key in (("by section", Row.group), ("by strength", lambda row: row.strength)):
         print(title)
@@ -158,6 +164,7 @@ def print_coverage(rows):
             print_line("  " + name, groups[name])
     print_line("all", rows)
     print("\nhost: a unit or property test can show it; shown: one does. "
+          "only: nothing else does, although a machine or a peer should. "
           "more: shown here although another kind is due as well or instead. "
           "argued: a source says why. elsewhere: nothing of the module.")
 
@@ -165,18 +172,19 @@ def print_coverage(rows):
 def print_line(name, rows):
     host = [row for row in rows if row.kinds & HOST_KINDS]
     shown = [row for row in host if row.tests]
+    only = [row for row in rows if row.host_only()]
     more = [row for row in rows if row.shown() and not row.kinds & HOST_KINDS]
     argued = [row for row in rows if row.arguments and not row.shown()]
     elsewhere = [row for row in rows if row.elsewhere]
     still_open = [row for row in rows if row.open()]
     kinds = sorted({kind for row in still_open for kind in row.kinds})
-    print(f"{name:24}{len(rows):6}{len(host):6}{len(shown):7}{len(more):6}{len(argued):8}{len(elsewhere):11}"
+    print(f"{name:24}{len(rows):6}{len(host):6}{len(shown):7}{len(only):6}{len(more):6}{len(argued):8}{len(elsewhere):11}"
           f"{len(still_open):6}   {''.join(kinds)}")
 
 
 def main():
     parser = argparse.ArgumentParser(description="coverage of the protocol's requirements by tests")
-    parser.add_argument("--open", action="store_true", help="list the rows that no test shows")
+    parser.add_argument("--open", action="store_true", help="list the rows that no test shows, and those that only host tests do")
     options = parser.parse_args()
     failed = False
     for package, table in TABLES:
@@ -188,8 +196,8 @@ def main():
         print_coverage(rows)
         if options.open:
             for row in rows:
-                if row.open():
-                    print(f"{row.id}\t{''.join(sorted(row.kinds))}\t{row.requirement}")
+                if row.open() or row.host_only():
+                    print(f"{row.id}\t{'open' if row.open() else 'host'}\t{''.join(sorted(row.kinds))}\t{row.requirement}")
         errors = list(find_errors(rows, results))
         for error in errors:
             print(f"error: {error}", file=sys.stderr)

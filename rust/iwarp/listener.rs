@@ -4,6 +4,9 @@
 //!
 //! So many connections as the consumer's backlog says may be undecided at once, whether their peer or the consumer is silent; both
 //! have a time limit. As long as there are so many, peers wait in the backlog of the protocol below, which is of the same size.
+//!
+//! A protocol that can tell a peer that it is one too many has so many silent peers, and as many requests that the consumer has not
+//! decided on: who asks when there are so many is told at once. So who waits in the backlog waits for silent peers only.
 
 use crate::counters::Count;
 use crate::lower::Lower;
@@ -13,6 +16,7 @@ use crate::request::Requests;
 use crate::shared::Shared;
 use crate::waker::Waker;
 use core::net::SocketAddr;
+use core::sync::atomic::AtomicBool;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering;
 use kernel::new_mutex;
@@ -50,8 +54,9 @@ pub(crate) struct Acceptor<L: Lower> {
     shared: Arc<Shared>,
     requests: Arc<Requests<L>>,
     waker: Arc<Waker>,
-    // Connections that are undecided, and how many may be.
+    // Connections that are undecided; those that were admitted; and how many of either there may be.
     undecided: AtomicU32,
+    admitted: AtomicU32,
     limit: u32,
     #[pin]
     open: Mutex<Option<Open<L>>>,
@@ -59,27 +64,58 @@ pub(crate) struct Acceptor<L: Lower> {
     worker: Worker,
 }
 
-/// One of the undecided connections of a listener. Dropped, another one may take its place.
-struct Undecided<L: Lower>(Arc<Acceptor<L>>);
+impl<L: Lower> Acceptor<L> {
+    /// A connection is not undecided any more, so another one may be.
+    fn give_back(this: &Arc<Self>) {
+        if this.undecided.fetch_sub(1, Ordering::SeqCst) >= this.limit {
+            Worker::kick(this);
+        }
+    }
+}
+
+/// One of the undecided connections of a listener, or of those that were admitted. Dropped, another one may take its place.
+struct Undecided<L: Lower> {
+    acceptor: Arc<Acceptor<L>>,
+    admitted: AtomicBool,
+}
 
 impl<L: Lower> Undecided<L> {
     fn new(acceptor: Arc<Acceptor<L>>) -> Self {
         acceptor.undecided.fetch_add(1, Ordering::SeqCst);
-        Self(acceptor)
+        Self {
+            acceptor,
+            admitted: AtomicBool::new(false),
+        }
     }
 }
 
 impl<L: Lower> Drop for Undecided<L> {
     fn drop(&mut self) {
-        if self.0.undecided.fetch_sub(1, Ordering::SeqCst) >= self.0.limit {
-            Worker::kick(&self.0);
+        match self.admitted.load(Ordering::Relaxed) {
+            true => drop(self.acceptor.admitted.fetch_sub(1, Ordering::SeqCst)),
+            false => Acceptor::give_back(&self.acceptor),
         }
     }
 }
 
 impl<L: Lower> Consumer for Undecided<L> {
+    fn admit(&self) -> bool {
+        let Acceptor {
+            admitted, limit, ..
+        } = &*self.acceptor;
+        let one_more = |count: u32| (count < *limit).then_some(count.saturating_add(1));
+        let added = admitted.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more);
+        if added.is_err() {
+            return false;
+        }
+        // It is asked once for each request.
+        self.admitted.store(true, Ordering::Relaxed);
+        Acceptor::give_back(&self.acceptor);
+        true
+    }
+
     fn tell(&self, ends: Addresses, told: Told<'_>, handle: u32) -> Result {
-        let open = self.0.open.lock();
+        let open = self.acceptor.open.lock();
         let open = open.as_ref().ok_or(econnrefused())?;
         open.id.connect_request(ends, told, handle)
     }
@@ -151,6 +187,7 @@ impl<L: Lower> Listener<L> {
                 requests,
                 waker,
                 undecided: AtomicU32::new(0),
+                admitted: AtomicU32::new(0),
                 limit: backlog.max(MIN_UNDECIDED),
                 open <- new_mutex!(Some(open), "iwarp_listener"),
                 worker <- new_worker!(Acceptor<L>, queue),

@@ -23,7 +23,7 @@ use rdmap::enhanced::Agreed;
 use rdmap::order::Order;
 use rdmap::wire::Octets;
 
-/// Reads in either direction, at most.
+/// Reads in either direction, at most. The limit is one for both, so that IRD and ORD can be equal (RFC 5040, section 6.1).
 pub(crate) const MAX_READS: u16 = 128;
 
 /// A number of Reads that a consumer wants, as far as a device has them.
@@ -157,8 +157,9 @@ pub(crate) trait Passive: Send + Sized {
     /// What becomes of it.
     type Open;
 
-    /// Goes on.
-    fn step(&mut self) -> Asked;
+    /// Goes on. If the protocol has a word for a peer that is one too many, what it asks needs `admit`, or it ends; else a peer that
+    /// is one too many is not taken over.
+    fn step(&mut self, admit: impl FnOnce() -> bool) -> Asked;
 
     /// What the peer asks for, once it has.
     fn told(&self) -> Option<Told<'_>>;

@@ -43,6 +43,9 @@ const CONSUMER_MS: u32 = 60_000;
 
 /// Who hears of a request, as long as nobody has decided.
 pub(crate) trait Consumer: Send + Sync {
+    /// Makes the request one of those that are the consumer's to decide. False if there are as many as may be.
+    fn admit(&self) -> bool;
+
     /// Tells of a request. An error if nobody listens any more, or hears of too many at once.
     fn tell(&self, ends: Addresses, told: Told<'_>, handle: u32) -> Result;
 }
@@ -134,7 +137,7 @@ impl<L: Lower> Request<L> {
         if open.told {
             return waited < i64::from(CONSUMER_MS);
         }
-        match open.passive.step() {
+        match open.passive.step(|| open.consumer.admit()) {
             Asked::Request => {
                 let Some(told) = open.passive.told() else {
                     return false;

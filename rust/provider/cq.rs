@@ -27,9 +27,11 @@ pub(crate) struct Entry {
     pub(crate) invalidated: Option<u32>,
 }
 
+/// Whether the consumer is told of the next completion.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Armed {
     No,
+    /// If the peer asks for it (RFC 5040, section 5.3), or it is of a request that failed.
     Solicited,
     Any,
 }
@@ -108,6 +110,9 @@ impl CompletionQueue {
     }
 
     /// Adds a completion, and tells the consumer if it wants to know. May be called in any context.
+    ///
+    /// If the queue is full the completion is lost, which is logged. Nothing but this queue changes, so who made it too short harms
+    /// nobody else (RFC 5040, section 8.1.1).
     pub(crate) fn push(&self, entry: Entry, solicited: bool) {
         let failed = entry.status != iwraw::ib_wc_status_IB_WC_SUCCESS;
         let (tell, lost) = self.ring.with(|ring| {

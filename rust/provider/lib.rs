@@ -9,6 +9,14 @@
 //!
 //! What a consumer posts stays here ([`queue::Queues`]) until the driver takes it, and comes back here when it is complete. Regions are
 //! here whole ([`region::Region`]): the driver looks them up by STag.
+//!
+//! # Who is trusted
+//!
+//! Consumers are parts of the kernel. They trust each other and may access all memory, and ib_core with this crate makes what they ask for:
+//! that is all of what RFC 5040, section 8.1.2, calls a privileged resource manager. There are no user-space verbs.
+//!
+//! Nothing that a peer can use up is shared by queue pairs: each has its own Receives, without shared receive queues, and its own queue of
+//! the peer's Read Requests. A completion queue, of a bounded size, is shared only by the queue pairs that its consumer makes for it.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 

@@ -25,6 +25,11 @@
 //! is used during a call only.
 //!
 //! A socket that was closed may be there for a while, as TCP still delivers what was accepted; by then it has C's own callbacks again.
+//!
+//! # IPsec
+//!
+//! Security associations are the host's, below these protocols. Nothing here looks at one, so one that goes while a connection is idle
+//! ends nothing: what cannot be sent meanwhile, TCP and SCTP repeat (RFC 5040, section 8.2.2).
 
 #![deny(unsafe_op_in_unsafe_fn)]
 

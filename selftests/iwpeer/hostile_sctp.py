@@ -20,10 +20,12 @@ from pathlib import Path
 
 import sctp
 import segment
+from undecided import Undecided
 from wire import WireError
 
 PATIENCE = 15  # Seconds until what did not happen never will.
 OPEN_SECONDS = 2
+UNDECIDED_PORT = 20060
 FOREIGN = 0x12345678  # No region has this STag, but by a chance of one in millions.
 
 # Of linux/sctp.h, which Python does not know.
@@ -38,8 +40,10 @@ INITIATE, ACCEPT, REJECT, TERMINATE, ENHANCED_INITIATE, ENHANCED_ACCEPT, ENHANCE
 class Association:
     """An association with the listener, and the session of its stream 0."""
 
-    def __init__(self, address, adaptation=1, streams=STREAMS, port=0):
+    def __init__(self, address, adaptation=1, streams=STREAMS, port=0, receive_buffer=0):
         self.begin(self.prepared(adaptation, streams))
+        if receive_buffer:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         # The one address that it has anyway; more would be offered else.
         self.socket.bind((self.towards(address), port))
         try:
@@ -70,6 +74,7 @@ class Association:
         self.socket = prepared
         self.ssn = 0
         self.heard = []
+        self.asked = None
         self.over = ""
 
     @classmethod
@@ -103,16 +108,31 @@ class Association:
         octets = sctp.encode({"ppid": sctp.CONTROL, "ssn": self.numbered(ssn), "function": function, **fields})
         self.chunk(sctp.CONTROL, octets, ordered)
 
+    def raw(self, octets, ssn=None, ordered=False):
+        """Sends a segment as it is."""
+        self.chunk(sctp.SEGMENT, sctp.encode({"ppid": sctp.SEGMENT, "ssn": self.numbered(ssn), "segment": octets}), ordered)
+
     def segment(self, fields, ssn=None, ordered=False):
-        octets = sctp.encode({"ppid": sctp.SEGMENT, "ssn": self.numbered(ssn), "segment": segment.encode(fields)})
-        self.chunk(sctp.SEGMENT, octets, ordered)
+        self.raw(segment.encode(fields), ssn, ordered)
 
     def send(self, payload, ssn=None, **fields):
         """Sends a segment of a Send, of the first message if nothing else is said."""
         self.segment({"opcode": segment.SEND, "last": 1, "msn": 1, "mo": 0, "payload": payload, **fields}, ssn)
 
-    def write(self, empty=False, **fields):
-        self.segment({"opcode": segment.WRITE, "last": 1, "stag": FOREIGN, "to": 0, "payload": b"" if empty else b"x" * 8}, **fields)
+    def read(self, **fields):
+        """Asks for octets, with the first Read Request if nothing else is said."""
+        self.segment({"opcode": segment.READ_REQUEST, "last": 1, "msn": 1, "mo": 0, "sinkstag": 1, "sinkto": 0, "size": 16,
+                      "srcstag": FOREIGN, "srcto": 0, **fields})
+
+    def respond(self, **fields):
+        """Answers what it was asked for, with as many octets if nothing else is said."""
+        asked = self.asked
+        self.segment({"opcode": segment.READ_RESPONSE, "last": 1, "stag": asked["sinkstag"], "to": asked["sinkto"],
+                      "payload": bytes(asked["size"]), **fields})
+
+    def write(self, empty=False, ssn=None, ordered=False, **fields):
+        payload = b"" if empty else b"x" * 8
+        self.segment({"opcode": segment.WRITE, "last": 1, "stag": FOREIGN, "to": 0, "payload": payload, **fields}, ssn, ordered)
 
     def listen(self, until=None, seconds=PATIENCE):
         """Listens until that was heard, or to the end."""
@@ -133,8 +153,7 @@ class Association:
             if name:
                 self.heard.append(name)
 
-    @staticmethod
-    def name(octets, ancillary):
+    def name(self, octets, ancillary):
         """What a chunk says, or None if that is nothing."""
         infos = [data for level, kind, data in ancillary if (level, kind) == (IPPROTO_SCTP, SCTP_RCVINFO)]
         stream, _, flags, ppid = struct.unpack_from("HHHxxI", infos[0])
@@ -151,6 +170,9 @@ class Association:
         # A server that wants to know what became of its Sends posts an RDMA Write of no octets behind them.
         if found["opcode"] == segment.WRITE and not found["payload"]:
             return None
+        if found["opcode"] == segment.READ_REQUEST:
+            self.asked = found
+            return "read"
         if found["opcode"] != segment.SEND:
             return "segment"
         return "reply" if found["payload"][:4] == CALL[:4] else "message"
@@ -174,6 +196,9 @@ class Association:
 # RPC-over-RDMA version 1 (RFC 8166): an RDMA_MSG without chunks, which carries a call of procedure 0 of NFSv3.
 CALL = (struct.pack(">7I", 0x4E554C4C, 1, 4, 0, 0, 0, 0)
         + struct.pack(">10I", 0x4E554C4C, 0, 2, 100003, 3, 0, 0, 0, 0, 0))
+
+# An RDMA_NOMSG: the call itself is a Read chunk, of 1000 octets at the offset 0 of memory that is never looked at.
+FAR_CALL = struct.pack(">4I", 0x4E554C4C, 1, 4, 1) + struct.pack(">4IQ", 1, 0, FOREIGN, 1000, 0) + bytes(12)
 
 CASES = []
 ANSWERS = []
@@ -253,6 +278,21 @@ def _(address):
     return association.outcome()
 
 
+@case("512 octets of private data, as many as there may be, are too many for the kernel's CM, too", "session terminate, ended")
+def _(address):
+    association = Association(address)
+    # Together with IRD and ORD.
+    association.control(ENHANCED_INITIATE, private=bytes(508))
+    return association.outcome()
+
+
+@case("a first chunk that is longer than any, so that SCTP cuts it, is refused", "session terminate, ended")
+def _(address):
+    association = Association(address)
+    association.chunk(sctp.CONTROL, struct.pack(">HH", 0, INITIATE) + bytes(70_000))
+    return association.outcome()
+
+
 @case("an ordered Initiate is refused", "session terminate, ended")
 def _(address):
     association = Association(address)
@@ -302,6 +342,22 @@ def _(address):
     return association.outcome()
 
 
+@case("who asks when as many sessions are undecided as may be is told with a Terminate", "session terminate, ended")
+def _(address):
+    # A listener of this machine, whose consumer takes so many and decides on none.
+    address, most = (Association.towards(address), UNDECIDED_PORT), 17
+    with Undecided(address, most):
+        first = [Association(address) for _ in range(most)]
+        for association in first:
+            association.control(ENHANCED_INITIATE)
+        time.sleep(OPEN_SECONDS)
+        last = Association(address)
+        last.control(ENHANCED_INITIATE)
+        found = last.outcome()
+    rejected = [association.outcome() for association in first]
+    return found if rejected == ["reject 7, ended"] * most else f"{found}; the others: {rejected}"
+
+
 # Segments (sections 5.2.1, 6.1 and 10).
 
 @case("a message is delivered", "reply, open")
@@ -330,6 +386,28 @@ def _(address):
         return association.outcome(0.1)
     association.write(ssn=1, empty=True)
     return "open, " + association.outcome(OPEN_SECONDS)
+
+
+def goes(port):
+    """Whether no association of this machine has the port any more, at neither end."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        lines = Path("/proc/net/sctp/assocs").read_text().splitlines()
+        if not any(str(port) in line.split()[11:13] for line in lines):
+            return True
+        time.sleep(0.2)
+    return False
+
+
+@case("a message waits for ever if nothing else is sent, and the association ends in order then", "open, ended")
+def _(address):
+    association = Association(address).start()
+    association.send(CALL, ssn=2)
+    association.listen(seconds=OPEN_SECONDS)
+    found = [*association.heard, association.over or "open"]
+    port = association.socket.getsockname()[1]
+    association.socket.shutdown(socket.SHUT_WR)
+    return ", ".join([*found, "ended" if goes(port) else "open"])
 
 
 @case("an ordered segment ends the session", "session terminate, ended")
@@ -379,9 +457,26 @@ def _(address):
 @case("a Read although none was agreed on", "terminate 1/2/02, session terminate, ended")
 def _(address):
     association = Association(address).start()
-    association.segment({"opcode": segment.READ_REQUEST, "last": 1, "msn": 1, "mo": 0, "sinkstag": 1, "sinkto": 0, "size": 16,
-                         "srcstag": FOREIGN, "srcto": 0})
+    association.read()
     return association.outcome()
+
+
+@case("a Read of no octets is one, too", "terminate 1/2/02, session terminate, ended")
+def _(address):
+    association = Association(address).start()
+    association.read(size=0)
+    return association.outcome()
+
+
+@case("many Reads by one who does not receive", "terminate 1/2/02, session terminate, ended", "session terminate, ended", "aborted")
+def _(address):
+    association = Association(address, receive_buffer=4096).start()
+    try:
+        for number in range(1, 5_000):
+            association.read(msn=number, size=0)
+    except (ConnectionError, TimeoutError):
+        pass
+    return association.outcome(30)
 
 
 @case("a Terminate Message is answered by the end of the session", "session terminate, ended")
@@ -389,6 +484,155 @@ def _(address):
     association = Association(address).start()
     association.segment({"opcode": segment.TERMINATE, "last": 1, "msn": 1, "mo": 0, "layer": 0, "type": 0, "code": 0, "m": 0,
                          "d": 0, "r": 0})
+    return association.outcome()
+
+
+@case("many Terminate Messages are not answered either", "session terminate, ended")
+def _(address):
+    association = Association(address).start()
+    try:
+        for _ in range(1000):
+            association.segment({"opcode": segment.TERMINATE, "last": 1, "msn": 1, "mo": 0, "layer": 0, "type": 2, "code": 6, "m": 0,
+                                 "d": 0, "r": 0})
+    except ConnectionError:
+        pass
+    return association.outcome()
+
+
+# DDP (RFC 5041, section 7).
+
+@case("an untagged segment of another DDP version", "terminate 1/2/06, session terminate, ended")
+def _(address):
+    association = Association(address).start()
+    association.raw(b"\x42\x43" + bytes(16))
+    return association.outcome()
+
+
+@case("a tagged segment of another DDP version", "terminate 1/1/04, session terminate, ended")
+def _(address):
+    association = Association(address).start()
+    association.raw(b"\xc3\x40" + bytes(12))
+    return association.outcome()
+
+
+@case("a queue that there is not", "terminate 1/2/01, session terminate, ended")
+def _(address):
+    association = Association(address).start()
+    association.raw(b"\x41\x43" + struct.pack(">IIII", 0, 7, 1, 0))
+    return association.outcome()
+
+
+@case("a message number out of turn", "terminate 1/2/03, session terminate, ended", "terminate 1/2/02, session terminate, ended")
+def _(address):
+    association = Association(address).start()
+    association.send(b"abcd", msn=0x8000)
+    return association.outcome()
+
+
+@case("a message offset that leaves a gap", "terminate 1/2/04, session terminate, ended")
+def _(address):
+    association = Association(address).start()
+    association.send(b"abcd", mo=100)
+    return association.outcome()
+
+
+@case("a message longer than any Receive", "terminate 1/2/05, session terminate, ended")
+def _(address):
+    association = Association(address).start()
+    try:
+        for at in range(0, 128 * 1024, 1024):
+            association.send(bytes(1024), mo=at, last=0)
+    except ConnectionError:
+        pass
+    return association.outcome()
+
+
+@case("a Write of no octets to memory that there is not", "open")
+def _(address):
+    association = Association(address).start()
+    association.write(empty=True)
+    return association.outcome(OPEN_SECONDS)
+
+
+@case("Writes to many STags find none", "terminate 1/1/00, session terminate, ended")
+def _(address):
+    association = Association(address).start()
+    try:
+        for number in range(4096):
+            association.write(stag=number << 20)
+    except ConnectionError:
+        pass
+    return association.outcome()
+
+
+# RDMAP (RFC 5040, section 7).
+
+@case("a segment of another RDMAP version", "terminate 0/2/05, session terminate, ended")
+def _(address):
+    association = Association(address).start()
+    association.raw(b"\x41\x83" + bytes(16))
+    return association.outcome()
+
+
+@case("an opcode that there is not", "terminate 0/2/06, session terminate, ended")
+def _(address):
+    association = Association(address).start()
+    association.raw(b"\x41\x4c" + struct.pack(">IIII", 0, 0, 1, 0))
+    return association.outcome()
+
+
+@case("a Send that is to invalidate what is not there", "terminate 0/2/09, session terminate, ended",
+      "terminate 0/1/09, session terminate, ended")
+def _(address):
+    association = Association(address).start()
+    association.send(b"abcd", opcode=segment.SEND_INVALIDATE, invalidate=FOREIGN)
+    return association.outcome()
+
+
+@case("a Read Response that nobody asked for", "terminate 0/2/06, session terminate, ended")
+def _(address):
+    association = Association(address).start()
+    association.segment({"opcode": segment.READ_RESPONSE, "last": 1, "stag": FOREIGN, "to": 0, "payload": bytes(8)})
+    return association.outcome()
+
+
+# A server reads what a client has in a Read chunk: it asks this peer, whose answer is wrong.
+
+def asked(address):
+    """A session in which the server wants to read."""
+    association = Association(address).start()
+    association.send(FAR_CALL)
+    association.listen("read")
+    if not association.asked:
+        raise ConnectionError(f"nothing was asked for: {association.heard}")
+    return association
+
+
+@case("a Read Response that is too short", "read, terminate 1/1/01, session terminate, ended")
+def _(address):
+    association = asked(address)
+    association.respond(payload=bytes(association.asked["size"] - 1))
+    return association.outcome()
+
+
+@case("a Read Response behind the memory that it is for", "read, terminate 1/1/01, session terminate, ended")
+def _(address):
+    association = asked(address)
+    association.respond(to=association.asked["sinkto"] + association.asked["size"], payload=bytes(1), last=0)
+    return association.outcome()
+
+
+@case("a Read Response to other memory than was asked for", "read, terminate 1/1/00, session terminate, ended")
+def _(address):
+    association = asked(address)
+    association.respond(stag=FOREIGN)
+    return association.outcome()
+
+
+@case("a Write that goes beyond the last offset there is", "read, terminate 1/1/03, session terminate, ended")
+def _(address):
+    association = asked(address)
+    association.write(stag=association.asked["sinkstag"], to=2**64 - 4)
     return association.outcome()
 
 
@@ -463,6 +707,14 @@ def _(address):
     association = answered(address, ENHANCED_ACCEPT, ord=16)
     association.listen("message")
     return association.outcome(0.1)
+
+
+@case("a Read of memory that there is not", "message, terminate 0/1/00, session terminate, ended", of=ANSWERS)
+def _(address):
+    association = answered(address, ENHANCED_ACCEPT, ord=16)
+    association.listen("message")
+    association.read()
+    return association.outcome()
 
 
 @case("an Accept may be overtaken by segments", "message, open", of=ANSWERS)

@@ -14,6 +14,8 @@ iwarp-tcp)
 	all="ss -Hnt state all sport = :$port | grep -vE 'LISTEN|TIME-WAIT'"
 	;;
 iwarp-sctp)
+	# A consumer that never decides is one of rdma_ucm.
+	modprobe rdma_ucm || exit
 	peers=../iwpeer/hostile_sctp.py
 	all="awk '\$12 == $port' /proc/net/sctp/assocs"
 	;;

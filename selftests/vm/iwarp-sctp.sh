@@ -4,14 +4,14 @@
 # NFS over DDP over SCTP (RFC 5043) in one VM, whose server and client share an iwarp-sctp device: mounts, peers that break the rules, a
 # network that loses, delays, reorders and doubles packets, addresses that come and go, and a device that goes.
 #
-# LONG_FORMS=yes has it lose more of them, and do all that at once.
+# LONG_FORMS=yes has it lose more of them, do all that at once, and has peers vanish.
 
 . ./lib.sh
 clear_logs
 
 # In a pair the device is in the way: it has listeners, too. It comes back in the end.
 [ -z "${SERVER_ADDR:-}" ] || rdma link del "$RDMA_DEVICE" || exit
-modprobe -a iwarp veth sch_netem && modprobe dummy numdummies=0 || exit
+modprobe -a iwarp rdma_ucm veth sch_netem && modprobe dummy numdummies=0 || exit
 ip link add d0 type dummy && ip address add 10.9.0.1/24 dev d0 && ip address add fd09::1/64 dev d0 nodad && ip link set d0 up || exit
 # Packets to its own addresses take this way. They are as long as on Ethernet.
 ip link set lo mtu 1500
@@ -53,6 +53,65 @@ carries_through() {
 	tc qdisc del dev lo root
 	return $status
 }
+# longest_now: the length of the longest packet that comes by in a while.
+longest_now() {
+	timeout 60 tcpdump -i lo -w /tmp/now.pcap -c 300 sctp port "$port" 2>/dev/null && chmod 644 /tmp/now.pcap &&
+		capture=/tmp/now.pcap decode -T fields -e ip.len | tr ',' '\n' | sort -n | tail -n 1
+}
+# becomes MTU: the path does, and so do the packets. What was cut before is still sent.
+becomes() {
+	local longest left=20
+	ip link set lo mtu "$1" || return
+	until longest=$(longest_now) && [ "$longest" -le "$1" ] && [ "$longest" -gt $(($1 - 40)) ]; do
+		echo "packets of up to $longest octets"
+		((--left)) || return
+	done
+	echo "packets have up to $longest octets with an MTU of $1"
+}
+narrows() { sleep 1 && becomes 1500 && becomes 1280 && becomes 1500; }
+narrow_during_io() {
+	local status load=(--size=4M --numjobs=2 --iodepth=4)
+	mount_nfs 4.2 "" 10.9.0.1 && during_io narrows
+	status=$?
+	ip link set lo mtu 1500
+	umount "$mnt" && return $status
+}
+
+# established NUMBER SECONDS: so many ends of associations are, before that time is over. An association has both here.
+established() {
+	local left=$2
+	until [ "$(awk '$5 == 3' /proc/net/sctp/assocs | wc -l)" -eq "$1" ]; do
+		sleep 1
+		((--left)) || { cat /proc/net/sctp/assocs; return 1; }
+	done
+	echo "$1 ends after $(($2 - left)) s"
+}
+# vanishes SECONDS COMMAND...: no packet arrives from then on. The command begins then; it ends when packets pass again. The end of the
+# client, who asks, gives up; that of the server may take longer.
+vanishes() {
+	local status busy
+	mount_nfs 3 "" 10.9.0.1 && random_file "$mnt/file" 300000 && drop_file "$mnt/file" && established 2 60 || return
+	nft -f - <<<"table inet lost { chain in { type filter hook input priority 0; meta l4proto sctp drop; }; }" || return
+	"${@:2}" &
+	busy=$!
+	established 1 "$1"
+	status=$?
+	nft delete table inet lost
+	wait "$busy" && timeout 180 cmp "$mnt/file" /export/file || status=1
+	umount "$mnt" && return $status
+}
+write_more() { timeout 300 dd if=/dev/zero of="$mnt/more" bs=64k count=20 conv=fsync status=none; }
+# Heartbeats find it out, which come so often here that the test need not wait for several minutes.
+idle_vanishes() {
+	local status interval
+	interval=$(cat /proc/sys/net/sctp/hb_interval)
+	echo 2000 >/proc/sys/net/sctp/hb_interval
+	vanishes 240 true
+	status=$?
+	echo "$interval" >/proc/sys/net/sctp/hb_interval
+	return $status
+}
+
 places_out_of_order() {
 	local before after
 	before=$(count placed_out_of_order)
@@ -79,7 +138,7 @@ captures() {
 	wait $tcpdump
 	cp ../iwpeer/ddp-sctp.lua /tmp && chmod 644 $capture /tmp/ddp-sctp.lua && return $status
 }
-decode() { setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/tmp tshark -n -X lua_script:/tmp/ddp-sctp.lua -r $capture "$@" 2>/dev/null; }
+decode() { setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/tmp tshark -n -X lua_script:/tmp/ddp-sctp.lua -r "$capture" "$@" 2>/dev/null; }
 # found FIELD FILTER: what values the field has in packets that match, each once.
 found() { decode -Y "$2" -T fields -e "$1" | tr ',' '\n' | sort -u | xargs; }
 # Both in INIT and in INIT ACK.
@@ -97,6 +156,53 @@ chunks_are_whole() {
 		echo "$bit bit: $(found sctp.data_${bit}_bit 'sctp.chunk_type == 0')"
 		found sctp.data_${bit}_bit 'sctp.chunk_type == 0' | grep -qxE '1|True' || return
 	done
+}
+# Of stream 0 alone.
+are_of_stream_0() {
+	local stream
+	stream=$(found sctp.data_sid 'sctp.chunk_type == 0')
+	echo "stream $stream"
+	[ -n "$stream" ] && [ $((stream)) -eq 0 ]
+}
+# Neither INIT nor INIT ACK has an address; that of the packet is the one. They have the adaptation layer, which tells that parameters are found.
+have_one_address() {
+	local kind parameters
+	for kind in 1 2; do
+		parameters=$(found sctp.parameter_type "sctp.chunk_type == $kind")
+		echo "chunk type $kind: parameters $parameters"
+		[[ " $parameters " = *" 0xc006 "* && " $parameters " != *" 0x0005 "* && " $parameters " != *" 0x0006 "* ]] || return
+	done
+}
+# 1500 octets less the headers of IPv4 and SCTP, and less the room for a SACK; with the header of the chunk.
+leave_room() {
+	local longest fragments
+	longest=$(decode -Y 'sctp.chunk_type == 0' -T fields -e sctp.chunk_length | tr ',' '\n' | sort -n | tail -n 1)
+	fragments=$(decode -Y 'ip.flags.mf == 1 || ip.frag_offset > 0' | wc -l)
+	echo "the longest chunk has $longest octets, $fragments fragments of IP"
+	[ "$longest" -eq $((1500 - 20 - 12 - 16)) ] && [ "$fragments" -eq 0 ]
+}
+# The numbers of each direction of each association are those from 0 to the last, whatever was sent twice.
+numbers_have_no_gap() {
+	decode -Y ddp_sctp -T fields -e sctp.srcport -e sctp.dstport -e ddp_sctp.ssn | awk -F '\t' '
+		{ way = $1 " to " $2; count = split($3, numbers, ",") }
+		{ for (i = 1; i <= count; i++) if (!seen[way, numbers[i]]++) { all[way]++; if (numbers[i] > last[way]) last[way] = numbers[i] } }
+		END {
+			for (way in all) { ways++; if (all[way] != last[way] + 1) { print way ": " all[way] " numbers up to " last[way]; bad = 1 } }
+			print ways + 0 " directions"
+			exit bad || ways < 16
+		}'
+}
+# Each Initiate is accepted, with the private data of RPC-over-RDMA version 1, and with no more Reads than the client takes.
+both_begin() {
+	decode -Y 'ddp_sctp.function == 5 || ddp_sctp.function == 6' -T fields -e ddp_sctp.function -e sctp.srcport -e ddp_sctp.ird \
+		-e ddp_sctp.ord -e ddp_sctp.private_data | awk -F '\t' -v port="$port" '
+		$1 == 5 { begun++; takes = $3 }
+		$1 == 6 && $2 == port { accepted++; sends = $4 }
+		$5 !~ /^f6:?ab:?0e:?18/ { print; bad = 1 }
+		END {
+			print begun + 0 " sessions begin, " accepted + 0 " are accepted: the client takes " takes " Reads, the server sends " sends
+			exit bad || begun < 8 || accepted != begun || sends < 1 || sends > takes + 0
+		}'
 }
 chunks_are_known() {
 	found sctp.data_payload_proto_id 'sctp.chunk_type == 0'
@@ -176,7 +282,7 @@ mapfile -t answers < <(../iwpeer/hostile_sctp.py --answer 10.9.0.1 20050 sh -c "
 	exec mount -t nfs -o proto=rdma,port=20050,vers=4.2,retry=0,soft,timeo=50,retrans=1 10.9.0.1:/ $mnt")
 planned=$((planned + ${answers[0]#1..})) results+=("${answers[@]:1}")
 
-plan $((${#results[@]} + 22 + $(long_form && echo 2 || echo 0)))
+plan $((${#results[@]} + 28 + $(long_form && echo 4 || echo 0)))
 check "there is a listener for each address of the device" listens_at 10.9.0.1 fd09:0000:0000:0000:0000:0000:0000:0001 "$link_local"
 check "NFSv3 over IPv4" carries 3 "" 10.9.0.1
 check "NFSv4.2 over IPv6" carries 4.2 "" fd09::1
@@ -188,6 +294,11 @@ check "a mount is captured" captures
 check "on the wire both sides announce DDP" announces
 check "on the wire chunks have the two payload protocols of RFC 5043" chunks_are_known
 check "on the wire chunks are unordered and whole" chunks_are_whole
+check "on the wire chunks are of stream 0" are_of_stream_0
+check "on the wire either end has one address" have_one_address
+check "on the wire the longest chunk leaves room for a SACK" leave_room
+check "on the wire the numbers of each direction begin with 0 and have no gap" numbers_have_no_gap
+check "on the wire each session is accepted, with private data and a number of Reads" both_begin
 check "on the wire another decoder finds RDMAP in the segments" carries_rdma
 check "on the wire both sides terminate a session whose consumer closes" both_terminate
 check "on the wire the association ends in order then" ends_in_order
@@ -197,7 +308,10 @@ check "nobody listens at another port" nobody_listens
 check "1 % of the packets is lost" carries_through loss 1%
 check "packets are reordered, and placed out of order" places_out_of_order delay 5ms reorder 60%
 check "packets come twice" carries_through duplicate 5%
+check "the path becomes narrower during I/O, and wider again" narrow_during_io
 if long_form; then
+	check "a peer that vanishes during I/O is given up, and I/O goes on when it returns" vanishes 240 write_more
+	check "a peer that vanishes while nobody needs it is given up, and I/O goes on when it returns" idle_vanishes
 	check "5 % of the packets are lost" carries_through loss 5%
 	check "all of that" carries_through delay 5ms 2ms loss 1% duplicate 1% reorder 60%
 fi

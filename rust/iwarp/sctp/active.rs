@@ -82,6 +82,7 @@ impl Active {
             function: control.function,
             enhanced: control.is_enhanced,
             turn,
+            // Of an Initiate that waits for a consumer here; none does, and one from the peer is no answer.
             full: false,
         });
         match (action.tell, lower::data(control.private_data)) {

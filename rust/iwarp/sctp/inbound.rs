@@ -92,6 +92,7 @@ fn chunk(
                 function: control.function,
                 enhanced: control.is_enhanced,
                 turn,
+                // No Initiate of this session is undecided.
                 full: false,
             });
             pass(receiver, chunk.ssn)?

@@ -28,6 +28,9 @@ use rdmap::sctp::session::Event;
 use rdmap::sctp::session::Tell;
 use socket::sctp::Association;
 
+/// Chunks that are thrown away, at most, of a peer that is refused.
+const MOST_REFUSED: usize = 64;
+
 /// What the Initiate said.
 struct Request {
     enhanced: Option<Enhanced>,
@@ -55,7 +58,7 @@ impl Passive {
     }
 
     /// Looks at the first chunk.
-    fn chunk(&mut self, data: &heard::Data) -> Asked {
+    fn chunk(&mut self, data: &heard::Data, admit: impl FnOnce() -> bool) -> Asked {
         let Some(chunk) = data.chunk() else {
             self.peer.on(Event::Illegal);
             return Asked::End;
@@ -75,7 +78,8 @@ impl Passive {
             function: control.function,
             enhanced: control.is_enhanced,
             turn,
-            full: false,
+            // Section 6.4: who is one too many hears a Terminate.
+            full: control.function == Function::Initiate && !admit(),
         });
         if action.tell != Some(Tell::Request) {
             return Asked::End;
@@ -92,7 +96,7 @@ impl Passive {
         Asked::Request
     }
 
-    fn hear(&mut self) -> Asked {
+    fn hear(&mut self, admit: impl FnOnce() -> bool) -> Asked {
         match self.peer.hear() {
             Heard::Nothing => Asked::Nothing,
             Heard::End | Heard::Lost => Asked::End,
@@ -101,10 +105,21 @@ impl Passive {
                 Asked::End
             }
             Heard::Data(data) => {
-                let asked = self.chunk(&data);
+                let asked = self.chunk(&data, admit);
                 self.peer.give_back(data);
                 asked
             }
+        }
+    }
+
+    /// Throws away what else has arrived. Chunks that nobody received would make SCTP abort the association, and what was said last would
+    /// be lost.
+    fn drain(&mut self) {
+        for _ in 0..MOST_REFUSED {
+            let Heard::Data(data) = self.peer.hear() else {
+                return;
+            };
+            self.peer.give_back(data);
         }
     }
 
@@ -123,8 +138,8 @@ impl Passive {
 impl lower::Passive for Passive {
     type Open = Open;
 
-    fn step(&mut self) -> Asked {
-        let asked = self.hear();
+    fn step(&mut self, admit: impl FnOnce() -> bool) -> Asked {
+        let asked = self.hear(admit);
         if asked == Asked::End {
             // It is the last that is said. If it cannot be sent, the end of the association says it.
             let _ = self.peer.flush();
@@ -187,5 +202,6 @@ impl lower::Passive for Passive {
         self.peer.on(Event::Timeout);
         // As in `step`.
         let _ = self.peer.flush();
+        self.drain();
     }
 }

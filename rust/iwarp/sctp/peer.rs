@@ -33,7 +33,7 @@ pub(super) const LONGEST: usize = 65_536;
 /// Octets of the send buffer that a chunk takes at least.
 const CHUNK_COST: u32 = 512;
 
-/// What every association is set to. The send buffer keeps the number of chunks that are on their way well below
+/// What every association is set to, from before it is set up: there is no other mode, for no consumer. The send buffer keeps the number of chunks that are on their way well below
 /// [`MAX_OUTSTANDING`](rdmap::sctp::window::MAX_OUTSTANDING).
 pub(super) const SETTINGS: Settings = Settings {
     adaptation: chunk::ADAPTATION,

@@ -189,6 +189,7 @@ impl<O: Order> Receiver<'_, '_, O> {
                     self.source.done(read).map_err(|_| EINVAL)?;
                 }
                 Ok(Some(Delivery::Terminate(_))) => {
+                    // What it says is not passed on: iw_cm's events have no place for it.
                     self.shared.counters.add(Count::TerminateReceived);
                     return Ok(Handled::Ended);
                 }

@@ -67,7 +67,7 @@ impl Passive {
 impl lower::Passive for Passive {
     type Open = Open;
 
-    fn step(&mut self) -> Asked {
+    fn step(&mut self, _: impl FnOnce() -> bool) -> Asked {
         match startup::receive(&mut self.connection, Kind::Request, &mut self.buffer) {
             Arrived::Frame(length) => {
                 self.request = length;

@@ -10,6 +10,8 @@
 //! RFC 5043 asks for a Terminate from one side. This end answers every Terminate in an open session with its own, and
 //! does not insist that the peer does so.
 //!
+//! There are the sequences of the RFC and no others (section 6.5): no consumer asks for one, and none needs one.
+//!
 //! What the RFC has no sequence for: giving up between the Initiate and its answer. Then this end waits for the answer,
 //! and terminates; if none comes it drops the association.
 

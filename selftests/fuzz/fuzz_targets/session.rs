@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Any chunks of an SCTP peer, and anything that the upper layer does meanwhile: one Terminate at most, no segment before
-//! its time, one end.
+//! Any chunks of an SCTP peer, and anything that the upper layer and the association do meanwhile: one Terminate at most, no segment
+//! before its time, one end.
 
 #![no_main]
 
@@ -21,13 +21,14 @@ use rdmap::sctp::window::WORDS;
 fuzz_target!(|input: &[u8]| {
     let bits: Box<Bits> = Box::new([0; WORDS]);
     let (mut window, mut session) = (Window::new(bits), Session::new());
-    let (mut terminates, mut ends, mut begun) = (0, 0, false);
+    let (mut terminates, mut ends, mut begun, mut full) = (0, 0, false, false);
     let mut rest = input;
     while let [what, more @ ..] = rest {
-        let (payload, behind) = more.split_at(more.len().min(usize::from(what >> 3)));
-        rest = behind;
+        rest = more;
         let event = match what & 7 {
             0..=2 => {
+                let (payload, behind) = more.split_at(more.len().min(usize::from(what >> 3)));
+                rest = behind;
                 let ppid = 16 + u32::from(what & 1);
                 match Chunk::parse(ppid, *what & 2 == 0 || ppid == 16, payload) {
                     Err(_) => Event::Illegal,
@@ -38,19 +39,33 @@ fuzz_target!(|input: &[u8]| {
                             function: control.function,
                             enhanced: control.is_enhanced,
                             turn,
-                            full: false,
+                            full,
                         },
                     },
                 }
             }
-            3 => Event::Connect { enhanced: false },
-            4 => Event::Accept,
+            3 => Event::Connect {
+                enhanced: what & 8 != 0,
+            },
+            4 if what & 8 == 0 => Event::Accept,
+            4 => Event::Reject,
             5 => Event::Dry,
             6 => Event::Disconnect,
-            _ => Event::Fail,
+            _ => match what >> 3 & 3 {
+                0 => Event::Fail,
+                1 => Event::Lost,
+                2 => Event::Timeout,
+                _ => {
+                    full = !full;
+                    continue;
+                }
+            },
         };
         for event in [event, Event::Reached(window.reached())] {
+            let could_begin = session.state() == State::Free;
             let action = session.on(event);
+            // Who is one too many is no request.
+            assert!(!could_begin || !full || action.tell.is_none());
             terminates += usize::from(action.send == Some(Function::Terminate));
             match action.tell {
                 Some(Tell::Request) => begun = true,
@@ -67,7 +82,11 @@ fuzz_target!(|input: &[u8]| {
             );
             assert!(!session.may_send() || begun && terminates == 0);
             assert!(terminates <= 1 && ends <= 1);
-            if session == Session::new() && (begun || terminates > 0) {
+            // Of an association that is lost or aborted nothing is heard any more.
+            if event == Event::Lost
+                || action.abort
+                || session == Session::new() && (begun || terminates > 0)
+            {
                 return;
             }
         }

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: GPL-2.0
+
+"""A consumer of rdma_cm that listens and never decides: what linux/rdma_user_cm.h calls an id, which needs no queue pair for that."""
+
+import ctypes
+import os
+import socket
+import struct
+
+DEVICE = "/dev/infiniband/rdma_cm"
+CREATE_ID, BIND_IP, LISTEN = 0, 2, 7
+PORT_SPACE_TCP, RELIABLE_CONNECTED = 0x0106, 2
+
+
+class Undecided:
+    """It listens at an address while the context lasts. Then all are rejected who have asked."""
+
+    def __init__(self, address, backlog):
+        self.address, self.backlog = address, backlog
+
+    def __enter__(self):
+        self.file = os.open(DEVICE, os.O_RDWR)
+        answer = ctypes.c_uint32()
+        self.command(CREATE_ID, struct.pack("QQHB5x", 0, ctypes.addressof(answer), PORT_SPACE_TCP, RELIABLE_CONNECTED), ctypes.sizeof(answer))
+        host, port = self.address
+        # In the place of a sockaddr_in6.
+        address = struct.pack("=HH4s20x", socket.AF_INET, socket.htons(port), socket.inet_aton(host))
+        self.command(BIND_IP, struct.pack("Q28sI", 0, address, answer.value))
+        self.command(LISTEN, struct.pack("II", answer.value, self.backlog))
+        return self
+
+    def command(self, number, fields, answer_len=0):
+        os.write(self.file, struct.pack("IHH", number, len(fields), answer_len) + fields)
+
+    def __exit__(self, *_):
+        os.close(self.file)
