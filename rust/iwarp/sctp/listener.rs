@@ -38,7 +38,8 @@ impl Watch for Changed {
 
 /// What listens.
 pub(crate) struct Listener {
-    // Each with its address.
+    // Each with its address. Those from `turn` on come first when a peer is taken, so that a crowd at one address does not starve others.
+    turn: usize,
     sockets: KVec<(SocketAddr, sctp::Listener<Waker>)>,
     netdev: NetDevice,
     address: SocketAddr,
@@ -60,6 +61,7 @@ impl Listener {
             waker: waker.clone(),
         };
         let mut this = Self {
+            turn: 0,
             sockets: KVec::new(),
             netdev,
             address,
@@ -122,14 +124,32 @@ impl Listener {
     /// A socket with several addresses says of itself that it has the one that was bound last.
     pub(super) fn accept(&mut self) -> Result<Option<(SocketAddr, Accepted)>> {
         if self.watching.watch().changed.swap(false, Ordering::SeqCst) {
-            // Who else listens there is not for this listener to say.
-            let _ = self.follow();
-        }
-        for (address, socket) in &self.sockets {
-            if let Some(accepted) = socket.accept()? {
-                return Ok(Some((*address, accepted)));
+            match self.follow() {
+                Err(error) if error == ENOMEM => {
+                    self.watching.watch().changed.store(true, Ordering::SeqCst);
+                    return Err(error);
+                }
+                // Who else listens there is not for this listener to say.
+                _ => {}
             }
         }
-        Ok(None)
+        let (before, behind) = self
+            .sockets
+            .split_at_checked(self.turn)
+            .unwrap_or((&[], &self.sockets));
+        let mut first_error = Ok(None);
+        for (address, socket) in [behind, before].into_iter().flatten() {
+            match socket.accept() {
+                Ok(None) => {}
+                Ok(Some(accepted)) => {
+                    let taken = self.sockets.iter().position(|(known, _)| known == address);
+                    let accepted = Some((*address, accepted));
+                    self.turn = taken.map_or(0, |taken| taken.saturating_add(1));
+                    return Ok(accepted);
+                }
+                Err(error) => first_error = first_error.and(Err(error)),
+            }
+        }
+        first_error
     }
 }
