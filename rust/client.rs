@@ -25,13 +25,13 @@
 //! A file uses only files that come before it in this list:
 //!
 //! ```text
-//! config, stats, region_pool, chunk, plan, connection_state
+//! config, stats, resources, region_pool, chunk, plan, connection_state
 //! connection          transport and connection
 //! prepared_call, matched_reply
 //! slot
 //! marshal, send       from an RPC to a Send
 //! reply, handler      from a completion to an RPC
-//! queue_limits, connect
+//! queue_limits, growth, connect
 //! xprt_ops            the operations that sunrpc calls
 //! ```
 
@@ -42,6 +42,7 @@ mod config;
 mod connect;
 mod connection;
 mod connection_state;
+mod growth;
 mod handler;
 mod marshal;
 mod matched_reply;
@@ -50,6 +51,7 @@ mod prepared_call;
 mod queue_limits;
 mod region_pool;
 mod reply;
+mod resources;
 mod send;
 mod slot;
 mod stats;

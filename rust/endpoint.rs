@@ -10,7 +10,8 @@
 //! receive ring  >  (inside rdma) receives
 //! sunrpc's transport_lock  >  active, then alone  >  sends: the doorbell for what a sender left behind
 //! connection state: innermost, held for a step of the state machine or a look at it
-//! the client's window, reusable resources and region pool: each alone
+//! the client's credits, reusable resources and region pool: each alone
+//! what lets one growth of a client's connection at a time  >  the two of these and the sends, receive ring and receives of it
 //! the server's work queue, free calls, page pool, rejected calls: each alone; the page pool also in the middle of allocations
 //! (inside rdma) sinks: alone
 //! (inside rdma) ended  >  the CM's locks, receives, sends, slot state, deferred_dereg; no handler takes it
@@ -20,9 +21,9 @@
 //! What this module decides about a Send queue is kept under the queue's own lock, `sends`
 //! ([`SendPolicy`]).
 //!
-//! The lock of the listener's id is a mutex, as are the queue of connections that wait to be accepted
-//! and (inside rdma) what lets one drain at a time; no handler takes the first or
-//! the last. All others are spin locks taken in process context.
+//! The lock of the listener's id is a mutex, as are the queue of connections that wait to be accepted,
+//! what lets one growth at a time, and (inside rdma) what lets one drain at a time; of these, handlers take only
+//! that of the queue. All others are spin locks taken in process context.
 //! None of those is held across a call into `sunrpc` or the connection manager
 //! (but for the flag that says whether the server's queue is empty), nor while a
 //! value is dropped whose drop sleeps ([`rdma::mr::Idle`]).

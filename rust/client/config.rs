@@ -13,6 +13,9 @@ use sunrpc::sysctl::{
 /// Credits that the client grants for callbacks: the server may have this many outstanding.
 pub(super) const CALLBACK_CREDITS: u32 = 32;
 
+/// Credits that a connection has resources for when it is made, if it does not carry swap.
+pub(super) const FIRST_CREDITS: usize = 16;
+
 /// Pages of the largest payload: 1 MiB, the most that NFS asks for, at any offset in its first page.
 pub(super) const MAX_PAYLOAD_PAGES: usize = 257;
 

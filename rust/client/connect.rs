@@ -6,7 +6,10 @@
 //! one, while the RDMA CM reports the events that lead to the next one.
 
 use super::{
-    config::Config,
+    config::{
+        Config,
+        FIRST_CREDITS, //
+    },
     connection::{
         ActiveConnection,
         ClientTransport,
@@ -15,6 +18,7 @@ use super::{
     },
     connection_state::ConnectError,
     queue_limits::QueueLimits,
+    resources,
     stats::Counters, //
 };
 use kernel::{
@@ -73,7 +77,14 @@ pub(super) fn connect(
                 .address()
                 .and_then(|address| id.resolve_address(&address, RESOLVE_MS)),
             Action::ResolveRoute => id.resolve_route(RESOLVE_MS),
-            Action::Request => request(&id, &connection, config, reusable, &mut queue),
+            Action::Request => {
+                // There may be no memory for more before something is swapped out.
+                let first = match xprt.carries_swap() {
+                    true => config.credits,
+                    false => FIRST_CREDITS,
+                };
+                request(&id, &connection, config, first, reusable, &mut queue)
+            }
             Action::Announce => break Ok(()),
             _ => break Err(state.connect_error().map_or_else(error::timed_out, errno)),
         };
@@ -99,12 +110,14 @@ pub(super) fn connect(
     }
 }
 
-/// Creates the resources of the connection, then sends the connection request. `made` is the queue pair as soon
+/// Creates the resources of the connection, for `first` credits or for as many as there are reusable ones for, then sends the
+/// connection request. `made` is the queue pair as soon
 /// as there is one: the resources are its own then.
 fn request(
     id: &Arc<Id<Connection>>,
     connection: &Connection,
     config: Config,
+    first: usize,
     reusable: &mut Option<ReusableResources>,
     made: &mut Option<Arc<QueuePair<Connection>>>,
 ) -> Result {
@@ -114,7 +127,7 @@ fn request(
         Some(resources) => resources,
         None => ReusableResources::new(id, &config)?,
     };
-    let (limits, queue) = match make_queue(id, &device, config, &mut resources) {
+    let (limits, queue) = match make_queue(id, &device, config, first, &mut resources) {
         Ok(limits_and_queue) => limits_and_queue,
         Err(error) => {
             *reusable = Some(resources).filter(|resources| resources.outlive(id));
@@ -122,21 +135,28 @@ fn request(
         }
     };
     *made = Some(queue.clone());
-    connection.set_queue_limits(limits.payload_segments, u32::try_from(limits.credits)?);
+    connection.set_queue_limits(
+        limits.payload_segments,
+        u32::try_from(limits.credits)?,
+        u32::try_from(limits.first_credits)?,
+    );
     let ReusableResources {
         pd,
         regions,
         mut receives,
         ..
     } = resources;
-    let filled =
-        connection
-            .regions
-            .fill(&pd, regions, limits.regions, limits.pages, limits.reserve);
+    let filled = connection.regions.fill(
+        &pd,
+        regions,
+        limits.first_credits,
+        limits.pages,
+        limits.reserve,
+    );
     // RFC 8166, section 3.3.1: the Receives for all replies are posted before the first Call is sent.
     let posted = connection.receives.grow(
         &queue,
-        QueueLimits::messages(limits.credits),
+        resources::messages(limits.first_credits),
         config.inline.receive_size(),
         GFP_KERNEL,
         &mut receives,
@@ -164,16 +184,19 @@ fn request(
     })
 }
 
-/// Creates the queue pair, for as many credits of `config` as the device has room for.
+/// Creates the queue pair, for as many credits of `config` as the device has room for, with Send buffers for `first` of them or for
+/// as many as there were.
 fn make_queue(
     id: &Arc<Id<Connection>>,
     device: &Limits,
     config: Config,
+    first: usize,
     resources: &mut ReusableResources,
 ) -> Result<(QueueLimits, Arc<QueuePair<Connection>>)> {
     let mut credits = config.credits;
+    let first = first.max(resources.credits);
     loop {
-        let limits = QueueLimits::new(device, Config { credits, ..config })?;
+        let limits = QueueLimits::new(device, Config { credits, ..config }, first)?;
         let pd = resources.pd.clone();
         match limits.parameters.make(id.clone(), pd, &mut resources.sends) {
             Ok(queue) => return Ok((limits, queue)),

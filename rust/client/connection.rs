@@ -31,16 +31,22 @@ use core::sync::atomic::{
     Ordering, //
 };
 use kernel::{
-    new_spinlock,
+    new_mutex, new_spinlock,
     prelude::*,
     sync::{
         atomic::Atomic,
         Arc,
+        Mutex,
         SetOnce,
         SpinLock, //
     },
+    time::{
+        Instant,
+        Monotonic, //
+    },
 };
 use proto::{
+    backing::Backing,
     cm_private_data::PrivateData,
     conn::client::{
         Action,
@@ -64,7 +70,10 @@ use rdma::{
     QueuePair, //
     WcStatus,
 };
-use sunrpc::XprtLink;
+use sunrpc::{
+    Xprt,
+    XprtLink, //
+};
 
 /// The private state of an `rpc_xprt`.
 #[pin_data]
@@ -106,6 +115,8 @@ pub(crate) struct ReusableResources {
     pub(super) sends: send::Buffers<Connection>,
     /// The lengths of the buffers.
     inline: PrivateData,
+    /// The credits that they were enough for.
+    pub(super) credits: usize,
 }
 
 impl ReusableResources {
@@ -117,6 +128,7 @@ impl ReusableResources {
             receives: receive::Buffers::new(),
             sends: send::Buffers::new(),
             inline: config.inline,
+            credits: 0,
         })
     }
 
@@ -148,6 +160,12 @@ impl ReusableResources {
     }
 }
 
+/// The credits of a connection.
+pub(crate) struct Credits {
+    pub(super) window: Window,
+    pub(super) backing: Backing,
+}
+
 /// The context of one connection.
 #[pin_data]
 pub(crate) struct Connection {
@@ -166,7 +184,11 @@ pub(crate) struct Connection {
     /// Set before the connection is open.
     limits: SetOnce<MarshalLimits>,
     #[pin]
-    window: SpinLock<Window>,
+    pub(super) credits: SpinLock<Credits>,
+    /// Held while resources for more credits are allocated.
+    #[pin]
+    pub(super) growing: Mutex<()>,
+    made: Instant<Monotonic>,
     #[pin]
     pub(super) receives: ReceiveRing<Self>,
     #[pin]
@@ -179,7 +201,10 @@ impl Connection {
         config: Config,
         counters: Arc<Counters>,
     ) -> Result<Arc<Self>> {
-        let requested = u32::try_from(config.credits)?;
+        let credits = Credits {
+            window: Window::new(u32::try_from(config.credits)?),
+            backing: Backing::new(1),
+        };
         Arc::pin_init(
             pin_init!(Self {
                 link,
@@ -190,7 +215,9 @@ impl Connection {
                 state <- ConnectionState::new(),
                 device_limits: SetOnce::new(),
                 limits: SetOnce::new(),
-                window <- new_spinlock!(Window::new(requested), "rpcrdma::window"),
+                credits <- new_spinlock!(credits, "rpcrdma::credits"),
+                growing <- new_mutex!((), "rpcrdma::growing"),
+                made: Instant::now(),
                 receives <- ReceiveRing::new(),
                 regions <- RegionPool::new(),
             }),
@@ -213,13 +240,14 @@ impl Connection {
         self.limits.as_ref().unwrap_or(&MarshalLimits::DEFAULT)
     }
 
-    /// Notes how many regions of the device cover one payload, and how many credits to request. Called
-    /// once, before the connection request.
-    pub(super) fn set_queue_limits(&self, payload_segments: usize, credits: u32) {
-        let mut window = self.window.lock();
-        window.request(credits);
-        let requested_credits = window.requested();
-        drop(window);
+    /// Notes how many regions of the device cover one payload, how many credits to request, and for how many of them
+    /// there are resources from the start. Called once, before the connection request.
+    pub(super) fn set_queue_limits(&self, payload_segments: usize, requested: u32, backed: u32) {
+        let mut credits = self.credits.lock();
+        credits.window.request(requested);
+        credits.backing = Backing::new(backed);
+        let requested_credits = credits.window.requested();
+        drop(credits);
         self.device_limits.populate(MarshalLimits {
             payload_segments,
             requested_credits,
@@ -248,12 +276,40 @@ impl Connection {
         self.state.report(Event::Established);
     }
 
-    /// Takes the grant of a reply, and returns the credit window.
-    pub(super) fn on_grant(&self, grant: u32) -> u32 {
+    /// Takes the grant of a reply, and returns the credit window. If that is held back for want of resources although the
+    /// RPCs of `xprt` use it, has more allocated.
+    pub(super) fn on_grant(&self, grant: u32, xprt: &Xprt<ClientTransport>) -> u32 {
         if grant == 0 {
             self.log_zero_grant();
         }
-        self.window.lock().on_reply(grant)
+        let used = xprt.credits_in_use();
+        let mut credits = self.credits.lock();
+        let granted = credits.window.on_reply(grant);
+        let grows = credits.backing.is_short(granted)
+            && credits.backing.begin(granted, used, self.age_ms());
+        let window = credits.backing.limit(granted);
+        drop(credits);
+        if grows {
+            xprt.grow_soon();
+        }
+        window
+    }
+
+    /// Whether there are resources for fewer credits than it asks for. If so, [`Xprt::grow_soon`] has the others allocated.
+    pub(super) fn is_to_grow_fully(&self) -> bool {
+        let mut credits = self.credits.lock();
+        let all = credits.window.requested();
+        credits.backing.begin_all(all)
+    }
+
+    /// How many milliseconds ago it was begun.
+    pub(super) fn age_ms(&self) -> u64 {
+        u64::try_from(self.made.elapsed().as_millis()).unwrap_or(0)
+    }
+
+    /// The length of its Receives.
+    pub(super) fn receive_size(&self) -> usize {
+        self.config.inline.receive_size()
     }
 
     /// Logs that the server granted nothing, which it may do in each reply.
@@ -354,12 +410,14 @@ impl Connection {
     /// To be called when `queue` is drained. Ends all waits in [`ConnectionState::wait_until_closed`], and returns
     /// the resources, which another connection may use.
     pub(super) fn finish_close(&self, queue: &QueuePair<Self>) -> ReusableResources {
+        let credits = self.credits.lock().backing.credits();
         let resources = ReusableResources {
             pd: queue.pd().clone(),
             regions: self.regions.close(),
             receives: self.receives.close(),
             sends: queue.take_send_buffers(),
             inline: self.config.inline,
+            credits: usize::try_from(credits).unwrap_or(0),
         };
         self.state.report(Event::Drained);
         resources

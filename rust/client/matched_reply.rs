@@ -42,10 +42,9 @@ impl MatchedReply {
             body,
             credits,
         } = self;
-        let window = credits.map(|grant| connection.on_grant(grant));
         connection.link.with(|xprt| {
-            if let Some(window) = window {
-                xprt.set_window(window);
+            if let Some(grant) = credits {
+                xprt.set_window(connection.on_grant(grant, xprt));
             }
             xprt.note_reply();
         });

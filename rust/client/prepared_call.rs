@@ -2,7 +2,7 @@
 
 //! A Call that is ready to be posted, and the resources that it took from its connection.
 //!
-//! All memory regions and Send buffers are allocated when the connection is made. Calls are prepared in
+//! All memory regions and Send buffers for the Calls that there are credits for are allocated before. Calls are prepared in
 //! their own tasks, in any order, but sent in order. Those that are prepared early leave a reserve, so
 //! that there is enough for the Call whose turn it is.
 

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The queues and memory regions that a connection needs, as far as its device has them.
+//! The queues that a connection needs, and what goes with them, as far as its device has that.
+//!
+//! The queues are made for all credits that the client asks for, because they cannot be made longer later.
 
 use super::{
     chunk::Chunk,
     config::{
         Config,
-        CALLBACK_CREDITS,
         MAX_PAYLOAD_PAGES,
         MAX_REGION_PAGES, //
     },
-    connection::Connection, //
+    connection::Connection,
+    resources::{
+        self,
+        EXTRA_SENDS, //
+    }, //
 };
 use crate::endpoint::{
     Parameters,
@@ -25,24 +30,14 @@ use rdma::{
     error, //
 };
 
-/// Callbacks that may be outstanding, and so Receives and Send buffers for them.
-pub(super) const CALLBACKS: usize = CALLBACK_CREDITS as usize;
-
-/// The most memory regions of a connection. Large RPCs that run in parallel gain nothing from more.
-const MAX_REGIONS: usize = 256;
-
-/// Send buffers in addition to one for each slot: for replies to callbacks, and for Sends that wait for
-/// the completion of a later one, as not all are signalled.
-const EXTRA_SENDS: usize = CALLBACKS + 16;
-
-/// The sizes of a connection's queues and of its pool of memory regions.
+/// The sizes of a connection's queues and of its memory regions.
 pub(super) struct QueueLimits {
     pub(super) parameters: Parameters,
     /// Credits to request.
     pub(super) credits: usize,
-    /// Memory regions.
-    pub(super) regions: usize,
-    /// The most of them that one RPC needs.
+    /// Credits that there are resources for from the start.
+    pub(super) first_credits: usize,
+    /// The most memory regions that one RPC needs.
     pub(super) reserve: usize,
     /// Pages that one region covers.
     pub(super) pages: u32,
@@ -51,13 +46,8 @@ pub(super) struct QueueLimits {
 }
 
 impl QueueLimits {
-    /// How many Receives may be used up at the same time with so many credits: by the replies, by calls to the client, and by the message
-    /// that is being handled, because what follows from it may be sent, and answered, before its Receive is posted again.
-    pub(super) fn messages(credits: usize) -> usize {
-        credits.saturating_add(CALLBACKS).saturating_add(1)
-    }
-
-    pub(super) fn new(limits: &Limits, config: Config) -> Result<Self> {
+    /// The sizes for a connection that has resources for `first` credits from the start.
+    pub(super) fn new(limits: &Limits, config: Config, first: usize) -> Result<Self> {
         let pages = limits.registration_pages.min(MAX_REGION_PAGES);
         let payload_segments = MAX_PAYLOAD_PAGES.div_ceil(usize::try_from(pages.max(1))?);
         let segments = payload_segments.saturating_add(2);
@@ -77,14 +67,15 @@ impl QueueLimits {
             pr_err!("the device queues {queue_depth} work requests, which is too few\n");
             return Err(error::not_supported());
         }
-        let receives = ReceiveRing::<Connection>::depth(Self::messages(credits));
+        let first_credits = first.min(credits);
+        let receives = ReceiveRing::<Connection>::depth(resources::messages(credits));
         Ok(Self {
             parameters: Parameters {
                 receives: u32::try_from(receives)?,
-                send_buffers: credits.saturating_add(EXTRA_SENDS),
-                // All are allocated now: on the send path, an allocation could wait for the very
-                // write-back that the Send is part of.
-                first_send_buffers: usize::MAX,
+                send_buffers: resources::sends(credits),
+                // The others are not allocated on the send path, which could wait for the very write-back that the Send is
+                // part of.
+                first_send_buffers: resources::sends(first_credits),
                 send_bytes: config.inline.send_size(),
                 // The Send buffer before and after the gathered data, which may begin and end within
                 // a page.
@@ -93,8 +84,7 @@ impl QueueLimits {
                 transfers: 0,
             },
             credits,
-            // One RPC must never need more than there are.
-            regions: credits.min(MAX_REGIONS).max(regions_per_send),
+            first_credits,
             reserve: regions_per_send,
             pages,
             payload_segments,

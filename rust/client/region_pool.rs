@@ -2,10 +2,11 @@
 
 //! The memory regions (MRs) of a connection that are not in use.
 //!
-//! All are allocated when the connection is made: on the send path, an allocation could wait for the very
-//! write-back that the Send is part of. A Call that finds too few regions in the pool waits until other
+//! They are allocated when the connection is made and when it [grows](super::growth): on the send path, an allocation could wait for
+//! the very write-back that the Send is part of. A Call that finds too few regions in the pool waits until other
 //! RPCs have put theirs back.
 
+use super::resources;
 use kernel::{
     new_spinlock,
     prelude::*,
@@ -30,6 +31,9 @@ pub(crate) struct RegionPool<H: Handler> {
 struct State<H: Handler> {
     /// [`None`] before the connection is made and after it is closed.
     idle: Option<Idle<H>>,
+    /// How many regions were made for the pool, of how many pages.
+    made: usize,
+    pages: u32,
     /// The most regions that one RPC needs.
     reserve: usize,
     /// A Call found too few and waits.
@@ -41,6 +45,8 @@ impl<H: Handler> RegionPool<H> {
     pub(crate) fn new() -> impl PinInit<Self> {
         let state = State {
             idle: None,
+            made: 0,
+            pages: 0,
             reserve: 0,
             starved: false,
         };
@@ -49,24 +55,43 @@ impl<H: Handler> RegionPool<H> {
         })
     }
 
-    /// Fills the pool with `count` regions of up to `pages` pages: those in `idle`, which came from a pool
+    /// Fills the pool with regions of up to `pages` pages for `credits`: those in `idle`, which came from a pool
     /// with the same `pages`, and new ones. No RPC needs more than `reserve`. Returns how many are
     /// new. If it fails, the pool has what there is. Sleeps.
     pub(crate) fn fill(
         &self,
         pd: &Arc<ProtectionDomain<H>>,
         mut idle: Idle<H>,
-        count: usize,
+        credits: usize,
         pages: u32,
         reserve: usize,
     ) -> Result<usize> {
+        let count = resources::regions(credits, reserve);
         let mut idle = idle.take(count);
         let missing = count.saturating_sub(idle.len());
-        let result = (0..missing).try_for_each(|_| idle.allocate(pd, pages));
+        let result = (0..missing).try_for_each(|_| idle.allocate(pd, pages, GFP_KERNEL));
         let mut state = self.state.lock();
+        state.made = idle.len();
+        state.pages = pages;
         state.idle = Some(idle);
         state.reserve = reserve;
         result.and(Ok(missing))
+    }
+
+    /// How many regions are missing for `credits`, and of how many pages.
+    pub(crate) fn missing(&self, credits: usize) -> (usize, u32) {
+        let state = self.state.lock();
+        let count = resources::regions(credits, state.reserve);
+        (count.saturating_sub(state.made), state.pages)
+    }
+
+    /// As [`Self::put`], for new regions.
+    #[must_use]
+    pub(crate) fn add(&self, regions: Idle<H>) -> bool {
+        let mut state = self.state.lock();
+        state.made = state.made.saturating_add(regions.len());
+        drop(state);
+        self.put(regions)
     }
 
     /// Takes `count` regions. [`None`] if there are fewer; then the next [`Self::put`] returns `true`.

@@ -13,6 +13,7 @@ use super::{
     },
     connect,
     connection::ClientTransport,
+    growth,
     plan::MarshalLimits,
     send,
     slot::Slot,
@@ -107,7 +108,13 @@ impl Transport for ClientTransport {
                 });
             }
         });
-        *self.active.lock() = Some(connected?);
+        let active = connected?;
+        let connection = active.connection.clone();
+        *self.active.lock() = Some(active);
+        // Swap that came since the resources were made found no connection to grow.
+        if xprt.carries_swap() && connection.is_to_grow_fully() {
+            xprt.grow_soon();
+        }
         Ok(())
     }
 
@@ -157,6 +164,18 @@ impl Transport for ClientTransport {
     fn expire(&self) {
         let unwanted = self.reusable.lock().take();
         drop(unwanted);
+    }
+
+    fn grow(&self, flags: Flags) {
+        if let Some(active) = self.active() {
+            growth::grow(&active, flags);
+        }
+    }
+
+    fn will_carry_swap(&self, flags: Flags) {
+        if let Some(active) = self.active() {
+            growth::grow_fully(&active, flags);
+        }
     }
 
     fn release(&self, _xprt: &Xprt<Self>, rqst: &Rqst<Self>) {

@@ -112,6 +112,9 @@ pub(crate) trait SendBuffering<H: Handler> {
     /// As [`Self::take_send_buffer`], but if all are posted, and there may be more, makes one. Sleeps.
     fn make_send_buffer(&self) -> Option<Buffer<H>>;
 
+    /// Makes Send buffers until there are `count`, or as many as there may be. Sleeps if `flags` allow it.
+    fn grow_send_buffers(&self, count: usize, flags: Flags) -> Result;
+
     /// As [`Self::take_send_buffer`], for a Send that need not be soon: leaves some to those that must
     /// go out for others to come back, and does not promise to tell of the next.
     fn take_spare_send_buffer(&self) -> Option<Buffer<H>>;
@@ -152,6 +155,20 @@ impl<H: Handler<SendPolicy = SendPolicy<H>>> SendBuffering<H> for QueuePair<H> {
             sends.policy().buffers.not_made();
             sends.policy().take_buffer()
         })
+    }
+
+    fn grow_send_buffers(&self, count: usize, flags: Flags) -> Result {
+        loop {
+            let next = self.send_queue().policy().buffers.begin_adding(count);
+            let Some(len) = next else { return Ok(()) };
+            match Buffer::new(self.pd(), len, flags) {
+                Ok(buffer) => self.put_back_send_buffer(buffer),
+                Err(error) => {
+                    self.send_queue().policy().buffers.not_made();
+                    return Err(error);
+                }
+            }
+        }
     }
 
     fn take_spare_send_buffer(&self) -> Option<Buffer<H>> {

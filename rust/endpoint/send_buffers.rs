@@ -70,7 +70,17 @@ impl<H: Context> SendBuffers<H> {
         Some(self.len)
     }
 
-    /// The buffer of the last [`Self::begin_making`] was not made.
+    /// If there are fewer than `count` buffers, and may be more, lets the caller make one of the length returned.
+    pub(super) fn begin_adding(&mut self, count: usize) -> Option<usize> {
+        if self.limit.saturating_sub(self.unmade) >= count {
+            return None;
+        }
+        self.unmade = self.unmade.checked_sub(1)?;
+        self.short = false;
+        Some(self.len)
+    }
+
+    /// The buffer of the last [`Self::begin_making`] or [`Self::begin_adding`] was not made.
     pub(super) fn not_made(&mut self) {
         self.unmade = self.unmade.saturating_add(1);
         self.short = true;

@@ -22,6 +22,7 @@
 #![cfg_attr(not(any(test, CONFIG_RUST)), no_std)]
 #![forbid(unsafe_code)]
 
+pub mod backing;
 pub mod call;
 pub mod chunk;
 pub mod cm_private_data;

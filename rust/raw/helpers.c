@@ -157,6 +157,16 @@ unsigned int rpcrdma_helper_memalloc_nofs_save(void)
 	return memalloc_nofs_save();
 }
 
+void rpcrdma_helper_memalloc_noio_restore(unsigned int flags)
+{
+	memalloc_noio_restore(flags);
+}
+
+unsigned int rpcrdma_helper_memalloc_noio_save(void)
+{
+	return memalloc_noio_save();
+}
+
 void rpcrdma_helper_memalloc_noreclaim_restore(unsigned int flags)
 {
 	memalloc_noreclaim_restore(flags);

@@ -21,6 +21,7 @@ use core::{
     ptr::null_mut, //
 };
 use kernel::{
+    alloc::Flags,
     error::{
         code::ENOMEM,
         Result, //
@@ -42,9 +43,9 @@ impl<H: Context> Idle<H> {
         Self(Chain::new())
     }
 
-    /// Allocates a region for up to `pages` and adds it. Sleeps.
-    pub fn allocate(&mut self, pd: &Arc<ProtectionDomain<H>>, pages: u32) -> Result {
-        self.0.push(Region::new(pd, pages, GFP_KERNEL)?);
+    /// Allocates a region for up to `pages` and adds it. Its tables are allocated with `flags`. Sleeps.
+    pub fn allocate(&mut self, pd: &Arc<ProtectionDomain<H>>, pages: u32, flags: Flags) -> Result {
+        self.0.push(Region::new(pd, pages, flags)?);
         Ok(())
     }
 

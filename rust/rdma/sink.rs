@@ -65,7 +65,7 @@ impl<H: Context> Sinks<H> {
     ) -> Result<raw::ib_sge> {
         let mut region = self.idle.lock().take(1);
         if region.is_empty() {
-            region.allocate(&self.pd, self.pages)?;
+            region.allocate(&self.pd, self.pages, GFP_KERNEL)?;
         }
         regions.map_sink(&mut region, pieces)
     }

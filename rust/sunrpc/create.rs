@@ -8,6 +8,7 @@
 use crate::{
     addr,
     bc_pool::BcPool,
+    growth,
     reconnect,
     released_calls::ReleasedCalls,
     slot_table::SlotTable,
@@ -98,10 +99,11 @@ impl<T: Transport> Xprt<T> {
         addr::format(xprt, T::NAME, T::NETIDS)?;
 
         // SAFETY: The memory is `Self`'s.
-        let (connect, expiry, parts) = unsafe {
+        let (connect, expiry, growth, parts) = unsafe {
             (
                 &raw mut (*this.as_ptr()).connect,
                 &raw mut (*this.as_ptr()).expiry,
+                &raw mut (*this.as_ptr()).growth,
                 &raw mut (*this.as_ptr()).parts,
             )
         };
@@ -119,6 +121,14 @@ impl<T: Transport> Xprt<T> {
             raw::init_delayed_work(
                 Opaque::cast_into(expiry),
                 Some(reconnect::expire::<T>),
+                static_lock_class!().as_ptr(),
+            )
+        };
+        // SAFETY: As above, for the `growth`.
+        unsafe {
+            raw::init_delayed_work(
+                Opaque::cast_into(growth),
+                Some(growth::worker::<T>),
                 static_lock_class!().as_ptr(),
             )
         };
@@ -159,6 +169,8 @@ impl<T: Transport> Xprt<T> {
         unsafe { raw::disable_delayed_work_sync(xprt.connect.get()) };
         // SAFETY: As above.
         unsafe { raw::disable_delayed_work_sync(xprt.expiry.get()) };
+        // SAFETY: As above.
+        unsafe { raw::disable_delayed_work_sync(xprt.growth.get()) };
         xprt.parts.transport.close(xprt);
         xprt.parts.link.revoke();
         // SAFETY: No task, work item, handler or link can reach it any more.

@@ -39,6 +39,13 @@ impl<T: HasSlot> Xprt<T> {
         unsafe { (&raw mut (*self.as_raw()).cwnd).write_volatile(window) };
     }
 
+    /// How many credits are taken now, by calls without a reply.
+    pub fn credits_in_use(&self) -> u32 {
+        // SAFETY: The transport is live. Writers change the word as a whole.
+        let cong = unsafe { (&raw const (*self.as_raw()).cong).read_volatile() };
+        u32::try_from(cong >> raw::RPC_CWNDSHIFT).unwrap_or(u32::MAX)
+    }
+
     fn cwnd(&self) -> c_ulong {
         // SAFETY: The transport is live. Writers change the word as a whole.
         unsafe { (&raw const (*self.as_raw()).cwnd).read_volatile() }

@@ -20,6 +20,8 @@
 //! | [`Transport::send`] | an RPC task, perhaps not the request's own | not for memory | `XPRT_LOCKED`; the request is pinned |
 //! | [`Transport::flush`] | as `send`, or when `XPRT_LOCKED` is released | no | `XPRT_LOCKED`, perhaps `transport_lock` |
 //! | [`Transport::close`] | `xprtiod`, a sender, the connect work, destruction | yes | `XPRT_LOCKED`, or there is no other user |
+//! | [`Transport::grow`] | a work item | yes | nothing |
+//! | [`Transport::will_carry_swap`] | swapon | yes | nothing |
 //! | [`Transport::release`], [`Transport::timer`] | the request's own task | yes | nothing |
 //! | [`Transport::callback_max_payload`] | any task | no | an RCU read-side section |
 //! | completion and CM handlers, through `XprtLink::with` | the transport's own work | no | an RCU read-side section |
@@ -70,6 +72,7 @@ mod class;
 mod create;
 mod cwnd;
 mod errno;
+mod growth;
 mod link;
 mod mountstats;
 mod ops;

@@ -23,6 +23,7 @@ use crate::{
     errno,
     mountstats,
     rqst::Rqst,
+    task::gfp_flags,
     transmit::Outgoing,
     transport::Transport,
     xprt::Xprt, //
@@ -77,7 +78,7 @@ fn table<T: Transport>() -> &'static raw::rpc_xprt_ops {
             destroy: Some(destroy::<T>),
             set_connect_timeout: Some(set_connect_timeout::<T>),
             print_stats: Some(print_stats::<T>),
-            enable_swap: Some(enable_swap),
+            enable_swap: Some(enable_swap::<T>),
             disable_swap: Some(disable_swap),
             inject_disconnect: Some(inject_disconnect::<T>),
             bc_setup: Some(bc_setup::<T>),
@@ -280,9 +281,12 @@ unsafe extern "C" fn print_stats<T: Transport>(xprt: *mut raw::rpc_xprt, seq: *m
     mountstats::print(this, seq);
 }
 
-unsafe extern "C" fn enable_swap(xprt: *mut raw::rpc_xprt) -> c_int {
+unsafe extern "C" fn enable_swap<T: Transport>(xprt: *mut raw::rpc_xprt) -> c_int {
     // SAFETY: See the top.
     unsafe { kernel::bindings::atomic_inc((&raw mut (*xprt).swapper).cast()) };
+    // SAFETY: See the top.
+    T::will_carry_swap(unsafe { Xprt::<T>::from_raw(xprt) }, gfp_flags());
+    // Not an error if there is no memory: sunrpc would take the transport for one that carries swap all the same.
     0
 }
 

@@ -109,7 +109,7 @@ impl<T: Transport> Xprt<T> {
     }
 
     /// Whether there is swap on a file over this transport.
-    fn carries_swap(&self) -> bool {
+    pub fn carries_swap(&self) -> bool {
         // SAFETY: The transport is live.
         let swapper = unsafe { &raw const (*self.as_raw()).swapper.counter };
         // SAFETY: The counter changes by atomic operations only.

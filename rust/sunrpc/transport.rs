@@ -90,6 +90,18 @@ pub trait Transport: HasSlot {
     /// method. May sleep.
     fn expire(&self);
 
+    /// Adds resources for more calls in parallel. Runs in a work item after [`Xprt::grow_soon`], in parallel with any other method, and
+    /// nothing but the transport's destruction waits for it. May sleep for memory as `flags` allow it.
+    fn grow(&self, flags: Flags) {
+        let _ = flags;
+    }
+
+    /// There is going to be swap on a file over the transport ([`Xprt::carries_swap`]): adds all resources that it may ever need. In
+    /// parallel with any other method. May sleep for memory as `flags` allow it.
+    fn will_carry_swap(&self, flags: Flags) {
+        let _ = flags;
+    }
+
     /// Makes the memory of `rqst` inaccessible to the peer, as its task frees buffers and pages after this,
     /// whether a reply came or not. The request is not pinned any more. May sleep.
     fn release(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>);

@@ -42,7 +42,7 @@ use shared::trace::Peer;
 /// # Invariants
 ///
 /// * `xprt` is a live `rpc_xprt` made by `xprt_alloc` with room for all of `Self`.
-/// * `connect` and `expiry` are initialised work items whose functions take them for those of an `Xprt<T>`.
+/// * `connect`, `expiry` and `growth` are initialised work items whose functions take them for those of an `Xprt<T>`.
 /// * `timeout` is what `xprt.timeout` points to, or not used.
 /// * `parts` is initialised until `destroy`.
 #[repr(C)]
@@ -50,6 +50,7 @@ pub struct Xprt<T: HasSlot> {
     xprt: Opaque<raw::rpc_xprt>,
     pub(crate) connect: Opaque<raw::delayed_work>,
     pub(crate) expiry: Opaque<raw::delayed_work>,
+    pub(crate) growth: Opaque<raw::delayed_work>,
     pub(crate) timeout: Opaque<raw::rpc_timeout>,
     pub(crate) parts: Parts<T>,
 }

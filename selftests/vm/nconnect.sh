@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# One mount over several connections, with few and many request slots, and with other inline thresholds.
+# One mount over several connections, with few and many request slots, and with other inline thresholds; and what memory a connection
+# takes.
 
 . ./lib.sh
 need_pair
@@ -46,8 +47,63 @@ with_inline() {
 		mount_nfs 4.2 && verified_io --numjobs=4 --size=1M --bsrange=4k-256k && umount "$mnt"
 }
 
+# Prints KiB of the slab that Receives, Send buffers and the tables of memory regions come from, after it has been shrunk. Each CPU
+# caches a few free objects, so the lowest of five readings counts.
+slab() {
+	for _ in 1 2 3 4 5; do
+		echo 1 >/sys/kernel/slab/kmalloc-8k/shrink
+		awk '/^kmalloc-8k / { print $2 * 8 }' /proc/slabinfo
+		sleep 0.1
+	done | sort -n | head -n 1
+}
+
+queue_pairs() { rdma resource show qp | grep -c 'type RC'; }
+none_is_left() { while [ "$(queue_pairs)" -gt 0 ]; do sleep 0.5; done; }
+
+# A connection has 60 Receives, 64 Send buffers and 16 regions with two tables: 1,248 KiB.
+idle_connections() {
+	local before each
+	none_is_left
+	before=$(slab)
+	mount_nfs 4.2 nconnect=16 || return
+	# One RPC at a time, to each connection in turn.
+	dd if=/dev/zero of="$mnt/turns" bs=4k count=128 oflag=direct status=none || return
+	[ "$(queue_pairs)" = 16 ] || { echo "$(queue_pairs) connections"; return 1; }
+	each=$((($(slab) - before) / 16))
+	echo "# $each KiB each" >&3
+	umount "$mnt" && [ "$each" -gt 1100 ] && [ "$each" -lt 1500 ]
+}
+
+# With 128 credits it has 176 Receives, 176 Send buffers and 128 regions: 3,616 KiB more.
+busy_connection() {
+	local before seldom often regions
+	none_is_left
+	mount_nfs 3 || return
+	before=$(slab)
+	verified_io --bsrange=4k-4k --size=1M || return
+	seldom=$(slab) regions=$(counter mrs_allocated)
+	verified_io --bsrange=4k-4k --size=4M --ioengine=libaio --iodepth=128 || return
+	often=$(slab)
+	echo "# $((seldom - before)) KiB more for one RPC at a time, $((often - seldom)) for many; $regions regions, then $(counter mrs_allocated)" >&3
+	[ "$regions" -eq 16 ] && [ "$(counter mrs_allocated)" -eq 128 ] && [ $((seldom - before)) -lt 200 ] &&
+		[ $((often - seldom)) -gt 3200 ] && [ $((often - seldom)) -lt 4400 ]
+}
+
+# What a connection had grown to is there when it is made again.
+reconnected() {
+	local connections
+	connections=$(counter connect_count)
+	drop_connection
+	verified_io --bsrange=4k-4k --size=1M && [ "$(counter connect_count)" -gt "$connections" ] && [ "$(counter mrs_allocated)" -eq 128 ] &&
+		umount "$mnt"
+}
+
 modprobe rpcrdma
-plan 10
+exec 3>&1
+plan 13
+check "an idle connection takes little memory" idle_connections
+check "a connection grows with use" busy_connection
+check "a connection that is made again needs no new memory regions" reconnected
 for count in 1 2 16; do
 	check "nconnect=$count" several "$count"
 done

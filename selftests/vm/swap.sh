@@ -22,8 +22,14 @@ leave_memory() {
 # field NAME: a line of /proc/vmstat.
 field() { awk -v name="$1" '$1 == name { print $2 }' /proc/vmstat; }
 
+# A connection that carries swap has all its memory regions, whether it used them or not.
 swap_on() {
-	dd if=/dev/zero of="$file" bs=1M count=$swap oflag=direct status=none && chmod 600 "$file" && mkswap "$file" && swapon "$file"
+	local before
+	dd if=/dev/zero of="$file" bs=1M count=$swap oflag=direct status=none && chmod 600 "$file" && mkswap "$file" || return
+	before=$(counter mrs_allocated)
+	swapon "$file" || return
+	echo "memory regions: $before before, $(counter mrs_allocated) after"
+	[ "$before" -lt 64 ] && [ "$(counter mrs_allocated)" -eq 128 ]
 }
 
 # The program, which needs about 100 MiB more than there is, while the connection is dropped again and again.

@@ -250,7 +250,7 @@ impl Fixture {
         access: mr::Access,
     ) -> Result<mr::Segment> {
         let mut idle = mr::Idle::new();
-        idle.allocate(self.queue.pd(), 1)?;
+        idle.allocate(self.queue.pd(), 1, GFP_KERNEL)?;
         regions.map(&mut idle, &mut pieces(page), access, 1)
     }
 

@@ -183,7 +183,7 @@ pub(super) fn a_region_has_another_key_each_time() -> Result<bool> {
     let fixture = Fixture::alone(PORT)?;
     let page = Page::new(GFP_KERNEL)?;
     let mut idle = mr::Idle::new();
-    idle.allocate(fixture.queue.pd(), 1)?;
+    idle.allocate(fixture.queue.pd(), 1, GFP_KERNEL)?;
     let mut last = None;
     // More often than there are keys.
     for _ in 0..300 {
