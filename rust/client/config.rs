@@ -19,10 +19,6 @@ pub(super) const FIRST_CREDITS: usize = 16;
 /// Pages of the largest payload: 1 MiB, the most that NFS asks for, at any offset in its first page.
 pub(super) const MAX_PAYLOAD_PAGES: usize = 257;
 
-/// Pages that one memory region covers at most: 1 MiB that begins with its first page. With one more, the table of the
-/// region would just not fit into 8 KiB and take 16.
-pub(super) const MAX_REGION_PAGES: u32 = 256;
-
 /// Request slots, and so the credits to request. Read when a transport is created.
 static SLOTS: SysctlEntry = SysctlEntry::new(c"rdma_slot_table_entries", 128, 4, 16384);
 

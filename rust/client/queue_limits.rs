@@ -8,8 +8,7 @@ use super::{
     chunk::Chunk,
     config::{
         Config,
-        MAX_PAYLOAD_PAGES,
-        MAX_REGION_PAGES, //
+        MAX_PAYLOAD_PAGES, //
     },
     connection::Connection,
     resources::{
@@ -48,7 +47,9 @@ pub(super) struct QueueLimits {
 impl QueueLimits {
     /// The sizes for a connection that has resources for `first` credits from the start.
     pub(super) fn new(limits: &Limits, config: Config, first: usize) -> Result<Self> {
-        let pages = limits.registration_pages.min(MAX_REGION_PAGES);
+        let pages = limits
+            .registration_pages
+            .min(u32::try_from(MAX_PAYLOAD_PAGES)?);
         let payload_segments = MAX_PAYLOAD_PAGES.div_ceil(usize::try_from(pages.max(1))?);
         let segments = payload_segments.saturating_add(2);
         if segments > Chunk::MAX {

@@ -29,7 +29,8 @@ use shared::memory::Piece;
 ///
 /// The entries describe the pieces, in order. If `mapping` is there, all of them are mapped so.
 pub(crate) struct Scatter {
-    entries: KVec<scatterlist>,
+    // For 1 MiB at any offset this is just more than two pages, and memory in one piece for it may be hard to get.
+    entries: KVVec<scatterlist>,
     pieces: KVec<Piece>,
     mapping: Option<Mapping>,
 }
@@ -50,7 +51,7 @@ impl Scatter {
     pub(crate) const fn new() -> Self {
         // INVARIANT: Nothing is described, nothing is mapped.
         Self {
-            entries: KVec::new(),
+            entries: KVVec::new(),
             pieces: KVec::new(),
             mapping: None,
         }

@@ -32,12 +32,12 @@ swap_on() {
 	[ "$before" -lt 64 ] && [ "$(counter mrs_allocated)" -eq 128 ]
 }
 
-# The program, which needs about 100 MiB more than there is, while the connection is dropped again and again.
+# The program, which needs about 130 MiB more than there is, while the connection is dropped again and again.
 swaps_and_reconnects() {
 	local program before out status
 	before=$(counter connect_count) out=$(field pswpout)
 	rm -f /tmp/enough /tmp/swapped.log
-	./swapped.py $((left + 100)) /tmp/enough >/tmp/swapped.log 2>&1 &
+	./swapped.py $((left + 130)) /tmp/enough >/tmp/swapped.log 2>&1 &
 	program=$!
 	until grep -q filled /tmp/swapped.log; do
 		kill -0 $program || { cat /tmp/swapped.log; return 1; }
