@@ -47,7 +47,7 @@ beside() {
 # watch.py would find threads: while they have nothing to do they are asleep in sunrpc.
 sees_sleepers() {
 	local found
-	found=$(on_server "rm -f /tmp/stop; (sleep 1; touch /tmp/stop) & $watch threads /tmp/stop sunrpc")
+	found=$(on_server "rm -f /tmp/stop; (sleep 5; touch /tmp/stop) & $watch threads /tmp/stop sunrpc")
 	echo "$found"
 	python3 -c 'import json, sys; found = json.loads(sys.argv[1]); sys.exit(not (found["most"] > 0 and found["longest"] > 0))' "$found"
 }
