@@ -145,6 +145,7 @@ impl ReusableResources {
             receives: receive::Buffers::new(),
             sends: send::Buffers::new(),
             inline: config.inline,
+            credits: 0,
             ..self
         })
     }
@@ -282,11 +283,16 @@ impl Connection {
         if grant == 0 {
             self.log_zero_grant();
         }
-        let used = xprt.credits_in_use();
         let mut credits = self.credits.lock();
         let granted = credits.window.on_reply(grant);
-        let grows = credits.backing.is_short(granted)
-            && credits.backing.begin(granted, used, self.age_ms());
+        let grows = credits.backing.is_short(granted) && {
+            // Calls of several regions each may wait for these, and then fewer credits are in use than there are Calls for.
+            let used = match self.regions.is_short() {
+                true => u32::MAX,
+                false => xprt.credits_in_use(),
+            };
+            credits.backing.begin(granted, used, || self.age_ms())
+        };
         let window = credits.backing.limit(granted);
         drop(credits);
         if grows {

@@ -7,6 +7,10 @@
 //! RPCs have put theirs back.
 
 use super::resources;
+use core::sync::atomic::{
+    AtomicBool,
+    Ordering, //
+};
 use kernel::{
     new_spinlock,
     prelude::*,
@@ -26,6 +30,8 @@ use rdma::{
 pub(crate) struct RegionPool<H: Handler> {
     #[pin]
     state: SpinLock<State<H>>,
+    /// A Call found too few since regions were last made.
+    short: AtomicBool,
 }
 
 struct State<H: Handler> {
@@ -52,6 +58,7 @@ impl<H: Handler> RegionPool<H> {
         };
         pin_init!(Self {
             state <- new_spinlock!(state, "rpcrdma::region_pool"),
+            short: AtomicBool::new(false),
         })
     }
 
@@ -91,6 +98,7 @@ impl<H: Handler> RegionPool<H> {
         let mut state = self.state.lock();
         state.made = state.made.saturating_add(regions.len());
         drop(state);
+        self.short.store(false, Ordering::Relaxed);
         self.put(regions)
     }
 
@@ -101,8 +109,16 @@ impl<H: Handler> RegionPool<H> {
             Some(idle) if idle.len() >= count => Some(idle.take(count)),
             _ => None,
         };
-        state.starved |= taken.is_none();
+        if taken.is_none() {
+            state.starved = true;
+            self.short.store(true, Ordering::Relaxed);
+        }
         taken
+    }
+
+    /// Whether a Call found too few regions since some were last made, so that fewer Calls are in flight than have credits.
+    pub(crate) fn is_short(&self) -> bool {
+        self.short.load(Ordering::Relaxed)
     }
 
     /// As [`Self::take`], but leaves the reserve, and [`Self::put`] does not report that there are more.

@@ -108,7 +108,17 @@ altered() {
 	mountpoint -q "$mnt" && random_file /vm/true 300000 && cp /vm/true "$mnt/true" && "reply_is_$1" && "call_is_$1"
 }
 
-plan $((15 + $(can_alter && echo 3 || echo 0)))
+# Each of these calls takes several memory regions, so that few have a credit before there are more regions. Those of several mounts
+# are counted together.
+grows() {
+	local before
+	before=$(counter mrs_allocated)
+	verified_io --numjobs=8 --size=512k --bsrange=128k-128k || return
+	echo "memory regions: $before before, $(counter mrs_allocated) after"
+	[ "$(counter mrs_allocated)" -gt "$before" ]
+}
+
+plan $((16 + $(can_alter && echo 3 || echo 0)))
 check "the server gets a realm" on_server "$scripts/vm/kerberos server"
 check "the client joins it" "$scripts/vm/kerberos" client
 for flavour in krb5 krb5i krb5p; do
@@ -121,6 +131,7 @@ for flavour in krb5 krb5i krb5p; do
 		;;
 	*)
 		check "$flavour reduces no message" write_chunks -eq
+		[ $flavour = krb5i ] || check "$flavour: a connection grows" grows
 		! can_alter || check "$flavour refuses what was altered on the way" altered refused
 		umount "$mnt"
 		usual=$(</proc/sys/sunrpc/rdma_max_inline_read)
