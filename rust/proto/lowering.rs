@@ -103,7 +103,8 @@ impl Lowering {
             State::Told { at } => {
                 let since = now.saturating_sub(at);
                 // What had begun by then was posted in half of the time since, and has completed.
-                if since >= sight.settle_ms && sight.oldest_posted < since / 2 {
+                let is_posted = !sight.replies_wait && sight.oldest_posted < since / 2;
+                if since >= sight.settle_ms && is_posted {
                     self.restart(now);
                     return Action::FreeReceives;
                 }

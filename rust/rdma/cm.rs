@@ -209,6 +209,13 @@ impl<H: Context> Id<H> {
         }
     }
 
+    /// Has the peer's device wait as long as `timer` says before it sends again a message that found no Receive: 12 is 0.64 ms. Without
+    /// this it is 0, the longest time, 0.66 s. For an id that a peer asked for, before [`Self::accept`]. On iWARP it is never used.
+    pub fn set_rnr_timer(&self, timer: u8) {
+        // SAFETY: `ptr` is live by the type invariants. It fails for no id of a reliable connection.
+        unsafe { raw::rdma_set_min_rnr_timer(self.as_raw(), timer) };
+    }
+
     /// Says yes to the peer that the id came from. [`EINVAL`] if there is none. Sleeps; waits for the id's
     /// handler, so not to be called there.
     pub(crate) fn accept(&self, parameters: &ConnectParameters<'_>) -> Result {

@@ -125,6 +125,8 @@ pub(crate) struct Connection<T: SvcConnection> {
     counted_lost: AtomicFlag,
     /// When the client was accepted.
     pub(super) accepted: SetOnce<Instant<Monotonic>>,
+    /// Whether a message of it has arrived, as far as the timer has seen.
+    pub(super) has_message: Atomic<bool>,
     /// When it confirmed that.
     pub(super) established: SetOnce<Instant<Monotonic>>,
 }
@@ -159,6 +161,7 @@ impl<T: SvcConnection> Connection<T> {
                 watched: Atomic::new(false),
                 counted_lost: AtomicFlag::new(false),
                 accepted: SetOnce::new(),
+                has_message: Atomic::new(false),
                 established: SetOnce::new(),
             }),
             GFP_KERNEL,
@@ -179,16 +182,23 @@ impl<T: SvcConnection> Connection<T> {
         self.link.populate(link);
     }
 
-    /// Reports `event`, after which the connection is of no use. If it was of use before, has an
-    /// nfsd thread close it, and returns true.
+    /// Reports `event`, after which the connection is of no use. If it was of use before, has it closed, and returns true.
     pub(super) fn begin_close(&self, event: Event) -> bool {
         let first = self.state.on(event) == Action::TearDown;
-        if first {
-            if let Some(link) = self.link.as_ref() {
-                link.with(|xprt| xprt.deferred_close());
-            }
+        if first || self.link.as_ref().is_none() {
+            self.close();
         }
         first
+    }
+
+    /// Closes the connection in a work item: a device that is removed may wait for that, and no nfsd thread may be free. Not by a deferred
+    /// close, which leaves it to a thread, and to nobody else then. If no thread has made the connection yet, has the listener
+    /// forget the request. Does not sleep.
+    pub(super) fn close(&self) {
+        match self.link.as_ref() {
+            Some(link) => link.with(|xprt| xprt.close_later()),
+            None => self.listener.with(|xprt| xprt.start_timer(0)),
+        };
     }
 
     /// The client's address and port as text.
@@ -211,26 +221,7 @@ impl<T: SvcConnection> Connection<T> {
         if self.state.is_open() {
             self.count_lost(reason);
         }
-        if let Some(link) = self.link.as_ref() {
-            link.with(|xprt| xprt.deferred_close());
-        }
-    }
-
-    /// As [`Self::lost`], but a work item closes the connection.
-    pub(super) fn lost_without_thread(&self, event: Event, reason: &CStr) {
-        // Not a deferred close: whoever begins one leaves it to a thread, and then nobody else may do it.
-        if self.state.on(event) == Action::TearDown {
-            self.count_lost(reason);
-        }
-        self.close_without_thread();
-    }
-
-    /// Closes the connection in a work item; if it is none yet, has the listener forget the request in one. Does not sleep.
-    fn close_without_thread(&self) {
-        match self.link.as_ref() {
-            Some(link) => link.with(|xprt| xprt.close_later()),
-            None => self.listener.with(|xprt| xprt.start_timer(0)),
-        };
+        self.close();
     }
 
     /// Counts and logs that the connection is lost for this `reason`, which is the first one.

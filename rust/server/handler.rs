@@ -3,7 +3,8 @@
 //! Events of the RDMA CM and completions of work requests.
 //!
 //! The handlers run in workers of the CM and of the completion queue. They queue work, change
-//! the connection state, and post replies that had to wait; an nfsd thread does the rest.
+//! the connection state, and post replies that had to wait; an nfsd thread does the rest, but for the end of a connection,
+//! which is a work item's.
 
 use super::{connection::Connection, work_queue::ChunkedCall};
 use crate::endpoint;
@@ -40,8 +41,9 @@ impl<T: SvcConnection> rdma::Context for Connection<T> {
                 if let (Some(device), Ok(client)) = (id.device_name(), id.remote_address()) {
                     trace::event!(svcrdma_device_removal(device, &client));
                 }
-                // The removal waits for it, and no nfsd thread may be free.
-                self.lost_without_thread(Event::DeviceRemoved, c"device removed");
+                self.lost(Event::DeviceRemoved, c"device removed");
+                // The removal waits for it, whatever has begun the end.
+                self.close();
             }
             cm::Event::Disconnected => {
                 self.begin_close(Event::Disconnected);

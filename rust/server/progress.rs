@@ -107,7 +107,11 @@ impl<T: SvcConnection> Connection<T> {
     fn awaits_first_message(&self) -> bool {
         // Without the event that the connection is established, a message has opened it, and is counted soon.
         let established = self.established.as_ref();
-        self.arrived() == 0
+        if self.arrived() != 0 {
+            // That number may wrap.
+            self.has_message.store(true, Relaxed);
+        }
+        !self.has_message.load(Relaxed)
             && (established.is_none_or(is_in_time)
                 || self.stalled(c"no message of the client arrived in time"))
     }
@@ -115,7 +119,7 @@ impl<T: SvcConnection> Connection<T> {
     /// Ends the connection, whose client takes too long, for this `reason`. Returns false: nobody need look again.
     fn stalled(&self, reason: &CStr) -> bool {
         STALLED.add(1);
-        self.lost_without_thread(Event::Disconnected, reason);
+        self.lost(Event::Disconnected, reason);
         false
     }
 

@@ -67,6 +67,9 @@ const MAX_FREE_CALLS: usize = 32;
 /// seconds. A client may ask for less, as all known ones do.
 const MAX_ACK_TIMEOUT: u8 = 19;
 
+/// How long a client's device waits before it sends a message again that found no Receive, as InfiniBand encodes it: 0.64 ms.
+const RNR_TIMER: u8 = 12;
+
 /// The context of the id and of the completion queue.
 pub(crate) type Connection = connection::Connection<ServerTransport>;
 
@@ -199,6 +202,7 @@ impl ServerTransport {
             return Err(not_connected());
         }
         self.id.limit_ack_timeout(MAX_ACK_TIMEOUT);
+        self.id.set_rnr_timer(RNR_TIMER);
         self.send_path
             .queue
             .accept(&ConnectParameters {

@@ -110,11 +110,13 @@ impl Listener {
             if self.sockets.iter().any(|(known, _)| known.ip() == ip) {
                 continue;
             }
-            all = all.and(match self.add(ip) {
+            match self.add(ip) {
                 // The listener of another device has it, and hears its peers.
-                Err(error) if error == eaddrinuse() && sctp::has_address(ip) => Ok(()),
-                added => added,
-            });
+                Err(error) if error == eaddrinuse() && sctp::has_address(ip) => {}
+                // It is tried again, whatever the others say.
+                Err(error) if error == ENOMEM => all = Err(error),
+                added => all = all.and(added),
+            }
         }
         all
     }
