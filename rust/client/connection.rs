@@ -285,13 +285,14 @@ impl Connection {
         }
         let mut credits = self.credits.lock();
         let granted = credits.window.on_reply(grant);
-        let grows = credits.backing.is_short(granted) && {
-            // Calls of several regions each may wait for these, and then fewer credits are in use than there are Calls for.
-            let used = match self.regions.is_short() {
-                true => u32::MAX,
-                false => xprt.credits_in_use(),
-            };
-            credits.backing.begin(granted, used, || self.age_ms())
+        // Calls of several regions each may wait for these, and not use their credits, so that the server grants no more of them.
+        let (wanted, used) = match self.regions.is_short() {
+            true => (credits.window.requested(), Some(u32::MAX)),
+            false => (granted, None),
+        };
+        let grows = credits.backing.is_short(wanted) && {
+            let used = used.unwrap_or_else(|| xprt.credits_in_use());
+            credits.backing.begin(wanted, used, || self.age_ms())
         };
         let window = credits.backing.limit(granted);
         drop(credits);
