@@ -30,8 +30,8 @@ static MAX_TOTAL_READ_PAGES: SysctlEntry =
 /// bytes do not.
 static MAX_REQ_SIZE: SysctlEntry = SysctlEntry::new(c"max_req_size", 8192, 4096, 65536);
 
-/// How many seconds a posted Send, RDMA Write or RDMA Read may take, and a client until its first message. Read once a second. The in-tree module has no such limit.
-/// That a Send has completed may be known two seconds later.
+/// How many seconds a posted Send, RDMA Write or RDMA Read may take, and a client until its first message. Read once a second.
+/// That a Send has completed may be known two seconds later. The in-tree module has no such limit.
 static PROGRESS_TIMEOUT: SysctlEntry = SysctlEntry::new(c"progress_timeout", 30, 3, 3600);
 
 /// Without effect, here as in the in-tree module; scripts set it.
