@@ -31,7 +31,8 @@ use core::sync::atomic::{
     Ordering, //
 };
 use kernel::{
-    new_mutex, new_spinlock,
+    new_mutex,
+    new_spinlock,
     prelude::*,
     sync::{
         atomic::Atomic,
@@ -43,7 +44,7 @@ use kernel::{
     time::{
         Instant,
         Monotonic, //
-    },
+    }, //
 };
 use proto::{
     backing::Backing,

@@ -210,7 +210,7 @@ impl<H: Context> Id<H> {
     }
 
     /// Has the peer's device wait as long as `timer` says before it sends again a message that found no Receive: 12 is 0.64 ms. Without
-    /// this it is 0, the longest time, 0.66 s. For an id that a peer asked for, before [`Self::accept`]. On iWARP it is never used.
+    /// this it is 0, the longest time, 0.66 s. For an id that a peer asked for, before [`Self::accept`]. On iWARP it is never used. Sleeps.
     pub fn set_rnr_timer(&self, timer: u8) {
         // SAFETY: `ptr` is live by the type invariants. It fails for no id of a reliable connection.
         unsafe { raw::rdma_set_min_rnr_timer(self.as_raw(), timer) };

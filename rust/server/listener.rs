@@ -30,7 +30,11 @@ use kernel::{
         Arc,
         Mutex, //
     },
-    time::Msecs, //
+    time::{
+        Instant,
+        Monotonic,
+        Msecs, //
+    }, //
 };
 use rdma::listener;
 use sunrpc::{
@@ -72,6 +76,8 @@ enum Place {
         net: Net,
         address: SockAddr,
         tries: usize,
+        /// When it moved, or was tried last.
+        since: Instant<Monotonic>,
     },
 }
 
@@ -201,6 +207,7 @@ impl Listener {
                 net,
                 address,
                 tries: REBIND_TRIES,
+                since: Instant::now(),
             },
             Err(_) => Place::Nowhere,
         }
@@ -214,6 +221,7 @@ impl Listener {
                 net,
                 address,
                 tries,
+                since: Instant::now(),
             },
             (Err(_), _) => Place::Nowhere,
         }
@@ -282,11 +290,15 @@ impl SvcListener for Listener {
             // The removal of the device waits until the id is dropped.
             _ if self.requests.lost.load(Acquire) => return,
             Place::At(listening) if moved => Self::leave(listening),
+            // The timer may have been started for something else, or be a moment early.
             Place::Moved {
                 net,
                 address,
                 tries,
-            } => self.follow(net, address, tries),
+                since,
+            } if since.elapsed().as_millis() >= i64::from(REBIND_INTERVAL_MS / 2) => {
+                self.follow(net, address, tries)
+            }
             unchanged => unchanged,
         };
         match *place {

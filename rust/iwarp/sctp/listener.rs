@@ -38,8 +38,9 @@ impl Watch for Changed {
 
 /// What listens.
 pub(crate) struct Listener {
-    // Each with its address. Those from `turn` on come first when a peer is taken, so that a crowd at one address does not starve others.
+    // The socket whose peers are taken first, so that a crowd at one address does not starve others.
     turn: usize,
+    // Each with its address.
     sockets: KVec<(SocketAddr, sctp::Listener<Waker>)>,
     netdev: NetDevice,
     address: SocketAddr,

@@ -56,14 +56,20 @@ fn wait_until(requests: &RequestQueue, expected: (usize, usize)) -> Result {
     wait(|| (waiting(requests) == expected).then_some(()))
 }
 
+/// Has two clients ask the listener of `requests`, of which the first goes again. Returns the second one.
+fn first_of_two_goes(requests: &RequestQueue) -> Result<Side> {
+    let first = client()?;
+    wait_until(requests, (1, 1))?;
+    let second = client()?;
+    wait_until(requests, (2, 2))?;
+    drop(first);
+    wait_until(requests, (2, 1))?;
+    Ok(second)
+}
+
 pub(super) fn client_that_has_gone_is_passed_over() -> Result<bool> {
     let (requests, id) = listener(4)?;
-    let first = client()?;
-    wait_until(&requests, (1, 1))?;
-    let second = client()?;
-    wait_until(&requests, (2, 2))?;
-    drop(first);
-    wait_until(&requests, (2, 1))?;
+    let second = first_of_two_goes(&requests)?;
     let (next, more) = requests.next();
     let is_second = next.is_some_and(|next| next.connection.state.is_requested());
     drop(second);
@@ -73,12 +79,7 @@ pub(super) fn client_that_has_gone_is_passed_over() -> Result<bool> {
 
 pub(super) fn clients_that_have_gone_are_forgotten() -> Result<bool> {
     let (requests, id) = listener(4)?;
-    let first = client()?;
-    wait_until(&requests, (1, 1))?;
-    let second = client()?;
-    wait_until(&requests, (2, 2))?;
-    drop(first);
-    wait_until(&requests, (2, 1))?;
+    let second = first_of_two_goes(&requests)?;
     requests.drop_gone();
     let one = waiting(&requests) == (1, 1);
     drop(second);
