@@ -108,8 +108,7 @@ altered() {
 	mountpoint -q "$mnt" && random_file /vm/true 300000 && cp /vm/true "$mnt/true" && "reply_is_$1" && "call_is_$1"
 }
 
-# Each of these calls takes several memory regions, so that few have a credit before there are more regions. Those of several mounts
-# are counted together.
+# Each of these calls takes several memory regions, so that few have a credit before there are more regions.
 grows() {
 	local before
 	before=$(counter mrs_allocated)
