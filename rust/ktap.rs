@@ -26,8 +26,12 @@ pub(crate) fn run(tests: &[&Tests]) -> Result {
             Err(error) if error == not_supported => {
                 pr_info!("ok {number} {name} # SKIP not on this device\n");
             }
-            Ok(false) | Err(_) => {
+            Ok(false) => {
                 pr_info!("not ok {number} {name}\n");
+                failed = true;
+            }
+            Err(error) => {
+                pr_info!("not ok {number} {name}: {error:?}\n");
                 failed = true;
             }
         }

@@ -83,6 +83,7 @@ pub(super) fn clients_that_have_gone_are_forgotten() -> Result<bool> {
     requests.drop_gone();
     let one = waiting(&requests) == (1, 1);
     drop(second);
+    wait_until(&requests, (1, 0))?;
     drop(id);
     Ok(one && requests.next().0.is_none())
 }
