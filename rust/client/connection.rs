@@ -19,6 +19,7 @@ use super::{
     },
     plan::MarshalLimits,
     region_pool::RegionPool,
+    resources,
     stats::Counters, //
 };
 use crate::endpoint::{
@@ -116,7 +117,7 @@ pub(crate) struct ReusableResources {
     pub(super) sends: send::Buffers<Connection>,
     /// The lengths of the buffers.
     inline: PrivateData,
-    /// The credits that they were enough for.
+    /// The credits that they are enough for.
     pub(super) credits: usize,
 }
 
@@ -418,14 +419,15 @@ impl Connection {
     /// To be called when `queue` is drained. Ends all waits in [`ConnectionState::wait_until_closed`], and returns
     /// the resources, which another connection may use.
     pub(super) fn finish_close(&self, queue: &QueuePair<Self>) -> ReusableResources {
-        let credits = self.credits.lock().backing.credits();
+        let (regions, receives) = (self.regions.close(), self.receives.close());
+        let sends = queue.take_send_buffers();
         let resources = ReusableResources {
             pd: queue.pd().clone(),
-            regions: self.regions.close(),
-            receives: self.receives.close(),
-            sends: queue.take_send_buffers(),
+            credits: resources::credits(regions.len(), receives.len(), sends.len()),
+            regions,
+            receives,
+            sends,
             inline: self.config.inline,
-            credits: usize::try_from(credits).unwrap_or(0),
         };
         self.state.report(Event::Drained);
         resources

@@ -29,3 +29,10 @@ pub(super) fn sends(credits: usize) -> usize {
 pub(super) fn regions(credits: usize, reserve: usize) -> usize {
     credits.min(MAX_REGIONS).max(reserve)
 }
+
+/// For how many credits there is enough.
+pub(super) fn credits(regions: usize, receives: usize, send_buffers: usize) -> usize {
+    regions
+        .min(receives.saturating_sub(messages(0)))
+        .min(send_buffers.saturating_sub(EXTRA_SENDS))
+}

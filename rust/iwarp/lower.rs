@@ -161,6 +161,9 @@ pub(crate) trait Passive: Send + Sized {
     /// is one too many is not taken over.
     fn step(&mut self, admit: impl FnOnce() -> bool) -> Asked;
 
+    /// Goes on while the consumer decides. False if that is in vain: the peer is gone, or says what it may not before it is answered.
+    fn waits(&mut self) -> bool;
+
     /// What the peer asks for, once it has.
     fn told(&self) -> Option<Told<'_>>;
 

@@ -135,7 +135,7 @@ impl<L: Lower> Request<L> {
     fn step(this: &Arc<Self>, open: &mut Open<L>) -> bool {
         let waited = open.since.elapsed().as_millis();
         if open.told {
-            return waited < i64::from(CONSUMER_MS);
+            return waited < i64::from(CONSUMER_MS) && open.passive.waits();
         }
         match open.passive.step(|| open.consumer.admit()) {
             Asked::Request => {

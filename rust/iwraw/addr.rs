@@ -74,6 +74,12 @@ impl RawAddr {
         self.len == 0
     }
 
+    /// Those that count, for a function that takes an array of addresses.
+    pub fn as_octets(&self) -> &[u8] {
+        // SAFETY: All of the storage is initialised, and it has at least `len` octets.
+        unsafe { core::slice::from_raw_parts((&raw const self.storage).cast(), self.len) }
+    }
+
     /// All of it, for a structure of C that has one by value.
     #[inline]
     pub fn storage(&self) -> crate::__kernel_sockaddr_storage {

@@ -34,6 +34,8 @@ pub struct Limits {
     /// Whether a region that the peer invalidated is out of its reach. On iWARP an invalidation that
     /// comes before the registration is legal, whatever the key, and leaves that to happen.
     pub remote_invalidation: bool,
+    /// Whether a Send waits for a Receive of the peer (RNR). On iWARP one that finds none ends the connection.
+    pub waits_for_receives: bool,
 }
 
 impl Limits {
@@ -78,6 +80,7 @@ impl Limits {
             read_elements: elements(max_read),
             sink_pages,
             remote_invalidation: !is_iwarp,
+            waits_for_receives: !is_iwarp,
         })
     }
 

@@ -68,6 +68,7 @@ mod invalidation;
 mod lock_names;
 mod pd;
 mod registration;
+mod round_trip;
 mod rq;
 mod scatter;
 mod sink;

@@ -14,6 +14,7 @@ mod memory_lifetime;
 mod misuse;
 mod policy;
 mod queue_events;
+mod round_trip;
 
 pub use fixture::{
     address,
@@ -139,5 +140,9 @@ pub const TESTS: &[(&str, Test)] = &[
     (
         "the upper layer hears of events of its queue pair, and which are fatal",
         queue_events::upper_layer_hears_what_is_fatal,
+    ),
+    (
+        "the least round trip of two minutes ago is forgotten",
+        round_trip::old_round_trips_are_forgotten,
     ),
 ];

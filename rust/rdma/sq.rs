@@ -12,6 +12,7 @@ use crate::{
     context::Context,
     in_flight::InFlight,
     pd::ProtectionDomain,
+    round_trip::LeastRoundTrip,
     send::{
         Buffer,
         Inner,
@@ -112,8 +113,7 @@ pub(crate) struct State<H: Context, P> {
     pub(crate) flush: Flush,
     /// A Send that asked for a completion, and when it was posted.
     measured: Option<(u64, u64)>,
-    /// The least time from a Send to its completion, in nanoseconds.
-    pub(crate) round_trip: Option<u64>,
+    pub(crate) round_trip: LeastRoundTrip,
     /// First and last of the requests that wait for the doorbell; null if there is none. They live:
     /// Sends in `posted`, registrations in regions that cannot be had back before it rang.
     deferred: [*mut raw::ib_send_wr; 2],
@@ -146,7 +146,7 @@ impl<H: Context, P: SendPolicy<H>> State<H, P> {
                 last: None,
             },
             measured: None,
-            round_trip: None,
+            round_trip: LeastRoundTrip::default(),
             deferred: [null_mut(); 2],
         })
     }
@@ -246,8 +246,8 @@ impl<H: Context, P: SendPolicy<H>> State<H, P> {
     /// Takes back all Sends up to the one posted as `sequence`. Returns whether somebody waits.
     pub(crate) fn retire(&mut self, sequence: u64) -> (bool, Spent<H>) {
         if let Some((_, since)) = self.measured.take_if(|(posted, _)| *posted <= sequence) {
-            let took = clock::nanoseconds().saturating_sub(since);
-            self.round_trip = Some(self.round_trip.map_or(took, |least| least.min(took)));
+            let now = clock::nanoseconds();
+            self.round_trip.add(now.saturating_sub(since), now);
         }
         let mut spent = Chain::new();
         while self.oldest <= sequence && self.oldest != self.newest {

@@ -46,6 +46,10 @@ const SCATTER_ELEMENTS: usize = 19;
 /// that waits to be posted again, and the drain.
 const SPARE_RECEIVES: u32 = 32;
 
+/// Receives for calls that a client sends beyond its credits, on iWARP: one that gives up a call may send another one at once, and the
+/// server may still have the first one. Where a device has RNR, such a call waits for a Receive.
+const BEYOND_CREDITS: usize = 4;
+
 /// The limits of one connection.
 #[derive(Clone, Copy)]
 pub(super) struct QueueLimits {
@@ -57,6 +61,8 @@ pub(super) struct QueueLimits {
     transfers: u32,
     /// Pages that one RDMA Read can bring data to, wherever they are.
     pages_per_read: usize,
+    /// Receives for calls beyond the client's credits.
+    pub(super) beyond_credits: usize,
     /// The longest Send and the longest Receive, as the private data tells them to the client.
     pub(super) inline: PrivateData,
 }
@@ -83,6 +89,10 @@ impl QueueLimits {
             pages_per_read: match limits.sink_pages {
                 Some(pages) => usize::try_from(pages)?.max(1),
                 None => limits.read_elements.min(SCATTER_ELEMENTS),
+            },
+            beyond_credits: match limits.waits_for_receives {
+                true => 0,
+                false => BEYOND_CREDITS,
             },
             inline: PrivateData::new(size, size, true).map_err(|_| EINVAL)?,
         })
@@ -111,14 +121,17 @@ impl QueueLimits {
 
     /// How many Receives there are at most when `credits` are granted: those posted, those whose message is
     /// in progress, and those that wait to be posted again.
-    pub(super) fn receives<H: Handler>(credits: u32) -> Result<usize> {
-        Ok(ReceiveRing::<H>::depth(usize::try_from(credits)?).saturating_add(Self::REPLIES))
+    pub(super) fn receives<H: Handler>(self, credits: u32) -> Result<usize> {
+        let for_calls = ReceiveRing::<H>::depth(usize::try_from(credits)?);
+        Ok(for_calls
+            .saturating_add(self.beyond_credits)
+            .saturating_add(Self::REPLIES))
     }
 
     /// The parameters of the queue pair.
     pub(super) fn parameters<H: Handler>(self) -> Result<Parameters> {
         Ok(Parameters {
-            receives: u32::try_from(Self::receives::<H>(self.credits)?)?,
+            receives: u32::try_from(self.receives::<H>(self.credits)?)?,
             send_buffers: usize::try_from(self.sends)?,
             first_send_buffers: FIRST_SENDS,
             send_bytes: self.inline.send_size(),

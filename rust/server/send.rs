@@ -78,13 +78,21 @@ impl<T: SvcConnection> SendPath<T> {
     pub(super) fn grant_first(&self) -> Result {
         let credits = FIRST_CREDITS.min(self.limits.credits);
         self.post_receives(credits, GFP_KERNEL)?;
+        let (more, size) = (
+            self.limits.beyond_credits,
+            self.limits.inline.receive_size(),
+        );
+        if more > 0 {
+            let receives = &self.connection.receives;
+            receives.add(&self.queue, more, size, GFP_KERNEL)?;
+        }
         self.connection.credits.set_first(credits);
         Ok(())
     }
 
     /// Posts the Receives for a grant of `credits`. One thread at a time. Sleeps if `flags` allow it.
     fn post_receives(&self, credits: u32, flags: Flags) -> Result {
-        let receives = QueueLimits::receives::<Connection<T>>(credits)?;
+        let receives = self.limits.receives::<Connection<T>>(credits)?;
         self.connection.reserve_work(receives, flags)?;
         self.connection.receives.grow(
             &self.queue,

@@ -5,7 +5,7 @@
 //! C headers: [`include/linux/net.h`](srctree/include/linux/net.h),
 //! [`include/net/sock.h`](srctree/include/net/sock.h)
 
-use core::mem::size_of;
+use core::mem::size_of_val;
 use core::net::SocketAddr;
 use core::ptr::null_mut;
 use core::ptr::NonNull;
@@ -147,14 +147,14 @@ impl Socket {
     }
 
     /// Sets an option of the protocol. Sleeps for the socket's lock.
-    pub(crate) fn set_option<T: Copy>(&self, level: u32, name: u32, mut value: T) -> Result {
+    pub(crate) fn set_option<T: ?Sized>(&self, level: u32, name: u32, value: &T) -> Result {
         let (level, name) = (i32::try_from(level)?, i32::try_from(name)?);
-        let len = u32::try_from(size_of::<T>())?;
+        let len = u32::try_from(size_of_val(value))?;
         // SAFETY: The socket is there by the type invariants, and its table of functions is constant. C copies `len` octets of
-        // the value, which is there during the call.
+        // the value, which is there during the call, and writes none.
         to_result(unsafe {
             let set = (*(*self.as_raw()).ops).setsockopt.ok_or(EINVAL)?;
-            let value = iwraw::KERNEL_SOCKPTR((&raw mut value).cast());
+            let value = iwraw::KERNEL_SOCKPTR((&raw const *value).cast_mut().cast());
             set(self.as_raw(), level, name, value, len)
         })
     }

@@ -30,18 +30,18 @@ use kernel::{
 impl<C: SvcConnection> SvcXprt<C> {
     /// Closes the transport in a work item. Does not sleep.
     pub fn close_later(&self) {
+        // One who comes later would have a reference to put, and if it were the last one, sunrpc would free what it cannot free here.
+        if !self.begins_to_close() {
+            return;
+        }
         let raw = self.as_raw();
         // SAFETY: The transport is live, and the count changes by atomic operations only.
         if unsafe { raw::kref_get_unless_zero(&raw mut (*raw).xpt_ref) } == 0 {
             return;
         }
-        // SAFETY: `create` initialised the work item, and the reference just taken keeps the transport.
-        if !unsafe { queue(self.closing(), 0) } {
-            // Whoever queued it has a reference of its own; without a queue there would be no transport.
-            // SAFETY: The reference was taken above. It is not the last one: the caller got here by a link, which `free` revokes in
-            // a work item, so a transport whose last reference is dropped here is freed there.
-            unsafe { raw::svc_xprt_put(raw) };
-        }
+        // SAFETY: `create` initialised the work item, and the reference just taken keeps the transport. It was not queued before, and
+        // there is a queue as long as there are transports.
+        unsafe { queue(self.closing(), 0) };
     }
 
     /// Frees the transport in a work item, after its last reference was dropped.

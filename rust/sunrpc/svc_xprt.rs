@@ -15,6 +15,10 @@ use kernel::{
     bindings::work_struct,
     prelude::*,
     static_lock_class,
+    sync::atomic::{
+        AtomicFlag,
+        Full, //
+    },
     types::Opaque, //
 };
 
@@ -30,6 +34,8 @@ pub struct SvcXprt<S: Send + Sync + 'static> {
     xprt: Opaque<raw::svc_xprt>,
     timer: Opaque<raw::delayed_work>,
     closing: Opaque<raw::delayed_work>,
+    /// Whether `closing` was queued.
+    is_closing: AtomicFlag,
     freeing: Opaque<raw::delayed_work>,
     pub(crate) parts: Parts<S>,
 }
@@ -112,6 +118,8 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
                 ),
             ]
         };
+        // SAFETY: The memory is that of the flag.
+        unsafe { (&raw mut (*this).is_closing).write(AtomicFlag::new(false)) };
         for (item, function, class) in items {
             // SAFETY: As above. The caller vouches for the function, and the class is static.
             unsafe {
@@ -168,6 +176,11 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
 
     pub(crate) fn closing(&self) -> *mut raw::delayed_work {
         self.closing.get()
+    }
+
+    /// True the first time only.
+    pub(crate) fn begins_to_close(&self) -> bool {
+        !self.is_closing.xchg(true, Full)
     }
 
     pub(crate) fn freeing(&self) -> *mut raw::delayed_work {

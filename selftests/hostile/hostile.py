@@ -9,7 +9,9 @@ The mount is measured alone twice in each pair of VMs, before the first attack a
 is what the machine itself changes meanwhile. The ratio of a row is the 99th percentile beside the attack to that of both together.
 To measure it alone before each attack as well would take as long again; nothing of an attack is left then, which is what is judged.
 
-Times are printed, not judged, and so is the available memory, which moves by some MiB for other reasons. It fails if
+Times are printed, not judged, and so is the available memory, which moves by some MiB for other reasons. The in-tree server is not judged
+at all: if its VM dies, the table has what was found until then, and says so. It fails if
+  * the VM of our server dies, or its kernel reports a fault,
   * a thread of our server was asleep in the module,
   * the server keeps RDMA objects, or more than 1 MiB of unreclaimable slab and vmalloc areas together, for a minute and a half after an attack,
   * it had fewer queue pairs than connections were asked for, where all of them are to be there at once,
@@ -31,16 +33,27 @@ KINDS = ("GETATTR", "READ")
 
 
 def guest(server, options):
-    """Returns what guest.py found in a pair of VMs with that module on the server."""
+    """Returns what guest.py found in a pair of VMs with that module on the server, until the end or until one of them died."""
     command = f"selftests/hostile/guest.py --seconds={options.seconds} --only='{options.only}'"
     vm = subprocess.run(["scripts/vm.py", "pair", "--client", "rust", "--server", server, "--limit", str(options.limit), "--", command],
                         cwd=SRC, stdout=subprocess.PIPE, text=True)
-    lines = vm.stdout.splitlines()
-    (OUT / f"{server}.log").write_text(vm.stdout)
-    try:
-        return json.loads(lines[-1])
-    except (IndexError, ValueError):
-        sys.exit(f"hostile: the VMs with server {server} failed with {vm.returncode}: {vm.stdout[-2000:]}")
+    log = OUT / f"{server}.log"
+    log.write_text(vm.stdout)
+    found = {"alone": {}, "attacks": {}, "unloads": None, "failed": f"with {vm.returncode}; {log}" if vm.returncode else None}
+    for line in vm.stdout.splitlines():
+        try:
+            told = json.loads(line)
+        except ValueError:
+            continue
+        if "alone" in told:
+            found["alone"][told["alone"]] = told["latencies"]
+        elif "attack" in told:
+            found["attacks"][told.pop("attack")] = told
+        else:
+            found["unloads"] = told["unloads"]
+    # Without an end there is one measurement.
+    found["alone"].setdefault("both", found["alone"].get("before"))
+    return found
 
 
 def pairs(row):
@@ -58,8 +71,9 @@ def table(results):
     yield f"{'':46}{'':9}" + f"{'GETATTR':>20}{'ratio':>8}{'READ 4 KiB':>20}{'ratio':>8}{'asleep':>22}{'kept':>8}{'less':>8}"
     for server, found in results.items():
         for when in "before", "after":
-            columns = "".join(f"{times(found['alone'][when][kind]):>20}{'':8}" for kind in KINDS)
-            yield f"{f'alone, {when} all attacks':46}{server:9}{columns}"
+            if measured := found["alone"].get(when):
+                columns = "".join(f"{times(measured[kind]):>20}{'':8}" for kind in KINDS)
+                yield f"{f'alone, {when} all attacks':46}{server:9}{columns}"
     names = dict.fromkeys(name for found in results.values() for name in found["attacks"])
     for name in names:
         for server, found in results.items():
@@ -76,7 +90,10 @@ def table(results):
                 each = (row["before"]["available"] - row["begun"]["available"]) / connections
                 yield f"{server}: {name}: {connections} queue pairs for {row['asked']} connections, {each:.0f} KiB for each"
     for server, found in results.items():
-        yield f"{server}: rmmod {'works' if found['unloads'] else 'FAILS'}"
+        if found["failed"]:
+            yield f"{server}: the VMs failed {found['failed']}"
+        else:
+            yield f"{server}: rmmod {'works' if found['unloads'] else 'FAILS'}"
 
 
 def complaints(found):
@@ -89,7 +106,9 @@ def complaints(found):
             yield f"{name}: the server keeps {row['kept']} KiB: before {row['before']}, after {row['after']}"
         if row["begun"] and pairs(row) < row["asked"]:
             yield f"{name}: {pairs(row)} queue pairs for {row['asked']} connections: {row['said']}"
-    if not found["unloads"]:
+    if found["failed"]:
+        yield f"the VMs failed {found['failed']}"
+    elif not found["unloads"]:
         yield "the module does not unload"
 
 

@@ -7,7 +7,7 @@ asleep in the module if it sleeps, its stack has a function of MODULE (rpcrdma),
 of samples, how many threads were asleep there at most in one of them, how many seconds the longest such sleep took, and where they were.
 An idle thread is asleep in sunrpc: with that as MODULE, this must find threads. test_watch.py shows the same of files that it makes.
 
-`watch.py memory`: drops caches, waits until memory does not change any more, and prints in KiB what is available, what unreclaimable slab
+`watch.py memory`: drops caches and empty slabs, waits until memory does not change any more, and prints in KiB what is available, what unreclaimable slab
 and vmalloc areas take, and how many objects the RDMA devices have.
 """
 
@@ -89,6 +89,9 @@ def memory():
     before, end = None, time.monotonic() + 30
     while time.monotonic() < end:
         Path("/proc/sys/vm/drop_caches").write_text("3")
+        # What is freed may stay in slabs for the next who allocates.
+        for shrink in Path("/sys/kernel/slab").glob("*/shrink"):
+            shrink.write_text("1")
         time.sleep(1)
         now = meminfo()
         if before and all(abs(now[name] - before[name]) < 128 for name in ("MemAvailable", "SUnreclaim", "VmallocUsed")):

@@ -201,6 +201,15 @@ def _(address):
     return association.outcome(OPEN_SECONDS)
 
 
+# The server has so many Receives for calls that a client sends instead of those that it gave up.
+@case("four calls more than there are Receives for the first credits are taken", "reply, " * 7 + "open")
+def _(address):
+    association = Association(address).start()
+    for turn in range(7):
+        association.send(CALL, msn=1 + turn)
+    return association.outcome(OPEN_SECONDS)
+
+
 @case("segments that come in another order than they were sent are delivered", "reply, open")
 def _(address):
     association = Association(address).start()
@@ -507,9 +516,8 @@ def _(address):
     return "aborted"
 
 
-@case("an association that its peer restarts is lost", "aborted")
-def _(address):
-    association = Association(address).start()
+def restarted(address, association):
+    """The association, whose peer has begun anew."""
     port = association.socket.getsockname()[1]
     # Nobody hears of its end.
     subprocess.run(["nft", "-f", "-"], check=True, text=True,
@@ -519,7 +527,33 @@ def _(address):
         association.socket.close()
     finally:
         subprocess.run(["nft", "delete", "table", "inet", "restart"], check=True)
-    return Association(address, port=port).outcome()
+    return Association(address, port=port)
+
+
+@case("an association that its peer restarts is lost", "aborted")
+def _(address):
+    return restarted(address, Association(address).start()).outcome()
+
+
+@case("an association that its peer restarts while the consumer decides is lost", "aborted")
+def _(address):
+    address = (Association.towards(address), UNDECIDED_PORT)
+    with Undecided(address, 1):
+        association = Association(address)
+        association.control(ENHANCED_INITIATE)
+        time.sleep(OPEN_SECONDS)
+        return restarted(address, association).outcome()
+
+
+@case("a segment while the consumer decides", "session terminate, ended")
+def _(address):
+    address = (Association.towards(address), UNDECIDED_PORT)
+    with Undecided(address, 1):
+        association = Association(address)
+        association.control(ENHANCED_INITIATE)
+        time.sleep(OPEN_SECONDS)
+        association.write(ssn=1, empty=True)
+        return association.outcome()
 
 
 # Answers to an Initiate (sections 6.1, 6.3 and 6.6).

@@ -89,6 +89,18 @@ second_returns() { revive_wire 1 && paths_are_active; }
 both_die() { sleep 2 && kill_wire 0 && kill_wire 1 && sleep 12 && revive_wire 0 && revive_wire 1; }
 both_have_died() { during_io both_die && no_timeout && umount "$mnt"; }
 
+# offers ADDRESS...: those of the server that a client which connects now is told of, at once or soon.
+offers() {
+	local left=20 seen
+	# shellcheck disable=SC2016 # the shell in the namespace expands it
+	until seen=$(in_far bash -c '. ./lib.sh; mount_nfs 3 nosharecache 10.7.0.1 &&
+			grep -oE "10[.]7[.][01][.]1\b" /proc/net/sctp/assocs | sort -u | xargs && umount "$mnt"') && [ "$seen" = "$*" ]; do
+		sleep 0.5
+		((--left)) || { echo "offered: $seen"; return 1; }
+	done
+}
+are_followed() { ip address del 10.7.1.1/24 dev w1 && offers 10.7.0.1 && ip address add 10.7.1.1/24 dev w1 && offers 10.7.0.1 10.7.1.1; }
+
 # A device of its own on the second wire, whose address the first listener has.
 serves_over_both() {
 	rdma link add iw2 type iwarp-sctp netdev w1 && in_far rdma link add iw3 type iwarp-sctp netdev w1 &&
@@ -99,7 +111,7 @@ goes() {
 }
 
 load=(--size=8M --numjobs=2 --iodepth=4)
-plan 13
+plan 14
 check "a mount over two wires" mounts || exit
 check "each association has two addresses at either end" have_two_addresses
 check "all paths are active" paths_are_active
@@ -110,6 +122,7 @@ check "during I/O the first wire dies and returns, and then the second one dies"
 check "no RPC has timed out then, and no connection broke" no_timeout
 check "the second wire returns, and all paths are active" second_returns
 check "both wires die for 12 seconds during I/O, and return: no RPC times out, and no connection breaks" both_have_died
+check "an address of the list that the server loses is not offered any more, and offered again when it is back" are_followed
 check "with a device on each wire, clients come over both" serves_over_both
 check "all of it goes" goes
 check "a list with something that is no address is refused" refused 10.7.1.1,v1

@@ -4,6 +4,7 @@
 # Kerberos: authentication, integrity, privacy. With the latter two no argument or result is DDP-eligible.
 
 . ./lib.sh
+. ./events.sh
 need_pair
 
 # Mounts by name, because a ticket is for a name. The root user of the client uses the key of the machine.
@@ -117,7 +118,7 @@ grows() {
 	[ "$(counter mrs_allocated)" -gt "$before" ]
 }
 
-plan $((16 + $(can_alter && echo 3 || echo 0)))
+plan $((17 + $(can_alter && echo 3 || echo 0)))
 check "the server gets a realm" on_server "$scripts/vm/kerberos server"
 check "the client joins it" "$scripts/vm/kerberos" client
 for flavour in krb5 krb5i krb5p; do
@@ -130,7 +131,12 @@ for flavour in krb5 krb5i krb5p; do
 		;;
 	*)
 		check "$flavour reduces no message" write_chunks -eq
-		[ $flavour = krb5i ] || check "$flavour: a connection grows" grows
+		if [ $flavour = krb5p ]; then
+			record_events here xprtrdma_nomrs_err || exit
+			check "$flavour: a connection grows" grows
+			end_events here
+			check "xprtrdma_nomrs_err" event_came here xprtrdma_nomrs_err "task:$hex@$hex peer=\\[$SERVER_ADDR\\]:$port"
+		fi
 		! can_alter || check "$flavour refuses what was altered on the way" altered refused
 		umount "$mnt"
 		usual=$(</proc/sys/sunrpc/rdma_max_inline_read)

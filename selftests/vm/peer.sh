@@ -53,8 +53,8 @@ server_unloads() { on_server "$scripts/vm/nfs-server stop; rmmod rpcrdma; $scrip
 
 # The debug kernel is slow.
 if [ "$KERNEL" = debug ]; then progress_timeout 24; else progress_timeout 6; fi || exit
-plan $((${#cases[@]} + 13))
-record_events there svcrdma_err_chunk svcrdma_err_vers svcrdma_sq_full svcrdma_wc_read_err \
+plan $((${#cases[@]} + 14))
+record_events there svcrdma_err_chunk svcrdma_err_vers svcrdma_sq_full svcrdma_wc_{read,recv}_err \
 	svcrdma_decode_{short,badvers,badproc,parse}_err || exit
 for name in "${cases[@]}"; do
 	check_peer "$name"
@@ -68,6 +68,7 @@ check "svcrdma_err_chunk" recorded svcrdma_err_chunk "xid=$hex$"
 check "svcrdma_err_vers" recorded svcrdma_err_vers "xid=$hex$"
 check "svcrdma_sq_full" recorded svcrdma_sq_full "$completion sc_sq_avail=[0-9]+/[1-9][0-9]*$"
 check "svcrdma_wc_read_err" recorded svcrdma_wc_read_err "$completion status=REM_[A-Z_]+ERR \\([0-9]+/0x[0-9a-f]+\\)"
+check "svcrdma_wc_recv_err" recorded svcrdma_wc_recv_err "$completion status=[A-Z_]+_ERR \\([0-9]+/0x[0-9a-f]+\\)"
 check "svcrdma_decode_short_err" recorded svcrdma_decode_short_err "$completion hdrlen=[0-9]+$"
 check "svcrdma_decode_badvers_err" recorded svcrdma_decode_badvers_err "$completion xid=$hex vers=([02-9]|[1-9][0-9]+) credits=[0-9]+ proc=[0-9]+$"
 check "svcrdma_decode_badproc_err" recorded svcrdma_decode_badproc_err "$completion xid=$hex vers=1 credits=[0-9]+ proc=[1-9][0-9]*$"

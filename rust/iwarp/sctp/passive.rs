@@ -42,8 +42,8 @@ pub(crate) struct Passive {
     peer: Peer,
     order: Order,
     request: Option<Request>,
-    // The peer is none for DDP: the association is aborted (RFC 5043, sections 8 and 11.1).
-    foreign: bool,
+    // The peer is none for DDP, or has restarted: the association is aborted (RFC 5043, sections 8 and 11.1).
+    aborts: bool,
 }
 
 impl Passive {
@@ -53,7 +53,7 @@ impl Passive {
             order: order()?,
             peer: Peer::new(association)?,
             request: None,
-            foreign: false,
+            aborts: false,
         })
     }
 
@@ -99,9 +99,9 @@ impl Passive {
     fn hear(&mut self, admit: impl FnOnce() -> bool) -> Asked {
         match self.peer.hear() {
             Heard::Nothing => Asked::Nothing,
-            Heard::End | Heard::Lost => Asked::End,
-            Heard::Wrong => {
-                self.foreign = true;
+            Heard::End => Asked::End,
+            Heard::Lost | Heard::Wrong => {
+                self.aborts = true;
                 Asked::End
             }
             Heard::Data(data) => {
@@ -145,6 +145,11 @@ impl lower::Passive for Passive {
             let _ = self.peer.flush();
         }
         asked
+    }
+
+    fn waits(&mut self) -> bool {
+        // What SCTP tells stays in the socket as well, and nothing limits how often an association restarts.
+        self.step(|| false) == Asked::Nothing
     }
 
     fn told(&self) -> Option<Told<'_>> {
@@ -196,7 +201,7 @@ impl lower::Passive for Passive {
     }
 
     fn refuse(mut self) {
-        if self.foreign {
+        if self.aborts {
             return self.peer.abort();
         }
         self.peer.on(Event::Timeout);

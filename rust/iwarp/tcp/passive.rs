@@ -81,6 +81,11 @@ impl lower::Passive for Passive {
         }
     }
 
+    fn waits(&mut self) -> bool {
+        // What the peer sends stays in the socket, which has room for so much.
+        true
+    }
+
     fn told(&self) -> Option<Told<'_>> {
         let request = self.parse()?;
         // What the peer takes and wants; without negotiation this side's limits.

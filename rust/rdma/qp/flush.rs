@@ -43,10 +43,10 @@ impl<H: Handler> QueuePair<H> {
         self.remote_invalidation
     }
 
-    /// The least number of nanoseconds that a Send took until its completion, which is about a round trip to the peer. [`None`] before
-    /// the first completion. Does not sleep.
+    /// The least number of nanoseconds that a Send took of late until its completion, which is about a round trip to the peer. [`None`]
+    /// before the first completion. Does not sleep.
     pub fn least_round_trip(&self) -> Option<u64> {
-        self.sends.lock().round_trip
+        self.sends.lock().round_trip.get()
     }
 
     /// Posts a request whose completion covers all Sends that were posted before, unless there is none, or a transfer or one

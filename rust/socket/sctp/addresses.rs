@@ -81,7 +81,7 @@ pub(crate) fn goes_with(other: IpAddr, first: IpAddr) -> bool {
 }
 
 /// Binds `socket`, which is bound to `first` and has no association, to the others that go with that, as far as its namespace has them and
-/// nobody listens there. To be called again when there may be more. Sleeps for the socket's lock.
+/// nobody listens there; and to no more than that. To be called again when they may have changed. Sleeps for the socket's lock.
 pub(super) fn bind_others(socket: &Socket, first: SocketAddr) {
     let mut any = false;
     for other in all().flatten() {
@@ -92,8 +92,8 @@ pub(super) fn bind_others(socket: &Socket, first: SocketAddr) {
             Ok(()) => any = true,
             // It is bound already.
             Err(error) if error == EINVAL => (),
-            // It is of another namespace, or will come.
-            Err(error) if error == eaddrnotavail() => (),
+            // It is of another namespace, will come, or has gone. Then it may be bound still.
+            Err(error) if error == eaddrnotavail() => _ = unbind(socket, other),
             Err(error) => {
                 if !LOGGED.swap(true, Ordering::Relaxed) {
                     pr_warn!("peers of {first:?} are not offered {other:?}: {error:?}; this is logged once\n");
@@ -107,7 +107,7 @@ pub(super) fn bind_others(socket: &Socket, first: SocketAddr) {
             ..Default::default()
         };
         // Without it, less is survived.
-        let _ = socket.set_option(iwraw::IPPROTO_SCTP, iwraw::SCTP_ASSOCINFO, more);
+        let _ = socket.set_option(iwraw::IPPROTO_SCTP, iwraw::SCTP_ASSOCINFO, &more);
     }
 }
 
@@ -119,4 +119,14 @@ pub(crate) fn bind_also(socket: &Socket, other: IpAddr) -> Result {
     // SAFETY: The socket is there as long as `socket`, and C takes its lock itself. It reads the address, and writes the port there,
     // during the call.
     to_result(unsafe { iwraw::sock_bind_add(socket.sk(), raw.as_mut_ptr().cast(), len) })
+}
+
+/// Ends that an address is bound. An error if it is not.
+fn unbind(socket: &Socket, other: IpAddr) -> Result {
+    let raw = RawAddr::from(SocketAddr::new(other, 0));
+    socket.set_option(
+        iwraw::IPPROTO_SCTP,
+        iwraw::SCTP_SOCKOPT_BINDX_REM,
+        raw.as_octets(),
+    )
 }

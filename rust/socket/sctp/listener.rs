@@ -43,7 +43,7 @@ impl<E: Events> Listener<E> {
         unsafe { iwraw::ip_sock_set_freebind(socket.sk()) };
         listening_socket::bind(&socket, address)?;
         // The other addresses must be there.
-        socket.set_option(iwraw::IPPROTO_IP, iwraw::IP_FREEBIND, 0_u32)?;
+        socket.set_option(iwraw::IPPROTO_IP, iwraw::IP_FREEBIND, &0_u32)?;
         let listener = Self::listen(socket, backlog, events)?;
         listener.offer_others(address);
         Ok(listener)

@@ -28,13 +28,13 @@ const FIRST_RTO_MS: u32 = 1_000;
 impl Settings {
     /// Tells `socket`, which has no association yet. Sleeps.
     pub(super) fn apply(&self, socket: &Socket) -> Result {
-        let set = |name, value: u32| socket.set_option(iwraw::IPPROTO_SCTP, name, value);
+        let set = |name, value: u32| socket.set_option(iwraw::IPPROTO_SCTP, name, &value);
         socket.set_option(
             iwraw::IPPROTO_SCTP,
             iwraw::SCTP_EVENTS,
             // Not that all was acknowledged. A peer that acknowledges the same again and again would have that told each time, and
             // nothing limits the memory which that takes.
-            iwraw::sctp_event_subscribe {
+            &iwraw::sctp_event_subscribe {
                 sctp_association_event: 1,
                 sctp_shutdown_event: 1,
                 sctp_adaptation_layer_event: 1,
@@ -44,7 +44,7 @@ impl Settings {
         socket.set_option(
             iwraw::IPPROTO_SCTP,
             iwraw::SCTP_INITMSG,
-            iwraw::sctp_initmsg {
+            &iwraw::sctp_initmsg {
                 sinit_num_ostreams: self.streams,
                 sinit_max_instreams: self.streams,
                 ..Default::default()
@@ -53,7 +53,7 @@ impl Settings {
         socket.set_option(
             iwraw::IPPROTO_SCTP,
             iwraw::SCTP_RTOINFO,
-            iwraw::sctp_rtoinfo {
+            &iwraw::sctp_rtoinfo {
                 srto_initial: FIRST_RTO_MS.clamp(self.least_rto_ms, self.most_rto_ms),
                 srto_min: self.least_rto_ms,
                 srto_max: self.most_rto_ms,

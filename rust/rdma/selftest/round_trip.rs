@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How long the round trip to a peer is.
+
+use crate::round_trip::LeastRoundTrip;
+use kernel::error::Result;
+
+pub(super) fn old_round_trips_are_forgotten() -> Result<bool> {
+    const PERIOD: u64 = LeastRoundTrip::PERIOD;
+    let mut least = LeastRoundTrip::default();
+    let none_yet = least.get().is_none();
+    let mut after = |took, now| {
+        least.add(took, now);
+        least.get()
+    };
+    let found = [
+        after(7, PERIOD),
+        after(9, PERIOD + 1),
+        after(20, 2 * PERIOD),
+        after(20, 3 * PERIOD),
+        after(30, 9 * PERIOD),
+    ];
+    Ok(none_yet && found == [Some(7), Some(7), Some(7), Some(20), Some(30)])
+}
