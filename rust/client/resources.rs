@@ -30,9 +30,13 @@ pub(super) fn regions(credits: usize, reserve: usize) -> usize {
     credits.min(MAX_REGIONS).max(reserve)
 }
 
-/// For how many credits there is enough.
+/// For how many credits there is enough. Of the Send buffers as many may be missing as Sends that no completion has told of.
 pub(super) fn credits(regions: usize, receives: usize, send_buffers: usize) -> usize {
-    regions
+    let of_regions = match regions {
+        MAX_REGIONS.. => usize::MAX,
+        regions => regions,
+    };
+    of_regions
         .min(receives.saturating_sub(messages(0)))
-        .min(send_buffers.saturating_sub(EXTRA_SENDS))
+        .min(send_buffers.saturating_sub(CALLBACKS))
 }

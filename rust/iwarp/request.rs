@@ -55,7 +55,8 @@ pub(crate) type Requests<L> = Table<Arc<Request<L>>>;
 
 /// What there is as long as nobody has decided.
 struct Open<L: Lower> {
-    passive: L::Passive,
+    // [`None`] if the peer has ended it while the consumer decides. Then the request stays, as the consumer has it still.
+    passive: Option<L::Passive>,
     // The consumer was told.
     told: bool,
     ends: Addresses,
@@ -88,7 +89,7 @@ impl<L: Lower> Request<L> {
         let (queue, waker) = (work::current()?, Waker::new()?);
         let (ends, passive) = L::take_over(accepted, waker.clone())?;
         let open = Open {
-            passive,
+            passive: Some(passive),
             told: false,
             ends,
             since: Instant::now(),
@@ -120,8 +121,8 @@ impl<L: Lower> Request<L> {
         this.waker.let_go();
         drop(this.requests.remove(this.handle.load(Ordering::Relaxed)));
         let open = this.open.lock().take();
-        if let Some(open) = open {
-            open.passive.refuse();
+        if let Some(passive) = open.and_then(|open| open.passive) {
+            passive.refuse();
         }
     }
 
@@ -134,12 +135,21 @@ impl<L: Lower> Request<L> {
     /// Looks for what the peer asks, and tells the consumer. Says whether it still waits for something.
     fn step(this: &Arc<Self>, open: &mut Open<L>) -> bool {
         let waited = open.since.elapsed().as_millis();
+        let Some(passive) = &mut open.passive else {
+            return waited < i64::from(CONSUMER_MS);
+        };
         if open.told {
-            return waited < i64::from(CONSUMER_MS) && open.passive.waits();
+            if !passive.waits() {
+                this.shared.counters.add(Count::RequestLost);
+                if let Some(passive) = open.passive.take() {
+                    passive.refuse();
+                }
+            }
+            return waited < i64::from(CONSUMER_MS);
         }
-        match open.passive.step(|| open.consumer.admit()) {
+        match passive.step(|| open.consumer.admit()) {
             Asked::Request => {
-                let Some(told) = open.passive.told() else {
+                let Some(told) = passive.told() else {
                     return false;
                 };
                 let handle = this.handle.load(Ordering::Relaxed);
@@ -155,12 +165,13 @@ impl<L: Lower> Request<L> {
         }
     }
 
-    /// The consumer decides: takes the connection out.
-    fn decide(this: &Arc<Self>) -> Result<Open<L>> {
+    /// The consumer decides: takes the connection out. `ECONNRESET` if there is none any more.
+    fn decide(this: &Arc<Self>) -> Result<(L::Passive, Addresses)> {
         let open = this.open.lock().take();
         Worker::stop(this);
         this.waker.let_go();
-        open.ok_or(econnreset())
+        let Open { passive, ends, .. } = open.ok_or(econnreset())?;
+        Ok((passive.ok_or(econnreset())?, ends))
     }
 
     /// The consumer accepts. If this fails there is no event, and the connection is closed. Sleeps.
@@ -170,7 +181,7 @@ impl<L: Lower> Request<L> {
         parameters: Parameters<'_>,
         id: CmId,
     ) -> Result {
-        let Open { passive, ends, .. } = Self::decide(this)?;
+        let (passive, ends) = Self::decide(this)?;
         let (open, reads) = passive.accept(parameters)?;
         Qp::accept(qp, this.waker.clone(), |queues| {
             let stream = Stream::new(open, queues, reads)?;
@@ -189,7 +200,8 @@ impl<L: Lower> Request<L> {
     /// The consumer rejects. Sleeps.
     pub(crate) fn reject(this: &Arc<Self>, private_data: &[u8]) -> Result {
         this.shared.counters.add(Count::Rejected);
-        Self::decide(this)?.passive.reject(private_data)
+        let (passive, _) = Self::decide(this)?;
+        passive.reject(private_data)
     }
 }
 
@@ -211,10 +223,15 @@ impl<L: Lower> Work for Request<L> {
             Worker::kick_later(&this, wait);
             return;
         }
+        // Taken here, so that nobody accepts it any more.
+        let lost = open.take().and_then(|open| open.passive);
         drop(open);
-        this.shared.counters.add(Count::RequestLost);
         // Nobody will stop what is in no table: a timer of it could outlive the module.
         Worker::finish(&this);
         Self::forget(&this);
+        if let Some(passive) = lost {
+            this.shared.counters.add(Count::RequestLost);
+            passive.refuse();
+        }
     }
 }

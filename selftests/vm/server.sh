@@ -166,13 +166,13 @@ busy_connection() {
 
 read_slowly() { dd if="$mnt/slow" of=/dev/null bs=4k count="$1" iflag=direct status=none; }
 
-# Half a minute after a client was busy, and goes on with one RPC at a time, it loses the credits that it does not use; the Receives
-# for them go as its Calls arrive.
+# Half a minute after a client was busy, and goes on with one RPC at a time, it loses the credits that it does not use; or half a minute
+# later, as the end of what it did before may be less than a quarter of its credits. The Receives for them go as its Calls arrive.
 unused_credits() {
 	local many few before after
 	many=$(credits) before=$(buffers)
 	random_file "$mnt/slow" 1048576 && sync
-	for _ in {1..45}; do
+	for _ in {1..90}; do
 		sleep 1
 		read_slowly 1 || return
 		few=$(credits)

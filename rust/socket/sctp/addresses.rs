@@ -81,7 +81,7 @@ pub(crate) fn goes_with(other: IpAddr, first: IpAddr) -> bool {
 }
 
 /// Binds `socket`, which is bound to `first` and has no association, to the others that go with that, as far as its namespace has them and
-/// nobody listens there; and to no more than that. To be called again when they may have changed. Sleeps for the socket's lock.
+/// nobody listens there; and to no other one of IPv4. To be called again when they may have changed. Sleeps for the socket's lock.
 pub(super) fn bind_others(socket: &Socket, first: SocketAddr) {
     let mut any = false;
     for other in all().flatten() {
@@ -92,8 +92,13 @@ pub(super) fn bind_others(socket: &Socket, first: SocketAddr) {
             Ok(()) => any = true,
             // It is bound already.
             Err(error) if error == EINVAL => (),
-            // It is of another namespace, will come, or has gone. Then it may be bound still.
-            Err(error) if error == eaddrnotavail() => _ = unbind(socket, other),
+            // It is of another namespace, will come, or has gone. Then it may be bound still. One of IPv6 may only be looked for
+            // elsewhere on the link, and nobody tells when that is over.
+            Err(error) if error == eaddrnotavail() => {
+                if other.is_ipv4() {
+                    let _ = unbind(socket, other);
+                }
+            }
             Err(error) => {
                 if !LOGGED.swap(true, Ordering::Relaxed) {
                     pr_warn!("peers of {first:?} are not offered {other:?}: {error:?}; this is logged once\n");
