@@ -66,8 +66,9 @@ struct SlowReceives {
     next: Instant,
 }
 
-/// A Send for which there was no Receive is sent again after two thirds of a second at the latest.
-const MARGIN: Duration = Duration::from_secs(2);
+/// A Send for which there was no Receive is sent again after two thirds of a second at the latest. With more than half of a short timeout,
+/// the second of two replies would be in time as well.
+const MARGIN: Duration = Duration::from_secs(1);
 
 /// How long the server waits for a completion: PROGRESS_TIMEOUT in the environment, in seconds.
 fn progress_timeout() -> Duration {
