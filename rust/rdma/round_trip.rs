@@ -2,7 +2,7 @@
 
 //! How long the round trip to a peer is.
 
-/// The least time that a Send took of late until its completion.
+/// The least time, in nanoseconds, that a Send took of late until its completion.
 #[derive(Default)]
 pub(crate) struct LeastRoundTrip {
     /// When the present period began.

@@ -42,8 +42,8 @@ const TRANSFERS: u32 = 34;
 /// bytes for each instead of 512. A megabyte in pages that are nowhere next to each other takes 14 RDMA Writes so, instead of 9.
 const SCATTER_ELEMENTS: usize = 19;
 
-/// Receives in addition to one for each credit, at most: for replies to backchannel calls, a batch
-/// that waits to be posted again, and the drain.
+/// Receives in addition to one for each credit, at most: for replies to backchannel calls, calls beyond the credits, a batch that waits to
+/// be posted again, and the drain.
 const SPARE_RECEIVES: u32 = 32;
 
 /// Receives for calls that a client sends beyond its credits, on iWARP: one that gives up a call may send another one at once, and the

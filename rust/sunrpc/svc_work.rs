@@ -30,7 +30,7 @@ use kernel::{
 impl<C: SvcConnection> SvcXprt<C> {
     /// Closes the transport in a work item. Does not sleep.
     pub fn close_later(&self) {
-        // One who comes later would have a reference to put, and if it were the last one, sunrpc would free what it cannot free here.
+        // A second caller would have a reference to put. If that were the last one, `svc_xprt_free` would sleep here.
         if !self.begins_to_close() {
             return;
         }

@@ -7,8 +7,8 @@ asleep in the module if it sleeps, its stack has a function of MODULE (rpcrdma),
 of samples, how many threads were asleep there at most in one of them, how many seconds the longest such sleep took, and where they were.
 An idle thread is asleep in sunrpc: with that as MODULE, this must find threads. test_watch.py shows the same of files that it makes.
 
-`watch.py memory`: drops caches and empty slabs, waits until memory does not change any more, and prints in KiB what is available, what unreclaimable slab
-and vmalloc areas take, and how many objects the RDMA devices have.
+`watch.py memory`: drops caches and empty slabs, waits until memory does not change any more, and prints in KiB what is available, what
+unreclaimable slab and vmalloc areas take, and how many objects the RDMA devices have.
 """
 
 import json

@@ -166,18 +166,28 @@ busy_connection() {
 
 read_slowly() { dd if="$mnt/slow" of=/dev/null bs=4k count="$1" iflag=direct status=none; }
 
+# sinks_to CREDITS: within 45 s, while one RPC at a time is sent, the grant is no higher than that.
+sinks_to() {
+	for _ in {1..45}; do
+		sleep 1
+		read_slowly 1 || return
+		[ "$(credits)" -gt "$1" ] || return 0
+	done
+	echo "$(credits) credits after 45 s, not $1"
+	return 1
+}
+
 # Half a minute after a client was busy, and goes on with one RPC at a time, it loses the credits that it does not use; or half a minute
 # later, as the end of what it did before may be less than a quarter of its credits. The Receives for them go as its Calls arrive.
 unused_credits() {
-	local many few before after
+	local many few least before after
 	many=$(credits) before=$(buffers)
 	random_file "$mnt/slow" 1048576 && sync
-	for _ in {1..90}; do
-		sleep 1
-		read_slowly 1 || return
-		few=$(credits)
-		[ "$few" -gt 8 ] || break
+	# It may take two steps.
+	for least in $((many - 1)) 8; do
+		sinks_to "$least" || return
 	done
+	few=$(credits)
 	# What was sent under the higher grant arrives within some seconds.
 	for _ in {1..8}; do
 		sleep 1

@@ -148,7 +148,7 @@ impl lower::Passive for Passive {
     }
 
     fn waits(&mut self) -> bool {
-        // What SCTP tells stays in the socket as well, and nothing limits how often an association restarts.
+        // Notifications stay in the socket until they are received, and nothing limits how often a peer restarts an association.
         self.step(|| false) == Asked::Nothing
     }
 

@@ -92,8 +92,8 @@ pub(super) fn bind_others(socket: &Socket, first: SocketAddr) {
             Ok(()) => any = true,
             // It is bound already.
             Err(error) if error == EINVAL => (),
-            // It is of another namespace, will come, or has gone. Then it may be bound still. One of IPv6 may only be looked for
-            // elsewhere on the link, and nobody tells when that is over.
+            // It is of another namespace, will come, or has gone. Then it may be bound still. An IPv6 address may be there and
+            // tentative, and no notifier says when duplicate address detection is over.
             Err(error) if error == eaddrnotavail() => {
                 if other.is_ipv4() {
                     let _ = unbind(socket, other);

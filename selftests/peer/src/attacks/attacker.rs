@@ -18,8 +18,8 @@ pub trait Attacker {
 
 /// Options of a client that asks the server to wait 34 seconds for each acknowledgement, and that needs little memory itself.
 ///
-/// As long the server's ib_cm keeps what it knows of the connection when that is over. A client may ask for two hours; then what is kept
-/// of some thousand connections is more than what is looked for.
+/// For as long the server's ib_cm keeps 512 octets of each connection that is over. With the longest time that a client can ask for, 2.4
+/// hours, those of thousands of connections would hide what the server itself keeps.
 pub fn patient() -> Options {
     Options {
         ack_timeout: Some(23),
