@@ -50,10 +50,7 @@ use kernel::{
 use proto::{
     backing::Backing,
     cm_private_data::PrivateData,
-    conn::client::{
-        Action,
-        Event, //
-    },
+    conn::client::Event,
     credit::Window,
     plan::{
         Role,
@@ -342,16 +339,29 @@ impl Connection {
         }
     }
 
-    /// Reports an event. If it ends the connection, logs the reason and has sunrpc call `close`.
-    fn end_on(&self, event: Event, reason: &CStr) {
-        if self.state.on(event) == Action::TearDown {
-            endpoint::log(|| {
-                self.with_peer(|server| {
-                    pr_info!("connection to {} lost: {reason}\n", server.addr);
-                });
-            });
+    /// Reports an event. If it ends an open connection, logs the reason and has sunrpc call `close`. One that is
+    /// being made fails with `connect_error`, which the connect worker logs.
+    fn end_on(&self, event: Event, connect_error: ConnectError, reason: &CStr) {
+        if self.state.end(event, connect_error) {
+            self.log_lost(reason);
             self.link.with(|xprt| xprt.force_disconnect());
         }
+    }
+
+    /// The connection has ended, as work requests cannot be posted. The caller returns that to sunrpc, which calls
+    /// `close`, and may hold `transport_lock`.
+    pub(super) fn post_failed(&self, reason: &CStr) {
+        if self.state.end(Event::Disconnected, ConnectError::Lost) {
+            self.log_lost(reason);
+        }
+    }
+
+    fn log_lost(&self, reason: &CStr) {
+        endpoint::log(|| {
+            self.with_peer(|server| {
+                pr_info!("connection to {} lost: {reason}\n", server.addr);
+            });
+        });
     }
 
     /// Calls `line` with the server's address, if a line about a message may go to the log.
@@ -361,16 +371,12 @@ impl Connection {
 
     /// The connection is lost.
     pub(super) fn lost(&self, reason: &CStr) {
-        self.end_on(Event::Disconnected, reason);
+        self.connect_failed(ConnectError::Lost, reason);
     }
 
     /// The connection cannot be made; if it is open already, it is lost.
     pub(super) fn connect_failed(&self, connect_error: ConnectError, reason: &CStr) {
-        if self.is_open() {
-            self.lost(reason);
-        } else {
-            self.state.fail(connect_error);
-        }
+        self.end_on(Event::Disconnected, connect_error, reason);
     }
 
     /// A work request failed.
@@ -385,7 +391,13 @@ impl Connection {
     /// A message was malformed. A server that sends several loses its connection.
     pub(super) fn malformed(&self) {
         self.counters.bad_replies.add(1);
-        self.end_on(Event::Malformed, c"malformed messages");
+        self.end_on(Event::Malformed, ConnectError::Lost, c"malformed messages");
+    }
+
+    /// The server broke a rule that the connection cannot do without.
+    pub(super) fn violated(&self, reason: &CStr) {
+        self.counters.bad_replies.add(1);
+        self.lost(reason);
     }
 
     /// Logs that a Call fails because of what the server sent.
@@ -402,7 +414,7 @@ impl Connection {
             trace::event!(xprtrdma_device_removal(device, &server));
         }
         self.device_removed.store(true, Ordering::Release);
-        self.end_on(Event::DeviceRemoved, c"device removed");
+        self.end_on(Event::DeviceRemoved, ConnectError::Lost, c"device removed");
         self.link.with(|xprt| {
             xprt.force_disconnect();
             // The next connect does not find the device, and then releases the resources that were kept

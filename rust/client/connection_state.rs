@@ -80,8 +80,11 @@ impl ConnectionState {
     }
 
     /// Changes the state by `event`, and gives the action that follows to the connect worker.
-    pub(super) fn on(&self, event: Event) -> Action {
-        let mut inner = self.inner.lock();
+    pub(super) fn report(&self, event: Event) {
+        let _ = self.on_locked(&mut self.inner.lock(), event);
+    }
+
+    fn on_locked(&self, inner: &mut Inner, event: Event) -> Action {
         let action = inner.connection.on(event);
         let open = inner.connection.state() == State::Open;
         self.open.store(open, Ordering::Release);
@@ -92,20 +95,23 @@ impl ConnectionState {
         action
     }
 
-    /// As [`Self::on`], for an event whose action only the connect worker carries out.
-    pub(super) fn report(&self, event: Event) {
-        let _ = self.on(event);
+    /// Changes the state by `event`, which may end the connection, and returns whether it ended an open one.
+    /// If it ended one that was being made, `connect_error` is the reason, unless there was one before.
+    pub(super) fn end(&self, event: Event, connect_error: ConnectError) -> bool {
+        let mut inner = self.inner.lock();
+        let was_open = inner.connection.state() == State::Open;
+        if !was_open {
+            inner.connect_error.get_or_insert(connect_error);
+        }
+        self.on_locked(&mut inner, event) == Action::TearDown && was_open
     }
 
     /// Reports [`Event::Failed`]. Of several reasons the first one counts.
     pub(super) fn fail(&self, connect_error: ConnectError) {
-        let mut inner = self.inner.lock();
-        inner.connect_error.get_or_insert(connect_error);
-        drop(inner);
-        self.report(Event::Failed);
+        let _ = self.end(Event::Failed, connect_error);
     }
 
-    /// The reason given to [`Self::fail`], if it was called.
+    /// Why the connection could not be made, if that is known.
     pub(super) fn connect_error(&self) -> Option<ConnectError> {
         self.inner.lock().connect_error
     }

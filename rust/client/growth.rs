@@ -39,9 +39,13 @@ pub(super) fn grow(active: &ActiveConnection, flags: Flags) {
     match result {
         // The next reply opens the window.
         Ok(()) => credits.backing.grown(target),
-        Err(_) => credits
-            .backing
-            .failed(connection.age_ms().saturating_add(PAUSE_MS)),
+        Err(error) => {
+            credits
+                .backing
+                .failed(connection.age_ms().saturating_add(PAUSE_MS));
+            drop(credits);
+            log_failure(connection, target, error);
+        }
     }
 }
 
@@ -50,9 +54,20 @@ pub(super) fn grow_fully(active: &ActiveConnection, flags: Flags) {
     let connection = &active.connection;
     let _growing = connection.growing.lock();
     let all = connection.credits.lock().window.requested();
-    if grow_to(active, all, flags).is_ok() {
-        connection.credits.lock().backing.grown(all);
+    match grow_to(active, all, flags) {
+        Ok(()) => connection.credits.lock().backing.grown(all),
+        Err(error) => log_failure(connection, all, error),
     }
+}
+
+/// Says why no more calls go to the server at a time, unless that is because the connection ends.
+fn log_failure(connection: &Connection, credits: u32, error: Error) {
+    if !connection.is_open() {
+        return;
+    }
+    connection.log_message(|server| {
+        pr_info!("no resources for {credits} calls to {server} at a time: {error:?}\n");
+    });
 }
 
 /// Adds what is missing for `credits`. If it fails, what could be had stays for the next attempt.

@@ -22,6 +22,9 @@ pub(super) enum ReplyBody {
     /// There is none: the server sent an RDMA_ERROR, a result that does not fit its chunk, or what breaks
     /// the protocol, again.
     Error,
+    /// There is none, and the connection ends for this reason: the server broke a rule that it cannot do
+    /// without, again.
+    Violation(&'static CStr),
 }
 
 /// A reply, and the RPC that it completes when the regions of that are invalid.
@@ -48,8 +51,12 @@ impl MatchedReply {
             }
             xprt.note_reply();
         });
+        let violation = match body {
+            ReplyBody::Violation(reason) => Some(reason),
+            _ => None,
+        };
         let received = match body {
-            ReplyBody::Error => None,
+            ReplyBody::Error | ReplyBody::Violation(_) => None,
             ReplyBody::ReplyChunk(len) => Some(Ok(len)),
             ReplyBody::Inline { len, written } => {
                 let bytes = message.bytes();
@@ -65,6 +72,9 @@ impl MatchedReply {
                 connection.counters.bad_replies.add(1);
                 rqst.fail(EIO);
             }
+        }
+        if let Some(reason) = violation {
+            connection.lost(reason);
         }
     }
 }

@@ -17,6 +17,7 @@ use super::{
     }, //
 };
 use crate::endpoint::{
+    self,
     Parameters,
     ReceiveRing, //
 };
@@ -53,7 +54,9 @@ impl QueueLimits {
         let payload_segments = MAX_PAYLOAD_PAGES.div_ceil(usize::try_from(pages.max(1))?);
         let segments = payload_segments.saturating_add(2);
         if segments > Chunk::MAX {
-            pr_err!("the device registers {pages} pages at once, which is too few\n");
+            endpoint::log(|| {
+                pr_err!("the device registers {pages} pages at once, which is too few\n");
+            });
             return Err(error::not_supported());
         }
         let queue_depth = usize::try_from(limits.queue_depth)?;
@@ -65,7 +68,9 @@ impl QueueLimits {
             .credits
             .min((queue_depth / requests_per_send).saturating_sub(EXTRA_SENDS + 1));
         if credits == 0 {
-            pr_err!("the device queues {queue_depth} work requests, which is too few\n");
+            endpoint::log(|| {
+                pr_err!("the device queues {queue_depth} work requests, which is too few\n");
+            });
             return Err(error::not_supported());
         }
         let first_credits = first.min(credits);

@@ -68,6 +68,9 @@ enum Disposition {
     },
 }
 
+/// Why a connection is lost whose server invalidates a region that is not of the Call that it answers.
+const LOST_BY_INVALIDATION: &CStr = c"the server invalidated memory of another call";
+
 /// Handles `message`, which invalidated the region `rkey` if that is given. Runs in a completion handler.
 pub(super) fn received(
     connection: &Connection,
@@ -84,18 +87,25 @@ pub(super) fn received(
                 rqst, registered, ..
             } = disposition
             {
+                if rqst.slot().lock().is_broken_again() {
+                    connection.log_failed_call("an invalidation of another call's memory");
+                    let reply = MatchedReply {
+                        rqst,
+                        message,
+                        body: ReplyBody::Violation(LOST_BY_INVALIDATION),
+                        credits: None,
+                    };
+                    return complete_invalidated(connection, queue, registered, reply);
+                }
                 rqst.slot().take_back(registered);
             }
-            Disposition::Violation(c"the server invalidated memory of another call")
+            Disposition::Violation(LOST_BY_INVALIDATION)
         }
     };
     match disposition {
         Disposition::Done => (),
         Disposition::Malformed => connection.malformed(),
-        Disposition::Violation(reason) => {
-            connection.malformed();
-            connection.lost(reason);
-        }
+        Disposition::Violation(reason) => connection.violated(reason),
         Disposition::Unusable(reason) => connection.lost(reason),
         Disposition::Matched {
             rqst,
@@ -183,7 +193,12 @@ fn dispatch(
                 Some(Ok(())) | None => Disposition::Done,
                 // Nobody is left who could reply. The server notices by its own timeout, as if the client
                 // was gone, which the calls of other mounts over this connection must not suffer for.
-                Some(Err(CallbackError::NoService)) => Disposition::Done,
+                Some(Err(CallbackError::NoService)) => {
+                    connection.log_message(|server| {
+                        pr_info!("dropped a callback of {server}, as no mount takes any\n");
+                    });
+                    Disposition::Done
+                }
                 // The server would wait for a reply that cannot come; the end of the connection ends its wait.
                 Some(Err(CallbackError::NoMemory)) => {
                     Disposition::Unusable(c"no memory for a callback")
@@ -196,26 +211,13 @@ fn dispatch(
                 }
             }
         }
-        Incoming::Reply(reply) => {
-            let disposition = dispatch_reply(connection, bytes, &reply, rkey);
-            if matches!(disposition, Disposition::Malformed) {
-                connection.with_peer(|server| {
-                    trace::event!(xprtrdma_reply_hdr_err(server, bytes));
-                });
-                let xid = reply.xid;
-                connection.log_message(|server| {
-                    pr_info!(
-                        "dropped a reply of {server} that does not fit the call {xid:#010x}\n"
-                    );
-                });
-            }
-            disposition
-        }
+        Incoming::Reply(reply) => dispatch_reply(connection, bytes, &reply, rkey),
         Incoming::Error { xid, credits, kind } => match lookup(connection, xid) {
             Some(rqst) => {
                 let state = rqst.slot().lock();
                 if !state.call_outstanding {
-                    return Disposition::Malformed;
+                    drop(state);
+                    return dropped(connection, bytes, xid, NOT_OUTSTANDING);
                 }
                 trace::event!(xprtrdma_reply(rqst.task_id(), xid, credits));
                 match kind {
@@ -240,6 +242,18 @@ fn dispatch(
     }
 }
 
+/// Why a reply is dropped whose Call was not sent over this connection, or has a reply.
+const NOT_OUTSTANDING: &str = "a reply that is not awaited";
+
+/// A reply to the Call `xid` is dropped, because it has what `reason` says.
+fn dropped(connection: &Connection, bytes: &[u8], xid: u32, reason: &str) -> Disposition {
+    connection.with_peer(|server| trace::event!(xprtrdma_reply_hdr_err(server, bytes)));
+    connection.log_message(|server| {
+        pr_info!("dropped a reply of {server} that does not fit the call {xid:#010x}: {reason}\n");
+    });
+    Disposition::Malformed
+}
+
 fn dispatch_reply(
     connection: &Connection,
     bytes: &[u8],
@@ -252,14 +266,18 @@ fn dispatch_reply(
     trace::event!(xprtrdma_reply(rqst.task_id(), reply.xid, reply.credits));
     let state = rqst.slot().lock();
     if !state.call_outstanding {
-        return Disposition::Malformed;
+        drop(state);
+        return dropped(connection, bytes, reply.xid, NOT_OUTSTANDING);
     }
     let credits = Some(reply.credits);
     let outcome = match state.offered.with(|offer| reply.check(offer)) {
         Ok(outcome) => outcome,
         Err(violation) => {
             drop(state);
-            return break_reply(connection, rqst, credits, rkey, violation.reason());
+            return match break_reply(connection, rqst, credits, rkey, violation.reason()) {
+                Disposition::Malformed => dropped(connection, bytes, reply.xid, violation.reason()),
+                failed => failed,
+            };
         }
     };
     let result = match state.offered {
@@ -294,6 +312,8 @@ fn dispatch_reply(
 
 /// The reply to the Call in `rqst` breaks the protocol, for this `reason`. It is dropped, as the right one may
 /// come yet; but if so was one over an earlier connection, the Call would be sent for ever. Then it fails.
+///
+/// A region of the Call that the message invalidated is invalid even if the message is dropped.
 fn break_reply(
     connection: &Connection,
     rqst: PendingReply<ClientTransport>,
@@ -303,6 +323,9 @@ fn break_reply(
 ) -> Disposition {
     let mut state = rqst.slot().lock();
     if !state.call_outstanding || !state.is_broken_again() {
+        let idle = take_invalidated(&mut state.registered, rkey);
+        drop(state);
+        connection.put_regions(idle);
         return Disposition::Malformed;
     }
     let registered = take_registered(&rqst, state, connection, rkey);

@@ -66,7 +66,7 @@ pub(super) fn prepare(
     let prepared = match marshal(active, rqst, ResourceReserve::Keep, flags, &mut offered) {
         Ok(prepared) => prepared,
         Err(error @ (SendError::TooBig | SendError::Io)) => {
-            marshal_failed(rqst, &connection.counters, error);
+            marshal_failed(rqst, &connection, error);
             return Err(error);
         }
         // `send` prepares it, with all resources that there are then.
@@ -106,7 +106,9 @@ pub(super) fn send(
                 &mut offered,
             )
             .inspect_err(|error| match error {
-                SendError::TooBig | SendError::Io => marshal_failed(rqst, counters, *error),
+                SendError::TooBig | SendError::Io => {
+                    marshal_failed(rqst, &active.connection, *error);
+                }
                 SendError::Again | SendError::NoBuffers | SendError::Disconnected => (),
             })?;
             state = slot.lock();
@@ -135,8 +137,14 @@ pub(super) fn send(
     let none = state.sent(rqst.xid(), registered);
     drop(state);
     drop(none);
+    if result.is_err() {
+        active.connection.post_failed(LOST_BY_POST);
+    }
     result
 }
+
+/// Why a connection is lost whose queue pair takes no more work requests.
+const LOST_BY_POST: &CStr = c"a message could not be posted";
 
 /// Whose message is posted.
 #[derive(Clone, Copy)]
@@ -182,13 +190,20 @@ fn post(
 }
 
 /// Counts a Call that can never be sent.
-fn marshal_failed(rqst: &Rqst<ClientTransport>, counters: &Counters, error: SendError) {
-    counters.failed_marshals.add(1);
+fn marshal_failed(rqst: &Rqst<ClientTransport>, connection: &Connection, error: SendError) {
+    connection.counters.failed_marshals.add(1);
+    let xid = rqst.xid();
     let error = match error {
+        // `marshal` has logged what is too long.
         SendError::TooBig => EMSGSIZE,
-        _ => EIO,
+        _ => {
+            connection.log_message(|server| {
+                pr_info!("the call {xid:#010x} to {server} cannot be sent: its memory cannot be mapped or copied\n");
+            });
+            EIO
+        }
     };
-    trace::event!(xprtrdma_marshal_failed(rqst.task_id(), rqst.xid(), error));
+    trace::event!(xprtrdma_marshal_failed(rqst.task_id(), xid, error));
 }
 
 /// Sends the reply to a callback. Does not sleep.
@@ -225,10 +240,17 @@ pub(super) fn send_callback_reply(
             }
             let sender = Sender::CallbackReply(rqst);
             let (_, result) = post(active, sender, Prepared::new(), buffer, len, None, doorbell);
+            if result.is_err() {
+                active.connection.post_failed(LOST_BY_POST);
+            }
             result
         }
         Err(error) => {
             active.queue.put_back_send_buffer(buffer);
+            // The server would wait for it; the end of the connection ends its wait.
+            active
+                .connection
+                .post_failed(c"the reply to a callback does not fit what the server takes");
             Err(error)
         }
     }

@@ -140,7 +140,13 @@ impl Transport for ClientTransport {
     fn flush(&self) -> Result {
         // The connection cannot be closed meanwhile, because the caller owns `XPRT_LOCKED`. So this clone
         // is not the last reference.
-        self.active().map_or(Ok(()), |active| active.queue.ring())
+        self.active().map_or(Ok(()), |active| {
+            active.queue.ring().inspect_err(|_| {
+                active
+                    .connection
+                    .post_failed(c"the device took no more messages");
+            })
+        })
     }
 
     fn close(&self, xprt: &Xprt<Self>) {
@@ -182,14 +188,14 @@ impl Transport for ClientTransport {
         rqst.slot().release(rqst, || self.active());
     }
 
-    fn timer(&self, _xprt: &Xprt<Self>) {
+    fn give_up(&self, _xprt: &Xprt<Self>, reason: &CStr) {
         let connection = self
             .active
             .lock()
             .as_ref()
             .map(|active| active.connection.clone());
         if let Some(connection) = connection {
-            connection.lost(c"no reply in time");
+            connection.lost(reason);
         }
     }
 

@@ -145,7 +145,7 @@ impl<T: Transport> Xprt<T> {
     pub(crate) fn reply_timed_out(&self, connect_cookie: u32) {
         // If the cookies differ, there has been a new connection since.
         if connect_cookie == self.connect_cookie() {
-            T::timer(self, self);
+            T::give_up(self, self, c"no reply in time");
         }
     }
 

@@ -40,7 +40,7 @@ impl<T: Transport> Xprt<T> {
         if released != 0 && self.fill_window(released) {
             // All credits are those of released calls. A task that waits for a credit would wait for
             // replies that the peer may never send.
-            self.force_disconnect();
+            T::give_up(self, self, c"all credits are of calls that were killed");
         }
     }
 

@@ -175,6 +175,7 @@ impl<T: Transport> LockedXprt<'_, T> {
         if unsafe { (*rqst.as_raw()).rq_connect_cookie } == self.connect_cookie() {
             // RFC 8166, section 3.3.1: a call that is sent twice on one connection would use a credit that was
             // not granted.
+            T::give_up(self, self, c"a call is to be sent once more");
             return Err(NotSent::Disconnected);
         }
         // SAFETY: `self` says that `XPRT_LOCKED` is owned.
@@ -192,7 +193,7 @@ impl<T: Transport> LockedXprt<'_, T> {
         sent.inspect_err(|_| rqst.set_awaits_reply(false))?;
         if !reply_expected {
             // Without a reply the peer never says that it has a Receive for the next call. A new connection does.
-            self.force_disconnect();
+            T::give_up(self, self, c"a call was sent that has no reply");
         }
         Ok(())
     }

@@ -79,7 +79,7 @@ pub trait Transport: HasSlot {
     fn send(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>, more: bool) -> Result<(), SendError>;
 
     /// Tells the device of all that was sent so far. An error says that the connection has ended. The caller
-    /// owns `XPRT_LOCKED`, and perhaps holds `transport_lock`: the method must not sleep, nor call [`Xprt`].
+    /// owns `XPRT_LOCKED`, and perhaps holds `transport_lock`: the method must not sleep, nor call what wants that lock.
     fn flush(&self) -> Result;
 
     /// Closes the connection. Returns when no memory is under DMA and no completion handler of it
@@ -106,8 +106,8 @@ pub trait Transport: HasSlot {
     /// whether a reply came or not. The request is not pinned any more. May sleep.
     fn release(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>);
 
-    /// Gives the connection up, because the reply to a call did not come in time. Runs in that call's task.
-    fn timer(&self, xprt: &Xprt<Self>);
+    /// Gives the connection up, for this `reason`: has sunrpc close it, if there is one. Runs in a call's task.
+    fn give_up(&self, xprt: &Xprt<Self>, reason: &CStr);
 
     /// Breaks the connection as a fault of the network would. sunrpc's fault injection calls it.
     fn inject_disconnect(&self, xprt: &Xprt<Self>);

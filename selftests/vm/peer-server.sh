@@ -22,11 +22,16 @@ violation_logged() {
 	[[ " ${cases[*]} " != *" repeated_violation_"* ]] || dmesg | grep 'failed, because the server sent a segment that was not offered'
 }
 
+# The same, if it invalidated the memory of another call.
+invalidation_logged() {
+	[[ " ${cases[*]} " != *" repeated_invalidation_"* ]] || dmesg | grep "failed, because the server sent an invalidation of another call's memory"
+}
+
 # What the client records of the cases, if they are not chosen.
 recorded() { [ -n "${PEER:-}" ] || event_came here "$@"; }
 
 modprobe rpcrdma
-plan $((${#cases[@]} + 10))
+plan $((${#cases[@]} + 11))
 record_events here xprtrdma_err_{chunk,vers} xprtrdma_mr_localinv xprtrdma_reply_{short,vers,hdr}_err || exit
 for name in "${cases[@]}"; do
 	check_peer "$name"
@@ -35,6 +40,7 @@ done
 check "a grant of nothing is logged, once" logged_once
 check "silence is logged" silence_logged
 check "a call that fails because of the server is logged" violation_logged
+check "so is one that fails because of an invalidation" invalidation_logged
 end_events here
 task='task:[0-9a-f]{8}@[0-9a-f]{8}'
 server='peer=\[[0-9.]+\]:[0-9]+'

@@ -192,7 +192,7 @@ impl Transport for Echo {
 
     fn release(&self, _: &Xprt<Self>, _: &Rqst<Self>) {}
 
-    fn timer(&self, _: &Xprt<Self>) {}
+    fn give_up(&self, _: &Xprt<Self>, _: &CStr) {}
 
     fn inject_disconnect(&self, _: &Xprt<Self>) {}
 
