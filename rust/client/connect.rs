@@ -135,40 +135,12 @@ fn request(
         }
     };
     *made = Some(queue.clone());
+    let first_credits = fill(connection, &config, &limits, &queue, resources)?;
     connection.set_queue_limits(
         limits.payload_segments,
         u32::try_from(limits.credits)?,
-        u32::try_from(limits.first_credits)?,
+        u32::try_from(first_credits)?,
     );
-    let ReusableResources {
-        pd,
-        regions,
-        mut receives,
-        ..
-    } = resources;
-    let filled = connection.regions.fill(
-        &pd,
-        regions,
-        limits.first_credits,
-        limits.pages,
-        limits.reserve,
-    );
-    // RFC 8166, section 3.3.1: the Receives for all replies are posted before the first Call is sent.
-    let posted = connection.receives.grow(
-        &queue,
-        resources::messages(limits.first_credits),
-        config.inline.receive_size(),
-        GFP_KERNEL,
-        &mut receives,
-    );
-    if posted.is_err() {
-        // Not lost: what is left when all are posted was too many.
-        connection.receives.keep(receives);
-    }
-    let new = filled?;
-    connection.counters.regions.add(new as u64);
-    connection.with_peer(|peer| trace::event!(xprtrdma_createmrs(peer, new)));
-    posted?;
     let private_data = match device.remote_invalidation {
         true => config.inline,
         false => config.inline.without_remote_invalidation(),
@@ -182,6 +154,52 @@ fn request(
         // that is an error and must be seen.
         rnr_retry_count: 0,
     })
+}
+
+/// Gives the connection regions and Receives: those of `resources`, and new ones. They are for the first credits of
+/// `limits`, or for fewer if there is no memory for so many. Returns for how many.
+fn fill(
+    connection: &Connection,
+    config: &Config,
+    limits: &QueueLimits,
+    queue: &QueuePair<Connection>,
+    resources: ReusableResources,
+) -> Result<usize> {
+    let ReusableResources {
+        pd,
+        mut regions,
+        mut receives,
+        ..
+    } = resources;
+    let kept = regions.len();
+    let mut credits = limits.first_credits;
+    loop {
+        let filled = connection
+            .regions
+            .fill(&pd, regions, credits, limits.pages, limits.reserve);
+        // RFC 8166, section 3.3.1: the Receives for all replies are posted before the first Call is sent.
+        let posted = connection.receives.grow(
+            queue,
+            resources::messages(credits),
+            config.inline.receive_size(),
+            GFP_KERNEL,
+            &mut receives,
+        );
+        let Err(error) = filled.and(posted) else {
+            let new = resources::regions(credits, limits.reserve).saturating_sub(kept);
+            connection.counters.regions.add(new as u64);
+            connection.with_peer(|peer| trace::event!(xprtrdma_createmrs(peer, new)));
+            return Ok(credits);
+        };
+        if error != ENOMEM || credits <= 1 {
+            // Not lost: what is left when all are posted was too many.
+            connection.receives.keep(receives);
+            return Err(error);
+        }
+        // Memory may come back only if something is swapped out over this connection.
+        credits /= 2;
+        regions = connection.regions.close();
+    }
 }
 
 /// Creates the queue pair, for as many credits of `config` as the device has room for, with Send buffers for `first` of them or for

@@ -63,8 +63,8 @@ impl<H: Handler> RegionPool<H> {
     }
 
     /// Fills the pool with regions of up to `pages` pages for `credits`: those in `idle`, which came from a pool
-    /// with the same `pages`, and new ones. No RPC needs more than `reserve`. Returns how many are
-    /// new. If it fails, the pool has what there is. Sleeps.
+    /// with the same `pages`, and new ones. No RPC needs more than `reserve`. If it fails, the pool has what
+    /// there is. Sleeps.
     pub(crate) fn fill(
         &self,
         pd: &Arc<ProtectionDomain<H>>,
@@ -72,7 +72,7 @@ impl<H: Handler> RegionPool<H> {
         credits: usize,
         pages: u32,
         reserve: usize,
-    ) -> Result<usize> {
+    ) -> Result {
         let count = resources::regions(credits, reserve);
         let mut idle = idle.take(count);
         let missing = count.saturating_sub(idle.len());
@@ -82,7 +82,7 @@ impl<H: Handler> RegionPool<H> {
         state.pages = pages;
         state.idle = Some(idle);
         state.reserve = reserve;
-        result.and(Ok(missing))
+        result
     }
 
     /// How many regions are missing for `credits`, and of how many pages.
