@@ -22,6 +22,7 @@ use crate::endpoint::{
 use kernel::prelude::*;
 use proto::conn::server::Event;
 use rdma::{
+    error::not_connected,
     send::{
         Buffer,
         UnpostedSend, //
@@ -73,11 +74,16 @@ impl<T: SvcConnection> Connection<T> {
         }
     }
 
-    /// Posts the Sends that wait and for which there is room; has a thread post RDMA Reads for which there is. Does not sleep.
+    /// Posts the Sends that wait and for which there is room; has a thread post RDMA Reads for which there is. If the connection has
+    /// ended, drops them. Does not sleep.
     fn serve_waiting(&self, queue: &QueuePair<Self>) {
         while let Some(waiting) = self.next_waiting() {
             let sequence = self.resumed();
             match waiting {
+                Waiting::Reads(reads) if !self.state.is_open() => {
+                    drop(reads);
+                    self.end_reads();
+                }
                 Waiting::Reads(mut reads) => {
                     match queue.reserve_reads(reads.requests, reads.registrations) {
                         Some(credits) => {
@@ -100,7 +106,8 @@ impl<T: SvcConnection> Connection<T> {
     }
 
     /// Posts `message`, with a buffer that `take` returns if it is in none, or has it wait for what it lacks: behind others, or before
-    /// them if it is tried `again`. [`Self::resumed`] was `sequence`. An error has the connection closed. Sleeps if `take` does.
+    /// them if it is tried `again`. [`Self::resumed`] was `sequence`. An error has the connection closed; if it has ended already, `message`
+    /// is dropped. Sleeps if `take` does.
     fn try_send(
         &self,
         queue: &QueuePair<Self>,
@@ -109,6 +116,9 @@ impl<T: SvcConnection> Connection<T> {
         sequence: u64,
         again: bool,
     ) -> Result {
+        if !self.state.is_open() {
+            return Err(not_connected());
+        }
         let has_buffer = matches!(message.bytes, OutgoingBytes::Buffer(_));
         let buffer = match message.bytes.into_buffer(message.len, take) {
             Ok(buffer) => buffer,

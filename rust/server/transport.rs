@@ -229,12 +229,16 @@ impl ServerTransport {
         Ok((self.id.local_address()?, self.id.remote_address()?))
     }
 
-    /// Disconnects. Sleeps.
+    /// Disconnects: what is posted completes, and what waits to be posted is dropped. Once more does no harm. Sleeps.
     pub(super) fn disconnect(&self) {
-        let connection = &self.send_path.connection;
+        let SendPath {
+            queue, connection, ..
+        } = &self.send_path;
         let _ = connection.state.on(Event::Close);
-        // It has ended if that fails.
-        let _ = self.send_path.queue.disconnect();
+        // It has ended if that fails. Not left out the second time: over iWARP the first may come too early to have an effect.
+        let _ = queue.disconnect();
+        // The pages of what waits are of no use any more, and the transport may be freed much later.
+        connection.resume(queue);
     }
 
     /// Drains the queue pair and frees the work. When this returns no memory is under DMA, and no

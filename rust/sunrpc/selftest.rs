@@ -4,6 +4,7 @@
 
 pub mod buffers;
 pub mod calls;
+pub mod svc_close;
 
 use crate::{
     memory::Buffer,
