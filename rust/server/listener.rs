@@ -267,6 +267,14 @@ impl SvcListener for Listener {
         self.requests.next()
     }
 
+    fn peer(request: &ConnectRequest) -> Result<SockAddr> {
+        request.id.remote_address()
+    }
+
+    fn rejected(&self, peer: &Result<SockAddr>, error: Error) {
+        log_rejected(peer, error);
+    }
+
     fn accept(
         &self,
         request: ConnectRequest,

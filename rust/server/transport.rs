@@ -82,14 +82,6 @@ pub(crate) struct ConnectRequest {
     pub(super) connection: Arc<Connection>,
 }
 
-impl ConnectRequest {
-    /// Rejects it because of `error`. Sleeps.
-    fn reject(&self, error: Error) {
-        self.id.reject();
-        log_rejected(&self.id.remote_address(), error);
-    }
-}
-
 /// Counts and logs that a connection request from `client` was rejected.
 pub(super) fn log_rejected(client: &Result<SockAddr>, error: Error) {
     REJECTED.add(1);
@@ -118,8 +110,8 @@ impl ServerTransport {
         rejected_calls: Arc<RejectedCalls>,
     ) -> impl PinInit<Self, Error> {
         let send_path = Self::create_send_path(&request, link, rejected_calls);
-        if let Err(error) = &send_path {
-            request.reject(*error);
+        if send_path.is_err() {
+            request.id.reject();
         }
         try_pin_init!(Self {
             page_pool,
@@ -174,9 +166,8 @@ impl ServerTransport {
 
     /// Accepts the connection. If that fails, rejects it. Sleeps.
     pub(super) fn start(&self) -> Result {
-        self.accept().inspect_err(|error| {
+        self.accept().inspect_err(|_| {
             self.id.reject();
-            log_rejected(&self.id.remote_address(), *error);
             let _ = self.send_path.connection.state.on(Event::Failed);
         })
     }

@@ -81,6 +81,12 @@ pub trait SvcListener: Sized + Send + Sync + 'static {
     /// is announced by [`SvcXprt::connection_pending`]. May sleep.
     fn next(&self) -> (Option<Self::Incoming>, bool);
 
+    /// The address of a peer that waits to be accepted.
+    fn peer(incoming: &Self::Incoming) -> Result<SockAddr>;
+
+    /// Says that `peer` was not accepted, because of `error`.
+    fn rejected(&self, peer: &Result<SockAddr>, error: Error);
+
     /// Makes the state of a connection that is not accepted yet. May sleep.
     fn accept(
         &self,
