@@ -98,8 +98,11 @@ impl<T: SvcConnection> Connection<T> {
                 }
                 Waiting::Send(message) => {
                     let take = || queue.take_send_buffer();
+                    let xid = message.xid;
                     // An error has the connection closed.
-                    let _ = self.try_send(queue, message, take, sequence, true);
+                    if let Err(error) = self.try_send(queue, message, take, sequence, true) {
+                        self.trace_send_error(xid, error);
+                    }
                 }
             }
         }
@@ -175,6 +178,11 @@ impl<T: SvcConnection> Connection<T> {
             Err(_) => self.lost(Event::Unanswered, c"a message could not be posted"),
         }
         posted
+    }
+
+    /// Traces that the reply `xid` is not sent because of `error`.
+    pub(super) fn trace_send_error(&self, xid: u32, error: Error) {
+        trace::event!(svcrdma_send_err(self.client_text().as_c_str(), xid, error));
     }
 
     /// Traces that there is no room in `queue` for `completion`.

@@ -291,7 +291,9 @@ impl ServerTransport {
                     answers: message,
                 };
                 // An error has the connection closed.
-                let _ = connection.send(queue, message);
+                if let Err(failure) = connection.send(queue, message) {
+                    connection.trace_send_error(error.xid, failure);
+                }
             }
             Err(_) => {
                 self.send_path.put_back(bytes);

@@ -98,8 +98,8 @@ impl SvcConnection for ServerTransport {
         let sent = self
             .send_reply(message, context, &result)
             .inspect_err(|error| {
-                let client = self.send_path.connection.client_text();
-                trace::event!(svcrdma_send_err(client.as_c_str(), result.xid(), *error));
+                let connection = &self.send_path.connection;
+                connection.trace_send_error(result.xid(), *error);
             });
         // From here on the result is read through pieces that have references to its pages.
         result.restore(&mut context.saved_pages);
