@@ -7,6 +7,7 @@
 
 use super::config;
 use crate::endpoint::{
+    self,
     Parameters,
     ReceiveRing, //
 };
@@ -78,7 +79,10 @@ impl QueueLimits {
         let credits = wanted.min(limits.queue_depth.saturating_sub(SPARE_RECEIVES));
         if credits == 0 {
             let depth = limits.queue_depth;
-            pr_err!("the device queues {depth} work requests, which is too few\n");
+            // Each client that asks for a connection over it comes here.
+            endpoint::log(|| {
+                pr_err!("the device queues {depth} work requests, which is too few\n");
+            });
             return Err(not_supported());
         }
         let size = config::inline_size_bytes();
