@@ -126,10 +126,14 @@ impl QueueLimits {
     /// How many Receives there are at most when `credits` are granted: those posted, those whose message is
     /// in progress, and those that wait to be posted again.
     pub(super) fn receives<H: Handler>(self, credits: u32) -> Result<usize> {
-        let for_calls = ReceiveRing::<H>::depth(usize::try_from(credits)?);
-        Ok(for_calls
+        Ok(self.all_receives(ReceiveRing::<H>::depth(usize::try_from(credits)?)))
+    }
+
+    /// How many Receives there are at most, if so many are `for_credits`.
+    pub(super) fn all_receives(self, for_credits: usize) -> usize {
+        for_credits
             .saturating_add(self.beyond_credits)
-            .saturating_add(Self::REPLIES))
+            .saturating_add(Self::REPLIES)
     }
 
     /// The parameters of the queue pair.

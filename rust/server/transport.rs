@@ -259,6 +259,16 @@ impl ServerTransport {
         drop(excess);
     }
 
+    /// Frees the [`SvcCall`]s that are kept for later calls.
+    pub(super) fn give_up_calls(&self) {
+        loop {
+            let call = self.free_calls.lock().pop();
+            if call.is_none() {
+                break;
+            }
+        }
+    }
+
     /// Gives back the Receive of `message`, to be posted again.
     pub(super) fn repost(&self, message: Message<Connection>) {
         self.send_path

@@ -117,6 +117,11 @@ impl SvcConnection for ServerTransport {
         // What waits is served by completions. If one were missed, nothing else would come.
         connection.resume_waiting(queue);
         connection.check_progress(queue);
+        self.send_path.shrink_work();
+        if !connection.is_watched() {
+            queue.give_up_sinks();
+            self.give_up_calls();
+        }
     }
 
     fn detach(&self) {
