@@ -4,7 +4,7 @@
 
 pub mod buffers;
 pub mod calls;
-pub mod svc_close;
+pub mod svc_transports;
 
 use crate::{
     memory::Buffer,
