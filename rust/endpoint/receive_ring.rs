@@ -105,6 +105,11 @@ impl<H: Handler> ReceiveRing<H> {
         freed.len()
     }
 
+    /// How many Receives there are, also those whose message is in progress, but for as many as were [added](Self::add).
+    pub(crate) fn len(&self) -> usize {
+        self.ring.lock().depth
+    }
+
     /// Posts `count` Receives more of `len` bytes, for messages that need no credits. If it fails, none was posted. Sleeps if
     /// `flags` allow it.
     pub(crate) fn add(

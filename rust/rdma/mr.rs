@@ -377,7 +377,7 @@ impl<H: Context> Drop for Region<H> {
         if let Err(error) = result {
             // The peer may still reach the memory.
             self.pd.set_unclean();
-            if !self.scatter.is_empty() {
+            if !self.scatter.is_empty() && self.pd.begins_to_leak() {
                 pr_warn!(
                     "a memory region cannot be deregistered: {error:?}; its pages are never freed\n"
                 );

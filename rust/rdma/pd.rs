@@ -38,6 +38,8 @@ pub struct ProtectionDomain<H: Context> {
     ptr: NonNull<raw::ib_pd>,
     /// A region in it could not be deregistered: whoever has its key may use it as long as the domain lives.
     unclean: Atomic<bool>,
+    /// Whether such a region had pages, which are never freed.
+    leaks: Atomic<bool>,
     /// How many buffers were made in it.
     buffers: Atomic<u32>,
     id: Arc<Id<H>>, // Dropped after `ptr` is freed: it keeps the device.
@@ -58,6 +60,7 @@ impl<H: Context> ProtectionDomain<H> {
         let pd = Self {
             ptr: NonNull::new(ptr).ok_or(ENOMEM)?,
             unclean: Atomic::new(false),
+            leaks: Atomic::new(false),
             buffers: Atomic::new(0),
             id,
         };
@@ -81,6 +84,11 @@ impl<H: Context> ProtectionDomain<H> {
     /// Notes that a region could not be deregistered, so that no later connection uses the domain.
     pub(crate) fn set_unclean(&self) {
         self.unclean.store(true, Relaxed);
+    }
+
+    /// Notes that such a region had pages, which are never freed. True the first time: a device that has died leaves a hundred.
+    pub(crate) fn begins_to_leak(&self) -> bool {
+        !self.leaks.xchg(true, Relaxed)
     }
 
     /// A number for a new buffer. Only who reads traces tells buffers apart by it.

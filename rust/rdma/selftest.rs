@@ -98,6 +98,10 @@ pub const TESTS: &[(&str, Test)] = &[
         batches::reads_go_in_batches,
     ),
     (
+        "the upper layer is told of a batch that could not be posted",
+        batches::batch_that_is_not_posted_is_told,
+    ),
+    (
         "RDMA Reads that complete cover the Sends before them, and no flush is posted beside them",
         batches::reads_cover_sends_before_them,
     ),

@@ -70,6 +70,12 @@ impl<H: Context> Sinks<H> {
         regions.map_sink(&mut region, pieces)
     }
 
+    /// Deregisters those that no RDMA Read uses now. Sleeps.
+    pub(crate) fn give_up(&self) {
+        let idle = core::mem::replace(&mut *self.idle.lock(), Idle::new());
+        drop(idle);
+    }
+
     /// Takes back `regions`, and unmaps and releases their memory.
     ///
     /// # Safety

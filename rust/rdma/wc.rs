@@ -17,12 +17,6 @@ pub struct WcStatus {
 }
 
 impl WcStatus {
-    /// The status of a request that was not even posted, because the queue pair had ended.
-    pub(crate) const FLUSHED: Self = Self {
-        status: raw::ib_wc_status_IB_WC_WR_FLUSH_ERR,
-        vendor_err: 0,
-    };
-
     /// [`None`] if `wc` says that the request succeeded.
     pub(crate) fn of(wc: &raw::ib_wc) -> Option<Self> {
         (wc.status != raw::ib_wc_status_IB_WC_SUCCESS).then_some(Self {

@@ -277,6 +277,19 @@ impl<T: SvcConnection> Connection<T> {
         Ok(())
     }
 
+    /// Makes the work queue shorter, if it has room for the messages of more than twice `count` Receives, which is all that there
+    /// are. Sleeps.
+    pub(super) fn shrink_work(&self, count: usize) {
+        if self.work.lock().capacity() / 2 <= count {
+            return;
+        }
+        // Without memory it stays as long as it is.
+        if let Ok(mut queue) = WorkQueue::with_capacity(count, GFP_KERNEL) {
+            self.work.lock().shrink_to(&mut queue);
+            drop(queue);
+        }
+    }
+
     /// Takes the next work. `emptied` is called under the lock of the queue if no more is left.
     pub(super) fn next_work(&self, emptied: impl FnOnce()) -> Option<Work<Self>> {
         let mut queue = self.work.lock();

@@ -59,6 +59,12 @@ impl<S, R> CreditLine<S, R> {
         self.reads.move_to(&mut other.reads);
     }
 
+    /// If `other` has fewer entries, but enough, moves all elements there, and exchanges the two.
+    pub(super) fn shrink_to(&mut self, other: &mut Self) {
+        self.sends.shrink_to(&mut other.sends);
+        self.reads.shrink_to(&mut other.reads);
+    }
+
     /// How many Sends wait.
     pub(super) fn sends(&self) -> usize {
         self.sends.len()

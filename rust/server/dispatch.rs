@@ -111,9 +111,18 @@ pub(super) fn dispatch(
         Ok(Incoming::ReverseReply(reply)) => {
             trace_decoded(xprt, message, reply.payload);
             let answered = xprt.copy_callback_reply(args, reply.xid, reply.credits, reply.payload);
+            if answered.is_none() {
+                let xid = reply.xid;
+                xprt.send_path.connection.log_message(|client| {
+                    pr_info!("dropped a reply of {client} to the callback {xid:#010x}, which does not wait for one\n");
+                });
+            }
             return answered.map_or(Disposition::Drop, Disposition::BackchannelReply);
         }
-        Ok(Incoming::ReverseError { xid, .. }) => {
+        Ok(Incoming::ReverseError { xid, kind, .. }) => {
+            xprt.send_path.connection.log_message(|client| {
+                pr_info!("{client} refuses the callback {xid:#010x}: {kind:?}\n");
+            });
             return Disposition::BackchannelReply(SvcCallbackReply::failed(xid));
         }
         Err(rejection) => {

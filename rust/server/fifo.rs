@@ -34,6 +34,11 @@ impl<T> Fifo<T> {
         })
     }
 
+    /// How many elements there may be.
+    pub(super) fn capacity(&self) -> usize {
+        self.entries.len()
+    }
+
     /// How many elements there are.
     pub(super) fn len(&self) -> usize {
         self.len
@@ -41,11 +46,22 @@ impl<T> Fifo<T> {
 
     /// If `other` has more entries, moves all elements there, and exchanges the two.
     pub(super) fn move_to(&mut self, other: &mut Self) {
-        if other.entries.len() <= self.entries.len() {
-            return;
+        if other.entries.len() > self.entries.len() {
+            self.exchange(other);
         }
+    }
+
+    /// If `other` has fewer entries, but enough, moves all elements there, and exchanges the two.
+    pub(super) fn shrink_to(&mut self, other: &mut Self) {
+        if other.entries.len() < self.entries.len() && other.entries.len() >= self.len {
+            self.exchange(other);
+        }
+    }
+
+    /// Moves all elements to `other`, which is empty and has entries for them, and exchanges the two.
+    fn exchange(&mut self, other: &mut Self) {
         while let Some(element) = self.pop() {
-            // It has more entries than this one.
+            // The callers have counted the entries.
             let _ = other.push(element);
         }
         core::mem::swap(self, other);

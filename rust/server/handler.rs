@@ -159,4 +159,11 @@ impl<T: SvcConnection> ReadHandler for Connection<T> {
         drop(call);
         self.close_on_access_error(xid.map(u32::from_be_bytes), status);
     }
+
+    fn batch_not_posted(&self) {
+        self.lost(
+            Event::Failed,
+            c"the next RDMA Reads or Writes could not be posted",
+        );
+    }
 }

@@ -16,6 +16,7 @@ use super::{
         ServerTransport, //
     },
 };
+use crate::endpoint;
 use core::mem::replace;
 use kernel::{
     new_mutex,
@@ -28,7 +29,8 @@ use kernel::{
             Release, //
         },
         Arc,
-        Mutex, //
+        Mutex,
+        SetOnce, //
     },
     time::{
         Instant,
@@ -38,6 +40,7 @@ use kernel::{
 };
 use rdma::listener;
 use sunrpc::{
+    AddrText,
     Net,
     SockAddr,
     SvcClass,
@@ -91,6 +94,8 @@ struct ListenId {
 #[pin_data]
 pub(super) struct RequestQueue {
     link: SvcLink<Listener>,
+    /// Where the listener listens. Not known before it does.
+    address: SetOnce<SockAddr>,
     /// How many requests may wait. Later ones are rejected.
     max: usize,
     /// Set when the address has moved to another device, until the listener begins to follow it.
@@ -114,6 +119,7 @@ impl RequestQueue {
         Arc::pin_init(
             pin_init!(Self {
                 link,
+                address: SetOnce::new(),
                 max,
                 address_changed: AtomicFlag::new(false),
                 lost: AtomicFlag::new(false),
@@ -188,7 +194,12 @@ impl listener::Listen for RequestQueue {
     }
 
     fn listener_lost(&self) {
-        pr_warn!("a listener's device or address went away, and with it the listener\n");
+        let address = self.address.as_ref();
+        let address = address.map_or(AddrText::EMPTY, |address| address.text());
+        endpoint::log(|| {
+            let address = address.as_c_str();
+            pr_warn!("the device or address of the listener at {address} went away, and with it the listener\n");
+        });
         self.lost.store(true, Release);
         self.link.with(|xprt| {
             xprt.deferred_close();
@@ -259,12 +270,21 @@ impl SvcListener for Listener {
         let mut place = self.place.lock();
         let id = self.bind(&net, address)?;
         let local = id.local_address()?;
+        self.requests.address.populate(local);
         *place = Place::At(ListenId { net, id });
         Ok(local)
     }
 
     fn next(&self) -> (Option<ConnectRequest>, bool) {
         self.requests.next()
+    }
+
+    fn peer(request: &ConnectRequest) -> Result<SockAddr> {
+        request.id.remote_address()
+    }
+
+    fn rejected(&self, peer: &Result<SockAddr>, error: Error) {
+        log_rejected(peer, error);
     }
 
     fn accept(

@@ -22,6 +22,7 @@ use crate::endpoint::{
 use kernel::prelude::*;
 use proto::conn::server::Event;
 use rdma::{
+    error::not_connected,
     send::{
         Buffer,
         UnpostedSend, //
@@ -73,11 +74,16 @@ impl<T: SvcConnection> Connection<T> {
         }
     }
 
-    /// Posts the Sends that wait and for which there is room; has a thread post RDMA Reads for which there is. Does not sleep.
+    /// Posts the Sends that wait and for which there is room; has a thread post RDMA Reads for which there is. If the connection has
+    /// ended, drops them. Does not sleep.
     fn serve_waiting(&self, queue: &QueuePair<Self>) {
         while let Some(waiting) = self.next_waiting() {
             let sequence = self.resumed();
             match waiting {
+                Waiting::Reads(reads) if !self.state.is_open() => {
+                    drop(reads);
+                    self.end_reads();
+                }
                 Waiting::Reads(mut reads) => {
                     match queue.reserve_reads(reads.requests, reads.registrations) {
                         Some(credits) => {
@@ -92,15 +98,19 @@ impl<T: SvcConnection> Connection<T> {
                 }
                 Waiting::Send(message) => {
                     let take = || queue.take_send_buffer();
+                    let xid = message.xid;
                     // An error has the connection closed.
-                    let _ = self.try_send(queue, message, take, sequence, true);
+                    if let Err(error) = self.try_send(queue, message, take, sequence, true) {
+                        self.trace_send_error(xid, error);
+                    }
                 }
             }
         }
     }
 
     /// Posts `message`, with a buffer that `take` returns if it is in none, or has it wait for what it lacks: behind others, or before
-    /// them if it is tried `again`. [`Self::resumed`] was `sequence`. An error has the connection closed. Sleeps if `take` does.
+    /// them if it is tried `again`. [`Self::resumed`] was `sequence`. An error has the connection closed; if it has ended already, `message`
+    /// is dropped. Sleeps if `take` does.
     fn try_send(
         &self,
         queue: &QueuePair<Self>,
@@ -109,6 +119,9 @@ impl<T: SvcConnection> Connection<T> {
         sequence: u64,
         again: bool,
     ) -> Result {
+        if !self.state.is_open() {
+            return Err(not_connected());
+        }
         let has_buffer = matches!(message.bytes, OutgoingBytes::Buffer(_));
         let buffer = match message.bytes.into_buffer(message.len, take) {
             Ok(buffer) => buffer,
@@ -165,6 +178,11 @@ impl<T: SvcConnection> Connection<T> {
             Err(_) => self.lost(Event::Unanswered, c"a message could not be posted"),
         }
         posted
+    }
+
+    /// Traces that the reply `xid` is not sent because of `error`.
+    pub(super) fn trace_send_error(&self, xid: u32, error: Error) {
+        trace::event!(svcrdma_send_err(self.client_text().as_c_str(), xid, error));
     }
 
     /// Traces that there is no room in `queue` for `completion`.

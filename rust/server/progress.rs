@@ -70,6 +70,11 @@ impl<T: SvcConnection> Connection<T> {
         }
     }
 
+    /// Whether the timer runs. If not, nothing is posted, nor was of late.
+    pub(super) fn is_watched(&self) -> bool {
+        self.watched.load(Relaxed)
+    }
+
     /// As [`Self::watch`], as the client was accepted: it says itself how long the CM waits until it confirms that. Does not sleep.
     pub(super) fn watch_accepted(&self) {
         self.accepted.populate(Instant::now());

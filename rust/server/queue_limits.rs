@@ -7,6 +7,7 @@
 
 use super::config;
 use crate::endpoint::{
+    self,
     Parameters,
     ReceiveRing, //
 };
@@ -78,7 +79,10 @@ impl QueueLimits {
         let credits = wanted.min(limits.queue_depth.saturating_sub(SPARE_RECEIVES));
         if credits == 0 {
             let depth = limits.queue_depth;
-            pr_err!("the device queues {depth} work requests, which is too few\n");
+            // Each client that asks for a connection over it comes here.
+            endpoint::log(|| {
+                pr_err!("the device queues {depth} work requests, which is too few\n");
+            });
             return Err(not_supported());
         }
         let size = config::inline_size_bytes();
@@ -122,10 +126,14 @@ impl QueueLimits {
     /// How many Receives there are at most when `credits` are granted: those posted, those whose message is
     /// in progress, and those that wait to be posted again.
     pub(super) fn receives<H: Handler>(self, credits: u32) -> Result<usize> {
-        let for_calls = ReceiveRing::<H>::depth(usize::try_from(credits)?);
-        Ok(for_calls
+        Ok(self.all_receives(ReceiveRing::<H>::depth(usize::try_from(credits)?)))
+    }
+
+    /// How many Receives there are at most, if so many are `for_credits`.
+    pub(super) fn all_receives(self, for_credits: usize) -> usize {
+        for_credits
             .saturating_add(self.beyond_credits)
-            .saturating_add(Self::REPLIES))
+            .saturating_add(Self::REPLIES)
     }
 
     /// The parameters of the queue pair.

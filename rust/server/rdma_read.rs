@@ -189,7 +189,9 @@ impl ServerTransport {
                 connection.note_room();
                 connection.wait_for_credits(Waiting::Reads(waiting), attempt);
             }
-            Err(UnpostedReads::Lost) => _ = connection.begin_close(Event::Failed),
+            Err(UnpostedReads::Lost) => {
+                connection.lost(Event::Failed, c"RDMA Reads could not be posted");
+            }
         }
         None
     }

@@ -195,6 +195,7 @@ impl ServerTransport {
             Err(ReplyError::NoMemory) => Err(ENOMEM),
             Err(ReplyError::Unreturnable) => {
                 BAD_CALLS.add(1);
+                trace::event!(svcrdma_err_chunk(call.xid));
                 let (xid, len) = (call.xid, result.len());
                 self.send_path.connection.log_message(|client| {
                     pr_info!("refused the call {xid:#010x} of {client}: no chunk has room for its reply of {len} bytes\n");

@@ -66,6 +66,11 @@ impl<W> RoomQueue<W> {
         self.waiting.move_to(&mut other.waiting);
     }
 
+    /// If `other` has fewer entries, but enough, moves all elements there, and exchanges the two.
+    pub(super) fn shrink_to(&mut self, other: &mut Self) {
+        self.waiting.shrink_to(&mut other.waiting);
+    }
+
     /// Adds `waiting`, which found no room or was not tried. It comes back if no entry is free.
     pub(super) fn push(&mut self, waiting: W, attempt: Attempt<bool>) -> Result<(), W> {
         match attempt {

@@ -30,6 +30,10 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         elements_come_in_order,
     ),
     (
+        "a queue gets as short as it can, and keeps what it has in order",
+        queue_shrinks_to_what_it_holds,
+    ),
+    (
         "a full queue returns what is added",
         full_queue_returns_elements,
     ),
@@ -132,6 +136,23 @@ fn elements_come_in_order() -> Result<bool> {
     let more = fifo.push(4).is_ok() && fifo.push_first(0).is_ok();
     let all = (0..5).all(|element| fifo.pop() == Some(element)) && fifo.pop().is_none();
     Ok(pushed && popped && moved && more && all)
+}
+
+fn queue_shrinks_to_what_it_holds() -> Result<bool> {
+    let mut fifo = Fifo::with_capacity(5, GFP_KERNEL)?;
+    let pushed = (0..5).all(|element| fifo.push(element).is_ok());
+    let popped = (0..3).all(|element| fifo.pop() == Some(element)) && fifo.push(5).is_ok();
+    let mut shorter = Fifo::with_capacity(2, GFP_KERNEL)?;
+    fifo.shrink_to(&mut shorter);
+    let stays = fifo.capacity() == 5 && fifo.len() == 3;
+    let mut shorter = Fifo::with_capacity(3, GFP_KERNEL)?;
+    fifo.shrink_to(&mut shorter);
+    let shrinks = fifo.capacity() == 3 && fifo.push(6) == Err(6) && shorter.len() == 0;
+    let mut longer = Fifo::with_capacity(4, GFP_KERNEL)?;
+    fifo.shrink_to(&mut longer);
+    let not_longer = fifo.capacity() == 3;
+    let all = (3..6).all(|element| fifo.pop() == Some(element)) && fifo.pop().is_none();
+    Ok(pushed && popped && stays && shrinks && not_longer && all)
 }
 
 fn full_queue_returns_elements() -> Result<bool> {

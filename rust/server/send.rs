@@ -137,6 +137,18 @@ impl<T: SvcConnection> SendPath<T> {
         }
     }
 
+    /// Makes the work queue shorter, if there are fewer Receives than there were. Sleeps.
+    pub(super) fn shrink_work(&self) {
+        let Connection {
+            credits, receives, ..
+        } = &*self.connection;
+        // Nobody posts more for a grant meanwhile.
+        if let Some(_change) = credits.begin_change() {
+            let count = self.limits.all_receives(receives.len());
+            self.connection.shrink_work(count);
+        }
+    }
+
     /// Memory for a message: a Send buffer, if one is free. Sleeps.
     pub(super) fn message_memory(&self) -> Result<OutgoingBytes<Connection<T>>> {
         // The Sends that wait get the buffers first.

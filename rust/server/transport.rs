@@ -82,14 +82,6 @@ pub(crate) struct ConnectRequest {
     pub(super) connection: Arc<Connection>,
 }
 
-impl ConnectRequest {
-    /// Rejects it because of `error`. Sleeps.
-    fn reject(&self, error: Error) {
-        self.id.reject();
-        log_rejected(&self.id.remote_address(), error);
-    }
-}
-
 /// Counts and logs that a connection request from `client` was rejected.
 pub(super) fn log_rejected(client: &Result<SockAddr>, error: Error) {
     REJECTED.add(1);
@@ -118,8 +110,8 @@ impl ServerTransport {
         rejected_calls: Arc<RejectedCalls>,
     ) -> impl PinInit<Self, Error> {
         let send_path = Self::create_send_path(&request, link, rejected_calls);
-        if let Err(error) = &send_path {
-            request.reject(*error);
+        if send_path.is_err() {
+            request.id.reject();
         }
         try_pin_init!(Self {
             page_pool,
@@ -174,9 +166,8 @@ impl ServerTransport {
 
     /// Accepts the connection. If that fails, rejects it. Sleeps.
     pub(super) fn start(&self) -> Result {
-        self.accept().inspect_err(|error| {
+        self.accept().inspect_err(|_| {
             self.id.reject();
-            log_rejected(&self.id.remote_address(), *error);
             let _ = self.send_path.connection.state.on(Event::Failed);
         })
     }
@@ -229,12 +220,16 @@ impl ServerTransport {
         Ok((self.id.local_address()?, self.id.remote_address()?))
     }
 
-    /// Disconnects. Sleeps.
+    /// Disconnects: what is posted completes, and what waits to be posted is dropped. Once more does no harm. Sleeps.
     pub(super) fn disconnect(&self) {
-        let connection = &self.send_path.connection;
+        let SendPath {
+            queue, connection, ..
+        } = &self.send_path;
         let _ = connection.state.on(Event::Close);
-        // It has ended if that fails.
-        let _ = self.send_path.queue.disconnect();
+        // It has ended if that fails. Not left out the second time: over iWARP the first may come too early to have an effect.
+        let _ = queue.disconnect();
+        // The pages of what waits are of no use any more, and the transport may be freed much later.
+        connection.resume(queue);
     }
 
     /// Drains the queue pair and frees the work. When this returns no memory is under DMA, and no
@@ -262,6 +257,16 @@ impl ServerTransport {
         call.context.clear();
         let excess = self.free_calls.lock().push_within_capacity(call);
         drop(excess);
+    }
+
+    /// Frees the [`SvcCall`]s that are kept for later calls.
+    pub(super) fn give_up_calls(&self) {
+        loop {
+            let call = self.free_calls.lock().pop();
+            if call.is_none() {
+                break;
+            }
+        }
     }
 
     /// Gives back the Receive of `message`, to be posted again.
@@ -296,7 +301,9 @@ impl ServerTransport {
                     answers: message,
                 };
                 // An error has the connection closed.
-                let _ = connection.send(queue, message);
+                if let Err(failure) = connection.send(queue, message) {
+                    connection.trace_send_error(error.xid, failure);
+                }
             }
             Err(_) => {
                 self.send_path.put_back(bytes);

@@ -131,6 +131,22 @@ impl<H: ReadHandler> WorkQueue<H> {
         self.reads_for_pages.move_to(&mut other.reads_for_pages);
     }
 
+    /// For the messages of how many Receives it has room.
+    pub(super) fn capacity(&self) -> usize {
+        self.received.capacity()
+    }
+
+    /// If `other` has fewer entries, but enough, moves all work there, and exchanges the two.
+    pub(super) fn shrink_to(&mut self, other: &mut Self) {
+        self.read_done.shrink_to(&mut other.read_done);
+        self.received.shrink_to(&mut other.received);
+        self.ready_reads.shrink_to(&mut other.ready_reads);
+        self.sends_for_buffers
+            .shrink_to(&mut other.sends_for_buffers);
+        self.for_credits.shrink_to(&mut other.for_credits);
+        self.reads_for_pages.shrink_to(&mut other.reads_for_pages);
+    }
+
     /// Adds a message that was received. It comes back if no entry is free.
     pub(super) fn push_received(&mut self, message: Message<H>) -> Result<(), Message<H>> {
         self.received.push(message)

@@ -98,8 +98,8 @@ impl SvcConnection for ServerTransport {
         let sent = self
             .send_reply(message, context, &result)
             .inspect_err(|error| {
-                let client = self.send_path.connection.client_text();
-                trace::event!(svcrdma_send_err(client.as_c_str(), result.xid(), *error));
+                let connection = &self.send_path.connection;
+                connection.trace_send_error(result.xid(), *error);
             });
         // From here on the result is read through pieces that have references to its pages.
         result.restore(&mut context.saved_pages);
@@ -117,6 +117,11 @@ impl SvcConnection for ServerTransport {
         // What waits is served by completions. If one were missed, nothing else would come.
         connection.resume_waiting(queue);
         connection.check_progress(queue);
+        self.send_path.shrink_work();
+        if !connection.is_watched() {
+            queue.give_up_sinks();
+            self.give_up_calls();
+        }
     }
 
     fn detach(&self) {

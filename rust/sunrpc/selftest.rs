@@ -4,6 +4,7 @@
 
 pub mod buffers;
 pub mod calls;
+pub mod svc_transports;
 
 use crate::{
     memory::Buffer,

@@ -84,11 +84,12 @@ impl<L: SvcListener> SvcXprt<L> {
             self.set_flag(raw::XPT_CONN);
         }
         let incoming = incoming?;
+        let peer = L::peer(&incoming);
         // SAFETY: The listener is live, and does not change these.
         let (net, serv) = unsafe { ((*self.as_raw()).xpt_net, (*self.as_raw()).xpt_server) };
         // SAFETY: The connection has the listener's namespace and service. sunrpc takes a reference to the
         // namespace for it, and the service outlives its transports; the class is static.
-        let this = unsafe {
+        let made = unsafe {
             SvcXprt::<L::Connection>::create(
                 L::class().as_raw(),
                 ops,
@@ -97,8 +98,10 @@ impl<L: SvcListener> SvcXprt<L> {
                 connection_functions::<L::Connection>(),
                 |link| self.parts.state.accept(incoming, link),
             )
-        }
-        .ok()?;
+        };
+        let this = made
+            .inspect_err(|error| self.parts.state.rejected(&peer, *error))
+            .ok()?;
         // SAFETY: `create` made it, and this function has its only reference.
         let connection = unsafe { this.as_ref() };
         connection.set_flag(raw::XPT_CONG_CTRL);
@@ -114,7 +117,8 @@ impl<L: SvcListener> SvcXprt<L> {
                 }
                 connection.parts.state.start(connection)
             });
-        if started.is_err() {
+        if let Err(error) = started {
+            self.parts.state.rejected(&peer, error);
             // SAFETY: sunrpc is the caller.
             unsafe { L::class().get_module() };
             // SAFETY: `create` made the transport with this reference.

@@ -21,6 +21,7 @@
 //! | [`SvcConnection::caller`] | an RPC task | no | an RCU read-side section |
 //! | [`SvcConnection::call`] | an RPC task | yes | `XPRT_LOCKED` of the reverse transport |
 //! | `detach` | a service thread, or an administrator's task | yes | `XPT_BUSY`, which it keeps |
+//! | [`SvcConnection::detach`] | also the work item of [`SvcXprt::close_later`] | yes | nothing |
 //! | `timer_expired` | a work queue | yes | nothing |
 //! | completion and CM handlers, through `SvcLink::with` | the transport's own work | no | an RCU read-side section |
 //!
@@ -79,6 +80,12 @@ pub trait SvcListener: Sized + Send + Sync + 'static {
     /// Takes the next peer off the queue, and says whether there are more. A peer that comes later
     /// is announced by [`SvcXprt::connection_pending`]. May sleep.
     fn next(&self) -> (Option<Self::Incoming>, bool);
+
+    /// The address of a peer that waits to be accepted.
+    fn peer(incoming: &Self::Incoming) -> Result<SockAddr>;
+
+    /// Says that `peer` was not accepted, because of `error`.
+    fn rejected(&self, peer: &Result<SockAddr>, error: Error);
 
     /// Makes the state of a connection that is not accepted yet. May sleep.
     fn accept(
@@ -172,7 +179,8 @@ pub trait SvcConnection: HasSvcCall {
     /// The timer that [`SvcXprt::start_timer`] started has expired, on a work queue of the kernel. May sleep. May start it again.
     fn timer_expired(&self, xprt: &SvcXprt<Self>);
 
-    /// Ends the connection: it receives no more calls. May sleep.
+    /// Ends the connection: it receives no more calls, and nothing is posted any more. May sleep. May be called again, also while
+    /// another call runs, and before [`Self::start`] has returned.
     fn detach(&self);
 
     /// Frees what the connection has of the device, as nobody uses the connection any more. Returns when no

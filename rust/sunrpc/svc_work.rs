@@ -28,7 +28,7 @@ use kernel::{
 };
 
 impl<C: SvcConnection> SvcXprt<C> {
-    /// Closes the transport in a work item. Does not sleep.
+    /// Ends the connection and closes the transport in a work item. Does not sleep.
     pub fn close_later(&self) {
         // A second caller would have a reference to put. If that were the last one, `svc_xprt_free` would sleep here.
         if !self.begins_to_close() {
@@ -100,7 +100,7 @@ unsafe extern "C" fn listener_timer<L: SvcListener>(work: *mut work_struct) {
     xprt.timer_expired(xprt);
 }
 
-/// The work item that closes a connection.
+/// The work item that ends a connection and closes its transport.
 ///
 /// # Safety
 ///
@@ -109,7 +109,11 @@ unsafe extern "C" fn close<C: SvcConnection>(work: *mut work_struct) {
     let offset = SvcXprt::<C>::CLOSING_OFFSET + offset_of!(raw::delayed_work, work);
     // SAFETY: The caller says which structure contains `work`. `xprt` is its first field.
     let xprt = unsafe { work.byte_sub(offset).cast::<raw::svc_xprt>() };
+    // While the transport is busy, `svc_xprt_close` only leaves a note for the thread that has it, or that is to come for it, and all
+    // threads may be waiting for disks. The connection ends now: nothing of it stays with the device for as long.
     // SAFETY: The work item has a reference.
+    C::detach(unsafe { SvcXprt::<C>::from_raw(xprt) });
+    // SAFETY: As above.
     unsafe { raw::svc_xprt_close(xprt) };
     // SAFETY: As above. It is not used any more.
     unsafe { raw::svc_xprt_put(xprt) };

@@ -165,6 +165,8 @@ impl ReadHandler for End {
     fn read_failed(&self, _queue: &QueuePair<Self>, (): (), _status: WcStatus) {
         self.get(|seen| seen.reads_failed += 1);
     }
+
+    fn batch_not_posted(&self) {}
 }
 
 impl listener::Listen for End {

@@ -35,6 +35,15 @@ use kernel::{
     prelude::*, //
 };
 
+impl<H: Handler> QueuePair<H> {
+    /// Gives up the regions that are kept for what later RDMA Reads bring, on iWARP. They are made again when they are needed. Sleeps.
+    pub fn give_up_sinks(&self) {
+        if let Some(sinks) = &self.sinks {
+            sinks.give_up();
+        }
+    }
+}
+
 impl<H: Handler> Transfer<H> {
     /// An empty transfer of RDMA Writes over `queue`. `empty` is what an earlier transfer left.
     pub fn writes(queue: &QueuePair<H>, empty: Option<Empty<H>>, flags: Flags) -> Result<Self> {

@@ -61,6 +61,9 @@ pub trait ReadHandler: Handler {
 
     /// An RDMA Read failed. The connection is lost.
     fn read_failed(&self, queue: &QueuePair<Self>, done: Self::ReadDone, failure: WcStatus);
+
+    /// The next batch of a transfer could not be posted, though nothing that was posted has failed. The connection is lost.
+    fn batch_not_posted(&self);
 }
 
 /// What follows when all batches have completed.
@@ -312,7 +315,7 @@ unsafe extern "C" fn batch_done<H: ReadHandler>(cq: *mut raw::ib_cq, wc: *mut ra
         Some(Err(_)) => {
             drop(sends);
             give_back(queue, spent);
-            return handler.request_failed(WcStatus::FLUSHED);
+            return handler.batch_not_posted();
         }
         None => (),
     }

@@ -102,6 +102,31 @@ pub(super) fn reads_go_in_batches() -> Result<bool> {
     Ok(server.has_room())
 }
 
+pub(super) fn batch_that_is_not_posted_is_told() -> Result<bool> {
+    // The Reads may be done before the queue is closed.
+    for _ in 0..20 {
+        let pair = Pair::new()?;
+        let (server, client) = (&pair.far, &pair.near);
+        let (theirs, ours) = (patterned(0x60)?, Page::new(GFP_KERNEL)?);
+        let (segment, _registered, result) = client.offer(&theirs, mr::Access::Read)?;
+        result?;
+        server.end.wait(|seen| (seen.received >= 1).then_some(()))?;
+        let reads = Transfer::reads(&server.queue, None, GFP_KERNEL)?;
+        let reads = server.prepare_many(reads, &ours, segment, None)?;
+        server.post_reads(reads)?;
+        server.queue.sends().lock().open = false;
+        let (told, done) = server.end.wait(|seen| {
+            let ends = (seen.unposted_batches, seen.reads_done);
+            (ends != (0, 0)).then_some(ends)
+        })?;
+        server.queue.drain();
+        if told != 0 {
+            return Ok(told == 1 && done == 0 && !server.end.seen.lock().failed);
+        }
+    }
+    Ok(false)
+}
+
 pub(super) fn reads_cover_sends_before_them() -> Result<bool> {
     let pair = Pair::new()?;
     let (server, client) = (&pair.far, &pair.near);

@@ -61,6 +61,8 @@ pub(super) struct EventLog {
     pub(super) received: usize,
     /// Transfers that have completed.
     pub(super) reads_done: usize,
+    /// Calls of [`ReadHandler::batch_not_posted`].
+    pub(super) unposted_batches: usize,
     /// Whether one was denied memory.
     pub(super) denied: bool,
     /// The Send whose Writes failed.
@@ -196,6 +198,10 @@ impl ReadHandler for TestHandler {
 
     fn read_failed(&self, _queue: &QueuePair<Self>, (): (), failure: WcStatus) {
         self.note(|seen| seen.denied |= failure.is_denial());
+    }
+
+    fn batch_not_posted(&self) {
+        self.note(|seen| seen.unposted_batches += 1);
     }
 }
 

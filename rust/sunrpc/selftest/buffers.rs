@@ -92,7 +92,7 @@ fn call_gets_both_buffers_or_none() -> Result<bool> {
 }
 
 /// A message without bytes, as these calls have none.
-struct Nothing;
+pub(super) struct Nothing;
 
 // SAFETY: There are no bytes.
 unsafe impl Stable for Nothing {

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tests of how a connection of the server ends, or does not begin, without a service and without a network.
+
+use super::{
+    buffers::Nothing,
+    Test, //
+};
+use crate::{
+    svc_ops,
+    svc_queue::WorkQueue,
+    svc_work::{
+        connection_functions,
+        listener_functions, //
+    },
+    HasSvcCall,
+    Net,
+    SockAddr,
+    SvcArgs,
+    SvcBackchannelClass,
+    SvcCall,
+    SvcCallback,
+    SvcClass,
+    SvcConnection,
+    SvcLink,
+    SvcListener,
+    SvcResult,
+    SvcXprt, //
+};
+use core::{
+    ptr::null_mut,
+    sync::atomic::{
+        AtomicUsize,
+        Ordering::Relaxed, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::Arc,
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
+};
+
+/// The tests. The name of each is what it claims.
+pub const TESTS: &[(&str, Test)] = &[
+    (
+        "a connection ends when it is closed, also if its transport waits for a thread",
+        busy_transport_is_disconnected,
+    ),
+    (
+        "the listener hears of each peer that is not accepted, whatever keeps it from that",
+        listener_hears_of_rejected_peers,
+    ),
+];
+
+/// How often a method was called.
+#[derive(Default)]
+struct Calls {
+    detach: AtomicUsize,
+    close: AtomicUsize,
+}
+
+/// A connection to nobody.
+struct Nobody(Arc<Calls>);
+
+static BACKCHANNEL: SvcBackchannelClass<Nobody> = SvcBackchannelClass::new();
+
+// SAFETY: It is not registered.
+static CLASS: SvcClass<Nobody> =
+    unsafe { SvcClass::with_ops(c"nobody", 0, 0, svc_ops::connection::<Nobody>()) };
+
+impl HasSvcCall for Nobody {
+    type Message = Nothing;
+    type CallContext = ();
+}
+
+impl SvcConnection for Nobody {
+    type Listener = ();
+    type Work = ();
+    type Caller = ();
+
+    const BACKCHANNEL_NAME: &'static CStr = c"nobody";
+    const BACKCHANNEL_IDENT: i32 = 0;
+    const BACKCHANNEL_NETIDS: [&'static CStr; 2] = [c"", c""];
+    const BACKCHANNEL_CREDITS: u32 = 1;
+    const BACKCHANNEL_PAYLOAD: usize = 0;
+
+    fn backchannel_class() -> &'static SvcBackchannelClass<Self> {
+        &BACKCHANNEL
+    }
+
+    fn caller(&self) {}
+
+    fn call((): &(), _xid: u32, _call: &SvcCallback<'_>) -> Result {
+        Err(EAGAIN)
+    }
+
+    fn start(&self, _xprt: &SvcXprt<Self>) -> Result {
+        Ok(())
+    }
+
+    fn addresses(&self) -> Result<(SockAddr, SockAddr)> {
+        Err(ENODEV)
+    }
+
+    fn next(&self, _xprt: &SvcXprt<Self>) -> Option<()> {
+        None
+    }
+
+    fn receive(
+        &self,
+        _xprt: &SvcXprt<Self>,
+        (): (),
+        _args: &mut SvcArgs<'_, Nothing>,
+    ) -> Option<KBox<SvcCall<Self>>> {
+        None
+    }
+
+    fn result_payload(&self, (): &mut (), _offset: usize, _len: usize) {}
+
+    fn reply(
+        &self,
+        _xprt: &SvcXprt<Self>,
+        _message: Nothing,
+        (): &mut (),
+        _result: SvcResult<'_>,
+    ) -> Result {
+        Err(ENODEV)
+    }
+
+    fn release(&self, call: KBox<SvcCall<Self>>) {
+        drop(call);
+    }
+
+    fn timer_expired(&self, _xprt: &SvcXprt<Self>) {}
+
+    fn detach(&self) {
+        self.0.detach.fetch_add(1, Relaxed);
+    }
+
+    fn close(&self) {
+        self.0.close.fetch_add(1, Relaxed);
+    }
+}
+
+/// A listener with as many peers as `peers` says.
+struct Door {
+    calls: Arc<Calls>,
+    peers: AtomicUsize,
+    rejected: AtomicUsize,
+}
+
+static DOOR: SvcClass<Door> = SvcClass::new();
+
+impl SvcListener for Door {
+    type Connection = Nobody;
+    /// The number of the peer.
+    type Incoming = usize;
+
+    const NAME: &'static CStr = c"door";
+    const IDENT: i32 = 0;
+    const MAX_PAYLOAD: u32 = 0;
+
+    fn class() -> &'static SvcClass<Self> {
+        &DOOR
+    }
+
+    fn new(_link: SvcLink<Self>) -> impl PinInit<Self, Error> {
+        Err::<Self, _>(ENODEV)
+    }
+
+    fn listen(&self, _net: Net, _address: &SockAddr) -> Result<SockAddr> {
+        Err(ENODEV)
+    }
+
+    fn next(&self) -> (Option<usize>, bool) {
+        let peers = self.peers.load(Relaxed);
+        self.peers.store(peers.saturating_sub(1), Relaxed);
+        ((peers != 0).then_some(peers), peers > 1)
+    }
+
+    fn peer(_incoming: &usize) -> Result<SockAddr> {
+        Err(ENODEV)
+    }
+
+    fn rejected(&self, _peer: &Result<SockAddr>, _error: Error) {
+        self.rejected.fetch_add(1, Relaxed);
+    }
+
+    /// There is memory for the first one only, which has no addresses.
+    fn accept(&self, incoming: usize, _link: SvcLink<Nobody>) -> impl PinInit<Nobody, Error> {
+        match incoming {
+            1 => Ok(Nobody(self.calls.clone())),
+            _ => Err(ENOMEM),
+        }
+    }
+
+    fn timer_expired(&self, _xprt: &SvcXprt<Self>) {}
+
+    fn detach(&self) {}
+}
+
+fn listener_hears_of_rejected_peers() -> Result<bool> {
+    // As below.
+    let queue = WorkQueue::new()?;
+    let calls = Arc::new(Calls::default(), GFP_KERNEL)?;
+    let door = Door {
+        calls: calls.clone(),
+        peers: AtomicUsize::new(2),
+        rejected: AtomicUsize::new(0),
+    };
+    // SAFETY: The class is static, and so are its operations, which nothing changes. As below for the rest.
+    let xprt = unsafe {
+        SvcXprt::create(
+            DOOR.as_raw(),
+            &*(*DOOR.as_raw()).xcl_ops,
+            &raw mut raw::init_net,
+            null_mut(),
+            listener_functions::<Door>(),
+            |_link| Ok(door),
+        )
+    }?;
+    // SAFETY: `create` made it, with the reference that is put below.
+    let listener = unsafe { xprt.as_ref() };
+    let rejected = [1, 2].map(|count| {
+        // SAFETY: What `xpo_accept` needs is there: the listener.
+        let made = unsafe { listener.accept(svc_ops::connection::<Nobody>()) };
+        made.is_none() && listener.rejected.load(Relaxed) == count
+    });
+    // SAFETY: As above. It is not used any more.
+    unsafe { raw::svc_xprt_put(xprt.as_ptr().cast()) };
+    drop(queue);
+    Ok(rejected == [true; 2] && calls.close.load(Relaxed) == 1)
+}
+
+fn busy_transport_is_disconnected() -> Result<bool> {
+    // No class is registered yet, so there is no other. It is dropped when nothing is queued any more.
+    let queue = WorkQueue::new()?;
+    let calls = Arc::new(Calls::default(), GFP_KERNEL)?;
+    let nobody = Nobody(calls.clone());
+    // SAFETY: The class and the operations are static, and the first namespace is never freed. A transport that no service has is on
+    // no list, and nothing of it asks for its service. The functions are those for `Nobody`.
+    let xprt = unsafe {
+        SvcXprt::create(
+            CLASS.as_raw(),
+            svc_ops::connection::<Nobody>(),
+            &raw mut raw::init_net,
+            null_mut(),
+            connection_functions::<Nobody>(),
+            |_link| Ok(nobody),
+        )
+    }?;
+    // `svc_xprt_init` has set `XPT_BUSY`, as if a thread were to come. None does.
+    // SAFETY: `create` made it, with the reference that is put below.
+    unsafe { xprt.as_ref() }.close_later();
+    let detached = (0..500).any(|_| {
+        fsleep(Delta::from_millis(10));
+        calls.detach.load(Relaxed) == 1
+    });
+    let is_there = calls.close.load(Relaxed) == 0;
+    // SAFETY: As above. It is not used any more.
+    unsafe { raw::svc_xprt_put(xprt.as_ptr().cast()) };
+    drop(queue);
+    Ok(detached && is_there && calls.close.load(Relaxed) == 1)
+}
