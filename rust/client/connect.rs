@@ -189,6 +189,9 @@ fn fill(
             let new = resources::regions(credits, limits.reserve).saturating_sub(kept);
             connection.counters.regions.add(new as u64);
             connection.with_peer(|peer| trace::event!(xprtrdma_createmrs(peer, new)));
+            if credits < limits.first_credits {
+                connection.log_few_resources(u32::try_from(limits.first_credits)?, ENOMEM);
+            }
             return Ok(credits);
         };
         if error != ENOMEM || credits <= 1 {

@@ -96,17 +96,18 @@ impl ConnectionState {
     }
 
     /// Changes the state by `event`, which may end the connection, and returns whether it ended an open one.
-    /// If it ended one that was being made, `connect_error` is the reason, unless there was one before.
+    /// If the connect worker has not taken note that it is open, the connect fails with `connect_error`.
     pub(super) fn end(&self, event: Event, connect_error: ConnectError) -> bool {
         let mut inner = self.inner.lock();
         let was_open = inner.connection.state() == State::Open;
-        if !was_open {
-            inner.connect_error.get_or_insert(connect_error);
+        let ends = self.on_locked(&mut inner, event) == Action::TearDown;
+        if ends {
+            inner.connect_error = Some(connect_error);
         }
-        self.on_locked(&mut inner, event) == Action::TearDown && was_open
+        ends && was_open
     }
 
-    /// Reports [`Event::Failed`]. Of several reasons the first one counts.
+    /// Reports [`Event::Failed`].
     pub(super) fn fail(&self, connect_error: ConnectError) {
         let _ = self.end(Event::Failed, connect_error);
     }

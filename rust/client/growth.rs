@@ -44,7 +44,7 @@ pub(super) fn grow(active: &ActiveConnection, flags: Flags) {
                 .backing
                 .failed(connection.age_ms().saturating_add(PAUSE_MS));
             drop(credits);
-            log_failure(connection, target, error);
+            connection.log_growth_failed(target, error);
         }
     }
 }
@@ -56,18 +56,8 @@ pub(super) fn grow_fully(active: &ActiveConnection, flags: Flags) {
     let all = connection.credits.lock().window.requested();
     match grow_to(active, all, flags) {
         Ok(()) => connection.credits.lock().backing.grown(all),
-        Err(error) => log_failure(connection, all, error),
+        Err(error) => connection.log_growth_failed(all, error),
     }
-}
-
-/// Says why no more calls go to the server at a time, unless that is because the connection ends.
-fn log_failure(connection: &Connection, credits: u32, error: Error) {
-    if !connection.is_open() {
-        return;
-    }
-    connection.log_message(|server| {
-        pr_info!("no resources for {credits} calls to {server} at a time: {error:?}\n");
-    });
 }
 
 /// Adds what is missing for `credits`. If it fails, what could be had stays for the next attempt.
@@ -95,6 +85,20 @@ fn add_regions(active: &ActiveConnection, credits: usize, flags: Flags) -> Resul
 }
 
 impl Connection {
+    /// Says why no more calls go to the server at a time, unless that is because the connection ends.
+    fn log_growth_failed(&self, credits: u32, error: Error) {
+        if self.is_open() {
+            self.log_few_resources(credits, error);
+        }
+    }
+
+    /// Says that there were no resources for so many `credits`.
+    pub(super) fn log_few_resources(&self, credits: u32, error: Error) {
+        self.log_message(|server| {
+            pr_info!("no resources for {credits} calls to {server} at a time: {error:?}\n");
+        });
+    }
+
     /// Puts new regions into the pool.
     fn add_regions(&self, regions: Idle<Self>) {
         let new = regions.len();

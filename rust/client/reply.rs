@@ -174,10 +174,13 @@ fn dispatch(
             connection
                 .log_message(|server| pr_info!("dropped a message of {server}: {discard:?}\n"));
             // A message that does not even parse perhaps is all that the server has for the Call.
-            let rqst = claimed_xid(bytes).and_then(|xid| lookup(connection, xid));
-            return match rqst {
+            let xid = claimed_xid(bytes);
+            return match xid.and_then(|xid| lookup(connection, xid)) {
                 Some(rqst) => break_reply(connection, rqst, None, rkey, discard.reason()),
-                None => Disposition::Malformed,
+                None => {
+                    settle_key(connection, xid, rkey);
+                    Disposition::Malformed
+                }
             };
         }
     };
@@ -344,25 +347,37 @@ fn lookup(connection: &Connection, xid: u32) -> Option<PendingReply<ClientTransp
 
 /// No RPC waits for this reply, usually because its task was killed. The server has a credit for another
 /// Call now.
-///
-/// The server may have invalidated a region of the Call that it answers: its slot either has that region
-/// still, or will release it as invalid. A region of another RPC it must not invalidate.
 fn no_matching_rqst(
     connection: &Connection,
     bytes: &[u8],
     xid: u32,
     rkey: &mut Option<Invalidated<'_, Connection>>,
 ) -> Disposition {
-    let mut idle = Idle::new();
     connection.link.with(|xprt| {
         xprt.no_matching_rqst();
         xprt.with_peer(|server| trace::event!(xprtrdma_reply_rqst_err(server, bytes)));
-        if rkey.is_none() {
-            return;
-        }
+    });
+    settle_key(connection, Some(xid), rkey);
+    Disposition::Done
+}
+
+/// No RPC waits for the message that invalidated `rkey`; the message is for the Call `xid`, if it says that.
+///
+/// The server may have invalidated a region of the Call that it answers: its slot either has that region
+/// still, or will release it as invalid. A region of another RPC it must not invalidate: then `rkey` stays.
+fn settle_key(
+    connection: &Connection,
+    xid: Option<u32>,
+    rkey: &mut Option<Invalidated<'_, Connection>>,
+) {
+    if rkey.is_none() {
+        return;
+    }
+    let mut idle = Idle::new();
+    connection.link.with(|xprt| {
         xprt.for_each_slot(|slot| {
             let mut state = slot.lock();
-            if state.xid == xid {
+            if Some(state.xid) == xid {
                 idle.append(&mut take_invalidated(&mut state.registered, rkey));
             }
         });
@@ -373,7 +388,6 @@ fn no_matching_rqst(
         });
     });
     connection.put_regions(idle);
-    Disposition::Done
 }
 
 /// Takes the regions of an answered RPC. If `rkey` names one of them, that is put into the pool.

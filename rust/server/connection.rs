@@ -35,7 +35,10 @@ use crate::endpoint::{
     ReceiveRing, //
 };
 use kernel::{
-    alloc::Flags,
+    alloc::{
+        flags::__GFP_NOWARN,
+        Flags, //
+    },
     new_spinlock,
     prelude::*,
     sync::{
@@ -283,8 +286,8 @@ impl<T: SvcConnection> Connection<T> {
         if self.work.lock().capacity() / 2 <= count {
             return;
         }
-        // Without memory it stays as long as it is.
-        if let Ok(mut queue) = WorkQueue::with_capacity(count, GFP_KERNEL) {
+        // Without memory it stays as long as it is: who frees the connection waits for this.
+        if let Ok(mut queue) = WorkQueue::with_capacity(count, GFP_NOWAIT | __GFP_NOWARN) {
             self.work.lock().shrink_to(&mut queue);
             drop(queue);
         }

@@ -104,8 +104,15 @@ impl ServerTransport {
             queue, connection, ..
         } = &self.send_path;
         let (resumed, pages_freed) = (connection.resumed(), connection.pages_freed());
-        // No page is taken before there is room.
         let ready = waiting.credits.take();
+        if !connection.state.is_open() {
+            // Nobody is left who could answer them.
+            if let Some(credits) = ready {
+                self.give_back(credits);
+            }
+            return None;
+        }
+        // No page is taken before there is room.
         let (credits, attempt) = match ready {
             Some(credits) => (Some(credits), Attempt::Again(resumed)),
             // Who waits for credits comes first.

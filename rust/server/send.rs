@@ -30,6 +30,7 @@ use proto::{
     reverse, //
 };
 use rdma::{
+    error::not_connected,
     receive::Buffers,
     send::{
         UnpostedSend,
@@ -175,6 +176,9 @@ impl<T: SvcConnection> SendPath<T> {
     /// Sends a backchannel call: a header without chunks, and `call` behind it. [`EAGAIN`] if there is no room in the Send queue, or no memory.
     /// Sleeps. Any other error has the connection closed.
     pub(super) fn send_backchannel_call(&self, xid: u32, call: &SvcCallback<'_>) -> Result {
+        if !self.connection.state.is_open() {
+            return Err(not_connected());
+        }
         self.expect_replies()?;
         let mut buffer = self.queue.make_send_buffer().ok_or(EAGAIN)?;
         match self.encode_backchannel_call(xid, call, buffer.bytes_mut()) {

@@ -179,8 +179,8 @@ pub trait SvcConnection: HasSvcCall {
     /// The timer that [`SvcXprt::start_timer`] started has expired, on a work queue of the kernel. May sleep. May start it again.
     fn timer_expired(&self, xprt: &SvcXprt<Self>);
 
-    /// Ends the connection: it receives no more calls, and nothing is posted any more. May sleep. May be called again, also while
-    /// another call runs, and before [`Self::start`] has returned.
+    /// Ends the connection: no more calls arrive, and nothing is posted any more, or only to be flushed. What has arrived, [`Self::next`]
+    /// still returns. May sleep. May be called again, also while another call runs, and before [`Self::start`] has returned.
     fn detach(&self);
 
     /// Frees what the connection has of the device, as nobody uses the connection any more. Returns when no

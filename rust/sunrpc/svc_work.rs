@@ -109,12 +109,12 @@ unsafe extern "C" fn close<C: SvcConnection>(work: *mut work_struct) {
     let offset = SvcXprt::<C>::CLOSING_OFFSET + offset_of!(raw::delayed_work, work);
     // SAFETY: The caller says which structure contains `work`. `xprt` is its first field.
     let xprt = unsafe { work.byte_sub(offset).cast::<raw::svc_xprt>() };
-    // While the transport is busy, `svc_xprt_close` only leaves a note for the thread that has it, or that is to come for it, and all
-    // threads may be waiting for disks. The connection ends now: nothing of it stays with the device for as long.
     // SAFETY: The work item has a reference.
-    C::detach(unsafe { SvcXprt::<C>::from_raw(xprt) });
-    // SAFETY: As above.
     unsafe { raw::svc_xprt_close(xprt) };
+    // While the transport is busy, that only leaves a note for the thread that has it, or that is to come for it, and all threads may
+    // be waiting for disks. The connection ends now all the same. Not before the note: what waits would make the transport busy.
+    // SAFETY: As above.
+    C::detach(unsafe { SvcXprt::<C>::from_raw(xprt) });
     // SAFETY: As above. It is not used any more.
     unsafe { raw::svc_xprt_put(xprt) };
 }

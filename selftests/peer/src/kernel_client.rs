@@ -65,27 +65,6 @@ pub fn read_twice(root: &Path) -> io::Result<Vec<u8>> {
     })
 }
 
-/// Reads the file twice at the same time, past the page cache; one READ fails with EIO. Returns what the other one reads.
-pub fn read_twice_once_in_vain(root: &Path) -> io::Result<Vec<u8>> {
-    const EIO: i32 = 5;
-    let both = std::thread::scope(|scope| {
-        let readers = [(); 2].map(|()| scope.spawn(|| read_directly(root)));
-        readers.map(|reader| {
-            reader
-                .join()
-                .unwrap_or_else(|_| Err(io::Error::other("a panic")))
-        })
-    });
-    match both {
-        [Ok(content), Err(error)] | [Err(error), Ok(content)]
-            if error.raw_os_error() == Some(EIO) =>
-        {
-            Ok(content)
-        }
-        both => Err(io::Error::other(format!("{both:x?}"))),
-    }
-}
-
 /// Lists the directory.
 pub fn list(root: &Path) -> io::Result<Vec<u8>> {
     let names = fs::read_dir(root)?.map(|entry| Ok(entry?.file_name().into_encoded_bytes()));

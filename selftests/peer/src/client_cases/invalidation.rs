@@ -18,7 +18,6 @@ use crate::verbs::Verb;
 cases![ClientCase:
     adv82_invalidation_of_an_unknown_handle,
     adv82_invalidation_of_another_rpc_s_handle,
-    repeated_invalidation_of_another_rpc_s_handle_ends_its_rpc_alone,
     adv83_invalidation_by_a_malformed_reply,
     adv84_invalidation_without_agreement,
     p10_remote_invalidation_with_agreement,
@@ -61,29 +60,6 @@ fn adv83_invalidation_by_a_malformed_reply() -> Outcome {
     server.send(&call.failed_reply())?;
     server.client_gives_up(procedure::READ, |_, call| Ok(call.failed_reply()))?;
     server.has_connected(1)
-}
-
-fn repeated_invalidation_of_another_rpc_s_handle_ends_its_rpc_alone() -> Outcome {
-    let mut server = Server::new(kernel_client::read_twice_once_in_vain)?;
-    let mut xid = None;
-    for connections in 1..=2 {
-        let mut calls = [
-            server.serve_until(procedure::READ)?,
-            server.serve_until(procedure::READ)?,
-        ];
-        server.has_connected(connections)?;
-        if calls[0].xid != *xid.get_or_insert(calls[0].xid) {
-            calls.reverse();
-        }
-        let [replied, other] = calls;
-        expect_eq("XID", Some(replied.xid), xid)?;
-        let handle = other.write_segment()?.handle;
-        let reply = server.correct_reply(&replied)?;
-        server.send_as(Verb::SendWithInvalidate(handle), &reply)?;
-    }
-    // The other READ is sent again over the next connection.
-    server.client_succeeds(&nfs3::content())?;
-    server.has_connected(3)
 }
 
 /// The reply to the first READ invalidates the handle of its Write chunk; the server has this private data.

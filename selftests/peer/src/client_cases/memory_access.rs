@@ -32,6 +32,7 @@ cases![ClientCase:
     sec08_no_read_after_the_reply,
     sec10_no_segment_outlives_the_reply,
     sec12_invalidation_of_another_connection_s_handle,
+    repeated_invalidation_of_another_s_handle_ends_its_rpc_alone,
     sec16_memory_of_a_killed_call_is_invalidated,
     sec17_killed_calls_keep_the_connection,
 ];
@@ -171,6 +172,28 @@ fn sec12_invalidation_of_another_connection_s_handle() -> Outcome {
     // Soft RoCE does invalidate it. Then the first READ fails with its connection, and comes again.
     let _ = first.reply(&call);
     first.client_succeeds(&nfs3::content())
+}
+
+fn repeated_invalidation_of_another_s_handle_ends_its_rpc_alone() -> Outcome {
+    let mut first = Server::new(kernel_client::read_in_vain_and_list)?;
+    let mut call = first.serve_until(procedure::READ)?;
+    let (mut second, other) = pending_read_of(Server::second(kernel_client::read)?)?;
+    let handle = other.write_segment()?.handle;
+    let xid = call.xid;
+    for connections in 1..=2 {
+        if connections == 2 {
+            call = first.serve_until(procedure::READ)?;
+        }
+        first.has_connected(connections)?;
+        expect_eq("XID", call.xid, xid)?;
+        let reply = first.correct_reply(&call)?;
+        first.send_as(Verb::SendWithInvalidate(handle), &reply)?;
+    }
+    first.client_succeeds(&nfs3::entry_names())?;
+    first.has_connected(3)?;
+    // Soft RoCE does invalidate it. Then the other READ fails with its connection, and comes again.
+    let _ = second.reply(&other);
+    second.client_succeeds(&nfs3::content())
 }
 
 /// A client whose first process lists the directory, and the first segment of that Reply chunk.
