@@ -50,7 +50,15 @@ class Watch(unittest.TestCase):
         self.thread(1, IDLE, state="I (idle)")
         self.assertEqual(self.found()["most"], 0)
         self.stop.unlink()
-        self.assertEqual(self.found("sunrpc")["most"], 1)
+        for where in "sunrpc", "svc_recv":
+            self.assertEqual(self.found(where)["most"], 1)
+            self.stop.unlink()
+
+    def test_a_function_that_is_in_no_module_is_found(self):
+        self.thread(1, IDLE.replace(" [sunrpc]", ""))
+        self.assertEqual(self.found("sunrpc")["most"], 0)
+        self.stop.unlink()
+        self.assertEqual(self.found("svc_recv")["where"].keys(), {"svc_recv"})
 
     def test_a_thread_that_runs_is_not_asleep(self):
         self.thread(1, WAITS, state="R (running)")

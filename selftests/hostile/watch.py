@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0
 """Looks at the server of a VM pair, on that server, and prints a JSON object.
 
-`watch.py threads STOP [MODULE]`: until the file STOP is there, samples the stack of each nfsd thread ten times in a second. A thread is
-asleep in the module if it sleeps, its stack has a function of MODULE (rpcrdma), and it has not run while that was read. Prints the number
-of samples, how many threads were asleep there at most in one of them, how many seconds the longest such sleep took, and where they were.
-An idle thread is asleep in sunrpc: with that as MODULE, this must find threads. test_watch.py shows the same of files that it makes.
+`watch.py threads STOP [WHERE]`: until the file STOP is there, samples the stack of each nfsd thread ten times in a second. A thread is
+asleep there if it sleeps, its stack has a function of the module WHERE (rpcrdma), or the function WHERE, and it has not run while that was
+read. Prints the number of samples, how many threads were asleep there at most in one of them, how many seconds the longest such sleep took,
+and where they were. An idle thread is asleep in svc_recv: with that as WHERE, this must find threads. test_watch.py shows the same of files
+that it makes.
 
 `watch.py memory`: drops caches and empty slabs, waits until memory does not change any more, and prints in KiB what is available, what
 unreclaimable slab and vmalloc areas take, and how many objects the RDMA devices have.
@@ -22,9 +23,9 @@ INTERVAL = 0.1
 PROC = Path("/proc")
 
 
-def function_of(module):
-    """What finds the innermost function of a module in a stack."""
-    return re.compile(rf"\s(\S+)\+0x\S+ \[{module}\]")
+def function_of(where):
+    """What finds in a stack the innermost function of the module `where`, or the function `where`."""
+    return re.compile(rf"\s(?:(\S+)\+0x\S+ \[{where}\]|({where})\+0x)")
 
 
 def nfsd_threads():
@@ -45,7 +46,7 @@ def switches(thread):
 
 
 def asleep(thread, function):
-    """Returns in which function of the module the thread sleeps, and since which of its switches, or None."""
+    """Returns in which function the thread sleeps, and since which of its switches, or None."""
     try:
         before, sleeps = switches(thread)
         stack = (thread / "stack").read_text()
@@ -55,11 +56,11 @@ def asleep(thread, function):
     inside = function.search(" " + stack)
     if not (sleeps and still and before == after and inside):
         return None
-    return inside[1], before
+    return inside[1] or inside[2], before
 
 
-def threads(stop, module="rpcrdma"):
-    function = function_of(module)
+def threads(stop, where_to_look="rpcrdma"):
+    function = function_of(where_to_look)
     samples, most, longest, where, since = 0, 0, 0.0, {}, {}
     nfsd = nfsd_threads()
     while not Path(stop).exists():
