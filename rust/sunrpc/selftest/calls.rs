@@ -192,7 +192,9 @@ impl Transport for Echo {
 
     fn release(&self, _: &Xprt<Self>, _: &Rqst<Self>) {}
 
-    fn give_up(&self, _: &Xprt<Self>, _: &CStr) {}
+    fn give_up(&self, xprt: &Xprt<Self>, _: &CStr) {
+        xprt.force_disconnect();
+    }
 
     fn inject_disconnect(&self, _: &Xprt<Self>) {}
 
