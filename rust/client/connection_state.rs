@@ -107,7 +107,7 @@ impl ConnectionState {
         ends && was_open
     }
 
-    /// Reports [`Event::Failed`].
+    /// Reports [`Event::Failed`], and why the connection cannot be made.
     pub(super) fn fail(&self, connect_error: ConnectError) {
         let _ = self.end(Event::Failed, connect_error);
     }
