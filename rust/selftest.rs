@@ -10,6 +10,7 @@ pub(crate) fn run() -> Result {
         sunrpc::selftest::TESTS,
         sunrpc::selftest::buffers::TESTS,
         sunrpc::selftest::calls::TESTS,
+        sunrpc::selftest::callbacks::TESTS,
         sunrpc::selftest::svc_transports::TESTS,
         rdma::selftest::TESTS,
         crate::endpoint::selftest::TESTS,

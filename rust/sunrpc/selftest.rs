@@ -3,6 +3,7 @@
 //! Tests that need the kernel: sunrpc's own decoder must find the replies that this crate copies to an `xdr_buf`.
 
 pub mod buffers;
+pub mod callbacks;
 pub mod calls;
 pub mod svc_transports;
 

@@ -100,10 +100,10 @@ static FAIL: AtomicBool = AtomicBool::new(false);
 /// Whether no call can be sent now.
 static BUSY: AtomicBool = AtomicBool::new(false);
 
-static CLASS: Class<Echo> = Class::new();
+pub(super) static CLASS: Class<Echo> = Class::new();
 
 // SAFETY: The module that has these tests cannot be unloaded while it runs them, so they need no reference.
-static NOBODY: ThisModule = unsafe { ThisModule::from_ptr(null_mut()) };
+pub(super) static NOBODY: ThisModule = unsafe { ThisModule::from_ptr(null_mut()) };
 
 /// A transport that replies by itself.
 pub(super) struct Echo;
@@ -126,7 +126,7 @@ impl Transport for Echo {
     const NAME: &'static CStr = c"selftest";
     const IDENT: i32 = 0x7e57;
     const NETIDS: [&'static CStr; 2] = [c"selftest", c"selftest6"];
-    const CALLBACK_SLOTS: u32 = 0;
+    const CALLBACK_SLOTS: u32 = 2;
 
     fn class() -> &'static Class<Self> {
         &CLASS
@@ -307,10 +307,10 @@ static TIMEOUT: raw::rpc_timeout = raw::rpc_timeout {
 };
 
 /// A client over an [`Echo`].
-struct Caller(NonNull<raw::rpc_clnt>);
+pub(super) struct Caller(NonNull<raw::rpc_clnt>);
 
 impl Caller {
-    fn new() -> Result<Self> {
+    pub(super) fn new() -> Result<Self> {
         let mut address = raw::sockaddr_in {
             sin_family: raw::AF_INET as u16,
             sin_port: 1_u16.to_be(),
@@ -336,6 +336,13 @@ impl Caller {
         // SAFETY: The arguments point to statics, and to an address that sunrpc copies.
         let client = from_err_ptr(unsafe { raw::rpc_create(&raw mut arguments) })?;
         Ok(Self(NonNull::new(client).ok_or(ENOMEM)?))
+    }
+
+    /// Calls `f` with the transport.
+    pub(super) fn with_transport<R>(&self, f: impl FnOnce(&Xprt<Echo>) -> R) -> R {
+        // SAFETY: The client is live. Nobody gives it another transport, so it has a reference to this one, which
+        // is an `Xprt<Echo>` by its class.
+        f(unsafe { Xprt::from_raw((*self.0.as_ptr()).cl_xprt) })
     }
 
     fn call(&self, procedure: usize) -> Result {
