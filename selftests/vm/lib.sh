@@ -191,15 +191,13 @@ xprts() { cat /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/"$1" 2>/dev/null; }
 
 # Writes the server's address to sysfs, which makes sunrpc drop the connection. A writer that waits for a busy transport is not woken
 # when the transport is idle, so it is killed, and a new one tries again.
+# Each has longer than the one before, as a machine may be too slow for the first ones.
 drop_connection() {
-	local file writer
+	local file tenths
 	for file in /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr; do
+		tenths=3
 		while [ -e "$file" ]; do
-			echo "$SERVER_ADDR" >"$file" &
-			writer=$!
-			sleep 0.3
-			kill -KILL "$writer"
-			wait "$writer" && break
+			timeout --signal=KILL "$((tenths / 10)).$((tenths++ % 10))" sh -c "echo '$SERVER_ADDR' >'$file'" && break
 		done 2>/dev/null
 	done
 	# The last file may have been removed meanwhile.
