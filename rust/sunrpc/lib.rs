@@ -22,7 +22,7 @@
 //! | [`Transport::close`] | `xprtiod`, a sender, the connect work, destruction | yes | `XPRT_LOCKED`, or there is no other user |
 //! | [`Transport::grow`] | a work item | yes | nothing |
 //! | [`Transport::will_carry_swap`] | swapon | yes | nothing |
-//! | [`Transport::release`], [`Transport::timer`] | the request's own task | yes | nothing |
+//! | [`Transport::release`], [`Transport::give_up`] | a call's task | yes | perhaps `XPRT_LOCKED` |
 //! | [`Transport::callback_max_payload`] | any task | no | an RCU read-side section |
 //! | completion and CM handlers, through `XprtLink::with` | the transport's own work | no | an RCU read-side section |
 //!
@@ -58,7 +58,7 @@
 //! * `link`, `class`, `stats`: what both a client's and a server's transport have.
 //! * `rqst`, `slot_table`, `released_calls`, `bc_rqst`, `bc_pool`: the parts of an `Xprt`.
 //! * `xprt`, then `cwnd`, `pending_reply`, `backchannel`, `reserve`: the transport, and what it does by itself.
-//! * `transport`: the trait; then `release`, `reconnect`, `transmit`, `mountstats`, `create`, which call its methods.
+//! * `transport`: the trait; then `release`, `reply_timeout`, `reconnect`, `transmit`, `mountstats`, `create`, which call its methods.
 //! * `ops`: the functions that sunrpc calls.
 //! * `svc_*`: the same for the server, from `svc_xprt` by way of `svc_transport` to `svc_ops` and `svc_backchannel`.
 
@@ -81,6 +81,7 @@ mod pieces;
 mod reconnect;
 mod release;
 mod released_calls;
+mod reply_timeout;
 mod reserve;
 mod rqst;
 mod rqst_buffers;

@@ -253,7 +253,7 @@ unsafe extern "C" fn timer<T: Transport>(xprt: *mut raw::rpc_xprt, task: *mut ra
     // SAFETY: See the top.
     let this = unsafe { Xprt::<T>::from_raw(xprt) };
     // SAFETY: The task is the caller, and waits for the reply to its request.
-    this.reply_timed_out(unsafe { (*(*task).tk_rqstp).rq_connect_cookie });
+    unsafe { this.reply_timed_out((*task).tk_rqstp) };
 }
 
 unsafe extern "C" fn close<T: Transport>(xprt: *mut raw::rpc_xprt) {

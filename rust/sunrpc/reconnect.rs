@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! When to connect, and when to give a connection up.
+//! When to connect, and how to disconnect.
 //!
-//! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h), `connect`, `close`,
-//! `timer` and `set_connect_timeout` of `struct rpc_xprt_ops`.
+//! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h), `connect`, `close`
+//! and `set_connect_timeout` of `struct rpc_xprt_ops`.
 //!
 //! A task that finds the transport not connected takes `XPRT_LOCKED` and calls `connect`, which
 //! passes the lock to a work item. The first attempt, and one after a connection that brought a reply,
@@ -136,17 +136,6 @@ impl<T: Transport> Xprt<T> {
     /// The value that marks the work item, and not a task, as the owner of `XPRT_LOCKED`.
     fn lock_cookie(&self) -> *mut c_void {
         self.as_raw().cast()
-    }
-
-    /// Gives up the connection over which a request with this `connect_cookie` was sent, because no reply
-    /// came in time. May sleep.
-    ///
-    /// On a reliable connection a request is retransmitted only over a new connection.
-    pub(crate) fn reply_timed_out(&self, connect_cookie: u32) {
-        // If the cookies differ, there has been a new connection since.
-        if connect_cookie == self.connect_cookie() {
-            T::give_up(self, self, c"no reply in time");
-        }
     }
 
     /// Lowers the time-outs to these.

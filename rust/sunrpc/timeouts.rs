@@ -37,6 +37,14 @@ pub(crate) const fn rpc_timeout(value: c_ulong) -> raw::rpc_timeout {
     }
 }
 
+/// So many nanoseconds are `jiffies`.
+pub(crate) fn nanoseconds(jiffies: c_ulong) -> i64 {
+    const NSEC_PER_JIFFY: i64 = 1_000_000_000 / HZ as i64;
+    i64::try_from(jiffies)
+        .unwrap_or(i64::MAX)
+        .saturating_mul(NSEC_PER_JIFFY)
+}
+
 /// The present time.
 pub(crate) fn jiffies() -> c_ulong {
     // SAFETY: The kernel never frees the word, and changes it as a whole.

@@ -6,7 +6,10 @@ use super::Test;
 use crate::{
     released_calls::ReleasedCalls,
     task::gfp_flags,
-    timeouts::HZ,
+    timeouts::{
+        rpc_timeout,
+        HZ, //
+    },
     CallbackRqst,
     Class,
     HasSlot,
@@ -88,6 +91,10 @@ pub const TESTS: &[(&str, Test)] = &[
         "a reply may come before its call is counted as released",
         reply_may_come_before_its_call_is_counted_as_released,
     ),
+    (
+        "the time for a reply counts from when the call was sent",
+        time_for_a_reply_counts_from_when_the_call_was_sent,
+    ),
 ];
 
 /// The number of times that an [`Echo`] connected, and the number of those that exist.
@@ -99,6 +106,9 @@ static FAIL: AtomicBool = AtomicBool::new(false);
 
 /// Whether no call can be sent now.
 static BUSY: AtomicBool = AtomicBool::new(false);
+
+/// Whether a call that is sent has no reply.
+static SILENT: AtomicBool = AtomicBool::new(false);
 
 pub(super) static CLASS: Class<Echo> = Class::new();
 
@@ -169,6 +179,9 @@ impl Transport for Echo {
         }
         if rqst.reply_max() > UNSENDABLE_REPLY {
             return Err(SendError::Io);
+        }
+        if SILENT.load(Relaxed) {
+            return Ok(());
         }
         if let Some(mut pending) = xprt.lookup(rqst.xid()) {
             // A reply: MSG_ACCEPTED, an empty verifier, SUCCESS.
@@ -306,11 +319,18 @@ static TIMEOUT: raw::rpc_timeout = raw::rpc_timeout {
     to_exponential: 0,
 };
 
+/// Two seconds in all.
+static SHORT_TIMEOUT: raw::rpc_timeout = rpc_timeout(2 * HZ);
+
 /// A client over an [`Echo`].
 pub(super) struct Caller(NonNull<raw::rpc_clnt>);
 
 impl Caller {
     pub(super) fn new() -> Result<Self> {
+        Self::with_timeout(&TIMEOUT)
+    }
+
+    fn with_timeout(timeout: &'static raw::rpc_timeout) -> Result<Self> {
         let mut address = raw::sockaddr_in {
             sin_family: raw::AF_INET as u16,
             sin_port: 1_u16.to_be(),
@@ -327,7 +347,7 @@ impl Caller {
             program: PROGRAM.0.get(),
             stats: STATS.0.get(),
             version: 1,
-            timeout: &raw const TIMEOUT,
+            timeout,
             flags: (raw::RPC_CLNT_CREATE_NOPING
                 | raw::RPC_CLNT_CREATE_QUIET
                 | raw::RPC_CLNT_CREATE_HARDRTRY) as usize,
@@ -495,4 +515,32 @@ fn reply_may_come_before_its_call_is_counted_as_released() -> Result<bool> {
     // In the usual order the call keeps a credit, which its reply frees, once.
     let late = calls.add() && calls.credits() == 1 && calls.replied();
     Ok(early && late && calls.credits() == 0 && !calls.replied())
+}
+
+fn time_for_a_reply_counts_from_when_the_call_was_sent() -> Result<bool> {
+    let _registered = CLASS.register(&NOBODY)?;
+    let caller = Arc::new(Caller::with_timeout(&SHORT_TIMEOUT)?, GFP_KERNEL)?;
+    caller.call(WITH_REPLY)?;
+    let before = CONNECTED.load(Relaxed);
+    let connected = || CONNECTED.load(Relaxed) - before;
+    // The calls wait for three quarters of their time before they are sent. NFSv4 sets the flag, NFSv3 does not.
+    SILENT.store(true, Relaxed);
+    BUSY.store(true, Relaxed);
+    let calls = [raw::RPC_TASK_NO_RETRANS_TIMEOUT as c_int, 0];
+    let calls = calls.map(|flags| caller.begin(WITH_REPLY, flags));
+    fsleep(Delta::from_millis(1_500));
+    BUSY.store(false, Relaxed);
+    let another = caller.begin(WITH_REPLY, 0);
+    // Their time is over, but they have been sent for less than half of it.
+    fsleep(Delta::from_millis(800));
+    let stays = connected() == 0;
+    // In the end they are sent over another connection.
+    SILENT.store(false, Relaxed);
+    let mut replied = another?.status() == 0;
+    for call in calls {
+        replied &= call?.status() == 0;
+    }
+    let connected = connected();
+    drop(caller);
+    Ok(stays && replied && connected == 1 && ALIVE.load(Relaxed) == 0)
 }
