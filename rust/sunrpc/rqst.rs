@@ -176,8 +176,17 @@ impl<T: HasSlot> Rqst<T> {
     pub fn reduction_allowed(&self) -> bool {
         // SAFETY: The task holds a reference to the credential, and the credential one to its flavour,
         // until the task gives up the request.
-        let flags = unsafe { (*(*(*self.as_raw()).rq_cred).cr_auth).au_flags };
+        let (flags, flavor) = unsafe {
+            let auth = (*(*self.as_raw()).rq_cred).cr_auth;
+            (
+                (&raw const (*auth).au_flags).read_volatile(),
+                (*auth).au_flavor,
+            )
+        };
+        // RPCSEC_GSS does not clear the flags of a new flavour before it sets some, so what was in that memory before can
+        // set others. krb5 does not have this one.
         flags & (1 << raw::RPCAUTH_AUTH_DATATOUCH) == 0
+            || flavor == raw::rpc_auth_flavors_RPC_AUTH_GSS_KRB5
     }
 
     /// Whether there will be a reply.
