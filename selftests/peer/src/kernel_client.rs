@@ -79,13 +79,13 @@ pub fn read_and_list(root: &Path) -> io::Result<Vec<u8>> {
     list(root)
 }
 
-/// Writes all of the file, and waits until it is written.
+/// Writes all of the file, waits until it is written, and asks for its attributes: there is a call after the WRITE.
 pub fn write(root: &Path) -> io::Result<Vec<u8>> {
-    let file = fs::OpenOptions::new()
-        .write(true)
-        .open(root.join(nfs3::NAME))?;
+    let path = root.join(nfs3::NAME);
+    let file = fs::OpenOptions::new().write(true).open(&path)?;
     io::Write::write_all(&mut &file, &nfs3::content())?;
     file.sync_all()?;
+    fs::metadata(path)?;
     Ok(Vec::new())
 }
 
