@@ -6,9 +6,9 @@
 //! # Local invalidation
 //!
 //! The memory of an RPC is released only when no region of it is valid. After a reply, the completion handler
-//! has the regions invalidated before it completes the RPC. If an RPC ends without a reply, its own task
-//! does so in [`Slot::release`], and waits. If the invalidations cannot be posted or fail, the task waits
-//! until the connection is closed.
+//! has the regions invalidated before it completes the RPC. If an RPC ends without a reply, or sunrpc may give back
+//! some of its memory because no reply came in time, its own task does so in [`Slot::release`], and waits. If the
+//! invalidations cannot be posted or fail, the task waits until the connection is closed.
 
 use super::{
     chunk::Offered,

@@ -252,8 +252,9 @@ unsafe extern "C" fn release_request<T: Transport>(task: *mut raw::rpc_task) {
 unsafe extern "C" fn timer<T: Transport>(xprt: *mut raw::rpc_xprt, task: *mut raw::rpc_task) {
     // SAFETY: See the top.
     let this = unsafe { Xprt::<T>::from_raw(xprt) };
-    // SAFETY: The task is the caller, and waits for the reply to its request.
-    unsafe { this.reply_timed_out((*task).tk_rqstp) };
+    // SAFETY: The task is the caller, which waited for the reply to its request. The reply to a reverse-direction call
+    // has none, so the request is in a slot.
+    unsafe { this.reply_timed_out(Rqst::from_raw((*task).tk_rqstp)) };
 }
 
 unsafe extern "C" fn close<T: Transport>(xprt: *mut raw::rpc_xprt) {

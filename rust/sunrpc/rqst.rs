@@ -267,9 +267,15 @@ impl<T: HasSlot> Rqst<T> {
         self.awaits_reply.store(awaits_reply, Ordering::Relaxed);
     }
 
+    /// Whether the call was sent and no reply was taken.
+    #[inline]
+    pub(crate) fn awaits_reply(&self) -> bool {
+        self.awaits_reply.load(Ordering::Relaxed)
+    }
+
     /// Returns whether the peer owes a reply, and sets that it does not.
     pub(crate) fn take_awaits_reply(&self) -> bool {
-        let awaits_reply = self.awaits_reply.load(Ordering::Relaxed);
+        let awaits_reply = self.awaits_reply();
         self.set_awaits_reply(false);
         awaits_reply
     }

@@ -107,8 +107,7 @@ impl<T: Transport> LockedXprt<'_, T> {
         let (sent, rqst) = match request {
             Outgoing::Call(rqst) => {
                 // SAFETY: The request is pinned, so its task lives.
-                if unsafe { self.was_sent(rqst.as_raw()) && self.goes_on(rqst.as_raw()) } {
-                    // sunrpc would retransmit it. The reply to the first transmission may still come.
+                if unsafe { self.is_retransmission(rqst) } {
                     return 0;
                 }
                 (self.send_call(rqst, more), rqst.as_raw())

@@ -103,7 +103,10 @@ pub trait Transport: HasSlot {
     }
 
     /// Makes the memory of `rqst` inaccessible to the peer, as its task frees buffers and pages after this,
-    /// whether a reply came or not. The request is not pinned any more. May sleep.
+    /// whether a reply came or not. May sleep.
+    ///
+    /// Either the request is not pinned any more, or it was sent and no reply came in time. In that case a reply may
+    /// be taken at the same time, and the task may have the call sent again over another connection.
     fn release(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>);
 
     /// Gives the connection up, for this `reason`: has sunrpc close it, if there is one. Runs in a call's task.

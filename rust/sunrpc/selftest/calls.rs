@@ -5,6 +5,7 @@
 use super::Test;
 use crate::{
     released_calls::ReleasedCalls,
+    reply_timeout::LOST_WITHOUT_REPLY,
     task::gfp_flags,
     timeouts::{
         rpc_timeout,
@@ -95,6 +96,14 @@ pub const TESTS: &[(&str, Test)] = &[
         "the time for a reply counts from when the call was sent",
         time_for_a_reply_counts_from_when_the_call_was_sent,
     ),
+    (
+        "the peer reads nothing of a call that RPCSEC_GSS may encrypt once more",
+        peer_reads_nothing_that_is_encrypted_once_more,
+    ),
+    (
+        "a call that the peer does not understand is sent again at once",
+        call_that_is_not_understood_is_sent_again_at_once,
+    ),
 ];
 
 /// The number of times that an [`Echo`] connected, and the number of those that exist.
@@ -109,6 +118,21 @@ static BUSY: AtomicBool = AtomicBool::new(false);
 
 /// Whether a call that is sent has no reply.
 static SILENT: AtomicBool = AtomicBool::new(false);
+
+/// Whether the next reply says that the arguments are garbage.
+static REFUSE: AtomicBool = AtomicBool::new(false);
+
+/// Whether a connection was given up because there was no reply in time.
+static TIMED_OUT: AtomicBool = AtomicBool::new(false);
+
+/// Whether the peer may read the memory of a call that has no reply.
+static READABLE: AtomicBool = AtomicBool::new(false);
+
+/// Whether a call was encoded while [`READABLE`].
+static ENCODED_READABLE: AtomicBool = AtomicBool::new(false);
+
+/// How long it takes to close a connection over which the peer may read.
+const DRAIN: Delta = Delta::from_millis(50);
 
 pub(super) static CLASS: Class<Echo> = Class::new();
 
@@ -181,6 +205,7 @@ impl Transport for Echo {
             return Err(SendError::Io);
         }
         if SILENT.load(Relaxed) {
+            READABLE.store(true, Relaxed);
             return Ok(());
         }
         if let Some(mut pending) = xprt.lookup(rqst.xid()) {
@@ -188,6 +213,10 @@ impl Transport for Echo {
             let mut reply = [0; 24];
             reply[..4].copy_from_slice(&rqst.xid().to_be_bytes());
             reply[7] = 1;
+            if REFUSE.swap(false, Relaxed) {
+                // GARBAGE_ARGS.
+                reply[23] = 4;
+            }
             let received = pending.scatter(&reply, None).map_err(|_| SendError::Io)?;
             xprt.note_reply();
             pending.complete(received);
@@ -199,13 +228,23 @@ impl Transport for Echo {
         Ok(())
     }
 
-    fn close(&self, _: &Xprt<Self>) {}
+    fn close(&self, _: &Xprt<Self>) {
+        if READABLE.load(Relaxed) {
+            fsleep(DRAIN);
+            READABLE.store(false, Relaxed);
+        }
+    }
 
     fn expire(&self) {}
 
-    fn release(&self, _: &Xprt<Self>, _: &Rqst<Self>) {}
+    fn release(&self, _: &Xprt<Self>, _: &Rqst<Self>) {
+        READABLE.store(false, Relaxed);
+    }
 
-    fn give_up(&self, xprt: &Xprt<Self>, _: &CStr) {
+    fn give_up(&self, xprt: &Xprt<Self>, reason: &CStr) {
+        if reason == LOST_WITHOUT_REPLY {
+            TIMED_OUT.store(true, Relaxed);
+        }
         xprt.force_disconnect();
     }
 
@@ -303,7 +342,11 @@ const fn procedure(decode: Option<Decode>, reply_words: u32) -> raw::rpc_procinf
 }
 
 /// No arguments.
-extern "C" fn encode(_: *mut raw::rpc_rqst, _: *mut raw::xdr_stream, _: *const c_void) {}
+extern "C" fn encode(_: *mut raw::rpc_rqst, _: *mut raw::xdr_stream, _: *const c_void) {
+    if READABLE.load(Relaxed) {
+        ENCODED_READABLE.store(true, Relaxed);
+    }
+}
 
 /// No results.
 extern "C" fn decode(_: *mut raw::rpc_rqst, _: *mut raw::xdr_stream, _: *mut c_void) -> c_int {
@@ -327,10 +370,10 @@ pub(super) struct Caller(NonNull<raw::rpc_clnt>);
 
 impl Caller {
     pub(super) fn new() -> Result<Self> {
-        Self::with_timeout(&TIMEOUT)
+        Self::with(&TIMEOUT, raw::rpc_auth_flavors_RPC_AUTH_NULL)
     }
 
-    fn with_timeout(timeout: &'static raw::rpc_timeout) -> Result<Self> {
+    fn with(timeout: &'static raw::rpc_timeout, authflavor: raw::rpc_authflavor_t) -> Result<Self> {
         let mut address = raw::sockaddr_in {
             sin_family: raw::AF_INET as u16,
             sin_port: 1_u16.to_be(),
@@ -348,6 +391,7 @@ impl Caller {
             stats: STATS.0.get(),
             version: 1,
             timeout,
+            authflavor,
             flags: (raw::RPC_CLNT_CREATE_NOPING
                 | raw::RPC_CLNT_CREATE_QUIET
                 | raw::RPC_CLNT_CREATE_HARDRTRY) as usize,
@@ -519,7 +563,8 @@ fn reply_may_come_before_its_call_is_counted_as_released() -> Result<bool> {
 
 fn time_for_a_reply_counts_from_when_the_call_was_sent() -> Result<bool> {
     let _registered = CLASS.register(&NOBODY)?;
-    let caller = Arc::new(Caller::with_timeout(&SHORT_TIMEOUT)?, GFP_KERNEL)?;
+    let caller = Caller::with(&SHORT_TIMEOUT, raw::rpc_auth_flavors_RPC_AUTH_NULL)?;
+    let caller = Arc::new(caller, GFP_KERNEL)?;
     caller.call(WITH_REPLY)?;
     let before = CONNECTED.load(Relaxed);
     let connected = || CONNECTED.load(Relaxed) - before;
@@ -543,4 +588,42 @@ fn time_for_a_reply_counts_from_when_the_call_was_sent() -> Result<bool> {
     let connected = connected();
     drop(caller);
     Ok(stays && replied && connected == 1 && ALIVE.load(Relaxed) == 0)
+}
+
+fn peer_reads_nothing_that_is_encrypted_once_more() -> Result<bool> {
+    let _registered = CLASS.register(&NOBODY)?;
+    // For this crate the flavor is like RPCSEC_GSS, as it is neither of the two that leave the arguments as they are.
+    let caller = Caller::with(&TIMEOUT, raw::rpc_auth_flavors_RPC_AUTH_TLS)?;
+    let caller = Arc::new(caller, GFP_KERNEL)?;
+    let call = || caller.begin(WITH_REPLY, 0);
+    // It is an error for AUTH_TLS, but there is a reply.
+    call()?.status();
+    let before = CONNECTED.load(Relaxed);
+    ENCODED_READABLE.store(false, Relaxed);
+    SILENT.store(true, Relaxed);
+    let call = call();
+    let sent = (0..5_000).any(|_| {
+        fsleep(Delta::from_millis(1));
+        READABLE.load(Relaxed)
+    });
+    SILENT.store(false, Relaxed);
+    // There is a reply when the call was encoded anew and sent over another connection.
+    call?.status();
+    let again = CONNECTED.load(Relaxed) != before;
+    let never_readable = !ENCODED_READABLE.load(Relaxed);
+    drop(caller);
+    Ok(sent && again && never_readable && ALIVE.load(Relaxed) == 0)
+}
+
+fn call_that_is_not_understood_is_sent_again_at_once() -> Result<bool> {
+    let _registered = CLASS.register(&NOBODY)?;
+    let caller = Caller::with(&SHORT_TIMEOUT, raw::rpc_auth_flavors_RPC_AUTH_NULL)?;
+    caller.call(WITH_REPLY)?;
+    TIMED_OUT.store(false, Relaxed);
+    REFUSE.store(true, Relaxed);
+    caller.call(WITH_REPLY)?;
+    let refused = !REFUSE.swap(false, Relaxed);
+    let at_once = !TIMED_OUT.load(Relaxed);
+    drop(caller);
+    Ok(refused && at_once && ALIVE.load(Relaxed) == 0)
 }
