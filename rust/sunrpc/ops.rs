@@ -71,7 +71,7 @@ fn table<T: Transport>() -> &'static raw::rpc_xprt_ops {
             prepare_request: Some(prepare_request::<T>),
             send_request: Some(send_request::<T>),
             abort_send_request: None,
-            wait_for_reply_request: Some(raw::xprt_wait_for_reply_request_def),
+            wait_for_reply_request: Some(wait_for_reply::<T>),
             timer: Some(timer::<T>),
             release_request: Some(release_request::<T>),
             close: Some(close::<T>),
@@ -247,6 +247,15 @@ unsafe extern "C" fn release_request<T: Transport>(task: *mut raw::rpc_task) {
     };
     // SAFETY: The caller holds `transport_lock`.
     unsafe { this.release_credit(task, in_slot) };
+}
+
+unsafe extern "C" fn wait_for_reply<T: Transport>(task: *mut raw::rpc_task) {
+    // SAFETY: The task, which is the caller, has sent its request.
+    let rqst = unsafe { (*task).tk_rqstp };
+    // SAFETY: The task has a reference to the transport.
+    let this = unsafe { Xprt::<T>::from_raw((*rqst).rq_xprt) };
+    // SAFETY: sunrpc promises the rest. The reply to a reverse-direction call has none, so the request is in a slot.
+    unsafe { this.wait_for_reply(task, Rqst::from_raw(rqst)) };
 }
 
 unsafe extern "C" fn timer<T: Transport>(xprt: *mut raw::rpc_xprt, task: *mut raw::rpc_task) {

@@ -1,136 +1,130 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Calls whose reply does not come in time.
+//! The time that a call waits for its reply.
 //!
-//! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h), `timer` of `struct
-//! rpc_xprt_ops`, `rq_majortimeo` of `struct rpc_rqst`.
-//!
-//! On a reliable connection a call is retransmitted only over a new connection, so the present one is given up.
+//! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h), `wait_for_reply_request` and `timer`
+//! of `struct rpc_xprt_ops`, `rq_majortimeo` of `struct rpc_rqst`.
 //!
 //! sunrpc counts the time for a reply from the beginning of the call, however long there was no connection
 //! meanwhile. After an outage the time of many calls is over as soon as they are sent. If each of them ended the
-//! connection, none would ever have its reply. So a call that was sent a short while ago goes on; when sunrpc
-//! finds its time over, it begins to count anew.
+//! connection, none would ever have its reply. So a call has the first of its time-outs to itself, from when it was sent.
 //!
-//! Then sunrpc may encode the call anew. RPCSEC_GSS gives back the pages that it encrypted the arguments to when it
-//! does that, and the peer must not be able to read them any more.
+//! On a reliable connection a call is retransmitted only over a new connection, so in the end the present one is
+//! given up. sunrpc may then encode the call anew. RPCSEC_GSS gives back the pages that it encrypted the arguments to
+//! when it does that, and the peer must not be able to read them any more.
 
 use crate::{
     rqst::Rqst,
-    timeouts::nanoseconds,
+    timeouts::{
+        jiffies,
+        jiffies_since, //
+    },
     transport::Transport,
     xprt::Xprt, //
 };
-use kernel::prelude::*;
+use kernel::{
+    ffi::c_ulong,
+    prelude::*, //
+};
 
 /// Why a connection is given up over which a call has no reply.
 pub(crate) const LOST_WITHOUT_REPLY: &CStr = c"no reply in time";
 
 impl<T: Transport> Xprt<T> {
-    /// Gives up the connection over which the call was sent, because no reply came in time, unless the call goes
-    /// on. If sunrpc encodes the call anew, the peer has no access to its memory when this returns. May sleep.
+    /// Has the task sleep until there is a reply, or the time for it is over. Does not sleep itself.
+    ///
+    /// # Safety
+    ///
+    /// `task` is the current one, has sent `rqst`, waits for no queue, and holds `queue_lock`.
+    pub(crate) unsafe fn wait_for_reply(&self, task: *mut raw::rpc_task, rqst: &Rqst<T>) {
+        // SAFETY: Only its own task uses the word, which is the current one.
+        let end = unsafe { &raw mut (*rqst.as_raw()).rq_majortimeo };
+        // SAFETY: As above.
+        let usual = unsafe { end.read() };
+        // SAFETY: The request is the task's.
+        if let Some(later) = unsafe { self.later_end(task, rqst, usual) } {
+            // sunrpc uses it once, for this wait.
+            // SAFETY: As above.
+            unsafe { end.write(later) };
+        }
+        // SAFETY: The caller promises what sunrpc does.
+        unsafe { raw::xprt_wait_for_reply_request_def(task) };
+        // When the time is over, it is over for a soft mount, too.
+        // SAFETY: As above: until the current function returns to sunrpc, the task does not go on elsewhere.
+        unsafe { end.write(usual) };
+    }
+
+    /// The end of the time for the reply, in jiffies, if that is after `usual`.
+    ///
+    /// # Safety
+    ///
+    /// `task` is the current one, and `rqst` its request.
+    #[inline]
+    unsafe fn later_end(
+        &self,
+        task: *mut raw::rpc_task,
+        rqst: &Rqst<T>,
+        usual: c_ulong,
+    ) -> Option<c_ulong> {
+        // SAFETY: The task has a client, whose time-outs live as long as the client.
+        let first = unsafe { (*(*(*task).tk_client).cl_timeout).to_initval };
+        let now = jiffies();
+        // A jiffy before zero is far in the future.
+        let is_before = |other: c_ulong| usual.wrapping_sub(other) > c_ulong::MAX / 2;
+        // Most calls are sent when they begin. For the others it is not important what a jiffy more or less is.
+        if !is_before(now.wrapping_add(first)) {
+            return None;
+        }
+        // If the call was sent over another connection, sunrpc wakes the task at once.
+        let later = now
+            .wrapping_add(first)
+            .wrapping_sub(jiffies_since(rqst.time_sent()));
+        is_before(later).then_some(later)
+    }
+
+    /// Gives up the connection over which the call was sent, because no reply came in time. If sunrpc may give back
+    /// memory of the call next, the peer has no access to it when this returns. May sleep.
     ///
     /// # Safety
     ///
     /// The caller is the task of `rqst`.
     pub(crate) unsafe fn reply_timed_out(&self, rqst: &Rqst<T>) {
-        let raw = rqst.as_raw();
         // If it was not sent over this connection, there has been a new one since, or this one is being closed.
-        // SAFETY: A task is in use as long as it runs, and so is its request.
-        if unsafe { self.was_sent(raw) } {
-            // SAFETY: As above.
-            if unsafe { self.goes_on(raw) } {
-                return;
-            }
+        let was_sent = self.was_sent(rqst);
+        if was_sent {
             T::give_up(self, self, LOST_WITHOUT_REPLY);
         }
-        // SAFETY: As above.
-        if unsafe { !awaits_transmission(raw) && self.may_free_memory(raw) } {
+        // SAFETY: The task of the request is the caller.
+        if unsafe { is_encrypted_anew(rqst, was_sent) } {
             T::release(self, self, rqst);
         }
     }
 
     /// Whether the call was sent over this connection.
-    ///
-    /// # Safety
-    ///
-    /// The request is in use.
     #[inline]
-    pub(crate) unsafe fn was_sent(&self, rqst: *const raw::rpc_rqst) -> bool {
-        // SAFETY: The caller vouches for the request. sunrpc writes the word as a whole.
-        let cookie = unsafe { (&raw const (*rqst).rq_connect_cookie).read_volatile() };
-        cookie == self.connect_cookie()
-    }
-
-    /// Whether sunrpc would retransmit the call over this connection, though the reply may still come.
-    ///
-    /// A call that has a reply is another matter: sunrpc did not like that one.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Self::goes_on`].
-    #[inline]
-    pub(crate) unsafe fn is_retransmission(&self, rqst: &Rqst<T>) -> bool {
-        let raw = rqst.as_raw();
-        // SAFETY: The caller vouches for the request.
-        unsafe { self.was_sent(raw) && rqst.awaits_reply() && self.goes_on(raw) }
-    }
-
-    /// Whether the call, which was sent over this connection, waits on for its reply though sunrpc finds its time
-    /// over: it was sent less than half of that time ago.
-    ///
-    /// # Safety
-    ///
-    /// The request is that of a call, and in use, and so is its task.
-    unsafe fn goes_on(&self, rqst: *const raw::rpc_rqst) -> bool {
-        // SAFETY: The caller vouches for request and task. The task of a call has a client, whose time-outs live
-        // as long as the client.
-        let (sent, time) = unsafe {
-            let client = (*(*rqst).rq_task).tk_client;
-            (
-                (&raw const (*rqst).rq_xtime).read_volatile(),
-                (*(*client).cl_timeout).to_initval,
-            )
-        };
-        // SAFETY: Any context but an NMI may call this.
-        let since = unsafe { raw::ktime_get() }.saturating_sub(sent);
-        // SAFETY: The caller vouches for request and task.
-        since < nanoseconds(time) / 2 && unsafe { !self.may_free_memory(rqst) }
-    }
-
-    /// Whether sunrpc, now that the time of the call is over, may give back memory that it was sent from.
-    ///
-    /// sunrpc encodes a call anew, unless it was sent over this connection and has `RPC_TASK_NO_RETRANS_TIMEOUT`,
-    /// which NFSv4 sets. That changes nothing, unless RPCSEC_GSS takes another sequence number and encrypts the
-    /// arguments once more.
-    ///
-    /// # Safety
-    ///
-    /// The request is that of a call that was sent, and in use, and so is its task.
-    unsafe fn may_free_memory(&self, rqst: *const raw::rpc_rqst) -> bool {
-        // SAFETY: The caller vouches for the task. sunrpc writes the word as a whole.
-        let flags = unsafe { (&raw const (*(*rqst).rq_task).tk_flags).read_volatile() };
-        let waits = u32::from(flags) & raw::RPC_TASK_NO_RETRANS_TIMEOUT != 0;
-        // SAFETY: The caller vouches for the request.
-        if waits && unsafe { self.was_sent(rqst) } {
-            return false;
-        }
-        // SAFETY: A request that was sent has a credential, which has a reference to its flavor.
-        let flavor = unsafe { (*(*(*rqst).rq_cred).cr_auth).au_flavor };
-        !matches!(
-            flavor,
-            raw::rpc_auth_flavors_RPC_AUTH_NULL | raw::rpc_auth_flavors_RPC_AUTH_UNIX
-        )
+    pub(crate) fn was_sent(&self, rqst: &Rqst<T>) -> bool {
+        rqst.connect_cookie() == self.connect_cookie()
     }
 }
 
-/// Whether the call waits to be sent. Then sunrpc does not encode it anew, and another task may be sending it.
+/// Whether sunrpc, now that the time of the call is over, may give back memory that it was sent from.
+///
+/// sunrpc encodes a call anew, unless it `was_sent` over this connection and has `RPC_TASK_NO_RETRANS_TIMEOUT`, which
+/// NFSv4 sets. That changes nothing, unless RPCSEC_GSS takes another sequence number and encrypts the arguments once
+/// more.
 ///
 /// # Safety
 ///
-/// The request is that of a call, and in use, and so is its task.
-unsafe fn awaits_transmission(rqst: *const raw::rpc_rqst) -> bool {
-    // SAFETY: The caller vouches for request and task. The word changes by atomic operations only.
-    let state = unsafe { (&raw const (*(*rqst).rq_task).tk_runstate).read_volatile() };
-    state & (1 << raw::RPC_TASK_NEED_XMIT) != 0
+/// The caller is the task of `rqst`, which has sent it.
+unsafe fn is_encrypted_anew<T: Transport>(rqst: &Rqst<T>, was_sent: bool) -> bool {
+    // SAFETY: The caller vouches for the task. sunrpc writes the word as a whole.
+    let flags = unsafe { (&raw const (*rqst.task()).tk_flags).read_volatile() };
+    let waits = u32::from(flags) & raw::RPC_TASK_NO_RETRANS_TIMEOUT != 0;
+    // SAFETY: A request that was sent has a credential, which has a reference to its flavor.
+    let flavor = unsafe { (*(*(*rqst.as_raw()).rq_cred).cr_auth).au_flavor };
+    let is_changed = !matches!(
+        flavor,
+        raw::rpc_auth_flavors_RPC_AUTH_NULL | raw::rpc_auth_flavors_RPC_AUTH_UNIX
+    );
+    is_changed && !(waits && was_sent)
 }

@@ -267,15 +267,22 @@ impl<T: HasSlot> Rqst<T> {
         self.awaits_reply.store(awaits_reply, Ordering::Relaxed);
     }
 
-    /// Whether the call was sent and no reply was taken.
+    /// The transport's `connect_cookie` when the call was last sent, or no present one.
     #[inline]
-    pub(crate) fn awaits_reply(&self) -> bool {
-        self.awaits_reply.load(Ordering::Relaxed)
+    pub(crate) fn connect_cookie(&self) -> u32 {
+        // SAFETY: The request is in use. sunrpc writes the word as a whole.
+        unsafe { (&raw const (*self.as_raw()).rq_connect_cookie).read_volatile() }
+    }
+
+    /// When the call was last sent.
+    pub(crate) fn time_sent(&self) -> raw::ktime_t {
+        // SAFETY: As above, and so does this crate.
+        unsafe { (&raw const (*self.as_raw()).rq_xtime).read_volatile() }
     }
 
     /// Returns whether the peer owes a reply, and sets that it does not.
     pub(crate) fn take_awaits_reply(&self) -> bool {
-        let awaits_reply = self.awaits_reply();
+        let awaits_reply = self.awaits_reply.load(Ordering::Relaxed);
         self.set_awaits_reply(false);
         awaits_reply
     }

@@ -37,16 +37,16 @@ pub(crate) const fn rpc_timeout(value: c_ulong) -> raw::rpc_timeout {
     }
 }
 
-/// So many nanoseconds are `jiffies`.
-pub(crate) fn nanoseconds(jiffies: c_ulong) -> i64 {
-    const NSEC_PER_JIFFY: i64 = 1_000_000_000 / HZ as i64;
-    i64::try_from(jiffies)
-        .unwrap_or(i64::MAX)
-        .saturating_mul(NSEC_PER_JIFFY)
-}
-
 /// The present time.
 pub(crate) fn jiffies() -> c_ulong {
     // SAFETY: The kernel never frees the word, and changes it as a whole.
     unsafe { (&raw const kernel::bindings::jiffies).read_volatile() }
+}
+
+/// The time since `then`, in jiffies.
+pub(crate) fn jiffies_since(then: raw::ktime_t) -> c_ulong {
+    const NSEC_PER_JIFFY: i64 = 1_000_000_000 / HZ as i64;
+    // SAFETY: Any context but an NMI may call this.
+    let since = unsafe { raw::ktime_get() }.saturating_sub(then);
+    c_ulong::try_from(since / NSEC_PER_JIFFY).unwrap_or(0)
 }

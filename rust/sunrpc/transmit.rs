@@ -105,13 +105,7 @@ impl<T: Transport> LockedXprt<'_, T> {
         // The request itself is one of those that are queued.
         let more = self.xmit_queuelen() > 1;
         let (sent, rqst) = match request {
-            Outgoing::Call(rqst) => {
-                // SAFETY: The request is pinned, so its task lives.
-                if unsafe { self.is_retransmission(rqst) } {
-                    return 0;
-                }
-                (self.send_call(rqst, more), rqst.as_raw())
-            }
+            Outgoing::Call(rqst) => (self.send_call(rqst, more), rqst.as_raw()),
             Outgoing::CallbackReply(reply) => {
                 if reply.connect_cookie() != self.connect_cookie() {
                     // The peer has no Receive for the reply and will call again (RFC 8167, section 4), so
@@ -177,8 +171,7 @@ impl<T: Transport> LockedXprt<'_, T> {
         if !self.request_get_cong(rqst) {
             return Err(NotSent::NoCredit);
         }
-        // SAFETY: The request is pinned.
-        if unsafe { self.was_sent(rqst.as_raw()) } {
+        if self.was_sent(rqst) {
             // RFC 8166, section 3.3.1: a call that is sent twice on one connection would use a credit that was
             // not granted.
             T::give_up(self, self, c"a call is to be sent once more");
