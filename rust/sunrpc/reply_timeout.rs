@@ -7,7 +7,8 @@
 //!
 //! sunrpc counts the time for a reply from the beginning of the call, however long there was no connection
 //! meanwhile. After an outage the time of many calls is over as soon as they are sent. If each of them ended the
-//! connection, none would ever have its reply. So a call has the first of its time-outs to itself, from when it was sent.
+//! connection, none would ever have its reply. So the task waits at least as long as the first time-out of its call,
+//! counted from when the call was sent.
 //!
 //! On a reliable connection a call is retransmitted only over a new connection, so in the end the present one is
 //! given up. sunrpc may then encode the call anew. RPCSEC_GSS gives back the pages that it encrypted the arguments to
@@ -69,7 +70,7 @@ impl<T: Transport> Xprt<T> {
         // SAFETY: The task has a client, whose time-outs live as long as the client.
         let first = unsafe { (*(*(*task).tk_client).cl_timeout).to_initval };
         let now = jiffies();
-        // A jiffy before zero is far in the future.
+        // Jiffies wrap around, so of two times that one is later which is less than half of the range ahead.
         let is_before = |other: c_ulong| usual.wrapping_sub(other) > c_ulong::MAX / 2;
         // Most calls are sent when they begin. For the others it is not important what a jiffy more or less is.
         if !is_before(now.wrapping_add(first)) {

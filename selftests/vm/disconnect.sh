@@ -62,12 +62,7 @@ server_moves() {
 # connection that is idle, nor for a client that waits to be accepted, nor for a listener at an address of the device.
 removal_needs_no_thread() {
 	local stuck waiting status=0
-	on_server "set -e
-		modprobe brd rd_nr=1 rd_size=32768
-		mkfs.ext4 -q /dev/ram0
-		mkdir -p /export/frozen
-		mount /dev/ram0 /export/frozen
-		exportfs -o rw,no_root_squash,insecure,no_subtree_check '*:/export/frozen'
+	export_freezable sec=sys && on_server "set -e
 		nfsdctl threads 0
 		nfsdctl listener +rdma:$SERVER_ADDR:$port +tcp:0.0.0.0:2049
 		nfsdctl threads 4" || return
@@ -93,7 +88,7 @@ removal_needs_no_thread() {
 	wait $stuck || status=1
 	wait $waiting && umount /mnt/waiting
 	umount /mnt/frozen "$mnt" || status=1
-	on_server "exportfs -u '*:/export/frozen'; exportfs -f; umount /export/frozen && rmmod brd" || status=1
+	unexport_freezable || status=1
 	return $status
 }
 

@@ -119,16 +119,10 @@ grows() {
 }
 
 # The time for a reply is over while the server's file system lets nobody write. sunrpc encrypts the WRITE once more, into other pages.
-# The mount of NFSv3, as sunrpc does not encrypt calls of NFSv4 again before the connection is closed.
+# The mount uses NFSv3, because sunrpc does not encrypt a call of NFSv4 again before the connection is closed.
 outlasts() {
 	local writer before after status=0
-	on_server "set -e
-		modprobe brd rd_nr=1 rd_size=32768
-		mkfs.ext4 -q /dev/ram0
-		mkdir -p /export/frozen
-		mount /dev/ram0 /export/frozen
-		chmod 1777 /export/frozen
-		exportfs -o rw,no_root_squash,insecure,no_subtree_check,sec=krb5p '*:/export/frozen'" || return
+	export_freezable sec=krb5p || return
 	mount -t nfs -o "proto=rdma,port=$port,vers=3,nolock,sec=krb5p,timeo=30" server.rpcrdma.test:/export/frozen "$mnt" || return
 	random_file /vm/true 1048576 && touch "$mnt/slow" || return
 	before=$(counter local_inv_needed)
@@ -140,7 +134,7 @@ outlasts() {
 	on_server "fsfreeze -u /export/frozen"
 	wait $writer && drop_file "$mnt/slow" && cmp /vm/true "$mnt/slow" || status=1
 	umount "$mnt" || status=1
-	on_server "exportfs -u '*:/export/frozen'; exportfs -f; umount /export/frozen && rmmod brd" || status=1
+	unexport_freezable || status=1
 	dmesg | grep 'no reply in time' && echo "$before invalidations before, $after after" && [ "$after" -gt "$before" ] || status=1
 	return $status
 }

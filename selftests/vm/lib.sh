@@ -218,6 +218,19 @@ drop_packets() {
 
 pass_packets() { nft delete table inet lost; }
 
+# export_freezable OPTION: the server exports /export/frozen, a file system in memory that `fsfreeze -f` there stops, with that option.
+export_freezable() {
+	on_server "set -e
+		modprobe brd rd_nr=1 rd_size=32768
+		mkfs.ext4 -q /dev/ram0
+		mkdir -p /export/frozen
+		mount /dev/ram0 /export/frozen
+		chmod 1777 /export/frozen
+		exportfs -o rw,no_root_squash,insecure,no_subtree_check,$1 '*:/export/frozen'"
+}
+
+unexport_freezable() { on_server "exportfs -u '*:/export/frozen'; exportfs -f; umount /export/frozen && rmmod brd"; }
+
 # verified_io OPTION...: fio writes, and reads back what it wrote. On the debug kernel, which is slow, the size is a quarter of it, but
 # not less than 1M. The array `place` says where to.
 place=("--directory=$mnt")
