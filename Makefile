@@ -10,16 +10,18 @@ MODULE ?= rust
 CLIENT ?= rust
 SERVER ?= rust
 
-# How long each fuzz target runs, and how long `make hostile` measures beside each attack, in seconds; the attacks with this in their name.
+# How long each fuzz target runs, and how long `make hostile` measures beside each attack, in seconds; the attacks with this in their name,
+# or the kernels of `make check-kernels`.
 TIME ?= 60
 ONLY ?=
+KEEP ?=
 
 # The VMs: their RDMA device (rxe, iwarp-tcp, iwarp-sctp or siw), that of a pair's server if it is another one, virtual CPUs, memory and
-# that of a pair's server, seconds until they are killed, additions to the kernel's command line. KERNEL=debug boots the debug kernel.
+# that of a pair's server, seconds until they are killed, additions to the kernel's command line. KERNEL= boots another kernel than the stock one: debug, uml or uml-debug.
 RDMA ?= rxe
 PEER_RDMA ?= $(RDMA)
 SMP ?= 2
-MEM ?= $(if $(filter debug,$(KERNEL)),3G,2G)
+MEM ?= $(if $(filter %debug,$(KERNEL)),3G,2G)
 PEER_MEM ?= $(MEM)
 LIMIT ?= 600
 APPEND ?=
@@ -32,9 +34,9 @@ vm := scripts/enter scripts/vm.py
 vm_options = --rdma $(RDMA) --peer-rdma $(PEER_RDMA) --smp $(SMP) --memory $(MEM) --peer-memory $(PEER_MEM) --limit $(LIMIT) --append='$(APPEND)'
 built = scripts/build.sh $(if $(filter rust iwarp-%,$(1) $(2) $(RDMA) $(PEER_RDMA)),module,buildroot)$(siw)
 # The stock kernel lacks siw.
-siw = $(if $(filter siw,$(RDMA) $(PEER_RDMA)),$(if $(filter debug,$(KERNEL)),, && nice scripts/enter selftests/iwarp/siw.sh))
+siw = $(if $(filter siw,$(RDMA) $(PEER_RDMA)),$(if $(KERNEL),, && nice scripts/enter selftests/iwarp/siw.sh))
 
-.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-all check-fast check-kernels check-packages debug-check conformance fuzz mutants instructions counts interop bench hostile deb release fmt clean distclean help
+.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-all check-fast check-uml check-kernels check-packages debug-check conformance fuzz mutants instructions counts interop bench bench-time hostile deb release fmt clean distclean help
 
 ## Build
 modules: ## both modules for the kernel in KDIR= (default: the running one); the default
@@ -53,7 +55,7 @@ buildroot: ## only the build root and the kernel's Rust metadata
 shell: buildroot ## a shell in the build root
 	@scripts/enter
 
-deb: ## Debian packages in build/deb: for DKMS, the Rust metadata of each kernel in scripts/buildroot/series, manual and status command
+deb: ## Debian packages in build/deb: for DKMS, the Rust metadata of each generic kernel in scripts/buildroot/kernels, or of KVER=, manual and status command
 	@scripts/packaging/deb.sh
 
 release: ## source tarball, packages, changes and checksums of the last commit, in build/release/
@@ -72,7 +74,7 @@ vm2: ## the same on the client of a pair; CLIENT=rust|c SERVER=rust|c; the serve
 	@$(vm) pair --client $(CLIENT) --server $(SERVER) $(vm_options) -- "$$RUN"
 
 ## Test
-check: ## all gates, cheapest first: host tests, builds, and the tests in VMs
+check: ## all gates: host tests, builds, most tests under User-Mode Linux with KASAN, and those of the stock kernel
 	@scripts/check.sh
 
 check-all: ## make check, the long forms of the tests, and each fault in a loop: 100 disconnects, 20 device removals
@@ -81,10 +83,13 @@ check-all: ## make check, the long forms of the tests, and each fault in a loop:
 check-fast: ## the gates that need no VM
 	@scripts/check.sh fast
 
-check-kernels: ## the tests in VMs on each kernel of scripts/buildroot/series
-	@scripts/check.sh kernels
+check-uml: ## the tests in the kernel, and a pair with mounts and lost connections, under User-Mode Linux: minutes
+	@scripts/check.sh uml
 
-debug-check: ## the tests in VMs, and more, on a debug kernel (built once, which takes long), over rxe, siw, iwarp-tcp and iwarp-sctp
+check-kernels: ## the modules on each kernel of scripts/buildroot/kernels; goes on where it ended; ONLY= kernels, KEEP=1: their roots stay
+	@ONLY='$(ONLY)' KEEP='$(KEEP)' scripts/check.sh kernels
+
+debug-check: ## all tests on debug kernels (built once), under User-Mode Linux or QEMU, over rxe, siw, iwarp-tcp and iwarp-sctp
 	@scripts/check.sh debug
 
 check-packages: ## the Debian packages, in chroots from a clean root and in a VM: install, upgrade, roll back, refuse, remove; lintian
@@ -116,6 +121,10 @@ interop: ## this project's module and the in-tree one on either side: every vers
 bench: ## instructions per operation, this project's module beside the in-tree one, over RDMA=, and NFS over TCP; PROFILE=1: who executes them
 	@$(call built,rust)
 	@scripts/enter selftests/bench/bench.py --rdma $(RDMA) $(if $(PROFILE),--profile)
+
+bench-time: ## CPU time per operation of client and server, this project's module beside the in-tree one, over each device, and NFS over TCP
+	@KERNEL=uml scripts/build.sh module
+	@KERNEL=uml scripts/enter selftests/bench/cpu_time.py
 
 hostile: ## what a mount notices of clients that attack its server, this project's and the in-tree one; ONLY= attacks, TIME= seconds for each
 	@$(call built,rust)

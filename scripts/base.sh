@@ -42,9 +42,10 @@ check_space() {
 
 remove() { in_namespace rm -rf --one-file-system "$@"; }
 
+# failed WHAT [STATUS]: says why, out of the log, and ends.
 failed() {
 	grep -E '^(error|E): |^       ' "$log" | uniq | tail -n 20 >&2 || true
-	die "$1" "The whole log is $log"
+	(die "$1" "The whole log is $log") || exit "${2:-1}"
 }
 
 # Makes a Debian trixie root at $1, with apt configured as on this machine, and empties the log.

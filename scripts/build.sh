@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# build.sh buildroot|module [MAKE-ARGUMENT...]: makes sure of the build root, then builds the modules in it. With
-# KERNEL=debug those are the modules for the debug kernel, in build/debug.
+# build.sh buildroot|module [MAKE-ARGUMENT...]: makes sure of the build root, then builds the modules in it. With KERNEL= those are
+# the modules for that kernel (scripts/testkernel/build.sh), in a directory of build/ that has its name.
 
 . "$(dirname "$0")/lib.sh"
 
@@ -15,8 +15,8 @@ exec 9>"$top/build/lock"
 flock 9
 log=$top/build/module.log built=$top
 make=(make -s -C /kernel/source O=/kernel/build M=/src CC=x86_64-linux-gnu-gcc-14 -j"$(nproc)" modules)
-if [ "${KERNEL:-}" = debug ]; then built=$top/build/debug make=(scripts/build-copy.sh debug); fi
-[ "${KERNEL:-}" = debug ] || "$top/scripts/objects.sh" "$top" "$(basename "$(kernel_dir "$(root_dir)")")"
+if [ -n "${KERNEL:-}" ]; then built=$top/build/$KERNEL make=(scripts/build-copy.sh "$KERNEL"); fi
+[ -n "${KERNEL:-}" ] || "$top/scripts/objects.sh" "$top" "$(basename "$(kernel_dir "$(root_dir)")")"
 stage "modules: compiling"
 "$top/scripts/enter" "${make[@]}" "$@" >"$log" 2>&1 || { cat "$log" >&2; die "the modules do not compile; the log is $log"; }
 grep -v "^Skipping BTF" "$log" >&2 || true

@@ -5,39 +5,106 @@
 # counts as one, and so does each single result of a host test or of a test in a VM. No gate judges its time, except that it
 # fails when it reaches its limit.
 #
-# check.sh [fast|all|kernels|debug|packages]
-#   fast     the gates that need no VM
-#   (none)   those, and the tests in VMs
-#   all      those, and the tests that take long
-#   kernels  the tests in VMs on each kernel of scripts/buildroot/series
-#   debug    the tests in VMs on the debug kernel
+# check.sh [fast|uml|all|kernels|debug|packages]
+#   fast     the gates that need no machine
+#   uml      the tests in the kernel, and a pair with mounts and broken connections, under User-Mode Linux
+#   (none)   the gates of `fast`; most tests under User-Mode Linux, on a kernel that looks for faults; and under QEMU those that
+#            show that the stock kernel runs the modules
+#   all      those, all tests under QEMU, and the tests that take long
+#   kernels  on each kernel of scripts/buildroot/kernels, what scripts/check-kernels.sh says
+#   debug    all tests on a kernel that looks for faults: under User-Mode Linux what can run there, and the rest under QEMU
 #   packages the Debian packages: built, installed, upgraded and removed in chroots, and a mount in a VM
 #
-# CLIENT=c, SERVER=c and MODULE=c (a single VM) run the tests in VMs on the in-tree module.
+# Kernels for User-Mode Linux and debug kernels are built first, once (scripts/testkernel/build.sh).
+# CLIENT=c, SERVER=c and MODULE=c (a single machine) run the tests in VMs on the in-tree module.
 
 . "$(dirname "$0")/lib.sh"
 cd "$top"
 
 passed=0 failed=0 skipped=0 word=
 logs=$top/build/check
+# Where results are kept from one run to the next, if they are.
+kept=
+. scripts/check-kernels.sh
 
-# gate NAME LIMIT COMMAND...: the limit is in seconds. The command keeps to it itself; it finds it in `limit`. Sets `word` to ok or FAILED.
+# How many gates may run at the same time. `all_done` waits for those that still run.
+at_once=1
+
+# gate NAME LIMIT COMMAND...: the limit is in seconds. The command keeps to it itself; it finds it in `limit`. If one gate runs at a
+# time, sets `word` to ok or FAILED.
 gate() {
-	local name=$1 limit=$2 log=$logs/${1//[!a-zA-Z0-9.]/-}.log start=$SECONDS
+	if [ "$at_once" -eq 1 ]; then
+		run_gate "$@"
+		return
+	fi
+	while [ "$(jobs -rp | wc -l)" -ge "$at_once" ]; do wait -n; done
+	# What it counts is in a file until all are done; a gate that did not come to that has failed.
+	local counts=$logs/counts/${1//[!a-zA-Z0-9.]/-}
+	mkdir -p "$logs/counts"
+	echo 0 1 0 >"$counts"
+	# shellcheck disable=SC2030 # it is this gate's share that is counted
+	(passed=0 failed=0 skipped=0; run_gate "$@"; echo "$passed $failed $skipped" >"$counts") &
+}
+
+# shellcheck disable=SC2031
+all_done() {
+	local good bad skip
+	wait
+	at_once=1
+	while read -r good bad skip; do
+		passed=$((passed + good)) failed=$((failed + bad)) skipped=$((skipped + skip))
+	done < <(cat "$logs"/counts/*)
+	rm -r "$logs/counts"
+}
+
+run_gate() {
+	local name=$1 limit=$2 log=$logs/${1//[!a-zA-Z0-9.]/-}.log start=$SECONDS seconds status=0
 	shift 2
-	if "$@" >"$log" 2>&1; then
-		word=ok passed=$((passed + 1))
+	if keeps "$1" && [ -e "$log.passed" ]; then
+		word=kept passed=$((passed + 1)) seconds=$(cat "$log.passed")
 	else
-		word=FAILED failed=$((failed + 1))
+		"$@" >"$log" 2>&1 || status=$?
+		seconds=$((SECONDS - start))
+		case $1:$status in
+		*:0) word=ok passed=$((passed + 1)) ;;
+		build_root:77) word=skipped skipped=$((skipped + 1)) ;;
+		*) word=FAILED failed=$((failed + 1)) ;;
+		esac
+		if keeps "$1" && [ "$word" = ok ]; then echo "$seconds" >"$log.passed"; fi
 	fi
 	count_results "$log"
-	printf '%-7s %-44s %4d s of %4d s\n' "$word" "$name" $((SECONDS - start)) "$limit"
-	slowest "$log"
-	skips "$log" | sed 's/^/        skipped: /'
+	# In one piece, as gates may run side by side.
+	printf '%s\n' "$(report "$name" "$seconds" "$limit" "$log")"
+}
+
+# Whether the result of such a command is kept: what others make has to be there when the next ones run.
+keeps() { case $kept:$1 in :*) return 1 ;; *:one_vm | *:pair | *:iwarp) ;; *) return 1 ;; esac; }
+
+# report NAME SECONDS LIMIT LOG
+report() {
+	printf '%-7s %-44s %4d s of %4d s\n' "$word" "$1" "$2" "$3"
+	slowest "$4"
+	skips "$4" | sed 's/^/        skipped: /'
+	if [ "$word" = skipped ]; then grep -E '^(error: |       )' "$4" | sed 's/^/    /'; fi
 	if [ "$word" = FAILED ]; then
-		relevant "$log" | tail -n 40 | sed 's/^/    /'
-		printf '    the log is %s\n' "${log#"$top"/}"
+		relevant "$4" | tail -n 40 | sed 's/^/    /'
+		printf '    the log is %s\n' "${4#"$top"/}"
 	fi
+}
+
+# part NAME MINUTES: what comes from here on, and how long it may take on two busy CPUs, which nothing enforces.
+parts=()
+part() { parts+=("$SECONDS $2 $1"); }
+
+# Prints how long each part took.
+took() {
+	local index start end minutes name
+	for index in "${!parts[@]}"; do
+		read -r start minutes name <<<"${parts[index]}"
+		end=$SECONDS
+		if [ $((index + 1)) -lt ${#parts[@]} ]; then read -r end _ <<<"${parts[index + 1]}"; fi
+		printf '%-62s %4d min %2d s of %3d min\n' "$name" $(((end - start) / 60)) $(((end - start) % 60)) "$minutes"
+	done
 }
 
 in_root() { timeout -k 10 "$limit" scripts/enter "$@"; }
@@ -96,10 +163,10 @@ crafted_peer() { in_root sh -ec 'cd selftests/peer; nice cargo clippy -q --relea
 compiles() { timeout -k 10 "$limit" scripts/build.sh module && ! grep -n warning build/module.log; }
 
 # vm.py itself sees to the limit: it begins when the VMs start, after other runs of this machine have ended.
-# one_vm LIST
-one_vm() { scripts/enter scripts/vm.py single --module "${MODULE:-rust}" --limit "$limit" -- "$settings scripts/vm/kselftest $1"; }
+# one_vm LISTS
+one_vm() { scripts/enter scripts/vm.py single --module "${MODULE:-rust}" --rdma "$rdma" --limit "$limit" -- "$settings scripts/vm/kselftest $1"; }
 
-# pair LIST [CLIENT SERVER]: two VMs, and which module each of them has.
+# pair LISTS [CLIENT SERVER]: two VMs, and which module each of them has.
 pair() {
 	scripts/enter scripts/vm.py pair --client "${2:-${CLIENT:-rust}}" --server "${3:-${SERVER:-rust}}" --rdma "$rdma" \
 		--limit "$limit" -- "$settings scripts/vm/kselftest $1"
@@ -108,7 +175,7 @@ pair() {
 # The kernel's soft iWARP for the stock kernel, which lacks it.
 siw() { timeout -k 10 "$limit" scripts/enter selftests/iwarp/siw.sh; }
 
-# iwarp LIST [CLIENT SERVER [OPTION...]]: two VMs, and the RDMA device of each, which is iwarp-tcp if none is named. The options
+# iwarp LISTS [CLIENT SERVER [OPTION...]]: two VMs, and the RDMA device of each, which is iwarp-tcp if none is named. The options
 # are those of vm.py.
 iwarp() {
 	scripts/enter scripts/vm.py pair --client "${CLIENT:-rust}" --server "${SERVER:-rust}" --rdma "${2:-iwarp-tcp}" \
@@ -117,23 +184,27 @@ iwarp() {
 
 # What needs no VM.
 fast() {
-	gate 'format of the Rust sources' 120 in_root scripts/fmt.sh --check
+	at_once=2
+	gate 'host tests of proto' 1200 host_tests proto
+	gate 'host tests of rdmap' 1200 host_tests rdmap
+	gate 'fuzz targets, 3 s each' 900 in_root nice selftests/fuzz/run.sh TIME=3
+	builds
+	gate 'conformance' 600 in_root scripts/conformance.py
+	gate 'clippy of rdmap' 300 rdmap_clippy
 	gate 'shellcheck' 300 in_root sh -c 'grep -rlE "^#!/bin/(ba)?sh|^#!/bin/busybox|^# shellcheck shell" Makefile scripts selftests .ci |
 		xargs shellcheck'
+	gate 'format of the Rust sources' 120 in_root scripts/fmt.sh --check
 	gate 'unsafe code' 60 scripts/unsafe.sh
 	gate 'circles of imports' 120 import_circles
 	gate 'checkpatch' 120 checkpatch
 	gate 'which kernels the scripts choose and refuse' 120 in_root selftests/scripts/kernels.sh
+	gate 'what make check-kernels runs and keeps' 120 in_root selftests/scripts/check-kernels.sh
 	gate 'what rpcrdma-status says' 120 in_root selftests/scripts/status.sh
-	gate 'host tests of proto' 1200 host_tests proto
+	gate 'units of systemd' 120 in_root selftests/scripts/units.sh
 	gate 'reasons in troubleshooting.md' 60 in_root scripts/reasons.py
 	gate 'what finds sleeping threads of the server' 60 in_root sh -ec 'cd selftests/hostile; python3 -B -m unittest -q'
 	gate 'second codec of iWARP' 120 in_root sh -ec 'cd selftests/iwpeer; python3 -B -m unittest -q'
-	gate 'host tests of rdmap' 600 host_tests rdmap
-	gate 'clippy of rdmap' 300 rdmap_clippy
-	gate 'conformance' 600 in_root scripts/conformance.py
-	gate 'fuzz targets, 3 s each' 900 in_root nice selftests/fuzz/run.sh TIME=3
-	builds
+	all_done
 	gate 'trace points cost one NOP' 60 in_root scripts/tracepoints.py rpcrdma.ko
 	gate 'no panic in proto' 60 in_root scripts/panicfree.sh rust/proto/lib.o
 	gate 'no panic in rdmap' 120 in_root selftests/rdmap/panicfree.sh
@@ -147,27 +218,69 @@ builds() {
 	gate "${1:-}the module builds without a warning" 900 compiles
 }
 
-# vms [PREFIX]: the tests in VMs. Each list is one boot. The limits are at least four times what a list takes on two CPUs that do nothing else.
+# kernel NAME: makes sure of that kernel, which scripts/testkernel/build.sh builds.
+kernel() { KERNEL=$1 gate "kernel: $1" 7200 timeout -k 10 7200 scripts/buildroot.sh; }
+
+# The tests on a kernel of User-Mode Linux that looks for faults. Each list is one boot, and the longest come first. Two run at the same
+# time: with three, rxe gives up connections now and then, as a machine that waits two seconds for a processor acknowledges nothing.
+uml() {
+	gate "$KERNEL: clippy, and the tests in the kernel" 900 clippy
+	gate "$KERNEL: the modules build without a warning" 900 compiles
+	at_once=2
+	gate "$KERNEL: two, the crafted peer" 2400 pair 'crafted_peer leaks.sh'
+	gate "$KERNEL: two, mounts and connections" 1800 pair 'mounts leaks.sh'
+	gate "$KERNEL: two, data and messages" 1200 pair 'data leaks.sh'
+	gate "$KERNEL: two, files and exports" 1200 pair 'files leaks.sh'
+	settings='ROUNDS=3' gate "$KERNEL: one machine" 1200 one_vm 'uml_single leaks.sh'
+	gate "$KERNEL: two, faults during I/O" 1200 pair 'faults leaks.sh'
+	rdma=iwarp-sctp gate "$KERNEL: two, iwarp-sctp" 1200 pair 'iwarp_sctp leaks.sh'
+	gate "$KERNEL: two, iwarp-tcp, siw on the server" 900 iwarp 'iwarp_siw leaks.sh' iwarp-tcp siw
+	gate "$KERNEL: two, iwarp-tcp" 1200 iwarp 'uml_iwarp leaks.sh'
+	gate "$KERNEL: two, iwarp-tcp, siw on the client" 900 iwarp 'iwarp_siw leaks.sh' siw iwarp-tcp
+	all_done
+}
+
+# A short list, for use while one works.
+uml_short() {
+	gate "$KERNEL: clippy, and the tests in the kernel" 900 clippy
+	gate "$KERNEL: the modules build without a warning" 900 compiles
+	gate "$KERNEL: one machine, the tests in the kernel" 600 one_vm inkernel.sh
+	settings='DISCONNECTS=1 RESTARTS=1 REMOVALS=1' gate "$KERNEL: two, mounts and lost connections" 600 pair 'short leaks.sh'
+}
+
+# stock [NAME]: what shows that the stock kernel runs the modules.
+stock() {
+	local name=${1:-stock kernel}
+	gate "$name: one VM" 900 one_vm stock_single
+	settings='DISCONNECTS=1 RESTARTS=1 REMOVALS=1' gate "$name: two VMs" 1200 pair stock
+	gate "$name: against the in-tree server" 600 pair mount.sh rust c
+	gate "$name: against the in-tree client" 600 pair mount.sh c rust
+	gate "$name: two VMs, iwarp-tcp" 600 iwarp mount.sh
+}
+
+# The tests in VMs. Each list is one boot. The limits are at least four times what a list takes on two CPUs that do nothing else.
 vms() {
-	gate "${1:-}one VM" 900 one_vm single
-	gate "${1:-}two VMs: data and messages" 1800 pair data
-	gate "${1:-}two VMs: mounts and connections" 1800 pair mounts
-	gate "${1:-}two VMs: faults during I/O" 1800 pair faults
-	gate "${1:-}two VMs: the crafted peer" 1800 pair crafted_peer
-	gate "${1:-}two VMs: against the in-tree server" 1200 pair in_tree rust c
-	gate "${1:-}two VMs: against the in-tree client" 1200 pair in_tree c rust
-	gate "${1:-}siw builds" 300 siw
-	settings='ROUNDS=3' gate "${1:-}iWARP: one VM" 900 one_vm iwarp_single
-	gate "${1:-}iWARP: two VMs" 900 iwarp iwarp
-	gate "${1:-}iWARP: two VMs, siw on the server" 600 iwarp iwarp_siw iwarp-tcp siw
-	gate "${1:-}iWARP: two VMs, siw on the client" 600 iwarp iwarp_siw siw iwarp-tcp
-	rdma=iwarp-sctp gate "${1:-}iWARP: two VMs, SCTP" 1200 pair iwarp_sctp
+	gate 'one VM' 900 one_vm single
+	gate 'two VMs: data and messages' 1800 pair data
+	gate 'two VMs: mounts and connections' 1800 pair mounts
+	gate 'two VMs: faults during I/O' 1800 pair faults
+	gate 'two VMs: the crafted peer' 1800 pair crafted_peer
+	gate 'two VMs: files and exports' 1800 pair files
+	gate 'two VMs: further tests' 3600 pair extended
+	gate 'two VMs: against the in-tree server' 1200 pair in_tree rust c
+	gate 'two VMs: against the in-tree client' 1200 pair in_tree c rust
+	gate 'siw builds' 300 siw
+	settings='ROUNDS=3' gate 'iWARP: one VM' 900 one_vm iwarp_single
+	gate 'iWARP: two VMs' 1800 iwarp 'iwarp extended_iwarp'
+	gate 'iWARP: two VMs, siw on the server' 600 iwarp iwarp_siw iwarp-tcp siw
+	gate 'iWARP: two VMs, siw on the client' 600 iwarp iwarp_siw siw iwarp-tcp
+	rdma=iwarp-sctp gate 'iWARP: two VMs, SCTP' 1800 pair 'iwarp_sctp extended_iwarp'
 }
 
 # What takes long: the long forms of the tests, and each fault so often that a rare race has its chance.
 long() {
 	settings='LONG_FORMS=yes TIMEOUT=1800 PEER_CONNECTIONS=200 PEER_CONNECTS=400 PEER_ROUNDS=40 PEER_BITS=3 PEER_LIMIT=900'
-	gate 'long: two VMs' 7200 pair long
+	gate 'long: two VMs' 14400 pair long
 	gate 'long: against the in-tree server' 3600 pair long_in_tree rust c
 	gate 'long: against the in-tree client' 3600 pair long_in_tree c rust
 	settings='LONG_FORMS=yes TIMEOUT=3600' gate 'long: iWARP, one VM' 7200 one_vm long_iwarp
@@ -179,34 +292,24 @@ long() {
 	gate 'long: faults in loops' 14400 pair loops
 }
 
-# The tests in VMs on each kernel of the list, which names series; the newest release of each is taken.
-kernels() {
-	local list kernel
-	mapfile -t list < <(tried_series)
-	for kernel in "${list[@]}"; do
-		export KVER=$kernel
-		gate "$kernel: the build root" 3600 timeout 3600 scripts/buildroot.sh
-		if [ "$word" = FAILED ]; then continue; fi
-		builds "$kernel: "
-		vms "$kernel: "
-	done
-}
-
-# On a kernel that checks each access to memory and the order of locks, and makes allocations fail.
+# On kernels that check each access to memory and the order of locks, and make allocations fail.
 debug() {
-	builds
-	gate 'debug kernel: make KDIR=' 900 self_made 'modprobe -a rpcrdma iwarp && cat /sys/module/rpcrdma/version && rmmod rpcrdma iwarp'
-	gate 'debug kernel: one VM' 3600 one_vm debug_single
-	gate 'debug kernel: two VMs, rxe' 14400 pair debug_rxe
-	settings='TIMEOUT=3600 FAILURES=200 DISCONNECTS=10'
-	gate 'debug kernel: failures on either side, rxe' 7200 pair debug_failures
-	settings='' rdma=siw
-	gate 'debug kernel: two VMs, siw' 7200 pair debug_siw
-	settings='ROUNDS=3'
-	gate 'debug kernel: iWARP, one VM' 3600 one_vm debug_iwarp_single
-	gate 'debug kernel: iWARP, two VMs' 3600 iwarp debug_iwarp
-	settings='TIMEOUT=3600 DISCONNECTS=2'
-	gate 'debug kernel: iWARP, two VMs, SCTP' 7200 iwarp debug_iwarp_sctp iwarp-sctp iwarp-sctp
+	part 'under User-Mode Linux' 40
+	gate 'crafted peer' 600 crafted_peer
+	kernel uml-debug
+	export KERNEL=uml-debug
+	uml
+	settings='TIMEOUT=3600 FAILURES=200 DISCONNECTS=10' gate 'uml-debug: failures on either side, rxe' 3600 pair 'failures.sh leaks.sh'
+	rdma=siw gate 'uml-debug: two, siw' 1800 pair 'debug_siw leaks.sh'
+	gate 'uml-debug: iWARP, as a decoder sees it' 900 iwarp 'iwarp.sh leaks.sh'
+	settings='TIMEOUT=3600 DISCONNECTS=2' gate 'uml-debug: two, iwarp-sctp, lost connections' 1800 \
+		iwarp 'disconnect.sh leaks.sh' iwarp-sctp iwarp-sctp
+	part 'under QEMU' 20
+	kernel debug
+	export KERNEL=debug
+	gate 'debug: the modules build without a warning' 900 compiles
+	gate 'debug: make KDIR=' 900 self_made 'modprobe -a rpcrdma iwarp && cat /sys/module/rpcrdma/version && rmmod rpcrdma iwarp'
+	settings='TIMEOUT=3600 DISCONNECTS=1 RESTARTS=1 REMOVALS=1 LOSSES=1 FAILURES=20' gate 'debug: two VMs, rxe' 7200 pair 'debug leaks.sh'
 }
 
 lintian() {
@@ -238,20 +341,40 @@ packages() {
 }
 
 rdma=rxe settings=
-if [ "${1:-}" = debug ]; then export KERNEL=debug; logs+=-debug; fi
+if [ "${1:-}" = debug ]; then logs+=-debug; fi
+part 'build root' 8
 case ${1:-} in kernels | packages) ;; *) scripts/buildroot.sh ;; esac
-rm -rf "$logs"
-mkdir -p "$logs"
+# The kernels have logs of their own, which stay.
+if [ "${1:-}" != kernels ]; then
+	rm -rf "$logs"
+	mkdir -p "$logs"
+fi
 case ${1:-} in
-fast) fast ;;
-all) fast; vms; long ;;
+fast) part 'gates that need no machine' 12; fast ;;
+uml)
+	kernel uml-debug
+	export KERNEL=uml-debug
+	uml_short
+	;;
+all | '')
+	part 'kernel for User-Mode Linux, beside gates that need no machine' 32
+	at_once=2
+	kernel uml-debug
+	fast
+	part 'tests under User-Mode Linux' 8
+	export KERNEL=uml-debug
+	uml
+	unset KERNEL
+	part 'tests under QEMU' 12
+	if [ "${1:-}" = all ]; then vms; long; else stock; fi
+	;;
 kernels) kernels ;;
 debug) debug ;;
 packages) packages ;;
-'') fast; vms ;;
 *) die "there are no gates called $1" ;;
 esac
 
+if [ ${#parts[@]} -gt 2 ]; then took; fi
 printf 'all gates took %d min %d s\n' $((SECONDS / 60)) $((SECONDS % 60))
 echo "$passed passed, $failed failed$([ "$skipped" -eq 0 ] || echo ", $skipped skipped")"
 [ "$failed" -eq 0 ]

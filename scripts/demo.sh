@@ -13,7 +13,7 @@ case $client$server$rdma in
 *rust* | *iwarp-*) scripts/build.sh module ;;
 *) scripts/build.sh buildroot ;;
 esac
-if [ "$rdma" = siw ] && [ "${KERNEL:-}" != debug ]; then scripts/enter selftests/iwarp/siw.sh; fi
+if [ "$rdma" = siw ] && [ -z "${KERNEL:-}" ]; then scripts/enter selftests/iwarp/siw.sh; fi
 
 stage "two VMs on one wire, a client and an NFS server; module of the client: $client, of the server: $server; RDMA device: $rdma"
 if scripts/enter scripts/vm.py pair --client "$client" --server "$server" --rdma "$rdma" --limit "${LIMIT:-600}" -- scripts/vm/demo; then

@@ -28,32 +28,47 @@ in_namespace() {
 	fi
 }
 
-# The build root's name says what it was made from, so a changed recipe never meets an old root. The list of kernels is no
-# part of that: the kernel's release stands in the name itself.
-root_key() { cat "$recipe/packages" "$recipe/install.sh" | digest; }
+# shellcheck disable=SC2034 # for releases.sh
+kernel_list=$recipe/kernels
+. "$top/scripts/buildroot/releases.sh"
 
-# The series of kernels that this project was tried with, the newest first.
-tried_series() { grep -v '^#' "$recipe/series"; }
+# Packages that only kernels of flavour $1 need in their build root, if there are any.
+flavour_packages() { [ ! -e "$recipe/packages-$1" ] || grep -v '^#' "$recipe/packages-$1"; }
+
+# root_key [FLAVOUR]: the build root's name says what it was made from, so a changed recipe never meets an old root. The list of
+# kernels is no part of that: the kernel's release stands in the name itself.
+root_key() { { cat "$recipe/packages" "$recipe/install.sh" && flavour_packages "${1:-generic}"; } | digest; }
 
 # Where the choice stands that an earlier run made from this list, when none of it was to be had.
-root_choice() { printf '%s/choice-%s-%s\n' "$cache" "$(root_key)" "$(tried_series | digest)"; }
+root_choice() { printf '%s/choice-%s-%s\n' "$cache" "$(root_key)" "$(listed_series | digest)"; }
 
 # The newest build root for $KVER, which is a release or what releases begin with. Without KVER, one for the first series of
 # the list, or the one that an earlier run chose. Empty if there is none yet.
 root_dir() {
-	local wanted prefix dir
-	wanted=${KVER:-$(tried_series | head -n 1)}
-	prefix=$cache/root-$(root_key)-$wanted
-	dir=$(printf '%s\n' "$prefix" "$prefix"[.+]* | sort -Vr | while read -r dir; do [ ! -d "$dir" ] || { echo "$dir"; break; }; done)
+	local wanted prefix dir='' candidate
+	wanted=${KVER:-$(listed_series | head -n 1)}
+	prefix=$cache/root-$(root_key "$(flavour_of "$wanted")")-
+	while read -r candidate; do
+		if [ -d "$candidate" ] && names "$wanted" "${candidate#"$prefix"}"; then
+			dir=$candidate
+			break
+		fi
+	done < <(printf '%s\n' "$prefix"[0-9]* | sort -Vr)
 	if [ -z "$dir" ] && [ -z "${KVER:-}" ]; then dir=$(root_choice); fi
 	if [ -n "$dir" ] && [ -d "$dir/" ]; then readlink -f "$dir"; fi
 }
 
-# The kernel's source and build tree that belong to build root $1: the stock kernel's, or with KERNEL=debug those of the
-# debug kernel.
+# The kernel's source and build tree that belong to build root $1: the stock kernel's, or those of the kernel that KERNEL names,
+# which is built from the same source (scripts/testkernel).
 kernel_dir() {
-	local name=kernel made_by=("$recipe/metadata.sh")
-	if [ "${KERNEL:-}" = debug ]; then name=debug made_by=("$top/scripts/debug/config" "$top/scripts/debug/kernel.sh"); fi
+	local name=kernel made_by=("$recipe/metadata.sh") dir=$top/scripts/testkernel
+	case ${KERNEL:-} in
+	'') ;;
+	debug) name=debug made_by=("$dir"/build.sh "$dir"/*.patch "$dir"/config/{common,qemu,debug}) ;;
+	uml) name=uml made_by=("$dir"/build.sh "$dir"/*.patch "$dir"/config/{common,uml,plain} "$dir"/uml/*.patch) ;;
+	uml-debug) name=uml-debug made_by=("$dir"/build.sh "$dir"/*.patch "$dir"/config/{common,uml,debug} "$dir"/uml/*.patch) ;;
+	*) die "KERNEL=$KERNEL names no kernel" "It is debug, uml or uml-debug; the stock kernel has no name." ;;
+	esac
 	printf '%s/%s-%s-%s\n' "$cache" "$name" "$(cat "$1/etc/rpcrdma/kver")" \
 		"$(cat "$1/etc/rpcrdma/toolchain" "${made_by[@]}" | digest)"
 }

@@ -19,18 +19,20 @@ END
 	exit 1
 }
 
-tried=$(grep -v '^#' "$here/buildroot/series")
-oldest=$(echo "$tried" | sort -V | head -n 1)
+kernel_list=$here/buildroot/kernels
+. "$here/buildroot/releases.sh"
+oldest=$(oldest_series)
 
 reason=$("$here/supported.sh" "$kdir") || refuse "$reason"
 release=$(cat "$kdir/include/config/kernel.release")
-series=$(echo "$release" | sed -E 's/^([0-9]+\.[0-9]+).*/\1/')
 [ -e "$kdir/rust/libkernel.rmeta" ] || refuse "kernel $release at $kdir comes without Rust metadata (rust/libkernel.rmeta)"
 
 "$here/compiler.sh" "$kdir/rust/libkernel.rmeta" || exit
 "$here/vendor.sh" "$release" || exit
 
-echo "$tried" | grep -qxF "$series" ||
-	echo "warning: nobody has tried this project with kernel $release yet (tried series: $(echo "$tried" | xargs))" >&2
+# A kernel of one's own may be named in any way.
+flavour=$(flavour_of "$release")
+if grep -q '^CONFIG_PREEMPT_RT=y' "$kdir/.config"; then flavour=rt; fi
+tried "$release" "$flavour" || untried "$release" >&2
 
 "$here/objects.sh" "$here/.." "$kdir $release"

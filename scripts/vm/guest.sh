@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Second stage of a VM's start, and its process 1: file systems, network and RDMA device by the VM's role; then the
-# command, whose output goes to a virtio port and whose exit status goes to the shared directory /vm.
+# command, whose output goes to a port of its own and whose exit status goes to the shared directory /vm.
 #
 # Roles: single (alone), client and server (a pair on one wire; the server obeys on-server and exports /export).
 
@@ -30,10 +30,9 @@ iwarp-*) RDMA_DEVICE=iw0 ;;
 *) RDMA_DEVICE=${RDMA}0 ;;
 esac
 export MODULE KERNEL RDMA RDMA_DEVICE PEER_RDMA
-[ "$ROLE" = single ] || mount -t 9p -o trans=virtio,version=9p2000.L,cache=none pair /vm/pair
 # Virtual CPUs that wait long for a real one are late to serve the tasks that starve, and the scheduler warns of that.
 for file in /sys/kernel/debug/sched/fair_server/cpu*/runtime; do
-	if [ "$KERNEL" = debug ] && [ -e "$file" ]; then echo 0 >"$file"; fi
+	if [[ $KERNEL = *debug && -e $file ]]; then echo 0 >"$file"; fi
 done
 hostname "$ROLE"
 ip link set lo up
@@ -50,7 +49,7 @@ finish() {
 
 # One end of the wire: an Ethernet device with rxe, siw, iwarp-tcp or iwarp-sctp on it, as RDMA device rxe0, siw0 or iw0.
 wire() {
-	modprobe virtio_net
+	if [[ $KERNEL = uml* ]]; then ip link set vec0 name eth0; else modprobe virtio_net; fi
 	# If the network device drops a packet from its transmit queue, rxe puts the queue pair in error state. If that is the GSI queue
 	# pair of the connection manager, nothing connects any more until the RDMA device is deleted and added again.
 	ip link set eth0 mtu 4500 txqueuelen 20000 up
@@ -59,7 +58,14 @@ wire() {
 	rdma link add "$RDMA_DEVICE" type "$RDMA" netdev eth0
 }
 
-port=$(cd /sys/class/virtio-ports && grep -lx command ./*/name 2>/dev/null | cut -d/ -f2)
+# Where the output of the command goes, and where a shell has its terminal.
+if [[ $KERNEL = uml* ]]; then
+	port=ttyS0 terminal=ttyS0
+	[ -z "$COMMAND" ] || stty -F /dev/ttyS0 raw -echo -opost
+else
+	port=$(cd /sys/class/virtio-ports && grep -lx command ./*/name 2>/dev/null | cut -d/ -f2)
+	terminal=hvc0
+fi
 
 # vm.py waits for this file. What comes after it may load the module under test.
 booted() { touch /vm/booted; }
@@ -91,6 +97,6 @@ if [ -n "$COMMAND" ]; then
 	finish $?
 fi
 modprobe rpcrdma
-stty sane rows "${ROWS:-24}" cols "${COLUMNS:-80}" </dev/hvc0
-setsid -c bash -l </dev/hvc0 >/dev/hvc0 2>&1
+stty sane rows "${ROWS:-24}" cols "${COLUMNS:-80}" <"/dev/$terminal"
+setsid -c bash -l <"/dev/$terminal" >"/dev/$terminal" 2>&1
 finish $?

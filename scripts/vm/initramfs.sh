@@ -7,7 +7,21 @@
 # The root is the build root, shared read-only by all VMs, under a layer with our module (MODULE=rust) and a tmpfs that
 # takes what the guest writes.
 
-share() { mkdir -p "$2" && mount -t 9p -o "trans=virtio,version=9p2000.L,msize=512000,$3" "$1" "$2"; }
+# share TAG DIRECTORY ro|rw: mounts there what the host shares under that name. QEMU has 9p for it, or virtiofs if the kernel lacks 9p;
+# for User-Mode Linux, the command line says which of the host's directories it is. What is read-only does not change meanwhile.
+share() {
+	mkdir -p "$2"
+	directory=$(sed -n "s/.* share\.$1=\([^ ]*\).*/\1/p" /proc/cmdline)
+	if [ -n "$directory" ]; then
+		mount -t hostfs -o "$directory,$3" "$1" "$2"
+	elif ! grep -qw 9p /proc/filesystems; then
+		mount -t virtiofs -o "$3" "$1" "$2"
+	else
+		cache=none
+		if [ "$3" = ro ]; then cache=loose; fi
+		mount -t 9p -o "trans=virtio,version=9p2000.L,msize=512000,$3,cache=$cache" "$1" "$2"
+	fi
+}
 
 /bin/busybox --install -s /bin
 mount -t proc proc /proc
@@ -15,14 +29,15 @@ mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
 while read -r module; do insmod "/modules/$module"; done </modules/order
 
-share root /lower ro,cache=loose
-share layer /layer ro,cache=loose
+share root /lower ro
+share layer /layer ro
 mount -t tmpfs -o size=75% tmpfs /rw
 mkdir /rw/upper /rw/work
 mount -t overlay -o lowerdir=/layer:/lower,upperdir=/rw/upper,workdir=/rw/work overlay /root
-share src /root/src ro,cache=loose
-share kernel /root/kernel ro,cache=loose
-share run /root/vm rw,cache=none
+share src /root/src ro
+share kernel /root/kernel ro
+share run /root/vm rw
+if [ -d /root/vm/pair ]; then share pair /root/vm/pair rw; fi
 umount /proc /sys
 mount --move /dev /root/dev
 exec switch_root /root /bin/bash /src/scripts/vm/guest.sh
