@@ -4,9 +4,9 @@
 # Makes sure that the build root and the kernel's Rust metadata are in the cache. Each is built under a temporary name
 # and renamed when whole, so a run that was interrupted leaves nothing that a later one could take for finished.
 #
-# KVER=  the kernel to build for, as its release or what that begins with, like 7.3 (default: the newest of the first series in
-#        scripts/buildroot/series that is to be had)
-# KERNEL=debug  make sure of the debug kernel from that kernel's source too
+# KVER=  the kernel to build for, as its release or what that begins with, with its flavour behind it: 7.3, 7.3-cloud (default: the
+#        newest of the first series in scripts/buildroot/kernels that is to be had). The status is 77 if the mirror does not have it.
+# KERNEL=debug|uml|uml-debug  make sure of that kernel (scripts/testkernel/build.sh), made from the same source, too
 # MIRROR=  the Debian mirror (default: the one mmdebstrap knows)
 
 . "$(dirname "$0")/lib.sh"
@@ -14,25 +14,33 @@ log=$cache/buildroot.log
 . "$top/scripts/base.sh"
 
 make_root() {
-	local tmp=$cache/tmp.root name
+	local tmp=$cache/tmp.root name flavour more status
 	stage "build root: base system"
 	make_base "$tmp"
 	stage "build root: kernel, toolchain, VM and NFS tools"
 	ROOT_DIR=$tmp KERNEL_DIR=$recipe "$top/scripts/enter" \
-		scripts/buildroot/install.sh /src/scripts/buildroot "${KVER:-}" >>"$log" 2>&1 ||
-		failed "could not install the build root's packages"
-	name=root-$(root_key)-$(cat "$tmp/etc/rpcrdma/kver")
+		scripts/buildroot/install.sh /src/scripts/buildroot "${KVER:-}" >>"$log" 2>&1 || {
+		status=$?
+		failed "could not install the build root's packages" "$status"
+	}
+	flavour=$(flavour_of "$(cat "$tmp/etc/rpcrdma/kver")")
+	more=$(flavour_packages "$flavour" | xargs)
+	# shellcheck disable=SC2086 # one word is one package
+	[ -z "$more" ] || ROOT_DIR=$tmp KERNEL_DIR=$recipe "$top/scripts/enter" env DEBIAN_FRONTEND=noninteractive INITRD=No \
+		apt-get -q install -y --no-install-recommends $more >>"$log" 2>&1 ||
+		failed "could not install what kernels of flavour $flavour need: $more"
+	name=root-$(root_key "$flavour")-$(cat "$tmp/etc/rpcrdma/kver")
 	# One that was made for a KVER may be what this run chose, too.
 	if [ -d "$cache/$name" ]; then remove "$tmp"; else mv -T "$tmp" "$cache/$name"; fi
 	[ -n "${KVER:-}" ] || ln -sfn "$name" "$(root_choice)"
 }
 
 make_kernel() {
-	local tmp=$cache/tmp.kernel what="Rust metadata of kernel" script=scripts/buildroot/metadata.sh
-	if [ "${KERNEL:-}" = debug ]; then what="debug kernel from the source of" script=scripts/debug/kernel.sh; fi
+	local tmp=$cache/tmp.kernel what="Rust metadata of kernel" script=(scripts/buildroot/metadata.sh)
+	if [ -n "${KERNEL:-}" ]; then what="$KERNEL kernel from the source of" script=(scripts/testkernel/build.sh "$KERNEL"); fi
 	stage "$what $(cat "$root/etc/rpcrdma/kver")"
 	mkdir "$tmp"
-	ROOT_DIR=$root KERNEL_DIR=$tmp "$top/scripts/enter" nice "$script" >"$log" 2>&1 || failed "$script failed"
+	ROOT_DIR=$root KERNEL_DIR=$tmp "$top/scripts/enter" nice "${script[@]}" >"$log" 2>&1 || failed "${script[*]} failed"
 	tail -n 1 "$log" >&2
 	mv -T "$tmp" "$(kernel_dir "$root")"
 }
@@ -40,8 +48,7 @@ make_kernel() {
 warn_of_untried() {
 	local release
 	release=$(cat "$root/etc/rpcrdma/kver")
-	tried_series | grep -qxF "$(cut -d. -f1,2 <<<"$release")" ||
-		say "warning: nobody has tried this project with kernel $release yet (tried series: $(tried_series | xargs))"
+	tried "$release" || untried "$release" >&2
 }
 
 root=$(root_dir)

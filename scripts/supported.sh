@@ -9,13 +9,15 @@ here=$(dirname "$0") kdir=$1
 
 refuse() { echo "$1"; exit 1; }
 
-oldest=$(grep -v '^#' "$here/buildroot/series" | sort -V | head -n 1)
+# shellcheck disable=SC2034 # for releases.sh
+kernel_list=$here/buildroot/kernels
+. "$here/buildroot/releases.sh"
+oldest=$(oldest_series)
 
 [ -e "$kdir/Makefile" ] || refuse "there are no kernel headers at $kdir"
 release=$(cat "$kdir/include/config/kernel.release" 2>/dev/null) || refuse "the kernel at $kdir is not configured"
-series=$(echo "$release" | sed -E 's/^([0-9]+\.[0-9]+).*/\1/')
 grep -qs '^CONFIG_RUST=y' "$kdir/.config" || refuse "kernel $release at $kdir is built without CONFIG_RUST"
 for option in SUNRPC INFINIBAND INFINIBAND_ADDR_TRANS; do
 	grep -qs "^CONFIG_$option=[ym]" "$kdir/.config" || refuse "kernel $release at $kdir is built without CONFIG_$option"
 done
-[ "$(printf '%s\n' "$oldest" "$series" | sort -V | head -n 1)" = "$oldest" ] || refuse "kernel $release at $kdir is too old"
+[ "$(printf '%s\n' "$oldest" "$(series_of "$release")" | sort -V | head -n 1)" = "$oldest" ] || refuse "kernel $release at $kdir is too old"

@@ -1,25 +1,53 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# choose.sh [WANTED]: prints the kernel to build for, as its release and its Debian version. WANTED is a release, or what
-# releases begin with (7.3): the newest of them. Without it, the newest of the first series in the list that can be had.
+# choose.sh [KVER]: prints the kernel to build for, as its release and its Debian version. KVER is a release, or what releases begin
+# with (7.3, 7.3-cloud): the newest of them. Without it, the newest of the first series in the list that can be had.
 #
 # Runs in the build root before anything is installed there, and refuses a kernel that cannot be built for, because what
 # follows takes minutes. What it prints is no part of the root's digest: a root has its kernel's release in its name.
+#
+# The status is 77 if the mirror has kernels that would do, but not that one.
 
 set -euo pipefail
 dir=$(dirname "$0") wanted=${1:-}
+# shellcheck disable=SC2034 # for releases.sh
+kernel_list=$dir/kernels
+. "$dir/releases.sh"
+gone=77
 
-die() { printf 'error: %s\n' "$1" >&2; shift; [ $# -eq 0 ] || printf '       %s\n' "$@" >&2; exit 1; }
+die() { printf 'error: %s\n' "$1" >&2; shift; [ $# -eq 0 ] || printf '       %s\n' "$@" >&2; exit "${status:-1}"; }
 
-series_of() { cut -d. -f1,2 <<<"$1"; }
+flavour=$(flavour_of "$wanted")
+suffix=$(flavour_suffix "$flavour")
+# One suite and one architecture is what a build root is of now.
+suite=$(listed | awk 'NR == 1 { print $2 }') mark=deb13
 
-tried() { grep -v '^#' "$dir/series"; }
+# What a KVER says beside numbers, flavour and architecture of amd64 is refused.
+check_wanted() {
+	local rest
+	rest=$(bare "$wanted")
+	case $rest in
+	'' | *[!0-9.]*) ;;
+	*) return ;;
+	esac
+	[ -n "$wanted" ] || return 0
+	rest=${rest#"${rest%%[!0-9.]*}"}
+	case $rest in
+	"+$mark") ;;
+	+deb*-*) die "kernel $wanted is of flavour or architecture ${rest#*-}, which this build root does not have" \
+		"It has $(listed | awk '{ print $3 }' | sort -u | paste -sd' ') for amd64: KVER=${wanted%"-${rest#*-}"}-amd64" ;;
+	+deb*) die "kernel $wanted is not of $suite, whose releases have +$mark in their names" \
+		"A module for another suite takes that suite's compiler. KVER=$(listed "$flavour" | awk 'NR == 1 { print $1 }') takes a kernel of this one." ;;
+	*) die "KVER=$wanted is no release of Debian's, nor what one begins with" \
+		"In the list are: $(listed | awk '{ print "KVER=" $1 }' | paste -sd' ')" ;;
+	esac
+}
 
-# Every kernel whose image, headers and source are to be had in the same version, the newest first: release, version.
+# Every kernel of this flavour whose image, headers and source are to be had in the same version, the newest first: release, version.
 whole_kernels() {
 	local release version package
-	apt-cache search --names-only '^linux-image-[0-9.]+\+deb13-amd64$' | cut -d' ' -f1 | cut -d- -f3- | sort -Vr |
+	apt-cache search --names-only "^linux-image-[0-9.]+\\+$mark$suffix-amd64\$" | cut -d' ' -f1 | cut -d- -f3- | sort -Vr |
 	while read -r release; do
 		version=$(apt-cache show --no-all-versions "linux-image-$release" | sed -n 's/^Version: //p')
 		for package in "linux-headers-$release" "linux-source-$(series_of "$release")"; do
@@ -29,16 +57,22 @@ whole_kernels() {
 	done
 }
 
-# The newest of $kernels that is $1 or begins with it.
+# The newest of $kernels that $1 names.
 newest() {
-	awk -v k="$1" '$1 == k || index($1, k ".") == 1 || index($1, k "+") == 1 { print; found = 1; exit } END { exit !found }' \
-		<<<"$kernels"
+	local release version
+	while read -r release version; do
+		if names "$1" "$release"; then
+			printf '%s %s\n' "$release" "$version"
+			return
+		fi
+	done <<<"$kernels"
+	return 1
 }
 
 choose() {
-	local series
-	for series in ${wanted:-$(tried)}; do
-		if newest "$series"; then return; fi
+	local kver
+	for kver in ${wanted:-$(listed_series)}; do
+		if newest "$kver"; then return; fi
 	done
 	[ -n "$wanted" ] || head -n 1 <<<"$kernels"
 }
@@ -52,18 +86,30 @@ configuration() {
 	rm -r "$download"
 }
 
+oldest=$(oldest_series)
+# not_older RELEASE
+not_older() { [ "$(printf '%s\n' "$oldest" "$(series_of "$1")" | sort -V | head -n 1)" = "$oldest" ]; }
+
+check_wanted
 kernels=$(whole_kernels)
 read -r release version <<<"$(choose)" || true
-[ -n "${release:-}" ] ||
+if [ -z "${release:-}" ]; then
+	# Where the mirror does not have the suite, or apt could not read it, nobody knows.
+	read -r newest _ <<<"$kernels" || true
+	if [ -n "$newest" ] && not_older "$newest"; then status=$gone; fi
 	die "no kernel ${wanted:-image} with headers and source of the same version is to be had; there are:" \
 		"$(awk '{ print (NR > 1 ? "       " : "") "KVER=" $1 }' <<<"$kernels")"
+fi
 
 config=$(configuration "$release" "$version") || die "the headers of kernel $release could not be had"
+listed_one=$(listed "$flavour" | awk 'NR == 1 { print $1 }')
 grep -q '^CONFIG_RUST=y' <<<"$config" ||
 	die "kernel $release was built without Rust (CONFIG_RUST), as kernels before Debian's 7.2 were" \
-		"Take a kernel of trixie-backports: KVER=$(tried | head -n 1), or without KVER the newest that was tried."
-series=$(series_of "$release")
-oldest=$(tried | sort -V | head -n 1)
-[ "$(printf '%s\n' "$oldest" "$series" | sort -V | head -n 1)" = "$oldest" ] ||
-	die "kernel $release is too old: the oldest that this module is for is $oldest" "KVER=$oldest takes that."
+		"Take a kernel of $suite: KVER=$listed_one, or without KVER the newest that was tried."
+for option in SUNRPC INFINIBAND INFINIBAND_ADDR_TRANS; do
+	grep -q "^CONFIG_$option=[ym]" <<<"$config" || die "kernel $release was built without CONFIG_$option, which these modules use" \
+		"Take another one, as KVER=$listed_one."
+done
+not_older "$release" ||
+	die "kernel $release is too old: the oldest that this module is for is $oldest" "KVER=$oldest$suffix takes that."
 printf '%s %s\n' "$release" "$version"

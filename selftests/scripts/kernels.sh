@@ -4,15 +4,17 @@
 # Which kernels the scripts choose, which they refuse, and what they say then: in fake trees, with a fake apt, rustc and modinfo.
 # Runs in the build root or outside of it; needs bash, git's tree and dpkg-deb.
 
-set -euo pipefail
-top=$(cd "$(dirname "$0")/../.." && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-tree=$work/tree count=0 failed=0
+# shellcheck source=selftests/scripts/claims.sh
+. "$(dirname "$0")/claims.sh"
+tree=$work/tree
 mkdir -p "$tree" "$work/bin" "$work/cache"
 cp -r "$top/scripts" "$tree/"
 mkdir "$tree/rust"
-printf '7.3\n7.2\n' >"$tree/scripts/buildroot/series"
+
+# kernels LINE...: the list has these: KVER and flavour.
+kernels() { for line; do echo "${line% *} trixie-backports ${line#* } amd64"; done >"$tree/scripts/buildroot/kernels"; }
+
+kernels '7.3 generic' '7.2 generic' '7.3-cloud cloud' '7.3-rt rt'
 export PATH=$work/bin:$PATH FAKES=$work
 unset KVER KERNEL RUSTC ROOT_DIR KERNEL_DIR
 
@@ -22,17 +24,6 @@ run() {
 	said=$("$@" 2>&1) || status=$?
 }
 
-# claim NAME CONDITION...
-claim() {
-	local name=$1 word=ok
-	shift
-	count=$((count + 1))
-	if ! "$@"; then word='not ok' failed=$((failed + 1)); fi
-	echo "$word $count - $name"
-	[ "$word" = ok ] || printf '# status %s\n%s\n' "$status" "$said" | sed 's/^/# /'
-}
-
-says() { [[ $said = *"$1"* ]]; }
 refused() { [ "$status" -ne 0 ] && says 'error: ' && says "$1" && says "$2"; }
 accepted() { [ "$status" -eq 0 ] && [ -z "$said" ]; }
 warned() { [ "$status" -eq 0 ] && says 'warning: ' && says "$1"; }
@@ -104,6 +95,20 @@ claim 'older than the list: refused' refused 'kernel 7.1.9' 'too old'
 headers 7.10.1
 native
 claim 'newer than the list: tried with a warning' warned 7.10.1
+headers 7.3.4+deb13-cloud-amd64
+native
+claim 'a kernel of the list in another flavour is taken' accepted
+headers 7.2.12+deb13-cloud-amd64
+native
+claim 'a series that is listed in another flavour only: tried with a warning' warned 7.2.12+deb13-cloud-amd64
+headers 7.3.9
+echo CONFIG_PREEMPT_RT=y >>"$work/kernel/.config"
+native
+claim 'a kernel with PREEMPT_RT is of that flavour, whatever its name' accepted
+headers 7.2.9
+echo CONFIG_PREEMPT_RT=y >>"$work/kernel/.config"
+native
+claim 'and is no kernel of the generic flavour' warned 7.2.9
 headers 7.3.4+deb13-amd64
 rm "$work/kernel/rust/libkernel.rmeta"
 native
@@ -168,7 +173,7 @@ claim 'and so does the module' [ ! -e "$tree/rpcrdma.ko" ]
 fake apt-cache <<'END'
 #!/bin/bash
 case $1 in
-search) grep '^linux-image-' "$FAKES/mirror" | sed 's/ .*/ - Linux for 64-bit PCs/' ;;
+search) sed 's/ .*//' "$FAKES/mirror" | grep -E "$3" | sed 's/$/ - Linux for 64-bit PCs/' ;;
 show) sed -n "s/^$3 /Version: /p" "$FAKES/mirror" ;;
 madison) awk -v p="$2" '$1 == p { print $1 " | " $2 " | mirror" }' "$FAKES/mirror" ;;
 esac
@@ -179,7 +184,11 @@ package=${3%=*} root=$(mktemp -d)
 release=${package#linux-headers-}
 mkdir -p "$root/DEBIAN" "$root/usr/src/$package"
 printf 'Package: p\nVersion: 1\nArchitecture: all\nMaintainer: x\nDescription: x\n' >"$root/DEBIAN/control"
-case $release in 6.*) ;; *) echo CONFIG_RUST=y ;; esac >"$root/usr/src/$package/.config"
+{
+	case $release in 6.*) ;; *) echo CONFIG_RUST=y ;; esac
+	case $release in 7.3.1+*) ;; *) echo CONFIG_INFINIBAND=m ;; esac
+	printf 'CONFIG_%s\n' SUNRPC=m INFINIBAND_ADDR_TRANS=y
+} >"$root/usr/src/$package/.config"
 dpkg-deb --build "$root" "$package.deb" >/dev/null
 rm -r "$root"
 END
@@ -223,8 +232,47 @@ mirror {6.12.57,7.4.1}+deb13-amd64
 choose
 claim 'without any of the list, the newest' chosen '7.4.1+deb13-amd64 7.4.1-1'
 
+
+# Flavours: the same source, other images and headers.
+gone() { refused "$@" && [ "$status" -eq 77 ]; }
+not_gone() { refused "$@" && [ "$status" -eq 1 ]; }
+mirror {6.12.57,7.2.12,7.3.4,7.4.1}+deb13{,-cloud,-rt}-amd64 7.3.5+deb13-amd64 7.3.1+deb13-rt-amd64
+choose 7.3.4+deb13-cloud-amd64
+claim 'a release of a flavour names itself' chosen '7.3.4+deb13-cloud-amd64 7.3.4-1'
+choose 7.3.4+deb13-rt-amd64
+claim 'of either flavour' chosen '7.3.4+deb13-rt-amd64 7.3.4-1'
+choose 7.3-cloud
+claim 'a series and a flavour name the newest kernel of both' chosen '7.3.4+deb13-cloud-amd64 7.3.4-1'
+choose 7.3.4-rt
+claim 'so do a version and a flavour' chosen '7.3.4+deb13-rt-amd64 7.3.4-1'
+choose 7.3
+claim 'a series alone names a generic kernel' chosen '7.3.5+deb13-amd64 7.3.5-1'
+choose 7.4-cloud
+claim 'a kernel of a flavour that is newer than the list may be asked for' chosen '7.4.1+deb13-cloud-amd64 7.4.1-1'
+choose 7.3.5-rt
+claim 'a kernel that is there in another flavour only: gone, and what there is has this flavour' gone 'no kernel 7.3.5-rt' KVER=7.4.1+deb13-rt-amd64
+claim 'and no other one' eval '! says deb13-amd64'
+choose 6.12-cloud
+claim 'a flavour without Rust: refused, and is told of one that has it' not_gone 'built without Rust' KVER=7.3-cloud
+choose 7.3.1-rt
+claim 'a flavour without RDMA: refused' not_gone 'built without CONFIG_INFINIBAND' KVER=7.3-rt
+choose 7.3.4+deb13-arm64
+claim 'another architecture: refused' not_gone 'architecture arm64' KVER=7.3.4+deb13-amd64
+choose 7.3.4+deb13-cloud-arm64
+claim 'a flavour of another architecture: refused' not_gone cloud-arm64 KVER=7.3.4+deb13-amd64
+choose 7.3.4+deb14-cloud-amd64
+claim 'another suite: refused' not_gone 'not of trixie-backports' KVER=7.3-cloud
+choose 7.3-azure
+claim 'what is no flavour: refused' not_gone 'KVER=7.3-azure is no release' KVER=7.3-cloud
+mirror {7.1.9,7.3.4}+deb13-cloud-amd64
+choose 7.1-cloud
+claim 'a flavour that is older than the list: refused' not_gone 'kernel 7.1.9+deb13-cloud-amd64 is too old' KVER=7.2-cloud
+mirror 6.12.57+deb13{,-cloud}-amd64
+choose 7.3-cloud
+claim 'where the mirror lacks the suite, no kernel is called gone' not_gone 'no kernel 7.3-cloud' KVER=6.12.57+deb13-cloud-amd64
+
 # root KVER: what scripts take for the build root, without its digest.
-root() { run env XDG_CACHE_HOME="$work/cache" KVER="$1" bash -c ". '$tree/scripts/lib.sh'; root=\$(root_dir); echo \"\${root##*/root-$key-}\""; }
+root() { run env XDG_CACHE_HOME="$work/cache" KVER="$1" bash -c ". '$tree/scripts/lib.sh'; root=\$(root_dir); echo \"\${root##*/root-}\"" && said=${said#"$key-"}; }
 cached() { for release; do mkdir -p "$work/cache/rpcrdma/root-$key-$release"; done; }
 key=$(bash -c ". '$tree/scripts/lib.sh'; root_key")
 root ''
@@ -242,9 +290,24 @@ claim 'without KVER, the newest root of the first series' chosen 7.3.10+deb13-am
 root 7.3.4+deb13-amd64
 claim 'a root is found by its release' chosen 7.3.4+deb13-amd64
 
+root 7.3-rt
+claim 'a root for one flavour is not that for another' chosen ''
+cached 7.3.10+deb13-rt-amd64
+root ''
+claim 'nor the other way round' chosen 7.3.10+deb13-amd64
+root 7.3-rt
+claim 'a root is found by its series and flavour' chosen 7.3.10+deb13-rt-amd64
+cached 7.3.4+deb13-cloud-amd64
+root 7.3-cloud
+claim 'a root without the packages of its flavour is none' chosen ''
+cloud_key=$(bash -c ". '$tree/scripts/lib.sh'; root_key cloud")
+mkdir -p "$work/cache/rpcrdma/root-$cloud_key-7.3.4+deb13-cloud-amd64"
+root 7.3.4+deb13-cloud-amd64
+claim 'with them it is one' chosen "$cloud_key-7.3.4+deb13-cloud-amd64"
+
 # made KVER: as if a root and its kernel's metadata were there; then buildroot.sh, which has nothing left to make.
 made() {
-	root=$work/cache/rpcrdma/root-$key-$1
+	root=$work/cache/rpcrdma/root-${2:-$key}-$1
 	mkdir -p "$root/etc/rpcrdma"
 	echo "$1" >"$root/etc/rpcrdma/kver"
 	: >"$root/etc/rpcrdma/toolchain"
@@ -255,18 +318,23 @@ made 7.3.10+deb13-amd64
 claim 'what is there for a kernel of the list is taken, without the network' accepted
 made 7.10.1+deb13-amd64
 claim 'what is there for a newer one is taken with a warning' warned 7.10.1+deb13-amd64
+made 7.3.4+deb13-cloud-amd64 "$cloud_key"
+claim 'and so it is with a flavour of the list' accepted
+made 7.10.1+deb13-cloud-amd64 "$cloud_key"
+claim 'and with a newer kernel of that flavour' warned 7.10.1+deb13-cloud-amd64
 
 rm -r "$work"/cache/rpcrdma/*-7.3.*
 choice=$(XDG_CACHE_HOME=$work/cache bash -c ". '$tree/scripts/lib.sh'; root_choice")
 ln -s "root-$key-7.2.12+deb13-amd64" "$choice"
 root ''
 claim 'what an earlier run had to choose is found' chosen 7.2.12+deb13-amd64
-printf '7.4\n7.3\n7.2\n' >"$tree/scripts/buildroot/series"
+kernels '7.3 generic' '7.2 generic' '7.4-rt rt'
+root ''
+claim 'also if the list has other kernels of another flavour' chosen 7.2.12+deb13-amd64
+kernels '7.4 generic' '7.3 generic' '7.2 generic'
 root ''
 claim 'but not for another list' chosen ''
-root ''
-printf '7.3\n7.2\n' >"$tree/scripts/buildroot/series"
+kernels '7.3 generic' '7.2 generic'
 claim 'the list is no part of what a root is made from' [ "$key" = "$(bash -c ". '$tree/scripts/lib.sh'; root_key")" ]
 
-echo "1..$count"
-[ "$failed" -eq 0 ]
+end_of_claims

@@ -4,11 +4,8 @@
 # What rpcrdma-status, and the line in the log when a module is loaded, say: in fake trees, with a fake modinfo, uname and mokutil.
 # And whether the manual page knows the settings that docs/tuning.md describes.
 
-set -euo pipefail
-top=$(cd "$(dirname "$0")/../.." && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-count=0 failed=0
+# shellcheck source=selftests/scripts/claims.sh
+. "$(dirname "$0")/claims.sh"
 release=7.3.4+deb13-amd64
 mkdir -p "$work/bin" "$work/usr/sbin" "$work/usr/lib/rpcrdma-rust"
 export PATH=$work/bin:$PATH FAKES=$work
@@ -19,17 +16,6 @@ run() {
 	said=$("$@" 2>&1) || status=$?
 }
 
-# claim NAME CONDITION...
-claim() {
-	local name=$1 word=ok
-	shift
-	count=$((count + 1))
-	if ! "$@"; then word='not ok' failed=$((failed + 1)); fi
-	echo "$word $count - $name"
-	[ "$word" = ok ] || printf '# status %s\n%s\n' "$status" "$said" | sed 's/^/# /'
-}
-
-says() { [[ $said = *"$1"* ]]; }
 fine() { [ "$status" -eq 0 ] && says 'Nothing is wrong.'; }
 # wrong WHAT REMEDY
 wrong() { [ "$status" -eq 1 ] && [[ ${said#*What is wrong:} = *"$1"*"$2"* ]]; }
@@ -223,5 +209,4 @@ claim "and the manual page has them$missing" [ -z "$missing" ]
 said=$(sed -n 's/^MODULE_VERSION("\(.*\)");$/\1/p' "$top"/rust/{raw,iwraw}/helpers.c)
 claim 'both modules have the same version' [ "$(wc -l <<<"$said") $(uniq <<<"$said" | wc -l)" = '2 1' ]
 
-echo "1..$count"
-[ "$failed" -eq 0 ]
+end_of_claims
