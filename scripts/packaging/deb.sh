@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # deb.sh: makes the Debian packages in build/deb: rpcrdma-rust-dkms and rpcrdma-rust, and linux-rust-metadata-<release> for the newest
-# kernel of each series in scripts/buildroot/series that is to be had, or for those in KVER. The same sources give the same bytes.
+# generic kernel of each series in scripts/buildroot/kernels that is to be had, or for those in KVER. The same sources give the same bytes.
 
 . "$(dirname "$0")/../lib.sh"
 cd "$top"
@@ -65,7 +65,7 @@ metadata() {
 modules() { sed -n 's/^obj-m *[:+]*= *//p' Kbuild | tr ' ' '\n' | sed -n 's/\.o$//p'; }
 
 # What apt may install to have the metadata of each series: the package with it, or the kernel's source.
-recommended_metadata() { tried_series | sed 's/.*/linux-rust-metadata-& | linux-source-&/' | paste -sd, | sed 's/,/, /g'; }
+recommended_metadata() { listed_series | sed 's/.*/linux-rust-metadata-& | linux-source-&/' | paste -sd, | sed 's/,/, /g'; }
 
 main_packages() {
 	local dir=$work/rpcrdma-rust-$version module number=0
@@ -77,7 +77,7 @@ main_packages() {
 		printf 'BUILT_MODULE_NAME[%d]="%s"\nDEST_MODULE_LOCATION[%d]="/updates/dkms"\n' "$number" "$module" "$number"
 		number=$((number + 1))
 	done >>"$dir/debian/rpcrdma-rust-dkms.dkms"
-	tried_series | sed 's|.*|interest-noawait /usr/src/linux-source-&.tar.xz|' >>"$dir/debian/rpcrdma-rust-dkms.triggers"
+	listed_series | sed 's|.*|interest-noawait /usr/src/linux-source-&.tar.xz|' >>"$dir/debian/rpcrdma-rust-dkms.triggers"
 	package "$dir"
 }
 
@@ -85,7 +85,7 @@ tools=$(scripts/packaging/roots.sh tools)
 rm -rf "$out"
 mkdir -p "$work"
 main_packages
-for kernel in ${KVER:-$(tried_series)}; do metadata "$kernel"; done
+for kernel in ${KVER:-$(listed_series)}; do metadata "$kernel"; done
 mv "$work"/*.deb "$out/"
 stage "ready:"
 ls -s --block-size=K "$out"/*.deb >&2

@@ -14,7 +14,7 @@ clean=$(scripts/packaging/roots.sh clean)
 . selftests/packages/document.sh
 
 release_of() { basename "$packages/linux-rust-metadata-$1."*.deb | sed 's/^linux-rust-metadata-//; s/_.*//'; }
-mapfile -t series < <(tried_series)
+mapfile -t series < <(listed_series)
 new=$(release_of "${series[0]}") old=$(release_of "${series[1]}")
 version=$(dpkg-deb -f "$packages"/rpcrdma-rust-dkms_*.deb Version)
 module_version=$(sed -n 's/^MODULE_VERSION("\(.*\)");$/\1/p' rust/raw/helpers.c)
