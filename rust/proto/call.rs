@@ -178,6 +178,20 @@ pub enum Part {
     Padding(u64),
 }
 
+/// Why [`parse`] drops a message, if the first words of its header say so whatever follows.
+pub fn dropped(message: &[u8]) -> Option<Dropped> {
+    let runt = Dropped::Runt(message.len());
+    let Ok(prefix) = Prefix::parse(&mut Reader::new(message)) else {
+        return Some(runt);
+    };
+    match prefix.procedure {
+        procedure::ERROR => None,
+        _ if message.len() < header::MIN_LEN => Some(runt),
+        procedure::DONE if prefix.version == header::VERSION => Some(Dropped::Done),
+        _ => None,
+    }
+}
+
 /// Parses the message in one Receive buffer.
 pub fn parse<'a>(message: &'a [u8], policy: &Policy) -> Result<Incoming<'a>, Rejection> {
     let runt = Rejection::Drop(Dropped::Runt(message.len()));

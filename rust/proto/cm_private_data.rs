@@ -116,9 +116,32 @@ pub fn may_invalidate(ours: PrivateData, theirs: Option<PrivateData>) -> bool {
     ours.remote_invalidation && theirs.is_some_and(|theirs| theirs.remote_invalidation)
 }
 
+/// Whether a Requester with this private data takes a short reply to a Call that offered a Reply
+/// chunk.
+///
+/// RFC 8166, section 4.3.3 allows it, but Linux before 4.14 takes a Reply chunk in the header of a
+/// short reply, whose lengths are zero, for an error, and fails the call. All versions of Linux
+/// announce Receives of 4096 bytes at most, so whoever announces longer ones is another Requester.
+pub fn takes_unused_reply_chunk(theirs: Option<PrivateData>) -> bool {
+    theirs.is_some_and(|theirs| theirs.receive_size() > 4096)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_long_receives_say_that_a_reply_chunk_may_be_unused() {
+        let takes = |size| {
+            let data = PrivateData::new(4096, size, true).ok();
+            takes_unused_reply_chunk(data)
+        };
+        assert!(!takes_unused_reply_chunk(None));
+        assert!(!takes(1024));
+        assert!(!takes(4096));
+        assert!(takes(5120));
+        assert!(takes(8192));
+    }
 
     #[test]
     fn client_of_four_kib_looks_like_this() {

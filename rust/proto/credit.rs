@@ -66,44 +66,86 @@ impl Window {
 #[inline]
 pub fn raised(granted: u32, used: u32, requested: u32, limit: u32) -> Option<u32> {
     let limit = limit.min(requested.max(granted));
-    // A Requester that waits for each reply has no use for more than one credit.
-    let half = granted.div_ceil(2).max(2).min(granted);
-    let enough = granted >= limit || used < half;
+    let enough = granted >= limit || used < half(granted);
     (!enough).then(|| granted.saturating_mul(2).clamp(1, limit))
 }
 
-/// Counts the Calls of a Requester in stretches of time that are at least as long as a round trip. A Requester that is held up by
-/// its credits sends in each of them as many Calls as it has credits; one that waits for each reply sends one.
+/// Half of the grant. A Requester that waits for each reply has no use for more than one credit.
+fn half(granted: u32) -> u32 {
+    granted.div_ceil(2).max(2).min(granted)
+}
+
+/// The fewest Calls for which [`next_grant`] raises a grant, if they are served at the same time or
+/// [arrive within a round trip](Arrivals): half of it, or, if the Requester asks for no more, more
+/// than it may have on the way.
+#[inline]
+pub fn fewest_to_raise(granted: u32, requested: u32) -> u32 {
+    match granted < requested {
+        true => half(granted),
+        false => granted.saturating_add(1),
+    }
+}
+
+/// The credits that a Requester is granted as soon as it has sent a Call, whatever it asks for and
+/// uses. Calls that hang keep their credits, and with them all that is left when there are few.
+pub const LEAST_GRANT: u32 = 8;
+
+/// Returns what the Responder grants next: at least [`LEAST_GRANT`], then as [`raised`] says.
+///
+/// A Requester that has more Calls on the way than it was granted keeps no account of credits, so
+/// what it asks for says nothing either. Section 3.3.1 forbids that; but there are some, and all
+/// that a low grant does to them is to make them send again what found no Receive. Up to `replies`
+/// of those in `used` may be replies to callbacks, which need no credit of the Calls (RFC 8167).
+#[inline]
+pub fn next_grant(
+    granted: u32,
+    used: u32,
+    replies: u32,
+    requested: u32,
+    limit: u32,
+) -> Option<u32> {
+    let least = LEAST_GRANT.min(limit);
+    if granted < least {
+        return Some(least);
+    }
+    let requested = match used > granted.saturating_add(replies) {
+        true => limit,
+        false => requested,
+    };
+    raised(granted, used, requested, limit)
+}
+
+/// The stretches of time in which the Calls of a Requester are counted, at least as long as a round
+/// trip. A Requester that is held up by its credits sends in each of them as many Calls as it has
+/// credits; one that waits for each reply sends one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrivals {
     since: u64,
-    calls: u32,
 }
 
 impl Arrivals {
     /// No Call yet.
     pub const fn new() -> Self {
-        Self { since: 0, calls: 0 }
+        Self { since: 0 }
     }
 
-    /// A Call arrives at the time `now`. If with it a round trip has passed, returns how many arrived before it in that stretch, which
-    /// may have been longer: then so many fewer, rounded up. A Requester that uses two credits has more than one Call on the way, or
-    /// both are served at the same time.
+    /// A Call arrives at the time `now`, when `calls` were counted in the present stretch. If a
+    /// round trip has passed, begins a stretch with this Call, and returns how many arrived in a
+    /// round trip: `calls`, or so many fewer as the stretch was longer, rounded up. A Requester
+    /// that uses two credits has more than one Call on the way, or both are served at once.
+    ///
+    /// Need not be asked before this Call and those of the stretch are [enough](fewest_to_raise):
+    /// if a round trip has passed by then, fewer arrived in it.
     #[inline]
-    pub fn arrived(&mut self, now: u64, round_trip: u64) -> Option<u32> {
+    pub fn arrived(&mut self, now: u64, round_trip: u64, calls: u32) -> Option<u32> {
         let passed = now.saturating_sub(self.since);
         if passed < round_trip {
-            self.calls = self.calls.saturating_add(1);
             return None;
         }
-        let calls = u64::from(self.calls);
+        self.since = now;
         let each = match passed {
             0 => 0,
-            passed => calls.saturating_mul(round_trip).div_ceil(passed),
-        };
-        *self = Self {
-            since: now,
-            calls: 1,
+            passed => u64::from(calls).saturating_mul(round_trip).div_ceil(passed),
         };
         Some(u32::try_from(each).unwrap_or(u32::MAX))
     }
@@ -155,12 +197,83 @@ mod tests {
         assert_eq!(raised(8, 8, 0, 128), None);
     }
 
-    /// How many Calls are counted in a round trip of 100, if one arrives each `gap`.
+    #[test]
+    fn eight_are_granted_whatever_is_requested_and_used() {
+        assert_eq!(next_grant(2, 1, 0, 1, 128), Some(8));
+        assert_eq!(next_grant(1, 0, 0, 0, 128), Some(8));
+        assert_eq!(next_grant(0, 0, 0, 0, 0), None);
+        assert_eq!(next_grant(2, 1, 0, 128, 4), Some(4));
+        assert_eq!(next_grant(4, 4, 0, 128, 4), None);
+        assert_eq!(next_grant(8, 1, 0, 128, 128), None);
+    }
+
+    #[test]
+    fn requester_without_an_account_is_granted_what_it_uses() {
+        // It asks for one, and has sixteen Calls on the way.
+        assert_eq!(next_grant(8, 9, 0, 1, 128), Some(16));
+        assert_eq!(next_grant(16, 16, 0, 1, 128), None);
+        assert_eq!(next_grant(128, 200, 0, 1, 128), None);
+        // One that keeps it is granted no more than it asks for.
+        assert_eq!(next_grant(8, 8, 0, 8, 128), None);
+        assert_eq!(next_grant(8, 4, 0, 12, 128), Some(12));
+    }
+
+    #[test]
+    fn replies_to_callbacks_are_no_calls_beyond_the_credits() {
+        assert_eq!(next_grant(8, 9, 2, 8, 128), None);
+        assert_eq!(next_grant(8, 10, 2, 8, 128), None);
+        assert_eq!(next_grant(8, 11, 2, 1, 128), Some(16));
+        assert_eq!(next_grant(u32::MAX, u32::MAX, u32::MAX, 1, 128), None);
+    }
+
+    /// A round trip.
+    const ROUND_TRIP: u64 = 100;
+
+    /// Counts Calls, and looks at the time when there are `at_least` so many in the stretch.
+    struct Counter {
+        arrivals: Arrivals,
+        calls: u32,
+        at_least: u32,
+        looks: usize,
+    }
+
+    impl Counter {
+        fn new(at_least: u32) -> Self {
+            Self {
+                arrivals: Arrivals::new(),
+                calls: 0,
+                at_least,
+                looks: 0,
+            }
+        }
+
+        /// A Call arrives.
+        fn arrived(&mut self, now: u64) -> Option<u32> {
+            let counted = match self.calls < self.at_least {
+                true => None,
+                false => {
+                    self.looks += 1;
+                    self.arrivals.arrived(now, ROUND_TRIP, self.calls)
+                }
+            };
+            self.calls = counted.map_or(self.calls + 1, |_| 1);
+            counted
+        }
+
+        /// Calls arrive at `times`. Returns what was counted in each round trip but the first.
+        fn count(&mut self, times: impl Iterator<Item = u64>) -> Vec<u32> {
+            times.filter_map(|now| self.arrived(now)).skip(1).collect()
+        }
+    }
+
+    /// How many Calls are counted in a round trip, if one arrives each `gap`.
     fn counted(gap: u64) -> Vec<u32> {
-        let mut arrivals = Arrivals::new();
-        let times = (1..=1000).map(|index| 1_000 + index * gap);
-        let counts = times.filter_map(|now| arrivals.arrived(now, 100));
-        counts.skip(1).collect()
+        Counter::new(0).count((1..=1000).map(|index| 1_000 + index * gap))
+    }
+
+    /// When Calls arrive if there are `burst` at a time, that often.
+    fn bursts(burst: u64, gap: u64) -> impl Iterator<Item = u64> {
+        (1..=4_000 / burst).flat_map(move |index| (0..burst).map(move |_| 1_000 + index * gap))
     }
 
     #[test]
@@ -173,30 +286,59 @@ mod tests {
         assert!(!counted(150).is_empty());
     }
 
+    /// Requesters are granted what they use, and no more, if the time is looked at only where that
+    /// may matter.
+    #[test]
+    fn few_looks_find_what_all_would() {
+        let cases = (8..32).flat_map(|granted| {
+            let bursts = (1..granted + 8).flat_map(|burst| [100, 130, 170].map(|gap| (burst, gap)));
+            bursts.flat_map(move |(burst, gap)| {
+                [granted, u32::MAX].map(|requested| (granted, requested, burst, gap))
+            })
+        });
+        for (granted, requested, burst, gap) in cases {
+            let fewest = fewest_to_raise(granted, requested);
+            let times = || bursts(u64::from(burst), gap);
+            let (mut always, mut seldom) = (Counter::new(0), Counter::new(fewest - 1));
+            let raised = |counted: Vec<u32>| {
+                let next = |used| next_grant(granted, used, 0, requested, 1_000);
+                counted.into_iter().any(|used| next(used).is_some())
+            };
+            let case = format!("{burst} each {gap}, {granted} of {requested}");
+            let expected = raised(always.count(times()));
+            assert_eq!(raised(seldom.count(times())), expected, "{case}");
+            if burst < fewest {
+                let most = always.looks / (fewest as usize - 1) + 1;
+                assert!(seldom.looks <= most, "{case}: {} looks", seldom.looks);
+            }
+        }
+    }
+
     #[test]
     fn two_calls_in_less_than_two_round_trips_count_as_two() {
-        let mut arrivals = Arrivals::new();
-        arrivals.arrived(1_000, 100);
-        assert_eq!(arrivals.arrived(1_001, 100), None);
-        assert_eq!(arrivals.arrived(1_190, 100), Some(2));
+        let mut counter = Counter::new(0);
+        counter.arrived(1_000);
+        assert_eq!(counter.arrived(1_001), None);
+        assert_eq!(counter.arrived(1_190), Some(2));
     }
 
     #[test]
     fn calls_before_a_pause_count_for_little() {
-        let mut arrivals = Arrivals::new();
-        arrivals.arrived(1_000, 100);
+        let mut counter = Counter::new(0);
+        counter.arrived(1_000);
         for now in 1_001..1_050 {
-            assert_eq!(arrivals.arrived(now, 100), None);
+            assert_eq!(counter.arrived(now), None);
         }
-        assert_eq!(arrivals.arrived(11_000, 100), Some(1));
+        assert_eq!(counter.arrived(11_000), Some(1));
     }
 
     #[test]
     fn strange_times_do_no_harm() {
         let mut arrivals = Arrivals::new();
-        assert_eq!(arrivals.arrived(0, 0), Some(0));
-        assert_eq!(arrivals.arrived(u64::MAX, u64::MAX), Some(1));
-        assert_eq!(arrivals.arrived(5, u64::MAX), None);
+        assert_eq!(arrivals.arrived(0, 0, 7), Some(0));
+        assert_eq!(arrivals.arrived(u64::MAX, u64::MAX, 1), Some(1));
+        assert_eq!(arrivals.arrived(5, u64::MAX, 1), None);
+        assert_eq!(arrivals.arrived(u64::MAX, 0, u32::MAX), Some(0));
     }
 
     #[test]

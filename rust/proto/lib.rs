@@ -16,12 +16,14 @@
 //!
 //! A Requester [plans](plan) a Call, [encodes](header::Call) its header, and [parses](reply)
 //! the reply. A Responder [parses](call) a Call and [builds](reply_builder) the reply. Both keep
-//! account of [credits](credit), which a Responder [lowers](lowering) again, and of the [state of the connection](conn).
+//! account of [credits](credit), which a Responder [lowers](lowering) again, and of the [state of the connection](conn). A
+//! Responder [admits](admission) Requesters.
 
 // Kbuild passes `no_std` itself. The unit tests need `std`.
 #![cfg_attr(not(any(test, CONFIG_RUST)), no_std)]
 #![forbid(unsafe_code)]
 
+pub mod admission;
 pub mod backing;
 pub mod call;
 pub mod chunk;

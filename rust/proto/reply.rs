@@ -73,8 +73,6 @@ pub enum Discard {
     Direction(u32),
     /// A Call in the reverse direction with chunks.
     ReverseChunks,
-    /// A message in the Reply chunk without the padding after its last item.
-    Unpadded(u64),
     /// Bytes behind a header that has its payload elsewhere.
     Trailing(usize),
 }
@@ -93,7 +91,6 @@ impl Discard {
             Discard::Xid { .. } => "two XIDs in one message",
             Discard::Direction(_) => "neither a Call nor a reply",
             Discard::ReverseChunks => "a callback with chunks",
-            Discard::Unpadded(_) => "a Reply chunk whose length is no multiple of four",
             Discard::Trailing(_) => "bytes behind a header without an inline message",
         }
     }
@@ -198,6 +195,9 @@ fn parse_msg<'a>(
 }
 
 /// The payload of such a reply is in the Reply chunk (RFC 8166, section 4.2.4).
+///
+/// The padding of the last item may be missing, as that leaves nothing in doubt. Bytes behind the header
+/// do: they may be the reply, and then nothing was written to the chunk.
 fn parse_nomsg<'a>(
     prefix: &Prefix,
     lists: &Lists<'a>,
@@ -206,9 +206,6 @@ fn parse_nomsg<'a>(
     let length = lists.reply.map_or(0, |chunk| chunk.total());
     if length < rpc::MIN_REPLY {
         return Err(Discard::Payload(length));
-    }
-    if length & 3 != 0 {
-        return Err(Discard::Unpadded(length));
     }
     if !rest.is_empty() {
         return Err(Discard::Trailing(rest.len()));
@@ -233,7 +230,8 @@ pub struct Outcome<'a> {
     /// Bytes in the Write chunks together. Zero: the chunks were not used, and the content of
     /// their memory is undefined.
     pub written_len: usize,
-    /// Bytes of the RPC message in the Reply chunk. Zero: the message is inline.
+    /// Bytes of the RPC message in the Reply chunk, perhaps without the padding of its last item.
+    /// Zero: the message is inline.
     pub reply_chunk_len: usize,
 }
 
@@ -324,36 +322,42 @@ fn returned_len(offered: &[Segment], returned: Segments<'_>) -> Result<u64, Viol
 }
 
 impl Outcome<'_> {
-    /// Looks for the count word in a message that comes inline, and [checks](check_result) the
-    /// result in the Write chunk.
+    /// Looks for the count word in a message that comes inline, [checks](check_result) the result in
+    /// the Write chunk, and returns its length there.
     ///
     /// This is for an upper layer whose replies end with that result, as all do that the kernel's
     /// NFS client offers such a chunk for: the count word is the last.
-    pub fn check_last_result(&self) -> Result<(), Violation> {
+    pub fn check_last_result(&self) -> Result<usize, Violation> {
         let eligible = xdr::last_word(self.inline).and_then(|count| usize::try_from(count).ok());
         check_result(self.written_len, eligible)
     }
 }
 
-/// Compares what came by chunk with the reply as the upper layer decoded it.
+/// The most bytes behind a result in its Write chunk that are taken for padding.
+const MAX_PADDING: usize = 3;
+
+/// Compares what came by chunk with the reply as the upper layer decoded it. Returns how many bytes of
+/// the chunk are the result.
 ///
 /// `written` says how many bytes are in the chunk, and `eligible` how long the result is by its count
 /// word; there may be none, for instance in an error reply. A violation ends the RPC for good (RFC 8166,
 /// section 6.1).
 ///
 /// RFC 8166, section 3.4.6.2, keeps padding out of the chunk. The server of illumos writes it, and so
-/// did that of Linux before 4.6. It does no harm: the count word tells where the data end.
+/// did that of Linux before 4.6; nfs-ganesha writes another number of bytes than would be padding. It does
+/// no harm: the count word tells where the data end, and all is inside what was offered.
 ///
 /// A chunk of which nothing is used is no violation, whatever the count word says: then the data are
 /// inline. Section 6.1 wants that RPC to fail, but nothing is lost or in doubt, and some servers do so.
-pub fn check_result(written: usize, eligible: Option<usize>) -> Result<(), Violation> {
-    match eligible {
-        _ if written == 0 => Ok(()),
-        None => Err(Violation::ResultNotEligible { written }),
-        Some(expected) if written != expected && written != xdr::roundup(expected) => {
-            Err(Violation::ResultLength { expected, written })
-        }
-        Some(_) => Ok(()),
+pub fn check_result(written: usize, eligible: Option<usize>) -> Result<usize, Violation> {
+    if written == 0 {
+        return Ok(0);
+    }
+    let expected = eligible.ok_or(Violation::ResultNotEligible { written })?;
+    match written.checked_sub(expected) {
+        Some(..=MAX_PADDING) => Ok(expected),
+        // Without some of the data, or with data that the reply does not count.
+        _ => Err(Violation::ResultLength { expected, written }),
     }
 }
 

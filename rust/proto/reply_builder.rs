@@ -182,6 +182,22 @@ impl<'a> ReplyBuilder<'a> {
         Ok(reply)
     }
 
+    /// Has the RPC message go to the Reply chunk, if one was offered that has room for it, also
+    /// where the message fits into the Send. Both are right (RFC 8166, section 4.3.3); which of the
+    /// two a Requester understands, see
+    /// [`takes_unused_reply_chunk`](crate::cm_private_data::takes_unused_reply_chunk).
+    #[must_use]
+    pub fn prefer_reply_chunk(mut self) -> Self {
+        if self
+            .lists
+            .reply
+            .is_some_and(|chunk| self.payload <= chunk.total())
+        {
+            self.body = Body::NoMsg;
+        }
+        self
+    }
+
     /// Where the RPC message travels: behind the header, or in the Reply chunk.
     pub fn body(&self) -> Body {
         self.body

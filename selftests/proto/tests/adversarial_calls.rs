@@ -5,6 +5,7 @@
 //! A test `advNN_...` is case NN of the conformance table.
 
 use proto::call::Call;
+use proto::call::Dropped;
 use proto::call::Incoming;
 use proto::call::Part;
 use proto::call::Reason;
@@ -54,6 +55,26 @@ fn answered(number: u32) {
         })
         .count();
     assert_ne!(count, 0);
+}
+
+#[test]
+fn what_the_first_words_drop_is_dropped_by_all_of_them() {
+    let cut = |message: Vec<u8>| (0..=message.len()).map(move |len| message[..len].to_vec());
+    let done = words([7, 1, 32, 3, 0, 0, 0]);
+    let error = words([7, 1, 32, 4, 2]);
+    let other_version = words([7, 2, 32, 3, 0, 0, 0]);
+    let messages = cases().into_iter().map(|case| case.message);
+    let mut dropped = 0;
+    for message in messages.chain([done, error, other_version]).flat_map(cut) {
+        let by_all = proto::call::parse(&message, &POLICY);
+        if let Some(reason) = proto::call::dropped(&message) {
+            assert_eq!(by_all, Err(Rejection::Drop(reason)), "{message:x?}");
+            dropped += 1;
+        } else if let Err(Rejection::Drop(reason @ (Dropped::Runt(_) | Dropped::Done))) = by_all {
+            panic!("{reason:?} is not seen: {message:x?}");
+        }
+    }
+    assert_ne!(dropped, 0);
 }
 
 /// The handles of the read segments at a Position, in order.

@@ -4,6 +4,7 @@
 //!
 //! A test `advNN_...` is case NN of the conformance table.
 
+use proptest::prelude::*;
 use proto::chunk::Segment;
 use proto::credit::Window;
 use proto::error::DecodeError;
@@ -163,8 +164,8 @@ fn written_beside(segments: &[[u32; 4]], payload: &[u8]) -> Vec<u8> {
 }
 
 /// What becomes of the result of a READ that says that it got `count` bytes, with `written` of them
-/// in its chunk and what is `inline` behind its count word.
-fn read(count: u32, written: u32, inline: &[u8]) -> Result<(), Violation> {
+/// in its chunk and what is `inline` behind its count word: how many bytes of the chunk are the result.
+fn read(count: u32, written: u32, inline: &[u8]) -> Result<usize, Violation> {
     let before = reply(XID, &[0, 0, count, 1, count]);
     let payload = [&before, inline].concat();
     let message = written_beside(&[hloo(1, written), hloo(2, 0)], &payload);
@@ -290,7 +291,10 @@ fn adv56_long_reply_without_a_payload() {
 #[test]
 fn adv57_long_reply_without_fill() {
     let message = in_reply_chunk(1, &[hloo(1, 100), hloo(2, 1)], &[]);
-    let discard = Received::Discard(Discard::Unpadded(101));
+    assert_eq!(completes(REPLY, &message), Received::Completed(0, 0, 101));
+    // Without it the reply is as long as the shortest, and with it longer.
+    let message = in_reply_chunk(1, &[hloo(1, 19), hloo(2, 0)], &[]);
+    let discard = Received::Discard(Discard::Payload(19));
     assert_eq!(dropped(REPLY, &message), discard);
 }
 
@@ -419,40 +423,68 @@ fn adv74_result_by_chunk_that_may_not_leave() {
 #[test]
 fn adv75_result_inline_despite_its_chunk() {
     // The data are there, so nothing keeps the RPC from its end.
-    assert_eq!(check_result(0, Some(100)), Ok(()));
-    assert_eq!(read(9, 0, &[7; 12]), Ok(()));
+    assert_eq!(check_result(0, Some(100)), Ok(0));
+    assert_eq!(read(9, 0, &[7; 12]), Ok(0));
     // Nothing to return.
-    assert_eq!(check_result(0, Some(0)), Ok(()));
-    assert_eq!(read(0, 0, &[]), Ok(()));
+    assert_eq!(check_result(0, Some(0)), Ok(0));
+    assert_eq!(read(0, 0, &[]), Ok(0));
 }
 
 #[test]
 fn adv76_result_of_another_length() {
-    for written in [99, 101] {
+    for written in [1, 99, 104, 200] {
         let violation = Violation::ResultLength {
             expected: 100,
             written,
         };
         assert_eq!(check_result(written, Some(100)), Err(violation));
     }
-    assert_eq!(check_result(100, Some(100)), Ok(()));
+    assert_eq!(check_result(100, Some(100)), Ok(100));
 
-    for (count, written) in [(100, 96), (96, 100), (0, 4), (99, 98), (97, 99)] {
+    for (count, written) in [(100, 96), (96, 100), (0, 4), (99, 98), (101, 100)] {
         let violation = Violation::ResultLength {
             expected: count as usize,
             written: written as usize,
         };
         assert_eq!(read(count, written, &[]), Err(violation));
     }
-    assert_eq!(read(99, 99, &[]), Ok(()));
+    assert_eq!(read(99, 99, &[]), Ok(99));
 }
 
 /// Of a peer that does not know better: in the chunk, or where the result would be inline.
 #[test]
 fn fill_of_a_reduced_result_does_no_harm() {
-    assert_eq!(check_result(100, Some(97)), Ok(()));
-    assert_eq!(read(97, 100, &[]), Ok(()));
-    assert_eq!(read(97, 97, &[0; 3]), Ok(()));
+    assert_eq!(check_result(100, Some(97)), Ok(97));
+    assert_eq!(read(97, 100, &[]), Ok(97));
+    assert_eq!(read(97, 97, &[0; 3]), Ok(97));
+}
+
+/// The server of nfs-ganesha adds as many bytes as the length is more than a multiple of four.
+#[test]
+fn wrong_fill_of_a_reduced_result_does_no_harm() {
+    for length in 0..=97 {
+        assert_eq!(read(length, length + length % 4, &[]), Ok(length as usize));
+    }
+    for fill in 0..=3 {
+        assert_eq!(check_result(100 + fill, Some(100)), Ok(100));
+    }
+}
+
+proptest! {
+    #[test]
+    fn result_is_what_the_count_word_says(written in 0..200_usize, count in 0..200_usize) {
+        match check_result(written, Some(count)) {
+            Ok(0) if written == 0 => (),
+            Ok(result) => {
+                prop_assert_eq!(result, count);
+                prop_assert!(count <= written && written <= count + 3);
+            }
+            Err(violation) => {
+                prop_assert_eq!(violation, Violation::ResultLength { expected: count, written });
+                prop_assert!(written != 0 && !(count..=count + 3).contains(&written));
+            }
+        }
+    }
 }
 
 #[test]
@@ -465,7 +497,7 @@ fn failed_read_has_no_count_word() {
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(failed(0), Ok(()));
+    assert_eq!(failed(0), Ok(0));
     let violation = Violation::ResultLength {
         expected: 0,
         written: 100,
@@ -477,7 +509,7 @@ fn failed_read_has_no_count_word() {
 fn adv77_unused_chunk_says_nothing_about_its_memory() {
     let message = written(&[hloo(1, 0), hloo(2, 0)]);
     assert_eq!(completes(WRITE, &message), Received::Completed(24, 0, 0));
-    assert_eq!(check_result(0, None), Ok(()));
+    assert_eq!(check_result(0, None), Ok(0));
 }
 
 #[test]

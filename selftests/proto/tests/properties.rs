@@ -548,7 +548,7 @@ proptest! {
                     serving += 1;
                 }
                 2 if serving > 0 => {
-                    if let Some(more) = credit::raised(granted, serving, limit, limit) {
+                    if let Some(more) = credit::next_grant(granted, serving, 0, limit, limit) {
                         // It never sinks: nobody holds a credit that is not backed any more.
                         prop_assert!(more > granted && more <= limit);
                         granted = more;

@@ -77,6 +77,21 @@ fn form_of_the_reply_follows_from_what_was_offered() {
         Err(Unreturnable::Message { length: 4100, room })
     );
 
+    // For a Requester that wants the chunk to be used: as long as the reply fits there.
+    let preferred = |call: &Call<'_>, payload| {
+        let answer = ReplyBuilder::new(call, &[], payload, 1024)?;
+        Ok::<_, Unreturnable>(answer.prefer_reply_chunk().body())
+    };
+    assert_eq!(preferred(&plain, 996), Ok(Body::Msg));
+    assert_eq!(preferred(&offered, 24), Ok(Body::NoMsg));
+    assert_eq!(preferred(&offered, 4096), Ok(Body::NoMsg));
+    let small = offer(&[], Some(&[segment(1, 64)]));
+    let small = served(&small);
+    assert_eq!(preferred(&small, 64), Ok(Body::NoMsg));
+    assert_eq!(preferred(&small, 68), Ok(Body::Msg));
+    let empty = offer(&[], Some(&[]));
+    assert_eq!(preferred(&served(&empty), 24), Ok(Body::Msg));
+
     // The header alone.
     let chunk = [segment(1, 4096); 61];
     let offered = offer(&[], Some(&chunk));

@@ -298,7 +298,7 @@ impl Pending {
         let (head, result, rest) = self.request.reply();
         let length = result.map(<[u8]>::len);
         let offered = self.write.is_some();
-        assert_eq!(check_result(data.len(), length), Ok(()));
+        assert_eq!(check_result(data.len(), length), Ok(data.len()));
         let mut expected = head;
         if let Some(result) = result {
             if offered {
