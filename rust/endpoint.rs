@@ -10,9 +10,10 @@
 //! receive ring  >  (inside rdma) receives
 //! sunrpc's transport_lock  >  active, then alone  >  sends: the doorbell for what a sender left behind
 //! connection state: innermost, held for a step of the state machine or a look at it
-//! the client's credits, reusable resources and region pool: each alone
+//! sunrpc's transport_lock  >  the client's credits: the window that a reply or a growth opens
+//! the client's credits, reusable resources and region pool: otherwise each alone
 //! what lets one growth of a client's connection at a time  >  the two of these and the sends, receive ring and receives of it
-//! the server's work queue, free calls, page pool, rejected calls: each alone; the page pool also in the middle of allocations
+//! the server's responder, lent messages, work queue, free calls, page pool, rejected calls: each alone; the page pool also in the middle of allocations
 //! (inside rdma) sinks: alone
 //! (inside rdma) ended  >  the CM's locks, receives, sends, slot state, deferred_dereg; no handler takes it
 //! the listener's id  >  all that the connection manager and sunrpc lock

@@ -112,6 +112,10 @@ pub(crate) trait SendBuffering<H: Handler> {
     /// As [`Self::take_send_buffer`], but if all are posted, and there may be more, makes one. Sleeps.
     fn make_send_buffer(&self) -> Option<Buffer<H>>;
 
+    /// Whether all buffers are posted, and another one could not be made. The Sends that have them
+    /// may have asked for no completion, as there was to be another.
+    fn lacks_send_buffers(&self) -> bool;
+
     /// Makes Send buffers until there are `count`, or as many as there may be. Sleeps if `flags` allow it.
     fn grow_send_buffers(&self, count: usize, flags: Flags) -> Result;
 
@@ -155,6 +159,10 @@ impl<H: Handler<SendPolicy = SendPolicy<H>>> SendBuffering<H> for QueuePair<H> {
             sends.policy().buffers.not_made();
             sends.policy().take_buffer()
         })
+    }
+
+    fn lacks_send_buffers(&self) -> bool {
+        self.send_queue().policy().buffers.lacks_memory()
     }
 
     fn grow_send_buffers(&self, count: usize, flags: Flags) -> Result {

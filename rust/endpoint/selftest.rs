@@ -66,6 +66,10 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         send_queue::buffer_that_was_not_made_may_be_made_later,
     ),
     (
+        "when no Send buffer can be made, a flush brings one that was posted without a completion",
+        send_queue::flush_brings_the_buffer_that_cannot_be_made,
+    ),
+    (
         "a Send asks for a completion if no buffer is free and there are enough, or no more",
         send_queue::completions_are_asked_for_if_there_are_enough_buffers,
     ),

@@ -48,6 +48,11 @@ impl<H: Context> SendBuffers<H> {
         self.free.is_empty() && (self.unmade == 0 || self.short || made > enough)
     }
 
+    /// Whether none is free, and there was no memory for the next one.
+    pub(super) fn lacks_memory(&self) -> bool {
+        self.free.is_empty() && self.short
+    }
+
     pub(super) fn take(&mut self) -> Option<Buffer<H>> {
         self.free.pop()
     }

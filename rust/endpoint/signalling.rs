@@ -27,6 +27,11 @@ impl Signalling {
 
     /// How old memory that is part of a Send may be when the next Send asks for a completion for it.
     /// Until then it cannot be migrated, nor offlined.
+    ///
+    /// When there is no next Send, the server flushes the queue. A client cannot, as it may post no
+    /// RDMA Write, and keeps the memory until its connection is closed: a completion for each such
+    /// Send, or for the last of a burst, would interrupt a processor once more for most WRITEs that
+    /// are sent inline.
     pub(super) const LEND_MS: Msecs = 1_000;
 
     pub(super) fn new() -> Self {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What differs among the kernels that this module is built for (`scripts/buildroot/series`), where one text cannot serve all.
+//! Differences among the kernels that this module is built for (`scripts/buildroot/kernels`), where one text cannot serve all.
 //!
 //! Kbuild looks into the metadata of the kernel that it builds for, and what it finds is a `cfg` of this crate. What no kernel of
 //! the list needs any more goes, here and there.

@@ -54,6 +54,11 @@ int rpcrdma_helper_ib_dereg_mr(struct ib_mr *mr)
 	return ib_dereg_mr(mr);
 }
 
+bool rpcrdma_helper_ib_device_try_get(struct ib_device *device)
+{
+	return ib_device_try_get(device);
+}
+
 int rpcrdma_helper_ib_dma_map_sg(struct ib_device *device,
 				 struct scatterlist *sg, int nents,
 				 enum dma_data_direction direction)
@@ -94,11 +99,13 @@ void rpcrdma_helper_ib_dma_unmap_sg(struct ib_device *device,
 	ib_dma_unmap_sg(device, sg, nents, direction);
 }
 
-void rpcrdma_helper_ib_dma_unmap_single(struct ib_device *device, u64 address,
-					size_t size,
-					enum dma_data_direction direction)
+void rpcrdma_helper_ib_dma_unmap_unsynced(struct ib_device *device, u64 address,
+					  size_t size,
+					  enum dma_data_direction direction)
 {
-	ib_dma_unmap_single(device, address, size, direction);
+	if (!ib_uses_virt_dma(device))
+		dma_unmap_single_attrs(device->dma_device, address, size,
+				       direction, DMA_ATTR_SKIP_CPU_SYNC);
 }
 
 int rpcrdma_helper_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,

@@ -370,9 +370,32 @@ pub(crate) unsafe fn local_address(id: NonNull<raw::rdma_cm_id>) -> Result<SockA
 
 impl<H: Context> Drop for Id<H> {
     fn drop(&mut self) {
-        // SAFETY: `ptr` is live by the type invariants. The call waits for event handlers that run; the
-        // crate's documentation forbids to drop the last reference in one.
-        unsafe { raw::rdma_destroy_id(self.as_raw()) };
+        // SAFETY: `ptr` is live by the type invariants, and not used after this. Event handlers that run
+        // are waited for; the crate's documentation forbids to drop the last reference in one.
+        unsafe { destroy(self.as_raw()) };
+    }
+}
+
+/// Destroys `id`. Waits for event handlers that run. Sleeps.
+///
+/// The CM lets the removal of the device go on a moment before it puts its reference to the entry of
+/// the GID table. A work item frees the entry, with the lock of the table, which the removal may
+/// have freed by then. So the device stays registered until that work item is queued: the removal
+/// flushes its queue later on.
+///
+/// # Safety
+///
+/// `id` is live, and is not used after this. The caller is not one of its event handlers.
+pub(crate) unsafe fn destroy(id: *mut raw::rdma_cm_id) {
+    // SAFETY: The id is live. The CM may set the device meanwhile.
+    let device = unsafe { (&raw const (*id).device).read_volatile() };
+    // SAFETY: The removal of a device waits for all ids that are of it, as this one is.
+    let keeps = !device.is_null() && unsafe { raw::ib_device_try_get(device) };
+    // SAFETY: The caller promises it.
+    unsafe { raw::rdma_destroy_id(id) };
+    if keeps {
+        // SAFETY: The reference was taken above.
+        unsafe { raw::ib_device_put(device) };
     }
 }
 

@@ -28,7 +28,9 @@ use shared::memory::Buffer;
 ///
 /// # Invariants
 ///
-/// `address` maps all of `buffer`, and is unmapped only in `drop`. Nobody else has `buffer`.
+/// `address` maps all of `buffer`, and is unmapped only in `drop`. Nobody else has `buffer`, but
+/// for the [memory of a message](crate::receive::MessageMemory): as long as that is there, nothing
+/// here accesses the bytes.
 pub(crate) struct Mapped<H: Context> {
     address: u64,
     direction: DataDirection,
@@ -59,7 +61,8 @@ impl<H: Context> Mapped<H> {
         if unsafe { raw::ib_dma_mapping_error(pd.device(), address) } != 0 {
             return Err(EIO);
         }
-        // INVARIANT: Just mapped; the `Arc` was just made and never leaves.
+        // INVARIANT: Just mapped; the `Arc` was just made, and leaves only for the memory of a
+        // message.
         Ok(Self {
             address,
             direction,
@@ -70,6 +73,11 @@ impl<H: Context> Mapped<H> {
 
     pub(crate) fn len(&self) -> usize {
         self.buffer.len()
+    }
+
+    /// The buffer, for [`crate::receive::MessageMemory`].
+    pub(crate) fn buffer(&self) -> &Arc<Buffer> {
+        &self.buffer
     }
 
     pub(crate) fn pd(&self) -> &Arc<ProtectionDomain<H>> {
@@ -144,10 +152,13 @@ impl<H: Context> Mapped<H> {
 
 impl<H: Context> Drop for Mapped<H> {
     fn drop(&mut self) {
+        // Who wants to see what the device wrote has had it synchronised before. Where that went to
+        // a bounce buffer, to copy it once more would change a message that somebody reads, and
+        // perhaps has decrypted in place.
         // SAFETY: The mapping is live by the type invariants, was made with these arguments, and
         // is given up once. A buffer in a work request is owned by it, so the device is done.
         unsafe {
-            raw::ib_dma_unmap_single(
+            raw::ib_dma_unmap_unsynced(
                 self.pd.device(),
                 self.address,
                 self.buffer.len(),

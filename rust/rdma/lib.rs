@@ -43,6 +43,9 @@
 //! in the CM's worker or in the task that removes the device. If the device lost the completion of
 //! an invalidation, [`Handler::invalidate_failed`] runs in the task that drains the queue pair. They must not
 //! sleep for long, and must not drop the last reference to the id, the protection domain or the queue pair.
+//! They may drop regions, as an upper layer does whose connection has ended meanwhile. That
+//! deregisters them, and sleeps, but for the device alone; and the queue pair keeps the protection
+//! domain that they have a reference to.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 

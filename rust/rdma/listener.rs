@@ -160,8 +160,9 @@ impl<L: Listen> Listener<L> {
 
 impl<L: Listen> Drop for Listener<L> {
     fn drop(&mut self) {
-        // SAFETY: `ptr` is live by the type invariants. The call waits for event handlers that run.
-        unsafe { raw::rdma_destroy_id(self.ptr.as_ptr()) };
+        // SAFETY: `ptr` is live by the type invariants, and not used after this. Event handlers that run
+        // are waited for, and none drops this.
+        unsafe { cm::destroy(self.ptr.as_ptr()) };
     }
 }
 

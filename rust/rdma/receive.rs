@@ -27,7 +27,10 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use shared::memory::Stable;
+use shared::memory::{
+    self,
+    Stable, //
+};
 
 /// What a posted Receive consists of. The completion finds it by its first field.
 #[repr(C)]
@@ -258,11 +261,48 @@ impl<H: Context> Message<H> {
     }
 }
 
-// SAFETY: The Receive completed, so the device is done with the buffer, which its box does not hold
-// but points to. It is freed with the box, and posted again only by who has the message no more.
-unsafe impl<H: Context> Stable for Message<H> {
+impl<H: Context> Message<H> {
+    /// Separates the memory of the message from the Receive. The memory needs no device, so the
+    /// Receive can go before it.
+    pub fn split(self) -> (MessageMemory, MessageReceive<H>) {
+        let Self { inner, len } = self;
+        let buffer = inner.mapped.buffer().clone();
+        (MessageMemory { buffer, len }, MessageReceive(inner))
+    }
+}
+
+/// The memory of a message without its Receive.
+///
+/// # Invariants
+///
+/// `buffer` is that of a Receive that completed, and that is posted again only after
+/// [`MessageReceive::join`] took `self`; nobody else accesses the bytes.
+pub struct MessageMemory {
+    buffer: Arc<memory::Buffer>,
+    len: usize,
+}
+
+// SAFETY: The buffer is kept by `self`, which does not hold it but points to it. By the type
+// invariants neither the device nor anybody else accesses it.
+unsafe impl Stable for MessageMemory {
     fn memory(&self) -> NonNull<[u8]> {
-        self.inner.mapped.memory(self.len)
+        NonNull::slice_from_raw_parts(self.buffer.base(), self.len.min(self.buffer.len()))
+    }
+}
+
+/// The Receive of a message without the memory: what the device knows of that. It gives no access
+/// to it.
+pub struct MessageReceive<H: Context>(KBox<Inner<H>>);
+
+impl<H: Context> MessageReceive<H> {
+    /// The message of both. [`None`], and both are dropped, if `memory` is that of another message.
+    pub fn join(self, memory: MessageMemory) -> Option<Message<H>> {
+        let Self(inner) = self;
+        let is_same = Arc::ptr_eq(inner.mapped.buffer(), &memory.buffer);
+        is_same.then_some(Message {
+            inner,
+            len: memory.len,
+        })
     }
 }
 

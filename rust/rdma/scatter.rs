@@ -31,7 +31,7 @@ use shared::memory::Piece;
 pub(crate) struct Scatter {
     // For 1 MiB at any offset this is just more than two pages, and memory in one piece for it may be hard to get.
     entries: KVVec<scatterlist>,
-    pieces: KVec<Piece>,
+    pieces: KVVec<Piece>,
     mapping: Option<Mapping>,
 }
 
@@ -52,7 +52,7 @@ impl Scatter {
         // INVARIANT: Nothing is described, nothing is mapped.
         Self {
             entries: KVVec::new(),
-            pieces: KVec::new(),
+            pieces: KVVec::new(),
             mapping: None,
         }
     }

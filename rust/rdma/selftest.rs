@@ -38,6 +38,14 @@ pub const TESTS: &[(&str, Test)] = &[
         memory_lifetime::data_goes_with_a_later_completion,
     ),
     (
+        "a message can be read when nothing is left of its device",
+        memory_lifetime::message_can_be_read_without_its_device,
+    ),
+    (
+        "the Receive of a message goes with the memory of that message only",
+        memory_lifetime::message_is_joined_with_its_own_memory,
+    ),
+    (
         "a Send that cannot be posted leaves no region valid",
         memory_lifetime::unposted_send_leaves_no_region_valid,
     ),

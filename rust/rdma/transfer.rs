@@ -42,14 +42,14 @@ use shared::memory::Piece;
 
 /// A transfer: its memory, its remote segments and its work requests.
 pub(crate) struct Inner<H: Context> {
-    requests: KVec<raw::ib_rdma_wr>,
-    elements: KVec<raw::ib_sge>,
+    requests: KVVec<raw::ib_rdma_wr>,
+    elements: KVVec<raw::ib_sge>,
     /// What `elements` were before they were cut to the peer's segments.
-    whole: KVec<raw::ib_sge>,
+    whole: KVVec<raw::ib_sge>,
     scatter: Scatter,
     /// Memory that must be registered, before it is.
-    unregistered: KVec<Piece>,
-    remote: KVec<Segment>,
+    unregistered: KVVec<Piece>,
+    remote: KVVec<Segment>,
     /// What registers memory, if that must be, and the regions that have it then.
     pub(crate) sinks: Option<Arc<Sinks<H>>>,
     pub(crate) regions: mr::Prepared<H>,
@@ -277,12 +277,12 @@ impl<H: Context> Default for EmptyList<H> {
 impl<H: Context> Inner<H> {
     fn new(pd: Arc<ProtectionDomain<H>>) -> Self {
         Self {
-            requests: KVec::new(),
-            elements: KVec::new(),
-            whole: KVec::new(),
+            requests: KVVec::new(),
+            elements: KVVec::new(),
+            whole: KVVec::new(),
             scatter: Scatter::new(),
-            unregistered: KVec::new(),
-            remote: KVec::new(),
+            unregistered: KVVec::new(),
+            remote: KVVec::new(),
             sinks: None,
             regions: mr::Prepared::new(),
             direction: DataDirection::ToDevice,

@@ -68,6 +68,24 @@ impl SockAddr {
         self.host().is_some_and(|host| other.host() == Some(host))
     }
 
+    /// The address without its port, for tables. IPv4 addresses are mapped to IPv6; of other families
+    /// all are the same.
+    pub fn host_key(&self) -> [u8; 16] {
+        let mut key = [0; 16];
+        let host = self.host().unwrap_or_default();
+        let (at, prefix): (usize, &[u8]) = match host.len() {
+            4 => (12, &[0xff, 0xff]),
+            _ => (0, &[]),
+        };
+        for (to, from) in key.iter_mut().skip(10).zip(prefix) {
+            *to = *from;
+        }
+        for (to, from) in key.iter_mut().skip(at).zip(host) {
+            *to = *from;
+        }
+        key
+    }
+
     /// The address without port and family.
     fn host(&self) -> Option<&[u8]> {
         // SAFETY: `storage` is plain bytes, of which all are initialised.

@@ -139,7 +139,7 @@ impl Drop for Buffer {
 /// # Safety
 ///
 /// `src` is valid for reads, and `dst` for writes, of `len` bytes, and they do not overlap.
-unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
+pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: The caller vouches for both. The compiler does not see into C's `memcpy`, so it assumes nothing of
     // bytes that others write meanwhile; the `kernel` crate copies from I/O memory in the same way.
     unsafe { kernel::bindings::memcpy(dst.cast(), src.cast(), len) };

@@ -180,6 +180,25 @@ pub(super) fn buffer_that_was_not_made_may_be_made_later() -> Result<bool> {
     Ok(once && short && buffers.begin_making() == Some(LEN))
 }
 
+pub(super) fn flush_brings_the_buffer_that_cannot_be_made() -> Result<bool> {
+    let connection = Connection::new(&parameters(2, 1))?;
+    let near = &connection.near;
+    // Another buffer may be made, so this one asks for no completion.
+    near.send(None, Doorbell::Ring)?;
+    connection.arrived(1)?;
+    let may_be_made = !near.queue.lacks_send_buffers();
+    let mut sends = near.queue.send_queue();
+    let begun = sends.policy().buffers.begin_making().is_some();
+    sends.policy().buffers.not_made();
+    drop(sends);
+    let lacks = near.queue.lacks_send_buffers();
+    fsleep(A_WHILE);
+    let stays = !near.has_buffer();
+    near.queue.flush_sends()?;
+    wait(|| near.has_buffer().then_some(()))?;
+    Ok(may_be_made && begun && lacks && stays && !near.queue.lacks_send_buffers())
+}
+
 pub(super) fn completions_are_asked_for_if_there_are_enough_buffers() -> Result<bool> {
     let mut buffers = SendBuffers::<End>::new(3, 1, LEN);
     let few = !buffers.needs_completion(1);

@@ -59,6 +59,9 @@ pub(super) struct EventLog {
     pub(super) routed: bool,
     pub(super) established: bool,
     pub(super) received: usize,
+    /// Whether the next message is kept, and the message.
+    pub(super) keeps: bool,
+    pub(super) message: Option<receive::Message<TestHandler>>,
     /// Transfers that have completed.
     pub(super) reads_done: usize,
     /// Calls of [`ReadHandler::batch_not_posted`].
@@ -145,8 +148,12 @@ impl Handler for TestHandler {
         message: receive::Message<Self>,
         _invalidated: Option<Invalidated<'_, Self>>,
     ) {
-        drop(message);
-        self.note(|seen| seen.received += 1);
+        self.note(|seen| {
+            seen.received += 1;
+            if seen.keeps && seen.message.is_none() {
+                seen.message = Some(message);
+            }
+        });
     }
 
     fn receive_failed(

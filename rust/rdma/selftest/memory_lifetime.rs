@@ -29,7 +29,10 @@ use kernel::{
         Delta, //
     }, //
 };
-use shared::memory::Page;
+use shared::memory::{
+    Page,
+    Stable, //
+};
 
 pub(super) fn data_stays_when_the_send_has_arrived() -> Result<bool> {
     let pair = Pair::new()?;
@@ -57,6 +60,50 @@ pub(super) fn data_goes_with_a_later_completion() -> Result<bool> {
         fsleep(Delta::from_millis(10));
     }
     Ok(false)
+}
+
+pub(super) fn message_can_be_read_without_its_device() -> Result<bool> {
+    let pair = Pair::new()?;
+    pair.far.end.seen.lock().keeps = true;
+    pair.near.send(None)?;
+    let message = pair.far.end.wait(|seen| seen.message.take())?;
+    let mut bytes = KVec::new();
+    bytes.extend_from_slice(message.bytes(), GFP_KERNEL)?;
+    let (memory, receive) = message.split();
+    let Pair { near, far } = pair;
+    drop(near);
+    let Fixture { queue, end } = far;
+    queue.drain();
+    drop(queue);
+    // The Receive keeps the domain, and that the id, which keeps its context. Without it nothing is
+    // left of the device.
+    let is_kept = Arc::into_unique_or_drop(end.clone()).is_none();
+    drop(receive);
+    let is_gone = Arc::into_unique_or_drop(end).is_some();
+    // SAFETY: The memory is valid as long as `memory` is, and nobody writes to it.
+    let same = unsafe { memory.memory().as_ref() } == bytes.as_slice();
+    Ok(is_kept && is_gone && same && !bytes.is_empty())
+}
+
+pub(super) fn message_is_joined_with_its_own_memory() -> Result<bool> {
+    let pair = Pair::new()?;
+    let mut messages = KVec::with_capacity(2, GFP_KERNEL)?;
+    for _ in 0..2 {
+        pair.far.end.seen.lock().keeps = true;
+        pair.near.send(None)?;
+        let message = pair.far.end.wait(|seen| seen.message.take())?;
+        messages.push(message, GFP_KERNEL)?;
+    }
+    let (Some(first), Some(second)) = (messages.pop(), messages.pop()) else {
+        return Ok(false);
+    };
+    let len = first.bytes().len();
+    let (memory, receive) = first.split();
+    let first = receive.join(memory).ok_or(EINVAL)?;
+    let whole = first.bytes().len() == len;
+    let (memory, _) = first.split();
+    let (_, receive) = second.split();
+    Ok(whole && receive.join(memory).is_none())
 }
 
 pub(super) fn unposted_send_leaves_no_region_valid() -> Result<bool> {
