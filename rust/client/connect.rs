@@ -48,9 +48,15 @@ const MIN_CREDITS: usize = 16;
 /// Timeout of the RDMA CM for the address, and again for the route.
 const RESOLVE_MS: u32 = 5_000;
 
-/// Timeout of each action. On Ethernet the RDMA CM retries the connection request for a little longer
-/// before it reports that the server does not answer.
-const ACTION_MS: Msecs = 60_000;
+/// Timeout of each action, of which only the connection request needs one: over RoCE the RDMA CM
+/// repeats it for 74 seconds before it reports that the server does not answer.
+///
+/// A server that has many clients to accept takes up to 13 seconds for one of this address.
+const ACTION_MS: Msecs = 45_000;
+
+// A call that must not wait for a server without an answer, such as the first one of a mount, fails
+// when the first attempt does, but only if it still waits for that.
+const _: () = assert!(2 * RESOLVE_MS + ACTION_MS < sunrpc::ATTEMPT_MS);
 
 /// Retries of the device: enough for a lost packet, few enough to notice soon that the server moved.
 const RETRIES: u8 = 6;
@@ -70,7 +76,8 @@ pub(super) fn connect(
     state.report(Event::Connect);
     let result = loop {
         let Some(action) = state.next_action(ACTION_MS) else {
-            break Err(error::timed_out());
+            // Not `ETIMEDOUT`, after which sunrpc tries again even for a call that must not wait.
+            break Err(errno(ConnectError::Unreachable));
         };
         let done = match action {
             Action::ResolveAddress => xprt
@@ -157,7 +164,7 @@ fn request(
 }
 
 /// Gives the connection regions and Receives: those of `resources`, and new ones. They are for the first credits of
-/// `limits`, or for fewer if there is no memory for so many. Returns for how many.
+/// `limits`, or for fewer if there are not so many. Returns for how many.
 fn fill(
     connection: &Connection,
     config: &Config,
@@ -173,6 +180,7 @@ fn fill(
     } = resources;
     let kept = regions.len();
     let mut credits = limits.first_credits;
+    let mut shortage = None;
     loop {
         let filled = connection
             .regions
@@ -185,20 +193,23 @@ fn fill(
             GFP_KERNEL,
             &mut receives,
         );
-        let Err(error) = filled.and(posted) else {
+        let Some(error) = filled.err().or(posted.err()) else {
             let new = resources::regions(credits, limits.reserve).saturating_sub(kept);
             connection.counters.regions.add(new as u64);
             connection.with_peer(|peer| trace::event!(xprtrdma_createmrs(peer, new)));
-            if credits < limits.first_credits {
-                connection.log_few_resources(u32::try_from(limits.first_credits)?, ENOMEM);
+            if let Some(error) = shortage {
+                connection.log_few_resources(u32::try_from(limits.first_credits)?, error);
             }
             return Ok(credits);
         };
-        if error != ENOMEM || credits <= 1 {
+        // Each driver has its own word for having no more regions.
+        let is_shortage = filled.is_err() || error == ENOMEM;
+        if !is_shortage || credits <= 1 {
             // Not lost: what is left when all are posted was too many.
             connection.receives.keep(receives);
             return Err(error);
         }
+        shortage = Some(error);
         // Memory may come back only if something is swapped out over this connection.
         credits /= 2;
         regions = connection.regions.close();
@@ -221,7 +232,8 @@ fn make_queue(
         let pd = resources.pd.clone();
         match limits.parameters.make(id.clone(), pd, &mut resources.sends) {
             Ok(queue) => return Ok((limits, queue)),
-            Err(EINVAL | ENOMEM) if limits.credits > MIN_CREDITS => {
+            // What a driver says of a queue pair that is too large for it is its own affair.
+            Err(_) if limits.credits > MIN_CREDITS => {
                 credits = (limits.credits / 2).max(MIN_CREDITS);
             }
             Err(error) => return Err(error),

@@ -176,6 +176,10 @@ pub(crate) struct Connection {
     device_removed: AtomicBool,
     /// Whether it was logged that the server granted nothing.
     zero_grant_logged: AtomicBool,
+    /// The first work request that failed and was not flushed.
+    failure: SetOnce<WcStatus>,
+    /// The flushed work request that ended the connection, if that was one.
+    flushed: SetOnce<WcStatus>,
     #[pin]
     state: ConnectionState,
     /// [`Self::limits`] as far as the device decides them; the inline thresholds depend on the private data of
@@ -212,6 +216,8 @@ impl Connection {
                 counters,
                 device_removed: AtomicBool::new(false),
                 zero_grant_logged: AtomicBool::new(false),
+                failure: SetOnce::new(),
+                flushed: SetOnce::new(),
                 state <- ConnectionState::new(),
                 device_limits: SetOnce::new(),
                 limits: SetOnce::new(),
@@ -381,10 +387,24 @@ impl Connection {
 
     /// A work request failed.
     pub(super) fn work_request_failed(&self, status: WcStatus) {
+        if !status.is_flush() {
+            self.failure.populate(status);
+            self.lost(status.reason());
+            return;
+        }
         // If the server rejects the connection request, the Receives are flushed before the RDMA CM
         // reports that. It always reports something.
-        if self.is_open() || !status.is_flush() {
-            self.lost(status.reason());
+        if self.is_open() && self.state.end(Event::Disconnected, ConnectError::Lost) {
+            // The request that failed may complete later, on the other completion queue.
+            self.flushed.populate(status);
+            self.link.with(|xprt| xprt.force_disconnect());
+        }
+    }
+
+    /// The queue pair is drained: logs why the connection was lost, if flushed requests ended it.
+    fn log_flushed(&self) {
+        if let Some(flushed) = self.flushed.as_ref() {
+            self.log_lost(self.failure.as_ref().unwrap_or(flushed).reason());
         }
     }
 
@@ -431,6 +451,7 @@ impl Connection {
     /// To be called when `queue` is drained. Ends all waits in [`ConnectionState::wait_until_closed`], and returns
     /// the resources, which another connection may use.
     pub(super) fn finish_close(&self, queue: &QueuePair<Self>) -> ReusableResources {
+        self.log_flushed();
         let (regions, receives) = (self.regions.close(), self.receives.close());
         let sends = queue.take_send_buffers();
         let resources = ReusableResources {

@@ -2,14 +2,16 @@
 
 //! The growth of a connection: Receives, Send buffers and memory regions for more credits.
 //!
-//! A connection is made with what a few RPCs need. When a reply shows that the server grants more than that and the RPCs use it
-//! ([`proto::backing`]), a work item allocates more, and only then the credit window is opened that far. Nothing waits for the
+//! A connection is made with what a few RPCs need. When the server grants more than that and the RPCs use it, as a reply or a call
+//! that finds no credit shows ([`proto::backing`]), a work item allocates more, and then opens the credit window that far. It does not
+//! wait for a reply to do so: those that are awaited may be slow to come. Nothing waits for the
 //! work item but the end of the transport: when memory is short, the RPCs go on with what the connection has. A transport that carries swap
 //! has everything from the start.
 
 use super::{
     connection::{
         ActiveConnection,
+        ClientTransport,
         Connection, //
     },
     resources, //
@@ -23,40 +25,52 @@ use rdma::{
     mr::Idle,
     receive, //
 };
+use sunrpc::Xprt;
 
 /// How many milliseconds after an attempt that failed the next one may begin.
 const PAUSE_MS: u64 = 1_000;
 
-/// Allocates what [`Connection::on_grant`] found to be missing. Sleeps if `flags` allow it.
-pub(super) fn grow(active: &ActiveConnection, flags: Flags) {
+/// Allocates what [`Connection::on_grant`] or [`Connection::on_lack_of_credit`] found to be missing. Returns whether there is more
+/// than before. Sleeps if `flags` allow it.
+pub(super) fn grow(active: &ActiveConnection, flags: Flags) -> bool {
     let connection = &active.connection;
     let _growing = connection.growing.lock();
     let Some(target) = connection.credits.lock().backing.target() else {
-        return;
+        return false;
     };
     let result = grow_to(active, target, flags);
     let mut credits = connection.credits.lock();
     match result {
-        // The next reply opens the window.
-        Ok(()) => credits.backing.grown(target),
+        Ok(()) => {
+            credits.backing.grown(target);
+            true
+        }
         Err(error) => {
             credits
                 .backing
                 .failed(connection.age_ms().saturating_add(PAUSE_MS));
             drop(credits);
             connection.log_growth_failed(target, error);
+            false
         }
     }
 }
 
-/// Allocates what the connection needs for all credits that it asks for. Sleeps if `flags` allow it.
-pub(super) fn grow_fully(active: &ActiveConnection, flags: Flags) {
+/// Allocates what the connection needs for all credits that it asks for. Returns whether that is there now. Sleeps if `flags` allow
+/// it.
+pub(super) fn grow_fully(active: &ActiveConnection, flags: Flags) -> bool {
     let connection = &active.connection;
     let _growing = connection.growing.lock();
     let all = connection.credits.lock().window.requested();
     match grow_to(active, all, flags) {
-        Ok(()) => connection.credits.lock().backing.grown(all),
-        Err(error) => connection.log_growth_failed(all, error),
+        Ok(()) => {
+            connection.credits.lock().backing.grown(all);
+            true
+        }
+        Err(error) => {
+            connection.log_growth_failed(all, error);
+            false
+        }
     }
 }
 
@@ -85,6 +99,37 @@ fn add_regions(active: &ActiveConnection, credits: usize, flags: Flags) -> Resul
 }
 
 impl Connection {
+    /// A call of `xprt` finds no credit. If the window is held back for want of resources, has more allocated.
+    pub(super) fn on_lack_of_credit(&self, xprt: &Xprt<ClientTransport>) {
+        let mut credits = self.credits.lock();
+        let granted = credits.window.window();
+        let grows = credits.backing.is_short(granted)
+            && credits
+                .backing
+                .begin(granted, xprt.credits_in_use(), || self.age_ms());
+        drop(credits);
+        if grows {
+            xprt.grow_soon();
+        }
+    }
+
+    /// Returns how many calls the server granted credits for and there are resources for.
+    pub(super) fn current_window(&self) -> u32 {
+        let credits = self.credits.lock();
+        credits.backing.limit(credits.window.window())
+    }
+
+    /// Has `xprt` send as many calls as the server granted and there are resources for, if this is still its connection, the one
+    /// with this `connect_cookie`.
+    pub(super) fn open_window(&self, xprt: &Xprt<ClientTransport>, connect_cookie: u32) {
+        xprt.open_window(connect_cookie, |set| {
+            // A reply may bring another grant at the same time. If it is taken after this, whoever takes it finds the window that
+            // is set here, and looks once more; so the lock is released when the window is set.
+            let credits = self.credits.lock();
+            set(credits.backing.limit(credits.window.window()));
+        });
+    }
+
     /// Says why no more calls go to the server at a time, unless that is because the connection ends.
     fn log_growth_failed(&self, credits: u32, error: Error) {
         if self.is_open() {

@@ -26,9 +26,15 @@ use crate::endpoint::{
     SendBuffering,
     WORTH_INSERTING, //
 };
-use core::ops::Range;
+use core::{
+    iter,
+    ops::Range, //
+};
 use kernel::{
-    alloc::Flags,
+    alloc::{
+        flags::__GFP_NOWARN,
+        Flags, //
+    },
     prelude::*, //
 };
 use proto::{
@@ -146,8 +152,10 @@ fn write_message(
     let xid = rqst.xid();
     let mut read = None;
     if let Some((position, range)) = plan.call.read_chunk(rqst.call_len()) {
-        let pieces = rqst.call_pieces(range);
-        let chunk = map_chunk(regions, idle, pieces, Access::Read, xid)?;
+        let chunk = match in_one_piece(plan, rqst, flags) {
+            Some(piece) => map_chunk(regions, idle, iter::once(Ok(piece)), Access::Read, xid)?,
+            None => map_chunk(regions, idle, rqst.call_pieces(range), Access::Read, xid)?,
+        };
         let (list, len) = read.insert(([ReadSegment::default(); Chunk::MAX], 0));
         *len = chunk.as_slice().len();
         for (place, segment) in list.iter_mut().zip(chunk.as_slice()) {
@@ -209,6 +217,20 @@ fn write_message(
         copied: len.saturating_sub(header),
         inserted,
     })
+}
+
+/// The longest Call that is copied to be one segment, in bytes: as long as what is copied into a Send buffer by default.
+const MAX_COPY: usize = 8192;
+
+/// A copy of a Call that travels whole, and is so short that to copy it costs less than to register its head, pages and tail apart.
+/// nfs-ganesha cannot decode a Position-Zero chunk with an XDR item and its padding in two segments. [`None`] if it is not worth it,
+/// or if there is no memory.
+fn in_one_piece(plan: &Plan, rqst: &Rqst<ClientTransport>, flags: Flags) -> Option<Piece> {
+    let parts = rqst.call_lens().iter().filter(|len| **len != 0).count();
+    if plan.call != CallForm::PositionZero || parts < 2 || rqst.call_len() > MAX_COPY {
+        return None;
+    }
+    rqst.call_in_one_piece(flags | __GFP_NOWARN).ok()
 }
 
 /// How the argument travels, for traces.

@@ -17,7 +17,7 @@ use sunrpc::PendingReply;
 pub(super) enum ReplyBody {
     /// It is the last `len` bytes of the Receive; `written` is the length of the result in the Write chunk.
     Inline { len: usize, written: Option<u32> },
-    /// It is in the Reply chunk and has that many bytes.
+    /// It is in the Reply chunk and has that many bytes, perhaps without padding at the end.
     ReplyChunk(usize),
     /// There is none: the server sent an RDMA_ERROR, a result that does not fit its chunk, or what breaks
     /// the protocol, again.
@@ -47,7 +47,8 @@ impl MatchedReply {
         } = self;
         connection.link.with(|xprt| {
             if let Some(grant) = credits {
-                xprt.set_window(connection.on_grant(grant, xprt));
+                let window = connection.on_grant(grant, xprt);
+                xprt.set_window(window, || connection.current_window());
             }
             xprt.note_reply();
         });
@@ -57,7 +58,7 @@ impl MatchedReply {
         };
         let received = match body {
             ReplyBody::Error | ReplyBody::Violation(_) => None,
-            ReplyBody::ReplyChunk(len) => Some(Ok(len)),
+            ReplyBody::ReplyChunk(len) => Some(Ok(rqst.end_unit(len))),
             ReplyBody::Inline { len, written } => {
                 let bytes = message.bytes();
                 let inline = bytes.get(bytes.len().saturating_sub(len)..).unwrap_or(&[]);

@@ -178,6 +178,11 @@ fn dispatch(
             return match xid.and_then(|xid| lookup(connection, xid)) {
                 Some(rqst) => break_reply(connection, rqst, None, rkey, discard.reason()),
                 None => {
+                    // Nor is more to come for a Call whose task was killed. A callback answers
+                    // none.
+                    if xid.is_some() && discard != Discard::ReverseChunks {
+                        connection.link.with(|xprt| xprt.no_matching_rqst());
+                    }
                     settle_key(connection, xid, rkey);
                     Disposition::Malformed
                 }
@@ -285,25 +290,23 @@ fn dispatch_reply(
     };
     let result = match state.offered {
         Offered::Write(_) => outcome.check_last_result(),
-        _ => Ok(()),
+        _ => Ok(0),
     };
     let registered = take_registered(&rqst, state, connection, rkey);
     let placed = outcome.written_len.saturating_add(outcome.reply_chunk_len);
     if placed != 0 {
         connection.counters.reply_bytes.add(placed as u64);
     }
-    let body = if let Err(violation) = result {
-        connection.log_failed_call(violation.reason());
-        ReplyBody::Error
-    } else if outcome.reply_chunk_len > 0 {
-        ReplyBody::ReplyChunk(outcome.reply_chunk_len)
-    } else {
-        ReplyBody::Inline {
-            len: outcome.inline.len(),
-            written: u32::try_from(outcome.written_len)
-                .ok()
-                .filter(|written| *written != 0),
+    let body = match result {
+        Err(violation) => {
+            connection.log_failed_call(violation.reason());
+            ReplyBody::Error
         }
+        Ok(_) if outcome.reply_chunk_len > 0 => ReplyBody::ReplyChunk(outcome.reply_chunk_len),
+        Ok(result) => ReplyBody::Inline {
+            len: outcome.inline.len(),
+            written: u32::try_from(result).ok().filter(|result| *result != 0),
+        },
     };
     Disposition::Matched {
         rqst,

@@ -114,6 +114,9 @@ impl State {
 
     /// Notes that the Call `xid` is sent, with these regions. Returns those of the Call before, of which there
     /// are none: before a slot sends again, its regions are invalidated or its connection is closed.
+    ///
+    /// If there was a broken reply, that was over an earlier connection. Or it was before another reply over this one that
+    /// sunrpc did not like, and such a server will hardly do better.
     pub(super) fn sent(
         &mut self,
         xid: u32,

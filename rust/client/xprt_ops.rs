@@ -66,9 +66,9 @@ impl Transport for ClientTransport {
         &CLASS
     }
 
-    fn new() -> impl PinInit<Self, Error> {
+    fn new(slots: usize) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            slots: config::slots(),
+            slots,
             active <- new_spinlock!(None, "rpcrdma::active"),
             reusable <- new_spinlock!(None, "rpcrdma::reusable"),
             counters: Arc::new(Counters::new(), GFP_KERNEL)?,
@@ -172,15 +172,29 @@ impl Transport for ClientTransport {
         drop(unwanted);
     }
 
-    fn grow(&self, flags: Flags) {
+    fn grow(&self, xprt: &Xprt<Self>, flags: Flags) {
+        // Taken before the connection: if there is another one afterwards, its window is not touched.
+        let connect_cookie = xprt.connect_cookie();
         if let Some(active) = self.active() {
-            growth::grow(&active, flags);
+            if growth::grow(&active, flags) {
+                active.connection.open_window(xprt, connect_cookie);
+            }
         }
     }
 
-    fn will_carry_swap(&self, flags: Flags) {
+    fn will_carry_swap(&self, xprt: &Xprt<Self>, flags: Flags) {
+        let connect_cookie = xprt.connect_cookie();
         if let Some(active) = self.active() {
-            growth::grow_fully(&active, flags);
+            if growth::grow_fully(&active, flags) {
+                active.connection.open_window(xprt, connect_cookie);
+            }
+        }
+    }
+
+    fn lacks_credit(&self, xprt: &Xprt<Self>) {
+        // The caller owns `XPRT_LOCKED`, so this clone is not the last reference.
+        if let Some(active) = self.active() {
+            active.connection.on_lack_of_credit(xprt);
         }
     }
 
@@ -188,13 +202,14 @@ impl Transport for ClientTransport {
         rqst.slot().release(rqst, || self.active());
     }
 
-    fn give_up(&self, _xprt: &Xprt<Self>, reason: &CStr) {
+    fn give_up(&self, xprt: &Xprt<Self>, connect_cookie: u32, reason: &CStr) {
         let connection = self
             .active
             .lock()
             .as_ref()
             .map(|active| active.connection.clone());
-        if let Some(connection) = connection {
+        // Read after that: a later connection became the active one when the cookie had changed.
+        if let Some(connection) = connection.filter(|_| xprt.connect_cookie() == connect_cookie) {
             connection.lost(reason);
         }
     }

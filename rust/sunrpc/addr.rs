@@ -8,7 +8,11 @@
 
 use core::{
     mem::size_of,
-    ptr, //
+    ptr,
+    sync::atomic::{
+        fence,
+        Ordering, //
+    }, //
 };
 use kernel::{
     bindings::sockaddr,
@@ -91,7 +95,8 @@ pub(crate) fn format(
 
     // SAFETY: `address` is initialised.
     let port = unsafe { raw::rpc_get_port(address) };
-    format_port(&mut xprt.address_strings, port)
+    // SAFETY: The transport is new, and nobody else has it.
+    unsafe { format_port(&raw mut xprt.address_strings, port) }
 }
 
 /// Changes the port, and the strings that show it. May sleep.
@@ -101,17 +106,19 @@ pub(crate) fn format(
 /// `xprt` is live and was set up by [`format`]; no other port is set meanwhile.
 pub(crate) unsafe fn set_port(xprt: *mut raw::rpc_xprt, port: c_ushort) {
     // SAFETY: The transport is live.
-    let (address, strings) = unsafe { (&raw mut (*xprt).addr, &mut (*xprt).address_strings) };
+    let (address, strings) = unsafe { (&raw mut (*xprt).addr, &raw mut (*xprt).address_strings) };
     // SAFETY: `format` accepted the family, which has ports.
     unsafe { raw::rpc_set_port(address.cast(), port) };
     // If there is no memory, the strings show the old port. Only people read them.
-    let _ = format_port(strings, port);
+    // SAFETY: The transport is live, and the caller is the only one that sets the port.
+    let _ = unsafe { format_port(strings, port) };
 }
 
 /// Frees the strings of a transport that has no reference any more. May sleep.
 pub(crate) fn free(strings: &mut Strings) {
     for index in ALLOCATED {
-        replace(&mut strings[index], ptr::null());
+        // SAFETY: There is no other reference to the transport, and so to its strings.
+        unsafe { replace(&raw mut strings[index], ptr::null()) };
     }
 }
 
@@ -134,14 +141,31 @@ pub(crate) unsafe fn peer<'a>(xprt: *mut raw::rpc_xprt) -> Option<Peer<'a>> {
     Some(Peer { addr, port })
 }
 
-fn format_port(strings: &mut Strings, port: c_ushort) -> Result {
-    replace(&mut strings[PORT], allocate(fmt!("{port}"))?);
-    replace(&mut strings[HEX_PORT], allocate(fmt!("{port:4x}"))?);
+/// # Safety
+///
+/// `strings` are those of a live transport. Nobody else writes the strings about its port, though others may read them.
+unsafe fn format_port(strings: *mut Strings, port: c_ushort) -> Result {
+    let text = allocate(fmt!("{port}"))?;
+    // SAFETY: The caller vouches for the strings, and the index is in range.
+    unsafe { replace(&raw mut (*strings)[PORT], text) };
+    let hex = allocate(fmt!("{port:4x}"))?;
+    // SAFETY: As above.
+    unsafe { replace(&raw mut (*strings)[HEX_PORT], hex) };
     Ok(())
 }
 
-fn replace(string: &mut *const c_char, new: *const c_char) {
-    let old = core::mem::replace(string, new);
+/// Replaces a string. Readers see the old one or the new one.
+///
+/// # Safety
+///
+/// `string` is one of a live transport, and nobody else writes it.
+unsafe fn replace(string: *mut *const c_char, new: *const c_char) {
+    // SAFETY: The caller excludes other writers.
+    let old = unsafe { string.read() };
+    // What the new string has in it must be there before a reader finds it.
+    fence(Ordering::Release);
+    // SAFETY: Readers read the pointer as a whole.
+    unsafe { string.write_volatile(new) };
     if !old.is_null() {
         // SAFETY: `kstrdup` made `old`, called here or (after a write to sysfs) in sunrpc, and no new
         // reader finds it.

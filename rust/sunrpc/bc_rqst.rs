@@ -135,6 +135,9 @@ impl CallbackRqst {
             rq_rcv_buf: xdr_buf(&self.call, call.len()),
             rq_snd_buf: xdr_buf(&self.reply, Self::MAX_LEN),
             rq_bc_pa_state: 1 << raw::RPC_BC_PA_IN_USE,
+            // sunrpc takes the reply for one that has a credit, so it is sent before all calls that wait for one. The
+            // credits of the two directions are separate (RFC 8167, section 4).
+            rq_cong: 1,
             ..Default::default()
         };
         rqst.rq_rcv_buf.len = call.len() as c_uint;

@@ -5,6 +5,10 @@
 //! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h), `struct
 //! xprt_class`.
 
+use crate::work_queue::{
+    RunningQueue,
+    CONNECT, //
+};
 use core::{
     cell::UnsafeCell,
     marker::PhantomData,
@@ -50,7 +54,7 @@ impl<T> Class<T> {
     ///
     /// [`EEXIST`] if there is another with this ident.
     pub fn register(&'static self, module: &'static ThisModule) -> Result<ClassRegistration> {
-        self.untyped.register(module)
+        self.untyped.register(module, || CONNECT.start().map(Some))
     }
 
     pub(crate) fn untyped(&self) -> &UntypedClass {
@@ -77,7 +81,7 @@ impl<C> SvcBackchannelClass<C> {
     ///
     /// [`EEXIST`] if there is another with this ident.
     pub fn register(&'static self, module: &'static ThisModule) -> Result<ClassRegistration> {
-        self.untyped.register(module)
+        self.untyped.register(module, || Ok(None))
     }
 
     pub(crate) fn untyped(&self) -> &UntypedClass {
@@ -147,11 +151,18 @@ impl UntypedClass {
         }
     }
 
-    /// As [`Class::register`].
-    fn register(&'static self, module: &'static ThisModule) -> Result<ClassRegistration> {
+    /// As [`Class::register`], for transports that connect on the queue that `start_queue` starts.
+    fn register(
+        &'static self,
+        module: &'static ThisModule,
+        start_queue: fn() -> Result<Option<RunningQueue>>,
+    ) -> Result<ClassRegistration> {
         if self.registered.swap(true, Ordering::Acquire) {
             return Err(EEXIST);
         }
+        let queue = start_queue().inspect_err(|_| {
+            self.registered.store(false, Ordering::Release);
+        })?;
         // SAFETY: `registered` was false, so nobody else uses the class now.
         let inner = unsafe { &mut *self.inner.get() };
         inner.class.owner = module.as_ptr();
@@ -162,7 +173,10 @@ impl UntypedClass {
             self.registered.store(false, Ordering::Release);
             return Err(error);
         }
-        Ok(ClassRegistration { class: self })
+        Ok(ClassRegistration {
+            class: self,
+            _queue: queue,
+        })
     }
 
     pub(crate) fn as_raw(&self) -> *mut raw::xprt_class {
@@ -217,6 +231,7 @@ const fn name(from: &CStr) -> [c_char; 32] {
 /// Keeps a class registered as long as it lives.
 pub struct ClassRegistration {
     class: &'static UntypedClass,
+    _queue: Option<RunningQueue>, // Dropped after the last transport.
 }
 
 impl Drop for ClassRegistration {
@@ -226,7 +241,7 @@ impl Drop for ClassRegistration {
         let _ = unsafe { raw::xprt_unregister_transport(self.class.as_raw()) };
         // The last transport gave its module reference back in code of this module, which still
         // had to return. A task that was preempted before it returned has not slept voluntarily since,
-        // and this call waits until every task has.
+        // and this call waits until every task has. To wait for a spin lock with PREEMPT_RT is no such sleep.
         // SAFETY: Module exit may sleep and holds no RCU read lock.
         unsafe { raw::synchronize_rcu_tasks() };
         self.class.registered.store(false, Ordering::Release);

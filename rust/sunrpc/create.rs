@@ -32,7 +32,9 @@ use core::{
     ptr::NonNull,
     sync::atomic::{
         AtomicBool,
-        AtomicU64, //
+        AtomicU32,
+        AtomicU64,
+        AtomicUsize, //
     },
 };
 use kernel::{
@@ -134,11 +136,12 @@ impl<T: Transport> Xprt<T> {
         };
         let init = try_pin_init!(Parts {
             link: XprtLink::new()?,
-            need_backoff: AtomicBool::new(false),
+            attempts: AtomicU32::new(0),
+            last_attempt: AtomicUsize::new(0),
             need_flush: AtomicBool::new(false),
             allocated: AtomicU64::new(0),
             released_calls: ReleasedCalls::new(),
-            transport <- T::new(),
+            transport <- T::new(slots),
             slots: SlotTable::new(slots)?,
             bc_pool <- BcPool::new(T::CALLBACK_SLOTS),
         });
@@ -171,6 +174,8 @@ impl<T: Transport> Xprt<T> {
         unsafe { raw::disable_delayed_work_sync(xprt.expiry.get()) };
         // SAFETY: As above.
         unsafe { raw::disable_delayed_work_sync(xprt.growth.get()) };
+        // No connect, send or other close runs: sunrpc took `XPRT_LOCKED` for good before it called
+        // `destroy`.
         xprt.parts.transport.close(xprt);
         xprt.parts.link.revoke();
         // SAFETY: No task, work item, handler or link can reach it any more.

@@ -29,14 +29,61 @@ impl<T: HasSlot> Xprt<T> {
     /// Sets the congestion window to the `credits` that the peer granted. To be called before the reply
     /// that brought the grant is completed, as that wakes the senders that wait for a credit. Takes
     /// `transport_lock`.
-    pub fn set_window(&self, credits: u32) {
-        let window = window(credits);
-        if self.cwnd() == window {
+    ///
+    /// If that is a change, `present` says how many they are by now: [`Self::open_window`] may have been
+    /// called since. It runs with `transport_lock` held, and must not sleep.
+    pub fn set_window(&self, credits: u32, present: impl FnOnce() -> u32) {
+        if self.cwnd() == window(credits) {
             return;
         }
         let _guard = self.transport_lock();
+        let window = window(present());
         // SAFETY: The transport is live, and the lock guards the window.
         unsafe { (&raw mut (*self.as_raw()).cwnd).write_volatile(window) };
+    }
+
+    /// Has `f` set the congestion window, by calling its argument with the number of credits, and wakes a sender that
+    /// waits for one. Does nothing if `connect_cookie` is not that of the present connection.
+    ///
+    /// `f` runs with `transport_lock` held. Does not sleep.
+    pub fn open_window(&self, connect_cookie: u32, f: impl FnOnce(&dyn Fn(u32))) {
+        let _guard = self.transport_lock();
+        // If the connection ends from here on, that resets the window, and waits for the lock.
+        if self.connect_cookie() != connect_cookie {
+            return;
+        }
+        f(&|credits| {
+            // SAFETY: The transport is live, and the guard holds the lock of the window.
+            unsafe { (&raw mut (*self.as_raw()).cwnd).write_volatile(window(credits)) };
+        });
+        // sunrpc wakes a sender when a credit is returned, so one is taken for that.
+        // SAFETY: As above.
+        let cong = unsafe { &raw mut (*self.as_raw()).cong };
+        // SAFETY: As above.
+        unsafe { cong.write_volatile(cong.read_volatile().wrapping_add(window(1))) };
+        // SAFETY: As above, and no request has the credit.
+        unsafe { self.return_credit() };
+    }
+
+    /// Returns a credit, and has sunrpc wake a sender that waits for one. Does not sleep.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds `transport_lock`. `cong` counts a credit that no request has.
+    pub(crate) unsafe fn return_credit(&self) {
+        // sunrpc takes credits back from requests only. This request serves nothing else.
+        let mut rqst = raw::rpc_rqst {
+            rq_cong: 1,
+            rq_xprt: self.as_raw(),
+            ..Default::default()
+        };
+        let mut task = raw::rpc_task {
+            tk_rqstp: &raw mut rqst,
+            ..Default::default()
+        };
+        // SAFETY: The caller holds the lock that this function wants. It reads only the fields of task
+        // and request that are set here.
+        unsafe { raw::xprt_release_rqst_cong(&raw mut task) };
     }
 
     /// How many credits are taken now, by calls without a reply.
@@ -65,9 +112,11 @@ impl<T: HasSlot> LockedXprt<'_, T> {
         unsafe { raw::xprt_request_get_cong(self.as_raw(), rqst.as_raw()) }
     }
 
-    /// Takes back all credits, as a new connection begins with one (RFC 8166, section 3.3.3).
-    pub(crate) fn reset_window(&self) {
+    /// Takes back all credits, as a new connection begins with one (RFC 8166, section 3.3.3). Calls
+    /// `f`, which must not sleep, with `transport_lock` held all the while.
+    pub(crate) fn reset_window(&self, f: impl FnOnce()) {
         let _guard = self.transport_lock();
+        f();
         self.parts.released_calls.reset();
         for rqst in self.parts.slots.iter() {
             // SAFETY: The guard holds `transport_lock`, and `self` says that `XPRT_LOCKED` is owned.

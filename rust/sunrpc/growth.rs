@@ -43,7 +43,7 @@ pub(crate) unsafe extern "C" fn worker<T: Transport>(work: *mut work_struct) {
     // What a device's driver allocates, too, must not wait for what goes over the transport.
     // SAFETY: Any task may call this.
     let flags = unsafe { raw::memalloc_noio_save() };
-    T::grow(xprt, gfp_flags());
+    T::grow(xprt, xprt, gfp_flags());
     // SAFETY: `flags` come from the call above.
     unsafe { raw::memalloc_noio_restore(flags) };
 }

@@ -15,9 +15,10 @@
 //! | method | called from | sleeps | held |
 //! |---|---|---|---|
 //! | [`Transport::new`] | mount, or another task that makes a transport | yes | a module reference |
-//! | [`Transport::connect`] | `xprtiod` work item | yes | `XPRT_LOCKED`, for the connect |
+//! | [`Transport::connect`] | a work item of this crate's queue | yes | `XPRT_LOCKED`, for the connect |
 //! | [`Transport::prepare`] | the request's own task | for memory, as its flags say | nothing; the request is not queued to be sent |
 //! | [`Transport::send`] | an RPC task, perhaps not the request's own | not for memory | `XPRT_LOCKED`; the request is pinned |
+//! | [`Transport::lacks_credit`] | as `send` | no | `XPRT_LOCKED` |
 //! | [`Transport::flush`] | as `send`, or when `XPRT_LOCKED` is released | no | `XPRT_LOCKED`, perhaps `transport_lock` |
 //! | [`Transport::close`] | `xprtiod`, a sender, the connect work, destruction | yes | `XPRT_LOCKED`, or there is no other user |
 //! | [`Transport::grow`] | a work item | yes | nothing |
@@ -39,7 +40,8 @@
 //! * `transport_lock`, then the locks of `sending` and `pending` (in sunrpc): window and state.
 //! * `bc_pa_lock`: callbacks. The lock of the callback pool is a leaf.
 //!
-//! No method of [`Transport`] but `flush` is called with one of them held.
+//! No method of [`Transport`] but `flush` is called with one of them held, and no function but those of
+//! [`Xprt::set_window`] and [`Xprt::open_window`].
 //!
 //! # Life of a transport
 //!
@@ -55,7 +57,7 @@
 //!
 //! * `errno`, `timeouts`, `spin_lock`, `task`, `addr`, `sysctl`, `shrinker`: what sunrpc and the kernel crate lack.
 //! * `xdr_buf`, `scatter`, `rqst_buffers`, `pieces`: the bytes of a message.
-//! * `link`, `class`, `stats`: what both a client's and a server's transport have.
+//! * `link`, `work_queue`, `class`, `stats`: what both a client's and a server's transport have.
 //! * `rqst`, `slot_table`, `released_calls`, `bc_rqst`, `bc_pool`: the parts of an `Xprt`.
 //! * `xprt`, then `cwnd`, `pending_reply`, `backchannel`, `reserve`: the transport, and what it does by itself.
 //! * `transport`: the trait; then `release`, `reply_timeout`, `reconnect`, `transmit`, `mountstats`, `create`, which call its methods.
@@ -101,7 +103,6 @@ mod svc_callback_reply;
 mod svc_class;
 mod svc_listener;
 mod svc_ops;
-mod svc_queue;
 mod svc_recv;
 mod svc_reply_pages;
 mod svc_result;
@@ -113,6 +114,7 @@ mod task;
 mod timeouts;
 mod transmit;
 mod transport;
+mod work_queue;
 mod xdr_buf;
 mod xprt;
 
@@ -162,6 +164,7 @@ pub use svc_xprt::{
     SvcLink,
     SvcXprt, //
 };
+pub use timeouts::ATTEMPT_MS;
 pub use transport::{
     SendError,
     Transport, //

@@ -39,8 +39,13 @@ struct Counters {
 
 impl Counters {
     fn of<T: Transport>(xprt: &Xprt<T>) -> Self {
-        // SAFETY: The transport is live. Each counter is a word that writers change as a whole.
-        let stat = unsafe { (&raw const (*xprt.as_raw()).stat).read_volatile() };
+        /// Reads one counter.
+        macro_rules! stat {
+            ($name:ident) => {
+                // SAFETY: The transport is live. Writers change the word as a whole.
+                unsafe { (&raw const (*xprt.as_raw()).stat.$name).read_volatile() }
+            };
+        }
         let idle_seconds = if xprt.is_connected() {
             // SAFETY: As above.
             let last_used = unsafe { (&raw const (*xprt.as_raw()).last_used).read_volatile() };
@@ -49,15 +54,15 @@ impl Counters {
             0
         };
         Self {
-            bind_count: stat.bind_count,
-            connect_count: stat.connect_count,
-            connect_seconds: stat.connect_time / HZ,
+            bind_count: stat!(bind_count),
+            connect_count: stat!(connect_count),
+            connect_seconds: stat!(connect_time) / HZ,
             idle_seconds,
-            sends: stat.sends,
-            recvs: stat.recvs,
-            bad_xids: stat.bad_xids,
-            req_u: stat.req_u,
-            bklog_u: stat.bklog_u,
+            sends: stat!(sends),
+            recvs: stat!(recvs),
+            bad_xids: stat!(bad_xids),
+            req_u: stat!(req_u),
+            bklog_u: stat!(bklog_u),
             hardway_register: xprt.parts.allocated.load(Ordering::Relaxed),
         }
     }

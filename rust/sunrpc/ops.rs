@@ -295,7 +295,8 @@ unsafe extern "C" fn enable_swap<T: Transport>(xprt: *mut raw::rpc_xprt) -> c_in
     // SAFETY: See the top.
     unsafe { kernel::bindings::atomic_inc((&raw mut (*xprt).swapper).cast()) };
     // SAFETY: See the top.
-    T::will_carry_swap(unsafe { Xprt::<T>::from_raw(xprt) }, gfp_flags());
+    let this = unsafe { Xprt::<T>::from_raw(xprt) };
+    T::will_carry_swap(this, this, gfp_flags());
     // Not an error if there is no memory: sunrpc would take the transport for one that carries swap all the same.
     0
 }

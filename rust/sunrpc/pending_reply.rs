@@ -92,6 +92,13 @@ impl<T: HasSlot> PendingReply<T> {
         Ok(scattered.len)
     }
 
+    /// Makes whole XDR units of a reply of `len` bytes that the peer has written to the memory for it, as
+    /// sunrpc takes no other. Returns the number of bytes for [`Self::complete`]. The peer must not have
+    /// access to the memory any more.
+    pub fn end_unit(&mut self, len: usize) -> usize {
+        self.reply_buf().end_unit(len)
+    }
+
     /// Wakes the request's task with a reply of `copied` bytes. The peer must not have access to the
     /// memory of the reply any more.
     pub fn complete(self, copied: usize) {
@@ -146,9 +153,10 @@ impl<T: HasSlot> PendingReply<T> {
     fn queue_lock(&self) -> impl Drop {
         // SAFETY: The request is in use, so its `rq_xprt` is set and stays.
         let xprt = unsafe { (*self.as_raw()).rq_xprt };
-        // SAFETY: The task has a reference to the transport. The lock is released before the pin
-        // is of no effect any more, and that within an RCU read-side section, as preemption is
-        // off; the memory of a transport is freed after a grace period.
+        // SAFETY: The task has a reference to the transport as long as the request is pinned. The lock may be released
+        // after the end of the pin, and the task may then drop that reference; but the memory of a transport is freed a
+        // grace period after its last reference (`xprt_free`), and a spin lock is held in an RCU read-side section, which
+        // ends after it was released: preemption is off, or with PREEMPT_RT the lock itself is such a section.
         unsafe { lock(&raw mut (*xprt).queue_lock) }
     }
 }

@@ -6,8 +6,10 @@
 //! and `set_connect_timeout` of `struct rpc_xprt_ops`.
 //!
 //! A task that finds the transport not connected takes `XPRT_LOCKED` and calls `connect`, which
-//! passes the lock to a work item. The first attempt, and one after a connection that brought a reply,
-//! is made at once; others are delayed, longer each time, up to the transport's limit.
+//! passes the lock to a work item. After a connection that brought a reply two attempts are made at once: the peer may
+//! not have noticed yet that the connection has ended. Those that follow begin at least [`ATTEMPT_INTERVAL`] after the one
+//! before, which is as long as sunrpc itself waits after most errors. The interval does not grow: however long the
+//! peer was away, a call that waits goes on a few seconds after it is back.
 //!
 //! What a transport keeps of a closed connection for the next one it gives up after [`EXPIRY`].
 
@@ -16,10 +18,12 @@ use crate::{
     timeouts::{
         jiffies,
         rpc_timeout,
+        ATTEMPT_INTERVAL,
         EXPIRY,
-        MIN_RECONNECT_DELAY, //
+        MIN_CONNECT_TIMEOUT, //
     },
     transport::Transport,
+    work_queue::CONNECT,
     xprt::{
         LockedXprt,
         Xprt, //
@@ -30,34 +34,38 @@ use core::{
     sync::atomic::Ordering, //
 };
 use kernel::{
-    bindings::{
-        work_struct, //
-        wq_misc_consts_WORK_CPU_UNBOUND as WORK_CPU_UNBOUND,
-    },
+    bindings::work_struct,
     ffi::{
-        c_int,
         c_ulong,
         c_void, //
     },
     prelude::*, //
 };
 
+/// How many attempts to connect are not delayed.
+const IMMEDIATE_ATTEMPTS: u32 = 2;
+
 impl<T: Transport> Xprt<T> {
-    /// Notes that the peer replied: the next attempt to connect is not delayed.
+    /// Notes that the peer replied: the next attempts to connect are not delayed.
     #[inline]
     pub fn note_reply(&self) {
-        let need_backoff = &self.parts.need_backoff;
-        if need_backoff.load(Ordering::Relaxed) {
-            need_backoff.store(false, Ordering::Relaxed);
-            // SAFETY: `connect` reads the word when no completion can run any more, and nobody
-            // else writes it meanwhile.
-            unsafe { (&raw mut (*self.as_raw()).reestablish_timeout).write_volatile(0) };
+        let attempts = &self.parts.attempts;
+        if attempts.load(Ordering::Relaxed) != 0 {
+            attempts.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Whether the next attempt to connect has to be delayed. From now on it has to.
-    fn need_backoff(&self) -> bool {
-        self.parts.need_backoff.swap(true, Ordering::Relaxed)
+    /// Counts an attempt to connect, and returns after how many jiffies it is to begin.
+    fn attempt_delay(&self) -> c_ulong {
+        let attempts = &self.parts.attempts;
+        // Only a connect counts up, and nobody replies meanwhile.
+        let before = attempts.load(Ordering::Relaxed);
+        attempts.store(before.saturating_add(1), Ordering::Relaxed);
+        if before < IMMEDIATE_ATTEMPTS {
+            return 0;
+        }
+        let last = self.parts.last_attempt.load(Ordering::Relaxed) as c_ulong;
+        ATTEMPT_INTERVAL.saturating_sub(jiffies().wrapping_sub(last))
     }
 
     /// Starts the work item that connects.
@@ -74,11 +82,7 @@ impl<T: Transport> Xprt<T> {
             unsafe { raw::xprt_clear_connecting(self.as_raw()) };
             return;
         }
-        let delay = if self.need_backoff() {
-            self.back_off()
-        } else {
-            0
-        };
+        let delay = self.attempt_delay();
         T::will_connect(self, self, delay);
         self.connect_after(delay);
         // A task that set the flag a moment ago may have found no work item to expedite.
@@ -90,22 +94,14 @@ impl<T: Transport> Xprt<T> {
     }
 
     fn connect_after(&self, delay: c_ulong) {
-        // SAFETY: The queue is sunrpc's and outlives every transport.
-        let queue = unsafe { raw::xprtiod_workqueue };
-        // SAFETY: `create` initialised the work item, and `destroy` disables it before it is freed.
-        unsafe {
-            raw::queue_delayed_work_on(WORK_CPU_UNBOUND as c_int, queue, self.connect.get(), delay)
-        };
+        // SAFETY: `create` initialised the work item, and `destroy` disables it before it is freed. This is a transport.
+        unsafe { CONNECT.queue(self.connect.get(), delay) };
     }
 
     /// Has [`Transport::expire`] called in a while.
     fn expire_later(&self) {
-        // SAFETY: The queue is sunrpc's and outlives every transport.
-        let queue = unsafe { raw::xprtiod_workqueue };
-        // SAFETY: `create` initialised the work item, and `destroy` disables it before it is freed.
-        unsafe {
-            raw::queue_delayed_work_on(WORK_CPU_UNBOUND as c_int, queue, self.expiry.get(), EXPIRY)
-        };
+        // SAFETY: As above, for the `expiry`.
+        unsafe { CONNECT.queue(self.expiry.get(), EXPIRY) };
     }
 
     /// Whether there is swap on a file over this transport.
@@ -124,15 +120,6 @@ impl<T: Transport> Xprt<T> {
         }
     }
 
-    /// The delay of this attempt. The next one will have a longer delay.
-    fn back_off(&self) -> c_ulong {
-        // SAFETY: The transport is live.
-        let delay = unsafe { raw::xprt_reconnect_delay(self.as_raw()) };
-        // SAFETY: The transport is live, and the work item owns `XPRT_LOCKED`.
-        unsafe { raw::xprt_reconnect_backoff(self.as_raw(), MIN_RECONNECT_DELAY) };
-        delay
-    }
-
     /// The value that marks the work item, and not a task, as the owner of `XPRT_LOCKED`.
     fn lock_cookie(&self) -> *mut c_void {
         self.as_raw().cast()
@@ -141,29 +128,38 @@ impl<T: Transport> Xprt<T> {
     /// Lowers the time-outs to these.
     pub(crate) fn set_connect_timeout(&self, connect: c_ulong, reconnect: c_ulong) {
         let _guard = self.transport_lock();
-        // SAFETY: The lock guards them.
-        let (timeout_ptr, connect_timeout, max_reconnect_timeout) = unsafe {
+        let xprt = self.as_raw();
+        // SAFETY: The transport is live.
+        let (timeout, connect_timeout, max_reconnect_timeout) = unsafe {
             (
-                &mut (*self.as_raw()).timeout,
-                &mut (*self.as_raw()).connect_timeout,
-                &mut (*self.as_raw()).max_reconnect_timeout,
+                &raw mut (*xprt).timeout,
+                &raw mut (*xprt).connect_timeout,
+                &raw mut (*xprt).max_reconnect_timeout,
             )
         };
-        if connect < *connect_timeout {
-            let lower = rpc_timeout(connect.max(2 * MIN_RECONNECT_DELAY));
+        // SAFETY: Only this function writes the two after `create`, with the lock held.
+        let (before, max_reconnect) = unsafe { (*connect_timeout, *max_reconnect_timeout) };
+        if connect < before {
+            let lower = rpc_timeout(connect.max(MIN_CONNECT_TIMEOUT));
             // SAFETY: The lock excludes other writers. A reader may see some of the fields
             // before and some after, either of which is sound.
             unsafe { self.timeout.get().write_volatile(lower) };
-            *timeout_ptr = self.timeout.get();
-            *connect_timeout = connect;
+            // Others read the words without the lock.
+            // SAFETY: The transport is live, and the lock excludes other writers.
+            unsafe { timeout.write_volatile(self.timeout.get()) };
+            // SAFETY: As for the pointer to the time-outs.
+            unsafe { connect_timeout.write_volatile(connect) };
         }
-        *max_reconnect_timeout = reconnect.min(*max_reconnect_timeout);
+        // SAFETY: As for the pointer to the time-outs.
+        unsafe { max_reconnect_timeout.write_volatile(reconnect.min(max_reconnect)) };
     }
 }
 
 impl<T: Transport> LockedXprt<'_, T> {
     /// Connects, in the work item.
     fn connect_now(&self) {
+        let last_attempt = &self.parts.last_attempt;
+        last_attempt.store(jiffies() as usize, Ordering::Relaxed);
         let result = T::connect(self, self);
         // SAFETY: The transport is live, and the work item is the one that connects it.
         unsafe { raw::xprt_clear_connecting(self.as_raw()) };
@@ -189,17 +185,22 @@ impl<T: Transport> LockedXprt<'_, T> {
         self.next_cookie();
         // SAFETY: The transport is live.
         let stat = unsafe { &raw mut (*self.as_raw()).stat };
-        // SAFETY: Only the work item writes the first two; sunrpc wrote `connect_start` before it called
-        // `connect`.
+        // SAFETY: As above.
         let (count, time, start) = unsafe {
             (
-                &mut (*stat).connect_count,
-                &mut (*stat).connect_time,
-                &(*stat).connect_start,
+                &raw mut (*stat).connect_count,
+                &raw mut (*stat).connect_time,
+                &raw const (*stat).connect_start,
             )
         };
-        *count = count.wrapping_add(1);
-        *time = time.wrapping_add(jiffies().wrapping_sub(*start));
+        // SAFETY: As above. The owner of `XPRT_LOCKED` alone writes the word, and `self` says that
+        // this is the owner.
+        let took = jiffies().wrapping_sub(unsafe { start.read_volatile() });
+        // Whoever reads mountstats reads the two at any time, each as a whole.
+        // SAFETY: As for the start.
+        unsafe { count.write_volatile(count.read_volatile().wrapping_add(1)) };
+        // SAFETY: As above.
+        unsafe { time.write_volatile(time.read_volatile().wrapping_add(took)) };
         // SAFETY: The transport is live.
         unsafe { raw::xprt_set_connected(self.as_raw()) };
     }
@@ -215,8 +216,7 @@ impl<T: Transport> LockedXprt<'_, T> {
     pub(crate) fn disconnect(&self) {
         T::close(self, self);
         self.expire_later();
-        self.next_cookie();
-        self.reset_window();
+        self.reset_window(|| self.next_cookie());
         // SAFETY: The transport is live.
         unsafe { raw::xprt_disconnect_done(self.as_raw()) };
     }
@@ -267,7 +267,9 @@ pub(crate) unsafe extern "C" fn expire<T: Transport>(work: *mut work_struct) {
     // SAFETY: The caller says which structure contains `work`; `destroy` waits until this function has returned.
     let xprt = unsafe { &*work.byte_sub(offset).cast::<Xprt<T>>() };
     // There may be no memory for the next connection before something is swapped out over it.
-    if !xprt.carries_swap() {
+    if xprt.carries_swap() {
+        xprt.expire_later();
+    } else {
         T::expire(xprt);
     }
 }

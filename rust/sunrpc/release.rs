@@ -22,26 +22,45 @@ impl<T: Transport> Xprt<T> {
     /// The caller holds `transport_lock`. `task` still has its request, which is on no queue any more, and
     /// which is that of a reverse-direction call if `rqst` is [`None`].
     pub(crate) unsafe fn release_credit(&self, task: *mut raw::rpc_task, rqst: Option<&Rqst<T>>) {
-        let stays_taken =
-            |rqst: &&Rqst<T>| rqst.take_awaits_reply() && self.parts.released_calls.add();
-        match rqst.filter(stays_taken) {
+        let Some(rqst) = rqst else {
+            // The reply to a reverse-direction call has no credit, though `rq_cong` says so.
+            return;
+        };
+        if rqst.take_awaits_reply() && self.parts.released_calls.add() {
             // `cong` stays as it is, but the credit is not the request's any more.
             // SAFETY: The caller holds `transport_lock`, and the task has the request.
-            Some(rqst) => unsafe { rqst.clear_cong() },
+            unsafe { rqst.clear_cong() }
+        } else {
             // SAFETY: The caller holds the lock that this function wants, and the task has its request.
-            None => unsafe { raw::xprt_release_rqst_cong(task) },
+            unsafe { raw::xprt_release_rqst_cong(task) }
         }
     }
 
     /// Gives up the memory of `rqst`, in its task. May sleep.
     pub(crate) fn release_memory(&self, rqst: &Rqst<T>) {
         T::release(self, self, rqst);
-        let released = self.parts.released_calls.credits();
-        if released != 0 && self.fill_window(released) {
+        if let Some(cookie) = self.filled_by_released_calls() {
             // All credits are those of released calls. A task that waits for a credit would wait for
             // replies that the peer may never send.
-            T::give_up(self, self, c"all credits are of calls that were killed");
+            T::give_up(
+                self,
+                self,
+                cookie,
+                c"all credits are of calls that were killed",
+            );
         }
+    }
+
+    /// The `connect_cookie` of the connection, if all its credits are those of released calls.
+    fn filled_by_released_calls(&self) -> Option<u32> {
+        let released_calls = &self.parts.released_calls;
+        if released_calls.credits() == 0 {
+            return None;
+        }
+        // All belong to one connection: when it ends, they change together, with the lock held.
+        let _guard = self.transport_lock();
+        let released = released_calls.credits();
+        (released != 0 && self.fill_window(released)).then(|| self.connect_cookie())
     }
 
     /// Counts a reply, or an error, for which `lookup` found no request. Does not sleep.
@@ -50,18 +69,7 @@ impl<T: Transport> Xprt<T> {
         if !self.parts.released_calls.replied() {
             return;
         }
-        // sunrpc takes credits back from requests only. This request serves nothing else.
-        let mut rqst = raw::rpc_rqst {
-            rq_cong: 1,
-            rq_xprt: self.as_raw(),
-            ..Default::default()
-        };
-        let mut task = raw::rpc_task {
-            tk_rqstp: &raw mut rqst,
-            ..Default::default()
-        };
-        // SAFETY: The guard holds the lock that this function wants. It reads only the fields of task
-        // and request that are set here.
-        unsafe { raw::xprt_release_rqst_cong(&raw mut task) };
+        // SAFETY: The guard holds the lock, and the request that had the credit is released.
+        unsafe { self.return_credit() };
     }
 }

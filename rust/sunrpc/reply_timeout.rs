@@ -90,10 +90,12 @@ impl<T: Transport> Xprt<T> {
     ///
     /// The caller is the task of `rqst`.
     pub(crate) unsafe fn reply_timed_out(&self, rqst: &Rqst<T>) {
-        // If it was not sent over this connection, there has been a new one since, or this one is being closed.
+        // If it was not sent over this connection, there has been a new one since, or this one is
+        // being closed. The same may happen from here on, so the connection is given up by its
+        // cookie.
         let was_sent = self.was_sent(rqst);
         if was_sent {
-            T::give_up(self, self, LOST_WITHOUT_REPLY);
+            T::give_up(self, self, rqst.connect_cookie(), LOST_WITHOUT_REPLY);
         }
         // SAFETY: The task of the request is the caller.
         if unsafe { is_encrypted_anew(rqst, was_sent) } {

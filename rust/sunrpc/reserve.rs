@@ -18,10 +18,7 @@ use crate::{
     xprt::Xprt, //
 };
 use core::{
-    ptr::{
-        self,
-        NonNull, //
-    },
+    ptr::NonNull,
     sync::atomic::Ordering, //
 };
 use kernel::{
@@ -59,9 +56,11 @@ impl<T: HasSlot> Xprt<T> {
         unsafe { tk_status.write(0) };
         // SAFETY: The guard holds `reserve_lock`.
         let taken = unsafe { slots.taken() } as c_ulong;
-        // SAFETY: The counter is written under `reserve_lock` only.
-        let max_slots = unsafe { &mut (*self.as_raw()).stat.max_slots };
-        *max_slots = taken.max(*max_slots);
+        // SAFETY: The transport is live.
+        let max_slots = unsafe { &raw mut (*self.as_raw()).stat.max_slots };
+        // SAFETY: The guard holds `reserve_lock`, under which alone the word is written. Others
+        // read it as a whole.
+        unsafe { max_slots.write_volatile(taken.max(max_slots.read_volatile())) };
     }
 
     /// Gives a slot to the first task of the backlog queue, or puts it back in the table.
@@ -76,8 +75,8 @@ impl<T: HasSlot> Xprt<T> {
         if unsafe { raw::xprt_wake_up_backlog(self.as_raw(), rqst) } {
             return;
         }
-        // SAFETY: The caller gives up the request, and no task has got it.
-        unsafe { ptr::write_bytes(rqst, 0, 1) };
+        // SAFETY: The caller gives up the request, which has given back its credit, and no task has got it.
+        unsafe { Rqst::<T>::from_raw(rqst).clear() };
         // SAFETY: `rqst` is not null.
         let slot = unsafe { NonNull::new_unchecked(rqst) };
         // SAFETY: The guard holds `reserve_lock`, and `alloc_slot` took the slot.

@@ -21,12 +21,20 @@
 //! buffers, and through the task's reference the transport itself thus outlive the pin.
 
 use crate::{
+    memory::{
+        Buffer,
+        Piece, //
+    },
     pieces::Pieces,
     rqst_buffers::RqstBuffers,
     task::task_id,
     xdr_buf::XdrBuf, //
 };
 use core::{
+    mem::{
+        offset_of,
+        size_of, //
+    },
     ops::Range,
     sync::atomic::{
         AtomicBool,
@@ -35,6 +43,7 @@ use core::{
 };
 use kernel::{
     alloc::Flags,
+    ffi::c_uint,
     prelude::*,
     types::Opaque, //
 };
@@ -200,6 +209,21 @@ impl<T: HasSlot> Rqst<T> {
         self.call_buf().copy_out(from, dst)
     }
 
+    /// A copy of the call, in one piece. Sleeps if `flags` allow it.
+    pub fn call_in_one_piece(&self, flags: Flags) -> Result<Piece> {
+        let len = self.call_len();
+        let copy = Buffer::new(len, flags)?;
+        let mut part = [0; 256];
+        let mut at = 0;
+        while at < len {
+            let copied = self.copy_call(at, &mut part)?;
+            let part = part.get(..copied).filter(|part| !part.is_empty());
+            copy.copy_in(at, part.ok_or(EIO)?)?;
+            at += copied;
+        }
+        Piece::from_buffer(copy, 0, len)
+    }
+
     /// The memory of a part of the call.
     pub fn call_pieces(&self, range: Range<usize>) -> Pieces<'_> {
         self.pieces(&self.call_buf(), range)
@@ -227,10 +251,8 @@ impl<T: HasSlot> Rqst<T> {
     ///
     /// The request's task is the caller, and the request is on no queue yet.
     pub(crate) unsafe fn alloc_buffers(&self, flags: Flags) -> Result<usize> {
-        // SAFETY: The caller is the only one that uses the request.
-        let rqst = unsafe { &mut *self.as_raw() };
-        // SAFETY: As above. The buffers are those of the request by the type invariants.
-        unsafe { self.buffers.alloc(rqst, flags) }
+        // SAFETY: The caller is the only one that uses the buffers, which are those of the request by the type invariants.
+        unsafe { self.buffers.alloc(self.as_raw(), flags) }
     }
 
     /// Allocates the pages of the reply that the upper layer leaves to the transport. Sleeps if `flags`
@@ -258,13 +280,35 @@ impl<T: HasSlot> Rqst<T> {
     pub(crate) unsafe fn clear_cong(&self) {
         self.take_awaits_reply();
         // SAFETY: A request that is queued gets a credit under both locks and loses it under
-        // `transport_lock`; while the slot is free, `rqst` is zeroed, which writes the same.
+        // `transport_lock`. Nothing else writes the word: [`Self::clear`] passes it over.
         unsafe { (&raw mut (*self.as_raw()).rq_cong).write_volatile(0) };
+    }
+
+    /// Zeroes the request, but for `rq_cong`, which is zero: [`Self::clear_cong`] may write that at the same time.
+    ///
+    /// # Safety
+    ///
+    /// No task has the request, and it gave back its credit.
+    pub(crate) unsafe fn clear(&self) {
+        const CONG: usize = offset_of!(raw::rpc_rqst, rq_cong);
+        const BEHIND: usize = CONG + size_of::<c_uint>();
+        let bytes = self.as_raw().cast::<u8>();
+        // SAFETY: The field is part of the request, which the caller has alone, but for the field.
+        unsafe { bytes.write_bytes(0, CONG) };
+        // SAFETY: As above.
+        let behind = unsafe { bytes.add(BEHIND) };
+        // SAFETY: As above.
+        unsafe { behind.write_bytes(0, size_of::<raw::rpc_rqst>() - BEHIND) };
     }
 
     /// Sets whether the peer owes a reply.
     pub(crate) fn set_awaits_reply(&self, awaits_reply: bool) {
         self.awaits_reply.store(awaits_reply, Ordering::Relaxed);
+    }
+
+    /// Whether the peer owes a reply to the call.
+    pub(crate) fn awaits_reply(&self) -> bool {
+        self.awaits_reply.load(Ordering::Relaxed)
     }
 
     /// The transport's `connect_cookie` when the call was last sent, or no present one.
@@ -282,7 +326,7 @@ impl<T: HasSlot> Rqst<T> {
 
     /// Returns whether the peer owes a reply, and sets that it does not.
     pub(crate) fn take_awaits_reply(&self) -> bool {
-        let awaits_reply = self.awaits_reply.load(Ordering::Relaxed);
+        let awaits_reply = self.awaits_reply();
         self.set_awaits_reply(false);
         awaits_reply
     }

@@ -44,18 +44,22 @@ impl RqstBuffers {
     ///
     /// # Safety
     ///
-    /// `rqst` is the request in the slot of these buffers, and nobody else uses it or them.
-    pub(crate) unsafe fn alloc(&self, rqst: &mut raw::rpc_rqst, flags: Flags) -> Result<usize> {
+    /// `rqst` is the request in the slot of these buffers, and nobody else uses them, nor the words of it that are about them.
+    pub(crate) unsafe fn alloc(&self, rqst: *mut raw::rpc_rqst, flags: Flags) -> Result<usize> {
         // SAFETY: The caller promises it; a `Piece` of an earlier RPC has its own reference.
         let call = unsafe { &mut *self.call.get() };
         // SAFETY: As above.
         let reply = unsafe { &mut *self.reply.get() };
+        // SAFETY: The caller vouches for the request.
+        let (call_len, reply_len) = unsafe { ((*rqst).rq_callsize, (*rqst).rq_rcvsize) };
         let mut allocated = 0;
         // Both pointers are set, or none: sunrpc takes the first for a sign that it has the second.
-        let call = reuse_or_alloc(call, rqst.rq_callsize, flags, &mut allocated)?;
-        let reply = reuse_or_alloc(reply, rqst.rq_rcvsize, flags, &mut allocated)?;
-        rqst.rq_buffer = call.cast();
-        rqst.rq_rbuffer = reply.cast();
+        let call = reuse_or_alloc(call, call_len, flags, &mut allocated)?;
+        let reply = reuse_or_alloc(reply, reply_len, flags, &mut allocated)?;
+        // SAFETY: As above.
+        unsafe { (*rqst).rq_buffer = call.cast() };
+        // SAFETY: As above.
+        unsafe { (*rqst).rq_rbuffer = reply.cast() };
         Ok(allocated)
     }
 

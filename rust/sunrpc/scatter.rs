@@ -46,13 +46,18 @@ impl ReplyLengths {
 ///
 /// Bytes that there is no room for are cut off, as in a reply from a socket; the upper layer then finds
 /// that the reply is too short. [`EIO`] if the payload is larger than the pages.
+///
+/// sunrpc takes no reply that does not consist of whole XDR units. Some servers forget the padding at the end, or
+/// send too much of it, and the count before it tells all the same where the data end.
 pub(crate) fn scatter(buf: &XdrBuf<'_>, message: &[u8], reduced: Option<u32>) -> Result<Scattered> {
     let Some(payload) = reduced.filter(|len| *len != 0) else {
         return Ok(Scattered {
-            len: buf.copy_in(0, message),
+            len: buf.end_unit(buf.copy_in(0, message)),
             lengths: None,
         });
     };
+    // Less than a unit at the end is padding of the payload, which stayed here when that was taken out.
+    let (message, _) = message.split_at(message.len() & !3);
     let payload = payload as usize;
     if payload > buf.page_len().next_multiple_of(4) {
         return Err(EIO);
@@ -70,7 +75,7 @@ pub(crate) fn scatter(buf: &XdrBuf<'_>, message: &[u8], reduced: Option<u32>) ->
     // tail. It would take bytes of head or pages that are not part of this reply for results, and
     // would read all that follows at the wrong offset.
     Ok(Scattered {
-        len: before + payload + pad + after,
+        len: (before + payload + pad + after) & !3,
         lengths: Some(ReplyLengths {
             head: before,
             pages: payload,

@@ -59,6 +59,18 @@ pub const TESTS: &[(&str, Test)] = &[
         reply_larger_than_its_buffer_is_cut_off,
     ),
     ("missing page ends the copy", missing_page_ends_the_copy),
+    (
+        "inline reply with any padding is found",
+        inline_reply_with_any_padding_is_found,
+    ),
+    (
+        "padding beside a reduced reply is passed over",
+        padding_beside_a_reduced_reply_is_passed_over,
+    ),
+    (
+        "reply in a Reply chunk without padding is found",
+        reply_in_a_reply_chunk_without_padding_is_found,
+    ),
 ];
 
 const HEAD: usize = 96;
@@ -321,7 +333,7 @@ fn reply_larger_than_its_buffer_is_cut_off() -> Result<bool> {
     let message = bytes(2 * PAGE_SIZE, 7)?;
     let inline = scatter(&buf, &message, None)?.len;
     let reduced = scatter(&buf, &message, Some(5))?.len;
-    Ok(inline == HEAD + PAGE_SIZE + TAIL && reduced == HEAD + 8 + (TAIL - 3))
+    Ok(inline == HEAD + PAGE_SIZE + TAIL && reduced == HEAD + 8 + (TAIL - 4))
 }
 
 fn missing_page_ends_the_copy() -> Result<bool> {
@@ -336,4 +348,91 @@ fn missing_page_ends_the_copy() -> Result<bool> {
         scatter(&buf, &message, None)?.len == HEAD + PAGE_SIZE
             && buf.copy_out(0, &mut out).is_err(),
     )
+}
+
+/// An inline reply of a head and a payload, with `padding` bytes behind it.
+fn with_padding(payload: &[u8], padding: usize) -> Result<KVec<u8>> {
+    let mut message = bytes(HEAD, 1)?;
+    message.extend_from_slice(payload, GFP_KERNEL)?;
+    message.resize(HEAD + payload.len() + padding, 0xff, GFP_KERNEL)?;
+    Ok(message)
+}
+
+fn inline_reply_with_any_padding_is_found() -> Result<bool> {
+    for (page_base, page_len) in page_ranges() {
+        for len in lengths(page_base, page_len) {
+            let payload = bytes(len, 2)?;
+            for padding in 0..4 {
+                let message = with_padding(&payload, padding)?;
+                let mut reply_buf = ReplyBuf::new(page_base, page_len)?;
+                let mut raw = reply_buf.receive(&message, &[])?;
+                if raw.len as usize != message.len().next_multiple_of(4) {
+                    return Ok(false);
+                }
+                let mut decoder = Decoder::new(&mut raw);
+                if !(decoder.inline_is(&message[..HEAD]) && decoder.payload_is(&payload)?) {
+                    return Ok(false);
+                }
+            }
+        }
+    }
+    // Three bytes of data and as many of padding, where there is room for one of these: what nfs-ganesha replies to a
+    // READ of three bytes.
+    let payload = bytes(3, 2)?;
+    let message = with_padding(&payload, 3)?;
+    let mut reply_buf = ReplyBuf::new(0, 3)?;
+    let mut raw = reply_buf.as_xdr_buf();
+    raw.tail[0].iov_len = 1;
+    // SAFETY: `reply_buf` owns the memory, and lives until the end of this function.
+    let buf = unsafe { XdrBuf::from_raw(&raw const raw) };
+    let scattered = scatter(&buf, &message, None)?;
+    // SAFETY: It is a local variable.
+    unsafe { shrink(&raw mut raw, &scattered) };
+    let mut decoder = Decoder::new(&mut raw);
+    Ok(scattered.len == HEAD + 4
+        && decoder.inline_is(&message[..HEAD])
+        && decoder.payload_is(&payload)?)
+}
+
+fn padding_beside_a_reduced_reply_is_passed_over() -> Result<bool> {
+    for len in [4093, 4096] {
+        let payload = bytes(len, 3)?;
+        for padding in 0..4 {
+            let message = with_padding(&[], padding)?;
+            let mut reply_buf = ReplyBuf::new(0, len)?;
+            let mut raw = reply_buf.receive(&message, &payload)?;
+            let mut decoder = Decoder::new(&mut raw);
+            if !(decoder.inline_is(&message[..HEAD])
+                && decoder.payload_is(&payload)?
+                && decoder.is_at_end())
+            {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+fn reply_in_a_reply_chunk_without_padding_is_found() -> Result<bool> {
+    for len in 4096..4100 {
+        let payload = bytes(len, 2)?;
+        let mut reply_buf = ReplyBuf::new(0, 2 * PAGE_SIZE)?;
+        let mut raw = reply_buf.as_xdr_buf();
+        // SAFETY: `reply_buf` owns the memory, and lives until the end of this turn.
+        let buf = unsafe { XdrBuf::from_raw(&raw const raw) };
+        buf.copy_in(HEAD + len, &[0xff; 4]);
+        let written = buf.copy_in(0, &with_padding(&payload, 0)?);
+        raw.len = buf.end_unit(written) as u32;
+        let mut end = [0xee; 3];
+        buf.copy_out(HEAD + len, &mut end)?;
+        let mut decoder = Decoder::new(&mut raw);
+        if !(padded(HEAD + len) == decoder.buf.len as usize
+            && end[..padded(len) - len].iter().all(|byte| *byte == 0)
+            && decoder.inline_is(&bytes(HEAD, 1)?)
+            && decoder.payload_is(&payload)?)
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

@@ -26,6 +26,7 @@ use crate::{
         SvcLink,
         SvcXprt, //
     },
+    task::set_rpc_status,
     timeouts::DEFAULT_TIMEOUT,
     xdr_buf::XdrBuf, //
 };
@@ -292,7 +293,7 @@ unsafe extern "C" fn send_request<C: SvcConnection>(rqst: *mut raw::rpc_rqst) ->
 unsafe fn send_callback<C: SvcConnection>(rqst: *mut raw::rpc_rqst) -> c_int {
     // SAFETY: The request is pinned, and its transport is a `BcXprt<C>`.
     let link = unsafe { &(*(*rqst).rq_xprt.cast::<BcXprt<C>>()).link };
-    let caller = link.with(|xprt| (!xprt.is_dead()).then(|| C::caller(xprt)));
+    let caller = link.with(|xprt| (!xprt.is_dead()).then(|| C::caller(xprt)).flatten());
     let Some(caller) = caller.flatten() else {
         return errno::ENOTCONN;
     };
@@ -307,16 +308,28 @@ unsafe fn send_callback<C: SvcConnection>(rqst: *mut raw::rpc_rqst) -> c_int {
         // SAFETY: The task keeps the buffers while the request is pinned.
         buf: unsafe { XdrBuf::from_raw(&raw const (*rqst).rq_snd_buf) },
     };
-    // SAFETY: `XPRT_LOCKED`, which the caller owns, excludes other senders, and only they write the field.
-    unsafe { (*rqst).rq_xtime = raw::ktime_get() };
+    // SAFETY: Any context but an NMI may call this.
+    let now = unsafe { raw::ktime_get() };
+    // SAFETY: The request is pinned. Only senders write the word, and sunrpc lets one send at a
+    // time (`XPRT_LOCKED`). The task of the call may read it, as a whole.
+    unsafe { (&raw mut (*rqst).rq_xtime).write_volatile(now) };
     match C::call(&caller, xid, &call) {
         Ok(()) => (),
         // sunrpc tries again after a quarter of a second.
         Err(EAGAIN) => return errno::ENOBUFS,
+        Err(EMSGSIZE) => {
+            // The call fails, and no other: an error would end the task that is sending, which may be that of another call, and
+            // would leave this one at the head of the queue. So sunrpc is told that it was sent, and wakes its task.
+            // SAFETY: The request is pinned. Its task therefore lives, and has begun.
+            unsafe { set_rpc_status((*rqst).rq_task, EIO.to_errno()) };
+            return 0;
+        }
         Err(_) => return errno::ENOTCONN,
     }
-    // SAFETY: As above.
-    let sent = unsafe { &mut (*rqst).rq_xmit_bytes_sent };
-    *sent = sent.wrapping_add(call.len());
+    // SAFETY: The request is pinned.
+    let total = unsafe { &raw mut (*rqst).rq_xmit_bytes_sent };
+    // SAFETY: As for the time, above. The task may read the word now: the reply may be here
+    // already.
+    unsafe { total.write_volatile(total.read_volatile().wrapping_add(call.len())) };
     0
 }

@@ -5,7 +5,10 @@
 //! C header: [`include/linux/sunrpc/svc_xprt.h`](srctree/include/linux/sunrpc/svc_xprt.h), `struct
 //! svc_xprt_class`.
 
-use crate::svc_queue::WorkQueue;
+use crate::work_queue::{
+    RunningQueue,
+    SERVER, //
+};
 use core::{
     cell::UnsafeCell,
     marker::PhantomData,
@@ -75,7 +78,7 @@ impl<L> SvcClass<L> {
         if self.registered.swap(true, Ordering::Acquire) {
             return Err(EEXIST);
         }
-        let queue = WorkQueue::new().inspect_err(|_| {
+        let queue = SERVER.start().inspect_err(|_| {
             self.registered.store(false, Ordering::Release);
         })?;
         // SAFETY: `registered` was false, so nobody else uses the class now.
@@ -115,7 +118,7 @@ impl<L> SvcClass<L> {
 /// Keeps a class registered as long as it lives.
 pub struct SvcRegistration<L: 'static> {
     class: &'static SvcClass<L>,
-    _queue: WorkQueue, // Dropped after the class is unregistered.
+    _queue: RunningQueue, // Dropped after the class is unregistered.
 }
 
 impl<L> Drop for SvcRegistration<L> {

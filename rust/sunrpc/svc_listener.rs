@@ -87,8 +87,9 @@ impl<L: SvcListener> SvcXprt<L> {
         let peer = L::peer(&incoming);
         // SAFETY: The listener is live, and does not change these.
         let (net, serv) = unsafe { ((*self.as_raw()).xpt_net, (*self.as_raw()).xpt_server) };
-        // SAFETY: The connection has the listener's namespace and service. sunrpc takes a reference to the
-        // namespace for it, and the service outlives its transports; the class is static.
+        // SAFETY: The connection has the listener's namespace and service. sunrpc takes a reference
+        // to the namespace for it, and frees the service when it has no transports any more; the
+        // class is static.
         let made = unsafe {
             SvcXprt::<L::Connection>::create(
                 L::class().as_raw(),

@@ -193,7 +193,11 @@ unsafe extern "C" fn release_ctxt<C: SvcConnection>(xprt: *mut raw::svc_xprt, ct
 
 unsafe extern "C" fn detach_connection<C: SvcConnection>(xprt: *mut raw::svc_xprt) {
     // SAFETY: See the top.
-    C::detach(unsafe { SvcXprt::<C>::from_raw(xprt) });
+    let xprt = unsafe { SvcXprt::<C>::from_raw(xprt) };
+    C::detach(xprt);
+    // The rest takes several waits, which are not for a service thread, and cannot wait for the
+    // last reference: calls may be executed.
+    xprt.close_later();
 }
 
 unsafe extern "C" fn free_connection<C: SvcConnection>(xprt: *mut raw::svc_xprt) {

@@ -51,6 +51,18 @@ impl SavedReplyPages {
         page.references() == 2
     }
 
+    /// How many pages the thread of `rqst` has for a reply: not `rq_maxpages`, as a call and its
+    /// reply may share an array.
+    ///
+    /// # Safety
+    ///
+    /// sunrpc set it up for a call.
+    unsafe fn reply_pages(rqst: &raw::svc_rqst) -> usize {
+        // SAFETY: Both point into the same array, by the caller's word.
+        let count = unsafe { rqst.rq_page_end.offset_from(rqst.rq_respages) };
+        usize::try_from(count).unwrap_or(0)
+    }
+
     /// Saves the first `count` pages that the thread has for the reply, or those before the first page that
     /// is not the thread's alone: nfsd may leave it a page of a file. The thread has as many as the longest
     /// message of the service takes, so a larger `count` costs no more.
@@ -62,10 +74,10 @@ impl SavedReplyPages {
         self.clear();
         self.rqst = rqst;
         // SAFETY: The caller promises that it is the thread's.
-        let count = count.min(unsafe { (*rqst).rq_maxpages });
+        let count = count.min(unsafe { Self::reply_pages(&*rqst) });
         self.pages.reserve(count, GFP_KERNEL)?;
         for index in 0..count {
-            // SAFETY: As above. The array has that many entries.
+            // SAFETY: As above. There are that many entries.
             let page = unsafe { (*rqst).rq_respages.add(index).read() };
             let Some(page) = NonNull::new(page) else {
                 break;
@@ -120,7 +132,9 @@ impl SavedReplyPages {
                 used = index.saturating_add(1);
             }
         }
-        for index in used.max(saved.len())..rqst.rq_maxpages {
+        // SAFETY: sunrpc set it up for this call.
+        let count = unsafe { Self::reply_pages(rqst) };
+        for index in used.max(saved.len())..count {
             let page = page_at(index);
             // SAFETY: The array has a reference to the page.
             if page.is_null() || unsafe { raw::page_ref_count(page) } == 1 {

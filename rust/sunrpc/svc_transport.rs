@@ -21,16 +21,18 @@
 //! | [`SvcConnection::caller`] | an RPC task | no | an RCU read-side section |
 //! | [`SvcConnection::call`] | an RPC task | yes | `XPRT_LOCKED` of the reverse transport |
 //! | `detach` | a service thread, or an administrator's task | yes | `XPT_BUSY`, which it keeps |
-//! | [`SvcConnection::detach`] | also the work item of [`SvcXprt::close_later`] | yes | nothing |
+//! | [`SvcConnection::detach`], [`SvcConnection::close`] | also the work item of [`SvcXprt::close_later`] | yes | nothing |
 //! | `timer_expired` | a work queue | yes | nothing |
 //! | completion and CM handlers, through `SvcLink::with` | the transport's own work | no | an RCU read-side section |
 //!
 //! # Life
 //!
-//! sunrpc counts references to an `svc_xprt`: one while it is on sunrpc's lists, one for each thread
-//! that works for it, one for each call that is deferred. Upper layers have some: nfsd has one for each session
-//! that is bound to it. `detach` ends the connection. When the last reference is dropped, a work item stops the timer,
-//! revokes the link and drops the state. Handlers have no reference.
+//! sunrpc counts references to an `svc_xprt`: one while it is on sunrpc's lists, one for each
+//! thread that works for it, one for each call that is deferred. Upper layers have some: nfsd has
+//! one for each session that is bound to it. `detach` ends the connection, and a work item has it
+//! give up what it has of the device: a call may take hours, and the removal of the device waits.
+//! When the last reference is dropped, another work item stops the timer, revokes the link and
+//! drops the state. Handlers have no reference.
 
 use crate::{
     class::SvcBackchannelClass,
@@ -94,7 +96,7 @@ pub trait SvcListener: Sized + Send + Sync + 'static {
         link: SvcLink<Self::Connection>,
     ) -> impl PinInit<Self::Connection, Error>;
 
-    /// The timer that [`SvcXprt::start_timer`] started has expired, on a work queue of the kernel, perhaps after [`Self::detach`]. May
+    /// The timer that [`SvcXprt::start_timer`] started has expired, on the work queue `svcrdma`, perhaps after [`Self::detach`]. May
     /// sleep. May start it again.
     fn timer_expired(&self, xprt: &SvcXprt<Self>);
 
@@ -131,11 +133,11 @@ pub trait SvcConnection: HasSvcCall {
     /// The class for calls to the client, a `static` of the module.
     fn backchannel_class() -> &'static SvcBackchannelClass<Self>;
 
-    /// Returns what sends calls to the client. Does not sleep.
-    fn caller(&self) -> Self::Caller;
+    /// Returns what sends calls to the client. [`None`] after [`Self::close`]. Does not sleep.
+    fn caller(&self) -> Option<Self::Caller>;
 
-    /// Sends a call to the client. May sleep. [`EAGAIN`] says that it may be sent in a while, any other error that the connection has
-    /// ended.
+    /// Sends a call to the client. May sleep. [`EAGAIN`] says that it may be sent in a while,
+    /// [`EMSGSIZE`] that it never can be, any other error that the connection has ended.
     fn call(caller: &Self::Caller, xid: u32, call: &SvcCallback<'_>) -> Result;
 
     /// Accepts the peer. May sleep. If it fails, the state is dropped.
@@ -176,14 +178,18 @@ pub trait SvcConnection: HasSvcCall {
     /// Takes back a call that sunrpc has finished with, whether it has a reply or not. May sleep.
     fn release(&self, call: KBox<SvcCall<Self>>);
 
-    /// The timer that [`SvcXprt::start_timer`] started has expired, on a work queue of the kernel. May sleep. May start it again.
+    /// The timer that [`SvcXprt::start_timer`] started has expired, on the work queue `svcrdma`. May sleep. May start it again.
     fn timer_expired(&self, xprt: &SvcXprt<Self>);
 
-    /// Ends the connection: no more calls arrive, and nothing is posted any more, or only to be flushed. What has arrived, [`Self::next`]
-    /// still returns. May sleep. May be called again, also while another call runs, and before [`Self::start`] has returned.
+    /// Ends the connection: no more calls arrive, and nothing is posted any more, or only to be
+    /// flushed. May sleep. May be called again, also while another call runs, and before
+    /// [`Self::start`] has returned.
     fn detach(&self);
 
-    /// Frees what the connection has of the device, as nobody uses the connection any more. Returns when no
-    /// memory of it is under DMA and no handler runs or can start. May sleep.
+    /// Gives up what the connection has of the device, and what it has for calls that no thread has
+    /// taken. Threads may be in other methods meanwhile, which then have what they use for as long
+    /// as they run; and sunrpc may be working on calls, whose replies are dropped. Called after
+    /// [`Self::detach`], and again when nobody uses the connection any more: when that call returns
+    /// no memory of it is under DMA and no handler runs or can start. May sleep.
     fn close(&self);
 }

@@ -2,13 +2,13 @@
 
 //! The work items of a server transport: its timer, and those that close and free a connection without a service thread.
 //!
-//! Service threads drop last references, and to free a connection takes several waits; and a device that is removed waits for the
-//! close. So both are done by the work queue of this module, which ends with the class.
+//! Service threads detach connections and drop last references, and to give up what a connection
+//! has of the device takes several waits; and a device that is removed waits for that. So both are
+//! done by the work queue of this module, which ends with the class.
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 
 use crate::{
-    svc_queue::queue,
     svc_transport::{
         SvcConnection,
         SvcListener, //
@@ -16,7 +16,8 @@ use crate::{
     svc_xprt::{
         SvcXprt,
         WorkFunctions, //
-    }, //
+    },
+    work_queue::SERVER, //
 };
 use core::mem::offset_of;
 use kernel::{
@@ -28,7 +29,8 @@ use kernel::{
 };
 
 impl<C: SvcConnection> SvcXprt<C> {
-    /// Ends the connection and closes the transport in a work item. Does not sleep.
+    /// Ends the connection, closes the transport, and gives up what it has of the device, in a work
+    /// item. Does not sleep.
     pub fn close_later(&self) {
         // A second caller would have a reference to put. If that were the last one, `svc_xprt_free` would sleep here.
         if !self.begins_to_close() {
@@ -41,7 +43,7 @@ impl<C: SvcConnection> SvcXprt<C> {
         }
         // SAFETY: `create` initialised the work item, and the reference just taken keeps the transport. It was not queued before, and
         // there is a queue as long as there are transports.
-        unsafe { queue(self.closing(), 0) };
+        unsafe { SERVER.queue(self.closing(), 0) };
     }
 
     /// Frees the transport in a work item, after its last reference was dropped.
@@ -51,7 +53,7 @@ impl<C: SvcConnection> SvcXprt<C> {
     /// Called once, from `xpo_free`.
     pub(crate) unsafe fn free_later(this: *mut Self) {
         // SAFETY: `create` initialised the work item, and nobody frees the transport before it has run.
-        if !unsafe { queue((*this).freeing(), 0) } {
+        if !unsafe { SERVER.queue((*this).freeing(), 0) } {
             // SAFETY: The caller vouches for it.
             unsafe { Self::free(this, C::close) };
         }
@@ -63,7 +65,7 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
     /// transport is being freed. Does not sleep.
     pub fn start_timer(&self, delay: Msecs) {
         // SAFETY: `create` initialised the work item, and `free` disables it before the transport is freed.
-        unsafe { queue(self.timer(), msecs_to_jiffies(delay)) };
+        unsafe { SERVER.queue(self.timer(), msecs_to_jiffies(delay)) };
     }
 
     /// The transport with this timer.
@@ -114,7 +116,10 @@ unsafe extern "C" fn close<C: SvcConnection>(work: *mut work_struct) {
     // While the transport is busy, that only leaves a note for the thread that has it, or that is to come for it, and all threads may
     // be waiting for disks. The connection ends now all the same. Not before the note: what waits would make the transport busy.
     // SAFETY: As above.
-    C::detach(unsafe { SvcXprt::<C>::from_raw(xprt) });
+    let connection = unsafe { SvcXprt::<C>::from_raw(xprt) };
+    C::detach(connection);
+    // Whatever sunrpc is doing with calls of it.
+    C::close(connection);
     // SAFETY: As above. It is not used any more.
     unsafe { raw::svc_xprt_put(xprt) };
 }

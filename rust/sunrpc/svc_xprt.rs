@@ -26,6 +26,10 @@ use kernel::{
 ///
 /// It derefs to `S`.
 ///
+/// After `xpo_free` there is neither a service nor a namespace (`xpt_server`, `xpt_net`): a work
+/// item frees the transport later. Until then `xpo_detach` or the work item of
+/// [`Self::close_later`] has ended it, and who has work for it knows that.
+///
 /// # Invariants
 ///
 /// `xprt` is a live `svc_xprt`, and all is initialised, until `free`.
@@ -37,6 +41,8 @@ pub struct SvcXprt<S: Send + Sync + 'static> {
     /// Whether `closing` was queued.
     is_closing: AtomicFlag,
     freeing: Opaque<raw::delayed_work>,
+    /// See [`Self::max_message`]. It never changes.
+    max_message: usize,
     pub(crate) parts: Parts<S>,
 }
 
@@ -70,8 +76,8 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
     ///
     /// # Safety
     ///
-    /// `class`, `ops`, `net` and `serv` are valid as long as the transport is. The functions may be called for the work items of
-    /// a live `SvcXprt<S>`.
+    /// `class` and `ops` are valid as long as the transport is; `net` and `serv` until `xpo_free`,
+    /// or `serv` is null. The functions may be called for the work items of a live `SvcXprt<S>`.
     pub(crate) unsafe fn create<I: PinInit<S, Error>>(
         class: *mut raw::svc_xprt_class,
         ops: &'static raw::svc_xprt_ops,
@@ -120,6 +126,10 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
         };
         // SAFETY: The memory is that of the flag.
         unsafe { (&raw mut (*this).is_closing).write(AtomicFlag::new(false)) };
+        // SAFETY: The service is valid now, and its sizes do not change.
+        let max_message = unsafe { serv.as_ref() }.map_or(0, |serv| serv.sv_max_mesg as usize);
+        // SAFETY: The memory is that of the number.
+        unsafe { (&raw mut (*this).max_message).write(max_message) };
         for (item, function, class) in items {
             // SAFETY: As above. The caller vouches for the function, and the class is static.
             unsafe {
@@ -197,7 +207,9 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
         unsafe { raw::clear_bit(flag, &raw mut (*self.as_raw()).xpt_flags) };
     }
 
-    /// Wakes a service thread for the transport, if its flags say that there is work. Does not sleep.
+    /// Wakes a service thread for the transport, if its flags say that there is work. Does not
+    /// sleep. Not for a transport that may have been freed by sunrpc, as it looks at the namespace
+    /// for a trace; on a dead one, which stays busy, at nothing else.
     pub fn enqueue(&self) {
         // SAFETY: The transport is live.
         unsafe { raw::svc_xprt_enqueue(self.as_raw()) };
@@ -217,8 +229,8 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
 
     /// Bytes of the longest message that the service accepts.
     pub fn max_message(&self) -> usize {
-        // SAFETY: The service lives as long as the transport, and its sizes do not change.
-        unsafe { (*(*self.as_raw()).xpt_server).sv_max_mesg as usize }
+        // The service may be gone before the transport.
+        self.max_message
     }
 
     /// Says that something was added to the queue. To be called under the lock of the queue, and to be

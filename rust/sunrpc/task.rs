@@ -67,6 +67,7 @@ pub(crate) fn gfp_flags() -> Flags {
     // SAFETY: The function only looks at the current task.
     let mask: u32 = unsafe { raw::rpc_task_gfp_mask() };
     // `kernel` has no name for one of the flags, `__GFP_NORETRY`, and no other way to make a value.
-    // SAFETY: `Flags` consists of one `u32`, by the assertion, and stands for any mask.
+    // SAFETY: Both have the same size, by the assertion, and all bits of that size stand for a mask. That `Flags` is the mask itself is
+    // what the `kernel` crate of the supported kernels has; it promises no layout.
     unsafe { core::mem::transmute::<u32, Flags>(mask) }
 }

@@ -10,8 +10,11 @@ use kernel::ffi::c_ulong;
 /// Jiffies of a second.
 pub(crate) const HZ: c_ulong = kernel::bindings::CONFIG_HZ as c_ulong;
 
+/// The first time-out of a call, in seconds, unless a mount says another. NFS has the same.
+const FIRST_TIMEOUT: u32 = 60;
+
 /// One minute to send a call and to receive its reply, without a retransmission.
-pub(crate) static DEFAULT_TIMEOUT: raw::rpc_timeout = rpc_timeout(60 * HZ);
+pub(crate) static DEFAULT_TIMEOUT: raw::rpc_timeout = rpc_timeout(FIRST_TIMEOUT as c_ulong * HZ);
 
 /// How long sunrpc waits for rpcbind.
 pub(crate) const BIND_TIMEOUT: c_ulong = 60 * HZ;
@@ -23,8 +26,21 @@ pub(crate) const IDLE_TIMEOUT: c_ulong = 5 * 60 * HZ;
 /// that up.
 pub(crate) const EXPIRY: c_ulong = 60 * HZ;
 
-/// The shortest delay of an attempt to connect that is delayed at all.
-pub(crate) const MIN_RECONNECT_DELAY: c_ulong = 5 * HZ;
+/// The shortest time between the beginnings of two attempts to connect, in seconds.
+const ATTEMPT_SECONDS: u32 = 3;
+
+/// The same in jiffies.
+pub(crate) const ATTEMPT_INTERVAL: c_ulong = ATTEMPT_SECONDS as c_ulong * HZ;
+
+/// How long an attempt to connect may take for the calls that wait for it to hear how it ended, in
+/// milliseconds, if they have the usual time-out.
+///
+/// A call waits from before the delay of the attempt until its first time-out. After that it does
+/// not wait for the attempt, but for `XPRT_LOCKED`, and then for the next attempt.
+pub const ATTEMPT_MS: u32 = (FIRST_TIMEOUT - ATTEMPT_SECONDS) * 1_000;
+
+/// The shortest time-out that an upper layer may set for a connection that is being made.
+pub(crate) const MIN_CONNECT_TIMEOUT: c_ulong = 10 * HZ;
 
 /// A time-out of `value` jiffies, after which nothing is retransmitted.
 pub(crate) const fn rpc_timeout(value: c_ulong) -> raw::rpc_timeout {

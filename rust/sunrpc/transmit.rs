@@ -119,9 +119,11 @@ impl<T: Transport> LockedXprt<'_, T> {
             Ok(()) => {
                 // SAFETY: The request is pinned, and its call does not change.
                 let len = unsafe { (*rqst).rq_snd_buf.len } as usize;
-                // SAFETY: `XPRT_LOCKED` excludes other senders, and only senders use the field.
-                let total = unsafe { &mut (*rqst).rq_xmit_bytes_sent };
-                *total = total.wrapping_add(len);
+                // SAFETY: The request is pinned.
+                let total = unsafe { &raw mut (*rqst).rq_xmit_bytes_sent };
+                // SAFETY: `XPRT_LOCKED` excludes other senders, and only senders write the word. The task of the call
+                // may read it, as the reply may be here already.
+                unsafe { total.write_volatile(total.read_volatile().wrapping_add(len)) };
                 self.set_need_flush(more);
                 0
             }
@@ -169,12 +171,14 @@ impl<T: Transport> LockedXprt<'_, T> {
 
     fn send_call(&self, rqst: &Rqst<T>, more: bool) -> Result<(), NotSent> {
         if !self.request_get_cong(rqst) {
+            T::lacks_credit(self, self);
             return Err(NotSent::NoCredit);
         }
-        if self.was_sent(rqst) {
+        if self.was_sent(rqst) && rqst.awaits_reply() {
             // RFC 8166, section 3.3.1: a call that is sent twice on one connection would use a credit that was
-            // not granted.
-            T::give_up(self, self, c"a call is to be sent once more");
+            // not granted. If there was a reply, which sunrpc did not like, the credit is free again.
+            let cookie = self.connect_cookie();
+            T::give_up(self, self, cookie, c"a call is to be sent once more");
             return Err(NotSent::Disconnected);
         }
         // SAFETY: `self` says that `XPRT_LOCKED` is owned.
@@ -192,7 +196,8 @@ impl<T: Transport> LockedXprt<'_, T> {
         sent.inspect_err(|_| rqst.set_awaits_reply(false))?;
         if !reply_expected {
             // Without a reply the peer never says that it has a Receive for the next call. A new connection does.
-            T::give_up(self, self, c"a call was sent that has no reply");
+            let cookie = self.connect_cookie();
+            T::give_up(self, self, cookie, c"a call was sent that has no reply");
         }
         Ok(())
     }

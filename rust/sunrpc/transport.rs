@@ -39,7 +39,9 @@ pub trait Transport: HasSlot {
     fn class() -> &'static Class<Self>;
 
     /// Makes a transport that is not connected. May sleep.
-    fn new() -> impl PinInit<Self, Error>;
+    ///
+    /// It has as many request slots as [`Self::slots`] said for it.
+    fn new(slots: usize) -> impl PinInit<Self, Error>;
 
     /// How many request slots to allocate, at least one. Read once for each transport.
     fn slots() -> usize;
@@ -73,7 +75,8 @@ pub trait Transport: HasSlot {
 
     /// Sends `rqst`, or returns why it cannot. Must not sleep for memory.
     ///
-    /// The transport is connected, the request has a credit, and it was not sent on this connection before.
+    /// The transport is connected, the request has a credit, and if it was sent on this connection before, there was
+    /// a reply.
     /// If there is `more`, the device need not be told yet: either another `send` or
     /// [`Self::flush`] follows.
     fn send(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>, more: bool) -> Result<(), SendError>;
@@ -92,14 +95,19 @@ pub trait Transport: HasSlot {
 
     /// Adds resources for more calls in parallel. Runs in a work item after [`Xprt::grow_soon`], in parallel with any other method, and
     /// nothing but the transport's destruction waits for it. May sleep for memory as `flags` allow it.
-    fn grow(&self, flags: Flags) {
-        let _ = flags;
+    fn grow(&self, xprt: &Xprt<Self>, flags: Flags) {
+        let _ = (xprt, flags);
     }
 
     /// There is going to be swap on a file over the transport ([`Xprt::carries_swap`]): adds all resources that it may ever need. In
     /// parallel with any other method. May sleep for memory as `flags` allow it.
-    fn will_carry_swap(&self, flags: Flags) {
-        let _ = flags;
+    fn will_carry_swap(&self, xprt: &Xprt<Self>, flags: Flags) {
+        let _ = (xprt, flags);
+    }
+
+    /// A call finds no credit in the window. The caller owns `XPRT_LOCKED`; the method must not sleep.
+    fn lacks_credit(&self, xprt: &Xprt<Self>) {
+        let _ = xprt;
     }
 
     /// Makes the memory of `rqst` inaccessible to the peer, as its task frees buffers and pages after this,
@@ -109,8 +117,9 @@ pub trait Transport: HasSlot {
     /// be taken at the same time, and the task may have the call sent again over another connection.
     fn release(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>);
 
-    /// Gives the connection up, for this `reason`: has sunrpc close it, if there is one. Runs in a call's task.
-    fn give_up(&self, xprt: &Xprt<Self>, reason: &CStr);
+    /// Gives up the connection that has this `connect_cookie`, for this `reason`: has sunrpc close
+    /// it, unless it is closed already, or there is another one by now. Runs in a call's task.
+    fn give_up(&self, xprt: &Xprt<Self>, connect_cookie: u32, reason: &CStr);
 
     /// Breaks the connection as a fault of the network would. sunrpc's fault injection calls it.
     fn inject_disconnect(&self, xprt: &Xprt<Self>);

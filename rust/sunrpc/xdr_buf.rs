@@ -23,7 +23,10 @@ use kernel::{
     },
     prelude::*, //
 };
-use shared::memory::Page;
+use shared::memory::{
+    copy,
+    Page, //
+};
 
 /// A copy of an `xdr_buf`.
 ///
@@ -184,10 +187,7 @@ impl<'a> XdrBuf<'a> {
             };
             // SAFETY: By the type invariant the memory may be read, `part` is as long, and it is
             // Rust's own memory, which no `xdr_buf` names.
-            unsafe {
-                iovec
-                    .with_address(|from| from.copy_to_nonoverlapping(part.as_mut_ptr(), part.len()))
-            };
+            unsafe { iovec.with_address(|from| copy(part.as_mut_ptr(), from, part.len())) };
             copied += iovec.len();
         }
         Ok(copied)
@@ -203,12 +203,18 @@ impl<'a> XdrBuf<'a> {
             };
             // SAFETY: By the type invariant the memory may be written, `part` is as long, and it is
             // Rust's own memory, which no `xdr_buf` names.
-            unsafe {
-                iovec.with_address(|to| to.copy_from_nonoverlapping(part.as_ptr(), part.len()))
-            };
+            unsafe { iovec.with_address(|to| copy(to, part.as_ptr(), part.len())) };
             copied += iovec.len();
         }
         copied
+    }
+
+    /// Makes whole XDR units of the first `len` bytes: with zeros behind them, or, where there is no room
+    /// for these, without what is left of the last unit. Returns how many bytes there are then.
+    pub(crate) fn end_unit(&self, len: usize) -> usize {
+        const ZEROS: [u8; 3] = [0; 3];
+        let (zeros, _) = ZEROS.split_at(len.wrapping_neg() & 3);
+        (len + self.copy_in(len, zeros)) & !3
     }
 
     /// Allocates the pages that the array has entries for but does not name. Sleeps if `flags` allow it.

@@ -22,7 +22,9 @@ use core::{
     ptr::NonNull,
     sync::atomic::{
         AtomicBool,
-        AtomicU64, //
+        AtomicU32,
+        AtomicU64,
+        AtomicUsize, //
     },
 };
 use kernel::{
@@ -31,7 +33,10 @@ use kernel::{
         rcu,
         SpinLockGuard, //
     },
-    types::Opaque, //
+    types::{
+        NotThreadSafe,
+        Opaque, //
+    }, //
 };
 use shared::trace::Peer;
 
@@ -59,8 +64,10 @@ pub struct Xprt<T: HasSlot> {
 #[pin_data]
 pub(crate) struct Parts<T: HasSlot> {
     pub(crate) link: XprtLink<T>,
-    /// No reply came since the last attempt to connect.
-    pub(crate) need_backoff: AtomicBool,
+    /// How many attempts to connect there were since the last reply.
+    pub(crate) attempts: AtomicU32,
+    /// When the last one began, in jiffies.
+    pub(crate) last_attempt: AtomicUsize,
     /// Something was sent that the transport may not have told its device of.
     pub(crate) need_flush: AtomicBool,
     /// Bytes that were allocated for buffers of requests.
@@ -172,7 +179,7 @@ impl<T: HasSlot> Xprt<T> {
     /// The calling task or work item owns `XPRT_LOCKED`, and keeps it as long as the result is in use.
     pub(crate) unsafe fn assume_locked(&self) -> LockedXprt<'_, T> {
         // INVARIANT: The caller promises it.
-        LockedXprt(self)
+        LockedXprt(self, NotThreadSafe)
     }
 
     pub(crate) fn transport_lock(&self) -> SpinLockGuard<'_, ()> {
@@ -212,8 +219,9 @@ impl<T: HasSlot> Deref for Xprt<T> {
 ///
 /// # Invariants
 ///
-/// The current task or work item owns `XPRT_LOCKED`.
-pub(crate) struct LockedXprt<'a, T: HasSlot>(&'a Xprt<T>);
+/// The current task or work item owns `XPRT_LOCKED`. No other gets the value, which is not `Send`,
+/// nor a reference to it, as it is not `Sync`.
+pub(crate) struct LockedXprt<'a, T: HasSlot>(&'a Xprt<T>, NotThreadSafe);
 
 impl<T: HasSlot> Deref for LockedXprt<'_, T> {
     type Target = Xprt<T>;

@@ -132,7 +132,9 @@ impl Thread {
         let first = self.pages.as_mut_ptr();
         self.rqst.rq_respages = first;
         self.rqst.rq_next_page = first.wrapping_add(used);
-        self.rqst.rq_maxpages = PAGES;
+        // As where a call and its reply share an array.
+        self.rqst.rq_page_end = first.wrapping_add(PAGES);
+        self.rqst.rq_maxpages = 2 * PAGES;
         &raw mut *self.rqst
     }
 

@@ -4,11 +4,14 @@
 
 use super::Test;
 use crate::{
+    errno,
     released_calls::ReleasedCalls,
     reply_timeout::LOST_WITHOUT_REPLY,
     task::gfp_flags,
     timeouts::{
+        jiffies,
         rpc_timeout,
+        ATTEMPT_INTERVAL,
         HZ, //
     },
     CallbackRqst,
@@ -101,8 +104,20 @@ pub const TESTS: &[(&str, Test)] = &[
         peer_reads_nothing_that_is_encrypted_once_more,
     ),
     (
-        "a call that the peer does not understand is sent again at once",
+        "attempts to connect are neither made in a loop nor further and further apart",
+        attempts_to_connect_are_a_few_seconds_apart,
+    ),
+    (
+        "a call that must not wait for a server fails with the first attempt that has no answer",
+        call_that_must_not_wait_fails_with_the_first_attempt,
+    ),
+    (
+        "a call that the peer does not understand is sent again at once, over the same connection",
         call_that_is_not_understood_is_sent_again_at_once,
+    ),
+    (
+        "a reply does not close the window that was opened since its grant was taken",
+        reply_does_not_close_an_opened_window,
     ),
 ];
 
@@ -112,6 +127,12 @@ static ALIVE: AtomicU32 = AtomicU32::new(0);
 
 /// Whether the next attempt to connect is to fail.
 static FAIL: AtomicBool = AtomicBool::new(false);
+
+/// How many attempts to connect are to fail with ENOTCONN, after which sunrpc does not wait.
+static BROKEN_OFF: AtomicU32 = AtomicU32::new(0);
+
+/// How many attempts to connect are to have no answer.
+static UNANSWERED: AtomicU32 = AtomicU32::new(0);
 
 /// Whether no call can be sent now.
 static BUSY: AtomicBool = AtomicBool::new(false);
@@ -166,7 +187,7 @@ impl Transport for Echo {
         &CLASS
     }
 
-    fn new() -> impl PinInit<Self, Error> {
+    fn new(_: usize) -> impl PinInit<Self, Error> {
         ALIVE.fetch_add(1, Relaxed);
         Ok(Self)
     }
@@ -182,6 +203,16 @@ impl Transport for Echo {
     fn connect(&self, _: &Xprt<Self>) -> Result {
         if FAIL.swap(false, Relaxed) {
             return Err(EIO);
+        }
+        let left = BROKEN_OFF.load(Relaxed);
+        if left != 0 {
+            BROKEN_OFF.store(left - 1, Relaxed);
+            return Err(Error::from_errno(errno::ENOTCONN));
+        }
+        let left = UNANSWERED.load(Relaxed);
+        if left != 0 {
+            UNANSWERED.store(left - 1, Relaxed);
+            return Err(host_unreachable());
         }
         CONNECTED.fetch_add(1, Relaxed);
         Ok(())
@@ -241,11 +272,13 @@ impl Transport for Echo {
         READABLE.store(false, Relaxed);
     }
 
-    fn give_up(&self, xprt: &Xprt<Self>, reason: &CStr) {
+    fn give_up(&self, xprt: &Xprt<Self>, connect_cookie: u32, reason: &CStr) {
         if reason == LOST_WITHOUT_REPLY {
             TIMED_OUT.store(true, Relaxed);
         }
-        xprt.force_disconnect();
+        if xprt.connect_cookie() == connect_cookie {
+            xprt.force_disconnect();
+        }
     }
 
     fn inject_disconnect(&self, _: &Xprt<Self>) {}
@@ -374,6 +407,21 @@ impl Caller {
     }
 
     fn with(timeout: &'static raw::rpc_timeout, authflavor: raw::rpc_authflavor_t) -> Result<Self> {
+        Self::over(Echo::IDENT, null_mut(), timeout, authflavor)
+    }
+
+    /// A client of the reverse direction of `connection`, over the transport class `ident`.
+    pub(super) fn reverse(ident: i32, connection: *mut raw::svc_xprt) -> Result<Self> {
+        let authflavor = raw::rpc_auth_flavors_RPC_AUTH_NULL;
+        Self::over(ident, connection, &SHORT_TIMEOUT, authflavor)
+    }
+
+    fn over(
+        protocol: i32,
+        bc_xprt: *mut raw::svc_xprt,
+        timeout: &'static raw::rpc_timeout,
+        authflavor: raw::rpc_authflavor_t,
+    ) -> Result<Self> {
         let mut address = raw::sockaddr_in {
             sin_family: raw::AF_INET as u16,
             sin_port: 1_u16.to_be(),
@@ -384,7 +432,8 @@ impl Caller {
         };
         let mut arguments = raw::rpc_create_args {
             net: &raw mut raw::init_net,
-            protocol: Echo::IDENT,
+            protocol,
+            bc_xprt,
             address: (&raw mut address).cast(),
             addrsize: size_of::<raw::sockaddr_in>(),
             program: PROGRAM.0.get(),
@@ -402,11 +451,16 @@ impl Caller {
         Ok(Self(NonNull::new(client).ok_or(ENOMEM)?))
     }
 
+    /// The transport.
+    pub(super) fn xprt(&self) -> *mut raw::rpc_xprt {
+        // SAFETY: The client is live. Nobody gives it another transport, so it has a reference to this one.
+        unsafe { (*self.0.as_ptr()).cl_xprt }
+    }
+
     /// Calls `f` with the transport.
     pub(super) fn with_transport<R>(&self, f: impl FnOnce(&Xprt<Echo>) -> R) -> R {
-        // SAFETY: The client is live. Nobody gives it another transport, so it has a reference to this one, which
-        // is an `Xprt<Echo>` by its class.
-        f(unsafe { Xprt::from_raw((*self.0.as_ptr()).cl_xprt) })
+        // SAFETY: The client has a reference to it, and it is an `Xprt<Echo>` by its class.
+        f(unsafe { Xprt::from_raw(self.xprt()) })
     }
 
     fn call(&self, procedure: usize) -> Result {
@@ -552,6 +606,40 @@ fn device_that_fails_for_a_moment_fails_no_call() -> Result<bool> {
     Ok(failed && replied && ALIVE.load(Relaxed) == 0)
 }
 
+fn attempts_to_connect_are_a_few_seconds_apart() -> Result<bool> {
+    let _registered = CLASS.register(&NOBODY)?;
+    let caller = Caller::new()?;
+    // Two are made at once.
+    BROKEN_OFF.store(4, Relaxed);
+    let begin = jiffies();
+    caller.call(WITH_REPLY)?;
+    let took = jiffies().wrapping_sub(begin);
+    let all = BROKEN_OFF.load(Relaxed) == 0;
+    drop(caller);
+    let expected = 3 * ATTEMPT_INTERVAL;
+    Ok(all
+        && (expected - HZ..expected + 2 * ATTEMPT_INTERVAL).contains(&took)
+        && ALIVE.load(Relaxed) == 0)
+}
+
+/// The error of an attempt to connect that has no answer.
+fn host_unreachable() -> Error {
+    Error::from_errno(-(kernel::bindings::EHOSTUNREACH as c_int))
+}
+
+fn call_that_must_not_wait_fails_with_the_first_attempt() -> Result<bool> {
+    let _registered = CLASS.register(&NOBODY)?;
+    let caller = Caller::with(&SHORT_TIMEOUT, raw::rpc_auth_flavors_RPC_AUTH_NULL)?;
+    UNANSWERED.store(2, Relaxed);
+    // As the first call of a mount, and that to the server of a referral.
+    let flags = raw::RPC_TASK_SOFT | raw::RPC_TASK_SOFTCONN;
+    let failed = caller.call_with(WITH_REPLY, flags as c_int) == Err(host_unreachable());
+    let once = UNANSWERED.swap(0, Relaxed) == 1;
+    caller.call(WITH_REPLY)?;
+    drop(caller);
+    Ok(failed && once && ALIVE.load(Relaxed) == 0)
+}
+
 fn reply_may_come_before_its_call_is_counted_as_released() -> Result<bool> {
     let calls = ReleasedCalls::new();
     // The reply frees no credit yet, and the call then takes none.
@@ -619,11 +707,30 @@ fn call_that_is_not_understood_is_sent_again_at_once() -> Result<bool> {
     let _registered = CLASS.register(&NOBODY)?;
     let caller = Caller::with(&SHORT_TIMEOUT, raw::rpc_auth_flavors_RPC_AUTH_NULL)?;
     caller.call(WITH_REPLY)?;
+    let before = CONNECTED.load(Relaxed);
     TIMED_OUT.store(false, Relaxed);
     REFUSE.store(true, Relaxed);
     caller.call(WITH_REPLY)?;
     let refused = !REFUSE.swap(false, Relaxed);
     let at_once = !TIMED_OUT.load(Relaxed);
+    let stays = CONNECTED.load(Relaxed) == before;
     drop(caller);
-    Ok(refused && at_once && ALIVE.load(Relaxed) == 0)
+    Ok(refused && at_once && stays && ALIVE.load(Relaxed) == 0)
+}
+
+fn reply_does_not_close_an_opened_window() -> Result<bool> {
+    let _registered = CLASS.register(&NOBODY)?;
+    let caller = Caller::new()?;
+    let stays = caller.with_transport(|xprt| {
+        let is = |credits| xprt.fill_window(credits) && !xprt.fill_window(credits - 1);
+        xprt.set_window(2, || 2);
+        let before = is(2);
+        // When the grant was taken, there were resources for two calls. Now there are for four.
+        let grant = 2;
+        xprt.open_window(xprt.connect_cookie(), |set| set(4));
+        xprt.set_window(grant, || 4);
+        before && is(4)
+    });
+    drop(caller);
+    Ok(stays && ALIVE.load(Relaxed) == 0)
 }

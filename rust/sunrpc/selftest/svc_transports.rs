@@ -4,15 +4,20 @@
 
 use super::{
     buffers::Nothing,
+    calls::{
+        Caller,
+        NOBODY, //
+    },
     Test, //
 };
 use crate::{
+    errno,
     svc_ops,
-    svc_queue::WorkQueue,
     svc_work::{
         connection_functions,
         listener_functions, //
     },
+    work_queue::SERVER,
     HasSvcCall,
     Net,
     SockAddr,
@@ -28,7 +33,10 @@ use crate::{
     SvcXprt, //
 };
 use core::{
-    ptr::null_mut,
+    ptr::{
+        null_mut,
+        NonNull, //
+    },
     sync::atomic::{
         AtomicUsize,
         Ordering::Relaxed, //
@@ -46,14 +54,21 @@ use kernel::{
 /// The tests. The name of each is what it claims.
 pub const TESTS: &[(&str, Test)] = &[
     (
-        "a connection ends when it is closed, also if its transport waits for a thread",
-        busy_transport_is_disconnected,
+        "a connection that is closed gives up its device, though its transport is busy",
+        busy_transport_gives_up_its_device,
     ),
     (
         "the listener hears of each peer that is not accepted, whatever keeps it from that",
         listener_hears_of_rejected_peers,
     ),
+    (
+        "a callback that the client cannot receive fails, whichever task is sending",
+        callback_that_is_too_long_fails_alone,
+    ),
 ];
+
+/// How long a callback may be that [`Nobody`] could send.
+const LONGEST_CALLBACK: usize = 8;
 
 /// How often a method was called.
 #[derive(Default)]
@@ -82,7 +97,8 @@ impl SvcConnection for Nobody {
     type Caller = ();
 
     const BACKCHANNEL_NAME: &'static CStr = c"nobody";
-    const BACKCHANNEL_IDENT: i32 = 0;
+    // CAST: `XPRT_TRANSPORT_BC` is the sign bit.
+    const BACKCHANNEL_IDENT: i32 = (0x7e58_u32 | 1 << 31) as i32;
     const BACKCHANNEL_NETIDS: [&'static CStr; 2] = [c"", c""];
     const BACKCHANNEL_CREDITS: u32 = 1;
     const BACKCHANNEL_PAYLOAD: usize = 0;
@@ -91,10 +107,15 @@ impl SvcConnection for Nobody {
         &BACKCHANNEL
     }
 
-    fn caller(&self) {}
+    fn caller(&self) -> Option<()> {
+        Some(())
+    }
 
-    fn call((): &(), _xid: u32, _call: &SvcCallback<'_>) -> Result {
-        Err(EAGAIN)
+    fn call((): &(), _xid: u32, call: &SvcCallback<'_>) -> Result {
+        match call.len() {
+            ..=LONGEST_CALLBACK => Err(EAGAIN),
+            _ => Err(EMSGSIZE),
+        }
     }
 
     fn start(&self, _xprt: &SvcXprt<Self>) -> Result {
@@ -204,7 +225,7 @@ impl SvcListener for Door {
 
 fn listener_hears_of_rejected_peers() -> Result<bool> {
     // As below.
-    let queue = WorkQueue::new()?;
+    let queue = SERVER.start()?;
     let calls = Arc::new(Calls::default(), GFP_KERNEL)?;
     let door = Door {
         calls: calls.clone(),
@@ -235,14 +256,11 @@ fn listener_hears_of_rejected_peers() -> Result<bool> {
     Ok(rejected == [true; 2] && calls.close.load(Relaxed) == 1)
 }
 
-fn busy_transport_is_disconnected() -> Result<bool> {
-    // No class is registered yet, so there is no other. It is dropped when nothing is queued any more.
-    let queue = WorkQueue::new()?;
-    let calls = Arc::new(Calls::default(), GFP_KERNEL)?;
-    let nobody = Nobody(calls.clone());
+/// A connection that no service has. The caller puts the reference that it is returned with.
+fn connection_without_service(nobody: Nobody) -> Result<NonNull<SvcXprt<Nobody>>> {
     // SAFETY: The class and the operations are static, and the first namespace is never freed. A transport that no service has is on
     // no list, and nothing of it asks for its service. The functions are those for `Nobody`.
-    let xprt = unsafe {
+    unsafe {
         SvcXprt::create(
             CLASS.as_raw(),
             svc_ops::connection::<Nobody>(),
@@ -251,17 +269,58 @@ fn busy_transport_is_disconnected() -> Result<bool> {
             connection_functions::<Nobody>(),
             |_link| Ok(nobody),
         )
-    }?;
+    }
+}
+
+fn busy_transport_gives_up_its_device() -> Result<bool> {
+    // No class is registered yet, so there is no other. It is dropped when nothing is queued any more.
+    let queue = SERVER.start()?;
+    let calls = Arc::new(Calls::default(), GFP_KERNEL)?;
+    let xprt = connection_without_service(Nobody(calls.clone()))?;
     // `svc_xprt_init` has set `XPT_BUSY`, as if a thread were to come. None does.
     // SAFETY: `create` made it, with the reference that is put below.
     unsafe { xprt.as_ref() }.close_later();
-    let detached = (0..500).any(|_| {
+    // The last thing that the work item does.
+    let gave_up = (0..500).any(|_| {
         fsleep(Delta::from_millis(10));
-        calls.detach.load(Relaxed) == 1
+        calls.close.load(Relaxed) == 1
     });
-    let is_there = calls.close.load(Relaxed) == 0;
+    let detached = calls.detach.load(Relaxed) == 1;
     // SAFETY: As above. It is not used any more.
     unsafe { raw::svc_xprt_put(xprt.as_ptr().cast()) };
     drop(queue);
-    Ok(detached && is_there && calls.close.load(Relaxed) == 1)
+    Ok(detached && gave_up && calls.close.load(Relaxed) == 2)
+}
+
+fn callback_that_is_too_long_fails_alone() -> Result<bool> {
+    // As above.
+    let queue = SERVER.start()?;
+    let registered = BACKCHANNEL.register(&NOBODY)?;
+    let xprt = connection_without_service(Nobody(Arc::new(Calls::default(), GFP_KERNEL)?))?;
+    let caller = Caller::reverse(Nobody::BACKCHANNEL_IDENT, xprt.as_ptr().cast())?;
+    // SAFETY: The transport is live, and its operations are static.
+    let send_request = unsafe { (*(*caller.xprt()).ops).send_request }.ok_or(EINVAL)?;
+    let send = |len: usize| -> Result<_> {
+        let mut task = KBox::new(raw::rpc_task::default(), GFP_KERNEL)?;
+        let mut rqst = KBox::new(raw::rpc_rqst::default(), GFP_KERNEL)?;
+        rqst.rq_xprt = caller.xprt();
+        rqst.rq_task = &raw mut *task;
+        // It has a credit.
+        rqst.rq_cong = 1;
+        rqst.rq_snd_buf.head[0].iov_len = len;
+        // SAFETY: What the function looks at is there: `Nobody` does not read the call.
+        let status = unsafe { send_request(&raw mut *rqst) };
+        Ok((status, task.tk_rpc_status))
+    };
+    let short = send(LONGEST_CALLBACK)?;
+    // An error would be that of the task which is sending.
+    let long = send(LONGEST_CALLBACK + 1)?;
+    drop(caller);
+    // SAFETY: As above. It is not used any more.
+    unsafe { raw::svc_xprt_put(xprt.as_ptr().cast()) };
+    drop(queue);
+    // sunrpc destroys the transport of the reverse direction in a work item.
+    fsleep(Delta::from_millis(200));
+    drop(registered);
+    Ok(short == (errno::ENOBUFS, 0) && long == (0, EIO.to_errno()))
 }

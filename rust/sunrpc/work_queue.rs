@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The work queues of transports: one for those of clients, one for those of the server.
+//!
+//! A queue is there as long as its class of transports is registered.
+//!
+//! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
+
+use core::{
+    ptr::{
+        null_mut,
+        NonNull, //
+    },
+    sync::atomic::{
+        AtomicPtr,
+        Ordering, //
+    }, //
+};
+use kernel::{
+    bindings::{
+        workqueue_struct,
+        wq_misc_consts_WORK_CPU_UNBOUND as WORK_CPU_UNBOUND, //
+    },
+    ffi::{
+        c_int,
+        c_uint, //
+    },
+    prelude::*,
+    time::Jiffies, //
+};
+
+/// The queue on which transports of clients connect, and give up what they kept for the next
+/// connection.
+///
+/// An attempt to connect waits for the peer for up to a minute. `xprtiod`, sunrpc's queue, also
+/// receives for sockets, closes transports and sends; when memory is short it has one thread, and
+/// whatever write-back needs of another server would wait behind the attempt. Memory may come back
+/// only over the connection that is being made.
+pub(crate) static CONNECT: WorkQueue = WorkQueue::new(
+    c"xprtrdma",
+    raw::wq_flags_WQ_UNBOUND | raw::wq_flags_WQ_MEM_RECLAIM,
+);
+
+/// The queue on which transports of the server end and are freed, and on which their timers run.
+pub(crate) static SERVER: WorkQueue = WorkQueue::new(c"svcrdma", raw::wq_flags_WQ_UNBOUND);
+
+/// A work queue, to be a `static`.
+///
+/// # Invariants
+///
+/// `queue` is null, or the queue that the [`RunningQueue`] of this one owns.
+pub(crate) struct WorkQueue {
+    name: &'static CStr,
+    flags: c_uint,
+    queue: AtomicPtr<workqueue_struct>,
+}
+
+impl WorkQueue {
+    const fn new(name: &'static CStr, flags: c_uint) -> Self {
+        // INVARIANT: Not running.
+        Self {
+            name,
+            flags,
+            queue: AtomicPtr::new(null_mut()),
+        }
+    }
+
+    /// Makes the queue, which runs until the returned value is dropped. [`EBUSY`] if it runs
+    /// already. Sleeps.
+    pub(crate) fn start(&'static self) -> Result<RunningQueue> {
+        let name = self.name.to_bytes_with_nul().as_ptr().cast();
+        // SAFETY: The name is a string.
+        let made = NonNull::new(unsafe { raw::alloc_workqueue(name, self.flags) }).ok_or(ENOMEM)?;
+        // INVARIANT: Only a queue that this makes visible gets an owner.
+        self.queue
+            .compare_exchange(
+                null_mut(),
+                made.as_ptr(),
+                Ordering::Release,
+                Ordering::Relaxed,
+            )
+            .map_err(|_| {
+                // SAFETY: It was just made, and nobody else knows it.
+                unsafe { raw::destroy_workqueue(made.as_ptr()) };
+                EBUSY
+            })?;
+        // INVARIANT: `made` is the queue of `self` from now on.
+        Ok(RunningQueue(self, made))
+    }
+
+    /// Queues `work` after `delay`. Returns false if it was queued already, or if the queue does
+    /// not run or is about to end. Does not sleep.
+    ///
+    /// # Safety
+    ///
+    /// `work` was initialised, and lives until its function is called or it is disabled. The caller
+    /// has a transport whose class started this queue, or has the [`RunningQueue`], or is work that
+    /// runs on it.
+    pub(crate) unsafe fn queue(&self, work: *mut raw::delayed_work, delay: Jiffies) -> bool {
+        let queue = self.queue.load(Ordering::Acquire);
+        // CAST: A small number.
+        let cpu = WORK_CPU_UNBOUND as c_int;
+        // SAFETY: The queue ends after the last transport of its class, as each keeps the module,
+        // and after what runs on it has returned. The caller vouches for `work`.
+        !queue.is_null() && unsafe { raw::queue_delayed_work_on(cpu, queue, work, delay) }
+    }
+}
+
+/// Keeps a queue running as long as it lives.
+///
+/// # Invariants
+///
+/// The queue is that of the [`WorkQueue`], and exists until this is dropped.
+pub(crate) struct RunningQueue(&'static WorkQueue, NonNull<workqueue_struct>);
+
+// SAFETY: Any task may destroy the queue.
+unsafe impl Send for RunningQueue {}
+// SAFETY: `&RunningQueue` gives access to nothing.
+unsafe impl Sync for RunningQueue {}
+
+impl Drop for RunningQueue {
+    /// Waits until all that was queued has run, and returned from this module. No transport is left
+    /// that could queue more.
+    fn drop(&mut self) {
+        // INVARIANT: It has no owner any more.
+        self.0.queue.store(null_mut(), Ordering::Release);
+        // SAFETY: The queue exists by the type invariants.
+        unsafe { raw::destroy_workqueue(self.1.as_ptr()) };
+    }
+}
