@@ -27,12 +27,13 @@
 //! ```text
 //! config, queue_limits, call_layout, call_pages, call_context
 //! page_pool, read_budget, rejected_calls, connection_state, credits
-//! fifo, room_queue, credit_line, waiting, work_queue
+//! fifo, room_queue, credit_line, waiting, work_queue, lent_messages
 //! connection          the context of the id and of the completion queue
 //! progress            the deadline for what is posted
 //! post                posting a message, or having it wait for room
 //! handler             from a completion to the work queue, and what waited to the Send queue
 //! send                what sending takes, the credit grant, and calls to the client
+//! responder           what a connection has of the device
 //! transport           the private state of the svc_xprt
 //! dispatch, rdma_read
 //! receive             from the work queue to the call in a svc_rqst
@@ -46,6 +47,7 @@ mod call_context;
 mod call_layout;
 mod call_pages;
 mod config;
+mod connect_requests;
 mod connection;
 mod connection_state;
 mod credit_line;
@@ -53,6 +55,7 @@ mod credits;
 mod dispatch;
 mod fifo;
 mod handler;
+mod lent_messages;
 mod listener;
 mod page_pool;
 mod post;
@@ -63,6 +66,7 @@ mod read_budget;
 mod receive;
 mod rejected_calls;
 mod reply;
+mod responder;
 mod room_queue;
 #[cfg(RPCRDMA_SELFTEST)]
 pub(crate) mod selftest;

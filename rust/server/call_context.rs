@@ -7,6 +7,8 @@ use sunrpc::SavedReplyPages;
 
 /// The context of a call in progress.
 pub(crate) struct CallContext {
+    /// The number that its message was lent with.
+    pub(super) lent: usize,
     /// The XID, if the call has no chunks: then its header need not be parsed again for the reply. Chunks are not kept here: there may be
     /// as many as a message has room for, and what the parser returns refers to the message, which the reply takes along.
     pub(super) chunkless_xid: Option<u32>,
@@ -22,6 +24,7 @@ impl CallContext {
     /// The context of no call yet.
     pub(super) fn new() -> Self {
         Self {
+            lent: 0,
             chunkless_xid: None,
             reduction: false,
             results: EligibleResults::default(),

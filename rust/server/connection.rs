@@ -8,6 +8,7 @@
 
 use super::{
     config::{
+        BAD_CALLS,
         LOST,
         SQ_STARVE, //
     },
@@ -63,6 +64,7 @@ use kernel::{
     }, //
 };
 use proto::{
+    call::Dropped,
     cm_private_data::PrivateData,
     conn::server::{
         Action,
@@ -82,10 +84,15 @@ use sunrpc::{
     SvcXprt, //
 };
 
+/// How many malformed messages in a row may arrive.
+const MAX_MALFORMED: u32 = 16;
+
 /// The client, and the calls whose chunks it denied access to.
 struct Client {
     address: SockAddr,
     rejected_calls: Arc<RejectedCalls>,
+    /// [`RejectedCalls::added`] when none of them was known to be its.
+    looked_at: Atomic<u64>,
 }
 
 /// The context of one connection, for the `svc_xprt` whose private state is `T`.
@@ -122,6 +129,8 @@ pub(crate) struct Connection<T: SvcConnection> {
     /// How many messages have arrived, and how many of their Receives were given back. The numbers may wrap.
     arrived: Atomic<u32>,
     given_back: Atomic<u32>,
+    /// How many malformed messages have arrived since the last call.
+    malformed: Atomic<u32>,
     /// Whether the timer of the transport runs.
     pub(super) watched: Atomic<bool>,
     /// Whether it was counted that the connection is lost.
@@ -161,6 +170,7 @@ impl<T: SvcConnection> Connection<T> {
                 expects_replies: Atomic::new(false),
                 arrived: Atomic::new(0),
                 given_back: Atomic::new(0),
+                malformed: Atomic::new(0),
                 watched: Atomic::new(false),
                 counted_lost: AtomicFlag::new(false),
                 accepted: SetOnce::new(),
@@ -177,6 +187,7 @@ impl<T: SvcConnection> Connection<T> {
         self.client.populate(Client {
             address,
             rejected_calls,
+            looked_at: Atomic::new(0),
         });
     }
 
@@ -219,7 +230,7 @@ impl<T: SvcConnection> Connection<T> {
     }
 
     /// As [`Self::lost`]. May be called in an interrupt, and more than once, and so leaves the state to
-    /// [`ServerTransport::disconnect`](super::transport::ServerTransport::disconnect).
+    /// [`Responder::disconnect`](super::responder::Responder::disconnect).
     pub(super) fn lost_in_interrupt(&self, reason: &CStr) {
         if self.state.is_open() {
             self.count_lost(reason);
@@ -245,29 +256,40 @@ impl<T: SvcConnection> Connection<T> {
         endpoint::log_message(|| line(self.client_text().as_c_str()));
     }
 
-    /// Has an nfsd thread close the connection, because a work request failed.
+    /// Has the connection closed, because a work request failed.
     pub(super) fn close_on_error(&self, status: WcStatus) {
-        match status.is_flush() {
-            // Whatever broke the connection is told elsewhere.
-            true => _ = self.begin_close(Event::Disconnected),
-            false => self.lost(Event::Disconnected, status.reason()),
+        self.begin_close(Event::Disconnected);
+        // Requests that were flushed may complete first, on the other completion queue. They do not say why.
+        if !status.is_flush() {
+            self.count_lost(status.reason());
         }
     }
 
-    /// Has an nfsd thread close the connection, because an RDMA Read or Write failed that belongs
+    /// Has the connection closed, because an RDMA Read or Write failed that belongs
     /// to the message with this `xid`.
     pub(super) fn close_on_access_error(&self, xid: Option<u32>, status: WcStatus) {
         if let (true, Some(xid), Some(client)) = (status.is_denial(), xid, self.client.as_ref()) {
-            client.rejected_calls.add(client.address, xid);
+            client.rejected_calls.add(client.address.host_key(), xid);
         }
         self.close_on_error(status);
     }
 
-    /// Whether the client denied access to the chunks of its call `xid` before. Forgets that it
+    /// Whether the client denied access to the chunks of its call `xid` before, over any connection. Forgets that it
     /// did.
     pub(super) fn was_rejected(&self, xid: u32) -> bool {
-        let client = self.client.as_ref();
-        client.is_some_and(|client| client.rejected_calls.take(&client.address, xid))
+        let Some(client) = self.client.as_ref() else {
+            return false;
+        };
+        let added = client.rejected_calls.added();
+        if client.looked_at.load(Relaxed) == added {
+            return false;
+        }
+        let host = client.address.host_key();
+        let (was_rejected, others) = client.rejected_calls.take(&host, xid);
+        if !others {
+            client.looked_at.store(added, Relaxed);
+        }
+        was_rejected
     }
 
     /// Makes room in the work queue for the messages of `count` Receives. Sleeps if `flags` allow
@@ -324,16 +346,17 @@ impl<T: SvcConnection> Connection<T> {
         let refused = link.with(|xprt| {
             let mut queue = self.work.lock();
             let refused = add(&mut queue);
-            Self::announce(queue, xprt);
+            self.announce(queue, xprt);
             refused
         });
-        // None: there is an entry for each Receive.
+        // None, until the connection has ended: there is an entry for each Receive.
         drop(refused);
     }
 
-    /// Has an nfsd thread come if there is work in `queue`.
-    fn announce(queue: Guard<'_, WorkQueue<Self>, SpinLockBackend>, xprt: &SvcXprt<T>) {
-        if !queue.is_empty() {
+    /// Has an nfsd thread come if there is work in `queue`. When the connection has ended there is
+    /// none, and sunrpc may have freed the transport.
+    fn announce(&self, queue: Guard<'_, WorkQueue<Self>, SpinLockBackend>, xprt: &SvcXprt<T>) {
+        if self.state.is_open() && !queue.is_empty() {
             xprt.data_pending();
             drop(queue);
             xprt.enqueue();
@@ -343,6 +366,38 @@ impl<T: SvcConnection> Connection<T> {
     /// Counts a message that was received.
     pub(super) fn begin_message(&self) {
         self.arrived.add(1, Relaxed);
+    }
+
+    /// A message was a call.
+    pub(super) fn note_call(&self) {
+        if self.malformed.load(Relaxed) != 0 {
+            self.malformed.store(0, Relaxed);
+        }
+    }
+
+    /// A message was malformed, or the reply to no callback. Too many in a row end the connection: a
+    /// client that means well sends calls in between. A call counts when a thread has taken it.
+    pub(super) fn note_malformed(&self) {
+        if self.malformed.fetch_add(1, Relaxed) >= MAX_MALFORMED {
+            self.lost(Event::Failed, c"too many malformed messages in a row");
+        }
+    }
+
+    /// Counts, logs and traces that `message` is dropped for this `reason`. Does not sleep.
+    pub(super) fn note_dropped(
+        &self,
+        queue: &QueuePair<Self>,
+        message: &Message<Self>,
+        reason: Dropped,
+    ) {
+        let (id, bytes) = (message.id(queue), message.bytes());
+        BAD_CALLS.add(1);
+        self.note_malformed();
+        self.log_message(|client| pr_info!("dropped a message of {client}: {reason:?}\n"));
+        match reason {
+            Dropped::Runt(_) => trace::event!(svcrdma_decode_short_err(id, bytes.len())),
+            _ => trace::event!(svcrdma_decode_drop_err(id, bytes)),
+        }
     }
 
     /// How many messages have arrived.
@@ -463,7 +518,7 @@ impl<T: SvcConnection> Connection<T> {
             let next = queue.pop_waiting();
             match next {
                 Some(_) => self.note_waiting(&queue),
-                None => Self::announce(queue, xprt),
+                None => self.announce(queue, xprt),
             }
             next
         });
@@ -477,9 +532,11 @@ impl<T: SvcConnection> Connection<T> {
         self.for_pages.store(for_pages, Relaxed);
     }
 
-    /// Frees the work and the Receives. No handler runs any more. Sleeps.
+    /// Frees the work and the Receives, and gives back what the connection has of that which all
+    /// have together. Nothing is kept here from now on, though threads may be using the connection
+    /// yet. No handler runs any more. Sleeps.
     pub(super) fn clear(&self) {
-        let work = self.work.lock().take_all();
+        let work = self.work.lock().close();
         drop(work);
         drop(self.receives.close());
         self.credits.end();

@@ -2,9 +2,11 @@
 
 //! The credit grant of a connection (RFC 8166, section 3.3.1).
 //!
-//! A connection begins with few credits, and gets more when the client asks for more and uses what it has
-//! ([`proto::credit`]). What it does not use for long it loses again ([`proto::lowering`]). What all connections have beyond the
-//! their [own share](OWN_SHARE) is limited, so that memory for Receives is. When others have all of that, a client still gets its share.
+//! A connection begins with few credits, has [eight](LEAST_GRANT) when the client has sent a call,
+//! and gets more when that asks for more and uses what it has ([`proto::credit`]). What it does not
+//! use for long it loses again ([`proto::lowering`]). What all connections have beyond their [own
+//! share](OWN_SHARE) is limited, so that memory for Receives is. When others have all of that, a
+//! client still gets its share.
 
 use super::{
     config::max_total_credits,
@@ -32,8 +34,10 @@ use kernel::{
 };
 use proto::{
     credit::{
-        raised,
-        Arrivals, //
+        fewest_to_raise,
+        next_grant,
+        Arrivals,
+        LEAST_GRANT, //
     },
     lowering::{
         Action,
@@ -43,9 +47,10 @@ use proto::{
         UNACKNOWLEDGED_MS, //
     }, //
 };
+use rdma::error::not_connected;
 
 /// The credits that every connection may have, whatever others have.
-const OWN_SHARE: u32 = 8;
+const OWN_SHARE: u32 = LEAST_GRANT;
 
 /// What all connections have Receives for beyond that.
 static TOTAL: Atomic<u32> = Atomic::new(0);
@@ -75,6 +80,8 @@ pub(super) struct Credits {
     replies: Atomic<u32>,
     #[pin]
     arrivals: SpinLock<Arrivals>,
+    /// How many calls were counted in the present stretch of `arrivals`.
+    calls: Atomic<u32>,
     /// Whether a thread is changing the grant and the Receives for it.
     changing: AtomicFlag,
     #[pin]
@@ -87,6 +94,8 @@ struct Backing {
     credits: u32,
     /// How many of these were taken from [`TOTAL`].
     of_total: u32,
+    /// The connection has ended: no more are taken.
+    ended: bool,
     lowering: Lowering,
     /// How many messages had arrived when the connection was last looked at.
     arrived: u32,
@@ -118,12 +127,14 @@ impl Credits {
             most_in_progress: Atomic::new(0),
             replies: Atomic::new(0),
             arrivals <- new_spinlock!(Arrivals::new(), "rpcrdma::arrivals"),
+            calls: Atomic::new(0),
             changing: AtomicFlag::new(false),
             backing <- new_spinlock!(
                 Backing {
                     credits: FIRST_CREDITS,
                     of_total: 0,
-                    lowering: Lowering::new(now() / NANOSECONDS_PER_MS, FIRST_CREDITS),
+                    ended: false,
+                    lowering: Lowering::new(now() / NANOSECONDS_PER_MS, LEAST_GRANT),
                     arrived: 0,
                 },
                 "rpcrdma::credits"
@@ -152,11 +163,14 @@ impl Credits {
         self.requested.store(credits, Relaxed);
     }
 
-    /// What to grant instead, up to `limit`, now that a call is replied to while `in_progress` are. A message to the client and its
-    /// acknowledgement take `round_trip` nanoseconds. Does not sleep.
+    /// Returns a higher grant, up to `limit`, if there is to be one now that a call is replied to
+    /// while `in_progress` messages are in progress, of which up to `replies` may be replies to
+    /// callbacks. A message to the client and its acknowledgement take `round_trip` nanoseconds.
+    /// Does not sleep.
     pub(super) fn raised(
         &self,
         in_progress: u32,
+        replies: u32,
         limit: u32,
         round_trip: impl FnOnce() -> Option<u64>,
     ) -> Option<u32> {
@@ -165,15 +179,33 @@ impl Credits {
             self.most_in_progress.store(in_progress, Relaxed);
         }
         let (granted, requested) = (self.granted(), self.requested.load(Relaxed));
-        if granted >= limit.min(requested) {
+        if granted >= limit {
             return None;
         }
-        let mut used = in_progress;
-        if let Some(round_trip) = round_trip() {
-            let arrived = self.arrivals.lock().arrived(now(), round_trip);
-            used = used.max(arrived.unwrap_or(0));
+        let raised = next_grant(granted, in_progress, replies, requested, limit);
+        if raised.is_some() {
+            return raised;
         }
-        raised(granted, used, requested, limit)
+        // No reply to a callback is counted here.
+        let arrived = self.arrived(fewest_to_raise(granted, requested), round_trip)?;
+        next_grant(granted, arrived, 0, requested, limit)
+    }
+
+    /// Counts a call. If a round trip has passed, and so many as `enough` may have arrived in it,
+    /// returns how many did. Takes no lock before so many have arrived.
+    fn arrived(&self, enough: u32, round_trip: impl FnOnce() -> Option<u64>) -> Option<u32> {
+        if self.calls.load(Relaxed).saturating_add(1) < enough {
+            // That another thread begins a stretch at the same time makes a difference of a call.
+            self.calls.add(1, Relaxed);
+            return None;
+        }
+        let round_trip = round_trip()?;
+        let mut arrivals = self.arrivals.lock();
+        let calls = self.calls.load(Relaxed);
+        let arrived = arrivals.arrived(now(), round_trip, calls);
+        let counted = arrived.map_or(calls.saturating_add(1), |_| 1);
+        self.calls.store(counted, Relaxed);
+        arrived
     }
 
     /// The right to change the grant. [`None`] if another thread has it.
@@ -196,6 +228,12 @@ impl Credits {
         Self::return_to_total(returned);
     }
 
+    /// The credits that all connections have Receives for beyond their share.
+    #[cfg(RPCRDMA_SELFTEST)]
+    pub(super) fn total() -> u32 {
+        TOTAL.load(Relaxed)
+    }
+
     /// Takes up to `credits` more from those that all connections may have. Returns how many.
     fn take_from_total(credits: u32) -> u32 {
         let limit = max_total_credits();
@@ -210,10 +248,12 @@ impl Credits {
         TOTAL.fetch_sub(credits, Relaxed);
     }
 
-    /// Ends the grant, and gives back what was taken for it.
+    /// Ends the grant, and gives back what was taken for it. A raise may run beside this.
     pub(super) fn end(&self) {
-        self.granted.store(0, Relaxed);
-        let of_total = core::mem::take(&mut self.backing.lock().of_total);
+        let mut backing = self.backing.lock();
+        backing.ended = true;
+        let of_total = core::mem::take(&mut backing.of_total);
+        drop(backing);
         Self::return_to_total(of_total);
     }
 }
@@ -233,6 +273,11 @@ impl Change<'_> {
         };
         posted.inspect_err(|_| Credits::return_to_total(taken))?;
         let mut backing = all.backing.lock();
+        if backing.ended {
+            drop(backing);
+            Credits::return_to_total(taken);
+            return Err(not_connected());
+        }
         backing.credits = backing.credits.max(credits);
         backing.of_total = backing.of_total.saturating_add(taken);
         drop(backing);

@@ -13,6 +13,8 @@ use super::{
     },
     call_pages::copy_out,
     config::BAD_CALLS,
+    responder::Responder,
+    send::SendPath,
     transport::{
         Args,
         Connection,
@@ -29,7 +31,6 @@ use proto::{
     call::{
         self,
         Call,
-        Dropped,
         Incoming,
         Reason,
         Rejection, //
@@ -95,8 +96,9 @@ pub(super) enum Disposition {
     Close,
 }
 
-/// Decides about `message`, which was just received.
+/// Decides about `message`, which was just received by `responder`, that of `xprt`.
 pub(super) fn dispatch(
+    responder: &Responder<ServerTransport>,
     xprt: &SvcXprt<ServerTransport>,
     message: &Message<Connection>,
     args: &Args<'_>,
@@ -104,70 +106,61 @@ pub(super) fn dispatch(
     let bytes = message.bytes();
     let call = match call::parse(bytes, &policy(xprt.max_message())) {
         Ok(Incoming::Call(call)) => {
-            trace_decoded(xprt, message, call.payload);
-            xprt.send_path.connection.credits.request(call.credits);
+            trace_decoded(responder, message, call.payload);
+            let connection = &responder.send_path.connection;
+            connection.credits.request(call.credits);
+            connection.note_call();
             call
         }
         Ok(Incoming::ReverseReply(reply)) => {
-            trace_decoded(xprt, message, reply.payload);
+            trace_decoded(responder, message, reply.payload);
             let answered = xprt.copy_callback_reply(args, reply.xid, reply.credits, reply.payload);
             if answered.is_none() {
                 let xid = reply.xid;
-                xprt.send_path.connection.log_message(|client| {
+                responder.send_path.connection.note_malformed();
+                responder.send_path.connection.log_message(|client| {
                     pr_info!("dropped a reply of {client} to the callback {xid:#010x}, which does not wait for one\n");
                 });
             }
             return answered.map_or(Disposition::Drop, Disposition::BackchannelReply);
         }
         Ok(Incoming::ReverseError { xid, kind, .. }) => {
-            xprt.send_path.connection.log_message(|client| {
+            // Whether there is such a callback is not known here.
+            responder.send_path.connection.note_malformed();
+            responder.send_path.connection.log_message(|client| {
                 pr_info!("{client} refuses the callback {xid:#010x}: {kind:?}\n");
             });
             return Disposition::BackchannelReply(SvcCallbackReply::failed(xid));
         }
-        Err(rejection) => {
-            let id = message.id(&xprt.send_path.queue);
+        Err(Rejection::Drop(reason)) => {
+            let SendPath {
+                queue, connection, ..
+            } = &responder.send_path;
+            connection.note_dropped(queue, message, reason);
+            return Disposition::Drop;
+        }
+        Err(Rejection::Refuse(error, reason)) => {
+            let id = message.id(&responder.send_path.queue);
+            let connection = &responder.send_path.connection;
             BAD_CALLS.add(1);
-            xprt.send_path
-                .connection
-                .log_message(|client| match rejection {
-                    Rejection::Drop(reason) => {
-                        pr_info!("dropped a message of {client}: {reason:?}\n");
-                    }
-                    Rejection::Refuse(error, reason) => {
-                        let xid = error.xid;
-                        pr_info!("refused the call {xid:#010x} of {client}: {reason:?}\n");
-                    }
-                });
-            return match rejection {
-                Rejection::Drop(Dropped::Runt(_)) => {
-                    trace::event!(svcrdma_decode_short_err(id, bytes.len()));
-                    Disposition::Drop
-                }
-                Rejection::Drop(_) => {
-                    trace::event!(svcrdma_decode_drop_err(id, bytes));
-                    Disposition::Drop
-                }
-                Rejection::Refuse(error, reason) => {
-                    match reason {
-                        Reason::Version(_) => {
-                            trace::event!(svcrdma_decode_badvers_err(id, bytes));
-                        }
-                        Reason::Procedure(_) => {
-                            trace::event!(svcrdma_decode_badproc_err(id, bytes));
-                        }
-                        _ => trace::event!(svcrdma_decode_parse_err(id, bytes)),
-                    }
-                    Disposition::SendError(error)
-                }
-            };
+            connection.note_malformed();
+            connection.log_message(|client| {
+                let xid = error.xid;
+                pr_info!("refused the call {xid:#010x} of {client}: {reason:?}\n");
+            });
+            match reason {
+                Reason::Version(_) => trace::event!(svcrdma_decode_badvers_err(id, bytes)),
+                Reason::Procedure(_) => trace::event!(svcrdma_decode_badproc_err(id, bytes)),
+                _ => trace::event!(svcrdma_decode_parse_err(id, bytes)),
+            }
+            return Disposition::SendError(error);
         }
     };
-    let connection = &xprt.send_path.connection;
+    let connection = &responder.send_path.connection;
     if !call.lists.is_empty() && connection.was_rejected(call.xid) {
         return refuse(connection, &call, c"its chunks were denied before");
     }
-    let threshold = xprt.send_path.inline_threshold;
+    let threshold = responder.send_path.inline_threshold;
     if !call.lists.is_empty() && !reply_builder::can_reply(&call, threshold) {
         return refuse(connection, &call, c"its chunks leave no room for a reply");
     }
@@ -197,9 +190,13 @@ fn refuse(connection: &Connection, call: &Call<'_>, reason: &CStr) -> Dispositio
 }
 
 /// Traces `message`, whose header precedes `payload`.
-fn trace_decoded(xprt: &SvcXprt<ServerTransport>, message: &Message<Connection>, payload: &[u8]) {
+fn trace_decoded(
+    responder: &Responder<ServerTransport>,
+    message: &Message<Connection>,
+    payload: &[u8],
+) {
     trace::event!(svcrdma_decode_rqst(
-        message.id(&xprt.send_path.queue),
+        message.id(&responder.send_path.queue),
         message.bytes(),
         message.bytes().len().saturating_sub(payload.len())
     ));

@@ -3,15 +3,22 @@
 //! Events of the RDMA CM and completions of work requests.
 //!
 //! The handlers run in workers of the CM and of the completion queue. They queue work, change
-//! the connection state, and post replies that had to wait; an nfsd thread does the rest, but for the end of a connection,
+//! the connection state, drop messages, and post replies that had to wait; an nfsd thread does the rest, but for the end of a connection,
 //! which is a work item's.
 
-use super::{connection::Connection, work_queue::ChunkedCall};
+use super::{
+    config::RECEIVED,
+    connection::Connection,
+    work_queue::ChunkedCall, //
+};
 use crate::endpoint;
 use kernel::time::Instant;
-use proto::conn::server::{
-    Action,
-    Event, //
+use proto::{
+    call,
+    conn::server::{
+        Action,
+        Event, //
+    }, //
 };
 use rdma::{
     cm,
@@ -87,7 +94,15 @@ impl<T: SvcConnection> rdma::Handler for Connection<T> {
         // A message does not change the state of an open connection.
         if self.state.is_open() || self.state.on(Event::Received) == Action::Serve {
             self.begin_message();
-            self.queue_message(message);
+            match call::dropped(message.bytes()) {
+                // Needs no thread.
+                Some(reason) => {
+                    RECEIVED.add(1);
+                    self.note_dropped(queue, &message, reason);
+                    self.repost(queue, message);
+                }
+                None => self.queue_message(message),
+            }
         }
     }
 

@@ -1,36 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The private state of a listening `svc_xprt`: the CM queues connection requests, an nfsd thread
-//! accepts them.
+//! The private state of a listening `svc_xprt`: the CM queues [connection requests](super::connect_requests), an nfsd
+//! thread accepts them.
 //!
 //! What the CM or the removal of a device waits for is done by the timer of the listener, as no nfsd thread may be free: it drops
 //! requests of clients that have gone, gives up the listening id when its device goes, and follows an address that moves.
 
 use super::{
+    connect_requests::{
+        Limits,
+        RequestQueue, //
+    },
     page_pool::PagePool,
+    queue_limits::MAX_PAYLOAD,
     rejected_calls::RejectedCalls,
     transport::{
         log_rejected,
         ConnectRequest,
-        Connection,
         ServerTransport, //
     },
 };
-use crate::endpoint;
 use core::mem::replace;
 use kernel::{
     new_mutex,
     prelude::*,
     sync::{
-        atomic::{
-            Acquire,
-            AtomicFlag,
-            Full,
-            Release, //
-        },
         Arc,
-        Mutex,
-        SetOnce, //
+        Mutex, //
     },
     time::{
         Instant,
@@ -40,7 +36,6 @@ use kernel::{
 };
 use rdma::listener;
 use sunrpc::{
-    AddrText,
     Net,
     SockAddr,
     SvcClass,
@@ -55,6 +50,9 @@ const REBIND_TRIES: usize = 5;
 /// How long to wait before each time. The devices learn of the move at the same time as the listener, and a device that had the address
 /// would still take the id.
 const REBIND_INTERVAL_MS: Msecs = 1_000;
+
+/// How many requests the CM may hold back.
+const BACKLOG: u16 = 64;
 
 /// The transport class `rdma`, which administrators name in `/proc/fs/nfsd/portlist`.
 pub(crate) static CLASS: SvcClass<Listener> = SvcClass::new();
@@ -90,124 +88,6 @@ struct ListenId {
     id: listener::Listener<RequestQueue>,
 }
 
-/// The context of the listening id: connection requests that wait to be accepted.
-#[pin_data]
-pub(super) struct RequestQueue {
-    link: SvcLink<Listener>,
-    /// Where the listener listens. Not known before it does.
-    address: SetOnce<SockAddr>,
-    /// How many requests may wait. Later ones are rejected.
-    max: usize,
-    /// Set when the address has moved to another device, until the listener begins to follow it.
-    address_changed: AtomicFlag,
-    /// Whether the listener is of no use any more.
-    lost: AtomicFlag,
-    #[pin]
-    pub(super) queue: Mutex<KVec<ConnectRequest>>,
-}
-
-impl RequestQueue {
-    /// How many requests may wait for a listener.
-    const MAX: usize = 128;
-
-    /// How many requests the CM may hold back.
-    const BACKLOG: u16 = 64;
-
-    /// A queue for at most `max` requests.
-    pub(super) fn new(link: SvcLink<Listener>, max: usize) -> Result<Arc<Self>> {
-        let queue = KVec::with_capacity(max, GFP_KERNEL)?;
-        Arc::pin_init(
-            pin_init!(Self {
-                link,
-                address: SetOnce::new(),
-                max,
-                address_changed: AtomicFlag::new(false),
-                lost: AtomicFlag::new(false),
-                queue <- new_mutex!(queue, "rpcrdma::connect_requests"),
-            }),
-            GFP_KERNEL,
-        )
-    }
-
-    fn push(&self, request: &listener::Request<'_, Connection>) -> Result {
-        let mut queue = self.queue.lock();
-        if queue.len() >= self.max {
-            return Err(EBUSY);
-        }
-        let connection = Connection::new(
-            self.link.clone(),
-            request.private_data(),
-            request.initiator_depth(),
-        )?;
-        let id = request.adopt(connection.clone())?;
-        // There is room, and an adopted id must not be dropped here.
-        let _ = queue.push_within_capacity(ConnectRequest { id, connection });
-        Ok(())
-    }
-
-    /// Takes the first request whose client still waits, and says whether there are more. Sleeps.
-    pub(super) fn next(&self) -> (Option<ConnectRequest>, bool) {
-        loop {
-            let mut queue = self.queue.lock();
-            let request = queue.remove(0).ok();
-            let more = !queue.is_empty();
-            drop(queue);
-            match request {
-                // The client is gone again, and costs no queue pair.
-                Some(request) if !request.connection.state.is_requested() => drop(request),
-                request => return (request, more),
-            }
-        }
-    }
-
-    /// Drops the requests of clients that have gone, or whose device has. Sleeps.
-    pub(super) fn drop_gone(&self) {
-        loop {
-            let mut queue = self.queue.lock();
-            let gone = queue
-                .iter()
-                .position(|request| !request.connection.state.is_requested());
-            let request = gone.and_then(|index| queue.remove(index).ok());
-            drop(queue);
-            if request.is_none() {
-                break;
-            }
-        }
-    }
-}
-
-impl listener::Listen for RequestQueue {
-    type Connection = Connection;
-
-    fn connect_request(&self, request: &listener::Request<'_, Connection>) {
-        match self.push(request) {
-            Ok(()) => _ = self.link.with(|xprt| xprt.connection_pending()),
-            // Not adopted, so the CM turns the client away.
-            Err(error) => log_rejected(&request.remote_address(), error),
-        }
-    }
-
-    fn address_changed(&self) {
-        self.address_changed.store(true, Release);
-        // The id cannot be destroyed in its own handler.
-        self.link.with(|xprt| xprt.start_timer(0));
-    }
-
-    fn listener_lost(&self) {
-        let address = self.address.as_ref();
-        let address = address.map_or(AddrText::EMPTY, |address| address.text());
-        endpoint::log(|| {
-            let address = address.as_c_str();
-            pr_warn!("the device or address of the listener at {address} went away, and with it the listener\n");
-        });
-        self.lost.store(true, Release);
-        self.link.with(|xprt| {
-            xprt.deferred_close();
-            xprt.start_timer(0);
-        });
-    }
-}
-
 impl Listener {
     /// Gives up the listening id, as its address has moved. Sleeps.
     fn leave(listening: ListenId) -> Place {
@@ -240,7 +120,7 @@ impl Listener {
 
     /// A new id that listens at `address`. Sleeps.
     fn bind(&self, net: &Net, address: &SockAddr) -> Result<listener::Listener<RequestQueue>> {
-        listener::Listener::new(net, address, RequestQueue::BACKLOG, self.requests.clone())
+        listener::Listener::new(net, address, BACKLOG, self.requests.clone())
     }
 }
 
@@ -250,7 +130,7 @@ impl SvcListener for Listener {
 
     const NAME: &'static CStr = c"rdma";
     const IDENT: i32 = 256;
-    const MAX_PAYLOAD: u32 = 4 << 20;
+    const MAX_PAYLOAD: u32 = MAX_PAYLOAD;
 
     fn class() -> &'static SvcClass<Self> {
         &CLASS
@@ -258,7 +138,7 @@ impl SvcListener for Listener {
 
     fn new(link: SvcLink<Self>) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            requests: RequestQueue::new(link, RequestQueue::MAX)?,
+            requests: RequestQueue::new(link, Limits::DEFAULT)?,
             page_pool: PagePool::new()?,
             rejected_calls: RejectedCalls::new()?,
             place <- new_mutex!(Place::Nowhere, "rpcrdma::listen_place"),
@@ -302,13 +182,14 @@ impl SvcListener for Listener {
 
     fn timer_expired(&self, xprt: &SvcXprt<Self>) {
         self.requests.drop_gone();
+        self.requests.look_again();
         let mut place = self.place.lock();
-        let moved = self.requests.address_changed.xchg(false, Full);
+        let moved = self.requests.has_moved();
         let before = replace(&mut *place, Place::Nowhere);
         let is_somewhere = !matches!(before, Place::Nowhere);
         *place = match before {
             // The removal of the device waits until the id is dropped.
-            _ if self.requests.lost.load(Acquire) => return,
+            _ if self.requests.is_lost() => return,
             Place::At(listening) if moved => Self::leave(listening),
             // The timer may have been started for something else, or be a moment early.
             Place::Moved {
@@ -333,12 +214,6 @@ impl SvcListener for Listener {
     fn detach(&self) {
         let place = replace(&mut *self.place.lock(), Place::Nowhere);
         drop(place);
-        loop {
-            let request = self.requests.queue.lock().pop();
-            match request {
-                Some(request) => drop(request),
-                None => break,
-            }
-        }
+        self.requests.drop_all();
     }
 }

@@ -76,7 +76,8 @@ impl PagePool {
 
     /// Keeps those of `pages` to which there is no other reference, up to [`Self::MAX`].
     pub(super) fn keep(&self, mut pages: KVec<Page>) {
-        // Whoever has the only reference to a page is the only one who can make another.
+        // Nobody keeps any other: whoever looks for pages by their number takes a reference for a
+        // moment only, and reads nothing.
         pages.retain(|page| page.is_unique());
         let mut idle = self.idle.pages.lock();
         while idle.len() < Self::MAX {

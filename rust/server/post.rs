@@ -50,7 +50,15 @@ impl<T: SvcConnection> Connection<T> {
             self.try_send(queue, message, make, sequence, false)
         };
         self.go_on(queue);
+        self.flush_for_buffers(queue);
         result
+    }
+
+    /// Asks for a completion, if Sends wait for buffers and no other may be made. Does not sleep.
+    fn flush_for_buffers(&self, queue: &QueuePair<Self>) {
+        if self.waits_for_buffers() && queue.lacks_send_buffers() && queue.flush_sends().is_err() {
+            self.lost(Event::Unanswered, c"a work request could not be posted");
+        }
     }
 
     /// Something was given back to `queue`: serves what waits for that, as far as there is room. Does not sleep.

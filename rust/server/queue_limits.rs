@@ -11,7 +11,10 @@ use crate::endpoint::{
     Parameters,
     ReceiveRing, //
 };
-use kernel::prelude::*;
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*, //
+};
 use proto::cm_private_data::PrivateData;
 use rdma::{
     device::Limits,
@@ -19,8 +22,8 @@ use rdma::{
     Handler, //
 };
 
-/// The first credit grant of a connection. It is raised when the client uses it, so that thousands
-/// of idle connections have few Receives.
+/// The first credit grant of a connection. It is raised when a client has sent a call, so that
+/// thousands of connections that nobody uses have few Receives.
 pub(super) const FIRST_CREDITS: u32 = 2;
 
 /// Credits in the reverse direction: calls to the client in parallel.
@@ -34,9 +37,26 @@ const SENDS: u32 = 27;
 /// Send buffers that a connection has when it is made, and when nothing is posted for a while. More are allocated on demand.
 pub(super) const FIRST_SENDS: usize = 1;
 
-/// Work requests for RDMA Reads and Writes that may be posted at the same time. A longer transfer
-/// is posted in batches.
+/// Work requests for RDMA Reads and Writes that may be posted at the same time, if [no more are
+/// needed](least_transfers). A longer transfer is posted in batches.
 const TRANSFERS: u32 = 34;
+
+/// The longest payload of a call.
+pub(super) const MAX_PAYLOAD: u32 = 4 << 20;
+
+/// Returns the fewest RDMA Reads that a Send queue must have room for. Where memory is registered
+/// for them, all of a call's is registered with the first: without room for that, a client would
+/// send the call again over one connection after another.
+fn least_transfers(limits: &Limits) -> Result<u32> {
+    let Some(sink_pages) = limits.sink_pages else {
+        return Ok(1);
+    };
+    // sunrpc allows a page for the rest of the call, and the data may begin within a page. A
+    // Position-Zero chunk around an argument is in three parts, which share no region.
+    let pages = usize::try_from(MAX_PAYLOAD)?.div_ceil(PAGE_SIZE) + 2;
+    let regions = u32::try_from(pages)?.div_ceil(sink_pages.max(1)) + 2;
+    Ok(regions)
+}
 
 /// Scatter elements of a work request, if the device takes as many. A Send of 64 KiB, the longest one, needs no more than its buffer
 /// before and after the pages, and 17 pages. All work requests of a Send queue have room for as many: with 30 soft RoCE would need 1024
@@ -58,8 +78,9 @@ pub(super) struct QueueLimits {
     pub(super) credits: u32,
     /// Sends in parallel.
     sends: u32,
-    /// RDMA Reads and Writes in parallel.
+    /// RDMA Reads and Writes in parallel, and how few there may be.
     transfers: u32,
+    least_transfers: u32,
     /// Pages that one RDMA Read can bring data to, wherever they are.
     pages_per_read: usize,
     /// Receives for calls beyond the client's credits.
@@ -73,11 +94,13 @@ impl QueueLimits {
     pub(super) fn new(limits: &Limits) -> Result<Self> {
         let wanted = u32::try_from(config::max_credits())?;
         let each = limits.requests_per_read();
+        let least_transfers = least_transfers(limits)?;
+        let most = limits.queue_depth / 2 / each;
+        let transfers = TRANSFERS.max(least_transfers).min(most);
         // The drain takes one work request of each queue, and a flush one.
-        let transfers = TRANSFERS.min(limits.queue_depth / 2 / each);
         let sends = SENDS.min(limits.queue_depth.saturating_sub(transfers * each + 2));
         let credits = wanted.min(limits.queue_depth.saturating_sub(SPARE_RECEIVES));
-        if credits == 0 {
+        if credits == 0 || transfers < least_transfers {
             let depth = limits.queue_depth;
             // Each client that asks for a connection over it comes here.
             endpoint::log(|| {
@@ -90,6 +113,7 @@ impl QueueLimits {
             credits,
             sends,
             transfers,
+            least_transfers,
             pages_per_read: match limits.sink_pages {
                 Some(pages) => usize::try_from(pages)?.max(1),
                 None => limits.read_elements.min(SCATTER_ELEMENTS),
@@ -108,7 +132,7 @@ impl QueueLimits {
         (self.credits > FIRST_CREDITS).then(|| Self {
             credits: (self.credits / 2).max(FIRST_CREDITS),
             sends: self.sends.div_ceil(2),
-            transfers: self.transfers.div_ceil(2),
+            transfers: self.transfers.div_ceil(2).max(self.least_transfers),
             ..self
         })
     }

@@ -14,6 +14,7 @@ use super::{
     },
     config::READS,
     credit_line::Waiting,
+    responder::Responder,
     room_queue::Attempt,
     send::SendPath,
     transport::{
@@ -55,7 +56,7 @@ use rdma::{
 };
 use sunrpc::memory::Page;
 
-impl ServerTransport {
+impl Responder<ServerTransport> {
     /// Posts the RDMA Reads of the call in `message`, which becomes work for a thread when they
     /// have completed; or has them wait for SQ credits or pages. If there is nothing to read, returns the call. Sleeps.
     pub(super) fn read_chunks(

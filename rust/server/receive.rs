@@ -12,6 +12,7 @@ use super::{
         CallInfo,
         Disposition, //
     },
+    responder::Responder,
     transport::{
         Args,
         Connection,
@@ -26,50 +27,54 @@ use kernel::{
     page::PAGE_SIZE,
     prelude::*, //
 };
-use rdma::receive::Message;
+use rdma::receive::{
+    Message,
+    MessageMemory, //
+};
 use sunrpc::{
     SvcCall,
     SvcXprt, //
 };
 
-impl ServerTransport {
+impl Responder<ServerTransport> {
     /// Does `work`. If that completes a call, the call is in `args`, and its context is returned.
     /// Sleeps.
     pub(super) fn receive_work(
         &self,
-        xprt: &SvcXprt<Self>,
+        xprt: &SvcXprt<ServerTransport>,
         work: Work<Connection>,
         args: &mut Args<'_>,
-    ) -> Option<KBox<SvcCall<Self>>> {
+    ) -> Option<KBox<SvcCall<ServerTransport>>> {
         match work {
             Work::Received(message) => self.receive_message(xprt, message, args),
             Work::ReadDone(read) => {
                 let queue = &self.send_path.queue;
                 trace::event!(svcrdma_read_finished(read.message.id(queue)));
-                self.receive_read(read, args)
+                self.receive_read(xprt, read, args)
             }
             Work::Reads(reads) => {
                 let complete = self.try_read(reads);
-                complete.and_then(|read| self.receive_read(read, args))
+                complete.and_then(|read| self.receive_read(xprt, read, args))
             }
         }
     }
 
     fn receive_message(
         &self,
-        xprt: &SvcXprt<Self>,
+        xprt: &SvcXprt<ServerTransport>,
         message: Message<Connection>,
         args: &mut Args<'_>,
-    ) -> Option<KBox<SvcCall<Self>>> {
+    ) -> Option<KBox<SvcCall<ServerTransport>>> {
         RECEIVED.add(1);
-        match dispatch(xprt, &message, args) {
-            Disposition::Execute(info) => match args.set_message(message, info.inline.clone()) {
-                Ok(()) => return self.begin_call(&info, args),
-                Err(message) => self.close_unanswered(message),
-            },
+        match dispatch(self, xprt, &message, args) {
+            Disposition::Execute(info) => {
+                let set =
+                    |args: &mut Args<'_>, memory| args.set_message(memory, info.inline.clone());
+                return self.begin_call(xprt, message, &info, args, set);
+            }
             Disposition::Read(layout) => {
                 let complete = self.read_chunks(message, layout);
-                return complete.and_then(|read| self.receive_read(read, args));
+                return complete.and_then(|read| self.receive_read(xprt, read, args));
             }
             Disposition::Drop => self.repost(message),
             Disposition::BackchannelReply(answered) => {
@@ -85,9 +90,10 @@ impl ServerTransport {
     /// Receives a call whose RDMA Reads have completed, or that needs none.
     fn receive_read(
         &self,
+        xprt: &SvcXprt<ServerTransport>,
         read: ChunkedCall<Connection>,
         args: &mut Args<'_>,
-    ) -> Option<KBox<SvcCall<Self>>> {
+    ) -> Option<KBox<SvcCall<ServerTransport>>> {
         let disposition = dispatch_read(&self.send_path.connection, &read);
         let ChunkedCall {
             message,
@@ -110,32 +116,47 @@ impl ServerTransport {
             }
         };
         // Exchanges the pages for pages of the thread, so that it has as many as before.
-        let set = match layout {
+        let set = |args: &mut Args<'_>, memory| match layout {
             CallLayout::ReadChunk { position, len } => {
-                args.set_reduced(message, info.inline.clone(), position, &mut pages, len)
+                args.set_reduced(memory, info.inline.clone(), position, &mut pages, len)
             }
-            CallLayout::PayloadStream { len } => args.set_pages(message, &mut pages, len),
+            CallLayout::PayloadStream { len } => args.set_pages(memory, &mut pages, len),
         };
+        let call = self.begin_call(xprt, message, &info, args, set);
         self.page_pool.keep(pages);
         self.send_path.connection.end_read(counted);
-        match set {
-            Ok(()) => self.begin_call(&info, args),
-            Err(message) => {
-                self.close_unanswered(message);
-                None
-            }
-        }
+        call
     }
 
-    /// The context for the call that is in `args`.
-    fn begin_call(&self, info: &CallInfo, args: &mut Args<'_>) -> Option<KBox<SvcCall<Self>>> {
-        let Some(mut call) = self.take_call() else {
-            if let Some(message) = args.take_message() {
+    /// Has sunrpc execute the call in `message`, which `set` puts into `args` and which has these
+    /// properties. Returns its context.
+    fn begin_call(
+        &self,
+        xprt: &SvcXprt<ServerTransport>,
+        message: Message<Connection>,
+        info: &CallInfo,
+        args: &mut Args<'_>,
+        set: impl FnOnce(&mut Args<'_>, MessageMemory) -> Result<(), MessageMemory>,
+    ) -> Option<KBox<SvcCall<ServerTransport>>> {
+        let Some(mut call) = xprt.take_call() else {
+            self.close_unanswered(message);
+            return None;
+        };
+        let (memory, number) = match self.lend(message) {
+            Ok(lent) => lent,
+            Err(message) => {
+                self.close_unanswered(message);
+                return None;
+            }
+        };
+        if let Err(memory) = set(args, memory) {
+            if let Some(message) = self.take_back(memory, number) {
                 self.close_unanswered(message);
             }
             return None;
-        };
+        }
         let context = &mut call.context;
+        context.lent = number;
         context.chunkless_xid = info.chunkless_xid;
         context.reduction = info.reduction;
         let pages = self.max_reply_pages(info.write_chunk_bytes);

@@ -6,14 +6,19 @@
 //! sends the call again over the next connection, with chunks that are no better, would lose that
 //! one as well, and so on for ever. So the second reply to such a call is an RDMA_ERROR message
 //! (RFC 8166, section 4.5.3).
+//!
+//! A connection looks for its calls only when calls were added since it looked last: a client that
+//! has many calls rejected does not make the others take the lock for each call. Nor does it push
+//! out theirs.
 
 use kernel::{
     new_spinlock,
     prelude::*,
     sync::{
         atomic::{
+            Acquire,
             Atomic,
-            Relaxed, //
+            Release, //
         },
         Arc,
         SpinLock, //
@@ -22,13 +27,14 @@ use kernel::{
         Delta,
         Instant,
         Monotonic, //
-    },
+    }, //
 };
-use sunrpc::SockAddr;
+use proto::admission::Host;
 
 /// A call whose chunks could not be accessed.
 struct Entry {
-    client: SockAddr,
+    /// The address of the client, without its port.
+    client: Host,
     xid: u32,
     since: Instant<Monotonic>,
 }
@@ -38,13 +44,16 @@ struct Entry {
 pub(crate) struct RejectedCalls {
     #[pin]
     calls: SpinLock<KVec<Entry>>,
-    /// The length of `calls`, to be read without the lock.
-    count: Atomic<usize>,
+    /// How many calls were ever added. It grows when the call is there.
+    added: Atomic<u64>,
 }
 
 impl RejectedCalls {
     /// How many calls are kept.
     const MAX: usize = 32;
+
+    /// How many calls of one client are kept.
+    const MAX_OF_CLIENT: usize = 8;
 
     /// How long a call is kept: a client connects again before that, and uses the same XID for
     /// another call much later.
@@ -56,40 +65,54 @@ impl RejectedCalls {
         Arc::pin_init(
             pin_init!(Self {
                 calls <- new_spinlock!(calls, "rpcrdma::rejected_calls"),
-                count: Atomic::new(0),
+                added: Atomic::new(0),
             }),
             GFP_KERNEL,
         )
     }
 
     /// Adds the call `xid` of `client`. Does not sleep.
-    pub(super) fn add(&self, client: SockAddr, xid: u32) {
+    pub(super) fn add(&self, client: Host, xid: u32) {
         let entry = Entry {
             client,
             xid,
             since: Instant::now(),
         };
         let mut calls = self.calls.lock();
-        if calls.len() >= Self::MAX {
-            // Removes the oldest.
-            let _ = calls.remove(0);
+        let mut own = calls
+            .iter()
+            .enumerate()
+            .filter(|(_, call)| call.client == client);
+        let oldest = own.next().map(|(at, _)| at);
+        // Of all calls, the oldest is the first.
+        let replaced = match own.count().saturating_add(1) >= Self::MAX_OF_CLIENT {
+            true => oldest,
+            false => (calls.len() >= Self::MAX).then_some(0),
+        };
+        if let Some(at) = replaced {
+            let _ = calls.remove(at);
         }
         let _ = calls.push_within_capacity(entry);
-        self.count.store(calls.len(), Relaxed);
+        self.added.fetch_add(1, Release);
     }
 
-    /// Removes the call `xid` of `client`, which is answered now. Returns whether there was one.
-    pub(super) fn take(&self, client: &SockAddr, xid: u32) -> bool {
-        if self.count.load(Relaxed) == 0 {
-            return false;
-        }
+    /// How many calls were ever added, of any client.
+    pub(super) fn added(&self) -> u64 {
+        self.added.load(Acquire)
+    }
+
+    /// Removes the call `xid` of `client`, which is answered now. Returns whether there was one,
+    /// and whether there are others of it.
+    pub(super) fn take(&self, client: &Host, xid: u32) -> (bool, bool) {
+        // Not under the lock, and not for each call.
+        let now = Instant::now();
         let mut calls = self.calls.lock();
-        calls.retain(|call| call.since.elapsed() < Self::LIFETIME);
+        calls.retain(|call| now - call.since < Self::LIFETIME);
         let found = calls
             .iter()
-            .position(|call| call.xid == xid && call.client.is_same_host(client));
+            .position(|call| call.xid == xid && call.client == *client);
         let taken = found.is_some_and(|at| calls.remove(at).is_ok());
-        self.count.store(calls.len(), Relaxed);
-        taken
+        let others = calls.iter().any(|call| call.client == *client);
+        (taken, others)
     }
 }

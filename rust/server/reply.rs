@@ -12,6 +12,7 @@ use super::{
         MAX_WRITE_CHUNKS, //
     },
     config::BAD_CALLS,
+    responder::Responder,
     send::SendPath,
     transport::{
         Connection,
@@ -51,7 +52,10 @@ use proto::{
 use rdma::{
     error::not_connected,
     mr,
-    receive::Message,
+    receive::{
+        Message,
+        MessageMemory, //
+    },
     send::Verb,
     transfer::{
         Attached,
@@ -96,14 +100,15 @@ struct PreparedReply {
     verb: Verb,
 }
 
-impl ServerTransport {
-    /// Replies to the call in `message` with `result`. Sleeps.
+impl Responder<ServerTransport> {
+    /// Replies with `result` to the call in the message whose `memory` sunrpc had. Sleeps.
     pub(super) fn send_reply(
         &self,
-        message: Message<Connection>,
+        memory: MessageMemory,
         context: &CallContext,
         result: &SvcResult<'_>,
     ) -> Result {
+        let message = self.take_back(memory, context.lent).ok_or(EINVAL)?;
         if !self.send_path.connection.state.is_open() {
             self.repost(message);
             return Err(not_connected());
@@ -227,6 +232,10 @@ impl ServerTransport {
         let rest = u64::try_from(reduced.rest()).map_err(|_| EINVAL)?;
         let threshold = self.send_path.inline_threshold.min(out.len());
         let header = ReplyBuilder::new(call, reduced.written(), rest, threshold)?;
+        let header = match self.send_path.unused_reply_chunk {
+            true => header,
+            false => header.prefer_reply_chunk(),
+        };
 
         let writes = self.prepare_writes(call, &reduced, &header, result)?;
         let mut len = header

@@ -2,9 +2,13 @@
 
 //! Tests of the order in which connections get on, without a connection; and of parts of a connection.
 
+mod closing;
 mod connect_requests;
+mod credits;
 mod page_pool;
 mod queue_events;
+mod queue_limits;
+mod rejected_calls;
 
 use super::{
     credit_line::{
@@ -94,6 +98,18 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         end_of_a_call_is_told_once,
     ),
     (
+        "a connection that has ended has no room for work, also if a thread is making some",
+        closing::ended_connection_has_no_room_for_work,
+    ),
+    (
+        "credits go back when their connection ends, also if a thread is taking more",
+        closing::credits_go_back_when_the_connection_ends,
+    ),
+    (
+        "most replies raise no grant, and take no lock to find out",
+        credits::round_trip_is_looked_up_seldom,
+    ),
+    (
         "idle pages for RDMA Reads go back when memory is short, and no others",
         page_pool::idle_pages_go_back,
     ),
@@ -104,6 +120,22 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     (
         "a page that somebody else has a reference to is not kept",
         page_pool::page_of_somebody_else_is_not_kept,
+    ),
+    (
+        "a call that the client denied access to is answered once, and only to that client",
+        rejected_calls::call_is_answered_once,
+    ),
+    (
+        "a client that denies access to many calls does not push out those of others",
+        rejected_calls::calls_of_another_client_stay,
+    ),
+    (
+        "a connection notices each call that is added",
+        rejected_calls::each_call_is_counted,
+    ),
+    (
+        "however short a queue pair is, the memory for the longest WRITE can be registered",
+        queue_limits::longest_call_can_be_registered,
     ),
     (
         "a queue pair that fails is one lost connection, however often the device says so",
@@ -118,8 +150,12 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         connect_requests::clients_that_have_gone_are_forgotten,
     ),
     (
-        "when so many clients wait to be accepted, the next one is rejected",
+        "when so many clients wait to be accepted, the next one is rejected, also if they are of one host",
         connect_requests::one_client_too_many_is_rejected,
+    ),
+    (
+        "a host that had many connections accepted waits for the next one",
+        connect_requests::host_that_had_many_accepted_waits,
     ),
 ];
 

@@ -54,6 +54,8 @@ pub(crate) struct SendPath<T: SvcConnection> {
     pub(super) limits: QueueLimits,
     /// Whether a reply may invalidate an rkey of the client (RFC 8797).
     pub(super) remote_invalidation: bool,
+    /// Whether the client takes a short reply to a call that offered a Reply chunk.
+    pub(super) unused_reply_chunk: bool,
     /// The inline threshold: the longest message, transport header included, that the client
     /// receives.
     pub(super) inline_threshold: usize,
@@ -122,11 +124,20 @@ impl<T: SvcConnection> SendPath<T> {
         Ok(())
     }
 
-    /// Raises the grant, if the client asks for more, uses enough of it, and there is memory. `in_progress` messages are in progress.
-    /// Does not sleep.
+    /// Raises the grant, if the client asks for more, uses enough of it, and there is memory.
+    /// `in_progress` messages are in progress. Does not sleep.
     pub(super) fn raise_grant(&self, in_progress: u32) {
-        let credits = &self.connection.credits;
-        let raised = credits.raised(in_progress, self.limits.credits, || {
+        let Connection {
+            credits,
+            expects_replies,
+            ..
+        } = &*self.connection;
+        // What arrives is known to be a reply to a callback only when a thread has taken it.
+        let replies = match expects_replies.load(Relaxed) {
+            true => BACKCHANNEL_CREDITS,
+            false => 0,
+        };
+        let raised = credits.raised(in_progress, replies, self.limits.credits, || {
             self.queue.least_round_trip()
         });
         let Some(raised) = raised else {
@@ -173,8 +184,9 @@ impl<T: SvcConnection> SendPath<T> {
         }
     }
 
-    /// Sends a backchannel call: a header without chunks, and `call` behind it. [`EAGAIN`] if there is no room in the Send queue, or no memory.
-    /// Sleeps. Any other error has the connection closed.
+    /// Sends a backchannel call: a header without chunks, and `call` behind it. [`EAGAIN`] if there
+    /// is no room in the Send queue, or no memory; [`EMSGSIZE`] if the client receives no message
+    /// that long. Sleeps. Any other error has the connection closed.
     pub(super) fn send_backchannel_call(&self, xid: u32, call: &SvcCallback<'_>) -> Result {
         if !self.connection.state.is_open() {
             return Err(not_connected());
@@ -194,6 +206,16 @@ impl<T: SvcConnection> SendPath<T> {
             }
             Err(error) => {
                 self.queue.put_back_send_buffer(buffer);
+                if error == EMSGSIZE {
+                    self.connection.log_message(|client| {
+                        let len = call.len();
+                        pr_info!(
+                            "a callback of {len} bytes is longer than what {client} receives\n"
+                        );
+                    });
+                    // Another connection of this client would take no more.
+                    return Err(error);
+                }
                 // The connection works, so nothing else would close it.
                 self.connection
                     .lost(Event::Unanswered, c"a callback could not be encoded");

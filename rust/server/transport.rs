@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The private state of a connected `svc_xprt`: it is made, accepted, drained and freed here.
+//! The private state of a connected `svc_xprt`.
 //!
-//! RFC 8166, section 3.3 (credits and inline threshold); RFC 8797 (private data).
+//! It lives as long as sunrpc works on a call of the connection, which may be much longer than the
+//! connection does. What that has of the device is a [`Responder`], which it gives up when it ends.
 
 use super::{
     call_context::CallContext,
     config::REJECTED,
     connection,
     page_pool::PagePool,
-    queue_limits::QueueLimits,
     rejected_calls::RejectedCalls,
-    send::SendPath,
-    waiting::Outgoing, //
+    responder::Responder,
+    send::SendPath, //
 };
 use crate::endpoint;
 use kernel::{
@@ -23,34 +23,10 @@ use kernel::{
         SpinLock, //
     },
 };
-use proto::{
-    cm_private_data,
-    conn::server::{
-        Action,
-        Event, //
-    },
-    plan::{
-        Role,
-        Thresholds, //
-    },
-    rdma_error::{
-        ErrorMessage,
-        RdmaError, //
-    }, //
-};
+use proto::admission::Host;
 use rdma::{
-    cm::{
-        ConnectParameters,
-        Id, //
-    },
-    error::not_connected,
-    receive::Message,
-    send::{
-        Buffers,
-        Verb, //
-    },
-    transfer::Attached,
-    ProtectionDomain, //
+    cm::Id,
+    receive::MessageMemory, //
 };
 use sunrpc::{
     AddrText,
@@ -63,23 +39,18 @@ use sunrpc::{
 /// How many [`SvcCall`]s a transport keeps for later calls.
 const MAX_FREE_CALLS: usize = 32;
 
-/// How long the device waits for an acknowledgement at most before it sends again, as the exponent that InfiniBand writes: two
-/// seconds. A client may ask for less, as all known ones do.
-const MAX_ACK_TIMEOUT: u8 = 19;
-
-/// How long a client's device waits before it sends a message again that found no Receive, as InfiniBand encodes it: 0.64 ms.
-const RNR_TIMER: u8 = 12;
-
 /// The context of the id and of the completion queue.
 pub(crate) type Connection = connection::Connection<ServerTransport>;
 
 /// The arguments of a call, in the `svc_rqst` of the calling thread.
-pub(super) type Args<'a> = SvcArgs<'a, Message<Connection>>;
+pub(super) type Args<'a> = SvcArgs<'a, MessageMemory>;
 
 /// A connection request that no thread has accepted yet.
 pub(crate) struct ConnectRequest {
     pub(super) id: Arc<Id<Connection>>,
     pub(super) connection: Arc<Connection>,
+    /// The address of the client.
+    pub(super) host: Host,
 }
 
 /// Counts and logs that a connection request from `client` was rejected.
@@ -93,12 +64,13 @@ pub(super) fn log_rejected(client: &Result<SockAddr>, error: Error) {
 /// The private state of a connected `svc_xprt`.
 #[pin_data]
 pub(crate) struct ServerTransport {
-    pub(super) page_pool: Arc<PagePool>,
+    /// [`None`] when the connection has ended.
+    #[pin]
+    responder: SpinLock<Option<Arc<Responder<Self>>>>,
+    pub(super) connection: Arc<Connection>,
     /// Contexts of calls that are over, for later calls.
     #[pin]
     free_calls: SpinLock<KVec<KBox<SvcCall<Self>>>>,
-    pub(super) send_path: SendPath<Self>,
-    id: Arc<Id<Connection>>,
 }
 
 impl ServerTransport {
@@ -109,137 +81,38 @@ impl ServerTransport {
         page_pool: Arc<PagePool>,
         rejected_calls: Arc<RejectedCalls>,
     ) -> impl PinInit<Self, Error> {
-        let send_path = Self::create_send_path(&request, link, rejected_calls);
-        if send_path.is_err() {
-            request.id.reject();
-        }
+        let ConnectRequest { id, connection, .. } = request;
+        let responder = Responder::new(id, connection.clone(), link, page_pool, rejected_calls);
         try_pin_init!(Self {
-            page_pool,
+            responder <- new_spinlock!(Some(responder?), "rpcrdma::responder"),
+            connection,
             free_calls <- new_spinlock!(
                 KVec::with_capacity(MAX_FREE_CALLS, GFP_KERNEL)?,
                 "rpcrdma::free_calls"
             ),
-            send_path: send_path?,
-            id: request.id,
         })
     }
 
-    /// Creates the protection domain and the queue pair.
-    fn create_send_path(
-        request: &ConnectRequest,
-        link: SvcLink<Self>,
-        rejected_calls: Arc<RejectedCalls>,
-    ) -> Result<SendPath<Self>> {
-        let ConnectRequest { id, connection } = request;
-        let mut limits = QueueLimits::new(&id.limits()?)?;
-        let client = id.remote_address()?;
-        let pd = ProtectionDomain::new(id.clone()).inspect_err(|error| {
-            trace::event!(svcrdma_pd_err(client.text().as_c_str(), *error));
-        })?;
-        let queue = loop {
-            let parameters = limits.parameters::<Connection>()?;
-            match (
-                parameters.make(id.clone(), pd.clone(), &mut Buffers::new()),
-                limits.halved(),
-            ) {
-                // The device's attributes promise more than it has.
-                (Err(EINVAL | ENOMEM), Some(halved)) => limits = halved,
-                (queue, _) => {
-                    break queue.inspect_err(|error| {
-                        trace::event!(svcrdma_qp_err(client.text().as_c_str(), *error));
-                    })?;
-                }
-            }
-        };
-        connection.set_client(client, rejected_calls);
-        connection.set_link(link);
-        let theirs = connection.client_private_data;
-        let thresholds = Thresholds::negotiate(Role::Server, limits.inline, theirs);
-        Ok(SendPath {
-            queue,
-            connection: connection.clone(),
-            limits,
-            inline_threshold: thresholds.reply,
-            remote_invalidation: cm_private_data::may_invalidate(limits.inline, theirs),
-        })
+    /// Returns the part that belongs to the device, unless the connection has ended. To drop it sleeps.
+    pub(super) fn responder(&self) -> Option<Arc<Responder<Self>>> {
+        self.responder.lock().clone()
     }
 
-    /// Accepts the connection. If that fails, rejects it. Sleeps.
-    pub(super) fn start(&self) -> Result {
-        self.accept().inspect_err(|_| {
-            self.id.reject();
-            let _ = self.send_path.connection.state.on(Event::Failed);
-        })
+    /// Returns what calls to the client are sent with, unless the connection has ended. Does not sleep.
+    pub(super) fn send_path(&self) -> Option<SendPath<Self>> {
+        let responder = self.responder.lock();
+        responder
+            .as_ref()
+            .map(|responder| responder.send_path.clone())
     }
 
-    fn accept(&self) -> Result {
-        let SendPath {
-            connection, limits, ..
-        } = &self.send_path;
-        let initiator_depth = connection
-            .initiator_depth
-            .min(self.id.limits()?.initiator_depth);
-        if initiator_depth == 0 {
-            // Such a client executes no RDMA Read at all.
-            trace::event!(svcrdma_initdepth_err(
-                connection.client_text().as_c_str(),
-                EINVAL
-            ));
-            return Err(EINVAL);
+    /// Drains the queue pair, and gives up what the connection has of the device, and what waits.
+    /// Threads that use it have it until they have done so. Once more does no harm. Sleeps.
+    pub(super) fn give_up_responder(&self) {
+        let responder = self.responder.lock().take();
+        if let Some(responder) = responder {
+            responder.drain();
         }
-        // RFC 8166, section 3.3.1: Receives for the first grant are posted before the first Call.
-        self.send_path.grant_first()?;
-        if connection.state.on(Event::Prepared) != Action::Accept {
-            return Err(not_connected());
-        }
-        self.id.limit_ack_timeout(MAX_ACK_TIMEOUT);
-        self.id.set_rnr_timer(RNR_TIMER);
-        self.send_path
-            .queue
-            .accept(&ConnectParameters {
-                private_data: &limits.inline.emit(),
-                responder_resources: 0,
-                initiator_depth,
-                retry_count: 0,
-                // The client's device takes this: it waits for a Receive as long as it takes. A client may have to, for a moment,
-                // that gives up a call, or is slow to use fewer credits.
-                rnr_retry_count: 7,
-            })
-            .inspect_err(|error| {
-                trace::event!(svcrdma_accept_err(
-                    connection.client_text().as_c_str(),
-                    *error
-                ));
-            })?;
-        connection.watch_accepted();
-        Ok(())
-    }
-
-    /// The local and the remote address.
-    pub(super) fn addresses(&self) -> Result<(SockAddr, SockAddr)> {
-        Ok((self.id.local_address()?, self.id.remote_address()?))
-    }
-
-    /// Disconnects: what is posted completes, and what waits to be posted is dropped. Once more does no harm. Sleeps.
-    pub(super) fn disconnect(&self) {
-        let SendPath {
-            queue, connection, ..
-        } = &self.send_path;
-        let _ = connection.state.on(Event::Close);
-        // It has ended if that fails. Not left out the second time: over iWARP the first may come too early to have an effect.
-        let _ = queue.disconnect();
-        // The pages of what waits are of no use any more, and the transport may be freed much later.
-        connection.resume(queue);
-    }
-
-    /// Drains the queue pair and frees the work. When this returns no memory is under DMA, and no
-    /// handler runs. Sleeps.
-    pub(super) fn drain(&self) {
-        let connection = &self.send_path.connection;
-        let _ = connection.state.on(Event::Close);
-        self.send_path.queue.drain();
-        connection.clear();
-        let _ = connection.state.on(Event::Drained);
     }
 
     /// An [`SvcCall`] for a new call: one of an earlier call, or a new one. [`None`] if there is no
@@ -251,8 +124,14 @@ impl ServerTransport {
 
     /// Keeps `call`, which is over, for a later call.
     pub(super) fn release_call(&self, mut call: KBox<SvcCall<Self>>) {
-        if let Some(message) = call.take_message() {
-            self.repost(message);
+        if let Some(memory) = call.take_message() {
+            let responder = self.responder();
+            let message = responder
+                .as_ref()
+                .and_then(|responder| responder.take_back(memory, call.context.lent));
+            if let (Some(responder), Some(message)) = (&responder, message) {
+                responder.repost(message);
+            }
         }
         call.context.clear();
         let excess = self.free_calls.lock().push_within_capacity(call);
@@ -267,58 +146,5 @@ impl ServerTransport {
                 break;
             }
         }
-    }
-
-    /// Gives back the Receive of `message`, to be posted again.
-    pub(super) fn repost(&self, message: Message<Connection>) {
-        self.send_path
-            .connection
-            .repost(&self.send_path.queue, message);
-    }
-
-    /// Replies to `message` with an RDMA_ERROR message. If that fails, has the connection closed.
-    /// Sleeps.
-    pub(super) fn send_error(&self, message: Message<Connection>, error: &ErrorMessage) {
-        match error.error {
-            RdmaError::Version { .. } => trace::event!(svcrdma_err_vers(error.xid)),
-            RdmaError::Chunk => trace::event!(svcrdma_err_chunk(error.xid)),
-        }
-        let Ok(mut bytes) = self.send_path.message_memory() else {
-            return self.close_unanswered(message);
-        };
-        match error.emit(self.send_path.credits(), bytes.bytes_mut()) {
-            Ok(len) => {
-                let SendPath {
-                    queue, connection, ..
-                } = &self.send_path;
-                let message = Outgoing {
-                    bytes,
-                    len,
-                    attached: Attached::Nothing,
-                    memory: None,
-                    verb: Verb::Send,
-                    xid: error.xid,
-                    answers: message,
-                };
-                // An error has the connection closed.
-                if let Err(failure) = connection.send(queue, message) {
-                    connection.trace_send_error(error.xid, failure);
-                }
-            }
-            Err(_) => {
-                self.send_path.put_back(bytes);
-                self.repost(message);
-                let connection = &self.send_path.connection;
-                connection.lost(Event::Unanswered, c"an error could not be encoded");
-            }
-        }
-    }
-
-    /// Has the connection closed, because there will be no reply to `message`: the client would
-    /// wait for it (RFC 8166, section 4.5.4).
-    pub(super) fn close_unanswered(&self, message: Message<Connection>) {
-        self.repost(message);
-        let connection = &self.send_path.connection;
-        connection.lost(Event::Unanswered, c"a call cannot be answered");
     }
 }

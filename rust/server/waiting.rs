@@ -102,8 +102,8 @@ impl<H: Handler> OutgoingBytes<H> {
             return Err(Self::Memory(memory));
         };
         // Both are as long as the longest message.
-        for (to, from) in buffer.bytes_mut().iter_mut().zip(memory.iter().take(len)) {
-            *to = *from;
+        if let (Some(to), Some(from)) = (buffer.bytes_mut().get_mut(..len), memory.get(..len)) {
+            to.copy_from_slice(from);
         }
         Ok(buffer)
     }

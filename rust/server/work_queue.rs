@@ -82,6 +82,8 @@ pub(super) type WaitingFor<H> = Waiting<Outgoing<H>, WaitingReads<H>>;
 
 /// The work that no thread has taken yet, and what [waits](super::waiting).
 pub(super) struct WorkQueue<H: ReadHandler> {
+    /// The connection has ended: there are no entries any more.
+    closed: bool,
     /// These calls arrived before the messages in `received`, and go first: RPCSEC_GSS drops a call
     /// that was overtaken by more calls than its sequence window holds, and has the connection
     /// closed.
@@ -97,6 +99,7 @@ pub(super) struct WorkQueue<H: ReadHandler> {
 impl<H: ReadHandler> WorkQueue<H> {
     /// A queue without entries.
     pub(super) const EMPTY: Self = Self {
+        closed: false,
         read_done: Fifo::EMPTY,
         received: Fifo::EMPTY,
         ready_reads: Fifo::EMPTY,
@@ -105,13 +108,15 @@ impl<H: ReadHandler> WorkQueue<H> {
         reads_for_pages: RoomQueue::EMPTY,
     };
 
-    /// As long as so many Sends wait, no new call is taken. Each may keep the pages of a reply.
+    /// As long as so many Sends wait, no call is taken for execution. Each may keep the pages of a
+    /// reply.
     const MAX_WAITING_SENDS: usize = 4;
 
     /// An empty queue that has room for the messages of `count` Receives. Sleeps if `flags` allow
     /// it.
     pub(super) fn with_capacity(count: usize, flags: Flags) -> Result<Self> {
         Ok(Self {
+            closed: false,
             read_done: Fifo::with_capacity(count, flags)?,
             received: Fifo::with_capacity(count, flags)?,
             ready_reads: Fifo::with_capacity(count, flags)?,
@@ -123,6 +128,9 @@ impl<H: ReadHandler> WorkQueue<H> {
 
     /// If `other` has more entries, moves all work there, and exchanges the two.
     pub(super) fn move_to(&mut self, other: &mut Self) {
+        if self.closed {
+            return;
+        }
         self.read_done.move_to(&mut other.read_done);
         self.received.move_to(&mut other.received);
         self.ready_reads.move_to(&mut other.ready_reads);
@@ -218,7 +226,9 @@ impl<H: ReadHandler> WorkQueue<H> {
 
     /// Takes the next work that a thread can do.
     pub(super) fn pop(&mut self) -> Option<Work<H>> {
-        if let Some(call) = self.read_done.pop() {
+        let takes_calls = self.takes_calls();
+        let read_done = takes_calls.then(|| self.read_done.pop()).flatten();
+        if let Some(call) = read_done {
             return Some(Work::ReadDone(call));
         }
         let reads = self.ready_reads.pop();
@@ -226,7 +236,7 @@ impl<H: ReadHandler> WorkQueue<H> {
         if let Some(reads) = reads {
             return Some(Work::Reads(reads));
         }
-        match self.takes_calls() {
+        match takes_calls {
             true => self.received.pop().map(Work::Received),
             false => None,
         }
@@ -238,12 +248,18 @@ impl<H: ReadHandler> WorkQueue<H> {
         next.or_else(|| self.sends_for_buffers.pop().map(Waiting::Send))
     }
 
-    /// Takes all that waits and that no thread has taken, as the connection has ended.
-    pub(super) fn take_all(&mut self) -> Self {
-        core::mem::replace(self, Self::EMPTY)
+    /// Takes all that waits and that no thread has taken, as the connection has ended. Nothing can
+    /// be added from now on.
+    pub(super) fn close(&mut self) -> Self {
+        let closed = Self {
+            closed: true,
+            ..Self::EMPTY
+        };
+        core::mem::replace(self, closed)
     }
 
-    /// Whether a thread may take calls that were received: their replies would have to wait behind others.
+    /// Whether a thread may take calls, also those that RDMA Reads have brought: their replies
+    /// would have to wait behind others.
     fn takes_calls(&self) -> bool {
         self.sends_for_buffers.len() + self.for_credits.sends() < Self::MAX_WAITING_SENDS
     }
@@ -251,7 +267,7 @@ impl<H: ReadHandler> WorkQueue<H> {
     /// Whether there is no work that a thread can do.
     pub(super) fn is_empty(&self) -> bool {
         let reads = self.ready_reads.len() != 0 || self.reads_for_pages.next().is_some();
-        let calls = self.takes_calls() && self.received.len() != 0;
-        self.read_done.len() == 0 && !reads && !calls
+        let calls = self.read_done.len() != 0 || self.received.len() != 0;
+        !(reads || calls && self.takes_calls())
     }
 }

@@ -18,7 +18,10 @@ use super::{
 };
 use kernel::prelude::*;
 use proto::reverse;
-use rdma::receive::Message;
+use rdma::{
+    error::not_connected,
+    receive::MessageMemory, //
+};
 use sunrpc::{
     HasSvcCall,
     SockAddr,
@@ -35,7 +38,7 @@ use sunrpc::{
 pub(crate) static BACKCHANNEL: SvcBackchannelClass<ServerTransport> = SvcBackchannelClass::new();
 
 impl HasSvcCall for ServerTransport {
-    type Message = Message<Connection>;
+    type Message = MessageMemory;
     type CallContext = CallContext;
 }
 
@@ -55,8 +58,8 @@ impl SvcConnection for ServerTransport {
         &BACKCHANNEL
     }
 
-    fn caller(&self) -> SendPath<Self> {
-        self.send_path.clone()
+    fn caller(&self) -> Option<SendPath<Self>> {
+        self.send_path()
     }
 
     fn call(send_path: &SendPath<Self>, xid: u32, call: &SvcCallback<'_>) -> Result {
@@ -64,15 +67,15 @@ impl SvcConnection for ServerTransport {
     }
 
     fn start(&self, _xprt: &SvcXprt<Self>) -> Result {
-        ServerTransport::start(self)
+        self.responder().ok_or_else(not_connected)?.start()
     }
 
     fn addresses(&self) -> Result<(SockAddr, SockAddr)> {
-        ServerTransport::addresses(self)
+        self.responder().ok_or_else(not_connected)?.addresses()
     }
 
     fn next(&self, xprt: &SvcXprt<Self>) -> Option<Work<Connection>> {
-        self.send_path.connection.next_work(|| xprt.no_data())
+        self.connection.next_work(|| xprt.no_data())
     }
 
     fn receive(
@@ -81,7 +84,8 @@ impl SvcConnection for ServerTransport {
         work: Work<Connection>,
         args: &mut Args<'_>,
     ) -> Option<KBox<SvcCall<Self>>> {
-        self.receive_work(xprt, work, args)
+        // If it has ended, there is nobody to answer.
+        self.responder()?.receive_work(xprt, work, args)
     }
 
     fn result_payload(&self, context: &mut CallContext, offset: usize, len: usize) {
@@ -91,16 +95,15 @@ impl SvcConnection for ServerTransport {
     fn reply(
         &self,
         _xprt: &SvcXprt<Self>,
-        message: Message<Connection>,
+        message: MessageMemory,
         context: &mut CallContext,
         result: SvcResult<'_>,
     ) -> Result {
         let sent = self
-            .send_reply(message, context, &result)
-            .inspect_err(|error| {
-                let connection = &self.send_path.connection;
-                connection.trace_send_error(result.xid(), *error);
-            });
+            .responder()
+            .ok_or_else(not_connected)
+            .and_then(|responder| responder.send_reply(message, context, &result))
+            .inspect_err(|error| self.connection.trace_send_error(result.xid(), *error));
         // From here on the result is read through pieces that have references to its pages.
         result.restore(&mut context.saved_pages);
         sent
@@ -111,24 +114,30 @@ impl SvcConnection for ServerTransport {
     }
 
     fn timer_expired(&self, _xprt: &SvcXprt<Self>) {
+        let Some(responder) = self.responder() else {
+            return;
+        };
         let SendPath {
             connection, queue, ..
-        } = &self.send_path;
+        } = &responder.send_path;
         // What waits is served by completions. If one were missed, nothing else would come.
         connection.resume_waiting(queue);
         connection.check_progress(queue);
-        self.send_path.shrink_work();
+        responder.send_path.shrink_work();
         if !connection.is_watched() {
             queue.give_up_sinks();
+            responder.give_up_spares();
             self.give_up_calls();
         }
     }
 
     fn detach(&self) {
-        self.disconnect();
+        if let Some(responder) = self.responder() {
+            responder.disconnect();
+        }
     }
 
     fn close(&self) {
-        self.drain();
+        self.give_up_responder();
     }
 }

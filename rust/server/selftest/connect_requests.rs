@@ -4,7 +4,10 @@
 
 use super::super::{
     config::REJECTED,
-    listener::RequestQueue, //
+    connect_requests::{
+        Limits,
+        RequestQueue, //
+    }, //
 };
 use crate::endpoint::selftest::connection::{
     parameters,
@@ -16,6 +19,10 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
+use proto::admission::{
+    BURST,
+    INTERVAL_MS, //
+};
 use rdma::{
     error::not_supported,
     listener::Listener,
@@ -26,9 +33,10 @@ use rdma::{
 };
 use sunrpc::selftest::link_to_nothing;
 
-/// A listener for which at most `max` clients wait. Nobody accepts them.
-fn listener(max: usize) -> Result<(Arc<RequestQueue>, Listener<RequestQueue>)> {
-    let requests = RequestQueue::new(link_to_nothing()?, max)?;
+/// A listener for which at most `max` clients wait, and at most `of_host` of one host. Nobody
+/// accepts them.
+fn listener(max: usize, of_host: usize) -> Result<(Arc<RequestQueue>, Listener<RequestQueue>)> {
+    let requests = RequestQueue::new(link_to_nothing()?, Limits { all: max, of_host })?;
     let id = Listener::new(&net(), &address(PORT)?, 4, requests.clone())?;
     Ok((requests, id))
 }
@@ -44,11 +52,12 @@ fn client() -> Result<Side> {
 
 /// How many clients wait, and how many of them have not gone.
 fn waiting(requests: &RequestQueue) -> (usize, usize) {
-    let queue = requests.queue.lock();
-    let still = queue
+    let waiting = requests.waiting.lock();
+    let still = waiting
+        .requests
         .iter()
         .filter(|request| request.connection.state.is_requested());
-    (queue.len(), still.count())
+    (waiting.requests.len(), still.count())
 }
 
 /// Waits until so many clients wait, and so many of them have not gone.
@@ -68,7 +77,7 @@ fn first_of_two_goes(requests: &RequestQueue) -> Result<Side> {
 }
 
 pub(super) fn client_that_has_gone_is_passed_over() -> Result<bool> {
-    let (requests, id) = listener(4)?;
+    let (requests, id) = listener(4, 4)?;
     let second = first_of_two_goes(&requests)?;
     let (next, more) = requests.next();
     let is_second = next.is_some_and(|next| next.connection.state.is_requested());
@@ -78,7 +87,7 @@ pub(super) fn client_that_has_gone_is_passed_over() -> Result<bool> {
 }
 
 pub(super) fn clients_that_have_gone_are_forgotten() -> Result<bool> {
-    let (requests, id) = listener(4)?;
+    let (requests, id) = listener(4, 4)?;
     let second = first_of_two_goes(&requests)?;
     requests.drop_gone();
     let one = waiting(&requests) == (1, 1);
@@ -89,7 +98,12 @@ pub(super) fn clients_that_have_gone_are_forgotten() -> Result<bool> {
 }
 
 pub(super) fn one_client_too_many_is_rejected() -> Result<bool> {
-    let (requests, id) = listener(1)?;
+    Ok(second_client_is_rejected(1, 4)? && second_client_is_rejected(4, 1)?)
+}
+
+/// Whether it is by a listener with these limits.
+fn second_client_is_rejected(max: usize, of_host: usize) -> Result<bool> {
+    let (requests, id) = listener(max, of_host)?;
     let rejected = REJECTED.get();
     let first = client()?;
     wait_until(&requests, (1, 1))?;
@@ -100,4 +114,22 @@ pub(super) fn one_client_too_many_is_rejected() -> Result<bool> {
     drop(id);
     drop(requests.next());
     Ok(one)
+}
+
+pub(super) fn host_that_had_many_accepted_waits() -> Result<bool> {
+    let (requests, id) = listener(4, 4)?;
+    let _first = client()?;
+    wait_until(&requests, (1, 1))?;
+    let (next, _) = requests.next_at(0);
+    let Some(next) = next else { return Ok(false) };
+    for _ in 1..BURST {
+        requests.waiting.lock().admission.accepted(&next.host, 0);
+    }
+    let _second = client()?;
+    wait_until(&requests, (1, 1))?;
+    let at_once = requests.next_at(0).0.is_some();
+    let too_soon = requests.next_at(INTERVAL_MS.saturating_sub(1)).0.is_some();
+    let in_time = requests.next_at(INTERVAL_MS).0.is_some();
+    drop(id);
+    Ok(!at_once && !too_soon && in_time)
 }

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Connection requests that wait to be accepted, which is done by an nfsd thread, one after the other.
+//!
+//! After an outage all clients come at the same time. A client that is turned away comes again later
+//! and later, so all of them wait; only so many that it costs little memory. An address that asks
+//! for many in a short time waits for [its turn](proto::admission), and others pass it.
+
+use super::transport::{
+    log_rejected,
+    ConnectRequest,
+    Connection,
+    ServerTransport, //
+};
+use crate::endpoint;
+use core::mem::take;
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            AtomicFlag,
+            Full,
+            Release, //
+        },
+        Arc,
+        Mutex,
+        SetOnce, //
+    },
+    time::{
+        Instant,
+        Monotonic, //
+    }, //
+};
+use proto::admission::Admission;
+use rdma::listener;
+use sunrpc::{
+    AddrText,
+    SockAddr,
+    SvcConnection,
+    SvcLink, //
+};
+
+type Listener = <ServerTransport as SvcConnection>::Listener;
+
+/// How many requests may wait for a listener. Later ones are rejected.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    /// Of all addresses.
+    pub(super) all: usize,
+    /// Of one.
+    pub(super) of_host: usize,
+}
+
+impl Limits {
+    /// All clients of a large site at the same time. Each takes some KiB.
+    pub(super) const DEFAULT: Self = Self {
+        all: 4096,
+        of_host: 256,
+    };
+}
+
+/// The context of the listening id: connection requests that wait to be accepted.
+#[pin_data]
+pub(super) struct RequestQueue {
+    link: SvcLink<Listener>,
+    /// Where the listener listens. Not known before it does.
+    pub(super) address: SetOnce<SockAddr>,
+    limits: Limits,
+    began: Instant<Monotonic>,
+    /// Set when the address has moved to another device, until the listener begins to follow it.
+    address_changed: AtomicFlag,
+    /// Whether the listener is of no use any more.
+    lost: AtomicFlag,
+    #[pin]
+    pub(super) waiting: Mutex<Waiting>,
+}
+
+/// The requests, and who may have one accepted.
+pub(super) struct Waiting {
+    pub(super) requests: KVVec<ConnectRequest>,
+    pub(super) admission: Admission,
+    /// Whether it was logged that all that wait have to, since none did.
+    logged: bool,
+}
+
+/// The request that comes next, or how long all of them have to wait.
+enum First {
+    /// A client that may be accepted, or has gone.
+    Request(ConnectRequest),
+    /// All have to wait, so many milliseconds at least. The address of the client that waits least, if that is to be logged.
+    HasToWait(u64, Option<SockAddr>),
+    Nobody,
+}
+
+impl Waiting {
+    /// Takes the first request whose client may be accepted at the time `now`, or has gone.
+    fn pop(&mut self, now: u64) -> First {
+        let admission = &self.admission;
+        let delay = |request: &ConnectRequest| match request.connection.state.is_requested() {
+            true => admission.delay(&request.host, now),
+            false => 0,
+        };
+        let mut soonest: Option<(usize, u64)> = None;
+        for (at, request) in self.requests.iter().enumerate() {
+            let delay = delay(request);
+            if soonest.is_none_or(|(_, least)| delay < least) {
+                soonest = Some((at, delay));
+            }
+            if delay == 0 {
+                break;
+            }
+        }
+        match soonest {
+            Some((at, 0)) => match self.requests.remove(at) {
+                Ok(request) => First::Request(request),
+                Err(_) => First::Nobody,
+            },
+            Some((at, delay)) => {
+                let request = self.requests.get(at).filter(|_| !self.logged);
+                let client = request.and_then(|request| request.id.remote_address().ok());
+                self.logged = true;
+                First::HasToWait(delay, client)
+            }
+            None => {
+                // The memory of a storm of requests is not kept.
+                drop(take(&mut self.requests));
+                self.logged = false;
+                First::Nobody
+            }
+        }
+    }
+}
+
+impl RequestQueue {
+    /// A queue for as many requests as `limits` say.
+    pub(super) fn new(link: SvcLink<Listener>, limits: Limits) -> Result<Arc<Self>> {
+        let waiting = Waiting {
+            requests: KVVec::new(),
+            admission: Admission::new(),
+            logged: false,
+        };
+        Arc::pin_init(
+            pin_init!(Self {
+                link,
+                address: SetOnce::new(),
+                limits,
+                began: Instant::now(),
+                address_changed: AtomicFlag::new(false),
+                lost: AtomicFlag::new(false),
+                waiting <- new_mutex!(waiting, "rpcrdma::connect_requests"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    fn push(&self, request: &listener::Request<'_, Connection>) -> Result {
+        let host = request.remote_address()?.host_key();
+        let mut waiting = self.waiting.lock();
+        let of_host = waiting.requests.iter().filter(|other| other.host == host);
+        if waiting.requests.len() >= self.limits.all || of_host.count() >= self.limits.of_host {
+            return Err(EBUSY);
+        }
+        waiting.requests.reserve(1, GFP_KERNEL)?;
+        let connection = Connection::new(
+            self.link.clone(),
+            request.private_data(),
+            request.initiator_depth(),
+        )?;
+        let id = request.adopt(connection.clone())?;
+        // There is room, and an adopted id must not be dropped here.
+        let _ = waiting.requests.push_within_capacity(ConnectRequest {
+            id,
+            connection,
+            host,
+        });
+        Ok(())
+    }
+
+    /// Takes the first request whose client still waits, and may be accepted now, and says whether
+    /// there are more. If all have to wait, the timer of the listener says when. Sleeps.
+    pub(super) fn next(&self) -> (Option<ConnectRequest>, bool) {
+        self.next_at(u64::try_from(self.began.elapsed().as_millis()).unwrap_or(0))
+    }
+
+    /// As [`Self::next`], so many milliseconds after this was made.
+    pub(super) fn next_at(&self, now: u64) -> (Option<ConnectRequest>, bool) {
+        loop {
+            let mut waiting = self.waiting.lock();
+            match waiting.pop(now) {
+                // The client is gone again, and costs no queue pair.
+                First::Request(request) if !request.connection.state.is_requested() => {
+                    drop(waiting);
+                    drop(request);
+                }
+                First::Request(request) => {
+                    waiting.admission.accepted(&request.host, now);
+                    let more = !waiting.requests.is_empty();
+                    drop(waiting);
+                    return (Some(request), more);
+                }
+                First::HasToWait(delay, client) => {
+                    drop(waiting);
+                    if let Some(client) = client {
+                        log_delayed(&client);
+                    }
+                    let delay = u32::try_from(delay).unwrap_or(u32::MAX);
+                    self.link.with(|xprt| xprt.start_timer(delay));
+                    return (None, false);
+                }
+                First::Nobody => return (None, false),
+            }
+        }
+    }
+
+    /// Has an nfsd thread look whether a client that had to wait may be accepted, if one waits. Sleeps.
+    pub(super) fn look_again(&self) {
+        let is_empty = self.waiting.lock().requests.is_empty();
+        if !is_empty {
+            self.link.with(|xprt| xprt.connection_pending());
+        }
+    }
+
+    /// Drops the requests of clients that have gone, or whose device has. Sleeps.
+    pub(super) fn drop_gone(&self) {
+        loop {
+            let mut waiting = self.waiting.lock();
+            let gone = waiting
+                .requests
+                .iter()
+                .position(|request| !request.connection.state.is_requested());
+            let request = gone.and_then(|index| waiting.requests.remove(index).ok());
+            drop(waiting);
+            if request.is_none() {
+                break;
+            }
+        }
+    }
+
+    /// Drops all requests. Sleeps.
+    pub(super) fn drop_all(&self) {
+        let requests = take(&mut self.waiting.lock().requests);
+        drop(requests);
+    }
+
+    /// Whether the address has moved since this was asked last.
+    pub(super) fn has_moved(&self) -> bool {
+        self.address_changed.xchg(false, Full)
+    }
+
+    /// Whether the listener is of no use any more.
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost.load(Acquire)
+    }
+}
+
+/// Logs that connection requests of `client` wait.
+fn log_delayed(client: &SockAddr) {
+    let client = client.text();
+    endpoint::log(|| {
+        let client = client.as_c_str();
+        pr_info!("{client} asks for many connections, and waits for the next ones\n");
+    });
+}
+
+impl listener::Listen for RequestQueue {
+    type Connection = Connection;
+
+    fn connect_request(&self, request: &listener::Request<'_, Connection>) {
+        match self.push(request) {
+            Ok(()) => _ = self.link.with(|xprt| xprt.connection_pending()),
+            // Not adopted, so the CM turns the client away.
+            Err(error) => log_rejected(&request.remote_address(), error),
+        }
+    }
+
+    fn address_changed(&self) {
+        self.address_changed.store(true, Release);
+        // The id cannot be destroyed in its own handler.
+        self.link.with(|xprt| xprt.start_timer(0));
+    }
+
+    fn listener_lost(&self) {
+        let address = self.address.as_ref();
+        let address = address.map_or(AddrText::EMPTY, |address| address.text());
+        endpoint::log(|| {
+            let address = address.as_c_str();
+            pr_warn!("the device or address of the listener at {address} went away, and with it the listener\n");
+        });
+        self.lost.store(true, Release);
+        self.link.with(|xprt| {
+            xprt.deferred_close();
+            xprt.start_timer(0);
+        });
+    }
+}

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The part of a connection that belongs to the device: it is made, accepted, drained and given up here.
+//!
+//! RFC 8166, section 3.3 (credits and inline threshold); RFC 8797 (private data).
+
+use super::{
+    connection::Connection,
+    lent_messages::LentMessages,
+    page_pool::PagePool,
+    queue_limits::QueueLimits,
+    rejected_calls::RejectedCalls,
+    send::SendPath,
+    waiting::Outgoing, //
+};
+use crate::endpoint;
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::{
+        Arc,
+        SpinLock, //
+    },
+};
+use proto::{
+    cm_private_data,
+    conn::server::{
+        Action,
+        Event, //
+    },
+    plan::{
+        Role,
+        Thresholds, //
+    },
+    rdma_error::{
+        ErrorMessage,
+        RdmaError, //
+    }, //
+};
+use rdma::{
+    cm::{
+        ConnectParameters,
+        Id, //
+    },
+    error::not_connected,
+    receive::{
+        Message,
+        MessageMemory, //
+    },
+    send::{
+        Buffers,
+        Verb, //
+    },
+    transfer::Attached,
+    ProtectionDomain, //
+};
+use sunrpc::{
+    SockAddr,
+    SvcConnection,
+    SvcLink, //
+};
+
+/// How long the device waits for an acknowledgement at most before it sends again, as the exponent
+/// that InfiniBand writes: two seconds. A client may ask for less, as all known ones do.
+const MAX_ACK_TIMEOUT: u8 = 19;
+
+/// How long a client's device waits before it sends a message again that found no Receive, as
+/// InfiniBand encodes it: 10.24 ms. A client that keeps to its credits hardly ever meets that. One
+/// that does not is slowed by its own device: it sends no more than all Receives in this time.
+const RNR_TIMER: u8 = 20;
+
+/// The part of a connection that belongs to the device. A thread that uses it keeps it for as long as that takes.
+#[pin_data]
+pub(super) struct Responder<T: SvcConnection> {
+    pub(super) page_pool: Arc<PagePool>,
+    /// The Receives of the messages that sunrpc reads calls from.
+    #[pin]
+    lent: SpinLock<LentMessages<Connection<T>>>,
+    pub(super) send_path: SendPath<T>,
+    id: Arc<Id<Connection<T>>>,
+}
+
+impl<T: SvcConnection> Responder<T> {
+    /// Makes all that the connection needs, but does not accept it. Sleeps.
+    pub(super) fn new(
+        id: Arc<Id<Connection<T>>>,
+        connection: Arc<Connection<T>>,
+        link: SvcLink<T>,
+        page_pool: Arc<PagePool>,
+        rejected_calls: Arc<RejectedCalls>,
+    ) -> Result<Arc<Self>> {
+        let send_path = Self::create_send_path(&id, connection, link, rejected_calls)
+            .inspect_err(|_| id.reject())?;
+        Arc::pin_init(
+            pin_init!(Self {
+                page_pool,
+                lent <- new_spinlock!(LentMessages::EMPTY, "rpcrdma::lent_messages"),
+                send_path,
+                id,
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Creates the protection domain and the queue pair.
+    fn create_send_path(
+        id: &Arc<Id<Connection<T>>>,
+        connection: Arc<Connection<T>>,
+        link: SvcLink<T>,
+        rejected_calls: Arc<RejectedCalls>,
+    ) -> Result<SendPath<T>> {
+        let mut limits = QueueLimits::new(&id.limits()?)?;
+        let wanted = limits.credits;
+        let client = id.remote_address()?;
+        let pd = ProtectionDomain::new(id.clone()).inspect_err(|error| {
+            trace::event!(svcrdma_pd_err(client.text().as_c_str(), *error));
+        })?;
+        let queue = loop {
+            let parameters = limits.parameters::<Connection<T>>()?;
+            match (
+                parameters.make(id.clone(), pd.clone(), &mut Buffers::new()),
+                limits.halved(),
+            ) {
+                // The device's attributes promise more than it has, or there is no memory now.
+                // Which of the two, some devices do not say.
+                (Err(EINVAL | ENOMEM), Some(halved)) => limits = halved,
+                (queue, _) => {
+                    break queue.inspect_err(|error| {
+                        trace::event!(svcrdma_qp_err(client.text().as_c_str(), *error));
+                    })?;
+                }
+            }
+        };
+        if limits.credits < wanted {
+            let (credits, client) = (limits.credits, client.text());
+            endpoint::log(|| {
+                let client = client.as_c_str();
+                pr_warn!("the connection of {client} has {credits} instead of {wanted} credits: the device, or memory, was short of more\n");
+            });
+        }
+        connection.set_client(client, rejected_calls);
+        connection.set_link(link);
+        let theirs = connection.client_private_data;
+        let thresholds = Thresholds::negotiate(Role::Server, limits.inline, theirs);
+        Ok(SendPath {
+            queue,
+            connection,
+            limits,
+            inline_threshold: thresholds.reply,
+            remote_invalidation: cm_private_data::may_invalidate(limits.inline, theirs),
+            unused_reply_chunk: cm_private_data::takes_unused_reply_chunk(theirs),
+        })
+    }
+
+    /// Accepts the connection. If that fails, rejects it. Sleeps.
+    pub(super) fn start(&self) -> Result {
+        self.accept().inspect_err(|_| {
+            self.id.reject();
+            let _ = self.send_path.connection.state.on(Event::Failed);
+        })
+    }
+
+    fn accept(&self) -> Result {
+        let SendPath {
+            connection, limits, ..
+        } = &self.send_path;
+        let initiator_depth = connection
+            .initiator_depth
+            .min(self.id.limits()?.initiator_depth);
+        if initiator_depth == 0 {
+            // Such a client executes no RDMA Read at all.
+            trace::event!(svcrdma_initdepth_err(
+                connection.client_text().as_c_str(),
+                EINVAL
+            ));
+            return Err(EINVAL);
+        }
+        // RFC 8166, section 3.3.1: Receives for the first grant are posted before the first Call.
+        self.send_path.grant_first()?;
+        if connection.state.on(Event::Prepared) != Action::Accept {
+            return Err(not_connected());
+        }
+        self.id.limit_ack_timeout(MAX_ACK_TIMEOUT);
+        self.id.set_rnr_timer(RNR_TIMER);
+        self.send_path
+            .queue
+            .accept(&ConnectParameters {
+                private_data: &limits.inline.emit(),
+                responder_resources: 0,
+                initiator_depth,
+                retry_count: 0,
+                // The client's device takes this: it waits for a Receive as long as it takes. A
+                // client may have to, for a moment, that gives up a call, or is slow to use fewer
+                // credits.
+                rnr_retry_count: 7,
+            })
+            .inspect_err(|error| {
+                trace::event!(svcrdma_accept_err(
+                    connection.client_text().as_c_str(),
+                    *error
+                ));
+            })?;
+        connection.watch_accepted();
+        Ok(())
+    }
+
+    /// The local and the remote address.
+    pub(super) fn addresses(&self) -> Result<(SockAddr, SockAddr)> {
+        Ok((self.id.local_address()?, self.id.remote_address()?))
+    }
+
+    /// Disconnects: what is posted completes, and what waits to be posted is dropped. Once more
+    /// does no harm. Sleeps.
+    pub(super) fn disconnect(&self) {
+        let SendPath {
+            queue, connection, ..
+        } = &self.send_path;
+        let _ = connection.state.on(Event::Close);
+        // It has ended if that fails. Not left out the second time: over iWARP the first may come
+        // too early to have an effect.
+        let _ = queue.disconnect();
+        // The pages of what waits are of no use any more, and the transport may be freed much
+        // later.
+        connection.resume(queue);
+    }
+
+    /// Drains the queue pair and frees the work. When this returns no memory is under DMA, and no
+    /// handler runs. Sleeps.
+    pub(super) fn drain(&self) {
+        let connection = &self.send_path.connection;
+        let _ = connection.state.on(Event::Close);
+        self.send_path.queue.drain();
+        connection.clear();
+        let _ = connection.state.on(Event::Drained);
+    }
+
+    /// Separates `message`, for sunrpc to read a call from its memory. Returns that, and the number
+    /// with which [`Self::take_back`] finds its Receive. Without memory for that, returns the
+    /// message. Sleeps.
+    pub(super) fn lend(
+        &self,
+        message: Message<Connection<T>>,
+    ) -> Result<(MessageMemory, usize), Message<Connection<T>>> {
+        let mut message = message;
+        loop {
+            let mut lent = self.lent.lock();
+            match lent.add(message) {
+                Ok(lent) => return Ok(lent),
+                Err(back) => message = back,
+            }
+            let count = lent.next_capacity();
+            drop(lent);
+            let Ok(mut longer) = LentMessages::with_capacity(count, GFP_KERNEL) else {
+                return Err(message);
+            };
+            self.lent.lock().move_to(&mut longer);
+        }
+    }
+
+    /// The message that [`Self::lend`] gave this number, whose `memory` sunrpc reads no more.
+    pub(super) fn take_back(
+        &self,
+        memory: MessageMemory,
+        number: usize,
+    ) -> Option<Message<Connection<T>>> {
+        let receive = self.lent.lock().take(number)?;
+        receive.join(memory)
+    }
+
+    /// Frees the list of lent messages, if there is none in it.
+    pub(super) fn give_up_spares(&self) {
+        let spare = self.lent.lock().take_spare();
+        drop(spare);
+    }
+
+    /// Gives back the Receive of `message`, to be posted again.
+    pub(super) fn repost(&self, message: Message<Connection<T>>) {
+        self.send_path
+            .connection
+            .repost(&self.send_path.queue, message);
+    }
+
+    /// Replies to `message` with an RDMA_ERROR message. If that fails, has the connection closed.
+    /// Sleeps.
+    pub(super) fn send_error(&self, message: Message<Connection<T>>, error: &ErrorMessage) {
+        match error.error {
+            RdmaError::Version { .. } => trace::event!(svcrdma_err_vers(error.xid)),
+            RdmaError::Chunk => trace::event!(svcrdma_err_chunk(error.xid)),
+        }
+        let Ok(mut bytes) = self.send_path.message_memory() else {
+            return self.close_unanswered(message);
+        };
+        match error.emit(self.send_path.credits(), bytes.bytes_mut()) {
+            Ok(len) => {
+                let SendPath {
+                    queue, connection, ..
+                } = &self.send_path;
+                let message = Outgoing {
+                    bytes,
+                    len,
+                    attached: Attached::Nothing,
+                    memory: None,
+                    verb: Verb::Send,
+                    xid: error.xid,
+                    answers: message,
+                };
+                // An error has the connection closed.
+                if let Err(failure) = connection.send(queue, message) {
+                    connection.trace_send_error(error.xid, failure);
+                }
+            }
+            Err(_) => {
+                self.send_path.put_back(bytes);
+                self.repost(message);
+                let connection = &self.send_path.connection;
+                connection.lost(Event::Unanswered, c"an error could not be encoded");
+            }
+        }
+    }
+
+    /// Has the connection closed, because there will be no reply to `message`: the client would
+    /// wait for it (RFC 8166, section 4.5.4).
+    pub(super) fn close_unanswered(&self, message: Message<Connection<T>>) {
+        self.repost(message);
+        let connection = &self.send_path.connection;
+        connection.lost(Event::Unanswered, c"a call cannot be answered");
+    }
+}

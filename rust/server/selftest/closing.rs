@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tests of what a connection keeps when it has ended, and threads use it yet.
+
+use super::super::{
+    credits::Credits,
+    transport::Connection,
+    work_queue::WorkQueue, //
+};
+use kernel::prelude::*;
+
+pub(super) fn ended_connection_has_no_room_for_work() -> Result<bool> {
+    let mut queue = WorkQueue::<Connection>::with_capacity(4, GFP_KERNEL)?;
+    let before = queue.close();
+    // A thread that raises the grant makes room at the same time.
+    let mut longer = WorkQueue::with_capacity(8, GFP_KERNEL)?;
+    queue.move_to(&mut longer);
+    Ok(before.capacity() == 4 && queue.capacity() == 0 && longer.capacity() == 8)
+}
+
+pub(super) fn credits_go_back_when_the_connection_ends() -> Result<bool> {
+    let before = Credits::total();
+    let credits = KBox::pin_init(Credits::new(), GFP_KERNEL)?;
+    credits.set_first(2);
+    let change = credits.begin_change().ok_or(EBUSY)?;
+    change.raise(64, |_| Ok(()))?;
+    let taken = Credits::total() == before + 56;
+    credits.end();
+    let given_back = Credits::total() == before;
+    // A thread may be raising the grant at the same time.
+    let refused = change.raise(128, |_| Ok(())).is_err();
+    Ok(taken && given_back && refused && Credits::total() == before)
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tests of what a connection has room for, whatever the device is short of.
+
+use super::super::{
+    queue_limits::{
+        QueueLimits,
+        MAX_PAYLOAD, //
+    },
+    transport::Connection, //
+};
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*, //
+};
+use rdma::device::Limits;
+
+/// A device of iWARP.
+fn device(queue_depth: u32, sink_pages: u32) -> Limits {
+    Limits {
+        queue_depth,
+        registration_pages: sink_pages,
+        responder_resources: 16,
+        initiator_depth: 16,
+        write_elements: 4,
+        read_elements: 1,
+        sink_pages: Some(sink_pages),
+        remote_invalidation: false,
+        waits_for_receives: false,
+    }
+}
+
+/// How many regions the longest WRITE takes at least, of so many pages.
+fn regions(sink_pages: u32) -> Result<u32> {
+    Ok(MAX_PAYLOAD
+        .div_ceil(u32::try_from(PAGE_SIZE)?)
+        .div_ceil(sink_pages))
+}
+
+pub(super) fn longest_call_can_be_registered() -> Result<bool> {
+    for sink_pages in [8, 64, 256] {
+        let mut limits = QueueLimits::new(&device(4096, sink_pages))?;
+        // As for a device that refuses one queue pair after another.
+        while let Some(halved) = limits.halved() {
+            limits = halved;
+        }
+        if limits.parameters::<Connection>()?.transfers < regions(sink_pages)? {
+            return Ok(false);
+        }
+    }
+    // Here the queue has room for 16, each with its registration.
+    Ok(QueueLimits::new(&device(64, 8)).is_err() && QueueLimits::new(&device(64, 256)).is_ok())
+}
