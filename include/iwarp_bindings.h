@@ -9,6 +9,7 @@
 #include <linux/crc32c.h>
 #include <linux/dma-mapping.h>
 #include <linux/ethtool.h>
+#include <linux/if_vlan.h>
 #include <linux/in.h>
 #include <linux/in6.h>
 #include <linux/inetdevice.h>
@@ -29,6 +30,7 @@
 #include <net/addrconf.h>
 #include <net/inet_sock.h>
 #include <net/ipv6.h>
+#include <net/l3mdev.h>
 #include <net/net_namespace.h>
 #include <net/sock.h>
 #include <net/tcp.h>

@@ -36,9 +36,6 @@ use provider::work::Worker;
 /// Connections that are taken over in a row, before others have their turn.
 const BATCH: usize = 16;
 
-/// Undecided connections that a listener has in any case, however small the backlog.
-const MIN_UNDECIDED: u32 = 16;
-
 /// Milliseconds until a listener tries again for which there was no memory.
 const RETRY_MS: u32 = 100;
 
@@ -132,13 +129,16 @@ impl<L: Lower> Work for Acceptor<L> {
             if this.undecided.load(Ordering::SeqCst) >= this.limit {
                 return;
             }
-            let accepted = match &mut *this.open.lock() {
+            let (accepted, look_again) = match &mut *this.open.lock() {
                 Some(Open {
                     socket: Some(socket),
                     ..
-                }) => L::accept(socket),
+                }) => (L::accept(socket), L::look_again(socket)),
                 _ => return,
             };
+            if let Some(milliseconds) = look_again {
+                Worker::kick_later(&this, milliseconds);
+            }
             let accepted = match accepted {
                 Ok(Some(accepted)) => accepted,
                 Ok(None) => return,
@@ -170,7 +170,7 @@ pub(crate) struct Listener<L: Lower> {
 }
 
 impl<L: Lower> Listener<L> {
-    /// Listens. A wildcard is for `netdev` only. Sleeps.
+    /// Listens. A wildcard is for `netdev`, and for the VLANs on it that have no device. Sleeps.
     pub(crate) fn new(
         shared: Arc<Shared>,
         requests: Arc<Requests<L>>,
@@ -188,7 +188,8 @@ impl<L: Lower> Listener<L> {
                 waker,
                 undecided: AtomicU32::new(0),
                 admitted: AtomicU32::new(0),
-                limit: backlog.max(MIN_UNDECIDED),
+                // iw_cm has memory for so many requests, and loses those beyond them.
+                limit: backlog.max(1),
                 open <- new_mutex!(Some(open), "iwarp_listener"),
                 worker <- new_worker!(Acceptor<L>, queue),
             }),

@@ -62,7 +62,7 @@ pub(crate) trait Lower: Send + Sync + Sized + 'static {
     /// A connection on which segments flow.
     type Open: Open + Unpin;
 
-    /// Listens. A wildcard is for `netdev` only. Sleeps.
+    /// Listens. A wildcard is for `netdev`, and for the VLANs on it that have no device. Sleeps.
     fn listen(
         netdev: NetDevice,
         address: SocketAddr,
@@ -72,6 +72,9 @@ pub(crate) trait Lower: Send + Sync + Sized + 'static {
 
     /// A connection that a peer began. Sleeps, but does not wait for one.
     fn accept(listener: &mut Self::Listener) -> Result<Option<Self::Accepted>>;
+
+    /// Milliseconds after which to look again, even without an event.
+    fn look_again(listener: &Self::Listener) -> Option<u32>;
 
     /// Goes on with a connection: its events kick `waker`'s target. Sleeps.
     fn take_over(accepted: Self::Accepted, waker: Arc<Waker>)
@@ -201,6 +204,8 @@ pub(crate) trait Open: Send + Sized + 'static {
     type Order: Order + Send + Unpin;
     /// What is left of it in the end.
     type Lingering: Lingering + Unpin;
+    /// Whether a peer that sends nothing more may still receive.
+    const HALF_CLOSES: bool;
 
     /// The order of the peer's segments. An error but for the first time.
     fn order(&mut self) -> Result<Self::Order>;
@@ -217,7 +222,8 @@ pub(crate) trait Open: Send + Sized + 'static {
     /// Whether no segment was added since the last [flush](Self::flush).
     fn is_empty(&self) -> bool;
 
-    /// Adds a segment: `header`, and `length` octets that `payload` writes.
+    /// Adds a segment: `header`, and `length` octets that `payload` writes. The memory of the payload is not needed any more, but the
+    /// layer below has the segment only when [`flush`](Self::flush) has succeeded.
     fn add(
         &mut self,
         header: &[u8],
@@ -243,11 +249,11 @@ pub(crate) trait Open: Send + Sized + 'static {
     /// Whether something took the peer too long.
     fn is_late(&self) -> bool;
 
-    /// The consumer closes, or wants the end `at_once`: hands over what was added, and says so, as far as the protocol has a word
-    /// for it. [`None`]: it is ended. Sleeps.
+    /// The consumer closes, or wants the end `at_once`: what was added is handed over, and the peer hears of that, as far as the
+    /// protocol has a word for it. [`None`]: it is ended. Sleeps.
     fn close(self, at_once: bool) -> Option<Self::Lingering>;
 
-    /// Leaves the peer time to hear what was said last. Sleeps.
+    /// Leaves the peer time to hear what was said last, and what was added. Sleeps.
     fn linger(self) -> Self::Lingering;
 
     /// Ends it, whatever is on its way. Sleeps.

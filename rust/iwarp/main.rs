@@ -44,6 +44,7 @@ mod sctp;
 #[cfg(RPCRDMA_SELFTEST)]
 mod selftest;
 mod shared;
+mod sockets;
 mod stream;
 mod tcp;
 mod waker;

@@ -10,6 +10,7 @@ use provider::memory::Piece;
 use provider::region::Domain;
 use provider::region::Region;
 use provider::region::Registration;
+use provider::wr::Run;
 use rdmap::stag;
 use rdmap::stag::Access;
 use rdmap::stag::Denied;
@@ -64,6 +65,26 @@ impl Registered<'_> {
         region.access(range.stag.key(), range.offset, range.length, f)
     }
 
+    /// Calls `f` with each piece of a run that a request of this end names. Denied if it is of a region that is not registered. Sleeps.
+    pub(crate) fn pieces(&self, run: Run<'_>, mut f: impl FnMut(Piece<'_>) -> Result) -> Result {
+        match run {
+            Run::Local(piece) => f(piece),
+            Run::Registered {
+                stag,
+                offset,
+                length,
+            } => {
+                let stag = Stag(stag);
+                let range = Range {
+                    stag,
+                    offset,
+                    length,
+                };
+                self.copy(range, f)
+            }
+        }
+    }
+
     /// Invalidates what this end names. False if that is no region of its, or one that is registered with another key.
     pub(crate) fn invalidate_local(&self, stag: Stag) -> bool {
         let Some(region) = self.region(stag) else {
@@ -83,7 +104,11 @@ impl Memory for Registered<'_> {
     fn invalidate(&self, stag: Stag) -> Result<(), Denied> {
         let (region, view) = self.look(stag)?;
         view.check_invalidate()?;
-        region.invalidate();
-        Ok(())
+        // Another queue pair may have registered it anew since, with another key: that is not what the
+        // peer names.
+        match region.invalidate_key(stag.key()) {
+            true => Ok(()),
+            false => Err(Denied::Invalid),
+        }
     }
 }

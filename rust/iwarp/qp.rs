@@ -19,6 +19,7 @@ use crate::shared::Shared;
 use crate::stream::Round;
 use crate::stream::Stream;
 use crate::waker::Waker;
+use core::sync::atomic::AtomicBool;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering;
 use kernel::new_mutex;
@@ -37,12 +38,16 @@ use provider::work::Work;
 use provider::work::Worker;
 use provider::wr::Status;
 use rdmap::cm;
+use rdmap::violation::Code;
 
 /// Rounds in a row before others have their turn.
 const ROUNDS: usize = 8;
 
 /// Milliseconds between looks at a connection that waits for something, even without an event.
 const LOOK_MS: u32 = 1_000;
+
+/// Terminates of peers that are logged, for each device.
+const LINES: u64 = 16;
 
 /// Why a connection ends.
 #[derive(Clone, Copy)]
@@ -80,8 +85,10 @@ pub(crate) struct Qp<L: Lower> {
     queues: Arc<Queues>,
     endings: Arc<Endings<L>>,
     domain: Domain,
-    // One of `State`, and the access of the peer above it.
+    // One of `State`.
     state: AtomicU32,
+    // The consumer closed, whatever it wanted next.
+    closed: AtomicBool,
     access: AtomicU32,
     #[pin]
     inner: Mutex<Inner<L>>,
@@ -118,6 +125,7 @@ impl<L: Lower> Qp<L> {
                 endings,
                 domain,
                 state: AtomicU32::new(State::Reset as u32),
+                closed: AtomicBool::new(false),
                 access: AtomicU32::new(0),
                 inner <- new_mutex!(inner, "iwarp_qp"),
                 worker <- new_worker!(Self, queue),
@@ -233,7 +241,8 @@ impl<L: Lower> Qp<L> {
                 Round::More => true,
                 Round::Idle if stream.is_late() => {
                     this.shared.counters.add(Count::Late);
-                    Self::end(this, inner, Why::Over { graceful: false });
+                    let graceful = stream.tell_late(&this.shared, &memory);
+                    Self::end(this, inner, Why::Over { graceful });
                     false
                 }
                 Round::Idle => {
@@ -252,7 +261,9 @@ impl<L: Lower> Qp<L> {
 
     /// The connection is over, or is to be: tells the consumer, completes everything.
     fn end(this: &Arc<Self>, inner: &mut Inner<L>, why: Why) {
-        let at_once = this.state() != State::Closing;
+        // A consumer that closes and drains its queues wants the error state right behind, and the worker may not have run between. What
+        // completed until then is to arrive all the same.
+        let at_once = this.state() != State::Closing && !this.closed.load(Ordering::Relaxed);
         this.set_state(State::Error);
         match core::mem::replace(&mut inner.phase, Phase::Over) {
             Phase::Unbound | Phase::Over => {}
@@ -261,6 +272,9 @@ impl<L: Lower> Qp<L> {
                 connecting.give_up();
             }
             Phase::Open(stream, token) => {
+                if let (Some(code), Some(id)) = (stream.terminated(), token.id()) {
+                    Self::log(this, code, id);
+                }
                 let open = KBox::into_inner(stream).end(&this.queues);
                 // Before iw_cm hears of the end, all that was posted until now is complete.
                 Self::flush(&this.queues);
@@ -284,6 +298,16 @@ impl<L: Lower> Qp<L> {
         }
     }
 
+    /// Says why a peer ended a connection. So many peers of a device can say something, each as often as it likes, that only the first
+    /// are logged.
+    fn log(this: &Self, code: Code, id: &Id) {
+        if this.shared.counters.get(Count::TerminateReceived) > LINES {
+            return;
+        }
+        let (peer, Code { layer, etype, code }) = (id.ends.peer, code);
+        pr_info!("{peer:?} ended its connection with a Terminate: layer {layer}, type {etype}, code {code:#04x}\n");
+    }
+
     /// Completes what was posted and not taken.
     fn flush(queues: &Queues) {
         while let Some(request) = queues.take_send_to_flush() {
@@ -303,7 +327,11 @@ impl<L: Lower> Work for Qp<L> {
     fn run(this: Arc<Self>) {
         for _ in 0..ROUNDS {
             let mut inner = this.inner.lock();
-            if !Self::step(&this, &mut inner) {
+            let more = Self::step(&this, &mut inner);
+            if matches!(inner.phase, Phase::Open(..)) && this.queues.have_overflown() {
+                return Self::end(&this, &mut inner, Why::Over { graceful: false });
+            }
+            if !more {
                 return;
             }
         }
@@ -335,6 +363,10 @@ impl<L: Lower> QueuePair for Qp<L> {
             };
             if !allowed {
                 return Err(EINVAL);
+            }
+            if to == State::Closing {
+                // Before the worker sees the state.
+                this.closed.store(true, Ordering::Relaxed);
             }
             if this.advance(from, to) {
                 break;

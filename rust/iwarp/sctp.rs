@@ -9,7 +9,6 @@ mod heard;
 mod held;
 mod inbound;
 mod lingering;
-mod listener;
 mod open;
 mod passive;
 mod peer;
@@ -18,15 +17,18 @@ use crate::counters::names;
 use crate::counters::Count;
 use crate::lower::Lower;
 use crate::sctp::active::Active;
-use crate::sctp::listener::Listener;
 use crate::sctp::open::Open;
 use crate::sctp::passive::Passive;
+use crate::sctp::peer::SETTINGS;
+use crate::sockets;
 use crate::waker::Waker;
+use core::net::IpAddr;
 use core::net::SocketAddr;
 use kernel::c_str;
 use kernel::prelude::*;
 use kernel::str::CStr;
 use kernel::sync::Arc;
+use provider::addr::Net;
 use provider::cm::Addresses;
 use provider::netdev::NetDevice;
 use socket::sctp::Accepted;
@@ -54,7 +56,7 @@ impl Lower for Sctp {
         (Count::NoMemory, c_str!("no_memory")),
     ];
     const NAMES: &'static [&'static CStr] = &names::<{ Self::COUNTERS.len() }>(Self::COUNTERS);
-    type Listener = Listener;
+    type Listener = sockets::Listener<socket::sctp::Listener<Waker>>;
     type Accepted = (SocketAddr, Accepted);
     type Active = Active;
     type Passive = Passive;
@@ -65,12 +67,16 @@ impl Lower for Sctp {
         address: SocketAddr,
         backlog: u32,
         waker: Arc<Waker>,
-    ) -> Result<Listener> {
-        Listener::new(netdev, address, backlog, waker)
+    ) -> Result<Self::Listener> {
+        sockets::Listener::new(netdev, address, backlog, waker)
     }
 
-    fn accept(listener: &mut Listener) -> Result<Option<Self::Accepted>> {
+    fn accept(listener: &mut Self::Listener) -> Result<Option<Self::Accepted>> {
         listener.accept()
+    }
+
+    fn look_again(listener: &Self::Listener) -> Option<u32> {
+        listener.look_again()
     }
 
     fn take_over(
@@ -80,5 +86,32 @@ impl Lower for Sctp {
         let peer = accepted.peer_address()?;
         let ends = Addresses { local, peer };
         Ok((ends, Passive::new(accepted.attach(waker)?)?))
+    }
+}
+
+impl sockets::Socket for socket::sctp::Listener<Waker> {
+    type Accepted = Accepted;
+    const ID: u32 = Sctp::ID;
+
+    fn listen(
+        net: &Net,
+        address: SocketAddr,
+        _: Option<u32>,
+        backlog: u32,
+        waker: Arc<Waker>,
+    ) -> Result<Self> {
+        Self::new(net, address, backlog, &SETTINGS, waker)
+    }
+
+    fn accept(&self) -> Result<Option<Accepted>> {
+        self.accept()
+    }
+
+    fn offer_others(&self, address: SocketAddr) {
+        self.offer_others(address);
+    }
+
+    fn may_be_another_ones(ip: IpAddr) -> bool {
+        socket::sctp::has_address(ip)
     }
 }

@@ -6,5 +6,9 @@ use kernel::prelude::*;
 
 /// Runs all.
 pub(crate) fn run() -> Result {
-    crate::ktap::run(&[provider::selftest::TESTS, socket::selftest::TESTS])
+    crate::ktap::run(&[
+        provider::selftest::TESTS,
+        socket::selftest::TESTS,
+        crate::tcp::selftest::TESTS,
+    ])
 }

@@ -25,6 +25,7 @@ use provider::wr::SendRequest;
 use provider::wr::Status;
 use rdmap::enhanced::Agreed;
 use rdmap::fault::Fault;
+use rdmap::fault::Lower;
 use rdmap::header::ReadRequest;
 use rdmap::order::Order;
 use rdmap::sink;
@@ -34,6 +35,7 @@ use rdmap::source;
 use rdmap::source::Source;
 use rdmap::stag::Range;
 use rdmap::stag::Stag;
+use rdmap::violation::Code;
 
 /// An open stream.
 pub(crate) struct Stream<O: Open>(Parts<O>);
@@ -59,6 +61,7 @@ impl<O: Open> Stream<O> {
             ),
             sends: Requests::new(capacities.sends)?,
             receives: Requests::new(capacities.receives)?,
+            terminated: None,
             open,
         }))
     }
@@ -74,7 +77,10 @@ impl<O: Open> Stream<O> {
         let received = self.receive(shared, queues, memory);
         self.take_sends(queues);
         let sent = match received {
-            // RFC 5043, section 6.2: nothing follows on the Terminate of a session, which whoever ends the connection sends.
+            // A fault is told, and what is due is sent, also to a peer that sends nothing more itself.
+            Ok(Received::Over { graceful: true }) if O::HALF_CLOSES => {
+                outbound::make(&mut self.0, shared, memory)
+            }
             Ok(Received::Over { .. }) | Err(_) => Ok(false),
             _ => outbound::make(&mut self.0, shared, memory),
         };
@@ -89,10 +95,21 @@ impl<O: Open> Stream<O> {
         }
         match (received, sent) {
             (Err(_), _) | (_, Err(_)) => Round::Over { graceful: false },
+            // There was no room for all that the peer is still to be given.
+            (Ok(Received::Over { graceful: true }), Ok(more)) if self.owes() => match more {
+                true => Round::More,
+                false => Round::Idle,
+            },
             (Ok(Received::Over { graceful }), _) => Round::Over { graceful },
             (Ok(Received::More), _) | (_, Ok(true)) => Round::More,
             _ => Round::Idle,
         }
+    }
+
+    /// Whether a fault is still to be told, or a Read to be answered, to a peer that may receive, whether it sends or not.
+    fn owes(&self) -> bool {
+        let source = &self.0.source;
+        O::HALF_CLOSES && (source.owes_answers() || source.fault().is_some() && !source.is_over())
     }
 
     fn receive(
@@ -109,7 +126,22 @@ impl<O: Open> Stream<O> {
             sink: &mut parts.sink,
             source: &mut parts.source,
             receives: &mut parts.receives,
+            terminated: &mut parts.terminated,
         })
+    }
+
+    /// Why the peer ended the stream, if it said so.
+    pub(crate) fn terminated(&self) -> Option<Code> {
+        self.0.terminated
+    }
+
+    /// Something took the peer too long, and the stream is to end: tells it, if it may still receive (RFC 5040, section 6.2.1). Says whether.
+    pub(crate) fn tell_late(&mut self, shared: &Shared, memory: &Registered<'_>) -> bool {
+        if !O::HALF_CLOSES {
+            return false;
+        }
+        self.0.source.fail(Fault::lower(Lower::Lost));
+        outbound::make(&mut self.0, shared, memory).is_ok() && self.0.source.is_over()
     }
 
     /// Whether something took the peer too long.
@@ -146,17 +178,17 @@ impl<O: Open> Stream<O> {
     /// Gives what was posted to the engine.
     fn take_sends(&mut self, queues: &Queues) {
         while let Some(request) = queues.take_send() {
-            let posted = self.0.source.post(source::Request {
-                operation: operation(&request),
-                fence: request.fence,
-            });
+            let fence = request.fence;
+            let mut post = |operation| self.0.source.post(source::Request { operation, fence });
+            // A Read where none may be fails in its turn, as a local operation that cannot be done.
+            let posted = post(operation(&request)).or_else(|_| post(source::Operation::Local));
             match posted {
                 Ok(number) => {
                     if let Some(request) = self.0.sends.put(number, request) {
                         queues.complete_send(request, Status::Failed);
                     }
                 }
-                // A Read where none may be. The consumer has asked for what was not agreed on, and the stream ends.
+                // There is room for as many as the queue has.
                 Err(_) => {
                     queues.complete_send(request, Status::Failed);
                     self.0.source.fail(Fault::LOCAL);

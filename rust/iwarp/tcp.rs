@@ -8,20 +8,25 @@ mod lingering;
 mod open;
 mod outbox;
 mod passive;
+#[cfg(RPCRDMA_SELFTEST)]
+pub(crate) mod selftest;
 mod startup;
 
 use crate::counters::names;
 use crate::counters::Count;
 use crate::lower::Lower;
+use crate::sockets;
 use crate::tcp::active::Active;
 use crate::tcp::open::Open;
 use crate::tcp::passive::Passive;
 use crate::waker::Waker;
+use core::net::IpAddr;
 use core::net::SocketAddr;
 use kernel::c_str;
 use kernel::prelude::*;
 use kernel::str::CStr;
 use kernel::sync::Arc;
+use provider::addr::Net;
 use provider::cm::Addresses;
 use provider::netdev::NetDevice;
 
@@ -47,7 +52,7 @@ impl Lower for Tcp {
         (Count::NoMemory, c_str!("no_memory")),
     ];
     const NAMES: &'static [&'static CStr] = &names::<{ Self::COUNTERS.len() }>(Self::COUNTERS);
-    type Listener = socket::Listener<Waker>;
+    type Listener = sockets::Listener<socket::Listener<Waker>>;
     type Accepted = socket::Accepted;
     type Active = Active;
     type Passive = Passive;
@@ -59,13 +64,15 @@ impl Lower for Tcp {
         backlog: u32,
         waker: Arc<Waker>,
     ) -> Result<Self::Listener> {
-        let interface = address.ip().is_unspecified().then(|| netdev.index());
-        let settings = &startup::SETTINGS;
-        socket::Listener::new(&netdev.net()?, address, interface, backlog, settings, waker)
+        sockets::Listener::new(netdev, address, backlog, waker)
     }
 
     fn accept(listener: &mut Self::Listener) -> Result<Option<Self::Accepted>> {
-        listener.accept()
+        Ok(listener.accept()?.map(|(_, accepted)| accepted))
+    }
+
+    fn look_again(listener: &Self::Listener) -> Option<u32> {
+        listener.look_again()
     }
 
     fn take_over(accepted: Self::Accepted, waker: Arc<Waker>) -> Result<(Addresses, Passive)> {
@@ -74,5 +81,30 @@ impl Lower for Tcp {
             peer: accepted.peer_address()?,
         };
         Ok((ends, Passive::new(accepted.attach(waker)?)?))
+    }
+}
+
+impl sockets::Socket for socket::Listener<Waker> {
+    type Accepted = socket::Accepted;
+    const ID: u32 = Tcp::ID;
+
+    fn listen(
+        net: &Net,
+        address: SocketAddr,
+        interface: Option<u32>,
+        backlog: u32,
+        waker: Arc<Waker>,
+    ) -> Result<Self> {
+        Self::new(net, address, interface, backlog, &startup::SETTINGS, waker)
+    }
+
+    fn accept(&self) -> Result<Option<Self::Accepted>> {
+        self.accept()
+    }
+
+    fn offer_others(&self, _: SocketAddr) {}
+
+    fn may_be_another_ones(_: IpAddr) -> bool {
+        false
     }
 }

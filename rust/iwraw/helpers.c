@@ -37,6 +37,11 @@ void iwarp_helper_copy_ifname(struct ib_device *device,
 	strscpy(device->iw_ifname, dev->name);
 }
 
+void iwarp_helper_dev_hold(struct net_device *dev)
+{
+	dev_hold(dev);
+}
+
 struct net *iwarp_helper_dev_net(const struct net_device *dev)
 {
 	return dev_net(dev);
@@ -73,9 +78,19 @@ int iwarp_helper_ip6_sock_set_v6only(struct sock *sk)
 	return ip6_sock_set_v6only(sk);
 }
 
+bool iwarp_helper_is_vlan_dev(const struct net_device *dev)
+{
+	return is_vlan_dev(dev);
+}
+
 sockptr_t iwarp_helper_KERNEL_SOCKPTR(void *p)
 {
 	return KERNEL_SOCKPTR(p);
+}
+
+int iwarp_helper_l3mdev_master_ifindex(struct net_device *dev)
+{
+	return l3mdev_master_ifindex(dev);
 }
 
 void iwarp_helper_lock_sock(struct sock *sk)
@@ -98,9 +113,19 @@ unsigned int iwarp_helper_memalloc_noio_save(void)
 	return memalloc_noio_save();
 }
 
+void iwarp_helper_memcpy(void *to, const void *from, size_t len)
+{
+	memcpy(to, from, len);
+}
+
 unsigned int iwarp_helper_netdev_mtu(const struct net_device *dev)
 {
 	return READ_ONCE(dev->mtu);
+}
+
+unsigned int iwarp_helper_num_possible_cpus(void)
+{
+	return num_possible_cpus();
 }
 
 pgprot_t iwarp_helper_PAGE_KERNEL(void)
@@ -197,6 +222,11 @@ void iwarp_helper_timer_setup(struct timer_list *timer,
 			      unsigned int flags)
 {
 	timer_setup(timer, function, flags);
+}
+
+struct net_device *iwarp_helper_vlan_dev_real_dev(const struct net_device *dev)
+{
+	return vlan_dev_real_dev(dev);
 }
 
 void iwarp_helper_write_lock_bh(rwlock_t *lock)

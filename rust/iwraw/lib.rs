@@ -16,6 +16,7 @@ pub mod addr;
 pub mod errno;
 pub mod lock;
 pub mod memory;
+pub mod noio;
 pub mod work;
 
 // Generated code follows C's style, and a wrapper documents what it wraps.

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A spin lock that may be taken in any context.
+//! A spin lock that may be taken in any context in which verbs are called.
 //!
 //! C header: [`include/linux/spinlock.h`](srctree/include/linux/spinlock.h)
 //!
 //! Interrupts are off while it is held, and come back as they were. That is why there is a closure and no guard: guards
 //! may be dropped in any order, closures end in the right one.
+//!
+//! With PREEMPT_RT interrupts stay on, and who waits for it sleeps: nothing takes it with a raw lock held, with preemption
+//! off, or in an interrupt that has no thread. No data behind such a lock rely on interrupts being off.
 
 use core::cell::UnsafeCell;
 use kernel::prelude::*;

@@ -67,9 +67,10 @@ impl<'a> Piece<'a> {
             return Err(EINVAL);
         }
         // SAFETY: Both have `len` octets, by the type invariants and the test above, and Rust's own memory is apart from
-        // that. The compiler does not see into C's `memcpy`, so it assumes nothing of octets that change meanwhile.
+        // that. The helper is compiled apart, so the compiler of this crate does not know what it does, and assumes nothing of octets that
+        // change meanwhile.
         unsafe {
-            kernel::bindings::memcpy(
+            crate::memcpy(
                 to.as_mut_ptr().cast(),
                 self.address.as_ptr().cast(),
                 to.len(),
@@ -85,7 +86,7 @@ impl<'a> Piece<'a> {
         }
         // SAFETY: As in `copy_to`.
         unsafe {
-            kernel::bindings::memcpy(
+            crate::memcpy(
                 self.address.as_ptr().cast(),
                 from.as_ptr().cast(),
                 from.len(),

@@ -9,6 +9,7 @@
 //! be reached through this very connection.
 
 use crate::delayed_work;
+use crate::noio::NoIo;
 use core::mem::offset_of;
 use core::mem::size_of;
 use core::ptr::null_mut;
@@ -203,6 +204,7 @@ impl Worker {
         let at = core::ptr::from_ref(worker).addr();
         let from = Arc::as_ptr(this).addr();
         if at < from || at + size_of::<Self>() > from + size_of::<W>() {
+            debug_assert!(false, "a worker is no part of what it works for");
             return;
         }
         let item = item(worker);
@@ -261,11 +263,8 @@ unsafe extern "C" fn run<W: Work>(work: *mut work_struct) {
     let target = unsafe { &(*item.cast::<Item>()).target }.load(Ordering::Relaxed);
     // SAFETY: By the invariant it is what the item was queued for, with a count, which is taken over here.
     let this = unsafe { Arc::from_raw(target.cast::<W>()) };
-    // SAFETY: It is ended below, by the same task.
-    let flags = unsafe { crate::memalloc_noio_save() };
+    let _noio = NoIo::new();
     W::run(this);
-    // SAFETY: It was begun above.
-    unsafe { crate::memalloc_noio_restore(flags) };
 }
 
 /// Makes the [`Worker`](work::Worker) of a type. Its work items have a lock class of their own: lockdep does not take those of one

@@ -6,6 +6,10 @@
 //!
 //! Accept and reject see the id that iw_cm made for the connection. All that it has of the request is the number that the
 //! driver gave.
+//!
+//! A queue pair is named by its number. For an id that has none, rdma_cm takes the number from user
+//! space, where everybody may open its device and read the numbers of all queue pairs. Those here are
+//! of consumers in the kernel, so only who has made one may connect it.
 
 use crate::cm::Addresses;
 use crate::cm::CmId;
@@ -19,8 +23,15 @@ use core::marker::PhantomData;
 use core::ptr::null_mut;
 use core::ptr::NonNull;
 use iwraw::errno::eafnosupport;
+use iwraw::noio::NoIo;
 use kernel::ffi;
 use kernel::prelude::*;
+
+/// Runs a function for iw_cm. As the work of a connection waits for what these functions do, they allocate as that does.
+fn called(f: impl FnOnce() -> Result) -> ffi::c_int {
+    let _noio = NoIo::new();
+    errno(f)
+}
 
 /// The operations of connections of a driver.
 pub(crate) struct Operations<D>(PhantomData<D>);
@@ -52,6 +63,20 @@ unsafe fn parameters<'a>(parameters: *const iwraw::iw_cm_conn_param) -> Paramete
     }
 }
 
+/// Whether the consumer of a connection has made this queue pair.
+///
+/// # Safety
+///
+/// iw_cm, of which rdma_cm is the only user, passes the live id of a connection: its context is
+/// rdma_cm's id, with which that one's begins.
+pub(crate) unsafe fn has_made(id: *const iwraw::iw_cm_id, qp: NonNull<iwraw::ib_qp>) -> bool {
+    // SAFETY: The caller promises it. Who makes and destroys the queue pair is who calls now.
+    unsafe {
+        let consumer = (*id).context.cast::<iwraw::rdma_cm_id>();
+        (&raw const (*consumer).qp).read_volatile() == qp.as_ptr()
+    }
+}
+
 /// What iw_cm keeps for the driver: the number of a request.
 ///
 /// # Safety
@@ -72,11 +97,12 @@ impl<D: Driver> Operations<D> {
         id: *mut iwraw::iw_cm_id,
         given: *mut iwraw::iw_cm_conn_param,
     ) -> ffi::c_int {
-        errno(|| {
+        called(|| {
             // SAFETY: iw_cm passes a live id of a registered device, and has a reference to the queue pair.
             unsafe {
                 let device = (*id).device;
-                let qp = qp::Operations::<D>::find(device, (*given).qpn)?;
+                let is_meant = |qp| has_made(id, qp);
+                let qp = qp::Operations::<D>::find(device, (*given).qpn, is_meant)?;
                 let netdev = NetDevice::of(device)?;
                 let id = CmId::new(NonNull::new(id).ok_or(EINVAL)?);
                 let (Some(local), Some(peer)) = id.addresses() else {
@@ -98,14 +124,23 @@ impl<D: Driver> Operations<D> {
         id: *mut iwraw::iw_cm_id,
         given: *mut iwraw::iw_cm_conn_param,
     ) -> ffi::c_int {
-        errno(|| {
+        called(|| {
             // SAFETY: As in `connect`.
             unsafe {
                 let device = (*id).device;
                 let handle = u32::try_from(provider_data(id).addr())?;
-                let qp = qp::Operations::<D>::find(device, (*given).qpn)?;
-                let id = CmId::new(NonNull::new(id).ok_or(EINVAL)?);
                 let driver = objects::of::<D>(device).driver();
+                let is_meant = |qp| has_made(id, qp);
+                let qp = match qp::Operations::<D>::find(device, (*given).qpn, is_meant) {
+                    Ok(qp) => qp,
+                    Err(error) => {
+                        // iw_cm rejects nothing that it failed to accept. If the peer has gone it need
+                        // not be told.
+                        let _ = D::reject(driver, handle, &[]);
+                        return Err(error);
+                    }
+                };
+                let id = CmId::new(NonNull::new(id).ok_or(EINVAL)?);
                 D::accept(driver, handle, &qp, parameters(given), id)
             }
         })
@@ -121,7 +156,7 @@ impl<D: Driver> Operations<D> {
         data: *const ffi::c_void,
         length: u8,
     ) -> ffi::c_int {
-        errno(|| {
+        called(|| {
             // SAFETY: iw_cm passes a live id of a registered device, and octets that stay during the call.
             unsafe {
                 let handle = u32::try_from(provider_data(id).addr())?;
@@ -143,13 +178,20 @@ impl<D: Driver> Operations<D> {
         id: *mut iwraw::iw_cm_id,
         backlog: ffi::c_int,
     ) -> ffi::c_int {
-        errno(|| {
+        called(|| {
             // SAFETY: iw_cm passes a live id of a registered device; its context is rdma_cm's id, with which that one's begins.
             unsafe {
                 (*id).provider_data = null_mut();
                 let device = (*id).device;
                 let netdev = NetDevice::of(device)?;
                 let consumer = (*id).context.cast::<iwraw::rdma_cm_id>();
+                // rdma_cm makes the listeners of a wildcard without the number of a port, and then takes a request to the first device
+                // that could have the address: one on a VLAN of the network device or below it, or one of the other link type. The
+                // queue pair of that device is not found when the consumer accepts. With the only port that a device has, rdma_cm
+                // looks at the device of the listener first.
+                if (*consumer).port_num == 0 {
+                    (*consumer).port_num = 1;
+                }
                 if !netdev.is_in((*consumer).route.addr.dev_addr.net) {
                     return Ok(());
                 }
@@ -170,6 +212,7 @@ impl<D: Driver> Operations<D> {
     ///
     /// For iw_cm only.
     pub(crate) unsafe extern "C" fn stop_listening(id: *mut iwraw::iw_cm_id) -> ffi::c_int {
+        let _noio = NoIo::new();
         // SAFETY: iw_cm passes the id of a listener, once; what is not null came of `into_raw` in `listen`.
         unsafe {
             let listener = core::mem::replace(&mut (*id).provider_data, null_mut());

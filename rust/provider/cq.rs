@@ -12,14 +12,16 @@ use iwraw::lock::IrqLock;
 use iwraw::new_irq_lock;
 use kernel::alloc::KVVec;
 use kernel::ffi;
+use kernel::new_mutex;
 use kernel::prelude::*;
 use kernel::sync::Arc;
+use kernel::sync::Mutex;
 
 /// A completion, as the consumer will see it.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry {
     pub(crate) id: u64,
-    // The queue pair; 0 once that is gone, and then nobody polls this entry.
+    // The queue pair.
     pub(crate) qp: usize,
     pub(crate) status: iwraw::ib_wc_status,
     pub(crate) opcode: iwraw::ib_wc_opcode,
@@ -42,10 +44,50 @@ struct Ring {
     first: usize,
     len: usize,
     armed: Armed,
-    overflown: bool,
+    // Completions that were lost.
+    lost: u64,
 }
 
 impl Ring {
+    /// Room for so many. Sleeps.
+    fn slots(capacity: usize) -> Result<KVVec<Option<Entry>>> {
+        let mut entries = KVVec::with_capacity(capacity, GFP_KERNEL)?;
+        for _ in 0..capacity {
+            entries.push(None, GFP_KERNEL)?;
+        }
+        Ok(entries)
+    }
+
+    /// Moves to `entries`, if those are more. Returns the others.
+    fn grow(&mut self, entries: KVVec<Option<Entry>>) -> KVVec<Option<Entry>> {
+        if entries.len() <= self.entries.len() {
+            return entries;
+        }
+        let mut before = core::mem::replace(&mut self.entries, entries);
+        let (mut at, mut left) = (core::mem::replace(&mut self.first, 0), self.len);
+        for slot in &mut self.entries {
+            if left == 0 {
+                break;
+            }
+            *slot = before.get_mut(at).and_then(Option::take);
+            at = wrapped(at + 1, before.len());
+            left -= 1;
+        }
+        before
+    }
+
+    /// Takes out the entries of a queue pair.
+    fn forget(&mut self, qp: usize) {
+        for _ in 0..self.len {
+            let entry = self.entries.get_mut(self.first).and_then(Option::take);
+            self.first = wrapped(self.first + 1, self.entries.len());
+            self.len -= 1;
+            if let Some(entry) = entry.filter(|entry| entry.qp != qp) {
+                self.push(entry);
+            }
+        }
+    }
+
     fn push(&mut self, entry: Entry) -> bool {
         let capacity = self.entries.len();
         if self.len == capacity {
@@ -80,6 +122,9 @@ pub(crate) struct CompletionQueue {
     // INVARIANT: A completion queue that is not destroyed. Held while the consumer is told, so that it stays.
     #[pin]
     told: IrqLock<Option<NonNull<iwraw::ib_cq>>>,
+    // Requests that the queue pairs on it have room for.
+    #[pin]
+    places: Mutex<usize>,
 }
 
 // SAFETY: The pointer is used under a lock.
@@ -89,21 +134,18 @@ unsafe impl Sync for CompletionQueue {}
 
 impl CompletionQueue {
     pub(crate) fn new(cq: NonNull<iwraw::ib_cq>, capacity: usize) -> Result<Arc<Self>> {
-        let mut entries = KVVec::with_capacity(capacity, GFP_KERNEL)?;
-        for _ in 0..capacity {
-            entries.push(None, GFP_KERNEL)?;
-        }
         let ring = Ring {
-            entries,
+            entries: Ring::slots(capacity)?,
             first: 0,
             len: 0,
             armed: Armed::No,
-            overflown: false,
+            lost: 0,
         };
         Arc::pin_init(
             pin_init!(Self {
                 ring <- new_irq_lock!(ring),
                 told <- new_irq_lock!(Some(cq)),
+                places <- new_mutex!(0, "iwarp_cq"),
             }),
             GFP_KERNEL,
         )
@@ -111,12 +153,17 @@ impl CompletionQueue {
 
     /// Adds a completion, and tells the consumer if it wants to know. May be called in any context.
     ///
-    /// If the queue is full the completion is lost, which is logged. Nothing but this queue changes, so who made it too short harms
-    /// nobody else (RFC 5040, section 8.1.1).
+    /// If the queue is full the completion is lost, which is logged, and the consumer is told. That takes a consumer that posts more without
+    /// polling. The driver ends the queue pairs on the queue then; nothing else changes, so who made it too short harms nobody else (RFC
+    /// 5040, section 8.1.1).
     pub(crate) fn push(&self, entry: Entry, solicited: bool) {
         let failed = entry.status != iwraw::ib_wc_status_IB_WC_SUCCESS;
-        let (tell, lost) = self.ring.with(|ring| {
-            let lost = !ring.push(entry) && !core::mem::replace(&mut ring.overflown, true);
+        let (tell, first_lost) = self.ring.with(|ring| {
+            let mut first = false;
+            if !ring.push(entry) {
+                first = ring.lost == 0;
+                ring.lost = ring.lost.saturating_add(1);
+            }
             let tell = match ring.armed {
                 Armed::Any => true,
                 Armed::Solicited => solicited || failed,
@@ -125,10 +172,28 @@ impl CompletionQueue {
             if tell {
                 ring.armed = Armed::No;
             }
-            (tell, lost)
+            (tell, first)
         });
-        if lost {
+        if first_lost {
             pr_err!("a completion queue is too short for what was posted: completions are lost\n");
+            self.told.with(|cq| {
+                let Some(cq) = *cq else { return };
+                // SAFETY: As below.
+                let (handler, context, device) = unsafe {
+                    let cq = cq.as_ptr();
+                    ((*cq).event_handler, (*cq).cq_context, (*cq).device)
+                };
+                let mut event = iwraw::ib_event {
+                    device,
+                    event: iwraw::ib_event_type_IB_EVENT_CQ_ERR,
+                    ..Default::default()
+                };
+                event.element.cq = cq.as_ptr();
+                if let Some(handler) = handler {
+                    // SAFETY: The consumer's handler takes an event, which it does not keep, and its context, in any context.
+                    unsafe { handler(&mut event, context) };
+                }
+            });
         }
         if tell {
             self.told.with(|cq| {
@@ -144,6 +209,31 @@ impl CompletionQueue {
         }
     }
 
+    /// There is a queue pair on it with room for so many requests more, all of which may complete at once: when a connection ends. A
+    /// consumer that shares a completion queue among many reckons with fewer (nvmet-rdma). Sleeps.
+    pub(crate) fn reserve(&self, requests: usize) -> Result {
+        let mut places = self.places.lock();
+        let all = places.checked_add(requests).ok_or(EINVAL)?;
+        if all > self.ring.with(|ring| ring.entries.len()) {
+            let entries = Ring::slots(all)?;
+            // What it was is freed without the lock.
+            drop(self.ring.with(|ring| ring.grow(entries)));
+        }
+        *places = all;
+        Ok(())
+    }
+
+    /// There is no such queue pair any more. Sleeps.
+    pub(crate) fn release(&self, requests: usize) {
+        let mut places = self.places.lock();
+        *places = places.saturating_sub(requests);
+    }
+
+    /// How many completions were lost until now. May be called in any context.
+    pub(crate) fn lost(&self) -> u64 {
+        self.ring.with(|ring| ring.lost)
+    }
+
     /// Takes the oldest completion. May be called in any context.
     pub(crate) fn pop(&self) -> Option<Entry> {
         self.ring.with(Ring::pop)
@@ -151,13 +241,12 @@ impl CompletionQueue {
 
     /// Forgets the completions of a queue pair that goes.
     pub(crate) fn forget(&self, qp: usize) {
-        self.ring.with(|ring| {
-            for entry in &mut ring.entries {
-                if entry.is_some_and(|entry| entry.qp == qp) {
-                    *entry = None;
-                }
-            }
-        });
+        self.ring.with(|ring| ring.forget(qp));
+    }
+
+    /// Tells the consumer of nothing any more: it has no queue.
+    pub(crate) fn tell_nobody(&self) {
+        self.told.with(|cq| *cq = None);
     }
 
     /// The completion queue behind `cq`.
@@ -214,7 +303,7 @@ pub(crate) unsafe extern "C" fn destroy(
     // SAFETY: The core destroys what it created, once.
     let queue = unsafe { (*cq.cast::<Shell>()).queue.assume_init_read() };
     // Who still has the queue tells nobody any more.
-    queue.told.with(|cq| *cq = None);
+    queue.tell_nobody();
     0
 }
 

@@ -9,6 +9,7 @@ use crate::cq;
 use crate::driver::Driver;
 use crate::driver::Regions;
 use crate::mr;
+use crate::netdev::net_of;
 use crate::objects::Objects;
 use crate::objects::Shell;
 use crate::port;
@@ -131,6 +132,8 @@ pub(crate) unsafe fn add<D: Driver>(
         };
         counters.push(counter, GFP_KERNEL)?;
     }
+    // SAFETY: The function has no conditions.
+    let vectors = i32::try_from(unsafe { iwraw::num_possible_cpus() })?;
     let regions = Arc::pin_init(Regions::new(), GFP_KERNEL)?;
     let driver = D::new(regions.clone())?;
     let objects = Arc::pin_init(
@@ -143,8 +146,10 @@ pub(crate) unsafe fn add<D: Driver>(
         }),
         GFP_KERNEL,
     )?;
-    // SAFETY: The network device is in a namespace.
-    let device = unsafe { iwraw::_ib_alloc_device(size_of::<Shell<D>>(), iwraw::dev_net(netdev)) };
+    // SAFETY: The caller promises a live network device.
+    let net = unsafe { net_of(netdev) }?;
+    // SAFETY: `net` keeps the namespace during the call. Once the device has its network device, it goes before that leaves it.
+    let device = unsafe { iwraw::_ib_alloc_device(size_of::<Shell<D>>(), net.as_raw()) };
     let device = NonNull::new(device).ok_or(ENOMEM)?.as_ptr();
     // SAFETY: The device is this task's until it is registered. From `ib_set_device_ops` on, freeing it calls `dealloc`, which
     // finds the objects. The network device has a name like the field's.
@@ -156,7 +161,8 @@ pub(crate) unsafe fn add<D: Driver>(
         // CAST: Small numbers.
         (*device).node_type = iwraw::RDMA_NODE_RNIC as u8;
         (*device).phys_port_cnt = 1;
-        (*device).num_comp_vectors = 1;
+        // Consumers share their completion queues among so many of their connections. All of them run where the work of a connection does.
+        (*device).num_comp_vectors = vectors;
         (*device).local_dma_lkey = region::LOCAL_DMA_KEY;
         (*device).name_assign_type = iwraw::rdma_nl_name_assign_type_RDMA_NAME_ASSIGN_TYPE_USER;
         (*device).iw_driver_flags = iwraw::iw_flags_IW_F_NO_PORT_MAP;

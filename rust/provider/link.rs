@@ -7,6 +7,7 @@
 use crate::device;
 use crate::driver::Driver;
 use crate::errno;
+use crate::netdev::has_rdma_device;
 use core::marker::PhantomData;
 use core::ptr::null_mut;
 use core::ptr::NonNull;
@@ -104,10 +105,7 @@ unsafe extern "C" fn newlink<D: Driver>(
     errno(|| {
         for id in [iwraw::rdma_driver_id_RDMA_DRIVER_SIW, D::ID] {
             // SAFETY: The core holds a reference to the network device.
-            let other = unsafe { iwraw::ib_device_get_by_netdev(netdev, id) };
-            if !other.is_null() {
-                // SAFETY: The reference was just taken.
-                unsafe { iwraw::ib_device_put(other) };
+            if unsafe { has_rdma_device(netdev, id) } {
                 return Err(EEXIST);
             }
         }

@@ -30,8 +30,10 @@ use core::ptr::NonNull;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering;
 use iwraw::errno::eopnotsupp;
+use iwraw::noio::NoIo;
 use kernel::ffi;
 use kernel::prelude::*;
+use kernel::sync::rcu;
 use kernel::sync::Arc;
 use kernel::sync::Completion;
 
@@ -144,8 +146,11 @@ impl<D: Driver> Operations<D> {
                 let inner = unsafe { (*shell).inner.assume_init_read() };
                 D::QueuePair::destroy(inner.qp);
             })?;
-            // SAFETY: The core passes a shell that nobody uses yet.
-            unsafe { (*qp).qp_num = number };
+            // SAFETY: The core passes a shell that nobody uses yet. `destroy` calls `forget`.
+            unsafe {
+                (*qp).qp_num = number;
+                Shell::<D::QueuePair>::inner(qp).queues.tell(found);
+            }
             cap.max_send_wr = max_sends;
             cap.max_recv_wr = max_receives;
             Ok(())
@@ -164,13 +169,17 @@ impl<D: Driver> Operations<D> {
         // SAFETY: The core passes a live queue pair.
         let (objects, number) = unsafe { (objects::of::<D>((*qp).device), (*qp).qp_num) };
         objects.queue_pairs.remove(number);
-        // iw_cm counts its reference with interrupts off since it found the queue pair.
+        // iw_cm counts its reference under the spin lock under which it found the queue pair. That is an RCU read-side section,
+        // because interrupts are off, or with PREEMPT_RT because each spin lock is one there.
         // SAFETY: `destroy_qp` may sleep, and its caller is in no RCU section.
         unsafe { kernel::bindings::synchronize_rcu() };
         // SAFETY: The core destroys what it created, once.
         let inner = unsafe { (*qp.cast::<Shell<D::QueuePair>>()).inner.assume_init_ref() };
+        // What the worker waits for allocates as that does.
+        let noio = NoIo::new();
         // iw_cm may hold references, and give them back only when it hears of the end.
         D::QueuePair::destroy(inner.qp.clone());
+        drop(noio);
         inner.references.put();
         inner.references.gone.wait_for_completion();
         inner.queues.forget();
@@ -208,11 +217,12 @@ impl<D: Driver> Operations<D> {
         })
     }
 
-    /// `query_qp`.
+    /// `query_qp`. Not every kernel keeps who lists queue pairs (`rdma resource show qp`) from asking while
+    /// one is destroyed. `EINVAL` then.
     ///
     /// # Safety
     ///
-    /// For the core only: `qp` was made by [`Self::create`].
+    /// For the core only: `qp` was made by [`Self::create`], and is not freed.
     pub(crate) unsafe extern "C" fn query(
         qp: *mut iwraw::ib_qp,
         attributes: *mut iwraw::ib_qp_attr,
@@ -220,7 +230,14 @@ impl<D: Driver> Operations<D> {
         init: *mut iwraw::ib_qp_init_attr,
     ) -> ffi::c_int {
         errno(|| {
-            // SAFETY: The core passes a live queue pair and room for what is said.
+            let _rcu = rcu::read_lock();
+            // SAFETY: The core passes a queue pair of a device that is added.
+            let (objects, number) = unsafe { (objects::of::<D>((*qp).device), (*qp).qp_num) };
+            if objects.queue_pairs.look(number, |found| found.0) != NonNull::new(qp) {
+                return Err(EINVAL);
+            }
+            // SAFETY: The core passes room for what is said. `destroy` waits for who has found the queue
+            // pair in the table before it drops what is inside.
             let (inner, attributes, init, qp) = unsafe {
                 (
                     Shell::<D::QueuePair>::inner(qp),
@@ -335,7 +352,7 @@ impl<D: Driver> Operations<D> {
         references.put();
     }
 
-    /// The driver's queue pair of this number.
+    /// The driver's queue pair of this number, if it `is_meant`. Else `EINVAL`.
     ///
     /// # Safety
     ///
@@ -343,12 +360,14 @@ impl<D: Driver> Operations<D> {
     pub(crate) unsafe fn find(
         device: *mut iwraw::ib_device,
         number: u32,
+        is_meant: impl FnOnce(NonNull<iwraw::ib_qp>) -> bool,
     ) -> Result<Arc<D::QueuePair>> {
         // SAFETY: The caller promises a registered device.
         let objects = unsafe { objects::of::<D>(device) };
         let found = objects.queue_pairs.look(number, |found| found.0);
+        let found = found.filter(|found| is_meant(*found)).ok_or(EINVAL)?;
         // SAFETY: The reference keeps it.
-        let inner = unsafe { Shell::<D::QueuePair>::inner(found.ok_or(EINVAL)?.as_ptr()) };
+        let inner = unsafe { Shell::<D::QueuePair>::inner(found.as_ptr()) };
         Ok(inner.qp.clone())
     }
 }

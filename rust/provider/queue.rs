@@ -13,6 +13,7 @@ use crate::wr::ReceiveRequest;
 use crate::wr::Request;
 use crate::wr::SendRequest;
 use crate::wr::Status;
+use core::ptr::NonNull;
 use iwraw::lock::IrqLock;
 use iwraw::new_irq_lock;
 use kernel::prelude::*;
@@ -103,6 +104,40 @@ pub struct Queues {
     qp: usize,
     signal_all: bool,
     capacities: Capacities,
+    // What either completion queue had lost before.
+    lost_before: [u64; 2],
+    _places: Places,
+    // INVARIANT: A queue pair that is not destroyed. Held while the consumer is told, so that it stays.
+    #[pin]
+    told: IrqLock<Option<NonNull<iwraw::ib_qp>>>,
+}
+
+// SAFETY: The pointer is used under a lock.
+unsafe impl Send for Queues {}
+// SAFETY: It has locks for all that changes.
+unsafe impl Sync for Queues {}
+
+/// Places of completion queues for all requests that there is room for. Dropped, others may have them.
+struct Places([(Arc<CompletionQueue>, usize); 2]);
+
+impl Places {
+    /// Sleeps.
+    fn reserve([send, receive]: [(Arc<CompletionQueue>, usize); 2]) -> Result<Self> {
+        send.0.reserve(send.1)?;
+        if let Err(error) = receive.0.reserve(receive.1) {
+            send.0.release(send.1);
+            return Err(error);
+        }
+        Ok(Self([send, receive]))
+    }
+}
+
+impl Drop for Places {
+    fn drop(&mut self) {
+        for (cq, requests) in &self.0 {
+            cq.release(*requests);
+        }
+    }
 }
 
 impl Queues {
@@ -113,8 +148,13 @@ impl Queues {
         receive_cq: Arc<CompletionQueue>,
         signal_all: bool,
     ) -> Result<Arc<Self>> {
+        let places = Places::reserve([
+            (send_cq.clone(), capacities.sends),
+            (receive_cq.clone(), capacities.receives),
+        ])?;
         let send = Lists::new(qp, capacities.sends, capacities.send_entries)?;
         let receive = Lists::new(qp, capacities.receives, capacities.receive_entries)?;
+        let lost_before = [send_cq.lost(), receive_cq.lost()];
         Arc::pin_init(
             pin_init!(Self {
                 send <- new_irq_lock!(send),
@@ -124,6 +164,9 @@ impl Queues {
                 qp,
                 signal_all,
                 capacities,
+                lost_before,
+                _places: places,
+                told <- new_irq_lock!(None),
             }),
             GFP_KERNEL,
         )
@@ -161,6 +204,12 @@ impl Queues {
     ) -> Result {
         // SAFETY: The caller vouches for it.
         unsafe { post(&self.receive, raw, bad, false) }
+    }
+
+    /// Whether completions were lost where these requests complete, if only those of others: nobody knows whose. Nothing is to be carried
+    /// out any more. Any context.
+    pub fn have_overflown(&self) -> bool {
+        self.lost_before != [self.send_cq.lost(), self.receive_cq.lost()]
     }
 
     /// Has no send request carried out that was not taken until now: [`Self::take_send`] returns none any more. To be called before the
@@ -245,8 +294,41 @@ impl Queues {
         self.receive_cq.push(entry, solicited);
     }
 
-    /// Forgets the completions that nobody has polled: the queue pair goes.
+    /// The consumer of this queue pair, which is made, is told of what happens to it.
+    ///
+    /// # Safety
+    ///
+    /// It is not destroyed before [`Self::forget`] was called.
+    pub(crate) unsafe fn tell(&self, qp: NonNull<iwraw::ib_qp>) {
+        // INVARIANT: The caller promises it.
+        self.told.with(|told| *told = Some(qp));
+    }
+
+    /// Tells the consumer that the peer has ended the stream with an error (`IB_EVENT_QP_FATAL`). Any context.
+    pub fn tell_fatal(&self) {
+        self.told.with(|qp| {
+            let Some(qp) = *qp else { return };
+            // SAFETY: It is not destroyed by the invariant of `told`, whose lock is held; the core has set these.
+            let (handler, context, device) = unsafe {
+                let qp = qp.as_ptr();
+                ((*qp).event_handler, (*qp).qp_context, (*qp).device)
+            };
+            let mut event = iwraw::ib_event {
+                device,
+                event: iwraw::ib_event_type_IB_EVENT_QP_FATAL,
+                ..Default::default()
+            };
+            event.element.qp = qp.as_ptr();
+            if let Some(handler) = handler {
+                // SAFETY: The consumer's handler takes an event, which it does not keep, and its context, in any context.
+                unsafe { handler(&mut event, context) };
+            }
+        });
+    }
+
+    /// Forgets the completions that nobody has polled, and whom to tell: the queue pair goes.
     pub(crate) fn forget(&self) {
+        self.told.with(|told| *told = None);
         self.send_cq.forget(self.qp);
         self.receive_cq.forget(self.qp);
     }
@@ -261,8 +343,7 @@ pub(crate) fn capacity(wanted: u32, most: u32) -> Result<usize> {
     if wanted > most {
         return Err(EINVAL);
     }
-    let room = wanted.saturating_add(DRAIN).next_power_of_two();
-    Ok(usize::try_from(room)?)
+    Ok(usize::try_from(wanted.saturating_add(DRAIN))?)
 }
 
 /// How many requests a consumer is told that there is room for.

@@ -6,7 +6,8 @@
 //!
 //! A region has two lists of pages. `ib_map_mr_sg` fills the one that is not in use: a consumer maps while the old
 //! registration is still valid, with its invalidation ahead in the chain. A registration, in its turn in the send queue,
-//! makes that list the one in use. What the peer may name is the key that the registration carried.
+//! makes that list the one in use, if it is still that of when the registration was posted. What the
+//! peer may name is the key that the registration carried.
 //!
 //! Access copies octets under the lock of the registration, so who invalidates waits for that, and no longer.
 
@@ -52,6 +53,8 @@ pub struct Registration {
     pub length: u64,
     /// What the peer may do.
     pub rights: Rights,
+    /// Which mapping it is of: the [last one](Region::mapping) when it was posted.
+    pub(crate) mapping: u64,
 }
 
 #[derive(Default)]
@@ -61,9 +64,28 @@ struct Pages {
     size: u64,
 }
 
+/// The pages that were mapped last, as long as no registration has taken them.
+struct Mapped {
+    pages: Pages,
+    // Counts mappings.
+    mapping: u64,
+}
+
+impl Mapped {
+    /// Makes room for other pages, of `size` octets each.
+    fn begin(&mut self, size: u64) -> &mut Pages {
+        self.mapping = self.mapping.wrapping_add(1);
+        self.pages.list.clear();
+        self.pages.size = size;
+        &mut self.pages
+    }
+}
+
 struct Current {
     registration: Option<Registration>,
     pages: Pages,
+    // Which mapping `pages` are of.
+    mapping: u64,
 }
 
 /// A memory region.
@@ -72,7 +94,7 @@ pub struct Region {
     domain: Domain,
     index: AtomicU32,
     #[pin]
-    mapped: IrqLock<Pages>,
+    mapped: IrqLock<Mapped>,
     #[pin]
     current: Mutex<Current>,
 }
@@ -86,10 +108,15 @@ impl Region {
                 size: 0,
             })
         };
-        let (mapped, pages) = (list()?, list()?);
+        let mapped = Mapped {
+            pages: list()?,
+            mapping: 0,
+        };
+        let pages = list()?;
         let current = Current {
             registration: None,
             pages,
+            mapping: 0,
         };
         Arc::pin_init(
             pin_init!(Self {
@@ -119,16 +146,46 @@ impl Region {
         self.index.store(index, Ordering::Relaxed);
     }
 
-    /// Registers the memory that was mapped last. `EINVAL` if it is registered. Sleeps.
+    /// How often memory was mapped. Any context.
+    pub(crate) fn mapping(&self) -> u64 {
+        self.mapped.with(|mapped| mapped.mapping)
+    }
+
+    /// Registers the memory that was mapped last. `EINVAL` if it is registered, or if other memory was
+    /// mapped since the registration was posted: the peer would be given that by the address and the
+    /// length of the first. Sleeps.
     pub fn register(&self, registration: Registration) -> Result {
         let mut current = self.current.lock();
         if current.registration.is_some() {
             return Err(EINVAL);
         }
-        self.mapped
-            .with(|mapped| core::mem::swap(mapped, &mut current.pages));
+        self.mapped.with(|mapped| {
+            if mapped.mapping != registration.mapping {
+                return Err(EINVAL);
+            }
+            // If nothing was mapped since, this is the same memory once more. The other list has older pages, whose memory may belong
+            // to somebody else by now.
+            if mapped.mapping != current.mapping {
+                core::mem::swap(&mut mapped.pages, &mut current.pages);
+                current.mapping = mapped.mapping;
+            }
+            Ok(())
+        })?;
         current.registration = Some(registration);
         Ok(())
+    }
+
+    /// Maps pages of 4,096 octets at these addresses, as [`map`] does.
+    #[cfg(RPCRDMA_SELFTEST)]
+    pub(crate) fn map_pages(&self, addresses: &[u64]) -> Result {
+        self.mapped.with(|mapped| {
+            let pages = mapped.begin(4096);
+            for address in addresses {
+                let pushed = pages.list.push_within_capacity(*address);
+                pushed.map_err(|_| ENOMEM)?;
+            }
+            Ok(())
+        })
     }
 
     /// Invalidates it. When this returns, nobody accesses its memory. Says what it was. Sleeps.
@@ -251,9 +308,8 @@ pub(crate) unsafe extern "C" fn map(
     if !size.is_power_of_two() || size < 4096 {
         return EINVAL.to_errno();
     }
-    region.mapped.with(|pages| {
-        pages.list.clear();
-        pages.size = size.into();
+    region.mapped.with(|mapped| {
+        let pages = mapped.begin(size.into());
         // SAFETY: One task maps a region at a time: it is the consumer's. `add_page` sees the list under this lock.
         unsafe {
             (*shell).filling = pages;

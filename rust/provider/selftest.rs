@@ -1,13 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests of the queues between a consumer and the driver, without a device.
+//! Tests of the queues between a consumer and the driver, without a device, and a consumer for tests of the driver.
 
+mod consumer;
+
+pub use consumer::Consumer;
+pub use consumer::Target;
+pub use consumer::MAX_LEN;
+pub use consumer::TARGET_LEN;
+
+use crate::connection::has_made;
 use crate::cq::CompletionQueue;
+use crate::cq::Entry;
 use crate::queue;
 use crate::queue::Capacities;
 use crate::queue::Queues;
+use crate::region::Domain;
+use crate::region::Region;
+use crate::region::Registration;
+use crate::region::LOCAL_DMA_KEY;
+use crate::wr::Run;
 use crate::wr::Status;
 use core::ptr::null_mut;
+use core::ptr::without_provenance_mut;
 use core::ptr::NonNull;
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -29,6 +44,34 @@ pub const TESTS: &[(&str, Test)] = &[
         "a queue has room for a drain when it is as full as its consumer may make it",
         drain_has_room,
     ),
+    (
+        "a completion queue has room for all requests of the queue pairs on it",
+        completion_queue_grows,
+    ),
+    (
+        "what is left of a queue pair takes no room of a completion queue",
+        forgotten_completions_take_no_room,
+    ),
+    (
+        "a completion that is lost is one of any queue pair that the completion queue has",
+        lost_completion_is_noticed,
+    ),
+    (
+        "a region that is registered again has the pages that were mapped last",
+        region_keeps_its_pages,
+    ),
+    (
+        "memory that is mapped before an earlier registration had its turn is not registered",
+        mapping_before_its_turn_is_not_registered,
+    ),
+    (
+        "a connection is of the queue pair that its consumer has made, whatever number is said",
+        queue_pair_is_the_consumers,
+    ),
+    (
+        "memory of a request may be of a region, from any octet on",
+        memory_may_be_of_a_region,
+    ),
 ];
 
 /// Any number but 0.
@@ -37,6 +80,7 @@ const QP: usize = 1;
 /// Queues for a few requests, and where these complete. Nobody waits for that.
 fn queues() -> Result<(Arc<Queues>, Arc<CompletionQueue>)> {
     let cq = CompletionQueue::new(NonNull::dangling(), 8)?;
+    cq.tell_nobody();
     let capacities = Capacities {
         sends: 4,
         receives: 4,
@@ -94,9 +138,187 @@ fn drain_has_room() -> Result<bool> {
     for wanted in 1..70 {
         let room = queue::capacity(wanted, 1 << 10)?;
         let told = queue::told(room)?;
-        if told < wanted || room < usize::try_from(told)? + 2 {
+        if told != wanted || room < usize::try_from(told)? + 2 {
             return Ok(false);
         }
     }
     Ok(queue::capacity(11, 10).is_err())
+}
+
+/// An entry of a queue pair.
+fn entry(qp: usize, id: u64) -> Entry {
+    Entry {
+        id,
+        qp,
+        status: Status::Flushed.code(),
+        opcode: iwraw::ib_wc_opcode_IB_WC_SEND,
+        length: 0,
+        invalidated: None,
+    }
+}
+
+fn completion_queue_grows() -> Result<bool> {
+    let cq = CompletionQueue::new(NonNull::dangling(), 4)?;
+    // Those that are there keep their order, also where they go around the end.
+    for id in 0..3 {
+        cq.push(entry(QP, id), false);
+    }
+    let mut next = 0;
+    let mut follows = || {
+        let found = cq.pop().map(|entry| entry.id);
+        next += 1;
+        found == Some(next - 1)
+    };
+    let before = follows() && follows();
+    for id in 3..6 {
+        cq.push(entry(QP, id), false);
+    }
+    cq.reserve(3)?;
+    cq.reserve(7)?;
+    for id in 6..12 {
+        cq.push(entry(QP, id), false);
+    }
+    let all = (2..12).all(|_| follows());
+    Ok(before && all && cq.pop().is_none())
+}
+
+fn forgotten_completions_take_no_room() -> Result<bool> {
+    let cq = CompletionQueue::new(NonNull::dangling(), 4)?;
+    for id in 0..4 {
+        cq.push(entry(QP + usize::try_from(id % 2)?, id), false);
+    }
+    cq.forget(QP);
+    cq.push(entry(QP, 4), false);
+    cq.push(entry(QP, 5), false);
+    let found = [1, 3, 4, 5].map(|id| cq.pop().is_some_and(|entry| entry.id == id));
+    Ok(found == [true; 4] && cq.pop().is_none())
+}
+
+fn lost_completion_is_noticed() -> Result<bool> {
+    let ((queues, cq), (other, _)) = (queues()?, queues()?);
+    for id in 0..8 {
+        cq.push(entry(QP + 1, id), false);
+    }
+    let full = !queues.have_overflown();
+    cq.push(entry(QP + 1, 8), false);
+    let later = Queues::new(QP, queues.capacities(), cq.clone(), cq, false)?;
+    Ok(full && queues.have_overflown() && !other.have_overflown() && !later.have_overflown())
+}
+
+/// A registration of the page that was mapped last.
+fn registration(region: &Region) -> Registration {
+    Registration {
+        key: 7,
+        base: 0,
+        length: 4096,
+        mapping: region.mapping(),
+        ..Default::default()
+    }
+}
+
+/// Where the first octet of what is registered so is, in memory that nobody looks at.
+fn first_octet(region: &Region) -> Result<usize> {
+    let mut found = 0;
+    region.access(7, 0, 1, |piece| {
+        found = piece.address().addr().get();
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+fn region_keeps_its_pages() -> Result<bool> {
+    let region = Region::new(Domain(1), 2)?;
+    let register = || -> Result<usize> {
+        region.invalidate();
+        region.register(registration(&region))?;
+        first_octet(&region)
+    };
+    let (first, second) = (0x10000, 0x20000);
+    region.map_pages(&[first])?;
+    let mut found = KVec::with_capacity(4, GFP_KERNEL)?;
+    found.push(register()?, GFP_KERNEL)?;
+    region.map_pages(&[second])?;
+    for _ in 0..3 {
+        found.push(register()?, GFP_KERNEL)?;
+    }
+    Ok(*found == [0x10000, 0x20000, 0x20000, 0x20000])
+}
+
+fn mapping_before_its_turn_is_not_registered() -> Result<bool> {
+    let region = Region::new(Domain(1), 2)?;
+    region.map_pages(&[0x10000])?;
+    let first = registration(&region);
+    region.map_pages(&[0x20000])?;
+    let refused = region.register(first) == Err(EINVAL);
+    let nothing = first_octet(&region) == Err(ENOENT);
+    region.register(registration(&region))?;
+    Ok(refused && nothing && first_octet(&region)? == 0x20000)
+}
+
+fn queue_pair_is_the_consumers() -> Result<bool> {
+    let qp = |address| NonNull::new(without_provenance_mut(address)).ok_or(EINVAL);
+    let (own, other) = (qp(0x1000)?, qp(0x2000)?);
+    let says = |has: *mut iwraw::ib_qp| -> Result<(bool, bool)> {
+        let mut consumer = KBox::new(iwraw::rdma_cm_id::default(), GFP_KERNEL)?;
+        consumer.qp = has;
+        let mut id = KBox::new(iwraw::iw_cm_id::default(), GFP_KERNEL)?;
+        id.context = (&raw mut *consumer).cast();
+        // SAFETY: Both ids are there, and nobody else has them.
+        Ok(unsafe { (has_made(&*id, own), has_made(&*id, other)) })
+    };
+    Ok(says(own.as_ptr())? == (true, false) && says(null_mut())? == (false, false))
+}
+
+fn memory_may_be_of_a_region() -> Result<bool> {
+    let cq = CompletionQueue::new(NonNull::dangling(), 8)?;
+    let capacities = Capacities {
+        sends: 4,
+        receives: 4,
+        send_entries: 2,
+        receive_entries: 1,
+    };
+    let queues = Queues::new(QP, capacities, cq.clone(), cq, false)?;
+    let local = [0_u8; 10];
+    let mut list = [
+        iwraw::ib_sge {
+            addr: u64::try_from(local.as_ptr().expose_provenance())?,
+            length: 10,
+            lkey: LOCAL_DMA_KEY,
+        },
+        iwraw::ib_sge {
+            addr: 0x1000,
+            length: 100,
+            lkey: 0x1207,
+        },
+    ];
+    let send = iwraw::ib_send_wr {
+        opcode: iwraw::ib_wr_opcode_IB_WR_SEND,
+        sg_list: list.as_mut_ptr(),
+        num_sge: 2,
+        ..Default::default()
+    };
+    // SAFETY: It is a chain of one request, which is whole, and completed before its memory goes.
+    unsafe { queues.post_send(&send, null_mut()) }?;
+    let request = queues.take_send().ok_or(EINVAL)?;
+    // The last octets of the first, and some of the second; and some of the second alone.
+    let mut runs = [(0, 0, 0); 3];
+    let mut at = 0;
+    let mut note = |run: Run<'_>| -> Result {
+        let found = match run {
+            Run::Local(piece) => (0, 0, piece.len()),
+            Run::Registered {
+                stag,
+                offset,
+                length,
+            } => (stag, offset, length),
+        };
+        *runs.get_mut(at).ok_or(EINVAL)? = found;
+        at += 1;
+        Ok(())
+    };
+    request.memory.runs(6, 10, &mut note)?;
+    request.memory.runs(30, 80, &mut note)?;
+    let beyond = request.memory.runs(30, 81, |_| Ok(())).is_err();
+    queues.complete_send(request, Status::Success);
+    Ok(beyond && runs == [(0, 0, 4), (0x1207, 0x1000, 6), (0x1207, 0x1014, 80)])
 }

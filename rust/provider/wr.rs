@@ -17,9 +17,24 @@ use iwraw::memory::Piece;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
+/// A run of the memory of a request.
+pub enum Run<'a> {
+    /// Memory of this machine.
+    Local(Piece<'a>),
+    /// Octets of a region, which the consumer has registered for this.
+    Registered {
+        /// Its STag.
+        stag: u32,
+        /// Where, as the registration has it.
+        offset: u64,
+        /// How many.
+        length: u32,
+    },
+}
+
 /// The memory of a request: what its list of SGEs names.
 pub struct Memory {
-    // INVARIANT: Each names memory that the consumer keeps until the request completes.
+    // INVARIANT: Each of `LOCAL_DMA_KEY` names memory that the consumer keeps until the request completes.
     list: KVec<iwraw::ib_sge>,
     length: u32,
 }
@@ -33,7 +48,8 @@ impl Memory {
         })
     }
 
-    /// Takes over a list. `EINVAL` if it has too many entries, or one that is not of [`LOCAL_DMA_KEY`].
+    /// Takes over a list. `EINVAL` if it has too many entries. Those of a region are looked up when they are used: its registration may
+    /// be ahead in the queue.
     ///
     /// # Safety
     ///
@@ -44,9 +60,6 @@ impl Memory {
         for at in 0..usize::try_from(entries).map_err(|_| EINVAL)? {
             // SAFETY: The caller promises that many entries.
             let entry = unsafe { *list.add(at) };
-            if entry.lkey != LOCAL_DMA_KEY {
-                return Err(EINVAL);
-            }
             self.length = self.length.checked_add(entry.length).ok_or(EINVAL)?;
             // INVARIANT: The caller promises it.
             self.list.push_within_capacity(entry).map_err(|_| EINVAL)?;
@@ -66,13 +79,8 @@ impl Memory {
         self.length == 0
     }
 
-    /// Calls `f` with each piece of `length` octets from `offset`. `EINVAL` if there are not so many.
-    pub fn pieces(
-        &self,
-        offset: u32,
-        length: u32,
-        mut f: impl FnMut(Piece<'_>) -> Result,
-    ) -> Result {
+    /// Calls `f` with each run of `length` octets from `offset`. `EINVAL` if there are not so many.
+    pub fn runs(&self, offset: u32, length: u32, mut f: impl FnMut(Run<'_>) -> Result) -> Result {
         let (mut skip, mut left) = (offset, length);
         for entry in &self.list {
             if left == 0 {
@@ -84,11 +92,19 @@ impl Memory {
             }
             let here = left.min(entry.length - skip);
             let address = entry.addr.checked_add(skip.into()).ok_or(EINVAL)?;
-            let address = core::ptr::with_exposed_provenance_mut(usize::try_from(address)?);
-            let address = NonNull::new(address).ok_or(EINVAL)?;
-            // SAFETY: The consumer keeps the memory until the request is completed, which takes `self`. On a device without
-            // DMA of its own, addresses of DMA are addresses of memory.
-            f(unsafe { Piece::new(address, here) })?;
+            if entry.lkey == LOCAL_DMA_KEY {
+                let address = core::ptr::with_exposed_provenance_mut(usize::try_from(address)?);
+                let address = NonNull::new(address).ok_or(EINVAL)?;
+                // SAFETY: The consumer keeps the memory until the request is completed, which takes `self`. On a device without
+                // DMA of its own, addresses of DMA are addresses of memory.
+                f(Run::Local(unsafe { Piece::new(address, here) }))?;
+            } else {
+                f(Run::Registered {
+                    stag: entry.lkey,
+                    offset: address,
+                    length: here,
+                })?;
+            }
             skip = 0;
             left -= here;
         }
@@ -314,6 +330,7 @@ unsafe fn registration(wr: &iwraw::ib_reg_wr) -> Result<Operation> {
         return Err(EINVAL);
     }
     let [.., key] = wr.key.to_be_bytes();
+    let mapping = region.mapping();
     Ok(Operation::Register {
         region,
         registration: Registration {
@@ -324,6 +341,7 @@ unsafe fn registration(wr: &iwraw::ib_reg_wr) -> Result<Operation> {
                 remote_read: flag(iwraw::ib_access_flags_IB_ACCESS_REMOTE_READ),
                 remote_write: flag(iwraw::ib_access_flags_IB_ACCESS_REMOTE_WRITE),
             },
+            mapping,
         },
     })
 }

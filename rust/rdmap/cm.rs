@@ -149,6 +149,14 @@ impl<I: Id> Accepting<I> {
 #[derive(Debug)]
 pub struct Established<I: Id>(Option<I>);
 
+impl<I: Id> Established<I> {
+    /// The id. There is one until this is dropped.
+    #[inline]
+    pub const fn id(&self) -> Option<&I> {
+        self.0.as_ref()
+    }
+}
+
 impl<I: Id> Drop for Established<I> {
     fn drop(&mut self) {
         if let Some(mut id) = self.0.take() {

@@ -21,9 +21,10 @@
 //! the other. Whoever passes something from half to half (an [`Answer`], a Read to be expected, one that is done, a fault)
 //! drops the lock of the first before it takes the lock of the second, or holds both.
 //!
-//! One context at a time receives, and it may drop the lock of the sink between [`Sink::segment`] and [`Sink::placed`],
-//! while it moves octets. The other context may close the sink meanwhile: [`Sink::close`] then yields no [`Closed`], and
-//! [`Sink::flush`] no Receive, before `placed`.
+//! One context at a time receives, and it may drop the lock of the sink between [`Sink::segment`] and
+//! [`Sink::placed`], or [`Sink::not_placed`], while it moves octets. The other context may close the
+//! sink meanwhile: [`Sink::close`] then yields no [`Closed`], and [`Sink::flush`] no Receive, before
+//! that.
 //!
 //! A peer may send its next Read Request as soon as it has the last segment of a response. So [`Sink::answered`], which
 //! gives the place of the old request back, is called before that segment leaves, like [`Sink::expect`] for a Read. A peer
@@ -233,6 +234,16 @@ impl<O: Order, S: Slots> Sink<O, S> {
     pub fn placed(&mut self) {
         self.placing = false;
         self.order.placed();
+    }
+
+    /// The payload of the segment that arrived could not be moved: its memory has gone since
+    /// [`segment`](Self::segment). The stream has failed, as if the segment had been refused.
+    #[inline]
+    pub fn not_placed(&mut self) {
+        if self.state == State::Open {
+            self.state = State::Failed(self.order.reached());
+        }
+        self.placed();
     }
 
     /// The last segment of the response to the Read Request of this number, which was delivered, is about to be sent: as

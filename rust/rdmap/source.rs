@@ -219,6 +219,12 @@ impl<S: Slots> Source<S> {
         self.state = State::Closed;
     }
 
+    /// Whether Reads of the peer are still to be answered, and may be.
+    #[inline]
+    pub fn owes_answers(&self) -> bool {
+        self.state == State::Open && (self.answering.is_some() || !self.answers.is_empty())
+    }
+
     /// Nothing more will be sent.
     #[inline]
     pub fn is_over(&self) -> bool {

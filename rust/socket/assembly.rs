@@ -96,10 +96,10 @@ impl Assembly {
         let mut done = 0;
         self.visit(offset, usize::try_from(to.len())?, |run| {
             let here = to.slice(done, u32::try_from(run.len())?).ok_or(EINVAL)?;
-            // SAFETY: A piece is writable as long as it is there, and this one is as long as `run`. C copies, so that others may
+            // SAFETY: A piece is writable as long as it is there, and this one is as long as `run`. The helper is compiled apart, so others may
             // write there meanwhile; nobody makes a reference to such memory, so it does not overlap `run`.
             unsafe {
-                kernel::bindings::memcpy(
+                iwraw::memcpy(
                     here.address().as_ptr().cast(),
                     run.as_ptr().cast(),
                     run.len(),

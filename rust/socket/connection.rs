@@ -15,6 +15,7 @@ use crate::send::Then;
 use crate::settings::Settings;
 use core::net::SocketAddr;
 use iwraw::addr::Net;
+use iwraw::noio::NoIo;
 use kernel::error::Error;
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -201,6 +202,11 @@ impl<E: Events> Connection<E> {
     ///
     /// Dropping delivers it, if all that arrived was received.
     pub fn abort(self) {
+        self.abort_when_dropped();
+    }
+
+    /// Has dropping end the connection as [`Self::abort`] does. Sleeps.
+    pub fn abort_when_dropped(&self) {
         // SAFETY: The socket is there as long as `self`.
         unsafe { iwraw::sock_no_linger(self.socket.sk()) };
     }
@@ -209,28 +215,5 @@ impl<E: Events> Connection<E> {
 impl<E: Events> Drop for Connection<E> {
     fn drop(&mut self) {
         self.detach();
-    }
-}
-
-/// While it is there, no memory is reclaimed for this task by way of file systems or devices.
-pub(crate) struct NoIo {
-    flags: u32,
-    _task: kernel::types::NotThreadSafe,
-}
-
-impl NoIo {
-    pub(crate) fn new() -> Self {
-        Self {
-            // SAFETY: It changes a flag of this task, which `drop` sets as it was; such scopes nest as values do.
-            flags: unsafe { iwraw::memalloc_noio_save() },
-            _task: kernel::types::NotThreadSafe,
-        }
-    }
-}
-
-impl Drop for NoIo {
-    fn drop(&mut self) {
-        // SAFETY: As above.
-        unsafe { iwraw::memalloc_noio_restore(self.flags) };
     }
 }

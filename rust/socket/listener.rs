@@ -24,11 +24,11 @@ pub type Listener<E> = listening_socket::Listener<E, Tcp>;
 pub type Accepted = listening_socket::Accepted<Tcp>;
 
 impl<E: Events> Listener<E> {
-    /// Listens at `address`, which may be a wildcard; one of IPv6 is for IPv6 alone. `interface` is the index of a netdev: peers
-    /// that come over others are not for this listener. At most `backlog` peers wait to be accepted.
+    /// Listens at `address`, which may be a wildcard, or still tentative; one of IPv6 is for IPv6 alone. `interface` is the index of a
+    /// netdev: peers that come over others are not for this listener. At most `backlog` peers wait to be accepted.
     ///
     /// [`Event::Readable`](crate::Event::Readable) tells `events` of a peer, maybe before this returns. Connections have `settings`.
-    /// Sleeps. `EADDRINUSE` if somebody listens there, `EADDRNOTAVAIL` if the address is of no netdev or tentative.
+    /// Sleeps. `EADDRINUSE` if somebody listens there.
     pub fn new(
         net: &Net,
         address: SocketAddr,
@@ -44,6 +44,8 @@ impl<E: Events> Listener<E> {
             // SAFETY: The socket is there. It takes the socket's lock itself.
             to_result(unsafe { iwraw::sock_bindtoindex(socket.sk(), interface, true) })?;
         }
+        // SAFETY: The socket is there. It takes the socket's lock itself.
+        unsafe { iwraw::ip_sock_set_freebind(socket.sk()) };
         listening_socket::bind(&socket, address)?;
         Self::listen(socket, backlog, events)
     }

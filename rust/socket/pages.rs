@@ -7,7 +7,6 @@
 //!
 //! C header: [`include/linux/net.h`](srctree/include/linux/net.h), `MSG_SPLICE_PAGES`
 
-use crate::connection::NoIo;
 use crate::send::Octets;
 use crate::send::Then;
 use crate::Connection;
@@ -15,6 +14,7 @@ use crate::Events;
 use core::ptr::NonNull;
 use core::sync::atomic::fence;
 use core::sync::atomic::Ordering;
+use iwraw::noio::NoIo;
 use kernel::alloc::flags::__GFP_NOWARN;
 use kernel::page::Page;
 use kernel::page::PAGE_SIZE;

@@ -16,6 +16,7 @@ FOREIGN = 0x12345678  # No region has this STag, but by a chance of one in milli
 # Of linux/sctp.h, which Python does not know.
 IPPROTO_SCTP = 132
 SCTP_INITMSG, SCTP_NODELAY, SCTP_ADAPTATION_LAYER, SCTP_RECVRCVINFO = 2, 3, 7, 32
+SCTP_STATUS, SCTP_STATUS_LEN = 14, 256
 SCTP_SNDINFO, SCTP_RCVINFO = 2, 3
 SCTP_UNORDERED = 1
 STREAMS = 8
@@ -78,6 +79,11 @@ class Association:
             found.begin(listener.accept()[0])
         found.socket.settimeout(PATIENCE)
         return found
+
+    def streams(self):
+        """How many streams the association has, to this end and from it."""
+        status = self.socket.getsockopt(IPPROTO_SCTP, SCTP_STATUS, SCTP_STATUS_LEN)
+        return struct.unpack_from("HH", status, 16)
 
     def chunk(self, ppid, octets, ordered=False):
         """Sends user data as they are."""

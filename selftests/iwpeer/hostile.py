@@ -3,6 +3,9 @@
 
 """`hostile.py ADDRESS [PORT]`: does to a listener of iWARP over TCP what no honest peer does, and says how each attempt ended.
 
+`hostile.py --close ADDRESS PORT COMMAND...` has the server answer a call, runs the command, which stops that server, and says how the
+stream ended: `in order` or `reset`.
+
 Whatever listens there need only take connections: an NFS server does. Each case names the outcome that it expects:
 `terminate L/T/CC` if a Terminate with that layer, type and code arrives before the end of the stream; `closed` if the stream ends
 without one; `open` if it does not end. The number of cases is printed, as 1..N, then a line for each, `ok` or `not ok`, with what came
@@ -12,11 +15,13 @@ instead.
 import pathlib
 import socket
 import struct
+import subprocess
 import sys
 import time
 
 import mpa
 import segment
+from association import CALL
 from wire import WireError
 
 PATIENCE = 15  # Seconds until what did not happen never will.
@@ -27,15 +32,15 @@ FOREIGN = 0x12345678  # No region has this STag, but by a chance of one in milli
 class Stream:
     """A connection to the listener, as a peer that knows the protocol would have it."""
 
-    def __init__(self, address, private=b"", revision=1):
+    def __init__(self, address, private=b"", revision=1, markers=0):
         self.socket = socket.create_connection(address, timeout=PATIENCE)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.private, self.revision = private, revision
+        self.private, self.revision, self.markers = private, revision, markers
         self.received = b""
         self.sent = {queue: 0 for queue in (0, 1, 2)}
 
     def request(self, **changes):
-        fields = {"frame": "request", "revision": self.revision, "markers": 0, "crc": 1, "reject": 0, "enhanced": 0,
+        fields = {"frame": "request", "revision": self.revision, "markers": self.markers, "crc": 1, "reject": 0, "enhanced": 0,
                   "private": self.private}
         return mpa.encode_startup({**fields, **changes})
 
@@ -56,6 +61,13 @@ class Stream:
 
     def put(self, octets):
         self.socket.sendall(octets)
+
+    def put_last(self, octets):
+        """Sends these, and the end of this half of the stream, in one packet."""
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+        self.put(octets)
+        self.socket.shutdown(socket.SHUT_WR)
 
     def more(self):
         """Receives what there is. Whether there was any."""
@@ -87,12 +99,21 @@ class Stream:
         rest, found = self.received, []
         while rest:
             try:
-                ulpdu, taken = mpa.decode_fpdu(rest, 0, 0, 1)
+                ulpdu, taken = mpa.decode_fpdu(rest, len(self.received) - len(rest), self.markers, 1)
                 found.append(segment.decode(ulpdu))
             except WireError:
                 break
             rest = rest[taken:]
         return found
+
+    def call(self):
+        """Calls, and waits for the answer. Whether it came."""
+        answers = len(self.segments()) + 1
+        self.untagged(segment.SEND, payload=CALL)
+        while len(self.segments()) < answers:
+            if not self.more():
+                return False
+        return True
 
     def outcome(self, seconds=PATIENCE):
         """How it ended, once it did."""
@@ -242,19 +263,47 @@ def _(address):
     return stream.outcome()
 
 
-@case("an FPDU of which the greater part never comes", "closed")
+@case("an FPDU of which the greater part never comes", "terminate 2/0/01")
 def _(address):
     stream = Stream(address).start()
+    # An NFS server waits for the first message as long as the device does for the rest of an FPDU.
+    if not stream.call():
+        return "no answer"
     stream.put(struct.pack(">H", 0xFFFF) + bytes(100))
     return stream.outcome(90)
 
 
-@case("a stream that ends within an FPDU", "closed")
+@case("an FPDU with a wrong CRC, and the end of the stream in the same packet", "terminate 2/0/02")
+def _(address):
+    stream = Stream(address).start()
+    octets = bytearray(mpa.encode_fpdu(segment.encode({"opcode": segment.SEND, "last": 1, "msn": 1, "mo": 0, "payload": b"abcd"}), 0, 0, 1))
+    octets[20] ^= 1
+    stream.put_last(octets)
+    return stream.outcome()
+
+
+@case("a fault, part of an FPDU, and the end of the stream in the same packet", "terminate 1/1/00")
+def _(address):
+    stream = Stream(address).start()
+    write = segment.encode({"opcode": segment.WRITE, "last": 1, "stag": FOREIGN, "to": 0, "payload": b"x" * 8})
+    stream.put_last(mpa.encode_fpdu(write, 0, 0, 1) + struct.pack(">H", 1000) + bytes(100))
+    return stream.outcome()
+
+
+@case("a stream that ends within an FPDU", "terminate 2/0/01")
 def _(address):
     stream = Stream(address).start()
     stream.put(struct.pack(">H", 1000) + bytes(100))
     stream.socket.shutdown(socket.SHUT_WR)
     return stream.outcome()
+
+
+@case("a peer that asks for markers finds them where they belong", "16 answers")
+def _(address):
+    stream = Stream(address, markers=1).start()
+    while len(stream.segments()) < 16 and stream.call():
+        pass
+    return f"{len(stream.segments())} answers"
 
 
 @case("an urgent octet is an octet like others", "terminate 0/2/05")
@@ -442,7 +491,26 @@ def _(address):
     return stream.outcome(0.1) and "closed"
 
 
+def close(address, command):
+    """How a stream ends that nobody broke, when the command has the server close it."""
+    stream = Stream(address).start()
+    if not stream.call():
+        return "no answer"
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    try:
+        # A server that has been idle for a second or two writes no octets, to give back what its last reply had.
+        while stream.socket.recv(65536):
+            pass
+        return "in order"
+    except ConnectionError:
+        return "reset"
+
+
 def main(arguments):
+    if len(arguments) > 3 and arguments[0] == "--close":
+        found = close((arguments[1], int(arguments[2])), arguments[3:])
+        print(found)
+        return 0 if found == "in order" else 1
     if len(arguments) not in (1, 2):
         print(__doc__, file=sys.stderr)
         return 2
@@ -450,13 +518,15 @@ def main(arguments):
     print(f"1..{len(CASES)}", flush=True)
     failed = 0
     for name, expected, attempt in CASES:
+        begin = time.monotonic()
         try:
             found = attempt(address)
         except (OSError, WireError) as error:
             found = f"{type(error).__name__}: {error}"
         passed = found in expected
         failed += not passed
-        print(f"ok {name}" if passed else f"not ok {name}: {found}, not {' or '.join(expected)}", flush=True)
+        seconds = time.monotonic() - begin
+        print(f"ok {name}" if passed else f"not ok {name}: {found} after {seconds:.1f} s, not {' or '.join(expected)}", flush=True)
     return 1 if failed else 0
 
 

@@ -28,6 +28,9 @@ const BATCH: usize = 64;
 /// Milliseconds between looks when there was no room. Mostly an event tells of room, but not after a shortage of memory.
 const LOOK_MS: u32 = 20;
 
+/// How often a segment is handed over that SCTP takes for too long, although it is not.
+const TRIES: usize = 3;
+
 /// Milliseconds without room after which a peer that does not receive is given up.
 const LATE_MS: i64 = 60_000;
 
@@ -68,6 +71,8 @@ impl Open {
 impl lower::Open for Open {
     type Order = Order;
     type Lingering = Lingering;
+    // RFC 5043, section 6.2: nothing follows on the Terminate of a session, which whoever ends the connection sends.
+    const HALF_CLOSES: bool = false;
 
     fn order(&mut self) -> Result<Order> {
         self.order.take().ok_or(EINVAL)
@@ -110,26 +115,30 @@ impl lower::Open for Open {
             .ok_or(Failed::Payload)?;
         to.copy_from_slice(header);
         payload(rest).map_err(|_| Failed::Payload)?;
-        match self.peer.hand_over(PPID_SEGMENT, chunk) {
-            Ok(Sent::Done) => {
-                self.added = self.added.saturating_add(1);
-                self.full = None;
-                Ok(Added::Done)
-            }
-            Ok(Sent::Full) => {
-                self.wait();
-                Ok(Added::Full)
-            }
-            Ok(Sent::TooLong) => {
-                let before = core::mem::replace(&mut self.mulpdu, self.peer.mulpdu());
-                match self.mulpdu < before {
-                    true => Ok(Added::TooLong),
-                    // The path is narrower than RFC 5043 allows.
-                    false => Err(Failed::Connection),
+        let ulpdu = chunk.len().saturating_sub(SSN_LEN);
+        for _ in 0..TRIES {
+            match self.peer.hand_over(PPID_SEGMENT, chunk) {
+                Ok(Sent::Done) => {
+                    self.added = self.added.saturating_add(1);
+                    self.full = None;
+                    return Ok(Added::Done);
                 }
+                Ok(Sent::Full) => {
+                    self.wait();
+                    return Ok(Added::Full);
+                }
+                Ok(Sent::TooLong) => {
+                    self.mulpdu = self.peer.mulpdu();
+                    if usize::try_from(self.mulpdu).is_ok_and(|mulpdu| ulpdu > mulpdu) {
+                        return Ok(Added::TooLong);
+                    }
+                    // The path has become wider again since.
+                }
+                Err(_) => return Err(Failed::Connection),
             }
-            Err(_) => Err(Failed::Connection),
         }
+        // The path is narrower than RFC 5043 allows.
+        Err(Failed::Connection)
     }
 
     fn flush(&mut self) -> Result {

@@ -37,7 +37,8 @@ const CHUNK_COST: u32 = 512;
 /// [`MAX_OUTSTANDING`](rdmap::sctp::window::MAX_OUTSTANDING).
 pub(super) const SETTINGS: Settings = Settings {
     adaptation: chunk::ADAPTATION,
-    streams: 8,
+    // As many as are used (RFC 5043, section 8): there is one session. SCTP itself refuses chunks of others then.
+    streams: 1,
     least_rto_ms: 500,
     most_rto_ms: 10_000,
     receive_buffer: 4 << 20,
@@ -118,7 +119,10 @@ impl Peer {
                 Arrived::Nothing => return Heard::Nothing,
                 Arrived::End => return Heard::End,
                 Arrived::Chunk { .. } if !self.is_ready() => return Heard::Wrong,
+                // It is of no session of this association: its numbers mean nothing here.
+                Arrived::Chunk { stream: 1.., .. } => return Heard::Wrong,
                 Arrived::Chunk {
+                    stream: 0,
                     len,
                     ppid,
                     unordered,

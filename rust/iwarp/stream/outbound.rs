@@ -12,6 +12,7 @@ use crate::stream::parts::Parts;
 use kernel::prelude::*;
 use provider::memory::Piece;
 use provider::wr::Operation;
+use provider::wr::Run;
 use rdmap::fault::Fault;
 use rdmap::source::Outgoing;
 use rdmap::source::Payload;
@@ -48,7 +49,7 @@ pub(super) fn make<O: Open>(
     shared: &Shared,
     memory: &Registered<'_>,
 ) -> Result<bool> {
-    if !flush(&mut parts.open)? {
+    if !flush(parts)? {
         return Ok(false);
     }
     if !parts.open.may_send() && parts.source.fault().is_none() {
@@ -58,17 +59,21 @@ pub(super) fn make<O: Open>(
     while more && parts.open.has_room() {
         match cut(parts, shared, memory)? {
             Cut::Made => {}
-            Cut::None => more = false,
-            Cut::Full => return Ok(false),
+            Cut::None | Cut::Full => more = false,
         }
     }
-    Ok(flush(&mut parts.open)? && more)
+    Ok(flush(parts)? && more)
 }
 
 /// Hands over what was added. False if an event will tell of room.
-fn flush<O: Open>(open: &mut O) -> Result<bool> {
-    match open.flush() {
-        Ok(()) => Ok(true),
+fn flush<O: Open>(parts: &mut Parts<O>) -> Result<bool> {
+    match parts.open.flush() {
+        Ok(()) => {
+            // RFC 5040, section 5.5, rule 14: a request is complete when the layer below has all of it. What was copied, and waits here,
+            // would be lost with the connection. Nothing is added while something waits, so all goes at once.
+            parts.source.taken(u64::MAX);
+            Ok(true)
+        }
         Err(error) if error == EAGAIN => Ok(false),
         Err(error) => Err(error),
     }
@@ -130,9 +135,7 @@ fn cut<O: Open>(parts: &mut Parts<O>, shared: &Shared, memory: &Registered<'_>) 
             if terminates {
                 shared.counters.add(Count::TerminateSent);
             }
-            let handed = parts.source.handed().map_err(|_| EINVAL)?;
-            // It was copied.
-            parts.source.taken(handed);
+            parts.source.handed().map_err(|_| EINVAL)?;
             Ok(Cut::Made)
         }
         // The next one is the same again, or a shorter one.
@@ -168,7 +171,9 @@ fn add<O: Open>(
         } => {
             let request = parts.sends.get(number).ok_or(Failed::Payload)?;
             parts.open.add(header, length, |to| {
-                request.memory.pieces(offset, length, gather(to))
+                let mut gather = gather(to);
+                let memory = |run: Run<'_>| memory.pieces(run, &mut gather);
+                request.memory.runs(offset, length, memory)
             })
         }
         Payload::Answer(range) => parts

@@ -9,6 +9,7 @@ use provider::wr::ReceiveRequest;
 use provider::wr::SendRequest;
 use rdmap::sink::Sink;
 use rdmap::source::Source;
+use rdmap::violation::Code;
 
 /// What a round led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,4 +32,6 @@ pub(super) struct Parts<O: Open> {
     pub(super) source: Source<Slots>,
     pub(super) sends: Requests<SendRequest>,
     pub(super) receives: Requests<ReceiveRequest>,
+    // Why the peer ended the stream, if it said so.
+    pub(super) terminated: Option<Code>,
 }

@@ -11,6 +11,7 @@ use kernel::prelude::*;
 use provider::memory::Piece;
 use provider::queue::Queues;
 use provider::wr::ReceiveRequest;
+use provider::wr::Run;
 use provider::wr::Status;
 use rdmap::fault::Culprit;
 use rdmap::fault::Fault;
@@ -24,6 +25,7 @@ use rdmap::sink::Sink;
 use rdmap::source;
 use rdmap::source::Source;
 use rdmap::stag::Denied;
+use rdmap::violation::Code;
 use rdmap::violation::Violation;
 
 /// The memory of the engine's queues.
@@ -73,6 +75,7 @@ pub(crate) struct Receiver<'a, 'm, O: Order> {
     pub(super) sink: &'a mut Sink<O, Slots>,
     pub(super) source: &'a mut Source<Slots>,
     pub(super) receives: &'a mut Requests<ReceiveRequest>,
+    pub(super) terminated: &'a mut Option<Code>,
 }
 
 impl<O: Order> Receiver<'_, '_, O> {
@@ -127,7 +130,7 @@ impl<O: Order> Receiver<'_, '_, O> {
         };
         let header_len = head.first().map_or(0, |control| Header::len_of(*control));
         let mut at = header_len;
-        let copy = |piece: Piece<'_>| -> Result {
+        let mut copy = |piece: Piece<'_>| -> Result {
             copy(at, piece)?;
             at = at.saturating_add(usize::try_from(piece.len())?);
             Ok(())
@@ -139,19 +142,26 @@ impl<O: Order> Receiver<'_, '_, O> {
                 length,
             } => {
                 let request = self.receives.get(receive).ok_or(EINVAL)?;
-                request.memory.pieces(offset, length, copy)
+                let memory = |run: Run<'_>| self.memory.pieces(run, &mut copy);
+                request.memory.runs(offset, length, memory)
             }
             Place::Write(range) | Place::Response { range, .. } => self.memory.copy(range, copy),
             Place::Nothing => Ok(()),
         };
-        self.sink.placed();
-        if copied.is_err() {
-            // It was invalidated since it was looked up.
-            let culprit = Culprit::of(head, length);
-            let violation = Violation::Tagged(Denied::Invalid);
-            self.source.fail(Fault::peer(violation, culprit));
-            return Ok(Handled::Done);
+        if copied.is_ok() {
+            self.sink.placed();
+            return self.deliver();
         }
+        self.sink.not_placed();
+        self.source.fail(match place {
+            // The consumer has posted memory that is not registered.
+            Place::Receive { .. } => Fault::LOCAL,
+            // It was invalidated since it was looked up.
+            _ => {
+                let violation = Violation::Tagged(Denied::Invalid);
+                Fault::peer(violation, Culprit::of(head, length))
+            }
+        });
         self.deliver()
     }
 
@@ -188,9 +198,11 @@ impl<O: Order> Receiver<'_, '_, O> {
                     }
                     self.source.done(read).map_err(|_| EINVAL)?;
                 }
-                Ok(Some(Delivery::Terminate(_))) => {
-                    // What it says is not passed on: iw_cm's events have no place for it.
+                Ok(Some(Delivery::Terminate(terminate))) => {
+                    // RFC 5040, section 5.4: the consumer hears of it. Its event has no place for the reason, but the log has.
                     self.shared.counters.add(Count::TerminateReceived);
+                    *self.terminated = Some(terminate.code);
+                    self.queues.tell_fatal();
                     return Ok(Handled::Ended);
                 }
                 Err(fault) => {

@@ -53,9 +53,11 @@ pub(super) fn take(
             Next::Part | Next::Nothing => return Ok(Received::Idle),
             Next::Budget => return Ok(Received::More),
             Next::End { within_frame } => {
-                return Ok(Received::Over {
-                    graceful: !within_frame,
-                })
+                if within_frame {
+                    // The peer may still receive, and hears why (RFC 5040, section 6.2.1), unless it has heard of another fault.
+                    receiver.fail(Fault::lower(Lower::Lost));
+                }
+                return Ok(Received::Over { graceful: true });
             }
         }
     })

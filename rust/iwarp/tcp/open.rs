@@ -17,7 +17,9 @@ use rdmap::mpa::startup::Stream;
 use rdmap::order::Arrival;
 use socket::Connection;
 
-/// Milliseconds between looks at a stream that waits for the rest of an FPDU.
+/// Milliseconds between looks at a stream that waits for the rest of an FPDU, or for room. Mostly an
+/// event tells of room, but not if memory was short, and nothing is on its way whose acknowledgement
+/// makes some.
 const LOOK_MS: u32 = 1_000;
 
 /// Milliseconds that the rest of an FPDU may take. TCP waits twice as long with each retransmission, so after a network that was down for
@@ -58,6 +60,8 @@ impl Open {
 impl lower::Open for Open {
     type Order = Arrival;
     type Lingering = Lingering;
+    // RFC 5044, section 7.2: either half of a connection ends by itself.
+    const HALF_CLOSES: bool = true;
 
     fn order(&mut self) -> Result<Arrival> {
         Ok(Arrival::new())
@@ -109,7 +113,8 @@ impl lower::Open for Open {
     }
 
     fn look_again(&self) -> Option<u32> {
-        self.connection.waiting_since().map(|_| LOOK_MS)
+        let waits = self.connection.waiting_since().is_some() || !self.outbox.is_empty();
+        waits.then_some(LOOK_MS)
     }
 
     fn is_late(&self) -> bool {
@@ -117,18 +122,16 @@ impl lower::Open for Open {
         since.is_some_and(|since| since.elapsed().as_millis() > LATE_MS)
     }
 
-    fn close(mut self, at_once: bool) -> Option<Lingering> {
+    fn close(self, at_once: bool) -> Option<Lingering> {
         if at_once {
             self.abort();
             return None;
         }
-        // What there is no room for is lost, as is what a consumer has not waited for.
-        let _ = self.outbox.flush(&mut self.connection);
         Some(self.linger())
     }
 
     fn linger(self) -> Lingering {
-        Lingering::new(self.connection)
+        Lingering::new(self.connection, self.outbox)
     }
 
     fn abort(self) {

@@ -57,7 +57,7 @@ pub(super) fn receive<E: Events>(
 ) -> Arrived {
     connection.receive(|frames| {
         let length = |head: &[u8]| -> Result<usize> {
-            // What is wrong with it is found as soon as it is there.
+            // What is wrong with the header is found when all of it is there.
             Frame::parse(kind, head).map_err(|_| EINVAL)?;
             let length = head.last_chunk().ok_or(EINVAL)?;
             Ok(head

@@ -32,6 +32,8 @@ pub enum Arrived {
     Chunk {
         /// Its octets in the buffer.
         len: usize,
+        /// The stream that it was sent on.
+        stream: u16,
         /// Its payload protocol identifier, in host order.
         ppid: u32,
         /// Whether it was sent for unordered delivery.
@@ -143,8 +145,9 @@ impl<E: Events> Association<E> {
             return Ok(Arrived::Told(Notification::parse(octets)));
         }
         match info.get() {
-            Some((ppid, unordered)) => Ok(Arrived::Chunk {
+            Some((stream, ppid, unordered)) => Ok(Arrived::Chunk {
                 len,
+                stream,
                 ppid,
                 unordered,
                 whole,

@@ -58,8 +58,8 @@ impl ReceiveInfo {
         message.msg_controllen = size_of_val(self);
     }
 
-    /// What C wrote: payload protocol identifier, and whether the chunk was unordered. [`None`] if C wrote nothing.
-    pub(super) fn get(&self) -> Option<(u32, bool)> {
+    /// Returns what C wrote: stream, payload protocol identifier, and whether the chunk was unordered. [`None`] if C wrote nothing.
+    pub(super) fn get(&self) -> Option<(u16, u32, bool)> {
         // CAST: Small numbers.
         let expected = (
             iwraw::IPPROTO_SCTP as i32,
@@ -67,6 +67,7 @@ impl ReceiveInfo {
         );
         let unordered = u32::from(self.info.rcv_flags) & iwraw::sctp_sinfo_flags_SCTP_UNORDERED;
         let found = (self.header.cmsg_level, self.header.cmsg_type);
-        (found == expected).then(|| (u32::from_be(self.info.rcv_ppid), unordered != 0))
+        let ppid = u32::from_be(self.info.rcv_ppid);
+        (found == expected).then_some((self.info.rcv_sid, ppid, unordered != 0))
     }
 }

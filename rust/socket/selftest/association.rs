@@ -141,6 +141,7 @@ pub(super) fn chunk_is_whole() -> Result<bool> {
         let sent = octets(len)?;
         let expected = Arrived::Chunk {
             len,
+            stream: 0,
             ppid: PPID,
             unordered: true,
             whole: true,
@@ -161,6 +162,7 @@ pub(super) fn rest_of_a_chunk_is_next() -> Result<bool> {
     near.association.send(PPID, &sent)?;
     let part = |len, whole| Arrived::Chunk {
         len,
+        stream: 0,
         ppid: PPID,
         unordered: true,
         whole,

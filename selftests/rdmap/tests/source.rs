@@ -414,6 +414,23 @@ fn answers_and_requests_take_turns_between_messages() {
 }
 
 #[test]
+fn answers_are_owed_until_they_are_handed_over_or_cannot_be() {
+    let mut source = source(1);
+    assert!(!source.owes_answers());
+    source.answer(answer(1500, 0)).unwrap();
+    for _ in 0..2 {
+        assert!(source.owes_answers());
+        source.next(1014, &THERE).unwrap();
+        assert!(source.owes_answers());
+        source.handed().unwrap();
+    }
+    assert!(!source.owes_answers());
+    source.answer(answer(1, 0)).unwrap();
+    source.fail(Fault::LOCAL);
+    assert!(!source.owes_answers());
+}
+
+#[test]
 fn answers_keep_the_order_of_the_requests() {
     let mut source = source(1);
     for offset in [10, 20, 30] {

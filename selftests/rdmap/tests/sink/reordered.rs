@@ -19,6 +19,7 @@ use crate::sink::request;
 use crate::sink::send;
 use crate::sink::tagged;
 use crate::sink::terminate;
+use crate::sink::Answers;
 
 #[test]
 fn nothing_overtakes_in_delivery() {
@@ -106,6 +107,39 @@ fn what_waits_for_a_dropped_segment_is_not_delivered() {
     assert_eq!((late, deliver(&mut sink)), (Ok(Place::Nothing), None));
     // Its number counts all the same.
     assert_eq!(sink.order().reached(), 3);
+}
+
+/// The memory went between the look at it and the move.
+#[test]
+fn nothing_is_delivered_behind_octets_that_could_not_be_moved() {
+    let segments = [
+        send(1, 0, true, &[1]),
+        tagged(false, 9, 0, true, &[1]),
+        send(2, 0, true, &[1]),
+    ];
+    for order in permutations(segments.len()) {
+        let mut sink = reordered();
+        let mut lost = false;
+        for at in order {
+            let (key, segment) = (u16::try_from(at).unwrap(), &segments[at]);
+            let place = sink.segment(key, segment, segment.len(), &Answers).unwrap();
+            match place {
+                Place::Write(_) => {
+                    lost = true;
+                    sink.not_placed();
+                }
+                _ => {
+                    assert_eq!(lost, place == Place::Nothing);
+                    sink.placed();
+                }
+            }
+            while let Some(delivery) = deliver(&mut sink) {
+                assert!(matches!(delivery, Delivery::Message { receive: 0, .. }));
+            }
+        }
+        // Their numbers count all the same.
+        assert_eq!(sink.order().reached(), 3);
+    }
 }
 
 #[test]

@@ -125,6 +125,23 @@ fn receive_is_not_given_back_while_octets_are_moved_to_it() {
 }
 
 #[test]
+fn receive_is_given_back_whose_octets_could_not_be_moved() {
+    let mut sink = ordered();
+    let segment = send(1, 0, true, &[1]);
+    sink.segment((), &segment, segment.len(), &Answers).unwrap();
+    sink.not_placed();
+    assert_eq!((deliver(&mut sink), sink.flush()), (None, None));
+    assert!(sink.close().is_some());
+    assert_eq!((sink.flush(), sink.flush()), (Some(0), Some(1)));
+    // The other context closes it meanwhile.
+    let mut sink = ordered();
+    sink.segment((), &segment, segment.len(), &Answers).unwrap();
+    assert!(sink.close().is_none());
+    sink.not_placed();
+    assert_eq!((deliver(&mut sink), sink.flush()), (None, Some(0)));
+}
+
+#[test]
 fn segment_before_its_time_changes_nothing() {
     let mut sink = ordered();
     let segment = send(1, 0, true, &[1]);

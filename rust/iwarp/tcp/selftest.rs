@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tests of streams over TCP, whose peer is a socket that sends and receives octets.
+
+use crate::counters::Count;
+use crate::lower::Lingering as _;
+use crate::lower::Open as _;
+use crate::memory::Registered;
+use crate::shared::Shared;
+use crate::stream::Round;
+use crate::stream::Stream;
+use crate::tcp::open::Open;
+use crate::tcp::startup::SETTINGS;
+use crate::waker::Waker;
+use core::net::Ipv4Addr;
+use core::net::SocketAddr;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+use kernel::time::delay::fsleep;
+use kernel::time::Delta;
+use provider::addr::Net;
+use provider::driver::Access;
+use provider::driver::Regions;
+use provider::selftest::Consumer;
+use provider::selftest::Target;
+use provider::selftest::Test;
+use provider::selftest::MAX_LEN;
+use provider::selftest::TARGET_LEN;
+use rdmap::enhanced::Agreed;
+use rdmap::header::Header;
+use rdmap::header::Model;
+use rdmap::mpa::frame::Layout;
+use rdmap::mpa::frame::LENGTH_LEN;
+use rdmap::mpa::marker::Position;
+use rdmap::mpa::startup;
+use rdmap::stag::Stag;
+use rdmap::terminate::Terminate;
+use rdmap::violation::Code;
+use socket::Connection;
+use socket::Listener;
+use socket::Next;
+use socket::Octets;
+use socket::Settings;
+use socket::State;
+use socket::Then;
+
+/// Each with its name, which is what it claims.
+pub(crate) const TESTS: &[(&str, Test)] = &[
+    (
+        "a passive side sends nothing but its Reply before an FPDU has arrived",
+        passive_side_waits,
+    ),
+    (
+        "a Send that is complete arrives, although what waits here is lost",
+        complete_sends_arrive,
+    ),
+    (
+        "a stream that waits for room is looked at again, even without an event",
+        wait_for_room_has_an_end,
+    ),
+    (
+        "a Read is answered to its end, although its peer sends nothing more",
+        reads_are_answered_behind_the_end,
+    ),
+    (
+        "neither an FPDU with a wrong CRC is placed nor one behind it, and the peer is told",
+        wrong_crc_places_nothing,
+    ),
+];
+
+/// Milliseconds until what did not happen never will.
+const PATIENCE_MS: usize = 10_000;
+
+/// An RDMA Write of no octets, and a Read Request without the STag of its source and what is behind that.
+const WRITE: [u8; 20] = *b"\x00\x0e\xc1\x40\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+const READ: [u8; 36] =
+    *b"\x00\x2e\x41\x41\0\0\0\0\0\0\0\x01\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\x04\0\0";
+
+/// Octets that the Read asks for, and pages that have as many.
+const READ_LEN: usize = 0x40000;
+const READ_PAGES: usize = 64;
+
+/// A stream, its consumer, and its peer.
+struct Bench {
+    shared: Arc<Shared>,
+    consumer: Consumer,
+    stream: Stream<Open>,
+    peer: Connection<Waker>,
+    // Octets that the peer has received.
+    received: usize,
+}
+
+/// Waits for a millisecond.
+fn pause() {
+    fsleep(Delta::from_millis(1));
+}
+
+impl Bench {
+    /// A stream whose FPDUs have no CRC. `reply`: what the passive side sends first. Sleeps.
+    fn new(settings: &Settings, reply: Option<&[u8]>) -> Result<Self> {
+        Self::with_crc(settings, reply, false)
+    }
+
+    /// A stream whose FPDUs may have a CRC. Sleeps.
+    fn with_crc(settings: &Settings, reply: Option<&[u8]>, crc: bool) -> Result<Self> {
+        let here = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
+        let (net, waker) = (Net::init(), Waker::new()?);
+        let listener = Listener::new(&net, here, None, 1, settings, waker.clone())?;
+        let there = listener.local_address()?;
+        let connection = Connection::connect(&net, here, there, &SETTINGS, waker.clone())?;
+        let mut accepted = None;
+        for _ in 0..PATIENCE_MS {
+            accepted = listener.accept()?;
+            if accepted.is_some() && connection.state() == State::Open {
+                break;
+            }
+            pause();
+        }
+        let peer = accepted.ok_or(EAGAIN)?.attach(waker)?;
+        let reads = Agreed { ird: 1, ord: 0 };
+        let agreed = startup::Stream {
+            crc,
+            send_markers: false,
+            receive_markers: false,
+            reads,
+            ready: None,
+        };
+        let consumer = Consumer::new()?;
+        let open = Open::new(connection, &agreed, reply)?;
+        Ok(Self {
+            shared: Shared::new(Arc::pin_init(Regions::new(), GFP_KERNEL)?)?,
+            stream: Stream::new(open, &consumer.queues, reads)?,
+            consumer,
+            peer,
+            received: 0,
+        })
+    }
+
+    fn round(&mut self) -> Round {
+        let memory = Registered {
+            regions: &self.shared.regions,
+            domain: Consumer::DOMAIN,
+            access: Access {
+                remote_read: true,
+                remote_write: true,
+            },
+        };
+        self.stream
+            .round(&self.shared, &self.consumer.queues, &memory)
+    }
+
+    fn peer_sends(&mut self, octets: &[u8]) -> Result {
+        let sent = self.peer.send([Octets::from(octets)], Then::Push)?;
+        (sent == octets.len()).then_some(()).ok_or(EAGAIN)
+    }
+
+    /// Why the stream ends, if the Terminate is the next FPDU that the peer receives.
+    fn peer_is_told(&mut self) -> Result<Option<Code>> {
+        self.peer.receive(|frames| {
+            let length = |head: &[u8]| -> Result<usize> {
+                let layout = Layout::of(head, Position::NO_MARKERS).ok_or(EINVAL)?;
+                Ok(layout.wire_len())
+            };
+            let frame = match frames.next(LENGTH_LEN, length)? {
+                Next::Whole(frame) => frame,
+                Next::End { .. } => return Err(EPIPE),
+                _ => return Ok(None),
+            };
+            let mut word = [0; 4];
+            frame.copy_to_slice(LENGTH_LEN + Header::UNTAGGED_LEN, &mut word)?;
+            let terminate = Terminate::parse(&word).ok_or(EINVAL)?;
+            Ok(Some(terminate.code))
+        })
+    }
+
+    fn peer_receives(&mut self) -> Result {
+        self.received += self.peer.receive(|frames| frames.discard())?;
+        Ok(())
+    }
+
+    /// Goes on for so many milliseconds, at least, or until `done`. Whether it was.
+    fn go_on(&mut self, milliseconds: usize, done: impl Fn(&Self) -> bool) -> Result<bool> {
+        for _ in 0..milliseconds {
+            if matches!(self.round(), Round::Over { .. }) {
+                return Err(EPIPE);
+            }
+            self.peer_receives()?;
+            if done(self) {
+                return Ok(true);
+            }
+            pause();
+        }
+        Ok(false)
+    }
+}
+
+fn passive_side_waits() -> Result<bool> {
+    let mut bench = Bench::new(&SETTINGS, Some(b"Reply"))?;
+    bench.consumer.send(1, 5)?;
+    // Two octets of length, a header, the payload, padding and a CRC.
+    let (reply, fpdu) = (5, 2 + 18 + 5 + 3 + 4);
+    let early = bench.go_on(100, |bench| bench.received > reply)?;
+    let replied = bench.received == reply && bench.consumer.completion().is_none();
+    bench.peer_sends(&WRITE)?;
+    let late = bench.go_on(PATIENCE_MS, |bench| bench.received >= reply + fpdu)?;
+    Ok(!early && replied && late && bench.consumer.completion() == Some((1, true)))
+}
+
+/// A stream that was given Sends until there was no room: the peer does not receive. Returns how many
+/// are complete.
+fn full() -> Result<(Bench, u64)> {
+    let narrow = Settings {
+        receive_buffer: Some(16_384),
+        ..SETTINGS
+    };
+    let mut bench = Bench::new(&narrow, None)?;
+    let (mut complete, mut waits) = (0, 0);
+    bench.consumer.send(0, MAX_LEN)?;
+    while waits < 200 {
+        bench.round();
+        match bench.consumer.completion() {
+            Some((id, true)) if id == complete => {
+                complete += 1;
+                waits = 0;
+                bench.consumer.send(complete, MAX_LEN)?;
+            }
+            None => {
+                waits += 1;
+                pause();
+            }
+            Some(_) => return Err(EINVAL),
+        }
+    }
+    Ok((bench, complete))
+}
+
+fn wait_for_room_has_an_end() -> Result<bool> {
+    let mut idle = Bench::new(&SETTINGS, None)?;
+    let nothing_waits = idle.round() == Round::Idle && idle.stream.look_again().is_none();
+    let (mut bench, _) = full()?;
+    let waits = bench.round() == Round::Idle;
+    Ok(nothing_waits && waits && bench.stream.look_again().is_some())
+}
+
+fn complete_sends_arrive() -> Result<bool> {
+    let (bench, complete) = full()?;
+    let Bench {
+        stream,
+        consumer,
+        mut peer,
+        ..
+    } = bench;
+    let open = stream.end(&consumer.queues);
+    let flushed = consumer.completion() == Some((complete, false));
+    let waited = !open.is_empty();
+    // What TCP has it delivers.
+    drop(open);
+    let mut received = 0;
+    for _ in 0..PATIENCE_MS {
+        received += peer.receive(|frames| frames.discard())?;
+        if peer.state() != State::Open {
+            break;
+        }
+        pause();
+    }
+    received += peer.receive(|frames| frames.discard())?;
+    // Each with a header, its length and a CRC, at least.
+    let expected = usize::try_from(complete * u64::from(MAX_LEN + 2 + 18 + 4))?;
+    Ok(waited && flushed && complete > 0 && received >= expected)
+}
+
+fn reads_are_answered_behind_the_end() -> Result<bool> {
+    let mut bench = Bench::new(&SETTINGS, None)?;
+    let stag = Consumer::register(&bench.shared.regions, READ_PAGES)?;
+    bench.peer_sends(&READ)?;
+    // The STag, the offset 0, no padding, and the CRC.
+    let mut rest = [0; 16];
+    let (to, _) = rest.split_first_chunk_mut().ok_or(EINVAL)?;
+    *to = stag.to_be_bytes();
+    bench.peer_sends(&rest)?;
+    bench.peer.shutdown();
+    let mut over = false;
+    for _ in 0..PATIENCE_MS {
+        over = matches!(bench.round(), Round::Over { graceful: true });
+        if over {
+            break;
+        }
+        bench.peer_receives()?;
+        pause();
+    }
+    let Bench {
+        stream,
+        consumer,
+        mut peer,
+        mut received,
+        ..
+    } = bench;
+    let mut last = stream.end(&consumer.queues).linger();
+    for _ in 0..PATIENCE_MS {
+        last.step();
+        received += peer.receive(|frames| frames.discard())?;
+        if peer.state() == State::Closed {
+            break;
+        }
+        pause();
+    }
+    Ok(over && received > READ_LEN)
+}
+
+/// An FPDU with a CRC, of an RDMA Write of four octets.
+fn write_of(stag: u32, offset: u64, octets: &[u8; 4]) -> Result<[u8; 24]> {
+    let header = Header {
+        last: true,
+        model: Model::Tagged {
+            response: false,
+            stag: Stag(stag),
+            offset,
+        },
+    }
+    .emit();
+    let mut fpdu = [0; 24];
+    Layout::new(18, Position::NO_MARKERS)
+        .emit(&[header.as_slice(), octets], true, &mut fpdu)
+        .ok_or(EINVAL)?;
+    Ok(fpdu)
+}
+
+fn wrong_crc_places_nothing() -> Result<bool> {
+    let mut bench = Bench::with_crc(&SETTINGS, None, true)?;
+    let target = Target::new(&bench.shared.regions)?;
+    let mut expected = [0; TARGET_LEN];
+    expected[..4].copy_from_slice(b"good");
+    bench.peer_sends(&write_of(target.stag(), 0, b"good")?)?;
+    let placed = bench.go_on(PATIENCE_MS, |_| target.octets() == Ok(expected))?;
+    // In one packet: an FPDU of which an octet has changed, and one that is as it should be.
+    let mut both = [0; 48];
+    both[..24].copy_from_slice(&write_of(target.stag(), 4, b"bad.")?);
+    both[24..].copy_from_slice(&write_of(target.stag(), 8, b"late")?);
+    both[19] ^= 1;
+    bench.peer_sends(&both)?;
+    let (mut over, mut told) = (false, None);
+    for _ in 0..PATIENCE_MS {
+        over = over || matches!(bench.round(), Round::Over { graceful: true });
+        // An end before the Terminate is an error.
+        told = bench.peer_is_told()?;
+        if told.is_some() {
+            break;
+        }
+        pause();
+    }
+    let told = told == Some(Code::new(2, 0, 2));
+    let counted = bench.shared.counters.get(Count::BadCrc) == 1;
+    Ok(placed && over && told && counted && target.octets() == Ok(expected))
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A consumer without a device: it posts Sends, and registers memory that a peer may read or write.
+
+use super::QP;
+use crate::cq::CompletionQueue;
+use crate::driver::Regions;
+use crate::queue::Capacities;
+use crate::queue::Queues;
+use crate::region::Domain;
+use crate::region::Region;
+use crate::region::Registration;
+use crate::region::Rights;
+use crate::region::LOCAL_DMA_KEY;
+use crate::wr::Status;
+use core::cell::UnsafeCell;
+use core::ptr::null_mut;
+use core::ptr::NonNull;
+use iwraw::memory::Piece;
+use kernel::alloc::KVVec;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+/// Octets of a Send at most.
+pub const MAX_LEN: u32 = 16_384;
+
+/// Octets of a page of a region.
+const PAGE: usize = 4_096;
+
+/// The low eight bits of STags.
+const KEY: u8 = 7;
+
+// CAST: A small number.
+/// The only memory that there is. It is read only.
+static OCTETS: [u8; MAX_LEN as usize] = [0x5a; MAX_LEN as usize];
+
+/// A consumer.
+pub struct Consumer {
+    /// The queues that it posts to.
+    pub queues: Arc<Queues>,
+    cq: Arc<CompletionQueue>,
+}
+
+impl Consumer {
+    /// The protection domain of all that it has.
+    pub const DOMAIN: Domain = Domain(1);
+
+    /// A new one. Sleeps.
+    pub fn new() -> Result<Self> {
+        let cq = CompletionQueue::new(NonNull::dangling(), 16)?;
+        cq.tell_nobody();
+        let capacities = Capacities {
+            sends: 8,
+            receives: 8,
+            send_entries: 1,
+            receive_entries: 1,
+        };
+        let queues = Queues::new(QP, capacities, cq.clone(), cq.clone(), true)?;
+        Ok(Self { queues, cq })
+    }
+
+    /// Posts a Send of `length` octets.
+    pub fn send(&self, id: u64, length: u32) -> Result {
+        if length > MAX_LEN {
+            return Err(EINVAL);
+        }
+        let mut memory = iwraw::ib_sge {
+            addr: u64::try_from(OCTETS.as_ptr().expose_provenance())?,
+            length,
+            lkey: LOCAL_DMA_KEY,
+        };
+        let mut send = iwraw::ib_send_wr {
+            opcode: iwraw::ib_wr_opcode_IB_WR_SEND,
+            sg_list: &mut memory,
+            num_sge: 1,
+            ..Default::default()
+        };
+        send.__bindgen_anon_1.wr_id = id;
+        // SAFETY: It is a chain of one request, which is whole. Its memory stays, and is only read.
+        unsafe { self.queues.post_send(&send, null_mut()) }
+    }
+
+    /// The next completion: of which request, and whether it succeeded.
+    pub fn completion(&self) -> Option<(u64, bool)> {
+        let entry = self.cq.pop()?;
+        Some((entry.id, entry.status == Status::Success.code()))
+    }
+
+    /// Registers so many pages, from the offset 0 on, for the peer to read. Returns the STag. Sleeps.
+    pub fn register(regions: &Regions, pages: usize) -> Result<u32> {
+        let page = u64::try_from(OCTETS.as_ptr().expose_provenance())?;
+        let pages = KVVec::from_elem(page, pages, GFP_KERNEL)?;
+        let rights = Rights {
+            remote_read: true,
+            remote_write: false,
+        };
+        let length = pages.len().checked_mul(PAGE).ok_or(EINVAL)?;
+        Ok(register(regions, &pages, length, rights)?.1)
+    }
+}
+
+/// Registers `length` octets of these pages, from the offset 0 on. Returns the region and its STag.
+/// Sleeps.
+fn register(
+    regions: &Regions,
+    pages: &[u64],
+    length: usize,
+    rights: Rights,
+) -> Result<(Arc<Region>, u32)> {
+    let region = Region::new(Consumer::DOMAIN, pages.len())?;
+    let index = regions.insert(|_| region.clone())?;
+    region.map_pages(pages)?;
+    region.register(Registration {
+        key: KEY,
+        base: 0,
+        length: u64::try_from(length)?,
+        rights,
+        mapping: region.mapping(),
+    })?;
+    Ok((region, index << 8 | u32::from(KEY)))
+}
+
+/// Octets of a [`Target`].
+pub const TARGET_LEN: usize = 64;
+
+/// Memory that the peer may write, from the offset 0 on, as long as this is there.
+///
+/// # Invariants
+///
+/// Nobody has a reference to the octets.
+pub struct Target {
+    region: Arc<Region>,
+    stag: u32,
+    octets: KBox<UnsafeCell<[u8; TARGET_LEN]>>,
+}
+
+impl Target {
+    /// Registers octets that are 0. Sleeps.
+    pub fn new(regions: &Regions) -> Result<Self> {
+        let octets = KBox::new(UnsafeCell::new([0; TARGET_LEN]), GFP_KERNEL)?;
+        let address = u64::try_from(octets.get().expose_provenance())?;
+        let rights = Rights {
+            remote_read: false,
+            remote_write: true,
+        };
+        let (region, stag) = register(regions, &[address], TARGET_LEN, rights)?;
+        // INVARIANT: There is none.
+        Ok(Self {
+            region,
+            stag,
+            octets,
+        })
+    }
+
+    /// Its STag.
+    pub fn stag(&self) -> u32 {
+        self.stag
+    }
+
+    /// Returns the octets as they are now.
+    pub fn octets(&self) -> Result<[u8; TARGET_LEN]> {
+        let mut octets = [0; TARGET_LEN];
+        let address = NonNull::new(self.octets.get().cast()).ok_or(EINVAL)?;
+        // SAFETY: The box has so many octets, to which nobody has a reference by the type invariants,
+        // and stays as long as `self`.
+        unsafe { Piece::new(address, u32::try_from(TARGET_LEN)?) }.copy_to(&mut octets)?;
+        Ok(octets)
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        // Before the octets go.
+        self.region.invalidate();
+    }
+}
