@@ -82,8 +82,10 @@ fn hold(server: SocketAddrV4, begin: &[Begin], connections: usize, duration: Dur
                 continue;
             };
             let lost = attacker.step().err();
-            if let Some(reason) = attacker.client().connection.lost().or(lost) {
+            let connection = &attacker.client().connection;
+            if let Some(reason) = connection.lost().or(lost) {
                 tally.lost(reason);
+                tally.answered += connection.arrived();
                 *slot = None;
             }
         }
@@ -93,6 +95,10 @@ fn hold(server: SocketAddrV4, begin: &[Begin], connections: usize, duration: Dur
         }
         std::thread::sleep(PAUSE);
     }
+    let held = held.iter().flatten();
+    tally.answered += held
+        .map(|attacker| attacker.client().connection.arrived())
+        .sum::<usize>();
     tally
 }
 

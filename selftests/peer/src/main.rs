@@ -4,8 +4,10 @@
 //!
 //! `peer list` prints the names of all cases, `peer list server` and `peer list client` of those
 //! against the kernel's server or client. `peer run NAME` runs one: exit status 0 if the kernel did
-//! what the protocol requires. `peer attack NAME CONNECTIONS SECONDS` misbehaves for so long. In the environment, `SERVER_ADDR` is the address of the kernel's
-//! server, and `CLIENT_ADDR` the address of this machine that the kernel's client mounts.
+//! what the protocol requires. `peer attack NAME CONNECTIONS SECONDS` misbehaves for so long. In the
+//! environment, `SERVER_ADDR` is the address of the kernel's server, `CLIENT_ADDR` the address of
+//! this machine that the kernel's client mounts, and `PEER_ADDR` the one that crafted clients
+//! connect from, if they are to have one of their own.
 
 mod attacks;
 mod case;

@@ -6,6 +6,7 @@ mod access_errors;
 mod connections;
 mod credits;
 mod gss;
+mod other_clients;
 mod private_data;
 mod read_chunks;
 mod silent;
@@ -20,12 +21,13 @@ use crate::client::Client;
 use crate::hostile;
 use std::net::SocketAddrV4;
 
-const TABLES: [Table<ServerCase>; 7] = [
+const TABLES: [Table<ServerCase>; 8] = [
     read_chunks::CASES,
     write_chunks::CASES,
     access_errors::CASES,
     private_data::CASES,
     credits::CASES,
+    other_clients::CASES,
     connections::CASES,
     silent::CASES,
 ];

@@ -10,6 +10,7 @@ mod ffi;
 mod memory;
 mod resources;
 
+pub use connection::own_address;
 pub use connection::Connection;
 pub use connection::Listener;
 pub use connection::Message;
@@ -19,8 +20,23 @@ pub use memory::Access;
 pub use memory::Region;
 pub use memory::Window;
 
+use std::fs;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
+
+/// How often the devices of this machine were told that there is no Receive for what they sent.
+pub fn rnr_naks() -> Result<u64, String> {
+    let devices = fs::read_dir("/sys/class/infiniband").map_err(|error| error.to_string())?;
+    let counters = devices.flatten().filter_map(|device| {
+        let file = device.path().join("ports/1/hw_counters/rcvd_rnr_err");
+        fs::read_to_string(file).ok()?.trim().parse::<u64>().ok()
+    });
+    let counters: Vec<_> = counters.collect();
+    match counters.is_empty() {
+        true => Err("no device counts RNR NAKs".into()),
+        false => Ok(counters.iter().sum()),
+    }
+}
 
 /// From now on the packets of `socket`, which is not connected, have no identification in their IP header.
 pub fn without_identification(socket: &UdpSocket) -> std::io::Result<()> {

@@ -122,24 +122,27 @@ pub fn slow_receives(server: SocketAddrV4) -> Result<Box<dyn Attacker>, String> 
     Ok(Box::new(attacker))
 }
 
-/// A client that sends twice as many calls as it may.
+/// A client that keeps no account of credits.
 struct Overrun {
     client: Client,
     /// The calls without a reply.
     pending: usize,
-    granted: usize,
+}
+
+impl Overrun {
+    /// Calls at once: more than this server and the in-tree one grant.
+    const CALLS: usize = 256;
 }
 
 impl Attacker for Overrun {
     fn step(&mut self) -> Outcome {
-        while let Some(reply) = self.client.connection.receive(Duration::ZERO) {
+        while self.client.connection.receive(Duration::ZERO).is_some() {
             self.pending = self.pending.saturating_sub(1);
-            let [_, _, granted] = head(&reply.bytes).ok_or("a short reply")?;
-            self.granted = granted as usize;
         }
-        while self.pending < (2 * self.granted).min(MOST) {
+        while self.pending < Self::CALLS {
             self.pending += 1;
-            self.client.send(&self.client.null_call().1)?;
+            self.client
+                .send(&self.client.null_call_asking(u32::MAX).1)?;
         }
         Ok(())
     }
@@ -149,12 +152,14 @@ impl Attacker for Overrun {
     }
 }
 
-/// Twice as many calls as credits, all the time.
+/// As many calls as credits and as many again, all the time, whatever the server grants. Each asks for all the credits that there are.
 pub fn overrun(server: SocketAddrV4) -> Result<Box<dyn Attacker>, String> {
-    let client = Client::with(server, &patient().with_receives(64))?;
-    Ok(Box::new(Overrun {
-        client,
-        pending: 0,
-        granted: 16,
-    }))
+    let options = Options {
+        receive_len: 1024,
+        sends: Overrun::CALLS,
+        send_len: 256,
+        ..patient().with_receives(Overrun::CALLS)
+    };
+    let client = Client::with(server, &options)?;
+    Ok(Box::new(Overrun { client, pending: 0 }))
 }

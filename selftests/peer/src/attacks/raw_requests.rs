@@ -7,6 +7,7 @@
 
 use super::tally::ready;
 use super::tally::Tally;
+use crate::verbs::own_address;
 use crate::verbs::without_identification;
 use std::net::IpAddr;
 use std::net::Ipv4Addr;
@@ -128,10 +129,10 @@ fn packet(number: u32, from: SocketAddrV4, to: SocketAddrV4, mad: &[u8]) -> Vec<
 /// So many requests in a second.
 pub fn flood(server: SocketAddrV4, rate: usize, end: Instant) -> Result<Tally, String> {
     let open = || {
-        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        let socket = UdpSocket::bind((own_address().unwrap_or(Ipv4Addr::UNSPECIFIED), 0))?;
         without_identification(&socket)?;
         // Tells which address is ours.
-        let connected = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        let connected = UdpSocket::bind((own_address().unwrap_or(Ipv4Addr::UNSPECIFIED), 0))?;
         connected.connect(server)?;
         let port = socket.local_addr()?.port();
         Ok((socket, connected.local_addr()?.ip(), port))

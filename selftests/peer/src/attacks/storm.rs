@@ -27,6 +27,7 @@ fn connects(server: SocketAddrV4, end: Instant) -> Tally {
                 if let Err(reason) = outcome {
                     tally.lost(reason);
                 }
+                tally.answered += client.connection.arrived();
             }
             Err(reason) => tally.refused(reason),
         }

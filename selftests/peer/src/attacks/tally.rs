@@ -12,6 +12,8 @@ pub struct Tally {
     pub made: usize,
     pub lost: usize,
     pub refused: usize,
+    /// How many messages the server sent.
+    pub answered: usize,
     /// The last reason for each of the latter two.
     reasons: [String; 2],
 }
@@ -28,6 +30,7 @@ impl Tally {
     }
 
     pub fn add(&mut self, other: Self) {
+        self.answered += other.answered;
         self.made += other.made;
         self.lost += other.lost;
         self.refused += other.refused;
@@ -45,9 +48,13 @@ impl Display for Tally {
             made,
             lost,
             refused,
+            answered,
             reasons,
         } = self;
-        write!(out, "made {made}, lost {lost}, refused {refused}")?;
+        write!(
+            out,
+            "made {made}, lost {lost}, refused {refused}, answered {answered}"
+        )?;
         let mut reasons = reasons.iter().filter(|reason| !reason.is_empty());
         reasons.try_for_each(|reason| write!(out, "; {reason}"))
     }

@@ -20,8 +20,10 @@ cases![ClientCase:
     adv61_grant_of_a_dropped_reply_is_ignored,
     adv72_zero_and_maximum_grants,
     one_call_before_the_first_grant,
+    calls_without_a_reply_leave_the_other_credits,
     grant_below_the_calls_in_flight,
     killed_calls_keep_their_credits,
+    malformed_replies_to_killed_calls_free_their_credits,
     sec17_late_reply_invalidates_memory_of_a_killed_call,
     killed_calls_with_all_credits_end_the_connection,
 ];
@@ -41,6 +43,27 @@ fn adv61_grant_of_a_dropped_reply_is_ignored() -> Outcome {
     }
     server.reply(&call)?;
     server.client_succeeds(&[])?;
+    server.has_connected(1)
+}
+
+/// The client has resources for fewer calls at first, and gets more though no reply comes.
+fn calls_without_a_reply_leave_the_other_credits() -> Outcome {
+    use kernel_client::PART;
+    use kernel_client::PARTS;
+    let mut server = Server::new(kernel_client::read_in_parts)?;
+    let mut calls = vec![server.serve_until(procedure::READ)?];
+    while calls.len() < PARTS {
+        match server.next_call(kernel_client::client_timeout())? {
+            Some(call) if call.procedure == procedure::READ => calls.push(call),
+            Some(call) => server.reply(&call)?,
+            None => return Err(format!("no more than {} calls come", calls.len())),
+        }
+    }
+    server.has_connected(1)?;
+    for call in &calls {
+        server.reply(call)?;
+    }
+    server.client_succeeds(&nfs3::content()[..PART * PARTS])?;
     server.has_connected(1)
 }
 
@@ -111,12 +134,22 @@ fn late_reply(call: &Call) -> Vec<u8> {
 }
 
 fn killed_calls_keep_their_credits() -> Outcome {
+    late_replies_free_credits(late_reply)
+}
+
+/// As many as a connection survives.
+fn malformed_replies_to_killed_calls_free_their_credits() -> Outcome {
+    late_replies_free_credits(|call| call.message(9, &ChunkLists::default(), &[]))
+}
+
+/// Calls that were killed keep their credits until there is the late `reply` to them.
+fn late_replies_free_credits(reply: impl Fn(&Call) -> Vec<u8>) -> Outcome {
     let (mut server, killed) = two_killed_calls(3)?;
     // The client has four LOOKUPs to send, and one credit.
     let first = server.serve_until(procedure::LOOKUP)?;
     server.client_waits()?;
     for call in &killed {
-        server.send(&late_reply(call))?;
+        server.send(&reply(call))?;
     }
     let others = [
         server.serve_until(procedure::LOOKUP)?,

@@ -42,6 +42,9 @@ cases![ClientCase:
     adv104_no_reply,
     sec25_no_data_beyond_what_was_written,
     padding_in_a_write_chunk_is_ignored,
+    wrong_padding_in_a_write_chunk_is_ignored,
+    wrong_padding_of_an_inline_result_is_ignored,
+    refused_call_is_sent_again_over_the_same_connection,
     repeated_violation_ends_its_rpc_alone,
     long_reply_by_the_reply_chunk,
     p01_client_sends_private_data,
@@ -156,7 +159,13 @@ fn adv56_long_reply_with_an_empty_reply_chunk() -> Outcome {
 }
 
 fn adv57_long_reply_without_padding() -> Outcome {
-    drops_reply_chunk(RDMA_NOMSG, |chunk| Some(with_written_lengths(chunk, 101)))
+    let (mut server, call) = pending_readdir()?;
+    let payload = [&call.reduced_reply().0[..], &[0xFF]].concat();
+    let written = server.write_chunk(call.reply_chunk()?, &payload)?;
+    let lists = ChunkLists::with_reply(Some(written));
+    server.send(&call.message(RDMA_NOMSG, &lists, &[]))?;
+    server.client_succeeds(&nfs3::entry_names())?;
+    server.has_connected(1)
 }
 
 fn adv58_long_reply_longer_than_offered() -> Outcome {
@@ -293,6 +302,57 @@ fn padding_in_a_write_chunk_is_ignored() -> Outcome {
     data[length - 3..].fill(0xFF);
     let reply = reply_with_count(&server, &call, &data, length - 3)?;
     server.send(&reply)?;
+    server.client_succeeds(&nfs3::content())?;
+    server.has_connected(1)
+}
+
+/// Returns what nfs-ganesha (6.5) adds to data of this length in place of XDR padding: as many bytes as that is more than a
+/// multiple of four.
+fn ganesha_padding(length: usize) -> Vec<u8> {
+    vec![0xFF; length % 4]
+}
+
+fn wrong_padding_in_a_write_chunk_is_ignored() -> Outcome {
+    for short in [1, 2, 3] {
+        let (mut server, call) = pending_read()?;
+        // A short READ: the client reads the rest.
+        let data = call.reduced_reply().1;
+        let length = data.len() - 4 - short;
+        let written = [&data[..length], &ganesha_padding(length)].concat();
+        let reply = reply_with_count(&server, &call, &written, length)?;
+        server.send(&reply)?;
+        server.client_succeeds(&nfs3::content())?;
+        server.has_connected(1)?;
+    }
+    Ok(())
+}
+
+fn wrong_padding_of_an_inline_result_is_ignored() -> Outcome {
+    for length in [509, 510, 511] {
+        let (mut server, call) = pending_read()?;
+        let data = call.reduced_reply().1;
+        let payload = payload_with_count(&call, length as u32);
+        let payload = [&payload, &data[..length], &ganesha_padding(length)].concat();
+        server.send(&call.inline_reply(&call.unused_lists(), &payload))?;
+        server.client_succeeds(&nfs3::content())?;
+        server.has_connected(1)?;
+    }
+    Ok(())
+}
+
+/// The client sends a call again whose arguments are garbage, or whose reply makes no sense, twice.
+fn refused_call_is_sent_again_over_the_same_connection() -> Outcome {
+    const GARBAGE_ARGS: u32 = 4;
+    const NO_SUCH_STATUS: u32 = 99;
+    let (mut server, mut call) = pending_read()?;
+    for status in [GARBAGE_ARGS, NO_SUCH_STATUS] {
+        let payload = words([call.xid, 1, 0, 0, 0, status]);
+        server.send(&call.inline_reply(&call.unused_lists(), &payload))?;
+        let again = server.serve_until(procedure::READ)?;
+        expect_eq("XID", again.xid, call.xid)?;
+        call = again;
+    }
+    server.reply(&call)?;
     server.client_succeeds(&nfs3::content())?;
     server.has_connected(1)
 }

@@ -16,6 +16,7 @@ use crate::message::ChunkLists;
 use crate::nfs4;
 use crate::nfs4::read;
 use crate::nfs4::Results;
+use crate::wire::words;
 use std::net::SocketAddrV4;
 
 cases![ServerCase:
@@ -24,6 +25,7 @@ cases![ServerCase:
     adv94_two_calls_before_the_first_reply,
     adv95_more_calls_than_credits,
     adv99_same_call_twice,
+    malformed_messages_without_end_end_the_connection,
 ];
 
 /// A NULL call that asks for this many credits.
@@ -82,6 +84,25 @@ fn adv95_more_calls_than_credits(server: SocketAddrV4) -> Outcome {
     calls_at_once(server, &client, grant as usize + 1)?;
     let client = Client::ready_with(server, &options)?;
     calls_at_once(server, &client, 2 * grant as usize)
+}
+
+/// RDMA_DONE is dropped. A client that sends nothing else takes a thread each time.
+fn malformed_messages_without_end_end_the_connection(server: SocketAddrV4) -> Outcome {
+    const MOST: u32 = 16;
+    let done = |client: &Client| client.send(&words([client.xid(), 1, 32, 3, 0, 0, 0]));
+    let client = Client::new(server)?;
+    for _ in 0..3 {
+        for _ in 0..MOST {
+            done(&client)?;
+        }
+        client.null_call_succeeds()?;
+    }
+    for _ in 0..=MOST {
+        // The last ones may find no connection any more.
+        let _ = done(&client);
+    }
+    client.loses_connection()?;
+    Client::new(server)?.null_call_succeeds()
 }
 
 fn adv99_same_call_twice(server: SocketAddrV4) -> Outcome {

@@ -9,11 +9,13 @@ use crate::case::cases;
 use crate::case::expect_eq;
 use crate::case::Outcome;
 use crate::client::Client;
+use crate::client::PRIVATE_DATA;
 use crate::message::expect_err_chunk;
 use crate::message::parse_inline;
 use crate::message::parse_reply;
 use crate::message::ChunkLists;
 use crate::message::Segment;
+use crate::message::RDMA_MSG;
 use crate::message::RDMA_NOMSG;
 use crate::nfs4;
 use crate::nfs4::read;
@@ -36,6 +38,7 @@ cases![ServerCase:
     adv100_one_handle_in_two_lists,
     adv109_chunk_lists_that_fill_the_reply,
     call_without_room_for_a_reply_is_not_executed,
+    linux_before_4_14_takes_no_unused_reply_chunk,
     long_reply_in_the_reply_chunk,
     n08_results_pair_with_write_chunks_in_order,
     n09_more_results_than_write_chunks,
@@ -204,6 +207,55 @@ fn long_reply_in_the_reply_chunk(server: SocketAddrV4) -> Outcome {
     expect_eq("data", results.read()?, &data)?;
     results.end()?;
     expect_written(&region, &message)
+}
+
+/// Checks what the client of Linux 4.0 to 4.13 takes for a reply: an RDMA_MSG without any Reply chunk in
+/// its header, or an RDMA_NOMSG with nothing else there. It announces Receives of 4 KiB at most;
+/// whoever announces more gets the shorter form.
+fn linux_before_4_14_takes_no_unused_reply_chunk(server: SocketAddrV4) -> Outcome {
+    let longer = Options {
+        private: [&PRIVATE_DATA[..7], &[7]].concat(),
+        receive_len: 8192,
+        ..Options::default()
+    };
+    let clients = [
+        (
+            "no private data",
+            client_without_private_data(server)?,
+            RDMA_NOMSG,
+        ),
+        ("4 KiB", Client::new(server)?, RDMA_NOMSG),
+        ("8 KiB", Client::ready_with(server, &longer)?, RDMA_MSG),
+    ];
+    for (receives, client, expected) in clients {
+        let data = client.read(0, 100)?;
+        let region = target(&client, 4096)?;
+        let chunk = Segment::all_of(&region);
+        let lists = ChunkLists::with_reply(Some(vec![chunk]));
+        let reply = client.compound(&lists, &[read(0, 100)])?;
+        let (procedure, returned, payload) = parse_reply(&reply.bytes)?;
+        expect_eq(&format!("{receives}: procedure"), procedure, expected)?;
+        let message = match procedure {
+            RDMA_MSG => payload.to_vec(),
+            _ => {
+                // A present Reply chunk of one segment, and no Write list.
+                let [0, 0, 1, 1, _, length, _, _] = returned[..] else {
+                    return Err(format!("chunk lists {returned:x?}"));
+                };
+                expect_written(&region, &region.bytes(0, length as usize))?;
+                region.bytes(0, length as usize)
+            }
+        };
+        let mut results = Results::new(&message)?;
+        expect_eq("data", results.read()?, &data)?;
+        results.end()?;
+        // Where the reply does not fit into the chunk, but into the Send, it is inline.
+        let small = ChunkLists::with_reply(Some(vec![chunk.with_length(64)]));
+        let reply = client.compound(&small, &[read(0, 100)])?;
+        parse_inline(&reply.bytes)?;
+        client.null_call_succeeds()?;
+    }
+    Ok(())
 }
 
 /// The text of the link, without chunks.

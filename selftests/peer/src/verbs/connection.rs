@@ -13,6 +13,7 @@ use super::resources::Id;
 use super::resources::Pd;
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::env;
 use std::ffi::c_int;
 use std::io::Error;
 use std::io::ErrorKind;
@@ -55,9 +56,6 @@ impl Verb {
 /// The bit in a work request's id that says that it is a Receive.
 const RECEIVE: u64 = 1 << 63;
 
-/// How many Send buffers a connection has.
-const SEND_BUFFERS: usize = 64;
-
 /// The properties of one end of a connection.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -71,6 +69,8 @@ pub struct Options {
     pub delay_receives: bool,
     /// Whether a Receive that has completed is posted again.
     pub repost: bool,
+    /// How many Send buffers there are.
+    pub sends: usize,
     /// The length of each Send buffer.
     pub send_len: usize,
     /// The RNR retry count: how often either device sends again if the other has no Receive. 7 is for ever.
@@ -94,11 +94,17 @@ impl Default for Options {
             receive_len: 4096,
             delay_receives: false,
             repost: true,
+            sends: 64,
             send_len: 70_000,
             rnr_retries: 7,
             ack_timeout: None,
         }
     }
+}
+
+/// The address of this machine that clients have, if it is to be another one than that of its mounts.
+pub fn own_address() -> Option<Ipv4Addr> {
+    env::var("PEER_ADDR").ok()?.parse().ok()
 }
 
 /// A message that arrived.
@@ -116,6 +122,8 @@ type Completed = (u64, u32);
 /// What the completion queue and the connection manager have reported, and what was posted.
 struct State {
     messages: VecDeque<Message>,
+    /// How many have arrived.
+    arrived: usize,
     completed: VecDeque<Completed>,
     lost: Option<String>,
     /// Whether the other end has disconnected.
@@ -125,7 +133,7 @@ struct State {
     /// The number of the last one that has completed; they complete in order.
     last_completed: u64,
     /// The last work request of each Send buffer.
-    buffers: [u64; SEND_BUFFERS],
+    buffers: Vec<u64>,
     next_buffer: usize,
 }
 
@@ -153,8 +161,10 @@ impl Connection {
             check(unsafe { peer_ask_ack_timeout(id.raw(), timeout) })?;
         }
         let to = SockAddr::new(address);
-        // SAFETY: The id is live, and the address is read before the call returns.
-        check(unsafe { rdma_resolve_addr(id.raw(), ptr::null(), &to, 5000) })?;
+        let from = own_address().map(|own| SockAddr::new(SocketAddrV4::new(own, 0)));
+        let from = from.as_ref().map_or(ptr::null(), ptr::from_ref);
+        // SAFETY: The id is live, and the addresses are read before the call returns.
+        check(unsafe { rdma_resolve_addr(id.raw(), from, &to, 5000) })?;
         channel.expect(event::ADDR_RESOLVED)?;
         // SAFETY: The id is live.
         check(unsafe { rdma_resolve_route(id.raw(), 5000) })?;
@@ -170,28 +180,31 @@ impl Connection {
         // SAFETY: librdmacm keeps the device open.
         let pd = Rc::new(Pd(made(unsafe { ibv_alloc_pd(context) })?));
         let receives = options.receives.max(1);
-        let entries = c_int::try_from(receives + 4 * SEND_BUFFERS).map_err(Error::other)?;
+        // RDMA operations and what binds windows have no buffers.
+        let posted = 4 * options.sends;
+        let entries = c_int::try_from(receives + posted).map_err(Error::other)?;
         // SAFETY: As above. There is neither a context nor a completion channel.
         let cq = unsafe { ibv_create_cq(context, entries, ptr::null_mut(), ptr::null_mut(), 0) };
         let cq = Cq(made(cq)?);
         let depth = u32::try_from(receives).map_err(Error::other)?;
         let (raw_pd, raw_cq) = (pd.0.as_ptr(), cq.0.as_ptr());
         // SAFETY: All three are live, and outlive the queue pair, which `drop` destroys.
-        check(unsafe { peer_create_qp(id.raw(), raw_pd, raw_cq, 4 * SEND_BUFFERS as u32, depth) })?;
+        check(unsafe { peer_create_qp(id.raw(), raw_pd, raw_cq, posted as u32, depth) })?;
         let connection = Self {
             state: RefCell::new(State {
                 messages: VecDeque::new(),
+                arrived: 0,
                 completed: VecDeque::new(),
                 lost: None,
                 disconnected: false,
                 posted: 0,
                 last_completed: 0,
-                buffers: [0; SEND_BUFFERS],
+                buffers: vec![0; options.sends],
                 next_buffer: 0,
             }),
             options: options.clone(),
             receives: Region::new(&pd, receives * options.receive_len, Access::Local)?,
-            sends: Region::new(&pd, SEND_BUFFERS * options.send_len, Access::Local)?,
+            sends: Region::new(&pd, options.sends * options.send_len, Access::Local)?,
             cq,
             pd,
             private,
@@ -319,7 +332,7 @@ impl Connection {
     pub fn send_as(&self, verb: Verb, bytes: &[u8]) -> Result<()> {
         let buffer = {
             let mut state = self.state.borrow_mut();
-            state.next_buffer = (state.next_buffer + 1) % SEND_BUFFERS;
+            state.next_buffer = (state.next_buffer + 1) % self.options.sends;
             state.next_buffer
         };
         let last = self.state.borrow().buffers[buffer];
@@ -404,7 +417,7 @@ impl Connection {
                 state
                     .completed
                     .push_back((completion.id, completion.status));
-                if state.completed.len() > 4 * SEND_BUFFERS {
+                if state.completed.len() > 4 * self.options.sends {
                     state.completed.pop_front();
                 }
             } else if completion.status == 0 {
@@ -413,6 +426,7 @@ impl Connection {
                 let bytes = self.receives.bytes(at, completion.length as usize);
                 let invalidates = (completion.invalidates != 0).then_some(completion.key);
                 state.messages.push_back(Message { bytes, invalidates });
+                state.arrived += 1;
                 if self.options.repost {
                     if let Err(error) = self.post_receive(index) {
                         state.lost.get_or_insert_with(|| error.to_string());
@@ -452,6 +466,11 @@ impl Connection {
             drop(state);
             std::thread::sleep(POLL_INTERVAL);
         }
+    }
+
+    /// How many messages have arrived.
+    pub fn arrived(&self) -> usize {
+        self.state.borrow().arrived
     }
 
     /// Why the connection is lost, if it is.
