@@ -15,15 +15,13 @@ import sys
 import time
 from pathlib import Path
 
+sys.dont_write_bytecode = True
+
+from workloads import MOUNT, WORKLOADS, fio, make_file, mount, run
+
 ADDRESS = "10.0.0.1"
-MOUNT = Path("/mnt/bench")
-FILE_MB = 64
 SYSCTL = Path("/proc/sys/sunrpc")
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
-
-
-def run(*command):
-    subprocess.run(command, check=True)
 
 
 def set_up(inline, rdma, tcp):
@@ -40,25 +38,10 @@ def set_up(inline, rdma, tcp):
     if not tcp:
         run("rdma", "link", "add", "device", "type", rdma, "netdev", "wire")
     run(str(SCRIPTS / "vm/nfs-server"), "start")
-    run("dd", "if=/dev/zero", "of=/export/file", "bs=1M", f"count={FILE_MB}", "status=none")
-    MOUNT.mkdir(exist_ok=True)
-    transport = "proto=tcp" if tcp else "proto=rdma,port=20049"
-    run("mount", "-t", "nfs", "-o", f"vers=4.2,{transport},noac", f"{ADDRESS}:/", str(MOUNT))
+    run(*make_file("/export"))
+    mount(ADDRESS, tcp)
     # No delegation is given before the grace periods are over. Nobody waits: idle time passes at once.
     time.sleep(15)
-
-
-def fio(rw, bs, depth):
-    """Returns a function that runs fio for some seconds and gives its operations per second."""
-    def measure(seconds):
-        said = subprocess.run(
-            ["fio", "--name=bench", f"--filename={MOUNT}/file", f"--size={FILE_MB}M", f"--rw={rw}", f"--bs={bs}",
-             "--direct=1", "--ioengine=libaio", f"--iodepth={depth}", "--time_based", f"--runtime={int(seconds * 1000)}ms",
-             "--norandommap", "--randrepeat=1", "--output-format=json"],
-            check=True, stdout=subprocess.PIPE).stdout
-        side = json.loads(said)["jobs"][0]["read" if "read" in rw else "write"]
-        return side["total_ios"] / (side["runtime"] / 1000)
-    return measure
 
 
 def over_long_path(measure):
@@ -72,47 +55,6 @@ def over_long_path(measure):
             run("tc", "qdisc", "del", "dev", "lo", "root")
     return delayed
 
-
-def loop(operation):
-    """The same for a function that does an operation and says how many it was."""
-    def measure(seconds):
-        done, start = 0, time.monotonic()
-        while (passed := time.monotonic() - start) < seconds:
-            done += operation()
-        return done / passed
-    return measure
-
-
-def getattr_():
-    for _ in range(16):
-        os.stat(MOUNT / "file")
-    return 16
-
-
-def metadata():
-    """Six operations on a new file."""
-    name, other = MOUNT / "new", MOUNT / "other"
-    with open(name, "wb") as file:
-        file.write(b"x" * 100)
-    os.stat(name)
-    os.rename(name, other)
-    os.listdir(MOUNT)
-    with open(other, "rb") as file:
-        file.read()
-    os.unlink(other)
-    return 6
-
-
-WORKLOADS = {
-    "GETATTR": loop(getattr_),
-    "metadata mix": loop(metadata),
-    "4 KiB random read, depth 1": fio("randread", "4k", 1),
-    "4 KiB random write, depth 1": fio("randwrite", "4k", 1),
-    "4 KiB random read, depth 16": fio("randread", "4k", 16),
-    "4 KiB random write, depth 16": fio("randwrite", "4k", 16),
-    "1 MiB sequential read": fio("read", "1m", 4),
-    "1 MiB sequential write": fio("write", "1m", 4),
-}
 
 LONG_PATH = {
     "4 KiB random read, depth 64, 1 ms": over_long_path(fio("randread", "4k", 64)),
@@ -164,7 +106,11 @@ def main():
         if options.only not in name:
             continue
         measure(0.1)
-        results[name] = profiled(measure, options.seconds) if options.profile else measure(options.seconds)
+        if options.profile:
+            results[name] = profiled(measure, options.seconds)
+        else:
+            operations, seconds = measure(options.seconds)
+            results[name] = operations / seconds
         print(name, results[name], file=sys.stderr, flush=True)
     run("umount", str(MOUNT))
     print(json.dumps(results))

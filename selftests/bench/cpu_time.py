@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Compares our module with the kernel's own, over each device, and with NFS over TCP: CPU time for an operation, of the client and of
+the server, in a pair of machines of User-Mode Linux. Prints a table, which is in build/bench/time/table.txt, too; each single sample
+is in samples.tsv. Runs inside the build root, for KERNEL=uml.
+
+A round boots each candidate once, every second one in the opposite order, so that what changes slowly on this machine meets all of
+them alike. Where the interquartile ranges of two candidates overlap, they are called equal.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+SRC = Path(__file__).resolve().parents[2]
+OUT = SRC / "build/bench/time"
+DEVICES = ("rxe", "iwarp-tcp", "iwarp-sctp", "siw")
+# Name: module, device, more for the guest.
+CANDIDATES = {f"{name} {device}": (module, device, ()) for device in DEVICES for name, module in (("ours", "rust"), ("in-tree", "c"))}
+CANDIDATES["NFS/TCP"] = ("c", "rxe", ("--tcp",))
+
+
+def samples_of(name, options):
+    """Boots a pair for that candidate, and yields the workload and the CPU time for an operation of the client and of the server, in
+    microseconds, of each sample, with the load of the host."""
+    module, device, more = CANDIDATES[name]
+    command = ["selftests/bench/cpu_time_guest.py", f"--seconds={options.seconds}", f"--samples={options.samples}",
+               f"--only='{options.only}'", *more]
+    vm = subprocess.run(["scripts/vm.py", "pair", "--client", module, "--server", module, "--rdma", device, "--smp", "1", "--cpu-time",
+                         "--limit", str(options.limit), "--", " ".join(command)], cwd=SRC, stdout=subprocess.PIPE, text=True)
+    if vm.returncode:
+        sys.exit(f"cpu_time: the pair of {name} failed: {vm.stdout[-2000:]}")
+    begun, start = None, (0.0, 0.0)
+    for line in vm.stdout.splitlines():
+        match line.split("\t"):
+            case ["cpu-time", word, workload, operations, client, server]:
+                now = float(client), float(server)
+                used = [after - before for after, before in zip(now, begun)] if begun else None
+                if word == "begin":
+                    begun = now
+                elif word == "start":
+                    start = used
+                else:
+                    yield workload, *(1e6 * max(spent - own, 0) / int(operations) for spent, own in zip(used, start)), os.getloadavg()[0]
+                    start = (0.0, 0.0)
+
+
+def spread(values):
+    """Returns the quartiles."""
+    return statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
+
+
+def shown(quartiles):
+    low, middle, high = quartiles
+    return f"{middle:10.1f} ({low:.1f} to {high:.1f})"
+
+
+def verdict(mine, other):
+    """Returns what `mine` takes of what `other` takes, or that the two are equal."""
+    if mine[0] <= other[2] and other[0] <= mine[2]:
+        return "equal"
+    return f"{mine[1] / other[1]:.2f}"
+
+
+def table(samples, names):
+    yield "CPU time for an operation, in microseconds: median (interquartile range)"
+    for workload in dict.fromkeys(sample[1] for sample in samples):
+        yield ""
+        yield f"{workload:28}{'client':>30}{'server':>30}{'both':>30}{'n':>5}{'load':>12}{'of in-tree':>12}{'of NFS/TCP':>12}"
+        rows = {}
+        for name in names:
+            found = [sample for sample in samples if sample[:2] == (name, workload)]
+            client, server, loads = zip(*(sample[2:] for sample in found))
+            rows[name] = spread(client), spread(server), spread([c + s for c, s in zip(client, server)])
+            both = rows[name][2]
+            against = [name.replace("ours", "in-tree") if name.startswith("ours") else None, "NFS/TCP" if name != "NFS/TCP" else None]
+            rows[name] += (len(found), f"{min(loads):.1f} to {max(loads):.1f}", against)
+        for name, (client, server, both, count, load, against) in rows.items():
+            ends = "".join(f"{verdict(both, rows[other][2]) if other in rows else '':>12}" for other in against)
+            yield f"  {name:26}{shown(client):>30}{shown(server):>30}{shown(both):>30}{count:5}{load:>12}{ends}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=1, help="for each workload")
+    parser.add_argument("--samples", type=int, default=2, help="of each workload, each time that a candidate is booted")
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--only", default="", help="workloads with this in their name")
+    parser.add_argument("--candidates", nargs="+", choices=list(CANDIDATES), default=list(CANDIDATES))
+    parser.add_argument("--limit", type=int, default=300, help="seconds until a pair is killed")
+    options = parser.parse_args()
+    OUT.mkdir(parents=True, exist_ok=True)
+    samples = []
+    with open(OUT / "samples.tsv", "w") as file:
+        for number in range(options.rounds):
+            for name in options.candidates[::-1] if number % 2 else options.candidates:
+                for sample in samples_of(name, options):
+                    samples.append((name, *sample))
+                    print(*samples[-1], sep="\t", file=file, flush=True)
+            print(f"round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
+    text = "\n".join(table(samples, options.candidates)) + "\n"
+    print(text, end="")
+    (OUT / "table.txt").write_text(text)
+
+
+if __name__ == "__main__":
+    main()

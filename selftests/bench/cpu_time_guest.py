@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Runs the workloads of the benchmark on the client of a pair, and says before and after each that it begins and ends: vm.py adds to
+such a line how much CPU time each machine has used (--cpu-time). cpu_time.py makes a table of it."""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+
+from workloads import WORKLOADS, make_file, mount, run
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+
+
+def on_server(*command):
+    subprocess.run([SCRIPTS / "vm/on-server", *command], check=True)
+
+
+def mark(word, name, operations=0):
+    """Says that a measurement begins or ends. What the machine does while the line is on its way is not part of it."""
+    time.sleep(0.05)
+    print(f"cpu-time\t{word}\t{name}\t{operations}", flush=True)
+    time.sleep(0.05)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tcp", action="store_true", help="NFS over TCP")
+    parser.add_argument("--seconds", type=float, default=1, help="for each workload")
+    parser.add_argument("--samples", type=int, default=2, help="of each workload")
+    parser.add_argument("--only", default="", help="workloads with this in their name")
+    options = parser.parse_args()
+    run("modprobe", "-a", "rpcrdma", "nfs")
+    on_server(" ".join(make_file("/export")))
+    mount(os.environ["SERVER_ADDR"], options.tcp)
+    # No delegation is given before lockd's grace period is over.
+    on_server('until [ "$(cut -d. -f1 /proc/uptime)" -ge "$(</run/lockd-grace-ends)" ]; do sleep 0.2; done')
+    chosen = {name: measure for name, measure in WORKLOADS.items() if options.only in name}
+    for measure in chosen.values():
+        measure(0.2)
+    for _ in range(options.samples):
+        for name, measure in chosen.items():
+            if measure.starts:
+                mark("begin", name)
+                measure(0)
+                mark("start", name)
+            mark("begin", name)
+            operations, _ = measure(options.seconds)
+            mark("end", name, operations)
+    run("umount", "/mnt/bench")
+
+
+if __name__ == "__main__":
+    main()
