@@ -2,15 +2,18 @@
 # SPDX-License-Identifier: GPL-2.0
 """Attacks the server of a VM pair from its client, beside a good mount on the same machine, and prints a JSON object on a line of its own
 for each thing that it finds, when it does: `alone`, the latencies of the mount in microseconds, before the first attack and after the last
-one; `attack`, its name, with the latencies beside it, the nfsd threads asleep in the module, and the server's memory; `unloads`.
+one; `attack`, its name, with the latencies beside it, the calls of mount and attackers in a second, what the server's device counted of
+missing Receives, the nfsd threads asleep in the module, and the server's memory; `unloads`.
 
-The attacks are those of selftests/peer/src/attacks.rs; watch.py looks at the server.
+The attackers have an address of their own on this machine: what the server limits for each address is not the mount's. The attacks are
+those of selftests/peer/src/attacks.rs; watch.py looks at the server.
 """
 
 import argparse
 import json
 import mmap
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -46,6 +49,10 @@ ATTACKS = {
 HELD = ("idle", "busy")
 
 
+# What the server's device counts when it has no Receive for a message: refusals, and what the other device sends again after those.
+MISSING = ("send_rnr_err", "out_of_seq_request", "duplicate_request")
+
+
 def tell(**found):
     print(json.dumps(found), flush=True)
 
@@ -63,6 +70,34 @@ class Threads:
 
     def __exit__(self, *_):
         self.found = json.loads(on_server("touch /tmp/stop; until [ -s /tmp/threads ]; do sleep 0.2; done; cat /tmp/threads"))
+
+
+def own_address():
+    """Gives the attackers an address, of the network of this machine."""
+    octets = [*map(int, os.environ["CLIENT_ADDR"].split(".")[:3]), 77]
+    address = os.environ["PEER_ADDR"] = ".".join(map(str, octets))
+    gid = "ffff:{:02x}{:02x}:{:02x}{:02x}".format(*octets)
+    subprocess.run(["ip", "address", "add", f"{address}/24", "dev", "eth0"], check=True)
+    # The device takes a moment to have it.
+    for _ in range(40):
+        for file in Path("/sys/class/infiniband").glob("*/ports/1/gids/*"):
+            try:
+                if file.read_text().strip().endswith(gid):
+                    return
+            except OSError:
+                # It has none with this number.
+                continue
+        time.sleep(0.25)
+    sys.exit(f"hostile: no device has the address {address}")
+
+
+def missing_receives():
+    """What the server's devices have counted of them; an in-tree iWARP device counts nothing."""
+    counted = dict.fromkeys(MISSING, 0)
+    for port in json.loads(on_server("rdma -j statistic show link")):
+        for name in MISSING:
+            counted[name] += port.get(name, 0)
+    return counted
 
 
 def memory():
@@ -94,6 +129,10 @@ class Attack:
                 program.kill()
                 said = program.communicate()[0] + "killed"
             self.said.append(said.strip())
+
+    def answered(self):
+        """How many messages the attackers got."""
+        return sum(int(count) for said in self.said for count in re.findall(r"answered (\d+)", said))
 
 
 class Getattr:
@@ -181,13 +220,17 @@ def attack(attacks, seconds):
         # What is not freed of these counts all the same.
         before = {**settled(before), "objects": before["objects"]}
     # It goes on longer than what is measured beside it, and what is counted before that.
-    with Attack(attacks, seconds + (60 if asked else 20)) as program:
+    long = seconds + (60 if asked else 20)
+    counted = missing_receives()
+    with Attack(attacks, long) as program:
         begun = memory() if asked else None
         with Threads() as server:
             beside, worker = latencies(seconds)
     goes_on(worker)
+    rnr = {name: count - counted[name] for name, count in missing_receives().items()}
     after = settled(before)
-    return {"beside": all_figures(beside), "threads": server.found, "said": program.said,
+    calls = {"mount": round(sum(map(len, beside.values())) / seconds), "attackers": round(program.answered() / long)}
+    return {"beside": all_figures(beside), "calls": calls, "rnr": rnr, "threads": server.found, "said": program.said,
             "asked": asked, "before": before, "begun": begun, "after": after, "kept": kept(before, after)}
 
 
@@ -215,6 +258,7 @@ def main():
     on_server(f"{SERVER} stop; echo 1048576 >/proc/fs/nfsd/max_block_size; {SERVER} start")
     # With a delegation nothing asks the server for attributes.
     on_server("echo 0 >/proc/sys/fs/leases-enable")
+    own_address()
     MOUNT.mkdir(exist_ok=True)
     subprocess.run(["mount", "-t", "nfs", "-o", "vers=4.2,proto=rdma,port=20049,noac", f"{os.environ['SERVER_ADDR']}:/", MOUNT], check=True)
     # What the crafted peer reads and writes, and what the mount does. Made on the server, so that nobody has a delegation.

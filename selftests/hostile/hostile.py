@@ -89,6 +89,14 @@ def table(results):
             if row["begun"] and (connections := pairs(row)) > 0:
                 each = (row["before"]["available"] - row["begun"]["available"]) / connections
                 yield f"{server}: {name}: {connections} queue pairs for {row['asked']} connections, {each:.0f} KiB for each"
+    yield "what the server's device counted of missing Receives; calls in a second"
+    for name in names:
+        for server, found in results.items():
+            if row := found["attacks"].get(name):
+                calls = row["calls"]
+                share = 100 * calls["mount"] / max(1, sum(calls.values()))
+                yield f"{name:46}{server:9}" + ", ".join(f"{what} {count}" for what, count in row["rnr"].items()) \
+                    + f"; mount {calls['mount']}, attackers {calls['attackers']}: the mount has {share:.0f} %"
     for server, found in results.items():
         if found["failed"]:
             yield f"{server}: the VMs failed {found['failed']}"

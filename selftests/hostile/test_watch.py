@@ -84,6 +84,15 @@ class Watch(unittest.TestCase):
         found = self.found()
         self.assertLess(found["longest"], time.monotonic() - start - 0.1)
 
+    def test_a_thread_that_makes_a_connection_may_sleep_shortly(self):
+        self.thread(1, WAITS.replace("send_reply", "_RNvX13SvcConnection5start"))
+        found = self.found()
+        self.assertEqual((found["most"], len(found["where"])), (0, 1))
+        self.stop.unlink()
+        watch.SHORT = 0.1
+        self.addCleanup(setattr, watch, "SHORT", 0.5)
+        self.assertEqual(self.found()["most"], 1)
+
     def test_others_are_not_looked_at(self):
         self.thread(1, WAITS, comm="kworker/0:1")
         self.assertEqual(self.found()["most"], 0)

@@ -7,6 +7,7 @@
 
 . ./lib.sh
 . ./wire.sh
+. ./events.sh
 need_pair
 
 event=/sys/kernel/tracing/events/nfs4/nfs4_cb_recall trace=/sys/kernel/tracing/trace
@@ -121,6 +122,56 @@ recalled_within_200_ms() {
 		END { exit !found }' "$trace"
 }
 
+# window_full: all credits are taken, and a call waits for one.
+window_full() {
+	xprts xprt_info | awk -F= '$1 == "cur_cong" { used = $2 } $1 == "cong_win" { all = $2 }
+		$1 == "sending_q_len" && used >= all && $2 > 0 { full = 1 } END { exit !full }'
+}
+
+# replied_without_credits NAME: more calls than there are credits wait for a file system of the server that is frozen. A delegation of
+# another file is recalled, and the server has the reply to that Call, though none of the calls has one.
+replied_without_credits() {
+	local held file writers=() status=0 calls replies
+	random_file "$mnt/$1" 100 && exec {held}<"$mnt/$1" && cat <&"$held" >/dev/null && touch /mnt/frozen/{1..40} || return
+	on_server "grep -q 'type: deleg.*$1\"' /proc/fs/nfsd/clients/*/states" || { echo "no delegation was given"; exec {held}<&-; return 2; }
+	on_server "fsfreeze -f /export/frozen" || return
+	for file in /mnt/frozen/{1..40}; do
+		dd if=/dev/zero of="$file" bs=4k count=1 oflag=direct conv=notrunc status=none &
+		writers+=($!)
+	done
+	for _ in {1..40}; do
+		window_full && sleep 0.5 && window_full && break
+		sleep 0.25
+	done
+	window_full || { xprts xprt_info; echo "there were credits"; status=2; }
+	record_events here xprtrdma_cb_call xprtrdma_cb_reply
+	on_server "printf more >>/export/$1 &" || status=1
+	for _ in {1..20}; do
+		sleep 0.25
+		calls=$(grep -c xprtrdma_cb_call: "$trace") replies=$(grep -c xprtrdma_cb_reply: "$trace")
+		[ "$calls" = 0 ] || [ "$replies" -lt "$calls" ] || break
+	done
+	end_events here
+	on_server "fsfreeze -u /export/frozen"
+	echo "$calls Calls of the server, $replies replies"
+	[ "$calls" -gt 0 ] && [ "$replies" -ge "$calls" ] || status=1
+	wait "${writers[@]}" || status=1
+	exec {held}<&-
+	return $status
+}
+
+# The server grants 16 credits at most. `max_requests` is of connections that are made after it is written.
+with_sixteen_credits() {
+	local status requests=/proc/sys/sunrpc/svc_rdma/max_requests before
+	before=$(on_server "cat $requests") && on_server "echo 16 >$requests" && export_freezable sec=sys || return
+	mkdir -p /mnt/frozen
+	mount_nfs 4.2 && mount -t nfs -o "proto=rdma,port=$port,vers=4.2,retry=0" "$SERVER_ADDR:/frozen" /mnt/frozen && any "$@"
+	status=$?
+	umount /mnt/frozen "$mnt" || status=1
+	on_server "echo $before >$requests"
+	unexport_freezable && return $status
+}
+
 # RFC 8167: until the client has replied, it has granted one credit. nfsd drops a Call after a tenth of its lease time, one second.
 one_at_first() {
 	decode -Y "($call) || ($reply)" -T fields -e rpc.msgtyp -e rpcordma.xid -e infiniband.bth.destqp -e frame.time_epoch | awk '
@@ -143,7 +194,10 @@ windowed=0
 
 versions=(4.2)
 ! long_form || versions=(4.1 4.2)
-plan $((4 * ${#versions[@]} + 5 + windowed))
+# The in-tree client lets the reply to a callback wait for the credits of calls.
+credits=0
+[ "$(loaded)" = c ] || credits=1
+plan $((4 * ${#versions[@]} + 5 + windowed + credits))
 start_capture
 wait_for_grace_period
 for version in "${versions[@]}"; do
@@ -160,6 +214,7 @@ mount_nfs 4.2 || exit
 check "several are recalled at once" any recalled_together together
 umount "$mnt"
 stop_capture
+[ $credits = 0 ] || check "the reply to a callback needs no credit of the calls" with_sixteen_credits replied_without_credits full
 
 # shellcheck disable=SC2153 # the VM sets it
 call="rpcordma && ip.src == $SERVER_ADDR && rpc.msgtyp == 0" reply="rpcordma && ip.src == $CLIENT_ADDR && rpc.msgtyp == 1"

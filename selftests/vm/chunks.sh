@@ -4,6 +4,7 @@
 # Each kind of chunk is used where RFC 8166 and RFC 8267 require it, and nowhere else. The transport's counters show it.
 
 . ./lib.sh
+. ./events.sh
 need_pair
 
 mount_nfs 4.2 || exit
@@ -19,7 +20,7 @@ write_synced() { dd if=/dev/zero of="$mnt/chunks/written" bs="$1" count=1 conv=f
 list_cold() { drop_caches && ls "$mnt/chunks/many"; }
 stat_cold() { drop_caches && stat "$mnt/chunks/small"; }
 xattr() { python3 -c "import os, sys; $1" "$mnt/chunks/small"; }
-set_xattr() { xattr 'os.setxattr(sys.argv[1], "user.test", bytes(30000))'; }
+set_xattr() { xattr "os.setxattr(sys.argv[1], 'user.test', bytes(${1:-30000}))"; }
 read_xattr() { xattr 'assert os.getxattr(sys.argv[1], "user.test") == bytes(30000)'; }
 
 increments() {
@@ -36,13 +37,23 @@ leaves_unchanged() {
 	[ "$by" -eq 0 ]
 }
 
+# Runs a command, whose calls are to have one memory region together.
+has_one_region() {
+	record_events here xprtrdma_mr_fastreg && "$@" && end_events here || return
+	grep ' xprtrdma_mr_fastreg: ' /tmp/events
+	[ "$(grep -c ' xprtrdma_mr_fastreg: ' /tmp/events)" -eq 1 ]
+}
+
 # A symbolic link that is longer than a message. READLINK takes a Reply chunk, because sunrpc does not tell the transport that its
 # result is DDP-eligible.
 target=$(printf '%03000d' 0)
 make_link() { ln -s "$target" "$mnt/chunks/link"; }
 follow_link() { drop_caches && [ "$(readlink "$mnt/chunks/link")" = "$target" ]; }
 
-plan 14
+tests=14
+# The in-tree client registers such a call in parts.
+[ "$(loaded)" != rust ] || tests=15
+plan $tests
 check "READ of 1 MiB takes a Write chunk" increments write_chunks read_cold large
 check "READ of 1 MiB counts its bytes" test "$(counts total_rdma_reply read_cold large)" -ge 1048576
 check "WRITE of 1 MiB takes a Read chunk" increments read_chunks write_synced 1M
@@ -61,4 +72,5 @@ echo "$before" >/proc/sys/sunrpc/rdma_max_inline_write
 check "a long SYMLINK takes a Read chunk" increments read_chunks make_link
 check "a long SYMLINK takes no Position-Zero Read chunk" test "$(counter nomsg_call)" = 0
 check "a long SYMLINK arrives whole" follow_link
+[ "$(loaded)" != rust ] || check "a SETXATTR of 3000 bytes goes in one segment" has_one_region set_xattr 3000
 finish

@@ -39,15 +39,14 @@ carries() {
 	local status=$?
 	umount "$mnt" && return $status
 }
-# The debug kernel does not tell ss of interfaces.
-interface=%d0 timeo=50
-[ "$KERNEL" != debug ] || interface='' timeo=200
+timeo=50
+[[ $KERNEL != *debug ]] || timeo=200
 listeners() { ss -Hltn "sport = :$port" | awk '{ print $4 }' | sort; }
 listens_beside_rxe() {
 	# Its daemons stay, and must not keep the pipes of the runner, which waits for their end.
 	"$scripts/vm/nfs-server" start >/vm/nfs-server.log 2>&1 3>&- 4>&- && add || return
 	listeners
-	[ "$(listeners | grep -c "$interface:")" -eq 2 ]
+	[ "$(listeners | grep -cE '^10\.9\.0\.1:|^\[fd09::1\]:|^\[fe80::')" -eq 3 ]
 }
 deaf_in_other() {
 	in_other rdma link add iw2 type iwarp-tcp netdev v0 || return
@@ -69,7 +68,7 @@ hung_up() {
 }
 
 # The server's backlog is 64. Peers that say nothing have 5 seconds; on the debug kernel the first are gone before the last have come.
-waiting() { ss -Hltn "sport = :$port" | awk '$4 ~ /^0\.0\.0\.0/ { print $2 }'; }
+waiting() { ss -Hltn "sport = :$port" | awk '$4 ~ /^10\.9\.0\.1:/ { print $2 }'; }
 some_wait() {
 	local left=40
 	until [ "$(waiting)" -gt 0 ]; do
@@ -81,8 +80,15 @@ crowded() {
 	local number crowd
 	# shellcheck disable=SC2034 # They are open until this function's shell ends.
 	for ((number = 0; number < 80; number++)); do exec {crowd}<>"/dev/tcp/10.9.0.1/$port" || return; done
-	[ "$KERNEL" = debug ] || some_wait || return
+	[[ $KERNEL = *debug ]] || some_wait || return
 	carries 3 "" 10.9.0.1 && [ "$(waiting)" -eq 0 ]
+}
+
+# The server closes and drains its queues at once.
+closes_in_order() {
+	../iwpeer/hostile.py --close 10.9.0.1 "$port" "$scripts/vm/nfs-server" stop
+	local status=$?
+	"$scripts/vm/nfs-server" start >/vm/nfs-server.log 2>&1 3>&- 4>&- && return $status
 }
 
 # The device goes with a silent peer, and a mount that is being written to.
@@ -108,7 +114,7 @@ module_goes() {
 iw_cm_stays() { [ ! -e /sys/module/iw_cm/refcnt ] || [ -e /sys/module/iw_cm/holders/iwarp ]; }
 module_returns() { modprobe iwarp && iw_cm_stays && add && delete; }
 
-plan 15
+plan 16
 check "a device comes and goes $rounds times" comes_and_goes
 check "a server that has rxe listens on a device that is added" listens_beside_rxe
 check "NFSv3 over IPv4" carries 3 "" 10.9.0.1
@@ -118,6 +124,7 @@ check "a peer that says something else than a Request is hung up on" hung_up "GE
 check "so is one that says nothing, in time" hung_up ""
 check "so is one that says half a Request" hung_up "MPA ID Req"
 check "no more silent peers at once than the backlog says, and others have their turn" crowded
+check "a server that goes ends a stream in order" closes_in_order
 check "the device goes while it is in use, and comes back" goes_with_silent_peer
 check "NFSv3 over the new device" carries 3 "" 10.9.0.1
 check "NFS over 127.0.0.1 and ::1, with a device on lo" over_loopback

@@ -46,11 +46,12 @@ planned=${results[0]#1..} results=("${results[@]:1}")
 
 undisturbed() { [ ! -e /tmp/lost ] && [ "$(counter connect_count)" -eq 1 ] && same_file honest; }
 
-plan $((${#results[@]} + 3))
+plan $((${#results[@]} + 4))
 for result in "${results[@]}"; do
 	if [[ $result == ok* ]]; then ktap_test_pass "${result#ok }"; else ktap_test_fail "${result#not ok }"; fi
 done
 check "all cases ran" [ "${#results[@]}" -eq "$planned" ]
+check "why a peer ended its connection is logged" on_server "dmesg | grep 'ended its connection with a Terminate: layer 0, type 0, code 0x00'"
 check "an honest client keeps its connection meanwhile" undisturbed
 check "no connection of theirs is left" all_gone "$before"
 finish

@@ -58,11 +58,12 @@ longest_now() {
 	timeout 60 tcpdump -i lo -w /tmp/now.pcap -c 300 sctp port "$port" 2>/dev/null && chmod 644 /tmp/now.pcap &&
 		capture=/tmp/now.pcap decode -T fields -e ip.len | tr ',' '\n' | sort -n | tail -n 1
 }
-# becomes MTU: the path does, and so do the packets. What was cut before is still sent.
+# becomes MTU: the path does, and so do the packets, and then each chunk is whole. What was cut before is still sent.
 becomes() {
 	local longest left=20
 	ip link set lo mtu "$1" || return
-	until longest=$(longest_now) && [ "$longest" -le "$1" ] && [ "$longest" -gt $(($1 - 40)) ]; do
+	until longest=$(longest_now) && [ "$longest" -le "$1" ] && [ "$longest" -gt $(($1 - 40)) ] &&
+		capture=/tmp/now.pcap chunks_are_whole; do
 		echo "packets of up to $longest octets"
 		((--left)) || return
 	done

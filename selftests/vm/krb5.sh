@@ -16,6 +16,29 @@ works() { mountpoint -q "$mnt" && verified_io --size=2M --bsrange=4k-128k && ran
 # RFC 8166, section 8.2.2.1.
 over_tcp() { mount -t nfs -o proto=tcp,vers=4.2,sec=krb5,retry=0 "server.rpcrdma.test:/" "$mnt" && umount "$mnt"; }
 
+# Prints how many calls the server refused because of their credentials.
+denied() { on_server "awk '/^rpc / { print \$5 }' /proc/net/rpc/nfsd"; }
+
+# The server forgets all contexts a few times, at last when the connection has gone, too.
+forget_contexts() {
+	for _ in 1 2; do
+		sleep 1
+		on_server "echo 1 >/proc/net/rpc/auth.rpcsec.context/flush" || return
+	done
+	drop_connection
+}
+
+# Calls that come with such a context are refused, and sent again with another one.
+contexts_are_lost() {
+	local before after load=(--size=1M --bsrange=4k-128k)
+	mountpoint -q "$mnt" || return
+	before=$(denied)
+	during_io forget_contexts || return
+	after=$(denied)
+	echo "refused calls: $before before, $after after"
+	[ "$after" -gt "$before" ]
+}
+
 # Direct I/O, because the page cache may keep a page that it should drop.
 write_chunks() {
 	local by
@@ -119,7 +142,8 @@ grows() {
 }
 
 # The time for a reply is over while the server's file system lets nobody write. sunrpc encrypts the WRITE once more, into other pages.
-# The mount uses NFSv3, because sunrpc does not encrypt a call of NFSv4 again before the connection is closed.
+# The mount uses NFSv3, because sunrpc does not encrypt a call of NFSv4 again before the connection is closed. The status is 2 if it did
+# not here: on a busy machine the connection may be closed first.
 outlasts() {
 	local writer before after status=0
 	export_freezable sec=krb5p || return
@@ -135,16 +159,26 @@ outlasts() {
 	wait $writer && drop_file "$mnt/slow" && cmp /vm/true "$mnt/slow" || status=1
 	umount "$mnt" || status=1
 	unexport_freezable || status=1
-	dmesg | grep 'no reply in time' && echo "$before invalidations before, $after after" && [ "$after" -gt "$before" ] || status=1
+	echo "$before invalidations before, $after after"
+	dmesg | grep 'no reply in time' || status=1
+	[ $status -ne 0 ] || [ "$after" -gt "$before" ] || status=2
 	return $status
 }
+outlasts_once() {
+	local tries=3 status
+	until outlasts; do
+		status=$?
+		[ $status -eq 2 ] && ((--tries)) || return $status
+	done
+}
 
-plan $((18 + $(can_alter && echo 3 || echo 0)))
+plan $((21 + $(can_alter && echo 3 || echo 0)))
 check "the server gets a realm" on_server "$scripts/vm/kerberos server"
 check "the client joins it" "$scripts/vm/kerberos" client
 for flavour in krb5 krb5i krb5p; do
 	check "$flavour mounts" mounts "$flavour"
 	check "$flavour works" works "$flavour"
+	check "$flavour goes on when the server has lost its contexts" contexts_are_lost
 	case $flavour in
 	krb5)
 		check "$flavour reduces messages" write_chunks -gt
@@ -168,7 +202,7 @@ for flavour in krb5 krb5i krb5p; do
 	esac
 	umount "$mnt"
 done
-check "krb5p outlasts a server that is slower than the time-out" outlasts
+check "krb5p outlasts a server that is slower than the time-out" outlasts_once
 check "a mount over TCP works with the same ticket" over_tcp
 check "the module unloads" unload
 finish

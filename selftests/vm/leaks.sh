@@ -26,11 +26,19 @@ server_unloads() { on_server "cd $PWD; . ./lib.sh; $scripts/vm/nfs-server stop; 
 
 plan $((${SERVER_ADDR:+3} + 3))
 check "unloads" unload
+if [ -n "${SERVER_ADDR:-}" ]; then
+	check "the server's module unloads" server_unloads
+	# Both scan at the same time.
+	on_server "$scan" >/tmp/leaks-there 2>&1 &
+	there=$!
+fi
 check "nothing leaked" bash -c "$scan"
 check "locks and DMA are still watched" bash -c "$watches"
 if [ -n "${SERVER_ADDR:-}" ]; then
-	check "the server's module unloads" server_unloads
-	check "nothing leaked on the server" on_server "$scan"
+	status=0
+	wait "$there" || status=$?
+	scanned_there() { cat /tmp/leaks-there; return "$status"; }
+	check "nothing leaked on the server" scanned_there
 	check "locks and DMA are still watched there" on_server "$watches"
 fi
 finish

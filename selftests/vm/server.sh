@@ -19,13 +19,20 @@ second_port() {
 by_rpcbind() { on_server "echo 'rdma 2049' >/proc/fs/nfsd/portlist" && serves bound bound; }
 bound() { port=0 mount_nfs 3 && [ "$(counter bind_count)" -gt 0 ] && grep " $mnt nfs" /proc/mounts | grep -q 'proto=rdma'; }
 
-# nfsdctl adds listeners before there are threads.
+# nfsdctl adds listeners, and takes one away, before there are threads: then the kernel makes the others anew.
 by_nfsdctl() {
-	on_server "nfsdctl threads 0 && nfsdctl listener +rdma:0.0.0.0:20051 && nfsdctl threads 4" && listens 20051 &&
-		port=20051 serves third mount_nfs 4.2
+	on_server "set -e
+		nfsdctl threads 0
+		nfsdctl listener +rdma:0.0.0.0:20051 +rdma:0.0.0.0:20053
+		grep -qx 'rdma 20053' /proc/fs/nfsd/portlist
+		nfsdctl listener -rdma:0.0.0.0:20053
+		nfsdctl threads 4" &&
+		listens 20051 && port=20051 serves third mount_nfs 4.2 && not listens 20053 && not port_answers 20053
 	local status=$?
 	restart_server && return $status
 }
+
+port_answers() { port=$1 mount_nfs 4.2 && umount "$mnt"; }
 
 bonded() { mount -t nfs -o proto=rdma,port=20052,vers=4.2,retry=0 10.0.9.1:/ /mnt && ls /mnt && umount /mnt; }
 
@@ -137,10 +144,10 @@ idle_connections() {
 	for _ in {1..10}; do
 		sleep 1
 		each=$((($(buffers) + $(queues) - before) / 16))
-		[ "$each" -ge 128 ] || break
+		[ "$each" -ge 192 ] || break
 	done
 	echo "$each KiB each"
-	[ "$each" -lt 128 ] && [ "$each" -gt 96 ]
+	[ "$each" -lt 192 ] && [ "$each" -gt 128 ]
 }
 
 # The credits of the first connection, as the client sees them.
@@ -247,13 +254,16 @@ no_credits_left() {
 	[ $status -eq 0 ] && [ "$credits" -eq 8 ]
 }
 
-# No pages are left for all connections together, so each has one call at a time read, and the others wait without a thread.
+# No pages are left for all connections together, so each has one call at a time read, and the others wait without a thread. Calls of a
+# client that is slow may not meet at the server, so it may try again.
 no_pages_left() {
-	local status waited
+	local status waited=0 tries=5
 	on_server "echo 0 >$svc/max_total_read_pages; echo 0 >$svc/rdma_stat_sq_starve"
-	verified_io --rw=write --bs=16k --size=4M --ioengine=libaio --iodepth=16
-	status=$?
-	waited=$(setting rdma_stat_sq_starve)
+	while [ "$waited" -eq 0 ] && ((tries--)); do
+		verified_io --rw=write --bs=16k --size=4M --ioengine=libaio --iodepth=16
+		status=$?
+		waited=$(setting rdma_stat_sq_starve)
+	done
 	on_server "echo 32768 >$svc/max_total_read_pages"
 	echo "$waited calls and replies waited"
 	[ $status -eq 0 ] && [ "$waited" -gt 0 ]
@@ -263,7 +273,7 @@ plan 18
 check "the listener is shown" listens 20049
 check "a second listener serves" second_port
 check "a client asks rpcbind for the port" by_rpcbind
-check "a listener made by nfsdctl serves" by_nfsdctl
+check "a listener made by nfsdctl serves, and one that it took away does not" by_nfsdctl
 check "a listener follows its address" address_moves
 check "a busy connection over a long path gets more credits" long_path
 check "replies that waited are posted by completions" completions_post
@@ -280,7 +290,7 @@ check "the module is unloaded and loaded again during I/O" during_io module_retu
 random_file "$mnt/large" 4000000 && sync
 check "clients disconnect during READs" clients_disconnect
 umount "$mnt"
-check "sixteen idle connections have under 128 KiB each" idle_connections
+check "sixteen idle connections have under 192 KiB each" idle_connections
 random_file "$mnt/many" 3000000
 check "a file over sixteen connections is the same on both machines" same_file many
 finish
