@@ -47,7 +47,7 @@ HOST_KINDS, REAL_KINDS = set("UPM"), set("TXWKI")
 NORMATIVE = ["MUST", "MUST NOT", "REQUIRED", "SHOULD", "SHOULD NOT", "MAY"]
 SELFTESTS = TOP / "selftests"
 KSELFTEST = re.compile(r'(vm/[\w-]+\.sh|iwpeer/hostile(?:_sctp)?\.py):"([^"]*)"')
-KERNEL_TEST = re.compile(r'(rust/\w+/selftest(?:/\w+)?\.rs):"([^"]*)"')
+KERNEL_TEST = re.compile(r'(rust/(?:\w+/)+selftest(?:/\w+)?\.rs):"([^"]*)"')
 ARGUMENT = re.compile(r'(rust/[\w/]+\.rs):"([^"]*)"')
 
 
