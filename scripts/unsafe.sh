@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Fails if code says `unsafe` outside the crates of bindings and of wrappers, if an unsafe block or impl there has no SAFETY comment
-# right above it, or if a crate sneaks in the raw bindings that its --extern list does not give it. Prints what each crate has.
+# right above it, if a crate sneaks in the raw bindings that its --extern list does not give it, or if client, server and endpoint, which
+# are one crate, use each other in another way than docs/architecture.md has it. Prints what each crate has.
 
 cd "$(dirname "$0")/../rust" || exit
 failed=0
@@ -29,6 +30,16 @@ done < <(find . -name '*.rs' "${others[@]}")
 for root in proto/lib.rs rdmap/lib.rs endpoint.rs client.rs server.rs iwarp/main.rs; do
 	[ ! -e "$root" ] || grep -q '^#!\[forbid(unsafe_code)\]' "$root" || fail "$root does not forbid unsafe code"
 done
+
+# apart PART OTHER: no file of the one names the other.
+apart() {
+	local found
+	found=$(grep -rnE "\b(crate|super)::$2\b" "$1.rs" "$1") && fail "$found" "$1 may not use $2"
+}
+apart client server
+apart server client
+apart endpoint client
+apart endpoint server
 
 # A SAFETY comment holds for the statement below it.
 while read -r file; do
