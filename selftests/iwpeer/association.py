@@ -63,6 +63,7 @@ class Association:
     def begin(self, prepared):
         self.socket = prepared
         self.ssn = 0
+        self.next, self.early = 0, {}
         self.heard = []
         self.asked = None
         self.over = ""
@@ -144,7 +145,17 @@ class Association:
             if not octets:
                 self.over = "ended"
                 break
-            name = self.name(octets, ancillary)
+            self.arrived(octets, self.name(octets, ancillary))
+
+    def arrived(self, octets, name):
+        """Puts what was heard in the order in which it was sent: unordered chunks overtake those that were lost."""
+        ssn = struct.unpack_from(">H", octets)[0]
+        if ssn in self.early or (ssn - self.next) % 65536 >= 32768:
+            name = f"number {ssn} again"
+        self.early[ssn] = name
+        while self.next in self.early:
+            name = self.early.pop(self.next)
+            self.next = (self.next + 1) % 65536
             if name:
                 self.heard.append(name)
 
@@ -185,4 +196,6 @@ class Association:
         """All that was heard."""
         self.listen(None, seconds)
         self.socket.close()
-        return ", ".join([*self.heard, self.over or "open"])
+        # What is behind a gap that nothing filled.
+        early = [f"{name} out of turn" for _, name in sorted(self.early.items()) if name]
+        return ", ".join([*self.heard, *early, self.over or "open"])
