@@ -1,33 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What both sides of rpcrdma share above verbs: Receives that are posted again in batches, Send
-//! buffers, which Sends ask for a completion, SQ credits, and what goes to the log.
+//! The layer above verbs that client and server share: Receives that are reposted in batches, Send
+//! buffers, the choice of signalled Sends, SQ credits, and the limits of log lines.
 //!
 //! # Lock order
 //!
 //! ```text
-//! slot state  >  (inside rdma) sends, deferred_dereg
-//! receive ring  >  (inside rdma) receives
-//! sunrpc's transport_lock  >  active, then alone  >  sends: the doorbell for what a sender left behind
-//! connection state: innermost, held for a step of the state machine or a look at it
-//! sunrpc's transport_lock  >  the client's credits: the window that a reply or a growth opens
-//! the client's credits, reusable resources and region pool: otherwise each alone
-//! what lets one growth of a client's connection at a time  >  the two of these and the sends, receive ring and receives of it
-//! the server's responder, lent messages, work queue, free calls, page pool, rejected calls: each alone; the page pool also in the middle of allocations
-//! (inside rdma) sinks: alone
-//! (inside rdma) ended  >  the CM's locks, receives, sends, slot state, deferred_dereg; no handler takes it
-//! the listener's id  >  all that the connection manager and sunrpc lock
+//! (client) slot state     > (rdma) sends, deferred_dereg
+//! receive ring            > (rdma) receives
+//! (sunrpc) transport_lock > (client) active
+//! (sunrpc) transport_lock > (rdma) sends         to ring the doorbell for deferred Sends
+//! (sunrpc) transport_lock > (client) credits     to open the congestion window
+//! (client) growing        > (client) credits, region pool; receive ring;
+//!                           (rdma) sends, receives
+//! (rdma) ended            > the CM's locks; (client) slot state;
+//!                           (rdma) receives, sends, deferred_dereg
+//! id of the listener      > all locks of the connection manager and of sunrpc
+//! any, in allocations     > (server) page pool   taken by its shrinker
+//! connection state        innermost: held for a step of the state machine, or a read of it
 //! ```
 //!
-//! What this module decides about a Send queue is kept under the queue's own lock, `sends`
+//! Otherwise the client's credits, reusable resources and region pool, the server's responder, lent
+//! messages, work queue, free calls, page pool and rejected calls, and (rdma) sinks are each taken
+//! alone.
+//!
+//! The decisions of this module about a Send queue are state under the queue's own lock, `sends`
 //! ([`SendPolicy`]).
 //!
-//! The lock of the listener's id is a mutex, as are the queue of connections that wait to be accepted,
-//! what lets one growth at a time, and (inside rdma) what lets one drain at a time; of these, handlers take only
-//! that of the queue. All others are spin locks taken in process context.
-//! None of those is held across a call into `sunrpc` or the connection manager
-//! (but for the flag that says whether the server's queue is empty), nor while a
-//! value is dropped whose drop sleeps ([`rdma::mr::Idle`]).
+//! The lock of the listener's id is a mutex, and so are `connect_requests` of the server, `growing`
+//! of the client and `ended` of rdma; of these, handlers take only `connect_requests`. All others
+//! are spin locks, taken in process context. No spin lock is held across a call into `sunrpc` or
+//! the connection manager, except to set or clear the flag that tells sunrpc whether the server has
+//! work, nor while a value is dropped whose drop sleeps ([`rdma::mr::Idle`]).
 
 #![forbid(unsafe_code)]
 
@@ -55,5 +59,6 @@ pub(crate) use queue::{
 pub(crate) use receive_ring::ReceiveRing;
 pub(crate) use send_policy::SendPolicy;
 
-/// Fewer bytes of data than these are copied to a Send: that costs less than to map them.
+/// The shortest data that a Send gathers from its pages. Shorter data is copied, which costs less
+/// than mapping it.
 pub(crate) const WORTH_INSERTING: usize = 1024;

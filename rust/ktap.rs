@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests that need the kernel, run at load and reported as KTAP in the log. Each module has a list of its own.
+//! The harness of in-kernel tests, which run when the module loads and report as KTAP in the log.
+//! Each module has a list of its own.
 //!
 //! Only in modules built with `RPCRDMA_SELFTEST=1`.
 
 use kernel::error::Error;
 use kernel::prelude::*;
 
-/// Each with its name, which is what it claims, and true if it passed. `EOPNOTSUPP` says that the device has nothing to test there.
+/// A list of tests, each with the claim that it shows. A test returns true if it passed, and
+/// `EOPNOTSUPP` if it does not apply to the device.
 type Tests = [(&'static str, fn() -> Result<bool>)];
 
-/// Runs all, and says how each went. An error if one failed: then the module does not load.
+/// Runs all tests and logs the results. Returns an error if one failed: then the module does not
+/// load.
 pub(crate) fn run(tests: &[&Tests]) -> Result {
     let mut failed = false;
     // CAST: Error numbers are small.

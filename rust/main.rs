@@ -2,8 +2,8 @@
 
 //! RPC-over-RDMA version 1 for sunrpc: `rpcrdma.ko`.
 //!
-//! This module registers the same transport classes and sysctls as the in-tree module of the same name.
-//! Either of them serves `mount -o proto=rdma`; they cannot be loaded together.
+//! This module registers the same transport classes and sysctls as the in-tree module of the same
+//! name. Either of them serves `mount -o proto=rdma`; they cannot be loaded together.
 
 #![crate_name = "rpcrdma"]
 
@@ -39,8 +39,8 @@ impl kernel::Module for RpcRdma {
     fn init(module: &'static ThisModule) -> Result<Self> {
         #[cfg(RPCRDMA_SELFTEST)]
         selftest::run()?;
-        // The registrations that can fail for want of memory come first. A registered class may be used at
-        // once, and such use would not keep the module loaded if `init` failed after it.
+        // The registrations that can fail for lack of memory come first. A registered class may be
+        // used at once, and such use would not keep the module loaded if `init` failed after it.
         Ok(Self {
             _server_sysctl: server::register_sysctls()?,
             _client_sysctl: client::register_sysctls()?,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The tests in `rpcrdma.ko` that need the kernel.
+//! The in-kernel tests of `rpcrdma.ko`.
 
 use kernel::prelude::*;
 
-/// Runs all.
+/// Runs all tests.
 pub(crate) fn run() -> Result {
     crate::ktap::run(&[
         sunrpc::selftest::TESTS,

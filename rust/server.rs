@@ -7,11 +7,11 @@
 //! # The path of an RPC
 //!
 //! 1. The completion handler in [`handler`] adds the message to the work queue and enqueues the
-//!    `svc_xprt`, so that an nfsd thread comes.
-//! 2. [`receive`] has [`dispatch`] parse the message. nfsd executes a call without Read chunks from
-//!    the Receive buffer. For another call [`rdma_read`] posts RDMA Reads, and the thread is free
-//!    for other work. When the Reads have completed, a thread exchanges pages of its own for the
-//!    pages that were read.
+//!    `svc_xprt`, which wakes an nfsd thread.
+//! 2. [`receive`] parses the message through [`dispatch`]. nfsd executes a call without Read chunks
+//!    from the Receive buffer. For any other call [`rdma_read`] posts RDMA Reads, and the thread is
+//!    free for other work. When the Reads have completed, a thread exchanges pages of its own for
+//!    the pages that were read.
 //! 3. [`reply`] pairs the results with the Write chunks of the call, and posts one chain of work
 //!    requests: RDMA Writes from the pages of the result, then the Send. Long data that is not
 //!    reduced is gathered from the same pages by the Send.

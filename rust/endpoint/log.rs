@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How many lines about connections, and about messages, may go to the kernel log.
+//! Limits of the lines in the kernel log about connections, and about messages.
 
 use kernel::{
     prelude::*,
@@ -15,35 +15,35 @@ use kernel::{
     },
 };
 
-/// Calls `line`, if one more line about connections may go to the kernel log, and says there how many could
-/// not before. Peers can cause as many as they like. What they cause here keeps nobody else from logging:
-/// the limit is this module's own.
+/// Calls `line` if the limit allows another line about connections, and logs the number of lines
+/// left out before it. Peers can cause any number of lines. The limit is this module's own, so its
+/// lines suppress those of nobody else.
 pub(crate) fn log(line: impl FnOnce()) {
     static LIMIT: RateLimit = RateLimit::new();
     LIMIT.log("connections", line);
 }
 
-/// As [`log`], for a line about one message. These have a limit of their own, so that a peer which sends
-/// bad ones does not hide what becomes of connections.
+/// Calls `line` as [`log`] does, for a line about a message. These have a limit of their own, so
+/// that a peer that sends bad messages does not suppress lines about connections.
 pub(crate) fn log_message(line: impl FnOnce()) {
     static LIMIT: RateLimit = RateLimit::new();
     LIMIT.log("messages", line);
 }
 
-/// So many lines in each interval.
+/// A limit of the number of lines in each interval.
 pub(super) struct RateLimit {
-    /// When the interval began, and how many lines there were since.
+    /// The beginning of the interval, and the number of lines since.
     begin_ns: Atomic<i64>,
     lines: Atomic<u32>,
-    /// How many lines there could not be since the last one that there could.
+    /// The number of lines left out since the last one that was allowed.
     left_out: Atomic<u32>,
 }
 
 impl RateLimit {
-    /// How long an interval is.
+    /// The length of an interval.
     pub(super) const INTERVAL_NS: i64 = 5 * NSEC_PER_SEC;
 
-    /// How many lines there may be in an interval.
+    /// The largest number of lines in an interval.
     pub(super) const LINES: u32 = 10;
 
     pub(super) const fn new() -> Self {
@@ -54,7 +54,8 @@ impl RateLimit {
         }
     }
 
-    /// Calls `line`, if there may be one now, and says how many lines about `these` there could not be before.
+    /// Calls `line` if the limit allows it, and logs the number of lines about `these` left out
+    /// before it.
     fn log(&self, these: &str, line: impl FnOnce()) {
         if let Some(left_out) = self.allows(Monotonic::ktime_get()) {
             if left_out != 0 {
@@ -64,11 +65,11 @@ impl RateLimit {
         }
     }
 
-    /// Whether there may be a line at the time `now_ns`. Then it is counted, and the result is how many there
-    /// could not be before it.
+    /// Counts a line at the time `now_ns`, if the limit allows it. Returns the number of lines left
+    /// out before it, or [`None`] if it is left out.
     pub(super) fn allows(&self, now_ns: i64) -> Option<u32> {
         let begin = self.begin_ns.load(Relaxed);
-        // Whoever is first to see the end of an interval begins the next.
+        // The first caller after the end of an interval begins the next.
         if now_ns.saturating_sub(begin) >= Self::INTERVAL_NS
             && self.begin_ns.cmpxchg(begin, now_ns, Relaxed) == Ok(begin)
         {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Queue pairs as this module uses them: with a pool of Send buffers, and credits for RDMA Reads and Writes.
+//! Queue pairs with a pool of Send buffers, and credits for RDMA Reads and Writes.
 
 use super::{
     send_buffers::SendBuffers,
@@ -36,27 +36,27 @@ use rdma::{
 
 /// The sizes of a connection's queue pair.
 pub(crate) struct Parameters {
-    /// How many Receives may be posted at the same time.
+    /// The number of Receives that may be posted at the same time.
     pub(crate) receives: u32,
-    /// How many Send buffers there are at most, and so posted Sends.
+    /// The largest number of Send buffers, and so of posted Sends.
     pub(crate) send_buffers: usize,
-    /// How many of them there are from the start.
+    /// The number of Send buffers from the start.
     pub(crate) first_send_buffers: usize,
-    /// How long each is.
+    /// The length of a Send buffer.
     pub(crate) send_bytes: usize,
-    /// Scatter elements of a Send at most, and of a Write, if the device takes as many.
+    /// The most scatter elements of a Send or Write, if the device supports as many.
     pub(crate) send_elements: usize,
-    /// How many regions are registered, and later invalidated, for one Send at most.
+    /// The most regions that are registered, and later invalidated, for one Send.
     pub(crate) regions_per_send: u32,
-    /// How many RDMA Reads and Writes may be posted at the same time. Half of them is a batch: longer
-    /// transfers go in several.
+    /// The number of RDMA Reads and Writes that may be posted at the same time. Half of them is a
+    /// batch: longer transfers are posted in several.
     pub(crate) transfers: u32,
 }
 
 impl Parameters {
-    /// Makes the queue pair of `id` in `pd` ([`QueuePair::new`]), with the Send buffers in `reusable`, which are of
-    /// that domain and of [`Self::send_bytes`], and new ones. What it does not need stays there, and all if it fails.
-    /// Sleeps.
+    /// Creates the queue pair of `id` in `pd` ([`QueuePair::new`]), with the Send buffers in
+    /// `reusable`, which are of that domain and of [`Self::send_bytes`], and new ones. Buffers that
+    /// it does not need stay there, and all of them if it fails. Sleeps.
     pub(crate) fn make<H>(
         &self,
         id: Arc<Id<H>>,
@@ -66,7 +66,7 @@ impl Parameters {
     where
         H: Handler<SendPolicy = SendPolicy<H>>,
     {
-        // If there is one, it is free, or a thread has it, or it comes back with a completion.
+        // At least one: it is free, in use by a thread, or comes back with a completion.
         let first = self.first_send_buffers.max(1).min(self.send_buffers);
         let buffers = SendBuffers::new(self.send_buffers, first, self.send_bytes);
         let credits = SqCredits::new(usize::try_from(self.transfers)?);
@@ -96,50 +96,52 @@ impl Parameters {
     }
 }
 
-/// Why Reads were not posted.
+/// The reason why Reads were not posted.
 pub(crate) enum UnpostedReads<H: ReadHandler> {
-    /// There are too few SQ credits now.
+    /// Too few SQ credits are free. The Reads and their context come back.
     Full(Prepared<H>, H::ReadDone),
-    /// The connection is at its end.
+    /// The connection has ended.
     Lost,
 }
 
-/// What a queue pair with this module's [`SendPolicy`] can do.
+/// The Send buffers of a queue pair with this module's [`SendPolicy`].
 pub(crate) trait SendBuffering<H: Handler> {
-    /// A Send buffer, or [`None`] if all are posted: [`Handler::send_resumed`] tells of the next.
+    /// Takes a free Send buffer. [`None`] if there is none: [`Handler::send_resumed`] is called
+    /// when one comes back.
     fn take_send_buffer(&self) -> Option<Buffer<H>>;
 
-    /// As [`Self::take_send_buffer`], but if all are posted, and there may be more, makes one. Sleeps.
+    /// Takes a free Send buffer, or allocates one if none is free and the limit allows it. Sleeps.
     fn make_send_buffer(&self) -> Option<Buffer<H>>;
 
-    /// Whether all buffers are posted, and another one could not be made. The Sends that have them
-    /// may have asked for no completion, as there was to be another.
+    /// Returns whether no buffer is free and the last attempt to allocate one failed. All posted
+    /// Sends may be unsignalled then, as another buffer was to be allocated.
     fn lacks_send_buffers(&self) -> bool;
 
-    /// Makes Send buffers until there are `count`, or as many as there may be. Sleeps if `flags` allow it.
+    /// Allocates Send buffers until there are `count`, or as many as the limit allows. Sleeps if
+    /// `flags` allow it.
     fn grow_send_buffers(&self, count: usize, flags: Flags) -> Result;
 
-    /// As [`Self::take_send_buffer`], for a Send that need not be soon: leaves some to those that must
-    /// go out for others to come back, and does not promise to tell of the next.
+    /// Takes a free Send buffer for a Send that can wait. Leaves enough for a Send that is
+    /// signalled, and does not arrange for a call of [`Handler::send_resumed`].
     fn take_spare_send_buffer(&self) -> Option<Buffer<H>>;
 
-    /// How many SQ credits are free, and how many there are.
+    /// Returns the number of free SQ credits, and of all.
     fn sq_credits(&self) -> (usize, usize);
 
-    /// Gives back a buffer that is not to be sent after all.
+    /// Returns a buffer that is not sent to the pool.
     fn put_back_send_buffer(&self, buffer: Buffer<H>);
 
-    /// Takes all buffers that are free, when none is needed any more.
+    /// Takes all free buffers, when none is needed any more.
     fn take_send_buffers(&self) -> Buffers<H>;
 
-    /// Gives up what is kept for the next Sends and transfers, but for so many Send buffers. It is made again when it is needed. Does not
-    /// sleep.
+    /// Frees spare transfers, and free Send buffers until `send_buffers` are left. They are
+    /// allocated again on demand. Does not sleep.
     fn give_up_spares(&self, send_buffers: usize);
 
-    /// An empty transfer of RDMA Writes. Its methods sleep if `flags` allow it.
+    /// Returns an empty transfer of RDMA Writes. Its methods sleep if `flags` allow it.
     fn writes(&self, flags: Flags) -> Result<Transfer<H>>;
 
-    /// An empty transfer of RDMA Reads. Its methods sleep if `flags` allow it.
+    /// Returns an empty transfer of RDMA Reads. Its methods sleep if `flags` allow it.
     fn reads(&self, flags: Flags) -> Result<Transfer<H>>;
 }
 
@@ -219,25 +221,28 @@ impl<H: Handler<SendPolicy = SendPolicy<H>>> SendBuffering<H> for QueuePair<H> {
     }
 }
 
-/// What a Responder posts. It needs SQ credits, and what is more than a batch goes in several.
+/// The RDMA Reads, RDMA Writes and replies of a Responder. Reads and Writes need SQ credits, and
+/// are posted in batches.
 pub(crate) trait Responding<H: ReadHandler> {
-    /// Takes SQ credits for the first batch of so many RDMA Writes. If there are too few, [`Handler::send_resumed`] tells when to
-    /// try again.
+    /// Reserves SQ credits for the first batch of `requests` RDMA Writes. If too few are free,
+    /// [`Handler::send_resumed`] is called when to try again.
     fn reserve(&self, requests: usize) -> Option<usize> {
         self.reserve_reads(requests, 0)
     }
 
-    /// As [`Self::reserve`], for RDMA Reads with so many [registrations](Prepared::registrations).
+    /// Reserves SQ credits as [`Self::reserve`] does, for RDMA Reads with these
+    /// [registrations](Prepared::registrations).
     fn reserve_reads(&self, requests: usize, registrations: usize) -> Option<usize>;
 
-    /// The memory without which [`Self::post_reply`] cannot post so many RDMA Writes; [`None`] if it needs none. Sleeps.
+    /// Allocates the memory that [`Self::post_reply`] needs for `requests` RDMA Writes. [`None`] if
+    /// it needs none. Sleeps.
     fn batch_memory(&self, requests: usize) -> Result<Option<BatchMemory<H>>>;
 
-    /// Posts `send`, and what goes with it: with one doorbell, if that is not more than a batch. [`Self::reserve`] took
-    /// `credits` for it, and [`Self::batch_memory`] made `memory`.
+    /// Posts `send` and `attached`, with one doorbell if that is not more than a batch. `credits`
+    /// come from [`Self::reserve`], and `memory` from [`Self::batch_memory`].
     ///
-    /// Any failure is the end of the connection. One is that something is of another domain,
-    /// or that Reads go with it. Does not sleep.
+    /// Any failure ends the connection. It is an error to pass memory of another domain, or Reads.
+    /// Does not sleep.
     fn post_reply(
         &self,
         attached: Attached<H>,
@@ -246,14 +251,16 @@ pub(crate) trait Responding<H: ReadHandler> {
         memory: Option<BatchMemory<H>>,
     ) -> Result;
 
-    /// Gives back the credits of Reads that are not posted after all. Who waits for some is to be told.
+    /// Releases the credits of Reads that are not posted. The caller must serve those who wait for
+    /// credits.
     fn release(&self, credits: usize);
 
-    /// Posts `reads`, for which [`Self::reserve`] took `credits`; [`ReadHandler::read_done`] or [`ReadHandler::read_failed`] gives back
-    /// `done`.
+    /// Posts `reads`, for which [`Self::reserve`] reserved `credits`. [`ReadHandler::read_done`] or
+    /// [`ReadHandler::read_failed`] returns `done`.
     ///
-    /// If these are too few both come back at once, and [`Handler::send_resumed`] tells when
-    /// to try again. Any other failure is the end of the connection. One is that there are none. Sleeps.
+    /// If these are too few, both come back at once, and [`Handler::send_resumed`] is called when
+    /// to try again. Any other failure ends the connection. It is an error to pass no Reads.
+    /// Sleeps.
     fn post_reads(
         &self,
         reads: Prepared<H>,
@@ -269,13 +276,13 @@ impl<H: ReadHandler + Handler<SendPolicy = SendPolicy<H>>> Responding<H> for Que
         }
         let mut sends = self.send_queue();
         let batch = requests.min(sends.policy().credits.batch());
-        // What they need is posted with the first batch.
+        // Their registrations are posted with the first batch.
         let batch = batch.max(registrations);
         sends.policy().reserve(batch).then_some(batch)
     }
 
     fn batch_memory(&self, requests: usize) -> Result<Option<BatchMemory<H>>> {
-        // A batch is one request at least.
+        // A batch has at least one request.
         let is_longer = requests > 1 && requests > self.send_queue().policy().credits.batch();
         is_longer.then(|| BatchMemory::new(GFP_KERNEL)).transpose()
     }
@@ -303,7 +310,7 @@ impl<H: ReadHandler + Handler<SendPolicy = SendPolicy<H>>> Responding<H> for Que
     ) -> Result<(), UnpostedReads<H>> {
         let mut sends = self.send_queue();
         let policy = sends.policy();
-        // What they need is posted with the first batch.
+        // Their registrations are posted with the first batch.
         let batch = reads.len().min(policy.credits.batch());
         let batch = batch.max(reads.registrations());
         if !sends.is_open() || batch > sends.policy().credits.total() {

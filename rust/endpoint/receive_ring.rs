@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Receive buffers that go round: posted, filled, read, posted again.
+//! The ring of Receive buffers: posted, filled, read, reposted.
 //!
-//! RFC 8166, section 3.3.1: a peer may send as many messages as it has credits, so as many Receives must be
-//! posted at any time. The ring has a batch less one more buffers than that. As long as fewer than a batch wait to be
-//! posted again, enough are posted, and a batch costs one doorbell. A thread that answers a message gives the buffer of
-//! that back before it sends: as a batch is posted under the ring's lock, its Send cannot overtake another thread
-//! that is about to post one.
+//! RFC 8166, section 3.3.1: a peer may send as many messages as it has credits, so as many Receives
+//! must be posted at any time. The ring has one batch less one more buffers than credits. As long
+//! as fewer than a batch wait to be reposted, enough are posted, and a batch costs one doorbell. A
+//! thread that answers a message returns its buffer before it sends: a batch is posted under the
+//! ring's lock, so the Send cannot overtake another thread that is about to post one.
 //!
-//! A ring grows at once, and shrinks as messages arrive: posted Receives cannot be taken back.
+//! A ring grows at once, but shrinks only as messages arrive: posted Receives cannot be taken back.
 
 use kernel::{
     alloc::Flags,
@@ -33,13 +33,13 @@ pub(crate) struct ReceiveRing<H: Handler> {
 }
 
 struct Ring<H: Handler> {
-    /// Buffers that wait to be posted again, and how many of them are a batch.
+    /// Buffers that wait to be reposted, and the size of a batch.
     spare: Buffers<H>,
     batch: usize,
-    /// How many buffers there are, and how many there are to be.
+    /// The number of buffers, and its target.
     depth: usize,
     wanted: usize,
-    /// The connection is at its end: nothing is kept here.
+    /// Whether the connection has ended, and no buffers are kept.
     closed: bool,
 }
 
@@ -47,7 +47,7 @@ impl<H: Handler> ReceiveRing<H> {
     /// The largest batch. Small rings have smaller ones.
     const BATCH: usize = 16;
 
-    /// An empty ring.
+    /// Creates an empty ring.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             ring <- new_spinlock!(
@@ -63,9 +63,10 @@ impl<H: Handler> ReceiveRing<H> {
         })
     }
 
-    /// Posts Receives of `len` bytes until the peer may have `credits`. Takes the buffers of `reusable`, which are of
-    /// that length, and allocates what is missing yet; if it fails they go back there. Not to be called, nor
-    /// [`Self::shrink`], before it has returned. Sleeps if `flags` allow it.
+    /// Posts Receives of `len` bytes until the peer may have `credits`. Takes the buffers of
+    /// `reusable`, which are of that length, and allocates the others; if it fails, they go back
+    /// there. Must not run at the same time as itself or [`Self::shrink`]. Sleeps if `flags` allow
+    /// it.
     pub(crate) fn grow(
         &self,
         queue: &QueuePair<H>,
@@ -76,7 +77,7 @@ impl<H: Handler> ReceiveRing<H> {
     ) -> Result {
         let depth = Self::depth(credits);
         let mut ring = self.ring.lock();
-        // It may still be larger for an earlier grant.
+        // The ring may still be larger for an earlier grant.
         let wanted = ring.wanted;
         ring.wanted = wanted.max(depth);
         let missing = depth.saturating_sub(ring.depth);
@@ -91,8 +92,8 @@ impl<H: Handler> ReceiveRing<H> {
         result
     }
 
-    /// Has Receives freed instead of posted again until there are so many as `credits` take. Returns how many were freed at
-    /// once; [`Self::repost`] tells of the others. Does not sleep.
+    /// Shrinks the ring to the size for `credits`: Receives are freed instead of reposted. Returns
+    /// the number freed at once; [`Self::repost`] reports the others. Does not sleep.
     pub(crate) fn shrink(&self, queue: &QueuePair<H>, credits: usize) -> usize {
         let mut ring = self.ring.lock();
         ring.wanted = Self::depth(credits);
@@ -105,13 +106,14 @@ impl<H: Handler> ReceiveRing<H> {
         freed.len()
     }
 
-    /// How many Receives there are, also those whose message is in progress, but for as many as were [added](Self::add).
+    /// Returns the number of Receives, including those whose message is in progress, but not those
+    /// that were [added](Self::add).
     pub(crate) fn len(&self) -> usize {
         self.ring.lock().depth
     }
 
-    /// Posts `count` Receives more of `len` bytes, for messages that need no credits. If it fails, none was posted. Sleeps if
-    /// `flags` allow it.
+    /// Posts `count` more Receives of `len` bytes, for messages that need no credits. If it fails,
+    /// none was posted. Sleeps if `flags` allow it.
     pub(crate) fn add(
         &self,
         queue: &QueuePair<H>,
@@ -121,13 +123,13 @@ impl<H: Handler> ReceiveRing<H> {
     ) -> Result {
         match Self::post(queue, count, len, flags, &mut Buffers::new()) {
             (0, result) => result,
-            // The queue pair is at its end.
+            // The queue pair was drained meanwhile.
             _ => Ok(()),
         }
     }
 
-    /// Posts `count` buffers: those of `reusable`, and new ones. Returns how many were posted, and whether that is
-    /// all. The others go back to `reusable`.
+    /// Posts `count` buffers: those of `reusable`, and new ones. Returns the number posted, and
+    /// whether that is all. The others go back to `reusable`.
     fn post(
         queue: &QueuePair<H>,
         count: usize,
@@ -148,7 +150,7 @@ impl<H: Handler> ReceiveRing<H> {
         (posted, result)
     }
 
-    /// How many Receives the ring has for `credits`.
+    /// Returns the number of Receives for `credits`.
     pub(crate) fn depth(credits: usize) -> usize {
         credits
             .saturating_add(Self::batch(credits))
@@ -159,8 +161,8 @@ impl<H: Handler> ReceiveRing<H> {
         (credits / 4).clamp(2, Self::BATCH)
     }
 
-    /// Takes back a buffer that was read, and posts a batch when there is one. Returns true if it was freed instead. If the queue
-    /// pair is at its end the buffers stay here.
+    /// Takes back a buffer that was read, and posts a batch when there is one. Returns true if the
+    /// buffer was freed instead. If the queue pair was drained, the buffers stay here.
     pub(crate) fn repost(&self, queue: &QueuePair<H>, buffer: Buffer<H>) -> bool {
         let mut ring = self.ring.lock();
         if ring.closed {
@@ -179,7 +181,7 @@ impl<H: Handler> ReceiveRing<H> {
         false
     }
 
-    /// Keeps buffers that are not to be posted any more, for [`Self::close`].
+    /// Keeps buffers that are not posted any more, for [`Self::close`].
     pub(crate) fn keep(&self, mut buffers: Buffers<H>) {
         let mut ring = self.ring.lock();
         if !ring.closed {
@@ -188,7 +190,7 @@ impl<H: Handler> ReceiveRing<H> {
         // The lock is dropped before `buffers`.
     }
 
-    /// Returns what is not posted. Nothing is kept here from now on.
+    /// Returns the buffers that are not posted. None are kept from now on.
     pub(crate) fn close(&self) -> Buffers<H> {
         let mut ring = self.ring.lock();
         ring.closed = true;
@@ -200,7 +202,7 @@ impl<H: Handler> Ring<H> {
     /// Posts the spare buffers if they are a batch.
     fn post_batch(&mut self, queue: &QueuePair<H>) {
         if self.spare.len() >= self.batch {
-            // What cannot be posted stays.
+            // Buffers that cannot be posted stay.
             let _ = queue.post_receives(&mut self.spare);
         }
     }

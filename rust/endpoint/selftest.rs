@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests of what is decided about a Send queue: here without a queue pair, and in [`send_queue`] with one.
+//! Tests of the policy of a Send queue: here without a queue pair, and in [`send_queue`] with one.
 
 pub(crate) mod connection;
 mod send_queue;
@@ -19,10 +19,10 @@ use kernel::{
 };
 use rdma::NextSend;
 
-/// True if it passed.
+/// A test, which returns true if it passed.
 type Test = fn() -> Result<bool>;
 
-/// Each with its name, which is what it claims.
+/// The tests, each with the claim that it shows.
 pub(crate) const TESTS: &[(&str, Test)] = &[
     (
         "one Send in sixteen asks for a completion",
@@ -127,7 +127,7 @@ fn send_with_writes_asks() -> Result<bool> {
         ..PLAIN
     };
     let asks = signalling.asks_for_completion(&writes, false);
-    // The count begins anew.
+    // The count starts again.
     let next = (1..=15).any(|_| signalling.asks_for_completion(&PLAIN, false));
     Ok(asks && !next && signalling.asks_for_completion(&PLAIN, false))
 }
@@ -147,7 +147,7 @@ fn old_memory_is_covered() -> Result<bool> {
     };
     let mut signalling = Signalling::new();
     let lends = signalling.asks_for_completion(&at(NOW, true), false);
-    // The clock goes over its end meanwhile. A younger loan does not make the older one younger.
+    // The clock wraps meanwhile. Younger memory does not reset the age of older memory.
     let almost = NOW.wrapping_add(second - 1);
     let early = signalling.asks_for_completion(&at(almost, true), false);
     let due = signalling.asks_for_completion(&at(NOW.wrapping_add(second), false), false);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The pool of a connection's Send buffers that are free.
+//! The pool of a connection's free Send buffers.
 //!
-//! A connection has some buffers from the start, makes more only when all are posted, up to its limit, and may give up those that it
-//! does not need for now.
+//! A connection has some buffers from the start, allocates more only when all are posted, up to its
+//! limit, and may free those that it does not need for now.
 
 use rdma::{
     send::{
@@ -13,19 +13,21 @@ use rdma::{
     Context, //
 };
 
-/// Free Send buffers, and how many more there may be.
+/// The free Send buffers, and the number that may still be allocated.
 pub(super) struct SendBuffers<H: Context> {
     free: Buffers<H>,
-    /// How many buffers there may be, how many of them may still be made, and how long each is.
+    /// The largest number of buffers, the number of those not allocated, and the length of a
+    /// buffer.
     limit: usize,
     unmade: usize,
     len: usize,
-    /// The last one could not be made.
+    /// Whether the last attempt to allocate a buffer failed.
     short: bool,
 }
 
 impl<H: Context> SendBuffers<H> {
-    /// An empty pool for `limit` buffers of `len` bytes. `first` of them are put in; the others may be made.
+    /// Creates an empty pool for `limit` buffers of `len` bytes. The caller puts in `first` of
+    /// them; the others may be allocated.
     pub(super) fn new(limit: usize, first: usize, len: usize) -> Self {
         Self {
             free: Buffers::new(),
@@ -36,19 +38,19 @@ impl<H: Context> SendBuffers<H> {
         }
     }
 
-    /// How many are free.
+    /// Returns the number of free buffers.
     pub(super) fn free(&self) -> usize {
         self.free.len()
     }
 
-    /// Whether none is free and the next one is to come from a completion: if no more may be made or there was no memory for one, or if
-    /// there are more than `enough` already.
+    /// Returns whether none is free and the next one must come from a completion, because no more
+    /// may be allocated, memory was short, or there are more than `enough` already.
     pub(super) fn needs_completion(&self, enough: usize) -> bool {
         let made = self.limit.saturating_sub(self.unmade);
         self.free.is_empty() && (self.unmade == 0 || self.short || made > enough)
     }
 
-    /// Whether none is free, and there was no memory for the next one.
+    /// Returns whether none is free, and memory for the next one was short.
     pub(super) fn lacks_memory(&self) -> bool {
         self.free.is_empty() && self.short
     }
@@ -57,7 +59,7 @@ impl<H: Context> SendBuffers<H> {
         self.free.pop()
     }
 
-    /// As [`Self::take`], but leaves so many free buffers.
+    /// Takes a buffer if more than `left` are free.
     pub(super) fn take_spare(&mut self, left: usize) -> Option<Buffer<H>> {
         if self.free() <= left {
             return None;
@@ -65,7 +67,8 @@ impl<H: Context> SendBuffers<H> {
         self.free.pop()
     }
 
-    /// If there is no buffer but may be another, lets the caller make one of the length returned.
+    /// Begins to allocate a buffer if none is free and the limit allows another. Returns its
+    /// length.
     pub(super) fn begin_making(&mut self) -> Option<usize> {
         if !self.free.is_empty() {
             return None;
@@ -75,7 +78,8 @@ impl<H: Context> SendBuffers<H> {
         Some(self.len)
     }
 
-    /// If there are fewer than `count` buffers, and may be more, lets the caller make one of the length returned.
+    /// Begins to allocate a buffer if there are fewer than `count` and the limit allows another.
+    /// Returns its length.
     pub(super) fn begin_adding(&mut self, count: usize) -> Option<usize> {
         if self.limit.saturating_sub(self.unmade) >= count {
             return None;
@@ -85,13 +89,14 @@ impl<H: Context> SendBuffers<H> {
         Some(self.len)
     }
 
-    /// The buffer of the last [`Self::begin_making`] or [`Self::begin_adding`] was not made.
+    /// Notes that the buffer of [`Self::begin_making`] or [`Self::begin_adding`] could not be
+    /// allocated.
     pub(super) fn not_made(&mut self) {
         self.unmade = self.unmade.saturating_add(1);
         self.short = true;
     }
 
-    /// Takes what is free but for `kept` buffers. As many may be made again.
+    /// Takes all free buffers except `kept`. As many may be allocated again.
     pub(super) fn give_up(&mut self, kept: usize) -> Buffers<H> {
         let mut excess = Buffers::new();
         while self.free() > kept {
@@ -102,7 +107,7 @@ impl<H: Context> SendBuffers<H> {
         excess
     }
 
-    /// Takes all that are free.
+    /// Takes all free buffers.
     pub(super) fn take_all(&mut self) -> Buffers<H> {
         core::mem::take(&mut self.free)
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What this module decides about the Send queue of a connection.
+//! The policy of a connection's Send queue.
 //!
-//! The queue keeps it under its own lock ([`rdma::SendPolicy`]), so that an RPC takes one lock to get a
-//! buffer and credits, and one to post.
+//! The queue keeps its state under its own lock ([`rdma::SendPolicy`]), so that an RPC takes one
+//! lock to get a buffer and credits, and one to post.
 
 use super::{
     send_buffers::SendBuffers,
@@ -18,13 +18,14 @@ use rdma::{
     NextSend, //
 };
 
-/// The state of a connection's Send queue, as far as it is policy.
+/// The policy of a connection's Send queue, and its state.
 pub(crate) struct SendPolicy<H: Context> {
     pub(super) buffers: SendBuffers<H>,
     signalling: Signalling,
     pub(super) credits: SqCredits,
     pub(super) transfers: SpareTransfers<H>,
-    /// A caller got no buffer or no credits since the last completion, and is to be told of the next.
+    /// Whether a caller got no buffer or no credits since the last completion, and waits for the
+    /// next.
     starved: bool,
 }
 
@@ -39,28 +40,30 @@ impl<H: Context> SendPolicy<H> {
         }
     }
 
-    /// A Send buffer. If there is none, the caller is told when a completion has given one back.
+    /// Takes a free Send buffer. If there is none, the next completion that returns something wakes
+    /// the caller.
     pub(super) fn take_buffer(&mut self) -> Option<Buffer<H>> {
         let buffer = self.buffers.take();
         self.starved |= buffer.is_none();
         buffer
     }
 
-    /// A Send buffer, if more are free than one completion may be waiting for.
+    /// Takes a free Send buffer if more are free than one completion can cover.
     pub(super) fn take_spare_buffer(&mut self) -> Option<Buffer<H>> {
         // CAST: A small number.
         self.buffers.take_spare(Signalling::INTERVAL as usize)
     }
 
-    /// Takes so many SQ credits. If there are fewer, the caller is told when a completion has given some back.
+    /// Reserves SQ credits. If too few are free, the next completion that returns something wakes
+    /// the caller.
     pub(super) fn reserve(&mut self, credits: usize) -> bool {
         let reserved = self.credits.reserve(credits);
         self.starved |= !reserved;
         reserved
     }
 
-    /// Makes `reserved` SQ credits so many. If there are fewer, gives all of them back, and the caller is told when a completion has given
-    /// some back.
+    /// Changes a reservation of `reserved` SQ credits to `credits`. If too few are free, releases
+    /// all of them, and the next completion that returns something wakes the caller.
     pub(super) fn resize(&mut self, reserved: usize, credits: usize) -> bool {
         self.credits.release(reserved);
         self.reserve(credits)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which Sends ask for a completion.
+//! The choice of Sends that ask for a completion.
 //!
-//! No request slot has to wait until a Send has completed, so most Sends ask for no completion. One in
-//! [`Signalling::INTERVAL`] does, and covers those before it (a reliable connection completes in order).
+//! No request slot waits for the completion of a Send, so most Sends are unsignalled. One in
+//! [`Signalling::INTERVAL`] asks for a completion, which covers those before it (a reliable
+//! connection completes in order).
 
 use kernel::time::{
     msecs_to_jiffies,
@@ -12,26 +13,26 @@ use kernel::time::{
 };
 use rdma::NextSend;
 
-/// What was sent since the last Send that asked for a completion.
+/// The Sends since the last one that asked for a completion.
 pub(super) struct Signalling {
     unsignalled: u32,
-    /// Since when a Send has memory that no Send after it covers.
+    /// When the oldest memory that no completion will cover became part of a Send.
     lent_since: Option<Jiffies>,
-    /// [`Self::LEND_MS`].
+    /// [`Self::LEND_MS`] in jiffies.
     lend: Jiffies,
 }
 
 impl Signalling {
-    /// How many Sends one completion covers at most.
+    /// The most Sends that one completion covers.
     pub(super) const INTERVAL: u32 = 16;
 
-    /// How old memory that is part of a Send may be when the next Send asks for a completion for it.
-    /// Until then it cannot be migrated, nor offlined.
+    /// The age of memory that is part of a Send at which the next Send asks for a completion. Until
+    /// then the memory can be neither migrated nor offlined.
     ///
     /// When there is no next Send, the server flushes the queue. A client cannot, as it may post no
     /// RDMA Write, and keeps the memory until its connection is closed: a completion for each such
-    /// Send, or for the last of a burst, would interrupt a processor once more for most WRITEs that
-    /// are sent inline.
+    /// Send, or for the last of a burst, would cost one more interrupt for most WRITEs that are
+    /// sent inline.
     pub(super) const LEND_MS: Msecs = 1_000;
 
     pub(super) fn new() -> Self {
@@ -42,15 +43,16 @@ impl Signalling {
         }
     }
 
-    /// Whether `send` asks for a completion. `last_buffer` says that no Send buffer is free, and that the next one is to
-    /// come from a completion.
+    /// Returns whether `send` asks for a completion. If `last_buffer`, no Send buffer is free, and
+    /// the next one must come from a completion.
     pub(super) fn asks_for_completion(&mut self, send: &NextSend, last_buffer: bool) -> bool {
         self.unsignalled = self.unsignalled.saturating_add(1);
         let overdue = self
             .lent_since
             .is_some_and(|since| send.now.wrapping_sub(since) >= self.lend);
-        // With the last buffer gone perhaps nobody can post the Send that would free the others. What
-        // Writes are of is not kept longer than it takes; the few pages that are part of a Send may be.
+        // When the last buffer is taken, nobody may be able to post the Send that would free the
+        // others. The memory of Writes is not kept longer than necessary; the few pages that are
+        // part of a Send may be.
         let asks = self.unsignalled >= Self::INTERVAL || last_buffer || overdue || send.has_writes;
         if asks {
             self.unsignalled = 0;

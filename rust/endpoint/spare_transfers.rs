@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Transfers that are over, kept so that the next ones need not allocate their lists.
+//! A pool of completed transfers, whose lists the next ones need not allocate.
 
 use rdma::{
     transfer::{
@@ -10,15 +10,15 @@ use rdma::{
     Context, //
 };
 
-/// Empty transfers of a connection.
+/// The empty transfers of a connection.
 pub(super) struct SpareTransfers<H: Context> {
     kept: EmptyList<H>,
-    /// How many more bytes of them to keep.
+    /// The number of bytes that may be added.
     budget: usize,
 }
 
 impl<H: Context> SpareTransfers<H> {
-    /// How many bytes are kept: a few long transfers, or many short ones.
+    /// The largest number of bytes: a few long transfers, or many short ones.
     const BYTES: usize = 96 << 10;
 
     pub(super) fn new() -> Self {
@@ -34,13 +34,13 @@ impl<H: Context> SpareTransfers<H> {
         Some(transfer)
     }
 
-    /// Takes all.
+    /// Takes all transfers.
     pub(super) fn take_all(&mut self) -> EmptyList<H> {
         self.budget = Self::BYTES;
         core::mem::take(&mut self.kept)
     }
 
-    /// Keeps `transfer`, or returns it.
+    /// Keeps `transfer`, or returns it if the pool is full.
     pub(super) fn keep(&mut self, transfer: Empty<H>) -> Option<Empty<H>> {
         let Some(budget) = self.budget.checked_sub(transfer.footprint()) else {
             return Some(transfer);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! SQ credits: room in the Send queue for RDMA Reads and Writes.
+//! SQ credits: space in the Send queue for RDMA Reads and Writes.
 //!
-//! Sends have room of their own, one for each Send buffer.
+//! Sends have space of their own, one for each Send buffer.
 
 /// The SQ credits of a connection.
 pub(super) struct SqCredits {
     free: usize,
-    /// How many there are.
+    /// The number of all credits.
     total: usize,
 }
 
@@ -16,23 +16,23 @@ impl SqCredits {
         Self { free: total, total }
     }
 
-    /// How many are free.
+    /// Returns the number of free credits.
     pub(super) fn free(&self) -> usize {
         self.free
     }
 
-    /// How many there are.
+    /// Returns the number of all credits.
     pub(super) fn total(&self) -> usize {
         self.total
     }
 
-    /// How many requests of one transfer are posted at the same time at most: half of all, so that two
-    /// long transfers take turns.
+    /// Returns the most requests of one transfer that are posted at the same time: half of all, so
+    /// that two long transfers alternate.
     pub(super) fn batch(&self) -> usize {
         self.total.div_ceil(2)
     }
 
-    /// Takes `count`, if there are so many.
+    /// Reserves `count` credits, if as many are free.
     pub(super) fn reserve(&mut self, count: usize) -> bool {
         match self.free.checked_sub(count) {
             Some(free) => self.free = free,
@@ -41,7 +41,7 @@ impl SqCredits {
         true
     }
 
-    /// Gives back `count`.
+    /// Releases `count` credits.
     pub(super) fn release(&mut self, count: usize) {
         self.free = self.free.saturating_add(count);
     }

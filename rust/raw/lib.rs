@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Bindings: C as bindgen sees it.
+//! Bindings: C declarations as bindgen translates them.
 //!
 //! Only the crates `shared`, `rdma`, `sunrpc` and `trace` may name this crate. They wrap what they
 //! need in types whose use is safe; no generated name appears in their public
@@ -10,7 +10,7 @@
 
 pub mod compat;
 
-// Generated code follows C's style, and a wrapper documents what it wraps.
+// Generated code follows C's style, and each wrapper documents the item that it wraps.
 #[allow(
     clippy::all,
     clippy::cast_lossless,
@@ -44,7 +44,7 @@ mod bindings {
         include!("helpers_generated.rs");
     }
 
-    // What both know is taken from the header, not from the helper.
+    // An item that both define is taken from the header, not from the helpers.
     pub use helpers::*;
     include!("bindings_generated.rs");
 }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Singly linked chains of boxes, for what is pooled and posted.
+//! Singly linked chains of boxes, for buffers and regions that are pooled and posted.
 //!
-//! Buffers and regions are allocated when a connection is made and only change
-//! hands afterwards: from a pool into a work request, to the device, back to the
-//! pool. A chain moves any number of them without allocating.
+//! Buffers and regions are allocated when a connection is created and only change owners
+//! afterwards: from a pool into a work request, to the device, back to the pool. A chain moves any
+//! number of them without allocating.
 
 use kernel::prelude::*;
 
 /// A type whose boxes can be in a [`Chain`].
 pub(crate) trait Link: Sized {
-    /// The place for the rest of the chain. [`None`] unless `self` is in one.
+    /// Returns the link to the rest of the chain. [`None`] unless `self` is in one.
     fn next(&mut self) -> &mut Option<KBox<Self>>;
 
-    /// The rest of the chain.
+    /// Returns the rest of the chain.
     fn peek_next(&self) -> Option<&Self>;
 }
 
@@ -49,14 +49,14 @@ impl<T: Link> Chain<T> {
         Some(item)
     }
 
-    /// Moves all of `other` onto this one.
+    /// Moves all items of `other` here.
     pub(crate) fn append(&mut self, other: &mut Self) {
         while let Some(item) = other.pop() {
             self.push(item);
         }
     }
 
-    /// Takes out the first item that `matches`.
+    /// Takes the first item that `matches`.
     pub(crate) fn remove_first(&mut self, matches: impl Fn(&T) -> bool) -> Option<KBox<T>> {
         let mut passed = Self::new();
         let mut found = None;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The clocks of the kernel: a coarse one that costs nothing, and an exact one.
+//! The clocks of the kernel: a coarse one that is cheap, and an exact one.
 
 use kernel::time::{
     ClockSource,
@@ -8,14 +8,14 @@ use kernel::time::{
     Monotonic, //
 };
 
-/// The time now.
+/// Returns the present time of the coarse clock.
 pub(crate) fn now() -> Jiffies {
-    // SAFETY: The word is always there, and the timer interrupt changes it as a whole.
+    // SAFETY: `jiffies` is a static of the kernel, and the timer interrupt writes the whole word.
     unsafe { (&raw const kernel::bindings::jiffies).read_volatile() }
 }
 
-/// Nanoseconds on a clock that only goes forward.
+/// Returns the nanoseconds of a monotonic clock.
 pub(crate) fn nanoseconds() -> u64 {
-    // It began at zero.
+    // The clock begins at zero.
     u64::try_from(Monotonic::ktime_get()).unwrap_or(0)
 }

@@ -4,8 +4,8 @@
 //!
 //! C header: [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
 //!
-//! Calls here start something. How a lookup or an attempt to connect went comes as an [`Event`], always
-//! (the CM has time limits of its own for address, route and connection).
+//! Calls here start operations. The result of a lookup or an attempt to connect always arrives as
+//! an [`Event`] (the CM has timeouts of its own for address, route and connection).
 
 pub(crate) mod event;
 
@@ -51,22 +51,22 @@ use shared::addr::{
     SockAddr, //
 };
 
-/// What to ask for when connecting.
+/// The parameters of a connection request or its acceptance.
 pub struct ConnectParameters<'a> {
-    /// For the peer's upper layer; at most 56 bytes arrive on every fabric.
+    /// Data for the peer's upper layer. Every fabric delivers at least 56 bytes.
     pub private_data: &'a [u8],
-    /// RDMA Reads by the peer that we are ready to answer at the same time.
+    /// The number of RDMA Reads of the peer that this end answers at the same time.
     pub responder_resources: u8,
-    /// RDMA Reads that this end posts at the same time, at most: how many the device works on at once.
+    /// The number of RDMA Reads that the device of this end executes at the same time.
     pub initiator_depth: u8,
-    /// How often the device sends again before it gives up.
+    /// The number of retransmissions of the device before it fails a request.
     pub retry_count: u8,
-    /// How often the peer's device tries again when we have no Receive posted.
+    /// The number of retries of the peer's device when this end has no Receive posted.
     pub rnr_retry_count: u8,
 }
 
 impl ConnectParameters<'_> {
-    /// Points to `private_data`.
+    /// Returns the C structure, which points to `private_data`.
     fn as_raw(&self) -> Result<raw::rdma_conn_param> {
         Ok(raw::rdma_conn_param {
             private_data: self.private_data.as_ptr().cast(),
@@ -85,22 +85,23 @@ impl ConnectParameters<'_> {
 /// # Invariants
 ///
 /// `ptr` came from `rdma_create_id` with the address of `shared`'s value as context and
-/// `event_callback::<H>` as handler, and is destroyed only in `drop`. When `shared.bound` is true, the id's
-/// device is set, and neither that nor its addresses change any more.
+/// `event_callback::<H>` as handler, and is destroyed only in `drop`. When `shared.bound` is true,
+/// the id's device is set, and neither that nor its addresses change any more.
 pub struct Id<H: Context> {
     ptr: NonNull<raw::rdma_cm_id>,
-    /// Whether it has a queue pair, or soon will.
+    /// Whether it has a queue pair, or is about to.
     has_queue: Atomic<bool>,
-    /// Whether a peer asked for it.
+    /// Whether it was made for a peer's request.
     adopted: bool,
-    /// Whether it asked a peer.
+    /// Whether it has sent a connection request.
     asked: Atomic<bool>,
     shared: KBox<Shared<H>>, // Dropped after `ptr` is destroyed: events use it.
 }
 
-/// What an id shares with its events.
+/// The data that an id shares with its event handler.
 struct Shared<H: Context> {
-    /// Whether the id is bound to a device. Until the CM says so it sets device and addresses in a task of its own.
+    /// Whether the id is bound to a device. Until the CM reports that, it sets device and addresses
+    /// in a task of its own.
     bound: Atomic<bool>,
     context: Arc<H>,
 }
@@ -115,18 +116,22 @@ impl<H: Context> Shared<H> {
     }
 }
 
-// SAFETY: The CM has its own locks, but for the connection of an id that is about to ask or to be
-// answered: `adopted` and `asked` keep calls apart that would meet there.
+// SAFETY: The CM has its own locks, except for the CM connection that it creates or destroys while
+// an id requests or is accepted: `adopted` and `asked` keep other calls from using that.
 unsafe impl<H: Context> Send for Id<H> {}
-// SAFETY: As above.
+// SAFETY: The CM has its own locks, except for the CM connection that it creates or destroys while
+// an id requests or is accepted: `adopted` and `asked` keep other calls from using that. Device and
+// addresses are read only when they do not change any more.
 unsafe impl<H: Context> Sync for Id<H> {}
 
 impl<H: Context> Id<H> {
-    /// Makes an id for a reliable connection in `net`. Events go to `context` from now on. Sleeps.
+    /// Creates an id for a reliable connection in `net`. Events go to `context` from now on.
+    /// Sleeps.
     pub fn new(net: &Net, context: Arc<H>) -> Result<Arc<Self>> {
         let shared = Shared::new(context, false)?;
-        // SAFETY: The CM takes a reference to `net`. The context lives as long as the id: the value
-        // made below destroys the id before it gives up `shared`, and nothing moves what is in the box.
+        // SAFETY: The CM takes a reference to `net`, which is live. The context lives as long as
+        // the id: the value made below destroys the id before it drops `shared`, and the contents
+        // of the box do not move.
         let ptr = from_err_ptr(unsafe {
             raw::rdma_create_id(
                 net.as_raw(),
@@ -136,7 +141,7 @@ impl<H: Context> Id<H> {
                 raw::ib_qp_type_IB_QPT_RC,
             )
         })?;
-        // INVARIANT: Just made so.
+        // INVARIANT: The id was just created with this context and handler, and is not bound.
         let id = Self {
             ptr: NonNull::new(ptr).ok_or(EINVAL)?,
             has_queue: Atomic::new(false),
@@ -168,106 +173,116 @@ impl<H: Context> Id<H> {
         to_result(unsafe { raw::rdma_resolve_route(self.as_raw(), timeout_ms as usize) })
     }
 
-    /// Starts to connect. The id must have a queue pair. Sleeps; waits for the id's handler, so not to be
-    /// called there.
+    /// Starts to connect. The id must have a queue pair. Sleeps, and waits for the id's handler, so
+    /// it must not be called there.
     pub(crate) fn connect(&self, parameters: &ConnectParameters<'_>) -> Result {
         let mut conn = parameters.as_raw()?;
         // SAFETY: `ptr` is live by the type invariants; the CM copies the private data.
         to_result(unsafe { raw::rdma_connect(self.as_raw(), &mut conn) })?;
-        // If that fails, the CM destroys what it had made by then.
+        // Not set on failure: the CM has destroyed its connection then.
         self.asked.store(true, Release);
         Ok(())
     }
 
-    /// Starts to end the connection, if there is one. An error means that there was nothing to end or that
-    /// the peer was faster: both are what the caller wants. Sleeps.
+    /// Starts to end the connection, if there is one. An error means that there is none, or that
+    /// the peer has ended it. Sleeps.
     pub(crate) fn disconnect(&self) -> Result {
         if !self.adopted && !self.asked.load(Acquire) {
             return Err(not_connected());
         }
-        // SAFETY: `ptr` is live by the type invariants, and the CM's connection lives as long.
+        // SAFETY: `ptr` is live by the type invariants, and so is the CM's connection, as the id
+        // was adopted or has sent a request.
         to_result(unsafe { raw::rdma_disconnect(self.as_raw()) })
     }
 
-    /// Has the device wait for an acknowledgement for 4.096 us times 2 to the power of `most` at most before it sends again. Without
-    /// this it waits for as long as the peer asked in its request, which may be hours. For an id that a peer asked for,
-    /// before [`Self::accept`]. iWARP has no such timeout, and is left alone. Sleeps.
+    /// Limits the local ACK timeout to 4.096 us * 2^`most`. Without a limit it is what the peer
+    /// asked for in its request, which may be hours. Only for an id made for a peer, before
+    /// [`Self::accept`]. Has no effect on iWARP, which has no such timeout. Sleeps.
     pub fn limit_ack_timeout(&self, most: u8) {
         if !self.adopted || self.is_iwarp() {
             return;
         }
-        // SAFETY: `ptr` is live by the type invariants. The CM set the route before it reported the request, and no longer
-        // changes it.
+        // SAFETY: `ptr` is live by the type invariants. The CM set the route before it reported the
+        // request, and no longer changes it.
         let asked = unsafe {
             let path = (*self.as_raw()).route.path_rec;
             path.as_ref().map(|path| path.packet_life_time)
         };
-        // What is sent and what acknowledges it take the path's time each.
+        // The timeout is twice the path's time: for the message and its acknowledgement.
         if asked.is_none_or(|time| time >= most) {
-            // SAFETY: As above. It fails for no id of a reliable connection.
+            // SAFETY: `ptr` is live by the type invariants. The call fails for no id of a reliable
+            // connection.
             unsafe { raw::rdma_set_ack_timeout(self.as_raw(), most) };
         }
     }
 
-    /// Has the peer's device wait as long as `timer` says before it sends again a message that found no Receive: 12 is 0.64 ms. Without
-    /// this it is 0, the longest time, 0.66 s. For an id that a peer asked for, before [`Self::accept`]. On iWARP it is never used. Sleeps.
+    /// Sets the RNR timer: the time after which the peer's device retransmits a message that found
+    /// no Receive; 12 is 0.64 ms. The default is 0, the longest time, 0.66 s. Only for an id made
+    /// for a peer, before [`Self::accept`]. Has no effect on iWARP. Sleeps.
     pub fn set_rnr_timer(&self, timer: u8) {
-        // SAFETY: `ptr` is live by the type invariants. It fails for no id of a reliable connection.
+        // SAFETY: `ptr` is live by the type invariants. The call fails for no id of a reliable
+        // connection.
         unsafe { raw::rdma_set_min_rnr_timer(self.as_raw(), timer) };
     }
 
-    /// Says yes to the peer that the id came from. [`EINVAL`] if there is none. Sleeps; waits for the id's
-    /// handler, so not to be called there.
+    /// Accepts the peer that the id was made for. [`EINVAL`] if there is none. Sleeps, and waits
+    /// for the id's handler, so it must not be called there.
     pub(crate) fn accept(&self, parameters: &ConnectParameters<'_>) -> Result {
         if !self.adopted {
             return Err(EINVAL);
         }
         let mut conn = parameters.as_raw()?;
-        // SAFETY: `ptr` is live by the type invariants. Nobody holds the lock who waits for us.
+        // SAFETY: `ptr` is live by the type invariants. No holder of the lock waits for this task,
+        // as the method must not be called in a handler.
         unsafe { raw::rdma_lock_handler(self.as_raw()) };
-        // SAFETY: The lock is held, as the call wants it. The CM copies what `conn` points to.
+        // SAFETY: The lock is held, as the call demands. The CM copies the data that `conn` points
+        // to, which `parameters` keeps during the call.
         let result = to_result(unsafe { raw::rdma_accept(self.as_raw(), &mut conn) });
-        // SAFETY: The lock was taken above.
+        // SAFETY: The lock was taken above, by this task.
         unsafe { raw::rdma_unlock_handler(self.as_raw()) };
         result
     }
 
-    /// Says no to the peer that the id came from, if there is one. Sleeps.
+    /// Rejects the peer that the id was made for, if there is one. Sleeps.
     pub fn reject(&self) {
         if !self.adopted {
             return;
         }
         // CAST: The reason is a small number.
         let reason = raw::ib_cm_rej_reason_IB_CM_REJ_NO_RESOURCES as u8;
-        // SAFETY: `ptr` is live by the type invariants. An error means that the peer is gone.
+        // SAFETY: `ptr` is live by the type invariants, and there is no private data. An error
+        // means that the peer has gone.
         unsafe { raw::rdma_reject(self.as_raw(), null(), 0, reason) };
     }
 
-    /// Whether the device speaks iWARP.
+    /// Returns whether the device speaks iWARP.
     pub fn is_iwarp(&self) -> bool {
-        // SAFETY: A bound id keeps its device; the port is one of it.
+        // SAFETY: `device` succeeded, so the id is bound, and by the type invariants device and
+        // port are set and do not change. The id keeps the device.
         self.device().is_ok_and(|device| unsafe {
             raw::rdma_protocol_iwarp(device.as_ptr(), (*self.as_raw()).port_num)
         })
     }
 
-    /// The far end of a connection. [`ENODEV`] before the id is bound to a device.
+    /// Returns the address of the peer. [`ENODEV`] before the id is bound to a device.
     pub fn remote_address(&self) -> Result<SockAddr> {
         self.device()?;
-        // SAFETY: `ptr` is live by the type invariants, and its addresses do not change any more.
+        // SAFETY: `ptr` is live by the type invariants; the id is bound, so its addresses do not
+        // change any more.
         unsafe { remote_address(self.ptr) }
     }
 
-    /// The limits of the device behind the id. [`ENODEV`] before it is bound to one.
+    /// Returns the limits of the device. [`ENODEV`] before the id is bound to one.
     pub fn limits(&self) -> Result<Limits> {
-        // SAFETY: A bound id keeps its device.
+        // SAFETY: `device` succeeded, so the id is bound, and keeps the device.
         unsafe { Limits::of(self.device()?, self.is_iwarp()) }
     }
 
-    /// The local end of a connection. [`ENODEV`] before the id is bound to a device.
+    /// Returns the local address. [`ENODEV`] before the id is bound to a device.
     pub fn local_address(&self) -> Result<SockAddr> {
         self.device()?;
-        // SAFETY: `ptr` is live by the type invariants, and its addresses do not change any more.
+        // SAFETY: `ptr` is live by the type invariants; the id is bound, so its addresses do not
+        // change any more.
         unsafe { local_address(self.ptr) }
     }
 
@@ -275,15 +290,17 @@ impl<H: Context> Id<H> {
     ///
     /// # Safety
     ///
-    /// `ptr` is live and belongs to nobody else, and none of its events is delivered meanwhile,
-    /// except the one that the caller is in.
+    /// `ptr` is live and belongs to nobody else, and none of its events is delivered during the
+    /// call, except the one that the caller handles.
     pub(crate) unsafe fn adopt(ptr: NonNull<raw::rdma_cm_id>, adopter: Adopter<H>) -> Self {
         let Adopter(shared) = adopter;
-        // SAFETY: The caller keeps events away.
+        // SAFETY: The caller promises that `ptr` is live, belongs to nobody else, and has no other
+        // event delivered, so nobody else accesses these fields.
         let id = unsafe { &mut *ptr.as_ptr() };
         id.context = (&raw const *shared).cast_mut().cast();
         id.event_handler = Some(event_callback::<H>);
-        // INVARIANT: Made so by now, if not from the start. A peer asked over a device.
+        // INVARIANT: Context and handler were just set. The id of a peer's request is bound to the
+        // device that the request came over.
         Self {
             ptr,
             has_queue: Atomic::new(false),
@@ -293,7 +310,7 @@ impl<H: Context> Id<H> {
         }
     }
 
-    /// Says that somebody makes its queue pair. [`EINVAL`] if somebody did.
+    /// Claims the right to create the queue pair of the id. [`EINVAL`] if it is taken.
     pub(crate) fn claim_queue(&self) -> Result {
         match self.has_queue.xchg(true, Acquire) {
             true => Err(EINVAL),
@@ -301,7 +318,7 @@ impl<H: Context> Id<H> {
         }
     }
 
-    /// Says that there is none any more.
+    /// Releases the right to create the queue pair: there is none any more.
     pub(crate) fn release_queue(&self) {
         self.has_queue.store(false, Release);
     }
@@ -320,28 +337,30 @@ impl<H: Context> Id<H> {
         if !self.shared.bound.load(Acquire) {
             return Err(ENODEV);
         }
-        // SAFETY: `ptr` is live by the type invariants, and its device does not change any more.
+        // SAFETY: `ptr` is live by the type invariants; the id is bound, so its device does not
+        // change any more.
         NonNull::new(unsafe { (*self.as_raw()).device }).ok_or(ENODEV)
     }
 }
 
-/// What an id is adopted with.
+/// The preallocated data for [`Id::adopt`].
 pub(crate) struct Adopter<H: Context>(KBox<Shared<H>>);
 
 impl<H: Context> Adopter<H> {
-    /// Events will go to `context`. Sleeps.
+    /// Allocates it. Events will go to `context`. Sleeps.
     pub(crate) fn new(context: Arc<H>) -> Result<Self> {
         Ok(Self(Shared::new(context, true)?))
     }
 }
 
-/// The far end of `id`.
+/// Returns the address of the peer of `id`.
 ///
 /// # Safety
 ///
 /// `id` is live, and its addresses do not change during the call.
 pub(crate) unsafe fn remote_address(id: NonNull<raw::rdma_cm_id>) -> Result<SockAddr> {
-    // SAFETY: The caller vouches for `id`. The storage holds a whole `sockaddr_storage`.
+    // SAFETY: The caller promises that `id` is live and its address does not change. The field is a
+    // whole `sockaddr_storage`.
     unsafe {
         let storage = addr_of_mut!((*id.as_ptr()).route.addr.dst_addr);
         SockAddr::from_raw(
@@ -351,14 +370,14 @@ pub(crate) unsafe fn remote_address(id: NonNull<raw::rdma_cm_id>) -> Result<Sock
     }
 }
 
-/// The local end of `id`.
+/// Returns the local address of `id`.
 ///
 /// # Safety
 ///
 /// `id` is live, and its addresses do not change during the call.
 pub(crate) unsafe fn local_address(id: NonNull<raw::rdma_cm_id>) -> Result<SockAddr> {
-    // SAFETY: The caller vouches for `id`. The storage holds a whole `sockaddr_storage`, filled in
-    // when the id is bound to an address.
+    // SAFETY: The caller promises that `id` is live and its address does not change. The field is a
+    // whole `sockaddr_storage`.
     unsafe {
         let storage = addr_of_mut!((*id.as_ptr()).route.addr.src_addr);
         SockAddr::from_raw(
@@ -370,35 +389,41 @@ pub(crate) unsafe fn local_address(id: NonNull<raw::rdma_cm_id>) -> Result<SockA
 
 impl<H: Context> Drop for Id<H> {
     fn drop(&mut self) {
-        // SAFETY: `ptr` is live by the type invariants, and not used after this. Event handlers that run
-        // are waited for; the crate's documentation forbids to drop the last reference in one.
+        // SAFETY: `ptr` is live by the type invariants, and not used after this. The call waits for
+        // running event handlers; the crate's documentation forbids to drop the last reference in
+        // one.
         unsafe { destroy(self.as_raw()) };
     }
 }
 
-/// Destroys `id`. Waits for event handlers that run. Sleeps.
+/// Destroys `id`. Waits for running event handlers. Sleeps.
 ///
-/// The CM lets the removal of the device go on a moment before it puts its reference to the entry of
-/// the GID table. A work item frees the entry, with the lock of the table, which the removal may
-/// have freed by then. So the device stays registered until that work item is queued: the removal
-/// flushes its queue later on.
+/// The CM lets the removal of the device continue a moment before it puts its reference to the
+/// entry of the GID table. A work item frees the entry under the lock of the table, which the
+/// removal may have freed by then. So a reference keeps the device registered until that work item
+/// is queued: the removal flushes its queue later.
 ///
 /// # Safety
 ///
 /// `id` is live, and is not used after this. The caller is not one of its event handlers.
 pub(crate) unsafe fn destroy(id: *mut raw::rdma_cm_id) {
-    // SAFETY: The id is live. The CM may set the device meanwhile.
+    // SAFETY: The caller promises that the id is live. The CM may set the device at the same time,
+    // so it is read once.
     let device = unsafe { (&raw const (*id).device).read_volatile() };
-    // SAFETY: The removal of a device waits for all ids that are of it, as this one is.
+    // SAFETY: The removal of a device waits for all ids that are bound to it, of which this is one,
+    // so the device is live.
     let keeps = !device.is_null() && unsafe { raw::ib_device_try_get(device) };
-    // SAFETY: The caller promises it.
+    // SAFETY: The caller promises that the id is live, is not used after this, and that this is not
+    // one of its event handlers.
     unsafe { raw::rdma_destroy_id(id) };
     if keeps {
-        // SAFETY: The reference was taken above.
+        // SAFETY: The reference was taken above, and is put once.
         unsafe { raw::ib_device_put(device) };
     }
 }
 
+/// Passes an event of an id to its context.
+///
 /// # Safety
 ///
 /// Only the CM calls this, for the id of an [`Id`] and with a valid event.
@@ -406,16 +431,17 @@ unsafe extern "C" fn event_callback<H: Context>(
     id: *mut raw::rdma_cm_id,
     event: *mut raw::rdma_cm_event,
 ) -> c_int {
-    // SAFETY: The context of such an id is a `Shared<H>` that lives until the id is destroyed, which
-    // waits for this call.
+    // SAFETY: By the invariants of [`Id`] the context is a `Shared<H>`, which lives until the id is
+    // destroyed, and that waits for this call.
     let shared = unsafe { &*(*id).context.cast::<Shared<H>>() };
-    // SAFETY: The event is valid during the call.
+    // SAFETY: The CM passes an event that is valid during the call.
     let event = unsafe { event::EventView::new(&*event) };
     let event = event.decode();
-    // SAFETY: The id is live, and its handler's mutex is held during the call.
+    // SAFETY: The CM calls this with a live id, whose mutex it holds during the call.
     let id = unsafe { EventId::new(&*id) };
     if matches!(event, Event::AddrResolved) {
-        // INVARIANT: The CM has set device and addresses before it says so, and does not change them again.
+        // INVARIANT: The CM has set device and addresses before it reports this event, and does not
+        // change them again.
         shared.bound.store(true, Release);
     }
     shared.context.cm_event(event, &id);

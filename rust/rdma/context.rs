@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The context of a connection, as far as the objects below its queue pair know it.
+//! The context of a connection, as the objects below its queue pair know it.
 
 use crate::cm::event::{
     Event,
@@ -12,21 +12,22 @@ use core::{
 };
 use kernel::str::CStrExt;
 
-/// The upper layer's state of one connection: what its id reports to.
+/// The upper layer's state of a connection, which receives the events of its id.
 ///
 /// The id and the completion queue of the connection share it, so it must own neither of them. The
-/// types are of values that posted work requests carry for the upper layer.
+/// associated types are values that posted work requests carry for the upper layer.
 pub trait Context: Sized + Send + Sync + 'static {
-    /// What comes back when a chain of local invalidations has completed.
+    /// The value that comes back when a chain of local invalidations has completed.
     type InvalidateContext: Send;
 
-    /// What the upper layer calls a Send that follows RDMA Writes, to be told if those fail.
+    /// The upper layer's name for a Send that follows RDMA Writes, reported if those fail.
     type SendTag: Copy + Send + Unpin;
 
-    /// The connection manager has news. CM worker, or whoever removes the device; the id's mutex is held.
+    /// Handles an event of the connection manager. Called in a CM worker, or in the task that
+    /// removes the device, with the id's mutex held.
     fn cm_event(&self, event: Event<'_>, id: &EventId<'_>);
 
-    /// The device has news of the queue pair. Perhaps in an interrupt.
+    /// Handles an event of the queue pair that the device reports. May be called in an interrupt.
     fn queue_event(&self, event: &QueueEvent<'_>) {
         let _ = event;
     }
@@ -40,24 +41,27 @@ pub struct QueueEvent<'a> {
 }
 
 impl<'a> QueueEvent<'a> {
+    /// Wraps the event of a callback.
+    ///
     /// # Safety
     ///
     /// `raw` is the event of a callback that lasts for `'a`.
     pub(crate) unsafe fn new(raw: &'a raw::ib_event) -> Self {
         Self {
             number: raw.event,
-            // SAFETY: The device is there during the callback, and its name ends with a NUL.
+            // SAFETY: The core passes a device that is live during the callback, and whose name
+            // ends with a NUL.
             device: unsafe { CStr::from_char_ptr((&raw const (*raw.device).name).cast()) },
             _callback: PhantomData,
         }
     }
 
-    /// The number of the event, an `IB_EVENT_*`.
+    /// Returns the number of the event, an `IB_EVENT_*`.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// Whether it is the end of the connection.
+    /// Returns whether the event ends the connection.
     pub fn is_fatal(&self) -> bool {
         matches!(
             self.number,
@@ -69,7 +73,7 @@ impl<'a> QueueEvent<'a> {
         )
     }
 
-    /// The device that reports it.
+    /// Returns the name of the device that reports the event.
     pub fn device_name(&self) -> &'a CStr {
         self.device
     }

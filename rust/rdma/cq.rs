@@ -4,8 +4,8 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 //!
-//! Completions are polled in a worker of the core (`IB_POLL_WORKQUEUE`), because
-//! what follows a reply takes locks of sunrpc that are not safe in interrupts.
+//! Completions are polled in a worker of the core (`IB_POLL_WORKQUEUE`), because the completion of
+//! an RPC takes locks of sunrpc that are not safe in interrupts.
 
 use crate::{
     cm::Id,
@@ -23,7 +23,7 @@ use kernel::{
 };
 use shared::trace::CompletionId;
 
-/// A completion queue of one connection.
+/// The completion queue of a connection.
 ///
 /// # Invariants
 ///
@@ -34,16 +34,17 @@ pub(crate) struct CompletionQueue<H: Context> {
     _id: Arc<Id<H>>, // Dropped after `ptr` is freed: it keeps the device and the context.
 }
 
-// SAFETY: The queue is only created, named in other calls, and freed.
+// SAFETY: A queue is created, referred to in other calls, and freed, all of which any task may do.
 unsafe impl<H: Context> Send for CompletionQueue<H> {}
-// SAFETY: As above.
+// SAFETY: `&CompletionQueue` gives only the pointer and a number that never changes.
 unsafe impl<H: Context> Sync for CompletionQueue<H> {}
 
 impl<H: Context> CompletionQueue<H> {
-    /// Makes a completion queue with room for `entries`. Sleeps.
+    /// Creates a completion queue with room for `entries`. Sleeps.
     pub(crate) fn new(id: Arc<Id<H>>, entries: u32) -> Result<Self> {
         let device = id.device()?;
-        // SAFETY: `id` is bound to `device` and so keeps it; the context lives as long as `id`.
+        // SAFETY: `id` is bound to `device` and so keeps it; the context lives as long as `id`,
+        // which the value made below drops after the queue.
         let ptr = from_err_ptr(unsafe {
             raw::ib_alloc_cq_any(
                 device.as_ptr(),
@@ -52,20 +53,22 @@ impl<H: Context> CompletionQueue<H> {
                 raw::ib_poll_context_IB_POLL_WORKQUEUE,
             )
         })?;
-        // INVARIANT: Just made so.
+        // INVARIANT: The queue was just created with that context.
         Ok(Self {
             ptr: NonNull::new(ptr).ok_or(ENOMEM)?,
             _id: id,
         })
     }
 
-    /// Which queue of its device it is.
+    /// Returns the number of the queue at its device.
     pub(crate) fn number(&self) -> u32 {
-        // SAFETY: `ptr` is live by the type invariants, and the number was set when it was made.
+        // SAFETY: `ptr` is live by the type invariants, and the number was set when the queue was
+        // created.
         unsafe { (*self.ptr.as_ptr()).res.id }
     }
 
-    /// What traces call buffer `number` of a protection domain, whose request completes here.
+    /// Returns the trace identifier of buffer `number` of a protection domain, whose request
+    /// completes here.
     pub(crate) fn completion_id(&self, number: u32) -> CompletionId {
         CompletionId {
             queue: self.number(),
@@ -82,23 +85,24 @@ impl<H: Context> CompletionQueue<H> {
 
 impl<H: Context> Drop for CompletionQueue<H> {
     fn drop(&mut self) {
-        // SAFETY: `ptr` is live by the type invariants. The queue pair that used it is destroyed
-        // first: in its `drop`, before its fields go.
+        // SAFETY: `ptr` is live by the type invariants. The queue pair that uses it owns this
+        // value, and is destroyed in its `drop` before its fields are dropped.
         unsafe { raw::ib_free_cq(self.ptr.as_ptr()) };
     }
 }
 
-/// The arguments of a completion callback: the context of its queue, and the completion.
+/// Returns the arguments of a completion callback: the context of its queue, and the completion.
 ///
 /// # Safety
 ///
-/// The core called it with these arguments for a [`CompletionQueue<H>`], and both references are gone
-/// when it returns.
+/// The core called the callback with these arguments for a [`CompletionQueue<H>`], and both
+/// references are gone when it returns.
 pub(crate) unsafe fn called_for<'a, H: Context>(
     cq: *mut raw::ib_cq,
     wc: *mut raw::ib_wc,
 ) -> (&'a H, &'a raw::ib_wc) {
-    // SAFETY: By the invariants of `CompletionQueue`, whose drop waits for callbacks; the completion is
-    // valid during the call.
+    // SAFETY: By the invariants of `CompletionQueue` the context of its queue is an `H`, which
+    // lives longer, and freeing the queue waits for callbacks. The caller promises that the core
+    // passed `wc`, which is valid during the callback.
     unsafe { (&*(*cq).cq_context.cast::<H>(), &*wc) }
 }

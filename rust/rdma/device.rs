@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a device can do, as far as a connection's shape depends on it.
+//! The limits of a device, as far as the sizes of a connection depend on them.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -8,51 +8,55 @@ use crate::error::not_supported;
 use core::ptr::NonNull;
 use kernel::error::Result;
 
-/// A count among a device's attributes. Those are `int` or `u32`, as the kernel has it; where they have a sign, a negative one is
-/// none.
+/// Converts an attribute of a device to a count. Attributes are `int` or `u32`, depending on the
+/// kernel; a negative one counts as zero.
 fn count(attribute: impl TryInto<u32>) -> u32 {
     attribute.try_into().unwrap_or(0)
 }
 
-/// Limits of a device, already reduced to what its users count in.
+/// The limits of a device, in the units of its users.
 #[derive(Clone, Copy)]
 pub struct Limits {
-    /// Work requests that fit one queue of a queue pair.
+    /// The most work requests in one queue of a queue pair.
     pub queue_depth: u32,
-    /// Pages that one fast registration can cover.
+    /// The most pages that one fast registration can cover.
     pub registration_pages: u32,
-    /// RDMA Reads that the device answers at the same time on one connection.
+    /// The most RDMA Reads that the device answers at the same time on one connection.
     pub responder_resources: u8,
-    /// RDMA Reads that the device works on at the same time on one connection.
+    /// The most RDMA Reads that the device executes at the same time on one connection.
     pub initiator_depth: u8,
-    /// Scatter elements that one RDMA Write takes.
+    /// The most scatter elements of one RDMA Write.
     pub write_elements: usize,
-    /// Scatter elements that one RDMA Read takes.
+    /// The most scatter elements of one RDMA Read.
     pub read_elements: usize,
-    /// Pages of a region for what RDMA Reads bring. [`None`] where the key for local access will do.
+    /// The pages of a memory region for the destination of RDMA Reads. [`None`] where the key for
+    /// local access suffices.
     pub sink_pages: Option<u32>,
-    /// Whether a region that the peer invalidated is out of its reach. On iWARP an invalidation that
-    /// comes before the registration is legal, whatever the key, and leaves that to happen.
+    /// Whether a region that the peer invalidated is out of its reach. On iWARP an invalidation is
+    /// legal before the registration, whatever the key, and the registration still takes effect
+    /// then.
     pub remote_invalidation: bool,
-    /// Whether a Send waits for a Receive of the peer (RNR). On iWARP one that finds none ends the connection.
+    /// Whether a Send waits for a Receive of the peer (RNR). On iWARP a Send that finds none ends
+    /// the connection.
     pub waits_for_receives: bool,
 }
 
 impl Limits {
-    /// More elements in a request only make all requests of a queue larger.
+    /// The limit of elements in a request. More would only make all requests of a queue larger.
     const MAX_ELEMENTS: usize = 30;
 
-    /// Memory that most Reads fit in; larger regions would only take more memory themselves.
+    /// The limit of pages in a region for Reads, enough for most Reads. Larger regions would only
+    /// take more memory themselves.
     const SINK_PAGES: u32 = 256;
 
-    /// Reads the limits of `device`, which speaks iWARP or does not. `EOPNOTSUPP` if it cannot do
-    /// fast registration.
+    /// Returns the limits of `device`. `EOPNOTSUPP` if it does not support fast registration.
     ///
     /// # Safety
     ///
     /// `device` is live during the call.
     pub(crate) unsafe fn of(device: NonNull<raw::ib_device>, is_iwarp: bool) -> Result<Self> {
-        // SAFETY: The caller vouches for `device`; its attributes are fixed once it is registered.
+        // SAFETY: The caller promises that `device` is live; its attributes do not change after it
+        // was registered.
         let attrs = unsafe { &(*device.as_ptr()).attrs };
         // CAST: bindgen gives an enum of 64 bits the type of the kernel's `unsigned long`.
         let fast_registration = raw::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
@@ -62,8 +66,8 @@ impl Limits {
         }
         let byte = |n: u32| u8::try_from(n).unwrap_or(u8::MAX);
         let elements = |n: u32| usize::try_from(n).unwrap_or(1).clamp(1, Self::MAX_ELEMENTS);
-        // There the answer to an RDMA Read is written by the peer, which names one place and needs a
-        // key for it.
+        // On iWARP the peer writes the response to an RDMA Read, to a single place and by a remote
+        // key.
         let (sink_pages, max_read) = match is_iwarp {
             true => (
                 Some(attrs.max_fast_reg_page_list_len.min(Self::SINK_PAGES)),
@@ -84,7 +88,7 @@ impl Limits {
         })
     }
 
-    /// Work requests that one RDMA Read takes at most: itself, and the registration of its sink.
+    /// Returns the most work requests of one RDMA Read: the Read itself, and a registration.
     pub fn requests_per_read(&self) -> u32 {
         match self.sink_pages {
             Some(_) => 2,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Buffers that stay mapped for their whole life.
+//! Buffers that stay mapped for DMA for their whole life.
 //!
-//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
-//! `ib_dma_map_single` and its kin. Software devices map to the virtual address.
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h), `ib_dma_map_single` and
+//! similar functions. For software devices a mapping is the virtual address.
 
 use crate::{
     context::Context,
@@ -28,9 +28,9 @@ use shared::memory::Buffer;
 ///
 /// # Invariants
 ///
-/// `address` maps all of `buffer`, and is unmapped only in `drop`. Nobody else has `buffer`, but
-/// for the [memory of a message](crate::receive::MessageMemory): as long as that is there, nothing
-/// here accesses the bytes.
+/// `address` maps all of `buffer`, and is unmapped only in `drop`. Nobody else has `buffer`, except
+/// a [`MessageMemory`](crate::receive::MessageMemory): while that exists, nothing here accesses the
+/// bytes.
 pub(crate) struct Mapped<H: Context> {
     address: u64,
     direction: DataDirection,
@@ -39,7 +39,7 @@ pub(crate) struct Mapped<H: Context> {
 }
 
 impl<H: Context> Mapped<H> {
-    /// Allocates and maps `len` bytes, in the memory that is nearest to the device.
+    /// Allocates and maps `len` bytes, in the memory nearest to the device.
     pub(crate) fn new(
         pd: &Arc<ProtectionDomain<H>>,
         len: usize,
@@ -57,12 +57,12 @@ impl<H: Context> Mapped<H> {
                 direction as raw::dma_data_direction,
             )
         };
-        // SAFETY: As above.
+        // SAFETY: `pd` keeps its device, and `address` is the result of the mapping.
         if unsafe { raw::ib_dma_mapping_error(pd.device(), address) } != 0 {
             return Err(EIO);
         }
-        // INVARIANT: Just mapped; the `Arc` was just made, and leaves only for the memory of a
-        // message.
+        // INVARIANT: All of `buffer` was just mapped; the `Arc` was just made, and is cloned only
+        // for a `MessageMemory`.
         Ok(Self {
             address,
             direction,
@@ -75,7 +75,7 @@ impl<H: Context> Mapped<H> {
         self.buffer.len()
     }
 
-    /// The buffer, for [`crate::receive::MessageMemory`].
+    /// Returns the buffer, for [`crate::receive::MessageMemory`].
     pub(crate) fn buffer(&self) -> &Arc<Buffer> {
         &self.buffer
     }
@@ -84,7 +84,7 @@ impl<H: Context> Mapped<H> {
         &self.pd
     }
 
-    /// A scatter element for the first `len` bytes. [`EINVAL`] if there are fewer.
+    /// Returns a scatter element for the first `len` bytes. [`EINVAL`] if there are fewer.
     pub(crate) fn sge(&self, len: usize) -> Result<raw::ib_sge> {
         if len > self.len() {
             return Err(EINVAL);
@@ -96,36 +96,39 @@ impl<H: Context> Mapped<H> {
         })
     }
 
-    /// The address of the first `len` bytes, or of all if there are fewer.
+    /// Returns the address of the first `len` bytes, or of all if there are fewer.
     pub(crate) fn memory(&self, len: usize) -> NonNull<[u8]> {
         NonNull::slice_from_raw_parts(self.buffer.base(), len.min(self.len()))
     }
 
-    /// The first `len` bytes as they are now, or all if there are fewer.
+    /// Returns the first `len` bytes, or all if there are fewer.
     ///
     /// # Safety
     ///
     /// The device does not write to the buffer until the slice is gone.
     pub(crate) unsafe fn bytes(&self, len: usize) -> &[u8] {
-        // SAFETY: `buffer` is allocated as long as `self`, `kmalloc` memory is initialised as far
-        // as anyone can tell (the kernel zeroes or the device wrote), and the caller keeps the
-        // device from writing; by the type invariants nobody else has the buffer.
+        // SAFETY: `self` keeps `buffer` allocated, which was zeroed when it was allocated. The
+        // caller promises that the device does not write; by the type invariants nobody else has
+        // the buffer.
         unsafe { self.memory(len).as_ref() }
     }
 
-    /// All bytes of the buffer, for writing.
+    /// Returns all bytes of the buffer, for writing.
     ///
     /// # Safety
     ///
     /// The device has no access to the buffer until the slice is gone.
     pub(crate) unsafe fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: As in `bytes`; `&mut self` makes the slice unique.
+        // SAFETY: `self` keeps `buffer` allocated, which was zeroed when it was allocated. The
+        // caller promises that the device does not access it, by the type invariants nobody else
+        // has it, and `&mut self` makes the slice unique.
         unsafe { core::slice::from_raw_parts_mut(self.buffer.base().as_ptr(), self.len()) }
     }
 
     /// Makes `len` bytes that the device wrote visible to the CPU.
     pub(crate) fn sync_for_cpu(&self, len: usize) {
-        // SAFETY: The mapping is live by the type invariants, and `len` is within it.
+        // SAFETY: The mapping is live by the type invariants, `pd` keeps the device, and `len` is
+        // limited to the mapping.
         unsafe {
             raw::ib_dma_sync_single_for_cpu(
                 self.pd.device(),
@@ -136,9 +139,11 @@ impl<H: Context> Mapped<H> {
         };
     }
 
-    /// Makes `len` bytes that the CPU wrote visible to the device, or gives them to it to write.
+    /// Makes `len` bytes that the CPU wrote visible to the device, or passes them to it for
+    /// writing.
     pub(crate) fn sync_for_device(&self, len: usize) {
-        // SAFETY: As above.
+        // SAFETY: The mapping is live by the type invariants, `pd` keeps the device, and `len` is
+        // limited to the mapping.
         unsafe {
             raw::ib_dma_sync_single_for_device(
                 self.pd.device(),
@@ -152,11 +157,11 @@ impl<H: Context> Mapped<H> {
 
 impl<H: Context> Drop for Mapped<H> {
     fn drop(&mut self) {
-        // Who wants to see what the device wrote has had it synchronised before. Where that went to
-        // a bounce buffer, to copy it once more would change a message that somebody reads, and
+        // Not synchronised: a reader of the device's data has synchronised it before. Where a
+        // bounce buffer is used, another copy would overwrite a message that somebody reads, and
         // perhaps has decrypted in place.
-        // SAFETY: The mapping is live by the type invariants, was made with these arguments, and
-        // is given up once. A buffer in a work request is owned by it, so the device is done.
+        // SAFETY: The mapping is live by the type invariants, was made with these arguments, and is
+        // undone once. A posted work request owns its buffer, so the device is done with this one.
         unsafe {
             raw::ib_dma_unmap_unsynced(
                 self.pd.device(),

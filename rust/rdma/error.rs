@@ -23,7 +23,7 @@ errors! {
     connection_refused: ECONNREFUSED,
     /// No device or path leads to the peer, or it does not answer.
     host_unreachable: EHOSTUNREACH,
-    /// An answer did not come in time.
+    /// The operation timed out.
     timed_out: ETIMEDOUT,
     /// The device lacks a feature that this crate needs.
     not_supported: EOPNOTSUPP,

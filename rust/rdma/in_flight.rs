@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Boxes that were given up to requests that have not completed.
+//! Boxes that are lent to posted work requests.
 //!
-//! The completion of a request takes its box back. A device may lose one: soft iWARP sometimes does
-//! when a connection breaks, for RDMA Reads and for invalidations, and any that fails its drain may, for
-//! Receives too. What is still in a list when its queue
-//! pair is drained would otherwise keep its protection domain, and that the device. It is freed with the
-//! queue pair, after the completion queue: if the device does come up with the completion, the box is there,
-//! and its callback sees that it is too late ([`State::is_drained`]).
+//! The completion of a request takes its box back. A device may lose a completion: soft iWARP
+//! sometimes does when a connection breaks, for RDMA Reads and for invalidations, and a device that
+//! fails its drain may lose any. A box that is still in a list when its queue pair is drained would
+//! otherwise keep its protection domain, and that the device. It is freed with the queue pair,
+//! after the completion queue: if the completion arrives late, the box still exists, and the
+//! callback sees that the queue pair was drained ([`State::is_drained`]).
 //!
 //! [`State::is_drained`]: crate::sq::State::is_drained
 //!
-//! `kernel::list` does not serve: its items are in an `Arc`, and these are boxes that one owner at a time has.
+//! `kernel::list` does not serve: its items are in an `Arc`, and these are boxes with one owner at
+//! a time.
 
 use crate::clock;
 use core::ptr::{
@@ -26,14 +27,14 @@ pub(crate) struct Entry {
     pub(crate) cqe: raw::ib_cqe,
     previous: *mut Entry,
     next: *mut Entry,
-    /// When it was given up.
+    /// When it was lent.
     since: Jiffies,
-    /// Set while it is given up.
+    /// The function that frees the box. Set while it is lent.
     free: Option<unsafe fn(NonNull<Entry>)>,
 }
 
 impl Entry {
-    /// An entry that is in no list, as its request is not posted.
+    /// Creates an entry that is in no list and whose request is not posted.
     pub(crate) const fn new() -> Self {
         Self {
             cqe: raw::ib_cqe { done: None },
@@ -44,8 +45,8 @@ impl Entry {
         }
     }
 
-    /// Makes the request of the entry complete to `done`. `free` is called to free the box that the entry is part
-    /// of, if no completion takes it back.
+    /// Prepares the entry for a request that completes to `done`. If no completion takes its box
+    /// back, `free` is called to free it.
     pub(crate) fn arm(
         &mut self,
         done: unsafe extern "C" fn(*mut raw::ib_cq, *mut raw::ib_wc),
@@ -56,18 +57,18 @@ impl Entry {
         self.since = clock::now();
     }
 
-    /// When it was last given up.
+    /// Returns when it was last lent.
     pub(crate) fn since(&self) -> Jiffies {
         self.since
     }
 
-    /// The entry of the request which `wc` completes.
+    /// Returns the entry of the request that `wc` completes.
     ///
     /// # Safety
     ///
-    /// The request was posted with the address of something that has an entry first.
+    /// The request was posted with the address of a structure whose first field is an entry.
     pub(crate) unsafe fn completed(wc: &raw::ib_wc) -> NonNull<Self> {
-        // SAFETY: The caller vouches for it, and so for an address that is not null.
+        // SAFETY: The caller promises the address of a structure, which is not null.
         unsafe { NonNull::new_unchecked(wc.__bindgen_anon_1.wr_cqe.cast()) }
     }
 }
@@ -76,21 +77,22 @@ impl Entry {
 ///
 /// # Invariants
 ///
-/// Each entry is part of something that `free` may be called for, once, and is in no other list.
+/// Each entry is live, part of a box for which its `free` may be called once, by any task, and in
+/// no other list. Its links are those of this list.
 pub(crate) struct InFlight {
     first: *mut Entry,
 }
 
-// SAFETY: By the contract of `add`, what is in it may be freed by any task.
+// SAFETY: By the type invariants any task may free the boxes.
 unsafe impl Send for InFlight {}
 
 impl InFlight {
     pub(crate) const fn new() -> Self {
-        // INVARIANT: There is none.
+        // INVARIANT: The list is empty.
         Self { first: null_mut() }
     }
 
-    /// Whether there is none.
+    /// Returns whether the list is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.first.is_null()
     }
@@ -99,51 +101,56 @@ impl InFlight {
     ///
     /// # Safety
     ///
-    /// It is in no list. As long as it is in this one, `free` may be called for it by any
-    /// task, and only who has the list to himself touches it in other ways.
+    /// `entry` is live and in no list. As long as it is in this one, any task may call its `free`,
+    /// and only the owner of the list accesses it in other ways.
     pub(crate) unsafe fn add(&mut self, entry: NonNull<Entry>) {
-        // SAFETY: The caller vouches for `entry`.
+        // SAFETY: The caller promises that `entry` is live and in no list, so nobody else accesses
+        // it.
         let added = unsafe { &mut *entry.as_ptr() };
         added.previous = null_mut();
         added.next = self.first;
-        // SAFETY: An entry of the list, by the type invariants.
+        // SAFETY: By the type invariants `first` is null or a live entry of this list, which only
+        // this call accesses.
         if let Some(next) = unsafe { self.first.as_mut() } {
             next.previous = entry.as_ptr();
         }
-        // INVARIANT: The caller promises it.
+        // INVARIANT: The caller promises that the entry is live, in no other list, and may be
+        // freed.
         self.first = entry.as_ptr();
     }
 
-    /// Takes out `entry`, which is the caller's then.
+    /// Removes `entry`, which belongs to the caller then.
     ///
     /// # Safety
     ///
-    /// It is in this list.
+    /// `entry` is in this list.
     pub(crate) unsafe fn remove(&mut self, entry: NonNull<Entry>) {
-        // SAFETY: The caller vouches for `entry`.
+        // SAFETY: The caller promises that `entry` is in this list, so it is live by the type
+        // invariants.
         let (previous, next) = unsafe { ((*entry.as_ptr()).previous, (*entry.as_ptr()).next) };
-        // SAFETY: Null, or an entry of the list.
+        // SAFETY: By the type invariants a link is null or points to a live entry of this list.
         match unsafe { previous.as_mut() } {
             Some(previous) => previous.next = next,
             None => self.first = next,
         }
-        // SAFETY: As above.
+        // SAFETY: By the type invariants a link is null or points to a live entry of this list.
         if let Some(next) = unsafe { next.as_mut() } {
             next.previous = previous;
         }
     }
 
-    /// How long ago, at the time `now`, each entry was given up.
+    /// Iterates over the times, before `now`, for which each entry has been lent.
     pub(crate) fn ages(&self, now: Jiffies) -> impl Iterator<Item = Jiffies> + '_ {
         self.iter().map(move |entry| {
-            // SAFETY: An entry of the list, by the type invariants.
+            // SAFETY: By the type invariants the entries of the list are live.
             now.wrapping_sub(unsafe { (*entry.as_ptr()).since })
         })
     }
 
     /// Iterates over all entries. They stay in the list.
     pub(crate) fn iter(&self) -> impl Iterator<Item = NonNull<Entry>> + '_ {
-        // SAFETY: Null, or an entry of the list, by the type invariants.
+        // SAFETY: By the type invariants the entries of the list are live, and a link is null or
+        // points to one.
         core::iter::successors(NonNull::new(self.first), |entry| unsafe {
             NonNull::new((*entry.as_ptr()).next)
         })
@@ -151,15 +158,16 @@ impl InFlight {
 }
 
 impl Drop for InFlight {
-    /// Frees all. Sleeps if what is freed does.
+    /// Frees all boxes. Sleeps if that does.
     fn drop(&mut self) {
         while let Some(entry) = NonNull::new(self.first) {
-            // SAFETY: It is the first of this list.
+            // SAFETY: It is the first entry of this list.
             unsafe { self.remove(entry) };
-            // SAFETY: By the type invariants it lives.
+            // SAFETY: By the type invariants it was live in the list, and nobody else accesses it.
             let free = unsafe { (*entry.as_ptr()).free };
             if let Some(free) = free {
-                // SAFETY: By the type invariants, and it is in no list any more.
+                // SAFETY: By the type invariants `free` may be called once, and the entry is in no
+                // list any more.
                 unsafe { free(entry) };
             }
         }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What waits for local invalidations.
+//! The context of a chain of local invalidations.
 //!
-//! A [`LocalInvalidate`] belongs to the first region of a chain, and is lent to the queue pair with the chain's
-//! invalidations. The completion of the last of them brings all back. A device may lose that: soft iWARP
-//! does, if it serves the peer's Reads when the connection is closed. What would have waited for ever is
-//! given back when the queue pair is drained.
+//! A [`LocalInvalidate`] belongs to the first region of a chain, and is lent to the queue pair with
+//! the chain's invalidations. The completion of the last of them returns all. A device may lose
+//! that completion: soft iWARP does, if it serves the peer's Reads when the connection is closed.
+//! Then the drain of the queue pair returns the regions.
 
 use crate::in_flight::Entry;
 use core::ptr::{
@@ -14,14 +14,14 @@ use core::ptr::{
 };
 use kernel::prelude::*;
 
-/// The completion of a chain of local invalidations: the `regions`, and what goes with them. The completion
-/// finds it by the first field.
+/// The context of a chain of local invalidations: the `regions`, and a context of the upper layer.
+/// The completion finds it by the first field.
 #[repr(C)]
 pub(crate) struct LocalInvalidate<R, C> {
     entry: Entry,
-    /// What to give back, while it is posted.
+    /// The values to return, while it is posted.
     held: Option<(R, C)>,
-    /// The queue pair where it is posted; valid as long.
+    /// The queue pair where it is posted. Valid while it is.
     queue: *const (),
 }
 
@@ -34,13 +34,13 @@ impl<R, C> LocalInvalidate<R, C> {
         }
     }
 
-    /// What a request completes to that has it.
+    /// Returns the completion entry for a request.
     pub(crate) fn cqe(&mut self) -> *mut raw::ib_cqe {
         &raw mut self.entry.cqe
     }
 
-    /// Gives up the box, with `regions` and `context`, for as long as it is posted on `queue`, where its
-    /// completion is `done`.
+    /// Lends the box, with `regions` and `context`, to `queue` while it is posted there. The
+    /// request completes to `done`.
     pub(crate) fn give_up<Q>(
         mut self: KBox<Self>,
         queue: &Q,
@@ -55,43 +55,51 @@ impl<R, C> LocalInvalidate<R, C> {
         NonNull::from(KBox::leak(self)).cast()
     }
 
-    /// Takes the box back, and what it held. [`None`] if that was lost before.
+    /// Takes back the box and the values that it holds. [`None`] if [`Self::lose`] took those.
     ///
     /// # Safety
     ///
     /// `entry` came from [`Self::give_up`], is in no list, and this is the first call for it.
     pub(crate) unsafe fn take_back(entry: NonNull<Entry>) -> Option<(KBox<Self>, R, C)> {
-        // SAFETY: The caller vouches for it.
+        // SAFETY: The caller promises that `entry`, the first field, came from the box that
+        // `give_up` leaked, and that nobody else takes it.
         let mut this: KBox<Self> = unsafe { KBox::from_raw(entry.cast().as_ptr()) };
         let (regions, context) = this.held.take()?;
         Some((this, regions, context))
     }
 
-    /// Takes what it holds; the box stays where it is.
+    /// Takes the values that it holds; the box stays lent.
     ///
     /// # Safety
     ///
-    /// `entry` came from [`Self::give_up`] and was not taken back, and nobody else touches it meanwhile.
+    /// `entry` came from [`Self::give_up`] and was not taken back, and nobody else accesses it
+    /// during the call.
     pub(crate) unsafe fn lose(entry: NonNull<Entry>) -> Option<(R, C)> {
-        // SAFETY: The caller vouches for it.
+        // SAFETY: The caller promises that `entry`, the first field of a lent box, was not taken
+        // back and that nobody else accesses it.
         unsafe { (*entry.cast::<Self>().as_ptr()).held.take() }
     }
 
-    /// Where it is posted.
+    /// Returns the queue pair where it is posted.
     ///
     /// # Safety
     ///
     /// `entry` came from [`Self::give_up`] and was not taken back.
     pub(crate) unsafe fn queue(entry: NonNull<Entry>) -> *const () {
-        // SAFETY: The caller vouches for it.
+        // SAFETY: The caller promises that `entry`, the first field of a lent box, was not taken
+        // back.
         unsafe { (*entry.cast::<Self>().as_ptr()).queue }
     }
 }
 
+/// Frees the box of `entry` and the values that it holds.
+///
 /// # Safety
 ///
-/// `entry` is that of a [`LocalInvalidate`] that was given up, which no completion will take back.
+/// `entry` is that of a [`LocalInvalidate`] that was lent and is in no list, and no completion will
+/// take it back.
 unsafe fn free<R, C>(entry: NonNull<Entry>) {
-    // SAFETY: The caller vouches for it.
+    // SAFETY: The caller promises that `entry` came from `give_up`, is in no list, and is taken
+    // back by nobody else.
     drop(unsafe { LocalInvalidate::<R, C>::take_back(entry) });
 }

@@ -3,7 +3,7 @@
 //! Safe in-kernel verbs and RDMA CM for reliable connections. The upper layer owns every buffer by
 //! value.
 //!
-//! Nothing here knows what is sent, nor decides when: see [`SendPolicy`].
+//! Nothing here knows the contents of messages, or decides when to send them: see [`SendPolicy`].
 //!
 //! # Who owns what
 //!
@@ -13,11 +13,10 @@
 //!    +------- QueuePair (with its completion queue)
 //! ```
 //!
-//! An arrow points at what is kept alive. The [`cm::Id`] is destroyed last; the RDMA CM
-//! holds back the removal of a device until every id bound to it is destroyed, so
-//! nothing made here can outlive its device, and no second registration with the
-//! core is needed. An upper layer that sees [`cm::Event::DeviceRemoval`] tears its
-//! connection down; the device waits for it.
+//! An arrow points at the object that is kept alive. The [`cm::Id`] is destroyed last; the RDMA CM
+//! delays the removal of a device until every id bound to it is destroyed, so no object of this
+//! crate can outlive its device, and no second registration with the core is needed. An upper layer
+//! that gets [`cm::Event::DeviceRemoval`] tears its connection down; the removal waits for that.
 //!
 //! # What the device may touch
 //!
@@ -25,27 +24,27 @@
 //!   [`Handler::received`] or [`Handler::receive_failed`].
 //! * A Send buffer is moved into [`QueuePair::post_send`]; the queue pair takes it
 //!   back when a completion covers it.
-//! * Memory that is inserted into a Send, and that of Reads and Writes, is owned by what was posted
-//!   ([`transfer`]) until a completion covers that, or the queue pair is drained and destroyed; if the device
-//!   lost the completion of a Read, until the [`QueuePair`] is freed.
-//! * Registered memory is an [`mr::Registered`] list. The only ways out are a
-//!   remote invalidation, a local one that completed, be it a request of its own or
-//!   part of a Read, and dropping it, which deregisters. All three end with the
-//!   memory unmapped and its owners ([`memory::Piece`]) released, in that order.
+//! * Memory that is inserted into a Send, and that of Reads and Writes, is owned by the posted
+//!   [`transfer`] until a completion covers it, or the queue pair is drained and destroyed; if the
+//!   device lost the completion of a Read, until the [`QueuePair`] is freed.
+//! * Registered memory is owned by an [`mr::Registered`] list until a remote invalidation, a
+//!   completed local one, as a request of its own or part of a Read, or the drop of the list, which
+//!   deregisters. All three end with the memory unmapped and its owners ([`memory::Piece`])
+//!   released, in that order.
 //!
-//! So no buffer under DMA is reachable by safe code, whatever the order in which
-//! an upper layer drops its values.
+//! So safe code can reach no buffer under DMA, whatever the order in which an upper layer drops its
+//! values.
 //!
 //! # Contexts
 //!
-//! [`Handler`] methods run in the completion queue's worker (process context,
-//! never two at a time for one queue pair) or, for CM events, under the id's mutex
-//! in the CM's worker or in the task that removes the device. If the device lost the completion of
-//! an invalidation, [`Handler::invalidate_failed`] runs in the task that drains the queue pair. They must not
-//! sleep for long, and must not drop the last reference to the id, the protection domain or the queue pair.
-//! They may drop regions, as an upper layer does whose connection has ended meanwhile. That
-//! deregisters them, and sleeps, but for the device alone; and the queue pair keeps the protection
-//! domain that they have a reference to.
+//! [`Handler`] methods run in the completion queue's worker (process context, never two at a time
+//! for one queue pair) or, for CM events, under the id's mutex in the CM's worker or in the task
+//! that removes the device. If the device lost the completion of an invalidation,
+//! [`Handler::invalidate_failed`] runs in the task that drains the queue pair. They must not sleep
+//! for long, and must not drop the last reference to the id, the protection domain or the queue
+//! pair. They may drop regions, as an upper layer does whose connection has ended meanwhile. That
+//! deregisters them, which sleeps, but waits only for the device; and the queue pair keeps the
+//! protection domain that the regions refer to.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -78,7 +77,7 @@ mod sink;
 mod sq;
 mod wc;
 
-/// What lines in the log begin with.
+/// The prefix of log lines.
 const __LOG_PREFIX: &[u8] = b"rpcrdma\0";
 
 pub use context::{

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Listening for peers that want a connection.
+//! Listening for connection requests.
 //!
 //! C header: [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
 //!
-//! The connection manager makes an id for each peer and reports it on the listening one. The upper
-//! layer [adopts](Request::adopt) it, which gives it a context of its own before the next event;
-//! what is not adopted is turned away.
+//! The connection manager creates an id for each peer and reports it on the listening one. The
+//! upper layer [adopts](Request::adopt) it, which gives it a context of its own before the next
+//! event. Requests that are not adopted are rejected.
 
 use crate::{
     cm::{
@@ -39,26 +39,26 @@ use shared::addr::{
     SockAddr, //
 };
 
-/// An upper layer that listens.
+/// The upper layer of a listening id.
 pub trait Listen: Sized + Send + Sync + 'static {
     /// The context of the connections.
     type Connection: Context;
 
-    /// A peer wants a connection. CM worker.
+    /// Handles a connection request. Called in a CM worker.
     ///
-    /// An adopted id must not be dropped before this returned.
+    /// An adopted id must not be dropped before this returns.
     fn connect_request(&self, request: &Request<'_, Self::Connection>);
 
-    /// The address is at another device now, and no more connection requests arrive here. A new listener
-    /// may get them. CM worker.
+    /// Handles the move of the address to another device: no more connection requests arrive here,
+    /// but a new listener may get them. Called in a CM worker.
     fn address_changed(&self);
 
-    /// No more connection requests arrive: the device is being removed, which waits until the listener is
-    /// dropped; or the upper layer could not listen again after [`Self::address_changed`].
+    /// Handles the end of the listener: the device is being removed, which waits until the listener
+    /// is dropped; or the upper layer could not listen again after [`Self::address_changed`].
     fn listener_lost(&self);
 }
 
-/// A peer that wants a connection.
+/// A connection request.
 pub struct Request<'a, H: Context> {
     ptr: NonNull<raw::rdma_cm_id>,
     conn: &'a raw::rdma_conn_param,
@@ -67,12 +67,13 @@ pub struct Request<'a, H: Context> {
 }
 
 impl<H: Context> Request<'_, H> {
-    /// What the peer sent along. May be padded with zeroes.
+    /// Returns the private data of the peer, perhaps padded with zeroes.
     pub fn private_data(&self) -> &[u8] {
         if self.conn.private_data.is_null() {
             return &[];
         }
-        // SAFETY: The CM gives pointer and length of a buffer that lasts as long as the callback.
+        // SAFETY: The CM passes pointer and length of a buffer that lives as long as the callback,
+        // and so longer than the request.
         unsafe {
             core::slice::from_raw_parts(
                 self.conn.private_data.cast(),
@@ -81,13 +82,14 @@ impl<H: Context> Request<'_, H> {
         }
     }
 
-    /// The peer.
+    /// Returns the address of the peer.
     pub fn remote_address(&self) -> Result<SockAddr> {
-        // SAFETY: The id is live during the callback, and bound.
+        // SAFETY: The CM keeps the id live during the callback, and it is bound, so its addresses
+        // do not change.
         unsafe { cm::remote_address(self.ptr) }
     }
 
-    /// RDMA Reads that the peer answers at the same time.
+    /// Returns the number of RDMA Reads that the peer answers at the same time.
     pub fn initiator_depth(&self) -> u8 {
         self.conn.initiator_depth
     }
@@ -99,8 +101,8 @@ impl<H: Context> Request<'_, H> {
         if self.adopted.replace(true) {
             return Err(EINVAL);
         }
-        // SAFETY: The request is of an id that nobody owns yet, whose handlers the CM keeps
-        // from running until this one has returned.
+        // SAFETY: `adopted` says that nobody owns the id of the request yet, and the CM runs no
+        // other handler of it until this one has returned.
         let id = unsafe { Id::adopt(self.ptr, adopter) };
         Ok(place.write(id).into())
     }
@@ -117,17 +119,18 @@ pub struct Listener<L: Listen> {
     _context: Arc<L>, // Dropped after `ptr` is destroyed: events use it.
 }
 
-// SAFETY: The CM has its own locks; an id may be used from any task.
+// SAFETY: The CM has its own locks; any task may use or destroy an id.
 unsafe impl<L: Listen> Send for Listener<L> {}
-// SAFETY: As above.
+// SAFETY: The CM has its own locks; any task may use an id, and its addresses do not change while
+// it listens.
 unsafe impl<L: Listen> Sync for Listener<L> {}
 
 impl<L: Listen> Listener<L> {
-    /// Listens at `address` in `net`, to IPv6 alone if it is one of IPv6. Requests go to `context`
-    /// from now on. Sleeps.
+    /// Listens at `address` in `net`, an IPv6 address without IPv4. Requests go to `context` from
+    /// now on. Sleeps.
     pub fn new(net: &Net, address: &SockAddr, backlog: u16, context: Arc<L>) -> Result<Self> {
-        // SAFETY: The CM takes a reference to `net`. The context lives as long as the id: the value
-        // made below destroys the id before it gives up `context`.
+        // SAFETY: The CM takes a reference to `net`, which is live. The context lives as long as
+        // the id: the value made below destroys the id before it drops `context`.
         let ptr = from_err_ptr(unsafe {
             raw::rdma_create_id(
                 net.as_raw(),
@@ -137,35 +140,39 @@ impl<L: Listen> Listener<L> {
                 raw::ib_qp_type_IB_QPT_RC,
             )
         })?;
-        // INVARIANT: Just made so.
+        // INVARIANT: The id was just created with this context and handler.
         let this = Self {
             ptr: NonNull::new(ptr).ok_or(EINVAL)?,
             _context: context,
         };
-        // SAFETY: The id is live. IPv4 and IPv6 have a listener each.
+        // SAFETY: The id is live by the type invariants. IPv4 and IPv6 have a listener each.
         to_result(unsafe { raw::rdma_set_afonly(this.ptr.as_ptr(), 1) })?;
-        // SAFETY: The id is live. The CM copies the address, which it only reads.
+        // SAFETY: The id is live by the type invariants. The CM copies the address, which it only
+        // reads.
         to_result(unsafe { raw::rdma_bind_addr(this.ptr.as_ptr(), address.as_raw().cast_mut()) })?;
-        // SAFETY: The id is live, and bound.
+        // SAFETY: The id is live by the type invariants, and was bound above.
         to_result(unsafe { raw::rdma_listen(this.ptr.as_ptr(), c_int::from(backlog)) })?;
         Ok(this)
     }
 
-    /// Where it listens; with the port that was chosen, if none was asked for.
+    /// Returns the local address, with the port that the CM chose if none was requested.
     pub fn local_address(&self) -> Result<SockAddr> {
-        // SAFETY: The id is live, and bound.
+        // SAFETY: The id is live by the type invariants and bound since `new`, so its address does
+        // not change.
         unsafe { cm::local_address(self.ptr) }
     }
 }
 
 impl<L: Listen> Drop for Listener<L> {
     fn drop(&mut self) {
-        // SAFETY: `ptr` is live by the type invariants, and not used after this. Event handlers that run
-        // are waited for, and none drops this.
+        // SAFETY: `ptr` is live by the type invariants, and not used after this. The call waits for
+        // running event handlers, none of which drops the listener: they have only a context.
         unsafe { cm::destroy(self.ptr.as_ptr()) };
     }
 }
 
+/// Passes an event of a listening id to its context.
+///
 /// # Safety
 ///
 /// Only the CM calls this, for an id made by [`Listener::new`] or one that it made for a peer of
@@ -174,10 +181,10 @@ unsafe extern "C" fn event_callback<L: Listen>(
     id: *mut raw::rdma_cm_id,
     event: *mut raw::rdma_cm_event,
 ) -> c_int {
-    // SAFETY: The context of both is an `L` that lives until the listener is destroyed, which
-    // waits for this call.
+    // SAFETY: By the invariants of [`Listener`] the context of both is an `L`, which lives until
+    // the listener is destroyed, and that waits for this call.
     let context = unsafe { &*(*id).context.cast::<L>() };
-    // SAFETY: The event is valid during the call.
+    // SAFETY: The CM passes an event that is valid during the call.
     let event = unsafe { &*event };
     match event.event {
         raw::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_REQUEST => {
@@ -186,13 +193,13 @@ unsafe extern "C" fn event_callback<L: Listen>(
             };
             let request = Request {
                 ptr,
-                // SAFETY: This event fills in the `conn` arm.
+                // SAFETY: The CM sets the `conn` arm for this event.
                 conn: unsafe { &event.param.conn },
                 adopted: Cell::new(false),
                 _handler: PhantomData,
             };
             context.connect_request(&request);
-            // Anything but zero has the CM destroy the id, which turns the peer away.
+            // Not zero: the CM destroys the id, which rejects the peer.
             c_int::from(!request.adopted.get())
         }
         raw::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE => {

@@ -2,8 +2,9 @@
 
 //! Names of locks in types that are generic over the upper layer.
 //!
-//! lockdep expects that locks with the same key have the same name, and compares addresses. The key of a generic type exists once, but
-//! a literal once in each crate that makes such values for a handler of its own.
+//! lockdep expects that locks with the same key have the same name, and compares addresses. The key
+//! in a generic type exists once, but a literal once in each crate that creates such values for a
+//! handler of its own.
 
 use kernel::str::CStr;
 

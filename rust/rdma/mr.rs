@@ -15,17 +15,17 @@
 //!    +-------------------------------------------------------+
 //! ```
 //!
-//! Each name is of a chain of regions in that state. A region owns the
-//! memory that it covers ([`Piece`]) from `map` until it is unmapped, which
-//! happens only where the peer cannot reach it any more.
+//! Each name is the type of a chain of regions in that state. A region owns the memory that it
+//! covers ([`Piece`]) from `map` until it is unmapped, which happens only when the peer cannot
+//! reach it any more.
 //!
 //! # Keys
 //!
-//! The device chooses the upper 24 bits of a key. The lower eight count registrations, so that an old
-//! key is not the present one. Keys cannot be made hard to predict here (RFC 8166, section 8.1.2
-//! wants that); they are not what keeps others out. Each transport has a protection domain of its
-//! own, where no other connection's requests are good for anything, and a region is valid only from
-//! its Call to its reply.
+//! The device chooses the upper 24 bits of a key. The lower eight count registrations, so that an
+//! old key differs from the present one. Keys cannot be made hard to predict here, as RFC 8166,
+//! section 8.1.2, demands. Other means protect the memory: each transport has a protection domain
+//! of its own, in which requests of other connections are not valid, and a region is valid only
+//! from its Call to its reply.
 
 pub use crate::registration::{
     Idle,
@@ -76,12 +76,12 @@ use shared::{
     trace::RegionInfo, //
 };
 
-/// What the peer may do with a region.
+/// The access that the peer has to a region.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// RDMA Read from it.
+    /// The peer may read by RDMA Reads.
     Read,
-    /// RDMA Write to it.
+    /// The peer may write by RDMA Writes.
     Write,
 }
 
@@ -104,26 +104,26 @@ impl Access {
     }
 }
 
-/// How the peer names a region: what goes into a chunk segment.
+/// The peer's name for a region, the contents of a chunk segment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
-    /// Steering tag.
+    /// The steering tag.
     pub rkey: u32,
-    /// Bytes.
+    /// The length in bytes.
     pub len: u32,
-    /// Where it starts.
+    /// The address at which it starts.
     pub iova: u64,
 }
 
-/// What waits for the invalidations of a chain.
+/// The context of the invalidations of a chain.
 pub(crate) type Invalidation<H> = LocalInvalidate<Registered<H>, <H as Context>::InvalidateContext>;
 
-/// One memory region.
+/// A memory region.
 ///
 /// # Invariants
 ///
 /// `ptr` came from `ib_alloc_mr` in `pd` for that many `pages`, and is deregistered only in `drop`.
-/// `scatter` has room for a piece in each.
+/// `scatter` has room for a piece in each page.
 pub(crate) struct Region<H: Context> {
     register: raw::ib_reg_wr,
     invalidate: raw::ib_send_wr,
@@ -131,15 +131,15 @@ pub(crate) struct Region<H: Context> {
     pages: usize,
     scatter: Scatter,
     next: Option<KBox<Self>>,
-    /// For the invalidations of a chain that this region is the head of. Posted with them.
+    /// The context of invalidations, for a chain that this region is the head of. Posted with them.
     pub(crate) invalidation: Option<KBox<Invalidation<H>>>,
-    /// Of the queue pair where it is registered, if it is.
+    /// The list of the queue pair where the region is registered, if it is.
     deferred_dereg: Option<Arc<DeferredDereg<H>>>,
     pd: Arc<ProtectionDomain<H>>,
 }
 
-// SAFETY: Verbs may be called from any task; the work requests' pointers, and those of the invalidation, are set
-// anew before each post.
+// SAFETY: Any task may call verbs for the region; the pointers in the work requests and in the
+// invalidation are set before each post, and used only while posted.
 unsafe impl<H: Context> Send for Region<H> {}
 
 impl<H: Context> Link for Region<H> {
@@ -160,12 +160,13 @@ impl<H: Context> Region<H> {
     ) -> Result<KBox<Self>> {
         let scatter = Scatter::with_capacity(usize::try_from(pages)?, flags)?;
         let invalidation = KBox::new(LocalInvalidate::new(), flags)?;
-        // SAFETY: `pd` is live.
+        // SAFETY: The reference `pd` keeps the domain live, and so does the value made below.
         let ptr = from_err_ptr(unsafe {
             raw::ib_alloc_mr(pd.as_raw(), raw::ib_mr_type_IB_MR_TYPE_MEM_REG, pages)
         })?;
         let ptr = NonNull::new(ptr).ok_or(ENOMEM)?;
-        // INVARIANT: Just made so.
+        // INVARIANT: The region was just allocated in `pd` for `pages`, and the table with room for
+        // as many pieces.
         let region = Self {
             register: raw::ib_reg_wr::default(),
             invalidate: raw::ib_send_wr::default(),
@@ -186,7 +187,7 @@ impl<H: Context> Region<H> {
     }
 
     pub(crate) fn lkey(&self) -> u32 {
-        // SAFETY: As for `rkey`.
+        // SAFETY: `ptr` is live by the type invariants; only the owner of `self` changes the key.
         unsafe { (*self.ptr.as_ptr()).lkey }
     }
 
@@ -195,9 +196,10 @@ impl<H: Context> Region<H> {
         unsafe { (*self.ptr.as_ptr()).rkey }
     }
 
-    /// What traces show of it.
+    /// Returns the description of the region for traces.
     pub(crate) fn info(&self) -> RegionInfo {
-        // SAFETY: As for `rkey`; what else changes is changed by the owner of `self`, too.
+        // SAFETY: `ptr` is live by the type invariants; only the owner of `self` changes these
+        // fields.
         let (id, iova, length) = unsafe {
             let mr = self.ptr.as_ptr();
             ((*mr).res.id, (*mr).iova, (*mr).length)
@@ -216,9 +218,10 @@ impl<H: Context> Region<H> {
         }
     }
 
-    /// Fills the region from `source` as far as one region can go: up to its number of pages, and
-    /// up to a gap (only the first piece may start, only the last may end within a page). Of a piece
-    /// that is too long, for the region or for an entry, the rest is taken next, or stays in `source`.
+    /// Fills the region from `source` as far as one region can extend: up to its number of pages,
+    /// and up to a gap (only the first piece may start, and only the last may end, within a page).
+    /// If a piece is too long for the region or for an entry, its rest is taken next, or stays in
+    /// `source`.
     pub(crate) fn fill(
         &mut self,
         source: &mut Peekable<impl Iterator<Item = Result<Piece>>>,
@@ -227,7 +230,7 @@ impl<H: Context> Region<H> {
         while left > 0 {
             let Some(next) = source.peek_mut() else { break };
             let Ok(piece) = next else {
-                // The error is for the caller.
+                // The error is returned to the caller.
                 return source.next().map_or(Ok(()), |item| item.map(drop));
             };
             let offset = usize::try_from(piece.offset())? & (PAGE_SIZE - 1);
@@ -260,12 +263,12 @@ impl<H: Context> Region<H> {
         Ok(())
     }
 
-    /// Maps what the region was filled with and chooses its next key.
+    /// Maps the contents of the region and chooses its next key.
     pub(crate) fn map(&mut self, access: Access, tag: u32) -> Result<Segment> {
-        // SAFETY: `pd` keeps the device; the table goes before it.
+        // SAFETY: `pd` keeps the device; the table is a field before it, so it is dropped first.
         let entries = unsafe { self.scatter.map(self.pd.device(), access.direction()) }?;
         let mapped = i32::try_from(entries.len())?;
-        // SAFETY: `ptr` is live, and these entries are mapped.
+        // SAFETY: `ptr` is live by the type invariants, and the `mapped` entries were just mapped.
         let covered = unsafe {
             raw::ib_map_mr_sg(
                 self.ptr.as_ptr(),
@@ -279,12 +282,13 @@ impl<H: Context> Region<H> {
             return Err(EIO);
         }
         let mr = self.ptr.as_ptr();
-        // SAFETY: `ptr` is live, and no request names the region: we may set it up.
+        // SAFETY: `ptr` is live by the type invariants, and no posted request names an unregistered
+        // region, so only the owner of `self` accesses these fields.
         let (iova, length) = unsafe { (&mut (*mr).iova, (*mr).length) };
-        // The tag is of no use but to those who read captures.
+        // The tag only helps readers of captures.
         *iova = u64::from(tag) << 32 | *iova & u64::from(u32::MAX);
         let (iova, len) = (*iova, u32::try_from(length)?);
-        // A new key for each registration makes the last one's useless.
+        // A new key for each registration invalidates the previous one.
         self.turn_key(1);
         let segment = Segment {
             rkey: self.rkey(),
@@ -303,14 +307,16 @@ impl<H: Context> Region<H> {
         Ok(segment)
     }
 
-    /// Counts the part of the key that is ours up by `steps`, modulo 256. No request names the region.
+    /// Advances the lower eight bits of the key by `steps`, modulo 256. No posted request may name
+    /// the region.
     pub(crate) fn turn_key(&mut self, steps: u8) {
         let key = (self.rkey() as u8).wrapping_add(steps);
-        // SAFETY: `ptr` is live, and no request names the region.
+        // SAFETY: `ptr` is live by the type invariants, and the callers have regions that no posted
+        // request names.
         unsafe { raw::ib_update_fast_reg_key(self.ptr.as_ptr(), key) };
     }
 
-    /// Whether the region was registered on the queue pair that has `deferred`.
+    /// Returns whether the region was registered on the queue pair that has `deferred`.
     pub(crate) fn is_registered_on(&self, deferred: &Arc<DeferredDereg<H>>) -> bool {
         self.deferred_dereg
             .as_ref()
@@ -322,22 +328,23 @@ impl<H: Context> Region<H> {
         self.deferred_dereg = Some(deferred.clone());
     }
 
-    /// Whether the region was made in `pd`.
+    /// Returns whether the region was allocated in `pd`.
     pub(crate) fn is_in(&self, pd: &Arc<ProtectionDomain<H>>) -> bool {
         Arc::ptr_eq(&self.pd, pd)
     }
 
-    /// The next region of its chain.
+    /// Returns the next region of the chain.
     pub(crate) fn next_mut(&mut self) -> Option<&mut Self> {
         self.next.as_deref_mut()
     }
 
-    /// The work request that registers the region, to be linked.
+    /// Returns the work request that registers the region, to be linked.
     pub(crate) fn registration(&mut self) -> &mut raw::ib_send_wr {
         &mut self.register.wr
     }
 
-    /// The work request that invalidates the region, to be linked before `next`. It completes to `cqe`.
+    /// Prepares the work request that invalidates the region, linked before `next`. It completes to
+    /// `cqe`.
     pub(crate) fn invalidate(
         &mut self,
         next: *mut raw::ib_send_wr,
@@ -361,7 +368,7 @@ impl<H: Context> Region<H> {
         self.deferred_dereg = None;
     }
 
-    /// Unmaps the region and lets go of its memory. The peer must not be able to reach it.
+    /// Unmaps the region and releases its memory. The peer must not be able to reach it.
     pub(crate) fn unmap(&mut self) {
         self.scatter.clear();
     }
@@ -387,9 +394,9 @@ impl<H: Context> Drop for Region<H> {
     }
 }
 
-/// Regions that the peer may be able to reach.
+/// A chain of regions that the peer may be able to reach.
 ///
-/// Dropping them keeps them until the queue pair is drained, and does not sleep; after that it
+/// Dropping it keeps the regions until the queue pair is drained, and does not sleep; after that it
 /// deregisters them, which sleeps.
 pub struct Registered<H: Context>(pub(crate) Chain<Region<H>>);
 
@@ -409,9 +416,9 @@ impl<H: Context> Drop for Registered<H> {
     }
 }
 
-/// Deferred deregistration: regions whose owner gave them up while posted requests may name them.
+/// Regions to be deregistered later: their owner dropped them while posted requests may name them.
 ///
-/// A queue pair has one, for what was registered there, and closes it when it is drained.
+/// A queue pair has one, for regions that were registered there, and closes it when it is drained.
 #[pin_data]
 pub(crate) struct DeferredDereg<H: Context> {
     /// [`None`] when it is closed.
@@ -445,8 +452,8 @@ impl<H: Context> DeferredDereg<H> {
         }
     }
 
-    /// Deregisters what is in there, and from now on whatever is given up: the queue pair is
-    /// drained. Sleeps.
+    /// Deregisters all regions, and those that are added from now on: the queue pair is drained.
+    /// Sleeps.
     pub(crate) fn close(&self) {
         let regions = self.regions.lock().take();
         drop(regions);

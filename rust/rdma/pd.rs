@@ -28,35 +28,38 @@ use kernel::{
 
 /// A protection domain, to which regions and buffers belong.
 ///
-/// A domain is made for one connection, and may serve later ones on the same device, which then need not
-/// allocate regions anew. The id of the first connection keeps the device, and is told of its removal.
+/// A domain is created for one connection, and may serve later ones on the same device, which then
+/// need not allocate regions again. The id of the first connection keeps the device, and gets the
+/// event of its removal.
 ///
 /// # Invariants
 ///
 /// `ptr` came from `ib_alloc_pd` on the device of `id` and is freed only in `drop`.
 pub struct ProtectionDomain<H: Context> {
     ptr: NonNull<raw::ib_pd>,
-    /// A region in it could not be deregistered: whoever has its key may use it as long as the domain lives.
+    /// Whether a region in it could not be deregistered: its key stays valid as long as the domain
+    /// lives.
     unclean: Atomic<bool>,
     /// Whether such a region had pages, which are never freed.
     leaks: Atomic<bool>,
-    /// How many buffers were made in it.
+    /// The number of buffers allocated in it.
     buffers: Atomic<u32>,
     id: Arc<Id<H>>, // Dropped after `ptr` is freed: it keeps the device.
 }
 
-// SAFETY: Verbs may be called from any task.
+// SAFETY: Any task may call verbs for the domain, and free it.
 unsafe impl<H: Context> Send for ProtectionDomain<H> {}
-// SAFETY: `&ProtectionDomain` gives access to numbers and pointers that never change.
+// SAFETY: `&ProtectionDomain` gives access to atomics, and to numbers and pointers that never
+// change.
 unsafe impl<H: Context> Sync for ProtectionDomain<H> {}
 
 impl<H: Context> ProtectionDomain<H> {
-    /// Makes a domain on the device that `id` is bound to. Sleeps.
+    /// Creates a domain on the device that `id` is bound to. Sleeps.
     pub fn new(id: Arc<Id<H>>) -> Result<Arc<Self>> {
         let device = id.device()?;
-        // SAFETY: `id` is bound to `device` and so keeps it.
+        // SAFETY: `id` is bound to `device` and so keeps it, and so does the value made below.
         let ptr = from_err_ptr(unsafe { raw::ib_alloc_pd(device.as_ptr(), 0) })?;
-        // INVARIANT: Just made.
+        // INVARIANT: The domain was just allocated on the device of `id`.
         let pd = Self {
             ptr: NonNull::new(ptr).ok_or(ENOMEM)?,
             unclean: Atomic::new(false),
@@ -72,8 +75,8 @@ impl<H: Context> ProtectionDomain<H> {
         self.ptr.as_ptr()
     }
 
-    /// Whether a connection of `id` may use the domain: the id is bound to the domain's device, and no peer of an
-    /// earlier connection can still reach memory in the domain.
+    /// Returns whether a connection of `id` may use the domain: the id is bound to the domain's
+    /// device, and no peer of an earlier connection can still reach memory in the domain.
     pub fn serves(&self, id: &Id<H>) -> bool {
         !self.unclean.load(Relaxed)
             && id
@@ -86,28 +89,30 @@ impl<H: Context> ProtectionDomain<H> {
         self.unclean.store(true, Relaxed);
     }
 
-    /// Notes that such a region had pages, which are never freed. True the first time: a device that has died leaves a hundred.
+    /// Notes that such a region had pages, which are never freed. Returns true the first time: a
+    /// dead device leaves a hundred of them.
     pub(crate) fn begins_to_leak(&self) -> bool {
         !self.leaks.xchg(true, Relaxed)
     }
 
-    /// A number for a new buffer. Only who reads traces tells buffers apart by it.
+    /// Returns a number for a new buffer, which identifies it in traces.
     pub(crate) fn number_buffer(&self) -> u32 {
         self.buffers.fetch_add(1, Relaxed).wrapping_add(1)
     }
 
-    /// Whether the domain was made for the connection of `id`, and therefore keeps that id.
+    /// Returns whether the domain was created for the connection of `id`, and therefore keeps that
+    /// id.
     pub fn is_of(&self, id: &Id<H>) -> bool {
         self.id.as_raw() == id.as_raw()
     }
 
-    /// The context of the connection that the domain was made for. That context is told of the removal of the
-    /// device, which waits until the domain is freed.
+    /// Returns the context of the connection that the domain was created for. That context gets the
+    /// event of the device's removal, which waits until the domain is freed.
     pub fn context(&self) -> &Arc<H> {
         self.id.context()
     }
 
-    /// The key for local access to all memory of the machine.
+    /// Returns the key for local access to all memory of the machine.
     #[inline]
     pub(crate) fn local_key(&self) -> u32 {
         // SAFETY: `ptr` is live by the type invariants; the key never changes.
@@ -116,24 +121,25 @@ impl<H: Context> ProtectionDomain<H> {
 
     #[inline]
     pub(crate) fn device(&self) -> *mut raw::ib_device {
-        // SAFETY: As above.
+        // SAFETY: `ptr` is live by the type invariants; the device never changes.
         unsafe { (*self.ptr.as_ptr()).device }
     }
 
-    /// The NUMA node of the device, or of the network device that a software device belongs to.
+    /// Returns the NUMA node of the device, or of the network device that a software device belongs
+    /// to.
     pub(crate) fn node(&self) -> NumaNode {
         // SAFETY: `id` keeps the device.
         let node = unsafe { raw::ibdev_to_node(self.device()) };
-        // Most machines have one node, and their devices none.
+        // On most machines, which have one node, devices have none.
         NumaNode::new(node).unwrap_or(NumaNode::NO_NODE)
     }
 }
 
 impl<H: Context> Drop for ProtectionDomain<H> {
     fn drop(&mut self) {
-        // SAFETY: `ptr` is live by the type invariants. All that is made in the domain holds an
-        // `Arc` of it, so nothing is left in it but regions that could not be deregistered: for those the
-        // device refuses, and keeps the domain.
+        // SAFETY: `ptr` is live by the type invariants. Every object in the domain holds an `Arc`
+        // of it, so only regions that could not be deregistered are left: for those the device
+        // refuses, and keeps the domain.
         unsafe { raw::ib_dealloc_pd(self.ptr.as_ptr()) };
     }
 }

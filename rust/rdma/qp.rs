@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Queue pairs: reliable connections as the device sees them.
+//! Queue pairs: reliable connections of a device.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 //!
-//! Here are the life of a queue pair, and what it reports. What is posted is in the files below: [`send`],
-//! [`receive`](mod@receive), [`invalidate`], [`read_write`], [`rw_context`], [`flush`].
+//! This file has the life of a queue pair and its events. The files below post work requests:
+//! [`send`], [`receive`](mod@receive), [`invalidate`], [`read_write`], [`rw_context`], [`flush`].
 
 mod flush;
 mod invalidate;
@@ -76,13 +76,12 @@ use kernel::{
 };
 use shared::trace::CompletionId;
 
-/// The methods of an upper layer that hear of the completions of its queue pair.
+/// The methods of an upper layer that handle completions of its queue pair.
 pub trait Handler: Context {
-    /// What the upper layer decides about the Send queue.
+    /// The upper layer's policy of the Send queue.
     type SendPolicy: SendPolicy<Self>;
 
-    /// A message arrived, and perhaps invalidated a region. `queue` posts to the queue pair that it
-    /// arrived on.
+    /// Handles a message that arrived on `queue`, and that may have invalidated a region.
     fn received(
         &self,
         queue: &QueuePair<Self>,
@@ -90,27 +89,30 @@ pub trait Handler: Context {
         invalidated: Option<Invalidated<'_, Self>>,
     );
 
-    /// A Receive ended without a message: the connection is being lost.
+    /// Handles a Receive that ended without a message: the connection is being lost.
     fn receive_failed(&self, queue: &QueuePair<Self>, buffer: Buffer<Self>, failure: WcStatus);
 
-    /// Another request failed: the connection is lost.
+    /// Handles the failure of any other request: the connection is lost.
     fn request_failed(&self, failure: WcStatus);
 
-    /// An RDMA Write failed that goes with the Send which has this tag: the connection is lost.
+    /// Handles the failure of an RDMA Write that precedes the Send with this tag: the connection is
+    /// lost.
     fn write_failed(&self, tag: Self::SendTag, failure: WcStatus) {
         let _ = tag;
         self.request_failed(failure);
     }
 
-    /// A Send that follows RDMA Writes, or may, is posted next. Called with the queue's lock held; must not sleep.
+    /// Observes a reply that is posted next. Called with the queue's lock held; must not sleep.
     fn reply_posted(&self, send: PostedSend<'_, Self>) {
         let _ = send;
     }
 
-    /// A completion gave something back to `queue`, and [`SendPolicy::resumes`] said that somebody waits for it.
+    /// Handles a completion that returned Send buffers or SQ credits to `queue`, for which
+    /// [`SendPolicy::resumes`] reported a waiter.
     fn send_resumed(&self, queue: &QueuePair<Self>);
 
-    /// Every region of the chain is invalid, unmapped and free for reuse.
+    /// Handles the completion of a chain of invalidations: every region is invalid, unmapped and
+    /// free for reuse.
     fn invalidated(
         &self,
         queue: &QueuePair<Self>,
@@ -118,13 +120,14 @@ pub trait Handler: Context {
         context: Self::InvalidateContext,
     );
 
-    /// The chain did not complete; its regions may still be valid. The connection is lost. Also called by
-    /// [`QueuePair::drain`], for chains whose completion the device lost; must not drain the queue pair.
+    /// Handles the failure of a chain of invalidations: its regions may still be valid, and the
+    /// connection is lost. Also called by [`QueuePair::drain`], for chains whose completion the
+    /// device lost; must not drain the queue pair.
     fn invalidate_failed(&self, regions: mr::Registered<Self>, context: Self::InvalidateContext);
 }
 
-/// The memory region key that the peer invalidated with a message. The same number means another
-/// region later, so it is worth something only while the message is handled.
+/// The key of a memory region that the peer invalidated with a message. The number may name another
+/// region later, so the value must not outlive the handling of the message.
 pub struct Invalidated<'a, H: Handler> {
     rkey: u32,
     /// The queue pair that the message arrived on.
@@ -133,15 +136,15 @@ pub struct Invalidated<'a, H: Handler> {
 
 /// The sizes of a queue pair.
 pub struct Parameters {
-    /// How many Receives may be posted at the same time.
+    /// The number of Receives that may be posted at the same time.
     pub receives: u32,
-    /// How many Sends may be posted at the same time.
+    /// The number of Sends that may be posted at the same time.
     pub sends: usize,
-    /// Scatter elements of a Send at most, and of a Write, if the device takes as many.
+    /// The most scatter elements of a Send or Write, if the device supports as many.
     pub send_elements: usize,
-    /// How many regions are registered, and later invalidated, for one Send at most.
+    /// The most regions that are registered, and later invalidated, for one Send.
     pub regions_per_send: u32,
-    /// How many RDMA Reads and Writes may be posted at the same time.
+    /// The number of RDMA Reads and Writes that may be posted at the same time.
     pub transfers: u32,
 }
 
@@ -149,22 +152,23 @@ pub struct Parameters {
 ///
 /// # Invariants
 ///
-/// The queue pair of `id` was made by `rdma_create_qp` in `pd` with `cq` for both directions. It
-/// is live as long as `ended` is false, and so as long as the lock of an `open` side is held: posting ends
-/// before the queue pair does.
+/// The queue pair of `id` was made by `rdma_create_qp` in `pd` with `_cq` for both directions. It
+/// is live as long as `ended` is false, and so as long as the lock of an `open` side is held:
+/// posting ends before the queue pair does.
 #[pin_data(PinnedDrop)]
 pub struct QueuePair<H: Handler> {
-    // The drain in `drop`, if there was none before, destroys the queue pair; then the fields go in this order.
-    // No callback runs when the first is gone.
+    // The drain in `drop`, if there was none before, destroys the queue pair; then the fields are
+    // dropped in this order. No callback runs after the first is dropped.
     _cq: CompletionQueue<H>,
-    /// The completion of RDMA Writes, registrations and invalidations that asked for none. It comes if they fail.
+    /// The completion entry of unsignalled RDMA Writes, registrations and invalidations, used if
+    /// they fail.
     failed: raw::ib_cqe,
-    /// The same for RDMA Reads, for RDMA Writes whose Send is not posted yet, and for the registrations that they
-    /// need.
+    /// The completion entry of unsignalled RDMA Reads, RDMA Writes whose Send is not posted yet,
+    /// and the registrations that they need, used if they fail.
     transfer_failed: raw::ib_cqe,
-    /// Scatter elements of one Write or Send.
+    /// The most scatter elements of one Write or Send.
     max_write_elements: usize,
-    /// Scatter elements of one Read.
+    /// The most scatter elements of one Read.
     max_read_elements: usize,
     /// [`Parameters::regions_per_send`].
     regions_per_send: usize,
@@ -173,28 +177,30 @@ pub struct QueuePair<H: Handler> {
     ended: Mutex<bool>,
     /// [`crate::device::Limits::remote_invalidation`].
     remote_invalidation: bool,
-    /// Regions for what Reads bring, if that must be registered.
+    /// The pool of regions for RDMA Reads, if their destination must be registered.
     sinks: Option<Arc<Sinks<H>>>,
     #[pin]
     receives: SpinLock<rq::State>,
     #[pin]
     sends: SpinLock<sq::State<H, H::SendPolicy>>,
-    /// Regions that are registered here and that nobody has any more.
+    /// Regions that are registered here and were dropped by their owner.
     deferred_dereg: Arc<DeferredDereg<H>>,
     pd: Arc<ProtectionDomain<H>>,
     id: Arc<Id<H>>,
 }
 
-// SAFETY: Verbs may be called from any task; `failed` never changes.
+// SAFETY: Any task may call verbs for the queue pair; `failed` and `transfer_failed` never change.
 unsafe impl<H: Handler> Send for QueuePair<H> {}
-// SAFETY: As above, and what changes is behind locks.
+// SAFETY: Any task may call verbs for the queue pair; `failed` and `transfer_failed` never change,
+// and mutable state is behind locks.
 unsafe impl<H: Handler> Sync for QueuePair<H> {}
 
 impl<H: Handler> QueuePair<H> {
-    /// Makes the queue pair of `id` in `pd`, which is on its device. [`EINVAL`] if it has one. Sleeps.
+    /// Creates the queue pair of `id` in `pd`, which is on its device. [`EINVAL`] if it has one.
+    /// Sleeps.
     ///
-    /// [`EINVAL`] and [`ENOMEM`] may also mean that the device cannot do that many work requests of
-    /// that size, though its limits say so.
+    /// [`EINVAL`] and [`ENOMEM`] may also mean that the device does not support that many work
+    /// requests of that size, although its limits say so.
     pub fn new(
         id: Arc<Id<H>>,
         pd: Arc<ProtectionDomain<H>>,
@@ -216,7 +222,7 @@ impl<H: Handler> QueuePair<H> {
             .transfers
             .saturating_mul(limits.requests_per_read());
         let invalidations = regions_per_send.saturating_mul(parameters.sends);
-        // One more on either side is for the drain, and one for a flush where there may be one.
+        // One more on either side is for the drain, and one for a flush where it is used.
         let others = 1 + u32::from(parameters.transfers != 0);
         let max_send_wr = sends
             .saturating_mul(per_send)
@@ -253,18 +259,19 @@ impl<H: Handler> QueuePair<H> {
         };
         let place = UniqueArc::new_uninit(GFP_KERNEL)?;
         id.claim_queue()?;
-        // SAFETY: The id is live and has no queue pair, `pd` and `cq` are on its device. The value made
-        // below destroys the queue pair before it gives them up.
+        // SAFETY: The id is live, and `claim_queue` ensures that it has no queue pair; `pd` and
+        // `cq` are on its device. The value made below destroys the queue pair before it drops
+        // them.
         to_result(unsafe { raw::rdma_create_qp(id.as_raw(), pd.as_raw(), &mut attributes) })
             .inspect_err(|_| id.release_queue())?;
-        // SAFETY: The queue pair was just made, and nothing changes these.
+        // SAFETY: The queue pair was just created, and these fields never change.
         let (write_elements, read_elements) = unsafe {
             let queue = (*id.as_raw()).qp;
             ((*queue).max_write_sge, (*queue).max_read_sge)
         };
         // CAST: To the wider type.
         let (write_elements, read_elements) = (write_elements as usize, read_elements as usize);
-        // INVARIANT: Just made so. Nothing fails from here on.
+        // INVARIANT: The queue pair was just created in `pd` with `cq`. Nothing fails from here on.
         let made = place.pin_init_with(pin_init!(Self {
             failed: raw::ib_cqe {
                 done: Some(request_failed::<H>),
@@ -291,28 +298,28 @@ impl<H: Handler> QueuePair<H> {
         }
     }
 
-    /// What traces call its completion queue.
+    /// Returns the number of its completion queue, for traces.
     pub fn queue_number(&self) -> u32 {
         self._cq.number()
     }
 
-    /// What traces call buffer `number`.
+    /// Returns the trace identifier of buffer `number`.
     fn completion_id(&self, number: u32) -> CompletionId {
         self._cq.completion_id(number)
     }
 
-    /// The protection domain of the queue pair.
+    /// Returns the protection domain of the queue pair.
     pub fn pd(&self) -> &Arc<ProtectionDomain<H>> {
         &self.pd
     }
 
-    /// The id that the queue pair belongs to.
+    /// Returns the id that the queue pair belongs to.
     pub fn id(&self) -> &Id<H> {
         &self.id
     }
 
-    /// Starts to connect. The CM names the queue pair to the peer, so [`not_connected`] after the drain.
-    /// Sleeps; waits for the id's handler, so not to be called there.
+    /// Starts to connect. [`not_connected`] after the drain, as the CM uses the queue pair. Sleeps,
+    /// and waits for the id's handler, so it must not be called there.
     pub fn connect(&self, parameters: &ConnectParameters<'_>) -> Result {
         let ended = self.ended.lock();
         match *ended {
@@ -321,7 +328,8 @@ impl<H: Handler> QueuePair<H> {
         }
     }
 
-    /// Accepts the peer that the id came from; [`EINVAL`] if there is none. As [`Self::connect`].
+    /// Accepts the peer that the id was made for; [`EINVAL`] if there is none. Otherwise as
+    /// [`Self::connect`].
     pub fn accept(&self, parameters: &ConnectParameters<'_>) -> Result {
         let ended = self.ended.lock();
         match *ended {
@@ -330,8 +338,8 @@ impl<H: Handler> QueuePair<H> {
         }
     }
 
-    /// Starts to end the connection, if there is one. The iWARP CM modifies the queue pair for that, so
-    /// nothing happens after the drain. An error says that there was nothing to end. Sleeps.
+    /// Starts to end the connection, if there is one. Does nothing after the drain, as the iWARP CM
+    /// modifies the queue pair for this. An error means that there was no connection. Sleeps.
     pub fn disconnect(&self) -> Result {
         let ended = self.ended.lock();
         match *ended {
@@ -350,7 +358,7 @@ impl<H: Handler> QueuePair<H> {
         &self.sends
     }
 
-    /// Scatter elements of one Write or Send, and of one Read.
+    /// Returns the most scatter elements of one Write or Send, and of one Read.
     #[cfg(RPCRDMA_SELFTEST)]
     pub(crate) fn max_elements(&self) -> (usize, usize) {
         (self.max_write_elements, self.max_read_elements)
@@ -366,28 +374,30 @@ impl<H: Handler> QueuePair<H> {
         &self.deferred_dereg
     }
 
-    /// Ends all posting, waits until no work request is left, destroys the queue pair, and lets go of what
-    /// the device may have touched. Does that once; who comes later waits until it is done. Sleeps; not for a
-    /// completion handler.
+    /// Ends all posting, waits until no work request is left, destroys the queue pair, and releases
+    /// the memory that the device may have accessed. Only the first call does that; later ones wait
+    /// until it is done. Sleeps; must not be called in a completion handler.
     pub fn drain(&self) {
         self.receives.lock().open = false;
         let mut sends = self.sends.lock();
         sends.open = false;
-        // Never posted, so nobody will miss it.
+        // Deferred requests were never posted, so no completion is missing.
         sends.take_deferred(null_mut());
         drop(sends);
         let mut ended = self.ended.lock();
         if core::mem::replace(&mut *ended, true) {
             return;
         }
-        // SAFETY: The queue pair is live by the type invariants, and both its sides have room for
-        // the requests of this one drain. Nobody posts any more.
+        // SAFETY: The queue pair is live by the type invariants, as `ended` was false and is
+        // locked. `new` left room on both sides for the requests of this one drain, and nobody
+        // posts any more.
         unsafe { raw::ib_drain_qp(self.as_raw()) };
-        // The drain does not say whether it failed. If the queue pair could not be brought in error state, or the
-        // drain's requests could not be posted, the device may still be at work; it is not when there is no
-        // queue pair.
-        // SAFETY: The queue pair is live by the type invariants, and only a method that posts, and those of the CM, name it:
-        // both sides are closed, and the latter take `ended`. The call returns when the driver has no use of it any more.
+        // The drain does not report whether it failed. If the queue pair could not enter the error
+        // state, or the drain's requests could not be posted, the device may still access memory;
+        // it does not after the queue pair is destroyed.
+        // SAFETY: The queue pair is live by the type invariants. Only methods that post and those
+        // of the CM use it: both sides are closed, and the latter lock `ended`. The call returns
+        // when the driver does not use it any more.
         // INVARIANT: `ended` was set above.
         unsafe { raw::rdma_destroy_qp(self.id.as_raw()) };
         self.receives.lock().drained = true;
@@ -397,23 +407,25 @@ impl<H: Handler> QueuePair<H> {
         drop(sends);
         drop(spent);
         for entry in lost.iter() {
-            // SAFETY: It is in the list, which is ours, and callbacks that come too late leave it there
-            // with all that it holds.
+            // SAFETY: The entry is in the list that was just taken, so the box is lent and nobody
+            // else accesses it: callbacks that come late see that the queue is drained, and leave
+            // it alone.
             if let Some((regions, context)) = unsafe { mr::Invalidation::<H>::lose(entry) } {
                 self.id.context().invalidate_failed(regions, context);
             }
         }
-        // A completion may yet come, and then finds its entry.
+        // A late completion still finds its entry.
         self.sends.lock().invalidations_in_flight = lost;
-        // No request names a region any more. One that stayed registered would be within reach of
-        // whoever the domain is used with next. Those of Reads that were lost do; a domain that Reads
-        // came to is not used again.
+        // No request names a region any more. A region that stayed registered would be within reach
+        // of the next peer of the domain. Regions of lost Reads do stay registered, but a domain
+        // that is used for Reads serves no other connection.
         self.deferred_dereg.close();
     }
 
-    /// The queue pair, or null when it is destroyed.
+    /// Returns the queue pair, or null after it was destroyed.
     fn as_raw(&self) -> *mut raw::ib_qp {
-        // SAFETY: The id is live by the type invariants. Its queue pair is set, until the drain.
+        // SAFETY: `id` keeps the CM id live. Its `qp` was set by `rdma_create_qp`, and only the
+        // drain changes it.
         unsafe { (*self.id.as_raw()).qp }
     }
 
@@ -434,27 +446,33 @@ impl<H: Handler> PinnedDrop for QueuePair<H> {
     }
 }
 
+/// Passes an event of a queue pair to its context.
+///
 /// # Safety
 ///
 /// Only the core calls this, for a queue pair of a [`QueuePair<H>`], with a valid event.
 unsafe extern "C" fn queue_event<H: Handler>(event: *mut raw::ib_event, context: *mut c_void) {
-    // SAFETY: The queue pair was made with this context, which outlives it.
+    // SAFETY: `new` created the queue pair with this context, an `H` that the id keeps longer than
+    // the queue pair.
     let context = unsafe { &*context.cast::<H>() };
-    // SAFETY: The event is valid during the call.
+    // SAFETY: The core passes an event that is valid during the call.
     context.queue_event(&unsafe { QueueEvent::new(&*event) });
 }
 
+/// Handles the failure of a request that asked for no completion.
+///
 /// # Safety
 ///
 /// Only the core calls this, for a request of a [`QueuePair<H>`].
 unsafe extern "C" fn request_failed<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
-    // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
+    // SAFETY: The core passes these arguments for a `CompletionQueue<H>`, and both references are
+    // used only during the callback.
     let (handler, wc) = unsafe { cq::called_for::<H>(cq, wc) };
     let Some(failure) = WcStatus::of(wc) else {
         return;
     };
-    // SAFETY: The request was posted with the address of its queue pair's `failed`, and a queue pair
-    // outlives its callbacks.
+    // SAFETY: Requests that complete here were posted with the address of their queue pair's
+    // `failed`, and a queue pair outlives its callbacks: it frees its completion queue first.
     let queue = unsafe { queue_of::<H>(wc, offset_of!(QueuePair<H>, failed)) };
     let tag = match failure.is_flush() {
         true => None,
@@ -466,17 +484,21 @@ unsafe extern "C" fn request_failed<H: Handler>(cq: *mut raw::ib_cq, wc: *mut ra
     }
 }
 
+/// Handles the failure of a request of a transfer that asked for no completion.
+///
 /// # Safety
 ///
 /// Only the core calls this, for a request of a [`QueuePair<H>`].
 unsafe extern "C" fn transfer_failed<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
-    // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
+    // SAFETY: The core passes these arguments for a `CompletionQueue<H>`, and both references are
+    // used only during the callback.
     let (handler, wc) = unsafe { cq::called_for::<H>(cq, wc) };
     let Some(failure) = WcStatus::of(wc) else {
         return;
     };
-    // SAFETY: The request was posted with the address of its queue pair's `transfer_failed`, and a queue pair
-    // outlives its callbacks.
+    // SAFETY: Requests that complete here were posted with the address of their queue pair's
+    // `transfer_failed`, and a queue pair outlives its callbacks: it frees its completion queue
+    // first.
     let queue = unsafe { queue_of::<H>(wc, offset_of!(QueuePair<H>, transfer_failed)) };
     if !failure.is_flush() {
         queue.sends.lock().transfer_failure = Some(failure);
@@ -484,13 +506,15 @@ unsafe extern "C" fn transfer_failed<H: Handler>(cq: *mut raw::ib_cq, wc: *mut r
     handler.request_failed(failure);
 }
 
-/// The queue pair whose field at `offset` the request of `wc` completed to.
+/// Returns the queue pair whose field at `offset` the request of `wc` completed to.
 ///
 /// # Safety
 ///
-/// It did, and the queue pair lives for `'a`.
+/// The request of `wc` was posted with the address of that field, and the queue pair lives for
+/// `'a`.
 unsafe fn queue_of<'a, H: Handler>(wc: &raw::ib_wc, offset: usize) -> &'a QueuePair<H> {
-    // SAFETY: The caller vouches for the field, and for the life of what it is part of.
+    // SAFETY: The caller promises that the address is that of the field at `offset` of a queue pair
+    // that lives for `'a`.
     unsafe {
         &*wc.__bindgen_anon_1
             .wr_cqe

@@ -32,21 +32,22 @@ use shared::memory::{
     Stable, //
 };
 
-/// What a posted Receive consists of. The completion finds it by its first field.
+/// The parts of a posted Receive. The completion finds it by the first field.
 #[repr(C)]
 pub(crate) struct Inner<H: Context> {
     entry: Entry,
     wr: raw::ib_recv_wr,
     sge: raw::ib_sge,
-    /// The queue pair where it is posted; valid while it is.
+    /// The queue pair that it is posted to. Valid while it is.
     queue: *const (),
     next: Option<KBox<Self>>,
-    /// [`ProtectionDomain::number_buffer`].
+    /// The number from [`ProtectionDomain::number_buffer`].
     number: u32,
     mapped: Mapped<H>,
 }
 
-// SAFETY: The pointers are only followed while the buffer is posted, in the completion.
+// SAFETY: The pointers are only dereferenced while the buffer is posted, by the driver and the
+// completion.
 unsafe impl<H: Context> Send for Inner<H> {}
 
 impl<H: Context> Link for Inner<H> {
@@ -67,39 +68,41 @@ impl<H: Context> Buffer<H> {
     ///
     /// # Safety
     ///
-    /// [`Buffers::take_work_requests`] gave up `entry`, which was taken out of its list, and this is the first
-    /// call for it.
+    /// [`Buffers::take_work_requests`] lent `entry`, which was removed from its list, and this is
+    /// the first call for it.
     pub(crate) unsafe fn take_back(entry: NonNull<Entry>) -> Self {
-        // SAFETY: The caller vouches for it.
+        // SAFETY: The caller promises that `entry`, the first field, came from a box that
+        // `take_work_requests` leaked, is in no list, and is taken back by nobody else.
         Self(unsafe { KBox::from_raw(entry.cast::<Inner<H>>().as_ptr()) })
     }
 
-    /// Which buffer of its protection domain it is.
+    /// Returns the number of the buffer in its protection domain.
     pub(crate) fn number(&self) -> u32 {
         self.0.number
     }
 
-    /// The queue pair where it is posted.
+    /// Returns the queue pair where it is posted.
     ///
     /// # Safety
     ///
-    /// [`Buffers::take_work_requests`] gave up `entry`, and it was not taken back.
+    /// [`Buffers::take_work_requests`] lent `entry`, and it was not taken back.
     pub(crate) unsafe fn queue(entry: NonNull<Entry>) -> *const () {
-        // SAFETY: The caller vouches for it.
+        // SAFETY: The caller promises that `entry`, the first field of a lent box, was not taken
+        // back.
         unsafe { (*entry.cast::<Inner<H>>().as_ptr()).queue }
     }
 }
 
-/// Any number of Receive buffers that are not posted.
+/// A list of Receive buffers that are not posted.
 pub struct Buffers<H: Context>(Chain<Inner<H>>);
 
 impl<H: Context> Buffers<H> {
-    /// An empty list.
+    /// Creates an empty list.
     pub const fn new() -> Self {
         Self(Chain::new())
     }
 
-    /// Allocates one of `len` bytes and adds it. Sleeps if `flags` allow it.
+    /// Allocates a buffer of `len` bytes and adds it. Sleeps if `flags` allow it.
     pub fn allocate(&mut self, pd: &Arc<ProtectionDomain<H>>, len: usize, flags: Flags) -> Result {
         let mapped = Mapped::new(pd, len, DataDirection::FromDevice, flags)?;
         let sge = mapped.sge(len)?;
@@ -121,7 +124,7 @@ impl<H: Context> Buffers<H> {
         self.0.push(buffer.0);
     }
 
-    /// Takes up to `count` out.
+    /// Takes up to `count` buffers.
     pub fn take(&mut self, count: usize) -> Self {
         let mut taken = Self::new();
         while taken.len() < count {
@@ -133,30 +136,30 @@ impl<H: Context> Buffers<H> {
         taken
     }
 
-    /// Moves all of `other` here.
+    /// Moves all buffers of `other` here.
     pub fn append(&mut self, other: &mut Self) {
         self.0.append(&mut other.0);
     }
 
-    /// How many there are.
+    /// Returns the number of buffers.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether all were made in `pd`.
+    /// Returns whether all were allocated in `pd`.
     pub(crate) fn all_in(&self, pd: &Arc<ProtectionDomain<H>>) -> bool {
         self.0
             .iter()
             .all(|inner| Arc::ptr_eq(inner.mapped.pd(), pd))
     }
 
-    /// Links all into one list of work requests for `queue`, which complete to `done`, and gives up their
-    /// boxes to `posted`, which is that queue's.
+    /// Links all into one list of work requests for `queue`, which complete to `done`, and lends
+    /// their boxes to `posted`, which is that queue's.
     pub(crate) fn take_work_requests<Q>(
         &mut self,
         queue: &Q,
@@ -167,7 +170,8 @@ impl<H: Context> Buffers<H> {
         while let Some(inner) = self.0.pop() {
             inner.mapped.sync_for_device(inner.mapped.len());
             let inner = KBox::into_raw(inner);
-            // SAFETY: `inner` was a box a line ago, and nobody else knows it.
+            // SAFETY: `inner` is the pointer of a box that was leaked above, so it is valid and
+            // nobody else accesses it.
             let inner = unsafe { &mut *inner };
             inner.entry.arm(done, free::<H>);
             inner.queue = (&raw const *queue).cast();
@@ -178,26 +182,30 @@ impl<H: Context> Buffers<H> {
             first = &raw mut inner.wr;
             // CAST: The entry is the first field.
             let entry = NonNull::from(inner).cast();
-            // SAFETY: It stood in a chain. Until its completion takes it out it is nobody else's. If there is
-            // none it is freed with the queue pair.
+            // SAFETY: The box was in a chain, so the entry is live and in no other list. Only its
+            // completion takes it out, and without one it is freed with the queue pair, by
+            // whichever task does that.
             unsafe { posted.add(entry) };
         }
         first
     }
 
-    /// Takes back what [`Self::take_work_requests`] gave up to `posted`, from `wr` on.
+    /// Takes back the buffers that [`Self::take_work_requests`] lent to `posted`, from `wr` on.
     ///
     /// # Safety
     ///
-    /// `wr` and what follows it were not posted.
+    /// `wr` is null or a request that `take_work_requests` linked and lent to `posted`, and neither
+    /// it nor the requests after it were posted.
     pub(crate) unsafe fn reclaim(&mut self, mut wr: *const raw::ib_recv_wr, posted: &mut InFlight) {
         while !wr.is_null() {
-            // SAFETY: The request is in an `Inner`.
+            // SAFETY: The caller promises a request that `take_work_requests` linked, which is in
+            // an `Inner`.
             let inner = unsafe { container_of::<H>(wr) };
             // CAST: The entry is the first field.
-            // SAFETY: It is not null, and is in that list since the request was made.
+            // SAFETY: `inner` is not null, and by the caller's promise its entry is in that list.
             unsafe { posted.remove(NonNull::new_unchecked(inner).cast()) };
-            // SAFETY: It was not posted and is in no list, so it is ours.
+            // SAFETY: `take_work_requests` leaked the box. It was not posted and is in no list any
+            // more, so nobody else takes it.
             let inner = unsafe { KBox::from_raw(inner) };
             wr = inner.wr.next;
             self.0.push(inner);
@@ -219,43 +227,47 @@ impl<H: Context> Default for Buffers<H> {
     }
 }
 
+/// Returns the `Inner<H>` that contains `wr`.
+///
 /// # Safety
 ///
 /// `wr` is the field of an `Inner<H>`.
 unsafe fn container_of<H: Context>(wr: *const raw::ib_recv_wr) -> *mut Inner<H> {
-    // SAFETY: The caller vouches for the surrounding `Inner`.
+    // SAFETY: The caller promises that `wr` is a field of an `Inner<H>`, so the result is within
+    // the same allocation.
     unsafe { wr.byte_sub(core::mem::offset_of!(Inner<H>, wr)) }
         .cast::<Inner<H>>()
         .cast_mut()
 }
 
-/// A message that arrived.
+/// A received message.
 pub struct Message<H: Context> {
     inner: KBox<Inner<H>>,
     len: usize,
 }
 
 impl<H: Context> Message<H> {
-    /// The first `len` bytes of `buffer`, whose Receive completed.
+    /// Returns the message in the first `len` bytes of `buffer`, whose Receive completed.
     pub(crate) fn new(buffer: Buffer<H>, len: usize) -> Self {
         let Buffer(inner) = buffer;
         inner.mapped.sync_for_cpu(len);
         Self { inner, len }
     }
 
-    /// Its bytes. Their number is what the device counted. None came with an RDMA Write With Immediate.
+    /// Returns the bytes of the message, as many as the device counted. An RDMA Write With
+    /// Immediate has none.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: The Receive completed, so the device is done with the buffer, and it is not
-        // posted again before `self` is gone.
+        // posted again before `self` is consumed.
         unsafe { self.inner.mapped.bytes(self.len) }
     }
 
-    /// Which buffer of its protection domain it is in.
+    /// Returns the number of its buffer in the protection domain.
     pub(crate) fn number(&self) -> u32 {
         self.inner.number
     }
 
-    /// The buffer, for posting again.
+    /// Returns the buffer, to be posted again.
     pub fn into_buffer(self) -> Buffer<H> {
         Buffer(self.inner)
     }
@@ -263,7 +275,7 @@ impl<H: Context> Message<H> {
 
 impl<H: Context> Message<H> {
     /// Separates the memory of the message from the Receive. The memory needs no device, so the
-    /// Receive can go before it.
+    /// Receive may be dropped first.
     pub fn split(self) -> (MessageMemory, MessageReceive<H>) {
         let Self { inner, len } = self;
         let buffer = inner.mapped.buffer().clone();
@@ -282,20 +294,20 @@ pub struct MessageMemory {
     len: usize,
 }
 
-// SAFETY: The buffer is kept by `self`, which does not hold it but points to it. By the type
-// invariants neither the device nor anybody else accesses it.
+// SAFETY: `self` owns a reference to the buffer, whose address does not change. By the type
+// invariants neither the device nor anybody else accesses it until `join` takes `self`.
 unsafe impl Stable for MessageMemory {
     fn memory(&self) -> NonNull<[u8]> {
         NonNull::slice_from_raw_parts(self.buffer.base(), self.len.min(self.buffer.len()))
     }
 }
 
-/// The Receive of a message without the memory: what the device knows of that. It gives no access
-/// to it.
+/// The Receive of a message, with the mapping of the memory, to which it gives no access.
 pub struct MessageReceive<H: Context>(KBox<Inner<H>>);
 
 impl<H: Context> MessageReceive<H> {
-    /// The message of both. [`None`], and both are dropped, if `memory` is that of another message.
+    /// Returns the message of both. [`None`], and both are dropped, if `memory` is that of another
+    /// message.
     pub fn join(self, memory: MessageMemory) -> Option<Message<H>> {
         let Self(inner) = self;
         let is_same = Arc::ptr_eq(inner.mapped.buffer(), &memory.buffer);
@@ -306,10 +318,14 @@ impl<H: Context> MessageReceive<H> {
     }
 }
 
+/// Frees the box of `entry`.
+///
 /// # Safety
 ///
-/// `entry` is that of an [`Inner<H>`] that was posted, which no completion will take back.
+/// `entry` is that of an [`Inner<H>`] that was lent and is in no list, and no completion will take
+/// it back.
 unsafe fn free<H: Context>(entry: NonNull<Entry>) {
-    // SAFETY: The caller vouches for it.
+    // SAFETY: The caller promises that `entry`, the first field, came from a leaked box that nobody
+    // else takes back.
     drop(unsafe { KBox::from_raw(entry.cast::<Inner<H>>().as_ptr()) });
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Lists of memory regions, by what the peer can do to them: [`Idle`], [`Prepared`], [`Registered`]
-//! ([`crate::mr`] has the picture).
+//! Lists of memory regions by state: [`Idle`], [`Prepared`], [`Registered`] ([`crate::mr`] has the
+//! state diagram).
 
 use crate::{
     chain::Chain,
@@ -34,32 +34,33 @@ use shared::{
     trace::RegionInfo, //
 };
 
-/// Regions that the peer cannot reach, with no memory: a pool. Dropping them sleeps.
+/// A list of regions without memory, which the peer cannot reach. Dropping it sleeps.
 pub struct Idle<H: Context>(Chain<Region<H>>);
 
 impl<H: Context> Idle<H> {
-    /// An empty list.
+    /// Creates an empty list.
     pub const fn new() -> Self {
         Self(Chain::new())
     }
 
-    /// Allocates a region for up to `pages` and adds it. Its tables are allocated with `flags`. Sleeps.
+    /// Allocates a region for up to `pages` and adds it. Its tables are allocated with `flags`.
+    /// Sleeps.
     pub fn allocate(&mut self, pd: &Arc<ProtectionDomain<H>>, pages: u32, flags: Flags) -> Result {
         self.0.push(Region::new(pd, pages, flags)?);
         Ok(())
     }
 
-    /// How many there are.
+    /// Returns the number of regions.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Takes out up to `count`.
+    /// Takes up to `count` regions.
     pub fn take(&mut self, count: usize) -> Self {
         let mut taken = Self::new();
         while taken.len() < count {
@@ -69,7 +70,7 @@ impl<H: Context> Idle<H> {
         taken
     }
 
-    /// Adds all of `other`.
+    /// Moves all regions of `other` here.
     pub fn append(&mut self, other: &mut Self) {
         self.0.append(&mut other.0);
     }
@@ -81,17 +82,17 @@ impl<H: Context> Default for Idle<H> {
     }
 }
 
-/// Regions that cover memory, to be registered with the next Send.
+/// A list of regions that cover memory, to be registered with the next Send.
 pub struct Prepared<H: Context>(Chain<Region<H>>);
 
 impl<H: Context> Prepared<H> {
-    /// An empty list.
+    /// Creates an empty list.
     pub const fn new() -> Self {
         Self(Chain::new())
     }
 
-    /// Covers the next pieces of `source`, as many as one region can, with one of `idle`, for
-    /// `access`. `tag` becomes the upper half of the address that the peer sees.
+    /// Covers the next pieces of `source` with a region of `idle`, as many as it can, for `access`.
+    /// `tag` becomes the upper half of the address that the peer sees.
     ///
     /// [`ENOMEM`] if `idle` has none. Does not sleep.
     pub fn map(
@@ -105,8 +106,8 @@ impl<H: Context> Prepared<H> {
             .map(|(segment, _)| segment)
     }
 
-    /// As [`Self::map`], for memory that an RDMA Read brings data to. (On iWARP the peer writes that data.) Returns
-    /// the scatter element for the Read.
+    /// Covers memory as [`Self::map`] does, as the destination of an RDMA Read. (On iWARP the peer
+    /// writes that data.) Returns the scatter element for the Read.
     pub(crate) fn map_sink(
         &mut self,
         idle: &mut Idle<H>,
@@ -120,7 +121,7 @@ impl<H: Context> Prepared<H> {
         })
     }
 
-    /// Returns how the peer names the region, and the key by which we do.
+    /// Covers memory with a region. Returns the peer's name for it, and the local key.
     fn cover(
         &mut self,
         idle: &mut Idle<H>,
@@ -136,7 +137,7 @@ impl<H: Context> Prepared<H> {
                 Ok((segment, lkey))
             }
             Err(error) => {
-                // Nothing was posted with its key.
+                // No request was posted with its key.
                 region.unmap();
                 idle.0.push(region);
                 Err(error)
@@ -144,36 +145,37 @@ impl<H: Context> Prepared<H> {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of regions.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What traces show of them.
+    /// Returns the descriptions of the regions for traces.
     pub fn info(&self) -> impl Iterator<Item = RegionInfo> + '_ {
         self.0.iter().map(Region::info)
     }
 
-    /// Whether all were made in `pd`.
+    /// Returns whether all were allocated in `pd`.
     pub(crate) fn all_in(&self, pd: &Arc<ProtectionDomain<H>>) -> bool {
         self.0.iter().all(|region| region.is_in(pd))
     }
 
-    /// The first region.
+    /// Returns the first region.
     #[cfg(RPCRDMA_SELFTEST)]
     pub(crate) fn first(&self) -> Option<core::ptr::NonNull<raw::ib_mr>> {
         self.0.iter().next().map(Region::as_ptr)
     }
 
-    /// Gives the regions back, of which none was posted.
+    /// Returns the regions to the idle state. None of them was posted.
     ///
-    /// Each region has the same key when it is prepared again. If the key were another one each time, it could
-    /// become the one by which the device still knows the region, and a peer could invalidate it beforehand.
+    /// Each region gets the same key when it is prepared again. If the key advanced each time, it
+    /// could become the one by which the device still knows the region, and a peer could invalidate
+    /// it beforehand.
     pub fn cancel(mut self) -> Idle<H> {
         let mut region = self.0.first_mut();
         while let Some(this) = region {
@@ -183,7 +185,8 @@ impl<H: Context> Prepared<H> {
         into_idle(&mut self.0)
     }
 
-    /// Makes a list of regions that are about to be registered on the queue pair that has `deferred_dereg`.
+    /// Converts the list to regions that are about to be registered on the queue pair that has
+    /// `deferred_dereg`.
     pub(crate) fn into_registered(
         mut self,
         deferred_dereg: &Arc<DeferredDereg<H>>,
@@ -204,32 +207,32 @@ impl<H: Context> Default for Prepared<H> {
 }
 
 impl<H: Context> Registered<H> {
-    /// An empty list.
+    /// Creates an empty list.
     pub const fn new() -> Self {
         Self(Chain::new())
     }
 
-    /// How many there are.
+    /// Returns the number of regions.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What traces show of them.
+    /// Returns the descriptions of the regions for traces.
     pub fn info(&self) -> impl Iterator<Item = RegionInfo> + '_ {
         self.0.iter().map(Region::info)
     }
 
-    /// Whether one of them has this key.
+    /// Returns whether a region has this key.
     pub(crate) fn have_key(&self, rkey: u32) -> bool {
         self.0.iter().any(|region| region.rkey() == rkey)
     }
 
-    /// Takes out the region with this key, if there is one that was registered on the queue pair which has
+    /// Takes the region with this key, if it was registered on the queue pair that has
     /// `deferred_dereg`.
     pub(crate) fn take_key(
         &mut self,
@@ -243,22 +246,23 @@ impl<H: Context> Registered<H> {
         Some(taken)
     }
 
-    /// Takes the memory of all regions away, and returns them.
+    /// Releases the memory of all regions, and returns the idle regions.
     ///
     /// # Safety
     ///
-    /// Requests that have completed invalidated all of them.
+    /// Completed requests have invalidated all of them.
     pub(crate) unsafe fn into_idle(mut self) -> Idle<H> {
         into_idle(&mut self.0)
     }
 
-    /// Whether all were registered on the queue pair that has `deferred_dereg`.
+    /// Returns whether all were registered on the queue pair that has `deferred_dereg`.
     pub(crate) fn all_on(&self, deferred_dereg: &Arc<DeferredDereg<H>>) -> bool {
         let mut regions = self.0.iter();
         regions.all(|region| region.is_registered_on(deferred_dereg))
     }
 
-    /// Links the registrations of all, then `last`. Requests that fail complete to `failed`.
+    /// Links the registrations of all regions, then `last`. Requests that fail complete to
+    /// `failed`.
     pub(crate) fn link_registrations(
         &mut self,
         failed: *mut raw::ib_cqe,
@@ -276,8 +280,9 @@ impl<H: Context> Registered<H> {
         first
     }
 
-    /// Links the invalidations of all. The last one asks for a completion, and completes to `done`; the
-    /// others complete to `failed`, if they do. Returns the first, or null if there is no region.
+    /// Links the invalidations of all regions. The last one is signalled and completes to `done`;
+    /// the others complete to `failed` if they fail. Returns the first, or null if there is no
+    /// region.
     pub(crate) fn link_invalidations(
         &mut self,
         done: *mut raw::ib_cqe,
@@ -299,13 +304,13 @@ impl<H: Context> Registered<H> {
         first
     }
 
-    /// Takes out what the head's invalidations are posted with. [`None`] if there is no region, or if
-    /// the invalidations of these were lost before.
+    /// Takes the context of invalidations from the head. [`None`] if there is no region, or if
+    /// invalidations of these regions were lost before.
     pub(crate) fn take_invalidation(&mut self) -> Option<KBox<Invalidation<H>>> {
         self.0.first_mut()?.invalidation.take()
     }
 
-    /// Takes back what the head's invalidations were posted with.
+    /// Returns the context of invalidations to the head.
     pub(crate) fn put_invalidation(&mut self, invalidation: KBox<Invalidation<H>>) {
         if let Some(head) = self.0.first_mut() {
             head.invalidation = Some(invalidation);
@@ -313,7 +318,7 @@ impl<H: Context> Registered<H> {
     }
 }
 
-/// Takes the memory of all regions of `chain` away. The peer must not be able to reach it.
+/// Releases the memory of all regions of `chain`. The peer must not be able to reach it.
 fn into_idle<H: Context>(chain: &mut Chain<Region<H>>) -> Idle<H> {
     let mut idle = Idle::new();
     while let Some(mut region) = chain.pop() {

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How long the round trip to a peer is.
+//! An estimate of the round trip to a peer.
 
-/// The least time, in nanoseconds, that a Send took of late until its completion.
+/// The shortest recent time in nanoseconds from a Send to its completion.
 #[derive(Default)]
 pub(crate) struct LeastRoundTrip {
-    /// When the present period began.
+    /// The beginning of the present period.
     since: u64,
-    /// The least time in the present period, and in the one before.
+    /// The shortest time in the present period, and in the previous one.
     present: Option<u64>,
     before: Option<u64>,
 }
 
 impl LeastRoundTrip {
-    /// Nanoseconds of a period. What is older than two is forgotten: packets may go another way by then.
+    /// The length of a period in nanoseconds. Samples older than two periods are dropped, as the
+    /// path may have changed.
     pub(crate) const PERIOD: u64 = 60_000_000_000;
 
-    /// A Send took so many nanoseconds until its completion, which came at the time `now`.
+    /// Records a Send that took `took` nanoseconds until its completion at `now`.
     pub(crate) fn add(&mut self, took: u64, now: u64) {
         let passed = now.saturating_sub(self.since);
         if passed >= Self::PERIOD {
@@ -27,7 +28,7 @@ impl LeastRoundTrip {
         self.present = Some(self.present.map_or(took, |least| least.min(took)));
     }
 
-    /// The least time. [`None`] before the first completion.
+    /// Returns the shortest time. [`None`] before the first completion.
     pub(crate) fn get(&self) -> Option<u64> {
         self.present.into_iter().chain(self.before).min()
     }

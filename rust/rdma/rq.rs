@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The Receive queue of a queue pair: which Receives are posted there.
+//! The Receive queue of a queue pair.
 
 use crate::in_flight::InFlight;
 
-/// The Receive side of a queue pair.
+/// The state of the Receive side of a queue pair.
 pub(crate) struct State {
     /// Whether posting is allowed: from creation to the drain.
     pub(crate) open: bool,
-    /// Whether the queue pair is drained, so that a completion which comes now must be ignored.
+    /// Whether the queue pair is drained, so that a late completion must be ignored.
     pub(crate) drained: bool,
-    /// Receives that may still be posted.
+    /// The number of Receives that may still be posted.
     pub(crate) room: usize,
-    /// Receives that are posted.
+    /// The posted Receives.
     pub(crate) posted: InFlight,
 }
 
 impl State {
-    /// The state of a queue with room for so many Receives.
+    /// Creates the state of a queue with room for that many Receives.
     pub(crate) const fn new(room: usize) -> Self {
         Self {
             open: true,

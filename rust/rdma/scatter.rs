@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Pieces of memory, and the table by which a device is told of them.
+//! Scatter/gather tables that own their memory.
 //!
 //! C headers: [`include/linux/scatterlist.h`](srctree/include/linux/scatterlist.h),
 //! [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h), `ib_dma_map_sg`.
 //!
-//! `kernel::scatterlist` does not serve: it maps for a `struct device`, and an RDMA device may have no DMA of its own.
+//! `kernel::scatterlist` does not serve: it maps for a `struct device`, and an RDMA device may have
+//! no DMA device.
 
 use kernel::{
     alloc::Flags,
@@ -23,19 +24,21 @@ use kernel::{
 };
 use shared::memory::Piece;
 
-/// A table of pieces, which it owns.
+/// A scatter/gather table that owns its pieces of memory.
 ///
 /// # Invariants
 ///
-/// The entries describe the pieces, in order. If `mapping` is there, all of them are mapped so.
+/// The entries describe the pieces, in order. If `mapping` is set, all of them are mapped that way,
+/// and the device is live.
 pub(crate) struct Scatter {
-    // For 1 MiB at any offset this is just more than two pages, and memory in one piece for it may be hard to get.
+    // For 1 MiB at any offset this is just more than two pages, which may be hard to get
+    // contiguously.
     entries: KVVec<scatterlist>,
     pieces: KVVec<Piece>,
     mapping: Option<Mapping>,
 }
 
-/// How a table is mapped.
+/// The mapping of a table.
 #[derive(Clone, Copy)]
 struct Mapping {
     device: *mut raw::ib_device,
@@ -43,13 +46,13 @@ struct Mapping {
 }
 
 impl Scatter {
-    /// Entries longer than this are not made: devices on a bus say how long a segment they map, and
-    /// bounce buffers end at 256 KiB. All take this much.
+    /// The longest entry. Devices on a bus limit the length of a segment, and bounce buffers are
+    /// limited to 256 KiB. All support this length.
     pub(crate) const ENTRY_BYTES: usize = 65_536;
 
-    /// An empty table.
+    /// Creates an empty table.
     pub(crate) const fn new() -> Self {
-        // INVARIANT: Nothing is described, nothing is mapped.
+        // INVARIANT: There are no entries, no pieces and no mapping.
         Self {
             entries: KVVec::new(),
             pieces: KVVec::new(),
@@ -57,14 +60,14 @@ impl Scatter {
         }
     }
 
-    /// An empty table with room for so many pieces.
+    /// Creates an empty table with room for `pieces`.
     pub(crate) fn with_capacity(pieces: usize, flags: Flags) -> Result<Self> {
         let mut table = Self::new();
         table.reserve(pieces, flags)?;
         Ok(table)
     }
 
-    /// Makes room for so many more pieces.
+    /// Reserves room for `pieces` more.
     pub(crate) fn reserve(&mut self, pieces: usize, flags: Flags) -> Result {
         self.entries.reserve(pieces, flags)?;
         Ok(self.pieces.reserve(pieces, flags)?)
@@ -74,26 +77,26 @@ impl Scatter {
         self.pieces.is_empty()
     }
 
-    /// How many entries it has.
+    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Bytes that it has allocated.
+    /// Returns the number of allocated bytes.
     pub(crate) fn footprint(&self) -> usize {
         self.entries.capacity() * size_of::<scatterlist>()
             + self.pieces.capacity() * size_of::<Piece>()
     }
 
-    /// Adds `piece`, which is no longer than an entry may be. Allocates if there is no room.
+    /// Adds `piece`, which is not longer than an entry may be. Allocates if there is no room.
     pub(crate) fn push(&mut self, piece: Piece, flags: Flags) -> Result {
         self.reserve(1, flags)?;
         self.push_within_capacity(piece)
     }
 
-    /// As [`Self::push`], but allocates nothing: [`ENOMEM`] if there is no room.
+    /// Adds a piece as [`Self::push`] does, but does not allocate: [`ENOMEM`] if there is no room.
     pub(crate) fn push_within_capacity(&mut self, piece: Piece) -> Result {
-        // No entry without its piece.
+        // Checked first, so that no entry is added without its piece.
         if self.pieces.len() == self.pieces.capacity() {
             return Err(ENOMEM);
         }
@@ -101,13 +104,13 @@ impl Scatter {
             .push_within_capacity(scatterlist::default())
             .map_err(|_| ENOMEM)?;
         let entry = self.entries.last_mut().ok_or(EINVAL)?;
-        // SAFETY: A zeroed entry is one in the middle of a table; the piece owns its page.
+        // SAFETY: A zeroed entry is valid within a table; the piece keeps its page allocated.
         unsafe { raw::sg_set_page(entry, piece.page().as_ptr(), piece.len(), piece.offset()) };
         self.pieces.push_within_capacity(piece).map_err(|_| ENOMEM)
     }
 
-    /// As [`Self::push`], but if `piece` follows the last one in memory, both share an entry as long as
-    /// that goes, and a longer one takes several.
+    /// Adds a piece of any length. If it is contiguous with the last one, both share an entry up to
+    /// the longest length; a longer piece takes several entries.
     pub(crate) fn join(&mut self, mut piece: Piece, flags: Flags) -> Result {
         let longest = u32::try_from(Self::ENTRY_BYTES)?;
         while piece.len() > longest {
@@ -127,7 +130,7 @@ impl Scatter {
         self.push(piece, flags)
     }
 
-    /// Maps it. Returns the mapped entries, which are fewer if the device sees some as one.
+    /// Maps the table. Returns the mapped entries, which are fewer if the mapping merges some.
     ///
     /// # Safety
     ///
@@ -143,11 +146,11 @@ impl Scatter {
         if self.mapping.is_some() {
             return Err(EINVAL);
         }
-        // SAFETY: It is the last entry of the table.
+        // SAFETY: The reference is to an initialised entry, the last of the table.
         unsafe { raw::sg_mark_end(last) };
         let entries = i32::try_from(self.entries.len())?;
-        // SAFETY: The caller vouches for the device. The table has that many entries, all of them set to
-        // pages that `pieces` own.
+        // SAFETY: The caller promises that the device is live. The table has that many entries, all
+        // of them set to pages that `pieces` own by the type invariants.
         let mapped = unsafe {
             raw::ib_dma_map_sg(
                 device,
@@ -157,16 +160,17 @@ impl Scatter {
             )
         };
         if mapped <= 0 {
-            // Bounce buffers and address spaces run out, and there will be more again.
+            // Bounce buffers or address space are exhausted, which passes.
             return Err(ENOMEM);
         }
-        // INVARIANT: Just mapped.
+        // INVARIANT: All entries were just mapped, and the caller promises that the device stays
+        // live until they are unmapped.
         self.mapping = Some(Mapping { device, direction });
         let mapped = usize::try_from(mapped)?;
         self.entries.get_mut(..mapped).ok_or(EIO)
     }
 
-    /// Leaves the pieces mapped and allocated for ever, and forgets them.
+    /// Leaks the pieces: they stay mapped and allocated for ever.
     pub(crate) fn leak(&mut self) {
         self.mapping = None;
         self.entries.clear();
@@ -175,13 +179,14 @@ impl Scatter {
         }
     }
 
-    /// Unmaps it and lets go of the pieces. What was allocated stays.
+    /// Unmaps the table and releases the pieces. Its own memory stays allocated.
     pub(crate) fn clear(&mut self) {
         if let Some(Mapping { device, direction }) = self.mapping.take() {
-            // CAST: It was an `i32` when they were mapped. Unmapping wants the number given then, not
-            // the number returned.
+            // CAST: It was an `i32` when they were mapped. Unmapping takes the number passed then,
+            // not the number returned.
             let entries = self.entries.len() as i32;
-            // SAFETY: They are mapped so by the type invariants, on a device that is live.
+            // SAFETY: By the type invariants all entries are mapped that way, on a device that is
+            // live.
             unsafe {
                 raw::ib_dma_unmap_sg(
                     device,
@@ -203,6 +208,6 @@ impl Drop for Scatter {
 }
 
 fn physical(piece: &Piece) -> u64 {
-    // SAFETY: The piece keeps its page allocated.
+    // SAFETY: The piece keeps its page allocated, as its type promises.
     unsafe { raw::page_to_phys(piece.page().as_ptr()) }.saturating_add(u64::from(piece.offset()))
 }

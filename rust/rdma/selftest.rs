@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests that need a device: memory that the device or the peer may reach is kept, whatever fails,
+//! Tests that need a device: memory that the device or the peer may access is kept, whatever fails,
 //! until neither can.
 //!
-//! A soft RoCE device has the address 192.0.2.1. Two ends of a connection are made there.
+//! The device, such as soft RoCE, has the address 192.0.2.1. Both ends of a connection are created
+//! there.
 
 mod batches;
 mod drain;
@@ -24,10 +25,10 @@ pub use queue_events::report_fatal_events;
 
 use kernel::error::Result;
 
-/// True if it passed.
+/// A test, which returns true if it passed.
 pub type Test = fn() -> Result<bool>;
 
-/// Each with its name, which is what it claims.
+/// The tests, each with the claim that it shows.
 pub const TESTS: &[(&str, Test)] = &[
     (
         "data of a Send stays when the Send has arrived",

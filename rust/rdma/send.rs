@@ -2,8 +2,8 @@
 
 //! Send buffers.
 //!
-//! The upper layer copies a header, and payload that is short, into a buffer that is mapped for
-//! good. Longer payload is sent from where it is; the Send owns references to it ([`crate::transfer`]).
+//! The upper layer copies a header and short payload into a permanently mapped buffer. Longer
+//! payload is gathered from its pages; the Send owns references to them ([`crate::transfer`]).
 
 use crate::{
     chain::{
@@ -28,27 +28,28 @@ use kernel::{
 };
 use shared::trace::CompletionId;
 
-/// What a posted Send consists of. The completion finds it by its first field.
+/// The parts of a posted Send. The completion finds it by the first field.
 #[repr(C)]
 pub(crate) struct Inner<H: Context> {
     pub(crate) cqe: raw::ib_cqe,
     pub(crate) wr: raw::ib_send_wr,
     sge: raw::ib_sge,
-    /// The queue pair where it is posted; valid while it is.
+    /// The queue pair that it is posted to. Valid while it is.
     pub(crate) queue: *const (),
-    /// Which Send of its queue it is; valid while it is posted.
+    /// The sequence number of the Send in its queue. Valid while it is posted.
     pub(crate) sequence: u64,
     next: Option<KBox<Self>>,
-    /// [`ProtectionDomain::number_buffer`].
+    /// The number from [`ProtectionDomain::number_buffer`].
     pub(crate) number: u32,
     mapped: Mapped<H>,
 }
 
-// SAFETY: The pointers are only followed while the buffer is posted, in the completion.
+// SAFETY: The pointers are only dereferenced while the buffer is posted, by the driver and the
+// completion.
 unsafe impl<H: Context> Send for Inner<H> {}
 
 impl<H: Context> Inner<H> {
-    /// Makes the work request of a Send of `sge`, which is in the buffer.
+    /// Prepares the work request of a Send of `sge`, which is in the buffer.
     pub(crate) fn prepare(&mut self, sge: raw::ib_sge, verb: Verb) {
         // CAST: The buffer was mapped for no more than a `u32`.
         self.mapped.sync_for_device(sge.length as usize);
@@ -81,7 +82,7 @@ impl<H: Context> Link for Inner<H> {
 pub struct Buffer<H: Context>(pub(crate) KBox<Inner<H>>);
 
 impl<H: Context> Buffer<H> {
-    /// Allocates one of `len` bytes. Sleeps if `flags` allow it.
+    /// Allocates a buffer of `len` bytes. Sleeps if `flags` allow it.
     pub fn new(pd: &Arc<ProtectionDomain<H>>, len: usize, flags: Flags) -> Result<Self> {
         let mapped = Mapped::new(pd, len, DataDirection::ToDevice, flags)?;
         let inner = Inner {
@@ -97,14 +98,15 @@ impl<H: Context> Buffer<H> {
         Ok(Self(KBox::new(inner, flags)?))
     }
 
-    /// Its bytes, to be filled from the start.
+    /// Returns the bytes, to be filled from the start.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: The buffer is not posted, so the device has no access to it.
+        // SAFETY: A `Buffer` is not posted, so the device does not access it, and `&mut self` keeps
+        // it from being posted while the slice exists.
         unsafe { self.0.mapped.bytes_mut() }
     }
 
-    /// A scatter element for its first `len` bytes. [`EINVAL`] if there are fewer, or if it was made in
-    /// another domain than `pd`.
+    /// Returns a scatter element for the first `len` bytes. [`EINVAL`] if there are fewer, or if
+    /// the buffer was allocated in another domain than `pd`.
     pub(crate) fn sge(&self, pd: &Arc<ProtectionDomain<H>>, len: usize) -> Result<raw::ib_sge> {
         if !Arc::ptr_eq(self.0.mapped.pd(), pd) {
             return Err(EINVAL);
@@ -113,54 +115,55 @@ impl<H: Context> Buffer<H> {
     }
 }
 
-/// A Send that is posted next: its work request, for traces.
+/// A Send that is about to be posted, for traces.
 pub struct PostedSend<'a, H: Context> {
     inner: &'a Inner<H>,
     queue: &'a CompletionQueue<H>,
 }
 
 impl<'a, H: Context> PostedSend<'a, H> {
-    /// The Send whose work request is `wr`, and which completes to `queue`.
+    /// Returns the Send whose work request is `wr`, and which completes to `queue`.
     ///
     /// # Safety
     ///
-    /// `wr` is that of an [`Inner`], which lives for `'a`.
+    /// `wr` is that of an [`Inner<H>`], which lives for `'a` and does not change meanwhile.
     pub(crate) unsafe fn of(wr: *const raw::ib_send_wr, queue: &'a CompletionQueue<H>) -> Self {
-        // SAFETY: The caller vouches for the surrounding `Inner`.
+        // SAFETY: The caller promises that `wr` is a field of an `Inner<H>` that lives for `'a` and
+        // does not change.
         let inner = unsafe { &*wr.byte_sub(offset_of!(Inner<H>, wr)).cast() };
         Self { inner, queue }
     }
 
-    /// What traces call it.
+    /// Returns the trace identifier.
     pub fn id(&self) -> CompletionId {
         self.queue.completion_id(self.inner.number)
     }
 
-    /// How many scatter elements it has.
+    /// Returns the number of scatter elements.
     pub fn elements(&self) -> usize {
         usize::try_from(self.inner.wr.num_sge).unwrap_or(0)
     }
 
-    /// Whether it asks for a completion.
+    /// Returns whether it asks for a completion.
     pub fn is_signalled(&self) -> bool {
         self.inner.wr.send_flags & raw::ib_send_flags_IB_SEND_SIGNALED != 0
     }
 
-    /// The key that it invalidates at the peer. Zero if there is none.
+    /// Returns the key that it invalidates at the peer, or zero if there is none.
     pub fn invalidates(&self) -> u32 {
         match self.inner.wr.opcode {
-            // SAFETY: Both arms of the union are plain 32-bit words.
+            // SAFETY: Both arms of the union are plain 32-bit words, so any contents are valid.
             raw::ib_wr_opcode_IB_WR_SEND_WITH_INV => unsafe { self.inner.wr.ex.invalidate_rkey },
             _ => 0,
         }
     }
 }
 
-/// Any number of Send buffers that are not posted.
+/// A list of Send buffers that are not posted.
 pub struct Buffers<H: Context>(Chain<Inner<H>>);
 
 impl<H: Context> Buffers<H> {
-    /// An empty list.
+    /// Creates an empty list.
     pub const fn new() -> Self {
         Self(Chain::new())
     }
@@ -170,22 +173,22 @@ impl<H: Context> Buffers<H> {
         self.0.push(buffer.0);
     }
 
-    /// Takes out the buffer that was added last.
+    /// Takes the buffer that was added last.
     pub fn pop(&mut self) -> Option<Buffer<H>> {
         self.0.pop().map(Buffer)
     }
 
-    /// Moves all of `other` here.
+    /// Moves all buffers of `other` here.
     pub fn append(&mut self, other: &mut Self) {
         self.0.append(&mut other.0);
     }
 
-    /// How many there are.
+    /// Returns the number of buffers.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -206,24 +209,25 @@ pub enum Verb {
     Invalidate(u32),
 }
 
-/// A Send that is to be posted after RDMA Writes, or may.
+/// A reply that is to be posted, perhaps after RDMA Writes.
 pub struct UnpostedSend<H: Context> {
-    /// What is sent is at its beginning.
+    /// The buffer, which begins with the message.
     pub buffer: Buffer<H>,
-    /// How many bytes of it are sent.
+    /// The number of bytes to send.
     pub len: usize,
-    /// What kind of Send it is.
+    /// The kind of the Send.
     pub verb: Verb,
-    /// What it is called if its Writes fail.
+    /// The upper layer's name for it, reported if its Writes fail.
     pub tag: H::SendTag,
 }
 
-/// When the device is told of a Send.
+/// The time at which the doorbell is rung for a Send.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Doorbell {
-    /// At once.
+    /// Rings at once.
     Ring,
-    /// With the next request that rings, or by [`QueuePair::ring`], if not for other reasons before.
+    /// Rings with the next request that rings, or by [`QueuePair::ring`], if not for other reasons
+    /// before.
     ///
     /// [`QueuePair::ring`]: crate::QueuePair::ring
     Defer,

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Registered memory that RDMA Reads bring data to: the Data Sink of RFC 5040.
+//! A pool of memory regions for the destination of RDMA Reads, the Data Sink of RFC 5040.
 //!
-//! On iWARP the peer writes the answer to a Read, by a key that the request gives it; the key for
-//! local access is not for that. So the memory is registered in the chain that has the Reads, and
-//! the last Read of each region invalidates it: when that completes, the key is worth nothing any
-//! more.
+//! On iWARP the peer writes the response to a Read, by a key in the request, and the key for local
+//! access does not serve for that. So the memory is registered in the chain of the Reads, and the
+//! last Read of each region invalidates it: when that completes, the key is not valid any more.
 //!
 //! The core has a helper for that, `rdma_rw_ctx_init()`. It takes a region for each segment of the
-//! peer, from a pool that is allocated with the queue pair and that may turn out to be empty. Here a
-//! region goes as far as our own memory does, whatever it is cut into by the peer, and there are
-//! only as many as were ever in use at the same time.
+//! peer, from a pool that is allocated with the queue pair and that may be empty. Here a region
+//! extends as far as the local memory does, whatever the segments of the peer, and there are only
+//! as many regions as were ever in use at the same time.
 
 use crate::{
     context::Context,
@@ -34,7 +33,7 @@ use kernel::{
 };
 use shared::memory::Piece;
 
-/// The regions of one queue pair that no RDMA Read uses now.
+/// The idle regions of a queue pair.
 #[pin_data]
 pub(crate) struct Sinks<H: Context> {
     #[pin]
@@ -44,7 +43,7 @@ pub(crate) struct Sinks<H: Context> {
 }
 
 impl<H: Context> Sinks<H> {
-    /// An empty list. Each region that is made will cover up to `pages`.
+    /// Creates an empty pool. Each region will cover up to `pages`.
     pub(crate) fn new(pd: Arc<ProtectionDomain<H>>, pages: u32) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -56,8 +55,8 @@ impl<H: Context> Sinks<H> {
         )
     }
 
-    /// Covers the next of `pieces`, as many as one region can, and adds that region to `regions`.
-    /// Returns the scatter element for the Reads that go there. Sleeps.
+    /// Covers the next of `pieces` with a region, as many as it can, and adds it to `regions`.
+    /// Returns the scatter element for the Reads. Sleeps.
     pub(crate) fn cover(
         &self,
         pieces: &mut Peekable<impl Iterator<Item = Result<Piece>>>,
@@ -70,7 +69,7 @@ impl<H: Context> Sinks<H> {
         regions.map_sink(&mut region, pieces)
     }
 
-    /// Deregisters those that no RDMA Read uses now. Sleeps.
+    /// Deregisters the idle regions. Sleeps.
     pub(crate) fn give_up(&self) {
         let idle = core::mem::replace(&mut *self.idle.lock(), Idle::new());
         drop(idle);
@@ -80,9 +79,9 @@ impl<H: Context> Sinks<H> {
     ///
     /// # Safety
     ///
-    /// Reads that have completed invalidated all of them.
+    /// Completed Reads have invalidated all of them.
     pub(crate) unsafe fn put_back(&self, regions: Registered<H>) {
-        // SAFETY: The caller vouches for it.
+        // SAFETY: The caller promises that completed Reads have invalidated all of them.
         let mut regions = unsafe { regions.into_idle() };
         self.idle.lock().append(&mut regions);
     }

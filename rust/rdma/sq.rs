@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The Send queue of a queue pair: what is posted there, and what the layer above decides about it.
+//! The Send queue of a queue pair: the posted requests, and the policy of the layer above.
 //!
 //! Most Sends need no completion of their own: a reliable connection completes in order, so the
-//! completion of one Send covers those before it. Which Send asks for one is up to the [`SendPolicy`], which is
-//! kept under the lock of this queue, so that the layer above needs none of its own.
+//! completion of one Send covers those before it. The [`SendPolicy`] chooses the Sends that ask for
+//! one. It is protected by the lock of this queue, so that the layer above needs no lock of its
+//! own.
 
 use crate::{
     chain::Chain,
@@ -36,94 +37,98 @@ use kernel::{
     time::Jiffies, //
 };
 
-/// What the layer above decides about a Send queue.
+/// The policy of the layer above for a Send queue.
 ///
-/// Its methods are called with the queue's lock held. They must not sleep, nor drop values whose drop sleeps.
+/// Its methods are called with the queue's lock held. They must neither sleep nor drop values whose
+/// drop sleeps.
 pub trait SendPolicy<H: Context>: Send + Unpin + 'static {
-    /// Whether the Send that is posted next asks for a completion.
+    /// Returns whether the Send that is posted next asks for a completion.
     fn asks_for_completion(&mut self, send: &NextSend) -> bool;
 
-    /// `buffer` is free: its Send completed, or was not posted.
+    /// Takes `buffer`, which is free: its Send completed, or was not posted.
     fn put_back(&mut self, buffer: Buffer<H>);
 
-    /// The Reads or Writes that so many SQ credits were reserved for are done, or were not posted.
+    /// Releases SQ credits: the Reads or Writes that they were reserved for completed, or were not
+    /// posted.
     fn release(&mut self, credits: usize);
 
-    /// Keeps `transfer` for the next one; or returns it, to be freed.
+    /// Keeps `transfer` for the next one, or returns it to be freed.
     fn keep(&mut self, transfer: Empty<H>) -> Option<Empty<H>>;
 
-    /// Whether to call [`Handler::send_resumed`], now that a completion gave something back.
+    /// Returns whether to call [`Handler::send_resumed`] after a completion returned buffers or
+    /// credits.
     ///
     /// [`Handler::send_resumed`]: crate::Handler::send_resumed
     fn resumes(&mut self) -> bool;
 }
 
-/// What a [`SendPolicy`] may want to know of a Send.
+/// The properties of a Send that matter to a [`SendPolicy`].
 pub struct NextSend {
-    /// RDMA Writes go before it. What they are of is kept until a completion.
+    /// Whether RDMA Writes precede it, whose memory is kept until a completion.
     pub has_writes: bool,
-    /// Memory that is not copied is part of it. It is kept until a completion.
+    /// Whether it gathers memory, which is kept until a completion.
     pub has_inserted: bool,
-    /// The kernel's coarse clock.
+    /// The time of the kernel's coarse clock.
     pub now: Jiffies,
 }
 
 /// A posted Send.
 struct Posted<H: Context> {
     buffer: KBox<Inner<H>>,
-    /// RDMA Writes that precede it in its chain, or memory that is part of it.
+    /// The RDMA Writes that precede it in its chain, or memory that is part of it.
     attached: Option<KBox<transfer::Inner<H>>>,
     tag: Option<H::SendTag>,
     since: Jiffies,
 }
 
-/// A [flush](crate::QueuePair::flush_sends), of which there is one at a time. Completions find it by the first field.
+/// A [flush](crate::QueuePair::flush_sends), of which there is one at a time. Completions find it
+/// by the first field.
 #[repr(C)]
 pub(crate) struct Flush {
     pub(crate) cqe: raw::ib_cqe,
-    /// The queue pair, when it was posted once. It does not change after that.
+    /// The queue pair, set by the first flush. It does not change after that.
     pub(crate) queue: *const c_void,
-    /// The last Send before it, while it is posted.
+    /// The sequence number of the last Send before it, while it is posted.
     pub(crate) last: Option<u64>,
 }
 
-// SAFETY: The pointers in it are to a function, and to a queue pair that contains it.
+// SAFETY: The pointers are to a function, and to the queue pair that contains it.
 unsafe impl Send for Flush {}
 
-/// The Send side of a queue pair.
+/// The state of the Send side of a queue pair.
 pub(crate) struct State<H: Context, P> {
     /// Whether posting is allowed: from creation to the drain, or to the first error.
     pub(crate) open: bool,
     pub(crate) policy: P,
-    /// Posted Sends at their sequence number modulo the length.
+    /// The posted Sends, each at its sequence number modulo the length.
     posted: KVec<Option<Posted<H>>>,
-    /// Sequence number of the oldest posted Send, and of the next.
+    /// The sequence numbers of the oldest posted Send, and of the next one.
     oldest: u64,
     newest: u64,
-    /// Transfers that are posted in batches, or that a device lost.
+    /// Transfers that are posted in batches, or that the device lost.
     pub(crate) rw_contexts: InFlight,
-    /// Invalidations that are posted, or that a device lost.
+    /// Invalidations that are posted, or that the device lost.
     pub(crate) invalidations_in_flight: InFlight,
-    /// Regions that may still be invalidated at the same time.
+    /// The number of regions that may still be invalidated at the same time.
     pub(crate) invalidations: usize,
     drained: bool,
-    /// Why a request of a transfer failed that asked for no completion. The next of them that did is of the
-    /// same transfer.
+    /// The status of an unsignalled request of a transfer that failed. The next signalled one is of
+    /// the same transfer.
     pub(crate) transfer_failure: Option<WcStatus>,
     pub(crate) flush: Flush,
-    /// A Send that asked for a completion, and when it was posted.
+    /// A signalled Send and the time at which it was posted.
     measured: Option<(u64, u64)>,
     pub(crate) round_trip: LeastRoundTrip,
-    /// First and last of the requests that wait for the doorbell; null if there is none. They live:
-    /// Sends in `posted`, registrations in regions that cannot be had back before it rang.
+    /// The first and last of the requests that wait for the doorbell, or null. They are live: Sends
+    /// in `posted`, registrations in regions that are not released before it rings.
     deferred: [*mut raw::ib_send_wr; 2],
 }
 
-/// What Sends were posted with, for its owner to drop when the lock is released.
+/// The transfers of completed Sends, to be dropped after the lock is released.
 pub(crate) type Spent<H> = Chain<transfer::Inner<H>>;
 
 impl<H: Context, P: SendPolicy<H>> State<H, P> {
-    /// For `count` Sends that are posted at the same time. Sleeps.
+    /// Creates the state for `count` Sends at the same time. Sleeps.
     pub(crate) fn new(count: usize, invalidations: usize, policy: P) -> Result<Self> {
         let mut posted = KVec::with_capacity(count, GFP_KERNEL)?;
         for _ in 0..count {
@@ -151,13 +156,12 @@ impl<H: Context, P: SendPolicy<H>> State<H, P> {
         })
     }
 
-    /// Makes `buffer` the Send of its first `len` bytes that follows the last posted one on `queue`, and
-    /// returns its work request, to be posted before the lock is given up. With it goes `attached`.
-    /// It completes to `done`, if it asks for a completion or fails.
+    /// Makes a Send of the first `len` bytes of `buffer`, with `attached`, the next one on `queue`.
+    /// Returns its work request, which must be posted before the lock is released. It completes to
+    /// `done` if it is signalled or fails.
     ///
-    /// `verb` says what kind of Send it is. One that asks for a completion must not be deferred: it
-    /// may be what others wait for. [`EINVAL`] if the buffer is not one of `pd`, or if more Sends would be
-    /// posted than may be.
+    /// `verb` is the kind of the Send. A signalled Send must not be deferred, as others may wait
+    /// for it. [`EINVAL`] if the buffer is of another domain than `pd`, or if the queue is full.
     #[expect(clippy::too_many_arguments)]
     pub(crate) fn enqueue<Q>(
         &mut self,
@@ -219,31 +223,33 @@ impl<H: Context, P: SendPolicy<H>> State<H, P> {
         Ok(wr)
     }
 
-    /// Lets the requests from `first` to `last` wait for the doorbell. What they are part of must
-    /// not be freed or reused before [`Self::take_deferred`].
+    /// Defers the requests from `first` to `last` until the doorbell. The structures that contain
+    /// them must be neither freed nor reused before [`Self::take_deferred`].
     pub(crate) fn defer(&mut self, first: *mut raw::ib_send_wr, last: *mut raw::ib_send_wr) {
         self.deferred = [self.take_deferred(first), last];
     }
 
-    /// Whether something waits for the doorbell.
+    /// Returns whether requests wait for the doorbell.
     pub(crate) fn is_deferring(&self) -> bool {
         let [first, _] = self.deferred;
         !first.is_null()
     }
 
-    /// Links what waits for the doorbell before `then`, and returns the first of all, which is to be
-    /// posted before the lock is given up.
+    /// Links the deferred requests before `then`, and returns the first of all, which must be
+    /// posted before the lock is released.
     pub(crate) fn take_deferred(&mut self, then: *mut raw::ib_send_wr) -> *mut raw::ib_send_wr {
         let [first, last] = core::mem::replace(&mut self.deferred, [null_mut(); 2]);
         if first.is_null() {
             return then;
         }
-        // SAFETY: What was deferred lives, and is not known to the device.
+        // SAFETY: `last` was deferred, so it is live until now, as `defer` demands, and the driver
+        // does not know it yet.
         unsafe { (*last).next = then };
         first
     }
 
-    /// Takes back all Sends up to the one posted as `sequence`. Returns whether somebody waits.
+    /// Takes back all Sends up to the one posted as `sequence`. Returns whether there is a waiter,
+    /// and the transfers.
     pub(crate) fn retire(&mut self, sequence: u64) -> (bool, Spent<H>) {
         if let Some((_, since)) = self.measured.take_if(|(posted, _)| *posted <= sequence) {
             let now = clock::nanoseconds();
@@ -258,10 +264,10 @@ impl<H: Context, P: SendPolicy<H>> State<H, P> {
         (self.policy.resumes(), spent)
     }
 
-    /// The tag of the oldest posted Send that has Writes before it.
+    /// Returns the tag of the oldest posted Send that has Writes before it.
     ///
-    /// A completion covers the Send of each such message. So if a Write failed, and the completions
-    /// before that were seen, it is one of this message.
+    /// Each such Send is signalled. So if a Write failed, and the completions before that were
+    /// handled, it is one of this message.
     pub(crate) fn oldest_with_writes(&self) -> Option<H::SendTag> {
         let mut posted = (self.oldest..self.newest).filter_map(|sequence| {
             let place = self.place(sequence)?;
@@ -274,13 +280,13 @@ impl<H: Context, P: SendPolicy<H>> State<H, P> {
         posted.find(has_writes)?.tag
     }
 
-    /// The sequence number of the last posted Send, if one has not completed yet, as far as is known.
+    /// Returns the sequence number of the last posted Send, if any is outstanding.
     pub(crate) fn last_posted(&self) -> Option<u64> {
         (self.oldest != self.newest).then(|| self.newest.wrapping_sub(1))
     }
 
-    /// How old those Sends are `now` that have not completed yet, as far as is known. One that followed on batches of its transfer is as
-    /// old as the first of these.
+    /// Returns the ages at `now` of the outstanding Sends. A Send after batches of its transfer is
+    /// as old as the first of these.
     pub(crate) fn ages(&self, now: Jiffies) -> impl Iterator<Item = Jiffies> + '_ {
         (self.oldest..self.newest).filter_map(move |sequence| {
             let posted = self.posted.get(self.place(sequence)?)?.as_ref()?;
@@ -288,8 +294,8 @@ impl<H: Context, P: SendPolicy<H>> State<H, P> {
         })
     }
 
-    /// Takes back what all Sends were posted with, as the queue is drained. What is outstanding yet was lost
-    /// by the device. It may still come up with it, so the buffers stay where they are.
+    /// Takes the transfers of all Sends, because the queue is drained. The device lost the
+    /// completions that are outstanding. They may still arrive, so the buffers stay in the queue.
     pub(crate) fn retire_all(&mut self) -> Spent<H> {
         self.drained = true;
         self.oldest = self.newest;
@@ -302,12 +308,12 @@ impl<H: Context, P: SendPolicy<H>> State<H, P> {
         spent
     }
 
-    /// Whether the queue pair is drained, so that a completion which comes now must be ignored.
+    /// Returns whether the queue pair is drained, so that a late completion must be ignored.
     pub(crate) fn is_drained(&self) -> bool {
         self.drained
     }
 
-    /// Keeps `transfer` for the next one; or returns it, to be freed when the lock is released.
+    /// Keeps `transfer` for the next one, or returns it to be freed after the lock is released.
     pub(crate) fn keep(&mut self, transfer: Empty<H>) -> Option<Empty<H>> {
         match self.open {
             true => self.policy.keep(transfer),

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RDMA Reads and Writes: memory of ours, memory of the peer, and the requests between them.
+//! RDMA Reads and Writes: local memory, memory of the peer, and the requests between them.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 //!
 //! A [`Transfer`] is filled with remote segments and local [`Piece`]s of the same total length, and
-//! posted as a whole, or in batches if that is many requests ([`crate::qp`]). Neighbouring
-//! pieces are mapped as one, and each request takes as many elements as the queue pair allows. The
-//! local key covers them, so nothing is registered, except on iWARP for Reads ([`Sinks`]).
+//! posted as a whole, or in batches if that is many requests ([`crate::qp`]). Contiguous pieces are
+//! mapped as one, and each request has as many elements as the queue pair allows. The local key
+//! covers them, so nothing is registered, except for Reads on iWARP ([`Sinks`]).
 //!
-//! Writes belong to the Send that follows them; Reads come back to a [`crate::ReadHandler`]. In both cases
-//! the pieces are unmapped and let go when a completion says that the device is done with all of them.
+//! Writes belong to the Send that follows them; Reads come back to a [`crate::ReadHandler`]. In
+//! both cases the pieces are unmapped and released when a completion shows that the device is done
+//! with all of them.
 
 use crate::{
     chain::{
@@ -44,29 +45,30 @@ use shared::memory::Piece;
 pub(crate) struct Inner<H: Context> {
     requests: KVVec<raw::ib_rdma_wr>,
     elements: KVVec<raw::ib_sge>,
-    /// What `elements` were before they were cut to the peer's segments.
+    /// The elements before they were split at the peer's segments.
     whole: KVVec<raw::ib_sge>,
     scatter: Scatter,
-    /// Memory that must be registered, before it is.
+    /// Memory that must be registered and is not yet.
     unregistered: KVVec<Piece>,
     remote: KVVec<Segment>,
-    /// What registers memory, if that must be, and the regions that have it then.
+    /// The pool of regions if memory must be registered, and the regions that cover it.
     pub(crate) sinks: Option<Arc<Sinks<H>>>,
     pub(crate) regions: mr::Prepared<H>,
     direction: DataDirection,
     max_elements: usize,
-    /// For memory that a Send takes along: where in the Send's buffer it belongs.
+    /// For memory that a Send gathers: its offset in the message.
     insert_at: Option<usize>,
-    /// How many requests of it may be posted at the same time: so many SQ credits are its own.
+    /// The number of SQ credits that it owns, and so of requests that may be posted at the same
+    /// time.
     pub(crate) credits: usize,
-    /// When the first batch of it was posted, if its Send goes with a later one.
+    /// When its first batch was posted, if its Send is posted with a later one.
     pub(crate) begun: Option<Jiffies>,
     next: Option<KBox<Self>>,
     pd: Arc<ProtectionDomain<H>>,
 }
 
-// SAFETY: Nothing in it belongs to a task or CPU; its pointers are into itself and set anew before
-// each post.
+// SAFETY: Nothing in it belongs to a task or CPU; its pointers are into its own lists and set
+// before each post.
 unsafe impl<H: Context> Send for Inner<H> {}
 
 impl<H: Context> Link for Inner<H> {
@@ -81,16 +83,16 @@ impl<H: Context> Link for Inner<H> {
 
 /// Reads or Writes that are not posted.
 ///
-/// Its methods allocate only what no earlier transfer left, and sleep only if the flags that it was
-/// made with allow it.
+/// Its methods allocate only memory that no earlier transfer left, and sleep only if the flags that
+/// it was created with allow it.
 pub struct Transfer<H: Context> {
     inner: KBox<Inner<H>>,
     flags: Flags,
 }
 
 impl<H: Context> Transfer<H> {
-    /// An empty transfer in `direction`, with so many elements in a request at most. `sinks` registers memory that
-    /// must be registered.
+    /// Returns an empty transfer in `direction`, with at most `max_elements` in a request. `sinks`
+    /// is the pool of regions if memory must be registered.
     pub(crate) fn new(
         empty: Empty<H>,
         direction: DataDirection,
@@ -105,7 +107,7 @@ impl<H: Context> Transfer<H> {
         Self { inner, flags }
     }
 
-    /// Makes room for so many pieces of local memory.
+    /// Reserves room for `pieces` of local memory.
     pub fn expect(&mut self, pieces: usize) -> Result {
         let (inner, flags) = (&mut *self.inner, self.flags);
         match inner.sinks {
@@ -142,8 +144,8 @@ impl<H: Context> Transfer<H> {
         Ok(())
     }
 
-    /// Maps the memory and makes the requests. [`EINVAL`] unless both sides are equally long. Where
-    /// memory is registered for it, it sleeps in any case.
+    /// Maps the memory and prepares the requests. [`EINVAL`] unless both sides have the same
+    /// length. Sleeps in any case if memory must be registered.
     pub fn prepare(mut self) -> Result<Prepared<H>> {
         let (inner, flags) = (&mut *self.inner, self.flags);
         inner.cover(flags)?;
@@ -153,10 +155,10 @@ impl<H: Context> Transfer<H> {
     }
 
     /// Maps the memory, for a Send that has it between the first `at` bytes of its buffer and the
-    /// rest. [`E2BIG`] if it is in more pieces than one Send takes.
+    /// rest. [`E2BIG`] if it has more pieces than one Send can have.
     pub fn insert(mut self, at: usize) -> Result<Inserted<H>> {
         let (inner, flags) = (&mut *self.inner, self.flags);
-        // The first and the last are of the buffer.
+        // The first and the last element are of the buffer.
         inner.elements.push(raw::ib_sge::default(), flags)?;
         inner.map(flags)?;
         inner.elements.push(raw::ib_sge::default(), flags)?;
@@ -168,12 +170,12 @@ impl<H: Context> Transfer<H> {
     }
 }
 
-/// Memory that a Send takes from where it is.
+/// Memory that a Send gathers from its pages.
 pub struct Inserted<H: Context>(pub(crate) KBox<Inner<H>>);
 
-/// What goes with a Send.
+/// The RDMA Writes or memory that a Send is posted with.
 pub enum Attached<H: Context> {
-    /// The Send has neither.
+    /// Neither of both.
     Nothing,
     /// RDMA Writes before it.
     Writes(Prepared<H>),
@@ -182,7 +184,7 @@ pub enum Attached<H: Context> {
 }
 
 impl<H: Context> Attached<H> {
-    /// How many work requests it is.
+    /// Returns the number of work requests.
     pub fn requests(&self) -> usize {
         match self {
             Self::Writes(writes) => writes.len(),
@@ -207,42 +209,42 @@ impl<H: Context> Attached<H> {
     }
 }
 
-/// Reads or Writes that only have to be posted.
+/// Reads or Writes that are ready to be posted.
 pub struct Prepared<H: Context>(pub(crate) KBox<Inner<H>>);
 
 impl<H: Context> Prepared<H> {
-    /// The number of work requests.
+    /// Returns the number of work requests.
     pub fn len(&self) -> usize {
         self.0.requests.len()
     }
 
-    /// Whether there are no work requests.
+    /// Returns whether there are no work requests.
     pub fn is_empty(&self) -> bool {
         self.0.requests.is_empty()
     }
 
-    /// How many regions are registered for them, with the first ones that are posted.
+    /// Returns the number of regions that are registered with the first requests.
     pub fn registrations(&self) -> usize {
         self.0.regions.len()
     }
 }
 
-/// A transfer with nothing in it, but perhaps with lists that an earlier one had.
+/// An empty transfer, perhaps with the allocated lists of an earlier one.
 pub struct Empty<H: Context>(pub(crate) KBox<Inner<H>>);
 
 impl<H: Context> Empty<H> {
-    /// An empty transfer without lists. Sleeps if `flags` allow it.
+    /// Allocates an empty transfer without lists. Sleeps if `flags` allow it.
     pub(crate) fn new(pd: &Arc<ProtectionDomain<H>>, flags: Flags) -> Result<Self> {
         Ok(Self(KBox::new(Inner::new(pd.clone()), flags)?))
     }
 
-    /// Empties `inner`: unmaps what is in it, and lets go of that.
+    /// Empties `inner`: unmaps and releases its memory.
     pub(crate) fn of(mut inner: KBox<Inner<H>>) -> Self {
         inner.reset();
         Self(inner)
     }
 
-    /// The bytes that the transfer takes.
+    /// Returns the number of allocated bytes.
     pub fn footprint(&self) -> usize {
         self.0.footprint()
     }
@@ -252,17 +254,17 @@ impl<H: Context> Empty<H> {
 pub struct EmptyList<H: Context>(Chain<Inner<H>>);
 
 impl<H: Context> EmptyList<H> {
-    /// An empty list.
+    /// Creates an empty list.
     pub const fn new() -> Self {
         Self(Chain::new())
     }
 
-    /// Adds one.
+    /// Adds a transfer.
     pub fn push(&mut self, empty: Empty<H>) {
         self.0.push(empty.0);
     }
 
-    /// Takes one out.
+    /// Takes a transfer.
     pub fn pop(&mut self) -> Option<Empty<H>> {
         self.0.pop().map(Empty)
     }
@@ -295,12 +297,12 @@ impl<H: Context> Inner<H> {
         }
     }
 
-    /// Whether a queue pair in `pd` may move it in `direction`.
+    /// Returns whether a queue pair in `pd` may transfer it in `direction`.
     pub(crate) fn is_for(&self, pd: &Arc<ProtectionDomain<H>>, direction: DataDirection) -> bool {
         Arc::ptr_eq(&self.pd, pd) && self.direction == direction
     }
 
-    /// Unmaps all and lets go of it. What its lists were allocated for stays.
+    /// Unmaps and releases all memory. Its lists stay allocated.
     fn reset(&mut self) {
         self.scatter.clear();
         self.requests.clear();
@@ -313,7 +315,7 @@ impl<H: Context> Inner<H> {
         self.begun = None;
     }
 
-    /// The bytes that the transfer takes, whatever is in its lists.
+    /// Returns the number of allocated bytes, independent of the contents of the lists.
     fn footprint(&self) -> usize {
         size_of::<Self>()
             + self.requests.capacity() * size_of::<raw::ib_rdma_wr>()
@@ -323,7 +325,7 @@ impl<H: Context> Inner<H> {
             + self.remote.capacity() * size_of::<Segment>()
     }
 
-    /// Hands memory that must be registered over to regions.
+    /// Covers memory that must be registered with regions.
     fn cover(&mut self, flags: Flags) -> Result {
         let Some(sinks) = &self.sinks else {
             return Ok(());
@@ -337,13 +339,13 @@ impl<H: Context> Inner<H> {
     }
 
     fn map(&mut self, flags: Flags) -> Result {
-        // SAFETY: `pd` keeps the device. What is posted is owned by its queue pair until the device is
-        // done with it, and the table goes before the domain.
+        // SAFETY: `pd` keeps the device until the table is dropped, as it is a later field. A
+        // posted transfer is owned by its queue pair until the device is done with it.
         let mapped = unsafe { self.scatter.map(self.pd.device(), self.direction) }?;
         let lkey = self.pd.local_key();
         self.elements.reserve(mapped.len(), flags)?;
         for entry in mapped {
-            // SAFETY: The entry is one of those that were mapped.
+            // SAFETY: The entry is one of those that `Scatter::map` returned, so it is mapped.
             let (addr, length) = unsafe { (raw::sg_dma_address(entry), raw::sg_dma_len(entry)) };
             let sge = raw::ib_sge { addr, length, lkey };
             self.elements.push(sge, flags)?;
@@ -351,16 +353,16 @@ impl<H: Context> Inner<H> {
         Ok(())
     }
 
-    /// Cuts the mapped memory to the segments of the peer, and makes a request for each group of
-    /// elements.
+    /// Splits the mapped memory at the segments of the peer, and prepares a request for each group
+    /// of elements.
     fn divide(&mut self, flags: Flags) -> Result {
         let opcode = match self.direction {
             DataDirection::ToDevice => raw::ib_wr_opcode_IB_WR_RDMA_WRITE,
-            // There is no third kind.
+            // There is no third direction.
             _ => raw::ib_wr_opcode_IB_WR_RDMA_READ,
         };
         core::mem::swap(&mut self.elements, &mut self.whole);
-        // More, where an element is cut to the peer's segments.
+        // Splitting at the peer's segments may need more.
         self.elements.reserve(self.whole.len(), flags)?;
         let mut local = self.whole.iter().copied();
         let mut current = raw::ib_sge::default();
@@ -391,7 +393,7 @@ impl<H: Context> Inner<H> {
                     }
                 }
                 if self.sinks.is_some() && current.length == 0 {
-                    // All of the region is there then.
+                    // The last Read of a region invalidates it.
                     request.wr.opcode = raw::ib_wr_opcode_IB_WR_RDMA_READ_WITH_INV;
                     request.wr.ex.invalidate_rkey = current.lkey;
                 }
@@ -404,8 +406,8 @@ impl<H: Context> Inner<H> {
         Ok(())
     }
 
-    /// Links the requests of `batch`, the last one to `last`. None of them asks for a completion; one
-    /// that fails completes to `failed`. Returns the first, or `last` if there is none.
+    /// Links the unsignalled requests of `batch`, the last one to `last`. A request that fails
+    /// completes to `failed`. Returns the first, or `last` if there is none.
     pub(crate) fn link(
         &mut self,
         batch: Range<usize>,
@@ -435,7 +437,7 @@ impl<H: Context> Inner<H> {
         next
     }
 
-    /// The last request of `batch`.
+    /// Returns the last request of `batch`.
     pub(crate) fn last_of(&mut self, batch: Range<usize>) -> Option<&mut raw::ib_rdma_wr> {
         self.requests.get_mut(batch)?.last_mut()
     }
@@ -444,17 +446,17 @@ impl<H: Context> Inner<H> {
         self.requests.len()
     }
 
-    /// Whether it can be part of a message of which `len` bytes are in the Send's buffer.
+    /// Returns whether it can be part of a message with `len` bytes in the Send's buffer.
     pub(crate) fn fits_message(&self, len: usize) -> bool {
         self.insert_at.is_none_or(|at| at <= len)
     }
 
-    /// Whether it is part of a Send.
+    /// Returns whether it is memory that a Send gathers.
     pub(crate) fn is_inserted(&self) -> bool {
         self.insert_at.is_some()
     }
 
-    /// All scatter elements of the Send that has `whole` in its buffer.
+    /// Returns all scatter elements of the Send that has `whole` in its buffer.
     pub(crate) fn surround(&mut self, whole: raw::ib_sge) -> Option<&mut [raw::ib_sge]> {
         let at = u32::try_from(self.insert_at?).ok()?;
         let rest = whole.length.checked_sub(at)?;

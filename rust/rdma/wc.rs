@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How work requests end.
+//! The status of work completions.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -17,7 +17,7 @@ pub struct WcStatus {
 }
 
 impl WcStatus {
-    /// [`None`] if `wc` says that the request succeeded.
+    /// Returns the status of `wc`. [`None`] if the request succeeded.
     pub(crate) fn of(wc: &raw::ib_wc) -> Option<Self> {
         (wc.status != raw::ib_wc_status_IB_WC_SUCCESS).then_some(Self {
             status: wc.status,
@@ -25,30 +25,30 @@ impl WcStatus {
         })
     }
 
-    /// The number of the status.
+    /// Returns the number of the status.
     pub fn number(self) -> u32 {
         self.status
     }
 
-    /// What the device says in addition, in its own terms.
+    /// Returns the vendor's own error code.
     pub fn vendor_err(self) -> u32 {
         self.vendor_err
     }
 
-    /// Whether the request was flushed because the queue pair is in error state. The request that brought the
-    /// queue pair there has a status that says more.
+    /// Returns whether the request was flushed because the queue pair is in the error state. The
+    /// request that caused that has a more specific status.
     pub fn is_flush(self) -> bool {
         self.status == raw::ib_wc_status_IB_WC_WR_FLUSH_ERR
     }
 
-    /// Whether the peer denies access to its memory.
+    /// Returns whether the peer denied access to its memory.
     pub fn is_denial(self) -> bool {
         self.status == raw::ib_wc_status_IB_WC_REM_ACCESS_ERR
     }
 
-    /// The kernel's text for the status.
+    /// Returns the kernel's text for the status.
     pub fn reason(self) -> &'static CStr {
-        // SAFETY: The function takes any number and returns a string that is never freed.
+        // SAFETY: The function takes any number and returns a static string that ends with a NUL.
         unsafe { CStr::from_char_ptr(raw::ib_wc_status_msg(self.status)) }
     }
 }

@@ -7,12 +7,13 @@ use sunrpc::SavedReplyPages;
 
 /// The context of a call in progress.
 pub(crate) struct CallContext {
-    /// The number that its message was lent with.
+    /// The index of its message among the lent ones.
     pub(super) lent: usize,
-    /// The XID, if the call has no chunks: then its header need not be parsed again for the reply. Chunks are not kept here: there may be
-    /// as many as a message has room for, and what the parser returns refers to the message, which the reply takes along.
+    /// The XID, if the call has no chunks: its header need not be parsed again for the reply.
+    /// Chunks are not stored: a message has room for many, and the parser's result borrows the
+    /// message, which stays with the reply.
     pub(super) chunkless_xid: Option<u32>,
-    /// Whether results may be reduced: not with RPCSEC_GSS integrity or privacy.
+    /// Whether results may be reduced. RPCSEC_GSS integrity and privacy forbid it.
     pub(super) reduction: bool,
     /// The DDP-eligible results, as nfsd names them while it encodes the reply.
     pub(super) results: EligibleResults,
@@ -21,7 +22,7 @@ pub(crate) struct CallContext {
 }
 
 impl CallContext {
-    /// The context of no call yet.
+    /// Creates an unused context.
     pub(super) fn new() -> Self {
         Self {
             lent: 0,
@@ -39,7 +40,7 @@ impl CallContext {
     }
 }
 
-/// Offset and length of each DDP-eligible result of a reply.
+/// The offset and length of each DDP-eligible result of a reply.
 #[derive(Default)]
 pub(super) struct EligibleResults {
     results: [(usize, usize); MAX_WRITE_CHUNKS],
@@ -56,7 +57,7 @@ impl EligibleResults {
         }
     }
 
-    /// All results, in the order of the reply.
+    /// Iterates over the results in the order of the reply.
     pub(super) fn iter(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         self.results.iter().take(self.count).copied()
     }

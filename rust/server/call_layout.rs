@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where the parts of a call are when an nfsd thread gets it, and which calls are accepted.
+//! The layout of a call in memory when an nfsd thread gets it, and the policy for accepting calls.
 //!
 //! RFC 8166, sections 3.4.5 and 3.5.3.
 //!
-//! The usual call has one Read chunk and an inline message. Its chunk is kept apart, so that the
-//! argument begins at the beginning of a page. For every other call with Read chunks the Payload
-//! stream is assembled in consecutive pages. So is that of a call without Read chunks whose head
-//! would be too long for sunrpc.
+//! The usual call has one Read chunk and an inline message. That chunk gets pages of its own, so
+//! the argument begins at the start of a page. For every other call with Read chunks the Payload
+//! stream is assembled in consecutive pages. The same happens to a call without Read chunks whose
+//! head would be too long for sunrpc.
 
 use kernel::page::PAGE_SIZE;
 use proto::{
@@ -24,11 +24,11 @@ use proto::{
 /// The largest number of chunks in a Write list. NFS pairs them with the operations of a COMPOUND.
 pub(super) const MAX_WRITE_CHUNKS: usize = 16;
 
-/// Which calls are accepted. `max_read_bytes` is how much may be read for one call.
+/// Returns the policy for accepting calls. At most `max_read_bytes` are read for one call.
 pub(super) fn policy(max_read_bytes: usize) -> Policy {
     Policy {
         limits: Limits {
-            // The length of a Receive is a limit already; `proto` checks the Positions.
+            // The length of a Receive is limit enough; `proto` checks the Positions.
             read_segments: usize::MAX,
             write_chunks: MAX_WRITE_CHUNKS,
             segments: usize::MAX,
@@ -38,11 +38,11 @@ pub(super) fn policy(max_read_bytes: usize) -> Policy {
     }
 }
 
-/// Whether sunrpc takes a call with a head of `len` bytes, which are in one piece.
+/// Returns whether sunrpc accepts a contiguous head of `len` bytes.
 ///
-/// Over sockets the head is at most a page. sunrpc copies the token of an RPCSEC_GSS context
-/// creation to one page, as far as it is in the head. Where `reduction` is allowed, the flavor does
-/// not look at the arguments.
+/// Over sockets the head is at most a page. sunrpc copies the part of an RPCSEC_GSS context token
+/// that is in the head to a single page. A flavor that allows `reduction` does not look at the
+/// arguments.
 pub(super) fn fits_head(len: usize, reduction: bool) -> bool {
     len <= PAGE_SIZE || reduction
 }
@@ -50,15 +50,15 @@ pub(super) fn fits_head(len: usize, reduction: bool) -> bool {
 /// The contents of a call's pages after its RDMA Reads.
 #[derive(Clone, Copy)]
 pub(super) enum CallLayout {
-    /// A Read chunk of `len` bytes, XDR padding included, which belongs into the inline message at
-    /// `position`.
+    /// A Read chunk of `len` bytes, XDR padding included, that belongs at `position` of the inline
+    /// message.
     ReadChunk { position: usize, len: usize },
     /// The Payload stream, of `len` bytes.
     PayloadStream { len: usize },
 }
 
 impl CallLayout {
-    /// The layout for `call`. [`None`] if it is too large for `max_pages`.
+    /// Returns the layout of `call`, or [`None`] if it is too large for `max_pages`.
     pub(super) fn of(call: &Call<'_>, max_pages: usize) -> Option<Self> {
         let mut chunks = call.chunks().filter(|(_, length)| *length > 0);
         let head_fits = |position| {
@@ -75,11 +75,11 @@ impl CallLayout {
                 len: usize::try_from(call.message_len()).ok()?,
             },
         };
-        // `rq_maxpages` is some more than the longest call needs.
+        // `rq_maxpages` exceeds what the longest call needs.
         (layout.pages() < max_pages).then_some(layout)
     }
 
-    /// How many pages there are.
+    /// Returns the number of pages.
     pub(super) fn pages(self) -> usize {
         match self {
             Self::ReadChunk { len, .. } | Self::PayloadStream { len } => len.div_ceil(PAGE_SIZE),

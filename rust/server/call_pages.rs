@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Access to consecutive bytes of the pages that a call is read into.
+//! Access to the pages of a call that is read by RDMA Reads, as consecutive bytes.
 
 use kernel::{
     page::PAGE_SIZE,
@@ -8,7 +8,7 @@ use kernel::{
 };
 use sunrpc::memory::Page;
 
-/// Copies the bytes of `pages` from `at` on to `out`.
+/// Fills `out` with the bytes of `pages` that begin at `at`.
 pub(super) fn copy_out(pages: &KVec<Page>, at: usize, out: &mut [u8]) -> Result {
     let end = at.checked_add(out.len()).ok_or(EINVAL)?;
     let mut done = 0_usize;
@@ -20,7 +20,7 @@ pub(super) fn copy_out(pages: &KVec<Page>, at: usize, out: &mut [u8]) -> Result 
     })
 }
 
-/// Copies `bytes` to `pages`, from the byte `at` on.
+/// Copies `bytes` to `pages`, beginning at byte `at`.
 pub(super) fn copy_in(pages: &KVec<Page>, at: usize, mut bytes: &[u8]) -> Result {
     let end = at.checked_add(bytes.len()).ok_or(EINVAL)?;
     for_each_run(pages, at, end, |page, offset, len| {
@@ -30,15 +30,15 @@ pub(super) fn copy_in(pages: &KVec<Page>, at: usize, mut bytes: &[u8]) -> Result
     })
 }
 
-/// Zeroes the XDR padding from `at` to `end`, which is at most three octets.
+/// Zeroes the XDR padding from `at` to `end`, at most three bytes.
 pub(super) fn zero_padding(pages: &KVec<Page>, at: usize, end: usize) -> Result {
     for_each_run(pages, at, end, |page, offset, len| {
         page.copy_in(offset, [0; 4].get(..len).ok_or(EINVAL)?)
     })
 }
 
-/// Calls `f` with each page that holds some of the bytes from `at` to `end`, and with the offset
-/// and length of these bytes in the page.
+/// Calls `f` for each page that holds some of the bytes from `at` to `end`, with the offset and
+/// length of these bytes in the page.
 pub(super) fn for_each_run(
     pages: &KVec<Page>,
     mut at: usize,

@@ -14,37 +14,41 @@ use sunrpc::sysctl::{
     SysctlRegistration, //
 };
 
-/// The largest credit grant. Read when a connection is accepted.
+/// The largest credit grant of a connection. Read when a connection is accepted.
 static MAX_REQUESTS: SysctlEntry = SysctlEntry::new(c"max_requests", 128, 4, 16384);
 
-/// What all connections together are granted beyond eight credits of each. The in-tree module has no such limit.
+/// The limit of all credit grants together, beyond the eight credits that each connection owns. The
+/// in-tree module has no such limit.
 static MAX_TOTAL_REQUESTS: SysctlEntry = SysctlEntry::new(c"max_total_requests", 16384, 0, 1 << 24);
 
-/// The pages that all connections together bring calls to by RDMA Reads, beyond one call of each: 128 MiB. The in-tree module has no
-/// such limit.
+/// The limit of pages that RDMA Reads of all connections use, beyond one call of each connection:
+/// 128 MiB. The in-tree module has no such limit.
 static MAX_TOTAL_READ_PAGES: SysctlEntry =
     SysctlEntry::new(c"max_total_read_pages", 32768, 0, 1 << 24);
 
-/// The longest Receive and the longest Send. Read when a connection is accepted. The default has
-/// room for the reply to a GETATTR of NFSv4.2 with security labels, and for 4 KiB of data; 4,096
-/// bytes do not.
+/// The size of a Receive and of a Send. Read when a connection is accepted. The default has room
+/// for the reply to an NFSv4.2 GETATTR with security labels, and for 4 KiB of data; 4,096 bytes do
+/// not.
 static MAX_REQ_SIZE: SysctlEntry = SysctlEntry::new(c"max_req_size", 8192, 4096, 65536);
 
-/// How many seconds a posted Send, RDMA Write or RDMA Read may take, and a client until its first message. Read once a second.
-/// That a Send has completed may be known two seconds later. The in-tree module has no such limit.
+/// The limit in seconds for a posted Send, RDMA Write or RDMA Read, and for a client's first
+/// message. Read once a second. A Send's completion is seen at most two seconds late. The in-tree
+/// module has no such limit.
 static PROGRESS_TIMEOUT: SysctlEntry = SysctlEntry::new(c"progress_timeout", 30, 3, 3600);
 
-/// Without effect, here as in the in-tree module; scripts set it.
+/// Has no effect, as in the in-tree module; scripts set it.
 static MAX_OUTBOUND_READS: SysctlEntry =
     SysctlEntry::new(c"max_outbound_read_requests", 16, 1, 255);
 
 /// RDMA Reads posted.
 pub(super) static READS: Counter = Counter::new(c"rdma_stat_read");
-/// Connections lost for another reason than that the client closed them.
+/// Connections lost, except those that the client closed.
 pub(super) static LOST: Counter = Counter::new(c"rdma_stat_lost");
-/// Connections that ended as something posted, or the client's confirmation or first message, took longer than [`PROGRESS_TIMEOUT`].
+/// Connections that ended because a posted work request, the client's confirmation or its first
+/// message took longer than [`PROGRESS_TIMEOUT`].
 pub(super) static STALLED: Counter = Counter::new(c"rdma_stat_stalled");
-/// Messages dropped and calls refused as they break the protocol, or as their reply does not fit.
+/// Messages dropped and calls refused because they violate the protocol or their reply does not
+/// fit.
 pub(super) static BAD_CALLS: Counter = Counter::new(c"rdma_stat_bad_calls");
 /// Connection requests that were not accepted.
 pub(super) static REJECTED: Counter = Counter::new(c"rdma_stat_rejected");
@@ -52,17 +56,17 @@ pub(super) static REJECTED: Counter = Counter::new(c"rdma_stat_rejected");
 pub(super) static RECEIVED: Counter = Counter::new(c"rdma_stat_recv");
 /// RDMA Writes posted.
 pub(super) static WRITES: Counter = Counter::new(c"rdma_stat_write");
-/// Times that Sends and RDMA Reads had to wait for Send buffers, for room in a Send queue, or for pages.
+/// Sends and RDMA Reads that had to wait for Send buffers, SQ credits or pages.
 pub(super) static SQ_STARVE: Counter = Counter::new(c"rdma_stat_sq_starve");
 
-/// Always zero, here as in the in-tree module; scripts read them.
+/// Always zero, as in the in-tree module; scripts read them.
 static RQ_STARVE: Counter = Counter::new(c"rdma_stat_rq_starve");
 static RQ_POLL: Counter = Counter::new(c"rdma_stat_rq_poll");
 static RQ_PROD: Counter = Counter::new(c"rdma_stat_rq_prod");
 static SQ_POLL: Counter = Counter::new(c"rdma_stat_sq_poll");
 static SQ_PROD: Counter = Counter::new(c"rdma_stat_sq_prod");
 
-/// Creates the files.
+/// Creates the sysctls.
 pub(crate) fn register() -> Result<SysctlRegistration> {
     SysctlRegistration::with_counters(
         c"sunrpc/svc_rdma",
@@ -81,29 +85,29 @@ pub(crate) fn register() -> Result<SysctlRegistration> {
     )
 }
 
-/// The largest credit grant of a new connection.
+/// Returns the largest credit grant of a new connection.
 pub(super) fn max_credits() -> usize {
     MAX_REQUESTS.get()
 }
 
-/// The most credits of all connections together, beyond eight of each.
+/// Returns the limit of all credit grants together, beyond the eight credits of each connection.
 pub(super) fn max_total_credits() -> u32 {
     u32::try_from(MAX_TOTAL_REQUESTS.get()).unwrap_or(u32::MAX)
 }
 
-/// The most pages that all connections together bring calls to, beyond one call of each.
+/// Returns the limit of pages that RDMA Reads of all connections use, beyond one call of each.
 pub(super) fn max_total_read_pages() -> usize {
     MAX_TOTAL_READ_PAGES.get()
 }
 
-/// How long what is posted may take.
+/// Returns the limit for a posted work request to complete.
 pub(super) fn progress_timeout_ms() -> Msecs {
     Msecs::try_from(PROGRESS_TIMEOUT.get())
         .unwrap_or(0)
         .saturating_mul(1_000)
 }
 
-/// The longest Receive, and the longest Send, of a new connection.
+/// Returns the size of a Receive and of a Send of a new connection.
 pub(super) fn inline_size_bytes() -> usize {
     MAX_REQ_SIZE.get()
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connection requests that wait to be accepted, which is done by an nfsd thread, one after the other.
+//! Connection requests that wait until an nfsd thread accepts them, one after the other.
 //!
-//! After an outage all clients come at the same time. A client that is turned away comes again later
-//! and later, so all of them wait; only so many that it costs little memory. An address that asks
-//! for many in a short time waits for [its turn](proto::admission), and others pass it.
+//! After an outage all clients connect at the same time. A rejected client backs off for longer and
+//! longer, so requests are queued instead, up to limits that bound the memory. An address that asks
+//! for many connections in a short time is [delayed](proto::admission), and others pass it.
 
 use super::transport::{
     log_rejected,
@@ -44,58 +44,59 @@ use sunrpc::{
 
 type Listener = <ServerTransport as SvcConnection>::Listener;
 
-/// How many requests may wait for a listener. Later ones are rejected.
+/// The limits of requests that wait for a listener. Requests beyond them are rejected.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
-    /// Of all addresses.
+    /// The limit for all addresses together.
     pub(super) all: usize,
-    /// Of one.
+    /// The limit for one address.
     pub(super) of_host: usize,
 }
 
 impl Limits {
-    /// All clients of a large site at the same time. Each takes some KiB.
+    /// Enough for all clients of a large site at the same time. Each takes some KiB.
     pub(super) const DEFAULT: Self = Self {
         all: 4096,
         of_host: 256,
     };
 }
 
-/// The context of the listening id: connection requests that wait to be accepted.
+/// The context of the listening id: the queue of connection requests that wait to be accepted.
 #[pin_data]
 pub(super) struct RequestQueue {
     link: SvcLink<Listener>,
-    /// Where the listener listens. Not known before it does.
+    /// The address that the listener is bound to. Unset until it listens.
     pub(super) address: SetOnce<SockAddr>,
     limits: Limits,
     began: Instant<Monotonic>,
-    /// Set when the address has moved to another device, until the listener begins to follow it.
+    /// Set when the address has moved to another device, until the listener begins to rebind.
     address_changed: AtomicFlag,
-    /// Whether the listener is of no use any more.
+    /// Whether the listener can accept no more connections.
     lost: AtomicFlag,
     #[pin]
     pub(super) waiting: Mutex<Waiting>,
 }
 
-/// The requests, and who may have one accepted.
+/// The requests, and the admission state of their addresses.
 pub(super) struct Waiting {
     pub(super) requests: KVVec<ConnectRequest>,
     pub(super) admission: Admission,
-    /// Whether it was logged that all that wait have to, since none did.
+    /// Whether a delay was logged since the queue was last empty.
     logged: bool,
 }
 
-/// The request that comes next, or how long all of them have to wait.
+/// The result of taking the next request.
 enum First {
-    /// A client that may be accepted, or has gone.
+    /// A request whose client may be accepted, or has gone.
     Request(ConnectRequest),
-    /// All have to wait, so many milliseconds at least. The address of the client that waits least, if that is to be logged.
+    /// Every client is delayed: the shortest delay in milliseconds, and the address of that client
+    /// if the delay is to be logged.
     HasToWait(u64, Option<SockAddr>),
     Nobody,
 }
 
 impl Waiting {
-    /// Takes the first request whose client may be accepted at the time `now`, or has gone.
+    /// Takes the first request whose client may be accepted at `now`, or has gone.
     fn pop(&mut self, now: u64) -> First {
         let admission = &self.admission;
         let delay = |request: &ConnectRequest| match request.connection.state.is_requested() {
@@ -124,7 +125,7 @@ impl Waiting {
                 First::HasToWait(delay, client)
             }
             None => {
-                // The memory of a storm of requests is not kept.
+                // The memory that many requests took is not kept.
                 drop(take(&mut self.requests));
                 self.logged = false;
                 First::Nobody
@@ -134,7 +135,7 @@ impl Waiting {
 }
 
 impl RequestQueue {
-    /// A queue for as many requests as `limits` say.
+    /// Creates a queue with `limits`.
     pub(super) fn new(link: SvcLink<Listener>, limits: Limits) -> Result<Arc<Self>> {
         let waiting = Waiting {
             requests: KVVec::new(),
@@ -169,7 +170,7 @@ impl RequestQueue {
             request.initiator_depth(),
         )?;
         let id = request.adopt(connection.clone())?;
-        // There is room, and an adopted id must not be dropped here.
+        // The capacity was reserved. An adopted id must not be dropped here.
         let _ = waiting.requests.push_within_capacity(ConnectRequest {
             id,
             connection,
@@ -178,18 +179,18 @@ impl RequestQueue {
         Ok(())
     }
 
-    /// Takes the first request whose client still waits, and may be accepted now, and says whether
-    /// there are more. If all have to wait, the timer of the listener says when. Sleeps.
+    /// Takes the first request whose client still waits and may be accepted now, and returns
+    /// whether there are more. If all are delayed, starts the timer of the listener. Sleeps.
     pub(super) fn next(&self) -> (Option<ConnectRequest>, bool) {
         self.next_at(u64::try_from(self.began.elapsed().as_millis()).unwrap_or(0))
     }
 
-    /// As [`Self::next`], so many milliseconds after this was made.
+    /// Does what [`Self::next`] does, `now` milliseconds after the queue was created.
     pub(super) fn next_at(&self, now: u64) -> (Option<ConnectRequest>, bool) {
         loop {
             let mut waiting = self.waiting.lock();
             match waiting.pop(now) {
-                // The client is gone again, and costs no queue pair.
+                // The client has gone; no queue pair is created for it.
                 First::Request(request) if !request.connection.state.is_requested() => {
                     drop(waiting);
                     drop(request);
@@ -214,7 +215,7 @@ impl RequestQueue {
         }
     }
 
-    /// Has an nfsd thread look whether a client that had to wait may be accepted, if one waits. Sleeps.
+    /// Wakes an nfsd thread to retry delayed requests, if there are any. Sleeps.
     pub(super) fn look_again(&self) {
         let is_empty = self.waiting.lock().requests.is_empty();
         if !is_empty {
@@ -222,7 +223,7 @@ impl RequestQueue {
         }
     }
 
-    /// Drops the requests of clients that have gone, or whose device has. Sleeps.
+    /// Drops requests whose client or device has gone. Sleeps.
     pub(super) fn drop_gone(&self) {
         loop {
             let mut waiting = self.waiting.lock();
@@ -244,12 +245,12 @@ impl RequestQueue {
         drop(requests);
     }
 
-    /// Whether the address has moved since this was asked last.
+    /// Returns whether the address has moved since the last call.
     pub(super) fn has_moved(&self) -> bool {
         self.address_changed.xchg(false, Full)
     }
 
-    /// Whether the listener is of no use any more.
+    /// Returns whether the listener can accept no more connections.
     pub(super) fn is_lost(&self) -> bool {
         self.lost.load(Acquire)
     }

@@ -3,7 +3,7 @@
 //! The context of one connection, which its id and its completion queue share.
 //!
 //! The context owns neither of them. The messages in its work queue keep the protection domain
-//! alive, and through it the id, which keeps this context: [`Connection::clear`] ends that
+//! alive, and through it the id, which keeps this context: [`Connection::clear`] breaks that
 //! reference cycle.
 
 use super::{
@@ -84,38 +84,39 @@ use sunrpc::{
     SvcXprt, //
 };
 
-/// How many malformed messages in a row may arrive.
+/// The number of malformed messages in a row that ends a connection.
 const MAX_MALFORMED: u32 = 16;
 
-/// The client, and the calls whose chunks it denied access to.
+/// The client's address, and the calls whose chunks clients denied access to.
 struct Client {
     address: SockAddr,
     rejected_calls: Arc<RejectedCalls>,
-    /// [`RejectedCalls::added`] when none of them was known to be its.
+    /// The value of [`RejectedCalls::added`] up to which no call is of this client.
     looked_at: Atomic<u64>,
 }
 
-/// The context of one connection, for the `svc_xprt` whose private state is `T`.
+/// The context of a connection, for the `svc_xprt` whose private state is `T`.
 ///
-/// `T` is a parameter because it owns the queue pair, whose type names this context.
+/// `T` is a parameter because it owns the queue pair, whose type refers to this context.
 #[pin_data]
 pub(crate) struct Connection<T: SvcConnection> {
-    /// The listener that the client asked, for as long as no thread makes the connection.
+    /// The listener that got the connection request. Used until [`Self::link`] is set.
     listener: SvcLink<T::Listener>,
     pub(super) link: SetOnce<SvcLink<T>>,
     client: SetOnce<Client>,
     /// The private data of the client's connection request.
     pub(super) client_private_data: Option<PrivateData>,
-    /// How many RDMA Reads the client executes in parallel.
+    /// The number of RDMA Reads that the client executes in parallel.
     pub(super) initiator_depth: u8,
     #[pin]
     pub(super) state: ConnectionState,
     #[pin]
     work: SpinLock<WorkQueue<Self>>,
-    /// See [`Self::resumed`] and [`Self::pages_freed`].
+    /// Event counters; see [`Self::resumed`] and [`Self::pages_freed`].
     resumed: Atomic<u64>,
     pages_freed: Atomic<u64>,
-    /// How many wait for Send buffers, SQ credits and pages. They change under the lock of `work`.
+    /// The numbers of waiters for Send buffers, SQ credits and pages. Changed under the lock of
+    /// `work`.
     for_buffers: Atomic<usize>,
     for_credits: Atomic<usize>,
     for_pages: Atomic<usize>,
@@ -124,27 +125,27 @@ pub(crate) struct Connection<T: SvcConnection> {
     #[pin]
     pub(super) credits: Credits,
     pub(super) calls_read: CallsRead,
-    /// Whether Receives for replies of the client are posted.
+    /// Whether Receives for replies to backchannel calls are posted.
     pub(super) expects_replies: Atomic<bool>,
-    /// How many messages have arrived, and how many of their Receives were given back. The numbers may wrap.
+    /// The numbers of messages received and of Receives given back. They may wrap.
     arrived: Atomic<u32>,
     given_back: Atomic<u32>,
-    /// How many malformed messages have arrived since the last call.
+    /// The number of malformed messages since the last call.
     malformed: Atomic<u32>,
     /// Whether the timer of the transport runs.
     pub(super) watched: Atomic<bool>,
-    /// Whether it was counted that the connection is lost.
+    /// Whether the connection was counted as lost.
     counted_lost: AtomicFlag,
     /// When the client was accepted.
     pub(super) accepted: SetOnce<Instant<Monotonic>>,
-    /// Whether a message of it has arrived, as far as the timer has seen.
+    /// Set by the watchdog when it has seen a first message.
     pub(super) has_message: Atomic<bool>,
-    /// When it confirmed that.
+    /// When `RDMA_CM_EVENT_ESTABLISHED` arrived.
     pub(super) established: SetOnce<Instant<Monotonic>>,
 }
 
 impl<T: SvcConnection> Connection<T> {
-    /// The context for a connection request with `private_data`, which came to `listener`. Sleeps.
+    /// Creates the context for a connection request with `private_data` to `listener`. Sleeps.
     pub(super) fn new(
         listener: SvcLink<T::Listener>,
         private_data: &[u8],
@@ -181,8 +182,7 @@ impl<T: SvcConnection> Connection<T> {
         )
     }
 
-    /// Sets the address of the client, and where the calls are kept whose chunks it denies access
-    /// to.
+    /// Sets the address of the client, and the list of calls whose chunks clients denied access to.
     pub(super) fn set_client(&self, address: SockAddr, rejected_calls: Arc<RejectedCalls>) {
         self.client.populate(Client {
             address,
@@ -191,12 +191,13 @@ impl<T: SvcConnection> Connection<T> {
         });
     }
 
-    /// Sets the `svc_xprt`, which is told of work from now on.
+    /// Sets the `svc_xprt`, which is enqueued for work from now on.
     pub(super) fn set_link(&self, link: SvcLink<T>) {
         self.link.populate(link);
     }
 
-    /// Reports `event`, after which the connection is of no use. If it was of use before, has it closed, and returns true.
+    /// Reports `event`, which ends the connection. If it had not ended before, starts to close it
+    /// and returns true.
     pub(super) fn begin_close(&self, event: Event) -> bool {
         let first = self.state.on(event) == Action::TearDown;
         if first || self.link.as_ref().is_none() {
@@ -205,9 +206,10 @@ impl<T: SvcConnection> Connection<T> {
         first
     }
 
-    /// Closes the connection in a work item: a device that is removed may wait for that, and no nfsd thread may be free. Not by a deferred
-    /// close, which leaves it to a thread, and to nobody else then. If no thread has made the connection yet, has the listener
-    /// forget the request. Does not sleep.
+    /// Starts to close the connection in a work item. A deferred close would leave it to an nfsd
+    /// thread, but the removal of a device may wait for the close while no thread is free. If no
+    /// thread has accepted the connection yet, starts the timer of the listener, which drops the
+    /// request. Does not sleep.
     pub(super) fn close(&self) {
         match self.link.as_ref() {
             Some(link) => link.with(|xprt| xprt.close_later()),
@@ -215,22 +217,22 @@ impl<T: SvcConnection> Connection<T> {
         };
     }
 
-    /// The client's address and port as text.
+    /// Returns the client's address and port as text.
     pub(super) fn client_text(&self) -> AddrText {
         self.client
             .as_ref()
             .map_or(AddrText::EMPTY, |client| client.address.text())
     }
 
-    /// As [`Self::begin_close`], for a connection that is lost for this `reason`.
+    /// Ends the connection as [`Self::begin_close`] does, and counts it as lost for this `reason`.
     pub(super) fn lost(&self, event: Event, reason: &CStr) {
         if self.begin_close(event) {
             self.count_lost(reason);
         }
     }
 
-    /// As [`Self::lost`]. May be called in an interrupt, and more than once, and so leaves the state to
-    /// [`Responder::disconnect`](super::responder::Responder::disconnect).
+    /// Ends a lost connection from any context, interrupts included. May be called more than once,
+    /// and leaves the state to [`Responder::disconnect`](super::responder::Responder::disconnect).
     pub(super) fn lost_in_interrupt(&self, reason: &CStr) {
         if self.state.is_open() {
             self.count_lost(reason);
@@ -238,9 +240,9 @@ impl<T: SvcConnection> Connection<T> {
         self.close();
     }
 
-    /// Counts and logs that the connection is lost for this `reason`, which is the first one.
+    /// Counts and logs that the connection is lost, the first time, for this `reason`.
     fn count_lost(&self, reason: &CStr) {
-        // The state does not say so: an interrupt leaves it as it is.
+        // The state cannot tell: it does not change in an interrupt.
         if self.counted_lost.xchg(true, Relaxed) {
             return;
         }
@@ -251,22 +253,23 @@ impl<T: SvcConnection> Connection<T> {
         });
     }
 
-    /// Calls `line` with the client's address and port, if a line about a message may go to the log.
+    /// Calls `line` with the client's address and port, if the limit of log lines about messages
+    /// allows.
     pub(super) fn log_message(&self, line: impl FnOnce(&CStr)) {
         endpoint::log_message(|| line(self.client_text().as_c_str()));
     }
 
-    /// Has the connection closed, because a work request failed.
+    /// Starts to close the connection because a work request failed.
     pub(super) fn close_on_error(&self, status: WcStatus) {
         self.begin_close(Event::Disconnected);
-        // Requests that were flushed may complete first, on the other completion queue. They do not say why.
+        // Flushed requests may complete first. Their status does not tell the cause.
         if !status.is_flush() {
             self.count_lost(status.reason());
         }
     }
 
-    /// Has the connection closed, because an RDMA Read or Write failed that belongs
-    /// to the message with this `xid`.
+    /// Starts to close the connection because an RDMA Read or Write for the message with this `xid`
+    /// failed.
     pub(super) fn close_on_access_error(&self, xid: Option<u32>, status: WcStatus) {
         if let (true, Some(xid), Some(client)) = (status.is_denial(), xid, self.client.as_ref()) {
             client.rejected_calls.add(client.address.host_key(), xid);
@@ -274,8 +277,8 @@ impl<T: SvcConnection> Connection<T> {
         self.close_on_error(status);
     }
 
-    /// Whether the client denied access to the chunks of its call `xid` before, over any connection. Forgets that it
-    /// did.
+    /// Returns whether the client denied access to the chunks of its call `xid` before, over any
+    /// connection, and forgets that.
     pub(super) fn was_rejected(&self, xid: u32) -> bool {
         let Some(client) = self.client.as_ref() else {
             return false;
@@ -292,30 +295,30 @@ impl<T: SvcConnection> Connection<T> {
         was_rejected
     }
 
-    /// Makes room in the work queue for the messages of `count` Receives. Sleeps if `flags` allow
-    /// it.
+    /// Grows the work queue for the messages of `count` Receives. Sleeps if `flags` allow it.
     pub(super) fn reserve_work(&self, count: usize, flags: Flags) -> Result {
         let mut queue = WorkQueue::with_capacity(count, flags)?;
         self.work.lock().move_to(&mut queue);
-        // Frees the old entries, or the new ones if another thread made as many meanwhile.
+        // Frees the old entries, or the new ones if another thread has grown the queue meanwhile.
         drop(queue);
         Ok(())
     }
 
-    /// Makes the work queue shorter, if it has room for the messages of more than twice `count` Receives, which is all that there
-    /// are. Sleeps.
+    /// Shrinks the work queue to `count` Receives, the number that there are, if it has more than
+    /// twice as many entries. Sleeps.
     pub(super) fn shrink_work(&self, count: usize) {
         if self.work.lock().capacity() / 2 <= count {
             return;
         }
-        // Without memory it stays as long as it is: who frees the connection waits for this.
+        // Without memory it stays as long as it is. Not GFP_KERNEL: freeing the connection waits
+        // for this.
         if let Ok(mut queue) = WorkQueue::with_capacity(count, GFP_NOWAIT | __GFP_NOWARN) {
             self.work.lock().shrink_to(&mut queue);
             drop(queue);
         }
     }
 
-    /// Takes the next work. `emptied` is called under the lock of the queue if no more is left.
+    /// Takes the next work. Calls `emptied` under the lock of the queue if no more is left.
     pub(super) fn next_work(&self, emptied: impl FnOnce()) -> Option<Work<Self>> {
         let mut queue = self.work.lock();
         let work = queue.pop();
@@ -328,17 +331,18 @@ impl<T: SvcConnection> Connection<T> {
         work
     }
 
-    /// Adds a message that was received, and has an nfsd thread come for it.
+    /// Queues a received message, and wakes an nfsd thread for it.
     pub(super) fn queue_message(&self, message: Message<Self>) {
         self.queue_work(|queue| queue.push_received(message).err());
     }
 
-    /// Adds a call whose RDMA Reads have completed, and has an nfsd thread come for it.
+    /// Queues a call whose RDMA Reads have completed, and wakes an nfsd thread for it.
     pub(super) fn queue_read_done(&self, call: ChunkedCall<Self>) {
         self.queue_work(|queue| queue.push_read_done(call).err());
     }
 
-    /// Calls `add`, which returns what it could not add, and has an nfsd thread come if there is work for it. Does not sleep.
+    /// Calls `add`, which returns an element that it could not add, and wakes an nfsd thread if
+    /// there is work for it. Does not sleep.
     fn queue_work<R>(&self, add: impl FnOnce(&mut WorkQueue<Self>) -> Option<R>) {
         let Some(link) = self.link.as_ref() else {
             return;
@@ -349,12 +353,12 @@ impl<T: SvcConnection> Connection<T> {
             self.announce(queue, xprt);
             refused
         });
-        // None, until the connection has ended: there is an entry for each Receive.
+        // Nothing is refused until the connection has ended: there is an entry for each Receive.
         drop(refused);
     }
 
-    /// Has an nfsd thread come if there is work in `queue`. When the connection has ended there is
-    /// none, and sunrpc may have freed the transport.
+    /// Wakes an nfsd thread if there is work in `queue`. When the connection has ended there is no
+    /// work, and sunrpc may have freed the transport.
     fn announce(&self, queue: Guard<'_, WorkQueue<Self>, SpinLockBackend>, xprt: &SvcXprt<T>) {
         if self.state.is_open() && !queue.is_empty() {
             xprt.data_pending();
@@ -363,27 +367,28 @@ impl<T: SvcConnection> Connection<T> {
         }
     }
 
-    /// Counts a message that was received.
+    /// Counts a received message.
     pub(super) fn begin_message(&self) {
         self.arrived.add(1, Relaxed);
     }
 
-    /// A message was a call.
+    /// Notes that a message was a call.
     pub(super) fn note_call(&self) {
         if self.malformed.load(Relaxed) != 0 {
             self.malformed.store(0, Relaxed);
         }
     }
 
-    /// A message was malformed, or the reply to no callback. Too many in a row end the connection: a
-    /// client that means well sends calls in between. A call counts when a thread has taken it.
+    /// Notes that a message was malformed, or replied to no callback. Too many in a row end the
+    /// connection: a well-behaved client sends calls in between. A call counts when a thread has
+    /// taken it.
     pub(super) fn note_malformed(&self) {
         if self.malformed.fetch_add(1, Relaxed) >= MAX_MALFORMED {
             self.lost(Event::Failed, c"too many malformed messages in a row");
         }
     }
 
-    /// Counts, logs and traces that `message` is dropped for this `reason`. Does not sleep.
+    /// Counts, logs and traces a `message` that is dropped for this `reason`. Does not sleep.
     pub(super) fn note_dropped(
         &self,
         queue: &QueuePair<Self>,
@@ -400,19 +405,19 @@ impl<T: SvcConnection> Connection<T> {
         }
     }
 
-    /// How many messages have arrived.
+    /// Returns the number of messages received.
     pub(super) fn arrived(&self) -> u32 {
         self.arrived.load(Relaxed)
     }
 
-    /// How many messages are in progress.
+    /// Returns the number of messages in progress.
     pub(super) fn in_progress(&self) -> u32 {
-        // In this order there are never more than have arrived.
+        // Loaded in this order, the difference is never negative.
         let given_back = self.given_back.load(Acquire);
         self.arrived().wrapping_sub(given_back)
     }
 
-    /// Gives back the Receive of `message`, to be posted again.
+    /// Reposts the Receive of `message`.
     pub(super) fn repost(&self, queue: &QueuePair<Self>, message: Message<Self>) {
         self.given_back.fetch_add(1, Release);
         if self.receives.repost(queue, message.into_buffer()) {
@@ -420,53 +425,55 @@ impl<T: SvcConnection> Connection<T> {
         }
     }
 
-    /// A number that changes when another attempt to post may succeed. To be read before an attempt.
+    /// Returns a counter that changes when another attempt to post may succeed. Read it before an
+    /// attempt.
     pub(super) fn resumed(&self) -> u64 {
         self.resumed.load(Acquire)
     }
 
-    /// A number that changes when calls gave back pages that another one waits for. To be read before an attempt.
+    /// Returns a counter that changes when pages are freed that another call waits for. Read it
+    /// before an attempt.
     pub(super) fn pages_freed(&self) -> u64 {
         self.pages_freed.load(Acquire)
     }
 
-    /// Whether Sends wait for Send buffers.
+    /// Returns whether Sends wait for Send buffers.
     pub(super) fn waits_for_buffers(&self) -> bool {
         self.for_buffers.load(Relaxed) != 0
     }
 
-    /// Whether Sends or RDMA Reads wait for SQ credits.
+    /// Returns whether Sends or RDMA Reads wait for SQ credits.
     pub(super) fn waits_for_credits(&self) -> bool {
         self.for_credits.load(Relaxed) != 0
     }
 
-    /// Whether RDMA Reads wait for pages.
+    /// Returns whether RDMA Reads wait for pages.
     pub(super) fn waits_for_pages(&self) -> bool {
         self.for_pages.load(Relaxed) != 0
     }
 
-    /// Has `message` wait for a Send buffer. An attempt has the number of [`Self::resumed`].
+    /// Queues `message` to wait for a Send buffer. An attempt has the value of [`Self::resumed`].
     pub(super) fn wait_for_buffer(&self, message: Outgoing<Self>, attempt: Attempt<u64>) {
         self.queue_waiting(attempt, &self.resumed, |queue, attempt| {
             queue.wait_for_buffer(message, attempt).err()
         });
     }
 
-    /// Has `waiting` wait for SQ credits. An attempt has the number of [`Self::resumed`].
+    /// Queues `waiting` to wait for SQ credits. An attempt has the value of [`Self::resumed`].
     pub(super) fn wait_for_credits(&self, waiting: WaitingFor<Self>, attempt: Attempt<u64>) {
         self.queue_waiting(attempt, &self.resumed, |queue, attempt| {
             queue.wait_for_credits(waiting, attempt).err()
         });
     }
 
-    /// Has `reads` wait for pages. An attempt has the number of [`Self::pages_freed`].
+    /// Queues `reads` to wait for pages. An attempt has the value of [`Self::pages_freed`].
     pub(super) fn wait_for_pages(&self, reads: WaitingReads<Self>, attempt: Attempt<u64>) {
         self.queue_waiting(attempt, &self.pages_freed, |queue, attempt| {
             queue.wait_for_pages(reads, attempt).err()
         });
     }
 
-    /// Calls `add` with the attempt as it looks now: whether its number has changed.
+    /// Calls `add` with the attempt, and whether its counter has changed since.
     fn queue_waiting<R>(
         &self,
         attempt: Attempt<u64>,
@@ -483,18 +490,19 @@ impl<T: SvcConnection> Connection<T> {
         });
     }
 
-    /// Notes that something was given back to the Send queue. [`Self::next_waiting`] is to be called after this.
+    /// Notes that the Send queue has space again. Call [`Self::next_waiting`] after this.
     pub(super) fn note_room(&self) {
         self.resumed.fetch_add(1, Release);
         self.work.lock().set_room();
     }
 
-    /// Has an nfsd thread post `reads`, which have SQ credits.
+    /// Queues `reads`, which have SQ credits, for an nfsd thread to post.
     pub(super) fn queue_ready(&self, reads: WaitingReads<Self>) {
         self.queue_work(|queue| queue.push_ready(reads).err());
     }
 
-    /// A call has given up the pages that it was read to: has an nfsd thread try what waits for them. Does not sleep.
+    /// Returns the `pages` of a call that was read, and wakes an nfsd thread for reads that wait
+    /// for pages. Does not sleep.
     pub(super) fn end_read(&self, pages: ReadPages) {
         if self.calls_read.end(pages) {
             self.pages_freed.fetch_add(1, Release);
@@ -505,13 +513,14 @@ impl<T: SvcConnection> Connection<T> {
         }
     }
 
-    /// RDMA Reads that [`Self::next_waiting`] returned have been posted, or wait again. It is to be called after this.
+    /// Notes that RDMA Reads from [`Self::next_waiting`] have been posted, or wait again. Call that
+    /// again after this.
     pub(super) fn end_reads(&self) {
         self.work.lock().end_reads();
     }
 
-    /// Takes the next of what waits for room in the Send queue, if there may be some. If there is none, has an nfsd thread come if there
-    /// is work for it. Does not sleep.
+    /// Takes the next waiter for which the Send queue may have space. If there is none, wakes an
+    /// nfsd thread if there is work for it. Does not sleep.
     pub(super) fn next_waiting(&self) -> Option<WaitingFor<Self>> {
         let next = self.link.as_ref()?.with(|xprt| {
             let mut queue = self.work.lock();
@@ -532,9 +541,9 @@ impl<T: SvcConnection> Connection<T> {
         self.for_pages.store(for_pages, Relaxed);
     }
 
-    /// Frees the work and the Receives, and gives back what the connection has of that which all
-    /// have together. Nothing is kept here from now on, though threads may be using the connection
-    /// yet. No handler runs any more. Sleeps.
+    /// Frees the work and the Receives, and returns the connection's share of what all connections
+    /// share. Nothing is queued here from now on, though threads may still use the connection. No
+    /// handler runs any more. Sleeps.
     pub(super) fn clear(&self) {
         let work = self.work.lock().close();
         drop(work);

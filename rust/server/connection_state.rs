@@ -34,7 +34,7 @@ pub(super) struct ConnectionState {
 }
 
 impl ConnectionState {
-    /// The state of a connection that the client has requested.
+    /// Creates the state of a connection that a client has requested.
     pub(super) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             open: Atomic::new(false),
@@ -42,7 +42,7 @@ impl ConnectionState {
         })
     }
 
-    /// Changes the state by `event`. Returns the action that follows.
+    /// Applies `event` to the state, and returns the action that follows.
     pub(super) fn on(&self, event: Event) -> Action {
         let mut inner = self.inner.lock();
         let action = inner.on(event);
@@ -50,17 +50,17 @@ impl ConnectionState {
         action
     }
 
-    /// Whether the client waits to be accepted.
+    /// Returns whether the client waits to be accepted.
     pub(super) fn is_requested(&self) -> bool {
         self.inner.lock().state() == State::Requested
     }
 
-    /// Whether the client has not confirmed yet that it is accepted.
+    /// Returns whether the client has yet to confirm that it was accepted.
     pub(super) fn is_accepting(&self) -> bool {
         self.inner.lock().state() == State::Accepting
     }
 
-    /// Whether replies can be sent.
+    /// Returns whether replies can be sent.
     pub(super) fn is_open(&self) -> bool {
         self.open.load(Acquire)
     }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The line of what waits for SQ credits: Sends with RDMA Writes, and RDMA Reads.
+//! A FIFO of work that waits for SQ credits: Sends with RDMA Writes, and RDMA Reads.
 //!
-//! They take turns. A Send is posted by whoever takes it. Whoever takes RDMA Reads gets them their credits only: they need memory,
-//! too, so a thread posts them. Until it has, no others are taken, and Sends come first.
+//! Sends and Reads alternate. A Send is posted by the thread or completion handler that takes it.
+//! Reads only reserve their credits then, and an nfsd thread posts them, as they need pages. Until
+//! it has, no other Reads are taken, and Sends come first.
 
 use super::room_queue::{
     Attempt,
@@ -14,28 +15,28 @@ use kernel::{
     prelude::*, //
 };
 
-/// What may find room now.
+/// A waiter for SQ credits.
 pub(super) enum Waiting<S, R> {
     /// RDMA Reads that need SQ credits.
     Reads(R),
-    /// A Send that needs SQ credits, or first a Send buffer.
+    /// A Send that needs SQ credits, or a Send buffer first.
     Send(S),
 }
 
-/// Sends `S` and RDMA Reads `R` that wait for SQ credits.
+/// A queue of Sends `S` and RDMA Reads `R` that wait for SQ credits.
 pub(super) struct CreditLine<S, R> {
     sends: RoomQueue<S>,
     reads: RoomQueue<R>,
-    /// Whether Reads were taken that are not posted yet, nor wait again.
+    /// Whether Reads were taken that are neither posted nor waiting again.
     reads_are_taken: bool,
-    /// Whether these have their credits.
+    /// Whether those Reads have their credits.
     reads_are_ready: bool,
-    /// Whether Reads come before Sends, if both wait.
+    /// Whether it is the turn of Reads, if both wait.
     reads_turn: bool,
 }
 
 impl<S, R> CreditLine<S, R> {
-    /// A line without entries.
+    /// A queue without entries.
     pub(super) const EMPTY: Self = Self {
         sends: RoomQueue::EMPTY,
         reads: RoomQueue::EMPTY,
@@ -44,7 +45,7 @@ impl<S, R> CreditLine<S, R> {
         reads_turn: true,
     };
 
-    /// An empty line for `count` elements of each kind. Sleeps if `flags` allow it.
+    /// Creates an empty queue for `count` elements of each kind. Sleeps if `flags` allow it.
     pub(super) fn with_capacity(count: usize, flags: Flags) -> Result<Self> {
         Ok(Self {
             sends: RoomQueue::with_capacity(count, flags)?,
@@ -53,29 +54,29 @@ impl<S, R> CreditLine<S, R> {
         })
     }
 
-    /// If `other` has more entries, moves all elements there, and exchanges the two.
+    /// Moves all elements to `other` and swaps the two, if `other` has more entries.
     pub(super) fn move_to(&mut self, other: &mut Self) {
         self.sends.move_to(&mut other.sends);
         self.reads.move_to(&mut other.reads);
     }
 
-    /// If `other` has fewer entries, but enough, moves all elements there, and exchanges the two.
+    /// Moves all elements to `other` and swaps the two, if `other` has fewer entries, but enough.
     pub(super) fn shrink_to(&mut self, other: &mut Self) {
         self.sends.shrink_to(&mut other.sends);
         self.reads.shrink_to(&mut other.reads);
     }
 
-    /// How many Sends wait.
+    /// Returns the number of Sends that wait.
     pub(super) fn sends(&self) -> usize {
         self.sends.len()
     }
 
-    /// How many Sends and Reads wait.
+    /// Returns the number of Sends and Reads that wait.
     pub(super) fn len(&self) -> usize {
         self.sends.len().saturating_add(self.reads.len())
     }
 
-    /// Adds what found too few credits, or was not tried. It comes back if no entry is free.
+    /// Adds a waiter that found too few credits or was not tried. Returns it if no entry is free.
     pub(super) fn push(
         &mut self,
         waiting: Waiting<S, R>,
@@ -85,7 +86,7 @@ impl<S, R> CreditLine<S, R> {
             Waiting::Reads(reads) => self.reads.push(reads, attempt).map_err(Waiting::Reads),
             Waiting::Send(send) => {
                 if matches!(attempt, Attempt::Again(_)) {
-                    // It has not had its turn.
+                    // It keeps its turn.
                     self.reads_turn = false;
                 }
                 self.sends.push(send, attempt).map_err(Waiting::Send)
@@ -93,25 +94,27 @@ impl<S, R> CreditLine<S, R> {
         }
     }
 
-    /// The Reads that were taken have their credits.
+    /// Notes that the Reads that were taken have their credits.
     pub(super) fn note_ready_reads(&mut self) {
         self.reads_are_ready = true;
         self.reads_turn = false;
     }
 
-    /// The Reads that were taken are posted, or wait again. Who says so takes what is next then.
+    /// Notes that the Reads that were taken are posted, or wait again. The caller takes the next
+    /// waiter then.
     pub(super) fn end_reads(&mut self) {
         self.reads_are_taken = false;
         self.reads_are_ready = false;
     }
 
-    /// Something was given back to the Send queue.
+    /// Notes that the Send queue has space again.
     pub(super) fn set_room(&mut self) {
         self.sends.set_room();
         self.reads.set_room();
     }
 
-    /// Takes the next for which there may be credits. If it is RDMA Reads, [`Self::end_reads`] is to follow.
+    /// Takes the next waiter for which there may be credits. RDMA Reads require a call of
+    /// [`Self::end_reads`] later.
     pub(super) fn pop(&mut self) -> Option<Waiting<S, R>> {
         let sends_turn = !self.reads_turn && self.sends.len() != 0;
         if !self.reads_are_taken && !sends_turn {
@@ -120,7 +123,7 @@ impl<S, R> CreditLine<S, R> {
                 return Some(Waiting::Reads(reads));
             }
         }
-        // If it is the turn of Reads that find too few credits, those that come back are saved for them.
+        // If Reads have the turn but too few credits, credits that come back are saved for them.
         let no_reads = self.reads.len() == 0 && !self.reads_are_taken;
         let may_send = self.reads_are_ready || sends_turn || no_reads;
         let send = may_send.then(|| self.sends.pop()).flatten()?;

@@ -3,10 +3,10 @@
 //! The credit grant of a connection (RFC 8166, section 3.3.1).
 //!
 //! A connection begins with few credits, has [eight](LEAST_GRANT) when the client has sent a call,
-//! and gets more when that asks for more and uses what it has ([`proto::credit`]). What it does not
-//! use for long it loses again ([`proto::lowering`]). What all connections have beyond their [own
-//! share](OWN_SHARE) is limited, so that memory for Receives is. When others have all of that, a
-//! client still gets its share.
+//! and gets more when the client asks for more and uses what it has ([`proto::credit`]). An unused
+//! grant decays ([`proto::lowering`]). Each connection owns a [small share](OWN_SHARE) of credits;
+//! more are borrowed from a pool of `max_total_requests`, which bounds the memory for Receives. An
+//! empty pool never takes the share.
 
 use super::{
     config::max_total_credits,
@@ -49,22 +49,22 @@ use proto::{
 };
 use rdma::error::not_connected;
 
-/// The credits that every connection may have, whatever others have.
+/// The share of credits that every connection owns, whatever others borrow.
 const OWN_SHARE: u32 = LEAST_GRANT;
 
-/// What all connections have Receives for beyond that.
+/// The credits that all connections together have borrowed beyond their share.
 static TOTAL: Atomic<u32> = Atomic::new(0);
 
 const NANOSECONDS_PER_MS: u64 = 1_000_000;
 
-/// How many of so many credits are beyond the share of a connection.
+/// Returns the part of `credits` that exceeds the share of a connection.
 fn beyond_share(credits: u32) -> u32 {
     credits.saturating_sub(OWN_SHARE)
 }
 
-/// The time in nanoseconds.
+/// Returns the time in nanoseconds.
 fn now() -> u64 {
-    // It began at zero.
+    // The clock begins at zero.
     u64::try_from(Monotonic::ktime_get()).unwrap_or(0)
 }
 
@@ -72,54 +72,55 @@ fn now() -> u64 {
 #[pin_data]
 pub(super) struct Credits {
     granted: Atomic<u32>,
-    /// What the client asked for last.
+    /// The credits that the client requested last.
     requested: Atomic<u32>,
-    /// How many calls were in progress at the same time since this was last looked at, at most.
+    /// The peak number of calls in progress since the last [`Change::lower`].
     most_in_progress: Atomic<u32>,
-    /// How many replies have begun.
+    /// The number of replies that have begun.
     replies: Atomic<u32>,
     #[pin]
     arrivals: SpinLock<Arrivals>,
-    /// How many calls were counted in the present stretch of `arrivals`.
+    /// The number of calls in the present interval of `arrivals`.
     calls: Atomic<u32>,
-    /// Whether a thread is changing the grant and the Receives for it.
+    /// Whether a thread holds a [`Change`].
     changing: AtomicFlag,
     #[pin]
     backing: SpinLock<Backing>,
 }
 
-/// What there are Receives for.
+/// The Receives behind the grant.
 struct Backing {
     /// The highest grant that there are Receives for.
     credits: u32,
-    /// How many of these were taken from [`TOTAL`].
+    /// The number of these credits that are borrowed, and counted in [`TOTAL`].
     of_total: u32,
-    /// The connection has ended: no more are taken.
+    /// Whether the connection has ended, and borrows no more.
     ended: bool,
     lowering: Lowering,
-    /// How many messages had arrived when the connection was last looked at.
+    /// The number of messages received at the time of the last [`Change::lower`].
     arrived: u32,
 }
 
-/// The right to change the grant of a connection and the Receives for it, until it is dropped.
+/// The exclusive right to change the grant of a connection and its Receives, until it is dropped.
 pub(super) struct Change<'a>(&'a Credits);
 
-/// What a connection does, for [`Change::lower`].
+/// The activity of a connection, as input of [`Change::lower`].
 pub(super) struct Activity {
-    /// How many messages have arrived.
+    /// The number of messages received.
     pub(super) arrived: u32,
-    /// Whether messages wait for room in the Send queue.
+    /// Whether messages wait for Send buffers or SQ credits.
     pub(super) replies_wait: bool,
-    /// How long ago the oldest Send was posted that has not completed.
+    /// The age of the oldest Send that has not completed.
     pub(super) oldest_posted_ms: u64,
-    /// Nanoseconds of a round trip. [`None`] if a Send completes before it is acknowledged, and nobody knows.
+    /// The round-trip time in nanoseconds. [`None`] if it is unknown, because Sends complete before
+    /// they are acknowledged.
     pub(super) round_trip: Option<u64>,
-    /// In how many milliseconds all arrived that have since the last look.
+    /// The milliseconds since the last call.
     pub(super) interval_ms: Msecs,
 }
 
 impl Credits {
-    /// No credits yet.
+    /// Creates the state of a connection without credits.
     pub(super) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             granted: Atomic::new(0),
@@ -142,31 +143,31 @@ impl Credits {
         })
     }
 
-    /// To be called before [`Self::granted`] is read for a reply.
+    /// Notes that a reply begins. Call this before [`Self::granted`] is read for it.
     pub(super) fn begin_reply(&self) {
-        // `Change::lower` counts the replies after it has lowered the grant. It counts this one, or this one has the lower grant.
+        // `Change::lower` counts the replies after it has lowered the grant. It counts this one, or
+        // this one has the lower grant.
         self.replies.fetch_add(1, Full);
     }
 
-    /// Sets the first grant. Receives for it are posted.
+    /// Sets the first grant. The Receives for it must have been posted.
     pub(super) fn set_first(&self, credits: u32) {
         self.granted.store(credits, Release);
     }
 
-    /// The grant.
+    /// Returns the grant.
     pub(super) fn granted(&self) -> u32 {
         self.granted.load(Acquire)
     }
 
-    /// Notes how many credits the client asks for.
+    /// Records the number of credits that the client requests.
     pub(super) fn request(&self, credits: u32) {
         self.requested.store(credits, Relaxed);
     }
 
-    /// Returns a higher grant, up to `limit`, if there is to be one now that a call is replied to
-    /// while `in_progress` messages are in progress, of which up to `replies` may be replies to
-    /// callbacks. A message to the client and its acknowledgement take `round_trip` nanoseconds.
-    /// Does not sleep.
+    /// Returns the next higher grant, up to `limit`, if this reply should carry one. `in_progress`
+    /// messages are in progress, of which up to `replies` may be replies to callbacks. A message to
+    /// the client and its acknowledgement take `round_trip` nanoseconds. Does not sleep.
     pub(super) fn raised(
         &self,
         in_progress: u32,
@@ -175,7 +176,7 @@ impl Credits {
         round_trip: impl FnOnce() -> Option<u64>,
     ) -> Option<u32> {
         if in_progress > self.most_in_progress.load(Relaxed) {
-            // If another thread writes a lower number now, that is the number of one moment as well.
+            // A lower value that another thread stores at the same time is good enough.
             self.most_in_progress.store(in_progress, Relaxed);
         }
         let (granted, requested) = (self.granted(), self.requested.load(Relaxed));
@@ -186,16 +187,16 @@ impl Credits {
         if raised.is_some() {
             return raised;
         }
-        // No reply to a callback is counted here.
+        // Replies to callbacks are not counted here.
         let arrived = self.arrived(fewest_to_raise(granted, requested), round_trip)?;
         next_grant(granted, arrived, 0, requested, limit)
     }
 
-    /// Counts a call. If a round trip has passed, and so many as `enough` may have arrived in it,
-    /// returns how many did. Takes no lock before so many have arrived.
+    /// Counts a call. If a round trip has passed and `enough` calls may have arrived in it, returns
+    /// the number that did. Takes no lock until `enough` calls have arrived.
     fn arrived(&self, enough: u32, round_trip: impl FnOnce() -> Option<u64>) -> Option<u32> {
         if self.calls.load(Relaxed).saturating_add(1) < enough {
-            // That another thread begins a stretch at the same time makes a difference of a call.
+            // A race with another thread that begins an interval miscounts by one call.
             self.calls.add(1, Relaxed);
             return None;
         }
@@ -208,13 +209,13 @@ impl Credits {
         arrived
     }
 
-    /// The right to change the grant. [`None`] if another thread has it.
+    /// Acquires the right to change the grant. [`None`] if another thread has it.
     pub(super) fn begin_change(&self) -> Option<Change<'_>> {
         let taken = self.changing.xchg(true, Acquire);
         (!taken).then_some(Change(self))
     }
 
-    /// So many Receives were freed that the present grant does not take.
+    /// Notes that `count` Receives were freed that the present grant does not need.
     pub(super) fn receives_freed(&self, count: usize) {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let least = self.granted().max(FIRST_CREDITS);
@@ -228,13 +229,13 @@ impl Credits {
         Self::return_to_total(returned);
     }
 
-    /// The credits that all connections have Receives for beyond their share.
+    /// Returns the number of credits that all connections together have borrowed.
     #[cfg(RPCRDMA_SELFTEST)]
     pub(super) fn total() -> u32 {
         TOTAL.load(Relaxed)
     }
 
-    /// Takes up to `credits` more from those that all connections may have. Returns how many.
+    /// Borrows up to `credits` from the pool. Returns the number borrowed.
     fn take_from_total(credits: u32) -> u32 {
         let limit = max_total_credits();
         let before = TOTAL.fetch_add(credits, Relaxed);
@@ -243,12 +244,12 @@ impl Credits {
         taken
     }
 
-    /// Gives back what [`Self::take_from_total`] took.
+    /// Returns credits that [`Self::take_from_total`] borrowed.
     fn return_to_total(credits: u32) {
         TOTAL.fetch_sub(credits, Relaxed);
     }
 
-    /// Ends the grant, and gives back what was taken for it. A raise may run beside this.
+    /// Ends the grant, and returns what it borrowed. A raise may run at the same time.
     pub(super) fn end(&self) {
         let mut backing = self.backing.lock();
         backing.ended = true;
@@ -259,14 +260,15 @@ impl Credits {
 }
 
 impl Change<'_> {
-    /// Raises the grant to `credits`, or to as many as there are for this connection, when `post` has posted the Receives for them.
+    /// Raises the grant to `credits`, or as far as the pool allows, after `post` has posted the
+    /// Receives for it.
     pub(super) fn raise(&self, credits: u32, post: impl FnOnce(u32) -> Result) -> Result {
         let Self(all) = self;
         let of_total = all.backing.lock().of_total;
         let wanted = beyond_share(credits).saturating_sub(of_total);
         let taken = Credits::take_from_total(wanted);
         let credits = credits.saturating_sub(wanted.saturating_sub(taken));
-        // Another thread may have raised it meanwhile.
+        // Another thread may have raised the grant meanwhile.
         let posted = match credits > all.granted() {
             true => post(credits),
             false => Err(EAGAIN),
@@ -285,15 +287,16 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Lowers the grant, if the client has not used it for long. If Receives are to go for this, or an earlier time, returns for how many
-    /// credits there have to be some. Does not sleep.
+    /// Lowers the grant if the client has not used it for long. If Receives can be freed now,
+    /// returns the number of credits that must keep theirs. Does not sleep.
     pub(super) fn lower(&self, activity: &Activity) -> Option<u32> {
         let Self(all) = self;
         let granted = all.granted();
         let mut backing = all.backing.lock();
         let calls = activity.arrived.wrapping_sub(backing.arrived);
         backing.arrived = activity.arrived;
-        // Over a long path most calls are on the way. If nobody knows how long it is, all of them may have been.
+        // Over a long path most calls are in flight. If the round trip is unknown, all of them may
+        // be.
         let interval = u64::from(activity.interval_ms).saturating_mul(NANOSECONDS_PER_MS);
         let on_the_way = u64::from(calls)
             .saturating_mul(activity.round_trip.unwrap_or(interval))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The decision about a received message: whether it is executed, read on, answered with an error
-//! or dropped.
+//! The decision about a received message: execute the call, read its chunks, answer with an error,
+//! or drop it.
 //!
 //! RFC 8166, sections 3.4.5 and 4.5; RFC 8167 for replies to backchannel calls.
 
@@ -47,31 +47,32 @@ use sunrpc::{
     SvcXprt, //
 };
 
-/// No header of an RPC call is longer.
+/// An upper bound for the length of an RPC call header.
 const MAX_RPC_HEADER_BYTES: usize = 1024;
 
 const _: () = assert!(MAX_RPC_HEADER_BYTES <= PAGE_SIZE);
 
-/// The properties of a call that are needed when its message is not borrowed any more.
+/// The properties of a call that are needed after the borrow of its message has ended.
 pub(super) struct CallInfo {
-    /// Where in the message the Payload stream is, or its inline part.
+    /// The range of the message that holds the Payload stream, or its inline part.
     pub(super) inline: Range<usize>,
     /// The XID, if there are no chunks.
     pub(super) chunkless_xid: Option<u32>,
-    /// Whether results may be reduced.
+    /// Whether results may be reduced (RFC 8166, section 3.4).
     pub(super) reduction: bool,
-    /// The length of the longest Write chunk, if the call may have results for one.
+    /// The length of the longest Write chunk, or zero if the call can have no DDP-eligible result.
     pub(super) write_chunk_bytes: u64,
 }
 
 impl CallInfo {
-    /// The properties of `call`, which came in `message`. Its Payload stream begins with `head`.
+    /// Returns the properties of `call`, which came in `message` and whose Payload stream begins
+    /// with `head`.
     fn new(call: &Call<'_>, message: &[u8], head: &[u8]) -> Self {
         let chunks = call.lists.write.iter().map(|chunk| chunk.total());
-        // Of a procedure without results for it, the length of a Write chunk says nothing.
+        // If the procedure has no DDP-eligible result, the length of a Write chunk is irrelevant.
         let longest = chunks.max().filter(|_| Binding::has_results(head));
         Self {
-            // All that follows the transport header.
+            // The part that follows the transport header.
             inline: message.len().saturating_sub(call.payload.len())..message.len(),
             chunkless_xid: call.lists.is_empty().then_some(call.xid),
             reduction: CallHeader::parse(head).is_some_and(|header| header.reduction),
@@ -84,7 +85,7 @@ impl CallInfo {
 pub(super) enum Disposition {
     /// The call is complete: nfsd executes it.
     Execute(CallInfo),
-    /// The Read chunks of the call have to be read first.
+    /// The Read chunks of the call must be read first.
     Read(CallLayout),
     /// The message is dropped without a reply.
     Drop,
@@ -92,11 +93,11 @@ pub(super) enum Disposition {
     BackchannelReply(SvcCallbackReply),
     /// The reply is an RDMA_ERROR message.
     SendError(ErrorMessage),
-    /// There is no memory. The client has to send the call again, over another connection.
+    /// Memory is short. The client must send the call again, over another connection.
     Close,
 }
 
-/// Decides about `message`, which was just received by `responder`, that of `xprt`.
+/// Decides about `message`, which `responder` of `xprt` has just received.
 pub(super) fn dispatch(
     responder: &Responder<ServerTransport>,
     xprt: &SvcXprt<ServerTransport>,
@@ -125,7 +126,7 @@ pub(super) fn dispatch(
             return answered.map_or(Disposition::Drop, Disposition::BackchannelReply);
         }
         Ok(Incoming::ReverseError { xid, kind, .. }) => {
-            // Whether there is such a callback is not known here.
+            // It is unknown here whether there is such a callback.
             responder.send_path.connection.note_malformed();
             responder.send_path.connection.log_message(|client| {
                 pr_info!("{client} refuses the callback {xid:#010x}: {kind:?}\n");
@@ -180,7 +181,7 @@ pub(super) fn dispatch(
     }
 }
 
-/// Has `call` refused for this `reason`.
+/// Counts and logs that `call` is refused for this `reason`, and returns that disposition.
 fn refuse(connection: &Connection, call: &Call<'_>, reason: &CStr) -> Disposition {
     BAD_CALLS.add(1);
     let xid = call.xid;
@@ -189,7 +190,7 @@ fn refuse(connection: &Connection, call: &Call<'_>, reason: &CStr) -> Dispositio
     Disposition::SendError(call.refuse())
 }
 
-/// Traces `message`, whose header precedes `payload`.
+/// Traces the header of `message`, which precedes `payload`.
 fn trace_decoded(
     responder: &Responder<ServerTransport>,
     message: &Message<Connection>,
@@ -208,7 +209,7 @@ pub(super) fn dispatch_read(
     read: &ChunkedCall<Connection>,
 ) -> Disposition {
     let bytes = read.message.bytes();
-    // The message was a call when the Reads were posted.
+    // It was a call when the Reads were posted.
     let Ok(Incoming::Call(call)) = call::parse(bytes, &policy(usize::MAX)) else {
         return Disposition::Drop;
     };
@@ -223,15 +224,15 @@ pub(super) fn dispatch_read(
         Some(Ok(())) => (),
         _ => return Disposition::Close,
     }
-    // The RPC header is before all chunks, so it is in the Payload stream as the client sent it.
+    // The RPC header precedes all chunks, so the Payload stream has it as the client sent it.
     if call.check_message(head).is_err() || !chunks_are_arguments(&call, head, &read.pages) {
         return refuse(connection, &call, c"its Read chunks are no arguments");
     }
     Disposition::Execute(CallInfo::new(&call, bytes, head))
 }
 
-/// Whether the only Read chunk of an inline message is one DDP-eligible argument. Of a call whose
-/// Payload stream is reassembled, [`chunks_are_arguments`] is asked later.
+/// Returns whether the only Read chunk of an inline message is one DDP-eligible argument. For a
+/// call whose Payload stream is reassembled, [`chunks_are_arguments`] decides later.
 fn chunk_is_argument(call: &Call<'_>, layout: CallLayout) -> bool {
     let CallLayout::ReadChunk { position, .. } = layout else {
         return true;
@@ -241,8 +242,8 @@ fn chunk_is_argument(call: &Call<'_>, layout: CallLayout) -> bool {
     call.check_arguments(argument).is_ok()
 }
 
-/// Whether each Read chunk is one DDP-eligible argument of the call whose Payload stream is in
-/// `pages` and begins with `head`.
+/// Returns whether each Read chunk is one DDP-eligible argument of the call whose Payload stream is
+/// in `pages` and begins with `head`.
 fn chunks_are_arguments(call: &Call<'_>, head: &[u8], pages: &KVec<Page>) -> bool {
     let binding = Binding::of(head);
     let argument = |position, after| {

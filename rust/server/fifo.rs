@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A first-in-first-out queue in a ring of entries, which are there before the first element.
+//! A FIFO in a ring of entries that are allocated before the first element is added.
 
 use kernel::{
     alloc::Flags,
     prelude::*, //
 };
 
-/// The queue.
+/// A FIFO with a fixed number of entries.
 pub(super) struct Fifo<T> {
     entries: KVec<Option<T>>,
     first: usize,
@@ -22,7 +22,7 @@ impl<T> Fifo<T> {
         len: 0,
     };
 
-    /// An empty queue for `count` elements. Sleeps if `flags` allow it.
+    /// Creates an empty queue for `count` elements. Sleeps if `flags` allow it.
     pub(super) fn with_capacity(count: usize, flags: Flags) -> Result<Self> {
         let mut entries = KVec::with_capacity(count, flags)?;
         for _ in 0..count {
@@ -34,40 +34,40 @@ impl<T> Fifo<T> {
         })
     }
 
-    /// How many elements there may be.
+    /// Returns the number of entries.
     pub(super) fn capacity(&self) -> usize {
         self.entries.len()
     }
 
-    /// How many elements there are.
+    /// Returns the number of elements.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// If `other` has more entries, moves all elements there, and exchanges the two.
+    /// Moves all elements to `other` and swaps the two, if `other` has more entries.
     pub(super) fn move_to(&mut self, other: &mut Self) {
         if other.entries.len() > self.entries.len() {
             self.exchange(other);
         }
     }
 
-    /// If `other` has fewer entries, but enough, moves all elements there, and exchanges the two.
+    /// Moves all elements to `other` and swaps the two, if `other` has fewer entries, but enough.
     pub(super) fn shrink_to(&mut self, other: &mut Self) {
         if other.entries.len() < self.entries.len() && other.entries.len() >= self.len {
             self.exchange(other);
         }
     }
 
-    /// Moves all elements to `other`, which is empty and has entries for them, and exchanges the two.
+    /// Moves all elements to `other`, which is empty and has entries for them, and swaps the two.
     fn exchange(&mut self, other: &mut Self) {
         while let Some(element) = self.pop() {
-            // The callers have counted the entries.
+            // The callers have compared the number of entries.
             let _ = other.push(element);
         }
         core::mem::swap(self, other);
     }
 
-    /// Adds `element` behind all others. It comes back if no entry is free.
+    /// Adds `element` at the end. Returns it if no entry is free.
     pub(super) fn push(&mut self, element: T) -> Result<(), T> {
         let at = self.first.wrapping_add(self.len);
         let at = at.checked_rem(self.entries.len()).unwrap_or(0);
@@ -79,7 +79,7 @@ impl<T> Fifo<T> {
         Ok(())
     }
 
-    /// Adds `element` before all others. It comes back if no entry is free.
+    /// Adds `element` at the front. Returns it if no entry is free.
     pub(super) fn push_first(&mut self, element: T) -> Result<(), T> {
         let last = self.entries.len().wrapping_sub(1);
         let first = self.first.checked_sub(1).unwrap_or(last);
@@ -92,7 +92,7 @@ impl<T> Fifo<T> {
         Ok(())
     }
 
-    /// The first element.
+    /// Returns the first element.
     pub(super) fn first(&self) -> Option<&T> {
         self.entries.get(self.first)?.as_ref()
     }

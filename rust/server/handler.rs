@@ -2,9 +2,9 @@
 
 //! Events of the RDMA CM and completions of work requests.
 //!
-//! The handlers run in workers of the CM and of the completion queue. They queue work, change
-//! the connection state, drop messages, and post replies that had to wait; an nfsd thread does the rest, but for the end of a connection,
-//! which is a work item's.
+//! The handlers run in workers of the CM and of the completion queue. They queue work, change the
+//! connection state, drop messages, and post replies that had to wait. nfsd threads do the rest,
+//! except to close a connection, which a work item does.
 
 use super::{
     config::RECEIVED,
@@ -49,7 +49,7 @@ impl<T: SvcConnection> rdma::Context for Connection<T> {
                     trace::event!(svcrdma_device_removal(device, &client));
                 }
                 self.lost(Event::DeviceRemoved, c"device removed");
-                // The removal waits for it, whatever has begun the end.
+                // The removal waits for the close, whatever has ended the connection.
                 self.close();
             }
             cm::Event::Disconnected => {
@@ -95,7 +95,7 @@ impl<T: SvcConnection> rdma::Handler for Connection<T> {
         if self.state.is_open() || self.state.on(Event::Received) == Action::Serve {
             self.begin_message();
             match call::dropped(message.bytes()) {
-                // Needs no thread.
+                // Dropping a message needs no thread.
                 Some(reason) => {
                     RECEIVED.add(1);
                     self.note_dropped(queue, &message, reason);
@@ -141,7 +141,7 @@ impl<T: SvcConnection> rdma::Handler for Connection<T> {
         self.resume(queue);
     }
 
-    // The server registers memory for RDMA Reads only, on iWARP, and each Read invalidates the
+    // The server registers memory only for RDMA Reads on iWARP, and each Read invalidates its
     // region itself.
 
     fn invalidated(&self, _queue: &QueuePair<Self>, _regions: mr::Idle<Self>, _context: ()) {}

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The Receives of messages that sunrpc reads calls from.
+//! The Receives of messages whose memory is lent to sunrpc.
 //!
-//! sunrpc reads a call from the message that it came in until there is a reply, and a file system
-//! may take hours for that. The connection may end meanwhile, and the removal of its device waits
-//! for all that is mapped for it. So sunrpc gets the memory of a message only. The Receive stays
-//! here, and goes with the connection: then there is no message to reply to any more.
+//! sunrpc reads a call from the message that it came in until it replies, and a file system may
+//! take hours for that. The connection may end meanwhile, and the removal of its device waits for
+//! everything that is mapped for it. So sunrpc gets only the memory of a message. The Receive stays
+//! here and is freed with the connection; after that there is no message to reply to.
 
 use kernel::{
     alloc::Flags,
@@ -20,10 +20,10 @@ use rdma::{
     Context, //
 };
 
-/// The Receives, each at the number that its message was lent with.
+/// The Receives, each at the index that its message was lent with.
 pub(super) struct LentMessages<H: Context> {
     lent: KVec<Option<MessageReceive<H>>>,
-    /// The numbers that are free. There is room for all.
+    /// The free indices. Its capacity suffices for all.
     free: KVec<usize>,
 }
 
@@ -34,10 +34,10 @@ impl<H: Context> LentMessages<H> {
         free: KVec::new(),
     };
 
-    /// How many entries the shortest list has.
+    /// The number of entries of the shortest list.
     const FIRST: usize = 8;
 
-    /// An empty list for `count` messages. Sleeps if `flags` allow it.
+    /// Creates an empty list for `count` messages. Sleeps if `flags` allow it.
     pub(super) fn with_capacity(count: usize, flags: Flags) -> Result<Self> {
         let mut lent = KVec::with_capacity(count, flags)?;
         let mut free = KVec::with_capacity(count, flags)?;
@@ -48,13 +48,13 @@ impl<H: Context> LentMessages<H> {
         Ok(Self { lent, free })
     }
 
-    /// How many entries the next longer list has.
+    /// Returns the number of entries of the next longer list.
     pub(super) fn next_capacity(&self) -> usize {
         self.lent.len().saturating_mul(2).max(Self::FIRST)
     }
 
-    /// If `other`, which is empty, has more entries, moves all Receives there with their numbers,
-    /// and exchanges the two.
+    /// Moves all Receives with their indices to `other`, which is empty, and swaps the two, if
+    /// `other` has more entries.
     pub(super) fn move_to(&mut self, other: &mut Self) {
         let count = self.lent.len();
         if other.lent.len() <= count {
@@ -68,7 +68,7 @@ impl<H: Context> LentMessages<H> {
         core::mem::swap(self, other);
     }
 
-    /// Adds the Receive of `message`. Returns its memory and its number, or the message if no entry
+    /// Adds the Receive of `message`. Returns its memory and its index, or the message if no entry
     /// is free.
     pub(super) fn add(
         &mut self,
@@ -85,15 +85,15 @@ impl<H: Context> LentMessages<H> {
         Ok((memory, number))
     }
 
-    /// Takes the Receive with this number. [`None`] if there is none.
+    /// Takes the Receive at this index. [`None`] if there is none.
     pub(super) fn take(&mut self, number: usize) -> Option<MessageReceive<H>> {
         let receive = self.lent.get_mut(number)?.take()?;
-        // There is room for it.
+        // The capacity suffices.
         let _ = self.free.push_within_capacity(number);
         Some(receive)
     }
 
-    /// Takes all entries, if no message is lent.
+    /// Takes all entries if no message is lent.
     pub(super) fn take_spare(&mut self) -> Option<Self> {
         let is_spare = self.free.len() == self.lent.len();
         is_spare.then(|| core::mem::replace(self, Self::EMPTY))

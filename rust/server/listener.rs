@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The private state of a listening `svc_xprt`: the CM queues [connection requests](super::connect_requests), an nfsd
-//! thread accepts them.
+//! The private state of a listening `svc_xprt`: the CM queues [connection
+//! requests](super::connect_requests), and nfsd threads accept them.
 //!
-//! What the CM or the removal of a device waits for is done by the timer of the listener, as no nfsd thread may be free: it drops
-//! requests of clients that have gone, gives up the listening id when its device goes, and follows an address that moves.
+//! The timer of the listener does what the CM or the removal of a device waits for, as no nfsd
+//! thread may be free. It drops requests of clients that have gone, destroys the listening id when
+//! its device is removed, and rebinds when the address moves to another device.
 
 use super::{
     connect_requests::{
@@ -44,14 +45,14 @@ use sunrpc::{
     SvcXprt, //
 };
 
-/// How often to bind the address again after it moved to another device.
+/// The number of attempts to bind the address again after it has moved to another device.
 const REBIND_TRIES: usize = 5;
 
-/// How long to wait before each time. The devices learn of the move at the same time as the listener, and a device that had the address
-/// would still take the id.
+/// The delay before each attempt. The devices learn of the move at the same time as the listener,
+/// and until then the former device would still accept the id.
 const REBIND_INTERVAL_MS: Msecs = 1_000;
 
-/// How many requests the CM may hold back.
+/// The number of requests that the CM may queue.
 const BACKLOG: u16 = 64;
 
 /// The transport class `rdma`, which administrators name in `/proc/fs/nfsd/portlist`.
@@ -67,32 +68,32 @@ pub(crate) struct Listener {
     place: Mutex<Place>,
 }
 
-/// Where a listener listens.
+/// The state of the listening id.
 enum Place {
-    /// Nowhere yet, or nowhere any more.
+    /// The listener is not bound yet, or no longer.
     Nowhere,
     At(ListenId),
-    /// Its address has moved. It is to be bound again, at most so many times.
+    /// The address has moved to another device. At most `tries` attempts to bind it are left.
     Moved {
         net: Net,
         address: SockAddr,
         tries: usize,
-        /// When it moved, or was tried last.
+        /// When the address moved, or the last attempt was made.
         since: Instant<Monotonic>,
     },
 }
 
-/// The id that listens, and its network namespace.
+/// The listening id and its network namespace.
 struct ListenId {
     net: Net,
     id: listener::Listener<RequestQueue>,
 }
 
 impl Listener {
-    /// Gives up the listening id, as its address has moved. Sleeps.
+    /// Destroys the listening id because its address has moved. Sleeps.
     fn leave(listening: ListenId) -> Place {
         let ListenId { net, id } = listening;
-        // Only one id can listen at an address, so this one goes first.
+        // Only one id can listen at an address, so this one is destroyed first.
         match id.local_address() {
             Ok(address) => Place::Moved {
                 net,
@@ -104,7 +105,7 @@ impl Listener {
         }
     }
 
-    /// Binds `address` to the device that has it now, unless it has been tried too often. Sleeps.
+    /// Binds `address` to the device that has it now, if attempts are left. Sleeps.
     fn follow(&self, net: Net, address: SockAddr, tries: usize) -> Place {
         match (self.bind(&net, &address), tries.checked_sub(1)) {
             (Ok(id), _) => Place::At(ListenId { net, id }),
@@ -118,7 +119,7 @@ impl Listener {
         }
     }
 
-    /// A new id that listens at `address`. Sleeps.
+    /// Creates an id that listens at `address`. Sleeps.
     fn bind(&self, net: &Net, address: &SockAddr) -> Result<listener::Listener<RequestQueue>> {
         listener::Listener::new(net, address, BACKLOG, self.requests.clone())
     }
@@ -146,7 +147,7 @@ impl SvcListener for Listener {
     }
 
     fn listen(&self, net: Net, address: &SockAddr) -> Result<SockAddr> {
-        // Held meanwhile, as the device may be removed as soon as the id is bound.
+        // Locked before the id is bound, as the device may be removed right after.
         let mut place = self.place.lock();
         let id = self.bind(&net, address)?;
         let local = id.local_address()?;
@@ -191,7 +192,7 @@ impl SvcListener for Listener {
             // The removal of the device waits until the id is dropped.
             _ if self.requests.is_lost() => return,
             Place::At(listening) if moved => Self::leave(listening),
-            // The timer may have been started for something else, or be a moment early.
+            // The timer may have been started for another reason, or expire a moment early.
             Place::Moved {
                 net,
                 address,

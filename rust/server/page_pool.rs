@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Pages that RDMA Reads bring calls to.
+//! A pool of pages for RDMA Reads of calls.
 //!
-//! A call with Read chunks takes as many pages as it needs. When its Reads have completed, it goes
-//! to an nfsd thread, which gives as many pages of its own in exchange. So the number of pages in
-//! use is that of all calls that are being read at the same time, which
-//! [`read_budget`](super::read_budget) limits. The connections of a listener share a pool.
+//! A call with Read chunks takes as many pages as it needs. When its Reads have completed, an nfsd
+//! thread takes the pages and returns as many of its own in exchange. So the pages in use are those
+//! of the calls that are being read, which [`read_budget`](super::read_budget) limits. The
+//! connections of a listener share a pool.
 //!
-//! The idle pages of a pool are 8 MiB at most, and go back when the kernel runs short of memory.
+//! A pool keeps at most 8 MiB of idle pages, and frees them when the kernel runs short of memory.
 //!
-//! A pool has one lock, and no array for each CPU or NUMA node. The lock is taken twice for a call, whose Reads take a round trip to
-//! the client at least, and held while pointers are copied; nobody looks at a page or frees one meanwhile. Arrays for each CPU
-//! would be filled on one CPU and needed on another, as any nfsd thread may serve a call. Arrays for each node would need
-//! the node of each page: those that come from a thread are from wherever it ran when it allocated them.
+//! A pool has one lock, and no array per CPU or NUMA node. The lock is taken twice for a call,
+//! whose Reads take at least a round trip to the client, and is held while pointers are copied; no
+//! page is examined or freed under it. Arrays per CPU would be filled on one CPU and needed on
+//! another, as any nfsd thread may serve a call. Arrays per node would need the node of each page:
+//! those that come from a thread are from wherever it ran when it allocated them.
 
 use kernel::{
     new_spinlock,
@@ -30,12 +31,12 @@ use sunrpc::{
     }, //
 };
 
-/// Pages that no call has.
+/// A pool of idle pages.
 pub(crate) struct PagePool {
     idle: Shrinker<IdlePages>,
 }
 
-/// The pages. Memory may be reclaimed by whoever allocates some, so nothing is allocated under the lock.
+/// The idle pages. Any allocation may call the shrinker, so nothing is allocated under the lock.
 #[pin_data]
 struct IdlePages {
     #[pin]
@@ -43,10 +44,10 @@ struct IdlePages {
 }
 
 impl PagePool {
-    /// How many pages are kept: 8 MiB, enough for eight NFS WRITEs of 1 MiB.
+    /// The largest number of idle pages: 8 MiB, enough for eight NFS WRITEs of 1 MiB.
     pub(super) const MAX: usize = 2048;
 
-    /// An empty pool. Sleeps, and so does dropping it.
+    /// Creates an empty pool. Sleeps, and so does dropping it.
     pub(super) fn new() -> Result<Arc<Self>> {
         let pages = KVec::with_capacity(Self::MAX, GFP_KERNEL)?;
         let idle = Arc::pin_init(
@@ -59,7 +60,7 @@ impl PagePool {
         Ok(Arc::new(Self { idle }, GFP_KERNEL)?)
     }
 
-    /// Takes `count` pages, and allocates those that are missing. Sleeps.
+    /// Takes `count` pages, allocating those that the pool lacks. Sleeps.
     pub(super) fn take(&self, count: usize) -> Result<KVec<Page>> {
         let mut pages = KVec::with_capacity(count, GFP_KERNEL)?;
         let mut idle = self.idle.pages.lock();
@@ -74,9 +75,9 @@ impl PagePool {
         Ok(pages)
     }
 
-    /// Keeps those of `pages` to which there is no other reference, up to [`Self::MAX`].
+    /// Puts those of `pages` without another reference into the pool, up to [`Self::MAX`].
     pub(super) fn keep(&self, mut pages: KVec<Page>) {
-        // Nobody keeps any other: whoever looks for pages by their number takes a reference for a
+        // A page that is unique now stays so: a scan by page frame number takes a reference for a
         // moment only, and reads nothing.
         pages.retain(|page| page.is_unique());
         let mut idle = self.idle.pages.lock();
@@ -88,7 +89,7 @@ impl PagePool {
         drop(idle);
     }
 
-    /// Has the kernel reclaim `wanted` pages. Returns how many it finds, and how many it gets.
+    /// Makes the kernel reclaim `wanted` pages. Returns the numbers of pages found and freed.
     #[cfg(RPCRDMA_SELFTEST)]
     pub(super) fn reclaim(&self, wanted: usize) -> Result<(usize, usize)> {
         self.idle.reclaim(wanted)
@@ -103,7 +104,7 @@ impl Shrink for IdlePages {
     fn shrink(&self, count: usize) -> usize {
         let mut freed = 0;
         while freed < count {
-            // The lock is for the statement only: the page is freed without it.
+            // The lock is held for this statement only: the page is freed without it.
             let page = self.pages.lock().pop();
             let Some(page) = page else { break };
             drop(page);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Posting messages to the client, or having them wait for room in the Send queue.
+//! Posting messages to the client, or queueing them until the Send queue has space.
 //!
-//! A thread tries once. What it has to leave behind is posted by a completion, so that a reply needs no other thread; RDMA Reads get
-//! their SQ credits from a completion, and are then posted by a thread.
+//! A thread tries once. A completion handler posts the Sends that had to wait, so that a reply
+//! needs no other thread. RDMA Reads that had to wait get their SQ credits in a completion handler,
+//! and a thread posts them then.
 
 use super::{
     config::WRITES,
@@ -33,13 +34,14 @@ use sunrpc::SvcConnection;
 use trace::CompletionId;
 
 impl<T: SvcConnection> Connection<T> {
-    /// Posts `message` on `queue`, or has it wait for room there. An error has the connection closed. Sleeps.
+    /// Posts `message` on `queue`, or queues it until there is space. An error closes the
+    /// connection. Sleeps.
     pub(super) fn send(&self, queue: &QueuePair<Self>, message: Outgoing<Self>) -> Result {
         let sequence = self.resumed();
         let has_buffer = matches!(message.bytes, OutgoingBytes::Buffer(_));
         let result = if !has_buffer && self.waits_for_buffers() {
             self.wait_for_buffer(message, Attempt::None);
-            // Completions use the buffers that there are. There may be more.
+            // Completions use the buffers that exist. More may be allocated.
             if let Some(buffer) = queue.make_send_buffer() {
                 queue.put_back_send_buffer(buffer);
                 self.note_room();
@@ -54,36 +56,38 @@ impl<T: SvcConnection> Connection<T> {
         result
     }
 
-    /// Asks for a completion, if Sends wait for buffers and no other may be made. Does not sleep.
+    /// Requests a completion if Sends wait for buffers and no more can be allocated. Does not
+    /// sleep.
     fn flush_for_buffers(&self, queue: &QueuePair<Self>) {
         if self.waits_for_buffers() && queue.lacks_send_buffers() && queue.flush_sends().is_err() {
             self.lost(Event::Unanswered, c"a work request could not be posted");
         }
     }
 
-    /// Something was given back to `queue`: serves what waits for that, as far as there is room. Does not sleep.
+    /// Notes that `queue` has space again, and serves the waiters. Does not sleep.
     pub(super) fn resume(&self, queue: &QueuePair<Self>) {
         self.note_room();
         self.serve_waiting(queue);
     }
 
-    /// To be called by whoever tried to post something: if it waits, but there may be room since, or nothing before it, no completion
-    /// will tell. Does not sleep.
+    /// Rechecks the waiters. Call this after every attempt to post. Closes the race with a
+    /// completion that freed space before the element was queued: no later completion may come.
+    /// Does not sleep.
     pub(super) fn go_on(&self, queue: &QueuePair<Self>) {
         if self.waits_for_buffers() || self.waits_for_credits() {
             self.serve_waiting(queue);
         }
     }
 
-    /// As [`Self::resume`], if anything waits.
+    /// Does what [`Self::resume`] does, if anything waits.
     pub(super) fn resume_waiting(&self, queue: &QueuePair<Self>) {
         if self.waits_for_buffers() || self.waits_for_credits() {
             self.resume(queue);
         }
     }
 
-    /// Posts the Sends that wait and for which there is room; has a thread post RDMA Reads for which there is. If the connection has
-    /// ended, drops them. Does not sleep.
+    /// Posts the waiting Sends for which there is space, and queues RDMA Reads for which there is
+    /// for a thread to post. If the connection has ended, drops both. Does not sleep.
     fn serve_waiting(&self, queue: &QueuePair<Self>) {
         while let Some(waiting) = self.next_waiting() {
             let sequence = self.resumed();
@@ -107,7 +111,7 @@ impl<T: SvcConnection> Connection<T> {
                 Waiting::Send(message) => {
                     let take = || queue.take_send_buffer();
                     let xid = message.xid;
-                    // An error has the connection closed.
+                    // An error closes the connection.
                     if let Err(error) = self.try_send(queue, message, take, sequence, true) {
                         self.trace_send_error(xid, error);
                     }
@@ -116,9 +120,10 @@ impl<T: SvcConnection> Connection<T> {
         }
     }
 
-    /// Posts `message`, with a buffer that `take` returns if it is in none, or has it wait for what it lacks: behind others, or before
-    /// them if it is tried `again`. [`Self::resumed`] was `sequence`. An error has the connection closed; if it has ended already, `message`
-    /// is dropped. Sleeps if `take` does.
+    /// Posts `message`, in a buffer from `take` if it has none, or queues it for what it lacks: at
+    /// the end, or at the front if it is tried `again`. `sequence` is an earlier value of
+    /// [`Self::resumed`]. An error closes the connection; if it has ended already, `message` is
+    /// dropped. Sleeps if `take` does.
     fn try_send(
         &self,
         queue: &QueuePair<Self>,
@@ -145,7 +150,7 @@ impl<T: SvcConnection> Connection<T> {
             }
         };
         let requests = message.attached.requests();
-        // What waits for SQ credits already comes first.
+        // Earlier waiters for SQ credits come first.
         let (credits, attempt) = match again && has_buffer {
             true => (queue.reserve(requests), Attempt::Again(sequence)),
             false if requests != 0 && self.waits_for_credits() => (None, Attempt::None),
@@ -167,7 +172,7 @@ impl<T: SvcConnection> Connection<T> {
             answers,
             ..
         } = message;
-        // Before the Send, after which the client may use the credit again.
+        // Before the Send: after it the client may use the credit again.
         self.repost(queue, answers);
         let send = UnpostedSend {
             buffer,
@@ -179,7 +184,7 @@ impl<T: SvcConnection> Connection<T> {
         self.is_posted(posted)
     }
 
-    /// Has what was posted watched, or the connection closed.
+    /// Starts the watchdog for a posted message, or closes the connection if posting failed.
     pub(super) fn is_posted(&self, posted: Result) -> Result {
         match posted {
             Ok(()) => self.watch(),
@@ -193,7 +198,7 @@ impl<T: SvcConnection> Connection<T> {
         trace::event!(svcrdma_send_err(self.client_text().as_c_str(), xid, error));
     }
 
-    /// Traces that there is no room in `queue` for `completion`.
+    /// Traces that `queue` has no space for `completion`.
     pub(super) fn trace_full(queue: &QueuePair<Self>, completion: i32) {
         if trace::svcrdma_sq_full::is_on() {
             let id = CompletionId {

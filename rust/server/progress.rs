@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A deadline for what is posted for a client.
+//! A watchdog for posted work requests, and for clients that send nothing.
 //!
-//! The client says in its connection request how often the device sends again, and a Send for which it has no Receive may
-//! be sent again for ever. So each Send, with the RDMA Writes before it, and all RDMA Reads of a call together have to complete
-//! within the time that `progress_timeout` says; else the connection ends. The time begins when the first of the work requests
-//! is posted, and nothing that completes starts it again. A client that is accepted has as long to confirm that, and then as long until
-//! its first message has arrived. One that has sent a message may be idle.
+//! The client chooses in its connection request how often our device retransmits, and a Send that
+//! finds no Receive may be retried for ever. So each Send, with the RDMA Writes before it, and all
+//! RDMA Reads of a call together must complete within `progress_timeout`, or the connection ends.
+//! The time begins when the first of the work requests is posted, and no completion restarts it. A
+//! client that is accepted has as long to confirm that, and then as long again until its first
+//! message arrives. After that it may be idle.
 //!
-//! While something is posted, or a client has sent nothing yet, the timer of the transport expires once a second. A Send
-//! that is a second old without a known end is flushed, unless a transfer is posted: most Sends ask for no completion, and nothing may
-//! follow for hours. The end of a Send may so be known later than it came, by as long as a transfer takes, and by two seconds without one. So
-//! the pages that are part of a Send are given back soon after the last one, too. When nothing is posted any more, the connection gives
-//! back buffers and lists that it keeps for more.
+//! While a work request is posted, or a client has sent nothing yet, the timer of the transport
+//! expires once a second. Most Sends are unsignalled. If one is outstanding for a second and no
+//! transfer follows, the watchdog posts a signalled no-op, so a Send's completion is seen at most
+//! two seconds late, or as late as a transfer takes, and the pages that are part of it are released
+//! soon. When nothing is posted any more, the connection frees spare buffers and lists.
 
 use super::{
     config::{
@@ -42,10 +43,10 @@ use proto::conn::server::Event;
 use rdma::QueuePair;
 use sunrpc::SvcConnection;
 
-/// How often the timer expires.
+/// The interval of the timer.
 const INTERVAL_MS: Msecs = 1_000;
 
-/// How many milliseconds `jiffies` are.
+/// Converts `jiffies` to milliseconds.
 fn milliseconds(jiffies: Jiffies) -> u64 {
     let jiffies = u64::try_from(jiffies).unwrap_or(u64::MAX);
     let each_second = u64::try_from(msecs_to_jiffies(1_000)).unwrap_or(0);
@@ -55,65 +56,69 @@ fn milliseconds(jiffies: Jiffies) -> u64 {
         .unwrap_or(0)
 }
 
-/// Whether less than the `progress_timeout` has passed since `begin`.
+/// Returns whether less than the `progress_timeout` has passed since `begin`.
 fn is_in_time(begin: &Instant<Monotonic>) -> bool {
     begin.elapsed().as_millis() < i64::from(progress_timeout_ms())
 }
 
 impl<T: SvcConnection> Connection<T> {
-    /// Has the timer expire, as something was posted. Does not sleep.
+    /// Starts the timer, if it does not run, because something was posted. Does not sleep.
     pub(super) fn watch(&self) {
-        // Whoever posts has had the lock of the Send queue since `progresses` last looked there: either that saw what is posted
-        // now, or this sees what it wrote before.
+        // The poster has held the lock of the Send queue since `progresses` last looked there:
+        // either that saw what is posted now, or this sees what it wrote before.
         if !self.watched.load(Relaxed) && !self.watched.xchg(true, Full) {
             self.look_again();
         }
     }
 
-    /// Whether the timer runs. If not, nothing is posted, nor was of late.
+    /// Returns whether the timer runs. If not, nothing is posted, nor was in the last second.
     pub(super) fn is_watched(&self) -> bool {
         self.watched.load(Relaxed)
     }
 
-    /// As [`Self::watch`], as the client was accepted: it says itself how long the CM waits until it confirms that. Does not sleep.
+    /// Starts the timer because the client was accepted: the client itself chooses how long the CM
+    /// waits for its confirmation. Does not sleep.
     pub(super) fn watch_accepted(&self) {
         self.accepted.populate(Instant::now());
         self.watch();
     }
 
-    /// Has [`Self::check_progress`] called after the interval. Does not sleep.
+    /// Schedules the next [`Self::check_progress`]. Does not sleep.
     fn look_again(&self) {
         if let Some(link) = self.link.as_ref() {
             link.with(|xprt| xprt.start_timer(INTERVAL_MS));
         }
     }
 
-    /// The timer expired: ends the connection if what is posted on `queue` takes too long, and else starts the timer again, if
-    /// something is posted. Does not sleep.
+    /// Handles the expired timer: ends the connection if a work request on `queue` takes too long,
+    /// and restarts the timer while something is posted. Does not sleep.
     pub(super) fn check_progress(&self, queue: &QueuePair<Self>) {
         if self.progresses(queue) {
             self.look_again();
         }
     }
 
-    /// Whether the client may still confirm that it is accepted. Ends the connection if the time for that is over.
+    /// Returns whether the client may still confirm that it was accepted. Ends the connection if
+    /// the time for that is over.
     fn is_accepted_in_time(&self) -> bool {
         let Some(accepted) = self.accepted.as_ref() else {
             return false;
         };
         if !self.state.is_accepting() {
-            // It has confirmed meanwhile, or the connection has ended.
+            // The client has confirmed meanwhile, or the connection has ended.
             return self.state.is_open();
         }
         is_in_time(accepted) || self.stalled(c"the client did not confirm that it was accepted")
     }
 
-    /// Whether to wait for the first message of the client. Ends the connection if the time for that is over.
+    /// Returns whether to wait for the client's first message. Ends the connection if the time for
+    /// that is over.
     fn awaits_first_message(&self) -> bool {
-        // Without the event that the connection is established, a message has opened it, and is counted soon.
+        // If there was no event that the connection is established, a message has opened it, and is
+        // counted soon.
         let established = self.established.as_ref();
         if self.arrived() != 0 {
-            // That number may wrap.
+            // The number may wrap to zero.
             self.has_message.store(true, Relaxed);
         }
         !self.has_message.load(Relaxed)
@@ -121,15 +126,16 @@ impl<T: SvcConnection> Connection<T> {
                 || self.stalled(c"no message of the client arrived in time"))
     }
 
-    /// Ends the connection, whose client takes too long, for this `reason`. Returns false: nobody need look again.
+    /// Ends the connection, whose client takes too long, for this `reason`. Returns false: the
+    /// timer need not run any more.
     fn stalled(&self, reason: &CStr) -> bool {
         STALLED.add(1);
         self.lost(Event::Disconnected, reason);
         false
     }
 
-    /// Lowers the grant if the client has not used it for long, and lets Receives go that it does not take any more. The `oldest` of what
-    /// is posted on `queue` is so old. Does not sleep.
+    /// Lowers the grant if the client has not used it for long, and frees Receives that it does not
+    /// need any more. `oldest` is the age of the oldest work request on `queue`. Does not sleep.
     fn lower_grant(&self, queue: &QueuePair<Self>, oldest: Option<Jiffies>) {
         let Some(change) = self.credits.begin_change() else {
             return;
@@ -141,7 +147,7 @@ impl<T: SvcConnection> Connection<T> {
             round_trip: queue
                 .sends_complete_acknowledged()
                 .then(|| queue.least_round_trip().unwrap_or(0)),
-            // When the timer did not run nothing arrived.
+            // Nothing arrived while the timer did not run.
             interval_ms: INTERVAL_MS,
         });
         if let Some(Ok(credits)) = backed.map(usize::try_from) {
@@ -150,7 +156,7 @@ impl<T: SvcConnection> Connection<T> {
         }
     }
 
-    /// Whether to look again.
+    /// Checks the deadlines. Returns whether the timer must run.
     fn progresses(&self, queue: &QueuePair<Self>) -> bool {
         if !self.state.is_open() {
             return self.is_accepted_in_time();

@@ -57,8 +57,9 @@ use rdma::{
 use sunrpc::memory::Page;
 
 impl Responder<ServerTransport> {
-    /// Posts the RDMA Reads of the call in `message`, which becomes work for a thread when they
-    /// have completed; or has them wait for SQ credits or pages. If there is nothing to read, returns the call. Sleeps.
+    /// Posts the RDMA Reads of the call in `message`, or queues them for SQ credits or pages. The
+    /// call is queued for a thread when they have completed. If there is nothing to read, returns
+    /// the call. Sleeps.
     pub(super) fn read_chunks(
         &self,
         message: Message<Connection>,
@@ -68,11 +69,11 @@ impl Responder<ServerTransport> {
         let reads = WaitingReads {
             message,
             layout,
-            // Fewer, if pages follow each other.
+            // Fewer if pages are contiguous.
             requests: self.send_path.limits.reads_of(layout.pages()),
             registrations: 0,
             credits: None,
-            // If others do, it does, too.
+            // Waits behind other calls that wait for pages.
             waited_for_pages: connection.waits_for_pages(),
         };
         if reads.waited_for_pages {
@@ -82,7 +83,7 @@ impl Responder<ServerTransport> {
         self.try_read(reads)
     }
 
-    /// As [`Self::read_chunks`], for Reads that may have waited.
+    /// Does what [`Self::read_chunks`] does, for Reads that may have waited.
     pub(super) fn try_read(
         &self,
         waiting: WaitingReads<Connection>,
@@ -95,7 +96,7 @@ impl Responder<ServerTransport> {
         if were_ready {
             connection.end_reads();
         }
-        // There may be credits left, and what is next may be ready.
+        // Credits may be left for the next waiter.
         connection.go_on(queue);
         complete
     }
@@ -107,16 +108,16 @@ impl Responder<ServerTransport> {
         let (resumed, pages_freed) = (connection.resumed(), connection.pages_freed());
         let ready = waiting.credits.take();
         if !connection.state.is_open() {
-            // Nobody is left who could answer them.
+            // Nobody is left to answer them.
             if let Some(credits) = ready {
                 self.give_back(credits);
             }
             return None;
         }
-        // No page is taken before there is room.
+        // SQ credits come before pages, so that no page is held while waiting for credits.
         let (credits, attempt) = match ready {
             Some(credits) => (Some(credits), Attempt::Again(resumed)),
-            // Who waits for credits comes first.
+            // Earlier waiters for credits come first.
             None if connection.waits_for_credits() => (None, Attempt::None),
             None => (
                 queue.reserve_reads(waiting.requests, waiting.registrations),
@@ -130,7 +131,7 @@ impl Responder<ServerTransport> {
         };
         let Some(counted) = connection.calls_read.begin(waiting.layout.pages()) else {
             self.give_back(credits);
-            // If it waited for credits meanwhile, others may be before it.
+            // If it has waited for credits since, others may be before it.
             let was_first = ready.is_none() && waiting.waited_for_pages;
             let attempt = match was_first {
                 true => Attempt::Again(pages_freed),
@@ -193,7 +194,8 @@ impl Responder<ServerTransport> {
                     credits: None,
                     waited_for_pages,
                 };
-                // What they had is free now. These are tried once more, too, and then with what they need.
+                // Their credits are free now. They are tried once more, too, with the number that
+                // they need.
                 connection.note_room();
                 connection.wait_for_credits(Waiting::Reads(waiting), attempt);
             }
@@ -204,7 +206,8 @@ impl Responder<ServerTransport> {
         None
     }
 
-    /// Gives back SQ credits for Reads that are not posted now. Others may wait for them, whom no completion tells.
+    /// Releases the SQ credits of Reads that are not posted now, and serves other waiters, as no
+    /// completion will.
     fn give_back(&self, credits: usize) {
         let SendPath {
             queue, connection, ..
@@ -213,8 +216,8 @@ impl Responder<ServerTransport> {
         connection.resume(queue);
     }
 
-    /// Prepares the RDMA Reads that bring the chunks of the call in `bytes` to `pages`. The inline
-    /// parts of a Payload stream are copied there.
+    /// Prepares the RDMA Reads of the chunks of the call in `bytes` into `pages`. Copies the inline
+    /// parts of a Payload stream there.
     fn prepare_reads(
         &self,
         bytes: &[u8],

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How many pages RDMA Reads may bring calls to at the same time.
+//! A budget for pages of calls that are being read by RDMA Reads.
 //!
-//! All connections together have [`max_total_read_pages`]. Each connection may read one call beyond that, so clients that do not
-//! let their RDMA Reads complete keep nobody else from sending calls; and when a call has to wait for pages, another call of its
-//! connection is being read, or about to be, and has it tried again when it gives its pages back.
+//! All connections together have [`max_total_read_pages`]. Each connection may read one call beyond
+//! that, so a client that does not answer RDMA Reads does not keep others from sending calls. While
+//! a call waits for pages, another call of its connection is being read or about to be, and retries
+//! it when its pages are freed.
 
 use super::config::max_total_read_pages;
 use kernel::sync::atomic::{
@@ -13,21 +14,21 @@ use kernel::sync::atomic::{
     Relaxed, //
 };
 
-/// The pages that all calls are read to.
+/// The pages of all calls that are being read.
 static TOTAL: Atomic<usize> = Atomic::new(0);
 
 /// The calls of one connection that are being read.
 pub(super) struct CallsRead {
     count: Atomic<u32>,
-    /// Another call waits until one of them gives its pages back.
+    /// Whether another call waits for their pages.
     waits: Atomic<bool>,
 }
 
-/// The pages of one call, until it is dropped.
+/// The right to read a call into a number of pages, until it is dropped.
 pub(crate) struct ReadPages(usize);
 
 impl CallsRead {
-    /// No call.
+    /// Creates the state of a connection that reads no call.
     pub(super) fn new() -> Self {
         Self {
             count: Atomic::new(0),
@@ -35,14 +36,15 @@ impl CallsRead {
         }
     }
 
-    /// Begins to read a call to `count` pages. [`None`] if it has to wait until [`Self::end`] says so for another one.
+    /// Begins to read a call into `count` pages. [`None`] if it must wait until [`Self::end`] of
+    /// another call returns true.
     pub(super) fn begin(&self, count: usize) -> Option<ReadPages> {
         let total = TOTAL.fetch_add(count, Relaxed).saturating_add(count);
-        // They are given back when this is dropped.
+        // They are subtracted when this is dropped.
         let pages = ReadPages(count);
         let fits = total <= max_total_read_pages();
         if !self.add(fits) {
-            // Whoever ends after this sees it, and whoever ended before is seen here.
+            // Any later [`Self::end`] sees this, and an earlier one is seen here.
             self.waits.xchg(true, Full);
             if !self.add(fits) {
                 return None;
@@ -51,8 +53,8 @@ impl CallsRead {
         Some(pages)
     }
 
-    /// Counts a call that `fits`, or that is the only one. What has to wait is never counted, not even for a moment: another one might
-    /// wait for it then.
+    /// Counts a call that `fits`, or that is the only one. A call that must wait is never counted,
+    /// not even for a moment: another one might wait for it.
     fn add(&self, fits: bool) -> bool {
         let mut count = self.count.load(Relaxed);
         while count == 0 || fits {
@@ -64,13 +66,14 @@ impl CallsRead {
         false
     }
 
-    /// A call has been read. Returns whether to try again what waits.
+    /// Ends a call that was read. Returns whether to retry the call that waits.
     pub(super) fn end(&self, pages: ReadPages) -> bool {
         self.cancel(pages);
         self.waits.load(Relaxed) && self.waits.xchg(false, Full)
     }
 
-    /// A call is not read now, but waits for SQ credits and is tried again. When it has been read, what waits is tried.
+    /// Ends a call that is not read now but waits for SQ credits. The call that waits for pages is
+    /// retried when this one has been read.
     pub(super) fn cancel(&self, pages: ReadPages) {
         drop(pages);
         self.count.fetch_sub(1, Full);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Received messages become calls in the `svc_rqst` of an nfsd thread, replies to backchannel
-//! calls, RDMA_ERROR messages, or nothing.
+//! Reception: turns messages into calls in the `svc_rqst` of an nfsd thread, replies to backchannel
+//! calls, or RDMA_ERROR messages.
 
 use super::{
     call_layout::CallLayout,
@@ -37,7 +37,7 @@ use sunrpc::{
 };
 
 impl Responder<ServerTransport> {
-    /// Does `work`. If that completes a call, the call is in `args`, and its context is returned.
+    /// Does `work`. If that completes a call, puts the call into `args` and returns its context.
     /// Sleeps.
     pub(super) fn receive_work(
         &self,
@@ -115,7 +115,7 @@ impl Responder<ServerTransport> {
                 return None;
             }
         };
-        // Exchanges the pages for pages of the thread, so that it has as many as before.
+        // Exchanges the pages for pages of the thread, which so keeps their number.
         let set = |args: &mut Args<'_>, memory| match layout {
             CallLayout::ReadChunk { position, len } => {
                 args.set_reduced(memory, info.inline.clone(), position, &mut pages, len)
@@ -128,8 +128,8 @@ impl Responder<ServerTransport> {
         call
     }
 
-    /// Has sunrpc execute the call in `message`, which `set` puts into `args` and which has these
-    /// properties. Returns its context.
+    /// Begins the execution of the call in `message` with the properties `info`, which `set` puts
+    /// into `args`. Returns its context.
     fn begin_call(
         &self,
         xprt: &SvcXprt<ServerTransport>,
@@ -169,10 +169,11 @@ impl Responder<ServerTransport> {
         Some(call)
     }
 
-    /// How many pages a reply may take whose Write chunks have `write_chunk_bytes`: enough for
-    /// these or for an inline reply, and two more, as the data may begin within a page. The chunks may be as long as the client
-    /// likes: no more pages are saved than the thread has, which is enough for the longest payload that nfsd returns. For an inline
-    /// reply these are few, and fewer would do only if the call has no READ, for which its operations would have to be looked at.
+    /// Returns the most pages of a reply whose Write chunks have `write_chunk_bytes`: enough for
+    /// these or for an inline reply, and two more, as the data may begin within a page. The client
+    /// chooses the length of the chunks, but no more pages are saved than the thread has, which
+    /// suffices for the longest payload that nfsd returns. An inline reply needs few pages, and
+    /// only a call without READ needs fewer, which its operations would have to tell.
     fn max_reply_pages(&self, write_chunk_bytes: u64) -> usize {
         usize::try_from(write_chunk_bytes)
             .unwrap_or(usize::MAX)

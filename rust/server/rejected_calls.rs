@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Calls whose chunks could not be accessed.
+//! Calls whose chunks the client denied access to.
 //!
 //! If the client denies access to a segment that it offered, the connection is lost. A client that
-//! sends the call again over the next connection, with chunks that are no better, would lose that
-//! one as well, and so on for ever. So the second reply to such a call is an RDMA_ERROR message
-//! (RFC 8166, section 4.5.3).
+//! sends the call again over the next connection, with the same chunks, would lose that one as
+//! well, and so on for ever. So the second reply to such a call is an RDMA_ERROR message (RFC 8166,
+//! section 4.5.3).
 //!
-//! A connection looks for its calls only when calls were added since it looked last: a client that
-//! has many calls rejected does not make the others take the lock for each call. Nor does it push
-//! out theirs.
+//! A connection searches the list only when calls were added since its last search, so a client
+//! with many denied calls does not make others take the lock for each call. Nor does it displace
+//! theirs.
 
 use kernel::{
     new_spinlock,
@@ -31,7 +31,7 @@ use kernel::{
 };
 use proto::admission::Host;
 
-/// A call whose chunks could not be accessed.
+/// A call whose chunks the client denied access to.
 struct Entry {
     /// The address of the client, without its port.
     client: Host,
@@ -39,27 +39,26 @@ struct Entry {
     since: Instant<Monotonic>,
 }
 
-/// The latest of these calls, of all connections of a listener.
+/// The latest of these calls, for all connections of a listener.
 #[pin_data]
 pub(crate) struct RejectedCalls {
     #[pin]
     calls: SpinLock<KVec<Entry>>,
-    /// How many calls were ever added. It grows when the call is there.
+    /// The number of calls ever added. Incremented after the call is in the list.
     added: Atomic<u64>,
 }
 
 impl RejectedCalls {
-    /// How many calls are kept.
+    /// The largest number of calls.
     const MAX: usize = 32;
 
-    /// How many calls of one client are kept.
+    /// The largest number of calls of one client.
     const MAX_OF_CLIENT: usize = 8;
 
-    /// How long a call is kept: a client connects again before that, and uses the same XID for
-    /// another call much later.
+    /// The lifetime of an entry: a client reconnects sooner, and reuses an XID much later.
     const LIFETIME: Delta = Delta::from_secs(120);
 
-    /// No calls. Sleeps.
+    /// Creates an empty list. Sleeps.
     pub(super) fn new() -> Result<Arc<Self>> {
         let calls = KVec::with_capacity(Self::MAX, GFP_KERNEL)?;
         Arc::pin_init(
@@ -84,7 +83,7 @@ impl RejectedCalls {
             .enumerate()
             .filter(|(_, call)| call.client == client);
         let oldest = own.next().map(|(at, _)| at);
-        // Of all calls, the oldest is the first.
+        // The first of all calls is the oldest.
         let replaced = match own.count().saturating_add(1) >= Self::MAX_OF_CLIENT {
             true => oldest,
             false => (calls.len() >= Self::MAX).then_some(0),
@@ -96,15 +95,15 @@ impl RejectedCalls {
         self.added.fetch_add(1, Release);
     }
 
-    /// How many calls were ever added, of any client.
+    /// Returns the number of calls ever added, of any client.
     pub(super) fn added(&self) -> u64 {
         self.added.load(Acquire)
     }
 
-    /// Removes the call `xid` of `client`, which is answered now. Returns whether there was one,
-    /// and whether there are others of it.
+    /// Removes the call `xid` of `client`, which is answered now. Returns whether it was there, and
+    /// whether other calls of the client are.
     pub(super) fn take(&self, client: &Host, xid: u32) -> (bool, bool) {
-        // Not under the lock, and not for each call.
+        // The clock is read once, and not under the lock.
         let now = Instant::now();
         let mut calls = self.calls.lock();
         calls.retain(|call| now - call.since < Self::LIFETIME);

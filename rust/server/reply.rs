@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Replies: DDP-eligible results go to the Write chunks of the call, the rest follows the transport
-//! header or goes to the Reply chunk.
+//! Replies: DDP-eligible results go into the Write chunks of the call, the rest follows the
+//! transport header or goes into the Reply chunk.
 //!
 //! RFC 8166, sections 3.4.6, 3.5.3, 4.3 and 4.5.3; RFC 8267 pairs results with Write chunks.
 
@@ -67,12 +67,12 @@ use rdma::{
 };
 use sunrpc::SvcResult;
 
-/// Why a result is not sent.
+/// The reason why a result is not sent.
 enum ReplyError {
     /// The result fits into none of the chunks that the client offers. The reply is an RDMA_ERROR
     /// message.
     Unreturnable,
-    /// The server lacks memory; the client has to send the call again.
+    /// The server lacks memory; the client must send the call again.
     NoMemory,
 }
 
@@ -91,17 +91,17 @@ impl From<Error> for ReplyError {
 /// A reply that is ready to be posted: the Send of the first `len` bytes of its buffer, and the
 /// RDMA Writes or the memory that go with it.
 struct PreparedReply {
-    /// Where the RPC message is.
+    /// The place of the RPC message.
     body: Body,
     attached: Attached<Connection>,
-    /// What posting takes if these are many.
+    /// Memory for posting in batches, if there are many Writes.
     memory: Option<BatchMemory<Connection>>,
     len: usize,
     verb: Verb,
 }
 
 impl Responder<ServerTransport> {
-    /// Replies with `result` to the call in the message whose `memory` sunrpc had. Sleeps.
+    /// Replies with `result` to the call in the message whose `memory` was lent to sunrpc. Sleeps.
     pub(super) fn send_reply(
         &self,
         memory: MessageMemory,
@@ -243,7 +243,7 @@ impl Responder<ServerTransport> {
             .map_err(|_| ReplyError::Unreturnable)?;
         let mut attached = writes.map_or(Attached::Nothing, Attached::Writes);
         if header.body() == Body::Msg {
-            // The Send gathers long data from its pages, which costs less than a copy.
+            // The Send gathers long data from its pages, which is cheaper than a copy.
             let data = result.data();
             let inserted = match &attached {
                 Attached::Nothing if data.len() >= WORTH_INSERTING => {
@@ -275,8 +275,8 @@ impl Responder<ServerTransport> {
         })
     }
 
-    /// The bytes `data` of a result as scatter elements of a Send, to follow the first `at` bytes
-    /// of the message.
+    /// Maps the bytes `data` of a result as scatter elements of a Send, to follow the first `at`
+    /// bytes of the message.
     fn insert_data(
         &self,
         result: &SvcResult<'_>,
@@ -338,10 +338,10 @@ fn reduce<const CHUNKS: usize>(
     Ok(())
 }
 
-/// Where in `result` the `len` bytes are that nfsd reports at `offset`.
+/// Returns the range in `result` of the `len` bytes that nfsd reports at `offset`.
 ///
-/// The XDR count word before them is `len`. For READLINK of NFSv4 the offset is that of the count
-/// word instead.
+/// They follow the XDR count word `len`. For READLINK of NFSv4, `offset` is that of the count word
+/// instead.
 fn locate_result(result: &SvcResult<'_>, offset: usize, len: usize) -> Option<Range<usize>> {
     let is_count = |at: usize| {
         let mut word = [0; 4];
@@ -357,7 +357,7 @@ fn locate_result(result: &SvcResult<'_>, offset: usize, len: usize) -> Option<Ra
     (end <= result.len()).then_some(start..start.checked_add(len)?)
 }
 
-/// Copies the bytes `part` of `result` to `out` from `at` on. Returns where they end.
+/// Copies the bytes `part` of `result` to `out` at `at`. Returns the end of the copy.
 fn copy(
     result: &SvcResult<'_>,
     part: Range<usize>,

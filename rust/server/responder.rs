@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The part of a connection that belongs to the device: it is made, accepted, drained and given up here.
+//! The part of a connection that belongs to the device: its creation, acceptance, drain and end.
 //!
 //! RFC 8166, section 3.3 (credits and inline threshold); RFC 8797 (private data).
 
@@ -60,20 +60,22 @@ use sunrpc::{
     SvcLink, //
 };
 
-/// How long the device waits for an acknowledgement at most before it sends again, as the exponent
-/// that InfiniBand writes: two seconds. A client may ask for less, as all known ones do.
+/// The longest time for which the device waits for an acknowledgement before it retransmits, as
+/// InfiniBand encodes it: two seconds. A client may ask for less, as all known ones do.
 const MAX_ACK_TIMEOUT: u8 = 19;
 
-/// How long a client's device waits before it sends a message again that found no Receive, as
-/// InfiniBand encodes it: 10.24 ms. A client that keeps to its credits hardly ever meets that. One
-/// that does not is slowed by its own device: it sends no more than all Receives in this time.
+/// The RNR timer as InfiniBand encodes it, 10.24 ms: the delay after which a client's device
+/// retransmits a message that found no Receive. A client that respects its credits hardly ever
+/// meets it. One that does not is slowed by its own device: it sends at most as many messages as
+/// there are Receives in this time.
 const RNR_TIMER: u8 = 20;
 
-/// The part of a connection that belongs to the device. A thread that uses it keeps it for as long as that takes.
+/// The part of a connection that belongs to the device. A thread holds a reference while it uses
+/// it.
 #[pin_data]
 pub(super) struct Responder<T: SvcConnection> {
     pub(super) page_pool: Arc<PagePool>,
-    /// The Receives of the messages that sunrpc reads calls from.
+    /// The Receives of the messages whose memory is lent to sunrpc.
     #[pin]
     lent: SpinLock<LentMessages<Connection<T>>>,
     pub(super) send_path: SendPath<T>,
@@ -81,7 +83,7 @@ pub(super) struct Responder<T: SvcConnection> {
 }
 
 impl<T: SvcConnection> Responder<T> {
-    /// Makes all that the connection needs, but does not accept it. Sleeps.
+    /// Creates all that the connection needs, but does not accept it. Sleeps.
     pub(super) fn new(
         id: Arc<Id<Connection<T>>>,
         connection: Arc<Connection<T>>,
@@ -121,8 +123,8 @@ impl<T: SvcConnection> Responder<T> {
                 parameters.make(id.clone(), pd.clone(), &mut Buffers::new()),
                 limits.halved(),
             ) {
-                // The device's attributes promise more than it has, or there is no memory now.
-                // Which of the two, some devices do not say.
+                // The device's attributes promise more than it has, or memory is short. Some
+                // devices do not say which.
                 (Err(EINVAL | ENOMEM), Some(halved)) => limits = halved,
                 (queue, _) => {
                     break queue.inspect_err(|error| {
@@ -189,9 +191,9 @@ impl<T: SvcConnection> Responder<T> {
                 responder_resources: 0,
                 initiator_depth,
                 retry_count: 0,
-                // The client's device takes this: it waits for a Receive as long as it takes. A
-                // client may have to, for a moment, that gives up a call, or is slow to use fewer
-                // credits.
+                // 7 means to retry for ever on RNR. The client's device uses this value for its
+                // Sends; a client that abandons a call, or is slow to respect a lower grant, may
+                // briefly exceed its credits.
                 rnr_retry_count: 7,
             })
             .inspect_err(|error| {
@@ -204,28 +206,27 @@ impl<T: SvcConnection> Responder<T> {
         Ok(())
     }
 
-    /// The local and the remote address.
+    /// Returns the local and the remote address.
     pub(super) fn addresses(&self) -> Result<(SockAddr, SockAddr)> {
         Ok((self.id.local_address()?, self.id.remote_address()?))
     }
 
-    /// Disconnects: what is posted completes, and what waits to be posted is dropped. Once more
-    /// does no harm. Sleeps.
+    /// Ends the connection: posted work requests complete, and waiting ones are dropped.
+    /// Idempotent. Sleeps.
     pub(super) fn disconnect(&self) {
         let SendPath {
             queue, connection, ..
         } = &self.send_path;
         let _ = connection.state.on(Event::Close);
-        // It has ended if that fails. Not left out the second time: over iWARP the first may come
-        // too early to have an effect.
+        // An error means that the connection has ended. Repeated each time: over iWARP the first
+        // attempt may come too early to have an effect.
         let _ = queue.disconnect();
-        // The pages of what waits are of no use any more, and the transport may be freed much
-        // later.
+        // Frees the pages of waiting messages now, as the transport may be freed much later.
         connection.resume(queue);
     }
 
-    /// Drains the queue pair and frees the work. When this returns no memory is under DMA, and no
-    /// handler runs. Sleeps.
+    /// Drains the queue pair and frees the queued work. When this returns, no memory is under DMA
+    /// and no handler runs. Sleeps.
     pub(super) fn drain(&self) {
         let connection = &self.send_path.connection;
         let _ = connection.state.on(Event::Close);
@@ -234,9 +235,8 @@ impl<T: SvcConnection> Responder<T> {
         let _ = connection.state.on(Event::Drained);
     }
 
-    /// Separates `message`, for sunrpc to read a call from its memory. Returns that, and the number
-    /// with which [`Self::take_back`] finds its Receive. Without memory for that, returns the
-    /// message. Sleeps.
+    /// Lends the memory of `message` to sunrpc. Returns it with the index by which
+    /// [`Self::take_back`] finds the Receive, or the message if memory is short. Sleeps.
     pub(super) fn lend(
         &self,
         message: Message<Connection<T>>,
@@ -257,7 +257,8 @@ impl<T: SvcConnection> Responder<T> {
         }
     }
 
-    /// The message that [`Self::lend`] gave this number, whose `memory` sunrpc reads no more.
+    /// Returns the message that [`Self::lend`] stored at this index. sunrpc does not read its
+    /// `memory` any more.
     pub(super) fn take_back(
         &self,
         memory: MessageMemory,
@@ -267,21 +268,20 @@ impl<T: SvcConnection> Responder<T> {
         receive.join(memory)
     }
 
-    /// Frees the list of lent messages, if there is none in it.
+    /// Frees the list of lent messages if it is empty.
     pub(super) fn give_up_spares(&self) {
         let spare = self.lent.lock().take_spare();
         drop(spare);
     }
 
-    /// Gives back the Receive of `message`, to be posted again.
+    /// Reposts the Receive of `message`.
     pub(super) fn repost(&self, message: Message<Connection<T>>) {
         self.send_path
             .connection
             .repost(&self.send_path.queue, message);
     }
 
-    /// Replies to `message` with an RDMA_ERROR message. If that fails, has the connection closed.
-    /// Sleeps.
+    /// Replies to `message` with an RDMA_ERROR message. Closes the connection on failure. Sleeps.
     pub(super) fn send_error(&self, message: Message<Connection<T>>, error: &ErrorMessage) {
         match error.error {
             RdmaError::Version { .. } => trace::event!(svcrdma_err_vers(error.xid)),
@@ -304,7 +304,7 @@ impl<T: SvcConnection> Responder<T> {
                     xid: error.xid,
                     answers: message,
                 };
-                // An error has the connection closed.
+                // An error closes the connection.
                 if let Err(failure) = connection.send(queue, message) {
                     connection.trace_send_error(error.xid, failure);
                 }
@@ -318,8 +318,8 @@ impl<T: SvcConnection> Responder<T> {
         }
     }
 
-    /// Has the connection closed, because there will be no reply to `message`: the client would
-    /// wait for it (RFC 8166, section 4.5.4).
+    /// Closes the connection because there will be no reply to `message`, which the client would
+    /// wait for (RFC 8166, section 4.5.4).
     pub(super) fn close_unanswered(&self, message: Message<Connection<T>>) {
         self.repost(message);
         let connection = &self.send_path.connection;

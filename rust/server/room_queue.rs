@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A line of what waits for room.
+//! A queue of elements that wait for the same resource.
 
 use super::fifo::Fifo;
 use kernel::{
@@ -8,19 +8,20 @@ use kernel::{
     prelude::*, //
 };
 
-/// How an element came to wait. If it was tried, `T` says whether there may be room since, or from which number that can be told.
+/// The reason why an element is queued. `T` is the event counter read before the failed attempt, or
+/// whether it has changed since.
 #[derive(Clone, Copy)]
 pub(super) enum Attempt<T> {
-    /// It was not tried, as others wait.
+    /// It was not tried, because others wait.
     None,
-    /// It was tried for the first time, and goes behind the others.
+    /// It was tried for the first time, and goes to the end.
     First(T),
-    /// It was the first that waited here, and goes before the others again.
+    /// It was the first waiter, was tried, and goes to the front again.
     Again(T),
 }
 
 impl<T> Attempt<T> {
-    /// With what `f` makes of the number.
+    /// Applies `f` to the counter.
     pub(super) fn map<U>(self, f: impl FnOnce(T) -> U) -> Attempt<U> {
         match self {
             Self::None => Attempt::None,
@@ -30,14 +31,14 @@ impl<T> Attempt<T> {
     }
 }
 
-/// Elements that wait for the same kind of room, and whether there may be some.
+/// A queue of elements that wait for the same resource, with one wakeup bit.
 ///
-/// Whoever tries to post an element and finds no room is told when there may be some ([`rdma::Handler::send_resumed`],
-/// [`CallsRead::end`](super::read_budget::CallsRead::end)). Nobody is told on behalf of an element that was not tried: if none is
-/// before it, there may be room for it.
+/// A failed attempt to post an element arranges for a wakeup ([`rdma::Handler::send_resumed`],
+/// [`CallsRead::end`](super::read_budget::CallsRead::end)). An element that was queued untried gets
+/// no wakeup of its own: if it is first, there may be space for it.
 pub(super) struct RoomQueue<W> {
     waiting: Fifo<W>,
-    /// Whether there may be room for the first.
+    /// Whether there may be space for the first element.
     room: bool,
 }
 
@@ -48,7 +49,7 @@ impl<W> RoomQueue<W> {
         room: false,
     };
 
-    /// An empty queue for `count` elements. Sleeps if `flags` allow it.
+    /// Creates an empty queue for `count` elements. Sleeps if `flags` allow it.
     pub(super) fn with_capacity(count: usize, flags: Flags) -> Result<Self> {
         Ok(Self {
             waiting: Fifo::with_capacity(count, flags)?,
@@ -56,22 +57,22 @@ impl<W> RoomQueue<W> {
         })
     }
 
-    /// How many wait.
+    /// Returns the number of elements.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// If `other` has more entries, moves all elements there, and exchanges the two.
+    /// Moves all elements to `other` and swaps the two, if `other` has more entries.
     pub(super) fn move_to(&mut self, other: &mut Self) {
         self.waiting.move_to(&mut other.waiting);
     }
 
-    /// If `other` has fewer entries, but enough, moves all elements there, and exchanges the two.
+    /// Moves all elements to `other` and swaps the two, if `other` has fewer entries, but enough.
     pub(super) fn shrink_to(&mut self, other: &mut Self) {
         self.waiting.shrink_to(&mut other.waiting);
     }
 
-    /// Adds `waiting`, which found no room or was not tried. It comes back if no entry is free.
+    /// Adds `waiting`, which found no space or was not tried. Returns it if no entry is free.
     pub(super) fn push(&mut self, waiting: W, attempt: Attempt<bool>) -> Result<(), W> {
         match attempt {
             Attempt::Again(_) => self.waiting.push_first(waiting)?,
@@ -80,7 +81,7 @@ impl<W> RoomQueue<W> {
         let is_only = self.len() == 1;
         self.room = match attempt {
             Attempt::None => self.room || is_only,
-            // What the others wait for may have come with it.
+            // The space may suffice for the others, too.
             Attempt::First(true) => true,
             Attempt::First(false) => self.room && !is_only,
             Attempt::Again(room) => room,
@@ -88,17 +89,17 @@ impl<W> RoomQueue<W> {
         Ok(())
     }
 
-    /// Something was given back.
+    /// Notes that space was freed.
     pub(super) fn set_room(&mut self) {
         self.room = true;
     }
 
-    /// The first element, if there may be room for it.
+    /// Returns the first element, if there may be space for it.
     pub(super) fn next(&self) -> Option<&W> {
         self.waiting.first().filter(|_| self.room)
     }
 
-    /// Takes the first element, if there may be room for it.
+    /// Takes the first element, if there may be space for it.
     pub(super) fn pop(&mut self) -> Option<W> {
         match self.room {
             true => self.waiting.pop(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests of the order in which connections get on, without a connection; and of parts of a connection.
+//! Tests of parts of a connection: queues, budgets, credits, limits.
 
 mod closing;
 mod connect_requests;
@@ -24,10 +24,10 @@ use super::{
 };
 use kernel::prelude::*;
 
-/// True if it passed.
+/// A test, which returns true if it passed.
 type Test = fn() -> Result<bool>;
 
-/// Each with its name, which is what it claims.
+/// The tests, each with the claim that it shows.
 pub(crate) const TESTS: &[(&str, Test)] = &[
     (
         "elements come out in order, also from a longer queue that they were moved to",
@@ -159,7 +159,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ),
 ];
 
-/// More pages than the sysctl may allow.
+/// More pages than the sysctl can allow.
 const TOO_MANY: usize = 1 << 25;
 
 fn elements_come_in_order() -> Result<bool> {
@@ -198,10 +198,10 @@ fn full_queue_returns_elements() -> Result<bool> {
     Ok(full && fifo.pop() == Some(1) && none.push(1) == Err(1) && none.push_first(1) == Err(1))
 }
 
-/// No room.
+/// An attempt that found no space.
 const FULL: Attempt<bool> = Attempt::First(false);
 
-/// A queue for a few elements.
+/// Creates a queue for a few elements.
 fn queue() -> Result<RoomQueue<u32>> {
     RoomQueue::with_capacity(4, GFP_KERNEL)
 }
@@ -260,7 +260,7 @@ fn tried_again_stays_first() -> Result<bool> {
 
 type Line = CreditLine<u32, u32>;
 
-/// A line of the Sends 1 and 2 and the RDMA Reads 11 and 12, none of which was tried.
+/// Creates a queue of the Sends 1 and 2 and the RDMA Reads 11 and 12, none of which was tried.
 fn line() -> Result<Line> {
     let mut line = Line::with_capacity(4, GFP_KERNEL)?;
     let all = [
@@ -275,17 +275,17 @@ fn line() -> Result<Line> {
     Ok(line)
 }
 
-/// Whether the Send `number` is the next.
+/// Returns whether the Send `number` is the next.
 fn sends(line: &mut Line, number: u32) -> bool {
     matches!(line.pop(), Some(Waiting::Send(next)) if next == number)
 }
 
-/// Whether the RDMA Reads `number` are the next.
+/// Returns whether the RDMA Reads `number` are the next.
 fn reads(line: &mut Line, number: u32) -> bool {
     matches!(line.pop(), Some(Waiting::Reads(next)) if next == number)
 }
 
-/// The RDMA Reads that were taken get their credits, and are posted.
+/// Gives the RDMA Reads that were taken their credits, and posts them.
 fn post_reads(line: &mut Line) {
     line.note_ready_reads();
     line.end_reads();
@@ -302,7 +302,8 @@ fn sends_and_reads_take_turns() -> Result<bool> {
 
 fn ready_reads_let_sends_pass() -> Result<bool> {
     let mut line = line()?;
-    // Two contexts serve the line: the other one comes before the Reads have their credits, which it must not take, and after that.
+    // Two contexts serve the queue. The other one comes before the Reads have their credits, which
+    // it must not take, and again after that.
     let first = reads(&mut line, 11) && line.pop().is_none();
     line.note_ready_reads();
     let second = sends(&mut line, 1) && sends(&mut line, 2) && line.pop().is_none();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What sending takes: memory for messages, and the credit grant that replies carry; and backchannel calls.
+//! The send path: memory for messages, the credit grant in replies, and backchannel calls.
 //!
 //! RFC 8166, section 3.3.1; RFC 8167 for calls to the client.
 
@@ -44,9 +44,9 @@ use sunrpc::{
     SvcConnection, //
 };
 
-/// All that sending on a connection takes.
+/// The send path of a connection.
 ///
-/// The reverse transport has a clone: a backchannel call may be under way when the `svc_xprt` is
+/// The reverse transport has a clone: a backchannel call may be in progress when the `svc_xprt` is
 /// freed.
 pub(crate) struct SendPath<T: SvcConnection> {
     pub(super) queue: Arc<QueuePair<Connection<T>>>,
@@ -54,10 +54,10 @@ pub(crate) struct SendPath<T: SvcConnection> {
     pub(super) limits: QueueLimits,
     /// Whether a reply may invalidate an rkey of the client (RFC 8797).
     pub(super) remote_invalidation: bool,
-    /// Whether the client takes a short reply to a call that offered a Reply chunk.
+    /// Whether the client accepts an inline reply to a call that offered a Reply chunk.
     pub(super) unused_reply_chunk: bool,
-    /// The inline threshold: the longest message, transport header included, that the client
-    /// receives.
+    /// The inline threshold: the longest message that the client receives, transport header
+    /// included.
     pub(super) inline_threshold: usize,
 }
 
@@ -72,7 +72,7 @@ impl<T: SvcConnection> Clone for SendPath<T> {
 }
 
 impl<T: SvcConnection> SendPath<T> {
-    /// The credit grant.
+    /// Returns the credit grant.
     pub(super) fn credits(&self) -> u32 {
         self.connection.credits.granted()
     }
@@ -93,7 +93,8 @@ impl<T: SvcConnection> SendPath<T> {
         Ok(())
     }
 
-    /// Posts the Receives for a grant of `credits`. One thread at a time. Sleeps if `flags` allow it.
+    /// Posts the Receives for a grant of `credits`. Only one thread may call this at a time. Sleeps
+    /// if `flags` allow it.
     fn post_receives(&self, credits: u32, flags: Flags) -> Result {
         let receives = self.limits.receives::<Connection<T>>(credits)?;
         self.connection.reserve_work(receives, flags)?;
@@ -106,8 +107,9 @@ impl<T: SvcConnection> SendPath<T> {
         )
     }
 
-    /// Posts Receives for the replies of the client before the first call to it: most clients are never called. [`EAGAIN`] if there is no
-    /// memory now. Does not sleep. sunrpc sends one backchannel call at a time.
+    /// Posts Receives for the client's replies, before the first backchannel call: most clients
+    /// never get one. [`EAGAIN`] if memory is short. Does not sleep. sunrpc sends one backchannel
+    /// call at a time.
     fn expect_replies(&self) -> Result {
         let Connection {
             expects_replies,
@@ -124,7 +126,7 @@ impl<T: SvcConnection> SendPath<T> {
         Ok(())
     }
 
-    /// Raises the grant, if the client asks for more, uses enough of it, and there is memory.
+    /// Raises the grant if the client asks for more, uses enough of it, and there is memory.
     /// `in_progress` messages are in progress. Does not sleep.
     pub(super) fn raise_grant(&self, in_progress: u32) {
         let Connection {
@@ -132,7 +134,7 @@ impl<T: SvcConnection> SendPath<T> {
             expects_replies,
             ..
         } = &*self.connection;
-        // What arrives is known to be a reply to a callback only when a thread has taken it.
+        // A message is known to be a reply to a callback only when a thread has taken it.
         let replies = match expects_replies.load(Relaxed) {
             true => BACKCHANNEL_CREDITS,
             false => 0,
@@ -144,26 +146,26 @@ impl<T: SvcConnection> SendPath<T> {
             return;
         };
         if let Some(change) = credits.begin_change() {
-            // If there is no memory now, a later reply tries again.
+            // If memory is short now, a later reply tries again.
             let _ = change.raise(raised, |credits| self.post_receives(credits, GFP_NOWAIT));
         }
     }
 
-    /// Makes the work queue shorter, if there are fewer Receives than there were. Sleeps.
+    /// Shrinks the work queue if the number of Receives has decreased. Sleeps.
     pub(super) fn shrink_work(&self) {
         let Connection {
             credits, receives, ..
         } = &*self.connection;
-        // Nobody posts more for a grant meanwhile.
+        // No other thread posts more for a grant meanwhile.
         if let Some(_change) = credits.begin_change() {
             let count = self.limits.all_receives(receives.len());
             self.connection.shrink_work(count);
         }
     }
 
-    /// Memory for a message: a Send buffer, if one is free. Sleeps.
+    /// Returns memory for a message: a Send buffer, if one is free. Sleeps.
     pub(super) fn message_memory(&self) -> Result<OutgoingBytes<Connection<T>>> {
-        // The Sends that wait get the buffers first.
+        // Waiting Sends get the buffers first.
         let buffer = match self.connection.waits_for_buffers() {
             false => self.queue.make_send_buffer(),
             true => None,
@@ -177,16 +179,16 @@ impl<T: SvcConnection> SendPath<T> {
         }
     }
 
-    /// Gives back memory of a message that is not sent.
+    /// Releases the memory of a message that is not sent.
     pub(super) fn put_back(&self, bytes: OutgoingBytes<Connection<T>>) {
         if let OutgoingBytes::Buffer(buffer) = bytes {
             self.queue.put_back_send_buffer(buffer);
         }
     }
 
-    /// Sends a backchannel call: a header without chunks, and `call` behind it. [`EAGAIN`] if there
-    /// is no room in the Send queue, or no memory; [`EMSGSIZE`] if the client receives no message
-    /// that long. Sleeps. Any other error has the connection closed.
+    /// Sends a backchannel call: a header without chunks, followed by `call`. [`EAGAIN`] if there
+    /// is no Send buffer, or memory is short; [`EMSGSIZE`] if the client receives no message that
+    /// long. Any other error closes the connection. Sleeps.
     pub(super) fn send_backchannel_call(&self, xid: u32, call: &SvcCallback<'_>) -> Result {
         if !self.connection.state.is_open() {
             return Err(not_connected());
@@ -213,10 +215,10 @@ impl<T: SvcConnection> SendPath<T> {
                             "a callback of {len} bytes is longer than what {client} receives\n"
                         );
                     });
-                    // Another connection of this client would take no more.
+                    // Another connection of this client would not take a longer one.
                     return Err(error);
                 }
-                // The connection works, so nothing else would close it.
+                // The connection itself works, so nothing else would close it.
                 self.connection
                     .lost(Event::Unanswered, c"a callback could not be encoded");
                 Err(error)

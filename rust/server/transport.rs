@@ -3,7 +3,8 @@
 //! The private state of a connected `svc_xprt`.
 //!
 //! It lives as long as sunrpc works on a call of the connection, which may be much longer than the
-//! connection does. What that has of the device is a [`Responder`], which it gives up when it ends.
+//! connection. The part that belongs to the device is a [`Responder`], which is dropped when the
+//! connection ends.
 
 use super::{
     call_context::CallContext,
@@ -36,7 +37,7 @@ use sunrpc::{
     SvcLink, //
 };
 
-/// How many [`SvcCall`]s a transport keeps for later calls.
+/// The largest number of [`SvcCall`]s that a transport keeps for later calls.
 const MAX_FREE_CALLS: usize = 32;
 
 /// The context of the id and of the completion queue.
@@ -74,7 +75,7 @@ pub(crate) struct ServerTransport {
 }
 
 impl ServerTransport {
-    /// Makes all that the connection needs, but does not accept it. Sleeps.
+    /// Creates all that the connection needs, but does not accept it. Sleeps.
     pub(super) fn new(
         request: ConnectRequest,
         link: SvcLink<Self>,
@@ -93,12 +94,14 @@ impl ServerTransport {
         })
     }
 
-    /// Returns the part that belongs to the device, unless the connection has ended. To drop it sleeps.
+    /// Returns the part that belongs to the device, unless the connection has ended. Dropping it
+    /// sleeps.
     pub(super) fn responder(&self) -> Option<Arc<Responder<Self>>> {
         self.responder.lock().clone()
     }
 
-    /// Returns what calls to the client are sent with, unless the connection has ended. Does not sleep.
+    /// Returns the send path for backchannel calls, unless the connection has ended. Does not
+    /// sleep.
     pub(super) fn send_path(&self) -> Option<SendPath<Self>> {
         let responder = self.responder.lock();
         responder
@@ -106,8 +109,8 @@ impl ServerTransport {
             .map(|responder| responder.send_path.clone())
     }
 
-    /// Drains the queue pair, and gives up what the connection has of the device, and what waits.
-    /// Threads that use it have it until they have done so. Once more does no harm. Sleeps.
+    /// Drains the queue pair, and drops the part that belongs to the device and all waiting work.
+    /// Threads that use it hold a reference until they are done. Idempotent. Sleeps.
     pub(super) fn give_up_responder(&self) {
         let responder = self.responder.lock().take();
         if let Some(responder) = responder {
@@ -115,14 +118,14 @@ impl ServerTransport {
         }
     }
 
-    /// An [`SvcCall`] for a new call: one of an earlier call, or a new one. [`None`] if there is no
-    /// memory.
+    /// Returns an [`SvcCall`] for a new call: one of an earlier call, or a new one. [`None`] if
+    /// memory is short.
     pub(super) fn take_call(&self) -> Option<KBox<SvcCall<Self>>> {
         let free = self.free_calls.lock().pop();
         free.or_else(|| KBox::new(SvcCall::new(CallContext::new()), GFP_KERNEL).ok())
     }
 
-    /// Keeps `call`, which is over, for a later call.
+    /// Keeps `call`, which has ended, for a later call.
     pub(super) fn release_call(&self, mut call: KBox<SvcCall<Self>>) {
         if let Some(memory) = call.take_message() {
             let responder = self.responder();

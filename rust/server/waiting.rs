@@ -1,21 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What waits for room in the Send queue of a connection, or for pages, without a thread.
+//! Messages and RDMA Reads that wait for the Send queue of a connection, or for pages, without a
+//! thread.
 //!
-//! It waits in one of four lines, so that nothing holds what something before it waits for:
+//! They wait in one of four queues, so that no element holds a resource that one before it waits
+//! for:
 //!
-//! * Sends without a Send buffer wait for one. All buffers come back: those that are posted, those that threads are filling, and those
-//!   of Sends in the next line.
+//! * Sends without a Send buffer wait for one. All buffers come back: those that are posted, those
+//!   that threads are filling, and those of Sends in the next queue.
 //! * Sends in a Send buffer wait for SQ credits.
-//! * RDMA Reads wait for SQ credits. The first that gets some is ready for a thread, since it needs memory, too. Until that has posted
-//!   them, Sends come first; else they take turns.
-//! * RDMA Reads wait for pages, until another call of the connection has been read ([`CallsRead`](super::read_budget::CallsRead)).
+//! * RDMA Reads wait for SQ credits. The first that gets its credits is ready for a thread, since
+//!   it needs memory, too. Until the thread has posted it, Sends come first; otherwise Reads and
+//!   Sends alternate.
+//! * RDMA Reads wait for pages, until another call of the connection has been read
+//!   ([`CallsRead`](super::read_budget::CallsRead)).
 //!
-//! A Send needs nothing else, so a completion posts it. While Reads are ready, which have about half of the credits, the others
-//! are for Sends, so that these need not wait until a thread comes.
+//! A Send needs nothing else, so a completion handler posts it. While Reads are ready, which have
+//! about half of the credits, the other credits are for Sends, so that these need not wait for a
+//! thread.
 //!
-//! All keep the message of their call, and with it a Receive that the client cannot use meanwhile. So there are
-//! never more of them than Receives, however many calls a client sends.
+//! Each element keeps the message of its call, and with it a Receive that the client cannot use
+//! meanwhile. So there are never more elements than Receives, however many calls a client sends.
 
 use super::call_layout::CallLayout;
 use kernel::{
@@ -38,40 +43,42 @@ use rdma::{
 pub(crate) struct WaitingReads<H: Handler> {
     pub(super) message: Message<H>,
     pub(super) layout: CallLayout,
-    /// How many RDMA Reads it takes, as far as is known.
+    /// The number of RDMA Reads, as far as is known.
     pub(super) requests: usize,
-    /// How many regions are registered for them, as far as is known.
+    /// The number of regions that are registered for them, as far as is known.
     pub(super) registrations: usize,
-    /// The SQ credits that it has, if it is ready.
+    /// The SQ credits of the call, if it is ready.
     pub(super) credits: Option<usize>,
-    /// Whether it has waited for pages.
+    /// Whether the call has waited for pages.
     pub(super) waited_for_pages: bool,
 }
 
-/// A message to the client, with all that goes with it. It needs no thread: the pages that are sent from are kept by `attached`.
+/// A message to the client, with all that goes with it. Posting it needs no thread: `attached` owns
+/// references to the pages that are sent.
 pub(crate) struct Outgoing<H: ReadHandler> {
-    /// The first `len` bytes are sent.
+    /// The bytes of the message, of which the first `len` are sent.
     pub(super) bytes: OutgoingBytes<H>,
     pub(super) len: usize,
     pub(super) attached: Attached<H>,
-    /// What posting takes if these are many.
+    /// Memory for posting in batches, if there are many Writes.
     pub(super) memory: Option<BatchMemory<H>>,
     pub(super) verb: Verb,
     pub(super) xid: u32,
-    /// The message that this answers. Its Receive is posted again before the Send, after which the client may use the credit.
+    /// The message that this one answers. Its Receive is reposted before the Send, after which the
+    /// client may use the credit.
     pub(super) answers: Message<H>,
 }
 
-/// Where the bytes of a message are.
+/// The memory of an outgoing message.
 pub(crate) enum OutgoingBytes<H: Handler> {
-    /// In a Send buffer.
+    /// A Send buffer.
     Buffer(Buffer<H>),
-    /// In other memory, as no Send buffer was free.
+    /// Other memory, because no Send buffer was free.
     Memory(KVec<u8>),
 }
 
 impl<H: Handler> OutgoingBytes<H> {
-    /// Memory for `len` bytes that is no Send buffer. Sleeps.
+    /// Allocates `len` bytes that are no Send buffer. Sleeps.
     pub(super) fn memory(len: usize) -> Result<Self> {
         Ok(Self::Memory(KVec::from_elem(
             0,
@@ -80,7 +87,7 @@ impl<H: Handler> OutgoingBytes<H> {
         )?))
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
             Self::Buffer(buffer) => buffer.bytes_mut(),
@@ -88,7 +95,8 @@ impl<H: Handler> OutgoingBytes<H> {
         }
     }
 
-    /// A Send buffer that has the first `len` bytes: its own, or the one that `take` returns. If that is none, it stays as it is.
+    /// Returns a Send buffer with the first `len` bytes: its own, or one from `take`. If that has
+    /// none, returns `self` unchanged.
     pub(super) fn into_buffer(
         self,
         len: usize,

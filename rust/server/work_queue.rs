@@ -2,9 +2,9 @@
 
 //! The work queue of a connection, from its completion handlers to nfsd threads.
 //!
-//! The handlers must not allocate, so the queue has an entry for each Receive of the connection
-//! before that is posted. Each element owns the Receive buffer of its message, so there are never
-//! more elements.
+//! The handlers must not allocate, so the queue gets an entry for each Receive of the connection
+//! before it is posted. Each element owns the Receive buffer of its message, so there are never
+//! more elements than entries.
 
 use super::{
     call_layout::{
@@ -45,20 +45,20 @@ use rdma::{
 };
 use sunrpc::memory::Page;
 
-/// A call that is not all in its message: RDMA Reads bring the rest, or have brought it.
+/// A call with Read chunks, whose RDMA Reads are posted or have completed.
 pub(crate) struct ChunkedCall<H: Handler> {
     pub(super) message: Message<H>,
     pub(super) layout: CallLayout,
     /// The Data Sink of the Reads.
     pub(super) pages: KVec<Page>,
-    /// Counts them.
+    /// Accounts for the pages.
     pub(super) counted: ReadPages,
-    /// When the Reads were posted, if a trace asks.
+    /// When the Reads were posted, if that is traced.
     pub(super) reads_posted: Option<Instant<Monotonic>>,
 }
 
 impl<H: Handler> ChunkedCall<H> {
-    /// How many bytes its Read chunks have.
+    /// Returns the length of all Read chunks.
     pub(super) fn read_bytes(&self) -> u64 {
         match call::parse(self.message.bytes(), &policy(usize::MAX)) {
             Ok(Incoming::Call(call)) => call.chunks().map(|(_, length)| length).sum(),
@@ -73,23 +73,22 @@ pub(crate) enum Work<H: ReadHandler> {
     Received(Message<H>),
     /// The RDMA Reads of a call have completed.
     ReadDone(ChunkedCall<H>),
-    /// There is room for these, or there may be pages.
+    /// RDMA Reads have their SQ credits, or may get pages.
     Reads(WaitingReads<H>),
 }
 
-/// What may find room in the Send queue of an `H` now.
+/// A waiter for SQ credits of the context `H`.
 pub(super) type WaitingFor<H> = Waiting<Outgoing<H>, WaitingReads<H>>;
 
-/// The work that no thread has taken yet, and what [waits](super::waiting).
+/// The work that no thread has taken yet, and the elements that [wait](super::waiting).
 pub(super) struct WorkQueue<H: ReadHandler> {
-    /// The connection has ended: there are no entries any more.
+    /// Whether the connection has ended, and there are no entries any more.
     closed: bool,
     /// These calls arrived before the messages in `received`, and go first: RPCSEC_GSS drops a call
-    /// that was overtaken by more calls than its sequence window holds, and has the connection
-    /// closed.
+    /// that is overtaken by more calls than its sequence window holds, and closes the connection.
     read_done: Fifo<ChunkedCall<H>>,
     received: Fifo<Message<H>>,
-    /// They have SQ credits.
+    /// RDMA Reads that have SQ credits.
     ready_reads: Fifo<WaitingReads<H>>,
     sends_for_buffers: RoomQueue<Outgoing<H>>,
     for_credits: CreditLine<Outgoing<H>, WaitingReads<H>>,
@@ -108,12 +107,11 @@ impl<H: ReadHandler> WorkQueue<H> {
         reads_for_pages: RoomQueue::EMPTY,
     };
 
-    /// As long as so many Sends wait, no call is taken for execution. Each may keep the pages of a
-    /// reply.
+    /// The number of waiting Sends from which on no call is taken for execution. Each may keep the
+    /// pages of a reply.
     const MAX_WAITING_SENDS: usize = 4;
 
-    /// An empty queue that has room for the messages of `count` Receives. Sleeps if `flags` allow
-    /// it.
+    /// Creates an empty queue for the messages of `count` Receives. Sleeps if `flags` allow it.
     pub(super) fn with_capacity(count: usize, flags: Flags) -> Result<Self> {
         Ok(Self {
             closed: false,
@@ -126,7 +124,7 @@ impl<H: ReadHandler> WorkQueue<H> {
         })
     }
 
-    /// If `other` has more entries, moves all work there, and exchanges the two.
+    /// Moves all work to `other` and swaps the two, if `other` has more entries.
     pub(super) fn move_to(&mut self, other: &mut Self) {
         if self.closed {
             return;
@@ -139,12 +137,12 @@ impl<H: ReadHandler> WorkQueue<H> {
         self.reads_for_pages.move_to(&mut other.reads_for_pages);
     }
 
-    /// For the messages of how many Receives it has room.
+    /// Returns the number of Receives whose messages it has entries for.
     pub(super) fn capacity(&self) -> usize {
         self.received.capacity()
     }
 
-    /// If `other` has fewer entries, but enough, moves all work there, and exchanges the two.
+    /// Moves all work to `other` and swaps the two, if `other` has fewer entries, but enough.
     pub(super) fn shrink_to(&mut self, other: &mut Self) {
         self.read_done.shrink_to(&mut other.read_done);
         self.received.shrink_to(&mut other.received);
@@ -155,17 +153,17 @@ impl<H: ReadHandler> WorkQueue<H> {
         self.reads_for_pages.shrink_to(&mut other.reads_for_pages);
     }
 
-    /// Adds a message that was received. It comes back if no entry is free.
+    /// Adds a received message. Returns it if no entry is free.
     pub(super) fn push_received(&mut self, message: Message<H>) -> Result<(), Message<H>> {
         self.received.push(message)
     }
 
-    /// Adds a call whose RDMA Reads have completed. It comes back if no entry is free.
+    /// Adds a call whose RDMA Reads have completed. Returns it if no entry is free.
     pub(super) fn push_read_done(&mut self, call: ChunkedCall<H>) -> Result<(), ChunkedCall<H>> {
         self.read_done.push(call)
     }
 
-    /// Adds a Send that has no Send buffer. It comes back if no entry is free.
+    /// Adds a Send without a Send buffer. Returns it if no entry is free.
     pub(super) fn wait_for_buffer(
         &mut self,
         message: Outgoing<H>,
@@ -174,7 +172,7 @@ impl<H: ReadHandler> WorkQueue<H> {
         self.sends_for_buffers.push(message, attempt)
     }
 
-    /// Adds what needs SQ credits. It comes back if no entry is free.
+    /// Adds a waiter for SQ credits. Returns it if no entry is free.
     pub(super) fn wait_for_credits(
         &mut self,
         waiting: WaitingFor<H>,
@@ -183,7 +181,7 @@ impl<H: ReadHandler> WorkQueue<H> {
         self.for_credits.push(waiting, attempt)
     }
 
-    /// Adds RDMA Reads that need pages. They come back if no entry is free.
+    /// Adds RDMA Reads that need pages. Returns them if no entry is free.
     pub(super) fn wait_for_pages(
         &mut self,
         reads: WaitingReads<H>,
@@ -192,30 +190,30 @@ impl<H: ReadHandler> WorkQueue<H> {
         self.reads_for_pages.push(reads, attempt)
     }
 
-    /// Adds RDMA Reads that have SQ credits. They come back if no entry is free.
+    /// Adds RDMA Reads that have SQ credits. Returns them if no entry is free.
     pub(super) fn push_ready(&mut self, reads: WaitingReads<H>) -> Result<(), WaitingReads<H>> {
         self.ready_reads.push(reads)?;
         self.for_credits.note_ready_reads();
         Ok(())
     }
 
-    /// RDMA Reads that [`Self::pop_waiting`] returned have been posted, or wait again.
+    /// Notes that RDMA Reads from [`Self::pop_waiting`] have been posted, or wait again.
     pub(super) fn end_reads(&mut self) {
         self.for_credits.end_reads();
     }
 
-    /// Something was given back to the Send queue.
+    /// Notes that the Send queue has space again.
     pub(super) fn set_room(&mut self) {
         self.sends_for_buffers.set_room();
         self.for_credits.set_room();
     }
 
-    /// A call gave back its pages.
+    /// Notes that a call has freed its pages.
     pub(super) fn set_pages(&mut self) {
         self.reads_for_pages.set_room();
     }
 
-    /// How many wait for Send buffers, for SQ credits, and for pages.
+    /// Returns the numbers of waiters for Send buffers, SQ credits and pages.
     pub(super) fn waiting(&self) -> [usize; 3] {
         [
             self.sends_for_buffers.len(),
@@ -242,14 +240,14 @@ impl<H: ReadHandler> WorkQueue<H> {
         }
     }
 
-    /// Takes the next for which there may be room. If it is RDMA Reads, [`Self::end_reads`] is to follow.
+    /// Takes the next waiter for which there may be space. RDMA Reads require a call of
+    /// [`Self::end_reads`] later.
     pub(super) fn pop_waiting(&mut self) -> Option<WaitingFor<H>> {
         let next = self.for_credits.pop();
         next.or_else(|| self.sends_for_buffers.pop().map(Waiting::Send))
     }
 
-    /// Takes all that waits and that no thread has taken, as the connection has ended. Nothing can
-    /// be added from now on.
+    /// Takes all elements because the connection has ended. None can be added from now on.
     pub(super) fn close(&mut self) -> Self {
         let closed = Self {
             closed: true,
@@ -258,13 +256,13 @@ impl<H: ReadHandler> WorkQueue<H> {
         core::mem::replace(self, closed)
     }
 
-    /// Whether a thread may take calls, also those that RDMA Reads have brought: their replies
-    /// would have to wait behind others.
+    /// Returns whether a thread may take calls, including those that were read by RDMA Reads: their
+    /// replies would have to wait behind others.
     fn takes_calls(&self) -> bool {
         self.sends_for_buffers.len() + self.for_credits.sends() < Self::MAX_WAITING_SENDS
     }
 
-    /// Whether there is no work that a thread can do.
+    /// Returns whether there is no work that a thread can do.
     pub(super) fn is_empty(&self) -> bool {
         let reads = self.ready_reads.len() != 0 || self.reads_for_pages.next().is_some();
         let calls = self.read_done.len() != 0 || self.received.len() != 0;

@@ -84,7 +84,7 @@ impl SvcConnection for ServerTransport {
         work: Work<Connection>,
         args: &mut Args<'_>,
     ) -> Option<KBox<SvcCall<Self>>> {
-        // If it has ended, there is nobody to answer.
+        // If the connection has ended, there is nobody to answer.
         self.responder()?.receive_work(xprt, work, args)
     }
 
@@ -104,7 +104,7 @@ impl SvcConnection for ServerTransport {
             .ok_or_else(not_connected)
             .and_then(|responder| responder.send_reply(message, context, &result))
             .inspect_err(|error| self.connection.trace_send_error(result.xid(), *error));
-        // From here on the result is read through pieces that have references to its pages.
+        // From here on the result is read through pieces that own references to its pages.
         result.restore(&mut context.saved_pages);
         sent
     }
@@ -120,7 +120,7 @@ impl SvcConnection for ServerTransport {
         let SendPath {
             connection, queue, ..
         } = &responder.send_path;
-        // What waits is served by completions. If one were missed, nothing else would come.
+        // Completions serve the waiters. If one were missed, nothing else would.
         connection.resume_waiting(queue);
         connection.check_progress(queue);
         responder.send_path.shrink_work();

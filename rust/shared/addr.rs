@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Addresses and namespaces, which `sunrpc` knows and `rdma` connects to.
+//! Socket addresses and network namespaces, which `sunrpc` knows and `rdma` connects to.
 
 use core::{
     ffi::CStr,
@@ -27,9 +27,10 @@ pub struct SockAddr {
     len: usize,
 }
 
-// SAFETY: It is plain bytes. C has a pointer among them, for the sake of alignment, which nobody uses.
+// SAFETY: It is plain bytes. C has a pointer among them for the sake of alignment, which nobody
+// uses.
 unsafe impl Send for SockAddr {}
-// SAFETY: As above; nothing in it changes.
+// SAFETY: It is plain bytes that do not change behind `&SockAddr`.
 unsafe impl Sync for SockAddr {}
 
 impl SockAddr {
@@ -43,33 +44,34 @@ impl SockAddr {
         if len > core::mem::size_of_val(&storage) {
             return Err(EINVAL);
         }
-        // SAFETY: The caller vouches for `addr`; `storage` has room for `len` bytes.
+        // SAFETY: The caller promises that `addr` is valid for reads of `len` bytes. `storage` has
+        // as many, as checked above, and is on the stack, so the two do not overlap.
         unsafe {
             core::ptr::copy_nonoverlapping(addr.cast::<u8>(), (&raw mut storage).cast::<u8>(), len)
         };
         Ok(Self { storage, len })
     }
 
-    /// For C functions that take an address by pointer. Valid as long as `self` is.
+    /// Returns a pointer for C functions that take an address. It is valid as long as `self` is.
     #[inline]
     pub fn as_raw(&self) -> *const kernel::bindings::sockaddr {
         (&raw const self.storage).cast()
     }
 
-    /// The address family, one of `AF_*`.
+    /// Returns the address family, one of `AF_*`.
     #[inline]
     pub fn family(&self) -> u32 {
-        // SAFETY: `storage` is longer than a family, which is what every address starts with.
+        // SAFETY: Every address starts with its family, and `storage` is longer than that.
         u32::from(unsafe { (*self.as_raw()).sa_family })
     }
 
-    /// Whether it is of the same host as `other`, whatever their ports are.
+    /// Returns whether both are addresses of the same host, whatever their ports are.
     pub fn is_same_host(&self, other: &Self) -> bool {
         self.host().is_some_and(|host| other.host() == Some(host))
     }
 
-    /// The address without its port, for tables. IPv4 addresses are mapped to IPv6; of other families
-    /// all are the same.
+    /// Returns the address without its port, as a key for tables. IPv4 addresses are mapped to
+    /// IPv6; all addresses of other families have the same key.
     pub fn host_key(&self) -> [u8; 16] {
         let mut key = [0; 16];
         let host = self.host().unwrap_or_default();
@@ -86,9 +88,9 @@ impl SockAddr {
         key
     }
 
-    /// The address without port and family.
+    /// Returns the address without port and family.
     fn host(&self) -> Option<&[u8]> {
-        // SAFETY: `storage` is plain bytes, of which all are initialised.
+        // SAFETY: `storage` is plain bytes, all of them initialised, and is borrowed from `self`.
         let bytes = unsafe {
             core::slice::from_raw_parts(
                 (&raw const self.storage).cast::<u8>(),
@@ -102,10 +104,10 @@ impl SockAddr {
         }
     }
 
-    /// Address and port as text, for traces and the log.
+    /// Returns address and port as text, for traces and the log.
     pub fn text(&self) -> AddrText {
         let mut text = AddrText::EMPTY;
-        // Cut off if it were too long, which none is.
+        // A text that is too long would be cut off, but none is.
         let _ = match self.socket_addr() {
             Some(addr) => write!(text, "{addr}"),
             None => write!(text, "address of family {}", self.family()),
@@ -116,15 +118,18 @@ impl SockAddr {
     fn socket_addr(&self) -> Option<SocketAddr> {
         match self.family() {
             raw::AF_INET => {
-                // SAFETY: The family says so, and `storage` is longer than that.
+                // SAFETY: An address of the family `AF_INET` is a `sockaddr_in`, and `storage` is
+                // longer than that and aligned for every address.
                 let addr = unsafe { &*self.as_raw().cast::<raw::sockaddr_in>() };
                 let ip = Ipv4Addr::from_bits(u32::from_be(addr.sin_addr.s_addr));
                 Some(SocketAddr::new(ip.into(), u16::from_be(addr.sin_port)))
             }
             raw::AF_INET6 => {
-                // SAFETY: As above.
+                // SAFETY: An address of the family `AF_INET6` is a `sockaddr_in6`, and `storage` is
+                // longer than that and aligned for every address.
                 let addr = unsafe { &*self.as_raw().cast::<raw::sockaddr_in6>() };
-                // SAFETY: All members of the union are the same 16 bytes.
+                // SAFETY: All members of the union are the same 16 bytes, initialised with
+                // `storage`.
                 let ip = Ipv6Addr::from(unsafe { addr.sin6_addr.in6_u.u6_addr8 });
                 Some(SocketAddr::new(ip.into(), u16::from_be(addr.sin6_port)))
             }
@@ -132,13 +137,13 @@ impl SockAddr {
         }
     }
 
-    /// How many bytes of it count.
+    /// Returns the length of the address in bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it holds nothing.
+    /// Returns whether the address has no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -153,16 +158,16 @@ pub struct AddrText {
 }
 
 impl AddrText {
-    /// An IPv6 address in brackets, and a port.
+    /// Enough for an IPv6 address in brackets and a port.
     const SIZE: usize = 64;
 
-    /// No address.
+    /// The empty text.
     pub const EMPTY: Self = Self {
         bytes: [0; Self::SIZE],
         len: 0,
     };
 
-    /// The text.
+    /// Returns the text.
     pub fn as_c_str(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.bytes).unwrap_or_default()
     }
@@ -171,7 +176,7 @@ impl AddrText {
 impl Write for AddrText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let end = self.len.saturating_add(text.len());
-        // The last byte stays.
+        // The last byte stays zero.
         let room = self
             .bytes
             .get_mut(self.len..end)
@@ -186,12 +191,12 @@ impl Write for AddrText {
 ///
 /// # Invariants
 ///
-/// The value owns a reference to it.
+/// The pointer is to a live `struct net`, to which the value owns a reference.
 pub struct Net(NonNull<raw::net>);
 
-// SAFETY: A `struct net` may be used from any task.
+// SAFETY: The reference belongs to no task, and the last one may be put in any.
 unsafe impl Send for Net {}
-// SAFETY: `&Net` is as good as `Net`.
+// SAFETY: `&Net` gives only the pointer, and a `struct net` may be used from any task.
 unsafe impl Sync for Net {}
 
 impl Net {
@@ -199,15 +204,15 @@ impl Net {
     ///
     /// # Safety
     ///
-    /// Somebody has one meanwhile.
+    /// Somebody has a reference to it during the call.
     pub unsafe fn from_raw(net: NonNull<raw::net>) -> Self {
-        // SAFETY: The caller promises that it is alive.
+        // SAFETY: The caller promises that somebody has a reference, so the namespace is live.
         unsafe { raw::get_net(net.as_ptr()) };
-        // INVARIANT: Just taken.
+        // INVARIANT: The reference was just taken.
         Self(net)
     }
 
-    /// For C functions.
+    /// Returns the pointer for C functions.
     #[inline]
     pub fn as_raw(&self) -> *mut raw::net {
         self.0.as_ptr()
@@ -216,7 +221,7 @@ impl Net {
 
 impl Drop for Net {
     fn drop(&mut self) {
-        // SAFETY: The reference is ours by the type invariant, and given back once.
+        // SAFETY: By the type invariants the value owns a reference, which is put only here.
         unsafe { raw::put_net(self.0.as_ptr()) };
     }
 }

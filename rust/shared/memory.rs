@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that C, the device and we share, and what keeps it allocated.
+//! Memory that C, devices and Rust code share, and its owners.
 //!
-//! A Receive, a Send or a registered region names memory that the device touches
-//! when no Rust code runs. If a borrowed slice stood for such memory, each
-//! transport would have to prove that it outlives the device's use. Instead a
-//! run of memory is a value, a [`Piece`], that owns a reference: the folio's for a
-//! page of an `xdr_buf`, an [`Arc`]'s for a [`Buffer`]. As long as a work
-//! request holds the value, the memory stays, whatever became of the RPC.
+//! A Receive, a Send or a registered region names memory that the device accesses when no Rust code
+//! runs. If a borrowed slice stood for such memory, each transport would have to prove that it
+//! outlives the device's access. Instead a run of memory is a value, a [`Piece`], that owns a
+//! reference: the folio's for a page of an `xdr_buf`, an [`Arc`]'s for a [`Buffer`]. As long as a
+//! work request holds the value, the memory stays allocated, whatever happens to the RPC.
 //!
-//! Whether the *contents* may still change under a reader is the transport's
-//! affair (it completes an RPC only after its rkeys are invalid); that the
-//! memory is ours is settled here. C, a device or another thread may write to it while it is
-//! copied, so the copies are made by C's `memcpy`: what they read may be torn, but no access of Rust
-//! races with that.
+//! Whether the *contents* may still change under a reader is the transport's affair (it completes
+//! an RPC only after its rkeys are invalid); this module guarantees only that the memory is
+//! allocated. C, a device or another thread may write to it while it is copied, so the copies are
+//! made by C's `memcpy`: the result may be torn, but no access of Rust races with a write.
 //!
-//! `kernel::page::Page` does not serve for [`Page`] and [`Piece`]: it frees its page outright, and can neither
-//! take over nor add a reference to one that C has, too.
+//! `kernel::page::Page` does not serve for [`Page`] and [`Piece`]: it frees its page outright, and
+//! can neither take over nor add a reference to a page that C uses, too.
 
 use core::{
     alloc::Layout,
@@ -41,10 +39,9 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Bytes from `kmalloc`, physically contiguous, that C and devices may read and
-/// write at any time.
+/// A physically contiguous `kmalloc` allocation that C and devices may read and write at any time.
 ///
-/// Safe code therefore never sees a slice of them, only copies.
+/// Safe code therefore never sees a slice of it, only copies.
 ///
 /// # Invariants
 ///
@@ -54,7 +51,7 @@ pub struct Buffer {
     len: usize,
 }
 
-// SAFETY: The allocation belongs to no task or CPU.
+// SAFETY: The allocation belongs to no task or CPU, and may be freed in any.
 unsafe impl Send for Buffer {}
 // SAFETY: `&Buffer` gives access only by C's `memcpy` ([`copy`]), which may race.
 unsafe impl Sync for Buffer {}
@@ -65,29 +62,29 @@ impl Buffer {
         Self::on_node(len, flags, NumaNode::NO_NODE)
     }
 
-    /// As [`Self::new`], in the memory of `node` as long as there is some.
+    /// Allocates as [`Self::new`] does, in the memory of `node` if there is some.
     pub fn on_node(len: usize, flags: Flags, node: NumaNode) -> Result<Arc<Self>> {
         let layout = Self::layout(len)?;
-        // Zeroed, so that a copy out never shows what was there before.
+        // Zeroed, so that a copy never shows earlier contents.
         let ptr = Kmalloc::alloc(layout, flags | __GFP_ZERO, node)?.cast();
         // INVARIANT: `ptr` was just allocated with room for `len` bytes.
         let buffer = Self { ptr, len };
         Ok(Arc::new(buffer, flags)?)
     }
 
-    /// Its length in bytes.
+    /// Returns the length in bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it was asked for with no length.
+    /// Returns whether the requested length was zero.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Its address, valid as long as `self` is.
+    /// Returns the address, which is valid as long as `self` is.
     #[inline]
     pub fn base(&self) -> NonNull<u8> {
         self.ptr
@@ -96,8 +93,9 @@ impl Buffer {
     /// Copies `src` to `offset`. [`EINVAL`] if it does not fit.
     pub fn copy_in(&self, offset: usize, src: &[u8]) -> Result {
         let at = self.range(offset, src.len())?;
-        // SAFETY: `range` found `src.len()` bytes behind `at` within the allocation; `src` is a
-        // slice of other memory: whoever makes slices of a `Buffer` keeps it to himself (`rdma`'s `Mapped`).
+        // SAFETY: `range` found `src.len()` bytes from `at` within the allocation, which is live by
+        // the type invariants. `src` is a slice of other memory: only `rdma`'s `Mapped` makes
+        // slices of a `Buffer`, and shares it with nobody then.
         unsafe { copy(at, src.as_ptr(), src.len()) };
         Ok(())
     }
@@ -105,7 +103,9 @@ impl Buffer {
     /// Copies from `offset` to the whole of `dst`. [`EINVAL`] if there is less.
     pub fn copy_out(&self, offset: usize, dst: &mut [u8]) -> Result {
         let at = self.range(offset, dst.len())?;
-        // SAFETY: As in `copy_in`, the other way.
+        // SAFETY: `range` found `dst.len()` bytes from `at` within the allocation, which is live by
+        // the type invariants. `dst` is a slice of other memory: only `rdma`'s `Mapped` makes
+        // slices of a `Buffer`, and shares it with nobody then.
         unsafe { copy(dst.as_mut_ptr(), at, dst.len()) };
         Ok(())
     }
@@ -126,39 +126,40 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         if let Ok(layout) = Self::layout(self.len) {
-            // SAFETY: By the type invariant `ptr` is a live allocation of `Kmalloc`, made with this
-            // layout; nobody can reach it after `drop`.
+            // SAFETY: By the type invariants `ptr` is a live allocation of `Kmalloc`, made with
+            // this layout; nobody can reach it after `drop`.
             unsafe { Kmalloc::free(self.ptr, layout) };
         }
     }
 }
 
-/// Copies bytes that others may write or read meanwhile. No more may be said of them than that they were
-/// there, byte by byte, at some time during the call.
+/// Copies bytes that others may access at the same time. Each byte of the result was there at some
+/// time during the call.
 ///
 /// # Safety
 ///
 /// `src` is valid for reads, and `dst` for writes, of `len` bytes, and they do not overlap.
 pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: The caller vouches for both. The compiler does not see into C's `memcpy`, so it assumes nothing of
-    // bytes that others write meanwhile; the `kernel` crate copies from I/O memory in the same way.
+    // SAFETY: The caller promises that both are valid for `len` bytes and do not overlap. The
+    // compiler does not see into C's `memcpy`, so it assumes nothing about bytes that others write
+    // meanwhile; the `kernel` crate copies from I/O memory in the same way.
     unsafe { kernel::bindings::memcpy(dst.cast(), src.cast(), len) };
 }
 
-/// The sole owner of bytes that stay where they are when their owner is moved.
+/// The sole owner of bytes that do not move when their owner does.
 ///
-/// It can be lent to C by keeping the value out of reach until C is done.
+/// The bytes can be lent to C by keeping the value out of reach until C is done.
 ///
 /// # Safety
 ///
 /// [`Self::memory`] is valid for reads and writes, and the same each time, until the value is
 /// dropped or given to a method that takes it; and only methods of the value use it.
 pub unsafe trait Stable: Send + 'static {
-    /// The bytes.
+    /// Returns the bytes.
     fn memory(&self) -> NonNull<[u8]>;
 }
 
-/// What keeps a [`Piece`] allocated.
+/// The owner of the memory of a [`Piece`].
 enum Owner {
     /// A reference to the folio that holds the piece's page.
     Folio,
@@ -171,8 +172,8 @@ enum Owner {
 ///
 /// # Invariants
 ///
-/// The `len` bytes at `offset` from the start of `page` are contiguous and
-/// belong to what `owner` holds a reference to.
+/// The `len` bytes at `offset` from the start of `page` are contiguous, and part of the folio or
+/// buffer that `owner` holds a reference to.
 pub struct Piece {
     page: NonNull<page>,
     offset: u32,
@@ -182,15 +183,15 @@ pub struct Piece {
 
 // SAFETY: Pages and references to folios or buffers belong to no task or CPU.
 unsafe impl Send for Piece {}
-// SAFETY: `&Piece` shows numbers only.
+// SAFETY: `&Piece` gives access to numbers and a pointer only.
 unsafe impl Sync for Piece {}
 
 impl Piece {
-    /// `len` bytes of `buffer` from `offset`. [`EINVAL`] if it has less.
+    /// Returns `len` bytes of `buffer` from `offset`. [`EINVAL`] if it has less.
     pub fn from_buffer(buffer: Arc<Buffer>, offset: usize, len: usize) -> Result<Self> {
         let at = buffer.range(offset, len)?;
-        // SAFETY: `at` points into (or, for an empty run, just behind) a live `kmalloc`
-        // allocation, all of which is in the kernel's linear map.
+        // SAFETY: `at` points into (or, for an empty run, just behind) a live `kmalloc` allocation,
+        // which `buffer` keeps and which is in the kernel's linear map.
         let page = unsafe { raw::virt_to_page(at.cast_const().cast()) };
         // INVARIANT: `kmalloc` memory is physically contiguous, `range` checked the bounds, and
         // the `Arc` moves into `owner`.
@@ -202,13 +203,14 @@ impl Piece {
         })
     }
 
-    /// `len` bytes from `offset` of `page`, with a reference of their own to its folio.
+    /// Returns `len` bytes from `offset` of `page`, with a reference of their own to its folio.
     ///
     /// # Safety
     ///
     /// `page` is allocated now, is no slab page, and the run ends within its folio.
     pub unsafe fn from_page(page: NonNull<page>, offset: u32, len: u32) -> Self {
-        // SAFETY: The caller vouches for `page`.
+        // SAFETY: The caller promises that `page` is allocated and no slab page, so its folio
+        // counts references.
         unsafe { raw::folio_get(page.as_ptr()) };
         // INVARIANT: A folio is contiguous; the reference was just taken.
         Self {
@@ -225,7 +227,7 @@ impl Piece {
         let end = self.offset.checked_add(len)?;
         let owner = match &self.owner {
             Owner::Folio => {
-                // SAFETY: `self` holds a reference, so the folio is live.
+                // SAFETY: By the type invariants `self` holds a reference, so the folio is live.
                 unsafe { raw::folio_get(self.page.as_ptr()) };
                 Owner::Folio
             }
@@ -244,25 +246,26 @@ impl Piece {
         Some(front)
     }
 
-    /// Its length in bytes.
+    /// Returns the length in bytes.
     #[inline]
     pub fn len(&self) -> u32 {
         self.len
     }
 
-    /// Whether it has no bytes.
+    /// Returns whether it has no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The page it starts in.
+    /// Returns the page that it starts in.
     #[inline]
     pub fn page(&self) -> NonNull<page> {
         self.page
     }
 
-    /// Where in [`Self::page`] it starts. It may run on over the pages that follow.
+    /// Returns the offset in [`Self::page`] at which it starts. It may extend over the pages that
+    /// follow.
     #[inline]
     pub fn offset(&self) -> u32 {
         self.offset
@@ -273,15 +276,16 @@ impl Drop for Piece {
     #[inline]
     fn drop(&mut self) {
         if let Owner::Folio = self.owner {
-            // SAFETY: By the type invariant the reference is ours; it is given back once.
+            // SAFETY: By the type invariants the value owns a reference to the folio, which is put
+            // only here.
             unsafe { raw::folio_put(self.page.as_ptr()) };
         }
     }
 }
 
-/// A page of its own, which C and devices may read and write as well.
+/// A page that C and devices may read and write at any time.
 ///
-/// Safe code sees copies of its contents only.
+/// Safe code sees only copies of its contents.
 ///
 /// # Invariants
 ///
@@ -296,11 +300,13 @@ unsafe impl Send for Page {}
 unsafe impl Sync for Page {}
 
 impl Page {
-    /// Allocates a page of zeroes: what it held before is nobody's business. Sleeps if `flags` allow it.
+    /// Allocates a page, zeroed so that a copy never shows earlier contents. Sleeps if `flags`
+    /// allow it.
     pub fn new(flags: Flags) -> Result<Self> {
         let page = kernel::page::Page::alloc_page(flags | __GFP_ZERO)?;
         let page = core::mem::ManuallyDrop::new(page);
-        // INVARIANT: Just allocated; the reference is ours now.
+        // INVARIANT: The page was just allocated, and `ManuallyDrop` leaves its reference to the
+        // value.
         NonNull::new(page.as_ptr())
             .map(|ptr| Self { ptr })
             .ok_or(ENOMEM)
@@ -313,52 +319,54 @@ impl Page {
     /// `ptr` is an allocated page of order 0 and no slab page, and the caller gives up a reference.
     #[inline]
     pub unsafe fn from_raw(ptr: NonNull<page>) -> Self {
-        // INVARIANT: The caller promises it.
+        // INVARIANT: The caller promises such a page, and gives up its reference.
         Self { ptr }
     }
 
-    /// Another reference to a page that somebody keeps allocated.
+    /// Takes another reference to a page that somebody keeps allocated.
     ///
     /// # Safety
     ///
     /// `ptr` is an allocated page of order 0 and no slab page.
     #[inline]
     pub unsafe fn share(ptr: NonNull<page>) -> Self {
-        // SAFETY: The caller promises a page that counts references.
+        // SAFETY: The caller promises that `ptr` is allocated and no slab page, so its folio counts
+        // references.
         unsafe { raw::folio_get(ptr.as_ptr()) };
-        // INVARIANT: The caller promises the rest, and the reference was just taken.
+        // INVARIANT: The caller promises a page of order 0, and the reference was just taken.
         Self { ptr }
     }
 
-    /// Gives the reference to the caller.
+    /// Passes the reference to the caller.
     #[inline]
     pub fn into_raw(self) -> NonNull<page> {
         core::mem::ManuallyDrop::new(self).ptr
     }
 
-    /// The page, as C knows it.
+    /// Returns the C page.
     #[inline]
     pub fn as_ptr(&self) -> *mut page {
         self.ptr.as_ptr()
     }
 
-    /// How many references there are to it, this one included.
+    /// Returns the number of references to the page, including this one.
     #[inline]
     pub fn references(&self) -> i32 {
-        // SAFETY: The page is allocated by the type invariants.
+        // SAFETY: By the type invariants the page is allocated.
         unsafe { raw::page_ref_count(self.ptr.as_ptr()) }
     }
 
-    /// Whether nobody else has a reference.
+    /// Returns whether there is no other reference.
     #[inline]
     pub fn is_unique(&self) -> bool {
         self.references() == 1
     }
 
-    /// A run of it, with a reference of its own. [`EINVAL`] if it does not fit.
+    /// Returns a run of the page, with a reference of its own. [`EINVAL`] if it does not fit.
     pub fn piece(&self, offset: usize, len: usize) -> Result<Piece> {
         Self::check(offset, len)?;
-        // SAFETY: The page is allocated by the type invariants, and the run within it.
+        // SAFETY: By the type invariants the page is allocated and no slab page, and `check` found
+        // the run within it.
         Ok(unsafe { Piece::from_page(self.ptr, u32::try_from(offset)?, u32::try_from(len)?) })
     }
 
@@ -366,7 +374,8 @@ impl Page {
     pub fn copy_in(&self, offset: usize, src: &[u8]) -> Result {
         Self::check(offset, src.len())?;
         self.with_address(|base| {
-            // SAFETY: The run was checked, and `src` is Rust's own memory.
+            // SAFETY: `check` found the run within the page, which is mapped at `base` during the
+            // call, and `src` is other memory: there are no slices of a `Page`.
             unsafe { copy(base.add(offset), src.as_ptr(), src.len()) }
         });
         Ok(())
@@ -376,7 +385,8 @@ impl Page {
     pub fn copy_out(&self, offset: usize, dst: &mut [u8]) -> Result {
         Self::check(offset, dst.len())?;
         self.with_address(|base| {
-            // SAFETY: As in `copy_in`, the other way.
+            // SAFETY: `check` found the run within the page, which is mapped at `base` during the
+            // call, and `dst` is other memory: there are no slices of a `Page`.
             unsafe { copy(dst.as_mut_ptr(), base.add(offset), dst.len()) }
         });
         Ok(())
@@ -390,10 +400,11 @@ impl Page {
     }
 
     fn with_address(&self, f: impl FnOnce(*mut u8)) {
-        // SAFETY: The page is allocated by the type invariants.
+        // SAFETY: By the type invariants the page is allocated.
         let mapped = unsafe { kernel::bindings::kmap_local_page(self.ptr.as_ptr()) };
         f(mapped.cast());
-        // SAFETY: It is the last mapping made by this task that is still there.
+        // SAFETY: It is the latest mapping of this task that was not undone: `f` makes none that
+        // stays.
         unsafe { kernel::bindings::kunmap_local(mapped) };
     }
 }
@@ -401,7 +412,7 @@ impl Page {
 impl Drop for Page {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: By the type invariants the reference is ours; it is given back once.
+        // SAFETY: By the type invariants the value owns a reference, which is put only here.
         unsafe { raw::folio_put(self.ptr.as_ptr()) };
     }
 }

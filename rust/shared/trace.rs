@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What trace events and the log name things by. The numbers are those that `rdma resource` and the events of other
-//! subsystems show.
+//! Identifiers in trace events and the log. The numbers are those that `rdma resource` and the
+//! events of other subsystems show.
 
 use core::ffi::CStr;
 use kernel::ffi::c_int;
 
-/// A message or transfer of a connection.
+/// The identifier of a message or transfer of a connection.
 #[derive(Clone, Copy)]
 pub struct CompletionId {
-    /// The completion queue.
+    /// The number of the completion queue.
     pub queue: u32,
-    /// Counts the buffers of a protection domain.
+    /// The number of the buffer in its protection domain.
     pub completion: c_int,
 }
 
-/// An RPC.
+/// The identifier of an RPC.
 #[derive(Clone, Copy)]
 pub struct TaskId {
     /// `tk_pid`.
@@ -24,20 +24,20 @@ pub struct TaskId {
     pub client: u32,
 }
 
-/// A memory region.
+/// The description of a memory region.
 #[derive(Clone, Copy)]
 pub struct RegionInfo {
-    /// Which region of its device.
+    /// The number of the region at its device.
     pub id: u32,
-    /// How many scatter elements are mapped.
+    /// The number of mapped scatter elements.
     pub entries: usize,
-    /// Its key.
+    /// The remote key.
     pub rkey: u32,
-    /// Bytes.
+    /// The length in bytes.
     pub len: u32,
-    /// Where it starts for the peer.
+    /// The address at which it starts for the peer.
     pub iova: u64,
-    /// A `DMA_*`.
+    /// The direction, a `DMA_*`.
     pub direction: u32,
 }
 

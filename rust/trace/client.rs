@@ -18,7 +18,7 @@ use kernel::{
 };
 use shared::addr::SockAddr;
 
-/// How the argument of a Call or its result travels.
+/// The way in which the argument or result of a Call is transferred.
 #[derive(Clone, Copy)]
 pub enum ChunkType {
     /// In the message; there is no argument or result in pages.
@@ -41,12 +41,12 @@ pub enum ChunkType {
 // CAST: A small number.
 const SIGNALLED: c_int = raw::ib_send_flags_IB_SEND_SIGNALED as c_int;
 
-/// Zero, or the number of an error.
+/// Returns zero, or the number of an error.
 fn errno(result: Result) -> c_int {
     result.map_or_else(Error::to_errno, |()| 0)
 }
 
-/// `re_connect_status`: one for a connection, or an error.
+/// Returns a `re_connect_status`: one for a connection, or the number of an error.
 fn connect_status(result: Result) -> c_int {
     result.map_or_else(Error::to_errno, |()| 1)
 }
@@ -63,10 +63,11 @@ events! {
     /// sunrpc's fault injection breaks the connection.
     xprtrdma_op_inject_dsc(peer: Peer<'_>) => (peer.addr.as_char_ptr(), peer.port.as_char_ptr());
 
-    /// The client will connect in so many jiffies.
+    /// The client will connect in `delay` jiffies.
     xprtrdma_op_connect(peer: Peer<'_>, delay: usize) => (peer.addr.as_char_ptr(), peer.port.as_char_ptr(), delay);
 
-    /// The inline thresholds: those in use for Sends and Receives, and those that this end wished for.
+    /// The inline thresholds: those in use for Sends and Receives, and those that this end
+    /// requested.
     xprtrdma_inline_thresh(source: &SockAddr, destination: &SockAddr, in_use: [usize; 2], wished: [usize; 2]) => (
         source.as_raw(),
         destination.as_raw(),
@@ -82,12 +83,12 @@ events! {
     /// Memory regions were allocated.
     xprtrdma_createmrs(peer: Peer<'_>, count: usize) => (peer.addr.as_char_ptr(), peer.port.as_char_ptr(), small(count));
 
-    /// A Call has to wait, as there are too few memory regions.
+    /// A Call must wait because there are too few memory regions.
     xprtrdma_nomrs_err(rpc: TaskId, peer: Peer<'_>) =>
         (rpc.task, rpc.client, peer.addr.as_char_ptr(), peer.port.as_char_ptr());
 
-    /// A Call was encoded: the length of its header, the lengths of its head, pages and tail, and how its argument and its
-    /// result travel.
+    /// A Call was encoded: the length of its header, the lengths of its head, pages and tail, and
+    /// the chunk types of its argument and its result.
     xprtrdma_marshal(rpc: TaskId, xid: u32, header: usize, call: [usize; 3], argument: ChunkType, result: ChunkType) => (
         rpc.task,
         rpc.client,
@@ -159,7 +160,7 @@ events! {
     /// Invalidations could not be posted.
     xprtrdma_post_linv_err(rpc: TaskId, error: Error) => (rpc.task, rpc.client, error.to_errno());
 
-    /// A reply was matched with its Call, and grants so many credits.
+    /// A reply was matched with its Call, and grants `credits`.
     xprtrdma_reply(rpc: TaskId, xid: u32, credits: u32) => (rpc.task, rpc.client, xid, credits);
 
     /// A message of another version was dropped.

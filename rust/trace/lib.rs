@@ -4,14 +4,15 @@
 //!
 //! C header: [`include/rpcrdma_trace.h`](srctree/include/rpcrdma_trace.h)
 //!
-//! Each event is a module of that name. [`event!`] asks whether the event is on, and only then evaluates what the event
-//! shows and records it:
+//! Each event is a module of that name. [`event!`] checks whether the event is on, and only then
+//! evaluates its arguments and records it:
 //!
 //! ```ignore
 //! trace::event!(svcrdma_wc_recv(message.id(queue), message.bytes().len()));
 //! ```
 //!
-//! While the event is off, that is a NOP (a static key). It does not sleep, and may be called anywhere.
+//! While the event is off, that is a NOP (a static key). It does not sleep, and may be called
+//! anywhere.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -27,7 +28,8 @@ pub use shared::trace::{
     TaskId, //
 };
 
-/// Records the event, if it is on: `event!(NAME(ARGUMENT, ...))`, with the arguments of the `emit` of that event.
+/// Records an event if it is on: `event!(NAME(ARGUMENT, ...))`, with the arguments of the event's
+/// `emit`.
 #[macro_export]
 macro_rules! event {
     ($name:ident($($argument:expr),* $(,)?)) => {
@@ -37,19 +39,20 @@ macro_rules! event {
     };
 }
 
-/// C wants an `int` or an `unsigned int` for a length.
+/// Converts a length to the `int` or `unsigned int` that C takes.
 fn small<T: TryFrom<usize> + Default>(len: usize) -> T {
     T::try_from(len).unwrap_or_default()
 }
 
-/// A word of the fixed header of a message (RFC 8166, section 4.2), or zero if that is cut off.
+/// Returns a word of the fixed header of a message (RFC 8166, section 4.2), or zero if that is cut
+/// off.
 fn word(message: &[u8], index: usize) -> u32 {
     let word = message.chunks_exact(4).nth(index);
     word.and_then(|word| word.first_chunk())
         .map_or(0, |word| u32::from_be_bytes(*word))
 }
 
-/// Defines events. What follows the arrow is what the C function takes.
+/// Defines events. The arguments of the C function follow the arrow.
 macro_rules! events {
     ($($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),* $(,)?) => ($($value:expr),* $(,)?);)*) => {$(
         $(#[$doc])*
@@ -57,12 +60,13 @@ macro_rules! events {
             #[allow(unused_imports)]
             use super::*;
 
-            /// Whether somebody records the event.
+            /// Returns whether the event is being recorded.
             #[inline(always)]
             pub fn is_on() -> bool {
                 #[cfg(CONFIG_TRACEPOINTS)]
                 ::kernel::macros::paste! {
-                    // SAFETY: The trace point is defined in C, and has such a key.
+                    // SAFETY: `rust/raw/trace.c` defines the trace point of that name, a static
+                    // with such a key.
                     unsafe {
                         ::kernel::jump_label::static_branch_unlikely!(
                             ::raw::[<__tracepoint_ $name>],
@@ -81,8 +85,9 @@ macro_rules! events {
             pub fn emit($($argument: $type),*) {
                 #[cfg(CONFIG_TRACEPOINTS)]
                 ::kernel::macros::paste! {
-                    // SAFETY: C copies what the arguments point to, which is valid during the call: strings that end with a
-                    // NUL, and addresses that are as long as any.
+                    // SAFETY: C only copies from the pointers among the arguments during the call.
+                    // They come from references: strings end with a NUL, and an address has the
+                    // length of the longest one.
                     unsafe { ::raw::[<rust_do_trace_ $name>]($($value),*) };
                 }
                 #[cfg(not(CONFIG_TRACEPOINTS))]

@@ -45,11 +45,11 @@ events! {
     svcrdma_wc_recv_err(id: CompletionId, status: u32, vendor_err: u32) =>
         (id.queue, id.completion, status, vendor_err);
 
-    /// The header of a message was decoded; it has so many bytes.
+    /// The header of a message was decoded; it has `len` bytes.
     svcrdma_decode_rqst(id: CompletionId, message: &[u8], len: usize) =>
         (id.queue, id.completion, word(message, 0), word(message, 1), word(message, 2), word(message, 3), small(len));
 
-    /// A message of so many bytes is too short.
+    /// A message of `len` bytes is too short.
     svcrdma_decode_short_err(id: CompletionId, len: usize) => (id.queue, id.completion, small(len));
 
     /// A message has another version.
@@ -68,11 +68,11 @@ events! {
     svcrdma_decode_parse_err(id: CompletionId, message: &[u8]) =>
         (id.queue, id.completion, word(message, 0), word(message, 1), word(message, 2), word(message, 3));
 
-    /// RDMA Reads of so many work requests are posted.
+    /// RDMA Reads in `requests` work requests are posted.
     svcrdma_post_read_chunk(id: CompletionId, requests: usize) =>
         (id.queue, id.completion, small(requests));
 
-    /// The RDMA Reads of a call completed, that many microseconds after they were posted.
+    /// The RDMA Reads of a call completed, `latency_us` microseconds after they were posted.
     svcrdma_wc_read(id: CompletionId, bytes: u64, latency_us: i64) =>
         (id.queue, id.completion, u32::try_from(bytes).unwrap_or(u32::MAX), latency_us);
 
@@ -91,11 +91,12 @@ events! {
     svcrdma_post_write_chunk(id: CompletionId, requests: usize) =>
         (id.queue, id.completion, small(requests));
 
-    /// RDMA Writes to the Reply chunk of a call, and to its Write chunks if there are any, are posted.
+    /// RDMA Writes to the Reply chunk of a call, and to its Write chunks if there are any, are
+    /// posted.
     svcrdma_post_reply_chunk(id: CompletionId, requests: usize) =>
         (id.queue, id.completion, small(requests));
 
-    /// A Send is posted. It invalidates a key, or zero.
+    /// A Send is posted. It invalidates `rkey`, unless that is zero.
     svcrdma_post_send(id: CompletionId, elements: usize, rkey: u32) =>
         (id.queue, id.completion, small(elements), rkey);
 
@@ -108,7 +109,7 @@ events! {
     /// A call is refused.
     svcrdma_err_chunk(xid: u32) => (xid);
 
-    /// A thread has to wait for the Send queue. So many of its SQ credits are free.
+    /// A thread must wait for the Send queue, of whose SQ credits `free` are free.
     svcrdma_sq_full(id: CompletionId, free: usize, all: usize) =>
         (id.queue, id.completion, small(free), small(all));
 }

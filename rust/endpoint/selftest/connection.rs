@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Two ends of a connection whose Send queues have this module's policy.
+//! A connection between two ends whose Send queues have this module's policy.
 
 use super::super::{
     Parameters,
@@ -45,7 +45,7 @@ use rdma::{
 pub(crate) const PORT: u16 = 20_051;
 const TIMEOUT_MS: u32 = 10_000;
 
-/// Length of a Send buffer, and of a Receive.
+/// The length of a Send buffer, and of a Receive.
 pub(super) const BUFFER_BYTES: usize = 4_096;
 
 const CONNECT_PARAMETERS: ConnectParameters<'static> = ConnectParameters {
@@ -56,25 +56,25 @@ const CONNECT_PARAMETERS: ConnectParameters<'static> = ConnectParameters {
     rnr_retry_count: 0,
 };
 
-/// The context of one end.
+/// The context of one end of a connection.
 #[pin_data]
 pub(crate) struct End {
     #[pin]
     seen: SpinLock<Seen>,
 }
 
-/// What happened at one end.
+/// The events at one end.
 #[derive(Default)]
 pub(super) struct Seen {
     resolved: bool,
     routed: bool,
     established: bool,
     connect_request: Option<(Arc<Id<End>>, Arc<End>)>,
-    /// Messages that were received.
+    /// The number of messages received.
     pub(super) received: usize,
-    /// Calls of [`Handler::send_resumed`].
+    /// The number of calls of [`Handler::send_resumed`].
     pub(super) resumed: usize,
-    /// Transfers that failed.
+    /// The number of transfers that failed.
     pub(super) reads_failed: usize,
 }
 
@@ -88,18 +88,18 @@ impl End {
         )
     }
 
-    /// The present value of what `f` reads.
+    /// Calls `f` with the events, under their lock.
     pub(super) fn get<R>(&self, f: impl FnOnce(&mut Seen) -> R) -> R {
         f(&mut self.seen.lock())
     }
 
-    /// Waits until `f` finds something.
+    /// Waits until `f` returns a value.
     fn wait<R>(&self, mut f: impl FnMut(&mut Seen) -> Option<R>) -> Result<R> {
         wait(|| self.get(&mut f))
     }
 }
 
-/// Waits until `f` finds something.
+/// Waits until `f` returns a value.
 pub(crate) fn wait<R>(mut f: impl FnMut() -> Option<R>) -> Result<R> {
     for _ in 0..TIMEOUT_MS / 10 {
         if let Some(found) = f() {
@@ -182,7 +182,8 @@ impl listener::Listen for End {
     fn listener_lost(&self) {}
 }
 
-/// The parameters of an end that has at most `send_buffers`, of which `first` are made at once.
+/// Returns the parameters of an end that has at most `send_buffers`, of which `first` are allocated
+/// at once.
 pub(crate) fn parameters(send_buffers: usize, first: usize) -> Parameters {
     Parameters {
         receives: 32,
@@ -213,7 +214,7 @@ impl Side {
         Ok(Self { queue, end })
     }
 
-    /// One that knows its device, and has no peer.
+    /// Creates an end that is bound to a device and has no peer.
     pub(super) fn alone(parameters: &Parameters) -> Result<Self> {
         let end = End::new()?;
         let id = Id::new(&net(), end.clone())?;
@@ -222,7 +223,7 @@ impl Side {
         Self::new(id, end, parameters)
     }
 
-    /// One that has asked whoever listens at [`PORT`] for a connection.
+    /// Creates an end that has requested a connection from the listener at [`PORT`].
     pub(crate) fn asking(parameters: &Parameters) -> Result<Self> {
         let side = Self::alone(parameters)?;
         side.queue.id().resolve_route(TIMEOUT_MS)?;
@@ -232,14 +233,14 @@ impl Side {
     }
 }
 
-/// A connection.
+/// A connection with both ends.
 pub(super) struct Connection {
     pub(super) near: Side,
     pub(super) far: Side,
 }
 
 impl Connection {
-    /// One whose near end has these `parameters`.
+    /// Creates a connection whose near end has these `parameters`.
     pub(super) fn new(parameters: &Parameters) -> Result<Self> {
         let listening = End::new()?;
         let listener = listener::Listener::new(&net(), &address(PORT)?, 4, listening.clone())?;

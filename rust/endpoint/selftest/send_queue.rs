@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests with a queue pair: Send buffers, who is told of the next, transfers that are kept, the doorbell.
+//! Tests with a queue pair: Send buffers, wakeups, spare transfers, the doorbell.
 
 use super::{
     super::{
@@ -41,16 +41,16 @@ use rdma::{
     SendPolicy as _, //
 };
 
-/// Bytes of a message that are in its buffer.
+/// The bytes of a message that are in its buffer.
 const LEN: usize = 20;
 
-/// More time than a completion takes.
+/// A time longer than a completion takes.
 const A_WHILE: Delta = Delta::from_millis(200);
 
 impl Side {
     /// Sends a message from the next free buffer, with `inserted` in it.
     fn send(&self, inserted: Option<Inserted<End>>, doorbell: Doorbell) -> Result {
-        // Not by an attempt to take one, which would count as waiting.
+        // An attempt to take a buffer would count as waiting.
         wait(|| self.has_buffer().then_some(()))?;
         let buffer = self.queue.take_send_buffer().ok_or(ENOMEM)?;
         self.send_from(buffer, inserted, doorbell)
@@ -69,14 +69,15 @@ impl Side {
         result
     }
 
-    /// The first bytes of `page`, to be inserted in a message.
+    /// Maps the first bytes of `page`, to be part of a message.
     fn insert(&self, page: &Page) -> Result<Inserted<End>> {
         let mut memory = self.queue.writes(GFP_KERNEL)?;
         memory.add_local(page.piece(0, LEN)?)?;
         memory.insert(LEN)
     }
 
-    /// Posts RDMA Reads of memory that the peer does not have, into so many pieces. Waits until they have failed.
+    /// Posts RDMA Reads of memory that the peer does not have, into `pieces` pieces, and waits
+    /// until they have failed.
     fn fail_reads(&self, pieces: usize) -> Result {
         let failed = || self.end.get(|seen| seen.reads_failed);
         let before = failed();
@@ -88,7 +89,7 @@ impl Side {
             iova: 0,
         })?;
         for _ in 0..pieces {
-            // None follows the one before it, so each has an element of its own.
+            // No piece is contiguous with the one before it, so each has an element of its own.
             reads.add_local(page.piece(0, 1)?)?;
         }
         let credits = self.queue.reserve(pieces).ok_or(EBUSY)?;
@@ -109,13 +110,13 @@ impl Side {
         self.queue.send_queue().policy().transfers.take()
     }
 
-    /// Whether `transfer` is kept.
+    /// Returns whether `transfer` is kept.
     fn keeps(&self, transfer: Empty<End>) -> bool {
         let excess = self.queue.send_queue().policy().keep(transfer);
         excess.is_none()
     }
 
-    /// Waits until somebody has been told so often. Whether nobody is told once more in a while.
+    /// Waits for `times` wakeups. Returns whether no other one follows in a while.
     fn was_told(&self, times: usize) -> Result<bool> {
         let resumed = || self.end.get(|seen| seen.resumed);
         wait(|| (resumed() >= times).then_some(()))?;
@@ -130,7 +131,7 @@ pub(super) fn who_found_no_buffer_is_told_once() -> Result<bool> {
     let first = near.queue.take_send_buffer().ok_or(ENOMEM)?;
     let second = near.queue.take_send_buffer().ok_or(ENOMEM)?;
     let none = near.queue.take_send_buffer().is_none();
-    // Each of the two has a completion, as no other buffer is free.
+    // Both are signalled, as no other buffer is free.
     near.send_from(first, None, Doorbell::Ring)?;
     near.send_from(second, None, Doorbell::Ring)?;
     let told = near.was_told(1)?;
@@ -158,7 +159,7 @@ pub(super) fn buffers_are_made_up_to_the_limit() -> Result<bool> {
     let only_one = near.queue.take_send_buffer().is_none();
     let mut second = near.queue.make_send_buffer().ok_or(ENOMEM)?;
     let len = second.bytes_mut().len();
-    // A free one comes before one that would have to be made.
+    // A free buffer is preferred to a new one.
     near.queue.put_back_send_buffer(first);
     let mut taken = Buffers::new();
     taken.push(second);
@@ -175,7 +176,7 @@ pub(super) fn buffer_that_was_not_made_may_be_made_later() -> Result<bool> {
     let mut buffers = SendBuffers::<End>::new(1, 0, LEN);
     let once = buffers.begin_making() == Some(LEN) && buffers.begin_making().is_none();
     buffers.not_made();
-    // The next Send has to ask for a completion until then.
+    // Until then the next Send must ask for a completion.
     let short = buffers.needs_completion(1);
     Ok(once && short && buffers.begin_making() == Some(LEN))
 }
@@ -183,7 +184,7 @@ pub(super) fn buffer_that_was_not_made_may_be_made_later() -> Result<bool> {
 pub(super) fn flush_brings_the_buffer_that_cannot_be_made() -> Result<bool> {
     let connection = Connection::new(&parameters(2, 1))?;
     let near = &connection.near;
-    // Another buffer may be made, so this one asks for no completion.
+    // Another buffer may be allocated, so this one asks for no completion.
     near.send(None, Doorbell::Ring)?;
     connection.arrived(1)?;
     let may_be_made = !near.queue.lacks_send_buffers();
@@ -254,13 +255,13 @@ pub(super) fn transfer_that_is_over_is_used_again() -> Result<bool> {
 pub(super) fn transfers_are_kept_up_to_a_limit() -> Result<bool> {
     let connection = Connection::new(&parameters(1, 1))?;
     let near = &connection.near;
-    // There the memory of a Read is registered, and this is more than regions cover.
+    // On iWARP the memory of a Read is registered, and this is more than regions cover.
     if near.queue.id().is_iwarp() {
         return Err(not_supported());
     }
     near.fail_reads(1)?;
     let mut short = near.take_spare().ok_or(ENOENT)?;
-    // What is kept of a transfer counts only as long as it is kept.
+    // A transfer counts only as long as it is kept.
     for _ in 0..1_000 {
         if !near.keeps(short) {
             return Ok(false);
@@ -327,7 +328,7 @@ pub(super) fn deferred_send_ends_with_a_drain() -> Result<bool> {
     let kept = !page.is_unique();
     near.queue.drain();
     let let_go = page.is_unique();
-    // There is nothing to tell the device of any more, and no other Send.
+    // No doorbell is pending any more, and no other Send is possible.
     near.queue.ring()?;
     let ended = near.send(None, Doorbell::Ring).is_err();
     fsleep(A_WHILE);

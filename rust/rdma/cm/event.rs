@@ -14,7 +14,7 @@ use kernel::{
 };
 use shared::addr::SockAddr;
 
-/// What happened to an [`Id`](super::Id).
+/// An event of an [`Id`](super::Id).
 pub enum Event<'a> {
     /// The address leads to a device; the id is bound to it.
     AddrResolved,
@@ -26,15 +26,15 @@ pub enum Event<'a> {
     RouteError,
     /// The connection is established.
     Established {
-        /// What the peer sent along. May be padded with zeroes.
+        /// The private data of the peer, perhaps padded with zeroes.
         private_data: &'a [u8],
     },
     /// The peer rejected the connection request.
     Rejected {
-        /// Whether the reason is that the peer still holds an old connection of ours. It will not for long.
+        /// Whether the reason is a stale connection, which the peer will drop soon.
         stale: bool,
     },
-    /// The peer did not answer. If the connection was established: the path to it changed.
+    /// The peer did not answer. After the connection was established: the path to it has changed.
     Unreachable,
     /// Connecting failed half-way.
     ConnectError,
@@ -48,10 +48,12 @@ pub enum Event<'a> {
     Other,
 }
 
-/// The id that an event is of, during its callback.
+/// The id of an event, during its callback.
 pub struct EventId<'a>(&'a raw::rdma_cm_id);
 
 impl<'a> EventId<'a> {
+    /// Wraps the id of a callback.
+    ///
     /// # Safety
     ///
     /// `id` is that of a callback that lasts for `'a`.
@@ -59,32 +61,37 @@ impl<'a> EventId<'a> {
         Self(id)
     }
 
-    /// The name of the device that it is bound to. [`None`] if it is not.
+    /// Returns the name of the device that the id is bound to. [`None`] if it is not bound.
     pub fn device_name(&self) -> Option<&'a CStr> {
         let device = NonNull::new(self.0.device)?;
-        // SAFETY: The id keeps the device, whose name ends with a NUL.
+        // SAFETY: A bound id keeps its device, whose name ends with a NUL and does not change
+        // during the callback, as the CM holds the id's mutex.
         Some(unsafe { CStr::from_char_ptr((&raw const (*device.as_ptr()).name).cast()) })
     }
 
-    /// The local end.
+    /// Returns the local address.
     pub fn local_address(&self) -> Result<SockAddr> {
-        // SAFETY: The storage holds a whole `sockaddr_storage`, and the CM does not change it during a callback.
+        // SAFETY: The reference makes the whole `sockaddr_storage` valid, and the CM does not
+        // change it during a callback.
         unsafe { storage_address(&raw const self.0.route.addr.src_addr) }
     }
 
-    /// The far end.
+    /// Returns the address of the peer.
     pub fn remote_address(&self) -> Result<SockAddr> {
-        // SAFETY: As above.
+        // SAFETY: The reference makes the whole `sockaddr_storage` valid, and the CM does not
+        // change it during a callback.
         unsafe { storage_address(&raw const self.0.route.addr.dst_addr) }
     }
 }
 
+/// Copies a socket address.
+///
 /// # Safety
 ///
-/// `storage` is valid for reads of a whole one.
+/// `storage` is valid for reads of a whole `sockaddr_storage`.
 unsafe fn storage_address(storage: *const raw::__kernel_sockaddr_storage) -> Result<SockAddr> {
     let len = size_of::<raw::__kernel_sockaddr_storage>();
-    // SAFETY: The caller vouches for it.
+    // SAFETY: The caller promises that `storage` is valid for reads of `len` bytes.
     unsafe { SockAddr::from_raw(storage.cast(), len) }
 }
 
@@ -92,6 +99,8 @@ unsafe fn storage_address(storage: *const raw::__kernel_sockaddr_storage) -> Res
 pub(super) struct EventView<'a>(&'a raw::rdma_cm_event);
 
 impl<'a> EventView<'a> {
+    /// Wraps the event of a callback.
+    ///
     /// # Safety
     ///
     /// `raw` is the event of a callback that lasts for `'a`.
@@ -100,12 +109,13 @@ impl<'a> EventView<'a> {
     }
 
     fn private_data(&self) -> &'a [u8] {
-        // SAFETY: Connection events fill in the `conn` arm.
+        // SAFETY: Connection events, for which this is called, set the `conn` arm.
         let conn = unsafe { &self.0.param.conn };
         if conn.private_data.is_null() {
             return &[];
         }
-        // SAFETY: The CM gives pointer and length of a buffer that lasts as long as the callback.
+        // SAFETY: The CM passes pointer and length of a buffer that lives as long as the callback,
+        // which lasts for `'a` by the contract of `new`.
         unsafe {
             core::slice::from_raw_parts(
                 conn.private_data.cast(),

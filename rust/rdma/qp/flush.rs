@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How long what is posted has been waiting for its completion.
+//! The age of posted work requests, and flushes of unsignalled Sends.
 //!
-//! Most Sends ask for no completion, so that of the last ones before a pause is not known whether they have completed. A
-//! flush finds out: an RDMA Write of no bytes, which needs no memory at the peer (RFC 5040 and the InfiniBand
-//! specification have neither key nor address of such a Write checked), and which completes after all that was posted before.
+//! Most Sends are unsignalled, so the completion of the last ones before a pause is unknown. A
+//! flush finds out: a signalled RDMA Write of zero bytes, which completes after everything that was
+//! posted before. It needs no memory at the peer (by RFC 5040 and the InfiniBand specification,
+//! neither key nor address of such a Write are checked).
 //!
-//! While a transfer is posted there is no flush. Its completion covers the Sends before it; those after it wait for that of a
-//! later transfer, or for a flush when there is none. The reason is soft RoCE: it looks for the memory of an RDMA Read whose response it
-//! has to repeat where the last request left it, finds none if that was a Write of no bytes, warns, and denies the Read.
+//! While a transfer is posted there is no flush. The transfer's completion covers the Sends before
+//! it; those after it wait for a later transfer, or for a flush when there is none. The reason is
+//! soft RoCE: to repeat the response to an RDMA Read it looks for the memory where the last request
+//! left it, finds none if that was a Write of zero bytes, warns, and denies the Read.
 
 use super::{
     send::give_back,
@@ -27,31 +29,34 @@ use kernel::{
 };
 
 impl<H: Handler> QueuePair<H> {
-    /// How many jiffies ago the oldest of the Sends, RDMA Reads and RDMA Writes was posted that have not completed yet, as
-    /// far as is known. [`None`] if there is none. Does not sleep.
+    /// Returns the age in jiffies of the oldest Send, RDMA Read or RDMA Write that is not known to
+    /// have completed. [`None`] if there is none. Does not sleep.
     ///
-    /// What is posted in batches counts from its first one. After a drain it says nothing.
+    /// A transfer that is posted in batches counts from its first one. After a drain the result is
+    /// meaningless.
     pub fn oldest_posted(&self) -> Option<Jiffies> {
         let sends = self.sends.lock();
         let now = clock::now();
         sends.ages(now).chain(sends.rw_contexts.ages(now)).max()
     }
 
-    /// Whether the completion of a Send says that the peer has acknowledged it: not on iWARP, where the lower layer has it by then.
+    /// Returns whether the completion of a Send means that the peer has acknowledged it. On iWARP
+    /// it only means that the lower layer has it.
     pub fn sends_complete_acknowledged(&self) -> bool {
-        // Both are so on all but iWARP.
+        // Both hold for all devices except iWARP.
         self.remote_invalidation
     }
 
-    /// The least number of nanoseconds that a Send took of late until its completion, which is about a round trip to the peer. [`None`]
-    /// before the first completion. Does not sleep.
+    /// Returns the shortest recent time in nanoseconds from a Send to its completion, about a round
+    /// trip to the peer. [`None`] before the first completion. Does not sleep.
     pub fn least_round_trip(&self) -> Option<u64> {
         self.sends.lock().round_trip.get()
     }
 
-    /// Posts a request whose completion covers all Sends that were posted before, unless there is none, or a transfer or one
-    /// such request is posted. Not for a queue pair without [`transfers`](super::Parameters::transfers). A failure is the end of the connection.
-    /// Does not sleep.
+    /// Posts a request whose completion covers all Sends that were posted before. Does nothing if
+    /// there is none, or if a transfer or another such request is posted. Not for a queue pair
+    /// without [`transfers`](super::Parameters::transfers). A failure ends the connection. Does not
+    /// sleep.
     pub fn flush_sends(&self) -> Result {
         let mut sends = self.sends.lock();
         let Some(last) = sends.last_posted() else {
@@ -65,28 +70,34 @@ impl<H: Handler> QueuePair<H> {
         sends.flush.cqe.done = Some(flush_done::<H>);
         sends.flush.queue = (&raw const *self).cast();
         let mut write = raw::ib_rdma_wr {
-            // There is no such key on iWARP, where zero is one.
+            // Not zero, which is a key on iWARP; no region has the key 1 there.
             rkey: 1,
             ..Default::default()
         };
         write.wr.opcode = raw::ib_wr_opcode_IB_WR_RDMA_WRITE;
         write.wr.send_flags = raw::ib_send_flags_IB_SEND_SIGNALED;
         write.wr.__bindgen_anon_1.wr_cqe = &raw mut sends.flush.cqe;
-        // SAFETY: The list is one request, which the driver copies. The queue has room for it, since there is one at a time.
+        // SAFETY: The list is one request, which the driver copies; its completion entry is in
+        // `sends`, which outlives its completion. The side is locked and was found open, and the
+        // queue has room, as there is one flush at a time.
         unsafe { self.post(&mut sends, &raw mut write.wr) }
     }
 }
 
+/// Handles the completion of a flush.
+///
 /// # Safety
 ///
 /// Only the core calls this, for the completion of a flush.
 unsafe extern "C" fn flush_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
-    // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
+    // SAFETY: The core passes these arguments for a `CompletionQueue<H>`, and both references are
+    // used only during the callback.
     let (handler, wc) = unsafe { cq::called_for::<H>(cq, wc) };
-    // SAFETY: The request was posted with the address of the first field of a `Flush`, whose queue pair was set before and is not
-    // changed any more.
+    // SAFETY: Requests that complete here were posted with the address of the first field of a
+    // `Flush` in a live queue pair. Its `queue` was set before and does not change any more.
     let queue = unsafe { (*wc.__bindgen_anon_1.wr_cqe.cast::<Flush>()).queue };
-    // SAFETY: A queue pair outlives its callbacks, and only a `QueuePair<H>` posts requests that complete here.
+    // SAFETY: Only a `QueuePair<H>` posts requests that complete here, and it outlives its
+    // callbacks: it frees its completion queue first.
     let queue = unsafe { &*queue.cast::<QueuePair<H>>() };
     let mut sends = queue.sends.lock();
     let Some(last) = sends.flush.last.take() else {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Posting RDMA Reads, and RDMA Writes with the Send that follows them.
+//! Posting of RDMA Reads, and of RDMA Writes with the Send that follows them.
 
 use super::{
     rw_context::{
@@ -36,7 +36,8 @@ use kernel::{
 };
 
 impl<H: Handler> QueuePair<H> {
-    /// Gives up the regions that are kept for what later RDMA Reads bring, on iWARP. They are made again when they are needed. Sleeps.
+    /// Frees the idle regions that are kept for later RDMA Reads, on iWARP. They are allocated
+    /// again on demand. Sleeps.
     pub fn give_up_sinks(&self) {
         if let Some(sinks) = &self.sinks {
             sinks.give_up();
@@ -45,7 +46,8 @@ impl<H: Handler> QueuePair<H> {
 }
 
 impl<H: Handler> Transfer<H> {
-    /// An empty transfer of RDMA Writes over `queue`. `empty` is what an earlier transfer left.
+    /// Returns an empty transfer of RDMA Writes over `queue`. `empty` is the remainder of an
+    /// earlier transfer.
     pub fn writes(queue: &QueuePair<H>, empty: Option<Empty<H>>, flags: Flags) -> Result<Self> {
         let empty = empty.map_or_else(|| Empty::new(&queue.pd, flags), Ok)?;
         let max_elements = queue.max_write_elements;
@@ -58,7 +60,8 @@ impl<H: Handler> Transfer<H> {
         ))
     }
 
-    /// An empty transfer of RDMA Reads over `queue`. `empty` is what an earlier transfer left.
+    /// Returns an empty transfer of RDMA Reads over `queue`. `empty` is the remainder of an earlier
+    /// transfer.
     pub fn reads(queue: &QueuePair<H>, empty: Option<Empty<H>>, flags: Flags) -> Result<Self> {
         let empty = empty.map_or_else(|| Empty::new(&queue.pd, flags), Ok)?;
         let (max_elements, sinks) = (queue.max_read_elements, queue.sinks.as_ref());
@@ -73,11 +76,13 @@ impl<H: Handler> Transfer<H> {
 }
 
 impl<H: ReadHandler> SendQueue<'_, H> {
-    /// Posts `send`, and what goes with it: with one doorbell, if that is not more than `batch` requests. For so many Writes
-    /// the caller reserved SQ credits, which the policy gets back in any case. `memory` is needed if there are more.
+    /// Posts `send` and `attached`, with one doorbell if that is not more than `batch` requests.
+    /// The caller reserved SQ credits for `batch` Writes, which are released in any case. `memory`
+    /// is needed if there are more.
     ///
-    /// A failure is the end of the connection. One is that something is of another domain, that Reads go
-    /// with it, that memory would be inserted behind its end, or that `memory` is missing. Does not sleep.
+    /// A failure ends the connection. It is an error to pass memory of another domain, Reads,
+    /// memory that would be inserted behind the end of the Send, or no `memory` if that is needed.
+    /// Does not sleep.
     pub fn post_reply(
         self,
         attached: Attached<H>,
@@ -112,11 +117,12 @@ impl<H: ReadHandler> SendQueue<'_, H> {
         }
     }
 
-    /// Posts `reads`; [`ReadHandler::read_done`] or [`ReadHandler::read_failed`] gives back `done`. The
-    /// caller reserved SQ credits for `batch` requests at a time, which the policy gets back in any case.
+    /// Posts `reads`. [`ReadHandler::read_done`] or [`ReadHandler::read_failed`] returns `done`.
+    /// The caller reserved SQ credits for `batch` requests at a time, which are released in any
+    /// case.
     ///
-    /// A failure is the end of the connection. One is that there are none, or that a batch is shorter than
-    /// [`Prepared::registrations`]. Sleeps.
+    /// A failure ends the connection. It is an error to pass no Reads, or a batch that is shorter
+    /// than [`Prepared::registrations`]. Sleeps.
     pub fn post_reads(self, mut reads: Prepared<H>, batch: usize, done: H::ReadDone) -> Result {
         let Self { queue, mut state } = self;
         let fits = reads.0.is_for(&queue.pd, DataDirection::FromDevice) && batch != 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Posting Receives.
+//! Posting of Receives.
 
 use super::{
     Handler,
@@ -32,22 +32,22 @@ use kernel::{
 use shared::trace::CompletionId;
 
 impl<H: Handler> Message<H> {
-    /// What traces call it, which arrived on `queue`.
+    /// Returns the trace identifier of the message, which arrived on `queue`.
     pub fn id(&self, queue: &QueuePair<H>) -> CompletionId {
         queue.completion_id(self.number())
     }
 }
 
 impl<H: Handler> Buffer<H> {
-    /// What traces call it, which was posted on `queue`.
+    /// Returns the trace identifier of the buffer, which was posted on `queue`.
     pub fn id(&self, queue: &QueuePair<H>) -> CompletionId {
         queue.completion_id(self.number())
     }
 }
 
 impl<H: Handler> QueuePair<H> {
-    /// Posts all of `buffers` with one doorbell. What could not be posted stays in `buffers`.
-    /// [`EINVAL`] if one is of another domain, or if more would be posted than may be. Does not sleep.
+    /// Posts all of `buffers` with one doorbell. Those that could not be posted stay in `buffers`.
+    /// [`EINVAL`] if one is of another domain, or if the queue has no room for all. Does not sleep.
     pub fn post_receives(&self, buffers: &mut Buffers<H>) -> Result {
         if buffers.is_empty() {
             return Ok(());
@@ -63,18 +63,19 @@ impl<H: Handler> QueuePair<H> {
         receives.room = left.ok_or(EINVAL)?;
         let first = self.take_work_requests(buffers, &mut receives.posted);
         let mut bad = null();
-        // SAFETY: The list was just made, of requests that live until their completions take them
+        // SAFETY: The list was just linked, of requests that live until their completions take them
         // back. The queue pair is live by the type invariants: this side is locked and open.
         let result = to_result(unsafe { raw::ib_post_recv(self.as_raw(), first, &mut bad) });
         if result.is_err() {
-            // SAFETY: The device posted what precedes `bad`, and nothing from there on.
+            // SAFETY: The driver posted the requests before `bad`, and neither `bad` nor those
+            // after it.
             unsafe { buffers.reclaim(bad, &mut receives.posted) };
             receives.room = receives.room.saturating_add(buffers.len());
         }
         result
     }
 
-    /// Gives up `buffers` to `posted`, and returns the first of their linked work requests.
+    /// Lends `buffers` to `posted`, and returns the first of their linked work requests.
     pub(crate) fn take_work_requests(
         &self,
         buffers: &mut Buffers<H>,
@@ -84,40 +85,48 @@ impl<H: Handler> QueuePair<H> {
     }
 }
 
+/// Handles the completion of a Receive.
+///
 /// # Safety
 ///
 /// Only the core calls this, for the completion of a Receive of a [`QueuePair<H>`].
 unsafe extern "C" fn receive_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
-    // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
+    // SAFETY: The core passes these arguments for a `CompletionQueue<H>`, and both references are
+    // used only during the callback.
     let (handler, wc) = unsafe { cq::called_for::<H>(cq, wc) };
-    // SAFETY: The request was posted with the address of the entry of a Receive, its first field.
+    // SAFETY: Requests that complete here were posted with the address of the entry of a Receive,
+    // its first field.
     let entry = unsafe { Entry::completed(wc) };
-    // SAFETY: The entry lives until its completion, which is this one, or longer than there are
-    // callbacks. So does the queue pair that it was posted to, a `QueuePair<H>`.
+    // SAFETY: The entry lives until its completion, which is this one, or, if it was lost, until
+    // the queue pair is freed, after the last callback. It was posted to a `QueuePair<H>`, which
+    // outlives its callbacks.
     let queue = unsafe { &*Buffer::<H>::queue(entry).cast::<QueuePair<H>>() };
     let mut receives = queue.receives.lock();
     if receives.drained {
-        // Too late: it goes with the queue pair.
+        // Too late: the buffer is freed with the queue pair.
         return;
     }
-    // SAFETY: It is in that list since it was posted.
+    // SAFETY: `post_receives` added the entry to that list, and the queue is not drained, so it is
+    // still there.
     unsafe { receives.posted.remove(entry) };
     receives.room = receives.room.saturating_add(1);
     drop(receives);
-    // SAFETY: It was just taken out. That the completion is here says that the device gave the buffer back.
+    // SAFETY: The entry was lent by `take_work_requests` and just removed from its list. This is
+    // the only completion of its request, so the device is done with the buffer.
     let buffer = unsafe { Buffer::take_back(entry) };
     if let Some(failure) = WcStatus::of(wc) {
         handler.receive_failed(queue, buffer, failure);
         return;
     }
     let len = match wc.opcode {
-        // It counts what an RDMA Write put elsewhere. The buffer holds what came before.
+        // `byte_len` is that of the RDMA Write, whose data is elsewhere. The buffer was not
+        // written.
         raw::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM => 0,
         _ => usize::try_from(wc.byte_len).unwrap_or(0),
     };
     let message = Message::new(buffer, len);
     let with_key = wc.wc_flags & raw::ib_wc_flags_IB_WC_WITH_INVALIDATE as i32 != 0;
-    // SAFETY: Both arms of the union are plain 32-bit words.
+    // SAFETY: Both arms of the union are plain 32-bit words, so any contents are valid.
     let rkey = unsafe { wc.ex.invalidate_rkey };
     let invalidated = with_key.then_some(Invalidated { rkey, queue });
     handler.received(queue, message, invalidated);

@@ -2,15 +2,16 @@
 
 //! Transfers that are posted in batches: RDMA Reads, and RDMA Writes that are more than a batch.
 //!
-//! The layer above reserves SQ credits for a transfer once, for a batch of its requests. The last request
-//! of a batch asks for a completion, which posts the next batch with the same credits. So a queue
-//! need not be as long as what a peer may ask for. What follows the last Read is
-//! [`ReadHandler::read_done`]; the last Writes are posted with the Send that they belong to, and are part of that.
+//! The layer above reserves SQ credits for a transfer once, for a batch of its requests. The last
+//! request of a batch is signalled, and its completion posts the next batch with the same credits.
+//! So a queue need not be as long as the longest transfer. After the last Read,
+//! [`ReadHandler::read_done`] is called; the last Writes are posted with the Send that they belong
+//! to, and are part of it.
 //!
-//! Requests complete in order, so the completion of a batch also tells that the Sends before it have arrived.
+//! Requests complete in order, so the completion of a batch also covers the Sends before it.
 //!
-//! How long a batch is, is the layer's above to say. That the next one is posted from a completion is done
-//! here: only here it is known that the device is done with the one before.
+//! The layer above chooses the length of a batch. The next one is posted here, from a completion,
+//! as only that shows that the device is done with the one before.
 
 use super::{
     send::give_back,
@@ -51,59 +52,61 @@ use kernel::{
     prelude::*, //
 };
 
-/// An upper layer that reads memory of its peer.
+/// An upper layer that posts RDMA Reads.
 pub trait ReadHandler: Handler {
-    /// What comes back when the Reads of one [`Transfer`](crate::transfer::Transfer) have completed.
+    /// The value that comes back when the Reads of a [`Transfer`](crate::transfer::Transfer) have
+    /// completed.
     type ReadDone: Send;
 
-    /// All RDMA Reads have completed, and the memory that they brought data to is not mapped any more.
+    /// Handles the completion of all RDMA Reads of a transfer. Their memory is not mapped any more.
     fn read_done(&self, queue: &QueuePair<Self>, done: Self::ReadDone);
 
-    /// An RDMA Read failed. The connection is lost.
+    /// Handles the failure of an RDMA Read. The connection is lost.
     fn read_failed(&self, queue: &QueuePair<Self>, done: Self::ReadDone, failure: WcStatus);
 
-    /// The next batch of a transfer could not be posted, though nothing that was posted has failed. The connection is lost.
+    /// Handles a failure to post the next batch of a transfer, although no posted request has
+    /// failed. The connection is lost.
     fn batch_not_posted(&self);
 }
 
-/// What follows when all batches have completed.
+/// The action after all batches have completed.
 pub(crate) enum Then<H: ReadHandler> {
-    /// The upper layer is told.
+    /// The upper layer gets the value back.
     ReadDone(H::ReadDone),
-    /// This is posted with the last batch.
+    /// The Send is posted with the last batch.
     Send(UnpostedSend<H>),
 }
 
-/// A transfer that is posted in batches. The completions find it by the first field.
+/// A transfer that is posted in batches. Completions find it by the first field.
 #[repr(C)]
 pub(crate) struct RwContext<H: ReadHandler> {
     entry: Entry,
     transfer: KBox<Inner<H>>,
     regions: mr::Registered<H>,
-    /// How many of its requests were posted.
+    /// The number of its requests that were posted.
     posted: usize,
-    /// The last Send before the batch that is posted, if that was not known to have completed.
+    /// The sequence number of the last Send before the posted batch, if that was outstanding.
     after: Option<u64>,
     then: Then<H>,
     queue: *const QueuePair<H>,
 }
 
-/// Memory that posting a transfer in several batches takes.
+/// Memory for posting a transfer in several batches.
 pub struct BatchMemory<H: ReadHandler>(KBox<MaybeUninit<RwContext<H>>>);
 
-// SAFETY: There is nothing in it.
+// SAFETY: The memory is uninitialised, so there is no value in it that could belong to a task.
 unsafe impl<H: ReadHandler> Send for BatchMemory<H> {}
 
 impl<H: ReadHandler> BatchMemory<H> {
-    /// Allocates it. Sleeps if `flags` allow it.
+    /// Allocates the memory. Sleeps if `flags` allow it.
     pub fn new(flags: Flags) -> Result<Self> {
         Ok(Self(KBox::new_uninit(flags)?))
     }
 }
 
 impl<H: ReadHandler> RwContext<H> {
-    /// Readies `transfer`, which has its credits, for `queue`. [`EINVAL`] if more would be registered
-    /// for it than it has credits for.
+    /// Prepares `transfer`, which has its credits, for `queue`. [`EINVAL`] if it has more
+    /// registrations than credits.
     pub(crate) fn new(
         memory: BatchMemory<H>,
         mut transfer: KBox<Inner<H>>,
@@ -126,8 +129,8 @@ impl<H: ReadHandler> RwContext<H> {
         Ok(KBox::write(memory.0, rw))
     }
 
-    /// Links the requests of `batch`, the last of which asks for a completion. What they need goes
-    /// before the first of all.
+    /// Links the requests of `batch`, the last of which is signalled. Registrations precede the
+    /// first batch.
     fn link(&mut self, batch: Range<usize>, failed: *mut raw::ib_cqe) -> *mut raw::ib_send_wr {
         self.posted = batch.end;
         let is_first = batch.start == 0;
@@ -143,22 +146,25 @@ impl<H: ReadHandler> RwContext<H> {
         }
     }
 
-    /// Gives up the box, for as long as it is outstanding.
+    /// Lends the box for as long as its requests are posted.
     pub(crate) fn give_up(mut self: KBox<Self>) -> NonNull<Entry> {
         self.entry.arm(batch_done::<H>, free_rw_context::<H>);
         // CAST: The entry is the first field.
         NonNull::from(KBox::leak(self)).cast()
     }
 
+    /// Takes back a box that was lent.
+    ///
     /// # Safety
     ///
-    /// `entry` came from [`Self::give_up`], and this is the first call for it.
+    /// `entry` came from [`Self::give_up`], is in no list, and this is the first call for it.
     unsafe fn take_back(entry: NonNull<Entry>) -> KBox<Self> {
-        // SAFETY: The caller vouches for it.
+        // SAFETY: The caller promises that `entry`, the first field, came from the box that
+        // `give_up` leaked, is in no list, and is taken back by nobody else.
         unsafe { KBox::from_raw(entry.cast().as_ptr()) }
     }
 
-    /// Posts the first batch. An error is the end of the connection.
+    /// Posts the first batch. An error ends the connection.
     pub(crate) fn begin(self: KBox<Self>, queue: &QueuePair<H>) -> Result {
         let mut sends = queue.sends.lock();
         if !sends.open {
@@ -166,26 +172,30 @@ impl<H: ReadHandler> RwContext<H> {
             return Err(not_connected());
         }
         let entry = self.give_up();
-        // SAFETY: Until its completion takes it out the box is nobody else's, and touched under the
-        // lock. If there is none it is freed after a drain, when no request of it is posted.
+        // SAFETY: The entry was just lent, so it is live and in no list. Only its completion takes
+        // it out, under the lock; without one the box is freed after a drain, when none of its
+        // requests is posted, by whichever task does that.
         unsafe { sends.rw_contexts.add(entry) };
-        // SAFETY: It is in that list now, and none of its requests is posted.
+        // SAFETY: The entry was just added to that list, and none of its requests is posted. It is
+        // not accessed again unless the result is [`None`].
         unsafe { Self::go_on(entry, queue, &mut sends) }.unwrap_or(Err(EINVAL))
     }
 
-    /// Posts what comes next. [`None`] if nothing does. If that fails, the connection is at its end, and
-    /// what may have been posted is in `sends` until the queue pair is freed.
+    /// Posts the next batch. [`None`] if all were posted. An error ends the connection; the
+    /// transfer stays in `sends` until the queue pair is freed, as some of it may have been posted.
     ///
     /// # Safety
     ///
-    /// `entry` is that of an `RwContext<H>` that is in `sends`, those of `queue`. None of its
-    /// requests is posted. The caller does not touch it again, unless it gets [`None`].
+    /// `entry` is that of an `RwContext<H>` in the list of `sends`, which are those of `queue`.
+    /// None of its requests is posted. The caller does not access it again unless the result is
+    /// [`None`].
     unsafe fn go_on(
         entry: NonNull<Entry>,
         queue: &QueuePair<H>,
         sends: &mut State<H, H::SendPolicy>,
     ) -> Option<Result> {
-        // SAFETY: The caller vouches for it; whoever has the lock may touch it.
+        // SAFETY: The caller promises that `entry`, the first field of a lent box, is in the list
+        // of `sends`. The holder of that lock may access it.
         let rw = unsafe { &mut *entry.cast::<Self>().as_ptr() };
         let left = rw.transfer.len().saturating_sub(rw.posted);
         if left == 0 {
@@ -196,27 +206,31 @@ impl<H: ReadHandler> RwContext<H> {
         }
         let count = left.min(rw.transfer.credits);
         if count == left && matches!(rw.then, Then::Send(_)) {
-            // SAFETY: The caller vouches for it.
+            // SAFETY: The caller promises that `entry` is in the list of `sends`, those of `queue`,
+            // that none of its requests is posted, and that it does not access the entry again.
             return Some(unsafe { Self::send(entry, queue, sends) });
         }
         let batch = rw.posted..rw.posted.saturating_add(count);
         rw.after = sends.last_posted();
         let first = rw.link(batch, queue.transfer_failed_cqe());
-        // SAFETY: The list was just made; it lives as long as the box is outstanding.
+        // SAFETY: The list was just linked, and lives as long as the box, which stays in `sends`
+        // until the requests complete or the queue pair is drained. The caller passes the locked
+        // `sends`, which were found open.
         Some(unsafe { queue.post(sends, first) })
     }
 
-    /// Posts the last batch with its Send, which has the transfer from now on.
+    /// Posts the last batch with its Send, which owns the transfer from now on.
     ///
     /// # Safety
     ///
-    /// As for [`Self::go_on`].
+    /// The same as for [`Self::go_on`].
     unsafe fn send(
         entry: NonNull<Entry>,
         queue: &QueuePair<H>,
         sends: &mut State<H, H::SendPolicy>,
     ) -> Result {
-        // SAFETY: The caller vouches for it.
+        // SAFETY: The caller promises that `entry` is in the list of `sends`, so it was lent, and
+        // that it does not access it again, so nobody else takes it back.
         let rw = unsafe {
             sends.rw_contexts.remove(entry);
             Self::take_back(entry)
@@ -228,7 +242,7 @@ impl<H: ReadHandler> RwContext<H> {
             then,
             ..
         } = KBox::into_inner(rw);
-        // The deadline of the message is that of its first batch.
+        // The age of the message counts from its first batch.
         transfer.begun = Some(entry.since());
         match then {
             Then::Send(send) => queue.post_message(sends, Some(transfer), posted, send),
@@ -236,11 +250,11 @@ impl<H: ReadHandler> RwContext<H> {
         }
     }
 
-    /// Unmaps all, gives the lists back to `queue`, and returns what was waiting.
+    /// Unmaps the memory, returns the lists to `queue`, and returns the action that follows.
     ///
     /// # Safety
     ///
-    /// No request of it is posted. If `done`, all of them have succeeded.
+    /// None of its requests is posted. If `done`, all of them have succeeded.
     unsafe fn finish(self: KBox<Self>, queue: &QueuePair<H>, done: bool) -> Then<H> {
         let Self {
             transfer,
@@ -249,10 +263,10 @@ impl<H: ReadHandler> RwContext<H> {
             ..
         } = KBox::into_inner(self);
         match &transfer.sinks {
-            // SAFETY: The last Read of each region has invalidated it, and the caller vouches for
-            // all.
+            // SAFETY: The last Read of each region invalidates it, and the caller promises that all
+            // have succeeded.
             Some(sinks) if done => unsafe { sinks.put_back(regions) },
-            // What the peer may have a good key for stays until the queue pair is drained.
+            // Regions whose keys may still be valid are kept until the queue pair is drained.
             _ => drop(regions),
         }
         let empty = Empty::of(transfer);
@@ -262,48 +276,59 @@ impl<H: ReadHandler> RwContext<H> {
     }
 }
 
+/// Frees the box of `entry`.
+///
 /// # Safety
 ///
-/// `entry` is that of an [`RwContext<H>`] that was given up, none of whose requests is posted.
+/// `entry` is that of an [`RwContext<H>`] that was lent and is in no list, none of whose requests
+/// is posted.
 unsafe fn free_rw_context<H: ReadHandler>(entry: NonNull<Entry>) {
-    // SAFETY: The caller vouches for it.
+    // SAFETY: The caller promises that `entry` was lent, is in no list, and is taken back by nobody
+    // else.
     drop(unsafe { RwContext::<H>::take_back(entry) });
 }
 
+/// Handles the completion of a batch: posts the next one, or finishes the transfer.
+///
 /// # Safety
 ///
 /// Only the core calls this, for the completion of the last request of a batch.
 unsafe extern "C" fn batch_done<H: ReadHandler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
-    // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
+    // SAFETY: The core passes these arguments for a `CompletionQueue<H>`, and both references are
+    // used only during the callback.
     let (handler, wc) = unsafe { cq::called_for::<H>(cq, wc) };
-    // SAFETY: The request was posted with the address of the entry of an `RwContext`, its first field.
+    // SAFETY: Requests that complete here were posted with the address of the entry of an
+    // `RwContext`, its first field.
     let entry = unsafe { Entry::completed(wc) };
-    // SAFETY: The `RwContext` lives until its last completion, which no earlier one was, or longer than
-    // there are callbacks. So does the queue pair that it was posted to.
+    // SAFETY: The `RwContext` lives until its last completion, which no earlier one was, or, if one
+    // was lost, until the queue pair is freed, after the last callback. The queue pair that it was
+    // posted to outlives its callbacks.
     let queue = unsafe { &*(*entry.cast::<RwContext<H>>().as_ptr()).queue };
     let mut sends = queue.sends.lock();
     if sends.is_drained() {
-        // Too late: it goes with the queue pair.
+        // Too late: the transfer is freed with the queue pair.
         return;
     }
-    // The last request is only flushed if one before it failed.
+    // If an earlier request failed, the last one is only flushed.
     let failure = WcStatus::of(wc).map(|last| sends.transfer_failure.take().unwrap_or(last));
-    // SAFETY: It is in that list since it was posted, so who has the lock may touch it.
+    // SAFETY: The entry was added to the list before it was posted, and the queue is not drained,
+    // so it is still there, and the holder of the lock may access it.
     let after = unsafe { (*entry.cast::<RwContext<H>>().as_ptr()).after };
-    // Requests complete in order: the Sends before the batch have arrived.
+    // Requests complete in order, so the Sends before the batch have completed.
     let (mut resume, spent) = match after.filter(|_| failure.is_none()) {
         Some(last) => sends.retire(last),
         None => (false, Chain::new()),
     };
     let posted = match failure {
-        // SAFETY: It is in that list since it was posted. Requests complete in order: with the last, all
-        // of the batch are done.
+        // SAFETY: The entry is in the list of `sends`, those of `queue`, as above. Requests
+        // complete in order, so all of the batch have completed with the last. The entry is not
+        // accessed again unless the result is [`None`].
         None => unsafe { RwContext::<H>::go_on(entry, queue, &mut sends) },
         Some(_) => None,
     };
     match posted {
         Some(Ok(())) => {
-            // Who waits does so no longer than it takes to get on.
+            // A waiter is not delayed until the transfer ends.
             resume |= sends.policy.resumes();
             drop(sends);
             give_back(queue, spent);
@@ -319,7 +344,8 @@ unsafe extern "C" fn batch_done<H: ReadHandler>(cq: *mut raw::ib_cq, wc: *mut ra
         }
         None => (),
     }
-    // SAFETY: It is in that list since it was posted, and this completion was the last to come for it.
+    // SAFETY: The entry came from `give_up` and is in that list, as above. This was its last
+    // completion, so nobody else takes it back.
     let rw = unsafe {
         sends.rw_contexts.remove(entry);
         RwContext::<H>::take_back(entry)
@@ -328,12 +354,13 @@ unsafe extern "C" fn batch_done<H: ReadHandler>(cq: *mut raw::ib_cq, wc: *mut ra
     resume |= sends.policy.resumes();
     drop(sends);
     give_back(queue, spent);
-    // SAFETY: As above.
+    // SAFETY: All requests of a batch complete with its last one, and no batch is left or, after a
+    // failure, is posted any more. Without a failure all have succeeded.
     let then = unsafe { rw.finish(queue, failure.is_none()) };
     match (then, failure) {
         (Then::ReadDone(done), None) => handler.read_done(queue, done),
         (Then::ReadDone(done), Some(failure)) => handler.read_failed(queue, done, failure),
-        // Its Send takes the others along.
+        // Not reached: the last batch is posted with its Send, which owns the transfer then.
         (Then::Send(_), None) => (),
         (Then::Send(send), Some(failure)) => handler.write_failed(send.tag, failure),
     }

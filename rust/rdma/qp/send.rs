@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Posting Sends.
+//! Posting of Sends.
 
 use super::{
     Handler,
@@ -43,33 +43,34 @@ use kernel::{
 };
 use shared::trace::CompletionId;
 
-/// The Send queue of a queue pair, locked. Dropping it unlocks.
+/// The locked Send queue of a queue pair. Dropping it unlocks.
 pub struct SendQueue<'a, H: Handler> {
     pub(super) queue: &'a QueuePair<H>,
     pub(super) state: SpinLockGuard<'a, State<H, H::SendPolicy>>,
 }
 
 impl<H: Handler> Buffer<H> {
-    /// What traces call the Send of it on `queue`.
+    /// Returns the trace identifier of a Send of the buffer on `queue`.
     pub fn id(&self, queue: &QueuePair<H>) -> CompletionId {
         queue.completion_id(self.0.number)
     }
 }
 
 impl<H: Handler> SendQueue<'_, H> {
-    /// Whether anything can be posted.
+    /// Returns whether posting is possible.
     pub fn is_open(&self) -> bool {
         self.state.open
     }
 
-    /// What the layer above decides about this queue.
+    /// Returns the policy of the layer above.
     pub fn policy(&mut self) -> &mut H::SendPolicy {
         &mut self.state.policy
     }
 }
 
 impl<H: Handler> QueuePair<H> {
-    /// Locks the Send queue. Whoever has it must not sleep, nor call other methods that post.
+    /// Locks the Send queue. The caller must neither sleep nor call other methods that post while
+    /// it is locked.
     pub fn send_queue(&self) -> SendQueue<'_, H> {
         SendQueue {
             queue: self,
@@ -77,15 +78,16 @@ impl<H: Handler> QueuePair<H> {
         }
     }
 
-    /// Registers `regions`, then sends the first `len` bytes of `buffer`, with `inserted` among them,
-    /// with one doorbell at most. Does not sleep.
+    /// Registers `regions`, then sends the first `len` bytes of `buffer`, with `inserted` among
+    /// them, with one doorbell at most. Does not sleep.
     ///
-    /// The regions are as good as valid afterwards even if this fails, for then some may have
-    /// been posted. A failure is the end of the connection, also for what was deferred before.
-    /// [`EINVAL`] if something is of another domain, if there are more regions than a Send may have, or if
+    /// The regions must be treated as valid afterwards even if this fails, as some requests may
+    /// have been posted. A failure ends the connection, and deferred requests with it. [`EINVAL`]
+    /// if an argument is of another domain, if there are more regions than a Send may have, or if
     /// `inserted` would be behind the first `len` bytes.
     ///
-    /// `posted` is called when all is ready to be posted, with the queue's lock held; it must not sleep.
+    /// `posted` is called when the Send is ready to be posted, with the queue's lock held; it must
+    /// not sleep.
     pub fn post_send(
         &self,
         regions: mr::Prepared<H>,
@@ -121,37 +123,40 @@ impl<H: Handler> QueuePair<H> {
             Ok(send) => send,
             Err(error) => return (regions, Err(error)),
         };
-        // SAFETY: The request is in the queue of posted Sends, which is locked.
+        // SAFETY: `enqueue` returned the request of a Send that is in the queue of posted Sends,
+        // which stays locked during the call.
         posted(unsafe { PostedSend::of(send, &self._cq) });
         let first = regions.link_registrations(self.failed_cqe(), send);
-        // SAFETY: The request is in the queue of posted Sends, which is locked.
+        // SAFETY: The request is in the queue of posted Sends, which stays locked, so it is live.
         let signalled = unsafe { (*send).send_flags } & raw::ib_send_flags_IB_SEND_SIGNALED != 0;
         if doorbell == Doorbell::Defer && !signalled {
             sends.defer(first, send);
             return (regions, Ok(()));
         }
-        // If this fails the Send stays where it is until the drain, as some device may have posted what it says
-        // it did not.
-        // SAFETY: The list was just made. Its registrations live in `regions`, which can only be
+        // If this fails the Send stays in the queue until the drain, as a device may have posted
+        // requests although it reports that it did not.
+        // SAFETY: The list was just linked. Its registrations live in `regions`, which can only be
         // freed after a drain, a later completion, or `ring`; its Send lives in the queue of posted
-        // ones.
+        // ones. The side is locked and was found open.
         let result = unsafe { self.post(&mut sends, first) };
         (regions, result)
     }
 
-    /// Tells the device of Sends that were deferred. Does not sleep. A failure is the end of the
-    /// connection.
+    /// Rings the doorbell for Sends that were deferred. A failure ends the connection. Does not
+    /// sleep.
     pub fn ring(&self) -> Result {
         let mut sends = self.sends.lock();
         if sends.is_deferring() && sends.open {
-            // SAFETY: There is nothing to add to what waits.
+            // SAFETY: The list is empty, requests are deferred, and the side is locked and was
+            // found open.
             unsafe { self.post(&mut sends, null_mut()) }
         } else {
             Ok(())
         }
     }
 
-    /// Makes `buffer` the next posted Send. Its work request is to be posted before the lock is given up.
+    /// Makes `buffer` the next posted Send. Its work request must be posted before the lock is
+    /// released.
     fn enqueue(
         &self,
         sends: &mut State<H, H::SendPolicy>,
@@ -165,12 +170,12 @@ impl<H: Handler> QueuePair<H> {
         sends.enqueue(self, done, pd, buffer, len, verb, attached, tag)
     }
 
-    /// Posts what was deferred, then the list from `first`. If that fails nothing can be posted any
-    /// more, as what is missing from now on would be missed by nobody.
+    /// Posts the deferred requests, then the list from `first`. After a failure nothing can be
+    /// posted any more, as nobody would notice the missing requests.
     ///
     /// # Safety
     ///
-    /// The list, which may be empty if something was deferred, consists of requests that live until
+    /// The list, which may be empty if requests are deferred, consists of requests that live until
     /// they complete or the queue pair is drained. `sends` is this queue pair's, locked and open.
     pub(crate) unsafe fn post(
         &self,
@@ -179,8 +184,9 @@ impl<H: Handler> QueuePair<H> {
     ) -> Result {
         let first = sends.take_deferred(first);
         let mut bad = core::ptr::null();
-        // SAFETY: The caller vouches for the list, and whoever deferred requests for those. The
-        // queue pair is live by the type invariants: the caller has the lock, and found the side open.
+        // SAFETY: The caller promises that the requests of the list live long enough, and `defer`
+        // demanded it for the deferred ones. The queue pair is live by the type invariants: the
+        // caller promises that the side is locked and open.
         let result = to_result(unsafe { raw::ib_post_send(self.as_raw(), first, &mut bad) });
         if result.is_err() {
             sends.open = false;
@@ -188,9 +194,11 @@ impl<H: Handler> QueuePair<H> {
         result
     }
 
-    /// Posts `send`, and before it the requests of `transfer` from `posted` on, with one doorbell. Does not sleep.
+    /// Posts the requests of `transfer` from `posted` on, and `send` after them, with one doorbell.
+    /// Does not sleep.
     ///
-    /// If that fails, some of it may have been posted; it stays in `sends` until the queue pair is drained.
+    /// If that fails, some of it may have been posted; it stays in `sends` until the queue pair is
+    /// drained.
     pub(super) fn post_message(
         &self,
         sends: &mut State<H, H::SendPolicy>,
@@ -210,37 +218,43 @@ impl<H: Handler> QueuePair<H> {
         let send = self
             .enqueue(sends, buffer, len, verb, transfer, Some(tag))
             .inspect_err(|_| sends.policy.release(credits))?;
-        // SAFETY: As above.
+        // SAFETY: `enqueue` returned the request of a Send that is in the queue of posted Sends,
+        // which stays locked during the call.
         let posted_send = unsafe { PostedSend::of(send, &self._cq) };
         self.id.context().reply_posted(posted_send);
         let first = match requests {
-            // SAFETY: The box is in the queue of posted Sends, which only the lock's owner changes.
+            // SAFETY: The box is in the queue of posted Sends, which stays locked, so it is live
+            // and nobody else accesses it.
             Some(requests) => unsafe {
                 let batch = posted..(*requests).len();
                 (*requests).link(batch, self.failed_cqe(), send)
             },
             None => send,
         };
-        // SAFETY: The list was just made. All of it lives in the queue of posted Sends until a
-        // completion covers it.
+        // SAFETY: The list was just linked. All of it lives in the queue of posted Sends until a
+        // completion covers it. The callers pass the locked `sends`, which they found open.
         unsafe { self.post(sends, first) }
     }
 }
 
+/// Handles the completion of a Send, which covers those before it.
+///
 /// # Safety
 ///
 /// Only the core calls this, for the completion of a Send that was posted from an [`Inner`].
 unsafe extern "C" fn send_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
-    // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
+    // SAFETY: The core passes these arguments for a `CompletionQueue<H>`, and both references are
+    // used only during the callback.
     let (handler, wc) = unsafe { cq::called_for::<H>(cq, wc) };
-    // SAFETY: The request was posted with the address of an `Inner`'s first field; it is among the
-    // posted ones until `retire` below, or longer than there are callbacks.
+    // SAFETY: Requests that complete here were posted with the address of an `Inner`'s first field.
+    // It is among the posted Sends until `retire` below, or, after a drain, until the queue pair is
+    // freed, after the last callback.
     let (queue, sequence) = unsafe {
         let inner = wc.__bindgen_anon_1.wr_cqe.cast::<Inner<H>>();
         ((*inner).queue, (*inner).sequence)
     };
-    // SAFETY: The queue pair that the buffer was posted to outlives its callbacks. Only a `QueuePair<H>` posts
-    // requests that complete here.
+    // SAFETY: Only a `QueuePair<H>` posts requests that complete here, and it outlives its
+    // callbacks: it frees its completion queue first.
     let queue = unsafe { &*queue.cast::<QueuePair<H>>() };
     let (resume, spent) = queue.sends.lock().retire(sequence);
     give_back(queue, spent);
@@ -252,7 +266,7 @@ unsafe extern "C" fn send_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib
     }
 }
 
-/// Unmaps what completed Sends were posted with, and keeps the lists for others.
+/// Unmaps the transfers of completed Sends, and keeps their lists for others.
 pub(super) fn give_back<H: Handler>(queue: &QueuePair<H>, mut spent: Spent<H>) {
     if spent.is_empty() {
         return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Transfers that are more than is posted at once. As with RPCs, the end that connected offers its memory, and so is the first to
-//! send, as MPA demands.
+//! Tests of transfers that are posted in batches. As with RPCs, the end that connected offers its
+//! memory, and so is the first to send, as MPA demands.
 
 use super::{
     fixture::{
@@ -29,12 +29,12 @@ use core::ptr::null_mut;
 use kernel::prelude::*;
 use shared::memory::Page;
 
-/// More than a [`Fixture`] posts at once, and no multiple of that.
+/// The number of segments: more than a [`Fixture`] posts at once, and no multiple of that.
 const SEGMENTS: u32 = 5;
 
 impl Fixture {
-    /// `transfer` between the first bytes of `page` and the peer's memory `whole`, in more requests than
-    /// are posted at once. One may have another key, and so be `denied`.
+    /// Prepares `transfer` between the first bytes of `page` and the peer's memory `whole`, in more
+    /// requests than are posted at once. The request `denied` has a wrong key.
     pub(super) fn prepare_many(
         &self,
         mut transfer: Transfer<TestHandler>,
@@ -53,13 +53,13 @@ impl Fixture {
         transfer.prepare()
     }
 
-    /// Whether all the room for transfers is there, and no more.
+    /// Returns whether exactly all SQ credits are free.
     fn has_room(&self) -> bool {
         self.queue.sends().lock().policy.credits == TRANSFERS
     }
 }
 
-/// A page with bytes that differ from those of other `seed`s.
+/// Allocates a page with bytes that differ from those of other `seed`s.
 fn patterned(seed: u8) -> Result<Page> {
     let page = Page::new(GFP_KERNEL)?;
     let bytes: [u8; LEN] = core::array::from_fn(|at| (at as u8).wrapping_mul(7) ^ seed);
@@ -77,7 +77,7 @@ fn same(one: &Page, other: &Page) -> Result<bool> {
 pub(super) fn reads_go_in_batches() -> Result<bool> {
     let pair = Pair::new()?;
     let (server, client) = (&pair.far, &pair.near);
-    // More often than there is room for, if it did not come back.
+    // More often than there are credits, if they did not come back.
     for round in 1..=4 {
         let (theirs, ours) = (patterned(0x10 + round)?, Page::new(GFP_KERNEL)?);
         let (segment, registered, result) = client.offer(&theirs, mr::Access::Read)?;
@@ -103,7 +103,7 @@ pub(super) fn reads_go_in_batches() -> Result<bool> {
 }
 
 pub(super) fn batch_that_is_not_posted_is_told() -> Result<bool> {
-    // The Reads may be done before the queue is closed.
+    // Repeated, as the Reads may complete before the queue is closed.
     for _ in 0..20 {
         let pair = Pair::new()?;
         let (server, client) = (&pair.far, &pair.near);
@@ -222,7 +222,7 @@ fn fails_its_message(denied: u32) -> Result<bool> {
     Ok(denied && unwritten == TAG && arrived == 0 && !kept(&ours))
 }
 
-/// Lengths of what five requests go to, and where the memory for that is: neither begins nor ends with the other.
+/// The segments of five requests and the pieces of memory for them have no boundary in common.
 pub(super) fn batch_has_its_own() -> Result<bool> {
     const REMOTE: [u32; 5] = [100, 300, 50, 250, 100];
     const LOCAL: [(usize, usize); 4] = [(0, 150), (200, 200), (600, 300), (1000, 150)];
@@ -246,12 +246,12 @@ pub(super) fn batch_has_its_own() -> Result<bool> {
         let places = batch.clone();
         let mut next = inner.link(batch, null_mut(), null_mut());
         for place in places {
-            // SAFETY: The list was just made, of requests that `inner` has.
+            // SAFETY: The list was just linked, of requests in `inner`, which lives.
             let Some(wr) = (unsafe { next.as_ref() }) else {
                 return Ok(false);
             };
             for element in 0..usize::try_from(wr.num_sge)? {
-                // SAFETY: The request has so many.
+                // SAFETY: The request has `num_sge` elements, in a list of `inner`.
                 lengths[place] += unsafe { (*wr.sg_list.add(element)).length };
                 elements[place] += 1;
             }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The end of a queue pair: what the device may touch is let go when it is destroyed, not before.
+//! Tests of the end of a queue pair: memory that the device may access is released when the queue
+//! pair is destroyed, not before.
 //!
-//! `ib_drain_qp` says nothing if it fails. Here the device's own part of it is replaced by one that does
-//! nothing, which is a drain that failed.
+//! `ib_drain_qp` does not report a failure. Here the device's part of it is replaced by functions
+//! that do nothing, which simulates a failed drain.
 
 use super::{
     fixture::Pair,
@@ -22,19 +23,19 @@ use kernel::{
 };
 use shared::memory::Page;
 
-/// The page to look at when a queue pair is destroyed, and whether somebody still had it then.
+/// The page to check when a queue pair is destroyed, and whether it was still referenced then.
 static WATCHED: Atomic<*mut kernel::bindings::page> = Atomic::new(null_mut());
 static WAS_KEPT: Atomic<bool> = Atomic::new(false);
 
-/// How often the Send queue of a queue pair was drained.
+/// The number of times that the Send queue of a queue pair was drained.
 static DRAINS: Atomic<u32> = Atomic::new(0);
 
-/// What the device did itself when a queue pair was destroyed.
+/// The device's own function that destroys a queue pair.
 static DESTROY: Atomic<usize> = Atomic::new(0);
 
 type DestroyQp = unsafe extern "C" fn(*mut raw::ib_qp, *mut raw::ib_udata) -> c_int;
 
-/// A device that drains no queue pair, until this is dropped.
+/// A device that does not drain queue pairs, until this is dropped.
 struct Undrained {
     device: *mut raw::ib_device,
     destroy: DestroyQp,
@@ -43,7 +44,8 @@ struct Undrained {
 impl Undrained {
     fn new(pair: &Pair) -> Result<Self> {
         let device = pair.near.queue.id().device()?.as_ptr();
-        // SAFETY: The pair keeps the device, whose queue pairs are all of this test.
+        // SAFETY: The pair keeps the device, whose queue pairs are all of this test, so nobody else
+        // uses `ops` now.
         let ops = unsafe { &mut (*device).ops };
         let destroy: DestroyQp = ops.destroy_qp.ok_or(EINVAL)?;
         DESTROY.store(destroy as usize, Relaxed);
@@ -57,35 +59,43 @@ impl Undrained {
 
 impl Drop for Undrained {
     fn drop(&mut self) {
-        // SAFETY: It is dropped before what keeps the device.
+        // SAFETY: The tests drop this before the last end that keeps the device, whose queue pairs
+        // are all of this test.
         let ops = unsafe { &mut (*self.device).ops };
         (ops.drain_sq, ops.drain_rq) = (None, None);
         ops.destroy_qp = Some(self.destroy);
     }
 }
 
+/// Counts a drain of the Send queue, and drains nothing.
+///
 /// # Safety
 ///
-/// None is needed.
+/// The core may call this for any queue pair.
 unsafe extern "C" fn drain_nothing(_queue: *mut raw::ib_qp) {
     DRAINS.add(1, Relaxed);
 }
 
+/// Drains nothing.
+///
 /// # Safety
 ///
-/// None is needed.
+/// The core may call this for any queue pair.
 unsafe extern "C" fn do_nothing(_queue: *mut raw::ib_qp) {}
 
+/// Checks the watched page, then destroys the queue pair as the device does.
+///
 /// # Safety
 ///
 /// Only the core calls this, for a queue pair that it destroys.
 unsafe extern "C" fn destroy_qp(queue: *mut raw::ib_qp, udata: *mut raw::ib_udata) -> c_int {
     let page = WATCHED.load(Relaxed);
     if !page.is_null() {
-        // SAFETY: The test has the page.
+        // SAFETY: The test owns a reference to the page as long as it is set here.
         WAS_KEPT.store(unsafe { raw::page_ref_count(page) } > 1, Relaxed);
     }
-    // SAFETY: It was such a function when it was replaced, and is called as the core would.
+    // SAFETY: `DESTROY` holds the device's function, stored as such when it was replaced. It gets
+    // the arguments of the core.
     unsafe {
         let destroy = core::mem::transmute::<usize, DestroyQp>(DESTROY.load(Relaxed));
         destroy(queue, udata)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Two ends of a connection.
+//! A connection between two ends.
 
 use super::{
     handler::{
@@ -57,13 +57,13 @@ use shared::{
 pub(super) const PORT: u16 = 20_050;
 pub(super) const LEN: usize = 2_000;
 
-/// RDMA Reads and Writes of a [`Fixture`] at the same time.
+/// The RDMA Reads and Writes of a [`Fixture`] at the same time.
 pub(super) const TRANSFERS: usize = 4;
 
-/// Where in a Send memory is inserted.
+/// The offset in a Send at which memory is inserted.
 pub(super) const INSERT_AT: usize = 10;
 
-/// Regions that are registered for one Send at most.
+/// The most regions that are registered for one Send.
 pub(super) const REGIONS: usize = 3;
 
 pub(super) const PARAMETERS: ConnectParameters<'static> = ConnectParameters {
@@ -74,7 +74,7 @@ pub(super) const PARAMETERS: ConnectParameters<'static> = ConnectParameters {
     rnr_retry_count: 0,
 };
 
-/// An end with its queue pair.
+/// An end of a connection with its queue pair.
 pub(super) struct Fixture {
     pub(super) queue: Arc<QueuePair<TestHandler>>,
     pub(super) end: Arc<TestHandler>,
@@ -105,7 +105,7 @@ impl Fixture {
         Ok(Self { queue, end })
     }
 
-    /// One that knows its device, and has no peer.
+    /// Creates an end that is bound to a device and has no peer.
     pub(super) fn alone(port: u16) -> Result<Self> {
         let end = TestHandler::new()?;
         let id = Id::new(&net(), end.clone())?;
@@ -114,8 +114,8 @@ impl Fixture {
         Self::new(id)
     }
 
-    /// `EOPNOTSUPP` on iWARP: there a Write is complete before the peer has seen it, a queue pair whose request the peer denies has
-    /// all others flushed and no more, and the memory that a Read goes to is registered.
+    /// Returns `EOPNOTSUPP` on iWARP, where a Write completes before the peer has seen it, all
+    /// requests are flushed if the peer denies one, and the destination of a Read is registered.
     pub(super) fn need_roce(&self) -> Result {
         match self.queue.id().is_iwarp() {
             true => Err(not_supported()),
@@ -123,7 +123,8 @@ impl Fixture {
         }
     }
 
-    /// `transfer` between the first bytes of `page` and memory that the peer does not have.
+    /// Prepares `transfer` between the first bytes of `page` and memory that the peer does not
+    /// have.
     pub(super) fn prepare(
         &self,
         mut transfer: Transfer<TestHandler>,
@@ -142,7 +143,7 @@ impl Fixture {
         self.queue.send_queue().policy().take().ok_or(ENOMEM)
     }
 
-    /// Posts a Send of a few bytes, and what goes with it: half of all that may be posted at once.
+    /// Posts a Send of a few bytes with `attached`, in batches of half of the credits.
     pub(super) fn post_reply(
         &self,
         attached: Attached<TestHandler>,
@@ -152,7 +153,7 @@ impl Fixture {
         self.post_reply_of(attached, buffer, 20, tag)
     }
 
-    /// As [`Self::post_reply`], of `len` bytes.
+    /// Posts as [`Self::post_reply`] does, a Send of `len` bytes.
     pub(super) fn post_reply_of(
         &self,
         attached: Attached<TestHandler>,
@@ -172,20 +173,22 @@ impl Fixture {
         sends.post_reply(attached, batch, send, Some(memory))
     }
 
-    /// Posts `reads`: half of all that may be posted at once.
+    /// Posts `reads`, in batches of half of the credits.
     pub(super) fn post_reads(&self, reads: Prepared<TestHandler>) -> Result {
         let mut sends = self.queue.send_queue();
         let batch = sends.policy().reserve(reads.len())?;
         sends.post_reads(reads, batch, ())
     }
 
-    /// Brings the queue pair in error state, which ends what is posted. The upper layer may post yet.
+    /// Moves the queue pair to the error state, which flushes posted requests. The upper layer can
+    /// still post.
     pub(super) fn flush_sends(&self) {
-        // SAFETY: The id is live, and has its queue pair. There is room for the request of a drain.
+        // SAFETY: `queue` keeps the id live, and was not drained, so its queue pair exists and has
+        // room for the request of a drain.
         unsafe { raw::ib_drain_sq((*self.queue.id().as_raw()).qp) };
     }
 
-    /// Sends a few bytes, and `inserted` among them.
+    /// Sends a few bytes, with `inserted` among them.
     pub(super) fn send(&self, inserted: Option<Inserted<TestHandler>>) -> Result {
         let regions = mr::Prepared::new();
         let (_, result) = self.queue.post_send(
@@ -199,20 +202,21 @@ impl Fixture {
         result
     }
 
-    /// The first bytes of `page` as a part of a Send.
+    /// Maps the first bytes of `page` as part of a Send.
     pub(super) fn insert(&self, page: &Page) -> Result<Inserted<TestHandler>> {
         let mut memory = Transfer::writes(&self.queue, None, GFP_KERNEL)?;
         memory.add_local(page.piece(0, LEN)?)?;
         memory.insert(INSERT_AT)
     }
 
-    /// Sends a few bytes with a registration of `page`. Returns how that went.
+    /// Sends a few bytes with a registration of `page`. Returns the region and the result.
     pub(super) fn register(&self, page: &Page) -> Result<(mr::Registered<TestHandler>, Result)> {
         let (_, registered, result) = self.offer(page, mr::Access::Read)?;
         Ok((registered, result))
     }
 
-    /// The same for `access`, and how the peer names it.
+    /// Sends a few bytes with a registration of `page` for `access`. Returns the peer's name for
+    /// the region, too.
     pub(super) fn offer(
         &self,
         page: &Page,
@@ -223,7 +227,7 @@ impl Fixture {
         Ok((segment, registered, result))
     }
 
-    /// A region that covers the first bytes of `page`, to be registered with a Send.
+    /// Covers the first bytes of `page` with a region, to be registered with a Send.
     pub(super) fn cover(
         &self,
         page: &Page,
@@ -234,7 +238,7 @@ impl Fixture {
         Ok((segment, regions))
     }
 
-    /// One for each of `pages`.
+    /// Covers each of `pages` with a region.
     pub(super) fn cover_all(&self, pages: &[Page]) -> Result<mr::Prepared<TestHandler>> {
         let mut regions = mr::Prepared::new();
         for page in pages {
@@ -254,7 +258,7 @@ impl Fixture {
         regions.map(&mut idle, &mut pieces(page), access, 1)
     }
 
-    /// Sends a few bytes with the registration of `regions`. Returns how that went.
+    /// Sends a few bytes with the registration of `regions`. Returns the regions and the result.
     pub(super) fn advertise(
         &self,
         regions: mr::Prepared<TestHandler>,
@@ -267,7 +271,7 @@ impl Fixture {
     }
 }
 
-/// A region of `idle` that covers the first bytes of `page`, and its key.
+/// Covers the first bytes of `page` with a region of `idle`. Returns its key, too.
 pub(super) fn cover_with(
     idle: &mut mr::Idle<TestHandler>,
     page: &Page,
@@ -277,12 +281,12 @@ pub(super) fn cover_with(
     Ok((segment.rkey, regions))
 }
 
-/// The first bytes of `page`.
+/// Returns the first bytes of `page`.
 fn pieces(page: &Page) -> Peekable<impl Iterator<Item = Result<Piece>>> {
     [page.piece(0, LEN)].into_iter().peekable()
 }
 
-/// A connection.
+/// A connection with both ends.
 pub(super) struct Pair {
     pub(super) near: Fixture,
     pub(super) far: Fixture,
@@ -314,13 +318,13 @@ impl Pair {
     }
 }
 
-/// The namespace that the tests run in.
+/// Returns the network namespace of the tests.
 pub fn net() -> Net {
-    // SAFETY: The first namespace is never freed.
+    // SAFETY: `init_net` is a static, which is never freed.
     unsafe { Net::from_raw(NonNull::new_unchecked(&raw mut raw::init_net)) }
 }
 
-/// The address of the soft RoCE device, and `port`.
+/// Returns the address of the device, with `port`.
 pub fn address(port: u16) -> Result<SockAddr> {
     let address = raw::sockaddr_in {
         sin_family: u16::try_from(raw::AF_INET)?,
@@ -330,11 +334,11 @@ pub fn address(port: u16) -> Result<SockAddr> {
         },
         ..Default::default()
     };
-    // SAFETY: The address is valid for its size.
+    // SAFETY: `address` is a local variable, valid for reads of its size.
     unsafe { SockAddr::from_raw((&raw const address).cast(), size_of_val(&address)) }
 }
 
-/// Whether `test` passes for each of `cases`.
+/// Returns whether `test` passes for each of `cases`.
 pub(super) fn each<T>(
     cases: impl IntoIterator<Item = T>,
     test: impl Fn(T) -> Result<bool>,

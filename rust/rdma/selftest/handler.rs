@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The context of a connection in the tests, which notes what it is told.
+//! The context of a connection in the tests, which records its events.
 
 use super::policy::TestPolicy;
 use crate::{
@@ -37,48 +37,48 @@ use kernel::{
 };
 use shared::memory::Page;
 
-/// How long to wait for an event.
+/// The timeout of an event.
 pub(super) const TIMEOUT_MS: u32 = 10_000;
 
-/// One end of a connection.
+/// The context of an end of a connection.
 #[pin_data]
 pub(super) struct TestHandler {
     #[pin]
     pub(super) seen: SpinLock<EventLog>,
     #[pin]
     news: CondVar,
-    /// Events of the queue pair. They may come in an interrupt, so no lock is for them.
+    /// The numbers of events of the queue pair. Atomic, as events may come in an interrupt.
     pub(super) fatal_events: Atomic<usize>,
     pub(super) harmless_events: Atomic<usize>,
 }
 
-/// What it has seen.
+/// The events that it has recorded.
 #[derive(Default)]
 pub(super) struct EventLog {
     pub(super) resolved: bool,
     pub(super) routed: bool,
     pub(super) established: bool,
     pub(super) received: usize,
-    /// Whether the next message is kept, and the message.
+    /// Whether to keep the next message, and the message.
     pub(super) keeps: bool,
     pub(super) message: Option<receive::Message<TestHandler>>,
-    /// Transfers that have completed.
+    /// The number of transfers that have completed.
     pub(super) reads_done: usize,
-    /// Calls of [`ReadHandler::batch_not_posted`].
+    /// The number of calls of [`ReadHandler::batch_not_posted`].
     pub(super) unposted_batches: usize,
-    /// Whether one was denied memory.
+    /// Whether the peer denied access to memory.
     pub(super) denied: bool,
-    /// The Send whose Writes failed.
+    /// The tag of the Send whose Writes failed.
     pub(super) unwritten: Option<u32>,
     /// Whether a request failed.
     pub(super) failed: bool,
-    /// Chains of invalidations that came to a good end.
+    /// The number of chains of invalidations that succeeded.
     pub(super) invalidations_done: usize,
-    /// Whether one of them was told of while the page that goes with it was still kept.
+    /// Whether one of them was reported while its page was still referenced.
     pub(super) early: bool,
-    /// Regions whose invalidation failed.
+    /// The regions whose invalidation failed.
     pub(super) broken: Option<mr::Registered<TestHandler>>,
-    /// Who wants to connect.
+    /// The id of a connection request.
     pub(super) connect_request: Option<Arc<Id<TestHandler>>>,
 }
 
@@ -117,7 +117,7 @@ impl TestHandler {
 }
 
 impl Context for TestHandler {
-    /// A page that is to be let go before [`Handler::invalidated`].
+    /// A page that must be released before [`Handler::invalidated`].
     type InvalidateContext = Option<Arc<Page>>;
     type SendTag = u32;
 
@@ -225,7 +225,7 @@ impl listener::Listen for TestHandler {
     fn listener_lost(&self) {}
 }
 
-/// Whether the device, or who else, still has a reference to `page`.
+/// Returns whether the device, or anybody else, still has a reference to `page`.
 pub(super) fn kept(page: &Page) -> bool {
     !page.is_unique()
 }

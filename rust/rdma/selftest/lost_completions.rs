@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The device loses a request: what belongs to it comes back when the queue pair is drained, or goes with it.
+//! Tests of a device that loses completions: the boxes of the requests come back when the queue
+//! pair is drained, or are freed with it.
 
 use super::{
     fixture::{
@@ -26,18 +27,19 @@ use kernel::{
 };
 use shared::memory::Page;
 
-/// The device flushes a request after all, that it seemed to have lost when its queue pair was drained.
+/// Completes a request late: it was lost when its queue pair was drained, and is flushed now.
 fn come_up_with(fixture: &Fixture, lost: NonNull<Entry>) {
     let mut completion = raw::ib_wc {
         status: raw::ib_wc_status_IB_WC_WR_FLUSH_ERR,
         ..Default::default()
     };
-    // SAFETY: What is lost lives as long as the queue pair.
+    // SAFETY: The entry of a lost request lives as long as the queue pair, which `fixture` keeps.
     completion.__bindgen_anon_1.wr_cqe = unsafe { &raw mut (*lost.as_ptr()).cqe };
-    // SAFETY: As above.
+    // SAFETY: The entry of a lost request lives as long as the queue pair, which `fixture` keeps.
     let done = unsafe { (*lost.as_ptr()).cqe.done };
     if let Some(done) = done {
-        // SAFETY: It is called as the core would, with the completion queue of the queue pair.
+        // SAFETY: The callback gets the arguments that the core would pass: the completion queue of
+        // the queue pair, and a completion of a request of it.
         unsafe { done(fixture.queue.cq(), &mut completion) };
     }
 }
@@ -51,7 +53,8 @@ pub(super) fn lost_read_goes_with_its_queue_pair() -> Result<bool> {
     let memory = BatchMemory::new(GFP_KERNEL)?;
     let lost = RwContext::new(memory, reads.0, Then::ReadDone(()), &fixture.queue)?;
     let lost = lost.give_up();
-    // SAFETY: It was never posted, which is as good as a device that forgot it.
+    // SAFETY: The entry was just lent and is in no list. The request was never posted, like one
+    // that the device lost, so nothing takes it out until the queue pair frees it.
     unsafe { fixture.queue.sends().lock().rw_contexts.add(lost) };
     let stayed = kept(&page);
     fixture.queue.drain();
@@ -67,7 +70,7 @@ pub(super) fn lost_receive_goes_with_its_queue_pair() -> Result<bool> {
     let mut buffers = Buffers::new();
     buffers.allocate(&pd, 100, GFP_KERNEL)?;
     let mut receives = fixture.queue.receives().lock();
-    // It is not posted, which is as good as a device that forgot it.
+    // It is not posted, like a request that the device lost.
     fixture
         .queue
         .take_work_requests(&mut buffers, &mut receives.posted);
@@ -76,7 +79,7 @@ pub(super) fn lost_receive_goes_with_its_queue_pair() -> Result<bool> {
     let lost = lost.ok_or(EINVAL)?;
     fixture.queue.drain();
     come_up_with(&fixture, lost);
-    // It is where a device that is even later finds it.
+    // It stays where a still later completion finds it.
     let stays = fixture.queue.receives().lock().posted.iter().eq([lost]);
     drop(fixture);
     Ok(stays && Arc::into_unique_or_drop(pd).is_some())
@@ -89,7 +92,8 @@ pub(super) fn lost_invalidation_is_given_back() -> Result<bool> {
     let Ok((lost, _)) = fixture.queue.link_invalidation(registered, None) else {
         return Ok(false);
     };
-    // SAFETY: It was never posted, which is as good as a device that forgot it.
+    // SAFETY: The entry was just lent and is in no list. The request was never posted, like one
+    // that the device lost, so nothing takes it out until the queue pair frees it.
     unsafe {
         fixture
             .queue
@@ -105,7 +109,7 @@ pub(super) fn lost_invalidation_is_given_back() -> Result<bool> {
     let given_back = registered.len() == 1 && kept(&page);
     drop(registered);
     come_up_with(&fixture, lost);
-    // It is where a device that is even later finds it, and brought nothing back.
+    // It stays where a still later completion finds it, and returned nothing.
     let stays = fixture
         .queue
         .sends()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory is kept until neither the device nor the peer can reach it.
+//! Tests that memory is kept until neither the device nor the peer can access it.
 
 use super::{
     fixture::{
@@ -52,7 +52,7 @@ pub(super) fn data_goes_with_a_later_completion() -> Result<bool> {
         pair.near.send(None)?;
     }
     pair.arrived(17)?;
-    // The completion comes when the device has heard that the Send arrived.
+    // The completion comes when the device gets the acknowledgement.
     for _ in 0..TIMEOUT_MS / 10 {
         if !kept(&page) {
             return Ok(true);
@@ -75,12 +75,13 @@ pub(super) fn message_can_be_read_without_its_device() -> Result<bool> {
     let Fixture { queue, end } = far;
     queue.drain();
     drop(queue);
-    // The Receive keeps the domain, and that the id, which keeps its context. Without it nothing is
-    // left of the device.
+    // The Receive keeps the domain, the domain the id, and the id its context. Without the Receive
+    // no reference to the device is left.
     let is_kept = Arc::into_unique_or_drop(end.clone()).is_none();
     drop(receive);
     let is_gone = Arc::into_unique_or_drop(end).is_some();
-    // SAFETY: The memory is valid as long as `memory` is, and nobody writes to it.
+    // SAFETY: The bytes are valid as long as `memory` is, and nobody writes to them: the Receive
+    // was dropped.
     let same = unsafe { memory.memory().as_ref() } == bytes.as_slice();
     Ok(is_kept && is_gone && same && !bytes.is_empty())
 }
@@ -143,7 +144,7 @@ pub(super) fn failed_invalidation_does_not_free() -> Result<bool> {
         return Ok(false);
     }
     let broken = pair.near.end.wait(|seen| seen.broken.take())?;
-    // The connection is at its end, and who closes it hears that first.
+    // The connection has ended, which is reported first.
     let told = pair.near.end.seen.lock().failed;
     let given_back = told && broken.len() == 1 && kept(&page);
     drop(broken);
@@ -172,7 +173,7 @@ pub(super) fn one_failed_invalidation_fails_all() -> Result<bool> {
     each(0..REGIONS, fails_all)
 }
 
-/// The invalidation at place `wrong` of a chain is of a key that is not valid.
+/// Tests a chain whose invalidation number `wrong` has an invalid key.
 fn fails_all(wrong: usize) -> Result<bool> {
     let pair = Pair::new()?;
     let queue = &pair.near.queue;
@@ -189,13 +190,15 @@ fn fails_all(wrong: usize) -> Result<bool> {
     };
     let mut request = first;
     for _ in 0..wrong {
-        // SAFETY: There is one for each page, and the entry keeps them.
+        // SAFETY: There is a request for each page, in a region that the lent entry keeps.
         request = unsafe { (*request).next };
     }
-    // SAFETY: As above; a LOCAL_INV has this arm of the union.
+    // SAFETY: The request is in a region that the lent entry keeps, and a LOCAL_INV uses this arm
+    // of the union.
     unsafe { (*request).ex.invalidate_rkey ^= 1 };
     let mut sends = queue.sends().lock();
-    // SAFETY: It was just given up, and its requests live until their completion.
+    // SAFETY: The entry was just lent and is in no list, and its requests live until their
+    // completion. The side is locked and open.
     unsafe {
         sends.invalidations_in_flight.add(entry);
         queue.post(&mut sends, first)?;
@@ -215,7 +218,8 @@ pub(super) fn registrations_precede_their_send() -> Result<bool> {
     let send = &raw mut send;
     let mut next = regions.link_registrations(null_mut(), send);
     for _ in &pages {
-        // SAFETY: The list was just made, of requests that `regions` has, and one that is on the stack.
+        // SAFETY: The list was just linked, of requests in `regions`, which live, and one on the
+        // stack.
         match unsafe { next.as_ref() } {
             Some(request) if request.opcode == raw::ib_wr_opcode_IB_WR_REG_MR => {
                 next = request.next
@@ -243,15 +247,17 @@ pub(super) fn a_region_has_another_key_each_time() -> Result<bool> {
         }
         last = Some(key);
         let registered = regions.into_registered(fixture.queue.deferred_dereg());
-        // SAFETY: Nothing was posted.
+        // SAFETY: The regions were never registered, so their keys are as good as invalidated.
         idle = unsafe { registered.into_idle() };
     }
     Ok(true)
 }
 
+/// Refuses to deregister a region.
+///
 /// # Safety
 ///
-/// Only the core calls this.
+/// Only the core calls this, in place of the driver's function.
 unsafe extern "C" fn refuse_dereg(_mr: *mut raw::ib_mr, _udata: *mut raw::ib_udata) -> c_int {
     EIO.to_errno()
 }
@@ -261,15 +267,16 @@ pub(super) fn region_that_is_not_deregistered_keeps_its_memory() -> Result<bool>
     let page = Page::new(GFP_KERNEL)?;
     let (_, regions) = fixture.cover(&page, mr::Access::Read)?;
     let region = regions.first().ok_or(EINVAL)?;
-    // SAFETY: The fixture keeps the device, whose regions are all of this test.
+    // SAFETY: The fixture keeps the device, whose regions are all of this test, so nobody else uses
+    // `ops` now.
     let ops = unsafe { &mut (*fixture.queue.pd().device()).ops };
     let dereg = ops.dereg_mr.replace(refuse_dereg);
     drop(regions);
     ops.dereg_mr = dereg;
     let stayed = kept(&page);
     if stayed {
-        // SAFETY: The region was not deregistered, and leaked. So was a reference to the page, which is a
-        // soft device's only mapping.
+        // SAFETY: The region was leaked instead of deregistered, so it is live. A reference to the
+        // page was leaked with it; a soft device has no other mapping.
         unsafe {
             raw::ib_dereg_mr(region.as_ptr());
             raw::folio_put(page.as_ptr());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What cannot be is refused.
+//! Tests that invalid requests are refused.
 
 use super::{
     fixture::{
@@ -86,7 +86,7 @@ pub(super) fn insertion_behind_the_end_is_refused() -> Result<bool> {
     };
     let refused = send(INSERT_AT - 1)? == Err(EINVAL) && reply(INSERT_AT - 1)? == Err(EINVAL);
     let let_go = !kept(&page);
-    // At the very end it is as good as anywhere.
+    // Memory may be inserted at the very end.
     send(INSERT_AT)??;
     pair.arrived(1)?;
     Ok(refused && let_go)
@@ -95,18 +95,18 @@ pub(super) fn insertion_behind_the_end_is_refused() -> Result<bool> {
 pub(super) fn unresolved_id_has_no_device() -> Result<bool> {
     let fixture = Fixture::alone(PORT)?;
     let id = Id::new(&net(), TestHandler::new()?)?;
-    // SAFETY: The connection manager does this before it tells of it. It is undone below, so the id
-    // does not try to give the device back.
+    // SAFETY: The id is live, and the test owns it alone. The connection manager sets the field
+    // before it reports so. It is reset below, so the id does not release the device.
     unsafe { (*id.as_raw()).device = fixture.queue.id().device()?.as_ptr() };
     let early = id.device().is_ok() || id.local_address().is_ok() || id.remote_address().is_ok();
-    // SAFETY: As above.
+    // SAFETY: The id is live, and the test owns it alone.
     unsafe { (*id.as_raw()).device = null_mut() };
     Ok(!early && fixture.queue.id().local_address().is_ok())
 }
 
 pub(super) fn queue_pair_bounds_elements() -> Result<bool> {
     let fixture = Fixture::alone(PORT)?;
-    // SAFETY: The fixture keeps its id, whose queue pair is there.
+    // SAFETY: The fixture keeps its id, whose queue pair was not drained, so it is live.
     let (write, read) = unsafe {
         let queue = (*fixture.queue.id().as_raw()).qp;
         ((*queue).max_write_sge, (*queue).max_read_sge)

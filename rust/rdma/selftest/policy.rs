@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the tests' upper layer decides about a Send queue: a simple form of what the module above does.
+//! The policy of a Send queue in the tests: a simple form of that of the module above.
 
 use crate::{
     send::{
@@ -18,19 +18,19 @@ use kernel::{
     sync::Arc, //
 };
 
-/// One Send in sixteen asks for a completion.
+/// The interval of signalled Sends.
 const INTERVAL: u32 = 16;
 
 pub(super) struct TestPolicy<H: Context> {
     free: Buffers<H>,
     unsignalled: u32,
-    /// How many Reads and Writes may be posted now, and how many of one transfer.
+    /// The number of free SQ credits, and of those for one batch.
     pub(super) credits: usize,
     batch: usize,
 }
 
 impl<H: Context> TestPolicy<H> {
-    /// With so many Send buffers, and SQ credits.
+    /// Creates a policy with that many Send buffers and SQ credits.
     pub(super) fn new(
         pd: &Arc<ProtectionDomain<H>>,
         buffers: usize,
@@ -52,7 +52,7 @@ impl<H: Context> TestPolicy<H> {
         self.free.pop()
     }
 
-    /// Credits for a batch of `count` requests.
+    /// Reserves credits for a batch of up to `count` requests.
     pub(super) fn reserve(&mut self, count: usize) -> Result<usize> {
         let batch = count.min(self.batch);
         self.credits = self.credits.checked_sub(batch).ok_or(EBUSY)?;

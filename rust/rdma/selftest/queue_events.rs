@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the device reports of a queue pair.
+//! Tests of events of a queue pair.
 
 use super::fixture::{
     Fixture,
@@ -15,7 +15,7 @@ use kernel::{
     sync::atomic::Relaxed, //
 };
 
-/// The events after which a queue pair is of no use.
+/// The events that end a connection.
 const FATAL: [raw::ib_event_type; 5] = [
     raw::ib_event_type_IB_EVENT_QP_FATAL,
     raw::ib_event_type_IB_EVENT_QP_REQ_ERR,
@@ -24,7 +24,7 @@ const FATAL: [raw::ib_event_type; 5] = [
     raw::ib_event_type_IB_EVENT_DEVICE_FATAL,
 ];
 
-/// Those that a connection survives.
+/// The events that a connection survives.
 const HARMLESS: [raw::ib_event_type; 4] = [
     raw::ib_event_type_IB_EVENT_COMM_EST,
     raw::ib_event_type_IB_EVENT_SQ_DRAINED,
@@ -39,9 +39,10 @@ pub fn report_fatal_events<H: Handler>(queue: &QueuePair<H>) -> Result {
 
 /// Reports `event` of `queue`.
 fn report<H: Handler>(queue: &QueuePair<H>, event: raw::ib_event_type) -> Result {
-    // SAFETY: The queue pair keeps its id, which is live.
+    // SAFETY: The queue pair keeps its id live.
     let queue = unsafe { (*queue.id().as_raw()).qp };
-    // SAFETY: No test drains a queue pair before it reports events of it.
+    // SAFETY: No test drains a queue pair before it reports events of it, so the C queue pair is
+    // live, and these fields do not change.
     let (device, handler, context) = unsafe {
         (
             (*queue).device,
@@ -55,7 +56,8 @@ fn report<H: Handler>(queue: &QueuePair<H>, event: raw::ib_event_type) -> Result
         ..Default::default()
     };
     event.element.qp = queue;
-    // SAFETY: The core set both for the driver, to be called with an event of this queue pair.
+    // SAFETY: The core set handler and context for the driver, which may call the handler with an
+    // event of this queue pair.
     unsafe { handler(&mut event, context) };
     Ok(())
 }

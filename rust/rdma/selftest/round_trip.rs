@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How long the round trip to a peer is.
+//! Tests of the estimate of the round trip to a peer.
 
 use crate::round_trip::LeastRoundTrip;
 use kernel::error::Result;

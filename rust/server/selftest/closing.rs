@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests of what a connection keeps when it has ended, and threads use it yet.
+//! Tests of a connection that has ended while threads still use it.
 
 use super::super::{
     credits::Credits,
@@ -12,7 +12,7 @@ use kernel::prelude::*;
 pub(super) fn ended_connection_has_no_room_for_work() -> Result<bool> {
     let mut queue = WorkQueue::<Connection>::with_capacity(4, GFP_KERNEL)?;
     let before = queue.close();
-    // A thread that raises the grant makes room at the same time.
+    // A thread that raises the grant grows the queue at the same time.
     let mut longer = WorkQueue::with_capacity(8, GFP_KERNEL)?;
     queue.move_to(&mut longer);
     Ok(before.capacity() == 4 && queue.capacity() == 0 && longer.capacity() == 8)

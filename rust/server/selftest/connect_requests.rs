@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Clients that wait to be accepted.
+//! Tests of clients that wait to be accepted.
 
 use super::super::{
     config::REJECTED,
@@ -33,15 +33,16 @@ use rdma::{
 };
 use sunrpc::selftest::link_to_nothing;
 
-/// A listener for which at most `max` clients wait, and at most `of_host` of one host. Nobody
-/// accepts them.
+/// Creates a listener for which at most `max` clients wait, and at most `of_host` of one host.
+/// Nobody accepts them.
 fn listener(max: usize, of_host: usize) -> Result<(Arc<RequestQueue>, Listener<RequestQueue>)> {
     let requests = RequestQueue::new(link_to_nothing()?, Limits { all: max, of_host })?;
     let id = Listener::new(&net(), &address(PORT)?, 4, requests.clone())?;
     Ok((requests, id))
 }
 
-/// A client that asks for a connection. `EOPNOTSUPP` on iWARP, where a client that goes breaks a connection of TCP.
+/// Creates a client that requests a connection. `EOPNOTSUPP` on iWARP, where a client that goes
+/// away breaks a TCP connection.
 fn client() -> Result<Side> {
     let client = Side::asking(&parameters(4, 1))?;
     match client.queue.id().is_iwarp() {
@@ -50,7 +51,7 @@ fn client() -> Result<Side> {
     }
 }
 
-/// How many clients wait, and how many of them have not gone.
+/// Returns the number of clients that wait, and the number of those that have not gone.
 fn waiting(requests: &RequestQueue) -> (usize, usize) {
     let waiting = requests.waiting.lock();
     let still = waiting
@@ -60,12 +61,13 @@ fn waiting(requests: &RequestQueue) -> (usize, usize) {
     (waiting.requests.len(), still.count())
 }
 
-/// Waits until so many clients wait, and so many of them have not gone.
+/// Waits until [`waiting`] returns the expected numbers.
 fn wait_until(requests: &RequestQueue, expected: (usize, usize)) -> Result {
     wait(|| (waiting(requests) == expected).then_some(()))
 }
 
-/// Has two clients ask the listener of `requests`, of which the first goes again. Returns the second one.
+/// Makes two clients request a connection from the listener of `requests`, the first of which goes
+/// away. Returns the second one.
 fn first_of_two_goes(requests: &RequestQueue) -> Result<Side> {
     let first = client()?;
     wait_until(requests, (1, 1))?;
@@ -101,7 +103,7 @@ pub(super) fn one_client_too_many_is_rejected() -> Result<bool> {
     Ok(second_client_is_rejected(1, 4)? && second_client_is_rejected(4, 1)?)
 }
 
-/// Whether it is by a listener with these limits.
+/// Returns whether a listener with these limits rejects the second client.
 fn second_client_is_rejected(max: usize, of_host: usize) -> Result<bool> {
     let (requests, id) = listener(max, of_host)?;
     let rejected = REJECTED.get();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests of what the credit grant of a connection costs.
+//! Tests of the cost of the credit grant of a connection.
 
 use super::super::credits::Credits;
 use kernel::prelude::*;
 
-/// How often the round trip is looked up for so many replies, one at a time, to a client that has
-/// eight credits and asks for `requested`.
+/// Returns the number of times that the round trip is looked up during `replies` replies, one at a
+/// time, to a client that has eight credits and requests `requested`.
 fn looks(replies: usize, requested: u32) -> Result<usize> {
     let credits = KBox::pin_init(Credits::new(), GFP_KERNEL)?;
     credits.set_first(8);
@@ -15,7 +15,7 @@ fn looks(replies: usize, requested: u32) -> Result<usize> {
     for _ in 0..replies {
         let raised = credits.raised(1, 0, 128, || {
             looks += 1;
-            // Whatever has arrived took longer.
+            // All calls that arrived took longer.
             Some(0)
         });
         if raised.is_some() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The pages that RDMA Reads bring calls to, when memory is short.
+//! Tests of the page pool for RDMA Reads when memory is short.
 
 use super::super::page_pool::PagePool;
 use kernel::prelude::*;
@@ -8,7 +8,7 @@ use kernel::prelude::*;
 pub(super) fn idle_pages_go_back() -> Result<bool> {
     let pool = PagePool::new()?;
     let pages = pool.take(10)?;
-    // Those that a call has are none of the kernel's business.
+    // The shrinker does not count pages that a call uses.
     let in_use = pool.reclaim(1)? == (0, 0);
     pool.keep(pages);
     let some = pool.reclaim(4)? == (10, 4);
@@ -22,7 +22,7 @@ pub(super) fn pool_keeps_so_many_pages() -> Result<bool> {
     let pool = PagePool::new()?;
     for _ in 0..3 {
         pool.keep(pool.take(PagePool::MAX - 1)?);
-        // No page of the pool, so that these are more than there were.
+        // Pages of another pool, so that these are more than there were.
         let more = PagePool::new()?.take(2)?;
         pool.keep(more);
     }

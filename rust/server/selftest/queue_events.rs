@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What becomes of a connection whose device reports a failure of the queue pair.
+//! Tests of a connection whose device reports a failure of the queue pair.
 
 use super::super::{
     config::LOST,
@@ -29,7 +29,7 @@ pub(super) fn failed_queue_pair_is_one_lost_connection() -> Result<bool> {
     let connection = Connection::new(link_to_nothing()?, &[], 1)?;
     let id = Id::new(&net(), connection.clone())?;
     id.resolve_address(&address(PORT)?, TIMEOUT_MS)?;
-    // Nobody tells: the server resolves no addresses.
+    // There is no event: the server resolves no addresses.
     let limits = wait(|| id.limits().ok())?;
     let parameters = QueueLimits::new(&limits)?.parameters::<Connection>()?;
     let pd = ProtectionDomain::new(id.clone())?;
@@ -41,7 +41,7 @@ pub(super) fn failed_queue_pair_is_one_lost_connection() -> Result<bool> {
         let _ = connection.state.on(event);
     }
     let open = connection.state.is_open();
-    // There are several of them.
+    // There are several fatal events.
     report_fatal_events(&queue)?;
     let counted = LOST.get() == lost + 1;
     connection.lost(Event::Disconnected, c"what was posted failed, too");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests of what a connection has room for, whatever the device is short of.
+//! Tests of the limits of a connection over devices with small queues.
 
 use super::super::{
     queue_limits::{
@@ -15,7 +15,7 @@ use kernel::{
 };
 use rdma::device::Limits;
 
-/// A device of iWARP.
+/// Returns the limits of an iWARP device.
 fn device(queue_depth: u32, sink_pages: u32) -> Limits {
     Limits {
         queue_depth,
@@ -30,7 +30,7 @@ fn device(queue_depth: u32, sink_pages: u32) -> Limits {
     }
 }
 
-/// How many regions the longest WRITE takes at least, of so many pages.
+/// Returns the fewest regions of `sink_pages` pages that the longest WRITE needs.
 fn regions(sink_pages: u32) -> Result<u32> {
     Ok(MAX_PAYLOAD
         .div_ceil(u32::try_from(PAGE_SIZE)?)
@@ -40,7 +40,7 @@ fn regions(sink_pages: u32) -> Result<u32> {
 pub(super) fn longest_call_can_be_registered() -> Result<bool> {
     for sink_pages in [8, 64, 256] {
         let mut limits = QueueLimits::new(&device(4096, sink_pages))?;
-        // As for a device that refuses one queue pair after another.
+        // The device refuses one queue pair after another.
         while let Some(halved) = limits.halved() {
             limits = halved;
         }
@@ -48,6 +48,6 @@ pub(super) fn longest_call_can_be_registered() -> Result<bool> {
             return Ok(false);
         }
     }
-    // Here the queue has room for 16, each with its registration.
+    // These queues have room for 16 Reads, each with its registration.
     Ok(QueueLimits::new(&device(64, 8)).is_err() && QueueLimits::new(&device(64, 256)).is_ok())
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Calls whose chunks the client denied access to.
+//! Tests of calls whose chunks the client denied access to.
 
 use super::super::rejected_calls::RejectedCalls;
 use kernel::prelude::*;
