@@ -21,14 +21,14 @@
 //! ```
 //!
 //! Otherwise the client's credits, reusable resources and region pool, the server's responder, lent
-//! messages, work queue, free calls, page pool and rejected calls, and (rdma) sinks are each taken
-//! alone.
+//! messages, work queue, free calls, page pool and denied calls, and the pool of regions in rdma
+//! are each taken alone.
 //!
 //! The decisions of this module about a Send queue are state under the queue's own lock, `sends`
 //! ([`SendPolicy`]).
 //!
-//! The lock of the listener's id is a mutex, and so are `connect_requests` of the server, `growing`
-//! of the client and `ended` of rdma; of these, handlers take only `connect_requests`. All others
+//! The lock of the listener's id is a mutex, and so are `accept_queue` of the server, `growing`
+//! of the client and `ended` of rdma; of these, handlers take only `accept_queue`. All others
 //! are spin locks, taken in process context. No spin lock is held across a call into `sunrpc` or
 //! the connection manager, except to set or clear the flag that tells sunrpc whether the server has
 //! work, nor while a value is dropped whose drop sleeps ([`rdma::mr::Idle`]).
@@ -52,8 +52,8 @@ pub(crate) use log::{
 };
 pub(crate) use queue::{
     Parameters,
-    Responding,
-    SendBuffering,
+    ResponderExt,
+    SendBufferExt,
     UnpostedReads, //
 };
 pub(crate) use receive_ring::ReceiveRing;
@@ -61,4 +61,4 @@ pub(crate) use send_policy::SendPolicy;
 
 /// The shortest data that a Send gathers from its pages. Shorter data is copied, which costs less
 /// than mapping it.
-pub(crate) const WORTH_INSERTING: usize = 1024;
+pub(crate) const GATHER_MIN_BYTES: usize = 1024;

@@ -26,14 +26,14 @@
 //!
 //! ```text
 //! config, queue_limits, call_layout, call_pages, call_context
-//! page_pool, read_budget, rejected_calls, connection_state, credits
-//! fifo, room_queue, credit_line, waiting, work_queue, lent_messages
+//! page_pool, read_budget, denied_calls, connection_state, credits
+//! fifo, wait_queue, sq_credit_queue, waiting, work_queue, lent_messages
 //! connection          the context of the id and of the completion queue
-//! progress            the deadline for what is posted
-//! post                posting a message, or having it wait for room
-//! handler             from a completion to the work queue, and what waited to the Send queue
-//! send                what sending takes, the credit grant, and calls to the client
-//! responder           what a connection has of the device
+//! watchdog            the deadlines of posted work requests
+//! post                posting a message, or queueing it
+//! handler             from a completion to the work queue, and from there to the Send queue
+//! send                memory for messages, the credit grant, and calls to the client
+//! responder           the part of a connection that belongs to the device
 //! transport           the private state of the svc_xprt
 //! dispatch, rdma_read
 //! receive             from the work queue to the call in a svc_rqst
@@ -43,15 +43,15 @@
 
 #![forbid(unsafe_code)]
 
+mod accept_queue;
 mod call_context;
 mod call_layout;
 mod call_pages;
 mod config;
-mod connect_requests;
 mod connection;
 mod connection_state;
-mod credit_line;
 mod credits;
+mod denied_calls;
 mod dispatch;
 mod fifo;
 mod handler;
@@ -59,20 +59,20 @@ mod lent_messages;
 mod listener;
 mod page_pool;
 mod post;
-mod progress;
 mod queue_limits;
 mod rdma_read;
 mod read_budget;
 mod receive;
-mod rejected_calls;
 mod reply;
 mod responder;
-mod room_queue;
 #[cfg(RPCRDMA_SELFTEST)]
 pub(crate) mod selftest;
 mod send;
+mod sq_credit_queue;
 mod transport;
+mod wait_queue;
 mod waiting;
+mod watchdog;
 mod work_queue;
 mod xprt_ops;
 

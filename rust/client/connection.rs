@@ -25,7 +25,7 @@ use super::{
 use crate::endpoint::{
     self,
     ReceiveRing,
-    SendBuffering, //
+    SendBufferExt, //
 };
 use core::sync::atomic::{
     AtomicBool,

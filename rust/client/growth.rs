@@ -16,7 +16,7 @@ use super::{
     },
     resources, //
 };
-use crate::endpoint::SendBuffering;
+use crate::endpoint::SendBufferExt;
 use kernel::{
     alloc::Flags,
     prelude::*, //

@@ -91,7 +91,7 @@ impl rdma::Handler for Connection {
         self.work_request_failed(status);
     }
 
-    fn send_resumed(&self, _queue: &QueuePair<Self>) {
+    fn send_space_freed(&self, _queue: &QueuePair<Self>) {
         self.link.with(|xprt| xprt.write_space());
     }
 

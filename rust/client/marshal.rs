@@ -23,8 +23,8 @@ use super::{
     },
 };
 use crate::endpoint::{
-    SendBuffering,
-    WORTH_INSERTING, //
+    SendBufferExt,
+    GATHER_MIN_BYTES, //
 };
 use core::{
     iter,
@@ -53,7 +53,7 @@ use rdma::{
         Idle,
         Prepared, //
     },
-    transfer::Inserted, //
+    transfer::Gathered, //
 };
 use sunrpc::{
     memory::Piece,
@@ -195,7 +195,7 @@ fn write_message(
         CallForm::ReadChunk(_) | CallForm::PositionZero => 0..0,
     };
     let inserted = match data.len() {
-        WORTH_INSERTING.. => insert(rqst, active, data.clone(), header, flags).ok(),
+        GATHER_MIN_BYTES.. => insert(rqst, active, data.clone(), header, flags).ok(),
         _ => None,
     };
     let skipped = inserted.as_ref().map_or(0..0, |_| data);
@@ -285,9 +285,9 @@ fn insert(
     data: Range<usize>,
     header: usize,
     flags: Flags,
-) -> Result<Inserted<Connection>> {
+) -> Result<Gathered<Connection>> {
     let at = header.checked_add(data.start).ok_or(EINVAL)?;
     let mut memory = active.queue.writes(flags)?;
     memory.add_pieces(rqst.call_pieces(data))?;
-    memory.insert(at)
+    memory.gather(at)
 }

@@ -14,7 +14,7 @@ use super::{
     },
     stats::Counters, //
 };
-use crate::endpoint::SendBuffering;
+use crate::endpoint::SendBufferExt;
 use kernel::sync::Arc;
 use proto::plan::{
     CallForm,
@@ -26,7 +26,7 @@ use rdma::{
         Prepared, //
     },
     send::Buffer,
-    transfer::Inserted, //
+    transfer::Gathered, //
 };
 use sunrpc::SendError;
 
@@ -48,7 +48,7 @@ pub(crate) struct Message {
     /// How many of them were copied from the Call.
     pub(super) copied: usize,
     /// Data of the Call that the device gathers from the pages of the Call.
-    pub(super) inserted: Option<Inserted<Connection>>,
+    pub(super) inserted: Option<Gathered<Connection>>,
 }
 
 impl PreparedCall {

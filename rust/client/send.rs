@@ -17,7 +17,7 @@ use super::{
     },
     stats::Counters, //
 };
-use crate::endpoint::SendBuffering;
+use crate::endpoint::SendBufferExt;
 use kernel::{
     alloc::{
         flags::__GFP_NOWARN,
@@ -35,7 +35,7 @@ use rdma::{
         Buffer,
         Doorbell, //
     },
-    transfer::Inserted, //
+    transfer::Gathered, //
 };
 use sunrpc::{
     CallbackRqst,
@@ -169,7 +169,7 @@ fn post(
     regions: Prepared<Connection>,
     buffer: Buffer<Connection>,
     len: usize,
-    inserted: Option<Inserted<Connection>>,
+    inserted: Option<Gathered<Connection>>,
     doorbell: Doorbell,
 ) -> (Registered<Connection>, Result<(), SendError>) {
     let queue = &active.queue;

@@ -12,7 +12,7 @@ use kernel::{
         ClockSource,
         Monotonic,
         NSEC_PER_SEC, //
-    },
+    }, //
 };
 
 /// Calls `line` if the limit allows another line about connections, and logs the number of lines

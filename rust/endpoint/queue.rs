@@ -23,7 +23,7 @@ use rdma::{
     },
     transfer::{
         Attached,
-        Prepared,
+        PreparedTransfer,
         Transfer, //
     },
     BatchMemory,
@@ -99,14 +99,14 @@ impl Parameters {
 /// The reason why Reads were not posted.
 pub(crate) enum UnpostedReads<H: ReadHandler> {
     /// Too few SQ credits are free. The Reads and their context come back.
-    Full(Prepared<H>, H::ReadDone),
+    Full(PreparedTransfer<H>, H::ReadDone),
     /// The connection has ended.
     Lost,
 }
 
 /// The Send buffers of a queue pair with this module's [`SendPolicy`].
-pub(crate) trait SendBuffering<H: Handler> {
-    /// Takes a free Send buffer. [`None`] if there is none: [`Handler::send_resumed`] is called
+pub(crate) trait SendBufferExt<H: Handler> {
+    /// Takes a free Send buffer. [`None`] if there is none: [`Handler::send_space_freed`] is called
     /// when one comes back.
     fn take_send_buffer(&self) -> Option<Buffer<H>>;
 
@@ -122,7 +122,7 @@ pub(crate) trait SendBuffering<H: Handler> {
     fn grow_send_buffers(&self, count: usize, flags: Flags) -> Result;
 
     /// Takes a free Send buffer for a Send that can wait. Leaves enough for a Send that is
-    /// signalled, and does not arrange for a call of [`Handler::send_resumed`].
+    /// signalled, and does not arrange for a call of [`Handler::send_space_freed`].
     fn take_spare_send_buffer(&self) -> Option<Buffer<H>>;
 
     /// Returns the number of free SQ credits, and of all.
@@ -136,7 +136,7 @@ pub(crate) trait SendBuffering<H: Handler> {
 
     /// Frees spare transfers, and free Send buffers until `send_buffers` are left. They are
     /// allocated again on demand. Does not sleep.
-    fn give_up_spares(&self, send_buffers: usize);
+    fn free_spares(&self, send_buffers: usize);
 
     /// Returns an empty transfer of RDMA Writes. Its methods sleep if `flags` allow it.
     fn writes(&self, flags: Flags) -> Result<Transfer<H>>;
@@ -145,20 +145,20 @@ pub(crate) trait SendBuffering<H: Handler> {
     fn reads(&self, flags: Flags) -> Result<Transfer<H>>;
 }
 
-impl<H: Handler<SendPolicy = SendPolicy<H>>> SendBuffering<H> for QueuePair<H> {
+impl<H: Handler<SendPolicy = SendPolicy<H>>> SendBufferExt<H> for QueuePair<H> {
     fn take_send_buffer(&self) -> Option<Buffer<H>> {
         self.send_queue().policy().take_buffer()
     }
 
     fn make_send_buffer(&self) -> Option<Buffer<H>> {
         let mut sends = self.send_queue();
-        let Some(len) = sends.policy().buffers.begin_making() else {
+        let Some(len) = sends.policy().buffers.begin_allocation() else {
             return sends.policy().take_buffer();
         };
         drop(sends);
         Buffer::new(self.pd(), len, GFP_KERNEL).ok().or_else(|| {
             let mut sends = self.send_queue();
-            sends.policy().buffers.not_made();
+            sends.policy().buffers.allocation_failed();
             sends.policy().take_buffer()
         })
     }
@@ -169,12 +169,12 @@ impl<H: Handler<SendPolicy = SendPolicy<H>>> SendBuffering<H> for QueuePair<H> {
 
     fn grow_send_buffers(&self, count: usize, flags: Flags) -> Result {
         loop {
-            let next = self.send_queue().policy().buffers.begin_adding(count);
+            let next = self.send_queue().policy().buffers.begin_growth(count);
             let Some(len) = next else { return Ok(()) };
             match Buffer::new(self.pd(), len, flags) {
                 Ok(buffer) => self.put_back_send_buffer(buffer),
                 Err(error) => {
-                    self.send_queue().policy().buffers.not_made();
+                    self.send_queue().policy().buffers.allocation_failed();
                     return Err(error);
                 }
             }
@@ -199,11 +199,11 @@ impl<H: Handler<SendPolicy = SendPolicy<H>>> SendBuffering<H> for QueuePair<H> {
         self.send_queue().policy().buffers.take_all()
     }
 
-    fn give_up_spares(&self, send_buffers: usize) {
+    fn free_spares(&self, send_buffers: usize) {
         let mut sends = self.send_queue();
         let policy = sends.policy();
         let spares = (
-            policy.buffers.give_up(send_buffers),
+            policy.buffers.shrink(send_buffers),
             policy.transfers.take_all(),
         );
         drop(sends);
@@ -223,15 +223,15 @@ impl<H: Handler<SendPolicy = SendPolicy<H>>> SendBuffering<H> for QueuePair<H> {
 
 /// The RDMA Reads, RDMA Writes and replies of a Responder. Reads and Writes need SQ credits, and
 /// are posted in batches.
-pub(crate) trait Responding<H: ReadHandler> {
+pub(crate) trait ResponderExt<H: ReadHandler> {
     /// Reserves SQ credits for the first batch of `requests` RDMA Writes. If too few are free,
-    /// [`Handler::send_resumed`] is called when to try again.
+    /// [`Handler::send_space_freed`] is called when to try again.
     fn reserve(&self, requests: usize) -> Option<usize> {
         self.reserve_reads(requests, 0)
     }
 
     /// Reserves SQ credits as [`Self::reserve`] does, for RDMA Reads with these
-    /// [registrations](Prepared::registrations).
+    /// [registrations](PreparedTransfer::registrations).
     fn reserve_reads(&self, requests: usize, registrations: usize) -> Option<usize>;
 
     /// Allocates the memory that [`Self::post_reply`] needs for `requests` RDMA Writes. [`None`] if
@@ -258,18 +258,18 @@ pub(crate) trait Responding<H: ReadHandler> {
     /// Posts `reads`, for which [`Self::reserve`] reserved `credits`. [`ReadHandler::read_done`] or
     /// [`ReadHandler::read_failed`] returns `done`.
     ///
-    /// If these are too few, both come back at once, and [`Handler::send_resumed`] is called when
-    /// to try again. Any other failure ends the connection. It is an error to pass no Reads.
+    /// If these are too few, both come back at once, and [`Handler::send_space_freed`] is called
+    /// when to try again. Any other failure ends the connection. It is an error to pass no Reads.
     /// Sleeps.
     fn post_reads(
         &self,
-        reads: Prepared<H>,
+        reads: PreparedTransfer<H>,
         credits: usize,
         done: H::ReadDone,
     ) -> Result<(), UnpostedReads<H>>;
 }
 
-impl<H: ReadHandler + Handler<SendPolicy = SendPolicy<H>>> Responding<H> for QueuePair<H> {
+impl<H: ReadHandler + Handler<SendPolicy = SendPolicy<H>>> ResponderExt<H> for QueuePair<H> {
     fn reserve_reads(&self, requests: usize, registrations: usize) -> Option<usize> {
         if requests == 0 {
             return Some(0);
@@ -304,7 +304,7 @@ impl<H: ReadHandler + Handler<SendPolicy = SendPolicy<H>>> Responding<H> for Que
 
     fn post_reads(
         &self,
-        reads: Prepared<H>,
+        reads: PreparedTransfer<H>,
         credits: usize,
         done: H::ReadDone,
     ) -> Result<(), UnpostedReads<H>> {

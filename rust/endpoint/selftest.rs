@@ -15,7 +15,7 @@ use kernel::{
     time::{
         msecs_to_jiffies,
         Jiffies, //
-    },
+    }, //
 };
 use rdma::NextSend;
 
@@ -66,8 +66,8 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         send_queue::buffer_that_was_not_made_may_be_made_later,
     ),
     (
-        "when no Send buffer can be made, a flush brings one that was posted without a completion",
-        send_queue::flush_brings_the_buffer_that_cannot_be_made,
+        "when no Send buffer can be made, a barrier brings one that was posted without a completion",
+        send_queue::barrier_brings_the_buffer_that_cannot_be_made,
     ),
     (
         "a Send asks for a completion if no buffer is free and there are enough, or no more",
@@ -98,8 +98,8 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         send_queue::send_that_asks_for_a_completion_is_not_deferred,
     ),
     (
-        "a flush has the Sends before it complete",
-        send_queue::flush_covers_earlier_sends,
+        "a barrier completes after the Sends before it",
+        send_queue::barrier_covers_earlier_sends,
     ),
     (
         "a deferred Send ends with a drain, and is never sent",
@@ -111,7 +111,7 @@ const NOW: Jiffies = Jiffies::MAX - 10;
 
 const PLAIN: NextSend = NextSend {
     has_writes: false,
-    has_inserted: false,
+    has_gathered: false,
     now: NOW,
 };
 
@@ -139,10 +139,10 @@ fn send_with_the_last_buffer_asks() -> Result<bool> {
 }
 
 fn old_memory_is_covered() -> Result<bool> {
-    let second = msecs_to_jiffies(Signalling::LEND_MS);
-    let at = |now: Jiffies, has_inserted| NextSend {
+    let second = msecs_to_jiffies(Signalling::MAX_GATHERED_AGE_MS);
+    let at = |now: Jiffies, has_gathered| NextSend {
         has_writes: false,
-        has_inserted,
+        has_gathered,
         now,
     };
     let mut signalling = Signalling::new();

@@ -19,10 +19,10 @@ pub(super) struct SendBuffers<H: Context> {
     /// The largest number of buffers, the number of those not allocated, and the length of a
     /// buffer.
     limit: usize,
-    unmade: usize,
+    unallocated: usize,
     len: usize,
     /// Whether the last attempt to allocate a buffer failed.
-    short: bool,
+    out_of_memory: bool,
 }
 
 impl<H: Context> SendBuffers<H> {
@@ -32,9 +32,9 @@ impl<H: Context> SendBuffers<H> {
         Self {
             free: Buffers::new(),
             limit,
-            unmade: limit.saturating_sub(first),
+            unallocated: limit.saturating_sub(first),
             len,
-            short: false,
+            out_of_memory: false,
         }
     }
 
@@ -46,13 +46,13 @@ impl<H: Context> SendBuffers<H> {
     /// Returns whether none is free and the next one must come from a completion, because no more
     /// may be allocated, memory was short, or there are more than `enough` already.
     pub(super) fn needs_completion(&self, enough: usize) -> bool {
-        let made = self.limit.saturating_sub(self.unmade);
-        self.free.is_empty() && (self.unmade == 0 || self.short || made > enough)
+        let made = self.limit.saturating_sub(self.unallocated);
+        self.free.is_empty() && (self.unallocated == 0 || self.out_of_memory || made > enough)
     }
 
     /// Returns whether none is free, and memory for the next one was short.
     pub(super) fn lacks_memory(&self) -> bool {
-        self.free.is_empty() && self.short
+        self.free.is_empty() && self.out_of_memory
     }
 
     pub(super) fn take(&mut self) -> Option<Buffer<H>> {
@@ -69,41 +69,41 @@ impl<H: Context> SendBuffers<H> {
 
     /// Begins to allocate a buffer if none is free and the limit allows another. Returns its
     /// length.
-    pub(super) fn begin_making(&mut self) -> Option<usize> {
+    pub(super) fn begin_allocation(&mut self) -> Option<usize> {
         if !self.free.is_empty() {
             return None;
         }
-        self.unmade = self.unmade.checked_sub(1)?;
-        self.short = false;
+        self.unallocated = self.unallocated.checked_sub(1)?;
+        self.out_of_memory = false;
         Some(self.len)
     }
 
     /// Begins to allocate a buffer if there are fewer than `count` and the limit allows another.
     /// Returns its length.
-    pub(super) fn begin_adding(&mut self, count: usize) -> Option<usize> {
-        if self.limit.saturating_sub(self.unmade) >= count {
+    pub(super) fn begin_growth(&mut self, count: usize) -> Option<usize> {
+        if self.limit.saturating_sub(self.unallocated) >= count {
             return None;
         }
-        self.unmade = self.unmade.checked_sub(1)?;
-        self.short = false;
+        self.unallocated = self.unallocated.checked_sub(1)?;
+        self.out_of_memory = false;
         Some(self.len)
     }
 
-    /// Notes that the buffer of [`Self::begin_making`] or [`Self::begin_adding`] could not be
+    /// Notes that the buffer of [`Self::begin_allocation`] or [`Self::begin_growth`] could not be
     /// allocated.
-    pub(super) fn not_made(&mut self) {
-        self.unmade = self.unmade.saturating_add(1);
-        self.short = true;
+    pub(super) fn allocation_failed(&mut self) {
+        self.unallocated = self.unallocated.saturating_add(1);
+        self.out_of_memory = true;
     }
 
     /// Takes all free buffers except `kept`. As many may be allocated again.
-    pub(super) fn give_up(&mut self, kept: usize) -> Buffers<H> {
+    pub(super) fn shrink(&mut self, kept: usize) -> Buffers<H> {
         let mut excess = Buffers::new();
         while self.free() > kept {
             let Some(buffer) = self.free.pop() else { break };
             excess.push(buffer);
         }
-        self.unmade = self.unmade.saturating_add(excess.len());
+        self.unallocated = self.unallocated.saturating_add(excess.len());
         excess
     }
 

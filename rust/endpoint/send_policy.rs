@@ -13,7 +13,7 @@ use super::{
 };
 use rdma::{
     send::Buffer,
-    transfer::Empty,
+    transfer::EmptyTransfer,
     Context,
     NextSend, //
 };
@@ -89,12 +89,12 @@ impl<H: Context> rdma::SendPolicy<H> for SendPolicy<H> {
     }
 
     #[inline]
-    fn keep(&mut self, transfer: Empty<H>) -> Option<Empty<H>> {
+    fn keep(&mut self, transfer: EmptyTransfer<H>) -> Option<EmptyTransfer<H>> {
         self.transfers.keep(transfer)
     }
 
     #[inline]
-    fn resumes(&mut self) -> bool {
+    fn wakes_waiter(&mut self) -> bool {
         core::mem::take(&mut self.starved)
     }
 }

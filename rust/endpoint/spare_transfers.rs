@@ -4,15 +4,15 @@
 
 use rdma::{
     transfer::{
-        Empty,
-        EmptyList, //
+        EmptyTransfer,
+        EmptyTransfers, //
     },
     Context, //
 };
 
 /// The empty transfers of a connection.
 pub(super) struct SpareTransfers<H: Context> {
-    kept: EmptyList<H>,
+    kept: EmptyTransfers<H>,
     /// The number of bytes that may be added.
     budget: usize,
 }
@@ -23,25 +23,25 @@ impl<H: Context> SpareTransfers<H> {
 
     pub(super) fn new() -> Self {
         Self {
-            kept: EmptyList::new(),
+            kept: EmptyTransfers::new(),
             budget: Self::BYTES,
         }
     }
 
-    pub(super) fn take(&mut self) -> Option<Empty<H>> {
+    pub(super) fn take(&mut self) -> Option<EmptyTransfer<H>> {
         let transfer = self.kept.pop()?;
         self.budget = self.budget.saturating_add(transfer.footprint());
         Some(transfer)
     }
 
     /// Takes all transfers.
-    pub(super) fn take_all(&mut self) -> EmptyList<H> {
+    pub(super) fn take_all(&mut self) -> EmptyTransfers<H> {
         self.budget = Self::BYTES;
         core::mem::take(&mut self.kept)
     }
 
     /// Keeps `transfer`, or returns it if the pool is full.
-    pub(super) fn keep(&mut self, transfer: Empty<H>) -> Option<Empty<H>> {
+    pub(super) fn keep(&mut self, transfer: EmptyTransfer<H>) -> Option<EmptyTransfer<H>> {
         let Some(budget) = self.budget.checked_sub(transfer.footprint()) else {
             return Some(transfer);
         };

@@ -9,7 +9,7 @@
 use kernel::prelude::*;
 
 /// A type whose boxes can be in a [`Chain`].
-pub(crate) trait Link: Sized {
+pub(crate) trait ChainNode: Sized {
     /// Returns the link to the rest of the chain. [`None`] unless `self` is in one.
     fn next(&mut self) -> &mut Option<KBox<Self>>;
 
@@ -18,12 +18,12 @@ pub(crate) trait Link: Sized {
 }
 
 /// A stack of boxes.
-pub(crate) struct Chain<T: Link> {
+pub(crate) struct Chain<T: ChainNode> {
     head: Option<KBox<T>>,
     len: usize,
 }
 
-impl<T: Link> Chain<T> {
+impl<T: ChainNode> Chain<T> {
     pub(crate) const fn new() -> Self {
         Self { head: None, len: 0 }
     }
@@ -80,7 +80,7 @@ impl<T: Link> Chain<T> {
     }
 }
 
-impl<T: Link> Drop for Chain<T> {
+impl<T: ChainNode> Drop for Chain<T> {
     /// Drops one box at a time: the boxes' own drops would recurse along the chain.
     fn drop(&mut self) {
         while self.pop().is_some() {}

@@ -44,7 +44,7 @@ use kernel::{
             Release, //
         },
         Arc, //
-    },
+    }, //
 };
 use shared::addr::{
     Net,

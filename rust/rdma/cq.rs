@@ -97,7 +97,7 @@ impl<H: Context> Drop for CompletionQueue<H> {
 ///
 /// The core called the callback with these arguments for a [`CompletionQueue<H>`], and both
 /// references are gone when it returns.
-pub(crate) unsafe fn called_for<'a, H: Context>(
+pub(crate) unsafe fn callback_args<'a, H: Context>(
     cq: *mut raw::ib_cq,
     wc: *mut raw::ib_wc,
 ) -> (&'a H, &'a raw::ib_wc) {

@@ -31,7 +31,7 @@ pub struct Limits {
     pub read_elements: usize,
     /// The pages of a memory region for the destination of RDMA Reads. [`None`] where the key for
     /// local access suffices.
-    pub sink_pages: Option<u32>,
+    pub read_mr_pages: Option<u32>,
     /// Whether a region that the peer invalidated is out of its reach. On iWARP an invalidation is
     /// legal before the registration, whatever the key, and the registration still takes effect
     /// then.
@@ -47,7 +47,7 @@ impl Limits {
 
     /// The limit of pages in a region for Reads, enough for most Reads. Larger regions would only
     /// take more memory themselves.
-    const SINK_PAGES: u32 = 256;
+    const READ_MR_PAGES: u32 = 256;
 
     /// Returns the limits of `device`. `EOPNOTSUPP` if it does not support fast registration.
     ///
@@ -68,9 +68,9 @@ impl Limits {
         let elements = |n: u32| usize::try_from(n).unwrap_or(1).clamp(1, Self::MAX_ELEMENTS);
         // On iWARP the peer writes the response to an RDMA Read, to a single place and by a remote
         // key.
-        let (sink_pages, max_read) = match is_iwarp {
+        let (read_mr_pages, max_read) = match is_iwarp {
             true => (
-                Some(attrs.max_fast_reg_page_list_len.min(Self::SINK_PAGES)),
+                Some(attrs.max_fast_reg_page_list_len.min(Self::READ_MR_PAGES)),
                 1,
             ),
             false => (None, count(attrs.max_send_sge).min(count(attrs.max_sge_rd))),
@@ -82,7 +82,7 @@ impl Limits {
             initiator_depth: byte(count(attrs.max_qp_init_rd_atom)),
             write_elements: elements(count(attrs.max_send_sge)),
             read_elements: elements(max_read),
-            sink_pages,
+            read_mr_pages,
             remote_invalidation: !is_iwarp,
             waits_for_receives: !is_iwarp,
         })
@@ -90,7 +90,7 @@ impl Limits {
 
     /// Returns the most work requests of one RDMA Read: the Read itself, and a registration.
     pub fn requests_per_read(&self) -> u32 {
-        match self.sink_pages {
+        match self.read_mr_pages {
             Some(_) => 2,
             None => 1,
         }

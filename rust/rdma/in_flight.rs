@@ -7,9 +7,9 @@
 //! fails its drain may lose any. A box that is still in a list when its queue pair is drained would
 //! otherwise keep its protection domain, and that the device. It is freed with the queue pair,
 //! after the completion queue: if the completion arrives late, the box still exists, and the
-//! callback sees that the queue pair was drained ([`State::is_drained`]).
+//! callback sees that the queue pair was drained ([`SqState::is_drained`]).
 //!
-//! [`State::is_drained`]: crate::sq::State::is_drained
+//! [`SqState::is_drained`]: crate::sq::SqState::is_drained
 //!
 //! `kernel::list` does not serve: its items are in an `Arc`, and these are boxes with one owner at
 //! a time.

@@ -41,7 +41,7 @@ impl<R, C> LocalInvalidate<R, C> {
 
     /// Lends the box, with `regions` and `context`, to `queue` while it is posted there. The
     /// request completes to `done`.
-    pub(crate) fn give_up<Q>(
+    pub(crate) fn lend<Q>(
         mut self: KBox<Self>,
         queue: &Q,
         done: unsafe extern "C" fn(*mut raw::ib_cq, *mut raw::ib_wc),
@@ -55,14 +55,15 @@ impl<R, C> LocalInvalidate<R, C> {
         NonNull::from(KBox::leak(self)).cast()
     }
 
-    /// Takes back the box and the values that it holds. [`None`] if [`Self::lose`] took those.
+    /// Takes back the box and the values that it holds. [`None`] if [`Self::take_values`] took
+    /// those.
     ///
     /// # Safety
     ///
-    /// `entry` came from [`Self::give_up`], is in no list, and this is the first call for it.
+    /// `entry` came from [`Self::lend`], is in no list, and this is the first call for it.
     pub(crate) unsafe fn take_back(entry: NonNull<Entry>) -> Option<(KBox<Self>, R, C)> {
         // SAFETY: The caller promises that `entry`, the first field, came from the box that
-        // `give_up` leaked, and that nobody else takes it.
+        // `lend` leaked, and that nobody else takes it.
         let mut this: KBox<Self> = unsafe { KBox::from_raw(entry.cast().as_ptr()) };
         let (regions, context) = this.held.take()?;
         Some((this, regions, context))
@@ -72,9 +73,9 @@ impl<R, C> LocalInvalidate<R, C> {
     ///
     /// # Safety
     ///
-    /// `entry` came from [`Self::give_up`] and was not taken back, and nobody else accesses it
+    /// `entry` came from [`Self::lend`] and was not taken back, and nobody else accesses it
     /// during the call.
-    pub(crate) unsafe fn lose(entry: NonNull<Entry>) -> Option<(R, C)> {
+    pub(crate) unsafe fn take_values(entry: NonNull<Entry>) -> Option<(R, C)> {
         // SAFETY: The caller promises that `entry`, the first field of a lent box, was not taken
         // back and that nobody else accesses it.
         unsafe { (*entry.cast::<Self>().as_ptr()).held.take() }
@@ -84,7 +85,7 @@ impl<R, C> LocalInvalidate<R, C> {
     ///
     /// # Safety
     ///
-    /// `entry` came from [`Self::give_up`] and was not taken back.
+    /// `entry` came from [`Self::lend`] and was not taken back.
     pub(crate) unsafe fn queue(entry: NonNull<Entry>) -> *const () {
         // SAFETY: The caller promises that `entry`, the first field of a lent box, was not taken
         // back.
@@ -99,7 +100,7 @@ impl<R, C> LocalInvalidate<R, C> {
 /// `entry` is that of a [`LocalInvalidate`] that was lent and is in no list, and no completion will
 /// take it back.
 unsafe fn free<R, C>(entry: NonNull<Entry>) {
-    // SAFETY: The caller promises that `entry` came from `give_up`, is in no list, and is taken
+    // SAFETY: The caller promises that `entry` came from `lend`, is in no list, and is taken
     // back by nobody else.
     drop(unsafe { LocalInvalidate::<R, C>::take_back(entry) });
 }

@@ -24,7 +24,7 @@
 //!   [`Handler::received`] or [`Handler::receive_failed`].
 //! * A Send buffer is moved into [`QueuePair::post_send`]; the queue pair takes it
 //!   back when a completion covers it.
-//! * Memory that is inserted into a Send, and that of Reads and Writes, is owned by the posted
+//! * Memory that is gathered into a Send, and that of Reads and Writes, is owned by the posted
 //!   [`transfer`] until a completion covers it, or the queue pair is drained and destroyed; if the
 //!   device lost the completion of a Read, until the [`QueuePair`] is freed.
 //! * Registered memory is owned by an [`mr::Registered`] list until a remote invalidation, a
@@ -69,11 +69,11 @@ mod in_flight;
 mod invalidation;
 mod lock_names;
 mod pd;
+mod read_mr_pool;
 mod registration;
 mod round_trip;
 mod rq;
 mod scatter;
-mod sink;
 mod sq;
 mod wc;
 

@@ -32,7 +32,7 @@ use kernel::{
     sync::{
         Arc,
         UniqueArc, //
-    },
+    }, //
 };
 use shared::addr::{
     Net,
@@ -114,18 +114,18 @@ impl<H: Context> Request<'_, H> {
 ///
 /// `ptr` came from `rdma_create_id` with the address of `_context`'s value as context and
 /// `event_callback::<L>` as handler, and is destroyed only in `drop`.
-pub struct Listener<L: Listen> {
+pub struct CmListener<L: Listen> {
     ptr: NonNull<raw::rdma_cm_id>,
     _context: Arc<L>, // Dropped after `ptr` is destroyed: events use it.
 }
 
 // SAFETY: The CM has its own locks; any task may use or destroy an id.
-unsafe impl<L: Listen> Send for Listener<L> {}
+unsafe impl<L: Listen> Send for CmListener<L> {}
 // SAFETY: The CM has its own locks; any task may use an id, and its addresses do not change while
 // it listens.
-unsafe impl<L: Listen> Sync for Listener<L> {}
+unsafe impl<L: Listen> Sync for CmListener<L> {}
 
-impl<L: Listen> Listener<L> {
+impl<L: Listen> CmListener<L> {
     /// Listens at `address` in `net`, an IPv6 address without IPv4. Requests go to `context` from
     /// now on. Sleeps.
     pub fn new(net: &Net, address: &SockAddr, backlog: u16, context: Arc<L>) -> Result<Self> {
@@ -163,7 +163,7 @@ impl<L: Listen> Listener<L> {
     }
 }
 
-impl<L: Listen> Drop for Listener<L> {
+impl<L: Listen> Drop for CmListener<L> {
     fn drop(&mut self) {
         // SAFETY: `ptr` is live by the type invariants, and not used after this. The call waits for
         // running event handlers, none of which drops the listener: they have only a context.
@@ -175,13 +175,13 @@ impl<L: Listen> Drop for Listener<L> {
 ///
 /// # Safety
 ///
-/// Only the CM calls this, for an id made by [`Listener::new`] or one that it made for a peer of
+/// Only the CM calls this, for an id made by [`CmListener::new`] or one that it made for a peer of
 /// that, and with a valid event.
 unsafe extern "C" fn event_callback<L: Listen>(
     id: *mut raw::rdma_cm_id,
     event: *mut raw::rdma_cm_event,
 ) -> c_int {
-    // SAFETY: By the invariants of [`Listener`] the context of both is an `L`, which lives until
+    // SAFETY: By the invariants of [`CmListener`] the context of both is an `L`, which lives until
     // the listener is destroyed, and that waits for this call.
     let context = unsafe { &*(*id).context.cast::<L>() };
     // SAFETY: The CM passes an event that is valid during the call.

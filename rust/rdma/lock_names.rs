@@ -12,4 +12,4 @@ pub(crate) static DEFERRED_DEREG: &CStr = c"rdma::deferred_dereg";
 pub(crate) static ENDED: &CStr = c"rdma::ended";
 pub(crate) static RECEIVES: &CStr = c"rdma::receives";
 pub(crate) static SENDS: &CStr = c"rdma::sends";
-pub(crate) static SINKS: &CStr = c"rdma::sinks";
+pub(crate) static READ_MRS: &CStr = c"rdma::read_mrs";

@@ -35,7 +35,7 @@ pub use crate::registration::{
 use crate::{
     chain::{
         Chain,
-        Link, //
+        ChainNode, //
     },
     context::Context,
     invalidation::LocalInvalidate,
@@ -48,7 +48,7 @@ use core::{
     ptr::{
         null_mut,
         NonNull, //
-    },
+    }, //
 };
 use kernel::{
     alloc::Flags,
@@ -69,7 +69,7 @@ use kernel::{
     sync::{
         Arc,
         SpinLock, //
-    },
+    }, //
 };
 use shared::{
     memory::Piece,
@@ -142,7 +142,7 @@ pub(crate) struct Region<H: Context> {
 // invalidation are set before each post, and used only while posted.
 unsafe impl<H: Context> Send for Region<H> {}
 
-impl<H: Context> Link for Region<H> {
+impl<H: Context> ChainNode for Region<H> {
     fn next(&mut self) -> &mut Option<KBox<Self>> {
         &mut self.next
     }
@@ -289,7 +289,7 @@ impl<H: Context> Region<H> {
         *iova = u64::from(tag) << 32 | *iova & u64::from(u32::MAX);
         let (iova, len) = (*iova, u32::try_from(length)?);
         // A new key for each registration invalidates the previous one.
-        self.turn_key(1);
+        self.advance_key(1);
         let segment = Segment {
             rkey: self.rkey(),
             len,
@@ -309,7 +309,7 @@ impl<H: Context> Region<H> {
 
     /// Advances the lower eight bits of the key by `steps`, modulo 256. No posted request may name
     /// the region.
-    pub(crate) fn turn_key(&mut self, steps: u8) {
+    pub(crate) fn advance_key(&mut self, steps: u8) {
         let key = (self.rkey() as u8).wrapping_add(steps);
         // SAFETY: `ptr` is live by the type invariants, and the callers have regions that no posted
         // request names.
@@ -384,7 +384,7 @@ impl<H: Context> Drop for Region<H> {
         if let Err(error) = result {
             // The peer may still reach the memory.
             self.pd.set_unclean();
-            if !self.scatter.is_empty() && self.pd.begins_to_leak() {
+            if !self.scatter.is_empty() && self.pd.note_leak() {
                 pr_warn!(
                     "a memory region cannot be deregistered: {error:?}; its pages are never freed\n"
                 );

@@ -23,7 +23,7 @@ use kernel::{
             Relaxed, //
         },
         Arc, //
-    },
+    }, //
 };
 
 /// A protection domain, to which regions and buffers belong.
@@ -91,12 +91,12 @@ impl<H: Context> ProtectionDomain<H> {
 
     /// Notes that such a region had pages, which are never freed. Returns true the first time: a
     /// dead device leaves a hundred of them.
-    pub(crate) fn begins_to_leak(&self) -> bool {
+    pub(crate) fn note_leak(&self) -> bool {
         !self.leaks.xchg(true, Relaxed)
     }
 
     /// Returns a number for a new buffer, which identifies it in traces.
-    pub(crate) fn number_buffer(&self) -> u32 {
+    pub(crate) fn next_buffer_number(&self) -> u32 {
         self.buffers.fetch_add(1, Relaxed).wrapping_add(1)
     }
 

@@ -5,9 +5,9 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 //!
 //! This file has the life of a queue pair and its events. The files below post work requests:
-//! [`send`], [`receive`](mod@receive), [`invalidate`], [`read_write`], [`rw_context`], [`flush`].
+//! [`send`], [`receive`](mod@receive), [`invalidate`], [`read_write`], [`rw_context`], [`barrier`].
 
-mod flush;
+mod barrier;
 mod invalidate;
 mod read_write;
 mod receive;
@@ -43,13 +43,13 @@ use crate::{
         DeferredDereg, //
     },
     pd::ProtectionDomain,
+    read_mr_pool::ReadMrPool,
     receive::{
         Buffer,
         Message, //
     },
     rq,
     send::PostedSend,
-    sink::Sinks,
     sq::{
         self,
         SendPolicy, //
@@ -72,7 +72,7 @@ use kernel::{
         Mutex,
         SpinLock,
         UniqueArc, //
-    },
+    }, //
 };
 use shared::trace::CompletionId;
 
@@ -108,8 +108,8 @@ pub trait Handler: Context {
     }
 
     /// Handles a completion that returned Send buffers or SQ credits to `queue`, for which
-    /// [`SendPolicy::resumes`] reported a waiter.
-    fn send_resumed(&self, queue: &QueuePair<Self>);
+    /// [`SendPolicy::wakes_waiter`] reported a waiter.
+    fn send_space_freed(&self, queue: &QueuePair<Self>);
 
     /// Handles the completion of a chain of invalidations: every region is invalid, unmapped and
     /// free for reuse.
@@ -178,11 +178,11 @@ pub struct QueuePair<H: Handler> {
     /// [`crate::device::Limits::remote_invalidation`].
     remote_invalidation: bool,
     /// The pool of regions for RDMA Reads, if their destination must be registered.
-    sinks: Option<Arc<Sinks<H>>>,
+    read_mrs: Option<Arc<ReadMrPool<H>>>,
     #[pin]
-    receives: SpinLock<rq::State>,
+    receives: SpinLock<rq::RqState>,
     #[pin]
-    sends: SpinLock<sq::State<H, H::SendPolicy>>,
+    sends: SpinLock<sq::SqState<H, H::SendPolicy>>,
     /// Regions that are registered here and were dropped by their owner.
     deferred_dereg: Arc<DeferredDereg<H>>,
     pd: Arc<ProtectionDomain<H>>,
@@ -222,7 +222,7 @@ impl<H: Handler> QueuePair<H> {
             .transfers
             .saturating_mul(limits.requests_per_read());
         let invalidations = regions_per_send.saturating_mul(parameters.sends);
-        // One more on either side is for the drain, and one for a flush where it is used.
+        // One more on either side is for the drain, and one for a barrier where it is used.
         let others = 1 + u32::from(parameters.transfers != 0);
         let max_send_wr = sends
             .saturating_mul(per_send)
@@ -231,11 +231,11 @@ impl<H: Handler> QueuePair<H> {
         let max_recv_wr = parameters.receives.saturating_add(1);
         let entries = max_send_wr.saturating_add(max_recv_wr);
         let cq = CompletionQueue::new(id.clone(), entries)?;
-        let sends = sq::State::new(parameters.sends, invalidations, policy)?;
-        let receives = rq::State::new(room);
+        let sends = sq::SqState::new(parameters.sends, invalidations, policy)?;
+        let receives = rq::RqState::new(room);
         let deferred_dereg = DeferredDereg::new()?;
-        let sinks = match limits.sink_pages {
-            Some(pages) if parameters.transfers != 0 => Some(Sinks::new(pd.clone(), pages)?),
+        let read_mrs = match limits.read_mr_pages {
+            Some(pages) if parameters.transfers != 0 => Some(ReadMrPool::new(pd.clone(), pages)?),
             _ => None,
         };
         let max_write_elements = limits.write_elements.min(parameters.send_elements);
@@ -284,7 +284,7 @@ impl<H: Handler> QueuePair<H> {
             regions_per_send,
             ended <- Mutex::new(false, lock_names::ENDED, static_lock_class!()),
             remote_invalidation: limits.remote_invalidation,
-            sinks,
+            read_mrs,
             receives <- SpinLock::new(receives, lock_names::RECEIVES, static_lock_class!()),
             sends <- SpinLock::new(sends, lock_names::SENDS, static_lock_class!()),
             deferred_dereg,
@@ -354,7 +354,7 @@ impl<H: Handler> QueuePair<H> {
     }
 
     #[cfg(RPCRDMA_SELFTEST)]
-    pub(crate) fn sends(&self) -> &SpinLock<sq::State<H, H::SendPolicy>> {
+    pub(crate) fn sends(&self) -> &SpinLock<sq::SqState<H, H::SendPolicy>> {
         &self.sends
     }
 
@@ -365,7 +365,7 @@ impl<H: Handler> QueuePair<H> {
     }
 
     #[cfg(RPCRDMA_SELFTEST)]
-    pub(crate) fn receives(&self) -> &SpinLock<rq::State> {
+    pub(crate) fn receives(&self) -> &SpinLock<rq::RqState> {
         &self.receives
     }
 
@@ -402,15 +402,15 @@ impl<H: Handler> QueuePair<H> {
         unsafe { raw::rdma_destroy_qp(self.id.as_raw()) };
         self.receives.lock().drained = true;
         let mut sends = self.sends.lock();
-        let spent = sends.retire_all();
+        let completed = sends.retire_all();
         let lost = core::mem::replace(&mut sends.invalidations_in_flight, InFlight::new());
         drop(sends);
-        drop(spent);
+        drop(completed);
         for entry in lost.iter() {
             // SAFETY: The entry is in the list that was just taken, so the box is lent and nobody
             // else accesses it: callbacks that come late see that the queue is drained, and leave
             // it alone.
-            if let Some((regions, context)) = unsafe { mr::Invalidation::<H>::lose(entry) } {
+            if let Some((regions, context)) = unsafe { mr::Invalidation::<H>::take_values(entry) } {
                 self.id.context().invalidate_failed(regions, context);
             }
         }
@@ -467,7 +467,7 @@ unsafe extern "C" fn queue_event<H: Handler>(event: *mut raw::ib_event, context:
 unsafe extern "C" fn request_failed<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
     // SAFETY: The core passes these arguments for a `CompletionQueue<H>`, and both references are
     // used only during the callback.
-    let (handler, wc) = unsafe { cq::called_for::<H>(cq, wc) };
+    let (handler, wc) = unsafe { cq::callback_args::<H>(cq, wc) };
     let Some(failure) = WcStatus::of(wc) else {
         return;
     };
@@ -492,7 +492,7 @@ unsafe extern "C" fn request_failed<H: Handler>(cq: *mut raw::ib_cq, wc: *mut ra
 unsafe extern "C" fn transfer_failed<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
     // SAFETY: The core passes these arguments for a `CompletionQueue<H>`, and both references are
     // used only during the callback.
-    let (handler, wc) = unsafe { cq::called_for::<H>(cq, wc) };
+    let (handler, wc) = unsafe { cq::callback_args::<H>(cq, wc) };
     let Some(failure) = WcStatus::of(wc) else {
         return;
     };

@@ -5,7 +5,7 @@
 use crate::{
     chain::{
         Chain,
-        Link, //
+        ChainNode, //
     },
     context::Context,
     dma::Mapped,
@@ -34,23 +34,23 @@ use shared::memory::{
 
 /// The parts of a posted Receive. The completion finds it by the first field.
 #[repr(C)]
-pub(crate) struct Inner<H: Context> {
+pub(crate) struct ReceiveRequest<H: Context> {
     entry: Entry,
     wr: raw::ib_recv_wr,
     sge: raw::ib_sge,
     /// The queue pair that it is posted to. Valid while it is.
     queue: *const (),
     next: Option<KBox<Self>>,
-    /// The number from [`ProtectionDomain::number_buffer`].
+    /// The number from [`ProtectionDomain::next_buffer_number`].
     number: u32,
     mapped: Mapped<H>,
 }
 
 // SAFETY: The pointers are only dereferenced while the buffer is posted, by the driver and the
 // completion.
-unsafe impl<H: Context> Send for Inner<H> {}
+unsafe impl<H: Context> Send for ReceiveRequest<H> {}
 
-impl<H: Context> Link for Inner<H> {
+impl<H: Context> ChainNode for ReceiveRequest<H> {
     fn next(&mut self) -> &mut Option<KBox<Self>> {
         &mut self.next
     }
@@ -61,7 +61,7 @@ impl<H: Context> Link for Inner<H> {
 }
 
 /// A Receive buffer that is not posted.
-pub struct Buffer<H: Context>(KBox<Inner<H>>);
+pub struct Buffer<H: Context>(KBox<ReceiveRequest<H>>);
 
 impl<H: Context> Buffer<H> {
     /// Takes back the buffer of a Receive that completed.
@@ -73,7 +73,7 @@ impl<H: Context> Buffer<H> {
     pub(crate) unsafe fn take_back(entry: NonNull<Entry>) -> Self {
         // SAFETY: The caller promises that `entry`, the first field, came from a box that
         // `take_work_requests` leaked, is in no list, and is taken back by nobody else.
-        Self(unsafe { KBox::from_raw(entry.cast::<Inner<H>>().as_ptr()) })
+        Self(unsafe { KBox::from_raw(entry.cast::<ReceiveRequest<H>>().as_ptr()) })
     }
 
     /// Returns the number of the buffer in its protection domain.
@@ -89,12 +89,12 @@ impl<H: Context> Buffer<H> {
     pub(crate) unsafe fn queue(entry: NonNull<Entry>) -> *const () {
         // SAFETY: The caller promises that `entry`, the first field of a lent box, was not taken
         // back.
-        unsafe { (*entry.cast::<Inner<H>>().as_ptr()).queue }
+        unsafe { (*entry.cast::<ReceiveRequest<H>>().as_ptr()).queue }
     }
 }
 
 /// A list of Receive buffers that are not posted.
-pub struct Buffers<H: Context>(Chain<Inner<H>>);
+pub struct Buffers<H: Context>(Chain<ReceiveRequest<H>>);
 
 impl<H: Context> Buffers<H> {
     /// Creates an empty list.
@@ -106,13 +106,13 @@ impl<H: Context> Buffers<H> {
     pub fn allocate(&mut self, pd: &Arc<ProtectionDomain<H>>, len: usize, flags: Flags) -> Result {
         let mapped = Mapped::new(pd, len, DataDirection::FromDevice, flags)?;
         let sge = mapped.sge(len)?;
-        let inner = Inner {
+        let inner = ReceiveRequest {
             entry: Entry::new(),
             wr: raw::ib_recv_wr::default(),
             sge,
             queue: null(),
             next: None,
-            number: pd.number_buffer(),
+            number: pd.next_buffer_number(),
             mapped,
         };
         self.0.push(KBox::new(inner, flags)?);
@@ -199,7 +199,7 @@ impl<H: Context> Buffers<H> {
     pub(crate) unsafe fn reclaim(&mut self, mut wr: *const raw::ib_recv_wr, posted: &mut InFlight) {
         while !wr.is_null() {
             // SAFETY: The caller promises a request that `take_work_requests` linked, which is in
-            // an `Inner`.
+            // a `ReceiveRequest`.
             let inner = unsafe { container_of::<H>(wr) };
             // CAST: The entry is the first field.
             // SAFETY: `inner` is not null, and by the caller's promise its entry is in that list.
@@ -227,22 +227,22 @@ impl<H: Context> Default for Buffers<H> {
     }
 }
 
-/// Returns the `Inner<H>` that contains `wr`.
+/// Returns the `ReceiveRequest<H>` that contains `wr`.
 ///
 /// # Safety
 ///
-/// `wr` is the field of an `Inner<H>`.
-unsafe fn container_of<H: Context>(wr: *const raw::ib_recv_wr) -> *mut Inner<H> {
-    // SAFETY: The caller promises that `wr` is a field of an `Inner<H>`, so the result is within
-    // the same allocation.
-    unsafe { wr.byte_sub(core::mem::offset_of!(Inner<H>, wr)) }
-        .cast::<Inner<H>>()
+/// `wr` is the field of a `ReceiveRequest<H>`.
+unsafe fn container_of<H: Context>(wr: *const raw::ib_recv_wr) -> *mut ReceiveRequest<H> {
+    // SAFETY: The caller promises that `wr` is a field of a `ReceiveRequest<H>`, so the result is
+    // within the same allocation.
+    unsafe { wr.byte_sub(core::mem::offset_of!(ReceiveRequest<H>, wr)) }
+        .cast::<ReceiveRequest<H>>()
         .cast_mut()
 }
 
 /// A received message.
 pub struct Message<H: Context> {
-    inner: KBox<Inner<H>>,
+    inner: KBox<ReceiveRequest<H>>,
     len: usize,
 }
 
@@ -303,7 +303,7 @@ unsafe impl Stable for MessageMemory {
 }
 
 /// The Receive of a message, with the mapping of the memory, to which it gives no access.
-pub struct MessageReceive<H: Context>(KBox<Inner<H>>);
+pub struct MessageReceive<H: Context>(KBox<ReceiveRequest<H>>);
 
 impl<H: Context> MessageReceive<H> {
     /// Returns the message of both. [`None`], and both are dropped, if `memory` is that of another
@@ -322,10 +322,10 @@ impl<H: Context> MessageReceive<H> {
 ///
 /// # Safety
 ///
-/// `entry` is that of an [`Inner<H>`] that was lent and is in no list, and no completion will take
-/// it back.
+/// `entry` is that of a [`ReceiveRequest<H>`] that was lent and is in no list, and no completion
+/// will take it back.
 unsafe fn free<H: Context>(entry: NonNull<Entry>) {
     // SAFETY: The caller promises that `entry`, the first field, came from a leaked box that nobody
     // else takes back.
-    drop(unsafe { KBox::from_raw(entry.cast::<Inner<H>>().as_ptr()) });
+    drop(unsafe { KBox::from_raw(entry.cast::<ReceiveRequest<H>>().as_ptr()) });
 }

@@ -108,7 +108,7 @@ impl<H: Context> Prepared<H> {
 
     /// Covers memory as [`Self::map`] does, as the destination of an RDMA Read. (On iWARP the peer
     /// writes that data.) Returns the scatter element for the Read.
-    pub(crate) fn map_sink(
+    pub(crate) fn map_for_read(
         &mut self,
         idle: &mut Idle<H>,
         source: &mut Peekable<impl Iterator<Item = Result<Piece>>>,
@@ -179,7 +179,7 @@ impl<H: Context> Prepared<H> {
     pub fn cancel(mut self) -> Idle<H> {
         let mut region = self.0.first_mut();
         while let Some(this) = region {
-            this.turn_key(u8::MAX);
+            this.advance_key(u8::MAX);
             region = this.next_mut();
         }
         into_idle(&mut self.0)

@@ -4,7 +4,7 @@
 
 /// The shortest recent time in nanoseconds from a Send to its completion.
 #[derive(Default)]
-pub(crate) struct LeastRoundTrip {
+pub(crate) struct MinRtt {
     /// The beginning of the present period.
     since: u64,
     /// The shortest time in the present period, and in the previous one.
@@ -12,13 +12,13 @@ pub(crate) struct LeastRoundTrip {
     before: Option<u64>,
 }
 
-impl LeastRoundTrip {
+impl MinRtt {
     /// The length of a period in nanoseconds. Samples older than two periods are dropped, as the
     /// path may have changed.
     pub(crate) const PERIOD: u64 = 60_000_000_000;
 
     /// Records a Send that took `took` nanoseconds until its completion at `now`.
-    pub(crate) fn add(&mut self, took: u64, now: u64) {
+    pub(crate) fn record(&mut self, took: u64, now: u64) {
         let passed = now.saturating_sub(self.since);
         if passed >= Self::PERIOD {
             let last = self.present.take();

@@ -5,7 +5,7 @@
 use crate::in_flight::InFlight;
 
 /// The state of the Receive side of a queue pair.
-pub(crate) struct State {
+pub(crate) struct RqState {
     /// Whether posting is allowed: from creation to the drain.
     pub(crate) open: bool,
     /// Whether the queue pair is drained, so that a late completion must be ignored.
@@ -16,7 +16,7 @@ pub(crate) struct State {
     pub(crate) posted: InFlight,
 }
 
-impl State {
+impl RqState {
     /// Creates the state of a queue with room for that many Receives.
     pub(crate) const fn new(room: usize) -> Self {
         Self {

@@ -111,7 +111,7 @@ impl Scatter {
 
     /// Adds a piece of any length. If it is contiguous with the last one, both share an entry up to
     /// the longest length; a longer piece takes several entries.
-    pub(crate) fn join(&mut self, mut piece: Piece, flags: Flags) -> Result {
+    pub(crate) fn push_contiguous(&mut self, mut piece: Piece, flags: Flags) -> Result {
         let longest = u32::try_from(Self::ENTRY_BYTES)?;
         while piece.len() > longest {
             let front = piece.split_front(longest).ok_or(EINVAL)?;

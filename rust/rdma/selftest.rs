@@ -111,7 +111,7 @@ pub const TESTS: &[(&str, Test)] = &[
         batches::batch_that_is_not_posted_is_told,
     ),
     (
-        "RDMA Reads that complete cover the Sends before them, and no flush is posted beside them",
+        "RDMA Reads that complete cover the Sends before them, and no barrier is posted beside them",
         batches::reads_cover_sends_before_them,
     ),
     (
@@ -135,8 +135,8 @@ pub const TESTS: &[(&str, Test)] = &[
         misuse::planned_memory_is_denied,
     ),
     (
-        "data that would be inserted behind the end of a message is refused",
-        misuse::insertion_behind_the_end_is_refused,
+        "data that would be gathered behind the end of a message is refused",
+        misuse::gathering_behind_the_end_is_refused,
     ),
     (
         "an id has no device and no addresses before it is told of them",

@@ -8,7 +8,7 @@
 use crate::{
     chain::{
         Chain,
-        Link, //
+        ChainNode, //
     },
     context::Context,
     cq::CompletionQueue,
@@ -30,7 +30,7 @@ use shared::trace::CompletionId;
 
 /// The parts of a posted Send. The completion finds it by the first field.
 #[repr(C)]
-pub(crate) struct Inner<H: Context> {
+pub(crate) struct SendRequest<H: Context> {
     pub(crate) cqe: raw::ib_cqe,
     pub(crate) wr: raw::ib_send_wr,
     sge: raw::ib_sge,
@@ -39,18 +39,18 @@ pub(crate) struct Inner<H: Context> {
     /// The sequence number of the Send in its queue. Valid while it is posted.
     pub(crate) sequence: u64,
     next: Option<KBox<Self>>,
-    /// The number from [`ProtectionDomain::number_buffer`].
+    /// The number from [`ProtectionDomain::next_buffer_number`].
     pub(crate) number: u32,
     mapped: Mapped<H>,
 }
 
 // SAFETY: The pointers are only dereferenced while the buffer is posted, by the driver and the
 // completion.
-unsafe impl<H: Context> Send for Inner<H> {}
+unsafe impl<H: Context> Send for SendRequest<H> {}
 
-impl<H: Context> Inner<H> {
+impl<H: Context> SendRequest<H> {
     /// Prepares the work request of a Send of `sge`, which is in the buffer.
-    pub(crate) fn prepare(&mut self, sge: raw::ib_sge, verb: Verb) {
+    pub(crate) fn prepare(&mut self, sge: raw::ib_sge, kind: SendKind) {
         // CAST: The buffer was mapped for no more than a `u32`.
         self.mapped.sync_for_device(sge.length as usize);
         self.sge = sge;
@@ -60,7 +60,7 @@ impl<H: Context> Inner<H> {
             num_sge: 1,
             ..Default::default()
         };
-        if let Verb::Invalidate(key) = verb {
+        if let SendKind::Invalidate(key) = kind {
             self.wr.opcode = raw::ib_wr_opcode_IB_WR_SEND_WITH_INV;
             self.wr.ex.invalidate_rkey = key;
         }
@@ -68,7 +68,7 @@ impl<H: Context> Inner<H> {
     }
 }
 
-impl<H: Context> Link for Inner<H> {
+impl<H: Context> ChainNode for SendRequest<H> {
     fn next(&mut self) -> &mut Option<KBox<Self>> {
         &mut self.next
     }
@@ -79,20 +79,20 @@ impl<H: Context> Link for Inner<H> {
 }
 
 /// A Send buffer that is not posted.
-pub struct Buffer<H: Context>(pub(crate) KBox<Inner<H>>);
+pub struct Buffer<H: Context>(pub(crate) KBox<SendRequest<H>>);
 
 impl<H: Context> Buffer<H> {
     /// Allocates a buffer of `len` bytes. Sleeps if `flags` allow it.
     pub fn new(pd: &Arc<ProtectionDomain<H>>, len: usize, flags: Flags) -> Result<Self> {
         let mapped = Mapped::new(pd, len, DataDirection::ToDevice, flags)?;
-        let inner = Inner {
+        let inner = SendRequest {
             cqe: raw::ib_cqe { done: None },
             wr: raw::ib_send_wr::default(),
             sge: mapped.sge(0)?,
             queue: null(),
             sequence: 0,
             next: None,
-            number: pd.number_buffer(),
+            number: pd.next_buffer_number(),
             mapped,
         };
         Ok(Self(KBox::new(inner, flags)?))
@@ -117,7 +117,7 @@ impl<H: Context> Buffer<H> {
 
 /// A Send that is about to be posted, for traces.
 pub struct PostedSend<'a, H: Context> {
-    inner: &'a Inner<H>,
+    inner: &'a SendRequest<H>,
     queue: &'a CompletionQueue<H>,
 }
 
@@ -126,11 +126,11 @@ impl<'a, H: Context> PostedSend<'a, H> {
     ///
     /// # Safety
     ///
-    /// `wr` is that of an [`Inner<H>`], which lives for `'a` and does not change meanwhile.
+    /// `wr` is that of a [`SendRequest<H>`], which lives for `'a` and does not change meanwhile.
     pub(crate) unsafe fn of(wr: *const raw::ib_send_wr, queue: &'a CompletionQueue<H>) -> Self {
-        // SAFETY: The caller promises that `wr` is a field of an `Inner<H>` that lives for `'a` and
-        // does not change.
-        let inner = unsafe { &*wr.byte_sub(offset_of!(Inner<H>, wr)).cast() };
+        // SAFETY: The caller promises that `wr` is a field of a `SendRequest<H>` that lives for
+        // `'a` and does not change.
+        let inner = unsafe { &*wr.byte_sub(offset_of!(SendRequest<H>, wr)).cast() };
         Self { inner, queue }
     }
 
@@ -160,7 +160,7 @@ impl<'a, H: Context> PostedSend<'a, H> {
 }
 
 /// A list of Send buffers that are not posted.
-pub struct Buffers<H: Context>(Chain<Inner<H>>);
+pub struct Buffers<H: Context>(Chain<SendRequest<H>>);
 
 impl<H: Context> Buffers<H> {
     /// Creates an empty list.
@@ -202,9 +202,9 @@ impl<H: Context> Default for Buffers<H> {
 
 /// The kind of a Send.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Verb {
+pub enum SendKind {
     /// A plain Send.
-    Send,
+    Plain,
     /// A Send that invalidates the peer's region with this key.
     Invalidate(u32),
 }
@@ -216,7 +216,7 @@ pub struct UnpostedSend<H: Context> {
     /// The number of bytes to send.
     pub len: usize,
     /// The kind of the Send.
-    pub verb: Verb,
+    pub kind: SendKind,
     /// The upper layer's name for it, reported if its Writes fail.
     pub tag: H::SendTag,
 }

@@ -13,15 +13,15 @@ use crate::{
     context::Context,
     in_flight::InFlight,
     pd::ProtectionDomain,
-    round_trip::LeastRoundTrip,
+    round_trip::MinRtt,
     send::{
         Buffer,
-        Inner,
-        Verb, //
+        SendKind,
+        SendRequest, //
     },
     transfer::{
         self,
-        Empty, //
+        EmptyTransfer, //
     },
     wc::WcStatus, //
 };
@@ -53,13 +53,13 @@ pub trait SendPolicy<H: Context>: Send + Unpin + 'static {
     fn release(&mut self, credits: usize);
 
     /// Keeps `transfer` for the next one, or returns it to be freed.
-    fn keep(&mut self, transfer: Empty<H>) -> Option<Empty<H>>;
+    fn keep(&mut self, transfer: EmptyTransfer<H>) -> Option<EmptyTransfer<H>>;
 
-    /// Returns whether to call [`Handler::send_resumed`] after a completion returned buffers or
+    /// Returns whether to call [`Handler::send_space_freed`] after a completion returned buffers or
     /// credits.
     ///
-    /// [`Handler::send_resumed`]: crate::Handler::send_resumed
-    fn resumes(&mut self) -> bool;
+    /// [`Handler::send_space_freed`]: crate::Handler::send_space_freed
+    fn wakes_waiter(&mut self) -> bool;
 }
 
 /// The properties of a Send that matter to a [`SendPolicy`].
@@ -67,36 +67,36 @@ pub struct NextSend {
     /// Whether RDMA Writes precede it, whose memory is kept until a completion.
     pub has_writes: bool,
     /// Whether it gathers memory, which is kept until a completion.
-    pub has_inserted: bool,
+    pub has_gathered: bool,
     /// The time of the kernel's coarse clock.
     pub now: Jiffies,
 }
 
 /// A posted Send.
 struct Posted<H: Context> {
-    buffer: KBox<Inner<H>>,
+    buffer: KBox<SendRequest<H>>,
     /// The RDMA Writes that precede it in its chain, or memory that is part of it.
-    attached: Option<KBox<transfer::Inner<H>>>,
+    attached: Option<KBox<transfer::TransferData<H>>>,
     tag: Option<H::SendTag>,
     since: Jiffies,
 }
 
-/// A [flush](crate::QueuePair::flush_sends), of which there is one at a time. Completions find it
-/// by the first field.
+/// A [barrier](crate::QueuePair::post_barrier), of which there is one at a time. Completions find
+/// it by the first field.
 #[repr(C)]
-pub(crate) struct Flush {
+pub(crate) struct Barrier {
     pub(crate) cqe: raw::ib_cqe,
-    /// The queue pair, set by the first flush. It does not change after that.
+    /// The queue pair, set by the first barrier. It does not change after that.
     pub(crate) queue: *const c_void,
     /// The sequence number of the last Send before it, while it is posted.
     pub(crate) last: Option<u64>,
 }
 
 // SAFETY: The pointers are to a function, and to the queue pair that contains it.
-unsafe impl Send for Flush {}
+unsafe impl Send for Barrier {}
 
 /// The state of the Send side of a queue pair.
-pub(crate) struct State<H: Context, P> {
+pub(crate) struct SqState<H: Context, P> {
     /// Whether posting is allowed: from creation to the drain, or to the first error.
     pub(crate) open: bool,
     pub(crate) policy: P,
@@ -115,19 +115,19 @@ pub(crate) struct State<H: Context, P> {
     /// The status of an unsignalled request of a transfer that failed. The next signalled one is of
     /// the same transfer.
     pub(crate) transfer_failure: Option<WcStatus>,
-    pub(crate) flush: Flush,
+    pub(crate) barrier: Barrier,
     /// A signalled Send and the time at which it was posted.
     measured: Option<(u64, u64)>,
-    pub(crate) round_trip: LeastRoundTrip,
+    pub(crate) min_rtt: MinRtt,
     /// The first and last of the requests that wait for the doorbell, or null. They are live: Sends
     /// in `posted`, registrations in regions that are not released before it rings.
     deferred: [*mut raw::ib_send_wr; 2],
 }
 
 /// The transfers of completed Sends, to be dropped after the lock is released.
-pub(crate) type Spent<H> = Chain<transfer::Inner<H>>;
+pub(crate) type CompletedTransfers<H> = Chain<transfer::TransferData<H>>;
 
-impl<H: Context, P: SendPolicy<H>> State<H, P> {
+impl<H: Context, P: SendPolicy<H>> SqState<H, P> {
     /// Creates the state for `count` Sends at the same time. Sleeps.
     pub(crate) fn new(count: usize, invalidations: usize, policy: P) -> Result<Self> {
         let mut posted = KVec::with_capacity(count, GFP_KERNEL)?;
@@ -145,13 +145,13 @@ impl<H: Context, P: SendPolicy<H>> State<H, P> {
             invalidations,
             drained: false,
             transfer_failure: None,
-            flush: Flush {
+            barrier: Barrier {
                 cqe: raw::ib_cqe { done: None },
                 queue: null(),
                 last: None,
             },
             measured: None,
-            round_trip: LeastRoundTrip::default(),
+            min_rtt: MinRtt::default(),
             deferred: [null_mut(); 2],
         })
     }
@@ -160,7 +160,7 @@ impl<H: Context, P: SendPolicy<H>> State<H, P> {
     /// Returns its work request, which must be posted before the lock is released. It completes to
     /// `done` if it is signalled or fails.
     ///
-    /// `verb` is the kind of the Send. A signalled Send must not be deferred, as others may wait
+    /// `kind` is the kind of the Send. A signalled Send must not be deferred, as others may wait
     /// for it. [`EINVAL`] if the buffer is of another domain than `pd`, or if the queue is full.
     #[expect(clippy::too_many_arguments)]
     pub(crate) fn enqueue<Q>(
@@ -170,8 +170,8 @@ impl<H: Context, P: SendPolicy<H>> State<H, P> {
         pd: &Arc<ProtectionDomain<H>>,
         mut buffer: Buffer<H>,
         len: usize,
-        verb: Verb,
-        mut attached: Option<KBox<transfer::Inner<H>>>,
+        kind: SendKind,
+        mut attached: Option<KBox<transfer::TransferData<H>>>,
         tag: Option<H::SendTag>,
     ) -> Result<*mut raw::ib_send_wr> {
         let sequence = self.newest;
@@ -187,21 +187,24 @@ impl<H: Context, P: SendPolicy<H>> State<H, P> {
                 return Err(error);
             }
         };
-        let inserted = attached.as_ref().map(|memory| memory.is_inserted());
+        let gathered = attached.as_ref().map(|memory| memory.is_gathered());
         let now = clock::now();
         let signal = self.policy.asks_for_completion(&NextSend {
-            has_writes: inserted == Some(false),
-            has_inserted: inserted == Some(true),
+            has_writes: gathered == Some(false),
+            has_gathered: gathered == Some(true),
             now,
         });
         let since = attached.as_ref().and_then(|transfer| transfer.begun);
         let inner = &mut buffer.0;
-        inner.prepare(sge, verb);
+        inner.prepare(sge, kind);
         inner.cqe.done = Some(done);
         inner.queue = (&raw const *queue).cast();
         inner.sequence = sequence;
         // The elements do not move with their box.
-        if let Some(elements) = attached.as_mut().and_then(|memory| memory.surround(sge)) {
+        if let Some(elements) = attached
+            .as_mut()
+            .and_then(|memory| memory.gather_elements(sge))
+        {
             inner.wr.sg_list = elements.as_mut_ptr();
             // CAST: Fewer than any device takes.
             inner.wr.num_sge = elements.len() as i32;
@@ -250,18 +253,18 @@ impl<H: Context, P: SendPolicy<H>> State<H, P> {
 
     /// Takes back all Sends up to the one posted as `sequence`. Returns whether there is a waiter,
     /// and the transfers.
-    pub(crate) fn retire(&mut self, sequence: u64) -> (bool, Spent<H>) {
+    pub(crate) fn retire(&mut self, sequence: u64) -> (bool, CompletedTransfers<H>) {
         if let Some((_, since)) = self.measured.take_if(|(posted, _)| *posted <= sequence) {
             let now = clock::nanoseconds();
-            self.round_trip.add(now.saturating_sub(since), now);
+            self.min_rtt.record(now.saturating_sub(since), now);
         }
-        let mut spent = Chain::new();
+        let mut completed = Chain::new();
         while self.oldest <= sequence && self.oldest != self.newest {
             let oldest = self.oldest;
-            self.free_posted(oldest, &mut spent);
+            self.free_posted(oldest, &mut completed);
             self.oldest = oldest.wrapping_add(1);
         }
-        (self.policy.resumes(), spent)
+        (self.policy.wakes_waiter(), completed)
     }
 
     /// Returns the tag of the oldest posted Send that has Writes before it.
@@ -275,7 +278,7 @@ impl<H: Context, P: SendPolicy<H>> State<H, P> {
         });
         let has_writes = |posted: &&Posted<H>| {
             let attached = posted.attached.as_deref();
-            attached.is_some_and(|attached| !attached.is_inserted())
+            attached.is_some_and(|attached| !attached.is_gathered())
         };
         posted.find(has_writes)?.tag
     }
@@ -296,16 +299,16 @@ impl<H: Context, P: SendPolicy<H>> State<H, P> {
 
     /// Takes the transfers of all Sends, because the queue is drained. The device lost the
     /// completions that are outstanding. They may still arrive, so the buffers stay in the queue.
-    pub(crate) fn retire_all(&mut self) -> Spent<H> {
+    pub(crate) fn retire_all(&mut self) -> CompletedTransfers<H> {
         self.drained = true;
         self.oldest = self.newest;
-        let mut spent = Chain::new();
+        let mut completed = Chain::new();
         for posted in self.posted.iter_mut().flatten() {
             if let Some(attached) = posted.attached.take() {
-                spent.push(attached);
+                completed.push(attached);
             }
         }
-        spent
+        completed
     }
 
     /// Returns whether the queue pair is drained, so that a late completion must be ignored.
@@ -314,7 +317,7 @@ impl<H: Context, P: SendPolicy<H>> State<H, P> {
     }
 
     /// Keeps `transfer` for the next one, or returns it to be freed after the lock is released.
-    pub(crate) fn keep(&mut self, transfer: Empty<H>) -> Option<Empty<H>> {
+    pub(crate) fn keep(&mut self, transfer: EmptyTransfer<H>) -> Option<EmptyTransfer<H>> {
         match self.open {
             true => self.policy.keep(transfer),
             false => Some(transfer),
@@ -326,7 +329,7 @@ impl<H: Context, P: SendPolicy<H>> State<H, P> {
         usize::try_from(sequence.checked_rem(places)?).ok()
     }
 
-    fn free_posted(&mut self, sequence: u64, spent: &mut Spent<H>) {
+    fn free_posted(&mut self, sequence: u64, completed: &mut CompletedTransfers<H>) {
         let place = self.place(sequence);
         let Some(place) = place.and_then(|place| self.posted.get_mut(place)) else {
             return;
@@ -334,7 +337,7 @@ impl<H: Context, P: SendPolicy<H>> State<H, P> {
         if let Some(posted) = place.take() {
             if let Some(attached) = posted.attached {
                 self.policy.release(attached.credits);
-                spent.push(attached);
+                completed.push(attached);
             }
             self.policy.put_back(Buffer(posted.buffer));
         }

@@ -7,7 +7,7 @@
 //! A [`Transfer`] is filled with remote segments and local [`Piece`]s of the same total length, and
 //! posted as a whole, or in batches if that is many requests ([`crate::qp`]). Contiguous pieces are
 //! mapped as one, and each request has as many elements as the queue pair allows. The local key
-//! covers them, so nothing is registered, except for Reads on iWARP ([`Sinks`]).
+//! covers them, so nothing is registered, except for Reads on iWARP ([`ReadMrPool`]).
 //!
 //! Writes belong to the Send that follows them; Reads come back to a [`crate::ReadHandler`]. In
 //! both cases the pieces are unmapped and released when a completion shows that the device is done
@@ -16,7 +16,7 @@
 use crate::{
     chain::{
         Chain,
-        Link, //
+        ChainNode, //
     },
     context::Context,
     mr::{
@@ -24,8 +24,8 @@ use crate::{
         Segment, //
     },
     pd::ProtectionDomain,
-    scatter::Scatter,
-    sink::Sinks, //
+    read_mr_pool::ReadMrPool,
+    scatter::Scatter, //
 };
 use core::ops::Range;
 use kernel::{
@@ -42,7 +42,7 @@ use kernel::{
 use shared::memory::Piece;
 
 /// A transfer: its memory, its remote segments and its work requests.
-pub(crate) struct Inner<H: Context> {
+pub(crate) struct TransferData<H: Context> {
     requests: KVVec<raw::ib_rdma_wr>,
     elements: KVVec<raw::ib_sge>,
     /// The elements before they were split at the peer's segments.
@@ -52,12 +52,12 @@ pub(crate) struct Inner<H: Context> {
     unregistered: KVVec<Piece>,
     remote: KVVec<Segment>,
     /// The pool of regions if memory must be registered, and the regions that cover it.
-    pub(crate) sinks: Option<Arc<Sinks<H>>>,
+    pub(crate) read_mrs: Option<Arc<ReadMrPool<H>>>,
     pub(crate) regions: mr::Prepared<H>,
     direction: DataDirection,
     max_elements: usize,
     /// For memory that a Send gathers: its offset in the message.
-    insert_at: Option<usize>,
+    gather_at: Option<usize>,
     /// The number of SQ credits that it owns, and so of requests that may be posted at the same
     /// time.
     pub(crate) credits: usize,
@@ -69,9 +69,9 @@ pub(crate) struct Inner<H: Context> {
 
 // SAFETY: Nothing in it belongs to a task or CPU; its pointers are into its own lists and set
 // before each post.
-unsafe impl<H: Context> Send for Inner<H> {}
+unsafe impl<H: Context> Send for TransferData<H> {}
 
-impl<H: Context> Link for Inner<H> {
+impl<H: Context> ChainNode for TransferData<H> {
     fn next(&mut self) -> &mut Option<KBox<Self>> {
         &mut self.next
     }
@@ -86,31 +86,31 @@ impl<H: Context> Link for Inner<H> {
 /// Its methods allocate only memory that no earlier transfer left, and sleep only if the flags that
 /// it was created with allow it.
 pub struct Transfer<H: Context> {
-    inner: KBox<Inner<H>>,
+    inner: KBox<TransferData<H>>,
     flags: Flags,
 }
 
 impl<H: Context> Transfer<H> {
-    /// Returns an empty transfer in `direction`, with at most `max_elements` in a request. `sinks`
-    /// is the pool of regions if memory must be registered.
+    /// Returns an empty transfer in `direction`, with at most `max_elements` in a request.
+    /// `read_mrs` is the pool of regions if memory must be registered.
     pub(crate) fn new(
-        empty: Empty<H>,
+        empty: EmptyTransfer<H>,
         direction: DataDirection,
         max_elements: usize,
-        sinks: Option<&Arc<Sinks<H>>>,
+        read_mrs: Option<&Arc<ReadMrPool<H>>>,
         flags: Flags,
     ) -> Self {
         let mut inner = empty.0;
         inner.direction = direction;
         inner.max_elements = max_elements;
-        inner.sinks = sinks.cloned();
+        inner.read_mrs = read_mrs.cloned();
         Self { inner, flags }
     }
 
     /// Reserves room for `pieces` of local memory.
-    pub fn expect(&mut self, pieces: usize) -> Result {
+    pub fn reserve_local(&mut self, pieces: usize) -> Result {
         let (inner, flags) = (&mut *self.inner, self.flags);
-        match inner.sinks {
+        match inner.read_mrs {
             Some(_) => Ok(inner.unregistered.reserve(pieces, flags)?),
             None => inner.scatter.reserve(pieces, flags),
         }
@@ -130,9 +130,9 @@ impl<H: Context> Transfer<H> {
             return Ok(());
         }
         let inner = &mut *self.inner;
-        match inner.sinks {
+        match inner.read_mrs {
             Some(_) => Ok(inner.unregistered.push(piece, self.flags)?),
-            None => inner.scatter.join(piece, self.flags),
+            None => inner.scatter.push_contiguous(piece, self.flags),
         }
     }
 
@@ -146,17 +146,17 @@ impl<H: Context> Transfer<H> {
 
     /// Maps the memory and prepares the requests. [`EINVAL`] unless both sides have the same
     /// length. Sleeps in any case if memory must be registered.
-    pub fn prepare(mut self) -> Result<Prepared<H>> {
+    pub fn prepare(mut self) -> Result<PreparedTransfer<H>> {
         let (inner, flags) = (&mut *self.inner, self.flags);
         inner.cover(flags)?;
         inner.map(flags)?;
-        inner.divide(flags)?;
-        Ok(Prepared(self.inner))
+        inner.make_requests(flags)?;
+        Ok(PreparedTransfer(self.inner))
     }
 
     /// Maps the memory, for a Send that has it between the first `at` bytes of its buffer and the
     /// rest. [`E2BIG`] if it has more pieces than one Send can have.
-    pub fn insert(mut self, at: usize) -> Result<Inserted<H>> {
+    pub fn gather(mut self, at: usize) -> Result<Gathered<H>> {
         let (inner, flags) = (&mut *self.inner, self.flags);
         // The first and the last element are of the buffer.
         inner.elements.push(raw::ib_sge::default(), flags)?;
@@ -165,22 +165,22 @@ impl<H: Context> Transfer<H> {
         if inner.elements.len() > inner.max_elements {
             return Err(E2BIG);
         }
-        inner.insert_at = Some(at);
-        Ok(Inserted(self.inner))
+        inner.gather_at = Some(at);
+        Ok(Gathered(self.inner))
     }
 }
 
 /// Memory that a Send gathers from its pages.
-pub struct Inserted<H: Context>(pub(crate) KBox<Inner<H>>);
+pub struct Gathered<H: Context>(pub(crate) KBox<TransferData<H>>);
 
 /// The RDMA Writes or memory that a Send is posted with.
 pub enum Attached<H: Context> {
     /// Neither of both.
     Nothing,
     /// RDMA Writes before it.
-    Writes(Prepared<H>),
+    Writes(PreparedTransfer<H>),
     /// A part of the message itself.
-    Inserted(Inserted<H>),
+    Gathered(Gathered<H>),
 }
 
 impl<H: Context> Attached<H> {
@@ -188,31 +188,31 @@ impl<H: Context> Attached<H> {
     pub fn requests(&self) -> usize {
         match self {
             Self::Writes(writes) => writes.len(),
-            Self::Nothing | Self::Inserted(_) => 0,
+            Self::Nothing | Self::Gathered(_) => 0,
         }
     }
 
-    pub(crate) fn inner(&self) -> Option<&Inner<H>> {
+    pub(crate) fn inner(&self) -> Option<&TransferData<H>> {
         match self {
             Self::Nothing => None,
             Self::Writes(writes) => Some(&writes.0),
-            Self::Inserted(inserted) => Some(&inserted.0),
+            Self::Gathered(gathered) => Some(&gathered.0),
         }
     }
 
-    pub(crate) fn into_inner(self) -> Option<KBox<Inner<H>>> {
+    pub(crate) fn into_inner(self) -> Option<KBox<TransferData<H>>> {
         match self {
             Self::Nothing => None,
             Self::Writes(writes) => Some(writes.0),
-            Self::Inserted(inserted) => Some(inserted.0),
+            Self::Gathered(gathered) => Some(gathered.0),
         }
     }
 }
 
 /// Reads or Writes that are ready to be posted.
-pub struct Prepared<H: Context>(pub(crate) KBox<Inner<H>>);
+pub struct PreparedTransfer<H: Context>(pub(crate) KBox<TransferData<H>>);
 
-impl<H: Context> Prepared<H> {
+impl<H: Context> PreparedTransfer<H> {
     /// Returns the number of work requests.
     pub fn len(&self) -> usize {
         self.0.requests.len()
@@ -230,16 +230,16 @@ impl<H: Context> Prepared<H> {
 }
 
 /// An empty transfer, perhaps with the allocated lists of an earlier one.
-pub struct Empty<H: Context>(pub(crate) KBox<Inner<H>>);
+pub struct EmptyTransfer<H: Context>(pub(crate) KBox<TransferData<H>>);
 
-impl<H: Context> Empty<H> {
+impl<H: Context> EmptyTransfer<H> {
     /// Allocates an empty transfer without lists. Sleeps if `flags` allow it.
     pub(crate) fn new(pd: &Arc<ProtectionDomain<H>>, flags: Flags) -> Result<Self> {
-        Ok(Self(KBox::new(Inner::new(pd.clone()), flags)?))
+        Ok(Self(KBox::new(TransferData::new(pd.clone()), flags)?))
     }
 
     /// Empties `inner`: unmaps and releases its memory.
-    pub(crate) fn of(mut inner: KBox<Inner<H>>) -> Self {
+    pub(crate) fn of(mut inner: KBox<TransferData<H>>) -> Self {
         inner.reset();
         Self(inner)
     }
@@ -251,32 +251,32 @@ impl<H: Context> Empty<H> {
 }
 
 /// A list of empty transfers.
-pub struct EmptyList<H: Context>(Chain<Inner<H>>);
+pub struct EmptyTransfers<H: Context>(Chain<TransferData<H>>);
 
-impl<H: Context> EmptyList<H> {
+impl<H: Context> EmptyTransfers<H> {
     /// Creates an empty list.
     pub const fn new() -> Self {
         Self(Chain::new())
     }
 
     /// Adds a transfer.
-    pub fn push(&mut self, empty: Empty<H>) {
+    pub fn push(&mut self, empty: EmptyTransfer<H>) {
         self.0.push(empty.0);
     }
 
     /// Takes a transfer.
-    pub fn pop(&mut self) -> Option<Empty<H>> {
-        self.0.pop().map(Empty)
+    pub fn pop(&mut self) -> Option<EmptyTransfer<H>> {
+        self.0.pop().map(EmptyTransfer)
     }
 }
 
-impl<H: Context> Default for EmptyList<H> {
+impl<H: Context> Default for EmptyTransfers<H> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<H: Context> Inner<H> {
+impl<H: Context> TransferData<H> {
     fn new(pd: Arc<ProtectionDomain<H>>) -> Self {
         Self {
             requests: KVVec::new(),
@@ -285,11 +285,11 @@ impl<H: Context> Inner<H> {
             scatter: Scatter::new(),
             unregistered: KVVec::new(),
             remote: KVVec::new(),
-            sinks: None,
+            read_mrs: None,
             regions: mr::Prepared::new(),
             direction: DataDirection::ToDevice,
             max_elements: 0,
-            insert_at: None,
+            gather_at: None,
             credits: 0,
             begun: None,
             next: None,
@@ -310,7 +310,7 @@ impl<H: Context> Inner<H> {
         self.whole.clear();
         self.unregistered.clear();
         self.remote.clear();
-        self.insert_at = None;
+        self.gather_at = None;
         self.credits = 0;
         self.begun = None;
     }
@@ -327,12 +327,12 @@ impl<H: Context> Inner<H> {
 
     /// Covers memory that must be registered with regions.
     fn cover(&mut self, flags: Flags) -> Result {
-        let Some(sinks) = &self.sinks else {
+        let Some(read_mrs) = &self.read_mrs else {
             return Ok(());
         };
         let mut pieces = self.unregistered.drain_all().map(Ok).peekable();
         while pieces.peek().is_some() {
-            let element = sinks.cover(&mut pieces, &mut self.regions)?;
+            let element = read_mrs.cover(&mut pieces, &mut self.regions)?;
             self.elements.push(element, flags)?;
         }
         Ok(())
@@ -355,7 +355,7 @@ impl<H: Context> Inner<H> {
 
     /// Splits the mapped memory at the segments of the peer, and prepares a request for each group
     /// of elements.
-    fn divide(&mut self, flags: Flags) -> Result {
+    fn make_requests(&mut self, flags: Flags) -> Result {
         let opcode = match self.direction {
             DataDirection::ToDevice => raw::ib_wr_opcode_IB_WR_RDMA_WRITE,
             // There is no third direction.
@@ -392,7 +392,7 @@ impl<H: Context> Inner<H> {
                         break;
                     }
                 }
-                if self.sinks.is_some() && current.length == 0 {
+                if self.read_mrs.is_some() && current.length == 0 {
                     // The last Read of a region invalidates it.
                     request.wr.opcode = raw::ib_wr_opcode_IB_WR_RDMA_READ_WITH_INV;
                     request.wr.ex.invalidate_rkey = current.lkey;
@@ -448,17 +448,17 @@ impl<H: Context> Inner<H> {
 
     /// Returns whether it can be part of a message with `len` bytes in the Send's buffer.
     pub(crate) fn fits_message(&self, len: usize) -> bool {
-        self.insert_at.is_none_or(|at| at <= len)
+        self.gather_at.is_none_or(|at| at <= len)
     }
 
     /// Returns whether it is memory that a Send gathers.
-    pub(crate) fn is_inserted(&self) -> bool {
-        self.insert_at.is_some()
+    pub(crate) fn is_gathered(&self) -> bool {
+        self.gather_at.is_some()
     }
 
     /// Returns all scatter elements of the Send that has `whole` in its buffer.
-    pub(crate) fn surround(&mut self, whole: raw::ib_sge) -> Option<&mut [raw::ib_sge]> {
-        let at = u32::try_from(self.insert_at?).ok()?;
+    pub(crate) fn gather_elements(&mut self, whole: raw::ib_sge) -> Option<&mut [raw::ib_sge]> {
+        let at = u32::try_from(self.gather_at?).ok()?;
         let rest = whole.length.checked_sub(at)?;
         *self.elements.first_mut()? = raw::ib_sge {
             length: at,

@@ -3,7 +3,7 @@
 //! The context of one connection, which its id and its completion queue share.
 //!
 //! The context owns neither of them. The messages in its work queue keep the protection domain
-//! alive, and through it the id, which keeps this context: [`Connection::clear`] breaks that
+//! alive, and through it the id, which keeps this context: [`ServerConn::clear`] breaks that
 //! reference cycle.
 
 use super::{
@@ -14,22 +14,22 @@ use super::{
     },
     connection_state::ConnectionState,
     credits::Credits,
+    denied_calls::DeniedCalls,
     read_budget::{
-        CallsRead,
-        ReadPages, //
+        ReadBudget,
+        ReadPermit, //
     },
-    rejected_calls::RejectedCalls,
-    room_queue::Attempt,
+    wait_queue::Attempt,
     waiting::{
         Outgoing,
         WaitingReads, //
     },
     work_queue::{
         ChunkedCall,
-        WaitingFor,
+        Waiter,
         Work,
         WorkQueue, //
-    },
+    }, //
 };
 use crate::endpoint::{
     self,
@@ -69,7 +69,7 @@ use proto::{
     conn::server::{
         Action,
         Event, //
-    },
+    }, //
 };
 use rdma::{
     receive::Message,
@@ -90,16 +90,16 @@ const MAX_MALFORMED: u32 = 16;
 /// The client's address, and the calls whose chunks clients denied access to.
 struct Client {
     address: SockAddr,
-    rejected_calls: Arc<RejectedCalls>,
-    /// The value of [`RejectedCalls::added`] up to which no call is of this client.
-    looked_at: Atomic<u64>,
+    denied_calls: Arc<DeniedCalls>,
+    /// The value of [`DeniedCalls::added`] up to which no call is of this client.
+    searched: Atomic<u64>,
 }
 
 /// The context of a connection, for the `svc_xprt` whose private state is `T`.
 ///
 /// `T` is a parameter because it owns the queue pair, whose type refers to this context.
 #[pin_data]
-pub(crate) struct Connection<T: SvcConnection> {
+pub(crate) struct ServerConn<T: SvcConnection> {
     /// The listener that got the connection request. Used until [`Self::link`] is set.
     listener: SvcLink<T::Listener>,
     pub(super) link: SetOnce<SvcLink<T>>,
@@ -112,19 +112,19 @@ pub(crate) struct Connection<T: SvcConnection> {
     pub(super) state: ConnectionState,
     #[pin]
     work: SpinLock<WorkQueue<Self>>,
-    /// Event counters; see [`Self::resumed`] and [`Self::pages_freed`].
-    resumed: Atomic<u64>,
-    pages_freed: Atomic<u64>,
+    /// Event counters; see [`Self::space_seq`] and [`Self::pages_seq`].
+    space_seq: Atomic<u64>,
+    pages_seq: Atomic<u64>,
     /// The numbers of waiters for Send buffers, SQ credits and pages. Changed under the lock of
     /// `work`.
-    for_buffers: Atomic<usize>,
-    for_credits: Atomic<usize>,
-    for_pages: Atomic<usize>,
+    buffer_waiters: Atomic<usize>,
+    credit_waiters: Atomic<usize>,
+    page_waiters: Atomic<usize>,
     #[pin]
     pub(super) receives: ReceiveRing<Self>,
     #[pin]
     pub(super) credits: Credits,
-    pub(super) calls_read: CallsRead,
+    pub(super) read_budget: ReadBudget,
     /// Whether Receives for replies to backchannel calls are posted.
     pub(super) expects_replies: Atomic<bool>,
     /// The numbers of messages received and of Receives given back. They may wrap.
@@ -144,7 +144,7 @@ pub(crate) struct Connection<T: SvcConnection> {
     pub(super) established: SetOnce<Instant<Monotonic>>,
 }
 
-impl<T: SvcConnection> Connection<T> {
+impl<T: SvcConnection> ServerConn<T> {
     /// Creates the context for a connection request with `private_data` to `listener`. Sleeps.
     pub(super) fn new(
         listener: SvcLink<T::Listener>,
@@ -160,14 +160,14 @@ impl<T: SvcConnection> Connection<T> {
                 initiator_depth,
                 state <- ConnectionState::new(),
                 work <- new_spinlock!(WorkQueue::EMPTY, "rpcrdma::work"),
-                resumed: Atomic::new(0),
-                pages_freed: Atomic::new(0),
-                for_buffers: Atomic::new(0),
-                for_credits: Atomic::new(0),
-                for_pages: Atomic::new(0),
+                space_seq: Atomic::new(0),
+                pages_seq: Atomic::new(0),
+                buffer_waiters: Atomic::new(0),
+                credit_waiters: Atomic::new(0),
+                page_waiters: Atomic::new(0),
                 receives <- ReceiveRing::new(),
                 credits <- Credits::new(),
-                calls_read: CallsRead::new(),
+                read_budget: ReadBudget::new(),
                 expects_replies: Atomic::new(false),
                 arrived: Atomic::new(0),
                 given_back: Atomic::new(0),
@@ -183,11 +183,11 @@ impl<T: SvcConnection> Connection<T> {
     }
 
     /// Sets the address of the client, and the list of calls whose chunks clients denied access to.
-    pub(super) fn set_client(&self, address: SockAddr, rejected_calls: Arc<RejectedCalls>) {
+    pub(super) fn set_client(&self, address: SockAddr, denied_calls: Arc<DeniedCalls>) {
         self.client.populate(Client {
             address,
-            rejected_calls,
-            looked_at: Atomic::new(0),
+            denied_calls,
+            searched: Atomic::new(0),
         });
     }
 
@@ -272,33 +272,33 @@ impl<T: SvcConnection> Connection<T> {
     /// failed.
     pub(super) fn close_on_access_error(&self, xid: Option<u32>, status: WcStatus) {
         if let (true, Some(xid), Some(client)) = (status.is_denial(), xid, self.client.as_ref()) {
-            client.rejected_calls.add(client.address.host_key(), xid);
+            client.denied_calls.add(client.address.host_key(), xid);
         }
         self.close_on_error(status);
     }
 
     /// Returns whether the client denied access to the chunks of its call `xid` before, over any
     /// connection, and forgets that.
-    pub(super) fn was_rejected(&self, xid: u32) -> bool {
+    pub(super) fn was_denied(&self, xid: u32) -> bool {
         let Some(client) = self.client.as_ref() else {
             return false;
         };
-        let added = client.rejected_calls.added();
-        if client.looked_at.load(Relaxed) == added {
+        let added = client.denied_calls.added();
+        if client.searched.load(Relaxed) == added {
             return false;
         }
         let host = client.address.host_key();
-        let (was_rejected, others) = client.rejected_calls.take(&host, xid);
+        let (was_denied, others) = client.denied_calls.take(&host, xid);
         if !others {
-            client.looked_at.store(added, Relaxed);
+            client.searched.store(added, Relaxed);
         }
-        was_rejected
+        was_denied
     }
 
     /// Grows the work queue for the messages of `count` Receives. Sleeps if `flags` allow it.
     pub(super) fn reserve_work(&self, count: usize, flags: Flags) -> Result {
         let mut queue = WorkQueue::with_capacity(count, flags)?;
-        self.work.lock().move_to(&mut queue);
+        self.work.lock().grow_into(&mut queue);
         // Frees the old entries, or the new ones if another thread has grown the queue meanwhile.
         drop(queue);
         Ok(())
@@ -313,7 +313,7 @@ impl<T: SvcConnection> Connection<T> {
         // Without memory it stays as long as it is. Not GFP_KERNEL: freeing the connection waits
         // for this.
         if let Ok(mut queue) = WorkQueue::with_capacity(count, GFP_NOWAIT | __GFP_NOWARN) {
-            self.work.lock().shrink_to(&mut queue);
+            self.work.lock().shrink_into(&mut queue);
             drop(queue);
         }
     }
@@ -323,7 +323,7 @@ impl<T: SvcConnection> Connection<T> {
         let mut queue = self.work.lock();
         let work = queue.pop();
         if let Some(Work::Reads(_)) = work {
-            self.note_waiting(&queue);
+            self.count_waiters(&queue);
         }
         if queue.is_empty() {
             emptied();
@@ -350,7 +350,7 @@ impl<T: SvcConnection> Connection<T> {
         let refused = link.with(|xprt| {
             let mut queue = self.work.lock();
             let refused = add(&mut queue);
-            self.announce(queue, xprt);
+            self.wake_thread(queue, xprt);
             refused
         });
         // Nothing is refused until the connection has ended: there is an entry for each Receive.
@@ -359,7 +359,7 @@ impl<T: SvcConnection> Connection<T> {
 
     /// Wakes an nfsd thread if there is work in `queue`. When the connection has ended there is no
     /// work, and sunrpc may have freed the transport.
-    fn announce(&self, queue: Guard<'_, WorkQueue<Self>, SpinLockBackend>, xprt: &SvcXprt<T>) {
+    fn wake_thread(&self, queue: Guard<'_, WorkQueue<Self>, SpinLockBackend>, xprt: &SvcXprt<T>) {
         if self.state.is_open() && !queue.is_empty() {
             xprt.data_pending();
             drop(queue);
@@ -427,48 +427,48 @@ impl<T: SvcConnection> Connection<T> {
 
     /// Returns a counter that changes when another attempt to post may succeed. Read it before an
     /// attempt.
-    pub(super) fn resumed(&self) -> u64 {
-        self.resumed.load(Acquire)
+    pub(super) fn space_seq(&self) -> u64 {
+        self.space_seq.load(Acquire)
     }
 
     /// Returns a counter that changes when pages are freed that another call waits for. Read it
     /// before an attempt.
-    pub(super) fn pages_freed(&self) -> u64 {
-        self.pages_freed.load(Acquire)
+    pub(super) fn pages_seq(&self) -> u64 {
+        self.pages_seq.load(Acquire)
     }
 
     /// Returns whether Sends wait for Send buffers.
     pub(super) fn waits_for_buffers(&self) -> bool {
-        self.for_buffers.load(Relaxed) != 0
+        self.buffer_waiters.load(Relaxed) != 0
     }
 
     /// Returns whether Sends or RDMA Reads wait for SQ credits.
     pub(super) fn waits_for_credits(&self) -> bool {
-        self.for_credits.load(Relaxed) != 0
+        self.credit_waiters.load(Relaxed) != 0
     }
 
     /// Returns whether RDMA Reads wait for pages.
     pub(super) fn waits_for_pages(&self) -> bool {
-        self.for_pages.load(Relaxed) != 0
+        self.page_waiters.load(Relaxed) != 0
     }
 
-    /// Queues `message` to wait for a Send buffer. An attempt has the value of [`Self::resumed`].
+    /// Queues `message` to wait for a Send buffer. An attempt has the value of [`Self::space_seq`].
     pub(super) fn wait_for_buffer(&self, message: Outgoing<Self>, attempt: Attempt<u64>) {
-        self.queue_waiting(attempt, &self.resumed, |queue, attempt| {
+        self.queue_waiting(attempt, &self.space_seq, |queue, attempt| {
             queue.wait_for_buffer(message, attempt).err()
         });
     }
 
-    /// Queues `waiting` to wait for SQ credits. An attempt has the value of [`Self::resumed`].
-    pub(super) fn wait_for_credits(&self, waiting: WaitingFor<Self>, attempt: Attempt<u64>) {
-        self.queue_waiting(attempt, &self.resumed, |queue, attempt| {
+    /// Queues `waiting` to wait for SQ credits. An attempt has the value of [`Self::space_seq`].
+    pub(super) fn wait_for_credits(&self, waiting: Waiter<Self>, attempt: Attempt<u64>) {
+        self.queue_waiting(attempt, &self.space_seq, |queue, attempt| {
             queue.wait_for_credits(waiting, attempt).err()
         });
     }
 
-    /// Queues `reads` to wait for pages. An attempt has the value of [`Self::pages_freed`].
+    /// Queues `reads` to wait for pages. An attempt has the value of [`Self::pages_seq`].
     pub(super) fn wait_for_pages(&self, reads: WaitingReads<Self>, attempt: Attempt<u64>) {
-        self.queue_waiting(attempt, &self.pages_freed, |queue, attempt| {
+        self.queue_waiting(attempt, &self.pages_seq, |queue, attempt| {
             queue.wait_for_pages(reads, attempt).err()
         });
     }
@@ -480,40 +480,40 @@ impl<T: SvcConnection> Connection<T> {
         number: &Atomic<u64>,
         add: impl FnOnce(&mut WorkQueue<Self>, Attempt<bool>) -> Option<R>,
     ) {
-        if !matches!(attempt, Attempt::Again(_)) {
+        if !matches!(attempt, Attempt::Requeued(_)) {
             SQ_STARVE.add(1);
         }
         self.queue_work(|queue| {
             let refused = add(queue, attempt.map(|before| number.load(Acquire) != before));
-            self.note_waiting(queue);
+            self.count_waiters(queue);
             refused
         });
     }
 
-    /// Notes that the Send queue has space again. Call [`Self::next_waiting`] after this.
-    pub(super) fn note_room(&self) {
-        self.resumed.fetch_add(1, Release);
-        self.work.lock().set_room();
+    /// Notes that the Send queue has space again. Call [`Self::next_waiter`] after this.
+    pub(super) fn note_space_freed(&self) {
+        self.space_seq.fetch_add(1, Release);
+        self.work.lock().space_freed();
     }
 
     /// Queues `reads`, which have SQ credits, for an nfsd thread to post.
-    pub(super) fn queue_ready(&self, reads: WaitingReads<Self>) {
+    pub(super) fn queue_ready_reads(&self, reads: WaitingReads<Self>) {
         self.queue_work(|queue| queue.push_ready(reads).err());
     }
 
     /// Returns the `pages` of a call that was read, and wakes an nfsd thread for reads that wait
     /// for pages. Does not sleep.
-    pub(super) fn end_read(&self, pages: ReadPages) {
-        if self.calls_read.end(pages) {
-            self.pages_freed.fetch_add(1, Release);
+    pub(super) fn release_read_permit(&self, pages: ReadPermit) {
+        if self.read_budget.end(pages) {
+            self.pages_seq.fetch_add(1, Release);
             self.queue_work(|queue| {
-                queue.set_pages();
+                queue.pages_freed();
                 None::<()>
             });
         }
     }
 
-    /// Notes that RDMA Reads from [`Self::next_waiting`] have been posted, or wait again. Call that
+    /// Notes that RDMA Reads from [`Self::next_waiter`] have been posted, or wait again. Call that
     /// again after this.
     pub(super) fn end_reads(&self) {
         self.work.lock().end_reads();
@@ -521,24 +521,24 @@ impl<T: SvcConnection> Connection<T> {
 
     /// Takes the next waiter for which the Send queue may have space. If there is none, wakes an
     /// nfsd thread if there is work for it. Does not sleep.
-    pub(super) fn next_waiting(&self) -> Option<WaitingFor<Self>> {
+    pub(super) fn next_waiter(&self) -> Option<Waiter<Self>> {
         let next = self.link.as_ref()?.with(|xprt| {
             let mut queue = self.work.lock();
-            let next = queue.pop_waiting();
+            let next = queue.pop_waiter();
             match next {
-                Some(_) => self.note_waiting(&queue),
-                None => self.announce(queue, xprt),
+                Some(_) => self.count_waiters(&queue),
+                None => self.wake_thread(queue, xprt),
             }
             next
         });
         next.flatten()
     }
 
-    fn note_waiting(&self, queue: &WorkQueue<Self>) {
-        let [for_buffers, for_credits, for_pages] = queue.waiting();
-        self.for_buffers.store(for_buffers, Relaxed);
-        self.for_credits.store(for_credits, Relaxed);
-        self.for_pages.store(for_pages, Relaxed);
+    fn count_waiters(&self, queue: &WorkQueue<Self>) {
+        let [buffer_waiters, credit_waiters, page_waiters] = queue.waiter_counts();
+        self.buffer_waiters.store(buffer_waiters, Relaxed);
+        self.credit_waiters.store(credit_waiters, Relaxed);
+        self.page_waiters.store(page_waiters, Relaxed);
     }
 
     /// Frees the work and the Receives, and returns the connection's share of what all connections

@@ -15,7 +15,7 @@ use kernel::{
             Release, //
         },
         SpinLock, //
-    },
+    }, //
 };
 use proto::conn::server::{
     Action,

@@ -53,12 +53,12 @@ use rdma::error::not_connected;
 const OWN_SHARE: u32 = LEAST_GRANT;
 
 /// The credits that all connections together have borrowed beyond their share.
-static TOTAL: Atomic<u32> = Atomic::new(0);
+static BORROWED: Atomic<u32> = Atomic::new(0);
 
 const NANOSECONDS_PER_MS: u64 = 1_000_000;
 
 /// Returns the part of `credits` that exceeds the share of a connection.
-fn beyond_share(credits: u32) -> u32 {
+fn borrowed_part(credits: u32) -> u32 {
     credits.saturating_sub(OWN_SHARE)
 }
 
@@ -74,7 +74,7 @@ pub(super) struct Credits {
     granted: Atomic<u32>,
     /// The credits that the client requested last.
     requested: Atomic<u32>,
-    /// The peak number of calls in progress since the last [`Change::lower`].
+    /// The peak number of calls in progress since the last [`GrantUpdate::lower`].
     most_in_progress: Atomic<u32>,
     /// The number of replies that have begun.
     replies: Atomic<u32>,
@@ -82,8 +82,8 @@ pub(super) struct Credits {
     arrivals: SpinLock<Arrivals>,
     /// The number of calls in the present interval of `arrivals`.
     calls: Atomic<u32>,
-    /// Whether a thread holds a [`Change`].
-    changing: AtomicFlag,
+    /// Whether a thread holds a [`GrantUpdate`].
+    updating: AtomicFlag,
     #[pin]
     backing: SpinLock<Backing>,
 }
@@ -92,19 +92,19 @@ pub(super) struct Credits {
 struct Backing {
     /// The highest grant that there are Receives for.
     credits: u32,
-    /// The number of these credits that are borrowed, and counted in [`TOTAL`].
-    of_total: u32,
+    /// The number of these credits that are borrowed, and counted in [`BORROWED`].
+    borrowed: u32,
     /// Whether the connection has ended, and borrows no more.
     ended: bool,
     lowering: Lowering,
-    /// The number of messages received at the time of the last [`Change::lower`].
+    /// The number of messages received at the time of the last [`GrantUpdate::lower`].
     arrived: u32,
 }
 
 /// The exclusive right to change the grant of a connection and its Receives, until it is dropped.
-pub(super) struct Change<'a>(&'a Credits);
+pub(super) struct GrantUpdate<'a>(&'a Credits);
 
-/// The activity of a connection, as input of [`Change::lower`].
+/// The activity of a connection, as input of [`GrantUpdate::lower`].
 pub(super) struct Activity {
     /// The number of messages received.
     pub(super) arrived: u32,
@@ -129,11 +129,11 @@ impl Credits {
             replies: Atomic::new(0),
             arrivals <- new_spinlock!(Arrivals::new(), "rpcrdma::arrivals"),
             calls: Atomic::new(0),
-            changing: AtomicFlag::new(false),
+            updating: AtomicFlag::new(false),
             backing <- new_spinlock!(
                 Backing {
                     credits: FIRST_CREDITS,
-                    of_total: 0,
+                    borrowed: 0,
                     ended: false,
                     lowering: Lowering::new(now() / NANOSECONDS_PER_MS, LEAST_GRANT),
                     arrived: 0,
@@ -145,8 +145,8 @@ impl Credits {
 
     /// Notes that a reply begins. Call this before [`Self::granted`] is read for it.
     pub(super) fn begin_reply(&self) {
-        // `Change::lower` counts the replies after it has lowered the grant. It counts this one, or
-        // this one has the lower grant.
+        // `GrantUpdate::lower` counts the replies after it has lowered the grant. It counts this
+        // one, or this one has the lower grant.
         self.replies.fetch_add(1, Full);
     }
 
@@ -168,7 +168,7 @@ impl Credits {
     /// Returns the next higher grant, up to `limit`, if this reply should carry one. `in_progress`
     /// messages are in progress, of which up to `replies` may be replies to callbacks. A message to
     /// the client and its acknowledgement take `round_trip` nanoseconds. Does not sleep.
-    pub(super) fn raised(
+    pub(super) fn next_grant(
         &self,
         in_progress: u32,
         replies: u32,
@@ -210,9 +210,9 @@ impl Credits {
     }
 
     /// Acquires the right to change the grant. [`None`] if another thread has it.
-    pub(super) fn begin_change(&self) -> Option<Change<'_>> {
-        let taken = self.changing.xchg(true, Acquire);
-        (!taken).then_some(Change(self))
+    pub(super) fn begin_update(&self) -> Option<GrantUpdate<'_>> {
+        let taken = self.updating.xchg(true, Acquire);
+        (!taken).then_some(GrantUpdate(self))
     }
 
     /// Notes that `count` Receives were freed that the present grant does not need.
@@ -222,66 +222,66 @@ impl Credits {
         let mut backing = self.backing.lock();
         let excess = backing.credits.saturating_sub(least).min(count);
         backing.credits = backing.credits.saturating_sub(excess);
-        let of_total = backing.of_total;
-        backing.of_total = of_total.min(beyond_share(backing.credits));
-        let returned = of_total.saturating_sub(backing.of_total);
+        let borrowed = backing.borrowed;
+        backing.borrowed = borrowed.min(borrowed_part(backing.credits));
+        let returned = borrowed.saturating_sub(backing.borrowed);
         drop(backing);
-        Self::return_to_total(returned);
+        Self::repay(returned);
     }
 
     /// Returns the number of credits that all connections together have borrowed.
     #[cfg(RPCRDMA_SELFTEST)]
-    pub(super) fn total() -> u32 {
-        TOTAL.load(Relaxed)
+    pub(super) fn all_borrowed() -> u32 {
+        BORROWED.load(Relaxed)
     }
 
     /// Borrows up to `credits` from the pool. Returns the number borrowed.
-    fn take_from_total(credits: u32) -> u32 {
+    fn borrow(credits: u32) -> u32 {
         let limit = max_total_credits();
-        let before = TOTAL.fetch_add(credits, Relaxed);
+        let before = BORROWED.fetch_add(credits, Relaxed);
         let taken = limit.saturating_sub(before).min(credits);
-        Self::return_to_total(credits.saturating_sub(taken));
+        Self::repay(credits.saturating_sub(taken));
         taken
     }
 
-    /// Returns credits that [`Self::take_from_total`] borrowed.
-    fn return_to_total(credits: u32) {
-        TOTAL.fetch_sub(credits, Relaxed);
+    /// Returns credits that [`Self::borrow`] borrowed.
+    fn repay(credits: u32) {
+        BORROWED.fetch_sub(credits, Relaxed);
     }
 
     /// Ends the grant, and returns what it borrowed. A raise may run at the same time.
     pub(super) fn end(&self) {
         let mut backing = self.backing.lock();
         backing.ended = true;
-        let of_total = core::mem::take(&mut backing.of_total);
+        let borrowed = core::mem::take(&mut backing.borrowed);
         drop(backing);
-        Self::return_to_total(of_total);
+        Self::repay(borrowed);
     }
 }
 
-impl Change<'_> {
+impl GrantUpdate<'_> {
     /// Raises the grant to `credits`, or as far as the pool allows, after `post` has posted the
     /// Receives for it.
     pub(super) fn raise(&self, credits: u32, post: impl FnOnce(u32) -> Result) -> Result {
         let Self(all) = self;
-        let of_total = all.backing.lock().of_total;
-        let wanted = beyond_share(credits).saturating_sub(of_total);
-        let taken = Credits::take_from_total(wanted);
+        let borrowed = all.backing.lock().borrowed;
+        let wanted = borrowed_part(credits).saturating_sub(borrowed);
+        let taken = Credits::borrow(wanted);
         let credits = credits.saturating_sub(wanted.saturating_sub(taken));
         // Another thread may have raised the grant meanwhile.
         let posted = match credits > all.granted() {
             true => post(credits),
             false => Err(EAGAIN),
         };
-        posted.inspect_err(|_| Credits::return_to_total(taken))?;
+        posted.inspect_err(|_| Credits::repay(taken))?;
         let mut backing = all.backing.lock();
         if backing.ended {
             drop(backing);
-            Credits::return_to_total(taken);
+            Credits::repay(taken);
             return Err(not_connected());
         }
         backing.credits = backing.credits.max(credits);
-        backing.of_total = backing.of_total.saturating_add(taken);
+        backing.borrowed = backing.borrowed.saturating_add(taken);
         drop(backing);
         all.granted.store(credits, Release);
         Ok(())
@@ -329,9 +329,9 @@ impl Change<'_> {
     }
 }
 
-impl Drop for Change<'_> {
+impl Drop for GrantUpdate<'_> {
     fn drop(&mut self) {
         let Self(all) = self;
-        all.changing.store(false, Release);
+        all.updating.store(false, Release);
     }
 }

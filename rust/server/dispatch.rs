@@ -17,10 +17,10 @@ use super::{
     send::SendPath,
     transport::{
         Args,
-        Connection,
+        ServerConn,
         ServerTransport, //
     },
-    work_queue::ChunkedCall,
+    work_queue::ChunkedCall, //
 };
 use core::ops::Range;
 use kernel::{
@@ -101,7 +101,7 @@ pub(super) enum Disposition {
 pub(super) fn dispatch(
     responder: &Responder<ServerTransport>,
     xprt: &SvcXprt<ServerTransport>,
-    message: &Message<Connection>,
+    message: &Message<ServerConn>,
     args: &Args<'_>,
 ) -> Disposition {
     let bytes = message.bytes();
@@ -158,7 +158,7 @@ pub(super) fn dispatch(
         }
     };
     let connection = &responder.send_path.connection;
-    if !call.lists.is_empty() && connection.was_rejected(call.xid) {
+    if !call.lists.is_empty() && connection.was_denied(call.xid) {
         return refuse(connection, &call, c"its chunks were denied before");
     }
     let threshold = responder.send_path.inline_threshold;
@@ -182,7 +182,7 @@ pub(super) fn dispatch(
 }
 
 /// Counts and logs that `call` is refused for this `reason`, and returns that disposition.
-fn refuse(connection: &Connection, call: &Call<'_>, reason: &CStr) -> Disposition {
+fn refuse(connection: &ServerConn, call: &Call<'_>, reason: &CStr) -> Disposition {
     BAD_CALLS.add(1);
     let xid = call.xid;
     connection
@@ -193,7 +193,7 @@ fn refuse(connection: &Connection, call: &Call<'_>, reason: &CStr) -> Dispositio
 /// Traces the header of `message`, which precedes `payload`.
 fn trace_decoded(
     responder: &Responder<ServerTransport>,
-    message: &Message<Connection>,
+    message: &Message<ServerConn>,
     payload: &[u8],
 ) {
     trace::event!(svcrdma_decode_rqst(
@@ -205,8 +205,8 @@ fn trace_decoded(
 
 /// Decides about `read`, whose RDMA Reads have completed.
 pub(super) fn dispatch_read(
-    connection: &Connection,
-    read: &ChunkedCall<Connection>,
+    connection: &ServerConn,
+    read: &ChunkedCall<ServerConn>,
 ) -> Disposition {
     let bytes = read.message.bytes();
     // It was a call when the Reads were posted.

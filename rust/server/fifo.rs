@@ -45,14 +45,14 @@ impl<T> Fifo<T> {
     }
 
     /// Moves all elements to `other` and swaps the two, if `other` has more entries.
-    pub(super) fn move_to(&mut self, other: &mut Self) {
+    pub(super) fn grow_into(&mut self, other: &mut Self) {
         if other.entries.len() > self.entries.len() {
             self.exchange(other);
         }
     }
 
     /// Moves all elements to `other` and swaps the two, if `other` has fewer entries, but enough.
-    pub(super) fn shrink_to(&mut self, other: &mut Self) {
+    pub(super) fn shrink_into(&mut self, other: &mut Self) {
         if other.entries.len() < self.entries.len() && other.entries.len() >= self.len {
             self.exchange(other);
         }

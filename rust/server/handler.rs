@@ -8,7 +8,7 @@
 
 use super::{
     config::RECEIVED,
-    connection::Connection,
+    connection::ServerConn,
     work_queue::ChunkedCall, //
 };
 use crate::endpoint;
@@ -33,7 +33,7 @@ use rdma::{
 };
 use sunrpc::SvcConnection;
 
-impl<T: SvcConnection> rdma::Context for Connection<T> {
+impl<T: SvcConnection> rdma::Context for ServerConn<T> {
     type InvalidateContext = ();
     /// The XID of the message.
     type SendTag = u32;
@@ -81,7 +81,7 @@ impl<T: SvcConnection> rdma::Context for Connection<T> {
     }
 }
 
-impl<T: SvcConnection> rdma::Handler for Connection<T> {
+impl<T: SvcConnection> rdma::Handler for ServerConn<T> {
     type SendPolicy = endpoint::SendPolicy<Self>;
 
     fn received(
@@ -137,8 +137,8 @@ impl<T: SvcConnection> rdma::Handler for Connection<T> {
         ));
     }
 
-    fn send_resumed(&self, queue: &QueuePair<Self>) {
-        self.resume(queue);
+    fn send_space_freed(&self, queue: &QueuePair<Self>) {
+        self.on_space_freed(queue);
     }
 
     // The server registers memory only for RDMA Reads on iWARP, and each Read invalidates its
@@ -149,7 +149,7 @@ impl<T: SvcConnection> rdma::Handler for Connection<T> {
     fn invalidate_failed(&self, _regions: mr::Registered<Self>, _context: ()) {}
 }
 
-impl<T: SvcConnection> ReadHandler for Connection<T> {
+impl<T: SvcConnection> ReadHandler for ServerConn<T> {
     type ReadDone = ChunkedCall<Self>;
 
     fn read_done(&self, queue: &QueuePair<Self>, call: ChunkedCall<Self>) {

@@ -55,7 +55,7 @@ impl<H: Context> LentMessages<H> {
 
     /// Moves all Receives with their indices to `other`, which is empty, and swaps the two, if
     /// `other` has more entries.
-    pub(super) fn move_to(&mut self, other: &mut Self) {
+    pub(super) fn grow_into(&mut self, other: &mut Self) {
         let count = self.lent.len();
         if other.lent.len() <= count {
             return;

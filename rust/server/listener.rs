@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The private state of a listening `svc_xprt`: the CM queues [connection
-//! requests](super::connect_requests), and nfsd threads accept them.
+//! requests](super::accept_queue), and nfsd threads accept them.
 //!
 //! The timer of the listener does what the CM or the removal of a device waits for, as no nfsd
 //! thread may be free. It drops requests of clients that have gone, destroys the listening id when
 //! its device is removed, and rebinds when the address moves to another device.
 
 use super::{
-    connect_requests::{
-        Limits,
-        RequestQueue, //
+    accept_queue::{
+        AcceptQueue,
+        Limits, //
     },
+    denied_calls::DeniedCalls,
     page_pool::PagePool,
     queue_limits::MAX_PAYLOAD,
-    rejected_calls::RejectedCalls,
     transport::{
         log_rejected,
         ConnectRequest,
         ServerTransport, //
-    },
+    }, //
 };
 use core::mem::replace;
 use kernel::{
@@ -61,18 +61,18 @@ pub(crate) static CLASS: SvcClass<Listener> = SvcClass::new();
 /// The private state of a listening `svc_xprt`.
 #[pin_data]
 pub(crate) struct Listener {
-    requests: Arc<RequestQueue>,
+    requests: Arc<AcceptQueue>,
     page_pool: Arc<PagePool>,
-    rejected_calls: Arc<RejectedCalls>,
+    denied_calls: Arc<DeniedCalls>,
     #[pin]
-    place: Mutex<Place>,
+    bind_state: Mutex<BindState>,
 }
 
 /// The state of the listening id.
-enum Place {
+enum BindState {
     /// The listener is not bound yet, or no longer.
-    Nowhere,
-    At(ListenId),
+    Unbound,
+    Bound(ListenId),
     /// The address has moved to another device. At most `tries` attempts to bind it are left.
     Moved {
         net: Net,
@@ -86,42 +86,42 @@ enum Place {
 /// The listening id and its network namespace.
 struct ListenId {
     net: Net,
-    id: listener::Listener<RequestQueue>,
+    id: listener::CmListener<AcceptQueue>,
 }
 
 impl Listener {
     /// Destroys the listening id because its address has moved. Sleeps.
-    fn leave(listening: ListenId) -> Place {
+    fn unbind(listening: ListenId) -> BindState {
         let ListenId { net, id } = listening;
         // Only one id can listen at an address, so this one is destroyed first.
         match id.local_address() {
-            Ok(address) => Place::Moved {
+            Ok(address) => BindState::Moved {
                 net,
                 address,
                 tries: REBIND_TRIES,
                 since: Instant::now(),
             },
-            Err(_) => Place::Nowhere,
+            Err(_) => BindState::Unbound,
         }
     }
 
     /// Binds `address` to the device that has it now, if attempts are left. Sleeps.
-    fn follow(&self, net: Net, address: SockAddr, tries: usize) -> Place {
+    fn rebind(&self, net: Net, address: SockAddr, tries: usize) -> BindState {
         match (self.bind(&net, &address), tries.checked_sub(1)) {
-            (Ok(id), _) => Place::At(ListenId { net, id }),
-            (Err(_), Some(tries @ 1..)) => Place::Moved {
+            (Ok(id), _) => BindState::Bound(ListenId { net, id }),
+            (Err(_), Some(tries @ 1..)) => BindState::Moved {
                 net,
                 address,
                 tries,
                 since: Instant::now(),
             },
-            (Err(_), _) => Place::Nowhere,
+            (Err(_), _) => BindState::Unbound,
         }
     }
 
     /// Creates an id that listens at `address`. Sleeps.
-    fn bind(&self, net: &Net, address: &SockAddr) -> Result<listener::Listener<RequestQueue>> {
-        listener::Listener::new(net, address, BACKLOG, self.requests.clone())
+    fn bind(&self, net: &Net, address: &SockAddr) -> Result<listener::CmListener<AcceptQueue>> {
+        listener::CmListener::new(net, address, BACKLOG, self.requests.clone())
     }
 }
 
@@ -139,20 +139,20 @@ impl SvcListener for Listener {
 
     fn new(link: SvcLink<Self>) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            requests: RequestQueue::new(link, Limits::DEFAULT)?,
+            requests: AcceptQueue::new(link, Limits::DEFAULT)?,
             page_pool: PagePool::new()?,
-            rejected_calls: RejectedCalls::new()?,
-            place <- new_mutex!(Place::Nowhere, "rpcrdma::listen_place"),
+            denied_calls: DeniedCalls::new()?,
+            bind_state <- new_mutex!(BindState::Unbound, "rpcrdma::bind_state"),
         })
     }
 
     fn listen(&self, net: Net, address: &SockAddr) -> Result<SockAddr> {
         // Locked before the id is bound, as the device may be removed right after.
-        let mut place = self.place.lock();
+        let mut bind_state = self.bind_state.lock();
         let id = self.bind(&net, address)?;
         let local = id.local_address()?;
         self.requests.address.populate(local);
-        *place = Place::At(ListenId { net, id });
+        *bind_state = BindState::Bound(ListenId { net, id });
         Ok(local)
     }
 
@@ -177,44 +177,44 @@ impl SvcListener for Listener {
             request,
             link,
             self.page_pool.clone(),
-            self.rejected_calls.clone(),
+            self.denied_calls.clone(),
         )
     }
 
     fn timer_expired(&self, xprt: &SvcXprt<Self>) {
         self.requests.drop_gone();
-        self.requests.look_again();
-        let mut place = self.place.lock();
+        self.requests.retry_delayed();
+        let mut bind_state = self.bind_state.lock();
         let moved = self.requests.has_moved();
-        let before = replace(&mut *place, Place::Nowhere);
-        let is_somewhere = !matches!(before, Place::Nowhere);
-        *place = match before {
+        let before = replace(&mut *bind_state, BindState::Unbound);
+        let was_bound = !matches!(before, BindState::Unbound);
+        *bind_state = match before {
             // The removal of the device waits until the id is dropped.
             _ if self.requests.is_lost() => return,
-            Place::At(listening) if moved => Self::leave(listening),
+            BindState::Bound(listening) if moved => Self::unbind(listening),
             // The timer may have been started for another reason, or expire a moment early.
-            Place::Moved {
+            BindState::Moved {
                 net,
                 address,
                 tries,
                 since,
             } if since.elapsed().as_millis() >= i64::from(REBIND_INTERVAL_MS / 2) => {
-                self.follow(net, address, tries)
+                self.rebind(net, address, tries)
             }
             unchanged => unchanged,
         };
-        match *place {
-            Place::Moved { .. } => xprt.start_timer(REBIND_INTERVAL_MS),
-            Place::Nowhere if is_somewhere => {
+        match *bind_state {
+            BindState::Moved { .. } => xprt.start_timer(REBIND_INTERVAL_MS),
+            BindState::Unbound if was_bound => {
                 listener::Listen::listener_lost(&*self.requests);
             }
-            Place::Nowhere | Place::At(_) => (),
+            BindState::Unbound | BindState::Bound(_) => (),
         }
     }
 
     fn detach(&self) {
-        let place = replace(&mut *self.place.lock(), Place::Nowhere);
-        drop(place);
+        let bind_state = replace(&mut *self.bind_state.lock(), BindState::Unbound);
+        drop(bind_state);
         self.requests.drop_all();
     }
 }

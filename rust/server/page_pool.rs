@@ -21,7 +21,7 @@ use kernel::{
     sync::{
         Arc,
         SpinLock, //
-    },
+    }, //
 };
 use sunrpc::{
     memory::Page,

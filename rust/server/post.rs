@@ -8,17 +8,17 @@
 
 use super::{
     config::WRITES,
-    connection::Connection,
-    credit_line::Waiting,
-    room_queue::Attempt,
+    connection::ServerConn,
+    sq_credit_queue::SqWaiter,
+    wait_queue::Attempt,
     waiting::{
         Outgoing,
         OutgoingBytes, //
     }, //
 };
 use crate::endpoint::{
-    Responding,
-    SendBuffering, //
+    ResponderExt,
+    SendBufferExt, //
 };
 use kernel::prelude::*;
 use proto::conn::server::Event;
@@ -33,82 +33,85 @@ use rdma::{
 use sunrpc::SvcConnection;
 use trace::CompletionId;
 
-impl<T: SvcConnection> Connection<T> {
+impl<T: SvcConnection> ServerConn<T> {
     /// Posts `message` on `queue`, or queues it until there is space. An error closes the
     /// connection. Sleeps.
     pub(super) fn send(&self, queue: &QueuePair<Self>, message: Outgoing<Self>) -> Result {
-        let sequence = self.resumed();
+        let sequence = self.space_seq();
         let has_buffer = matches!(message.bytes, OutgoingBytes::Buffer(_));
         let result = if !has_buffer && self.waits_for_buffers() {
-            self.wait_for_buffer(message, Attempt::None);
+            self.wait_for_buffer(message, Attempt::NotTried);
             // Completions use the buffers that exist. More may be allocated.
             if let Some(buffer) = queue.make_send_buffer() {
                 queue.put_back_send_buffer(buffer);
-                self.note_room();
+                self.note_space_freed();
             }
             Ok(())
         } else {
             let make = || queue.make_send_buffer();
             self.try_send(queue, message, make, sequence, false)
         };
-        self.go_on(queue);
-        self.flush_for_buffers(queue);
+        self.recheck_waiters(queue);
+        self.post_barrier_for_buffers(queue);
         result
     }
 
     /// Requests a completion if Sends wait for buffers and no more can be allocated. Does not
     /// sleep.
-    fn flush_for_buffers(&self, queue: &QueuePair<Self>) {
-        if self.waits_for_buffers() && queue.lacks_send_buffers() && queue.flush_sends().is_err() {
+    fn post_barrier_for_buffers(&self, queue: &QueuePair<Self>) {
+        if self.waits_for_buffers() && queue.lacks_send_buffers() && queue.post_barrier().is_err() {
             self.lost(Event::Unanswered, c"a work request could not be posted");
         }
     }
 
     /// Notes that `queue` has space again, and serves the waiters. Does not sleep.
-    pub(super) fn resume(&self, queue: &QueuePair<Self>) {
-        self.note_room();
-        self.serve_waiting(queue);
+    pub(super) fn on_space_freed(&self, queue: &QueuePair<Self>) {
+        self.note_space_freed();
+        self.run_waiters(queue);
     }
 
     /// Rechecks the waiters. Call this after every attempt to post. Closes the race with a
     /// completion that freed space before the element was queued: no later completion may come.
     /// Does not sleep.
-    pub(super) fn go_on(&self, queue: &QueuePair<Self>) {
+    pub(super) fn recheck_waiters(&self, queue: &QueuePair<Self>) {
         if self.waits_for_buffers() || self.waits_for_credits() {
-            self.serve_waiting(queue);
+            self.run_waiters(queue);
         }
     }
 
-    /// Does what [`Self::resume`] does, if anything waits.
-    pub(super) fn resume_waiting(&self, queue: &QueuePair<Self>) {
+    /// Does what [`Self::on_space_freed`] does, if anything waits.
+    pub(super) fn retry_waiters(&self, queue: &QueuePair<Self>) {
         if self.waits_for_buffers() || self.waits_for_credits() {
-            self.resume(queue);
+            self.on_space_freed(queue);
         }
     }
 
     /// Posts the waiting Sends for which there is space, and queues RDMA Reads for which there is
     /// for a thread to post. If the connection has ended, drops both. Does not sleep.
-    fn serve_waiting(&self, queue: &QueuePair<Self>) {
-        while let Some(waiting) = self.next_waiting() {
-            let sequence = self.resumed();
+    fn run_waiters(&self, queue: &QueuePair<Self>) {
+        while let Some(waiting) = self.next_waiter() {
+            let sequence = self.space_seq();
             match waiting {
-                Waiting::Reads(reads) if !self.state.is_open() => {
+                SqWaiter::Reads(reads) if !self.state.is_open() => {
                     drop(reads);
                     self.end_reads();
                 }
-                Waiting::Reads(mut reads) => {
+                SqWaiter::Reads(mut reads) => {
                     match queue.reserve_reads(reads.requests, reads.registrations) {
                         Some(credits) => {
                             reads.credits = Some(credits);
-                            self.queue_ready(reads);
+                            self.queue_ready_reads(reads);
                         }
                         None => {
-                            self.wait_for_credits(Waiting::Reads(reads), Attempt::Again(sequence));
+                            self.wait_for_credits(
+                                SqWaiter::Reads(reads),
+                                Attempt::Requeued(sequence),
+                            );
                             self.end_reads();
                         }
                     }
                 }
-                Waiting::Send(message) => {
+                SqWaiter::Send(message) => {
                     let take = || queue.take_send_buffer();
                     let xid = message.xid;
                     // An error closes the connection.
@@ -122,7 +125,7 @@ impl<T: SvcConnection> Connection<T> {
 
     /// Posts `message`, in a buffer from `take` if it has none, or queues it for what it lacks: at
     /// the end, or at the front if it is tried `again`. `sequence` is an earlier value of
-    /// [`Self::resumed`]. An error closes the connection; if it has ended already, `message` is
+    /// [`Self::space_seq`]. An error closes the connection; if it has ended already, `message` is
     /// dropped. Sleeps if `take` does.
     fn try_send(
         &self,
@@ -142,8 +145,8 @@ impl<T: SvcConnection> Connection<T> {
                 message.bytes = bytes;
                 Self::trace_full(queue, 0);
                 let attempt = match again {
-                    true => Attempt::Again(sequence),
-                    false => Attempt::First(sequence),
+                    true => Attempt::Requeued(sequence),
+                    false => Attempt::New(sequence),
                 };
                 self.wait_for_buffer(message, attempt);
                 return Ok(());
@@ -152,14 +155,14 @@ impl<T: SvcConnection> Connection<T> {
         let requests = message.attached.requests();
         // Earlier waiters for SQ credits come first.
         let (credits, attempt) = match again && has_buffer {
-            true => (queue.reserve(requests), Attempt::Again(sequence)),
-            false if requests != 0 && self.waits_for_credits() => (None, Attempt::None),
-            false => (queue.reserve(requests), Attempt::First(sequence)),
+            true => (queue.reserve(requests), Attempt::Requeued(sequence)),
+            false if requests != 0 && self.waits_for_credits() => (None, Attempt::NotTried),
+            false => (queue.reserve(requests), Attempt::New(sequence)),
         };
         let Some(credits) = credits else {
             Self::trace_full(queue, buffer.id(queue).completion);
             message.bytes = OutgoingBytes::Buffer(buffer);
-            self.wait_for_credits(Waiting::Send(message), attempt);
+            self.wait_for_credits(SqWaiter::Send(message), attempt);
             return Ok(());
         };
         WRITES.add(requests);
@@ -167,7 +170,7 @@ impl<T: SvcConnection> Connection<T> {
             len,
             attached,
             memory,
-            verb,
+            kind,
             xid,
             answers,
             ..
@@ -177,7 +180,7 @@ impl<T: SvcConnection> Connection<T> {
         let send = UnpostedSend {
             buffer,
             len,
-            verb,
+            kind,
             tag: xid,
         };
         let posted = queue.post_reply(attached, credits, send, memory);
@@ -187,7 +190,7 @@ impl<T: SvcConnection> Connection<T> {
     /// Starts the watchdog for a posted message, or closes the connection if posting failed.
     pub(super) fn is_posted(&self, posted: Result) -> Result {
         match posted {
-            Ok(()) => self.watch(),
+            Ok(()) => self.start_watchdog(),
             Err(_) => self.lost(Event::Unanswered, c"a message could not be posted"),
         }
         posted

@@ -49,13 +49,13 @@ pub(super) const MAX_PAYLOAD: u32 = 4 << 20;
 /// registered for them, all memory of a call is registered with the first Read: without room for
 /// that, a client would send the call again over one connection after another.
 fn least_transfers(limits: &Limits) -> Result<u32> {
-    let Some(sink_pages) = limits.sink_pages else {
+    let Some(read_mr_pages) = limits.read_mr_pages else {
         return Ok(1);
     };
     // sunrpc allows a page for the rest of the call, and the data may begin within a page. A
     // Position-Zero chunk around an argument is in three parts, which share no region.
     let pages = usize::try_from(MAX_PAYLOAD)?.div_ceil(PAGE_SIZE) + 2;
-    let regions = u32::try_from(pages)?.div_ceil(sink_pages.max(1)) + 2;
+    let regions = u32::try_from(pages)?.div_ceil(read_mr_pages.max(1)) + 2;
     Ok(regions)
 }
 
@@ -100,7 +100,7 @@ impl QueueLimits {
         let least_transfers = least_transfers(limits)?;
         let most = limits.queue_depth / 2 / each;
         let transfers = TRANSFERS.max(least_transfers).min(most);
-        // The drain takes one work request of each queue, and a flush one more.
+        // The drain takes one work request of each queue, and a barrier one more.
         let sends = SENDS.min(limits.queue_depth.saturating_sub(transfers * each + 2));
         let credits = wanted.min(limits.queue_depth.saturating_sub(SPARE_RECEIVES));
         if credits == 0 || transfers < least_transfers {
@@ -117,7 +117,7 @@ impl QueueLimits {
             sends,
             transfers,
             least_transfers,
-            pages_per_read: match limits.sink_pages {
+            pages_per_read: match limits.read_mr_pages {
                 Some(pages) => usize::try_from(pages)?.max(1),
                 None => limits.read_elements.min(SCATTER_ELEMENTS),
             },

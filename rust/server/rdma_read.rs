@@ -13,20 +13,20 @@ use super::{
         zero_padding, //
     },
     config::READS,
-    credit_line::Waiting,
     responder::Responder,
-    room_queue::Attempt,
     send::SendPath,
+    sq_credit_queue::SqWaiter,
     transport::{
-        Connection,
+        ServerConn,
         ServerTransport, //
     },
+    wait_queue::Attempt,
     waiting::WaitingReads,
     work_queue::ChunkedCall, //
 };
 use crate::endpoint::{
-    Responding,
-    SendBuffering,
+    ResponderExt,
+    SendBufferExt,
     UnpostedReads, //
 };
 use kernel::{
@@ -50,7 +50,7 @@ use rdma::{
     mr,
     receive::Message,
     transfer::{
-        Prepared,
+        PreparedTransfer,
         Transfer, //
     }, //
 };
@@ -62,9 +62,9 @@ impl Responder<ServerTransport> {
     /// the call. Sleeps.
     pub(super) fn read_chunks(
         &self,
-        message: Message<Connection>,
+        message: Message<ServerConn>,
         layout: CallLayout,
-    ) -> Option<ChunkedCall<Connection>> {
+    ) -> Option<ChunkedCall<ServerConn>> {
         let connection = &self.send_path.connection;
         let reads = WaitingReads {
             message,
@@ -77,7 +77,7 @@ impl Responder<ServerTransport> {
             waited_for_pages: connection.waits_for_pages(),
         };
         if reads.waited_for_pages {
-            connection.wait_for_pages(reads, Attempt::None);
+            connection.wait_for_pages(reads, Attempt::NotTried);
             return None;
         }
         self.try_read(reads)
@@ -86,8 +86,8 @@ impl Responder<ServerTransport> {
     /// Does what [`Self::read_chunks`] does, for Reads that may have waited.
     pub(super) fn try_read(
         &self,
-        waiting: WaitingReads<Connection>,
-    ) -> Option<ChunkedCall<Connection>> {
+        waiting: WaitingReads<ServerConn>,
+    ) -> Option<ChunkedCall<ServerConn>> {
         let SendPath {
             queue, connection, ..
         } = &self.send_path;
@@ -97,45 +97,45 @@ impl Responder<ServerTransport> {
             connection.end_reads();
         }
         // Credits may be left for the next waiter.
-        connection.go_on(queue);
+        connection.recheck_waiters(queue);
         complete
     }
 
-    fn post_reads(&self, mut waiting: WaitingReads<Connection>) -> Option<ChunkedCall<Connection>> {
+    fn post_reads(&self, mut waiting: WaitingReads<ServerConn>) -> Option<ChunkedCall<ServerConn>> {
         let SendPath {
             queue, connection, ..
         } = &self.send_path;
-        let (resumed, pages_freed) = (connection.resumed(), connection.pages_freed());
+        let (space_seq, pages_seq) = (connection.space_seq(), connection.pages_seq());
         let ready = waiting.credits.take();
         if !connection.state.is_open() {
             // Nobody is left to answer them.
             if let Some(credits) = ready {
-                self.give_back(credits);
+                self.release_credits(credits);
             }
             return None;
         }
         // SQ credits come before pages, so that no page is held while waiting for credits.
         let (credits, attempt) = match ready {
-            Some(credits) => (Some(credits), Attempt::Again(resumed)),
+            Some(credits) => (Some(credits), Attempt::Requeued(space_seq)),
             // Earlier waiters for credits come first.
-            None if connection.waits_for_credits() => (None, Attempt::None),
+            None if connection.waits_for_credits() => (None, Attempt::NotTried),
             None => (
                 queue.reserve_reads(waiting.requests, waiting.registrations),
-                Attempt::First(resumed),
+                Attempt::New(space_seq),
             ),
         };
         let Some(credits) = credits else {
-            Connection::trace_full(queue, waiting.message.id(queue).completion);
-            connection.wait_for_credits(Waiting::Reads(waiting), attempt);
+            ServerConn::trace_full(queue, waiting.message.id(queue).completion);
+            connection.wait_for_credits(SqWaiter::Reads(waiting), attempt);
             return None;
         };
-        let Some(counted) = connection.calls_read.begin(waiting.layout.pages()) else {
-            self.give_back(credits);
+        let Some(permit) = connection.read_budget.begin(waiting.layout.pages()) else {
+            self.release_credits(credits);
             // If it has waited for credits since, others may be before it.
             let was_first = ready.is_none() && waiting.waited_for_pages;
             let attempt = match was_first {
-                true => Attempt::Again(pages_freed),
-                false => Attempt::First(pages_freed),
+                true => Attempt::Requeued(pages_seq),
+                false => Attempt::New(pages_seq),
             };
             waiting.waited_for_pages = true;
             connection.wait_for_pages(waiting, attempt);
@@ -160,11 +160,11 @@ impl Responder<ServerTransport> {
             message,
             layout,
             pages,
-            counted,
+            permit,
             reads_posted: None,
         };
         if reads.is_empty() {
-            self.give_back(credits);
+            self.release_credits(credits);
             return Some(call);
         }
         let requests = reads.len();
@@ -175,17 +175,17 @@ impl Responder<ServerTransport> {
         match queue.post_reads(reads, credits, call) {
             Ok(()) => {
                 READS.add(requests);
-                connection.watch();
+                connection.start_watchdog();
                 if requests < credits {
-                    connection.note_room();
+                    connection.note_space_freed();
                 }
             }
             Err(UnpostedReads::Full(reads, call)) => {
-                Connection::trace_full(queue, call.message.id(queue).completion);
+                ServerConn::trace_full(queue, call.message.id(queue).completion);
                 let registrations = reads.registrations();
                 drop(reads);
                 self.page_pool.keep(call.pages);
-                connection.calls_read.cancel(call.counted);
+                connection.read_budget.cancel(call.permit);
                 let waiting = WaitingReads {
                     message: call.message,
                     layout,
@@ -196,8 +196,8 @@ impl Responder<ServerTransport> {
                 };
                 // Their credits are free now. They are tried once more, too, with the number that
                 // they need.
-                connection.note_room();
-                connection.wait_for_credits(Waiting::Reads(waiting), attempt);
+                connection.note_space_freed();
+                connection.wait_for_credits(SqWaiter::Reads(waiting), attempt);
             }
             Err(UnpostedReads::Lost) => {
                 connection.lost(Event::Failed, c"RDMA Reads could not be posted");
@@ -208,12 +208,12 @@ impl Responder<ServerTransport> {
 
     /// Releases the SQ credits of Reads that are not posted now, and serves other waiters, as no
     /// completion will.
-    fn give_back(&self, credits: usize) {
+    fn release_credits(&self, credits: usize) {
         let SendPath {
             queue, connection, ..
         } = &self.send_path;
         queue.release(credits);
-        connection.resume(queue);
+        connection.on_space_freed(queue);
     }
 
     /// Prepares the RDMA Reads of the chunks of the call in `bytes` into `pages`. Copies the inline
@@ -223,12 +223,12 @@ impl Responder<ServerTransport> {
         bytes: &[u8],
         layout: CallLayout,
         pages: &KVec<Page>,
-    ) -> Result<Prepared<Connection>> {
+    ) -> Result<PreparedTransfer<ServerConn>> {
         let Ok(Incoming::Call(call)) = call::parse(bytes, &policy(usize::MAX)) else {
             return Err(EINVAL);
         };
         let mut reads = self.send_path.queue.reads(GFP_KERNEL)?;
-        reads.expect(pages.len())?;
+        reads.reserve_local(pages.len())?;
         if let CallLayout::ReadChunk { position, len } = layout {
             let position = u32::try_from(position)?;
             let segments = call.lists.read.chunk(position);
@@ -275,7 +275,7 @@ impl Responder<ServerTransport> {
 
 /// Adds RDMA Reads of `segments` into the bytes from `at` to `end` of `pages`.
 fn add_read(
-    reads: &mut Transfer<Connection>,
+    reads: &mut Transfer<ServerConn>,
     segments: impl Iterator<Item = Segment>,
     pages: &KVec<Page>,
     at: usize,

@@ -18,16 +18,16 @@ use kernel::sync::atomic::{
 static TOTAL: Atomic<usize> = Atomic::new(0);
 
 /// The calls of one connection that are being read.
-pub(super) struct CallsRead {
+pub(super) struct ReadBudget {
     count: Atomic<u32>,
     /// Whether another call waits for their pages.
     waits: Atomic<bool>,
 }
 
 /// The right to read a call into a number of pages, until it is dropped.
-pub(crate) struct ReadPages(usize);
+pub(crate) struct ReadPermit(usize);
 
-impl CallsRead {
+impl ReadBudget {
     /// Creates the state of a connection that reads no call.
     pub(super) fn new() -> Self {
         Self {
@@ -38,10 +38,10 @@ impl CallsRead {
 
     /// Begins to read a call into `count` pages. [`None`] if it must wait until [`Self::end`] of
     /// another call returns true.
-    pub(super) fn begin(&self, count: usize) -> Option<ReadPages> {
+    pub(super) fn begin(&self, count: usize) -> Option<ReadPermit> {
         let total = TOTAL.fetch_add(count, Relaxed).saturating_add(count);
         // They are subtracted when this is dropped.
-        let pages = ReadPages(count);
+        let pages = ReadPermit(count);
         let fits = total <= max_total_read_pages();
         if !self.add(fits) {
             // Any later [`Self::end`] sees this, and an earlier one is seen here.
@@ -67,20 +67,20 @@ impl CallsRead {
     }
 
     /// Ends a call that was read. Returns whether to retry the call that waits.
-    pub(super) fn end(&self, pages: ReadPages) -> bool {
+    pub(super) fn end(&self, pages: ReadPermit) -> bool {
         self.cancel(pages);
         self.waits.load(Relaxed) && self.waits.xchg(false, Full)
     }
 
     /// Ends a call that is not read now but waits for SQ credits. The call that waits for pages is
     /// retried when this one has been read.
-    pub(super) fn cancel(&self, pages: ReadPages) {
+    pub(super) fn cancel(&self, pages: ReadPermit) {
         drop(pages);
         self.count.fetch_sub(1, Full);
     }
 }
 
-impl Drop for ReadPages {
+impl Drop for ReadPermit {
     fn drop(&mut self) {
         TOTAL.fetch_sub(self.0, Relaxed);
     }

@@ -15,13 +15,13 @@ use super::{
     responder::Responder,
     transport::{
         Args,
-        Connection,
+        ServerConn,
         ServerTransport, //
     },
     work_queue::{
         ChunkedCall,
         Work, //
-    },
+    }, //
 };
 use kernel::{
     page::PAGE_SIZE,
@@ -42,7 +42,7 @@ impl Responder<ServerTransport> {
     pub(super) fn receive_work(
         &self,
         xprt: &SvcXprt<ServerTransport>,
-        work: Work<Connection>,
+        work: Work<ServerConn>,
         args: &mut Args<'_>,
     ) -> Option<KBox<SvcCall<ServerTransport>>> {
         match work {
@@ -62,7 +62,7 @@ impl Responder<ServerTransport> {
     fn receive_message(
         &self,
         xprt: &SvcXprt<ServerTransport>,
-        message: Message<Connection>,
+        message: Message<ServerConn>,
         args: &mut Args<'_>,
     ) -> Option<KBox<SvcCall<ServerTransport>>> {
         RECEIVED.add(1);
@@ -91,7 +91,7 @@ impl Responder<ServerTransport> {
     fn receive_read(
         &self,
         xprt: &SvcXprt<ServerTransport>,
-        read: ChunkedCall<Connection>,
+        read: ChunkedCall<ServerConn>,
         args: &mut Args<'_>,
     ) -> Option<KBox<SvcCall<ServerTransport>>> {
         let disposition = dispatch_read(&self.send_path.connection, &read);
@@ -99,14 +99,14 @@ impl Responder<ServerTransport> {
             message,
             layout,
             mut pages,
-            counted,
+            permit,
             ..
         } = read;
         let info = match disposition {
             Disposition::Execute(info) => info,
             disposition => {
                 self.page_pool.keep(pages);
-                self.send_path.connection.end_read(counted);
+                self.send_path.connection.release_read_permit(permit);
                 match disposition {
                     Disposition::SendError(error) => self.send_error(message, &error),
                     Disposition::Close => self.close_unanswered(message),
@@ -124,7 +124,7 @@ impl Responder<ServerTransport> {
         };
         let call = self.begin_call(xprt, message, &info, args, set);
         self.page_pool.keep(pages);
-        self.send_path.connection.end_read(counted);
+        self.send_path.connection.release_read_permit(permit);
         call
     }
 
@@ -133,7 +133,7 @@ impl Responder<ServerTransport> {
     fn begin_call(
         &self,
         xprt: &SvcXprt<ServerTransport>,
-        message: Message<Connection>,
+        message: Message<ServerConn>,
         info: &CallInfo,
         args: &mut Args<'_>,
         set: impl FnOnce(&mut Args<'_>, MessageMemory) -> Result<(), MessageMemory>,

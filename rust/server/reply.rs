@@ -15,15 +15,15 @@ use super::{
     responder::Responder,
     send::SendPath,
     transport::{
-        Connection,
+        ServerConn,
         ServerTransport, //
     },
-    waiting::Outgoing,
+    waiting::Outgoing, //
 };
 use crate::endpoint::{
-    Responding,
-    SendBuffering,
-    WORTH_INSERTING, //
+    ResponderExt,
+    SendBufferExt,
+    GATHER_MIN_BYTES, //
 };
 use core::ops::Range;
 use kernel::{
@@ -56,11 +56,11 @@ use rdma::{
         Message,
         MessageMemory, //
     },
-    send::Verb,
+    send::SendKind,
     transfer::{
         Attached,
-        Inserted,
-        Prepared,
+        Gathered,
+        PreparedTransfer,
         Transfer, //
     },
     BatchMemory, //
@@ -93,11 +93,11 @@ impl From<Error> for ReplyError {
 struct PreparedReply {
     /// The place of the RPC message.
     body: Body,
-    attached: Attached<Connection>,
+    attached: Attached<ServerConn>,
     /// Memory for posting in batches, if there are many Writes.
-    memory: Option<BatchMemory<Connection>>,
+    memory: Option<BatchMemory<ServerConn>>,
     len: usize,
-    verb: Verb,
+    kind: SendKind,
 }
 
 impl Responder<ServerTransport> {
@@ -137,7 +137,7 @@ impl Responder<ServerTransport> {
                 attached,
                 memory,
                 len,
-                verb,
+                kind,
             }) => {
                 let in_progress = self.send_path.connection.in_progress();
                 self.trace_writes(&message, body, &attached);
@@ -150,7 +150,7 @@ impl Responder<ServerTransport> {
                     len,
                     attached,
                     memory,
-                    verb,
+                    kind,
                     xid,
                     answers: message,
                 };
@@ -169,9 +169,9 @@ impl Responder<ServerTransport> {
     /// Traces the RDMA Writes of a reply to `message`.
     fn trace_writes(
         &self,
-        message: &Message<Connection>,
+        message: &Message<ServerConn>,
         body: Body,
-        attached: &Attached<Connection>,
+        attached: &Attached<ServerConn>,
     ) {
         let Attached::Writes(writes) = attached else {
             return;
@@ -212,7 +212,7 @@ impl Responder<ServerTransport> {
                     attached: Attached::Nothing,
                     memory: None,
                     len,
-                    verb: Verb::Send,
+                    kind: SendKind::Plain,
                 })
             }
         }
@@ -245,21 +245,21 @@ impl Responder<ServerTransport> {
         if header.body() == Body::Msg {
             // The Send gathers long data from its pages, which is cheaper than a copy.
             let data = result.data();
-            let inserted = match &attached {
-                Attached::Nothing if data.len() >= WORTH_INSERTING => {
+            let gathered = match &attached {
+                Attached::Nothing if data.len() >= GATHER_MIN_BYTES => {
                     let at = len.checked_add(data.start).ok_or(EINVAL)?;
-                    self.insert_data(result, data.clone(), at).ok()
+                    self.gather_data(result, data.clone(), at).ok()
                 }
                 _ => None,
             };
-            let skipped = inserted.as_ref().map_or(0..0, |_| data);
+            let skipped = gathered.as_ref().map_or(0..0, |_| data);
             for range in reduced.remaining() {
                 for part in reduction::around(range, &skipped) {
                     len = copy(result, part, out, len)?;
                 }
             }
-            if let Some(inserted) = inserted {
-                attached = Attached::Inserted(inserted);
+            if let Some(gathered) = gathered {
+                attached = Attached::Gathered(gathered);
             }
         }
         let rkey = match self.send_path.remote_invalidation {
@@ -271,21 +271,21 @@ impl Responder<ServerTransport> {
             memory: self.send_path.queue.batch_memory(attached.requests())?,
             attached,
             len,
-            verb: rkey.map_or(Verb::Send, Verb::Invalidate),
+            kind: rkey.map_or(SendKind::Plain, SendKind::Invalidate),
         })
     }
 
     /// Maps the bytes `data` of a result as scatter elements of a Send, to follow the first `at`
     /// bytes of the message.
-    fn insert_data(
+    fn gather_data(
         &self,
         result: &SvcResult<'_>,
         data: Range<usize>,
         at: usize,
-    ) -> Result<Inserted<Connection>> {
+    ) -> Result<Gathered<ServerConn>> {
         let mut memory = self.send_path.queue.writes(GFP_KERNEL)?;
         memory.add_pieces(result.pieces(data))?;
-        memory.insert(at)
+        memory.gather(at)
     }
 
     /// Prepares the RDMA Writes to the Write chunks and to the Reply chunk. [`None`] if there are
@@ -296,13 +296,13 @@ impl Responder<ServerTransport> {
         reduced: &ReducedReply<'_, CHUNKS>,
         header: &ReplyBuilder<'_>,
         result: &SvcResult<'_>,
-    ) -> Result<Option<Prepared<Connection>>, ReplyError> {
+    ) -> Result<Option<PreparedTransfer<ServerConn>>, ReplyError> {
         if reduced.reduced().next().is_none() && header.body() == Body::Msg {
             return Ok(None);
         }
         let mut writes = self.send_path.queue.writes(GFP_KERNEL)?;
         // Two more, as the data may begin within a page.
-        writes.expect(result.len().div_ceil(PAGE_SIZE).saturating_add(2))?;
+        writes.reserve_local(result.len().div_ceil(PAGE_SIZE).saturating_add(2))?;
         for (index, range) in reduced.reduced() {
             let segments = call.lists.write.iter().nth(index).ok_or(EINVAL)?;
             let length = u64::try_from(range.len()).map_err(|_| EINVAL)?;
@@ -374,7 +374,7 @@ fn copy(
 
 /// Adds `segments` of the client as destinations.
 fn add_remote(
-    writes: &mut Transfer<Connection>,
+    writes: &mut Transfer<ServerConn>,
     segments: impl Iterator<Item = Segment>,
 ) -> Result {
     for segment in segments {

@@ -5,11 +5,11 @@
 //! RFC 8166, section 3.3 (credits and inline threshold); RFC 8797 (private data).
 
 use super::{
-    connection::Connection,
+    connection::ServerConn,
+    denied_calls::DeniedCalls,
     lent_messages::LentMessages,
     page_pool::PagePool,
     queue_limits::QueueLimits,
-    rejected_calls::RejectedCalls,
     send::SendPath,
     waiting::Outgoing, //
 };
@@ -20,7 +20,7 @@ use kernel::{
     sync::{
         Arc,
         SpinLock, //
-    },
+    }, //
 };
 use proto::{
     cm_private_data,
@@ -49,7 +49,7 @@ use rdma::{
     },
     send::{
         Buffers,
-        Verb, //
+        SendKind, //
     },
     transfer::Attached,
     ProtectionDomain, //
@@ -77,21 +77,21 @@ pub(super) struct Responder<T: SvcConnection> {
     pub(super) page_pool: Arc<PagePool>,
     /// The Receives of the messages whose memory is lent to sunrpc.
     #[pin]
-    lent: SpinLock<LentMessages<Connection<T>>>,
+    lent: SpinLock<LentMessages<ServerConn<T>>>,
     pub(super) send_path: SendPath<T>,
-    id: Arc<Id<Connection<T>>>,
+    id: Arc<Id<ServerConn<T>>>,
 }
 
 impl<T: SvcConnection> Responder<T> {
     /// Creates all that the connection needs, but does not accept it. Sleeps.
     pub(super) fn new(
-        id: Arc<Id<Connection<T>>>,
-        connection: Arc<Connection<T>>,
+        id: Arc<Id<ServerConn<T>>>,
+        connection: Arc<ServerConn<T>>,
         link: SvcLink<T>,
         page_pool: Arc<PagePool>,
-        rejected_calls: Arc<RejectedCalls>,
+        denied_calls: Arc<DeniedCalls>,
     ) -> Result<Arc<Self>> {
-        let send_path = Self::create_send_path(&id, connection, link, rejected_calls)
+        let send_path = Self::create_send_path(&id, connection, link, denied_calls)
             .inspect_err(|_| id.reject())?;
         Arc::pin_init(
             pin_init!(Self {
@@ -106,10 +106,10 @@ impl<T: SvcConnection> Responder<T> {
 
     /// Creates the protection domain and the queue pair.
     fn create_send_path(
-        id: &Arc<Id<Connection<T>>>,
-        connection: Arc<Connection<T>>,
+        id: &Arc<Id<ServerConn<T>>>,
+        connection: Arc<ServerConn<T>>,
         link: SvcLink<T>,
-        rejected_calls: Arc<RejectedCalls>,
+        denied_calls: Arc<DeniedCalls>,
     ) -> Result<SendPath<T>> {
         let mut limits = QueueLimits::new(&id.limits()?)?;
         let wanted = limits.credits;
@@ -118,7 +118,7 @@ impl<T: SvcConnection> Responder<T> {
             trace::event!(svcrdma_pd_err(client.text().as_c_str(), *error));
         })?;
         let queue = loop {
-            let parameters = limits.parameters::<Connection<T>>()?;
+            let parameters = limits.parameters::<ServerConn<T>>()?;
             match (
                 parameters.make(id.clone(), pd.clone(), &mut Buffers::new()),
                 limits.halved(),
@@ -140,7 +140,7 @@ impl<T: SvcConnection> Responder<T> {
                 pr_warn!("the connection of {client} has {credits} instead of {wanted} credits: the device, or memory, was short of more\n");
             });
         }
-        connection.set_client(client, rejected_calls);
+        connection.set_client(client, denied_calls);
         connection.set_link(link);
         let theirs = connection.client_private_data;
         let thresholds = Thresholds::negotiate(Role::Server, limits.inline, theirs);
@@ -202,7 +202,7 @@ impl<T: SvcConnection> Responder<T> {
                     *error
                 ));
             })?;
-        connection.watch_accepted();
+        connection.start_accept_watchdog();
         Ok(())
     }
 
@@ -222,7 +222,7 @@ impl<T: SvcConnection> Responder<T> {
         // attempt may come too early to have an effect.
         let _ = queue.disconnect();
         // Frees the pages of waiting messages now, as the transport may be freed much later.
-        connection.resume(queue);
+        connection.on_space_freed(queue);
     }
 
     /// Drains the queue pair and frees the queued work. When this returns, no memory is under DMA
@@ -239,8 +239,8 @@ impl<T: SvcConnection> Responder<T> {
     /// [`Self::take_back`] finds the Receive, or the message if memory is short. Sleeps.
     pub(super) fn lend(
         &self,
-        message: Message<Connection<T>>,
-    ) -> Result<(MessageMemory, usize), Message<Connection<T>>> {
+        message: Message<ServerConn<T>>,
+    ) -> Result<(MessageMemory, usize), Message<ServerConn<T>>> {
         let mut message = message;
         loop {
             let mut lent = self.lent.lock();
@@ -253,7 +253,7 @@ impl<T: SvcConnection> Responder<T> {
             let Ok(mut longer) = LentMessages::with_capacity(count, GFP_KERNEL) else {
                 return Err(message);
             };
-            self.lent.lock().move_to(&mut longer);
+            self.lent.lock().grow_into(&mut longer);
         }
     }
 
@@ -263,26 +263,26 @@ impl<T: SvcConnection> Responder<T> {
         &self,
         memory: MessageMemory,
         number: usize,
-    ) -> Option<Message<Connection<T>>> {
+    ) -> Option<Message<ServerConn<T>>> {
         let receive = self.lent.lock().take(number)?;
         receive.join(memory)
     }
 
     /// Frees the list of lent messages if it is empty.
-    pub(super) fn give_up_spares(&self) {
+    pub(super) fn free_spares(&self) {
         let spare = self.lent.lock().take_spare();
         drop(spare);
     }
 
     /// Reposts the Receive of `message`.
-    pub(super) fn repost(&self, message: Message<Connection<T>>) {
+    pub(super) fn repost(&self, message: Message<ServerConn<T>>) {
         self.send_path
             .connection
             .repost(&self.send_path.queue, message);
     }
 
     /// Replies to `message` with an RDMA_ERROR message. Closes the connection on failure. Sleeps.
-    pub(super) fn send_error(&self, message: Message<Connection<T>>, error: &ErrorMessage) {
+    pub(super) fn send_error(&self, message: Message<ServerConn<T>>, error: &ErrorMessage) {
         match error.error {
             RdmaError::Version { .. } => trace::event!(svcrdma_err_vers(error.xid)),
             RdmaError::Chunk => trace::event!(svcrdma_err_chunk(error.xid)),
@@ -300,7 +300,7 @@ impl<T: SvcConnection> Responder<T> {
                     len,
                     attached: Attached::Nothing,
                     memory: None,
-                    verb: Verb::Send,
+                    kind: SendKind::Plain,
                     xid: error.xid,
                     answers: message,
                 };
@@ -320,7 +320,7 @@ impl<T: SvcConnection> Responder<T> {
 
     /// Closes the connection because there will be no reply to `message`, which the client would
     /// wait for (RFC 8166, section 4.5.4).
-    pub(super) fn close_unanswered(&self, message: Message<Connection<T>>) {
+    pub(super) fn close_unanswered(&self, message: Message<ServerConn<T>>) {
         self.repost(message);
         let connection = &self.send_path.connection;
         connection.lost(Event::Unanswered, c"a call cannot be answered");

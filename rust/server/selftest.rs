@@ -2,24 +2,24 @@
 
 //! Tests of parts of a connection: queues, budgets, credits, limits.
 
+mod accept_queue;
 mod closing;
-mod connect_requests;
 mod credits;
+mod denied_calls;
 mod page_pool;
 mod queue_events;
 mod queue_limits;
-mod rejected_calls;
 
 use super::{
-    credit_line::{
-        CreditLine,
-        Waiting, //
-    },
     fifo::Fifo,
-    read_budget::CallsRead,
-    room_queue::{
+    read_budget::ReadBudget,
+    sq_credit_queue::{
+        SqCreditQueue,
+        SqWaiter, //
+    },
+    wait_queue::{
         Attempt,
-        RoomQueue, //
+        WaitQueue, //
     }, //
 };
 use kernel::prelude::*;
@@ -123,15 +123,15 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ),
     (
         "a call that the client denied access to is answered once, and only to that client",
-        rejected_calls::call_is_answered_once,
+        denied_calls::call_is_answered_once,
     ),
     (
         "a client that denies access to many calls does not push out those of others",
-        rejected_calls::calls_of_another_client_stay,
+        denied_calls::calls_of_another_client_stay,
     ),
     (
         "a connection notices each call that is added",
-        rejected_calls::each_call_is_counted,
+        denied_calls::each_call_is_counted,
     ),
     (
         "however short a queue pair is, the memory for the longest WRITE can be registered",
@@ -143,19 +143,19 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ),
     (
         "a client that has gone before it is accepted is passed over, and has no queue pair",
-        connect_requests::client_that_has_gone_is_passed_over,
+        accept_queue::client_that_has_gone_is_passed_over,
     ),
     (
         "clients that have gone before they are accepted are forgotten without a thread",
-        connect_requests::clients_that_have_gone_are_forgotten,
+        accept_queue::clients_that_have_gone_are_forgotten,
     ),
     (
         "when so many clients wait to be accepted, the next one is rejected, also if they are of one host",
-        connect_requests::one_client_too_many_is_rejected,
+        accept_queue::one_client_too_many_is_rejected,
     ),
     (
         "a host that had many connections accepted waits for the next one",
-        connect_requests::host_that_had_many_accepted_waits,
+        accept_queue::host_that_had_many_accepted_waits,
     ),
 ];
 
@@ -167,7 +167,7 @@ fn elements_come_in_order() -> Result<bool> {
     let pushed = (0..3).all(|element| fifo.push(element).is_ok());
     let popped = fifo.pop() == Some(0) && fifo.push(3).is_ok();
     let mut longer = Fifo::with_capacity(5, GFP_KERNEL)?;
-    fifo.move_to(&mut longer);
+    fifo.grow_into(&mut longer);
     let moved = longer.len() == 0 && fifo.len() == 3 && fifo.first() == Some(&1);
     let more = fifo.push(4).is_ok() && fifo.push_first(0).is_ok();
     let all = (0..5).all(|element| fifo.pop() == Some(element)) && fifo.pop().is_none();
@@ -179,13 +179,13 @@ fn queue_shrinks_to_what_it_holds() -> Result<bool> {
     let pushed = (0..5).all(|element| fifo.push(element).is_ok());
     let popped = (0..3).all(|element| fifo.pop() == Some(element)) && fifo.push(5).is_ok();
     let mut shorter = Fifo::with_capacity(2, GFP_KERNEL)?;
-    fifo.shrink_to(&mut shorter);
+    fifo.shrink_into(&mut shorter);
     let stays = fifo.capacity() == 5 && fifo.len() == 3;
     let mut shorter = Fifo::with_capacity(3, GFP_KERNEL)?;
-    fifo.shrink_to(&mut shorter);
+    fifo.shrink_into(&mut shorter);
     let shrinks = fifo.capacity() == 3 && fifo.push(6) == Err(6) && shorter.len() == 0;
     let mut longer = Fifo::with_capacity(4, GFP_KERNEL)?;
-    fifo.shrink_to(&mut longer);
+    fifo.shrink_into(&mut longer);
     let not_longer = fifo.capacity() == 3;
     let all = (3..6).all(|element| fifo.pop() == Some(element)) && fifo.pop().is_none();
     Ok(pushed && popped && stays && shrinks && not_longer && all)
@@ -199,90 +199,91 @@ fn full_queue_returns_elements() -> Result<bool> {
 }
 
 /// An attempt that found no space.
-const FULL: Attempt<bool> = Attempt::First(false);
+const FULL: Attempt<bool> = Attempt::New(false);
 
 /// Creates a queue for a few elements.
-fn queue() -> Result<RoomQueue<u32>> {
-    RoomQueue::with_capacity(4, GFP_KERNEL)
+fn queue() -> Result<WaitQueue<u32>> {
+    WaitQueue::with_capacity(4, GFP_KERNEL)
 }
 
 fn tried_waits_for_room() -> Result<bool> {
     let mut queue = queue()?;
     let pushed = queue.push(1, FULL).is_ok();
     let waits = queue.next().is_none() && queue.pop().is_none();
-    queue.set_room();
+    queue.space_freed();
     Ok(pushed && waits && queue.pop() == Some(1))
 }
 
 fn untried_does_not_wait_alone() -> Result<bool> {
     let mut queue = queue()?;
-    let pushed = queue.push(1, Attempt::None).is_ok();
+    let pushed = queue.push(1, Attempt::NotTried).is_ok();
     Ok(pushed && queue.pop() == Some(1))
 }
 
 fn untried_waits_behind_others() -> Result<bool> {
     let mut queue = queue()?;
-    let pushed = queue.push(1, FULL).is_ok() && queue.push(2, Attempt::None).is_ok();
+    let pushed = queue.push(1, FULL).is_ok() && queue.push(2, Attempt::NotTried).is_ok();
     let waits = queue.next().is_none();
-    queue.set_room();
+    queue.space_freed();
     let first = queue.pop() == Some(1);
     Ok(pushed && waits && first && queue.pop() == Some(2))
 }
 
 fn failure_of_another_leaves_room_for_the_first() -> Result<bool> {
     let mut queue = queue()?;
-    let pushed = queue.push(1, Attempt::None).is_ok() && queue.push(2, FULL).is_ok();
+    let pushed = queue.push(1, Attempt::NotTried).is_ok() && queue.push(2, FULL).is_ok();
     Ok(pushed && queue.pop() == Some(1))
 }
 
 fn room_since_another_attempt_counts() -> Result<bool> {
     let mut queue = queue()?;
-    let pushed = queue.push(1, Attempt::None).is_ok() && queue.pop() == Some(1);
-    let again = queue.push(1, Attempt::Again(true)).is_ok();
+    let pushed = queue.push(1, Attempt::NotTried).is_ok() && queue.pop() == Some(1);
+    let again = queue.push(1, Attempt::Requeued(true)).is_ok();
     Ok(pushed && again && queue.pop() == Some(1))
 }
 
 fn late_room_is_for_all() -> Result<bool> {
     let mut queue = queue()?;
-    let pushed = queue.push(1, FULL).is_ok() && queue.push(2, Attempt::First(true)).is_ok();
+    let pushed = queue.push(1, FULL).is_ok() && queue.push(2, Attempt::New(true)).is_ok();
     Ok(pushed && queue.pop() == Some(1) && queue.pop() == Some(2))
 }
 
 fn tried_again_stays_first() -> Result<bool> {
     let mut queue = queue()?;
-    let pushed = queue.push(1, Attempt::None).is_ok() && queue.push(2, Attempt::None).is_ok();
-    let first = queue.pop() == Some(1) && queue.push(1, Attempt::Again(false)).is_ok();
+    let pushed =
+        queue.push(1, Attempt::NotTried).is_ok() && queue.push(2, Attempt::NotTried).is_ok();
+    let first = queue.pop() == Some(1) && queue.push(1, Attempt::Requeued(false)).is_ok();
     let waits = queue.next().is_none() && queue.len() == 2;
-    queue.set_room();
+    queue.space_freed();
     let all = queue.pop() == Some(1) && queue.pop() == Some(2);
     Ok(pushed && first && waits && all)
 }
 
-type Line = CreditLine<u32, u32>;
+type Line = SqCreditQueue<u32, u32>;
 
 /// Creates a queue of the Sends 1 and 2 and the RDMA Reads 11 and 12, none of which was tried.
 fn line() -> Result<Line> {
     let mut line = Line::with_capacity(4, GFP_KERNEL)?;
     let all = [
-        Waiting::Send(1),
-        Waiting::Send(2),
-        Waiting::Reads(11),
-        Waiting::Reads(12),
+        SqWaiter::Send(1),
+        SqWaiter::Send(2),
+        SqWaiter::Reads(11),
+        SqWaiter::Reads(12),
     ];
     for waiting in all {
-        line.push(waiting, Attempt::None).map_err(|_| ENOMEM)?;
+        line.push(waiting, Attempt::NotTried).map_err(|_| ENOMEM)?;
     }
     Ok(line)
 }
 
 /// Returns whether the Send `number` is the next.
 fn sends(line: &mut Line, number: u32) -> bool {
-    matches!(line.pop(), Some(Waiting::Send(next)) if next == number)
+    matches!(line.pop(), Some(SqWaiter::Send(next)) if next == number)
 }
 
 /// Returns whether the RDMA Reads `number` are the next.
 fn reads(line: &mut Line, number: u32) -> bool {
-    matches!(line.pop(), Some(Waiting::Reads(next)) if next == number)
+    matches!(line.pop(), Some(SqWaiter::Reads(next)) if next == number)
 }
 
 /// Gives the RDMA Reads that were taken their credits, and posts them.
@@ -314,10 +315,12 @@ fn ready_reads_let_sends_pass() -> Result<bool> {
 fn reads_keep_their_turn() -> Result<bool> {
     let mut line = line()?;
     let first = reads(&mut line, 11);
-    let again = line.push(Waiting::Reads(11), Attempt::Again(false)).is_ok();
+    let again = line
+        .push(SqWaiter::Reads(11), Attempt::Requeued(false))
+        .is_ok();
     line.end_reads();
     let waits = line.pop().is_none();
-    line.set_room();
+    line.space_freed();
     Ok(first && again && waits && reads(&mut line, 11))
 }
 
@@ -326,14 +329,16 @@ fn send_keeps_its_turn() -> Result<bool> {
     let first = reads(&mut line, 11);
     post_reads(&mut line);
     let second = sends(&mut line, 1);
-    let again = line.push(Waiting::Send(1), Attempt::Again(false)).is_ok();
+    let again = line
+        .push(SqWaiter::Send(1), Attempt::Requeued(false))
+        .is_ok();
     let waits = line.pop().is_none();
-    line.set_room();
+    line.space_freed();
     Ok(first && second && again && waits && sends(&mut line, 1) && reads(&mut line, 12))
 }
 
 fn one_call_is_always_read() -> Result<bool> {
-    let (one, other) = (CallsRead::new(), CallsRead::new());
+    let (one, other) = (ReadBudget::new(), ReadBudget::new());
     let first = one.begin(TOO_MANY);
     let second = one.begin(1);
     let theirs = other.begin(1);
@@ -341,7 +346,7 @@ fn one_call_is_always_read() -> Result<bool> {
 }
 
 fn call_that_is_not_read_lets_another() -> Result<bool> {
-    let calls = CallsRead::new();
+    let calls = ReadBudget::new();
     let Some(first) = calls.begin(1) else {
         return Ok(false);
     };
@@ -351,7 +356,7 @@ fn call_that_is_not_read_lets_another() -> Result<bool> {
 }
 
 fn end_of_a_call_is_told_once() -> Result<bool> {
-    let calls = CallsRead::new();
+    let calls = ReadBudget::new();
     let (Some(first), Some(second)) = (calls.begin(1), calls.begin(1)) else {
         return Ok(false);
     };

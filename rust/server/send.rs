@@ -5,17 +5,17 @@
 //! RFC 8166, section 3.3.1; RFC 8167 for calls to the client.
 
 use super::{
-    connection::Connection,
+    connection::ServerConn,
     queue_limits::{
         QueueLimits,
         BACKCHANNEL_CREDITS,
         FIRST_CREDITS, //
     },
-    waiting::OutgoingBytes,
+    waiting::OutgoingBytes, //
 };
 use crate::endpoint::{
-    Responding,
-    SendBuffering, //
+    ResponderExt,
+    SendBufferExt, //
 };
 use kernel::{
     alloc::Flags,
@@ -33,8 +33,8 @@ use rdma::{
     error::not_connected,
     receive::Buffers,
     send::{
-        UnpostedSend,
-        Verb, //
+        SendKind,
+        UnpostedSend, //
     },
     transfer::Attached,
     QueuePair, //
@@ -49,8 +49,8 @@ use sunrpc::{
 /// The reverse transport has a clone: a backchannel call may be in progress when the `svc_xprt` is
 /// freed.
 pub(crate) struct SendPath<T: SvcConnection> {
-    pub(super) queue: Arc<QueuePair<Connection<T>>>,
-    pub(super) connection: Arc<Connection<T>>,
+    pub(super) queue: Arc<QueuePair<ServerConn<T>>>,
+    pub(super) connection: Arc<ServerConn<T>>,
     pub(super) limits: QueueLimits,
     /// Whether a reply may invalidate an rkey of the client (RFC 8797).
     pub(super) remote_invalidation: bool,
@@ -96,7 +96,7 @@ impl<T: SvcConnection> SendPath<T> {
     /// Posts the Receives for a grant of `credits`. Only one thread may call this at a time. Sleeps
     /// if `flags` allow it.
     fn post_receives(&self, credits: u32, flags: Flags) -> Result {
-        let receives = self.limits.receives::<Connection<T>>(credits)?;
+        let receives = self.limits.receives::<ServerConn<T>>(credits)?;
         self.connection.reserve_work(receives, flags)?;
         self.connection.receives.grow(
             &self.queue,
@@ -111,7 +111,7 @@ impl<T: SvcConnection> SendPath<T> {
     /// never get one. [`EAGAIN`] if memory is short. Does not sleep. sunrpc sends one backchannel
     /// call at a time.
     fn expect_replies(&self) -> Result {
-        let Connection {
+        let ServerConn {
             expects_replies,
             receives,
             ..
@@ -129,7 +129,7 @@ impl<T: SvcConnection> SendPath<T> {
     /// Raises the grant if the client asks for more, uses enough of it, and there is memory.
     /// `in_progress` messages are in progress. Does not sleep.
     pub(super) fn raise_grant(&self, in_progress: u32) {
-        let Connection {
+        let ServerConn {
             credits,
             expects_replies,
             ..
@@ -139,32 +139,32 @@ impl<T: SvcConnection> SendPath<T> {
             true => BACKCHANNEL_CREDITS,
             false => 0,
         };
-        let raised = credits.raised(in_progress, replies, self.limits.credits, || {
-            self.queue.least_round_trip()
+        let raised = credits.next_grant(in_progress, replies, self.limits.credits, || {
+            self.queue.min_rtt()
         });
         let Some(raised) = raised else {
             return;
         };
-        if let Some(change) = credits.begin_change() {
+        if let Some(update) = credits.begin_update() {
             // If memory is short now, a later reply tries again.
-            let _ = change.raise(raised, |credits| self.post_receives(credits, GFP_NOWAIT));
+            let _ = update.raise(raised, |credits| self.post_receives(credits, GFP_NOWAIT));
         }
     }
 
     /// Shrinks the work queue if the number of Receives has decreased. Sleeps.
     pub(super) fn shrink_work(&self) {
-        let Connection {
+        let ServerConn {
             credits, receives, ..
         } = &*self.connection;
         // No other thread posts more for a grant meanwhile.
-        if let Some(_change) = credits.begin_change() {
+        if let Some(_update) = credits.begin_update() {
             let count = self.limits.all_receives(receives.len());
             self.connection.shrink_work(count);
         }
     }
 
     /// Returns memory for a message: a Send buffer, if one is free. Sleeps.
-    pub(super) fn message_memory(&self) -> Result<OutgoingBytes<Connection<T>>> {
+    pub(super) fn message_memory(&self) -> Result<OutgoingBytes<ServerConn<T>>> {
         // Waiting Sends get the buffers first.
         let buffer = match self.connection.waits_for_buffers() {
             false => self.queue.make_send_buffer(),
@@ -173,14 +173,14 @@ impl<T: SvcConnection> SendPath<T> {
         match buffer {
             Some(buffer) => Ok(OutgoingBytes::Buffer(buffer)),
             None => {
-                Connection::trace_full(&self.queue, 0);
+                ServerConn::trace_full(&self.queue, 0);
                 OutgoingBytes::memory(self.limits.inline.send_size())
             }
         }
     }
 
     /// Releases the memory of a message that is not sent.
-    pub(super) fn put_back(&self, bytes: OutgoingBytes<Connection<T>>) {
+    pub(super) fn put_back(&self, bytes: OutgoingBytes<ServerConn<T>>) {
         if let OutgoingBytes::Buffer(buffer) = bytes {
             self.queue.put_back_send_buffer(buffer);
         }
@@ -200,7 +200,7 @@ impl<T: SvcConnection> SendPath<T> {
                 let send = UnpostedSend {
                     buffer,
                     len,
-                    verb: Verb::Send,
+                    kind: SendKind::Plain,
                     tag: xid,
                 };
                 let posted = self.queue.post_reply(Attached::Nothing, 0, send, None);

@@ -10,8 +10,8 @@ use super::{
     call_context::CallContext,
     config::REJECTED,
     connection,
+    denied_calls::DeniedCalls,
     page_pool::PagePool,
-    rejected_calls::RejectedCalls,
     responder::Responder,
     send::SendPath, //
 };
@@ -22,7 +22,7 @@ use kernel::{
     sync::{
         Arc,
         SpinLock, //
-    },
+    }, //
 };
 use proto::admission::Host;
 use rdma::{
@@ -41,15 +41,15 @@ use sunrpc::{
 const MAX_FREE_CALLS: usize = 32;
 
 /// The context of the id and of the completion queue.
-pub(crate) type Connection = connection::Connection<ServerTransport>;
+pub(crate) type ServerConn = connection::ServerConn<ServerTransport>;
 
 /// The arguments of a call, in the `svc_rqst` of the calling thread.
 pub(super) type Args<'a> = SvcArgs<'a, MessageMemory>;
 
 /// A connection request that no thread has accepted yet.
 pub(crate) struct ConnectRequest {
-    pub(super) id: Arc<Id<Connection>>,
-    pub(super) connection: Arc<Connection>,
+    pub(super) id: Arc<Id<ServerConn>>,
+    pub(super) connection: Arc<ServerConn>,
     /// The address of the client.
     pub(super) host: Host,
 }
@@ -68,7 +68,7 @@ pub(crate) struct ServerTransport {
     /// [`None`] when the connection has ended.
     #[pin]
     responder: SpinLock<Option<Arc<Responder<Self>>>>,
-    pub(super) connection: Arc<Connection>,
+    pub(super) connection: Arc<ServerConn>,
     /// Contexts of calls that are over, for later calls.
     #[pin]
     free_calls: SpinLock<KVec<KBox<SvcCall<Self>>>>,
@@ -80,10 +80,10 @@ impl ServerTransport {
         request: ConnectRequest,
         link: SvcLink<Self>,
         page_pool: Arc<PagePool>,
-        rejected_calls: Arc<RejectedCalls>,
+        denied_calls: Arc<DeniedCalls>,
     ) -> impl PinInit<Self, Error> {
         let ConnectRequest { id, connection, .. } = request;
-        let responder = Responder::new(id, connection.clone(), link, page_pool, rejected_calls);
+        let responder = Responder::new(id, connection.clone(), link, page_pool, denied_calls);
         try_pin_init!(Self {
             responder <- new_spinlock!(Some(responder?), "rpcrdma::responder"),
             connection,
@@ -111,7 +111,7 @@ impl ServerTransport {
 
     /// Drains the queue pair, and drops the part that belongs to the device and all waiting work.
     /// Threads that use it hold a reference until they are done. Idempotent. Sleeps.
-    pub(super) fn give_up_responder(&self) {
+    pub(super) fn drop_responder(&self) {
         let responder = self.responder.lock().take();
         if let Some(responder) = responder {
             responder.drain();
@@ -142,7 +142,7 @@ impl ServerTransport {
     }
 
     /// Frees the [`SvcCall`]s that are kept for later calls.
-    pub(super) fn give_up_calls(&self) {
+    pub(super) fn drop_free_calls(&self) {
         loop {
             let call = self.free_calls.lock().pop();
             if call.is_none() {

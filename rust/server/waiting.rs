@@ -13,7 +13,7 @@
 //!   it needs memory, too. Until the thread has posted it, Sends come first; otherwise Reads and
 //!   Sends alternate.
 //! * RDMA Reads wait for pages, until another call of the connection has been read
-//!   ([`CallsRead`](super::read_budget::CallsRead)).
+//!   ([`ReadBudget`](super::read_budget::ReadBudget)).
 //!
 //! A Send needs nothing else, so a completion handler posts it. While Reads are ready, which have
 //! about half of the credits, the other credits are for Sends, so that these need not wait for a
@@ -31,7 +31,7 @@ use rdma::{
     receive::Message,
     send::{
         Buffer,
-        Verb, //
+        SendKind, //
     },
     transfer::Attached,
     BatchMemory,
@@ -62,7 +62,7 @@ pub(crate) struct Outgoing<H: ReadHandler> {
     pub(super) attached: Attached<H>,
     /// Memory for posting in batches, if there are many Writes.
     pub(super) memory: Option<BatchMemory<H>>,
-    pub(super) verb: Verb,
+    pub(super) kind: SendKind,
     pub(super) xid: u32,
     /// The message that this one answers. Its Receive is reposted before the Send, after which the
     /// client may use the credit.

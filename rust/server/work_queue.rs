@@ -11,20 +11,20 @@ use super::{
         policy,
         CallLayout, //
     },
-    credit_line::{
-        CreditLine,
-        Waiting, //
-    },
     fifo::Fifo,
-    read_budget::ReadPages,
-    room_queue::{
+    read_budget::ReadPermit,
+    sq_credit_queue::{
+        SqCreditQueue,
+        SqWaiter, //
+    },
+    wait_queue::{
         Attempt,
-        RoomQueue, //
+        WaitQueue, //
     },
     waiting::{
         Outgoing,
         WaitingReads, //
-    },
+    }, //
 };
 use kernel::{
     alloc::Flags,
@@ -52,7 +52,7 @@ pub(crate) struct ChunkedCall<H: Handler> {
     /// The Data Sink of the Reads.
     pub(super) pages: KVec<Page>,
     /// Accounts for the pages.
-    pub(super) counted: ReadPages,
+    pub(super) permit: ReadPermit,
     /// When the Reads were posted, if that is traced.
     pub(super) reads_posted: Option<Instant<Monotonic>>,
 }
@@ -78,7 +78,7 @@ pub(crate) enum Work<H: ReadHandler> {
 }
 
 /// A waiter for SQ credits of the context `H`.
-pub(super) type WaitingFor<H> = Waiting<Outgoing<H>, WaitingReads<H>>;
+pub(super) type Waiter<H> = SqWaiter<Outgoing<H>, WaitingReads<H>>;
 
 /// The work that no thread has taken yet, and the elements that [wait](super::waiting).
 pub(super) struct WorkQueue<H: ReadHandler> {
@@ -90,9 +90,9 @@ pub(super) struct WorkQueue<H: ReadHandler> {
     received: Fifo<Message<H>>,
     /// RDMA Reads that have SQ credits.
     ready_reads: Fifo<WaitingReads<H>>,
-    sends_for_buffers: RoomQueue<Outgoing<H>>,
-    for_credits: CreditLine<Outgoing<H>, WaitingReads<H>>,
-    reads_for_pages: RoomQueue<WaitingReads<H>>,
+    sends_for_buffers: WaitQueue<Outgoing<H>>,
+    for_credits: SqCreditQueue<Outgoing<H>, WaitingReads<H>>,
+    reads_for_pages: WaitQueue<WaitingReads<H>>,
 }
 
 impl<H: ReadHandler> WorkQueue<H> {
@@ -102,9 +102,9 @@ impl<H: ReadHandler> WorkQueue<H> {
         read_done: Fifo::EMPTY,
         received: Fifo::EMPTY,
         ready_reads: Fifo::EMPTY,
-        sends_for_buffers: RoomQueue::EMPTY,
-        for_credits: CreditLine::EMPTY,
-        reads_for_pages: RoomQueue::EMPTY,
+        sends_for_buffers: WaitQueue::EMPTY,
+        for_credits: SqCreditQueue::EMPTY,
+        reads_for_pages: WaitQueue::EMPTY,
     };
 
     /// The number of waiting Sends from which on no call is taken for execution. Each may keep the
@@ -118,23 +118,24 @@ impl<H: ReadHandler> WorkQueue<H> {
             read_done: Fifo::with_capacity(count, flags)?,
             received: Fifo::with_capacity(count, flags)?,
             ready_reads: Fifo::with_capacity(count, flags)?,
-            sends_for_buffers: RoomQueue::with_capacity(count, flags)?,
-            for_credits: CreditLine::with_capacity(count, flags)?,
-            reads_for_pages: RoomQueue::with_capacity(count, flags)?,
+            sends_for_buffers: WaitQueue::with_capacity(count, flags)?,
+            for_credits: SqCreditQueue::with_capacity(count, flags)?,
+            reads_for_pages: WaitQueue::with_capacity(count, flags)?,
         })
     }
 
     /// Moves all work to `other` and swaps the two, if `other` has more entries.
-    pub(super) fn move_to(&mut self, other: &mut Self) {
+    pub(super) fn grow_into(&mut self, other: &mut Self) {
         if self.closed {
             return;
         }
-        self.read_done.move_to(&mut other.read_done);
-        self.received.move_to(&mut other.received);
-        self.ready_reads.move_to(&mut other.ready_reads);
-        self.sends_for_buffers.move_to(&mut other.sends_for_buffers);
-        self.for_credits.move_to(&mut other.for_credits);
-        self.reads_for_pages.move_to(&mut other.reads_for_pages);
+        self.read_done.grow_into(&mut other.read_done);
+        self.received.grow_into(&mut other.received);
+        self.ready_reads.grow_into(&mut other.ready_reads);
+        self.sends_for_buffers
+            .grow_into(&mut other.sends_for_buffers);
+        self.for_credits.grow_into(&mut other.for_credits);
+        self.reads_for_pages.grow_into(&mut other.reads_for_pages);
     }
 
     /// Returns the number of Receives whose messages it has entries for.
@@ -143,14 +144,14 @@ impl<H: ReadHandler> WorkQueue<H> {
     }
 
     /// Moves all work to `other` and swaps the two, if `other` has fewer entries, but enough.
-    pub(super) fn shrink_to(&mut self, other: &mut Self) {
-        self.read_done.shrink_to(&mut other.read_done);
-        self.received.shrink_to(&mut other.received);
-        self.ready_reads.shrink_to(&mut other.ready_reads);
+    pub(super) fn shrink_into(&mut self, other: &mut Self) {
+        self.read_done.shrink_into(&mut other.read_done);
+        self.received.shrink_into(&mut other.received);
+        self.ready_reads.shrink_into(&mut other.ready_reads);
         self.sends_for_buffers
-            .shrink_to(&mut other.sends_for_buffers);
-        self.for_credits.shrink_to(&mut other.for_credits);
-        self.reads_for_pages.shrink_to(&mut other.reads_for_pages);
+            .shrink_into(&mut other.sends_for_buffers);
+        self.for_credits.shrink_into(&mut other.for_credits);
+        self.reads_for_pages.shrink_into(&mut other.reads_for_pages);
     }
 
     /// Adds a received message. Returns it if no entry is free.
@@ -175,9 +176,9 @@ impl<H: ReadHandler> WorkQueue<H> {
     /// Adds a waiter for SQ credits. Returns it if no entry is free.
     pub(super) fn wait_for_credits(
         &mut self,
-        waiting: WaitingFor<H>,
+        waiting: Waiter<H>,
         attempt: Attempt<bool>,
-    ) -> Result<(), WaitingFor<H>> {
+    ) -> Result<(), Waiter<H>> {
         self.for_credits.push(waiting, attempt)
     }
 
@@ -197,24 +198,24 @@ impl<H: ReadHandler> WorkQueue<H> {
         Ok(())
     }
 
-    /// Notes that RDMA Reads from [`Self::pop_waiting`] have been posted, or wait again.
+    /// Notes that RDMA Reads from [`Self::pop_waiter`] have been posted, or wait again.
     pub(super) fn end_reads(&mut self) {
         self.for_credits.end_reads();
     }
 
     /// Notes that the Send queue has space again.
-    pub(super) fn set_room(&mut self) {
-        self.sends_for_buffers.set_room();
-        self.for_credits.set_room();
+    pub(super) fn space_freed(&mut self) {
+        self.sends_for_buffers.space_freed();
+        self.for_credits.space_freed();
     }
 
     /// Notes that a call has freed its pages.
-    pub(super) fn set_pages(&mut self) {
-        self.reads_for_pages.set_room();
+    pub(super) fn pages_freed(&mut self) {
+        self.reads_for_pages.space_freed();
     }
 
     /// Returns the numbers of waiters for Send buffers, SQ credits and pages.
-    pub(super) fn waiting(&self) -> [usize; 3] {
+    pub(super) fn waiter_counts(&self) -> [usize; 3] {
         [
             self.sends_for_buffers.len(),
             self.for_credits.len(),
@@ -242,9 +243,9 @@ impl<H: ReadHandler> WorkQueue<H> {
 
     /// Takes the next waiter for which there may be space. RDMA Reads require a call of
     /// [`Self::end_reads`] later.
-    pub(super) fn pop_waiting(&mut self) -> Option<WaitingFor<H>> {
+    pub(super) fn pop_waiter(&mut self) -> Option<Waiter<H>> {
         let next = self.for_credits.pop();
-        next.or_else(|| self.sends_for_buffers.pop().map(Waiting::Send))
+        next.or_else(|| self.sends_for_buffers.pop().map(SqWaiter::Send))
     }
 
     /// Takes all elements because the connection has ended. None can be added from now on.

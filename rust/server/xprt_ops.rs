@@ -11,10 +11,10 @@ use super::{
     send::SendPath,
     transport::{
         Args,
-        Connection,
+        ServerConn,
         ServerTransport, //
     },
-    work_queue::Work,
+    work_queue::Work, //
 };
 use kernel::prelude::*;
 use proto::reverse;
@@ -44,7 +44,7 @@ impl HasSvcCall for ServerTransport {
 
 impl SvcConnection for ServerTransport {
     type Listener = Listener;
-    type Work = Work<Connection>;
+    type Work = Work<ServerConn>;
     type Caller = SendPath<Self>;
 
     const BACKCHANNEL_NAME: &'static CStr = c"rdma backchannel";
@@ -74,14 +74,14 @@ impl SvcConnection for ServerTransport {
         self.responder().ok_or_else(not_connected)?.addresses()
     }
 
-    fn next(&self, xprt: &SvcXprt<Self>) -> Option<Work<Connection>> {
+    fn next(&self, xprt: &SvcXprt<Self>) -> Option<Work<ServerConn>> {
         self.connection.next_work(|| xprt.no_data())
     }
 
     fn receive(
         &self,
         xprt: &SvcXprt<Self>,
-        work: Work<Connection>,
+        work: Work<ServerConn>,
         args: &mut Args<'_>,
     ) -> Option<KBox<SvcCall<Self>>> {
         // If the connection has ended, there is nobody to answer.
@@ -121,13 +121,13 @@ impl SvcConnection for ServerTransport {
             connection, queue, ..
         } = &responder.send_path;
         // Completions serve the waiters. If one were missed, nothing else would.
-        connection.resume_waiting(queue);
-        connection.check_progress(queue);
+        connection.retry_waiters(queue);
+        connection.watchdog_expired(queue);
         responder.send_path.shrink_work();
         if !connection.is_watched() {
-            queue.give_up_sinks();
-            responder.give_up_spares();
-            self.give_up_calls();
+            queue.free_idle_read_mrs();
+            responder.free_spares();
+            self.drop_free_calls();
         }
     }
 
@@ -138,6 +138,6 @@ impl SvcConnection for ServerTransport {
     }
 
     fn close(&self) {
-        self.give_up_responder();
+        self.drop_responder();
     }
 }

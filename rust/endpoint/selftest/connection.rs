@@ -72,7 +72,7 @@ pub(super) struct Seen {
     connect_request: Option<(Arc<Id<End>>, Arc<End>)>,
     /// The number of messages received.
     pub(super) received: usize,
-    /// The number of calls of [`Handler::send_resumed`].
+    /// The number of calls of [`Handler::send_space_freed`].
     pub(super) resumed: usize,
     /// The number of transfers that failed.
     pub(super) reads_failed: usize,
@@ -148,7 +148,7 @@ impl Handler for End {
 
     fn request_failed(&self, _status: WcStatus) {}
 
-    fn send_resumed(&self, _queue: &QueuePair<Self>) {
+    fn send_space_freed(&self, _queue: &QueuePair<Self>) {
         self.get(|seen| seen.resumed += 1);
     }
 
@@ -243,7 +243,7 @@ impl Connection {
     /// Creates a connection whose near end has these `parameters`.
     pub(super) fn new(parameters: &Parameters) -> Result<Self> {
         let listening = End::new()?;
-        let listener = listener::Listener::new(&net(), &address(PORT)?, 4, listening.clone())?;
+        let listener = listener::CmListener::new(&net(), &address(PORT)?, 4, listening.clone())?;
         let near = Side::asking(parameters)?;
         let (id, end) = listening.wait(|seen| seen.connect_request.take())?;
         drop(listener);

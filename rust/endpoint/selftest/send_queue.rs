@@ -5,8 +5,8 @@
 use super::{
     super::{
         send_buffers::SendBuffers,
-        Responding,
-        SendBuffering, //
+        ResponderExt,
+        SendBufferExt, //
     },
     connection::{
         parameters,
@@ -15,7 +15,7 @@ use super::{
         End,
         Side,
         BUFFER_BYTES, //
-    },
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -35,8 +35,8 @@ use rdma::{
         Doorbell, //
     },
     transfer::{
-        Empty,
-        Inserted, //
+        EmptyTransfer,
+        Gathered, //
     },
     SendPolicy as _, //
 };
@@ -48,32 +48,32 @@ const LEN: usize = 20;
 const A_WHILE: Delta = Delta::from_millis(200);
 
 impl Side {
-    /// Sends a message from the next free buffer, with `inserted` in it.
-    fn send(&self, inserted: Option<Inserted<End>>, doorbell: Doorbell) -> Result {
+    /// Sends a message from the next free buffer, with `gathered` in it.
+    fn send(&self, gathered: Option<Gathered<End>>, doorbell: Doorbell) -> Result {
         // An attempt to take a buffer would count as waiting.
         wait(|| self.has_buffer().then_some(()))?;
         let buffer = self.queue.take_send_buffer().ok_or(ENOMEM)?;
-        self.send_from(buffer, inserted, doorbell)
+        self.send_from(buffer, gathered, doorbell)
     }
 
     fn send_from(
         &self,
         buffer: Buffer<End>,
-        inserted: Option<Inserted<End>>,
+        gathered: Option<Gathered<End>>,
         doorbell: Doorbell,
     ) -> Result {
         let regions = mr::Prepared::new();
         let (_, result) = self
             .queue
-            .post_send(regions, buffer, LEN, inserted, doorbell, |_| ());
+            .post_send(regions, buffer, LEN, gathered, doorbell, |_| ());
         result
     }
 
     /// Maps the first bytes of `page`, to be part of a message.
-    fn insert(&self, page: &Page) -> Result<Inserted<End>> {
+    fn gather(&self, page: &Page) -> Result<Gathered<End>> {
         let mut memory = self.queue.writes(GFP_KERNEL)?;
         memory.add_local(page.piece(0, LEN)?)?;
-        memory.insert(LEN)
+        memory.gather(LEN)
     }
 
     /// Posts RDMA Reads of memory that the peer does not have, into `pieces` pieces, and waits
@@ -106,12 +106,12 @@ impl Side {
         self.queue.send_queue().policy().reserve(credits)
     }
 
-    fn take_spare(&self) -> Option<Empty<End>> {
+    fn take_spare(&self) -> Option<EmptyTransfer<End>> {
         self.queue.send_queue().policy().transfers.take()
     }
 
     /// Returns whether `transfer` is kept.
-    fn keeps(&self, transfer: Empty<End>) -> bool {
+    fn keeps(&self, transfer: EmptyTransfer<End>) -> bool {
         let excess = self.queue.send_queue().policy().keep(transfer);
         excess.is_none()
     }
@@ -174,14 +174,14 @@ pub(super) fn buffers_are_made_up_to_the_limit() -> Result<bool> {
 
 pub(super) fn buffer_that_was_not_made_may_be_made_later() -> Result<bool> {
     let mut buffers = SendBuffers::<End>::new(1, 0, LEN);
-    let once = buffers.begin_making() == Some(LEN) && buffers.begin_making().is_none();
-    buffers.not_made();
+    let once = buffers.begin_allocation() == Some(LEN) && buffers.begin_allocation().is_none();
+    buffers.allocation_failed();
     // Until then the next Send must ask for a completion.
     let short = buffers.needs_completion(1);
-    Ok(once && short && buffers.begin_making() == Some(LEN))
+    Ok(once && short && buffers.begin_allocation() == Some(LEN))
 }
 
-pub(super) fn flush_brings_the_buffer_that_cannot_be_made() -> Result<bool> {
+pub(super) fn barrier_brings_the_buffer_that_cannot_be_made() -> Result<bool> {
     let connection = Connection::new(&parameters(2, 1))?;
     let near = &connection.near;
     // Another buffer may be allocated, so this one asks for no completion.
@@ -189,13 +189,13 @@ pub(super) fn flush_brings_the_buffer_that_cannot_be_made() -> Result<bool> {
     connection.arrived(1)?;
     let may_be_made = !near.queue.lacks_send_buffers();
     let mut sends = near.queue.send_queue();
-    let begun = sends.policy().buffers.begin_making().is_some();
-    sends.policy().buffers.not_made();
+    let begun = sends.policy().buffers.begin_allocation().is_some();
+    sends.policy().buffers.allocation_failed();
     drop(sends);
     let lacks = near.queue.lacks_send_buffers();
     fsleep(A_WHILE);
     let stays = !near.has_buffer();
-    near.queue.flush_sends()?;
+    near.queue.post_barrier()?;
     wait(|| near.has_buffer().then_some(()))?;
     Ok(may_be_made && begun && lacks && stays && !near.queue.lacks_send_buffers())
 }
@@ -203,9 +203,9 @@ pub(super) fn flush_brings_the_buffer_that_cannot_be_made() -> Result<bool> {
 pub(super) fn completions_are_asked_for_if_there_are_enough_buffers() -> Result<bool> {
     let mut buffers = SendBuffers::<End>::new(3, 1, LEN);
     let few = !buffers.needs_completion(1);
-    let made = buffers.begin_making() == Some(LEN);
+    let made = buffers.begin_allocation() == Some(LEN);
     let enough = buffers.needs_completion(1) && !buffers.needs_completion(2);
-    let last = buffers.begin_making() == Some(LEN);
+    let last = buffers.begin_allocation() == Some(LEN);
     Ok(few && made && enough && last && buffers.needs_completion(3))
 }
 
@@ -213,11 +213,11 @@ pub(super) fn buffers_are_given_up() -> Result<bool> {
     let near = Side::alone(&parameters(3, 3))?;
     let free = || near.queue.send_queue().policy().buffers.free();
     let used = near.queue.take_send_buffer().ok_or(ENOMEM)?;
-    near.queue.give_up_spares(1);
+    near.queue.free_spares(1);
     let one_left = free() == 1;
     near.queue.put_back_send_buffer(used);
     let two_left = free() == 2;
-    near.queue.give_up_spares(2);
+    near.queue.free_spares(2);
     let kept = free() == 2;
     let mut taken = Buffers::new();
     while let Some(buffer) = near.queue.make_send_buffer() {
@@ -242,13 +242,13 @@ pub(super) fn transfer_that_is_over_is_used_again() -> Result<bool> {
     let near = &connection.near;
     let page = Page::new(GFP_KERNEL)?;
     let none_yet = near.take_spare().is_none();
-    near.send(Some(near.insert(&page)?), Doorbell::Ring)?;
+    near.send(Some(near.gather(&page)?), Doorbell::Ring)?;
     let spare = wait(|| near.take_spare())?;
     let let_go = page.is_unique();
     let kept = near.keeps(spare);
-    let inserted = near.insert(&page)?;
+    let gathered = near.gather(&page)?;
     let used = near.take_spare().is_none();
-    drop(inserted);
+    drop(gathered);
     Ok(none_yet && let_go && kept && used)
 }
 
@@ -293,26 +293,26 @@ pub(super) fn send_that_asks_for_a_completion_is_not_deferred() -> Result<bool> 
     Ok(true)
 }
 
-pub(super) fn flush_covers_earlier_sends() -> Result<bool> {
+pub(super) fn barrier_covers_earlier_sends() -> Result<bool> {
     let connection = Connection::new(&parameters(4, 4))?;
     let near = &connection.near;
     let page = Page::new(GFP_KERNEL)?;
     let nothing = near.queue.oldest_posted().is_none();
-    // There is nothing to flush yet.
-    near.queue.flush_sends()?;
-    near.send(Some(near.insert(&page)?), Doorbell::Ring)?;
+    // There is no Send to wait for yet.
+    near.queue.post_barrier()?;
+    near.send(Some(near.gather(&page)?), Doorbell::Ring)?;
     near.send(None, Doorbell::Ring)?;
     connection.arrived(2)?;
     fsleep(A_WHILE);
     let age = near.queue.oldest_posted();
     let aged = age.is_some_and(|age| age >= msecs_to_jiffies(100));
     let kept = !page.is_unique();
-    near.queue.flush_sends()?;
+    near.queue.post_barrier()?;
     wait(|| near.queue.oldest_posted().is_none().then_some(()))?;
     let let_go = page.is_unique();
     // Another one can follow, and neither arrives as a message.
     near.send(None, Doorbell::Ring)?;
-    near.queue.flush_sends()?;
+    near.queue.post_barrier()?;
     wait(|| near.queue.oldest_posted().is_none().then_some(()))?;
     let received = connection.far.end.get(|seen| seen.received);
     Ok(nothing && aged && kept && let_go && received == 3)
@@ -322,7 +322,7 @@ pub(super) fn deferred_send_ends_with_a_drain() -> Result<bool> {
     let connection = Connection::new(&parameters(4, 4))?;
     let near = &connection.near;
     let page = Page::new(GFP_KERNEL)?;
-    near.send(Some(near.insert(&page)?), Doorbell::Defer)?;
+    near.send(Some(near.gather(&page)?), Doorbell::Defer)?;
     // If it were sent now, it would arrive before the drain.
     fsleep(A_WHILE);
     let kept = !page.is_unique();

@@ -96,7 +96,7 @@ impl<H: Handler> QueuePair<H> {
             // that it did not.
             // SAFETY: The entry is in the list, which is locked, so it is lent and nobody else
             // accesses it.
-            Err(_) => unsafe { Invalidation::<H>::lose(entry) }.map_or(Ok(()), Err),
+            Err(_) => unsafe { Invalidation::<H>::take_values(entry) }.map_or(Ok(()), Err),
         }
     }
 
@@ -113,7 +113,7 @@ impl<H: Handler> QueuePair<H> {
             return Err((regions, context));
         };
         let first = regions.link_invalidations(invalidation.cqe(), self.failed_cqe());
-        let entry = invalidation.give_up(self, invalidate_done::<H>, regions, context);
+        let entry = invalidation.lend(self, invalidate_done::<H>, regions, context);
         Ok((entry, first))
     }
 }
@@ -125,7 +125,7 @@ impl<H: Handler> QueuePair<H> {
 /// Only the core calls this, for the completion of a chain of invalidations of a [`QueuePair<H>`].
 unsafe extern "C" fn invalidate_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
     // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
-    let (handler, wc) = unsafe { cq::called_for::<H>(cq, wc) };
+    let (handler, wc) = unsafe { cq::callback_args::<H>(cq, wc) };
     // SAFETY: Requests that complete here were posted with the address of the entry of a
     // `LocalInvalidate`, its first field.
     let entry = unsafe { Entry::completed(wc) };
@@ -141,7 +141,7 @@ unsafe extern "C" fn invalidate_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut r
     // SAFETY: `post_invalidate` added the entry to that list, and the queue is not drained, so it
     // is still there.
     unsafe { sends.invalidations_in_flight.remove(entry) };
-    // SAFETY: The entry came from `give_up`, was just removed from its list, and this is the only
+    // SAFETY: The entry came from `lend`, was just removed from its list, and this is the only
     // completion of a request with it.
     let taken = unsafe { Invalidation::<H>::take_back(entry) };
     let Some((invalidation, mut regions, context)) = taken else {

@@ -5,9 +5,9 @@
 use super::{
     rw_context::{
         BatchMemory,
+        Continuation,
         ReadHandler,
-        RwContext,
-        Then, //
+        RwContext, //
     },
     send::SendQueue,
     Handler,
@@ -19,10 +19,10 @@ use crate::{
     sq::SendPolicy,
     transfer::{
         Attached,
-        Empty,
-        Inner,
-        Prepared,
-        Transfer, //
+        EmptyTransfer,
+        PreparedTransfer,
+        Transfer,
+        TransferData, //
     }, //
 };
 use kernel::{
@@ -38,9 +38,9 @@ use kernel::{
 impl<H: Handler> QueuePair<H> {
     /// Frees the idle regions that are kept for later RDMA Reads, on iWARP. They are allocated
     /// again on demand. Sleeps.
-    pub fn give_up_sinks(&self) {
-        if let Some(sinks) = &self.sinks {
-            sinks.give_up();
+    pub fn free_idle_read_mrs(&self) {
+        if let Some(read_mrs) = &self.read_mrs {
+            read_mrs.free_idle();
         }
     }
 }
@@ -48,8 +48,12 @@ impl<H: Handler> QueuePair<H> {
 impl<H: Handler> Transfer<H> {
     /// Returns an empty transfer of RDMA Writes over `queue`. `empty` is the remainder of an
     /// earlier transfer.
-    pub fn writes(queue: &QueuePair<H>, empty: Option<Empty<H>>, flags: Flags) -> Result<Self> {
-        let empty = empty.map_or_else(|| Empty::new(&queue.pd, flags), Ok)?;
+    pub fn writes(
+        queue: &QueuePair<H>,
+        empty: Option<EmptyTransfer<H>>,
+        flags: Flags,
+    ) -> Result<Self> {
+        let empty = empty.map_or_else(|| EmptyTransfer::new(&queue.pd, flags), Ok)?;
         let max_elements = queue.max_write_elements;
         Ok(Self::new(
             empty,
@@ -62,14 +66,18 @@ impl<H: Handler> Transfer<H> {
 
     /// Returns an empty transfer of RDMA Reads over `queue`. `empty` is the remainder of an earlier
     /// transfer.
-    pub fn reads(queue: &QueuePair<H>, empty: Option<Empty<H>>, flags: Flags) -> Result<Self> {
-        let empty = empty.map_or_else(|| Empty::new(&queue.pd, flags), Ok)?;
-        let (max_elements, sinks) = (queue.max_read_elements, queue.sinks.as_ref());
+    pub fn reads(
+        queue: &QueuePair<H>,
+        empty: Option<EmptyTransfer<H>>,
+        flags: Flags,
+    ) -> Result<Self> {
+        let empty = empty.map_or_else(|| EmptyTransfer::new(&queue.pd, flags), Ok)?;
+        let (max_elements, read_mrs) = (queue.max_read_elements, queue.read_mrs.as_ref());
         Ok(Self::new(
             empty,
             DataDirection::FromDevice,
             max_elements,
-            sinks,
+            read_mrs,
             flags,
         ))
     }
@@ -81,7 +89,7 @@ impl<H: ReadHandler> SendQueue<'_, H> {
     /// is needed if there are more.
     ///
     /// A failure ends the connection. It is an error to pass memory of another domain, Reads,
-    /// memory that would be inserted behind the end of the Send, or no `memory` if that is needed.
+    /// memory that would be gathered behind the end of the Send, or no `memory` if that is needed.
     /// Does not sleep.
     pub fn post_reply(
         self,
@@ -111,7 +119,7 @@ impl<H: ReadHandler> SendQueue<'_, H> {
         match (transfer, memory) {
             (Some(transfer), Some(memory)) if count > batch => {
                 drop(state);
-                queue.begin(memory, transfer, Then::Send(send))
+                queue.begin(memory, transfer, Continuation::Send(send))
             }
             (transfer, _) => queue.post_message(&mut state, transfer, 0, send),
         }
@@ -122,8 +130,13 @@ impl<H: ReadHandler> SendQueue<'_, H> {
     /// case.
     ///
     /// A failure ends the connection. It is an error to pass no Reads, or a batch that is shorter
-    /// than [`Prepared::registrations`]. Sleeps.
-    pub fn post_reads(self, mut reads: Prepared<H>, batch: usize, done: H::ReadDone) -> Result {
+    /// than [`PreparedTransfer::registrations`]. Sleeps.
+    pub fn post_reads(
+        self,
+        mut reads: PreparedTransfer<H>,
+        batch: usize,
+        done: H::ReadDone,
+    ) -> Result {
         let Self { queue, mut state } = self;
         let fits = reads.0.is_for(&queue.pd, DataDirection::FromDevice) && batch != 0;
         if reads.is_empty() || !fits || !state.open {
@@ -137,15 +150,20 @@ impl<H: ReadHandler> SendQueue<'_, H> {
         reads.0.credits = batch;
         let memory = BatchMemory::new(GFP_KERNEL)
             .inspect_err(|_| queue.sends.lock().policy.release(batch))?;
-        queue.begin(memory, reads.0, Then::ReadDone(done))
+        queue.begin(memory, reads.0, Continuation::ReadDone(done))
     }
 }
 
 impl<H: ReadHandler> QueuePair<H> {
     /// Posts the first batch of `transfer`, which has its credits.
-    fn begin(&self, memory: BatchMemory<H>, transfer: KBox<Inner<H>>, then: Then<H>) -> Result {
+    fn begin(
+        &self,
+        memory: BatchMemory<H>,
+        transfer: KBox<TransferData<H>>,
+        continuation: Continuation<H>,
+    ) -> Result {
         let credits = transfer.credits;
-        match RwContext::new(memory, transfer, then, self) {
+        match RwContext::new(memory, transfer, continuation, self) {
             Ok(posted) => posted.begin(self),
             Err(error) => {
                 self.sends.lock().policy.release(credits);

@@ -93,7 +93,7 @@ impl<H: Handler> QueuePair<H> {
 unsafe extern "C" fn receive_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
     // SAFETY: The core passes these arguments for a `CompletionQueue<H>`, and both references are
     // used only during the callback.
-    let (handler, wc) = unsafe { cq::called_for::<H>(cq, wc) };
+    let (handler, wc) = unsafe { cq::callback_args::<H>(cq, wc) };
     // SAFETY: Requests that complete here were posted with the address of the entry of a Receive,
     // its first field.
     let entry = unsafe { Entry::completed(wc) };

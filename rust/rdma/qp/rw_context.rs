@@ -27,11 +27,11 @@ use crate::{
     send::UnpostedSend,
     sq::{
         SendPolicy,
-        State, //
+        SqState, //
     },
     transfer::{
-        Empty,
-        Inner, //
+        EmptyTransfer,
+        TransferData, //
     },
     wc::WcStatus, //
 };
@@ -41,7 +41,7 @@ use core::{
     ptr::{
         null_mut,
         NonNull, //
-    },
+    }, //
 };
 use kernel::{
     alloc::Flags,
@@ -70,7 +70,7 @@ pub trait ReadHandler: Handler {
 }
 
 /// The action after all batches have completed.
-pub(crate) enum Then<H: ReadHandler> {
+pub(crate) enum Continuation<H: ReadHandler> {
     /// The upper layer gets the value back.
     ReadDone(H::ReadDone),
     /// The Send is posted with the last batch.
@@ -81,13 +81,13 @@ pub(crate) enum Then<H: ReadHandler> {
 #[repr(C)]
 pub(crate) struct RwContext<H: ReadHandler> {
     entry: Entry,
-    transfer: KBox<Inner<H>>,
+    transfer: KBox<TransferData<H>>,
     regions: mr::Registered<H>,
     /// The number of its requests that were posted.
     posted: usize,
     /// The sequence number of the last Send before the posted batch, if that was outstanding.
     after: Option<u64>,
-    then: Then<H>,
+    continuation: Continuation<H>,
     queue: *const QueuePair<H>,
 }
 
@@ -109,8 +109,8 @@ impl<H: ReadHandler> RwContext<H> {
     /// registrations than credits.
     pub(crate) fn new(
         memory: BatchMemory<H>,
-        mut transfer: KBox<Inner<H>>,
-        then: Then<H>,
+        mut transfer: KBox<TransferData<H>>,
+        continuation: Continuation<H>,
         queue: &QueuePair<H>,
     ) -> Result<KBox<Self>> {
         let regions = core::mem::take(&mut transfer.regions);
@@ -123,7 +123,7 @@ impl<H: ReadHandler> RwContext<H> {
             regions: regions.into_registered(&queue.deferred_dereg),
             posted: 0,
             after: None,
-            then,
+            continuation,
             queue,
         };
         Ok(KBox::write(memory.0, rw))
@@ -147,7 +147,7 @@ impl<H: ReadHandler> RwContext<H> {
     }
 
     /// Lends the box for as long as its requests are posted.
-    pub(crate) fn give_up(mut self: KBox<Self>) -> NonNull<Entry> {
+    pub(crate) fn lend(mut self: KBox<Self>) -> NonNull<Entry> {
         self.entry.arm(batch_done::<H>, free_rw_context::<H>);
         // CAST: The entry is the first field.
         NonNull::from(KBox::leak(self)).cast()
@@ -157,10 +157,10 @@ impl<H: ReadHandler> RwContext<H> {
     ///
     /// # Safety
     ///
-    /// `entry` came from [`Self::give_up`], is in no list, and this is the first call for it.
+    /// `entry` came from [`Self::lend`], is in no list, and this is the first call for it.
     unsafe fn take_back(entry: NonNull<Entry>) -> KBox<Self> {
         // SAFETY: The caller promises that `entry`, the first field, came from the box that
-        // `give_up` leaked, is in no list, and is taken back by nobody else.
+        // `lend` leaked, is in no list, and is taken back by nobody else.
         unsafe { KBox::from_raw(entry.cast().as_ptr()) }
     }
 
@@ -171,14 +171,14 @@ impl<H: ReadHandler> RwContext<H> {
             drop(sends);
             return Err(not_connected());
         }
-        let entry = self.give_up();
+        let entry = self.lend();
         // SAFETY: The entry was just lent, so it is live and in no list. Only its completion takes
         // it out, under the lock; without one the box is freed after a drain, when none of its
         // requests is posted, by whichever task does that.
         unsafe { sends.rw_contexts.add(entry) };
         // SAFETY: The entry was just added to that list, and none of its requests is posted. It is
         // not accessed again unless the result is [`None`].
-        unsafe { Self::go_on(entry, queue, &mut sends) }.unwrap_or(Err(EINVAL))
+        unsafe { Self::post_next_batch(entry, queue, &mut sends) }.unwrap_or(Err(EINVAL))
     }
 
     /// Posts the next batch. [`None`] if all were posted. An error ends the connection; the
@@ -189,10 +189,10 @@ impl<H: ReadHandler> RwContext<H> {
     /// `entry` is that of an `RwContext<H>` in the list of `sends`, which are those of `queue`.
     /// None of its requests is posted. The caller does not access it again unless the result is
     /// [`None`].
-    unsafe fn go_on(
+    unsafe fn post_next_batch(
         entry: NonNull<Entry>,
         queue: &QueuePair<H>,
-        sends: &mut State<H, H::SendPolicy>,
+        sends: &mut SqState<H, H::SendPolicy>,
     ) -> Option<Result> {
         // SAFETY: The caller promises that `entry`, the first field of a lent box, is in the list
         // of `sends`. The holder of that lock may access it.
@@ -205,7 +205,7 @@ impl<H: ReadHandler> RwContext<H> {
             return Some(Err(not_connected()));
         }
         let count = left.min(rw.transfer.credits);
-        if count == left && matches!(rw.then, Then::Send(_)) {
+        if count == left && matches!(rw.continuation, Continuation::Send(_)) {
             // SAFETY: The caller promises that `entry` is in the list of `sends`, those of `queue`,
             // that none of its requests is posted, and that it does not access the entry again.
             return Some(unsafe { Self::send(entry, queue, sends) });
@@ -223,11 +223,11 @@ impl<H: ReadHandler> RwContext<H> {
     ///
     /// # Safety
     ///
-    /// The same as for [`Self::go_on`].
+    /// The same as for [`Self::post_next_batch`].
     unsafe fn send(
         entry: NonNull<Entry>,
         queue: &QueuePair<H>,
-        sends: &mut State<H, H::SendPolicy>,
+        sends: &mut SqState<H, H::SendPolicy>,
     ) -> Result {
         // SAFETY: The caller promises that `entry` is in the list of `sends`, so it was lent, and
         // that it does not access it again, so nobody else takes it back.
@@ -239,14 +239,14 @@ impl<H: ReadHandler> RwContext<H> {
             entry,
             mut transfer,
             posted,
-            then,
+            continuation,
             ..
         } = KBox::into_inner(rw);
         // The age of the message counts from its first batch.
         transfer.begun = Some(entry.since());
-        match then {
-            Then::Send(send) => queue.post_message(sends, Some(transfer), posted, send),
-            Then::ReadDone(_) => Err(EINVAL),
+        match continuation {
+            Continuation::Send(send) => queue.post_message(sends, Some(transfer), posted, send),
+            Continuation::ReadDone(_) => Err(EINVAL),
         }
     }
 
@@ -255,24 +255,24 @@ impl<H: ReadHandler> RwContext<H> {
     /// # Safety
     ///
     /// None of its requests is posted. If `done`, all of them have succeeded.
-    unsafe fn finish(self: KBox<Self>, queue: &QueuePair<H>, done: bool) -> Then<H> {
+    unsafe fn finish(self: KBox<Self>, queue: &QueuePair<H>, done: bool) -> Continuation<H> {
         let Self {
             transfer,
             regions,
-            then,
+            continuation,
             ..
         } = KBox::into_inner(self);
-        match &transfer.sinks {
+        match &transfer.read_mrs {
             // SAFETY: The last Read of each region invalidates it, and the caller promises that all
             // have succeeded.
-            Some(sinks) if done => unsafe { sinks.put_back(regions) },
+            Some(read_mrs) if done => unsafe { read_mrs.put_back(regions) },
             // Regions whose keys may still be valid are kept until the queue pair is drained.
             _ => drop(regions),
         }
-        let empty = Empty::of(transfer);
+        let empty = EmptyTransfer::of(transfer);
         let excess = queue.sends.lock().keep(empty);
         drop(excess);
-        then
+        continuation
     }
 }
 
@@ -296,7 +296,7 @@ unsafe fn free_rw_context<H: ReadHandler>(entry: NonNull<Entry>) {
 unsafe extern "C" fn batch_done<H: ReadHandler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
     // SAFETY: The core passes these arguments for a `CompletionQueue<H>`, and both references are
     // used only during the callback.
-    let (handler, wc) = unsafe { cq::called_for::<H>(cq, wc) };
+    let (handler, wc) = unsafe { cq::callback_args::<H>(cq, wc) };
     // SAFETY: Requests that complete here were posted with the address of the entry of an
     // `RwContext`, its first field.
     let entry = unsafe { Entry::completed(wc) };
@@ -315,7 +315,7 @@ unsafe extern "C" fn batch_done<H: ReadHandler>(cq: *mut raw::ib_cq, wc: *mut ra
     // so it is still there, and the holder of the lock may access it.
     let after = unsafe { (*entry.cast::<RwContext<H>>().as_ptr()).after };
     // Requests complete in order, so the Sends before the batch have completed.
-    let (mut resume, spent) = match after.filter(|_| failure.is_none()) {
+    let (mut resume, completed) = match after.filter(|_| failure.is_none()) {
         Some(last) => sends.retire(last),
         None => (false, Chain::new()),
     };
@@ -323,48 +323,48 @@ unsafe extern "C" fn batch_done<H: ReadHandler>(cq: *mut raw::ib_cq, wc: *mut ra
         // SAFETY: The entry is in the list of `sends`, those of `queue`, as above. Requests
         // complete in order, so all of the batch have completed with the last. The entry is not
         // accessed again unless the result is [`None`].
-        None => unsafe { RwContext::<H>::go_on(entry, queue, &mut sends) },
+        None => unsafe { RwContext::<H>::post_next_batch(entry, queue, &mut sends) },
         Some(_) => None,
     };
     match posted {
         Some(Ok(())) => {
             // A waiter is not delayed until the transfer ends.
-            resume |= sends.policy.resumes();
+            resume |= sends.policy.wakes_waiter();
             drop(sends);
-            give_back(queue, spent);
+            give_back(queue, completed);
             if resume {
-                handler.send_resumed(queue);
+                handler.send_space_freed(queue);
             }
             return;
         }
         Some(Err(_)) => {
             drop(sends);
-            give_back(queue, spent);
+            give_back(queue, completed);
             return handler.batch_not_posted();
         }
         None => (),
     }
-    // SAFETY: The entry came from `give_up` and is in that list, as above. This was its last
+    // SAFETY: The entry came from `lend` and is in that list, as above. This was its last
     // completion, so nobody else takes it back.
     let rw = unsafe {
         sends.rw_contexts.remove(entry);
         RwContext::<H>::take_back(entry)
     };
     sends.policy.release(rw.transfer.credits);
-    resume |= sends.policy.resumes();
+    resume |= sends.policy.wakes_waiter();
     drop(sends);
-    give_back(queue, spent);
+    give_back(queue, completed);
     // SAFETY: All requests of a batch complete with its last one, and no batch is left or, after a
     // failure, is posted any more. Without a failure all have succeeded.
-    let then = unsafe { rw.finish(queue, failure.is_none()) };
-    match (then, failure) {
-        (Then::ReadDone(done), None) => handler.read_done(queue, done),
-        (Then::ReadDone(done), Some(failure)) => handler.read_failed(queue, done, failure),
+    let continuation = unsafe { rw.finish(queue, failure.is_none()) };
+    match (continuation, failure) {
+        (Continuation::ReadDone(done), None) => handler.read_done(queue, done),
+        (Continuation::ReadDone(done), Some(failure)) => handler.read_failed(queue, done, failure),
         // Not reached: the last batch is posted with its Send, which owns the transfer then.
-        (Then::Send(_), None) => (),
-        (Then::Send(send), Some(failure)) => handler.write_failed(send.tag, failure),
+        (Continuation::Send(_), None) => (),
+        (Continuation::Send(send), Some(failure)) => handler.write_failed(send.tag, failure),
     }
     if resume {
-        handler.send_resumed(queue);
+        handler.send_space_freed(queue);
     }
 }

@@ -13,21 +13,21 @@ use crate::{
     send::{
         Buffer,
         Doorbell,
-        Inner,
         PostedSend,
-        UnpostedSend,
-        Verb, //
+        SendKind,
+        SendRequest,
+        UnpostedSend, //
     },
     sq::{
+        CompletedTransfers,
         SendPolicy,
-        Spent,
-        State, //
+        SqState, //
     },
     transfer::{
         self,
-        Empty,
-        EmptyList,
-        Inserted, //
+        EmptyTransfer,
+        EmptyTransfers,
+        Gathered, //
     },
     wc::WcStatus, //
 };
@@ -46,7 +46,7 @@ use shared::trace::CompletionId;
 /// The locked Send queue of a queue pair. Dropping it unlocks.
 pub struct SendQueue<'a, H: Handler> {
     pub(super) queue: &'a QueuePair<H>,
-    pub(super) state: SpinLockGuard<'a, State<H, H::SendPolicy>>,
+    pub(super) state: SpinLockGuard<'a, SqState<H, H::SendPolicy>>,
 }
 
 impl<H: Handler> Buffer<H> {
@@ -78,13 +78,13 @@ impl<H: Handler> QueuePair<H> {
         }
     }
 
-    /// Registers `regions`, then sends the first `len` bytes of `buffer`, with `inserted` among
+    /// Registers `regions`, then sends the first `len` bytes of `buffer`, with `gathered` among
     /// them, with one doorbell at most. Does not sleep.
     ///
     /// The regions must be treated as valid afterwards even if this fails, as some requests may
     /// have been posted. A failure ends the connection, and deferred requests with it. [`EINVAL`]
     /// if an argument is of another domain, if there are more regions than a Send may have, or if
-    /// `inserted` would be behind the first `len` bytes.
+    /// `gathered` would be behind the first `len` bytes.
     ///
     /// `posted` is called when the Send is ready to be posted, with the queue's lock held; it must
     /// not sleep.
@@ -93,12 +93,12 @@ impl<H: Handler> QueuePair<H> {
         regions: mr::Prepared<H>,
         buffer: Buffer<H>,
         len: usize,
-        inserted: Option<Inserted<H>>,
+        gathered: Option<Gathered<H>>,
         doorbell: Doorbell,
         posted: impl FnOnce(PostedSend<'_, H>),
     ) -> (mr::Registered<H>, Result) {
-        let inserted = inserted.map(|inserted| inserted.0);
-        let memory_is_here = inserted
+        let gathered = gathered.map(|gathered| gathered.0);
+        let memory_is_here = gathered
             .as_ref()
             .is_none_or(|memory| memory.is_for(&self.pd, DataDirection::ToDevice));
         if !memory_is_here || !regions.all_in(&self.pd) {
@@ -106,7 +106,7 @@ impl<H: Handler> QueuePair<H> {
             drop(regions);
             return (mr::Registered::new(), Err(EINVAL));
         }
-        let fits = inserted
+        let fits = gathered
             .as_ref()
             .is_none_or(|memory| memory.fits_message(len));
         if !fits || regions.len() > self.regions_per_send {
@@ -119,7 +119,7 @@ impl<H: Handler> QueuePair<H> {
             sends.policy.put_back(buffer);
             return (regions, Err(not_connected()));
         }
-        let send = match self.enqueue(&mut sends, buffer, len, Verb::Send, inserted, None) {
+        let send = match self.enqueue(&mut sends, buffer, len, SendKind::Plain, gathered, None) {
             Ok(send) => send,
             Err(error) => return (regions, Err(error)),
         };
@@ -159,15 +159,15 @@ impl<H: Handler> QueuePair<H> {
     /// released.
     fn enqueue(
         &self,
-        sends: &mut State<H, H::SendPolicy>,
+        sends: &mut SqState<H, H::SendPolicy>,
         buffer: Buffer<H>,
         len: usize,
-        verb: Verb,
-        attached: Option<KBox<transfer::Inner<H>>>,
+        kind: SendKind,
+        attached: Option<KBox<transfer::TransferData<H>>>,
         tag: Option<H::SendTag>,
     ) -> Result<*mut raw::ib_send_wr> {
         let (done, pd) = (send_done::<H>, &self.pd);
-        sends.enqueue(self, done, pd, buffer, len, verb, attached, tag)
+        sends.enqueue(self, done, pd, buffer, len, kind, attached, tag)
     }
 
     /// Posts the deferred requests, then the list from `first`. After a failure nothing can be
@@ -179,7 +179,7 @@ impl<H: Handler> QueuePair<H> {
     /// they complete or the queue pair is drained. `sends` is this queue pair's, locked and open.
     pub(crate) unsafe fn post(
         &self,
-        sends: &mut State<H, H::SendPolicy>,
+        sends: &mut SqState<H, H::SendPolicy>,
         first: *mut raw::ib_send_wr,
     ) -> Result {
         let first = sends.take_deferred(first);
@@ -201,22 +201,22 @@ impl<H: Handler> QueuePair<H> {
     /// drained.
     pub(super) fn post_message(
         &self,
-        sends: &mut State<H, H::SendPolicy>,
-        mut transfer: Option<KBox<transfer::Inner<H>>>,
+        sends: &mut SqState<H, H::SendPolicy>,
+        mut transfer: Option<KBox<transfer::TransferData<H>>>,
         posted: usize,
         send: UnpostedSend<H>,
     ) -> Result {
         let UnpostedSend {
             buffer,
             len,
-            verb,
+            kind,
             tag,
         } = send;
         let credits = transfer.as_ref().map_or(0, |transfer| transfer.credits);
         // The requests do not move with their box.
         let requests = transfer.as_mut().map(|transfer| &raw mut **transfer);
         let send = self
-            .enqueue(sends, buffer, len, verb, transfer, Some(tag))
+            .enqueue(sends, buffer, len, kind, transfer, Some(tag))
             .inspect_err(|_| sends.policy.release(credits))?;
         // SAFETY: `enqueue` returned the request of a Send that is in the queue of posted Sends,
         // which stays locked during the call.
@@ -241,41 +241,41 @@ impl<H: Handler> QueuePair<H> {
 ///
 /// # Safety
 ///
-/// Only the core calls this, for the completion of a Send that was posted from an [`Inner`].
+/// Only the core calls this, for the completion of a Send that was posted from a [`SendRequest`].
 unsafe extern "C" fn send_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
     // SAFETY: The core passes these arguments for a `CompletionQueue<H>`, and both references are
     // used only during the callback.
-    let (handler, wc) = unsafe { cq::called_for::<H>(cq, wc) };
-    // SAFETY: Requests that complete here were posted with the address of an `Inner`'s first field.
-    // It is among the posted Sends until `retire` below, or, after a drain, until the queue pair is
-    // freed, after the last callback.
+    let (handler, wc) = unsafe { cq::callback_args::<H>(cq, wc) };
+    // SAFETY: Requests that complete here were posted with the address of a `SendRequest`'s first
+    // field. It is among the posted Sends until `retire` below, or, after a drain, until the queue
+    // pair is freed, after the last callback.
     let (queue, sequence) = unsafe {
-        let inner = wc.__bindgen_anon_1.wr_cqe.cast::<Inner<H>>();
+        let inner = wc.__bindgen_anon_1.wr_cqe.cast::<SendRequest<H>>();
         ((*inner).queue, (*inner).sequence)
     };
     // SAFETY: Only a `QueuePair<H>` posts requests that complete here, and it outlives its
     // callbacks: it frees its completion queue first.
     let queue = unsafe { &*queue.cast::<QueuePair<H>>() };
-    let (resume, spent) = queue.sends.lock().retire(sequence);
-    give_back(queue, spent);
+    let (resume, completed) = queue.sends.lock().retire(sequence);
+    give_back(queue, completed);
     if let Some(failure) = WcStatus::of(wc) {
         handler.request_failed(failure);
     }
     if resume {
-        handler.send_resumed(queue);
+        handler.send_space_freed(queue);
     }
 }
 
 /// Unmaps the transfers of completed Sends, and keeps their lists for others.
-pub(super) fn give_back<H: Handler>(queue: &QueuePair<H>, mut spent: Spent<H>) {
-    if spent.is_empty() {
+pub(super) fn give_back<H: Handler>(queue: &QueuePair<H>, mut completed: CompletedTransfers<H>) {
+    if completed.is_empty() {
         return;
     }
-    let mut empty = EmptyList::new();
-    while let Some(transfer) = spent.pop() {
-        empty.push(Empty::of(transfer));
+    let mut empty = EmptyTransfers::new();
+    while let Some(transfer) = completed.pop() {
+        empty.push(EmptyTransfer::of(transfer));
     }
-    let mut excess = EmptyList::new();
+    let mut excess = EmptyTransfers::new();
     let mut sends = queue.sends.lock();
     while let Some(transfer) = empty.pop() {
         if let Some(transfer) = sends.keep(transfer) {

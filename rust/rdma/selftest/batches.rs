@@ -21,7 +21,7 @@ use crate::{
     mr,
     transfer::{
         Attached,
-        Prepared,
+        PreparedTransfer,
         Transfer, //
     }, //
 };
@@ -41,7 +41,7 @@ impl Fixture {
         page: &Page,
         whole: mr::Segment,
         denied: Option<u32>,
-    ) -> Result<Prepared<TestHandler>> {
+    ) -> Result<PreparedTransfer<TestHandler>> {
         for place in 0..SEGMENTS {
             transfer.add_remote(mr::Segment {
                 rkey: whole.rkey ^ u32::from(denied == Some(place)),
@@ -139,12 +139,12 @@ pub(super) fn reads_cover_sends_before_them() -> Result<bool> {
     let reads = server.prepare_many(reads, &ours, segment, None)?;
     server.post_reads(reads)?;
     // Whether the Reads have completed or not.
-    server.queue.flush_sends()?;
-    let flushed = server.queue.sends().lock().flush.last.is_some();
+    server.queue.post_barrier()?;
+    let has_barrier = server.queue.sends().lock().barrier.last.is_some();
     server
         .end
         .wait(|seen| (seen.reads_done >= 1).then_some(()))?;
-    Ok(!flushed && server.queue.oldest_posted().is_none())
+    Ok(!has_barrier && server.queue.oldest_posted().is_none())
 }
 
 pub(super) fn writes_go_in_batches() -> Result<bool> {

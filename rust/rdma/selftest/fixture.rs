@@ -22,13 +22,13 @@ use crate::{
     send::{
         Buffer,
         Doorbell,
-        UnpostedSend,
-        Verb, //
+        SendKind,
+        UnpostedSend, //
     },
     transfer::{
         Attached,
-        Inserted,
-        Prepared,
+        Gathered,
+        PreparedTransfer,
         Transfer, //
     },
     BatchMemory,
@@ -60,8 +60,8 @@ pub(super) const LEN: usize = 2_000;
 /// The RDMA Reads and Writes of a [`Fixture`] at the same time.
 pub(super) const TRANSFERS: usize = 4;
 
-/// The offset in a Send at which memory is inserted.
-pub(super) const INSERT_AT: usize = 10;
+/// The offset in a Send at which memory is gathered.
+pub(super) const GATHER_AT: usize = 10;
 
 /// The most regions that are registered for one Send.
 pub(super) const REGIONS: usize = 3;
@@ -129,7 +129,7 @@ impl Fixture {
         &self,
         mut transfer: Transfer<TestHandler>,
         page: &Page,
-    ) -> Result<Prepared<TestHandler>> {
+    ) -> Result<PreparedTransfer<TestHandler>> {
         transfer.add_remote(mr::Segment {
             rkey: 1,
             len: u32::try_from(LEN)?,
@@ -167,14 +167,14 @@ impl Fixture {
         let send = UnpostedSend {
             buffer,
             len,
-            verb: Verb::Send,
+            kind: SendKind::Plain,
             tag,
         };
         sends.post_reply(attached, batch, send, Some(memory))
     }
 
     /// Posts `reads`, in batches of half of the credits.
-    pub(super) fn post_reads(&self, reads: Prepared<TestHandler>) -> Result {
+    pub(super) fn post_reads(&self, reads: PreparedTransfer<TestHandler>) -> Result {
         let mut sends = self.queue.send_queue();
         let batch = sends.policy().reserve(reads.len())?;
         sends.post_reads(reads, batch, ())
@@ -182,20 +182,20 @@ impl Fixture {
 
     /// Moves the queue pair to the error state, which flushes posted requests. The upper layer can
     /// still post.
-    pub(super) fn flush_sends(&self) {
+    pub(super) fn enter_error_state(&self) {
         // SAFETY: `queue` keeps the id live, and was not drained, so its queue pair exists and has
         // room for the request of a drain.
         unsafe { raw::ib_drain_sq((*self.queue.id().as_raw()).qp) };
     }
 
-    /// Sends a few bytes, with `inserted` among them.
-    pub(super) fn send(&self, inserted: Option<Inserted<TestHandler>>) -> Result {
+    /// Sends a few bytes, with `gathered` among them.
+    pub(super) fn send(&self, gathered: Option<Gathered<TestHandler>>) -> Result {
         let regions = mr::Prepared::new();
         let (_, result) = self.queue.post_send(
             regions,
             self.buffer()?,
             20,
-            inserted,
+            gathered,
             Doorbell::Ring,
             |_| (),
         );
@@ -203,10 +203,10 @@ impl Fixture {
     }
 
     /// Maps the first bytes of `page` as part of a Send.
-    pub(super) fn insert(&self, page: &Page) -> Result<Inserted<TestHandler>> {
+    pub(super) fn gather(&self, page: &Page) -> Result<Gathered<TestHandler>> {
         let mut memory = Transfer::writes(&self.queue, None, GFP_KERNEL)?;
         memory.add_local(page.piece(0, LEN)?)?;
-        memory.insert(INSERT_AT)
+        memory.gather(GATHER_AT)
     }
 
     /// Sends a few bytes with a registration of `page`. Returns the region and the result.
@@ -295,7 +295,7 @@ pub(super) struct Pair {
 impl Pair {
     pub(super) fn new() -> Result<Self> {
         let listening = TestHandler::new()?;
-        let listener = listener::Listener::new(&net(), &address(PORT)?, 4, listening.clone())?;
+        let listener = listener::CmListener::new(&net(), &address(PORT)?, 4, listening.clone())?;
         let near = Fixture::alone(PORT)?;
         near.queue.id().resolve_route(TIMEOUT_MS)?;
         near.end.wait(|seen| seen.routed.then_some(()))?;

@@ -176,7 +176,7 @@ impl Handler for TestHandler {
         });
     }
 
-    fn send_resumed(&self, _queue: &QueuePair<Self>) {}
+    fn send_space_freed(&self, _queue: &QueuePair<Self>) {}
 
     fn invalidated(
         &self,

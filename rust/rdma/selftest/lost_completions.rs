@@ -14,11 +14,11 @@ use crate::{
     in_flight::Entry,
     qp::rw_context::{
         BatchMemory,
-        RwContext,
-        Then, //
+        Continuation,
+        RwContext, //
     },
     receive::Buffers,
-    transfer::Transfer,
+    transfer::Transfer, //
 };
 use core::ptr::NonNull;
 use kernel::{
@@ -51,8 +51,8 @@ pub(super) fn lost_read_goes_with_its_queue_pair() -> Result<bool> {
     let reads = Transfer::reads(&fixture.queue, None, GFP_KERNEL)?;
     let reads = fixture.prepare(reads, &page)?;
     let memory = BatchMemory::new(GFP_KERNEL)?;
-    let lost = RwContext::new(memory, reads.0, Then::ReadDone(()), &fixture.queue)?;
-    let lost = lost.give_up();
+    let lost = RwContext::new(memory, reads.0, Continuation::ReadDone(()), &fixture.queue)?;
+    let lost = lost.lend();
     // SAFETY: The entry was just lent and is in no list. The request was never posted, like one
     // that the device lost, so nothing takes it out until the queue pair frees it.
     unsafe { fixture.queue.sends().lock().rw_contexts.add(lost) };

@@ -37,7 +37,7 @@ use shared::memory::{
 pub(super) fn data_stays_when_the_send_has_arrived() -> Result<bool> {
     let pair = Pair::new()?;
     let page = Page::new(GFP_KERNEL)?;
-    pair.near.send(Some(pair.near.insert(&page)?))?;
+    pair.near.send(Some(pair.near.gather(&page)?))?;
     pair.arrived(1)?;
     let stayed = kept(&page);
     pair.near.queue.drain();
@@ -47,7 +47,7 @@ pub(super) fn data_stays_when_the_send_has_arrived() -> Result<bool> {
 pub(super) fn data_goes_with_a_later_completion() -> Result<bool> {
     let pair = Pair::new()?;
     let page = Page::new(GFP_KERNEL)?;
-    pair.near.send(Some(pair.near.insert(&page)?))?;
+    pair.near.send(Some(pair.near.gather(&page)?))?;
     for _ in 0..16 {
         pair.near.send(None)?;
     }
@@ -139,7 +139,7 @@ pub(super) fn failed_invalidation_does_not_free() -> Result<bool> {
     let (registered, result) = pair.near.register(&page)?;
     result?;
     pair.arrived(1)?;
-    pair.near.flush_sends();
+    pair.near.enter_error_state();
     if pair.near.queue.post_invalidate(registered, None).is_err() {
         return Ok(false);
     }

@@ -7,7 +7,7 @@ use super::{
         net,
         Fixture,
         Pair,
-        INSERT_AT,
+        GATHER_AT,
         PARAMETERS,
         PORT, //
     },
@@ -68,26 +68,26 @@ pub(super) fn planned_memory_is_denied() -> Result<bool> {
     Ok(reads_done == 0 && !kept(&theirs))
 }
 
-pub(super) fn insertion_behind_the_end_is_refused() -> Result<bool> {
+pub(super) fn gathering_behind_the_end_is_refused() -> Result<bool> {
     let pair = Pair::new()?;
     let fixture = &pair.near;
     let page = Page::new(GFP_KERNEL)?;
     let send = |len| -> Result<Result> {
-        let (inserted, buffer) = (fixture.insert(&page)?, fixture.buffer()?);
+        let (gathered, buffer) = (fixture.gather(&page)?, fixture.buffer()?);
         let regions = mr::Prepared::new();
         let queue = &fixture.queue;
         let (_, result) =
-            queue.post_send(regions, buffer, len, Some(inserted), Doorbell::Ring, |_| ());
+            queue.post_send(regions, buffer, len, Some(gathered), Doorbell::Ring, |_| ());
         Ok(result)
     };
     let reply = |len| -> Result<Result> {
-        let attached = Attached::Inserted(fixture.insert(&page)?);
+        let attached = Attached::Gathered(fixture.gather(&page)?);
         Ok(fixture.post_reply_of(attached, fixture.buffer()?, len, 1))
     };
-    let refused = send(INSERT_AT - 1)? == Err(EINVAL) && reply(INSERT_AT - 1)? == Err(EINVAL);
+    let refused = send(GATHER_AT - 1)? == Err(EINVAL) && reply(GATHER_AT - 1)? == Err(EINVAL);
     let let_go = !kept(&page);
-    // Memory may be inserted at the very end.
-    send(INSERT_AT)??;
+    // Memory may be gathered at the very end.
+    send(GATHER_AT)??;
     pair.arrived(1)?;
     Ok(refused && let_go)
 }

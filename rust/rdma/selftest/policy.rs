@@ -7,7 +7,7 @@ use crate::{
         Buffer,
         Buffers, //
     },
-    transfer::Empty,
+    transfer::EmptyTransfer,
     Context,
     NextSend,
     ProtectionDomain,
@@ -78,11 +78,11 @@ impl<H: Context> SendPolicy<H> for TestPolicy<H> {
         self.credits += credits;
     }
 
-    fn keep(&mut self, transfer: Empty<H>) -> Option<Empty<H>> {
+    fn keep(&mut self, transfer: EmptyTransfer<H>) -> Option<EmptyTransfer<H>> {
         Some(transfer)
     }
 
-    fn resumes(&mut self) -> bool {
+    fn wakes_waiter(&mut self) -> bool {
         false
     }
 }

@@ -2,15 +2,15 @@
 
 //! Tests of the estimate of the round trip to a peer.
 
-use crate::round_trip::LeastRoundTrip;
+use crate::round_trip::MinRtt;
 use kernel::error::Result;
 
 pub(super) fn old_round_trips_are_forgotten() -> Result<bool> {
-    const PERIOD: u64 = LeastRoundTrip::PERIOD;
-    let mut least = LeastRoundTrip::default();
+    const PERIOD: u64 = MinRtt::PERIOD;
+    let mut least = MinRtt::default();
     let none_yet = least.get().is_none();
     let mut after = |took, now| {
-        least.add(took, now);
+        least.record(took, now);
         least.get()
     };
     let found = [

@@ -13,7 +13,7 @@ fn looks(replies: usize, requested: u32) -> Result<usize> {
     credits.request(requested);
     let mut looks = 0;
     for _ in 0..replies {
-        let raised = credits.raised(1, 0, 128, || {
+        let raised = credits.next_grant(1, 0, 128, || {
             looks += 1;
             // All calls that arrived took longer.
             Some(0)

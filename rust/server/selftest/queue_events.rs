@@ -5,7 +5,7 @@
 use super::super::{
     config::LOST,
     queue_limits::QueueLimits,
-    transport::Connection, //
+    transport::ServerConn, //
 };
 use crate::endpoint::selftest::connection::wait;
 use kernel::prelude::*;
@@ -26,12 +26,12 @@ const PORT: u16 = 20_052;
 const TIMEOUT_MS: u32 = 10_000;
 
 pub(super) fn failed_queue_pair_is_one_lost_connection() -> Result<bool> {
-    let connection = Connection::new(link_to_nothing()?, &[], 1)?;
+    let connection = ServerConn::new(link_to_nothing()?, &[], 1)?;
     let id = Id::new(&net(), connection.clone())?;
     id.resolve_address(&address(PORT)?, TIMEOUT_MS)?;
     // There is no event: the server resolves no addresses.
     let limits = wait(|| id.limits().ok())?;
-    let parameters = QueueLimits::new(&limits)?.parameters::<Connection>()?;
+    let parameters = QueueLimits::new(&limits)?.parameters::<ServerConn>()?;
     let pd = ProtectionDomain::new(id.clone())?;
     let queue = parameters.make(id, pd, &mut Buffers::new())?;
     let lost = LOST.get();
@@ -43,8 +43,8 @@ pub(super) fn failed_queue_pair_is_one_lost_connection() -> Result<bool> {
     let open = connection.state.is_open();
     // There are several fatal events.
     report_fatal_events(&queue)?;
-    let counted = LOST.get() == lost + 1;
+    let permit = LOST.get() == lost + 1;
     connection.lost(Event::Disconnected, c"what was posted failed, too");
     let once = LOST.get() == lost + 1;
-    Ok(never_open && open && counted && once && !connection.state.is_open())
+    Ok(never_open && open && permit && once && !connection.state.is_open())
 }

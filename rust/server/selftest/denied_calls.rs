@@ -2,7 +2,7 @@
 
 //! Tests of calls whose chunks the client denied access to.
 
-use super::super::rejected_calls::RejectedCalls;
+use super::super::denied_calls::DeniedCalls;
 use kernel::prelude::*;
 use proto::admission::Host;
 
@@ -10,7 +10,7 @@ const CLIENT: Host = [1; 16];
 const OTHER: Host = [2; 16];
 
 pub(super) fn call_is_answered_once() -> Result<bool> {
-    let calls = RejectedCalls::new()?;
+    let calls = DeniedCalls::new()?;
     calls.add(CLIENT, 7);
     let of_other = calls.take(&OTHER, 7) == (false, false);
     let another = calls.take(&CLIENT, 8) == (false, true);
@@ -19,7 +19,7 @@ pub(super) fn call_is_answered_once() -> Result<bool> {
 }
 
 pub(super) fn calls_of_another_client_stay() -> Result<bool> {
-    let calls = RejectedCalls::new()?;
+    let calls = DeniedCalls::new()?;
     calls.add(OTHER, 7);
     for xid in 0..100 {
         calls.add(CLIENT, xid);
@@ -30,7 +30,7 @@ pub(super) fn calls_of_another_client_stay() -> Result<bool> {
 }
 
 pub(super) fn each_call_is_counted() -> Result<bool> {
-    let calls = RejectedCalls::new()?;
+    let calls = DeniedCalls::new()?;
     let before = calls.added();
     for xid in 0..100 {
         calls.add(CLIENT, xid);

@@ -3,11 +3,11 @@
 //! Tests of clients that wait to be accepted.
 
 use super::super::{
-    config::REJECTED,
-    connect_requests::{
-        Limits,
-        RequestQueue, //
-    }, //
+    accept_queue::{
+        AcceptQueue,
+        Limits, //
+    },
+    config::REJECTED, //
 };
 use crate::endpoint::selftest::connection::{
     parameters,
@@ -25,7 +25,7 @@ use proto::admission::{
 };
 use rdma::{
     error::not_supported,
-    listener::Listener,
+    listener::CmListener,
     selftest::{
         address,
         net, //
@@ -35,9 +35,9 @@ use sunrpc::selftest::link_to_nothing;
 
 /// Creates a listener for which at most `max` clients wait, and at most `of_host` of one host.
 /// Nobody accepts them.
-fn listener(max: usize, of_host: usize) -> Result<(Arc<RequestQueue>, Listener<RequestQueue>)> {
-    let requests = RequestQueue::new(link_to_nothing()?, Limits { all: max, of_host })?;
-    let id = Listener::new(&net(), &address(PORT)?, 4, requests.clone())?;
+fn listener(max: usize, of_host: usize) -> Result<(Arc<AcceptQueue>, CmListener<AcceptQueue>)> {
+    let requests = AcceptQueue::new(link_to_nothing()?, Limits { all: max, of_host })?;
+    let id = CmListener::new(&net(), &address(PORT)?, 4, requests.clone())?;
     Ok((requests, id))
 }
 
@@ -52,7 +52,7 @@ fn client() -> Result<Side> {
 }
 
 /// Returns the number of clients that wait, and the number of those that have not gone.
-fn waiting(requests: &RequestQueue) -> (usize, usize) {
+fn waiting(requests: &AcceptQueue) -> (usize, usize) {
     let waiting = requests.waiting.lock();
     let still = waiting
         .requests
@@ -62,13 +62,13 @@ fn waiting(requests: &RequestQueue) -> (usize, usize) {
 }
 
 /// Waits until [`waiting`] returns the expected numbers.
-fn wait_until(requests: &RequestQueue, expected: (usize, usize)) -> Result {
+fn wait_until(requests: &AcceptQueue, expected: (usize, usize)) -> Result {
     wait(|| (waiting(requests) == expected).then_some(()))
 }
 
 /// Makes two clients request a connection from the listener of `requests`, the first of which goes
 /// away. Returns the second one.
-fn first_of_two_goes(requests: &RequestQueue) -> Result<Side> {
+fn first_of_two_goes(requests: &AcceptQueue) -> Result<Side> {
     let first = client()?;
     wait_until(requests, (1, 1))?;
     let second = client()?;

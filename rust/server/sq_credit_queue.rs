@@ -6,9 +6,9 @@
 //! Reads only reserve their credits then, and an nfsd thread posts them, as they need pages. Until
 //! it has, no other Reads are taken, and Sends come first.
 
-use super::room_queue::{
+use super::wait_queue::{
     Attempt,
-    RoomQueue, //
+    WaitQueue, //
 };
 use kernel::{
     alloc::Flags,
@@ -16,7 +16,7 @@ use kernel::{
 };
 
 /// A waiter for SQ credits.
-pub(super) enum Waiting<S, R> {
+pub(super) enum SqWaiter<S, R> {
     /// RDMA Reads that need SQ credits.
     Reads(R),
     /// A Send that needs SQ credits, or a Send buffer first.
@@ -24,9 +24,9 @@ pub(super) enum Waiting<S, R> {
 }
 
 /// A queue of Sends `S` and RDMA Reads `R` that wait for SQ credits.
-pub(super) struct CreditLine<S, R> {
-    sends: RoomQueue<S>,
-    reads: RoomQueue<R>,
+pub(super) struct SqCreditQueue<S, R> {
+    sends: WaitQueue<S>,
+    reads: WaitQueue<R>,
     /// Whether Reads were taken that are neither posted nor waiting again.
     reads_are_taken: bool,
     /// Whether those Reads have their credits.
@@ -35,11 +35,11 @@ pub(super) struct CreditLine<S, R> {
     reads_turn: bool,
 }
 
-impl<S, R> CreditLine<S, R> {
+impl<S, R> SqCreditQueue<S, R> {
     /// A queue without entries.
     pub(super) const EMPTY: Self = Self {
-        sends: RoomQueue::EMPTY,
-        reads: RoomQueue::EMPTY,
+        sends: WaitQueue::EMPTY,
+        reads: WaitQueue::EMPTY,
         reads_are_taken: false,
         reads_are_ready: false,
         reads_turn: true,
@@ -48,22 +48,22 @@ impl<S, R> CreditLine<S, R> {
     /// Creates an empty queue for `count` elements of each kind. Sleeps if `flags` allow it.
     pub(super) fn with_capacity(count: usize, flags: Flags) -> Result<Self> {
         Ok(Self {
-            sends: RoomQueue::with_capacity(count, flags)?,
-            reads: RoomQueue::with_capacity(count, flags)?,
+            sends: WaitQueue::with_capacity(count, flags)?,
+            reads: WaitQueue::with_capacity(count, flags)?,
             ..Self::EMPTY
         })
     }
 
     /// Moves all elements to `other` and swaps the two, if `other` has more entries.
-    pub(super) fn move_to(&mut self, other: &mut Self) {
-        self.sends.move_to(&mut other.sends);
-        self.reads.move_to(&mut other.reads);
+    pub(super) fn grow_into(&mut self, other: &mut Self) {
+        self.sends.grow_into(&mut other.sends);
+        self.reads.grow_into(&mut other.reads);
     }
 
     /// Moves all elements to `other` and swaps the two, if `other` has fewer entries, but enough.
-    pub(super) fn shrink_to(&mut self, other: &mut Self) {
-        self.sends.shrink_to(&mut other.sends);
-        self.reads.shrink_to(&mut other.reads);
+    pub(super) fn shrink_into(&mut self, other: &mut Self) {
+        self.sends.shrink_into(&mut other.sends);
+        self.reads.shrink_into(&mut other.reads);
     }
 
     /// Returns the number of Sends that wait.
@@ -79,17 +79,17 @@ impl<S, R> CreditLine<S, R> {
     /// Adds a waiter that found too few credits or was not tried. Returns it if no entry is free.
     pub(super) fn push(
         &mut self,
-        waiting: Waiting<S, R>,
+        waiting: SqWaiter<S, R>,
         attempt: Attempt<bool>,
-    ) -> Result<(), Waiting<S, R>> {
+    ) -> Result<(), SqWaiter<S, R>> {
         match waiting {
-            Waiting::Reads(reads) => self.reads.push(reads, attempt).map_err(Waiting::Reads),
-            Waiting::Send(send) => {
-                if matches!(attempt, Attempt::Again(_)) {
+            SqWaiter::Reads(reads) => self.reads.push(reads, attempt).map_err(SqWaiter::Reads),
+            SqWaiter::Send(send) => {
+                if matches!(attempt, Attempt::Requeued(_)) {
                     // It keeps its turn.
                     self.reads_turn = false;
                 }
-                self.sends.push(send, attempt).map_err(Waiting::Send)
+                self.sends.push(send, attempt).map_err(SqWaiter::Send)
             }
         }
     }
@@ -108,19 +108,19 @@ impl<S, R> CreditLine<S, R> {
     }
 
     /// Notes that the Send queue has space again.
-    pub(super) fn set_room(&mut self) {
-        self.sends.set_room();
-        self.reads.set_room();
+    pub(super) fn space_freed(&mut self) {
+        self.sends.space_freed();
+        self.reads.space_freed();
     }
 
     /// Takes the next waiter for which there may be credits. RDMA Reads require a call of
     /// [`Self::end_reads`] later.
-    pub(super) fn pop(&mut self) -> Option<Waiting<S, R>> {
+    pub(super) fn pop(&mut self) -> Option<SqWaiter<S, R>> {
         let sends_turn = !self.reads_turn && self.sends.len() != 0;
         if !self.reads_are_taken && !sends_turn {
             if let Some(reads) = self.reads.pop() {
                 self.reads_are_taken = true;
-                return Some(Waiting::Reads(reads));
+                return Some(SqWaiter::Reads(reads));
             }
         }
         // If Reads have the turn but too few credits, credits that come back are saved for them.
@@ -128,6 +128,6 @@ impl<S, R> CreditLine<S, R> {
         let may_send = self.reads_are_ready || sends_turn || no_reads;
         let send = may_send.then(|| self.sends.pop()).flatten()?;
         self.reads_turn = true;
-        Some(Waiting::Send(send))
+        Some(SqWaiter::Send(send))
     }
 }

@@ -29,25 +29,25 @@ use kernel::{
     sync::{
         Arc,
         SpinLock, //
-    },
+    }, //
 };
 use shared::memory::Piece;
 
 /// The idle regions of a queue pair.
 #[pin_data]
-pub(crate) struct Sinks<H: Context> {
+pub(crate) struct ReadMrPool<H: Context> {
     #[pin]
     idle: SpinLock<Idle<H>>,
     pages: u32,
     pd: Arc<ProtectionDomain<H>>,
 }
 
-impl<H: Context> Sinks<H> {
+impl<H: Context> ReadMrPool<H> {
     /// Creates an empty pool. Each region will cover up to `pages`.
     pub(crate) fn new(pd: Arc<ProtectionDomain<H>>, pages: u32) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
-                idle <- SpinLock::new(Idle::new(), lock_names::SINKS, static_lock_class!()),
+                idle <- SpinLock::new(Idle::new(), lock_names::READ_MRS, static_lock_class!()),
                 pages,
                 pd,
             }),
@@ -66,11 +66,11 @@ impl<H: Context> Sinks<H> {
         if region.is_empty() {
             region.allocate(&self.pd, self.pages, GFP_KERNEL)?;
         }
-        regions.map_sink(&mut region, pieces)
+        regions.map_for_read(&mut region, pieces)
     }
 
     /// Deregisters the idle regions. Sleeps.
-    pub(crate) fn give_up(&self) {
+    pub(crate) fn free_idle(&self) {
         let idle = core::mem::replace(&mut *self.idle.lock(), Idle::new());
         drop(idle);
     }

@@ -13,40 +13,40 @@ use kernel::{
 #[derive(Clone, Copy)]
 pub(super) enum Attempt<T> {
     /// It was not tried, because others wait.
-    None,
+    NotTried,
     /// It was tried for the first time, and goes to the end.
-    First(T),
+    New(T),
     /// It was the first waiter, was tried, and goes to the front again.
-    Again(T),
+    Requeued(T),
 }
 
 impl<T> Attempt<T> {
     /// Applies `f` to the counter.
     pub(super) fn map<U>(self, f: impl FnOnce(T) -> U) -> Attempt<U> {
         match self {
-            Self::None => Attempt::None,
-            Self::First(number) => Attempt::First(f(number)),
-            Self::Again(number) => Attempt::Again(f(number)),
+            Self::NotTried => Attempt::NotTried,
+            Self::New(number) => Attempt::New(f(number)),
+            Self::Requeued(number) => Attempt::Requeued(f(number)),
         }
     }
 }
 
 /// A queue of elements that wait for the same resource, with one wakeup bit.
 ///
-/// A failed attempt to post an element arranges for a wakeup ([`rdma::Handler::send_resumed`],
-/// [`CallsRead::end`](super::read_budget::CallsRead::end)). An element that was queued untried gets
-/// no wakeup of its own: if it is first, there may be space for it.
-pub(super) struct RoomQueue<W> {
+/// A failed attempt to post an element arranges for a wakeup ([`rdma::Handler::send_space_freed`],
+/// [`ReadBudget::end`](super::read_budget::ReadBudget::end)). An element that was queued untried
+/// gets no wakeup of its own: if it is first, there may be space for it.
+pub(super) struct WaitQueue<W> {
     waiting: Fifo<W>,
     /// Whether there may be space for the first element.
-    room: bool,
+    may_fit: bool,
 }
 
-impl<W> RoomQueue<W> {
+impl<W> WaitQueue<W> {
     /// A queue without entries.
     pub(super) const EMPTY: Self = Self {
         waiting: Fifo::EMPTY,
-        room: false,
+        may_fit: false,
     };
 
     /// Creates an empty queue for `count` elements. Sleeps if `flags` allow it.
@@ -63,45 +63,45 @@ impl<W> RoomQueue<W> {
     }
 
     /// Moves all elements to `other` and swaps the two, if `other` has more entries.
-    pub(super) fn move_to(&mut self, other: &mut Self) {
-        self.waiting.move_to(&mut other.waiting);
+    pub(super) fn grow_into(&mut self, other: &mut Self) {
+        self.waiting.grow_into(&mut other.waiting);
     }
 
     /// Moves all elements to `other` and swaps the two, if `other` has fewer entries, but enough.
-    pub(super) fn shrink_to(&mut self, other: &mut Self) {
-        self.waiting.shrink_to(&mut other.waiting);
+    pub(super) fn shrink_into(&mut self, other: &mut Self) {
+        self.waiting.shrink_into(&mut other.waiting);
     }
 
     /// Adds `waiting`, which found no space or was not tried. Returns it if no entry is free.
     pub(super) fn push(&mut self, waiting: W, attempt: Attempt<bool>) -> Result<(), W> {
         match attempt {
-            Attempt::Again(_) => self.waiting.push_first(waiting)?,
-            Attempt::None | Attempt::First(_) => self.waiting.push(waiting)?,
+            Attempt::Requeued(_) => self.waiting.push_first(waiting)?,
+            Attempt::NotTried | Attempt::New(_) => self.waiting.push(waiting)?,
         }
         let is_only = self.len() == 1;
-        self.room = match attempt {
-            Attempt::None => self.room || is_only,
+        self.may_fit = match attempt {
+            Attempt::NotTried => self.may_fit || is_only,
             // The space may suffice for the others, too.
-            Attempt::First(true) => true,
-            Attempt::First(false) => self.room && !is_only,
-            Attempt::Again(room) => room,
+            Attempt::New(true) => true,
+            Attempt::New(false) => self.may_fit && !is_only,
+            Attempt::Requeued(may_fit) => may_fit,
         };
         Ok(())
     }
 
     /// Notes that space was freed.
-    pub(super) fn set_room(&mut self) {
-        self.room = true;
+    pub(super) fn space_freed(&mut self) {
+        self.may_fit = true;
     }
 
     /// Returns the first element, if there may be space for it.
     pub(super) fn next(&self) -> Option<&W> {
-        self.waiting.first().filter(|_| self.room)
+        self.waiting.first().filter(|_| self.may_fit)
     }
 
     /// Takes the first element, if there may be space for it.
     pub(super) fn pop(&mut self) -> Option<W> {
-        match self.room {
+        match self.may_fit {
             true => self.waiting.pop(),
             false => None,
         }

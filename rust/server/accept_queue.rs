@@ -9,7 +9,7 @@
 use super::transport::{
     log_rejected,
     ConnectRequest,
-    Connection,
+    ServerConn,
     ServerTransport, //
 };
 use crate::endpoint;
@@ -63,7 +63,7 @@ impl Limits {
 
 /// The context of the listening id: the queue of connection requests that wait to be accepted.
 #[pin_data]
-pub(super) struct RequestQueue {
+pub(super) struct AcceptQueue {
     link: SvcLink<Listener>,
     /// The address that the listener is bound to. Unset until it listens.
     pub(super) address: SetOnce<SockAddr>,
@@ -74,11 +74,11 @@ pub(super) struct RequestQueue {
     /// Whether the listener can accept no more connections.
     lost: AtomicFlag,
     #[pin]
-    pub(super) waiting: Mutex<Waiting>,
+    pub(super) waiting: Mutex<PendingRequests>,
 }
 
 /// The requests, and the admission state of their addresses.
-pub(super) struct Waiting {
+pub(super) struct PendingRequests {
     pub(super) requests: KVVec<ConnectRequest>,
     pub(super) admission: Admission,
     /// Whether a delay was logged since the queue was last empty.
@@ -86,18 +86,18 @@ pub(super) struct Waiting {
 }
 
 /// The result of taking the next request.
-enum First {
+enum NextRequest {
     /// A request whose client may be accepted, or has gone.
     Request(ConnectRequest),
     /// Every client is delayed: the shortest delay in milliseconds, and the address of that client
     /// if the delay is to be logged.
-    HasToWait(u64, Option<SockAddr>),
-    Nobody,
+    Delayed(u64, Option<SockAddr>),
+    Empty,
 }
 
-impl Waiting {
+impl PendingRequests {
     /// Takes the first request whose client may be accepted at `now`, or has gone.
-    fn pop(&mut self, now: u64) -> First {
+    fn pop(&mut self, now: u64) -> NextRequest {
         let admission = &self.admission;
         let delay = |request: &ConnectRequest| match request.connection.state.is_requested() {
             true => admission.delay(&request.host, now),
@@ -115,29 +115,29 @@ impl Waiting {
         }
         match soonest {
             Some((at, 0)) => match self.requests.remove(at) {
-                Ok(request) => First::Request(request),
-                Err(_) => First::Nobody,
+                Ok(request) => NextRequest::Request(request),
+                Err(_) => NextRequest::Empty,
             },
             Some((at, delay)) => {
                 let request = self.requests.get(at).filter(|_| !self.logged);
                 let client = request.and_then(|request| request.id.remote_address().ok());
                 self.logged = true;
-                First::HasToWait(delay, client)
+                NextRequest::Delayed(delay, client)
             }
             None => {
                 // The memory that many requests took is not kept.
                 drop(take(&mut self.requests));
                 self.logged = false;
-                First::Nobody
+                NextRequest::Empty
             }
         }
     }
 }
 
-impl RequestQueue {
+impl AcceptQueue {
     /// Creates a queue with `limits`.
     pub(super) fn new(link: SvcLink<Listener>, limits: Limits) -> Result<Arc<Self>> {
-        let waiting = Waiting {
+        let waiting = PendingRequests {
             requests: KVVec::new(),
             admission: Admission::new(),
             logged: false,
@@ -150,13 +150,13 @@ impl RequestQueue {
                 began: Instant::now(),
                 address_changed: AtomicFlag::new(false),
                 lost: AtomicFlag::new(false),
-                waiting <- new_mutex!(waiting, "rpcrdma::connect_requests"),
+                waiting <- new_mutex!(waiting, "rpcrdma::accept_queue"),
             }),
             GFP_KERNEL,
         )
     }
 
-    fn push(&self, request: &listener::Request<'_, Connection>) -> Result {
+    fn push(&self, request: &listener::Request<'_, ServerConn>) -> Result {
         let host = request.remote_address()?.host_key();
         let mut waiting = self.waiting.lock();
         let of_host = waiting.requests.iter().filter(|other| other.host == host);
@@ -164,7 +164,7 @@ impl RequestQueue {
             return Err(EBUSY);
         }
         waiting.requests.reserve(1, GFP_KERNEL)?;
-        let connection = Connection::new(
+        let connection = ServerConn::new(
             self.link.clone(),
             request.private_data(),
             request.initiator_depth(),
@@ -191,17 +191,17 @@ impl RequestQueue {
             let mut waiting = self.waiting.lock();
             match waiting.pop(now) {
                 // The client has gone; no queue pair is created for it.
-                First::Request(request) if !request.connection.state.is_requested() => {
+                NextRequest::Request(request) if !request.connection.state.is_requested() => {
                     drop(waiting);
                     drop(request);
                 }
-                First::Request(request) => {
+                NextRequest::Request(request) => {
                     waiting.admission.accepted(&request.host, now);
                     let more = !waiting.requests.is_empty();
                     drop(waiting);
                     return (Some(request), more);
                 }
-                First::HasToWait(delay, client) => {
+                NextRequest::Delayed(delay, client) => {
                     drop(waiting);
                     if let Some(client) = client {
                         log_delayed(&client);
@@ -210,13 +210,13 @@ impl RequestQueue {
                     self.link.with(|xprt| xprt.start_timer(delay));
                     return (None, false);
                 }
-                First::Nobody => return (None, false),
+                NextRequest::Empty => return (None, false),
             }
         }
     }
 
     /// Wakes an nfsd thread to retry delayed requests, if there are any. Sleeps.
-    pub(super) fn look_again(&self) {
+    pub(super) fn retry_delayed(&self) {
         let is_empty = self.waiting.lock().requests.is_empty();
         if !is_empty {
             self.link.with(|xprt| xprt.connection_pending());
@@ -265,10 +265,10 @@ fn log_delayed(client: &SockAddr) {
     });
 }
 
-impl listener::Listen for RequestQueue {
-    type Connection = Connection;
+impl listener::Listen for AcceptQueue {
+    type Connection = ServerConn;
 
-    fn connect_request(&self, request: &listener::Request<'_, Connection>) {
+    fn connect_request(&self, request: &listener::Request<'_, ServerConn>) {
         match self.push(request) {
             Ok(()) => _ = self.link.with(|xprt| xprt.connection_pending()),
             // Not adopted, so the CM turns the client away.

@@ -20,11 +20,11 @@ use super::{
         progress_timeout_ms,
         STALLED, //
     },
-    connection::Connection,
+    connection::ServerConn,
     credits::Activity,
     queue_limits::FIRST_SENDS, //
 };
-use crate::endpoint::SendBuffering;
+use crate::endpoint::SendBufferExt;
 use kernel::{
     prelude::*,
     sync::atomic::{
@@ -61,13 +61,13 @@ fn is_in_time(begin: &Instant<Monotonic>) -> bool {
     begin.elapsed().as_millis() < i64::from(progress_timeout_ms())
 }
 
-impl<T: SvcConnection> Connection<T> {
+impl<T: SvcConnection> ServerConn<T> {
     /// Starts the timer, if it does not run, because something was posted. Does not sleep.
-    pub(super) fn watch(&self) {
-        // The poster has held the lock of the Send queue since `progresses` last looked there:
+    pub(super) fn start_watchdog(&self) {
+        // The poster has held the lock of the Send queue since `check_deadlines` last looked there:
         // either that saw what is posted now, or this sees what it wrote before.
         if !self.watched.load(Relaxed) && !self.watched.xchg(true, Full) {
-            self.look_again();
+            self.restart_timer();
         }
     }
 
@@ -78,13 +78,13 @@ impl<T: SvcConnection> Connection<T> {
 
     /// Starts the timer because the client was accepted: the client itself chooses how long the CM
     /// waits for its confirmation. Does not sleep.
-    pub(super) fn watch_accepted(&self) {
+    pub(super) fn start_accept_watchdog(&self) {
         self.accepted.populate(Instant::now());
-        self.watch();
+        self.start_watchdog();
     }
 
-    /// Schedules the next [`Self::check_progress`]. Does not sleep.
-    fn look_again(&self) {
+    /// Schedules the next [`Self::watchdog_expired`]. Does not sleep.
+    fn restart_timer(&self) {
         if let Some(link) = self.link.as_ref() {
             link.with(|xprt| xprt.start_timer(INTERVAL_MS));
         }
@@ -92,9 +92,9 @@ impl<T: SvcConnection> Connection<T> {
 
     /// Handles the expired timer: ends the connection if a work request on `queue` takes too long,
     /// and restarts the timer while something is posted. Does not sleep.
-    pub(super) fn check_progress(&self, queue: &QueuePair<Self>) {
-        if self.progresses(queue) {
-            self.look_again();
+    pub(super) fn watchdog_expired(&self, queue: &QueuePair<Self>) {
+        if self.check_deadlines(queue) {
+            self.restart_timer();
         }
     }
 
@@ -137,16 +137,16 @@ impl<T: SvcConnection> Connection<T> {
     /// Lowers the grant if the client has not used it for long, and frees Receives that it does not
     /// need any more. `oldest` is the age of the oldest work request on `queue`. Does not sleep.
     fn lower_grant(&self, queue: &QueuePair<Self>, oldest: Option<Jiffies>) {
-        let Some(change) = self.credits.begin_change() else {
+        let Some(update) = self.credits.begin_update() else {
             return;
         };
-        let backed = change.lower(&Activity {
+        let backed = update.lower(&Activity {
             arrived: self.arrived(),
             replies_wait: self.waits_for_buffers() || self.waits_for_credits(),
             oldest_posted_ms: oldest.map_or(0, milliseconds),
             round_trip: queue
                 .sends_complete_acknowledged()
-                .then(|| queue.least_round_trip().unwrap_or(0)),
+                .then(|| queue.min_rtt().unwrap_or(0)),
             // Nothing arrived while the timer did not run.
             interval_ms: INTERVAL_MS,
         });
@@ -157,14 +157,14 @@ impl<T: SvcConnection> Connection<T> {
     }
 
     /// Checks the deadlines. Returns whether the timer must run.
-    fn progresses(&self, queue: &QueuePair<Self>) -> bool {
+    fn check_deadlines(&self, queue: &QueuePair<Self>) -> bool {
         if !self.state.is_open() {
             return self.is_accepted_in_time();
         }
         let oldest = queue.oldest_posted();
         self.lower_grant(queue, oldest);
         let Some(age) = oldest else {
-            queue.give_up_spares(FIRST_SENDS);
+            queue.free_spares(FIRST_SENDS);
             if self.awaits_first_message() {
                 return true;
             }
@@ -174,7 +174,7 @@ impl<T: SvcConnection> Connection<T> {
         if age >= msecs_to_jiffies(progress_timeout_ms()) {
             return self.stalled(c"what was posted did not complete in time");
         }
-        if age >= msecs_to_jiffies(INTERVAL_MS) && queue.flush_sends().is_err() {
+        if age >= msecs_to_jiffies(INTERVAL_MS) && queue.post_barrier().is_err() {
             self.lost(Event::Disconnected, c"a work request could not be posted");
             return false;
         }

@@ -41,14 +41,14 @@ struct Entry {
 
 /// The latest of these calls, for all connections of a listener.
 #[pin_data]
-pub(crate) struct RejectedCalls {
+pub(crate) struct DeniedCalls {
     #[pin]
     calls: SpinLock<KVec<Entry>>,
     /// The number of calls ever added. Incremented after the call is in the list.
     added: Atomic<u64>,
 }
 
-impl RejectedCalls {
+impl DeniedCalls {
     /// The largest number of calls.
     const MAX: usize = 32;
 
@@ -63,7 +63,7 @@ impl RejectedCalls {
         let calls = KVec::with_capacity(Self::MAX, GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
-                calls <- new_spinlock!(calls, "rpcrdma::rejected_calls"),
+                calls <- new_spinlock!(calls, "rpcrdma::denied_calls"),
                 added: Atomic::new(0),
             }),
             GFP_KERNEL,

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The age of posted work requests, and flushes of unsignalled Sends.
+//! The age of posted work requests, and barriers after unsignalled Sends.
 //!
 //! Most Sends are unsignalled, so the completion of the last ones before a pause is unknown. A
-//! flush finds out: a signalled RDMA Write of zero bytes, which completes after everything that was
+//! barrier finds out: a signalled RDMA Write of zero bytes, which completes after everything that was
 //! posted before. It needs no memory at the peer (by RFC 5040 and the InfiniBand specification,
 //! neither key nor address of such a Write are checked).
 //!
-//! While a transfer is posted there is no flush. The transfer's completion covers the Sends before
-//! it; those after it wait for a later transfer, or for a flush when there is none. The reason is
+//! While a transfer is posted there is no barrier. The transfer's completion covers the Sends before
+//! it; those after it wait for a later transfer, or for a barrier when there is none. The reason is
 //! soft RoCE: to repeat the response to an RDMA Read it looks for the memory where the last request
 //! left it, finds none if that was a Write of zero bytes, warns, and denies the Read.
 
@@ -20,7 +20,7 @@ use super::{
 use crate::{
     clock,
     cq,
-    sq::Flush,
+    sq::Barrier,
     wc::WcStatus, //
 };
 use kernel::{
@@ -49,26 +49,26 @@ impl<H: Handler> QueuePair<H> {
 
     /// Returns the shortest recent time in nanoseconds from a Send to its completion, about a round
     /// trip to the peer. [`None`] before the first completion. Does not sleep.
-    pub fn least_round_trip(&self) -> Option<u64> {
-        self.sends.lock().round_trip.get()
+    pub fn min_rtt(&self) -> Option<u64> {
+        self.sends.lock().min_rtt.get()
     }
 
     /// Posts a request whose completion covers all Sends that were posted before. Does nothing if
     /// there is none, or if a transfer or another such request is posted. Not for a queue pair
     /// without [`transfers`](super::Parameters::transfers). A failure ends the connection. Does not
     /// sleep.
-    pub fn flush_sends(&self) -> Result {
+    pub fn post_barrier(&self) -> Result {
         let mut sends = self.sends.lock();
         let Some(last) = sends.last_posted() else {
             return Ok(());
         };
-        let covered = sends.flush.last.is_some() || !sends.rw_contexts.is_empty();
+        let covered = sends.barrier.last.is_some() || !sends.rw_contexts.is_empty();
         if !sends.open || covered {
             return Ok(());
         }
-        sends.flush.last = Some(last);
-        sends.flush.cqe.done = Some(flush_done::<H>);
-        sends.flush.queue = (&raw const *self).cast();
+        sends.barrier.last = Some(last);
+        sends.barrier.cqe.done = Some(barrier_done::<H>);
+        sends.barrier.queue = (&raw const *self).cast();
         let mut write = raw::ib_rdma_wr {
             // Not zero, which is a key on iWARP; no region has the key 1 there.
             rkey: 1,
@@ -76,40 +76,40 @@ impl<H: Handler> QueuePair<H> {
         };
         write.wr.opcode = raw::ib_wr_opcode_IB_WR_RDMA_WRITE;
         write.wr.send_flags = raw::ib_send_flags_IB_SEND_SIGNALED;
-        write.wr.__bindgen_anon_1.wr_cqe = &raw mut sends.flush.cqe;
+        write.wr.__bindgen_anon_1.wr_cqe = &raw mut sends.barrier.cqe;
         // SAFETY: The list is one request, which the driver copies; its completion entry is in
         // `sends`, which outlives its completion. The side is locked and was found open, and the
-        // queue has room, as there is one flush at a time.
+        // queue has room, as there is one barrier at a time.
         unsafe { self.post(&mut sends, &raw mut write.wr) }
     }
 }
 
-/// Handles the completion of a flush.
+/// Handles the completion of a barrier.
 ///
 /// # Safety
 ///
-/// Only the core calls this, for the completion of a flush.
-unsafe extern "C" fn flush_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
+/// Only the core calls this, for the completion of a barrier.
+unsafe extern "C" fn barrier_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
     // SAFETY: The core passes these arguments for a `CompletionQueue<H>`, and both references are
     // used only during the callback.
-    let (handler, wc) = unsafe { cq::called_for::<H>(cq, wc) };
+    let (handler, wc) = unsafe { cq::callback_args::<H>(cq, wc) };
     // SAFETY: Requests that complete here were posted with the address of the first field of a
-    // `Flush` in a live queue pair. Its `queue` was set before and does not change any more.
-    let queue = unsafe { (*wc.__bindgen_anon_1.wr_cqe.cast::<Flush>()).queue };
+    // `Barrier` in a live queue pair. Its `queue` was set before and does not change any more.
+    let queue = unsafe { (*wc.__bindgen_anon_1.wr_cqe.cast::<Barrier>()).queue };
     // SAFETY: Only a `QueuePair<H>` posts requests that complete here, and it outlives its
     // callbacks: it frees its completion queue first.
     let queue = unsafe { &*queue.cast::<QueuePair<H>>() };
     let mut sends = queue.sends.lock();
-    let Some(last) = sends.flush.last.take() else {
+    let Some(last) = sends.barrier.last.take() else {
         return;
     };
-    let (resume, spent) = sends.retire(last);
+    let (resume, completed) = sends.retire(last);
     drop(sends);
-    give_back(queue, spent);
+    give_back(queue, completed);
     if let Some(failure) = WcStatus::of(wc) {
         handler.request_failed(failure);
     }
     if resume {
-        handler.send_resumed(queue);
+        handler.send_space_freed(queue);
     }
 }
