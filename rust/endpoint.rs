@@ -40,11 +40,7 @@ mod queue;
 mod receive_ring;
 #[cfg(RPCRDMA_SELFTEST)]
 pub(crate) mod selftest;
-mod send_buffers;
 mod send_policy;
-mod signalling;
-mod spare_transfers;
-mod sq_credits;
 
 pub(crate) use log::{
     log,

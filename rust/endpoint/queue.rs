@@ -2,10 +2,10 @@
 
 //! Queue pairs with a pool of Send buffers, and credits for RDMA Reads and Writes.
 
-use super::{
-    send_buffers::SendBuffers,
-    send_policy::SendPolicy,
-    sq_credits::SqCredits, //
+use super::send_policy::{
+    SendBuffers,
+    SendPolicy,
+    SqCredits, //
 };
 use kernel::{
     alloc::Flags,

@@ -7,8 +7,10 @@ mod send_queue;
 
 use super::{
     log::RateLimit,
-    signalling::Signalling,
-    sq_credits::SqCredits, //
+    send_policy::{
+        Signalling,
+        SqCredits, //
+    }, //
 };
 use kernel::{
     prelude::*,

@@ -62,35 +62,31 @@ pub mod transfer;
 
 mod chain;
 mod clock;
-mod context;
 mod cq;
 mod dma;
+mod handler;
 mod in_flight;
-mod invalidation;
 mod lock_names;
 mod pd;
 mod read_mr_pool;
 mod registration;
-mod round_trip;
-mod rq;
-mod scatter;
 mod sq;
-mod wc;
 
 /// The prefix of log lines.
 const __LOG_PREFIX: &[u8] = b"rpcrdma\0";
 
-pub use context::{
+pub use cq::WcStatus;
+pub use handler::{
     Context,
-    QueueEvent, //
+    Handler,
+    QueueEvent,
+    ReadHandler, //
 };
 pub use pd::ProtectionDomain;
 pub use qp::{
     BatchMemory,
-    Handler,
     Invalidated,
-    QueuePair,
-    ReadHandler, //
+    QueuePair, //
 };
 pub use shared::{
     addr,
@@ -100,4 +96,3 @@ pub use sq::{
     NextSend,
     SendPolicy, //
 };
-pub use wc::WcStatus;

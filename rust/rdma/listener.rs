@@ -14,7 +14,7 @@ use crate::{
         Adopter,
         Id, //
     },
-    context::Context, //
+    handler::Context, //
 };
 use core::{
     cell::Cell,

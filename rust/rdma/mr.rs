@@ -37,11 +37,11 @@ use crate::{
         Chain,
         ChainNode, //
     },
-    context::Context,
-    invalidation::LocalInvalidate,
+    dma::Scatter,
+    handler::Context,
     lock_names,
     pd::ProtectionDomain,
-    scatter::Scatter, //
+    qp::invalidate::LocalInvalidate, //
 };
 use core::{
     iter::Peekable,

@@ -6,7 +6,7 @@
 
 use crate::{
     cm::Id,
-    context::Context, //
+    handler::Context, //
 };
 use core::ptr::NonNull;
 use kernel::{

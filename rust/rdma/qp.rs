@@ -5,20 +5,15 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 //!
 //! This file has the life of a queue pair and its events. The files below post work requests:
-//! [`send`], [`receive`](mod@receive), [`invalidate`], [`read_write`], [`rw_context`], [`barrier`].
+//! [`send`], [`receive`](mod@receive), [`invalidate`], [`read_write`].
 
-mod barrier;
-mod invalidate;
-mod read_write;
-mod receive;
-pub(crate) mod rw_context;
+pub(crate) mod invalidate;
+pub(crate) mod read_write;
+pub(crate) mod receive;
 mod send;
 
 pub use self::{
-    rw_context::{
-        BatchMemory,
-        ReadHandler, //
-    },
+    read_write::BatchMemory,
     send::SendQueue, //
 };
 
@@ -27,15 +22,16 @@ use crate::{
         ConnectParameters,
         Id, //
     },
-    context::{
-        Context,
-        QueueEvent, //
-    },
     cq::{
         self,
-        CompletionQueue, //
+        CompletionQueue,
+        WcStatus, //
     },
     error::not_connected,
+    handler::{
+        Handler,
+        QueueEvent, //
+    },
     in_flight::InFlight,
     lock_names,
     mr::{
@@ -44,17 +40,7 @@ use crate::{
     },
     pd::ProtectionDomain,
     read_mr_pool::ReadMrPool,
-    receive::{
-        Buffer,
-        Message, //
-    },
-    rq,
-    send::PostedSend,
-    sq::{
-        self,
-        SendPolicy, //
-    },
-    wc::WcStatus, //
+    sq::SqState, //
 };
 use core::{
     mem::offset_of,
@@ -75,56 +61,6 @@ use kernel::{
     }, //
 };
 use shared::trace::CompletionId;
-
-/// The methods of an upper layer that handle completions of its queue pair.
-pub trait Handler: Context {
-    /// The upper layer's policy of the Send queue.
-    type SendPolicy: SendPolicy<Self>;
-
-    /// Handles a message that arrived on `queue`, and that may have invalidated a region.
-    fn received(
-        &self,
-        queue: &QueuePair<Self>,
-        message: Message<Self>,
-        invalidated: Option<Invalidated<'_, Self>>,
-    );
-
-    /// Handles a Receive that ended without a message: the connection is being lost.
-    fn receive_failed(&self, queue: &QueuePair<Self>, buffer: Buffer<Self>, failure: WcStatus);
-
-    /// Handles the failure of any other request: the connection is lost.
-    fn request_failed(&self, failure: WcStatus);
-
-    /// Handles the failure of an RDMA Write that precedes the Send with this tag: the connection is
-    /// lost.
-    fn write_failed(&self, tag: Self::SendTag, failure: WcStatus) {
-        let _ = tag;
-        self.request_failed(failure);
-    }
-
-    /// Observes a reply that is posted next. Called with the queue's lock held; must not sleep.
-    fn reply_posted(&self, send: PostedSend<'_, Self>) {
-        let _ = send;
-    }
-
-    /// Handles a completion that returned Send buffers or SQ credits to `queue`, for which
-    /// [`SendPolicy::wakes_waiter`] reported a waiter.
-    fn send_space_freed(&self, queue: &QueuePair<Self>);
-
-    /// Handles the completion of a chain of invalidations: every region is invalid, unmapped and
-    /// free for reuse.
-    fn invalidated(
-        &self,
-        queue: &QueuePair<Self>,
-        regions: mr::Idle<Self>,
-        context: Self::InvalidateContext,
-    );
-
-    /// Handles the failure of a chain of invalidations: its regions may still be valid, and the
-    /// connection is lost. Also called by [`QueuePair::drain`], for chains whose completion the
-    /// device lost; must not drain the queue pair.
-    fn invalidate_failed(&self, regions: mr::Registered<Self>, context: Self::InvalidateContext);
-}
 
 /// The key of a memory region that the peer invalidated with a message. The number may name another
 /// region later, so the value must not outlive the handling of the message.
@@ -180,9 +116,9 @@ pub struct QueuePair<H: Handler> {
     /// The pool of regions for RDMA Reads, if their destination must be registered.
     read_mrs: Option<Arc<ReadMrPool<H>>>,
     #[pin]
-    receives: SpinLock<rq::RqState>,
+    receives: SpinLock<receive::RqState>,
     #[pin]
-    sends: SpinLock<sq::SqState<H, H::SendPolicy>>,
+    sends: SpinLock<SqState<H, H::SendPolicy>>,
     /// Regions that are registered here and were dropped by their owner.
     deferred_dereg: Arc<DeferredDereg<H>>,
     pd: Arc<ProtectionDomain<H>>,
@@ -231,8 +167,8 @@ impl<H: Handler> QueuePair<H> {
         let max_recv_wr = parameters.receives.saturating_add(1);
         let entries = max_send_wr.saturating_add(max_recv_wr);
         let cq = CompletionQueue::new(id.clone(), entries)?;
-        let sends = sq::SqState::new(parameters.sends, invalidations, policy)?;
-        let receives = rq::RqState::new(room);
+        let sends = SqState::new(parameters.sends, invalidations, policy)?;
+        let receives = receive::RqState::new(room);
         let deferred_dereg = DeferredDereg::new()?;
         let read_mrs = match limits.read_mr_pages {
             Some(pages) if parameters.transfers != 0 => Some(ReadMrPool::new(pd.clone(), pages)?),
@@ -354,7 +290,7 @@ impl<H: Handler> QueuePair<H> {
     }
 
     #[cfg(RPCRDMA_SELFTEST)]
-    pub(crate) fn sends(&self) -> &SpinLock<sq::SqState<H, H::SendPolicy>> {
+    pub(crate) fn sends(&self) -> &SpinLock<SqState<H, H::SendPolicy>> {
         &self.sends
     }
 
@@ -365,7 +301,7 @@ impl<H: Handler> QueuePair<H> {
     }
 
     #[cfg(RPCRDMA_SELFTEST)]
-    pub(crate) fn receives(&self) -> &SpinLock<rq::RqState> {
+    pub(crate) fn receives(&self) -> &SpinLock<receive::RqState> {
         &self.receives
     }
 

@@ -12,7 +12,7 @@
 //! as many regions as were ever in use at the same time.
 
 use crate::{
-    context::Context,
+    handler::Context,
     lock_names,
     mr::{
         Idle,

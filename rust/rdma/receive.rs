@@ -7,8 +7,8 @@ use crate::{
         Chain,
         ChainNode, //
     },
-    context::Context,
     dma::Mapped,
+    handler::Context,
     in_flight::{
         Entry,
         InFlight, //

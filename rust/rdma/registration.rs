@@ -5,7 +5,7 @@
 
 use crate::{
     chain::Chain,
-    context::Context,
+    handler::Context,
     mr::{
         Access,
         DeferredDereg,

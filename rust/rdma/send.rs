@@ -10,9 +10,9 @@ use crate::{
         Chain,
         ChainNode, //
     },
-    context::Context,
     cq::CompletionQueue,
     dma::Mapped,
+    handler::Context,
     pd::ProtectionDomain, //
 };
 use core::{

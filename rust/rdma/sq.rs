@@ -9,11 +9,14 @@
 
 use crate::{
     chain::Chain,
-    clock,
-    context::Context,
+    clock::{
+        self,
+        MinRtt, //
+    },
+    cq::WcStatus,
+    handler::Context,
     in_flight::InFlight,
     pd::ProtectionDomain,
-    round_trip::MinRtt,
     send::{
         Buffer,
         SendKind,
@@ -22,8 +25,7 @@ use crate::{
     transfer::{
         self,
         EmptyTransfer, //
-    },
-    wc::WcStatus, //
+    }, //
 };
 use core::ptr::{
     null,

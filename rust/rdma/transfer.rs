@@ -18,14 +18,14 @@ use crate::{
         Chain,
         ChainNode, //
     },
-    context::Context,
+    dma::Scatter,
+    handler::Context,
     mr::{
         self,
         Segment, //
     },
     pd::ProtectionDomain,
-    read_mr_pool::ReadMrPool,
-    scatter::Scatter, //
+    read_mr_pool::ReadMrPool, //
 };
 use core::ops::Range;
 use kernel::{

@@ -5,6 +5,10 @@
 //! The context owns neither of them. The messages in its work queue keep the protection domain
 //! alive, and through it the id, which keeps this context: [`ServerConn::clear`] breaks that
 //! reference cycle.
+//!
+//! The states of a connection and their transitions are in [`proto::conn::server`]. The RDMA CM,
+//! the completion handlers and nfsd threads report events; the reporter carries out the action that
+//! follows.
 
 use super::{
     config::{
@@ -12,21 +16,20 @@ use super::{
         LOST,
         SQ_STARVE, //
     },
-    connection_state::ConnectionState,
     credits::Credits,
     denied_calls::DeniedCalls,
-    read_budget::{
+    listener::Listener,
+    rdma_read::{
         ReadBudget,
         ReadPermit, //
     },
-    wait_queue::Attempt,
+    transport::ServerTransport,
     waiting::{
-        Outgoing,
-        WaitingReads, //
-    },
-    work_queue::{
+        Attempt,
         ChunkedCall,
+        Outgoing,
         Waiter,
+        WaitingReads,
         Work,
         WorkQueue, //
     }, //
@@ -68,7 +71,9 @@ use proto::{
     cm_private_data::PrivateData,
     conn::server::{
         Action,
-        Event, //
+        Connection,
+        Event,
+        State, //
     }, //
 };
 use rdma::{
@@ -79,7 +84,6 @@ use rdma::{
 use sunrpc::{
     AddrText,
     SockAddr,
-    SvcConnection,
     SvcLink,
     SvcXprt, //
 };
@@ -95,14 +99,12 @@ struct Client {
     searched: Atomic<u64>,
 }
 
-/// The context of a connection, for the `svc_xprt` whose private state is `T`.
-///
-/// `T` is a parameter because it owns the queue pair, whose type refers to this context.
+/// The context of a connection.
 #[pin_data]
-pub(crate) struct ServerConn<T: SvcConnection> {
+pub(crate) struct ServerConn {
     /// The listener that got the connection request. Used until [`Self::link`] is set.
-    listener: SvcLink<T::Listener>,
-    pub(super) link: SetOnce<SvcLink<T>>,
+    listener: SvcLink<Listener>,
+    pub(super) link: SetOnce<SvcLink<ServerTransport>>,
     client: SetOnce<Client>,
     /// The private data of the client's connection request.
     pub(super) client_private_data: Option<PrivateData>,
@@ -111,7 +113,7 @@ pub(crate) struct ServerConn<T: SvcConnection> {
     #[pin]
     pub(super) state: ConnectionState,
     #[pin]
-    work: SpinLock<WorkQueue<Self>>,
+    work: SpinLock<WorkQueue>,
     /// Event counters; see [`Self::space_seq`] and [`Self::pages_seq`].
     space_seq: Atomic<u64>,
     pages_seq: Atomic<u64>,
@@ -144,10 +146,10 @@ pub(crate) struct ServerConn<T: SvcConnection> {
     pub(super) established: SetOnce<Instant<Monotonic>>,
 }
 
-impl<T: SvcConnection> ServerConn<T> {
+impl ServerConn {
     /// Creates the context for a connection request with `private_data` to `listener`. Sleeps.
     pub(super) fn new(
-        listener: SvcLink<T::Listener>,
+        listener: SvcLink<Listener>,
         private_data: &[u8],
         initiator_depth: u8,
     ) -> Result<Arc<Self>> {
@@ -192,7 +194,7 @@ impl<T: SvcConnection> ServerConn<T> {
     }
 
     /// Sets the `svc_xprt`, which is enqueued for work from now on.
-    pub(super) fn set_link(&self, link: SvcLink<T>) {
+    pub(super) fn set_link(&self, link: SvcLink<ServerTransport>) {
         self.link.populate(link);
     }
 
@@ -319,7 +321,7 @@ impl<T: SvcConnection> ServerConn<T> {
     }
 
     /// Takes the next work. Calls `emptied` under the lock of the queue if no more is left.
-    pub(super) fn next_work(&self, emptied: impl FnOnce()) -> Option<Work<Self>> {
+    pub(super) fn next_work(&self, emptied: impl FnOnce()) -> Option<Work> {
         let mut queue = self.work.lock();
         let work = queue.pop();
         if let Some(Work::Reads(_)) = work {
@@ -337,13 +339,13 @@ impl<T: SvcConnection> ServerConn<T> {
     }
 
     /// Queues a call whose RDMA Reads have completed, and wakes an nfsd thread for it.
-    pub(super) fn queue_read_done(&self, call: ChunkedCall<Self>) {
+    pub(super) fn queue_read_done(&self, call: ChunkedCall) {
         self.queue_work(|queue| queue.push_read_done(call).err());
     }
 
     /// Calls `add`, which returns an element that it could not add, and wakes an nfsd thread if
     /// there is work for it. Does not sleep.
-    fn queue_work<R>(&self, add: impl FnOnce(&mut WorkQueue<Self>) -> Option<R>) {
+    fn queue_work<R>(&self, add: impl FnOnce(&mut WorkQueue) -> Option<R>) {
         let Some(link) = self.link.as_ref() else {
             return;
         };
@@ -359,7 +361,11 @@ impl<T: SvcConnection> ServerConn<T> {
 
     /// Wakes an nfsd thread if there is work in `queue`. When the connection has ended there is no
     /// work, and sunrpc may have freed the transport.
-    fn wake_thread(&self, queue: Guard<'_, WorkQueue<Self>, SpinLockBackend>, xprt: &SvcXprt<T>) {
+    fn wake_thread(
+        &self,
+        queue: Guard<'_, WorkQueue, SpinLockBackend>,
+        xprt: &SvcXprt<ServerTransport>,
+    ) {
         if self.state.is_open() && !queue.is_empty() {
             xprt.data_pending();
             drop(queue);
@@ -453,21 +459,21 @@ impl<T: SvcConnection> ServerConn<T> {
     }
 
     /// Queues `message` to wait for a Send buffer. An attempt has the value of [`Self::space_seq`].
-    pub(super) fn wait_for_buffer(&self, message: Outgoing<Self>, attempt: Attempt<u64>) {
+    pub(super) fn wait_for_buffer(&self, message: Outgoing, attempt: Attempt<u64>) {
         self.queue_waiting(attempt, &self.space_seq, |queue, attempt| {
             queue.wait_for_buffer(message, attempt).err()
         });
     }
 
     /// Queues `waiting` to wait for SQ credits. An attempt has the value of [`Self::space_seq`].
-    pub(super) fn wait_for_credits(&self, waiting: Waiter<Self>, attempt: Attempt<u64>) {
+    pub(super) fn wait_for_credits(&self, waiting: Waiter, attempt: Attempt<u64>) {
         self.queue_waiting(attempt, &self.space_seq, |queue, attempt| {
             queue.wait_for_credits(waiting, attempt).err()
         });
     }
 
     /// Queues `reads` to wait for pages. An attempt has the value of [`Self::pages_seq`].
-    pub(super) fn wait_for_pages(&self, reads: WaitingReads<Self>, attempt: Attempt<u64>) {
+    pub(super) fn wait_for_pages(&self, reads: WaitingReads, attempt: Attempt<u64>) {
         self.queue_waiting(attempt, &self.pages_seq, |queue, attempt| {
             queue.wait_for_pages(reads, attempt).err()
         });
@@ -478,7 +484,7 @@ impl<T: SvcConnection> ServerConn<T> {
         &self,
         attempt: Attempt<u64>,
         number: &Atomic<u64>,
-        add: impl FnOnce(&mut WorkQueue<Self>, Attempt<bool>) -> Option<R>,
+        add: impl FnOnce(&mut WorkQueue, Attempt<bool>) -> Option<R>,
     ) {
         if !matches!(attempt, Attempt::Requeued(_)) {
             SQ_STARVE.add(1);
@@ -497,7 +503,7 @@ impl<T: SvcConnection> ServerConn<T> {
     }
 
     /// Queues `reads`, which have SQ credits, for an nfsd thread to post.
-    pub(super) fn queue_ready_reads(&self, reads: WaitingReads<Self>) {
+    pub(super) fn queue_ready_reads(&self, reads: WaitingReads) {
         self.queue_work(|queue| queue.push_ready(reads).err());
     }
 
@@ -521,7 +527,7 @@ impl<T: SvcConnection> ServerConn<T> {
 
     /// Takes the next waiter for which the Send queue may have space. If there is none, wakes an
     /// nfsd thread if there is work for it. Does not sleep.
-    pub(super) fn next_waiter(&self) -> Option<Waiter<Self>> {
+    pub(super) fn next_waiter(&self) -> Option<Waiter> {
         let next = self.link.as_ref()?.with(|xprt| {
             let mut queue = self.work.lock();
             let next = queue.pop_waiter();
@@ -534,7 +540,7 @@ impl<T: SvcConnection> ServerConn<T> {
         next.flatten()
     }
 
-    fn count_waiters(&self, queue: &WorkQueue<Self>) {
+    fn count_waiters(&self, queue: &WorkQueue) {
         let [buffer_waiters, credit_waiters, page_waiters] = queue.waiter_counts();
         self.buffer_waiters.store(buffer_waiters, Relaxed);
         self.credit_waiters.store(credit_waiters, Relaxed);
@@ -549,5 +555,47 @@ impl<T: SvcConnection> ServerConn<T> {
         drop(work);
         drop(self.receives.close());
         self.credits.end();
+    }
+}
+
+/// The state of a connection, shared by nfsd threads and the handlers.
+#[pin_data]
+pub(super) struct ConnectionState {
+    /// Whether `inner` is in [`State::Open`]. Each call asks more than once, so this needs no lock.
+    open: Atomic<bool>,
+    #[pin]
+    inner: SpinLock<Connection>,
+}
+
+impl ConnectionState {
+    /// Creates the state of a connection that a client has requested.
+    pub(super) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            open: Atomic::new(false),
+            inner <- new_spinlock!(Connection::new(), "rpcrdma::connection_state"),
+        })
+    }
+
+    /// Applies `event` to the state, and returns the action that follows.
+    pub(super) fn on(&self, event: Event) -> Action {
+        let mut inner = self.inner.lock();
+        let action = inner.on(event);
+        self.open.store(inner.state() == State::Open, Release);
+        action
+    }
+
+    /// Returns whether the client waits to be accepted.
+    pub(super) fn is_requested(&self) -> bool {
+        self.inner.lock().state() == State::Requested
+    }
+
+    /// Returns whether the client has yet to confirm that it was accepted.
+    pub(super) fn is_accepting(&self) -> bool {
+        self.inner.lock().state() == State::Accepting
+    }
+
+    /// Returns whether replies can be sent.
+    pub(super) fn is_open(&self) -> bool {
+        self.open.load(Acquire)
     }
 }

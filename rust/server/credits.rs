@@ -8,9 +8,9 @@
 //! more are borrowed from a pool of `max_total_requests`, which bounds the memory for Receives. An
 //! empty pool never takes the share.
 
-use super::{
-    config::max_total_credits,
-    queue_limits::FIRST_CREDITS, //
+use super::config::{
+    max_total_credits,
+    FIRST_CREDITS, //
 };
 use kernel::{
     new_spinlock,

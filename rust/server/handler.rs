@@ -9,7 +9,7 @@
 use super::{
     config::RECEIVED,
     connection::ServerConn,
-    work_queue::ChunkedCall, //
+    waiting::ChunkedCall, //
 };
 use crate::endpoint;
 use kernel::time::Instant;
@@ -31,9 +31,8 @@ use rdma::{
     ReadHandler,
     WcStatus, //
 };
-use sunrpc::SvcConnection;
 
-impl<T: SvcConnection> rdma::Context for ServerConn<T> {
+impl rdma::Context for ServerConn {
     type InvalidateContext = ();
     /// The XID of the message.
     type SendTag = u32;
@@ -81,7 +80,7 @@ impl<T: SvcConnection> rdma::Context for ServerConn<T> {
     }
 }
 
-impl<T: SvcConnection> rdma::Handler for ServerConn<T> {
+impl rdma::Handler for ServerConn {
     type SendPolicy = endpoint::SendPolicy<Self>;
 
     fn received(
@@ -149,10 +148,10 @@ impl<T: SvcConnection> rdma::Handler for ServerConn<T> {
     fn invalidate_failed(&self, _regions: mr::Registered<Self>, _context: ()) {}
 }
 
-impl<T: SvcConnection> ReadHandler for ServerConn<T> {
-    type ReadDone = ChunkedCall<Self>;
+impl ReadHandler for ServerConn {
+    type ReadDone = ChunkedCall;
 
-    fn read_done(&self, queue: &QueuePair<Self>, call: ChunkedCall<Self>) {
+    fn read_done(&self, queue: &QueuePair<Self>, call: ChunkedCall) {
         if let Some(posted) = call.reads_posted {
             trace::event!(svcrdma_wc_read(
                 call.message.id(queue),
@@ -163,7 +162,7 @@ impl<T: SvcConnection> ReadHandler for ServerConn<T> {
         self.queue_read_done(call);
     }
 
-    fn read_failed(&self, queue: &QueuePair<Self>, call: ChunkedCall<Self>, status: WcStatus) {
+    fn read_failed(&self, queue: &QueuePair<Self>, call: ChunkedCall, status: WcStatus) {
         let (number, vendor_err) = (status.number(), status.vendor_err());
         let id = || call.message.id(queue);
         match status.is_flush() {

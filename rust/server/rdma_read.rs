@@ -1,28 +1,51 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RDMA Reads of a call's Read chunks (RFC 8166, sections 3.4.5 and 3.5.3).
+//! RDMA Reads of a call's Read chunks (RFC 8166, sections 3.4.5 and 3.5.3), the pages that they
+//! fill, and the budget for these.
+//!
+//! # Pages
+//!
+//! A call with Read chunks takes as many pages as it needs. When its Reads have completed, an nfsd
+//! thread takes the pages and returns as many of its own in exchange. So the pages in use are those
+//! of the calls that are being read, which [`ReadBudget`] limits. The
+//! connections of a listener share a pool.
+//!
+//! A pool keeps at most 8 MiB of idle pages, and frees them when the kernel runs short of memory.
+//!
+//! A pool has one lock, and no array per CPU or NUMA node. The lock is taken twice for a call,
+//! whose Reads take at least a round trip to the client, and is held while pointers are copied; no
+//! page is examined or freed under it. Arrays per CPU would be filled on one CPU and needed on
+//! another, as any nfsd thread may serve a call. Arrays per node would need the node of each page:
+//! those that come from a thread are from wherever it ran when it allocated them.
+//!
+//! # Budget
+//!
+//! All connections together have [`max_total_read_pages`]. Each connection may read one call beyond
+//! that, so a client that does not answer RDMA Reads does not keep others from sending calls. While
+//! a call waits for pages, another call of its connection is being read or about to be, and retries
+//! it when its pages are freed.
 
 use super::{
-    call_layout::{
-        policy,
-        CallLayout, //
-    },
-    call_pages::{
+    call::{
         copy_in,
         for_each_run,
-        zero_padding, //
+        policy,
+        zero_padding,
+        CallLayout, //
     },
-    config::READS,
+    config::{
+        max_total_read_pages,
+        READS, //
+    },
+    connection::ServerConn,
     responder::Responder,
     send::SendPath,
-    sq_credit_queue::SqWaiter,
-    transport::{
-        ServerConn,
-        ServerTransport, //
-    },
-    wait_queue::Attempt,
-    waiting::WaitingReads,
-    work_queue::ChunkedCall, //
+    waiting::{
+        Attempt,
+        ChunkedCall,
+        SqWaiter,
+        WaitingReads, //
+    }, //
 };
 use crate::endpoint::{
     ResponderExt,
@@ -30,7 +53,17 @@ use crate::endpoint::{
     UnpostedReads, //
 };
 use kernel::{
+    new_spinlock,
     prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Full,
+            Relaxed, //
+        },
+        Arc,
+        SpinLock, //
+    },
     time::Instant, //
 };
 use proto::{
@@ -54,9 +87,15 @@ use rdma::{
         Transfer, //
     }, //
 };
-use sunrpc::memory::Page;
+use sunrpc::{
+    memory::Page,
+    shrinker::{
+        Shrink,
+        Shrinker, //
+    }, //
+};
 
-impl Responder<ServerTransport> {
+impl Responder {
     /// Posts the RDMA Reads of the call in `message`, or queues them for SQ credits or pages. The
     /// call is queued for a thread when they have completed. If there is nothing to read, returns
     /// the call. Sleeps.
@@ -64,7 +103,7 @@ impl Responder<ServerTransport> {
         &self,
         message: Message<ServerConn>,
         layout: CallLayout,
-    ) -> Option<ChunkedCall<ServerConn>> {
+    ) -> Option<ChunkedCall> {
         let connection = &self.send_path.connection;
         let reads = WaitingReads {
             message,
@@ -84,10 +123,7 @@ impl Responder<ServerTransport> {
     }
 
     /// Does what [`Self::read_chunks`] does, for Reads that may have waited.
-    pub(super) fn try_read(
-        &self,
-        waiting: WaitingReads<ServerConn>,
-    ) -> Option<ChunkedCall<ServerConn>> {
+    pub(super) fn try_read(&self, waiting: WaitingReads) -> Option<ChunkedCall> {
         let SendPath {
             queue, connection, ..
         } = &self.send_path;
@@ -101,7 +137,7 @@ impl Responder<ServerTransport> {
         complete
     }
 
-    fn post_reads(&self, mut waiting: WaitingReads<ServerConn>) -> Option<ChunkedCall<ServerConn>> {
+    fn post_reads(&self, mut waiting: WaitingReads) -> Option<ChunkedCall> {
         let SendPath {
             queue, connection, ..
         } = &self.send_path;
@@ -291,4 +327,159 @@ fn add_read(
     for_each_run(pages, at, end, |page, offset, len| {
         reads.add_local(page.piece(offset, len)?)
     })
+}
+
+/// A pool of idle pages.
+pub(crate) struct PagePool {
+    idle: Shrinker<IdlePages>,
+}
+
+/// The idle pages. Any allocation may call the shrinker, so nothing is allocated under the lock.
+#[pin_data]
+struct IdlePages {
+    #[pin]
+    pages: SpinLock<KVec<Page>>,
+}
+
+impl PagePool {
+    /// The largest number of idle pages: 8 MiB, enough for eight NFS WRITEs of 1 MiB.
+    pub(super) const MAX: usize = 2048;
+
+    /// Creates an empty pool. Sleeps, and so does dropping it.
+    pub(super) fn new() -> Result<Arc<Self>> {
+        let pages = KVec::with_capacity(Self::MAX, GFP_KERNEL)?;
+        let idle = Arc::pin_init(
+            pin_init!(IdlePages {
+                pages <- new_spinlock!(pages, "rpcrdma::page_pool"),
+            }),
+            GFP_KERNEL,
+        )?;
+        let idle = Shrinker::new(c"svcrdma-read-pages", idle)?;
+        Ok(Arc::new(Self { idle }, GFP_KERNEL)?)
+    }
+
+    /// Takes `count` pages, allocating those that the pool lacks. Sleeps.
+    pub(super) fn take(&self, count: usize) -> Result<KVec<Page>> {
+        let mut pages = KVec::with_capacity(count, GFP_KERNEL)?;
+        let mut idle = self.idle.pages.lock();
+        while pages.len() < count {
+            let Some(page) = idle.pop() else { break };
+            pages.push_within_capacity(page).map_err(|_| EINVAL)?;
+        }
+        drop(idle);
+        while pages.len() < count {
+            pages.push(Page::new(GFP_KERNEL)?, GFP_KERNEL)?;
+        }
+        Ok(pages)
+    }
+
+    /// Puts those of `pages` without another reference into the pool, up to [`Self::MAX`].
+    pub(super) fn keep(&self, mut pages: KVec<Page>) {
+        // A page that is unique now stays so: a scan by page frame number takes a reference for a
+        // moment only, and reads nothing.
+        pages.retain(|page| page.is_unique());
+        let mut idle = self.idle.pages.lock();
+        while idle.len() < Self::MAX {
+            let Some(page) = pages.pop() else { break };
+            let _ = idle.push_within_capacity(page);
+        }
+        // The other pages are freed without the lock.
+        drop(idle);
+    }
+
+    /// Makes the kernel reclaim `wanted` pages. Returns the numbers of pages found and freed.
+    #[cfg(RPCRDMA_SELFTEST)]
+    pub(super) fn reclaim(&self, wanted: usize) -> Result<(usize, usize)> {
+        self.idle.reclaim(wanted)
+    }
+}
+
+impl Shrink for IdlePages {
+    fn count(&self) -> usize {
+        self.pages.lock().len()
+    }
+
+    fn shrink(&self, count: usize) -> usize {
+        let mut freed = 0;
+        while freed < count {
+            // The lock is held for this statement only: the page is freed without it.
+            let page = self.pages.lock().pop();
+            let Some(page) = page else { break };
+            drop(page);
+            freed += 1;
+        }
+        freed
+    }
+}
+
+/// The pages of all calls that are being read.
+static TOTAL: Atomic<usize> = Atomic::new(0);
+
+/// The calls of one connection that are being read.
+pub(super) struct ReadBudget {
+    count: Atomic<u32>,
+    /// Whether another call waits for their pages.
+    waits: Atomic<bool>,
+}
+
+/// The right to read a call into a number of pages, until it is dropped.
+pub(crate) struct ReadPermit(usize);
+
+impl ReadBudget {
+    /// Creates the state of a connection that reads no call.
+    pub(super) fn new() -> Self {
+        Self {
+            count: Atomic::new(0),
+            waits: Atomic::new(false),
+        }
+    }
+
+    /// Begins to read a call into `count` pages. [`None`] if it must wait until [`Self::end`] of
+    /// another call returns true.
+    pub(super) fn begin(&self, count: usize) -> Option<ReadPermit> {
+        let total = TOTAL.fetch_add(count, Relaxed).saturating_add(count);
+        // They are subtracted when this is dropped.
+        let pages = ReadPermit(count);
+        let fits = total <= max_total_read_pages();
+        if !self.add(fits) {
+            // Any later [`Self::end`] sees this, and an earlier one is seen here.
+            self.waits.xchg(true, Full);
+            if !self.add(fits) {
+                return None;
+            }
+        }
+        Some(pages)
+    }
+
+    /// Counts a call that `fits`, or that is the only one. A call that must wait is never counted,
+    /// not even for a moment: another one might wait for it.
+    fn add(&self, fits: bool) -> bool {
+        let mut count = self.count.load(Relaxed);
+        while count == 0 || fits {
+            match self.count.cmpxchg(count, count.saturating_add(1), Full) {
+                Ok(_) => return true,
+                Err(now) => count = now,
+            }
+        }
+        false
+    }
+
+    /// Ends a call that was read. Returns whether to retry the call that waits.
+    pub(super) fn end(&self, pages: ReadPermit) -> bool {
+        self.cancel(pages);
+        self.waits.load(Relaxed) && self.waits.xchg(false, Full)
+    }
+
+    /// Ends a call that is not read now but waits for SQ credits. The call that waits for pages is
+    /// retried when this one has been read.
+    pub(super) fn cancel(&self, pages: ReadPermit) {
+        drop(pages);
+        self.count.fetch_sub(1, Full);
+    }
+}
+
+impl Drop for ReadPermit {
+    fn drop(&mut self) {
+        TOTAL.fetch_sub(self.0, Relaxed);
+    }
 }

@@ -1,48 +1,69 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Reception: turns messages into calls in the `svc_rqst` of an nfsd thread, replies to backchannel
-//! calls, or RDMA_ERROR messages.
+//! Reception: decides about each message, and turns it into a call in the `svc_rqst` of an nfsd
+//! thread, the reply to a backchannel call, or an RDMA_ERROR message.
+//!
+//! RFC 8166, sections 3.4.5 and 4.5; RFC 8167 for replies to backchannel calls.
 
 use super::{
-    call_layout::CallLayout,
-    config::RECEIVED,
-    dispatch::{
-        dispatch,
-        dispatch_read,
-        CallInfo,
-        Disposition, //
+    call::{
+        copy_out,
+        fits_head,
+        policy,
+        CallLayout, //
     },
+    config::{
+        BAD_CALLS,
+        RECEIVED, //
+    },
+    connection::ServerConn,
     responder::Responder,
+    send::SendPath,
     transport::{
         Args,
-        ServerConn,
         ServerTransport, //
     },
-    work_queue::{
+    waiting::{
         ChunkedCall,
         Work, //
     }, //
 };
+use core::ops::Range;
 use kernel::{
     page::PAGE_SIZE,
     prelude::*, //
+};
+use proto::{
+    call::{
+        self,
+        Call,
+        Incoming,
+        Reason,
+        Rejection, //
+    },
+    rdma_error::ErrorMessage,
+    reply_builder,
+    rpc::CallHeader,
+    upper_layer_binding::Binding, //
 };
 use rdma::receive::{
     Message,
     MessageMemory, //
 };
 use sunrpc::{
+    memory::Page,
     SvcCall,
+    SvcCallbackReply,
     SvcXprt, //
 };
 
-impl Responder<ServerTransport> {
+impl Responder {
     /// Does `work`. If that completes a call, puts the call into `args` and returns its context.
     /// Sleeps.
     pub(super) fn receive_work(
         &self,
         xprt: &SvcXprt<ServerTransport>,
-        work: Work<ServerConn>,
+        work: Work,
         args: &mut Args<'_>,
     ) -> Option<KBox<SvcCall<ServerTransport>>> {
         match work {
@@ -91,7 +112,7 @@ impl Responder<ServerTransport> {
     fn receive_read(
         &self,
         xprt: &SvcXprt<ServerTransport>,
-        read: ChunkedCall<ServerConn>,
+        read: ChunkedCall,
         args: &mut Args<'_>,
     ) -> Option<KBox<SvcCall<ServerTransport>>> {
         let disposition = dispatch_read(&self.send_path.connection, &read);
@@ -181,4 +202,206 @@ impl Responder<ServerTransport> {
             .div_ceil(PAGE_SIZE)
             .saturating_add(2)
     }
+}
+
+/// An upper bound for the length of an RPC call header.
+const MAX_RPC_HEADER_BYTES: usize = 1024;
+
+const _: () = assert!(MAX_RPC_HEADER_BYTES <= PAGE_SIZE);
+
+/// The properties of a call that are needed after the borrow of its message has ended.
+pub(super) struct CallInfo {
+    /// The range of the message that holds the Payload stream, or its inline part.
+    pub(super) inline: Range<usize>,
+    /// The XID, if there are no chunks.
+    pub(super) chunkless_xid: Option<u32>,
+    /// Whether results may be reduced (RFC 8166, section 3.4).
+    pub(super) reduction: bool,
+    /// The length of the longest Write chunk, or zero if the call can have no DDP-eligible result.
+    pub(super) write_chunk_bytes: u64,
+}
+
+impl CallInfo {
+    /// Returns the properties of `call`, which came in `message` and whose Payload stream begins
+    /// with `head`.
+    fn new(call: &Call<'_>, message: &[u8], head: &[u8]) -> Self {
+        let chunks = call.lists.write.iter().map(|chunk| chunk.total());
+        // If the procedure has no DDP-eligible result, the length of a Write chunk is irrelevant.
+        let longest = chunks.max().filter(|_| Binding::has_results(head));
+        Self {
+            // The part that follows the transport header.
+            inline: message.len().saturating_sub(call.payload.len())..message.len(),
+            chunkless_xid: call.lists.is_empty().then_some(call.xid),
+            reduction: CallHeader::parse(head).is_some_and(|header| header.reduction),
+            write_chunk_bytes: longest.unwrap_or(0),
+        }
+    }
+}
+
+/// A decision about a message.
+pub(super) enum Disposition {
+    /// The call is complete: nfsd executes it.
+    Execute(CallInfo),
+    /// The Read chunks of the call must be read first.
+    Read(CallLayout),
+    /// The message is dropped without a reply.
+    Drop,
+    /// The message is the reply to a backchannel call, or an error in place of it.
+    BackchannelReply(SvcCallbackReply),
+    /// The reply is an RDMA_ERROR message.
+    SendError(ErrorMessage),
+    /// Memory is short. The client must send the call again, over another connection.
+    Close,
+}
+
+/// Decides about `message`, which `responder` of `xprt` has just received.
+pub(super) fn dispatch(
+    responder: &Responder,
+    xprt: &SvcXprt<ServerTransport>,
+    message: &Message<ServerConn>,
+    args: &Args<'_>,
+) -> Disposition {
+    let bytes = message.bytes();
+    let call = match call::parse(bytes, &policy(xprt.max_message())) {
+        Ok(Incoming::Call(call)) => {
+            trace_decoded(responder, message, call.payload);
+            let connection = &responder.send_path.connection;
+            connection.credits.request(call.credits);
+            connection.note_call();
+            call
+        }
+        Ok(Incoming::ReverseReply(reply)) => {
+            trace_decoded(responder, message, reply.payload);
+            let answered = xprt.copy_callback_reply(args, reply.xid, reply.credits, reply.payload);
+            if answered.is_none() {
+                let xid = reply.xid;
+                responder.send_path.connection.note_malformed();
+                responder.send_path.connection.log_message(|client| {
+                    pr_info!("dropped a reply of {client} to the callback {xid:#010x}, which does not wait for one\n");
+                });
+            }
+            return answered.map_or(Disposition::Drop, Disposition::BackchannelReply);
+        }
+        Ok(Incoming::ReverseError { xid, kind, .. }) => {
+            // It is unknown here whether there is such a callback.
+            responder.send_path.connection.note_malformed();
+            responder.send_path.connection.log_message(|client| {
+                pr_info!("{client} refuses the callback {xid:#010x}: {kind:?}\n");
+            });
+            return Disposition::BackchannelReply(SvcCallbackReply::failed(xid));
+        }
+        Err(Rejection::Drop(reason)) => {
+            let SendPath {
+                queue, connection, ..
+            } = &responder.send_path;
+            connection.note_dropped(queue, message, reason);
+            return Disposition::Drop;
+        }
+        Err(Rejection::Refuse(error, reason)) => {
+            let id = message.id(&responder.send_path.queue);
+            let connection = &responder.send_path.connection;
+            BAD_CALLS.add(1);
+            connection.note_malformed();
+            connection.log_message(|client| {
+                let xid = error.xid;
+                pr_info!("refused the call {xid:#010x} of {client}: {reason:?}\n");
+            });
+            match reason {
+                Reason::Version(_) => trace::event!(svcrdma_decode_badvers_err(id, bytes)),
+                Reason::Procedure(_) => trace::event!(svcrdma_decode_badproc_err(id, bytes)),
+                _ => trace::event!(svcrdma_decode_parse_err(id, bytes)),
+            }
+            return Disposition::SendError(error);
+        }
+    };
+    let connection = &responder.send_path.connection;
+    if !call.lists.is_empty() && connection.was_denied(call.xid) {
+        return refuse(connection, &call, c"its chunks were denied before");
+    }
+    let threshold = responder.send_path.inline_threshold;
+    if !call.lists.is_empty() && !reply_builder::can_reply(&call, threshold) {
+        return refuse(connection, &call, c"its chunks leave no room for a reply");
+    }
+    if call.lists.read.is_empty() {
+        let info = CallInfo::new(&call, bytes, call.payload);
+        if fits_head(call.payload.len(), info.reduction) {
+            return Disposition::Execute(info);
+        }
+    }
+    match CallLayout::of(&call, args.max_pages()) {
+        Some(layout) if chunk_is_argument(&call, layout) => Disposition::Read(layout),
+        _ => refuse(
+            connection,
+            &call,
+            c"its Read chunks are no arguments, or too long",
+        ),
+    }
+}
+
+/// Counts and logs that `call` is refused for this `reason`, and returns that disposition.
+fn refuse(connection: &ServerConn, call: &Call<'_>, reason: &CStr) -> Disposition {
+    BAD_CALLS.add(1);
+    let xid = call.xid;
+    connection
+        .log_message(|client| pr_info!("refused the call {xid:#010x} of {client}: {reason}\n"));
+    Disposition::SendError(call.refuse())
+}
+
+/// Traces the header of `message`, which precedes `payload`.
+fn trace_decoded(responder: &Responder, message: &Message<ServerConn>, payload: &[u8]) {
+    trace::event!(svcrdma_decode_rqst(
+        message.id(&responder.send_path.queue),
+        message.bytes(),
+        message.bytes().len().saturating_sub(payload.len())
+    ));
+}
+
+/// Decides about `read`, whose RDMA Reads have completed.
+pub(super) fn dispatch_read(connection: &ServerConn, read: &ChunkedCall) -> Disposition {
+    let bytes = read.message.bytes();
+    // It was a call when the Reads were posted.
+    let Ok(Incoming::Call(call)) = call::parse(bytes, &policy(usize::MAX)) else {
+        return Disposition::Drop;
+    };
+    let CallLayout::PayloadStream { len } = read.layout else {
+        return Disposition::Execute(CallInfo::new(&call, bytes, call.payload));
+    };
+    let mut head = [0; MAX_RPC_HEADER_BYTES];
+    let head = head
+        .get_mut(..len.min(MAX_RPC_HEADER_BYTES))
+        .unwrap_or_default();
+    match read.pages.first().map(|page| page.copy_out(0, head)) {
+        Some(Ok(())) => (),
+        _ => return Disposition::Close,
+    }
+    // The RPC header precedes all chunks, so the Payload stream has it as the client sent it.
+    if call.check_message(head).is_err() || !chunks_are_arguments(&call, head, &read.pages) {
+        return refuse(connection, &call, c"its Read chunks are no arguments");
+    }
+    Disposition::Execute(CallInfo::new(&call, bytes, head))
+}
+
+/// Returns whether the only Read chunk of an inline message is one DDP-eligible argument. For a
+/// call whose Payload stream is reassembled, [`chunks_are_arguments`] decides later.
+fn chunk_is_argument(call: &Call<'_>, layout: CallLayout) -> bool {
+    let CallLayout::ReadChunk { position, .. } = layout else {
+        return true;
+    };
+    let binding = Binding::of(call.payload);
+    let argument = |_, after| binding.argument(call.payload.get(..position)?, after);
+    call.check_arguments(argument).is_ok()
+}
+
+/// Returns whether each Read chunk is one DDP-eligible argument of the call whose Payload stream is
+/// in `pages` and begins with `head`.
+fn chunks_are_arguments(call: &Call<'_>, head: &[u8], pages: &KVec<Page>) -> bool {
+    let binding = Binding::of(head);
+    let argument = |position, after| {
+        let position = usize::try_from(position).ok()?;
+        let mut before = [0; Binding::REACH];
+        let before = before.get_mut(..position.min(Binding::REACH))?;
+        copy_out(pages, position.saturating_sub(before.len()), before).ok()?;
+        binding.argument(before, after)
+    };
+    call.check_arguments(argument).is_ok()
 }

@@ -6,18 +6,15 @@
 //! RFC 8166, sections 3.4.6, 3.5.3, 4.3 and 4.5.3; RFC 8267 pairs results with Write chunks.
 
 use super::{
-    call_context::CallContext,
-    call_layout::{
+    call::{
         policy,
+        CallContext,
         MAX_WRITE_CHUNKS, //
     },
     config::BAD_CALLS,
+    connection::ServerConn,
     responder::Responder,
     send::SendPath,
-    transport::{
-        ServerConn,
-        ServerTransport, //
-    },
     waiting::Outgoing, //
 };
 use crate::endpoint::{
@@ -100,7 +97,7 @@ struct PreparedReply {
     kind: SendKind,
 }
 
-impl Responder<ServerTransport> {
+impl Responder {
     /// Replies with `result` to the call in the message whose `memory` was lent to sunrpc. Sleeps.
     pub(super) fn send_reply(
         &self,

@@ -3,18 +3,26 @@
 //! The part of a connection that belongs to the device: its creation, acceptance, drain and end.
 //!
 //! RFC 8166, section 3.3 (credits and inline threshold); RFC 8797 (private data).
+//!
+//! # Lent messages
+//!
+//! sunrpc reads a call from the message that it came in until it replies, and a file system may
+//! take hours for that. The connection may end meanwhile, and the removal of its device waits for
+//! everything that is mapped for it. So sunrpc gets only the memory of a message. The Receive stays
+//! here and is freed with the connection; after that there is no message to reply to.
 
 use super::{
+    config::QueueLimits,
     connection::ServerConn,
     denied_calls::DeniedCalls,
-    lent_messages::LentMessages,
-    page_pool::PagePool,
-    queue_limits::QueueLimits,
+    rdma_read::PagePool,
     send::SendPath,
+    transport::ServerTransport,
     waiting::Outgoing, //
 };
 use crate::endpoint;
 use kernel::{
+    alloc::Flags,
     new_spinlock,
     prelude::*,
     sync::{
@@ -45,7 +53,8 @@ use rdma::{
     error::not_connected,
     receive::{
         Message,
-        MessageMemory, //
+        MessageMemory,
+        MessageReceive, //
     },
     send::{
         Buffers,
@@ -56,7 +65,6 @@ use rdma::{
 };
 use sunrpc::{
     SockAddr,
-    SvcConnection,
     SvcLink, //
 };
 
@@ -73,21 +81,21 @@ const RNR_TIMER: u8 = 20;
 /// The part of a connection that belongs to the device. A thread holds a reference while it uses
 /// it.
 #[pin_data]
-pub(super) struct Responder<T: SvcConnection> {
+pub(super) struct Responder {
     pub(super) page_pool: Arc<PagePool>,
     /// The Receives of the messages whose memory is lent to sunrpc.
     #[pin]
-    lent: SpinLock<LentMessages<ServerConn<T>>>,
-    pub(super) send_path: SendPath<T>,
-    id: Arc<Id<ServerConn<T>>>,
+    lent: SpinLock<LentMessages>,
+    pub(super) send_path: SendPath,
+    id: Arc<Id<ServerConn>>,
 }
 
-impl<T: SvcConnection> Responder<T> {
+impl Responder {
     /// Creates all that the connection needs, but does not accept it. Sleeps.
     pub(super) fn new(
-        id: Arc<Id<ServerConn<T>>>,
-        connection: Arc<ServerConn<T>>,
-        link: SvcLink<T>,
+        id: Arc<Id<ServerConn>>,
+        connection: Arc<ServerConn>,
+        link: SvcLink<ServerTransport>,
         page_pool: Arc<PagePool>,
         denied_calls: Arc<DeniedCalls>,
     ) -> Result<Arc<Self>> {
@@ -106,11 +114,11 @@ impl<T: SvcConnection> Responder<T> {
 
     /// Creates the protection domain and the queue pair.
     fn create_send_path(
-        id: &Arc<Id<ServerConn<T>>>,
-        connection: Arc<ServerConn<T>>,
-        link: SvcLink<T>,
+        id: &Arc<Id<ServerConn>>,
+        connection: Arc<ServerConn>,
+        link: SvcLink<ServerTransport>,
         denied_calls: Arc<DeniedCalls>,
-    ) -> Result<SendPath<T>> {
+    ) -> Result<SendPath> {
         let mut limits = QueueLimits::new(&id.limits()?)?;
         let wanted = limits.credits;
         let client = id.remote_address()?;
@@ -118,7 +126,7 @@ impl<T: SvcConnection> Responder<T> {
             trace::event!(svcrdma_pd_err(client.text().as_c_str(), *error));
         })?;
         let queue = loop {
-            let parameters = limits.parameters::<ServerConn<T>>()?;
+            let parameters = limits.parameters()?;
             match (
                 parameters.make(id.clone(), pd.clone(), &mut Buffers::new()),
                 limits.halved(),
@@ -239,8 +247,8 @@ impl<T: SvcConnection> Responder<T> {
     /// [`Self::take_back`] finds the Receive, or the message if memory is short. Sleeps.
     pub(super) fn lend(
         &self,
-        message: Message<ServerConn<T>>,
-    ) -> Result<(MessageMemory, usize), Message<ServerConn<T>>> {
+        message: Message<ServerConn>,
+    ) -> Result<(MessageMemory, usize), Message<ServerConn>> {
         let mut message = message;
         loop {
             let mut lent = self.lent.lock();
@@ -263,7 +271,7 @@ impl<T: SvcConnection> Responder<T> {
         &self,
         memory: MessageMemory,
         number: usize,
-    ) -> Option<Message<ServerConn<T>>> {
+    ) -> Option<Message<ServerConn>> {
         let receive = self.lent.lock().take(number)?;
         receive.join(memory)
     }
@@ -275,14 +283,14 @@ impl<T: SvcConnection> Responder<T> {
     }
 
     /// Reposts the Receive of `message`.
-    pub(super) fn repost(&self, message: Message<ServerConn<T>>) {
+    pub(super) fn repost(&self, message: Message<ServerConn>) {
         self.send_path
             .connection
             .repost(&self.send_path.queue, message);
     }
 
     /// Replies to `message` with an RDMA_ERROR message. Closes the connection on failure. Sleeps.
-    pub(super) fn send_error(&self, message: Message<ServerConn<T>>, error: &ErrorMessage) {
+    pub(super) fn send_error(&self, message: Message<ServerConn>, error: &ErrorMessage) {
         match error.error {
             RdmaError::Version { .. } => trace::event!(svcrdma_err_vers(error.xid)),
             RdmaError::Chunk => trace::event!(svcrdma_err_chunk(error.xid)),
@@ -320,9 +328,89 @@ impl<T: SvcConnection> Responder<T> {
 
     /// Closes the connection because there will be no reply to `message`, which the client would
     /// wait for (RFC 8166, section 4.5.4).
-    pub(super) fn close_unanswered(&self, message: Message<ServerConn<T>>) {
+    pub(super) fn close_unanswered(&self, message: Message<ServerConn>) {
         self.repost(message);
         let connection = &self.send_path.connection;
         connection.lost(Event::Unanswered, c"a call cannot be answered");
+    }
+}
+
+/// The Receives, each at the index that its message was lent with.
+pub(super) struct LentMessages {
+    lent: KVec<Option<MessageReceive<ServerConn>>>,
+    /// The free indices. Its capacity suffices for all.
+    free: KVec<usize>,
+}
+
+impl LentMessages {
+    /// A list without entries.
+    pub(super) const EMPTY: Self = Self {
+        lent: KVec::new(),
+        free: KVec::new(),
+    };
+
+    /// The number of entries of the shortest list.
+    const FIRST: usize = 8;
+
+    /// Creates an empty list for `count` messages. Sleeps if `flags` allow it.
+    pub(super) fn with_capacity(count: usize, flags: Flags) -> Result<Self> {
+        let mut lent = KVec::with_capacity(count, flags)?;
+        let mut free = KVec::with_capacity(count, flags)?;
+        for number in 0..count {
+            lent.push(None, flags)?;
+            free.push(number, flags)?;
+        }
+        Ok(Self { lent, free })
+    }
+
+    /// Returns the number of entries of the next longer list.
+    pub(super) fn next_capacity(&self) -> usize {
+        self.lent.len().saturating_mul(2).max(Self::FIRST)
+    }
+
+    /// Moves all Receives with their indices to `other`, which is empty, and swaps the two, if
+    /// `other` has more entries.
+    pub(super) fn grow_into(&mut self, other: &mut Self) {
+        let count = self.lent.len();
+        if other.lent.len() <= count {
+            return;
+        }
+        for (to, from) in other.lent.iter_mut().zip(self.lent.iter_mut()) {
+            *to = from.take();
+        }
+        let Self { lent, free } = other;
+        free.retain(|number| lent.get(*number).is_some_and(Option::is_none));
+        core::mem::swap(self, other);
+    }
+
+    /// Adds the Receive of `message`. Returns its memory and its index, or the message if no entry
+    /// is free.
+    pub(super) fn add(
+        &mut self,
+        message: Message<ServerConn>,
+    ) -> Result<(MessageMemory, usize), Message<ServerConn>> {
+        let number = self.free.pop();
+        let Some((number, entry)) =
+            number.and_then(|number| Some((number, self.lent.get_mut(number)?)))
+        else {
+            return Err(message);
+        };
+        let (memory, receive) = message.split();
+        *entry = Some(receive);
+        Ok((memory, number))
+    }
+
+    /// Takes the Receive at this index. [`None`] if there is none.
+    pub(super) fn take(&mut self, number: usize) -> Option<MessageReceive<ServerConn>> {
+        let receive = self.lent.get_mut(number)?.take()?;
+        // The capacity suffices.
+        let _ = self.free.push_within_capacity(number);
+        Some(receive)
+    }
+
+    /// Takes all entries if no message is lent.
+    pub(super) fn take_spare(&mut self) -> Option<Self> {
+        let is_spare = self.free.len() == self.lent.len();
+        is_spare.then(|| core::mem::replace(self, Self::EMPTY))
     }
 }

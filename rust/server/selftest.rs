@@ -11,14 +11,12 @@ mod queue_events;
 mod queue_limits;
 
 use super::{
-    fifo::Fifo,
-    read_budget::ReadBudget,
-    sq_credit_queue::{
-        SqCreditQueue,
-        SqWaiter, //
-    },
-    wait_queue::{
+    rdma_read::ReadBudget,
+    waiting::{
         Attempt,
+        Fifo,
+        SqCreditQueue,
+        SqWaiter,
         WaitQueue, //
     }, //
 };

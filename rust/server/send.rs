@@ -1,17 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The send path: memory for messages, the credit grant in replies, and backchannel calls.
+//! The send path: memory for messages, the credit grant in replies, backchannel calls, and posting,
+//! or queueing until the Send queue has space.
 //!
 //! RFC 8166, section 3.3.1; RFC 8167 for calls to the client.
+//!
+//! A thread tries once. A completion handler posts the Sends that had to wait, so that a reply
+//! needs no other thread. RDMA Reads that had to wait get their SQ credits in a completion handler,
+//! and a thread posts them then.
 
 use super::{
-    connection::ServerConn,
-    queue_limits::{
+    config::{
         QueueLimits,
         BACKCHANNEL_CREDITS,
-        FIRST_CREDITS, //
+        FIRST_CREDITS,
+        WRITES, //
     },
-    waiting::OutgoingBytes, //
+    connection::ServerConn,
+    waiting::{
+        Attempt,
+        Outgoing,
+        OutgoingBytes,
+        SqWaiter, //
+    }, //
 };
 use crate::endpoint::{
     ResponderExt,
@@ -33,24 +44,24 @@ use rdma::{
     error::not_connected,
     receive::Buffers,
     send::{
+        Buffer,
         SendKind,
         UnpostedSend, //
     },
     transfer::Attached,
     QueuePair, //
 };
-use sunrpc::{
-    SvcCallback,
-    SvcConnection, //
-};
+use sunrpc::SvcCallback;
+use trace::CompletionId;
 
 /// The send path of a connection.
 ///
 /// The reverse transport has a clone: a backchannel call may be in progress when the `svc_xprt` is
 /// freed.
-pub(crate) struct SendPath<T: SvcConnection> {
-    pub(super) queue: Arc<QueuePair<ServerConn<T>>>,
-    pub(super) connection: Arc<ServerConn<T>>,
+#[derive(Clone)]
+pub(crate) struct SendPath {
+    pub(super) queue: Arc<QueuePair<ServerConn>>,
+    pub(super) connection: Arc<ServerConn>,
     pub(super) limits: QueueLimits,
     /// Whether a reply may invalidate an rkey of the client (RFC 8797).
     pub(super) remote_invalidation: bool,
@@ -61,17 +72,7 @@ pub(crate) struct SendPath<T: SvcConnection> {
     pub(super) inline_threshold: usize,
 }
 
-impl<T: SvcConnection> Clone for SendPath<T> {
-    fn clone(&self) -> Self {
-        Self {
-            queue: self.queue.clone(),
-            connection: self.connection.clone(),
-            ..*self
-        }
-    }
-}
-
-impl<T: SvcConnection> SendPath<T> {
+impl SendPath {
     /// Returns the credit grant.
     pub(super) fn credits(&self) -> u32 {
         self.connection.credits.granted()
@@ -96,7 +97,7 @@ impl<T: SvcConnection> SendPath<T> {
     /// Posts the Receives for a grant of `credits`. Only one thread may call this at a time. Sleeps
     /// if `flags` allow it.
     fn post_receives(&self, credits: u32, flags: Flags) -> Result {
-        let receives = self.limits.receives::<ServerConn<T>>(credits)?;
+        let receives = self.limits.receives(credits)?;
         self.connection.reserve_work(receives, flags)?;
         self.connection.receives.grow(
             &self.queue,
@@ -164,7 +165,7 @@ impl<T: SvcConnection> SendPath<T> {
     }
 
     /// Returns memory for a message: a Send buffer, if one is free. Sleeps.
-    pub(super) fn message_memory(&self) -> Result<OutgoingBytes<ServerConn<T>>> {
+    pub(super) fn message_memory(&self) -> Result<OutgoingBytes> {
         // Waiting Sends get the buffers first.
         let buffer = match self.connection.waits_for_buffers() {
             false => self.queue.make_send_buffer(),
@@ -180,7 +181,7 @@ impl<T: SvcConnection> SendPath<T> {
     }
 
     /// Releases the memory of a message that is not sent.
-    pub(super) fn put_back(&self, bytes: OutgoingBytes<ServerConn<T>>) {
+    pub(super) fn put_back(&self, bytes: OutgoingBytes) {
         if let OutgoingBytes::Buffer(buffer) = bytes {
             self.queue.put_back_send_buffer(buffer);
         }
@@ -247,5 +248,186 @@ impl<T: SvcConnection> SendPath<T> {
             return Err(EINVAL);
         }
         Ok(end)
+    }
+}
+
+impl ServerConn {
+    /// Posts `message` on `queue`, or queues it until there is space. An error closes the
+    /// connection. Sleeps.
+    pub(super) fn send(&self, queue: &QueuePair<Self>, message: Outgoing) -> Result {
+        let sequence = self.space_seq();
+        let has_buffer = matches!(message.bytes, OutgoingBytes::Buffer(_));
+        let result = if !has_buffer && self.waits_for_buffers() {
+            self.wait_for_buffer(message, Attempt::NotTried);
+            // Completions use the buffers that exist. More may be allocated.
+            if let Some(buffer) = queue.make_send_buffer() {
+                queue.put_back_send_buffer(buffer);
+                self.note_space_freed();
+            }
+            Ok(())
+        } else {
+            let make = || queue.make_send_buffer();
+            self.try_send(queue, message, make, sequence, false)
+        };
+        self.recheck_waiters(queue);
+        self.post_barrier_for_buffers(queue);
+        result
+    }
+
+    /// Requests a completion if Sends wait for buffers and no more can be allocated. Does not
+    /// sleep.
+    fn post_barrier_for_buffers(&self, queue: &QueuePair<Self>) {
+        if self.waits_for_buffers() && queue.lacks_send_buffers() && queue.post_barrier().is_err() {
+            self.lost(Event::Unanswered, c"a work request could not be posted");
+        }
+    }
+
+    /// Notes that `queue` has space again, and serves the waiters. Does not sleep.
+    pub(super) fn on_space_freed(&self, queue: &QueuePair<Self>) {
+        self.note_space_freed();
+        self.run_waiters(queue);
+    }
+
+    /// Rechecks the waiters. Call this after every attempt to post. Closes the race with a
+    /// completion that freed space before the element was queued: no later completion may come.
+    /// Does not sleep.
+    pub(super) fn recheck_waiters(&self, queue: &QueuePair<Self>) {
+        if self.waits_for_buffers() || self.waits_for_credits() {
+            self.run_waiters(queue);
+        }
+    }
+
+    /// Does what [`Self::on_space_freed`] does, if anything waits.
+    pub(super) fn retry_waiters(&self, queue: &QueuePair<Self>) {
+        if self.waits_for_buffers() || self.waits_for_credits() {
+            self.on_space_freed(queue);
+        }
+    }
+
+    /// Posts the waiting Sends for which there is space, and queues RDMA Reads for which there is
+    /// for a thread to post. If the connection has ended, drops both. Does not sleep.
+    fn run_waiters(&self, queue: &QueuePair<Self>) {
+        while let Some(waiting) = self.next_waiter() {
+            let sequence = self.space_seq();
+            match waiting {
+                SqWaiter::Reads(reads) if !self.state.is_open() => {
+                    drop(reads);
+                    self.end_reads();
+                }
+                SqWaiter::Reads(mut reads) => {
+                    match queue.reserve_reads(reads.requests, reads.registrations) {
+                        Some(credits) => {
+                            reads.credits = Some(credits);
+                            self.queue_ready_reads(reads);
+                        }
+                        None => {
+                            self.wait_for_credits(
+                                SqWaiter::Reads(reads),
+                                Attempt::Requeued(sequence),
+                            );
+                            self.end_reads();
+                        }
+                    }
+                }
+                SqWaiter::Send(message) => {
+                    let take = || queue.take_send_buffer();
+                    let xid = message.xid;
+                    // An error closes the connection.
+                    if let Err(error) = self.try_send(queue, message, take, sequence, true) {
+                        self.trace_send_error(xid, error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Posts `message`, in a buffer from `take` if it has none, or queues it for what it lacks: at
+    /// the end, or at the front if it is tried `again`. `sequence` is an earlier value of
+    /// [`Self::space_seq`]. An error closes the connection; if it has ended already, `message` is
+    /// dropped. Sleeps if `take` does.
+    fn try_send(
+        &self,
+        queue: &QueuePair<Self>,
+        mut message: Outgoing,
+        take: impl FnOnce() -> Option<Buffer<Self>>,
+        sequence: u64,
+        again: bool,
+    ) -> Result {
+        if !self.state.is_open() {
+            return Err(not_connected());
+        }
+        let has_buffer = matches!(message.bytes, OutgoingBytes::Buffer(_));
+        let buffer = match message.bytes.into_buffer(message.len, take) {
+            Ok(buffer) => buffer,
+            Err(bytes) => {
+                message.bytes = bytes;
+                Self::trace_full(queue, 0);
+                let attempt = match again {
+                    true => Attempt::Requeued(sequence),
+                    false => Attempt::New(sequence),
+                };
+                self.wait_for_buffer(message, attempt);
+                return Ok(());
+            }
+        };
+        let requests = message.attached.requests();
+        // Earlier waiters for SQ credits come first.
+        let (credits, attempt) = match again && has_buffer {
+            true => (queue.reserve(requests), Attempt::Requeued(sequence)),
+            false if requests != 0 && self.waits_for_credits() => (None, Attempt::NotTried),
+            false => (queue.reserve(requests), Attempt::New(sequence)),
+        };
+        let Some(credits) = credits else {
+            Self::trace_full(queue, buffer.id(queue).completion);
+            message.bytes = OutgoingBytes::Buffer(buffer);
+            self.wait_for_credits(SqWaiter::Send(message), attempt);
+            return Ok(());
+        };
+        WRITES.add(requests);
+        let Outgoing {
+            len,
+            attached,
+            memory,
+            kind,
+            xid,
+            answers,
+            ..
+        } = message;
+        // Before the Send: after it the client may use the credit again.
+        self.repost(queue, answers);
+        let send = UnpostedSend {
+            buffer,
+            len,
+            kind,
+            tag: xid,
+        };
+        let posted = queue.post_reply(attached, credits, send, memory);
+        self.is_posted(posted)
+    }
+
+    /// Starts the watchdog for a posted message, or closes the connection if posting failed.
+    pub(super) fn is_posted(&self, posted: Result) -> Result {
+        match posted {
+            Ok(()) => self.start_watchdog(),
+            Err(_) => self.lost(Event::Unanswered, c"a message could not be posted"),
+        }
+        posted
+    }
+
+    /// Traces that the reply `xid` is not sent because of `error`.
+    pub(super) fn trace_send_error(&self, xid: u32, error: Error) {
+        trace::event!(svcrdma_send_err(self.client_text().as_c_str(), xid, error));
+    }
+
+    /// Traces that `queue` has no space for `completion`.
+    pub(super) fn trace_full(queue: &QueuePair<Self>, completion: i32) {
+        if trace::svcrdma_sq_full::is_on() {
+            let id = CompletionId {
+                queue: queue.queue_number(),
+                completion,
+            };
+            let (free, all) = queue.sq_credits();
+            trace::svcrdma_sq_full::emit(id, free, all);
+        }
     }
 }

@@ -1,19 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The private state of a connected `svc_xprt`.
+//! The private state of a connected `svc_xprt`, its `svc_xprt_ops`, and the class of its
+//! backchannel.
 //!
-//! It lives as long as sunrpc works on a call of the connection, which may be much longer than the
+//! C header: [`include/linux/sunrpc/svc_xprt.h`](srctree/include/linux/sunrpc/svc_xprt.h).
+//!
+//! The private state lives as long as sunrpc works on a call, which may be much longer than the
 //! connection. The part that belongs to the device is a [`Responder`], which is dropped when the
 //! connection ends.
 
 use super::{
-    call_context::CallContext,
-    config::REJECTED,
-    connection,
+    call::CallContext,
+    config::{
+        BACKCHANNEL_CREDITS,
+        REJECTED, //
+    },
+    connection::ServerConn,
     denied_calls::DeniedCalls,
-    page_pool::PagePool,
+    listener::Listener,
+    rdma_read::PagePool,
     responder::Responder,
-    send::SendPath, //
+    send::SendPath,
+    waiting::Work, //
 };
 use crate::endpoint;
 use kernel::{
@@ -24,24 +32,31 @@ use kernel::{
         SpinLock, //
     }, //
 };
-use proto::admission::Host;
+use proto::{
+    admission::Host,
+    reverse, //
+};
 use rdma::{
     cm::Id,
+    error::not_connected,
     receive::MessageMemory, //
 };
 use sunrpc::{
     AddrText,
+    HasSvcCall,
     SockAddr,
     SvcArgs,
+    SvcBackchannelClass,
     SvcCall,
-    SvcLink, //
+    SvcCallback,
+    SvcConnection,
+    SvcLink,
+    SvcResult,
+    SvcXprt, //
 };
 
 /// The largest number of [`SvcCall`]s that a transport keeps for later calls.
 const MAX_FREE_CALLS: usize = 32;
-
-/// The context of the id and of the completion queue.
-pub(crate) type ServerConn = connection::ServerConn<ServerTransport>;
 
 /// The arguments of a call, in the `svc_rqst` of the calling thread.
 pub(super) type Args<'a> = SvcArgs<'a, MessageMemory>;
@@ -67,7 +82,7 @@ pub(super) fn log_rejected(client: &Result<SockAddr>, error: Error) {
 pub(crate) struct ServerTransport {
     /// [`None`] when the connection has ended.
     #[pin]
-    responder: SpinLock<Option<Arc<Responder<Self>>>>,
+    responder: SpinLock<Option<Arc<Responder>>>,
     pub(super) connection: Arc<ServerConn>,
     /// Contexts of calls that are over, for later calls.
     #[pin]
@@ -96,13 +111,13 @@ impl ServerTransport {
 
     /// Returns the part that belongs to the device, unless the connection has ended. Dropping it
     /// sleeps.
-    pub(super) fn responder(&self) -> Option<Arc<Responder<Self>>> {
+    pub(super) fn responder(&self) -> Option<Arc<Responder>> {
         self.responder.lock().clone()
     }
 
     /// Returns the send path for backchannel calls, unless the connection has ended. Does not
     /// sleep.
-    pub(super) fn send_path(&self) -> Option<SendPath<Self>> {
+    pub(super) fn send_path(&self) -> Option<SendPath> {
         let responder = self.responder.lock();
         responder
             .as_ref()
@@ -149,5 +164,114 @@ impl ServerTransport {
                 break;
             }
         }
+    }
+}
+
+/// The transport class for backchannel calls, which NFS makes over the connection of a client that
+/// may have to return a delegation or a layout.
+pub(crate) static BACKCHANNEL: SvcBackchannelClass<ServerTransport> = SvcBackchannelClass::new();
+
+impl HasSvcCall for ServerTransport {
+    type Message = MessageMemory;
+    type CallContext = CallContext;
+}
+
+impl SvcConnection for ServerTransport {
+    type Listener = Listener;
+    type Work = Work;
+    type Caller = SendPath;
+
+    const BACKCHANNEL_NAME: &'static CStr = c"rdma backchannel";
+    // CAST: `XPRT_TRANSPORT_BC` is the sign bit.
+    const BACKCHANNEL_IDENT: i32 = (256_u32 | 1 << 31) as i32;
+    const BACKCHANNEL_NETIDS: [&'static CStr; 2] = [c"rdma", c"rdma6"];
+    const BACKCHANNEL_CREDITS: u32 = BACKCHANNEL_CREDITS;
+    const BACKCHANNEL_PAYLOAD: usize = kernel::page::PAGE_SIZE - reverse::Header::WIRE_LEN;
+
+    fn backchannel_class() -> &'static SvcBackchannelClass<Self> {
+        &BACKCHANNEL
+    }
+
+    fn caller(&self) -> Option<SendPath> {
+        self.send_path()
+    }
+
+    fn call(send_path: &SendPath, xid: u32, call: &SvcCallback<'_>) -> Result {
+        send_path.send_backchannel_call(xid, call)
+    }
+
+    fn start(&self, _xprt: &SvcXprt<Self>) -> Result {
+        self.responder().ok_or_else(not_connected)?.start()
+    }
+
+    fn addresses(&self) -> Result<(SockAddr, SockAddr)> {
+        self.responder().ok_or_else(not_connected)?.addresses()
+    }
+
+    fn next(&self, xprt: &SvcXprt<Self>) -> Option<Work> {
+        self.connection.next_work(|| xprt.no_data())
+    }
+
+    fn receive(
+        &self,
+        xprt: &SvcXprt<Self>,
+        work: Work,
+        args: &mut Args<'_>,
+    ) -> Option<KBox<SvcCall<Self>>> {
+        // If the connection has ended, there is nobody to answer.
+        self.responder()?.receive_work(xprt, work, args)
+    }
+
+    fn result_payload(&self, context: &mut CallContext, offset: usize, len: usize) {
+        context.results.add(offset, len);
+    }
+
+    fn reply(
+        &self,
+        _xprt: &SvcXprt<Self>,
+        message: MessageMemory,
+        context: &mut CallContext,
+        result: SvcResult<'_>,
+    ) -> Result {
+        let sent = self
+            .responder()
+            .ok_or_else(not_connected)
+            .and_then(|responder| responder.send_reply(message, context, &result))
+            .inspect_err(|error| self.connection.trace_send_error(result.xid(), *error));
+        // From here on the result is read through pieces that own references to its pages.
+        result.restore(&mut context.saved_pages);
+        sent
+    }
+
+    fn release(&self, call: KBox<SvcCall<Self>>) {
+        self.release_call(call);
+    }
+
+    fn timer_expired(&self, _xprt: &SvcXprt<Self>) {
+        let Some(responder) = self.responder() else {
+            return;
+        };
+        let SendPath {
+            connection, queue, ..
+        } = &responder.send_path;
+        // Completions serve the waiters. If one were missed, nothing else would.
+        connection.retry_waiters(queue);
+        connection.watchdog_expired(queue);
+        responder.send_path.shrink_work();
+        if !connection.is_watched() {
+            queue.free_idle_read_mrs();
+            responder.free_spares();
+            self.drop_free_calls();
+        }
+    }
+
+    fn detach(&self) {
+        if let Some(responder) = self.responder() {
+            responder.disconnect();
+        }
+    }
+
+    fn close(&self) {
+        self.drop_responder();
     }
 }

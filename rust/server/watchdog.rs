@@ -18,11 +18,11 @@
 use super::{
     config::{
         progress_timeout_ms,
+        FIRST_SENDS,
         STALLED, //
     },
     connection::ServerConn,
-    credits::Activity,
-    queue_limits::FIRST_SENDS, //
+    credits::Activity, //
 };
 use crate::endpoint::SendBufferExt;
 use kernel::{
@@ -41,7 +41,6 @@ use kernel::{
 };
 use proto::conn::server::Event;
 use rdma::QueuePair;
-use sunrpc::SvcConnection;
 
 /// The interval of the timer.
 const INTERVAL_MS: Msecs = 1_000;
@@ -61,7 +60,7 @@ fn is_in_time(begin: &Instant<Monotonic>) -> bool {
     begin.elapsed().as_millis() < i64::from(progress_timeout_ms())
 }
 
-impl<T: SvcConnection> ServerConn<T> {
+impl ServerConn {
     /// Starts the timer, if it does not run, because something was posted. Does not sleep.
     pub(super) fn start_watchdog(&self) {
         // The poster has held the lock of the Send queue since `check_deadlines` last looked there:

@@ -4,7 +4,7 @@
 
 use super::{
     super::{
-        send_buffers::SendBuffers,
+        send_policy::SendBuffers,
         ResponderExt,
         SendBufferExt, //
     },

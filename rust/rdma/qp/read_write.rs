@@ -1,28 +1,58 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Posting of RDMA Reads, and of RDMA Writes with the Send that follows them.
+//! Posting of RDMA Reads, and of RDMA Writes with the Send that follows them; in batches, if they
+//! are many.
+//!
+//! The layer above reserves SQ credits for a transfer once, for a batch of its requests. The last
+//! request of a batch is signalled, and its completion posts the next batch with the same credits.
+//! So a queue need not be as long as the longest transfer. After the last Read,
+//! [`ReadHandler::read_done`] is called; the last Writes are posted with the Send that they belong
+//! to, and are part of it.
+//!
+//! Requests complete in order, so the completion of a batch also covers the Sends before it.
+//!
+//! The layer above chooses the length of a batch. The next one is posted here, from a completion,
+//! as only that shows that the device is done with the one before.
 
 use super::{
-    rw_context::{
-        BatchMemory,
-        Continuation,
-        ReadHandler,
-        RwContext, //
+    send::{
+        recycle_transfers,
+        SendQueue, //
     },
-    send::SendQueue,
-    Handler,
     QueuePair, //
 };
 use crate::{
+    chain::Chain,
+    cq::{
+        self,
+        WcStatus, //
+    },
     error::not_connected,
+    handler::{
+        Handler,
+        ReadHandler, //
+    },
+    in_flight::Entry,
+    mr,
     send::UnpostedSend,
-    sq::SendPolicy,
+    sq::{
+        SendPolicy,
+        SqState, //
+    },
     transfer::{
         Attached,
         EmptyTransfer,
         PreparedTransfer,
         Transfer,
         TransferData, //
+    }, //
+};
+use core::{
+    mem::MaybeUninit,
+    ops::Range,
+    ptr::{
+        null_mut,
+        NonNull, //
     }, //
 };
 use kernel::{
@@ -170,5 +200,305 @@ impl<H: ReadHandler> QueuePair<H> {
                 Err(error)
             }
         }
+    }
+}
+
+/// The action after all batches have completed.
+pub(crate) enum Continuation<H: ReadHandler> {
+    /// The upper layer gets the value back.
+    ReadDone(H::ReadDone),
+    /// The Send is posted with the last batch.
+    Send(UnpostedSend<H>),
+}
+
+/// A transfer that is posted in batches. Completions find it by the first field.
+#[repr(C)]
+pub(crate) struct RwContext<H: ReadHandler> {
+    entry: Entry,
+    transfer: KBox<TransferData<H>>,
+    regions: mr::Registered<H>,
+    /// The number of its requests that were posted.
+    posted: usize,
+    /// The sequence number of the last Send before the posted batch, if that was outstanding.
+    after: Option<u64>,
+    continuation: Continuation<H>,
+    queue: *const QueuePair<H>,
+}
+
+/// Memory for posting a transfer in several batches.
+pub struct BatchMemory<H: ReadHandler>(KBox<MaybeUninit<RwContext<H>>>);
+
+// SAFETY: The memory is uninitialised, so there is no value in it that could belong to a task.
+unsafe impl<H: ReadHandler> Send for BatchMemory<H> {}
+
+impl<H: ReadHandler> BatchMemory<H> {
+    /// Allocates the memory. Sleeps if `flags` allow it.
+    pub fn new(flags: Flags) -> Result<Self> {
+        Ok(Self(KBox::new_uninit(flags)?))
+    }
+}
+
+impl<H: ReadHandler> RwContext<H> {
+    /// Prepares `transfer`, which has its credits, for `queue`. [`EINVAL`] if it has more
+    /// registrations than credits.
+    pub(crate) fn new(
+        memory: BatchMemory<H>,
+        mut transfer: KBox<TransferData<H>>,
+        continuation: Continuation<H>,
+        queue: &QueuePair<H>,
+    ) -> Result<KBox<Self>> {
+        let regions = core::mem::take(&mut transfer.regions);
+        if regions.len() > transfer.credits {
+            return Err(EINVAL);
+        }
+        let rw = Self {
+            entry: Entry::new(),
+            transfer,
+            regions: regions.into_registered(&queue.deferred_dereg),
+            posted: 0,
+            after: None,
+            continuation,
+            queue,
+        };
+        Ok(KBox::write(memory.0, rw))
+    }
+
+    /// Links the requests of `batch`, the last of which is signalled. Registrations precede the
+    /// first batch.
+    fn link(&mut self, batch: Range<usize>, failed: *mut raw::ib_cqe) -> *mut raw::ib_send_wr {
+        self.posted = batch.end;
+        let is_first = batch.start == 0;
+        let done = &raw mut self.entry.cqe;
+        let first = self.transfer.link(batch.clone(), failed, null_mut());
+        if let Some(last) = self.transfer.last_of(batch) {
+            last.wr.send_flags = raw::ib_send_flags_IB_SEND_SIGNALED;
+            last.wr.__bindgen_anon_1.wr_cqe = done;
+        }
+        match is_first {
+            true => self.regions.link_registrations(failed, first),
+            false => first,
+        }
+    }
+
+    /// Lends the box for as long as its requests are posted.
+    pub(crate) fn lend(mut self: KBox<Self>) -> NonNull<Entry> {
+        self.entry.arm(batch_done::<H>, free_rw_context::<H>);
+        // CAST: The entry is the first field.
+        NonNull::from(KBox::leak(self)).cast()
+    }
+
+    /// Takes back a box that was lent.
+    ///
+    /// # Safety
+    ///
+    /// `entry` came from [`Self::lend`], is in no list, and this is the first call for it.
+    unsafe fn take_back(entry: NonNull<Entry>) -> KBox<Self> {
+        // SAFETY: The caller promises that `entry`, the first field, came from the box that
+        // `lend` leaked, is in no list, and is taken back by nobody else.
+        unsafe { KBox::from_raw(entry.cast().as_ptr()) }
+    }
+
+    /// Posts the first batch. An error ends the connection.
+    pub(crate) fn begin(self: KBox<Self>, queue: &QueuePair<H>) -> Result {
+        let mut sends = queue.sends.lock();
+        if !sends.open {
+            drop(sends);
+            return Err(not_connected());
+        }
+        let entry = self.lend();
+        // SAFETY: The entry was just lent, so it is live and in no list. Only its completion takes
+        // it out, under the lock; without one the box is freed after a drain, when none of its
+        // requests is posted, by whichever task does that.
+        unsafe { sends.rw_contexts.add(entry) };
+        // SAFETY: The entry was just added to that list, and none of its requests is posted. It is
+        // not accessed again unless the result is [`None`].
+        unsafe { Self::post_next_batch(entry, queue, &mut sends) }.unwrap_or(Err(EINVAL))
+    }
+
+    /// Posts the next batch. [`None`] if all were posted. An error ends the connection; the
+    /// transfer stays in `sends` until the queue pair is freed, as some of it may have been posted.
+    ///
+    /// # Safety
+    ///
+    /// `entry` is that of an `RwContext<H>` in the list of `sends`, which are those of `queue`.
+    /// None of its requests is posted. The caller does not access it again unless the result is
+    /// [`None`].
+    unsafe fn post_next_batch(
+        entry: NonNull<Entry>,
+        queue: &QueuePair<H>,
+        sends: &mut SqState<H, H::SendPolicy>,
+    ) -> Option<Result> {
+        // SAFETY: The caller promises that `entry`, the first field of a lent box, is in the list
+        // of `sends`. The holder of that lock may access it.
+        let rw = unsafe { &mut *entry.cast::<Self>().as_ptr() };
+        let left = rw.transfer.len().saturating_sub(rw.posted);
+        if left == 0 {
+            return None;
+        }
+        if !sends.open {
+            return Some(Err(not_connected()));
+        }
+        let count = left.min(rw.transfer.credits);
+        if count == left && matches!(rw.continuation, Continuation::Send(_)) {
+            // SAFETY: The caller promises that `entry` is in the list of `sends`, those of `queue`,
+            // that none of its requests is posted, and that it does not access the entry again.
+            return Some(unsafe { Self::send(entry, queue, sends) });
+        }
+        let batch = rw.posted..rw.posted.saturating_add(count);
+        rw.after = sends.last_posted();
+        let first = rw.link(batch, queue.transfer_failed_cqe());
+        // SAFETY: The list was just linked, and lives as long as the box, which stays in `sends`
+        // until the requests complete or the queue pair is drained. The caller passes the locked
+        // `sends`, which were found open.
+        Some(unsafe { queue.post(sends, first) })
+    }
+
+    /// Posts the last batch with its Send, which owns the transfer from now on.
+    ///
+    /// # Safety
+    ///
+    /// The same as for [`Self::post_next_batch`].
+    unsafe fn send(
+        entry: NonNull<Entry>,
+        queue: &QueuePair<H>,
+        sends: &mut SqState<H, H::SendPolicy>,
+    ) -> Result {
+        // SAFETY: The caller promises that `entry` is in the list of `sends`, so it was lent, and
+        // that it does not access it again, so nobody else takes it back.
+        let rw = unsafe {
+            sends.rw_contexts.remove(entry);
+            Self::take_back(entry)
+        };
+        let Self {
+            entry,
+            mut transfer,
+            posted,
+            continuation,
+            ..
+        } = KBox::into_inner(rw);
+        // The age of the message counts from its first batch.
+        transfer.begun = Some(entry.since());
+        match continuation {
+            Continuation::Send(send) => queue.post_message(sends, Some(transfer), posted, send),
+            Continuation::ReadDone(_) => Err(EINVAL),
+        }
+    }
+
+    /// Unmaps the memory, returns the lists to `queue`, and returns the action that follows.
+    ///
+    /// # Safety
+    ///
+    /// None of its requests is posted. If `done`, all of them have succeeded.
+    unsafe fn finish(self: KBox<Self>, queue: &QueuePair<H>, done: bool) -> Continuation<H> {
+        let Self {
+            transfer,
+            regions,
+            continuation,
+            ..
+        } = KBox::into_inner(self);
+        match &transfer.read_mrs {
+            // SAFETY: The last Read of each region invalidates it, and the caller promises that all
+            // have succeeded.
+            Some(read_mrs) if done => unsafe { read_mrs.put_back(regions) },
+            // Regions whose keys may still be valid are kept until the queue pair is drained.
+            _ => drop(regions),
+        }
+        let empty = EmptyTransfer::of(transfer);
+        let excess = queue.sends.lock().keep(empty);
+        drop(excess);
+        continuation
+    }
+}
+
+/// Frees the box of `entry`.
+///
+/// # Safety
+///
+/// `entry` is that of an [`RwContext<H>`] that was lent and is in no list, none of whose requests
+/// is posted.
+unsafe fn free_rw_context<H: ReadHandler>(entry: NonNull<Entry>) {
+    // SAFETY: The caller promises that `entry` was lent, is in no list, and is taken back by nobody
+    // else.
+    drop(unsafe { RwContext::<H>::take_back(entry) });
+}
+
+/// Handles the completion of a batch: posts the next one, or finishes the transfer.
+///
+/// # Safety
+///
+/// Only the core calls this, for the completion of the last request of a batch.
+unsafe extern "C" fn batch_done<H: ReadHandler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
+    // SAFETY: The core passes these arguments for a `CompletionQueue<H>`, and both references are
+    // used only during the callback.
+    let (handler, wc) = unsafe { cq::callback_args::<H>(cq, wc) };
+    // SAFETY: Requests that complete here were posted with the address of the entry of an
+    // `RwContext`, its first field.
+    let entry = unsafe { Entry::completed(wc) };
+    // SAFETY: The `RwContext` lives until its last completion, which no earlier one was, or, if one
+    // was lost, until the queue pair is freed, after the last callback. The queue pair that it was
+    // posted to outlives its callbacks.
+    let queue = unsafe { &*(*entry.cast::<RwContext<H>>().as_ptr()).queue };
+    let mut sends = queue.sends.lock();
+    if sends.is_drained() {
+        // Too late: the transfer is freed with the queue pair.
+        return;
+    }
+    // If an earlier request failed, the last one is only flushed.
+    let failure = WcStatus::of(wc).map(|last| sends.transfer_failure.take().unwrap_or(last));
+    // SAFETY: The entry was added to the list before it was posted, and the queue is not drained,
+    // so it is still there, and the holder of the lock may access it.
+    let after = unsafe { (*entry.cast::<RwContext<H>>().as_ptr()).after };
+    // Requests complete in order, so the Sends before the batch have completed.
+    let (mut resume, completed) = match after.filter(|_| failure.is_none()) {
+        Some(last) => sends.retire(last),
+        None => (false, Chain::new()),
+    };
+    let posted = match failure {
+        // SAFETY: The entry is in the list of `sends`, those of `queue`, as above. Requests
+        // complete in order, so all of the batch have completed with the last. The entry is not
+        // accessed again unless the result is [`None`].
+        None => unsafe { RwContext::<H>::post_next_batch(entry, queue, &mut sends) },
+        Some(_) => None,
+    };
+    match posted {
+        Some(Ok(())) => {
+            // A waiter is not delayed until the transfer ends.
+            resume |= sends.policy.wakes_waiter();
+            drop(sends);
+            recycle_transfers(queue, completed);
+            if resume {
+                handler.send_space_freed(queue);
+            }
+            return;
+        }
+        Some(Err(_)) => {
+            drop(sends);
+            recycle_transfers(queue, completed);
+            return handler.batch_not_posted();
+        }
+        None => (),
+    }
+    // SAFETY: The entry came from `lend` and is in that list, as above. This was its last
+    // completion, so nobody else takes it back.
+    let rw = unsafe {
+        sends.rw_contexts.remove(entry);
+        RwContext::<H>::take_back(entry)
+    };
+    sends.policy.release(rw.transfer.credits);
+    resume |= sends.policy.wakes_waiter();
+    drop(sends);
+    recycle_transfers(queue, completed);
+    // SAFETY: All requests of a batch complete with its last one, and no batch is left or, after a
+    // failure, is posted any more. Without a failure all have succeeded.
+    let continuation = unsafe { rw.finish(queue, failure.is_none()) };
+    match (continuation, failure) {
+        (Continuation::ReadDone(done), None) => handler.read_done(queue, done),
+        (Continuation::ReadDone(done), Some(failure)) => handler.read_failed(queue, done, failure),
+        // Not reached: the last batch is posted with its Send, which owns the transfer then.
+        (Continuation::Send(_), None) => (),
+        (Continuation::Send(send), Some(failure)) => handler.write_failed(send.tag, failure),
+    }
+    if resume {
+        handler.send_space_freed(queue);
     }
 }

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Posting of Receives.
+//! The Receive queue of a queue pair, and posting of Receives.
 
 use super::{
-    Handler,
     Invalidated,
     QueuePair, //
 };
 use crate::{
-    cq,
+    cq::{
+        self,
+        WcStatus, //
+    },
     error::not_connected,
+    handler::Handler,
     in_flight::{
         Entry,
         InFlight, //
@@ -18,8 +21,7 @@ use crate::{
         Buffer,
         Buffers,
         Message, //
-    },
-    wc::WcStatus, //
+    }, //
 };
 use core::ptr::null;
 use kernel::{
@@ -130,4 +132,28 @@ unsafe extern "C" fn receive_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw:
     let rkey = unsafe { wc.ex.invalidate_rkey };
     let invalidated = with_key.then_some(Invalidated { rkey, queue });
     handler.received(queue, message, invalidated);
+}
+
+/// The state of the Receive side of a queue pair.
+pub(crate) struct RqState {
+    /// Whether posting is allowed: from creation to the drain.
+    pub(crate) open: bool,
+    /// Whether the queue pair is drained, so that a late completion must be ignored.
+    pub(crate) drained: bool,
+    /// The number of Receives that may still be posted.
+    pub(crate) room: usize,
+    /// The posted Receives.
+    pub(crate) posted: InFlight,
+}
+
+impl RqState {
+    /// Creates the state of a queue with room for that many Receives.
+    pub(crate) const fn new(room: usize) -> Self {
+        Self {
+            open: true,
+            drained: false,
+            room,
+            posted: InFlight::new(),
+        }
+    }
 }

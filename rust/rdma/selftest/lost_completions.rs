@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     in_flight::Entry,
-    qp::rw_context::{
+    qp::read_write::{
         BatchMemory,
         Continuation,
         RwContext, //

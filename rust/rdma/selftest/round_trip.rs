@@ -2,7 +2,7 @@
 
 //! Tests of the estimate of the round trip to a peer.
 
-use crate::round_trip::MinRtt;
+use crate::clock::MinRtt;
 use kernel::error::Result;
 
 pub(super) fn old_round_trips_are_forgotten() -> Result<bool> {

@@ -3,11 +3,11 @@
 //! Tests of clients that wait to be accepted.
 
 use super::super::{
-    accept_queue::{
+    config::REJECTED,
+    listener::{
         AcceptQueue,
         Limits, //
-    },
-    config::REJECTED, //
+    }, //
 };
 use crate::endpoint::selftest::connection::{
     parameters,

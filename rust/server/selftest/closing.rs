@@ -3,14 +3,14 @@
 //! Tests of a connection that has ended while threads still use it.
 
 use super::super::{
+    connection::ServerConn,
     credits::Credits,
-    transport::ServerConn,
-    work_queue::WorkQueue, //
+    waiting::WorkQueue, //
 };
 use kernel::prelude::*;
 
 pub(super) fn ended_connection_has_no_room_for_work() -> Result<bool> {
-    let mut queue = WorkQueue::<ServerConn>::with_capacity(4, GFP_KERNEL)?;
+    let mut queue = WorkQueue::with_capacity(4, GFP_KERNEL)?;
     let before = queue.close();
     // A thread that raises the grant grows the queue at the same time.
     let mut longer = WorkQueue::with_capacity(8, GFP_KERNEL)?;

@@ -2,7 +2,7 @@
 
 //! Tests of the page pool for RDMA Reads when memory is short.
 
-use super::super::page_pool::PagePool;
+use super::super::rdma_read::PagePool;
 use kernel::prelude::*;
 
 pub(super) fn idle_pages_go_back() -> Result<bool> {

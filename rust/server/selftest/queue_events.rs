@@ -3,9 +3,11 @@
 //! Tests of a connection whose device reports a failure of the queue pair.
 
 use super::super::{
-    config::LOST,
-    queue_limits::QueueLimits,
-    transport::ServerConn, //
+    config::{
+        QueueLimits,
+        LOST, //
+    },
+    connection::ServerConn, //
 };
 use crate::endpoint::selftest::connection::wait;
 use kernel::prelude::*;
@@ -31,7 +33,7 @@ pub(super) fn failed_queue_pair_is_one_lost_connection() -> Result<bool> {
     id.resolve_address(&address(PORT)?, TIMEOUT_MS)?;
     // There is no event: the server resolves no addresses.
     let limits = wait(|| id.limits().ok())?;
-    let parameters = QueueLimits::new(&limits)?.parameters::<ServerConn>()?;
+    let parameters = QueueLimits::new(&limits)?.parameters()?;
     let pd = ProtectionDomain::new(id.clone())?;
     let queue = parameters.make(id, pd, &mut Buffers::new())?;
     let lost = LOST.get();

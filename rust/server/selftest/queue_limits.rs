@@ -3,11 +3,11 @@
 //! Tests of the limits of a connection over devices with small queues.
 
 use super::super::{
-    queue_limits::{
+    config::{
         QueueLimits,
         MAX_PAYLOAD, //
     },
-    transport::ServerConn, //
+    connection::ServerConn, //
 };
 use kernel::{
     page::PAGE_SIZE,
@@ -44,7 +44,7 @@ pub(super) fn longest_call_can_be_registered() -> Result<bool> {
         while let Some(halved) = limits.halved() {
             limits = halved;
         }
-        if limits.parameters::<ServerConn>()?.transfers < regions(read_mr_pages)? {
+        if limits.parameters()?.transfers < regions(read_mr_pages)? {
             return Ok(false);
         }
     }
