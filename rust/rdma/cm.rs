@@ -309,9 +309,10 @@ impl<H: Context> Id<H> {
 
     /// Claims the right to create the queue pair of the id. [`EINVAL`] if it is taken.
     pub(crate) fn claim_queue(&self) -> Result {
-        match self.has_queue.xchg(true, Acquire) {
-            true => Err(EINVAL),
-            false => Ok(()),
+        if self.has_queue.xchg(true, Acquire) {
+            Err(EINVAL)
+        } else {
+            Ok(())
         }
     }
 

@@ -68,12 +68,13 @@ impl Limits {
         let elements = |n: u32| usize::try_from(n).unwrap_or(1).clamp(1, Self::MAX_ELEMENTS);
         // On iWARP the peer writes the response to an RDMA Read, to a single place and by a remote
         // key.
-        let (read_mr_pages, max_read) = match is_iwarp {
-            true => (
+        let (read_mr_pages, max_read) = if is_iwarp {
+            (
                 Some(attrs.max_fast_reg_page_list_len.min(Self::READ_MR_PAGES)),
                 1,
-            ),
-            false => (None, count(attrs.max_send_sge).min(count(attrs.max_sge_rd))),
+            )
+        } else {
+            (None, count(attrs.max_send_sge).min(count(attrs.max_sge_rd)))
         };
         Ok(Self {
             queue_depth: count(attrs.max_qp_wr),

@@ -204,9 +204,10 @@ impl<H: Context> Region<H> {
             let mr = self.ptr.as_ptr();
             ((*mr).res.id, (*mr).iova, (*mr).length)
         };
-        let direction = match self.register.access == Access::Read.as_raw() {
-            true => raw::dma_data_direction_DMA_TO_DEVICE,
-            false => raw::dma_data_direction_DMA_FROM_DEVICE,
+        let direction = if self.register.access == Access::Read.as_raw() {
+            raw::dma_data_direction_DMA_TO_DEVICE
+        } else {
+            raw::dma_data_direction_DMA_FROM_DEVICE
         };
         RegionInfo {
             id,

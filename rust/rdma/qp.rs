@@ -258,9 +258,10 @@ impl<H: Handler> QueuePair<H> {
     /// and waits for the id's handler, so it must not be called there.
     pub fn connect(&self, parameters: &ConnectParameters<'_>) -> Result {
         let ended = self.ended.lock();
-        match *ended {
-            true => Err(not_connected()),
-            false => self.id.connect(parameters),
+        if *ended {
+            Err(not_connected())
+        } else {
+            self.id.connect(parameters)
         }
     }
 
@@ -268,9 +269,10 @@ impl<H: Handler> QueuePair<H> {
     /// [`Self::connect`].
     pub fn accept(&self, parameters: &ConnectParameters<'_>) -> Result {
         let ended = self.ended.lock();
-        match *ended {
-            true => Err(not_connected()),
-            false => self.id.accept(parameters),
+        if *ended {
+            Err(not_connected())
+        } else {
+            self.id.accept(parameters)
         }
     }
 
@@ -278,9 +280,10 @@ impl<H: Handler> QueuePair<H> {
     /// modifies the queue pair for this. An error means that there was no connection. Sleeps.
     pub fn disconnect(&self) -> Result {
         let ended = self.ended.lock();
-        match *ended {
-            true => Err(not_connected()),
-            false => self.id.disconnect(),
+        if *ended {
+            Err(not_connected())
+        } else {
+            self.id.disconnect()
         }
     }
 
@@ -410,9 +413,10 @@ unsafe extern "C" fn request_failed<H: Handler>(cq: *mut raw::ib_cq, wc: *mut ra
     // SAFETY: Requests that complete here were posted with the address of their queue pair's
     // `failed`, and a queue pair outlives its callbacks: it frees its completion queue first.
     let queue = unsafe { queue_of::<H>(wc, offset_of!(QueuePair<H>, failed)) };
-    let tag = match failure.is_flush() {
-        true => None,
-        false => queue.sends.lock().oldest_with_writes(),
+    let tag = if failure.is_flush() {
+        None
+    } else {
+        queue.sends.lock().oldest_with_writes()
     };
     match tag {
         Some(tag) => handler.write_failed(tag, failure),

@@ -291,13 +291,12 @@ impl<H: Context> Registered<H> {
         let mut first: *mut raw::ib_send_wr = null_mut();
         let mut region = self.0.first_mut();
         while let Some(this) = region {
-            first = match first.is_null() {
-                true => {
-                    let last = this.invalidate(first, done);
-                    last.send_flags = raw::ib_send_flags_IB_SEND_SIGNALED;
-                    last
-                }
-                false => this.invalidate(first, failed),
+            first = if first.is_null() {
+                let last = this.invalidate(first, done);
+                last.send_flags = raw::ib_send_flags_IB_SEND_SIGNALED;
+                last
+            } else {
+                this.invalidate(first, failed)
             };
             region = this.next_mut();
         }

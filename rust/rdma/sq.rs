@@ -320,9 +320,10 @@ impl<H: Context, P: SendPolicy<H>> SqState<H, P> {
 
     /// Keeps `transfer` for the next one, or returns it to be freed after the lock is released.
     pub(crate) fn keep(&mut self, transfer: EmptyTransfer<H>) -> Option<EmptyTransfer<H>> {
-        match self.open {
-            true => self.policy.keep(transfer),
-            false => Some(transfer),
+        if self.open {
+            self.policy.keep(transfer)
+        } else {
+            Some(transfer)
         }
     }
 

@@ -225,9 +225,10 @@ impl QueueLimits {
                 Some(pages) => usize::try_from(pages)?.max(1),
                 None => limits.read_elements.min(SCATTER_ELEMENTS),
             },
-            beyond_credits: match limits.waits_for_receives {
-                true => 0,
-                false => BEYOND_CREDITS,
+            beyond_credits: if limits.waits_for_receives {
+                0
+            } else {
+                BEYOND_CREDITS
             },
             inline: PrivateData::new(size, size, true).map_err(|_| EINVAL)?,
         })

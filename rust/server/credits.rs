@@ -269,9 +269,10 @@ impl GrantUpdate<'_> {
         let taken = Credits::borrow(wanted);
         let credits = credits.saturating_sub(wanted.saturating_sub(taken));
         // Another thread may have raised the grant meanwhile.
-        let posted = match credits > all.granted() {
-            true => post(credits),
-            false => Err(EAGAIN),
+        let posted = if credits > all.granted() {
+            post(credits)
+        } else {
+            Err(EAGAIN)
         };
         posted.inspect_err(|_| Credits::repay(taken))?;
         let mut backing = all.backing.lock();

@@ -84,9 +84,10 @@ impl DeniedCalls {
             .filter(|(_, call)| call.client == client);
         let oldest = own.next().map(|(at, _)| at);
         // The first of all calls is the oldest.
-        let replaced = match own.count().saturating_add(1) >= Self::MAX_OF_CLIENT {
-            true => oldest,
-            false => (calls.len() >= Self::MAX).then_some(0),
+        let replaced = if own.count().saturating_add(1) >= Self::MAX_OF_CLIENT {
+            oldest
+        } else {
+            (calls.len() >= Self::MAX).then_some(0)
         };
         if let Some(at) = replaced {
             let _ = calls.remove(at);

@@ -112,9 +112,10 @@ impl rdma::Handler for ServerConn {
         status: WcStatus,
     ) {
         let (number, vendor_err) = (status.number(), status.vendor_err());
-        match status.is_flush() {
-            true => trace::event!(svcrdma_wc_recv_flush(buffer.id(queue), number, vendor_err)),
-            false => trace::event!(svcrdma_wc_recv_err(buffer.id(queue), number, vendor_err)),
+        if status.is_flush() {
+            trace::event!(svcrdma_wc_recv_flush(buffer.id(queue), number, vendor_err));
+        } else {
+            trace::event!(svcrdma_wc_recv_err(buffer.id(queue), number, vendor_err));
         }
         drop(buffer);
         self.close_on_error(status);
@@ -165,9 +166,10 @@ impl ReadHandler for ServerConn {
     fn read_failed(&self, queue: &QueuePair<Self>, call: ChunkedCall, status: WcStatus) {
         let (number, vendor_err) = (status.number(), status.vendor_err());
         let id = || call.message.id(queue);
-        match status.is_flush() {
-            true => trace::event!(svcrdma_wc_read_flush(id(), number, vendor_err)),
-            false => trace::event!(svcrdma_wc_read_err(id(), number, vendor_err)),
+        if status.is_flush() {
+            trace::event!(svcrdma_wc_read_flush(id(), number, vendor_err));
+        } else {
+            trace::event!(svcrdma_wc_read_err(id(), number, vendor_err));
         }
         let xid = call.message.bytes().first_chunk().copied();
         drop(call);

@@ -288,9 +288,12 @@ impl PendingRequests {
     /// Takes the first request whose client may be accepted at `now`, or has gone.
     fn pop(&mut self, now: u64) -> NextRequest {
         let admission = &self.admission;
-        let delay = |request: &ConnectRequest| match request.connection.state.is_requested() {
-            true => admission.delay(&request.host, now),
-            false => 0,
+        let delay = |request: &ConnectRequest| {
+            if request.connection.state.is_requested() {
+                admission.delay(&request.host, now)
+            } else {
+                0
+            }
         };
         let mut soonest: Option<(usize, u64)> = None;
         for (at, request) in self.requests.iter().enumerate() {

@@ -169,9 +169,10 @@ impl Responder {
             self.release_credits(credits);
             // If it has waited for credits since, others may be before it.
             let was_first = ready.is_none() && waiting.waited_for_pages;
-            let attempt = match was_first {
-                true => Attempt::Requeued(pages_seq),
-                false => Attempt::New(pages_seq),
+            let attempt = if was_first {
+                Attempt::Requeued(pages_seq)
+            } else {
+                Attempt::New(pages_seq)
             };
             waiting.waited_for_pages = true;
             connection.wait_for_pages(waiting, attempt);

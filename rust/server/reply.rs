@@ -188,9 +188,10 @@ impl Responder {
         result: &SvcResult<'_>,
         out: &mut [u8],
     ) -> Result<PreparedReply> {
-        let prepared = match call.lists.write.is_empty() {
-            true => self.prepare_result::<0>(call, context, result, out),
-            false => self.prepare_result::<MAX_WRITE_CHUNKS>(call, context, result, out),
+        let prepared = if call.lists.write.is_empty() {
+            self.prepare_result::<0>(call, context, result, out)
+        } else {
+            self.prepare_result::<MAX_WRITE_CHUNKS>(call, context, result, out)
         };
         match prepared {
             Ok(prepared) => Ok(prepared),
@@ -229,9 +230,10 @@ impl Responder {
         let rest = u64::try_from(reduced.rest()).map_err(|_| EINVAL)?;
         let threshold = self.send_path.inline_threshold.min(out.len());
         let header = ReplyBuilder::new(call, reduced.written(), rest, threshold)?;
-        let header = match self.send_path.unused_reply_chunk {
-            true => header,
-            false => header.prefer_reply_chunk(),
+        let header = if self.send_path.unused_reply_chunk {
+            header
+        } else {
+            header.prefer_reply_chunk()
         };
 
         let writes = self.prepare_writes(call, &reduced, &header, result)?;
@@ -259,9 +261,10 @@ impl Responder {
                 attached = Attached::Gathered(gathered);
             }
         }
-        let rkey = match self.send_path.remote_invalidation {
-            true => reply_builder::invalidated_handle(call),
-            false => None,
+        let rkey = if self.send_path.remote_invalidation {
+            reply_builder::invalidated_handle(call)
+        } else {
+            None
         };
         Ok(PreparedReply {
             body: header.body(),

@@ -136,9 +136,10 @@ impl SendPath {
             ..
         } = &*self.connection;
         // A message is known to be a reply to a callback only when a thread has taken it.
-        let replies = match expects_replies.load(Relaxed) {
-            true => BACKCHANNEL_CREDITS,
-            false => 0,
+        let replies = if expects_replies.load(Relaxed) {
+            BACKCHANNEL_CREDITS
+        } else {
+            0
         };
         let raised = credits.next_grant(in_progress, replies, self.limits.credits, || {
             self.queue.min_rtt()
@@ -167,9 +168,10 @@ impl SendPath {
     /// Returns memory for a message: a Send buffer, if one is free. Sleeps.
     pub(super) fn message_memory(&self) -> Result<OutgoingBytes> {
         // Waiting Sends get the buffers first.
-        let buffer = match self.connection.waits_for_buffers() {
-            false => self.queue.make_send_buffer(),
-            true => None,
+        let buffer = if self.connection.waits_for_buffers() {
+            None
+        } else {
+            self.queue.make_send_buffer()
         };
         match buffer {
             Some(buffer) => Ok(OutgoingBytes::Buffer(buffer)),
@@ -362,9 +364,10 @@ impl ServerConn {
             Err(bytes) => {
                 message.bytes = bytes;
                 Self::trace_full(queue, 0);
-                let attempt = match again {
-                    true => Attempt::Requeued(sequence),
-                    false => Attempt::New(sequence),
+                let attempt = if again {
+                    Attempt::Requeued(sequence)
+                } else {
+                    Attempt::New(sequence)
                 };
                 self.wait_for_buffer(message, attempt);
                 return Ok(());
@@ -372,10 +375,12 @@ impl ServerConn {
         };
         let requests = message.attached.requests();
         // Earlier waiters for SQ credits come first.
-        let (credits, attempt) = match again && has_buffer {
-            true => (queue.reserve(requests), Attempt::Requeued(sequence)),
-            false if requests != 0 && self.waits_for_credits() => (None, Attempt::NotTried),
-            false => (queue.reserve(requests), Attempt::New(sequence)),
+        let (credits, attempt) = if again && has_buffer {
+            (queue.reserve(requests), Attempt::Requeued(sequence))
+        } else if requests != 0 && self.waits_for_credits() {
+            (None, Attempt::NotTried)
+        } else {
+            (queue.reserve(requests), Attempt::New(sequence))
         };
         let Some(credits) = credits else {
             Self::trace_full(queue, buffer.id(queue).completion);

@@ -254,9 +254,10 @@ impl WorkQueue {
         if let Some(reads) = reads {
             return Some(Work::Reads(reads));
         }
-        match takes_calls {
-            true => self.received.pop().map(Work::Received),
-            false => None,
+        if takes_calls {
+            self.received.pop().map(Work::Received)
+        } else {
+            None
         }
     }
 
@@ -578,9 +579,10 @@ impl<W> WaitQueue<W> {
 
     /// Takes the first element, if there may be space for it.
     pub(super) fn pop(&mut self) -> Option<W> {
-        match self.may_fit {
-            true => self.waiting.pop(),
-            false => None,
+        if self.may_fit {
+            self.waiting.pop()
+        } else {
+            None
         }
     }
 }

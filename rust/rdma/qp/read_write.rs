@@ -274,9 +274,10 @@ impl<H: ReadHandler> RwContext<H> {
             last.wr.send_flags = raw::ib_send_flags_IB_SEND_SIGNALED;
             last.wr.__bindgen_anon_1.wr_cqe = done;
         }
-        match is_first {
-            true => self.regions.link_registrations(failed, first),
-            false => first,
+        if is_first {
+            self.regions.link_registrations(failed, first)
+        } else {
+            first
         }
     }
 

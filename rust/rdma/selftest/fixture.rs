@@ -117,9 +117,10 @@ impl Fixture {
     /// Returns `EOPNOTSUPP` on iWARP, where a Write completes before the peer has seen it, all
     /// requests are flushed if the peer denies one, and the destination of a Read is registered.
     pub(super) fn need_roce(&self) -> Result {
-        match self.queue.id().is_iwarp() {
-            true => Err(not_supported()),
-            false => Ok(()),
+        if self.queue.id().is_iwarp() {
+            Err(not_supported())
+        } else {
+            Ok(())
         }
     }
 

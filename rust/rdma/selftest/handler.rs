@@ -131,9 +131,10 @@ impl Context for TestHandler {
     }
 
     fn queue_event(&self, event: &QueueEvent<'_>) {
-        let count = match event.is_fatal() {
-            true => &self.fatal_events,
-            false => &self.harmless_events,
+        let count = if event.is_fatal() {
+            &self.fatal_events
+        } else {
+            &self.harmless_events
         };
         count.add(1, Relaxed);
     }

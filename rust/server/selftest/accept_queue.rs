@@ -45,9 +45,10 @@ fn listener(max: usize, of_host: usize) -> Result<(Arc<AcceptQueue>, CmListener<
 /// away breaks a TCP connection.
 fn client() -> Result<Side> {
     let client = Side::asking(&parameters(4, 1))?;
-    match client.queue.id().is_iwarp() {
-        true => Err(not_supported()),
-        false => Ok(client),
+    if client.queue.id().is_iwarp() {
+        Err(not_supported())
+    } else {
+        Ok(client)
     }
 }
 
