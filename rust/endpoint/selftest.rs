@@ -52,12 +52,12 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         left_out_lines_are_counted,
     ),
     (
-        "who found no Send buffer is told of the next, once",
-        send_queue::who_found_no_buffer_is_told_once,
+        "a caller that found no Send buffer is woken by the next, once",
+        send_queue::caller_without_buffer_is_woken_once,
     ),
     (
-        "who found no SQ credits is told of the next completion",
-        send_queue::who_found_no_credits_is_told,
+        "a caller that found no SQ credits is woken by the next completion",
+        send_queue::caller_without_credits_is_woken,
     ),
     (
         "Send buffers are made when none is free, up to the limit",
@@ -182,6 +182,6 @@ fn left_out_lines_are_counted() -> Result<bool> {
     let none = (0..RateLimit::LINES).all(|_| limit.allows(begin) == Some(0));
     let left_out = (0..7).all(|_| limit.allows(begin).is_none());
     let next = begin + RateLimit::INTERVAL_NS;
-    let said = limit.allows(next) == Some(7) && limit.allows(next) == Some(0);
-    Ok(none && left_out && said)
+    let reported = limit.allows(next) == Some(7) && limit.allows(next) == Some(0);
+    Ok(none && left_out && reported)
 }

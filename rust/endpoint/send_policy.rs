@@ -236,7 +236,7 @@ pub(super) struct Signalling {
 
 impl Signalling {
     /// The most Sends that one completion covers.
-    pub(super) const INTERVAL: u32 = 16;
+    const INTERVAL: u32 = 16;
 
     /// The age of memory that is part of a Send at which the next Send asks for a completion. Until
     /// then the memory can be neither migrated nor offlined.

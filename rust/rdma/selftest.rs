@@ -39,7 +39,7 @@ pub const TESTS: &[(&str, Test)] = &[
         memory_lifetime::data_goes_with_a_later_completion,
     ),
     (
-        "a message can be read when nothing is left of its device",
+        "a message can be read without its device",
         memory_lifetime::message_can_be_read_without_its_device,
     ),
     (
@@ -59,8 +59,8 @@ pub const TESTS: &[(&str, Test)] = &[
         memory_lifetime::failed_invalidation_does_not_free,
     ),
     (
-        "memory is let go before the upper layer hears that it is invalid",
-        memory_lifetime::invalidation_lets_go_before_it_is_told,
+        "memory is released before the upper layer learns that it is invalid",
+        memory_lifetime::memory_is_released_before_it_is_reported,
     ),
     (
         "one invalidation that fails, wherever in its chain, fails all",
@@ -75,8 +75,8 @@ pub const TESTS: &[(&str, Test)] = &[
         memory_lifetime::a_region_has_another_key_each_time,
     ),
     (
-        "nothing is let go before the queue pair is destroyed",
-        drain::nothing_is_let_go_before_the_queue_pair_is_destroyed,
+        "nothing is released before the queue pair is destroyed",
+        drain::nothing_is_released_before_the_queue_pair_is_destroyed,
     ),
     (
         "a queue pair is drained once",
@@ -107,8 +107,8 @@ pub const TESTS: &[(&str, Test)] = &[
         batches::reads_go_in_batches,
     ),
     (
-        "the upper layer is told of a batch that could not be posted",
-        batches::batch_that_is_not_posted_is_told,
+        "the upper layer learns of a batch that could not be posted",
+        batches::unposted_batch_is_reported,
     ),
     (
         "RDMA Reads that complete cover the Sends before them, and no barrier is posted beside them",
@@ -139,7 +139,7 @@ pub const TESTS: &[(&str, Test)] = &[
         misuse::gathering_behind_the_end_is_refused,
     ),
     (
-        "an id has no device and no addresses before it is told of them",
+        "an id has no device and no addresses before it is resolved",
         misuse::unresolved_id_has_no_device,
     ),
     (
@@ -147,12 +147,12 @@ pub const TESTS: &[(&str, Test)] = &[
         misuse::queue_pair_bounds_elements,
     ),
     (
-        "nobody is answered who did not ask",
-        misuse::nobody_is_answered_who_did_not_ask,
+        "an id without a connection request is neither accepted nor rejected",
+        misuse::id_without_request_is_not_answered,
     ),
     (
-        "the upper layer hears of events of its queue pair, and which are fatal",
-        queue_events::upper_layer_hears_what_is_fatal,
+        "the upper layer gets events of its queue pair, and learns which are fatal",
+        queue_events::upper_layer_learns_what_is_fatal,
     ),
     (
         "the least round trip of two minutes ago is forgotten",

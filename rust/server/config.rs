@@ -100,7 +100,7 @@ pub(crate) fn register() -> Result<SysctlRegistration> {
 }
 
 /// Returns the largest credit grant of a new connection.
-pub(super) fn max_credits() -> usize {
+fn max_credits() -> usize {
     MAX_REQUESTS.get()
 }
 
@@ -122,7 +122,7 @@ pub(super) fn progress_timeout_ms() -> Msecs {
 }
 
 /// Returns the size of a Receive and of a Send of a new connection.
-pub(super) fn inline_size_bytes() -> usize {
+fn inline_size_bytes() -> usize {
     MAX_REQ_SIZE.get()
 }
 

@@ -244,7 +244,7 @@ pub(super) struct Limits {
 
 impl Limits {
     /// Enough for all clients of a large site at the same time. Each takes some KiB.
-    pub(super) const DEFAULT: Self = Self {
+    const DEFAULT: Self = Self {
         all: 4096,
         of_host: 256,
     };
@@ -408,7 +408,7 @@ impl AcceptQueue {
     }
 
     /// Wakes an nfsd thread to retry delayed requests, if there are any. Sleeps.
-    pub(super) fn retry_delayed(&self) {
+    fn retry_delayed(&self) {
         let is_empty = self.waiting.lock().requests.is_empty();
         if !is_empty {
             self.link.with(|xprt| xprt.connection_pending());
@@ -432,18 +432,18 @@ impl AcceptQueue {
     }
 
     /// Drops all requests. Sleeps.
-    pub(super) fn drop_all(&self) {
+    fn drop_all(&self) {
         let requests = take(&mut self.waiting.lock().requests);
         drop(requests);
     }
 
     /// Returns whether the address has moved since the last call.
-    pub(super) fn has_moved(&self) -> bool {
+    fn has_moved(&self) -> bool {
         self.address_changed.xchg(false, Full)
     }
 
     /// Returns whether the listener can accept no more connections.
-    pub(super) fn is_lost(&self) -> bool {
+    fn is_lost(&self) -> bool {
         self.lost.load(Acquire)
     }
 }

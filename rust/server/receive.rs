@@ -255,7 +255,7 @@ pub(super) enum Disposition {
 }
 
 /// Decides about `message`, which `responder` of `xprt` has just received.
-pub(super) fn dispatch(
+fn dispatch(
     responder: &Responder,
     xprt: &SvcXprt<ServerTransport>,
     message: &Message<ServerConn>,
@@ -357,7 +357,7 @@ fn trace_decoded(responder: &Responder, message: &Message<ServerConn>, payload: 
 }
 
 /// Decides about `read`, whose RDMA Reads have completed.
-pub(super) fn dispatch_read(connection: &ServerConn, read: &ChunkedCall) -> Disposition {
+fn dispatch_read(connection: &ServerConn, read: &ChunkedCall) -> Disposition {
     let bytes = read.message.bytes();
     // It was a call when the Reads were posted.
     let Ok(Incoming::Call(call)) = call::parse(bytes, &policy(usize::MAX)) else {

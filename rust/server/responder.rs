@@ -364,7 +364,7 @@ impl LentMessages {
     }
 
     /// Returns the number of entries of the next longer list.
-    pub(super) fn next_capacity(&self) -> usize {
+    fn next_capacity(&self) -> usize {
         self.lent.len().saturating_mul(2).max(Self::FIRST)
     }
 
@@ -409,7 +409,7 @@ impl LentMessages {
     }
 
     /// Takes all entries if no message is lent.
-    pub(super) fn take_spare(&mut self) -> Option<Self> {
+    fn take_spare(&mut self) -> Option<Self> {
         let is_spare = self.free.len() == self.lent.len();
         is_spare.then(|| core::mem::replace(self, Self::EMPTY))
     }

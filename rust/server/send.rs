@@ -207,7 +207,7 @@ impl SendPath {
                     tag: xid,
                 };
                 let posted = self.queue.post_reply(Attached::Nothing, 0, send, None);
-                self.connection.is_posted(posted)
+                self.connection.note_posted(posted)
             }
             Err(error) => {
                 self.queue.put_back_send_buffer(buffer);
@@ -407,11 +407,11 @@ impl ServerConn {
             tag: xid,
         };
         let posted = queue.post_reply(attached, credits, send, memory);
-        self.is_posted(posted)
+        self.note_posted(posted)
     }
 
     /// Starts the watchdog for a posted message, or closes the connection if posting failed.
-    pub(super) fn is_posted(&self, posted: Result) -> Result {
+    fn note_posted(&self, posted: Result) -> Result {
         match posted {
             Ok(()) => self.start_watchdog(),
             Err(_) => self.lost(Event::Unanswered, c"a message could not be posted"),

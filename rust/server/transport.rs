@@ -126,7 +126,7 @@ impl ServerTransport {
 
     /// Drains the queue pair, and drops the part that belongs to the device and all waiting work.
     /// Threads that use it hold a reference until they are done. Idempotent. Sleeps.
-    pub(super) fn drop_responder(&self) {
+    fn drop_responder(&self) {
         let responder = self.responder.lock().take();
         if let Some(responder) = responder {
             responder.drain();
@@ -141,7 +141,7 @@ impl ServerTransport {
     }
 
     /// Keeps `call`, which has ended, for a later call.
-    pub(super) fn release_call(&self, mut call: KBox<SvcCall<Self>>) {
+    fn release_call(&self, mut call: KBox<SvcCall<Self>>) {
         if let Some(memory) = call.take_message() {
             let responder = self.responder();
             let message = responder
@@ -157,7 +157,7 @@ impl ServerTransport {
     }
 
     /// Frees the [`SvcCall`]s that are kept for later calls.
-    pub(super) fn drop_free_calls(&self) {
+    fn drop_free_calls(&self) {
         loop {
             let call = self.free_calls.lock().pop();
             if call.is_none() {

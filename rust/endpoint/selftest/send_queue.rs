@@ -117,7 +117,7 @@ impl Side {
     }
 
     /// Waits for `times` wakeups. Returns whether no other one follows in a while.
-    fn was_told(&self, times: usize) -> Result<bool> {
+    fn was_woken(&self, times: usize) -> Result<bool> {
         let resumed = || self.end.get(|seen| seen.resumed);
         wait(|| (resumed() >= times).then_some(()))?;
         fsleep(A_WHILE);
@@ -125,7 +125,7 @@ impl Side {
     }
 }
 
-pub(super) fn who_found_no_buffer_is_told_once() -> Result<bool> {
+pub(super) fn caller_without_buffer_is_woken_once() -> Result<bool> {
     let connection = Connection::new(&parameters(2, 2))?;
     let near = &connection.near;
     let first = near.queue.take_send_buffer().ok_or(ENOMEM)?;
@@ -134,23 +134,23 @@ pub(super) fn who_found_no_buffer_is_told_once() -> Result<bool> {
     // Both are signalled, as no other buffer is free.
     near.send_from(first, None, Doorbell::Ring)?;
     near.send_from(second, None, Doorbell::Ring)?;
-    let told = near.was_told(1)?;
+    let woken = near.was_woken(1)?;
     near.send(None, Doorbell::Ring)?;
     near.send(None, Doorbell::Ring)?;
     connection.arrived(4)?;
-    Ok(none && told && near.was_told(1)?)
+    Ok(none && woken && near.was_woken(1)?)
 }
 
-pub(super) fn who_found_no_credits_is_told() -> Result<bool> {
+pub(super) fn caller_without_credits_is_woken() -> Result<bool> {
     let connection = Connection::new(&parameters(1, 1))?;
     let near = &connection.near;
     let total = near.queue.send_queue().policy().credits.total();
     let reserved = near.reserve(total);
     near.send(None, Doorbell::Ring)?;
-    let nobody_waited = near.was_told(0)?;
+    let nobody_waited = near.was_woken(0)?;
     let full = !near.reserve(1);
     near.send(None, Doorbell::Ring)?;
-    Ok(reserved && nobody_waited && full && near.was_told(1)?)
+    Ok(reserved && nobody_waited && full && near.was_woken(1)?)
 }
 
 pub(super) fn buffers_are_made_up_to_the_limit() -> Result<bool> {
@@ -244,12 +244,12 @@ pub(super) fn transfer_that_is_over_is_used_again() -> Result<bool> {
     let none_yet = near.take_spare().is_none();
     near.send(Some(near.gather(&page)?), Doorbell::Ring)?;
     let spare = wait(|| near.take_spare())?;
-    let let_go = page.is_unique();
+    let released = page.is_unique();
     let kept = near.keeps(spare);
     let gathered = near.gather(&page)?;
     let used = near.take_spare().is_none();
     drop(gathered);
-    Ok(none_yet && let_go && kept && used)
+    Ok(none_yet && released && kept && used)
 }
 
 pub(super) fn transfers_are_kept_up_to_a_limit() -> Result<bool> {
@@ -309,13 +309,13 @@ pub(super) fn barrier_covers_earlier_sends() -> Result<bool> {
     let kept = !page.is_unique();
     near.queue.post_barrier()?;
     wait(|| near.queue.oldest_posted().is_none().then_some(()))?;
-    let let_go = page.is_unique();
+    let released = page.is_unique();
     // Another one can follow, and neither arrives as a message.
     near.send(None, Doorbell::Ring)?;
     near.queue.post_barrier()?;
     wait(|| near.queue.oldest_posted().is_none().then_some(()))?;
     let received = connection.far.end.get(|seen| seen.received);
-    Ok(nothing && aged && kept && let_go && received == 3)
+    Ok(nothing && aged && kept && released && received == 3)
 }
 
 pub(super) fn deferred_send_ends_with_a_drain() -> Result<bool> {
@@ -327,11 +327,11 @@ pub(super) fn deferred_send_ends_with_a_drain() -> Result<bool> {
     fsleep(A_WHILE);
     let kept = !page.is_unique();
     near.queue.drain();
-    let let_go = page.is_unique();
+    let released = page.is_unique();
     // No doorbell is pending any more, and no other Send is possible.
     near.queue.ring()?;
     let ended = near.send(None, Doorbell::Ring).is_err();
     fsleep(A_WHILE);
     let never_sent = connection.far.end.get(|seen| seen.received) == 0;
-    Ok(kept && let_go && ended && never_sent)
+    Ok(kept && released && ended && never_sent)
 }

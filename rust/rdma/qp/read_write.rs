@@ -300,7 +300,7 @@ impl<H: ReadHandler> RwContext<H> {
     }
 
     /// Posts the first batch. An error ends the connection.
-    pub(crate) fn begin(self: KBox<Self>, queue: &QueuePair<H>) -> Result {
+    fn begin(self: KBox<Self>, queue: &QueuePair<H>) -> Result {
         let mut sends = queue.sends.lock();
         if !sends.open {
             drop(sends);

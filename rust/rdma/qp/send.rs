@@ -5,7 +5,7 @@
 //! Most Sends are unsignalled, so the completion of the last ones before a pause is unknown. A
 //! barrier finds out: a signalled RDMA Write of zero bytes, which completes after everything that
 //! was posted before. It needs no memory at the peer (by RFC 5040 and the InfiniBand specification,
-//! neither key nor address of such a Write are checked).
+//! neither key nor address of such a Write is checked).
 //!
 //! While a transfer is posted there is no barrier. The transfer's completion covers the Sends
 //! before it; those after it wait for a later transfer, or for a barrier when there is none. The

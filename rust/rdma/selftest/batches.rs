@@ -102,7 +102,7 @@ pub(super) fn reads_go_in_batches() -> Result<bool> {
     Ok(server.has_room())
 }
 
-pub(super) fn batch_that_is_not_posted_is_told() -> Result<bool> {
+pub(super) fn unposted_batch_is_reported() -> Result<bool> {
     // Repeated, as the Reads may complete before the queue is closed.
     for _ in 0..20 {
         let pair = Pair::new()?;
@@ -115,13 +115,13 @@ pub(super) fn batch_that_is_not_posted_is_told() -> Result<bool> {
         let reads = server.prepare_many(reads, &ours, segment, None)?;
         server.post_reads(reads)?;
         server.queue.sends().lock().open = false;
-        let (told, done) = server.end.wait(|seen| {
+        let (reported, done) = server.end.wait(|seen| {
             let ends = (seen.unposted_batches, seen.reads_done);
             (ends != (0, 0)).then_some(ends)
         })?;
         server.queue.drain();
-        if told != 0 {
-            return Ok(told == 1 && done == 0 && !server.end.seen.lock().failed);
+        if reported != 0 {
+            return Ok(reported == 1 && done == 0 && !server.end.seen.lock().failed);
         }
     }
     Ok(false)

@@ -102,7 +102,7 @@ unsafe extern "C" fn destroy_qp(queue: *mut raw::ib_qp, udata: *mut raw::ib_udat
     }
 }
 
-pub(super) fn nothing_is_let_go_before_the_queue_pair_is_destroyed() -> Result<bool> {
+pub(super) fn nothing_is_released_before_the_queue_pair_is_destroyed() -> Result<bool> {
     let pair = Pair::new()?;
     let page = Page::new(GFP_KERNEL)?;
     pair.near.send(Some(pair.near.gather(&page)?))?;

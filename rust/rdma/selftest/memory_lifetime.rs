@@ -145,15 +145,15 @@ pub(super) fn failed_invalidation_does_not_free() -> Result<bool> {
     }
     let broken = pair.near.end.wait(|seen| seen.broken.take())?;
     // The connection has ended, which is reported first.
-    let told = pair.near.end.seen.lock().failed;
-    let given_back = told && broken.len() == 1 && kept(&page);
+    let reported = pair.near.end.seen.lock().failed;
+    let given_back = reported && broken.len() == 1 && kept(&page);
     drop(broken);
     let stayed = kept(&page);
     pair.near.queue.drain();
     Ok(given_back && stayed && !kept(&page))
 }
 
-pub(super) fn invalidation_lets_go_before_it_is_told() -> Result<bool> {
+pub(super) fn memory_is_released_before_it_is_reported() -> Result<bool> {
     let pair = Pair::new()?;
     let page = Arc::new(Page::new(GFP_KERNEL)?, GFP_KERNEL)?;
     let (registered, result) = pair.near.register(&page)?;

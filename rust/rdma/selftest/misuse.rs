@@ -44,7 +44,7 @@ pub(super) fn reads_and_writes_are_not_mixed_up() -> Result<bool> {
     Ok(refused && !kept(&page))
 }
 
-pub(super) fn nobody_is_answered_who_did_not_ask() -> Result<bool> {
+pub(super) fn id_without_request_is_not_answered() -> Result<bool> {
     let fixture = Fixture::alone(PORT)?;
     let id = fixture.queue.id();
     let _ = id.disconnect();
@@ -85,11 +85,11 @@ pub(super) fn gathering_behind_the_end_is_refused() -> Result<bool> {
         Ok(fixture.post_reply_of(attached, fixture.buffer()?, len, 1))
     };
     let refused = send(GATHER_AT - 1)? == Err(EINVAL) && reply(GATHER_AT - 1)? == Err(EINVAL);
-    let let_go = !kept(&page);
+    let released = !kept(&page);
     // Memory may be gathered at the very end.
     send(GATHER_AT)??;
     pair.arrived(1)?;
-    Ok(refused && let_go)
+    Ok(refused && released)
 }
 
 pub(super) fn unresolved_id_has_no_device() -> Result<bool> {

@@ -62,9 +62,9 @@ fn report<H: Handler>(queue: &QueuePair<H>, event: raw::ib_event_type) -> Result
     Ok(())
 }
 
-pub(super) fn upper_layer_hears_what_is_fatal() -> Result<bool> {
+pub(super) fn upper_layer_learns_what_is_fatal() -> Result<bool> {
     let fixture = Fixture::alone(PORT)?;
-    let told = || {
+    let reported = || {
         let end = &fixture.end;
         (
             end.fatal_events.load(Relaxed),
@@ -74,7 +74,7 @@ pub(super) fn upper_layer_hears_what_is_fatal() -> Result<bool> {
     for event in HARMLESS {
         report(&fixture.queue, event)?;
     }
-    let harmless = told();
+    let harmless = reported();
     report_fatal_events(&fixture.queue)?;
-    Ok(harmless == (0, HARMLESS.len()) && told() == (FATAL.len(), HARMLESS.len()))
+    Ok(harmless == (0, HARMLESS.len()) && reported() == (FATAL.len(), HARMLESS.len()))
 }
