@@ -1,24 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The client: an `rpc_xprt` whose connection is RPC-over-RDMA. It is the Requester, except for callbacks.
+//! The client: an `rpc_xprt` whose connection is RPC-over-RDMA. It is the Requester, except for
+//! callbacks.
 //!
 //! RFC 8166 (the protocol), RFC 8797 (private data), RFC 8167 (callbacks).
 //!
 //! # The path of an RPC
 //!
-//! 1. In the RPC's own task [`marshal`] decides which chunks it needs ([`plan`]), maps them with memory
-//!    regions, and writes the message.
-//! 2. When the RPC's turn has come and it has a credit, [`send`] posts the registrations and the Send as one
-//!    chain. The doorbell rings for the last Send of a burst.
-//! 3. [`reply`] parses the received message, compares it with the offered chunk, and has every region of the
-//!    RPC invalidated: by the server's Send With Invalidate, or else by a chain of local invalidations.
-//! 4. Only then does the [`matched_reply`] complete the RPC. The server can no longer reach any memory of it.
+//! 1. In the RPC's own task [`marshal`] decides which chunks it needs ([`plan`]), maps them with
+//!    memory regions, and writes the message.
+//! 2. When the RPC's turn has come and it has a credit, [`send`] posts the registrations and the
+//!    Send as one chain. The doorbell rings for the last Send of a burst.
+//! 3. [`reply`] parses the received message, compares it with the offered chunk, and has every
+//!    region of the RPC invalidated: by the server's Send With Invalidate, or else by a chain of
+//!    local invalidations.
+//! 4. Only then does the [`matched_reply`] complete the RPC. The server can no longer reach any
+//!    memory of it.
 //!
 //! # Concurrency
 //!
-//! sunrpc serialises `send`, `connect` and `close` (`XPRT_LOCKED`). The completion handlers of a connection
-//! run one at a time, in parallel with these. `prepare` and `release` run in the RPC's own task, in parallel
-//! with all others. They share the [`slot`] of the RPC and the [`connection`].
+//! sunrpc serialises `send`, `connect` and `close` (`XPRT_LOCKED`). The completion handlers of a
+//! connection run one at a time, in parallel with these. `prepare` and `release` run in the RPC's
+//! own task, in parallel with all others. They share the [`slot`] of the RPC and the
+//! [`connection`].
 //!
 //! # Files
 //!

@@ -24,8 +24,8 @@ pub(crate) struct Chunk {
 }
 
 impl Chunk {
-    /// The head, pages and tail of an `xdr_buf` are three. A device that registers less than 1 MiB at
-    /// once needs more for the pages: nine, if it registers 32 pages.
+    /// The most segments. The head, pages and tail of an `xdr_buf` are three. A device that
+    /// registers less than 1 MiB at once needs more for the pages: nine, if it registers 32 pages.
     pub(super) const MAX: usize = 11;
 
     /// A chunk without segments.
@@ -38,7 +38,8 @@ impl Chunk {
         len: 0,
     };
 
-    /// Adds a registered memory region. [`EINVAL`] if the chunk has [`Self::MAX`] segments already.
+    /// Adds a registered memory region. Returns [`EINVAL`] if the chunk has [`Self::MAX`] segments
+    /// already.
     pub(super) fn push(&mut self, region: mr::Segment) -> Result {
         let place = self.segments.get_mut(self.len).ok_or(EINVAL)?;
         *place = Segment {
@@ -51,12 +52,12 @@ impl Chunk {
         Ok(())
     }
 
-    /// The segments.
+    /// Returns the segments.
     pub(super) fn as_slice(&self) -> &[Segment] {
         self.segments.get(..self.len).unwrap_or(&[])
     }
 
-    /// Bytes that the segments cover together.
+    /// Returns the number of bytes that the segments cover together.
     pub(super) fn covered(&self) -> u64 {
         self.as_slice()
             .iter()

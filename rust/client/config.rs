@@ -16,7 +16,8 @@ pub(super) const CALLBACK_CREDITS: u32 = 32;
 /// Credits that a connection has resources for when it is made, if it does not carry swap.
 pub(super) const FIRST_CREDITS: usize = 16;
 
-/// Pages of the largest payload: 1 MiB, the most that NFS asks for, at any offset in its first page.
+/// Pages of the largest payload: 1 MiB, the most that NFS asks for, at any offset in its first
+/// page.
 pub(super) const MAX_PAYLOAD_PAGES: usize = 257;
 
 /// Request slots, and so the credits to request. Read when a transport is created.
@@ -49,7 +50,7 @@ pub(crate) fn register() -> Result<SysctlRegistration> {
     )
 }
 
-/// How many request slots a new transport gets.
+/// Returns the number of request slots of a new transport.
 pub(super) fn slots() -> usize {
     SLOTS.get()
 }
@@ -64,7 +65,8 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// The settings of a new connection that requests `credits`: the inline thresholds are those of now.
+    /// The settings of a new connection that requests `credits`: the inline thresholds are those of
+    /// now.
     pub(super) fn current(credits: usize) -> Result<Self> {
         let inline =
             PrivateData::new(INLINE_WRITE.get(), INLINE_READ.get(), true).map_err(|_| EINVAL)?;

@@ -2,8 +2,8 @@
 
 //! Connecting and closing, in process context.
 //!
-//! The connect worker carries out the actions of the [`ConnectionState`](super::connection_state) one by
-//! one, while the RDMA CM reports the events that lead to the next one.
+//! The connect worker carries out the actions of the [`ConnectionState`](super::connection_state)
+//! one by one, while the RDMA CM reports the events that lead to the next one.
 
 use super::{
     config::{
@@ -41,8 +41,8 @@ use rdma::{
 };
 use sunrpc::Xprt;
 
-/// If a device cannot create a queue pair although that is within its limits, the connect tries smaller ones,
-/// but not for fewer credits than this.
+/// The fewest credits for which the connect tries a smaller queue pair, if the device cannot create
+/// one although it is within the limits of the device.
 const MIN_CREDITS: usize = 16;
 
 /// Timeout of the RDMA CM for the address, and again for the route.
@@ -58,10 +58,11 @@ const ACTION_MS: Msecs = 45_000;
 // when the first attempt does, but only if it still waits for that.
 const _: () = assert!(2 * RESOLVE_MS + ACTION_MS < sunrpc::ATTEMPT_MS);
 
-/// Retries of the device: enough for a lost packet, few enough to notice soon that the server moved.
+/// Retries of the device: enough for a lost packet, few enough to notice soon that the server
+/// moved.
 const RETRIES: u8 = 6;
 
-/// Connects `xprt`, with the `reusable` resources if they are of the same device; if they are not used, they
+/// Connects `xprt`. Uses the `reusable` resources if they are of the same device; otherwise they
 /// stay there. Runs in the connect worker; sleeps.
 pub(super) fn connect(
     xprt: &Xprt<ClientTransport>,
@@ -117,9 +118,9 @@ pub(super) fn connect(
     }
 }
 
-/// Creates the resources of the connection, for `first` credits or for as many as there are reusable ones for, then sends the
-/// connection request. `made` is the queue pair as soon
-/// as there is one: the resources are its own then.
+/// Creates the resources of the connection, for `first` credits or for as many as there are
+/// reusable ones for, then sends the connection request. `made` is set to the queue pair when it
+/// exists; from then on it owns the resources.
 fn request(
     id: &Arc<Id<Connection>>,
     connection: &Connection,
@@ -163,8 +164,8 @@ fn request(
     })
 }
 
-/// Gives the connection regions and Receives: those of `resources`, and new ones. They are for the first credits of
-/// `limits`, or for fewer if there are not so many. Returns for how many.
+/// Gives the connection regions and Receives: those of `resources`, and new ones. They are for the
+/// first credits of `limits`, or for fewer if memory is short. Returns the number of credits.
 fn fill(
     connection: &Connection,
     config: &Config,
@@ -185,7 +186,8 @@ fn fill(
         let filled = connection
             .regions
             .fill(&pd, regions, credits, limits.pages, limits.reserve);
-        // RFC 8166, section 3.3.1: the Receives for all replies are posted before the first Call is sent.
+        // RFC 8166, section 3.3.1: the Receives for all replies are posted before the first Call is
+        // sent.
         let posted = connection.receives.grow(
             queue,
             resources::messages(credits),
@@ -202,10 +204,10 @@ fn fill(
             }
             return Ok(credits);
         };
-        // Each driver has its own word for having no more regions.
+        // Drivers do not agree on the error for running out of regions.
         let is_shortage = filled.is_err() || error == ENOMEM;
         if !is_shortage || credits <= 1 {
-            // Not lost: what is left when all are posted was too many.
+            // Keep the surplus for the next attempt.
             connection.receives.keep(receives);
             return Err(error);
         }
@@ -216,8 +218,8 @@ fn fill(
     }
 }
 
-/// Creates the queue pair, for as many credits of `config` as the device has room for, with Send buffers for `first` of them or for
-/// as many as there were.
+/// Creates the queue pair for as many credits of `config` as the device has entries for, with Send
+/// buffers for `first` of them, or for as many credits as `resources` has buffers for.
 fn make_queue(
     id: &Arc<Id<Connection>>,
     device: &Limits,
@@ -232,7 +234,7 @@ fn make_queue(
         let pd = resources.pd.clone();
         match limits.parameters.make(id.clone(), pd, &mut resources.sends) {
             Ok(queue) => return Ok((limits, queue)),
-            // What a driver says of a queue pair that is too large for it is its own affair.
+            // Each driver has an error of its own for a queue pair that is too large.
             Err(_) if limits.credits > MIN_CREDITS => {
                 credits = (limits.credits / 2).max(MIN_CREDITS);
             }
@@ -241,7 +243,7 @@ fn make_queue(
     }
 }
 
-/// Closes the connection. Returns the resources that another one may use. Sleeps.
+/// Closes the connection. Returns the resources that the next one may reuse. Sleeps.
 pub(super) fn close(xprt: &Xprt<ClientTransport>, active: &ActiveConnection) -> ReusableResources {
     let ActiveConnection { queue, connection } = active;
     let was_connected = match connection.is_open() {
@@ -258,11 +260,11 @@ pub(super) fn close(xprt: &Xprt<ClientTransport>, active: &ActiveConnection) -> 
     connection.finish_close(queue)
 }
 
-/// The error that sunrpc gets.
+/// Returns the error to report to sunrpc.
 fn errno(connect_error: ConnectError) -> Error {
     match connect_error {
-        // Not `ENETUNREACH`: in a container that is the end of a hard mount's RPCs, and all that is known
-        // is that there was no answer.
+        // Not `ENETUNREACH`: in a container that is the end of a hard mount's RPCs, and all that is
+        // known is that there was no answer.
         ConnectError::Address | ConnectError::Route | ConnectError::Unreachable => {
             error::host_unreachable()
         }
@@ -271,7 +273,7 @@ fn errno(connect_error: ConnectError) -> Error {
     }
 }
 
-/// What `error`, with which an attempt to connect ended, says.
+/// Returns the reason to log for `error`, with which an attempt to connect failed.
 pub(super) fn reason(error: Error) -> &'static CStr {
     let reasons = [
         (

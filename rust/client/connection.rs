@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A transport and its connection: the private state of an `rpc_xprt`, and the context that the id and
-//! the completion queue of its connection share.
+//! A transport and its connection: the private state of an `rpc_xprt`, and the context that the id
+//! and the completion queue of its connection share.
 //!
-//! Both are in this file because each names the other: a [`ClientTransport`] holds the connection in use,
-//! and a [`Connection`] reports to its transport. What the handlers do with messages and completions is
-//! in [`super::handler`].
+//! Both are in this file because each names the other: a [`ClientTransport`] holds the connection
+//! in use, and a [`Connection`] reports to its transport. What the handlers do with messages and
+//! completions is in [`super::handler`].
 //!
-//! A [`Connection`] owns neither its id nor its completion queue. What it does own of the device (Receive
-//! buffers that are not posted, idle memory regions) keeps the protection domain alive, and through that
-//! the id, which keeps this context: [`Connection::finish_close`] ends that reference cycle.
+//! A [`Connection`] owns neither its id nor its completion queue. What it does own of the device
+//! (Receive buffers that are not posted, idle memory regions) keeps the protection domain alive,
+//! and through that the id, which keeps this context: [`Connection::finish_close`] ends that
+//! reference cycle.
 
 use super::{
     config::Config,
@@ -55,7 +56,7 @@ use proto::{
     plan::{
         Role,
         Thresholds, //
-    },
+    }, //
 };
 use rdma::{
     cm::{
@@ -66,8 +67,8 @@ use rdma::{
     receive,
     send,
     ProtectionDomain,
-    QueuePair, //
-    WcStatus,
+    QueuePair,
+    WcStatus, //
 };
 use sunrpc::{
     Xprt,
@@ -103,8 +104,8 @@ pub(crate) struct ActiveConnection {
     pub(super) connection: Arc<Connection>,
 }
 
-/// Resources that a closed connection leaves to the next one on the same device, which then need not allocate
-/// them: there may be no memory before it is there, if the transport carries swap.
+/// Resources that a closed connection leaves to the next one on the same device, which then need
+/// not allocate them: there may be no memory before it is there, if the transport carries swap.
 ///
 /// They hold up the removal of the device, so they are released when it is being removed.
 pub(crate) struct ReusableResources {
@@ -131,7 +132,8 @@ impl ReusableResources {
         })
     }
 
-    /// What serves a connection of `id` that has this `config`. [`None`] if nothing does.
+    /// Returns the part of the resources that a connection of `id` with this `config` can use.
+    /// [`None`] if the protection domain is of another device.
     pub(super) fn that_serve(self, id: &Id<Connection>, config: &Config) -> Option<Self> {
         if !self.pd.serves(id) {
             return None;
@@ -149,12 +151,13 @@ impl ReusableResources {
         })
     }
 
-    /// Whether a later connection may use them. The domain that was made for the connection of `id` keeps that.
+    /// Returns whether a later connection may use the resources. A protection domain that was
+    /// created for `id` itself keeps `id` alive.
     pub(super) fn outlive(&self, id: &Id<Connection>) -> bool {
         !self.pd.is_of(id)
     }
 
-    /// Whether the removal of the device waits for them.
+    /// Returns whether the removal of the device waits for the resources to be released.
     pub(super) fn is_device_removed(&self) -> bool {
         self.pd.context().device_removed.load(Ordering::Acquire)
     }
@@ -174,7 +177,7 @@ pub(crate) struct Connection {
     config: Config,
     pub(super) counters: Arc<Counters>,
     device_removed: AtomicBool,
-    /// Whether it was logged that the server granted nothing.
+    /// Set when a zero grant of the server has been logged.
     zero_grant_logged: AtomicBool,
     /// The first work request that failed and was not flushed.
     failure: SetOnce<WcStatus>,
@@ -182,14 +185,14 @@ pub(crate) struct Connection {
     flushed: SetOnce<WcStatus>,
     #[pin]
     state: ConnectionState,
-    /// [`Self::limits`] as far as the device decides them; the inline thresholds depend on the private data of
-    /// the server. Set before the connection request.
+    /// [`Self::limits`] as far as the device decides them; the inline thresholds depend on the
+    /// private data of the server. Set before the connection request.
     device_limits: SetOnce<MarshalLimits>,
-    /// Set before the connection is open.
+    /// The limits of its RPCs. Set before the connection is open.
     limits: SetOnce<MarshalLimits>,
     #[pin]
     pub(super) credits: SpinLock<Credits>,
-    /// Held while resources for more credits are allocated.
+    /// Serialises the allocation of resources for more credits.
     #[pin]
     pub(super) growing: Mutex<()>,
     made: Instant<Monotonic>,
@@ -231,23 +234,24 @@ impl Connection {
         )
     }
 
-    /// The state. Events that may end the connection are reported by the methods below.
+    /// Returns the state. Events that may end the connection are reported by the methods below.
     pub(super) fn state(&self) -> &ConnectionState {
         &self.state
     }
 
-    /// Whether Calls may be sent.
+    /// Returns whether Calls may be sent.
     pub(super) fn is_open(&self) -> bool {
         self.state.is_open()
     }
 
-    /// The limits of its RPCs.
+    /// Returns the limits of its RPCs.
     pub(super) fn limits(&self) -> &MarshalLimits {
         self.limits.as_ref().unwrap_or(&MarshalLimits::DEFAULT)
     }
 
-    /// Notes how many regions of the device cover one payload, how many credits to request, and for how many of them
-    /// there are resources from the start. Called once, before the connection request.
+    /// Sets how many regions of the device cover one payload, how many credits to request, and for
+    /// how many of them there are resources from the start. Called once, before the connection
+    /// request.
     pub(super) fn set_queue_limits(&self, payload_segments: usize, requested: u32, backed: u32) {
         let mut credits = self.credits.lock();
         credits.window.request(requested);
@@ -261,7 +265,7 @@ impl Connection {
         });
     }
 
-    /// The server accepted the connection, with this private data.
+    /// Handles the server's accept, with its private data.
     pub(super) fn established(&self, private_data: &[u8], id: &cm::EventId<'_>) {
         let theirs = PrivateData::parse(private_data);
         let device_limits = self.device_limits.as_ref();
@@ -282,15 +286,16 @@ impl Connection {
         self.state.report(Event::Established);
     }
 
-    /// Takes the grant of a reply, and returns the credit window. If that is held back for want of resources although the
-    /// RPCs of `xprt` use it, has more allocated.
+    /// Applies the credit grant of a reply and returns the new congestion window. If resources, not
+    /// the grant, limit the window and `xprt` uses it, schedules their growth.
     pub(super) fn on_grant(&self, grant: u32, xprt: &Xprt<ClientTransport>) -> u32 {
         if grant == 0 {
             self.log_zero_grant();
         }
         let mut credits = self.credits.lock();
         let granted = credits.window.on_reply(grant);
-        // Calls of several regions each may wait for these, and not use their credits, so that the server grants no more of them.
+        // Calls of several regions each may wait for these, and not use their credits, so that the
+        // server grants no more of them.
         let (wanted, used) = match self.regions.is_short() {
             true => (credits.window.requested(), Some(u32::MAX)),
             false => (granted, None),
@@ -307,24 +312,25 @@ impl Connection {
         window
     }
 
-    /// Whether there are resources for fewer credits than it asks for. If so, [`Xprt::grow_soon`] has the others allocated.
+    /// Returns whether there are resources for fewer credits than it requests. If so,
+    /// [`Xprt::grow_soon`] allocates the others.
     pub(super) fn is_to_grow_fully(&self) -> bool {
         let mut credits = self.credits.lock();
         let all = credits.window.requested();
         credits.backing.begin_all(all)
     }
 
-    /// How many milliseconds ago it was begun.
+    /// Returns the age of the connection in milliseconds.
     pub(super) fn age_ms(&self) -> u64 {
         u64::try_from(self.made.elapsed().as_millis()).unwrap_or(0)
     }
 
-    /// The length of its Receives.
+    /// Returns the length of its Receives.
     pub(super) fn receive_size(&self) -> usize {
         self.config.inline.receive_size()
     }
 
-    /// Logs that the server granted nothing, which it may do in each reply.
+    /// Logs the first zero grant of the server, which may come with each reply.
     fn log_zero_grant(&self) {
         if !self.zero_grant_logged.swap(true, Ordering::Relaxed) {
             self.log_message(|server| {
@@ -338,15 +344,15 @@ impl Connection {
         self.link.with(|xprt| xprt.with_peer(f));
     }
 
-    /// Puts regions back into the pool, and has sunrpc send again if a Call waits for them.
+    /// Puts regions back into the pool, and wakes the sender if a Call waits for them.
     pub(super) fn put_regions(&self, regions: Idle<Self>) {
         if !regions.is_empty() && self.regions.put(regions) {
             self.link.with(|xprt| xprt.write_space());
         }
     }
 
-    /// Reports an event. If it ends an open connection, logs the reason and has sunrpc call `close`. One that is
-    /// being made fails with `connect_error`, which the connect worker logs.
+    /// Reports an event. If it ends an open connection, logs the reason and makes sunrpc call
+    /// `close`. An attempt to connect fails with `connect_error`, which the connect worker logs.
     fn end_on(&self, event: Event, connect_error: ConnectError, reason: &CStr) {
         if self.state.end(event, connect_error) {
             self.log_lost(reason);
@@ -354,8 +360,8 @@ impl Connection {
         }
     }
 
-    /// The connection has ended, as work requests cannot be posted. The caller returns that to sunrpc, which calls
-    /// `close`, and may hold `transport_lock`.
+    /// Ends the connection because work requests cannot be posted. The caller, which may hold
+    /// `transport_lock`, returns an error to sunrpc, and sunrpc calls `close`.
     pub(super) fn post_failed(&self, reason: &CStr) {
         if self.state.end(Event::Disconnected, ConnectError::Lost) {
             self.log_lost(reason);
@@ -370,22 +376,22 @@ impl Connection {
         });
     }
 
-    /// Calls `line` with the server's address, if a line about a message may go to the log.
+    /// Calls `line` with the server's address, unless too many lines about messages were logged.
     pub(super) fn log_message(&self, line: impl FnOnce(&CStr)) {
         endpoint::log_message(|| self.with_peer(|server| line(server.addr)));
     }
 
-    /// The connection is lost.
+    /// Ends the connection for `reason`.
     pub(super) fn lost(&self, reason: &CStr) {
         self.connect_failed(ConnectError::Lost, reason);
     }
 
-    /// The connection cannot be made; if it is open already, it is lost.
+    /// Fails the attempt to connect with `connect_error`, or ends the open connection for `reason`.
     pub(super) fn connect_failed(&self, connect_error: ConnectError, reason: &CStr) {
         self.end_on(Event::Disconnected, connect_error, reason);
     }
 
-    /// A work request failed.
+    /// Ends the connection because a work request failed.
     pub(super) fn work_request_failed(&self, status: WcStatus) {
         if !status.is_flush() {
             self.failure.populate(status);
@@ -401,34 +407,35 @@ impl Connection {
         }
     }
 
-    /// The queue pair is drained: logs why the connection was lost, if flushed requests ended it.
+    /// Logs the reason for the end of the connection, if flushed requests ended it. Called when the
+    /// queue pair is drained.
     fn log_flushed(&self) {
         if let Some(flushed) = self.flushed.as_ref() {
             self.log_lost(self.failure.as_ref().unwrap_or(flushed).reason());
         }
     }
 
-    /// A message was malformed. A server that sends several loses its connection.
+    /// Counts a malformed message. The connection ends after several.
     pub(super) fn malformed(&self) {
         self.counters.bad_replies.add(1);
         self.end_on(Event::Malformed, ConnectError::Lost, c"malformed messages");
     }
 
-    /// The server broke a rule that the connection cannot do without.
+    /// Ends the connection because the server broke a rule that the connection depends on.
     pub(super) fn violated(&self, reason: &CStr) {
         self.counters.bad_replies.add(1);
         self.lost(reason);
     }
 
-    /// Logs that a Call fails because of what the server sent.
+    /// Logs that a Call fails because the server sent `sent`.
     pub(super) fn log_failed_call(&self, sent: &str) {
         self.log_message(|server| {
             pr_warn!("a call to {server} failed, because the server sent {sent}\n");
         });
     }
 
-    /// The device is being removed. Resources of a connection that was closed long ago may still hold that
-    /// up.
+    /// Handles the removal of the device. Resources that an earlier connection left may still delay
+    /// it.
     pub(super) fn on_device_removal(&self, id: &cm::EventId<'_>) {
         if let (Some(device), Ok(server)) = (id.device_name(), id.remote_address()) {
             trace::event!(xprtrdma_device_removal(device, &server));
@@ -437,19 +444,19 @@ impl Connection {
         self.end_on(Event::DeviceRemoved, ConnectError::Lost, c"device removed");
         self.link.with(|xprt| {
             xprt.force_disconnect();
-            // The next connect does not find the device, and then releases the resources that were kept
-            // for it.
+            // The next connect does not find the device, and then releases the resources that were
+            // kept for it.
             xprt.expedite_connect();
         });
     }
 
-    /// Nothing that is posted from here on stays posted for long.
+    /// Begins to close the connection. Work requests that are posted from now on are flushed soon.
     pub(super) fn begin_close(&self) {
         self.state.report(Event::Close);
     }
 
-    /// To be called when `queue` is drained. Ends all waits in [`ConnectionState::wait_until_closed`], and returns
-    /// the resources, which another connection may use.
+    /// Ends all waits in [`ConnectionState::wait_until_closed`], and returns the resources, which
+    /// another connection may use. Called when `queue` is drained.
     pub(super) fn finish_close(&self, queue: &QueuePair<Self>) -> ReusableResources {
         self.log_flushed();
         let (regions, receives) = (self.regions.close(), self.receives.close());

@@ -2,8 +2,9 @@
 
 //! The state of a connection, from the resolution of its address to the drained queue pair.
 //!
-//! The states and their transitions are in [`proto::conn::client`]. The RDMA CM and the completion handlers
-//! report events; the connect worker waits here for the actions that follow, and carries them out.
+//! The states and their transitions are in [`proto::conn::client`]. The RDMA CM and the completion
+//! handlers report events; the connect worker waits here for the actions that follow, and carries
+//! them out.
 
 use core::sync::atomic::{
     AtomicBool,
@@ -49,7 +50,8 @@ pub(crate) enum ConnectError {
 /// The state of a connection, shared by the connect worker and the handlers.
 #[pin_data]
 pub(crate) struct ConnectionState {
-    /// Whether `inner` is in [`State::Open`]. Each Call asks more than once, so this needs no lock.
+    /// Set while `inner` is in [`State::Open`]. Each Call reads it more than once, so it needs no
+    /// lock.
     open: AtomicBool,
     #[pin]
     inner: SpinLock<Inner>,
@@ -65,7 +67,7 @@ struct Inner {
 }
 
 impl ConnectionState {
-    /// The state of a connection that is not begun.
+    /// Returns the state of a connection that is not begun.
     pub(super) fn new() -> impl PinInit<Self> {
         let inner = Inner {
             connection: Connection::new(),
@@ -79,7 +81,7 @@ impl ConnectionState {
         })
     }
 
-    /// Changes the state by `event`, and gives the action that follows to the connect worker.
+    /// Changes the state by `event`, and passes the action that follows to the connect worker.
     pub(super) fn report(&self, event: Event) {
         let _ = self.on_locked(&mut self.inner.lock(), event);
     }
@@ -95,8 +97,9 @@ impl ConnectionState {
         action
     }
 
-    /// Changes the state by `event`, which may end the connection, and returns whether it ended an open one.
-    /// If the connect worker has not taken note that it is open, the connect fails with `connect_error`.
+    /// Changes the state by `event`, which may end the connection, and returns whether it ended an
+    /// open one. If the connect worker has not taken note that it is open, the connect fails with
+    /// `connect_error`.
     pub(super) fn end(&self, event: Event, connect_error: ConnectError) -> bool {
         let mut inner = self.inner.lock();
         let was_open = inner.connection.state() == State::Open;
@@ -107,22 +110,23 @@ impl ConnectionState {
         ends && was_open
     }
 
-    /// Reports [`Event::Failed`], and why the connection cannot be made.
+    /// Reports [`Event::Failed`], with the reason.
     pub(super) fn fail(&self, connect_error: ConnectError) {
         let _ = self.end(Event::Failed, connect_error);
     }
 
-    /// Why the connection could not be made, if that is known.
+    /// Returns the reason why the connect failed, if it is known.
     pub(super) fn connect_error(&self) -> Option<ConnectError> {
         self.inner.lock().connect_error
     }
 
-    /// Whether Calls may be sent.
+    /// Returns whether Calls may be sent.
     pub(super) fn is_open(&self) -> bool {
         self.open.load(Ordering::Acquire)
     }
 
-    /// Waits for the next action of the connect worker. [`None`] if there is none for `timeout_ms`. Sleeps.
+    /// Waits for the next action of the connect worker. Returns [`None`] if there is none for
+    /// `timeout_ms`. Sleeps.
     pub(super) fn next_action(&self, timeout_ms: Msecs) -> Option<Action> {
         let mut left = msecs_to_jiffies(timeout_ms);
         let mut inner = self.inner.lock();
@@ -138,7 +142,7 @@ impl ConnectionState {
         }
     }
 
-    /// Returns when [`Event::Drained`] was reported. Sleeps.
+    /// Waits until [`Event::Drained`] is reported. Sleeps.
     pub(super) fn wait_until_closed(&self) {
         let mut inner = self.inner.lock();
         while inner.connection.state() != State::Closed {

@@ -2,11 +2,12 @@
 
 //! The growth of a connection: Receives, Send buffers and memory regions for more credits.
 //!
-//! A connection is made with what a few RPCs need. When the server grants more than that and the RPCs use it, as a reply or a call
-//! that finds no credit shows ([`proto::backing`]), a work item allocates more, and then opens the credit window that far. It does not
-//! wait for a reply to do so: those that are awaited may be slow to come. Nothing waits for the
-//! work item but the end of the transport: when memory is short, the RPCs go on with what the connection has. A transport that carries swap
-//! has everything from the start.
+//! A connection is made with what a few RPCs need. When the server grants more than that and the
+//! RPCs use it, as a reply or a call that finds no credit shows ([`proto::backing`]), a work item
+//! allocates more, and then opens the credit window that far. It does not wait for a reply to do
+//! so: those that are awaited may be slow to come. Nothing waits for the work item but the end of
+//! the transport: when memory is short, the RPCs go on with what the connection has. A transport
+//! that carries swap has everything from the start.
 
 use super::{
     connection::{
@@ -27,11 +28,11 @@ use rdma::{
 };
 use sunrpc::Xprt;
 
-/// How many milliseconds after an attempt that failed the next one may begin.
+/// The pause, in milliseconds, after an attempt that failed.
 const PAUSE_MS: u64 = 1_000;
 
-/// Allocates what [`Connection::on_grant`] or [`Connection::on_lack_of_credit`] found to be missing. Returns whether there is more
-/// than before. Sleeps if `flags` allow it.
+/// Allocates what [`Connection::on_grant`] or [`Connection::on_lack_of_credit`] found to be
+/// missing. Returns whether it succeeded. Sleeps if `flags` allow it.
 pub(super) fn grow(active: &ActiveConnection, flags: Flags) -> bool {
     let connection = &active.connection;
     let _growing = connection.growing.lock();
@@ -56,8 +57,8 @@ pub(super) fn grow(active: &ActiveConnection, flags: Flags) -> bool {
     }
 }
 
-/// Allocates what the connection needs for all credits that it asks for. Returns whether that is there now. Sleeps if `flags` allow
-/// it.
+/// Allocates what the connection needs for all credits that it requests. Returns whether that is
+/// there now. Sleeps if `flags` allow it.
 pub(super) fn grow_fully(active: &ActiveConnection, flags: Flags) -> bool {
     let connection = &active.connection;
     let _growing = connection.growing.lock();
@@ -74,7 +75,7 @@ pub(super) fn grow_fully(active: &ActiveConnection, flags: Flags) -> bool {
     }
 }
 
-/// Adds what is missing for `credits`. If it fails, what could be had stays for the next attempt.
+/// Adds what is missing for `credits`. If it fails, what was allocated stays for the next attempt.
 fn grow_to(active: &ActiveConnection, credits: u32, flags: Flags) -> Result {
     let ActiveConnection { queue, connection } = active;
     let credits = usize::try_from(credits)?;
@@ -99,7 +100,8 @@ fn add_regions(active: &ActiveConnection, credits: usize, flags: Flags) -> Resul
 }
 
 impl Connection {
-    /// A call of `xprt` finds no credit. If the window is held back for want of resources, has more allocated.
+    /// Handles a call of `xprt` that finds no credit. If resources limit the window, schedules
+    /// their growth.
     pub(super) fn on_lack_of_credit(&self, xprt: &Xprt<ClientTransport>) {
         let mut credits = self.credits.lock();
         let granted = credits.window.window();
@@ -113,31 +115,32 @@ impl Connection {
         }
     }
 
-    /// Returns how many calls the server granted credits for and there are resources for.
+    /// Returns the number of calls that the server granted credits for and there are resources for.
     pub(super) fn current_window(&self) -> u32 {
         let credits = self.credits.lock();
         credits.backing.limit(credits.window.window())
     }
 
-    /// Has `xprt` send as many calls as the server granted and there are resources for, if this is still its connection, the one
-    /// with this `connect_cookie`.
+    /// Opens the window of `xprt` to the calls that the server granted credits for and there are
+    /// resources for, if this is still its connection: the one with this `connect_cookie`.
     pub(super) fn open_window(&self, xprt: &Xprt<ClientTransport>, connect_cookie: u32) {
         xprt.open_window(connect_cookie, |set| {
-            // A reply may bring another grant at the same time. If it is taken after this, whoever takes it finds the window that
-            // is set here, and looks once more; so the lock is released when the window is set.
+            // A reply may bring another grant at the same time. If it is taken after this, whoever
+            // takes it finds the window that is set here, and looks once more; so the lock is
+            // released when the window is set.
             let credits = self.credits.lock();
             set(credits.backing.limit(credits.window.window()));
         });
     }
 
-    /// Says why no more calls go to the server at a time, unless that is because the connection ends.
+    /// Logs the failure to allocate resources for `credits`, unless the connection ends.
     fn log_growth_failed(&self, credits: u32, error: Error) {
         if self.is_open() {
             self.log_few_resources(credits, error);
         }
     }
 
-    /// Says that there were no resources for so many `credits`.
+    /// Logs that there were no resources for so many `credits`.
     pub(super) fn log_few_resources(&self, credits: u32, error: Error) {
         self.log_message(|server| {
             pr_info!("no resources for {credits} calls to {server} at a time: {error:?}\n");

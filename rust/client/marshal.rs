@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Marshalling: from an RPC to memory regions that cover its chunks, and to a message in a Send buffer.
+//! Marshalling: from an RPC to memory regions that cover its chunks, and to a message in a Send
+//! buffer.
 //!
-//! RFC 8166, sections 3.5 and 4.4. Inline data is copied into the Send buffer, but for data in pages if it
-//! is long enough: the device gathers that from the pages. The Send holds references to them, so the RPC
-//! need not wait for its completion.
+//! RFC 8166, sections 3.5 and 4.4. Inline data is copied into the Send buffer, but for data in
+//! pages if it is long enough: the device gathers that from the pages. The Send holds references to
+//! them, so the RPC need not wait for its completion.
 
 use super::{
     chunk::{
@@ -20,7 +21,7 @@ use super::{
         Message,
         PreparedCall,
         ResourceReserve, //
-    },
+    }, //
 };
 use crate::endpoint::{
     SendBufferExt,
@@ -63,8 +64,9 @@ use sunrpc::{
 };
 use trace::ChunkType;
 
-/// Maps the memory of the Call in `rqst` and writes its message. `offered` is [`Offered::Nothing`] before.
-/// Sleeps if `flags` allow it; the Calls before this one may still be sent meanwhile, with the reserve.
+/// Maps the memory of the Call in `rqst` and writes its message. `offered` is [`Offered::Nothing`]
+/// before. Sleeps if `flags` allow it; the Calls before this one may still be sent meanwhile, with
+/// the reserve.
 pub(super) fn marshal(
     active: ActiveConnection,
     rqst: &Rqst<ClientTransport>,
@@ -135,7 +137,7 @@ pub(super) fn marshal(
     }
 }
 
-/// Maps memory with regions of `idle`, which go to `regions`, and writes the message to `out`.
+/// Maps memory with regions of `idle`, which move to `regions`, and writes the message to `out`.
 ///
 /// Most Calls have no chunk, and then nothing as large as one is written or moved.
 #[expect(clippy::too_many_arguments, reason = "the one caller has them apart")]
@@ -219,12 +221,14 @@ fn write_message(
     })
 }
 
-/// The longest Call that is copied to be one segment, in bytes: as long as what is copied into a Send buffer by default.
+/// The longest Call that is copied to be one segment, in bytes: the default length of a Send
+/// buffer.
 const MAX_COPY: usize = 8192;
 
-/// A copy of a Call that travels whole, and is so short that to copy it costs less than to register its head, pages and tail apart.
-/// nfs-ganesha cannot decode a Position-Zero chunk with an XDR item and its padding in two segments. [`None`] if it is not worth it,
-/// or if there is no memory.
+/// Returns a copy of a Call that travels whole, if it is so short that a copy costs less than to
+/// register head, pages and tail apart. nfs-ganesha cannot decode a Position-Zero chunk with an XDR
+/// item and its padding in two segments. Returns [`None`] if a copy is not worth it, or if memory
+/// is short.
 fn in_one_piece(plan: &Plan, rqst: &Rqst<ClientTransport>, flags: Flags) -> Option<Piece> {
     let parts = rqst.call_lens().iter().filter(|len| **len != 0).count();
     if plan.call != CallForm::PositionZero || parts < 2 || rqst.call_len() > MAX_COPY {
@@ -233,7 +237,7 @@ fn in_one_piece(plan: &Plan, rqst: &Rqst<ClientTransport>, flags: Flags) -> Opti
     rqst.call_in_one_piece(flags | __GFP_NOWARN).ok()
 }
 
-/// How the argument travels, for traces.
+/// Returns how the argument travels, for traces.
 fn argument_chunk(plan: &Plan, message: &Message) -> ChunkType {
     match plan.call {
         CallForm::Inline if message.inserted.is_some() => ChunkType::Mapped,
@@ -243,7 +247,7 @@ fn argument_chunk(plan: &Plan, message: &Message) -> ChunkType {
     }
 }
 
-/// How the result will travel, for traces.
+/// Returns how the result will travel, for traces.
 fn result_chunk(plan: &Plan) -> ChunkType {
     match plan.reply {
         ReplyForm::Inline => ChunkType::Inline,
@@ -277,8 +281,9 @@ fn map_chunk(
     Ok(chunk)
 }
 
-/// Has a Send whose buffer begins with a header of `header` bytes gather `data` of the Call from its pages.
-/// Fails if that takes more scatter/gather elements than a Send has, or memory that is not free.
+/// Gathers `data` of the Call from its pages into a Send whose buffer begins with a header of
+/// `header` bytes. Fails if a Send has too few scatter/gather elements for it, or if memory is
+/// short.
 fn insert(
     rqst: &Rqst<ClientTransport>,
     active: &ActiveConnection,

@@ -13,17 +13,18 @@ use rdma::{
 };
 use sunrpc::PendingReply;
 
-/// Where the RPC message of a reply is.
+/// The place of the RPC message of a reply.
 pub(super) enum ReplyBody {
-    /// It is the last `len` bytes of the Receive; `written` is the length of the result in the Write chunk.
+    /// The last `len` bytes of the Receive; `written` is the length of the result in the Write
+    /// chunk.
     Inline { len: usize, written: Option<u32> },
-    /// It is in the Reply chunk and has that many bytes, perhaps without padding at the end.
+    /// The Reply chunk, with that many bytes, perhaps without padding at the end.
     ReplyChunk(usize),
-    /// There is none: the server sent an RDMA_ERROR, a result that does not fit its chunk, or what breaks
-    /// the protocol, again.
+    /// Nowhere: the server sent an RDMA_ERROR, a result that does not fit its chunk, or another
+    /// reply that breaks the protocol.
     Error,
-    /// There is none, and the connection ends for this reason: the server broke a rule that it cannot do
-    /// without, again.
+    /// Nowhere, and the connection ends for this reason: once more the server broke a rule that the
+    /// connection depends on.
     Violation(&'static CStr),
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which chunks a Call needs on its connection.
+//! The choice of the chunks that a Call needs on its connection.
 //!
 //! RFC 8166, sections 3.5 and 4.3. `proto::plan` decides from the sizes of the Call and its reply;
 //! here those come from the `rpc_rqst`, and the limits from the connection.
@@ -41,7 +41,7 @@ impl MarshalLimits {
         requested_credits: 1,
     };
 
-    /// Memory regions that cover the largest message: head, payload and tail.
+    /// Returns the number of memory regions that cover the largest message: head, payload and tail.
     fn message_segments(&self) -> usize {
         self.payload_segments.saturating_add(2)
     }
@@ -77,7 +77,7 @@ impl MarshalLimits {
         plan
     }
 
-    /// The most memory regions that a Call with this plan needs.
+    /// Returns the most memory regions that a Call with this plan needs.
     pub(super) fn regions(&self, plan: &Plan) -> usize {
         let call = match plan.call {
             CallForm::Inline => 0,
@@ -94,8 +94,8 @@ impl MarshalLimits {
         call.saturating_add(reply)
     }
 
-    /// The longest callback, and the longest reply to one. Both travel inline, behind a header without
-    /// chunks.
+    /// Returns the length of the longest callback, and of the longest reply to one. Both travel
+    /// inline, behind a header without chunks.
     pub(super) fn callback_max_payload(&self) -> usize {
         self.thresholds
             .call

@@ -2,9 +2,9 @@
 
 //! A Call that is ready to be posted, and the resources that it took from its connection.
 //!
-//! All memory regions and Send buffers for the Calls that there are credits for are allocated before. Calls are prepared in
-//! their own tasks, in any order, but sent in order. Those that are prepared early leave a reserve, so
-//! that there is enough for the Call whose turn it is.
+//! All memory regions and Send buffers for the Calls that there are credits for are allocated
+//! before. Calls are prepared in their own tasks, in any order, but sent in order. Those that are
+//! prepared early leave a reserve, so that there is enough for the Call whose turn it is.
 
 use super::{
     chunk::Offered,
@@ -45,7 +45,7 @@ pub(crate) struct PreparedCall {
 pub(crate) struct Message {
     /// Bytes in the Send buffer.
     pub(super) len: usize,
-    /// How many of them were copied from the Call.
+    /// Bytes of it that were copied from the Call.
     pub(super) copied: usize,
     /// Data of the Call that the device gathers from the pages of the Call.
     pub(super) inserted: Option<Gathered<Connection>>,
@@ -58,7 +58,7 @@ impl PreparedCall {
         self.active.connection.put_regions(self.regions.cancel());
     }
 
-    /// Whether it was prepared for this connection.
+    /// Returns whether it was prepared for this connection.
     pub(super) fn is_for(&self, connection: &Arc<Connection>) -> bool {
         Arc::ptr_eq(&self.active.connection, connection)
     }
@@ -84,18 +84,18 @@ impl PreparedCall {
     }
 }
 
-/// Whether a message may use the reserve of memory regions and Send buffers.
+/// Permission to use the reserve of memory regions and Send buffers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ResourceReserve {
-    /// It leaves as much as one RPC needs: the Calls before it must not have to wait for it.
+    /// The message leaves as much as one RPC needs, so that Calls before it need not wait for it.
     Keep,
-    /// It is its turn to be sent, so it may take the last ones.
+    /// The message is the next to be sent, so it may take the last ones.
     Use,
 }
 
 impl ResourceReserve {
-    /// Takes `count` regions of the pool. [`SendError::Again`] if there are fewer. With [`Self::Use`] the pool
-    /// then reports when there are more.
+    /// Takes `count` regions of the pool. Returns [`SendError::Again`] if there are fewer. With
+    /// [`Self::Use`] the pool then reports when there are more.
     pub(super) fn take_regions(
         self,
         active: &ActiveConnection,
@@ -112,8 +112,8 @@ impl ResourceReserve {
         .ok_or(SendError::Again)
     }
 
-    /// Takes a Send buffer. [`SendError::Again`] if there is none. With [`Self::Use`] the queue pair then
-    /// reports when there is one.
+    /// Takes a Send buffer. Returns [`SendError::Again`] if there is none. With [`Self::Use`] the
+    /// queue pair then reports when there is one.
     pub(super) fn take_send_buffer(
         self,
         active: &ActiveConnection,

@@ -2,7 +2,8 @@
 
 //! The queues that a connection needs, and what goes with them, as far as its device has that.
 //!
-//! The queues are made for all credits that the client asks for, because they cannot be made longer later.
+//! The queues are made for all credits that the client asks for, because they cannot be made longer
+//! later.
 
 use super::{
     chunk::Chunk,
@@ -60,8 +61,8 @@ impl QueueLimits {
             return Err(error::not_supported());
         }
         let queue_depth = usize::try_from(limits.queue_depth)?;
-        // A Position-Zero Read chunk and a Reply chunk. Each region takes a work request to register
-        // and perhaps one to invalidate it.
+        // A Position-Zero Read chunk and a Reply chunk. Each region takes a work request to
+        // register and perhaps one to invalidate it.
         let regions_per_send = segments.saturating_mul(2);
         let requests_per_send = regions_per_send.saturating_mul(2).saturating_add(1);
         let credits = config
@@ -79,12 +80,12 @@ impl QueueLimits {
             parameters: Parameters {
                 receives: u32::try_from(receives)?,
                 send_buffers: resources::sends(credits),
-                // The others are not allocated on the send path, which could wait for the very write-back that the Send is
-                // part of.
+                // The others are not allocated on the send path, which could wait for the very
+                // write-back that the Send is part of.
                 first_send_buffers: resources::sends(first_credits),
                 send_bytes: config.inline.send_size(),
-                // The Send buffer before and after the gathered data, which may begin and end within
-                // a page.
+                // The Send buffer before and after the gathered data, which may begin and end
+                // within a page.
                 send_elements: config.inline.send_size().div_ceil(PAGE_SIZE) + 3,
                 regions_per_send: u32::try_from(regions_per_send)?,
                 transfers: 0,

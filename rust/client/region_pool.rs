@@ -2,9 +2,9 @@
 
 //! The memory regions (MRs) of a connection that are not in use.
 //!
-//! They are allocated when the connection is made and when it [grows](super::growth): on the send path, an allocation could wait for
-//! the very write-back that the Send is part of. A Call that finds too few regions in the pool waits until other
-//! RPCs have put theirs back.
+//! They are allocated when the connection is made and when it [grows](super::growth): on the send
+//! path, an allocation could wait for the very write-back that the Send is part of. A Call that
+//! finds too few regions in the pool waits until other RPCs have put theirs back.
 
 use super::resources;
 use core::sync::atomic::{
@@ -30,24 +30,24 @@ use rdma::{
 pub(crate) struct RegionPool<H: Handler> {
     #[pin]
     state: SpinLock<State<H>>,
-    /// A Call found too few since regions were last made.
+    /// Set when a Call finds too few regions, until more are allocated.
     short: AtomicBool,
 }
 
 struct State<H: Handler> {
     /// [`None`] before the connection is made and after it is closed.
     idle: Option<Idle<H>>,
-    /// How many regions were made for the pool, of how many pages.
+    /// The number of regions that were allocated for the pool, and the number of pages of each.
     made: usize,
     pages: u32,
     /// The most regions that one RPC needs.
     reserve: usize,
-    /// A Call found too few and waits.
+    /// A Call waits for regions.
     starved: bool,
 }
 
 impl<H: Handler> RegionPool<H> {
-    /// An empty pool.
+    /// Returns an empty pool.
     pub(crate) fn new() -> impl PinInit<Self> {
         let state = State {
             idle: None,
@@ -62,9 +62,9 @@ impl<H: Handler> RegionPool<H> {
         })
     }
 
-    /// Fills the pool with regions of up to `pages` pages for `credits`: those in `idle`, which came from a pool
-    /// with the same `pages`, and new ones. No RPC needs more than `reserve`. If it fails, the pool has what
-    /// there is. Sleeps.
+    /// Fills the pool with regions of up to `pages` pages for `credits`: those in `idle`, which
+    /// came from a pool with the same `pages`, and new ones. No RPC needs more than `reserve`. If
+    /// it fails, the pool has as many as could be allocated. Sleeps.
     pub(crate) fn fill(
         &self,
         pd: &Arc<ProtectionDomain<H>>,
@@ -85,14 +85,15 @@ impl<H: Handler> RegionPool<H> {
         result
     }
 
-    /// How many regions are missing for `credits`, and of how many pages.
+    /// Returns the number of regions that are missing for `credits`, and the number of pages of
+    /// each.
     pub(crate) fn missing(&self, credits: usize) -> (usize, u32) {
         let state = self.state.lock();
         let count = resources::regions(credits, state.reserve);
         (count.saturating_sub(state.made), state.pages)
     }
 
-    /// As [`Self::put`], for new regions.
+    /// Puts new regions into the pool. Otherwise like [`Self::put`].
     #[must_use]
     pub(crate) fn add(&self, regions: Idle<H>) -> bool {
         let mut state = self.state.lock();
@@ -102,7 +103,8 @@ impl<H: Handler> RegionPool<H> {
         self.put(regions)
     }
 
-    /// Takes `count` regions. [`None`] if there are fewer; then the next [`Self::put`] returns `true`.
+    /// Takes `count` regions. Returns [`None`] if there are fewer; then the next [`Self::put`]
+    /// returns `true`.
     pub(crate) fn take(&self, count: usize) -> Option<Idle<H>> {
         let mut state = self.state.lock();
         let taken = match state.idle.as_mut() {
@@ -116,12 +118,14 @@ impl<H: Handler> RegionPool<H> {
         taken
     }
 
-    /// Whether a Call found too few regions since some were last made, so that fewer Calls are in flight than have credits.
+    /// Returns whether a Call found too few regions since some were last allocated, so that fewer
+    /// Calls are in flight than have credits.
     pub(crate) fn is_short(&self) -> bool {
         self.short.load(Ordering::Relaxed)
     }
 
-    /// As [`Self::take`], but leaves the reserve, and [`Self::put`] does not report that there are more.
+    /// Takes `count` regions, but leaves the reserve. If there are too few, [`Self::put`] does not
+    /// report it when there are more.
     pub(crate) fn take_spare(&self, count: usize) -> Option<Idle<H>> {
         let mut state = self.state.lock();
         let needed = count.saturating_add(state.reserve);
@@ -129,8 +133,8 @@ impl<H: Handler> RegionPool<H> {
         Some(idle.take(count))
     }
 
-    /// Puts regions back. Returns whether a Call waits for them. After [`Self::close`] it deregisters them
-    /// instead, which sleeps.
+    /// Puts regions back. Returns whether a Call waits for them. After [`Self::close`] it
+    /// deregisters them instead, which sleeps.
     #[must_use]
     pub(crate) fn put(&self, mut regions: Idle<H>) -> bool {
         let mut state = self.state.lock();

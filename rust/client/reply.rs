@@ -2,10 +2,10 @@
 
 //! Received messages: replies, RDMA_ERRORs, callbacks.
 //!
-//! RFC 8166, sections 4.2 to 4.5. A malformed message is dropped without an answer, and its Receive is posted
-//! again; only if that happens to a Call over two connections, the Call fails. A reply has the regions of its
-//! RPC invalidated and then completes the RPC. If the server did not invalidate them (Send With Invalidate names
-//! one at most), a chain of local invalidations does.
+//! RFC 8166, sections 4.2 to 4.5. A malformed message is dropped without an answer, and its Receive
+//! is posted again; only if that happens to a Call over two connections, the Call fails. A reply
+//! has the regions of its RPC invalidated and then completes the RPC. If the server did not
+//! invalidate them (Send With Invalidate names one at most), a chain of local invalidations does.
 
 use super::{
     chunk::Offered,
@@ -49,17 +49,17 @@ use sunrpc::{
     PendingReply, //
 };
 
-/// What follows from a message, when it is no longer borrowed.
+/// The action that follows from a message. It does not borrow the message.
 enum Disposition {
-    /// Nothing: it was a callback, or its RPC is gone.
+    /// Nothing: the message was a callback, or its RPC is gone.
     Done,
-    /// It is malformed.
+    /// The message is malformed.
     Malformed,
-    /// The server broke a rule that the connection cannot do without.
+    /// The server broke a rule that the connection depends on.
     Violation(&'static CStr),
-    /// The connection has to end, for this reason, though the server did nothing wrong.
+    /// The connection has to end for this reason, which is no fault of the server.
     Unusable(&'static CStr),
-    /// It is the reply to an RPC that has these regions.
+    /// The message is the reply to an RPC that has these regions.
     Matched {
         rqst: PendingReply<ClientTransport>,
         body: ReplyBody,
@@ -68,10 +68,12 @@ enum Disposition {
     },
 }
 
-/// Why a connection is lost whose server invalidates a region that is not of the Call that it answers.
+/// The reason for the end of a connection whose server invalidates a region of a Call that it does
+/// not answer.
 const LOST_BY_INVALIDATION: &CStr = c"the server invalidated memory of another call";
 
-/// Handles `message`, which invalidated the region `rkey` if that is given. Runs in a completion handler.
+/// Handles `message`, which invalidated the region `rkey` if that is given. Runs in a completion
+/// handler.
 pub(super) fn received(
     connection: &Connection,
     queue: &QueuePair<Connection>,
@@ -156,8 +158,8 @@ fn complete_invalidated(
     }
 }
 
-/// Parses a message. If it is a reply, takes the regions out of the slot of its RPC; if one of them is
-/// `rkey`, that becomes [`None`].
+/// Parses a message. If it is a reply, takes the regions out of the slot of its RPC. If one of them
+/// is `rkey`, sets that to [`None`].
 fn dispatch(
     connection: &Connection,
     bytes: &[u8],
@@ -199,15 +201,17 @@ fn dispatch(
                 .with(|xprt| xprt.deliver_callback(call.payload));
             match delivered {
                 Some(Ok(())) | None => Disposition::Done,
-                // Nobody is left who could reply. The server notices by its own timeout, as if the client
-                // was gone, which the calls of other mounts over this connection must not suffer for.
+                // Nobody is left who could reply. The server notices by its own timeout, as if the
+                // client was gone, which the calls of other mounts over this connection must not
+                // suffer for.
                 Some(Err(CallbackError::NoService)) => {
                     connection.log_message(|server| {
                         pr_info!("dropped a callback of {server}, as no mount takes any\n");
                     });
                     Disposition::Done
                 }
-                // The server would wait for a reply that cannot come; the end of the connection ends its wait.
+                // The server would wait for a reply that cannot come; the end of the connection
+                // ends its wait.
                 Some(Err(CallbackError::NoMemory)) => {
                     Disposition::Unusable(c"no memory for a callback")
                 }
@@ -250,10 +254,10 @@ fn dispatch(
     }
 }
 
-/// Why a reply is dropped whose Call was not sent over this connection, or has a reply.
+/// The reason to drop a reply whose Call was not sent over this connection, or has a reply.
 const NOT_OUTSTANDING: &str = "a reply that is not awaited";
 
-/// A reply to the Call `xid` is dropped, because it has what `reason` says.
+/// Drops a reply to the Call `xid`, for this `reason`.
 fn dropped(connection: &Connection, bytes: &[u8], xid: u32, reason: &str) -> Disposition {
     connection.with_peer(|server| trace::event!(xprtrdma_reply_hdr_err(server, bytes)));
     connection.log_message(|server| {
@@ -316,8 +320,9 @@ fn dispatch_reply(
     }
 }
 
-/// The reply to the Call in `rqst` breaks the protocol, for this `reason`. It is dropped, as the right one may
-/// come yet; but if so was one over an earlier connection, the Call would be sent for ever. Then it fails.
+/// Handles a reply to the Call in `rqst` that breaks the protocol, for this `reason`. It is
+/// dropped, as the right one may follow. But if so was one over an earlier connection, the Call
+/// would be sent for ever: then it fails.
 ///
 /// A region of the Call that the message invalidated is invalid even if the message is dropped.
 fn break_reply(
@@ -348,8 +353,8 @@ fn lookup(connection: &Connection, xid: u32) -> Option<PendingReply<ClientTransp
     connection.link.with(|xprt| xprt.lookup(xid)).flatten()
 }
 
-/// No RPC waits for this reply, usually because its task was killed. The server has a credit for another
-/// Call now.
+/// Handles a reply that no RPC waits for, usually because its task was killed. The server has a
+/// credit for another Call now.
 fn no_matching_rqst(
     connection: &Connection,
     bytes: &[u8],
@@ -364,10 +369,12 @@ fn no_matching_rqst(
     Disposition::Done
 }
 
-/// No RPC waits for the message that invalidated `rkey`; the message is for the Call `xid`, if it says that.
+/// Finds the region with the key `rkey` that the server invalidated with a message that no RPC
+/// waits for; the message is for the Call `xid`, if it says that.
 ///
-/// The server may have invalidated a region of the Call that it answers: its slot either has that region
-/// still, or will release it as invalid. A region of another RPC it must not invalidate: then `rkey` stays.
+/// The server may have invalidated a region of the Call that it answers: the slot of the Call still
+/// has that region, or will release it as invalid. The server must not invalidate a region of
+/// another RPC: then `rkey` stays.
 fn settle_key(
     connection: &Connection,
     xid: Option<u32>,

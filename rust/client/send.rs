@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sends: Calls, which are prepared in their own tasks and posted in order, and replies to callbacks.
+//! Sends: Calls, which are prepared in their own tasks and posted in order, and replies to
+//! callbacks.
 
 use super::{
     chunk::Offered,
@@ -44,8 +45,8 @@ use sunrpc::{
 };
 use trace::TaskId;
 
-/// Prepares the Call in `rqst` in its own task, if there are resources to spare. Sleeps, for memory if
-/// `flags` allow it. An error means that the Call can never be sent.
+/// Prepares the Call in `rqst` in its own task, if there are resources to spare. Sleeps, for memory
+/// if `flags` allow it. An error means that the Call can never be sent.
 pub(super) fn prepare(
     active: ActiveConnection,
     rqst: &Rqst<ClientTransport>,
@@ -116,8 +117,8 @@ pub(super) fn send(
             prepared
         }
     };
-    // The slot stays locked: the reply may arrive before `post_send` returns, and is compared with the
-    // offered chunk and the registered regions.
+    // The slot stays locked: the reply may arrive before `post_send` returns, and is compared with
+    // the offered chunk and the registered regions.
     prepared.count(counters, &state.offered);
     if trace::xprtrdma_mr_fastreg::is_on() {
         for region in prepared.regions.info() {
@@ -143,10 +144,10 @@ pub(super) fn send(
     result
 }
 
-/// Why a connection is lost whose queue pair takes no more work requests.
+/// The reason for the end of a connection whose queue pair takes no more work requests.
 const LOST_BY_POST: &CStr = c"a message could not be posted";
 
-/// Whose message is posted.
+/// The sender of a message.
 #[derive(Clone, Copy)]
 enum Sender<'a> {
     Call(&'a Rqst<ClientTransport>),

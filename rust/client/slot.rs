@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The private state of a request slot: the chunk that the RPC in it offers, and the memory regions that
-//! the server may still reach.
+//! The private state of a request slot: the chunk that the RPC in it offers, and the memory regions
+//! that the server may still reach.
 //!
 //! # Local invalidation
 //!
-//! The memory of an RPC is released only when no region of it is valid. After a reply, the completion handler
-//! has the regions invalidated before it completes the RPC. If an RPC ends without a reply, or sunrpc may give back
-//! some of its memory because no reply came in time, its own task does so in [`Slot::release`], and waits. If the
-//! invalidations cannot be posted or fail, the task waits until the connection is closed.
+//! The memory of an RPC is released only when no region of it is valid. After a reply, the
+//! completion handler has the regions invalidated before it completes the RPC. If an RPC ends
+//! without a reply, or sunrpc may give back some of its memory because no reply came in time, its
+//! own task does so in [`Slot::release`], and waits. If the invalidations cannot be posted or fail,
+//! the task waits until the connection is closed.
 
 use super::{
     chunk::Offered,
@@ -61,8 +62,8 @@ pub(crate) struct Shared {
 
 /// The state of a slot.
 pub(crate) struct State {
-    /// The Call was sent and no reply was taken. Otherwise a reply was sent before its Call, by a server
-    /// that guesses XIDs.
+    /// The Call was sent and has no reply. Otherwise a server that guesses XIDs sent a reply before
+    /// the Call.
     pub(super) call_outstanding: bool,
     /// The XID of the Call that was sent last.
     pub(super) xid: u32,
@@ -76,23 +77,23 @@ pub(crate) struct State {
     invalidation: Invalidation,
 }
 
-/// Whether there was a reply to the Call that breaks the protocol.
+/// The history of replies to the Call that break the protocol.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BrokenReply {
-    /// No.
+    /// There was none.
     None,
-    /// Over this connection. Perhaps the right one comes yet.
+    /// There was one over this connection. The right one may follow.
     Now,
-    /// Over an earlier one.
+    /// There was one over an earlier connection.
     Before,
 }
 
 /// The state of the regions that [`Slot::release`] took out of a slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Invalidation {
-    /// There are none, or none is valid.
+    /// There are no regions, or none is valid.
     Done,
-    /// They are being invalidated or deregistered.
+    /// The regions are being invalidated or deregistered.
     Pending,
     /// The invalidation failed. They are deregistered when their connection is closed.
     Failed,
@@ -104,7 +105,8 @@ impl State {
         self.prepared.take()
     }
 
-    /// Notes the offered chunk. Most Calls offer none, and then no [`Chunk`](super::chunk::Chunk) is copied.
+    /// Sets the offered chunk. Most Calls offer none, and then no [`Chunk`](super::chunk::Chunk) is
+    /// copied.
     pub(super) fn set_offered(&mut self, offered: Offered) {
         match offered {
             Offered::Nothing => self.offered = Offered::Nothing,
@@ -112,11 +114,12 @@ impl State {
         }
     }
 
-    /// Notes that the Call `xid` is sent, with these regions. Returns those of the Call before, of which there
-    /// are none: before a slot sends again, its regions are invalidated or its connection is closed.
+    /// Records that the Call `xid` was sent, with these regions. Returns the regions of an earlier
+    /// Call, of which there are none: before a slot sends again, its regions are invalidated or its
+    /// connection is closed.
     ///
-    /// If there was a broken reply, that was over an earlier connection. Or it was before another reply over this one that
-    /// sunrpc did not like, and such a server will hardly do better.
+    /// A broken reply came over an earlier connection. Or another reply that sunrpc did not accept
+    /// followed it over this one, and such a server will hardly do better.
     pub(super) fn sent(
         &mut self,
         xid: u32,
@@ -132,8 +135,9 @@ impl State {
         core::mem::replace(&mut self.registered, registered)
     }
 
-    /// Notes a reply to the Call that breaks the protocol. Returns whether there was one over an earlier
-    /// connection as well: then the server will never send another, however often the Call is sent.
+    /// Records a reply to the Call that breaks the protocol. Returns whether there was one over an
+    /// earlier connection as well: then the server will never send another, however often the Call
+    /// is sent.
     pub(super) fn is_broken_again(&mut self) -> bool {
         if self.broken_reply == BrokenReply::Before {
             return true;
@@ -142,19 +146,19 @@ impl State {
         false
     }
 
-    /// Whether the server may still answer a transmission of the Call, or reach its memory.
+    /// Returns whether the server may still answer a transmission of the Call, or reach its memory.
     fn is_sent(&self) -> bool {
         self.call_outstanding || !self.registered.is_empty()
     }
 }
 
 impl Shared {
-    /// The regions are invalid or deregistered.
+    /// Ends the wait for the invalidation: the regions are invalid or deregistered.
     pub(super) fn invalidated(&self) {
         self.end_invalidation(Invalidation::Done);
     }
 
-    /// The regions could not be invalidated. The connection is lost.
+    /// Ends the wait for the invalidation, which failed: the connection is lost.
     pub(super) fn invalidate_failed(&self) {
         self.end_invalidation(Invalidation::Failed);
     }
@@ -201,16 +205,16 @@ impl Slot {
         self.shared.state.lock()
     }
 
-    /// To be called for each new encoding of the Call. Returns the Call that was prepared from an earlier
-    /// one, and whether the server may still answer a transmission of the Call, or reach its memory.
+    /// Begins a new encoding of the Call. Returns the Call that was prepared from an earlier one,
+    /// and whether the server may still answer a transmission of the Call, or reach its memory.
     pub(super) fn begin(&self) -> (Option<PreparedCall>, bool) {
         let mut state = self.lock();
         let sent = state.is_sent();
         (state.prepared.take(), sent)
     }
 
-    /// Keeps `prepared`, which offers `offered` and is for `connection`, until its turn to be sent. Returns
-    /// it if the connection is no longer open, because then nothing would cancel it.
+    /// Keeps `prepared`, which offers `offered` and is for `connection`, until its turn to be sent.
+    /// Returns it if the connection is no longer open, because then nothing would cancel it.
     pub(super) fn keep(
         &self,
         prepared: PreparedCall,
@@ -218,8 +222,8 @@ impl Slot {
         connection: &Connection,
     ) -> Result<(), PreparedCall> {
         let mut state = self.lock();
-        // An outstanding transmission of this Call has its memory mapped. If the Call is sent again,
-        // then over another connection.
+        // An outstanding transmission of this Call has its memory mapped. If the Call is sent
+        // again, then over another connection.
         if !connection.is_open() || state.is_sent() {
             return Err(prepared);
         }
@@ -228,8 +232,8 @@ impl Slot {
         Ok(())
     }
 
-    /// Takes back regions of an answered Call that could not be invalidated. [`Self::release`] waits until
-    /// they are invalid; they are so at the latest when the connection is closed.
+    /// Takes back regions of an answered Call that could not be invalidated. [`Self::release`]
+    /// waits until they are invalid; they are so at the latest when the connection is closed.
     pub(super) fn take_back(&self, registered: Registered<Connection>) {
         let mut state = self.lock();
         let none = core::mem::replace(&mut state.registered, registered);
@@ -238,8 +242,8 @@ impl Slot {
         drop(none);
     }
 
-    /// Releases all resources of a connection whose queue pair is drained. Returns how many regions were
-    /// registered. Sleeps.
+    /// Releases all resources of a connection whose queue pair is drained. Returns how many regions
+    /// were registered. Sleeps.
     pub(super) fn reset(&self) -> u64 {
         let mut state = self.lock();
         state.call_outstanding = false;
@@ -260,8 +264,8 @@ impl Slot {
         count
     }
 
-    /// Cancels a Call that was not sent, and returns when the server can reach no memory of the RPC, though
-    /// there was no reply. Sleeps if there are regions to invalidate.
+    /// Cancels a Call that was not sent, and returns when the server can reach no memory of the
+    /// RPC, though there was no reply. Sleeps if there are regions to invalidate.
     pub(super) fn release(
         &self,
         rqst: &Rqst<ClientTransport>,
@@ -280,15 +284,15 @@ impl Slot {
         }
     }
 
-    /// Returns when no region of `registered` is valid. Sleeps.
+    /// Invalidates `registered`, and waits until no region of it is valid. Sleeps.
     fn invalidate(
         &self,
         rqst: &Rqst<ClientTransport>,
         registered: Registered<Connection>,
         active: Option<ActiveConnection>,
     ) {
-        // A connection is the active one until its queue pair is drained. To drop regions of another one
-        // deregisters them.
+        // A connection is the active one until its queue pair is drained. To drop regions of
+        // another one deregisters them.
         let active = active.filter(|active| registered.are_on(&active.queue));
         let Some(ActiveConnection { queue, connection }) = active else {
             drop(registered);
@@ -306,8 +310,8 @@ impl Slot {
         self.lock().invalidation = Invalidation::Pending;
         let context = InvalidateContext::Release(self.shared.clone());
         if let Err((registered, _)) = queue.post_invalidate(registered, context) {
-            // The connection is lost, if it is not being closed already. The regions are deregistered
-            // when its queue pair is drained.
+            // The connection is lost, if it is not being closed already. The regions are
+            // deregistered when its queue pair is drained.
             connection.lost(c"an invalidation could not be posted");
             let error = error::not_connected();
             trace::event!(xprtrdma_post_linv_err(rqst.task_id(), error));

@@ -7,7 +7,7 @@ use kernel::sync::atomic::{
     Relaxed, //
 };
 
-/// A counter. It only grows.
+/// A counter that only grows.
 pub(crate) struct Counter(Atomic<i64>);
 
 impl Counter {
@@ -72,7 +72,7 @@ counters! {
 }
 
 impl Counters {
-    /// The values that mountstats shows.
+    /// Returns the values that mountstats shows.
     pub(super) fn snapshot(&self) -> sunrpc::Stats {
         sunrpc::Stats {
             read_chunks: self.read_chunks.get(),

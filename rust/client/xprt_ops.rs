@@ -94,7 +94,8 @@ impl Transport for ClientTransport {
             .map_or_else(|error| Err(*error), |_| Ok(()));
         xprt.with_peer(|server| {
             trace::event!(xprtrdma_connect(server, result));
-            // sunrpc tries for ever; what is new is the first attempt of those that fail in one way.
+            // sunrpc tries for ever; what is new is the first attempt of those that fail in one
+            // way.
             let number = result.map_or_else(|error| error.to_errno(), |()| 0);
             if let (true, Err(error)) = (self.last_connect.xchg(number, Relaxed) != number, result)
             {
@@ -138,8 +139,8 @@ impl Transport for ClientTransport {
     }
 
     fn flush(&self) -> Result {
-        // The connection cannot be closed meanwhile, because the caller owns `XPRT_LOCKED`. So this clone
-        // is not the last reference.
+        // The connection cannot be closed meanwhile, because the caller owns `XPRT_LOCKED`. So this
+        // clone is not the last reference.
         self.active().map_or(Ok(()), |active| {
             active.queue.ring().inspect_err(|_| {
                 active
@@ -150,8 +151,8 @@ impl Transport for ClientTransport {
     }
 
     fn close(&self, xprt: &Xprt<Self>) {
-        // The connection stays the active one until the server can reach nothing through it: an RPC that
-        // is released meanwhile must wait for that.
+        // The connection stays the active one until the server can reach nothing through it: an RPC
+        // that is released meanwhile must wait for that.
         if let Some(active) = self.active() {
             let reusable = connect::close(xprt, &active);
             let older = self.reusable.lock().replace(reusable);
@@ -173,7 +174,8 @@ impl Transport for ClientTransport {
     }
 
     fn grow(&self, xprt: &Xprt<Self>, flags: Flags) {
-        // Taken before the connection: if there is another one afterwards, its window is not touched.
+        // Taken before the connection: if there is another one afterwards, its window is not
+        // touched.
         let connect_cookie = xprt.connect_cookie();
         if let Some(active) = self.active() {
             if growth::grow(&active, flags) {
@@ -231,8 +233,8 @@ impl Transport for ClientTransport {
     }
 
     fn callback_max_payload(&self) -> usize {
-        // The caller must not sleep, so it must not drop the last reference to a connection: none is
-        // taken.
+        // The caller must not sleep, so it must not drop the last reference to a connection: none
+        // is taken.
         let active = self.active.lock();
         let limits = active.as_ref().map(|active| active.connection.limits());
         limits
@@ -251,7 +253,7 @@ impl Transport for ClientTransport {
     }
 }
 
-/// The device is notified of a Send at once, unless there is `more` to follow.
+/// Returns how to notify the device of a Send: at once, unless there is `more` to follow.
 fn doorbell(more: bool) -> Doorbell {
     if more {
         Doorbell::Defer

@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which of the Requesters that ask for a connection are accepted now, and which have to wait.
+//! Admission of Requesters: which of those that ask for a connection are accepted now, and which
+//! have to wait.
 //!
-//! To accept a connection is the dearest thing that a Responder does for somebody whom it does not
-//! know. So each address may have [`BURST`] connections accepted at once, and then one in each
-//! [`INTERVAL_MS`] milliseconds; whoever asks for more of them waits, and others do not wait for
-//! it. Nobody is refused for that. What of an address is remembered is forgotten when it may have
-//! as many connections accepted at once as at first.
+//! To accept a connection is the most expensive thing that a Responder does for an unknown peer. So
+//! each address may have [`BURST`] connections accepted at once, and then one in each
+//! [`INTERVAL_MS`] milliseconds; further requests of the address wait, and those of others do not.
+//! No request is rejected for that. The entry of an address is dropped when it may have as many
+//! connections accepted at once as at first.
 
 /// The address of a Requester, without its port. IPv4 addresses are mapped to IPv6.
 pub type Host = [u8; 16];
 
-/// How many connections of an address may be accepted at once.
+/// The number of connections of an address that may be accepted at once.
 pub const BURST: u64 = 64;
 
-/// In how many milliseconds an address may have another one accepted after that.
+/// The time, in milliseconds, after which an address may have another one accepted then.
 pub const INTERVAL_MS: u64 = 50;
 
-/// How many addresses are remembered. When there are more, the one is forgotten whose turn would
-/// be the soonest to come, and begins anew.
+/// The number of addresses that are remembered. When there are more, the entry that would expire
+/// first is reused.
 const HOSTS: usize = 64;
 
 /// An address that has had connections accepted.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     host: Host,
-    /// When it may have all of [`BURST`] again, in milliseconds.
+    /// The time when it may have all of [`BURST`] again, in milliseconds.
     settled: u64,
 }
 
@@ -36,7 +37,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Nobody has asked yet.
+    /// Creates an empty table.
     pub const fn new() -> Self {
         Self {
             hosts: [Entry {
@@ -46,15 +47,15 @@ impl Admission {
         }
     }
 
-    /// Returns in how many milliseconds a connection of `host` may be accepted, seen at the time
-    /// `now`. Zero: at once.
+    /// Returns the number of milliseconds until a connection of `host` may be accepted, at the time
+    /// `now`. Zero means at once.
     pub fn delay(&self, host: &Host, now: u64) -> u64 {
         let entry = self.hosts.iter().find(|entry| entry.host == *host);
         let used = entry.map_or(0, |entry| entry.settled.saturating_sub(now));
         used.saturating_sub(BURST.saturating_sub(1).saturating_mul(INTERVAL_MS))
     }
 
-    /// A connection of `host` is accepted at the time `now`.
+    /// Records that a connection of `host` is accepted at the time `now`.
     pub fn accepted(&mut self, host: &Host, now: u64) {
         let known = self.hosts.iter().position(|entry| entry.host == *host);
         let soonest = || {
@@ -91,7 +92,7 @@ mod tests {
         host
     }
 
-    /// How many connections of `host` are accepted from `now` on, for so many milliseconds.
+    /// Returns how many connections of `host` are accepted from `now` on, for so many milliseconds.
     fn accepted(admission: &mut Admission, host: &Host, now: u64, duration: u64) -> u64 {
         let mut count = 0;
         for time in now..=now + duration {

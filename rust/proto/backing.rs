@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What stands behind the credits of a Requester.
+//! The resources behind the credits of a Requester.
 //!
-//! RFC 8166, section 3.3.1: a Requester posts a Receive for each reply before it sends the Call, and it may use fewer credits
-//! than the Responder grants. So a connection begins with resources for a few Calls, and gets more when the grant allows more and
-//! the Calls use them: each time twice as many, up to the grant. What it asks for in its Calls does not depend on that.
+//! RFC 8166, section 3.3.1: a Requester posts a Receive for each reply before it sends the Call,
+//! and it may use fewer credits than the Responder grants. So a connection begins with resources
+//! for a few Calls, and gets more when the grant allows more and the Calls use them: each time
+//! twice as many, up to the grant. What it asks for in its Calls does not depend on that.
 
 use crate::credit::raised;
 
-/// For how many Calls there are resources, and whether there will be more.
+/// The number of Calls that there are resources for, and its growth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backing {
     credits: u32,
-    /// For how many there will be resources.
+    /// The number of Calls that there will be resources for.
     target: Option<u32>,
-    /// When the next attempt may begin, after one failed.
+    /// The time of the next attempt, after one failed.
     not_before: u64,
 }
 
 impl Backing {
-    /// Resources for so many Calls, at least for one.
+    /// Starts with resources for so many Calls, at least for one.
     pub const fn new(credits: u32) -> Self {
         Self {
             credits: match credits {
@@ -31,57 +32,60 @@ impl Backing {
         }
     }
 
-    /// For how many Calls there are resources.
+    /// Returns the number of Calls that there are resources for.
     #[inline]
     pub const fn credits(&self) -> u32 {
         self.credits
     }
 
-    /// How many Calls may be in flight, if it were `window` with resources for any number.
+    /// Returns how many Calls may be in flight, if it were `window` with resources for any number.
     #[inline]
     pub fn limit(&self, window: u32) -> u32 {
         window.min(self.credits)
     }
 
-    /// Whether [`Self::begin`] may have an answer.
+    /// Returns whether [`Self::begin`] may have an answer.
     #[inline]
     pub fn is_short(&self, window: u32) -> bool {
         window > self.credits && self.target.is_none()
     }
 
-    /// At the time `now` `used` Calls are in flight, and `window` could be. Returns whether resources for more are to be had, for so
-    /// many as [`Self::target`] says.
+    /// Begins growth if `used` Calls are in flight at the time `now`, and `window` could be.
+    /// Returns whether to allocate resources, for as many Calls as [`Self::target`] says.
     pub fn begin(&mut self, window: u32, used: u32, now: impl FnOnce() -> u64) -> bool {
         if !self.is_short(window) {
             return false;
         }
         let target = raised(self.credits, used, window, window);
-        // Most often fewer are used, and nobody need know the time.
+        // Most often fewer are used, and the time is not needed.
         if target.is_some() && now() >= self.not_before {
             self.target = target;
         }
         self.target.is_some()
     }
 
-    /// Resources for `credits` Calls are to be had, whether they are used or not. Returns whether those are more than there are.
+    /// Begins growth to `credits` Calls, whether they are used or not. Returns whether that is more
+    /// than before.
     pub fn begin_all(&mut self, credits: u32) -> bool {
         self.target = Some(credits).filter(|credits| *credits > self.credits);
         self.target.is_some()
     }
 
-    /// For how many Calls there are to be resources, from [`Self::begin`] until that ends.
+    /// Returns the number of Calls to have resources for, from [`Self::begin`] until the growth
+    /// ends.
     pub fn target(&self) -> Option<u32> {
         self.target
     }
 
-    /// There are resources for `credits` Calls now. They are never fewer than before.
+    /// Records that there are resources for `credits` Calls now. They are never fewer than before.
     pub fn grown(&mut self, credits: u32) {
         self.credits = self.credits.max(credits);
         // More may have been asked for meanwhile.
         self.target = self.target.filter(|target| *target > self.credits);
     }
 
-    /// There were no resources for as many as [`Self::target`]. The next attempt begins no sooner than at the time `not_before`.
+    /// Records that there were no resources for as many as [`Self::target`]. The next attempt
+    /// begins no sooner than at the time `not_before`.
     pub fn failed(&mut self, not_before: u64) {
         self.target = None;
         self.not_before = not_before;

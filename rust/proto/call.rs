@@ -7,8 +7,9 @@
 //! Payload stream, and its chunks fit together: [`Call::parts`] tells how to rebuild that stream.
 //!
 //! Two checks need what only the caller has. [`Call::check_message`] looks at a message that RDMA
-//! Reads brought; [`Call::check_arguments`] compares the Read chunks with the DDP-eligible arguments,
-//! by the [Upper-Layer Binding](crate::upper_layer_binding). Both run before the Call is dispatched.
+//! Reads brought; [`Call::check_arguments`] compares the Read chunks with the DDP-eligible
+//! arguments, by the [Upper-Layer Binding](crate::upper_layer_binding). Both run before the Call is
+//! dispatched.
 
 use core::iter;
 use core::mem;
@@ -35,12 +36,12 @@ use crate::xdr::Reader;
 ///
 /// A Read chunk holds a reduced argument, and an Upper-Layer Binding makes only few arguments
 /// DDP-eligible. The binding of NFS has one in a procedure of NFSv2 or NFSv3, and one in some
-/// operations of a COMPOUND; it asks a client for one Read chunk beside the Position-Zero chunk (RFC
-/// 8267). The list is searched once for each chunk, before the caller is authenticated, and 64 KiB
-/// would hold more than 2,700 chunks.
+/// operations of a COMPOUND; it asks a client for one Read chunk beside the Position-Zero chunk
+/// (RFC 8267). The list is searched once for each chunk, before the caller is authenticated, and 64
+/// KiB would hold more than 2,700 chunks.
 const MAX_POSITIONS: usize = 16;
 
-/// What this Responder accepts.
+/// The limits of this Responder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// Chunks and segments. The NFS binding (RFC 8267) asks for 16 segments in a chunk, and for
@@ -48,7 +49,7 @@ pub struct Policy {
     pub limits: Limits,
     /// The most bytes to read for one Call: the longest argument and the rest of its message.
     pub max_pull: u64,
-    /// This end has Calls of its own in flight, in the reverse direction.
+    /// Set if this end has Calls of its own in flight, in the reverse direction.
     pub reverse: bool,
 }
 
@@ -59,18 +60,18 @@ pub enum Incoming<'a> {
     Call(Call<'a>),
     /// A Reply in the reverse direction. Its credit word is a grant.
     ReverseReply(reverse::Message<'a>),
-    /// The client could not make sense of our Call in the reverse direction.
+    /// An RDMA_ERROR for a Call of ours in the reverse direction.
     ReverseError {
         /// Our Call.
         xid: u32,
         /// Credits granted.
         credits: u32,
-        /// What the client says.
+        /// The error that the client reports.
         kind: RdmaError,
     },
 }
 
-/// What to do with a message that is not dispatched. The Receive is posted again in any case.
+/// The treatment of a message that is not dispatched. The Receive is posted again in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejection {
     /// Drop it in silence.
@@ -79,7 +80,7 @@ pub enum Rejection {
     Refuse(ErrorMessage, Reason),
 }
 
-/// Why a message is dropped.
+/// The reason to drop a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dropped {
     /// Too short to be anything.
@@ -92,10 +93,10 @@ pub enum Dropped {
     Reply,
 }
 
-/// Why a Call is refused.
+/// The reason to refuse a Call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Not our version.
+    /// Another version.
     Version(u32),
     /// A procedure that is retired or does not exist.
     Procedure(u32),
@@ -111,12 +112,12 @@ pub enum Reason {
     Unpadded(u64),
     /// The transaction numbers of header and RPC message differ.
     Xid {
-        /// In the header.
+        /// The one in the header.
         header: u32,
-        /// In the RPC message.
+        /// The one in the RPC message.
         payload: u32,
     },
-    /// Neither a Call nor a Reply.
+    /// A direction word of neither a Call nor a Reply.
     Direction(u32),
     /// The chunk at this Position overlaps another one, lies beyond the end of the message, or
     /// covers data that is not DDP-eligible.
@@ -149,7 +150,7 @@ pub struct Call<'a> {
     pub xid: u32,
     /// Credits requested.
     pub credits: u32,
-    /// Where the RPC message travels.
+    /// The place of the RPC message.
     pub body: Body,
     /// The RPC message without its reduced arguments if it is inline, else empty.
     pub payload: &'a [u8],
@@ -162,9 +163,9 @@ pub struct Call<'a> {
 pub enum Part {
     /// Bytes of the payload: behind the header, or of the Position-Zero chunk.
     Payload {
-        /// Where they start in the payload.
+        /// Their offset in the payload.
         from: u64,
-        /// How many they are.
+        /// Their number.
         length: u64,
     },
     /// The Read chunk at this Position.
@@ -174,11 +175,12 @@ pub enum Part {
         /// Length of the chunk. Never zero.
         length: u64,
     },
-    /// This many bytes of XDR padding, which were not transferred.
+    /// So many bytes of XDR padding, which were not transferred.
     Padding(u64),
 }
 
-/// Why [`parse`] drops a message, if the first words of its header say so whatever follows.
+/// Returns the reason why [`parse`] drops a message, if the first words of its header say so
+/// whatever follows.
 pub fn dropped(message: &[u8]) -> Option<Dropped> {
     let runt = Dropped::Runt(message.len());
     let Ok(prefix) = Prefix::parse(&mut Reader::new(message)) else {
@@ -240,8 +242,8 @@ pub fn parse<'a>(message: &'a [u8], policy: &Policy) -> Result<Incoming<'a>, Rej
     }
 }
 
-/// RFC 8166, section 4.2.4, has a Responder drop every RDMA_ERROR. In the reverse direction we are
-/// no Responder.
+/// Parses an RDMA_ERROR. RFC 8166, section 4.2.4, makes a Responder drop every one. In the reverse
+/// direction this end is no Responder.
 fn parse_error<'a>(
     prefix: &Prefix,
     mut reader: Reader<'_>,
@@ -269,7 +271,8 @@ fn refuse(xid: u32, reason: Reason) -> Rejection {
 }
 
 impl<'a> Call<'a> {
-    /// What the reply needs to know of a Call that came without chunks. All else is empty.
+    /// Returns a Call that came without chunks, with only what its reply depends on. All else is
+    /// empty.
     pub fn bare(xid: u32) -> Self {
         Self {
             xid,
@@ -353,7 +356,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Each chunk must start within what is there when it is inserted.
+    /// Checks that each chunk starts within the bytes that are there when it is inserted.
     fn check_positions(&self, payload: u64) -> Result<(), Reason> {
         let mut inserted: u64 = 0;
         let mut taken: u64 = 0;
@@ -368,11 +371,11 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
-    /// Looks at a message as it is without its reduced arguments. One that came inline was looked
-    /// at already.
+    /// Checks a message as it is without its reduced arguments. One that came inline was checked
+    /// already.
     ///
-    /// The header of the RPC message is never reduced: it holds all that RPCSEC_GSS needs (RFC 8166,
-    /// section 8.2.2).
+    /// The header of the RPC message is never reduced: it holds all that RPCSEC_GSS needs (RFC
+    /// 8166, section 8.2.2).
     pub fn check_message(&self, message: &[u8]) -> Result<(), Reason> {
         let length = xdr::byte_count(message);
         let short = Reason::Payload(length);
@@ -395,8 +398,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Compares the Read chunks with the eligible arguments of the rebuilt message. For the Position
-    /// of one, and how much of the message follows its chunk, `argument` gives its length.
+    /// Compares the Read chunks with the eligible arguments of the rebuilt message. For the
+    /// Position of one, and how much of the message follows its chunk, `argument` gives its length.
     ///
     /// Each chunk must hold one of them, without its padding or with it.
     pub fn check_arguments(
@@ -416,7 +419,8 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
-    /// The RDMA_ERROR for a Call that a later check refused, or whose reply cannot be returned.
+    /// Returns the RDMA_ERROR for a Call that a later check refused, or whose reply cannot be
+    /// returned.
     pub fn refuse(&self) -> ErrorMessage {
         ErrorMessage {
             xid: self.xid,
@@ -425,7 +429,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Positions and lengths of the Read chunks, without Position Zero, in the order of the
+    /// Returns Positions and lengths of the Read chunks, without Position Zero, in the order of the
     /// message. They are few, as [`parse`] made sure: the list is gone through for each of them.
     pub fn chunks(&self) -> impl Iterator<Item = (u32, u64)> + Clone + 'a {
         let read = self.lists.read;
@@ -435,7 +439,7 @@ impl<'a> Call<'a> {
         .map(move |position| (position, chunk::total(read.chunk(position))))
     }
 
-    /// Bytes of the payload: behind the header, or in the Position-Zero chunk.
+    /// Returns the length of the payload: behind the header, or in the Position-Zero chunk.
     pub fn payload_len(&self) -> u64 {
         match self.body {
             Body::Msg => xdr::byte_count(self.payload),
@@ -443,14 +447,14 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Bytes of the rebuilt message.
+    /// Returns the length of the rebuilt message.
     pub fn message_len(&self) -> u64 {
         self.chunks().fold(self.payload_len(), |sum, (_, length)| {
             sum.saturating_add(xdr::roundup_u64(length))
         })
     }
 
-    /// The parts of the rebuilt message, from its first byte to its last.
+    /// Returns the parts of the rebuilt message, from its first byte to its last.
     pub fn parts(&self) -> impl Iterator<Item = Part> + 'a {
         Parts {
             chunks: self.chunks().filter(|(_, length)| *length > 0).peekable(),
@@ -468,9 +472,9 @@ struct Parts<I: Iterator<Item = (u32, u64)>> {
     chunks: iter::Peekable<I>,
     /// Payload to come.
     payload: u64,
-    /// Payload that was handed out.
+    /// Payload that was returned.
     taken: u64,
-    /// Where we are in the message.
+    /// The offset in the message.
     at: u64,
     /// Padding to come.
     padding: u64,

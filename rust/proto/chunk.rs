@@ -57,7 +57,7 @@ impl ReadSegment {
     pub const WIRE_LEN: usize = 24;
 }
 
-/// How many chunks and segments a receiver accepts.
+/// The number of chunks and segments that a receiver accepts.
 ///
 /// The protocol knows no limit (RFC 8166, section 3.4.4). A receiver that holds the bytes can
 /// afford all the segments in them; one that copies them into slots has only so many.
@@ -72,7 +72,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// As many as the message holds.
+    /// As many as the message contains.
     pub const UNLIMITED: Self = Self {
         read_segments: usize::MAX,
         write_chunks: usize::MAX,
@@ -119,19 +119,20 @@ impl<'a> Segments<'a> {
         self.bytes.len() / Segment::WIRE_LEN
     }
 
-    /// No segment at all: an empty chunk. Not the same as an unused one.
+    /// Returns whether there is no segment at all: an empty chunk, which is not the same as an
+    /// unused one.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// The segments in order.
+    /// Returns the segments in order.
     #[inline]
     pub const fn iter(&self) -> SegmentIter<'a> {
         SegmentIter { bytes: self.bytes }
     }
 
-    /// Length of the chunk in bytes.
+    /// Returns the length of the chunk in bytes.
     #[inline]
     pub fn total(&self) -> u64 {
         total(self.iter())
@@ -148,7 +149,7 @@ impl<'a> IntoIterator for Segments<'a> {
     }
 }
 
-/// Sum of the lengths of `segments`, in 64 bits because two segments can exceed 32.
+/// Returns the sum of the lengths of `segments`, in 64 bits because two segments can exceed 32.
 #[inline]
 pub fn total(segments: impl Iterator<Item = Segment>) -> u64 {
     segments.fold(0, |sum: u64, segment| {
@@ -156,7 +157,7 @@ pub fn total(segments: impl Iterator<Item = Segment>) -> u64 {
     })
 }
 
-/// The part of `segments` that has `length` bytes from `from` on.
+/// Returns the part of `segments` that has `length` bytes from `from` on.
 pub fn slice(
     segments: impl Iterator<Item = Segment>,
     from: u64,
@@ -236,19 +237,20 @@ impl<'a> ReadList<'a> {
         self.bytes.len() / ReadSegment::WIRE_LEN
     }
 
-    /// Whether there is no Read chunk.
+    /// Returns whether there is no Read chunk.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// The segments in the order of the list.
+    /// Returns the segments in the order of the list.
     #[inline]
     pub const fn iter(&self) -> ReadIter<'a> {
         ReadIter { bytes: self.bytes }
     }
 
-    /// The segments of the chunk at `position`, in order. They need not be neighbours in the list.
+    /// Returns the segments of the chunk at `position`, in order. They need not be neighbours in
+    /// the list.
     #[inline]
     pub fn chunk(&self, position: u32) -> impl Iterator<Item = Segment> + Clone + 'a {
         self.iter()
@@ -256,7 +258,8 @@ impl<'a> ReadList<'a> {
             .map(|read| read.segment)
     }
 
-    /// Whether there are more than `MOST` Positions, that of an empty segment and zero included.
+    /// Returns whether there are more than `MOST` Positions, that of an empty segment and zero
+    /// included.
     ///
     /// It ends with the first that is too many. Each segment costs `MOST` comparisons at the most.
     #[inline]
@@ -277,7 +280,7 @@ impl<'a> ReadList<'a> {
         false
     }
 
-    /// The smallest Position in the list that is greater than `position`.
+    /// Returns the smallest Position in the list that is greater than `position`.
     #[inline]
     pub fn position_after(&self, position: u32) -> Option<u32> {
         self.iter()
@@ -349,25 +352,25 @@ impl<'a> WriteList<'a> {
         Ok(Self { bytes, chunks })
     }
 
-    /// Number of chunks, empty ones included.
+    /// Returns the number of chunks, empty ones included.
     #[inline]
     pub const fn len(&self) -> usize {
         self.chunks
     }
 
-    /// No chunk, not even an empty one.
+    /// Returns whether there is no chunk, not even an empty one.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.chunks == 0
     }
 
-    /// Bytes on the wire, without the word that ends the list.
+    /// Returns the number of bytes on the wire, without the word that ends the list.
     #[inline]
     pub const fn wire_len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The chunks in order.
+    /// Returns the chunks in order.
     #[inline]
     pub const fn iter(&self) -> WriteIter<'a> {
         WriteIter {
@@ -430,7 +433,7 @@ impl<'a> Lists<'a> {
         Ok(Self { read, write, reply })
     }
 
-    /// All three fields say that there is nothing.
+    /// Returns whether all three fields are empty.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.read.is_empty() && self.write.is_empty() && self.reply.is_none()
@@ -459,7 +462,7 @@ pub(crate) fn emit_chunk(
     Some(())
 }
 
-/// Bytes on the wire of a counted array of `count` segments.
+/// Returns the number of bytes on the wire of a counted array of `count` segments.
 #[inline]
 pub(crate) const fn chunk_len(count: usize) -> usize {
     count.saturating_mul(Segment::WIRE_LEN).saturating_add(4)
@@ -469,7 +472,7 @@ pub(crate) const fn chunk_len(count: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// Whether a list with these Positions has more of them than three.
+    /// Returns whether a list with these Positions has more than three of them.
     fn more_than_three(positions: &[u32]) -> bool {
         let mut bytes = Vec::new();
         for position in positions {

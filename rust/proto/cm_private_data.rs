@@ -20,7 +20,7 @@ pub struct PrivateData {
     remote_invalidation: bool,
 }
 
-/// A buffer size as the wire says it: multiples of 1024 bytes, less one.
+/// A buffer size as it is on the wire: multiples of 1024 bytes, less one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SizeCode(u8);
 
@@ -58,8 +58,8 @@ impl PrivateData {
         })
     }
 
-    /// Reads what the peer sent. Bytes after the first eight are ignored: some connection managers
-    /// always deliver a fixed, zero-padded area.
+    /// Parses the private data of the peer. Bytes after the first eight are ignored: some
+    /// connection managers always deliver a fixed, zero-padded area.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let [f0, f1, f2, f3, VERSION, flags, send, receive] = *bytes.first_chunk()? else {
             return None;
@@ -74,7 +74,7 @@ impl PrivateData {
         })
     }
 
-    /// The bytes to hand to the connection manager.
+    /// Returns the bytes for the connection manager.
     pub fn emit(&self) -> [u8; Self::WIRE_LEN] {
         let [f0, f1, f2, f3] = FORMAT.to_be_bytes();
         let flags = match self.remote_invalidation {
@@ -84,7 +84,8 @@ impl PrivateData {
         [f0, f1, f2, f3, VERSION, flags, self.send.0, self.receive.0]
     }
 
-    /// The same, but the peer shall not invalidate memory of this end.
+    /// Returns the same without remote invalidation: the peer must not invalidate memory of this
+    /// end.
     pub fn without_remote_invalidation(self) -> Self {
         Self {
             remote_invalidation: false,
@@ -92,23 +93,24 @@ impl PrivateData {
         }
     }
 
-    /// The longest Send, in bytes.
+    /// Returns the length of the longest Send.
     pub fn send_size(&self) -> usize {
         self.send.size()
     }
 
-    /// The longest Receive, in bytes.
+    /// Returns the length of the longest Receive.
     pub fn receive_size(&self) -> usize {
         self.receive.size()
     }
 
-    /// This end knows remote invalidation.
+    /// Returns whether this end announces remote invalidation.
     pub fn remote_invalidation(&self) -> bool {
         self.remote_invalidation
     }
 }
 
-/// Whether a Responder may invalidate the Requester's memory with its reply: both said so.
+/// Returns whether a Responder may invalidate the Requester's memory with its reply: both announced
+/// it.
 ///
 /// A Requester does not ask this. It looks at each completion, since a peer may invalidate
 /// unannounced and need not invalidate at all.
@@ -116,8 +118,8 @@ pub fn may_invalidate(ours: PrivateData, theirs: Option<PrivateData>) -> bool {
     ours.remote_invalidation && theirs.is_some_and(|theirs| theirs.remote_invalidation)
 }
 
-/// Whether a Requester with this private data takes a short reply to a Call that offered a Reply
-/// chunk.
+/// Returns whether a Requester with this private data takes a short reply to a Call that offered a
+/// Reply chunk.
 ///
 /// RFC 8166, section 4.3.3 allows it, but Linux before 4.14 takes a Reply chunk in the header of a
 /// short reply, whose lengths are zero, for an error, and fails the call. All versions of Linux

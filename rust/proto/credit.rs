@@ -14,8 +14,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// The account of a new connection that asks for `requested` credits: one credit until the
-    /// peer says more (section 3.3.3).
+    /// Creates the account of a new connection that requests `requested` credits: one credit until
+    /// the peer grants more (section 3.3.3).
     #[inline]
     pub fn new(requested: u32) -> Self {
         Self {
@@ -24,19 +24,19 @@ impl Window {
         }
     }
 
-    /// The credit word of the next Call.
+    /// Returns the credit word of the next Call.
     #[inline]
     pub fn requested(&self) -> u32 {
         self.requested
     }
 
-    /// Asks for another number of credits from now on.
+    /// Requests another number of credits from now on.
     #[inline]
     pub fn request(&mut self, credits: u32) {
         self.requested = credits.max(1);
     }
 
-    /// Takes over the grant of a valid reply, and returns the window.
+    /// Applies the grant of a valid reply, and returns the window.
     ///
     /// Not for a message that was dropped, and not for one of the other direction.
     #[inline]
@@ -46,8 +46,8 @@ impl Window {
         self.window()
     }
 
-    /// How many Calls may be in flight. Fewer than are, if the grant fell: then none is sent until
-    /// enough were answered.
+    /// Returns how many Calls may be in flight. That is fewer than are in flight, if the grant
+    /// fell: then none is sent until enough were answered.
     ///
     /// A Call cancelled on our side still counts until it is answered: the peer's Receive is used
     /// up.
@@ -57,12 +57,13 @@ impl Window {
     }
 }
 
-/// What the Responder grants next: twice as much as before, up to `limit` and to what the Requester asks for, when half of
-/// that is used, and more than one. `used` is how many Calls it serves at the same time, or how many
-/// [arrived within a round trip](Arrivals): over a long path with quick replies most Calls of a Requester are on the way.
+/// Returns the next grant of the Responder: twice as much as before, up to `limit` and to what the
+/// Requester requests, when half of that is used, and more than one. `used` is the number of Calls
+/// that it serves at the same time, or that [arrived within a round trip](Arrivals): over a long
+/// path with quick replies most Calls of a Requester are in flight.
 ///
-/// Receives for a grant are posted before it is sent, and again before each reply. When it may sink, and when the Receives for
-/// the higher grant may go, is said in [`crate::lowering`].
+/// Receives for a grant are posted before it is sent, and again before each reply.
+/// [`crate::lowering`] says when it may fall, and when the Receives for the higher grant may go.
 #[inline]
 pub fn raised(granted: u32, used: u32, requested: u32, limit: u32) -> Option<u32> {
     let limit = limit.min(requested.max(granted));
@@ -70,7 +71,8 @@ pub fn raised(granted: u32, used: u32, requested: u32, limit: u32) -> Option<u32
     (!enough).then(|| granted.saturating_mul(2).clamp(1, limit))
 }
 
-/// Half of the grant. A Requester that waits for each reply has no use for more than one credit.
+/// Returns half of the grant. A Requester that waits for each reply has no use for more than one
+/// credit.
 fn half(granted: u32) -> u32 {
     granted.div_ceil(2).max(2).min(granted)
 }
@@ -90,7 +92,7 @@ pub fn fewest_to_raise(granted: u32, requested: u32) -> u32 {
 /// uses. Calls that hang keep their credits, and with them all that is left when there are few.
 pub const LEAST_GRANT: u32 = 8;
 
-/// Returns what the Responder grants next: at least [`LEAST_GRANT`], then as [`raised`] says.
+/// Returns the next grant of the Responder: at least [`LEAST_GRANT`], then as [`raised`] says.
 ///
 /// A Requester that has more Calls on the way than it was granted keeps no account of credits, so
 /// what it asks for says nothing either. Section 3.3.1 forbids that; but there are some, and all
@@ -124,18 +126,19 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// No Call yet.
+    /// Starts without a Call.
     pub const fn new() -> Self {
         Self { since: 0 }
     }
 
-    /// A Call arrives at the time `now`, when `calls` were counted in the present stretch. If a
-    /// round trip has passed, begins a stretch with this Call, and returns how many arrived in a
-    /// round trip: `calls`, or so many fewer as the stretch was longer, rounded up. A Requester
-    /// that uses two credits has more than one Call on the way, or both are served at once.
+    /// Counts a Call that arrives at the time `now`, when `calls` were counted in the present
+    /// stretch. If a round trip has passed, begins a stretch with this Call, and returns how many
+    /// arrived in a round trip: `calls`, or so many fewer as the stretch was longer, rounded up. A
+    /// Requester that uses two credits has more than one Call in flight, or both are served at
+    /// once.
     ///
-    /// Need not be asked before this Call and those of the stretch are [enough](fewest_to_raise):
-    /// if a round trip has passed by then, fewer arrived in it.
+    /// It need not be called before this Call and those of the stretch are
+    /// [enough](fewest_to_raise): if a round trip has passed by then, fewer arrived in it.
     #[inline]
     pub fn arrived(&mut self, now: u64, round_trip: u64, calls: u32) -> Option<u32> {
         let passed = now.saturating_sub(self.since);
@@ -266,12 +269,12 @@ mod tests {
         }
     }
 
-    /// How many Calls are counted in a round trip, if one arrives each `gap`.
+    /// Returns how many Calls are counted in a round trip, if one arrives each `gap`.
     fn counted(gap: u64) -> Vec<u32> {
         Counter::new(0).count((1..=1000).map(|index| 1_000 + index * gap))
     }
 
-    /// When Calls arrive if there are `burst` at a time, that often.
+    /// Returns the times of Calls that arrive in bursts of `burst`, one in each `gap`.
     fn bursts(burst: u64, gap: u64) -> impl Iterator<Item = u64> {
         (1..=4_000 / burst).flat_map(move |index| (0..burst).map(move |_| 1_000 + index * gap))
     }

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What can go wrong, and whose fault it is.
+//! The errors of this crate, by whose fault they are.
 //!
 //! [`DecodeError`]: these bytes are no RPC-over-RDMA header. [`Violation`]: a well-formed message
-//! that breaks a rule of RFC 8166; the peer's fault. [`Misuse`]: a request to this crate that no correct
-//! caller makes; our fault.
+//! that breaks a rule of RFC 8166; the peer's fault. [`Misuse`]: a request to this crate that no
+//! correct caller makes; our fault.
 
 /// Bytes that do not decode, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeError {
-    /// What is wrong.
+    /// The fault.
     pub fault: Fault,
     /// Offset in bytes, from the start of the message, of the item that is wrong.
     pub at: usize,
 }
 
-/// What is wrong with bytes that do not decode.
+/// A fault of bytes that do not decode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The message ends inside an item.
@@ -86,7 +86,7 @@ pub enum Violation {
 }
 
 impl Violation {
-    /// The rule that is broken, for people.
+    /// Returns the rule that is broken, for people.
     pub const fn reason(&self) -> &'static str {
         match self {
             Violation::ChunkCount { .. } => "more Write chunks than were offered",

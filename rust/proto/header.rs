@@ -11,13 +11,14 @@ use crate::xdr;
 use crate::xdr::Reader;
 use crate::xdr::Writer;
 
-/// The version that this crate speaks.
+/// The version that this crate implements.
 pub const VERSION: u32 = 1;
 
 /// Length of the smallest header of a Call or Reply: the fixed words and three empty chunk fields.
 pub const MIN_LEN: usize = 28;
 
-/// Procedure numbers. DONE is retired, and named because it is dropped without an answer; MSGP (2) is retired, too.
+/// Procedure numbers. DONE is retired, and named because it is dropped without an answer; MSGP (2)
+/// is retired, too.
 pub mod procedure {
     /// A header followed by the RPC message.
     pub const MSG: u32 = 0;
@@ -25,7 +26,7 @@ pub mod procedure {
     pub const NOMSG: u32 = 1;
     /// Retired: the Requester is done with the Responder's memory.
     pub const DONE: u32 = 3;
-    /// The Responder could not make sense of a Call.
+    /// The Responder could not serve a Call.
     pub const ERROR: u32 = 4;
 }
 
@@ -38,7 +39,7 @@ pub struct Prefix {
     pub version: u32,
     /// Credits: a request with a Call, a grant with a Reply.
     pub credits: u32,
-    /// What follows.
+    /// The procedure, which says what follows.
     pub procedure: u32,
 }
 
@@ -75,12 +76,12 @@ pub(crate) fn check_credits(credits: u32) -> Result<(), Misuse> {
     }
 }
 
-/// Where the RPC message travels.
+/// The place of the RPC message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// Behind the header, in the same Send.
+    /// The same Send, behind the header.
     Msg,
-    /// In a chunk: Position Zero for a Call, the Reply chunk for a Reply.
+    /// A chunk: Position Zero for a Call, the Reply chunk for a Reply.
     NoMsg,
 }
 
@@ -101,7 +102,7 @@ pub struct Call<'a> {
     pub xid: u32,
     /// Credits requested, at least one.
     pub credits: u32,
-    /// Where the RPC message travels.
+    /// The place of the RPC message.
     pub body: Body,
     /// Arguments outside the message, and the message itself if it travels by chunk.
     pub read: &'a [ReadSegment],
@@ -112,7 +113,7 @@ pub struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Bytes that [`emit`](Self::emit) writes.
+    /// Returns the number of bytes that [`emit`](Self::emit) writes.
     #[inline]
     pub fn wire_len(&self) -> usize {
         let read = self.read.len().saturating_mul(ReadSegment::WIRE_LEN);
@@ -129,7 +130,7 @@ impl Call<'_> {
 
     /// Writes the header to the front of `out` and returns its length.
     ///
-    /// After an error, what `out` holds is no header.
+    /// After an error, `out` holds no header.
     pub fn emit(&self, out: &mut [u8]) -> Result<usize, Misuse> {
         check_credits(self.credits)?;
         self.check_payload()?;
@@ -163,7 +164,8 @@ impl Call<'_> {
         })
     }
 
-    /// The message has exactly one payload (RFC 8166, section 4.2.4), and Positions count units.
+    /// Checks that the message has exactly one payload (RFC 8166, section 4.2.4), and that
+    /// Positions count units.
     #[inline]
     fn check_payload(&self) -> Result<(), Misuse> {
         let mut payload: u64 = 0;

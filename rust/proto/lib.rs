@@ -2,10 +2,10 @@
 
 //! RPC-over-RDMA version 1 without I/O.
 //!
-//! Every message that can be on the wire, and every decision that a Requester or a Responder takes from it:
-//! RFC 8166 (the protocol), RFC 8167 (reverse direction) and RFC 8797 (private data). Bytes,
-//! numbers and states go in; views, plans and actions come out. There is no clock, no lock, no
-//! allocation and no kernel interface in this crate, so host tests and fuzzers reach all of it.
+//! Every message that can be on the wire, and every decision that a Requester or a Responder takes
+//! from it: RFC 8166 (the protocol), RFC 8167 (reverse direction) and RFC 8797 (private data).
+//! Bytes, numbers and states go in; views, plans and actions come out. There is no clock, no lock,
+//! no allocation and no kernel interface in this crate, so host tests and fuzzers reach all of it.
 //!
 //! What the crate promises:
 //!
@@ -14,10 +14,10 @@
 //! - Encoders never write outside the buffer given.
 //! - Nothing is sized by a number from the wire.
 //!
-//! A Requester [plans](plan) a Call, [encodes](header::Call) its header, and [parses](reply)
-//! the reply. A Responder [parses](call) a Call and [builds](reply_builder) the reply. Both keep
-//! account of [credits](credit), which a Responder [lowers](lowering) again, and of the [state of the connection](conn). A
-//! Responder [admits](admission) Requesters.
+//! A Requester [plans](plan) a Call, [encodes](header::Call) its header, and [parses](reply) the
+//! reply. A Responder [parses](call) a Call and [builds](reply_builder) the reply. Both keep
+//! account of [credits](credit), which a Responder [lowers](lowering) again, and of the [state of
+//! the connection](conn). A Responder [admits](admission) Requesters.
 
 // Kbuild passes `no_std` itself. The unit tests need `std`.
 #![cfg_attr(not(any(test, CONFIG_RUST)), no_std)]

@@ -1,64 +1,74 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! When a credit grant is lowered that a Requester does not use, and when the Receives for it may go.
+//! The decay of a credit grant that a Requester does not use: when it is lowered, and when the
+//! Receives for it may go.
 //!
-//! RFC 8166, section 3.3.1: the grant of a reply replaces the one before it. A Requester goes on under the old one until it has
-//! handled that reply, so the Receives for the old grant stay posted meanwhile. When it has cannot be seen; that its device
-//! acknowledged the reply can, and some seconds are allowed for the rest. On iWARP a Send completes when the lower layer has
-//! it, so as long is allowed there as a Requester waits for a reply.
+//! RFC 8166, section 3.3.1: the grant of a reply replaces the one before it. A Requester uses the
+//! old one until it has handled that reply, so the Receives for the old grant stay posted
+//! meanwhile. The moment at which it does is invisible. The transport acknowledgement of the reply
+//! is visible, and [`ACKNOWLEDGED_MS`] are allowed for the rest. On iWARP a Send completes when the
+//! lower layer has it, so [`UNACKNOWLEDGED_MS`] are allowed there, the time that a Requester waits
+//! for a reply.
 //!
-//! Posted Receives cannot be taken back. They go as messages arrive: then they are not posted again.
+//! Posted Receives cannot be taken back. They go as messages arrive: then they are not posted
+//! again.
 
-/// How long, in milliseconds, a Requester has to use less than a quarter of its grant before it is lowered.
+/// The time, in milliseconds, for which a Requester has to use less than a quarter of its grant
+/// before it is lowered.
 pub const UNUSED_MS: u64 = 30_000;
 
-/// How long, in milliseconds, a Requester has to handle a reply with the lower grant, when its device has acknowledged it.
+/// The time, in milliseconds, that a Requester has to handle a reply with the lower grant, when its
+/// device has acknowledged it.
 pub const ACKNOWLEDGED_MS: u64 = 5_000;
 
-/// How long, when nobody knows whether it has.
+/// The time, in milliseconds, that it has when its device may not have acknowledged it.
 pub const UNACKNOWLEDGED_MS: u64 = 60_000;
 
-/// What [`Lowering::look`] looks at.
+/// The observed use of a grant.
 #[derive(Clone, Copy, Debug)]
 pub struct Sight {
     /// The time, in milliseconds.
     pub now: u64,
-    /// The grant that replies carry which begin from now on.
+    /// The grant of replies that begin from now on.
     pub granted: u32,
-    /// How many Calls were outstanding at the same time since the last look, at most.
+    /// The most Calls that were outstanding at the same time since the last observation.
     pub used: u32,
-    /// Whether replies wait for room in the Send queue.
+    /// Set if replies wait for space in the Send queue.
     pub replies_wait: bool,
-    /// How many replies have begun. Each of them has read the grant since. The number may wrap.
+    /// The number of replies that have begun. Each of them has read the grant since. The number may
+    /// wrap.
     pub replies: u32,
-    /// How many milliseconds ago the oldest Send was posted that has not completed.
+    /// The age, in milliseconds, of the oldest Send that has not completed.
     pub oldest_posted: u64,
-    /// [`ACKNOWLEDGED_MS`], or [`UNACKNOWLEDGED_MS`] if Sends complete before they are acknowledged.
+    /// [`ACKNOWLEDGED_MS`], or [`UNACKNOWLEDGED_MS`] if Sends complete before they are
+    /// acknowledged.
     pub settle_ms: u64,
 }
 
-/// What to do then.
+/// The action that the caller has to carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Nothing.
     None,
-    /// Grant so much from now on, but keep the Receives. [`Lowering::lowered`] is to be called when that is done.
+    /// Grant so much from now on, but keep the Receives. Then call [`Lowering::lowered`].
     Lower(u32),
-    /// Do not post more Receives again than the grant takes, to which it may have been raised meanwhile.
+    /// Do not post more Receives again than the grant takes, to which it may have been raised
+    /// meanwhile.
     FreeReceives,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Since `since` the Requester has used less than a quarter of its grant, `most` at most.
+    /// The Requester has used less than a quarter of its grant since `since`: `most` at most.
     Granted { since: u64, most: u32 },
-    /// The grant was lowered, when `replies` had begun. No reply may have said so yet. It may have been raised since.
+    /// The grant was lowered, when `replies` had begun. It may not have been announced by a reply
+    /// yet, and it may have been raised since.
     Lowered { replies: u32 },
-    /// A reply that says so had begun at the time `at`, and none waited.
+    /// A reply that announces it had begun at the time `at`, and none waited.
     Told { at: u64 },
 }
 
-/// The grant of one Requester, looked at about once in a second in which there was a message.
+/// The grant of one Requester, observed about once in a second in which there was a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lowering {
     state: State,
@@ -67,7 +77,7 @@ pub struct Lowering {
 }
 
 impl Lowering {
-    /// For a Requester whose first grant, at the time `now`, is `least`.
+    /// Creates the state for a Requester whose first grant, at the time `now`, is `least`.
     pub const fn new(now: u64, least: u32) -> Self {
         Self {
             state: State::Granted {
@@ -78,7 +88,7 @@ impl Lowering {
         }
     }
 
-    /// Looks at what the Requester uses, and says what to do.
+    /// Observes the use of the grant, and returns the action that follows.
     pub fn look(&mut self, sight: &Sight) -> Action {
         let Sight { now, granted, .. } = *sight;
         match self.state {
@@ -113,7 +123,7 @@ impl Lowering {
         Action::None
     }
 
-    /// The grant was lowered. So many `replies` had begun after that.
+    /// Records that the grant was lowered. So many `replies` had begun after that.
     pub fn lowered(&mut self, replies: u32) {
         self.state = State::Lowered { replies };
     }
@@ -130,7 +140,8 @@ impl Lowering {
 mod tests {
     use super::*;
 
-    /// A Requester that has 128 credits and uses one, `seconds` after the connection began.
+    /// Returns a sample of a Requester that has 128 credits and uses one, `seconds` after the
+    /// connection began.
     fn idle(seconds: u64) -> Sight {
         Sight {
             now: seconds * 1_000,
@@ -143,7 +154,7 @@ mod tests {
         }
     }
 
-    /// One whose grant was lowered to 2 after 30 seconds.
+    /// Returns the state of a Requester whose grant was lowered to 2 after 30 seconds.
     fn lowered() -> Lowering {
         let mut lowering = Lowering::new(0, 2);
         assert_eq!(lowering.look(&idle(30)), Action::Lower(2));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Inline or chunk? What a Call and its reply need (RFC 8166, sections 3.5 and 4.3).
+//! The choice between inline and chunks for a Call and its reply (RFC 8166, sections 3.5 and 4.3).
 //!
 //! The reply is planned first, because the chunks offered for it lengthen the header of the Call.
 //! They lengthen the header of the reply as well: the Responder repeats them there. Whatever is
@@ -16,7 +16,7 @@ use crate::header::Body;
 use crate::header::MIN_LEN;
 use crate::xdr::roundup;
 
-/// Which end of the connection we are.
+/// The end of the connection that this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Opened the connection: Requester in the forward direction.
@@ -31,22 +31,22 @@ pub enum Role {
 /// a reverse-direction Call goes from the server to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thresholds {
-    /// From the client to the server.
+    /// The threshold from the client to the server.
     pub call: usize,
-    /// From the server to the client.
+    /// The threshold from the server to the client.
     pub reply: usize,
 }
 
 impl Thresholds {
-    /// What every implementation takes (RFC 8166, section 3.3.3).
+    /// The thresholds of every implementation (RFC 8166, section 3.3.3).
     pub const DEFAULT: Self = Self {
         call: PrivateData::MIN_SIZE,
         reply: PrivateData::MIN_SIZE,
     };
 
-    /// What both ends can do.
+    /// Returns the thresholds that both ends support.
     ///
-    /// A peer that said nothing gets the default in both directions, whatever our own sizes are.
+    /// A peer without private data gets the default in both directions, whatever our own sizes are.
     pub fn negotiate(role: Role, ours: PrivateData, theirs: Option<PrivateData>) -> Self {
         let Some(theirs) = theirs else {
             return Self::DEFAULT;
@@ -82,37 +82,38 @@ pub struct Sizes {
     pub reply: usize,
     /// Length without padding of the longest eligible result.
     pub result: Option<usize>,
-    /// Data may be reduced. Not so with RPCSEC_GSS integrity or privacy (RFC 8166, section
+    /// Set if data may be reduced. RPCSEC_GSS integrity and privacy forbid it (RFC 8166, section
     /// 8.2.2.3).
     pub reduction: bool,
     /// Segments that one chunk has at most.
     pub segments: usize,
 }
 
-/// How the Call travels.
+/// The form in which the Call travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallForm {
     /// Whole, behind the header.
     Inline,
-    /// Behind the header without its argument and the padding after it; the argument in a Read chunk.
+    /// Behind the header without its argument and the padding after it; the argument in a Read
+    /// chunk.
     ReadChunk(Argument),
     /// Whole, in a Position-Zero Read chunk; nothing behind the header.
     PositionZero,
 }
 
-/// What the Responder is given for the reply.
+/// The chunks that are offered to the Responder for the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyForm {
-    /// Nothing: the reply fits behind its header.
+    /// None: the reply fits behind its header.
     Inline,
     /// A Write chunk for the result.
     WriteChunk {
-        /// Least length of the chunk. There is no room for padding in it.
+        /// Least length of the chunk. It has no space for padding.
         write: usize,
     },
     /// A Write chunk for the result, and a Reply chunk should the rest be too long.
     WriteAndReplyChunk {
-        /// Least length of the Write chunk. There is no room for padding in it.
+        /// Least length of the Write chunk. It has no space for padding.
         write: usize,
         /// Least length of the Reply chunk.
         reply: usize,
@@ -124,26 +125,26 @@ pub enum ReplyForm {
     },
 }
 
-/// How one RPC travels.
+/// The forms in which one RPC travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// How the Call travels.
+    /// The form in which the Call travels.
     pub call: CallForm,
-    /// What the Responder is given for the reply.
+    /// The chunks that are offered to the Responder for the reply.
     pub reply: ReplyForm,
 }
 
-/// Why an RPC cannot be sent.
+/// The reason why an RPC cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanError {
     /// The sizes contradict each other.
     Misuse(Misuse),
-    /// Even the bare header of the Call exceeds the threshold.
+    /// The header of the Call alone exceeds the threshold.
     CallHeader {
         /// Length of the header.
         length: usize,
     },
-    /// Even the bare header of the reply exceeds the threshold.
+    /// The header of the reply alone exceeds the threshold.
     ReplyHeader {
         /// Length of the header.
         length: usize,
@@ -197,7 +198,7 @@ impl ReplyForm {
         }
     }
 
-    /// Length of a header with this form's chunks and an empty Read list.
+    /// Returns the length of a header with this form's chunks and an empty Read list.
     fn header_len(self, segments: usize) -> usize {
         let reply = chunk::chunk_len(segments);
         let write = reply.saturating_add(4);
@@ -232,7 +233,7 @@ impl CallForm {
         }
     }
 
-    /// Where the message travels.
+    /// Returns the place of the message.
     #[inline]
     pub fn body(self) -> Body {
         match self {
@@ -241,7 +242,8 @@ impl CallForm {
         }
     }
 
-    /// What of a Call of `length` bytes the Read chunk covers, and its Position.
+    /// Returns the Position of the Read chunk, and the range of a Call of `length` bytes that it
+    /// covers.
     #[inline]
     pub fn read_chunk(self, length: usize) -> Option<(u32, Range<usize>)> {
         match self {
@@ -251,7 +253,7 @@ impl CallForm {
         }
     }
 
-    /// Which ranges of a Call of `length` bytes follow the header, in this order.
+    /// Returns the ranges of a Call of `length` bytes that follow the header, in this order.
     #[inline]
     pub fn inline(self, length: usize) -> [Range<usize>; 2] {
         match self {
@@ -267,13 +269,13 @@ impl CallForm {
 }
 
 impl Argument {
-    /// Where in the Call it is.
+    /// Returns its range in the Call.
     fn range(self) -> Range<usize> {
         let start = usize::try_from(self.position).unwrap_or(usize::MAX);
         start..start.saturating_add(self.length)
     }
 
-    /// Length of the Call without this argument and its padding.
+    /// Returns the length of the Call without this argument and its padding.
     fn rest(self, call: usize) -> Result<usize, Misuse> {
         if self.position & 3 != 0 {
             return Err(Misuse::Position(self.position));

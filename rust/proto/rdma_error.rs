@@ -12,10 +12,10 @@ use crate::xdr::Reader;
 const ERR_VERS: u32 = 1;
 const ERR_CHUNK: u32 = 2;
 
-/// What an RDMA_ERROR message says.
+/// The error of an RDMA_ERROR message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RdmaError {
-    /// ERR_VERS: the Responder knows these versions only. To us this is data, nothing to act on.
+    /// ERR_VERS: the Responder supports these versions only. To us this is data, nothing to act on.
     Version {
         /// Lowest version.
         low: u32,
@@ -27,14 +27,14 @@ pub enum RdmaError {
 }
 
 impl RdmaError {
-    /// The answer to a version that we do not know.
+    /// The answer to a version that this crate does not implement.
     pub const UNKNOWN_VERSION: Self = RdmaError::Version {
         low: header::VERSION,
         high: header::VERSION,
     };
 
-    /// Reads what follows the fixed words. The error is a code that is unknown, if the message is
-    /// long enough to have one. Whatever follows the last word is ignored.
+    /// Parses the words behind the fixed ones. The error is an unknown code, if the message is long
+    /// enough to have one. Bytes behind the last word are ignored.
     pub(crate) fn parse(reader: &mut Reader<'_>) -> Result<Self, Option<u32>> {
         let mut word = || reader.u32().map_err(|_| None);
         match word()? {
@@ -55,7 +55,7 @@ pub struct ErrorMessage {
     pub xid: u32,
     /// The version that the Call had, whatever it was.
     pub version: u32,
-    /// What is wrong.
+    /// The error.
     pub error: RdmaError,
 }
 
@@ -63,7 +63,7 @@ impl ErrorMessage {
     /// The longest such message.
     pub const MAX_LEN: usize = 28;
 
-    /// Bytes that [`emit`](Self::emit) writes.
+    /// Returns the number of bytes that [`emit`](Self::emit) writes.
     pub fn wire_len(&self) -> usize {
         match self.error {
             RdmaError::Version { .. } => Self::MAX_LEN,

@@ -4,8 +4,8 @@
 //! 3.4.6).
 //!
 //! The reply is there as the upper layer encoded it, with its results in it. In their order each
-//! eligible result is given its [place](ReducedReply::place). What is left is the message, without the
-//! results that went to chunks and without the padding behind them.
+//! eligible result is [placed](ReducedReply::place). The remaining bytes are the message, without
+//! the results that went to chunks and without the padding behind them.
 
 use core::iter;
 use core::ops::Range;
@@ -17,21 +17,21 @@ use crate::reply_builder::Placement;
 use crate::reply_builder::Unreturnable;
 use crate::xdr;
 
-/// Where the parts of a reply go.
+/// The distribution of a reply over message and Write chunks.
 ///
 /// # Invariants
 ///
-/// The results in chunks, each with its padding, follow each other in the order of their chunks, do not
-/// overlap and end before `total`.
+/// The results in chunks, each with its padding, follow each other in the order of their chunks, do
+/// not overlap and end before `total`.
 #[derive(Clone, Debug)]
 pub struct ReducedReply<'a, const CHUNKS: usize> {
     placement: Placement<'a>,
-    /// How many bytes went to each chunk, and where in the reply they start.
+    /// The number of bytes in each chunk, and their offsets in the reply.
     written: [u64; CHUNKS],
     starts: [usize; CHUNKS],
-    /// How many chunks, from the first, may have something in them.
+    /// The number of chunks, from the first, that may be used.
     used: usize,
-    /// Where the last reduced result ends, with its padding.
+    /// The end of the last reduced result, with its padding.
     end: usize,
     /// Length of the reply, and of what stays in the message.
     total: usize,
@@ -39,7 +39,7 @@ pub struct ReducedReply<'a, const CHUNKS: usize> {
 }
 
 impl<'a, const CHUNKS: usize> ReducedReply<'a, CHUNKS> {
-    /// A reply of `total` bytes to `call`, which has no more than `CHUNKS` Write chunks. For
+    /// Begins a reply of `total` bytes to `call`, which has no more than `CHUNKS` Write chunks. For
     /// `reduction` see [`Placement::new`].
     pub fn new(call: &Call<'a>, reduction: bool, total: usize) -> Self {
         // INVARIANT: Nothing is in a chunk.
@@ -54,7 +54,7 @@ impl<'a, const CHUNKS: usize> ReducedReply<'a, CHUNKS> {
         }
     }
 
-    /// Finds the place of the next eligible result, whose bytes these are.
+    /// Places the next eligible result, whose bytes these are.
     pub fn place(&mut self, result: Range<usize>) -> Result<(), Unreturnable> {
         let length = result.end.saturating_sub(result.start);
         let written = u64::try_from(length).unwrap_or(u64::MAX);
@@ -76,22 +76,23 @@ impl<'a, const CHUNKS: usize> ReducedReply<'a, CHUNKS> {
         Ok(())
     }
 
-    /// As [`Placement::pass`].
+    /// Passes over a Write chunk. See [`Placement::pass`].
     pub fn pass(&mut self) {
         self.placement.pass();
     }
 
-    /// Bytes in each Write chunk, as [`ReplyBuilder::new`](crate::reply_builder::ReplyBuilder::new) wants to know.
+    /// Returns the number of bytes in each Write chunk, as
+    /// [`ReplyBuilder::new`](crate::reply_builder::ReplyBuilder::new) expects it.
     pub fn written(&self) -> &[u64] {
         self.written.get(..self.used).unwrap_or(&[])
     }
 
-    /// Length of the message.
+    /// Returns the length of the message.
     pub fn rest(&self) -> usize {
         self.rest
     }
 
-    /// The results in chunks, and which chunk each of them goes to.
+    /// Returns the results in chunks, and the chunk of each.
     pub fn reduced(&self) -> impl Iterator<Item = (usize, Range<usize>)> + '_ {
         (0..self.used).filter_map(|index| {
             let length = usize::try_from(*self.written.get(index)?).unwrap_or(usize::MAX);
@@ -100,7 +101,7 @@ impl<'a, const CHUNKS: usize> ReducedReply<'a, CHUNKS> {
         })
     }
 
-    /// What of the reply is the message.
+    /// Returns the ranges of the reply that are the message.
     pub fn remaining(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         let mut gaps = self.reduced();
         // Where the next part starts; nowhere after the last.
@@ -124,7 +125,7 @@ impl<'a, const CHUNKS: usize> ReducedReply<'a, CHUNKS> {
     }
 }
 
-/// What of `range` is before `skipped`, and what behind it.
+/// Returns the parts of `range` before and behind `skipped`.
 pub fn around(range: Range<usize>, skipped: &Range<usize>) -> [Range<usize>; 2] {
     [
         range.start..range.end.min(skipped.start.max(range.start)),

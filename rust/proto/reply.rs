@@ -3,11 +3,11 @@
 //! Messages that the Requester receives (RFC 8166, sections 4.3 and 4.5).
 //!
 //! [`parse`] looks at the bytes alone. The caller then looks up the transaction and has the reply
-//! [checked](Reply::check) against what the Call offered. An error from either means the same:
-//! drop the message, tell the peer nothing, change nothing (not even the credits), count it, and
-//! post the Receive again. The RPC stays pending. If that happens again to the same RPC over another
-//! connection, it will for ever: the caller ends the RPC. An [`Incoming::Error`] ends the RPC for good; it
-//! may have been executed.
+//! [checked](Reply::check) against what the Call offered. An error from either means the same: drop
+//! the message, tell the peer nothing, change nothing (not even the credits), count it, and post
+//! the Receive again. The RPC stays pending. If that happens again to the same RPC over another
+//! connection, it will for ever: the caller ends the RPC. An [`Incoming::Error`] ends the RPC for
+//! good; it may have been executed.
 
 use crate::chunk::Limits;
 use crate::chunk::Lists;
@@ -34,23 +34,23 @@ pub enum Incoming<'a> {
     ReverseCall(reverse::Message<'a>),
     /// A Reply. Its credit word is a grant.
     Reply(Reply<'a>),
-    /// The Responder could not make sense of our Call, or cannot return the reply.
+    /// An RDMA_ERROR: the Responder could not serve our Call, or cannot return the reply.
     Error {
         /// The Call.
         xid: u32,
         /// Credits granted.
         credits: u32,
-        /// What the Responder says.
+        /// The error that the Responder reports.
         kind: RdmaError,
     },
 }
 
-/// Why a message from the server is dropped before its transaction is looked up.
+/// The reason to drop a message from the server before its transaction is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discard {
     /// Too short to be what it says it is.
     Runt(usize),
-    /// Not our version.
+    /// Another version.
     Version(u32),
     /// A procedure that is retired or does not exist.
     Procedure(u32),
@@ -64,12 +64,12 @@ pub enum Discard {
     Payload(u64),
     /// The transaction numbers of header and RPC message differ.
     Xid {
-        /// In the header.
+        /// The one in the header.
         header: u32,
-        /// In the RPC message.
+        /// The one in the RPC message.
         payload: u32,
     },
-    /// Neither a Call nor a Reply.
+    /// A direction word of neither a Call nor a Reply.
     Direction(u32),
     /// A Call in the reverse direction with chunks.
     ReverseChunks,
@@ -78,7 +78,7 @@ pub enum Discard {
 }
 
 impl Discard {
-    /// What is wrong with the message, for people.
+    /// Returns what is wrong with the message, for people.
     pub const fn reason(&self) -> &'static str {
         match self {
             Discard::Runt(_) => "a message that is too short",
@@ -109,7 +109,7 @@ pub struct Reply<'a> {
     pub xid: u32,
     /// Credits granted.
     pub credits: u32,
-    /// Where the RPC message is.
+    /// The place of the RPC message.
     pub body: Body,
     /// The RPC message if it is inline, else empty.
     pub payload: &'a [u8],
@@ -119,7 +119,8 @@ pub struct Reply<'a> {
     pub reply: Option<Segments<'a>>,
 }
 
-/// The XID that a message in a Receive buffer claims to have, whether [`parse`] accepts the message or not.
+/// Returns the XID that a message in a Receive buffer claims to have, whether [`parse`] accepts the
+/// message or not.
 pub fn claimed_xid(message: &[u8]) -> Option<u32> {
     let (xid, _) = message.split_first_chunk()?;
     Some(u32::from_be_bytes(*xid))
@@ -150,8 +151,8 @@ pub fn parse(message: &[u8]) -> Result<Incoming<'_>, Discard> {
     }
 }
 
-/// ERR_CHUNK has 20 bytes, fewer than RFC 8166, section 4.5, wants to see parsed. Taken literally,
-/// that section would have a Requester wait for ever.
+/// Parses an RDMA_ERROR. ERR_CHUNK has 20 bytes, fewer than RFC 8166, section 4.5, requires of a
+/// message that is parsed. Taken literally, that section would make a Requester wait for ever.
 fn parse_error<'a>(
     prefix: &Prefix,
     mut reader: Reader<'_>,
@@ -194,10 +195,10 @@ fn parse_msg<'a>(
     }
 }
 
-/// The payload of such a reply is in the Reply chunk (RFC 8166, section 4.2.4).
+/// Parses a reply whose payload is in the Reply chunk (RFC 8166, section 4.2.4).
 ///
-/// The padding of the last item may be missing, as that leaves nothing in doubt. Bytes behind the header
-/// do: they may be the reply, and then nothing was written to the chunk.
+/// The padding of the last item may be missing, as that leaves nothing in doubt. Bytes behind the
+/// header do: they may be the reply, and then nothing was written to the chunk.
 fn parse_nomsg<'a>(
     prefix: &Prefix,
     lists: &Lists<'a>,
@@ -260,8 +261,8 @@ impl<'a> Reply<'a> {
     /// The header repeats every chunk, segment by segment; only the lengths change, to what was
     /// written (RFC 8166, sections 3.4.6 and 4.3.3). Any other difference is a [`Violation`].
     ///
-    /// Missing chunks, and missing segments at the end of a chunk, are taken for unused: the server of
-    /// illumos leaves them out, and so did that of Linux before 4.12.
+    /// Missing chunks, and missing segments at the end of a chunk, are taken for unused: the server
+    /// of illumos leaves them out, and so did that of Linux before 4.12.
     pub fn check(&self, offer: &Offer<'_>) -> Result<Outcome<'a>, Violation> {
         if self.write.len() > offer.write.len() {
             return Err(Violation::ChunkCount {
@@ -292,7 +293,8 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// The number of bytes written to a chunk, if it is the chunk that was offered or the beginning of it.
+/// Returns the number of bytes written to a chunk, if it is the chunk that was offered or the
+/// beginning of it.
 fn returned_len(offered: &[Segment], returned: Segments<'_>) -> Result<u64, Violation> {
     if returned.len() > offered.len() {
         return Err(Violation::SegmentCount {
@@ -322,8 +324,8 @@ fn returned_len(offered: &[Segment], returned: Segments<'_>) -> Result<u64, Viol
 }
 
 impl Outcome<'_> {
-    /// Looks for the count word in a message that comes inline, [checks](check_result) the result in
-    /// the Write chunk, and returns its length there.
+    /// Looks for the count word in a message that comes inline, [checks](check_result) the result
+    /// in the Write chunk, and returns its length there.
     ///
     /// This is for an upper layer whose replies end with that result, as all do that the kernel's
     /// NFS client offers such a chunk for: the count word is the last.
@@ -336,19 +338,21 @@ impl Outcome<'_> {
 /// The most bytes behind a result in its Write chunk that are taken for padding.
 const MAX_PADDING: usize = 3;
 
-/// Compares what came by chunk with the reply as the upper layer decoded it. Returns how many bytes of
-/// the chunk are the result.
+/// Compares the bytes in the chunk with the reply as the upper layer decoded it. Returns how many
+/// bytes of the chunk are the result.
 ///
-/// `written` says how many bytes are in the chunk, and `eligible` how long the result is by its count
-/// word; there may be none, for instance in an error reply. A violation ends the RPC for good (RFC 8166,
-/// section 6.1).
+/// `written` says how many bytes are in the chunk, and `eligible` how long the result is by its
+/// count word; there may be none, for instance in an error reply. A violation ends the RPC for good
+/// (RFC 8166, section 6.1).
 ///
-/// RFC 8166, section 3.4.6.2, keeps padding out of the chunk. The server of illumos writes it, and so
-/// did that of Linux before 4.6; nfs-ganesha writes another number of bytes than would be padding. It does
-/// no harm: the count word tells where the data end, and all is inside what was offered.
+/// RFC 8166, section 3.4.6.2, keeps padding out of the chunk. The server of illumos writes it, and
+/// so did that of Linux before 4.6; nfs-ganesha writes another number of bytes than would be
+/// padding. It does no harm: the count word tells where the data end, and all is inside what was
+/// offered.
 ///
-/// A chunk of which nothing is used is no violation, whatever the count word says: then the data are
-/// inline. Section 6.1 wants that RPC to fail, but nothing is lost or in doubt, and some servers do so.
+/// A chunk of which nothing is used is no violation, whatever the count word says: then the data
+/// are inline. Section 6.1 wants that RPC to fail, but nothing is lost or in doubt, and some
+/// servers do so.
 pub fn check_result(written: usize, eligible: Option<usize>) -> Result<usize, Violation> {
     if written == 0 {
         return Ok(0);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a Responder returns a reply (RFC 8166, sections 3.4.6, 3.5.3 and 4.3).
+//! The form in which a Responder returns a reply (RFC 8166, sections 3.4.6, 3.5.3 and 4.3).
 //!
 //! First each eligible result is [placed](Placement) in its Write chunk. What remains of the RPC
 //! message is measured, and [`ReplyBuilder::new`] decides how it travels. Every chunk that the Call
 //! offered is repeated in the header of the reply, with the same segments in the same order; only
-//! the lengths change, to the bytes written. [`written_segments`] gives those segments, for the header and
-//! for the RDMA Writes alike: they never cover XDR padding.
+//! the lengths change, to the bytes written. [`written_segments`] gives those segments, for the
+//! header and for the RDMA Writes alike: they never cover XDR padding.
 
 use crate::call::Call;
 use crate::chunk;
@@ -21,8 +21,8 @@ use crate::header::Prefix;
 use crate::rpc;
 use crate::xdr;
 
-/// Why a reply cannot be returned. The answer is an RDMA_ERROR, see [`Call::refuse`]; it is better
-/// than closing the connection, on which the client would only try the same again.
+/// The reason why a reply cannot be returned. The answer is an RDMA_ERROR, see [`Call::refuse`]; it
+/// is better than closing the connection, on which the client would only try the same again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreturnable {
     /// A result is longer than the chunk it must go to.
@@ -54,16 +54,16 @@ impl From<Misuse> for Unreturnable {
     }
 }
 
-/// Where an eligible result goes.
+/// The place of an eligible result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place<'a> {
-    /// It stays in the message.
+    /// The message.
     Inline,
-    /// Into this Write chunk.
+    /// A Write chunk.
     Chunk {
-        /// Which chunk of the Write list.
+        /// The index of the chunk in the Write list.
         index: usize,
-        /// Its memory.
+        /// The memory of the chunk.
         segments: Segments<'a>,
     },
 }
@@ -77,8 +77,8 @@ pub struct Placement<'a> {
 }
 
 impl<'a> Placement<'a> {
-    /// For the results of `call`. With `reduction` false everything stays in the message, and all
-    /// chunks go back unused.
+    /// Begins with the results of `call`. With `reduction` false everything stays in the message,
+    /// and all chunks go back unused.
     pub fn new(call: &Call<'a>, reduction: bool) -> Self {
         Self {
             chunks: call.lists.write.iter(),
@@ -87,7 +87,7 @@ impl<'a> Placement<'a> {
         }
     }
 
-    /// Finds the place of the next eligible result, of `length` bytes.
+    /// Returns the place of the next eligible result, of `length` bytes.
     ///
     /// A chunk that is there must be used, even if the result would fit into the message. An empty
     /// chunk says that the result must stay in it. A result of no length takes its chunk as well.
@@ -116,8 +116,8 @@ impl<'a> Placement<'a> {
     }
 }
 
-/// The segments of a chunk, with the lengths that `length` bytes leave in them: each is filled
-/// before the next is begun.
+/// Returns the segments of a chunk, with the lengths that `length` bytes leave in them: each is
+/// filled before the next is begun.
 pub fn written_segments(
     segments: Segments<'_>,
     length: u64,
@@ -182,9 +182,9 @@ impl<'a> ReplyBuilder<'a> {
         Ok(reply)
     }
 
-    /// Has the RPC message go to the Reply chunk, if one was offered that has room for it, also
-    /// where the message fits into the Send. Both are right (RFC 8166, section 4.3.3); which of the
-    /// two a Requester understands, see
+    /// Returns the RPC message in the Reply chunk, if one was offered that is large enough for it,
+    /// even if the message fits into the Send. Both are right (RFC 8166, section 4.3.3); for which
+    /// of the two a Requester understands, see
     /// [`takes_unused_reply_chunk`](crate::cm_private_data::takes_unused_reply_chunk).
     #[must_use]
     pub fn prefer_reply_chunk(mut self) -> Self {
@@ -198,12 +198,12 @@ impl<'a> ReplyBuilder<'a> {
         self
     }
 
-    /// Where the RPC message travels: behind the header, or in the Reply chunk.
+    /// Returns the place of the RPC message: behind the header, or in the Reply chunk.
     pub fn body(&self) -> Body {
         self.body
     }
 
-    /// The segments of the Reply chunk to write the RPC message to, if that is where it travels.
+    /// Returns the segments of the Reply chunk to write the RPC message to, if that is its place.
     pub fn reply_segments(&self) -> impl Iterator<Item = Segment> + Clone + 'a {
         let used = match self.body {
             Body::Msg => None,
@@ -214,7 +214,7 @@ impl<'a> ReplyBuilder<'a> {
             .flat_map(move |segments| written_segments(segments, payload))
     }
 
-    /// Bytes that [`emit`](Self::emit) writes.
+    /// Returns the number of bytes that [`emit`](Self::emit) writes.
     pub fn wire_len(&self) -> usize {
         let write = self.lists.write.wire_len();
         let reply = self
@@ -261,13 +261,13 @@ impl<'a> ReplyBuilder<'a> {
     }
 }
 
-/// Whether any reply to `call` can be returned. One that has none must not be executed. `threshold` is as for
-/// [`ReplyBuilder::new`].
+/// Returns whether any reply to `call` can be returned. A Call without one must not be executed.
+/// `threshold` is as for [`ReplyBuilder::new`].
 pub fn can_reply(call: &Call<'_>, threshold: usize) -> bool {
     ReplyBuilder::new(call, &[], rpc::MIN_REPLY, threshold).is_ok()
 }
 
-/// The handle of `call` that a reply may invalidate at the Requester, if there is one.
+/// Returns the handle of `call` that a reply may invalidate at the Requester, if there is one.
 ///
 /// Only if both ends said that they know remote invalidation, and only one handle, of this very
 /// Call (RFC 8797). It is the handle of a chunk for results if there is one: the Requester waits

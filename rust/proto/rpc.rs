@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The little of an RPC message (RFC 5531) that the transport looks at.
+//! The part of an RPC message (RFC 5531) that the transport reads.
 
 use crate::xdr;
 use crate::xdr::Reader;
@@ -26,7 +26,7 @@ const GSS_DATA: u32 = 0;
 /// RPCSEC_GSS service: the arguments are neither signed nor encrypted.
 const GSS_NONE: u32 = 1;
 
-/// The first two words.
+/// Returns the first two words.
 #[inline]
 pub(crate) fn xid_and_direction(message: &[u8]) -> Option<(u32, u32)> {
     let (xid, rest) = message.split_first_chunk()?;
@@ -34,12 +34,13 @@ pub(crate) fn xid_and_direction(message: &[u8]) -> Option<(u32, u32)> {
     Some((u32::from_be_bytes(*xid), u32::from_be_bytes(*direction)))
 }
 
-/// What the header of a Call says about its arguments.
+/// The information of a Call's header about its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallHeader {
-    /// Where they start: behind credential and verifier.
+    /// The offset of the arguments: behind credential and verifier.
     pub length: usize,
-    /// They and the results may be reduced. Not so if RPCSEC_GSS protects them, or if they are its own (RFC 8166, section 8.2.2).
+    /// Set if arguments and results may be reduced. RPCSEC_GSS forbids it if it protects them, or
+    /// if they are its own (RFC 8166, section 8.2.2).
     pub reduction: bool,
 }
 

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which arguments are DDP-eligible: those that the Upper-Layer Binding of NFS names (RFC 8267), and
-//! no others (RFC 8166, section 6.1).
+//! The DDP-eligible arguments: those that the Upper-Layer Binding of NFS names (RFC 8267), and no
+//! others (RFC 8166, section 6.1).
 //!
 //! A Responder does not decode a Call before all of it has arrived. But each of these arguments
 //! follows its count word, and in an NFSv4 COMPOUND also an operation whose other arguments have a
-//! fixed length. So the bytes before a Read chunk identify its content. In NFSv2 and NFSv3 the number
-//! of bytes after the chunk does: file handles and names have a count word as well, but more
-//! arguments follow them. A client gains nothing from a name that imitates an operation, because the
-//! name is restored at its own Position.
+//! fixed length. So the bytes before a Read chunk identify its content. In NFSv2 and NFSv3 the
+//! number of bytes after the chunk does: file handles and names have a count word as well, but more
+//! arguments follow them. A client gains nothing from a name that imitates an operation, because
+//! the name is restored at its own Position.
 
 /// ONC RPC program of NFS. Other programs have no binding, so none of their data is DDP-eligible.
 const NFS: u32 = 100_003;
 
-/// Where the data of an argument start in the operations that have one.
+/// The operations that have such an argument, and the offset of its data in them.
 const WRITE: u32 = 38;
 const WRITE_LEN: usize = 36;
 const CREATE: u32 = 6;
@@ -35,10 +35,10 @@ pub enum Binding {
 }
 
 impl Binding {
-    /// How much of the message before an argument is looked at.
+    /// The length of the message before an argument that is needed.
     pub const REACH: usize = WRITE_LEN;
 
-    /// The binding for the Call that starts with `message`.
+    /// Returns the binding for the Call that starts with `message`.
     pub fn of(message: &[u8]) -> Self {
         let word = |at: usize| {
             let (_, rest) = message.split_at_checked(at)?;
@@ -53,7 +53,8 @@ impl Binding {
         }
     }
 
-    /// Whether the Call that starts with `message` may have DDP-eligible results: the data of READ, the path of READLINK.
+    /// Returns whether the Call that starts with `message` may have DDP-eligible results: the data
+    /// of READ, the path of READLINK.
     pub fn has_results(message: &[u8]) -> bool {
         let [program, version, procedure] = [12, 16, 20].map(|at| {
             let (_, rest) = message.split_at_checked(at)?;
@@ -65,9 +66,9 @@ impl Binding {
         )
     }
 
-    /// The length of the argument that follows the bytes `before`, if it is DDP-eligible. The last
-    /// [`REACH`](Self::REACH) bytes before it are enough. `after` is how much of the message follows its
-    /// chunk.
+    /// Returns the length of the argument that follows the bytes `before`, if it is DDP-eligible.
+    /// The last [`REACH`](Self::REACH) bytes before it are enough. `after` is how much of the
+    /// message follows its chunk.
     pub fn argument(self, before: &[u8], after: u64) -> Option<usize> {
         let eligible = match self {
             Self::Nothing => false,
@@ -84,7 +85,7 @@ impl Binding {
     }
 }
 
-/// The first two words of the last `LEN` bytes.
+/// Returns the first two words of the last `LEN` bytes.
 fn words_before<const LEN: usize>(before: &[u8]) -> Option<[u32; 2]> {
     let (_, last) = before.split_last_chunk::<LEN>()?;
     let (first, rest) = last.split_first_chunk()?;

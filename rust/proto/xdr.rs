@@ -7,13 +7,13 @@ use core::mem;
 use crate::error::DecodeError;
 use crate::error::Fault;
 
-/// Length rounded up to the next XDR unit: with the padding that XDR appends.
+/// Returns the length rounded up to the next XDR unit: with the padding that XDR appends.
 #[inline]
 pub const fn roundup(length: usize) -> usize {
     length.saturating_add(padding(length))
 }
 
-/// Number of padding bytes after `length` bytes.
+/// Returns the number of padding bytes after `length` bytes.
 #[inline]
 pub const fn padding(length: usize) -> usize {
     length.wrapping_neg() & 3
@@ -31,7 +31,7 @@ pub const fn roundup_u64(length: u64) -> u64 {
     length.saturating_add(padding_u64(length))
 }
 
-/// Number of bytes, as segment lengths are summed up.
+/// Returns the number of bytes, as segment lengths are summed up.
 #[inline]
 pub(crate) fn byte_count(bytes: &[u8]) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
@@ -54,19 +54,19 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Offset of the next item.
+    /// Returns the offset of the next item.
     #[inline]
     pub const fn at(&self) -> usize {
         self.total.saturating_sub(self.rest.len())
     }
 
-    /// What was not read yet.
+    /// Returns the bytes that were not read yet.
     #[inline]
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// The next `N` bytes.
+    /// Reads the next `N` bytes.
     #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<&'a [u8; N], DecodeError> {
         let Some((head, rest)) = self.rest.split_first_chunk() else {
@@ -76,7 +76,7 @@ impl<'a> Reader<'a> {
         Ok(head)
     }
 
-    /// The next `length` bytes, or `None` if the message ends before.
+    /// Reads the next `length` bytes. Returns `None` if the message ends before.
     #[inline]
     pub fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
         let (head, rest) = self.rest.split_at_checked(length)?;
@@ -84,13 +84,13 @@ impl<'a> Reader<'a> {
         Some(head)
     }
 
-    /// The next unsigned integer.
+    /// Reads the next unsigned integer.
     #[inline]
     pub fn u32(&mut self) -> Result<u32, DecodeError> {
         self.array().map(|word| u32::from_be_bytes(*word))
     }
 
-    /// The presence word of an optional item: exactly 0 or 1 (RFC 8166, section 4.1.2).
+    /// Reads the presence word of an optional item: exactly 0 or 1 (RFC 8166, section 4.1.2).
     #[inline]
     pub fn present(&mut self) -> Result<bool, DecodeError> {
         let at = self.at();
@@ -104,7 +104,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The error that `fault` is at the next item.
+    /// Returns the error that `fault` is at the next item.
     #[inline]
     pub const fn error(&self, fault: Fault) -> DecodeError {
         DecodeError {
@@ -114,7 +114,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The last unsigned integer of `message`. Padding behind it is passed over.
+/// Returns the last unsigned integer of `message`. Padding behind it is passed over.
 #[inline]
 pub(crate) fn last_word(message: &[u8]) -> Option<u32> {
     let units = message.len() & !3;
@@ -122,14 +122,14 @@ pub(crate) fn last_word(message: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(*word))
 }
 
-/// Two words as one number. A compiler stores it whole, where it stores a concatenation of their
-/// bytes one by one.
+/// Returns two words as one number. A compiler stores it whole, where it stores a concatenation of
+/// their bytes one by one.
 #[inline]
 pub(crate) fn pair(first: u32, second: u32) -> u64 {
     u64::from(first) << 32 | u64::from(second)
 }
 
-/// The bytes of four words, two a number.
+/// Returns the bytes of four words, two a number.
 #[inline]
 pub(crate) fn quad(first: u64, second: u64) -> [u8; 16] {
     (u128::from(first) << 64 | u128::from(second)).to_be_bytes()

@@ -2,9 +2,9 @@
 
 //! A transport's address, and the strings that show it.
 //!
-//! sunrpc shows the strings in sysfs, debugfs, rpc_pipefs and logs, and sends the netid to rpcbind. Some of
-//! its readers have an RCU read lock and nothing else, so a string that is replaced is freed after a grace
-//! period.
+//! sunrpc shows the strings in sysfs, debugfs, rpc_pipefs and logs, and sends the netid to rpcbind.
+//! Some of its readers have an RCU read lock and nothing else, so a string that is replaced is
+//! freed after a grace period.
 
 use core::{
     mem::size_of,
@@ -39,7 +39,7 @@ type Strings = [*const c_char; raw::rpc_display_format_t_RPC_DISPLAY_MAX as usiz
 /// The strings that are allocated; the others are static.
 const ALLOCATED: [usize; 4] = [ADDR, PORT, HEX_ADDR, HEX_PORT];
 
-/// Whether the address of `args` fits into a transport.
+/// Returns whether the address of `args` fits into a transport.
 pub(crate) fn fits(args: &raw::xprt_create) -> bool {
     args.addrlen <= size_of::<raw::__kernel_sockaddr_storage>()
 }
@@ -59,8 +59,8 @@ pub(crate) unsafe fn set(xprt: &mut raw::rpc_xprt, args: &raw::xprt_create) {
     xprt.addrlen = args.addrlen;
 }
 
-/// Sets the strings of a new transport called `name` from its address. [`EINVAL`] for a family that is neither
-/// IPv4 nor IPv6. May sleep.
+/// Sets the strings of a new transport called `name` from its address. [`EINVAL`] for a family that
+/// is neither IPv4 nor IPv6. May sleep.
 pub(crate) fn format(
     xprt: &mut raw::rpc_xprt,
     name: &'static CStr,
@@ -75,7 +75,7 @@ pub(crate) fn format(
             (allocate(fmt!("{:08x}", u32::from_be(ip)))?, netids[0])
         }
         raw::AF_INET6 => {
-            // SAFETY: As above.
+            // SAFETY: The family says so, and the storage has room for it.
             let ip = unsafe { (*address.cast::<raw::sockaddr_in6>()).sin6_addr };
             // SAFETY: All members of the union are the same 16 bytes.
             let ip = u128::from_be_bytes(unsafe { ip.in6_u.u6_addr8 });
@@ -122,34 +122,36 @@ pub(crate) fn free(strings: &mut Strings) {
     }
 }
 
-/// The address and the port as text.
+/// Returns the address and the port as text.
 ///
 /// # Safety
 ///
-/// `xprt` is live and was set up by [`format`]. For `'a` it stays so, and the caller is an RCU reader.
+/// `xprt` is live and was set up by [`format`]. For `'a` it stays so, and the caller is an RCU
+/// reader.
 pub(crate) unsafe fn peer<'a>(xprt: *mut raw::rpc_xprt) -> Option<Peer<'a>> {
     // SAFETY: The transport is live. A write to sysfs replaces the pointer as a whole.
     let addr = unsafe { (&raw const (*xprt).address_strings[ADDR]).read_volatile() };
-    // SAFETY: As above, and so does the answer of rpcbind.
+    // SAFETY: The transport is live. The answer of rpcbind replaces the pointer as a whole.
     let port = unsafe { (&raw const (*xprt).address_strings[PORT]).read_volatile() };
     if addr.is_null() || port.is_null() {
         return None;
     }
-    // SAFETY: They are strings, which are freed with the transport, or a grace period after others have
-    // replaced them.
+    // SAFETY: They are strings, which are freed with the transport, or a grace period after others
+    // have replaced them.
     let (addr, port) = unsafe { (CStr::from_char_ptr(addr), CStr::from_char_ptr(port)) };
     Some(Peer { addr, port })
 }
 
 /// # Safety
 ///
-/// `strings` are those of a live transport. Nobody else writes the strings about its port, though others may read them.
+/// `strings` are those of a live transport. Nobody else writes the strings about its port, though
+/// others may read them.
 unsafe fn format_port(strings: *mut Strings, port: c_ushort) -> Result {
     let text = allocate(fmt!("{port}"))?;
     // SAFETY: The caller vouches for the strings, and the index is in range.
     unsafe { replace(&raw mut (*strings)[PORT], text) };
     let hex = allocate(fmt!("{port:4x}"))?;
-    // SAFETY: As above.
+    // SAFETY: The caller vouches for the strings, and the index is in range.
     unsafe { replace(&raw mut (*strings)[HEX_PORT], hex) };
     Ok(())
 }
@@ -167,13 +169,13 @@ unsafe fn replace(string: *mut *const c_char, new: *const c_char) {
     // SAFETY: Readers read the pointer as a whole.
     unsafe { string.write_volatile(new) };
     if !old.is_null() {
-        // SAFETY: `kstrdup` made `old`, called here or (after a write to sysfs) in sunrpc, and no new
-        // reader finds it.
+        // SAFETY: `kstrdup` made `old`, called here or (after a write to sysfs) in sunrpc, and no
+        // new reader finds it.
         unsafe { raw::kfree_rcu_mightsleep(old.cast()) };
     }
 }
 
-/// A string that C may free.
+/// Returns a copy of `text` that C may free.
 fn allocate(text: fmt::Arguments<'_>) -> Result<*const c_char> {
     let text = CString::try_from_fmt(text)?;
     // SAFETY: A `CString` ends with a NUL.

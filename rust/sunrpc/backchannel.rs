@@ -5,9 +5,9 @@
 //! C header: [`include/linux/sunrpc/bc_xprt.h`](srctree/include/linux/sunrpc/bc_xprt.h); RFC 8167.
 //!
 //! A [`CallbackRqst`] is an `rpc_rqst` with a page for the call and a page for the reply. The
-//! transport copies a call to it, sunrpc queues it to the service, a thread of which executes it and
-//! sends the reply through the transport like any request; then sunrpc calls `bc_free_rqst`. The request
-//! has a reference to the transport from the moment it is queued until then.
+//! transport copies a call to it, sunrpc queues it to the service, a thread of which executes it
+//! and sends the reply through the transport like any request; then sunrpc calls `bc_free_rqst`.
+//! The request has a reference to the transport from the moment it is queued until then.
 
 use crate::{
     bc_rqst::{
@@ -21,7 +21,7 @@ use core::ptr::NonNull;
 use kernel::prelude::*;
 
 impl<T: HasSlot> Xprt<T> {
-    /// Gives a reverse-direction call to the callback service. Does not sleep; copies `call`.
+    /// Passes a reverse-direction call to the callback service. Does not sleep; copies `call`.
     pub fn deliver_callback(&self, call: &[u8]) -> Result<(), CallbackError> {
         // The service reads XID and direction without looking at the length.
         let (Some((xid, _)), 8..=CallbackRqst::MAX_LEN) = (call.split_first_chunk(), call.len())
@@ -46,14 +46,14 @@ impl<T: HasSlot> Xprt<T> {
         Err(CallbackError::NoService)
     }
 
-    /// Gives a request to the callback service, with a reference to the transport. False if there is
-    /// no service.
+    /// Passes a request to the callback service, with a reference to the transport. Returns false
+    /// if there is no service.
     ///
     /// `xprt_enqueue_bc_request` is not used. If there is no service, it frees the request at once,
-    /// with the transport's reference, which may be the last; and to drop the last one, a completion
-    /// handler would have to wait for a lock whose holder may wait for that handler. Whoever provides
-    /// the service has a reference as long as `bc_serv` is set. This function therefore takes a
-    /// reference only if there is a service, and drops none.
+    /// with the transport's reference, which may be the last; and to drop the last one, a
+    /// completion handler would have to wait for a lock whose holder may wait for that handler.
+    /// Whoever provides the service has a reference as long as `bc_serv` is set. This function
+    /// therefore takes a reference only if there is a service, and drops none.
     ///
     /// # Safety
     ///
@@ -70,7 +70,8 @@ impl<T: HasSlot> Xprt<T> {
         }
         // SAFETY: The service decrements it when it takes the call.
         unsafe { kernel::bindings::atomic_inc((&raw mut (*self.as_raw()).bc_slot_count).cast()) };
-        // SAFETY: sunrpc removes the service from the transport, under the lock, before it frees the service.
+        // SAFETY: sunrpc removes the service from the transport, under the lock, before it frees
+        // the service.
         let (queue, pool) = unsafe {
             (
                 &raw mut (*service.as_ptr()).sv_cb_list,
@@ -84,13 +85,13 @@ impl<T: HasSlot> Xprt<T> {
         true
     }
 
-    /// Takes a request back whose reply was sent, or that is not to have one, and the transport's
-    /// reference with it. May destroy the transport.
+    /// Takes a request back whose reply was sent, or that is not to have one, and drops its
+    /// reference to the transport. May destroy the transport.
     ///
     /// # Safety
     ///
-    /// [`Self::deliver_callback`] queued `rqst`, sunrpc has finished with it, and the caller is a task that
-    /// may wait for the destruction of the transport.
+    /// [`Self::deliver_callback`] queued `rqst`, sunrpc has finished with it, and the caller is a
+    /// task that may wait for the destruction of the transport.
     pub(crate) unsafe fn free_callback(rqst: *mut raw::rpc_rqst) {
         // SAFETY: The caller has the request.
         let xprt = unsafe { (*rqst).rq_xprt };

@@ -21,7 +21,7 @@ use kernel::{
 /// The reverse-direction requests of one transport.
 #[pin_data]
 pub(crate) struct BcPool {
-    /// How many requests there may be.
+    /// The most requests.
     limit: usize,
     #[pin]
     pool: SpinLock<Pool>,
@@ -39,15 +39,16 @@ impl BcPool {
     /// A pool without requests, for a peer that may have `slots` calls outstanding.
     pub(crate) fn new(slots: u32) -> impl PinInit<Self> {
         pin_init!(Self {
-            // A call that came over a lost connection may still be executed when the peer has sent as
-            // many over the next one.
+            // A call that came over a lost connection may still be executed when the peer has sent
+            // as many over the next one.
             limit: 2 * slots as usize,
             // INVARIANT: There are none.
             pool <- new_spinlock!(Pool { idle: KVec::new(), total: 0 }, "sunrpc::BcPool"),
         })
     }
 
-    /// Allocates `count` requests before the first call comes, and the list of idle ones. May sleep.
+    /// Allocates `count` requests before the first call comes, and the list of idle ones. May
+    /// sleep.
     pub(crate) fn reserve(&self, count: usize) -> Result {
         let limit = self.limit;
         let mut room = KVec::with_capacity(limit, GFP_KERNEL)?;

@@ -19,15 +19,15 @@ use kernel::{
 };
 use shared::trace::TaskId;
 
-/// The reason why a reverse-direction call cannot be delivered. The peer waits for a reply, and calls again over
-/// the next connection.
+/// The reason why a reverse-direction call cannot be delivered. The peer waits for a reply, and
+/// calls again over the next connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallbackError {
     /// The message is no RPC call, or is larger than `Transport::callback_max_payload` may promise.
     Size,
     /// The peer has too many calls outstanding.
     Overflow,
-    /// There is no memory for another call.
+    /// Memory is short.
     NoMemory,
     /// The transport has no callback service, or has none any more.
     NoService,
@@ -50,7 +50,8 @@ pub struct CallbackRqst {
 
 // SAFETY: Nothing in it belongs to a task or CPU.
 unsafe impl Send for CallbackRqst {}
-// SAFETY: `&CallbackRqst` only reads, and its task does not write what it reads while the reply is sent.
+// SAFETY: `&CallbackRqst` only reads, and its task does not write what it reads while the reply is
+// sent.
 unsafe impl Sync for CallbackRqst {}
 
 impl CallbackRqst {
@@ -82,13 +83,13 @@ impl CallbackRqst {
         self.rqst.get()
     }
 
-    /// The transaction id, in host order.
+    /// Returns the transaction id, in host order.
     pub fn xid(&self) -> u32 {
         // SAFETY: `fill` sets it before the call is queued, and nobody changes it afterwards.
         u32::from_be(unsafe { (*self.rqst.get()).rq_xid })
     }
 
-    /// What traces call the task that replies.
+    /// Returns the identification of the task that replies, for traces.
     pub fn task_id(&self) -> TaskId {
         // SAFETY: The task that replies has the request as long as it sends the reply.
         unsafe { task_id((*self.rqst.get()).rq_task) }
@@ -104,7 +105,7 @@ impl CallbackRqst {
         self.reply_buf().total_len()
     }
 
-    /// Copies the reply to the start of `dst`. [`EMSGSIZE`] if there is no room for it.
+    /// Copies the reply to the start of `dst`. Returns [`EMSGSIZE`] if it does not fit.
     pub fn copy_reply(&self, dst: &mut [u8]) -> Result<usize> {
         let buf = self.reply_buf();
         if buf.total_len() > dst.len() {
@@ -118,8 +119,8 @@ impl CallbackRqst {
         unsafe { XdrBuf::from_raw(&raw const (*self.rqst.get()).rq_snd_buf) }
     }
 
-    /// Makes it a call that came over `xprt` while that had the cookie `connect_cookie`. `xid` is in
-    /// network order.
+    /// Makes it a call that came over `xprt` while that had the cookie `connect_cookie`. `xid` is
+    /// in network order.
     pub(crate) fn fill(
         &mut self,
         xprt: *mut raw::rpc_xprt,
@@ -135,8 +136,8 @@ impl CallbackRqst {
             rq_rcv_buf: xdr_buf(&self.call, call.len()),
             rq_snd_buf: xdr_buf(&self.reply, Self::MAX_LEN),
             rq_bc_pa_state: 1 << raw::RPC_BC_PA_IN_USE,
-            // sunrpc takes the reply for one that has a credit, so it is sent before all calls that wait for one. The
-            // credits of the two directions are separate (RFC 8167, section 4).
+            // sunrpc takes the reply for one that has a credit, so it is sent before all calls that
+            // wait for one. The credits of the two directions are separate (RFC 8167, section 4).
             rq_cong: 1,
             ..Default::default()
         };
@@ -148,7 +149,7 @@ impl CallbackRqst {
     }
 }
 
-/// An `xdr_buf` that has only a head: the first `len` bytes of `buffer`.
+/// Returns an `xdr_buf` that has only a head: the first `len` bytes of `buffer`.
 fn xdr_buf(buffer: &Buffer, len: usize) -> raw::xdr_buf {
     raw::xdr_buf {
         head: [raw::kvec {

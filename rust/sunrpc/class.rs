@@ -117,7 +117,7 @@ const _: () = {
 unsafe impl Sync for UntypedClass {}
 
 impl UntypedClass {
-    /// A class, not registered. No mount finds one whose netids are empty.
+    /// Creates a class that is not registered. No mount finds one whose netids are empty.
     ///
     /// # Safety
     ///
@@ -151,7 +151,8 @@ impl UntypedClass {
         }
     }
 
-    /// As [`Class::register`], for transports that connect on the queue that `start_queue` starts.
+    /// Registers the class, for transports that connect on the queue that `start_queue` starts. See
+    /// [`Class::register`].
     fn register(
         &'static self,
         module: &'static ThisModule,
@@ -184,8 +185,8 @@ impl UntypedClass {
         self.inner.get().cast()
     }
 
-    /// Takes a reference to the module for one transport. [`EIO`] if it is being unloaded, or if the class
-    /// is not the one that sunrpc knows.
+    /// Takes a reference to the module for one transport. Fails with [`EIO`] if the module is being
+    /// unloaded, or if the class is not the one that sunrpc knows.
     pub(crate) fn get_module(&self) -> Result {
         if !self.registered.load(Ordering::Acquire) {
             return Err(EIO);
@@ -202,20 +203,21 @@ impl UntypedClass {
         }
     }
 
-    /// Gives back a reference that [`Self::get_module`] took.
+    /// Drops a reference that [`Self::get_module`] took.
     ///
     /// # Safety
     ///
     /// There is one, and the caller executes no more code of the module than it takes to return.
     pub(crate) unsafe fn put_module(&self) {
-        // SAFETY: As in `get_module`; the module reference is still held.
+        // SAFETY: By the type invariants `owner` does not change while the class is registered,
+        // which it is as long as the caller's module reference is held.
         let owner = unsafe { (*self.inner.get()).class.owner };
         // SAFETY: The caller owns the reference.
         unsafe { raw::module_put(owner) };
     }
 }
 
-/// `from` as C keeps a class's name.
+/// Returns `from` in the form that C has for the name of a class.
 const fn name(from: &CStr) -> [c_char; 32] {
     let from = from.to_bytes();
     let mut name = [0; 32];
@@ -239,9 +241,10 @@ impl Drop for ClassRegistration {
         // The only error is that it is not registered.
         // SAFETY: The class is registered, by `UntypedClass::register`.
         let _ = unsafe { raw::xprt_unregister_transport(self.class.as_raw()) };
-        // The last transport gave its module reference back in code of this module, which still
-        // had to return. A task that was preempted before it returned has not slept voluntarily since,
-        // and this call waits until every task has. To wait for a spin lock with PREEMPT_RT is no such sleep.
+        // The last transport gave its module reference back in code of this module, which still had
+        // to return. A task that was preempted before it returned has not slept voluntarily since,
+        // and this call waits until every task has. To wait for a spin lock with PREEMPT_RT is no
+        // such sleep.
         // SAFETY: Module exit may sleep and holds no RCU read lock.
         unsafe { raw::synchronize_rcu_tasks() };
         self.class.registered.store(false, Ordering::Release);

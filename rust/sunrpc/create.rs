@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The making and the destruction of a transport.
+//! Creation and destruction of a transport.
 //!
 //! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h), `struct
 //! xprt_create`.
@@ -45,7 +45,8 @@ use kernel::{
 };
 
 impl<T: Transport> Xprt<T> {
-    /// Makes a transport with the functions `ops` for `args`, whose caller has a module reference for it.
+    /// Creates a transport with the functions `ops` for `args`. The caller has taken a module
+    /// reference for it.
     pub(crate) fn create(
         args: &raw::xprt_create,
         ops: &'static raw::rpc_xprt_ops,
@@ -109,8 +110,8 @@ impl<T: Transport> Xprt<T> {
                 &raw mut (*this.as_ptr()).parts,
             )
         };
-        // SAFETY: The function takes this item for what it is, the `connect` of an `Xprt<T>`.
-        // The class is static.
+        // SAFETY: The function expects the `connect` of an `Xprt<T>`, which this is. The class is
+        // static.
         unsafe {
             raw::init_delayed_work(
                 Opaque::cast_into(connect),
@@ -118,7 +119,8 @@ impl<T: Transport> Xprt<T> {
                 static_lock_class!().as_ptr(),
             )
         };
-        // SAFETY: As above, for the `expiry`.
+        // SAFETY: The function expects the `expiry` of an `Xprt<T>`, which this is. The class is
+        // static.
         unsafe {
             raw::init_delayed_work(
                 Opaque::cast_into(expiry),
@@ -126,7 +128,8 @@ impl<T: Transport> Xprt<T> {
                 static_lock_class!().as_ptr(),
             )
         };
-        // SAFETY: As above, for the `growth`.
+        // SAFETY: The function expects the `growth` of an `Xprt<T>`, which this is. The class is
+        // static.
         unsafe {
             raw::init_delayed_work(
                 Opaque::cast_into(growth),
@@ -170,9 +173,9 @@ impl<T: Transport> Xprt<T> {
         // A handler that has a link may still want to expedite an attempt to connect.
         // SAFETY: `init` initialised the work item.
         unsafe { raw::disable_delayed_work_sync(xprt.connect.get()) };
-        // SAFETY: As above.
+        // SAFETY: `init` initialised the work item.
         unsafe { raw::disable_delayed_work_sync(xprt.expiry.get()) };
-        // SAFETY: As above.
+        // SAFETY: `init` initialised the work item.
         unsafe { raw::disable_delayed_work_sync(xprt.growth.get()) };
         // No connect, send or other close runs: sunrpc took `XPRT_LOCKED` for good before it called
         // `destroy`.
@@ -180,7 +183,8 @@ impl<T: Transport> Xprt<T> {
         xprt.parts.link.revoke();
         // SAFETY: No task, work item, handler or link can reach it any more.
         unsafe { (&raw mut (*this.as_ptr()).parts).drop_in_place() };
-        // SAFETY: As above, and the parts are dropped.
+        // SAFETY: No task, work item, handler or link can reach the transport any more, and the
+        // parts are dropped.
         unsafe { Self::free(this) };
     }
 
@@ -191,7 +195,7 @@ impl<T: Transport> Xprt<T> {
         let raw = this.as_ptr().cast::<raw::rpc_xprt>();
         // SAFETY: The caller has the only reference.
         addr::free(unsafe { &mut (*raw).address_strings });
-        // SAFETY: As above.
+        // SAFETY: The caller has the only reference.
         unsafe { raw::xprt_free(raw) };
     }
 }

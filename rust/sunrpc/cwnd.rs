@@ -2,11 +2,11 @@
 
 //! The congestion window, which sunrpc uses for the credits that the peer granted.
 //!
-//! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h); RFC 8166, section
-//! 3.3.1.
+//! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h); RFC 8166,
+//! section 3.3.1.
 //!
-//! `cwnd` is the number of requests that may be outstanding, `cong` the number of those that are, and
-//! `rq_cong` says whether a request is one of them. `transport_lock` guards all three.
+//! `cwnd` is the number of requests that may be outstanding, `cong` the number of those that are,
+//! and `rq_cong` says whether a request is one of them. `transport_lock` guards all three.
 
 use crate::{
     rqst::{
@@ -20,18 +20,18 @@ use crate::{
 };
 use kernel::ffi::c_ulong;
 
-/// The value of `cwnd` that allows `credits` requests.
+/// Returns the value of `cwnd` that allows `credits` requests.
 fn window(credits: u32) -> c_ulong {
     (credits.max(1) as c_ulong) << raw::RPC_CWNDSHIFT
 }
 
 impl<T: HasSlot> Xprt<T> {
-    /// Sets the congestion window to the `credits` that the peer granted. To be called before the reply
-    /// that brought the grant is completed, as that wakes the senders that wait for a credit. Takes
-    /// `transport_lock`.
+    /// Sets the congestion window to the `credits` that the peer granted. To be called before the
+    /// reply that brought the grant is completed, as that wakes the senders that wait for a credit.
+    /// Takes `transport_lock`.
     ///
-    /// If that is a change, `present` says how many they are by now: [`Self::open_window`] may have been
-    /// called since. It runs with `transport_lock` held, and must not sleep.
+    /// If that is a change, `present` says how many they are by now: [`Self::open_window`] may have
+    /// been called since. It runs with `transport_lock` held, and must not sleep.
     pub fn set_window(&self, credits: u32, present: impl FnOnce() -> u32) {
         if self.cwnd() == window(credits) {
             return;
@@ -42,8 +42,9 @@ impl<T: HasSlot> Xprt<T> {
         unsafe { (&raw mut (*self.as_raw()).cwnd).write_volatile(window) };
     }
 
-    /// Has `f` set the congestion window, by calling its argument with the number of credits, and wakes a sender that
-    /// waits for one. Does nothing if `connect_cookie` is not that of the present connection.
+    /// Lets `f` set the congestion window, by calling its argument with the number of credits, and
+    /// wakes a sender that waits for one. Does nothing if `connect_cookie` is not that of the
+    /// present connection.
     ///
     /// `f` runs with `transport_lock` held. Does not sleep.
     pub fn open_window(&self, connect_cookie: u32, f: impl FnOnce(&dyn Fn(u32))) {
@@ -57,15 +58,16 @@ impl<T: HasSlot> Xprt<T> {
             unsafe { (&raw mut (*self.as_raw()).cwnd).write_volatile(window(credits)) };
         });
         // sunrpc wakes a sender when a credit is returned, so one is taken for that.
-        // SAFETY: As above.
+        // SAFETY: The transport is live.
         let cong = unsafe { &raw mut (*self.as_raw()).cong };
-        // SAFETY: As above.
+        // SAFETY: The transport is live, and the guard holds the lock of the counter.
         unsafe { cong.write_volatile(cong.read_volatile().wrapping_add(window(1))) };
-        // SAFETY: As above, and no request has the credit.
+        // SAFETY: The guard holds `transport_lock`, and no request has the credit that was just
+        // counted.
         unsafe { self.return_credit() };
     }
 
-    /// Returns a credit, and has sunrpc wake a sender that waits for one. Does not sleep.
+    /// Returns a credit, and makes sunrpc wake a sender that waits for one. Does not sleep.
     ///
     /// # Safety
     ///
@@ -81,12 +83,12 @@ impl<T: HasSlot> Xprt<T> {
             tk_rqstp: &raw mut rqst,
             ..Default::default()
         };
-        // SAFETY: The caller holds the lock that this function wants. It reads only the fields of task
-        // and request that are set here.
+        // SAFETY: The caller holds the lock that this function wants. It reads only the fields of
+        // task and request that are set here.
         unsafe { raw::xprt_release_rqst_cong(&raw mut task) };
     }
 
-    /// How many credits are taken now, by calls without a reply.
+    /// Returns the number of credits in use, by calls without a reply.
     pub fn credits_in_use(&self) -> u32 {
         // SAFETY: The transport is live. Writers change the word as a whole.
         let cong = unsafe { (&raw const (*self.as_raw()).cong).read_volatile() };
@@ -98,15 +100,15 @@ impl<T: HasSlot> Xprt<T> {
         unsafe { (&raw const (*self.as_raw()).cwnd).read_volatile() }
     }
 
-    /// Whether `credits` are as many as the peer granted.
+    /// Returns whether `credits` are at least as many as the peer granted.
     pub(crate) fn fill_window(&self, credits: u32) -> bool {
         self.cwnd() <= window(credits)
     }
 }
 
 impl<T: HasSlot> LockedXprt<'_, T> {
-    /// Gets a credit for `rqst`, if it has none. False if the window is full: then sunrpc wakes its task
-    /// when a credit is returned.
+    /// Gets a credit for `rqst`, if it has none. Returns false if the window is full: then sunrpc
+    /// wakes its task when a credit is returned.
     pub(crate) fn request_get_cong(&self, rqst: &Rqst<T>) -> bool {
         // SAFETY: Transport and request are live.
         unsafe { raw::xprt_request_get_cong(self.as_raw(), rqst.as_raw()) }
@@ -119,7 +121,8 @@ impl<T: HasSlot> LockedXprt<'_, T> {
         f();
         self.parts.released_calls.reset();
         for rqst in self.parts.slots.iter() {
-            // SAFETY: The guard holds `transport_lock`, and `self` says that `XPRT_LOCKED` is owned.
+            // SAFETY: The guard holds `transport_lock`, and `self` says that `XPRT_LOCKED` is
+            // owned.
             unsafe { rqst.clear_cong() };
         }
         // SAFETY: The lock guards both.
@@ -129,9 +132,9 @@ impl<T: HasSlot> LockedXprt<'_, T> {
                 &raw mut (*self.as_raw()).cwnd,
             )
         };
-        // SAFETY: As above.
+        // SAFETY: The transport is live, and the guard holds the lock of the counter.
         unsafe { cong.write_volatile(0) };
-        // SAFETY: As above.
+        // SAFETY: The transport is live, and the guard holds the lock of the window.
         unsafe { cwnd.write_volatile(window(1)) };
     }
 }

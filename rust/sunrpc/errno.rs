@@ -8,18 +8,19 @@ use kernel::{
     prelude::ENOMEM, //
 };
 
-/// There is no connection.
+/// No connection.
 pub(crate) const ENOTCONN: c_int = errno(kernel::bindings::ENOTCONN);
 /// The request has no credit.
 pub(crate) const EBADSLT: c_int = errno(kernel::bindings::EBADSLT);
 /// No memory now; try again after a while.
 pub(crate) const ENOBUFS: c_int = errno(kernel::bindings::ENOBUFS);
 
-/// The status of the calls that wait for a connection, after the attempt to make one failed with `error`.
+/// Returns the status for the calls that wait for a connection, after the attempt to connect failed
+/// with `error`.
 ///
-/// sunrpc tries again after the errors that it knows from sockets, and fails the calls with all others, even
-/// on a hard mount. A device has more errors that are temporary. `EOPNOTSUPP` stays as it is: a device that
-/// lacks a feature that the transport needs will never have it.
+/// sunrpc tries again after the errors that it knows from sockets, and fails the calls with all
+/// others, even on a hard mount. A device has more errors that are temporary. `EOPNOTSUPP` stays as
+/// it is: a device that lacks a feature that the transport needs will never have it.
 pub(crate) fn of_connect_error(error: Error) -> c_int {
     use kernel::bindings as c;
     const KNOWN: [c_int; 13] = [

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The work item in which a transport gets resources for more calls in parallel.
+//! The work item in which a transport allocates resources for more calls in parallel.
 //!
-//! It is on a queue of the system, not on one of sunrpc: what frees memory may wait for those, but nothing waits for this item
-//! but the end of its transport. It does not wait for input or output, which may go over this very transport.
+//! It is on a queue of the system, not on one of sunrpc: what frees memory may wait for those, but
+//! nothing waits for this item but the end of its transport. It does not wait for input or output,
+//! which may go over this very transport.
 
 use crate::{
     task::gfp_flags,
@@ -20,7 +21,7 @@ use kernel::{
 };
 
 impl<T: Transport> Xprt<T> {
-    /// Has [`Transport::grow`] called. Does not sleep.
+    /// Schedules a call of [`Transport::grow`]. Does not sleep.
     pub fn grow_soon(&self) {
         // SAFETY: The queue is the system's and is always there.
         let queue = unsafe { kernel::bindings::system_long_wq };
@@ -38,7 +39,8 @@ impl<T: Transport> Xprt<T> {
 /// `work` is that of the `growth` of a live `Xprt<T>`.
 pub(crate) unsafe extern "C" fn worker<T: Transport>(work: *mut work_struct) {
     let offset = offset_of!(Xprt<T>, growth) + offset_of!(raw::delayed_work, work);
-    // SAFETY: The caller says which structure contains `work`; `destroy` waits until this function has returned.
+    // SAFETY: The caller says which structure contains `work`; `destroy` waits until this function
+    // has returned.
     let xprt = unsafe { &*work.byte_sub(offset).cast::<Xprt<T>>() };
     // What a device's driver allocates, too, must not wait for what goes over the transport.
     // SAFETY: Any task may call this.

@@ -1,34 +1,43 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Safe `rpc_xprt` and `svc_xprt`: the methods that a transport of sunrpc has to provide, and those that it may call.
+//! Safe `rpc_xprt` and `svc_xprt`: the methods that a transport of sunrpc has to provide, and those
+//! that it may call.
 //!
 //! C headers: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h),
 //! [`xdr.h`](srctree/include/linux/sunrpc/xdr.h),
 //! [`bc_xprt.h`](srctree/include/linux/sunrpc/bc_xprt.h).
 //!
-//! This crate knows no RDMA. A transport implements [`Transport`] and [`HasSlot`], declares one static
-//! [`Class`] and registers it. From then on sunrpc makes transports of it, each an [`Xprt<T>`] with a `T` in
-//! it, and calls the methods of [`Transport`]. The module `svc_transport` says the same of the server.
+//! This crate knows no RDMA. A transport implements [`Transport`] and [`HasSlot`], declares one
+//! static [`Class`] and registers it. From then on sunrpc makes transports of it, each an
+//! [`Xprt<T>`] with a `T` in it, and calls the methods of [`Transport`]. The module `svc_transport`
+//! says the same of the server.
 //!
 //! # Context and locks of each method
 //!
-//! | method | called from | sleeps | held |
-//! |---|---|---|---|
-//! | [`Transport::new`] | mount, or another task that makes a transport | yes | a module reference |
-//! | [`Transport::connect`] | a work item of this crate's queue | yes | `XPRT_LOCKED`, for the connect |
-//! | [`Transport::prepare`] | the request's own task | for memory, as its flags say | nothing; the request is not queued to be sent |
-//! | [`Transport::send`] | an RPC task, perhaps not the request's own | not for memory | `XPRT_LOCKED`; the request is pinned |
-//! | [`Transport::lacks_credit`] | as `send` | no | `XPRT_LOCKED` |
-//! | [`Transport::flush`] | as `send`, or when `XPRT_LOCKED` is released | no | `XPRT_LOCKED`, perhaps `transport_lock` |
-//! | [`Transport::close`] | `xprtiod`, a sender, the connect work, destruction | yes | `XPRT_LOCKED`, or there is no other user |
-//! | [`Transport::grow`] | a work item | yes | nothing |
-//! | [`Transport::will_carry_swap`] | swapon | yes | nothing |
-//! | [`Transport::release`], [`Transport::give_up`] | a call's task | yes | perhaps `XPRT_LOCKED` |
-//! | [`Transport::callback_max_payload`] | any task | no | an RCU read-side section |
-//! | completion and CM handlers, through `XprtLink::with` | the transport's own work | no | an RCU read-side section |
+//! The methods of [`Transport`], and the handlers of the transport itself:
 //!
-//! `XPRT_LOCKED` is a bit lock that sunrpc takes for the transport. It excludes connect, send and close from
-//! each other, so a transport needs no lock of its own between them.
+//! ```text
+//! method                called from                            sleeps      held
+//! --------------------  -------------------------------------  ----------  -----------------------
+//! new                   a task that creates a transport        yes         a module reference
+//! connect               a work item of this crate's queue      yes         XPRT_LOCKED
+//! prepare               the request's own task                 for memory  nothing; not queued yet
+//! send                  an RPC task, perhaps of another call   no          XPRT_LOCKED; pinned
+//! lacks_credit          as send                                no          XPRT_LOCKED
+//! flush                 as send, or the unlocking of it        no          XPRT_LOCKED (*)
+//! close                 xprtiod, a sender, the connect work,   yes         XPRT_LOCKED, or no
+//!                       destruction                                        other user
+//! grow                  a work item                            yes         nothing
+//! will_carry_swap       swapon                                 yes         nothing
+//! release, give_up      a call's task                          yes         perhaps XPRT_LOCKED
+//! callback_max_payload  any task                               no          rcu_read_lock
+//! XprtLink::with        the transport's own handlers           no          rcu_read_lock
+//! ```
+//!
+//! (*) Perhaps also `transport_lock`.
+//!
+//! `XPRT_LOCKED` is a bit lock that sunrpc takes for the transport. It excludes connect, send and
+//! close from each other, so a transport needs no lock of its own between them.
 //!
 //! # Locks
 //!
@@ -40,29 +49,34 @@
 //! * `transport_lock`, then the locks of `sending` and `pending` (in sunrpc): window and state.
 //! * `bc_pa_lock`: callbacks. The lock of the callback pool is a leaf.
 //!
-//! No method of [`Transport`] but `flush` is called with one of them held, and no function but those of
-//! [`Xprt::set_window`] and [`Xprt::open_window`].
+//! No method of [`Transport`] but `flush` is called with one of them held, and no function but
+//! those of [`Xprt::set_window`] and [`Xprt::open_window`].
 //!
 //! # Life of a transport
 //!
-//! sunrpc counts references to an `rpc_xprt` and calls `destroy` after it has dropped the last one. The
-//! connect work is cancelled, [`Transport::close`] ends every DMA and every completion,
-//! [`XprtLink`]s are revoked when their readers have returned, then `T`, slots and callbacks are dropped. A
-//! completion handler must never drop the last reference, as that waits for `XPRT_LOCKED`, whose
-//! owner may be waiting for that very handler; no function of this crate gives a handler a reference.
+//! sunrpc counts references to an `rpc_xprt` and calls `destroy` after it has dropped the last one.
+//! The connect work is cancelled, [`Transport::close`] ends every DMA and every completion,
+//! [`XprtLink`]s are revoked when their readers have returned, then `T`, slots and callbacks are
+//! dropped. A completion handler must never drop the last reference, as that waits for
+//! `XPRT_LOCKED`, whose owner may be waiting for that very handler; no function of this crate gives
+//! a handler a reference.
 //!
 //! # Files
 //!
 //! A file imports only from files that are before it in this list.
 //!
-//! * `errno`, `timeouts`, `spin_lock`, `task`, `addr`, `sysctl`, `shrinker`: what sunrpc and the kernel crate lack.
+//! * `errno`, `timeouts`, `spin_lock`, `task`, `addr`, `sysctl`, `shrinker`: what sunrpc and the
+//!   kernel crate lack.
 //! * `xdr_buf`, `scatter`, `rqst_buffers`, `pieces`: the bytes of a message.
 //! * `link`, `work_queue`, `class`, `stats`: what both a client's and a server's transport have.
 //! * `rqst`, `slot_table`, `released_calls`, `bc_rqst`, `bc_pool`: the parts of an `Xprt`.
-//! * `xprt`, then `cwnd`, `pending_reply`, `backchannel`, `reserve`: the transport, and what it does by itself.
-//! * `transport`: the trait; then `release`, `reply_timeout`, `reconnect`, `transmit`, `mountstats`, `create`, which call its methods.
+//! * `xprt`, then `cwnd`, `pending_reply`, `backchannel`, `reserve`: the transport, and what it
+//!   does by itself.
+//! * `transport`: the trait; then `release`, `reply_timeout`, `reconnect`, `transmit`,
+//!   `mountstats`, `create`, which call its methods.
 //! * `ops`: the functions that sunrpc calls.
-//! * `svc_*`: the same for the server, from `svc_xprt` by way of `svc_transport` to `svc_ops` and `svc_backchannel`.
+//! * `svc_*`: the same for the server, from `svc_xprt` by way of `svc_transport` to `svc_ops` and
+//!   `svc_backchannel`.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 

@@ -2,8 +2,8 @@
 
 //! A weak reference from a transport's own handlers back to its `Xprt` or `SvcXprt`.
 //!
-//! sunrpc has no name for this, as it counts every reference that it knows of. "Link" is short for a
-//! reference that is not counted, and that the transport revokes before it is freed.
+//! sunrpc has no name for this, as it counts every reference that it knows of. "Link" is short for
+//! a reference that is not counted, and that the transport revokes before it is freed.
 
 use core::{
     ptr::{
@@ -23,8 +23,8 @@ use kernel::{
 
 /// A reference to a transport `X` that does not keep it alive.
 ///
-/// Completion and event handlers hold one. They may run while the transport is destroyed, and must not
-/// drop its last reference, as destruction waits until the handlers have returned.
+/// Completion and event handlers hold one. They may run while the transport is destroyed, and must
+/// not drop its last reference, as destruction waits until the handlers have returned.
 pub struct Link<X: Send + Sync + 'static> {
     target: Arc<Revocable<Target<X>>>,
 }
@@ -35,7 +35,7 @@ pub struct Link<X: Send + Sync + 'static> {
 struct Target<X>(AtomicPtr<X>);
 
 impl<X: Send + Sync + 'static> Link<X> {
-    /// A link to nothing.
+    /// Returns a link to no transport.
     pub(crate) fn new() -> Result<Self> {
         // INVARIANT: Null.
         let target = Target(AtomicPtr::new(ptr::null_mut()));
@@ -43,7 +43,7 @@ impl<X: Send + Sync + 'static> Link<X> {
         Ok(Self { target })
     }
 
-    /// Makes this and all its clones links to `xprt`.
+    /// Makes this and all its clones refer to `xprt`.
     ///
     /// # Safety
     ///
@@ -55,7 +55,8 @@ impl<X: Send + Sync + 'static> Link<X> {
         });
     }
 
-    /// Calls `f` with the transport. [`None`] if that is not complete yet, or is being destroyed.
+    /// Calls `f` with the transport. Returns [`None`] if that is not complete yet, or is being
+    /// destroyed.
     ///
     /// `f` must not sleep.
     pub fn with<R>(&self, f: impl FnOnce(&X) -> R) -> Option<R> {

@@ -47,7 +47,7 @@ impl Counters {
             };
         }
         let idle_seconds = if xprt.is_connected() {
-            // SAFETY: As above.
+            // SAFETY: The transport is live. Writers change the word as a whole.
             let last_used = unsafe { (&raw const (*xprt.as_raw()).last_used).read_volatile() };
             jiffies().wrapping_sub(last_used) / HZ
         } else {
@@ -69,7 +69,7 @@ impl Counters {
 }
 
 impl<T: Transport> Xprt<T> {
-    /// The local port, or zero without a connection. May sleep.
+    /// Returns the local port, or zero without a connection. May sleep.
     pub(crate) fn source_port(&self) -> c_ushort {
         T::source(self).map_or(0, |source| {
             // SAFETY: A `SockAddr` is a whole address.

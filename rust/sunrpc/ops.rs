@@ -5,8 +5,8 @@
 //! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h).
 //!
 //! Each turns pointers into references and calls one method. sunrpc calls all of them with a live
-//! transport of the class of `T`, and with requests or tasks of it; each `SAFETY` comment adds what sunrpc
-//! promises for its function on top of that.
+//! transport of the class of `T`, and with requests or tasks of it; each `SAFETY` comment adds what
+//! sunrpc promises for its function on top of that.
 
 #![expect(
     clippy::missing_safety_doc,
@@ -44,7 +44,7 @@ use kernel::{
 };
 
 impl<T: Transport> Class<T> {
-    /// The class of `T`, not registered.
+    /// Creates the class of `T`. It is not registered.
     #[expect(clippy::new_without_default, reason = "statics cannot use it")]
     pub const fn new() -> Self {
         // SAFETY: `setup` is for sunrpc to call, for this class.
@@ -52,7 +52,7 @@ impl<T: Transport> Class<T> {
     }
 }
 
-/// The operations of transports of `T`.
+/// Returns the operations of transports of `T`.
 fn table<T: Transport>() -> &'static raw::rpc_xprt_ops {
     &const {
         raw::rpc_xprt_ops {
@@ -90,7 +90,7 @@ fn table<T: Transport>() -> &'static raw::rpc_xprt_ops {
     }
 }
 
-/// Whether `rqst` is a reverse-direction call, which is in none of the transport's slots.
+/// Returns whether `rqst` is a reverse-direction call, which is in none of the transport's slots.
 ///
 /// # Safety
 ///
@@ -126,14 +126,14 @@ unsafe extern "C" fn destroy<T: Transport>(xprt: *mut raw::rpc_xprt) {
 }
 
 unsafe extern "C" fn alloc_slot<T: Transport>(xprt: *mut raw::rpc_xprt, task: *mut raw::rpc_task) {
-    // SAFETY: See the top.
+    // SAFETY: sunrpc calls this with a live transport of this class, which is an `Xprt<T>`.
     let this = unsafe { Xprt::<T>::from_raw(xprt) };
     // SAFETY: The task is the caller, and on no queue.
     unsafe { this.alloc_slot(task) };
 }
 
 unsafe extern "C" fn free_slot<T: Transport>(xprt: *mut raw::rpc_xprt, rqst: *mut raw::rpc_rqst) {
-    // SAFETY: See the top.
+    // SAFETY: sunrpc calls this with a live transport of this class, which is an `Xprt<T>`.
     let this = unsafe { Xprt::<T>::from_raw(xprt) };
     // SAFETY: `alloc_slot` gave out the request, and sunrpc has finished with it.
     unsafe { this.free_slot(rqst) };
@@ -145,7 +145,7 @@ unsafe extern "C" fn set_port(xprt: *mut raw::rpc_xprt, port: c_ushort) {
 }
 
 unsafe extern "C" fn connect<T: Transport>(xprt: *mut raw::rpc_xprt, task: *mut raw::rpc_task) {
-    // SAFETY: See the top.
+    // SAFETY: sunrpc calls this with a live transport of this class, which is an `Xprt<T>`.
     let this = unsafe { Xprt::<T>::from_raw(xprt) };
     // SAFETY: `task` owns `XPRT_LOCKED`, and sunrpc marked the transport as connecting.
     unsafe { this.start_connect(task) };
@@ -156,7 +156,7 @@ unsafe extern "C" fn get_srcaddr<T: Transport>(
     text: *mut c_char,
     len: usize,
 ) -> c_int {
-    // SAFETY: See the top.
+    // SAFETY: sunrpc calls this with a live transport of this class, which is an `Xprt<T>`.
     let this = unsafe { Xprt::<T>::from_raw(xprt) };
     let Some(source) = T::source(this) else {
         return errno::ENOTCONN;
@@ -167,7 +167,7 @@ unsafe extern "C" fn get_srcaddr<T: Transport>(
 }
 
 unsafe extern "C" fn get_srcport<T: Transport>(xprt: *mut raw::rpc_xprt) -> c_ushort {
-    // SAFETY: See the top.
+    // SAFETY: sunrpc calls this with a live transport of this class, which is an `Xprt<T>`.
     unsafe { Xprt::<T>::from_raw(xprt) }.source_port()
 }
 
@@ -192,10 +192,11 @@ unsafe extern "C" fn prepare_request<T: Transport>(
     rqst: *mut raw::rpc_rqst,
     buf: *mut raw::xdr_buf,
 ) -> c_int {
-    // sunrpc calls this for the call and for its reply. When it does for the reply, the call is not encoded.
+    // sunrpc calls this for the call and for its reply. When it does for the reply, the call is not
+    // encoded.
     // SAFETY: The caller is the request's task.
     let is_call = ptr::eq(buf, unsafe { &raw mut (*rqst).rq_snd_buf });
-    // SAFETY: As above.
+    // SAFETY: The caller is the request's task, so the request is in use.
     if !is_call || unsafe { is_callback(rqst) } {
         return 0;
     }
@@ -208,7 +209,7 @@ unsafe extern "C" fn prepare_request<T: Transport>(
 unsafe extern "C" fn send_request<T: Transport>(rqst: *mut raw::rpc_rqst) -> c_int {
     // SAFETY: The request is pinned, and its task or callback has a reference to the transport.
     let this = unsafe { Xprt::<T>::from_raw((*rqst).rq_xprt) };
-    // SAFETY: As above.
+    // SAFETY: The request is pinned, so it is in use.
     let request = match unsafe { is_callback(rqst) } {
         // SAFETY: The flag says so.
         true => Outgoing::CallbackReply(unsafe { CallbackRqst::from_raw(rqst) }),
@@ -223,7 +224,7 @@ unsafe extern "C" fn release_xprt<T: Transport>(
     xprt: *mut raw::rpc_xprt,
     task: *mut raw::rpc_task,
 ) {
-    // SAFETY: See the top.
+    // SAFETY: sunrpc calls this with a live transport of this class, which is an `Xprt<T>`.
     let this = unsafe { Xprt::<T>::from_raw(xprt) };
     // SAFETY: The caller holds `transport_lock`, which guards the owner of `XPRT_LOCKED`.
     if ptr::eq(unsafe { (*xprt).snd_task }, task) {
@@ -237,9 +238,9 @@ unsafe extern "C" fn release_xprt<T: Transport>(
 unsafe extern "C" fn release_request<T: Transport>(task: *mut raw::rpc_task) {
     // SAFETY: The task still has its request, which is on no queue any more.
     let rqst = unsafe { (*task).tk_rqstp };
-    // SAFETY: As above; the task has a reference to the transport.
+    // SAFETY: The task still has its request, and a reference to the transport.
     let this = unsafe { Xprt::<T>::from_raw((*rqst).rq_xprt) };
-    // SAFETY: As above.
+    // SAFETY: The task still has its request, so the request is in use.
     let in_slot = match unsafe { is_callback(rqst) } {
         true => None,
         // SAFETY: All requests but those of reverse-direction calls are in one of the slots.
@@ -254,20 +255,21 @@ unsafe extern "C" fn wait_for_reply<T: Transport>(task: *mut raw::rpc_task) {
     let rqst = unsafe { (*task).tk_rqstp };
     // SAFETY: The task has a reference to the transport.
     let this = unsafe { Xprt::<T>::from_raw((*rqst).rq_xprt) };
-    // SAFETY: sunrpc promises the rest. The reply to a reverse-direction call has none, so the request is in a slot.
+    // SAFETY: sunrpc promises the rest. The reply to a reverse-direction call has none, so the
+    // request is in a slot.
     unsafe { this.wait_for_reply(task, Rqst::from_raw(rqst)) };
 }
 
 unsafe extern "C" fn timer<T: Transport>(xprt: *mut raw::rpc_xprt, task: *mut raw::rpc_task) {
-    // SAFETY: See the top.
+    // SAFETY: sunrpc calls this with a live transport of this class, which is an `Xprt<T>`.
     let this = unsafe { Xprt::<T>::from_raw(xprt) };
-    // SAFETY: The task is the caller, which waited for the reply to its request. The reply to a reverse-direction call
-    // has none, so the request is in a slot.
+    // SAFETY: The task is the caller, which waited for the reply to its request. The reply to a
+    // reverse-direction call has none, so the request is in a slot.
     unsafe { this.reply_timed_out(Rqst::from_raw((*task).tk_rqstp)) };
 }
 
 unsafe extern "C" fn close<T: Transport>(xprt: *mut raw::rpc_xprt) {
-    // SAFETY: See the top.
+    // SAFETY: sunrpc calls this with a live transport of this class, which is an `Xprt<T>`.
     let this = unsafe { Xprt::<T>::from_raw(xprt) };
     // SAFETY: The caller owns `XPRT_LOCKED`.
     unsafe { this.assume_locked() }.disconnect();
@@ -278,12 +280,12 @@ unsafe extern "C" fn set_connect_timeout<T: Transport>(
     connect: c_ulong,
     reconnect: c_ulong,
 ) {
-    // SAFETY: See the top.
+    // SAFETY: sunrpc calls this with a live transport of this class, which is an `Xprt<T>`.
     unsafe { Xprt::<T>::from_raw(xprt) }.set_connect_timeout(connect, reconnect);
 }
 
 unsafe extern "C" fn print_stats<T: Transport>(xprt: *mut raw::rpc_xprt, seq: *mut raw::seq_file) {
-    // SAFETY: See the top.
+    // SAFETY: sunrpc calls this with a live transport of this class, which is an `Xprt<T>`.
     let this = unsafe { Xprt::<T>::from_raw(xprt) };
     // CAST: Both types are what C calls `struct seq_file`.
     // SAFETY: It is the caller's, for the time of the call.
@@ -292,28 +294,31 @@ unsafe extern "C" fn print_stats<T: Transport>(xprt: *mut raw::rpc_xprt, seq: *m
 }
 
 unsafe extern "C" fn enable_swap<T: Transport>(xprt: *mut raw::rpc_xprt) -> c_int {
-    // SAFETY: See the top.
+    // SAFETY: sunrpc calls this with a live transport. The counter changes by atomic operations
+    // only.
     unsafe { kernel::bindings::atomic_inc((&raw mut (*xprt).swapper).cast()) };
-    // SAFETY: See the top.
+    // SAFETY: sunrpc calls this with a live transport of this class, which is an `Xprt<T>`.
     let this = unsafe { Xprt::<T>::from_raw(xprt) };
     T::will_carry_swap(this, this, gfp_flags());
-    // Not an error if there is no memory: sunrpc would take the transport for one that carries swap all the same.
+    // Not an error if there is no memory: sunrpc would take the transport for one that carries swap
+    // all the same.
     0
 }
 
 unsafe extern "C" fn disable_swap(xprt: *mut raw::rpc_xprt) {
-    // SAFETY: See the top. `enable_swap` came before.
+    // SAFETY: sunrpc calls this with a live transport, for which it called `enable_swap` before.
+    // The counter changes by atomic operations only.
     unsafe { kernel::bindings::atomic_dec((&raw mut (*xprt).swapper).cast()) };
 }
 
 unsafe extern "C" fn inject_disconnect<T: Transport>(xprt: *mut raw::rpc_xprt) {
-    // SAFETY: See the top.
+    // SAFETY: sunrpc calls this with a live transport of this class, which is an `Xprt<T>`.
     let this = unsafe { Xprt::<T>::from_raw(xprt) };
     T::inject_disconnect(this, this);
 }
 
 unsafe extern "C" fn bc_setup<T: Transport>(xprt: *mut raw::rpc_xprt, min_reqs: c_uint) -> c_int {
-    // SAFETY: See the top.
+    // SAFETY: sunrpc calls this with a live transport of this class, which is an `Xprt<T>`.
     let this = unsafe { Xprt::<T>::from_raw(xprt) };
     match this.parts.bc_pool.reserve(min_reqs as usize) {
         Ok(()) => 0,
@@ -322,7 +327,7 @@ unsafe extern "C" fn bc_setup<T: Transport>(xprt: *mut raw::rpc_xprt, min_reqs: 
 }
 
 unsafe extern "C" fn bc_maxpayload<T: Transport>(xprt: *mut raw::rpc_xprt) -> usize {
-    // SAFETY: See the top.
+    // SAFETY: sunrpc calls this with a live transport of this class, which is an `Xprt<T>`.
     let this = unsafe { Xprt::<T>::from_raw(xprt) };
     T::callback_max_payload(this).min(CallbackRqst::MAX_LEN)
 }
@@ -332,13 +337,14 @@ unsafe extern "C" fn bc_num_slots<T: Transport>(_xprt: *mut raw::rpc_xprt) -> c_
 }
 
 unsafe extern "C" fn bc_free_rqst<T: Transport>(rqst: *mut raw::rpc_rqst) {
-    // SAFETY: It is a request that `deliver_callback` queued, and sunrpc has finished with it. The caller is
-    // a task of the callback service or an RPC task, either of which may wait for the transport's destruction.
+    // SAFETY: It is a request that `deliver_callback` queued, and sunrpc has finished with it. The
+    // caller is a task of the callback service or an RPC task, either of which may wait for the
+    // transport's destruction.
     unsafe { Xprt::<T>::free_callback(rqst) };
 }
 
 unsafe extern "C" fn bc_destroy<T: Transport>(xprt: *mut raw::rpc_xprt, _max_reqs: c_uint) {
-    // SAFETY: See the top.
+    // SAFETY: sunrpc calls this with a live transport of this class, which is an `Xprt<T>`.
     unsafe { Xprt::<T>::from_raw(xprt) }
         .parts
         .bc_pool

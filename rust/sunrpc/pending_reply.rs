@@ -29,14 +29,14 @@ use kernel::{
 };
 
 impl<T: HasSlot> Xprt<T> {
-    /// Finds the request that waits for the reply `xid` (in host order) and pins it. Takes `queue_lock`, as
-    /// does the end of the pin.
+    /// Finds the request that waits for the reply `xid` (in host order) and pins it. Takes
+    /// `queue_lock`, as does the end of the pin.
     pub fn lookup(&self, xid: u32) -> Option<PendingReply<T>> {
         let _guard = self.queue_lock();
         // SAFETY: The guard holds `queue_lock`.
         let rqst = unsafe { raw::xprt_lookup_rqst(self.as_raw(), xid.to_be()) };
-        // SAFETY: The guard holds the lock. Requests on the receive queue of this transport are from its
-        // slot table: those of reverse-direction calls expect no reply.
+        // SAFETY: The guard holds the lock. Requests on the receive queue of this transport are
+        // from its slot table: those of reverse-direction calls expect no reply.
         unsafe { PendingReply::pin(NonNull::new(rqst)?) }
     }
 }
@@ -44,8 +44,8 @@ impl<T: HasSlot> Xprt<T> {
 /// A request that waits for its reply, while that is processed.
 ///
 /// There is at most one for a request: for a second reply with the same transaction id
-/// [`Xprt::lookup`] finds nothing. If it is dropped, the request goes on waiting, and is sent again over
-/// the next connection.
+/// [`Xprt::lookup`] finds nothing. If it is dropped, the request goes on waiting, and is sent again
+/// over the next connection.
 ///
 /// # Invariants
 ///
@@ -79,11 +79,12 @@ impl<T: HasSlot> PendingReply<T> {
     ///
     /// `reduced` is the length of a payload that the peer has already written to the pages, and
     /// that `message` therefore lacks. The reply must be completed afterwards, by
-    /// [`Self::complete`] with the returned number of bytes: the `xdr_buf` now has the lengths of this
-    /// reply.
+    /// [`Self::complete`] with the returned number of bytes: the `xdr_buf` now has the lengths of
+    /// this reply.
     ///
-    /// Bytes that there is no room for are cut off, as in a reply from a socket; the upper layer then finds
-    /// that the reply is too short. [`EIO`] if the payload is larger than the pages.
+    /// Bytes beyond the end of the buffer are cut off, as in a reply from a socket; the upper layer
+    /// then finds that the reply is too short. Fails with [`EIO`] if the payload is larger than the
+    /// pages.
     pub fn scatter(&mut self, message: &[u8], reduced: Option<u32>) -> Result<usize> {
         let scattered = scatter(&self.reply_buf(), message, reduced)?;
         if let Some(lengths) = scattered.lengths {
@@ -92,15 +93,15 @@ impl<T: HasSlot> PendingReply<T> {
         Ok(scattered.len)
     }
 
-    /// Makes whole XDR units of a reply of `len` bytes that the peer has written to the memory for it, as
-    /// sunrpc takes no other. Returns the number of bytes for [`Self::complete`]. The peer must not have
-    /// access to the memory any more.
+    /// Completes the last XDR unit of a reply of `len` bytes that the peer has written to the
+    /// memory for it, as sunrpc takes whole units only. Returns the number of bytes for
+    /// [`Self::complete`]. The peer must not have access to the memory any more.
     pub fn end_unit(&mut self, len: usize) -> usize {
         self.reply_buf().end_unit(len)
     }
 
-    /// Wakes the request's task with a reply of `copied` bytes. The peer must not have access to the
-    /// memory of the reply any more.
+    /// Wakes the request's task with a reply of `copied` bytes. The peer must not have access to
+    /// the memory of the reply any more.
     pub fn complete(self, copied: usize) {
         self.finish(None, c_int::try_from(copied).unwrap_or(c_int::MAX));
     }
@@ -125,7 +126,7 @@ impl<T: HasSlot> PendingReply<T> {
         unsafe { this.unpin() };
     }
 
-    /// Gives up the pin.
+    /// Releases the pin.
     ///
     /// # Safety
     ///
@@ -141,7 +142,7 @@ impl<T: HasSlot> PendingReply<T> {
         for buf in [
             // SAFETY: The request is in use.
             unsafe { &raw mut (*rqst).rq_rcv_buf },
-            // SAFETY: As above. The decoder insists that the two are equal.
+            // SAFETY: The request is in use. The decoder insists that the two are equal.
             unsafe { &raw mut (*rqst).rq_private_buf },
         ] {
             // SAFETY: The task uses both before the request is sent and after it is completed, and
@@ -153,10 +154,11 @@ impl<T: HasSlot> PendingReply<T> {
     fn queue_lock(&self) -> impl Drop {
         // SAFETY: The request is in use, so its `rq_xprt` is set and stays.
         let xprt = unsafe { (*self.as_raw()).rq_xprt };
-        // SAFETY: The task has a reference to the transport as long as the request is pinned. The lock may be released
-        // after the end of the pin, and the task may then drop that reference; but the memory of a transport is freed a
-        // grace period after its last reference (`xprt_free`), and a spin lock is held in an RCU read-side section, which
-        // ends after it was released: preemption is off, or with PREEMPT_RT the lock itself is such a section.
+        // SAFETY: The task has a reference to the transport as long as the request is pinned. The
+        // lock may be released after the end of the pin, and the task may then drop that reference;
+        // but the memory of a transport is freed a grace period after its last reference
+        // (`xprt_free`), and a spin lock is held in an RCU read-side section, which ends after it
+        // was released: preemption is off, or with PREEMPT_RT the lock itself is such a section.
         unsafe { lock(&raw mut (*xprt).queue_lock) }
     }
 }

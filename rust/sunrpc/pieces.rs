@@ -26,10 +26,11 @@ use kernel::{
     prelude::*, //
 };
 
-/// Pieces of memory of a message, in order. Pages of one folio that follow each other are one piece.
+/// Pieces of memory of a message, in order. Pages of one folio that follow each other are one
+/// piece.
 ///
-/// Each has a reference to the buffer or folio that it is part of. [`EFAULT`] for memory that has no
-/// such reference to take.
+/// Each has a reference to the buffer or folio that it is part of. Memory that has no such
+/// reference to take is [`EFAULT`].
 ///
 /// # Invariants
 ///
@@ -40,7 +41,7 @@ pub struct Pieces<'a> {
 }
 
 impl<'a> Pieces<'a> {
-    /// Pieces of a message that is in pages only.
+    /// Returns the pieces of a message that is in pages only.
     pub(crate) fn of_pages(iovecs: IoVecs<'a>) -> Self {
         // INVARIANT: There are no buffers.
         Self {
@@ -49,7 +50,8 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Pieces of a message whose head and tail are in `buffers`, or in a page of a security flavour.
+    /// Returns the pieces of a message whose head and tail are in `buffers`, or in a page of a
+    /// security flavour.
     ///
     /// # Safety
     ///
@@ -72,8 +74,8 @@ impl<'a> Pieces<'a> {
             .unwrap_or_else(|| page_piece_at(base, len))
     }
 
-    /// The `len` bytes from `offset` of `page`, and the pages that follow without a gap in the same
-    /// folio.
+    /// Returns the `len` bytes from `offset` of `page`, and the pages that follow without a gap in
+    /// the same folio.
     fn folio_piece(&mut self, page: NonNull<page>, offset: usize, mut len: usize) -> Result<Piece> {
         loop {
             let end = offset + len;
@@ -106,7 +108,8 @@ impl Iterator for Pieces<'_> {
     }
 }
 
-/// A part of head or tail that is in none of the slot's buffers: in a page that a security flavour put there.
+/// Returns a part of head or tail that is in none of the slot's buffers: in a page that a security
+/// flavour put there.
 fn page_piece_at(base: NonNull<u8>, len: usize) -> Result<Piece> {
     let first = page_at(base.as_ptr())?;
     let last = page_at(base.as_ptr().wrapping_add(len.saturating_sub(1)))?;
@@ -127,14 +130,14 @@ fn page_at(address: *mut u8) -> Result<NonNull<page>> {
 }
 
 fn same_folio(a: NonNull<page>, b: NonNull<page>) -> bool {
-    // SAFETY: Both are pages of a message that its owner keeps allocated.
+    // SAFETY: It is a page of a message that its owner keeps allocated.
     let a = unsafe { raw::page_folio(a.as_ptr()) };
-    // SAFETY: As above.
+    // SAFETY: It is a page of a message that its owner keeps allocated.
     let b = unsafe { raw::page_folio(b.as_ptr()) };
     ptr::eq(a, b)
 }
 
-/// Bytes of pages of one folio, with a reference to it.
+/// Returns bytes of pages of one folio, with a reference to it.
 fn page_piece(page: NonNull<page>, offset: usize, len: usize) -> Result<Piece> {
     // SAFETY: It is a page of a message that its owner keeps allocated.
     if !unsafe { raw::sendpage_ok(page.as_ptr()) } {

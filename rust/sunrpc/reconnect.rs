@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! When to connect, and how to disconnect.
+//! Connecting, with the delay between attempts, and disconnecting.
 //!
-//! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h), `connect`, `close`
-//! and `set_connect_timeout` of `struct rpc_xprt_ops`.
+//! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h), `connect`,
+//! `close` and `set_connect_timeout` of `struct rpc_xprt_ops`.
 //!
 //! A task that finds the transport not connected takes `XPRT_LOCKED` and calls `connect`, which
-//! passes the lock to a work item. After a connection that brought a reply two attempts are made at once: the peer may
-//! not have noticed yet that the connection has ended. Those that follow begin at least [`ATTEMPT_INTERVAL`] after the one
-//! before, which is as long as sunrpc itself waits after most errors. The interval does not grow: however long the
-//! peer was away, a call that waits goes on a few seconds after it is back.
+//! passes the lock to a work item. After a connection that brought a reply two attempts are made at
+//! once: the peer may not have noticed yet that the connection has ended. Those that follow begin
+//! at least [`ATTEMPT_INTERVAL`] after the one before, which is as long as sunrpc itself waits
+//! after most errors. The interval does not grow: however long the peer was away, a call that waits
+//! goes on a few seconds after it is back.
 //!
 //! What a transport keeps of a closed connection for the next one it gives up after [`EXPIRY`].
 
@@ -42,11 +43,11 @@ use kernel::{
     prelude::*, //
 };
 
-/// How many attempts to connect are not delayed.
+/// The number of attempts to connect that are not delayed.
 const IMMEDIATE_ATTEMPTS: u32 = 2;
 
 impl<T: Transport> Xprt<T> {
-    /// Notes that the peer replied: the next attempts to connect are not delayed.
+    /// Records a reply of the peer: the next attempts to connect are not delayed.
     #[inline]
     pub fn note_reply(&self) {
         let attempts = &self.parts.attempts;
@@ -55,7 +56,7 @@ impl<T: Transport> Xprt<T> {
         }
     }
 
-    /// Counts an attempt to connect, and returns after how many jiffies it is to begin.
+    /// Counts an attempt to connect, and returns its delay in jiffies.
     fn attempt_delay(&self) -> c_ulong {
         let attempts = &self.parts.attempts;
         // Only a connect counts up, and nobody replies meanwhile.
@@ -94,17 +95,19 @@ impl<T: Transport> Xprt<T> {
     }
 
     fn connect_after(&self, delay: c_ulong) {
-        // SAFETY: `create` initialised the work item, and `destroy` disables it before it is freed. This is a transport.
+        // SAFETY: `create` initialised the work item, and `destroy` disables it before it is freed.
+        // This is a transport.
         unsafe { CONNECT.queue(self.connect.get(), delay) };
     }
 
-    /// Has [`Transport::expire`] called in a while.
+    /// Schedules a call of [`Transport::expire`].
     fn expire_later(&self) {
-        // SAFETY: As above, for the `expiry`.
+        // SAFETY: `create` initialised the `expiry`, and `destroy` disables it before it is freed.
+        // This is a transport.
         unsafe { CONNECT.queue(self.expiry.get(), EXPIRY) };
     }
 
-    /// Whether there is swap on a file over this transport.
+    /// Returns whether there is swap on a file over this transport.
     pub fn carries_swap(&self) -> bool {
         // SAFETY: The transport is live.
         let swapper = unsafe { &raw const (*self.as_raw()).swapper.counter };
@@ -112,7 +115,7 @@ impl<T: Transport> Xprt<T> {
         unsafe { swapper.read_volatile() != 0 }
     }
 
-    /// Makes an attempt to connect that is delayed begin now. Does not sleep.
+    /// Starts an attempt to connect that is delayed now. Does not sleep.
     pub fn expedite_connect(&self) {
         // SAFETY: `create` initialised the work item, and `destroy` disables it before it is freed.
         if unsafe { raw::cancel_delayed_work(self.connect.get()) } {
@@ -120,7 +123,7 @@ impl<T: Transport> Xprt<T> {
         }
     }
 
-    /// The value that marks the work item, and not a task, as the owner of `XPRT_LOCKED`.
+    /// Returns the value that marks the work item, and not a task, as the owner of `XPRT_LOCKED`.
     fn lock_cookie(&self) -> *mut c_void {
         self.as_raw().cast()
     }
@@ -147,10 +150,10 @@ impl<T: Transport> Xprt<T> {
             // Others read the words without the lock.
             // SAFETY: The transport is live, and the lock excludes other writers.
             unsafe { timeout.write_volatile(self.timeout.get()) };
-            // SAFETY: As for the pointer to the time-outs.
+            // SAFETY: The transport is live, and the lock excludes other writers.
             unsafe { connect_timeout.write_volatile(connect) };
         }
-        // SAFETY: As for the pointer to the time-outs.
+        // SAFETY: The transport is live, and the lock excludes other writers.
         unsafe { max_reconnect_timeout.write_volatile(reconnect.min(max_reconnect)) };
     }
 }
@@ -175,8 +178,8 @@ impl<T: Transport> LockedXprt<'_, T> {
                 errno::of_connect_error(error)
             }
         };
-        // This comes before the lock is released: the next owner's task may wait for a reply, or for another
-        // attempt to connect, and this status is not about that.
+        // This comes before the lock is released: the next owner's task may wait for a reply, or
+        // for another attempt to connect, and this status is not about that.
         // SAFETY: The transport is live: `destroy` waits for the work item.
         unsafe { raw::xprt_wake_pending_tasks(self.as_raw(), status) };
     }
@@ -185,7 +188,7 @@ impl<T: Transport> LockedXprt<'_, T> {
         self.next_cookie();
         // SAFETY: The transport is live.
         let stat = unsafe { &raw mut (*self.as_raw()).stat };
-        // SAFETY: As above.
+        // SAFETY: The transport is live.
         let (count, time, start) = unsafe {
             (
                 &raw mut (*stat).connect_count,
@@ -193,13 +196,15 @@ impl<T: Transport> LockedXprt<'_, T> {
                 &raw const (*stat).connect_start,
             )
         };
-        // SAFETY: As above. The owner of `XPRT_LOCKED` alone writes the word, and `self` says that
-        // this is the owner.
+        // SAFETY: The transport is live. The owner of `XPRT_LOCKED` alone writes the word, and
+        // `self` says that this is the owner.
         let took = jiffies().wrapping_sub(unsafe { start.read_volatile() });
         // Whoever reads mountstats reads the two at any time, each as a whole.
-        // SAFETY: As for the start.
+        // SAFETY: The transport is live, and only the owner of `XPRT_LOCKED`, which this is, writes
+        // the word.
         unsafe { count.write_volatile(count.read_volatile().wrapping_add(1)) };
-        // SAFETY: As above.
+        // SAFETY: The transport is live, and only the owner of `XPRT_LOCKED`, which this is, writes
+        // the word.
         unsafe { time.write_volatile(time.read_volatile().wrapping_add(took)) };
         // SAFETY: The transport is live.
         unsafe { raw::xprt_set_connected(self.as_raw()) };
@@ -222,7 +227,8 @@ impl<T: Transport> LockedXprt<'_, T> {
     }
 }
 
-/// Connects `xprt`, to whose work item [`Xprt::start_connect`] passed `XPRT_LOCKED`, and releases the lock.
+/// Connects `xprt`, to whose work item [`Xprt::start_connect`] passed `XPRT_LOCKED`, and releases
+/// the lock.
 fn connect_and_unlock<T: Transport>(xprt: &Xprt<T>) {
     // SAFETY: The work item owns the lock until the call below.
     unsafe { xprt.assume_locked() }.connect_now();
@@ -237,7 +243,8 @@ fn connect_and_unlock<T: Transport>(xprt: &Xprt<T>) {
 /// `work` is that of the `connect` of a live `Xprt<T>`, and [`Xprt::start_connect`] started it.
 pub(crate) unsafe extern "C" fn worker<T: Transport>(work: *mut work_struct) {
     let offset = offset_of!(Xprt<T>, connect) + offset_of!(raw::delayed_work, work);
-    // SAFETY: The caller says which structure contains `work`; `destroy` waits until this function has returned.
+    // SAFETY: The caller says which structure contains `work`; `destroy` waits until this function
+    // has returned.
     let xprt = unsafe { &*work.byte_sub(offset).cast::<Xprt<T>>() };
     if xprt.carries_swap() {
         // The work item must not wait for memory that only swapping out frees.
@@ -247,12 +254,12 @@ pub(crate) unsafe extern "C" fn worker<T: Transport>(work: *mut work_struct) {
         // SAFETY: `flags` come from the call above.
         unsafe { raw::memalloc_noreclaim_restore(flags) };
     } else {
-        // Nor must it wait for memory whose file system, to free it, sends RPCs over this very transport:
-        // evicting an inode returns its delegation.
-        // SAFETY: As above.
+        // Nor must it wait for memory whose file system, to free it, sends RPCs over this very
+        // transport: evicting an inode returns its delegation.
+        // SAFETY: Any task may call this.
         let flags = unsafe { raw::memalloc_nofs_save() };
         connect_and_unlock(xprt);
-        // SAFETY: As above.
+        // SAFETY: `flags` come from the call above.
         unsafe { raw::memalloc_nofs_restore(flags) };
     }
 }
@@ -264,7 +271,8 @@ pub(crate) unsafe extern "C" fn worker<T: Transport>(work: *mut work_struct) {
 /// `work` is that of the `expiry` of a live `Xprt<T>`.
 pub(crate) unsafe extern "C" fn expire<T: Transport>(work: *mut work_struct) {
     let offset = offset_of!(Xprt<T>, expiry) + offset_of!(raw::delayed_work, work);
-    // SAFETY: The caller says which structure contains `work`; `destroy` waits until this function has returned.
+    // SAFETY: The caller says which structure contains `work`; `destroy` waits until this function
+    // has returned.
     let xprt = unsafe { &*work.byte_sub(offset).cast::<Xprt<T>>() };
     // There may be no memory for the next connection before something is swapped out over it.
     if xprt.carries_swap() {

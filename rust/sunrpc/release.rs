@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What happens to a call's credit when the task releases the call.
+//! The credit of a call that its task releases.
 //!
-//! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h), `release_request`
-//! and `buf_free` of `struct rpc_xprt_ops`.
+//! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h),
+//! `release_request` and `buf_free` of `struct rpc_xprt_ops`.
 //!
-//! sunrpc returns a credit with the request. Here the credit of a call that was sent and has no reply
-//! stays taken, as [`crate::released_calls`] explains, until a reply comes that matches no request.
+//! sunrpc returns a credit with the request. Here the credit of a call that was sent and has no
+//! reply stays taken, as [`crate::released_calls`] explains, until a reply comes that matches no
+//! request.
 
 use crate::{
     rqst::Rqst,
@@ -15,12 +16,13 @@ use crate::{
 };
 
 impl<T: Transport> Xprt<T> {
-    /// Returns the credit of the request that `task` releases, unless the peer still owes the reply.
+    /// Returns the credit of the request that `task` releases, unless the peer still owes the
+    /// reply.
     ///
     /// # Safety
     ///
-    /// The caller holds `transport_lock`. `task` still has its request, which is on no queue any more, and
-    /// which is that of a reverse-direction call if `rqst` is [`None`].
+    /// The caller holds `transport_lock`. `task` still has its request, which is on no queue any
+    /// more, and which is that of a reverse-direction call if `rqst` is [`None`].
     pub(crate) unsafe fn release_credit(&self, task: *mut raw::rpc_task, rqst: Option<&Rqst<T>>) {
         let Some(rqst) = rqst else {
             // The reply to a reverse-direction call has no credit, though `rq_cong` says so.
@@ -31,17 +33,18 @@ impl<T: Transport> Xprt<T> {
             // SAFETY: The caller holds `transport_lock`, and the task has the request.
             unsafe { rqst.clear_cong() }
         } else {
-            // SAFETY: The caller holds the lock that this function wants, and the task has its request.
+            // SAFETY: The caller holds the lock that this function wants, and the task has its
+            // request.
             unsafe { raw::xprt_release_rqst_cong(task) }
         }
     }
 
-    /// Gives up the memory of `rqst`, in its task. May sleep.
+    /// Makes the memory of `rqst` inaccessible to the peer, in the task of `rqst`. May sleep.
     pub(crate) fn release_memory(&self, rqst: &Rqst<T>) {
         T::release(self, self, rqst);
         if let Some(cookie) = self.filled_by_released_calls() {
-            // All credits are those of released calls. A task that waits for a credit would wait for
-            // replies that the peer may never send.
+            // All credits are those of released calls. A task that waits for a credit would wait
+            // for replies that the peer may never send.
             T::give_up(
                 self,
                 self,
@@ -51,7 +54,8 @@ impl<T: Transport> Xprt<T> {
         }
     }
 
-    /// The `connect_cookie` of the connection, if all its credits are those of released calls.
+    /// Returns the `connect_cookie` of the connection, if all its credits are those of released
+    /// calls.
     fn filled_by_released_calls(&self) -> Option<u32> {
         let released_calls = &self.parts.released_calls;
         if released_calls.credits() == 0 {

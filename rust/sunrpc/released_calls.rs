@@ -2,9 +2,9 @@
 
 //! Calls that their tasks released before a reply came.
 //!
-//! Such a call still occupies a Receive of the peer, so its credit stays taken until the reply comes or
-//! the connection ends (RFC 8166, section 3.3.1). sunrpc alone would return the credit (`rq_cong`) when the
-//! task releases the request.
+//! Such a call still occupies a Receive of the peer, so its credit stays taken until the reply
+//! comes or the connection ends (RFC 8166, section 3.3.1). sunrpc alone would return the credit
+//! (`rq_cong`) when the task releases the request.
 
 use core::sync::atomic::{
     AtomicI32,
@@ -15,9 +15,9 @@ use core::sync::atomic::{
 /// matched no request.
 ///
 /// Which reply belongs to which call does not matter, so both are counted, not matched. A reply may
-/// come before its call is counted as released, as a request leaves sunrpc's receive queue first: then
-/// the number is below zero for a while. A peer that replies to calls that were never sent can only
-/// make this end believe that the peer has more room than it has.
+/// come before its call is counted as released, as a request leaves sunrpc's receive queue first:
+/// then the number is below zero for a while. A peer that replies to calls that were never sent can
+/// only make this end believe that the peer has more room than it has.
 ///
 /// Callers of all methods but [`Self::credits`] hold `transport_lock`.
 pub(crate) struct ReleasedCalls(AtomicI32);

@@ -2,17 +2,19 @@
 
 //! The time that a call waits for its reply.
 //!
-//! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h), `wait_for_reply_request` and `timer`
-//! of `struct rpc_xprt_ops`, `rq_majortimeo` of `struct rpc_rqst`.
+//! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h),
+//! `wait_for_reply_request` and `timer` of `struct rpc_xprt_ops`, `rq_majortimeo` of `struct
+//! rpc_rqst`.
 //!
-//! sunrpc counts the time for a reply from the beginning of the call, however long there was no connection
-//! meanwhile. After an outage the time of many calls is over as soon as they are sent. If each of them ended the
-//! connection, none would ever have its reply. So the task waits at least as long as the first time-out of its call,
-//! counted from when the call was sent.
+//! sunrpc counts the time for a reply from the beginning of the call, however long there was no
+//! connection meanwhile. After an outage the time of many calls is over as soon as they are sent.
+//! If each of them ended the connection, none would ever have its reply. So the task waits at least
+//! as long as the first time-out of its call, counted from when the call was sent.
 //!
-//! On a reliable connection a call is retransmitted only over a new connection, so in the end the present one is
-//! given up. sunrpc may then encode the call anew. RPCSEC_GSS gives back the pages that it encrypted the arguments to
-//! when it does that, and the peer must not be able to read them any more.
+//! On a reliable connection a call is retransmitted only over a new connection, so in the end the
+//! present one is given up. sunrpc may then encode the call anew. RPCSEC_GSS gives back the pages
+//! that it encrypted the arguments to when it does that, and the peer must not be able to read them
+//! any more.
 
 use crate::{
     rqst::Rqst,
@@ -28,11 +30,11 @@ use kernel::{
     prelude::*, //
 };
 
-/// Why a connection is given up over which a call has no reply.
+/// The reason for the end of a connection over which a call has no reply.
 pub(crate) const LOST_WITHOUT_REPLY: &CStr = c"no reply in time";
 
 impl<T: Transport> Xprt<T> {
-    /// Has the task sleep until there is a reply, or the time for it is over. Does not sleep itself.
+    /// Lets the task sleep until there is a reply, or its time is over. Does not sleep itself.
     ///
     /// # Safety
     ///
@@ -40,22 +42,23 @@ impl<T: Transport> Xprt<T> {
     pub(crate) unsafe fn wait_for_reply(&self, task: *mut raw::rpc_task, rqst: &Rqst<T>) {
         // SAFETY: Only its own task uses the word, which is the current one.
         let end = unsafe { &raw mut (*rqst.as_raw()).rq_majortimeo };
-        // SAFETY: As above.
+        // SAFETY: Only its own task uses the word, which is the current one.
         let usual = unsafe { end.read() };
         // SAFETY: The request is the task's.
         if let Some(later) = unsafe { self.later_end(task, rqst, usual) } {
             // sunrpc uses it once, for this wait.
-            // SAFETY: As above.
+            // SAFETY: Only its own task uses the word, which is the current one.
             unsafe { end.write(later) };
         }
         // SAFETY: The caller promises what sunrpc does.
         unsafe { raw::xprt_wait_for_reply_request_def(task) };
         // When the time is over, it is over for a soft mount, too.
-        // SAFETY: As above: until the current function returns to sunrpc, the task does not go on elsewhere.
+        // SAFETY: Only its own task uses the word, which is the current one: until the current
+        // function returns to sunrpc, the task does not go on elsewhere.
         unsafe { end.write(usual) };
     }
 
-    /// The end of the time for the reply, in jiffies, if that is after `usual`.
+    /// Returns the end of the time for the reply, in jiffies, if that is after `usual`.
     ///
     /// # Safety
     ///
@@ -70,9 +73,9 @@ impl<T: Transport> Xprt<T> {
         // SAFETY: The task has a client, whose time-outs live as long as the client.
         let first = unsafe { (*(*(*task).tk_client).cl_timeout).to_initval };
         let now = jiffies();
-        // Jiffies wrap around, so of two times that one is later which is less than half of the range ahead.
+        // `time_before()`, open-coded: jiffies wrap.
         let is_before = |other: c_ulong| usual.wrapping_sub(other) > c_ulong::MAX / 2;
-        // Most calls are sent when they begin. For the others it is not important what a jiffy more or less is.
+        // Most calls are sent when they begin. One jiffy of error does not matter for the others.
         if !is_before(now.wrapping_add(first)) {
             return None;
         }
@@ -83,8 +86,8 @@ impl<T: Transport> Xprt<T> {
         is_before(later).then_some(later)
     }
 
-    /// Gives up the connection over which the call was sent, because no reply came in time. If sunrpc may give back
-    /// memory of the call next, the peer has no access to it when this returns. May sleep.
+    /// Ends the connection over which the call was sent, because no reply came in time. If sunrpc
+    /// may free memory of the call next, the peer has no access to it when this returns. May sleep.
     ///
     /// # Safety
     ///
@@ -103,18 +106,19 @@ impl<T: Transport> Xprt<T> {
         }
     }
 
-    /// Whether the call was sent over this connection.
+    /// Returns whether the call was sent over this connection.
     #[inline]
     pub(crate) fn was_sent(&self, rqst: &Rqst<T>) -> bool {
         rqst.connect_cookie() == self.connect_cookie()
     }
 }
 
-/// Whether sunrpc, now that the time of the call is over, may give back memory that it was sent from.
+/// Returns whether sunrpc, now that the time of the call is over, may free memory that it was sent
+/// from.
 ///
-/// sunrpc encodes a call anew, unless it `was_sent` over this connection and has `RPC_TASK_NO_RETRANS_TIMEOUT`, which
-/// NFSv4 sets. That changes nothing, unless RPCSEC_GSS takes another sequence number and encrypts the arguments once
-/// more.
+/// sunrpc encodes a call anew, unless it `was_sent` over this connection and has
+/// `RPC_TASK_NO_RETRANS_TIMEOUT`, which NFSv4 sets. That changes nothing, unless RPCSEC_GSS takes
+/// another sequence number and encrypts the arguments once more.
 ///
 /// # Safety
 ///

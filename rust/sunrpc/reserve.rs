@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a task gets a slot and its buffers.
+//! Allocation of a slot and its buffers for a task.
 //!
 //! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h), `alloc_slot`,
 //! `free_slot` and `buf_alloc` of `struct rpc_xprt_ops`.
 //!
-//! `reserve_lock` is held across the calls that put a task on the backlog queue and that take one from
-//! it, as sunrpc's own slot table does. A slot thus cannot become free between the look at the table
-//! and the moment the task is on the queue, which would leave the task asleep beside a free slot.
+//! `reserve_lock` is held across the calls that put a task on the backlog queue and that take one
+//! from it, as sunrpc's own slot table does. A slot thus cannot become free between the look at the
+//! table and the moment the task is on the queue, which would leave the task asleep beside a free
+//! slot.
 
 use crate::{
     rqst::{
@@ -44,15 +45,15 @@ impl<T: HasSlot> Xprt<T> {
         // SAFETY: The guard holds `reserve_lock`.
         let Some(slot) = (unsafe { slots.take() }) else {
             // The status is set first, because whoever wakes the task may change it.
-            // SAFETY: As above.
+            // SAFETY: The task is the caller, and on no queue yet.
             unsafe { tk_status.write(EAGAIN.to_errno()) };
             // SAFETY: The guard holds the lock, as in sunrpc's own slot table.
             unsafe { raw::xprt_add_backlog(self.as_raw(), task) };
             return;
         };
-        // SAFETY: As above; the slot lives as long as the transport.
+        // SAFETY: The task is the caller, and on no queue. The slot lives as long as the transport.
         unsafe { tk_rqstp.write(slot.as_ref().as_raw()) };
-        // SAFETY: As above.
+        // SAFETY: The task is the caller, and on no queue.
         unsafe { tk_status.write(0) };
         // SAFETY: The guard holds `reserve_lock`.
         let taken = unsafe { slots.taken() } as c_ulong;
@@ -70,12 +71,13 @@ impl<T: HasSlot> Xprt<T> {
     /// [`Self::alloc_slot`] gave out `rqst`, and sunrpc has finished with it.
     pub(crate) unsafe fn free_slot(&self, rqst: *mut raw::rpc_rqst) {
         let _guard = self.reserve_lock();
-        // SAFETY: The caller gives up the request. If a task waits, sunrpc zeroes the slot and gives it to
-        // that task.
+        // SAFETY: The caller gives up the request. If a task waits, sunrpc zeroes the slot and
+        // gives it to that task.
         if unsafe { raw::xprt_wake_up_backlog(self.as_raw(), rqst) } {
             return;
         }
-        // SAFETY: The caller gives up the request, which has given back its credit, and no task has got it.
+        // SAFETY: The caller gives up the request, which has given back its credit, and no task has
+        // got it.
         unsafe { Rqst::<T>::from_raw(rqst).clear() };
         // SAFETY: `rqst` is not null.
         let slot = unsafe { NonNull::new_unchecked(rqst) };

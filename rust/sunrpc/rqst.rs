@@ -64,8 +64,8 @@ pub trait HasSlot: Sized + Send + Sync + 'static {
 /// # Invariants
 ///
 /// * `rqst` is a `struct rpc_rqst`, zero or in use by one RPC task.
-/// * `buffers` are those of `rqst`. Their `alloc` is called only in [`Self::alloc_buffers`], before the
-///   request is on any queue.
+/// * `buffers` are those of `rqst`. Their `alloc` is called only in [`Self::alloc_buffers`], before
+///   the request is on any queue.
 /// * `has_pending_reply` is true as long as there is a `PendingReply` of it; it changes under
 ///   `queue_lock`.
 #[repr(C)]
@@ -84,7 +84,8 @@ pub struct Rqst<T: HasSlot> {
 // SAFETY: Nothing in it belongs to a task or CPU; `T::Slot` is `Send`.
 unsafe impl<T: HasSlot> Send for Rqst<T> {}
 // SAFETY: By the type invariants the buffers do not change while there are references to share;
-// `T::Slot` is `Sync`; sunrpc and this crate access only those fields of `rqst` that the RPC's state allows.
+// `T::Slot` is `Sync`; sunrpc and this crate access only those fields of `rqst` that the RPC's
+// state allows.
 unsafe impl<T: HasSlot> Sync for Rqst<T> {}
 
 /// A part of the `xdr_buf` that an upper layer has for a reply.
@@ -97,7 +98,7 @@ pub enum ReplyPart {
 }
 
 impl<T: HasSlot> Rqst<T> {
-    /// A free slot.
+    /// Returns an initialiser of a free slot.
     pub(crate) fn new() -> impl PinInit<Self, Error> {
         // INVARIANT: Zero, and there is neither an RPC nor a reply.
         try_pin_init!(Self {
@@ -123,68 +124,69 @@ impl<T: HasSlot> Rqst<T> {
         self.rqst.get()
     }
 
-    /// The transport's private state of this slot.
+    /// Returns the transport's private state of this slot.
     #[inline]
     pub fn slot(&self) -> &T::Slot {
         &self.slot
     }
 
-    /// The transaction id, in host order.
+    /// Returns the transaction id, in host order.
     #[inline]
     pub fn xid(&self) -> u32 {
-        // SAFETY: sunrpc sets it before the request is on a queue, and does not change it while it is.
+        // SAFETY: sunrpc sets it before the request is on a queue, and does not change it while it
+        // is.
         u32::from_be(unsafe { (*self.as_raw()).rq_xid })
     }
 
-    /// What traces call the RPC.
+    /// Returns the identification of the RPC, for traces.
     pub fn task_id(&self) -> TaskId {
         // SAFETY: The task has the request as long as there is a `&self`.
         unsafe { task_id(self.task()) }
     }
 
-    /// Length of the call in bytes.
+    /// Returns the length of the call in bytes.
     #[inline]
     pub fn call_len(&self) -> usize {
         self.call_buf().total_len()
     }
 
-    /// The range of the call that is DDP-eligible (RFC 8166), if the upper layer marks one.
+    /// Returns the range of the call that is DDP-eligible (RFC 8166), if the upper layer marks one.
     pub fn call_payload(&self) -> Option<Range<usize>> {
         let buf = self.call_buf();
         let range = buf.page_range();
         (buf.has_flag(raw::XDRBUF_WRITE) && !range.is_empty()).then_some(range)
     }
 
-    /// The lengths of the head, the pages and the tail of the call.
+    /// Returns the lengths of the head, the pages and the tail of the call.
     pub fn call_lens(&self) -> [usize; 3] {
         let buf = self.call_buf();
         [buf.head_len(), buf.page_len(), buf.tail_len()]
     }
 
-    /// The range of the call that the upper layer has in pages.
+    /// Returns the range of the call that the upper layer has in pages.
     pub fn call_data(&self) -> Range<usize> {
         self.call_buf().page_range()
     }
 
-    /// How many bytes of the reply, in the pages of its `xdr_buf`, are DDP-eligible, if the upper layer marks
-    /// them.
+    /// Returns the number of bytes of the reply, in the pages of its `xdr_buf`, that are
+    /// DDP-eligible, if the upper layer marks them.
     pub fn reply_payload(&self) -> Option<usize> {
         let buf = self.reply_buf();
         let len = buf.page_len();
         (buf.has_flag(raw::XDRBUF_READ) && len != 0).then_some(len)
     }
 
-    /// The largest reply that the upper layer has room for, in bytes.
+    /// Returns the length of the largest reply that the upper layer has a buffer for.
     #[inline]
     pub fn reply_max(&self) -> usize {
         self.reply_buf().total_len()
     }
 
-    /// Whether DDP-eligible data may be reduced, that is, travel apart from its message. It may not if the security
-    /// flavour signs or encrypts the message as a whole.
+    /// Returns whether DDP-eligible data may be reduced, that is, travel apart from its message. It
+    /// may not if the security flavour signs or encrypts the message as a whole.
     pub fn reduction_allowed(&self) -> bool {
-        // SAFETY: The task holds a reference to the credential, and the credential one to its flavour,
-        // until the task gives up the request.
+        // SAFETY: The task holds a reference to the credential, and the credential one to its
+        // flavour, until the task gives up the request.
         let (flags, flavor) = unsafe {
             let auth = (*(*self.as_raw()).rq_cred).cr_auth;
             (
@@ -192,13 +194,13 @@ impl<T: HasSlot> Rqst<T> {
                 (*auth).au_flavor,
             )
         };
-        // RPCSEC_GSS does not clear the flags of a new flavour before it sets some, so what was in that memory before can
-        // set others. krb5 does not have this one.
+        // RPCSEC_GSS does not clear the flags of a new flavour before it sets some, so what was in
+        // that memory before can set others. krb5 does not have this one.
         flags & (1 << raw::RPCAUTH_AUTH_DATATOUCH) == 0
             || flavor == raw::rpc_auth_flavors_RPC_AUTH_GSS_KRB5
     }
 
-    /// Whether there will be a reply.
+    /// Returns whether there will be a reply.
     pub fn reply_expected(&self) -> bool {
         // SAFETY: The task gives up the request after this.
         unsafe { raw::rpc_reply_expected(self.task()) != 0 }
@@ -209,7 +211,7 @@ impl<T: HasSlot> Rqst<T> {
         self.call_buf().copy_out(from, dst)
     }
 
-    /// A copy of the call, in one piece. Sleeps if `flags` allow it.
+    /// Returns a copy of the call, in one piece. Sleeps if `flags` allow it.
     pub fn call_in_one_piece(&self, flags: Flags) -> Result<Piece> {
         let len = self.call_len();
         let copy = Buffer::new(len, flags)?;
@@ -224,12 +226,12 @@ impl<T: HasSlot> Rqst<T> {
         Piece::from_buffer(copy, 0, len)
     }
 
-    /// The memory of a part of the call.
+    /// Returns the memory of a part of the call.
     pub fn call_pieces(&self, range: Range<usize>) -> Pieces<'_> {
         self.pieces(&self.call_buf(), range)
     }
 
-    /// The memory that the upper layer has for a reply, or for a part of it.
+    /// Returns the memory that the upper layer has for a reply, or for a part of it.
     pub fn reply_pieces(&self, part: ReplyPart) -> Pieces<'_> {
         let buf = self.reply_buf();
         let range = match part {
@@ -244,19 +246,20 @@ impl<T: HasSlot> Rqst<T> {
         unsafe { Pieces::of_rqst(&self.buffers, buf.iovecs(range)) }
     }
 
-    /// Sets `rq_buffer` and `rq_rbuffer`. Returns how many bytes it had to allocate for them. Sleeps if
-    /// `flags` allow it.
+    /// Sets `rq_buffer` and `rq_rbuffer`. Returns the number of bytes that it had to allocate for
+    /// them. Sleeps if `flags` allow it.
     ///
     /// # Safety
     ///
     /// The request's task is the caller, and the request is on no queue yet.
     pub(crate) unsafe fn alloc_buffers(&self, flags: Flags) -> Result<usize> {
-        // SAFETY: The caller is the only one that uses the buffers, which are those of the request by the type invariants.
+        // SAFETY: The caller is the only one that uses the buffers, which are those of the request
+        // by the type invariants.
         unsafe { self.buffers.alloc(self.as_raw(), flags) }
     }
 
-    /// Allocates the pages of the reply that the upper layer leaves to the transport. Sleeps if `flags`
-    /// allow it.
+    /// Allocates the pages of the reply that the upper layer leaves to the transport. Sleeps if
+    /// `flags` allow it.
     ///
     /// # Safety
     ///
@@ -275,8 +278,8 @@ impl<T: HasSlot> Rqst<T> {
     ///
     /// # Safety
     ///
-    /// The caller holds `transport_lock`, and either owns `XPRT_LOCKED` or has the request, which is on no
-    /// queue any more.
+    /// The caller holds `transport_lock`, and either owns `XPRT_LOCKED` or has the request, which
+    /// is on no queue any more.
     pub(crate) unsafe fn clear_cong(&self) {
         self.take_awaits_reply();
         // SAFETY: A request that is queued gets a credit under both locks and loses it under
@@ -284,7 +287,8 @@ impl<T: HasSlot> Rqst<T> {
         unsafe { (&raw mut (*self.as_raw()).rq_cong).write_volatile(0) };
     }
 
-    /// Zeroes the request, but for `rq_cong`, which is zero: [`Self::clear_cong`] may write that at the same time.
+    /// Zeroes the request, but for `rq_cong`, which is zero: [`Self::clear_cong`] may write that at
+    /// the same time.
     ///
     /// # Safety
     ///
@@ -295,9 +299,9 @@ impl<T: HasSlot> Rqst<T> {
         let bytes = self.as_raw().cast::<u8>();
         // SAFETY: The field is part of the request, which the caller has alone, but for the field.
         unsafe { bytes.write_bytes(0, CONG) };
-        // SAFETY: As above.
+        // SAFETY: The rest of the request follows the field.
         let behind = unsafe { bytes.add(BEHIND) };
-        // SAFETY: As above.
+        // SAFETY: The rest is part of the request, which the caller has alone.
         unsafe { behind.write_bytes(0, size_of::<raw::rpc_rqst>() - BEHIND) };
     }
 
@@ -306,21 +310,21 @@ impl<T: HasSlot> Rqst<T> {
         self.awaits_reply.store(awaits_reply, Ordering::Relaxed);
     }
 
-    /// Whether the peer owes a reply to the call.
+    /// Returns whether the peer owes a reply to the call.
     pub(crate) fn awaits_reply(&self) -> bool {
         self.awaits_reply.load(Ordering::Relaxed)
     }
 
-    /// The transport's `connect_cookie` when the call was last sent, or no present one.
+    /// Returns the transport's `connect_cookie` when the call was last sent, or no present one.
     #[inline]
     pub(crate) fn connect_cookie(&self) -> u32 {
         // SAFETY: The request is in use. sunrpc writes the word as a whole.
         unsafe { (&raw const (*self.as_raw()).rq_connect_cookie).read_volatile() }
     }
 
-    /// When the call was last sent.
+    /// Returns the time when the call was last sent.
     pub(crate) fn time_sent(&self) -> raw::ktime_t {
-        // SAFETY: As above, and so does this crate.
+        // SAFETY: The request is in use. sunrpc and this crate write the word as a whole.
         unsafe { (&raw const (*self.as_raw()).rq_xtime).read_volatile() }
     }
 
@@ -332,7 +336,8 @@ impl<T: HasSlot> Rqst<T> {
     }
 
     pub(crate) fn task(&self) -> *mut raw::rpc_task {
-        // SAFETY: sunrpc sets it when the task gets the slot, and does not change it while the task has that.
+        // SAFETY: sunrpc sets it when the task gets the slot, and does not change it while the task
+        // has that.
         unsafe { (*self.as_raw()).rq_task }
     }
 
@@ -342,7 +347,7 @@ impl<T: HasSlot> Rqst<T> {
     }
 
     pub(crate) fn reply_buf(&self) -> XdrBuf<'_> {
-        // SAFETY: As above.
+        // SAFETY: The task keeps the buffers as long as there is a `&self`.
         unsafe { XdrBuf::from_raw(&raw const (*self.as_raw()).rq_rcv_buf) }
     }
 

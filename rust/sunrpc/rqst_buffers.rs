@@ -23,8 +23,8 @@ use kernel::{
 ///
 /// # Invariants
 ///
-/// `call` and `reply` hold what `rq_buffer` and `rq_rbuffer` of the present RPC point to. They change
-/// only in [`Self::alloc`].
+/// `call` and `reply` hold what `rq_buffer` and `rq_rbuffer` of the present RPC point to. They
+/// change only in [`Self::alloc`].
 pub(crate) struct RqstBuffers {
     call: UnsafeCell<Option<Arc<Buffer>>>,
     reply: UnsafeCell<Option<Arc<Buffer>>>,
@@ -39,16 +39,20 @@ impl RqstBuffers {
         }
     }
 
-    /// Sets `rq_buffer` and `rq_rbuffer`. Returns how many bytes it had to allocate for them: none if
-    /// the buffers of the slot's last RPC are large enough. Sleeps if `flags` allow it.
+    /// Sets `rq_buffer` and `rq_rbuffer`. Returns the number of bytes that it had to allocate for
+    /// them: none if the buffers of the slot's last RPC are large enough. Sleeps if `flags` allow
+    /// it.
     ///
     /// # Safety
     ///
-    /// `rqst` is the request in the slot of these buffers, and nobody else uses them, nor the words of it that are about them.
+    /// `rqst` is the request in the slot of these buffers, and nobody else uses them, nor the words
+    /// of it that are about them.
     pub(crate) unsafe fn alloc(&self, rqst: *mut raw::rpc_rqst, flags: Flags) -> Result<usize> {
-        // SAFETY: The caller promises it; a `Piece` of an earlier RPC has its own reference.
+        // SAFETY: The caller promises that nobody else uses the buffers; a `Piece` of an earlier
+        // RPC has its own reference.
         let call = unsafe { &mut *self.call.get() };
-        // SAFETY: As above.
+        // SAFETY: The caller promises that nobody else uses the buffers; a `Piece` of an earlier
+        // RPC has its own reference.
         let reply = unsafe { &mut *self.reply.get() };
         // SAFETY: The caller vouches for the request.
         let (call_len, reply_len) = unsafe { ((*rqst).rq_callsize, (*rqst).rq_rcvsize) };
@@ -56,15 +60,17 @@ impl RqstBuffers {
         // Both pointers are set, or none: sunrpc takes the first for a sign that it has the second.
         let call = reuse_or_alloc(call, call_len, flags, &mut allocated)?;
         let reply = reuse_or_alloc(reply, reply_len, flags, &mut allocated)?;
-        // SAFETY: As above.
+        // SAFETY: The caller vouches for the request, and promises that nobody else uses these
+        // words.
         unsafe { (*rqst).rq_buffer = call.cast() };
-        // SAFETY: As above.
+        // SAFETY: The caller vouches for the request, and promises that nobody else uses these
+        // words.
         unsafe { (*rqst).rq_rbuffer = reply.cast() };
         Ok(allocated)
     }
 
-    /// The `len` bytes at `base`, with a reference to the buffer that they are in. [`None`] if they
-    /// are in neither.
+    /// Returns the `len` bytes at `base`, with a reference to the buffer that they are in. Returns
+    /// [`None`] if they are in neither.
     ///
     /// # Safety
     ///
@@ -85,8 +91,8 @@ impl RqstBuffers {
     }
 }
 
-/// Makes `buffer` hold at least `len` bytes that nobody else uses. Returns their address, and adds the
-/// number of bytes that it allocates to `allocated`.
+/// Makes `buffer` hold at least `len` bytes that nobody else uses. Returns their address, and adds
+/// the number of bytes that it allocates to `allocated`.
 fn reuse_or_alloc(
     buffer: &mut Option<Arc<Buffer>>,
     len: usize,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Copies an inline reply to head, pages and tail of the `xdr_buf` that the upper layer has for it.
+//! Copying of an inline reply to head, pages and tail of the `xdr_buf` that the upper layer has for
+//! it.
 
 use crate::xdr_buf::XdrBuf;
 use kernel::{
@@ -10,13 +11,14 @@ use kernel::{
 
 /// A reply whose bytes are where the upper layer expects them.
 pub(crate) struct Scattered {
-    /// Its length, XDR padding included.
+    /// The length of the reply, XDR padding included.
     pub(crate) len: usize,
-    /// What head and pages of the `xdr_buf` have to be shortened to, so that the decoder finds the reply.
+    /// The lengths to shorten head and pages of the `xdr_buf` to, so that the decoder finds the
+    /// reply.
     pub(crate) lengths: Option<ReplyLengths>,
 }
 
-/// How many bytes of head and pages a reply takes.
+/// The number of bytes of head and pages that a reply takes.
 #[derive(Clone, Copy)]
 pub(crate) struct ReplyLengths {
     head: usize,
@@ -41,14 +43,16 @@ impl ReplyLengths {
     }
 }
 
-/// Copies the inline reply `message` to `buf`. `reduced` is the length of a payload that is in the pages
-/// already, and that `message` lacks.
+/// Copies the inline reply `message` to `buf`. `reduced` is the length of a payload that is in the
+/// pages already, and that `message` lacks.
 ///
-/// Bytes that there is no room for are cut off, as in a reply from a socket; the upper layer then finds
-/// that the reply is too short. [`EIO`] if the payload is larger than the pages.
+/// Bytes beyond the end of the buffer are cut off, as in a reply from a socket; the upper layer
+/// then finds that the reply is too short. Fails with [`EIO`] if the payload is larger than the
+/// pages.
 ///
-/// sunrpc takes no reply that does not consist of whole XDR units. Some servers forget the padding at the end, or
-/// send too much of it, and the count before it tells all the same where the data end.
+/// sunrpc takes no reply that does not consist of whole XDR units. Some servers forget the padding
+/// at the end, or send too much of it, and the count before it tells all the same where the data
+/// end.
 pub(crate) fn scatter(buf: &XdrBuf<'_>, message: &[u8], reduced: Option<u32>) -> Result<Scattered> {
     let Some(payload) = reduced.filter(|len| *len != 0) else {
         return Ok(Scattered {
@@ -56,7 +60,8 @@ pub(crate) fn scatter(buf: &XdrBuf<'_>, message: &[u8], reduced: Option<u32>) ->
             lengths: None,
         });
     };
-    // Less than a unit at the end is padding of the payload, which stayed here when that was taken out.
+    // Less than a unit at the end is padding of the payload, which stayed here when that was taken
+    // out.
     let (message, _) = message.split_at(message.len() & !3);
     let payload = payload as usize;
     if payload > buf.page_len().next_multiple_of(4) {
@@ -71,9 +76,9 @@ pub(crate) fn scatter(buf: &XdrBuf<'_>, message: &[u8], reduced: Option<u32>) ->
     let before = buf.copy_in(0, before);
     let after = buf.copy_in(buf.page_range().end + pad, after);
 
-    // The decoder looks for the payload where the head ends, and skips the padding at the start of the
-    // tail. It would take bytes of head or pages that are not part of this reply for results, and
-    // would read all that follows at the wrong offset.
+    // The decoder looks for the payload where the head ends, and skips the padding at the start of
+    // the tail. It would take bytes of head or pages that are not part of this reply for results,
+    // and would read all that follows at the wrong offset.
     Ok(Scattered {
         len: (before + payload + pad + after) & !3,
         lengths: Some(ReplyLengths {

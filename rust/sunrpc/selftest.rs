@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests that need the kernel: sunrpc's own decoder must find the replies that this crate copies to an `xdr_buf`.
+//! Tests that need the kernel: sunrpc's own decoder must find the replies that this crate copies to
+//! an `xdr_buf`.
 
 pub mod buffers;
 pub mod callbacks;
@@ -26,12 +27,12 @@ use kernel::{
     sync::Arc, //
 };
 
-/// A link to no transport.
+/// Returns a link to no transport.
 pub fn link_to_nothing<X: Send + Sync + 'static>() -> Result<Link<X>> {
     Link::new()
 }
 
-/// True if it passed.
+/// A test. It returns whether it passed.
 pub type Test = fn() -> Result<bool>;
 
 /// The tests. The name of each is what it claims.
@@ -123,7 +124,8 @@ impl ReplyBuf {
         }
     }
 
-    /// Does what the peer does with `written`, and the transport with `message`.
+    /// Receives a reply: the peer writes `written` to the pages, and the transport copies
+    /// `message`.
     fn receive(&mut self, message: &[u8], written: &[u8]) -> Result<raw::xdr_buf> {
         let mut raw = self.as_xdr_buf();
         // SAFETY: `self` owns the memory, and outlives this function.
@@ -146,7 +148,7 @@ unsafe fn shrink(buf: *mut raw::xdr_buf, reply: &Scattered) {
         // SAFETY: The caller vouches for it.
         unsafe { lengths.shrink(buf) };
     }
-    // SAFETY: As above.
+    // SAFETY: The caller vouches for `buf`.
     unsafe { (*buf).len = reply.len as u32 };
 }
 
@@ -164,9 +166,9 @@ impl<'a> Decoder<'a> {
         Self { stream, buf }
     }
 
-    /// Whether the next bytes are `expected`, without crossing from one part to another.
+    /// Returns whether the next bytes are `expected`, without crossing from one part to another.
     fn inline_is(&mut self, expected: &[u8]) -> bool {
-        // SAFETY: The stream is initialised, and what it points to there.
+        // SAFETY: The stream is initialised, and the memory that it points to is allocated.
         let at = unsafe { raw::xdr_inline_decode(&mut self.stream, expected.len()) };
         if at.is_null() {
             return false;
@@ -176,12 +178,12 @@ impl<'a> Decoder<'a> {
         found == expected
     }
 
-    /// Whether the payload, by its length, is `expected`.
+    /// Returns whether the payload, by its length, is `expected`.
     fn payload_is(&mut self, expected: &[u8]) -> Result<bool> {
-        // SAFETY: As above.
+        // SAFETY: The stream is initialised, and the memory that it points to is allocated.
         let len = unsafe { raw::xdr_read_pages(&mut self.stream, expected.len() as u32) };
         let mut found = KVec::from_elem(0u8, expected.len(), GFP_KERNEL)?;
-        // SAFETY: As above.
+        // SAFETY: The caller's `ReplyBuf` owns the memory, and outlives the decoder.
         let buf = unsafe { XdrBuf::from_raw(&raw const *self.buf) };
         let copied = buf.copy_out(self.buf.head[0].iov_len, &mut found)?;
         Ok(len as usize == expected.len() && copied >= len as usize && *found == *expected)
@@ -204,7 +206,7 @@ fn padded(len: usize) -> usize {
     len.next_multiple_of(4)
 }
 
-/// Payload lengths around every edge: word, page, and the end of the reply_buf.
+/// Returns payload lengths around every edge: word, page, and the end of the reply buffer.
 fn lengths(page_base: usize, page_len: usize) -> impl Iterator<Item = usize> {
     let first = PAGE_SIZE - page_base;
     [
@@ -263,7 +265,8 @@ fn inline_reply_is_found() -> Result<bool> {
     Ok(true)
 }
 
-/// Head of `head` bytes, a written payload, and `after` bytes of other results.
+/// Tests replies with a head of `head` bytes, a written payload, and `after` bytes of other
+/// results.
 fn reduced_reply(head: usize, after: usize) -> Result<bool> {
     for (page_base, page_len) in page_ranges() {
         for len in lengths(page_base, page_len) {
@@ -350,7 +353,7 @@ fn missing_page_ends_the_copy() -> Result<bool> {
     )
 }
 
-/// An inline reply of a head and a payload, with `padding` bytes behind it.
+/// Returns an inline reply of a head and a payload, with `padding` bytes behind it.
 fn with_padding(payload: &[u8], padding: usize) -> Result<KVec<u8>> {
     let mut message = bytes(HEAD, 1)?;
     message.extend_from_slice(payload, GFP_KERNEL)?;
@@ -376,8 +379,8 @@ fn inline_reply_with_any_padding_is_found() -> Result<bool> {
             }
         }
     }
-    // Three bytes of data and as many of padding, where there is room for one of these: what nfs-ganesha replies to a
-    // READ of three bytes.
+    // Three bytes of data and as many of padding, where there is room for one of these: what
+    // nfs-ganesha replies to a READ of three bytes.
     let payload = bytes(3, 2)?;
     let message = with_padding(&payload, 3)?;
     let mut reply_buf = ReplyBuf::new(0, 3)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that goes back to the kernel when it runs short of it.
+//! Shrinkers: memory that goes back to the kernel when it is short of memory.
 //!
 //! C header: [`include/linux/shrinker.h`](srctree/include/linux/shrinker.h)
 //!
@@ -18,22 +18,23 @@ use kernel::{
 
 /// Objects that nobody uses at the moment, and that take no I/O to make again.
 ///
-/// The methods are called by whichever task needs memory, in the middle of an allocation that may wait. So what they lock must not be
-/// held across such an allocation, and they must not allocate.
+/// The methods are called by whichever task needs memory, in the middle of an allocation that may
+/// wait. So what they lock must not be held across such an allocation, and they must not allocate.
 pub trait Shrink: Send + Sync + 'static {
-    /// How many objects there are.
+    /// Returns the number of objects.
     fn count(&self) -> usize;
 
-    /// Frees at most `count` of them. Returns how many it freed.
+    /// Frees at most `count` of them. Returns the number of those that it freed.
     fn shrink(&self, count: usize) -> usize;
 }
 
-/// Has the kernel ask a `T` for memory, until this is dropped. It derefs to `T`. Dropping it sleeps.
+/// A registered shrinker, through which the kernel asks a `T` for memory until this is dropped. It
+/// derefs to `T`. Dropping it sleeps.
 ///
 /// # Invariants
 ///
-/// `ptr` came from `shrinker_alloc`, has the functions of `T` and the address of `target`'s value as `private_data`, is
-/// registered, and is freed only in `drop`.
+/// `ptr` came from `shrinker_alloc`, has the functions of `T` and the address of `target`'s value
+/// as `private_data`, is registered, and is freed only in `drop`.
 pub struct Shrinker<T: Shrink> {
     ptr: NonNull<raw::shrinker>,
     target: Arc<T>, // Dropped after `ptr` is freed: the functions use it.
@@ -64,7 +65,8 @@ impl<T: Shrink> Shrinker<T> {
         Ok(Self { ptr, target })
     }
 
-    /// Calls the functions as the kernel does when it needs memory: how many objects there are, and how many of `wanted` are freed.
+    /// Calls the functions as the kernel does when it needs memory. Returns the number of objects,
+    /// and how many of `wanted` are freed.
     #[cfg(RPCRDMA_SELFTEST)]
     pub fn reclaim(&self, wanted: usize) -> Result<(usize, usize)> {
         let mut control = raw::shrink_control {
@@ -81,7 +83,7 @@ impl<T: Shrink> Shrinker<T> {
         };
         // SAFETY: It is called for its own shrinker, with a valid control structure.
         let counted = unsafe { count(self.ptr.as_ptr(), &mut control) };
-        // SAFETY: As above.
+        // SAFETY: It is called for its own shrinker, with a valid control structure.
         let freed = unsafe { scan(self.ptr.as_ptr(), &mut control) };
         Ok((counted, freed))
     }
@@ -97,19 +99,21 @@ impl<T: Shrink> Deref for Shrinker<T> {
 
 impl<T: Shrink> Drop for Shrinker<T> {
     fn drop(&mut self) {
-        // SAFETY: `ptr` is registered by the type invariants. The call waits until no function of it runs, and none is called after
-        // that. What is left of the shrinker is freed by a function of the kernel's own.
+        // SAFETY: `ptr` is registered by the type invariants. The call waits until no function of
+        // it runs, and none is called after that. What is left of the shrinker is freed by a
+        // function of the kernel's own.
         unsafe { raw::shrinker_free(self.ptr.as_ptr()) };
     }
 }
 
-/// The `T` that `shrinker` is of.
+/// Returns the `T` that `shrinker` is of.
 ///
 /// # Safety
 ///
 /// `shrinker` is that of a [`Shrinker<T>`] that is not dropped during `'a`.
 unsafe fn target<'a, T: Shrink>(shrinker: *mut raw::shrinker) -> &'a T {
-    // SAFETY: By the type invariants this is the address of a `T` that lives as long as the shrinker.
+    // SAFETY: By the type invariants this is the address of a `T` that lives as long as the
+    // shrinker.
     unsafe { &*(*shrinker).private_data.cast() }
 }
 
@@ -127,7 +131,7 @@ unsafe extern "C" fn count<T: Shrink>(
 
 /// # Safety
 ///
-/// As [`count`].
+/// Only the kernel calls this, for the shrinker of a [`Shrinker<T>`].
 unsafe extern "C" fn scan<T: Shrink>(
     shrinker: *mut raw::shrinker,
     control: *mut raw::shrink_control,

@@ -3,8 +3,8 @@
 //! The slot table of one transport.
 //!
 //! Each [`Rqst`] is allocated with the transport and serves one RPC after another. The free ones
-//! are on a stack under `reserve_lock`, so that the one used last, whose memory is still in the CPU's
-//! caches, is used next.
+//! are on a stack under `reserve_lock`, so that the one used last, whose memory is still in the
+//! CPU's caches, is used next.
 
 use crate::rqst::{
     HasSlot,
@@ -30,7 +30,8 @@ pub(crate) struct SlotTable<T: HasSlot> {
 
 // SAFETY: The slots are `Send` and `Sync`, and a lock guards `free` by the type invariants.
 unsafe impl<T: HasSlot> Send for SlotTable<T> {}
-// SAFETY: As above.
+// SAFETY: `&SlotTable` gives `&Rqst`, which is `Sync`, and a lock guards `free` by the type
+// invariants.
 unsafe impl<T: HasSlot> Sync for SlotTable<T> {}
 
 impl<T: HasSlot> SlotTable<T> {
@@ -43,14 +44,15 @@ impl<T: HasSlot> SlotTable<T> {
             free.push(NonNull::from(&*slot), GFP_KERNEL)?;
             all.push(slot, GFP_KERNEL)?;
         }
-        // INVARIANT: All are free, `free` has room for as many, and no other thread knows of them yet.
+        // INVARIANT: All are free, `free` has room for as many, and no other thread knows of them
+        // yet.
         Ok(Self {
             free: UnsafeCell::new(free),
             all,
         })
     }
 
-    /// All slots, free or not.
+    /// Returns all slots, free or not.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Rqst<T>> {
         self.all.iter().map(|slot| &**slot)
     }
@@ -79,7 +81,7 @@ impl<T: HasSlot> SlotTable<T> {
         debug_assert!(pushed.is_ok());
     }
 
-    /// How many slots are taken.
+    /// Returns the number of slots that are taken.
     ///
     /// # Safety
     ///

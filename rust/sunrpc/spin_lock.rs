@@ -13,7 +13,8 @@ use kernel::sync::{
 ///
 /// # Safety
 ///
-/// `lock` is one, and stays allocated until the guard has released it, after which `'a` may be over.
+/// `lock` is one, and stays allocated until the guard has released it, after which `'a` may be
+/// over.
 pub(crate) unsafe fn lock<'a>(lock: *mut raw::spinlock_t) -> SpinLockGuard<'a, ()> {
     // CAST: Both types are what C calls `spinlock_t`.
     // SAFETY: The caller vouches for the lock.

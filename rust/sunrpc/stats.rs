@@ -31,7 +31,8 @@ pub struct Stats {
     pub mrs_orphaned: u64,
     /// Memory regions allocated.
     pub mrs_allocated: u64,
-    /// Memory regions that were invalidated locally, after a reply or because the task released its call.
+    /// Memory regions that were invalidated locally, after a reply or because the task released its
+    /// call.
     pub local_inv_needed: u64,
     /// Calls that found no send context.
     pub empty_sendctx_q: u64,

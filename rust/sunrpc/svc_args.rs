@@ -2,13 +2,14 @@
 
 //! The arguments of a call, as a service thread receives them.
 //!
-//! C header: [`include/linux/sunrpc/svc.h`](srctree/include/linux/sunrpc/svc.h), `rq_arg` and `rq_pages`
-//! of `struct svc_rqst`.
+//! C header: [`include/linux/sunrpc/svc.h`](srctree/include/linux/sunrpc/svc.h), `rq_arg` and
+//! `rq_pages` of `struct svc_rqst`.
 //!
 //! A service thread has two arrays of pages of its own, one for a call and one for its reply. A
 //! call stays in the message that it came in, which is lent to the thread until the reply is made.
-//! Payload that did not come in the message is in pages, which are exchanged for pages of the first array.
-//! The thread thus always has the same number of pages, and none needs to be freed or allocated.
+//! Payload that did not come in the message is in pages, which are exchanged for pages of the first
+//! array. The thread thus always has the same number of pages, and none needs to be freed or
+//! allocated.
 
 use crate::{
     memory::{
@@ -45,8 +46,8 @@ pub struct SvcArgs<'a, M> {
 impl<M: Stable> SvcArgs<'_, M> {
     /// # Safety
     ///
-    /// `rqst` is that of the calling thread, which is in `xpo_recvfrom` for `'a`: the thread has all of its
-    /// pages, and nobody else uses them.
+    /// `rqst` is that of the calling thread, which is in `xpo_recvfrom` for `'a`: the thread has
+    /// all of its pages, and nobody else uses them.
     pub(crate) unsafe fn new(rqst: *mut raw::svc_rqst) -> Self {
         Self {
             rqst,
@@ -55,9 +56,10 @@ impl<M: Stable> SvcArgs<'_, M> {
         }
     }
 
-    /// The number of pages that a call may have.
+    /// Returns the number of pages that a call may have.
     pub fn max_pages(&self) -> usize {
-        // SAFETY: See `new`.
+        // SAFETY: By the promise of the caller of `new` the `svc_rqst` is live and the thread's
+        // own.
         unsafe { (*self.rqst).rq_maxpages }
     }
 
@@ -68,9 +70,9 @@ impl<M: Stable> SvcArgs<'_, M> {
         self.keep(message, set)
     }
 
-    /// Sets the call to the bytes `rpc` of `message`, with `len` bytes of `pages` inserted at `position`.
-    /// Exchanges `pages` for pages of the thread. Returns the message if it has no such part, or the thread
-    /// has too few pages.
+    /// Sets the call to the bytes `rpc` of `message`, with `len` bytes of `pages` inserted at
+    /// `position`. Exchanges `pages` for pages of the thread. Returns the message if it has no such
+    /// part, or the thread has too few pages.
     pub fn set_reduced(
         &mut self,
         message: M,
@@ -87,8 +89,8 @@ impl<M: Stable> SvcArgs<'_, M> {
         self.keep(message, set)
     }
 
-    /// Sets the call, which came in `message`, to the first `len` bytes of `pages`. Exchanges `pages` for
-    /// pages of the thread. Returns the message if the thread has too few pages.
+    /// Sets the call, which came in `message`, to the first `len` bytes of `pages`. Exchanges
+    /// `pages` for pages of the thread. Returns the message if the thread has too few pages.
     pub fn set_pages(&mut self, message: M, pages: &mut KVec<Page>, len: usize) -> Result<(), M> {
         let set = self.exchange(pages, len).and_then(|()| {
             let head = len.min(PAGE_SIZE);
@@ -114,31 +116,35 @@ impl<M: Stable> SvcArgs<'_, M> {
         Ok(())
     }
 
-    /// Saves in `saved_pages` the first `count` pages that the thread has for the reply, or those before the
-    /// first page that is not the thread's alone.
+    /// Saves in `saved_pages` the first `count` pages that the thread has for the reply, or those
+    /// before the first page that is not the thread's alone.
     pub fn save_reply_pages(&self, saved_pages: &mut SavedReplyPages, count: usize) -> Result {
-        // SAFETY: See `new`.
+        // SAFETY: By the promise of the caller of `new` the `svc_rqst` is the calling thread's,
+        // which is in `xpo_recvfrom`.
         unsafe { saved_pages.save(self.rqst, count) }
     }
 
-    /// Whether the thread receives from `xprt`. If so, it has a reference to that.
+    /// Returns whether the thread receives from `xprt`. If so, it has a reference to that.
     pub(crate) fn are_of(&self, xprt: *const raw::svc_xprt) -> bool {
-        // SAFETY: See `new`.
+        // SAFETY: By the promise of the caller of `new` the `svc_rqst` is live and the thread's
+        // own.
         ptr::eq(unsafe { (*self.rqst).rq_xprt }, xprt)
     }
 
-    /// Length of the call.
+    /// Returns the length of the call.
     pub(crate) fn len(&self) -> usize {
-        // SAFETY: See `new`.
+        // SAFETY: By the promise of the caller of `new` the `svc_rqst` is live and the thread's
+        // own.
         unsafe { (*self.rqst).rq_arg.len as usize }
     }
 
-    /// The entry of the array for page `index`.
+    /// Returns the entry of the array for page `index`.
     fn entry(&self, index: usize) -> Result<*mut *mut page> {
         if index >= self.max_pages() {
             return Err(E2BIG);
         }
-        // SAFETY: See `new`. The array has that many entries.
+        // SAFETY: By the promise of the caller of `new` the `svc_rqst` is live and the thread's
+        // own. The array has that many entries.
         Ok(unsafe { (*self.rqst).rq_pages.add(index) })
     }
 
@@ -147,7 +153,8 @@ impl<M: Stable> SvcArgs<'_, M> {
         NonNull::new(unsafe { self.entry(index)?.read() }).ok_or(ENOMEM)
     }
 
-    /// Exchanges `pages`, which must have room for `len` bytes, for the first pages of the thread.
+    /// Exchanges `pages`, which must be large enough for `len` bytes, for the first pages of the
+    /// thread.
     fn exchange(&mut self, pages: &mut KVec<Page>, len: usize) -> Result {
         if pages.len().saturating_mul(PAGE_SIZE) < len {
             return Err(EINVAL);
@@ -166,8 +173,8 @@ impl<M: Stable> SvcArgs<'_, M> {
         Ok(())
     }
 
-    /// Sets the call to the first `head` bytes of `memory`, `pages` bytes in the pages from `first` on,
-    /// and the rest of `memory`.
+    /// Sets the call to the first `head` bytes of `memory`, `pages` bytes in the pages from `first`
+    /// on, and the rest of `memory`.
     fn set(&mut self, memory: NonNull<[u8]>, head: usize, first: usize, pages: usize) -> Result {
         let tail = memory.len().checked_sub(head).ok_or(EINVAL)?;
         if first.saturating_add(pages.div_ceil(PAGE_SIZE)) > self.max_pages() {
@@ -175,9 +182,10 @@ impl<M: Stable> SvcArgs<'_, M> {
         }
         let base: *mut c_void = memory.as_ptr().cast();
         let len = c_uint::try_from(memory.len().saturating_add(pages))?;
-        // SAFETY: See `new`. `first` is at most the length of the array.
+        // SAFETY: By the promise of the caller of `new` the `svc_rqst` is live and the thread's
+        // own. `first` is at most the length of the array.
         let list = unsafe { (*self.rqst).rq_pages.add(first) };
-        // SAFETY: See `new`.
+        // SAFETY: By the promise of the caller of `new` nobody else uses the `svc_rqst`.
         let arg = unsafe { &mut (*self.rqst).rq_arg };
         arg.head[0].iov_base = base;
         arg.head[0].iov_len = head;
@@ -192,7 +200,8 @@ impl<M: Stable> SvcArgs<'_, M> {
     }
 }
 
-/// Makes the call empty, as its message is used for something else from now on: whoever reads on finds the end of the call.
+/// Makes the call empty, as its message is reused from now on. A later read finds the end of the
+/// call.
 ///
 /// # Safety
 ///
@@ -212,7 +221,7 @@ pub(crate) unsafe fn forget(rqst: *mut raw::svc_rqst) {
     };
 }
 
-/// The bytes `range` of `message`.
+/// Returns the bytes `range` of `message`.
 fn part<M: Stable>(message: &M, range: Range<usize>) -> Result<NonNull<[u8]>> {
     let memory = message.memory();
     let len = range.end.checked_sub(range.start).ok_or(EINVAL)?;

@@ -5,9 +5,9 @@
 //! C headers: [`include/linux/sunrpc/bc_xprt.h`](srctree/include/linux/sunrpc/bc_xprt.h),
 //! [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h); RFC 8167.
 //!
-//! An upper layer of the server that wants to call its client makes an `rpc_xprt` of this class, for an
-//! [`SvcXprt`]. The `rpc_xprt` cannot connect: it is connected as long as the `svc_xprt` is. sunrpc
-//! keeps it with the `svc_xprt`, and finds it there for the next call.
+//! An upper layer of the server that wants to call its client makes an `rpc_xprt` of this class,
+//! for an [`SvcXprt`]. The `rpc_xprt` cannot connect: it is connected as long as the `svc_xprt` is.
+//! sunrpc keeps it with the `svc_xprt`, and finds it there for the next call.
 //!
 //! [`SvcConnection::call`] sends the calls. The replies come in as messages of the connection,
 //! which passes them to [`crate::svc_callback_reply`].
@@ -49,7 +49,7 @@ use kernel::{
 };
 
 impl<C: SvcConnection> SvcBackchannelClass<C> {
-    /// The class, not registered.
+    /// Creates the class. It is not registered.
     #[expect(clippy::new_without_default, reason = "statics cannot use it")]
     pub const fn new() -> Self {
         let (ident, name) = (C::BACKCHANNEL_IDENT, C::BACKCHANNEL_NAME);
@@ -70,7 +70,7 @@ struct BcXprt<C: SvcConnection> {
     link: SvcLink<C>,
 }
 
-/// The operations of such a transport.
+/// Returns the operations of such a transport.
 fn table<C: SvcConnection>() -> &'static raw::rpc_xprt_ops {
     &const {
         raw::rpc_xprt_ops {
@@ -91,8 +91,9 @@ fn table<C: SvcConnection>() -> &'static raw::rpc_xprt_ops {
             abort_send_request: None,
             wait_for_reply_request: Some(raw::xprt_wait_for_reply_request_def),
             timer: None,
-            // This returns the credit of a call that timed out, too. If the client still replies to it, the client
-            // has had one call more than it granted; but a client that never replies would block all callbacks.
+            // This returns the credit of a call that timed out, too. If the client still replies to
+            // it, the client has had one call more than it granted; but a client that never replies
+            // would block all callbacks.
             release_request: Some(raw::xprt_release_rqst_cong),
             close: Some(close),
             destroy: Some(destroy::<C>),
@@ -178,17 +179,18 @@ unsafe fn create<C: SvcConnection>(args: &raw::xprt_create) -> Result<NonNull<ra
     }
     // SAFETY: The transport is live.
     unsafe { raw::xprt_set_bound(xprt) };
-    // SAFETY: As above. There will be no attempt to connect.
+    // SAFETY: The transport is live, and nobody else has seen it. There will be no attempt to
+    // connect.
     unsafe { raw::xprt_set_connected(xprt) };
     xprt.bc_xprt = svc.as_ptr();
-    // SAFETY: The `svc_xprt` is live, as above. Until it is freed the word changes only here, once;
-    // sunrpc takes no lock to read it, and reads it as a whole.
+    // SAFETY: The `svc_xprt` is live: sunrpc has a reference to it. Until it is freed the word
+    // changes only here, once; sunrpc takes no lock to read it, and reads it as a whole.
     let xpt_bc_xprt = unsafe { Atomic::from_ptr(&raw mut (*svc.as_ptr()).xpt_bc_xprt) };
     // sunrpc has seen that the word is null, but under no lock: two NFSv4.1 clients that bind to
-    // one connection at the same time both come here. The connection can have only one transport, as
-    // replies are looked up in that one. The client that is late is told that its callback path is down;
-    // when it binds again, sunrpc finds the transport that is there.
-    // `Release`: whoever reads the pointer also reads what was written to the transport before.
+    // one connection at the same time both come here. The connection can have only one transport,
+    // as replies are looked up in that one. The client that is late is told that its callback path
+    // is down; when it binds again, sunrpc finds the transport that is there. `Release`: whoever
+    // reads the pointer also reads what was written to the transport before.
     if xpt_bc_xprt
         .cmpxchg(ptr::null_mut(), raw.as_ptr(), Release)
         .is_err()
@@ -197,8 +199,8 @@ unsafe fn create<C: SvcConnection>(args: &raw::xprt_create) -> Result<NonNull<ra
         unsafe { destroy::<C>(raw.as_ptr()) };
         return Err(EAGAIN);
     }
-    // sunrpc drops this reference when it frees the `svc_xprt`, to which the caller of this function has a
-    // reference of its own.
+    // sunrpc drops this reference when it frees the `svc_xprt`, to which the caller of this
+    // function has a reference of its own.
     // SAFETY: The transport is live: `xprt_alloc` made it with the reference that the caller gets.
     unsafe { raw::xprt_get(raw.as_ptr()) };
     Ok(raw)
@@ -212,9 +214,9 @@ unsafe fn create<C: SvcConnection>(args: &raw::xprt_create) -> Result<NonNull<ra
 unsafe extern "C" fn destroy<C: SvcConnection>(xprt: *mut raw::rpc_xprt) {
     // SAFETY: This is called once, when nobody else can reach the transport any more.
     unsafe { (&raw mut (*xprt.cast::<BcXprt<C>>()).link).drop_in_place() };
-    // SAFETY: As above.
+    // SAFETY: This is called once, when nobody else can reach the transport any more.
     addr::free(unsafe { &mut (*xprt).address_strings });
-    // SAFETY: As above.
+    // SAFETY: Nobody else can reach the transport any more, and its link and strings are dropped.
     unsafe { raw::xprt_free(xprt) };
     // SAFETY: `create` took the reference. After this the function only returns.
     unsafe { C::backchannel_class().untyped().put_module() };
@@ -278,9 +280,9 @@ unsafe extern "C" fn send_request<C: SvcConnection>(rqst: *mut raw::rpc_rqst) ->
     // SAFETY: This is `send_request`.
     let status = unsafe { send_callback::<C>(rqst) };
     if status == errno::ENOTCONN {
-        // There will be no other connection for this transport. But until a thread closes the `svc_xprt`, this
-        // transport counts as connected, and sunrpc would send the call again at once. Now the call fails, and nfsd
-        // looks for another connection.
+        // There will be no other connection for this transport. But until a thread closes the
+        // `svc_xprt`, this transport counts as connected, and sunrpc would send the call again at
+        // once. Now the call fails, and nfsd looks for another connection.
         // SAFETY: The request is pinned, and so is its transport.
         unsafe { raw::xprt_disconnect_done((*rqst).rq_xprt) };
     }
@@ -297,12 +299,13 @@ unsafe fn send_callback<C: SvcConnection>(rqst: *mut raw::rpc_rqst) -> c_int {
     let Some(caller) = caller.flatten() else {
         return errno::ENOTCONN;
     };
-    // Until the first reply there is one credit (RFC 8167), which is how sunrpc initialises the window.
+    // Until the first reply there is one credit (RFC 8167), which is how sunrpc initialises the
+    // window.
     // SAFETY: The request is pinned, and so is its transport.
     if !unsafe { raw::xprt_request_get_cong((*rqst).rq_xprt, rqst) } {
         return errno::EBADSLT;
     }
-    // SAFETY: As above.
+    // SAFETY: The request is pinned, so sunrpc does not change its XID.
     let xid = u32::from_be(unsafe { (*rqst).rq_xid });
     let call = SvcCallback {
         // SAFETY: The task keeps the buffers while the request is pinned.
@@ -318,8 +321,9 @@ unsafe fn send_callback<C: SvcConnection>(rqst: *mut raw::rpc_rqst) -> c_int {
         // sunrpc tries again after a quarter of a second.
         Err(EAGAIN) => return errno::ENOBUFS,
         Err(EMSGSIZE) => {
-            // The call fails, and no other: an error would end the task that is sending, which may be that of another call, and
-            // would leave this one at the head of the queue. So sunrpc is told that it was sent, and wakes its task.
+            // The call fails, and no other: an error would end the task that is sending, which may
+            // be that of another call, and would leave this one at the head of the queue. So sunrpc
+            // is told that it was sent, and wakes its task.
             // SAFETY: The request is pinned. Its task therefore lives, and has begun.
             unsafe { set_rpc_status((*rqst).rq_task, EIO.to_errno()) };
             return 0;
@@ -328,8 +332,8 @@ unsafe fn send_callback<C: SvcConnection>(rqst: *mut raw::rpc_rqst) -> c_int {
     }
     // SAFETY: The request is pinned.
     let total = unsafe { &raw mut (*rqst).rq_xmit_bytes_sent };
-    // SAFETY: As for the time, above. The task may read the word now: the reply may be here
-    // already.
+    // SAFETY: The request is pinned. Only senders write the word, and sunrpc lets one send at a
+    // time (`XPRT_LOCKED`). The task may read the word now: the reply may be here already.
     unsafe { total.write_volatile(total.read_volatile().wrapping_add(call.len())) };
     0
 }

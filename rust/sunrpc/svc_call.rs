@@ -13,11 +13,11 @@ pub trait HasSvcCall: Sized + Send + Sync + 'static {
     type CallContext: Send;
 }
 
-/// A call from its arrival to its reply: the connection's context of it, and the message that sunrpc reads it
-/// from.
+/// A call from its arrival to its reply: the connection's context of it, and the message that
+/// sunrpc reads it from.
 ///
-/// While sunrpc works on the call, the connection can access the context only. Safe code therefore cannot
-/// take the message away while sunrpc reads it.
+/// While sunrpc works on the call, the connection can access the context only. Safe code therefore
+/// cannot take the message away while sunrpc reads it.
 pub struct SvcCall<C: HasSvcCall> {
     /// The context.
     pub context: C::CallContext,

@@ -2,8 +2,8 @@
 
 //! A call of the server to its client.
 //!
-//! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h), `rq_snd_buf` of `struct
-//! rpc_rqst`; RFC 8167.
+//! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h), `rq_snd_buf` of
+//! `struct rpc_rqst`; RFC 8167.
 
 use crate::xdr_buf::XdrBuf;
 use kernel::prelude::*;
@@ -14,17 +14,17 @@ pub struct SvcCallback<'a> {
 }
 
 impl SvcCallback<'_> {
-    /// Its length in bytes.
+    /// Returns its length in bytes.
     pub fn len(&self) -> usize {
         self.buf.total_len()
     }
 
-    /// Whether it is empty.
+    /// Returns whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Copies it to `dst`. Returns how many bytes were copied.
+    /// Copies it to `dst`. Returns the number of bytes copied.
     pub fn copy_out(&self, dst: &mut [u8]) -> Result<usize> {
         self.buf.copy_out(0, dst)
     }

@@ -30,15 +30,16 @@ pub struct SvcCallbackReply {
 }
 
 impl SvcCallbackReply {
-    /// The callback `xid` (in host order), if there is one, after an RDMA_ERROR.
+    /// Returns the callback `xid` (in host order), if there is one, after an RDMA_ERROR.
     pub fn failed(xid: u32) -> Self {
         Self { xid, copied: None }
     }
 }
 
 impl<C: SvcConnection> SvcXprt<C> {
-    /// Copies `reply` to the buffer of the callback `xid` (in host order) that waits for it, if there is one.
-    /// The client grants `credits`. Takes `queue_lock` and `transport_lock`, one at a time.
+    /// Copies `reply` to the buffer of the callback `xid` (in host order) that waits for it, if
+    /// there is one. The client grants `credits`. Takes `queue_lock` and `transport_lock`, one at a
+    /// time.
     pub fn copy_callback_reply<M: Stable>(
         &self,
         args: &SvcArgs<'_, M>,
@@ -54,30 +55,31 @@ impl<C: SvcConnection> SvcXprt<C> {
         let credits = credits.clamp(1, C::BACKCHANNEL_CREDITS);
         // SAFETY: `xprt` is live, as in `with_callback`.
         let _guard = unsafe { lock(&raw mut (*xprt).transport_lock) };
-        // SAFETY: As above; the lock guards the window.
+        // SAFETY: `xprt` is live, and the guard holds the lock of the window.
         unsafe { (*xprt).cwnd = (credits as c_ulong) << raw::RPC_CWNDSHIFT };
         let copied = Some(copied);
         Some(SvcCallbackReply { xid, copied })
     }
 
-    /// Completes a callback. This gives its credit to the next callback, so a Receive for the reply to that
-    /// must have been posted. Takes `queue_lock`.
+    /// Completes a callback. This gives its credit to the next callback, so a Receive for the reply
+    /// to that must have been posted. Takes `queue_lock`.
     pub fn complete_callback<M: Stable>(&self, args: &SvcArgs<'_, M>, reply: SvcCallbackReply) {
         self.with_callback(args, reply.xid, |_, rqst| {
             // SAFETY: `with_callback` found the request on the receive queue, so its task is live.
             let task = unsafe { (*rqst).rq_task };
             if reply.copied.is_none() {
-                // SAFETY: As above.
+                // SAFETY: `with_callback` found the request on the receive queue, so its task is
+                // live.
                 unsafe { fail_task(task, EIO.to_errno()) };
             }
             let copied = c_int::try_from(reply.copied.unwrap_or(0)).unwrap_or(c_int::MAX);
-            // SAFETY: As above; `with_callback` holds `queue_lock`.
+            // SAFETY: The request is on the receive queue, and `with_callback` holds `queue_lock`.
             unsafe { raw::xprt_complete_rqst(task, copied) };
         });
     }
 
-    /// Calls `f` with the transport and the request that waits for the reply `xid`, under `queue_lock`, if
-    /// there is one and the thread of `args` receives from `self`.
+    /// Calls `f` with the transport and the request that waits for the reply `xid`, under
+    /// `queue_lock`, if there is one and the thread of `args` receives from `self`.
     fn with_callback<M: Stable, R>(
         &self,
         args: &SvcArgs<'_, M>,
@@ -87,13 +89,13 @@ impl<C: SvcConnection> SvcXprt<C> {
         if !args.are_of(self.as_raw()) {
             return None;
         }
-        // SAFETY: The thread has a reference to `self`; the field is set once, and `self` keeps a reference to
-        // that transport until its own last reference is dropped.
+        // SAFETY: The thread has a reference to `self`; the field is set once, and `self` keeps a
+        // reference to that transport until its own last reference is dropped.
         let xprt = unsafe { (&raw const (*self.as_raw()).xpt_bc_xprt).read_volatile() };
         if xprt.is_null() {
             return None;
         }
-        // SAFETY: As above.
+        // SAFETY: `self`, to which the thread has a reference, keeps a reference to this transport.
         let _guard = unsafe { lock(&raw mut (*xprt).queue_lock) };
         // SAFETY: The guard holds `queue_lock`.
         let rqst = NonNull::new(unsafe { raw::xprt_lookup_rqst(xprt, xid.to_be()) })?;

@@ -46,7 +46,8 @@ impl<L> SvcClass<L> {
     ///
     /// # Safety
     ///
-    /// sunrpc may call `xpo_create` of `ops` to make a listener of this class, while that is registered.
+    /// sunrpc may call `xpo_create` of `ops` to make a listener of this class, while that is
+    /// registered.
     pub(crate) const unsafe fn with_ops(
         name: &'static CStr,
         ident: c_int,
@@ -101,8 +102,8 @@ impl<L> SvcClass<L> {
         self.class.get()
     }
 
-    /// Takes another reference to the module, for a transport that could not be made completely: sunrpc drops
-    /// one for the attempt, and one with the transport's last reference.
+    /// Takes another reference to the module, for a transport that could not be made completely:
+    /// sunrpc drops one for the attempt, and one with the transport's last reference.
     ///
     /// # Safety
     ///

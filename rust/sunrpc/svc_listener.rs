@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Makes server transports: a listener for an administrator, a connection for each peer.
+//! Creation of server transports: a listener for an administrator, a connection for each peer.
 //!
-//! C header: [`include/linux/sunrpc/svc_xprt.h`](srctree/include/linux/sunrpc/svc_xprt.h), `xpo_create`
-//! and `xpo_accept` of `struct svc_xprt_ops`.
+//! C header: [`include/linux/sunrpc/svc_xprt.h`](srctree/include/linux/sunrpc/svc_xprt.h),
+//! `xpo_create` and `xpo_accept` of `struct svc_xprt_ops`.
 
 use crate::{
     svc_transport::{
@@ -22,14 +22,14 @@ use core::ptr::NonNull;
 use kernel::prelude::*;
 
 impl<L: SvcListener> SvcXprt<L> {
-    /// Says that a peer waits to be accepted. Does not sleep.
+    /// Reports a peer that waits to be accepted. Does not sleep.
     pub fn connection_pending(&self) {
         self.set_flag(raw::XPT_CONN);
         self.enqueue();
     }
 
-    /// Makes a listener with the functions `ops`. The caller gets the reference that sunrpc drops when it
-    /// closes the listener.
+    /// Creates a listener with the functions `ops`. The caller gets the reference that sunrpc drops
+    /// when it closes the listener.
     ///
     /// # Safety
     ///
@@ -41,7 +41,8 @@ impl<L: SvcListener> SvcXprt<L> {
         ops: &'static raw::svc_xprt_ops,
     ) -> Result<NonNull<raw::svc_xprt>> {
         let functions = listener_functions::<L>();
-        // SAFETY: sunrpc vouches for its arguments; the class is static; the functions are those for `L`.
+        // SAFETY: sunrpc vouches for its arguments; the class is static; the functions are those
+        // for `L`.
         let this = unsafe { Self::create(L::class().as_raw(), ops, net, serv, functions, L::new) }?;
         // SAFETY: `create` made it, and this function has its only reference.
         let listener = unsafe { this.as_ref() };
@@ -68,7 +69,7 @@ impl<L: SvcListener> SvcXprt<L> {
         }
     }
 
-    /// Makes a connection of the next peer that waits, with the functions `ops`.
+    /// Creates a connection of the next peer that waits, with the functions `ops`.
     ///
     /// # Safety
     ///

@@ -39,7 +39,7 @@ use kernel::{
 };
 
 impl<L: SvcListener> SvcClass<L> {
-    /// The class of `L`, not registered.
+    /// Creates the class of `L`. It is not registered.
     #[expect(clippy::new_without_default, reason = "statics cannot use it")]
     pub const fn new() -> Self {
         // SAFETY: `create` is for sunrpc to call, for this class.
@@ -47,7 +47,7 @@ impl<L: SvcListener> SvcClass<L> {
     }
 }
 
-/// The operations of listeners.
+/// Returns the operations of listeners.
 const fn listener<L: SvcListener>() -> &'static raw::svc_xprt_ops {
     &const {
         raw::svc_xprt_ops {
@@ -66,7 +66,7 @@ const fn listener<L: SvcListener>() -> &'static raw::svc_xprt_ops {
     }
 }
 
-/// The operations of connections.
+/// Returns the operations of connections.
 pub(crate) const fn connection<C: SvcConnection>() -> &'static raw::svc_xprt_ops {
     &const {
         raw::svc_xprt_ops {
@@ -105,7 +105,8 @@ unsafe extern "C" fn create<L: SvcListener>(
 }
 
 unsafe extern "C" fn accept<L: SvcListener>(xprt: *mut raw::svc_xprt) -> *mut raw::svc_xprt {
-    // SAFETY: See the top.
+    // SAFETY: sunrpc calls this with a live transport whose operations these are, which is an
+    // `SvcXprt<L>`.
     let listener = unsafe { SvcXprt::<L>::from_raw(xprt) };
     // SAFETY: This is `xpo_accept`.
     unsafe { listener.accept(connection::<L::Connection>()) }
@@ -113,7 +114,8 @@ unsafe extern "C" fn accept<L: SvcListener>(xprt: *mut raw::svc_xprt) -> *mut ra
 }
 
 unsafe extern "C" fn detach_listener<L: SvcListener>(xprt: *mut raw::svc_xprt) {
-    // SAFETY: See the top.
+    // SAFETY: sunrpc calls this with a live transport whose operations these are, which is an
+    // `SvcXprt<L>`.
     L::detach(unsafe { SvcXprt::<L>::from_raw(xprt) });
 }
 
@@ -138,7 +140,7 @@ unsafe extern "C" fn recvfrom<C: SvcConnection>(rqstp: *mut raw::svc_rqst) -> c_
 }
 
 unsafe extern "C" fn sendto<C: SvcConnection>(rqstp: *mut raw::svc_rqst) -> c_int {
-    // SAFETY: See the top.
+    // SAFETY: sunrpc calls this with the `svc_rqst` of the calling thread, which nobody else uses.
     let (xprt, ctxt) = unsafe { ((*rqstp).rq_xprt, (*rqstp).rq_xprt_ctxt) };
     // SAFETY: The thread has a reference to the transport.
     let xprt = unsafe { SvcXprt::<C>::from_raw(xprt) };
@@ -149,9 +151,10 @@ unsafe extern "C" fn sendto<C: SvcConnection>(rqstp: *mut raw::svc_rqst) -> c_in
     let Some(message) = call.take_message() else {
         return ENXIO.to_errno();
     };
-    // The Receive of the message is posted again before the Send of the reply, so the client may write there before this thread has
-    // finished with the call. sunrpc reads the call no more, and could not after this. The upper layer's arguments may still
-    // point there, and after this function sunrpc calls `pc_release`, which has them: those of nfsd free what it allocated and
+    // The Receive of the message is posted again before the Send of the reply, so the client may
+    // write there before this thread has finished with the call. sunrpc reads the call no more, and
+    // could not after this. The upper layer's arguments may still point there, and after this
+    // function sunrpc calls `pc_release`, which has them: those of nfsd free what it allocated and
     // put what it has references to, and read none of the client's bytes (7.2, 7.3).
     // SAFETY: This is `xpo_sendto`.
     unsafe { svc_args::forget(rqstp) };
@@ -168,11 +171,11 @@ unsafe extern "C" fn result_payload<C: SvcConnection>(
     offset: c_uint,
     len: c_uint,
 ) -> c_int {
-    // SAFETY: See the top.
+    // SAFETY: sunrpc calls this with the `svc_rqst` of the calling thread, which nobody else uses.
     let (xprt, ctxt) = unsafe { ((*rqstp).rq_xprt, (*rqstp).rq_xprt_ctxt) };
     // SAFETY: The thread has a reference to the transport.
     let xprt = unsafe { SvcXprt::<C>::from_raw(xprt) };
-    // SAFETY: As in `sendto`.
+    // SAFETY: `recv` set it, and the thread is the only one that uses it.
     let Some(call) = (unsafe { ctxt.cast::<SvcCall<C>>().as_mut() }) else {
         return 0;
     };
@@ -184,7 +187,8 @@ unsafe extern "C" fn release_ctxt<C: SvcConnection>(xprt: *mut raw::svc_xprt, ct
     if ctxt.is_null() {
         return;
     }
-    // SAFETY: See the top.
+    // SAFETY: sunrpc calls this with a live transport whose operations these are, which is an
+    // `SvcXprt<C>`.
     let xprt = unsafe { SvcXprt::<C>::from_raw(xprt) };
     // SAFETY: `recv` gave up the box, and sunrpc gives back each context once.
     let call = unsafe { KBox::from_raw(ctxt.cast::<SvcCall<C>>()) };
@@ -192,7 +196,8 @@ unsafe extern "C" fn release_ctxt<C: SvcConnection>(xprt: *mut raw::svc_xprt, ct
 }
 
 unsafe extern "C" fn detach_connection<C: SvcConnection>(xprt: *mut raw::svc_xprt) {
-    // SAFETY: See the top.
+    // SAFETY: sunrpc calls this with a live transport whose operations these are, which is an
+    // `SvcXprt<C>`.
     let xprt = unsafe { SvcXprt::<C>::from_raw(xprt) };
     C::detach(xprt);
     // The rest takes several waits, which are not for a service thread, and cannot wait for the

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a service thread receives a call.
+//! The receipt of a call in a service thread.
 //!
 //! C header: [`include/linux/sunrpc/svc_xprt.h`](srctree/include/linux/sunrpc/svc_xprt.h),
 //! `xpo_recvfrom` of `struct svc_xprt_ops`.
@@ -17,19 +17,22 @@ use kernel::{
 };
 
 impl<C: SvcConnection> SvcXprt<C> {
-    /// Receives a call in the thread of `rqstp`. Returns its length, or zero if there is none. May sleep.
+    /// Receives a call in the thread of `rqstp`. Returns its length, or zero if there is none. May
+    /// sleep.
     ///
     /// # Safety
     ///
     /// `xpo_recvfrom` is the caller, and `rqstp` its argument.
     pub(crate) unsafe fn recv(&self, rqstp: *mut raw::svc_rqst) -> c_int {
-        // SAFETY: The caller promises that it is the thread's, which is the only one to change these fields.
+        // SAFETY: The caller promises that it is the thread's, which is the only one to change
+        // these fields.
         let rqst = unsafe { &mut *rqstp };
         // No page of the reply is in use yet.
         rqst.rq_next_page = rqst.rq_respages;
         rqst.rq_xprt_ctxt = ptr::null_mut();
         let work = C::next(self, self);
-        // SAFETY: sunrpc set `XPT_BUSY` for this thread, which accesses nothing that it guards any more.
+        // SAFETY: sunrpc set `XPT_BUSY` for this thread, which accesses nothing that it guards any
+        // more.
         unsafe { raw::svc_xprt_received(self.as_raw()) };
         let Some(work) = work else {
             return 0;
@@ -48,7 +51,8 @@ impl<C: SvcConnection> SvcXprt<C> {
                 return 0;
             }
         }
-        // SAFETY: As above.
+        // SAFETY: The caller promises that it is the thread's, which is the only one to change
+        // these fields.
         let rqst = unsafe { &mut *rqstp };
         rqst.rq_xprt_ctxt = KBox::into_raw(call).cast();
         // This value tells sunrpc that the transport is one for RPC-over-RDMA.
@@ -63,7 +67,7 @@ impl<C: SvcConnection> SvcXprt<C> {
             true => raw::set_bit,
             false => raw::clear_bit,
         };
-        // SAFETY: As above.
+        // SAFETY: The `svc_rqst` is the thread's. The flags change by atomic operations only.
         unsafe { set_local(raw::RQ_LOCAL, &raw mut (*rqstp).rq_flags) };
         len
     }

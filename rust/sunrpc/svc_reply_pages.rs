@@ -5,8 +5,8 @@
 //! C header: [`include/linux/sunrpc/svc.h`](srctree/include/linux/sunrpc/svc.h), `rq_respages` and
 //! `rq_next_page` of `struct svc_rqst`.
 //!
-//! A thread loses such pages when a file system puts pages of its own in their place, and sunrpc has to
-//! allocate and clear others. [`SavedReplyPages`] puts them back.
+//! A thread loses such pages when a file system puts pages of its own in their place, and sunrpc
+//! has to allocate and clear others. [`SavedReplyPages`] puts them back.
 
 use crate::memory::Page;
 use core::ptr::{
@@ -35,10 +35,11 @@ impl Default for SavedReplyPages {
 }
 
 impl SavedReplyPages {
-    /// So many pages are saved without an allocation for each call.
+    /// The number of pages that are saved without an allocation for each call.
     const KEPT: usize = 32;
 
-    /// Drops the references to the pages, and frees the list if it is long: those who keep `self` for later calls keep many of it.
+    /// Drops the references to the pages, and frees the list if it is long, as many of these are
+    /// kept for later calls.
     pub fn clear(&mut self) {
         self.pages.clear();
         if self.pages.capacity() > Self::KEPT {
@@ -46,13 +47,13 @@ impl SavedReplyPages {
         }
     }
 
-    /// Whether nobody but the thread's array and `self` uses the page.
+    /// Returns whether nobody but the thread's array and `self` uses the page.
     fn is_free(page: &Page) -> bool {
         page.references() == 2
     }
 
-    /// How many pages the thread of `rqst` has for a reply: not `rq_maxpages`, as a call and its
-    /// reply may share an array.
+    /// Returns the number of pages that the thread of `rqst` has for a reply: not `rq_maxpages`, as
+    /// a call and its reply may share an array.
     ///
     /// # Safety
     ///
@@ -63,9 +64,9 @@ impl SavedReplyPages {
         usize::try_from(count).unwrap_or(0)
     }
 
-    /// Saves the first `count` pages that the thread has for the reply, or those before the first page that
-    /// is not the thread's alone: nfsd may leave it a page of a file. The thread has as many as the longest
-    /// message of the service takes, so a larger `count` costs no more.
+    /// Saves the first `count` pages that the thread has for the reply, or those before the first
+    /// page that is not the thread's alone: nfsd may leave it a page of a file. The thread has as
+    /// many as the longest message of the service takes, so a larger `count` costs no more.
     ///
     /// # Safety
     ///
@@ -77,7 +78,7 @@ impl SavedReplyPages {
         let count = count.min(unsafe { Self::reply_pages(&*rqst) });
         self.pages.reserve(count, GFP_KERNEL)?;
         for index in 0..count {
-            // SAFETY: As above. There are that many entries.
+            // SAFETY: The caller promises that it is the thread's. The array has that many entries.
             let page = unsafe { (*rqst).rq_respages.add(index).read() };
             let Some(page) = NonNull::new(page) else {
                 break;
@@ -86,7 +87,8 @@ impl SavedReplyPages {
             if unsafe { raw::page_ref_count(page.as_ptr()) } != 1 {
                 break;
             }
-            // SAFETY: The array's reference was the only one, so it is the thread's own page, of order 0.
+            // SAFETY: The array's reference was the only one, so it is the thread's own page, of
+            // order 0.
             let page = unsafe { Page::share(page) };
             if self.pages.push_within_capacity(page).is_err() {
                 break;
@@ -95,22 +97,22 @@ impl SavedReplyPages {
         Ok(())
     }
 
-    /// Puts the pages back to where they were, so that the thread need not allocate others, and drops the
-    /// pages that replaced them.
+    /// Puts the pages back to their entries, so that the thread need not allocate others, and drops
+    /// the pages that replaced them.
     ///
-    /// If data of the reply is in a page of the thread itself, all stays as it is: the device may still read
-    /// the page, and nfsd may send what a reused page holds. (Of two READs in a COMPOUND the `xdr_buf` does
-    /// not say where the data of the second one is.)
+    /// If data of the reply is in a page of the thread itself, all stays as it is: the device may
+    /// still read the page, and nfsd may send what a reused page holds. (Of two READs in a COMPOUND
+    /// the `xdr_buf` does not say where the data of the second one is.)
     ///
     /// # Safety
     ///
-    /// `rqst` is that of the calling thread, which is in `xpo_sendto`, and reads nothing from the reply any
-    /// more but through pieces of it.
+    /// `rqst` is that of the calling thread, which is in `xpo_sendto`, and reads nothing from the
+    /// reply any more but through pieces of it.
     pub(crate) unsafe fn restore(&mut self, rqst: *mut raw::svc_rqst) {
         // SAFETY: The caller promises that it is the thread's.
         let rqst = unsafe { &mut *rqst };
-        // If another thread saved the pages, or the call was deferred since, they may be in the reply to
-        // another call by now, and each client would see data of the other's reply.
+        // If another thread saved the pages, or the call was deferred since, they may be in the
+        // reply to another call by now, and each client would see data of the other's reply.
         let saved = match rqst.rq_deferred.is_null() && ptr::eq(self.rqst, rqst) {
             true => self.pages.as_slice(),
             false => &[],
@@ -125,8 +127,9 @@ impl SavedReplyPages {
         // SAFETY: The index is below that number. Only this thread changes the array.
         let page_at = |index| unsafe { entry(index).read() };
         let is_replaced = |index, page: &Page| page_at(index) != page.as_ptr();
-        // When a COMPOUND has no room for the operation after a READ, nfsd may take the READ's pages for unused,
-        // and write the next reply to them. They may be pages of the file, or of a Send that has not completed.
+        // When a COMPOUND has no room for the operation after a READ, nfsd may take the READ's
+        // pages for unused, and write the next reply to them. They may be pages of the file, or of
+        // a Send that has not completed.
         for (index, page) in (used..).zip(saved.get(used..).unwrap_or_default()) {
             if is_replaced(index, page) || !SavedReplyPages::is_free(page) {
                 used = index.saturating_add(1);
@@ -155,7 +158,8 @@ impl SavedReplyPages {
             }
         }
         for (index, page) in self.pages.drain_all().enumerate().take(used) {
-            // SAFETY: As above. The array owns the reference from now on.
+            // SAFETY: The index is below the number of entries. Only this thread changes the array,
+            // which owns the reference from now on.
             let replaced = unsafe { entry(index).replace(page.into_raw().as_ptr()) };
             if !replaced.is_null() {
                 // SAFETY: The array owned the reference, and has the page no more.

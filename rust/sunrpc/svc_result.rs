@@ -2,8 +2,8 @@
 
 //! The results of a call, as a service thread sends them.
 //!
-//! C header: [`include/linux/sunrpc/svc.h`](srctree/include/linux/sunrpc/svc.h), `rq_res` of `struct
-//! svc_rqst`.
+//! C header: [`include/linux/sunrpc/svc.h`](srctree/include/linux/sunrpc/svc.h), `rq_res` of
+//! `struct svc_rqst`.
 
 use crate::{
     pieces::Pieces,
@@ -31,43 +31,45 @@ impl SvcResult<'_> {
         }
     }
 
-    /// The transaction id of the call, in host order.
+    /// Returns the transaction id of the call, in host order.
     pub fn xid(&self) -> u32 {
-        // SAFETY: See `new`.
+        // SAFETY: By the promise of the caller of `new` the `svc_rqst` is live and the thread's
+        // own.
         u32::from_be(unsafe { (*self.rqst).rq_xid })
     }
 
-    /// Their length in bytes.
+    /// Returns their length in bytes.
     pub fn len(&self) -> usize {
         self.buf.total_len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The range of the bytes that the thread has in pages.
+    /// Returns the range of the bytes that the thread has in pages.
     pub fn data(&self) -> Range<usize> {
         self.buf.page_range()
     }
 
-    /// Copies bytes from `at` on to `dst`. Returns how many were copied.
+    /// Copies bytes from `at` on to `dst`. Returns the number of bytes copied.
     pub fn copy_out(&self, at: usize, dst: &mut [u8]) -> Result<usize> {
         self.buf.copy_out(at, dst)
     }
 
-    /// The memory of a part of them.
+    /// Returns the memory of a part of them.
     pub fn pieces(&self, range: Range<usize>) -> Pieces<'_> {
         Pieces::of_pages(self.buf.iovecs(range))
     }
 
-    /// Puts `saved_pages` back to where they were, so that the thread need not allocate others, unless that
-    /// could change the data of a reply.
+    /// Puts `saved_pages` back to their entries, so that the thread need not allocate others,
+    /// unless that could change the data of a reply.
     ///
     /// The results are read no more after this, but through pieces of them.
     pub fn restore(self, saved_pages: &mut SavedReplyPages) {
-        // SAFETY: See `new`; `self` is consumed.
+        // SAFETY: By the promise of the caller of `new` the `svc_rqst` is the calling thread's,
+        // which is in `xpo_sendto`; `self` is consumed.
         unsafe { saved_pages.restore(self.rqst) };
     }
 }

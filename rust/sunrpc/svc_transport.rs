@@ -4,26 +4,33 @@
 //!
 //! C header: [`include/linux/sunrpc/svc_xprt.h`](srctree/include/linux/sunrpc/svc_xprt.h)
 //!
-//! A transport implements [`SvcListener`] and [`SvcConnection`], declares one static
-//! [`SvcClass`] and registers it. sunrpc makes listeners of it when an
-//! administrator asks for one; each listener makes connections. Both are an [`SvcXprt`] that contains the
-//! transport's state.
+//! A transport implements [`SvcListener`] and [`SvcConnection`], declares one static [`SvcClass`]
+//! and registers it. sunrpc makes listeners of it when an administrator asks for one; each listener
+//! makes connections. Both are an [`SvcXprt`] that contains the transport's state.
 //!
 //! # Context and locks of each method
 //!
-//! | method | called from | sleeps | held |
-//! |---|---|---|---|
-//! | [`SvcListener::listen`] | an administrator's task | yes | the service's mutex |
-//! | [`SvcListener::accept`], [`SvcConnection::start`] | a service thread | yes | `XPT_BUSY` of the listener |
-//! | [`SvcConnection::next`] | a service thread | no | `XPT_BUSY` |
-//! | [`SvcConnection::receive`] | a service thread, several at once | yes | nothing |
-//! | [`SvcConnection::result_payload`], [`SvcConnection::reply`], [`SvcConnection::release`] | the service thread of the call | yes | nothing |
-//! | [`SvcConnection::caller`] | an RPC task | no | an RCU read-side section |
-//! | [`SvcConnection::call`] | an RPC task | yes | `XPRT_LOCKED` of the reverse transport |
-//! | `detach` | a service thread, or an administrator's task | yes | `XPT_BUSY`, which it keeps |
-//! | [`SvcConnection::detach`], [`SvcConnection::close`] | also the work item of [`SvcXprt::close_later`] | yes | nothing |
-//! | `timer_expired` | a work queue | yes | nothing |
-//! | completion and CM handlers, through `SvcLink::with` | the transport's own work | no | an RCU read-side section |
+//! The methods of [`SvcListener`] (L) and [`SvcConnection`] (C), and the handlers of the transport
+//! itself:
+//!
+//! ```text
+//! method                       called from                             sleeps  held
+//! ---------------------------  --------------------------------------  ------  ------------------
+//! L::listen                    an administrator's task                 yes     the service's mutex
+//! L::accept, C::start          a service thread                        yes     XPT_BUSY (listener)
+//! C::next                      a service thread                        no      XPT_BUSY
+//! C::receive                   a service thread, several at once       yes     nothing
+//! C::result_payload, C::reply  the service thread of the call          yes     nothing
+//! C::release                   the service thread of the call          yes     nothing
+//! C::caller                    an RPC task                             no      rcu_read_lock
+//! C::call                      an RPC task                             yes     XPRT_LOCKED (*)
+//! L::detach, C::detach         a service thread or an administrator's  yes     XPT_BUSY, for good
+//! C::detach, C::close          the work item of SvcXprt::close_later   yes     nothing
+//! timer_expired                a work queue                            yes     nothing
+//! SvcLink::with                the transport's own handlers            no      rcu_read_lock
+//! ```
+//!
+//! (*) Of the reverse transport.
 //!
 //! # Life
 //!
@@ -70,7 +77,7 @@ pub trait SvcListener: Sized + Send + Sync + 'static {
     /// The largest payload of an RPC, in bytes.
     const MAX_PAYLOAD: u32;
 
-    /// The class, a `static` of the module.
+    /// Returns the class, a `static` of the module.
     fn class() -> &'static SvcClass<Self>;
 
     /// Makes the state of a listener that does not listen yet. May sleep.
@@ -83,10 +90,10 @@ pub trait SvcListener: Sized + Send + Sync + 'static {
     /// is announced by [`SvcXprt::connection_pending`]. May sleep.
     fn next(&self) -> (Option<Self::Incoming>, bool);
 
-    /// The address of a peer that waits to be accepted.
+    /// Returns the address of a peer that waits to be accepted.
     fn peer(incoming: &Self::Incoming) -> Result<SockAddr>;
 
-    /// Says that `peer` was not accepted, because of `error`.
+    /// Reports that `peer` was not accepted, because of `error`.
     fn rejected(&self, peer: &Result<SockAddr>, error: Error);
 
     /// Makes the state of a connection that is not accepted yet. May sleep.
@@ -96,8 +103,8 @@ pub trait SvcListener: Sized + Send + Sync + 'static {
         link: SvcLink<Self::Connection>,
     ) -> impl PinInit<Self::Connection, Error>;
 
-    /// The timer that [`SvcXprt::start_timer`] started has expired, on the work queue `svcrdma`, perhaps after [`Self::detach`]. May
-    /// sleep. May start it again.
+    /// Handles the expiry of the timer that [`SvcXprt::start_timer`] started, on the work queue
+    /// `svcrdma`, perhaps after [`Self::detach`]. May sleep. May start it again.
     fn timer_expired(&self, xprt: &SvcXprt<Self>);
 
     /// Stops listening. May sleep.
@@ -109,10 +116,10 @@ pub trait SvcConnection: HasSvcCall {
     /// The listener that makes it.
     type Listener: Send + Sync + 'static;
 
-    /// Something that came over the connection.
+    /// A received message or another event that a service thread handles.
     type Work;
 
-    /// What sends calls to the client. It may outlive the connection.
+    /// The sender of calls to the client. It may outlive the connection.
     type Caller: Send;
 
     /// Name of the class for calls to the client, and the protocol in its address strings.
@@ -130,10 +137,11 @@ pub trait SvcConnection: HasSvcCall {
     /// Bytes of the longest such call.
     const BACKCHANNEL_PAYLOAD: usize;
 
-    /// The class for calls to the client, a `static` of the module.
+    /// Returns the class for calls to the client, a `static` of the module.
     fn backchannel_class() -> &'static SvcBackchannelClass<Self>;
 
-    /// Returns what sends calls to the client. [`None`] after [`Self::close`]. Does not sleep.
+    /// Returns the sender of calls to the client, or [`None`] after [`Self::close`]. Does not
+    /// sleep.
     fn caller(&self) -> Option<Self::Caller>;
 
     /// Sends a call to the client. May sleep. [`EAGAIN`] says that it may be sent in a while,
@@ -143,13 +151,13 @@ pub trait SvcConnection: HasSvcCall {
     /// Accepts the peer. May sleep. If it fails, the state is dropped.
     fn start(&self, xprt: &SvcXprt<Self>) -> Result;
 
-    /// The two addresses, local and remote.
+    /// Returns the two addresses, local and remote.
     fn addresses(&self) -> Result<(SockAddr, SockAddr)>;
 
     /// Takes the next piece of work off the queue.
     ///
-    /// If the queue is empty, it calls [`SvcXprt::no_data`] and returns [`None`]. Whoever adds work calls
-    /// [`SvcXprt::data_pending`]. Both calls are made under the lock of the queue.
+    /// If the queue is empty, it calls [`SvcXprt::no_data`] and returns [`None`]. Whoever adds work
+    /// calls [`SvcXprt::data_pending`]. Both calls are made under the lock of the queue.
     fn next(&self, xprt: &SvcXprt<Self>) -> Option<Self::Work>;
 
     /// Puts the call of `work` into `args`, if `work` is a call, and complete. May sleep.
@@ -160,13 +168,14 @@ pub trait SvcConnection: HasSvcCall {
         args: &mut SvcArgs<'_, Self::Message>,
     ) -> Option<KBox<SvcCall<Self>>>;
 
-    /// Notes in `context` that `len` bytes of the reply, from `offset` on, may leave the message.
+    /// Records in `context` that `len` bytes of the reply, from `offset` on, may leave the message.
     ///
     /// It cannot fail: nfsd would then leave pages of the file among those that its thread writes
     /// replies to.
     fn result_payload(&self, context: &mut Self::CallContext, offset: usize, len: usize);
 
-    /// Replies to the call that came in `message`. May sleep. There is no second attempt if it fails.
+    /// Replies to the call that came in `message`. May sleep. There is no second attempt if it
+    /// fails.
     fn reply(
         &self,
         xprt: &SvcXprt<Self>,
@@ -178,7 +187,8 @@ pub trait SvcConnection: HasSvcCall {
     /// Takes back a call that sunrpc has finished with, whether it has a reply or not. May sleep.
     fn release(&self, call: KBox<SvcCall<Self>>);
 
-    /// The timer that [`SvcXprt::start_timer`] started has expired, on the work queue `svcrdma`. May sleep. May start it again.
+    /// Handles the expiry of the timer that [`SvcXprt::start_timer`] started, on the work queue
+    /// `svcrdma`. May sleep. May start it again.
     fn timer_expired(&self, xprt: &SvcXprt<Self>);
 
     /// Ends the connection: no more calls arrive, and nothing is posted any more, or only to be
@@ -186,9 +196,9 @@ pub trait SvcConnection: HasSvcCall {
     /// [`Self::start`] has returned.
     fn detach(&self);
 
-    /// Gives up what the connection has of the device, and what it has for calls that no thread has
-    /// taken. Threads may be in other methods meanwhile, which then have what they use for as long
-    /// as they run; and sunrpc may be working on calls, whose replies are dropped. Called after
+    /// Releases the connection's resources of the device, and its calls that no thread has taken.
+    /// Threads may be in other methods meanwhile, which then have what they use for as long as they
+    /// run; and sunrpc may be working on calls, whose replies are dropped. Called after
     /// [`Self::detach`], and again when nobody uses the connection any more: when that call returns
     /// no memory of it is under DMA and no handler runs or can start. May sleep.
     fn close(&self);

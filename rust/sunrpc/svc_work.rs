@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The work items of a server transport: its timer, and those that close and free a connection without a service thread.
+//! The work items of a server transport: its timer, and those that close and free a connection
+//! without a service thread.
 //!
 //! Service threads detach connections and drop last references, and to give up what a connection
 //! has of the device takes several waits; and a device that is removed waits for that. So both are
@@ -29,10 +30,11 @@ use kernel::{
 };
 
 impl<C: SvcConnection> SvcXprt<C> {
-    /// Ends the connection, closes the transport, and gives up what it has of the device, in a work
-    /// item. Does not sleep.
+    /// Ends the connection, closes the transport, and releases its resources of the device, in a
+    /// work item. Does not sleep.
     pub fn close_later(&self) {
-        // A second caller would have a reference to put. If that were the last one, `svc_xprt_free` would sleep here.
+        // A second caller would have a reference to put. If that were the last one, `svc_xprt_free`
+        // would sleep here.
         if !self.begins_to_close() {
             return;
         }
@@ -41,8 +43,9 @@ impl<C: SvcConnection> SvcXprt<C> {
         if unsafe { raw::kref_get_unless_zero(&raw mut (*raw).xpt_ref) } == 0 {
             return;
         }
-        // SAFETY: `create` initialised the work item, and the reference just taken keeps the transport. It was not queued before, and
-        // there is a queue as long as there are transports.
+        // SAFETY: `create` initialised the work item, and the reference just taken keeps the
+        // transport. It was not queued before, and there is a queue as long as there are
+        // transports.
         unsafe { SERVER.queue(self.closing(), 0) };
     }
 
@@ -52,7 +55,8 @@ impl<C: SvcConnection> SvcXprt<C> {
     ///
     /// Called once, from `xpo_free`.
     pub(crate) unsafe fn free_later(this: *mut Self) {
-        // SAFETY: `create` initialised the work item, and nobody frees the transport before it has run.
+        // SAFETY: `create` initialised the work item, and nobody frees the transport before it has
+        // run.
         if !unsafe { SERVER.queue((*this).freeing(), 0) } {
             // SAFETY: The caller vouches for it.
             unsafe { Self::free(this, C::close) };
@@ -61,21 +65,24 @@ impl<C: SvcConnection> SvcXprt<C> {
 }
 
 impl<S: Send + Sync + 'static> SvcXprt<S> {
-    /// Has `timer_expired` of the listener or the connection called after so many milliseconds, unless the timer runs already, or the
-    /// transport is being freed. Does not sleep.
+    /// Schedules a call of `timer_expired` of the listener or the connection in so many
+    /// milliseconds, unless the timer runs already, or the transport is being freed. Does not
+    /// sleep.
     pub fn start_timer(&self, delay: Msecs) {
-        // SAFETY: `create` initialised the work item, and `free` disables it before the transport is freed.
+        // SAFETY: `create` initialised the work item, and `free` disables it before the transport
+        // is freed.
         unsafe { SERVER.queue(self.timer(), msecs_to_jiffies(delay)) };
     }
 
-    /// The transport with this timer.
+    /// Returns the transport with this timer.
     ///
     /// # Safety
     ///
     /// `work` is that of the timer of a live `SvcXprt<S>`, whose function runs during `'a`.
     unsafe fn of_timer<'a>(work: *mut work_struct) -> &'a Self {
         let offset = Self::TIMER_OFFSET + offset_of!(raw::delayed_work, work);
-        // SAFETY: The caller says which structure contains `work`; `free` waits until the function has returned.
+        // SAFETY: The caller says which structure contains `work`; `free` waits until the function
+        // has returned.
         unsafe { &*work.byte_sub(offset).cast::<Self>() }
     }
 }
@@ -113,14 +120,16 @@ unsafe extern "C" fn close<C: SvcConnection>(work: *mut work_struct) {
     let xprt = unsafe { work.byte_sub(offset).cast::<raw::svc_xprt>() };
     // SAFETY: The work item has a reference.
     unsafe { raw::svc_xprt_close(xprt) };
-    // While the transport is busy, that only leaves a note for the thread that has it, or that is to come for it, and all threads may
-    // be waiting for disks. The connection ends now all the same. Not before the note: what waits would make the transport busy.
-    // SAFETY: As above.
+    // While the transport is busy, that only sets a flag for the thread that has it, or that is to
+    // come for it, and all threads may be waiting for disks. The connection ends now all the same.
+    // This is not done before the flag is set: a thread that waits for the connection would keep
+    // the transport busy.
+    // SAFETY: The work item has a reference to the transport, which is an `SvcXprt<C>`.
     let connection = unsafe { SvcXprt::<C>::from_raw(xprt) };
     C::detach(connection);
     // Whatever sunrpc is doing with calls of it.
     C::close(connection);
-    // SAFETY: As above. It is not used any more.
+    // SAFETY: The work item has this reference. The transport is not used any more.
     unsafe { raw::svc_xprt_put(xprt) };
 }
 
@@ -135,7 +144,7 @@ unsafe extern "C" fn free<C: SvcConnection>(work: *mut work_struct) {
     unsafe { SvcXprt::<C>::free(work.byte_sub(offset).cast(), C::close) };
 }
 
-/// The functions of the work items of a connection `C`.
+/// Returns the functions of the work items of a connection `C`.
 pub(crate) const fn connection_functions<C: SvcConnection>() -> WorkFunctions {
     WorkFunctions {
         timer: connection_timer::<C>,
@@ -144,7 +153,8 @@ pub(crate) const fn connection_functions<C: SvcConnection>() -> WorkFunctions {
     }
 }
 
-/// Those of a listener `L`. sunrpc closes and frees it where it likes, so only its timer is ever queued.
+/// Returns the functions of the work items of a listener `L`. sunrpc closes and frees it in any
+/// context, so only its timer is ever queued.
 pub(crate) const fn listener_functions<L: SvcListener>() -> WorkFunctions {
     WorkFunctions {
         timer: listener_timer::<L>,

@@ -38,7 +38,7 @@ pub struct SvcXprt<S: Send + Sync + 'static> {
     xprt: Opaque<raw::svc_xprt>,
     timer: Opaque<raw::delayed_work>,
     closing: Opaque<raw::delayed_work>,
-    /// Whether `closing` was queued.
+    /// Set when `closing` was queued.
     is_closing: AtomicFlag,
     freeing: Opaque<raw::delayed_work>,
     /// See [`Self::max_message`]. It never changes.
@@ -62,17 +62,18 @@ pub(crate) struct Parts<S: Send + Sync + 'static> {
 
 // SAFETY: Nothing in it belongs to a task or CPU.
 unsafe impl<S: Send + Sync + 'static> Send for SvcXprt<S> {}
-// SAFETY: `S` is `Sync`; work items may be queued by any task; of `xprt` this crate accesses what is atomic, and sets up the rest before
-// others see it.
+// SAFETY: `S` is `Sync`; work items may be queued by any task; of `xprt` this crate accesses what
+// is atomic, and sets up the rest before others see it.
 unsafe impl<S: Send + Sync + 'static> Sync for SvcXprt<S> {}
 
 impl<S: Send + Sync + 'static> SvcXprt<S> {
-    /// Where in it the work items are.
+    /// The offsets of the work items.
     pub(crate) const TIMER_OFFSET: usize = offset_of!(Self, timer);
     pub(crate) const CLOSING_OFFSET: usize = offset_of!(Self, closing);
     pub(crate) const FREEING_OFFSET: usize = offset_of!(Self, freeing);
 
-    /// Allocates a transport of class `class` for the service `serv` in `net`. Its work items have these `functions`.
+    /// Allocates a transport of class `class` for the service `serv` in `net`. Its work items have
+    /// these `functions`.
     ///
     /// # Safety
     ///
@@ -131,7 +132,8 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
         // SAFETY: The memory is that of the number.
         unsafe { (&raw mut (*this).max_message).write(max_message) };
         for (item, function, class) in items {
-            // SAFETY: As above. The caller vouches for the function, and the class is static.
+            // SAFETY: The memory is that of the work items, which stay where they are. The caller
+            // vouches for the function, and the class is static.
             unsafe {
                 raw::init_delayed_work(Opaque::cast_into(item), Some(function), class.as_ptr())
             };
@@ -154,7 +156,7 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
         unsafe { raw::disable_delayed_work_sync((*this).timer()) };
         // SAFETY: It is live until the end of this function.
         unsafe { (*this).parts.link.revoke() };
-        // SAFETY: As above.
+        // SAFETY: The transport is live until the end of this function.
         last(unsafe { &(*this).parts.state });
         // SAFETY: Nobody can reach it any more.
         unsafe { (&raw mut (*this).parts).drop_in_place() };
@@ -171,7 +173,7 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
         unsafe { &*xprt.cast() }
     }
 
-    /// A reference for handlers that does not keep the transport alive.
+    /// Returns a reference for handlers that does not keep the transport alive.
     pub(crate) fn link(&self) -> SvcLink<S> {
         self.parts.link.clone()
     }
@@ -188,7 +190,7 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
         self.closing.get()
     }
 
-    /// True the first time only.
+    /// Marks the transport as closing. Returns true the first time only.
     pub(crate) fn begins_to_close(&self) -> bool {
         !self.is_closing.xchg(true, Full)
     }
@@ -203,7 +205,7 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
     }
 
     pub(crate) fn clear_flag(&self, flag: u32) {
-        // SAFETY: As above.
+        // SAFETY: The transport is live. The flags change by atomic operations only.
         unsafe { raw::clear_bit(flag, &raw mut (*self.as_raw()).xpt_flags) };
     }
 
@@ -221,30 +223,31 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
         unsafe { raw::svc_xprt_deferred_close(self.as_raw()) };
     }
 
-    /// Whether the transport is closed, or will be.
+    /// Returns whether the transport is closed, or will be.
     pub fn is_dead(&self) -> bool {
         // SAFETY: The transport is live.
         unsafe { raw::svc_xprt_is_dead(self.as_raw()) }
     }
 
-    /// Bytes of the longest message that the service accepts.
+    /// Returns the length of the longest message that the service accepts.
     pub fn max_message(&self) -> usize {
         // The service may be gone before the transport.
         self.max_message
     }
 
-    /// Says that something was added to the queue. To be called under the lock of the queue, and to be
+    /// Reports that something was added to the queue. Called under the lock of the queue, and
     /// followed by [`Self::enqueue`] without it.
     pub fn data_pending(&self) {
         self.set_flag(raw::XPT_DATA);
     }
 
-    /// Says that the queue is empty. To be called under the lock of the queue.
+    /// Reports that the queue is empty. Called under the lock of the queue.
     pub fn no_data(&self) {
         self.clear_flag(raw::XPT_DATA);
     }
 
-    /// Whether client and server are the same host. There each may wait for memory of the other.
+    /// Returns whether client and server are the same host. There each may wait for memory of the
+    /// other.
     pub(crate) fn is_local(&self) -> bool {
         // SAFETY: The transport is live. The flags change by atomic operations only.
         let flags = unsafe { (&raw const (*self.as_raw()).xpt_flags).read_volatile() };

@@ -142,7 +142,7 @@ impl SysctlRegistration {
         Self::with_counters(path, entries, &[])
     }
 
-    /// As [`Self::new`], and files for `counters`.
+    /// Makes files for `entries` and `counters` in the directory `path` below `/proc/sys`. Sleeps.
     pub fn with_counters(
         path: &'static CStr,
         entries: &[&'static SysctlEntry],
@@ -155,8 +155,8 @@ impl SysctlRegistration {
         for counter in counters {
             table.push(counter.entry(), GFP_KERNEL)?;
         }
-        // SAFETY: The path is static, and so is all that the entries point to. The value made below owns the
-        // table until it is unregistered.
+        // SAFETY: The path is static, and so is all that the entries point to. The value made below
+        // owns the table until it is unregistered.
         let header = unsafe {
             raw::register_sysctl_sz(
                 path.to_bytes_with_nul().as_ptr().cast(),
@@ -174,8 +174,8 @@ impl SysctlRegistration {
 
 impl Drop for SysctlRegistration {
     fn drop(&mut self) {
-        // SAFETY: `header` is registered by the type invariants. The call waits until readers and writers have
-        // returned.
+        // SAFETY: `header` is registered by the type invariants. The call waits until readers and
+        // writers have returned.
         unsafe { raw::unregister_sysctl_table(self.header.as_ptr()) };
     }
 }

@@ -21,15 +21,15 @@ use shared::trace::TaskId;
 ///
 /// The task is live, and has begun.
 pub(crate) unsafe fn set_rpc_status(task: *mut raw::rpc_task, status: c_int) {
-    // SAFETY: The caller vouches for the task. sunrpc changes the word by atomic operations once a task
-    // has begun.
+    // SAFETY: The caller vouches for the task. sunrpc changes the word by atomic operations once a
+    // task has begun.
     let rpc_status = unsafe { Atomic::from_ptr(&raw mut (*task).tk_rpc_status) };
     // The first status that is set is the one that counts.
     let _ = rpc_status.cmpxchg(0, status, Relaxed);
 }
 
-/// Makes `task`, which waits for the reply to a request that was sent, or is about to wait, end with
-/// `status` when it is woken.
+/// Makes `task`, which waits for the reply to a request that was sent, or is about to wait, end
+/// with `status` when it is woken.
 ///
 /// # Safety
 ///
@@ -43,13 +43,14 @@ pub(crate) unsafe fn fail_task(task: *mut raw::rpc_task, status: c_int) {
     unsafe { set_rpc_status(task, status) };
 }
 
-/// What traces call `task`.
+/// Returns the identification of `task`, for traces.
 ///
 /// # Safety
 ///
 /// The task is live.
 pub(crate) unsafe fn task_id(task: *const raw::rpc_task) -> TaskId {
-    // SAFETY: The caller vouches for the task, which has a reference to its client. The reply to a callback has none.
+    // SAFETY: The caller vouches for the task, which has a reference to its client. The reply to a
+    // callback has none.
     unsafe {
         TaskId {
             task: (*task).tk_pid.into(),
@@ -61,13 +62,15 @@ pub(crate) unsafe fn task_id(task: *const raw::rpc_task) -> TaskId {
     }
 }
 
-/// How the current task may allocate. A worker, on which write-back may depend, does not try hard.
+/// Returns how the current task may allocate. A worker, on which write-back may depend, does not
+/// try hard.
 pub(crate) fn gfp_flags() -> Flags {
     const { assert!(size_of::<Flags>() == size_of::<u32>()) };
     // SAFETY: The function only looks at the current task.
     let mask: u32 = unsafe { raw::rpc_task_gfp_mask() };
     // `kernel` has no name for one of the flags, `__GFP_NORETRY`, and no other way to make a value.
-    // SAFETY: Both have the same size, by the assertion, and all bits of that size stand for a mask. That `Flags` is the mask itself is
-    // what the `kernel` crate of the supported kernels has; it promises no layout.
+    // SAFETY: Both have the same size, by the assertion, and all bits of that size stand for a
+    // mask. That `Flags` is the mask itself is what the `kernel` crate of the supported kernels
+    // has; it promises no layout.
     unsafe { core::mem::transmute::<u32, Flags>(mask) }
 }

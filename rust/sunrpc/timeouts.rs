@@ -7,33 +7,34 @@
 
 use kernel::ffi::c_ulong;
 
-/// Jiffies of a second.
+/// The number of jiffies in a second.
 pub(crate) const HZ: c_ulong = kernel::bindings::CONFIG_HZ as c_ulong;
 
 /// The first time-out of a call, in seconds, unless a mount says another. NFS has the same.
 const FIRST_TIMEOUT: u32 = 60;
 
-/// One minute to send a call and to receive its reply, without a retransmission.
+/// The default time-outs: one minute to send a call and to receive its reply, without a
+/// retransmission.
 pub(crate) static DEFAULT_TIMEOUT: raw::rpc_timeout = rpc_timeout(FIRST_TIMEOUT as c_ulong * HZ);
 
-/// How long sunrpc waits for rpcbind.
+/// The time that sunrpc waits for rpcbind.
 pub(crate) const BIND_TIMEOUT: c_ulong = 60 * HZ;
 
-/// How long a connection without a call stays.
+/// The time that a connection without a call stays.
 pub(crate) const IDLE_TIMEOUT: c_ulong = 5 * 60 * HZ;
 
-/// How long a transport keeps something for its next connection, counted from the first close after it last gave
-/// that up.
+/// The time that a transport keeps resources for its next connection, counted from the first close
+/// after it last freed them.
 pub(crate) const EXPIRY: c_ulong = 60 * HZ;
 
 /// The shortest time between the beginnings of two attempts to connect, in seconds.
 const ATTEMPT_SECONDS: u32 = 3;
 
-/// The same in jiffies.
+/// The shortest time between the beginnings of two attempts to connect, in jiffies.
 pub(crate) const ATTEMPT_INTERVAL: c_ulong = ATTEMPT_SECONDS as c_ulong * HZ;
 
-/// How long an attempt to connect may take for the calls that wait for it to hear how it ended, in
-/// milliseconds, if they have the usual time-out.
+/// The longest attempt to connect, in milliseconds, whose end the calls that wait for it see, if
+/// they have the usual time-out.
 ///
 /// A call waits from before the delay of the attempt until its first time-out. After that it does
 /// not wait for the attempt, but for `XPRT_LOCKED`, and then for the next attempt.
@@ -42,7 +43,7 @@ pub const ATTEMPT_MS: u32 = (FIRST_TIMEOUT - ATTEMPT_SECONDS) * 1_000;
 /// The shortest time-out that an upper layer may set for a connection that is being made.
 pub(crate) const MIN_CONNECT_TIMEOUT: c_ulong = 10 * HZ;
 
-/// A time-out of `value` jiffies, after which nothing is retransmitted.
+/// Returns a time-out of `value` jiffies, after which nothing is retransmitted.
 pub(crate) const fn rpc_timeout(value: c_ulong) -> raw::rpc_timeout {
     raw::rpc_timeout {
         to_initval: value,
@@ -53,13 +54,13 @@ pub(crate) const fn rpc_timeout(value: c_ulong) -> raw::rpc_timeout {
     }
 }
 
-/// The present time.
+/// Returns the present time.
 pub(crate) fn jiffies() -> c_ulong {
     // SAFETY: The kernel never frees the word, and changes it as a whole.
     unsafe { (&raw const kernel::bindings::jiffies).read_volatile() }
 }
 
-/// The time since `then`, in jiffies.
+/// Returns the time since `then`, in jiffies.
 pub(crate) fn jiffies_since(then: raw::ktime_t) -> c_ulong {
     const NSEC_PER_JIFFY: i64 = 1_000_000_000 / HZ as i64;
     // SAFETY: Any context but an NMI may call this.

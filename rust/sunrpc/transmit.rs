@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a request is sent, and what happens if it cannot be sent.
+//! The transmission of a request, and its failures.
 //!
-//! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h), `prepare_request`,
-//! `send_request` and `release_xprt` of `struct rpc_xprt_ops`.
+//! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h),
+//! `prepare_request`, `send_request` and `release_xprt` of `struct rpc_xprt_ops`.
 
 use crate::{
     bc_rqst::CallbackRqst,
@@ -43,7 +43,7 @@ enum NotSent {
     NoCredit,
     /// The connection lacks something that completions give back.
     Again,
-    /// There is no memory.
+    /// Memory is short.
     NoBuffers,
     /// The connection has ended.
     Disconnected,
@@ -64,8 +64,8 @@ impl From<SendError> for NotSent {
 }
 
 impl<T: Transport> Xprt<T> {
-    /// Does what can be done for a call before it is its turn to be sent. Returns zero, or the error number
-    /// that its task now has.
+    /// Prepares a call before it is its turn to be sent. Returns zero, or the error number that its
+    /// task now has.
     ///
     /// # Safety
     ///
@@ -87,7 +87,7 @@ impl<T: Transport> Xprt<T> {
         errno
     }
 
-    /// The number of requests that are queued to be sent.
+    /// Returns the number of requests that are queued to be sent.
     fn xmit_queuelen(&self) -> i64 {
         // SAFETY: The transport is live.
         let queued = unsafe { &raw const (*self.as_raw()).xmit_queuelen.counter };
@@ -108,8 +108,9 @@ impl<T: Transport> LockedXprt<'_, T> {
             Outgoing::Call(rqst) => (self.send_call(rqst, more), rqst.as_raw()),
             Outgoing::CallbackReply(reply) => {
                 if reply.connect_cookie() != self.connect_cookie() {
-                    // The peer has no Receive for the reply and will call again (RFC 8167, section 4), so
-                    // it is dropped. An error would end the task that is sending, which may be another.
+                    // The peer has no Receive for the reply and will call again (RFC 8167, section
+                    // 4), so it is dropped. An error would end the task that is sending, which may
+                    // be another.
                     return 0;
                 }
                 (self.send_callback_reply(reply, more), reply.as_raw())
@@ -121,8 +122,8 @@ impl<T: Transport> LockedXprt<'_, T> {
                 let len = unsafe { (*rqst).rq_snd_buf.len } as usize;
                 // SAFETY: The request is pinned.
                 let total = unsafe { &raw mut (*rqst).rq_xmit_bytes_sent };
-                // SAFETY: `XPRT_LOCKED` excludes other senders, and only senders write the word. The task of the call
-                // may read it, as the reply may be here already.
+                // SAFETY: `XPRT_LOCKED` excludes other senders, and only senders write the word.
+                // The task of the call may read it, as the reply may be here already.
                 unsafe { total.write_volatile(total.read_volatile().wrapping_add(len)) };
                 self.set_need_flush(more);
                 0
@@ -132,8 +133,8 @@ impl<T: Transport> LockedXprt<'_, T> {
         }
     }
 
-    /// What sunrpc is to do after `error`, which says why `rqst` was not sent, as an error number. Disconnects if
-    /// the connection has ended.
+    /// Returns the error number that makes sunrpc do the right thing after `error`, the reason why
+    /// `rqst` was not sent. Disconnects if the connection has ended.
     ///
     /// # Safety
     ///
@@ -142,9 +143,11 @@ impl<T: Transport> LockedXprt<'_, T> {
         let errno = match error {
             NotSent::Disconnected => None,
             NotSent::Never(errno) => {
-                // An error would end the task that is sending, which may be another, and would leave the request at
-                // the head of the queue. So sunrpc is told that it was sent, and wakes its task.
-                // SAFETY: The caller vouches for the request, whose task therefore lives, and has begun.
+                // An error would end the task that is sending, which may be another, and would
+                // leave the request at the head of the queue. So sunrpc is told that it was sent,
+                // and wakes its task.
+                // SAFETY: The caller vouches for the request, whose task therefore lives, and has
+                // begun.
                 unsafe { set_rpc_status((*rqst).rq_task, errno) };
                 Some(0)
             }
@@ -162,7 +165,8 @@ impl<T: Transport> LockedXprt<'_, T> {
 
     fn send_callback_reply(&self, reply: &CallbackRqst, more: bool) -> Result<(), NotSent> {
         let sent = self.send_or_wait(|| T::send_callback_reply(self, self, reply, more));
-        // The peer would wait for a reply that can never be sent. The end of the connection tells it.
+        // The peer would wait for a reply that can never be sent. The end of the connection tells
+        // it.
         sent.map_err(|error| match error.into() {
             NotSent::Never(_) => NotSent::Disconnected,
             error => error,
@@ -175,8 +179,9 @@ impl<T: Transport> LockedXprt<'_, T> {
             return Err(NotSent::NoCredit);
         }
         if self.was_sent(rqst) && rqst.awaits_reply() {
-            // RFC 8166, section 3.3.1: a call that is sent twice on one connection would use a credit that was
-            // not granted. If there was a reply, which sunrpc did not like, the credit is free again.
+            // RFC 8166, section 3.3.1: a call that is sent twice on one connection would use a
+            // credit that was not granted. If there was a reply, which sunrpc did not like, the
+            // credit is free again.
             let cookie = self.connect_cookie();
             T::give_up(self, self, cookie, c"a call is to be sent once more");
             return Err(NotSent::Disconnected);
@@ -195,7 +200,8 @@ impl<T: Transport> LockedXprt<'_, T> {
         let sent = self.send_or_wait(|| T::send(self, self, rqst, more));
         sent.inspect_err(|_| rqst.set_awaits_reply(false))?;
         if !reply_expected {
-            // Without a reply the peer never says that it has a Receive for the next call. A new connection does.
+            // Without a reply the peer never says that it has a Receive for the next call. A new
+            // connection does.
             let cookie = self.connect_cookie();
             T::give_up(self, self, cookie, c"a call was sent that has no reply");
         }
@@ -204,8 +210,8 @@ impl<T: Transport> LockedXprt<'_, T> {
 
     /// Calls `send`, and once more if that has to wait for the peer or the device.
     ///
-    /// What it waits for may come after the first call, but before sunrpc knows that a task waits, and
-    /// then nothing would wake the task. So sunrpc is told first, and the second call decides.
+    /// What it waits for may come after the first call, but before sunrpc knows that a task waits,
+    /// and then nothing would wake the task. So sunrpc is told first, and the second call decides.
     fn send_or_wait(&self, send: impl Fn() -> Result<(), SendError>) -> Result<(), SendError> {
         let first = send();
         if first != Err(SendError::Again) {
@@ -225,7 +231,7 @@ impl<T: Transport> LockedXprt<'_, T> {
         self.parts.need_flush.store(need_flush, Ordering::Relaxed);
     }
 
-    /// Makes the transport tell its device of all that was sent.
+    /// Makes the transport ring the doorbell for all that was sent.
     fn flush(&self) -> Result {
         if !self.parts.need_flush.load(Ordering::Relaxed) {
             return Ok(());
@@ -234,11 +240,11 @@ impl<T: Transport> LockedXprt<'_, T> {
         T::flush(self)
     }
 
-    /// As [`Self::flush`], before `XPRT_LOCKED` is released, with `transport_lock` held. If it fails,
-    /// sunrpc closes the connection.
+    /// Flushes before `XPRT_LOCKED` is released, with `transport_lock` held. If that fails, sunrpc
+    /// closes the connection.
     pub(crate) fn flush_before_unlock(&self) {
-        // The last request of a burst is sent without `more`, unless sunrpc dropped the one that should have
-        // followed.
+        // The last request of a burst is sent without `more`, unless sunrpc dropped the one that
+        // should have followed.
         if self.flush().is_err() {
             // `xprt_force_disconnect` would take the lock that is held.
             // SAFETY: The transport is live. The flags change by atomic operations only.

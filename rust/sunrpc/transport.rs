@@ -21,7 +21,8 @@ use kernel::{
     prelude::*, //
 };
 
-/// A transport of the sunrpc client. The crate's documentation says in which context each method runs.
+/// A transport of the sunrpc client. The crate's documentation says in which context each method
+/// runs.
 pub trait Transport: HasSlot {
     /// Name of the class, in the log and in mountstats.
     const NAME: &'static CStr;
@@ -32,10 +33,10 @@ pub trait Transport: HasSlot {
     /// netids for IPv4 and IPv6.
     const NETIDS: [&'static CStr; 2];
 
-    /// How many reverse-direction calls the peer may have outstanding.
+    /// The most reverse-direction calls that the peer may have outstanding.
     const CALLBACK_SLOTS: u32;
 
-    /// The class, a `static` of the module.
+    /// Returns the class, a `static` of the module.
     fn class() -> &'static Class<Self>;
 
     /// Makes a transport that is not connected. May sleep.
@@ -43,10 +44,10 @@ pub trait Transport: HasSlot {
     /// It has as many request slots as [`Self::slots`] said for it.
     fn new(slots: usize) -> impl PinInit<Self, Error>;
 
-    /// How many request slots to allocate, at least one. Read once for each transport.
+    /// Returns the number of request slots to allocate, at least one. Read once for each transport.
     fn slots() -> usize;
 
-    /// The largest payload of an RPC, in bytes.
+    /// Returns the largest payload of an RPC, in bytes.
     fn max_payload() -> usize;
 
     /// Connects. Sleeps as long as it takes, but neither forever nor for memory that write-back
@@ -59,79 +60,84 @@ pub trait Transport: HasSlot {
     /// that wait. Any other error is passed on as `ECONNABORTED`.
     fn connect(&self, xprt: &Xprt<Self>) -> Result;
 
-    /// An attempt to connect begins after so many jiffies. Must not sleep.
+    /// Called when an attempt to connect begins after so many jiffies. Must not sleep.
     fn will_connect(&self, xprt: &Xprt<Self>, delay: usize) {
         let _ = (xprt, delay);
     }
 
-    /// Does for `rqst` what can be done before it is its turn to be sent. Runs in the request's own task,
-    /// in parallel with others, once for each encoding of the call, whether connected or not.
-    /// [`Self::send`] does what this method cannot do now, and does it again if there is another
-    /// connection by then. May sleep for memory as `flags` allow it, and for nothing else that another RPC
-    /// would have to bring.
+    /// Does the work for `rqst` that is possible before it is its turn to be sent. Runs in the
+    /// request's own task, in parallel with others, once for each encoding of the call, whether
+    /// connected or not. [`Self::send`] does what this method cannot do now, and does it again if
+    /// there is another connection by then. May sleep for memory as `flags` allow it, and for
+    /// nothing else that another RPC would have to bring.
     ///
-    /// Of the errors only [`SendError::TooBig`] and [`SendError::Io`] count here: the request fails.
+    /// Of the errors only [`SendError::TooBig`] and [`SendError::Io`] count here: the request
+    /// fails.
     fn prepare(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>, flags: Flags) -> Result<(), SendError>;
 
     /// Sends `rqst`, or returns why it cannot. Must not sleep for memory.
     ///
-    /// The transport is connected, the request has a credit, and if it was sent on this connection before, there was
-    /// a reply.
-    /// If there is `more`, the device need not be told yet: either another `send` or
-    /// [`Self::flush`] follows.
+    /// The transport is connected, the request has a credit, and if it was sent on this connection
+    /// before, there was a reply. If there is `more`, the device need not be notified yet: either
+    /// another `send` or [`Self::flush`] follows.
     fn send(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>, more: bool) -> Result<(), SendError>;
 
-    /// Tells the device of all that was sent so far. An error says that the connection has ended. The caller
-    /// owns `XPRT_LOCKED`, and perhaps holds `transport_lock`: the method must not sleep, nor call what wants that lock.
+    /// Notifies the device of all that was sent so far. An error says that the connection has
+    /// ended. The caller owns `XPRT_LOCKED`, and perhaps holds `transport_lock`: the method must
+    /// not sleep, nor call what wants that lock.
     fn flush(&self) -> Result;
 
     /// Closes the connection. Returns when no memory is under DMA and no completion handler of it
     /// runs or can start. May be called again, or before the first connect. May sleep.
     fn close(&self, xprt: &Xprt<Self>);
 
-    /// Gives up what [`Self::close`] keeps for the next connection, some time after it. In parallel with any other
-    /// method. May sleep.
+    /// Releases the resources that [`Self::close`] keeps for the next connection, some time after
+    /// it. Called in parallel with any other method. May sleep.
     fn expire(&self);
 
-    /// Adds resources for more calls in parallel. Runs in a work item after [`Xprt::grow_soon`], in parallel with any other method, and
-    /// nothing but the transport's destruction waits for it. May sleep for memory as `flags` allow it.
+    /// Adds resources for more calls in parallel. Runs in a work item after [`Xprt::grow_soon`], in
+    /// parallel with any other method, and nothing but the transport's destruction waits for it.
+    /// May sleep for memory as `flags` allow it.
     fn grow(&self, xprt: &Xprt<Self>, flags: Flags) {
         let _ = (xprt, flags);
     }
 
-    /// There is going to be swap on a file over the transport ([`Xprt::carries_swap`]): adds all resources that it may ever need. In
-    /// parallel with any other method. May sleep for memory as `flags` allow it.
+    /// Adds all resources that the transport may ever need, because there is going to be swap on a
+    /// file over it ([`Xprt::carries_swap`]). Called in parallel with any other method. May sleep
+    /// for memory as `flags` allow it.
     fn will_carry_swap(&self, xprt: &Xprt<Self>, flags: Flags) {
         let _ = (xprt, flags);
     }
 
-    /// A call finds no credit in the window. The caller owns `XPRT_LOCKED`; the method must not sleep.
+    /// Called when a call finds no credit in the window. The caller owns `XPRT_LOCKED`; the method
+    /// must not sleep.
     fn lacks_credit(&self, xprt: &Xprt<Self>) {
         let _ = xprt;
     }
 
-    /// Makes the memory of `rqst` inaccessible to the peer, as its task frees buffers and pages after this,
-    /// whether a reply came or not. May sleep.
+    /// Makes the memory of `rqst` inaccessible to the peer, as its task frees buffers and pages
+    /// after this, whether a reply came or not. May sleep.
     ///
-    /// Either the request is not pinned any more, or it was sent and no reply came in time. In that case a reply may
-    /// be taken at the same time, and the task may have the call sent again over another connection.
+    /// Either the request is not pinned any more, or it was sent and no reply came in time. In that
+    /// case a reply may be taken at the same time, and the task may have the call sent again over
+    /// another connection.
     fn release(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>);
 
-    /// Gives up the connection that has this `connect_cookie`, for this `reason`: has sunrpc close
+    /// Ends the connection that has this `connect_cookie`, for this `reason`: makes sunrpc close
     /// it, unless it is closed already, or there is another one by now. Runs in a call's task.
     fn give_up(&self, xprt: &Xprt<Self>, connect_cookie: u32, reason: &CStr);
 
     /// Breaks the connection as a fault of the network would. sunrpc's fault injection calls it.
     fn inject_disconnect(&self, xprt: &Xprt<Self>);
 
-    /// The local address of the connection, if there is one. May sleep.
+    /// Returns the local address of the connection, if there is one. May sleep.
     fn source(&self) -> Option<SockAddr>;
 
-    /// The transport's own counters, for mountstats.
+    /// Returns the transport's own counters, for mountstats.
     fn stats(&self, xprt: &Xprt<Self>) -> Stats;
 
-    /// The largest reverse-direction message, call or reply. Called after a connect, perhaps in an RCU
-    /// read-side critical section: must not sleep.
+    /// Returns the length of the largest reverse-direction message, call or reply. Called after a
+    /// connect, perhaps in an RCU read-side critical section: must not sleep.
     fn callback_max_payload(&self) -> usize;
 
     /// Sends the reply to a reverse-direction call. As [`Self::send`], but without a credit: the
@@ -147,14 +153,14 @@ pub trait Transport: HasSlot {
 /// The reason why a request was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
-    /// The connection has none left of a resource that completions give back, such as a buffer. Nothing was
-    /// posted.
+    /// The connection has none left of a resource that completions give back, such as a buffer.
+    /// Nothing was posted.
     ///
     /// sunrpc holds back further requests until [`Xprt::write_space`]; the transport promises to
-    /// call that when it has the resource again. It need not prevent the race between the two, because
-    /// this crate calls the method a second time after sunrpc knows that a sender waits.
+    /// call that when it has the resource again. It need not prevent the race between the two,
+    /// because this crate calls the method a second time after sunrpc knows that a sender waits.
     Again,
-    /// There is no memory; sunrpc tries again after a quarter of a second. Nothing was posted.
+    /// Memory is short; sunrpc tries again after a quarter of a second. Nothing was posted.
     NoBuffers,
     /// The connection has ended, or has to be ended. It is closed, and the request is sent again
     /// over the next one.

@@ -65,8 +65,8 @@ impl WorkQueue {
         }
     }
 
-    /// Makes the queue, which runs until the returned value is dropped. [`EBUSY`] if it runs
-    /// already. Sleeps.
+    /// Creates the queue, which runs until the returned value is dropped. Fails with [`EBUSY`] if
+    /// it runs already. Sleeps.
     pub(crate) fn start(&'static self) -> Result<RunningQueue> {
         let name = self.name.to_bytes_with_nul().as_ptr().cast();
         // SAFETY: The name is a string.

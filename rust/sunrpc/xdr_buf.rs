@@ -4,9 +4,9 @@
 //!
 //! C header: [`include/linux/sunrpc/xdr.h`](srctree/include/linux/sunrpc/xdr.h), `struct xdr_buf`.
 //!
-//! An `xdr_buf` is one sequence of bytes in up to three places: the head, bytes of an array of pages,
-//! and the tail. [`IoVecs`] walks over its contiguous parts, none of which is larger than a page of the
-//! array; all code here that copies or maps a message uses that walk.
+//! An `xdr_buf` is one sequence of bytes in up to three places: the head, bytes of an array of
+//! pages, and the tail. [`IoVecs`] walks over its contiguous parts, none of which is larger than a
+//! page of the array; all code here that copies or maps a message uses that walk.
 
 use core::{
     iter::FusedIterator,
@@ -89,38 +89,39 @@ impl<'a> XdrBuf<'a> {
         }
     }
 
-    /// Bytes of the head.
+    /// Returns the number of bytes in the head.
     pub(crate) fn head_len(&self) -> usize {
         self.raw.head[0].iov_len
     }
 
-    /// Bytes in pages.
+    /// Returns the number of bytes in pages.
     pub(crate) fn page_len(&self) -> usize {
         self.raw.page_len as usize
     }
 
-    /// Bytes of the tail.
+    /// Returns the number of bytes in the tail.
     pub(crate) fn tail_len(&self) -> usize {
         self.raw.tail[0].iov_len
     }
 
-    /// Bytes of all three: the length of a message to be sent, or the largest one that can be received.
+    /// Returns the number of bytes in all three: the length of a message to be sent, or the largest
+    /// one that can be received.
     pub(crate) fn total_len(&self) -> usize {
         self.head_len() + self.page_len() + self.tail_len()
     }
 
-    /// Where in the message the pages are.
+    /// Returns the range of the message that is in pages.
     pub(crate) fn page_range(&self) -> Range<usize> {
         let start = self.head_len();
         start..start + self.page_len()
     }
 
-    /// Whether one of `XDRBUF_*` is set.
+    /// Returns whether one of `XDRBUF_*` is set.
     pub(crate) fn has_flag(&self, flag: u32) -> bool {
         self.raw.flags & flag != 0
     }
 
-    /// The contiguous parts of `range`, or of as much of it as there is.
+    /// Returns the contiguous parts of `range`, or of as much of it as there is.
     ///
     /// A page that is missing is [`EFAULT`] and ends the iteration.
     pub(crate) fn iovecs(&self, range: Range<usize>) -> IoVecs<'a> {
@@ -134,7 +135,8 @@ impl<'a> XdrBuf<'a> {
         }
     }
 
-    /// The contiguous part that begins at `at` and goes as far as `end`, which is not beyond the last byte.
+    /// Returns the contiguous part that begins at `at` and goes as far as `end`, which is not
+    /// beyond the last byte.
     #[inline]
     fn iovec(&self, at: usize, end: usize) -> Option<Result<IoVec>> {
         if at >= end {
@@ -165,18 +167,18 @@ impl<'a> XdrBuf<'a> {
         let left = self.page_len() - offset;
         let len = (PAGE_SIZE - within).min(left).min(most);
         let entry = self.raw.pages.wrapping_add(at >> PAGE_SHIFT);
-        // SAFETY: By the type invariant the array has an entry for each of its pages, and `offset` is
-        // less than the number of bytes in them.
+        // SAFETY: By the type invariant the array has an entry for each of its pages, and `offset`
+        // is less than the number of bytes in them.
         let page = NonNull::new(unsafe { entry.read() }).ok_or(EFAULT)?;
         Ok(IoVec::Bvec(page, within, len))
     }
 
-    /// The end of the `len` bytes from `at` on, or of as many of them as there are.
+    /// Returns the end of the `len` bytes from `at` on, or of as many of them as there are.
     fn end(&self, at: usize, len: usize) -> usize {
         at.saturating_add(len).min(self.total_len())
     }
 
-    /// Copies bytes from `at` on to `dst`. Returns how many were copied.
+    /// Copies bytes from `at` on to `dst`. Returns the number of bytes copied.
     pub(crate) fn copy_out(&self, at: usize, dst: &mut [u8]) -> Result<usize> {
         let end = self.end(at, dst.len());
         let mut copied = 0;
@@ -193,7 +195,7 @@ impl<'a> XdrBuf<'a> {
         Ok(copied)
     }
 
-    /// Copies `src` to the bytes from `at` on. Returns how many bytes of it found room.
+    /// Copies `src` to the bytes from `at` on. Returns the number of bytes that fitted.
     pub(crate) fn copy_in(&self, at: usize, src: &[u8]) -> usize {
         let end = self.end(at, src.len());
         let mut copied = 0;
@@ -209,15 +211,16 @@ impl<'a> XdrBuf<'a> {
         copied
     }
 
-    /// Makes whole XDR units of the first `len` bytes: with zeros behind them, or, where there is no room
-    /// for these, without what is left of the last unit. Returns how many bytes there are then.
+    /// Completes the last XDR unit of the first `len` bytes: with zeros behind them, or, if these
+    /// do not fit, by leaving out the rest of the last unit. Returns the number of bytes then.
     pub(crate) fn end_unit(&self, len: usize) -> usize {
         const ZEROS: [u8; 3] = [0; 3];
         let (zeros, _) = ZEROS.split_at(len.wrapping_neg() & 3);
         (len + self.copy_in(len, zeros)) & !3
     }
 
-    /// Allocates the pages that the array has entries for but does not name. Sleeps if `flags` allow it.
+    /// Allocates the pages that the array has entries for but does not name. Sleeps if `flags`
+    /// allow it.
     ///
     /// # Safety
     ///
@@ -237,7 +240,8 @@ impl<'a> XdrBuf<'a> {
             }
             // It is all zero, because a peer may claim to have written there and not have done so.
             let page = Page::new(flags)?.into_raw();
-            // SAFETY: As above; the caller says that nobody else changes the entry.
+            // SAFETY: The array has an entry for each page that the `xdr_buf` counts; the caller
+            // says that nobody else changes the entry.
             unsafe { entry.write(page.as_ptr()) };
         }
         Ok(())

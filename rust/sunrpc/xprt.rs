@@ -47,7 +47,8 @@ use shared::trace::Peer;
 /// # Invariants
 ///
 /// * `xprt` is a live `rpc_xprt` made by `xprt_alloc` with room for all of `Self`.
-/// * `connect`, `expiry` and `growth` are initialised work items whose functions take them for those of an `Xprt<T>`.
+/// * `connect`, `expiry` and `growth` are initialised work items whose functions take them for
+///   those of an `Xprt<T>`.
 /// * `timeout` is what `xprt.timeout` points to, or not used.
 /// * `parts` is initialised until `destroy`.
 #[repr(C)]
@@ -64,11 +65,11 @@ pub struct Xprt<T: HasSlot> {
 #[pin_data]
 pub(crate) struct Parts<T: HasSlot> {
     pub(crate) link: XprtLink<T>,
-    /// How many attempts to connect there were since the last reply.
+    /// The number of attempts to connect since the last reply.
     pub(crate) attempts: AtomicU32,
-    /// When the last one began, in jiffies.
+    /// The beginning of the last attempt to connect, in jiffies.
     pub(crate) last_attempt: AtomicUsize,
-    /// Something was sent that the transport may not have told its device of.
+    /// Set if something was sent that the transport may not have notified its device of.
     pub(crate) need_flush: AtomicBool,
     /// Bytes that were allocated for buffers of requests.
     pub(crate) allocated: AtomicU64,
@@ -85,8 +86,8 @@ pub type XprtLink<T> = Link<Xprt<T>>;
 
 // SAFETY: Nothing in it belongs to a task or CPU.
 unsafe impl<T: HasSlot> Send for Xprt<T> {}
-// SAFETY: The parts are `Sync`; of the C structures this crate accesses what sunrpc's locks, named where
-// it does, allow.
+// SAFETY: The parts are `Sync`; of the C structures this crate accesses what sunrpc's locks, named
+// where it does, allow.
 unsafe impl<T: HasSlot> Sync for Xprt<T> {}
 
 impl<T: HasSlot> Xprt<T> {
@@ -97,21 +98,21 @@ impl<T: HasSlot> Xprt<T> {
         unsafe { raw::xprt_force_disconnect(self.as_raw()) };
     }
 
-    /// Whether sunrpc takes the transport for connected.
+    /// Returns whether sunrpc takes the transport for connected.
     #[inline]
     pub fn is_connected(&self) -> bool {
         // SAFETY: The transport is live.
         unsafe { raw::xprt_connected(self.as_raw()) != 0 }
     }
 
-    /// A number that changes with every connect and close.
+    /// Returns a number that changes with every connect and close.
     #[inline]
     pub fn connect_cookie(&self) -> u32 {
         // SAFETY: Writers own `XPRT_LOCKED`, and change the word as a whole.
         unsafe { (&raw const (*self.as_raw()).connect_cookie).read_volatile() }
     }
 
-    /// Wakes a sender that was told `SendError::Again`. Does not sleep.
+    /// Wakes a sender that got `SendError::Again`. Does not sleep.
     #[inline]
     pub fn write_space(&self) {
         // SAFETY: The transport is live.
@@ -125,7 +126,8 @@ impl<T: HasSlot> Xprt<T> {
         }
     }
 
-    /// Calls `f` with the server's address and port as text, for traces and the log. `f` must not sleep.
+    /// Calls `f` with the server's address and port as text, for traces and the log. `f` must not
+    /// sleep.
     ///
     /// The transport outlives the name that the mount gave, so the log has the address.
     pub fn with_peer(&self, f: impl FnOnce(Peer<'_>)) {
@@ -136,7 +138,7 @@ impl<T: HasSlot> Xprt<T> {
         }
     }
 
-    /// The server's address. Its port may be known only at connect time.
+    /// Returns the server's address. Its port may be known only at connect time.
     pub fn address(&self) -> Result<SockAddr> {
         // Not `addrlen`, which sysfs sets to zero with any address that is not of IPv4.
         // SAFETY: The transport is live, and the whole storage initialised.
@@ -146,7 +148,7 @@ impl<T: HasSlot> Xprt<T> {
         }
     }
 
-    /// The network namespace.
+    /// Returns the network namespace.
     pub fn net(&self) -> Result<Net> {
         // SAFETY: `create` set it, and nobody changes it.
         let net = NonNull::new(unsafe { (*self.as_raw()).xprt_net }).ok_or(EINVAL)?;
@@ -154,7 +156,7 @@ impl<T: HasSlot> Xprt<T> {
         Ok(unsafe { Net::from_raw(net) })
     }
 
-    /// A reference for handlers that does not keep the transport alive.
+    /// Returns a reference for handlers that does not keep the transport alive.
     pub fn link(&self) -> XprtLink<T> {
         self.parts.link.clone()
     }
@@ -172,11 +174,12 @@ impl<T: HasSlot> Xprt<T> {
         self.xprt.get()
     }
 
-    /// The transport, for the owner of `XPRT_LOCKED`.
+    /// Returns the transport, for the owner of `XPRT_LOCKED`.
     ///
     /// # Safety
     ///
-    /// The calling task or work item owns `XPRT_LOCKED`, and keeps it as long as the result is in use.
+    /// The calling task or work item owns `XPRT_LOCKED`, and keeps it as long as the result is in
+    /// use.
     pub(crate) unsafe fn assume_locked(&self) -> LockedXprt<'_, T> {
         // INVARIANT: The caller promises it.
         LockedXprt(self, NotThreadSafe)
@@ -188,17 +191,17 @@ impl<T: HasSlot> Xprt<T> {
     }
 
     pub(crate) fn reserve_lock(&self) -> SpinLockGuard<'_, ()> {
-        // SAFETY: As above.
+        // SAFETY: The transport is live for `&self`.
         unsafe { lock(&raw mut (*self.as_raw()).reserve_lock) }
     }
 
     pub(crate) fn bc_pa_lock(&self) -> SpinLockGuard<'_, ()> {
-        // SAFETY: As above.
+        // SAFETY: The transport is live for `&self`.
         unsafe { lock(&raw mut (*self.as_raw()).bc_pa_lock) }
     }
 
     pub(crate) fn queue_lock(&self) -> SpinLockGuard<'_, ()> {
-        // SAFETY: As above.
+        // SAFETY: The transport is live for `&self`.
         unsafe { lock(&raw mut (*self.as_raw()).queue_lock) }
     }
 }

@@ -4,8 +4,9 @@
 
 /// Malformed messages that a connection survives.
 ///
-/// RFC 8166, section 4.5, has them dropped in silence, and then nothing ends the RPC they were
-/// meant for. A peer that goes on like this is left; closing is no message.
+/// RFC 8166, section 4.5, makes a Requester drop them in silence, and then nothing ends the RPC
+/// they were meant for. The connection of a peer that sends more of them is closed, which is no
+/// message.
 const MAX_MALFORMED: u8 = 2;
 
 /// A connection as the client sees it.
@@ -18,7 +19,7 @@ pub struct Connection {
 /// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// There is none, and nothing of the last one is left.
+    /// No connection, and no resources of the last one.
     Closed,
     /// Resolving the server's address to a device.
     ResolvingAddress,
@@ -32,7 +33,7 @@ pub enum State {
     Closing,
 }
 
-/// What happened.
+/// An event of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The upper layer wants a connection.
@@ -51,34 +52,34 @@ pub enum Event {
     DeviceRemoved,
     /// A message was dropped because it was malformed.
     Malformed,
-    /// The upper layer wants no connection any more, or waited too long for a reply.
+    /// The upper layer needs no connection any more, or waited too long for a reply.
     Close,
     /// The queues are empty: nothing is under DMA, and no completion will come.
     Drained,
 }
 
-/// What the caller has to do.
+/// The action that the caller has to carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Action {
     /// Nothing.
     Nothing,
-    /// Have the address resolved.
+    /// Resolve the address.
     ResolveAddress,
-    /// Have the route resolved.
+    /// Resolve the route.
     ResolveRoute,
-    /// Create the queues, post the first Receives, then ask the server.
+    /// Create the queues, post the first Receives, then send the connection request.
     Request,
-    /// Take over the server's private data, reset the credit window, let Calls flow.
+    /// Apply the server's private data, reset the credit window, let Calls flow.
     Announce,
     /// Disconnect and drain the queues, and report [`Event::Drained`] when it is done.
     TearDown,
-    /// Give all memory back, and tell the upper layer that the connection is gone.
+    /// Free all memory, and tell the upper layer that the connection is gone.
     Release,
 }
 
 impl Connection {
-    /// No connection.
+    /// Creates the state without a connection.
     pub const fn new() -> Self {
         Self {
             state: State::Closed,
@@ -86,12 +87,12 @@ impl Connection {
         }
     }
 
-    /// The present state.
+    /// Returns the present state.
     pub const fn state(&self) -> State {
         self.state
     }
 
-    /// Takes an event, and returns what to do.
+    /// Changes the state by an event, and returns the action that follows.
     pub fn on(&mut self, event: Event) -> Action {
         let (state, action) = match (self.state, event) {
             (State::Closed, Event::Connect) => (State::ResolvingAddress, Action::ResolveAddress),

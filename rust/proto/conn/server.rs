@@ -19,11 +19,11 @@ pub enum State {
     Open,
     /// The connection has ended; the queues are being drained.
     Closing,
-    /// It is over.
+    /// The connection is over.
     Closed,
 }
 
-/// What happened.
+/// An event of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The queues exist, and a Receive is posted for each credit of the first grant.
@@ -38,19 +38,19 @@ pub enum Event {
     Disconnected,
     /// The device goes away.
     DeviceRemoved,
-    /// Neither a reply nor an RDMA_ERROR could be sent (RFC 8166, section 4.5.4).
+    /// The Responder could send neither a reply nor an RDMA_ERROR (RFC 8166, section 4.5.4).
     Unanswered,
-    /// The upper layer wants no connection any more.
+    /// The upper layer needs no connection any more.
     Close,
     /// The queues are empty: nothing is under DMA, and no completion will come.
     Drained,
 }
 
-/// What the caller has to do.
+/// The action that the caller has to carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Action {
-    /// Nothing. A message that came is freed: nobody can be answered.
+    /// Nothing. A message that arrived is freed: no reply is possible.
     Nothing,
     /// Accept the connection, with our private data.
     Accept,
@@ -61,19 +61,19 @@ pub enum Action {
 }
 
 impl Connection {
-    /// The client asked for a connection.
+    /// Creates the state after the client's connection request.
     pub const fn new() -> Self {
         Self {
             state: State::Requested,
         }
     }
 
-    /// The present state.
+    /// Returns the present state.
     pub const fn state(&self) -> State {
         self.state
     }
 
-    /// Takes an event, and returns what to do.
+    /// Changes the state by an event, and returns the action that follows.
     pub fn on(&mut self, event: Event) -> Action {
         let (state, action) = match (self.state, event) {
             (State::Requested, Event::Prepared) => (State::Accepting, Action::Accept),

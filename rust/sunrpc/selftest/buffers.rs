@@ -82,11 +82,11 @@ fn call_gets_both_buffers_or_none() -> Result<bool> {
     raw.rq_callsize = 100;
     // No allocation of this size can succeed.
     raw.rq_rcvsize = 1 << 40;
-    // SAFETY: As above.
+    // SAFETY: Nobody else has the slot.
     let refused = unsafe { rqst.alloc_buffers(GFP_KERNEL | __GFP_NOWARN) }.is_err();
     let none = raw.rq_buffer.is_null() && raw.rq_rbuffer.is_null();
     raw.rq_rcvsize = 200;
-    // SAFETY: As above.
+    // SAFETY: Nobody else has the slot.
     unsafe { rqst.alloc_buffers(GFP_KERNEL) }?;
     Ok(refused && none && !raw.rq_buffer.is_null() && !raw.rq_rbuffer.is_null())
 }
@@ -119,7 +119,7 @@ impl Thread {
         })
     }
 
-    /// A thread whose pages are saved.
+    /// Returns a thread whose pages are saved.
     fn with_saved_pages() -> Result<(Self, SavedReplyPages)> {
         let mut thread = Self::new()?;
         let mut saved_pages = SavedReplyPages::default();
@@ -127,7 +127,7 @@ impl Thread {
         Ok((thread, saved_pages))
     }
 
-    /// The thread with a reply that uses `used` of its pages.
+    /// Returns the `svc_rqst` of the thread, with a reply that uses `used` of its pages.
     fn rqst(&mut self, used: usize) -> *mut raw::svc_rqst {
         let first = self.pages.as_mut_ptr();
         self.rqst.rq_respages = first;
@@ -152,7 +152,7 @@ impl Thread {
         unsafe { SvcResult::new(self.rqst(used)) }.restore(saved_pages);
     }
 
-    /// Whether `used` pages are given up: sunrpc frees those before `rq_next_page`.
+    /// Returns whether `used` pages are freed: sunrpc frees those before `rq_next_page`.
     fn gives_up(&mut self, used: usize) -> bool {
         self.rqst.rq_next_page == self.pages.as_mut_ptr().wrapping_add(used)
     }
@@ -180,7 +180,8 @@ impl Drop for Thread {
     }
 }
 
-/// Whether a page that a file system put there is removed again, if the reply uses `used` pages.
+/// Returns whether a page that a file system put there is removed again, if the reply uses `used`
+/// pages.
 fn splice_is_undone(used: usize) -> Result<bool> {
     let (mut thread, mut saved_pages) = Thread::with_saved_pages()?;
     let before = *thread.pages;
@@ -264,7 +265,8 @@ unsafe impl Stable for Received {
     }
 }
 
-/// How many of the addresses that sunrpc reads the call of `rqst` at are those of `memory`, or of its end.
+/// Returns how many of the addresses that sunrpc reads the call of `rqst` at are those of `memory`,
+/// or of its end.
 fn pointers(rqst: &raw::svc_rqst, memory: NonNull<[u8]>) -> usize {
     let first = memory.cast::<u8>().as_ptr().addr();
     let range = first..=first.saturating_add(memory.len());
@@ -288,7 +290,7 @@ fn forgotten_call_has_no_bytes() -> Result<bool> {
     // SAFETY: The thread has all of its pages, and nobody else uses them.
     let mut args = unsafe { SvcArgs::new(rqst) };
     let set = args.set_message(message, 0..100).is_ok();
-    // SAFETY: It is the thread's, as below.
+    // SAFETY: The `svc_rqst` is that of `thread`, which nobody else uses.
     let (stream, arg) = unsafe { (&raw mut (*rqst).rq_arg_stream, &raw mut (*rqst).rq_arg) };
     // SAFETY: sunrpc does the same. What both point to lives until the end of this function.
     unsafe { raw::xdr_init_decode(stream, arg, null_mut(), null_mut()) };
@@ -300,7 +302,7 @@ fn forgotten_call_has_no_bytes() -> Result<bool> {
     unsafe { svc_args::forget(rqst) };
     // SAFETY: The stream is initialised.
     let ended = unsafe { raw::xdr_inline_decode(stream, 4).is_null() };
-    // SAFETY: As above.
+    // SAFETY: Nobody changes the `svc_rqst` meanwhile.
     let after = pointers(unsafe { &*rqst }, memory);
     Ok(set && decoded && before == 4 && ended && after == 0 && args.take_message().is_some())
 }

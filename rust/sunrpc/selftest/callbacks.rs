@@ -37,8 +37,8 @@ pub const TESTS: &[(&str, Test)] = &[
 /// XID and direction.
 const SHORTEST: usize = 8;
 
-/// How many reverse-direction calls of a peer there may be: those of the present connection and those of the
-/// one before.
+/// The most reverse-direction calls of a peer: those of the present connection and those of the one
+/// before.
 const LIMIT: usize = 2 * Echo::CALLBACK_SLOTS as usize;
 
 fn callback_has_a_size() -> Result<bool> {

@@ -125,39 +125,41 @@ pub const TESTS: &[(&str, Test)] = &[
 static CONNECTED: AtomicU32 = AtomicU32::new(0);
 static ALIVE: AtomicU32 = AtomicU32::new(0);
 
-/// Whether the next attempt to connect is to fail.
+/// Makes the next attempt to connect fail.
 static FAIL: AtomicBool = AtomicBool::new(false);
 
-/// How many attempts to connect are to fail with ENOTCONN, after which sunrpc does not wait.
+/// The number of attempts to connect that are to fail with ENOTCONN, after which sunrpc does not
+/// wait.
 static BROKEN_OFF: AtomicU32 = AtomicU32::new(0);
 
-/// How many attempts to connect are to have no answer.
+/// The number of attempts to connect that are to have no answer.
 static UNANSWERED: AtomicU32 = AtomicU32::new(0);
 
-/// Whether no call can be sent now.
+/// Set while no call can be sent.
 static BUSY: AtomicBool = AtomicBool::new(false);
 
-/// Whether a call that is sent has no reply.
+/// Set while a call that is sent has no reply.
 static SILENT: AtomicBool = AtomicBool::new(false);
 
-/// Whether the next reply says that the arguments are garbage.
+/// Makes the next reply say that the arguments are garbage.
 static REFUSE: AtomicBool = AtomicBool::new(false);
 
-/// Whether a connection was given up because there was no reply in time.
+/// Set when a connection was given up because there was no reply in time.
 static TIMED_OUT: AtomicBool = AtomicBool::new(false);
 
-/// Whether the peer may read the memory of a call that has no reply.
+/// Set while the peer may read the memory of a call that has no reply.
 static READABLE: AtomicBool = AtomicBool::new(false);
 
-/// Whether a call was encoded while [`READABLE`].
+/// Set when a call was encoded while [`READABLE`].
 static ENCODED_READABLE: AtomicBool = AtomicBool::new(false);
 
-/// How long it takes to close a connection over which the peer may read.
+/// The time that it takes to close a connection over which the peer may read.
 const DRAIN: Delta = Delta::from_millis(50);
 
 pub(super) static CLASS: Class<Echo> = Class::new();
 
-// SAFETY: The module that has these tests cannot be unloaded while it runs them, so they need no reference.
+// SAFETY: The module that has these tests cannot be unloaded while it runs them, so they need no
+// reference.
 pub(super) static NOBODY: ThisModule = unsafe { ThisModule::from_ptr(null_mut()) };
 
 /// A transport that replies by itself.
@@ -327,9 +329,9 @@ const IMPOSSIBLE: usize = 2;
 /// The procedure whose calls can be prepared, but not sent.
 const UNSENDABLE: usize = 3;
 
-/// Only replies to [`IMPOSSIBLE`] may be longer than this.
+/// The longest reply, but for replies to [`IMPOSSIBLE`].
 const IMPOSSIBLE_REPLY: usize = 4096;
-/// Only replies to these two procedures may be longer than this.
+/// The longest reply, but for replies to these two procedures.
 const UNSENDABLE_REPLY: usize = 1024;
 
 static PROCEDURES: Shared<[raw::rpc_procinfo; 4]> = Shared::new([
@@ -410,7 +412,7 @@ impl Caller {
         Self::over(Echo::IDENT, null_mut(), timeout, authflavor)
     }
 
-    /// A client of the reverse direction of `connection`, over the transport class `ident`.
+    /// Returns a client of the reverse direction of `connection`, over the transport class `ident`.
     pub(super) fn reverse(ident: i32, connection: *mut raw::svc_xprt) -> Result<Self> {
         let authflavor = raw::rpc_auth_flavors_RPC_AUTH_NULL;
         Self::over(ident, connection, &SHORT_TIMEOUT, authflavor)
@@ -451,9 +453,10 @@ impl Caller {
         Ok(Self(NonNull::new(client).ok_or(ENOMEM)?))
     }
 
-    /// The transport.
+    /// Returns the transport.
     pub(super) fn xprt(&self) -> *mut raw::rpc_xprt {
-        // SAFETY: The client is live. Nobody gives it another transport, so it has a reference to this one.
+        // SAFETY: The client is live. Nobody gives it another transport, so it has a reference to
+        // this one.
         unsafe { (*self.0.as_ptr()).cl_xprt }
     }
 
@@ -467,7 +470,7 @@ impl Caller {
         self.call_with(procedure, 0)
     }
 
-    /// As [`Self::call`], for a task with these flags.
+    /// Calls `procedure` in a task with these `flags`.
     fn call_with(&self, procedure: usize, flags: c_int) -> Result {
         let message = raw::rpc_message {
             rpc_proc: PROCEDURES
@@ -481,7 +484,7 @@ impl Caller {
         to_result(unsafe { raw::rpc_call_sync(self.0.as_ptr(), &raw const message, flags) })
     }
 
-    /// As [`Self::call_with`], in a task of its own. The result comes later.
+    /// Calls `procedure` in another task with these `flags`. The result comes later.
     fn begin(self: &Arc<Self>, procedure: usize, flags: c_int) -> Result<Arc<Begun>> {
         let begun = Arc::pin_init(
             pin_init!(Begun {
@@ -504,7 +507,7 @@ impl Caller {
 
 // SAFETY: Any task may call with an `rpc_clnt`.
 unsafe impl Send for Caller {}
-// SAFETY: As above.
+// SAFETY: Any task may call with an `rpc_clnt`, also at the same time as others.
 unsafe impl Sync for Caller {}
 
 /// A call that another task makes.
@@ -569,8 +572,8 @@ fn call_that_cannot_be_sent_any_more_fails_no_other() -> Result<bool> {
     let unsendable = caller.begin(UNSENDABLE, raw::RPC_TASK_SOFT as c_int);
     fsleep(Delta::from_millis(200));
     let sendable = caller.begin(WITH_REPLY, 0);
-    // The first call is the first to be sent. But its task waits again for its turn after each time-out, so the
-    // task of the second one sends both.
+    // The first call is the first to be sent. But its task waits again for its turn after each
+    // time-out, so the task of the second one sends both.
     fsleep(Delta::from_millis(1_000));
     BUSY.store(false, Relaxed);
     caller.call(WITH_REPLY)?;
@@ -622,7 +625,7 @@ fn attempts_to_connect_are_a_few_seconds_apart() -> Result<bool> {
         && ALIVE.load(Relaxed) == 0)
 }
 
-/// The error of an attempt to connect that has no answer.
+/// Returns the error of an attempt to connect that has no answer.
 fn host_unreachable() -> Error {
     Error::from_errno(-(kernel::bindings::EHOSTUNREACH as c_int))
 }
@@ -656,7 +659,8 @@ fn time_for_a_reply_counts_from_when_the_call_was_sent() -> Result<bool> {
     caller.call(WITH_REPLY)?;
     let before = CONNECTED.load(Relaxed);
     let connected = || CONNECTED.load(Relaxed) - before;
-    // The calls wait for three quarters of their time before they are sent. NFSv4 sets the flag, NFSv3 does not.
+    // The calls wait for three quarters of their time before they are sent. NFSv4 sets the flag,
+    // NFSv3 does not.
     SILENT.store(true, Relaxed);
     BUSY.store(true, Relaxed);
     let calls = [raw::RPC_TASK_NO_RETRANS_TIMEOUT as c_int, 0];
@@ -680,7 +684,8 @@ fn time_for_a_reply_counts_from_when_the_call_was_sent() -> Result<bool> {
 
 fn peer_reads_nothing_that_is_encrypted_once_more() -> Result<bool> {
     let _registered = CLASS.register(&NOBODY)?;
-    // For this crate the flavor is like RPCSEC_GSS, as it is neither of the two that leave the arguments as they are.
+    // For this crate the flavor is like RPCSEC_GSS, as it is neither of the two that leave the
+    // arguments as they are.
     let caller = Caller::with(&TIMEOUT, raw::rpc_auth_flavors_RPC_AUTH_TLS)?;
     let caller = Arc::new(caller, GFP_KERNEL)?;
     let call = || caller.begin(WITH_REPLY, 0);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests of how a connection of the server ends, or does not begin, without a service and without a network.
+//! Tests of how a connection of the server ends, or does not begin, without a service and without a
+//! network.
 
 use super::{
     buffers::Nothing,
@@ -67,10 +68,10 @@ pub const TESTS: &[(&str, Test)] = &[
     ),
 ];
 
-/// How long a callback may be that [`Nobody`] could send.
+/// The longest callback that [`Nobody`] could send.
 const LONGEST_CALLBACK: usize = 8;
 
-/// How often a method was called.
+/// The number of calls of each method.
 #[derive(Default)]
 struct Calls {
     detach: AtomicUsize,
@@ -210,7 +211,7 @@ impl SvcListener for Door {
         self.rejected.fetch_add(1, Relaxed);
     }
 
-    /// There is memory for the first one only, which has no addresses.
+    /// Accepts the first peer only, which has no addresses. There is no memory for others.
     fn accept(&self, incoming: usize, _link: SvcLink<Nobody>) -> impl PinInit<Nobody, Error> {
         match incoming {
             1 => Ok(Nobody(self.calls.clone())),
@@ -224,7 +225,8 @@ impl SvcListener for Door {
 }
 
 fn listener_hears_of_rejected_peers() -> Result<bool> {
-    // As below.
+    // No class is registered yet, so the queue does not run. It is dropped when nothing is queued
+    // any more.
     let queue = SERVER.start()?;
     let calls = Arc::new(Calls::default(), GFP_KERNEL)?;
     let door = Door {
@@ -232,7 +234,9 @@ fn listener_hears_of_rejected_peers() -> Result<bool> {
         peers: AtomicUsize::new(2),
         rejected: AtomicUsize::new(0),
     };
-    // SAFETY: The class is static, and so are its operations, which nothing changes. As below for the rest.
+    // SAFETY: The class is static, and so are its operations, which nothing changes. The first
+    // namespace is never freed. A transport that no service has is on no list, and nothing of it
+    // asks for its service. The functions are those for `Door`.
     let xprt = unsafe {
         SvcXprt::create(
             DOOR.as_raw(),
@@ -250,16 +254,17 @@ fn listener_hears_of_rejected_peers() -> Result<bool> {
         let made = unsafe { listener.accept(svc_ops::connection::<Nobody>()) };
         made.is_none() && listener.rejected.load(Relaxed) == count
     });
-    // SAFETY: As above. It is not used any more.
+    // SAFETY: `create` made the transport with this reference. It is not used any more.
     unsafe { raw::svc_xprt_put(xprt.as_ptr().cast()) };
     drop(queue);
     Ok(rejected == [true; 2] && calls.close.load(Relaxed) == 1)
 }
 
-/// A connection that no service has. The caller puts the reference that it is returned with.
+/// Creates a connection that no service has. The caller puts its reference.
 fn connection_without_service(nobody: Nobody) -> Result<NonNull<SvcXprt<Nobody>>> {
-    // SAFETY: The class and the operations are static, and the first namespace is never freed. A transport that no service has is on
-    // no list, and nothing of it asks for its service. The functions are those for `Nobody`.
+    // SAFETY: The class and the operations are static, and the first namespace is never freed. A
+    // transport that no service has is on no list, and nothing of it asks for its service. The
+    // functions are those for `Nobody`.
     unsafe {
         SvcXprt::create(
             CLASS.as_raw(),
@@ -273,7 +278,8 @@ fn connection_without_service(nobody: Nobody) -> Result<NonNull<SvcXprt<Nobody>>
 }
 
 fn busy_transport_gives_up_its_device() -> Result<bool> {
-    // No class is registered yet, so there is no other. It is dropped when nothing is queued any more.
+    // No class is registered yet, so there is no other. It is dropped when nothing is queued any
+    // more.
     let queue = SERVER.start()?;
     let calls = Arc::new(Calls::default(), GFP_KERNEL)?;
     let xprt = connection_without_service(Nobody(calls.clone()))?;
@@ -286,14 +292,15 @@ fn busy_transport_gives_up_its_device() -> Result<bool> {
         calls.close.load(Relaxed) == 1
     });
     let detached = calls.detach.load(Relaxed) == 1;
-    // SAFETY: As above. It is not used any more.
+    // SAFETY: `create` made the transport with this reference. It is not used any more.
     unsafe { raw::svc_xprt_put(xprt.as_ptr().cast()) };
     drop(queue);
     Ok(detached && gave_up && calls.close.load(Relaxed) == 2)
 }
 
 fn callback_that_is_too_long_fails_alone() -> Result<bool> {
-    // As above.
+    // No class is registered yet, so the queue does not run. It is dropped when nothing is queued
+    // any more.
     let queue = SERVER.start()?;
     let registered = BACKCHANNEL.register(&NOBODY)?;
     let xprt = connection_without_service(Nobody(Arc::new(Calls::default(), GFP_KERNEL)?))?;
@@ -316,7 +323,7 @@ fn callback_that_is_too_long_fails_alone() -> Result<bool> {
     // An error would be that of the task which is sending.
     let long = send(LONGEST_CALLBACK + 1)?;
     drop(caller);
-    // SAFETY: As above. It is not used any more.
+    // SAFETY: `create` made the transport with this reference. It is not used any more.
     unsafe { raw::svc_xprt_put(xprt.as_ptr().cast()) };
     drop(queue);
     // sunrpc destroys the transport of the reverse direction in a work item.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is measured: each operation as one function that is not inlined.
+//! The operations to be measured, each as one function that is not inlined.
 
 use proto::call;
 use proto::call::Policy;
@@ -59,7 +59,7 @@ pub const TWO_READS: Call<'_> = Call {
     ..PLAIN
 };
 
-/// What the Requester compares the reply to [`ONE_CHUNK`] with.
+/// The offer that the Requester compares the reply to [`ONE_CHUNK`] with.
 pub const OFFER: Offer<'_> = Offer {
     write: ONE_CHUNK.write,
     reply: None,
@@ -118,7 +118,7 @@ pub fn encode_call(call: &Call<'_>, out: &mut [u8]) -> usize {
     call.emit(out).unwrap_or(0)
 }
 
-/// The chunk fields alone, with no decision taken on them.
+/// Parses the chunk fields alone, without a decision on them.
 #[inline(never)]
 pub fn decode_lists(message: &[u8]) -> usize {
     let mut reader = proto::xdr::Reader::new(message);
@@ -130,13 +130,13 @@ pub fn decode_lists(message: &[u8]) -> usize {
     }
 }
 
-/// All that a Responder decides from the bytes of a Call.
+/// Takes all decisions of a Responder on the bytes of a Call.
 #[inline(never)]
 pub fn decode_call(message: &[u8]) -> bool {
     call::parse(message, &POLICY).is_ok()
 }
 
-/// All that a Requester decides from the bytes of a reply and from its offer.
+/// Takes all decisions of a Requester on the bytes of a reply and its offer.
 #[inline(never)]
 pub fn decode_reply(message: &[u8], offer: &Offer<'_>) -> usize {
     match reply::parse(message) {
@@ -147,14 +147,14 @@ pub fn decode_reply(message: &[u8], offer: &Offer<'_>) -> usize {
     }
 }
 
-/// The header of the reply to a Call that was decoded.
+/// Writes the header of the reply to a Call that was decoded.
 #[inline(never)]
 pub fn encode_reply(call: &call::Call<'_>, written: &[u64], out: &mut [u8]) -> usize {
     ReplyBuilder::new(call, written, 128, 4096)
         .map_or(0, |answer| answer.emit(32, out).unwrap_or(0))
 }
 
-/// The Call that a Send is.
+/// Returns the Call in a Send.
 pub fn parsed(message: &[u8]) -> call::Call<'_> {
     match call::parse(message, &POLICY) {
         Ok(call::Incoming::Call(call)) => call,

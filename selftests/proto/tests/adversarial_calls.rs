@@ -22,7 +22,7 @@ use crate::common::golden;
 use crate::common::hostile::*;
 use crate::common::*;
 
-/// Why the messages of case `number` are refused.
+/// Returns the reasons to refuse the messages of case `number`.
 #[track_caller]
 fn reasons(number: u32) -> Vec<Reason> {
     let cases = cases().into_iter().filter(|case| case.number == number);
@@ -41,7 +41,7 @@ fn refused(message: &[u8]) {
     served(&hex(golden::GV11));
 }
 
-/// Each message of case `number` gets the answer that stands beside it.
+/// Checks that each message of case `number` gets its exact answer.
 #[track_caller]
 fn answered(number: u32) {
     let cases = cases().into_iter().filter(|case| case.number == number);
@@ -77,7 +77,7 @@ fn what_the_first_words_drop_is_dropped_by_all_of_them() {
     assert_ne!(dropped, 0);
 }
 
-/// The handles of the read segments at a Position, in order.
+/// Returns the handles of the read segments at a Position, in order.
 fn handles(call: &Call<'_>, position: u32) -> Vec<u32> {
     let chunk = call.lists.read.chunk(position);
     chunk.map(|segment| segment.handle).collect()
@@ -559,7 +559,7 @@ fn adv90_reply_longer_than_a_send() {
     assert_eq!(error(&call.refuse()), hex(golden::GV10));
 }
 
-/// What left an inline message is what may leave it.
+/// Checks that the chunks of an inline message are eligible arguments.
 fn bound(call: &Call<'_>) -> Result<(), Reason> {
     let binding = Binding::of(call.payload);
     call.check_arguments(|position, after| {
@@ -568,7 +568,7 @@ fn bound(call: &Call<'_>) -> Result<(), Reason> {
     })
 }
 
-/// The WRITE of five bytes at Position 96, if it is one.
+/// Checks a Call with these read segments whose WRITE of five bytes is at Position 96.
 fn five(read: &[(u32, u32, u32)]) -> Result<(), Reason> {
     bound(&served(&write(read, 5)))
 }

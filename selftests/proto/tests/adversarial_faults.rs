@@ -42,7 +42,7 @@ fn open_server() -> server::Connection {
     connection
 }
 
-/// The server leaves the connection, and gives everything back exactly once.
+/// Checks that the server leaves the connection, and releases everything exactly once.
 #[track_caller]
 fn server_leaves(event: server::Event) {
     use server::Action;
@@ -146,7 +146,7 @@ fn adv108_strange_private_data() {
     assert_eq!((thresholds.call, thresholds.reply), (4096, 4096));
 }
 
-/// Encodes again what was decoded.
+/// Encodes again a message that was decoded.
 fn encode(xid: u32, credits: u32, procedure: u32, lists: &Lists<'_>, payload: &[u8]) -> Vec<u8> {
     let mut message = words([xid, 1, credits, procedure]);
     let mut put = |bytes: &[u32]| message.extend(words(bytes));
@@ -176,7 +176,7 @@ fn encode(xid: u32, credits: u32, procedure: u32, lists: &Lists<'_>, payload: &[
     message
 }
 
-/// Decodes `message` on both sides. What is accepted has lost nothing.
+/// Decodes `message` on both sides. Nothing of an accepted message is lost.
 fn decode_both(message: &[u8]) -> [bool; 2] {
     let call = match serve(message, &POLICY) {
         Served::Call(call) => {

@@ -22,14 +22,14 @@ use crate::common::golden;
 use crate::common::hostile_replies::*;
 use crate::common::*;
 
-/// What becomes of a message that answers a Call with this offer.
+/// The treatment of a message that answers a Call with this offer.
 #[derive(Debug, PartialEq)]
 enum Received {
     Discard(Discard),
     Violation(Violation),
     Unknown,
     ReverseCall,
-    /// The RPC is over, for good.
+    /// The RPC has failed for good.
     Failed(RdmaError),
     /// Lengths of the inline message, of the data in Write chunks, of the Reply chunk.
     Completed(usize, usize, usize),
@@ -106,7 +106,7 @@ const REPLY: Offer<'_> = Offer {
     reply: Some(&[A, B]),
 };
 
-/// The message is dropped, and the RPC is still there to be answered.
+/// Checks that the message is dropped, and that the RPC can still be answered.
 #[track_caller]
 fn dropped(offer: Offer<'_>, message: &[u8]) -> Received {
     let mut requester = Requester::new(offer);
@@ -127,7 +127,7 @@ fn discarded(message: &[u8], discard: Discard) {
     assert_eq!(dropped(NOTHING, message), Received::Discard(discard));
 }
 
-/// The messages of case `number` are dropped, each for its reason.
+/// Checks that the messages of case `number` are dropped, each for its reason.
 #[track_caller]
 fn all_dropped(number: u32, reasons: impl IntoIterator<Item = Received>) {
     let messages = replies(number);
@@ -136,7 +136,8 @@ fn all_dropped(number: u32, reasons: impl IntoIterator<Item = Received>) {
     assert_ne!(received.len(), 0);
 }
 
-/// As [`all_dropped`], before it is even known what is answered.
+/// Checks that the messages of case `number` are dropped before their Call is looked up, each for
+/// its reason.
 #[track_caller]
 fn all_discarded(number: u32, reasons: impl IntoIterator<Item = Discard>) {
     all_dropped(number, reasons.into_iter().map(Received::Discard));
@@ -150,12 +151,12 @@ fn completes(offer: Offer<'_>, message: &[u8]) -> Received {
     received
 }
 
-/// An inline reply of 24 bytes whose Write list has one chunk with these segments.
+/// Returns an inline reply of 24 bytes whose Write list has one chunk with these segments.
 fn written(segments: &[[u32; 4]]) -> Vec<u8> {
     written_beside(segments, &reply(XID, &[]))
 }
 
-/// An inline reply with this payload whose Write list has one chunk with these segments.
+/// Returns an inline reply with this payload whose Write list has one chunk with these segments.
 fn written_beside(segments: &[[u32; 4]], payload: &[u8]) -> Vec<u8> {
     let mut lists = vec![0, 1, u32::try_from(segments.len()).unwrap()];
     lists.extend(segments.iter().flatten());
@@ -163,8 +164,8 @@ fn written_beside(segments: &[[u32; 4]], payload: &[u8]) -> Vec<u8> {
     message(0, &lists, payload)
 }
 
-/// What becomes of the result of a READ that says that it got `count` bytes, with `written` of them
-/// in its chunk and what is `inline` behind its count word: how many bytes of the chunk are the result.
+/// Checks a READ whose result counts `count` bytes, with `written` of them in its chunk and
+/// `inline` behind its count word. Returns how many bytes of the chunk are the result.
 fn read(count: u32, written: u32, inline: &[u8]) -> Result<usize, Violation> {
     let before = reply(XID, &[0, 0, count, 1, count]);
     let payload = [&before, inline].concat();
@@ -198,7 +199,7 @@ fn adv49_more_segments_than_offered() {
     violates(REPLY, &in_reply_chunk(1, &segments, &[]), violation);
 }
 
-/// Of a peer that leaves out what it did not use.
+/// Some peers leave out the segments that they did not use.
 #[test]
 fn adv49_missing_segments_are_unused() {
     for (segments, length) in [
@@ -247,7 +248,7 @@ fn adv51_chunk_that_was_not_offered() {
     violates(NOTHING, &written(&[hloo(1, 100)]), violation(0, 1));
 }
 
-/// Of a peer that leaves out what it did not use.
+/// Some peers leave out the chunks that they did not use.
 #[test]
 fn adv52_write_list_missing() {
     assert_eq!(completes(WRITE, &plain()), Received::Completed(24, 0, 0));
@@ -451,7 +452,7 @@ fn adv76_result_of_another_length() {
     assert_eq!(read(99, 99, &[]), Ok(99));
 }
 
-/// Of a peer that does not know better: in the chunk, or where the result would be inline.
+/// Some peers write padding: in the chunk, or where the result would be inline.
 #[test]
 fn fill_of_a_reduced_result_does_no_harm() {
     assert_eq!(check_result(100, Some(97)), Ok(97));

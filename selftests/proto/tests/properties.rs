@@ -60,7 +60,7 @@ fn reads() -> impl Strategy<Value = Vec<ReadSegment>> {
     vec(read, 0..6)
 }
 
-/// Three chunk fields of any shape.
+/// Returns three chunk fields of any shape.
 fn lists() -> impl Strategy<Value = (Vec<ReadSegment>, Vec<Vec<Segment>>, Option<Vec<Segment>>)> {
     (
         reads(),
@@ -258,7 +258,7 @@ proptest! {
         prop_assert_eq!(call.check_arguments(|position, _| arguments.get(&position).copied()), Ok(()));
     }
 
-    /// A chunk that starts anywhere but where something was taken out is found out.
+    /// A chunk that starts anywhere but where something was taken out is refused.
     #[test]
     fn unreachable_positions_are_refused(
         first in 1..40u32, first_length in 0..64u32, second in 1..60u32, second_length in 0..64u32,
@@ -285,7 +285,7 @@ proptest! {
         }
     }
 
-    /// What leaves a reply, its fill and what stays are all of it, each byte once.
+    /// The data in chunks, their padding and the message are all of the reply, each byte once.
     #[test]
     fn layout_loses_nothing(
         chunks in vec(0..40u32, 0..4),
@@ -450,7 +450,7 @@ proptest! {
         prop_assert_eq!(check(&segments[..kept]), whole);
     }
 
-    /// Whatever is planned fits, and what is not planned to be short would not have been.
+    /// Each plan fits, and a message that is planned to be long would not have fitted inline.
     #[test]
     fn plans_fit(
         head in 10..400usize, argument in 0..9000usize, tail in 0..100usize,

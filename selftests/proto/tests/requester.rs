@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a Requester may send, and how a Call is taken apart.
+//! The messages that a Requester may send, and the reduction of a Call.
 
 use proto::chunk::Segment;
 use proto::cm_private_data::PrivateData;
@@ -32,7 +32,8 @@ fn emit(call: &Call<'_>) -> Result<Vec<u8>, Misuse> {
     call.emit(&mut out).map(|_| out)
 }
 
-/// What of a Call with this argument stays behind the header, and what goes to the chunk.
+/// Returns the part of a Call with this argument that stays behind the header, and the part in the
+/// chunk.
 fn reduce(call: &[u8], argument: Argument) -> (Vec<u8>, Vec<u8>) {
     let form = CallForm::ReadChunk(argument);
     let (position, chunk) = form.read_chunk(call.len()).unwrap();
@@ -41,7 +42,7 @@ fn reduce(call: &[u8], argument: Argument) -> (Vec<u8>, Vec<u8>) {
     (inline.concat(), call[chunk].to_vec())
 }
 
-/// A counted item with its fill.
+/// Returns a counted item with its padding.
 fn opaque(bytes: &[u8]) -> Vec<u8> {
     let mut item = words([u32::try_from(bytes.len()).unwrap()]);
     item.extend(bytes);
@@ -49,7 +50,7 @@ fn opaque(bytes: &[u8]) -> Vec<u8> {
     item
 }
 
-/// What the planner says about a Call of these sizes at the smallest threshold.
+/// Returns the plan for a Call of these sizes at the smallest threshold.
 fn form(call: usize, argument: Argument) -> CallForm {
     let sizes = Sizes {
         call,

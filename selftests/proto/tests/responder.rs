@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a Responder returns, and what it may.
+//! The messages that a Responder returns.
 
 use proto::call;
 use proto::call::Call;
@@ -25,7 +25,7 @@ use proto::reply_builder::Unreturnable;
 use crate::common;
 use crate::common::*;
 
-/// A NULL Call that offers these chunks.
+/// Returns a NULL Call that offers these chunks.
 fn offer(write: &[&[Segment]], reply: Option<&[Segment]>) -> Vec<u8> {
     let header = header::Call {
         xid: XID,
@@ -48,7 +48,7 @@ fn index(place: Result<Place<'_>, Unreturnable>) -> Option<usize> {
     }
 }
 
-/// DT-4: how a reply of `payload` bytes to a Call with this Reply chunk travels.
+/// Returns the form of a reply of `payload` bytes to a Call with this Reply chunk (DT-4).
 fn body(call: &Call<'_>, payload: u64) -> Result<Body, Unreturnable> {
     ReplyBuilder::new(call, &[], payload, 1024).map(|answer| answer.body())
 }
@@ -436,7 +436,7 @@ fn invalidated_handle_is_one_of_the_call() {
     );
 }
 
-/// Why this is refused.
+/// Returns the reason to refuse this message.
 fn reason(message: &[u8], policy: &Policy) -> Option<Reason> {
     match call::parse(message, policy) {
         Ok(_) => None,

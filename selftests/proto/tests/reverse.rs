@@ -15,7 +15,7 @@ use proto::reverse::Message;
 
 use crate::common::*;
 
-/// A message of this length without chunks, whose payload says this direction.
+/// Returns a message of this length without chunks, whose payload has this direction.
 fn plain(direction: u32, length: usize) -> Vec<u8> {
     let payload = words([XID, direction, 0, 0, 0, 0, 0, 0, 0, 0]);
     let mut message = message(0, &[0, 0, 0], &payload);

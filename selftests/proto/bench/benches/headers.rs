@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How long encoding and decoding take. `cargo bench --bench headers`
+//! Measures encoding and decoding. `cargo bench --bench headers`
 
 use std::hint::black_box;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The golden vectors: header words as they stand on the wire.
+//! The golden vectors: header words as they are on the wire.
 
 /// RDMA_MSG without chunks.
 pub const GV01: &str = "a1b2c3d4 00000001 00000020 00000000 00000000 00000000 00000000";
@@ -53,7 +53,7 @@ pub const GV12: &str = "a1b2c3d4 00000001 00000010 00000000 00000000 00000000
     00000001 00000001 00001202 00000000 00000002 00000010
     a1b2c3d4 00000001 00000000 00000000 00000000 00000000";
 
-/// All of them that are messages.
+/// All of those that are messages.
 pub const MESSAGES: [(&str, &str); 11] = [
     ("gv01", GV01),
     ("gv03", GV03),

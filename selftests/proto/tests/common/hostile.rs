@@ -1,39 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Hostile messages to the Responder that it sees through before it touches any memory, each with
-//! the exact answer.
+//! Messages that the Responder refuses or drops before it accesses any memory, each with the exact
+//! answer.
 //!
-//! The host tests hand them to the crate; the crafted peer (selftests/peer) sends them to a server.
+//! The host tests pass them to the crate; the crafted peer (selftests/peer) sends them to a server.
 
 use super::golden;
 use super::wire::*;
 
-/// A message and what it deserves.
+/// A message and its answer.
 pub struct Case {
-    /// Its row in the conformance table, ADV-01 and so on.
+    /// The number of its row in the conformance table, ADV-01 and so on.
     pub number: u32,
-    /// All of the Send.
+    /// The bytes of the Send.
     pub message: Vec<u8>,
-    /// What comes back, with [`GRANT`] as its credits; none if it is dropped.
+    /// The answer, with [`GRANT`] as its credits; none if the message is dropped.
     pub answer: Option<Vec<u8>>,
 }
 
-/// RDMA_MSG with these words for the chunk fields and a NULL Call behind.
+/// Returns an RDMA_MSG with these words for the chunk fields, followed by a NULL Call.
 pub fn msg(lists: &[u32]) -> Vec<u8> {
     message(0, lists, &null_call(XID))
 }
 
-/// RDMA_MSG with these read segments and a WRITE Call behind.
+/// Returns an RDMA_MSG with these read segments, followed by a WRITE Call.
 pub fn write(read: &[(u32, u32, u32)], count: u32) -> Vec<u8> {
     message(0, &read_list(read), &write_call(XID, count))
 }
 
-/// RDMA_NOMSG with these read segments.
+/// Returns an RDMA_NOMSG with these read segments.
 pub fn nomsg(read: &[(u32, u32, u32)]) -> Vec<u8> {
     message(1, &read_list(read), &[])
 }
 
-/// The words of three chunk fields with a Read list only.
+/// Returns the words of three chunk fields with a Read list only.
 pub fn read_list(read: &[(u32, u32, u32)]) -> Vec<u32> {
     let mut words = Vec::new();
     for (position, handle, length) in read {
@@ -44,7 +44,7 @@ pub fn read_list(read: &[(u32, u32, u32)]) -> Vec<u32> {
     words
 }
 
-/// The words of three chunk fields with a Write list and perhaps a Reply chunk.
+/// Returns the words of three chunk fields with a Write list and perhaps a Reply chunk.
 pub fn write_list(chunks: &[&[(u32, u32)]], reply: Option<&[(u32, u32)]>) -> Vec<u32> {
     let mut words = vec![0];
     for chunk in chunks {
@@ -70,20 +70,20 @@ fn counted(chunk: &[(u32, u32)]) -> Vec<u32> {
     words
 }
 
-/// `message` with another version in it.
+/// Returns `message` with another version.
 fn versed(mut message: Vec<u8>, version: u32) -> Vec<u8> {
     message[4..8].copy_from_slice(&version.to_be_bytes());
     message
 }
 
-/// `message`, cut off or filled with zeros.
+/// Returns `message`, cut off or filled with zeros.
 fn sized(mut message: Vec<u8>, length: usize) -> Vec<u8> {
     message.resize(length, 0);
     message
 }
 
-/// A segment of `length` bytes, 16 bytes before the end of all addresses: in the Read list, in the
-/// Write list, as Reply chunk.
+/// Returns a segment of `length` bytes, 16 bytes before the end of all addresses: in the Read list,
+/// in the Write list, as Reply chunk.
 pub fn near_the_end(length: u32) -> [Vec<u8>; 3] {
     let (h, l, o, p) = (7, length, u32::MAX, 0xFFFF_FFF0);
     [
@@ -93,7 +93,7 @@ pub fn near_the_end(length: u32) -> [Vec<u8>; 3] {
     ]
 }
 
-/// Chunks of four bytes, one right behind the other from Position 96 on.
+/// Returns chunks of four bytes, one right behind the other from Position 96 on.
 pub fn neighbours(count: u32) -> Vec<(u32, u32, u32)> {
     (0..count).map(|at| (96 + at * 4, at, 4)).collect()
 }
@@ -131,7 +131,7 @@ impl Cases {
     }
 }
 
-/// All of them.
+/// Returns all of them.
 pub fn cases() -> Vec<Case> {
     let mut cases = Cases(Vec::new());
     fixed_words(&mut cases);

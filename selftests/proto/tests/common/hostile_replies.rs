@@ -3,36 +3,36 @@
 //! Messages to the Requester that it drops, whatever it waits for: the transaction [`XID`], a Call
 //! without chunks.
 //!
-//! The host tests hand them to the crate; the crafted peer (selftests/peer) sends them to a client.
+//! The host tests pass them to the crate; the crafted peer (selftests/peer) sends them to a client.
 
 use super::golden;
 use super::wire::*;
 
-/// A message with this procedure, whose Reply chunk has these segments.
+/// Returns a message with this procedure, whose Reply chunk has these segments.
 pub fn in_reply_chunk(procedure: u32, segments: &[[u32; 4]], payload: &[u8]) -> Vec<u8> {
     let mut lists = vec![0, 0, 1, u32::try_from(segments.len()).unwrap()];
     lists.extend(segments.iter().flatten());
     message(procedure, &lists, payload)
 }
 
-/// A reply without chunks and without results.
+/// Returns a reply without chunks and without results.
 pub fn plain() -> Vec<u8> {
     message(0, &[0, 0, 0], &reply(XID, &[]))
 }
 
-/// `message` with a word in place of the one at this index.
+/// Returns `message` with another word at this index.
 fn with(mut message: Vec<u8>, index: usize, word: u32) -> Vec<u8> {
     message[4 * index..4 * index + 4].copy_from_slice(&word.to_be_bytes());
     message
 }
 
-/// `message`, cut off.
+/// Returns `message`, cut off.
 fn cut(mut message: Vec<u8>, length: usize) -> Vec<u8> {
     message.truncate(length);
     message
 }
 
-/// The messages of case `number`, if there are any.
+/// Returns the messages of case `number`.
 pub fn replies(number: u32) -> Vec<Vec<u8>> {
     match number {
         53 => {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What several tests need: bytes, cases, a Responder with a policy.
+//! Helpers of several tests: bytes, cases, a Responder with a policy.
 
 pub mod golden;
 pub mod hostile;
@@ -35,7 +35,7 @@ pub const FORWARD_ONLY: Policy = Policy {
     ..POLICY
 };
 
-/// `segment(handle, length)` at an offset that its handle tells.
+/// Returns a segment at an offset that is derived from its handle.
 pub fn segment(handle: u32, length: u32) -> Segment {
     Segment {
         handle,
@@ -44,7 +44,7 @@ pub fn segment(handle: u32, length: u32) -> Segment {
     }
 }
 
-/// A read segment at `position`.
+/// Returns a read segment at `position`.
 pub fn read(position: u32, handle: u32, length: u32) -> ReadSegment {
     ReadSegment {
         position,
@@ -52,20 +52,20 @@ pub fn read(position: u32, handle: u32, length: u32) -> ReadSegment {
     }
 }
 
-/// What a Responder makes of a message.
+/// The treatment of a message by a Responder.
 #[derive(Debug, PartialEq)]
 pub enum Served<'a> {
-    /// It is dropped.
+    /// The message is dropped.
     Drop,
-    /// This is sent back at once.
+    /// The Responder sends this back at once.
     ReplyBuilder(Vec<u8>),
-    /// It goes to the RPC layer.
+    /// The message goes to the RPC layer.
     Call(Call<'a>),
-    /// It goes to the Requester of the reverse direction.
+    /// The message goes to the Requester of the reverse direction.
     Reverse(Incoming<'a>),
 }
 
-/// Hands a message to a Responder.
+/// Passes a message to a Responder.
 pub fn serve<'a>(message: &'a [u8], policy: &Policy) -> Served<'a> {
     match call::parse(message, policy) {
         Ok(Incoming::Call(call)) => Served::Call(call),
@@ -75,7 +75,7 @@ pub fn serve<'a>(message: &'a [u8], policy: &Policy) -> Served<'a> {
     }
 }
 
-/// The bytes of an RDMA_ERROR.
+/// Returns the bytes of an RDMA_ERROR.
 pub fn error(refusal: &ErrorMessage) -> Vec<u8> {
     let mut out = [0xA5; ErrorMessage::MAX_LEN];
     let length = refusal.emit(GRANT, &mut out).unwrap();
@@ -83,12 +83,12 @@ pub fn error(refusal: &ErrorMessage) -> Vec<u8> {
     out[..length].to_vec()
 }
 
-/// The ERR_CHUNK that refuses [`XID`].
+/// Returns the ERR_CHUNK that refuses [`XID`].
 pub fn err_chunk<'a>() -> Served<'a> {
     Served::ReplyBuilder(words([XID, 1, GRANT, 4, 2]))
 }
 
-/// The Call that a message is.
+/// Returns the Call in a message.
 #[track_caller]
 pub fn served<'a>(message: &'a [u8]) -> Call<'a> {
     match serve(message, &POLICY) {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A source of choices, and what both ends take from it.
+//! A source of random choices, and the values that both ends derive from it.
 
 use proto::cm_private_data::PrivateData;
 
 /// Decides what happens next.
 pub trait Choices {
-    /// A number below `limit`, which is not zero.
+    /// Returns a number below `limit`, which is not zero.
     fn below(&mut self, limit: usize) -> usize;
 
-    /// One time in `times`.
+    /// Returns true one time in `times`.
     fn one_in(&mut self, times: usize) -> bool {
         self.below(times) + 1 == times
     }

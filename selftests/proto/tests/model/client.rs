@@ -36,7 +36,7 @@ use super::server::Server;
 use super::ulp::put_words;
 use super::ulp::Request;
 
-/// What a run did, so that a test can tell that it was not about nothing.
+/// The events of a run, so that a test can check that it covered something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// RPCs completed with the right reply.
@@ -58,7 +58,7 @@ pub struct Summary {
 /// Segments per chunk.
 const SEGMENTS: usize = 4;
 
-/// A Call in flight, and the memory it lent.
+/// A Call in flight, and the memory registered for it.
 #[derive(Debug)]
 struct Pending {
     request: Request,
@@ -272,7 +272,7 @@ impl Client {
 }
 
 impl Pending {
-    /// Takes back what the server must not touch any more.
+    /// Deregisters the memory that the server must not access any more.
     fn fence(&self, fabric: &mut Fabric) {
         let write = self.write.iter();
         for chunk in write.chain(&self.reply).chain([&self.read]) {
@@ -280,7 +280,7 @@ impl Pending {
         }
     }
 
-    /// The reply is the right one, wherever its parts travelled.
+    /// Checks that the reply is the right one, wherever its parts travelled.
     fn complete(&self, fabric: &mut Fabric, outcome: &Outcome<'_>, summary: &mut Summary) {
         fabric.invalidate(&self.read, 0);
         let mut take = |chunk: &Option<Vec<Segment>>, length| match chunk {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What lies between: two queues of Sends, and the client's registered memory.
+//! The fabric between the ends: two queues of Sends, and the client's registered memory.
 
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
@@ -10,7 +10,7 @@ use proto::chunk::Segment;
 
 use super::choices::Choices;
 
-/// What the Responder may do with a region.
+/// The Responder's access to a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     Read,
@@ -25,7 +25,7 @@ struct Region {
 }
 
 impl Region {
-    /// The part of the region that `segment` names.
+    /// Returns the part of the region that `segment` names.
     fn reach(&self, segment: &Segment, access: Access) -> RangeTo<usize> {
         assert_eq!(self.access, access);
         assert_eq!(self.offset, segment.offset);
@@ -35,7 +35,7 @@ impl Region {
     }
 }
 
-/// One direction of the connection.
+/// A queue of Sends in one direction of the connection.
 #[derive(Debug, Default)]
 pub struct Queue {
     /// Sends on their way.
@@ -64,7 +64,7 @@ impl Queue {
     }
 }
 
-/// The fabric, and the memory at the client's end that it reaches.
+/// The fabric, and the memory at the client's end that it can access.
 #[derive(Debug, Default)]
 pub struct Fabric {
     pub connected: bool,
@@ -75,7 +75,7 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// A new connection between ends with these buffers.
+    /// Creates a new connection between ends with these buffers.
     pub fn connect(&mut self, server_receives: usize, client_receives: usize) {
         self.connected = true;
         self.to_server = Queue {
@@ -88,7 +88,7 @@ impl Fabric {
         };
     }
 
-    /// The connection breaks, and what is on its way with it.
+    /// Breaks the connection. Sends in flight are lost.
     pub fn disconnect(&mut self) {
         self.connected = false;
         self.to_server = Queue::default();
@@ -130,7 +130,7 @@ impl Fabric {
         chunk
     }
 
-    /// Takes the memory of a chunk back, with what is in its first `length` bytes.
+    /// Deregisters the memory of a chunk, and returns its first `length` bytes.
     pub fn invalidate(&mut self, chunk: &[Segment], length: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         for segment in chunk {
@@ -141,19 +141,19 @@ impl Fabric {
         bytes
     }
 
-    /// Nothing is registered.
+    /// Returns whether nothing is registered.
     pub fn is_fenced(&self) -> bool {
         self.regions.is_empty()
     }
 
-    /// RDMA Read.
+    /// Reads by RDMA.
     pub fn read(&self, segment: &Segment) -> &[u8] {
         let region = self.regions.get(&segment.handle);
         let region = region.expect("access to memory that is not registered");
         &region.bytes[region.reach(segment, Access::Read)]
     }
 
-    /// RDMA Write of `bytes` over `segments`, which are as long together, in any order.
+    /// Writes `bytes` by RDMA over `segments`, which are as long together, in any order.
     pub fn write(&mut self, choices: &mut impl Choices, segments: &[Segment], mut bytes: &[u8]) {
         let mut writes = Vec::new();
         for segment in segments {

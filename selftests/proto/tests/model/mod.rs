@@ -2,11 +2,11 @@
 
 //! A Requester and a Responder, back to back over a fabric that delays and breaks.
 //!
-//! Everything that decides is the crate under test; what stands here moves bytes and watches. The
-//! fabric keeps the order of Sends and nothing else: RDMA Reads and Writes run segment by segment
-//! in any order, before the Send that follows them. It punishes what a real one punishes, by a
-//! panic: a Send without a Receive, a Send that is too long, an access to memory that is not
-//! registered, or not that far.
+//! The crate under test takes all decisions; the model moves bytes and checks. The fabric keeps the
+//! order of Sends and nothing else: RDMA Reads and Writes run segment by segment in any order,
+//! before the Send that follows them. It panics where a real one reports an error: at a Send
+//! without a Receive, a Send that is too long, an access to memory that is not registered, or not
+//! that far.
 //!
 //! A source of [choices](Choices) drives it, so that a random generator, a property test or a
 //! fuzzer can look for a schedule that goes wrong.

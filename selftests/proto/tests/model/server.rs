@@ -78,7 +78,7 @@ impl Server {
         }
     }
 
-    /// A client asks for a connection.
+    /// Creates the end that a client has requested a connection of.
     pub fn accept(
         &mut self,
         choices: &mut impl Choices,
@@ -108,7 +108,7 @@ impl Server {
         assert_eq!(self.connection.on(Event::Drained), Action::Nothing);
     }
 
-    /// Posts what the grant needs.
+    /// Posts the Receives that the grant needs.
     fn post_receives(&mut self, fabric: &mut Fabric) {
         fabric.to_server.post_receives(self.granted - self.posted);
         self.posted = self.granted;
@@ -153,7 +153,7 @@ impl Server {
         fabric.to_client.send(call);
     }
 
-    /// Answers any of the Calls that wait for it.
+    /// Answers any of the Calls that wait for a reply.
     pub fn finish_one(&mut self, choices: &mut impl Choices, fabric: &mut Fabric) {
         if self.serving.is_empty() {
             return;
@@ -188,7 +188,7 @@ impl Server {
         fabric.to_client.send(send);
     }
 
-    /// Writes the results to the client's memory, and returns what to send.
+    /// Writes the results to the client's memory, and returns the message to send.
     fn reply(
         &self,
         choices: &mut impl Choices,
@@ -235,7 +235,7 @@ impl Server {
     }
 }
 
-/// Pulls what the Call has in chunks, and hands the whole to the upper layer.
+/// Reads the chunks of the Call, and passes the whole message to the upper layer.
 fn execute(fabric: &Fabric, call: &Call<'_>) -> Request {
     let pull = |position, into: &mut Vec<u8>| {
         let segments = call.lists.read.chunk(position);

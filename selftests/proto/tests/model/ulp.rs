@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An upper layer: one argument and one result that may leave the message, and things that may not.
+//! An upper layer: one argument and one result that are DDP-eligible, and others that are not.
 //!
 //! Call: RPC header, length of the result wanted, length of the rest wanted, argument, four octets.
 //! Reply: RPC header, presence word and perhaps the result, rest.
@@ -14,18 +14,18 @@ use super::choices::Choices;
 const RPCSEC_GSS: u32 = 6;
 const GSS_INTEGRITY: u32 = 2;
 
-/// What one RPC asks for.
+/// A request of the upper layer.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     pub xid: u32,
-    /// RPCSEC_GSS protects it.
+    /// Set if RPCSEC_GSS protects it.
     pub protected: bool,
     pub argument: usize,
     /// Longest result.
     pub result: usize,
-    /// The server answers with an error, that is without a result.
+    /// Set if the server answers with an error, that is without a result.
     pub fails: bool,
-    /// Bytes of the reply that may not leave it.
+    /// Bytes of the reply that are not DDP-eligible.
     pub rest: usize,
 }
 
@@ -41,7 +41,7 @@ impl Request {
         }
     }
 
-    /// The whole Call.
+    /// Returns the whole Call.
     pub fn call(&self) -> Vec<u8> {
         let mut call = Vec::with_capacity(128 + self.argument);
         put_words(&mut call, &[self.xid, 0, 2, 100_003, 3, 1]);
@@ -58,7 +58,8 @@ impl Request {
         call
     }
 
-    /// The argument in the whole Call: behind the header, three words and its own count word.
+    /// Returns the range of the argument in the whole Call: behind the header, three words and its
+    /// own count word.
     pub fn argument(&self) -> Argument {
         let header = if self.protected { 56 } else { 40 };
         Argument {
@@ -67,7 +68,7 @@ impl Request {
         }
     }
 
-    /// Understands a whole Call.
+    /// Parses a whole Call.
     pub fn parse(call: &[u8]) -> (Self, Argument) {
         let header = CallHeader::parse(call).unwrap();
         let at = |index: usize| {
@@ -85,12 +86,12 @@ impl Request {
         (request, request.argument())
     }
 
-    /// The longest reply.
+    /// Returns the length of the longest reply.
     pub fn max_reply(&self) -> usize {
         24 + 4 + 4 + roundup(self.result) + self.rest
     }
 
-    /// The part of the reply before the result, the result, and the part behind it.
+    /// Returns the part of the reply before the result, the result, and the part behind it.
     pub fn reply(&self) -> (Vec<u8>, Option<&'static [u8]>, &'static [u8]) {
         let mut head = Vec::with_capacity(64 + self.result + self.rest);
         put_words(
@@ -106,7 +107,7 @@ impl Request {
     }
 }
 
-/// Mostly short, sometimes long, of any remainder.
+/// Returns a length: mostly short, sometimes long, with any remainder.
 fn length(choices: &mut impl Choices) -> usize {
     match choices.below(4) {
         0 => 0,
@@ -116,7 +117,7 @@ fn length(choices: &mut impl Choices) -> usize {
     }
 }
 
-/// Bytes that differ from their neighbours and from those of another seed.
+/// Returns bytes that differ from their neighbours and from those of another seed.
 fn bytes(seed: u32, length: usize) -> &'static [u8] {
     // A table, because a fuzzer follows every loop.
     const NOISE: [u8; 8192] = {
