@@ -12,8 +12,8 @@ use super::{
     },
     connection::{
         ActiveConnection,
+        ClientConnection,
         ClientTransport,
-        Connection,
         ReusableResources, //
     },
     connection_state::ConnectError,
@@ -70,7 +70,7 @@ pub(super) fn connect(
     counters: &Arc<Counters>,
     reusable: &mut Option<ReusableResources>,
 ) -> Result<ActiveConnection> {
-    let connection = Connection::new(xprt.link(), config, counters.clone())?;
+    let connection = ClientConnection::new(xprt.downgrade(), config, counters.clone())?;
     let state = connection.state();
     let id = Id::new(&xprt.net()?, connection.clone())?;
     let mut queue = None;
@@ -87,9 +87,10 @@ pub(super) fn connect(
             Action::ResolveRoute => id.resolve_route(RESOLVE_MS),
             Action::Request => {
                 // There may be no memory for more before something is swapped out.
-                let first = match xprt.carries_swap() {
-                    true => config.credits,
-                    false => FIRST_CREDITS,
+                let first = if xprt.carries_swap() {
+                    config.credits
+                } else {
+                    FIRST_CREDITS
                 };
                 request(&id, &connection, config, first, reusable, &mut queue)
             }
@@ -109,7 +110,7 @@ pub(super) fn connect(
                     queue.drain();
                     let resources = connection.finish_close(&queue);
                     // The RDMA CM gives up a half-made connection when its id is destroyed.
-                    *reusable = Some(resources).filter(|resources| resources.outlive(&id));
+                    *reusable = Some(resources).filter(|resources| resources.usable_after(&id));
                 }
                 None => state.report(Event::Drained),
             }
@@ -122,23 +123,23 @@ pub(super) fn connect(
 /// reusable ones for, then sends the connection request. `made` is set to the queue pair when it
 /// exists; from then on it owns the resources.
 fn request(
-    id: &Arc<Id<Connection>>,
-    connection: &Connection,
+    id: &Arc<Id<ClientConnection>>,
+    connection: &ClientConnection,
     config: Config,
     first: usize,
     reusable: &mut Option<ReusableResources>,
-    made: &mut Option<Arc<QueuePair<Connection>>>,
+    made: &mut Option<Arc<QueuePair<ClientConnection>>>,
 ) -> Result {
     let device = id.limits()?;
     let kept = reusable.take();
-    let mut resources = match kept.and_then(|kept| kept.that_serve(id, &config)) {
+    let mut resources = match kept.and_then(|kept| kept.compatible_with(id, &config)) {
         Some(resources) => resources,
         None => ReusableResources::new(id, &config)?,
     };
     let (limits, queue) = match make_queue(id, &device, config, first, &mut resources) {
         Ok(limits_and_queue) => limits_and_queue,
         Err(error) => {
-            *reusable = Some(resources).filter(|resources| resources.outlive(id));
+            *reusable = Some(resources).filter(|resources| resources.usable_after(id));
             return Err(error);
         }
     };
@@ -149,9 +150,10 @@ fn request(
         u32::try_from(limits.credits)?,
         u32::try_from(first_credits)?,
     );
-    let private_data = match device.remote_invalidation {
-        true => config.inline,
-        false => config.inline.without_remote_invalidation(),
+    let private_data = if device.remote_invalidation {
+        config.inline
+    } else {
+        config.inline.without_remote_invalidation()
     };
     queue.connect(&ConnectParameters {
         private_data: &private_data.emit(),
@@ -167,10 +169,10 @@ fn request(
 /// Gives the connection regions and Receives: those of `resources`, and new ones. They are for the
 /// first credits of `limits`, or for fewer if memory is short. Returns the number of credits.
 fn fill(
-    connection: &Connection,
+    connection: &ClientConnection,
     config: &Config,
     limits: &QueueLimits,
-    queue: &QueuePair<Connection>,
+    queue: &QueuePair<ClientConnection>,
     resources: ReusableResources,
 ) -> Result<usize> {
     let ReusableResources {
@@ -190,13 +192,13 @@ fn fill(
         // sent.
         let posted = connection.receives.grow(
             queue,
-            resources::messages(credits),
+            resources::receives_for(credits),
             config.inline.receive_size(),
             GFP_KERNEL,
             &mut receives,
         );
         let Some(error) = filled.err().or(posted.err()) else {
-            let new = resources::regions(credits, limits.reserve).saturating_sub(kept);
+            let new = resources::regions_for(credits, limits.reserve).saturating_sub(kept);
             connection.counters.regions.add(new as u64);
             connection.with_peer(|peer| trace::event!(xprtrdma_createmrs(peer, new)));
             if let Some(error) = shortage {
@@ -221,12 +223,12 @@ fn fill(
 /// Creates the queue pair for as many credits of `config` as the device has entries for, with Send
 /// buffers for `first` of them, or for as many credits as `resources` has buffers for.
 fn make_queue(
-    id: &Arc<Id<Connection>>,
+    id: &Arc<Id<ClientConnection>>,
     device: &Limits,
     config: Config,
     first: usize,
     resources: &mut ReusableResources,
-) -> Result<(QueueLimits, Arc<QueuePair<Connection>>)> {
+) -> Result<(QueueLimits, Arc<QueuePair<ClientConnection>>)> {
     let mut credits = config.credits;
     let first = first.max(resources.credits);
     loop {
@@ -246,9 +248,10 @@ fn make_queue(
 /// Closes the connection. Returns the resources that the next one may reuse. Sleeps.
 pub(super) fn close(xprt: &Xprt<ClientTransport>, active: &ActiveConnection) -> ReusableResources {
     let ActiveConnection { queue, connection } = active;
-    let was_connected = match connection.is_open() {
-        true => Ok(()),
-        false => Err(error::not_connected()),
+    let was_connected = if connection.is_open() {
+        Ok(())
+    } else {
+        Err(error::not_connected())
     };
     connection.begin_close();
     let disconnected = queue.disconnect();

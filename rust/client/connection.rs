@@ -4,13 +4,13 @@
 //! and the completion queue of its connection share.
 //!
 //! Both are in this file because each names the other: a [`ClientTransport`] holds the connection
-//! in use, and a [`Connection`] reports to its transport. What the handlers do with messages and
-//! completions is in [`super::handler`].
+//! in use, and a [`ClientConnection`] reports to its transport. What the handlers do with messages
+//! and completions is in [`super::handler`].
 //!
-//! A [`Connection`] owns neither its id nor its completion queue. What it does own of the device
-//! (Receive buffers that are not posted, idle memory regions) keeps the protection domain alive,
-//! and through that the id, which keeps this context: [`Connection::finish_close`] ends that
-//! reference cycle.
+//! A [`ClientConnection`] owns neither its id nor its completion queue. What it does own of the
+//! device (Receive buffers that are not posted, idle memory regions) keeps the protection domain
+//! alive, and through that the id, which keeps this context: [`ClientConnection::finish_close`]
+//! ends that reference cycle.
 
 use super::{
     config::Config,
@@ -71,8 +71,8 @@ use rdma::{
     WcStatus, //
 };
 use sunrpc::{
-    Xprt,
-    XprtLink, //
+    WeakXprt,
+    Xprt, //
 };
 
 /// The private state of an `rpc_xprt`.
@@ -100,8 +100,8 @@ impl ClientTransport {
 /// A connection with its queue pair.
 #[derive(Clone)]
 pub(crate) struct ActiveConnection {
-    pub(super) queue: Arc<QueuePair<Connection>>,
-    pub(super) connection: Arc<Connection>,
+    pub(super) queue: Arc<QueuePair<ClientConnection>>,
+    pub(super) connection: Arc<ClientConnection>,
 }
 
 /// Resources that a closed connection leaves to the next one on the same device, which then need
@@ -109,10 +109,10 @@ pub(crate) struct ActiveConnection {
 ///
 /// They hold up the removal of the device, so they are released when it is being removed.
 pub(crate) struct ReusableResources {
-    pub(super) pd: Arc<ProtectionDomain<Connection>>,
-    pub(super) regions: Idle<Connection>,
-    pub(super) receives: receive::Buffers<Connection>,
-    pub(super) sends: send::Buffers<Connection>,
+    pub(super) pd: Arc<ProtectionDomain<ClientConnection>>,
+    pub(super) regions: Idle<ClientConnection>,
+    pub(super) receives: receive::Buffers<ClientConnection>,
+    pub(super) sends: send::Buffers<ClientConnection>,
     /// The lengths of the buffers.
     inline: PrivateData,
     /// The credits that they are enough for.
@@ -121,7 +121,7 @@ pub(crate) struct ReusableResources {
 
 impl ReusableResources {
     /// A new domain on the device of `id`, and nothing in it. Sleeps.
-    pub(super) fn new(id: &Arc<Id<Connection>>, config: &Config) -> Result<Self> {
+    pub(super) fn new(id: &Arc<Id<ClientConnection>>, config: &Config) -> Result<Self> {
         Ok(Self {
             pd: ProtectionDomain::new(id.clone())?,
             regions: Idle::new(),
@@ -134,7 +134,11 @@ impl ReusableResources {
 
     /// Returns the part of the resources that a connection of `id` with this `config` can use.
     /// [`None`] if the protection domain is of another device.
-    pub(super) fn that_serve(self, id: &Id<Connection>, config: &Config) -> Option<Self> {
+    pub(super) fn compatible_with(
+        self,
+        id: &Id<ClientConnection>,
+        config: &Config,
+    ) -> Option<Self> {
         if !self.pd.serves(id) {
             return None;
         }
@@ -153,7 +157,7 @@ impl ReusableResources {
 
     /// Returns whether a later connection may use the resources. A protection domain that was
     /// created for `id` itself keeps `id` alive.
-    pub(super) fn outlive(&self, id: &Id<Connection>) -> bool {
+    pub(super) fn usable_after(&self, id: &Id<ClientConnection>) -> bool {
         !self.pd.is_of(id)
     }
 
@@ -171,9 +175,9 @@ pub(crate) struct Credits {
 
 /// The context of one connection.
 #[pin_data]
-pub(crate) struct Connection {
+pub(crate) struct ClientConnection {
     /// The transport. A handler must not keep it alive.
-    pub(super) link: XprtLink<ClientTransport>,
+    pub(super) xprt: WeakXprt<ClientTransport>,
     config: Config,
     pub(super) counters: Arc<Counters>,
     device_removed: AtomicBool,
@@ -194,7 +198,7 @@ pub(crate) struct Connection {
     pub(super) credits: SpinLock<Credits>,
     /// Serialises the allocation of resources for more credits.
     #[pin]
-    pub(super) growing: Mutex<()>,
+    pub(super) growth: Mutex<()>,
     made: Instant<Monotonic>,
     #[pin]
     pub(super) receives: ReceiveRing<Self>,
@@ -202,9 +206,9 @@ pub(crate) struct Connection {
     pub(super) regions: RegionPool<Self>,
 }
 
-impl Connection {
+impl ClientConnection {
     pub(super) fn new(
-        link: XprtLink<ClientTransport>,
+        xprt: WeakXprt<ClientTransport>,
         config: Config,
         counters: Arc<Counters>,
     ) -> Result<Arc<Self>> {
@@ -214,7 +218,7 @@ impl Connection {
         };
         Arc::pin_init(
             pin_init!(Self {
-                link,
+                xprt,
                 config,
                 counters,
                 device_removed: AtomicBool::new(false),
@@ -225,7 +229,7 @@ impl Connection {
                 device_limits: SetOnce::new(),
                 limits: SetOnce::new(),
                 credits <- new_spinlock!(credits, "rpcrdma::credits"),
-                growing <- new_mutex!((), "rpcrdma::growing"),
+                growth <- new_mutex!((), "rpcrdma::growing"),
                 made: Instant::now(),
                 receives <- ReceiveRing::new(),
                 regions <- RegionPool::new(),
@@ -296,9 +300,10 @@ impl Connection {
         let granted = credits.window.on_reply(grant);
         // Calls of several regions each may wait for these, and not use their credits, so that the
         // server grants no more of them.
-        let (wanted, used) = match self.regions.is_short() {
-            true => (credits.window.requested(), Some(u32::MAX)),
-            false => (granted, None),
+        let (wanted, used) = if self.regions.is_short() {
+            (credits.window.requested(), Some(u32::MAX))
+        } else {
+            (granted, None)
         };
         let grows = credits.backing.is_short(wanted) && {
             let used = used.unwrap_or_else(|| xprt.credits_in_use());
@@ -307,14 +312,14 @@ impl Connection {
         let window = credits.backing.limit(granted);
         drop(credits);
         if grows {
-            xprt.grow_soon();
+            xprt.schedule_growth();
         }
         window
     }
 
     /// Returns whether there are resources for fewer credits than it requests. If so,
-    /// [`Xprt::grow_soon`] allocates the others.
-    pub(super) fn is_to_grow_fully(&self) -> bool {
+    /// [`Xprt::schedule_growth`] allocates the others.
+    pub(super) fn needs_full_growth(&self) -> bool {
         let mut credits = self.credits.lock();
         let all = credits.window.requested();
         credits.backing.begin_all(all)
@@ -341,13 +346,13 @@ impl Connection {
 
     /// Calls `f` with the server's address and port as text. `f` must not sleep.
     pub(super) fn with_peer(&self, f: impl FnOnce(trace::Peer<'_>)) {
-        self.link.with(|xprt| xprt.with_peer(f));
+        self.xprt.with(|xprt| xprt.with_peer(f));
     }
 
     /// Puts regions back into the pool, and wakes the sender if a Call waits for them.
     pub(super) fn put_regions(&self, regions: Idle<Self>) {
         if !regions.is_empty() && self.regions.put(regions) {
-            self.link.with(|xprt| xprt.write_space());
+            self.xprt.with(|xprt| xprt.write_space());
         }
     }
 
@@ -356,7 +361,7 @@ impl Connection {
     fn end_on(&self, event: Event, connect_error: ConnectError, reason: &CStr) {
         if self.state.end(event, connect_error) {
             self.log_lost(reason);
-            self.link.with(|xprt| xprt.force_disconnect());
+            self.xprt.with(|xprt| xprt.force_disconnect());
         }
     }
 
@@ -403,7 +408,7 @@ impl Connection {
         if self.is_open() && self.state.end(Event::Disconnected, ConnectError::Lost) {
             // The request that failed may complete later, on the other completion queue.
             self.flushed.populate(status);
-            self.link.with(|xprt| xprt.force_disconnect());
+            self.xprt.with(|xprt| xprt.force_disconnect());
         }
     }
 
@@ -442,7 +447,7 @@ impl Connection {
         }
         self.device_removed.store(true, Ordering::Release);
         self.end_on(Event::DeviceRemoved, ConnectError::Lost, c"device removed");
-        self.link.with(|xprt| {
+        self.xprt.with(|xprt| {
             xprt.force_disconnect();
             // The next connect does not find the device, and then releases the resources that were
             // kept for it.
@@ -463,7 +468,7 @@ impl Connection {
         let sends = queue.take_send_buffers();
         let resources = ReusableResources {
             pd: queue.pd().clone(),
-            credits: resources::credits(regions.len(), receives.len(), sends.len()),
+            credits: resources::credits_for(regions.len(), receives.len(), sends.len()),
             regions,
             receives,
             sends,

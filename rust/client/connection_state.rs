@@ -11,7 +11,8 @@ use core::sync::atomic::{
     Ordering, //
 };
 use kernel::{
-    new_condvar, new_spinlock,
+    new_condvar,
+    new_spinlock,
     prelude::*,
     sync::{
         CondVar,
@@ -21,11 +22,11 @@ use kernel::{
     time::{
         msecs_to_jiffies,
         Msecs, //
-    },
+    }, //
 };
 use proto::conn::client::{
     Action,
-    Connection,
+    ConnMachine,
     Event,
     State, //
 };
@@ -54,13 +55,13 @@ pub(crate) struct ConnectionState {
     /// lock.
     open: AtomicBool,
     #[pin]
-    inner: SpinLock<Inner>,
+    inner: SpinLock<LockedState>,
     #[pin]
     changed: CondVar,
 }
 
-struct Inner {
-    connection: Connection,
+struct LockedState {
+    connection: ConnMachine,
     /// The next action of the connect worker, until it takes it.
     action: Option<Action>,
     connect_error: Option<ConnectError>,
@@ -69,8 +70,8 @@ struct Inner {
 impl ConnectionState {
     /// Returns the state of a connection that is not begun.
     pub(super) fn new() -> impl PinInit<Self> {
-        let inner = Inner {
-            connection: Connection::new(),
+        let inner = LockedState {
+            connection: ConnMachine::new(),
             action: None,
             connect_error: None,
         };
@@ -86,7 +87,7 @@ impl ConnectionState {
         let _ = self.on_locked(&mut self.inner.lock(), event);
     }
 
-    fn on_locked(&self, inner: &mut Inner, event: Event) -> Action {
+    fn on_locked(&self, inner: &mut LockedState, event: Event) -> Action {
         let action = inner.connection.on(event);
         let open = inner.connection.state() == State::Open;
         self.open.store(open, Ordering::Release);

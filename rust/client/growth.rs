@@ -12,8 +12,8 @@
 use super::{
     connection::{
         ActiveConnection,
-        ClientTransport,
-        Connection, //
+        ClientConnection,
+        ClientTransport, //
     },
     resources, //
 };
@@ -31,11 +31,11 @@ use sunrpc::Xprt;
 /// The pause, in milliseconds, after an attempt that failed.
 const PAUSE_MS: u64 = 1_000;
 
-/// Allocates what [`Connection::on_grant`] or [`Connection::on_lack_of_credit`] found to be
-/// missing. Returns whether it succeeded. Sleeps if `flags` allow it.
+/// Allocates what [`ClientConnection::on_grant`] or [`ClientConnection::on_credit_shortage`] found
+/// to be missing. Returns whether it succeeded. Sleeps if `flags` allow it.
 pub(super) fn grow(active: &ActiveConnection, flags: Flags) -> bool {
     let connection = &active.connection;
-    let _growing = connection.growing.lock();
+    let _growing = connection.growth.lock();
     let Some(target) = connection.credits.lock().backing.target() else {
         return false;
     };
@@ -61,7 +61,7 @@ pub(super) fn grow(active: &ActiveConnection, flags: Flags) -> bool {
 /// there now. Sleeps if `flags` allow it.
 pub(super) fn grow_fully(active: &ActiveConnection, flags: Flags) -> bool {
     let connection = &active.connection;
-    let _growing = connection.growing.lock();
+    let _growing = connection.growth.lock();
     let all = connection.credits.lock().window.requested();
     match grow_to(active, all, flags) {
         Ok(()) => {
@@ -80,10 +80,10 @@ fn grow_to(active: &ActiveConnection, credits: u32, flags: Flags) -> Result {
     let ActiveConnection { queue, connection } = active;
     let credits = usize::try_from(credits)?;
     add_regions(active, credits, flags)?;
-    queue.grow_send_buffers(resources::sends(credits), flags)?;
+    queue.grow_send_buffers(resources::sends_for(credits), flags)?;
     connection.receives.grow(
         queue,
-        resources::messages(credits),
+        resources::receives_for(credits),
         connection.receive_size(),
         flags,
         &mut receive::Buffers::new(),
@@ -99,10 +99,10 @@ fn add_regions(active: &ActiveConnection, credits: usize, flags: Flags) -> Resul
     result
 }
 
-impl Connection {
+impl ClientConnection {
     /// Handles a call of `xprt` that finds no credit. If resources limit the window, schedules
     /// their growth.
-    pub(super) fn on_lack_of_credit(&self, xprt: &Xprt<ClientTransport>) {
+    pub(super) fn on_credit_shortage(&self, xprt: &Xprt<ClientTransport>) {
         let mut credits = self.credits.lock();
         let granted = credits.window.window();
         let grows = credits.backing.is_short(granted)
@@ -111,7 +111,7 @@ impl Connection {
                 .begin(granted, xprt.credits_in_use(), || self.age_ms());
         drop(credits);
         if grows {
-            xprt.grow_soon();
+            xprt.schedule_growth();
         }
     }
 
@@ -156,7 +156,7 @@ impl Connection {
         self.counters.regions.add(new as u64);
         self.with_peer(|peer| trace::event!(xprtrdma_createmrs(peer, new)));
         if self.regions.add(regions) {
-            self.link.with(|xprt| xprt.write_space());
+            self.xprt.with(|xprt| xprt.write_space());
         }
     }
 }

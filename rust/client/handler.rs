@@ -3,7 +3,7 @@
 //! Events of the RDMA CM and completions of work requests.
 
 use super::{
-    connection::Connection,
+    connection::ClientConnection,
     connection_state::ConnectError,
     reply,
     slot::InvalidateContext, //
@@ -19,7 +19,7 @@ use rdma::{
     WcStatus, //
 };
 
-impl rdma::Context for Connection {
+impl rdma::Context for ClientConnection {
     type InvalidateContext = InvalidateContext;
     type SendTag = ();
 
@@ -38,9 +38,10 @@ impl rdma::Context for Connection {
                 self.connect_failed(ConnectError::Lost, c"connection setup failed")
             }
             cm::Event::Rejected { stale } => {
-                let connect_error = match stale {
-                    true => ConnectError::Stale,
-                    false => ConnectError::Rejected,
+                let connect_error = if stale {
+                    ConnectError::Stale
+                } else {
+                    ConnectError::Rejected
                 };
                 self.connect_failed(connect_error, c"rejected by the server");
             }
@@ -53,7 +54,7 @@ impl rdma::Context for Connection {
     }
 }
 
-impl rdma::Handler for Connection {
+impl rdma::Handler for ClientConnection {
     type SendPolicy = endpoint::SendPolicy<Self>;
 
     fn received(
@@ -92,7 +93,7 @@ impl rdma::Handler for Connection {
     }
 
     fn send_space_freed(&self, _queue: &QueuePair<Self>) {
-        self.link.with(|xprt| xprt.write_space());
+        self.xprt.with(|xprt| xprt.write_space());
     }
 
     fn invalidated(

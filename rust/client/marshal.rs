@@ -14,13 +14,13 @@ use super::{
     },
     connection::{
         ActiveConnection,
-        ClientTransport,
-        Connection, //
+        ClientConnection,
+        ClientTransport, //
     },
     prepared_call::{
-        Message,
         PreparedCall,
-        ResourceReserve, //
+        ResourceReserve,
+        SendMessage, //
     }, //
 };
 use crate::endpoint::{
@@ -145,12 +145,12 @@ fn write_message(
     rqst: &Rqst<ClientTransport>,
     plan: &Plan,
     active: &ActiveConnection,
-    idle: &mut Idle<Connection>,
-    regions: &mut Prepared<Connection>,
+    idle: &mut Idle<ClientConnection>,
+    regions: &mut Prepared<ClientConnection>,
     offered: &mut Offered,
     flags: Flags,
     out: &mut [u8],
-) -> Result<Message, SendError> {
+) -> Result<SendMessage, SendError> {
     let xid = rqst.xid();
     let mut read = None;
     if let Some((position, range)) = plan.call.read_chunk(rqst.call_len()) {
@@ -196,14 +196,14 @@ fn write_message(
         CallForm::Inline => rqst.call_data(),
         CallForm::ReadChunk(_) | CallForm::PositionZero => 0..0,
     };
-    let inserted = match data.len() {
-        GATHER_MIN_BYTES.. => insert(rqst, active, data.clone(), header, flags).ok(),
+    let gathered = match data.len() {
+        GATHER_MIN_BYTES.. => gather(rqst, active, data.clone(), header, flags).ok(),
         _ => None,
     };
-    let skipped = inserted.as_ref().map_or(0..0, |_| data);
+    let skipped = gathered.as_ref().map_or(0..0, |_| data);
     let mut len = header;
     for range in plan.call.inline(rqst.call_len()) {
-        for part in reduction::around(range, &skipped) {
+        for part in reduction::split_around(range, &skipped) {
             if part.is_empty() {
                 continue;
             }
@@ -214,10 +214,10 @@ fn write_message(
             len = end;
         }
     }
-    Ok(Message {
+    Ok(SendMessage {
         len,
         copied: len.saturating_sub(header),
-        inserted,
+        gathered,
     })
 }
 
@@ -238,9 +238,9 @@ fn in_one_piece(plan: &Plan, rqst: &Rqst<ClientTransport>, flags: Flags) -> Opti
 }
 
 /// Returns how the argument travels, for traces.
-fn argument_chunk(plan: &Plan, message: &Message) -> ChunkType {
+fn argument_chunk(plan: &Plan, message: &SendMessage) -> ChunkType {
     match plan.call {
-        CallForm::Inline if message.inserted.is_some() => ChunkType::Mapped,
+        CallForm::Inline if message.gathered.is_some() => ChunkType::Mapped,
         CallForm::Inline => ChunkType::Pullup,
         CallForm::ReadChunk(_) => ChunkType::Read,
         CallForm::PositionZero => ChunkType::PositionZero,
@@ -258,8 +258,8 @@ fn result_chunk(plan: &Plan) -> ChunkType {
 
 /// Maps `pieces` with regions of `idle`, as the segments of one chunk.
 fn map_chunk(
-    regions: &mut Prepared<Connection>,
-    idle: &mut Idle<Connection>,
+    regions: &mut Prepared<ClientConnection>,
+    idle: &mut Idle<ClientConnection>,
     pieces: impl Iterator<Item = Result<Piece>>,
     access: Access,
     xid: u32,
@@ -284,13 +284,13 @@ fn map_chunk(
 /// Gathers `data` of the Call from its pages into a Send whose buffer begins with a header of
 /// `header` bytes. Fails if a Send has too few scatter/gather elements for it, or if memory is
 /// short.
-fn insert(
+fn gather(
     rqst: &Rqst<ClientTransport>,
     active: &ActiveConnection,
     data: Range<usize>,
     header: usize,
     flags: Flags,
-) -> Result<Gathered<Connection>> {
+) -> Result<Gathered<ClientConnection>> {
     let at = header.checked_add(data.start).ok_or(EINVAL)?;
     let mut memory = active.queue.writes(flags)?;
     memory.add_pieces(rqst.call_pieces(data))?;

@@ -3,12 +3,12 @@
 //! A reply with the `rpc_rqst` that it completes.
 
 use super::connection::{
-    ClientTransport,
-    Connection, //
+    ClientConnection,
+    ClientTransport, //
 };
 use kernel::prelude::*;
 use rdma::{
-    receive::Message,
+    receive,
     QueuePair, //
 };
 use sunrpc::PendingReply;
@@ -31,7 +31,7 @@ pub(super) enum ReplyBody {
 /// A reply, and the RPC that it completes when the regions of that are invalid.
 pub(crate) struct MatchedReply {
     pub(super) rqst: PendingReply<ClientTransport>,
-    pub(super) message: Message<Connection>,
+    pub(super) message: receive::Message<ClientConnection>,
     pub(super) body: ReplyBody,
     /// The grant, unless the message is malformed.
     pub(super) credits: Option<u32>,
@@ -39,19 +39,23 @@ pub(crate) struct MatchedReply {
 
 impl MatchedReply {
     /// Completes the RPC. The server can no longer reach any memory of it.
-    pub(super) fn complete(self, connection: &Connection, queue: &QueuePair<Connection>) {
+    pub(super) fn complete(
+        self,
+        connection: &ClientConnection,
+        queue: &QueuePair<ClientConnection>,
+    ) {
         let Self {
             mut rqst,
             message,
             body,
             credits,
         } = self;
-        connection.link.with(|xprt| {
+        connection.xprt.with(|xprt| {
             if let Some(grant) = credits {
                 let window = connection.on_grant(grant, xprt);
                 xprt.set_window(window, || connection.current_window());
             }
-            xprt.note_reply();
+            xprt.reply_received();
         });
         let violation = match body {
             ReplyBody::Violation(reason) => Some(reason),
@@ -59,12 +63,12 @@ impl MatchedReply {
         };
         let received = match body {
             ReplyBody::Error | ReplyBody::Violation(_) => None,
-            ReplyBody::ReplyChunk(len) => Some(Ok(rqst.end_unit(len))),
+            ReplyBody::ReplyChunk(len) => Some(Ok(rqst.pad_to_unit(len))),
             ReplyBody::Inline { len, written } => {
                 let bytes = message.bytes();
                 let inline = bytes.get(bytes.len().saturating_sub(len)..).unwrap_or(&[]);
                 connection.counters.fixup_bytes.add(len as u64);
-                Some(rqst.scatter(inline, written))
+                Some(rqst.copy_inline(inline, written))
             }
         };
         connection.receives.repost(queue, message.into_buffer());

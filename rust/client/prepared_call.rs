@@ -10,7 +10,7 @@ use super::{
     chunk::Offered,
     connection::{
         ActiveConnection,
-        Connection, //
+        ClientConnection, //
     },
     stats::Counters, //
 };
@@ -35,20 +35,20 @@ use sunrpc::SendError;
 /// It keeps its connection alive, so it is cancelled when that is closed.
 pub(crate) struct PreparedCall {
     pub(super) active: ActiveConnection,
-    pub(super) regions: Prepared<Connection>,
-    pub(super) buffer: Buffer<Connection>,
-    pub(super) message: Message,
+    pub(super) regions: Prepared<ClientConnection>,
+    pub(super) buffer: Buffer<ClientConnection>,
+    pub(super) message: SendMessage,
     pub(super) plan: Plan,
 }
 
 /// The message of a Send.
-pub(crate) struct Message {
+pub(crate) struct SendMessage {
     /// Bytes in the Send buffer.
     pub(super) len: usize,
     /// Bytes of it that were copied from the Call.
     pub(super) copied: usize,
     /// Data of the Call that the device gathers from the pages of the Call.
-    pub(super) inserted: Option<Gathered<Connection>>,
+    pub(super) gathered: Option<Gathered<ClientConnection>>,
 }
 
 impl PreparedCall {
@@ -59,7 +59,7 @@ impl PreparedCall {
     }
 
     /// Returns whether it was prepared for this connection.
-    pub(super) fn is_for(&self, connection: &Arc<Connection>) -> bool {
+    pub(super) fn is_for(&self, connection: &Arc<ClientConnection>) -> bool {
         Arc::ptr_eq(&self.active.connection, connection)
     }
 
@@ -100,7 +100,7 @@ impl ResourceReserve {
         self,
         active: &ActiveConnection,
         count: usize,
-    ) -> Result<Idle<Connection>, SendError> {
+    ) -> Result<Idle<ClientConnection>, SendError> {
         if count == 0 {
             return Ok(Idle::new());
         }
@@ -117,7 +117,7 @@ impl ResourceReserve {
     pub(super) fn take_send_buffer(
         self,
         active: &ActiveConnection,
-    ) -> Result<Buffer<Connection>, SendError> {
+    ) -> Result<Buffer<ClientConnection>, SendError> {
         match self {
             Self::Keep => active.queue.take_spare_send_buffer(),
             Self::Use => active.queue.take_send_buffer().or_else(|| {

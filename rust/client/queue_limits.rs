@@ -11,7 +11,7 @@ use super::{
         Config,
         MAX_PAYLOAD_PAGES, //
     },
-    connection::Connection,
+    connection::ClientConnection,
     resources::{
         self,
         EXTRA_SENDS, //
@@ -75,14 +75,14 @@ impl QueueLimits {
             return Err(error::not_supported());
         }
         let first_credits = first.min(credits);
-        let receives = ReceiveRing::<Connection>::depth(resources::messages(credits));
+        let receives = ReceiveRing::<ClientConnection>::depth(resources::receives_for(credits));
         Ok(Self {
             parameters: Parameters {
                 receives: u32::try_from(receives)?,
-                send_buffers: resources::sends(credits),
+                send_buffers: resources::sends_for(credits),
                 // The others are not allocated on the send path, which could wait for the very
                 // write-back that the Send is part of.
-                first_send_buffers: resources::sends(first_credits),
+                first_send_buffers: resources::sends_for(first_credits),
                 send_bytes: config.inline.send_size(),
                 // The Send buffer before and after the gathered data, which may begin and end
                 // within a page.

@@ -17,7 +17,7 @@ use kernel::{
     sync::{
         Arc,
         SpinLock, //
-    },
+    }, //
 };
 use rdma::{
     mr::Idle,
@@ -29,16 +29,16 @@ use rdma::{
 #[pin_data]
 pub(crate) struct RegionPool<H: Handler> {
     #[pin]
-    state: SpinLock<State<H>>,
+    state: SpinLock<PoolState<H>>,
     /// Set when a Call finds too few regions, until more are allocated.
     short: AtomicBool,
 }
 
-struct State<H: Handler> {
+struct PoolState<H: Handler> {
     /// [`None`] before the connection is made and after it is closed.
     idle: Option<Idle<H>>,
     /// The number of regions that were allocated for the pool, and the number of pages of each.
-    made: usize,
+    allocated: usize,
     pages: u32,
     /// The most regions that one RPC needs.
     reserve: usize,
@@ -49,9 +49,9 @@ struct State<H: Handler> {
 impl<H: Handler> RegionPool<H> {
     /// Returns an empty pool.
     pub(crate) fn new() -> impl PinInit<Self> {
-        let state = State {
+        let state = PoolState {
             idle: None,
-            made: 0,
+            allocated: 0,
             pages: 0,
             reserve: 0,
             starved: false,
@@ -73,12 +73,12 @@ impl<H: Handler> RegionPool<H> {
         pages: u32,
         reserve: usize,
     ) -> Result {
-        let count = resources::regions(credits, reserve);
+        let count = resources::regions_for(credits, reserve);
         let mut idle = idle.take(count);
         let missing = count.saturating_sub(idle.len());
         let result = (0..missing).try_for_each(|_| idle.allocate(pd, pages, GFP_KERNEL));
         let mut state = self.state.lock();
-        state.made = idle.len();
+        state.allocated = idle.len();
         state.pages = pages;
         state.idle = Some(idle);
         state.reserve = reserve;
@@ -89,15 +89,15 @@ impl<H: Handler> RegionPool<H> {
     /// each.
     pub(crate) fn missing(&self, credits: usize) -> (usize, u32) {
         let state = self.state.lock();
-        let count = resources::regions(credits, state.reserve);
-        (count.saturating_sub(state.made), state.pages)
+        let count = resources::regions_for(credits, state.reserve);
+        (count.saturating_sub(state.allocated), state.pages)
     }
 
     /// Puts new regions into the pool. Otherwise like [`Self::put`].
     #[must_use]
     pub(crate) fn add(&self, regions: Idle<H>) -> bool {
         let mut state = self.state.lock();
-        state.made = state.made.saturating_add(regions.len());
+        state.allocated = state.allocated.saturating_add(regions.len());
         drop(state);
         self.short.store(false, Ordering::Relaxed);
         self.put(regions)

@@ -10,8 +10,8 @@
 use super::{
     chunk::Offered,
     connection::{
-        ClientTransport,
-        Connection, //
+        ClientConnection,
+        ClientTransport, //
     },
     matched_reply::{
         MatchedReply,
@@ -19,7 +19,7 @@ use super::{
     },
     slot::{
         InvalidateContext,
-        State, //
+        SlotState, //
     }, //
 };
 use kernel::{
@@ -40,7 +40,7 @@ use rdma::{
         Idle,
         Registered, //
     },
-    receive::Message,
+    receive,
     Invalidated,
     QueuePair, //
 };
@@ -50,7 +50,7 @@ use sunrpc::{
 };
 
 /// The action that follows from a message. It does not borrow the message.
-enum Disposition {
+enum ReplyAction {
     /// Nothing: the message was a callback, or its RPC is gone.
     Done,
     /// The message is malformed.
@@ -64,7 +64,7 @@ enum Disposition {
         rqst: PendingReply<ClientTransport>,
         body: ReplyBody,
         credits: Option<u32>,
-        registered: Registered<Connection>,
+        registered: Registered<ClientConnection>,
     },
 }
 
@@ -75,19 +75,19 @@ const LOST_BY_INVALIDATION: &CStr = c"the server invalidated memory of another c
 /// Handles `message`, which invalidated the region `rkey` if that is given. Runs in a completion
 /// handler.
 pub(super) fn received(
-    connection: &Connection,
-    queue: &QueuePair<Connection>,
-    message: Message<Connection>,
-    mut rkey: Option<Invalidated<'_, Connection>>,
+    connection: &ClientConnection,
+    queue: &QueuePair<ClientConnection>,
+    message: receive::Message<ClientConnection>,
+    mut rkey: Option<Invalidated<'_, ClientConnection>>,
 ) {
-    let disposition = dispatch(connection, message.bytes(), &mut rkey);
+    let action = dispatch(connection, message.bytes(), &mut rkey);
     // RFC 8797: the server may invalidate no other region than one of the RPC that it answers.
-    let disposition = match (rkey, disposition) {
-        (None, disposition) => disposition,
-        (Some(_), disposition) => {
-            if let Disposition::Matched {
+    let action = match (rkey, action) {
+        (None, action) => action,
+        (Some(_), action) => {
+            if let ReplyAction::Matched {
                 rqst, registered, ..
-            } = disposition
+            } = action
             {
                 if rqst.slot().lock().is_broken_again() {
                     connection.log_failed_call("an invalidation of another call's memory");
@@ -101,15 +101,15 @@ pub(super) fn received(
                 }
                 rqst.slot().take_back(registered);
             }
-            Disposition::Violation(LOST_BY_INVALIDATION)
+            ReplyAction::Violation(LOST_BY_INVALIDATION)
         }
     };
-    match disposition {
-        Disposition::Done => (),
-        Disposition::Malformed => connection.malformed(),
-        Disposition::Violation(reason) => connection.violated(reason),
-        Disposition::Unusable(reason) => connection.lost(reason),
-        Disposition::Matched {
+    match action {
+        ReplyAction::Done => (),
+        ReplyAction::Malformed => connection.malformed(),
+        ReplyAction::Violation(reason) => connection.violated(reason),
+        ReplyAction::Unusable(reason) => connection.lost(reason),
+        ReplyAction::Matched {
             rqst,
             body,
             credits,
@@ -129,9 +129,9 @@ pub(super) fn received(
 
 /// Invalidates `registered`, then completes the RPC.
 fn complete_invalidated(
-    connection: &Connection,
-    queue: &QueuePair<Connection>,
-    registered: Registered<Connection>,
+    connection: &ClientConnection,
+    queue: &QueuePair<ClientConnection>,
+    registered: Registered<ClientConnection>,
     reply: MatchedReply,
 ) {
     if registered.is_empty() {
@@ -161,10 +161,10 @@ fn complete_invalidated(
 /// Parses a message. If it is a reply, takes the regions out of the slot of its RPC. If one of them
 /// is `rkey`, sets that to [`None`].
 fn dispatch(
-    connection: &Connection,
+    connection: &ClientConnection,
     bytes: &[u8],
-    rkey: &mut Option<Invalidated<'_, Connection>>,
-) -> Disposition {
+    rkey: &mut Option<Invalidated<'_, ClientConnection>>,
+) -> ReplyAction {
     let incoming = match parse(bytes) {
         Ok(incoming) => incoming,
         Err(discard) => {
@@ -183,10 +183,10 @@ fn dispatch(
                     // Nor is more to come for a Call whose task was killed. A callback answers
                     // none.
                     if xid.is_some() && discard != Discard::ReverseChunks {
-                        connection.link.with(|xprt| xprt.no_matching_rqst());
+                        connection.xprt.with(|xprt| xprt.no_matching_rqst());
                     }
-                    settle_key(connection, xid, rkey);
-                    Disposition::Malformed
+                    resolve_invalidated_key(connection, xid, rkey);
+                    ReplyAction::Malformed
                 }
             };
         }
@@ -197,10 +197,10 @@ fn dispatch(
                 connection.with_peer(|server| trace::xprtrdma_cb_call::emit(server, call.xid));
             }
             let delivered = connection
-                .link
+                .xprt
                 .with(|xprt| xprt.deliver_callback(call.payload));
             match delivered {
-                Some(Ok(())) | None => Disposition::Done,
+                Some(Ok(())) | None => ReplyAction::Done,
                 // Nobody is left who could reply. The server notices by its own timeout, as if the
                 // client was gone, which the calls of other mounts over this connection must not
                 // suffer for.
@@ -208,18 +208,18 @@ fn dispatch(
                     connection.log_message(|server| {
                         pr_info!("dropped a callback of {server}, as no mount takes any\n");
                     });
-                    Disposition::Done
+                    ReplyAction::Done
                 }
                 // The server would wait for a reply that cannot come; the end of the connection
                 // ends its wait.
                 Some(Err(CallbackError::NoMemory)) => {
-                    Disposition::Unusable(c"no memory for a callback")
+                    ReplyAction::Unusable(c"no memory for a callback")
                 }
-                Some(Err(CallbackError::Overflow)) => Disposition::Violation(
+                Some(Err(CallbackError::Overflow)) => ReplyAction::Violation(
                     c"the server sent more callbacks than it has credits for",
                 ),
                 Some(Err(CallbackError::Size)) => {
-                    Disposition::Violation(c"the server sent a callback that is too long")
+                    ReplyAction::Violation(c"the server sent a callback that is too long")
                 }
             }
         }
@@ -242,7 +242,7 @@ fn dispatch(
                 connection.log_message(|server| {
                     pr_info!("{server} refuses the call {xid:#010x}: {kind:?}\n");
                 });
-                Disposition::Matched {
+                ReplyAction::Matched {
                     rqst,
                     body: ReplyBody::Error,
                     credits: Some(credits),
@@ -258,20 +258,20 @@ fn dispatch(
 const NOT_OUTSTANDING: &str = "a reply that is not awaited";
 
 /// Drops a reply to the Call `xid`, for this `reason`.
-fn dropped(connection: &Connection, bytes: &[u8], xid: u32, reason: &str) -> Disposition {
+fn dropped(connection: &ClientConnection, bytes: &[u8], xid: u32, reason: &str) -> ReplyAction {
     connection.with_peer(|server| trace::event!(xprtrdma_reply_hdr_err(server, bytes)));
     connection.log_message(|server| {
         pr_info!("dropped a reply of {server} that does not fit the call {xid:#010x}: {reason}\n");
     });
-    Disposition::Malformed
+    ReplyAction::Malformed
 }
 
 fn dispatch_reply(
-    connection: &Connection,
+    connection: &ClientConnection,
     bytes: &[u8],
     reply: &Reply<'_>,
-    rkey: &mut Option<Invalidated<'_, Connection>>,
-) -> Disposition {
+    rkey: &mut Option<Invalidated<'_, ClientConnection>>,
+) -> ReplyAction {
     let Some(rqst) = lookup(connection, reply.xid) else {
         return no_matching_rqst(connection, bytes, reply.xid, rkey);
     };
@@ -287,7 +287,7 @@ fn dispatch_reply(
         Err(violation) => {
             drop(state);
             return match break_reply(connection, rqst, credits, rkey, violation.reason()) {
-                Disposition::Malformed => dropped(connection, bytes, reply.xid, violation.reason()),
+                ReplyAction::Malformed => dropped(connection, bytes, reply.xid, violation.reason()),
                 failed => failed,
             };
         }
@@ -312,7 +312,7 @@ fn dispatch_reply(
             written: u32::try_from(result).ok().filter(|result| *result != 0),
         },
     };
-    Disposition::Matched {
+    ReplyAction::Matched {
         rqst,
         body,
         credits,
@@ -326,22 +326,22 @@ fn dispatch_reply(
 ///
 /// A region of the Call that the message invalidated is invalid even if the message is dropped.
 fn break_reply(
-    connection: &Connection,
+    connection: &ClientConnection,
     rqst: PendingReply<ClientTransport>,
     credits: Option<u32>,
-    rkey: &mut Option<Invalidated<'_, Connection>>,
+    rkey: &mut Option<Invalidated<'_, ClientConnection>>,
     reason: &str,
-) -> Disposition {
+) -> ReplyAction {
     let mut state = rqst.slot().lock();
     if !state.call_outstanding || !state.is_broken_again() {
         let idle = take_invalidated(&mut state.registered, rkey);
         drop(state);
         connection.put_regions(idle);
-        return Disposition::Malformed;
+        return ReplyAction::Malformed;
     }
     let registered = take_registered(&rqst, state, connection, rkey);
     connection.log_failed_call(reason);
-    Disposition::Matched {
+    ReplyAction::Matched {
         rqst,
         body: ReplyBody::Error,
         credits,
@@ -349,24 +349,24 @@ fn break_reply(
     }
 }
 
-fn lookup(connection: &Connection, xid: u32) -> Option<PendingReply<ClientTransport>> {
-    connection.link.with(|xprt| xprt.lookup(xid)).flatten()
+fn lookup(connection: &ClientConnection, xid: u32) -> Option<PendingReply<ClientTransport>> {
+    connection.xprt.with(|xprt| xprt.lookup(xid)).flatten()
 }
 
 /// Handles a reply that no RPC waits for, usually because its task was killed. The server has a
 /// credit for another Call now.
 fn no_matching_rqst(
-    connection: &Connection,
+    connection: &ClientConnection,
     bytes: &[u8],
     xid: u32,
-    rkey: &mut Option<Invalidated<'_, Connection>>,
-) -> Disposition {
-    connection.link.with(|xprt| {
+    rkey: &mut Option<Invalidated<'_, ClientConnection>>,
+) -> ReplyAction {
+    connection.xprt.with(|xprt| {
         xprt.no_matching_rqst();
         xprt.with_peer(|server| trace::event!(xprtrdma_reply_rqst_err(server, bytes)));
     });
-    settle_key(connection, Some(xid), rkey);
-    Disposition::Done
+    resolve_invalidated_key(connection, Some(xid), rkey);
+    ReplyAction::Done
 }
 
 /// Finds the region with the key `rkey` that the server invalidated with a message that no RPC
@@ -375,16 +375,16 @@ fn no_matching_rqst(
 /// The server may have invalidated a region of the Call that it answers: the slot of the Call still
 /// has that region, or will release it as invalid. The server must not invalidate a region of
 /// another RPC: then `rkey` stays.
-fn settle_key(
-    connection: &Connection,
+fn resolve_invalidated_key(
+    connection: &ClientConnection,
     xid: Option<u32>,
-    rkey: &mut Option<Invalidated<'_, Connection>>,
+    rkey: &mut Option<Invalidated<'_, ClientConnection>>,
 ) {
     if rkey.is_none() {
         return;
     }
     let mut idle = Idle::new();
-    connection.link.with(|xprt| {
+    connection.xprt.with(|xprt| {
         xprt.for_each_slot(|slot| {
             let mut state = slot.lock();
             if Some(state.xid) == xid {
@@ -403,10 +403,10 @@ fn settle_key(
 /// Takes the regions of an answered RPC. If `rkey` names one of them, that is put into the pool.
 fn take_registered(
     rqst: &PendingReply<ClientTransport>,
-    mut state: SpinLockGuard<'_, State>,
-    connection: &Connection,
-    rkey: &mut Option<Invalidated<'_, Connection>>,
-) -> Registered<Connection> {
+    mut state: SpinLockGuard<'_, SlotState>,
+    connection: &ClientConnection,
+    rkey: &mut Option<Invalidated<'_, ClientConnection>>,
+) -> Registered<ClientConnection> {
     state.call_outstanding = false;
     let mut registered = core::mem::take(&mut state.registered);
     drop(state);
@@ -422,9 +422,9 @@ fn take_registered(
 
 /// Takes the region that `rkey` names out of `registered`, if it is one of them.
 fn take_invalidated(
-    registered: &mut Registered<Connection>,
-    rkey: &mut Option<Invalidated<'_, Connection>>,
-) -> Idle<Connection> {
+    registered: &mut Registered<ClientConnection>,
+    rkey: &mut Option<Invalidated<'_, ClientConnection>>,
+) -> Idle<ClientConnection> {
     match rkey.take().map(|rkey| registered.remote_invalidated(rkey)) {
         Some(Ok(idle)) => return idle,
         Some(Err(other)) => *rkey = Some(other),

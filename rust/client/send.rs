@@ -8,13 +8,13 @@ use super::{
     config::CALLBACK_CREDITS,
     connection::{
         ActiveConnection,
-        ClientTransport,
-        Connection, //
+        ClientConnection,
+        ClientTransport, //
     },
     marshal::marshal,
     prepared_call::{
-        Message,
-        ResourceReserve, //
+        ResourceReserve,
+        SendMessage, //
     },
     stats::Counters, //
 };
@@ -125,14 +125,14 @@ pub(super) fn send(
             trace::xprtrdma_mr_fastreg::emit(rqst.task_id(), region);
         }
     }
-    let Message { len, inserted, .. } = prepared.message;
+    let SendMessage { len, gathered, .. } = prepared.message;
     let (registered, result) = post(
         active,
         Sender::Call(rqst),
         prepared.regions,
         prepared.buffer,
         len,
-        inserted,
+        gathered,
         doorbell,
     );
     let none = state.sent(rqst.xid(), registered);
@@ -167,14 +167,14 @@ impl Sender<'_> {
 fn post(
     active: &ActiveConnection,
     sender: Sender<'_>,
-    regions: Prepared<Connection>,
-    buffer: Buffer<Connection>,
+    regions: Prepared<ClientConnection>,
+    buffer: Buffer<ClientConnection>,
     len: usize,
-    inserted: Option<Gathered<Connection>>,
+    gathered: Option<Gathered<ClientConnection>>,
     doorbell: Doorbell,
-) -> (Registered<Connection>, Result<(), SendError>) {
+) -> (Registered<ClientConnection>, Result<(), SendError>) {
     let queue = &active.queue;
-    let (registered, result) = queue.post_send(regions, buffer, len, inserted, doorbell, |send| {
+    let (registered, result) = queue.post_send(regions, buffer, len, gathered, doorbell, |send| {
         trace::event!(xprtrdma_post_send(
             send.id(),
             sender.task_id(),
@@ -191,7 +191,7 @@ fn post(
 }
 
 /// Counts a Call that can never be sent.
-fn marshal_failed(rqst: &Rqst<ClientTransport>, connection: &Connection, error: SendError) {
+fn marshal_failed(rqst: &Rqst<ClientTransport>, connection: &ClientConnection, error: SendError) {
     connection.counters.failed_marshals.add(1);
     let xid = rqst.xid();
     let error = match error {

@@ -15,21 +15,22 @@ use super::{
     chunk::Offered,
     connection::{
         ActiveConnection,
-        ClientTransport,
-        Connection, //
+        ClientConnection,
+        ClientTransport, //
     },
     matched_reply::MatchedReply,
     prepared_call::PreparedCall, //
 };
 use kernel::{
-    new_condvar, new_spinlock,
+    new_condvar,
+    new_spinlock,
     prelude::*,
     sync::{
         Arc,
         CondVar,
         SpinLock,
         SpinLockGuard, //
-    },
+    }, //
 };
 use rdma::{
     error,
@@ -42,26 +43,26 @@ pub(crate) enum InvalidateContext {
     /// The reply is here. It completes the RPC next.
     Reply(MatchedReply),
     /// The RPC ends without a reply. Its task waits.
-    Release(Arc<Shared>),
+    Release(Arc<SlotInner>),
 }
 
 /// The private state of a request slot.
 #[pin_data]
 pub(crate) struct Slot {
-    shared: Arc<Shared>,
+    inner: Arc<SlotInner>,
 }
 
 /// All of a slot. Local invalidations that are posted keep it alive.
 #[pin_data]
-pub(crate) struct Shared {
+pub(crate) struct SlotInner {
     #[pin]
-    state: SpinLock<State>,
+    state: SpinLock<SlotState>,
     #[pin]
     invalidation_ended: CondVar,
 }
 
 /// The state of a slot.
-pub(crate) struct State {
+pub(crate) struct SlotState {
     /// The Call was sent and has no reply. Otherwise a server that guesses XIDs sent a reply before
     /// the Call.
     pub(super) call_outstanding: bool,
@@ -73,7 +74,7 @@ pub(crate) struct State {
     /// A Call that waits for its turn to be sent.
     prepared: Option<PreparedCall>,
     /// The regions that the server may reach.
-    pub(super) registered: Registered<Connection>,
+    pub(super) registered: Registered<ClientConnection>,
     invalidation: Invalidation,
 }
 
@@ -83,9 +84,9 @@ enum BrokenReply {
     /// There was none.
     None,
     /// There was one over this connection. The right one may follow.
-    Now,
+    ThisConnection,
     /// There was one over an earlier connection.
-    Before,
+    EarlierConnection,
 }
 
 /// The state of the regions that [`Slot::release`] took out of a slot.
@@ -99,7 +100,7 @@ enum Invalidation {
     Failed,
 }
 
-impl State {
+impl SlotState {
     /// Takes the Call that [`Slot::keep`] kept.
     pub(super) fn take_prepared(&mut self) -> Option<PreparedCall> {
         self.prepared.take()
@@ -123,11 +124,11 @@ impl State {
     pub(super) fn sent(
         &mut self,
         xid: u32,
-        registered: Registered<Connection>,
-    ) -> Registered<Connection> {
+        registered: Registered<ClientConnection>,
+    ) -> Registered<ClientConnection> {
         self.broken_reply = match self.broken_reply {
             BrokenReply::None => BrokenReply::None,
-            _ if self.xid == xid => BrokenReply::Before,
+            _ if self.xid == xid => BrokenReply::EarlierConnection,
             _ => BrokenReply::None,
         };
         self.call_outstanding = true;
@@ -139,10 +140,10 @@ impl State {
     /// earlier connection as well: then the server will never send another, however often the Call
     /// is sent.
     pub(super) fn is_broken_again(&mut self) -> bool {
-        if self.broken_reply == BrokenReply::Before {
+        if self.broken_reply == BrokenReply::EarlierConnection {
             return true;
         }
-        self.broken_reply = BrokenReply::Now;
+        self.broken_reply = BrokenReply::ThisConnection;
         false
     }
 
@@ -152,7 +153,7 @@ impl State {
     }
 }
 
-impl Shared {
+impl SlotInner {
     /// Ends the wait for the invalidation: the regions are invalid or deregistered.
     pub(super) fn invalidated(&self) {
         self.end_invalidation(Invalidation::Done);
@@ -169,7 +170,7 @@ impl Shared {
     }
 
     /// Locks the state while no invalidation is pending. Sleeps.
-    fn lock_settled(&self) -> SpinLockGuard<'_, State> {
+    fn lock_settled(&self) -> SpinLockGuard<'_, SlotState> {
         let mut state = self.state.lock();
         while state.invalidation == Invalidation::Pending {
             self.invalidation_ended.wait(&mut state);
@@ -180,7 +181,7 @@ impl Shared {
 
 impl Slot {
     pub(super) fn new() -> impl PinInit<Self, Error> {
-        let state = State {
+        let state = SlotState {
             call_outstanding: false,
             xid: 0,
             broken_reply: BrokenReply::None,
@@ -190,8 +191,8 @@ impl Slot {
             invalidation: Invalidation::Done,
         };
         try_pin_init!(Self {
-            shared: Arc::pin_init(
-                pin_init!(Shared {
+            inner: Arc::pin_init(
+                pin_init!(SlotInner {
                     state <- new_spinlock!(state, "rpcrdma::slot"),
                     invalidation_ended <- new_condvar!("rpcrdma::invalidation_ended"),
                 }),
@@ -201,8 +202,8 @@ impl Slot {
     }
 
     /// Locks the state.
-    pub(super) fn lock(&self) -> SpinLockGuard<'_, State> {
-        self.shared.state.lock()
+    pub(super) fn lock(&self) -> SpinLockGuard<'_, SlotState> {
+        self.inner.state.lock()
     }
 
     /// Begins a new encoding of the Call. Returns the Call that was prepared from an earlier one,
@@ -219,7 +220,7 @@ impl Slot {
         &self,
         prepared: PreparedCall,
         offered: Offered,
-        connection: &Connection,
+        connection: &ClientConnection,
     ) -> Result<(), PreparedCall> {
         let mut state = self.lock();
         // An outstanding transmission of this Call has its memory mapped. If the Call is sent
@@ -234,7 +235,7 @@ impl Slot {
 
     /// Takes back regions of an answered Call that could not be invalidated. [`Self::release`]
     /// waits until they are invalid; they are so at the latest when the connection is closed.
-    pub(super) fn take_back(&self, registered: Registered<Connection>) {
+    pub(super) fn take_back(&self, registered: Registered<ClientConnection>) {
         let mut state = self.lock();
         let none = core::mem::replace(&mut state.registered, registered);
         drop(state);
@@ -259,7 +260,7 @@ impl Slot {
         }
         drop(registered);
         if count > 0 {
-            self.shared.invalidated();
+            self.inner.invalidated();
         }
         count
     }
@@ -271,7 +272,7 @@ impl Slot {
         rqst: &Rqst<ClientTransport>,
         active: impl FnOnce() -> Option<ActiveConnection>,
     ) {
-        let mut state = self.shared.lock_settled();
+        let mut state = self.inner.lock_settled();
         state.call_outstanding = false;
         let prepared = state.prepared.take();
         let registered = core::mem::take(&mut state.registered);
@@ -288,7 +289,7 @@ impl Slot {
     fn invalidate(
         &self,
         rqst: &Rqst<ClientTransport>,
-        registered: Registered<Connection>,
+        registered: Registered<ClientConnection>,
         active: Option<ActiveConnection>,
     ) {
         // A connection is the active one until its queue pair is drained. To drop regions of
@@ -308,7 +309,7 @@ impl Slot {
             }
         }
         self.lock().invalidation = Invalidation::Pending;
-        let context = InvalidateContext::Release(self.shared.clone());
+        let context = InvalidateContext::Release(self.inner.clone());
         if let Err((registered, _)) = queue.post_invalidate(registered, context) {
             // The connection is lost, if it is not being closed already. The regions are
             // deregistered when its queue pair is drained.
@@ -316,10 +317,10 @@ impl Slot {
             let error = error::not_connected();
             trace::event!(xprtrdma_post_linv_err(rqst.task_id(), error));
             drop(registered);
-            self.shared.invalidate_failed();
+            self.inner.invalidate_failed();
         }
         let result = core::mem::replace(
-            &mut self.shared.lock_settled().invalidation,
+            &mut self.inner.lock_settled().invalidation,
             Invalidation::Done,
         );
         if result == Invalidation::Failed {

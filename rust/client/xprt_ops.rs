@@ -30,7 +30,7 @@ use kernel::{
             Relaxed, //
         },
         Arc, //
-    },
+    }, //
 };
 use rdma::send::Doorbell;
 use sunrpc::{
@@ -113,13 +113,13 @@ impl Transport for ClientTransport {
         let connection = active.connection.clone();
         *self.active.lock() = Some(active);
         // Swap that came since the resources were made found no connection to grow.
-        if xprt.carries_swap() && connection.is_to_grow_fully() {
-            xprt.grow_soon();
+        if xprt.carries_swap() && connection.needs_full_growth() {
+            xprt.schedule_growth();
         }
         Ok(())
     }
 
-    fn will_connect(&self, xprt: &Xprt<Self>, delay: usize) {
+    fn connect_scheduled(&self, xprt: &Xprt<Self>, delay: usize) {
         xprt.with_peer(|server| trace::event!(xprtrdma_op_connect(server, delay)));
     }
 
@@ -184,7 +184,7 @@ impl Transport for ClientTransport {
         }
     }
 
-    fn will_carry_swap(&self, xprt: &Xprt<Self>, flags: Flags) {
+    fn prepare_for_swap(&self, xprt: &Xprt<Self>, flags: Flags) {
         let connect_cookie = xprt.connect_cookie();
         if let Some(active) = self.active() {
             if growth::grow_fully(&active, flags) {
@@ -193,10 +193,10 @@ impl Transport for ClientTransport {
         }
     }
 
-    fn lacks_credit(&self, xprt: &Xprt<Self>) {
+    fn on_credit_shortage(&self, xprt: &Xprt<Self>) {
         // The caller owns `XPRT_LOCKED`, so this clone is not the last reference.
         if let Some(active) = self.active() {
-            active.connection.on_lack_of_credit(xprt);
+            active.connection.on_credit_shortage(xprt);
         }
     }
 
@@ -204,7 +204,7 @@ impl Transport for ClientTransport {
         rqst.slot().release(rqst, || self.active());
     }
 
-    fn give_up(&self, xprt: &Xprt<Self>, connect_cookie: u32, reason: &CStr) {
+    fn conditional_disconnect(&self, xprt: &Xprt<Self>, connect_cookie: u32, reason: &CStr) {
         let connection = self
             .active
             .lock()

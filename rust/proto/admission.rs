@@ -65,9 +65,10 @@ impl Admission {
         let Some(entry) = known.or_else(soonest).and_then(|at| self.hosts.get_mut(at)) else {
             return;
         };
-        let before = match entry.host == *host {
-            true => entry.settled.max(now),
-            false => now,
+        let before = if entry.host == *host {
+            entry.settled.max(now)
+        } else {
+            now
         };
         *entry = Entry {
             host: *host,

@@ -7,7 +7,7 @@
 //! for a few Calls, and gets more when the grant allows more and the Calls use them: each time
 //! twice as many, up to the grant. What it asks for in its Calls does not depend on that.
 
-use crate::credit::raised;
+use crate::credit::raised_grant;
 
 /// The number of Calls that there are resources for, and its growth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl Backing {
         if !self.is_short(window) {
             return false;
         }
-        let target = raised(self.credits, used, window, window);
+        let target = raised_grant(self.credits, used, window, window);
         // Most often fewer are used, and the time is not needed.
         if target.is_some() && now() >= self.not_before {
             self.target = target;

@@ -48,7 +48,7 @@ pub struct Policy {
     /// one Read chunk beside the Position-Zero chunk.
     pub limits: Limits,
     /// The most bytes to read for one Call: the longest argument and the rest of its message.
-    pub max_pull: u64,
+    pub max_read_bytes: u64,
     /// Set if this end has Calls of its own in flight, in the reverse direction.
     pub reverse: bool,
 }
@@ -273,7 +273,7 @@ fn refuse(xid: u32, reason: Reason) -> Rejection {
 impl<'a> Call<'a> {
     /// Returns a Call that came without chunks, with only what its reply depends on. All else is
     /// empty.
-    pub fn bare(xid: u32) -> Self {
+    pub fn without_chunks(xid: u32) -> Self {
         Self {
             xid,
             credits: 0,
@@ -351,7 +351,7 @@ impl<'a> Call<'a> {
             }
         }
         match chunk::total(read) {
-            length if length > policy.max_pull => Err(Reason::TooLong(length)),
+            length if length > policy.max_read_bytes => Err(Reason::TooLong(length)),
             _ => Ok(()),
         }
     }

@@ -426,9 +426,10 @@ impl<'a> Lists<'a> {
         }
         let read = ReadList::parse(reader, limits.read_segments)?;
         let write = WriteList::parse(reader, limits)?;
-        let reply = match reader.present()? {
-            true => Some(Segments::parse(reader, limits.segments)?),
-            false => None,
+        let reply = if reader.present()? {
+            Some(Segments::parse(reader, limits.segments)?)
+        } else {
+            None
         };
         Ok(Self { read, write, reply })
     }

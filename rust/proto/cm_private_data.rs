@@ -77,9 +77,10 @@ impl PrivateData {
     /// Returns the bytes for the connection manager.
     pub fn emit(&self) -> [u8; Self::WIRE_LEN] {
         let [f0, f1, f2, f3] = FORMAT.to_be_bytes();
-        let flags = match self.remote_invalidation {
-            true => REMOTE_INVALIDATION,
-            false => 0,
+        let flags = if self.remote_invalidation {
+            REMOTE_INVALIDATION
+        } else {
+            0
         };
         [f0, f1, f2, f3, VERSION, flags, self.send.0, self.receive.0]
     }

@@ -3,8 +3,8 @@
 //! Credits: how many Calls may be on the way (RFC 8166, section 3.3.1).
 //!
 //! Credit words are levels, not deltas. The Requester keeps a [`Window`]; how many Calls are in
-//! flight is counted by the sender. The Responder's grant is [raised]. Each direction of a
-//! connection has credits of its own (RFC 8167).
+//! flight is counted by the sender. The Responder's grant is [raised](raised_grant). Each direction
+//! of a connection has credits of its own (RFC 8167).
 
 /// The Requester's account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,9 +63,9 @@ impl Window {
 /// path with quick replies most Calls of a Requester are in flight.
 ///
 /// Receives for a grant are posted before it is sent, and again before each reply.
-/// [`crate::lowering`] says when it may fall, and when the Receives for the higher grant may go.
+/// [`crate::grant_decay`] says when it may fall, and when the Receives for the higher grant may go.
 #[inline]
-pub fn raised(granted: u32, used: u32, requested: u32, limit: u32) -> Option<u32> {
+pub fn raised_grant(granted: u32, used: u32, requested: u32, limit: u32) -> Option<u32> {
     let limit = limit.min(requested.max(granted));
     let enough = granted >= limit || used < half(granted);
     (!enough).then(|| granted.saturating_mul(2).clamp(1, limit))
@@ -81,18 +81,19 @@ fn half(granted: u32) -> u32 {
 /// [arrive within a round trip](Arrivals): half of it, or, if the Requester asks for no more, more
 /// than it may have on the way.
 #[inline]
-pub fn fewest_to_raise(granted: u32, requested: u32) -> u32 {
-    match granted < requested {
-        true => half(granted),
-        false => granted.saturating_add(1),
+pub fn min_calls_to_raise(granted: u32, requested: u32) -> u32 {
+    if granted < requested {
+        half(granted)
+    } else {
+        granted.saturating_add(1)
     }
 }
 
 /// The credits that a Requester is granted as soon as it has sent a Call, whatever it asks for and
 /// uses. Calls that hang keep their credits, and with them all that is left when there are few.
-pub const LEAST_GRANT: u32 = 8;
+pub const MIN_GRANT: u32 = 8;
 
-/// Returns the next grant of the Responder: at least [`LEAST_GRANT`], then as [`raised`] says.
+/// Returns the next grant of the Responder: at least [`MIN_GRANT`], then as [`raised_grant`] says.
 ///
 /// A Requester that has more Calls on the way than it was granted keeps no account of credits, so
 /// what it asks for says nothing either. Section 3.3.1 forbids that; but there are some, and all
@@ -106,15 +107,16 @@ pub fn next_grant(
     requested: u32,
     limit: u32,
 ) -> Option<u32> {
-    let least = LEAST_GRANT.min(limit);
+    let least = MIN_GRANT.min(limit);
     if granted < least {
         return Some(least);
     }
-    let requested = match used > granted.saturating_add(replies) {
-        true => limit,
-        false => requested,
+    let requested = if used > granted.saturating_add(replies) {
+        limit
+    } else {
+        requested
     };
-    raised(granted, used, requested, limit)
+    raised_grant(granted, used, requested, limit)
 }
 
 /// The stretches of time in which the Calls of a Requester are counted, at least as long as a round
@@ -138,7 +140,7 @@ impl Arrivals {
     /// once.
     ///
     /// It need not be called before this Call and those of the stretch are
-    /// [enough](fewest_to_raise): if a round trip has passed by then, fewer arrived in it.
+    /// [enough](min_calls_to_raise): if a round trip has passed by then, fewer arrived in it.
     #[inline]
     pub fn arrived(&mut self, now: u64, round_trip: u64, calls: u32) -> Option<u32> {
         let passed = now.saturating_sub(self.since);
@@ -177,27 +179,27 @@ mod tests {
 
     #[test]
     fn grant_doubles_when_half_is_used() {
-        assert_eq!(raised(8, 3, 128, 128), None);
-        assert_eq!(raised(8, 4, 128, 128), Some(16));
-        assert_eq!(raised(96, 96, 128, 128), Some(128));
-        assert_eq!(raised(128, 128, 256, 128), None);
-        assert_eq!(raised(1, 1, 8, 4), Some(2));
-        assert_eq!(raised(3, 2, 8, 8), Some(6));
+        assert_eq!(raised_grant(8, 3, 128, 128), None);
+        assert_eq!(raised_grant(8, 4, 128, 128), Some(16));
+        assert_eq!(raised_grant(96, 96, 128, 128), Some(128));
+        assert_eq!(raised_grant(128, 128, 256, 128), None);
+        assert_eq!(raised_grant(1, 1, 8, 4), Some(2));
+        assert_eq!(raised_grant(3, 2, 8, 8), Some(6));
         let most = u32::MAX;
-        assert_eq!(raised(most - 1, most, most, most), Some(most));
+        assert_eq!(raised_grant(most - 1, most, most, most), Some(most));
     }
 
     #[test]
     fn one_call_at_a_time_does_not_raise_the_grant() {
-        assert_eq!(raised(2, 1, 128, 128), None);
-        assert_eq!(raised(2, 2, 128, 128), Some(4));
+        assert_eq!(raised_grant(2, 1, 128, 128), None);
+        assert_eq!(raised_grant(2, 2, 128, 128), Some(4));
     }
 
     #[test]
     fn grant_is_no_more_than_was_requested() {
-        assert_eq!(raised(8, 8, 12, 128), Some(12));
-        assert_eq!(raised(8, 8, 8, 128), None);
-        assert_eq!(raised(8, 8, 0, 128), None);
+        assert_eq!(raised_grant(8, 8, 12, 128), Some(12));
+        assert_eq!(raised_grant(8, 8, 8, 128), None);
+        assert_eq!(raised_grant(8, 8, 0, 128), None);
     }
 
     #[test]
@@ -252,9 +254,10 @@ mod tests {
 
         /// A Call arrives.
         fn arrived(&mut self, now: u64) -> Option<u32> {
-            let counted = match self.calls < self.at_least {
-                true => None,
-                false => {
+            let counted = if self.calls < self.at_least {
+                None
+            } else {
+                {
                     self.looks += 1;
                     self.arrivals.arrived(now, ROUND_TRIP, self.calls)
                 }
@@ -300,16 +303,16 @@ mod tests {
             })
         });
         for (granted, requested, burst, gap) in cases {
-            let fewest = fewest_to_raise(granted, requested);
+            let fewest = min_calls_to_raise(granted, requested);
             let times = || bursts(u64::from(burst), gap);
             let (mut always, mut seldom) = (Counter::new(0), Counter::new(fewest - 1));
-            let raised = |counted: Vec<u32>| {
+            let raised_grant = |counted: Vec<u32>| {
                 let next = |used| next_grant(granted, used, 0, requested, 1_000);
                 counted.into_iter().any(|used| next(used).is_some())
             };
             let case = format!("{burst} each {gap}, {granted} of {requested}");
-            let expected = raised(always.count(times()));
-            assert_eq!(raised(seldom.count(times())), expected, "{case}");
+            let expected = raised_grant(always.count(times()));
+            assert_eq!(raised_grant(seldom.count(times())), expected, "{case}");
             if burst < fewest {
                 let most = always.looks / (fewest as usize - 1) + 1;
                 assert!(seldom.looks <= most, "{case}: {} looks", seldom.looks);
@@ -346,7 +349,7 @@ mod tests {
 
     #[test]
     fn grant_is_never_above_the_limit_nor_zero() {
-        assert_eq!(raised(0, 0, 16, 16), Some(1));
-        assert_eq!(raised(16, 16, 16, 4), None);
+        assert_eq!(raised_grant(0, 0, 16, 16), Some(1));
+        assert_eq!(raised_grant(16, 16, 16, 4), None);
     }
 }

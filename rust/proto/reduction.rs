@@ -12,7 +12,7 @@ use core::ops::Range;
 
 use crate::call::Call;
 use crate::error::Misuse;
-use crate::reply_builder::Place;
+use crate::reply_builder::Destination;
 use crate::reply_builder::Placement;
 use crate::reply_builder::Unreturnable;
 use crate::xdr;
@@ -58,7 +58,7 @@ impl<'a, const CHUNKS: usize> ReducedReply<'a, CHUNKS> {
     pub fn place(&mut self, result: Range<usize>) -> Result<(), Unreturnable> {
         let length = result.end.saturating_sub(result.start);
         let written = u64::try_from(length).unwrap_or(u64::MAX);
-        let Place::Chunk { index, .. } = self.placement.place(written)? else {
+        let Destination::Chunk { index, .. } = self.placement.place(written)? else {
             return Ok(());
         };
         let end = result.start.saturating_add(xdr::roundup(length));
@@ -77,8 +77,8 @@ impl<'a, const CHUNKS: usize> ReducedReply<'a, CHUNKS> {
     }
 
     /// Passes over a Write chunk. See [`Placement::pass`].
-    pub fn pass(&mut self) {
-        self.placement.pass();
+    pub fn skip(&mut self) {
+        self.placement.skip();
     }
 
     /// Returns the number of bytes in each Write chunk, as
@@ -126,7 +126,7 @@ impl<'a, const CHUNKS: usize> ReducedReply<'a, CHUNKS> {
 }
 
 /// Returns the parts of `range` before and behind `skipped`.
-pub fn around(range: Range<usize>, skipped: &Range<usize>) -> [Range<usize>; 2] {
+pub fn split_around(range: Range<usize>, skipped: &Range<usize>) -> [Range<usize>; 2] {
     [
         range.start..range.end.min(skipped.start.max(range.start)),
         range.start.max(skipped.end)..range.end,
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn nothing_skipped_is_left_and_nothing_else() {
         let left = |range, skipped| {
-            let parts = around(range, &skipped).into_iter();
+            let parts = split_around(range, &skipped).into_iter();
             parts.filter(|part| !part.is_empty()).collect::<Vec<_>>()
         };
         assert_eq!(left(10..20, 12..15), [10..12, 15..20]);
@@ -205,7 +205,7 @@ mod tests {
         with_chunks(&[0, 50, 50], true, |mut layout| {
             layout.place(0..20).unwrap();
             layout.place(20..40).unwrap();
-            layout.pass();
+            layout.skip();
             layout.place(60..80).unwrap();
             assert_eq!(layout.written(), [0, 20]);
             assert_eq!(reduced(&layout), [(1, 20..40)]);

@@ -56,7 +56,7 @@ impl From<Misuse> for Unreturnable {
 
 /// The place of an eligible result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place<'a> {
+pub enum Destination<'a> {
     /// The message.
     Inline,
     /// A Write chunk.
@@ -91,17 +91,17 @@ impl<'a> Placement<'a> {
     ///
     /// A chunk that is there must be used, even if the result would fit into the message. An empty
     /// chunk says that the result must stay in it. A result of no length takes its chunk as well.
-    pub fn place(&mut self, length: u64) -> Result<Place<'a>, Unreturnable> {
+    pub fn place(&mut self, length: u64) -> Result<Destination<'a>, Unreturnable> {
         let index = self.index;
-        match self.pass() {
+        match self.skip() {
             Some(segments) if self.reduction && !segments.is_empty() => {
                 let room = segments.total();
                 if length > room {
                     return Err(Unreturnable::Result { length, room });
                 }
-                Ok(Place::Chunk { index, segments })
+                Ok(Destination::Chunk { index, segments })
             }
-            _ => Ok(Place::Inline),
+            _ => Ok(Destination::Inline),
         }
     }
 
@@ -109,7 +109,7 @@ impl<'a> Placement<'a> {
     ///
     /// NFS pairs chunks with operations (RFC 8267). An upper layer whose next result shall take
     /// the chunk instead does not call this (RFC 8166, section 4.3.2.2).
-    pub fn pass(&mut self) -> Option<Segments<'a>> {
+    pub fn skip(&mut self) -> Option<Segments<'a>> {
         let chunk = self.chunks.next()?;
         self.index = self.index.saturating_add(1);
         Some(chunk)

@@ -29,14 +29,14 @@ pub enum Binding {
     /// Nothing.
     Nothing,
     /// The data of WRITE, the path of SYMLINK: the argument that so many bytes follow.
-    Before(u64),
+    FollowedBy(u64),
     /// The data of each WRITE and the link text of each CREATE in a COMPOUND.
     Compound,
 }
 
 impl Binding {
     /// The length of the message before an argument that is needed.
-    pub const REACH: usize = WRITE_LEN;
+    pub const MAX_LOOKBEHIND: usize = WRITE_LEN;
 
     /// Returns the binding for the Call that starts with `message`.
     pub fn of(message: &[u8]) -> Self {
@@ -45,9 +45,9 @@ impl Binding {
             rest.first_chunk().map(|word| u32::from_be_bytes(*word))
         };
         match (word(12), word(16), word(20)) {
-            (Some(NFS), Some(2), Some(8)) => Self::Before(0),
-            (Some(NFS), Some(2), Some(13)) => Self::Before(SATTR_LEN),
-            (Some(NFS), Some(3), Some(7 | 10)) => Self::Before(0),
+            (Some(NFS), Some(2), Some(8)) => Self::FollowedBy(0),
+            (Some(NFS), Some(2), Some(13)) => Self::FollowedBy(SATTR_LEN),
+            (Some(NFS), Some(3), Some(7 | 10)) => Self::FollowedBy(0),
             (Some(NFS), Some(4), Some(1)) => Self::Compound,
             _ => Self::Nothing,
         }
@@ -67,12 +67,12 @@ impl Binding {
     }
 
     /// Returns the length of the argument that follows the bytes `before`, if it is DDP-eligible.
-    /// The last [`REACH`](Self::REACH) bytes before it are enough. `after` is how much of the
-    /// message follows its chunk.
+    /// The last [`MAX_LOOKBEHIND`](Self::MAX_LOOKBEHIND) bytes before it are enough. `after` is how
+    /// much of the message follows its chunk.
     pub fn argument(self, before: &[u8], after: u64) -> Option<usize> {
         let eligible = match self {
             Self::Nothing => false,
-            Self::Before(last) => after == last,
+            Self::FollowedBy(last) => after == last,
             Self::Compound => {
                 words_before::<WRITE_LEN>(before).is_some_and(|words| words[0] == WRITE)
                     || words_before::<CREATE_LEN>(before)
@@ -107,10 +107,10 @@ mod tests {
 
     #[test]
     fn few_procedures_have_eligible_arguments() {
-        assert_eq!(binding(NFS, 2, 8), Binding::Before(0));
-        assert_eq!(binding(NFS, 2, 13), Binding::Before(32));
-        assert_eq!(binding(NFS, 3, 7), Binding::Before(0));
-        assert_eq!(binding(NFS, 3, 10), Binding::Before(0));
+        assert_eq!(binding(NFS, 2, 8), Binding::FollowedBy(0));
+        assert_eq!(binding(NFS, 2, 13), Binding::FollowedBy(32));
+        assert_eq!(binding(NFS, 3, 7), Binding::FollowedBy(0));
+        assert_eq!(binding(NFS, 3, 10), Binding::FollowedBy(0));
         assert_eq!(binding(NFS, 4, 1), Binding::Compound);
         for (version, procedure) in [(2, 7), (3, 1), (3, 8), (3, 13), (4, 0), (5, 1)] {
             assert_eq!(binding(NFS, version, procedure), Binding::Nothing);
@@ -141,17 +141,17 @@ mod tests {
     #[test]
     fn count_word_tells_the_length() {
         let before = words(&[1, 2, 500]);
-        assert_eq!(Binding::Before(0).argument(&before, 0), Some(500));
-        assert_eq!(Binding::Before(0).argument(&before[..3], 0), None);
+        assert_eq!(Binding::FollowedBy(0).argument(&before, 0), Some(500));
+        assert_eq!(Binding::FollowedBy(0).argument(&before[..3], 0), None);
         assert_eq!(Binding::Nothing.argument(&before, 0), None);
     }
 
     #[test]
     fn argument_with_more_behind_it_is_another() {
         let before = words(&[1, 2, 30]);
-        assert_eq!(Binding::Before(0).argument(&before, 4), None);
-        assert_eq!(Binding::Before(32).argument(&before, 32), Some(30));
-        assert_eq!(Binding::Before(32).argument(&before, 0), None);
+        assert_eq!(Binding::FollowedBy(0).argument(&before, 4), None);
+        assert_eq!(Binding::FollowedBy(32).argument(&before, 32), Some(30));
+        assert_eq!(Binding::FollowedBy(32).argument(&before, 0), None);
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub(super) fn policy(max_read_bytes: usize) -> Policy {
             write_chunks: MAX_WRITE_CHUNKS,
             segments: usize::MAX,
         },
-        max_pull: u64::try_from(max_read_bytes).unwrap_or(u64::MAX),
+        max_read_bytes: u64::try_from(max_read_bytes).unwrap_or(u64::MAX),
         reverse: true,
     }
 }

@@ -71,7 +71,7 @@ use proto::{
     cm_private_data::PrivateData,
     conn::server::{
         Action,
-        Connection,
+        ConnMachine,
         Event,
         State, //
     }, //
@@ -84,8 +84,8 @@ use rdma::{
 use sunrpc::{
     AddrText,
     SockAddr,
-    SvcLink,
-    SvcXprt, //
+    SvcXprt,
+    WeakSvcXprt, //
 };
 
 /// The number of malformed messages in a row that ends a connection.
@@ -103,8 +103,8 @@ struct Client {
 #[pin_data]
 pub(crate) struct ServerConn {
     /// The listener that got the connection request. Used until [`Self::link`] is set.
-    listener: SvcLink<Listener>,
-    pub(super) link: SetOnce<SvcLink<ServerTransport>>,
+    listener: WeakSvcXprt<Listener>,
+    pub(super) link: SetOnce<WeakSvcXprt<ServerTransport>>,
     client: SetOnce<Client>,
     /// The private data of the client's connection request.
     pub(super) client_private_data: Option<PrivateData>,
@@ -149,7 +149,7 @@ pub(crate) struct ServerConn {
 impl ServerConn {
     /// Creates the context for a connection request with `private_data` to `listener`. Sleeps.
     pub(super) fn new(
-        listener: SvcLink<Listener>,
+        listener: WeakSvcXprt<Listener>,
         private_data: &[u8],
         initiator_depth: u8,
     ) -> Result<Arc<Self>> {
@@ -194,7 +194,7 @@ impl ServerConn {
     }
 
     /// Sets the `svc_xprt`, which is enqueued for work from now on.
-    pub(super) fn set_link(&self, link: SvcLink<ServerTransport>) {
+    pub(super) fn set_link(&self, link: WeakSvcXprt<ServerTransport>) {
         self.link.populate(link);
     }
 
@@ -564,7 +564,7 @@ pub(super) struct ConnectionState {
     /// Whether `inner` is in [`State::Open`]. Each call asks more than once, so this needs no lock.
     open: Atomic<bool>,
     #[pin]
-    inner: SpinLock<Connection>,
+    inner: SpinLock<ConnMachine>,
 }
 
 impl ConnectionState {
@@ -572,7 +572,7 @@ impl ConnectionState {
     pub(super) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             open: Atomic::new(false),
-            inner <- new_spinlock!(Connection::new(), "rpcrdma::connection_state"),
+            inner <- new_spinlock!(ConnMachine::new(), "rpcrdma::connection_state"),
         })
     }
 

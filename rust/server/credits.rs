@@ -2,11 +2,11 @@
 
 //! The credit grant of a connection (RFC 8166, section 3.3.1).
 //!
-//! A connection begins with few credits, has [eight](LEAST_GRANT) when the client has sent a call,
+//! A connection begins with few credits, has [eight](MIN_GRANT) when the client has sent a call,
 //! and gets more when the client asks for more and uses what it has ([`proto::credit`]). An unused
-//! grant decays ([`proto::lowering`]). Each connection owns a [small share](OWN_SHARE) of credits;
-//! more are borrowed from a pool of `max_total_requests`, which bounds the memory for Receives. An
-//! empty pool never takes the share.
+//! grant decays ([`proto::grant_decay`]). Each connection owns a [small share](OWN_SHARE) of
+//! credits; more are borrowed from a pool of `max_total_requests`, which bounds the memory for
+//! Receives. An empty pool never takes the share.
 
 use super::config::{
     max_total_credits,
@@ -34,15 +34,15 @@ use kernel::{
 };
 use proto::{
     credit::{
-        fewest_to_raise,
+        min_calls_to_raise,
         next_grant,
         Arrivals,
-        LEAST_GRANT, //
+        MIN_GRANT, //
     },
-    lowering::{
+    grant_decay::{
         Action,
-        Lowering,
-        Sight,
+        GrantDecay,
+        Sample,
         ACKNOWLEDGED_MS,
         UNACKNOWLEDGED_MS, //
     }, //
@@ -50,7 +50,7 @@ use proto::{
 use rdma::error::not_connected;
 
 /// The share of credits that every connection owns, whatever others borrow.
-const OWN_SHARE: u32 = LEAST_GRANT;
+const OWN_SHARE: u32 = MIN_GRANT;
 
 /// The credits that all connections together have borrowed beyond their share.
 static BORROWED: Atomic<u32> = Atomic::new(0);
@@ -96,7 +96,7 @@ struct Backing {
     borrowed: u32,
     /// Whether the connection has ended, and borrows no more.
     ended: bool,
-    lowering: Lowering,
+    decay: GrantDecay,
     /// The number of messages received at the time of the last [`GrantUpdate::lower`].
     arrived: u32,
 }
@@ -135,7 +135,7 @@ impl Credits {
                     credits: FIRST_CREDITS,
                     borrowed: 0,
                     ended: false,
-                    lowering: Lowering::new(now() / NANOSECONDS_PER_MS, LEAST_GRANT),
+                    decay: GrantDecay::new(now() / NANOSECONDS_PER_MS, MIN_GRANT),
                     arrived: 0,
                 },
                 "rpcrdma::credits"
@@ -188,7 +188,7 @@ impl Credits {
             return raised;
         }
         // Replies to callbacks are not counted here.
-        let arrived = self.arrived(fewest_to_raise(granted, requested), round_trip)?;
+        let arrived = self.arrived(min_calls_to_raise(granted, requested), round_trip)?;
         next_grant(granted, arrived, 0, requested, limit)
     }
 
@@ -302,7 +302,7 @@ impl GrantUpdate<'_> {
         let on_the_way = u64::from(calls)
             .saturating_mul(activity.round_trip.unwrap_or(interval))
             .div_ceil(interval.max(1));
-        let sight = Sight {
+        let sample = Sample {
             now: now() / NANOSECONDS_PER_MS,
             granted,
             used: all
@@ -312,17 +312,17 @@ impl GrantUpdate<'_> {
             replies_wait: activity.replies_wait,
             replies: all.replies.load(Relaxed),
             oldest_posted: activity.oldest_posted_ms,
-            settle_ms: match activity.round_trip {
+            ack_grace_ms: match activity.round_trip {
                 Some(_) => ACKNOWLEDGED_MS,
                 None => UNACKNOWLEDGED_MS,
             },
         };
-        match backing.lowering.look(&sight) {
+        match backing.decay.observe(&sample) {
             Action::None => None,
             Action::Lower(to) => {
                 all.granted.xchg(to, Full);
                 let replies = all.replies.load(Relaxed);
-                backing.lowering.lowered(replies);
+                backing.decay.lowered(replies);
                 None
             }
             Action::FreeReceives => Some(granted),

@@ -54,9 +54,9 @@ use sunrpc::{
     Net,
     SockAddr,
     SvcClass,
-    SvcLink,
     SvcListener,
-    SvcXprt, //
+    SvcXprt,
+    WeakSvcXprt, //
 };
 
 /// The number of attempts to bind the address again after it has moved to another device.
@@ -151,7 +151,7 @@ impl SvcListener for Listener {
         &CLASS
     }
 
-    fn new(link: SvcLink<Self>) -> impl PinInit<Self, Error> {
+    fn new(link: WeakSvcXprt<Self>) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             requests: AcceptQueue::new(link, Limits::DEFAULT)?,
             page_pool: PagePool::new()?,
@@ -185,7 +185,7 @@ impl SvcListener for Listener {
     fn accept(
         &self,
         request: ConnectRequest,
-        link: SvcLink<ServerTransport>,
+        link: WeakSvcXprt<ServerTransport>,
     ) -> impl PinInit<ServerTransport, Error> {
         ServerTransport::new(
             request,
@@ -253,7 +253,7 @@ impl Limits {
 /// The context of the listening id: the queue of connection requests that wait to be accepted.
 #[pin_data]
 pub(super) struct AcceptQueue {
-    link: SvcLink<Listener>,
+    link: WeakSvcXprt<Listener>,
     /// The address that the listener is bound to. Unset until it listens.
     pub(super) address: SetOnce<SockAddr>,
     limits: Limits,
@@ -328,7 +328,7 @@ impl PendingRequests {
 
 impl AcceptQueue {
     /// Creates a queue with `limits`.
-    pub(super) fn new(link: SvcLink<Listener>, limits: Limits) -> Result<Arc<Self>> {
+    pub(super) fn new(link: WeakSvcXprt<Listener>, limits: Limits) -> Result<Arc<Self>> {
         let waiting = PendingRequests {
             requests: KVVec::new(),
             admission: Admission::new(),

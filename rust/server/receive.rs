@@ -398,8 +398,8 @@ fn chunks_are_arguments(call: &Call<'_>, head: &[u8], pages: &KVec<Page>) -> boo
     let binding = Binding::of(head);
     let argument = |position, after| {
         let position = usize::try_from(position).ok()?;
-        let mut before = [0; Binding::REACH];
-        let before = before.get_mut(..position.min(Binding::REACH))?;
+        let mut before = [0; Binding::MAX_LOOKBEHIND];
+        let before = before.get_mut(..position.min(Binding::MAX_LOOKBEHIND))?;
         copy_out(pages, position.saturating_sub(before.len()), before).ok()?;
         binding.argument(before, after)
     };

@@ -119,7 +119,7 @@ impl Responder {
         };
         self.send_path.connection.credits.begin_reply();
         let call = match context.chunkless_xid {
-            Some(xid) => Ok(Incoming::Call(Call::bare(xid))),
+            Some(xid) => Ok(Incoming::Call(Call::without_chunks(xid))),
             None => call::parse(message.bytes(), &policy(usize::MAX)),
         };
         let prepared = match call {
@@ -253,7 +253,7 @@ impl Responder {
             };
             let skipped = gathered.as_ref().map_or(0..0, |_| data);
             for range in reduced.remaining() {
-                for part in reduction::around(range, &skipped) {
+                for part in reduction::split_around(range, &skipped) {
                     len = copy(result, part, out, len)?;
                 }
             }
@@ -332,7 +332,7 @@ fn reduce<const CHUNKS: usize>(
         match locate_result(result, offset, len) {
             Some(range) => reduced.place(range)?,
             // The count word does not match, so the bytes stay in the Payload stream.
-            None => reduced.pass(),
+            None => reduced.skip(),
         }
     }
     Ok(())

@@ -65,7 +65,7 @@ use rdma::{
 };
 use sunrpc::{
     SockAddr,
-    SvcLink, //
+    WeakSvcXprt, //
 };
 
 /// The longest time for which the device waits for an acknowledgement before it retransmits, as
@@ -95,7 +95,7 @@ impl Responder {
     pub(super) fn new(
         id: Arc<Id<ServerConn>>,
         connection: Arc<ServerConn>,
-        link: SvcLink<ServerTransport>,
+        link: WeakSvcXprt<ServerTransport>,
         page_pool: Arc<PagePool>,
         denied_calls: Arc<DeniedCalls>,
     ) -> Result<Arc<Self>> {
@@ -116,7 +116,7 @@ impl Responder {
     fn create_send_path(
         id: &Arc<Id<ServerConn>>,
         connection: Arc<ServerConn>,
-        link: SvcLink<ServerTransport>,
+        link: WeakSvcXprt<ServerTransport>,
         denied_calls: Arc<DeniedCalls>,
     ) -> Result<SendPath> {
         let mut limits = QueueLimits::new(&id.limits()?)?;

@@ -50,9 +50,9 @@ use sunrpc::{
     SvcCall,
     SvcCallback,
     SvcConnection,
-    SvcLink,
     SvcResult,
-    SvcXprt, //
+    SvcXprt,
+    WeakSvcXprt, //
 };
 
 /// The largest number of [`SvcCall`]s that a transport keeps for later calls.
@@ -93,7 +93,7 @@ impl ServerTransport {
     /// Creates all that the connection needs, but does not accept it. Sleeps.
     pub(super) fn new(
         request: ConnectRequest,
-        link: SvcLink<Self>,
+        link: WeakSvcXprt<Self>,
         page_pool: Arc<PagePool>,
         denied_calls: Arc<DeniedCalls>,
     ) -> impl PinInit<Self, Error> {

@@ -20,7 +20,7 @@ use core::{
     sync::atomic::{
         AtomicBool,
         Ordering, //
-    },
+    }, //
 };
 use kernel::{
     bindings::list_head,

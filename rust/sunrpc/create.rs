@@ -9,8 +9,8 @@ use crate::{
     addr,
     bc_pool::BcPool,
     growth,
+    orphaned_calls::OrphanedCalls,
     reconnect,
-    released_calls::ReleasedCalls,
     slot_table::SlotTable,
     timeouts::{
         BIND_TIMEOUT,
@@ -20,8 +20,8 @@ use crate::{
     transport::Transport,
     xprt::{
         Parts,
-        Xprt,
-        XprtLink, //
+        WeakXprt,
+        Xprt, //
     }, //
 };
 use core::{
@@ -35,7 +35,7 @@ use core::{
         AtomicU32,
         AtomicU64,
         AtomicUsize, //
-    },
+    }, //
 };
 use kernel::{
     ffi::c_uint,
@@ -138,20 +138,20 @@ impl<T: Transport> Xprt<T> {
             )
         };
         let init = try_pin_init!(Parts {
-            link: XprtLink::new()?,
+            weak: WeakXprt::new()?,
             attempts: AtomicU32::new(0),
             last_attempt: AtomicUsize::new(0),
             need_flush: AtomicBool::new(false),
             allocated: AtomicU64::new(0),
-            released_calls: ReleasedCalls::new(),
+            orphaned_calls: OrphanedCalls::new(),
             transport <- T::new(slots),
             slots: SlotTable::new(slots)?,
             bc_pool <- BcPool::new(T::CALLBACK_SLOTS),
         });
         // SAFETY: The memory is that of `parts`, which stays where it is.
         unsafe { raw::compat::try_init(parts, init) }?;
-        // SAFETY: The transport is complete, and `destroy` revokes the link.
-        unsafe { this.as_ref().parts.link.set(this) };
+        // SAFETY: The transport is complete, and `destroy` revokes the weak references.
+        unsafe { this.as_ref().parts.weak.set(this) };
 
         // This comes last, as a port makes the transport ready to be connected.
         // SAFETY: `addr` is initialised.
@@ -170,7 +170,7 @@ impl<T: Transport> Xprt<T> {
     pub(crate) unsafe fn destroy(this: NonNull<Self>) {
         // SAFETY: The caller says that the transport is live.
         let xprt = unsafe { this.as_ref() };
-        // A handler that has a link may still want to expedite an attempt to connect.
+        // A handler that has a weak reference may still want to expedite an attempt to connect.
         // SAFETY: `init` initialised the work item.
         unsafe { raw::disable_delayed_work_sync(xprt.connect.get()) };
         // SAFETY: `init` initialised the work item.
@@ -180,11 +180,11 @@ impl<T: Transport> Xprt<T> {
         // No connect, send or other close runs: sunrpc took `XPRT_LOCKED` for good before it called
         // `destroy`.
         xprt.parts.transport.close(xprt);
-        xprt.parts.link.revoke();
-        // SAFETY: No task, work item, handler or link can reach it any more.
+        xprt.parts.weak.revoke();
+        // SAFETY: No task, work item, handler or weak reference can reach it any more.
         unsafe { (&raw mut (*this.as_ptr()).parts).drop_in_place() };
-        // SAFETY: No task, work item, handler or link can reach the transport any more, and the
-        // parts are dropped.
+        // SAFETY: No task, work item, handler or weak reference can reach the transport any more,
+        // and the parts are dropped.
         unsafe { Self::free(this) };
     }
 

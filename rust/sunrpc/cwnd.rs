@@ -101,7 +101,7 @@ impl<T: HasSlot> Xprt<T> {
     }
 
     /// Returns whether `credits` are at least as many as the peer granted.
-    pub(crate) fn fill_window(&self, credits: u32) -> bool {
+    pub(crate) fn fills_window(&self, credits: u32) -> bool {
         self.cwnd() <= window(credits)
     }
 }
@@ -119,7 +119,7 @@ impl<T: HasSlot> LockedXprt<'_, T> {
     pub(crate) fn reset_window(&self, f: impl FnOnce()) {
         let _guard = self.transport_lock();
         f();
-        self.parts.released_calls.reset();
+        self.parts.orphaned_calls.reset();
         for rqst in self.parts.slots.iter() {
             // SAFETY: The guard holds `transport_lock`, and `self` says that `XPRT_LOCKED` is
             // owned.

@@ -14,15 +14,15 @@ use crate::{
 use core::mem::offset_of;
 use kernel::{
     bindings::{
-        work_struct, //
-        wq_misc_consts_WORK_CPU_UNBOUND as WORK_CPU_UNBOUND,
+        work_struct,
+        wq_misc_consts_WORK_CPU_UNBOUND as WORK_CPU_UNBOUND, //
     },
     ffi::c_int, //
 };
 
 impl<T: Transport> Xprt<T> {
     /// Schedules a call of [`Transport::grow`]. Does not sleep.
-    pub fn grow_soon(&self) {
+    pub fn schedule_growth(&self) {
         // SAFETY: The queue is the system's and is always there.
         let queue = unsafe { kernel::bindings::system_long_wq };
         // SAFETY: `create` initialised the work item, and `destroy` disables it before it is freed.

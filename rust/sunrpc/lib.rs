@@ -23,15 +23,15 @@
 //! connect               a work item of this crate's queue      yes         XPRT_LOCKED
 //! prepare               the request's own task                 for memory  nothing; not queued yet
 //! send                  an RPC task, perhaps of another call   no          XPRT_LOCKED; pinned
-//! lacks_credit          as send                                no          XPRT_LOCKED
+//! on_credit_shortage    as send                                no          XPRT_LOCKED
 //! flush                 as send, or the unlocking of it        no          XPRT_LOCKED (*)
 //! close                 xprtiod, a sender, the connect work,   yes         XPRT_LOCKED, or no
 //!                       destruction                                        other user
 //! grow                  a work item                            yes         nothing
-//! will_carry_swap       swapon                                 yes         nothing
+//! prepare_for_swap      swapon                                 yes         nothing
 //! release, give_up      a call's task                          yes         perhaps XPRT_LOCKED
 //! callback_max_payload  any task                               no          rcu_read_lock
-//! XprtLink::with        the transport's own handlers           no          rcu_read_lock
+//! WeakXprt::with        the transport's own handlers           no          rcu_read_lock
 //! ```
 //!
 //! (*) Perhaps also `transport_lock`.
@@ -56,7 +56,7 @@
 //!
 //! sunrpc counts references to an `rpc_xprt` and calls `destroy` after it has dropped the last one.
 //! The connect work is cancelled, [`Transport::close`] ends every DMA and every completion,
-//! [`XprtLink`]s are revoked when their readers have returned, then `T`, slots and callbacks are
+//! [`WeakXprt`]s are revoked when their readers have returned, then `T`, slots and callbacks are
 //! dropped. A completion handler must never drop the last reference, as that waits for
 //! `XPRT_LOCKED`, whose owner may be waiting for that very handler; no function of this crate gives
 //! a handler a reference.
@@ -67,9 +67,9 @@
 //!
 //! * `errno`, `timeouts`, `spin_lock`, `task`, `addr`, `sysctl`, `shrinker`: what sunrpc and the
 //!   kernel crate lack.
-//! * `xdr_buf`, `scatter`, `rqst_buffers`, `pieces`: the bytes of a message.
-//! * `link`, `work_queue`, `class`, `stats`: what both a client's and a server's transport have.
-//! * `rqst`, `slot_table`, `released_calls`, `bc_rqst`, `bc_pool`: the parts of an `Xprt`.
+//! * `xdr_buf`, `inline_reply`, `rqst_buffers`, `pieces`: the bytes of a message.
+//! * `weak`, `work_queue`, `class`, `stats`: what both a client's and a server's transport have.
+//! * `rqst`, `slot_table`, `orphaned_calls`, `bc_rqst`, `bc_pool`: the parts of an `Xprt`.
 //! * `xprt`, then `cwnd`, `pending_reply`, `backchannel`, `reserve`: the transport, and what it
 //!   does by itself.
 //! * `transport`: the trait; then `release`, `reply_timeout`, `reconnect`, `transmit`,
@@ -89,19 +89,18 @@ mod create;
 mod cwnd;
 mod errno;
 mod growth;
-mod link;
+mod inline_reply;
 mod mountstats;
 mod ops;
+mod orphaned_calls;
 mod pending_reply;
 mod pieces;
 mod reconnect;
 mod release;
-mod released_calls;
 mod reply_timeout;
 mod reserve;
 mod rqst;
 mod rqst_buffers;
-mod scatter;
 #[cfg(RPCRDMA_SELFTEST)]
 pub mod selftest;
 pub mod shrinker;
@@ -128,6 +127,7 @@ mod task;
 mod timeouts;
 mod transmit;
 mod transport;
+mod weak;
 mod work_queue;
 mod xdr_buf;
 mod xprt;
@@ -148,7 +148,6 @@ pub use class::{
     ClassRegistration,
     SvcBackchannelClass, //
 };
-pub use link::Link;
 pub use pending_reply::PendingReply;
 pub use pieces::Pieces;
 pub use rqst::{
@@ -175,15 +174,16 @@ pub use svc_transport::{
     SvcListener, //
 };
 pub use svc_xprt::{
-    SvcLink,
     SvcXprt, //
+    WeakSvcXprt,
 };
 pub use timeouts::ATTEMPT_MS;
 pub use transport::{
     SendError,
     Transport, //
 };
+pub use weak::Weak;
 pub use xprt::{
+    WeakXprt, //
     Xprt,
-    XprtLink, //
 };

@@ -210,11 +210,12 @@ unsafe extern "C" fn send_request<T: Transport>(rqst: *mut raw::rpc_rqst) -> c_i
     // SAFETY: The request is pinned, and its task or callback has a reference to the transport.
     let this = unsafe { Xprt::<T>::from_raw((*rqst).rq_xprt) };
     // SAFETY: The request is pinned, so it is in use.
-    let request = match unsafe { is_callback(rqst) } {
-        // SAFETY: The flag says so.
-        true => Outgoing::CallbackReply(unsafe { CallbackRqst::from_raw(rqst) }),
-        // SAFETY: All others are in one of the transport's slots.
-        false => Outgoing::Call(unsafe { Rqst::from_raw(rqst) }),
+    let request = if unsafe { is_callback(rqst) } {
+        // SAFETY: The flag says so, and the request is pinned.
+        Outgoing::CallbackReply(unsafe { CallbackRqst::from_raw(rqst) })
+    } else {
+        // SAFETY: All others are in one of the transport's slots, and the request is pinned.
+        Outgoing::Call(unsafe { Rqst::from_raw(rqst) })
     };
     // SAFETY: The caller owns `XPRT_LOCKED`.
     unsafe { this.assume_locked() }.transmit(request)
@@ -241,10 +242,11 @@ unsafe extern "C" fn release_request<T: Transport>(task: *mut raw::rpc_task) {
     // SAFETY: The task still has its request, and a reference to the transport.
     let this = unsafe { Xprt::<T>::from_raw((*rqst).rq_xprt) };
     // SAFETY: The task still has its request, so the request is in use.
-    let in_slot = match unsafe { is_callback(rqst) } {
-        true => None,
+    let in_slot = if unsafe { is_callback(rqst) } {
+        None
+    } else {
         // SAFETY: All requests but those of reverse-direction calls are in one of the slots.
-        false => Some(unsafe { Rqst::from_raw(rqst) }),
+        Some(unsafe { Rqst::from_raw(rqst) })
     };
     // SAFETY: The caller holds `transport_lock`.
     unsafe { this.release_credit(task, in_slot) };
@@ -299,7 +301,7 @@ unsafe extern "C" fn enable_swap<T: Transport>(xprt: *mut raw::rpc_xprt) -> c_in
     unsafe { kernel::bindings::atomic_inc((&raw mut (*xprt).swapper).cast()) };
     // SAFETY: sunrpc calls this with a live transport of this class, which is an `Xprt<T>`.
     let this = unsafe { Xprt::<T>::from_raw(xprt) };
-    T::will_carry_swap(this, this, gfp_flags());
+    T::prepare_for_swap(this, this, gfp_flags());
     // Not an error if there is no memory: sunrpc would take the transport for one that carries swap
     // all the same.
     0

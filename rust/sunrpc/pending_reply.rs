@@ -6,13 +6,13 @@
 //! [`crate::rqst`] explains what a pin keeps alive.
 
 use crate::{
+    inline_reply::{
+        copy_inline,
+        ReplyLengths, //
+    },
     rqst::{
         HasSlot,
         Rqst, //
-    },
-    scatter::{
-        scatter,
-        ReplyLengths, //
     },
     spin_lock::lock,
     task::fail_task,
@@ -85,19 +85,19 @@ impl<T: HasSlot> PendingReply<T> {
     /// Bytes beyond the end of the buffer are cut off, as in a reply from a socket; the upper layer
     /// then finds that the reply is too short. Fails with [`EIO`] if the payload is larger than the
     /// pages.
-    pub fn scatter(&mut self, message: &[u8], reduced: Option<u32>) -> Result<usize> {
-        let scattered = scatter(&self.reply_buf(), message, reduced)?;
-        if let Some(lengths) = scattered.lengths {
+    pub fn copy_inline(&mut self, message: &[u8], reduced: Option<u32>) -> Result<usize> {
+        let inline_reply = copy_inline(&self.reply_buf(), message, reduced)?;
+        if let Some(lengths) = inline_reply.lengths {
             self.shrink_reply_buf(lengths);
         }
-        Ok(scattered.len)
+        Ok(inline_reply.len)
     }
 
     /// Completes the last XDR unit of a reply of `len` bytes that the peer has written to the
     /// memory for it, as sunrpc takes whole units only. Returns the number of bytes for
     /// [`Self::complete`]. The peer must not have access to the memory any more.
-    pub fn end_unit(&mut self, len: usize) -> usize {
-        self.reply_buf().end_unit(len)
+    pub fn pad_to_unit(&mut self, len: usize) -> usize {
+        self.reply_buf().pad_to_unit(len)
     }
 
     /// Wakes the request's task with a reply of `copied` bytes. The peer must not have access to

@@ -18,7 +18,7 @@ use core::{
     ptr::{
         self,
         NonNull, //
-    },
+    }, //
 };
 use kernel::{
     bindings::page,

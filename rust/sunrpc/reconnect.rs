@@ -49,7 +49,7 @@ const IMMEDIATE_ATTEMPTS: u32 = 2;
 impl<T: Transport> Xprt<T> {
     /// Records a reply of the peer: the next attempts to connect are not delayed.
     #[inline]
-    pub fn note_reply(&self) {
+    pub fn reply_received(&self) {
         let attempts = &self.parts.attempts;
         if attempts.load(Ordering::Relaxed) != 0 {
             attempts.store(0, Ordering::Relaxed);
@@ -84,7 +84,7 @@ impl<T: Transport> Xprt<T> {
             return;
         }
         let delay = self.attempt_delay();
-        T::will_connect(self, self, delay);
+        T::connect_scheduled(self, self, delay);
         self.connect_after(delay);
         // A task that set the flag a moment ago may have found no work item to expedite.
         // SAFETY: The transport is live. The flags change by atomic operations only.

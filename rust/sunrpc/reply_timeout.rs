@@ -98,7 +98,7 @@ impl<T: Transport> Xprt<T> {
         // cookie.
         let was_sent = self.was_sent(rqst);
         if was_sent {
-            T::give_up(self, self, rqst.connect_cookie(), LOST_WITHOUT_REPLY);
+            T::conditional_disconnect(self, self, rqst.connect_cookie(), LOST_WITHOUT_REPLY);
         }
         // SAFETY: The task of the request is the caller.
         if unsafe { is_encrypted_anew(rqst, was_sent) } {

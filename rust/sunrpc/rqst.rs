@@ -39,7 +39,7 @@ use core::{
     sync::atomic::{
         AtomicBool,
         Ordering, //
-    },
+    }, //
 };
 use kernel::{
     alloc::Flags,

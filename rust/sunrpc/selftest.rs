@@ -9,13 +9,13 @@ pub mod calls;
 pub mod svc_transports;
 
 use crate::{
-    memory::Buffer,
-    scatter::{
-        scatter,
-        Scattered, //
+    inline_reply::{
+        copy_inline,
+        InlineReply, //
     },
+    memory::Buffer,
     xdr_buf::XdrBuf,
-    Link, //
+    Weak, //
 };
 use core::ptr;
 use kernel::{
@@ -27,9 +27,9 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Returns a link to no transport.
-pub fn link_to_nothing<X: Send + Sync + 'static>() -> Result<Link<X>> {
-    Link::new()
+/// Returns a weak reference to no transport.
+pub fn empty_weak<X: Send + Sync + 'static>() -> Result<Weak<X>> {
+    Weak::new()
 }
 
 /// A test. It returns whether it passed.
@@ -131,9 +131,9 @@ impl ReplyBuf {
         // SAFETY: `self` owns the memory, and outlives this function.
         let buf = unsafe { XdrBuf::from_raw(&raw const raw) };
         buf.copy_in(HEAD, written);
-        let scattered = scatter(&buf, message, Some(written.len() as u32))?;
+        let inline_reply = copy_inline(&buf, message, Some(written.len() as u32))?;
         // SAFETY: It is a local variable.
-        unsafe { shrink(&raw mut raw, &scattered) };
+        unsafe { shrink(&raw mut raw, &inline_reply) };
         Ok(raw)
     }
 }
@@ -143,7 +143,7 @@ impl ReplyBuf {
 /// # Safety
 ///
 /// `buf` is valid, and nobody else accesses it.
-unsafe fn shrink(buf: *mut raw::xdr_buf, reply: &Scattered) {
+unsafe fn shrink(buf: *mut raw::xdr_buf, reply: &InlineReply) {
     if let Some(lengths) = reply.lengths {
         // SAFETY: The caller vouches for it.
         unsafe { lengths.shrink(buf) };
@@ -311,9 +311,9 @@ fn counted_padding_is_no_payload() -> Result<bool> {
     // SAFETY: `reply_buf` owns the memory, and lives until the end of this function.
     let buf = unsafe { XdrBuf::from_raw(&raw const raw) };
     buf.copy_in(HEAD, &payload);
-    let scattered = scatter(&buf, &message, Some(padded(len) as u32))?;
+    let inline_reply = copy_inline(&buf, &message, Some(padded(len) as u32))?;
     // SAFETY: It is a local variable.
-    unsafe { shrink(&raw mut raw, &scattered) };
+    unsafe { shrink(&raw mut raw, &inline_reply) };
     payload.truncate(len);
     let mut decoder = Decoder::new(&mut raw);
     Ok(decoder.inline_is(&message) && decoder.payload_is(&payload)? && decoder.is_at_end())
@@ -324,7 +324,8 @@ fn payload_larger_than_the_pages_is_refused() -> Result<bool> {
     let raw = reply_buf.as_xdr_buf();
     // SAFETY: `reply_buf` owns the memory, and lives until the end of this function.
     let buf = unsafe { XdrBuf::from_raw(&raw const raw) };
-    let refused = |len| matches!(scatter(&buf, &[0; HEAD], Some(len)), Err(error) if error == EIO);
+    let refused =
+        |len| matches!(copy_inline(&buf, &[0; HEAD], Some(len)), Err(error) if error == EIO);
     Ok(!refused(4097) && !refused(4100) && refused(4101) && refused(u32::MAX))
 }
 
@@ -334,8 +335,8 @@ fn reply_larger_than_its_buffer_is_cut_off() -> Result<bool> {
     // SAFETY: `reply_buf` owns the memory, and lives until the end of this function.
     let buf = unsafe { XdrBuf::from_raw(&raw const raw) };
     let message = bytes(2 * PAGE_SIZE, 7)?;
-    let inline = scatter(&buf, &message, None)?.len;
-    let reduced = scatter(&buf, &message, Some(5))?.len;
+    let inline = copy_inline(&buf, &message, None)?.len;
+    let reduced = copy_inline(&buf, &message, Some(5))?.len;
     Ok(inline == HEAD + PAGE_SIZE + TAIL && reduced == HEAD + 8 + (TAIL - 4))
 }
 
@@ -347,10 +348,8 @@ fn missing_page_ends_the_copy() -> Result<bool> {
     let buf = unsafe { XdrBuf::from_raw(&raw const raw) };
     let message = bytes(HEAD + 2 * PAGE_SIZE, 8)?;
     let mut out = bytes(HEAD + 2 * PAGE_SIZE, 0)?;
-    Ok(
-        scatter(&buf, &message, None)?.len == HEAD + PAGE_SIZE
-            && buf.copy_out(0, &mut out).is_err(),
-    )
+    Ok(copy_inline(&buf, &message, None)?.len == HEAD + PAGE_SIZE
+        && buf.copy_out(0, &mut out).is_err())
 }
 
 /// Returns an inline reply of a head and a payload, with `padding` bytes behind it.
@@ -388,11 +387,11 @@ fn inline_reply_with_any_padding_is_found() -> Result<bool> {
     raw.tail[0].iov_len = 1;
     // SAFETY: `reply_buf` owns the memory, and lives until the end of this function.
     let buf = unsafe { XdrBuf::from_raw(&raw const raw) };
-    let scattered = scatter(&buf, &message, None)?;
+    let inline_reply = copy_inline(&buf, &message, None)?;
     // SAFETY: It is a local variable.
-    unsafe { shrink(&raw mut raw, &scattered) };
+    unsafe { shrink(&raw mut raw, &inline_reply) };
     let mut decoder = Decoder::new(&mut raw);
-    Ok(scattered.len == HEAD + 4
+    Ok(inline_reply.len == HEAD + 4
         && decoder.inline_is(&message[..HEAD])
         && decoder.payload_is(&payload)?)
 }
@@ -425,7 +424,7 @@ fn reply_in_a_reply_chunk_without_padding_is_found() -> Result<bool> {
         let buf = unsafe { XdrBuf::from_raw(&raw const raw) };
         buf.copy_in(HEAD + len, &[0xff; 4]);
         let written = buf.copy_in(0, &with_padding(&payload, 0)?);
-        raw.len = buf.end_unit(written) as u32;
+        raw.len = buf.pad_to_unit(written) as u32;
         let mut end = [0xee; 3];
         buf.copy_out(HEAD + len, &mut end)?;
         let mut decoder = Decoder::new(&mut raw);

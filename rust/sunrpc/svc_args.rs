@@ -24,7 +24,7 @@ use core::{
     ptr::{
         self,
         NonNull, //
-    },
+    }, //
 };
 use kernel::{
     bindings::page,
@@ -125,7 +125,7 @@ impl<M: Stable> SvcArgs<'_, M> {
     }
 
     /// Returns whether the thread receives from `xprt`. If so, it has a reference to that.
-    pub(crate) fn are_of(&self, xprt: *const raw::svc_xprt) -> bool {
+    pub(crate) fn receive_from(&self, xprt: *const raw::svc_xprt) -> bool {
         // SAFETY: By the promise of the caller of `new` the `svc_rqst` is live and the thread's
         // own.
         ptr::eq(unsafe { (*self.rqst).rq_xprt }, xprt)
@@ -206,7 +206,7 @@ impl<M: Stable> SvcArgs<'_, M> {
 /// # Safety
 ///
 /// `rqst` is that of the calling thread, which is in `xpo_sendto`, and has decoded the call.
-pub(crate) unsafe fn forget(rqst: *mut raw::svc_rqst) {
+pub(crate) unsafe fn clear(rqst: *mut raw::svc_rqst) {
     // SAFETY: The caller says that nobody else uses these.
     let rqst = unsafe { &mut *rqst };
     rqst.rq_arg = raw::xdr_buf::default();

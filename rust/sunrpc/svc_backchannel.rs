@@ -23,8 +23,8 @@ use crate::{
     svc_ops,
     svc_transport::SvcConnection,
     svc_xprt::{
-        SvcLink,
-        SvcXprt, //
+        SvcXprt,
+        WeakSvcXprt, //
     },
     task::set_rpc_status,
     timeouts::DEFAULT_TIMEOUT,
@@ -67,7 +67,7 @@ impl<C: SvcConnection> SvcBackchannelClass<C> {
 #[repr(C)]
 struct BcXprt<C: SvcConnection> {
     xprt: Opaque<raw::rpc_xprt>,
-    link: SvcLink<C>,
+    weak: WeakSvcXprt<C>,
 }
 
 /// Returns the operations of such a transport.
@@ -156,8 +156,8 @@ unsafe fn create<C: SvcConnection>(args: &raw::xprt_create) -> Result<NonNull<ra
         unsafe { class.put_module() };
         return Err(ENOMEM);
     };
-    // SAFETY: The memory is that of `link`.
-    unsafe { (&raw mut (*raw.as_ptr().cast::<BcXprt<C>>()).link).write(connection.link()) };
+    // SAFETY: The memory is that of `weak`.
+    unsafe { (&raw mut (*raw.as_ptr().cast::<BcXprt<C>>()).weak).write(connection.downgrade()) };
 
     // SAFETY: `xprt_alloc` initialised it, and nobody else has seen it.
     let xprt = unsafe { &mut *raw.as_ptr() };
@@ -213,10 +213,11 @@ unsafe fn create<C: SvcConnection>(args: &raw::xprt_create) -> Result<NonNull<ra
 /// sunrpc calls it, or [`create`] for a transport that nobody else has seen.
 unsafe extern "C" fn destroy<C: SvcConnection>(xprt: *mut raw::rpc_xprt) {
     // SAFETY: This is called once, when nobody else can reach the transport any more.
-    unsafe { (&raw mut (*xprt.cast::<BcXprt<C>>()).link).drop_in_place() };
+    unsafe { (&raw mut (*xprt.cast::<BcXprt<C>>()).weak).drop_in_place() };
     // SAFETY: This is called once, when nobody else can reach the transport any more.
     addr::free(unsafe { &mut (*xprt).address_strings });
-    // SAFETY: Nobody else can reach the transport any more, and its link and strings are dropped.
+    // SAFETY: Nobody else can reach the transport any more, and its weak reference and strings are
+    // dropped.
     unsafe { raw::xprt_free(xprt) };
     // SAFETY: `create` took the reference. After this the function only returns.
     unsafe { C::backchannel_class().untyped().put_module() };
@@ -294,8 +295,8 @@ unsafe extern "C" fn send_request<C: SvcConnection>(rqst: *mut raw::rpc_rqst) ->
 /// As for [`send_request`].
 unsafe fn send_callback<C: SvcConnection>(rqst: *mut raw::rpc_rqst) -> c_int {
     // SAFETY: The request is pinned, and its transport is a `BcXprt<C>`.
-    let link = unsafe { &(*(*rqst).rq_xprt.cast::<BcXprt<C>>()).link };
-    let caller = link.with(|xprt| (!xprt.is_dead()).then(|| C::caller(xprt)).flatten());
+    let weak = unsafe { &(*(*rqst).rq_xprt.cast::<BcXprt<C>>()).weak };
+    let caller = weak.with(|xprt| (!xprt.is_dead()).then(|| C::caller(xprt)).flatten());
     let Some(caller) = caller.flatten() else {
         return errno::ENOTCONN;
     };
@@ -324,7 +325,7 @@ unsafe fn send_callback<C: SvcConnection>(rqst: *mut raw::rpc_rqst) -> c_int {
             // The call fails, and no other: an error would end the task that is sending, which may
             // be that of another call, and would leave this one at the head of the queue. So sunrpc
             // is told that it was sent, and wakes its task.
-            // SAFETY: The request is pinned. Its task therefore lives, and has begun.
+            // SAFETY: The request is pinned. Its task therefore lives, and has started.
             unsafe { set_rpc_status((*rqst).rq_task, EIO.to_errno()) };
             return 0;
         }

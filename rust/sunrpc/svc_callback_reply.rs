@@ -86,7 +86,7 @@ impl<C: SvcConnection> SvcXprt<C> {
         xid: u32,
         f: impl FnOnce(*mut raw::rpc_xprt, *mut raw::rpc_rqst) -> R,
     ) -> Option<R> {
-        if !args.are_of(self.as_raw()) {
+        if !args.receive_from(self.as_raw()) {
             return None;
         }
         // SAFETY: The thread has a reference to `self`; the field is set once, and `self` keeps a

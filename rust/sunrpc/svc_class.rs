@@ -16,7 +16,7 @@ use core::{
     sync::atomic::{
         AtomicBool,
         Ordering, //
-    },
+    }, //
 };
 use kernel::{
     bindings::list_head,

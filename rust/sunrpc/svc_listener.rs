@@ -98,7 +98,7 @@ impl<L: SvcListener> SvcXprt<L> {
                 net,
                 serv,
                 connection_functions::<L::Connection>(),
-                |link| self.parts.state.accept(incoming, link),
+                |weak| self.parts.state.accept(incoming, weak),
             )
         };
         let this = made

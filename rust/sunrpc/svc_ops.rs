@@ -157,7 +157,7 @@ unsafe extern "C" fn sendto<C: SvcConnection>(rqstp: *mut raw::svc_rqst) -> c_in
     // function sunrpc calls `pc_release`, which has them: those of nfsd free what it allocated and
     // put what it has references to, and read none of the client's bytes (7.2, 7.3).
     // SAFETY: This is `xpo_sendto`.
-    unsafe { svc_args::forget(rqstp) };
+    unsafe { svc_args::clear(rqstp) };
     // SAFETY: This is `xpo_sendto`.
     let result = unsafe { SvcResult::new(rqstp) };
     match C::reply(xprt, xprt, message, &mut call.context, result) {

@@ -63,9 +63,10 @@ impl<C: SvcConnection> SvcXprt<C> {
         // SAFETY: The flags change by atomic operations only.
         unsafe { raw::set_bit(raw::RQ_SECURE, &raw mut (*rqstp).rq_flags) };
         // The flags are the thread's, and those of its last call remain until they are changed.
-        let set_local = match self.is_local() {
-            true => raw::set_bit,
-            false => raw::clear_bit,
+        let set_local = if self.is_local() {
+            raw::set_bit
+        } else {
+            raw::clear_bit
         };
         // SAFETY: The `svc_rqst` is the thread's. The flags change by atomic operations only.
         unsafe { set_local(raw::RQ_LOCAL, &raw mut (*rqstp).rq_flags) };

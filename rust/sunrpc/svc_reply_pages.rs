@@ -36,13 +36,13 @@ impl Default for SavedReplyPages {
 
 impl SavedReplyPages {
     /// The number of pages that are saved without an allocation for each call.
-    const KEPT: usize = 32;
+    const MAX_KEPT: usize = 32;
 
     /// Drops the references to the pages, and frees the list if it is long, as many of these are
     /// kept for later calls.
     pub fn clear(&mut self) {
         self.pages.clear();
-        if self.pages.capacity() > Self::KEPT {
+        if self.pages.capacity() > Self::MAX_KEPT {
             self.pages = KVec::new();
         }
     }
@@ -113,9 +113,10 @@ impl SavedReplyPages {
         let rqst = unsafe { &mut *rqst };
         // If another thread saved the pages, or the call was deferred since, they may be in the
         // reply to another call by now, and each client would see data of the other's reply.
-        let saved = match rqst.rq_deferred.is_null() && ptr::eq(self.rqst, rqst) {
-            true => self.pages.as_slice(),
-            false => &[],
+        let saved = if rqst.rq_deferred.is_null() && ptr::eq(self.rqst, rqst) {
+            self.pages.as_slice()
+        } else {
+            &[]
         };
         let first = rqst.rq_respages;
         // SAFETY: Both point into the array.

@@ -27,7 +27,7 @@
 //! L::detach, C::detach         a service thread or an administrator's  yes     XPT_BUSY, for good
 //! C::detach, C::close          the work item of SvcXprt::close_later   yes     nothing
 //! timer_expired                a work queue                            yes     nothing
-//! SvcLink::with                the transport's own handlers            no      rcu_read_lock
+//! WeakSvcXprt::with            the transport's own handlers            no      rcu_read_lock
 //! ```
 //!
 //! (*) Of the reverse transport.
@@ -38,8 +38,8 @@
 //! thread that works for it, one for each call that is deferred. Upper layers have some: nfsd has
 //! one for each session that is bound to it. `detach` ends the connection, and a work item has it
 //! give up what it has of the device: a call may take hours, and the removal of the device waits.
-//! When the last reference is dropped, another work item stops the timer, revokes the link and
-//! drops the state. Handlers have no reference.
+//! When the last reference is dropped, another work item stops the timer, revokes the weak
+//! references and drops the state. Handlers have no reference.
 
 use crate::{
     class::SvcBackchannelClass,
@@ -52,8 +52,8 @@ use crate::{
     svc_class::SvcClass,
     svc_result::SvcResult,
     svc_xprt::{
-        SvcLink,
-        SvcXprt, //
+        SvcXprt,
+        WeakSvcXprt, //
     },
     Net,
     SockAddr, //
@@ -81,7 +81,7 @@ pub trait SvcListener: Sized + Send + Sync + 'static {
     fn class() -> &'static SvcClass<Self>;
 
     /// Makes the state of a listener that does not listen yet. May sleep.
-    fn new(link: SvcLink<Self>) -> impl PinInit<Self, Error>;
+    fn new(weak: WeakSvcXprt<Self>) -> impl PinInit<Self, Error>;
 
     /// Starts to listen at `address`. Returns the address at which it listens. May sleep.
     fn listen(&self, net: Net, address: &SockAddr) -> Result<SockAddr>;
@@ -100,7 +100,7 @@ pub trait SvcListener: Sized + Send + Sync + 'static {
     fn accept(
         &self,
         incoming: Self::Incoming,
-        link: SvcLink<Self::Connection>,
+        weak: WeakSvcXprt<Self::Connection>,
     ) -> impl PinInit<Self::Connection, Error>;
 
     /// Handles the expiry of the timer that [`SvcXprt::start_timer`] started, on the work queue

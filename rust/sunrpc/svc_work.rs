@@ -35,7 +35,7 @@ impl<C: SvcConnection> SvcXprt<C> {
     pub fn close_later(&self) {
         // A second caller would have a reference to put. If that were the last one, `svc_xprt_free`
         // would sleep here.
-        if !self.begins_to_close() {
+        if !self.mark_closing() {
             return;
         }
         let raw = self.as_raw();

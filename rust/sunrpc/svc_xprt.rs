@@ -5,7 +5,7 @@
 //! C header: [`include/linux/sunrpc/svc_xprt.h`](srctree/include/linux/sunrpc/svc_xprt.h), `struct
 //! svc_xprt`.
 
-use crate::link::Link;
+use crate::weak::Weak;
 use core::{
     mem::offset_of,
     ops::Deref,
@@ -55,7 +55,7 @@ pub(crate) struct WorkFunctions {
 
 #[pin_data]
 pub(crate) struct Parts<S: Send + Sync + 'static> {
-    link: SvcLink<S>,
+    weak: WeakSvcXprt<S>,
     #[pin]
     pub(crate) state: S,
 }
@@ -85,15 +85,15 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
         net: *mut raw::net,
         serv: *mut raw::svc_serv,
         functions: WorkFunctions,
-        state: impl FnOnce(SvcLink<S>) -> I,
+        state: impl FnOnce(WeakSvcXprt<S>) -> I,
     ) -> Result<NonNull<Self>> {
         let mut memory = KBox::<Self>::new_uninit(GFP_KERNEL)?;
         let this = memory.as_mut_ptr();
         let at = NonNull::new(this).ok_or(ENOMEM)?;
-        let link = SvcLink::new()?;
-        let state = state(link.clone());
+        let weak = WeakSvcXprt::new()?;
+        let state = state(weak.clone());
         let init = try_pin_init!(Parts {
-            link,
+            weak,
             state <- state,
         });
         // SAFETY: The memory is that of `parts`, which stays where it is.
@@ -140,8 +140,8 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
         }
         // INVARIANT: All is initialised.
         let _ = KBox::into_raw(memory);
-        // SAFETY: It is complete, and `free` revokes the link.
-        unsafe { at.as_ref().parts.link.set(at) };
+        // SAFETY: It is complete, and `free` revokes the weak references.
+        unsafe { at.as_ref().parts.weak.set(at) };
         Ok(at)
     }
 
@@ -155,7 +155,7 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
         // SAFETY: It is live until the end of this function. The timer is not started again.
         unsafe { raw::disable_delayed_work_sync((*this).timer()) };
         // SAFETY: It is live until the end of this function.
-        unsafe { (*this).parts.link.revoke() };
+        unsafe { (*this).parts.weak.revoke() };
         // SAFETY: The transport is live until the end of this function.
         last(unsafe { &(*this).parts.state });
         // SAFETY: Nobody can reach it any more.
@@ -174,8 +174,8 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
     }
 
     /// Returns a reference for handlers that does not keep the transport alive.
-    pub(crate) fn link(&self) -> SvcLink<S> {
-        self.parts.link.clone()
+    pub(crate) fn downgrade(&self) -> WeakSvcXprt<S> {
+        self.parts.weak.clone()
     }
 
     pub(crate) fn as_raw(&self) -> *mut raw::svc_xprt {
@@ -191,7 +191,7 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
     }
 
     /// Marks the transport as closing. Returns true the first time only.
-    pub(crate) fn begins_to_close(&self) -> bool {
+    pub(crate) fn mark_closing(&self) -> bool {
         !self.is_closing.xchg(true, Full)
     }
 
@@ -256,7 +256,7 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
 }
 
 /// A reference to an [`SvcXprt`] that does not keep it alive, for completion and event handlers.
-pub type SvcLink<S> = Link<SvcXprt<S>>;
+pub type WeakSvcXprt<S> = Weak<SvcXprt<S>>;
 
 impl<S: Send + Sync + 'static> Deref for SvcXprt<S> {
     type Target = S;

@@ -14,7 +14,7 @@ use kernel::{
     sync::atomic::{
         Atomic,
         Relaxed, //
-    },
+    }, //
 };
 
 /// A number that an administrator may set within a range, to be a `static` of the module.

@@ -19,10 +19,10 @@ use shared::trace::TaskId;
 ///
 /// # Safety
 ///
-/// The task is live, and has begun.
+/// The task is live, and has started.
 pub(crate) unsafe fn set_rpc_status(task: *mut raw::rpc_task, status: c_int) {
     // SAFETY: The caller vouches for the task. sunrpc changes the word by atomic operations once a
-    // task has begun.
+    // task has started.
     let rpc_status = unsafe { Atomic::from_ptr(&raw mut (*task).tk_rpc_status) };
     // The first status that is set is the one that counts.
     let _ = rpc_status.cmpxchg(0, status, Relaxed);
@@ -39,7 +39,7 @@ pub(crate) unsafe fn fail_task(task: *mut raw::rpc_task, status: c_int) {
     // SAFETY: The caller vouches for the task; sunrpc changes the word as a whole.
     unsafe { (&raw mut (*task).tk_status).write_volatile(status) };
     // The state machine of a task that does not wait yet overwrites `tk_status`.
-    // SAFETY: The caller vouches for the task, which has begun, as its request was sent.
+    // SAFETY: The caller vouches for the task, which has started, as its request was sent.
     unsafe { set_rpc_status(task, status) };
 }
 

@@ -147,7 +147,7 @@ impl<T: Transport> LockedXprt<'_, T> {
                 // leave the request at the head of the queue. So sunrpc is told that it was sent,
                 // and wakes its task.
                 // SAFETY: The caller vouches for the request, whose task therefore lives, and has
-                // begun.
+                // started.
                 unsafe { set_rpc_status((*rqst).rq_task, errno) };
                 Some(0)
             }
@@ -175,7 +175,7 @@ impl<T: Transport> LockedXprt<'_, T> {
 
     fn send_call(&self, rqst: &Rqst<T>, more: bool) -> Result<(), NotSent> {
         if !self.request_get_cong(rqst) {
-            T::lacks_credit(self, self);
+            T::on_credit_shortage(self, self);
             return Err(NotSent::NoCredit);
         }
         if self.was_sent(rqst) && rqst.awaits_reply() {
@@ -183,7 +183,7 @@ impl<T: Transport> LockedXprt<'_, T> {
             // credit that was not granted. If there was a reply, which sunrpc did not like, the
             // credit is free again.
             let cookie = self.connect_cookie();
-            T::give_up(self, self, cookie, c"a call is to be sent once more");
+            T::conditional_disconnect(self, self, cookie, c"a call is to be sent once more");
             return Err(NotSent::Disconnected);
         }
         // SAFETY: `self` says that `XPRT_LOCKED` is owned.
@@ -203,7 +203,7 @@ impl<T: Transport> LockedXprt<'_, T> {
             // Without a reply the peer never says that it has a Receive for the next call. A new
             // connection does.
             let cookie = self.connect_cookie();
-            T::give_up(self, self, cookie, c"a call was sent that has no reply");
+            T::conditional_disconnect(self, self, cookie, c"a call was sent that has no reply");
         }
         Ok(())
     }

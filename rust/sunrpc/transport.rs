@@ -61,7 +61,7 @@ pub trait Transport: HasSlot {
     fn connect(&self, xprt: &Xprt<Self>) -> Result;
 
     /// Called when an attempt to connect begins after so many jiffies. Must not sleep.
-    fn will_connect(&self, xprt: &Xprt<Self>, delay: usize) {
+    fn connect_scheduled(&self, xprt: &Xprt<Self>, delay: usize) {
         let _ = (xprt, delay);
     }
 
@@ -95,9 +95,9 @@ pub trait Transport: HasSlot {
     /// it. Called in parallel with any other method. May sleep.
     fn expire(&self);
 
-    /// Adds resources for more calls in parallel. Runs in a work item after [`Xprt::grow_soon`], in
-    /// parallel with any other method, and nothing but the transport's destruction waits for it.
-    /// May sleep for memory as `flags` allow it.
+    /// Adds resources for more calls in parallel. Runs in a work item after
+    /// [`Xprt::schedule_growth`], in parallel with any other method, and nothing but the
+    /// transport's destruction waits for it. May sleep for memory as `flags` allow it.
     fn grow(&self, xprt: &Xprt<Self>, flags: Flags) {
         let _ = (xprt, flags);
     }
@@ -105,13 +105,13 @@ pub trait Transport: HasSlot {
     /// Adds all resources that the transport may ever need, because there is going to be swap on a
     /// file over it ([`Xprt::carries_swap`]). Called in parallel with any other method. May sleep
     /// for memory as `flags` allow it.
-    fn will_carry_swap(&self, xprt: &Xprt<Self>, flags: Flags) {
+    fn prepare_for_swap(&self, xprt: &Xprt<Self>, flags: Flags) {
         let _ = (xprt, flags);
     }
 
     /// Called when a call finds no credit in the window. The caller owns `XPRT_LOCKED`; the method
     /// must not sleep.
-    fn lacks_credit(&self, xprt: &Xprt<Self>) {
+    fn on_credit_shortage(&self, xprt: &Xprt<Self>) {
         let _ = xprt;
     }
 
@@ -125,7 +125,7 @@ pub trait Transport: HasSlot {
 
     /// Ends the connection that has this `connect_cookie`, for this `reason`: makes sunrpc close
     /// it, unless it is closed already, or there is another one by now. Runs in a call's task.
-    fn give_up(&self, xprt: &Xprt<Self>, connect_cookie: u32, reason: &CStr);
+    fn conditional_disconnect(&self, xprt: &Xprt<Self>, connect_cookie: u32, reason: &CStr);
 
     /// Breaks the connection as a fault of the network would. sunrpc's fault injection calls it.
     fn inject_disconnect(&self, xprt: &Xprt<Self>);

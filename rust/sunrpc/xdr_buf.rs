@@ -213,7 +213,7 @@ impl<'a> XdrBuf<'a> {
 
     /// Completes the last XDR unit of the first `len` bytes: with zeros behind them, or, if these
     /// do not fit, by leaving out the rest of the last unit. Returns the number of bytes then.
-    pub(crate) fn end_unit(&self, len: usize) -> usize {
+    pub(crate) fn pad_to_unit(&self, len: usize) -> usize {
         const ZEROS: [u8; 3] = [0; 3];
         let (zeros, _) = ZEROS.split_at(len.wrapping_neg() & 3);
         (len + self.copy_in(len, zeros)) & !3

@@ -8,11 +8,11 @@
 use crate::{
     addr,
     bc_pool::BcPool,
-    link::Link,
-    released_calls::ReleasedCalls,
+    orphaned_calls::OrphanedCalls,
     rqst::HasSlot,
     slot_table::SlotTable,
     spin_lock::lock,
+    weak::Weak,
     Net,
     SockAddr, //
 };
@@ -25,7 +25,7 @@ use core::{
         AtomicU32,
         AtomicU64,
         AtomicUsize, //
-    },
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -64,7 +64,7 @@ pub struct Xprt<T: HasSlot> {
 /// The fields that Rust initialises and drops.
 #[pin_data]
 pub(crate) struct Parts<T: HasSlot> {
-    pub(crate) link: XprtLink<T>,
+    pub(crate) weak: WeakXprt<T>,
     /// The number of attempts to connect since the last reply.
     pub(crate) attempts: AtomicU32,
     /// The beginning of the last attempt to connect, in jiffies.
@@ -73,7 +73,7 @@ pub(crate) struct Parts<T: HasSlot> {
     pub(crate) need_flush: AtomicBool,
     /// Bytes that were allocated for buffers of requests.
     pub(crate) allocated: AtomicU64,
-    pub(crate) released_calls: ReleasedCalls,
+    pub(crate) orphaned_calls: OrphanedCalls,
     #[pin]
     pub(crate) transport: T,
     pub(crate) slots: SlotTable<T>,
@@ -82,7 +82,7 @@ pub(crate) struct Parts<T: HasSlot> {
 }
 
 /// A reference to an [`Xprt`] that does not keep it alive, for completion and event handlers.
-pub type XprtLink<T> = Link<Xprt<T>>;
+pub type WeakXprt<T> = Weak<Xprt<T>>;
 
 // SAFETY: Nothing in it belongs to a task or CPU.
 unsafe impl<T: HasSlot> Send for Xprt<T> {}
@@ -157,8 +157,8 @@ impl<T: HasSlot> Xprt<T> {
     }
 
     /// Returns a reference for handlers that does not keep the transport alive.
-    pub fn link(&self) -> XprtLink<T> {
-        self.parts.link.clone()
+    pub fn downgrade(&self) -> WeakXprt<T> {
+        self.parts.weak.clone()
     }
 
     /// # Safety

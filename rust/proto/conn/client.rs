@@ -11,7 +11,7 @@ const MAX_MALFORMED: u8 = 2;
 
 /// A connection as the client sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Connection {
+pub struct ConnMachine {
     state: State,
     malformed: u8,
 }
@@ -78,7 +78,7 @@ pub enum Action {
     Release,
 }
 
-impl Connection {
+impl ConnMachine {
     /// Creates the state without a connection.
     pub const fn new() -> Self {
         Self {
@@ -122,7 +122,7 @@ impl Connection {
     }
 }
 
-impl Default for Connection {
+impl Default for ConnMachine {
     fn default() -> Self {
         Self::new()
     }

@@ -4,7 +4,7 @@
 
 /// A connection as the server sees it, from the client's request on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Connection {
+pub struct ConnMachine {
     state: State,
 }
 
@@ -60,7 +60,7 @@ pub enum Action {
     TearDown,
 }
 
-impl Connection {
+impl ConnMachine {
     /// Creates the state after the client's connection request.
     pub const fn new() -> Self {
         Self {
@@ -104,7 +104,7 @@ impl Connection {
     }
 }
 
-impl Default for Connection {
+impl Default for ConnMachine {
     fn default() -> Self {
         Self::new()
     }

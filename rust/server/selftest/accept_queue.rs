@@ -31,12 +31,12 @@ use rdma::{
         net, //
     }, //
 };
-use sunrpc::selftest::link_to_nothing;
+use sunrpc::selftest::empty_weak;
 
 /// Creates a listener for which at most `max` clients wait, and at most `of_host` of one host.
 /// Nobody accepts them.
 fn listener(max: usize, of_host: usize) -> Result<(Arc<AcceptQueue>, CmListener<AcceptQueue>)> {
-    let requests = AcceptQueue::new(link_to_nothing()?, Limits { all: max, of_host })?;
+    let requests = AcceptQueue::new(empty_weak()?, Limits { all: max, of_host })?;
     let id = CmListener::new(&net(), &address(PORT)?, 4, requests.clone())?;
     Ok((requests, id))
 }

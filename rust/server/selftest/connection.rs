@@ -34,7 +34,7 @@ use rdma::{
     send::Buffers,
     ProtectionDomain, //
 };
-use sunrpc::selftest::link_to_nothing;
+use sunrpc::selftest::empty_weak;
 
 pub(super) fn ended_connection_has_no_room_for_work() -> Result<bool> {
     let mut queue = WorkQueue::with_capacity(4, GFP_KERNEL)?;
@@ -63,7 +63,7 @@ const PORT: u16 = 20_052;
 const TIMEOUT_MS: u32 = 10_000;
 
 pub(super) fn failed_queue_pair_is_one_lost_connection() -> Result<bool> {
-    let connection = ServerConn::new(link_to_nothing()?, &[], 1)?;
+    let connection = ServerConn::new(empty_weak()?, &[], 1)?;
     let id = Id::new(&net(), connection.clone())?;
     id.resolve_address(&address(PORT)?, TIMEOUT_MS)?;
     // There is no event: the server resolves no addresses.

@@ -92,10 +92,10 @@ fn call_gets_both_buffers_or_none() -> Result<bool> {
 }
 
 /// A message without bytes, as these calls have none.
-pub(super) struct Nothing;
+pub(super) struct EmptyMessage;
 
 // SAFETY: There are no bytes.
-unsafe impl Stable for Nothing {
+unsafe impl Stable for EmptyMessage {
     fn memory(&self) -> NonNull<[u8]> {
         NonNull::slice_from_raw_parts(NonNull::dangling(), 0)
     }
@@ -140,7 +140,7 @@ impl Thread {
 
     fn save(&mut self, saved_pages: &mut SavedReplyPages) -> Result {
         // SAFETY: The thread has all of its pages, and nobody else uses them.
-        unsafe { SvcArgs::<Nothing>::new(self.rqst(0)) }.save_reply_pages(saved_pages, PAGES)
+        unsafe { SvcArgs::<EmptyMessage>::new(self.rqst(0)) }.save_reply_pages(saved_pages, PAGES)
     }
 
     fn restore(&mut self, saved_pages: &mut SavedReplyPages) {
@@ -299,7 +299,7 @@ fn forgotten_call_has_no_bytes() -> Result<bool> {
     // SAFETY: Nobody changes it meanwhile.
     let before = pointers(unsafe { &*rqst }, memory);
     // SAFETY: The thread has decoded the call as far as it wants.
-    unsafe { svc_args::forget(rqst) };
+    unsafe { svc_args::clear(rqst) };
     // SAFETY: The stream is initialised.
     let ended = unsafe { raw::xdr_inline_decode(stream, 4).is_null() };
     // SAFETY: Nobody changes the `svc_rqst` meanwhile.

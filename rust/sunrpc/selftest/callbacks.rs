@@ -7,7 +7,7 @@ use super::{
         Caller,
         Echo,
         CLASS,
-        NOBODY, //
+        NO_MODULE, //
     },
     Test, //
 };
@@ -42,7 +42,7 @@ const SHORTEST: usize = 8;
 const LIMIT: usize = 2 * Echo::CALLBACK_SLOTS as usize;
 
 fn callback_has_a_size() -> Result<bool> {
-    let _registered = CLASS.register(&NOBODY)?;
+    let _registered = CLASS.register(&NO_MODULE)?;
     let caller = Caller::new()?;
     let call = KVec::from_elem(0, CallbackRqst::MAX_LEN + 1, GFP_KERNEL)?;
     let deliver = |len: usize| -> Result<_> {
@@ -61,7 +61,7 @@ fn callback_has_a_size() -> Result<bool> {
 }
 
 fn callback_without_a_service_uses_nothing_up() -> Result<bool> {
-    let _registered = CLASS.register(&NOBODY)?;
+    let _registered = CLASS.register(&NO_MODULE)?;
     let caller = Caller::new()?;
     let refused = caller.with_transport(|xprt| {
         (0..=LIMIT).all(|_| xprt.deliver_callback(&[0; SHORTEST]) == Err(CallbackError::NoService))
@@ -70,7 +70,7 @@ fn callback_without_a_service_uses_nothing_up() -> Result<bool> {
 }
 
 fn peer_has_no_more_callbacks_than_it_may() -> Result<bool> {
-    let _registered = CLASS.register(&NOBODY)?;
+    let _registered = CLASS.register(&NO_MODULE)?;
     let caller = Caller::new()?;
     let mut taken = KVec::with_capacity(LIMIT, GFP_KERNEL)?;
     let passed = caller.with_transport(|xprt| -> Result<bool> {

@@ -5,7 +5,7 @@
 use super::Test;
 use crate::{
     errno,
-    released_calls::ReleasedCalls,
+    orphaned_calls::OrphanedCalls,
     reply_timeout::LOST_WITHOUT_REPLY,
     task::gfp_flags,
     timeouts::{
@@ -41,7 +41,7 @@ use core::{
             Relaxed,
             Release, //
         }, //
-    },
+    }, //
 };
 use kernel::{
     alloc::{
@@ -160,7 +160,7 @@ pub(super) static CLASS: Class<Echo> = Class::new();
 
 // SAFETY: The module that has these tests cannot be unloaded while it runs them, so they need no
 // reference.
-pub(super) static NOBODY: ThisModule = unsafe { ThisModule::from_ptr(null_mut()) };
+pub(super) static NO_MODULE: ThisModule = unsafe { ThisModule::from_ptr(null_mut()) };
 
 /// A transport that replies by itself.
 pub(super) struct Echo;
@@ -250,8 +250,10 @@ impl Transport for Echo {
                 // GARBAGE_ARGS.
                 reply[23] = 4;
             }
-            let received = pending.scatter(&reply, None).map_err(|_| SendError::Io)?;
-            xprt.note_reply();
+            let received = pending
+                .copy_inline(&reply, None)
+                .map_err(|_| SendError::Io)?;
+            xprt.reply_received();
             pending.complete(received);
         }
         Ok(())
@@ -274,7 +276,7 @@ impl Transport for Echo {
         READABLE.store(false, Relaxed);
     }
 
-    fn give_up(&self, xprt: &Xprt<Self>, connect_cookie: u32, reason: &CStr) {
+    fn conditional_disconnect(&self, xprt: &Xprt<Self>, connect_cookie: u32, reason: &CStr) {
         if reason == LOST_WITHOUT_REPLY {
             TIMED_OUT.store(true, Relaxed);
         }
@@ -485,15 +487,15 @@ impl Caller {
     }
 
     /// Calls `procedure` in another task with these `flags`. The result comes later.
-    fn begin(self: &Arc<Self>, procedure: usize, flags: c_int) -> Result<Arc<Begun>> {
-        let begun = Arc::pin_init(
-            pin_init!(Begun {
+    fn start(self: &Arc<Self>, procedure: usize, flags: c_int) -> Result<Arc<StartedCall>> {
+        let started = Arc::pin_init(
+            pin_init!(StartedCall {
                 ended <- Completion::new(),
                 status: AtomicI32::new(0),
             }),
             GFP_KERNEL,
         )?;
-        let (caller, call) = (self.clone(), begun.clone());
+        let (caller, call) = (self.clone(), started.clone());
         workqueue::system_long().try_spawn(GFP_KERNEL, move || {
             let result = caller.call_with(procedure, flags);
             drop(caller);
@@ -501,7 +503,7 @@ impl Caller {
             call.status.store(status, Relaxed);
             call.ended.complete_all();
         })?;
-        Ok(begun)
+        Ok(started)
     }
 }
 
@@ -512,13 +514,13 @@ unsafe impl Sync for Caller {}
 
 /// A call that another task makes.
 #[pin_data]
-struct Begun {
+struct StartedCall {
     #[pin]
     ended: Completion,
     status: AtomicI32,
 }
 
-impl Begun {
+impl StartedCall {
     /// Waits for the end of the call, and returns its status.
     fn status(&self) -> c_int {
         self.ended.wait_for_completion();
@@ -542,7 +544,7 @@ impl Drop for Caller {
 
 fn call_without_a_reply_ends_the_connection() -> Result<bool> {
     // This is dropped last.
-    let _registered = CLASS.register(&NOBODY)?;
+    let _registered = CLASS.register(&NO_MODULE)?;
     let caller = Caller::new()?;
     let connected = || CONNECTED.load(Relaxed);
     let before = connected();
@@ -556,7 +558,7 @@ fn call_without_a_reply_ends_the_connection() -> Result<bool> {
 }
 
 fn call_that_can_never_be_sent_fails() -> Result<bool> {
-    let _registered = CLASS.register(&NOBODY)?;
+    let _registered = CLASS.register(&NO_MODULE)?;
     let caller = Caller::new()?;
     let refused = caller.call(IMPOSSIBLE) == Err(EMSGSIZE);
     caller.call(WITH_REPLY)?;
@@ -565,13 +567,13 @@ fn call_that_can_never_be_sent_fails() -> Result<bool> {
 }
 
 fn call_that_cannot_be_sent_any_more_fails_no_other() -> Result<bool> {
-    let _registered = CLASS.register(&NOBODY)?;
+    let _registered = CLASS.register(&NO_MODULE)?;
     let caller = Arc::new(Caller::new()?, GFP_KERNEL)?;
     caller.call(WITH_REPLY)?;
     BUSY.store(true, Relaxed);
-    let unsendable = caller.begin(UNSENDABLE, raw::RPC_TASK_SOFT as c_int);
+    let unsendable = caller.start(UNSENDABLE, raw::RPC_TASK_SOFT as c_int);
     fsleep(Delta::from_millis(200));
-    let sendable = caller.begin(WITH_REPLY, 0);
+    let sendable = caller.start(WITH_REPLY, 0);
     // The first call is the first to be sent. But its task waits again for its turn after each
     // time-out, so the task of the second one sends both.
     fsleep(Delta::from_millis(1_000));
@@ -600,7 +602,7 @@ fn worker_may_wait_for_memory() -> Result<bool> {
 }
 
 fn device_that_fails_for_a_moment_fails_no_call() -> Result<bool> {
-    let _registered = CLASS.register(&NOBODY)?;
+    let _registered = CLASS.register(&NO_MODULE)?;
     let caller = Caller::new()?;
     FAIL.store(true, Relaxed);
     let replied = caller.call(WITH_REPLY).is_ok();
@@ -610,7 +612,7 @@ fn device_that_fails_for_a_moment_fails_no_call() -> Result<bool> {
 }
 
 fn attempts_to_connect_are_a_few_seconds_apart() -> Result<bool> {
-    let _registered = CLASS.register(&NOBODY)?;
+    let _registered = CLASS.register(&NO_MODULE)?;
     let caller = Caller::new()?;
     // Two are made at once.
     BROKEN_OFF.store(4, Relaxed);
@@ -631,7 +633,7 @@ fn host_unreachable() -> Error {
 }
 
 fn call_that_must_not_wait_fails_with_the_first_attempt() -> Result<bool> {
-    let _registered = CLASS.register(&NOBODY)?;
+    let _registered = CLASS.register(&NO_MODULE)?;
     let caller = Caller::with(&SHORT_TIMEOUT, raw::rpc_auth_flavors_RPC_AUTH_NULL)?;
     UNANSWERED.store(2, Relaxed);
     // As the first call of a mount, and that to the server of a referral.
@@ -644,7 +646,7 @@ fn call_that_must_not_wait_fails_with_the_first_attempt() -> Result<bool> {
 }
 
 fn reply_may_come_before_its_call_is_counted_as_released() -> Result<bool> {
-    let calls = ReleasedCalls::new();
+    let calls = OrphanedCalls::new();
     // The reply frees no credit yet, and the call then takes none.
     let early = !calls.replied() && !calls.add() && calls.credits() == 0;
     // In the usual order the call keeps a credit, which its reply frees, once.
@@ -653,7 +655,7 @@ fn reply_may_come_before_its_call_is_counted_as_released() -> Result<bool> {
 }
 
 fn time_for_a_reply_counts_from_when_the_call_was_sent() -> Result<bool> {
-    let _registered = CLASS.register(&NOBODY)?;
+    let _registered = CLASS.register(&NO_MODULE)?;
     let caller = Caller::with(&SHORT_TIMEOUT, raw::rpc_auth_flavors_RPC_AUTH_NULL)?;
     let caller = Arc::new(caller, GFP_KERNEL)?;
     caller.call(WITH_REPLY)?;
@@ -664,10 +666,10 @@ fn time_for_a_reply_counts_from_when_the_call_was_sent() -> Result<bool> {
     SILENT.store(true, Relaxed);
     BUSY.store(true, Relaxed);
     let calls = [raw::RPC_TASK_NO_RETRANS_TIMEOUT as c_int, 0];
-    let calls = calls.map(|flags| caller.begin(WITH_REPLY, flags));
+    let calls = calls.map(|flags| caller.start(WITH_REPLY, flags));
     fsleep(Delta::from_millis(1_500));
     BUSY.store(false, Relaxed);
-    let another = caller.begin(WITH_REPLY, 0);
+    let another = caller.start(WITH_REPLY, 0);
     // Their time is over, but they have been sent for less than half of it.
     fsleep(Delta::from_millis(800));
     let stays = connected() == 0;
@@ -683,12 +685,12 @@ fn time_for_a_reply_counts_from_when_the_call_was_sent() -> Result<bool> {
 }
 
 fn peer_reads_nothing_that_is_encrypted_once_more() -> Result<bool> {
-    let _registered = CLASS.register(&NOBODY)?;
+    let _registered = CLASS.register(&NO_MODULE)?;
     // For this crate the flavor is like RPCSEC_GSS, as it is neither of the two that leave the
     // arguments as they are.
     let caller = Caller::with(&TIMEOUT, raw::rpc_auth_flavors_RPC_AUTH_TLS)?;
     let caller = Arc::new(caller, GFP_KERNEL)?;
-    let call = || caller.begin(WITH_REPLY, 0);
+    let call = || caller.start(WITH_REPLY, 0);
     // It is an error for AUTH_TLS, but there is a reply.
     call()?.status();
     let before = CONNECTED.load(Relaxed);
@@ -709,7 +711,7 @@ fn peer_reads_nothing_that_is_encrypted_once_more() -> Result<bool> {
 }
 
 fn call_that_is_not_understood_is_sent_again_at_once() -> Result<bool> {
-    let _registered = CLASS.register(&NOBODY)?;
+    let _registered = CLASS.register(&NO_MODULE)?;
     let caller = Caller::with(&SHORT_TIMEOUT, raw::rpc_auth_flavors_RPC_AUTH_NULL)?;
     caller.call(WITH_REPLY)?;
     let before = CONNECTED.load(Relaxed);
@@ -724,10 +726,10 @@ fn call_that_is_not_understood_is_sent_again_at_once() -> Result<bool> {
 }
 
 fn reply_does_not_close_an_opened_window() -> Result<bool> {
-    let _registered = CLASS.register(&NOBODY)?;
+    let _registered = CLASS.register(&NO_MODULE)?;
     let caller = Caller::new()?;
     let stays = caller.with_transport(|xprt| {
-        let is = |credits| xprt.fill_window(credits) && !xprt.fill_window(credits - 1);
+        let is = |credits| xprt.fills_window(credits) && !xprt.fills_window(credits - 1);
         xprt.set_window(2, || 2);
         let before = is(2);
         // When the grant was taken, there were resources for two calls. Now there are for four.

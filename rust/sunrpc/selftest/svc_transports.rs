@@ -4,10 +4,10 @@
 //! network.
 
 use super::{
-    buffers::Nothing,
+    buffers::EmptyMessage,
     calls::{
         Caller,
-        NOBODY, //
+        NO_MODULE, //
     },
     Test, //
 };
@@ -28,10 +28,10 @@ use crate::{
     SvcCallback,
     SvcClass,
     SvcConnection,
-    SvcLink,
     SvcListener,
     SvcResult,
-    SvcXprt, //
+    SvcXprt,
+    WeakSvcXprt, //
 };
 use core::{
     ptr::{
@@ -41,7 +41,7 @@ use core::{
     sync::atomic::{
         AtomicUsize,
         Ordering::Relaxed, //
-    },
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -68,7 +68,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ),
 ];
 
-/// The longest callback that [`Nobody`] could send.
+/// The longest callback that [`TestConnection`] could send.
 const LONGEST_CALLBACK: usize = 8;
 
 /// The number of calls of each method.
@@ -79,25 +79,25 @@ struct Calls {
 }
 
 /// A connection to nobody.
-struct Nobody(Arc<Calls>);
+struct TestConnection(Arc<Calls>);
 
-static BACKCHANNEL: SvcBackchannelClass<Nobody> = SvcBackchannelClass::new();
+static BACKCHANNEL: SvcBackchannelClass<TestConnection> = SvcBackchannelClass::new();
 
 // SAFETY: It is not registered.
-static CLASS: SvcClass<Nobody> =
-    unsafe { SvcClass::with_ops(c"nobody", 0, 0, svc_ops::connection::<Nobody>()) };
+static CLASS: SvcClass<TestConnection> =
+    unsafe { SvcClass::with_ops(c"selftest", 0, 0, svc_ops::connection::<TestConnection>()) };
 
-impl HasSvcCall for Nobody {
-    type Message = Nothing;
+impl HasSvcCall for TestConnection {
+    type Message = EmptyMessage;
     type CallContext = ();
 }
 
-impl SvcConnection for Nobody {
+impl SvcConnection for TestConnection {
     type Listener = ();
     type Work = ();
     type Caller = ();
 
-    const BACKCHANNEL_NAME: &'static CStr = c"nobody";
+    const BACKCHANNEL_NAME: &'static CStr = c"selftest";
     // CAST: `XPRT_TRANSPORT_BC` is the sign bit.
     const BACKCHANNEL_IDENT: i32 = (0x7e58_u32 | 1 << 31) as i32;
     const BACKCHANNEL_NETIDS: [&'static CStr; 2] = [c"", c""];
@@ -135,7 +135,7 @@ impl SvcConnection for Nobody {
         &self,
         _xprt: &SvcXprt<Self>,
         (): (),
-        _args: &mut SvcArgs<'_, Nothing>,
+        _args: &mut SvcArgs<'_, EmptyMessage>,
     ) -> Option<KBox<SvcCall<Self>>> {
         None
     }
@@ -145,7 +145,7 @@ impl SvcConnection for Nobody {
     fn reply(
         &self,
         _xprt: &SvcXprt<Self>,
-        _message: Nothing,
+        _message: EmptyMessage,
         (): &mut (),
         _result: SvcResult<'_>,
     ) -> Result {
@@ -168,28 +168,28 @@ impl SvcConnection for Nobody {
 }
 
 /// A listener with as many peers as `peers` says.
-struct Door {
+struct TestListener {
     calls: Arc<Calls>,
     peers: AtomicUsize,
     rejected: AtomicUsize,
 }
 
-static DOOR: SvcClass<Door> = SvcClass::new();
+static LISTENER_CLASS: SvcClass<TestListener> = SvcClass::new();
 
-impl SvcListener for Door {
-    type Connection = Nobody;
+impl SvcListener for TestListener {
+    type Connection = TestConnection;
     /// The number of the peer.
     type Incoming = usize;
 
-    const NAME: &'static CStr = c"door";
+    const NAME: &'static CStr = c"selftest";
     const IDENT: i32 = 0;
     const MAX_PAYLOAD: u32 = 0;
 
     fn class() -> &'static SvcClass<Self> {
-        &DOOR
+        &LISTENER_CLASS
     }
 
-    fn new(_link: SvcLink<Self>) -> impl PinInit<Self, Error> {
+    fn new(_link: WeakSvcXprt<Self>) -> impl PinInit<Self, Error> {
         Err::<Self, _>(ENODEV)
     }
 
@@ -212,9 +212,13 @@ impl SvcListener for Door {
     }
 
     /// Accepts the first peer only, which has no addresses. There is no memory for others.
-    fn accept(&self, incoming: usize, _link: SvcLink<Nobody>) -> impl PinInit<Nobody, Error> {
+    fn accept(
+        &self,
+        incoming: usize,
+        _link: WeakSvcXprt<TestConnection>,
+    ) -> impl PinInit<TestConnection, Error> {
         match incoming {
-            1 => Ok(Nobody(self.calls.clone())),
+            1 => Ok(TestConnection(self.calls.clone())),
             _ => Err(ENOMEM),
         }
     }
@@ -229,29 +233,29 @@ fn listener_hears_of_rejected_peers() -> Result<bool> {
     // any more.
     let queue = SERVER.start()?;
     let calls = Arc::new(Calls::default(), GFP_KERNEL)?;
-    let door = Door {
+    let state = TestListener {
         calls: calls.clone(),
         peers: AtomicUsize::new(2),
         rejected: AtomicUsize::new(0),
     };
     // SAFETY: The class is static, and so are its operations, which nothing changes. The first
     // namespace is never freed. A transport that no service has is on no list, and nothing of it
-    // asks for its service. The functions are those for `Door`.
+    // asks for its service. The functions are those for `TestListener`.
     let xprt = unsafe {
         SvcXprt::create(
-            DOOR.as_raw(),
-            &*(*DOOR.as_raw()).xcl_ops,
+            LISTENER_CLASS.as_raw(),
+            &*(*LISTENER_CLASS.as_raw()).xcl_ops,
             &raw mut raw::init_net,
             null_mut(),
-            listener_functions::<Door>(),
-            |_link| Ok(door),
+            listener_functions::<TestListener>(),
+            |_link| Ok(state),
         )
     }?;
     // SAFETY: `create` made it, with the reference that is put below.
     let listener = unsafe { xprt.as_ref() };
     let rejected = [1, 2].map(|count| {
         // SAFETY: What `xpo_accept` needs is there: the listener.
-        let made = unsafe { listener.accept(svc_ops::connection::<Nobody>()) };
+        let made = unsafe { listener.accept(svc_ops::connection::<TestConnection>()) };
         made.is_none() && listener.rejected.load(Relaxed) == count
     });
     // SAFETY: `create` made the transport with this reference. It is not used any more.
@@ -261,18 +265,18 @@ fn listener_hears_of_rejected_peers() -> Result<bool> {
 }
 
 /// Creates a connection that no service has. The caller puts its reference.
-fn connection_without_service(nobody: Nobody) -> Result<NonNull<SvcXprt<Nobody>>> {
+fn connection_without_service(state: TestConnection) -> Result<NonNull<SvcXprt<TestConnection>>> {
     // SAFETY: The class and the operations are static, and the first namespace is never freed. A
     // transport that no service has is on no list, and nothing of it asks for its service. The
-    // functions are those for `Nobody`.
+    // functions are those for `TestConnection`.
     unsafe {
         SvcXprt::create(
             CLASS.as_raw(),
-            svc_ops::connection::<Nobody>(),
+            svc_ops::connection::<TestConnection>(),
             &raw mut raw::init_net,
             null_mut(),
-            connection_functions::<Nobody>(),
-            |_link| Ok(nobody),
+            connection_functions::<TestConnection>(),
+            |_link| Ok(state),
         )
     }
 }
@@ -282,7 +286,7 @@ fn busy_transport_gives_up_its_device() -> Result<bool> {
     // more.
     let queue = SERVER.start()?;
     let calls = Arc::new(Calls::default(), GFP_KERNEL)?;
-    let xprt = connection_without_service(Nobody(calls.clone()))?;
+    let xprt = connection_without_service(TestConnection(calls.clone()))?;
     // `svc_xprt_init` has set `XPT_BUSY`, as if a thread were to come. None does.
     // SAFETY: `create` made it, with the reference that is put below.
     unsafe { xprt.as_ref() }.close_later();
@@ -302,9 +306,9 @@ fn callback_that_is_too_long_fails_alone() -> Result<bool> {
     // No class is registered yet, so the queue does not run. It is dropped when nothing is queued
     // any more.
     let queue = SERVER.start()?;
-    let registered = BACKCHANNEL.register(&NOBODY)?;
-    let xprt = connection_without_service(Nobody(Arc::new(Calls::default(), GFP_KERNEL)?))?;
-    let caller = Caller::reverse(Nobody::BACKCHANNEL_IDENT, xprt.as_ptr().cast())?;
+    let registered = BACKCHANNEL.register(&NO_MODULE)?;
+    let xprt = connection_without_service(TestConnection(Arc::new(Calls::default(), GFP_KERNEL)?))?;
+    let caller = Caller::reverse(TestConnection::BACKCHANNEL_IDENT, xprt.as_ptr().cast())?;
     // SAFETY: The transport is live, and its operations are static.
     let send_request = unsafe { (*(*caller.xprt()).ops).send_request }.ok_or(EINVAL)?;
     let send = |len: usize| -> Result<_> {
@@ -315,7 +319,7 @@ fn callback_that_is_too_long_fails_alone() -> Result<bool> {
         // It has a credit.
         rqst.rq_cong = 1;
         rqst.rq_snd_buf.head[0].iov_len = len;
-        // SAFETY: What the function looks at is there: `Nobody` does not read the call.
+        // SAFETY: What the function looks at is there: `TestConnection` does not read the call.
         let status = unsafe { send_request(&raw mut *rqst) };
         Ok((status, task.tk_rpc_status))
     };

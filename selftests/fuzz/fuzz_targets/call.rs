@@ -24,7 +24,7 @@ const POLICY: Policy = Policy {
         write_chunks: 16,
         segments: 61,
     },
-    max_pull: 1 << 21,
+    max_read_bytes: 1 << 21,
     reverse: true,
 };
 
@@ -77,7 +77,7 @@ fn serve(message: &[u8], call: &Call<'_>) {
     // Half of every chunk is used; the reply takes whatever form it can.
     let mut placement = Placement::new(call, true);
     let mut written = Vec::new();
-    while let Some(chunk) = placement.pass() {
+    while let Some(chunk) = placement.skip() {
         written.push(chunk.total() / 2);
     }
     for payload in [24, 1000, 4096, 1 << 20] {

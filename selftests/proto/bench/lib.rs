@@ -19,7 +19,7 @@ const POLICY: Policy = Policy {
         write_chunks: 1,
         segments: 16,
     },
-    max_pull: 1 << 20,
+    max_read_bytes: 1 << 20,
     reverse: false,
 };
 

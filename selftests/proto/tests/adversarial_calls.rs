@@ -12,7 +12,7 @@ use proto::call::Reason;
 use proto::call::Rejection;
 use proto::chunk::Limits;
 use proto::error::Misuse;
-use proto::reply_builder::Place;
+use proto::reply_builder::Destination;
 use proto::reply_builder::Placement;
 use proto::reply_builder::ReplyBuilder;
 use proto::reply_builder::Unreturnable;
@@ -178,8 +178,11 @@ fn adv16_request_of_all_credits_is_served() {
     message[8..12].fill(0xFF);
     served(&message);
     // What is granted is ours to say: it follows from Calls and a limit, not from requests.
-    assert_eq!(proto::credit::raised(8, 8, 16, 16), Some(16));
-    assert_eq!(proto::credit::raised(16, u32::MAX, u32::MAX, 16), None);
+    assert_eq!(proto::credit::raised_grant(8, 8, 16, 16), Some(16));
+    assert_eq!(
+        proto::credit::raised_grant(16, u32::MAX, u32::MAX, 16),
+        None
+    );
 }
 
 #[test]
@@ -494,8 +497,8 @@ fn adv46_empty_chunk_asks_for_inline() {
     let message = msg(&write_list(&[&[], &[(2, 4096)]], None));
     let call = served(&message);
     let mut placement = Placement::new(&call, true);
-    assert_eq!(placement.place(100), Ok(Place::Inline));
-    let Ok(Place::Chunk { index: 1, .. }) = placement.place(4000) else {
+    assert_eq!(placement.place(100), Ok(Destination::Inline));
+    let Ok(Destination::Chunk { index: 1, .. }) = placement.place(4000) else {
         panic!();
     };
     let answer = ReplyBuilder::new(&call, &[0, 4000], 24 + 100, 1024).unwrap();
@@ -511,7 +514,7 @@ fn adv47_chunk_beyond_four_gib() {
     let half = 0x8000_0000;
     let message = msg(&write_list(&[&[(1, half), (2, half)]], None));
     let call = served(&message);
-    let Ok(Place::Chunk { segments, .. }) = Placement::new(&call, true).place(4096) else {
+    let Ok(Destination::Chunk { segments, .. }) = Placement::new(&call, true).place(4096) else {
         panic!();
     };
     let lengths: Vec<_> = proto::reply_builder::written_segments(segments, 4096)
@@ -619,7 +622,7 @@ fn adv101_write_list_with_protected_results() {
     let message = msg(&write_list(&[&[(1, 4096)]], Some(&[(2, 8192)])));
     let call = served(&message);
     let mut placement = Placement::new(&call, false);
-    assert_eq!(placement.place(4096), Ok(Place::Inline));
+    assert_eq!(placement.place(4096), Ok(Destination::Inline));
     let answer = ReplyBuilder::new(&call, &[], 4096 + 64, 1024).unwrap();
     let mut out = [0; 72];
     answer.emit(GRANT, &mut out).unwrap();

@@ -22,9 +22,9 @@ use proto::reply_builder;
 use crate::common::golden;
 use crate::common::*;
 
-fn open_client() -> client::Connection {
+fn open_client() -> client::ConnMachine {
     use client::Event::*;
-    let mut connection = client::Connection::new();
+    let mut connection = client::ConnMachine::new();
     for event in [Connect, AddressResolved, RouteResolved, Established] {
         let _ = connection.on(event);
     }
@@ -32,9 +32,9 @@ fn open_client() -> client::Connection {
     connection
 }
 
-fn open_server() -> server::Connection {
+fn open_server() -> server::ConnMachine {
     use server::Event::*;
-    let mut connection = server::Connection::new();
+    let mut connection = server::ConnMachine::new();
     for event in [Prepared, Established] {
         let _ = connection.on(event);
     }
@@ -98,8 +98,8 @@ fn adv85_read_of_memory_that_is_not_registered() {
 fn adv94_two_calls_before_the_first_reply() {
     assert_eq!(Window::new(8).window(), 1);
     // A Responder with one Receive never grants a second. One with more does with its first reply.
-    assert_eq!(credit::raised(1, 1, 1, 1), None);
-    assert_eq!(credit::raised(1, 1, 8, 8), Some(2));
+    assert_eq!(credit::raised_grant(1, 1, 1, 1), None);
+    assert_eq!(credit::raised_grant(1, 1, 8, 8), Some(2));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use proto::conn::client;
 use proto::conn::server;
 
 /// Drives a client to a state.
-fn client_in(state: client::State) -> client::Connection {
+fn client_in(state: client::State) -> client::ConnMachine {
     use client::Event::*;
     use client::State;
     let way: &[client::Event] = match state {
@@ -17,7 +17,7 @@ fn client_in(state: client::State) -> client::Connection {
         State::Open => &[Connect, AddressResolved, RouteResolved, Established],
         State::Closing => &[Connect, Close],
     };
-    let mut connection = client::Connection::new();
+    let mut connection = client::ConnMachine::new();
     for event in way {
         let _ = connection.on(*event);
     }
@@ -121,7 +121,7 @@ fn third_malformed_message_ends_the_connection() {
 }
 
 /// Drives a server to a state.
-fn server_in(state: server::State) -> server::Connection {
+fn server_in(state: server::State) -> server::ConnMachine {
     use server::Event::*;
     use server::State;
     let way: &[server::Event] = match state {
@@ -131,7 +131,7 @@ fn server_in(state: server::State) -> server::Connection {
         State::Closing => &[Prepared, Close],
         State::Closed => &[Prepared, Close, Drained],
     };
-    let mut connection = server::Connection::new();
+    let mut connection = server::ConnMachine::new();
     for event in way {
         let _ = connection.on(*event);
     }

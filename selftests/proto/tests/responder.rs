@@ -17,7 +17,7 @@ use proto::reply;
 use proto::reply::Incoming;
 use proto::reply::Offer;
 use proto::reply_builder::can_reply;
-use proto::reply_builder::Place;
+use proto::reply_builder::Destination;
 use proto::reply_builder::Placement;
 use proto::reply_builder::ReplyBuilder;
 use proto::reply_builder::Unreturnable;
@@ -41,10 +41,10 @@ fn offer(write: &[&[Segment]], reply: Option<&[Segment]>) -> Vec<u8> {
     message
 }
 
-fn index(place: Result<Place<'_>, Unreturnable>) -> Option<usize> {
+fn index(place: Result<Destination<'_>, Unreturnable>) -> Option<usize> {
     match place.unwrap() {
-        Place::Inline => None,
-        Place::Chunk { index, .. } => Some(index),
+        Destination::Inline => None,
+        Destination::Chunk { index, .. } => Some(index),
     }
 }
 
@@ -146,10 +146,10 @@ fn results_take_chunks_in_order() {
 
     // NFS: the chunk of an operation without data stays unused.
     let mut placement = Placement::new(&call, true);
-    assert!(placement.pass().is_some());
+    assert!(placement.skip().is_some());
     assert_eq!(index(placement.place(100)), None);
     assert_eq!(index(placement.place(200)), Some(2));
-    assert_eq!(placement.pass(), None);
+    assert_eq!(placement.skip(), None);
 
     // A result of no length takes its chunk.
     let mut placement = Placement::new(&call, true);
@@ -235,9 +235,15 @@ fn call_without_chunks_is_answered_by_its_xid() {
             let length = answer.emit(GRANT, &mut out)?;
             Ok::<_, Unreturnable>((answer.body(), length, out))
         };
-        assert_eq!(emitted(&Call::bare(XID)), emitted(&served(&message)));
+        assert_eq!(
+            emitted(&Call::without_chunks(XID)),
+            emitted(&served(&message))
+        );
     }
-    assert_eq!(Call::bare(XID).refuse(), served(&message).refuse());
+    assert_eq!(
+        Call::without_chunks(XID).refuse(),
+        served(&message).refuse()
+    );
 }
 
 #[test]
@@ -464,7 +470,7 @@ fn smallest_call_ends_with_its_procedure_number() {
 #[test]
 fn no_more_is_pulled_than_the_policy_says() {
     let policy = Policy {
-        max_pull: 4096,
+        max_read_bytes: 4096,
         ..POLICY
     };
     let two = |second| {

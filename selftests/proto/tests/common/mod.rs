@@ -25,7 +25,7 @@ pub const POLICY: Policy = Policy {
         write_chunks: 128,
         segments: 61,
     },
-    max_pull: 1024 * 1024 + 4096,
+    max_read_bytes: 1024 * 1024 + 4096,
     reverse: true,
 };
 

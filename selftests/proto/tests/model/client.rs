@@ -9,7 +9,7 @@ use proto::chunk::ReadSegment;
 use proto::chunk::Segment;
 use proto::cm_private_data::PrivateData;
 use proto::conn::client::Action;
-use proto::conn::client::Connection;
+use proto::conn::client::ConnMachine;
 use proto::conn::client::Event;
 use proto::credit::Window;
 use proto::header::Call;
@@ -69,7 +69,7 @@ struct Pending {
 
 #[derive(Debug)]
 pub struct Client {
-    connection: Connection,
+    connection: ConnMachine,
     sizes: PrivateData,
     thresholds: Thresholds,
     window: Window,
@@ -84,7 +84,7 @@ impl Client {
             .map(|xid| Request::new(choices, u32::try_from(xid).unwrap()))
             .collect();
         Self {
-            connection: Connection::new(),
+            connection: ConnMachine::new(),
             sizes: private_data(choices),
             thresholds: Thresholds::DEFAULT,
             window: Window::new(1 + u32::try_from(choices.below(8)).unwrap()),

@@ -11,7 +11,7 @@ use proto::chunk::Limits;
 use proto::chunk::Segment;
 use proto::cm_private_data::PrivateData;
 use proto::conn::server::Action;
-use proto::conn::server::Connection;
+use proto::conn::server::ConnMachine;
 use proto::conn::server::Event;
 use proto::credit;
 use proto::credit::Window;
@@ -20,7 +20,7 @@ use proto::plan::Role;
 use proto::plan::Thresholds;
 use proto::rdma_error::ErrorMessage;
 use proto::reply_builder::written_segments;
-use proto::reply_builder::Place;
+use proto::reply_builder::Destination;
 use proto::reply_builder::Placement;
 use proto::reply_builder::ReplyBuilder;
 use proto::reverse::Header;
@@ -39,7 +39,7 @@ const POLICY: Policy = Policy {
         write_chunks: 1,
         segments: 16,
     },
-    max_pull: 20_000,
+    max_read_bytes: 20_000,
     reverse: true,
 };
 
@@ -48,7 +48,7 @@ const CREDITS: u32 = 12;
 
 #[derive(Debug)]
 pub struct Server {
-    connection: Connection,
+    connection: ConnMachine,
     sizes: PrivateData,
     thresholds: Thresholds,
     /// Credits for which there are Receives.
@@ -66,7 +66,7 @@ pub struct Server {
 impl Server {
     pub fn new(choices: &mut impl Choices) -> Self {
         Self {
-            connection: Connection::new(),
+            connection: ConnMachine::new(),
             sizes: private_data(choices),
             thresholds: Thresholds::DEFAULT,
             granted: 1,
@@ -86,7 +86,7 @@ impl Server {
         theirs: Option<PrivateData>,
         client_receives: usize,
     ) -> Option<PrivateData> {
-        self.connection = Connection::new();
+        self.connection = ConnMachine::new();
         self.granted = 1;
         self.posted = 0;
         self.reverse = Window::new(REVERSE_CREDITS);
@@ -165,14 +165,15 @@ impl Server {
         };
         let request = execute(fabric, &call);
 
-        if let Some(granted) = credit::raised(self.granted, serving, CREDITS, CREDITS) {
+        if let Some(granted) = credit::raised_grant(self.granted, serving, CREDITS, CREDITS) {
             self.granted = granted;
         }
         self.post_receives(fabric);
         // Ours never says less than it has Receives for. Another Responder may.
-        let less = match choices.one_in(4) {
-            true => choices.below(usize::try_from(self.granted).unwrap()),
-            false => 0,
+        let less = if choices.one_in(4) {
+            choices.below(usize::try_from(self.granted).unwrap())
+        } else {
+            0
         };
         let grant = self.granted - u32::try_from(less).unwrap();
 
@@ -204,11 +205,11 @@ impl Server {
         if let Some(result) = result {
             let length = u64::try_from(result.len()).unwrap();
             match placement.place(length).ok()? {
-                Place::Inline => {
+                Destination::Inline => {
                     payload.extend_from_slice(result);
                     payload.resize(xdr::roundup(payload.len()), 0);
                 }
-                Place::Chunk { index, segments } => {
+                Destination::Chunk { index, segments } => {
                     written.resize(index + 1, 0);
                     written[index] = length;
                     placed = Some((segments, length, result));

@@ -26,7 +26,7 @@ pub const UNACKNOWLEDGED_MS: u64 = 60_000;
 
 /// The observed use of a grant.
 #[derive(Clone, Copy, Debug)]
-pub struct Sight {
+pub struct Sample {
     /// The time, in milliseconds.
     pub now: u64,
     /// The grant of replies that begin from now on.
@@ -42,7 +42,7 @@ pub struct Sight {
     pub oldest_posted: u64,
     /// [`ACKNOWLEDGED_MS`], or [`UNACKNOWLEDGED_MS`] if Sends complete before they are
     /// acknowledged.
-    pub settle_ms: u64,
+    pub ack_grace_ms: u64,
 }
 
 /// The action that the caller has to carry out.
@@ -50,7 +50,7 @@ pub struct Sight {
 pub enum Action {
     /// Nothing.
     None,
-    /// Grant so much from now on, but keep the Receives. Then call [`Lowering::lowered`].
+    /// Grant so much from now on, but keep the Receives. Then call [`GrantDecay::lowered`].
     Lower(u32),
     /// Do not post more Receives again than the grant takes, to which it may have been raised
     /// meanwhile.
@@ -65,18 +65,18 @@ enum State {
     /// yet, and it may have been raised since.
     Lowered { replies: u32 },
     /// A reply that announces it had begun at the time `at`, and none waited.
-    Told { at: u64 },
+    Announced { at: u64 },
 }
 
 /// The grant of one Requester, observed about once in a second in which there was a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lowering {
+pub struct GrantDecay {
     state: State,
     /// The grant that is never lowered.
     least: u32,
 }
 
-impl Lowering {
+impl GrantDecay {
     /// Creates the state for a Requester whose first grant, at the time `now`, is `least`.
     pub const fn new(now: u64, least: u32) -> Self {
         Self {
@@ -89,12 +89,12 @@ impl Lowering {
     }
 
     /// Observes the use of the grant, and returns the action that follows.
-    pub fn look(&mut self, sight: &Sight) -> Action {
-        let Sight { now, granted, .. } = *sight;
+    pub fn observe(&mut self, sample: &Sample) -> Action {
+        let Sample { now, granted, .. } = *sample;
         match self.state {
-            State::Granted { .. } if sight.used >= granted.div_ceil(4) => self.restart(now),
+            State::Granted { .. } if sample.used >= granted.div_ceil(4) => self.restart(now),
             State::Granted { since, most } => {
-                let most = most.max(sight.used);
+                let most = most.max(sample.used);
                 self.state = State::Granted { since, most };
                 if now.saturating_sub(since) >= UNUSED_MS {
                     self.restart(now);
@@ -106,15 +106,15 @@ impl Lowering {
             }
             State::Lowered { replies } => {
                 // Each reply that has begun is posted, or about to be.
-                if sight.replies != replies && !sight.replies_wait {
-                    self.state = State::Told { at: now };
+                if sample.replies != replies && !sample.replies_wait {
+                    self.state = State::Announced { at: now };
                 }
             }
-            State::Told { at } => {
+            State::Announced { at } => {
                 let since = now.saturating_sub(at);
                 // What had begun by then was posted in half of the time since, and has completed.
-                let is_posted = !sight.replies_wait && sight.oldest_posted < since / 2;
-                if since >= sight.settle_ms && is_posted {
+                let is_posted = !sample.replies_wait && sample.oldest_posted < since / 2;
+                if since >= sample.ack_grace_ms && is_posted {
                     self.restart(now);
                     return Action::FreeReceives;
                 }
@@ -142,68 +142,68 @@ mod tests {
 
     /// Returns a sample of a Requester that has 128 credits and uses one, `seconds` after the
     /// connection began.
-    fn idle(seconds: u64) -> Sight {
-        Sight {
+    fn idle(seconds: u64) -> Sample {
+        Sample {
             now: seconds * 1_000,
             granted: 128,
             used: 1,
             replies_wait: false,
             replies: 100,
             oldest_posted: 0,
-            settle_ms: ACKNOWLEDGED_MS,
+            ack_grace_ms: ACKNOWLEDGED_MS,
         }
     }
 
     /// Returns the state of a Requester whose grant was lowered to 2 after 30 seconds.
-    fn lowered() -> Lowering {
-        let mut lowering = Lowering::new(0, 2);
-        assert_eq!(lowering.look(&idle(30)), Action::Lower(2));
-        lowering.lowered(100);
-        lowering
+    fn lowered() -> GrantDecay {
+        let mut decay = GrantDecay::new(0, 2);
+        assert_eq!(decay.observe(&idle(30)), Action::Lower(2));
+        decay.lowered(100);
+        decay
     }
 
     #[test]
     fn unused_grant_is_lowered_to_twice_what_was_used() {
-        let mut lowering = Lowering::new(0, 2);
-        let used = |used, seconds| Sight {
+        let mut decay = GrantDecay::new(0, 2);
+        let used = |used, seconds| Sample {
             used,
             ..idle(seconds)
         };
-        assert_eq!(lowering.look(&used(5, 10)), Action::None);
-        assert_eq!(lowering.look(&used(1, 29)), Action::None);
-        assert_eq!(lowering.look(&used(1, 30)), Action::Lower(10));
+        assert_eq!(decay.observe(&used(5, 10)), Action::None);
+        assert_eq!(decay.observe(&used(1, 29)), Action::None);
+        assert_eq!(decay.observe(&used(1, 30)), Action::Lower(10));
     }
 
     #[test]
     fn used_grant_stays() {
-        let mut lowering = Lowering::new(0, 2);
+        let mut decay = GrantDecay::new(0, 2);
         for seconds in 0..100 {
             let used = if seconds % 20 == 0 { 32 } else { 0 };
-            let sight = Sight {
+            let sample = Sample {
                 used,
                 ..idle(seconds)
             };
-            assert_eq!(lowering.look(&sight), Action::None);
+            assert_eq!(decay.observe(&sample), Action::None);
         }
     }
 
     #[test]
     fn first_grant_stays() {
-        let mut lowering = Lowering::new(0, 4);
+        let mut decay = GrantDecay::new(0, 4);
         for seconds in 0..100 {
-            let sight = Sight {
+            let sample = Sample {
                 granted: 4,
                 used: 0,
                 ..idle(seconds)
             };
-            assert_eq!(lowering.look(&sight), Action::None);
+            assert_eq!(decay.observe(&sample), Action::None);
         }
     }
 
     #[test]
     fn receives_stay_until_a_reply_with_the_lower_grant_is_handled() {
-        let mut lowering = lowered();
-        let sight = |seconds, replies, replies_wait, oldest_posted| Sight {
+        let mut decay = lowered();
+        let sample = |seconds, replies, replies_wait, oldest_posted| Sample {
             granted: 2,
             replies,
             replies_wait,
@@ -211,62 +211,62 @@ mod tests {
             ..idle(seconds)
         };
         // No reply, then one that may not be posted yet, then one that is.
-        assert_eq!(lowering.look(&sight(31, 100, false, 0)), Action::None);
-        assert_eq!(lowering.look(&sight(50, 101, true, 0)), Action::None);
-        assert_eq!(lowering.look(&sight(51, 101, false, 900)), Action::None);
+        assert_eq!(decay.observe(&sample(31, 100, false, 0)), Action::None);
+        assert_eq!(decay.observe(&sample(50, 101, true, 0)), Action::None);
+        assert_eq!(decay.observe(&sample(51, 101, false, 900)), Action::None);
         // It may not have arrived yet.
-        assert_eq!(lowering.look(&sight(57, 101, false, 6_900)), Action::None);
+        assert_eq!(decay.observe(&sample(57, 101, false, 6_900)), Action::None);
         assert_eq!(
-            lowering.look(&sight(58, 102, false, 100)),
+            decay.observe(&sample(58, 102, false, 100)),
             Action::FreeReceives
         );
-        assert_eq!(lowering.look(&sight(59, 103, false, 100)), Action::None);
+        assert_eq!(decay.observe(&sample(59, 103, false, 100)), Action::None);
     }
 
     #[test]
     fn receives_stay_for_some_seconds() {
-        let mut lowering = lowered();
-        let sight = |seconds| Sight {
+        let mut decay = lowered();
+        let sample = |seconds| Sample {
             granted: 2,
             replies: 101,
             ..idle(seconds)
         };
-        assert_eq!(lowering.look(&sight(31)), Action::None);
-        assert_eq!(lowering.look(&sight(35)), Action::None);
-        assert_eq!(lowering.look(&sight(36)), Action::FreeReceives);
+        assert_eq!(decay.observe(&sample(31)), Action::None);
+        assert_eq!(decay.observe(&sample(35)), Action::None);
+        assert_eq!(decay.observe(&sample(36)), Action::FreeReceives);
     }
 
     #[test]
     fn receives_stay_longer_if_nobody_knows_what_arrived() {
-        let mut lowering = lowered();
-        let sight = |seconds| Sight {
+        let mut decay = lowered();
+        let sample = |seconds| Sample {
             granted: 2,
             replies: 101,
-            settle_ms: UNACKNOWLEDGED_MS,
+            ack_grace_ms: UNACKNOWLEDGED_MS,
             ..idle(seconds)
         };
-        assert_eq!(lowering.look(&sight(31)), Action::None);
-        assert_eq!(lowering.look(&sight(90)), Action::None);
-        assert_eq!(lowering.look(&sight(91)), Action::FreeReceives);
+        assert_eq!(decay.observe(&sample(31)), Action::None);
+        assert_eq!(decay.observe(&sample(90)), Action::None);
+        assert_eq!(decay.observe(&sample(91)), Action::FreeReceives);
     }
 
     #[test]
     fn receives_go_though_the_grant_was_raised_a_little() {
-        let mut lowering = lowered();
-        let sight = |seconds| Sight {
+        let mut decay = lowered();
+        let sample = |seconds| Sample {
             granted: 4,
             used: 4,
             replies: 101,
             ..idle(seconds)
         };
-        assert_eq!(lowering.look(&sight(31)), Action::None);
-        assert_eq!(lowering.look(&sight(40)), Action::FreeReceives);
-        assert_eq!(lowering.look(&sight(80)), Action::None);
+        assert_eq!(decay.observe(&sample(31)), Action::None);
+        assert_eq!(decay.observe(&sample(40)), Action::FreeReceives);
+        assert_eq!(decay.observe(&sample(80)), Action::None);
     }
 
     #[test]
     fn clock_that_runs_backwards_does_no_harm() {
-        let mut lowering = Lowering::new(1_000_000, 2);
-        assert_eq!(lowering.look(&idle(0)), Action::None);
+        let mut decay = GrantDecay::new(1_000_000, 2);
+        assert_eq!(decay.observe(&idle(0)), Action::None);
     }
 }

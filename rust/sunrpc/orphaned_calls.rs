@@ -20,9 +20,9 @@ use core::sync::atomic::{
 /// only make this end believe that the peer has more room than it has.
 ///
 /// Callers of all methods but [`Self::credits`] hold `transport_lock`.
-pub(crate) struct ReleasedCalls(AtomicI32);
+pub(crate) struct OrphanedCalls(AtomicI32);
 
-impl ReleasedCalls {
+impl OrphanedCalls {
     pub(crate) const fn new() -> Self {
         Self(AtomicI32::new(0))
     }

@@ -10,7 +10,7 @@ use kernel::{
 };
 
 /// A reply whose bytes are where the upper layer expects them.
-pub(crate) struct Scattered {
+pub(crate) struct InlineReply {
     /// The length of the reply, XDR padding included.
     pub(crate) len: usize,
     /// The lengths to shorten head and pages of the `xdr_buf` to, so that the decoder finds the
@@ -53,10 +53,14 @@ impl ReplyLengths {
 /// sunrpc takes no reply that does not consist of whole XDR units. Some servers forget the padding
 /// at the end, or send too much of it, and the count before it tells all the same where the data
 /// end.
-pub(crate) fn scatter(buf: &XdrBuf<'_>, message: &[u8], reduced: Option<u32>) -> Result<Scattered> {
+pub(crate) fn copy_inline(
+    buf: &XdrBuf<'_>,
+    message: &[u8],
+    reduced: Option<u32>,
+) -> Result<InlineReply> {
     let Some(payload) = reduced.filter(|len| *len != 0) else {
-        return Ok(Scattered {
-            len: buf.end_unit(buf.copy_in(0, message)),
+        return Ok(InlineReply {
+            len: buf.pad_to_unit(buf.copy_in(0, message)),
             lengths: None,
         });
     };
@@ -79,7 +83,7 @@ pub(crate) fn scatter(buf: &XdrBuf<'_>, message: &[u8], reduced: Option<u32>) ->
     // The decoder looks for the payload where the head ends, and skips the padding at the start of
     // the tail. It would take bytes of head or pages that are not part of this reply for results,
     // and would read all that follows at the wrong offset.
-    Ok(Scattered {
+    Ok(InlineReply {
         len: (before + payload + pad + after) & !3,
         lengths: Some(ReplyLengths {
             head: before,

@@ -2,8 +2,8 @@
 
 //! A weak reference from a transport's own handlers back to its `Xprt` or `SvcXprt`.
 //!
-//! sunrpc has no name for this, as it counts every reference that it knows of. "Link" is short for
-//! a reference that is not counted, and that the transport revokes before it is freed.
+//! sunrpc counts every reference that it knows of. This one is not counted, and the transport
+//! revokes it before it is freed.
 
 use core::{
     ptr::{
@@ -13,7 +13,7 @@ use core::{
     sync::atomic::{
         AtomicPtr,
         Ordering, //
-    },
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -25,7 +25,7 @@ use kernel::{
 ///
 /// Completion and event handlers hold one. They may run while the transport is destroyed, and must
 /// not drop its last reference, as destruction waits until the handlers have returned.
-pub struct Link<X: Send + Sync + 'static> {
+pub struct Weak<X: Send + Sync + 'static> {
     target: Arc<Revocable<Target<X>>>,
 }
 
@@ -34,8 +34,8 @@ pub struct Link<X: Send + Sync + 'static> {
 /// Null, or points to a live `X` until the [`Revocable`] around it is revoked.
 struct Target<X>(AtomicPtr<X>);
 
-impl<X: Send + Sync + 'static> Link<X> {
-    /// Returns a link to no transport.
+impl<X: Send + Sync + 'static> Weak<X> {
+    /// Returns a weak reference to no transport.
     pub(crate) fn new() -> Result<Self> {
         // INVARIANT: Null.
         let target = Target(AtomicPtr::new(ptr::null_mut()));
@@ -50,7 +50,7 @@ impl<X: Send + Sync + 'static> Link<X> {
     /// `xprt` is complete, and stays so until [`Self::revoke`] has returned.
     pub(crate) unsafe fn set(&self, xprt: NonNull<X>) {
         self.target.try_access_with(|target| {
-            // INVARIANT: The caller keeps it alive until the link is revoked.
+            // INVARIANT: The caller keeps it alive until the weak reference is revoked.
             target.0.store(xprt.as_ptr(), Ordering::Release);
         });
     }
@@ -76,7 +76,7 @@ impl<X: Send + Sync + 'static> Link<X> {
     }
 }
 
-impl<X: Send + Sync + 'static> Clone for Link<X> {
+impl<X: Send + Sync + 'static> Clone for Weak<X> {
     fn clone(&self) -> Self {
         Self {
             target: self.target.clone(),
