@@ -7,15 +7,14 @@
 //!
 //! # The path of an RPC
 //!
-//! 1. In the RPC's own task [`marshal`] decides which chunks it needs ([`plan`]), maps them with
+//! 1. In the RPC's own task [`marshal`] decides which chunks it needs ([`chunk`]), maps them with
 //!    memory regions, and writes the message.
 //! 2. When the RPC's turn has come and it has a credit, [`send`] posts the registrations and the
 //!    Send as one chain. The doorbell rings for the last Send of a burst.
 //! 3. [`reply`] parses the received message, compares it with the offered chunk, and has every
 //!    region of the RPC invalidated: by the server's Send With Invalidate, or else by a chain of
 //!    local invalidations.
-//! 4. Only then does the [`matched_reply`] complete the RPC. The server can no longer reach any
-//!    memory of it.
+//! 4. Only then it completes the RPC. The server can no longer reach any memory of it.
 //!
 //! # Concurrency
 //!
@@ -26,17 +25,17 @@
 //!
 //! # Files
 //!
-//! A file uses only files that come before it in this list:
-//!
 //! ```text
-//! config, stats, resources, region_pool, chunk, plan, connection_state
-//! connection          transport and connection
-//! prepared_call, matched_reply
-//! slot
-//! marshal, send       from an RPC to a Send
-//! reply, handler      from a completion to an RPC
-//! queue_limits, growth, connect
-//! xprt_ops            the operations that sunrpc calls
+//! config            settings, and sizes for a number of credits
+//! transport         the transport, its class, and the operations that sunrpc calls
+//! connect           connecting, growing and closing
+//! connection        a connection, and what the RDMA CM and completions report
+//! connection_state  the state of a connection, for the connect worker
+//! chunk             which chunks a Call needs
+//! marshal, send     from an RPC to a Send
+//! reply             from a Receive to the end of an RPC
+//! slot              an RPC that is prepared or sent, and the invalidation of its memory
+//! regions, stats    idle memory regions; counters
 //! ```
 
 #![forbid(unsafe_code)]
@@ -46,20 +45,13 @@ mod config;
 mod connect;
 mod connection;
 mod connection_state;
-mod growth;
-mod handler;
 mod marshal;
-mod matched_reply;
-mod plan;
-mod prepared_call;
-mod queue_limits;
-mod region_pool;
+mod regions;
 mod reply;
-mod resources;
 mod send;
 mod slot;
 mod stats;
-mod xprt_ops;
+mod transport;
 
 pub(crate) use config::register as register_sysctls;
-pub(crate) use xprt_ops::CLASS;
+pub(crate) use transport::CLASS;

@@ -1,10 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The settings of the client: fixed limits, and the sysctls that the in-tree module has under the
-//! same names, `/proc/sys/sunrpc/rdma_*`.
+//! The settings of the client: fixed limits, the sizes of queues and pools for a number of credits,
+//! and the sysctls that the in-tree module has under the same names, `/proc/sys/sunrpc/rdma_*`.
+//!
+//! The queues are made for all credits that the client requests, because they cannot be made longer
+//! later.
 
-use kernel::prelude::*;
+use super::{
+    chunk::Chunk,
+    connection::ClientConn, //
+};
+use crate::endpoint::{
+    self,
+    Parameters,
+    ReceiveRing, //
+};
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*, //
+};
 use proto::cm_private_data::PrivateData;
+use rdma::{
+    device::Limits,
+    error, //
+};
 use sunrpc::sysctl::{
     SysctlEntry,
     SysctlRegistration, //
@@ -71,5 +90,113 @@ impl Config {
         let inline =
             PrivateData::new(INLINE_WRITE.get(), INLINE_READ.get(), true).map_err(|_| EINVAL)?;
         Ok(Self { credits, inline })
+    }
+}
+
+/// Callbacks that may be outstanding, and so Receives and Send buffers for them.
+const CALLBACKS: usize = CALLBACK_CREDITS as usize;
+
+/// Send buffers in addition to one for each credit: for replies to callbacks, and for Sends that
+/// wait for the completion of a later one, as not all are signalled.
+const EXTRA_SENDS: usize = CALLBACKS + 16;
+
+/// The most memory regions of a connection. Large RPCs that run in parallel gain nothing from more.
+const MAX_REGIONS: usize = 256;
+
+/// Returns the number of Receives for so many credits. They may be used up at the same time by the
+/// replies, by calls to the client, and by the message that is being handled: what follows from it
+/// may be sent, and answered, before its Receive is posted again.
+pub(super) fn receives_for(credits: usize) -> usize {
+    credits.saturating_add(CALLBACKS).saturating_add(1)
+}
+
+/// Returns the number of Send buffers for so many credits.
+pub(super) fn sends_for(credits: usize) -> usize {
+    credits.saturating_add(EXTRA_SENDS)
+}
+
+/// Returns the number of memory regions for so many credits, if one RPC needs up to `reserve`.
+/// There are never fewer than that.
+pub(super) fn regions_for(credits: usize, reserve: usize) -> usize {
+    credits.min(MAX_REGIONS).max(reserve)
+}
+
+/// Returns the number of credits that these resources are enough for. The Send buffers of Sends
+/// that no completion has covered yet may be missing.
+pub(super) fn credits_for(regions: usize, receives: usize, send_buffers: usize) -> usize {
+    let of_regions = match regions {
+        MAX_REGIONS.. => usize::MAX,
+        regions => regions,
+    };
+    of_regions
+        .min(receives.saturating_sub(receives_for(0)))
+        .min(send_buffers.saturating_sub(CALLBACKS))
+}
+
+/// The sizes of a connection's queues and of its memory regions.
+pub(super) struct QueueLimits {
+    pub(super) parameters: Parameters,
+    /// Credits to request.
+    pub(super) credits: usize,
+    /// Credits that there are resources for from the start.
+    pub(super) first_credits: usize,
+    /// The most memory regions that one RPC needs.
+    pub(super) reserve: usize,
+    /// Pages that one region covers.
+    pub(super) pages: u32,
+    /// Regions that cover the largest payload.
+    pub(super) payload_segments: usize,
+}
+
+impl QueueLimits {
+    /// The sizes for a connection that has resources for `first` credits from the start.
+    pub(super) fn new(limits: &Limits, config: Config, first: usize) -> Result<Self> {
+        let pages = limits
+            .registration_pages
+            .min(u32::try_from(MAX_PAYLOAD_PAGES)?);
+        let payload_segments = MAX_PAYLOAD_PAGES.div_ceil(usize::try_from(pages.max(1))?);
+        let segments = payload_segments.saturating_add(2);
+        if segments > Chunk::MAX {
+            endpoint::log(|| {
+                pr_err!("the device registers {pages} pages at once, which is too few\n");
+            });
+            return Err(error::not_supported());
+        }
+        let queue_depth = usize::try_from(limits.queue_depth)?;
+        // A Position-Zero Read chunk and a Reply chunk. Each region takes a work request to
+        // register and perhaps one to invalidate it.
+        let regions_per_send = segments.saturating_mul(2);
+        let requests_per_send = regions_per_send.saturating_mul(2).saturating_add(1);
+        let credits = config
+            .credits
+            .min((queue_depth / requests_per_send).saturating_sub(EXTRA_SENDS + 1));
+        if credits == 0 {
+            endpoint::log(|| {
+                pr_err!("the device queues {queue_depth} work requests, which is too few\n");
+            });
+            return Err(error::not_supported());
+        }
+        let first_credits = first.min(credits);
+        let receives = ReceiveRing::<ClientConn>::depth(receives_for(credits));
+        Ok(Self {
+            parameters: Parameters {
+                receives: u32::try_from(receives)?,
+                send_buffers: sends_for(credits),
+                // The others are not allocated on the send path, which could wait for the very
+                // write-back that the Send is part of.
+                first_send_buffers: sends_for(first_credits),
+                send_bytes: config.inline.send_size(),
+                // The Send buffer before and after the gathered data, which may begin and end
+                // within a page.
+                send_elements: config.inline.send_size().div_ceil(PAGE_SIZE) + 3,
+                regions_per_send: u32::try_from(regions_per_send)?,
+                transfers: 0,
+            },
+            credits,
+            first_credits,
+            reserve: regions_per_send,
+            pages,
+            payload_segments,
+        })
     }
 }

@@ -1,27 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connecting and closing, in process context.
+//! Connecting, growing and closing, in process context.
 //!
 //! The connect worker carries out the actions of the [`ConnectionState`](super::connection_state)
 //! one by one, while the RDMA CM reports the events that lead to the next one.
+//!
+//! A connection is made with the resources that a few RPCs need: Receives, Send buffers and memory
+//! regions. When the server grants more than that and the RPCs use it, as a reply or a call that
+//! finds no credit shows ([`proto::backing`]), a work item allocates more, and then opens the
+//! credit window that far. It does not wait for a reply to do so: those that are awaited may be
+//! slow to come. Only the end of the transport waits for the work item: when memory is short, the
+//! RPCs go on with the resources that the connection has. A transport that carries swap has
+//! everything from the start.
 
 use super::{
     config::{
+        self,
         Config,
+        QueueLimits,
         FIRST_CREDITS, //
     },
-    connection::{
+    connection::ClientConn,
+    connection_state::ConnectError,
+    stats::Counters,
+    transport::{
         ActiveConnection,
-        ClientConnection,
         ClientTransport,
         ReusableResources, //
-    },
-    connection_state::ConnectError,
-    queue_limits::QueueLimits,
-    resources,
-    stats::Counters, //
+    }, //
 };
+use crate::endpoint::SendBufferExt;
 use kernel::{
+    alloc::Flags,
     prelude::*,
     sync::Arc,
     time::Msecs, //
@@ -37,6 +47,8 @@ use rdma::{
     },
     device::Limits,
     error,
+    mr::Idle,
+    receive,
     QueuePair, //
 };
 use sunrpc::Xprt;
@@ -70,7 +82,7 @@ pub(super) fn connect(
     counters: &Arc<Counters>,
     reusable: &mut Option<ReusableResources>,
 ) -> Result<ActiveConnection> {
-    let connection = ClientConnection::new(xprt.downgrade(), config, counters.clone())?;
+    let connection = ClientConn::new(xprt.downgrade(), config, counters.clone())?;
     let state = connection.state();
     let id = Id::new(&xprt.net()?, connection.clone())?;
     let mut queue = None;
@@ -120,15 +132,15 @@ pub(super) fn connect(
 }
 
 /// Creates the resources of the connection, for `first` credits or for as many as there are
-/// reusable ones for, then sends the connection request. `made` is set to the queue pair when it
+/// reusable ones for, then sends the connection request. `created` is set to the queue pair when it
 /// exists; from then on it owns the resources.
 fn request(
-    id: &Arc<Id<ClientConnection>>,
-    connection: &ClientConnection,
+    id: &Arc<Id<ClientConn>>,
+    connection: &ClientConn,
     config: Config,
     first: usize,
     reusable: &mut Option<ReusableResources>,
-    made: &mut Option<Arc<QueuePair<ClientConnection>>>,
+    created: &mut Option<Arc<QueuePair<ClientConn>>>,
 ) -> Result {
     let device = id.limits()?;
     let kept = reusable.take();
@@ -143,7 +155,7 @@ fn request(
             return Err(error);
         }
     };
-    *made = Some(queue.clone());
+    *created = Some(queue.clone());
     let first_credits = fill(connection, &config, &limits, &queue, resources)?;
     connection.set_queue_limits(
         limits.payload_segments,
@@ -169,10 +181,10 @@ fn request(
 /// Gives the connection regions and Receives: those of `resources`, and new ones. They are for the
 /// first credits of `limits`, or for fewer if memory is short. Returns the number of credits.
 fn fill(
-    connection: &ClientConnection,
+    connection: &ClientConn,
     config: &Config,
     limits: &QueueLimits,
-    queue: &QueuePair<ClientConnection>,
+    queue: &QueuePair<ClientConn>,
     resources: ReusableResources,
 ) -> Result<usize> {
     let ReusableResources {
@@ -192,13 +204,13 @@ fn fill(
         // sent.
         let posted = connection.receives.grow(
             queue,
-            resources::receives_for(credits),
+            config::receives_for(credits),
             config.inline.receive_size(),
             GFP_KERNEL,
             &mut receives,
         );
         let Some(error) = filled.err().or(posted.err()) else {
-            let new = resources::regions_for(credits, limits.reserve).saturating_sub(kept);
+            let new = config::regions_for(credits, limits.reserve).saturating_sub(kept);
             connection.counters.regions.add(new as u64);
             connection.with_peer(|peer| trace::event!(xprtrdma_createmrs(peer, new)));
             if let Some(error) = shortage {
@@ -223,12 +235,12 @@ fn fill(
 /// Creates the queue pair for as many credits of `config` as the device has entries for, with Send
 /// buffers for `first` of them, or for as many credits as `resources` has buffers for.
 fn make_queue(
-    id: &Arc<Id<ClientConnection>>,
+    id: &Arc<Id<ClientConn>>,
     device: &Limits,
     config: Config,
     first: usize,
     resources: &mut ReusableResources,
-) -> Result<(QueueLimits, Arc<QueuePair<ClientConnection>>)> {
+) -> Result<(QueueLimits, Arc<QueuePair<ClientConn>>)> {
     let mut credits = config.credits;
     let first = first.max(resources.credits);
     loop {
@@ -299,4 +311,137 @@ pub(super) fn reason(error: Error) -> &'static CStr {
     ];
     let known = reasons.iter().find(|(number, _)| *number == error);
     known.map_or(c"the resources cannot be had", |(_, reason)| *reason)
+}
+
+/// The pause, in milliseconds, after an attempt that failed.
+const PAUSE_MS: u64 = 1_000;
+
+/// Allocates what [`ClientConn::on_grant`] or [`ClientConn::on_credit_shortage`] found
+/// to be missing. Returns whether it succeeded. Sleeps if `flags` allow it.
+pub(super) fn grow(active: &ActiveConnection, flags: Flags) -> bool {
+    let connection = &active.connection;
+    let _growing = connection.growth.lock();
+    let Some(target) = connection.credits.lock().backing.target() else {
+        return false;
+    };
+    let result = grow_to(active, target, flags);
+    let mut credits = connection.credits.lock();
+    match result {
+        Ok(()) => {
+            credits.backing.grown(target);
+            true
+        }
+        Err(error) => {
+            credits
+                .backing
+                .failed(connection.age_ms().saturating_add(PAUSE_MS));
+            drop(credits);
+            connection.log_growth_failed(target, error);
+            false
+        }
+    }
+}
+
+/// Allocates what the connection needs for all credits that it requests. Returns whether that is
+/// there now. Sleeps if `flags` allow it.
+pub(super) fn grow_fully(active: &ActiveConnection, flags: Flags) -> bool {
+    let connection = &active.connection;
+    let _growing = connection.growth.lock();
+    let all = connection.credits.lock().window.requested();
+    match grow_to(active, all, flags) {
+        Ok(()) => {
+            connection.credits.lock().backing.grown(all);
+            true
+        }
+        Err(error) => {
+            connection.log_growth_failed(all, error);
+            false
+        }
+    }
+}
+
+/// Adds what is missing for `credits`. If it fails, what was allocated stays for the next attempt.
+fn grow_to(active: &ActiveConnection, credits: u32, flags: Flags) -> Result {
+    let ActiveConnection { queue, connection } = active;
+    let credits = usize::try_from(credits)?;
+    add_regions(active, credits, flags)?;
+    queue.grow_send_buffers(config::sends_for(credits), flags)?;
+    connection.receives.grow(
+        queue,
+        config::receives_for(credits),
+        connection.receive_size(),
+        flags,
+        &mut receive::Buffers::new(),
+    )
+}
+
+fn add_regions(active: &ActiveConnection, credits: usize, flags: Flags) -> Result {
+    let ActiveConnection { queue, connection } = active;
+    let (missing, pages) = connection.regions.missing(credits);
+    let mut regions = Idle::new();
+    let result = (0..missing).try_for_each(|_| regions.allocate(queue.pd(), pages, flags));
+    connection.add_regions(regions);
+    result
+}
+
+impl ClientConn {
+    /// Handles a call of `xprt` that finds no credit. If resources limit the window, schedules
+    /// their growth.
+    pub(super) fn on_credit_shortage(&self, xprt: &Xprt<ClientTransport>) {
+        let mut credits = self.credits.lock();
+        let granted = credits.window.window();
+        let grows = credits.backing.is_short(granted)
+            && credits
+                .backing
+                .begin(granted, xprt.credits_in_use(), || self.age_ms());
+        drop(credits);
+        if grows {
+            xprt.schedule_growth();
+        }
+    }
+
+    /// Returns the number of calls that the server granted credits for and there are resources for.
+    pub(super) fn current_window(&self) -> u32 {
+        let credits = self.credits.lock();
+        credits.backing.limit(credits.window.window())
+    }
+
+    /// Opens the window of `xprt` to the calls that the server granted credits for and there are
+    /// resources for, if this is still its connection: the one with this `connect_cookie`.
+    pub(super) fn open_window(&self, xprt: &Xprt<ClientTransport>, connect_cookie: u32) {
+        xprt.open_window(connect_cookie, |set| {
+            // A reply may bring another grant at the same time. If it is taken after this, whoever
+            // takes it finds the window that is set here, and looks once more; so the lock is
+            // released when the window is set.
+            let credits = self.credits.lock();
+            set(credits.backing.limit(credits.window.window()));
+        });
+    }
+
+    /// Logs the failure to allocate resources for `credits`, unless the connection ends.
+    fn log_growth_failed(&self, credits: u32, error: Error) {
+        if self.is_open() {
+            self.log_few_resources(credits, error);
+        }
+    }
+
+    /// Logs that there were no resources for so many `credits`.
+    pub(super) fn log_few_resources(&self, credits: u32, error: Error) {
+        self.log_message(|server| {
+            pr_info!("no resources for {credits} calls to {server} at a time: {error:?}\n");
+        });
+    }
+
+    /// Puts new regions into the pool.
+    fn add_regions(&self, regions: Idle<Self>) {
+        let new = regions.len();
+        if new == 0 {
+            return;
+        }
+        self.counters.regions.add(new as u64);
+        self.with_peer(|peer| trace::event!(xprtrdma_createmrs(peer, new)));
+        if self.regions.add(regions) {
+            self.xprt.with(|xprt| xprt.write_space());
+        }
+    }
 }

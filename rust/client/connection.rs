@@ -1,27 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A transport and its connection: the private state of an `rpc_xprt`, and the context that the id
-//! and the completion queue of its connection share.
+//! A connection: the context that the id and the completion queue share, events of the RDMA CM, and
+//! completions of work requests.
 //!
-//! Both are in this file because each names the other: a [`ClientTransport`] holds the connection
-//! in use, and a [`ClientConnection`] reports to its transport. What the handlers do with messages
-//! and completions is in [`super::handler`].
-//!
-//! A [`ClientConnection`] owns neither its id nor its completion queue. What it does own of the
+//! A [`ClientConn`] owns neither its id nor its completion queue. What it does own of the
 //! device (Receive buffers that are not posted, idle memory regions) keeps the protection domain
-//! alive, and through that the id, which keeps this context: [`ClientConnection::finish_close`]
+//! alive, and through that the id, which keeps this context: [`ClientConn::finish_close`]
 //! ends that reference cycle.
 
 use super::{
-    config::Config,
+    chunk::MarshalLimits,
+    config::{
+        self,
+        Config, //
+    },
     connection_state::{
         ConnectError,
         ConnectionState, //
     },
-    plan::MarshalLimits,
-    region_pool::RegionPool,
-    resources,
-    stats::Counters, //
+    regions::RegionPool,
+    reply,
+    slot::InvalidateContext,
+    stats::Counters,
+    transport::{
+        ClientTransport,
+        ReusableResources, //
+    }, //
 };
 use crate::endpoint::{
     self,
@@ -37,7 +41,6 @@ use kernel::{
     new_spinlock,
     prelude::*,
     sync::{
-        atomic::Atomic,
         Arc,
         Mutex,
         SetOnce,
@@ -59,14 +62,13 @@ use proto::{
     }, //
 };
 use rdma::{
-    cm::{
+    cm,
+    mr::{
         self,
-        Id, //
+        Idle, //
     },
-    mr::Idle,
     receive,
-    send,
-    ProtectionDomain,
+    Invalidated,
     QueuePair,
     WcStatus, //
 };
@@ -74,98 +76,6 @@ use sunrpc::{
     WeakXprt,
     Xprt, //
 };
-
-/// The private state of an `rpc_xprt`.
-#[pin_data]
-pub(crate) struct ClientTransport {
-    /// Request slots that the transport was created with.
-    pub(super) slots: usize,
-    /// The connection in use, until nothing of it is reachable for the server.
-    #[pin]
-    pub(super) active: SpinLock<Option<ActiveConnection>>,
-    #[pin]
-    pub(super) reusable: SpinLock<Option<ReusableResources>>,
-    pub(super) counters: Arc<Counters>,
-    /// The number of the error of the last attempt to connect; zero if that did not fail.
-    pub(super) last_connect: Atomic<i32>,
-}
-
-impl ClientTransport {
-    /// The connection in use, if there is one.
-    pub(super) fn active(&self) -> Option<ActiveConnection> {
-        self.active.lock().clone()
-    }
-}
-
-/// A connection with its queue pair.
-#[derive(Clone)]
-pub(crate) struct ActiveConnection {
-    pub(super) queue: Arc<QueuePair<ClientConnection>>,
-    pub(super) connection: Arc<ClientConnection>,
-}
-
-/// Resources that a closed connection leaves to the next one on the same device, which then need
-/// not allocate them: there may be no memory before it is there, if the transport carries swap.
-///
-/// They hold up the removal of the device, so they are released when it is being removed.
-pub(crate) struct ReusableResources {
-    pub(super) pd: Arc<ProtectionDomain<ClientConnection>>,
-    pub(super) regions: Idle<ClientConnection>,
-    pub(super) receives: receive::Buffers<ClientConnection>,
-    pub(super) sends: send::Buffers<ClientConnection>,
-    /// The lengths of the buffers.
-    inline: PrivateData,
-    /// The credits that they are enough for.
-    pub(super) credits: usize,
-}
-
-impl ReusableResources {
-    /// A new domain on the device of `id`, and nothing in it. Sleeps.
-    pub(super) fn new(id: &Arc<Id<ClientConnection>>, config: &Config) -> Result<Self> {
-        Ok(Self {
-            pd: ProtectionDomain::new(id.clone())?,
-            regions: Idle::new(),
-            receives: receive::Buffers::new(),
-            sends: send::Buffers::new(),
-            inline: config.inline,
-            credits: 0,
-        })
-    }
-
-    /// Returns the part of the resources that a connection of `id` with this `config` can use.
-    /// [`None`] if the protection domain is of another device.
-    pub(super) fn compatible_with(
-        self,
-        id: &Id<ClientConnection>,
-        config: &Config,
-    ) -> Option<Self> {
-        if !self.pd.serves(id) {
-            return None;
-        }
-        if self.inline == config.inline {
-            return Some(self);
-        }
-        // The sysctls changed.
-        Some(Self {
-            receives: receive::Buffers::new(),
-            sends: send::Buffers::new(),
-            inline: config.inline,
-            credits: 0,
-            ..self
-        })
-    }
-
-    /// Returns whether a later connection may use the resources. A protection domain that was
-    /// created for `id` itself keeps `id` alive.
-    pub(super) fn usable_after(&self, id: &Id<ClientConnection>) -> bool {
-        !self.pd.is_of(id)
-    }
-
-    /// Returns whether the removal of the device waits for the resources to be released.
-    pub(super) fn is_device_removed(&self) -> bool {
-        self.pd.context().device_removed.load(Ordering::Acquire)
-    }
-}
 
 /// The credits of a connection.
 pub(crate) struct Credits {
@@ -175,12 +85,12 @@ pub(crate) struct Credits {
 
 /// The context of one connection.
 #[pin_data]
-pub(crate) struct ClientConnection {
+pub(crate) struct ClientConn {
     /// The transport. A handler must not keep it alive.
     pub(super) xprt: WeakXprt<ClientTransport>,
     config: Config,
     pub(super) counters: Arc<Counters>,
-    device_removed: AtomicBool,
+    pub(super) device_removed: AtomicBool,
     /// Set when a zero grant of the server has been logged.
     zero_grant_logged: AtomicBool,
     /// The first work request that failed and was not flushed.
@@ -199,14 +109,14 @@ pub(crate) struct ClientConnection {
     /// Serialises the allocation of resources for more credits.
     #[pin]
     pub(super) growth: Mutex<()>,
-    made: Instant<Monotonic>,
+    created: Instant<Monotonic>,
     #[pin]
     pub(super) receives: ReceiveRing<Self>,
     #[pin]
-    pub(super) regions: RegionPool<Self>,
+    pub(super) regions: RegionPool,
 }
 
-impl ClientConnection {
+impl ClientConn {
     pub(super) fn new(
         xprt: WeakXprt<ClientTransport>,
         config: Config,
@@ -230,7 +140,7 @@ impl ClientConnection {
                 limits: SetOnce::new(),
                 credits <- new_spinlock!(credits, "rpcrdma::credits"),
                 growth <- new_mutex!((), "rpcrdma::growing"),
-                made: Instant::now(),
+                created: Instant::now(),
                 receives <- ReceiveRing::new(),
                 regions <- RegionPool::new(),
             }),
@@ -327,7 +237,7 @@ impl ClientConnection {
 
     /// Returns the age of the connection in milliseconds.
     pub(super) fn age_ms(&self) -> u64 {
-        u64::try_from(self.made.elapsed().as_millis()).unwrap_or(0)
+        u64::try_from(self.created.elapsed().as_millis()).unwrap_or(0)
     }
 
     /// Returns the length of its Receives.
@@ -468,7 +378,7 @@ impl ClientConnection {
         let sends = queue.take_send_buffers();
         let resources = ReusableResources {
             pd: queue.pd().clone(),
-            credits: resources::credits_for(regions.len(), receives.len(), sends.len()),
+            credits: config::credits_for(regions.len(), receives.len(), sends.len()),
             regions,
             receives,
             sends,
@@ -476,5 +386,109 @@ impl ClientConnection {
         };
         self.state.report(Event::Drained);
         resources
+    }
+}
+
+impl rdma::Context for ClientConn {
+    type InvalidateContext = InvalidateContext;
+    type SendTag = ();
+
+    fn cm_event(&self, event: cm::Event<'_>, id: &cm::EventId<'_>) {
+        let state = self.state();
+        match event {
+            cm::Event::AddrResolved => state.report(Event::AddressResolved),
+            cm::Event::RouteResolved => state.report(Event::RouteResolved),
+            cm::Event::Established { private_data } => self.established(private_data, id),
+            cm::Event::AddrError => state.fail(ConnectError::Address),
+            cm::Event::RouteError => state.fail(ConnectError::Route),
+            cm::Event::Unreachable => {
+                self.connect_failed(ConnectError::Unreachable, c"server unreachable")
+            }
+            cm::Event::ConnectError => {
+                self.connect_failed(ConnectError::Lost, c"connection setup failed")
+            }
+            cm::Event::Rejected { stale } => {
+                let connect_error = if stale {
+                    ConnectError::Stale
+                } else {
+                    ConnectError::Rejected
+                };
+                self.connect_failed(connect_error, c"rejected by the server");
+            }
+            cm::Event::Disconnected => self.lost(c"closed by the server"),
+            // The local address moved to another device, so the resolved path is no longer valid.
+            cm::Event::AddrChange => self.lost(c"local address moved"),
+            cm::Event::DeviceRemoval => self.on_device_removal(id),
+            cm::Event::Other => (),
+        }
+    }
+}
+
+impl rdma::Handler for ClientConn {
+    type SendPolicy = endpoint::SendPolicy<Self>;
+
+    fn received(
+        &self,
+        queue: &QueuePair<Self>,
+        message: receive::Message<Self>,
+        invalidated: Option<Invalidated<'_, Self>>,
+    ) {
+        trace::event!(xprtrdma_wc_receive(
+            message.id(queue),
+            message.bytes().len(),
+            0,
+            0
+        ));
+        reply::received(self, queue, message, invalidated);
+    }
+
+    fn receive_failed(
+        &self,
+        queue: &QueuePair<Self>,
+        buffer: receive::Buffer<Self>,
+        status: WcStatus,
+    ) {
+        trace::event!(xprtrdma_wc_receive(
+            buffer.id(queue),
+            0,
+            status.number(),
+            status.vendor_err()
+        ));
+        self.receives.keep(buffer.into());
+        self.work_request_failed(status);
+    }
+
+    fn request_failed(&self, status: WcStatus) {
+        self.work_request_failed(status);
+    }
+
+    fn send_space_freed(&self, _queue: &QueuePair<Self>) {
+        self.xprt.with(|xprt| xprt.write_space());
+    }
+
+    fn invalidated(
+        &self,
+        queue: &QueuePair<Self>,
+        regions: mr::Idle<Self>,
+        context: InvalidateContext,
+    ) {
+        self.put_regions(regions);
+        match context {
+            InvalidateContext::Reply(reply) => reply.complete(self, queue),
+            InvalidateContext::Release(slot) => slot.invalidated(),
+        }
+    }
+
+    fn invalidate_failed(&self, regions: mr::Registered<Self>, context: InvalidateContext) {
+        match context {
+            // The Call is sent again on the next connection.
+            InvalidateContext::Reply(reply) => reply.rqst.slot().take_back(regions),
+            InvalidateContext::Release(slot) => {
+                // They are deregistered when the queue pair is drained.
+                self.counters.broken_regions.add(regions.len() as u64);
+                drop(regions);
+                slot.invalidate_failed();
+            }
+        }
     }
 }

@@ -12,15 +12,15 @@ use super::{
         Chunk,
         Offered, //
     },
-    connection::{
-        ActiveConnection,
-        ClientConnection,
-        ClientTransport, //
-    },
-    prepared_call::{
+    connection::ClientConn,
+    send::{
         PreparedCall,
         ResourceReserve,
         SendMessage, //
+    },
+    transport::{
+        ActiveConnection,
+        ClientTransport, //
     }, //
 };
 use crate::endpoint::{
@@ -145,8 +145,8 @@ fn write_message(
     rqst: &Rqst<ClientTransport>,
     plan: &Plan,
     active: &ActiveConnection,
-    idle: &mut Idle<ClientConnection>,
-    regions: &mut Prepared<ClientConnection>,
+    idle: &mut Idle<ClientConn>,
+    regions: &mut Prepared<ClientConn>,
     offered: &mut Offered,
     flags: Flags,
     out: &mut [u8],
@@ -258,8 +258,8 @@ fn result_chunk(plan: &Plan) -> ChunkType {
 
 /// Maps `pieces` with regions of `idle`, as the segments of one chunk.
 fn map_chunk(
-    regions: &mut Prepared<ClientConnection>,
-    idle: &mut Idle<ClientConnection>,
+    regions: &mut Prepared<ClientConn>,
+    idle: &mut Idle<ClientConn>,
     pieces: impl Iterator<Item = Result<Piece>>,
     access: Access,
     xid: u32,
@@ -290,7 +290,7 @@ fn gather(
     data: Range<usize>,
     header: usize,
     flags: Flags,
-) -> Result<Gathered<ClientConnection>> {
+) -> Result<Gathered<ClientConn>> {
     let at = header.checked_add(data.start).ok_or(EINVAL)?;
     let mut memory = active.queue.writes(flags)?;
     memory.add_pieces(rqst.call_pieces(data))?;

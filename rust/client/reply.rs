@@ -9,18 +9,12 @@
 
 use super::{
     chunk::Offered,
-    connection::{
-        ClientConnection,
-        ClientTransport, //
-    },
-    matched_reply::{
-        MatchedReply,
-        ReplyBody, //
-    },
+    connection::ClientConn,
     slot::{
         InvalidateContext,
         SlotState, //
-    }, //
+    },
+    transport::ClientTransport, //
 };
 use kernel::{
     prelude::*,
@@ -64,7 +58,7 @@ enum ReplyAction {
         rqst: PendingReply<ClientTransport>,
         body: ReplyBody,
         credits: Option<u32>,
-        registered: Registered<ClientConnection>,
+        registered: Registered<ClientConn>,
     },
 }
 
@@ -75,10 +69,10 @@ const LOST_BY_INVALIDATION: &CStr = c"the server invalidated memory of another c
 /// Handles `message`, which invalidated the region `rkey` if that is given. Runs in a completion
 /// handler.
 pub(super) fn received(
-    connection: &ClientConnection,
-    queue: &QueuePair<ClientConnection>,
-    message: receive::Message<ClientConnection>,
-    mut rkey: Option<Invalidated<'_, ClientConnection>>,
+    connection: &ClientConn,
+    queue: &QueuePair<ClientConn>,
+    message: receive::Message<ClientConn>,
+    mut rkey: Option<Invalidated<'_, ClientConn>>,
 ) {
     let action = dispatch(connection, message.bytes(), &mut rkey);
     // RFC 8797: the server may invalidate no other region than one of the RPC that it answers.
@@ -129,9 +123,9 @@ pub(super) fn received(
 
 /// Invalidates `registered`, then completes the RPC.
 fn complete_invalidated(
-    connection: &ClientConnection,
-    queue: &QueuePair<ClientConnection>,
-    registered: Registered<ClientConnection>,
+    connection: &ClientConn,
+    queue: &QueuePair<ClientConn>,
+    registered: Registered<ClientConn>,
     reply: MatchedReply,
 ) {
     if registered.is_empty() {
@@ -161,9 +155,9 @@ fn complete_invalidated(
 /// Parses a message. If it is a reply, takes the regions out of the slot of its RPC. If one of them
 /// is `rkey`, sets that to [`None`].
 fn dispatch(
-    connection: &ClientConnection,
+    connection: &ClientConn,
     bytes: &[u8],
-    rkey: &mut Option<Invalidated<'_, ClientConnection>>,
+    rkey: &mut Option<Invalidated<'_, ClientConn>>,
 ) -> ReplyAction {
     let incoming = match parse(bytes) {
         Ok(incoming) => incoming,
@@ -258,7 +252,7 @@ fn dispatch(
 const NOT_OUTSTANDING: &str = "a reply that is not awaited";
 
 /// Drops a reply to the Call `xid`, for this `reason`.
-fn dropped(connection: &ClientConnection, bytes: &[u8], xid: u32, reason: &str) -> ReplyAction {
+fn dropped(connection: &ClientConn, bytes: &[u8], xid: u32, reason: &str) -> ReplyAction {
     connection.with_peer(|server| trace::event!(xprtrdma_reply_hdr_err(server, bytes)));
     connection.log_message(|server| {
         pr_info!("dropped a reply of {server} that does not fit the call {xid:#010x}: {reason}\n");
@@ -267,10 +261,10 @@ fn dropped(connection: &ClientConnection, bytes: &[u8], xid: u32, reason: &str) 
 }
 
 fn dispatch_reply(
-    connection: &ClientConnection,
+    connection: &ClientConn,
     bytes: &[u8],
     reply: &Reply<'_>,
-    rkey: &mut Option<Invalidated<'_, ClientConnection>>,
+    rkey: &mut Option<Invalidated<'_, ClientConn>>,
 ) -> ReplyAction {
     let Some(rqst) = lookup(connection, reply.xid) else {
         return no_matching_rqst(connection, bytes, reply.xid, rkey);
@@ -326,10 +320,10 @@ fn dispatch_reply(
 ///
 /// A region of the Call that the message invalidated is invalid even if the message is dropped.
 fn break_reply(
-    connection: &ClientConnection,
+    connection: &ClientConn,
     rqst: PendingReply<ClientTransport>,
     credits: Option<u32>,
-    rkey: &mut Option<Invalidated<'_, ClientConnection>>,
+    rkey: &mut Option<Invalidated<'_, ClientConn>>,
     reason: &str,
 ) -> ReplyAction {
     let mut state = rqst.slot().lock();
@@ -349,17 +343,17 @@ fn break_reply(
     }
 }
 
-fn lookup(connection: &ClientConnection, xid: u32) -> Option<PendingReply<ClientTransport>> {
+fn lookup(connection: &ClientConn, xid: u32) -> Option<PendingReply<ClientTransport>> {
     connection.xprt.with(|xprt| xprt.lookup(xid)).flatten()
 }
 
 /// Handles a reply that no RPC waits for, usually because its task was killed. The server has a
 /// credit for another Call now.
 fn no_matching_rqst(
-    connection: &ClientConnection,
+    connection: &ClientConn,
     bytes: &[u8],
     xid: u32,
-    rkey: &mut Option<Invalidated<'_, ClientConnection>>,
+    rkey: &mut Option<Invalidated<'_, ClientConn>>,
 ) -> ReplyAction {
     connection.xprt.with(|xprt| {
         xprt.no_matching_rqst();
@@ -376,9 +370,9 @@ fn no_matching_rqst(
 /// has that region, or will release it as invalid. The server must not invalidate a region of
 /// another RPC: then `rkey` stays.
 fn resolve_invalidated_key(
-    connection: &ClientConnection,
+    connection: &ClientConn,
     xid: Option<u32>,
-    rkey: &mut Option<Invalidated<'_, ClientConnection>>,
+    rkey: &mut Option<Invalidated<'_, ClientConn>>,
 ) {
     if rkey.is_none() {
         return;
@@ -404,9 +398,9 @@ fn resolve_invalidated_key(
 fn take_registered(
     rqst: &PendingReply<ClientTransport>,
     mut state: SpinLockGuard<'_, SlotState>,
-    connection: &ClientConnection,
-    rkey: &mut Option<Invalidated<'_, ClientConnection>>,
-) -> Registered<ClientConnection> {
+    connection: &ClientConn,
+    rkey: &mut Option<Invalidated<'_, ClientConn>>,
+) -> Registered<ClientConn> {
     state.call_outstanding = false;
     let mut registered = core::mem::take(&mut state.registered);
     drop(state);
@@ -422,13 +416,81 @@ fn take_registered(
 
 /// Takes the region that `rkey` names out of `registered`, if it is one of them.
 fn take_invalidated(
-    registered: &mut Registered<ClientConnection>,
-    rkey: &mut Option<Invalidated<'_, ClientConnection>>,
-) -> Idle<ClientConnection> {
+    registered: &mut Registered<ClientConn>,
+    rkey: &mut Option<Invalidated<'_, ClientConn>>,
+) -> Idle<ClientConn> {
     match rkey.take().map(|rkey| registered.remote_invalidated(rkey)) {
         Some(Ok(idle)) => return idle,
         Some(Err(other)) => *rkey = Some(other),
         None => (),
     }
     Idle::new()
+}
+
+/// The place of the RPC message of a reply.
+pub(super) enum ReplyBody {
+    /// The last `len` bytes of the Receive; `written` is the length of the result in the Write
+    /// chunk.
+    Inline { len: usize, written: Option<u32> },
+    /// The Reply chunk, with that many bytes, perhaps without padding at the end.
+    ReplyChunk(usize),
+    /// Nowhere: the server sent an RDMA_ERROR, a result that does not fit its chunk, or another
+    /// reply that breaks the protocol.
+    Error,
+    /// Nowhere, and the connection ends for this reason: once more the server broke a rule that the
+    /// connection depends on.
+    Violation(&'static CStr),
+}
+
+/// A reply, and the RPC that it completes when the regions of that are invalid.
+pub(crate) struct MatchedReply {
+    pub(super) rqst: PendingReply<ClientTransport>,
+    pub(super) message: receive::Message<ClientConn>,
+    pub(super) body: ReplyBody,
+    /// The grant, unless the message is malformed.
+    pub(super) credits: Option<u32>,
+}
+
+impl MatchedReply {
+    /// Completes the RPC. The server can no longer reach any memory of it.
+    pub(super) fn complete(self, connection: &ClientConn, queue: &QueuePair<ClientConn>) {
+        let Self {
+            mut rqst,
+            message,
+            body,
+            credits,
+        } = self;
+        connection.xprt.with(|xprt| {
+            if let Some(grant) = credits {
+                let window = connection.on_grant(grant, xprt);
+                xprt.set_window(window, || connection.current_window());
+            }
+            xprt.reply_received();
+        });
+        let violation = match body {
+            ReplyBody::Violation(reason) => Some(reason),
+            _ => None,
+        };
+        let received = match body {
+            ReplyBody::Error | ReplyBody::Violation(_) => None,
+            ReplyBody::ReplyChunk(len) => Some(Ok(rqst.pad_to_unit(len))),
+            ReplyBody::Inline { len, written } => {
+                let bytes = message.bytes();
+                let inline = bytes.get(bytes.len().saturating_sub(len)..).unwrap_or(&[]);
+                connection.counters.fixup_bytes.add(len as u64);
+                Some(rqst.copy_inline(inline, written))
+            }
+        };
+        connection.receives.repost(queue, message.into_buffer());
+        match received {
+            Some(Ok(len)) => rqst.complete(len),
+            Some(Err(_)) | None => {
+                connection.counters.bad_replies.add(1);
+                rqst.fail(EIO);
+            }
+        }
+        if let Some(reason) = violation {
+            connection.lost(reason);
+        }
+    }
 }

@@ -2,21 +2,21 @@
 
 //! Sends: Calls, which are prepared in their own tasks and posted in order, and replies to
 //! callbacks.
+//!
+//! All memory regions and Send buffers for the Calls that there are credits for are allocated
+//! before. Calls are prepared in any order, but sent in order. Those that are prepared early leave
+//! a reserve, so that there is enough for the Call whose turn it is.
 
 use super::{
     chunk::Offered,
     config::CALLBACK_CREDITS,
-    connection::{
-        ActiveConnection,
-        ClientConnection,
-        ClientTransport, //
-    },
+    connection::ClientConn,
     marshal::marshal,
-    prepared_call::{
-        ResourceReserve,
-        SendMessage, //
-    },
-    stats::Counters, //
+    stats::Counters,
+    transport::{
+        ActiveConnection,
+        ClientTransport, //
+    }, //
 };
 use crate::endpoint::SendBufferExt;
 use kernel::{
@@ -24,11 +24,19 @@ use kernel::{
         flags::__GFP_NOWARN,
         Flags, //
     },
-    prelude::*, //
+    prelude::*,
+    sync::Arc, //
 };
-use proto::reverse;
+use proto::{
+    plan::{
+        CallForm,
+        Plan, //
+    },
+    reverse, //
+};
 use rdma::{
     mr::{
+        Idle,
         Prepared,
         Registered, //
     },
@@ -44,6 +52,105 @@ use sunrpc::{
     SendError, //
 };
 use trace::TaskId;
+
+/// A Call whose memory is mapped and whose message is written: it only has to be posted.
+///
+/// It keeps its connection alive, so it is cancelled when that is closed.
+pub(crate) struct PreparedCall {
+    pub(super) active: ActiveConnection,
+    pub(super) regions: Prepared<ClientConn>,
+    pub(super) buffer: Buffer<ClientConn>,
+    pub(super) message: SendMessage,
+    pub(super) plan: Plan,
+}
+
+/// The message of a Send.
+pub(crate) struct SendMessage {
+    /// Bytes in the Send buffer.
+    pub(super) len: usize,
+    /// Bytes of it that were copied from the Call.
+    pub(super) copied: usize,
+    /// Data of the Call that the device gathers from the pages of the Call.
+    pub(super) gathered: Option<Gathered<ClientConn>>,
+}
+
+impl PreparedCall {
+    /// Gives its resources back. Nothing was posted. Sleeps if the connection is closed.
+    pub(super) fn cancel(self) {
+        self.active.queue.put_back_send_buffer(self.buffer);
+        self.active.connection.put_regions(self.regions.cancel());
+    }
+
+    /// Returns whether it was prepared for this connection.
+    pub(super) fn is_for(&self, connection: &Arc<ClientConn>) -> bool {
+        Arc::ptr_eq(&self.active.connection, connection)
+    }
+
+    /// Counts the transmission of the Call, which offers `offered`.
+    pub(super) fn count(&self, counters: &Counters, offered: &Offered) {
+        counters.pullup_bytes.add(self.message.copied as u64);
+        match self.plan.call {
+            CallForm::Inline => (),
+            CallForm::ReadChunk(_) => counters.read_chunks.add(1),
+            CallForm::PositionZero => {
+                counters.read_chunks.add(1);
+                counters.long_calls.add(1);
+            }
+        }
+        let (chunks, chunk) = match offered {
+            Offered::Nothing => return,
+            Offered::Write(chunk) => (&counters.write_chunks, chunk),
+            Offered::Reply(chunk) => (&counters.reply_chunks, chunk),
+        };
+        chunks.add(1);
+        counters.offered_bytes.add(chunk.covered());
+    }
+}
+
+/// Permission to use the reserve of memory regions and Send buffers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ResourceReserve {
+    /// The message leaves as much as one RPC needs, so that Calls before it need not wait for it.
+    Keep,
+    /// The message is the next to be sent, so it may take the last ones.
+    Use,
+}
+
+impl ResourceReserve {
+    /// Takes `count` regions of the pool. Returns [`SendError::Again`] if there are fewer. With
+    /// [`Self::Use`] the pool then reports when there are more.
+    pub(super) fn take_regions(
+        self,
+        active: &ActiveConnection,
+        count: usize,
+    ) -> Result<Idle<ClientConn>, SendError> {
+        if count == 0 {
+            return Ok(Idle::new());
+        }
+        let pool = &active.connection.regions;
+        match self {
+            Self::Keep => pool.take_spare(count),
+            Self::Use => pool.take(count),
+        }
+        .ok_or(SendError::Again)
+    }
+
+    /// Takes a Send buffer. Returns [`SendError::Again`] if there is none. With [`Self::Use`] the
+    /// queue pair then reports when there is one.
+    pub(super) fn take_send_buffer(
+        self,
+        active: &ActiveConnection,
+    ) -> Result<Buffer<ClientConn>, SendError> {
+        match self {
+            Self::Keep => active.queue.take_spare_send_buffer(),
+            Self::Use => active.queue.take_send_buffer().or_else(|| {
+                active.connection.counters.empty_send_queue.add(1);
+                None
+            }),
+        }
+        .ok_or(SendError::Again)
+    }
+}
 
 /// Prepares the Call in `rqst` in its own task, if there are resources to spare. Sleeps, for memory
 /// if `flags` allow it. An error means that the Call can never be sent.
@@ -167,12 +274,12 @@ impl Sender<'_> {
 fn post(
     active: &ActiveConnection,
     sender: Sender<'_>,
-    regions: Prepared<ClientConnection>,
-    buffer: Buffer<ClientConnection>,
+    regions: Prepared<ClientConn>,
+    buffer: Buffer<ClientConn>,
     len: usize,
-    gathered: Option<Gathered<ClientConnection>>,
+    gathered: Option<Gathered<ClientConn>>,
     doorbell: Doorbell,
-) -> (Registered<ClientConnection>, Result<(), SendError>) {
+) -> (Registered<ClientConn>, Result<(), SendError>) {
     let queue = &active.queue;
     let (registered, result) = queue.post_send(regions, buffer, len, gathered, doorbell, |send| {
         trace::event!(xprtrdma_post_send(
@@ -191,7 +298,7 @@ fn post(
 }
 
 /// Counts a Call that can never be sent.
-fn marshal_failed(rqst: &Rqst<ClientTransport>, connection: &ClientConnection, error: SendError) {
+fn marshal_failed(rqst: &Rqst<ClientTransport>, connection: &ClientConn, error: SendError) {
     connection.counters.failed_marshals.add(1);
     let xid = rqst.xid();
     let error = match error {

@@ -13,13 +13,13 @@
 
 use super::{
     chunk::Offered,
-    connection::{
+    connection::ClientConn,
+    reply::MatchedReply,
+    send::PreparedCall,
+    transport::{
         ActiveConnection,
-        ClientConnection,
         ClientTransport, //
-    },
-    matched_reply::MatchedReply,
-    prepared_call::PreparedCall, //
+    }, //
 };
 use kernel::{
     new_condvar,
@@ -74,7 +74,7 @@ pub(crate) struct SlotState {
     /// A Call that waits for its turn to be sent.
     prepared: Option<PreparedCall>,
     /// The regions that the server may reach.
-    pub(super) registered: Registered<ClientConnection>,
+    pub(super) registered: Registered<ClientConn>,
     invalidation: Invalidation,
 }
 
@@ -124,8 +124,8 @@ impl SlotState {
     pub(super) fn sent(
         &mut self,
         xid: u32,
-        registered: Registered<ClientConnection>,
-    ) -> Registered<ClientConnection> {
+        registered: Registered<ClientConn>,
+    ) -> Registered<ClientConn> {
         self.broken_reply = match self.broken_reply {
             BrokenReply::None => BrokenReply::None,
             _ if self.xid == xid => BrokenReply::EarlierConnection,
@@ -220,7 +220,7 @@ impl Slot {
         &self,
         prepared: PreparedCall,
         offered: Offered,
-        connection: &ClientConnection,
+        connection: &ClientConn,
     ) -> Result<(), PreparedCall> {
         let mut state = self.lock();
         // An outstanding transmission of this Call has its memory mapped. If the Call is sent
@@ -235,7 +235,7 @@ impl Slot {
 
     /// Takes back regions of an answered Call that could not be invalidated. [`Self::release`]
     /// waits until they are invalid; they are so at the latest when the connection is closed.
-    pub(super) fn take_back(&self, registered: Registered<ClientConnection>) {
+    pub(super) fn take_back(&self, registered: Registered<ClientConn>) {
         let mut state = self.lock();
         let none = core::mem::replace(&mut state.registered, registered);
         drop(state);
@@ -289,7 +289,7 @@ impl Slot {
     fn invalidate(
         &self,
         rqst: &Rqst<ClientTransport>,
-        registered: Registered<ClientConnection>,
+        registered: Registered<ClientConn>,
         active: Option<ActiveConnection>,
     ) {
         // A connection is the active one until its queue pair is drained. To drop regions of

@@ -6,10 +6,11 @@
 pub mod buffers;
 pub mod callbacks;
 pub mod calls;
+mod echo;
 pub mod svc_transports;
 
 use crate::{
-    inline_reply::{
+    clnt::reply::{
         copy_inline,
         InlineReply, //
     },

@@ -3,17 +3,17 @@
 //! Tests of the memory of calls and replies.
 
 use super::{
-    calls::Echo,
+    echo::Echo,
     Test, //
 };
 use crate::{
+    clnt::slots::SlotTable,
     memory::{
         Buffer,
         Page,
         Stable, //
     },
-    slot_table::SlotTable,
-    svc_args,
+    svc::recv,
     SavedReplyPages,
     SvcArgs,
     SvcResult, //
@@ -299,7 +299,7 @@ fn forgotten_call_has_no_bytes() -> Result<bool> {
     // SAFETY: Nobody changes it meanwhile.
     let before = pointers(unsafe { &*rqst }, memory);
     // SAFETY: The thread has decoded the call as far as it wants.
-    unsafe { svc_args::clear(rqst) };
+    unsafe { recv::clear(rqst) };
     // SAFETY: The stream is initialised.
     let ended = unsafe { raw::xdr_inline_decode(stream, 4).is_null() };
     // SAFETY: Nobody changes the `svc_rqst` meanwhile.

@@ -3,7 +3,7 @@
 //! Tests of reverse-direction calls that cannot be delivered.
 
 use super::{
-    calls::{
+    echo::{
         Caller,
         Echo,
         CLASS,

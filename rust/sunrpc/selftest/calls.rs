@@ -1,67 +1,57 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests of calls, over a transport that needs no network: `send` itself delivers the reply.
+//! Tests of calls over an [`Echo`](super::echo::Echo).
 
-use super::Test;
-use crate::{
-    errno,
-    orphaned_calls::OrphanedCalls,
-    reply_timeout::LOST_WITHOUT_REPLY,
-    task::gfp_flags,
-    timeouts::{
-        jiffies,
-        rpc_timeout,
-        ATTEMPT_INTERVAL,
-        HZ, //
+use super::{
+    echo::{
+        host_unreachable,
+        Caller,
+        ALIVE,
+        BROKEN_OFF,
+        BUSY,
+        CLASS,
+        CONNECTED,
+        ENCODED_READABLE,
+        FAIL,
+        IMPOSSIBLE,
+        NO_MODULE,
+        ONE_WAY,
+        READABLE,
+        REFUSE,
+        SHORT_TIMEOUT,
+        SILENT,
+        TIMED_OUT,
+        TIMEOUT,
+        UNANSWERED,
+        UNSENDABLE,
+        WITH_REPLY, //
     },
-    CallbackRqst,
-    Class,
-    HasSlot,
-    Rqst,
-    SendError,
-    SockAddr,
-    Stats,
-    Transport,
-    Xprt, //
+    Test, //
 };
-use core::{
-    cell::UnsafeCell,
-    mem::size_of,
-    ptr::{
-        null,
-        null_mut,
-        NonNull, //
-    },
-    sync::atomic::{
-        AtomicBool,
-        AtomicI32,
-        AtomicU32,
-        Ordering::{
-            Acquire,
-            Relaxed,
-            Release, //
+use crate::{
+    clnt::{
+        credits::OrphanedCalls,
+        timeouts::{
+            jiffies,
+            ATTEMPT_INTERVAL,
+            HZ, //
         }, //
+    },
+    task::gfp_flags, //
+};
+use core::sync::atomic::{
+    AtomicBool,
+    Ordering::{
+        Acquire,
+        Relaxed,
+        Release, //
     }, //
 };
 use kernel::{
-    alloc::{
-        flags::__GFP_NOWARN,
-        Flags, //
-    },
-    error::{
-        from_err_ptr,
-        to_result, //
-    },
-    ffi::{
-        c_int,
-        c_uint,
-        c_void, //
-    },
+    alloc::flags::__GFP_NOWARN,
+    ffi::c_int,
     prelude::*,
-    sync::{
-        Arc,
-        Completion, //
-    },
+    sync::Arc,
     time::{
         delay::fsleep,
         Delta, //
@@ -120,427 +110,6 @@ pub const TESTS: &[(&str, Test)] = &[
         reply_does_not_close_an_opened_window,
     ),
 ];
-
-/// The number of times that an [`Echo`] connected, and the number of those that exist.
-static CONNECTED: AtomicU32 = AtomicU32::new(0);
-static ALIVE: AtomicU32 = AtomicU32::new(0);
-
-/// Makes the next attempt to connect fail.
-static FAIL: AtomicBool = AtomicBool::new(false);
-
-/// The number of attempts to connect that are to fail with ENOTCONN, after which sunrpc does not
-/// wait.
-static BROKEN_OFF: AtomicU32 = AtomicU32::new(0);
-
-/// The number of attempts to connect that are to have no answer.
-static UNANSWERED: AtomicU32 = AtomicU32::new(0);
-
-/// Set while no call can be sent.
-static BUSY: AtomicBool = AtomicBool::new(false);
-
-/// Set while a call that is sent has no reply.
-static SILENT: AtomicBool = AtomicBool::new(false);
-
-/// Makes the next reply say that the arguments are garbage.
-static REFUSE: AtomicBool = AtomicBool::new(false);
-
-/// Set when a connection was given up because there was no reply in time.
-static TIMED_OUT: AtomicBool = AtomicBool::new(false);
-
-/// Set while the peer may read the memory of a call that has no reply.
-static READABLE: AtomicBool = AtomicBool::new(false);
-
-/// Set when a call was encoded while [`READABLE`].
-static ENCODED_READABLE: AtomicBool = AtomicBool::new(false);
-
-/// The time that it takes to close a connection over which the peer may read.
-const DRAIN: Delta = Delta::from_millis(50);
-
-pub(super) static CLASS: Class<Echo> = Class::new();
-
-// SAFETY: The module that has these tests cannot be unloaded while it runs them, so they need no
-// reference.
-pub(super) static NO_MODULE: ThisModule = unsafe { ThisModule::from_ptr(null_mut()) };
-
-/// A transport that replies by itself.
-pub(super) struct Echo;
-
-impl Drop for Echo {
-    fn drop(&mut self) {
-        ALIVE.fetch_sub(1, Relaxed);
-    }
-}
-
-impl HasSlot for Echo {
-    type Slot = ();
-
-    fn new_slot() -> impl PinInit<(), Error> {
-        Ok(())
-    }
-}
-
-impl Transport for Echo {
-    const NAME: &'static CStr = c"selftest";
-    const IDENT: i32 = 0x7e57;
-    const NETIDS: [&'static CStr; 2] = [c"selftest", c"selftest6"];
-    const CALLBACK_SLOTS: u32 = 2;
-
-    fn class() -> &'static Class<Self> {
-        &CLASS
-    }
-
-    fn new(_: usize) -> impl PinInit<Self, Error> {
-        ALIVE.fetch_add(1, Relaxed);
-        Ok(Self)
-    }
-
-    fn slots() -> usize {
-        4
-    }
-
-    fn max_payload() -> usize {
-        4096
-    }
-
-    fn connect(&self, _: &Xprt<Self>) -> Result {
-        if FAIL.swap(false, Relaxed) {
-            return Err(EIO);
-        }
-        let left = BROKEN_OFF.load(Relaxed);
-        if left != 0 {
-            BROKEN_OFF.store(left - 1, Relaxed);
-            return Err(Error::from_errno(errno::ENOTCONN));
-        }
-        let left = UNANSWERED.load(Relaxed);
-        if left != 0 {
-            UNANSWERED.store(left - 1, Relaxed);
-            return Err(host_unreachable());
-        }
-        CONNECTED.fetch_add(1, Relaxed);
-        Ok(())
-    }
-
-    fn prepare(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>, _: Flags) -> Result<(), SendError> {
-        if !BUSY.load(Relaxed) {
-            xprt.write_space();
-        }
-        if rqst.reply_max() > IMPOSSIBLE_REPLY {
-            return Err(SendError::TooBig);
-        }
-        Ok(())
-    }
-
-    fn send(&self, xprt: &Xprt<Self>, rqst: &Rqst<Self>, _: bool) -> Result<(), SendError> {
-        if BUSY.load(Relaxed) {
-            return Err(SendError::Again);
-        }
-        if rqst.reply_max() > UNSENDABLE_REPLY {
-            return Err(SendError::Io);
-        }
-        if SILENT.load(Relaxed) {
-            READABLE.store(true, Relaxed);
-            return Ok(());
-        }
-        if let Some(mut pending) = xprt.lookup(rqst.xid()) {
-            // A reply: MSG_ACCEPTED, an empty verifier, SUCCESS.
-            let mut reply = [0; 24];
-            reply[..4].copy_from_slice(&rqst.xid().to_be_bytes());
-            reply[7] = 1;
-            if REFUSE.swap(false, Relaxed) {
-                // GARBAGE_ARGS.
-                reply[23] = 4;
-            }
-            let received = pending
-                .copy_inline(&reply, None)
-                .map_err(|_| SendError::Io)?;
-            xprt.reply_received();
-            pending.complete(received);
-        }
-        Ok(())
-    }
-
-    fn flush(&self) -> Result {
-        Ok(())
-    }
-
-    fn close(&self, _: &Xprt<Self>) {
-        if READABLE.load(Relaxed) {
-            fsleep(DRAIN);
-            READABLE.store(false, Relaxed);
-        }
-    }
-
-    fn expire(&self) {}
-
-    fn release(&self, _: &Xprt<Self>, _: &Rqst<Self>) {
-        READABLE.store(false, Relaxed);
-    }
-
-    fn conditional_disconnect(&self, xprt: &Xprt<Self>, connect_cookie: u32, reason: &CStr) {
-        if reason == LOST_WITHOUT_REPLY {
-            TIMED_OUT.store(true, Relaxed);
-        }
-        if xprt.connect_cookie() == connect_cookie {
-            xprt.force_disconnect();
-        }
-    }
-
-    fn inject_disconnect(&self, _: &Xprt<Self>) {}
-
-    fn source(&self) -> Option<SockAddr> {
-        None
-    }
-
-    fn stats(&self, _: &Xprt<Self>) -> Stats {
-        Stats::default()
-    }
-
-    fn callback_max_payload(&self) -> usize {
-        0
-    }
-
-    fn send_callback_reply(
-        &self,
-        _: &Xprt<Self>,
-        _: &CallbackRqst,
-        _: bool,
-    ) -> Result<(), SendError> {
-        Err(SendError::Io)
-    }
-}
-
-/// A description of a program for sunrpc, which counts calls in it.
-struct Shared<T>(UnsafeCell<T>);
-
-// SAFETY: sunrpc alone accesses the value.
-unsafe impl<T> Sync for Shared<T> {}
-
-impl<T> Shared<T> {
-    const fn new(value: T) -> Self {
-        Self(UnsafeCell::new(value))
-    }
-}
-
-/// The procedure whose calls have a reply.
-const WITH_REPLY: usize = 0;
-/// The procedure whose calls have none.
-const ONE_WAY: usize = 1;
-/// The procedure whose calls can never be sent.
-const IMPOSSIBLE: usize = 2;
-
-/// The procedure whose calls can be prepared, but not sent.
-const UNSENDABLE: usize = 3;
-
-/// The longest reply, but for replies to [`IMPOSSIBLE`].
-const IMPOSSIBLE_REPLY: usize = 4096;
-/// The longest reply, but for replies to these two procedures.
-const UNSENDABLE_REPLY: usize = 1024;
-
-static PROCEDURES: Shared<[raw::rpc_procinfo; 4]> = Shared::new([
-    procedure(Some(decode), 1),
-    procedure(None, 1),
-    procedure(Some(decode), IMPOSSIBLE_REPLY as u32),
-    procedure(Some(decode), (UNSENDABLE_REPLY / 4) as u32),
-]);
-static COUNTS: Shared<[c_uint; 4]> = Shared::new([0; 4]);
-static VERSION: Shared<raw::rpc_version> = Shared::new(raw::rpc_version {
-    number: 1,
-    nrprocs: 4,
-    procs: PROCEDURES.0.get().cast(),
-    counts: COUNTS.0.get().cast(),
-});
-static VERSIONS: Shared<[*const raw::rpc_version; 2]> = Shared::new([null(), VERSION.0.get()]);
-static STATS: Shared<raw::rpc_stat> = Shared::new(
-    // SAFETY: It consists of numbers and a pointer that may be null.
-    unsafe { core::mem::zeroed() },
-);
-static PROGRAM: Shared<raw::rpc_program> = Shared::new(raw::rpc_program {
-    name: c"selftest".to_bytes_with_nul().as_ptr().cast(),
-    number: 0x2000_7e57,
-    nrvers: 2,
-    version: VERSIONS.0.get().cast(),
-    stats: STATS.0.get(),
-    pipe_dir_name: null(),
-});
-
-type Decode = unsafe extern "C" fn(*mut raw::rpc_rqst, *mut raw::xdr_stream, *mut c_void) -> c_int;
-
-const fn procedure(decode: Option<Decode>, reply_words: u32) -> raw::rpc_procinfo {
-    raw::rpc_procinfo {
-        p_proc: 1,
-        p_encode: Some(encode),
-        p_decode: decode,
-        p_arglen: 1,
-        p_replen: reply_words,
-        p_timer: 0,
-        p_statidx: 0,
-        p_name: null(),
-    }
-}
-
-/// No arguments.
-extern "C" fn encode(_: *mut raw::rpc_rqst, _: *mut raw::xdr_stream, _: *const c_void) {
-    if READABLE.load(Relaxed) {
-        ENCODED_READABLE.store(true, Relaxed);
-    }
-}
-
-/// No results.
-extern "C" fn decode(_: *mut raw::rpc_rqst, _: *mut raw::xdr_stream, _: *mut c_void) -> c_int {
-    0
-}
-
-/// A tenth of a second, for what has a time-out at all, and ten seconds in all.
-static TIMEOUT: raw::rpc_timeout = raw::rpc_timeout {
-    to_initval: HZ / 10,
-    to_maxval: 10 * HZ,
-    to_increment: HZ / 10,
-    to_retries: 100,
-    to_exponential: 0,
-};
-
-/// Two seconds in all.
-static SHORT_TIMEOUT: raw::rpc_timeout = rpc_timeout(2 * HZ);
-
-/// A client over an [`Echo`].
-pub(super) struct Caller(NonNull<raw::rpc_clnt>);
-
-impl Caller {
-    pub(super) fn new() -> Result<Self> {
-        Self::with(&TIMEOUT, raw::rpc_auth_flavors_RPC_AUTH_NULL)
-    }
-
-    fn with(timeout: &'static raw::rpc_timeout, authflavor: raw::rpc_authflavor_t) -> Result<Self> {
-        Self::over(Echo::IDENT, null_mut(), timeout, authflavor)
-    }
-
-    /// Returns a client of the reverse direction of `connection`, over the transport class `ident`.
-    pub(super) fn reverse(ident: i32, connection: *mut raw::svc_xprt) -> Result<Self> {
-        let authflavor = raw::rpc_auth_flavors_RPC_AUTH_NULL;
-        Self::over(ident, connection, &SHORT_TIMEOUT, authflavor)
-    }
-
-    fn over(
-        protocol: i32,
-        bc_xprt: *mut raw::svc_xprt,
-        timeout: &'static raw::rpc_timeout,
-        authflavor: raw::rpc_authflavor_t,
-    ) -> Result<Self> {
-        let mut address = raw::sockaddr_in {
-            sin_family: raw::AF_INET as u16,
-            sin_port: 1_u16.to_be(),
-            sin_addr: raw::in_addr {
-                s_addr: 0x7f00_0001_u32.to_be(),
-            },
-            ..Default::default()
-        };
-        let mut arguments = raw::rpc_create_args {
-            net: &raw mut raw::init_net,
-            protocol,
-            bc_xprt,
-            address: (&raw mut address).cast(),
-            addrsize: size_of::<raw::sockaddr_in>(),
-            program: PROGRAM.0.get(),
-            stats: STATS.0.get(),
-            version: 1,
-            timeout,
-            authflavor,
-            flags: (raw::RPC_CLNT_CREATE_NOPING
-                | raw::RPC_CLNT_CREATE_QUIET
-                | raw::RPC_CLNT_CREATE_HARDRTRY) as usize,
-            ..Default::default()
-        };
-        // SAFETY: The arguments point to statics, and to an address that sunrpc copies.
-        let client = from_err_ptr(unsafe { raw::rpc_create(&raw mut arguments) })?;
-        Ok(Self(NonNull::new(client).ok_or(ENOMEM)?))
-    }
-
-    /// Returns the transport.
-    pub(super) fn xprt(&self) -> *mut raw::rpc_xprt {
-        // SAFETY: The client is live. Nobody gives it another transport, so it has a reference to
-        // this one.
-        unsafe { (*self.0.as_ptr()).cl_xprt }
-    }
-
-    /// Calls `f` with the transport.
-    pub(super) fn with_transport<R>(&self, f: impl FnOnce(&Xprt<Echo>) -> R) -> R {
-        // SAFETY: The client has a reference to it, and it is an `Xprt<Echo>` by its class.
-        f(unsafe { Xprt::from_raw(self.xprt()) })
-    }
-
-    fn call(&self, procedure: usize) -> Result {
-        self.call_with(procedure, 0)
-    }
-
-    /// Calls `procedure` in a task with these `flags`.
-    fn call_with(&self, procedure: usize, flags: c_int) -> Result {
-        let message = raw::rpc_message {
-            rpc_proc: PROCEDURES
-                .0
-                .get()
-                .cast::<raw::rpc_procinfo>()
-                .wrapping_add(procedure),
-            ..Default::default()
-        };
-        // SAFETY: The client is live, and so is the message until this returns.
-        to_result(unsafe { raw::rpc_call_sync(self.0.as_ptr(), &raw const message, flags) })
-    }
-
-    /// Calls `procedure` in another task with these `flags`. The result comes later.
-    fn start(self: &Arc<Self>, procedure: usize, flags: c_int) -> Result<Arc<StartedCall>> {
-        let started = Arc::pin_init(
-            pin_init!(StartedCall {
-                ended <- Completion::new(),
-                status: AtomicI32::new(0),
-            }),
-            GFP_KERNEL,
-        )?;
-        let (caller, call) = (self.clone(), started.clone());
-        workqueue::system_long().try_spawn(GFP_KERNEL, move || {
-            let result = caller.call_with(procedure, flags);
-            drop(caller);
-            let status = result.map_or_else(Error::to_errno, |()| 0);
-            call.status.store(status, Relaxed);
-            call.ended.complete_all();
-        })?;
-        Ok(started)
-    }
-}
-
-// SAFETY: Any task may call with an `rpc_clnt`.
-unsafe impl Send for Caller {}
-// SAFETY: Any task may call with an `rpc_clnt`, also at the same time as others.
-unsafe impl Sync for Caller {}
-
-/// A call that another task makes.
-#[pin_data]
-struct StartedCall {
-    #[pin]
-    ended: Completion,
-    status: AtomicI32,
-}
-
-impl StartedCall {
-    /// Waits for the end of the call, and returns its status.
-    fn status(&self) -> c_int {
-        self.ended.wait_for_completion();
-        self.status.load(Relaxed)
-    }
-}
-
-impl Drop for Caller {
-    fn drop(&mut self) {
-        // SAFETY: It is live, and nobody else uses it.
-        unsafe { raw::rpc_shutdown_client(self.0.as_ptr()) };
-        // sunrpc destroys the transport in a work item.
-        for _ in 0..500 {
-            if ALIVE.load(Relaxed) == 0 {
-                return;
-            }
-            fsleep(Delta::from_millis(10));
-        }
-    }
-}
 
 fn call_without_a_reply_ends_the_connection() -> Result<bool> {
     // This is dropped last.
@@ -625,11 +194,6 @@ fn attempts_to_connect_are_a_few_seconds_apart() -> Result<bool> {
     Ok(all
         && (expected - HZ..expected + 2 * ATTEMPT_INTERVAL).contains(&took)
         && ALIVE.load(Relaxed) == 0)
-}
-
-/// Returns the error of an attempt to connect that has no answer.
-fn host_unreachable() -> Error {
-    Error::from_errno(-(kernel::bindings::EHOSTUNREACH as c_int))
 }
 
 fn call_that_must_not_wait_fails_with_the_first_attempt() -> Result<bool> {

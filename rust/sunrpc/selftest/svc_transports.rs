@@ -5,7 +5,7 @@
 
 use super::{
     buffers::EmptyMessage,
-    calls::{
+    echo::{
         Caller,
         NO_MODULE, //
     },
@@ -13,12 +13,14 @@ use super::{
 };
 use crate::{
     errno,
-    svc_ops,
-    svc_work::{
-        connection_functions,
-        listener_functions, //
+    svc::{
+        ops,
+        work::{
+            connection_functions,
+            listener_functions, //
+        }, //
     },
-    work_queue::SERVER,
+    workqueue::SERVER,
     HasSvcCall,
     Net,
     SockAddr,
@@ -85,7 +87,7 @@ static BACKCHANNEL: SvcBackchannelClass<TestConnection> = SvcBackchannelClass::n
 
 // SAFETY: It is not registered.
 static CLASS: SvcClass<TestConnection> =
-    unsafe { SvcClass::with_ops(c"selftest", 0, 0, svc_ops::connection::<TestConnection>()) };
+    unsafe { SvcClass::with_ops(c"selftest", 0, 0, ops::connection::<TestConnection>()) };
 
 impl HasSvcCall for TestConnection {
     type Message = EmptyMessage;
@@ -255,7 +257,7 @@ fn listener_hears_of_rejected_peers() -> Result<bool> {
     let listener = unsafe { xprt.as_ref() };
     let rejected = [1, 2].map(|count| {
         // SAFETY: What `xpo_accept` needs is there: the listener.
-        let made = unsafe { listener.accept(svc_ops::connection::<TestConnection>()) };
+        let made = unsafe { listener.accept(ops::connection::<TestConnection>()) };
         made.is_none() && listener.rejected.load(Relaxed) == count
     });
     // SAFETY: `create` made the transport with this reference. It is not used any more.
@@ -272,7 +274,7 @@ fn connection_without_service(state: TestConnection) -> Result<NonNull<SvcXprt<T
     unsafe {
         SvcXprt::create(
             CLASS.as_raw(),
-            svc_ops::connection::<TestConnection>(),
+            ops::connection::<TestConnection>(),
             &raw mut raw::init_net,
             null_mut(),
             connection_functions::<TestConnection>(),

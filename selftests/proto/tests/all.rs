@@ -3,6 +3,7 @@
 //! All tests that stand outside the crate, one topic a module.
 
 mod adversarial_calls;
+mod adversarial_chunks;
 mod adversarial_faults;
 mod adversarial_replies;
 mod common;
