@@ -10,7 +10,7 @@ TOP = Path(__file__).resolve().parent.parent
 # What ends a connection is given one of these as its last argument.
 REASON = re.compile(
     r"(?:\b(?:lost|lost_in_interrupt|stalled|end_on|connect_failed|post_failed|conditional_disconnect|Violation|Unusable)\(\s*"
-    r"(?:(?:Event|ConnectError)::\w+,\s*|connect_error,\s*|self,\s*self,\s*(?:cookie,\s*)?)*|\bconst LOST_\w+: &CStr =\s*)c\"([^\"]+)\"")
+    r"(?:(?:conn::)?(?:Event|ConnectError)::\w+,\s*|connect_error,\s*|self,\s*self,\s*(?:cookie,\s*)?)*|\bconst LOST_\w+: &CStr =\s*)c\"([^\"]+)\"")
 # These come from the kernel, which has more of them: its words for the status of a completion.
 OF_THE_DEVICE = {"transport retry counter exceeded", "RNR retry counter exceeded", "remote access error", "WR flushed", "local length error"}
 

@@ -21,7 +21,7 @@ use kernel::{
 };
 use proto::cm_private_data::PrivateData;
 use rdma::{
-    device::Limits,
+    device,
     error, //
 };
 use sunrpc::sysctl::{
@@ -150,7 +150,7 @@ pub(super) struct QueueLimits {
 
 impl QueueLimits {
     /// The sizes for a connection that has resources for `first` credits from the start.
-    pub(super) fn new(limits: &Limits, config: Config, first: usize) -> Result<Self> {
+    pub(super) fn new(limits: &device::Limits, config: Config, first: usize) -> Result<Self> {
         let pages = limits
             .registration_pages
             .min(u32::try_from(MAX_PAYLOAD_PAGES)?);

@@ -36,16 +36,13 @@ use kernel::{
     sync::Arc,
     time::Msecs, //
 };
-use proto::conn::client::{
-    Action,
-    Event, //
-};
+use proto::conn::client as conn;
 use rdma::{
     cm::{
         ConnectParameters,
         Id, //
     },
-    device::Limits,
+    device,
     error,
     mr::Idle,
     receive,
@@ -86,18 +83,18 @@ pub(super) fn connect(
     let state = connection.state();
     let id = Id::new(&xprt.net()?, connection.clone())?;
     let mut queue = None;
-    state.report(Event::Connect);
+    state.report(conn::Event::Connect);
     let result = loop {
         let Some(action) = state.next_action(ACTION_MS) else {
             // Not `ETIMEDOUT`, after which sunrpc tries again even for a call that must not wait.
             break Err(errno(ConnectError::Unreachable));
         };
         let done = match action {
-            Action::ResolveAddress => xprt
+            conn::Action::ResolveAddress => xprt
                 .address()
                 .and_then(|address| id.resolve_address(&address, RESOLVE_MS)),
-            Action::ResolveRoute => id.resolve_route(RESOLVE_MS),
-            Action::Request => {
+            conn::Action::ResolveRoute => id.resolve_route(RESOLVE_MS),
+            conn::Action::Request => {
                 // There may be no memory for more before something is swapped out.
                 let first = if xprt.carries_swap() {
                     config.credits
@@ -106,7 +103,7 @@ pub(super) fn connect(
                 };
                 request(&id, &connection, config, first, reusable, &mut queue)
             }
-            Action::Announce => break Ok(()),
+            conn::Action::Announce => break Ok(()),
             _ => break Err(state.connect_error().map_or_else(error::timed_out, errno)),
         };
         if let Err(error) = done {
@@ -124,7 +121,7 @@ pub(super) fn connect(
                     // The RDMA CM gives up a half-made connection when its id is destroyed.
                     *reusable = Some(resources).filter(|resources| resources.usable_after(&id));
                 }
-                None => state.report(Event::Drained),
+                None => state.report(conn::Event::Drained),
             }
             result.and(Err(error::timed_out()))
         }
@@ -236,7 +233,7 @@ fn fill(
 /// buffers for `first` of them, or for as many credits as `resources` has buffers for.
 fn make_queue(
     id: &Arc<Id<ClientConn>>,
-    device: &Limits,
+    device: &device::Limits,
     config: Config,
     first: usize,
     resources: &mut ReusableResources,

@@ -54,7 +54,7 @@ use kernel::{
 use proto::{
     backing::Backing,
     cm_private_data::PrivateData,
-    conn::client::Event,
+    conn::client as conn,
     credit::Window,
     plan::{
         Role,
@@ -197,7 +197,7 @@ impl ClientConn {
                 [wished.send_size(), wished.receive_size()]
             ));
         }
-        self.state.report(Event::Established);
+        self.state.report(conn::Event::Established);
     }
 
     /// Applies the credit grant of a reply and returns the new congestion window. If resources, not
@@ -268,7 +268,7 @@ impl ClientConn {
 
     /// Reports an event. If it ends an open connection, logs the reason and makes sunrpc call
     /// `close`. An attempt to connect fails with `connect_error`, which the connect worker logs.
-    fn end_on(&self, event: Event, connect_error: ConnectError, reason: &CStr) {
+    fn end_on(&self, event: conn::Event, connect_error: ConnectError, reason: &CStr) {
         if self.state.end(event, connect_error) {
             self.log_lost(reason);
             self.xprt.with(|xprt| xprt.force_disconnect());
@@ -278,7 +278,10 @@ impl ClientConn {
     /// Ends the connection because work requests cannot be posted. The caller, which may hold
     /// `transport_lock`, returns an error to sunrpc, and sunrpc calls `close`.
     pub(super) fn post_failed(&self, reason: &CStr) {
-        if self.state.end(Event::Disconnected, ConnectError::Lost) {
+        if self
+            .state
+            .end(conn::Event::Disconnected, ConnectError::Lost)
+        {
             self.log_lost(reason);
         }
     }
@@ -303,7 +306,7 @@ impl ClientConn {
 
     /// Fails the attempt to connect with `connect_error`, or ends the open connection for `reason`.
     pub(super) fn connect_failed(&self, connect_error: ConnectError, reason: &CStr) {
-        self.end_on(Event::Disconnected, connect_error, reason);
+        self.end_on(conn::Event::Disconnected, connect_error, reason);
     }
 
     /// Ends the connection because a work request failed.
@@ -315,7 +318,11 @@ impl ClientConn {
         }
         // If the server rejects the connection request, the Receives are flushed before the RDMA CM
         // reports that. It always reports something.
-        if self.is_open() && self.state.end(Event::Disconnected, ConnectError::Lost) {
+        if self.is_open()
+            && self
+                .state
+                .end(conn::Event::Disconnected, ConnectError::Lost)
+        {
             // The request that failed may complete later, on the other completion queue.
             self.flushed.populate(status);
             self.xprt.with(|xprt| xprt.force_disconnect());
@@ -333,7 +340,11 @@ impl ClientConn {
     /// Counts a malformed message. The connection ends after several.
     pub(super) fn malformed(&self) {
         self.counters.bad_replies.add(1);
-        self.end_on(Event::Malformed, ConnectError::Lost, c"malformed messages");
+        self.end_on(
+            conn::Event::Malformed,
+            ConnectError::Lost,
+            c"malformed messages",
+        );
     }
 
     /// Ends the connection because the server broke a rule that the connection depends on.
@@ -356,7 +367,11 @@ impl ClientConn {
             trace::event!(xprtrdma_device_removal(device, &server));
         }
         self.device_removed.store(true, Ordering::Release);
-        self.end_on(Event::DeviceRemoved, ConnectError::Lost, c"device removed");
+        self.end_on(
+            conn::Event::DeviceRemoved,
+            ConnectError::Lost,
+            c"device removed",
+        );
         self.xprt.with(|xprt| {
             xprt.force_disconnect();
             // The next connect does not find the device, and then releases the resources that were
@@ -367,7 +382,7 @@ impl ClientConn {
 
     /// Begins to close the connection. Work requests that are posted from now on are flushed soon.
     pub(super) fn begin_close(&self) {
-        self.state.report(Event::Close);
+        self.state.report(conn::Event::Close);
     }
 
     /// Ends all waits in [`ConnectionState::wait_until_closed`], and returns the resources, which
@@ -384,7 +399,7 @@ impl ClientConn {
             sends,
             inline: self.config.inline,
         };
-        self.state.report(Event::Drained);
+        self.state.report(conn::Event::Drained);
         resources
     }
 }
@@ -396,8 +411,8 @@ impl rdma::Context for ClientConn {
     fn cm_event(&self, event: cm::Event<'_>, id: &cm::EventId<'_>) {
         let state = self.state();
         match event {
-            cm::Event::AddrResolved => state.report(Event::AddressResolved),
-            cm::Event::RouteResolved => state.report(Event::RouteResolved),
+            cm::Event::AddrResolved => state.report(conn::Event::AddressResolved),
+            cm::Event::RouteResolved => state.report(conn::Event::RouteResolved),
             cm::Event::Established { private_data } => self.established(private_data, id),
             cm::Event::AddrError => state.fail(ConnectError::Address),
             cm::Event::RouteError => state.fail(ConnectError::Route),

@@ -24,12 +24,7 @@ use kernel::{
         Msecs, //
     }, //
 };
-use proto::conn::client::{
-    Action,
-    ConnMachine,
-    Event,
-    State, //
-};
+use proto::conn::client as conn;
 
 /// The reason for a failed connect.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,8 +46,8 @@ pub(crate) enum ConnectError {
 /// The state of a connection, shared by the connect worker and the handlers.
 #[pin_data]
 pub(crate) struct ConnectionState {
-    /// Set while `inner` is in [`State::Open`]. Each Call reads it more than once, so it needs no
-    /// lock.
+    /// Set while `inner` is in [`conn::State::Open`]. Each Call reads it more than once, so it
+    /// needs no lock.
     open: AtomicBool,
     #[pin]
     inner: SpinLock<LockedState>,
@@ -61,9 +56,9 @@ pub(crate) struct ConnectionState {
 }
 
 struct LockedState {
-    connection: ConnMachine,
+    connection: conn::ConnMachine,
     /// The next action of the connect worker, until it takes it.
-    action: Option<Action>,
+    action: Option<conn::Action>,
     connect_error: Option<ConnectError>,
 }
 
@@ -71,7 +66,7 @@ impl ConnectionState {
     /// Returns the state of a connection that is not begun.
     pub(super) fn new() -> impl PinInit<Self> {
         let inner = LockedState {
-            connection: ConnMachine::new(),
+            connection: conn::ConnMachine::new(),
             action: None,
             connect_error: None,
         };
@@ -83,15 +78,15 @@ impl ConnectionState {
     }
 
     /// Changes the state by `event`, and passes the action that follows to the connect worker.
-    pub(super) fn report(&self, event: Event) {
+    pub(super) fn report(&self, event: conn::Event) {
         let _ = self.on_locked(&mut self.inner.lock(), event);
     }
 
-    fn on_locked(&self, inner: &mut LockedState, event: Event) -> Action {
+    fn on_locked(&self, inner: &mut LockedState, event: conn::Event) -> conn::Action {
         let action = inner.connection.on(event);
-        let open = inner.connection.state() == State::Open;
+        let open = inner.connection.state() == conn::State::Open;
         self.open.store(open, Ordering::Release);
-        if action != Action::Nothing {
+        if action != conn::Action::Nothing {
             inner.action = Some(action);
             self.changed.notify_all();
         }
@@ -101,19 +96,19 @@ impl ConnectionState {
     /// Changes the state by `event`, which may end the connection, and returns whether it ended an
     /// open one. If the connect worker has not taken note that it is open, the connect fails with
     /// `connect_error`.
-    pub(super) fn end(&self, event: Event, connect_error: ConnectError) -> bool {
+    pub(super) fn end(&self, event: conn::Event, connect_error: ConnectError) -> bool {
         let mut inner = self.inner.lock();
-        let was_open = inner.connection.state() == State::Open;
-        let ends = self.on_locked(&mut inner, event) == Action::TearDown;
+        let was_open = inner.connection.state() == conn::State::Open;
+        let ends = self.on_locked(&mut inner, event) == conn::Action::TearDown;
         if ends {
             inner.connect_error = Some(connect_error);
         }
         ends && was_open
     }
 
-    /// Reports [`Event::Failed`], with the reason.
+    /// Reports [`conn::Event::Failed`], with the reason.
     pub(super) fn fail(&self, connect_error: ConnectError) {
-        let _ = self.end(Event::Failed, connect_error);
+        let _ = self.end(conn::Event::Failed, connect_error);
     }
 
     /// Returns the reason why the connect failed, if it is known.
@@ -128,7 +123,7 @@ impl ConnectionState {
 
     /// Waits for the next action of the connect worker. Returns [`None`] if there is none for
     /// `timeout_ms`. Sleeps.
-    pub(super) fn next_action(&self, timeout_ms: Msecs) -> Option<Action> {
+    pub(super) fn next_action(&self, timeout_ms: Msecs) -> Option<conn::Action> {
         let mut left = msecs_to_jiffies(timeout_ms);
         let mut inner = self.inner.lock();
         loop {
@@ -143,10 +138,10 @@ impl ConnectionState {
         }
     }
 
-    /// Waits until [`Event::Drained`] is reported. Sleeps.
+    /// Waits until [`conn::Event::Drained`] is reported. Sleeps.
     pub(super) fn wait_until_closed(&self) {
         let mut inner = self.inner.lock();
-        while inner.connection.state() != State::Closed {
+        while inner.connection.state() != conn::State::Closed {
             self.changed.wait(&mut inner);
         }
     }

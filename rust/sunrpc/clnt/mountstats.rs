@@ -24,7 +24,7 @@ use kernel::{
 };
 
 /// The numbers that sunrpc counts.
-struct Counters {
+struct GenericCounters {
     bind_count: c_ulong,
     connect_count: c_ulong,
     connect_seconds: c_ulong,
@@ -37,7 +37,7 @@ struct Counters {
     hardway_register: u64,
 }
 
-impl Counters {
+impl GenericCounters {
     fn of<T: Transport>(xprt: &Xprt<T>) -> Self {
         /// Reads one counter.
         macro_rules! stat {
@@ -80,7 +80,7 @@ impl<T: Transport> Xprt<T> {
 
 /// Writes the line of `xprt`.
 pub(crate) fn print<T: Transport>(xprt: &Xprt<T>, seq: &SeqFile) {
-    let general = Counters::of(xprt);
+    let general = GenericCounters::of(xprt);
     let own = T::stats(xprt, xprt);
 
     seq_print!(
