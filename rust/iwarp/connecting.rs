@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A connection that this side begins, until the consumer hears how that ended.
+//! A connection that this side begins, until its result is reported to the consumer.
 
 use crate::counters::Count;
 use crate::id::Id;
@@ -28,23 +28,23 @@ use rdmap::cm::PrivateData;
 use rdmap::cm::Refusal;
 use rdmap::cm::Reply;
 
-/// Milliseconds from the beginning to the peer's answer.
+/// The time until the peer's answer, in milliseconds.
 const PATIENCE_MS: i64 = 10_000;
 
-/// A stream, and that its consumer knows of it.
+/// A stream, and the token of iw_cm for it.
 pub(crate) type Begun<L> = (KBox<Stream<<L as Lower>::Open>>, Established<Id>);
 
 /// A connection that this side begins.
 pub(crate) struct Connecting<L: Lower> {
     active: L::Active,
     since: Instant<Monotonic>,
-    // Why it failed, if it did.
+    // The error, if it failed.
     failure: Option<Failure>,
     token: cm::Connecting<Id>,
 }
 
 impl<L: Lower> Connecting<L> {
-    /// Begins. If it fails, no event follows. Sleeps, but not for the peer.
+    /// Begins to connect. If this fails, no event follows. Sleeps, but not for the peer.
     pub(crate) fn new(
         net: &Net,
         ends: Addresses,
@@ -67,7 +67,8 @@ impl<L: Lower> Connecting<L> {
         }))
     }
 
-    /// Goes on. Returns how many milliseconds it may still take; [`None`]: it can be [finished](Self::finish).
+    /// Continues. Returns the time in milliseconds that it may still take, or [`None`] if it can be
+    /// [finished](Self::finish).
     pub(crate) fn step(&mut self) -> Option<u32> {
         self.failure = match self.active.step() {
             Progress::Answered => return None,
@@ -83,7 +84,7 @@ impl<L: Lower> Connecting<L> {
         None
     }
 
-    /// Tells the consumer how it ended. Returns the stream, if there is one.
+    /// Reports the result to the consumer. Returns the stream, if there is one.
     pub(crate) fn finish(self: KBox<Self>, shared: &Shared, queues: &Queues) -> Option<Begun<L>> {
         let this = KBox::into_inner(self);
         let failed = |token: cm::Connecting<Id>, refusal: Refusal<'_>| {
@@ -128,7 +129,7 @@ impl<L: Lower> Connecting<L> {
         Some((stream, token))
     }
 
-    /// The consumer does not want it any more. It hears of a reset.
+    /// Ends the attempt when the consumer does not want it any more. A reset is reported.
     pub(crate) fn give_up(self: KBox<Self>) {
         let this = KBox::into_inner(self);
         this.active.give_up();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a device counts: `rdma statistic show`.
+//! The counters of a device: `rdma statistic show`.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering;
 use kernel::c_str;
 use kernel::str::CStr;
 
-/// What is counted.
+/// An event that is counted.
 #[derive(Clone, Copy)]
 pub(crate) enum Count {
     /// Connections that this side began and that were established.
@@ -18,7 +18,8 @@ pub(crate) enum Count {
     Accepted,
     /// Requests that a consumer rejected.
     Rejected,
-    /// Connections to a listener that ended before a consumer heard of them, or that it did not answer in time.
+    /// Connections to a listener that ended before a request was indicated, or that the consumer
+    /// did not answer in time.
     RequestLost,
     /// Segments that were sent.
     Sent,
@@ -30,9 +31,9 @@ pub(crate) enum Count {
     TerminateSent,
     /// Terminates that were received.
     TerminateReceived,
-    /// FPDUs that were not whole in time.
+    /// FPDUs that did not become complete in time.
     Late,
-    /// Segments that arrived before others that the peer had sent before.
+    /// Segments that arrived before others that the peer had sent earlier.
     OutOfOrder,
     /// Chunks that broke a rule of sessions.
     IllegalChunk,
@@ -40,10 +41,10 @@ pub(crate) enum Count {
     NoMemory,
 }
 
-/// How many kinds there are.
+/// The number of counters.
 const KINDS: usize = Count::NoMemory as usize + 1;
 
-/// The names of `N` counters.
+/// Returns the names of `N` counters.
 pub(crate) const fn names<const N: usize>(
     counters: &[(Count, &'static CStr)],
 ) -> [&'static CStr; N] {
@@ -60,19 +61,19 @@ pub(crate) const fn names<const N: usize>(
 pub(crate) struct Counters([AtomicU64; KINDS]);
 
 impl Counters {
-    /// All are 0.
+    /// Creates counters that are all 0.
     pub(crate) const fn new() -> Self {
         Self([const { AtomicU64::new(0) }; KINDS])
     }
 
-    /// Counts one.
+    /// Increments a counter.
     pub(crate) fn add(&self, count: Count) {
         if let Some(counter) = self.0.get(count as usize) {
             counter.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// How many there were.
+    /// Returns the value of a counter.
     pub(crate) fn get(&self, count: Count) -> u64 {
         self.0
             .get(count as usize)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Devices: what is common to all queue pairs on a network device.
+//! Devices: the common part of all queue pairs on a network device.
 
 use crate::connecting::Connecting;
 use crate::ending::Endings;
@@ -31,7 +31,7 @@ pub(crate) struct Device<L: Lower> {
     shared: Arc<Shared>,
     // Connections that nobody has accepted or rejected.
     requests: Arc<Requests<L>>,
-    // Connections that no queue pair needs.
+    // Connections that are closing, without their queue pair.
     endings: Arc<Endings<L>>,
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connections that no queue pair needs any more, until the peer has what was said last.
+//! Connections in the course of closing, which need no queue pair any more.
 //!
-//! They are the device's, for a queue pair may go at any time. There are so many at most, each for so long, and when the device goes
-//! none is left.
+//! The device owns them, as their queue pair may be destroyed first. At most [`MOST`] exist, each
+//! for [`PATIENCE_MS`]; removing the device aborts them.
 
 use crate::lower::Lingering;
 use crate::lower::Lower;
@@ -23,19 +23,19 @@ use provider::work;
 use provider::work::Work;
 use provider::work::Worker;
 
-/// Connections of a device that may end at once. More are given up.
+/// The greatest number of connections of a device that may be closing. Others are aborted.
 const MOST: u32 = 128;
 
-/// Milliseconds that a peer has.
+/// The time that a peer has to close, in milliseconds.
 const PATIENCE_MS: i64 = 3_000;
 
-/// Milliseconds between looks, even without an event.
+/// The interval of polling without an event, in milliseconds.
 const LOOK_MS: u32 = 1_000;
 
-/// What is left of a connection in the end.
+/// The closing state of a connection.
 type Last<L> = <<L as Lower>::Open as Open>::Lingering;
 
-/// The connections of a device that end.
+/// The closing connections of a device.
 #[pin_data]
 pub(crate) struct Endings<L: Lower> {
     #[pin]
@@ -44,7 +44,7 @@ pub(crate) struct Endings<L: Lower> {
 }
 
 impl<L: Lower> Endings<L> {
-    /// None. Sleeps.
+    /// Creates an empty set. Sleeps.
     pub(crate) fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -55,27 +55,27 @@ impl<L: Lower> Endings<L> {
         )
     }
 
-    /// The device goes, and so do these. Sleeps.
+    /// Ends all of them, as the device goes. Sleeps.
     pub(crate) fn stop(&self) {
         while let Some(ending) = self.table.pop() {
             ending.waker.let_go();
             Worker::stop(&ending);
             let last = ending.last.lock().take();
             if let Some(mut last) = last {
-                // It may not have had a chance to say anything.
+                // It may not have had a chance to send anything.
                 last.step();
             }
         }
     }
 }
 
-/// One of so many. Dropped, there may be another one.
+/// A place among the closing connections, which is free again when it is dropped.
 struct Place<L: Lower>(Arc<Endings<L>>);
 
 impl<L: Lower> Place<L> {
-    /// `ENOSPC` if there are enough.
+    /// Takes a place. `ENOSPC` if there is none.
     fn take(endings: &Arc<Endings<L>>) -> Result<Self> {
-        // If it is one too many, the drop takes it back.
+        // If it is one too many, the drop gives it back.
         let before = endings.count.fetch_add(1, Ordering::Relaxed);
         let place = Self(endings.clone());
         match before < MOST {
@@ -91,7 +91,7 @@ impl<L: Lower> Drop for Place<L> {
     }
 }
 
-/// A connection that ends.
+/// A connection in the course of closing.
 #[pin_data]
 pub(crate) struct Ending<L: Lower> {
     place: Place<L>,
@@ -123,7 +123,7 @@ impl<L: Lower> Ending<L> {
         Ok(this)
     }
 
-    /// Goes on with what is left of a connection, whose events kick `waker`'s target. Sleeps.
+    /// Closes a connection, whose events are delivered through `waker` from now on. Sleeps.
     pub(crate) fn begin(endings: &Arc<Endings<L>>, waker: &Arc<Waker>, last: Last<L>) {
         let Ok(this) = Self::new(endings, waker) else {
             waker.let_go();
@@ -137,7 +137,7 @@ impl<L: Lower> Ending<L> {
         }
     }
 
-    /// It is the device's no longer, and nothing of it will run. Returns what is left.
+    /// Removes it from the device. Nothing of it runs any more. Returns the state that is left.
     fn finish(this: &Arc<Self>) -> Option<Last<L>> {
         Worker::finish(this);
         this.waker.let_go();

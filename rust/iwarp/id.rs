@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Ids of iw_cm, as the order of events ([`rdmap::cm`]) wants them.
+//! Ids of iw_cm, which keep the order of events that [`rdmap::cm`] defines.
 
 use kernel::prelude::*;
 use provider::cm;
@@ -11,13 +11,13 @@ use rdmap::cm::Event;
 use rdmap::cm::NoEntry;
 use rdmap::cm::Refusal;
 
-/// An id, with what its events say of the connection.
+/// An id, with the parameters of its events.
 pub(crate) struct Id {
-    /// Where events go.
+    /// The id of iw_cm.
     pub(crate) id: CmId,
-    /// The two ends.
+    /// The endpoints.
     pub(crate) ends: Addresses,
-    /// Reads that this end takes, and may have outstanding.
+    /// Read Requests that this end accepts, and may have outstanding.
     pub(crate) ird: u8,
     pub(crate) ord: u8,
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What listens for a consumer.
+//! Listeners.
 //!
-//! So many connections as the consumer's backlog says may be undecided at once, whether their peer or the consumer is silent; both
-//! have a time limit. As long as there are so many, peers wait in the backlog of the protocol below, which is of the same size.
+//! The consumer's backlog limits the number of undecided connections, whether their peer or the
+//! consumer is silent; both have a time limit. When the limit is reached, peers wait in the backlog
+//! of the lower layer, which has the same size.
 //!
-//! A protocol that can tell a peer that it is one too many has so many silent peers, and as many requests that the consumer has not
-//! decided on: who asks when there are so many is told at once. So who waits in the backlog waits for silent peers only.
+//! A lower layer that can refuse a peer has that many silent peers, and as many requests that the
+//! consumer has not decided on: a request beyond these is refused at once. So a peer in the backlog
+//! waits for silent peers only.
 
 use crate::counters::Count;
 use crate::lower::Lower;
@@ -33,25 +35,25 @@ use provider::work;
 use provider::work::Work;
 use provider::work::Worker;
 
-/// Connections that are taken over in a row, before others have their turn.
+/// Connections that are accepted in a row, before other work runs.
 const BATCH: usize = 16;
 
-/// Milliseconds until a listener tries again for which there was no memory.
+/// The delay after which a listener that found no memory tries again, in milliseconds.
 const RETRY_MS: u32 = 100;
 
-/// What a listener has as long as the consumer wants it.
+/// The state of a listener as long as the consumer wants it.
 struct Open<L: Lower> {
     socket: Option<L::Listener>,
     id: CmId,
 }
 
-/// Accepts connections, and tells the consumer of them.
+/// Accepts connections, and indicates them to the consumer.
 #[pin_data]
 pub(crate) struct Acceptor<L: Lower> {
     shared: Arc<Shared>,
     requests: Arc<Requests<L>>,
     waker: Arc<Waker>,
-    // Connections that are undecided; those that were admitted; and how many of either there may be.
+    // The numbers of undecided and of admitted connections, and the limit of either.
     undecided: AtomicU32,
     admitted: AtomicU32,
     limit: u32,
@@ -62,7 +64,7 @@ pub(crate) struct Acceptor<L: Lower> {
 }
 
 impl<L: Lower> Acceptor<L> {
-    /// A connection is not undecided any more, so another one may be.
+    /// Frees the place of an undecided connection.
     fn give_back(this: &Arc<Self>) {
         if this.undecided.fetch_sub(1, Ordering::SeqCst) >= this.limit {
             Worker::kick(this);
@@ -70,7 +72,8 @@ impl<L: Lower> Acceptor<L> {
     }
 }
 
-/// One of the undecided connections of a listener, or of those that were admitted. Dropped, another one may take its place.
+/// A place among the undecided connections of a listener, or among the admitted ones. It is free
+/// again when this is dropped.
 struct Undecided<L: Lower> {
     acceptor: Arc<Acceptor<L>>,
     admitted: AtomicBool,
@@ -105,7 +108,7 @@ impl<L: Lower> Consumer for Undecided<L> {
         if added.is_err() {
             return false;
         }
-        // It is asked once for each request.
+        // This is called once for each request.
         self.admitted.store(true, Ordering::Relaxed);
         Acceptor::give_back(&self.acceptor);
         true
@@ -125,7 +128,7 @@ impl<L: Lower> Work for Acceptor<L> {
 
     fn run(this: Arc<Self>) {
         for _ in 0..BATCH {
-            // Who ends one from now on kicks this worker.
+            // A connection that ends from now on queues this work.
             if this.undecided.load(Ordering::SeqCst) >= this.limit {
                 return;
             }
@@ -142,7 +145,7 @@ impl<L: Lower> Work for Acceptor<L> {
             let accepted = match accepted {
                 Ok(Some(accepted)) => accepted,
                 Ok(None) => return,
-                // There is no memory for it, and it stays where it is.
+                // There is no memory for it, and it stays in the backlog.
                 Err(_) => {
                     this.shared.counters.add(Count::NoMemory);
                     Worker::kick_later(&this, RETRY_MS);
@@ -164,7 +167,7 @@ impl<L: Lower> Work for Acceptor<L> {
     }
 }
 
-/// What listens. Dropped, it does not.
+/// A listener, which stops when it is dropped.
 pub(crate) struct Listener<L: Lower> {
     acceptor: Arc<Acceptor<L>>,
 }
@@ -188,14 +191,14 @@ impl<L: Lower> Listener<L> {
                 waker,
                 undecided: AtomicU32::new(0),
                 admitted: AtomicU32::new(0),
-                // iw_cm has memory for so many requests, and loses those beyond them.
+                // iw_cm has memory for as many requests, and loses those beyond them.
                 limit: backlog.max(1),
                 open <- new_mutex!(Some(open), "iwarp_listener"),
                 worker <- new_worker!(Acceptor<L>, queue),
             }),
             GFP_KERNEL,
         )?;
-        // From here on a failure is cleaned up by `drop`.
+        // From here on `drop` cleans up after a failure.
         let this = Self { acceptor };
         let socket = L::listen(netdev, address, backlog, this.acceptor.waker.clone())?;
         if let Some(open) = &mut *this.acceptor.open.lock() {
@@ -210,7 +213,7 @@ impl<L: Lower> Drop for Listener<L> {
     fn drop(&mut self) {
         self.acceptor.waker.let_go();
         Worker::stop(&self.acceptor);
-        // Who would tell the consumer of a request finds nothing any more.
+        // A request that would be indicated now finds no consumer.
         let open = self.acceptor.open.lock().take();
         drop(open);
     }

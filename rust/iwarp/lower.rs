@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What carries DDP: TCP with MPA, or SCTP. Each is a [`Lower`], and a link type of its own.
+//! The protocols that carry DDP: TCP with MPA, or SCTP. Each is a [`Lower`], and a link type of its
+//! own.
 //!
-//! A connection begins as [`Active`] or as [`Passive`], is [`Open`] while segments flow, and [lingers](Lingering) until the peer
-//! has what was said last. One worker at a time has it.
+//! A connection begins as [`Active`] or as [`Passive`], is [`Open`] while segments flow, and
+//! [half-closed](Lingering) until the peer has received everything. One worker at a time owns it.
 
 use crate::counters::Count;
 use crate::stream::receiver::Received;
@@ -23,18 +24,19 @@ use rdmap::enhanced::Agreed;
 use rdmap::order::Order;
 use rdmap::wire::Octets;
 
-/// Reads in either direction, at most. The limit is one for both, so that IRD and ORD can be equal (RFC 5040, section 6.1).
+/// The greatest number of Reads in either direction. The limit is one for both, so that IRD and ORD
+/// can be equal (RFC 5040, section 6.1).
 pub(crate) const MAX_READS: u16 = 128;
 
-/// A number of Reads that a consumer wants, as far as a device has them.
+/// Limits a number of Reads that a consumer wants.
 pub(crate) fn reads(wanted: u32) -> u16 {
     u16::try_from(wanted).map_or(MAX_READS, |reads| reads.min(MAX_READS))
 }
 
-/// Private data of a peer, as much as iw_cm can take.
+/// Private data of a peer, whose length fits in an event of iw_cm.
 pub(crate) type Data = Octets<{ PrivateData::MAX_LEN }>;
 
-/// These octets as [`Data`]. [`None`] if they are too many.
+/// Copies these octets. Returns [`None`] if there are too many.
 pub(crate) fn data(octets: &[u8]) -> Option<Data> {
     let mut data = Data::new();
     data.put_slice(PrivateData::new(octets)?.as_slice());
@@ -43,17 +45,17 @@ pub(crate) fn data(octets: &[u8]) -> Option<Data> {
 
 /// A protocol that carries DDP.
 pub(crate) trait Lower: Send + Sync + Sized + 'static {
-    /// The type, for `rdma link add`.
+    /// The link type, for `rdma link add`.
     const LINK_TYPE: &'static CStr;
-    /// `driver_id` of its devices: none that user space knows.
+    /// The `driver_id` of its devices, which user space does not know.
     const ID: u32;
-    /// What its devices count, and the names of that.
+    /// The counters of its devices, with their names.
     const COUNTERS: &'static [(Count, &'static CStr)];
     /// The names of [`Self::COUNTERS`].
     const NAMES: &'static [&'static CStr];
-    /// What listens. Dropped, it does not.
+    /// A listener, which stops when it is dropped.
     type Listener: Send + Sync + Unpin;
-    /// A connection that was accepted, of whose events nobody hears yet.
+    /// A connection that was accepted, without an owner of its events.
     type Accepted;
     /// A connection that this side begins.
     type Active: Active<Open = Self::Open> + Unpin;
@@ -70,28 +72,28 @@ pub(crate) trait Lower: Send + Sync + Sized + 'static {
         waker: Arc<Waker>,
     ) -> Result<Self::Listener>;
 
-    /// A connection that a peer began. Sleeps, but does not wait for one.
+    /// Accepts a connection of a peer. Sleeps, but does not wait for one.
     fn accept(listener: &mut Self::Listener) -> Result<Option<Self::Accepted>>;
 
-    /// Milliseconds after which to look again, even without an event.
+    /// Returns the time in milliseconds after which to poll, even without an event.
     fn look_again(listener: &Self::Listener) -> Option<u32>;
 
-    /// Goes on with a connection: its events kick `waker`'s target. Sleeps.
+    /// Takes over a connection, whose events go to `waker` from now on. Sleeps.
     fn take_over(accepted: Self::Accepted, waker: Arc<Waker>)
         -> Result<(Addresses, Self::Passive)>;
 }
 
-/// How far a connection has come that this side begins.
+/// The progress of a connection that this side begins.
 pub(crate) enum Progress {
-    /// Something has to happen.
+    /// The answer of the peer is awaited.
     Waits,
     /// The peer has answered.
     Answered,
-    /// It failed.
+    /// The connection failed.
     Failed(Failure),
 }
 
-/// Why there is no connection.
+/// The reason why a connect failed.
 #[derive(Clone, Copy)]
 pub(crate) enum Failure {
     /// Nobody listens there.
@@ -102,31 +104,31 @@ pub(crate) enum Failure {
     Timeout,
 }
 
-/// What a peer answered.
+/// The answer of a peer.
 pub(crate) enum Answer<O> {
     /// Its consumer accepts.
     Accepted {
         /// The connection.
         open: O,
-        /// On how many Reads both ends agreed.
+        /// The numbers of Reads that both ends agreed on.
         reads: Agreed,
-        /// What the peer's consumer says.
+        /// Private data of the peer's consumer.
         said: Data,
     },
-    /// Its consumer rejects, and says this.
+    /// Its consumer rejects, with this private data.
     Rejected(Data),
-    /// It broke a rule, or does not agree.
+    /// The peer broke a rule, or does not agree.
     Wrong,
-    /// There is no memory for it.
+    /// There is no memory for the connection.
     NoMemory,
 }
 
 /// A connection that this side begins.
 pub(crate) trait Active: Send + Sized {
-    /// What becomes of it.
+    /// The connection that results.
     type Open;
 
-    /// Begins. Sleeps, but not for the peer.
+    /// Begins to connect. Sleeps, but not for the peer.
     fn connect(
         net: &Net,
         ends: Addresses,
@@ -134,63 +136,64 @@ pub(crate) trait Active: Send + Sized {
         waker: Arc<Waker>,
     ) -> Result<Self>;
 
-    /// Goes on.
+    /// Continues.
     fn step(&mut self) -> Progress;
 
-    /// What the peer answered. Sleeps.
+    /// Returns the answer of the peer. Sleeps.
     fn answer(self) -> Answer<Self::Open>;
 
-    /// Ends it. Sleeps.
+    /// Aborts the attempt. Sleeps.
     fn give_up(self);
 }
 
-/// What a peer that began a connection has said.
+/// The progress of a peer's request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// Nothing yet.
+    /// It is not complete.
     Nothing,
-    /// All that a consumer needs to decide.
+    /// It is complete, and the consumer can decide.
     Request,
-    /// Something else, or it is gone.
+    /// It is invalid, or the peer is gone.
     End,
 }
 
 /// A connection that a peer began.
 pub(crate) trait Passive: Send + Sized {
-    /// What becomes of it.
+    /// The connection that results.
     type Open;
 
-    /// Goes on. If the protocol has a word for a peer that is one too many, what it asks needs `admit`, or it ends; else a peer that
-    /// is one too many is not taken over.
+    /// Continues. If the protocol can refuse a peer, its request needs `admit`, or the connection
+    /// ends; else a peer beyond the limit is not accepted.
     fn step(&mut self, admit: impl FnOnce() -> bool) -> Asked;
 
-    /// Goes on while the consumer decides. False if that is in vain: the peer is gone, or says what it may not before it is answered.
+    /// Continues while the consumer decides. Returns false if that is in vain: the peer is gone, or
+    /// sends more than it may before it is answered.
     fn waits(&mut self) -> bool;
 
-    /// What the peer asks for, once it has.
+    /// Returns the parameters of the complete request.
     fn told(&self) -> Option<Told<'_>>;
 
-    /// The consumer accepts. If it fails the peer hears of that. Sleeps.
+    /// Accepts for the consumer. If it fails the peer is refused. Sleeps.
     fn accept(self, parameters: Parameters<'_>) -> Result<(Self::Open, Agreed)>;
 
-    /// The consumer rejects. Sleeps.
+    /// Rejects for the consumer. Sleeps.
     fn reject(self, private_data: &[u8]) -> Result;
 
-    /// It ends without a word of the consumer. Sleeps.
+    /// Refuses without a decision of the consumer. Sleeps.
     fn refuse(self);
 }
 
-/// What became of a segment that was to be sent.
+/// The result of sending a segment.
 pub(crate) enum Added {
     /// It is on its way.
     Done,
-    /// There is no room. An event tells of some.
+    /// There is no space. An event reports some.
     Full,
     /// It is longer than [`Open::mulpdu`], which has changed.
     TooLong,
 }
 
-/// Why a segment cannot be sent.
+/// The reason why a segment cannot be sent.
 pub(crate) enum Failed {
     /// Its payload is not there.
     Payload,
@@ -202,28 +205,29 @@ pub(crate) enum Failed {
 pub(crate) trait Open: Send + Sized + 'static {
     /// The order in which segments arrive.
     type Order: Order + Send + Unpin;
-    /// What is left of it in the end.
+    /// The closing state of the connection.
     type Lingering: Lingering + Unpin;
-    /// Whether a peer that sends nothing more may still receive.
+    /// A peer that sends nothing more may still receive.
     const HALF_CLOSES: bool;
 
-    /// The order of the peer's segments. An error but for the first time.
+    /// Returns the order of the peer's segments. Fails after the first time.
     fn order(&mut self) -> Result<Self::Order>;
 
-    /// Octets of a segment at most, now.
+    /// Returns the greatest length of a segment now, in octets.
     fn mulpdu(&self) -> u32;
 
-    /// Whether segments may be sent, but for the last one.
+    /// Says whether segments may be sent, except for the last one.
     fn may_send(&self) -> bool;
 
-    /// Whether one more segment may be added before a [flush](Self::flush).
+    /// Says whether one more segment may be added before a [flush](Self::flush).
     fn has_room(&self) -> bool;
 
-    /// Whether no segment was added since the last [flush](Self::flush).
+    /// Says whether no segment was added since the last [flush](Self::flush).
     fn is_empty(&self) -> bool;
 
-    /// Adds a segment: `header`, and `length` octets that `payload` writes. The memory of the payload is not needed any more, but the
-    /// layer below has the segment only when [`flush`](Self::flush) has succeeded.
+    /// Adds a segment: `header`, and `length` octets that `payload` writes. The memory of the
+    /// payload is not needed any more, but the layer below has the segment only when
+    /// [`flush`](Self::flush) has succeeded.
     fn add(
         &mut self,
         header: &[u8],
@@ -231,40 +235,43 @@ pub(crate) trait Open: Send + Sized + 'static {
         payload: impl FnOnce(&mut [u8]) -> Result,
     ) -> Result<Added, Failed>;
 
-    /// Hands over what was added. `EAGAIN` if not all was taken: an event will tell of room.
+    /// Hands over the added segments. `EAGAIN` if not all were taken: an event will report space.
     fn flush(&mut self) -> Result;
 
-    /// Shows `receiver` what arrived, for a while.
+    /// Passes the segments that arrived to `receiver`, up to a budget.
     fn receive(&mut self, receiver: &mut Receiver<'_, '_, Self::Order>) -> Result<Received>;
 
-    /// The last segment was handed over.
+    /// Takes note that the last segment was handed over.
     fn finish(&mut self);
 
-    /// The peer's last segment was delivered, or one that is not to be answered. Says whether the end is in order.
+    /// Takes note that the peer's last segment was delivered, or one that is not answered. Says
+    /// whether the end is orderly.
     fn ended(&mut self) -> bool;
 
-    /// Milliseconds after which to look again, even without an event.
+    /// Returns the time in milliseconds after which to poll, even without an event.
     fn look_again(&self) -> Option<u32>;
 
-    /// Whether something took the peer too long.
+    /// Says whether the peer exceeded a time limit.
     fn is_late(&self) -> bool;
 
-    /// The consumer closes, or wants the end `at_once`: what was added is handed over, and the peer hears of that, as far as the
-    /// protocol has a word for it. [`None`]: it is ended. Sleeps.
+    /// Closes for the consumer, `at_once` or in order: segments that were added are handed over,
+    /// and the peer is told if the protocol has a message for it. Returns [`None`] if the
+    /// connection is ended. Sleeps.
     fn close(self, at_once: bool) -> Option<Self::Lingering>;
 
-    /// Leaves the peer time to hear what was said last, and what was added. Sleeps.
+    /// Closes the sending direction, and leaves the peer time to receive the last segments. Sleeps.
     fn linger(self) -> Self::Lingering;
 
-    /// Ends it, whatever is on its way. Sleeps.
+    /// Aborts the connection. Sleeps.
     fn abort(self);
 }
 
-/// A connection that nobody needs any more. Dropped, it ends in order, as far as the protocol sees to that alone.
+/// A connection in the course of closing. When it is dropped, it ends in order, as far as the
+/// protocol does that alone.
 pub(crate) trait Lingering: Send {
-    /// Goes on. Says whether it may go. Sleeps.
+    /// Continues. Says whether it may be dropped. Sleeps.
     fn step(&mut self) -> bool;
 
-    /// The peer had its time. Sleeps.
+    /// Ends it, as the peer's time is over. Sleeps.
     fn give_up(self);
 }

@@ -2,8 +2,8 @@
 
 //! A software iWARP device on sockets of the kernel: `iwarp.ko`.
 //!
-//! The engine is the crate `rdmap`; `provider` joins it to ib_core and iw_cm, `socket` to TCP and SCTP. This crate decides what happens
-//! when.
+//! The crate `rdmap` is the protocol; `provider` connects it to ib_core and iw_cm, `socket` to TCP
+//! and SCTP. This crate decides what happens when.
 //!
 //! # Who has what
 //!
@@ -13,16 +13,19 @@
 //!                         Ending                 until the peer has what was said last
 //! ```
 //!
-//! What is below DDP is a type parameter of them all ([`lower`]), and a module of its own: [`tcp`], [`sctp`].
+//! The protocol below DDP is a type parameter of them all ([`lower`]), and a module of its own:
+//! [`tcp`], [`sctp`].
 //!
-//! Each of `Acceptor`, `Request`, `Qp` and `Ending` has a worker on the module's queue, which is the only one to use its socket, and a
-//! mutex around what the worker has. A socket's events kick the worker that its [`waker`] points at.
+//! Each of `Acceptor`, `Request`, `Qp` and `Ending` has a worker on the module's workqueue, which
+//! is the only user of its socket, and a mutex around the state of the worker. A socket's events
+//! queue the work that its [`waker`] points at.
 //!
 //! # Locks
 //!
-//! The mutex of a `Qp`, `Request` or `Acceptor` is taken first, that of an `Acceptor` inside that of a `Request`, and that of an
-//! `Ending` inside that of a `Qp`; then the socket's lock; then that of a region. Events go to iw_cm under these mutexes, and iw_cm
-//! calls none of this under a lock that its event handler takes.
+//! The mutex of a `Qp`, `Request` or `Acceptor` is taken first, that of an `Acceptor` inside that
+//! of a `Request`, and that of an `Ending` inside that of a `Qp`; then the socket's lock; then that
+//! of a region. Events go to iw_cm under these mutexes, and iw_cm calls none of these functions
+//! under a lock that its event handler takes.
 
 #![crate_name = "iwarp"]
 #![forbid(unsafe_code)]
@@ -61,7 +64,8 @@ module! {
     alias: ["rdma-link-iwarp-tcp", "rdma-link-iwarp-sctp"],
 }
 
-/// The loaded module. Its fields go in this order: devices, then what their work is queued on, then callbacks that still run.
+/// The loaded module. Its fields are dropped in this order: devices, then the workqueue, then
+/// callbacks that still run.
 struct Iwarp {
     _tcp: provider::Link<device::Device<tcp::Tcp>>,
     _sctp: provider::Link<device::Device<sctp::Sctp>>,
@@ -69,7 +73,7 @@ struct Iwarp {
     _callbacks: Callbacks,
 }
 
-/// Dropped, it waits until no callback of a socket runs.
+/// Waits, when it is dropped, until no callback of a socket runs.
 struct Callbacks;
 
 impl Drop for Callbacks {

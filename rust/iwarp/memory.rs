@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The registered memory that the peer of a queue pair may name.
+//! The registered memory that the peer of a queue pair may access.
 
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -18,18 +18,18 @@ use rdmap::stag::Memory;
 use rdmap::stag::Range;
 use rdmap::stag::Stag;
 
-/// What the requests of a queue pair, and its peer, may access.
+/// The memory that the requests of a queue pair, and its peer, may access.
 pub(crate) struct Registered<'a> {
     /// The regions of the device.
     pub(crate) regions: &'a Regions,
     /// The protection domain of the queue pair.
     pub(crate) domain: Domain,
-    /// What the peer may do at all.
+    /// The access that the queue pair grants to the peer.
     pub(crate) access: QpAccess,
 }
 
 impl Registered<'_> {
-    /// The region of an STag, whatever its key.
+    /// Returns the region of an STag, whatever its key.
     pub(crate) fn region(&self, stag: Stag) -> Option<Arc<Region>> {
         self.regions.look(stag.index(), Arc::clone)
     }
@@ -50,13 +50,14 @@ impl Registered<'_> {
             of_this_stream: region.domain() == self.domain,
             remote_read: rights.remote_read && self.access.remote_read,
             remote_write: rights.remote_write && self.access.remote_write,
-            // One that a peer may access is one that it may invalidate: it is a fast registration, and which queue pair uses it
-            // is the consumer's word.
+            // A region that a peer may access is one that it may invalidate: it is a fast
+            // registration, and the consumer decides which queue pair uses it.
             remote_invalidate: rights.remote_read || rights.remote_write,
         }
     }
 
-    /// Calls `f` with each piece of a range that was checked. Denied if it is gone in the meantime. Sleeps.
+    /// Calls `f` with each piece of a range that was checked. Fails if it was revoked in the
+    /// meantime. Sleeps.
     pub(crate) fn copy(&self, range: Range, f: impl FnMut(Piece<'_>) -> Result) -> Result {
         let region = self.region(range.stag).ok_or(ENOENT)?;
         if region.domain() != self.domain {
@@ -65,7 +66,8 @@ impl Registered<'_> {
         region.access(range.stag.key(), range.offset, range.length, f)
     }
 
-    /// Calls `f` with each piece of a run that a request of this end names. Denied if it is of a region that is not registered. Sleeps.
+    /// Calls `f` with each piece of a run that a request of this end names. Fails if it is of a
+    /// region that is not registered. Sleeps.
     pub(crate) fn pieces(&self, run: Run<'_>, mut f: impl FnMut(Piece<'_>) -> Result) -> Result {
         match run {
             Run::Local(piece) => f(piece),
@@ -85,12 +87,14 @@ impl Registered<'_> {
         }
     }
 
-    /// Invalidates what this end names. False if that is no region of its, or one that is registered with another key.
+    /// Invalidates a region of this end. Returns false if it has no such region, or one that is
+    /// registered with another key.
     pub(crate) fn invalidate_local(&self, stag: Stag) -> bool {
         let Some(region) = self.region(stag) else {
             return false;
         };
-        // An STag of no region that is valid was invalidated by the peer just now, or by nobody: both leave nothing to do.
+        // If no valid region has the STag, the peer invalidated it just now, or nobody did: both
+        // leave nothing to do.
         region.domain() == self.domain && region.invalidate_key(stag.key())
     }
 }
@@ -104,8 +108,8 @@ impl Memory for Registered<'_> {
     fn invalidate(&self, stag: Stag) -> Result<(), Denied> {
         let (region, view) = self.look(stag)?;
         view.check_invalidate()?;
-        // Another queue pair may have registered it anew since, with another key: that is not what the
-        // peer names.
+        // Another queue pair may have registered it anew since, with another key: the peer does not
+        // name that.
         match region.invalidate_key(stag.key()) {
             true => Ok(()),
             false => Err(Denied::Invalid),

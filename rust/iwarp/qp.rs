@@ -2,10 +2,10 @@
 
 //! Queue pairs.
 //!
-//! A queue pair has a worker, which does everything: the start-up of a connection that this side begins, the stream, and the end.
-//! Who posts, connects, accepts or changes the state leaves something for the worker and kicks it. When the consumer wants the
-//! error state, or a stream ends, every request completes, those that are posted later as well; nothing of the peer is
-//! waited for then, and what is left of the connection [ends](crate::ending) without its queue pair.
+//! All work runs in the worker of the queue pair: connecting, the stream, and the end. Verbs only
+//! enqueue and schedule it. On entry to the error state all requests, and any posted later,
+//! complete as flushed; the connection is handed to [`ending`](crate::ending), which needs no queue
+//! pair.
 
 use crate::connecting::Connecting;
 use crate::counters::Count;
@@ -40,36 +40,36 @@ use provider::wr::Status;
 use rdmap::cm;
 use rdmap::violation::Code;
 
-/// Rounds in a row before others have their turn.
+/// Rounds of the worker in a row before other work runs.
 const ROUNDS: usize = 8;
 
-/// Milliseconds between looks at a connection that waits for something, even without an event.
+/// The interval of polling a connection that waits, even without an event, in milliseconds.
 const LOOK_MS: u32 = 1_000;
 
-/// Terminates of peers that are logged, for each device.
+/// The number of Terminates of peers that are logged, for each device.
 const LINES: u64 = 16;
 
-/// Why a connection ends.
+/// The reason why a connection ends.
 #[derive(Clone, Copy)]
 enum Why {
     /// The consumer wants it.
     Wanted,
-    /// It came to its end.
+    /// The stream is over.
     Over {
-        /// In order.
+        /// The end is orderly.
         graceful: bool,
     },
 }
 
-/// What a queue pair's worker works on.
+/// The phase of a queue pair.
 enum Phase<L: Lower> {
-    /// No connection, yet.
+    /// There is no connection yet.
     Unbound,
     /// This side connects.
     Connecting(KBox<Connecting<L>>),
-    /// There is a connection. Its consumer hears of the end when the token goes.
+    /// There is a connection. It is reported as closed when the token is dropped.
     Open(KBox<Stream<L::Open>>, cm::Established<Id>),
-    /// It is over.
+    /// The connection is over.
     Over,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct Qp<L: Lower> {
     domain: Domain,
     // One of `State`.
     state: AtomicU32,
-    // The consumer closed, whatever it wanted next.
+    // The consumer has closed the connection, whatever state it wanted next.
     closed: AtomicBool,
     access: AtomicU32,
     #[pin]
@@ -106,7 +106,7 @@ const STATES: [State; 6] = [
 ];
 
 impl<L: Lower> Qp<L> {
-    /// A new one. Sleeps.
+    /// Creates a queue pair. Sleeps.
     pub(crate) fn new(
         shared: Arc<Shared>,
         queues: Arc<Queues>,
@@ -138,7 +138,7 @@ impl<L: Lower> Qp<L> {
         self.state.store(state as u32, Ordering::SeqCst);
     }
 
-    /// Goes from one state to another, unless somebody else changed it.
+    /// Changes the state, unless somebody else changed it.
     fn advance(&self, from: State, to: State) -> bool {
         let (from, to) = (from as u32, to as u32);
         self.state
@@ -179,8 +179,8 @@ impl<L: Lower> Qp<L> {
         }
     }
 
-    /// Takes over a connection that a peer began and the consumer accepts. `begin` makes the stream, when it is sure that it will be
-    /// used, and the token.
+    /// Takes over a connection that a peer began and the consumer accepts. `begin` creates the
+    /// stream, when it is sure that it will be used, and the token.
     pub(crate) fn accept(
         this: &Arc<Self>,
         waker: Arc<Waker>,
@@ -200,7 +200,7 @@ impl<L: Lower> Qp<L> {
         Ok(())
     }
 
-    /// One step of the worker. Says whether it should run again soon.
+    /// Runs one step of the worker. Says whether it should run again soon.
     fn step(this: &Arc<Self>, inner: &mut Inner<L>) -> bool {
         if matches!(this.state(), State::Closing | State::Error) {
             Self::end(this, inner, Why::Wanted);
@@ -215,11 +215,11 @@ impl<L: Lower> Qp<L> {
             Phase::Unbound | Phase::Over => false,
             Phase::Connecting(connecting) => {
                 if let Some(milliseconds) = connecting.step() {
-                    // A timer that runs longer would keep the stream from a shorter one.
+                    // A timer that runs longer would delay a shorter one of the stream.
                     Worker::kick_later(this, milliseconds.min(LOOK_MS));
                     return false;
                 }
-                // Consumers may send as soon as they hear of it.
+                // Consumers may send as soon as the event arrives.
                 this.advance(State::ReadyToReceive, State::ReadyToSend);
                 let Phase::Connecting(connecting) =
                     core::mem::replace(&mut inner.phase, Phase::Over)
@@ -259,10 +259,11 @@ impl<L: Lower> Qp<L> {
         }
     }
 
-    /// The connection is over, or is to be: tells the consumer, completes everything.
+    /// Ends the connection: reports it to the consumer, and completes everything.
     fn end(this: &Arc<Self>, inner: &mut Inner<L>, why: Why) {
-        // A consumer that closes and drains its queues wants the error state right behind, and the worker may not have run between. What
-        // completed until then is to arrive all the same.
+        // A consumer that closes and drains its queues wants the error state right behind, and the
+        // worker may not have run in between. Requests that completed until then are to arrive all
+        // the same.
         let at_once = this.state() != State::Closing && !this.closed.load(Ordering::Relaxed);
         this.set_state(State::Error);
         match core::mem::replace(&mut inner.phase, Phase::Over) {
@@ -276,7 +277,7 @@ impl<L: Lower> Qp<L> {
                     Self::log(this, code, id);
                 }
                 let open = KBox::into_inner(stream).end(&this.queues);
-                // Before iw_cm hears of the end, all that was posted until now is complete.
+                // Everything that was posted so far completes before iw_cm learns of the end.
                 Self::flush(&this.queues);
                 let last = match why {
                     Why::Wanted => open.close(at_once),
@@ -298,8 +299,8 @@ impl<L: Lower> Qp<L> {
         }
     }
 
-    /// Says why a peer ended a connection. So many peers of a device can say something, each as often as it likes, that only the first
-    /// are logged.
+    /// Logs the reason for which a peer ended a connection. Any number of peers can cause this as
+    /// often as they like, so only the first ones of a device are logged.
     fn log(this: &Self, code: Code, id: &Id) {
         if this.shared.counters.get(Count::TerminateReceived) > LINES {
             return;
@@ -308,7 +309,7 @@ impl<L: Lower> Qp<L> {
         pr_info!("{peer:?} ended its connection with a Terminate: layer {layer}, type {etype}, code {code:#04x}\n");
     }
 
-    /// Completes what was posted and not taken.
+    /// Completes the posted requests that were not taken.
     fn flush(queues: &Queues) {
         while let Some(request) = queues.take_send_to_flush() {
             queues.complete_send(request, Status::Flushed);
@@ -358,14 +359,14 @@ impl<L: Lower> QueuePair for Qp<L> {
                 State::Error => true,
                 State::Closing => from == State::ReadyToSend,
                 State::Reset => from == State::Reset,
-                // Forwards, or where it is.
+                // Forwards, or the same state.
                 _ => from as u32 <= to as u32 && (to as u32) < State::Closing as u32,
             };
             if !allowed {
                 return Err(EINVAL);
             }
             if to == State::Closing {
-                // Before the worker sees the state.
+                // This precedes the state that the worker sees.
                 this.closed.store(true, Ordering::Relaxed);
             }
             if this.advance(from, to) {

@@ -2,8 +2,8 @@
 
 //! Connections that a peer began, until the consumer has accepted or rejected them.
 //!
-//! iw_cm may forget a request without a word: when it has no memory for it. So a request has a time limit, and what iw_cm keeps
-//! of it is a number in the table of the device.
+//! iw_cm may drop a request silently when it has no memory for it. So a request has a time limit,
+//! and iw_cm keeps only a number in the table of the device.
 
 use crate::counters::Count;
 use crate::id::Id;
@@ -35,40 +35,42 @@ use provider::work::Worker;
 use rdmap::cm::clamp_reads;
 use rdmap::cm::Accepting;
 
-/// Milliseconds that a peer may take for its Request.
+/// The time that a peer has for its Request, in milliseconds.
 const PEER_MS: u32 = 5_000;
 
-/// Milliseconds that a consumer may take to decide.
+/// The time that a consumer has to decide, in milliseconds.
 const CONSUMER_MS: u32 = 60_000;
 
-/// Who hears of a request, as long as nobody has decided.
+/// The consumer of a request, as long as nobody has decided.
 pub(crate) trait Consumer: Send + Sync {
-    /// Makes the request one of those that are the consumer's to decide. False if there are as many as may be.
+    /// Admits the request to those that the consumer is to decide on. Returns false if the limit is
+    /// reached.
     fn admit(&self) -> bool;
 
-    /// Tells of a request. An error if nobody listens any more, or hears of too many at once.
+    /// Indicates a request. Fails if nobody listens any more, or if there are too many at once.
     fn tell(&self, ends: Addresses, told: Told<'_>, handle: u32) -> Result;
 }
 
 /// The requests of a device, by the numbers that iw_cm has of them.
 pub(crate) type Requests<L> = Table<Arc<Request<L>>>;
 
-/// What there is as long as nobody has decided.
+/// The state of a request until it is decided.
 struct Open<L: Lower> {
-    // [`None`] if the peer has ended it while the consumer decides. Then the request stays, as the consumer has it still.
+    // [`None`] if the peer has ended it while the consumer decides. Then the request stays, as the
+    // consumer still has it.
     passive: Option<L::Passive>,
-    // The consumer was told.
+    // The request was indicated to the consumer.
     told: bool,
     ends: Addresses,
     since: Instant<Monotonic>,
     consumer: KBox<dyn Consumer>,
 }
 
-/// A request.
+/// A connection request.
 #[pin_data]
 pub(crate) struct Request<L: Lower> {
     shared: Arc<Shared>,
-    // The table that it is in.
+    // The table that contains it.
     requests: Arc<Requests<L>>,
     waker: Arc<Waker>,
     handle: AtomicU32,
@@ -79,7 +81,7 @@ pub(crate) struct Request<L: Lower> {
 }
 
 impl<L: Lower> Request<L> {
-    /// Goes on with a connection that a listener accepted. Sleeps.
+    /// Begins with a connection that a listener accepted. Sleeps.
     pub(crate) fn begin(
         shared: Arc<Shared>,
         requests: Arc<Requests<L>>,
@@ -116,7 +118,7 @@ impl<L: Lower> Request<L> {
         Ok(())
     }
 
-    /// Nobody will hear of it any more. The connection is ended, unless somebody took it.
+    /// Removes the request. The connection is refused, unless somebody took it.
     fn forget(this: &Arc<Self>) {
         this.waker.let_go();
         drop(this.requests.remove(this.handle.load(Ordering::Relaxed)));
@@ -126,13 +128,14 @@ impl<L: Lower> Request<L> {
         }
     }
 
-    /// The device goes: so does this. Sleeps.
+    /// Ends the request, as the device goes. Sleeps.
     pub(crate) fn stop(this: &Arc<Self>) {
         Self::forget(this);
         Worker::stop(this);
     }
 
-    /// Looks for what the peer asks, and tells the consumer. Says whether it still waits for something.
+    /// Looks for the request of the peer, and indicates it to the consumer. Says whether it still
+    /// waits for something.
     fn step(this: &Arc<Self>, open: &mut Open<L>) -> bool {
         let waited = open.since.elapsed().as_millis();
         let Some(passive) = &mut open.passive else {
@@ -165,7 +168,8 @@ impl<L: Lower> Request<L> {
         }
     }
 
-    /// The consumer decides: takes the connection out. `ECONNRESET` if there is none any more.
+    /// Takes the connection out, as the consumer has decided. `ECONNRESET` if there is none any
+    /// more.
     fn decide(this: &Arc<Self>) -> Result<(L::Passive, Addresses)> {
         let open = this.open.lock().take();
         Worker::stop(this);
@@ -174,7 +178,8 @@ impl<L: Lower> Request<L> {
         Ok((passive.ok_or(econnreset())?, ends))
     }
 
-    /// The consumer accepts. If this fails there is no event, and the connection is closed. Sleeps.
+    /// Accepts for the consumer. If this fails there is no event, and the connection is closed.
+    /// Sleeps.
     pub(crate) fn accept(
         this: &Arc<Self>,
         qp: &Arc<Qp<L>>,
@@ -197,7 +202,7 @@ impl<L: Lower> Request<L> {
         Ok(())
     }
 
-    /// The consumer rejects. Sleeps.
+    /// Rejects for the consumer. Sleeps.
     pub(crate) fn reject(this: &Arc<Self>, private_data: &[u8]) -> Result {
         this.shared.counters.add(Count::Rejected);
         let (passive, _) = Self::decide(this)?;
@@ -223,10 +228,11 @@ impl<L: Lower> Work for Request<L> {
             Worker::kick_later(&this, wait);
             return;
         }
-        // Taken here, so that nobody accepts it any more.
+        // It is taken here, so that nobody accepts it any more.
         let lost = open.take().and_then(|open| open.passive);
         drop(open);
-        // Nobody will stop what is in no table: a timer of it could outlive the module.
+        // Nobody stops the work of a request that is in no table: a timer of it could outlive the
+        // module.
         Worker::finish(&this);
         Self::forget(&this);
         if let Some(passive) = lost {

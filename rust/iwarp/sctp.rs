@@ -33,7 +33,7 @@ use provider::cm::Addresses;
 use provider::netdev::NetDevice;
 use socket::sctp::Accepted;
 
-/// SCTP.
+/// The lower layer SCTP.
 pub(crate) struct Sctp;
 
 impl Lower for Sctp {

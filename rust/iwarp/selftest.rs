@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-/// Runs all.
+/// Runs all tests.
 pub(crate) fn run() -> Result {
     crate::ktap::run(&[
         provider::selftest::TESTS,

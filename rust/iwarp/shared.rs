@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What all parts of a device share.
+//! State that all parts of a device share.
 
 use crate::counters::Counters;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 use provider::driver::Regions;
 
-/// What is common to the connections of a device.
+/// State that the connections of a device share.
 pub(crate) struct Shared {
-    /// Its regions.
+    /// The regions of the device.
     pub(crate) regions: Arc<Regions>,
-    /// What it counts.
+    /// The counters of the device.
     pub(crate) counters: Counters,
 }
 
 impl Shared {
-    /// Of a new device. Sleeps.
+    /// Creates the state of a new device. Sleeps.
     pub(crate) fn new(regions: Arc<Regions>) -> Result<Arc<Self>> {
         let counters = Counters::new();
         Ok(Arc::new(Self { regions, counters }, GFP_KERNEL)?)

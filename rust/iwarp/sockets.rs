@@ -2,14 +2,15 @@
 
 //! The sockets of a listener: one for each address.
 //!
-//! rdma_cm finds the device of a request by the address that the peer connects to, not by where its packets arrive. So there is a socket
-//! for each address of the network device, and the list follows the addresses. It has those of the VLANs on the network device, too, as
-//! rdma_cm takes this device for their routes, unless a VLAN has a device of its own. A socket on the wildcard would take requests for
-//! addresses of other devices, which rdma_cm gives to those; and one of SCTP would offer each peer all addresses of the host (RFC 5043,
-//! section 7.2).
+//! rdma_cm finds the device of a request by the address that the peer connects to, not by the
+//! interface of its packets. So there is a socket for each address of the network device, and the
+//! list follows the addresses. It has those of the VLANs on the network device, too, as rdma_cm
+//! takes this device for their routes, unless a VLAN has a device of its own. A socket on the
+//! wildcard would take requests for addresses of other devices, which rdma_cm gives to those; and
+//! one of SCTP would offer each peer all addresses of the host (RFC 5043, section 7.2).
 //!
-//! If somebody else has the port at an address, that address is deaf until it is free: rdma_cm gives up the whole listen, on all
-//! devices, if one of them fails.
+//! If somebody else has the port at an address, this listener does without that address until the
+//! port is free: rdma_cm gives up the whole listen, on all devices, if one of them fails.
 
 use crate::waker::Waker;
 use core::net::IpAddr;
@@ -29,17 +30,17 @@ use provider::netdev::NetDevice;
 use socket::Event;
 use socket::Events;
 
-/// Milliseconds between looks at what no event tells of.
+/// The interval of polling for changes without an event, in milliseconds.
 const LOOK_MS: u32 = 1_000;
 
 /// A socket that listens at one address.
 pub(crate) trait Socket: Send + Sync + Sized + Unpin {
-    /// A connection that a peer began, of whose events nobody hears yet.
+    /// A connection that a peer began, without an owner of its events.
     type Accepted;
-    /// `driver_id` of the devices.
+    /// The `driver_id` of the devices.
     const ID: u32;
 
-    /// Listens. `interface`: peers that come over others are not for it. Sleeps.
+    /// Listens. Peers that come over other interfaces than `interface` are not for it. Sleeps.
     fn listen(
         net: &Net,
         address: SocketAddr,
@@ -48,17 +49,18 @@ pub(crate) trait Socket: Send + Sync + Sized + Unpin {
         waker: Arc<Waker>,
     ) -> Result<Self>;
 
-    /// A connection that a peer began. Sleeps, but does not wait for one.
+    /// Accepts a connection of a peer. Sleeps, but does not wait for one.
     fn accept(&self) -> Result<Option<Self::Accepted>>;
 
-    /// Has peers offered what other addresses there are by now. Sleeps.
+    /// Updates the secondary addresses that are offered to peers. Sleeps.
     fn offer_others(&self, address: SocketAddr);
 
-    /// Whether the listener of another device may have this address as one of its others, and hears its peers.
+    /// Says whether the listener of another device may have this address as a secondary one, and
+    /// accept its peers.
     fn may_be_another_ones(ip: IpAddr) -> bool;
 }
 
-/// That addresses have changed.
+/// A notification that addresses have changed.
 struct Changed {
     changed: AtomicBool,
     waker: Arc<Waker>,
@@ -71,33 +73,34 @@ impl Watch for Changed {
     }
 }
 
-/// An address to listen at, and of which interface.
+/// An address to listen at, and its interface.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Place {
     address: SocketAddr,
     interface: Option<u32>,
 }
 
-/// A socket that listens.
+/// A listener, with a socket for each address.
 pub(crate) struct Listener<S> {
-    // The socket whose peers are taken first, so that a crowd at one address does not starve others.
+    // The socket whose peers are accepted first, so that many at one address do not starve others.
     turn: usize,
-    // Each with where it listens.
+    // Each with its address.
     sockets: KVec<(Place, S)>,
     netdev: NetDevice,
     address: SocketAddr,
     backlog: u32,
     waker: Arc<Waker>,
     watching: Watching<Changed>,
-    // Since when something may have changed that no event tells of: addresses are deaf that somebody else has, or there are VLANs, which
-    // have devices of their own or not.
+    // The time of the last check for changes without an event: somebody else has the port at an
+    // address, or there are VLANs, which may get devices of their own.
     unwatched: Option<Instant<Monotonic>>,
-    // That an address is deaf is logged once.
+    // A port that is in use is logged once.
     logged: bool,
 }
 
 impl<S: Socket> Listener<S> {
-    /// Listens. A wildcard is for the addresses of `netdev` and the VLANs on it, of which there may be none yet. Sleeps.
+    /// Listens. A wildcard is for the addresses of `netdev` and the VLANs on it, of which there may
+    /// be none yet. Sleeps.
     pub(crate) fn new(
         netdev: NetDevice,
         address: SocketAddr,
@@ -130,7 +133,8 @@ impl<S: Socket> Listener<S> {
         Ok(())
     }
 
-    /// Listens at the addresses that there are, and offers the others that there are. Tries all; the first error counts.
+    /// Listens at the current addresses, and offers the current secondary ones. Tries all; the
+    /// first error counts.
     fn follow(&mut self) -> Result {
         let all = match self.address.ip() {
             wildcard if wildcard.is_unspecified() => self.follow_netdev(),
@@ -146,11 +150,11 @@ impl<S: Socket> Listener<S> {
         all
     }
 
-    /// This address of `netdev`, which is the device's or one on it.
+    /// Returns this address of `netdev`, which is the device's or one on it.
     fn place(&self, netdev: &NetDevice, ip: IpAddr) -> Place {
         let port = self.address.port();
         let address = match ip {
-            // An address of the link is one of an interface.
+            // A link-local address belongs to one interface.
             IpAddr::V6(v6) if v6.is_unicast_link_local() => {
                 SocketAddrV6::new(v6, port, 0, netdev.index()).into()
             }
@@ -162,7 +166,8 @@ impl<S: Socket> Listener<S> {
         }
     }
 
-    /// The addresses at which it should listen, and whether some of them depend on devices of VLANs.
+    /// Returns the addresses at which it should listen, and whether some of them depend on devices
+    /// of VLANs.
     fn places(&self) -> Result<(KVec<Place>, bool)> {
         let mut places = KVec::new();
         let mut add = |netdev: &NetDevice| -> Result {
@@ -200,7 +205,7 @@ impl<S: Socket> Listener<S> {
                         pr_warn!("RDMA peers at {address:?} are not heard: the port is in use\n");
                     }
                 }
-                // It is tried again, whatever the others say.
+                // It is tried again, whatever the other errors are.
                 Err(error) if error == ENOMEM => all = Err(error),
                 Err(error) => {
                     self.unwatched = Some(Instant::now());
@@ -212,20 +217,21 @@ impl<S: Socket> Listener<S> {
         all
     }
 
-    /// Whether it is time to look for what no event tells of.
+    /// Says whether it is time to check for changes without an event.
     fn should_look(&self) -> bool {
         let since = self.unwatched.map(|since| since.elapsed().as_millis());
         since.is_some_and(|since| since >= i64::from(LOOK_MS))
     }
 
-    /// Milliseconds after which to look again, even without an event.
+    /// Returns the time in milliseconds after which to poll, even without an event.
     pub(crate) fn look_again(&self) -> Option<u32> {
         self.unwatched.map(|_| LOOK_MS)
     }
 
-    /// A connection that a peer began, and the address that listens. Sleeps, but does not wait for one.
+    /// Accepts a connection of a peer, and returns it with the address that listens. Sleeps, but
+    /// does not wait for one.
     ///
-    /// A socket of SCTP with several addresses says of itself that it has the one that was bound last.
+    /// An SCTP socket with several addresses reports the one that was bound last.
     pub(crate) fn accept(&mut self) -> Result<Option<(SocketAddr, S::Accepted)>> {
         let changed = self.watching.watch().changed.swap(false, Ordering::SeqCst);
         if changed || self.should_look() {

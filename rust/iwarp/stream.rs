@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An open stream.
+//! An established stream.
 //!
-//! One context at a time has it. It takes what was posted, receives, sends, and completes, in rounds, until there is nothing to do.
+//! One context at a time owns it. In rounds it takes posted requests, receives, sends, and
+//! completes, until there is nothing to do.
 
 mod outbound;
 mod parts;
@@ -37,11 +38,12 @@ use rdmap::stag::Range;
 use rdmap::stag::Stag;
 use rdmap::violation::Code;
 
-/// An open stream.
+/// An established stream.
 pub(crate) struct Stream<O: Open>(Parts<O>);
 
 impl<O: Open> Stream<O> {
-    /// A stream over a connection, with as many Reads as both ends agreed on. Sleeps.
+    /// Creates a stream over a connection, with the numbers of Reads that both ends agreed on.
+    /// Sleeps.
     pub(crate) fn new(mut open: O, queues: &Queues, reads: Agreed) -> Result<Self> {
         let capacities = queues.capacities();
         let (ird, ord) = (usize::from(reads.ird), usize::from(reads.ord));
@@ -66,7 +68,7 @@ impl<O: Open> Stream<O> {
         }))
     }
 
-    /// Does what there is to do, for a while.
+    /// Runs one round of work.
     pub(crate) fn round(
         &mut self,
         shared: &Shared,
@@ -77,7 +79,8 @@ impl<O: Open> Stream<O> {
         let received = self.receive(shared, queues, memory);
         self.take_sends(queues);
         let sent = match received {
-            // A fault is told, and what is due is sent, also to a peer that sends nothing more itself.
+            // A fault is reported, and pending responses are sent, also to a peer that sends
+            // nothing more itself.
             Ok(Received::Over { graceful: true }) if O::HALF_CLOSES => {
                 outbound::make(&mut self.0, shared, memory)
             }
@@ -95,7 +98,7 @@ impl<O: Open> Stream<O> {
         }
         match (received, sent) {
             (Err(_), _) | (_, Err(_)) => Round::Over { graceful: false },
-            // There was no room for all that the peer is still to be given.
+            // There was no space for everything that is still to be sent to the peer.
             (Ok(Received::Over { graceful: true }), Ok(more)) if self.owes() => match more {
                 true => Round::More,
                 false => Round::Idle,
@@ -106,7 +109,8 @@ impl<O: Open> Stream<O> {
         }
     }
 
-    /// Whether a fault is still to be told, or a Read to be answered, to a peer that may receive, whether it sends or not.
+    /// Says whether a fault is still to be reported, or a Read to be answered, to a peer that may
+    /// receive, whether it sends or not.
     fn owes(&self) -> bool {
         let source = &self.0.source;
         O::HALF_CLOSES && (source.owes_answers() || source.fault().is_some() && !source.is_over())
@@ -130,12 +134,13 @@ impl<O: Open> Stream<O> {
         })
     }
 
-    /// Why the peer ended the stream, if it said so.
+    /// Returns the error of the peer's Terminate, if it sent one.
     pub(crate) fn terminated(&self) -> Option<Code> {
         self.0.terminated
     }
 
-    /// Something took the peer too long, and the stream is to end: tells it, if it may still receive (RFC 5040, section 6.2.1). Says whether.
+    /// Reports to a peer that exceeded a time limit, if it may still receive, that the stream ends
+    /// (RFC 5040, section 6.2.1). Says whether it did.
     pub(crate) fn tell_late(&mut self, shared: &Shared, memory: &Registered<'_>) -> bool {
         if !O::HALF_CLOSES {
             return false;
@@ -144,17 +149,17 @@ impl<O: Open> Stream<O> {
         outbound::make(&mut self.0, shared, memory).is_ok() && self.0.source.is_over()
     }
 
-    /// Whether something took the peer too long.
+    /// Says whether the peer exceeded a time limit.
     pub(crate) fn is_late(&self) -> bool {
         self.0.open.is_late()
     }
 
-    /// Milliseconds after which to look again, even without an event.
+    /// Returns the time in milliseconds after which to poll, even without an event.
     pub(crate) fn look_again(&self) -> Option<u32> {
         self.0.open.look_again()
     }
 
-    /// Ends the stream: all requests that it has are completed. Returns the connection.
+    /// Ends the stream: all its requests are completed. Returns the connection.
     pub(crate) fn end(mut self, queues: &Queues) -> O {
         if let Some(closed) = self.0.sink.close() {
             self.0.source.close(closed);
@@ -165,7 +170,7 @@ impl<O: Open> Stream<O> {
                 queues.complete_receive(request, Status::Flushed, 0, false, None);
             }
         }
-        // Whatever the engine did not give back: the consumer gets it back all the same.
+        // The consumer gets back all requests, also those that the engine did not return.
         while let Some(request) = self.0.sends.pop() {
             queues.complete_send(request, Status::Flushed);
         }
@@ -175,12 +180,13 @@ impl<O: Open> Stream<O> {
         self.0.open
     }
 
-    /// Gives what was posted to the engine.
+    /// Passes posted requests to the engine.
     fn take_sends(&mut self, queues: &Queues) {
         while let Some(request) = queues.take_send() {
             let fence = request.fence;
             let mut post = |operation| self.0.source.post(source::Request { operation, fence });
-            // A Read where none may be fails in its turn, as a local operation that cannot be done.
+            // A Read with an ORD of zero fails in its turn, as a local operation that cannot be
+            // carried out.
             let posted = post(operation(&request)).or_else(|_| post(source::Operation::Local));
             match posted {
                 Ok(number) => {
@@ -188,7 +194,7 @@ impl<O: Open> Stream<O> {
                         queues.complete_send(request, Status::Failed);
                     }
                 }
-                // There is room for as many as the queue has.
+                // There is a slot for each request of the queue.
                 Err(_) => {
                     queues.complete_send(request, Status::Failed);
                     self.0.source.fail(Fault::LOCAL);
@@ -197,7 +203,7 @@ impl<O: Open> Stream<O> {
         }
     }
 
-    /// Completes what is done.
+    /// Completes the requests that are done.
     fn complete(&mut self, queues: &Queues) {
         while let Some(done) = self.0.source.complete() {
             let status = match done.status {
@@ -212,7 +218,7 @@ impl<O: Open> Stream<O> {
     }
 }
 
-/// A request, as the engine knows it.
+/// Converts a request for the engine.
 fn operation(request: &SendRequest) -> source::Operation {
     let length = request.memory.len();
     match &request.operation {

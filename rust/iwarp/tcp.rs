@@ -30,12 +30,12 @@ use provider::addr::Net;
 use provider::cm::Addresses;
 use provider::netdev::NetDevice;
 
-/// TCP.
+/// The lower layer TCP with MPA.
 pub(crate) struct Tcp;
 
 impl Lower for Tcp {
     const LINK_TYPE: &'static CStr = c_str!("iwarp-tcp");
-    // "IWAR". No driver that user space knows: it must not take this for a device that it can drive.
+    // "IWAR". User space must not take this for a device that one of its drivers can drive.
     const ID: u32 = 0x4957_4152;
     const COUNTERS: &'static [(Count, &'static CStr)] = &[
         (Count::Connected, c_str!("connected")),

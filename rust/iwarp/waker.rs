@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Who works when something happens on a socket: it changes hands during the life of a connection.
+//! The indirection from a socket to the work of its owner, which changes during the life of a
+//! connection.
 
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -9,9 +10,9 @@ use provider::new_irq_lock;
 use provider::work::Work;
 use provider::work::Worker;
 
-/// Something with a worker that can be kicked, whatever it is.
+/// Work that can be queued, whatever its type is.
 pub(crate) trait Kick: Send + Sync {
-    /// Kicks it. Any context.
+    /// Queues it. May be called in any context.
     fn kick(&self);
 }
 
@@ -21,9 +22,10 @@ impl<W: Work> Kick for Arc<W> {
     }
 }
 
-/// Kicks whoever a socket belongs to.
+/// The target of a socket's events.
 ///
-/// It keeps that, which keeps the socket, which keeps this: whoever ends a connection [lets go](Self::point_at).
+/// It holds a reference to the target, which holds the socket, which holds this: the owner that
+/// ends a connection [clears](Self::let_go) it.
 #[pin_data]
 pub(crate) struct Waker {
     #[pin]
@@ -31,7 +33,7 @@ pub(crate) struct Waker {
 }
 
 impl Waker {
-    /// One that kicks nobody.
+    /// Creates an instance without a target.
     pub(crate) fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -41,7 +43,7 @@ impl Waker {
         )
     }
 
-    /// Kicks `target` from now on, and once at once, lest something that happened before is missed. Sleeps.
+    /// Sets the target, and queues its work once, lest an earlier event is missed. Sleeps.
     pub(crate) fn point_at<W: Work>(&self, target: &Arc<W>) -> Result {
         let boxed: KBox<dyn Kick> = KBox::new(target.clone(), GFP_KERNEL)?;
         self.replace(Some(boxed));
@@ -49,13 +51,13 @@ impl Waker {
         Ok(())
     }
 
-    /// Kicks nobody any more.
+    /// Clears the target.
     pub(crate) fn let_go(&self) {
         self.replace(None);
     }
 
     fn replace(&self, target: Option<KBox<dyn Kick>>) {
-        // What it was goes outside of the lock.
+        // The previous target is dropped outside the lock.
         drop(
             self.target
                 .with(|current| core::mem::replace(current, target)),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Addresses and namespaces, which `provider` learns from iw_cm and `socket` binds and connects to.
+//! Addresses and namespaces, which `provider` gets from iw_cm and `socket` binds and connects to.
 
 use core::net::Ipv4Addr;
 use core::net::Ipv6Addr;
@@ -9,24 +9,24 @@ use core::net::SocketAddrV4;
 use core::net::SocketAddrV6;
 use core::ptr::NonNull;
 
-/// Reads an IPv4 or IPv6 address. [`None`] if it is of another family.
+/// Reads an IPv4 or IPv6 address. Returns [`None`] if it is of another family.
 ///
 /// # Safety
 ///
-/// `address` is valid for reads of as many octets as its family has.
+/// `address` is valid for reads of as many octets as an address of its family has.
 pub unsafe fn read(address: *const kernel::bindings::sockaddr) -> Option<SocketAddr> {
-    // SAFETY: Every address begins with a family.
+    // SAFETY: The caller promises a valid address, and each begins with a family.
     match u32::from(unsafe { (*address).sa_family }) {
         crate::AF_INET => {
-            // SAFETY: The caller promises a whole one.
+            // SAFETY: The caller promises that the whole address of this family is valid.
             let v4 = unsafe { &*address.cast::<crate::sockaddr_in>() };
             let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
             Some(SocketAddrV4::new(ip, u16::from_be(v4.sin_port)).into())
         }
         crate::AF_INET6 => {
-            // SAFETY: The caller promises a whole one.
+            // SAFETY: The caller promises that the whole address of this family is valid.
             let v6 = unsafe { &*address.cast::<crate::sockaddr_in6>() };
-            // SAFETY: All members of the union are the same octets.
+            // SAFETY: All members of the union have the same octets.
             let ip = Ipv6Addr::from(unsafe { v6.sin6_addr.in6_u.u6_addr8 });
             let (flow, scope) = (u32::from_be(v6.sin6_flowinfo), v6.sin6_scope_id);
             Some(SocketAddrV6::new(ip, u16::from_be(v6.sin6_port), flow, scope).into())
@@ -35,7 +35,7 @@ pub unsafe fn read(address: *const kernel::bindings::sockaddr) -> Option<SocketA
     }
 }
 
-/// An address as C has it, by value.
+/// A socket address in the form of C, by value.
 #[derive(Clone, Copy)]
 pub struct RawAddr {
     storage: crate::__kernel_sockaddr_storage,
@@ -43,50 +43,52 @@ pub struct RawAddr {
 }
 
 impl RawAddr {
-    /// Room for an address of any family, for C to fill in.
+    /// Creates storage for an address of any family, for C to fill in.
     pub fn empty() -> Self {
         let storage = crate::__kernel_sockaddr_storage::default();
         let len = core::mem::size_of_val(&storage);
         Self { storage, len }
     }
 
-    /// For C functions that read an address. Valid as long as `self` is.
+    /// Returns a pointer for C functions that read an address. It is valid as long as `self`.
     #[inline]
     pub fn as_ptr(&self) -> *const kernel::bindings::sockaddr {
         (&raw const self.storage).cast()
     }
 
-    /// For C functions that write one of at most [`Self::len`] octets. Valid as long as `self` is.
+    /// Returns a pointer for C functions that write an address of at most [`Self::len`] octets. It
+    /// is valid as long as `self`.
     #[inline]
     pub fn as_mut_ptr(&mut self) -> *mut kernel::bindings::sockaddr {
         (&raw mut self.storage).cast()
     }
 
-    /// How many octets of it count.
+    /// Returns the length of the address in octets.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether none does.
+    /// Says whether the length is 0.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Those that count, for a function that takes an array of addresses.
+    /// Returns the octets of the address, for a function that takes an array of addresses.
     pub fn as_octets(&self) -> &[u8] {
-        // SAFETY: All of the storage is initialised, and it has at least `len` octets.
+        // SAFETY: All of the storage is initialised by `empty`, and `len` is never more than its
+        // size.
         unsafe { core::slice::from_raw_parts((&raw const self.storage).cast(), self.len) }
     }
 
-    /// All of it, for a structure of C that has one by value.
+    /// Returns the whole storage, for a structure of C that contains one.
     #[inline]
     pub fn storage(&self) -> crate::__kernel_sockaddr_storage {
         self.storage
     }
 
-    /// The address. [`None`] if it is of another family.
+    /// Returns the address. [`None`] if it is of another family.
     pub fn get(&self) -> Option<SocketAddr> {
         // SAFETY: The storage has room for an address of any family, and all of it is initialised.
         unsafe { read(self.as_ptr()) }
@@ -125,7 +127,7 @@ impl From<SocketAddr> for RawAddr {
                     sin6_scope_id: v6.scope_id(),
                 };
                 raw.len = core::mem::size_of_val(&to);
-                // SAFETY: As above.
+                // SAFETY: The storage has room for an address of any family, and is aligned for it.
                 unsafe { raw.as_mut_ptr().cast::<crate::sockaddr_in6>().write(to) };
             }
         }
@@ -137,34 +139,34 @@ impl From<SocketAddr> for RawAddr {
 ///
 /// # Invariants
 ///
-/// The value owns a reference to it.
+/// The value owns a reference to the namespace.
 pub struct Net(NonNull<crate::net>);
 
-// SAFETY: A `struct net` may be used from any task.
+// SAFETY: A `struct net` may be used, and its reference dropped, from any task.
 unsafe impl Send for Net {}
-// SAFETY: `&Net` is as good as `Net`.
+// SAFETY: `&Net` allows what `Net` does, which any task may do: the count is atomic.
 unsafe impl Sync for Net {}
 
 impl Net {
-    /// Takes a reference to the namespace behind `net`.
+    /// Takes a reference to the namespace.
     ///
     /// # Safety
     ///
-    /// Somebody has one meanwhile.
+    /// The caller has a reference, or otherwise keeps the namespace during the call.
     pub unsafe fn from_raw(net: NonNull<crate::net>) -> Self {
-        // SAFETY: The caller promises that it is alive.
+        // SAFETY: The caller promises that the namespace is alive.
         unsafe { crate::get_net(net.as_ptr()) };
-        // INVARIANT: Just taken.
+        // INVARIANT: The reference was just taken.
         Self(net)
     }
 
-    /// The namespace that the system begins with.
+    /// Returns the initial namespace.
     pub fn init() -> Self {
-        // SAFETY: Its address is not null, and it is never freed.
+        // SAFETY: The address of a static is not null, and the initial namespace is never freed.
         unsafe { Self::from_raw(NonNull::new_unchecked(&raw mut crate::init_net)) }
     }
 
-    /// For C functions.
+    /// Returns the pointer for C functions.
     #[inline]
     pub fn as_raw(&self) -> *mut crate::net {
         self.0.as_ptr()
@@ -181,14 +183,14 @@ impl Eq for Net {}
 
 impl Clone for Net {
     fn clone(&self) -> Self {
-        // SAFETY: `self` has a reference.
+        // SAFETY: By the type invariants `self` has a reference, which keeps the namespace.
         unsafe { Self::from_raw(self.0) }
     }
 }
 
 impl Drop for Net {
     fn drop(&mut self) {
-        // SAFETY: The reference is ours by the type invariant, and given back once.
+        // SAFETY: By the type invariants the value owns a reference, which is dropped once.
         unsafe { crate::put_net(self.0.as_ptr()) };
     }
 }

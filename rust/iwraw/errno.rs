@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Error numbers of connections and devices that the `kernel` crate does not name in every kernel.
+//! Error codes of connections and devices that the `kernel` crate does not name in every kernel.
 
 use kernel::error::Error;
 
-/// The address is of no family that is known here.
+/// The address family is not supported.
 pub fn eafnosupport() -> Error {
     error(kernel::bindings::EAFNOSUPPORT)
 }
 
-/// What arrived is no frame.
+/// The octets that arrived are no frame.
 pub fn eproto() -> Error {
     error(kernel::bindings::EPROTO)
 }
 
-/// The port is taken.
+/// The port is in use.
 pub fn eaddrinuse() -> Error {
     error(kernel::bindings::EADDRINUSE)
 }
 
-/// This host, or the namespace, has no such address.
+/// This host, or the namespace, does not have the address.
 pub fn eaddrnotavail() -> Error {
     error(kernel::bindings::EADDRNOTAVAIL)
 }
 
-/// It is longer than what is sent in one piece.
+/// The message is longer than the greatest that is sent in one piece.
 pub fn emsgsize() -> Error {
     error(kernel::bindings::EMSGSIZE)
 }
@@ -34,7 +34,7 @@ pub fn enotconn() -> Error {
     error(kernel::bindings::ENOTCONN)
 }
 
-/// The attempt to connect has begun.
+/// The connection attempt has begun.
 pub fn einprogress() -> Error {
     error(kernel::bindings::EINPROGRESS)
 }
@@ -44,12 +44,12 @@ pub fn econnrefused() -> Error {
     error(kernel::bindings::ECONNREFUSED)
 }
 
-/// The peer, or the device, ended the connection.
+/// The peer, or the device, reset the connection.
 pub fn econnreset() -> Error {
     error(kernel::bindings::ECONNRESET)
 }
 
-/// The device does not do that.
+/// The device does not support the operation.
 pub fn eopnotsupp() -> Error {
     error(kernel::bindings::EOPNOTSUPP)
 }

@@ -2,9 +2,9 @@
 
 //! Bindings for `iwarp.ko`: C as bindgen sees it.
 //!
-//! Only the crates `provider` and `socket` may name this crate. They wrap what they need in types whose use is safe; no
-//! generated name appears in their public signatures. What passes from one to the other, memory and addresses, does so in
-//! types of [`memory`] and [`addr`], which both show again.
+//! Only the crates `provider` and `socket` may name this crate. They wrap it in types whose use is
+//! safe; no generated name appears in their public signatures. Memory and addresses pass between
+//! the two in types of [`memory`] and [`addr`], which both re-export.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -53,14 +53,14 @@ mod bindings {
         include!("helpers_generated.rs");
     }
 
-    // What both know is taken from the header, not from the helper.
+    // Names that both define are taken from the header, not from the helper.
     pub use helpers::*;
     include!("bindings_generated.rs");
 }
 
 pub use bindings::*;
 
-/// A string as C has it.
+/// Returns a string as C has it.
 pub fn chars(string: &'static CStr) -> *const ffi::c_char {
     string.as_char_ptr()
 }

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A spin lock that may be taken in any context in which verbs are called.
+//! A spin lock for any context in which verbs are called.
 //!
 //! C header: [`include/linux/spinlock.h`](srctree/include/linux/spinlock.h)
 //!
-//! Interrupts are off while it is held, and come back as they were. That is why there is a closure and no guard: guards
-//! may be dropped in any order, closures end in the right one.
+//! Interrupts are off while it is held, and are then restored. It takes a closure instead of
+//! returning a guard, as guards may be dropped in any order, while closures end in the right one.
 //!
-//! With PREEMPT_RT interrupts stay on, and who waits for it sleeps: nothing takes it with a raw lock held, with preemption
-//! off, or in an interrupt that has no thread. No data behind such a lock rely on interrupts being off.
+//! With PREEMPT_RT interrupts stay on, and a task that waits for the lock sleeps: nothing takes it
+//! with a raw lock held, with preemption off, or in an interrupt that has no thread. No data behind
+//! such a lock rely on interrupts being off.
 
 use core::cell::UnsafeCell;
 use kernel::prelude::*;
 use kernel::sync::LockClassKey;
 use kernel::types::Opaque;
 
-/// Data behind a spin lock.
+/// Data protected by a spin lock.
 #[pin_data]
 pub struct IrqLock<T> {
     #[pin]
@@ -25,18 +26,20 @@ pub struct IrqLock<T> {
 
 // SAFETY: The lock may be sent if its data may.
 unsafe impl<T: Send> Send for IrqLock<T> {}
-// SAFETY: One at a time has a reference to the data.
+// SAFETY: The spin lock gives one task or interrupt at a time access to the data, which may be
+// sent.
 unsafe impl<T: Send> Sync for IrqLock<T> {}
 
 impl<T> IrqLock<T> {
-    /// A lock of this class; use [`new_irq_lock!`](crate::new_irq_lock).
+    /// Creates a lock of this class; use [`new_irq_lock!`](crate::new_irq_lock).
     pub fn new(
         data: T,
         name: &'static CStr,
         key: Pin<&'static LockClassKey>,
     ) -> impl PinInit<Self> {
         pin_init!(Self {
-            // SAFETY: `slot` is valid and stays where it is; name and key are static.
+            // SAFETY: `Opaque::ffi_init` passes a valid pointer to pinned memory; name and key are
+            // static.
             lock <- Opaque::ffi_init(|slot: *mut crate::spinlock_t| unsafe {
                 kernel::bindings::__spin_lock_init(slot.cast(), crate::chars(name), key.as_ptr().cast())
             }),
@@ -44,20 +47,20 @@ impl<T> IrqLock<T> {
         })
     }
 
-    /// Runs `f` with the data. It must not sleep, and not take the same lock again.
+    /// Runs `f` with the data. It must not sleep, and must not take the same lock again.
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
-        // SAFETY: The lock was initialised and stays where it is.
+        // SAFETY: The initialiser of `new` has run, and the lock is pinned.
         let flags = unsafe { crate::spin_lock_irqsave(self.lock.get()) };
-        // SAFETY: The lock is held, so nobody else has a reference.
+        // SAFETY: The lock is held, so nobody else has a reference to the data.
         let result = f(unsafe { &mut *self.data.get() });
-        // SAFETY: It was taken above, with these flags.
+        // SAFETY: The lock was taken above by this function, with these flags.
         unsafe { crate::spin_unlock_irqrestore(self.lock.get(), flags) };
         result
     }
 }
 
-/// Makes an [`IrqLock`] with a lock class of its own.
+/// Creates an [`IrqLock`] with a lock class of its own.
 #[macro_export]
 macro_rules! new_irq_lock {
     ($data:expr) => {

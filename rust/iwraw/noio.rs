@@ -6,19 +6,20 @@
 
 use kernel::types::NotThreadSafe;
 
-/// While it is there, no memory is reclaimed for this task by way of file systems or devices: the block device whose page is to be
-/// written may be reached through the very connection that the memory is for.
+/// A scope in which memory is not reclaimed for this task by way of file systems or devices: the
+/// block device whose page is to be written may be reached through the very connection that the
+/// memory is for.
 pub struct NoIo {
     flags: u32,
     _task: NotThreadSafe,
 }
 
 impl NoIo {
-    /// Begins. Such scopes end in the reverse order in which they began, as values do.
+    /// Begins a scope. Scopes end in the reverse order in which they began, as values do.
     #[expect(clippy::new_without_default)]
     pub fn new() -> Self {
         Self {
-            // SAFETY: It changes a flag of this task, which `drop` sets as it was.
+            // SAFETY: The function only sets a flag of this task, which `drop` restores.
             flags: unsafe { crate::memalloc_noio_save() },
             _task: NotThreadSafe,
         }
@@ -27,7 +28,8 @@ impl NoIo {
 
 impl Drop for NoIo {
     fn drop(&mut self) {
-        // SAFETY: It was begun in `new`, by this task, as the type cannot be sent to another.
+        // SAFETY: The flags are of `new`, which this task called, as the type cannot be sent to
+        // another.
         unsafe { crate::memalloc_noio_restore(self.flags) };
     }
 }

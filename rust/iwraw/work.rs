@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Work items of a queue of their own, at once or after a time.
+//! Work items of a workqueue of the module, which run at once or after a delay.
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 //!
-//! A [`Worker`] is part of what it works for. While it is queued, or its timer runs, it keeps that allocated. Its function
-//! runs in process context, in a scope in which no allocation starts I/O: the block device whose page is to be written may
-//! be reached through this very connection.
+//! A [`Worker`] is part of the object that it works for. While it is queued, or its timer runs, it
+//! holds a reference to that. Its function runs in process context, in a scope in which no
+//! allocation starts I/O: the block device whose page is to be written may be reached through this
+//! very connection.
 
 use crate::delayed_work;
 use crate::noio::NoIo;
@@ -25,66 +26,68 @@ use kernel::sync::Arc;
 use kernel::sync::LockClassKey;
 use kernel::types::Opaque;
 
-/// A queue for work that memory reclaim may wait for.
+/// A workqueue for work that memory reclaim may wait for.
 ///
-/// Work runs on the CPU where it was queued, as that of the core's completion queues does. What is queued there while work runs,
-/// such as the completions of what it has received, is done by the same thread right after it, unless the work sleeps. A queue that
-/// is bound to no CPU would wake another thread for each item.
+/// Work runs on the CPU where it was queued, as that of the core's completion queues does. Work
+/// that is queued there meanwhile, such as the handlers of completions, is done by the same thread
+/// right after it, unless the work sleeps. An unbound workqueue would wake another thread for each
+/// item.
 ///
 /// # Invariants
 ///
 /// The queue exists.
 pub struct Queue(NonNull<workqueue_struct>);
 
-// SAFETY: Any task may queue work.
+// SAFETY: Any task may queue work and destroy a workqueue; it has its own locks.
 unsafe impl Send for Queue {}
-// SAFETY: As above.
+// SAFETY: Any task may queue work; a workqueue has its own locks.
 unsafe impl Sync for Queue {}
 
 impl Queue {
-    /// A queue of this name. Sleeps.
+    /// Creates a workqueue with this name. Sleeps.
     pub fn new(name: &'static CStr) -> Result<Self> {
         let flags =
             crate::wq_flags_WQ_MEM_RECLAIM | crate::wq_flags_WQ_PERCPU | crate::wq_flags_WQ_HIGHPRI;
-        // SAFETY: The name is a string.
+        // SAFETY: The name is a static string.
         let queue = unsafe { crate::alloc_workqueue(crate::chars(name), flags) };
-        // INVARIANT: Just made.
+        // INVARIANT: The workqueue was just created.
         Ok(Self(NonNull::new(queue).ok_or(ENOMEM)?))
     }
 
-    /// Waits until everything that was queued has run. Timers are not waited for.
+    /// Waits until everything that was queued has run, but not for timers.
     pub fn flush(&self) {
-        // SAFETY: The queue exists by the type invariants.
+        // SAFETY: By the type invariants the workqueue exists.
         unsafe { crate::__flush_workqueue(self.0.as_ptr()) };
     }
 }
 
 impl Drop for Queue {
-    /// Waits for what is queued. Not to be dropped by work of its own.
+    /// Waits for everything that is queued. Must not be dropped by work of its own.
     fn drop(&mut self) {
-        // SAFETY: The queue exists. Each `Worker` keeps a count of its `Queue`, so none is left.
+        // SAFETY: By the type invariants the workqueue exists. Each `Worker` holds a reference to
+        // its `Queue`, so none is left.
         unsafe { crate::destroy_workqueue(self.0.as_ptr()) };
     }
 }
 
 kernel::sync::global_lock! {
-    // SAFETY: Initialised before `READY` is set, and used afterwards only.
+    // SAFETY: `Service::start` initialises it before it sets `READY`, without which nobody uses it.
     unsafe(uninit) static CURRENT: Mutex<Option<Arc<Queue>>> = None;
 }
 
 static STARTED: AtomicBool = AtomicBool::new(false);
 static READY: AtomicBool = AtomicBool::new(false);
 
-/// The queue of this module. Dropped, it is gone, and what was queued has run.
+/// The workqueue of this module. When it is dropped, all work that was queued has run.
 pub struct Service(());
 
 impl Service {
-    /// Makes the queue. `EBUSY` but for the first time. Sleeps.
+    /// Creates the workqueue. `EBUSY` after the first time. Sleeps.
     pub fn start(name: &'static CStr) -> Result<Self> {
         if STARTED.swap(true, Ordering::Relaxed) {
             return Err(EBUSY);
         }
-        // SAFETY: This is the first time.
+        // SAFETY: By the swap of `STARTED` above this is the first and only time.
         unsafe { CURRENT.init() };
         READY.store(true, Ordering::Release);
         *CURRENT.lock() = Some(Arc::new(Queue::new(name)?, GFP_KERNEL)?);
@@ -96,13 +99,13 @@ impl Drop for Service {
     fn drop(&mut self) {
         let queue = CURRENT.lock().take();
         if let Some(queue) = queue {
-            // What runs may hold counts of the queue. Afterwards this is the last one.
+            // Work that runs may hold references to the workqueue. Afterwards this is the last one.
             queue.flush();
         }
     }
 }
 
-/// The queue of this module. `ENODEV` if there is none. Sleeps.
+/// Returns the workqueue of this module. `ENODEV` if there is none. Sleeps.
 pub fn current() -> Result<Arc<Queue>> {
     match READY.load(Ordering::Acquire) {
         true => CURRENT.lock().clone().ok_or(ENODEV),
@@ -110,22 +113,23 @@ pub fn current() -> Result<Arc<Queue>> {
     }
 }
 
-/// Something that has a worker.
+/// An object with a worker.
 pub trait Work: Send + Sync + Sized + 'static {
-    /// Its worker, which is a field of it.
+    /// Returns its worker, which is a field of it.
     fn worker(&self) -> &Worker;
 
-    /// Runs on the queue. Kicked again meanwhile, it runs again; never twice at once from kicks, but a timer may run beside a
-    /// kick.
+    /// Runs on the workqueue. If it is queued again meanwhile, it runs again; queued at once it
+    /// never runs twice at a time, but a timer may run beside it.
     fn run(this: Arc<Self>);
 }
 
-/// A work item that knows what it works for.
+/// A work item with a pointer to the object that it works for.
 #[pin_data]
 struct Item {
     #[pin]
     work: Opaque<delayed_work>,
-    // INVARIANT: While the item is queued: what it works for, with a count of it from `Arc::into_raw`.
+    // INVARIANT: While the item is queued, this is the object, with a reference from
+    // `Arc::into_raw`.
     target: AtomicPtr<()>,
 }
 
@@ -136,8 +140,9 @@ impl Item {
         key: Pin<&'static LockClassKey>,
     ) -> impl PinInit<Self> {
         pin_init!(Self {
-            // SAFETY: `slot` is valid, and stays where it is as long as the item is queued: that keeps what it is part of. Name
-            // and key are static. The timer is used by the work queue only, with the function that it wants.
+            // SAFETY: `Opaque::ffi_init` passes a valid pointer to pinned memory, which the
+            // reference of a queued item keeps. Name and key are static. Only the workqueue uses
+            // the timer, with the function that it expects.
             work <- Opaque::ffi_init(|slot: *mut delayed_work| unsafe {
                 kernel::bindings::init_work_with_key(
                     &raw mut (*slot).work,
@@ -167,13 +172,14 @@ pub struct Worker {
     queue: Arc<Queue>,
 }
 
-// SAFETY: The C side has its own locks.
+// SAFETY: The work items have their own locks in C, and the pointers are atomic.
 unsafe impl Send for Worker {}
-// SAFETY: As above.
+// SAFETY: The work items have their own locks in C, and the pointers are atomic.
 unsafe impl Sync for Worker {}
 
 impl Worker {
-    /// The worker of a `W`, whose work items are of this lock class; use [`new_worker!`](crate::new_worker).
+    /// Creates the worker of a `W`, whose work items are of this lock class; use
+    /// [`new_worker!`](crate::new_worker).
     pub fn new<W: Work>(
         queue: Arc<Queue>,
         name: &'static CStr,
@@ -186,12 +192,13 @@ impl Worker {
         })
     }
 
-    /// Has `this` run soon. May be called in any context.
+    /// Queues the work of `this`. May be called in any context.
     pub fn kick<W: Work>(this: &Arc<W>) {
         Self::queue(this, |worker| &worker.now, 0);
     }
 
-    /// Has `this` run after so many milliseconds, if no timer of it runs yet. May be called in any context.
+    /// Queues the work of `this` after this time, if no timer of it runs yet. May be called in any
+    /// context.
     pub fn kick_later<W: Work>(this: &Arc<W>, milliseconds: u32) {
         // SAFETY: The function only computes.
         let delay = unsafe { kernel::bindings::__msecs_to_jiffies(milliseconds) };
@@ -200,7 +207,7 @@ impl Worker {
 
     fn queue<W: Work>(this: &Arc<W>, item: impl Fn(&Self) -> &Item, delay: ffi::c_ulong) {
         let worker = this.worker();
-        // What is queued keeps `this`, and so must be part of it.
+        // A queued item holds a reference to `this`, so it must be part of it.
         let at = core::ptr::from_ref(worker).addr();
         let from = Arc::as_ptr(this).addr();
         if at < from || at + size_of::<Self>() > from + size_of::<W>() {
@@ -209,66 +216,71 @@ impl Worker {
         }
         let item = item(worker);
         let kept = Arc::into_raw(this.clone());
-        // INVARIANT: It is the same each time: what the item is part of.
+        // INVARIANT: It is the same each time: the object that contains the item.
         item.target.store(kept.cast_mut().cast(), Ordering::Relaxed);
         let queue = worker.queue.0.as_ptr();
         // CAST: It stands for the CPU that this runs on.
         let cpu = crate::wq_misc_consts_WORK_CPU_UNBOUND as ffi::c_int;
-        // SAFETY: The item was initialised, and the count just taken keeps it allocated until it has run.
+        // SAFETY: The initialiser of `Item::new` has run, and the reference just taken keeps the
+        // item until it has run.
         let queued = unsafe { crate::queue_delayed_work_on(cpu, queue, item.work.get(), delay) };
         if !queued {
-            // SAFETY: It was queued before, or may not be any more: the count is still ours.
+            // SAFETY: The item was queued before, or is disabled: the reference of `into_raw` above
+            // is still this function's.
             drop(unsafe { Arc::from_raw(kept) });
         }
     }
 
-    /// Nothing of `this` begins to run any more, and no timer keeps it: for [`Work::run`] of the same, which cannot wait for
-    /// itself. What runs already is waited for when the [`Service`] goes. Any context.
+    /// Keeps the work of `this` from running again, timers included: for [`Work::run`] of the same
+    /// object, which cannot wait for itself. Work that runs already is waited for when the
+    /// [`Service`] is dropped. May be called in any context.
     pub fn finish<W: Work>(this: &Arc<W>) {
         let worker = this.worker();
         for item in [&worker.now, &worker.later] {
-            // SAFETY: The item was initialised, and `this` keeps it.
+            // SAFETY: The initialiser of `Item::new` has run, and `this` keeps the item.
             if unsafe { crate::disable_delayed_work(item.work.get()) } {
-                // SAFETY: It was queued, with a count, and will not run.
+                // SAFETY: The item was queued, with a reference by its invariant, and will not run.
                 drop(unsafe { Arc::from_raw(item.target.load(Ordering::Relaxed).cast::<W>()) });
             }
         }
     }
 
-    /// Nothing of `this` runs when this returns, nor will it. Sleeps. Not to be called by [`Work::run`] of the same.
+    /// Keeps the work of `this` from running again, and waits for work that runs. Sleeps. Must not
+    /// be called by [`Work::run`] of the same object.
     pub fn stop<W: Work>(this: &Arc<W>) {
         let worker = this.worker();
         for item in [&worker.now, &worker.later] {
-            // SAFETY: The item was initialised, and `this` keeps it.
+            // SAFETY: The initialiser of `Item::new` has run, and `this` keeps the item.
             if unsafe { crate::disable_delayed_work_sync(item.work.get()) } {
-                // SAFETY: It was queued, with a count, and will not run.
+                // SAFETY: The item was queued, with a reference by its invariant, and will not run.
                 drop(unsafe { Arc::from_raw(item.target.load(Ordering::Relaxed).cast::<W>()) });
             }
         }
     }
 }
 
-/// The function of a work item.
+/// The C function of a work item.
 ///
 /// # Safety
 ///
 /// `work` is in an [`Item`] of a `Worker` that is part of a `W`, and was queued by `Worker::queue`.
 unsafe extern "C" fn run<W: Work>(work: *mut work_struct) {
-    // SAFETY: The caller vouches for where it is; `Opaque` has the layout of what is in it.
+    // SAFETY: The caller promises where `work` is; `Opaque` has the layout of its content.
     let item = unsafe {
         work.byte_sub(offset_of!(delayed_work, work))
             .byte_sub(offset_of!(Item, work))
     };
-    // SAFETY: The item is allocated: it has a count of what it is part of.
+    // SAFETY: The reference of the queued item keeps the object that it is part of.
     let target = unsafe { &(*item.cast::<Item>()).target }.load(Ordering::Relaxed);
-    // SAFETY: By the invariant it is what the item was queued for, with a count, which is taken over here.
+    // SAFETY: By the invariant of `target` this is the object, with a reference, which is taken
+    // over here.
     let this = unsafe { Arc::from_raw(target.cast::<W>()) };
     let _noio = NoIo::new();
     W::run(this);
 }
 
-/// Makes the [`Worker`](work::Worker) of a type. Its work items have a lock class of their own: lockdep does not take those of one
-/// type, which may wait for those of another, for the same.
+/// Creates the [`Worker`](work::Worker) of a type. Its work items have a lock class of their own:
+/// lockdep distinguishes those of one type from those of another, which may wait for them.
 #[macro_export]
 macro_rules! new_worker {
     ($work:ty, $queue:expr) => {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Addresses of network devices, and when they change.
+//! Addresses of network devices, and notification of changes.
 //!
-//! C headers: [`include/linux/inetdevice.h`](srctree/include/linux/inetdevice.h), [`include/net/addrconf.h`](srctree/include/net/addrconf.h)
+//! C headers: [`include/linux/inetdevice.h`](srctree/include/linux/inetdevice.h),
+//! [`include/net/addrconf.h`](srctree/include/net/addrconf.h)
 
 use crate::netdev::NetDevice;
 use core::mem::offset_of;
@@ -17,7 +18,8 @@ use kernel::prelude::*;
 use kernel::sync::rcu;
 
 impl NetDevice {
-    /// Its IPv6 or its IPv4 addresses, also those that are tentative. Allocates atomically: `ENOMEM`.
+    /// Returns its IPv6 or its IPv4 addresses, also those that are tentative. Allocates atomically:
+    /// `ENOMEM`.
     pub fn addresses(&self, v6: bool) -> Result<KVec<IpAddr>> {
         let mut found = KVec::new();
         match v6 {
@@ -29,7 +31,8 @@ impl NetDevice {
 
     fn each_v4(&self, mut each: impl FnMut(Ipv4Addr) -> Result) -> Result {
         let _rcu = rcu::read_lock();
-        // SAFETY: The reference keeps the device. What is found under RCU, and what that links to, stays as long as `_rcu`.
+        // SAFETY: The reference of `self` keeps the device. Structures that are found under RCU,
+        // and those that they link to, stay as long as `_rcu`.
         unsafe {
             let Some(device) = NonNull::new(iwraw::__in_dev_get_rcu(self.as_ptr())) else {
                 return Ok(());
@@ -45,7 +48,9 @@ impl NetDevice {
 
     fn each_v6(&self, mut each: impl FnMut(Ipv6Addr) -> Result) -> Result {
         let _rcu = rcu::read_lock();
-        // SAFETY: As above. The list changes with the device's lock held, and each entry in it is a `inet6_ifaddr`.
+        // SAFETY: The reference of `self` keeps the device, and `_rcu` the structure that is found
+        // under RCU. The list changes with the device's lock held, which is taken, and each entry
+        // in it is a `inet6_ifaddr`.
         unsafe {
             let Some(device) = NonNull::new(iwraw::__in6_dev_get(self.as_ptr())) else {
                 return Ok(());
@@ -68,13 +73,14 @@ impl NetDevice {
     }
 }
 
-/// Who hears that an address of some network device was added or removed.
+/// A receiver of notifications that an address of some network device was added or removed.
 pub trait Watch: Send + Sync + 'static {
-    /// It was, or is about to be. Any context, with locks held: an implementation sets bits and enqueues work.
+    /// An address was changed, or is about to be. Any context, with locks held: an implementation
+    /// sets bits and queues work.
     fn changed(&self);
 }
 
-/// What C links into its lists.
+/// The notifier blocks that C links into its lists.
 #[repr(C)]
 struct Linked<W> {
     v4: iwraw::notifier_block,
@@ -82,22 +88,22 @@ struct Linked<W> {
     watch: W,
 }
 
-/// A [`Watch`] that hears. Dropped, it does not any more; that sleeps.
+/// A registered [`Watch`]. Dropping it ends the notifications, and sleeps.
 ///
 /// # Invariants
 ///
-/// `linked` came of [`KBox::into_raw`], and both its notifiers are in C's lists.
+/// `linked` came from [`KBox::into_raw`], and both its notifiers are in C's lists.
 pub struct Watching<W: Watch> {
     linked: NonNull<Linked<W>>,
 }
 
-// SAFETY: C has locks for its lists.
+// SAFETY: C has locks for its lists, and `W` may be sent.
 unsafe impl<W: Watch> Send for Watching<W> {}
-// SAFETY: `&Watching` gives access to a `&W`.
+// SAFETY: `&Watching` gives access to a `&W`, which may be shared.
 unsafe impl<W: Watch> Sync for Watching<W> {}
 
 impl<W: Watch> Watching<W> {
-    /// Begins. Sleeps.
+    /// Registers the notifiers. Sleeps.
     pub fn new(watch: W) -> Result<Self> {
         let notifier = |call| iwraw::notifier_block {
             notifier_call: Some(call),
@@ -113,7 +119,8 @@ impl<W: Watch> Watching<W> {
         )?;
         let linked = NonNull::new(KBox::into_raw(linked)).ok_or(ENOMEM)?;
         let at = linked.as_ptr();
-        // SAFETY: The notifiers stay where they are until they are unregistered. If that fails nobody has the box.
+        // SAFETY: The notifiers stay where they are until they are unregistered. If registration
+        // fails nobody else has the box.
         unsafe {
             let mut registered = to_result(iwraw::register_inetaddr_notifier(&raw mut (*at).v4));
             if registered.is_ok() {
@@ -127,13 +134,14 @@ impl<W: Watch> Watching<W> {
                 return Err(error);
             }
         }
-        // INVARIANT: See above.
+        // INVARIANT: Both notifiers were just registered.
         Ok(Self { linked })
     }
 
-    /// Who hears.
+    /// Returns the receiver.
     pub fn watch(&self) -> &W {
-        // SAFETY: By the type invariants it is there as long as `self`; C changes the notifiers only.
+        // SAFETY: By the type invariants it is there as long as `self`; C changes the notifiers
+        // only.
         unsafe { &(*self.linked.as_ptr()).watch }
     }
 }
@@ -141,7 +149,8 @@ impl<W: Watch> Watching<W> {
 impl<W: Watch> Drop for Watching<W> {
     fn drop(&mut self) {
         let at = self.linked.as_ptr();
-        // SAFETY: By the type invariants both are registered. When they are not any more, C calls none of them.
+        // SAFETY: By the type invariants both are registered. After unregistration C calls neither
+        // of them.
         unsafe {
             iwraw::unregister_inet6addr_notifier(&raw mut (*at).v6);
             iwraw::unregister_inetaddr_notifier(&raw mut (*at).v4);
@@ -152,33 +161,33 @@ impl<W: Watch> Drop for Watching<W> {
 
 /// # Safety
 ///
-/// For C only, as the notifier `v4` of a [`Linked`] for the same `W`, which is registered.
+/// For C only, as the notifier `v4` of a registered [`Linked`] for the same `W`.
 unsafe extern "C" fn v4_changed<W: Watch>(
     notifier: *mut iwraw::notifier_block,
     _: ffi::c_ulong,
     _: *mut ffi::c_void,
 ) -> ffi::c_int {
-    // SAFETY: The caller promises where it is.
+    // SAFETY: The caller promises that the notifier is `v4` of a live `Linked<W>`.
     unsafe { tell::<W>(notifier.byte_sub(offset_of!(Linked<W>, v4)).cast()) }
 }
 
 /// # Safety
 ///
-/// As above, as `v6`.
+/// For C only, as the notifier `v6` of a registered [`Linked`] for the same `W`.
 unsafe extern "C" fn v6_changed<W: Watch>(
     notifier: *mut iwraw::notifier_block,
     _: ffi::c_ulong,
     _: *mut ffi::c_void,
 ) -> ffi::c_int {
-    // SAFETY: The caller promises where it is.
+    // SAFETY: The caller promises that the notifier is `v6` of a live `Linked<W>`.
     unsafe { tell::<W>(notifier.byte_sub(offset_of!(Linked<W>, v6)).cast()) }
 }
 
 /// # Safety
 ///
-/// `linked` is there.
+/// `linked` is live.
 unsafe fn tell<W: Watch>(linked: *const Linked<W>) -> ffi::c_int {
-    // SAFETY: The caller promises it, and nobody changes who hears.
+    // SAFETY: The caller promises it, and nobody changes the receiver.
     unsafe { &(*linked).watch }.changed();
     // CAST: A small number.
     iwraw::NOTIFY_OK as ffi::c_int

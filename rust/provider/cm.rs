@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connection management: ids of iw_cm and the events that they take.
+//! Connection management: ids of iw_cm and their events.
 //!
 //! C header: [`include/rdma/iw_cm.h`](srctree/include/rdma/iw_cm.h)
 //!
-//! The order of events is the driver's to keep; iw_cm stops the machine where it is wrong.
+//! The driver keeps the order of events; iw_cm hits a `BUG_ON` where it is wrong.
 
 use core::net::SocketAddr;
 use core::ptr::null_mut;
@@ -16,8 +16,8 @@ use kernel::error::to_result;
 use kernel::ffi;
 use kernel::prelude::*;
 
-/// What frees an id is code of iw_cm, which may still run when the last reference is gone. So iw_cm must not go before this
-/// module, which needs a symbol of it.
+/// The function that frees an id is code of iw_cm, and may still run when the last reference is
+/// gone. So iw_cm must not be unloaded before this module, which therefore uses a symbol of it.
 #[used]
 static IW_CM: unsafe extern "C" fn(ffi::c_int) -> *const ffi::c_char = iwraw::iwcm_reject_msg;
 
@@ -25,26 +25,26 @@ static IW_CM: unsafe extern "C" fn(ffi::c_int) -> *const ffi::c_char = iwraw::iw
 ///
 /// # Invariants
 ///
-/// The value owns a reference to it.
+/// The value owns a reference to the id.
 pub struct CmId(NonNull<iwraw::iw_cm_id>);
 
-// SAFETY: Any task may hold a reference; iw_cm has its own locks.
+// SAFETY: Any task may hold or drop a reference; iw_cm has its own locks.
 unsafe impl Send for CmId {}
-// SAFETY: As above.
+// SAFETY: Any task may use an id; iw_cm has its own locks.
 unsafe impl Sync for CmId {}
 
-/// Numbers of Reads in an event, and private data.
+/// The parameters of an event: numbers of Reads, and private data.
 #[derive(Clone, Copy)]
 pub struct Told<'a> {
-    /// Reads that are taken.
+    /// Read Requests that are accepted (IRD).
     pub ird: u8,
-    /// Reads that may be outstanding.
+    /// Read Requests that may be outstanding (ORD).
     pub ord: u8,
-    /// At most 255 octets.
+    /// Private data, at most 255 octets.
     pub private_data: &'a [u8],
 }
 
-/// Why there is no connection.
+/// The reason why a connect failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The peer's upper layer refused.
@@ -55,23 +55,23 @@ pub enum Refusal {
     Timeout,
 }
 
-/// What a consumer asks for when it connects or accepts.
+/// The parameters of a connect or an accept of a consumer.
 #[derive(Clone, Copy)]
 pub struct Parameters<'a> {
-    /// Reads that it takes.
+    /// Read Requests that it accepts (IRD).
     pub ird: u32,
-    /// Reads that it wants to have outstanding.
+    /// Read Requests that it wants to have outstanding (ORD).
     pub ord: u32,
-    /// What it says to the peer's upper layer.
+    /// Private data for the peer's upper layer.
     pub private_data: &'a [u8],
 }
 
-/// The two ends of a connection.
+/// The two endpoints of a connection.
 #[derive(Clone, Copy)]
 pub struct Addresses {
-    /// This end.
+    /// The address of this end.
     pub local: SocketAddr,
-    /// The peer.
+    /// The address of the peer.
     pub peer: SocketAddr,
 }
 
@@ -82,19 +82,21 @@ impl CmId {
     ///
     /// The id is live.
     pub(crate) unsafe fn new(id: NonNull<iwraw::iw_cm_id>) -> Self {
-        // SAFETY: The caller vouches for the id.
+        // SAFETY: The caller promises that the id is live.
         if let Some(add_ref) = unsafe { (*id.as_ptr()).add_ref } {
-            // SAFETY: As above.
+            // SAFETY: The caller promises that the id is live, and iw_cm set its function.
             unsafe { add_ref(id.as_ptr()) };
         }
-        // INVARIANT: Just taken.
+        // INVARIANT: The reference was just taken.
         Self(id)
     }
 
-    /// Where the consumer wants to listen, or the ends of the connection that it wants. The second is `None` for a listener.
+    /// Returns the address to listen at, or the endpoints of the connection. The second is `None`
+    /// for a listener.
     pub(crate) fn addresses(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
         let id = self.0.as_ptr();
-        // SAFETY: The reference keeps the id; both are storage for an address of any family.
+        // SAFETY: By the type invariants the reference keeps the id; both fields are storage for an
+        // address of any family.
         unsafe {
             (
                 iwraw::addr::read((&raw const (*id).m_local_addr).cast()),
@@ -104,14 +106,15 @@ impl CmId {
     }
 
     fn event(&self, event: &mut iwraw::iw_cm_event) -> Result {
-        // SAFETY: The reference keeps the id; iw_cm copies the event.
+        // SAFETY: By the type invariants the reference keeps the id; iw_cm copies the event.
         unsafe {
             let handler = (*self.0.as_ptr()).event_handler.ok_or(EINVAL)?;
             to_result(handler(self.0.as_ptr(), event))
         }
     }
 
-    /// CONNECT_REQUEST, of a listener's id. `handle` comes back when the consumer accepts or rejects, if ever. May fail.
+    /// Reports CONNECT_REQUEST to a listener's id. `handle` comes back when the consumer accepts or
+    /// rejects, if ever. May fail.
     pub fn connect_request(&self, ends: Addresses, told: Told<'_>, handle: u32) -> Result {
         let mut event = filled(iwraw::iw_cm_event_type_IW_CM_EVENT_CONNECT_REQUEST, told)?;
         event.provider_data = core::ptr::without_provenance_mut(usize::try_from(handle)?);
@@ -119,14 +122,14 @@ impl CmId {
         self.event(&mut event)
     }
 
-    /// CONNECT_REPLY of a connect that succeeded. May fail if there are private data.
+    /// Reports CONNECT_REPLY of a connect that succeeded. May fail if there are private data.
     pub fn connected(&self, ends: Addresses, told: Told<'_>) -> Result {
         let mut event = filled(iwraw::iw_cm_event_type_IW_CM_EVENT_CONNECT_REPLY, told)?;
         set_addresses(&mut event, ends);
         self.event(&mut event)
     }
 
-    /// CONNECT_REPLY of a connect that failed. May fail if there are private data.
+    /// Reports CONNECT_REPLY of a connect that failed. May fail if there are private data.
     pub fn refused(&self, refusal: Refusal, private_data: &[u8]) -> Result {
         let told = Told {
             ird: 0,
@@ -143,7 +146,7 @@ impl CmId {
         self.event(&mut event)
     }
 
-    /// ESTABLISHED, of a connection that was accepted.
+    /// Reports ESTABLISHED of a connection that was accepted.
     pub fn established(&self, ird: u8, ord: u8) -> Result {
         let told = Told {
             ird,
@@ -156,7 +159,7 @@ impl CmId {
         )?)
     }
 
-    /// CLOSE.
+    /// Reports CLOSE.
     pub fn closed(&self) -> Result {
         self.event(&mut iwraw::iw_cm_event {
             event: iwraw::iw_cm_event_type_IW_CM_EVENT_CLOSE,
@@ -167,7 +170,7 @@ impl CmId {
 
 impl Drop for CmId {
     fn drop(&mut self) {
-        // SAFETY: The reference is ours by the type invariants, and given back once.
+        // SAFETY: By the type invariants the value owns a reference, which is dropped once.
         unsafe {
             if let Some(rem_ref) = (*self.0.as_ptr()).rem_ref {
                 rem_ref(self.0.as_ptr());
@@ -176,7 +179,8 @@ impl Drop for CmId {
     }
 }
 
-/// An event that says `told`. iw_cm copies the private data of those events that have some.
+/// Creates an event with these parameters. iw_cm copies the private data of those events that have
+/// some.
 fn filled(kind: iwraw::iw_cm_event_type, told: Told<'_>) -> Result<iwraw::iw_cm_event> {
     let length = u8::try_from(told.private_data.len())?;
     Ok(iwraw::iw_cm_event {

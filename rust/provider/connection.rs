@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The calls of iw_cm: connect, listen, accept, reject.
+//! The downcalls of iw_cm: connect, listen, accept, reject.
 //!
-//! C headers: [`include/rdma/iw_cm.h`](srctree/include/rdma/iw_cm.h), [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
+//! C headers: [`include/rdma/iw_cm.h`](srctree/include/rdma/iw_cm.h),
+//! [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
 //!
-//! Accept and reject see the id that iw_cm made for the connection. All that it has of the request is the number that the
-//! driver gave.
+//! Accept and reject get the id that iw_cm made for the connection. All that it has of the request
+//! is the number that the driver assigned.
 //!
 //! A queue pair is named by its number. For an id that has none, rdma_cm takes the number from user
-//! space, where everybody may open its device and read the numbers of all queue pairs. Those here are
-//! of consumers in the kernel, so only who has made one may connect it.
+//! space, where everybody may open its device and read the numbers of all queue pairs. Those here
+//! belong to consumers in the kernel, so only the consumer that created one may connect it.
 
 use crate::cm::Addresses;
 use crate::cm::CmId;
@@ -27,16 +28,17 @@ use iwraw::noio::NoIo;
 use kernel::ffi;
 use kernel::prelude::*;
 
-/// Runs a function for iw_cm. As the work of a connection waits for what these functions do, they allocate as that does.
+/// Runs a function for iw_cm. As the work of a connection waits for these functions, they allocate
+/// in the same scope.
 fn called(f: impl FnOnce() -> Result) -> ffi::c_int {
     let _noio = NoIo::new();
     errno(f)
 }
 
-/// The operations of connections of a driver.
+/// The connection operations of a driver.
 pub(crate) struct Operations<D>(PhantomData<D>);
 
-/// What a consumer asks for.
+/// Returns the private data of a call.
 ///
 /// # Safety
 ///
@@ -44,7 +46,7 @@ pub(crate) struct Operations<D>(PhantomData<D>);
 unsafe fn octets<'a>(data: *const ffi::c_void, length: usize) -> &'a [u8] {
     match data.is_null() || length == 0 {
         true => &[],
-        // SAFETY: The caller promises it.
+        // SAFETY: The caller promises that `data` has `length` octets.
         false => unsafe { core::slice::from_raw_parts(data.cast(), length) },
     }
 }
@@ -53,37 +55,39 @@ unsafe fn octets<'a>(data: *const ffi::c_void, length: usize) -> &'a [u8] {
 ///
 /// iw_cm passes valid parameters, which stay as long as `'a`.
 unsafe fn parameters<'a>(parameters: *const iwraw::iw_cm_conn_param) -> Parameters<'a> {
-    // SAFETY: The caller vouches for them.
+    // SAFETY: The caller promises that the parameters are valid.
     let given = unsafe { &*parameters };
     Parameters {
         ird: given.ird,
         ord: given.ord,
-        // SAFETY: As above.
+        // SAFETY: The caller promises that the parameters are valid, and with them the private
+        // data.
         private_data: unsafe { octets(given.private_data, given.private_data_len.into()) },
     }
 }
 
-/// Whether the consumer of a connection has made this queue pair.
+/// Says whether the consumer of a connection created this queue pair.
 ///
 /// # Safety
 ///
 /// iw_cm, of which rdma_cm is the only user, passes the live id of a connection: its context is
-/// rdma_cm's id, with which that one's begins.
+/// rdma_cm's private id, which begins with the public one.
 pub(crate) unsafe fn has_made(id: *const iwraw::iw_cm_id, qp: NonNull<iwraw::ib_qp>) -> bool {
-    // SAFETY: The caller promises it. Who makes and destroys the queue pair is who calls now.
+    // SAFETY: The caller promises it. The consumer that creates and destroys the queue pair is the
+    // one that calls now.
     unsafe {
         let consumer = (*id).context.cast::<iwraw::rdma_cm_id>();
         (&raw const (*consumer).qp).read_volatile() == qp.as_ptr()
     }
 }
 
-/// What iw_cm keeps for the driver: the number of a request.
+/// Returns the pointer that iw_cm keeps for the driver: the number of a request.
 ///
 /// # Safety
 ///
 /// iw_cm passes a live id.
 unsafe fn provider_data(id: *mut iwraw::iw_cm_id) -> *mut ffi::c_void {
-    // SAFETY: The caller promises it.
+    // SAFETY: The caller promises a live id.
     unsafe { (*id).provider_data }
 }
 
@@ -98,7 +102,8 @@ impl<D: Driver> Operations<D> {
         given: *mut iwraw::iw_cm_conn_param,
     ) -> ffi::c_int {
         called(|| {
-            // SAFETY: iw_cm passes a live id of a registered device, and has a reference to the queue pair.
+            // SAFETY: iw_cm passes a live id of a registered device, and has a reference to the
+            // queue pair.
             unsafe {
                 let device = (*id).device;
                 let is_meant = |qp| has_made(id, qp);
@@ -125,7 +130,8 @@ impl<D: Driver> Operations<D> {
         given: *mut iwraw::iw_cm_conn_param,
     ) -> ffi::c_int {
         called(|| {
-            // SAFETY: As in `connect`.
+            // SAFETY: iw_cm passes a live id of a registered device, and has a reference to the
+            // queue pair.
             unsafe {
                 let device = (*id).device;
                 let handle = u32::try_from(provider_data(id).addr())?;
@@ -134,8 +140,8 @@ impl<D: Driver> Operations<D> {
                 let qp = match qp::Operations::<D>::find(device, (*given).qpn, is_meant) {
                     Ok(qp) => qp,
                     Err(error) => {
-                        // iw_cm rejects nothing that it failed to accept. If the peer has gone it need
-                        // not be told.
+                        // iw_cm rejects nothing that it failed to accept. If the peer has gone it
+                        // need not be told.
                         let _ = D::reject(driver, handle, &[]);
                         return Err(error);
                     }
@@ -157,7 +163,8 @@ impl<D: Driver> Operations<D> {
         length: u8,
     ) -> ffi::c_int {
         called(|| {
-            // SAFETY: iw_cm passes a live id of a registered device, and octets that stay during the call.
+            // SAFETY: iw_cm passes a live id of a registered device, and octets that stay during
+            // the call.
             unsafe {
                 let handle = u32::try_from(provider_data(id).addr())?;
                 let driver = objects::of::<D>((*id).device).driver();
@@ -168,8 +175,9 @@ impl<D: Driver> Operations<D> {
 
     /// `iw_create_listen`.
     ///
-    /// rdma_cm has every device listen on a wildcard, whatever its namespace, and gives up the whole listen if one fails. So a
-    /// device in another namespace than the consumer's says yes, and is deaf.
+    /// For a wildcard, rdma_cm makes every device listen, whatever its namespace, and gives up the
+    /// whole listen if one fails. So a device in another namespace than the consumer's reports
+    /// success without listening.
     ///
     /// # Safety
     ///
@@ -179,16 +187,18 @@ impl<D: Driver> Operations<D> {
         backlog: ffi::c_int,
     ) -> ffi::c_int {
         called(|| {
-            // SAFETY: iw_cm passes a live id of a registered device; its context is rdma_cm's id, with which that one's begins.
+            // SAFETY: iw_cm passes a live id of a registered device; its context is rdma_cm's
+            // private id, which begins with the public one.
             unsafe {
                 (*id).provider_data = null_mut();
                 let device = (*id).device;
                 let netdev = NetDevice::of(device)?;
                 let consumer = (*id).context.cast::<iwraw::rdma_cm_id>();
-                // rdma_cm makes the listeners of a wildcard without the number of a port, and then takes a request to the first device
-                // that could have the address: one on a VLAN of the network device or below it, or one of the other link type. The
-                // queue pair of that device is not found when the consumer accepts. With the only port that a device has, rdma_cm
-                // looks at the device of the listener first.
+                // rdma_cm creates the listeners of a wildcard without a port number, and then
+                // assigns a request to the first device that could have the address: one on a VLAN
+                // of the network device or below it, or one of the other link type. The queue pair
+                // of that device is not found when the consumer accepts. With the only port of a
+                // device, rdma_cm checks the device of the listener first.
                 if (*consumer).port_num == 0 {
                     (*consumer).port_num = 1;
                 }
@@ -213,7 +223,8 @@ impl<D: Driver> Operations<D> {
     /// For iw_cm only.
     pub(crate) unsafe extern "C" fn stop_listening(id: *mut iwraw::iw_cm_id) -> ffi::c_int {
         let _noio = NoIo::new();
-        // SAFETY: iw_cm passes the id of a listener, once; what is not null came of `into_raw` in `listen`.
+        // SAFETY: iw_cm passes the id of a listener, once; a pointer that is not null came from
+        // `into_raw` in `listen`.
         unsafe {
             let listener = core::mem::replace(&mut (*id).provider_data, null_mut());
             if !listener.is_null() {

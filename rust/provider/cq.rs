@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Completion queues: a ring of completions, and when its consumer is told.
+//! Completion queues: a ring of completions, and notification of the consumer.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -17,11 +17,11 @@ use kernel::prelude::*;
 use kernel::sync::Arc;
 use kernel::sync::Mutex;
 
-/// A completion, as the consumer will see it.
+/// A completion queue entry.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry {
     pub(crate) id: u64,
-    // The queue pair.
+    // The queue pair, as `ib_wc` names it.
     pub(crate) qp: usize,
     pub(crate) status: iwraw::ib_wc_status,
     pub(crate) opcode: iwraw::ib_wc_opcode,
@@ -29,11 +29,11 @@ pub(crate) struct Entry {
     pub(crate) invalidated: Option<u32>,
 }
 
-/// Whether the consumer is told of the next completion.
+/// The completions that the consumer is notified of.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Armed {
     No,
-    /// If the peer asks for it (RFC 5040, section 5.3), or it is of a request that failed.
+    /// If the peer asks for it (RFC 5040, section 5.3), or the request failed.
     Solicited,
     Any,
 }
@@ -44,12 +44,12 @@ struct Ring {
     first: usize,
     len: usize,
     armed: Armed,
-    // Completions that were lost.
+    // The number of completions that were lost.
     lost: u64,
 }
 
 impl Ring {
-    /// Room for so many. Sleeps.
+    /// Allocates empty slots. Sleeps.
     fn slots(capacity: usize) -> Result<KVVec<Option<Entry>>> {
         let mut entries = KVVec::with_capacity(capacity, GFP_KERNEL)?;
         for _ in 0..capacity {
@@ -76,7 +76,7 @@ impl Ring {
         before
     }
 
-    /// Takes out the entries of a queue pair.
+    /// Removes the entries of a queue pair.
     fn forget(&mut self, qp: usize) {
         for _ in 0..self.len {
             let entry = self.entries.get_mut(self.first).and_then(Option::take);
@@ -119,7 +119,8 @@ impl Ring {
 pub(crate) struct CompletionQueue {
     #[pin]
     ring: IrqLock<Ring>,
-    // INVARIANT: A completion queue that is not destroyed. Held while the consumer is told, so that it stays.
+    // INVARIANT: A completion queue that is not destroyed. The lock is held during a notification,
+    // so that it stays.
     #[pin]
     told: IrqLock<Option<NonNull<iwraw::ib_cq>>>,
     // Requests that the queue pairs on it have room for.
@@ -127,9 +128,9 @@ pub(crate) struct CompletionQueue {
     places: Mutex<usize>,
 }
 
-// SAFETY: The pointer is used under a lock.
+// SAFETY: The pointer to `ib_cq` is used under a lock only; everything else may be sent.
 unsafe impl Send for CompletionQueue {}
-// SAFETY: As above.
+// SAFETY: The pointer to `ib_cq` is used under a lock only; everything else may be shared.
 unsafe impl Sync for CompletionQueue {}
 
 impl CompletionQueue {
@@ -151,11 +152,13 @@ impl CompletionQueue {
         )
     }
 
-    /// Adds a completion, and tells the consumer if it wants to know. May be called in any context.
+    /// Adds a completion, and notifies the consumer if the queue is armed. May be called in any
+    /// context.
     ///
-    /// If the queue is full the completion is lost, which is logged, and the consumer is told. That takes a consumer that posts more without
-    /// polling. The driver ends the queue pairs on the queue then; nothing else changes, so who made it too short harms nobody else (RFC
-    /// 5040, section 8.1.1).
+    /// If the queue is full the completion is lost, which is logged, and the consumer gets an
+    /// event. That takes a consumer that posts more without polling. The driver ends the queue
+    /// pairs on the queue then; nothing else changes, so a queue that is too short harms only its
+    /// own consumer (RFC 5040, section 8.1.1).
     pub(crate) fn push(&self, entry: Entry, solicited: bool) {
         let failed = entry.status != iwraw::ib_wc_status_IB_WC_SUCCESS;
         let (tell, first_lost) = self.ring.with(|ring| {
@@ -178,7 +181,8 @@ impl CompletionQueue {
             pr_err!("a completion queue is too short for what was posted: completions are lost\n");
             self.told.with(|cq| {
                 let Some(cq) = *cq else { return };
-                // SAFETY: As below.
+                // SAFETY: By the invariant of `told`, whose lock is held, the queue is not
+                // destroyed.
                 let (handler, context, device) = unsafe {
                     let cq = cq.as_ptr();
                     ((*cq).event_handler, (*cq).cq_context, (*cq).device)
@@ -190,7 +194,8 @@ impl CompletionQueue {
                 };
                 event.element.cq = cq.as_ptr();
                 if let Some(handler) = handler {
-                    // SAFETY: The consumer's handler takes an event, which it does not keep, and its context, in any context.
+                    // SAFETY: The handler of the consumer takes an event, which it does not keep,
+                    // and its context, in any context.
                     unsafe { handler(&mut event, context) };
                 }
             });
@@ -198,69 +203,73 @@ impl CompletionQueue {
         if tell {
             self.told.with(|cq| {
                 let Some(cq) = *cq else { return };
-                // SAFETY: It is not destroyed by the invariant of `told`, whose lock is held.
+                // SAFETY: By the invariant of `told`, whose lock is held, the queue is not
+                // destroyed.
                 let (handler, context) =
                     unsafe { ((*cq.as_ptr()).comp_handler, (*cq.as_ptr()).cq_context) };
                 if let Some(handler) = handler {
-                    // SAFETY: The consumer's handler takes its queue and its context, in any context.
+                    // SAFETY: The handler of the consumer takes its queue and its context, in any
+                    // context.
                     unsafe { handler(cq.as_ptr(), context) };
                 }
             });
         }
     }
 
-    /// There is a queue pair on it with room for so many requests more, all of which may complete at once: when a connection ends. A
-    /// consumer that shares a completion queue among many reckons with fewer (nvmet-rdma). Sleeps.
+    /// Reserves room for the requests of a queue pair, all of which may complete at once: when a
+    /// connection ends. A consumer that shares a completion queue among many expects fewer
+    /// (nvmet-rdma). Sleeps.
     pub(crate) fn reserve(&self, requests: usize) -> Result {
         let mut places = self.places.lock();
         let all = places.checked_add(requests).ok_or(EINVAL)?;
         if all > self.ring.with(|ring| ring.entries.len()) {
             let entries = Ring::slots(all)?;
-            // What it was is freed without the lock.
+            // The previous slots are freed without the lock.
             drop(self.ring.with(|ring| ring.grow(entries)));
         }
         *places = all;
         Ok(())
     }
 
-    /// There is no such queue pair any more. Sleeps.
+    /// Releases the room for the requests of a queue pair. Sleeps.
     pub(crate) fn release(&self, requests: usize) {
         let mut places = self.places.lock();
         *places = places.saturating_sub(requests);
     }
 
-    /// How many completions were lost until now. May be called in any context.
+    /// Returns the number of completions that were lost so far. May be called in any context.
     pub(crate) fn lost(&self) -> u64 {
         self.ring.with(|ring| ring.lost)
     }
 
-    /// Takes the oldest completion. May be called in any context.
+    /// Removes the oldest completion. May be called in any context.
     pub(crate) fn pop(&self) -> Option<Entry> {
         self.ring.with(Ring::pop)
     }
 
-    /// Forgets the completions of a queue pair that goes.
+    /// Removes the completions of a queue pair that is destroyed.
     pub(crate) fn forget(&self, qp: usize) {
         self.ring.with(|ring| ring.forget(qp));
     }
 
-    /// Tells the consumer of nothing any more: it has no queue.
+    /// Ends the notifications: the consumer has no queue any more.
     pub(crate) fn tell_nobody(&self) {
         self.told.with(|cq| *cq = None);
     }
 
-    /// The completion queue behind `cq`.
+    /// Returns the completion queue of `cq`.
     ///
     /// # Safety
     ///
-    /// It is one of a device of this crate, and not destroyed.
+    /// `cq` is one of a device of this crate, and not destroyed.
     pub(crate) unsafe fn of(cq: *mut iwraw::ib_cq) -> Arc<Self> {
-        // SAFETY: The caller promises that it is a `Shell` whose `create_cq` succeeded.
+        // SAFETY: The caller promises a [`Shell`] whose `create_cq` succeeded, which has written
+        // the field.
         unsafe { (*cq.cast::<Shell>()).queue.assume_init_ref() }.clone()
     }
 }
 
-/// What the core allocates for a completion queue.
+/// An `ib_cq` with the data of this crate, as the core allocates it.
 #[repr(C)]
 pub(crate) struct Shell {
     ib: iwraw::ib_cq,
@@ -282,7 +291,7 @@ pub(crate) unsafe extern "C" fn create(
         let wanted = unsafe { (*attributes).cqe };
         let queue = NonNull::new(cq).ok_or(EINVAL)?;
         let queue = CompletionQueue::new(queue, usize::try_from(wanted.max(1))?)?;
-        // SAFETY: The core passes a shell that nobody uses yet.
+        // SAFETY: The core passes zeroed memory of the size of a `Shell`, which nobody uses yet.
         unsafe {
             (*cq).cqe = i32::try_from(wanted)?;
             (*cq.cast::<Shell>()).queue.write(queue);
@@ -300,9 +309,9 @@ pub(crate) unsafe extern "C" fn destroy(
     cq: *mut iwraw::ib_cq,
     _: *mut iwraw::ib_udata,
 ) -> ffi::c_int {
-    // SAFETY: The core destroys what it created, once.
+    // SAFETY: The core destroys a queue that it created, once.
     let queue = unsafe { (*cq.cast::<Shell>()).queue.assume_init_read() };
-    // Who still has the queue tells nobody any more.
+    // Other holders of the queue do not notify any more.
     queue.tell_nobody();
     0
 }
@@ -317,7 +326,7 @@ pub(crate) unsafe extern "C" fn poll(
     count: ffi::c_int,
     wc: *mut iwraw::ib_wc,
 ) -> ffi::c_int {
-    // SAFETY: The consumer polls a queue that is not destroyed.
+    // SAFETY: The consumer polls a queue that is not destroyed, so `create` has written the field.
     let queue = unsafe { (*cq.cast::<Shell>()).queue.assume_init_ref() };
     let mut polled = 0;
     while polled < count {
@@ -338,7 +347,7 @@ pub(crate) unsafe extern "C" fn poll(
             // CAST: A flag.
             out.wc_flags = iwraw::ib_wc_flags_IB_WC_WITH_INVALIDATE as ffi::c_int;
         }
-        // SAFETY: The consumer has room for `count`, of which this is one.
+        // SAFETY: The consumer has room for `count` completions, of which this is one.
         unsafe { wc.offset(polled as isize).write(out) };
         polled += 1;
     }
@@ -354,7 +363,7 @@ pub(crate) unsafe extern "C" fn arm(
     cq: *mut iwraw::ib_cq,
     flags: iwraw::ib_cq_notify_flags,
 ) -> ffi::c_int {
-    // SAFETY: The consumer arms a queue that is not destroyed.
+    // SAFETY: The consumer arms a queue that is not destroyed, so `create` has written the field.
     let queue = unsafe { (*cq.cast::<Shell>()).queue.assume_init_ref() };
     let wanted = match flags & iwraw::ib_cq_notify_flags_IB_CQ_SOLICITED_MASK {
         iwraw::ib_cq_notify_flags_IB_CQ_SOLICITED => Armed::Solicited,

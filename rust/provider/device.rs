@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Devices: what the core allocates for one, and which functions it calls.
+//! Devices: registration with the core, and the table of functions that it calls.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -25,14 +25,14 @@ use kernel::ffi;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
-/// The address of a network device, or a random one if it has none.
+/// Returns the hardware address of a network device, or a random one if it has none.
 ///
 /// # Safety
 ///
 /// The network device is live.
 unsafe fn hardware_address(netdev: *mut iwraw::net_device) -> [u8; 6] {
     let mut address = [0; 6];
-    // SAFETY: The caller promises it; the address has as many octets as is said.
+    // SAFETY: The caller promises that the device is live; its address has `addr_len` octets.
     unsafe {
         let length = usize::from((*netdev).addr_len).min(address.len());
         let from = (*netdev).dev_addr;
@@ -41,26 +41,26 @@ unsafe fn hardware_address(netdev: *mut iwraw::net_device) -> [u8; 6] {
         }
     }
     if address == [0; 6] {
-        // SAFETY: The function has no conditions.
+        // SAFETY: The function has no preconditions.
         let [a, b, c, d] = unsafe { iwraw::get_random_u32() }.to_be_bytes();
-        // Local, and of one station.
+        // A local unicast address.
         address = [2, 0, a, b, c, d];
     }
     address
 }
 
-/// `dealloc_driver`: the device is gone.
+/// `dealloc_driver`: the device is freed.
 ///
 /// # Safety
 ///
 /// For the core only: `device` was made by [`add`].
 unsafe extern "C" fn dealloc<D: Driver>(device: *mut iwraw::ib_device) {
-    // SAFETY: The core frees it when this returns, and nobody uses it any more.
+    // SAFETY: The core frees the device when this returns, and nobody uses it any more.
     let objects = unsafe { (*device.cast::<Shell<D>>()).objects.assume_init_read() };
     D::remove(&objects.driver);
 }
 
-/// The functions that the core calls.
+/// Returns the functions that the core calls.
 fn operations<D: Driver>(owner: *mut module) -> iwraw::ib_device_ops {
     let (size_ib_qp, size_ib_cq) = qp::sizes::<D::QueuePair>();
     iwraw::ib_device_ops {
@@ -106,7 +106,7 @@ fn operations<D: Driver>(owner: *mut module) -> iwraw::ib_device_ops {
     }
 }
 
-/// Makes a device on a network device, and makes it known. Sleeps.
+/// Creates a device on a network device, and registers it. Sleeps.
 ///
 /// # Safety
 ///
@@ -132,7 +132,7 @@ pub(crate) unsafe fn add<D: Driver>(
         };
         counters.push(counter, GFP_KERNEL)?;
     }
-    // SAFETY: The function has no conditions.
+    // SAFETY: The function has no preconditions.
     let vectors = i32::try_from(unsafe { iwraw::num_possible_cpus() })?;
     let regions = Arc::pin_init(Regions::new(), GFP_KERNEL)?;
     let driver = D::new(regions.clone())?;
@@ -148,11 +148,13 @@ pub(crate) unsafe fn add<D: Driver>(
     )?;
     // SAFETY: The caller promises a live network device.
     let net = unsafe { net_of(netdev) }?;
-    // SAFETY: `net` keeps the namespace during the call. Once the device has its network device, it goes before that leaves it.
+    // SAFETY: `net` keeps the namespace during the call. Once the device has its network device, it
+    // is removed before that leaves the namespace.
     let device = unsafe { iwraw::_ib_alloc_device(size_of::<Shell<D>>(), net.as_raw()) };
     let device = NonNull::new(device).ok_or(ENOMEM)?.as_ptr();
-    // SAFETY: The device is this task's until it is registered. From `ib_set_device_ops` on, freeing it calls `dealloc`, which
-    // finds the objects. The network device has a name like the field's.
+    // SAFETY: This task owns the device until it is registered. From `ib_set_device_ops` on,
+    // freeing it calls `dealloc`, which finds the objects. The name of the network device is as
+    // long as the field.
     unsafe {
         (*device.cast::<Shell<D>>()).objects.write(objects);
         iwraw::ib_set_device_ops(device, &operations::<D>(owner));
@@ -161,7 +163,8 @@ pub(crate) unsafe fn add<D: Driver>(
         // CAST: Small numbers.
         (*device).node_type = iwraw::RDMA_NODE_RNIC as u8;
         (*device).phys_port_cnt = 1;
-        // Consumers share their completion queues among so many of their connections. All of them run where the work of a connection does.
+        // Consumers distribute their connections over as many completion vectors. All of them run
+        // where the work of a connection does.
         (*device).num_comp_vectors = vectors;
         (*device).local_dma_lkey = region::LOCAL_DMA_KEY;
         (*device).name_assign_type = iwraw::rdma_nl_name_assign_type_RDMA_NAME_ASSIGN_TYPE_USER;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a driver does: the calls of the core and of iw_cm, as traits.
+//! The interface of a driver: the calls of the core and of iw_cm, as traits.
 
 use crate::cm::Addresses;
 use crate::cm::CmId;
@@ -15,10 +15,10 @@ use kernel::prelude::*;
 use kernel::str::CStr;
 use kernel::sync::Arc;
 
-/// States of a queue pair, as far as consumers see them.
+/// The state of a queue pair, as far as consumers see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Made.
+    /// The state after creation.
     Reset,
     /// Receives may be posted.
     Init,
@@ -33,7 +33,7 @@ pub enum State {
 }
 
 impl State {
-    /// The state that C calls this.
+    /// Converts the state of C.
     pub(crate) fn of(state: iwraw::ib_qp_state) -> Result<Self> {
         Ok(match state {
             iwraw::ib_qp_state_IB_QPS_RESET => Self::Reset,
@@ -46,7 +46,7 @@ impl State {
         })
     }
 
-    /// What C calls it.
+    /// Returns the state of C.
     pub(crate) fn code(self) -> iwraw::ib_qp_state {
         match self {
             Self::Reset => iwraw::ib_qp_state_IB_QPS_RESET,
@@ -59,87 +59,88 @@ impl State {
     }
 }
 
-/// What a peer may do by way of a queue pair.
+/// The access that a queue pair grants to its peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Read what regions let it read.
+    /// Read access to regions that grant it.
     pub remote_read: bool,
-    /// Write what regions let it write.
+    /// Write access to regions that grant it.
     pub remote_write: bool,
 }
 
-/// What a consumer changes.
+/// The attributes that `modify_qp` changes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Change {
     /// The state.
     pub state: Option<State>,
-    /// What the peer may do.
+    /// The access granted to the peer.
     pub access: Option<Access>,
 }
 
 /// A driver's queue pair.
 pub trait QueuePair: Send + Sync + Sized + 'static {
-    /// Requests were posted. Called in any context.
+    /// Takes note that requests were posted. Called in any context.
     fn posted(this: &Arc<Self>);
 
-    /// The consumer changes something. To `Error` from every state. May sleep.
+    /// Changes attributes. To `Error` from every state. May sleep.
     fn modify(this: &Arc<Self>, change: Change) -> Result;
 
-    /// Its state.
+    /// Returns the state.
     fn state(&self) -> State;
 
-    /// It goes. When this returns, nothing is taken from its queues or completed. Sleeps.
+    /// Destroys the queue pair. When this returns, nothing is taken from its queues or completed.
+    /// Sleeps.
     fn destroy(this: Arc<Self>);
 }
 
-/// What a device can do.
+/// The limits of a device.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Pages of a region.
     pub max_pages: u32,
     /// SGEs of a request.
     pub max_entries: u32,
-    /// Requests of a work queue.
+    /// Work requests of a work queue.
     pub max_requests: u32,
     /// Reads in either direction.
     pub max_reads: u32,
-    /// Completions of a queue.
+    /// Entries of a completion queue.
     pub max_completions: u32,
 }
 
 /// The regions of a device.
 pub type Regions = Table<Arc<Region>>;
 
-/// A driver: what the devices of one link type do.
+/// A driver of the devices of one link type.
 pub trait Driver: Send + Sync + Sized + 'static {
-    /// The type, for `rdma link add`.
+    /// The link type, for `rdma link add`.
     const LINK_TYPE: &'static CStr;
-    /// `driver_id`: none of those that user space knows.
+    /// The `driver_id`, which user space does not know.
     const ID: u32;
-    /// What a device can do.
+    /// The limits of a device.
     const LIMITS: Limits;
-    /// Names of its counters.
+    /// The names of its counters.
     const COUNTERS: &'static [&'static CStr];
     /// Its queue pairs.
     type QueuePair: QueuePair;
-    /// What listens. Dropped, it does not: no event of its id comes afterwards.
+    /// A listener, which stops when it is dropped: no event of its id follows.
     type Listener: Send + Sync + 'static;
 
-    /// A new device. Sleeps.
+    /// Creates a device. Sleeps.
     fn new(regions: Arc<Regions>) -> Result<Arc<Self>>;
 
-    /// A new queue pair. Sleeps.
+    /// Creates a queue pair. Sleeps.
     fn create(
         this: &Arc<Self>,
         queues: Arc<Queues>,
         domain: Domain,
     ) -> Result<Arc<Self::QueuePair>>;
 
-    /// A counter, by its place among [`Self::COUNTERS`].
+    /// Returns a counter, by its position in [`Self::COUNTERS`].
     fn counter(&self, index: usize) -> u64;
 
-    /// A consumer connects. The outcome is one event of `id`, after this has returned or before; none if it fails. Does not wait for
-    /// the peer.
+    /// Connects for a consumer. The outcome is one event of `id`, after this has returned or
+    /// before; none if it fails. Does not wait for the peer.
     fn connect(
         this: &Arc<Self>,
         netdev: &NetDevice,
@@ -149,8 +150,8 @@ pub trait Driver: Send + Sync + Sized + 'static {
         id: CmId,
     ) -> Result;
 
-    /// A consumer accepts the request that `handle` stands for. ESTABLISHED follows; if this fails, no event, and the
-    /// connection is closed: there will be no `reject`.
+    /// Accepts the request of this handle for a consumer. ESTABLISHED follows; if this fails, no
+    /// event, and the connection is closed: there will be no `reject`.
     fn accept(
         this: &Arc<Self>,
         handle: u32,
@@ -159,10 +160,10 @@ pub trait Driver: Send + Sync + Sized + 'static {
         id: CmId,
     ) -> Result;
 
-    /// A consumer rejects the request that `handle` stands for.
+    /// Rejects the request of this handle for a consumer.
     fn reject(this: &Arc<Self>, handle: u32, private_data: &[u8]) -> Result;
 
-    /// A consumer listens. A wildcard is meant for `netdev` only.
+    /// Listens for a consumer. A wildcard is meant for `netdev` only.
     fn listen(
         this: &Arc<Self>,
         netdev: NetDevice,
@@ -171,6 +172,6 @@ pub trait Driver: Send + Sync + Sized + 'static {
         id: CmId,
     ) -> Result<Self::Listener>;
 
-    /// The device is gone: nobody calls the other functions any more. Sleeps.
+    /// Removes the device: nobody calls the other functions any more. Sleeps.
     fn remove(this: &Arc<Self>);
 }

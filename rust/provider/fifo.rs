@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A queue of a fixed capacity, which allocates when it is made only.
+//! A queue of a fixed capacity, which allocates only when it is created.
 
 use kernel::alloc::KVVec;
 use kernel::prelude::*;
 
-/// An index of a ring that has `capacity` entries, from one that went beyond its end, once at most.
+/// Wraps an index of a ring of `capacity` entries that went beyond its end, once at most.
 #[inline]
 pub(crate) fn wrapped(index: usize, capacity: usize) -> usize {
     if index < capacity {
@@ -24,7 +24,7 @@ pub(crate) struct Fifo<T> {
 }
 
 impl<T> Fifo<T> {
-    /// An empty one. Sleeps.
+    /// Creates an empty queue. Sleeps.
     pub(crate) fn new(capacity: usize) -> Result<Self> {
         let mut slots = KVVec::with_capacity(capacity, GFP_KERNEL)?;
         for _ in 0..capacity {
@@ -37,7 +37,7 @@ impl<T> Fifo<T> {
         })
     }
 
-    /// Puts one in, or gives it back if there is no room.
+    /// Adds an entry, or returns it if the queue is full.
     pub(crate) fn push(&mut self, entry: T) -> Result<(), T> {
         let capacity = self.slots.len();
         if self.len == capacity {
@@ -54,7 +54,7 @@ impl<T> Fifo<T> {
         }
     }
 
-    /// Takes the oldest one out.
+    /// Removes the oldest entry.
     pub(crate) fn pop(&mut self) -> Option<T> {
         if self.len == 0 {
             return None;

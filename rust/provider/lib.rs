@@ -2,21 +2,26 @@
 
 //! The driver's side of ib_core and iw_cm for an iWARP device, as safe traits.
 //!
-//! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h), [`include/rdma/iw_cm.h`](srctree/include/rdma/iw_cm.h)
+//! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
+//! [`include/rdma/iw_cm.h`](srctree/include/rdma/iw_cm.h)
 //!
-//! Nothing here knows a protocol or a socket. A [`Driver`] says what its devices do; a [`Link`] makes it known, so that
-//! `rdma link add` makes a device on a network device. The core calls the functions of this crate, and they call the driver.
+//! Nothing here knows a protocol or a socket. A [`Driver`] implements the devices of a link type; a
+//! [`Link`] registers it, so that `rdma link add` creates a device on a network device. The core
+//! calls the functions of this crate, and they call the driver.
 //!
-//! What a consumer posts stays here ([`queue::Queues`]) until the driver takes it, and comes back here when it is complete. Regions are
-//! here whole ([`region::Region`]): the driver looks them up by STag.
+//! Posted requests stay here ([`queue::Queues`]) until the driver takes them, and come back here
+//! when they are complete. Regions are implemented here ([`region::Region`]): the driver looks them
+//! up by STag.
 //!
 //! # Who is trusted
 //!
-//! Consumers are parts of the kernel. They trust each other and may access all memory, and ib_core with this crate makes what they ask for:
-//! that is all of what RFC 5040, section 8.1.2, calls a privileged resource manager. There are no user-space verbs.
+//! Consumers are parts of the kernel. They trust each other and may access all memory, and ib_core
+//! with this crate makes what they ask for: that is all of what RFC 5040, section 8.1.2, calls a
+//! privileged resource manager. There are no user-space verbs.
 //!
-//! Nothing that a peer can use up is shared by queue pairs: each has its own Receives, without shared receive queues, and its own queue of
-//! the peer's Read Requests. A completion queue, of a bounded size, is shared only by the queue pairs that its consumer makes for it.
+//! Nothing that a peer can use up is shared by queue pairs: each has its own Receives, without
+//! shared receive queues, and its own queue of the peer's Read Requests. A completion queue, of a
+//! bounded size, is shared only by the queue pairs that its consumer makes for it.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -54,17 +59,17 @@ use core::ptr::without_provenance_mut;
 use kernel::ffi;
 use kernel::prelude::*;
 
-/// What lines in the log begin with.
+/// The prefix of lines in the log.
 const __LOG_PREFIX: &[u8] = b"iwarp\0";
 
-/// A random number.
+/// Returns a random number.
 pub fn random() -> u64 {
-    // SAFETY: The function has no conditions.
+    // SAFETY: The function has no preconditions.
     let half = || u64::from(unsafe { iwraw::get_random_u32() });
     half() << 32 | half()
 }
 
-/// Runs a function for C: 0, or what it failed with.
+/// Runs a function for C. Returns 0, or its error code.
 fn errno(f: impl FnOnce() -> Result) -> ffi::c_int {
     match f() {
         Ok(()) => 0,
@@ -72,7 +77,7 @@ fn errno(f: impl FnOnce() -> Result) -> ffi::c_int {
     }
 }
 
-/// Runs a function for C: a pointer, or what it failed with as one.
+/// Runs a function for C. Returns its pointer, or its error code as one.
 fn errno_ptr<T>(f: impl FnOnce() -> Result<*mut T>) -> *mut T {
     // CAST: The highest addresses stand for errors.
     f().unwrap_or_else(|error| without_provenance_mut(error.to_errno() as usize))

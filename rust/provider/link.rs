@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a driver is made known: `rdma link add`, and the end of network devices.
+//! Registration of a driver: `rdma link add`, and the removal of network devices.
 //!
 //! C header: [`include/rdma/rdma_netlink.h`](srctree/include/rdma/rdma_netlink.h)
 
@@ -17,32 +17,33 @@ use kernel::error::to_result;
 use kernel::ffi;
 use kernel::prelude::*;
 
-/// The module, which stays loaded while somebody uses a device.
+/// The module, which stays loaded while a device is in use.
 static MODULE: AtomicPtr<kernel::bindings::module> = AtomicPtr::new(null_mut());
 
-/// What C links into its lists.
+/// The structures that C links into its lists.
 struct Linked {
     ops: iwraw::rdma_link_ops,
     notifier: iwraw::notifier_block,
 }
 
-/// A link type that exists. Dropped, its devices go, and it.
+/// A registered link type. When it is dropped, its devices are removed, and then it is
+/// unregistered.
 ///
 /// # Invariants
 ///
-/// `linked` came of [`KBox::into_raw`], and is in C's lists.
+/// `linked` came from [`KBox::into_raw`], and is in C's lists.
 pub struct Link<D: Driver> {
     linked: NonNull<Linked>,
     _driver: PhantomData<D>,
 }
 
-// SAFETY: It is used by the module's `init` and `exit` only.
+// SAFETY: Only the module's `init` and `exit` use it, one after the other.
 unsafe impl<D: Driver> Send for Link<D> {}
-// SAFETY: There is nothing to do with a reference.
+// SAFETY: `&Link` gives access to nothing.
 unsafe impl<D: Driver> Sync for Link<D> {}
 
 impl<D: Driver> Link<D> {
-    /// Makes the type known. There is one of a driver at a time. Sleeps.
+    /// Registers the type. There is one of a driver at a time. Sleeps.
     pub fn new(module: &'static ThisModule) -> Result<Self> {
         MODULE.store(module.as_ptr(), Ordering::Relaxed);
         let linked = KBox::new(
@@ -64,14 +65,14 @@ impl<D: Driver> Link<D> {
         let registered =
             unsafe { iwraw::register_netdevice_notifier(&raw mut (*linked.as_ptr()).notifier) };
         if let Err(error) = to_result(registered) {
-            // SAFETY: It came of `into_raw`, and nobody has it.
+            // SAFETY: The pointer came from `into_raw`, and nobody else has it.
             drop(unsafe { KBox::from_raw(linked.as_ptr()) });
             return Err(error);
         }
-        // SAFETY: The ops stay where they are until they are unregistered. The type is this project's own, so it is not
-        // registered twice.
+        // SAFETY: The ops stay where they are until they are unregistered. The name is this
+        // project's own, so it is not registered twice.
         unsafe { iwraw::rdma_link_register(&raw mut (*linked.as_ptr()).ops) };
-        // INVARIANT: See above.
+        // INVARIANT: Both were just registered.
         Ok(Self {
             linked,
             _driver: PhantomData,
@@ -82,8 +83,9 @@ impl<D: Driver> Link<D> {
 impl<D: Driver> Drop for Link<D> {
     fn drop(&mut self) {
         let linked = self.linked.as_ptr();
-        // SAFETY: By the type invariants both are registered. When the type is unknown no device is made, when the notifier is
-        // gone nobody but this task removes one, and then all that there are are removed, whoever else was about to do so.
+        // SAFETY: By the type invariants both are registered. Without the type no device is
+        // created, without the notifier nobody but this task removes one, and then all existing
+        // ones are removed, whoever else was about to do so.
         unsafe {
             iwraw::rdma_link_unregister(&raw mut (*linked).ops);
             iwraw::unregister_netdevice_notifier(&raw mut (*linked).notifier);
@@ -114,11 +116,11 @@ unsafe extern "C" fn newlink<D: Driver>(
     })
 }
 
-/// What happens to network devices.
+/// Handles an event of a network device.
 ///
 /// # Safety
 ///
-/// For the core only, as a notifier of network devices: of a driver `D`.
+/// For the core only, as a notifier of network devices, for a driver `D`.
 unsafe extern "C" fn netdev_event<D: Driver>(
     _: *mut iwraw::notifier_block,
     event: ffi::c_ulong,

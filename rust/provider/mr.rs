@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The core's calls about memory regions.
+//! The core's calls for memory regions.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -16,7 +16,7 @@ use iwraw::errno::eopnotsupp;
 use kernel::ffi;
 use kernel::prelude::*;
 
-/// The operations on regions of a device of `D`.
+/// The memory region operations of a device of `D`.
 pub(crate) struct Operations<D>(PhantomData<D>);
 
 impl<D: Driver> Operations<D> {
@@ -60,7 +60,7 @@ impl<D: Driver> Operations<D> {
         access: ffi::c_int,
     ) -> *mut iwraw::ib_mr {
         errno_ptr(|| {
-            // CAST: A set of flags. All memory of the machine is not for peers.
+            // CAST: A set of flags. Peers must not access all memory of the machine.
             if access as u32 & !iwraw::ib_access_flags_IB_ACCESS_LOCAL_WRITE != 0 {
                 return Err(eopnotsupp());
             }
@@ -79,7 +79,7 @@ impl<D: Driver> Operations<D> {
     ) -> ffi::c_int {
         // SAFETY: The core passes a live region of a registered device.
         let objects = unsafe { objects::of::<D>((*mr).device) };
-        // SAFETY: It came of `into_raw`, and is deregistered once.
+        // SAFETY: The pointer came from `into_raw`, and the core deregisters a region once.
         let shell = unsafe { KBox::from_raw(mr.cast::<Shell>()) };
         if let Some(region) = &shell.region {
             objects.regions.remove(region.index());

@@ -14,41 +14,43 @@ use kernel::sync::rcu;
 ///
 /// # Invariants
 ///
-/// The value owns a reference to it.
+/// The value owns a reference to the device.
 pub struct NetDevice(NonNull<iwraw::net_device>);
 
-// SAFETY: Any task may hold a reference.
+// SAFETY: Any task may hold or drop a reference.
 unsafe impl Send for NetDevice {}
-// SAFETY: What `&NetDevice` reads may change, but is read whole.
+// SAFETY: Fields that `&NetDevice` reads may change, but are read in one piece.
 unsafe impl Sync for NetDevice {}
 
 impl NetDevice {
-    /// That of an RDMA device. `ENODEV` if it has none any more.
+    /// Returns that of an RDMA device. `ENODEV` if it has none any more.
     ///
     /// # Safety
     ///
     /// The device is allocated.
     pub(crate) unsafe fn of(device: *mut iwraw::ib_device) -> Result<Self> {
-        // SAFETY: The caller vouches for the device.
+        // SAFETY: The caller promises that the device is allocated.
         let netdev = unsafe { iwraw::ib_device_get_netdev(device, 1) };
-        // INVARIANT: The reference just taken.
+        // INVARIANT: The function has taken a reference.
         Ok(Self(NonNull::new(netdev).ok_or(ENODEV)?))
     }
 
-    /// Its number.
+    /// Returns the interface index.
     pub fn index(&self) -> u32 {
-        // SAFETY: The reference keeps it. A number is never negative.
+        // SAFETY: By the type invariants the reference keeps the device. An index is never
+        // negative.
         u32::try_from(unsafe { (*self.0.as_ptr()).ifindex }).unwrap_or(0)
     }
 
-    /// The number of the device by whose routes its packets go (a VRF), if it is part of one.
+    /// Returns the index of the device whose routes its packets use (a VRF), if it is part of one.
     pub fn routing_master(&self) -> Option<u32> {
-        // SAFETY: The reference keeps it. C looks at it under RCU. A number is never negative.
+        // SAFETY: By the type invariants the reference keeps the device. C accesses it under RCU.
+        // An index is never negative.
         let index = u32::try_from(unsafe { iwraw::l3mdev_master_ifindex(self.0.as_ptr()) });
         index.ok().filter(|&index| index != 0)
     }
 
-    /// The VLANs on it, in its namespace. Allocates atomically: `ENOMEM`.
+    /// Returns the VLANs on it, in its namespace. Allocates atomically: `ENOMEM`.
     pub fn vlans(&self) -> Result<KVec<Self>> {
         let mut search = Search {
             below: self.0.as_ptr(),
@@ -60,7 +62,8 @@ impl NetDevice {
             data: (&raw mut search).cast(),
         };
         let _rcu = rcu::read_lock();
-        // SAFETY: The reference keeps the device. C calls the function during the call only, with `private`.
+        // SAFETY: By the type invariants the reference keeps the device. C calls the function
+        // during the call only, with `private`.
         unsafe {
             iwraw::netdev_walk_all_upper_dev_rcu(self.0.as_ptr(), Some(is_above), &mut private)
         };
@@ -70,21 +73,21 @@ impl NetDevice {
         }
     }
 
-    /// Whether there is an RDMA device of the driver `id` on it. Any context.
+    /// Says whether there is an RDMA device of the driver `id` on it. May be called in any context.
     pub fn has_device(&self, id: u32) -> bool {
-        // SAFETY: The reference keeps it.
+        // SAFETY: By the type invariants the reference keeps the device.
         unsafe { has_rdma_device(self.0.as_ptr(), id) }
     }
 
-    /// The namespace that it is in. `ENODEV` if that is going away.
+    /// Returns its namespace. `ENODEV` if that is going away.
     pub fn net(&self) -> Result<Net> {
-        // SAFETY: The reference keeps it.
+        // SAFETY: By the type invariants the reference keeps the device.
         unsafe { net_of(self.0.as_ptr()) }
     }
 
-    /// Whether this namespace is the one that it is in.
+    /// Says whether it is in this namespace.
     pub(crate) fn is_in(&self, net: *const iwraw::net) -> bool {
-        // SAFETY: The reference keeps it.
+        // SAFETY: By the type invariants the reference keeps the device.
         core::ptr::eq(unsafe { iwraw::dev_net(self.0.as_ptr()) }, net)
     }
 
@@ -93,45 +96,47 @@ impl NetDevice {
     }
 }
 
-/// The namespace that a network device is in. `ENODEV` if that is going away.
+/// Returns the namespace of a network device. `ENODEV` if that is going away.
 ///
 /// # Safety
 ///
 /// The network device is live.
 pub(crate) unsafe fn net_of(netdev: *mut iwraw::net_device) -> Result<Net> {
-    // A reference to the device does not keep it where it is: it can move while a request is on its way here, and then what it was in may
-    // go. What RCU readers find does not go before they are done.
+    // A reference to the device does not keep it in its namespace: it can move meanwhile, and then
+    // the namespace may be freed. A namespace that an RCU reader finds is not freed before the
+    // reader is done.
     let rcu = rcu::read_lock();
     // SAFETY: The caller promises a live device; `rcu` keeps the namespace that is read.
     let net = unsafe { iwraw::maybe_get_net(iwraw::dev_net(netdev)) };
     drop(rcu);
     let net = NonNull::new(net).ok_or(ENODEV)?;
-    // SAFETY: The reference was just taken, and is given back below.
+    // SAFETY: The reference that was just taken keeps the namespace, and is dropped below.
     let counted = unsafe { Net::from_raw(net) };
-    // SAFETY: As above; `counted` has its own.
+    // SAFETY: The reference of `maybe_get_net` is dropped once; `counted` has its own.
     unsafe { iwraw::put_net(net.as_ptr()) };
     Ok(counted)
 }
 
-/// A search for VLANs.
+/// The state of a search for VLANs.
 struct Search {
     below: *mut iwraw::net_device,
     found: KVec<NetDevice>,
     error: Option<Error>,
 }
 
-/// Looks at a network device above the one of a search.
+/// Adds a network device that is a VLAN on the one of a search.
 ///
 /// # Safety
 ///
-/// For `netdev_walk_all_upper_dev_rcu` only: the device is live, RCU's read lock is held, and `private` leads to a [`Search`].
+/// For `netdev_walk_all_upper_dev_rcu` only: the device is live, RCU's read lock is held, and
+/// `private` points to a [`Search`].
 unsafe extern "C" fn is_above(
     upper: *mut iwraw::net_device,
     private: *mut iwraw::netdev_nested_priv,
 ) -> ffi::c_int {
-    // SAFETY: The caller promises where it is, and that nobody else uses it.
+    // SAFETY: The caller promises a [`Search`], which nobody else uses during the call.
     let search = unsafe { &mut *(*private).data.cast::<Search>() };
-    // SAFETY: Both devices are live. A device has a namespace, and that of a VLAN tells what it is on.
+    // SAFETY: Both devices are live. Each has a namespace, and that of a VLAN has a real device.
     let is_one = unsafe {
         iwraw::is_vlan_dev(upper)
             && iwraw::vlan_dev_real_dev(upper) == search.below
@@ -140,9 +145,9 @@ unsafe extern "C" fn is_above(
     if !is_one {
         return 0;
     }
-    // SAFETY: The device is live.
+    // SAFETY: The caller promises that the device is live.
     unsafe { iwraw::dev_hold(upper) };
-    // INVARIANT: The reference just taken.
+    // INVARIANT: The reference was just taken.
     let found = NonNull::new(upper).map(NetDevice);
     let pushed = found.ok_or(ENODEV).and_then(|found| {
         let pushed = search.found.push(found, GFP_ATOMIC);
@@ -152,31 +157,32 @@ unsafe extern "C" fn is_above(
         Ok(()) => 0,
         Err(error) => {
             search.error = Some(error);
-            // Nothing more is looked at.
+            // The search ends.
             1
         }
     }
 }
 
-/// Whether there is an RDMA device of the driver `id` on it. Any context.
+/// Says whether there is an RDMA device of the driver `id` on a network device. May be called in
+/// any context.
 ///
 /// # Safety
 ///
 /// The network device is live.
 pub(crate) unsafe fn has_rdma_device(netdev: *mut iwraw::net_device, id: u32) -> bool {
-    // SAFETY: The caller promises it.
+    // SAFETY: The caller promises that the device is live.
     let device = unsafe { iwraw::ib_device_get_by_netdev(netdev, id) };
     if device.is_null() {
         return false;
     }
-    // SAFETY: The reference was just taken.
+    // SAFETY: The reference was just taken, and is dropped once.
     unsafe { iwraw::ib_device_put(device) };
     true
 }
 
 impl Drop for NetDevice {
     fn drop(&mut self) {
-        // SAFETY: The reference is ours by the type invariants, and given back once.
+        // SAFETY: By the type invariants the value owns a reference, which is dropped once.
         unsafe { iwraw::dev_put(self.0.as_ptr()) };
     }
 }

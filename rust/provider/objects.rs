@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What belongs to a device, and how to get there from what the core has.
+//! The data of a device, and access to them from the core's structures.
 
 use crate::driver::Driver;
 use crate::driver::Regions;
@@ -17,10 +17,10 @@ use kernel::sync::Arc;
 /// The queue pair is not freed before an RCU grace period after this left its table.
 pub(crate) struct Found(pub(crate) NonNull<iwraw::ib_qp>);
 
-// SAFETY: It is an address.
+// SAFETY: It is an address, whose target any task may use by the type invariants.
 unsafe impl Send for Found {}
 
-/// What belongs to a device.
+/// The data of a device.
 #[pin_data]
 pub(crate) struct Objects<D> {
     pub(crate) driver: Arc<D>,
@@ -28,13 +28,13 @@ pub(crate) struct Objects<D> {
     #[pin]
     pub(crate) queue_pairs: Table<Found>,
     pub(crate) counters: KVec<iwraw::rdma_stat_desc>,
-    // What stands for the device's address where it needs one. Not zero.
+    // The address of the device, for its GUIDs. It is not zero.
     pub(crate) hardware: [u8; 6],
 }
 
-// SAFETY: The counters' names are static; all else may be shared.
+// SAFETY: The counters' names are static; all other fields may be sent.
 unsafe impl<D: Driver> Send for Objects<D> {}
-// SAFETY: As above.
+// SAFETY: The counters' names are static; all other fields may be shared.
 unsafe impl<D: Driver> Sync for Objects<D> {}
 
 impl<D> Objects<D> {
@@ -43,19 +43,19 @@ impl<D> Objects<D> {
     }
 }
 
-/// What the core allocates for a device.
+/// An `ib_device` with the data of this crate, as the core allocates it.
 #[repr(C)]
 pub(crate) struct Shell<D> {
     ib: iwraw::ib_device,
     pub(crate) objects: MaybeUninit<Arc<Objects<D>>>,
 }
 
-/// What belongs to a device.
+/// Returns the data of a device.
 ///
 /// # Safety
 ///
-/// It is one of `D`, made by this crate, and allocated as long as `'a`.
+/// `device` is one of `D`, created by this crate, and allocated as long as `'a`.
 pub(crate) unsafe fn of<'a, D: Driver>(device: *mut iwraw::ib_device) -> &'a Objects<D> {
-    // SAFETY: The caller promises it; it is written before anybody else sees the device.
+    // SAFETY: The caller promises it; `add` writes the field before anybody else sees the device.
     unsafe { (*device.cast::<Shell<D>>()).objects.assume_init_ref() }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a device and its port look like, and its counters.
+//! Attributes of a device and its port, and its counters.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -14,13 +14,13 @@ use iwraw::errno::eopnotsupp;
 use kernel::error::to_result;
 use kernel::ffi;
 
-/// Says that there is no end to a number.
+/// A number for unlimited resources.
 const MANY: u32 = 1 << 20;
 
-/// The key of the partition that everybody is in.
+/// The key of the default partition.
 const DEFAULT_KEY: u16 = 0xffff;
 
-/// The operations that ask.
+/// The query operations.
 pub(crate) struct Operations<D>(PhantomData<D>);
 
 impl<D: Driver> Operations<D> {
@@ -36,7 +36,7 @@ impl<D: Driver> Operations<D> {
     ) -> ffi::c_int {
         errno(|| {
             let limits = D::LIMITS;
-            // SAFETY: The core passes room for the attributes, and a device.
+            // SAFETY: The core passes room for the attributes, and a live device.
             let (attributes, guid) = unsafe { (&mut *attributes, (*device).node_guid) };
             attributes.sys_image_guid = guid;
             // CAST: A set of flags.
@@ -78,7 +78,7 @@ impl<D: Driver> Operations<D> {
         errno(|| {
             // SAFETY: The core passes room for the attributes.
             let attributes = unsafe { &mut *attributes };
-            // SAFETY: The device has a network device.
+            // SAFETY: The core passes a live device, which has a network device.
             to_result(unsafe {
                 iwraw::ib_get_eth_speed(
                     device,
@@ -89,7 +89,7 @@ impl<D: Driver> Operations<D> {
             })?;
             // SAFETY: The core passes a live device.
             let netdev = unsafe { NetDevice::of(device)? };
-            // SAFETY: The reference keeps the network device.
+            // SAFETY: The reference of `netdev` keeps the network device.
             let (state, mtu, max_mtu) = unsafe {
                 (
                     iwraw::ib_get_curr_port_state(netdev.as_ptr()),
@@ -119,7 +119,8 @@ impl<D: Driver> Operations<D> {
         })
     }
 
-    /// `get_port_immutable`. It asks no port: that would wait for whoever removes the device.
+    /// `get_port_immutable`. It does not query the port: that would wait for the task that removes
+    /// the device.
     ///
     /// # Safety
     ///
@@ -129,7 +130,7 @@ impl<D: Driver> Operations<D> {
         _: u32,
         immutable: *mut iwraw::ib_port_immutable,
     ) -> ffi::c_int {
-        // SAFETY: The core passes room for them.
+        // SAFETY: The core passes room for the attributes.
         let immutable = unsafe { &mut *immutable };
         immutable.gid_tbl_len = 1;
         immutable.pkey_tbl_len = 1;
@@ -148,7 +149,7 @@ impl<D: Driver> Operations<D> {
         _: ffi::c_int,
         gid: *mut iwraw::ib_gid,
     ) -> ffi::c_int {
-        // SAFETY: The core passes a device that is added, and room for the identifier.
+        // SAFETY: The core passes a device that is added, and room for the GID.
         unsafe {
             let mut raw = [0; 16];
             raw[..6].copy_from_slice(&objects::of::<D>(device).hardware);
@@ -157,7 +158,8 @@ impl<D: Driver> Operations<D> {
         0
     }
 
-    /// `query_pkey`. There are no partitions in iWARP, but rdma_cm resolves a loopback address only if a device has a key.
+    /// `query_pkey`. There are no partitions in iWARP, but rdma_cm resolves a loopback address only
+    /// if a device has a P_Key.
     ///
     /// # Safety
     ///
@@ -173,7 +175,7 @@ impl<D: Driver> Operations<D> {
         0
     }
 
-    /// `alloc_pd`: there is nothing to it.
+    /// `alloc_pd` and `dealloc_pd`: a protection domain has no data here.
     ///
     /// # Safety
     ///
@@ -185,7 +187,7 @@ impl<D: Driver> Operations<D> {
         0
     }
 
-    /// `reg_user_mr`: the core wants there to be one.
+    /// `reg_user_mr`, which the core requires.
     ///
     /// # Safety
     ///
@@ -218,7 +220,7 @@ impl<D: Driver> Operations<D> {
         };
         // CAST: A small number of milliseconds.
         let lifespan = iwraw::RDMA_HW_STATS_DEFAULT_LIFESPAN as ffi::c_ulong;
-        // SAFETY: The names stay as long as the device.
+        // SAFETY: The device owns the names, which stay as long as it does.
         unsafe { iwraw::rdma_alloc_hw_stats_struct(names.as_ptr(), count, lifespan) }
     }
 
@@ -226,7 +228,7 @@ impl<D: Driver> Operations<D> {
     ///
     /// # Safety
     ///
-    /// For the core only: `stats` came of [`Self::alloc_stats`].
+    /// For the core only: `stats` came from [`Self::alloc_stats`].
     pub(crate) unsafe extern "C" fn stats(
         device: *mut iwraw::ib_device,
         stats: *mut iwraw::rdma_hw_stats,
@@ -239,17 +241,17 @@ impl<D: Driver> Operations<D> {
         // SAFETY: The core passes a device that is added.
         let objects = unsafe { objects::of::<D>(device) };
         let driver = objects.driver();
-        // SAFETY: `stats` has a value for each name.
+        // SAFETY: `alloc_stats` made `stats` with a value for each name.
         let values = unsafe { (*stats).value.as_mut_slice(D::COUNTERS.len()) };
         for (index, value) in values.iter_mut().enumerate() {
             *value = driver.counter(index);
         }
-        // SAFETY: As above.
+        // SAFETY: The core passes valid `stats`.
         unsafe { (*stats).num_counters }
     }
 }
 
-/// A limit as the kernel at hand has it: signed or not.
+/// Converts a limit to the type of the kernel, signed or not.
 fn number<T: TryFrom<u32> + Default>(limit: u32) -> T {
     T::try_from(limit).unwrap_or_default()
 }

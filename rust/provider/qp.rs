@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Queue pairs: what the core and iw_cm hold, and how it ends.
+//! Queue pairs: the structures of the core and iw_cm, and their end.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 //!
-//! The core allocates a queue pair and frees it when `destroy_qp` returns. iw_cm counts references to the same memory, which it
-//! finds by number, so `destroy_qp` first makes it impossible to find, waits until nobody is between finding and counting,
-//! ends the connection, and waits for the count. It needs iw_cm's worker for that only if iw_cm still has a reference, and then
-//! it is not called on that worker: iw_cm gives its own back before it tells of an end.
+//! The core allocates a queue pair and frees it when `destroy_qp` returns. iw_cm counts references
+//! to the same memory, which it finds by number, so `destroy_qp` first removes it from the table,
+//! waits until nobody is between finding and counting, ends the connection, and waits for the
+//! count. It depends on iw_cm's worker only if iw_cm still has a reference, and then it is not
+//! called on that worker: iw_cm drops its own before it reports an end.
 
 use crate::cq;
 use crate::cq::CompletionQueue;
@@ -37,7 +38,7 @@ use kernel::sync::rcu;
 use kernel::sync::Arc;
 use kernel::sync::Completion;
 
-/// How many references iw_cm has, and one of the core's.
+/// The number of references of iw_cm, plus one of the core.
 #[pin_data]
 pub(crate) struct References {
     count: AtomicU32,
@@ -53,7 +54,7 @@ impl References {
     }
 }
 
-/// What the core allocates for a queue pair.
+/// An `ib_qp` with the data of this crate, as the core allocates it.
 #[repr(C)]
 pub(crate) struct Shell<Q> {
     ib: iwraw::ib_qp,
@@ -71,12 +72,12 @@ impl<Q> Shell<Q> {
     ///
     /// `qp` is of a device with queue pairs of `Q`, created, and not destroyed as long as `'a`.
     unsafe fn inner<'a>(qp: *mut iwraw::ib_qp) -> &'a Inner<Q> {
-        // SAFETY: The caller promises that `create_qp` has written it.
+        // SAFETY: The caller promises that `create_qp` has written the field.
         unsafe { (*qp.cast::<Self>()).inner.assume_init_ref() }
     }
 }
 
-/// The operations on queue pairs of a device of `D`.
+/// The queue pair operations of a device of `D`.
 pub(crate) struct Operations<D>(PhantomData<D>);
 
 impl<D: Driver> Operations<D> {
@@ -84,7 +85,7 @@ impl<D: Driver> Operations<D> {
     ///
     /// # Safety
     ///
-    /// For the core only: `qp` is a zeroed shell, whose fields the core has set.
+    /// For the core only: `qp` is a zeroed [`Shell`], whose fields the core has set.
     pub(crate) unsafe extern "C" fn create(
         qp: *mut iwraw::ib_qp,
         attributes: *mut iwraw::ib_qp_init_attr,
@@ -111,7 +112,8 @@ impl<D: Driver> Operations<D> {
             };
             let max_sends = queue::told(capacities.sends)?;
             let max_receives = queue::told(capacities.receives)?;
-            // SAFETY: The core passes completion queues that stay until the queue pair is destroyed.
+            // SAFETY: The core passes completion queues that stay until the queue pair is
+            // destroyed.
             let (send_cq, receive_cq) = unsafe {
                 (
                     CompletionQueue::of(attributes.send_cq),
@@ -136,17 +138,17 @@ impl<D: Driver> Operations<D> {
                 )?,
             };
             let shell = qp.cast::<Shell<D::QueuePair>>();
-            // SAFETY: Nobody uses the shell yet.
+            // SAFETY: The core passes memory of the size of a `Shell`, which nobody uses yet.
             unsafe { (*shell).inner.write(inner) };
             let found = NonNull::new(qp).ok_or(EINVAL)?;
-            // INVARIANT: `destroy` waits for a grace period after it has taken it out.
+            // INVARIANT: `destroy` waits for a grace period after it has removed the entry.
             let inserted = objects.queue_pairs.insert(|_| Found(found));
             let number = inserted.inspect_err(|_| {
-                // SAFETY: Just written; nobody has seen it.
+                // SAFETY: It was just written, and nobody has seen it.
                 let inner = unsafe { (*shell).inner.assume_init_read() };
                 D::QueuePair::destroy(inner.qp);
             })?;
-            // SAFETY: The core passes a shell that nobody uses yet. `destroy` calls `forget`.
+            // SAFETY: The core passes a queue pair that nobody uses yet. `destroy` calls `forget`.
             unsafe {
                 (*qp).qp_num = number;
                 Shell::<D::QueuePair>::inner(qp).queues.tell(found);
@@ -169,21 +171,22 @@ impl<D: Driver> Operations<D> {
         // SAFETY: The core passes a live queue pair.
         let (objects, number) = unsafe { (objects::of::<D>((*qp).device), (*qp).qp_num) };
         objects.queue_pairs.remove(number);
-        // iw_cm counts its reference under the spin lock under which it found the queue pair. That is an RCU read-side section,
-        // because interrupts are off, or with PREEMPT_RT because each spin lock is one there.
-        // SAFETY: `destroy_qp` may sleep, and its caller is in no RCU section.
+        // iw_cm counts its reference under the spin lock under which it found the queue pair. That
+        // is an RCU read-side section, because interrupts are off, or with PREEMPT_RT because each
+        // spin lock is one there.
+        // SAFETY: `destroy_qp` may sleep, and its caller is in no RCU read-side section.
         unsafe { kernel::bindings::synchronize_rcu() };
-        // SAFETY: The core destroys what it created, once.
+        // SAFETY: The core passes a queue pair that it created, so `create` has written the field.
         let inner = unsafe { (*qp.cast::<Shell<D::QueuePair>>()).inner.assume_init_ref() };
-        // What the worker waits for allocates as that does.
+        // The worker waits for this function, so it allocates in the same scope.
         let noio = NoIo::new();
-        // iw_cm may hold references, and give them back only when it hears of the end.
+        // iw_cm may hold references, and drop them only when it learns of the end.
         D::QueuePair::destroy(inner.qp.clone());
         drop(noio);
         inner.references.put();
         inner.references.gone.wait_for_completion();
         inner.queues.forget();
-        // SAFETY: Nobody has a reference to the shell any more.
+        // SAFETY: The core destroys a queue pair once, and nobody has a reference to it any more.
         drop(unsafe { (*qp.cast::<Shell<D::QueuePair>>()).inner.assume_init_read() });
         0
     }
@@ -217,8 +220,8 @@ impl<D: Driver> Operations<D> {
         })
     }
 
-    /// `query_qp`. Not every kernel keeps who lists queue pairs (`rdma resource show qp`) from asking while
-    /// one is destroyed. `EINVAL` then.
+    /// `query_qp`. Not every kernel keeps a listing of queue pairs (`rdma resource show qp`) from
+    /// asking while one is destroyed. `EINVAL` then.
     ///
     /// # Safety
     ///
@@ -236,8 +239,8 @@ impl<D: Driver> Operations<D> {
             if objects.queue_pairs.look(number, |found| found.0) != NonNull::new(qp) {
                 return Err(EINVAL);
             }
-            // SAFETY: The core passes room for what is said. `destroy` waits for who has found the queue
-            // pair in the table before it drops what is inside.
+            // SAFETY: The core passes room for the attributes. `destroy` waits for RCU readers that
+            // have found the queue pair in the table before it drops the data.
             let (inner, attributes, init, qp) = unsafe {
                 (
                     Shell::<D::QueuePair>::inner(qp),
@@ -269,8 +272,8 @@ impl<D: Driver> Operations<D> {
     ///
     /// # Safety
     ///
-    /// For consumers only: `qp` was made by [`Self::create`], `wr` begins a chain of valid requests whose memory stays
-    /// allocated until they are completed.
+    /// For consumers only: `qp` was created by [`Self::create`], `wr` begins a chain of valid
+    /// requests whose memory stays allocated until they are completed.
     pub(crate) unsafe extern "C" fn post_send(
         qp: *mut iwraw::ib_qp,
         wr: *const iwraw::ib_send_wr,
@@ -285,7 +288,7 @@ impl<D: Driver> Operations<D> {
             }
             return EINVAL.to_errno();
         }
-        // SAFETY: The consumer vouches for the chain.
+        // SAFETY: The caller promises a chain of valid requests.
         let posted = unsafe { inner.queues.post_send(wr, bad) };
         D::QueuePair::posted(&inner.qp);
         errno(|| posted)
@@ -295,7 +298,8 @@ impl<D: Driver> Operations<D> {
     ///
     /// # Safety
     ///
-    /// As [`Self::post_send`].
+    /// For consumers only: `qp` was created by [`Self::create`], `wr` begins a chain of valid
+    /// requests whose memory stays allocated until they are completed.
     pub(crate) unsafe extern "C" fn post_receive(
         qp: *mut iwraw::ib_qp,
         wr: *const iwraw::ib_recv_wr,
@@ -303,9 +307,10 @@ impl<D: Driver> Operations<D> {
     ) -> ffi::c_int {
         // SAFETY: The consumer passes a live queue pair.
         let inner = unsafe { Shell::<D::QueuePair>::inner(qp) };
-        // SAFETY: The consumer vouches for the chain.
+        // SAFETY: The caller promises a chain of valid requests.
         let posted = unsafe { inner.queues.post_receive(wr, bad) };
-        // A Receive has to be looked at only where all requests are flushed: the driver takes them when messages arrive.
+        // A Receive needs attention only where all requests are flushed: the driver takes them when
+        // messages arrive.
         if inner.qp.state() == State::Error {
             D::QueuePair::posted(&inner.qp);
         }
@@ -334,7 +339,7 @@ impl<D: Driver> Operations<D> {
     ///
     /// For iw_cm only: `qp` was just found, or has a reference.
     pub(crate) unsafe extern "C" fn add_reference(qp: *mut iwraw::ib_qp) {
-        // SAFETY: `destroy` waits for whoever found it.
+        // SAFETY: iw_cm just found the queue pair, and `destroy` waits for that.
         let inner = unsafe { Shell::<D::QueuePair>::inner(qp) };
         inner.references.count.fetch_add(1, Ordering::Relaxed);
     }
@@ -345,14 +350,15 @@ impl<D: Driver> Operations<D> {
     ///
     /// For iw_cm only: it gives a reference back.
     pub(crate) unsafe extern "C" fn remove_reference(qp: *mut iwraw::ib_qp) {
-        // SAFETY: The reference keeps it. `destroy` may go on as soon as the last one is back, so the count is kept apart.
+        // SAFETY: The reference that iw_cm drops keeps the queue pair. `destroy` may continue as
+        // soon as the last one is dropped, so the count has a reference of its own.
         let references = unsafe { Shell::<D::QueuePair>::inner(qp) }
             .references
             .clone();
         references.put();
     }
 
-    /// The driver's queue pair of this number, if it `is_meant`. Else `EINVAL`.
+    /// Returns the driver's queue pair of this number, if it `is_meant`. Else `EINVAL`.
     ///
     /// # Safety
     ///
@@ -366,13 +372,13 @@ impl<D: Driver> Operations<D> {
         let objects = unsafe { objects::of::<D>(device) };
         let found = objects.queue_pairs.look(number, |found| found.0);
         let found = found.filter(|found| is_meant(*found)).ok_or(EINVAL)?;
-        // SAFETY: The reference keeps it.
+        // SAFETY: The caller promises that iw_cm has a reference, which keeps the queue pair.
         let inner = unsafe { Shell::<D::QueuePair>::inner(found.as_ptr()) };
         Ok(inner.qp.clone())
     }
 }
 
-/// Sizes of what the core allocates.
+/// Returns the sizes of the structures that the core allocates.
 pub(crate) const fn sizes<Q>() -> (usize, usize) {
     (size_of::<Shell<Q>>(), size_of::<cq::Shell>())
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The two work queues of a queue pair: requests from the post to the completion.
+//! The two work queues of a queue pair: requests from posting to completion.
 //!
-//! Posting, in any context, moves a request from the free ones to the posted ones. The driver [takes](Queues::take_send)
-//! it, in the order of posting, and [completes](Queues::complete_send) it, after which it is free again.
+//! Posting, in any context, moves a request from the free ones to the posted ones. The driver
+//! [takes](Queues::take_send) it, in the order of posting, and [completes](Queues::complete_send)
+//! it, after which it is free again.
 
 use crate::cq::CompletionQueue;
 use crate::cq::Entry;
@@ -22,7 +23,7 @@ use kernel::sync::Arc;
 struct Lists<R> {
     free: Fifo<KBox<R>>,
     posted: Fifo<KBox<R>>,
-    // Nothing of this is to be carried out any more.
+    // Posted requests are not carried out any more.
     closed: bool,
 }
 
@@ -45,7 +46,8 @@ impl<R: Request> Lists<R> {
 ///
 /// # Safety
 ///
-/// `raw` begins a chain of valid requests, whose memory stays allocated until they are completed. `bad` is valid.
+/// `raw` begins a chain of valid requests, whose memory stays allocated until they are completed.
+/// `bad` is valid or null.
 unsafe fn post<R: Request>(
     lists: &IrqLock<Lists<R>>,
     mut raw: *const R::Raw,
@@ -55,30 +57,30 @@ unsafe fn post<R: Request>(
     while !raw.is_null() {
         let posted = lists.with(|lists| {
             let mut request = lists.free.pop().ok_or(ENOMEM)?;
-            // SAFETY: The caller vouches for the chain.
+            // SAFETY: The caller promises a chain of valid requests.
             let filled = unsafe { request.fill(raw, signal_all) };
             let list = match filled {
                 Ok(()) => &mut lists.posted,
                 Err(_) => &mut lists.free,
             };
-            // There is room: each of them can hold all.
+            // There is room: either list can hold all requests.
             let _ = list.push(request);
             filled
         });
         if let Err(error) = posted {
             if !bad.is_null() {
-                // SAFETY: The caller promises it.
+                // SAFETY: The caller promises that `bad` is valid.
                 unsafe { bad.write(raw) };
             }
             return Err(error);
         }
-        // SAFETY: The caller vouches for the chain.
+        // SAFETY: The caller promises a chain of valid requests.
         raw = unsafe { R::next(raw) };
     }
     Ok(())
 }
 
-/// What a queue pair is made with.
+/// The sizes of the queues of a queue pair.
 #[derive(Clone, Copy, Debug)]
 pub struct Capacities {
     /// Requests of the send queue.
@@ -100,28 +102,31 @@ pub struct Queues {
     receive: IrqLock<Lists<ReceiveRequest>>,
     send_cq: Arc<CompletionQueue>,
     receive_cq: Arc<CompletionQueue>,
-    // The queue pair, as completions name it; also says which requests are of these queues.
+    // The queue pair, as completions name it; it also marks requests of these queues.
     qp: usize,
     signal_all: bool,
     capacities: Capacities,
-    // What either completion queue had lost before.
+    // The numbers of completions that either completion queue had lost before.
     lost_before: [u64; 2],
     _places: Places,
-    // INVARIANT: A queue pair that is not destroyed. Held while the consumer is told, so that it stays.
+    // INVARIANT: A queue pair that is not destroyed. The lock is held during a notification, so
+    // that it stays.
     #[pin]
     told: IrqLock<Option<NonNull<iwraw::ib_qp>>>,
 }
 
-// SAFETY: The pointer is used under a lock.
+// SAFETY: The pointer to `ib_qp` is used under a lock only; everything else may be sent.
 unsafe impl Send for Queues {}
-// SAFETY: It has locks for all that changes.
+// SAFETY: The pointer to `ib_qp` is used under a lock only, and locks protect everything else that
+// changes.
 unsafe impl Sync for Queues {}
 
-/// Places of completion queues for all requests that there is room for. Dropped, others may have them.
+/// Reserved entries of completion queues for all requests that there is room for. They are released
+/// when this is dropped.
 struct Places([(Arc<CompletionQueue>, usize); 2]);
 
 impl Places {
-    /// Sleeps.
+    /// Reserves the entries. Sleeps.
     fn reserve([send, receive]: [(Arc<CompletionQueue>, usize); 2]) -> Result<Self> {
         send.0.reserve(send.1)?;
         if let Err(error) = receive.0.reserve(receive.1) {
@@ -172,7 +177,7 @@ impl Queues {
         )
     }
 
-    /// How much room there is.
+    /// Returns the sizes.
     #[inline]
     pub fn capacities(&self) -> Capacities {
         self.capacities
@@ -182,13 +187,13 @@ impl Queues {
     ///
     /// # Safety
     ///
-    /// As [`post`].
+    /// As for [`post`].
     pub(crate) unsafe fn post_send(
         &self,
         raw: *const iwraw::ib_send_wr,
         bad: *mut *const iwraw::ib_send_wr,
     ) -> Result {
-        // SAFETY: The caller vouches for it.
+        // SAFETY: The caller promises what `post` requires.
         unsafe { post(&self.send, raw, bad, self.signal_all) }
     }
 
@@ -196,30 +201,32 @@ impl Queues {
     ///
     /// # Safety
     ///
-    /// As [`post`].
+    /// As for [`post`].
     pub(crate) unsafe fn post_receive(
         &self,
         raw: *const iwraw::ib_recv_wr,
         bad: *mut *const iwraw::ib_recv_wr,
     ) -> Result {
-        // SAFETY: The caller vouches for it.
+        // SAFETY: The caller promises what `post` requires.
         unsafe { post(&self.receive, raw, bad, false) }
     }
 
-    /// Whether completions were lost where these requests complete, if only those of others: nobody knows whose. Nothing is to be carried
-    /// out any more. Any context.
+    /// Says whether completions were lost in the completion queues of these requests, even if only
+    /// those of others: nobody knows whose. Nothing is to be carried out any more. May be called in
+    /// any context.
     pub fn have_overflown(&self) -> bool {
         self.lost_before != [self.send_cq.lost(), self.receive_cq.lost()]
     }
 
-    /// Has no send request carried out that was not taken until now: [`Self::take_send`] returns none any more. To be called before the
-    /// consumer is told that its queue pair is in error state: what it posts then is flushed, and so completes even if it did not ask for a
-    /// completion. The core relies on that when it drains.
+    /// Keeps send requests that were not taken from being carried out: [`Self::take_send`] returns
+    /// none any more. To be called before the consumer sees its queue pair in error state: requests
+    /// that it posts then are flushed, and so complete even if they are unsignalled. The core
+    /// relies on that when it drains.
     pub fn close_sends(&self) {
         self.send.with(|lists| lists.closed = true);
     }
 
-    /// The oldest send request that was not taken yet, to be carried out.
+    /// Takes the oldest posted send request, to be carried out.
     pub fn take_send(&self) -> Option<KBox<SendRequest>> {
         self.send.with(|lists| match lists.closed {
             true => None,
@@ -227,17 +234,17 @@ impl Queues {
         })
     }
 
-    /// The oldest send request that was not taken yet, to be flushed.
+    /// Takes the oldest posted send request, to be flushed.
     pub fn take_send_to_flush(&self) -> Option<KBox<SendRequest>> {
         self.send.with(|lists| lists.posted.pop())
     }
 
-    /// The oldest receive request that was not taken yet.
+    /// Takes the oldest posted receive request.
     pub fn take_receive(&self) -> Option<KBox<ReceiveRequest>> {
         self.receive.with(|lists| lists.posted.pop())
     }
 
-    /// Completes a send request. Those that succeed are told of only if the consumer asked for that.
+    /// Completes a send request. The consumer sees one that succeeded only if it is signalled.
     pub fn complete_send(&self, mut request: KBox<SendRequest>, status: Status) {
         let (opcode, length) = match &request.operation {
             Operation::Send { .. } => (iwraw::ib_wc_opcode_IB_WC_SEND, request.memory.len()),
@@ -258,7 +265,7 @@ impl Queues {
             invalidated: None,
         };
         let told = request.signalled || status != Status::Success;
-        // What it names may be freed here, but not where requests are posted.
+        // The region that it names may be freed here, but not where requests are posted.
         request.operation = Operation::Invalidate(0);
         self.send.with(|lists| {
             let _ = lists.free.push(request);
@@ -268,7 +275,8 @@ impl Queues {
         }
     }
 
-    /// Completes a receive request, to which `length` octets were sent, and whose Send invalidated that STag.
+    /// Completes a receive request with a message of `length` octets, whose Send invalidated that
+    /// STag.
     pub fn complete_receive(
         &self,
         request: KBox<ReceiveRequest>,
@@ -294,7 +302,7 @@ impl Queues {
         self.receive_cq.push(entry, solicited);
     }
 
-    /// The consumer of this queue pair, which is made, is told of what happens to it.
+    /// Sets the queue pair, whose consumer gets events from now on.
     ///
     /// # Safety
     ///
@@ -304,11 +312,13 @@ impl Queues {
         self.told.with(|told| *told = Some(qp));
     }
 
-    /// Tells the consumer that the peer has ended the stream with an error (`IB_EVENT_QP_FATAL`). Any context.
+    /// Reports to the consumer that the peer has ended the stream with an error
+    /// (`IB_EVENT_QP_FATAL`). May be called in any context.
     pub fn tell_fatal(&self) {
         self.told.with(|qp| {
             let Some(qp) = *qp else { return };
-            // SAFETY: It is not destroyed by the invariant of `told`, whose lock is held; the core has set these.
+            // SAFETY: By the invariant of `told`, whose lock is held, the queue pair is not
+            // destroyed; the core has set these fields.
             let (handler, context, device) = unsafe {
                 let qp = qp.as_ptr();
                 ((*qp).event_handler, (*qp).qp_context, (*qp).device)
@@ -320,13 +330,15 @@ impl Queues {
             };
             event.element.qp = qp.as_ptr();
             if let Some(handler) = handler {
-                // SAFETY: The consumer's handler takes an event, which it does not keep, and its context, in any context.
+                // SAFETY: The handler of the consumer takes an event, which it does not keep, and
+                // its context, in any context.
                 unsafe { handler(&mut event, context) };
             }
         });
     }
 
-    /// Forgets the completions that nobody has polled, and whom to tell: the queue pair goes.
+    /// Removes the completions that nobody has polled, and ends events: the queue pair is
+    /// destroyed.
     pub(crate) fn forget(&self) {
         self.told.with(|told| *told = None);
         self.send_cq.forget(self.qp);
@@ -334,11 +346,13 @@ impl Queues {
     }
 }
 
-/// Places that no consumer hears of. When one drains a queue, the core posts a request of its own, which must not fail; a
-/// consumer that fills the queue up to what it was told may have left none for that (nvmet-rdma).
+/// Entries that consumers are not told of. When one drains a queue, the core posts a request of its
+/// own, which must not fail; a consumer that fills the queue up to the advertised size may have
+/// left no entry for that (nvmet-rdma).
 const DRAIN: u32 = 2;
 
-/// Room for `wanted` requests, and for what the core posts when it drains.
+/// Returns the size of a queue for `wanted` requests, and for those that the core posts when it
+/// drains.
 pub(crate) fn capacity(wanted: u32, most: u32) -> Result<usize> {
     if wanted > most {
         return Err(EINVAL);
@@ -346,7 +360,7 @@ pub(crate) fn capacity(wanted: u32, most: u32) -> Result<usize> {
     Ok(usize::try_from(wanted.saturating_add(DRAIN))?)
 }
 
-/// How many requests a consumer is told that there is room for.
+/// Returns the size that a consumer is told.
 pub(crate) fn told(capacity: usize) -> Result<u32> {
     Ok(u32::try_from(capacity)?.saturating_sub(DRAIN))
 }

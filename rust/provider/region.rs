@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory regions: what is registered, and access to it.
+//! Memory regions: registrations, and access to them.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 //!
-//! A region has two lists of pages. `ib_map_mr_sg` fills the one that is not in use: a consumer maps while the old
-//! registration is still valid, with its invalidation ahead in the chain. A registration, in its turn in the send queue,
-//! makes that list the one in use, if it is still that of when the registration was posted. What the
-//! peer may name is the key that the registration carried.
+//! A region has two lists of pages. `ib_map_mr_sg` fills the one that is not in use: a consumer
+//! maps while the old registration is still valid, with its invalidation ahead in the chain. A
+//! registration, in its turn in the send queue, takes that list into use, if it is still that of
+//! when the registration was posted. The peer names the key that the registration carried.
 //!
-//! Access copies octets under the lock of the registration, so who invalidates waits for that, and no longer.
+//! Access copies octets under the lock of the registration, so an invalidation waits for that, and
+//! no longer.
 
 use core::ptr::null_mut;
 use core::ptr::NonNull;
@@ -25,20 +26,20 @@ use kernel::prelude::*;
 use kernel::sync::Arc;
 use kernel::sync::Mutex;
 
-/// The key of all memory of this machine, for consumers' own use. Its index is 0, which no region has, so nothing from the
-/// wire ever names it.
+/// The key of all memory of this machine, for consumers' own use. Its index is 0, which no region
+/// has, so an STag from the wire never names it.
 pub(crate) const LOCAL_DMA_KEY: u32 = 0x5d;
 
-/// Which protection domain something belongs to.
+/// A protection domain.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Domain(pub(crate) usize);
 
-/// What a peer may do with a region.
+/// The access that a registration grants to a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rights {
-    /// Read it.
+    /// Read access.
     pub remote_read: bool,
-    /// Write it.
+    /// Write access.
     pub remote_write: bool,
 }
 
@@ -47,19 +48,20 @@ pub struct Rights {
 pub struct Registration {
     /// The low eight bits of the STag.
     pub key: u8,
-    /// The address of the first octet, as the peer names it.
+    /// The address of the first octet, as the peer names it (Tagged Offset).
     pub base: u64,
-    /// Octets.
+    /// The length in octets.
     pub length: u64,
-    /// What the peer may do.
+    /// The access granted to the peer.
     pub rights: Rights,
-    /// Which mapping it is of: the [last one](Region::mapping) when it was posted.
+    /// The number of its mapping: the [last one](Region::mapping) when it was posted.
     pub(crate) mapping: u64,
 }
 
 #[derive(Default)]
 struct Pages {
-    // INVARIANT: Addresses of `size` octets each, of memory that is mapped as long as the consumer keeps it registered.
+    // INVARIANT: Addresses of `size` octets each, of memory that is mapped as long as the consumer
+    // keeps it registered.
     list: KVVec<u64>,
     size: u64,
 }
@@ -72,7 +74,7 @@ struct Mapped {
 }
 
 impl Mapped {
-    /// Makes room for other pages, of `size` octets each.
+    /// Begins a mapping of other pages, of `size` octets each.
     fn begin(&mut self, size: u64) -> &mut Pages {
         self.mapping = self.mapping.wrapping_add(1);
         self.pages.list.clear();
@@ -84,7 +86,7 @@ impl Mapped {
 struct Current {
     registration: Option<Registration>,
     pages: Pages,
-    // Which mapping `pages` are of.
+    // The number of the mapping of `pages`.
     mapping: u64,
 }
 
@@ -100,7 +102,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// A region for that many pages. Sleeps.
+    /// Creates a region for that many pages. Sleeps.
     pub(crate) fn new(domain: Domain, pages: usize) -> Result<Arc<Self>> {
         let list = || -> Result<Pages> {
             Ok(Pages {
@@ -129,31 +131,31 @@ impl Region {
         )
     }
 
-    /// The protection domain.
+    /// Returns the protection domain.
     #[inline]
     pub fn domain(&self) -> Domain {
         self.domain
     }
 
-    /// The upper 24 bits of its STag.
+    /// Returns the upper 24 bits of its STag.
     #[inline]
     pub fn index(&self) -> u32 {
         self.index.load(Ordering::Relaxed)
     }
 
-    /// Says which it is.
+    /// Sets the upper 24 bits of its STag.
     pub(crate) fn set_index(&self, index: u32) {
         self.index.store(index, Ordering::Relaxed);
     }
 
-    /// How often memory was mapped. Any context.
+    /// Returns the number of the last mapping. May be called in any context.
     pub(crate) fn mapping(&self) -> u64 {
         self.mapped.with(|mapped| mapped.mapping)
     }
 
-    /// Registers the memory that was mapped last. `EINVAL` if it is registered, or if other memory was
-    /// mapped since the registration was posted: the peer would be given that by the address and the
-    /// length of the first. Sleeps.
+    /// Registers the memory that was mapped last. `EINVAL` if it is registered, or if other memory
+    /// was mapped since the registration was posted: the peer would get that with the address and
+    /// the length of the first. Sleeps.
     pub fn register(&self, registration: Registration) -> Result {
         let mut current = self.current.lock();
         if current.registration.is_some() {
@@ -163,8 +165,8 @@ impl Region {
             if mapped.mapping != registration.mapping {
                 return Err(EINVAL);
             }
-            // If nothing was mapped since, this is the same memory once more. The other list has older pages, whose memory may belong
-            // to somebody else by now.
+            // If nothing was mapped since, this is the same memory once more. The other list has
+            // older pages, whose memory may belong to somebody else by now.
             if mapped.mapping != current.mapping {
                 core::mem::swap(&mut mapped.pages, &mut current.pages);
                 current.mapping = mapped.mapping;
@@ -188,12 +190,14 @@ impl Region {
         })
     }
 
-    /// Invalidates it. When this returns, nobody accesses its memory. Says what it was. Sleeps.
+    /// Invalidates the region. When this returns, nobody accesses its memory. Returns the
+    /// registration. Sleeps.
     pub fn invalidate(&self) -> Option<Registration> {
         self.current.lock().registration.take()
     }
 
-    /// Invalidates what is registered with this key. False, and nothing changes, if that is another key. Sleeps.
+    /// Invalidates the registration with this key. Returns false, and changes nothing, if it has
+    /// another key. Sleeps.
     pub fn invalidate_key(&self, key: u8) -> bool {
         let mut current = self.current.lock();
         let is_other = current.registration.is_some_and(|found| found.key != key);
@@ -203,13 +207,14 @@ impl Region {
         !is_other
     }
 
-    /// What is registered. Sleeps.
+    /// Returns the registration. Sleeps.
     pub fn registration(&self) -> Option<Registration> {
         self.current.lock().registration
     }
 
-    /// Calls `f` with each piece of `length` octets from `offset`, if they are registered with this key: the lock is held, so
-    /// nobody invalidates meanwhile. `ENOENT` if they are not, which may have changed since somebody looked. Sleeps.
+    /// Calls `f` with each piece of `length` octets from `offset`, if they are registered with this
+    /// key: the lock is held, so nobody invalidates meanwhile. `ENOENT` if they are not, which may
+    /// have changed since a check. Sleeps.
     pub fn access(
         &self,
         key: u8,
@@ -239,9 +244,10 @@ impl Region {
             let address = page.checked_add(inside).ok_or(ENOENT)?;
             let address = core::ptr::with_exposed_provenance_mut(usize::try_from(address)?);
             let address = NonNull::new(address).ok_or(ENOENT)?;
-            // SAFETY: By the invariant of `Pages` the memory is there as long as it is registered, which it is until the
-            // lock is released; the consumer keeps it so (`ib_verbs.h`: memory belongs to the device until the region is
-            // invalid). `here` octets from `inside` are in one page.
+            // SAFETY: By the invariant of `Pages` the memory is there as long as it is registered,
+            // which it is until the lock is released; the consumer keeps it so (`ib_verbs.h`:
+            // memory belongs to the device until the region is invalid). `here` octets from
+            // `inside` are in one page.
             f(unsafe { Piece::new(address, u32::try_from(here)?) })?;
             at += here;
             left -= here;
@@ -250,28 +256,28 @@ impl Region {
     }
 }
 
-/// What this crate allocates for a memory region.
+/// An `ib_mr` with the data of this crate.
 #[repr(C)]
 pub(crate) struct Shell {
     ib: iwraw::ib_mr,
-    // None for the one of `get_dma_mr`.
+    // `None` for the region of `get_dma_mr`.
     pub(crate) region: Option<Arc<Region>>,
     // The list that `ib_sg_to_pages` fills.
     filling: *mut Pages,
 }
 
 impl Shell {
-    /// The region behind `mr`.
+    /// Returns the region of `mr`.
     ///
     /// # Safety
     ///
     /// `mr` is of a device of this crate, and not deregistered.
     pub(crate) unsafe fn region_of(mr: *mut iwraw::ib_mr) -> Option<Arc<Region>> {
-        // SAFETY: The caller promises that it is a shell.
+        // SAFETY: The caller promises that `mr` is a [`Shell`].
         unsafe { (*mr.cast::<Self>()).region.clone() }
     }
 
-    /// A shell of its own. Its keys are `key`.
+    /// Allocates an `ib_mr` with this key.
     pub(crate) fn into_raw(region: Option<Arc<Region>>, key: u32) -> Result<*mut iwraw::ib_mr> {
         let mut shell = KBox::new(
             Self {
@@ -291,7 +297,7 @@ impl Shell {
 ///
 /// # Safety
 ///
-/// For the core only: `mr` came of [`Shell::into_raw`], the list is mapped.
+/// For the core only: `mr` came from [`Shell::into_raw`], the list is mapped.
 pub(crate) unsafe extern "C" fn map(
     mr: *mut iwraw::ib_mr,
     list: *mut kernel::bindings::scatterlist,
@@ -303,14 +309,15 @@ pub(crate) unsafe extern "C" fn map(
     let Some(region) = (unsafe { Shell::region_of(mr) }) else {
         return EINVAL.to_errno();
     };
-    // SAFETY: As above; `ib_map_mr_sg` has written it.
+    // SAFETY: The core passes a live region, and `ib_map_mr_sg` has written the field.
     let size = unsafe { (*mr).page_size };
     if !size.is_power_of_two() || size < 4096 {
         return EINVAL.to_errno();
     }
     region.mapped.with(|mapped| {
         let pages = mapped.begin(size.into());
-        // SAFETY: One task maps a region at a time: it is the consumer's. `add_page` sees the list under this lock.
+        // SAFETY: One task maps a region at a time, as it is the consumer's. `add_page` sees the
+        // list under this lock.
         unsafe {
             (*shell).filling = pages;
             let mapped = iwraw::ib_sg_to_pages(mr, list, entries, offset, Some(add_page));
@@ -326,9 +333,9 @@ pub(crate) unsafe extern "C" fn map(
 ///
 /// Called by `ib_sg_to_pages`, which `map` calls.
 unsafe extern "C" fn add_page(mr: *mut iwraw::ib_mr, address: u64) -> ffi::c_int {
-    // SAFETY: `map` has set it, and holds the lock of the list.
+    // SAFETY: `map` has set the pointer, and holds the lock of the list.
     let pages = unsafe { &mut *(*mr.cast::<Shell>()).filling };
-    // INVARIANT: Addresses of DMA are addresses of memory on a device without DMA of its own.
+    // INVARIANT: DMA addresses are memory addresses on a device without DMA of its own.
     match pages.list.push_within_capacity(address) {
         Ok(()) => 0,
         Err(_) => ENOMEM.to_errno(),

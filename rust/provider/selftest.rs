@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests of the queues between a consumer and the driver, without a device, and a consumer for tests of the driver.
+//! Tests of the queues between a consumer and the driver, without a device, and a consumer for
+//! tests of the driver.
 
 mod consumer;
 
@@ -27,10 +28,10 @@ use core::ptr::NonNull;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
-/// True if it passed.
+/// A test, which returns true if it passed.
 pub type Test = fn() -> Result<bool>;
 
-/// Each with its name, which is what it claims.
+/// The tests, each with its name, which is its claim.
 pub const TESTS: &[(&str, Test)] = &[
     (
         "requests are carried out in the order in which they were posted",
@@ -74,10 +75,10 @@ pub const TESTS: &[(&str, Test)] = &[
     ),
 ];
 
-/// Any number but 0.
+/// A queue pair: any number but 0.
 const QP: usize = 1;
 
-/// Queues for a few requests, and where these complete. Nobody waits for that.
+/// Creates queues for a few requests, and their completion queue, which notifies nobody.
 fn queues() -> Result<(Arc<Queues>, Arc<CompletionQueue>)> {
     let cq = CompletionQueue::new(NonNull::dangling(), 8)?;
     cq.tell_nobody();
@@ -96,7 +97,7 @@ fn post(queues: &Queues, id: u64) -> Result {
     let mut write = iwraw::ib_rdma_wr::default();
     write.wr.opcode = iwraw::ib_wr_opcode_IB_WR_RDMA_WRITE;
     write.wr.__bindgen_anon_1.wr_id = id;
-    // SAFETY: It is a chain of one request, which is whole and has no memory.
+    // SAFETY: It is a chain of one complete request, which has no memory.
     unsafe { queues.post_send((&raw const write).cast(), null_mut()) }
 }
 
@@ -145,7 +146,7 @@ fn drain_has_room() -> Result<bool> {
     Ok(queue::capacity(11, 10).is_err())
 }
 
-/// An entry of a queue pair.
+/// Returns an entry of a queue pair.
 fn entry(qp: usize, id: u64) -> Entry {
     Entry {
         id,
@@ -159,7 +160,7 @@ fn entry(qp: usize, id: u64) -> Entry {
 
 fn completion_queue_grows() -> Result<bool> {
     let cq = CompletionQueue::new(NonNull::dangling(), 4)?;
-    // Those that are there keep their order, also where they go around the end.
+    // Entries keep their order, also where they wrap around the end.
     for id in 0..3 {
         cq.push(entry(QP, id), false);
     }
@@ -205,7 +206,7 @@ fn lost_completion_is_noticed() -> Result<bool> {
     Ok(full && queues.have_overflown() && !other.have_overflown() && !later.have_overflown())
 }
 
-/// A registration of the page that was mapped last.
+/// Returns a registration of the page that was mapped last.
 fn registration(region: &Region) -> Registration {
     Registration {
         key: 7,
@@ -216,7 +217,7 @@ fn registration(region: &Region) -> Registration {
     }
 }
 
-/// Where the first octet of what is registered so is, in memory that nobody looks at.
+/// Returns the address of the first registered octet. Nobody accesses that memory.
 fn first_octet(region: &Region) -> Result<usize> {
     let mut found = 0;
     region.access(7, 0, 1, |piece| {
@@ -263,7 +264,7 @@ fn queue_pair_is_the_consumers() -> Result<bool> {
         consumer.qp = has;
         let mut id = KBox::new(iwraw::iw_cm_id::default(), GFP_KERNEL)?;
         id.context = (&raw mut *consumer).cast();
-        // SAFETY: Both ids are there, and nobody else has them.
+        // SAFETY: Both ids are live, and nobody else has them.
         Ok(unsafe { (has_made(&*id, own), has_made(&*id, other)) })
     };
     Ok(says(own.as_ptr())? == (true, false) && says(null_mut())? == (false, false))
@@ -297,10 +298,10 @@ fn memory_may_be_of_a_region() -> Result<bool> {
         num_sge: 2,
         ..Default::default()
     };
-    // SAFETY: It is a chain of one request, which is whole, and completed before its memory goes.
+    // SAFETY: It is a chain of one complete request, which completes before its memory goes.
     unsafe { queues.post_send(&send, null_mut()) }?;
     let request = queues.take_send().ok_or(EINVAL)?;
-    // The last octets of the first, and some of the second; and some of the second alone.
+    // The last octets of the first entry, and some of the second; and some of the second alone.
     let mut runs = [(0, 0, 0); 3];
     let mut at = 0;
     let mut note = |run: Run<'_>| -> Result {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Things by a random number of 24 bits, so that nobody can guess one.
+//! A table of entries by random numbers of 24 bits, which nobody can guess.
 
 use iwraw::lock::IrqLock;
 use iwraw::new_irq_lock;
@@ -15,23 +15,24 @@ pub struct Table<T> {
     entries: IrqLock<RBTree<u32, T>>,
 }
 
-/// Numbers that are tried before a table counts as full.
+/// The number of attempts before a table counts as full.
 const TRIES: usize = 64;
 
 impl<T> Table<T> {
-    /// An empty one.
+    /// Creates an empty table.
     pub fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             entries <- new_irq_lock!(RBTree::new()),
         })
     }
 
-    /// Puts in what `make` makes of its number. Sleeps. `ENOMEM` without memory, `ENOSPC` if the table is very full.
+    /// Inserts the entry that `make` creates for its number. Sleeps. `ENOMEM` without memory,
+    /// `ENOSPC` if the table is nearly full.
     pub fn insert(&self, make: impl FnOnce(u32) -> T) -> Result<u32> {
         let mut reservation = Some(RBTreeNodeReservation::new(GFP_KERNEL)?);
         let mut make = Some(make);
         for _ in 0..TRIES {
-            // SAFETY: The function has no conditions.
+            // SAFETY: The function has no preconditions.
             let number = unsafe { iwraw::get_random_u32() } & 0x00ff_ffff;
             let inserted = self.entries.with(|entries| {
                 if number == 0 || entries.get(&number).is_some() {
@@ -49,19 +50,20 @@ impl<T> Table<T> {
         Err(ENOSPC)
     }
 
-    /// Looks at an entry; under the lock, so `f` must not sleep. May be called in any context.
+    /// Calls `f` with an entry; under the lock, so `f` must not sleep. May be called in any
+    /// context.
     pub fn look<R>(&self, number: u32, f: impl FnOnce(&T) -> R) -> Option<R> {
         self.entries.with(|entries| entries.get(&number).map(f))
     }
 
-    /// Takes an entry out.
+    /// Removes an entry.
     pub fn remove(&self, number: u32) -> Option<T> {
         let node = self.entries.with(|entries| entries.remove_node(&number))?;
         // Freed outside the lock.
         Some(node.to_key_value().1)
     }
 
-    /// Takes any one entry out.
+    /// Removes any one entry.
     pub fn pop(&self) -> Option<T> {
         let node = self.entries.with(|entries| {
             let number = entries.keys().next().copied()?;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Work requests: what a consumer posts, as values, until they complete.
+//! Work requests of a consumer, as values, until they complete.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 //!
-//! A consumer keeps the memory of a request allocated until it has the request's completion. So the memory can be reached
-//! through the request only ([`Memory`]), and completing takes the request.
+//! A consumer keeps the memory of a request allocated until it has the request's completion. So the
+//! memory can be accessed through the request only ([`Memory`]), and completing takes the request.
 
 use crate::region::Region;
 use crate::region::Registration;
@@ -17,30 +17,31 @@ use iwraw::memory::Piece;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
-/// A run of the memory of a request.
+/// A part of the memory of a request.
 pub enum Run<'a> {
     /// Memory of this machine.
     Local(Piece<'a>),
     /// Octets of a region, which the consumer has registered for this.
     Registered {
-        /// Its STag.
+        /// The STag.
         stag: u32,
-        /// Where, as the registration has it.
+        /// The offset, as the registration has it.
         offset: u64,
-        /// How many.
+        /// The length in octets.
         length: u32,
     },
 }
 
-/// The memory of a request: what its list of SGEs names.
+/// The memory of a request: the memory of its list of SGEs.
 pub struct Memory {
-    // INVARIANT: Each of `LOCAL_DMA_KEY` names memory that the consumer keeps until the request completes.
+    // INVARIANT: Each entry of `LOCAL_DMA_KEY` names memory that the consumer keeps until the
+    // request completes.
     list: KVec<iwraw::ib_sge>,
     length: u32,
 }
 
 impl Memory {
-    /// Room for that many SGEs. Sleeps.
+    /// Allocates a list for that many SGEs. Sleeps.
     pub(crate) fn new(entries: usize) -> Result<Self> {
         Ok(Self {
             list: KVec::with_capacity(entries, GFP_KERNEL)?,
@@ -48,12 +49,13 @@ impl Memory {
         })
     }
 
-    /// Takes over a list. `EINVAL` if it has too many entries. Those of a region are looked up when they are used: its registration may
-    /// be ahead in the queue.
+    /// Takes over a list. `EINVAL` if it has too many entries. Those of a region are looked up when
+    /// they are used: its registration may be ahead in the queue.
     ///
     /// # Safety
     ///
-    /// The list has that many entries, and what it names stays allocated until the request is completed.
+    /// The list has that many entries, and their memory stays allocated until the request is
+    /// completed.
     unsafe fn fill(&mut self, list: *const iwraw::ib_sge, entries: i32) -> Result {
         self.list.clear();
         self.length = 0;
@@ -67,19 +69,19 @@ impl Memory {
         Ok(())
     }
 
-    /// Octets.
+    /// Returns the length in octets.
     #[inline]
     pub fn len(&self) -> u32 {
         self.length
     }
 
-    /// Whether there are none.
+    /// Says whether there are no octets.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Calls `f` with each run of `length` octets from `offset`. `EINVAL` if there are not so many.
+    /// Calls `f` with each part of `length` octets from `offset`. `EINVAL` if there are fewer.
     pub fn runs(&self, offset: u32, length: u32, mut f: impl FnMut(Run<'_>) -> Result) -> Result {
         let (mut skip, mut left) = (offset, length);
         for entry in &self.list {
@@ -95,8 +97,9 @@ impl Memory {
             if entry.lkey == LOCAL_DMA_KEY {
                 let address = core::ptr::with_exposed_provenance_mut(usize::try_from(address)?);
                 let address = NonNull::new(address).ok_or(EINVAL)?;
-                // SAFETY: The consumer keeps the memory until the request is completed, which takes `self`. On a device without
-                // DMA of its own, addresses of DMA are addresses of memory.
+                // SAFETY: By the invariant of `list` the consumer keeps the memory until the
+                // request is completed, which takes `self`. On a device without DMA of its own, DMA
+                // addresses are memory addresses.
                 f(Run::Local(unsafe { Piece::new(address, here) }))?;
             } else {
                 f(Run::Registered {
@@ -115,14 +118,14 @@ impl Memory {
     }
 }
 
-/// Whether and how a request ended.
+/// The status of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// As it should.
+    /// The request was carried out.
     Success,
     /// The queue pair ended before.
     Flushed,
-    /// This end could not do it.
+    /// This end could not carry the request out.
     Failed,
 }
 
@@ -136,43 +139,43 @@ impl Status {
     }
 }
 
-/// What a send request is for.
+/// The operation of a send request.
 pub enum Operation {
-    /// Send the memory.
+    /// Sends the memory.
     Send {
-        /// And invalidate this STag of the peer's.
+        /// The STag of the peer to invalidate.
         invalidate: Option<u32>,
     },
-    /// Write the memory to the peer's.
+    /// Writes the memory to the peer's.
     Write {
-        /// The peer's STag.
+        /// The STag of the peer.
         stag: u32,
-        /// Where.
+        /// The remote address (a Tagged Offset).
         offset: u64,
     },
-    /// Read from the peer.
+    /// Reads from the peer.
     Read {
-        /// The peer's STag.
+        /// The STag of the peer.
         stag: u32,
-        /// Where.
+        /// The remote address (a Tagged Offset).
         offset: u64,
         /// The STag of this end's memory.
         sink_stag: u32,
-        /// Where.
+        /// The local address (a Tagged Offset).
         sink_offset: u64,
-        /// How much.
+        /// The length in octets.
         length: u32,
-        /// And invalidate `sink_stag` afterwards.
+        /// `sink_stag` is invalidated afterwards.
         invalidate: bool,
     },
-    /// Register memory.
+    /// Registers memory.
     Register {
         /// The region.
         region: Arc<Region>,
-        /// As what.
+        /// The registration.
         registration: Registration,
     },
-    /// Invalidate this STag.
+    /// Invalidates this STag.
     Invalidate(u32),
 }
 
@@ -183,11 +186,11 @@ pub struct SendRequest {
     pub(crate) signalled: bool,
     /// With Solicited Event.
     pub solicited: bool,
-    /// Not before all earlier Reads are done.
+    /// It waits until all earlier Reads are done.
     pub fence: bool,
-    /// What for.
+    /// The operation.
     pub operation: Operation,
-    /// Of a Send or a Write.
+    /// The memory of a Send or a Write.
     pub memory: Memory,
 }
 
@@ -195,26 +198,27 @@ pub struct SendRequest {
 pub struct ReceiveRequest {
     pub(crate) id: u64,
     pub(crate) home: usize,
-    /// Where to.
+    /// The memory for the message.
     pub memory: Memory,
 }
 
-/// What both kinds of requests have.
+/// The common part of both kinds of requests.
 pub(crate) trait Request: Sized + Send {
-    /// As C has it.
+    /// The structure of C.
     type Raw;
 
-    /// An empty one of a queue, with room for that many SGEs. Sleeps.
+    /// Creates an empty request of a queue pair, with room for that many SGEs. Sleeps.
     fn new(home: usize, entries: usize) -> Result<Self>;
 
-    /// Takes over what a consumer posts.
+    /// Takes over a request that a consumer posts.
     ///
     /// # Safety
     ///
-    /// `raw` is valid, as large as its opcode says, and its memory stays allocated until the request is completed.
+    /// `raw` is valid, as large as its opcode says, and its memory stays allocated until the
+    /// request is completed.
     unsafe fn fill(&mut self, raw: *const Self::Raw, signal_all: bool) -> Result;
 
-    /// The next one of the chain.
+    /// Returns the next one of the chain.
     ///
     /// # Safety
     ///
@@ -222,7 +226,7 @@ pub(crate) trait Request: Sized + Send {
     unsafe fn next(raw: *const Self::Raw) -> *const Self::Raw;
 }
 
-// SAFETY: What its memory names may be used by any task.
+// SAFETY: The list has addresses of memory that any task may use.
 unsafe impl Send for Memory {}
 
 impl Request for SendRequest {
@@ -241,7 +245,7 @@ impl Request for SendRequest {
     }
 
     unsafe fn fill(&mut self, raw: *const Self::Raw, signal_all: bool) -> Result {
-        // SAFETY: The caller promises that it is valid.
+        // SAFETY: The caller promises that `raw` is valid.
         let wr = unsafe { &*raw };
         let rdma = raw.cast::<iwraw::ib_rdma_wr>();
         // CAST: A set of flags.
@@ -249,7 +253,7 @@ impl Request for SendRequest {
         if flag(iwraw::ib_send_flags_IB_SEND_INLINE) {
             return Err(EINVAL);
         }
-        // SAFETY: All members of the union are numbers.
+        // SAFETY: All members of the union are 32-bit numbers.
         let invalidate = unsafe { wr.ex.invalidate_rkey };
         let mut has_memory = true;
         self.operation = match wr.opcode {
@@ -258,27 +262,27 @@ impl Request for SendRequest {
                 invalidate: Some(invalidate),
             },
             iwraw::ib_wr_opcode_IB_WR_RDMA_WRITE => Operation::Write {
-                // SAFETY: A request with this opcode is an `ib_rdma_wr`.
+                // SAFETY: The caller promises a structure of the opcode: an `ib_rdma_wr`.
                 stag: unsafe { (*rdma).rkey },
-                // SAFETY: As above.
+                // SAFETY: The caller promises a structure of the opcode: an `ib_rdma_wr`.
                 offset: unsafe { (*rdma).remote_addr },
             },
             iwraw::ib_wr_opcode_IB_WR_RDMA_READ | iwraw::ib_wr_opcode_IB_WR_RDMA_READ_WITH_INV => {
                 has_memory = false;
                 let sink = match wr.num_sge {
                     0 => iwraw::ib_sge::default(),
-                    // SAFETY: There is one entry.
+                    // SAFETY: The caller promises `num_sge` entries, which is one.
                     1 => unsafe { *wr.sg_list },
                     _ => return Err(EINVAL),
                 };
-                // A peer may place octets in what has an STag only.
+                // A peer may place octets only in memory that has an STag.
                 if sink.length > 0 && sink.lkey == LOCAL_DMA_KEY {
                     return Err(EINVAL);
                 }
                 Operation::Read {
-                    // SAFETY: A request with this opcode is an `ib_rdma_wr`.
+                    // SAFETY: The caller promises a structure of the opcode: an `ib_rdma_wr`.
                     stag: unsafe { (*rdma).rkey },
-                    // SAFETY: As above.
+                    // SAFETY: The caller promises a structure of the opcode: an `ib_rdma_wr`.
                     offset: unsafe { (*rdma).remote_addr },
                     sink_stag: sink.lkey,
                     sink_offset: sink.addr,
@@ -288,7 +292,8 @@ impl Request for SendRequest {
             }
             iwraw::ib_wr_opcode_IB_WR_REG_MR => {
                 has_memory = false;
-                // SAFETY: A request with this opcode is an `ib_reg_wr`, and its region is live.
+                // SAFETY: The caller promises a structure of the opcode: an `ib_reg_wr`, whose
+                // region is live.
                 unsafe { registration(&*raw.cast())? }
             }
             iwraw::ib_wr_opcode_IB_WR_LOCAL_INV => {
@@ -298,7 +303,7 @@ impl Request for SendRequest {
             _ => return Err(EINVAL),
         };
         let entries = if has_memory { wr.num_sge } else { 0 };
-        // SAFETY: The caller promises it.
+        // SAFETY: The caller promises a valid list, whose memory stays allocated.
         unsafe { self.memory.fill(wr.sg_list, entries)? };
         // SAFETY: Both members of the union have 64 bits.
         self.id = unsafe { wr.__bindgen_anon_1.wr_id };
@@ -309,20 +314,20 @@ impl Request for SendRequest {
     }
 
     unsafe fn next(raw: *const Self::Raw) -> *const Self::Raw {
-        // SAFETY: The caller promises that it is valid.
+        // SAFETY: The caller promises that `raw` is valid.
         unsafe { (*raw).next }
     }
 }
 
-/// What a REG_MR is for.
+/// Converts a REG_MR.
 ///
 /// # Safety
 ///
 /// The region is of a device of this crate, and live.
 unsafe fn registration(wr: &iwraw::ib_reg_wr) -> Result<Operation> {
-    // SAFETY: The caller vouches for the region.
+    // SAFETY: The caller promises that the region is live.
     let region = unsafe { RegionShell::region_of(wr.mr) }.ok_or(EINVAL)?;
-    // SAFETY: As above.
+    // SAFETY: The caller promises that the region is live.
     let (base, length) = unsafe { ((*wr.mr).iova, (*wr.mr).length) };
     // CAST: A set of flags.
     let flag = |flag: u32| wr.access as u32 & flag != 0;
@@ -358,9 +363,9 @@ impl Request for ReceiveRequest {
     }
 
     unsafe fn fill(&mut self, raw: *const Self::Raw, _: bool) -> Result {
-        // SAFETY: The caller promises that it is valid.
+        // SAFETY: The caller promises that `raw` is valid.
         let wr = unsafe { &*raw };
-        // SAFETY: The caller promises it.
+        // SAFETY: The caller promises a valid list, whose memory stays allocated.
         unsafe { self.memory.fill(wr.sg_list, wr.num_sge)? };
         // SAFETY: Both members of the union have 64 bits.
         self.id = unsafe { wr.__bindgen_anon_1.wr_id };
@@ -368,7 +373,7 @@ impl Request for ReceiveRequest {
     }
 
     unsafe fn next(raw: *const Self::Raw) -> *const Self::Raw {
-        // SAFETY: The caller promises that it is valid.
+        // SAFETY: The caller promises that `raw` is valid.
         unsafe { (*raw).next }
     }
 }

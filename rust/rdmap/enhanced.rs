@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The enhanced connection set-up (RFC 6581): how many RDMA Reads each end may have outstanding.
+//! The enhanced connection set-up (RFC 6581): negotiation of the numbers of outstanding RDMA Reads.
 //!
-//! Four octets at the front of the private data, the same over MPA (revision 2) and over SCTP (functions 5 and 6):
-//! two words of 14 bits, IRD and ORD, each with two flags above it. IRD is how many Read Requests an end takes, ORD how
-//! many it wants to send. What one end sends must not be more than what the other takes.
+//! The private data begins with four octets, the same over MPA (revision 2) and over SCTP
+//! (functions 5 and 6): two words of 14 bits, IRD and ORD, each with two flags above it. IRD is the
+//! number of Read Requests that an end accepts at a time, ORD the number that it wants to have
+//! outstanding. The ORD of one end must not exceed the IRD of the other.
 
 use crate::fault::Lower;
 use crate::wire::Octets;
@@ -14,31 +15,32 @@ const HIGH: u16 = 0x8000;
 const LOW: u16 = 0x4000;
 const READS: u16 = 0x3fff;
 
-/// A number of RDMA Reads, of 14 bits.
+/// A number of RDMA Reads in 14 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Reads(u16);
 
 impl Reads {
-    /// The value that says that the upper layer negotiates by its own means.
+    /// The value with which the upper layer negotiates by its own means.
     pub const NOT_NEGOTIATED: Self = Self(READS);
 
-    /// The most that can be negotiated.
+    /// The greatest number that can be negotiated.
     pub const MAX: Self = Self(READS - 1);
 
-    /// This many, or the most that can be negotiated.
+    /// Creates a number of Reads, limited to the greatest that can be negotiated.
     #[inline]
     pub fn new(reads: u16) -> Self {
         Self(reads).min(Self::MAX)
     }
 
-    /// How many, or `None` if this end does not negotiate.
+    /// Returns the number, or `None` if this end does not negotiate.
     #[inline]
     pub fn number(self) -> Option<u16> {
         Some(self.0).filter(|_| self != Self::NOT_NEGOTIATED)
     }
 }
 
-/// By which message the active side says that it is ready to receive, so that the passive side may send first.
+/// The messages with which the active side may say that it is ready to receive (RTR), after which
+/// the passive side may send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadyToReceive {
     /// A Send of no octets.
@@ -49,33 +51,33 @@ pub struct ReadyToReceive {
     pub read: bool,
 }
 
-/// The four octets.
+/// The four octets of an enhanced set-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Enhanced {
     /// Either side may send first, the passive one after the ready-to-receive message.
     pub peer_to_peer: bool,
-    /// Which ready-to-receive messages are offered, or chosen.
+    /// The ready-to-receive messages that are offered, or the one that is chosen.
     pub ready: ReadyToReceive,
-    /// Read Requests that this end takes at a time.
+    /// Read Requests that this end accepts at a time.
     pub ird: Reads,
     /// Read Requests that this end wants to have outstanding.
     pub ord: Reads,
 }
 
-/// What both ends agreed on.
+/// The numbers of Reads that both ends agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreed {
-    /// Read Requests that this end takes at a time.
+    /// Read Requests that this end accepts at a time.
     pub ird: u16,
     /// Read Requests that this end may have outstanding.
     pub ord: u16,
 }
 
 impl Enhanced {
-    /// Octets on the wire.
+    /// The length in octets on the wire.
     pub const LEN: usize = 4;
 
-    /// Takes them from the front of private data. `None` if it is shorter.
+    /// Splits the four octets from the front of private data. Returns `None` if it is shorter.
     pub fn split(private_data: &[u8]) -> Option<(Self, &[u8])> {
         let mut reader = Reader::new(private_data);
         let (ird, ord) = (reader.u16()?, reader.u16()?);
@@ -92,7 +94,7 @@ impl Enhanced {
         Some((enhanced, reader.rest()))
     }
 
-    /// Its octets.
+    /// Encodes the four octets.
     pub fn emit(&self) -> Octets<{ Enhanced::LEN }> {
         let flag = |set, flag| if set { flag } else { 0 };
         let ird = flag(self.peer_to_peer, HIGH) | flag(self.ready.send, LOW) | self.ird.0;
@@ -103,10 +105,10 @@ impl Enhanced {
         out
     }
 
-    /// The passive side's answer to this request, when its own `limits` allow for it.
+    /// Returns the reply of the passive side to this request within its own `limits`.
     ///
-    /// It sends no more Reads than the peer takes. It takes as many as the peer wants to send, or refuses
-    /// (RFC 6581, section 9.1).
+    /// It sends no more Reads than the peer accepts. It accepts as many as the peer wants to send,
+    /// or fails (RFC 6581, section 9.1).
     pub fn answer(&self, limits: Agreed) -> Result<(Self, Agreed), Lower> {
         let ord = self
             .ird
@@ -126,8 +128,8 @@ impl Enhanced {
         Ok((answer, Agreed { ird, ord }))
     }
 
-    /// One of the ready-to-receive messages that the peer offers. A Write is best: it uses up nothing here. A Read needs
-    /// an `ird`.
+    /// Chooses one of the ready-to-receive messages that the peer offers. A Write is preferred, as
+    /// it uses nothing up here. A Read needs an `ird`.
     fn choose(&self, ird: u16) -> Result<ReadyToReceive, Lower> {
         let none = ReadyToReceive::default();
         match self.ready {
@@ -139,14 +141,15 @@ impl Enhanced {
             ReadyToReceive { read: true, .. } if ird > 0 => {
                 Ok(ReadyToReceive { read: true, ..none })
             }
-            // A Send would use up a Receive of which the upper layer knows nothing.
+            // A Send would use up a Receive without the knowledge of the upper layer.
             _ => Err(Lower::ReadyToReceive),
         }
     }
 
-    /// What the active side, which sent this request, makes of the answer, when its own `limits` allow for it.
+    /// Evaluates the reply to this request of the active side within its own `limits`.
     ///
-    /// It may lower its ORD, and raise its IRD. What it does not negotiate is what the peer says, up to its limit.
+    /// This side may lower its ORD and raise its IRD. A number that it does not negotiate is the
+    /// peer's, up to the limit.
     pub fn accept(&self, answer: &Self, limits: Agreed) -> Result<Agreed, Lower> {
         let (own_ird, own_ord) = (self.ird.number(), self.ord.number());
         let ird = match (own_ird, answer.ord.number()) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why a stream ends, whose fault it is, and which segment is to blame.
+//! Faults of a stream: their cause, and the segment that caused them.
 //!
-//! [`Cause::Peer`]: the peer broke a rule, which [`Violation`] names. [`Cause::Local`]: this end failed.
-//! [`Cause::Lower`]: the lower layer protocol (LLP) failed or found its own rules broken, with the codes of RFC 5044,
-//! section 8, and RFC 6581, section 8. [`Misuse`]: a request to this crate that no correct caller makes.
+//! [`Cause::Peer`]: the peer broke a rule, which [`Violation`] names. [`Cause::Local`]: this end
+//! failed. [`Cause::Lower`]: the lower layer protocol (LLP) failed or found its own rules broken,
+//! with the codes of RFC 5044, section 8, and RFC 6581, section 8. [`Misuse`]: a call of this crate
+//! that is never correct.
 
 use crate::header::Header;
 use crate::header::ReadRequest;
@@ -12,26 +13,26 @@ use crate::violation::Code;
 use crate::violation::Violation;
 use crate::wire::Octets;
 
-/// What the lower layer reports (RFC 5044, section 8; RFC 6581, section 8).
+/// An error that the lower layer protocol reports (RFC 5044, section 8; RFC 6581, section 8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lower {
     /// The connection is lost.
     Lost,
-    /// A CRC does not fit.
+    /// The CRC of an FPDU is wrong.
     Crc,
     /// A marker and the length of its FPDU disagree.
     Marker,
-    /// A start-up frame that is not valid.
+    /// A start-up frame is invalid.
     Startup,
     /// The lower layer of this end failed.
     Local,
-    /// The peer does not offer enough RDMA Reads.
+    /// The peer's IRD is insufficient.
     Reads,
-    /// The peer offers no ready-to-receive message that is known.
+    /// The peer offers no ready-to-receive message that this end knows.
     ReadyToReceive,
 }
 
-/// Why a stream ends.
+/// The cause of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The peer broke a rule.
@@ -43,7 +44,7 @@ pub enum Cause {
 }
 
 impl Lower {
-    /// The error code, in layer 2.
+    /// Returns the error code in layer 2.
     #[inline]
     pub const fn code(self) -> u8 {
         match self {
@@ -59,7 +60,7 @@ impl Lower {
 }
 
 impl Cause {
-    /// What a Terminate says of it. The code of a local error means nothing.
+    /// Returns the code for the Terminate. The code of a local error has no meaning.
     #[inline]
     pub const fn code(self) -> Code {
         match self {
@@ -70,17 +71,18 @@ impl Cause {
     }
 }
 
-/// The segment that broke a rule, as far as a Terminate repeats it.
+/// The segment that caused a fault, as far as a Terminate repeats it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Culprit {
-    /// Octets of the whole DDP Segment, header included.
+    /// The length of the whole DDP Segment in octets, header included.
     pub segment_length: u16,
     /// The DDP header as it arrived.
     pub header: Octets<{ Header::UNTAGGED_LEN }>,
 }
 
 impl Culprit {
-    /// The segment of `length` octets that begins with `head`. `None` if not even its header is there.
+    /// Takes the header of a segment of `length` octets from its `head`. Returns `None` if the
+    /// header is incomplete.
     pub fn of(head: &[u8], length: usize) -> Option<Self> {
         let header = head.get(..Header::len_of(*head.first()?))?;
         let mut octets = Octets::new();
@@ -92,19 +94,19 @@ impl Culprit {
     }
 }
 
-/// Why a stream ends, and with which segment.
+/// A fault of a stream, with its cause and the segment that caused it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Why.
+    /// The cause.
     pub cause: Cause,
-    /// The segment that is to blame, if one is.
+    /// The segment that caused it, if one did.
     pub culprit: Option<Culprit>,
-    /// The Read Request, if it is one; advanced by what was sent of the response.
+    /// The Read Request if that segment is one, advanced by the part of the response that was sent.
     pub read: Option<ReadRequest>,
 }
 
 impl Fault {
-    /// The peer broke a rule with this segment.
+    /// Creates a fault of the peer in this segment.
     #[inline]
     pub const fn peer(violation: Violation, culprit: Option<Culprit>) -> Self {
         Self {
@@ -114,7 +116,7 @@ impl Fault {
         }
     }
 
-    /// The same, and the segment is this Read Request.
+    /// Adds the Read Request that the segment is.
     #[inline]
     pub const fn with_read(self, read: ReadRequest) -> Self {
         Self {
@@ -123,14 +125,14 @@ impl Fault {
         }
     }
 
-    /// This end failed.
+    /// A failure of this end.
     pub const LOCAL: Self = Self {
         cause: Cause::Local,
         culprit: None,
         read: None,
     };
 
-    /// The lower layer failed.
+    /// Creates a fault of the lower layer.
     #[inline]
     pub const fn lower(lower: Lower) -> Self {
         Self {
@@ -141,20 +143,20 @@ impl Fault {
     }
 }
 
-/// A request to this crate that no correct caller makes.
+/// A call of this crate that is never correct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misuse {
-    /// There is no room for one more.
+    /// The queue is full.
     Full,
-    /// A Read on a stream that may have none outstanding.
+    /// A Read was posted on a stream whose ORD is zero.
     NoReads,
-    /// More private data than there may be.
+    /// There is more private data than the format allows.
     PrivateData,
     /// The buffer is too short.
     Buffer,
-    /// An answer, or a completion, of something that is not outstanding.
+    /// The reply or completion belongs to nothing that is outstanding.
     Unknown,
-    /// Not in this state.
+    /// The call is not allowed in this state.
     State,
 }
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The headers of a DDP Segment: DDP's own (RFC 5041, section 4) and RDMAP's part of it (RFC 5040, section 4).
+//! The headers of a DDP Segment: DDP's own (RFC 5041, section 4) and RDMAP's part of it (RFC 5040,
+//! section 4).
 //!
-//! A Tagged Buffer's segment says where it goes: STag and Tagged Offset (TO). An Untagged Buffer's segment names one
-//! of three queues (QN), the message's number there (MSN) and the offset inside the message (MO). The sink supplies the
-//! buffer. RDMAP's control octet and, untagged, the STag to invalidate travel inside DDP's header.
+//! A tagged segment says where its payload goes: STag and Tagged Offset (TO). An untagged one names
+//! one of three queues (QN), the number of the message there (MSN) and the offset inside the
+//! message (MO); the receiver supplies the buffer. RDMAP's control octet and, untagged, the STag to
+//! invalidate travel inside DDP's header.
 //!
 //! | octets | tagged | untagged |
 //! | --- | --- | --- |
@@ -27,7 +29,7 @@ const RDMAP_VERSION_MASK: u8 = 0xc0;
 const RDMAP_VERSION: u8 = 0x40;
 const OPCODE_MASK: u8 = 0x0f;
 
-/// What an RDMA Message is (RFC 5040, section 4.1).
+/// The kind of an RDMA Message (RFC 5040, section 4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opcode {
     /// RDMA Write.
@@ -36,13 +38,13 @@ pub enum Opcode {
     ReadRequest,
     /// RDMA Read Response.
     ReadResponse,
-    /// Send, of any of the four kinds.
+    /// Send, of any of its four kinds.
     Send(Send),
     /// Terminate.
     Terminate,
 }
 
-/// Which of the four Sends.
+/// The kind of a Send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Send {
     /// With Solicited Event.
@@ -52,7 +54,7 @@ pub struct Send {
 }
 
 impl Opcode {
-    /// Its four bits on the wire.
+    /// Returns the four bits on the wire.
     #[inline]
     pub const fn code(self) -> u8 {
         match self {
@@ -79,7 +81,7 @@ impl Opcode {
         }
     }
 
-    /// The opcode of these four bits. Those of RFC 7306 are unknown here, like all above 7.
+    /// Returns the opcode of these four bits. Those of RFC 7306 are unknown here, like all above 7.
     #[inline]
     pub const fn of(code: u8) -> Option<Self> {
         Some(match code {
@@ -95,7 +97,7 @@ impl Opcode {
         })
     }
 
-    /// The queue of its messages, or `None` if they are tagged.
+    /// Returns the queue of its messages, or `None` if they are tagged.
     #[inline]
     pub const fn queue(self) -> Option<Queue> {
         match self {
@@ -119,7 +121,7 @@ pub enum Queue {
 }
 
 impl Queue {
-    /// Its number.
+    /// Returns the queue number.
     #[inline]
     pub const fn number(self) -> u32 {
         match self {
@@ -129,7 +131,7 @@ impl Queue {
         }
     }
 
-    /// The queue of this number.
+    /// Returns the queue with this number.
     #[inline]
     pub const fn of(number: u32) -> Option<Self> {
         match number {
@@ -144,27 +146,27 @@ impl Queue {
 /// The header of a DDP Segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The message ends with this segment.
+    /// The segment is the last one of its message.
     pub last: bool,
-    /// Where the payload goes.
+    /// The buffer model, with its fields.
     pub model: Model,
 }
 
-/// Which buffer model, with its fields.
+/// The buffer model of a segment, with its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Model {
     /// The Tagged Buffer Model.
     Tagged {
         /// [`Opcode::ReadResponse`], or else [`Opcode::Write`].
         response: bool,
-        /// The sink's buffer.
+        /// The STag of the receiver's buffer.
         stag: Stag,
-        /// Where in it the first octet of this segment's payload goes.
+        /// Tagged Offset of the first octet of the payload.
         offset: u64,
     },
     /// The Untagged Buffer Model.
     Untagged {
-        /// What the message is, and with that its queue.
+        /// The kind of the message, and with that its queue.
         message: Untagged,
         /// Message sequence number in its queue; the first is 1.
         msn: u32,
@@ -173,7 +175,7 @@ pub enum Model {
     },
 }
 
-/// What an untagged message is.
+/// The kind of an untagged message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Untagged {
     /// A Send of any kind.
@@ -190,7 +192,7 @@ pub enum Untagged {
 }
 
 impl Untagged {
-    /// Its opcode.
+    /// Returns the opcode.
     #[inline]
     pub const fn opcode(self) -> Opcode {
         match self {
@@ -206,7 +208,7 @@ impl Untagged {
         }
     }
 
-    /// Its queue.
+    /// Returns the queue.
     #[inline]
     pub const fn queue(self) -> Queue {
         match self {
@@ -218,13 +220,13 @@ impl Untagged {
 }
 
 impl Header {
-    /// Octets of a tagged header.
+    /// The length of a tagged header in octets.
     pub const TAGGED_LEN: usize = 14;
 
-    /// Octets of an untagged header, and with that of the longer one.
+    /// The length of an untagged header in octets, which is the longer one.
     pub const UNTAGGED_LEN: usize = 18;
 
-    /// Octets of the header that begins with this octet.
+    /// Returns the length in octets of the header that begins with this octet.
     #[inline]
     pub const fn len_of(control: u8) -> usize {
         match control & TAGGED {
@@ -233,10 +235,11 @@ impl Header {
         }
     }
 
-    /// Reads the header of a segment, and returns it with what follows it.
+    /// Parses the header of a segment, and returns it with the octets behind it.
     ///
-    /// Checks what the header alone can show, in this order: DDP version, RDMAP version, opcode, buffer model, queue.
-    /// Reserved bits are ignored, and so is an Invalidate STag that the opcode has no use for (RFC 5040, section 4.1).
+    /// Checks what the header alone can show, in this order: DDP version, RDMAP version, opcode,
+    /// buffer model, queue. Reserved bits are ignored, and so is an Invalidate STag that the opcode
+    /// does not use (RFC 5040, section 4.1).
     pub fn parse(segment: &[u8]) -> Result<(Self, &[u8]), Violation> {
         let mut reader = Reader::new(segment);
         let (Some(ddp), Some(rdmap)) = (reader.u8(), reader.u8()) else {
@@ -275,7 +278,7 @@ impl Header {
         if !tagged {
             match Queue::of(queue) {
                 None => return Err(Violation::Queue),
-                // The queue is there, but this message may not stand in it.
+                // The queue exists, but this kind of message does not belong there.
                 found if found != opcode.queue() => return Err(Violation::Opcode),
                 Some(_) => {}
             }
@@ -287,8 +290,8 @@ impl Header {
         Ok((header, reader.rest()))
     }
 
-    /// The untagged fields, and the queue number as it is on the wire. What it returns for an opcode that is not
-    /// untagged is not used.
+    /// Parses the untagged fields, and returns the queue number as it is on the wire. The result
+    /// for a tagged opcode is not used.
     fn untagged(reader: &mut Reader<'_>, code: u8) -> Option<(u32, Model)> {
         let stag = Stag(reader.u32()?);
         let queue = reader.u32()?;
@@ -309,7 +312,7 @@ impl Header {
         Some((queue, model))
     }
 
-    /// What the message is.
+    /// Returns the opcode.
     #[inline]
     pub const fn opcode(&self) -> Opcode {
         match self.model {
@@ -319,7 +322,7 @@ impl Header {
         }
     }
 
-    /// Its octets.
+    /// Encodes the header.
     pub fn emit(&self) -> Octets<{ Header::UNTAGGED_LEN }> {
         let mut out = Octets::new();
         let last = if self.last { LAST } else { 0 };
@@ -356,23 +359,23 @@ impl Header {
 /// The header of an RDMA Read Request, which is all of its payload (RFC 5040, section 4.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadRequest {
-    /// Where the Data Sink, which asks, wants the octets. The Data Source copies it and does not look at it.
+    /// The STag of the Data Sink's buffer. The Data Source copies it without a check.
     pub sink_stag: Stag,
-    /// Where in that buffer.
+    /// The Tagged Offset in that buffer.
     pub sink_offset: u64,
     /// RDMA Read Message Size.
     pub length: u32,
-    /// What the Data Source shall send.
+    /// The STag of the memory that the Data Source is to send.
     pub source_stag: Stag,
-    /// From where on.
+    /// The Tagged Offset in that memory.
     pub source_offset: u64,
 }
 
 impl ReadRequest {
-    /// Octets on the wire.
+    /// The length in octets on the wire.
     pub const LEN: usize = 28;
 
-    /// Reads it. `None` if there are fewer octets than it has.
+    /// Parses the header. Returns `None` if it is incomplete.
     pub fn parse(payload: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(payload);
         Some(Self {
@@ -384,7 +387,7 @@ impl ReadRequest {
         })
     }
 
-    /// Its octets.
+    /// Encodes the header.
     pub fn emit(&self) -> Octets<{ ReadRequest::LEN }> {
         let mut out = Octets::new();
         out.put(self.sink_stag.0.to_be_bytes());
@@ -395,7 +398,8 @@ impl ReadRequest {
         out
     }
 
-    /// What is left of the Read when `sent` octets of the response are on their way (RFC 5040, section 4.8).
+    /// Returns the rest of the Read when `sent` octets of the response have been sent (RFC 5040,
+    /// section 4.8).
     pub fn advanced(&self, sent: u32) -> Self {
         Self {
             sink_offset: self.sink_offset.wrapping_add(u64::from(sent)),
@@ -405,7 +409,7 @@ impl ReadRequest {
         }
     }
 
-    /// The memory that the response goes to.
+    /// Returns the memory that the response goes to.
     #[inline]
     pub const fn sink(&self) -> Range {
         Range {
@@ -415,7 +419,7 @@ impl ReadRequest {
         }
     }
 
-    /// The memory that the Data Source shall send.
+    /// Returns the memory that the Data Source is to send.
     #[inline]
     pub const fn source(&self) -> Range {
         Range {

@@ -2,27 +2,29 @@
 
 //! RDMAP and DDP without I/O: the engine of a software iWARP device.
 //!
-//! RFC 5040 (RDMAP) and RFC 5041 (DDP), with what lies beneath them: RFC 5044 (MPA, over TCP), RFC 5043 (SCTP) and
-//! RFC 6581 (the negotiation of Reads). Octets, numbers and states go in; views, places and actions come out. There is
-//! no clock, no lock, no socket, no allocation and no kernel interface in this crate, so host tests and fuzzers reach
-//! all of it.
+//! RFC 5040 (RDMAP) and RFC 5041 (DDP), with the protocols below them: RFC 5044 (MPA, over TCP),
+//! RFC 5043 (SCTP) and RFC 6581 (the negotiation of Reads). Octets, numbers and states go in;
+//! views, placements and actions come out. There is no clock, no lock, no socket, no allocation and
+//! no kernel interface in this crate, so host tests and fuzzers reach all of it.
 //!
-//! What the crate promises:
+//! Guarantees of this crate:
 //!
 //! - No panic, whatever the peer sends and whatever the caller passes.
 //! - Decoders borrow. They never read outside the octets given.
-//! - Nothing is sized by a number from the wire: who makes a queue brings its memory.
-//! - It never touches the memory of messages. It says where octets go to or come from; the caller moves them.
+//! - Nothing is sized by a number from the wire: the creator of a queue supplies its memory.
+//! - It never touches the memory of messages. It says where octets go to or come from; the caller
+//!   copies them.
 //!
-//! Layers, from the bottom: [`mpa`] and [`sctp`] find DDP Segments in what TCP and SCTP deliver, [`header`] and
-//! [`terminate`] read them, [`stag`] says what may be accessed and [`violation`] what a refusal is called on the wire.
-//! [`sink`] and [`source`] are the two halves of a stream above them, over a lower layer whose [`order`] is a parameter,
-//! and [`cm`] is the order of iw_cm's events.
+//! Layers, from the bottom: [`mpa`] and [`sctp`] find DDP Segments in what TCP and SCTP deliver,
+//! [`header`] and [`terminate`] parse them, [`stag`] decides which memory may be accessed, and
+//! [`violation`] maps refusals to codes on the wire. [`sink`] and [`source`] are the receive half
+//! and the transmit half of a stream above them, over a lower layer whose [`order`] is a parameter.
+//! [`cm`] keeps the order of iw_cm's events.
 
 // Kbuild passes `no_std` itself. The unit tests need `std`.
 #![cfg_attr(not(any(test, CONFIG_RUST)), no_std)]
 #![forbid(unsafe_code)]
-// Numbers come from a peer: what could panic does not get in.
+// Numbers come from a peer, so code that could panic is refused.
 #![cfg_attr(
     not(test),
     warn(

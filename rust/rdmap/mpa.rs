@@ -2,9 +2,9 @@
 
 //! MPA (RFC 5044, RFC 6581): DDP Segments in a TCP stream.
 //!
-//! [`startup`] is how both ends begin: a Request, a Reply, and who may send first. From then on the stream is a row of
-//! [FPDUs](frame), each of which carries one DDP Segment (the ULPDU), its length and a [`crc`]. A receiver that asked
-//! for them finds [markers](marker) every 512 octets of the stream.
+//! [`startup`] is the connection set-up: a Request and a Reply. From then on the stream is a
+//! sequence of [FPDUs](frame), each of which carries one DDP Segment (the ULPDU), its length and a
+//! [`crc`]. A receiver may ask for [markers](marker) every 512 octets of the stream.
 
 pub mod crc;
 pub mod frame;

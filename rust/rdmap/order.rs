@@ -1,44 +1,45 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! In which order segments were sent, whatever order they arrive in.
+//! The order in which segments were sent, whatever order they arrive in.
 //!
-//! DDP places a segment when it arrives and delivers a message when its turn comes (RFC 5041, section 5.3). The *turn* of
-//! a segment is its place in the order in which the peer sent: a count from 0 on, of 64 bits, which never wraps. Over TCP
-//! segments arrive in their turn: [`Arrival`]. Over SCTP the DDP-SSN says it:
-//! [`Window`](crate::sctp::window::Window).
+//! DDP places a segment when it arrives and delivers a message in the order of the sender (RFC
+//! 5041, section 5.3). The *sequence number* of a segment is its position in that order: a count
+//! from 0 on, of 64 bits, which never wraps. Over TCP segments arrive in order: [`Arrival`]. Over
+//! SCTP the DDP-SSN says it: [`Window`](crate::sctp::window::Window).
 //!
-//! One segment is placed at a time. It [arrives](Order::arrive), its octets are moved, and it is [placed](Order::placed).
-//! [Reached](Order::reached) is how many segments from the first on are placed, without a gap.
+//! One segment is placed at a time. It [arrives](Order::arrive), its octets are copied, and it is
+//! [placed](Order::placed). [Reached](Order::reached) is the end of the placed segments that have
+//! no gap before them.
 
-/// The place of a segment in the order of the sender.
+/// The position of a segment in the order of the sender.
 pub type Turn = u64;
 
-/// Why a segment's number is not acceptable.
+/// The reason why the number of a segment is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Invalid {
     /// It is farther ahead than a sender may be.
     Window,
     /// It was there before, or is older than all that are missing.
     Repeated,
-    /// The one before is not placed yet: a fault of the caller's.
+    /// The previous segment is not placed yet: a fault of the caller.
     Busy,
 }
 
-/// An order of segments.
+/// The order of a stream's segments.
 pub trait Order {
-    /// What a segment brings to tell its turn.
+    /// The sequence information that a segment carries.
     type Key: Copy;
 
-    /// The lower layer delivers segments in their turn.
+    /// The lower layer delivers segments in order.
     const IN_ORDER: bool;
 
-    /// A segment arrives. Returns its turn.
+    /// Takes a segment that arrives. Returns its sequence number.
     fn arrive(&mut self, key: Self::Key) -> Result<Turn, Invalid>;
 
-    /// The segment that arrived is placed.
+    /// Takes note that the segment is placed.
     fn placed(&mut self);
 
-    /// All turns below this one are placed.
+    /// Returns the sequence number below which all segments are placed.
     fn reached(&self) -> Turn;
 }
 
@@ -50,7 +51,7 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    /// Nothing arrived yet.
+    /// Creates the order of a new stream.
     #[inline]
     pub const fn new() -> Self {
         Self {

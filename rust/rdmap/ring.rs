@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A queue of a fixed number of slots, which its user provides.
+//! A queue with a fixed number of slots, which its user supplies.
 //!
-//! Entries are numbered in the order they were put in, from 0 on, with 64 bits, which never wrap. An entry keeps its
-//! number while it is in the queue, so a message sequence number on the wire (the first is 1) is a number of an
-//! entry and back.
+//! Entries are numbered in the order in which they were added, from 0 on, with 64 bits, which never
+//! wrap. An entry keeps its number while it is in the queue, so a message sequence number on the
+//! wire (the first is 1) maps to the number of an entry and back.
 
 use core::ops::DerefMut;
 
-/// A queue over slots of type `T`.
+/// A queue over a slice of slots.
 #[derive(Clone, Debug)]
 pub struct Ring<B> {
     // INVARIANT: `first` is at most `next`, and they differ by the number of slots at most.
@@ -18,7 +18,7 @@ pub struct Ring<B> {
 }
 
 impl<T: Copy, B: DerefMut<Target = [T]>> Ring<B> {
-    /// An empty queue over `slots`, whose contents mean nothing.
+    /// Creates an empty queue over `slots`, whose contents are ignored.
     #[inline]
     pub const fn new(slots: B) -> Self {
         Self {
@@ -28,32 +28,32 @@ impl<T: Copy, B: DerefMut<Target = [T]>> Ring<B> {
         }
     }
 
-    /// Lets the numbers of an empty queue go on from `number`, which a test cannot reach.
+    /// Continues the numbers of an empty queue at `number`, which a test cannot reach.
     #[cfg(test)]
     pub(crate) fn skip_to(&mut self, number: u64) {
         assert!(self.is_empty());
         (self.first, self.next) = (number, number);
     }
 
-    /// Number of the oldest entry, or of the next one if there is none.
+    /// Returns the number of the oldest entry, or of the next one if there is none.
     #[inline]
     pub const fn first(&self) -> u64 {
         self.first
     }
 
-    /// Number of the entry that will be put in next.
+    /// Returns the number of the next entry to be added.
     #[inline]
     pub const fn next(&self) -> u64 {
         self.next
     }
 
-    /// There is no entry.
+    /// Says whether there is no entry.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.first == self.next
     }
 
-    /// How many entries there can be.
+    /// Returns the number of slots.
     #[inline]
     pub fn capacity(&self) -> u64 {
         u64::try_from(self.slots.len()).unwrap_or(u64::MAX)
@@ -64,7 +64,7 @@ impl<T: Copy, B: DerefMut<Target = [T]>> Ring<B> {
         self.slots.get_mut(usize::try_from(index).ok()?)
     }
 
-    /// Puts an entry in. `None` if there is no room.
+    /// Adds an entry and returns its number, or `None` if the queue is full.
     pub fn push(&mut self, entry: T) -> Option<u64> {
         let number = self.next;
         if number.wrapping_sub(self.first) >= self.capacity() {
@@ -75,7 +75,7 @@ impl<T: Copy, B: DerefMut<Target = [T]>> Ring<B> {
         Some(number)
     }
 
-    /// The entry of this number, if it is in the queue.
+    /// Returns the entry with this number, if it is in the queue.
     pub fn get(&self, number: u64) -> Option<&T> {
         if !(self.first..self.next).contains(&number) {
             return None;
@@ -84,7 +84,7 @@ impl<T: Copy, B: DerefMut<Target = [T]>> Ring<B> {
         self.slots.get(usize::try_from(index).ok()?)
     }
 
-    /// The same, to be changed.
+    /// Returns the entry with this number for a change.
     pub fn get_mut(&mut self, number: u64) -> Option<&mut T> {
         if !(self.first..self.next).contains(&number) {
             return None;
@@ -92,13 +92,13 @@ impl<T: Copy, B: DerefMut<Target = [T]>> Ring<B> {
         self.slot(number)
     }
 
-    /// The oldest entry.
+    /// Returns the oldest entry.
     #[inline]
     pub fn front(&self) -> Option<&T> {
         self.get(self.first)
     }
 
-    /// Takes the oldest entry out.
+    /// Removes the oldest entry.
     pub fn pop(&mut self) -> Option<T> {
         let entry = *self.front()?;
         self.first = self.first.saturating_add(1);

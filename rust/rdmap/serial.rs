@@ -2,10 +2,11 @@
 
 //! Sequence numbers that wrap, and the counters behind them that do not.
 //!
-//! A DDP-SSN has 16 bits and an MSN 32. Both start anew on each stream and wrap. Inside this crate every number is counted
-//! with 64 bits, which never wrap, and a number from the wire is read as the one next to what is expected.
+//! A DDP-SSN has 16 bits and an MSN 32. Both start anew on each stream and wrap. Inside this crate
+//! every number has 64 bits, which never wrap, and a number from the wire is taken as the one
+//! closest to the expected one.
 
-/// What the 32 bits `number` say, near the counter `expected`: how far ahead of it the number is. `None` if it is
+/// Returns the distance of the 32-bit `number` ahead of the counter `expected`, or `None` if it is
 /// behind.
 #[inline]
 pub const fn ahead_u32(number: u32, expected: u64) -> Option<u32> {
@@ -17,7 +18,7 @@ pub const fn ahead_u32(number: u32, expected: u64) -> Option<u32> {
     }
 }
 
-/// The same for 16 bits.
+/// Returns the same for 16 bits.
 #[inline]
 pub const fn ahead_u16(number: u16, expected: u64) -> Option<u16> {
     let distance = number.wrapping_sub(low_u16(expected));
@@ -28,14 +29,14 @@ pub const fn ahead_u16(number: u16, expected: u64) -> Option<u16> {
     }
 }
 
-/// The low 32 bits of a counter: what is on the wire.
+/// Returns the low 32 bits of a counter, as they are on the wire.
 #[inline]
 pub const fn low_u32(counter: u64) -> u32 {
     let [_, _, _, _, a, b, c, d] = counter.to_be_bytes();
     u32::from_be_bytes([a, b, c, d])
 }
 
-/// The low 16 bits of a counter.
+/// Returns the low 16 bits of a counter.
 #[inline]
 pub const fn low_u16(counter: u64) -> u16 {
     let [_, _, _, _, _, _, a, b] = counter.to_be_bytes();

@@ -1,34 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The receive half of a stream: which octets go where, and what is delivered when.
+//! The receive half of a stream: placement of segments and delivery of messages.
 //!
-//! RFC 5040, sections 5 and 7, and RFC 5041, sections 5 to 7. A segment is *placed* when it arrives: the sink says where
-//! ([`Place`]), the caller moves the octets and says so. A message is *delivered* when its turn comes ([`Delivery`]):
-//! each of its octets is placed, and so is all that the peer sent before. Only then is a Read Request answered (section
-//! 5.5, rule 12), an STag invalidated, a Read complete, a Send shown to the upper layer. A Write is never delivered.
+//! RFC 5040, sections 5 and 7, and RFC 5041, sections 5 to 7. A segment is *placed* when it
+//! arrives: this half says where ([`Place`]), and the caller copies the octets and says so. A
+//! message is *delivered* in the order of the sender ([`Delivery`]): each of its octets is placed,
+//! and so is everything that the peer sent before. Only then is a Read Request answered (section
+//! 5.5, rule 12), an STag invalidated, a Read completed, a Send given to the upper layer. A Write
+//! is never delivered.
 //!
-//! Over TCP both come together. Over SCTP segments arrive in any order, and this file is the same: the turn of each
-//! message's last segment is kept with it, and the message waits until its turn is [reached](Order::reached).
+//! Over TCP both happen together. Over SCTP segments arrive in any order, and this code is the
+//! same: the sequence number of each message's last segment is kept with it, and the message waits
+//! until all segments up to that are [placed](Order::reached).
 //!
-//! Order of the checks: what the header shows ([`Header::parse`]); then, untagged, a buffer for the message, its offset
-//! and its length; tagged, the STag, as [`crate::stag`] says. Zero octets are placed without a look at the STag.
+//! Order of the checks: the header alone ([`Header::parse`]); then, untagged, a buffer for the
+//! message, its offset and its length; tagged, the STag, as [`crate::stag`] says. A segment without
+//! payload is accepted without a check of its STag.
 //!
-//! After the first fault nothing more is placed. What was complete before it in the peer's order is still delivered.
+//! After the first fault nothing more is placed. Messages that were complete before it in the
+//! peer's order are still delivered.
 //!
 //! # Locking
 //!
-//! The sink and the [source](crate::source) of a stream may have one lock or a lock each: no method of one half looks at
-//! the other. Whoever passes something from half to half (an [`Answer`], a Read to be expected, one that is done, a fault)
-//! drops the lock of the first before it takes the lock of the second, or holds both.
+//! The two halves of a stream, this one and the [transmit half](crate::source), may have one lock
+//! or a lock each: no method of one half accesses the other. A caller that passes something from
+//! one half to the other (an [`Answer`], a Read that is expected or done, a fault) drops the first
+//! lock before it takes the second, or holds both.
 //!
-//! One context at a time receives, and it may drop the lock of the sink between [`Sink::segment`] and
-//! [`Sink::placed`], or [`Sink::not_placed`], while it moves octets. The other context may close the
-//! sink meanwhile: [`Sink::close`] then yields no [`Closed`], and [`Sink::flush`] no Receive, before
-//! that.
+//! One context at a time receives, and it may drop the lock between [`Sink::segment`] and
+//! [`Sink::placed`], or [`Sink::not_placed`], while it copies octets. Another context may close
+//! this half meanwhile: [`Sink::close`] then yields no [`Closed`], and [`Sink::flush`] no Receive,
+//! before that.
 //!
-//! A peer may send its next Read Request as soon as it has the last segment of a response. So [`Sink::answered`], which
-//! gives the place of the old request back, is called before that segment leaves, like [`Sink::expect`] for a Read. A peer
-//! that does not wait for the response can have one request more than IRD here for that moment; there is room for it.
+//! A peer may send its next Read Request as soon as it has the last segment of a response. So
+//! [`Sink::answered`], which frees the slot of the old request, is called before that segment
+//! leaves, like [`Sink::expect`] for a Read. A peer that does not wait for the response can have
+//! one request more than IRD here for that moment; there is room for it.
 
 mod deliver;
 mod message;
@@ -54,75 +61,79 @@ use crate::stag::Stag;
 use crate::terminate::Terminate;
 use crate::violation::Violation;
 
-/// Where the payload of a segment goes.
+/// The destination of a segment's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// To a Receive.
+    /// A posted Receive.
     Receive {
-        /// Its number; the first that was posted has 0.
+        /// The number of the Receive; the first that was posted has 0.
         receive: u64,
-        /// From which octet of it on.
+        /// The offset in it.
         offset: u32,
-        /// How many octets.
+        /// The length in octets.
         length: u32,
     },
-    /// To memory that the peer writes.
+    /// Memory that the peer writes.
     Write(Range),
-    /// To the sink of a Read.
+    /// The destination of a Read of this end.
     Response {
-        /// Which Read.
+        /// The Read.
         read: ReadId,
-        /// Where.
+        /// The memory.
         range: Range,
     },
-    /// Nowhere: there is none, or the engine has taken it, or the stream has failed.
+    /// Nowhere: there is no payload, or this crate has taken it, or the stream has failed.
     Nothing,
 }
 
-/// A message whose turn has come.
+/// A message that is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// A Send. The Receive is complete.
     Message {
-        /// Which Receive.
+        /// The number of the Receive.
         receive: u64,
-        /// How many octets.
+        /// The length of the message in octets.
         length: u32,
         /// With Solicited Event.
         solicited: bool,
-        /// The STag that the peer named. The sink has invalidated it by [`Memory::invalidate`](crate::stag::Memory::invalidate).
+        /// The STag that the peer named. It was invalidated by
+        /// [`Memory::invalidate`](crate::stag::Memory::invalidate).
         invalidated: Option<Stag>,
     },
     /// A Read Request, for [`Source::answer`](crate::source::Source::answer).
     Answer(Answer),
     /// The response to a Read of this end.
     ReadDone {
-        /// Which Read.
+        /// The Read.
         read: ReadId,
-        /// The STag that the Read is to invalidate. It is still valid: the caller invalidates it before it says
-        /// [`Source::done`](crate::source::Source::done). This end asked for that, so the rights of the peer that
-        /// [`Memory::invalidate`](crate::stag::Memory::invalidate) checks do not matter.
+        /// The STag that the Read is to invalidate. It is still valid: the caller invalidates it
+        /// before it calls [`Source::done`](crate::source::Source::done). This end asked for that,
+        /// so the rights of the peer that [`Memory::invalidate`](crate::stag::Memory::invalidate)
+        /// checks do not matter.
         to_invalidate: Option<Stag>,
     },
     /// A Terminate. Nothing follows.
     Terminate(Terminate),
 }
 
-/// Why a segment is not placed.
+/// The reason why a segment is not placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Its sequence number cannot be. The lower layer ends the session.
+    /// Its sequence number is impossible. The lower layer ends the session.
     Order(Invalid),
-    /// The peer broke a rule of DDP or RDMAP. A Terminate says so.
+    /// The peer broke a rule of DDP or RDMAP. A Terminate reports it.
     Fault(Fault),
-    /// The peer broke a rule of DDP or RDMAP with a Terminate. This is not answered with another Terminate.
+    /// The peer broke a rule of DDP or RDMAP with a Terminate. This is not answered with another
+    /// Terminate.
     Terminate(Violation),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
-    /// A fault was found in a segment. What comes before this turn is complete and is delivered.
+    /// A fault was found in a segment. Messages that are complete below this sequence number are
+    /// delivered.
     Failed(Turn),
     /// Nothing is delivered any more.
     Closed,
@@ -135,27 +146,28 @@ pub struct Sink<O, S: Slots> {
     key: Key,
     state: State,
     receives: Ring<S::Receives>,
-    // INVARIANT: always full. An entry is empty or holds a Read Request; those below `answering` were delivered.
+    // INVARIANT: always full. An entry is empty or holds a Read Request; those below `answering`
+    // were delivered.
     inbound: Ring<S::Inbound>,
     answering: u64,
     outstanding: Ring<S::Outstanding>,
     terminate: Option<(Turn, Terminate)>,
-    // Turns of the last Send and of the last Read Request that were delivered.
+    // Sequence numbers of the last Send and of the last Read Request that were delivered.
     delivered: [Option<Turn>; 2],
-    // The caller moves octets: `segment` has said where, and `placed` was not called yet.
+    // The caller copies octets: `segment` has returned, and `placed` was not called yet.
     placing: bool,
 }
 
-/// The proof that a sink is closed and that nothing of its stream is placed any more.
+/// The proof that a receive half is closed and that nothing of its stream is placed any more.
 #[derive(Debug)]
 #[must_use]
 pub struct Closed(());
 
-/// Octets from the front of a segment that [`Sink::segment`] needs, if the segment has as many.
+/// Octets of the front of a segment that [`Sink::segment`] needs, if the segment is as long.
 pub const HEAD_LEN: usize = Header::UNTAGGED_LEN + Terminate::MAX_LEN;
 
 impl<O: Order, S: Slots> Sink<O, S> {
-    /// The receive half of a stream that is just open. `key` is random.
+    /// Creates the receive half of a new stream. `key` is random.
     pub fn new(
         order: O,
         key: Key,
@@ -179,7 +191,7 @@ impl<O: Order, S: Slots> Sink<O, S> {
         }
     }
 
-    /// The stream as if so many Sends and as many Reads each way were over.
+    /// Continues the message numbers behind as many Sends and Reads each way.
     #[cfg(test)]
     pub(crate) fn skip_to(&mut self, messages: u64) {
         while self.inbound.pop().is_some() {}
@@ -199,14 +211,15 @@ impl<O: Order, S: Slots> Sink<O, S> {
         self.receives.push(receive).ok_or(Misuse::Full)
     }
 
-    /// A Read of this end is about to be sent. Its response goes to `sink`, whose STag is to be invalidated afterwards
-    /// if `invalidate`. To be called before the request leaves.
+    /// Registers a Read of this end, before its request is sent. Its response goes to `sink`, whose
+    /// STag is invalidated afterwards if `invalidate`.
     ///
-    /// A request that the lower layer did not take is shown again, and this is called again: the newest Read is
-    /// registered once.
+    /// A request that the lower layer did not take is offered again, and so is this call: the
+    /// newest Read is registered once.
     ///
-    /// A response does not name its Read. Over a layer that reorders it is told by the range it goes to, so
-    /// [`Source`](crate::source::Source) holds a Read back whose sink overlaps that of another one that is outstanding.
+    /// A response does not name its Read. Over a layer that reorders, the range that it goes to
+    /// identifies it, so [`Source`](crate::source::Source) defers a Read whose destination overlaps
+    /// that of another outstanding one.
     pub fn expect(&mut self, read: ReadId, sink: Range, invalidate: bool) -> Result<(), Misuse> {
         let newest = self.outstanding.next().checked_sub(1);
         let newest = newest.and_then(|number| self.outstanding.get(number));
@@ -223,21 +236,21 @@ impl<O: Order, S: Slots> Sink<O, S> {
         pushed.map(drop).ok_or(Misuse::Full)
     }
 
-    /// The order of the peer's segments.
+    /// Returns the order of the peer's segments.
     #[inline]
     pub fn order(&mut self) -> &mut O {
         &mut self.order
     }
 
-    /// The payload of the segment that arrived is where it belongs, if it has any.
+    /// Takes note that the payload of the segment, if it has any, was copied.
     #[inline]
     pub fn placed(&mut self) {
         self.placing = false;
         self.order.placed();
     }
 
-    /// The payload of the segment that arrived could not be moved: its memory has gone since
-    /// [`segment`](Self::segment). The stream has failed, as if the segment had been refused.
+    /// Takes note that the payload could not be copied: its memory has gone since
+    /// [`segment`](Self::segment). The stream fails, as if the segment had been refused.
     #[inline]
     pub fn not_placed(&mut self) {
         if self.state == State::Open {
@@ -246,10 +259,10 @@ impl<O: Order, S: Slots> Sink<O, S> {
         self.placed();
     }
 
-    /// The last segment of the response to the Read Request of this number, which was delivered, is about to be sent: as
-    /// soon as the peer has it, it may send one more request.
+    /// Frees the slot of the Read Request with this number, whose last response segment is about to
+    /// be sent: as soon as the peer has that, it may send one more request.
     ///
-    /// A segment that the lower layer did not take is shown again, and this may be called again.
+    /// A segment that the lower layer did not take is offered again, and this may be called again.
     pub fn answered(&mut self, number: u64) -> Result<(), Misuse> {
         if number >= self.answering {
             return Err(Misuse::Unknown);
@@ -262,17 +275,19 @@ impl<O: Order, S: Slots> Sink<O, S> {
         Ok(())
     }
 
-    /// The stream is over: nothing more is placed or delivered.
+    /// Closes this half: nothing more is placed or delivered.
     ///
-    /// `None` while octets are being moved: then this is called again after [`placed`](Self::placed).
+    /// Returns `None` while octets are copied: then it is called again after
+    /// [`placed`](Self::placed).
     #[inline]
     pub fn close(&mut self) -> Option<Closed> {
         self.state = State::Closed;
         (!self.placing).then_some(Closed(()))
     }
 
-    /// Takes back the oldest Receive of a stream that is over. `None` if there is none, if the stream is not over, or
-    /// while octets are being moved: then this is called again after [`placed`](Self::placed).
+    /// Takes back the oldest Receive of a closed half. Returns `None` if there is none, if the half
+    /// is not closed, or while octets are copied: then it is called again after
+    /// [`placed`](Self::placed).
     pub fn flush(&mut self) -> Option<u64> {
         let number = self.receives.first();
         match self.state {

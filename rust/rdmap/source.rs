@@ -1,36 +1,43 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The send half of a stream: requests of this end and answers to the peer's Reads become segments.
+//! The transmit half of a stream: requests of this end and responses to the peer's Reads become
+//! segments.
 //!
-//! RFC 5040, section 5.5, and RFC 5041, section 5.2. Requests are cut into segments in the order in which they were
-//! posted, none longer than the MULPDU that holds when it is cut (rule 13). They complete in that order as well: a Send or
-//! a Write when the lower layer has taken its last segment, a Read when its response was delivered, and each only after
-//! those before it (rules 14, 15, 19). Answers are sent in the order of the Read Requests (rule 20); between messages, not
-//! inside one, they take turns with requests.
+//! RFC 5040, section 5.5, and RFC 5041, section 5.2. Requests are cut into segments in the order of
+//! posting, none longer than the MULPDU that holds when it is cut (rule 13). They complete in that
+//! order as well: a Send or a Write when the lower layer has taken its last segment, a Read when
+//! its response was delivered, and each only after those before it (rules 14, 15, 19). Responses
+//! are sent in the order of the Read Requests (rule 20); they alternate with requests between
+//! messages, not inside one.
 //!
-//! [`Source::next`] shows the next segment, [`Source::handed`] says that the lower layer has it, so that a segment that was
-//! too long can be cut anew (RFC 5041, section 5.2: what was handed over never is), and [`Source::taken`] that its memory
-//! is no longer needed.
+//! [`Source::next`] returns the next segment, [`Source::handed`] commits it when the lower layer
+//! has it, so that a segment that was too long can be cut anew (RFC 5041, section 5.2: a segment
+//! that was handed over never is), and [`Source::taken`] says that its memory is no longer needed.
 //!
-//! A Read beyond ORD waits, and all that was posted behind it; so does a fenced request while a Read is outstanding, and
-//! everything behind a local operation until that is done. Over a lower layer that reorders, responses are told apart by
-//! the memory they go to, so a Read waits as well while one is outstanding whose sink overlaps its own.
+//! A Read beyond ORD waits, and everything that was posted behind it; so does a fenced request
+//! while a Read is outstanding, and everything behind a local operation until that is done. Over a
+//! lower layer that reorders, responses are identified by the memory they go to, so a Read also
+//! waits while one is outstanding whose destination overlaps its own.
 //!
-//! The first fault wins. It becomes a Terminate in place of the next segment, the one and only. Then, or when the stream
-//! is closed, what is left completes as flushed, once the lower layer needs its memory no more. Before [`Source::close`]
-//! neither a Read whose request was handed over is flushed, because its response may still be placed, nor a local
-//! operation that was started. `close` ends both.
+//! The first fault wins. It becomes a Terminate in place of the next segment, the one and only.
+//! Then, or when the stream is closed, the remaining requests complete as flushed, once the lower
+//! layer does not need their memory. Before [`Source::close`] neither a Read whose request was
+//! committed is flushed, because its response may still be placed, nor a local operation that was
+//! started. `close` ends both.
 //!
 //! # Locking
 //!
-//! A source and the [`Sink`](crate::sink::Sink) of the same stream may have one lock or a lock each, as the sink's header
-//! says. One context at a time sends, and it may drop the lock of the source between [`Source::next`] and
-//! [`Source::handed`], to give the segment to the lower layer. What other contexts may do meanwhile:
+//! This half and the [receive half](crate::sink::Sink) of the same stream may have one lock or a
+//! lock each, as described there. One context at a time sends, and it may drop the lock between
+//! [`Source::next`] and [`Source::handed`], to give the segment to the lower layer. Other contexts
+//! may meanwhile do the following:
 //!
-//! - [`Source::done`] may name the Read that `next` showed: the response was faster than `handed`.
-//! - [`Source::complete`] does not give back the request that `next` showed, because the lower layer may be reading its
-//!   memory. It does so after `handed`, after another `next`, or after `close`.
-//! - [`Source::fail`] and [`Source::close`] take effect at the next `next`. `handed` keeps the state that they left.
+//! - [`Source::done`] may name the Read that `next` returned: the response was faster than
+//!   `handed`.
+//! - [`Source::complete`] does not return the request that `next` returned, because the lower layer
+//!   may be reading its memory. It does so after `handed`, after another `next`, or after `close`.
+//! - [`Source::fail`] and [`Source::close`] take effect at the next `next`. `handed` keeps the
+//!   state that they left.
 
 mod cut;
 mod outgoing;
@@ -56,19 +63,19 @@ enum State {
     Open,
     /// A Terminate is due.
     Failing,
-    /// The Terminate is handed over.
+    /// The Terminate was handed over.
     Terminated,
     Closed,
 }
 
-/// Of which message the next segment is.
+/// The kind of message that the next segment belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Current {
     Request,
     Answer,
 }
 
-/// What [`Source::handed`] has to take note of.
+/// The segment that [`Source::handed`] commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shown {
     current: Option<Current>,
@@ -76,18 +83,18 @@ struct Shown {
     last: bool,
 }
 
-/// The send half of a stream.
+/// The transmit half of a stream.
 #[derive(Debug)]
 pub struct Source<S: Slots> {
     state: State,
     fault: Option<Fault>,
     requests: Ring<S::Requests>,
     answers: Ring<S::Answers>,
-    // The answer that is being cut. It is no longer in the ring: the peer may have its place as soon as its last segment is
-    // shown, before it is known whether the lower layer takes that.
+    // The response that is being cut. It is no longer in the ring: the peer may use its slot as
+    // soon as its last segment is offered, before it is known whether the lower layer takes that.
     answering: Option<Answer>,
     in_order: bool,
-    // The request to cut, and how much of it or of the answer was handed over.
+    // The request to cut, and the part of it or of the response that was handed over.
     cutting: u64,
     current: Option<Current>,
     octets: u32,
@@ -104,8 +111,9 @@ pub struct Source<S: Slots> {
 }
 
 impl<S: Slots> Source<S> {
-    /// The send half of a stream that is just open, which may have `ord` Reads outstanding. `in_order` says whether its
-    /// lower layer delivers segments in their turn: [`Order::IN_ORDER`](crate::order::Order::IN_ORDER).
+    /// Creates the transmit half of a new stream, which may have `ord` Reads outstanding.
+    /// `in_order` says whether its lower layer delivers segments in order:
+    /// [`Order::IN_ORDER`](crate::order::Order::IN_ORDER).
     pub fn new(requests: S::Requests, answers: S::Answers, ord: u16, in_order: bool) -> Self {
         Self {
             state: State::Open,
@@ -129,7 +137,7 @@ impl<S: Slots> Source<S> {
         }
     }
 
-    /// The stream as if so many Sends and as many Reads were over.
+    /// Continues the message numbers behind as many Sends and Reads.
     #[cfg(test)]
     pub(crate) fn skip_to(&mut self, messages: u64) {
         (self.sends, self.reads) = (messages, messages);
@@ -147,7 +155,7 @@ impl<S: Slots> Source<S> {
         self.requests.push(posted).ok_or(Misuse::Full)
     }
 
-    /// The peer's Read Request is to be answered.
+    /// Queues the response to a Read Request of the peer.
     pub fn answer(&mut self, answer: Answer) -> Result<(), Misuse> {
         let pushed = self.answers.push(answer);
         pushed.map(drop).ok_or(Misuse::Full)
@@ -159,10 +167,10 @@ impl<S: Slots> Source<S> {
         shown == Some(Current::Request) && number == self.cutting
     }
 
-    /// A Read's response was delivered, or a local operation is done.
+    /// Takes note that a Read's response was delivered, or that a local operation is done.
     ///
-    /// A Read may be done before [`handed`](Self::handed) says that its request left. A local operation that is done after
-    /// [`close`](Self::close) may have been flushed by then and is unknown.
+    /// A Read may be done before [`handed`](Self::handed) commits its request. A local operation
+    /// that is done after [`close`](Self::close) may have been flushed by then and is unknown.
     pub fn done(&mut self, number: u64) -> Result<(), Misuse> {
         let is_shown = self.is_shown(number);
         let posted = self.requests.get_mut(number).ok_or(Misuse::Unknown)?;
@@ -181,8 +189,8 @@ impl<S: Slots> Source<S> {
         Ok(())
     }
 
-    /// This end cannot do the request that is being cut, or the local operation that was started: its memory is not
-    /// there. The stream ends (RFC 5040, section 7.1, case 1).
+    /// Fails the request that is being cut, or the local operation that was started, as its memory
+    /// is not there. The stream ends (RFC 5040, section 7.1, case 1).
     pub fn abandon(&mut self) {
         if self.is_shown(self.cutting) {
             self.shown = None;
@@ -193,7 +201,7 @@ impl<S: Slots> Source<S> {
         self.fail(Fault::LOCAL);
     }
 
-    /// The stream has a fault. Only the first one counts: says whether this is it.
+    /// Ends the stream with a fault. Only the first one counts: says whether this is it.
     pub fn fail(&mut self, fault: Fault) -> bool {
         let first = self.state == State::Open;
         if first {
@@ -203,41 +211,41 @@ impl<S: Slots> Source<S> {
         first
     }
 
-    /// The fault that ended the stream.
+    /// Returns the fault that ended the stream.
     #[inline]
     pub const fn fault(&self) -> Option<Fault> {
         self.fault
     }
 
-    /// The stream is over, also when the peer sent a Terminate: that is not answered.
+    /// Closes the stream, also when the peer sent a Terminate: that is not answered.
     ///
-    /// The [`Sink`](crate::sink::Sink) is closed, so nothing is written to the sink of a Read any more. The caller sees to
-    /// it that the lower layer needs no memory of the stream: it takes no segment right now and holds none that was handed
-    /// over.
+    /// The [receive half](crate::sink::Sink) is closed, so nothing is written to the destination of
+    /// a Read any more. The caller guarantees that the lower layer needs no memory of the stream:
+    /// it takes no segment right now and holds none that was handed over.
     #[inline]
     pub fn close(&mut self, _: Closed) {
         self.state = State::Closed;
     }
 
-    /// Whether Reads of the peer are still to be answered, and may be.
+    /// Says whether Reads of the peer are still to be answered, and may be.
     #[inline]
     pub fn owes_answers(&self) -> bool {
         self.state == State::Open && (self.answering.is_some() || !self.answers.is_empty())
     }
 
-    /// Nothing more will be sent.
+    /// Says whether nothing more will be sent.
     #[inline]
     pub fn is_over(&self) -> bool {
         matches!(self.state, State::Terminated | State::Closed)
     }
 
-    /// The lower layer needs the memory of all segments up to this one no more.
+    /// Takes note that the lower layer does not need the memory of the segments up to this one.
     #[inline]
     pub fn taken(&mut self, segment: u64) {
         self.taken = self.taken.max(segment.min(self.segments));
     }
 
-    /// The next request that is complete, in the order of posting.
+    /// Returns the next request that is complete, in the order of posting.
     pub fn complete(&mut self) -> Option<Completion> {
         let posted = *self.requests.front()?;
         let number = self.requests.first();
@@ -249,7 +257,8 @@ impl<S: Slots> Source<S> {
             Operation::Read(_) => posted.cut && posted.done && released,
             Operation::Local => posted.done,
         };
-        // Until the stream is closed a response may still be placed, and a local operation that was started goes on.
+        // Until the stream is closed a response may still be placed, and a local operation that was
+        // started continues.
         let held = match posted.request.operation {
             Operation::Send { .. } | Operation::Write(_) => false,
             Operation::Read(_) | Operation::Local => posted.cut && !posted.done && !posted.failed,

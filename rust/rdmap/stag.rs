@@ -1,33 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Steering Tags, and the one order in which access to what they name is checked.
+//! Steering Tags, and the order in which access to registered memory is checked.
 //!
-//! RFC 5041, section 7.1, and RFC 5040, section 7.2, demand the same checks of every access by a peer: the STag is
-//! valid, it belongs to this stream, the range does not wrap and lies inside, the right is there. What is wrong first
-//! decides the Terminate code, so the order of the checks is fixed: wrap before bounds (RFC 5040, section 7.2, 4e), rights last.
+//! RFC 5041, section 7.1, and RFC 5040, section 7.2, demand the same checks of every access by a
+//! peer: the STag is valid, it belongs to this stream, the range does not wrap and lies inside, the
+//! right is granted. The first failure determines the Terminate code, so the order of the checks is
+//! fixed: wrap before bounds (RFC 5040, section 7.2, 4e), rights last.
 //!
-//! A [`Region`] is a snapshot of a registration. Who implements [`Memory`] looks it up, lets it [check](Region::check),
-//! and keeps what it allowed from being revoked until the octets are placed, as [`Memory::check`] says.
+//! A [`Region`] is a snapshot of a registration. An implementor of [`Memory`] looks it up, lets it
+//! [check](Region::check), and guarantees that an allowed access is not revoked until the octets
+//! are placed, as [`Memory::check`] says.
 
 /// A Steering Tag. Verbs give its low eight bits, the key, to the consumer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stag(pub u32);
 
 impl Stag {
-    /// The STag of index `index`, of which 24 bits count, and key `key`.
+    /// Creates the STag of `index`, of which 24 bits count, and `key`.
     #[inline]
     pub const fn new(index: u32, key: u8) -> Self {
         let [_, a, b, c] = index.to_be_bytes();
         Self(u32::from_be_bytes([a, b, c, key]))
     }
 
-    /// The index, of 24 bits.
+    /// Returns the index, of 24 bits.
     #[inline]
     pub const fn index(self) -> u32 {
         self.0 >> 8
     }
 
-    /// The key.
+    /// Returns the key.
     #[inline]
     pub const fn key(self) -> u8 {
         let [_, _, _, key] = self.0.to_be_bytes();
@@ -35,37 +37,37 @@ impl Stag {
     }
 }
 
-/// What a peer wants to do with memory.
+/// The kind of access to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Be sent what is there: an RDMA Read Request.
+    /// The peer reads it: an RDMA Read Request.
     RemoteRead,
-    /// Have octets placed there: an RDMA Write.
+    /// The peer writes it: an RDMA Write.
     RemoteWrite,
-    /// Have octets placed where this end asked for them: an RDMA Read Response. The Read that is outstanding
-    /// is the right to do so.
+    /// The peer writes it on request of this end: an RDMA Read Response. The outstanding Read is
+    /// the right to do so.
     ReadSink,
 }
 
-/// Why an access is denied, in the order of the checks.
+/// The reason why an access is denied, in the order of the checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denied {
     /// Nothing valid has this STag.
     Invalid,
-    /// What has this STag is another stream's, or another Protection Domain's.
+    /// The STag belongs to another stream, or another Protection Domain.
     Stream,
-    /// The range goes beyond the last Tagged Offset there is.
+    /// The range exceeds the greatest Tagged Offset.
     Wrap,
-    /// The range is not all inside the region.
+    /// The range is not completely inside the region.
     Bounds,
-    /// The region does not grant this.
+    /// The region does not grant this access.
     Rights,
-    /// The region can be used, but a peer may not invalidate it: several streams share it, or it is no
+    /// The region may be used, but not invalidated by a peer: several streams share it, or it is no
     /// fast registration.
     Shared,
 }
 
-/// A range of registered memory that a check has allowed.
+/// A range of registered memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Range {
     /// The STag that names the memory.
@@ -77,8 +79,8 @@ pub struct Range {
 }
 
 impl Range {
-    /// Says whether octets with this STag and Tagged Offset could be meant for either. A range of no octets is at its
-    /// offset: at the end of another one, it overlaps that.
+    /// Says whether octets with this STag and Tagged Offset could belong to either range. An empty
+    /// range is at its offset: at the end of another one, it overlaps that.
     pub fn overlaps(self, other: Self) -> bool {
         let begins_in = |range: Self, outer: Self| {
             let distance = range.offset.wrapping_sub(outer.offset);
@@ -105,12 +107,13 @@ pub struct Region {
     pub remote_read: bool,
     /// A peer may write it.
     pub remote_write: bool,
-    /// A peer may invalidate it: a fast registration that this stream alone uses (RFC 5040, section 8.1.1).
+    /// A peer may invalidate it: a fast registration that this stream alone uses (RFC 5040, section
+    /// 8.1.1).
     pub remote_invalidate: bool,
 }
 
 impl Region {
-    /// Checks an access to `length` octets, of which there is at least one.
+    /// Checks an access to `length` octets, at least one.
     pub fn check(&self, offset: u64, length: u32, want: Access) -> Result<(), Denied> {
         if !self.valid {
             return Err(Denied::Invalid);
@@ -118,7 +121,8 @@ impl Region {
         if !self.of_this_stream {
             return Err(Denied::Stream);
         }
-        // The last octet has an offset, too: a range that ends with the last offset of all does not wrap.
+        // The last octet has an offset, too: a range that ends with the greatest offset does not
+        // wrap.
         let last = u64::from(length.saturating_sub(1));
         let Some(last) = offset.checked_add(last) else {
             return Err(Denied::Wrap);
@@ -142,7 +146,7 @@ impl Region {
         }
     }
 
-    /// Checks whether a peer's Send may invalidate it.
+    /// Checks whether a Send of the peer may invalidate it.
     pub fn check_invalidate(&self) -> Result<(), Denied> {
         match self {
             Self { valid: false, .. } => Err(Denied::Invalid),
@@ -161,18 +165,19 @@ impl Region {
 
 /// The registered memory of one stream.
 ///
-/// None of this is called for zero octets: RFC 5040, section 5.2.1, forbids it for Reads, and RFC 5041, section 5.2,
-/// has no check for a zero-length tagged message.
+/// No method is called for zero octets: RFC 5040, section 5.2.1, forbids it for Reads, and RFC
+/// 5041, section 5.2, has no check for a zero-length tagged message.
 pub trait Memory {
-    /// Allows the access or denies it, with [`Region::check`].
+    /// Allows or denies an access, with [`Region::check`].
     ///
-    /// This takes no reference: a message can be checked and then not be used, and it is checked more than once. The
-    /// caller of [`Sink::segment`](crate::sink::Sink::segment) or [`Source::next`](crate::source::Source::next) pins the
-    /// memory that the returned [`Place`](crate::sink::Place) or [`Payload`](crate::source::Payload) names under the same
-    /// lock under which it was checked, and invalidation waits until it is unpinned.
+    /// This takes no reference: a message can be checked and then not be used, and it is checked
+    /// more than once. The caller of [`Sink::segment`](crate::sink::Sink::segment) or
+    /// [`Source::next`](crate::source::Source::next) pins the memory of the returned
+    /// [`Place`](crate::sink::Place) or [`Payload`](crate::source::Payload) under the same lock
+    /// under which it was checked, and invalidation waits until it is unpinned.
     fn check(&self, range: Range, want: Access) -> Result<(), Denied>;
 
-    /// Invalidates `stag`, as the delivery of a Send with Invalidate demands, or says why it must not be, with
+    /// Invalidates `stag` on delivery of a Send with Invalidate, or denies that, with
     /// [`Region::check_invalidate`].
     fn invalidate(&self, stag: Stag) -> Result<(), Denied>;
 }
@@ -260,7 +265,7 @@ mod tests {
         assert_eq!(REGION.check(0x1000, 1, Access::ReadSink), Ok(()));
     }
 
-    /// Octets, STag, rights, stream: what enabling conveys; and that it is disabled.
+    /// Octets, STag, rights and stream, which enabling conveys; and its revocation.
     #[test]
     fn each_part_of_a_registration_decides() {
         let allows = |region: Region| region.check(0x1000, 0x100, Access::RemoteRead).is_ok();

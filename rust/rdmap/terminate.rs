@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The Terminate Message (RFC 5040, section 4.8): why a stream ends, and which segment is to blame.
+//! The Terminate Message (RFC 5040, section 4.8): the reason for the end of a stream, and the
+//! segment that caused it.
 //!
-//! Its payload is a control word, then, as the bits M, D and R say, the length of the segment that is to blame, its DDP
-//! header, and the header of a Read Request. 52 octets at most, so a Terminate is one segment whatever the lower layer.
+//! Its payload is a control word, then, as the bits M, D and R say, the length of the segment that
+//! caused the error, its DDP header, and the header of a Read Request. 52 octets at most, so a
+//! Terminate is one segment over every lower layer.
 //!
-//! What this end sends keeps to figure 10 of the RFC, with one reading: a Read Request's header goes only with a
-//! protection error that a Read Request caused. What it receives is read by its length and not by R, because
-//! there are peers that set R and send no header. Nothing is decided by what a Terminate says; it is for people.
+//! A Terminate of this end follows figure 10 of the RFC, with one interpretation: the header of a
+//! Read Request is included only with a protection error that a Read Request caused. A received one
+//! is parsed by its length and not by R, because there are peers that set R and send no header.
+//! Nothing depends on its contents; they are for people.
 
 use crate::fault::Fault;
 use crate::header::Header;
@@ -20,24 +23,24 @@ const LENGTH_VALID: u32 = 1 << 15;
 const WITH_HEADER: u32 = 1 << 14;
 const WITH_READ_REQUEST: u32 = 1 << 13;
 
-/// A Terminate.
+/// A Terminate Message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terminate {
-    /// Why.
+    /// The error.
     pub code: Code,
-    /// Octets of the DDP Segment that is to blame.
+    /// The length in octets of the DDP Segment that caused it.
     pub segment_length: Option<u16>,
-    /// Its DDP header.
+    /// The DDP header of that segment.
     pub header: Option<Octets<{ Header::UNTAGGED_LEN }>>,
-    /// The header of the Read Request that it is.
+    /// The header of the Read Request, if the segment is one.
     pub read: Option<ReadRequest>,
 }
 
 impl Terminate {
-    /// Octets of the longest payload.
+    /// The length of the longest payload in octets.
     pub const MAX_LEN: usize = 52;
 
-    /// The Terminate that tells the peer of `fault`.
+    /// Creates the Terminate that reports `fault` to the peer.
     pub fn new(fault: &Fault) -> Self {
         let code = fault.cause.code();
         let culprit = fault.culprit.filter(|_| code.with_header());
@@ -49,12 +52,12 @@ impl Terminate {
         }
     }
 
-    /// Its payload.
+    /// Encodes the payload.
     pub fn emit(&self) -> Octets<{ Terminate::MAX_LEN }> {
         let mut out = Octets::new();
         let [layer, etype] = [self.code.layer, self.code.etype].map(|half| u32::from(half & 0x0f));
         let mut word = (layer << 28) | (etype << 24) | (u32::from(self.code.code) << 16);
-        // The length is there whenever the header is.
+        // The length is present whenever the header is.
         let header = self.header.zip(self.segment_length);
         if header.is_some() {
             word |= LENGTH_VALID | WITH_HEADER;
@@ -74,7 +77,7 @@ impl Terminate {
         out
     }
 
-    /// Reads a payload, as much of it as is there. `None` if that is not even the control word.
+    /// Parses a payload as far as it goes. Returns `None` if even the control word is incomplete.
     pub fn parse(payload: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(payload);
         let word = reader.u32()?;
@@ -85,7 +88,7 @@ impl Terminate {
             header: None,
             read: None,
         };
-        // It is there if M or D is set. Without either nothing behind it is looked at.
+        // It is present if M or D is set. Without either, the octets behind it are ignored.
         let length = reader.u16();
         terminate.segment_length = length.filter(|_| word & LENGTH_VALID != 0);
         if word & WITH_HEADER != 0 {

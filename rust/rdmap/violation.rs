@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The rules that a peer can break, and the one table from there to Terminate codes.
+//! Rules that a peer can break, and their mapping to Terminate codes.
 //!
-//! The codes are those of RFC 5040, section 4.8 (layer 0), and RFC 5041, section 7.2 (layer 1). Where RFC 5040 leaves a
-//! choice:
+//! The codes are those of RFC 5040, section 4.8 (layer 0), and RFC 5041, section 7.2 (layer 1).
+//! Where RFC 5040 leaves a choice:
 //!
-//! - "STag cannot be invalidated" is there twice. It is a protection error if the STag is another stream's or is
-//!   shared, and an operation error if nothing valid has the STag.
-//! - DDP has no code for missing rights. A tagged segment without them gets the code of an invalid STag.
-//! - RDMAP has no code for more Read Requests than agreed. To DDP that is a message without a buffer.
+//! - "STag cannot be invalidated" exists twice. It is a protection error if the STag belongs to
+//!   another stream or is shared, and an operation error if nothing valid has the STag.
+//! - DDP has no code for missing rights. A tagged segment without them gets the code of an invalid
+//!   STag.
+//! - RDMAP has no code for more Read Requests than agreed. To DDP that is a message without a
+//!   buffer.
 
 use crate::stag::Denied;
 
@@ -24,31 +26,32 @@ pub enum Violation {
     },
     /// RV is not 1.
     RdmapVersion,
-    /// An opcode that is not known, or not in this buffer model or queue.
+    /// The opcode is unknown, or not allowed in this buffer model or queue.
     Opcode,
-    /// A queue number above 2.
+    /// The queue number is above 2.
     Queue,
-    /// A message number for which no buffer is there: a Send without a Receive, a Read Request beyond IRD.
+    /// There is no buffer for the message number: a Send without a Receive, a Read Request beyond
+    /// IRD.
     NoBuffer,
-    /// A message number that is used up, or that comes too early.
+    /// The message number is used up, or comes too early.
     MessageNumber,
-    /// A message offset outside the buffer, or segments that do not make up a message.
+    /// The message offset is outside the buffer, or the segments do not make up a message.
     MessageOffset,
-    /// A message longer than its buffer.
+    /// The message is longer than its buffer.
     TooLong,
-    /// A tagged segment that may not be placed.
+    /// A tagged segment may not be placed.
     Tagged(Denied),
-    /// A Read Request for memory that may not be read.
+    /// A Read Request names memory that may not be read.
     Source(Denied),
-    /// A Send that may not invalidate its STag.
+    /// A Send may not invalidate its STag.
     Invalidate(Denied),
-    /// A Read Response although no Read is outstanding.
+    /// A Read Response arrived although no Read is outstanding.
     NoRead,
-    /// A Read Response that ends before every octet was there.
+    /// A Read Response ended before all its octets were there.
     ShortResponse,
 }
 
-/// What a Terminate says of its cause: layer, error type, error code.
+/// The error of a Terminate: layer, error type, error code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code {
     /// 0 RDMAP, 1 DDP, 2 LLP. Four bits.
@@ -60,19 +63,19 @@ pub struct Code {
 }
 
 impl Code {
-    /// These numbers.
+    /// Creates the error of these numbers.
     #[inline]
     pub const fn new(layer: u8, etype: u8, code: u8) -> Self {
         Self { layer, etype, code }
     }
 
-    /// Says whether DDP header and segment length belong into the Terminate (RFC 5040, figure 10).
+    /// Says whether the Terminate includes DDP header and segment length (RFC 5040, figure 10).
     #[inline]
     pub const fn with_header(self) -> bool {
         matches!((self.layer, self.etype), (0, 1 | 2) | (1, _))
     }
 
-    /// Says whether the header of a Read Request that is the culprit belongs into the Terminate.
+    /// Says whether the Terminate includes the header of a Read Request that caused the error.
     #[inline]
     pub const fn with_read_request(self) -> bool {
         matches!((self.layer, self.etype), (0, 1))
@@ -80,7 +83,7 @@ impl Code {
 }
 
 impl Violation {
-    /// The table.
+    /// Returns the Terminate code.
     pub const fn code(self) -> Code {
         match self {
             Self::Source(denied) => match denied {

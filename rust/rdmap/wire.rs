@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Octets on the wire: a reader that borrows, and a writer of headers whose size is known.
+//! Octets on the wire: a reader that borrows, and a writer of headers of known size.
 //!
-//! All numbers of RFC 5040, 5041, 5043 and 5044 are big-endian. The one exception is the CRC of an FPDU, which
-//! [`crate::mpa::crc`] writes itself.
+//! All numbers of RFC 5040, 5041, 5043 and 5044 are big-endian. The one exception is the CRC of an
+//! FPDU, which [`crate::mpa::crc`] writes itself.
 
-/// Reads numbers from the front of a slice. `None` means that the slice ends first.
+/// A reader of numbers from the front of a slice. `None` means that the slice ends first.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    /// Reads `octets` from their start.
+    /// Creates a reader of `octets`.
     #[inline]
     pub const fn new(octets: &'a [u8]) -> Self {
         Self { rest: octets }
     }
 
-    /// What was not read yet.
+    /// Returns the octets that were not read yet.
     #[inline]
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// The next `N` octets.
+    /// Reads `N` octets.
     #[inline]
     pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (head, rest) = self.rest.split_first_chunk()?;
@@ -32,32 +32,32 @@ impl<'a> Reader<'a> {
         Some(*head)
     }
 
-    /// The next octet.
+    /// Reads an octet.
     #[inline]
     pub fn u8(&mut self) -> Option<u8> {
         self.array::<1>().map(u8::from_be_bytes)
     }
 
-    /// The next 16-bit number.
+    /// Reads a 16-bit number.
     #[inline]
     pub fn u16(&mut self) -> Option<u16> {
         self.array().map(u16::from_be_bytes)
     }
 
-    /// The next 32-bit number.
+    /// Reads a 32-bit number.
     #[inline]
     pub fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// The next 64-bit number.
+    /// Reads a 64-bit number.
     #[inline]
     pub fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_be_bytes)
     }
 }
 
-/// A header, or a message that is nothing but headers, of at most `N` octets. `N` is 255 at most.
+/// A header, or a message that consists of headers, of at most `N` octets. `N` is 255 at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Octets<const N: usize> {
     // INVARIANT: `length` is `N` at most, and the octets behind it are zero.
@@ -66,7 +66,7 @@ pub struct Octets<const N: usize> {
 }
 
 impl<const N: usize> Octets<N> {
-    /// No octets.
+    /// Creates an empty header.
     #[inline]
     pub const fn new() -> Self {
         Self {
@@ -75,7 +75,7 @@ impl<const N: usize> Octets<N> {
         }
     }
 
-    /// Appends `field`. Who calls knows the sum of its fields: one that does not fit is left out.
+    /// Appends `field`. The caller knows the sum of its fields: one that does not fit is left out.
     #[inline]
     pub fn put<const M: usize>(&mut self, field: [u8; M]) {
         let room = self.octets.get_mut(usize::from(self.length)..);
@@ -85,7 +85,7 @@ impl<const N: usize> Octets<N> {
         }
     }
 
-    /// Appends as much of `octets` as there is room for.
+    /// Appends as much of `octets` as fits.
     #[inline]
     pub fn put_slice(&mut self, octets: &[u8]) {
         let room = self
@@ -104,13 +104,13 @@ impl<const N: usize> Octets<N> {
         self.length = self.length.saturating_add(octets);
     }
 
-    /// What was appended.
+    /// Returns the appended octets.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
         self.octets.get(..self.len()).unwrap_or_default()
     }
 
-    /// How many octets were appended.
+    /// Returns the number of appended octets.
     #[inline]
     pub fn len(&self) -> usize {
         usize::from(self.length)
@@ -129,7 +129,7 @@ impl<const N: usize> Default for Octets<N> {
     }
 }
 
-/// Writes `octets` to the front of `out`, and returns what is left of that. `None` if they do not fit.
+/// Writes `octets` to the front of `out`, and returns the rest. `None` if they do not fit.
 #[inline]
 pub fn put<'a>(out: &'a mut [u8], octets: &[u8]) -> Option<&'a mut [u8]> {
     let (front, rest) = out.split_at_mut_checked(octets.len())?;
@@ -139,7 +139,7 @@ pub fn put<'a>(out: &'a mut [u8], octets: &[u8]) -> Option<&'a mut [u8]> {
     Some(rest)
 }
 
-/// A number of octets as the machine counts them.
+/// Converts a number of octets to `usize`.
 #[inline]
 pub(crate) fn size(octets: u32) -> usize {
     usize::try_from(octets).unwrap_or(usize::MAX)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests: streams whose message numbers go past 2^32, and whose offsets go past 2^32 and 2^64.
+//! Tests of streams whose message numbers go past 2^32, and whose offsets go past 2^32 and 2^64.
 
 use crate::fault::Fault;
 use crate::header::Header;
@@ -47,7 +47,7 @@ impl source::Slots for Queues {
     type Answers = Vec<Answer>;
 }
 
-/// All memory, with all rights.
+/// Memory that grants every access.
 struct All;
 
 impl Memory for All {
@@ -83,7 +83,7 @@ fn request(operation: Operation) -> Request {
     }
 }
 
-/// What of a segment is on the wire but its payload, and how long it is.
+/// A segment: its octets on the wire without the payload, and its length.
 struct Segment {
     header: Vec<u8>,
     length: usize,
@@ -129,7 +129,8 @@ fn segments(source: &mut Source<Queues>, mulpdu: u32) -> Vec<Segment> {
     segments
 }
 
-/// Two Sends and two Reads at a time, of two segments each, the last segment first if the lower layer reorders.
+/// Two Sends and two Reads at a time, of two segments each, the last segment first if the lower
+/// layer reorders.
 fn messages_go_past_the_last_number<O: Order>(order: O, key: impl Fn(u64) -> O::Key) {
     const FIRST: u64 = (1 << 32) - 7;
     let (mut here, mut source) = (sink(order), source::<O>());
@@ -218,7 +219,7 @@ fn messages_go_past_the_last_number_in_any_order() {
     messages_go_past_the_last_number(window, |turn| u16::try_from(turn).unwrap());
 }
 
-/// Numbers behind and ahead of what may be, on both sides of the last one.
+/// Numbers behind and ahead of the window, on both sides of the last one.
 #[test]
 fn windows_of_numbers_go_past_the_last_one() {
     let send = |msn| {
@@ -274,7 +275,7 @@ fn violation(place: Result<Place, Refusal>) -> Option<Violation> {
     }
 }
 
-/// Three segments of a Send of 2^32 - 1 octets.
+/// A Send of 2^32 - 1 octets in three segments.
 #[test]
 fn longest_send_is_placed_and_delivered() {
     let (mut here, mut source) = (sink(Arrival::new()), source::<Arrival>());
@@ -313,7 +314,7 @@ fn longest_send_is_placed_and_delivered() {
     );
 }
 
-/// Where the segments of a Write and of a response go, from this offset on.
+/// Returns the destinations of the segments of a Write and of a response from this offset on.
 fn tagged_offsets(offset: u64) -> [Vec<u64>; 2] {
     let mut source = source::<Arrival>();
     let write = Range {
@@ -353,7 +354,8 @@ fn tagged_offsets_go_on_where_their_low_half_wraps() {
     }
 }
 
-/// The response to a Read whose sink goes across 2^32, and ends with the last offset of all.
+/// The response to a Read whose destination crosses 2^32, and one that ends with the greatest
+/// offset.
 #[test]
 fn response_goes_where_the_low_half_of_its_offset_wraps() {
     for offset in [0xffff_ff80, u64::MAX - 199] {

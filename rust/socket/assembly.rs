@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A frame that is put together here, because the receive buffer has no room for all of it.
+//! Reassembly of a frame that does not fit in the receive buffer.
 //!
-//! A frame may be longer than the window of its connection: nearly 64 KiB over loopback, while a system or an owner may keep
-//! receive buffers small. If it were waited for in the queue, it would never come. So what is there is taken out, and
-//! the rest is when it arrives. Memory is allocated for what did arrive, not for what the frame's length promises.
+//! A frame may be longer than the window of its connection: nearly 64 KiB over loopback, while a
+//! system or an owner may keep receive buffers small. In the receive queue it would never become
+//! complete. So its octets are taken out, and the rest is when it arrives. Memory is allocated for
+//! octets that did arrive, not for the length that the frame promises.
 
 use crate::queue::Queue;
 use iwraw::memory::Piece;
@@ -19,7 +20,7 @@ pub(crate) struct Assembly {
     /// All but the last are full.
     chunks: KVec<KBox<[u8; CHUNK]>>,
     filled: usize,
-    /// Octets of the frame, once its head told.
+    /// The length of the frame, once its head is there.
     len: Option<usize>,
 }
 
@@ -32,7 +33,7 @@ impl Assembly {
         }
     }
 
-    /// Octets that are here.
+    /// Returns the number of octets that are here.
     #[inline]
     pub(crate) fn filled(&self) -> usize {
         self.filled
@@ -47,13 +48,13 @@ impl Assembly {
         self.len = Some(len);
     }
 
-    /// Forgets it, and frees its memory.
+    /// Drops the frame, and frees its memory.
     pub(crate) fn clear(&mut self) {
         *self = Self::new();
     }
 
-    /// Takes octets from `queue` until there are `wanted` or no more arrived. Sleeps for memory. An error leaves in the queue
-    /// what it could not take.
+    /// Takes octets from `queue` until there are `wanted` or no more arrived. Sleeps for memory.
+    /// After an error the octets that it could not take are still in the queue.
     pub(crate) fn fill(&mut self, queue: &mut Queue<'_>, wanted: usize) -> Result {
         loop {
             let missing = wanted.saturating_sub(self.filled);
@@ -96,8 +97,9 @@ impl Assembly {
         let mut done = 0;
         self.visit(offset, usize::try_from(to.len())?, |run| {
             let here = to.slice(done, u32::try_from(run.len())?).ok_or(EINVAL)?;
-            // SAFETY: A piece is writable as long as it is there, and this one is as long as `run`. The helper is compiled apart, so others may
-            // write there meanwhile; nobody makes a reference to such memory, so it does not overlap `run`.
+            // SAFETY: By its type invariants a piece is writable as long as it is there, and this
+            // one is as long as `run`. The helper is compiled apart, so others may write there
+            // meanwhile; nobody creates a reference to such memory, so it does not overlap `run`.
             unsafe {
                 iwraw::memcpy(
                     here.address().as_ptr().cast(),
@@ -119,7 +121,8 @@ impl Assembly {
         Ok(sum)
     }
 
-    /// Shows `len` octets from `offset`, chunk by chunk. [`EINVAL`] if they are not here.
+    /// Calls `show` with `len` octets from `offset`, chunk by chunk. [`EINVAL`] if they are not
+    /// here.
     fn visit(&self, offset: usize, len: usize, mut show: impl FnMut(&[u8]) -> Result) -> Result {
         let end = offset.checked_add(len).ok_or(EINVAL)?;
         if end > self.filled {

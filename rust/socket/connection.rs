@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A connection: a stream of octets to and from one peer.
+//! A TCP connection: a stream of octets to and from one peer.
 
 use crate::hook::Events;
 use crate::hook::Hooked;
@@ -22,14 +22,14 @@ use kernel::sync::Arc;
 use kernel::time::Instant;
 use kernel::time::Monotonic;
 
-/// How a connection is.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// The peer has not answered.
     Connecting,
-    /// The peer may send. So may this end, unless it [said otherwise](Connection::shutdown).
+    /// The peer may send. So may this end, unless it [shut down](Connection::shutdown).
     Open,
-    /// The peer will send no more. What it sent before may still be there to receive, and this end may send.
+    /// The peer sends no more. Earlier octets may still be there to receive, and this end may send.
     PeerClosed,
     /// Both ends are closed.
     Closed,
@@ -37,25 +37,26 @@ pub enum State {
     Failed(Error),
 }
 
-/// A connection.
+/// A TCP connection.
 ///
-/// Its owner has a worker that is the only one to send and to receive, which `&mut` sees to.
+/// Its owner has a worker that is the only one to send and to receive, which `&mut` guarantees.
 pub struct Connection<E: Events> {
-    /// [`None`] once it was taken off.
+    /// [`None`] once the callbacks are restored.
     hooked: Option<Hooked<E>>,
     inbound: Inbound,
     gather: Gather,
-    /// The first error that a call returned: TCP tells it once.
+    /// The first error that a call returned: TCP reports it once.
     error: Option<Error>,
     socket: Socket,
 }
 
 impl<E: Events> Connection<E> {
-    /// Starts to connect `local` to `remote`. If the port is taken it is another one. Events go to `events` from now on, maybe
-    /// before this returns; one of them tells that [`Self::state`] changed.
+    /// Starts to connect `local` to `remote`. If the port is in use, another one is chosen. Events
+    /// go to `events` from now on, maybe before this returns; one of them reports that
+    /// [`Self::state`] changed.
     ///
-    /// Sleeps, but does not wait for the peer. If that is silent no event comes before TCP gives up, which
-    /// [`Settings::user_timeout_ms`] bounds.
+    /// Sleeps, but does not wait for the peer. If that is silent no event comes before TCP gives
+    /// up, which [`Settings::user_timeout_ms`] limits.
     pub fn connect(
         net: &Net,
         local: SocketAddr,
@@ -71,7 +72,7 @@ impl<E: Events> Connection<E> {
         Ok(connection)
     }
 
-    /// Listens to the events of a socket.
+    /// Replaces the callbacks of a socket.
     pub(crate) fn new(socket: Socket, events: Arc<E>) -> Result<Self> {
         let gather = Gather::new()?;
         let hooked = Some(Hooked::new(&socket, events)?);
@@ -84,17 +85,17 @@ impl<E: Events> Connection<E> {
         })
     }
 
-    /// For tests that send as a peer of this crate would not.
+    /// Returns the socket, for tests that send as a peer of this crate would not.
     #[cfg(RPCRDMA_SELFTEST)]
     pub(crate) fn socket(&self) -> &Socket {
         &self.socket
     }
 
-    /// How the connection is. Does not sleep.
+    /// Returns the state of the connection. Does not sleep.
     pub fn state(&self) -> State {
         let sk = self.socket.sk();
-        // SAFETY: The socket is there as long as `self`. C writes these in one piece each, with a lock that is not needed to
-        // read one.
+        // SAFETY: `self` owns the socket. C writes each of these fields in one piece, under a lock
+        // that is not needed to read one.
         let (error, state) = unsafe {
             (
                 (&raw const (*sk).sk_err).read_volatile(),
@@ -115,29 +116,32 @@ impl<E: Events> Connection<E> {
         }
     }
 
-    /// The address of this end.
+    /// Returns the address of this end.
     pub fn local_address(&self) -> Result<SocketAddr> {
         self.socket.local_address()
     }
 
-    /// The address of the peer. An error before and after the connection is open.
+    /// Returns the address of the peer. Fails before and after the connection is open.
     pub fn peer_address(&self) -> Result<SocketAddr> {
         self.socket.peer_address()
     }
 
-    /// Octets of a segment that TCP sends now: EMSS (RFC 5044, section 4.2). It changes with the path. Does not sleep.
+    /// Returns the length in octets of a segment that TCP sends now: EMSS (RFC 5044, section 4.2).
+    /// It changes with the path. Does not sleep.
     pub fn emss(&self) -> u32 {
-        // SAFETY: The socket is there as long as `self`, and is of TCP. C writes the field in one piece.
+        // SAFETY: `self` owns the socket, which is one of TCP. C writes the field in one piece.
         unsafe {
             let tcp = iwraw::tcp_sk(self.socket.sk());
             (&raw const (*tcp).mss_cache).read_volatile()
         }
     }
 
-    /// Hands octets to TCP, which copies them. Returns how many it took: all, or fewer, if there is no more room.
+    /// Hands octets to TCP, which copies them. Returns the number that it took: all, or fewer, if
+    /// there is no more space.
     ///
-    /// `EAGAIN` if there is no room at all. After that and after fewer, [`Event::Writable`](crate::Event::Writable) tells of room.
-    /// `EINVAL` if the pieces are more than [`MAX_PIECES`](crate::MAX_PIECES); nothing was taken. Other errors end the connection.
+    /// `EAGAIN` if there is no space at all. After that and after fewer,
+    /// [`Event::Writable`](crate::Event::Writable) reports space. `EINVAL` if there are more pieces
+    /// than [`MAX_PIECES`](crate::MAX_PIECES); nothing was taken. Other errors end the connection.
     /// Sleeps for the socket's lock.
     pub fn send<'a>(
         &mut self,
@@ -148,13 +152,15 @@ impl<E: Events> Connection<E> {
         self.remember(result)
     }
 
-    /// Hands octets to TCP, which takes references to their pages where it can. For the rest as [`Self::send`].
+    /// Hands octets to TCP, which takes references to their pages where it can. Otherwise as
+    /// [`Self::send`].
     ///
     /// # Safety
     ///
-    /// Nobody writes to the octets while somebody else has a reference to their pages. Those are no memory of the slab allocator.
+    /// Nobody writes to the octets while somebody else has a reference to their pages, which are
+    /// not of the slab allocator.
     pub(crate) unsafe fn splice(&mut self, octets: Octets<'_>, then: Then) -> Result<usize> {
-        // SAFETY: The caller promises it.
+        // SAFETY: The caller promises what `Gather::splice` requires.
         let result = unsafe { self.gather.splice(&self.socket, octets, then) };
         self.remember(result)
     }
@@ -169,45 +175,49 @@ impl<E: Events> Connection<E> {
         result
     }
 
-    /// Shows what arrived. The socket's lock is held until `look` returns; what it took is given back to TCP then.
+    /// Calls `look` with the received octets. The socket's lock is held until it returns; the
+    /// octets that it took are given back to TCP then.
     ///
-    /// Sleeps for the lock, and for memory, but for none that somebody must send over this socket to get.
+    /// Sleeps for the lock, and for memory, but not for memory that somebody must send over this
+    /// socket to free.
     pub fn receive<R>(&mut self, look: impl FnOnce(&mut Frames<'_>) -> R) -> R {
         let _noio = NoIo::new();
         let queue = Queue::new(self.socket.lock());
         look(&mut Frames::new(queue, &mut self.inbound))
     }
 
-    /// Since when part of a frame is there, as [`Self::receive`] saw it. [`None`]: there is no part.
+    /// Returns the time since when part of a frame is there, as [`Self::receive`] saw it. [`None`]
+    /// without a part.
     pub fn waiting_since(&self) -> Option<Instant<Monotonic>> {
         self.inbound.since()
     }
 
-    /// Tells the peer that no more is sent, behind what was. Sleeps for the socket's lock.
+    /// Tells the peer that no more is sent, behind everything that was. Sleeps for the socket's
+    /// lock.
     pub fn shutdown(&self) {
-        // SAFETY: The socket is there as long as `self`. An error means that there is no connection.
+        // SAFETY: `self` owns the socket. An error means that there is no connection.
         unsafe {
             iwraw::kernel_sock_shutdown(self.socket.as_raw(), iwraw::sock_shutdown_cmd_SHUT_WR)
         };
     }
 
-    /// Ends the events: none is told when this returns. Whoever was told is given back. Sleeps.
+    /// Ends the events: none is reported when this returns. Returns their receiver. Sleeps.
     ///
-    /// [`None`] if it was called before.
+    /// Returns [`None`] if it was called before.
     pub fn detach(&mut self) -> Option<Arc<E>> {
         Some(self.hooked.take()?.take_off(&self.socket))
     }
 
-    /// Ends the connection with a reset, without delivering what was sent. Sleeps.
+    /// Ends the connection with a reset, without delivery of sent octets. Sleeps.
     ///
-    /// Dropping delivers it, if all that arrived was received.
+    /// Dropping delivers them, if all received octets were read.
     pub fn abort(self) {
         self.abort_when_dropped();
     }
 
-    /// Has dropping end the connection as [`Self::abort`] does. Sleeps.
+    /// Makes dropping end the connection as [`Self::abort`] does. Sleeps.
     pub fn abort_when_dropped(&self) {
-        // SAFETY: The socket is there as long as `self`.
+        // SAFETY: `self` owns the socket.
         unsafe { iwraw::sock_no_linger(self.socket.sk()) };
     }
 }

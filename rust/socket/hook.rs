@@ -1,26 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What TCP or SCTP calls when something happened on a socket, and why that is sound.
+//! The callbacks of a socket, which TCP and SCTP call for events, and why they are sound.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h), `struct sock`
 //!
-//! Four functions of a socket are replaced by those at the foot of this file, and `sk_user_data` becomes the address of a
-//! [`Hook`]. The rules, to which comments refer by number:
+//! Four functions of a socket are replaced by those at the foot of this file, and `sk_user_data`
+//! becomes the address of a [`Hook`]. Comments refer to these rules by number:
 //!
-//! 1. User data and the four functions are written with the socket's lock **and** its callback lock held, and only here. The
-//!    hook keeps the functions that were there before, and they come back when it is taken off.
-//! 2. A function of ours takes the callback lock for reading, looks whether the user data are ours, calls the function that was
-//!    there before if somebody depends on it, tells the owner, and unlocks. It takes no other lock and allocates nothing. As
-//!    taking off waits for that lock, no hook is used after [`Hooked::take_off`], and none is freed by a function of ours.
-//! 3. User data are marked as not to be copied, so a child has none; it begins with the functions of its listener, which then return
-//!    at once. Whoever accepts it [gives it](Originals::restore) those that the listener had before, at once: SCTP calls functions of a
-//!    socket that was released, too, and by then this module may be gone.
-//! 4. Functions of a connection run with its lock held, or on behalf of who holds it. So who has that lock knows that none of
-//!    them has begun and not yet taken the callback lock. A **listener's** `data_ready` runs under RCU alone, maybe
-//!    after the hook is off (TCP only; SCTP has the lock there, too); it finds no user data. That this code is still there is what [`wait_for_callbacks`] is for.
-//! 5. Nobody else writes user data of such a socket: no file descriptor leads to it, and what BPF attaches refuses a socket that
-//!    has some. If BPF was faster, the hook is not put on; its mark also differs from ours, so a function of ours that BPF
-//!    calls does nothing.
+//! 1. User data and the four functions are written with the socket's lock **and** its callback lock
+//!    held, and only here. The previous functions are saved, and restored at the end.
+//! 2. A callback of this crate takes the callback lock for reading, checks whether the user data
+//!    are of this crate, calls the previous function if somebody depends on it, reports the event,
+//!    and unlocks. It takes no other lock and allocates nothing. As restoring waits for that lock,
+//!    no [`Hook`] is used after [`Hooked::take_off`], and none is freed by a callback.
+//! 3. User data are marked as not to be copied, so a child has none; it begins with the functions
+//!    of its listener, which then return at once. Whoever accepts it [restores](Originals::restore)
+//!    the listener's previous functions at once: SCTP calls functions of a socket that was
+//!    released, too, and by then this module may be unloaded.
+//! 4. Callbacks of a connection run with its lock held, or on behalf of the lock's owner. So the
+//!    owner of that lock knows that none of them has begun and not yet taken the callback lock. A
+//!    **listener's** `data_ready` runs under RCU alone, maybe after the callbacks were restored
+//!    (TCP only; SCTP has the lock there, too); it finds no user data. [`wait_for_callbacks`]
+//!    guarantees that this code is still there.
+//! 5. Nobody else writes user data of such a socket: no file descriptor leads to it, and BPF
+//!    refuses a socket that has user data. If BPF was faster, the callbacks are not replaced; its
+//!    mark also differs from ours, so a callback of this crate that BPF calls does nothing.
 //!
 //! [`wait_for_callbacks`]: crate::wait_for_callbacks
 
@@ -33,12 +37,13 @@ use kernel::error::Result;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
-/// What happened. More may have by the time somebody looks.
+/// An event of a socket. More may have happened by the time that somebody looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Octets arrived, or the peer's end of the stream; for a listener, a child waits.
     Readable,
-    /// There is room for octets again, after a [`send`](crate::Connection::send) that did not take all.
+    /// There is space for octets again, after a [`send`](crate::Connection::send) that did not take
+    /// all.
     Writable,
     /// The connection is open, or an end of it is closed.
     StateChanged,
@@ -46,18 +51,19 @@ pub enum Event {
     Failed,
 }
 
-/// Who hears of a socket's events.
+/// A receiver of a socket's events.
 pub trait Events: Send + Sync + 'static {
-    /// Something happened; it may be told more than once, and for nothing.
+    /// Handles an event, which may be reported more than once, and without a reason.
     ///
-    /// Any context, mostly a softirq, with locks of the socket held: an implementation sets bits and enqueues work. It
-    /// calls nothing of this crate, does not sleep, and drops no last reference to anything.
+    /// Any context, mostly a softirq, with locks of the socket held: an implementation sets bits
+    /// and queues work. It calls nothing of this crate, does not sleep, and drops no last reference
+    /// to anything.
     fn event(&self, event: Event);
 }
 
 type Callback = Option<unsafe extern "C" fn(*mut iwraw::sock)>;
 
-/// The functions that a socket had before.
+/// The previous callbacks of a socket.
 #[derive(Clone, Copy)]
 pub(crate) struct Originals {
     data_ready: Callback,
@@ -67,10 +73,10 @@ pub(crate) struct Originals {
 }
 
 impl Originals {
-    /// Those that the socket has now.
+    /// Reads the current ones of the socket.
     fn of(locked: &Locked<'_>) -> Self {
         let sk = locked.sk();
-        // SAFETY: The socket is there, and by rule 1 its lock is enough to read these.
+        // SAFETY: `locked` is a live socket, and by rule 1 its lock is enough to read these.
         unsafe {
             Self {
                 data_ready: (&raw const (*sk).sk_data_ready).read(),
@@ -81,7 +87,7 @@ impl Originals {
         }
     }
 
-    /// Whether `a` and `b` have the same functions.
+    /// Says whether `a` and `b` have the same callbacks.
     #[cfg(RPCRDMA_SELFTEST)]
     pub(crate) fn are_same(a: &Socket, b: &Socket) -> bool {
         let addresses = |socket: &Socket| {
@@ -97,7 +103,7 @@ impl Originals {
         addresses(a) == addresses(b)
     }
 
-    /// Ours for `E`.
+    /// Returns the callbacks of this crate for `E`.
     fn ours<E: Events>() -> Self {
         Self {
             data_ready: Some(data_ready::<E>),
@@ -107,16 +113,17 @@ impl Originals {
         }
     }
 
-    /// Gives them to `child`, as rule 3 says. Sleeps for the socket's lock.
+    /// Writes them to `child`, as rule 3 says. Sleeps for the socket's lock.
     pub(crate) fn restore(self, child: &Socket) {
         self.write(&child.lock(), null_mut());
     }
 
-    /// Writes functions and user data, by rule 1. C may read the functions at any time, without a lock.
+    /// Writes callbacks and user data, by rule 1. C may read the callbacks at any time, without a
+    /// lock.
     fn write(self, locked: &Locked<'_>, user_data: *mut c_void) {
         let sk = locked.sk();
-        // SAFETY: The socket is there. Its lock is held, and the callback lock is taken here; nobody else writes these
-        // fields by rule 5, and each is written in one piece.
+        // SAFETY: `locked` is a live socket whose lock is held, and the callback lock is taken
+        // here; nobody else writes these fields by rule 5, and each is written in one piece.
         unsafe {
             iwraw::write_lock_bh(&raw mut (*sk).sk_callback_lock);
             (&raw mut (*sk).sk_user_data).write_volatile(user_data);
@@ -129,38 +136,39 @@ impl Originals {
     }
 }
 
-/// What user data point to.
+/// The target of a socket's user data.
 struct Hook<E: Events> {
     originals: Originals,
     events: Arc<E>,
 }
 
-/// How user data that are ours are marked: not to be copied to a child. An `Arc`'s address leaves the bits free.
+/// The mark of user data of this crate: not to be copied to a child. An `Arc`'s address leaves the
+/// bits free.
 const MARK: usize = iwraw::SK_USER_DATA_NOCOPY as usize;
 
-/// The bits that say whose user data they are.
+/// The bits that distinguish the owners of user data.
 const MARKS: usize =
     (iwraw::SK_USER_DATA_NOCOPY | iwraw::SK_USER_DATA_BPF | iwraw::SK_USER_DATA_PSOCK) as usize;
 
-/// That a hook is on a socket, until [`Self::take_off`].
+/// Replaced callbacks of a socket, until [`Self::take_off`].
 ///
 /// # Invariants
 ///
-/// The socket that it was made for has the user data and functions of `hook`.
+/// The socket that it was made for has the user data and callbacks of `hook`.
 #[must_use]
 pub(crate) struct Hooked<E: Events> {
     hook: Arc<Hook<E>>,
 }
 
 impl<E: Events> Hooked<E> {
-    /// Puts a hook on `socket`, which has functions of C. Then tells `events` of all that can have happened before. [`EBUSY`] if the
-    /// socket has user data. Sleeps.
+    /// Replaces the callbacks of `socket`, which has functions of C. Then reports to `events`
+    /// everything that can have happened before. [`EBUSY`] if the socket has user data. Sleeps.
     pub(crate) fn new(socket: &Socket, events: Arc<E>) -> Result<Self> {
         let originals = Originals::of(&socket.lock());
-        // Not with the lock held: who frees memory may have to send over this socket.
+        // Without the lock held: freeing memory may involve sending over this socket.
         let hook = Arc::new(Hook { originals, events }, GFP_KERNEL)?;
         let locked = socket.lock();
-        // SAFETY: The socket is there; by rule 1 its lock is enough to read this.
+        // SAFETY: `locked` is a live socket; by rule 1 its lock is enough to read this.
         if !unsafe { (&raw const (*locked.sk()).sk_user_data).read_volatile() }.is_null() {
             return Err(EBUSY);
         }
@@ -170,64 +178,67 @@ impl<E: Events> Hooked<E> {
         for event in [Event::StateChanged, Event::Writable, Event::Readable] {
             hook.events.event(event);
         }
-        // INVARIANT: Just written.
+        // INVARIANT: They were just written.
         Ok(Self { hook })
     }
 
-    /// The functions that were there before.
+    /// Returns the previous callbacks.
     #[inline]
     pub(crate) fn originals(&self) -> Originals {
         self.hook.originals
     }
 
-    /// Takes the hook off the socket that it was made for. No event is told when this returns. Sleeps.
+    /// Restores the callbacks of the socket that it was made for. No event is reported when this
+    /// returns. Sleeps.
     pub(crate) fn take_off(self, socket: &Socket) -> Arc<E> {
         let locked = socket.lock();
         self.hook.originals.write(&locked, null_mut());
         drop(locked);
-        // By rules 2 and 4 nobody uses the hook any more, but for who has it here.
+        // By rules 2 and 4 only this reference to the hook is used any more.
         self.hook.events.clone()
     }
 }
 
-/// Rule 2. Calls the function `original` and, if `wanted`, tells the owner.
+/// Calls the function `original` and, if `wanted`, reports the event, by rule 2.
 ///
 /// # Safety
 ///
-/// Only C calls what calls this, for a socket that it keeps alive meanwhile.
+/// Only C calls the callers of this, for a socket that it keeps alive meanwhile.
 unsafe fn tell<E: Events>(
     sk: *mut iwraw::sock,
     event: Event,
     original: fn(&Originals) -> Callback,
     wanted: unsafe fn(*mut iwraw::sock) -> bool,
 ) {
-    // SAFETY: The caller promises that the socket is there.
+    // SAFETY: The caller promises that the socket is live.
     unsafe { iwraw::read_lock_bh(&raw mut (*sk).sk_callback_lock) };
-    // SAFETY: As above; with the callback lock nobody writes this.
+    // SAFETY: The caller promises that the socket is live; with the callback lock held nobody
+    // writes this.
     let user_data = unsafe { (&raw const (*sk).sk_user_data).read_volatile() };
     if user_data.addr() & MARKS == MARK {
         let hook = user_data
             .map_addr(|address| address & !MARKS)
             .cast::<Hook<E>>();
-        // SAFETY: User data with our mark are of `Hooked::new` by rule 5, which wrote them together with functions for the
-        // same `E`. By rule 2 the hook is there until the callback lock is given back.
+        // SAFETY: User data with our mark are of `Hooked::new` by rule 5, which wrote them together
+        // with callbacks for the same `E`. By rule 2 the hook is there until the callback lock is
+        // released.
         let hook = unsafe { &*hook };
         if let Some(original) = original(&hook.originals) {
             // SAFETY: C would have called it now, in this context, had it not been replaced.
             unsafe { original(sk) };
         }
-        // SAFETY: The socket is there.
+        // SAFETY: The caller promises that the socket is live.
         if unsafe { wanted(sk) } {
             hook.events.event(event);
         }
     }
-    // SAFETY: Taken above.
+    // SAFETY: The lock was taken above by this function.
     unsafe { iwraw::read_unlock_bh(&raw mut (*sk).sk_callback_lock) };
 }
 
 /// # Safety
 ///
-/// None is needed.
+/// There are no requirements.
 unsafe fn always(_sk: *mut iwraw::sock) -> bool {
     true
 }
@@ -236,8 +247,8 @@ unsafe fn always(_sk: *mut iwraw::sock) -> bool {
 ///
 /// As for [`tell`].
 unsafe extern "C" fn data_ready<E: Events>(sk: *mut iwraw::sock) {
-    // Nobody sleeps on such a socket, which is all that the original is for.
-    // SAFETY: The caller's promise.
+    // Nobody sleeps on such a socket, so the original function has nothing to wake.
+    // SAFETY: The caller promises what `tell` requires.
     unsafe { tell::<E>(sk, Event::Readable, |_| None, always) };
 }
 
@@ -245,7 +256,7 @@ unsafe extern "C" fn data_ready<E: Events>(sk: *mut iwraw::sock) {
 ///
 /// As for [`tell`].
 unsafe extern "C" fn state_change<E: Events>(sk: *mut iwraw::sock) {
-    // SAFETY: The caller's promise.
+    // SAFETY: The caller promises what `tell` requires.
     unsafe { tell::<E>(sk, Event::StateChanged, |was| was.state_change, always) };
 }
 
@@ -253,8 +264,8 @@ unsafe extern "C" fn state_change<E: Events>(sk: *mut iwraw::sock) {
 ///
 /// As for [`tell`].
 unsafe extern "C" fn write_space<E: Events>(sk: *mut iwraw::sock) {
-    // TCP calls this with each acknowledgement until the original finds enough room. SAFETY: The caller's promise, and
-    // that of a socket in `sk_stream_is_writeable`.
+    // TCP calls this with each acknowledgement until the original finds enough space. SAFETY: The
+    // caller promises what `tell` requires, and a live socket of a stream protocol.
     unsafe {
         tell::<E>(
             sk,
@@ -269,6 +280,6 @@ unsafe extern "C" fn write_space<E: Events>(sk: *mut iwraw::sock) {
 ///
 /// As for [`tell`].
 unsafe extern "C" fn error_report<E: Events>(sk: *mut iwraw::sock) {
-    // SAFETY: The caller's promise.
+    // SAFETY: The caller promises what `tell` requires.
     unsafe { tell::<E>(sk, Event::Failed, |was| was.error_report, always) };
 }

@@ -1,39 +1,42 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sockets of the kernel, as a lower layer of iWARP needs them: of TCP, with frames in and pieces of memory out, and of SCTP
+//! Sockets of the kernel for an iWARP device: TCP, with frames in and octets out, and SCTP
 //! ([`sctp`]), whose chunks are frames already.
 //!
-//! Nothing here knows RDMA. Who uses it has a worker per connection, which is the only one to send and to receive;
-//! callbacks do no more than wake it ([`Events`]). No call waits for a peer.
+//! Nothing here knows RDMA. A user has a worker per connection, which is the only one to send and
+//! to receive; callbacks only wake it ([`Events`]). No call waits for a peer.
 //!
-//! # What callbacks may rely on
+//! # Callbacks
 //!
-//! TCP and SCTP call four functions of a socket when something happened ([`hook`] replaces them). The rules by which that is
-//! sound stand there, in one place.
+//! TCP and SCTP call four functions of a socket for events ([`hook`] replaces them). The rules that
+//! make this sound stand there, in one place.
 //!
-//! # What the receive queue may be relied on for
+//! # The receive queue
 //!
-//! The queue of a socket does not change while its lock is held, but for what the holder does ([`queue`]). So a worker
-//! finds a whole frame there, sums it, copies it where it belongs and only then gives it back: nothing is placed before it
-//! was verified, and nothing is copied twice. A frame that the window is too small for is put together in memory of
-//! this crate ([`assembly`]).
+//! The queue of a socket does not change while its lock is held, except by the holder ([`queue`]).
+//! So a worker finds a whole frame there, sums it, copies it to its destination and only then gives
+//! it back: nothing is placed before it was verified, and nothing is copied twice. A frame that
+//! exceeds the window is reassembled in memory of this crate ([`assembly`]).
 //!
 //! # Lifetimes
 //!
-//! A socket holds a reference to its network namespace from the start, and its children inherit that, so neither timers nor
-//! packets find a namespace that is gone. TCP copies what is sent, or has references to [pages](Pages) of this crate; memory of a consumer
-//! is used during a call only.
+//! A socket holds a reference to its network namespace from the start, and its children inherit
+//! that, so neither timers nor packets find a namespace that is gone. TCP copies octets that are
+//! sent, or has references to [pages](Pages) of this crate; memory of a consumer is used during a
+//! call only.
 //!
-//! A socket that was closed may be there for a while, as TCP still delivers what was accepted; by then it has C's own callbacks again.
+//! A socket that was closed may be there for a while, as TCP still delivers octets that it took; by
+//! then it has C's own callbacks again.
 //!
 //! # IPsec
 //!
-//! Security associations are the host's, below these protocols. Nothing here looks at one, so one that goes while a connection is idle
-//! ends nothing: what cannot be sent meanwhile, TCP and SCTP repeat (RFC 5040, section 8.2.2).
+//! Security associations are the host's, below these protocols. Nothing here looks at one, so one
+//! that expires while a connection is idle ends nothing: TCP and SCTP retransmit packets that
+//! cannot be sent meanwhile (RFC 5040, section 8.2.2).
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
-// For the log.
+// The prefix of lines in the log.
 const __LOG_PREFIX: &[u8] = b"iwarp\0";
 
 mod assembly;
@@ -72,7 +75,8 @@ pub use settings::Settings;
 
 /// Waits for callbacks of sockets that are closed by now. Sleeps.
 ///
-/// A listener's runs under RCU only ([`hook`], rule 4), so what unloads this code calls this when its last socket is gone.
+/// A listener's callbacks run under RCU only ([`hook`], rule 4), so the module calls this when its
+/// last socket is gone.
 pub fn wait_for_callbacks() {
     // SAFETY: The caller may sleep. Not every kernel has a safe function for it.
     unsafe { kernel::bindings::synchronize_rcu() };

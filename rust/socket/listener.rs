@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Listening for peers that connect.
+//! Listening for TCP connections.
 
 use crate::connection::Connection;
 use crate::hook::Events;
@@ -14,21 +14,22 @@ use kernel::error::to_result;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
-/// The protocol.
+/// The protocol TCP.
 pub enum Tcp {}
 
-/// A socket that listens.
+/// A listening socket.
 pub type Listener<E> = listening_socket::Listener<E, Tcp>;
 
-/// A connection to a peer that asked for it, of whose events nobody hears yet.
+/// A connection of a peer, without a receiver of its events.
 pub type Accepted = listening_socket::Accepted<Tcp>;
 
 impl<E: Events> Listener<E> {
-    /// Listens at `address`, which may be a wildcard, or still tentative; one of IPv6 is for IPv6 alone. `interface` is the index of a
-    /// netdev: peers that come over others are not for this listener. At most `backlog` peers wait to be accepted.
+    /// Listens at `address`, which may be a wildcard, or still tentative; one of IPv6 is for IPv6
+    /// alone. `interface` is the index of a network device: peers that come over others are not for
+    /// this listener. At most `backlog` peers wait to be accepted.
     ///
-    /// [`Event::Readable`](crate::Event::Readable) tells `events` of a peer, maybe before this returns. Connections have `settings`.
-    /// Sleeps. `EADDRINUSE` if somebody listens there.
+    /// [`Event::Readable`](crate::Event::Readable) reports a peer to `events`, maybe before this
+    /// returns. Connections inherit `settings`. Sleeps. `EADDRINUSE` if somebody listens there.
     pub fn new(
         net: &Net,
         address: SocketAddr,
@@ -41,10 +42,10 @@ impl<E: Events> Listener<E> {
         settings.apply(&socket)?;
         if let Some(interface) = interface {
             let interface = i32::try_from(interface)?;
-            // SAFETY: The socket is there. It takes the socket's lock itself.
+            // SAFETY: `socket` owns the socket. The function takes the socket's lock itself.
             to_result(unsafe { iwraw::sock_bindtoindex(socket.sk(), interface, true) })?;
         }
-        // SAFETY: The socket is there. It takes the socket's lock itself.
+        // SAFETY: `socket` owns the socket. The function takes the socket's lock itself.
         unsafe { iwraw::ip_sock_set_freebind(socket.sk()) };
         listening_socket::bind(&socket, address)?;
         Self::listen(socket, backlog, events)
@@ -52,7 +53,8 @@ impl<E: Events> Listener<E> {
 }
 
 impl Accepted {
-    /// Tells `events` from now on, maybe before this returns; and once of what can have happened before. Sleeps.
+    /// Reports events to `events` from now on, maybe before this returns; and once everything that
+    /// can have happened before. Sleeps.
     pub fn attach<E: Events>(self, events: Arc<E>) -> Result<Connection<E>> {
         Connection::new(self.socket, events)
     }

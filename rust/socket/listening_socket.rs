@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sockets that listen, of either protocol.
+//! Listening sockets, of either protocol.
 
 use crate::hook::Events;
 use crate::hook::Hooked;
@@ -17,7 +17,7 @@ use kernel::sync::Arc;
 
 /// A socket that listens to peers of the protocol `P`.
 ///
-/// When it is dropped, which sleeps, what was not accepted is reset, or aborted.
+/// Dropping it sleeps, and resets, or aborts, connections that were not accepted.
 pub struct Listener<E: Events, P> {
     /// [`None`] in `drop` only.
     hooked: Option<Hooked<E>>,
@@ -36,17 +36,18 @@ impl<E: Events, P> Listener<E, P> {
             socket,
             _protocol: PhantomData,
         };
-        // SAFETY: The socket is there as long as `listener`.
+        // SAFETY: `listener` owns the socket.
         to_result(unsafe {
             iwraw::kernel_listen(listener.socket.as_raw(), i32::try_from(backlog)?)
         })?;
         Ok(listener)
     }
 
-    /// What a peer began, or [`None`]. Does not wait for one, but sleeps. To be called until there is none.
+    /// Accepts the connection of a peer. Returns [`None`] without waiting if there is none, but
+    /// sleeps. To be called until there is none.
     pub fn accept(&self) -> Result<Option<Accepted<P>>> {
         let mut child = null_mut();
-        // SAFETY: The socket is there as long as `self`. CAST: The flag is a small number.
+        // SAFETY: `self` owns the socket. CAST: The flag is a small number.
         let result = to_result(unsafe {
             iwraw::kernel_accept(self.socket.as_raw(), &mut child, iwraw::O_NONBLOCK as i32)
         });
@@ -55,7 +56,8 @@ impl<E: Events, P> Listener<E, P> {
             result => result?,
         }
         let child = NonNull::new(child).ok_or(EINVAL)?;
-        // SAFETY: C just made it for us; a child of a socket that has a reference to its namespace has one, too.
+        // SAFETY: C just created it for this caller; a child of a socket that has a reference to
+        // its namespace has one, too.
         let socket = unsafe { Socket::from_raw(child) };
         self.originals.restore(&socket);
         Ok(Some(Accepted {
@@ -64,7 +66,7 @@ impl<E: Events, P> Listener<E, P> {
         }))
     }
 
-    /// The address at which it listens.
+    /// Returns the address at which it listens.
     pub fn local_address(&self) -> Result<SocketAddr> {
         self.socket.local_address()
     }
@@ -81,7 +83,7 @@ impl<E: Events, P> Drop for Listener<E, P> {
 /// Binds `socket`, which is to listen at that address; one of IPv6 to IPv6 alone. Sleeps.
 pub(crate) fn bind(socket: &Socket, address: SocketAddr) -> Result {
     let sk = socket.sk();
-    // SAFETY: The socket is there. Each of these takes its lock itself.
+    // SAFETY: `socket` owns the socket. Each of these functions takes its lock itself.
     unsafe {
         iwraw::sock_set_reuseaddr(sk);
         if address.is_ipv6() {
@@ -91,19 +93,19 @@ pub(crate) fn bind(socket: &Socket, address: SocketAddr) -> Result {
     socket.bind(address)
 }
 
-/// What a peer began, of whose events nobody hears yet.
+/// A connection of a peer, without a receiver of its events.
 pub struct Accepted<P> {
     pub(crate) socket: Socket,
     _protocol: PhantomData<fn() -> P>,
 }
 
 impl<P> Accepted<P> {
-    /// The address of this end.
+    /// Returns the address of this end.
     pub fn local_address(&self) -> Result<SocketAddr> {
         self.socket.local_address()
     }
 
-    /// The address of the peer. An error if it is gone.
+    /// Returns the address of the peer. Fails if it is gone.
     pub fn peer_address(&self) -> Result<SocketAddr> {
         self.socket.peer_address()
     }

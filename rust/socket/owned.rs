@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A kernel socket that is ours, and its lock.
+//! A kernel socket that this crate owns, and its lock.
 //!
 //! C headers: [`include/linux/net.h`](srctree/include/linux/net.h),
 //! [`include/net/sock.h`](srctree/include/net/sock.h)
@@ -20,7 +20,7 @@ use kernel::error::Error;
 use kernel::error::Result;
 use kernel::types::NotThreadSafe;
 
-/// Which protocol a socket is of.
+/// The protocol of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Tcp,
@@ -32,7 +32,7 @@ pub(crate) enum Protocol {
 ///
 /// # Invariants
 ///
-/// `ptr` is such a socket with a `sk`, which belongs to this value and is released in `drop` only. It has a
+/// `ptr` is such a socket with a `sk`, which this value owns and releases in `drop` only. It has a
 /// reference to its namespace. No file descriptor leads to it.
 pub(crate) struct Socket {
     ptr: NonNull<iwraw::socket>,
@@ -40,11 +40,13 @@ pub(crate) struct Socket {
 
 // SAFETY: A socket belongs to no task, and C's functions for it take its locks.
 unsafe impl Send for Socket {}
-// SAFETY: As above. What must not happen twice at a time takes `&mut` of what owns the socket, or its lock.
+// SAFETY: C's functions for a socket take its locks. Operations that must not run twice at a time
+// take `&mut` of the socket's owner, or its lock.
 unsafe impl Sync for Socket {}
 
 impl Socket {
-    /// A socket for addresses like `address` in the namespace. Sleeps; loads the protocol's module if it has one.
+    /// Creates a socket for addresses like `address` in the namespace. Sleeps; loads the protocol's
+    /// module if it has one.
     pub(crate) fn new(net: &Net, address: &SocketAddr, protocol: Protocol) -> Result<Self> {
         let protocol = match protocol {
             Protocol::Tcp => iwraw::IPPROTO_TCP,
@@ -66,18 +68,18 @@ impl Socket {
             )
         })?;
         let ptr = NonNull::new(ptr).ok_or(EINVAL)?;
-        // SAFETY: A socket that was just made has a `sk` that nobody else uses, made by the kernel and so without a reference
-        // to its namespace, which `net` holds meanwhile.
+        // SAFETY: A socket that was just created has a `sk` that nobody else uses. The kernel
+        // created it, so it has no reference to its namespace, which `net` holds meanwhile.
         unsafe { iwraw::sk_net_refcnt_upgrade((*ptr.as_ptr()).sk) };
-        // INVARIANT: Just made so.
+        // INVARIANT: The socket was just created so.
         Ok(Self { ptr })
     }
 
-    /// Takes over a socket.
+    /// Takes ownership of a socket.
     ///
     /// # Safety
     ///
-    /// It is as the type invariants say, and belongs to nobody else.
+    /// It is as the type invariants say, and nobody else owns it.
     pub(crate) unsafe fn from_raw(ptr: NonNull<iwraw::socket>) -> Self {
         // INVARIANT: The caller promises it.
         Self { ptr }
@@ -88,20 +90,21 @@ impl Socket {
         self.ptr.as_ptr()
     }
 
-    /// The protocol's part of it, there as long as `self`.
+    /// Returns the protocol's part of it, which is there as long as `self`.
     #[inline]
     pub(crate) fn sk(&self) -> *mut iwraw::sock {
-        // SAFETY: A socket keeps its `sk` until it is released.
+        // SAFETY: By the type invariants the socket has a `sk`, which it keeps until it is
+        // released.
         unsafe { (*self.as_raw()).sk }
     }
 
     /// Takes the socket's lock. Sleeps.
     #[inline]
     pub(crate) fn lock(&self) -> Locked<'_> {
-        // SAFETY: The socket is there as long as `self`. Nothing here takes the lock twice: it is dropped by whoever took it
-        // before anything else of this crate is called that takes it.
+        // SAFETY: By the type invariants the socket is live. Nothing in this crate takes the lock
+        // twice: the holder releases it before it calls a function of this crate that takes it.
         unsafe { iwraw::lock_sock(self.sk()) };
-        // INVARIANT: Just taken.
+        // INVARIANT: The lock was just taken.
         Locked {
             socket: self,
             _task: NotThreadSafe,
@@ -112,11 +115,11 @@ impl Socket {
     pub(crate) fn bind(&self, address: SocketAddr) -> Result {
         let mut raw = RawAddr::from(address);
         let len = i32::try_from(raw.len())?;
-        // SAFETY: The socket is there by the type invariants. C reads the address during the call.
+        // SAFETY: By the type invariants the socket is live. C reads the address during the call.
         to_result(unsafe { iwraw::kernel_bind(self.as_raw(), raw.as_mut_ptr().cast(), len) })
     }
 
-    /// Binds it; to any port if that one is taken. Sleeps.
+    /// Binds it; to any port if that one is in use. Sleeps.
     pub(crate) fn bind_or_any_port(&self, mut local: SocketAddr) -> Result {
         match self.bind(local) {
             Err(error) if error == eaddrinuse() => {
@@ -131,7 +134,8 @@ impl Socket {
     pub(crate) fn start_connecting(&self, remote: SocketAddr) -> Result {
         let mut raw = RawAddr::from(remote);
         let len = i32::try_from(raw.len())?;
-        // SAFETY: The socket is there by the type invariants. C reads the address during the call. CAST: The flag is a small number.
+        // SAFETY: By the type invariants the socket is live. C reads the address during the call.
+        // CAST: The flag is a small number.
         let started = to_result(unsafe {
             iwraw::kernel_connect(
                 self.as_raw(),
@@ -150,8 +154,9 @@ impl Socket {
     pub(crate) fn set_option<T: ?Sized>(&self, level: u32, name: u32, value: &T) -> Result {
         let (level, name) = (i32::try_from(level)?, i32::try_from(name)?);
         let len = u32::try_from(size_of_val(value))?;
-        // SAFETY: The socket is there by the type invariants, and its table of functions is constant. C copies `len` octets of
-        // the value, which is there during the call, and writes none.
+        // SAFETY: By the type invariants the socket is live, and its table of functions is
+        // constant. C copies `len` octets of the value, which is there during the call, and writes
+        // none.
         to_result(unsafe {
             let set = (*(*self.as_raw()).ops).setsockopt.ok_or(EINVAL)?;
             let value = iwraw::KERNEL_SOCKPTR((&raw const *value).cast_mut().cast());
@@ -161,14 +166,16 @@ impl Socket {
 
     pub(crate) fn local_address(&self) -> Result<SocketAddr> {
         let mut address = RawAddr::empty();
-        // SAFETY: The socket is there by the type invariants, and the storage has room for any address.
+        // SAFETY: By the type invariants the socket is live, and the storage has room for any
+        // address.
         let len = unsafe { iwraw::kernel_getsockname(self.as_raw(), address.as_mut_ptr()) };
         found(len, &address)
     }
 
     pub(crate) fn peer_address(&self) -> Result<SocketAddr> {
         let mut address = RawAddr::empty();
-        // SAFETY: As above.
+        // SAFETY: By the type invariants the socket is live, and the storage has room for any
+        // address.
         let len = unsafe { iwraw::kernel_getpeername(self.as_raw(), address.as_mut_ptr()) };
         found(len, &address)
     }
@@ -183,7 +190,7 @@ fn found(len: i32, address: &RawAddr) -> Result<SocketAddr> {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // SAFETY: By the type invariants it is ours, and released once.
+        // SAFETY: By the type invariants this value owns the socket, which is released once.
         unsafe { iwraw::sock_release(self.as_raw()) };
     }
 }
@@ -192,7 +199,7 @@ impl Drop for Socket {
 ///
 /// # Invariants
 ///
-/// The task that made it holds the lock of `socket`, and is the only one to have it.
+/// The task that made it holds the lock of `socket`, and this is the only value for it.
 pub(crate) struct Locked<'s> {
     socket: &'s Socket,
     _task: NotThreadSafe,
@@ -204,7 +211,7 @@ impl Locked<'_> {
         self.socket.sk()
     }
 
-    /// The socket of `sk`.
+    /// Returns the socket of `sk`.
     #[inline]
     pub(crate) fn socket(&self) -> *mut iwraw::socket {
         self.socket.as_raw()
@@ -214,7 +221,7 @@ impl Locked<'_> {
 impl Drop for Locked<'_> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: The lock is held by the type invariants.
+        // SAFETY: By the type invariants this task holds the lock.
         unsafe { iwraw::release_sock(self.sk()) };
     }
 }

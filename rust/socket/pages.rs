@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that TCP sends from without a copy.
+//! Pages that TCP sends from without a copy.
 //!
-//! TCP takes references to the pages, for the time until the peer has acknowledged what is on them, or a receiver on the same
-//! machine has read it. Meanwhile nobody may write to those octets.
+//! TCP holds references to the pages until the peer has acknowledged their octets, or a receiver on
+//! the same machine has read them. Meanwhile nobody may write to those octets.
 //!
 //! C header: [`include/linux/net.h`](srctree/include/linux/net.h), `MSG_SPLICE_PAGES`
 
@@ -20,12 +20,13 @@ use kernel::page::Page;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
 
-/// Pages, one behind the other in the kernel's address space.
+/// Contiguously mapped pages.
 ///
 /// # Invariants
 ///
-/// `address` is where `pages` are mapped, all of them, with nothing else in between. `given` is at most their octets. TCP
-/// never got an octet from `given` on since it last had no reference to any of the pages.
+/// `address` is where `pages` are mapped, all of them, with nothing else in between. `given` is at
+/// most their octets. TCP never got an octet from `given` on since it last had no reference to any
+/// of the pages.
 pub struct Pages {
     address: NonNull<u8>,
     pages: KVec<Page>,
@@ -38,7 +39,8 @@ unsafe impl Send for Pages {}
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// So many pages. `ENOMEM` at once if they are not there. Sleeps, but not for I/O: `vmap` allocates as the task's scope says.
+    /// Allocates so many pages. `ENOMEM` at once if they are not there. Sleeps, but not for I/O:
+    /// `vmap` allocates as the task's scope says.
     pub fn new(count: usize) -> Result<Self> {
         let _noio = NoIo::new();
         let flags = GFP_NOWAIT | __GFP_NOWARN | __GFP_ZERO;
@@ -49,8 +51,8 @@ impl Pages {
             list.push(page.as_ptr(), flags)?;
             pages.push(page, flags)?;
         }
-        // SAFETY: `list` has so many pages, which are there as long as the mapping: `drop` ends that first. C keeps no pointer
-        // to the list. The caller may sleep.
+        // SAFETY: `list` has so many pages, which are there as long as the mapping: `drop` ends
+        // that first. C keeps no pointer to the list. The caller may sleep.
         let address = unsafe {
             iwraw::vmap(
                 list.as_mut_ptr(),
@@ -61,7 +63,7 @@ impl Pages {
             )
         };
         let address = NonNull::new(address.cast()).ok_or(ENOMEM)?;
-        // INVARIANT: Just mapped, and nobody else knows the pages.
+        // INVARIANT: They were just mapped, and nobody else knows the pages.
         Ok(Self {
             address,
             pages,
@@ -73,37 +75,40 @@ impl Pages {
         self.pages.len().saturating_mul(PAGE_SIZE)
     }
 
-    /// How many octets TCP was not given.
+    /// Returns the number of octets that were not lent to TCP.
     pub fn left(&self) -> usize {
         self.len().saturating_sub(self.given)
     }
 
-    /// The octets that TCP was not given.
+    /// Returns the octets that were not lent to TCP.
     pub fn room(&mut self) -> &mut [u8] {
         let left = self.left();
-        // SAFETY: By the type invariants the octets are mapped, and from `given` on nobody else knows them: TCP reads only what
-        // it was given. They were zero when they were allocated. `&mut self` sees to it that there
-        // is no other reference.
+        // SAFETY: By the type invariants the octets are mapped, and from `given` on nobody else
+        // knows them: TCP reads only octets that it was given. They were zero when they were
+        // allocated. `&mut self` guarantees that there is no other reference.
         unsafe {
             let room = self.address.add(self.given);
             core::slice::from_raw_parts_mut(room.as_ptr(), left)
         }
     }
 
-    /// Gives TCP the first `len` octets of the [room](Self::room), without a copy if the route's device can gather. Returns
-    /// how many it took: those are no room any more. Errors, and what to do if it did not take all, as for [`Connection::send`].
+    /// Lends TCP the first `len` octets of the [free space](Self::room), without a copy if the
+    /// route's device can gather. Returns the number that it took: those are no free space any
+    /// more. Errors, and the reaction if it did not take all, are those of [`Connection::send`].
     pub fn splice<E: Events>(
         &mut self,
         connection: &mut Connection<E>,
         len: usize,
     ) -> Result<usize> {
-        // An error may come after TCP took references, so nothing is room before TCP has let go.
+        // An error may come after TCP took references, so nothing is free before TCP has dropped
+        // them.
         let given = self.given.saturating_add(len);
         let octets = Octets::from(&*self.room().get_mut(..len).ok_or(EINVAL)?);
-        // SAFETY: Nobody writes to these octets while TCP has a reference to their pages: `given` is set before anybody else may
-        // call `room`, and goes back in `reclaim` only. The pages are not of the slab, and have references.
+        // SAFETY: Nobody writes to these octets while TCP has a reference to their pages: `given`
+        // is set before anybody else may call `room`, and goes back in `reclaim` only. The pages
+        // are not of the slab, and have references.
         let taken = unsafe { connection.splice(octets, Then::Push) };
-        // INVARIANT: What TCP was offered and did not take it has no reference to.
+        // INVARIANT: TCP has no reference to octets that it was offered and did not take.
         self.given = match taken {
             Ok(taken) => self.given.saturating_add(taken.min(len)),
             Err(error) if error == EAGAIN => self.given,
@@ -112,20 +117,20 @@ impl Pages {
         taken
     }
 
-    /// Makes all of it room again. False if TCP still has references to some of it.
+    /// Makes all of it free space again. Returns false if TCP still has references to some of it.
     pub fn reclaim(&mut self) -> bool {
         if self.given == 0 {
             return true;
         }
         let used = self.given.div_ceil(PAGE_SIZE);
         let free = self.pages.iter().take(used).all(|page| {
-            // SAFETY: The page is there as long as `self`.
+            // SAFETY: `self` owns the page.
             unsafe { iwraw::page_ref_count(page.as_ptr()) == 1 }
         });
         if free {
-            // What others read of the pages, they read before they gave up their references.
+            // Others read the pages before they dropped their references.
             fence(Ordering::Acquire);
-            // INVARIANT: Nobody has a reference to these pages but `self`.
+            // INVARIANT: Nobody but `self` has a reference to these pages.
             self.given = 0;
         }
         free
@@ -133,9 +138,11 @@ impl Pages {
 }
 
 impl Drop for Pages {
-    /// Sleeps. What TCP has references to stays allocated until it gives them up.
+    /// Unmaps the pages, and sleeps. Pages that TCP has references to stay allocated until it drops
+    /// them.
     fn drop(&mut self) {
-        // SAFETY: `vmap` returned the address, and there is no reference into it any more. The pages are freed after this.
+        // SAFETY: `vmap` returned the address, and there is no reference into it any more. The
+        // pages are freed after this.
         unsafe { iwraw::vunmap(self.address.as_ptr().cast()) };
     }
 }

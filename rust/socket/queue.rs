@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The receive queue of a socket, looked at without taking anything from it.
+//! The receive queue of a socket, examined without taking anything from it.
 //!
 //! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h),
 //! [`include/net/tcp.h`](srctree/include/net/tcp.h)
 //!
-//! `tcp_recv_skb` finds the first octet that was not taken; asked for a later one it would free what is before. So it is asked
-//! for that one only, and from there the list of packets is walked. Packets of the list may overlap, as TCP keeps a segment
-//! that repeats some of what is there already: each is entered at the sequence number that follows.
+//! `tcp_recv_skb` finds the first octet that was not taken; asked for a later one it would free the
+//! packets before that. So it is asked for that one only, and from there the list of packets is
+//! walked. Packets of the list may overlap, as TCP keeps a segment that repeats some octets: each
+//! is entered at the sequence number that follows.
 //!
-//! While the socket's lock is held nobody else changes the list: what arrives waits in the backlog. Octets are given back to
-//! TCP together, when the owner is done. Until then a place in a packet stays good.
+//! While the socket's lock is held nobody else changes the list: packets that arrive wait in the
+//! backlog. Octets are given back to TCP together, when the owner is done. Until then a position in
+//! a packet stays valid.
 
 use crate::owned::Locked;
 use core::ptr::NonNull;
@@ -23,25 +25,25 @@ use kernel::error::Result;
 ///
 /// # Invariants
 ///
-/// The packet of `at` is in the queue: only [`Self::look`] and [`Self::give_back`] let C free packets, the first only if there is
-/// no `at`, and the second forgets it.
+/// The packet of `at` is in the queue: only [`Self::look`] and [`Self::give_back`] let C free
+/// packets, the first only if there is no `at`, and the second clears it.
 pub(crate) struct Queue<'s> {
     locked: Locked<'s>,
     at: Option<At>,
-    /// Octets that were taken, and are still in the queue.
+    /// The number of octets that were taken, and are still in the queue.
     taken: usize,
 }
 
-/// An octet of the stream, in a packet or in one that follows.
+/// A position in the stream, in a packet or in one that follows.
 ///
-/// There is no reference to a packet, which C may change, but the pointer only.
+/// It has no reference to a packet, which C may change, but only the pointer.
 #[derive(Clone, Copy)]
 struct At {
     skb: NonNull<iwraw::sk_buff>,
     seq: u32,
 }
 
-/// Some octets of one packet, from `offset`.
+/// Octets of one packet, from `offset`.
 struct Run {
     skb: *const iwraw::sk_buff,
     offset: i32,
@@ -58,40 +60,45 @@ impl<'s> Queue<'s> {
         }
     }
 
-    /// Octets that are there in order, and were not taken.
+    /// Returns the number of octets that arrived in order, and were not taken.
     pub(crate) fn available(&self) -> usize {
-        // SAFETY: The socket is there and locked.
+        // SAFETY: `locked` is a live socket whose lock is held.
         let there = unsafe { iwraw::tcp_inq(self.locked.sk()) };
         usize::try_from(there)
             .unwrap_or(0)
             .saturating_sub(self.taken)
     }
 
-    /// Whether no more will arrive.
+    /// Says whether no more octets will arrive.
     pub(crate) fn is_finished(&self) -> bool {
-        // SAFETY: The socket is there and locked.
+        // SAFETY: `locked` is a live socket whose lock is held.
         let shutdown = unsafe { (&raw const (*self.locked.sk()).sk_shutdown).read() };
         u32::from(shutdown) & iwraw::RCV_SHUTDOWN != 0
     }
 
-    /// Whether TCP has no room for more until some is taken: the window is closed, the buffer full, or memory short.
+    /// Says whether TCP has no space for more until some octets are taken: the window is closed,
+    /// the buffer full, or memory short.
     pub(crate) fn is_full(&self) -> bool {
-        // SAFETY: The socket is there and locked. No number of octets is enough: what remains is pressure.
+        // SAFETY: `locked` is a live socket whose lock is held. No number of octets is enough: only
+        // pressure makes it true.
         unsafe { iwraw::tcp_epollin_ready(self.locked.sk(), i32::MAX) }
     }
 
-    /// Makes room for `octets` in the receive buffer, if the system's limits and the owner's settings allow it.
+    /// Enlarges the receive buffer for `octets`, if the system's limits and the owner's settings
+    /// allow it.
     pub(crate) fn make_room(&self, octets: usize) {
         let Ok(octets) = i32::try_from(octets) else {
             return;
         };
-        // SAFETY: The socket is there and locked, and its table of functions is constant. Callbacks run with the lock held, as
-        // they may be (the module `hook`). An error leaves the buffer as it was, which is no worse than before.
+        // SAFETY: `locked` is a live socket whose lock is held, and its table of functions is
+        // constant. Callbacks run with the lock held, as they may be (the module `hook`). An error
+        // leaves the buffer as it was, which is no worse than before.
         unsafe {
             if let Some(set_rcvlowat) = (*(*self.locked.socket()).ops).set_rcvlowat {
                 set_rcvlowat(self.locked.sk(), octets);
             }
-            // Only the room is wanted. With the mark, the last octets of a stream could lie there and nobody be told.
+            // Only the space is wanted. With the mark, the last octets of a stream could lie there
+            // without an event.
             (&raw mut (*self.locked.sk()).sk_rcvlowat).write_volatile(1);
         }
     }
@@ -102,8 +109,8 @@ impl<'s> Queue<'s> {
             return;
         }
         let mut offset = 0;
-        // SAFETY: The socket is there and locked. Asked for the first octet that is not given back, C frees only packets that
-        // have none behind it; there is no `at`.
+        // SAFETY: `locked` is a live socket whose lock is held. Asked for the first octet that is
+        // not given back, C frees only packets that have none behind it; there is no `at`.
         let (skb, seq) = unsafe {
             let seq = (&raw const (*iwraw::tcp_sk(self.locked.sk())).copied_seq).read();
             let skb = iwraw::tcp_recv_skb(self.locked.sk(), seq, &mut offset);
@@ -121,7 +128,8 @@ impl<'s> Queue<'s> {
 
     /// Copies octets, the first of which is `offset` behind the next one, to the whole of `to`.
     pub(crate) fn copy_to(&self, offset: usize, to: Piece<'_>) -> Result {
-        // SAFETY: A piece is writable as long as it is there; that others write there meanwhile is C's `memcpy`'s affair.
+        // SAFETY: By its type invariants a piece is writable as long as it is there; others may
+        // write there meanwhile, as the copy is made by C.
         unsafe { self.copy(offset, to.address().as_ptr(), usize::try_from(to.len())?) }
     }
 
@@ -131,8 +139,8 @@ impl<'s> Queue<'s> {
     unsafe fn copy(&self, offset: usize, to: *mut u8, len: usize) -> Result {
         let mut done = 0;
         self.visit(offset, len, |run| {
-            // SAFETY: The packet has these octets. The caller promises room for `len`, of which `done` are written, and the
-            // runs have `len` together.
+            // SAFETY: By the type invariants the packet has these octets. The caller promises room
+            // for `len`, of which `done` are written, and the runs have `len` together.
             to_result(unsafe {
                 iwraw::skb_copy_bits(run.skb, run.offset, to.add(done).cast(), run.len)
             })?;
@@ -142,10 +150,11 @@ impl<'s> Queue<'s> {
         Ok(())
     }
 
-    /// CRC32C of `len` octets, the first of which is `offset` behind the next one; goes on from `sum`.
+    /// Returns the CRC32C of `len` octets, the first of which is `offset` behind the next one,
+    /// continued from `sum`.
     pub(crate) fn crc32c(&self, mut sum: u32, offset: usize, len: usize) -> Result<u32> {
         self.visit(offset, len, |run| {
-            // SAFETY: The packet has these octets.
+            // SAFETY: By the type invariants the packet has these octets.
             sum = unsafe { iwraw::skb_crc32c(run.skb, run.offset, run.len, sum) };
             Ok(())
         })?;
@@ -159,18 +168,20 @@ impl<'s> Queue<'s> {
         Ok(())
     }
 
-    /// Gives what was taken back to TCP, which tells the peer that there is room.
+    /// Gives the octets that were taken back to TCP, which tells the peer that there is space.
     pub(crate) fn give_back(&mut self) {
         self.at = None;
         if self.taken == 0 {
             return;
         }
-        // SAFETY: The socket is there and locked. C frees packets, to which nothing points any more.
+        // SAFETY: `locked` is a live socket whose lock is held. C frees packets, to which nothing
+        // points any more.
         unsafe { iwraw::tcp_read_done(self.locked.sk(), self.taken) };
         self.taken = 0;
     }
 
-    /// Shows `len` octets, the first of which is `offset` behind the next one, packet by packet. Returns the place behind them.
+    /// Calls `show` with `len` octets, the first of which is `offset` behind the next one, packet
+    /// by packet. Returns the position behind them.
     ///
     /// [`EIO`] if they are not there: TCP does not leave gaps.
     fn visit(&self, offset: usize, len: usize, mut show: impl FnMut(Run) -> Result) -> Result<At> {
@@ -179,7 +190,8 @@ impl<'s> Queue<'s> {
         let mut left = u32::try_from(len)?;
         while left > 0 {
             let skb = at.skb.as_ptr();
-            // SAFETY: By the type invariants and `next`, the packet is in the queue of a socket that is locked.
+            // SAFETY: By the type invariants and `next`, the packet is in the queue of a socket
+            // whose lock is held.
             let (behind, here) = unsafe {
                 let begin = (&raw const (*iwraw::TCP_SKB_CB(skb)).seq).read();
                 (at.seq.wrapping_sub(begin), (&raw const (*skb).len).read())
@@ -195,7 +207,7 @@ impl<'s> Queue<'s> {
                     at.seq = at.seq.wrapping_add(len);
                     left = left.saturating_sub(len);
                 }
-                // The packet is over, and maybe some that follow.
+                // The packet ends before the octet, and maybe some that follow.
                 _ if i32::try_from(behind).is_ok() => at.skb = self.next(at.skb)?,
                 // It begins behind the octet.
                 _ => return Err(EIO),
@@ -204,9 +216,9 @@ impl<'s> Queue<'s> {
         Ok(at)
     }
 
-    /// The packet that follows one of the queue. [`EIO`] if there is none.
+    /// Returns the packet that follows one of the queue. [`EIO`] if there is none.
     fn next(&self, skb: NonNull<iwraw::sk_buff>) -> Result<NonNull<iwraw::sk_buff>> {
-        // SAFETY: The socket is there and locked, and `skb` is in its queue.
+        // SAFETY: `locked` is a live socket whose lock is held, and `skb` is in its queue.
         let next = unsafe {
             let queue = &raw const (*self.locked.sk()).sk_receive_queue;
             iwraw::skb_peek_next(skb.as_ptr(), queue)

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Receiving: frame after frame, each seen when all of it arrived.
+//! Receiving frame after frame, each when all of it arrived.
 //!
-//! The head of a frame tells its length, which the upper layer reads. A whole frame is looked at where it lies in the receive
-//! queue; one that the window is too small for is put together elsewhere ([`Assembly`]), and looks the same to who
-//! receives it. Octets that a peer calls urgent are in the stream like all others.
+//! The head of a frame has its length, which the upper layer reads. A whole frame is examined where
+//! it lies in the receive queue; one that exceeds the window is reassembled elsewhere
+//! ([`Assembly`]), and looks the same to the receiver. Octets that a peer calls urgent are in the
+//! stream like all others.
 
 use crate::assembly::Assembly;
 use crate::queue::Queue;
@@ -15,21 +16,23 @@ use kernel::error::Result;
 use kernel::time::Instant;
 use kernel::time::Monotonic;
 
-/// Octets of a head at most.
+/// The greatest length of a head in octets.
 pub const MAX_HEAD: usize = 32;
 
-/// Octets of a frame at most: a length of 16 bits, what it does not count, and markers.
+/// The greatest length of a frame in octets: 16 bits of length, the octets that it does not count,
+/// and markers.
 pub const MAX_FRAME: usize = 66_560;
 
-/// Octets after which the lock is given back: what arrives meanwhile waits in a backlog, which TCP bounds.
+/// Octets after which the lock is released: packets that arrive meanwhile wait in a backlog, which
+/// TCP limits.
 const BUDGET: usize = 65_536;
 
-/// What is kept from one look to the next.
+/// State that is kept from one call to the next.
 pub(crate) struct Inbound {
     assembly: Assembly,
-    /// Since when part of a frame is there.
+    /// The time since when part of a frame is there.
     since: Option<Instant<Monotonic>>,
-    /// Octets that room was asked for.
+    /// The size that the receive buffer was enlarged to, in octets.
     room: usize,
 }
 
@@ -48,28 +51,28 @@ impl Inbound {
     }
 }
 
-/// What arrived, in frames. The socket's lock is held as long as this is there.
+/// The received octets, in frames. The socket's lock is held as long as this is there.
 pub struct Frames<'s> {
     queue: Queue<'s>,
     inbound: &'s mut Inbound,
-    /// Octets of the frames that were taken.
+    /// The number of octets of the frames that were taken.
     taken: usize,
 }
 
-/// What there is next.
+/// The next frame, or the reason why there is none.
 pub enum Next<'f, 's> {
-    /// A frame, all of it.
+    /// A complete frame.
     Whole(Frame<'f, 's>),
-    /// Part of a frame. [`Event::Readable`](crate::Event::Readable) tells of more.
+    /// Part of a frame. [`Event::Readable`](crate::Event::Readable) reports more.
     Part,
-    /// Nothing. [`Event::Readable`](crate::Event::Readable) tells of more.
+    /// Nothing. [`Event::Readable`](crate::Event::Readable) reports more.
     Nothing,
-    /// Nothing that is whole, and no more will come: the peer closed, or the connection failed.
+    /// No complete frame, and no more octets will come: the peer closed, or the connection failed.
     End {
-        /// Whether the stream ends within a frame.
+        /// The stream ends within a frame.
         within_frame: bool,
     },
-    /// Much was taken. The lock is to be given back before more is looked at.
+    /// The budget is used up. The lock is to be released before more is received.
     Budget,
 }
 
@@ -82,17 +85,19 @@ impl<'s> Frames<'s> {
         }
     }
 
-    /// Octets that arrived in order and are of no frame that was taken.
+    /// Returns the number of octets that arrived in order and are of no frame that was taken.
     pub fn available(&self) -> usize {
         let assembled = self.inbound.assembly.filled();
         self.queue.available().saturating_add(assembled)
     }
 
-    /// Looks for the next frame. `length` reads from the first `head` octets how many octets the frame has in the stream.
+    /// Returns the next frame. `length` reads from the first `head` octets the length of the frame
+    /// in the stream.
     ///
-    /// Errors of `length` are passed on: what is there is no frame, and nothing is taken. `EPROTO` if it is longer than
-    /// [`MAX_FRAME`] or shorter than its head, [`EINVAL`] if `head` is 0 or longer than [`MAX_HEAD`]. `ENOMEM` if the frame had to be put
-    /// together and there was no memory: nothing is lost, and no event tells when to try again.
+    /// Errors of `length` are passed on: the octets are no frame, and nothing is taken. `EPROTO` if
+    /// the frame is longer than [`MAX_FRAME`] or shorter than its head, [`EINVAL`] if `head` is 0
+    /// or longer than [`MAX_HEAD`]. `ENOMEM` if the frame had to be reassembled and there was no
+    /// memory: nothing is lost, and no event reports when to try again.
     pub fn next<'f>(
         &'f mut self,
         head: usize,
@@ -139,10 +144,10 @@ impl<'s> Frames<'s> {
         }
     }
 
-    /// Sees to it that a frame of which there is a part can arrive.
+    /// Makes it possible for the rest of a frame to arrive.
     fn wait_for(&mut self, wanted: usize) -> Result {
         self.inbound.since.get_or_insert_with(Instant::now);
-        // What was taken counts against the window until it is given back.
+        // Octets that were taken count against the window until they are given back.
         self.queue.give_back();
         if wanted > self.inbound.room {
             self.inbound.room = wanted;
@@ -190,8 +195,8 @@ impl<'s> Frames<'s> {
         }
     }
 
-    /// Takes all that is there, so that closing tells the peer the end of the stream instead of resetting it. Returns how many
-    /// octets.
+    /// Takes all octets that are there, so that closing tells the peer the end of the stream
+    /// instead of resetting it. Returns their number.
     pub fn discard(&mut self) -> Result<usize> {
         let mut all = self.inbound.assembly.filled();
         self.inbound.assembly.clear();
@@ -207,7 +212,7 @@ impl<'s> Frames<'s> {
     }
 }
 
-/// What the head says.
+/// Reads the length of a frame from its head.
 fn frame_len(
     head: usize,
     read: impl FnOnce(&mut [u8]) -> Result,
@@ -222,14 +227,14 @@ fn frame_len(
     }
 }
 
-/// Where a frame is.
+/// The location of a frame.
 #[derive(Clone, Copy)]
 enum Place {
     Queue,
     Assembly,
 }
 
-/// A whole frame. Offsets count from its first octet; what is not in the frame is [`EINVAL`].
+/// A complete frame. Offsets count from its first octet; one outside the frame is [`EINVAL`].
 ///
 /// If it is not [taken](Self::take), it is the next one again.
 pub struct Frame<'f, 's> {
@@ -239,7 +244,7 @@ pub struct Frame<'f, 's> {
 }
 
 impl Frame<'_, '_> {
-    /// Its octets in the stream.
+    /// Returns its length in the stream in octets.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a frame has at least its head")]
     pub fn len(&self) -> usize {
@@ -271,7 +276,8 @@ impl Frame<'_, '_> {
         }
     }
 
-    /// CRC32C of `len` octets from `offset`; goes on from `sum`, which begins as `!0` and is inverted in the end.
+    /// Returns the CRC32C of `len` octets from `offset`, continued from `sum`, which begins as `!0`
+    /// and is inverted in the end.
     pub fn crc32c(&self, sum: u32, offset: usize, len: usize) -> Result<u32> {
         self.check(offset, len)?;
         match self.place {
@@ -280,7 +286,7 @@ impl Frame<'_, '_> {
         }
     }
 
-    /// Takes it. The next one is behind it.
+    /// Takes the frame. The next one is behind it.
     pub fn take(self) -> Result {
         match self.place {
             Place::Queue => self.frames.queue.take(self.len)?,

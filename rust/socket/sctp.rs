@@ -4,11 +4,11 @@
 //!
 //! C header: [`include/uapi/linux/sctp.h`](srctree/include/uapi/linux/sctp.h)
 //!
-//! Nothing of SCTP is linked to, so that its module is there only while somebody uses it: a socket is made by its number, and all
-//! else goes by the functions of the socket.
+//! Nothing of SCTP is linked to, so that its module is loaded only while it is used: a socket is
+//! created by the protocol's number, and everything else goes through the functions of the socket.
 //!
-//! Every chunk is sent unordered and whole; what is too long is refused, and [`Association::fragmentation_point`] says how
-//! much it may be now.
+//! Every chunk is sent unordered and unfragmented; a longer one is refused, and
+//! [`Association::fragmentation_point`] says how long it may be now.
 
 pub(crate) mod addresses;
 mod association;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests that need the kernel's TCP and SCTP: connections over the loopback interface, both ends of them ours.
+//! Tests that need the kernel's TCP and SCTP: connections over the loopback interface, with both
+//! ends in this crate.
 
 mod addresses;
 mod assembled;
@@ -16,10 +17,10 @@ mod teardown;
 use kernel::error::Result;
 pub(crate) use shortage::Shortage;
 
-/// True if it passed.
+/// A test, which returns true if it passed.
 pub type Test = fn() -> Result<bool>;
 
-/// Each with its name, which is what it claims.
+/// The tests, each with its name, which is its claim.
 pub const TESTS: &[(&str, Test)] = &[
     (
         "both ends of a connection over IPv4 have the addresses of each other",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sending: lists of octets, which TCP copies, and pages, of which it keeps references.
+//! Sending: octets that TCP copies, and pages that it holds references to.
 //!
 //! C header: [`include/linux/socket.h`](srctree/include/linux/socket.h), `struct msghdr`
 
@@ -13,21 +13,22 @@ use kernel::error::Error;
 use kernel::error::Result;
 use kernel::prelude::*;
 
-/// Pieces of one call at most.
+/// The greatest number of pieces of one call.
 pub const MAX_PIECES: usize = 256;
 
-/// What comes behind what is sent.
+/// The relation of sent octets to those that follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// Nothing for now: TCP sends what it has.
+    /// Nothing follows for now: TCP sends its octets.
     Push,
-    /// More, at once: TCP may wait for it to fill a segment.
+    /// More follows at once: TCP may wait for it to fill a segment.
     More,
-    /// Octets that are to begin a segment of their own. It counts only if the call took all.
+    /// Octets follow that begin a segment of their own. This has an effect only if the call took
+    /// all.
     EndOfRecord,
 }
 
-/// Octets to send: Rust's own, or those of a consumer.
+/// Octets to send: a Rust slice, or memory of a consumer.
 #[derive(Clone, Copy)]
 pub struct Octets<'a> {
     address: *const u8,
@@ -59,50 +60,53 @@ impl<'a> From<Piece<'a>> for Octets<'a> {
 }
 
 impl Octets<'_> {
-    /// How many there are.
+    /// Returns the number of octets.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Says whether there are none.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// CRC32C; goes on from `sum`, which begins as `!0` and is inverted in the end.
+    /// Returns the CRC32C, continued from `sum`, which begins as `!0` and is inverted in the end.
     ///
-    /// Others may write to a consumer's octets meanwhile. Then the sum is of nothing in particular, and the peer will say so.
+    /// Others may write to a consumer's octets meanwhile. Then the sum is meaningless, and the peer
+    /// will say so.
     pub fn crc32c(&self, sum: u32) -> u32 {
-        // SAFETY: Slice or piece, the octets are readable as long as `self` is; C does not mind who writes to them.
+        // SAFETY: Slice or piece, the octets are readable as long as `self`; C does not assume that
+        // they do not change.
         unsafe { iwraw::crc32c(sum, self.address.cast(), self.len) }
     }
 }
 
-/// Room for the list of pieces of one call, allocated once.
+/// The list of pieces of one call, allocated once.
 ///
 /// # Invariants
 ///
-/// It is empty but during a call of [`Self::send`].
+/// It is empty except during a call of [`Self::send`] or [`Self::splice`].
 pub(crate) struct Gather {
     list: KVec<iwraw::kvec>,
 }
 
-// SAFETY: There are no pointers in it when it passes to another task.
+// SAFETY: By the type invariants there are no pointers in it when it passes to another task.
 unsafe impl Send for Gather {}
 // SAFETY: `&Gather` gives access to nothing.
 unsafe impl Sync for Gather {}
 
 impl Gather {
-    /// Sleeps for memory.
+    /// Allocates the list. Sleeps for memory.
     pub(crate) fn new() -> Result<Self> {
         Ok(Self {
             list: KVec::with_capacity(MAX_PIECES, GFP_KERNEL)?,
         })
     }
 
-    /// Hands octets to TCP. Returns how many it took. Sleeps, but does not wait for the peer.
+    /// Hands octets to TCP. Returns the number that it took. Sleeps, but does not wait for the
+    /// peer.
     pub(crate) fn send<'a>(
         &mut self,
         socket: &Socket,
@@ -110,18 +114,19 @@ impl Gather {
         then: Then,
     ) -> Result<usize> {
         let total = self.fill(pieces);
-        // SAFETY: TCP copies.
+        // SAFETY: Without `MSG_SPLICE_PAGES` there are no requirements: TCP copies.
         let result = total.and_then(|total| unsafe { self.hand_over(socket, total, then, 0) });
         self.list.clear();
         result
     }
 
-    /// Gives TCP references to the pages of the octets, if the route's device can gather; else TCP copies. Returns how many octets
-    /// it took. Sleeps, but does not wait for the peer.
+    /// Gives TCP references to the pages of the octets, if the route's device can gather; else TCP
+    /// copies. Returns the number of octets that it took. Sleeps, but does not wait for the peer.
     ///
     /// # Safety
     ///
-    /// Nobody writes to the octets while somebody else has a reference to their pages. Those are no memory of the slab allocator.
+    /// Nobody writes to the octets while somebody else has a reference to their pages, which are
+    /// not of the slab allocator.
     pub(crate) unsafe fn splice(
         &mut self,
         socket: &Socket,
@@ -129,7 +134,7 @@ impl Gather {
         then: Then,
     ) -> Result<usize> {
         let total = self.fill([octets]);
-        // SAFETY: The caller promises what TCP relies on.
+        // SAFETY: The caller promises the requirements of `MSG_SPLICE_PAGES`.
         let result = total.and_then(|total| unsafe {
             self.hand_over(socket, total, then, iwraw::MSG_SPLICE_PAGES)
         });
@@ -173,9 +178,10 @@ impl Gather {
             msg_flags: iwraw::MSG_DONTWAIT | iwraw::MSG_NOSIGNAL | then | how,
             ..Default::default()
         };
-        // SAFETY: The socket is there. The list is of `list.len()` vectors, `total` octets together, all of them readable: they
-        // came from `Octets` whose lifetime is longer than this call. TCP reads only, and keeps no pointer: it copies them, or has
-        // references to their pages, which the caller allows then.
+        // SAFETY: `socket` owns the socket. The list has `list.len()` vectors, `total` octets
+        // together, all of them readable: they came from `Octets` whose lifetime is longer than
+        // this call. TCP reads only, and keeps no pointer: it copies them, or has references to
+        // their pages, which the caller allows then.
         let taken = unsafe {
             iwraw::kernel_sendmsg(
                 socket.as_raw(),

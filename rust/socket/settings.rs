@@ -1,24 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a socket is told before it connects or listens. Children of a listener inherit all of it.
+//! Socket options, set before a socket connects or listens. Children of a listener inherit all of
+//! them.
 
 use crate::owned::Socket;
 use kernel::error::Result;
 
-/// Settings of a connection.
+/// Socket options of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Settings {
-    /// Milliseconds that octets may lie unacknowledged before the connection ends with `ETIMEDOUT`. 0: as the system has it.
+    /// The time that octets may stay unacknowledged before the connection ends with `ETIMEDOUT`, in
+    /// milliseconds. 0 leaves the setting of the system.
     pub user_timeout_ms: u32,
-    /// Octets of the receive buffer, which TCP then does not change. [`None`]: TCP finds out.
+    /// The size of the receive buffer in octets, which TCP then does not change. [`None`] leaves it
+    /// to TCP.
     pub receive_buffer: Option<u32>,
 }
 
 impl Settings {
-    /// Tells `socket`, whose connection nobody uses yet. Sleeps.
+    /// Sets the options of `socket`, whose connection nobody uses yet. Sleeps.
     pub(crate) fn apply(&self, socket: &Socket) -> Result {
         let sk = socket.sk();
-        // SAFETY: The socket is there as long as `socket`, and TCP. Each of these takes the socket's lock itself.
+        // SAFETY: `socket` owns the socket, which is one of TCP. Each of these functions takes the
+        // socket's lock itself.
         unsafe {
             iwraw::tcp_sock_set_nodelay(sk);
             iwraw::tcp_sock_set_user_timeout(sk, i32::try_from(self.user_timeout_ms)?);
@@ -28,14 +32,16 @@ impl Settings {
         }
         let locked = socket.lock();
         let sk = locked.sk();
-        // SAFETY: The socket's lock is held, under which these fields change.
+        // SAFETY: `locked` holds the socket's lock, under which these fields change.
         unsafe {
-            // Somebody who waits for memory may wait for what is sent here: no reclaim by file systems or devices.
+            // A task that waits for memory may depend on octets that are sent here: no reclaim by
+            // file systems or devices.
             (&raw mut (*sk).sk_allocation).write(iwraw::GFP_NOIO);
-            // The page fragment of the task may be in use by whoever was interrupted to write back.
+            // The page fragment of the task may be in use by code that was interrupted to write
+            // back.
             (&raw mut (*sk).sk_use_task_frag).write(false);
-            // What a peer calls urgent stays where it is in the stream. TCP would skip an octet otherwise, and the frames
-            // would no longer be found.
+            // Octets that a peer calls urgent stay where they are in the stream. TCP would skip an
+            // octet otherwise, and frames would no longer be found.
             iwraw::sock_set_flag(sk, iwraw::sock_flags_SOCK_URGINLINE);
         }
         Ok(())

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The generic code of the crate with the types that a module would give it, so that panicfree.sh sees it as well.
+//! The generic code of the crate with the types that a module would use, so that panicfree.sh sees
+//! it as well.
 
 use core::ops::DerefMut;
 
@@ -25,7 +26,7 @@ use crate::stag::Memory;
 use crate::stag::Range;
 use crate::stag::Stag;
 
-/// Slices that somebody else owns.
+/// Slices of another owner.
 pub struct Slices;
 
 impl sink::Slots for Slices {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A session that this side begins (RFC 5043, section 6.2).
+//! The active side of a session (RFC 5043, section 6.2).
 
 use crate::lower;
 use crate::lower::reads;
@@ -34,7 +34,7 @@ use rdmap::sctp::session::State;
 use rdmap::sctp::session::Tell;
 use socket::sctp::Association;
 
-/// What the peer's consumer said.
+/// The answer of the peer's consumer.
 enum Said {
     Accept(Enhanced, Data),
     Reject(Data),
@@ -52,7 +52,7 @@ pub(crate) struct Active {
 }
 
 impl Active {
-    /// Looks at a chunk.
+    /// Handles a chunk.
     fn chunk(&mut self, data: &heard::Data) -> Progress {
         let Some(chunk) = data.chunk() else {
             return self.illegal();
@@ -82,7 +82,7 @@ impl Active {
             function: control.function,
             enhanced: control.is_enhanced,
             turn,
-            // Of an Initiate that waits for a consumer here; none does, and one from the peer is no answer.
+            // No Initiate waits for a consumer here, and one from the peer is no answer.
             full: false,
         });
         match (action.tell, lower::data(control.private_data)) {
@@ -192,7 +192,7 @@ impl lower::Active for Active {
                     },
                     Err(_) => {
                         self.peer.on(Event::Fail);
-                        // If it cannot be sent the end of the association says it.
+                        // If it cannot be sent, the end of the association tells the peer.
                         let _ = self.peer.flush();
                         Answer::Wrong
                     }
@@ -205,7 +205,7 @@ impl lower::Active for Active {
 
     fn give_up(self) {
         match self.peer.session.state() {
-            // It is over, and what was sent last is still delivered.
+            // The session is over, and the last control message is still delivered.
             State::Quiesce | State::Failing => drop(self),
             _ => self.peer.abort(),
         }

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Segments that have overtaken the Accept (RFC 5043, section 6.6): they arrive before there is a stream for them.
+//! Segments that have overtaken the Accept (RFC 5043, section 6.6): they arrive before there is a
+//! stream for them.
 
 use kernel::prelude::*;
 
-/// Chunks that are held at most, and their octets.
+/// The greatest number of chunks that are kept, and of their octets.
 const HELD: usize = 64;
 const HELD_OCTETS: usize = 256 * 1024;
 
-/// Segments that arrived before the stream was there.
+/// Segments that arrived before the stream was open.
 pub(super) struct Held {
     chunks: KVec<(u32, KVec<u8>)>,
     octets: usize,
 }
 
 impl Held {
-    /// None.
+    /// Creates an empty list.
     pub(super) const fn new() -> Self {
         Self {
             chunks: KVec::new(),
@@ -23,7 +24,7 @@ impl Held {
         }
     }
 
-    /// Keeps one. `ENOSPC` if there are enough.
+    /// Keeps a segment. `ENOSPC` if the limit is reached.
     pub(super) fn push(&mut self, ppid: u32, octets: &[u8]) -> Result {
         let all = self.octets.saturating_add(octets.len());
         if self.chunks.len() == HELD || all > HELD_OCTETS {
@@ -36,7 +37,7 @@ impl Held {
         Ok(())
     }
 
-    /// Takes one. They were not sent to be delivered in order, so it does not matter which.
+    /// Takes a segment. They were sent unordered, so it does not matter which.
     pub(super) fn pop(&mut self) -> Option<(u32, KVec<u8>)> {
         self.chunks.pop()
     }

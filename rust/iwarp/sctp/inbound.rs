@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Chunks that arrive: a segment is placed at once, whatever its turn, and delivered when that has come.
+//! Received chunks: a segment is placed at once, in any order, and delivered in the order of the
+//! sender.
 
 use crate::counters::Count;
 use crate::sctp::heard::Heard;
@@ -19,10 +20,10 @@ use rdmap::sctp::session::State;
 use rdmap::sctp::session::Tell;
 use rdmap::sink::HEAD_LEN;
 
-/// Chunks that are taken in a row, before others have their turn.
+/// Chunks that are handled in a row, before other work runs.
 const BATCH: usize = 256;
 
-/// Receives what is there.
+/// Receives the chunks that are there.
 pub(super) fn take(
     peer: &mut Peer,
     held: &mut Held,
@@ -34,14 +35,14 @@ pub(super) fn take(
             received => return Ok(received),
         }
     }
-    // The peer's Terminate may have come before the stream was there.
+    // The peer's Terminate may have come before the stream was open.
     if ends(peer, receiver) {
         return Ok(Received::Over { graceful: true });
     }
     for _ in 0..BATCH {
         let received = match peer.hear() {
             Heard::Nothing => return Ok(Received::Idle),
-            // Nothing of the peer is on its way, and it has not terminated the session.
+            // No chunk of the peer is under way, and it has not terminated the session.
             Heard::End => Received::Over { graceful: true },
             Heard::Lost | Heard::Wrong => Received::Over { graceful: false },
             Heard::Data(data) => {
@@ -57,14 +58,15 @@ pub(super) fn take(
     Ok(Received::More)
 }
 
-/// The peer broke a rule of RFC 5043: the session ends (section 6.1).
+/// Ends the session, as the peer broke a rule of RFC 5043 (section 6.1).
 fn illegal(peer: &mut Peer, receiver: &Receiver<'_, '_, Order>) -> Received {
     receiver.count(Count::IllegalChunk);
     peer.on(Event::Illegal);
     Received::Over { graceful: true }
 }
 
-/// Handles a chunk. [`None`]: one that RFC 5043 does not know. `More`: the next one may come. An error is one of this machine.
+/// Handles a chunk, which is [`None`] if RFC 5043 does not know it. Returns `More` if the next one
+/// may come. An error is one of this machine.
 fn chunk(
     peer: &mut Peer,
     receiver: &mut Receiver<'_, '_, Order>,
@@ -111,13 +113,13 @@ fn chunk(
     })
 }
 
-/// Whether all is delivered that the peer sent before its Terminate.
+/// Says whether everything is delivered that the peer sent before its Terminate.
 fn ends(peer: &mut Peer, receiver: &mut Receiver<'_, '_, Order>) -> bool {
     let reached = receiver.order().reached();
     peer.on(Event::Reached(reached)).tell == Some(Tell::Closed)
 }
 
-/// Hands a segment to DDP.
+/// Passes a segment to DDP.
 fn place(receiver: &mut Receiver<'_, '_, Order>, ssn: u16, segment: &[u8]) -> Result<Handled> {
     let head = segment
         .get(..segment.len().min(HEAD_LEN))

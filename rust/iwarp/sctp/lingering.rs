@@ -2,9 +2,9 @@
 
 //! The end of a session: its Terminate, the peer's, and then the end of the association.
 //!
-//! A Terminate that could overtake what this end said first waits until that was acknowledged (RFC 5043, section 6.6). What the
-//! peer still sends is thrown away; chunks that nobody received would make SCTP abort the association, and what is on its
-//! way would be lost.
+//! A Terminate that could overtake the first control message of this end waits until that was
+//! acknowledged (RFC 5043, section 6.6). Chunks of the peer are discarded; unread ones would make
+//! SCTP abort the association, and lose everything that is under way.
 
 use crate::lower;
 use crate::sctp::heard::Heard;
@@ -15,24 +15,25 @@ use rdmap::sctp::chunk::Body;
 use rdmap::sctp::chunk::Chunk;
 use rdmap::sctp::chunk::Function;
 
-/// Milliseconds that the peer has for its Terminate.
+/// The time that the peer has for its Terminate, in milliseconds.
 const TERMINATE_MS: i64 = 1_000;
 
-/// Chunks that are thrown away in a row, so that a peer that never stops cannot keep the association from ending.
+/// Chunks that are discarded in a row, so that a peer that never stops cannot keep the association
+/// from ending.
 const BATCH: usize = 4_096;
 
-/// A session that ends.
+/// A session in the course of closing.
 pub(crate) struct Lingering {
     peer: Peer,
     since: Instant<Monotonic>,
-    // The peer has said its last.
+    // The peer has sent its last control message.
     heard: bool,
-    // This end has.
+    // This end has shut the association down.
     shut: bool,
 }
 
 impl Lingering {
-    /// Ends a session. `peer` may still have a Terminate to send.
+    /// Begins to close a session. `peer` may still have a Terminate to send.
     pub(super) fn new(peer: Peer) -> Self {
         Self {
             heard: peer.session.state() == rdmap::sctp::session::State::Quiesce
@@ -43,7 +44,7 @@ impl Lingering {
         }
     }
 
-    /// Throws away what arrived, for a while. Says whether the association is over.
+    /// Discards the chunks that arrived, up to a budget. Says whether the association is over.
     fn drain(&mut self) -> bool {
         for _ in 0..BATCH {
             match self.peer.hear() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A session in which segments flow.
+//! An established session, in which segments flow.
 
 use crate::lower;
 use crate::lower::Added;
@@ -22,34 +22,35 @@ use rdmap::sctp::chunk::SSN_LEN;
 use rdmap::sctp::session::Event;
 use socket::sctp::Sent;
 
-/// Segments that are sent in a row, so that what arrives is not forgotten over what is to be sent.
+/// Segments that are sent in a row, before chunks are received again.
 const BATCH: usize = 64;
 
-/// Milliseconds between looks when there was no room. Mostly an event tells of room, but not after a shortage of memory.
+/// The interval of polling for space, in milliseconds. Mostly an event reports it, but not after a
+/// shortage of memory.
 const LOOK_MS: u32 = 20;
 
-/// How often a segment is handed over that SCTP takes for too long, although it is not.
+/// The number of attempts for a segment that SCTP refuses as too long, although it is not.
 const TRIES: usize = 3;
 
-/// Milliseconds without room after which a peer that does not receive is given up.
+/// The time without space after which a peer that does not receive is given up, in milliseconds.
 const LATE_MS: i64 = 60_000;
 
-/// A session in which segments flow.
+/// An established session, in which segments flow.
 pub(crate) struct Open {
     peer: Peer,
-    // Until the stream has it.
+    // [`None`] once the stream has it.
     order: Option<Order>,
     held: Held,
     scratch: KVVec<u8>,
     mulpdu: u32,
     // Segments that were sent since the last flush.
     added: usize,
-    // Since when there is no room.
+    // The time since when there is no space.
     full: Option<Instant<Monotonic>>,
 }
 
 impl Open {
-    /// A session that is about to be open. Sleeps.
+    /// Creates a session that is about to be open. Sleeps.
     pub(super) fn new(peer: Peer, order: Order, held: Held) -> Result<Self> {
         Ok(Self {
             scratch: KVVec::from_elem(0, LONGEST, GFP_KERNEL)?,
@@ -62,7 +63,7 @@ impl Open {
         })
     }
 
-    /// There was no room.
+    /// Takes note that there was no space.
     fn wait(&mut self) {
         self.full.get_or_insert_with(Instant::now);
     }
@@ -71,7 +72,8 @@ impl Open {
 impl lower::Open for Open {
     type Order = Order;
     type Lingering = Lingering;
-    // RFC 5043, section 6.2: nothing follows on the Terminate of a session, which whoever ends the connection sends.
+    // RFC 5043, section 6.2: nothing follows on the Terminate of a session, which whoever ends the
+    // connection sends.
     const HALF_CLOSES: bool = false;
 
     fn order(&mut self) -> Result<Order> {
@@ -132,7 +134,7 @@ impl lower::Open for Open {
                     if usize::try_from(self.mulpdu).is_ok_and(|mulpdu| ulpdu > mulpdu) {
                         return Ok(Added::TooLong);
                     }
-                    // The path has become wider again since.
+                    // The path MTU has grown again since.
                 }
                 Err(_) => return Err(Failed::Connection),
             }
@@ -183,7 +185,7 @@ impl lower::Open for Open {
     }
 
     fn close(mut self, _: bool) -> Option<Lingering> {
-        // RFC 5043, section 6.2: one of both sides says so in any case.
+        // RFC 5043, section 6.2: one of both sides sends a Terminate in any case.
         self.peer.on(Event::Disconnect);
         Some(self.linger())
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A session that a peer began (RFC 5043, section 6.3).
+//! The passive side of a session (RFC 5043, section 6.3).
 
 use crate::lower;
 use crate::lower::reads;
@@ -28,10 +28,10 @@ use rdmap::sctp::session::Event;
 use rdmap::sctp::session::Tell;
 use socket::sctp::Association;
 
-/// Chunks that are thrown away, at most, of a peer that is refused.
+/// The number of chunks of a refused peer that are discarded.
 const MOST_REFUSED: usize = 64;
 
-/// What the Initiate said.
+/// The fields of the Initiate.
 struct Request {
     enhanced: Option<Enhanced>,
     private_data: Data,
@@ -42,7 +42,8 @@ pub(crate) struct Passive {
     peer: Peer,
     order: Order,
     request: Option<Request>,
-    // The peer is none for DDP, or has restarted: the association is aborted (RFC 5043, sections 8 and 11.1).
+    // The peer does not speak DDP, or has restarted: the association is aborted (RFC 5043, sections
+    // 8 and 11.1).
     aborts: bool,
 }
 
@@ -57,7 +58,7 @@ impl Passive {
         })
     }
 
-    /// Looks at the first chunk.
+    /// Handles the first chunk.
     fn chunk(&mut self, data: &heard::Data, admit: impl FnOnce() -> bool) -> Asked {
         let Some(chunk) = data.chunk() else {
             self.peer.on(Event::Illegal);
@@ -78,14 +79,14 @@ impl Passive {
             function: control.function,
             enhanced: control.is_enhanced,
             turn,
-            // Section 6.4: who is one too many hears a Terminate.
+            // Section 6.4: a peer beyond the limit receives a Terminate.
             full: control.function == Function::Initiate && !admit(),
         });
         if action.tell != Some(Tell::Request) {
             return Asked::End;
         }
         let Some(private_data) = lower::data(control.private_data) else {
-            // iw_cm cannot take as many, so its consumer cannot decide.
+            // iw_cm cannot take so much private data, so its consumer cannot decide.
             self.peer.on(Event::Timeout);
             return Asked::End;
         };
@@ -112,8 +113,8 @@ impl Passive {
         }
     }
 
-    /// Throws away what else has arrived. Chunks that nobody received would make SCTP abort the association, and what was said last would
-    /// be lost.
+    /// Discards everything else that has arrived. Unread chunks would make SCTP abort the
+    /// association, and the last control message would be lost.
     fn drain(&mut self) {
         for _ in 0..MOST_REFUSED {
             let Heard::Data(data) = self.peer.hear() else {
@@ -123,7 +124,7 @@ impl Passive {
         }
     }
 
-    /// Says that there will be no session.
+    /// Sends a message that there will be no session.
     fn say(mut self, function: Function, private_data: &[u8]) -> Result {
         self.peer.begin(&Control {
             function,
@@ -141,20 +142,22 @@ impl lower::Passive for Passive {
     fn step(&mut self, admit: impl FnOnce() -> bool) -> Asked {
         let asked = self.hear(admit);
         if asked == Asked::End {
-            // It is the last that is said. If it cannot be sent, the end of the association says it.
+            // This is the last message. If it cannot be sent, the end of the association tells the
+            // peer.
             let _ = self.peer.flush();
         }
         asked
     }
 
     fn waits(&mut self) -> bool {
-        // Notifications stay in the socket until they are received, and nothing limits how often a peer restarts an association.
+        // Notifications stay in the socket until they are received, and nothing limits how often a
+        // peer restarts an association.
         self.step(|| false) == Asked::Nothing
     }
 
     fn told(&self) -> Option<Told<'_>> {
         let request = self.request.as_ref()?;
-        // What the peer takes and wants; without negotiation this side's limits.
+        // The numbers of the peer; without negotiation the limits of this side.
         let number = |reads: Option<u16>| clamp_reads(reads.unwrap_or(MAX_READS));
         let enhanced = request.enhanced;
         Some(Told {
@@ -177,7 +180,8 @@ impl lower::Passive for Passive {
         let (enhanced, agreed) = match request.enhanced.map(|request| request.answer(limits)) {
             None => (None, wanted),
             Some(Ok((answer, agreed))) => (Some(answer), agreed),
-            // RFC 6581, section 7: what plain negotiation would have accepted is rejected so.
+            // RFC 6581, section 7: a request that plain negotiation would have accepted is rejected
+            // so.
             Some(Err(_)) => {
                 self.peer.on(Event::Reject);
                 self.say(Function::Reject, &[])?;
@@ -205,7 +209,7 @@ impl lower::Passive for Passive {
             return self.peer.abort();
         }
         self.peer.on(Event::Timeout);
-        // As in `step`.
+        // If it cannot be sent, the end of the association tells the peer.
         let _ = self.peer.flush();
         self.drain();
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An association, and the session that it is for (RFC 5043, sections 6 and 11.1).
+//! An association, and its session (RFC 5043, sections 6 and 11.1).
 
 use crate::lower::Failure;
 use crate::sctp::heard::Data;
@@ -27,17 +27,19 @@ use socket::sctp::Notification;
 use socket::sctp::Sent;
 use socket::sctp::Settings;
 
-/// Octets of user data that a chunk has at most, and of what SCTP tells.
+/// The greatest length in octets of a chunk's user data, and of a notification.
 pub(super) const LONGEST: usize = 65_536;
 
 /// Octets of the send buffer that a chunk takes at least.
 const CHUNK_COST: u32 = 512;
 
-/// What every association is set to, from before it is set up: there is no other mode, for no consumer. The send buffer keeps the number of chunks that are on their way well below
+/// Socket options of every association, set before it is established; there is no other mode, for
+/// no consumer. The send buffer keeps the number of unacknowledged chunks well below
 /// [`MAX_OUTSTANDING`](rdmap::sctp::window::MAX_OUTSTANDING).
 pub(super) const SETTINGS: Settings = Settings {
     adaptation: chunk::ADAPTATION,
-    // As many as are used (RFC 5043, section 8): there is one session. SCTP itself refuses chunks of others then.
+    // As many as are used (RFC 5043, section 8): there is one session. SCTP itself refuses chunks
+    // of others then.
     streams: 1,
     least_rto_ms: 500,
     most_rto_ms: 10_000,
@@ -48,12 +50,12 @@ pub(super) const SETTINGS: Settings = Settings {
 /// The order of the peer's chunks.
 pub(super) type Order = Window<KBox<Bits>>;
 
-/// The order of a new session. Sleeps.
+/// Creates the order of a new session. Sleeps.
 pub(super) fn order() -> Result<Order> {
     Ok(Window::new(KBox::new([0; WORDS], GFP_KERNEL)?))
 }
 
-/// How far the association is.
+/// The state of the association.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Begun {
     /// SCTP sets it up.
@@ -70,7 +72,7 @@ pub(super) struct Peer {
     pub(super) session: Session,
     numbers: Numbers,
     begun: Begun,
-    // The first control message, until SCTP has it; then the last one.
+    // The first control message, until SCTP has it; then the Terminate.
     first: Option<KVec<u8>>,
     terminate: bool,
     pub(super) terminated: bool,
@@ -78,7 +80,7 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// A new session. Sleeps.
+    /// Creates a new session. Sleeps.
     pub(super) fn new(association: Association<Waker>) -> Result<Self> {
         Ok(Self {
             buffer: KVVec::from_elem(0, LONGEST, GFP_KERNEL)?,
@@ -92,12 +94,12 @@ impl Peer {
         })
     }
 
-    /// Whether both ends have announced DDP.
+    /// Says whether both ends have announced DDP.
     pub(super) fn is_ready(&self) -> bool {
         self.begun == Begun::Ready
     }
 
-    /// Why there is no association.
+    /// Returns the reason why there is no association.
     pub(super) fn failure(&self) -> Failure {
         match self.association.error() {
             Some(error) if error == econnrefused() => Failure::Refused,
@@ -106,15 +108,16 @@ impl Peer {
         }
     }
 
-    /// Listens for what is next. Data are to be [given back](Self::give_back) before the next.
+    /// Receives the next chunk or end. Data are to be [returned](Self::give_back) before the next
+    /// call.
     pub(super) fn hear(&mut self) -> Heard {
         loop {
             let Ok(arrived) = self.association.receive(&mut self.buffer) else {
                 return Heard::Lost;
             };
             match arrived {
-                // The indication follows on the notification that the association is up, or there is none (RFC 5043, section
-                // 11.1).
+                // The indication follows on the notification that the association is up, or there
+                // is none (RFC 5043, section 11.1).
                 Arrived::Nothing if self.begun == Begun::Up => return Heard::Wrong,
                 Arrived::Nothing => return Heard::Nothing,
                 Arrived::End => return Heard::End,
@@ -162,7 +165,7 @@ impl Peer {
         self.buffer = data.buffer;
     }
 
-    /// Takes note of what the peer has acknowledged.
+    /// Takes note of the chunks that the peer has acknowledged.
     pub(super) fn settle(&mut self) -> Option<Tell> {
         let queued = self.association.unacknowledged();
         if queued > 0 {
@@ -178,21 +181,22 @@ impl Peer {
         self.on(Event::Dry).tell
     }
 
-    /// As [`Self::settle`], and tells of what the peer acknowledges next.
+    /// Does the same as [`Self::settle`], and requests an event for the next acknowledgement.
     pub(super) fn settle_soon(&mut self) {
         self.settle();
-        // If that was not asked for before, the peer may have acknowledged all since.
+        // If that was not requested before, the peer may have acknowledged everything since.
         if !self.numbers.is_dry() && self.association.wants_room() {
             self.settle();
         }
     }
 
-    /// Whether a control message is due that SCTP does not have yet.
+    /// Says whether a control message is due that SCTP does not have yet.
     pub(super) fn is_due(&self) -> bool {
         self.first.is_some() || self.terminate
     }
 
-    /// Something happens to the session. What is to be sent goes with the next [flush](Self::flush).
+    /// Passes an event to the session. A message that it sends goes with the next
+    /// [flush](Self::flush).
     pub(super) fn on(&mut self, event: Event) -> Action {
         let action = self.session.on(event);
         if action.send == Some(Function::Terminate) {
@@ -201,7 +205,7 @@ impl Peer {
         action
     }
 
-    /// The first control message of this end is to be sent: an Initiate, or its answer.
+    /// Queues the first control message of this end: an Initiate, or its answer.
     pub(super) fn begin(&mut self, control: &Control<'_>) -> Result {
         let len = chunk::CONTROL_LEN + chunk::MAX_PRIVATE_DATA;
         let mut octets = KVec::from_elem(0, len, GFP_KERNEL)?;
@@ -212,7 +216,8 @@ impl Peer {
         Ok(())
     }
 
-    /// Sends the control messages that are due. False if there was no room. An error is the association's.
+    /// Sends the control messages that are due. Returns false if there was no space. An error is
+    /// the association's.
     pub(super) fn flush(&mut self) -> Result<bool> {
         if let Some(first) = self.first.take() {
             if self.hand_over(chunk::PPID_CONTROL, &first)? != Sent::Done {
@@ -237,12 +242,12 @@ impl Peer {
         Ok(true)
     }
 
-    /// The number of the next chunk. [`None`] if as many are on their way as may be.
+    /// Returns the number of the next chunk, or [`None`] while the window is full.
     pub(super) fn ssn(&self) -> Option<u16> {
         self.numbers.peek()
     }
 
-    /// Hands a chunk to SCTP, which begins with [`Self::ssn`].
+    /// Sends a chunk, which begins with [`Self::ssn`].
     pub(super) fn hand_over(&mut self, ppid: u32, octets: &[u8]) -> Result<Sent> {
         let sent = self.association.send(ppid, octets)?;
         if sent == Sent::Done {
@@ -251,17 +256,17 @@ impl Peer {
         Ok(sent)
     }
 
-    /// Octets of a segment at most, as far as the path is known now.
+    /// Returns the greatest length of a segment in octets, for the path MTU that is known now.
     pub(super) fn mulpdu(&self) -> u32 {
         chunk::mulpdu(self.association.fragmentation_point())
     }
 
-    /// Nothing more is sent, behind what was.
+    /// Shuts the association down behind everything that was sent.
     pub(super) fn shutdown(&self) {
         self.association.shutdown();
     }
 
-    /// Ends the association, whatever is on its way.
+    /// Aborts the association, whatever is under way.
     pub(super) fn abort(self) {
         self.association.abort();
     }

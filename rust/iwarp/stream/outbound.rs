@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What leaves: segments of requests and answers, as many as one call takes.
+//! Sending: segments of requests and responses, as many as one call takes.
 
 use crate::counters::Count;
 use crate::lower::Added;
@@ -19,7 +19,7 @@ use rdmap::source::Payload;
 use rdmap::stag::Range;
 use rdmap::stag::Stag;
 
-/// Copies pieces one behind the other.
+/// Returns a function that copies pieces one behind the other.
 fn gather(to: &mut [u8]) -> impl FnMut(Piece<'_>) -> Result + '_ {
     let mut at = 0_usize;
     move |piece| {
@@ -30,20 +30,22 @@ fn gather(to: &mut [u8]) -> impl FnMut(Piece<'_>) -> Result + '_ {
     }
 }
 
-/// What became of the next segment.
+/// The result of cutting the next segment.
 enum Cut {
-    /// It was added, or a local operation was done.
+    /// It was added, or a local operation was carried out.
     Made,
     /// There is none.
     None,
-    /// There is no room for it.
+    /// There is no space for it.
     Full,
 }
 
-/// Sends what is to be sent and what there is room for, in one call. Says whether there may be more. An error is one of the connection.
+/// Sends segments, as many as there is space for, in one call. Says whether there may be more. An
+/// error is one of the connection.
 ///
-/// Not in several calls, after which WRITEs of 1 MiB took a tenth more instructions where both ends are on one machine. Probably
-/// more was on its way then, before the peer had its turn, than TCP may refer to, and what is beyond that is copied once more.
+/// Several calls made WRITEs of 1 MiB take a tenth more instructions where both ends are on one
+/// machine. Probably more was then under way, before the peer ran, than TCP may refer to, and
+/// octets beyond that are copied once more.
 pub(super) fn make<O: Open>(
     parts: &mut Parts<O>,
     shared: &Shared,
@@ -65,12 +67,13 @@ pub(super) fn make<O: Open>(
     Ok(flush(parts)? && more)
 }
 
-/// Hands over what was added. False if an event will tell of room.
+/// Hands over the added segments. Returns false if an event will report space.
 fn flush<O: Open>(parts: &mut Parts<O>) -> Result<bool> {
     match parts.open.flush() {
         Ok(()) => {
-            // RFC 5040, section 5.5, rule 14: a request is complete when the layer below has all of it. What was copied, and waits here,
-            // would be lost with the connection. Nothing is added while something waits, so all goes at once.
+            // RFC 5040, section 5.5, rule 14: a request is complete when the layer below has all of
+            // it. Octets that were copied and wait here would be lost with the connection. Nothing
+            // is added while something waits, so all go at once.
             parts.source.taken(u64::MAX);
             Ok(true)
         }
@@ -79,7 +82,7 @@ fn flush<O: Open>(parts: &mut Parts<O>) -> Result<bool> {
     }
 }
 
-/// Makes the next segment, or does the next local operation.
+/// Makes the next segment, or carries out the next local operation.
 fn cut<O: Open>(parts: &mut Parts<O>, shared: &Shared, memory: &Registered<'_>) -> Result<Cut> {
     let Some(outgoing) = parts.source.next(parts.open.mulpdu(), memory) else {
         return Ok(Cut::None);
@@ -142,12 +145,13 @@ fn cut<O: Open>(parts: &mut Parts<O>, shared: &Shared, memory: &Registered<'_>) 
         Ok(Added::TooLong) => Ok(Cut::Made),
         Ok(Added::Full) => Ok(Cut::Full),
         Err(Failed::Connection) => Err(EIO),
-        // The memory is not there: what is to be sent of a request cannot be, and an answer must not be.
+        // The memory is not there: the rest of a request cannot be sent, and a response must not
+        // be.
         Err(Failed::Payload) if terminates => Err(EIO),
         Err(Failed::Payload) => {
             match of_request {
                 true => parts.source.abandon(),
-                // The first fault counts.
+                // Only the first fault counts.
                 false => drop(parts.source.fail(Fault::LOCAL)),
             }
             Ok(Cut::Made)
@@ -155,7 +159,7 @@ fn cut<O: Open>(parts: &mut Parts<O>, shared: &Shared, memory: &Registered<'_>) 
     }
 }
 
-/// Adds a segment of a header and what belongs behind it.
+/// Adds a segment of a header and its payload.
 fn add<O: Open>(
     parts: &mut Parts<O>,
     header: &[u8],
@@ -182,7 +186,7 @@ fn add<O: Open>(
     }
 }
 
-/// Registers or invalidates. False if that cannot be.
+/// Registers or invalidates memory. Returns false if that is not possible.
 fn local<O: Open>(parts: &mut Parts<O>, number: u64, memory: &Registered<'_>) -> bool {
     match parts.sends.get(number).map(|request| &request.operation) {
         Some(Operation::Register {

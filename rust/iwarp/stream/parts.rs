@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a stream has: its connection, the engine's two halves, and the requests that they work on.
+//! The parts of a stream: its connection, the two halves of the engine, and the requests that they
+//! work on.
 
 use crate::lower::Open;
 use crate::stream::receiver::Slots;
@@ -11,27 +12,27 @@ use rdmap::sink::Sink;
 use rdmap::source::Source;
 use rdmap::violation::Code;
 
-/// What a round led to.
+/// The result of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Round {
     /// There may be more to do at once.
     More,
-    /// Nothing to do until something happens.
+    /// There is nothing to do until an event.
     Idle,
-    /// The stream is over. The peer still has to be given what was sent last, if `graceful`.
+    /// The stream is over. If `graceful`, the last segments are still to be delivered to the peer.
     Over {
         /// A Terminate was sent, or the peer closed in order.
         graceful: bool,
     },
 }
 
-/// What a stream has.
+/// The parts of a stream.
 pub(super) struct Parts<O: Open> {
     pub(super) open: O,
     pub(super) sink: Sink<O::Order, Slots>,
     pub(super) source: Source<Slots>,
     pub(super) sends: Requests<SendRequest>,
     pub(super) receives: Requests<ReceiveRequest>,
-    // Why the peer ended the stream, if it said so.
+    // The error of the peer's Terminate, if it sent one.
     pub(super) terminated: Option<Code>,
 }

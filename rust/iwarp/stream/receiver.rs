@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What arrives on a stream: each segment is placed, then what has its turn is delivered.
+//! Receiving: each segment is placed, then complete messages are delivered in order.
 
 use crate::counters::Count;
 use crate::memory::Registered;
@@ -42,32 +42,32 @@ impl source::Slots for Slots {
     type Answers = KVVec<sink::Answer>;
 }
 
-/// What receiving led to.
+/// The result of receiving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Received {
     /// There may be more to receive at once.
     More,
-    /// Nothing to receive until something happens.
+    /// There is nothing to receive until an event.
     Idle,
     /// The stream ends, without a Terminate of this end.
     Ended,
-    /// Nothing more will come.
+    /// Nothing more will arrive.
     Over {
         /// The peer closed in order.
         graceful: bool,
     },
 }
 
-/// What a segment led to.
+/// The result of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Handled {
-    /// It is placed, and what was to be delivered is.
+    /// It is placed, and complete messages are delivered.
     Done,
     /// The stream ends, without a Terminate of this end.
     Ended,
 }
 
-/// The receive side of a stream, apart from its connection.
+/// The receiving part of a stream, apart from its connection.
 pub(crate) struct Receiver<'a, 'm, O: Order> {
     pub(super) shared: &'a Shared,
     pub(super) queues: &'a Queues,
@@ -79,28 +79,28 @@ pub(crate) struct Receiver<'a, 'm, O: Order> {
 }
 
 impl<O: Order> Receiver<'_, '_, O> {
-    /// Counts one.
+    /// Increments a counter.
     pub(crate) fn count(&self, count: Count) {
         self.shared.counters.add(count);
     }
 
-    /// Whether the stream has a fault.
+    /// Says whether the stream has a fault.
     pub(crate) fn has_failed(&self) -> bool {
         self.source.fault().is_some()
     }
 
-    /// The stream has a fault. The first one counts.
+    /// Ends the stream with a fault. Only the first one counts.
     pub(crate) fn fail(&mut self, fault: Fault) {
         self.source.fail(fault);
     }
 
-    /// The order of the peer's segments.
+    /// Returns the order of the peer's segments.
     pub(crate) fn order(&mut self) -> &mut O {
         self.sink.order()
     }
 
-    /// Handles a segment of `length` octets that begins with `head`. `copy` copies octets of it, from an offset on, to a piece of
-    /// memory. An error is one of this machine.
+    /// Handles a segment of `length` octets that begins with `head`. `copy` copies octets of it,
+    /// from an offset on, to a piece of memory. An error is one of this machine.
     pub(crate) fn segment(
         &mut self,
         key: O::Key,
@@ -165,7 +165,7 @@ impl<O: Order> Receiver<'_, '_, O> {
         self.deliver()
     }
 
-    /// Delivers what has its turn.
+    /// Delivers messages that are complete and in order.
     pub(crate) fn deliver(&mut self) -> Result<Handled> {
         loop {
             match self.sink.deliver(self.memory) {
@@ -199,7 +199,8 @@ impl<O: Order> Receiver<'_, '_, O> {
                     self.source.done(read).map_err(|_| EINVAL)?;
                 }
                 Ok(Some(Delivery::Terminate(terminate))) => {
-                    // RFC 5040, section 5.4: the consumer hears of it. Its event has no place for the reason, but the log has.
+                    // RFC 5040, section 5.4: the consumer hears of it. Its event has no place for
+                    // the reason, so the log has it.
                     self.shared.counters.add(Count::TerminateReceived);
                     *self.terminated = Some(terminate.code);
                     self.queues.tell_fatal();

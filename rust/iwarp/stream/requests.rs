@@ -5,13 +5,13 @@
 use kernel::alloc::KVVec;
 use kernel::prelude::*;
 
-/// Requests by consecutive numbers, of which there are never more at a time than slots.
+/// Requests by consecutive numbers, never more at a time than slots.
 pub(super) struct Requests<R> {
     slots: KVVec<Option<KBox<R>>>,
 }
 
 impl<R> Requests<R> {
-    /// Room for that many. Sleeps.
+    /// Creates a table of `capacity` slots. Sleeps.
     pub(super) fn new(capacity: usize) -> Result<Self> {
         let mut slots = KVVec::with_capacity(capacity, GFP_KERNEL)?;
         for _ in 0..capacity {
@@ -26,7 +26,7 @@ impl<R> Requests<R> {
         self.slots.get_mut(usize::try_from(index).ok()?)
     }
 
-    /// Puts one in. Gives back what was there, or what there is no room for.
+    /// Inserts a request. Returns the previous one of its slot, or one that has no slot.
     pub(super) fn put(&mut self, number: u64, request: KBox<R>) -> Option<KBox<R>> {
         match self.slot(number) {
             Some(slot) => slot.replace(request),
@@ -34,17 +34,17 @@ impl<R> Requests<R> {
         }
     }
 
-    /// The one of this number.
+    /// Returns the request with this number.
     pub(super) fn get(&mut self, number: u64) -> Option<&R> {
         self.slot(number)?.as_deref()
     }
 
-    /// Takes the one of this number out.
+    /// Removes the request with this number.
     pub(super) fn take(&mut self, number: u64) -> Option<KBox<R>> {
         self.slot(number)?.take()
     }
 
-    /// Takes any one out.
+    /// Removes any one request.
     pub(super) fn pop(&mut self) -> Option<KBox<R>> {
         self.slots.iter_mut().find_map(Option::take)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The start-up of a connection that this side begins (RFC 5044, section 7.1).
+//! The active side of a connection (RFC 5044, section 7.1).
 
 use crate::lower;
 use crate::lower::data;
@@ -31,11 +31,11 @@ use socket::Then;
 pub(crate) struct Active {
     connection: Connection<Waker>,
     initiator: Initiator,
-    // The Request, of which some may be sent; then the Reply.
+    // The Request, which may be sent in part; then the Reply.
     buffer: KBox<[u8; Frame::MAX_LEN]>,
     request_len: usize,
     sent: usize,
-    // Octets of the Reply, once it is there.
+    // The length of the Reply in octets, once it is there.
     reply: Option<usize>,
 }
 

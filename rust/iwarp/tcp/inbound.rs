@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! FPDUs that arrive: each is verified before anything of it is placed.
+//! Received FPDUs: each is verified before any of it is placed.
 
 use crate::counters::Count;
 use crate::stream::receiver::Handled;
@@ -21,7 +21,8 @@ use socket::Connection;
 use socket::Frame;
 use socket::Next;
 
-/// Receives what is there. `gated` ends with the first FPDU; `with_crc`: FPDUs have one.
+/// Receives the FPDUs that are there. `gated` ends with the first one; `with_crc` says whether they
+/// have a CRC.
 pub(super) fn take(
     connection: &mut Connection<Waker>,
     gated: &mut bool,
@@ -34,7 +35,7 @@ pub(super) fn take(
             Ok(layout.wire_len())
         };
         let next = match frames.next(LENGTH_LEN, length) {
-            // No memory to put a frame together. Part of it is there, so there will be another look.
+            // There is no memory to assemble a frame. Part of it is there, so it is polled.
             Err(error) if error == ENOMEM => {
                 receiver.count(Count::NoMemory);
                 return Ok(Received::Idle);
@@ -54,7 +55,8 @@ pub(super) fn take(
             Next::Budget => return Ok(Received::More),
             Next::End { within_frame } => {
                 if within_frame {
-                    // The peer may still receive, and hears why (RFC 5040, section 6.2.1), unless it has heard of another fault.
+                    // The peer may still receive, and is told the reason (RFC 5040, section 6.2.1),
+                    // unless it was told of another fault.
                     receiver.fail(Fault::lower(Lower::Lost));
                 }
                 return Ok(Received::Over { graceful: true });
@@ -63,14 +65,15 @@ pub(super) fn take(
     })
 }
 
-/// Handles a whole FPDU. An error is one of this machine.
+/// Handles a complete FPDU. An error is one of this machine.
 fn fpdu(
     receiver: &mut Receiver<'_, '_, Arrival>,
     frame: &Frame<'_, '_>,
     with_crc: bool,
 ) -> Result<Handled> {
     receiver.count(Count::Received);
-    // Behind a fault nothing is placed (RFC 5044, section 8). A wrong CRC is one that the sink does not know of.
+    // Behind a fault nothing is placed (RFC 5044, section 8). The receive half does not know of a
+    // wrong CRC.
     if receiver.has_failed() {
         return Ok(Handled::Done);
     }
@@ -92,7 +95,7 @@ fn fpdu(
     })
 }
 
-/// Whether the CRC of an FPDU is right.
+/// Says whether the CRC of an FPDU is correct.
 fn verify(frame: &Frame<'_, '_>) -> Result<bool> {
     let covered = frame.len().checked_sub(CRC_LEN).ok_or(EINVAL)?;
     let mut found = [0; CRC_LEN];

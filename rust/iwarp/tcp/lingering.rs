@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The end of a connection whose peer is still to be given what was sent last.
+//! The end of a connection whose peer is still to receive the last octets.
 //!
-//! Octets that TCP has had no room for yet are handed over first, so that the stream ends behind an FPDU. If octets that arrived were never
-//! received, TCP resets the connection when it is closed, and what was on its way is lost. So they are thrown away, until the peer
-//! closes.
+//! Octets that TCP has had no space for yet are handed over first, so that the stream ends behind
+//! an FPDU. If received octets were left unread, TCP would reset the connection when it is closed,
+//! and octets under way would be lost. So they are discarded, until the peer closes.
 
 use crate::lower;
 use crate::tcp::outbox::Outbox;
@@ -13,32 +13,32 @@ use kernel::prelude::*;
 use socket::Connection;
 use socket::State;
 
-/// A connection that nobody needs any more.
+/// A connection that is shut down for sending.
 pub(crate) struct Lingering {
     connection: Connection<Waker>,
-    // What TCP does not have yet. Behind that, nothing more is sent.
+    // Octets that TCP does not have yet. Behind them, nothing more is sent.
     outbox: Option<Outbox>,
 }
 
 impl Lingering {
-    /// Says that nothing more will be sent behind what waits. Sleeps for the socket's lock.
+    /// Shuts down for sending behind the octets that wait. Sleeps for the socket's lock.
     pub(super) fn new(connection: Connection<Waker>, outbox: Outbox) -> Self {
         let mut this = Self {
             connection,
             outbox: Some(outbox),
         };
-        // An error is found again by whoever looks at the connection next.
+        // The next look at the connection finds an error again.
         let _ = this.flush();
         this
     }
 
-    /// Hands over what waits. An error is the connection's.
+    /// Hands over the octets that wait. An error is the connection's.
     fn flush(&mut self) -> Result {
         let Some(outbox) = &mut self.outbox else {
             return Ok(());
         };
         match outbox.flush(&mut self.connection) {
-            // An event will tell of room.
+            // An event will report space.
             Err(error) if error == EAGAIN => return Ok(()),
             flushed => flushed?,
         }
@@ -63,7 +63,7 @@ impl lower::Lingering for Lingering {
     }
 
     fn give_up(self) {
-        // TCP goes on alone, and has its own bounds for that.
+        // TCP continues alone, and has its own limits for that.
         drop(self);
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A connection on which FPDUs flow.
+//! An established connection, on which FPDUs flow.
 
 use crate::lower;
 use crate::lower::Added;
@@ -17,16 +17,17 @@ use rdmap::mpa::startup::Stream;
 use rdmap::order::Arrival;
 use socket::Connection;
 
-/// Milliseconds between looks at a stream that waits for the rest of an FPDU, or for room. Mostly an
-/// event tells of room, but not if memory was short, and nothing is on its way whose acknowledgement
-/// makes some.
+/// The interval of polling a stream that waits for the rest of an FPDU, or for space, in
+/// milliseconds. Mostly an event reports space, but not if memory was short and nothing is under
+/// way whose acknowledgement frees some.
 const LOOK_MS: u32 = 1_000;
 
-/// Milliseconds that the rest of an FPDU may take. TCP waits twice as long with each retransmission, so after a network that was down for
-/// 8 seconds it may come after 13, and after 13 seconds, after 26.
+/// The time that the rest of an FPDU may take, in milliseconds. TCP waits twice as long with each
+/// retransmission, so after a network that was down for 8 seconds it may come after 13, and after
+/// 13 seconds, after 26.
 const LATE_MS: i64 = 30_000;
 
-/// A connection on which FPDUs flow.
+/// An established connection, on which FPDUs flow.
 pub(crate) struct Open {
     connection: Connection<Waker>,
     outbox: Outbox,
@@ -37,7 +38,8 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// A connection on which both ends agreed. `reply` is what the passive side has to send first. Sleeps.
+    /// Creates a connection with the negotiated properties. `reply` is the frame that the passive
+    /// side has to send first. Sleeps.
     pub(super) fn new(
         connection: Connection<Waker>,
         agreed: &Stream,

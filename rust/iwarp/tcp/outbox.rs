@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Octets on their way to TCP: FPDUs are made here, one behind the other, and handed over in one call.
+//! The output buffer of TCP: FPDUs are made here, one behind the other, and handed over in one
+//! call.
 //!
-//! The payload is copied before its CRC is computed. Memory of a consumer, such as a page of a file that is being written
-//! back, may change at any time, and what is sent must have the CRC that is sent. Where much is sent, it is copied to pages
-//! that TCP sends from; else TCP copies it once more.
+//! The payload is copied before its CRC is computed. Memory of a consumer, such as a page of a file
+//! that is being written back, may change at any time, and the CRC must match the octets that are
+//! sent. Large amounts are copied to pages that TCP sends from; small ones TCP copies once more.
 
 use kernel::alloc::KVVec;
 use kernel::prelude::*;
@@ -22,30 +23,30 @@ use socket::Then;
 /// Octets that are made before they are handed over, about.
 const ENOUGH: usize = 65_536;
 
-/// Octets that one FPDU may have, markers included.
+/// The greatest length of an FPDU in octets, markers included.
 const LONGEST: usize = 66_560;
 
-/// Octets of an FPDU beside its ULPDU, without markers, at most.
+/// The greatest length of an FPDU beside its ULPDU in octets, without markers.
 const AROUND: usize = 9;
 
 /// Octets handed over in a row from which on it is cheaper to let TCP refer to pages.
 const MUCH: usize = 16_384;
 
-/// Pages of which each [`Pages`] has as many. They are enough for two calls.
+/// The number of pages of each [`Pages`], enough for two calls.
 const PAGES: usize = 32;
 
-/// So many [`Pages`] at most: what TCP may refer to at a time.
+/// The greatest number of [`Pages`], which limits what TCP may refer to at a time.
 const SETS: usize = 8;
 
-/// Where FPDUs are made.
+/// The output buffer of a connection.
 pub(super) struct Outbox {
-    // What TCP copies.
+    // Octets that TCP copies.
     octets: KVVec<u8>,
-    // What TCP refers to, allocated when there is use for it.
+    // Octets that TCP refers to, allocated on demand.
     sets: KVec<Pages>,
-    // Which of the sets is filled. `None`: `octets` are.
+    // The set that is filled; `None` if `octets` are.
     set: Option<usize>,
-    // Where what waits begins and ends, in `octets`, or in the room of the set.
+    // The range that waits, in `octets`, or in the free space of the set.
     begun: usize,
     filled: usize,
     // Octets handed over since nothing waited.
@@ -57,7 +58,8 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// An empty one. `markers`: the peer wants them; `crc`: the FPDUs have one. Sleeps.
+    /// Creates an empty buffer. `markers` says whether the peer wants them; `crc`, whether the
+    /// FPDUs have one. Sleeps.
     pub(super) fn new(markers: bool, crc: bool) -> Result<Self> {
         Ok(Self {
             octets: KVVec::from_elem(0, ENOUGH + LONGEST, GFP_KERNEL)?,
@@ -78,17 +80,18 @@ impl Outbox {
         })
     }
 
-    /// Nothing waits to be handed over.
+    /// Says whether nothing waits to be handed over.
     pub(super) fn is_empty(&self) -> bool {
         self.begun == self.filled
     }
 
-    /// There is room for one more FPDU with such a ULPDU. If nothing waits there is room, but maybe for a [shorter](Self::longest) one.
+    /// Says whether there is space for one more FPDU with such a ULPDU. If nothing waits there is
+    /// space, but maybe for a [shorter](Self::longest) one.
     pub(super) fn has_room(&self, ulpdu_len: u32) -> bool {
         self.filled == 0 || self.filled < ENOUGH && self.longest() >= ulpdu_len
     }
 
-    /// The longest ULPDU that there is room for.
+    /// Returns the length of the longest ULPDU that there is space for.
     pub(super) fn longest(&self) -> u32 {
         let Some(set) = self.set.and_then(|set| self.sets.get(set)) else {
             return u32::MAX;
@@ -97,7 +100,7 @@ impl Outbox {
         u32::try_from(room.saturating_sub(AROUND)).unwrap_or(u32::MAX)
     }
 
-    /// Where octets are made now.
+    /// Returns the memory where octets are made now.
     fn space(&mut self) -> &mut [u8] {
         match self.set.and_then(|set| self.sets.get_mut(set)) {
             Some(set) => set.room(),
@@ -115,7 +118,8 @@ impl Outbox {
         Ok(())
     }
 
-    /// Adds an FPDU: `header`, and `length` octets that `payload` writes. Nothing is added if that fails.
+    /// Adds an FPDU: `header`, and `length` octets that `payload` writes. Nothing is added if that
+    /// fails.
     pub(super) fn fpdu(
         &mut self,
         header: &[u8],
@@ -157,7 +161,8 @@ impl Outbox {
         Ok(())
     }
 
-    /// Hands over what there is. `EAGAIN` if TCP did not take all: an event will tell of room.
+    /// Hands over the octets that wait. `EAGAIN` if TCP did not take all: an event will report
+    /// space.
     pub(super) fn flush<E: Events>(&mut self, connection: &mut Connection<E>) -> Result {
         while !self.is_empty() {
             let taken = match self.set.and_then(|set| self.sets.get_mut(set)) {
@@ -187,8 +192,8 @@ impl Outbox {
         Ok(())
     }
 
-    /// A set that has room for much. `None` if TCP refers to too much, if there is no memory, or if the peer wants markers, whose
-    /// FPDUs are not made in one piece.
+    /// Returns a set with much space. `None` if TCP refers to too much, if there is no memory, or
+    /// if the peer wants markers, whose FPDUs are not made in one piece.
     fn next_set(&mut self) -> Option<usize> {
         if !self.scratch.is_empty() {
             return None;

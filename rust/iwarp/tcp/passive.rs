@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The start-up of a connection that a peer began (RFC 5044, section 7.1).
+//! The passive side of a connection (RFC 5044, section 7.1).
 
 use crate::lower;
 use crate::lower::Asked;
@@ -26,7 +26,7 @@ use socket::Then;
 pub(crate) struct Passive {
     connection: Connection<Waker>,
     buffer: KBox<[u8; Frame::MAX_LEN]>,
-    // Octets of the Request, once it is there.
+    // The length of the Request in octets, once it is there.
     request: usize,
 }
 
@@ -46,7 +46,7 @@ impl Passive {
         Some(frame)
     }
 
-    /// Who answers the Request.
+    /// Returns the responder to the Request.
     fn responder(&self, ird: u32, ord: u32) -> Result<Responder> {
         let request = self.parse().ok_or(EINVAL)?;
         let mut responder = Responder::new(startup::offer(ird, ord));
@@ -54,7 +54,8 @@ impl Passive {
         Ok(responder)
     }
 
-    /// Sends a Reply that is the last thing to be sent. A peer that does not take so little hears of the end all the same.
+    /// Sends a Reply that is the last message. A peer that does not take so little learns of the
+    /// end all the same.
     fn say(mut self, reply: &Frame<'_>) -> Result {
         let length = reply.emit(&mut *self.buffer).map_err(|_| EINVAL)?;
         let octets = self.buffer.get(..length).unwrap_or_default();
@@ -82,13 +83,13 @@ impl lower::Passive for Passive {
     }
 
     fn waits(&mut self) -> bool {
-        // What the peer sends stays in the socket, which has room for so much.
+        // Octets of the peer stay in the socket, whose buffer is limited.
         true
     }
 
     fn told(&self) -> Option<Told<'_>> {
         let request = self.parse()?;
-        // What the peer takes and wants; without negotiation this side's limits.
+        // The numbers of the peer; without negotiation the limits of this side.
         let number = |reads: Option<u16>| clamp_reads(reads.unwrap_or(MAX_READS));
         let enhanced = request.enhanced;
         Some(Told {

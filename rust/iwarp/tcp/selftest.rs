@@ -44,7 +44,7 @@ use socket::Settings;
 use socket::State;
 use socket::Then;
 
-/// Each with its name, which is what it claims.
+/// The tests, each with its name, which is its claim.
 pub(crate) const TESTS: &[(&str, Test)] = &[
     (
         "a passive side sends nothing but its Reply before an FPDU has arrived",
@@ -68,15 +68,16 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ),
 ];
 
-/// Milliseconds until what did not happen never will.
+/// The time until an event counts as missing, in milliseconds.
 const PATIENCE_MS: usize = 10_000;
 
-/// An RDMA Write of no octets, and a Read Request without the STag of its source and what is behind that.
+/// An RDMA Write of no octets, and a Read Request that lacks the STag of its source and the octets
+/// behind it.
 const WRITE: [u8; 20] = *b"\x00\x0e\xc1\x40\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 const READ: [u8; 36] =
     *b"\x00\x2e\x41\x41\0\0\0\0\0\0\0\x01\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\x04\0\0";
 
-/// Octets that the Read asks for, and pages that have as many.
+/// The length of the Read in octets, and in pages.
 const READ_LEN: usize = 0x40000;
 const READ_PAGES: usize = 64;
 
@@ -96,12 +97,13 @@ fn pause() {
 }
 
 impl Bench {
-    /// A stream whose FPDUs have no CRC. `reply`: what the passive side sends first. Sleeps.
+    /// Creates a stream whose FPDUs have no CRC. `reply` is the frame that the passive side sends
+    /// first. Sleeps.
     fn new(settings: &Settings, reply: Option<&[u8]>) -> Result<Self> {
         Self::with_crc(settings, reply, false)
     }
 
-    /// A stream whose FPDUs may have a CRC. Sleeps.
+    /// Creates a stream whose FPDUs may have a CRC. Sleeps.
     fn with_crc(settings: &Settings, reply: Option<&[u8]>, crc: bool) -> Result<Self> {
         let here = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
         let (net, waker) = (Net::init(), Waker::new()?);
@@ -154,7 +156,7 @@ impl Bench {
         (sent == octets.len()).then_some(()).ok_or(EAGAIN)
     }
 
-    /// Why the stream ends, if the Terminate is the next FPDU that the peer receives.
+    /// Returns the error of the Terminate, if that is the next FPDU that the peer receives.
     fn peer_is_told(&mut self) -> Result<Option<Code>> {
         self.peer.receive(|frames| {
             let length = |head: &[u8]| -> Result<usize> {
@@ -178,7 +180,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Goes on for so many milliseconds, at least, or until `done`. Whether it was.
+    /// Runs the stream for at least so many milliseconds, or until `done`. Says whether it was.
     fn go_on(&mut self, milliseconds: usize, done: impl Fn(&Self) -> bool) -> Result<bool> {
         for _ in 0..milliseconds {
             if matches!(self.round(), Round::Over { .. }) {
@@ -206,8 +208,8 @@ fn passive_side_waits() -> Result<bool> {
     Ok(!early && replied && late && bench.consumer.completion() == Some((1, true)))
 }
 
-/// A stream that was given Sends until there was no room: the peer does not receive. Returns how many
-/// are complete.
+/// Creates a stream that was given Sends until there was no space: the peer does not receive.
+/// Returns the number of complete ones, too.
 fn full() -> Result<(Bench, u64)> {
     let narrow = Settings {
         receive_buffer: Some(16_384),
@@ -253,7 +255,7 @@ fn complete_sends_arrive() -> Result<bool> {
     let open = stream.end(&consumer.queues);
     let flushed = consumer.completion() == Some((complete, false));
     let waited = !open.is_empty();
-    // What TCP has it delivers.
+    // TCP delivers the octets that it has.
     drop(open);
     let mut received = 0;
     for _ in 0..PATIENCE_MS {
@@ -307,7 +309,7 @@ fn reads_are_answered_behind_the_end() -> Result<bool> {
     Ok(over && received > READ_LEN)
 }
 
-/// An FPDU with a CRC, of an RDMA Write of four octets.
+/// Returns an FPDU with a CRC, of an RDMA Write of four octets.
 fn write_of(stag: u32, offset: u64, octets: &[u8; 4]) -> Result<[u8; 24]> {
     let header = Header {
         last: true,
@@ -332,7 +334,7 @@ fn wrong_crc_places_nothing() -> Result<bool> {
     expected[..4].copy_from_slice(b"good");
     bench.peer_sends(&write_of(target.stag(), 0, b"good")?)?;
     let placed = bench.go_on(PATIENCE_MS, |_| target.octets() == Ok(expected))?;
-    // In one packet: an FPDU of which an octet has changed, and one that is as it should be.
+    // One packet with an FPDU of which an octet has changed, and one that is correct.
     let mut both = [0; 48];
     both[..24].copy_from_slice(&write_of(target.stag(), 4, b"bad.")?);
     both[24..].copy_from_slice(&write_of(target.stag(), 8, b"late")?);

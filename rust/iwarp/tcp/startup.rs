@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Start-up frames of MPA on a socket: what this side offers, receiving one, sending one.
+//! Start-up frames of MPA on a socket: the offer of this side, and receiving a frame.
 
 use crate::lower::reads;
 use crate::lower::MAX_READS;
@@ -14,16 +14,16 @@ use socket::Events;
 use socket::Next;
 use socket::Settings;
 
-/// Milliseconds that a peer may leave octets unacknowledged.
+/// The time that a peer may leave octets unacknowledged, in milliseconds.
 const USER_TIMEOUT_MS: u32 = 60_000;
 
-/// What every connection is set to.
+/// Socket options of every connection.
 pub(super) const SETTINGS: Settings = Settings {
     user_timeout_ms: USER_TIMEOUT_MS,
     receive_buffer: None,
 };
 
-/// What this side offers, when its consumer wants so many Reads.
+/// Returns the offer of this side, for the numbers of Reads that its consumer wants.
 pub(super) fn offer(ird: u32, ord: u32) -> Offer {
     Offer {
         crc: true,
@@ -37,15 +37,15 @@ pub(super) fn offer(ird: u32, ord: u32) -> Offer {
     }
 }
 
-/// A start-up frame, or why there is none.
+/// The outcome of receiving a start-up frame.
 pub(super) enum Arrived {
-    /// It has that many octets.
+    /// The frame is complete, and has that many octets.
     Frame(usize),
-    /// Not yet.
+    /// The frame is not complete.
     Nothing,
     /// The peer closed the connection, or lost it.
     End,
-    /// What came is no such frame.
+    /// The octets are no such frame.
     Wrong,
 }
 
@@ -57,7 +57,7 @@ pub(super) fn receive<E: Events>(
 ) -> Arrived {
     connection.receive(|frames| {
         let length = |head: &[u8]| -> Result<usize> {
-            // What is wrong with the header is found when all of it is there.
+            // An error in the header is found when all of it is there.
             Frame::parse(kind, head).map_err(|_| EINVAL)?;
             let length = head.last_chunk().ok_or(EINVAL)?;
             Ok(head

@@ -21,17 +21,17 @@ use kernel::alloc::KVVec;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
-/// Octets of a Send at most.
+/// The greatest length of a Send in octets.
 pub const MAX_LEN: u32 = 16_384;
 
-/// Octets of a page of a region.
+/// The size of a page of a region in octets.
 const PAGE: usize = 4_096;
 
 /// The low eight bits of STags.
 const KEY: u8 = 7;
 
 // CAST: A small number.
-/// The only memory that there is. It is read only.
+/// The memory of all Sends, which is read only.
 static OCTETS: [u8; MAX_LEN as usize] = [0x5a; MAX_LEN as usize];
 
 /// A consumer.
@@ -42,10 +42,10 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// The protection domain of all that it has.
+    /// The protection domain of everything that it has.
     pub const DOMAIN: Domain = Domain(1);
 
-    /// A new one. Sleeps.
+    /// Creates a consumer. Sleeps.
     pub fn new() -> Result<Self> {
         let cq = CompletionQueue::new(NonNull::dangling(), 16)?;
         cq.tell_nobody();
@@ -76,17 +76,17 @@ impl Consumer {
             ..Default::default()
         };
         send.__bindgen_anon_1.wr_id = id;
-        // SAFETY: It is a chain of one request, which is whole. Its memory stays, and is only read.
+        // SAFETY: It is a chain of one complete request. Its memory is static, and only read.
         unsafe { self.queues.post_send(&send, null_mut()) }
     }
 
-    /// The next completion: of which request, and whether it succeeded.
+    /// Returns the next completion: the id of its request, and whether it succeeded.
     pub fn completion(&self) -> Option<(u64, bool)> {
         let entry = self.cq.pop()?;
         Some((entry.id, entry.status == Status::Success.code()))
     }
 
-    /// Registers so many pages, from the offset 0 on, for the peer to read. Returns the STag. Sleeps.
+    /// Registers so many pages, at offset 0, for the peer to read. Returns the STag. Sleeps.
     pub fn register(regions: &Regions, pages: usize) -> Result<u32> {
         let page = u64::try_from(OCTETS.as_ptr().expose_provenance())?;
         let pages = KVVec::from_elem(page, pages, GFP_KERNEL)?;
@@ -99,8 +99,7 @@ impl Consumer {
     }
 }
 
-/// Registers `length` octets of these pages, from the offset 0 on. Returns the region and its STag.
-/// Sleeps.
+/// Registers `length` octets of these pages, at offset 0. Returns the region and its STag. Sleeps.
 fn register(
     regions: &Regions,
     pages: &[u64],
@@ -120,10 +119,10 @@ fn register(
     Ok((region, index << 8 | u32::from(KEY)))
 }
 
-/// Octets of a [`Target`].
+/// The length of a [`Target`] in octets.
 pub const TARGET_LEN: usize = 64;
 
-/// Memory that the peer may write, from the offset 0 on, as long as this is there.
+/// Memory that the peer may write, at offset 0, as long as this is there.
 ///
 /// # Invariants
 ///
@@ -144,7 +143,7 @@ impl Target {
             remote_write: true,
         };
         let (region, stag) = register(regions, &[address], TARGET_LEN, rights)?;
-        // INVARIANT: There is none.
+        // INVARIANT: No reference was created.
         Ok(Self {
             region,
             stag,
@@ -152,7 +151,7 @@ impl Target {
         })
     }
 
-    /// Its STag.
+    /// Returns the STag.
     pub fn stag(&self) -> u32 {
         self.stag
     }
@@ -161,8 +160,8 @@ impl Target {
     pub fn octets(&self) -> Result<[u8; TARGET_LEN]> {
         let mut octets = [0; TARGET_LEN];
         let address = NonNull::new(self.octets.get().cast()).ok_or(EINVAL)?;
-        // SAFETY: The box has so many octets, to which nobody has a reference by the type invariants,
-        // and stays as long as `self`.
+        // SAFETY: The box has so many octets, to which nobody has a reference by the type
+        // invariants, and stays as long as `self`.
         unsafe { Piece::new(address, u32::try_from(TARGET_LEN)?) }.copy_to(&mut octets)?;
         Ok(octets)
     }
@@ -170,7 +169,7 @@ impl Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        // Before the octets go.
+        // The region is invalidated before the octets are freed.
         self.region.invalidate();
     }
 }

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! CRC32C, with which an FPDU ends (RFC 5044, section 4.4).
+//! CRC32C, the last field of an FPDU (RFC 5044, section 4.4).
 //!
-//! The polynomial is that of RFC 3385, and so is the order of its octets on the wire: the low one first, unlike all else
-//! in these protocols. The kernel has faster ways to compute it; who uses them needs [`octets`] alone.
+//! The polynomial is that of RFC 3385, and so is the order of its octets on the wire: the low one
+//! first, unlike all else in these protocols. The kernel has faster ways to compute it; they need
+//! [`octets`] alone.
 
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
 static TABLE: [u32; 256] = table();
 
-/// What each octet does to the remainder. The compiler computes it: it cannot panic later.
+/// Computes the effect of each octet on the remainder, at compile time, so it cannot panic later.
 #[cfg_attr(
     not(test),
     expect(
@@ -36,18 +37,18 @@ const fn table() -> [u32; 256] {
     table
 }
 
-/// A CRC32C of octets that come in pieces.
+/// A CRC32C that is computed piece by piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crc(u32);
 
 impl Crc {
-    /// Of no octets.
+    /// Creates the CRC of no octets.
     #[inline]
     pub const fn new() -> Self {
         Self(!0)
     }
 
-    /// Goes on with `octets`.
+    /// Continues with `octets`.
     #[must_use]
     pub fn update(self, octets: &[u8]) -> Self {
         let mut remainder = self.0;
@@ -59,7 +60,7 @@ impl Crc {
         Self(remainder)
     }
 
-    /// The CRC.
+    /// Returns the CRC.
     #[inline]
     pub const fn value(self) -> u32 {
         !self.0
@@ -72,7 +73,7 @@ impl Default for Crc {
     }
 }
 
-/// The octets of a CRC on the wire.
+/// Returns the octets of a CRC on the wire.
 #[inline]
 pub const fn octets(crc: u32) -> [u8; 4] {
     crc.to_le_bytes()

@@ -2,12 +2,12 @@
 
 //! Framed Protocol Data Units (RFC 5044, section 4): length, ULPDU, pad, CRC.
 //!
-//! An FPDU is a multiple of four octets, so no marker divides the length or the CRC. Its CRC covers all that is before
-//! it, markers included. The field is there even where both ends agreed not to use it; then it is zero
-//! and nobody looks at it.
+//! An FPDU is a multiple of four octets, so no marker divides the length or the CRC. Its CRC covers
+//! everything before it, markers included. The field is present even where both ends agreed not to
+//! use it; then it is zero and is not checked.
 //!
-//! A receiver finds the [length](Layout::of) first, waits until all [`Layout::wire_len`] octets are there, verifies them
-//! with [`Layout::verify`], and only then hands the ULPDU to DDP (M-7 of this project's notes: verify, then place).
+//! A receiver finds the [length](Layout::of) first, waits until all [`Layout::wire_len`] octets are
+//! there, verifies them with [`Layout::verify`], and only then passes the ULPDU to DDP.
 
 use crate::fault::Lower;
 use crate::mpa::crc;
@@ -16,22 +16,24 @@ use crate::mpa::marker::Piece;
 use crate::mpa::marker::Pieces;
 use crate::mpa::marker::Position;
 
-/// Octets of the length field.
+/// The length of the length field in octets.
 pub const LENGTH_LEN: usize = 2;
 
-/// Octets of the CRC field.
+/// The length of the CRC field in octets.
 pub const CRC_LEN: usize = 4;
 
-/// The least MULPDU that a sender works with (RFC 5044, section 4.2).
+/// The least MULPDU of a sender (RFC 5044, section 4.2).
 pub const MIN_MULPDU: u32 = 128;
 
-/// The longest ULPDU that a sender makes, in octets: with its markers the FPDU stays below 64 KiB, which is as far back
-/// as a marker can point.
+/// The longest ULPDU that a sender makes, in octets: with its markers the FPDU stays below 64 KiB,
+/// which is as far back as a marker can point.
 pub const MAX_MULPDU: u32 = 64_768;
 
-/// The longest ULPDU, in octets, whose FPDU fits in one TCP segment of `emss` octets: the MULPDU.
+/// Returns the MULPDU: the longest ULPDU, in octets, whose FPDU fits in one TCP segment of `emss`
+/// octets.
 ///
-/// RFC 5044, section 4.2. What is left over of the segment so that the FPDU is a multiple of four counts against it.
+/// RFC 5044, section 4.2. The octets of the segment that an FPDU, a multiple of four, cannot use
+/// are subtracted.
 pub fn mulpdu(emss: u32, markers: bool) -> u32 {
     let markers_len = match markers {
         true => emss.div_ceil(512).saturating_mul(4),
@@ -41,7 +43,7 @@ pub fn mulpdu(emss: u32, markers: bool) -> u32 {
     emss.saturating_sub(overhead).clamp(MIN_MULPDU, MAX_MULPDU)
 }
 
-/// Where an FPDU's fields are, for a ULPDU of known length.
+/// The positions of an FPDU's fields, for a ULPDU of known length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     ulpdu_len: u16,
@@ -49,26 +51,27 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The FPDU of a ULPDU of this length that begins at `at` in the stream.
+    /// Creates the layout of an FPDU that begins at `at` in the stream.
     #[inline]
     pub const fn new(ulpdu_len: u16, at: Position) -> Self {
         Self { ulpdu_len, at }
     }
 
-    /// Reads the length field of the FPDU with which `stream` begins. `None` if it is not there yet.
+    /// Reads the length field of the FPDU with which `stream` begins. Returns `None` if it is not
+    /// there yet.
     pub fn of(stream: &[u8], at: Position) -> Option<Self> {
         let begin = at.marker_here().map_or(0, |marker| marker.len());
         let length = stream.get(begin..)?.first_chunk()?;
         Some(Self::new(u16::from_be_bytes(*length), at))
     }
 
-    /// Octets of the ULPDU.
+    /// Returns the length of the ULPDU in octets.
     #[inline]
     pub const fn ulpdu_len(&self) -> u16 {
         self.ulpdu_len
     }
 
-    /// Octets of zero between ULPDU and CRC: 0 to 3.
+    /// Returns the number of zero octets between ULPDU and CRC: 0 to 3.
     #[inline]
     pub fn pad_len(&self) -> usize {
         usize::from(self.ulpdu_len)
@@ -77,7 +80,7 @@ impl Layout {
             & 3
     }
 
-    /// Octets of the FPDU without markers.
+    /// Returns the length of the FPDU in octets, without markers.
     pub fn plain_len(&self) -> usize {
         usize::from(self.ulpdu_len)
             .saturating_add(LENGTH_LEN)
@@ -85,25 +88,26 @@ impl Layout {
             .saturating_add(CRC_LEN)
     }
 
-    /// Octets of the FPDU in the stream, markers included.
+    /// Returns the length of the FPDU in the stream in octets, markers included.
     #[inline]
     pub fn wire_len(&self) -> usize {
         self.at.wire_len(self.plain_len())
     }
 
-    /// Where the next FPDU begins.
+    /// Returns the position of the next FPDU.
     #[inline]
     pub fn next(&self) -> Position {
         self.at.after(self.wire_len())
     }
 
-    /// The stream octets of the FPDU in order: markers, and pieces of the FPDU without them.
+    /// Returns the stream octets of the FPDU in order: markers, and pieces of the FPDU without
+    /// them.
     #[inline]
     pub fn pieces(&self) -> Pieces {
         self.at.pieces(self.plain_len())
     }
 
-    /// Offset of the CRC in the FPDU without markers.
+    /// Returns the offset of the CRC in the FPDU without markers.
     #[inline]
     fn crc_at(&self) -> usize {
         self.plain_len().saturating_sub(CRC_LEN)
@@ -111,7 +115,8 @@ impl Layout {
 
     /// Checks markers and, if `check_crc`, the CRC of the FPDU with which `stream` begins.
     ///
-    /// `None` if the FPDU is not all there yet. Pad octets may have any value (RFC 5044, section 4.1).
+    /// Returns `None` if the FPDU is incomplete. Pad octets may have any value (RFC 5044, section
+    /// 4.1).
     pub fn verify(&self, stream: &[u8], check_crc: bool) -> Option<Result<(), Lower>> {
         let fpdu = stream.get(..self.wire_len())?;
         let (mut sum, mut rest) = (Crc::new(), fpdu);
@@ -121,7 +126,7 @@ impl Layout {
             let (here, behind) = rest.split_at_checked(piece.len())?;
             rest = behind;
             match piece {
-                // The two low bits and the reserved half are not looked at.
+                // The two low bits and the reserved half are ignored.
                 Piece::Marker(marker) => {
                     let [_, _, high, low] = *here.first_chunk()?;
                     if u16::from_be_bytes([high, low & !3]) != marker.pointer() {
@@ -145,7 +150,7 @@ impl Layout {
         }
     }
 
-    /// The octets of the ULPDU in `stream`, in pieces if markers divide them.
+    /// Returns the octets of the ULPDU in `stream`, in pieces if markers divide them.
     pub fn ulpdu<'a>(&self, stream: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let end = LENGTH_LEN.saturating_add(usize::from(self.ulpdu_len));
         let mut rest = stream;
@@ -161,10 +166,10 @@ impl Layout {
         })
     }
 
-    /// Writes the FPDU of `ulpdu`, whose pieces make up its length. Returns the octets it has in the stream, or `None`
-    /// if `out` is too short or the pieces have another length.
+    /// Writes the FPDU of `ulpdu`, whose pieces make up its length. Returns its length in the
+    /// stream, or `None` if `out` is too short or the pieces have another length.
     ///
-    /// With `with_crc` false the field is zero.
+    /// The CRC field is zero if `with_crc` is false.
     pub fn emit(&self, ulpdu: &[&[u8]], with_crc: bool, out: &mut [u8]) -> Option<usize> {
         let mut lengths = ulpdu.iter().map(|piece| piece.len());
         let total = lengths.try_fold(0_usize, usize::checked_add)?;

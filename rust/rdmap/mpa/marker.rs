@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Markers (RFC 5044, section 4.3): four octets at every 512th octet of the stream that point back to the beginning of
-//! the FPDU they are in, for receivers that lost their place.
+//! Markers (RFC 5044, section 4.3): four octets at every 512th octet of the stream that point back
+//! to the beginning of the FPDU they are in, for receivers that lost its boundaries.
 //!
-//! Position 0 is the first octet behind the start-up frames, so the first FPDU begins with a marker. A marker between two
-//! FPDUs points nowhere (0) and belongs to the second. FPDUs are multiples of four octets and begin at such, so a
-//! marker never divides the length field, and the pointer's two low bits are zero.
+//! Position 0 is the first octet behind the start-up frames, so the first FPDU begins with a
+//! marker. A marker between two FPDUs has the pointer 0 and belongs to the second. FPDUs are
+//! multiples of four octets and begin at such, so a marker never divides the length field, and the
+//! pointer's two low bits are zero.
 
-/// Octets from one marker to the next.
+/// The distance between two markers in octets.
 pub const SPACING: usize = 512;
 
-/// Octets of a marker.
+/// The length of a marker in octets.
 pub const MARKER_LEN: usize = 4;
 
-/// Where the next octet is in a stream that may have markers.
+/// The position of the next octet in a stream that may have markers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// Octets since the last place of a marker, less than [`SPACING`]; `None` without markers.
+    /// Octets since the last marker position, less than [`SPACING`]; `None` without markers.
     phase: Option<usize>,
 }
 
@@ -27,20 +28,20 @@ pub struct Marker {
 }
 
 impl Marker {
-    /// Octets from the beginning of the FPDU's length field to this marker.
+    /// Returns the distance in octets from the FPDU's length field to this marker.
     #[inline]
     pub const fn pointer(self) -> u16 {
         self.pointer
     }
 
-    /// Its octets.
+    /// Encodes the marker.
     #[inline]
     pub const fn octets(self) -> [u8; MARKER_LEN] {
         let [high, low] = self.pointer.to_be_bytes();
         [0, 0, high, low]
     }
 
-    /// How many octets it has.
+    /// Returns its length in octets.
     #[expect(clippy::len_without_is_empty, reason = "no marker is empty")]
     #[inline]
     pub const fn len(self) -> usize {
@@ -49,13 +50,14 @@ impl Marker {
 }
 
 impl Position {
-    /// In a stream without markers.
+    /// The position in a stream without markers.
     pub const NO_MARKERS: Self = Self { phase: None };
 
-    /// At the start of a stream with markers.
+    /// The start of a stream with markers.
     pub const START: Self = Self { phase: Some(0) };
 
-    /// `octets` octets behind the start of a stream with markers. For tests: who speaks to a peer begins at the start.
+    /// Returns the position `octets` octets behind the start of a stream with markers. For tests: a
+    /// connection begins at the start.
     #[inline]
     pub const fn behind_start(octets: usize) -> Self {
         Self {
@@ -63,13 +65,13 @@ impl Position {
         }
     }
 
-    /// The marker that comes before an FPDU which begins here, if one does.
+    /// Returns the marker that comes before an FPDU which begins here, if there is one.
     #[inline]
     pub fn marker_here(self) -> Option<Marker> {
         (self.phase == Some(0)).then_some(Marker { pointer: 0 })
     }
 
-    /// Behind `octets` octets of the stream, markers included.
+    /// Returns the position `octets` octets further on in the stream, markers included.
     #[inline]
     pub fn after(self, octets: usize) -> Self {
         Self {
@@ -79,13 +81,14 @@ impl Position {
         }
     }
 
-    /// Stream octets of an FPDU that has `plain_len` octets without markers and begins here.
+    /// Returns the length in the stream of an FPDU that has `plain_len` octets without markers and
+    /// begins here.
     pub fn wire_len(self, plain_len: usize) -> usize {
         self.pieces(plain_len)
             .fold(0, |sum, piece| sum.saturating_add(piece.len()))
     }
 
-    /// The stream octets of such an FPDU, in order.
+    /// Returns the stream octets of such an FPDU, in order.
     #[inline]
     pub const fn pieces(self, plain_len: usize) -> Pieces {
         Pieces {
@@ -97,22 +100,22 @@ impl Position {
     }
 }
 
-/// A run of stream octets.
+/// Consecutive octets of the stream: a marker, or a piece of an FPDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece {
     /// A marker.
     Marker(Marker),
     /// Octets of the FPDU.
     Octets {
-        /// The first one's offset in the FPDU without markers.
+        /// The offset of the first one in the FPDU without markers.
         from: usize,
-        /// How many.
+        /// Their number.
         length: usize,
     },
 }
 
 impl Piece {
-    /// How many octets of the stream it is.
+    /// Returns its length in the stream in octets.
     #[expect(clippy::len_without_is_empty, reason = "no piece is empty")]
     #[inline]
     pub const fn len(&self) -> usize {
@@ -123,13 +126,13 @@ impl Piece {
     }
 }
 
-/// The stream octets of an FPDU.
+/// The stream octets of an FPDU, piece by piece.
 #[derive(Clone, Debug)]
 pub struct Pieces {
     position: Position,
     from: usize,
     plain_len: usize,
-    // Octets from the length field to here, markers included: what a marker points back over.
+    // Octets from the length field to here, markers included: the pointer of a marker.
     wire: usize,
 }
 

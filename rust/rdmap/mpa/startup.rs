@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How an MPA connection starts (RFC 5044, section 7.1; RFC 6581): one Request from the side that connected, one Reply,
-//! and then FPDUs.
+//! MPA connection set-up (RFC 5044, section 7.1; RFC 6581): one Request from the side that
+//! connected, one Reply, and then FPDUs.
 //!
-//! A frame is a key of 16 octets, a flag octet, a revision, the length of the private data and the private data.
-//! Revision 2 may put the four octets of [`Enhanced`] in front of the private data and says so with S. Either side's C
-//! makes both use the CRC; M asks the other side for markers.
+//! A frame is a key of 16 octets, a flag octet, a revision, the length of the private data and the
+//! private data. Revision 2 may put the four octets of [`Enhanced`] in front of the private data
+//! and says so with S. Either side's C makes both use the CRC; M asks the other side for markers.
 //!
-//! [`Initiator`] and [`Responder`] are the two ends. The responder must not send before it has received an FPDU (RFC
-//! 5044, section 7.1.2): in between it is [gated](Responder::may_send).
+//! [`Initiator`] and [`Responder`] are the two ends. The responder must not send before it has
+//! received an FPDU (RFC 5044, section 7.1.2): until then it is [gated](Responder::may_send).
 
 use crate::enhanced::Agreed;
 use crate::enhanced::Enhanced;
@@ -25,12 +25,12 @@ const CRC: u8 = 0x40;
 const REJECT: u8 = 0x20;
 const ENHANCED: u8 = 0x10;
 
-/// Which of the two frames.
+/// The kind of a start-up frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// From the side that connected.
+    /// The Request, from the side that connected.
     Request,
-    /// The answer.
+    /// The Reply to it.
     Reply,
 }
 
@@ -43,31 +43,32 @@ pub struct Frame<'a> {
     pub markers: bool,
     /// The sender wants the CRC used.
     pub crc: bool,
-    /// The Reply refuses the connection. Means nothing in a Request.
+    /// The Reply rejects the connection. Without meaning in a Request.
     pub reject: bool,
-    /// 1 or 2.
+    /// The revision: 1 or 2.
     pub revision: u8,
     /// The negotiation of Reads; in revision 2 only.
     pub enhanced: Option<Enhanced>,
-    /// What the upper layer says, without the four octets of `enhanced`.
+    /// Private data of the upper layer, without the four octets of `enhanced`.
     pub private_data: &'a [u8],
 }
 
 impl<'a> Frame<'a> {
-    /// Octets before the private data.
+    /// The length before the private data in octets.
     pub const HEADER_LEN: usize = 20;
 
-    /// Octets of private data, those of [`Enhanced`] included, at most.
+    /// The greatest length of private data in octets, with those of [`Enhanced`].
     pub const MAX_PRIVATE_DATA: usize = 512;
 
-    /// Octets of the longest frame.
+    /// The length of the longest frame in octets.
     pub const MAX_LEN: usize = Self::HEADER_LEN + Self::MAX_PRIVATE_DATA;
 
-    /// Reads the frame with which `stream` begins, and returns it with the octets it has. `None` if it is not all
-    /// there yet.
+    /// Parses the frame with which `stream` begins, and returns it with its length. Returns `None`
+    /// if it is incomplete.
     ///
-    /// A wrong octet is found as soon as it is there, so that what is no MPA peer is not waited for. Both sides'
-    /// frames are looked at with the same rigour. Reserved flags are ignored.
+    /// A wrong octet is found as soon as it is there, so that nobody waits for a peer that does not
+    /// speak MPA. The frames of both sides are checked with the same rigour. Reserved flags are
+    /// ignored.
     pub fn parse(kind: Kind, stream: &'a [u8]) -> Result<Option<(Self, usize)>, Lower> {
         let key = match kind {
             Kind::Request => &REQUEST_KEY,
@@ -111,7 +112,7 @@ impl<'a> Frame<'a> {
         Ok(Some((frame, Self::HEADER_LEN.saturating_add(length))))
     }
 
-    /// Writes it, and returns the octets it has.
+    /// Writes the frame, and returns its length.
     pub fn emit(&self, out: &mut [u8]) -> Result<usize, Misuse> {
         let enhanced = self
             .enhanced
@@ -141,23 +142,24 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// What an end offers.
+/// The offer of one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// It wants the CRC used. The default of RFC 5044 is that it is.
+    /// It wants the CRC used, which is the default of RFC 5044.
     pub crc: bool,
     /// It wants markers.
     pub markers: bool,
-    /// Reads that it takes, and wants to send.
+    /// The numbers of Reads that it accepts and wants to send.
     pub reads: Agreed,
-    /// Reads that it could take if the peer insists.
+    /// The greatest number of Reads that it can accept if the peer insists.
     pub max_ird: u16,
-    /// Use revision 2 and negotiate the Reads. A responder follows the Request instead.
+    /// It uses revision 2 and negotiates the Reads. A responder follows the Request instead.
     pub enhanced: bool,
 }
 
 impl Offer {
-    /// What may be agreed on: there is nothing that could raise the Reads that it wants to send.
+    /// Returns the limits of the negotiation. Nothing could raise the number of Reads that this end
+    /// wants to send.
     fn limits(&self) -> Agreed {
         Agreed {
             ird: self.max_ird,
@@ -166,7 +168,7 @@ impl Offer {
     }
 }
 
-/// How the stream is from now on.
+/// The negotiated properties of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream {
     /// FPDUs carry a CRC, in both directions.
@@ -175,18 +177,19 @@ pub struct Stream {
     pub send_markers: bool,
     /// This end asked for markers in what it receives.
     pub receive_markers: bool,
-    /// Reads, in both directions.
+    /// The numbers of Reads in both directions.
     pub reads: Agreed,
-    /// The message by which the active side says that it is ready to receive, if the passive one waits for such.
+    /// The message by which the active side says that it is ready to receive, if the passive one
+    /// waits for it.
     pub ready: Option<crate::enhanced::ReadyToReceive>,
 }
 
-/// How the peer answered a Request.
+/// The peer's decision on a Request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer<'a> {
     /// The stream is open. With the private data of the Reply.
     Accepted(Stream, &'a [u8]),
-    /// The upper layer of the peer refuses. With the private data of the Reply.
+    /// The upper layer of the peer rejects. With the private data of the Reply.
     Rejected(&'a [u8]),
 }
 
@@ -197,7 +200,7 @@ pub struct Initiator {
 }
 
 impl Initiator {
-    /// It offers this.
+    /// Creates an initiator with this offer.
     #[inline]
     pub const fn new(offer: Offer) -> Self {
         Self { offer }
@@ -211,7 +214,7 @@ impl Initiator {
         })
     }
 
-    /// The Request.
+    /// Returns the Request.
     pub fn request<'a>(&self, private_data: &'a [u8]) -> Frame<'a> {
         Frame {
             kind: Kind::Request,
@@ -224,9 +227,10 @@ impl Initiator {
         }
     }
 
-    /// What the Reply says.
+    /// Evaluates the Reply.
     ///
-    /// It has the revision of the Request and is enhanced if that is (RFC 6581, section 6); one that refuses need not be.
+    /// It has the revision of the Request and is enhanced if that is (RFC 6581, section 6); a
+    /// rejection need not be.
     pub fn reply<'a>(&self, reply: &Frame<'a>) -> Result<Answer<'a>, Lower> {
         let request = self.request(&[]);
         if reply.kind != Kind::Reply || reply.revision != request.revision {
@@ -274,7 +278,7 @@ enum State {
 }
 
 impl Responder {
-    /// It offers this.
+    /// Creates a responder with this offer.
     #[inline]
     pub const fn new(offer: Offer) -> Self {
         Self {
@@ -283,7 +287,7 @@ impl Responder {
         }
     }
 
-    /// Takes the Request. The upper layer hears of it and decides.
+    /// Takes the Request, which the upper layer is to decide on.
     pub fn request(&mut self, request: &Frame<'_>) -> Result<(), Lower> {
         if self.state != State::AwaitRequest || request.kind != Kind::Request {
             self.state = State::Closed;
@@ -298,9 +302,9 @@ impl Responder {
         Ok(())
     }
 
-    /// The upper layer accepts. Returns the Reply, and how the stream is from now on.
+    /// Accepts for the upper layer. Returns the Reply, and the negotiated properties of the stream.
     ///
-    /// If the Reads cannot be agreed on the Reply [refuses](Self::reject) instead, which the caller does with the error.
+    /// If the Reads cannot be agreed on, the caller [rejects](Self::reject) after the error.
     pub fn accept<'a>(&mut self, private_data: &'a [u8]) -> Result<(Frame<'a>, Stream), Failed> {
         let State::AwaitUser {
             revision,
@@ -341,7 +345,7 @@ impl Responder {
         Ok((reply, stream))
     }
 
-    /// The upper layer refuses. Returns the Reply, after which the connection is closed.
+    /// Rejects for the upper layer. Returns the Reply, after which the connection is closed.
     pub fn reject<'a>(&mut self, private_data: &'a [u8]) -> Result<Frame<'a>, Misuse> {
         let State::AwaitUser {
             revision, enhanced, ..
@@ -356,7 +360,8 @@ impl Responder {
             crc: self.offer.crc,
             reject: true,
             revision,
-            // An enhanced Request is refused with an enhanced Reply, which says what there would be.
+            // An enhanced Request is rejected with an enhanced Reply, which has the numbers of this
+            // end.
             enhanced: enhanced.map(|_| Enhanced {
                 ird: crate::enhanced::Reads::new(self.offer.max_ird),
                 ord: crate::enhanced::Reads::new(self.offer.reads.ord),
@@ -366,7 +371,7 @@ impl Responder {
         })
     }
 
-    /// The first FPDU arrived, and was found to be whole.
+    /// Takes note of the first FPDU, which arrived complete.
     #[inline]
     pub fn received(&mut self) {
         if self.state == State::Gated {
@@ -374,19 +379,19 @@ impl Responder {
         }
     }
 
-    /// FPDUs may be sent.
+    /// Says whether FPDUs may be sent.
     #[inline]
     pub fn may_send(&self) -> bool {
         self.state == State::Open
     }
 }
 
-/// Why a connection is not accepted.
+/// The reason why a connection is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failed {
     /// The Request cannot be met.
     Lower(Lower),
-    /// There is none to answer.
+    /// There is no Request to accept.
     Misuse(Misuse),
 }
 
@@ -523,7 +528,8 @@ mod tests {
         assert_eq!(responder.reject(b"no"), Err(Misuse::State));
     }
 
-    /// The same Reads would not be asked for, and so be accepted, without the negotiation.
+    /// Without the negotiation the same Reads would not be asked for, and the connection would be
+    /// accepted.
     #[test]
     fn refusal_of_enhanced_reads_says_what_there_would_be() {
         let greedy = |enhanced| Offer {
@@ -567,7 +573,8 @@ mod tests {
         assert_eq!(&out[..length], b"MPA ID Rep Frame\x40\x01\x00\x03yes");
     }
 
-    /// S, revision 2, four octets in front of the private data; the message that makes the passive side ready.
+    /// S, revision 2, four octets in front of the private data; and the message that opens the
+    /// passive side.
     #[test]
     fn ready_to_receive_message_is_chosen_on_the_wire() {
         for (offered, chosen) in [

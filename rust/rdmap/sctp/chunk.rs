@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is in an SCTP DATA chunk (RFC 5043, section 5.2): a DDP-SSN, then a DDP Segment or a session control message.
+//! The payload of an SCTP DATA chunk (RFC 5043, section 5.2): a DDP-SSN, then a DDP Segment or a
+//! session control message.
 //!
-//! The payload protocol identifier says which of the two. Every chunk is unordered and not fragmented. RFC 6581, section
-//! 7, adds the enhanced control messages, whose private data begins with [`Enhanced`].
+//! The payload protocol identifier tells them apart. Every chunk is unordered and not fragmented.
+//! RFC 6581, section 7, adds the enhanced control messages, whose private data begins with
+//! [`Enhanced`].
 
 use crate::enhanced::Enhanced;
 use crate::fault::Misuse;
@@ -19,22 +21,23 @@ pub const PPID_SEGMENT: u32 = 16;
 /// Payload protocol identifier of a session control message.
 pub const PPID_CONTROL: u32 = 17;
 
-/// Octets of the DDP-SSN, which stands before a segment.
+/// The length of the DDP-SSN in octets, which comes before a segment.
 pub const SSN_LEN: usize = 2;
 
-/// Octets of the header of a control message: DDP-SSN and function.
+/// The length of the header of a control message in octets: DDP-SSN and function.
 pub const CONTROL_LEN: usize = 4;
 
-/// Octets of private data, those of [`Enhanced`] included, at most.
+/// The greatest length of private data in octets, with those of [`Enhanced`].
 pub const MAX_PRIVATE_DATA: usize = 512;
 
 /// The least MULPDU, which a control message with all its private data needs (RFC 5043, section 9).
 pub const MIN_MULPDU: u32 = 516;
 
-/// Octets kept free in a packet for a SACK (RFC 5043, section 9).
+/// Octets that are kept free in a packet for a SACK (RFC 5043, section 9).
 pub const SACK_ROOM: u32 = 16;
 
-/// The longest DDP Segment, in octets, for SCTP that sends chunks of `fragmentation_point` octets whole.
+/// Returns the longest DDP Segment, in octets, for SCTP that sends chunks of `fragmentation_point`
+/// octets whole.
 pub fn mulpdu(fragmentation_point: u32) -> u32 {
     fragmentation_point
         .saturating_sub(2)
@@ -42,14 +45,14 @@ pub fn mulpdu(fragmentation_point: u32) -> u32 {
         .max(MIN_MULPDU)
 }
 
-/// What a control message says.
+/// The function of a control message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
-    /// The active side asks for a session.
+    /// The active side requests a session.
     Initiate,
     /// The passive side's upper layer accepts.
     Accept,
-    /// The passive side's upper layer refuses.
+    /// The passive side's upper layer rejects.
     Reject,
     /// The last chunk of this side.
     Terminate,
@@ -58,17 +61,17 @@ pub enum Function {
 /// A session control message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Control<'a> {
-    /// What it says.
+    /// The function.
     pub function: Function,
     /// The negotiation of Reads, in enhanced Initiate and Accept.
     pub enhanced: Option<Enhanced>,
-    /// It is of the enhanced kind; a Reject is without having [`Self::enhanced`].
+    /// The message is of the enhanced kind; such a Reject has no [`Self::enhanced`].
     pub is_enhanced: bool,
-    /// What the upper layer says.
+    /// Private data of the upper layer.
     pub private_data: &'a [u8],
 }
 
-/// What a chunk carries.
+/// The content of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body<'a> {
     /// A DDP Segment.
@@ -77,32 +80,32 @@ pub enum Body<'a> {
     Control(Control<'a>),
 }
 
-/// A chunk's payload.
+/// The payload of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk<'a> {
     /// DDP stream sequence number.
     pub ssn: u16,
-    /// What it carries.
+    /// The content.
     pub body: Body<'a>,
 }
 
-/// Why a chunk is none that RFC 5043 knows. Its session is terminated.
+/// The reason why a chunk is not one of RFC 5043. Its session is terminated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Illegal {
-    /// Neither of the two payload protocol identifiers.
+    /// The payload protocol identifier is neither of the two.
     Ppid(u32),
-    /// It was sent for ordered delivery.
+    /// The chunk was sent for ordered delivery.
     Ordered,
-    /// It ends before its header does.
+    /// The chunk ends before its header does.
     Truncated,
-    /// A function that is not known.
+    /// The function is unknown.
     Function(u16),
-    /// More private data than there may be.
+    /// There is more private data than the format allows.
     PrivateData(usize),
 }
 
 impl<'a> Chunk<'a> {
-    /// Reads the payload of a chunk, whose identifier is in host order here.
+    /// Parses the payload of a chunk, whose identifier is in host order here.
     pub fn parse(ppid: u32, unordered: bool, payload: &'a [u8]) -> Result<Self, Illegal> {
         if !unordered {
             return Err(Illegal::Ordered);
@@ -119,7 +122,7 @@ impl<'a> Chunk<'a> {
 }
 
 impl<'a> Control<'a> {
-    /// This message without private data, as a Terminate always is.
+    /// Creates a message without private data, which a Terminate always is.
     #[inline]
     pub const fn bare(function: Function) -> Self {
         Self {
@@ -140,7 +143,7 @@ impl<'a> Control<'a> {
             1 => (Function::Initiate, false),
             2 => (Function::Accept, false),
             3 => (Function::Reject, false),
-            // Private data has no place here; it is not looked at.
+            // Private data is not expected here, and ignored.
             4 => return Ok(Self::bare(Function::Terminate)),
             5 => (Function::Initiate, true),
             6 => (Function::Accept, true),
@@ -161,7 +164,7 @@ impl<'a> Control<'a> {
         Ok(control)
     }
 
-    /// The function as it is on the wire.
+    /// Returns the function as it is on the wire.
     const fn number(&self) -> u16 {
         match (self.function, self.is_enhanced) {
             (Function::Initiate, false) => 1,
@@ -174,7 +177,7 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Writes the payload of its chunk, and returns the octets it has.
+    /// Writes the payload of the chunk, and returns its length.
     pub fn emit(&self, ssn: u16, out: &mut [u8]) -> Result<usize, Misuse> {
         let enhanced = self
             .enhanced

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The session of a DDP stream over SCTP (RFC 5043, section 6): Initiate, its answer, segments, Terminate.
+//! The session of a DDP stream over SCTP (RFC 5043, section 6): Initiate, its answer, segments,
+//! Terminate.
 //!
-//! Chunks are considered in the order of their DDP-SSNs, although they arrive in any; only the placing of a segment's
-//! octets does not wait. A control message is unordered as well, so one that could overtake an earlier one of this end
-//! is held back until that one is known to have arrived (section 6.6): the peer answered, or sent a segment, or SCTP
-//! says that all is acknowledged.
+//! Chunks are considered in the order of their DDP-SSNs, although they arrive in any; only the
+//! placement of a segment's octets does not wait. A control message is unordered as well, so one
+//! that could overtake an earlier one of this end is deferred until that one is known to have
+//! arrived (section 6.6): the peer answered, or sent a segment, or SCTP says that everything is
+//! acknowledged.
 //!
-//! RFC 5043 asks for a Terminate from one side. This end answers every Terminate in an open session with its own, and
-//! does not insist that the peer does so.
+//! RFC 5043 asks for a Terminate from one side. This end answers every Terminate in an open session
+//! with its own, and does not insist that the peer does so.
 //!
-//! There are the sequences of the RFC and no others (section 6.5): no consumer asks for one, and none needs one.
+//! There are the sequences of the RFC and no others (section 6.5): no consumer asks for one, and
+//! none needs one.
 //!
-//! What the RFC has no sequence for: giving up between the Initiate and its answer. Then this end waits for the answer,
-//! and terminates; if none comes it drops the association.
+//! The RFC has no sequence for a local end between the Initiate and its answer. This end then waits
+//! for the answer and terminates; if none comes it drops the association.
 
 mod ending;
 mod event;
@@ -31,7 +34,7 @@ use crate::sctp::session::state::Own;
 pub use crate::sctp::session::state::Session;
 
 impl Session {
-    /// Takes note of an event, and says what is to be done.
+    /// Handles an event, and returns the actions that follow.
     pub fn on(&mut self, event: Event) -> Action {
         let mut action = match (self.state, event) {
             (_, Event::Lost) => self.lost(),
@@ -43,7 +46,7 @@ impl Session {
             (State::Closing | State::Failing, _) => self.closing(event),
             (State::Quiesce, _) => self.quiesce(event),
         };
-        // Who gave up an Initiate waits for its answer all the same.
+        // A session that was ended after its Initiate waits for the answer all the same.
         if self.own == Own::Held && self.state != State::AwaitAnswer && self.confirms(event) {
             self.own = Own::Ended;
             action.send = Some(Function::Terminate);
@@ -57,8 +60,9 @@ impl Session {
         action
     }
 
-    /// Says whether this proves that the peer has the first control message of this end. The passive side sends nothing
-    /// before it has the Initiate; the active side sends segments only behind the Accept.
+    /// Says whether this event proves that the peer has the first control message of this end. The
+    /// passive side sends nothing before it has the Initiate; the active side sends segments only
+    /// after the Accept.
     fn confirms(&self, event: Event) -> bool {
         match event {
             Event::Dry | Event::Segment { .. } => true,

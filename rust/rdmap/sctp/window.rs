@@ -2,9 +2,10 @@
 
 //! The DDP-SSNs of one direction of a session (RFC 5043, sections 5.2.1 and 10).
 //!
-//! A sender has at most 32,767 chunks on their way, so a number of 16 bits says which chunk is meant. The receiver keeps
-//! a bit for each of them: a ring of 4 KiB that slides behind the first number that is missing. SCTP never delivers a
-//! chunk twice, so a number that comes again is the peer's fault. Nothing is kept for numbers outside.
+//! A sender has at most 32,767 unacknowledged chunks, so a number of 16 bits identifies a chunk.
+//! The receiver keeps a bit for each of them: a ring of 4 KiB that slides behind the first number
+//! that is missing. SCTP never delivers a chunk twice, so a repeated number is the peer's fault.
+//! Nothing is kept for numbers outside the window.
 
 use core::ops::DerefMut;
 
@@ -14,18 +15,18 @@ use crate::order::Turn;
 use crate::serial::ahead_u16;
 use crate::serial::low_u16;
 
-/// Chunks that may be on their way in one direction.
+/// The greatest number of unacknowledged chunks in one direction.
 pub const MAX_OUTSTANDING: u16 = 32_767;
 
-/// Words of the memory of a [`Window`].
+/// The size of a [`Window`]'s memory in words.
 pub const WORDS: usize = 512;
 
 const WORD_BITS: u32 = u64::BITS;
 
-/// The memory of a [`Window`]: 4 KiB, which the caller places where it has room for them.
+/// The memory of a [`Window`]: 4 KiB, which the caller allocates.
 pub type Bits = [u64; WORDS];
 
-/// The numbers that arrived.
+/// The window of received DDP-SSNs.
 #[derive(Clone, Debug)]
 pub struct Window<B> {
     // INVARIANT: a bit is set exactly if its number was placed and is at or above `reached`.
@@ -35,7 +36,7 @@ pub struct Window<B> {
 }
 
 impl<B: DerefMut<Target = Bits>> Window<B> {
-    /// The window of a new session, over memory that is cleared here.
+    /// Creates the window of a new session, over memory that is cleared here.
     pub fn new(mut bits: B) -> Self {
         bits.fill(0);
         Self {
@@ -45,11 +46,11 @@ impl<B: DerefMut<Target = Bits>> Window<B> {
         }
     }
 
-    /// Word and bit of a turn. The ring has 32,768 bits.
+    /// Returns the word and the bit of a sequence number. The ring has 32,768 bits.
     fn place(turn: Turn) -> (usize, u64) {
         let number = u32::from(low_u16(turn)) & 0x7fff;
         let word = usize::try_from(number / WORD_BITS).unwrap_or_default();
-        // A rotation goes round the word, so of the number only the place in it counts.
+        // A rotation wraps within the word, so only the position in it counts.
         (word, 1_u64.rotate_left(number))
     }
 
@@ -66,7 +67,7 @@ impl<B: DerefMut<Target = Bits>> Window<B> {
         }
     }
 
-    /// The turn of a chunk that could arrive now.
+    /// Returns the sequence number of a chunk that could arrive now.
     pub fn turn(&self, ssn: u16) -> Result<Turn, Invalid> {
         let ahead = ahead_u16(ssn, self.reached).ok_or(Invalid::Repeated)?;
         if ahead >= MAX_OUTSTANDING {
@@ -79,7 +80,7 @@ impl<B: DerefMut<Target = Bits>> Window<B> {
         }
     }
 
-    /// Takes note of a chunk that has nothing to place: a control message. Returns its turn.
+    /// Takes note of a control message, which has nothing to place. Returns its sequence number.
     pub fn pass(&mut self, ssn: u16) -> Result<Turn, Invalid> {
         let turn = self.arrive(ssn)?;
         self.placed();
@@ -118,7 +119,7 @@ impl<B: DerefMut<Target = Bits>> Order for Window<B> {
     }
 }
 
-/// The numbers of the chunks that this end sends.
+/// The DDP-SSNs of the chunks that this end sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Numbers {
     next: Turn,
@@ -126,7 +127,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Those of a new session.
+    /// Creates those of a new session.
     #[inline]
     pub const fn new() -> Self {
         Self {
@@ -135,40 +136,42 @@ impl Numbers {
         }
     }
 
-    /// The number of the next chunk, or `None` while as many are on their way as may be.
+    /// Returns the number of the next chunk, or `None` while the window is full.
     ///
-    /// A chunk that SCTP did not take (it was too long) has not used its number up.
+    /// A chunk that SCTP did not take (it was too long) does not use up its number.
     #[inline]
     pub fn peek(&self) -> Option<u16> {
         (self.outstanding < MAX_OUTSTANDING).then(|| low_u16(self.next))
     }
 
-    /// SCTP took the chunk with that number.
+    /// Takes note that SCTP took the chunk with that number.
     #[inline]
     pub fn sent(&mut self) {
         self.next = self.next.saturating_add(1);
         self.outstanding = self.outstanding.saturating_add(1);
     }
 
-    /// All that was sent is acknowledged.
+    /// Takes note that everything that was sent is acknowledged.
     ///
-    /// SCTP's notification that the sender is dry may be stale: more can have been sent between its queueing and its
-    /// reading. The caller holds the lock of the socket and sees that no chunk is unacknowledged before it calls this.
+    /// SCTP's notification that the sender is dry may be stale: more can have been sent between its
+    /// queueing and its reading. The caller holds the lock of the socket and verifies that no chunk
+    /// is unacknowledged before it calls this.
     #[inline]
     pub fn dry(&mut self) {
         self.outstanding = 0;
     }
 
-    /// No more chunks than that are on their way. More than were counted before cannot be.
+    /// Lowers the number of unacknowledged chunks to `outstanding`. It cannot exceed the number
+    /// counted before.
     ///
-    /// Under load there may never be a moment when all is acknowledged. But what is not takes room in the send buffer, so that
-    /// bounds the number of chunks.
+    /// Under load there may never be a moment when everything is acknowledged. But unacknowledged
+    /// chunks occupy the send buffer, so its fill level bounds their number.
     #[inline]
     pub fn at_most(&mut self, outstanding: u16) {
         self.outstanding = self.outstanding.min(outstanding);
     }
 
-    /// Nothing is on its way.
+    /// Says whether nothing is unacknowledged.
     #[inline]
     pub fn is_dry(&self) -> bool {
         self.outstanding == 0
@@ -240,7 +243,7 @@ mod tests {
         assert_eq!(window.reached(), 1);
     }
 
-    /// On the same memory: what the session before left there means nothing.
+    /// The memory still has the bits of the previous session.
     #[test]
     fn numbers_of_a_session_begin_with_0() {
         let mut bits = Box::new([0; WORDS]);

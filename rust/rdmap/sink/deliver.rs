@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whose turn it is, and what is checked only then (RFC 5040, sections 5.5 and 7).
+//! Delivery in the order of the sender, and the checks that belong to it (RFC 5040, sections 5.5
+//! and 7).
 
 use crate::fault::Fault;
 use crate::order::Order;
@@ -15,7 +16,7 @@ use crate::stag::Access;
 use crate::stag::Memory;
 use crate::violation::Violation;
 
-/// Which message is next to be delivered: the oldest one of these.
+/// The kind of the message to deliver next, the oldest of all.
 #[derive(Clone, Copy)]
 enum Next {
     Send,
@@ -25,7 +26,8 @@ enum Next {
 }
 
 impl<O: Order, S: Slots> Sink<O, S> {
-    /// Delivers the next message whose turn has come. `None` if there is none yet.
+    /// Delivers the next message that is complete and in order. Returns `None` if there is none
+    /// yet.
     pub fn deliver(&mut self, memory: &impl Memory) -> Result<Option<Delivery>, Fault> {
         let reached = match self.state {
             State::Open => self.order.reached(),
@@ -50,7 +52,8 @@ impl<O: Order, S: Slots> Sink<O, S> {
         delivered
     }
 
-    /// The oldest message of each queue is a candidate; the one that the peer sent first is next.
+    /// Finds the next message: the oldest one of each queue is a candidate, and the one that the
+    /// peer sent first is taken.
     fn next(&self, reached: Turn) -> Option<(Turn, Next)> {
         let ended = |message: &Message| message.ended();
         let send = self
@@ -77,7 +80,7 @@ impl<O: Order, S: Slots> Sink<O, S> {
             .min_by_key(|(turn, _)| *turn)
     }
 
-    /// Messages of a queue end in the order of their numbers.
+    /// Checks that the messages of a queue end in the order of their numbers.
     fn in_turn(&mut self, queue: usize, turn: Turn) -> Result<(), Violation> {
         let Some(before) = self.delivered.get_mut(queue) else {
             return Ok(());

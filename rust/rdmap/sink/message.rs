@@ -1,24 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which octets of a message were placed, whatever order its segments came in.
+//! A record of the octets of a message that were placed, whatever order its segments came in.
 //!
-//! RFC 5041, section 5.3, lets the sink deliver a message only when all of it is placed. To count octets is not enough: a
-//! peer could send the first half twice and leave the second as it was, and whoever owns the buffer would take what was
-//! there before for the peer's. A list of gaps would have no bound.
+//! RFC 5041, section 5.3, allows delivery of a message only when all of it is placed. A count of
+//! octets is not enough: a peer could send the first half twice and leave the second as it was, and
+//! the upper layer would take the old content of the buffer for the peer's. A list of gaps would
+//! have no bound.
 //!
-//! So the segments are taken for edges from their first octet to the one behind their last. They make up one way from 0
-//! to the end of the message exactly if every other place is left as often as it is entered. To see that, the sum of a
-//! keyed hash over all places where a segment begins, less that over all where one ends, is compared with what it has to
-//! be. The key is drawn for each stream, so a peer cannot search for places whose hashes cancel out.
+//! So the segments are taken for edges of a graph from their first octet to the one behind their
+//! last. They make up one path from 0 to the end of the message exactly if every other vertex is
+//! left as often as it is entered. The check compares the sum of a keyed hash over all offsets
+//! where a segment begins, minus that over all where one ends, with the value that it has to be.
+//! The key is drawn for each stream, so a peer cannot search for offsets whose hashes cancel out.
 
 use crate::order::Turn;
 
-/// The key of a stream's hash. Random.
+/// The random key of a stream's hash.
 #[derive(Clone, Copy, Debug)]
 pub struct Key(pub u64, pub u64);
 
 impl Key {
-    /// The hash of a place. Both halves of the key are mixed in, each followed by the finalizer of MurmurHash3.
+    /// Hashes an offset. Both halves of the key are mixed in, each followed by the finalizer of
+    /// MurmurHash3.
     fn hash(self, place: u32) -> u64 {
         let mix = |word: u64| {
             let word = (word ^ (word >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -29,7 +32,7 @@ impl Key {
     }
 }
 
-/// What was placed of a message.
+/// The placed part of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Message {
     balance: u64,
@@ -38,19 +41,20 @@ pub(super) struct Message {
     ended: Option<End>,
 }
 
-/// Its last segment.
+/// The last segment of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct End {
     turn: Turn,
     total: u32,
 }
 
-/// The segment does not fit to those before it.
+/// The segment contradicts those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Misfit;
 
 impl Message {
-    /// Adds a segment of `length` octets from `offset` on. It is the message's last one if there is a `last` turn.
+    /// Adds a segment of `length` octets at `offset`. It is the message's last one if there is a
+    /// `last` sequence number.
     pub(super) fn add(
         &mut self,
         key: Key,
@@ -66,7 +70,8 @@ impl Message {
             (None, Some(turn)) => Some(End { turn, total: end }),
             (ended, None) => ended,
         };
-        // What is behind the last segment, or is more than it leaves room for, belongs to no such message.
+        // Octets behind the last segment, or more octets than it leaves room for, belong to no such
+        // message.
         if ended.is_some_and(|ended| highest > ended.total || octets > ended.total) {
             return Err(Misfit);
         }
@@ -80,19 +85,19 @@ impl Message {
         Ok(())
     }
 
-    /// The turn of its last segment, if that arrived.
+    /// Returns the sequence number of the last segment, if that arrived.
     #[inline]
     pub(super) fn ended(&self) -> Option<Turn> {
         self.ended.map(|end| end.turn)
     }
 
-    /// How many octets were placed.
+    /// Returns the number of octets that were placed.
     #[inline]
     pub(super) const fn octets(&self) -> u32 {
         self.octets
     }
 
-    /// Its length, if each of its octets was placed exactly once.
+    /// Returns the length, if each of its octets was placed exactly once.
     pub(super) fn whole(&self, key: Key) -> Option<u32> {
         let total = self.ended?.total;
         let due = key.hash(0).wrapping_sub(key.hash(total));
@@ -114,7 +119,7 @@ mod tests {
         Ok(message.whole(KEY))
     }
 
-    /// Computed from the finalizer as MurmurHash3 has it, `fmix64`.
+    /// The values are from the finalizer of MurmurHash3, `fmix64`.
     #[test]
     fn places_are_mixed_with_both_halves_of_the_key() {
         assert_eq!(Key(0, 0).hash(1), 0x7d6e_4ac3_8b2b_1be2);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A segment arrives: the checks, and where its octets go (RFC 5041, sections 5 and 7.1; RFC 5040, section 7.2).
+//! Placement: the checks of a segment that arrives, and its destination (RFC 5041, sections 5 and
+//! 7.1; RFC 5040, section 7.2).
 
 use crate::fault::Culprit;
 use crate::fault::Fault;
@@ -27,9 +28,10 @@ use crate::terminate::Terminate;
 use crate::violation::Violation;
 
 impl<O: Order, S: Slots> Sink<O, S> {
-    /// A segment of `length` octets arrived that begins with `head`, which has [`HEAD_LEN`] of them or all.
+    /// Takes a segment of `length` octets that begins with `head`, which has
+    /// [`HEAD_LEN`](super::HEAD_LEN) of them or all.
     ///
-    /// Afterwards the payload is moved to its place, and [`placed`](Self::placed) is called.
+    /// The caller then copies the payload to its destination, and calls [`placed`](Self::placed).
     pub fn segment(
         &mut self,
         key: O::Key,
@@ -39,11 +41,11 @@ impl<O: Order, S: Slots> Sink<O, S> {
     ) -> Result<Place, Refusal> {
         let arrived = self.order.arrive(key);
         if arrived == Err(Invalid::Busy) {
-            // The caller's fault, not the peer's: the stream stays as it is.
+            // A fault of the caller, not of the peer: the stream stays as it is.
             return Err(Refusal::Order(Invalid::Busy));
         }
         if self.state != State::Open {
-            // Only its number counts: a stream is not used again before all of them are there.
+            // Only its number counts: a stream is not used again before all of them arrived.
             return Ok(Place::Nothing);
         }
         let placed = match arrived {
@@ -129,7 +131,7 @@ impl<O: Order, S: Slots> Sink<O, S> {
                 let request = single::<{ ReadRequest::LEN }>(offset, length, last);
                 let request =
                     request.and_then(|()| ReadRequest::parse(payload).ok_or(Violation::Truncated));
-                // The request goes back with the Terminate if it is the request that is wrong.
+                // The Terminate includes the request if the request is wrong.
                 let request = request.map_err(refuse)?;
                 let placed = self.place_request(turn, msn, request, culprit);
                 placed.map_err(|violation| {
@@ -191,9 +193,9 @@ impl<O: Order, S: Slots> Sink<O, S> {
         culprit: Option<Culprit>,
     ) -> Result<Place, Violation> {
         let number = number_of(msn, self.inbound.first())?;
-        // More than were agreed on find no buffer.
+        // A request beyond IRD finds no slot.
         let slot = self.inbound.get_mut(number).ok_or(Violation::NoBuffer)?;
-        // It stays there until it is answered.
+        // The slot is occupied until the request is answered.
         if slot.0.is_some() {
             return Err(Violation::MessageNumber);
         }
@@ -215,8 +217,9 @@ impl<O: Order, S: Slots> Sink<O, S> {
         Ok(())
     }
 
-    /// A segment of a Read Response belongs to a Read whose sink it lies in, and to the oldest that is not complete if
-    /// the lower layer keeps the order: responses come in the order of the requests (RFC 5040, section 5.2.2).
+    /// Finds the Read of a response segment: one whose destination contains it, and the oldest
+    /// incomplete one if the lower layer keeps the order, as responses come in the order of the
+    /// requests (RFC 5040, section 5.2.2).
     fn place_response(
         &mut self,
         range: Range,
@@ -229,7 +232,7 @@ impl<O: Order, S: Slots> Sink<O, S> {
             let Some(read) = self.outstanding.get(number) else {
                 break;
             };
-            // Its last segment may have overtaken others.
+            // The last segment may have overtaken others.
             let ended = read.message.ended().is_some();
             let full = read.message.octets() == read.sink.length;
             if ended && (O::IN_ORDER || full || last.is_some()) {
@@ -240,7 +243,7 @@ impl<O: Order, S: Slots> Sink<O, S> {
                     found = Ok((number, offset));
                     break;
                 }
-                // The first one that comes close says what is wrong.
+                // The first close match determines the error.
                 Err(denied) if found != Err(Violation::Tagged(Denied::Bounds)) => {
                     found = Err(Violation::Tagged(denied));
                 }
@@ -252,7 +255,7 @@ impl<O: Order, S: Slots> Sink<O, S> {
         }
         let (number, offset) = found?;
         if range.length > 0 {
-            // It may have been invalidated here in the meantime.
+            // The memory may have been invalidated here in the meantime.
             let allowed = memory.check(range, Access::ReadSink);
             allowed.map_err(Violation::Tagged)?;
         }
@@ -272,13 +275,14 @@ impl<O: Order, S: Slots> Sink<O, S> {
     }
 }
 
-/// The number of a queue's entry that a message has, if its message number may be. The first one has MSN 1.
+/// Returns the number of the queue entry for a message number, if that is possible. The first one
+/// has MSN 1.
 fn number_of(msn: u32, first: u64) -> Result<u64, Violation> {
     let ahead = ahead_u32(msn, first.saturating_add(1)).ok_or(Violation::MessageNumber)?;
     Ok(first.saturating_add(u64::from(ahead)))
 }
 
-/// A message that always has one segment, of `LENGTH` octets at most.
+/// Checks a message that always has one segment, of `LENGTH` octets at most.
 fn single<const LENGTH: usize>(
     offset: u32,
     length: u32,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What waits in the queues of the receive half: Receives, Read Requests of the peer's, Reads of this end (RFC 5040,
-//! sections 3.1 and 6.1).
+//! Entries of the queues of the receive half: Receives, Read Requests of the peer, Reads of this
+//! end (RFC 5040, sections 3.1 and 6.1).
 
 use core::ops::DerefMut;
 
@@ -13,10 +13,10 @@ use crate::stag::Denied;
 use crate::stag::Range;
 use crate::stag::Stag;
 
-/// Names a Read of this end: its number in the queue of [`crate::source::Source`].
+/// A Read of this end: its number in the queue of [`crate::source::Source`].
 pub type ReadId = u64;
 
-/// A posted Receive, and what was placed in it.
+/// A posted Receive, with the placed part of its message.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Receive {
     pub(super) capacity: u32,
@@ -26,7 +26,7 @@ pub struct Receive {
     pub(super) culprit: Option<Culprit>,
 }
 
-/// A place for a Read Request of the peer's.
+/// A slot for a Read Request of the peer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Inbound(pub(super) Option<(Turn, Answer)>);
 
@@ -40,7 +40,8 @@ pub struct Outstanding {
     pub(super) culprit: Option<Culprit>,
 }
 
-/// The memory of a sink's queues. How much of it there is decides how many Receives, IRD and ORD there can be.
+/// The memory of the queues of a receive half. Its sizes determine the number of Receives, IRD and
+/// ORD.
 pub trait Slots {
     /// One for each Receive that may be posted.
     type Receives: DerefMut<Target = [Receive]>;
@@ -50,22 +51,22 @@ pub trait Slots {
     type Outstanding: DerefMut<Target = [Outstanding]>;
 }
 
-/// What is to be answered: a Read Request that was delivered and may be met.
+/// A Read Request that was delivered and is to be answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// Its number; the first that the peer sent has 0.
+    /// The number of the request; the first that the peer sent has 0.
     pub number: u64,
     /// The Read Request.
     pub request: ReadRequest,
-    /// Its segment, in case that it fails later.
+    /// Its segment, in case the Read fails later.
     pub culprit: Option<Culprit>,
 }
 
 impl Outstanding {
-    /// Where in the sink the range begins, if it may belong to this Read. Its turn says that it does if responses come
-    /// `in_order`; else the range has to.
+    /// Returns the offset of the range in the destination, if it may belong to this Read. The order
+    /// determines that if responses come `in_order`; else the range has to.
     pub(super) fn offset_of(&self, range: Range, in_order: bool) -> Result<u32, Denied> {
-        // No STag is looked at for a Read of no octets.
+        // The STag of a Read of no octets is not checked.
         if in_order && self.sink.length == 0 && range.length == 0 {
             return Ok(0);
         }
@@ -80,7 +81,7 @@ impl Outstanding {
         if end.is_none_or(|end| end > self.sink.length) {
             return Err(Denied::Bounds);
         }
-        // A Read that has room for no more octets is not the one that is meant.
+        // A Read that has no room for these octets is not the one that is meant.
         let octets = self.message.octets().checked_add(range.length);
         match octets.is_some_and(|octets| octets <= self.sink.length) {
             true => Ok(offset),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What goes out next: whose turn it is, and how messages become segments (RFC 5041, section 5.2).
+//! The next segment: scheduling, and cutting of messages into segments (RFC 5041, section 5.2).
 
 use crate::fault::Fault;
 use crate::fault::Misuse;
@@ -27,9 +27,10 @@ use crate::wire::size;
 use crate::wire::Octets;
 
 impl<S: Slots> Source<S> {
-    /// Shows what goes out next, in a segment of at most `mulpdu` octets. `None` if there is nothing.
+    /// Returns the next segment, of at most `mulpdu` octets. `None` if there is nothing to send.
     ///
-    /// It is the same again, or what another `mulpdu` makes of it, until it is [`handed`](Self::handed) over.
+    /// It returns the same segment again, cut for another `mulpdu` if that changed, until that is
+    /// [committed](Self::handed).
     pub fn next(&mut self, mulpdu: u32, memory: &impl Memory) -> Option<Outgoing> {
         self.shown = None;
         if self.state == State::Open {
@@ -49,7 +50,7 @@ impl<S: Slots> Source<S> {
         }
     }
 
-    /// Whose turn it is between two messages.
+    /// Chooses the next message.
     fn choose(&self) -> Option<Current> {
         let request = self.may_cut().then_some(Current::Request);
         let waiting = self.answering.is_some() || !self.answers.is_empty();
@@ -76,8 +77,8 @@ impl<S: Slots> Source<S> {
         !(started || fenced || waits)
     }
 
-    /// Says whether a response to this place could be that of a Read that is outstanding. Responses that come in order
-    /// are told by that.
+    /// Says whether a response to this destination could belong to a Read that is outstanding.
+    /// Responses that come in order are identified by that.
     fn is_ambiguous(&self, sink: Range) -> bool {
         let mut left = if self.in_order { 0 } else { self.outstanding };
         let mut numbers = (self.requests.first()..self.cutting).rev();
@@ -162,7 +163,7 @@ impl<S: Slots> Source<S> {
             self.answering = self.answers.pop();
         }
         let answer = self.answering?;
-        // It was allowed when the request was delivered, and may have been invalidated since.
+        // Access was checked when the request was delivered, and may have been revoked since.
         let left = answer.request.advanced(self.octets);
         let cut = Cut::new(
             answer.request.length,
@@ -220,8 +221,9 @@ impl<S: Slots> Source<S> {
         });
     }
 
-    /// What [`next`](Self::next) showed last was handed to the lower layer, or was started. Returns how many segments were
-    /// handed over until now, which is the number of this one.
+    /// Commits the segment or operation that [`next`](Self::next) returned last: it was handed to
+    /// the lower layer, or started. Returns the number of segments handed over so far, which is the
+    /// number of this one.
     pub fn handed(&mut self) -> Result<u64, Misuse> {
         let shown = self.shown.take().ok_or(Misuse::State)?;
         let mut local = false;
@@ -275,7 +277,7 @@ impl<S: Slots> Source<S> {
     }
 }
 
-/// How much of a message the next segment has.
+/// The part of a message in the next segment.
 struct Cut {
     octets: u32,
     last: bool,
@@ -284,7 +286,8 @@ struct Cut {
 impl Cut {
     fn new(length: u32, begun: u32, header_len: usize, mulpdu: u32) -> Self {
         let left = length.saturating_sub(begun);
-        // A segment has one octet at least, or a message would have no end. No lower layer is that narrow.
+        // A segment has at least one octet, or a message would have no end. No lower layer is that
+        // narrow.
         let room = size(mulpdu).saturating_sub(header_len).max(1);
         let octets = u32::try_from(room).map_or(left, |room| room.min(left));
         Self {

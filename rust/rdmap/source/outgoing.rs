@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What goes to the lower layer.
+//! Segments and operations for the lower layer.
 
 use crate::header::Header;
 use crate::header::ReadRequest;
@@ -8,51 +8,52 @@ use crate::stag::Range;
 use crate::terminate::Terminate;
 use crate::wire::Octets;
 
-/// Octets of the longest header, with what the engine itself has to say behind it.
+/// The length in octets of the longest header, with the payload that this crate makes itself.
 pub const HEADER_LEN: usize = Header::UNTAGGED_LEN + Terminate::MAX_LEN;
 
-/// Where the payload of a segment comes from.
+/// The origin of a segment's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// There is none behind the header octets.
     None,
     /// The memory of a request.
     Request {
-        /// Its number; the first that was posted has 0.
+        /// The number of the request; the first that was posted has 0.
         number: u64,
-        /// From which octet on.
+        /// The offset in its memory.
         offset: u32,
-        /// How many.
+        /// The length in octets.
         length: u32,
     },
     /// Memory that the peer reads.
     Answer(Range),
 }
 
-/// What goes out next.
+/// The next thing to send or to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outgoing {
     /// A DDP Segment.
     Segment {
-        /// Its header. That of a Read Request or of a Terminate is all of it.
+        /// The header. For a Read Request or a Terminate it is the whole segment.
         header: Octets<HEADER_LEN>,
-        /// What follows.
+        /// The payload.
         payload: Payload,
-        /// It is the last one of its message.
+        /// The segment is the last one of its message.
         last: bool,
-        /// It is the last one of the response to the Read Request of this number.
-        /// [`Sink::answered`](crate::sink::Sink::answered) comes before it leaves.
+        /// The number of the Read Request whose response ends with this segment.
+        /// [`Sink::answered`](crate::sink::Sink::answered) is called before it leaves.
         answered: Option<u64>,
     },
-    /// A Read Request. [`Sink::expect`](crate::sink::Sink::expect) comes before it leaves.
+    /// A Read Request. [`Sink::expect`](crate::sink::Sink::expect) is called before it leaves.
     Read {
-        /// Its number.
+        /// The number of the request.
         number: u64,
         /// The whole segment.
         header: Octets<HEADER_LEN>,
-        /// What it asks for.
+        /// Its fields.
         request: ReadRequest,
     },
-    /// A local operation is to be started. [`Source::done`] says when it is done.
+    /// A local operation is to be started. [`Source::done`](super::Source::done) says when it is
+    /// done.
     Local(u64),
 }

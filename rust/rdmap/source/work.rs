@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the upper layer posts, and how it ends.
+//! Requests of the upper layer, and their completion.
 
 use crate::header::ReadRequest;
 use crate::sink::Answer;
@@ -8,32 +8,32 @@ use crate::stag::Range;
 use crate::stag::Stag;
 use core::ops::DerefMut;
 
-/// What the upper layer wants done.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Send octets to a Receive of the peer's.
+    /// Sends octets to a Receive of the peer.
     Send {
-        /// How many.
+        /// The length in octets.
         length: u32,
         /// With Solicited Event.
         solicited: bool,
         /// With Invalidate.
         invalidate: Option<Stag>,
     },
-    /// Write octets to memory of the peer's.
+    /// Writes octets to memory of the peer.
     Write(Range),
-    /// Read memory of the peer's.
+    /// Reads memory of the peer.
     Read(ReadRequest),
-    /// Something that only this end does, in its turn: to register memory, or to invalidate it.
+    /// An operation of this end alone, in order: registration or invalidation of memory.
     Local,
 }
 
 /// A posted request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What is to be done.
+    /// The operation.
     pub operation: Operation,
-    /// Not before all earlier Reads are done.
+    /// It waits until all earlier Reads are done.
     pub fence: bool,
 }
 
@@ -43,15 +43,15 @@ pub struct Posted {
     pub(super) request: Request,
     // The newest segment of it that was handed over; 0 if none was.
     pub(super) last_segment: u64,
-    // All its segments were handed over, or it has been started.
+    // All its segments were handed over, or it was started.
     pub(super) cut: bool,
-    // Reads and local operations are done when the caller says so.
+    // Set by the caller for Reads and local operations.
     pub(super) done: bool,
     pub(super) failed: bool,
 }
 
 impl Posted {
-    /// What a slot holds before it is used.
+    /// The content of an unused slot.
     pub const EMPTY: Self = Self {
         request: Request {
             operation: Operation::Local,
@@ -64,7 +64,7 @@ impl Posted {
     };
 }
 
-/// The memory of a source's queues.
+/// The memory of the queues of a transmit half.
 pub trait Slots {
     /// One for each request that may be posted.
     type Requests: DerefMut<Target = [Posted]>;
@@ -72,22 +72,22 @@ pub trait Slots {
     type Answers: DerefMut<Target = [Answer]>;
 }
 
-/// How a request ended.
+/// The status of a completed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// As it should.
+    /// It was carried out.
     Success,
-    /// This end could not do it.
+    /// This end could not carry it out.
     Failed,
     /// The stream ended before.
     Flushed,
 }
 
-/// A request is complete.
+/// The completion of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// Its number.
+    /// The number of the request.
     pub number: u64,
-    /// How it ended.
+    /// Its status.
     pub status: Status,
 }

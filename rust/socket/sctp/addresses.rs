@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Addresses that an association has besides the one it was made for (RFC 9260, section 6.4): the module's parameter
+//! Secondary addresses of an association (RFC 9260, section 6.4): the module's parameter
 //! `sctp_addresses`.
 //!
-//! Each end offers its own when the association is set up, and SCTP sends to another address of the peer when one does not answer.
+//! Each end offers its own when the association is set up, and SCTP sends to another address of the
+//! peer when one does not answer.
 
 use crate::owned::Socket;
 use core::net::IpAddr;
@@ -18,13 +19,14 @@ use kernel::prelude::*;
 use kernel::str::CStr;
 use kernel::str::CStrExt;
 
-/// Repetitions until an association with several paths is given up. Those of all paths count, so there are more than of one path.
+/// The number of retransmissions until an association with several paths is given up. Those of all
+/// paths count, so there are more than of one path.
 const MOST_REPETITIONS: u16 = 20;
 
 /// An address was refused, and the log says so.
 static LOGGED: AtomicBool = AtomicBool::new(false);
 
-/// The addresses in a list with commas between them.
+/// Parses a list of addresses with commas between them.
 pub(crate) fn parse(list: &str) -> impl Iterator<Item = Result<IpAddr>> + '_ {
     let entries = list.split(',').map(str::trim);
     let entries = entries.filter(|entry| !entry.is_empty());
@@ -34,7 +36,7 @@ pub(crate) fn parse(list: &str) -> impl Iterator<Item = Result<IpAddr>> + '_ {
     })
 }
 
-/// Whether it is one of a host, and needs no interface to be understood.
+/// Says whether it is an address of a host, and needs no interface to be understood.
 fn usable(address: IpAddr) -> bool {
     let ip = match address {
         IpAddr::V4(_) => true,
@@ -43,26 +45,28 @@ fn usable(address: IpAddr) -> bool {
     ip && !address.is_unspecified() && !address.is_multicast()
 }
 
-/// The addresses of the parameter.
+/// Returns the addresses of the parameter.
 fn all() -> impl Iterator<Item = Result<IpAddr>> {
-    // SAFETY: C returns the string of the parameter, which ends with a zero and does not change while the module is loaded.
+    // SAFETY: C returns the string of the parameter, which ends with a zero and does not change
+    // while the module is loaded.
     let list = unsafe { CStr::from_char_ptr(iwraw::sctp_addresses()) };
-    // What is no text has no address in it.
+    // Octets that are no text have no address in them.
     parse(list.to_str().unwrap_or("?"))
 }
 
-/// [`EINVAL`] if something in the parameter is no address of a host.
+/// Checks the parameter. [`EINVAL`] if something in it is no address of a host.
 pub fn check() -> Result {
     all().try_for_each(|address| address.map(drop))
 }
 
-/// Whether the parameter has it.
+/// Says whether the parameter has this address.
 pub fn contains(address: IpAddr) -> bool {
     all().any(|other| other == Ok(address))
 }
 
-/// Whether SCTP offers `other` to a peer that it talks to from `first`: the address of a private network means nothing elsewhere. If it
-/// were bound nevertheless, it could be all that is offered.
+/// Says whether SCTP offers `other` to a peer that it talks to from `first`: the address of a
+/// private network means nothing elsewhere. If it were bound nevertheless, it could be all that is
+/// offered.
 pub(crate) fn goes_with(other: IpAddr, first: IpAddr) -> bool {
     match (other, first) {
         (IpAddr::V4(other), IpAddr::V4(first)) => {
@@ -80,8 +84,9 @@ pub(crate) fn goes_with(other: IpAddr, first: IpAddr) -> bool {
     }
 }
 
-/// Binds `socket`, which is bound to `first` and has no association, to the others that go with that, as far as its namespace has them and
-/// nobody listens there; and to no other one of IPv4. To be called again when they may have changed. Sleeps for the socket's lock.
+/// Binds `socket`, which is bound to `first` and has no association, to the secondary addresses of
+/// the same scope, as far as its namespace has them and nobody listens there; and to no other one
+/// of IPv4. To be called again when they may have changed. Sleeps for the socket's lock.
 pub(super) fn bind_others(socket: &Socket, first: SocketAddr) {
     let mut any = false;
     for other in all().flatten() {
@@ -92,8 +97,9 @@ pub(super) fn bind_others(socket: &Socket, first: SocketAddr) {
             Ok(()) => any = true,
             // It is bound already.
             Err(error) if error == EINVAL => (),
-            // It is of another namespace, will come, or has gone. Then it may be bound still. An IPv6 address may be there and
-            // tentative, and no notifier says when duplicate address detection is over.
+            // It is of another namespace, will come, or has gone. Then it may be bound still. An
+            // IPv6 address may be there and tentative, and no notifier says when duplicate address
+            // detection is over.
             Err(error) if error == eaddrnotavail() => {
                 if other.is_ipv4() {
                     let _ = unbind(socket, other);
@@ -111,22 +117,22 @@ pub(super) fn bind_others(socket: &Socket, first: SocketAddr) {
             sasoc_asocmaxrxt: MOST_REPETITIONS,
             ..Default::default()
         };
-        // Without it, less is survived.
+        // Without it, fewer failures are survived.
         let _ = socket.set_option(iwraw::IPPROTO_SCTP, iwraw::SCTP_ASSOCINFO, &more);
     }
 }
 
 /// Binds it to one more address.
 pub(crate) fn bind_also(socket: &Socket, other: IpAddr) -> Result {
-    // The port is the one that it has.
+    // The port is that of the socket.
     let mut raw = RawAddr::from(SocketAddr::new(other, 0));
     let len = i32::try_from(raw.len())?;
-    // SAFETY: The socket is there as long as `socket`, and C takes its lock itself. It reads the address, and writes the port there,
-    // during the call.
+    // SAFETY: `socket` owns the socket, and C takes its lock itself. It reads the address, and
+    // writes the port there, during the call.
     to_result(unsafe { iwraw::sock_bind_add(socket.sk(), raw.as_mut_ptr().cast(), len) })
 }
 
-/// Ends that an address is bound. An error if it is not.
+/// Unbinds an address. Fails if it is not bound.
 fn unbind(socket: &Socket, other: IpAddr) -> Result {
     let raw = RawAddr::from(SocketAddr::new(other, 0));
     socket.set_option(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An association with one peer.
+//! An SCTP association with one peer.
 
 use crate::hook::Events;
 use crate::hook::Hooked;
@@ -21,36 +21,37 @@ use kernel::error::Error;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
-/// What arrived.
+/// The outcome of receiving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrived {
-    /// Nothing. [`Event::Readable`](crate::Event::Readable) tells of something.
+    /// There is nothing. [`Event::Readable`](crate::Event::Readable) reports something.
     Nothing,
     /// The peer will send no more.
     End,
-    /// The user data of a chunk.
+    /// User data of a chunk.
     Chunk {
-        /// Its octets in the buffer.
+        /// Their length in the buffer in octets.
         len: usize,
         /// The stream that it was sent on.
         stream: u16,
-        /// Its payload protocol identifier, in host order.
+        /// The payload protocol identifier, in host order.
         ppid: u32,
-        /// Whether it was sent for unordered delivery.
+        /// The chunk was sent for unordered delivery.
         unordered: bool,
-        /// Whether this is all of it. The rest comes next.
+        /// This is all of the chunk. Otherwise the rest comes next.
         whole: bool,
     },
-    /// SCTP tells something.
+    /// A notification of SCTP.
     Told(Notification),
 }
 
-/// What became of a chunk.
+/// The outcome of sending a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     /// SCTP has it.
     Done,
-    /// There is no room. [`Event::Writable`](crate::Event::Writable) tells of some, but for shortage of memory.
+    /// There is no space. [`Event::Writable`](crate::Event::Writable) reports some, except after a
+    /// shortage of memory.
     Full,
     /// It is longer than [`Association::fragmentation_point`].
     TooLong,
@@ -58,17 +59,18 @@ pub enum Sent {
 
 /// An association.
 ///
-/// Its owner has a worker that is the only one to send and to receive, which `&mut` sees to.
+/// Its owner has a worker that is the only one to send and to receive, which `&mut` guarantees.
 pub struct Association<E: Events> {
-    /// [`None`] once it was taken off.
+    /// [`None`] once the callbacks are restored.
     hooked: Option<(Hooked<E>, Room<E>)>,
     socket: Socket,
 }
 
 impl<E: Events> Association<E> {
-    /// Starts to connect `local`, which the peer is offered with [others](super::check_addresses), to `remote`. If the port is taken
-    /// it is another one.
-    /// Events go to `events` from now on, maybe before this returns; how it went is told by a [`Notification`].
+    /// Starts to connect `local`, which the peer is offered with [secondary
+    /// addresses](super::check_addresses), to `remote`. If the port is in use, another one is
+    /// chosen. Events go to `events` from now on, maybe before this returns; a [`Notification`]
+    /// reports the outcome.
     ///
     /// Sleeps, but does not wait for the peer.
     pub fn connect(
@@ -87,9 +89,10 @@ impl<E: Events> Association<E> {
         Ok(association)
     }
 
-    /// Listens to the events of a socket.
+    /// Replaces the callbacks of a socket.
     pub(super) fn new(socket: Socket, events: Arc<E>) -> Result<Self> {
-        // If it fails the socket goes, and so must not have the entry: the hook comes first, and is taken off again.
+        // After a failure the socket is released, and so must not have the wait queue entry: the
+        // callbacks come first, and are restored again.
         let hooked = Hooked::new(&socket, events.clone())?;
         match Room::put_on(&socket, events) {
             Ok(room) => Ok(Self {
@@ -103,7 +106,8 @@ impl<E: Events> Association<E> {
         }
     }
 
-    /// Receives one chunk, or as much of it as `buffer` has room for, or what SCTP tells. Sleeps for the socket's lock.
+    /// Receives one chunk, or as much of it as `buffer` has room for, or a notification. Sleeps for
+    /// the socket's lock.
     ///
     /// An error is the association's.
     pub fn receive(&mut self, buffer: &mut [u8]) -> Result<Arrived> {
@@ -114,8 +118,8 @@ impl<E: Events> Association<E> {
         let mut info = ReceiveInfo::default();
         let mut message = iwraw::msghdr::default();
         info.attach(&mut message);
-        // CAST: The flag is a small number. SAFETY: The socket is there. C writes to the buffer, which the vector describes, and to
-        // `info`, which is attached, during the call.
+        // CAST: The flag is a small number. SAFETY: `self` owns the socket. C writes to the buffer,
+        // which the vector describes, and to `info`, which is attached, during the call.
         let received = unsafe {
             iwraw::kernel_recvmsg(
                 self.socket.as_raw(),
@@ -130,7 +134,7 @@ impl<E: Events> Association<E> {
             Ok(len) => len,
             Err(_) => {
                 let error = Error::from_errno(received);
-                // Before there is an association it is not connected.
+                // Before there is an association the socket is not connected.
                 let nothing = error == EAGAIN || error == enotconn();
                 return if nothing {
                     Ok(Arrived::Nothing)
@@ -156,13 +160,15 @@ impl<E: Events> Association<E> {
         }
     }
 
-    /// Has [`Event::Writable`](crate::Event::Writable) tell, once, when chunks are acknowledged or there is room for more. True if that was
-    /// not asked for before: then it may have happened already. Does not sleep.
+    /// Requests one [`Event::Writable`](crate::Event::Writable) when chunks are acknowledged or
+    /// there is more space. Returns true if that was not requested before: then it may have
+    /// happened already. Does not sleep.
     pub fn wants_room(&self) -> bool {
         self.hooked.as_ref().is_some_and(|(_, room)| room.want())
     }
 
-    /// Sends a chunk, unordered, on stream 0. SCTP copies it. Sleeps, but does not wait for the peer.
+    /// Sends a chunk, unordered, on stream 0. SCTP copies it. Sleeps, but does not wait for the
+    /// peer.
     ///
     /// An error is the association's.
     pub fn send(&mut self, ppid: u32, chunk: &[u8]) -> Result<Sent> {
@@ -170,14 +176,14 @@ impl<E: Events> Association<E> {
             return match self.hand_over(ppid, chunk) {
                 Ok(()) => Ok(Sent::Done),
                 Err(error) if error == EAGAIN => {
-                    // There may be room since it was refused, of which nobody was told.
+                    // There may be space since it was refused, which nobody reported.
                     if self.wants_room() {
                         continue;
                     }
                     Ok(Sent::Full)
                 }
                 Err(error) if error == emsgsize() => Ok(Sent::TooLong),
-                // SCTP has taken nothing, and the association is well.
+                // SCTP has taken nothing, and the association is intact.
                 Err(error) if error == ENOMEM => Ok(Sent::Full),
                 Err(error) => Err(error),
             };
@@ -195,7 +201,8 @@ impl<E: Events> Association<E> {
             ..Default::default()
         };
         info.attach(&mut message);
-        // SAFETY: The socket is there. C reads the octets and `info` during the call, and keeps no pointer to them.
+        // SAFETY: `self` owns the socket. C reads the octets and `info` during the call, and keeps
+        // no pointer to them.
         let taken = unsafe {
             iwraw::kernel_sendmsg(
                 self.socket.as_raw(),
@@ -211,46 +218,49 @@ impl<E: Events> Association<E> {
         }
     }
 
-    /// Octets of user data that SCTP sends in one chunk now, as far as the path is known. 0 without an association. Sleeps for
-    /// the socket's lock.
+    /// Returns the number of octets of user data that SCTP sends in one chunk now, as far as the
+    /// path is known. 0 without an association. Sleeps for the socket's lock.
     pub fn fragmentation_point(&self) -> u32 {
         let locked = self.socket.lock();
-        // SAFETY: The socket is there, of SCTP, and locked.
+        // SAFETY: `locked` is a live SCTP socket whose lock is held.
         unsafe { iwraw::sctp_frag_point(locked.sk()) }
     }
 
-    /// Octets of the send buffer that chunks take which are not acknowledged; each takes more than 512. Does not sleep.
+    /// Returns the number of octets of the send buffer that unacknowledged chunks take; each takes
+    /// more than 512. Does not sleep.
     ///
     /// As nobody else sends, it only falls until the next [`send`](Self::send).
     pub fn unacknowledged(&self) -> u32 {
         let sk = self.socket.sk();
-        // SAFETY: The socket is there as long as `self`, and C writes the field in one piece.
+        // SAFETY: `self` owns the socket, and C writes the field in one piece.
         let queued = unsafe { (&raw const (*sk).sk_wmem_queued).read_volatile() };
         u32::try_from(queued).unwrap_or(0)
     }
 
-    /// Why there is no association: `ECONNREFUSED`, `ETIMEDOUT`, or what the network says of the peer. Does not sleep.
+    /// Returns the reason why there is no association: `ECONNREFUSED`, `ETIMEDOUT`, or an error of
+    /// the network. Does not sleep.
     pub fn error(&self) -> Option<Error> {
         let sk = self.socket.sk();
-        // SAFETY: As above.
+        // SAFETY: `self` owns the socket, and C writes the field in one piece.
         let error = unsafe { (&raw const (*sk).sk_err).read_volatile() };
         (error != 0).then(|| Error::from_errno(error.saturating_neg()))
     }
 
-    /// The address of this end, or another one that it has.
+    /// Returns the address of this end, or another one that it has.
     pub fn local_address(&self) -> Result<SocketAddr> {
         self.socket.local_address()
     }
 
-    /// Ends the association when the peer has all that was sent. Sleeps for the socket's lock.
+    /// Ends the association when the peer has everything that was sent. Sleeps for the socket's
+    /// lock.
     pub fn shutdown(&self) {
-        // SAFETY: The socket is there as long as `self`. An error means that there is no association.
+        // SAFETY: `self` owns the socket. An error means that there is no association.
         unsafe {
             iwraw::kernel_sock_shutdown(self.socket.as_raw(), iwraw::sock_shutdown_cmd_SHUT_WR)
         };
     }
 
-    /// Ends the events: none is told when this returns. Sleeps.
+    /// Ends the events: none is reported when this returns. Sleeps.
     fn detach(&mut self) {
         if let Some((hooked, room)) = self.hooked.take() {
             room.take_off(&self.socket);
@@ -258,11 +268,11 @@ impl<E: Events> Association<E> {
         }
     }
 
-    /// Aborts the association, without delivering what was sent. Sleeps.
+    /// Aborts the association, without delivery of sent chunks. Sleeps.
     ///
-    /// Dropping shuts it down, if all that arrived was received, and else aborts it.
+    /// Dropping shuts it down, if all received chunks were read, and else aborts it.
     pub fn abort(self) {
-        // SAFETY: The socket is there as long as `self`.
+        // SAFETY: `self` owns the socket.
         unsafe { iwraw::sock_no_linger(self.socket.sk()) };
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Control messages of a call: what goes along with a chunk (RFC 6458, section 5.3).
+//! Control messages of a call, which accompany a chunk (RFC 6458, section 5.3).
 //!
 //! C header: [`include/linux/socket.h`](srctree/include/linux/socket.h), `struct cmsghdr`
 
@@ -8,7 +8,7 @@ use core::ffi::c_void;
 use core::mem::size_of;
 use core::mem::size_of_val;
 
-/// How a chunk is to be sent.
+/// The parameters of a chunk to be sent.
 #[repr(C, align(8))]
 pub(super) struct SendInfo {
     header: iwraw::cmsghdr,
@@ -16,7 +16,8 @@ pub(super) struct SendInfo {
 }
 
 impl SendInfo {
-    /// Unordered, on stream 0, with this payload protocol identifier.
+    /// Creates the parameters of an unordered chunk on stream 0, with this payload protocol
+    /// identifier.
     pub(super) fn new(ppid: u32) -> Self {
         Self {
             header: iwraw::cmsghdr {
@@ -35,14 +36,14 @@ impl SendInfo {
         }
     }
 
-    /// Attaches it to a message. It stays where it is, and there, as long as that is used.
+    /// Attaches it to a message. It must stay where it is as long as that is used.
     pub(super) fn attach(&mut self, message: &mut iwraw::msghdr) {
         message.__bindgen_anon_1.msg_control = (&raw mut *self).cast::<c_void>();
         message.msg_controllen = size_of_val(self);
     }
 }
 
-/// Room for what SCTP says of a chunk.
+/// The parameters of a received chunk.
 #[repr(C, align(8))]
 #[derive(Default)]
 pub(super) struct ReceiveInfo {
@@ -52,13 +53,14 @@ pub(super) struct ReceiveInfo {
 }
 
 impl ReceiveInfo {
-    /// Attaches it to a message. It stays where it is, and there, as long as that is used.
+    /// Attaches it to a message. It must stay where it is as long as that is used.
     pub(super) fn attach(&mut self, message: &mut iwraw::msghdr) {
         message.__bindgen_anon_1.msg_control = (&raw mut *self).cast::<c_void>();
         message.msg_controllen = size_of_val(self);
     }
 
-    /// Returns what C wrote: stream, payload protocol identifier, and whether the chunk was unordered. [`None`] if C wrote nothing.
+    /// Returns the parameters that C wrote: stream, payload protocol identifier, and whether the
+    /// chunk was unordered. [`None`] if C wrote nothing.
     pub(super) fn get(&self) -> Option<(u16, u32, bool)> {
         // CAST: Small numbers.
         let expected = (

@@ -1,40 +1,42 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What SCTP tells of an association (RFC 6458, section 6.1), among what the peer sent.
+//! Notifications of an association (RFC 6458, section 6.1), which come between received chunks.
 
 use core::mem::size_of;
 use core::ptr;
 
-/// What SCTP tells.
+/// A notification of SCTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notification {
     /// The association is up, with so many streams.
     Up {
-        /// From this end.
+        /// Streams from this end.
         outbound: u16,
-        /// To this end.
+        /// Streams to this end.
         inbound: u16,
     },
     /// It could not be set up.
     NotUp,
     /// It is lost: the peer aborted it, or does not answer any more.
     Lost,
-    /// The peer has lost its state and set it up anew. What was on its way is lost.
+    /// The peer has lost its state and set it up anew. Chunks that were under way are lost.
     Restarted,
     /// It has ended in order.
     Ended,
     /// The peer will send no more.
     PeerShutDown,
-    /// The adaptation layer indication that the peer announced. It follows on [`Self::Up`], if at all.
+    /// The adaptation layer indication that the peer announced. It follows on [`Self::Up`], if at
+    /// all.
     Adaptation(u32),
     /// Something else.
     Other,
 }
 
-/// Reads a structure of C from its octets. [`None`] if they are fewer.
+/// Reads a structure of C from its octets. Returns [`None`] if they are fewer.
 fn read<T>(octets: &[u8]) -> Option<T> {
     let octets = octets.get(..size_of::<T>())?;
-    // SAFETY: There are as many octets. All callers are below: their structures consist of integers.
+    // SAFETY: There are as many octets. All callers are below: their structures consist of
+    // integers.
     Some(unsafe { ptr::read_unaligned(octets.as_ptr().cast()) })
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! That there is room in the send buffer again. SCTP calls no function of the socket then: it wakes who sleeps.
+//! Notification of space in the send buffer. SCTP wakes sleepers of the socket instead of calling
+//! `sk_write_space`.
 //!
 //! C header: [`include/linux/wait.h`](srctree/include/linux/wait.h)
 
@@ -15,7 +16,7 @@ use kernel::prelude::*;
 use kernel::sync::Arc;
 use kernel::types::Opaque;
 
-/// An entry of a wait queue, which is never asleep.
+/// An entry of a wait queue, which never sleeps.
 #[pin_data]
 struct Entry<E: Events> {
     #[pin]
@@ -24,7 +25,7 @@ struct Entry<E: Events> {
     events: Arc<E>,
 }
 
-/// Tells of room in the send buffer of a socket, until [`Self::take_off`].
+/// Reports space in the send buffer of a socket, until [`Self::take_off`].
 ///
 /// # Invariants
 ///
@@ -34,17 +35,17 @@ pub(super) struct Room<E: Events> {
     entry: Pin<KBox<Entry<E>>>,
 }
 
-// SAFETY: C takes the lock of the queue for an entry, and `E` is fit for any task.
+// SAFETY: C takes the lock of the queue for an entry, and `E` may be sent.
 unsafe impl<E: Events> Send for Room<E> {}
-// SAFETY: As above; `&Room` gives access to an atomic flag.
+// SAFETY: C takes the lock of the queue for an entry; `&Room` gives access to an atomic flag.
 unsafe impl<E: Events> Sync for Room<E> {}
 
 impl<E: Events> Room<E> {
-    /// Puts an entry on. Sleeps for memory.
+    /// Adds an entry to the wait queue. Sleeps for memory.
     pub(super) fn put_on(socket: &Socket, events: Arc<E>) -> Result<Self> {
         let entry = KBox::pin_init(
             pin_init!(Entry {
-                // SAFETY: `slot` is valid, and stays where it is until it is dropped.
+                // SAFETY: `Opaque::ffi_init` passes a valid pointer to pinned memory.
                 entry <- Opaque::ffi_init(|slot| unsafe {
                     iwraw::init_waitqueue_func_entry(slot, Some(woken::<E>))
                 }),
@@ -53,25 +54,26 @@ impl<E: Events> Room<E> {
             }),
             GFP_KERNEL,
         )?;
-        // SAFETY: The socket is there, and `take_off`, which its owner calls before it is released, takes the entry out again. It
-        // is pinned, and freed after that.
+        // SAFETY: `socket` owns the socket, and `take_off`, which its owner calls before it is
+        // released, takes the entry out again. The entry is pinned, and freed after that.
         unsafe {
             let queue = &raw mut (*socket.as_raw()).wq.wait;
             iwraw::add_wait_queue(queue, entry.entry.get());
         }
-        // INVARIANT: Just put there.
+        // INVARIANT: The entry was just added.
         Ok(Self { entry })
     }
 
-    /// Tells of room, once, when there is some. True if that was not asked for before: then there may be room already.
+    /// Requests one event when there is space. Returns true if that was not requested before: then
+    /// there may be space already.
     pub(super) fn want(&self) -> bool {
         !self.entry.wanted.swap(true, Ordering::SeqCst)
     }
 
-    /// Tells nothing more. `socket` is the one that it was made for.
+    /// Removes the entry. `socket` is the one that it was made for.
     pub(super) fn take_off(self, socket: &Socket) {
-        // SAFETY: By the type invariants it is in that queue. C takes the queue's lock, under which the entry's function is
-        // called.
+        // SAFETY: By the type invariants the entry is in that queue. C takes the queue's lock,
+        // under which the entry's function is called.
         unsafe {
             let queue = &raw mut (*socket.as_raw()).wq.wait;
             iwraw::remove_wait_queue(queue, self.entry.entry.get());
@@ -79,7 +81,7 @@ impl<E: Events> Room<E> {
     }
 }
 
-/// Called with the queue's lock held, in any context.
+/// Handles a wake-up. Called with the queue's lock held, in any context.
 ///
 /// # Safety
 ///
@@ -90,7 +92,7 @@ unsafe extern "C" fn woken<E: Events>(
     _: i32,
     _: *mut c_void,
 ) -> i32 {
-    // SAFETY: The caller promises it; `Opaque` has the layout of what is in it.
+    // SAFETY: The caller promises it; `Opaque` has the layout of its content.
     let this = unsafe {
         &*entry
             .byte_sub(offset_of!(Entry<E>, entry))
@@ -99,6 +101,6 @@ unsafe extern "C" fn woken<E: Events>(
     if this.wanted.swap(false, Ordering::SeqCst) {
         this.events.event(Event::Writable);
     }
-    // It woke nobody who counts.
+    // No sleeper was woken that counts.
     0
 }

@@ -1,39 +1,40 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a socket is told before it connects or listens. Children of a listener inherit all of it.
+//! Socket options, set before a socket connects or listens. Children of a listener inherit all of
+//! them.
 
 use crate::owned::Socket;
 use kernel::error::Result;
 
-/// Settings of an association.
+/// Socket options of an association.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// The adaptation layer indication (RFC 5061, section 4.2.6) that is announced to the peer.
     pub adaptation: u32,
     /// Streams in each direction.
     pub streams: u16,
-    /// Milliseconds before the first and any repetition of a chunk, at least.
+    /// The least retransmission timeout, in milliseconds.
     pub least_rto_ms: u32,
-    /// Milliseconds before a repetition of a chunk, at most.
+    /// The greatest retransmission timeout, in milliseconds.
     pub most_rto_ms: u32,
-    /// Octets of the receive buffer, of which half is the window.
+    /// The size of the receive buffer in octets, of which half is the window.
     pub receive_buffer: u32,
-    /// Octets of the send buffer, with what SCTP needs for each chunk.
+    /// The size of the send buffer in octets, with the overhead of SCTP for each chunk.
     pub send_buffer: u32,
 }
 
-/// Milliseconds before the first repetition, without a measurement.
+/// The initial retransmission timeout, without a measurement, in milliseconds.
 const FIRST_RTO_MS: u32 = 1_000;
 
 impl Settings {
-    /// Tells `socket`, which has no association yet. Sleeps.
+    /// Sets the options of `socket`, which has no association yet. Sleeps.
     pub(super) fn apply(&self, socket: &Socket) -> Result {
         let set = |name, value: u32| socket.set_option(iwraw::IPPROTO_SCTP, name, &value);
         socket.set_option(
             iwraw::IPPROTO_SCTP,
             iwraw::SCTP_EVENTS,
-            // Not that all was acknowledged. A peer that acknowledges the same again and again would have that told each time, and
-            // nothing limits the memory which that takes.
+            // Without SCTP_SENDER_DRY_EVENT. A peer that acknowledges the same again and again
+            // would cause one each time, and nothing limits their memory.
             &iwraw::sctp_event_subscribe {
                 sctp_association_event: 1,
                 sctp_shutdown_event: 1,
@@ -61,23 +62,26 @@ impl Settings {
             },
         )?;
         set(iwraw::SCTP_ADAPTATION_LAYER, self.adaptation)?;
-        // No chunk waits for another one to share its packet, nor is a short one held back for the next, as it might be (RFC 5043,
-        // section 11.2).
+        // No chunk waits for another one to share its packet, nor is a short one held back for the
+        // next, as it might be (RFC 5043, section 11.2).
         set(iwraw::SCTP_NODELAY, 1)?;
         set(iwraw::SCTP_DISABLE_FRAGMENTS, 1)?;
         set(iwraw::SCTP_RECVRCVINFO, 1)?;
-        // SAFETY: The socket is there as long as `socket`. It takes the socket's lock itself, and doubles the number.
+        // SAFETY: `socket` owns the socket. The function takes the socket's lock itself, and
+        // doubles the number.
         unsafe { iwraw::sock_set_rcvbuf(socket.sk(), i32::try_from(self.receive_buffer / 2)?) };
         let send_buffer = i32::try_from(self.send_buffer)?;
         let locked = socket.lock();
         let sk = locked.sk();
-        // SAFETY: The socket's lock is held, under which these fields change.
+        // SAFETY: `locked` holds the socket's lock, under which these fields change.
         unsafe {
-            // Somebody who waits for memory may wait for what is sent here: no reclaim by file systems or devices.
+            // A task that waits for memory may depend on octets that are sent here: no reclaim by
+            // file systems or devices.
             (&raw mut (*sk).sk_allocation).write(iwraw::GFP_NOIO);
             (&raw mut (*sk).sk_use_task_frag).write(false);
             (&raw mut (*sk).sk_sndbuf).write_volatile(send_buffer);
-            // Else a moment of memory shortage makes it small for ever: SCTP never makes it larger again.
+            // Otherwise a moment of memory shortage makes it small for ever: SCTP never enlarges it
+            // again.
             let user_locks = (&raw const (*sk).sk_userlocks).read() | iwraw::SOCK_SNDBUF_LOCK as u8;
             (&raw mut (*sk).sk_userlocks).write(user_locks);
         }

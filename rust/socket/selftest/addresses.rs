@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The addresses that an association has besides the one it was made for.
+//! Secondary addresses of an association.
 
 use super::fixture::LOOPBACK;
 use crate::owned::Protocol;

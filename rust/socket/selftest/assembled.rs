@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Frames for which the receive buffer has no room.
+//! Frames that do not fit in the receive buffer.
 
 use super::fixture::exchange;
 use super::fixture::frame;
@@ -21,7 +21,7 @@ use crate::Then;
 use crate::MAX_FRAME;
 use kernel::prelude::*;
 
-/// A receive buffer of this many octets has no room for most frames.
+/// A receive buffer that has no room for most frames.
 const SMALL: Settings = Settings {
     user_timeout_ms: 0,
     receive_buffer: Some(4_096),
@@ -81,7 +81,7 @@ pub(super) fn shortage_loses_nothing() -> Result<bool> {
     let look = |far: &mut Connection<Watch>| match take(far, &whole) {
         Err(error) if error == ENOMEM => {
             refused += 1;
-            // Who receives looks again as long as there is a part.
+            // The receiver polls as long as there is a part.
             far.waiting_since().map(|_| Seen::Other).ok_or(EINVAL)
         }
         seen => seen,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Associations over the loopback interface, both ends of them ours.
+//! Associations over the loopback interface, with both ends in this crate.
 
 use super::fixture::pause;
 use super::fixture::wait;
@@ -37,7 +37,7 @@ const PPID: u32 = 0x0102_0304;
 /// The longest chunk that the tests receive.
 const LONGEST: usize = 4096;
 
-/// An end, and what is told to it.
+/// An end of an association, and the events that it received.
 struct End {
     association: Association<Watch>,
     watch: Arc<Watch>,
@@ -53,7 +53,7 @@ impl End {
         })
     }
 
-    /// Waits for what is next.
+    /// Waits for the next chunk or notification.
     fn next(&mut self) -> Result<Arrived> {
         for _ in 0..10_000 {
             match self.association.receive(&mut self.buffer)? {
@@ -77,7 +77,7 @@ fn connect(remote: SocketAddr) -> Result<End> {
     End::new(association, watch)
 }
 
-/// Both ends of an association that is up, and has said so.
+/// Returns both ends of an association that is up, after its notifications.
 fn pair(address: SocketAddr) -> Result<(End, End)> {
     let heard = Watch::new()?;
     let listener = listen(address, heard.clone())?;
@@ -101,7 +101,7 @@ fn pair(address: SocketAddr) -> Result<(End, End)> {
     Ok((near, far))
 }
 
-/// Octets that tell where they are.
+/// Returns octets whose values depend on their position.
 fn octets(len: usize) -> Result<KVec<u8>> {
     let mut octets = KVec::with_capacity(len, GFP_KERNEL)?;
     for at in 0..len {
@@ -218,7 +218,7 @@ pub(super) fn acknowledgement_is_seen_and_takes_no_memory() -> Result<bool> {
     let woken = near.association.unacknowledged() == 0
         || wait(|| near.watch.count(Event::Writable) > before);
     let acknowledged = wait(|| near.association.unacknowledged() == 0);
-    // SCTP tells nothing that somebody would have to receive.
+    // SCTP queues no notification that somebody would have to receive.
     let told = near.association.receive(&mut near.buffer)?;
     Ok(asked && woken && acknowledged && told == Arrived::Nothing)
 }

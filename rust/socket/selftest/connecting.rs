@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connecting and listening.
+//! Tests of connecting and listening.
 
 use super::fixture::accept;
 use super::fixture::connect;
@@ -102,7 +102,7 @@ pub(super) fn families_share_a_port() -> Result<bool> {
 
 pub(super) fn listener_has_an_interface() -> Result<bool> {
     let (net, settings) = (Net::init(), Settings::default());
-    // The loopback interface is the first of each namespace. No interface has the other number.
+    // The loopback interface is the first of each namespace. No interface has the other index.
     let [here, elsewhere] = [1, 1_000_000].map(|interface| {
         let events = Watch::new()?;
         Listener::new(&net, LOOPBACK, Some(interface), 1, &settings, events)
@@ -132,7 +132,7 @@ pub(super) fn earlier_events_are_told() -> Result<bool> {
     }) {
         return Ok(false);
     }
-    // Let the octets arrive before anybody listens.
+    // The octets are to arrive before anybody listens.
     for _ in 0..20 {
         pause();
     }

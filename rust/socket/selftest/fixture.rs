@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Two ends of a connection, what they heard, and frames to send.
+//! Two ends of a connection, the events that they received, and frames to send.
 //!
-//! A frame of the tests is its length in four octets, high one first, then octets that tell where they are.
+//! A frame of the tests is its length in four octets, high one first, then octets whose values
+//! depend on their position.
 
 use crate::Connection;
 use crate::Event;
@@ -30,7 +31,7 @@ pub(super) const HEAD: usize = 4;
 pub(super) const LOOPBACK: SocketAddr =
     SocketAddr::new(core::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// Counts what it hears.
+/// A counter of events.
 pub(super) struct Watch {
     told: [Atomic<usize>; 4],
 }
@@ -51,12 +52,12 @@ impl Watch {
         }
     }
 
-    /// How often it heard of `event`.
+    /// Returns the number of events of this kind.
     pub(super) fn count(&self, event: Event) -> usize {
         self.counter(event).load(Relaxed)
     }
 
-    /// How often it heard of anything.
+    /// Returns the number of all events.
     pub(super) fn total(&self) -> usize {
         self.told.iter().map(|told| told.load(Relaxed)).sum()
     }
@@ -68,7 +69,7 @@ impl Events for Watch {
     }
 }
 
-/// Waits until `done`, for ten seconds at most. Whether it was.
+/// Waits until `done`, for ten seconds at most. Says whether it was.
 pub(super) fn wait(mut done: impl FnMut() -> bool) -> bool {
     for _ in 0..10_000 {
         if done() {
@@ -106,14 +107,14 @@ pub(super) fn accept(listener: &Listener<Watch>) -> Result<Connection<Watch>> {
     Err(EAGAIN)
 }
 
-/// A connection that is open.
+/// An established connection.
 pub(super) struct Pair {
     pub(super) near: Connection<Watch>,
     pub(super) far: Connection<Watch>,
 }
 
 impl Pair {
-    /// Both ends with the same settings.
+    /// Creates a connection with the same settings at both ends.
     pub(super) fn new(settings: &Settings) -> Result<Self> {
         Self::at(LOOPBACK, settings)
     }
@@ -129,7 +130,7 @@ impl Pair {
     }
 }
 
-/// A frame of `len` octets, the `number`th.
+/// Returns a frame of `len` octets, the `number`th.
 pub(super) fn frame(len: usize, number: usize) -> Result<KVec<u8>> {
     let mut frame = KVec::with_capacity(len, GFP_KERNEL)?;
     frame.extend_from_slice(&u32::try_from(len)?.to_be_bytes(), GFP_KERNEL)?;
@@ -141,20 +142,21 @@ pub(super) fn frame(len: usize, number: usize) -> Result<KVec<u8>> {
     Ok(frame)
 }
 
-/// What the head of a frame says.
+/// Reads the length of a frame from its head.
 pub(super) fn length(head: &[u8]) -> Result<usize> {
     let octets = head.first_chunk().ok_or(EINVAL)?;
     usize::try_from(u32::from_be_bytes(*octets)).map_err(|_| eproto())
 }
 
-/// What was looked for.
+/// The outcome of a look at the far end.
 pub(super) enum Seen {
     Frame,
     Other,
 }
 
-/// Sends `octets` in portions of at most `portion`, each a segment of its own, and looks at the far end in between: `look` is called
-/// until it said as often as `frames` that it took a frame. Whether that came to pass.
+/// Sends `octets` in portions of at most `portion`, each a segment of its own, and receives at the
+/// far end in between: `look` is called until it took as many frames as `frames`. Says whether that
+/// came to pass.
 pub(super) fn exchange(
     pair: &mut Pair,
     octets: &[u8],
@@ -186,7 +188,7 @@ pub(super) fn exchange(
     Ok(false)
 }
 
-/// Takes the next frame, if it is whole, and compares it with `expected` in all ways there are.
+/// Takes the next frame, if it is complete, and compares it with `expected` in all possible ways.
 pub(super) fn take(connection: &mut Connection<Watch>, expected: &[u8]) -> Result<Seen> {
     connection.receive(|frames| {
         let Next::Whole(frame) = frames.next(HEAD, length)? else {
@@ -213,15 +215,15 @@ pub(super) fn take(connection: &mut Connection<Watch>, expected: &[u8]) -> Resul
     })
 }
 
-/// As a consumer's memory is copied to.
+/// Copies octets of a frame as to a consumer's memory.
 pub(super) fn copy_to(frame: &crate::Frame<'_, '_>, offset: usize, to: &mut [u8]) -> Result {
     let address = core::ptr::NonNull::from(&mut *to).cast();
-    // SAFETY: The slice is there during this call, in which nobody uses it but by this piece.
+    // SAFETY: The slice is there during this call, in which only this piece uses it.
     let piece = unsafe { iwraw::memory::Piece::new(address, u32::try_from(to.len())?) };
     frame.copy_to(offset, piece)
 }
 
-/// Sends octets, the last of which is urgent. Returns how many TCP took.
+/// Sends octets, the last of which is urgent. Returns the number that TCP took.
 pub(super) fn send_urgent(connection: &Connection<Watch>, octets: &[u8]) -> Result<usize> {
     let mut vector = iwraw::kvec {
         iov_base: octets.as_ptr().cast_mut().cast(),
@@ -231,7 +233,7 @@ pub(super) fn send_urgent(connection: &Connection<Watch>, octets: &[u8]) -> Resu
         msg_flags: iwraw::MSG_OOB | iwraw::MSG_DONTWAIT | iwraw::MSG_NOSIGNAL,
         ..Default::default()
     };
-    // SAFETY: The socket is there as long as `connection`, and TCP reads the octets during the call.
+    // SAFETY: `connection` owns the socket, and TCP reads the octets during the call.
     let taken = unsafe {
         let socket = connection.socket().as_raw();
         iwraw::kernel_sendmsg(socket, &mut message, &mut vector, 1, octets.len())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Frames that are found in the receive queue.
+//! Tests of frames that are found in the receive queue.
 
 use super::fixture::copy_to;
 use super::fixture::exchange;
@@ -144,7 +144,7 @@ pub(super) fn portions_are_bounded() -> Result<bool> {
     Ok(portion()? == (66, true) && portion()? == (24, false))
 }
 
-/// The second urgent octet is what makes TCP skip the first.
+/// The second urgent octet makes TCP skip the first.
 pub(super) fn urgent_octets_stay() -> Result<bool> {
     let mut pair = Pair::new(&Settings::default())?;
     let whole = frame(600, 5)?;
@@ -168,7 +168,7 @@ pub(super) fn stream_ends_between_frames_or_within() -> Result<bool> {
         if octets == 100 && !matches!(take(&mut pair.far, &whole)?, Seen::Frame) {
             return Ok(false);
         }
-        // However often it is looked.
+        // The outcome is the same each time.
         for _ in 0..2 {
             let ended = pair.far.receive(|frames| {
                 matches!(
@@ -196,7 +196,7 @@ pub(super) fn part_has_an_age() -> Result<bool> {
     for _ in 0..5 {
         pause();
     }
-    // More of it does not make it younger.
+    // More octets do not make it younger.
     let (more, last) = second.split_at_checked(20).ok_or(EINVAL)?;
     if !send(&mut pair.near, more)? || !arrived(&mut pair.far, 80) {
         return Ok(false);

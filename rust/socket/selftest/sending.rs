@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sending to a peer that does not receive.
+//! Tests of sending to a peer that does not receive.
 
 use super::fixture::accept;
 use super::fixture::listen;
@@ -20,7 +20,7 @@ use crate::MAX_PIECES;
 use kernel::error::Error;
 use kernel::prelude::*;
 
-/// Sends until there is no room. Returns how many octets TCP took.
+/// Sends until there is no space. Returns the number of octets that TCP took.
 fn fill(pair: &mut Pair) -> Result<usize> {
     let octets = KVec::from_elem(0_u8, 65_536, GFP_KERNEL)?;
     let mut all = 0;
@@ -44,7 +44,7 @@ pub(super) fn full_connection_wakes() -> Result<bool> {
     let far = accept(&listener)?;
     let mut pair = Pair { near, far };
     let mut left = fill(&mut pair)?;
-    // What is still on its way may make room.
+    // Octets that are still under way may free space.
     for _ in 0..20 {
         pause();
         left += fill(&mut pair)?;

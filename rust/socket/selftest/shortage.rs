@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A shortage of memory.
+//! Simulation of a shortage of memory.
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering;
 use kernel::prelude::*;
 
-/// Allocations since the shortage began, from 1. 0: there is none.
+/// The number of allocations since the shortage began, from 1; 0 without one.
 static ALLOCATIONS: AtomicU32 = AtomicU32::new(0);
 
-/// As long as it is there, every other allocation for a frame that is put together fails.
+/// A shortage of memory: as long as it is there, every other allocation for reassembly fails.
 pub(crate) struct Shortage;
 
 impl Shortage {
@@ -18,7 +18,7 @@ impl Shortage {
         Self
     }
 
-    /// Fails if it is the turn of a failure.
+    /// Fails every other time.
     pub(crate) fn strike() -> Result {
         match ALLOCATIONS.load(Ordering::Relaxed) {
             0 => Ok(()),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sending from pages, without a copy.
+//! Tests of sending from pages, without a copy.
 
 use super::fixture::frame;
 use super::fixture::pause;
@@ -12,13 +12,13 @@ use crate::Pages;
 use crate::Settings;
 use kernel::prelude::*;
 
-/// Octets of a frame that begins on one page and ends on another.
+/// The length of a frame that begins on one page and ends on another.
 const LEN: usize = 6_000;
 
-/// Octets of the pages of a test.
+/// The size of the pages of a test in octets.
 const ALL: usize = 16_384;
 
-/// Writes the `number`th frame to the room of `pages`, and gives it to TCP.
+/// Writes the `number`th frame to the free space of `pages`, and lends it to TCP.
 fn splice(pair: &mut Pair, pages: &mut Pages, number: usize) -> Result<KVec<u8>> {
     let frame = frame(LEN, number)?;
     let room = pages.room().get_mut(..LEN).ok_or(EINVAL)?;
@@ -37,7 +37,7 @@ fn splice(pair: &mut Pair, pages: &mut Pages, number: usize) -> Result<KVec<u8>>
     Err(EAGAIN)
 }
 
-/// Whether the far end gets this frame next.
+/// Says whether the far end receives this frame next.
 fn arrives(pair: &mut Pair, frame: &[u8]) -> bool {
     wait(|| matches!(take(&mut pair.far, frame), Ok(Seen::Frame)))
 }
@@ -46,7 +46,7 @@ pub(super) fn pages_are_lent() -> Result<bool> {
     let mut pair = Pair::new(&Settings::default())?;
     let mut pages = Pages::new(ALL / 4_096)?;
     let first = splice(&mut pair, &mut pages, 1)?;
-    // The far end has not read them, so TCP has them still.
+    // The far end has not read them, so TCP has references still.
     let lent = !pages.reclaim() && pages.left() == ALL - LEN && pages.room().len() == ALL - LEN;
     let second = splice(&mut pair, &mut pages, 2)?;
     Ok(lent

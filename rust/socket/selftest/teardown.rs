@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The end of connections and listeners, while others use them.
+//! Tests of the end of connections and listeners, while others use them.
 
 use super::fixture::accept;
 use super::fixture::connect;
@@ -24,10 +24,10 @@ use kernel::sync::atomic::Release;
 use kernel::sync::Arc;
 use kernel::workqueue;
 
-/// A port that is not given out to those who ask for any.
+/// A port that is not assigned to sockets that ask for any.
 const PORT: u16 = 20_051;
 
-/// Something that runs meanwhile on another CPU, if there is one.
+/// Work that runs meanwhile on another CPU, if there is one.
 struct Meanwhile {
     is_over: Arc<Atomic<bool>>,
 }
@@ -72,7 +72,7 @@ pub(super) fn no_event_after_detaching() -> Result<bool> {
     let listener = listen(LOOPBACK, &settings)?;
     for round in 0..50 {
         let mut near = connect(listener.local_address()?, &settings)?;
-        // Octets arrive while the child has no events, gets them, and loses them.
+        // Octets arrive while the child has no receiver of events, gets one, and loses it.
         let pump = Meanwhile::begin(move || pump(&mut near))?;
         let mut far = accept(&listener)?;
         for _ in 0..round % 4 {
@@ -154,7 +154,7 @@ pub(super) fn listener_goes_while_peers_connect() -> Result<bool> {
     let stopped = stop.clone();
     let peers = Meanwhile::begin(move || {
         while !stopped.load(Acquire) {
-            // Refused or not, it goes at once.
+            // It is dropped at once, whether it was refused or not.
             drop(connect(address, &Settings::default()));
         }
     })?;
@@ -168,7 +168,7 @@ pub(super) fn listener_goes_while_peers_connect() -> Result<bool> {
         pause();
         while let Some(child) = listener.accept()? {
             accepted += 1;
-            // With and without somebody who listens.
+            // With and without a receiver of events.
             if accepted % 2 == 0 {
                 drop(child.attach(Watch::new()?)?);
             }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is measured: each operation as one function that is not inlined. What moves octets is not in it.
+//! The measured operations, each as one function that is not inlined. Copying of octets is not
+//! included.
 
 use rdmap::order::Order;
 use rdmap::sink;
@@ -62,7 +63,7 @@ impl Memory for One {
     }
 }
 
-/// Octets of a message of one segment.
+/// The length of a message of one segment in octets.
 pub const LENGTH: u32 = 1024;
 
 /// A Send of one segment.
@@ -95,7 +96,7 @@ pub fn sink<O: Order>(order: O) -> Sink<O, Queues> {
     sink
 }
 
-/// From the posting of a request to its completion.
+/// Runs a request from its posting to its completion.
 #[inline(never)]
 pub fn send(source: &mut Source<Queues>, operation: Operation) -> bool {
     let request = Request {
@@ -118,7 +119,7 @@ pub fn send(source: &mut Source<Queues>, operation: Operation) -> bool {
     posted && shown && done == Some(Status::Success)
 }
 
-/// The header of the segment that `operation` becomes.
+/// Returns the header of the segment that `operation` becomes.
 pub fn header(operation: Operation) -> Vec<u8> {
     let mut source = source::<rdmap::order::Arrival>();
     let request = Request {
@@ -132,7 +133,7 @@ pub fn header(operation: Operation) -> Vec<u8> {
     }
 }
 
-/// From the arrival of a segment to what is delivered.
+/// Receives a segment, from its arrival to its delivery.
 #[inline(never)]
 pub fn receive<O: Order>(sink: &mut Sink<O, Queues>, key: O::Key, header: &[u8]) -> bool {
     let length = header.len() + 1024;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! All tests that stand outside the crate, one claim a module.
+//! All tests that stand outside the crate, in one module for each claim.
 
 mod cm;
 mod codec;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Events towards iw_cm against an automaton of what it stops the machine for.
+//! Events towards iw_cm against an automaton of the states in which it has a `BUG_ON`.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -35,7 +35,7 @@ struct IwCm {
     events: Vec<&'static str>,
 }
 
-/// What a provider has of it.
+/// A provider's reference to the automaton.
 struct Reference(Rc<RefCell<IwCm>>);
 
 impl Drop for Reference {
@@ -125,12 +125,12 @@ proptest! {
         prop_assert_eq!(cm.references, 0);
         let fails = matches!((active, choice), (true, Choice::DowncallFails))
             || !active && !matches!(choice, Choice::Accepted);
-        // No event before a downcall that fails; else exactly one answer, and one end.
+        // There is no event before a downcall that fails; else exactly one reply, and one end.
         prop_assert_eq!(cm.events.is_empty(), fails);
         prop_assert_eq!(cm.state == State::Idle, !fails);
         let answers = cm.events.iter().filter(|name| **name != "close").count();
         prop_assert!(answers <= 1);
-        // The peer's answer is what iw_cm hears, if it has room for that.
+        // iw_cm receives the peer's reply, if it has room for that.
         let heard = !(active && no_memory && !private_data.is_empty());
         let is_there = matches!(choice, Choice::Accepted) && heard;
         prop_assert_eq!(cm.events.last() == Some(&"close"), is_there);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What holds for every header, Terminate and control message, and what hostile ones come to.
+//! Properties of every header, Terminate and control message, and hostile ones.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -210,7 +210,7 @@ fn wrong_versions_are_named_by_layer() {
     assert_eq!(refused(with(&[(0, 0x40)])), Code::new(1, 2, 6));
     assert_eq!(refused(with(&[(0, 0x42)])), Code::new(1, 2, 6));
     assert_eq!(refused(with(&[(0, 0xc0), (1, 0x40)])), Code::new(1, 1, 4));
-    // That of the RDMA Consortium is none of ours.
+    // The version of the RDMA Consortium is not supported.
     assert_eq!(refused(with(&[(1, 0x03)])), Code::new(0, 2, 5));
     assert_eq!(refused(with(&[(1, 0x83)])), Code::new(0, 2, 5));
 }
@@ -300,8 +300,8 @@ fn codes_are_those_of_the_registries() {
     }
 }
 
-/// RFC 5040, section 4.8: behind the control word there may be the length of a segment (M), its DDP header (D) and that of
-/// a Read Request (R).
+/// RFC 5040, section 4.8: behind the control word there may be the length of a segment (M), its DDP
+/// header (D) and that of a Read Request (R).
 #[test]
 fn terminate_is_read_as_its_bits_say() {
     let mut payload = vec![0x11, 0x02, 0, 0, 0, 46];

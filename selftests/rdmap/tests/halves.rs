@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Both halves of one stream, in two contexts: what one does between two calls of the other.
+//! Both halves of one stream, in two contexts: calls of one between two calls of the other.
 
 use rdmap::order::Arrival;
 use rdmap::order::Order;
@@ -30,7 +30,7 @@ struct Stream {
 }
 
 impl Stream {
-    /// A stream that takes one Read Request at a time.
+    /// Creates a stream with an IRD of one.
     fn new() -> Self {
         let inbound = vec![Inbound::default(); 1];
         let (receives, outstanding) = (vec![Receive::default(); 1], vec![Outstanding::default()]);
@@ -46,7 +46,7 @@ impl Stream {
         }
     }
 
-    /// The peer's next Read Request arrives.
+    /// Receives the peer's next Read Request.
     fn request(&mut self) -> Result<(), Refusal> {
         self.requests += 1;
         let segment = request(self.requests, read_of(9, 200));
@@ -59,7 +59,7 @@ impl Stream {
         Ok(())
     }
 
-    /// The next segment is shown. Says whether it is the last one of a response.
+    /// Peeks at the next segment. Says whether it is the last one of a response.
     fn next(&mut self, mulpdu: u32) -> bool {
         let Some(Outgoing::Segment { answered, .. }) = self.source.next(mulpdu, &Answers) else {
             panic!("there is none");
@@ -71,7 +71,7 @@ impl Stream {
     }
 }
 
-/// It has the last segment, and the send context is not back from the lower layer.
+/// The peer has the last segment, and the sending context is not back from the lower layer.
 #[test]
 fn peer_may_ask_again_as_soon_as_it_has_the_response() {
     let mut stream = Stream::new();
@@ -87,7 +87,7 @@ fn peer_may_ask_again_as_soon_as_it_has_the_response() {
     }
 }
 
-/// The last segment is shown, the lower layer does not take it, and the peer did not wait for it.
+/// The last segment is offered, the lower layer does not take it, and the peer did not wait for it.
 #[test]
 fn peer_that_does_not_wait_for_the_response_has_one_request_more_for_a_moment() {
     let mut stream = Stream::new();
@@ -98,7 +98,7 @@ fn peer_that_does_not_wait_for_the_response_has_one_request_more_for_a_moment() 
         panic!("a third request finds room");
     };
     assert_eq!(code(fault), (1, 2, 2));
-    // What is there is answered in its order, cut anew.
+    // The requests are answered in their order, cut anew.
     let lasts = [false, true, false, true].map(|_| {
         let last = stream.next(128);
         stream.source.handed().unwrap();

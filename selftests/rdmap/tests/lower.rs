@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What holds for every stream of FPDUs, start-up frame, window of numbers and session.
+//! Properties of every stream of FPDUs, start-up frame, window of numbers and session.
 
 use std::collections::BTreeSet;
 
@@ -43,7 +43,7 @@ fn start(markers: bool) -> Position {
     }
 }
 
-/// The stream of these ULPDUs.
+/// Returns the stream of these ULPDUs.
 fn stream_of(ulpdus: &[Vec<u8>], markers: bool, crc: bool) -> Vec<u8> {
     let (mut stream, mut at) = (Vec::new(), start(markers));
     for ulpdu in ulpdus {
@@ -58,7 +58,7 @@ fn stream_of(ulpdus: &[Vec<u8>], markers: bool, crc: bool) -> Vec<u8> {
     stream
 }
 
-/// The ULPDUs of a stream that arrives in pieces.
+/// Returns the ULPDUs of a stream that arrives in pieces.
 fn received(
     stream: &[u8],
     pieces: &[usize],
@@ -304,8 +304,8 @@ fn private_data_of_revision_2_is_whole_without_s() {
     assert_eq!(frame.private_data, b"\x00\x04\x00\x02hi");
 }
 
-/// RFC 6581, section 9.1: a responder takes as many Reads as the initiator wants to send, or refuses; an initiator raises
-/// its IRD to what the responder sends.
+/// RFC 6581, section 9.1: a responder takes as many Reads as the initiator wants to send, or
+/// refuses; an initiator raises its IRD to what the responder sends.
 #[test]
 fn either_end_takes_more_reads_than_it_offered_up_to_its_limit() {
     let offer = Offer {
@@ -342,7 +342,8 @@ fn either_end_takes_more_reads_than_it_offered_up_to_its_limit() {
     }
 }
 
-/// What MPA tells of a wrong CRC: the stream fails, and the peer is told before anybody closes TCP.
+/// MPA reports a wrong CRC: the stream fails, and the peer receives a Terminate before TCP is
+/// closed.
 #[test]
 fn nothing_behind_a_wrong_crc_is_delivered_and_the_peer_is_told() {
     let ulpdus = [1, 2, 3].map(|msn| send(msn, 0, true, &[7; 20]));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! This crate and `selftests/iwpeer`, a codec that does not share code with it, read each other's octets.
+//! This crate and `selftests/iwpeer`, a codec that does not share code with it, read each other's
+//! octets.
 //!
-//! What this crate decodes is written as fields again, so one comparison of fields serves all formats.
+//! Decoded octets are written as fields again, so one comparison of fields serves all formats.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -53,7 +54,7 @@ fn vectors_of_iwpeer_decode_to_their_fields() {
         differences.len(),
         differences.join("\n")
     );
-    // A set that lost one of the formats would pass without a word.
+    // A set that lost one of the formats would pass silently.
     for kind in ["startup", "fpdu", "segment", "sctp"] {
         assert!(
             kinds.get(kind).is_some_and(|count| *count > 40),

@@ -16,7 +16,7 @@ use crate::model::Lower;
 use crate::model::Wrong;
 use crate::streams::random;
 
-/// All of them. Those that are marked are none over a lower layer that keeps the order.
+/// All bugs. The marked ones are no bugs over a lower layer that keeps the order.
 const BUGS: [(Bug, bool); 15] = [
     (Bug::PlacedEarly, false),
     (Bug::PlacedAside, false),
@@ -35,9 +35,10 @@ const BUGS: [(Bug, bool); 15] = [
     (Bug::SinksOverlap, true),
 ];
 
-/// Says whether a schedule goes wrong: it stops, or an end complains although nobody did wrong.
+/// Says whether a schedule goes wrong: it panics, or an end reports a fault although nobody broke a
+/// rule.
 fn is_found<L: Lower>(seed: u64, bug: Option<Bug>) -> bool {
-    // Rights are missed by who does wrong only.
+    // Ignored rights are noticed only when a peer breaks a rule.
     let wrong = (bug == Some(Bug::RightsIgnored)).then_some(Wrong::WriteReadOnly);
     let run = catch_unwind(|| model::run::<L>(&mut random(seed), 20, wrong, bug));
     run.map_or(true, |summary| wrong.is_none() && !summary.codes.is_empty())

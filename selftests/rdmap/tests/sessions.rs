@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Both ends of a session over SCTP that delivers chunks in any order, until the stream is free again.
+//! Both ends of a session over SCTP that delivers chunks in any order, until the stream is free
+//! again.
 //!
-//! Both ends keep the rules, so neither may find one broken: that is how a control message that overtook another one, or a
-//! segment that came before its time, would show.
+//! Both ends keep the rules, so neither may find one broken: that is how a control message that
+//! overtook another one, or a segment that came too early, would show.
 
 use rdmap::enhanced::Enhanced;
 use rdmap::order::Order;
@@ -26,7 +27,7 @@ use rdmap::sctp::window::WORDS;
 use crate::model::Choices;
 use crate::streams::Random;
 
-/// What SCTP carries.
+/// A chunk that SCTP carries.
 struct Flying {
     ppid: u32,
     payload: Vec<u8>,
@@ -64,7 +65,8 @@ impl End {
     }
 
     fn on(&mut self, event: Event, wire: &mut Vec<Flying>) -> Action {
-        // The kind of the answer is that of the Initiate, which a session that is over has forgotten.
+        // The kind of the answer is that of the Initiate, which a session that is over has
+        // forgotten.
         let was_enhanced = self.session.is_enhanced();
         let action = self.session.on(event);
         self.begun |= self.session.state() != State::Free;
@@ -132,7 +134,7 @@ impl End {
     }
 }
 
-/// Returns what the active side was told, and how many segments were placed.
+/// Returns the indications to the active side, and the number of placed segments.
 fn run(choices: &mut impl Choices) -> (Vec<Tell>, u64) {
     let mut ends = [End::new(false), End::new(choices.one_in(8))];
     let mut wires: [Vec<Flying>; 2] = [Vec::new(), Vec::new()];
@@ -187,7 +189,7 @@ fn run(choices: &mut impl Choices) -> (Vec<Tell>, u64) {
             }
             6 if choices.one_in(64) => {
                 if end.on(Event::Timeout, wire).abort {
-                    // The association is gone, and all that SCTP had to carry.
+                    // The association is gone, with everything that SCTP had to carry.
                     wires.iter_mut().for_each(Vec::clear);
                     for (end, wire) in ends.iter_mut().zip(&mut wires) {
                         end.on(Event::Lost, wire);
@@ -217,7 +219,8 @@ fn run(choices: &mut impl Choices) -> (Vec<Tell>, u64) {
         .iter()
         .any(|end| end.sent.last() == Some(&Function::Terminate));
     assert!(!opened || terminated || aborted);
-    // A Reject is the upper layer's; who has no room for one more says Terminate, and tells nobody.
+    // A Reject is the upper layer's; an end that reached its limit sends a Terminate, without an
+    // indication.
     if passive.full && !aborted {
         assert_eq!(passive.sent, [Function::Terminate]);
         assert!(passive.told.is_empty());

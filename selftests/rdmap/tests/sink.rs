@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The receive half alone: what each hostile segment comes to, and what is delivered when.
+//! Tests of the receive half alone: refusals of hostile segments, and the time of deliveries.
 
 mod reads;
 mod reordered;
@@ -43,7 +43,7 @@ impl Slots for Queues {
     type Outstanding = Vec<Outstanding>;
 }
 
-/// Memory that answers what the STag says: 0 to 5 are denials, all else is allowed.
+/// Memory whose answer depends on the STag: 0 to 5 are denials, everything else is allowed.
 pub struct Answers;
 
 impl Answers {
@@ -161,13 +161,13 @@ pub fn code(fault: Fault) -> (u8, u8, u8) {
     (layer, etype, code)
 }
 
-/// The same octets, said to be a tagged segment.
+/// Marks the octets as a tagged segment.
 pub fn as_tagged(mut segment: Vec<u8>) -> Vec<u8> {
     segment[0] |= 0x80;
     segment
 }
 
-/// What a stream that is just open makes of these segments: the last of them is refused.
+/// Returns the code with which a new stream refuses the last of these segments.
 pub fn refused(segments: &[Vec<u8>]) -> (u8, u8, u8) {
     let mut sink = ordered();
     let (last, before) = segments.split_last().unwrap();
@@ -181,14 +181,14 @@ pub fn refused(segments: &[Vec<u8>]) -> (u8, u8, u8) {
     assert_eq!(terminate.segment_length, u16::try_from(last.len()).ok());
     let header = terminate.header.unwrap();
     assert_eq!(header.as_slice(), &last[..header.len()]);
-    // Nothing is placed afterwards, and nothing is complained about.
+    // Nothing is placed afterwards, and nothing is reported.
     let good = tagged(false, 9, 0, true, &[1]);
     assert_eq!(arrive(&mut sink, (), &good), Ok(Place::Nothing));
     assert_eq!(arrive(&mut sink, (), last), Ok(Place::Nothing));
     code(fault)
 }
 
-/// What the delivery of these segments fails with.
+/// Returns the fault of the delivery of these segments.
 pub fn undeliverable(segments: &[Vec<u8>]) -> Fault {
     let mut sink = ordered();
     for segment in segments {

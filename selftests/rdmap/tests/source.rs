@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The send half alone: how messages are cut, when what is sent, and when what is complete.
+//! Tests of the transmit half alone: cutting of messages, scheduling, and the time of completions.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -47,7 +47,7 @@ impl Slots for Queues {
     type Answers = Vec<Answer>;
 }
 
-/// Memory that is there, or was.
+/// Memory that exists, or existed.
 struct All(Result<(), Denied>);
 
 impl Memory for All {
@@ -71,7 +71,7 @@ fn source_over(ord: u16, in_order: bool) -> Source<Queues> {
     Source::new(vec![Posted::EMPTY; 8], answers, ord, in_order)
 }
 
-/// The proof that the receive half of a stream is closed.
+/// Returns the proof that the receive half of a stream is closed.
 fn closed() -> Closed {
     struct None;
     impl sink::Slots for None {
@@ -138,7 +138,7 @@ fn answer(length: u32, sink_offset: u64) -> Answer {
     }
 }
 
-/// A segment: its header, and how much payload it has.
+/// A segment: its header, and the length of its payload.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     header: Header,
@@ -164,7 +164,7 @@ impl Seen {
     }
 }
 
-/// All that goes out now.
+/// Returns everything that is sent now.
 fn drain(source: &mut Source<Queues>, mulpdu: u32) -> Vec<Seen> {
     let mut seen = Vec::new();
     while let Some(outgoing) = source.next(mulpdu, &THERE) {
@@ -193,7 +193,7 @@ fn opcodes(seen: &[Seen]) -> Vec<u8> {
         .collect()
 }
 
-/// A capture of the seed's author: MTU 1500, TCP time stamps.
+/// A capture with an MTU of 1500 and TCP time stamps.
 #[test]
 fn gv05_read_response_of_1500_octets() {
     let mulpdu = frame::mulpdu(1448, false);
@@ -313,7 +313,7 @@ fn read_to(offset: u64, length: u32) -> Request {
     request
 }
 
-/// Segments that come in any order are told apart by where they go.
+/// The destination identifies segments that come in any order.
 #[test]
 fn reads_whose_sinks_overlap_wait_for_each_other_where_segments_do_not_keep_their_order() {
     let requests = [read_to(100, 10), read_to(110, 10), read_to(105, 1), send(1)];
@@ -441,7 +441,7 @@ fn answers_keep_the_order_of_the_requests() {
     assert_eq!(order, [10, 20, 30]);
 }
 
-/// The payload of the Terminate that goes out next.
+/// Returns the payload of the Terminate that is sent next.
 pub fn terminate(source: &mut Source<Queues>) -> Terminate {
     let Some(Outgoing::Segment { header, .. }) = source.next(128, &THERE) else {
         panic!("there is none");
@@ -472,7 +472,7 @@ fn terminate_is_the_last_and_the_first_fault_wins() {
     assert_eq!(told.header, None);
     assert!(source.is_over());
     assert_eq!(source.next(128, &THERE), None);
-    // What the lower layer still has cannot be given back.
+    // Segments that the lower layer still has keep their requests from completing.
     assert_eq!(source.complete(), None);
     source.taken(1);
     let flushed = |number| {
@@ -561,7 +561,8 @@ fn local() -> Request {
     }
 }
 
-/// The sink is still open: the response may be placed where the upper layer would already use the memory again.
+/// The receive half is still open: the response may be placed where the upper layer would already
+/// use the memory again.
 #[test]
 fn read_that_left_is_not_flushed_before_the_stream_is_closed() {
     let mut source = source(2);

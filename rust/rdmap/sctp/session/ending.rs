@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How segments flow and a session ends (RFC 5043, sections 6.1, 6.2 and 6.6).
+//! Open and ending sessions (RFC 5043, sections 6.1, 6.2 and 6.6).
 
 use crate::sctp::chunk::Function;
 use crate::sctp::session::event::Action;
@@ -31,7 +31,7 @@ impl Session {
                 turn,
                 ..
             } => {
-                // The last chunk of the peer's is its last.
+                // Nothing may follow the Terminate.
                 if self.end.is_some() || self.newest >= turn {
                     return self.fail();
                 }
@@ -98,7 +98,8 @@ impl Session {
 
     pub(super) fn quiesce(&mut self, event: Event) -> Action {
         match event {
-            // The Terminate of a peer that broke a rule may never come, and without it the stream is never free.
+            // The Terminate of a peer that broke a rule may never come, and without it the stream
+            // is never free.
             Event::Timeout => {
                 return Action {
                     abort: true,
@@ -110,7 +111,7 @@ impl Session {
                 turn,
                 ..
             } => self.end = Some(turn),
-            // No chunk of the peer's is on its way any more.
+            // No chunk of the peer is under way any more.
             Event::Reached(turn) if self.end.is_some_and(|end| turn > end) => {
                 self.peer_ended = true;
             }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What happens to a session, and what comes of it (RFC 5043, section 6).
+//! Events of a session and the actions that they cause (RFC 5043, section 6).
 
 use crate::order::Turn;
 use crate::sctp::chunk::Function;
 
-/// Where a session is.
+/// The state of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// There is none: the stream can be used.
+    /// There is no session: the stream can be used.
     Free,
     /// The Initiate was sent. Its answer is awaited.
     AwaitAnswer,
@@ -16,54 +16,57 @@ pub enum State {
     AwaitUser,
     /// Segments flow.
     Open,
-    /// The upper layer disconnected. What the peer still sends is delivered until its Terminate.
+    /// The upper layer disconnected. The peer's segments are delivered until its Terminate.
     Closing,
-    /// A rule was broken, or a Terminate Message was sent. What the peer still sends means nothing.
+    /// A rule was broken, or a Terminate Message was sent. The peer's segments are ignored.
     Failing,
-    /// Over, but chunks may still be on their way.
+    /// The session is over, but chunks may still be under way.
     Quiesce,
 }
 
-/// What happens.
+/// An event of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The upper layer connects: the association is up, the peer has announced DDP, and the stream is free.
+    /// The upper layer connects: the association is up, the peer has announced DDP, and the stream
+    /// is free.
     Connect {
-        /// With the enhanced functions.
+        /// The enhanced functions are used.
         enhanced: bool,
     },
-    /// A control message arrived, of this turn.
+    /// A control message arrived.
     Control {
-        /// What it says.
+        /// Its function.
         function: Function,
         /// It is of the enhanced kind.
         enhanced: bool,
-        /// Its place in the peer's order.
+        /// Its position in the peer's order.
         turn: Turn,
-        /// There are as many undecided Initiates as may be.
+        /// The limit of undecided Initiates is reached.
         full: bool,
     },
-    /// A DDP Segment arrived, of this turn. Its octets are not placed yet.
+    /// A DDP Segment arrived. Its octets are not placed yet.
     Segment {
-        /// Its place in the peer's order.
+        /// Its position in the peer's order.
         turn: Turn,
     },
-    /// All turns below this one are placed, and what they complete is delivered. On a stream that failed: have arrived.
+    /// All chunks below this sequence number are placed, and the messages that they complete are
+    /// delivered. On a stream that failed they have just arrived.
     Reached(Turn),
-    /// A chunk arrived that RFC 5043 does not know, or whose number cannot be.
+    /// A chunk arrived that RFC 5043 does not know, or whose number is impossible.
     Illegal,
     /// The upper layer accepts.
     Accept,
     /// The upper layer refuses.
     Reject,
-    /// The upper layer disconnects, and all that it had to send is handed to SCTP.
+    /// The upper layer disconnects, and everything that it sent was passed to SCTP.
     Disconnect,
-    /// The stream failed, and the Terminate Message, if there is one, is handed to SCTP.
+    /// The stream failed, and the Terminate Message, if there is one, was passed to SCTP.
     Fail,
-    /// All that this end sent is acknowledged.
+    /// SCTP has nothing unacknowledged of this end (SCTP_SENDER_DRY_EVENT of RFC 6458).
     ///
-    /// A notification of SCTP's may be stale: more can have been sent between its queueing and its reading. The caller
-    /// holds the lock of the socket and sees that no chunk is unacknowledged before it passes this event.
+    /// Such a notification may be stale: more can have been sent between its queueing and its
+    /// reading. The caller holds the lock of the socket and verifies that no chunk is
+    /// unacknowledged before it passes this event.
     Dry,
     /// The peer took too long.
     Timeout,
@@ -71,32 +74,33 @@ pub enum Event {
     Lost,
 }
 
-/// What the upper layer is told.
+/// An indication to the upper layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tell {
     /// A peer wants to connect.
     Request,
     /// The peer accepted.
     Established,
-    /// The peer's upper layer refused.
+    /// The peer's upper layer rejected.
     Rejected,
-    /// The peer refused, but not its upper layer.
+    /// The peer refused below its upper layer.
     Refused,
     /// The session is over.
     Closed,
-    /// The association is gone, and the session with it.
+    /// The association is lost, and the session with it.
     Lost,
 }
 
-/// What is to be done.
+/// The actions that an event causes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Action {
-    /// Send this control message. [`Session::is_enhanced`](super::Session::is_enhanced) says of which kind.
+    /// The control message to send. [`Session::is_enhanced`](super::Session::is_enhanced) says of
+    /// which kind.
     pub send: Option<Function>,
-    /// Tell the upper layer.
+    /// The indication to the upper layer.
     pub tell: Option<Tell>,
     /// The segment that arrived may go to DDP.
     pub place: bool,
-    /// Abort the association.
+    /// The association is to be aborted.
     pub abort: bool,
 }

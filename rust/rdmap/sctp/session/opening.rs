@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a session begins (RFC 5043, sections 6.3 to 6.5): an Initiate and its answer.
+//! The opening of a session (RFC 5043, sections 6.3 to 6.5): an Initiate and its answer.
 
 use crate::sctp::chunk::Function;
 use crate::sctp::session::event::Action;
@@ -31,7 +31,7 @@ impl Session {
             } => {
                 self.enhanced = enhanced;
                 if full {
-                    // Its Initiate is all that the peer may have sent.
+                    // The peer can have sent nothing but its Initiate.
                     self.peer_ended = true;
                     return self.refuse(None);
                 }
@@ -48,7 +48,8 @@ impl Session {
 
     pub(super) fn await_answer(&mut self, event: Event) -> Action {
         let answer = match event {
-            // It has overtaken the Accept. Whoever connected has bound its queue pair, so it can be placed.
+            // It has overtaken the Accept. The active side has bound its queue pair, so it can be
+            // placed.
             Event::Segment { turn } if turn > 0 => {
                 self.newest = self.newest.max(turn);
                 return Action {
@@ -154,7 +155,8 @@ impl Session {
             Event::Control { .. } | Event::Segment { .. } | Event::Illegal => {
                 self.refuse(Some(Tell::Closed))
             }
-            // The active side sends nothing between its Initiate and the answer, and this Terminate is the answer.
+            // The active side sends nothing between its Initiate and the answer, and this Terminate
+            // is the answer.
             Event::Timeout | Event::Disconnect | Event::Fail => {
                 self.peer_ended = true;
                 self.refuse(Some(Tell::Closed))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a session remembers, and what ends it (RFC 5043, sections 6.2 and 6.6).
+//! The state of a session, and its end (RFC 5043, sections 6.2 and 6.6).
 
 use crate::order::Turn;
 use crate::sctp::chunk::Function;
@@ -8,16 +8,16 @@ use crate::sctp::session::event::Action;
 use crate::sctp::session::event::State;
 use crate::sctp::session::event::Tell;
 
-/// Where this end is with its own control messages.
+/// The progress of this end with its own control messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Own {
-    /// None sent.
+    /// None was sent.
     Silent,
-    /// The first one may not have arrived.
+    /// The first one was sent, and may not have arrived.
     Unconfirmed,
     /// The first one may not have arrived, and the Terminate waits until it has.
     Held,
-    /// The first one arrived.
+    /// The first one has arrived.
     Confirmed,
     /// The last one was sent.
     Ended,
@@ -30,14 +30,14 @@ pub struct Session {
     pub(super) enhanced: bool,
     pub(super) own: Own,
     pub(super) active: bool,
-    // The turn of the peer's Terminate, and the newest turn of a segment.
+    // The sequence number of the peer's Terminate, and the highest one of a segment.
     pub(super) end: Option<Turn>,
     pub(super) newest: Turn,
     pub(super) peer_ended: bool,
     pub(super) dry: bool,
 }
 impl Session {
-    /// A session that has not begun: the stream is free.
+    /// Creates a session that has not begun: the stream is free.
     #[inline]
     pub const fn new() -> Self {
         Self {
@@ -52,19 +52,19 @@ impl Session {
         }
     }
 
-    /// Where it is.
+    /// Returns the state.
     #[inline]
     pub const fn state(&self) -> State {
         self.state
     }
 
-    /// Its first control messages are of the enhanced kind.
+    /// Says whether its first control messages are of the enhanced kind.
     #[inline]
     pub const fn is_enhanced(&self) -> bool {
         self.enhanced
     }
 
-    /// Segments may be sent: they cannot overtake what must come first (section 6.6).
+    /// Says whether segments may be sent: they cannot overtake a control message (section 6.6).
     #[inline]
     pub fn may_send(&self) -> bool {
         self.state == State::Open
@@ -85,7 +85,7 @@ impl Session {
         }
     }
 
-    /// The peer broke a rule before the session was open.
+    /// Ends a session in which the peer broke a rule before it was open.
     pub(super) fn refuse(&mut self, tell: Option<Tell>) -> Action {
         self.state = State::Quiesce;
         Action {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The sequences of RFC 5043, section 6, and those that break its rules.
+//! Tests: the sequences of RFC 5043, section 6, and those that break its rules.
 
 use crate::order::Turn;
 use crate::sctp::chunk::Chunk;
@@ -120,7 +120,7 @@ fn peer_that_gives_up_before_the_answer_is_forgotten() {
     assert_eq!(session.state(), State::Free);
 }
 
-/// The active side has sent its Initiate and sends nothing more: all that is missing is the acknowledgement.
+/// The active side sends nothing after its Initiate: only the acknowledgement is missing.
 #[test]
 fn given_up_decision_leaves_a_free_stream() {
     for event in [Event::Timeout, Event::Disconnect, Event::Fail] {
@@ -315,7 +315,7 @@ fn peer_that_does_not_terminate_costs_the_association() {
     }
 }
 
-/// What it sent before it knew of the refusal was on its way until then.
+/// Chunks that the peer sent before it knew of the refusal are under way until then.
 #[test]
 fn stream_is_free_behind_the_terminate_of_a_peer_that_was_refused() {
     let mut session = passive();
@@ -337,7 +337,7 @@ fn failed_session_does_not_wait_for_turns() {
     assert_eq!(action.send, None);
 }
 
-/// Whoever has a session of that association hears of it. There is nobody to send anything to.
+/// Each session of the association is told. There is nobody to send anything to.
 #[test]
 fn lost_association_is_told_to_each_of_its_sessions_and_nothing_is_sent() {
     let mut closing = opened();
@@ -384,7 +384,7 @@ fn failed_stream_is_blocked_and_its_siblings_go_on() {
     assert!(sibling.on(Event::Segment { turn: 1 }).place);
 }
 
-/// Only chunks of RFC 5043 are on a stream of DDP's.
+/// Only chunks of RFC 5043 belong on a DDP stream.
 #[test]
 fn chunk_of_another_protocol_ends_the_session() {
     for (ppid, unordered) in [(0, true), (18, true), (PPID_SEGMENT, false)] {
@@ -396,7 +396,8 @@ fn chunk_of_another_protocol_ends_the_session() {
     }
 }
 
-/// A session's numbers begin with 0, whatever the one before it on the stream came to.
+/// The numbers of a session begin with 0, whatever those of the previous session of the stream
+/// were.
 #[test]
 fn next_session_of_a_stream_begins_with_number_0() {
     let mut session = active();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Runs one operation once, for a tool that counts instructions: `cargo bench --bench instructions -- NAME`.
-//! `selftests/instructions.sh` does the counting.
+//! Runs one operation once, for a tool that counts instructions: `cargo bench --bench instructions
+//! -- NAME`. `selftests/instructions.sh` does the counting.
 
 use std::hint::black_box;
 

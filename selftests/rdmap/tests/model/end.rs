@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One end: the engine, its memory, and what it posted.
+//! One end: the engine, its memory, and its requests.
 
 use rdmap::sink;
 use rdmap::sink::Answer;
@@ -27,17 +27,18 @@ use super::terms::Lower;
 use super::terms::Summary;
 
 const RECEIVES: usize = 6;
-/// Octets of a Receive.
+/// The length of a Receive in octets.
 pub(super) const CAPACITY: u32 = 1000;
 
-/// What the peer may read, what it may write, and where its answers go. Their offsets begin somewhere.
+/// The memory that the peer may read, that it may write, and that responses go to. The base of
+/// their offsets is high.
 pub(super) const READABLE: Stag = Stag(0x100);
 pub(super) const WRITABLE: Stag = Stag(0x200);
 pub(super) const SINK: Stag = Stag(0x300);
 pub(super) const FOREIGN: Stag = Stag(0x400);
 pub(super) const BASE: u64 = 0xffff_ffff_fff0_0001;
 
-/// Octets of the longest Write and of the longest Read, and of what is only read.
+/// The lengths of the longest Write and of the longest Read, and of the readable memory, in octets.
 pub(super) const WRITE: u32 = 1500;
 pub(super) const READ: u32 = 3000;
 pub(super) const READABLE_LENGTH: u32 = READ + 1000;
@@ -55,15 +56,15 @@ impl source::Slots for Queues {
     type Answers = Vec<Answer>;
 }
 
-/// What was posted, and what there is to say of it.
+/// A posted request, with the record that the model keeps of it.
 pub(super) struct Work {
     pub operation: Operation,
     pub fence: bool,
-    /// What is sent or written.
+    /// The octets that are sent or written.
     pub octets: Vec<u8>,
-    /// What a Read has to find.
+    /// The octets that a Read has to find.
     pub expected: Vec<u8>,
-    /// The last segment that was made of it.
+    /// The last segment that was cut from it.
     pub segment: u64,
     pub done: bool,
 }
@@ -77,7 +78,7 @@ pub struct End<L: Lower> {
     pub(super) flushing: bool,
     pub(super) receives: BTreeMap<u64, Vec<u8>>,
     pub(super) receives_posted: usize,
-    /// Sends of the peer's that were delivered, and Read Requests.
+    /// Sends and Read Requests of the peer that were delivered.
     pub(super) sends_delivered: usize,
     pub(super) reads_delivered: usize,
     pub(super) sends_posted: usize,
@@ -93,7 +94,7 @@ pub struct End<L: Lower> {
     pub(super) terminated: bool,
     pub(super) closed: bool,
     pub(super) next_stag: u32,
-    /// What goes wrong here, and what that holds up.
+    /// The planted bug of this end, and the events that it withholds.
     pub(super) bug: Option<Bug>,
     pub(super) withheld_octets: Option<(Place, Vec<u8>)>,
     pub(super) withheld_answer: Option<Answer>,
@@ -101,7 +102,7 @@ pub struct End<L: Lower> {
 }
 
 impl<L: Lower> End<L> {
-    /// An end that may post `requests` requests.
+    /// Creates an end that may post `requests` requests.
     pub fn new(ord: usize, ird: usize, requests: usize, bug: Option<Bug>) -> Self {
         let memory = Regions::new(bug);
         let region = |length: &[u8], read, write| Region {
@@ -196,7 +197,7 @@ impl<L: Lower> End<L> {
         self.receives_posted += 1;
     }
 
-    /// The lower layer has the segment that was shown last.
+    /// Passes the segment that was offered last to the lower layer.
     pub(super) fn hand_over(&mut self) {
         if std::mem::take(&mut self.leaving) {
             let handed = self.source.handed().unwrap();
@@ -218,7 +219,7 @@ impl<L: Lower> End<L> {
         assert_eq!(numbers, left);
     }
 
-    /// The lower layer has sent some of what it has.
+    /// Lets the lower layer send some of its segments.
     pub fn take(&mut self, choices: &mut impl Choices) {
         self.hand_over();
         let under_way = usize::try_from(self.handed - self.taken).unwrap();
@@ -233,7 +234,7 @@ impl<L: Lower> End<L> {
         }
     }
 
-    /// Completes what is complete.
+    /// Completes the requests that are complete.
     pub fn complete(&mut self, summary: &mut Summary) {
         while let Some(completion) = self.completion() {
             assert_eq!(completion.number, u64::try_from(self.completed).unwrap());
@@ -286,7 +287,7 @@ impl<L: Lower> End<L> {
         }
     }
 
-    /// Everything came to an end.
+    /// Checks that everything came to an end.
     pub fn check_end(&self) {
         assert_eq!(self.completed, self.work.len());
         if !self.closed {

@@ -19,14 +19,14 @@ struct Registered {
     octets: Vec<u8>,
 }
 
-/// What is registered.
+/// The registered regions.
 pub struct Regions {
     regions: RefCell<BTreeMap<Stag, Registered>>,
     bug: Option<Bug>,
 }
 
 impl Regions {
-    /// Nothing.
+    /// Creates an empty set.
     pub fn new(bug: Option<Bug>) -> Self {
         Self {
             regions: RefCell::default(),
@@ -47,7 +47,7 @@ impl Regions {
         first..first + usize::try_from(range.length).unwrap()
     }
 
-    /// Moves octets that arrived to their place.
+    /// Writes octets that arrived to their destination.
     pub fn write(&self, range: Range, want: Access, octets: &[u8]) {
         let mut regions = self.regions.borrow_mut();
         let found = regions.get_mut(&range.stag).expect("a place that is there");
@@ -56,19 +56,19 @@ impl Regions {
         found.octets[Self::place(&found.region, range)].copy_from_slice(octets);
     }
 
-    /// What is there, valid or not.
+    /// Returns the octets of a range, whether its region is valid or not.
     pub fn read(&self, range: Range) -> Vec<u8> {
         let regions = self.regions.borrow();
         let found = &regions[&range.stag];
         found.octets[Self::place(&found.region, range)].to_vec()
     }
 
-    /// How many octets it has.
+    /// Returns the length of a region in octets.
     pub fn length(&self, stag: Stag) -> u64 {
         self.regions.borrow()[&stag].region.length
     }
 
-    /// Whether it can be used.
+    /// Says whether a region is valid.
     pub fn is_valid(&self, stag: Stag) -> bool {
         self.regions.borrow()[&stag].region.valid
     }

@@ -2,15 +2,17 @@
 
 //! Two ends of a stream, joined by a lower layer that keeps the order of segments, or does not.
 //!
-//! Everything that decides is the crate under test; what stands here moves octets and watches. It panics where a rule of
-//! RFC 5040, section 5.5, is broken: a Send shown before what was sent ahead of it is there, a Read Request answered too
-//! early, memory touched that is not registered, or not for this, a completion that is missing, doubled, out of its order or
-//! too early for the lower layer, more Reads outstanding than may be, anything behind a Terminate.
+//! All decisions are made by the crate under test; the model copies octets and watches. It panics
+//! where a rule of RFC 5040, section 5.5, is broken: a Send is delivered before octets that were
+//! sent ahead of it, a Read Request is answered too early, memory is accessed that is not
+//! registered, or not for this, a completion is missing, doubled, out of order or too early for the
+//! lower layer, more Reads are outstanding than may be, anything follows a Terminate.
 //!
-//! A segment may arrive before its sender has heard that it left: the two halves of a stream are two contexts.
+//! A segment may arrive before its sender has committed it: the two halves of a stream are two
+//! contexts.
 //!
-//! A source of [choices](Choices) drives it, so that a random generator or a fuzzer can look for a schedule that
-//! goes wrong.
+//! A source of [choices](Choices) drives it, so that a random generator or a fuzzer can look for a
+//! schedule that goes wrong.
 
 mod end;
 mod memory;
@@ -29,8 +31,8 @@ pub use terms::Summary;
 pub use terms::Wrong;
 pub use terms::WRONGS;
 
-/// Runs `requests` requests from each end to their end. With `wrong`, the first end does that at some time. With `bug`,
-/// both ends have it.
+/// Runs `requests` requests from each end to their end. With `wrong`, the first end does that at
+/// some time. With `bug`, both ends have it.
 pub fn run<L: Lower>(
     choices: &mut impl Choices,
     requests: usize,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Bugs that stand between the engine and the model, to see that the model finds them.
+//! Bugs that are planted between the engine and the model, which has to find them.
 
-/// What the engine gets wrong, as it looks to those around it.
+/// A wrong behaviour of the engine, as its environment sees it.
 // The fuzz target that shares this file plants none.
 #[allow(dead_code)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What an end posts: what is right, and what is wrong.
+//! Posting of requests: right and wrong ones.
 
 use rdmap::header::ReadRequest;
 use rdmap::source::Operation;
@@ -56,7 +56,7 @@ impl<L: Lower> End<L> {
         }
     }
 
-    /// Posts anything that is right.
+    /// Posts any right request.
     pub fn post(&mut self, choices: &mut impl Choices, peer: &Self) {
         if self.work.len() >= self.completed + 60 {
             return;
@@ -91,7 +91,7 @@ impl<L: Lower> End<L> {
         }
     }
 
-    /// Reads what never changes, or what an earlier Write of this end wrote.
+    /// Posts a Read of memory that never changes, or that an earlier Write of this end wrote.
     fn post_read(&mut self, choices: &mut impl Choices, peer: &Self, fence: bool) {
         let writes = |work: &&Work| matches!(work.operation, Operation::Write(_));
         let earlier = self.work.iter().filter(writes).next_back();
@@ -111,7 +111,7 @@ impl<L: Lower> End<L> {
                 (range, peer.memory.read(range))
             }
         };
-        // Where an earlier response went as well, or where none did.
+        // The destination of an earlier response as well, or a new one.
         let behind = match choices.one_in(4) {
             true => u64::from(self.read_to.saturating_sub(source.length / 2)),
             false => u64::from(self.read_to),
@@ -146,7 +146,7 @@ impl<L: Lower> End<L> {
         stag
     }
 
-    /// Posts what is wrong.
+    /// Posts a wrong request.
     pub fn post_wrong(&mut self, wrong: Wrong, peer: &Self) {
         let range = |stag, offset, length| Range {
             stag,

@@ -124,7 +124,8 @@ impl<L: Lower> End<L> {
         }
     }
 
-    /// What was sent ahead of the peer's request at `index` is here: Sends delivered, Writes placed.
+    /// Checks that everything that was sent ahead of the peer's request at `index` is here: Sends
+    /// delivered, Writes placed.
     fn check_before(&self, peer: &Self, index: usize, summary: &mut Summary) {
         let mut sends = 0;
         for work in &peer.work[..index] {

@@ -12,7 +12,7 @@ use super::terms::Flying;
 use super::terms::Lower;
 
 impl<L: Lower> End<L> {
-    /// Cuts the next segment and hands it over.
+    /// Cuts the next segment and passes it to the lower layer.
     pub fn send(&mut self, choices: &mut impl Choices) -> Option<Flying> {
         if self.closed {
             return None;
@@ -83,7 +83,7 @@ impl<L: Lower> End<L> {
         assert!(octets.len() <= usize::try_from(limit).unwrap());
         assert!(!self.terminated, "nothing follows a Terminate");
         self.terminated = octets[1] == 0x47;
-        // The peer may have the segment before the sender knows that it left.
+        // The peer may have the segment before the sender commits it.
         self.leaving = true;
         if choices.one_in(2) {
             self.hand_over();

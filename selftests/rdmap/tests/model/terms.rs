@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the parts of the model, and those who use it, speak of.
+//! The terms of the model and of its users.
 
 use rdmap::order::Arrival;
 use rdmap::order::Order;
@@ -9,18 +9,18 @@ use rdmap::sctp::window::Window;
 use rdmap::sctp::window::WORDS;
 use rdmap::violation::Code;
 
-/// Decides what happens next.
+/// A source of decisions about the next event.
 pub trait Choices {
-    /// A number below `limit`, which is not zero.
+    /// Returns a number below `limit`, which is not zero.
     fn below(&mut self, limit: usize) -> usize;
 
-    /// One time in `times`.
+    /// Returns true one time in `times`.
     fn one_in(&mut self, times: usize) -> bool {
         self.below(times) + 1 == times
     }
 }
 
-/// What a run did, so that a test can tell that it was not about nothing.
+/// A summary of a run, with which a test checks that it covered something.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// Sends that were delivered.
@@ -33,16 +33,16 @@ pub struct Summary {
     pub overtaken: usize,
     /// Requests that were flushed.
     pub flushed: usize,
-    /// What the Terminates said.
+    /// The codes of the Terminates.
     pub codes: Vec<Code>,
 }
 
 /// A lower layer.
 pub trait Lower: Order {
-    /// The order of a new stream.
+    /// Creates the order of a new stream.
     fn new() -> Self;
 
-    /// What the `count`th segment brings along.
+    /// Returns the sequence information of the `count`th segment.
     fn key(count: u64) -> Self::Key;
 }
 
@@ -67,13 +67,13 @@ impl Lower for Window<Box<Bits>> {
 /// A segment on its way.
 #[derive(Clone)]
 pub struct Flying {
-    /// How many were sent before it.
+    /// The number of segments that were sent before it.
     pub count: u64,
-    /// It.
+    /// The octets of the segment.
     pub octets: Vec<u8>,
 }
 
-/// What one end does wrong.
+/// A rule that one end breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
     /// It writes to an STag that nothing has.
@@ -98,7 +98,7 @@ pub enum Wrong {
     InvalidateNothing,
 }
 
-/// All of them, with what they are called on the wire.
+/// All wrong requests, with their codes on the wire.
 pub const WRONGS: [(Wrong, (u8, u8, u8)); 10] = [
     (Wrong::WriteNowhere, (1, 1, 0)),
     (Wrong::WriteBeyond, (1, 1, 1)),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Octets of a vector to the fields that this crate finds in them, and from what it found to octets again.
+//! Decodes the octets of a vector to fields, and encodes the result again.
 
 use rdmap::enhanced::Enhanced;
 use rdmap::fault::Cause;
@@ -40,7 +40,8 @@ use super::vector::Fields;
 use super::vector::Found;
 use super::vector::Vector;
 
-/// What this crate finds in the octets, and what it makes of that again. Without the second if it refuses them.
+/// Returns the fields that this crate finds in the octets, and their encoding. There is no encoding
+/// if it refuses them.
 pub(super) fn vector(vector: &Vector) -> (Found, Option<Vec<u8>>) {
     let found = match vector.kind.as_str() {
         "startup" => startup(vector),
@@ -58,7 +59,7 @@ pub(super) fn vector(vector: &Vector) -> (Found, Option<Vec<u8>>) {
 type Decoded = Result<(Fields, Vec<u8>), String>;
 
 pub(super) fn tell_limits(fields: &mut Fields, enhanced: &Enhanced) {
-    // What is not negotiated has no number in this crate, and this one on the wire.
+    // A number that is not negotiated is none in this crate, and this one on the wire.
     let number = |reads: rdmap::enhanced::Reads| reads.number().unwrap_or(0x3fff);
     tell(fields, "a", u8::from(enhanced.peer_to_peer));
     tell(fields, "b", u8::from(enhanced.ready.send));
@@ -84,7 +85,7 @@ fn startup(vector: &Vector) -> Decoded {
     let (frame, length) = match Frame::parse(kind, &vector.octets) {
         Ok(Some(found)) => found,
         Ok(None) => return Err("short".to_owned()),
-        // One error of this crate stands for three of the format's: on the wire there is none of them.
+        // One error of this crate stands for three of the format's: there is no error on the wire.
         Err(Lower::Startup) => {
             let expected = vector.expected().err();
             let same =
@@ -149,7 +150,7 @@ impl Slots for Queues {
     type Outstanding = Vec<Outstanding>;
 }
 
-/// Memory to which all is allowed: what is refused is refused for its form.
+/// Memory that grants every access: a refusal is one of the form.
 struct Open;
 
 impl Memory for Open {
@@ -162,7 +163,7 @@ impl Memory for Open {
     }
 }
 
-/// The Terminate that a stream owes for its first segment, as `layer/type/code`.
+/// Returns the Terminate that a stream owes for its first segment, as `layer/type/code`.
 fn refusal(octets: &[u8]) -> Option<String> {
     let mut sink: Sink<Arrival, Queues> = Sink::new(
         Arrival::new(),
@@ -240,7 +241,8 @@ fn segment(octets: &[u8]) -> Decoded {
     Ok((fields, again))
 }
 
-/// `bits` are M, D and R. This crate does not keep them: what it found says as much.
+/// Adds the fields of a Terminate. `bits` are M, D and R, which this crate does not keep: the
+/// parsed fields have the same information.
 pub(super) fn tell_terminate(fields: &mut Fields, terminate: &Terminate, bits: u8) {
     tell(fields, "layer", terminate.code.layer);
     tell(fields, "type", terminate.code.etype);

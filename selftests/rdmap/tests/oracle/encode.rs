@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What this crate encodes, with the fields that it encoded it from.
+//! Encodings of this crate, with their fields.
 
 use rdmap::enhanced::Enhanced;
 use rdmap::enhanced::Reads;
@@ -33,7 +33,7 @@ use super::vector::Vector;
 
 const ROUNDS: usize = 60;
 
-/// Numbers that are the same in each run: SplitMix64.
+/// A generator of numbers that are the same in each run: SplitMix64.
 struct Numbers(u64);
 
 impl Numbers {
@@ -45,7 +45,7 @@ impl Numbers {
         number ^ (number >> 31)
     }
 
-    /// Below `limit`.
+    /// Returns a number below `limit`.
     fn below(&mut self, limit: usize) -> usize {
         usize::try_from(self.next() % u64::try_from(limit).unwrap()).unwrap()
     }
@@ -54,7 +54,7 @@ impl Numbers {
         self.next() & 1 != 0
     }
 
-    /// One of the ends of the range as often as one between.
+    /// Returns one of the ends of the range as often as a number between.
     fn u64(&mut self) -> u64 {
         match self.below(4) {
             0 => 0,
@@ -206,7 +206,7 @@ fn fpdu(numbers: &mut Numbers) -> Told {
     (fields, octets)
 }
 
-/// A segment that is no Terminate.
+/// Returns a segment that is no Terminate.
 fn segment(numbers: &mut Numbers, opcode: u8) -> Told {
     let (stag, last) = (Stag(numbers.u32()), numbers.flag() || opcode == 1);
     let mut fields = Fields::new();
@@ -258,7 +258,8 @@ fn segment(numbers: &mut Numbers, opcode: u8) -> Told {
     (fields, octets)
 }
 
-/// The Terminate of each violation, for a tagged and an untagged segment, and for a Read Request.
+/// Returns the Terminate of each violation, for a tagged and an untagged segment, and for a Read
+/// Request.
 fn terminates(numbers: &mut Numbers) -> Vec<Told> {
     let violations = [
         Violation::RdmapVersion,

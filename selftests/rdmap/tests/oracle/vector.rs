@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 pub(crate) type Fields = BTreeMap<String, String>;
 
-/// What a codec makes of octets: fields, or the class of the error.
+/// The result of decoding octets: fields, or the class of the error.
 pub(crate) type Found = Result<Fields, String>;
 
 pub(crate) struct Vector {

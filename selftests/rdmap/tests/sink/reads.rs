@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Read Requests of the peer's, and responses to Reads of this end.
+//! Read Requests of the peer, and responses to Reads of this end.
 
 use rdmap::fault::Culprit;
 use rdmap::fault::Misuse;
@@ -53,7 +53,7 @@ fn read_requests_are_answered_up_to_ird() {
         culprit: Culprit::of(&request(3, read_of(9, 10)), 46),
     };
     assert_eq!(deliver(&mut sink), Some(Delivery::Answer(third)));
-    // The last segment of a response may be shown twice.
+    // The last segment of a response may be offered twice.
     for number in [1, 1, 2, 1] {
         sink.answered(number).unwrap();
     }
@@ -83,7 +83,7 @@ fn read_source_is_checked_at_delivery() {
         let fault = undeliverable(&[request(1, read)]);
         assert_eq!(code(fault), (0, 1, expected));
         assert_eq!(Terminate::new(&fault).read, Some(read));
-        // Of no octets, nothing is asked, and there is an answer.
+        // The STag of a Read of no octets is not checked, and there is a response.
         let mut sink = ordered();
         arrive(&mut sink, (), &request(1, read_of(stag, 0))).unwrap();
         assert!(matches!(deliver(&mut sink), Some(Delivery::Answer(_))));
@@ -224,7 +224,8 @@ fn response_of_no_octets_completes_its_read() {
     ));
 }
 
-/// With ORD 1, the request of the first Read is shown twice because the lower layer does not take it at once.
+/// With ORD 1, the request of the first Read is offered twice because the lower layer does not take
+/// it at once.
 #[test]
 fn read_that_is_shown_again_is_expected_once() {
     let range = |offset| Range {

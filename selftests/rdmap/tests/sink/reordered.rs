@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Segments that do not arrive in their turn: placed at once, delivered in the order of the sender.
+//! Segments that arrive out of order: placed at once, delivered in the order of the sender.
 
 use rdmap::order::Invalid;
 use rdmap::order::Order;
@@ -109,7 +109,7 @@ fn what_waits_for_a_dropped_segment_is_not_delivered() {
     assert_eq!(sink.order().reached(), 3);
 }
 
-/// The memory went between the look at it and the move.
+/// The memory was revoked between the check and the copy.
 #[test]
 fn nothing_is_delivered_behind_octets_that_could_not_be_moved() {
     let segments = [
@@ -201,7 +201,7 @@ fn streams_do_not_wait_for_each_other() {
     assert!(deliver(&mut one).is_some() && deliver(&mut one).is_some());
 }
 
-/// Where a response of no octets went decides as well: it has no turn of its own.
+/// The destination of an empty response decides as well.
 #[test]
 fn empty_response_is_that_of_the_read_whose_place_it_names() {
     let range = |offset, length| Range {
@@ -227,7 +227,8 @@ fn empty_response_is_that_of_the_read_whose_place_it_names() {
     assert!(matches!(elsewhere, Err(Refusal::Fault(_))));
 }
 
-/// What the last of these segments, of the responses to two Reads of two octets, is refused with.
+/// Returns the code with which the last of these segments, of the responses to two Reads of two
+/// octets, is refused.
 fn response_fails(segments: &[(u16, Vec<u8>)]) -> (u8, u8, u8) {
     let mut sink = reordered();
     for (read, stag) in [(1, 60), (2, 61)] {
@@ -252,7 +253,7 @@ fn response_fails(segments: &[(u16, Vec<u8>)]) -> (u8, u8, u8) {
 fn response_that_ended_has_no_other_end_and_a_whole_one_no_other_octets() {
     let end = tagged(true, 60, 1, true, &[1]);
     let other_end = tagged(true, 60, 0, true, &[1]);
-    // No Read is left whose STag that is: an invalid one.
+    // No Read is left with that STag: an invalid one.
     assert_eq!(
         response_fails(&[(1, end.clone()), (0, other_end)]),
         (1, 1, 0)

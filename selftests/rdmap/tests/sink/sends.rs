@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sends to the receive half: which Receive takes which segment, and when a message is whole.
+//! Sends to the receive half: the Receive of each segment, and the completeness of messages.
 
 use rdmap::sink::Delivery;
 use rdmap::sink::Place;

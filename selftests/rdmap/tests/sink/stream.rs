@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Writes, Terminates, and how a stream ends.
+//! Writes, Terminates, and the end of a stream.
 
 use std::cell::Cell;
 
@@ -47,7 +47,7 @@ fn writes_are_checked_and_never_delivered() {
     for (stag, expected) in [(0, 0), (1, 2), (2, 3), (3, 1), (4, 0)] {
         let write = tagged(false, stag, 0, true, &[1]);
         assert_eq!(refused(&[write]), (1, 1, expected));
-        // Of no octets, nothing is asked.
+        // The STag of a Write of no octets is not checked.
         let write = tagged(false, stag, 0, true, &[]);
         assert_eq!(arrive(&mut ordered(), (), &write), Ok(Place::Nothing));
     }
@@ -68,7 +68,8 @@ fn terminate_is_delivered_and_is_the_last() {
     assert_eq!((sink.flush(), sink.flush()), (Some(1), None));
 }
 
-/// 18 octets of header, a word, a length, 18 octets of a header and 28 of a Read Request (RFC 5040, section 4.8).
+/// 18 octets of header, a word, a length, 18 octets of a header and 28 of a Read Request (RFC 5040,
+/// section 4.8).
 #[test]
 fn head_is_that_of_the_longest_terminate() {
     let read = read_of(9, 10);
@@ -188,7 +189,7 @@ fn what_is_no_rdma_message_ends_the_stream() {
     }
 }
 
-/// Memory that is there until it is invalidated.
+/// Memory that exists until it is invalidated.
 struct Once(Cell<bool>);
 
 impl Memory for Once {
@@ -203,7 +204,7 @@ impl Memory for Once {
 }
 
 proptest! {
-    /// By the peer's own Send, or by this end.
+    /// The peer revokes access with a Send, or this end does.
     #[test]
     fn nothing_is_placed_where_access_was_revoked(
         offset in 0..1_u64 << 40, length in 1..500_usize, response: bool, remotely: bool, before in 0..3_usize,
