@@ -32,7 +32,7 @@ pub(crate) enum Count {
     /// Terminates that were received.
     TerminateReceived,
     /// FPDUs that did not become complete in time.
-    Late,
+    TimedOut,
     /// Segments that arrived before others that the peer had sent earlier.
     OutOfOrder,
     /// Chunks that broke a rule of sessions.

@@ -2,48 +2,48 @@
 
 //! Devices: the common part of all queue pairs on a network device.
 
-use crate::connecting::Connecting;
-use crate::ending::Endings;
+use crate::closing::ClosingConns;
+use crate::connect::Connecting;
 use crate::listener::Listener;
-use crate::lower::Lower;
-use crate::lower::MAX_READS;
+use crate::llp::Llp;
+use crate::llp::MAX_READS;
 use crate::qp::Qp;
 use crate::request::Request;
 use crate::request::Requests;
-use crate::shared::Shared;
+use crate::shared::DeviceState;
 use core::net::SocketAddr;
 use kernel::prelude::*;
 use kernel::str::CStr;
 use kernel::sync::Arc;
-use provider::cm::Addresses;
 use provider::cm::CmId;
-use provider::cm::Parameters;
+use provider::cm::ConnParams;
+use provider::cm::Endpoints;
 use provider::driver::Limits;
 use provider::driver::Regions;
 use provider::errno::econnreset;
 use provider::netdev::NetDevice;
 use provider::queue::Queues;
-use provider::region::Domain;
+use provider::region::ProtectionDomain;
 use provider::Driver;
 
 /// A device.
-pub(crate) struct Device<L: Lower> {
-    shared: Arc<Shared>,
+pub(crate) struct Device<L: Llp> {
+    shared: Arc<DeviceState>,
     // Connections that nobody has accepted or rejected.
     requests: Arc<Requests<L>>,
     // Connections that are closing, without their queue pair.
-    endings: Arc<Endings<L>>,
+    closing_conns: Arc<ClosingConns<L>>,
 }
 
-impl<L: Lower> Driver for Device<L> {
+impl<L: Llp> Driver for Device<L> {
     const LINK_TYPE: &'static CStr = L::LINK_TYPE;
     const ID: u32 = L::ID;
     const LIMITS: Limits = Limits {
         max_pages: 1024,
-        max_entries: 32,
-        max_requests: 1 << 15,
-        max_reads: MAX_READS as u32,
-        max_completions: 1 << 20,
+        max_sge: 32,
+        max_wr: 1 << 15,
+        max_read_depth: MAX_READS as u32,
+        max_cqe: 1 << 20,
     };
     const COUNTERS: &'static [&'static CStr] = L::NAMES;
     type QueuePair = Qp<L>;
@@ -51,15 +51,15 @@ impl<L: Lower> Driver for Device<L> {
 
     fn new(regions: Arc<Regions>) -> Result<Arc<Self>> {
         let device = Self {
-            shared: Shared::new(regions)?,
+            shared: DeviceState::new(regions)?,
             requests: Arc::pin_init(Requests::new(), GFP_KERNEL)?,
-            endings: Endings::new()?,
+            closing_conns: ClosingConns::new()?,
         };
         Ok(Arc::new(device, GFP_KERNEL)?)
     }
 
-    fn create(this: &Arc<Self>, queues: Arc<Queues>, domain: Domain) -> Result<Arc<Qp<L>>> {
-        Qp::new(this.shared.clone(), queues, this.endings.clone(), domain)
+    fn create(this: &Arc<Self>, queues: Arc<Queues>, pd: ProtectionDomain) -> Result<Arc<Qp<L>>> {
+        Qp::new(this.shared.clone(), queues, this.closing_conns.clone(), pd)
     }
 
     fn counter(&self, index: usize) -> u64 {
@@ -71,13 +71,13 @@ impl<L: Lower> Driver for Device<L> {
         _: &Arc<Self>,
         netdev: &NetDevice,
         qp: &Arc<Qp<L>>,
-        ends: Addresses,
-        parameters: Parameters<'_>,
+        endpoints: Endpoints,
+        parameters: ConnParams<'_>,
         id: CmId,
     ) -> Result {
         let net = netdev.net()?;
-        Qp::connect(qp, |waker| {
-            Connecting::new(&net, ends, parameters, id, waker)
+        Qp::connect(qp, |events| {
+            Connecting::new(&net, endpoints, parameters, id, events)
         })
     }
 
@@ -85,7 +85,7 @@ impl<L: Lower> Driver for Device<L> {
         this: &Arc<Self>,
         handle: u32,
         qp: &Arc<Qp<L>>,
-        parameters: Parameters<'_>,
+        parameters: ConnParams<'_>,
         id: CmId,
     ) -> Result {
         let request = this.requests.remove(handle).ok_or(econnreset())?;
@@ -112,6 +112,6 @@ impl<L: Lower> Driver for Device<L> {
         while let Some(request) = this.requests.pop() {
             Request::stop(&request);
         }
-        this.endings.stop();
+        this.closing_conns.stop();
     }
 }

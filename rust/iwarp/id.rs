@@ -4,46 +4,46 @@
 
 use kernel::prelude::*;
 use provider::cm;
-use provider::cm::Addresses;
 use provider::cm::CmId;
-use provider::cm::Told;
+use provider::cm::Endpoints;
+use provider::cm::EventParams;
+use rdmap::cm::ConnectError;
 use rdmap::cm::Event;
 use rdmap::cm::NoEntry;
-use rdmap::cm::Refusal;
 
 /// An id, with the parameters of its events.
-pub(crate) struct Id {
+pub(crate) struct ConnId {
     /// The id of iw_cm.
     pub(crate) id: CmId,
     /// The endpoints.
-    pub(crate) ends: Addresses,
+    pub(crate) endpoints: Endpoints,
     /// Read Requests that this end accepts, and may have outstanding.
     pub(crate) ird: u8,
     pub(crate) ord: u8,
 }
 
-impl rdmap::cm::Id for Id {
+impl rdmap::cm::Id for ConnId {
     fn event(&mut self, event: Event<'_>) -> Result<(), NoEntry> {
-        let told = match event {
+        let result = match event {
             Event::ConnectReply(Ok(reply)) => self.id.connected(
-                self.ends,
-                Told {
+                self.endpoints,
+                EventParams {
                     ird: reply.ird,
                     ord: reply.ord,
                     private_data: reply.private_data.as_slice(),
                 },
             ),
             Event::ConnectReply(Err(refusal)) => {
-                let (why, private_data) = match refusal {
-                    Refusal::Refused(data) => (cm::Refusal::Refused, data.as_slice()),
-                    Refusal::Reset => (cm::Refusal::Reset, &[][..]),
-                    Refusal::Timeout => (cm::Refusal::Timeout, &[][..]),
+                let (error, private_data) = match refusal {
+                    ConnectError::Refused(data) => (cm::ConnectError::Refused, data.as_slice()),
+                    ConnectError::Reset => (cm::ConnectError::Reset, &[][..]),
+                    ConnectError::TimedOut => (cm::ConnectError::TimedOut, &[][..]),
                 };
-                self.id.refused(why, private_data)
+                self.id.refused(error, private_data)
             }
             Event::Established => self.id.established(self.ird, self.ord),
             Event::Close => self.id.closed(),
         };
-        told.map_err(|_| NoEntry)
+        result.map_err(|_| NoEntry)
     }
 }

@@ -10,36 +10,37 @@
 //! ```text
 //! Listener -> Acceptor <- Request        until the consumer decides
 //!                         Qp -> Connecting, then Stream
-//!                         Ending                 until the peer has what was said last
+//!                         ClosingConn            until the peer has what was sent last
 //! ```
 //!
-//! The protocol below DDP is a type parameter of them all ([`lower`]), and a module of its own:
-//! [`tcp`], [`sctp`].
+//! The LLP is a type parameter of them all ([`llp`]), and a module of its own: [`tcp`], [`sctp`].
 //!
-//! Each of `Acceptor`, `Request`, `Qp` and `Ending` has a worker on the module's workqueue, which
-//! is the only user of its socket, and a mutex around the state of the worker. A socket's events
-//! queue the work that its [`waker`] points at.
+//! Each of `Acceptor`, `Request`, `Qp` and `ClosingConn` has a worker on the module's workqueue,
+//! which is the only user of its socket, and a mutex around the state of the worker. A socket's
+//! events queue the work that its [`event_target`] points at.
 //!
 //! # Locks
 //!
 //! The mutex of a `Qp`, `Request` or `Acceptor` is taken first, that of an `Acceptor` inside that
-//! of a `Request`, and that of an `Ending` inside that of a `Qp`; then the socket's lock; then that
-//! of a region. Events go to iw_cm under these mutexes, and iw_cm calls none of these functions
-//! under a lock that its event handler takes.
+//! of a `Request`, and that of a `ClosingConn` inside that of a `Qp`; then the socket's lock; then
+//! that of a region. Events go to iw_cm under these mutexes, and iw_cm calls none of these
+//! functions under a lock that its event handler takes.
 
 #![crate_name = "iwarp"]
 #![forbid(unsafe_code)]
 
-mod connecting;
+mod closing;
+mod connect;
 mod counters;
 mod device;
-mod ending;
+mod event_target;
 mod id;
 #[cfg(RPCRDMA_SELFTEST)]
 #[path = "../ktap.rs"]
 mod ktap;
+mod listen_sockets;
 mod listener;
-mod lower;
+mod llp;
 mod memory;
 mod qp;
 mod request;
@@ -47,10 +48,8 @@ mod sctp;
 #[cfg(RPCRDMA_SELFTEST)]
 mod selftest;
 mod shared;
-mod sockets;
 mod stream;
 mod tcp;
-mod waker;
 
 use kernel::c_str;
 use kernel::prelude::*;
@@ -67,9 +66,9 @@ module! {
 /// The loaded module. Its fields are dropped in this order: devices, then the workqueue, then
 /// callbacks that still run.
 struct Iwarp {
-    _tcp: provider::Link<device::Device<tcp::Tcp>>,
-    _sctp: provider::Link<device::Device<sctp::Sctp>>,
-    _service: provider::work::Service,
+    _tcp: provider::RdmaLinkType<device::Device<tcp::Tcp>>,
+    _sctp: provider::RdmaLinkType<device::Device<sctp::Sctp>>,
+    _service: provider::work::ModuleQueue,
     _callbacks: Callbacks,
 }
 
@@ -89,10 +88,10 @@ impl kernel::Module for Iwarp {
         socket::sctp::check_addresses().inspect_err(|_| {
             pr_err!("sctp_addresses has something that is no address of a host\n")
         })?;
-        let service = provider::work::Service::start(c_str!("iwarp"))?;
+        let service = provider::work::ModuleQueue::start(c_str!("iwarp"))?;
         Ok(Self {
-            _tcp: provider::Link::new(module)?,
-            _sctp: provider::Link::new(module)?,
+            _tcp: provider::RdmaLinkType::new(module)?,
+            _sctp: provider::RdmaLinkType::new(module)?,
             _service: service,
             _callbacks: Callbacks,
         })

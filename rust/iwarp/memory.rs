@@ -4,10 +4,10 @@
 
 use kernel::prelude::*;
 use kernel::sync::Arc;
-use provider::driver::Access as QpAccess;
 use provider::driver::Regions;
 use provider::memory::Piece;
-use provider::region::Domain;
+use provider::region::AccessFlags;
+use provider::region::ProtectionDomain;
 use provider::region::Region;
 use provider::region::Registration;
 use provider::wr::Run;
@@ -19,22 +19,22 @@ use rdmap::stag::Range;
 use rdmap::stag::Stag;
 
 /// The memory that the requests of a queue pair, and its peer, may access.
-pub(crate) struct Registered<'a> {
+pub(crate) struct RegisteredMemory<'a> {
     /// The regions of the device.
     pub(crate) regions: &'a Regions,
     /// The protection domain of the queue pair.
-    pub(crate) domain: Domain,
+    pub(crate) pd: ProtectionDomain,
     /// The access that the queue pair grants to the peer.
-    pub(crate) access: QpAccess,
+    pub(crate) access: AccessFlags,
 }
 
-impl Registered<'_> {
+impl RegisteredMemory<'_> {
     /// Returns the region of an STag, whatever its key.
     pub(crate) fn region(&self, stag: Stag) -> Option<Arc<Region>> {
-        self.regions.look(stag.index(), Arc::clone)
+        self.regions.with(stag.index(), Arc::clone)
     }
 
-    fn look(&self, stag: Stag) -> Result<(Arc<Region>, stag::Region), Denied> {
+    fn lookup(&self, stag: Stag) -> Result<(Arc<Region>, stag::Region), Denied> {
         let region = self.region(stag).ok_or(Denied::Invalid)?;
         let registration = region.registration().ok_or(Denied::Invalid)?;
         let view = self.view(&region, &registration, stag);
@@ -42,17 +42,17 @@ impl Registered<'_> {
     }
 
     fn view(&self, region: &Region, registration: &Registration, stag: Stag) -> stag::Region {
-        let rights = registration.rights;
+        let access = registration.access;
         stag::Region {
             base: registration.base,
             length: registration.length,
             valid: registration.key == stag.key(),
-            of_this_stream: region.domain() == self.domain,
-            remote_read: rights.remote_read && self.access.remote_read,
-            remote_write: rights.remote_write && self.access.remote_write,
+            of_this_stream: region.pd() == self.pd,
+            remote_read: access.remote_read && self.access.remote_read,
+            remote_write: access.remote_write && self.access.remote_write,
             // A region that a peer may access is one that it may invalidate: it is a fast
             // registration, and the consumer decides which queue pair uses it.
-            remote_invalidate: rights.remote_read || rights.remote_write,
+            remote_invalidate: access.remote_read || access.remote_write,
         }
     }
 
@@ -60,7 +60,7 @@ impl Registered<'_> {
     /// meantime. Sleeps.
     pub(crate) fn copy(&self, range: Range, f: impl FnMut(Piece<'_>) -> Result) -> Result {
         let region = self.region(range.stag).ok_or(ENOENT)?;
-        if region.domain() != self.domain {
+        if region.pd() != self.pd {
             return Err(ENOENT);
         }
         region.access(range.stag.key(), range.offset, range.length, f)
@@ -95,18 +95,18 @@ impl Registered<'_> {
         };
         // If no valid region has the STag, the peer invalidated it just now, or nobody did: both
         // leave nothing to do.
-        region.domain() == self.domain && region.invalidate_key(stag.key())
+        region.pd() == self.pd && region.invalidate_key(stag.key())
     }
 }
 
-impl Memory for Registered<'_> {
+impl Memory for RegisteredMemory<'_> {
     fn check(&self, range: Range, want: Access) -> Result<(), Denied> {
-        let (_, view) = self.look(range.stag)?;
+        let (_, view) = self.lookup(range.stag)?;
         view.check(range.offset, range.length, want)
     }
 
     fn invalidate(&self, stag: Stag) -> Result<(), Denied> {
-        let (region, view) = self.look(stag)?;
+        let (region, view) = self.lookup(stag)?;
         view.check_invalidate()?;
         // Another queue pair may have registered it anew since, with another key: the peer does not
         // name that.

@@ -4,21 +4,21 @@
 //!
 //! All work runs in the worker of the queue pair: connecting, the stream, and the end. Verbs only
 //! enqueue and schedule it. On entry to the error state all requests, and any posted later,
-//! complete as flushed; the connection is handed to [`ending`](crate::ending), which needs no queue
-//! pair.
+//! complete as flushed; the connection is handed to [`closing`](crate::closing), which needs no
+//! queue pair.
 
-use crate::connecting::Connecting;
+use crate::closing::ClosingConn;
+use crate::closing::ClosingConns;
+use crate::connect::Connecting;
 use crate::counters::Count;
-use crate::ending::Ending;
-use crate::ending::Endings;
-use crate::id::Id;
-use crate::lower::Lower;
-use crate::lower::Open;
-use crate::memory::Registered;
-use crate::shared::Shared;
-use crate::stream::Round;
+use crate::event_target::EventTarget;
+use crate::id::ConnId;
+use crate::llp::EstablishedConn;
+use crate::llp::Llp;
+use crate::memory::RegisteredMemory;
+use crate::shared::DeviceState;
 use crate::stream::Stream;
-use crate::waker::Waker;
+use crate::stream::StreamProgress;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering;
@@ -26,13 +26,13 @@ use kernel::new_mutex;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 use kernel::sync::Mutex;
-use provider::driver::Access;
-use provider::driver::Change;
+use provider::driver::QpAttr;
+use provider::driver::QpState;
 use provider::driver::QueuePair;
-use provider::driver::State;
 use provider::new_worker;
 use provider::queue::Queues;
-use provider::region::Domain;
+use provider::region::AccessFlags;
+use provider::region::ProtectionDomain;
 use provider::work;
 use provider::work::Work;
 use provider::work::Worker;
@@ -41,51 +41,51 @@ use rdmap::cm;
 use rdmap::violation::Code;
 
 /// Rounds of the worker in a row before other work runs.
-const ROUNDS: usize = 8;
+const ROUND_BUDGET: usize = 8;
 
 /// The interval of polling a connection that waits, even without an event, in milliseconds.
-const LOOK_MS: u32 = 1_000;
+const POLL_MS: u32 = 1_000;
 
 /// The number of Terminates of peers that are logged, for each device.
-const LINES: u64 = 16;
+const MAX_LOG_LINES: u64 = 16;
 
 /// The reason why a connection ends.
 #[derive(Clone, Copy)]
-enum Why {
+enum EndCause {
     /// The consumer wants it.
-    Wanted,
+    Requested,
     /// The stream is over.
-    Over {
+    StreamOver {
         /// The end is orderly.
         graceful: bool,
     },
 }
 
 /// The phase of a queue pair.
-enum Phase<L: Lower> {
+enum Phase<L: Llp> {
     /// There is no connection yet.
     Unbound,
     /// This side connects.
     Connecting(KBox<Connecting<L>>),
     /// There is a connection. It is reported as closed when the token is dropped.
-    Open(KBox<Stream<L::Open>>, cm::Established<Id>),
+    Established(KBox<Stream<L::Established>>, cm::Established<ConnId>),
     /// The connection is over.
     Over,
 }
 
-struct Inner<L: Lower> {
+struct Inner<L: Llp> {
     phase: Phase<L>,
-    waker: Option<Arc<Waker>>,
+    events: Option<Arc<EventTarget>>,
 }
 
 /// A queue pair.
 #[pin_data]
-pub(crate) struct Qp<L: Lower> {
-    shared: Arc<Shared>,
+pub(crate) struct Qp<L: Llp> {
+    shared: Arc<DeviceState>,
     queues: Arc<Queues>,
-    endings: Arc<Endings<L>>,
-    domain: Domain,
-    // One of `State`.
+    closing_conns: Arc<ClosingConns<L>>,
+    pd: ProtectionDomain,
+    // One of `QpState`.
     state: AtomicU32,
     // The consumer has closed the connection, whatever state it wanted next.
     closed: AtomicBool,
@@ -96,35 +96,35 @@ pub(crate) struct Qp<L: Lower> {
     worker: Worker,
 }
 
-const STATES: [State; 6] = [
-    State::Reset,
-    State::Init,
-    State::ReadyToReceive,
-    State::ReadyToSend,
-    State::Closing,
-    State::Error,
+const STATES: [QpState; 6] = [
+    QpState::Reset,
+    QpState::Init,
+    QpState::Rtr,
+    QpState::Rts,
+    QpState::Closing,
+    QpState::Error,
 ];
 
-impl<L: Lower> Qp<L> {
+impl<L: Llp> Qp<L> {
     /// Creates a queue pair. Sleeps.
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<DeviceState>,
         queues: Arc<Queues>,
-        endings: Arc<Endings<L>>,
-        domain: Domain,
+        closing_conns: Arc<ClosingConns<L>>,
+        pd: ProtectionDomain,
     ) -> Result<Arc<Self>> {
-        let queue = work::current()?;
+        let queue = work::module_queue()?;
         let inner = Inner {
             phase: Phase::Unbound,
-            waker: None,
+            events: None,
         };
         Arc::pin_init(
             pin_init!(Self {
                 shared,
                 queues,
-                endings,
-                domain,
-                state: AtomicU32::new(State::Reset as u32),
+                closing_conns,
+                pd,
+                state: AtomicU32::new(QpState::Reset as u32),
                 closed: AtomicBool::new(false),
                 access: AtomicU32::new(0),
                 inner <- new_mutex!(inner, "iwarp_qp"),
@@ -134,21 +134,21 @@ impl<L: Lower> Qp<L> {
         )
     }
 
-    fn set_state(&self, state: State) {
+    fn set_state(&self, state: QpState) {
         self.state.store(state as u32, Ordering::SeqCst);
     }
 
     /// Changes the state, unless somebody else changed it.
-    fn advance(&self, from: State, to: State) -> bool {
+    fn advance(&self, from: QpState, to: QpState) -> bool {
         let (from, to) = (from as u32, to as u32);
         self.state
             .compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst)
             .is_ok()
     }
 
-    fn access(&self) -> Access {
+    fn access(&self) -> AccessFlags {
         let access = self.access.load(Ordering::Relaxed);
-        Access {
+        AccessFlags {
             remote_read: access & 1 != 0,
             remote_write: access & 2 != 0,
         }
@@ -157,23 +157,23 @@ impl<L: Lower> Qp<L> {
     /// Begins to connect. `EINVAL` unless it is ready to receive, and has no connection.
     pub(crate) fn connect(
         this: &Arc<Self>,
-        begin: impl FnOnce(Arc<Waker>) -> Result<KBox<Connecting<L>>>,
+        begin: impl FnOnce(Arc<EventTarget>) -> Result<KBox<Connecting<L>>>,
     ) -> Result {
         let mut inner = this.inner.lock();
-        if !matches!(inner.phase, Phase::Unbound) || this.state() != State::ReadyToReceive {
+        if !matches!(inner.phase, Phase::Unbound) || this.state() != QpState::Rtr {
             return Err(EINVAL);
         }
-        let waker = Waker::new()?;
-        waker.point_at(this)?;
-        match begin(waker.clone()) {
+        let events = EventTarget::new()?;
+        events.set(this)?;
+        match begin(events.clone()) {
             Ok(connecting) => {
                 inner.phase = Phase::Connecting(connecting);
-                inner.waker = Some(waker);
-                Worker::kick(this);
+                inner.events = Some(events);
+                Worker::queue_work(this);
                 Ok(())
             }
             Err(error) => {
-                waker.let_go();
+                events.clear();
                 Err(error)
             }
         }
@@ -183,32 +183,32 @@ impl<L: Lower> Qp<L> {
     /// stream, when it is sure that it will be used, and the token.
     pub(crate) fn accept(
         this: &Arc<Self>,
-        waker: Arc<Waker>,
-        begin: impl FnOnce(&Queues) -> Result<(KBox<Stream<L::Open>>, cm::Accepting<Id>)>,
+        events: Arc<EventTarget>,
+        begin: impl FnOnce(&Queues) -> Result<(KBox<Stream<L::Established>>, cm::Accepting<ConnId>)>,
     ) -> Result {
         let mut inner = this.inner.lock();
-        if !matches!(inner.phase, Phase::Unbound) || this.state() != State::ReadyToReceive {
+        if !matches!(inner.phase, Phase::Unbound) || this.state() != QpState::Rtr {
             return Err(EINVAL);
         }
         let (stream, token) = begin(&this.queues)?;
-        waker.point_at(this)?;
-        inner.waker = Some(waker);
+        events.set(this)?;
+        inner.events = Some(events);
         // If the consumer has gone on to the error state, the worker ends it.
-        this.advance(State::ReadyToReceive, State::ReadyToSend);
-        inner.phase = Phase::Open(stream, token.established());
-        Worker::kick(this);
+        this.advance(QpState::Rtr, QpState::Rts);
+        inner.phase = Phase::Established(stream, token.established());
+        Worker::queue_work(this);
         Ok(())
     }
 
     /// Runs one step of the worker. Says whether it should run again soon.
     fn step(this: &Arc<Self>, inner: &mut Inner<L>) -> bool {
-        if matches!(this.state(), State::Closing | State::Error) {
-            Self::end(this, inner, Why::Wanted);
+        if matches!(this.state(), QpState::Closing | QpState::Error) {
+            Self::end(this, inner, EndCause::Requested);
             return false;
         }
-        let memory = Registered {
+        let memory = RegisteredMemory {
             regions: &this.shared.regions,
-            domain: this.domain,
+            pd: this.pd,
             access: this.access(),
         };
         match &mut inner.phase {
@@ -216,11 +216,11 @@ impl<L: Lower> Qp<L> {
             Phase::Connecting(connecting) => {
                 if let Some(milliseconds) = connecting.step() {
                     // A timer that runs longer would delay a shorter one of the stream.
-                    Worker::kick_later(this, milliseconds.min(LOOK_MS));
+                    Worker::queue_work_after(this, milliseconds.min(POLL_MS));
                     return false;
                 }
                 // Consumers may send as soon as the event arrives.
-                this.advance(State::ReadyToReceive, State::ReadyToSend);
+                this.advance(QpState::Rtr, QpState::Rts);
                 let Phase::Connecting(connecting) =
                     core::mem::replace(&mut inner.phase, Phase::Over)
                 else {
@@ -228,84 +228,86 @@ impl<L: Lower> Qp<L> {
                 };
                 match connecting.finish(&this.shared, &this.queues) {
                     Some((stream, token)) => {
-                        inner.phase = Phase::Open(stream, token);
+                        inner.phase = Phase::Established(stream, token);
                         true
                     }
                     None => {
-                        Self::end(this, inner, Why::Over { graceful: false });
+                        Self::end(this, inner, EndCause::StreamOver { graceful: false });
                         false
                     }
                 }
             }
-            Phase::Open(stream, _) => match stream.round(&this.shared, &this.queues, &memory) {
-                Round::More => true,
-                Round::Idle if stream.is_late() => {
-                    this.shared.counters.add(Count::Late);
-                    let graceful = stream.tell_late(&this.shared, &memory);
-                    Self::end(this, inner, Why::Over { graceful });
-                    false
-                }
-                Round::Idle => {
-                    if let Some(milliseconds) = stream.look_again() {
-                        Worker::kick_later(this, milliseconds);
+            Phase::Established(stream, _) => {
+                match stream.round(&this.shared, &this.queues, &memory) {
+                    StreamProgress::More => true,
+                    StreamProgress::Idle if stream.has_timed_out() => {
+                        this.shared.counters.add(Count::TimedOut);
+                        let graceful = stream.terminate_late(&this.shared, &memory);
+                        Self::end(this, inner, EndCause::StreamOver { graceful });
+                        false
                     }
-                    false
+                    StreamProgress::Idle => {
+                        if let Some(milliseconds) = stream.poll_after_ms() {
+                            Worker::queue_work_after(this, milliseconds);
+                        }
+                        false
+                    }
+                    StreamProgress::Over { graceful } => {
+                        Self::end(this, inner, EndCause::StreamOver { graceful });
+                        false
+                    }
                 }
-                Round::Over { graceful } => {
-                    Self::end(this, inner, Why::Over { graceful });
-                    false
-                }
-            },
+            }
         }
     }
 
     /// Ends the connection: reports it to the consumer, and completes everything.
-    fn end(this: &Arc<Self>, inner: &mut Inner<L>, why: Why) {
+    fn end(this: &Arc<Self>, inner: &mut Inner<L>, cause: EndCause) {
         // A consumer that closes and drains its queues wants the error state right behind, and the
         // worker may not have run in between. Requests that completed until then are to arrive all
         // the same.
-        let at_once = this.state() != State::Closing && !this.closed.load(Ordering::Relaxed);
-        this.set_state(State::Error);
+        let at_once = this.state() != QpState::Closing && !this.closed.load(Ordering::Relaxed);
+        this.set_state(QpState::Error);
         match core::mem::replace(&mut inner.phase, Phase::Over) {
             Phase::Unbound | Phase::Over => {}
             Phase::Connecting(connecting) => {
                 this.shared.counters.add(Count::ConnectFailed);
-                connecting.give_up();
+                connecting.abort();
             }
-            Phase::Open(stream, token) => {
+            Phase::Established(stream, token) => {
                 if let (Some(code), Some(id)) = (stream.terminated(), token.id()) {
                     Self::log(this, code, id);
                 }
                 let open = KBox::into_inner(stream).end(&this.queues);
                 // Everything that was posted so far completes before iw_cm learns of the end.
                 Self::flush(&this.queues);
-                let last = match why {
-                    Why::Wanted => open.close(at_once),
-                    Why::Over { graceful: true } => Some(open.linger()),
-                    Why::Over { graceful: false } => {
+                let half_closed = match cause {
+                    EndCause::Requested => open.close(at_once),
+                    EndCause::StreamOver { graceful: true } => Some(open.half_close()),
+                    EndCause::StreamOver { graceful: false } => {
                         open.abort();
                         None
                     }
                 };
-                if let (Some(last), Some(waker)) = (last, inner.waker.take()) {
-                    Ending::begin(&this.endings, &waker, last);
+                if let (Some(half_closed), Some(events)) = (half_closed, inner.events.take()) {
+                    ClosingConn::begin(&this.closing_conns, &events, half_closed);
                 }
                 drop(token);
             }
         }
         Self::flush(&this.queues);
-        if let Some(waker) = inner.waker.take() {
-            waker.let_go();
+        if let Some(events) = inner.events.take() {
+            events.clear();
         }
     }
 
     /// Logs the reason for which a peer ended a connection. Any number of peers can cause this as
     /// often as they like, so only the first ones of a device are logged.
-    fn log(this: &Self, code: Code, id: &Id) {
-        if this.shared.counters.get(Count::TerminateReceived) > LINES {
+    fn log(this: &Self, code: Code, id: &ConnId) {
+        if this.shared.counters.get(Count::TerminateReceived) > MAX_LOG_LINES {
             return;
         }
-        let (peer, Code { layer, etype, code }) = (id.ends.peer, code);
+        let (peer, Code { layer, etype, code }) = (id.endpoints.peer, code);
         pr_info!("{peer:?} ended its connection with a Terminate: layer {layer}, type {etype}, code {code:#04x}\n");
     }
 
@@ -320,52 +322,52 @@ impl<L: Lower> Qp<L> {
     }
 }
 
-impl<L: Lower> Work for Qp<L> {
+impl<L: Llp> Work for Qp<L> {
     fn worker(&self) -> &Worker {
         &self.worker
     }
 
     fn run(this: Arc<Self>) {
-        for _ in 0..ROUNDS {
+        for _ in 0..ROUND_BUDGET {
             let mut inner = this.inner.lock();
             let more = Self::step(&this, &mut inner);
-            if matches!(inner.phase, Phase::Open(..)) && this.queues.have_overflown() {
-                return Self::end(&this, &mut inner, Why::Over { graceful: false });
+            if matches!(inner.phase, Phase::Established(..)) && this.queues.has_overrun() {
+                return Self::end(&this, &mut inner, EndCause::StreamOver { graceful: false });
             }
             if !more {
                 return;
             }
         }
-        Worker::kick(&this);
+        Worker::queue_work(&this);
     }
 }
 
-impl<L: Lower> QueuePair for Qp<L> {
+impl<L: Llp> QueuePair for Qp<L> {
     fn posted(this: &Arc<Self>) {
-        Worker::kick(this);
+        Worker::queue_work(this);
     }
 
-    fn modify(this: &Arc<Self>, change: Change) -> Result {
-        if let Some(access) = change.access {
+    fn modify(this: &Arc<Self>, attr: QpAttr) -> Result {
+        if let Some(access) = attr.access {
             let bits = u32::from(access.remote_read) | u32::from(access.remote_write) << 1;
             this.access.store(bits, Ordering::Relaxed);
         }
-        let Some(to) = change.state else {
+        let Some(to) = attr.state else {
             return Ok(());
         };
         loop {
             let from = this.state();
             let allowed = match to {
-                State::Error => true,
-                State::Closing => from == State::ReadyToSend,
-                State::Reset => from == State::Reset,
+                QpState::Error => true,
+                QpState::Closing => from == QpState::Rts,
+                QpState::Reset => from == QpState::Reset,
                 // Forwards, or the same state.
-                _ => from as u32 <= to as u32 && (to as u32) < State::Closing as u32,
+                _ => from as u32 <= to as u32 && (to as u32) < QpState::Closing as u32,
             };
             if !allowed {
                 return Err(EINVAL);
             }
-            if to == State::Closing {
+            if to == QpState::Closing {
                 // This precedes the state that the worker sees.
                 this.closed.store(true, Ordering::Relaxed);
             }
@@ -373,22 +375,22 @@ impl<L: Lower> QueuePair for Qp<L> {
                 break;
             }
         }
-        if matches!(to, State::Closing | State::Error) {
+        if matches!(to, QpState::Closing | QpState::Error) {
             // The worker may be in the middle of a round of the stream.
-            this.queues.close_sends();
-            Worker::kick(this);
+            this.queues.stop_sends();
+            Worker::queue_work(this);
         }
         Ok(())
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> QpState {
         let state = usize::try_from(self.state.load(Ordering::SeqCst)).unwrap_or(0);
-        STATES.get(state).copied().unwrap_or(State::Error)
+        STATES.get(state).copied().unwrap_or(QpState::Error)
     }
 
     fn destroy(this: Arc<Self>) {
-        this.set_state(State::Error);
-        Worker::stop(&this);
-        Self::end(&this, &mut this.inner.lock(), Why::Wanted);
+        this.set_state(QpState::Error);
+        Worker::disable_sync(&this);
+        Self::end(&this, &mut this.inner.lock(), EndCause::Requested);
     }
 }

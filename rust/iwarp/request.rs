@@ -6,14 +6,14 @@
 //! and iw_cm keeps only a number in the table of the device.
 
 use crate::counters::Count;
-use crate::id::Id;
-use crate::lower::Asked;
-use crate::lower::Lower;
-use crate::lower::Passive;
+use crate::event_target::EventTarget;
+use crate::id::ConnId;
+use crate::llp::Llp;
+use crate::llp::Passive;
+use crate::llp::RequestStatus;
 use crate::qp::Qp;
-use crate::shared::Shared;
+use crate::shared::DeviceState;
 use crate::stream::Stream;
-use crate::waker::Waker;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering;
 use kernel::new_mutex;
@@ -22,10 +22,10 @@ use kernel::sync::Arc;
 use kernel::sync::Mutex;
 use kernel::time::Instant;
 use kernel::time::Monotonic;
-use provider::cm::Addresses;
 use provider::cm::CmId;
-use provider::cm::Parameters;
-use provider::cm::Told;
+use provider::cm::ConnParams;
+use provider::cm::Endpoints;
+use provider::cm::EventParams;
 use provider::errno::econnreset;
 use provider::new_worker;
 use provider::table::Table;
@@ -36,10 +36,10 @@ use rdmap::cm::clamp_reads;
 use rdmap::cm::Accepting;
 
 /// The time that a peer has for its Request, in milliseconds.
-const PEER_MS: u32 = 5_000;
+const REQUEST_TIMEOUT_MS: u32 = 5_000;
 
 /// The time that a consumer has to decide, in milliseconds.
-const CONSUMER_MS: u32 = 60_000;
+const DECISION_TIMEOUT_MS: u32 = 60_000;
 
 /// The consumer of a request, as long as nobody has decided.
 pub(crate) trait Consumer: Send + Sync {
@@ -48,52 +48,52 @@ pub(crate) trait Consumer: Send + Sync {
     fn admit(&self) -> bool;
 
     /// Indicates a request. Fails if nobody listens any more, or if there are too many at once.
-    fn tell(&self, ends: Addresses, told: Told<'_>, handle: u32) -> Result;
+    fn indicate(&self, endpoints: Endpoints, params: EventParams<'_>, handle: u32) -> Result;
 }
 
 /// The requests of a device, by the numbers that iw_cm has of them.
 pub(crate) type Requests<L> = Table<Arc<Request<L>>>;
 
 /// The state of a request until it is decided.
-struct Open<L: Lower> {
+struct Pending<L: Llp> {
     // [`None`] if the peer has ended it while the consumer decides. Then the request stays, as the
     // consumer still has it.
     passive: Option<L::Passive>,
     // The request was indicated to the consumer.
-    told: bool,
-    ends: Addresses,
+    indicated: bool,
+    endpoints: Endpoints,
     since: Instant<Monotonic>,
     consumer: KBox<dyn Consumer>,
 }
 
 /// A connection request.
 #[pin_data]
-pub(crate) struct Request<L: Lower> {
-    shared: Arc<Shared>,
+pub(crate) struct Request<L: Llp> {
+    shared: Arc<DeviceState>,
     // The table that contains it.
     requests: Arc<Requests<L>>,
-    waker: Arc<Waker>,
+    events: Arc<EventTarget>,
     handle: AtomicU32,
     #[pin]
-    open: Mutex<Option<Open<L>>>,
+    pending: Mutex<Option<Pending<L>>>,
     #[pin]
     worker: Worker,
 }
 
-impl<L: Lower> Request<L> {
+impl<L: Llp> Request<L> {
     /// Begins with a connection that a listener accepted. Sleeps.
     pub(crate) fn begin(
-        shared: Arc<Shared>,
+        shared: Arc<DeviceState>,
         requests: Arc<Requests<L>>,
         consumer: KBox<dyn Consumer>,
         accepted: L::Accepted,
     ) -> Result {
-        let (queue, waker) = (work::current()?, Waker::new()?);
-        let (ends, passive) = L::take_over(accepted, waker.clone())?;
-        let open = Open {
+        let (queue, events) = (work::module_queue()?, EventTarget::new()?);
+        let (endpoints, passive) = L::attach(accepted, events.clone())?;
+        let pending = Pending {
             passive: Some(passive),
-            told: false,
-            ends,
+            indicated: false,
+            endpoints,
             since: Instant::now(),
             consumer,
         };
@@ -101,81 +101,87 @@ impl<L: Lower> Request<L> {
             pin_init!(Self {
                 shared,
                 requests,
-                waker,
+                events,
                 handle: AtomicU32::new(0),
-                open <- new_mutex!(Some(open), "iwarp_request"),
+                pending <- new_mutex!(Some(pending), "iwarp_request"),
                 worker <- new_worker!(Self, queue),
             }),
             GFP_KERNEL,
         )?;
         let handle = this.requests.insert(|_| this.clone())?;
         this.handle.store(handle, Ordering::Relaxed);
-        if let Err(error) = this.waker.point_at(&this) {
-            Self::forget(&this);
+        if let Err(error) = this.events.set(&this) {
+            Self::remove(&this);
             return Err(error);
         }
-        Worker::kick_later(&this, PEER_MS);
+        Worker::queue_work_after(&this, REQUEST_TIMEOUT_MS);
         Ok(())
     }
 
     /// Removes the request. The connection is refused, unless somebody took it.
-    fn forget(this: &Arc<Self>) {
-        this.waker.let_go();
+    fn remove(this: &Arc<Self>) {
+        this.events.clear();
         drop(this.requests.remove(this.handle.load(Ordering::Relaxed)));
-        let open = this.open.lock().take();
-        if let Some(passive) = open.and_then(|open| open.passive) {
+        let pending = this.pending.lock().take();
+        if let Some(passive) = pending.and_then(|pending| pending.passive) {
             passive.refuse();
         }
     }
 
     /// Ends the request, as the device goes. Sleeps.
     pub(crate) fn stop(this: &Arc<Self>) {
-        Self::forget(this);
-        Worker::stop(this);
+        Self::remove(this);
+        Worker::disable_sync(this);
     }
 
     /// Looks for the request of the peer, and indicates it to the consumer. Says whether it still
     /// waits for something.
-    fn step(this: &Arc<Self>, open: &mut Open<L>) -> bool {
-        let waited = open.since.elapsed().as_millis();
-        let Some(passive) = &mut open.passive else {
-            return waited < i64::from(CONSUMER_MS);
+    fn step(this: &Arc<Self>, pending: &mut Pending<L>) -> bool {
+        let waited = pending.since.elapsed().as_millis();
+        let Some(passive) = &mut pending.passive else {
+            return waited < i64::from(DECISION_TIMEOUT_MS);
         };
-        if open.told {
-            if !passive.waits() {
+        if pending.indicated {
+            if !passive.is_intact() {
                 this.shared.counters.add(Count::RequestLost);
-                if let Some(passive) = open.passive.take() {
+                if let Some(passive) = pending.passive.take() {
                     passive.refuse();
                 }
             }
-            return waited < i64::from(CONSUMER_MS);
+            return waited < i64::from(DECISION_TIMEOUT_MS);
         }
-        match passive.step(|| open.consumer.admit()) {
-            Asked::Request => {
-                let Some(told) = passive.told() else {
+        match passive.step(|| pending.consumer.admit()) {
+            RequestStatus::Ready => {
+                let Some(params) = passive.request_params() else {
                     return false;
                 };
                 let handle = this.handle.load(Ordering::Relaxed);
-                if open.consumer.tell(open.ends, told, handle).is_err() {
+                if pending
+                    .consumer
+                    .indicate(pending.endpoints, params, handle)
+                    .is_err()
+                {
                     return false;
                 }
-                open.told = true;
-                open.since = Instant::now();
+                pending.indicated = true;
+                pending.since = Instant::now();
                 true
             }
-            Asked::Nothing => waited < i64::from(PEER_MS),
-            Asked::End => false,
+            RequestStatus::Pending => waited < i64::from(REQUEST_TIMEOUT_MS),
+            RequestStatus::Ended => false,
         }
     }
 
     /// Takes the connection out, as the consumer has decided. `ECONNRESET` if there is none any
     /// more.
-    fn decide(this: &Arc<Self>) -> Result<(L::Passive, Addresses)> {
-        let open = this.open.lock().take();
-        Worker::stop(this);
-        this.waker.let_go();
-        let Open { passive, ends, .. } = open.ok_or(econnreset())?;
-        Ok((passive.ok_or(econnreset())?, ends))
+    fn decide(this: &Arc<Self>) -> Result<(L::Passive, Endpoints)> {
+        let pending = this.pending.lock().take();
+        Worker::disable_sync(this);
+        this.events.clear();
+        let Pending {
+            passive, endpoints, ..
+        } = pending.ok_or(econnreset())?;
+        Ok((passive.ok_or(econnreset())?, endpoints))
     }
 
     /// Accepts for the consumer. If this fails there is no event, and the connection is closed.
@@ -183,16 +189,16 @@ impl<L: Lower> Request<L> {
     pub(crate) fn accept(
         this: &Arc<Self>,
         qp: &Arc<Qp<L>>,
-        parameters: Parameters<'_>,
+        parameters: ConnParams<'_>,
         id: CmId,
     ) -> Result {
-        let (passive, ends) = Self::decide(this)?;
-        let (open, reads) = passive.accept(parameters)?;
-        Qp::accept(qp, this.waker.clone(), |queues| {
-            let stream = Stream::new(open, queues, reads)?;
-            let id = Id {
+        let (passive, endpoints) = Self::decide(this)?;
+        let (conn, reads) = passive.accept(parameters)?;
+        Qp::accept(qp, this.events.clone(), |queues| {
+            let stream = Stream::new(conn, queues, reads)?;
+            let id = ConnId {
                 id,
-                ends,
+                endpoints,
                 ird: clamp_reads(reads.ird),
                 ord: clamp_reads(reads.ord),
             };
@@ -210,31 +216,31 @@ impl<L: Lower> Request<L> {
     }
 }
 
-impl<L: Lower> Work for Request<L> {
+impl<L: Llp> Work for Request<L> {
     fn worker(&self) -> &Worker {
         &self.worker
     }
 
     fn run(this: Arc<Self>) {
-        let mut open = this.open.lock();
-        let Some(inner) = &mut *open else {
+        let mut pending = this.pending.lock();
+        let Some(inner) = &mut *pending else {
             return;
         };
         if Self::step(&this, inner) {
-            let wait = match inner.told {
-                true => CONSUMER_MS,
-                false => PEER_MS,
+            let wait = match inner.indicated {
+                true => DECISION_TIMEOUT_MS,
+                false => REQUEST_TIMEOUT_MS,
             };
-            Worker::kick_later(&this, wait);
+            Worker::queue_work_after(&this, wait);
             return;
         }
         // It is taken here, so that nobody accepts it any more.
-        let lost = open.take().and_then(|open| open.passive);
-        drop(open);
+        let lost = pending.take().and_then(|pending| pending.passive);
+        drop(pending);
         // Nobody stops the work of a request that is in no table: a timer of it could outlive the
         // module.
-        Worker::finish(&this);
-        Self::forget(&this);
+        Worker::disable(&this);
+        Self::remove(&this);
         if let Some(passive) = lost {
             this.shared.counters.add(Count::RequestLost);
             passive.refuse();

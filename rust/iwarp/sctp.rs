@@ -5,23 +5,23 @@
 //! A queue pair has an association of its own, and uses stream 0 of it for one session.
 
 mod active;
-mod heard;
-mod held;
+mod association;
+mod early;
+mod half_closed;
 mod inbound;
-mod lingering;
 mod open;
 mod passive;
-mod peer;
+mod recv;
 
 use crate::counters::names;
 use crate::counters::Count;
-use crate::lower::Lower;
+use crate::event_target::EventTarget;
+use crate::listen_sockets;
+use crate::llp::Llp;
 use crate::sctp::active::Active;
-use crate::sctp::open::Open;
+use crate::sctp::association::SETTINGS;
+use crate::sctp::open::SctpEstablished;
 use crate::sctp::passive::Passive;
-use crate::sctp::peer::SETTINGS;
-use crate::sockets;
-use crate::waker::Waker;
 use core::net::IpAddr;
 use core::net::SocketAddr;
 use kernel::c_str;
@@ -29,14 +29,14 @@ use kernel::prelude::*;
 use kernel::str::CStr;
 use kernel::sync::Arc;
 use provider::addr::Net;
-use provider::cm::Addresses;
+use provider::cm::Endpoints;
 use provider::netdev::NetDevice;
 use socket::sctp::Accepted;
 
-/// The lower layer SCTP.
+/// SCTP as the LLP.
 pub(crate) struct Sctp;
 
-impl Lower for Sctp {
+impl Llp for Sctp {
     const LINK_TYPE: &'static CStr = c_str!("iwarp-sctp");
     // "IWAS": both types may be on one network device.
     const ID: u32 = 0x4957_4153;
@@ -52,44 +52,44 @@ impl Lower for Sctp {
         (Count::IllegalChunk, c_str!("illegal_chunk")),
         (Count::TerminateSent, c_str!("terminate_sent")),
         (Count::TerminateReceived, c_str!("terminate_received")),
-        (Count::Late, c_str!("late")),
+        (Count::TimedOut, c_str!("late")),
         (Count::NoMemory, c_str!("no_memory")),
     ];
     const NAMES: &'static [&'static CStr] = &names::<{ Self::COUNTERS.len() }>(Self::COUNTERS);
-    type Listener = sockets::Listener<socket::sctp::Listener<Waker>>;
+    type Listener = listen_sockets::ListenSockets<socket::sctp::Listener<EventTarget>>;
     type Accepted = (SocketAddr, Accepted);
     type Active = Active;
     type Passive = Passive;
-    type Open = Open;
+    type Established = SctpEstablished;
 
     fn listen(
         netdev: NetDevice,
         address: SocketAddr,
         backlog: u32,
-        waker: Arc<Waker>,
+        events: Arc<EventTarget>,
     ) -> Result<Self::Listener> {
-        sockets::Listener::new(netdev, address, backlog, waker)
+        listen_sockets::ListenSockets::new(netdev, address, backlog, events)
     }
 
     fn accept(listener: &mut Self::Listener) -> Result<Option<Self::Accepted>> {
         listener.accept()
     }
 
-    fn look_again(listener: &Self::Listener) -> Option<u32> {
-        listener.look_again()
+    fn poll_after_ms(listener: &Self::Listener) -> Option<u32> {
+        listener.poll_after_ms()
     }
 
-    fn take_over(
+    fn attach(
         (local, accepted): Self::Accepted,
-        waker: Arc<Waker>,
-    ) -> Result<(Addresses, Passive)> {
+        events: Arc<EventTarget>,
+    ) -> Result<(Endpoints, Passive)> {
         let peer = accepted.peer_address()?;
-        let ends = Addresses { local, peer };
-        Ok((ends, Passive::new(accepted.attach(waker)?)?))
+        let endpoints = Endpoints { local, peer };
+        Ok((endpoints, Passive::new(accepted.attach(events)?)?))
     }
 }
 
-impl sockets::Socket for socket::sctp::Listener<Waker> {
+impl listen_sockets::ListenSocket for socket::sctp::Listener<EventTarget> {
     type Accepted = Accepted;
     const ID: u32 = Sctp::ID;
 
@@ -98,20 +98,20 @@ impl sockets::Socket for socket::sctp::Listener<Waker> {
         address: SocketAddr,
         _: Option<u32>,
         backlog: u32,
-        waker: Arc<Waker>,
+        events: Arc<EventTarget>,
     ) -> Result<Self> {
-        Self::new(net, address, backlog, &SETTINGS, waker)
+        Self::new(net, address, backlog, &SETTINGS, events)
     }
 
     fn accept(&self) -> Result<Option<Accepted>> {
         self.accept()
     }
 
-    fn offer_others(&self, address: SocketAddr) {
-        self.offer_others(address);
+    fn update_addresses(&self, address: SocketAddr) {
+        self.update_addresses(address);
     }
 
-    fn may_be_another_ones(ip: IpAddr) -> bool {
+    fn may_be_secondary(ip: IpAddr) -> bool {
         socket::sctp::has_address(ip)
     }
 }

@@ -8,14 +8,14 @@ use kernel::sync::Arc;
 use provider::driver::Regions;
 
 /// State that the connections of a device share.
-pub(crate) struct Shared {
+pub(crate) struct DeviceState {
     /// The regions of the device.
     pub(crate) regions: Arc<Regions>,
     /// The counters of the device.
     pub(crate) counters: Counters,
 }
 
-impl Shared {
+impl DeviceState {
     /// Creates the state of a new device. Sleeps.
     pub(crate) fn new(regions: Arc<Regions>) -> Result<Arc<Self>> {
         let counters = Counters::new();

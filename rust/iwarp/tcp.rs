@@ -3,8 +3,8 @@
 //! DDP over MPA over TCP (RFC 5044, RFC 6581): the link type `iwarp-tcp`.
 
 mod active;
+mod half_closed;
 mod inbound;
-mod lingering;
 mod open;
 mod outbox;
 mod passive;
@@ -14,12 +14,12 @@ mod startup;
 
 use crate::counters::names;
 use crate::counters::Count;
-use crate::lower::Lower;
-use crate::sockets;
+use crate::event_target::EventTarget;
+use crate::listen_sockets;
+use crate::llp::Llp;
 use crate::tcp::active::Active;
-use crate::tcp::open::Open;
+use crate::tcp::open::TcpEstablished;
 use crate::tcp::passive::Passive;
-use crate::waker::Waker;
 use core::net::IpAddr;
 use core::net::SocketAddr;
 use kernel::c_str;
@@ -27,13 +27,13 @@ use kernel::prelude::*;
 use kernel::str::CStr;
 use kernel::sync::Arc;
 use provider::addr::Net;
-use provider::cm::Addresses;
+use provider::cm::Endpoints;
 use provider::netdev::NetDevice;
 
-/// The lower layer TCP with MPA.
+/// MPA over TCP as the LLP.
 pub(crate) struct Tcp;
 
-impl Lower for Tcp {
+impl Llp for Tcp {
     const LINK_TYPE: &'static CStr = c_str!("iwarp-tcp");
     // "IWAR". User space must not take this for a device that one of its drivers can drive.
     const ID: u32 = 0x4957_4152;
@@ -48,43 +48,43 @@ impl Lower for Tcp {
         (Count::BadCrc, c_str!("bad_crc")),
         (Count::TerminateSent, c_str!("terminate_sent")),
         (Count::TerminateReceived, c_str!("terminate_received")),
-        (Count::Late, c_str!("late")),
+        (Count::TimedOut, c_str!("late")),
         (Count::NoMemory, c_str!("no_memory")),
     ];
     const NAMES: &'static [&'static CStr] = &names::<{ Self::COUNTERS.len() }>(Self::COUNTERS);
-    type Listener = sockets::Listener<socket::Listener<Waker>>;
+    type Listener = listen_sockets::ListenSockets<socket::Listener<EventTarget>>;
     type Accepted = socket::Accepted;
     type Active = Active;
     type Passive = Passive;
-    type Open = Open;
+    type Established = TcpEstablished;
 
     fn listen(
         netdev: NetDevice,
         address: SocketAddr,
         backlog: u32,
-        waker: Arc<Waker>,
+        events: Arc<EventTarget>,
     ) -> Result<Self::Listener> {
-        sockets::Listener::new(netdev, address, backlog, waker)
+        listen_sockets::ListenSockets::new(netdev, address, backlog, events)
     }
 
     fn accept(listener: &mut Self::Listener) -> Result<Option<Self::Accepted>> {
         Ok(listener.accept()?.map(|(_, accepted)| accepted))
     }
 
-    fn look_again(listener: &Self::Listener) -> Option<u32> {
-        listener.look_again()
+    fn poll_after_ms(listener: &Self::Listener) -> Option<u32> {
+        listener.poll_after_ms()
     }
 
-    fn take_over(accepted: Self::Accepted, waker: Arc<Waker>) -> Result<(Addresses, Passive)> {
-        let ends = Addresses {
+    fn attach(accepted: Self::Accepted, events: Arc<EventTarget>) -> Result<(Endpoints, Passive)> {
+        let endpoints = Endpoints {
             local: accepted.local_address()?,
             peer: accepted.peer_address()?,
         };
-        Ok((ends, Passive::new(accepted.attach(waker)?)?))
+        Ok((endpoints, Passive::new(accepted.attach(events)?)?))
     }
 }
 
-impl sockets::Socket for socket::Listener<Waker> {
+impl listen_sockets::ListenSocket for socket::Listener<EventTarget> {
     type Accepted = socket::Accepted;
     const ID: u32 = Tcp::ID;
 
@@ -93,18 +93,18 @@ impl sockets::Socket for socket::Listener<Waker> {
         address: SocketAddr,
         interface: Option<u32>,
         backlog: u32,
-        waker: Arc<Waker>,
+        events: Arc<EventTarget>,
     ) -> Result<Self> {
-        Self::new(net, address, interface, backlog, &startup::SETTINGS, waker)
+        Self::new(net, address, interface, backlog, &startup::SETTINGS, events)
     }
 
     fn accept(&self) -> Result<Option<Self::Accepted>> {
         self.accept()
     }
 
-    fn offer_others(&self, _: SocketAddr) {}
+    fn update_addresses(&self, _: SocketAddr) {}
 
-    fn may_be_another_ones(_: IpAddr) -> bool {
+    fn may_be_secondary(_: IpAddr) -> bool {
         false
     }
 }

@@ -37,12 +37,12 @@ pub unsafe fn read(address: *const kernel::bindings::sockaddr) -> Option<SocketA
 
 /// A socket address in the form of C, by value.
 #[derive(Clone, Copy)]
-pub struct RawAddr {
+pub struct SockAddr {
     storage: crate::__kernel_sockaddr_storage,
     len: usize,
 }
 
-impl RawAddr {
+impl SockAddr {
     /// Creates storage for an address of any family, for C to fill in.
     pub fn empty() -> Self {
         let storage = crate::__kernel_sockaddr_storage::default();
@@ -95,7 +95,7 @@ impl RawAddr {
     }
 }
 
-impl From<SocketAddr> for RawAddr {
+impl From<SocketAddr> for SockAddr {
     fn from(address: SocketAddr) -> Self {
         let mut raw = Self::empty();
         match address {

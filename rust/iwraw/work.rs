@@ -36,14 +36,14 @@ use kernel::types::Opaque;
 /// # Invariants
 ///
 /// The queue exists.
-pub struct Queue(NonNull<workqueue_struct>);
+pub struct Workqueue(NonNull<workqueue_struct>);
 
 // SAFETY: Any task may queue work and destroy a workqueue; it has its own locks.
-unsafe impl Send for Queue {}
+unsafe impl Send for Workqueue {}
 // SAFETY: Any task may queue work; a workqueue has its own locks.
-unsafe impl Sync for Queue {}
+unsafe impl Sync for Workqueue {}
 
-impl Queue {
+impl Workqueue {
     /// Creates a workqueue with this name. Sleeps.
     pub fn new(name: &'static CStr) -> Result<Self> {
         let flags =
@@ -61,43 +61,44 @@ impl Queue {
     }
 }
 
-impl Drop for Queue {
+impl Drop for Workqueue {
     /// Waits for everything that is queued. Must not be dropped by work of its own.
     fn drop(&mut self) {
         // SAFETY: By the type invariants the workqueue exists. Each `Worker` holds a reference to
-        // its `Queue`, so none is left.
+        // its `Workqueue`, so none is left.
         unsafe { crate::destroy_workqueue(self.0.as_ptr()) };
     }
 }
 
 kernel::sync::global_lock! {
-    // SAFETY: `Service::start` initialises it before it sets `READY`, without which nobody uses it.
-    unsafe(uninit) static CURRENT: Mutex<Option<Arc<Queue>>> = None;
+    // SAFETY: `ModuleQueue::start` initialises it before it sets `READY`, without which nobody uses
+    // it.
+    unsafe(uninit) static QUEUE: Mutex<Option<Arc<Workqueue>>> = None;
 }
 
 static STARTED: AtomicBool = AtomicBool::new(false);
 static READY: AtomicBool = AtomicBool::new(false);
 
 /// The workqueue of this module. When it is dropped, all work that was queued has run.
-pub struct Service(());
+pub struct ModuleQueue(());
 
-impl Service {
+impl ModuleQueue {
     /// Creates the workqueue. `EBUSY` after the first time. Sleeps.
     pub fn start(name: &'static CStr) -> Result<Self> {
         if STARTED.swap(true, Ordering::Relaxed) {
             return Err(EBUSY);
         }
         // SAFETY: By the swap of `STARTED` above this is the first and only time.
-        unsafe { CURRENT.init() };
+        unsafe { QUEUE.init() };
         READY.store(true, Ordering::Release);
-        *CURRENT.lock() = Some(Arc::new(Queue::new(name)?, GFP_KERNEL)?);
+        *QUEUE.lock() = Some(Arc::new(Workqueue::new(name)?, GFP_KERNEL)?);
         Ok(Self(()))
     }
 }
 
-impl Drop for Service {
+impl Drop for ModuleQueue {
     fn drop(&mut self) {
-        let queue = CURRENT.lock().take();
+        let queue = QUEUE.lock().take();
         if let Some(queue) = queue {
             // Work that runs may hold references to the workqueue. Afterwards this is the last one.
             queue.flush();
@@ -106,9 +107,9 @@ impl Drop for Service {
 }
 
 /// Returns the workqueue of this module. `ENODEV` if there is none. Sleeps.
-pub fn current() -> Result<Arc<Queue>> {
+pub fn module_queue() -> Result<Arc<Workqueue>> {
     match READY.load(Ordering::Acquire) {
-        true => CURRENT.lock().clone().ok_or(ENODEV),
+        true => QUEUE.lock().clone().ok_or(ENODEV),
         false => Err(ENODEV),
     }
 }
@@ -125,7 +126,7 @@ pub trait Work: Send + Sync + Sized + 'static {
 
 /// A work item with a pointer to the object that it works for.
 #[pin_data]
-struct Item {
+struct WorkItem {
     #[pin]
     work: Opaque<delayed_work>,
     // INVARIANT: While the item is queued, this is the object, with a reference from
@@ -133,7 +134,7 @@ struct Item {
     target: AtomicPtr<()>,
 }
 
-impl Item {
+impl WorkItem {
     fn new(
         function: unsafe extern "C" fn(*mut work_struct),
         name: &'static CStr,
@@ -166,10 +167,10 @@ impl Item {
 #[pin_data]
 pub struct Worker {
     #[pin]
-    now: Item,
+    work: WorkItem,
     #[pin]
-    later: Item,
-    queue: Arc<Queue>,
+    timer: WorkItem,
+    queue: Arc<Workqueue>,
 }
 
 // SAFETY: The work items have their own locks in C, and the pointers are atomic.
@@ -181,31 +182,31 @@ impl Worker {
     /// Creates the worker of a `W`, whose work items are of this lock class; use
     /// [`new_worker!`](crate::new_worker).
     pub fn new<W: Work>(
-        queue: Arc<Queue>,
+        queue: Arc<Workqueue>,
         name: &'static CStr,
         key: Pin<&'static LockClassKey>,
     ) -> impl PinInit<Self> {
         pin_init!(Self {
-            now <- Item::new(run::<W>, name, key),
-            later <- Item::new(run::<W>, name, key),
+            work <- WorkItem::new(run::<W>, name, key),
+            timer <- WorkItem::new(run::<W>, name, key),
             queue,
         })
     }
 
     /// Queues the work of `this`. May be called in any context.
-    pub fn kick<W: Work>(this: &Arc<W>) {
-        Self::queue(this, |worker| &worker.now, 0);
+    pub fn queue_work<W: Work>(this: &Arc<W>) {
+        Self::queue(this, |worker| &worker.work, 0);
     }
 
     /// Queues the work of `this` after this time, if no timer of it runs yet. May be called in any
     /// context.
-    pub fn kick_later<W: Work>(this: &Arc<W>, milliseconds: u32) {
+    pub fn queue_work_after<W: Work>(this: &Arc<W>, delay_ms: u32) {
         // SAFETY: The function only computes.
-        let delay = unsafe { kernel::bindings::__msecs_to_jiffies(milliseconds) };
-        Self::queue(this, |worker| &worker.later, delay);
+        let delay = unsafe { kernel::bindings::__msecs_to_jiffies(delay_ms) };
+        Self::queue(this, |worker| &worker.timer, delay);
     }
 
-    fn queue<W: Work>(this: &Arc<W>, item: impl Fn(&Self) -> &Item, delay: ffi::c_ulong) {
+    fn queue<W: Work>(this: &Arc<W>, item: impl Fn(&Self) -> &WorkItem, delay: ffi::c_ulong) {
         let worker = this.worker();
         // A queued item holds a reference to `this`, so it must be part of it.
         let at = core::ptr::from_ref(worker).addr();
@@ -221,8 +222,8 @@ impl Worker {
         let queue = worker.queue.0.as_ptr();
         // CAST: It stands for the CPU that this runs on.
         let cpu = crate::wq_misc_consts_WORK_CPU_UNBOUND as ffi::c_int;
-        // SAFETY: The initialiser of `Item::new` has run, and the reference just taken keeps the
-        // item until it has run.
+        // SAFETY: The initialiser of `WorkItem::new` has run, and the reference just taken keeps
+        // the item until it has run.
         let queued = unsafe { crate::queue_delayed_work_on(cpu, queue, item.work.get(), delay) };
         if !queued {
             // SAFETY: The item was queued before, or is disabled: the reference of `into_raw` above
@@ -233,11 +234,11 @@ impl Worker {
 
     /// Keeps the work of `this` from running again, timers included: for [`Work::run`] of the same
     /// object, which cannot wait for itself. Work that runs already is waited for when the
-    /// [`Service`] is dropped. May be called in any context.
-    pub fn finish<W: Work>(this: &Arc<W>) {
+    /// [`ModuleQueue`] is dropped. May be called in any context.
+    pub fn disable<W: Work>(this: &Arc<W>) {
         let worker = this.worker();
-        for item in [&worker.now, &worker.later] {
-            // SAFETY: The initialiser of `Item::new` has run, and `this` keeps the item.
+        for item in [&worker.work, &worker.timer] {
+            // SAFETY: The initialiser of `WorkItem::new` has run, and `this` keeps the item.
             if unsafe { crate::disable_delayed_work(item.work.get()) } {
                 // SAFETY: The item was queued, with a reference by its invariant, and will not run.
                 drop(unsafe { Arc::from_raw(item.target.load(Ordering::Relaxed).cast::<W>()) });
@@ -247,10 +248,10 @@ impl Worker {
 
     /// Keeps the work of `this` from running again, and waits for work that runs. Sleeps. Must not
     /// be called by [`Work::run`] of the same object.
-    pub fn stop<W: Work>(this: &Arc<W>) {
+    pub fn disable_sync<W: Work>(this: &Arc<W>) {
         let worker = this.worker();
-        for item in [&worker.now, &worker.later] {
-            // SAFETY: The initialiser of `Item::new` has run, and `this` keeps the item.
+        for item in [&worker.work, &worker.timer] {
+            // SAFETY: The initialiser of `WorkItem::new` has run, and `this` keeps the item.
             if unsafe { crate::disable_delayed_work_sync(item.work.get()) } {
                 // SAFETY: The item was queued, with a reference by its invariant, and will not run.
                 drop(unsafe { Arc::from_raw(item.target.load(Ordering::Relaxed).cast::<W>()) });
@@ -263,15 +264,16 @@ impl Worker {
 ///
 /// # Safety
 ///
-/// `work` is in an [`Item`] of a `Worker` that is part of a `W`, and was queued by `Worker::queue`.
+/// `work` is in an [`WorkItem`] of a `Worker` that is part of a `W`, and was queued by
+/// `Worker::queue`.
 unsafe extern "C" fn run<W: Work>(work: *mut work_struct) {
     // SAFETY: The caller promises where `work` is; `Opaque` has the layout of its content.
     let item = unsafe {
         work.byte_sub(offset_of!(delayed_work, work))
-            .byte_sub(offset_of!(Item, work))
+            .byte_sub(offset_of!(WorkItem, work))
     };
     // SAFETY: The reference of the queued item keeps the object that it is part of.
-    let target = unsafe { &(*item.cast::<Item>()).target }.load(Ordering::Relaxed);
+    let target = unsafe { &(*item.cast::<WorkItem>()).target }.load(Ordering::Relaxed);
     // SAFETY: By the invariant of `target` this is the object, with a reference, which is taken
     // over here.
     let this = unsafe { Arc::from_raw(target.cast::<W>()) };

@@ -74,7 +74,7 @@ impl NetDevice {
 }
 
 /// A receiver of notifications that an address of some network device was added or removed.
-pub trait Watch: Send + Sync + 'static {
+pub trait OnAddrChange: Send + Sync + 'static {
     /// An address was changed, or is about to be. Any context, with locks held: an implementation
     /// sets bits and queues work.
     fn changed(&self);
@@ -82,43 +82,43 @@ pub trait Watch: Send + Sync + 'static {
 
 /// The notifier blocks that C links into its lists.
 #[repr(C)]
-struct Linked<W> {
+struct NotifierBlocks<W> {
     v4: iwraw::notifier_block,
     v6: iwraw::notifier_block,
-    watch: W,
+    receiver: W,
 }
 
-/// A registered [`Watch`]. Dropping it ends the notifications, and sleeps.
+/// A registered [`OnAddrChange`]. Dropping it ends the notifications, and sleeps.
 ///
 /// # Invariants
 ///
-/// `linked` came from [`KBox::into_raw`], and both its notifiers are in C's lists.
-pub struct Watching<W: Watch> {
-    linked: NonNull<Linked<W>>,
+/// `blocks` came from [`KBox::into_raw`], and both its notifiers are in C's lists.
+pub struct AddrNotifier<W: OnAddrChange> {
+    blocks: NonNull<NotifierBlocks<W>>,
 }
 
 // SAFETY: C has locks for its lists, and `W` may be sent.
-unsafe impl<W: Watch> Send for Watching<W> {}
-// SAFETY: `&Watching` gives access to a `&W`, which may be shared.
-unsafe impl<W: Watch> Sync for Watching<W> {}
+unsafe impl<W: OnAddrChange> Send for AddrNotifier<W> {}
+// SAFETY: `&AddrNotifier` gives access to a `&W`, which may be shared.
+unsafe impl<W: OnAddrChange> Sync for AddrNotifier<W> {}
 
-impl<W: Watch> Watching<W> {
+impl<W: OnAddrChange> AddrNotifier<W> {
     /// Registers the notifiers. Sleeps.
-    pub fn new(watch: W) -> Result<Self> {
+    pub fn new(receiver: W) -> Result<Self> {
         let notifier = |call| iwraw::notifier_block {
             notifier_call: Some(call),
             ..Default::default()
         };
-        let linked = KBox::new(
-            Linked {
+        let blocks = KBox::new(
+            NotifierBlocks {
                 v4: notifier(v4_changed::<W>),
                 v6: notifier(v6_changed::<W>),
-                watch,
+                receiver,
             },
             GFP_KERNEL,
         )?;
-        let linked = NonNull::new(KBox::into_raw(linked)).ok_or(ENOMEM)?;
-        let at = linked.as_ptr();
+        let blocks = NonNull::new(KBox::into_raw(blocks)).ok_or(ENOMEM)?;
+        let at = blocks.as_ptr();
         // SAFETY: The notifiers stay where they are until they are unregistered. If registration
         // fails nobody else has the box.
         unsafe {
@@ -135,20 +135,20 @@ impl<W: Watch> Watching<W> {
             }
         }
         // INVARIANT: Both notifiers were just registered.
-        Ok(Self { linked })
+        Ok(Self { blocks })
     }
 
     /// Returns the receiver.
-    pub fn watch(&self) -> &W {
+    pub fn receiver(&self) -> &W {
         // SAFETY: By the type invariants it is there as long as `self`; C changes the notifiers
         // only.
-        unsafe { &(*self.linked.as_ptr()).watch }
+        unsafe { &(*self.blocks.as_ptr()).receiver }
     }
 }
 
-impl<W: Watch> Drop for Watching<W> {
+impl<W: OnAddrChange> Drop for AddrNotifier<W> {
     fn drop(&mut self) {
-        let at = self.linked.as_ptr();
+        let at = self.blocks.as_ptr();
         // SAFETY: By the type invariants both are registered. After unregistration C calls neither
         // of them.
         unsafe {
@@ -161,34 +161,34 @@ impl<W: Watch> Drop for Watching<W> {
 
 /// # Safety
 ///
-/// For C only, as the notifier `v4` of a registered [`Linked`] for the same `W`.
-unsafe extern "C" fn v4_changed<W: Watch>(
+/// For C only, as the notifier `v4` of a registered [`NotifierBlocks`] for the same `W`.
+unsafe extern "C" fn v4_changed<W: OnAddrChange>(
     notifier: *mut iwraw::notifier_block,
     _: ffi::c_ulong,
     _: *mut ffi::c_void,
 ) -> ffi::c_int {
-    // SAFETY: The caller promises that the notifier is `v4` of a live `Linked<W>`.
-    unsafe { tell::<W>(notifier.byte_sub(offset_of!(Linked<W>, v4)).cast()) }
+    // SAFETY: The caller promises that the notifier is `v4` of a live `NotifierBlocks<W>`.
+    unsafe { notify::<W>(notifier.byte_sub(offset_of!(NotifierBlocks<W>, v4)).cast()) }
 }
 
 /// # Safety
 ///
-/// For C only, as the notifier `v6` of a registered [`Linked`] for the same `W`.
-unsafe extern "C" fn v6_changed<W: Watch>(
+/// For C only, as the notifier `v6` of a registered [`NotifierBlocks`] for the same `W`.
+unsafe extern "C" fn v6_changed<W: OnAddrChange>(
     notifier: *mut iwraw::notifier_block,
     _: ffi::c_ulong,
     _: *mut ffi::c_void,
 ) -> ffi::c_int {
-    // SAFETY: The caller promises that the notifier is `v6` of a live `Linked<W>`.
-    unsafe { tell::<W>(notifier.byte_sub(offset_of!(Linked<W>, v6)).cast()) }
+    // SAFETY: The caller promises that the notifier is `v6` of a live `NotifierBlocks<W>`.
+    unsafe { notify::<W>(notifier.byte_sub(offset_of!(NotifierBlocks<W>, v6)).cast()) }
 }
 
 /// # Safety
 ///
-/// `linked` is live.
-unsafe fn tell<W: Watch>(linked: *const Linked<W>) -> ffi::c_int {
+/// `blocks` is live.
+unsafe fn notify<W: OnAddrChange>(blocks: *const NotifierBlocks<W>) -> ffi::c_int {
     // SAFETY: The caller promises it, and nobody changes the receiver.
-    unsafe { &(*linked).watch }.changed();
+    unsafe { &(*blocks).receiver }.changed();
     // CAST: A small number.
     iwraw::NOTIFY_OK as ffi::c_int
 }

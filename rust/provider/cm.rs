@@ -9,7 +9,7 @@
 use core::net::SocketAddr;
 use core::ptr::null_mut;
 use core::ptr::NonNull;
-use iwraw::addr::RawAddr;
+use iwraw::addr::SockAddr;
 use iwraw::errno::econnrefused;
 use iwraw::errno::econnreset;
 use kernel::error::to_result;
@@ -35,7 +35,7 @@ unsafe impl Sync for CmId {}
 
 /// The parameters of an event: numbers of Reads, and private data.
 #[derive(Clone, Copy)]
-pub struct Told<'a> {
+pub struct EventParams<'a> {
     /// Read Requests that are accepted (IRD).
     pub ird: u8,
     /// Read Requests that may be outstanding (ORD).
@@ -46,18 +46,18 @@ pub struct Told<'a> {
 
 /// The reason why a connect failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum ConnectError {
     /// The peer's upper layer refused.
     Refused,
     /// The peer went away, or broke a rule.
     Reset,
     /// The peer did not answer.
-    Timeout,
+    TimedOut,
 }
 
 /// The parameters of a connect or an accept of a consumer.
 #[derive(Clone, Copy)]
-pub struct Parameters<'a> {
+pub struct ConnParams<'a> {
     /// Read Requests that it accepts (IRD).
     pub ird: u32,
     /// Read Requests that it wants to have outstanding (ORD).
@@ -68,7 +68,7 @@ pub struct Parameters<'a> {
 
 /// The two endpoints of a connection.
 #[derive(Clone, Copy)]
-pub struct Addresses {
+pub struct Endpoints {
     /// The address of this end.
     pub local: SocketAddr,
     /// The address of the peer.
@@ -115,32 +115,37 @@ impl CmId {
 
     /// Reports CONNECT_REQUEST to a listener's id. `handle` comes back when the consumer accepts or
     /// rejects, if ever. May fail.
-    pub fn connect_request(&self, ends: Addresses, told: Told<'_>, handle: u32) -> Result {
-        let mut event = filled(iwraw::iw_cm_event_type_IW_CM_EVENT_CONNECT_REQUEST, told)?;
+    pub fn connect_request(
+        &self,
+        endpoints: Endpoints,
+        params: EventParams<'_>,
+        handle: u32,
+    ) -> Result {
+        let mut event = filled(iwraw::iw_cm_event_type_IW_CM_EVENT_CONNECT_REQUEST, params)?;
         event.provider_data = core::ptr::without_provenance_mut(usize::try_from(handle)?);
-        set_addresses(&mut event, ends);
+        set_addresses(&mut event, endpoints);
         self.event(&mut event)
     }
 
     /// Reports CONNECT_REPLY of a connect that succeeded. May fail if there are private data.
-    pub fn connected(&self, ends: Addresses, told: Told<'_>) -> Result {
-        let mut event = filled(iwraw::iw_cm_event_type_IW_CM_EVENT_CONNECT_REPLY, told)?;
-        set_addresses(&mut event, ends);
+    pub fn connected(&self, endpoints: Endpoints, params: EventParams<'_>) -> Result {
+        let mut event = filled(iwraw::iw_cm_event_type_IW_CM_EVENT_CONNECT_REPLY, params)?;
+        set_addresses(&mut event, endpoints);
         self.event(&mut event)
     }
 
     /// Reports CONNECT_REPLY of a connect that failed. May fail if there are private data.
-    pub fn refused(&self, refusal: Refusal, private_data: &[u8]) -> Result {
-        let told = Told {
+    pub fn refused(&self, error: ConnectError, private_data: &[u8]) -> Result {
+        let params = EventParams {
             ird: 0,
             ord: 0,
             private_data,
         };
-        let mut event = filled(iwraw::iw_cm_event_type_IW_CM_EVENT_CONNECT_REPLY, told)?;
-        event.status = match refusal {
-            Refusal::Refused => econnrefused(),
-            Refusal::Reset => econnreset(),
-            Refusal::Timeout => ETIMEDOUT,
+        let mut event = filled(iwraw::iw_cm_event_type_IW_CM_EVENT_CONNECT_REPLY, params)?;
+        event.status = match error {
+            ConnectError::Refused => econnrefused(),
+            ConnectError::Reset => econnreset(),
+            ConnectError::TimedOut => ETIMEDOUT,
         }
         .to_errno();
         self.event(&mut event)
@@ -148,14 +153,14 @@ impl CmId {
 
     /// Reports ESTABLISHED of a connection that was accepted.
     pub fn established(&self, ird: u8, ord: u8) -> Result {
-        let told = Told {
+        let params = EventParams {
             ird,
             ord,
             private_data: &[],
         };
         self.event(&mut filled(
             iwraw::iw_cm_event_type_IW_CM_EVENT_ESTABLISHED,
-            told,
+            params,
         )?)
     }
 
@@ -181,22 +186,26 @@ impl Drop for CmId {
 
 /// Creates an event with these parameters. iw_cm copies the private data of those events that have
 /// some.
-fn filled(kind: iwraw::iw_cm_event_type, told: Told<'_>) -> Result<iwraw::iw_cm_event> {
-    let length = u8::try_from(told.private_data.len())?;
+fn filled(kind: iwraw::iw_cm_event_type, params: EventParams<'_>) -> Result<iwraw::iw_cm_event> {
+    let length = u8::try_from(params.private_data.len())?;
     Ok(iwraw::iw_cm_event {
         event: kind,
         private_data: match length {
             0 => null_mut(),
-            _ => told.private_data.as_ptr().cast_mut().cast::<ffi::c_void>(),
+            _ => params
+                .private_data
+                .as_ptr()
+                .cast_mut()
+                .cast::<ffi::c_void>(),
         },
         private_data_len: length,
-        ird: told.ird,
-        ord: told.ord,
+        ird: params.ird,
+        ord: params.ord,
         ..Default::default()
     })
 }
 
-fn set_addresses(event: &mut iwraw::iw_cm_event, ends: Addresses) {
-    event.local_addr = RawAddr::from(ends.local).storage();
-    event.remote_addr = RawAddr::from(ends.peer).storage();
+fn set_addresses(event: &mut iwraw::iw_cm_event, endpoints: Endpoints) {
+    event.local_addr = SockAddr::from(endpoints.local).storage();
+    event.remote_addr = SockAddr::from(endpoints.peer).storage();
 }

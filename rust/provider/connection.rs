@@ -12,13 +12,13 @@
 //! space, where everybody may open its device and read the numbers of all queue pairs. Those here
 //! belong to consumers in the kernel, so only the consumer that created one may connect it.
 
-use crate::cm::Addresses;
 use crate::cm::CmId;
-use crate::cm::Parameters;
+use crate::cm::ConnParams;
+use crate::cm::Endpoints;
+use crate::device;
 use crate::driver::Driver;
 use crate::errno;
 use crate::netdev::NetDevice;
-use crate::objects;
 use crate::qp;
 use core::marker::PhantomData;
 use core::ptr::null_mut;
@@ -30,7 +30,7 @@ use kernel::prelude::*;
 
 /// Runs a function for iw_cm. As the work of a connection waits for these functions, they allocate
 /// in the same scope.
-fn called(f: impl FnOnce() -> Result) -> ffi::c_int {
+fn in_noio(f: impl FnOnce() -> Result) -> ffi::c_int {
     let _noio = NoIo::new();
     errno(f)
 }
@@ -54,15 +54,15 @@ unsafe fn octets<'a>(data: *const ffi::c_void, length: usize) -> &'a [u8] {
 /// # Safety
 ///
 /// iw_cm passes valid parameters, which stay as long as `'a`.
-unsafe fn parameters<'a>(parameters: *const iwraw::iw_cm_conn_param) -> Parameters<'a> {
+unsafe fn parameters<'a>(parameters: *const iwraw::iw_cm_conn_param) -> ConnParams<'a> {
     // SAFETY: The caller promises that the parameters are valid.
-    let given = unsafe { &*parameters };
-    Parameters {
-        ird: given.ird,
-        ord: given.ord,
+    let param = unsafe { &*parameters };
+    ConnParams {
+        ird: param.ird,
+        ord: param.ord,
         // SAFETY: The caller promises that the parameters are valid, and with them the private
         // data.
-        private_data: unsafe { octets(given.private_data, given.private_data_len.into()) },
+        private_data: unsafe { octets(param.private_data, param.private_data_len.into()) },
     }
 }
 
@@ -72,7 +72,10 @@ unsafe fn parameters<'a>(parameters: *const iwraw::iw_cm_conn_param) -> Paramete
 ///
 /// iw_cm, of which rdma_cm is the only user, passes the live id of a connection: its context is
 /// rdma_cm's private id, which begins with the public one.
-pub(crate) unsafe fn has_made(id: *const iwraw::iw_cm_id, qp: NonNull<iwraw::ib_qp>) -> bool {
+pub(crate) unsafe fn is_owned_by_consumer_of(
+    id: *const iwraw::iw_cm_id,
+    qp: NonNull<iwraw::ib_qp>,
+) -> bool {
     // SAFETY: The caller promises it. The consumer that creates and destroys the queue pair is the
     // one that calls now.
     unsafe {
@@ -99,23 +102,23 @@ impl<D: Driver> Operations<D> {
     /// For iw_cm only: it has a reference to the queue pair.
     pub(crate) unsafe extern "C" fn connect(
         id: *mut iwraw::iw_cm_id,
-        given: *mut iwraw::iw_cm_conn_param,
+        param: *mut iwraw::iw_cm_conn_param,
     ) -> ffi::c_int {
-        called(|| {
+        in_noio(|| {
             // SAFETY: iw_cm passes a live id of a registered device, and has a reference to the
             // queue pair.
             unsafe {
                 let device = (*id).device;
-                let is_meant = |qp| has_made(id, qp);
-                let qp = qp::Operations::<D>::find(device, (*given).qpn, is_meant)?;
+                let is_meant = |qp| is_owned_by_consumer_of(id, qp);
+                let qp = qp::Operations::<D>::find(device, (*param).qpn, is_meant)?;
                 let netdev = NetDevice::of(device)?;
                 let id = CmId::new(NonNull::new(id).ok_or(EINVAL)?);
                 let (Some(local), Some(peer)) = id.addresses() else {
                     return Err(eafnosupport());
                 };
-                let driver = objects::of::<D>(device).driver();
-                let ends = Addresses { local, peer };
-                D::connect(driver, &netdev, &qp, ends, parameters(given), id)
+                let driver = device::data_of::<D>(device).driver();
+                let endpoints = Endpoints { local, peer };
+                D::connect(driver, &netdev, &qp, endpoints, parameters(param), id)
             }
         })
     }
@@ -127,17 +130,17 @@ impl<D: Driver> Operations<D> {
     /// As [`Self::connect`].
     pub(crate) unsafe extern "C" fn accept(
         id: *mut iwraw::iw_cm_id,
-        given: *mut iwraw::iw_cm_conn_param,
+        param: *mut iwraw::iw_cm_conn_param,
     ) -> ffi::c_int {
-        called(|| {
+        in_noio(|| {
             // SAFETY: iw_cm passes a live id of a registered device, and has a reference to the
             // queue pair.
             unsafe {
                 let device = (*id).device;
                 let handle = u32::try_from(provider_data(id).addr())?;
-                let driver = objects::of::<D>(device).driver();
-                let is_meant = |qp| has_made(id, qp);
-                let qp = match qp::Operations::<D>::find(device, (*given).qpn, is_meant) {
+                let driver = device::data_of::<D>(device).driver();
+                let is_meant = |qp| is_owned_by_consumer_of(id, qp);
+                let qp = match qp::Operations::<D>::find(device, (*param).qpn, is_meant) {
                     Ok(qp) => qp,
                     Err(error) => {
                         // iw_cm rejects nothing that it failed to accept. If the peer has gone it
@@ -147,7 +150,7 @@ impl<D: Driver> Operations<D> {
                     }
                 };
                 let id = CmId::new(NonNull::new(id).ok_or(EINVAL)?);
-                D::accept(driver, handle, &qp, parameters(given), id)
+                D::accept(driver, handle, &qp, parameters(param), id)
             }
         })
     }
@@ -162,12 +165,12 @@ impl<D: Driver> Operations<D> {
         data: *const ffi::c_void,
         length: u8,
     ) -> ffi::c_int {
-        called(|| {
+        in_noio(|| {
             // SAFETY: iw_cm passes a live id of a registered device, and octets that stay during
             // the call.
             unsafe {
                 let handle = u32::try_from(provider_data(id).addr())?;
-                let driver = objects::of::<D>((*id).device).driver();
+                let driver = device::data_of::<D>((*id).device).driver();
                 D::reject(driver, handle, octets(data, length.into()))
             }
         })
@@ -186,7 +189,7 @@ impl<D: Driver> Operations<D> {
         id: *mut iwraw::iw_cm_id,
         backlog: ffi::c_int,
     ) -> ffi::c_int {
-        called(|| {
+        in_noio(|| {
             // SAFETY: iw_cm passes a live id of a registered device; its context is rdma_cm's
             // private id, which begins with the public one.
             unsafe {
@@ -208,7 +211,7 @@ impl<D: Driver> Operations<D> {
                 let held = CmId::new(NonNull::new(id).ok_or(EINVAL)?);
                 let address = held.addresses().0.ok_or(eafnosupport())?;
                 let backlog = u32::try_from(backlog)?;
-                let driver = objects::of::<D>(device).driver();
+                let driver = device::data_of::<D>(device).driver();
                 let listener = D::listen(driver, netdev, address, backlog, held)?;
                 (*id).provider_data = KBox::into_raw(KBox::new(listener, GFP_KERNEL)?).cast();
             }

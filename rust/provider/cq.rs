@@ -19,7 +19,7 @@ use kernel::sync::Mutex;
 
 /// A completion queue entry.
 #[derive(Clone, Copy)]
-pub(crate) struct Entry {
+pub(crate) struct Cqe {
     pub(crate) id: u64,
     // The queue pair, as `ib_wc` names it.
     pub(crate) qp: usize,
@@ -35,22 +35,22 @@ enum Armed {
     No,
     /// If the peer asks for it (RFC 5040, section 5.3), or the request failed.
     Solicited,
-    Any,
+    NextCompletion,
 }
 
-struct Ring {
+struct CqRing {
     // INVARIANT: `first` is an index of `entries` or 0, and `len` is at most their number.
-    entries: KVVec<Option<Entry>>,
+    entries: KVVec<Option<Cqe>>,
     first: usize,
     len: usize,
     armed: Armed,
     // The number of completions that were lost.
-    lost: u64,
+    overruns: u64,
 }
 
-impl Ring {
+impl CqRing {
     /// Allocates empty slots. Sleeps.
-    fn slots(capacity: usize) -> Result<KVVec<Option<Entry>>> {
+    fn slots(capacity: usize) -> Result<KVVec<Option<Cqe>>> {
         let mut entries = KVVec::with_capacity(capacity, GFP_KERNEL)?;
         for _ in 0..capacity {
             entries.push(None, GFP_KERNEL)?;
@@ -59,7 +59,7 @@ impl Ring {
     }
 
     /// Moves to `entries`, if those are more. Returns the others.
-    fn grow(&mut self, entries: KVVec<Option<Entry>>) -> KVVec<Option<Entry>> {
+    fn grow(&mut self, entries: KVVec<Option<Cqe>>) -> KVVec<Option<Cqe>> {
         if entries.len() <= self.entries.len() {
             return entries;
         }
@@ -77,7 +77,7 @@ impl Ring {
     }
 
     /// Removes the entries of a queue pair.
-    fn forget(&mut self, qp: usize) {
+    fn purge(&mut self, qp: usize) {
         for _ in 0..self.len {
             let entry = self.entries.get_mut(self.first).and_then(Option::take);
             self.first = wrapped(self.first + 1, self.entries.len());
@@ -88,7 +88,7 @@ impl Ring {
         }
     }
 
-    fn push(&mut self, entry: Entry) -> bool {
+    fn push(&mut self, entry: Cqe) -> bool {
         let capacity = self.entries.len();
         if self.len == capacity {
             return false;
@@ -101,7 +101,7 @@ impl Ring {
         true
     }
 
-    fn pop(&mut self) -> Option<Entry> {
+    fn pop(&mut self) -> Option<Cqe> {
         while self.len > 0 {
             let entry = self.entries.get_mut(self.first).and_then(Option::take);
             self.first = wrapped(self.first + 1, self.entries.len());
@@ -118,14 +118,14 @@ impl Ring {
 #[pin_data]
 pub(crate) struct CompletionQueue {
     #[pin]
-    ring: IrqLock<Ring>,
+    ring: IrqLock<CqRing>,
     // INVARIANT: A completion queue that is not destroyed. The lock is held during a notification,
     // so that it stays.
     #[pin]
-    told: IrqLock<Option<NonNull<iwraw::ib_cq>>>,
+    ib_cq: IrqLock<Option<NonNull<iwraw::ib_cq>>>,
     // Requests that the queue pairs on it have room for.
     #[pin]
-    places: Mutex<usize>,
+    reserved: Mutex<usize>,
 }
 
 // SAFETY: The pointer to `ib_cq` is used under a lock only; everything else may be sent.
@@ -135,18 +135,18 @@ unsafe impl Sync for CompletionQueue {}
 
 impl CompletionQueue {
     pub(crate) fn new(cq: NonNull<iwraw::ib_cq>, capacity: usize) -> Result<Arc<Self>> {
-        let ring = Ring {
-            entries: Ring::slots(capacity)?,
+        let ring = CqRing {
+            entries: CqRing::slots(capacity)?,
             first: 0,
             len: 0,
             armed: Armed::No,
-            lost: 0,
+            overruns: 0,
         };
         Arc::pin_init(
             pin_init!(Self {
                 ring <- new_irq_lock!(ring),
-                told <- new_irq_lock!(Some(cq)),
-                places <- new_mutex!(0, "iwarp_cq"),
+                ib_cq <- new_irq_lock!(Some(cq)),
+                reserved <- new_mutex!(0, "iwarp_cq"),
             }),
             GFP_KERNEL,
         )
@@ -159,29 +159,29 @@ impl CompletionQueue {
     /// event. That takes a consumer that posts more without polling. The driver ends the queue
     /// pairs on the queue then; nothing else changes, so a queue that is too short harms only its
     /// own consumer (RFC 5040, section 8.1.1).
-    pub(crate) fn push(&self, entry: Entry, solicited: bool) {
+    pub(crate) fn push(&self, entry: Cqe, solicited: bool) {
         let failed = entry.status != iwraw::ib_wc_status_IB_WC_SUCCESS;
-        let (tell, first_lost) = self.ring.with(|ring| {
+        let (notify, first_overrun) = self.ring.with(|ring| {
             let mut first = false;
             if !ring.push(entry) {
-                first = ring.lost == 0;
-                ring.lost = ring.lost.saturating_add(1);
+                first = ring.overruns == 0;
+                ring.overruns = ring.overruns.saturating_add(1);
             }
-            let tell = match ring.armed {
-                Armed::Any => true,
+            let notify = match ring.armed {
+                Armed::NextCompletion => true,
                 Armed::Solicited => solicited || failed,
                 Armed::No => false,
             };
-            if tell {
+            if notify {
                 ring.armed = Armed::No;
             }
-            (tell, first)
+            (notify, first)
         });
-        if first_lost {
+        if first_overrun {
             pr_err!("a completion queue is too short for what was posted: completions are lost\n");
-            self.told.with(|cq| {
+            self.ib_cq.with(|cq| {
                 let Some(cq) = *cq else { return };
-                // SAFETY: By the invariant of `told`, whose lock is held, the queue is not
+                // SAFETY: By the invariant of `ib_cq`, whose lock is held, the queue is not
                 // destroyed.
                 let (handler, context, device) = unsafe {
                     let cq = cq.as_ptr();
@@ -200,10 +200,10 @@ impl CompletionQueue {
                 }
             });
         }
-        if tell {
-            self.told.with(|cq| {
+        if notify {
+            self.ib_cq.with(|cq| {
                 let Some(cq) = *cq else { return };
-                // SAFETY: By the invariant of `told`, whose lock is held, the queue is not
+                // SAFETY: By the invariant of `ib_cq`, whose lock is held, the queue is not
                 // destroyed.
                 let (handler, context) =
                     unsafe { ((*cq.as_ptr()).comp_handler, (*cq.as_ptr()).cq_context) };
@@ -220,41 +220,41 @@ impl CompletionQueue {
     /// connection ends. A consumer that shares a completion queue among many expects fewer
     /// (nvmet-rdma). Sleeps.
     pub(crate) fn reserve(&self, requests: usize) -> Result {
-        let mut places = self.places.lock();
-        let all = places.checked_add(requests).ok_or(EINVAL)?;
+        let mut reserved = self.reserved.lock();
+        let all = reserved.checked_add(requests).ok_or(EINVAL)?;
         if all > self.ring.with(|ring| ring.entries.len()) {
-            let entries = Ring::slots(all)?;
+            let entries = CqRing::slots(all)?;
             // The previous slots are freed without the lock.
             drop(self.ring.with(|ring| ring.grow(entries)));
         }
-        *places = all;
+        *reserved = all;
         Ok(())
     }
 
     /// Releases the room for the requests of a queue pair. Sleeps.
     pub(crate) fn release(&self, requests: usize) {
-        let mut places = self.places.lock();
-        *places = places.saturating_sub(requests);
+        let mut reserved = self.reserved.lock();
+        *reserved = reserved.saturating_sub(requests);
     }
 
     /// Returns the number of completions that were lost so far. May be called in any context.
-    pub(crate) fn lost(&self) -> u64 {
-        self.ring.with(|ring| ring.lost)
+    pub(crate) fn overruns(&self) -> u64 {
+        self.ring.with(|ring| ring.overruns)
     }
 
     /// Removes the oldest completion. May be called in any context.
-    pub(crate) fn pop(&self) -> Option<Entry> {
-        self.ring.with(Ring::pop)
+    pub(crate) fn pop(&self) -> Option<Cqe> {
+        self.ring.with(CqRing::pop)
     }
 
     /// Removes the completions of a queue pair that is destroyed.
-    pub(crate) fn forget(&self, qp: usize) {
-        self.ring.with(|ring| ring.forget(qp));
+    pub(crate) fn purge(&self, qp: usize) {
+        self.ring.with(|ring| ring.purge(qp));
     }
 
     /// Ends the notifications: the consumer has no queue any more.
-    pub(crate) fn tell_nobody(&self) {
-        self.told.with(|cq| *cq = None);
+    pub(crate) fn detach(&self) {
+        self.ib_cq.with(|cq| *cq = None);
     }
 
     /// Returns the completion queue of `cq`.
@@ -263,15 +263,15 @@ impl CompletionQueue {
     ///
     /// `cq` is one of a device of this crate, and not destroyed.
     pub(crate) unsafe fn of(cq: *mut iwraw::ib_cq) -> Arc<Self> {
-        // SAFETY: The caller promises a [`Shell`] whose `create_cq` succeeded, which has written
+        // SAFETY: The caller promises an [`IbCq`] whose `create_cq` succeeded, which has written
         // the field.
-        unsafe { (*cq.cast::<Shell>()).queue.assume_init_ref() }.clone()
+        unsafe { (*cq.cast::<IbCq>()).queue.assume_init_ref() }.clone()
     }
 }
 
 /// An `ib_cq` with the data of this crate, as the core allocates it.
 #[repr(C)]
-pub(crate) struct Shell {
+pub(crate) struct IbCq {
     ib: iwraw::ib_cq,
     queue: MaybeUninit<Arc<CompletionQueue>>,
 }
@@ -280,7 +280,7 @@ pub(crate) struct Shell {
 ///
 /// # Safety
 ///
-/// For the core only: `cq` is a zeroed [`Shell`].
+/// For the core only: `cq` is a zeroed [`IbCq`].
 pub(crate) unsafe extern "C" fn create(
     cq: *mut iwraw::ib_cq,
     attributes: *const iwraw::ib_cq_init_attr,
@@ -291,10 +291,10 @@ pub(crate) unsafe extern "C" fn create(
         let wanted = unsafe { (*attributes).cqe };
         let queue = NonNull::new(cq).ok_or(EINVAL)?;
         let queue = CompletionQueue::new(queue, usize::try_from(wanted.max(1))?)?;
-        // SAFETY: The core passes zeroed memory of the size of a `Shell`, which nobody uses yet.
+        // SAFETY: The core passes zeroed memory of the size of an `IbCq`, which nobody uses yet.
         unsafe {
             (*cq).cqe = i32::try_from(wanted)?;
-            (*cq.cast::<Shell>()).queue.write(queue);
+            (*cq.cast::<IbCq>()).queue.write(queue);
         }
         Ok(())
     })
@@ -310,9 +310,9 @@ pub(crate) unsafe extern "C" fn destroy(
     _: *mut iwraw::ib_udata,
 ) -> ffi::c_int {
     // SAFETY: The core destroys a queue that it created, once.
-    let queue = unsafe { (*cq.cast::<Shell>()).queue.assume_init_read() };
+    let queue = unsafe { (*cq.cast::<IbCq>()).queue.assume_init_read() };
     // Other holders of the queue do not notify any more.
-    queue.tell_nobody();
+    queue.detach();
     0
 }
 
@@ -327,7 +327,7 @@ pub(crate) unsafe extern "C" fn poll(
     wc: *mut iwraw::ib_wc,
 ) -> ffi::c_int {
     // SAFETY: The consumer polls a queue that is not destroyed, so `create` has written the field.
-    let queue = unsafe { (*cq.cast::<Shell>()).queue.assume_init_ref() };
+    let queue = unsafe { (*cq.cast::<IbCq>()).queue.assume_init_ref() };
     let mut polled = 0;
     while polled < count {
         let Some(entry) = queue.pop() else {
@@ -364,14 +364,14 @@ pub(crate) unsafe extern "C" fn arm(
     flags: iwraw::ib_cq_notify_flags,
 ) -> ffi::c_int {
     // SAFETY: The consumer arms a queue that is not destroyed, so `create` has written the field.
-    let queue = unsafe { (*cq.cast::<Shell>()).queue.assume_init_ref() };
+    let queue = unsafe { (*cq.cast::<IbCq>()).queue.assume_init_ref() };
     let wanted = match flags & iwraw::ib_cq_notify_flags_IB_CQ_SOLICITED_MASK {
         iwraw::ib_cq_notify_flags_IB_CQ_SOLICITED => Armed::Solicited,
-        _ => Armed::Any,
+        _ => Armed::NextCompletion,
     };
     let missed = flags & iwraw::ib_cq_notify_flags_IB_CQ_REPORT_MISSED_EVENTS != 0;
     queue.ring.with(|ring| {
-        if ring.armed != Armed::Any {
+        if ring.armed != Armed::NextCompletion {
             ring.armed = wanted;
         }
         ffi::c_int::from(missed && ring.len > 0)

@@ -10,12 +10,11 @@ use crate::driver::Driver;
 use crate::driver::Regions;
 use crate::mr;
 use crate::netdev::net_of;
-use crate::objects::Objects;
-use crate::objects::Shell;
 use crate::port;
 use crate::qp;
 use crate::region;
 use crate::table::Table;
+use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 use core::ptr::NonNull;
 use iwraw::errno::eopnotsupp;
@@ -25,12 +24,62 @@ use kernel::ffi;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
+/// A queue pair that iw_cm finds by number.
+///
+/// # Invariants
+///
+/// The queue pair is not freed before an RCU grace period after this left its table.
+pub(crate) struct QpEntry(pub(crate) NonNull<iwraw::ib_qp>);
+
+// SAFETY: It is an address, whose target any task may use by the type invariants.
+unsafe impl Send for QpEntry {}
+
+/// The data of a device.
+#[pin_data]
+pub(crate) struct DeviceData<D> {
+    pub(crate) driver: Arc<D>,
+    pub(crate) regions: Arc<Regions>,
+    #[pin]
+    pub(crate) queue_pairs: Table<QpEntry>,
+    pub(crate) counters: KVec<iwraw::rdma_stat_desc>,
+    // The address of the device, for its GUIDs. It is not zero.
+    pub(crate) hw_addr: [u8; 6],
+}
+
+// SAFETY: The counters' names are static; all other fields may be sent.
+unsafe impl<D: Driver> Send for DeviceData<D> {}
+// SAFETY: The counters' names are static; all other fields may be shared.
+unsafe impl<D: Driver> Sync for DeviceData<D> {}
+
+impl<D> DeviceData<D> {
+    pub(crate) fn driver(&self) -> &Arc<D> {
+        &self.driver
+    }
+}
+
+/// An `ib_device` with the data of this crate, as the core allocates it.
+#[repr(C)]
+pub(crate) struct IbDevice<D> {
+    ib: iwraw::ib_device,
+    pub(crate) data: MaybeUninit<Arc<DeviceData<D>>>,
+}
+
+/// Returns the data of a device.
+///
+/// # Safety
+///
+/// `device` is one of `D`, created by this crate, and allocated as long as `'a`.
+pub(crate) unsafe fn data_of<'a, D: Driver>(device: *mut iwraw::ib_device) -> &'a DeviceData<D> {
+    // SAFETY: The caller promises it; `add` writes the field before anybody else sees the device.
+    unsafe { (*device.cast::<IbDevice<D>>()).data.assume_init_ref() }
+}
+
 /// Returns the hardware address of a network device, or a random one if it has none.
 ///
 /// # Safety
 ///
 /// The network device is live.
-unsafe fn hardware_address(netdev: *mut iwraw::net_device) -> [u8; 6] {
+unsafe fn hw_addr_of(netdev: *mut iwraw::net_device) -> [u8; 6] {
     let mut address = [0; 6];
     // SAFETY: The caller promises that the device is live; its address has `addr_len` octets.
     unsafe {
@@ -56,8 +105,8 @@ unsafe fn hardware_address(netdev: *mut iwraw::net_device) -> [u8; 6] {
 /// For the core only: `device` was made by [`add`].
 unsafe extern "C" fn dealloc<D: Driver>(device: *mut iwraw::ib_device) {
     // SAFETY: The core frees the device when this returns, and nobody uses it any more.
-    let objects = unsafe { (*device.cast::<Shell<D>>()).objects.assume_init_read() };
-    D::remove(&objects.driver);
+    let data = unsafe { (*device.cast::<IbDevice<D>>()).data.assume_init_read() };
+    D::remove(&data.driver);
 }
 
 /// Returns the functions that the core calls.
@@ -117,7 +166,7 @@ pub(crate) unsafe fn add<D: Driver>(
     owner: *mut module,
 ) -> Result {
     // SAFETY: The caller promises a live network device.
-    let (hardware, kind) = unsafe { (hardware_address(netdev), u32::from((*netdev).type_)) };
+    let (hw_addr, kind) = unsafe { (hw_addr_of(netdev), u32::from((*netdev).type_)) };
     if !matches!(
         kind,
         iwraw::ARPHRD_ETHER | iwraw::ARPHRD_LOOPBACK | iwraw::ARPHRD_NONE
@@ -136,13 +185,13 @@ pub(crate) unsafe fn add<D: Driver>(
     let vectors = i32::try_from(unsafe { iwraw::num_possible_cpus() })?;
     let regions = Arc::pin_init(Regions::new(), GFP_KERNEL)?;
     let driver = D::new(regions.clone())?;
-    let objects = Arc::pin_init(
-        pin_init!(Objects::<D> {
+    let data = Arc::pin_init(
+        pin_init!(DeviceData::<D> {
             driver,
             regions,
             queue_pairs <- Table::new(),
             counters,
-            hardware,
+            hw_addr,
         }),
         GFP_KERNEL,
     )?;
@@ -150,15 +199,15 @@ pub(crate) unsafe fn add<D: Driver>(
     let net = unsafe { net_of(netdev) }?;
     // SAFETY: `net` keeps the namespace during the call. Once the device has its network device, it
     // is removed before that leaves the namespace.
-    let device = unsafe { iwraw::_ib_alloc_device(size_of::<Shell<D>>(), net.as_raw()) };
+    let device = unsafe { iwraw::_ib_alloc_device(size_of::<IbDevice<D>>(), net.as_raw()) };
     let device = NonNull::new(device).ok_or(ENOMEM)?.as_ptr();
     // SAFETY: This task owns the device until it is registered. From `ib_set_device_ops` on,
-    // freeing it calls `dealloc`, which finds the objects. The name of the network device is as
-    // long as the field.
+    // freeing it calls `dealloc`, which finds the data. The name of the network device is as long
+    // as the field.
     unsafe {
-        (*device.cast::<Shell<D>>()).objects.write(objects);
+        (*device.cast::<IbDevice<D>>()).data.write(data);
         iwraw::ib_set_device_ops(device, &operations::<D>(owner));
-        let [a, b, c, d, e, f] = hardware;
+        let [a, b, c, d, e, f] = hw_addr;
         (*device).node_guid = u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f]).to_be();
         // CAST: Small numbers.
         (*device).node_type = iwraw::RDMA_NODE_RNIC as u8;
@@ -166,7 +215,7 @@ pub(crate) unsafe fn add<D: Driver>(
         // Consumers distribute their connections over as many completion vectors. All of them run
         // where the work of a connection does.
         (*device).num_comp_vectors = vectors;
-        (*device).local_dma_lkey = region::LOCAL_DMA_KEY;
+        (*device).local_dma_lkey = region::LOCAL_DMA_LKEY;
         (*device).name_assign_type = iwraw::rdma_nl_name_assign_type_RDMA_NAME_ASSIGN_TYPE_USER;
         (*device).iw_driver_flags = iwraw::iw_flags_IW_F_NO_PORT_MAP;
         iwraw::copy_ifname(device, netdev);

@@ -2,12 +2,13 @@
 
 //! The interface of a driver: the calls of the core and of iw_cm, as traits.
 
-use crate::cm::Addresses;
 use crate::cm::CmId;
-use crate::cm::Parameters;
+use crate::cm::ConnParams;
+use crate::cm::Endpoints;
 use crate::netdev::NetDevice;
 use crate::queue::Queues;
-use crate::region::Domain;
+use crate::region::AccessFlags;
+use crate::region::ProtectionDomain;
 use crate::region::Region;
 use crate::table::Table;
 use core::net::SocketAddr;
@@ -17,29 +18,29 @@ use kernel::sync::Arc;
 
 /// The state of a queue pair, as far as consumers see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum QpState {
     /// The state after creation.
     Reset,
     /// Receives may be posted.
     Init,
     /// It may be connected.
-    ReadyToReceive,
+    Rtr,
     /// It is connected.
-    ReadyToSend,
+    Rts,
     /// The consumer wants the connection closed.
     Closing,
     /// Every request completes as flushed.
     Error,
 }
 
-impl State {
+impl QpState {
     /// Converts the state of C.
     pub(crate) fn of(state: iwraw::ib_qp_state) -> Result<Self> {
         Ok(match state {
             iwraw::ib_qp_state_IB_QPS_RESET => Self::Reset,
             iwraw::ib_qp_state_IB_QPS_INIT => Self::Init,
-            iwraw::ib_qp_state_IB_QPS_RTR => Self::ReadyToReceive,
-            iwraw::ib_qp_state_IB_QPS_RTS => Self::ReadyToSend,
+            iwraw::ib_qp_state_IB_QPS_RTR => Self::Rtr,
+            iwraw::ib_qp_state_IB_QPS_RTS => Self::Rts,
             iwraw::ib_qp_state_IB_QPS_SQD => Self::Closing,
             iwraw::ib_qp_state_IB_QPS_ERR => Self::Error,
             _ => return Err(EINVAL),
@@ -51,30 +52,21 @@ impl State {
         match self {
             Self::Reset => iwraw::ib_qp_state_IB_QPS_RESET,
             Self::Init => iwraw::ib_qp_state_IB_QPS_INIT,
-            Self::ReadyToReceive => iwraw::ib_qp_state_IB_QPS_RTR,
-            Self::ReadyToSend => iwraw::ib_qp_state_IB_QPS_RTS,
+            Self::Rtr => iwraw::ib_qp_state_IB_QPS_RTR,
+            Self::Rts => iwraw::ib_qp_state_IB_QPS_RTS,
             Self::Closing => iwraw::ib_qp_state_IB_QPS_SQD,
             Self::Error => iwraw::ib_qp_state_IB_QPS_ERR,
         }
     }
 }
 
-/// The access that a queue pair grants to its peer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Access {
-    /// Read access to regions that grant it.
-    pub remote_read: bool,
-    /// Write access to regions that grant it.
-    pub remote_write: bool,
-}
-
 /// The attributes that `modify_qp` changes.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Change {
+pub struct QpAttr {
     /// The state.
-    pub state: Option<State>,
+    pub state: Option<QpState>,
     /// The access granted to the peer.
-    pub access: Option<Access>,
+    pub access: Option<AccessFlags>,
 }
 
 /// A driver's queue pair.
@@ -83,10 +75,10 @@ pub trait QueuePair: Send + Sync + Sized + 'static {
     fn posted(this: &Arc<Self>);
 
     /// Changes attributes. To `Error` from every state. May sleep.
-    fn modify(this: &Arc<Self>, change: Change) -> Result;
+    fn modify(this: &Arc<Self>, attr: QpAttr) -> Result;
 
     /// Returns the state.
-    fn state(&self) -> State;
+    fn state(&self) -> QpState;
 
     /// Destroys the queue pair. When this returns, nothing is taken from its queues or completed.
     /// Sleeps.
@@ -99,13 +91,13 @@ pub struct Limits {
     /// Pages of a region.
     pub max_pages: u32,
     /// SGEs of a request.
-    pub max_entries: u32,
+    pub max_sge: u32,
     /// Work requests of a work queue.
-    pub max_requests: u32,
+    pub max_wr: u32,
     /// Reads in either direction.
-    pub max_reads: u32,
+    pub max_read_depth: u32,
     /// Entries of a completion queue.
-    pub max_completions: u32,
+    pub max_cqe: u32,
 }
 
 /// The regions of a device.
@@ -133,7 +125,7 @@ pub trait Driver: Send + Sync + Sized + 'static {
     fn create(
         this: &Arc<Self>,
         queues: Arc<Queues>,
-        domain: Domain,
+        pd: ProtectionDomain,
     ) -> Result<Arc<Self::QueuePair>>;
 
     /// Returns a counter, by its position in [`Self::COUNTERS`].
@@ -145,8 +137,8 @@ pub trait Driver: Send + Sync + Sized + 'static {
         this: &Arc<Self>,
         netdev: &NetDevice,
         qp: &Arc<Self::QueuePair>,
-        ends: Addresses,
-        parameters: Parameters<'_>,
+        endpoints: Endpoints,
+        parameters: ConnParams<'_>,
         id: CmId,
     ) -> Result;
 
@@ -156,7 +148,7 @@ pub trait Driver: Send + Sync + Sized + 'static {
         this: &Arc<Self>,
         handle: u32,
         qp: &Arc<Self::QueuePair>,
-        parameters: Parameters<'_>,
+        parameters: ConnParams<'_>,
         id: CmId,
     ) -> Result;
 

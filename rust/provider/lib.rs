@@ -6,8 +6,8 @@
 //! [`include/rdma/iw_cm.h`](srctree/include/rdma/iw_cm.h)
 //!
 //! Nothing here knows a protocol or a socket. A [`Driver`] implements the devices of a link type; a
-//! [`Link`] registers it, so that `rdma link add` creates a device on a network device. The core
-//! calls the functions of this crate, and they call the driver.
+//! [`RdmaLinkType`] registers it, so that `rdma link add` creates a device on a network device. The
+//! core calls the functions of this crate, and they call the driver.
 //!
 //! Posted requests stay here ([`queue::Queues`]) until the driver takes them, and come back here
 //! when they are complete. Regions are implemented here ([`region::Region`]): the driver looks them
@@ -35,7 +35,6 @@ mod fifo;
 mod link;
 mod mr;
 pub mod netdev;
-mod objects;
 mod port;
 mod qp;
 pub mod queue;
@@ -53,7 +52,7 @@ pub use iwraw::memory;
 pub use iwraw::new_irq_lock;
 pub use iwraw::new_worker;
 pub use iwraw::work;
-pub use link::Link;
+pub use link::RdmaLinkType;
 
 use core::ptr::without_provenance_mut;
 use kernel::ffi;

@@ -21,7 +21,7 @@ use kernel::prelude::*;
 static MODULE: AtomicPtr<kernel::bindings::module> = AtomicPtr::new(null_mut());
 
 /// The structures that C links into its lists.
-struct Linked {
+struct LinkBlocks {
     ops: iwraw::rdma_link_ops,
     notifier: iwraw::notifier_block,
 }
@@ -31,23 +31,23 @@ struct Linked {
 ///
 /// # Invariants
 ///
-/// `linked` came from [`KBox::into_raw`], and is in C's lists.
-pub struct Link<D: Driver> {
-    linked: NonNull<Linked>,
+/// `blocks` came from [`KBox::into_raw`], and is in C's lists.
+pub struct RdmaLinkType<D: Driver> {
+    blocks: NonNull<LinkBlocks>,
     _driver: PhantomData<D>,
 }
 
 // SAFETY: Only the module's `init` and `exit` use it, one after the other.
-unsafe impl<D: Driver> Send for Link<D> {}
-// SAFETY: `&Link` gives access to nothing.
-unsafe impl<D: Driver> Sync for Link<D> {}
+unsafe impl<D: Driver> Send for RdmaLinkType<D> {}
+// SAFETY: `&RdmaLinkType` gives access to nothing.
+unsafe impl<D: Driver> Sync for RdmaLinkType<D> {}
 
-impl<D: Driver> Link<D> {
+impl<D: Driver> RdmaLinkType<D> {
     /// Registers the type. There is one of a driver at a time. Sleeps.
     pub fn new(module: &'static ThisModule) -> Result<Self> {
         MODULE.store(module.as_ptr(), Ordering::Relaxed);
-        let linked = KBox::new(
-            Linked {
+        let blocks = KBox::new(
+            LinkBlocks {
                 ops: iwraw::rdma_link_ops {
                     type_: iwraw::chars(D::LINK_TYPE),
                     newlink: Some(newlink::<D>),
@@ -60,37 +60,37 @@ impl<D: Driver> Link<D> {
             },
             GFP_KERNEL,
         )?;
-        let linked = NonNull::new(KBox::into_raw(linked)).ok_or(ENOMEM)?;
+        let blocks = NonNull::new(KBox::into_raw(blocks)).ok_or(ENOMEM)?;
         // SAFETY: The notifier stays where it is until it is unregistered.
         let registered =
-            unsafe { iwraw::register_netdevice_notifier(&raw mut (*linked.as_ptr()).notifier) };
+            unsafe { iwraw::register_netdevice_notifier(&raw mut (*blocks.as_ptr()).notifier) };
         if let Err(error) = to_result(registered) {
             // SAFETY: The pointer came from `into_raw`, and nobody else has it.
-            drop(unsafe { KBox::from_raw(linked.as_ptr()) });
+            drop(unsafe { KBox::from_raw(blocks.as_ptr()) });
             return Err(error);
         }
         // SAFETY: The ops stay where they are until they are unregistered. The name is this
         // project's own, so it is not registered twice.
-        unsafe { iwraw::rdma_link_register(&raw mut (*linked.as_ptr()).ops) };
+        unsafe { iwraw::rdma_link_register(&raw mut (*blocks.as_ptr()).ops) };
         // INVARIANT: Both were just registered.
         Ok(Self {
-            linked,
+            blocks,
             _driver: PhantomData,
         })
     }
 }
 
-impl<D: Driver> Drop for Link<D> {
+impl<D: Driver> Drop for RdmaLinkType<D> {
     fn drop(&mut self) {
-        let linked = self.linked.as_ptr();
+        let blocks = self.blocks.as_ptr();
         // SAFETY: By the type invariants both are registered. Without the type no device is
         // created, without the notifier nobody but this task removes one, and then all existing
         // ones are removed, whoever else was about to do so.
         unsafe {
-            iwraw::rdma_link_unregister(&raw mut (*linked).ops);
-            iwraw::unregister_netdevice_notifier(&raw mut (*linked).notifier);
+            iwraw::rdma_link_unregister(&raw mut (*blocks).ops);
+            iwraw::unregister_netdevice_notifier(&raw mut (*blocks).notifier);
             iwraw::ib_unregister_driver(D::ID);
-            drop(KBox::from_raw(linked));
+            drop(KBox::from_raw(blocks));
         }
     }
 }

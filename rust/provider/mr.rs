@@ -4,13 +4,13 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
+use crate::device;
 use crate::driver::Driver;
 use crate::errno_ptr;
-use crate::objects;
-use crate::region::Domain;
+use crate::region::IbMr;
+use crate::region::ProtectionDomain;
 use crate::region::Region;
-use crate::region::Shell;
-use crate::region::LOCAL_DMA_KEY;
+use crate::region::LOCAL_DMA_LKEY;
 use core::marker::PhantomData;
 use iwraw::errno::eopnotsupp;
 use kernel::ffi;
@@ -38,14 +38,14 @@ impl<D: Driver> Operations<D> {
                 return Err(EINVAL);
             }
             // SAFETY: The core passes a protection domain of a registered device.
-            let objects = unsafe { objects::of::<D>((*pd).device) };
-            let region = Region::new(Domain(pd.addr()), usize::try_from(max_pages)?)?;
-            let index = objects.regions.insert(|index| {
+            let data = unsafe { device::data_of::<D>((*pd).device) };
+            let region = Region::new(ProtectionDomain(pd.addr()), usize::try_from(max_pages)?)?;
+            let index = data.regions.insert(|index| {
                 region.set_index(index);
                 region.clone()
             })?;
-            Shell::into_raw(Some(region), index << 8).inspect_err(|_| {
-                objects.regions.remove(index);
+            IbMr::into_raw(Some(region), index << 8).inspect_err(|_| {
+                data.regions.remove(index);
             })
         })
     }
@@ -64,7 +64,7 @@ impl<D: Driver> Operations<D> {
             if access as u32 & !iwraw::ib_access_flags_IB_ACCESS_LOCAL_WRITE != 0 {
                 return Err(eopnotsupp());
             }
-            Shell::into_raw(None, LOCAL_DMA_KEY)
+            IbMr::into_raw(None, LOCAL_DMA_LKEY)
         })
     }
 
@@ -78,11 +78,11 @@ impl<D: Driver> Operations<D> {
         _: *mut iwraw::ib_udata,
     ) -> ffi::c_int {
         // SAFETY: The core passes a live region of a registered device.
-        let objects = unsafe { objects::of::<D>((*mr).device) };
+        let data = unsafe { device::data_of::<D>((*mr).device) };
         // SAFETY: The pointer came from `into_raw`, and the core deregisters a region once.
-        let shell = unsafe { KBox::from_raw(mr.cast::<Shell>()) };
-        if let Some(region) = &shell.region {
-            objects.regions.remove(region.index());
+        let ib_mr = unsafe { KBox::from_raw(mr.cast::<IbMr>()) };
+        if let Some(region) = &ib_mr.region {
+            data.regions.remove(region.index());
             region.invalidate();
         }
         0

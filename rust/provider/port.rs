@@ -4,10 +4,10 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
+use crate::device;
 use crate::driver::Driver;
 use crate::errno;
 use crate::netdev::NetDevice;
-use crate::objects;
 use core::marker::PhantomData;
 use core::ptr::null_mut;
 use iwraw::errno::eopnotsupp;
@@ -52,14 +52,14 @@ impl<D: Driver> Operations<D> {
             attributes.max_mr = number(1 << 23);
             attributes.max_pd = number(MANY);
             attributes.max_qp = number(1 << 22);
-            attributes.max_qp_wr = number(limits.max_requests);
-            attributes.max_send_sge = number(limits.max_entries);
-            attributes.max_recv_sge = number(limits.max_entries);
+            attributes.max_qp_wr = number(limits.max_wr);
+            attributes.max_send_sge = number(limits.max_sge);
+            attributes.max_recv_sge = number(limits.max_sge);
             attributes.max_sge_rd = number(1);
             attributes.max_cq = number(MANY);
-            attributes.max_cqe = number(limits.max_completions);
-            attributes.max_qp_rd_atom = number(limits.max_reads);
-            attributes.max_qp_init_rd_atom = number(limits.max_reads);
+            attributes.max_cqe = number(limits.max_cqe);
+            attributes.max_qp_rd_atom = number(limits.max_read_depth);
+            attributes.max_qp_init_rd_atom = number(limits.max_read_depth);
             attributes.max_res_rd_atom = number(MANY);
             Ok(())
         })
@@ -152,7 +152,7 @@ impl<D: Driver> Operations<D> {
         // SAFETY: The core passes a device that is added, and room for the GID.
         unsafe {
             let mut raw = [0; 16];
-            raw[..6].copy_from_slice(&objects::of::<D>(device).hardware);
+            raw[..6].copy_from_slice(&device::data_of::<D>(device).hw_addr);
             (*gid).raw = raw;
         }
         0
@@ -214,7 +214,7 @@ impl<D: Driver> Operations<D> {
         _: u32,
     ) -> *mut iwraw::rdma_hw_stats {
         // SAFETY: The core passes a device that is added.
-        let names = &unsafe { objects::of::<D>(device) }.counters;
+        let names = &unsafe { device::data_of::<D>(device) }.counters;
         let Ok(count) = ffi::c_int::try_from(names.len()) else {
             return null_mut();
         };
@@ -239,8 +239,8 @@ impl<D: Driver> Operations<D> {
             return eopnotsupp().to_errno();
         }
         // SAFETY: The core passes a device that is added.
-        let objects = unsafe { objects::of::<D>(device) };
-        let driver = objects.driver();
+        let data = unsafe { device::data_of::<D>(device) };
+        let driver = data.driver();
         // SAFETY: `alloc_stats` made `stats` with a value for each name.
         let values = unsafe { (*stats).value.as_mut_slice(D::COUNTERS.len()) };
         for (index, value) in values.iter_mut().enumerate() {

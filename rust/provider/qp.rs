@@ -12,18 +12,18 @@
 
 use crate::cq;
 use crate::cq::CompletionQueue;
-use crate::driver::Access;
-use crate::driver::Change;
+use crate::device;
+use crate::device::QpEntry;
 use crate::driver::Driver;
+use crate::driver::QpAttr;
+use crate::driver::QpState;
 use crate::driver::QueuePair;
-use crate::driver::State;
 use crate::errno;
-use crate::objects;
-use crate::objects::Found;
 use crate::queue;
-use crate::queue::Capacities;
+use crate::queue::QueueSizes;
 use crate::queue::Queues;
-use crate::region::Domain;
+use crate::region::AccessFlags;
+use crate::region::ProtectionDomain;
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;
@@ -43,37 +43,37 @@ use kernel::sync::Completion;
 pub(crate) struct References {
     count: AtomicU32,
     #[pin]
-    gone: Completion,
+    dropped: Completion,
 }
 
 impl References {
     fn put(&self) {
         if self.count.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.gone.complete_all();
+            self.dropped.complete_all();
         }
     }
 }
 
 /// An `ib_qp` with the data of this crate, as the core allocates it.
 #[repr(C)]
-pub(crate) struct Shell<Q> {
+pub(crate) struct IbQp<Q> {
     ib: iwraw::ib_qp,
-    inner: MaybeUninit<Inner<Q>>,
+    data: MaybeUninit<QpData<Q>>,
 }
 
-struct Inner<Q> {
+struct QpData<Q> {
     qp: Arc<Q>,
     queues: Arc<Queues>,
     references: Arc<References>,
 }
 
-impl<Q> Shell<Q> {
+impl<Q> IbQp<Q> {
     /// # Safety
     ///
     /// `qp` is of a device with queue pairs of `Q`, created, and not destroyed as long as `'a`.
-    unsafe fn inner<'a>(qp: *mut iwraw::ib_qp) -> &'a Inner<Q> {
+    unsafe fn data<'a>(qp: *mut iwraw::ib_qp) -> &'a QpData<Q> {
         // SAFETY: The caller promises that `create_qp` has written the field.
-        unsafe { (*qp.cast::<Self>()).inner.assume_init_ref() }
+        unsafe { (*qp.cast::<Self>()).data.assume_init_ref() }
     }
 }
 
@@ -85,7 +85,7 @@ impl<D: Driver> Operations<D> {
     ///
     /// # Safety
     ///
-    /// For the core only: `qp` is a zeroed [`Shell`], whose fields the core has set.
+    /// For the core only: `qp` is a zeroed [`IbQp`], whose fields the core has set.
     pub(crate) unsafe extern "C" fn create(
         qp: *mut iwraw::ib_qp,
         attributes: *mut iwraw::ib_qp_init_attr,
@@ -98,20 +98,20 @@ impl<D: Driver> Operations<D> {
             if attributes.qp_type != iwraw::ib_qp_type_IB_QPT_RC
                 || !attributes.srq.is_null()
                 || attributes.create_flags != 0
-                || cap.max_send_sge > D::LIMITS.max_entries
-                || cap.max_recv_sge > D::LIMITS.max_entries
+                || cap.max_send_sge > D::LIMITS.max_sge
+                || cap.max_recv_sge > D::LIMITS.max_sge
                 || cap.max_inline_data > 0
             {
                 return Err(eopnotsupp());
             }
-            let capacities = Capacities {
-                sends: queue::capacity(cap.max_send_wr, D::LIMITS.max_requests)?,
-                receives: queue::capacity(cap.max_recv_wr, D::LIMITS.max_requests)?,
-                send_entries: usize::try_from(cap.max_send_sge.max(1))?,
-                receive_entries: usize::try_from(cap.max_recv_sge.max(1))?,
+            let queue_sizes = QueueSizes {
+                sends: queue::size_for(cap.max_send_wr, D::LIMITS.max_wr)?,
+                receives: queue::size_for(cap.max_recv_wr, D::LIMITS.max_wr)?,
+                send_sge: usize::try_from(cap.max_send_sge.max(1))?,
+                receive_sge: usize::try_from(cap.max_recv_sge.max(1))?,
             };
-            let max_sends = queue::told(capacities.sends)?;
-            let max_receives = queue::told(capacities.receives)?;
+            let max_sends = queue::advertised(queue_sizes.sends)?;
+            let max_receives = queue::advertised(queue_sizes.receives)?;
             // SAFETY: The core passes completion queues that stay until the queue pair is
             // destroyed.
             let (send_cq, receive_cq) = unsafe {
@@ -122,36 +122,40 @@ impl<D: Driver> Operations<D> {
             };
             let all = attributes.sq_sig_type == iwraw::ib_sig_type_IB_SIGNAL_ALL_WR;
             let at = qp.expose_provenance();
-            let queues = Queues::new(at, capacities, send_cq, receive_cq, all)?;
+            let queues = Queues::new(at, queue_sizes, send_cq, receive_cq, all)?;
             // SAFETY: The core has set the device, which is registered, and the domain.
-            let (objects, domain) =
-                unsafe { (objects::of::<D>((*qp).device), Domain((*qp).pd.addr())) };
-            let inner = Inner {
-                qp: D::create(objects.driver(), queues.clone(), domain)?,
+            let (device_data, pd) = unsafe {
+                (
+                    device::data_of::<D>((*qp).device),
+                    ProtectionDomain((*qp).pd.addr()),
+                )
+            };
+            let data = QpData {
+                qp: D::create(device_data.driver(), queues.clone(), pd)?,
                 queues,
                 references: Arc::pin_init(
                     pin_init!(References {
                         count: AtomicU32::new(1),
-                        gone <- Completion::new(),
+                        dropped <- Completion::new(),
                     }),
                     GFP_KERNEL,
                 )?,
             };
-            let shell = qp.cast::<Shell<D::QueuePair>>();
-            // SAFETY: The core passes memory of the size of a `Shell`, which nobody uses yet.
-            unsafe { (*shell).inner.write(inner) };
+            let ib_qp = qp.cast::<IbQp<D::QueuePair>>();
+            // SAFETY: The core passes memory of the size of an `IbQp`, which nobody uses yet.
+            unsafe { (*ib_qp).data.write(data) };
             let found = NonNull::new(qp).ok_or(EINVAL)?;
             // INVARIANT: `destroy` waits for a grace period after it has removed the entry.
-            let inserted = objects.queue_pairs.insert(|_| Found(found));
+            let inserted = device_data.queue_pairs.insert(|_| QpEntry(found));
             let number = inserted.inspect_err(|_| {
                 // SAFETY: It was just written, and nobody has seen it.
-                let inner = unsafe { (*shell).inner.assume_init_read() };
-                D::QueuePair::destroy(inner.qp);
+                let data = unsafe { (*ib_qp).data.assume_init_read() };
+                D::QueuePair::destroy(data.qp);
             })?;
-            // SAFETY: The core passes a queue pair that nobody uses yet. `destroy` calls `forget`.
+            // SAFETY: The core passes a queue pair that nobody uses yet. `destroy` calls `detach`.
             unsafe {
                 (*qp).qp_num = number;
-                Shell::<D::QueuePair>::inner(qp).queues.tell(found);
+                IbQp::<D::QueuePair>::data(qp).queues.attach(found);
             }
             cap.max_send_wr = max_sends;
             cap.max_recv_wr = max_receives;
@@ -169,25 +173,25 @@ impl<D: Driver> Operations<D> {
         _: *mut iwraw::ib_udata,
     ) -> ffi::c_int {
         // SAFETY: The core passes a live queue pair.
-        let (objects, number) = unsafe { (objects::of::<D>((*qp).device), (*qp).qp_num) };
-        objects.queue_pairs.remove(number);
+        let (device_data, number) = unsafe { (device::data_of::<D>((*qp).device), (*qp).qp_num) };
+        device_data.queue_pairs.remove(number);
         // iw_cm counts its reference under the spin lock under which it found the queue pair. That
         // is an RCU read-side section, because interrupts are off, or with PREEMPT_RT because each
         // spin lock is one there.
         // SAFETY: `destroy_qp` may sleep, and its caller is in no RCU read-side section.
         unsafe { kernel::bindings::synchronize_rcu() };
         // SAFETY: The core passes a queue pair that it created, so `create` has written the field.
-        let inner = unsafe { (*qp.cast::<Shell<D::QueuePair>>()).inner.assume_init_ref() };
+        let data = unsafe { (*qp.cast::<IbQp<D::QueuePair>>()).data.assume_init_ref() };
         // The worker waits for this function, so it allocates in the same scope.
         let noio = NoIo::new();
         // iw_cm may hold references, and drop them only when it learns of the end.
-        D::QueuePair::destroy(inner.qp.clone());
+        D::QueuePair::destroy(data.qp.clone());
         drop(noio);
-        inner.references.put();
-        inner.references.gone.wait_for_completion();
-        inner.queues.forget();
+        data.references.put();
+        data.references.dropped.wait_for_completion();
+        data.queues.detach();
         // SAFETY: The core destroys a queue pair once, and nobody has a reference to it any more.
-        drop(unsafe { (*qp.cast::<Shell<D::QueuePair>>()).inner.assume_init_read() });
+        drop(unsafe { (*qp.cast::<IbQp<D::QueuePair>>()).data.assume_init_read() });
         0
     }
 
@@ -204,19 +208,19 @@ impl<D: Driver> Operations<D> {
     ) -> ffi::c_int {
         errno(|| {
             // SAFETY: The core passes a live queue pair and valid attributes.
-            let (inner, attributes) = unsafe { (Shell::<D::QueuePair>::inner(qp), &*attributes) };
+            let (data, attributes) = unsafe { (IbQp::<D::QueuePair>::data(qp), &*attributes) };
             // CAST: Sets of flags.
             let has = |flag: u32| mask as u32 & flag != 0;
             let flag = |flag: u32| attributes.qp_access_flags as u32 & flag != 0;
             let state = match has(iwraw::ib_qp_attr_mask_IB_QP_STATE) {
-                true => Some(State::of(attributes.qp_state)?),
+                true => Some(QpState::of(attributes.qp_state)?),
                 false => None,
             };
-            let access = has(iwraw::ib_qp_attr_mask_IB_QP_ACCESS_FLAGS).then(|| Access {
+            let access = has(iwraw::ib_qp_attr_mask_IB_QP_ACCESS_FLAGS).then(|| AccessFlags {
                 remote_read: flag(iwraw::ib_access_flags_IB_ACCESS_REMOTE_READ),
                 remote_write: flag(iwraw::ib_access_flags_IB_ACCESS_REMOTE_WRITE),
             });
-            D::QueuePair::modify(&inner.qp, Change { state, access })
+            D::QueuePair::modify(&data.qp, QpAttr { state, access })
         })
     }
 
@@ -235,29 +239,30 @@ impl<D: Driver> Operations<D> {
         errno(|| {
             let _rcu = rcu::read_lock();
             // SAFETY: The core passes a queue pair of a device that is added.
-            let (objects, number) = unsafe { (objects::of::<D>((*qp).device), (*qp).qp_num) };
-            if objects.queue_pairs.look(number, |found| found.0) != NonNull::new(qp) {
+            let (device_data, number) =
+                unsafe { (device::data_of::<D>((*qp).device), (*qp).qp_num) };
+            if device_data.queue_pairs.with(number, |found| found.0) != NonNull::new(qp) {
                 return Err(EINVAL);
             }
             // SAFETY: The core passes room for the attributes. `destroy` waits for RCU readers that
             // have found the queue pair in the table before it drops the data.
-            let (inner, attributes, init, qp) = unsafe {
+            let (data, attributes, init, qp) = unsafe {
                 (
-                    Shell::<D::QueuePair>::inner(qp),
+                    IbQp::<D::QueuePair>::data(qp),
                     &mut *attributes,
                     &mut *init,
                     &*qp,
                 )
             };
-            let state = inner.qp.state().code();
-            let capacities = inner.queues.capacities();
+            let state = data.qp.state().code();
+            let queue_sizes = data.queues.queue_sizes();
             attributes.qp_state = state;
             attributes.cur_qp_state = state;
             attributes.cap = iwraw::ib_qp_cap {
-                max_send_wr: queue::told(capacities.sends)?,
-                max_recv_wr: queue::told(capacities.receives)?,
-                max_send_sge: u32::try_from(capacities.send_entries)?,
-                max_recv_sge: u32::try_from(capacities.receive_entries)?,
+                max_send_wr: queue::advertised(queue_sizes.sends)?,
+                max_recv_wr: queue::advertised(queue_sizes.receives)?,
+                max_send_sge: u32::try_from(queue_sizes.send_sge)?,
+                max_recv_sge: u32::try_from(queue_sizes.receive_sge)?,
                 ..Default::default()
             };
             init.qp_type = qp.qp_type;
@@ -280,8 +285,8 @@ impl<D: Driver> Operations<D> {
         bad: *mut *const iwraw::ib_send_wr,
     ) -> ffi::c_int {
         // SAFETY: The consumer passes a live queue pair.
-        let inner = unsafe { Shell::<D::QueuePair>::inner(qp) };
-        if (inner.qp.state() as u32) < State::ReadyToSend as u32 {
+        let data = unsafe { IbQp::<D::QueuePair>::data(qp) };
+        if (data.qp.state() as u32) < QpState::Rts as u32 {
             if !bad.is_null() {
                 // SAFETY: The consumer passes room for a pointer.
                 unsafe { bad.write(wr) };
@@ -289,8 +294,8 @@ impl<D: Driver> Operations<D> {
             return EINVAL.to_errno();
         }
         // SAFETY: The caller promises a chain of valid requests.
-        let posted = unsafe { inner.queues.post_send(wr, bad) };
-        D::QueuePair::posted(&inner.qp);
+        let posted = unsafe { data.queues.post_send(wr, bad) };
+        D::QueuePair::posted(&data.qp);
         errno(|| posted)
     }
 
@@ -306,13 +311,13 @@ impl<D: Driver> Operations<D> {
         bad: *mut *const iwraw::ib_recv_wr,
     ) -> ffi::c_int {
         // SAFETY: The consumer passes a live queue pair.
-        let inner = unsafe { Shell::<D::QueuePair>::inner(qp) };
+        let data = unsafe { IbQp::<D::QueuePair>::data(qp) };
         // SAFETY: The caller promises a chain of valid requests.
-        let posted = unsafe { inner.queues.post_receive(wr, bad) };
+        let posted = unsafe { data.queues.post_receive(wr, bad) };
         // A Receive needs attention only where all requests are flushed: the driver takes them when
         // messages arrive.
-        if inner.qp.state() == State::Error {
-            D::QueuePair::posted(&inner.qp);
+        if data.qp.state() == QpState::Error {
+            D::QueuePair::posted(&data.qp);
         }
         errno(|| posted)
     }
@@ -327,9 +332,9 @@ impl<D: Driver> Operations<D> {
         number: ffi::c_int,
     ) -> *mut iwraw::ib_qp {
         // SAFETY: iw_cm passes a device that is registered.
-        let objects = unsafe { objects::of::<D>(device) };
+        let device_data = unsafe { device::data_of::<D>(device) };
         let number = u32::try_from(number).unwrap_or(0);
-        let found = objects.queue_pairs.look(number, |found| found.0);
+        let found = device_data.queue_pairs.with(number, |found| found.0);
         found.map_or(null_mut(), NonNull::as_ptr)
     }
 
@@ -340,8 +345,8 @@ impl<D: Driver> Operations<D> {
     /// For iw_cm only: `qp` was just found, or has a reference.
     pub(crate) unsafe extern "C" fn add_reference(qp: *mut iwraw::ib_qp) {
         // SAFETY: iw_cm just found the queue pair, and `destroy` waits for that.
-        let inner = unsafe { Shell::<D::QueuePair>::inner(qp) };
-        inner.references.count.fetch_add(1, Ordering::Relaxed);
+        let data = unsafe { IbQp::<D::QueuePair>::data(qp) };
+        data.references.count.fetch_add(1, Ordering::Relaxed);
     }
 
     /// `iw_rem_ref`.
@@ -352,9 +357,7 @@ impl<D: Driver> Operations<D> {
     pub(crate) unsafe extern "C" fn remove_reference(qp: *mut iwraw::ib_qp) {
         // SAFETY: The reference that iw_cm drops keeps the queue pair. `destroy` may continue as
         // soon as the last one is dropped, so the count has a reference of its own.
-        let references = unsafe { Shell::<D::QueuePair>::inner(qp) }
-            .references
-            .clone();
+        let references = unsafe { IbQp::<D::QueuePair>::data(qp) }.references.clone();
         references.put();
     }
 
@@ -369,16 +372,16 @@ impl<D: Driver> Operations<D> {
         is_meant: impl FnOnce(NonNull<iwraw::ib_qp>) -> bool,
     ) -> Result<Arc<D::QueuePair>> {
         // SAFETY: The caller promises a registered device.
-        let objects = unsafe { objects::of::<D>(device) };
-        let found = objects.queue_pairs.look(number, |found| found.0);
+        let device_data = unsafe { device::data_of::<D>(device) };
+        let found = device_data.queue_pairs.with(number, |found| found.0);
         let found = found.filter(|found| is_meant(*found)).ok_or(EINVAL)?;
         // SAFETY: The caller promises that iw_cm has a reference, which keeps the queue pair.
-        let inner = unsafe { Shell::<D::QueuePair>::inner(found.as_ptr()) };
-        Ok(inner.qp.clone())
+        let data = unsafe { IbQp::<D::QueuePair>::data(found.as_ptr()) };
+        Ok(data.qp.clone())
     }
 }
 
 /// Returns the sizes of the structures that the core allocates.
 pub(crate) const fn sizes<Q>() -> (usize, usize) {
-    (size_of::<Shell<Q>>(), size_of::<cq::Shell>())
+    (size_of::<IbQp<Q>>(), size_of::<cq::IbCq>())
 }

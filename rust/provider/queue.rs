@@ -7,7 +7,7 @@
 //! it, after which it is free again.
 
 use crate::cq::CompletionQueue;
-use crate::cq::Entry;
+use crate::cq::Cqe;
 use crate::fifo::Fifo;
 use crate::wr::Operation;
 use crate::wr::ReceiveRequest;
@@ -20,23 +20,23 @@ use iwraw::new_irq_lock;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
-struct Lists<R> {
+struct WorkQueue<R> {
     free: Fifo<KBox<R>>,
     posted: Fifo<KBox<R>>,
     // Posted requests are not carried out any more.
     closed: bool,
 }
 
-impl<R: Request> Lists<R> {
-    fn new(home: usize, capacity: usize, entries: usize) -> Result<Self> {
-        let mut free = Fifo::new(capacity)?;
-        for _ in 0..capacity {
-            let request = KBox::new(R::new(home, entries)?, GFP_KERNEL)?;
+impl<R: Request> WorkQueue<R> {
+    fn new(owner_qp: usize, size: usize, max_sge: usize) -> Result<Self> {
+        let mut free = Fifo::new(size)?;
+        for _ in 0..size {
+            let request = KBox::new(R::new(owner_qp, max_sge)?, GFP_KERNEL)?;
             free.push(request).map_err(|_| ENOMEM)?;
         }
         Ok(Self {
             free,
-            posted: Fifo::new(capacity)?,
+            posted: Fifo::new(size)?,
             closed: false,
         })
     }
@@ -49,7 +49,7 @@ impl<R: Request> Lists<R> {
 /// `raw` begins a chain of valid requests, whose memory stays allocated until they are completed.
 /// `bad` is valid or null.
 unsafe fn post<R: Request>(
-    lists: &IrqLock<Lists<R>>,
+    lists: &IrqLock<WorkQueue<R>>,
     mut raw: *const R::Raw,
     bad: *mut *const R::Raw,
     signal_all: bool,
@@ -82,37 +82,37 @@ unsafe fn post<R: Request>(
 
 /// The sizes of the queues of a queue pair.
 #[derive(Clone, Copy, Debug)]
-pub struct Capacities {
+pub struct QueueSizes {
     /// Requests of the send queue.
     pub sends: usize,
     /// Requests of the receive queue.
     pub receives: usize,
     /// SGEs of a send request.
-    pub send_entries: usize,
+    pub send_sge: usize,
     /// SGEs of a receive request.
-    pub receive_entries: usize,
+    pub receive_sge: usize,
 }
 
 /// The work queues of a queue pair.
 #[pin_data]
 pub struct Queues {
     #[pin]
-    send: IrqLock<Lists<SendRequest>>,
+    send: IrqLock<WorkQueue<SendRequest>>,
     #[pin]
-    receive: IrqLock<Lists<ReceiveRequest>>,
+    receive: IrqLock<WorkQueue<ReceiveRequest>>,
     send_cq: Arc<CompletionQueue>,
     receive_cq: Arc<CompletionQueue>,
     // The queue pair, as completions name it; it also marks requests of these queues.
     qp: usize,
     signal_all: bool,
-    capacities: Capacities,
+    queue_sizes: QueueSizes,
     // The numbers of completions that either completion queue had lost before.
-    lost_before: [u64; 2],
-    _places: Places,
+    overruns_before: [u64; 2],
+    _reservation: CqReservation,
     // INVARIANT: A queue pair that is not destroyed. The lock is held during a notification, so
     // that it stays.
     #[pin]
-    told: IrqLock<Option<NonNull<iwraw::ib_qp>>>,
+    ib_qp: IrqLock<Option<NonNull<iwraw::ib_qp>>>,
 }
 
 // SAFETY: The pointer to `ib_qp` is used under a lock only; everything else may be sent.
@@ -123,9 +123,9 @@ unsafe impl Sync for Queues {}
 
 /// Reserved entries of completion queues for all requests that there is room for. They are released
 /// when this is dropped.
-struct Places([(Arc<CompletionQueue>, usize); 2]);
+struct CqReservation([(Arc<CompletionQueue>, usize); 2]);
 
-impl Places {
+impl CqReservation {
     /// Reserves the entries. Sleeps.
     fn reserve([send, receive]: [(Arc<CompletionQueue>, usize); 2]) -> Result<Self> {
         send.0.reserve(send.1)?;
@@ -137,7 +137,7 @@ impl Places {
     }
 }
 
-impl Drop for Places {
+impl Drop for CqReservation {
     fn drop(&mut self) {
         for (cq, requests) in &self.0 {
             cq.release(*requests);
@@ -148,18 +148,18 @@ impl Drop for Places {
 impl Queues {
     pub(crate) fn new(
         qp: usize,
-        capacities: Capacities,
+        queue_sizes: QueueSizes,
         send_cq: Arc<CompletionQueue>,
         receive_cq: Arc<CompletionQueue>,
         signal_all: bool,
     ) -> Result<Arc<Self>> {
-        let places = Places::reserve([
-            (send_cq.clone(), capacities.sends),
-            (receive_cq.clone(), capacities.receives),
+        let reservation = CqReservation::reserve([
+            (send_cq.clone(), queue_sizes.sends),
+            (receive_cq.clone(), queue_sizes.receives),
         ])?;
-        let send = Lists::new(qp, capacities.sends, capacities.send_entries)?;
-        let receive = Lists::new(qp, capacities.receives, capacities.receive_entries)?;
-        let lost_before = [send_cq.lost(), receive_cq.lost()];
+        let send = WorkQueue::new(qp, queue_sizes.sends, queue_sizes.send_sge)?;
+        let receive = WorkQueue::new(qp, queue_sizes.receives, queue_sizes.receive_sge)?;
+        let overruns_before = [send_cq.overruns(), receive_cq.overruns()];
         Arc::pin_init(
             pin_init!(Self {
                 send <- new_irq_lock!(send),
@@ -168,10 +168,10 @@ impl Queues {
                 receive_cq,
                 qp,
                 signal_all,
-                capacities,
-                lost_before,
-                _places: places,
-                told <- new_irq_lock!(None),
+                queue_sizes,
+                overruns_before,
+                _reservation: reservation,
+                ib_qp <- new_irq_lock!(None),
             }),
             GFP_KERNEL,
         )
@@ -179,8 +179,8 @@ impl Queues {
 
     /// Returns the sizes.
     #[inline]
-    pub fn capacities(&self) -> Capacities {
-        self.capacities
+    pub fn queue_sizes(&self) -> QueueSizes {
+        self.queue_sizes
     }
 
     /// `post_send`.
@@ -214,15 +214,15 @@ impl Queues {
     /// Says whether completions were lost in the completion queues of these requests, even if only
     /// those of others: nobody knows whose. Nothing is to be carried out any more. May be called in
     /// any context.
-    pub fn have_overflown(&self) -> bool {
-        self.lost_before != [self.send_cq.lost(), self.receive_cq.lost()]
+    pub fn has_overrun(&self) -> bool {
+        self.overruns_before != [self.send_cq.overruns(), self.receive_cq.overruns()]
     }
 
     /// Keeps send requests that were not taken from being carried out: [`Self::take_send`] returns
     /// none any more. To be called before the consumer sees its queue pair in error state: requests
     /// that it posts then are flushed, and so complete even if they are unsignalled. The core
     /// relies on that when it drains.
-    pub fn close_sends(&self) {
+    pub fn stop_sends(&self) {
         self.send.with(|lists| lists.closed = true);
     }
 
@@ -247,16 +247,18 @@ impl Queues {
     /// Completes a send request. The consumer sees one that succeeded only if it is signalled.
     pub fn complete_send(&self, mut request: KBox<SendRequest>, status: Status) {
         let (opcode, length) = match &request.operation {
-            Operation::Send { .. } => (iwraw::ib_wc_opcode_IB_WC_SEND, request.memory.len()),
-            Operation::Write { .. } => (iwraw::ib_wc_opcode_IB_WC_RDMA_WRITE, request.memory.len()),
+            Operation::Send { .. } => (iwraw::ib_wc_opcode_IB_WC_SEND, request.sg_list.len()),
+            Operation::Write { .. } => {
+                (iwraw::ib_wc_opcode_IB_WC_RDMA_WRITE, request.sg_list.len())
+            }
             Operation::Read { length, .. } => (iwraw::ib_wc_opcode_IB_WC_RDMA_READ, *length),
             Operation::Register { .. } => (iwraw::ib_wc_opcode_IB_WC_REG_MR, 0),
             Operation::Invalidate(_) => (iwraw::ib_wc_opcode_IB_WC_LOCAL_INV, 0),
         };
-        if request.home != self.qp {
+        if request.owner_qp != self.qp {
             return;
         }
-        let entry = Entry {
+        let entry = Cqe {
             id: request.id,
             qp: self.qp,
             status: status.code(),
@@ -264,13 +266,13 @@ impl Queues {
             length,
             invalidated: None,
         };
-        let told = request.signalled || status != Status::Success;
+        let is_signalled = request.signalled || status != Status::Success;
         // The region that it names may be freed here, but not where requests are posted.
         request.operation = Operation::Invalidate(0);
         self.send.with(|lists| {
             let _ = lists.free.push(request);
         });
-        if told {
+        if is_signalled {
             self.send_cq.push(entry, false);
         }
     }
@@ -285,10 +287,10 @@ impl Queues {
         solicited: bool,
         invalidated: Option<u32>,
     ) {
-        if request.home != self.qp {
+        if request.owner_qp != self.qp {
             return;
         }
-        let entry = Entry {
+        let entry = Cqe {
             id: request.id,
             qp: self.qp,
             status: status.code(),
@@ -306,18 +308,18 @@ impl Queues {
     ///
     /// # Safety
     ///
-    /// It is not destroyed before [`Self::forget`] was called.
-    pub(crate) unsafe fn tell(&self, qp: NonNull<iwraw::ib_qp>) {
+    /// It is not destroyed before [`Self::detach`] was called.
+    pub(crate) unsafe fn attach(&self, qp: NonNull<iwraw::ib_qp>) {
         // INVARIANT: The caller promises it.
-        self.told.with(|told| *told = Some(qp));
+        self.ib_qp.with(|ib_qp| *ib_qp = Some(qp));
     }
 
     /// Reports to the consumer that the peer has ended the stream with an error
     /// (`IB_EVENT_QP_FATAL`). May be called in any context.
-    pub fn tell_fatal(&self) {
-        self.told.with(|qp| {
+    pub fn report_fatal(&self) {
+        self.ib_qp.with(|qp| {
             let Some(qp) = *qp else { return };
-            // SAFETY: By the invariant of `told`, whose lock is held, the queue pair is not
+            // SAFETY: By the invariant of `ib_qp`, whose lock is held, the queue pair is not
             // destroyed; the core has set these fields.
             let (handler, context, device) = unsafe {
                 let qp = qp.as_ptr();
@@ -339,28 +341,28 @@ impl Queues {
 
     /// Removes the completions that nobody has polled, and ends events: the queue pair is
     /// destroyed.
-    pub(crate) fn forget(&self) {
-        self.told.with(|told| *told = None);
-        self.send_cq.forget(self.qp);
-        self.receive_cq.forget(self.qp);
+    pub(crate) fn detach(&self) {
+        self.ib_qp.with(|ib_qp| *ib_qp = None);
+        self.send_cq.purge(self.qp);
+        self.receive_cq.purge(self.qp);
     }
 }
 
 /// Entries that consumers are not told of. When one drains a queue, the core posts a request of its
 /// own, which must not fail; a consumer that fills the queue up to the advertised size may have
 /// left no entry for that (nvmet-rdma).
-const DRAIN: u32 = 2;
+const DRAIN_WRS: u32 = 2;
 
 /// Returns the size of a queue for `wanted` requests, and for those that the core posts when it
 /// drains.
-pub(crate) fn capacity(wanted: u32, most: u32) -> Result<usize> {
-    if wanted > most {
+pub(crate) fn size_for(wanted: u32, max: u32) -> Result<usize> {
+    if wanted > max {
         return Err(EINVAL);
     }
-    Ok(usize::try_from(wanted.saturating_add(DRAIN))?)
+    Ok(usize::try_from(wanted.saturating_add(DRAIN_WRS))?)
 }
 
 /// Returns the size that a consumer is told.
-pub(crate) fn told(capacity: usize) -> Result<u32> {
-    Ok(u32::try_from(capacity)?.saturating_sub(DRAIN))
+pub(crate) fn advertised(size: usize) -> Result<u32> {
+    Ok(u32::try_from(size)?.saturating_sub(DRAIN_WRS))
 }

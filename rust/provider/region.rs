@@ -28,15 +28,15 @@ use kernel::sync::Mutex;
 
 /// The key of all memory of this machine, for consumers' own use. Its index is 0, which no region
 /// has, so an STag from the wire never names it.
-pub(crate) const LOCAL_DMA_KEY: u32 = 0x5d;
+pub(crate) const LOCAL_DMA_LKEY: u32 = 0x5d;
 
 /// A protection domain.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Domain(pub(crate) usize);
+pub struct ProtectionDomain(pub(crate) usize);
 
-/// The access that a registration grants to a peer.
+/// The access that a registration or a queue pair grants to a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rights {
+pub struct AccessFlags {
     /// Read access.
     pub remote_read: bool,
     /// Write access.
@@ -53,7 +53,7 @@ pub struct Registration {
     /// The length in octets.
     pub length: u64,
     /// The access granted to the peer.
-    pub rights: Rights,
+    pub access: AccessFlags,
     /// The number of its mapping: the [last one](Region::mapping) when it was posted.
     pub(crate) mapping: u64,
 }
@@ -93,7 +93,7 @@ struct Current {
 /// A memory region.
 #[pin_data]
 pub struct Region {
-    domain: Domain,
+    pd: ProtectionDomain,
     index: AtomicU32,
     #[pin]
     mapped: IrqLock<Mapped>,
@@ -103,7 +103,7 @@ pub struct Region {
 
 impl Region {
     /// Creates a region for that many pages. Sleeps.
-    pub(crate) fn new(domain: Domain, pages: usize) -> Result<Arc<Self>> {
+    pub(crate) fn new(pd: ProtectionDomain, pages: usize) -> Result<Arc<Self>> {
         let list = || -> Result<Pages> {
             Ok(Pages {
                 list: KVVec::with_capacity(pages, GFP_KERNEL)?,
@@ -122,7 +122,7 @@ impl Region {
         };
         Arc::pin_init(
             pin_init!(Self {
-                domain,
+                pd,
                 index: AtomicU32::new(0),
                 mapped <- new_irq_lock!(mapped),
                 current <- new_mutex!(current, "iwarp_region"),
@@ -133,8 +133,8 @@ impl Region {
 
     /// Returns the protection domain.
     #[inline]
-    pub fn domain(&self) -> Domain {
-        self.domain
+    pub fn pd(&self) -> ProtectionDomain {
+        self.pd
     }
 
     /// Returns the upper 24 bits of its STag.
@@ -258,7 +258,7 @@ impl Region {
 
 /// An `ib_mr` with the data of this crate.
 #[repr(C)]
-pub(crate) struct Shell {
+pub(crate) struct IbMr {
     ib: iwraw::ib_mr,
     // `None` for the region of `get_dma_mr`.
     pub(crate) region: Option<Arc<Region>>,
@@ -266,20 +266,20 @@ pub(crate) struct Shell {
     filling: *mut Pages,
 }
 
-impl Shell {
+impl IbMr {
     /// Returns the region of `mr`.
     ///
     /// # Safety
     ///
     /// `mr` is of a device of this crate, and not deregistered.
     pub(crate) unsafe fn region_of(mr: *mut iwraw::ib_mr) -> Option<Arc<Region>> {
-        // SAFETY: The caller promises that `mr` is a [`Shell`].
+        // SAFETY: The caller promises that `mr` is an [`IbMr`].
         unsafe { (*mr.cast::<Self>()).region.clone() }
     }
 
     /// Allocates an `ib_mr` with this key.
     pub(crate) fn into_raw(region: Option<Arc<Region>>, key: u32) -> Result<*mut iwraw::ib_mr> {
-        let mut shell = KBox::new(
+        let mut ib_mr = KBox::new(
             Self {
                 ib: iwraw::ib_mr::default(),
                 region,
@@ -287,9 +287,9 @@ impl Shell {
             },
             GFP_KERNEL,
         )?;
-        shell.ib.lkey = key;
-        shell.ib.rkey = key;
-        Ok(KBox::into_raw(shell).cast())
+        ib_mr.ib.lkey = key;
+        ib_mr.ib.rkey = key;
+        Ok(KBox::into_raw(ib_mr).cast())
     }
 }
 
@@ -297,16 +297,16 @@ impl Shell {
 ///
 /// # Safety
 ///
-/// For the core only: `mr` came from [`Shell::into_raw`], the list is mapped.
+/// For the core only: `mr` came from [`IbMr::into_raw`], the list is mapped.
 pub(crate) unsafe extern "C" fn map(
     mr: *mut iwraw::ib_mr,
     list: *mut kernel::bindings::scatterlist,
     entries: ffi::c_int,
     offset: *mut ffi::c_uint,
 ) -> ffi::c_int {
-    let shell = mr.cast::<Shell>();
+    let ib_mr = mr.cast::<IbMr>();
     // SAFETY: The core passes a live region.
-    let Some(region) = (unsafe { Shell::region_of(mr) }) else {
+    let Some(region) = (unsafe { IbMr::region_of(mr) }) else {
         return EINVAL.to_errno();
     };
     // SAFETY: The core passes a live region, and `ib_map_mr_sg` has written the field.
@@ -319,9 +319,9 @@ pub(crate) unsafe extern "C" fn map(
         // SAFETY: One task maps a region at a time, as it is the consumer's. `add_page` sees the
         // list under this lock.
         unsafe {
-            (*shell).filling = pages;
+            (*ib_mr).filling = pages;
             let mapped = iwraw::ib_sg_to_pages(mr, list, entries, offset, Some(add_page));
-            (*shell).filling = null_mut();
+            (*ib_mr).filling = null_mut();
             mapped
         }
     })
@@ -334,7 +334,7 @@ pub(crate) unsafe extern "C" fn map(
 /// Called by `ib_sg_to_pages`, which `map` calls.
 unsafe extern "C" fn add_page(mr: *mut iwraw::ib_mr, address: u64) -> ffi::c_int {
     // SAFETY: `map` has set the pointer, and holds the lock of the list.
-    let pages = unsafe { &mut *(*mr.cast::<Shell>()).filling };
+    let pages = unsafe { &mut *(*mr.cast::<IbMr>()).filling };
     // INVARIANT: DMA addresses are memory addresses on a device without DMA of its own.
     match pages.list.push_within_capacity(address) {
         Ok(()) => 0,

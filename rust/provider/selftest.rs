@@ -10,16 +10,16 @@ pub use consumer::Target;
 pub use consumer::MAX_LEN;
 pub use consumer::TARGET_LEN;
 
-use crate::connection::has_made;
+use crate::connection::is_owned_by_consumer_of;
 use crate::cq::CompletionQueue;
-use crate::cq::Entry;
+use crate::cq::Cqe;
 use crate::queue;
-use crate::queue::Capacities;
+use crate::queue::QueueSizes;
 use crate::queue::Queues;
-use crate::region::Domain;
+use crate::region::ProtectionDomain;
 use crate::region::Region;
 use crate::region::Registration;
-use crate::region::LOCAL_DMA_KEY;
+use crate::region::LOCAL_DMA_LKEY;
 use crate::wr::Run;
 use crate::wr::Status;
 use core::ptr::null_mut;
@@ -81,14 +81,14 @@ const QP: usize = 1;
 /// Creates queues for a few requests, and their completion queue, which notifies nobody.
 fn queues() -> Result<(Arc<Queues>, Arc<CompletionQueue>)> {
     let cq = CompletionQueue::new(NonNull::dangling(), 8)?;
-    cq.tell_nobody();
-    let capacities = Capacities {
+    cq.detach();
+    let queue_sizes = QueueSizes {
         sends: 4,
         receives: 4,
-        send_entries: 1,
-        receive_entries: 1,
+        send_sge: 1,
+        receive_sge: 1,
     };
-    let queues = Queues::new(QP, capacities, cq.clone(), cq.clone(), false)?;
+    let queues = Queues::new(QP, queue_sizes, cq.clone(), cq.clone(), false)?;
     Ok((queues, cq))
 }
 
@@ -121,7 +121,7 @@ fn request_in_error_state_completes() -> Result<bool> {
     let (queues, cq) = queues()?;
     post(&queues, 1)?;
     let earlier = queues.take_send().ok_or(EINVAL)?;
-    queues.close_sends();
+    queues.stop_sends();
     post(&queues, 2)?;
     // The driver does not know of the state yet.
     let none = queues.take_send().is_none();
@@ -137,18 +137,18 @@ fn request_in_error_state_completes() -> Result<bool> {
 
 fn drain_has_room() -> Result<bool> {
     for wanted in 1..70 {
-        let room = queue::capacity(wanted, 1 << 10)?;
-        let told = queue::told(room)?;
-        if told != wanted || room < usize::try_from(told)? + 2 {
+        let room = queue::size_for(wanted, 1 << 10)?;
+        let advertised = queue::advertised(room)?;
+        if advertised != wanted || room < usize::try_from(advertised)? + 2 {
             return Ok(false);
         }
     }
-    Ok(queue::capacity(11, 10).is_err())
+    Ok(queue::size_for(11, 10).is_err())
 }
 
 /// Returns an entry of a queue pair.
-fn entry(qp: usize, id: u64) -> Entry {
-    Entry {
+fn entry(qp: usize, id: u64) -> Cqe {
+    Cqe {
         id,
         qp,
         status: Status::Flushed.code(),
@@ -188,7 +188,7 @@ fn forgotten_completions_take_no_room() -> Result<bool> {
     for id in 0..4 {
         cq.push(entry(QP + usize::try_from(id % 2)?, id), false);
     }
-    cq.forget(QP);
+    cq.purge(QP);
     cq.push(entry(QP, 4), false);
     cq.push(entry(QP, 5), false);
     let found = [1, 3, 4, 5].map(|id| cq.pop().is_some_and(|entry| entry.id == id));
@@ -200,10 +200,10 @@ fn lost_completion_is_noticed() -> Result<bool> {
     for id in 0..8 {
         cq.push(entry(QP + 1, id), false);
     }
-    let full = !queues.have_overflown();
+    let full = !queues.has_overrun();
     cq.push(entry(QP + 1, 8), false);
-    let later = Queues::new(QP, queues.capacities(), cq.clone(), cq, false)?;
-    Ok(full && queues.have_overflown() && !other.have_overflown() && !later.have_overflown())
+    let later = Queues::new(QP, queues.queue_sizes(), cq.clone(), cq, false)?;
+    Ok(full && queues.has_overrun() && !other.has_overrun() && !later.has_overrun())
 }
 
 /// Returns a registration of the page that was mapped last.
@@ -228,7 +228,7 @@ fn first_octet(region: &Region) -> Result<usize> {
 }
 
 fn region_keeps_its_pages() -> Result<bool> {
-    let region = Region::new(Domain(1), 2)?;
+    let region = Region::new(ProtectionDomain(1), 2)?;
     let register = || -> Result<usize> {
         region.invalidate();
         region.register(registration(&region))?;
@@ -246,7 +246,7 @@ fn region_keeps_its_pages() -> Result<bool> {
 }
 
 fn mapping_before_its_turn_is_not_registered() -> Result<bool> {
-    let region = Region::new(Domain(1), 2)?;
+    let region = Region::new(ProtectionDomain(1), 2)?;
     region.map_pages(&[0x10000])?;
     let first = registration(&region);
     region.map_pages(&[0x20000])?;
@@ -265,26 +265,31 @@ fn queue_pair_is_the_consumers() -> Result<bool> {
         let mut id = KBox::new(iwraw::iw_cm_id::default(), GFP_KERNEL)?;
         id.context = (&raw mut *consumer).cast();
         // SAFETY: Both ids are live, and nobody else has them.
-        Ok(unsafe { (has_made(&*id, own), has_made(&*id, other)) })
+        Ok(unsafe {
+            (
+                is_owned_by_consumer_of(&*id, own),
+                is_owned_by_consumer_of(&*id, other),
+            )
+        })
     };
     Ok(says(own.as_ptr())? == (true, false) && says(null_mut())? == (false, false))
 }
 
 fn memory_may_be_of_a_region() -> Result<bool> {
     let cq = CompletionQueue::new(NonNull::dangling(), 8)?;
-    let capacities = Capacities {
+    let queue_sizes = QueueSizes {
         sends: 4,
         receives: 4,
-        send_entries: 2,
-        receive_entries: 1,
+        send_sge: 2,
+        receive_sge: 1,
     };
-    let queues = Queues::new(QP, capacities, cq.clone(), cq, false)?;
+    let queues = Queues::new(QP, queue_sizes, cq.clone(), cq, false)?;
     let local = [0_u8; 10];
     let mut list = [
         iwraw::ib_sge {
             addr: u64::try_from(local.as_ptr().expose_provenance())?,
             length: 10,
-            lkey: LOCAL_DMA_KEY,
+            lkey: LOCAL_DMA_LKEY,
         },
         iwraw::ib_sge {
             addr: 0x1000,
@@ -317,9 +322,9 @@ fn memory_may_be_of_a_region() -> Result<bool> {
         at += 1;
         Ok(())
     };
-    request.memory.runs(6, 10, &mut note)?;
-    request.memory.runs(30, 80, &mut note)?;
-    let beyond = request.memory.runs(30, 81, |_| Ok(())).is_err();
+    request.sg_list.runs(6, 10, &mut note)?;
+    request.sg_list.runs(30, 80, &mut note)?;
+    let beyond = request.sg_list.runs(30, 81, |_| Ok(())).is_err();
     queues.complete_send(request, Status::Success);
     Ok(beyond && runs == [(0, 0, 4), (0x1207, 0x1000, 6), (0x1207, 0x1014, 80)])
 }

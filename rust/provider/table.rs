@@ -52,7 +52,7 @@ impl<T> Table<T> {
 
     /// Calls `f` with an entry; under the lock, so `f` must not sleep. May be called in any
     /// context.
-    pub fn look<R>(&self, number: u32, f: impl FnOnce(&T) -> R) -> Option<R> {
+    pub fn with<R>(&self, number: u32, f: impl FnOnce(&T) -> R) -> Option<R> {
         self.entries.with(|entries| entries.get(&number).map(f))
     }
 

@@ -5,13 +5,13 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 //!
 //! A consumer keeps the memory of a request allocated until it has the request's completion. So the
-//! memory can be accessed through the request only ([`Memory`]), and completing takes the request.
+//! memory can be accessed through the request only ([`SgList`]), and completing takes the request.
 
+use crate::region::AccessFlags;
+use crate::region::IbMr;
 use crate::region::Region;
 use crate::region::Registration;
-use crate::region::Rights;
-use crate::region::Shell as RegionShell;
-use crate::region::LOCAL_DMA_KEY;
+use crate::region::LOCAL_DMA_LKEY;
 use core::ptr::NonNull;
 use iwraw::memory::Piece;
 use kernel::prelude::*;
@@ -33,14 +33,14 @@ pub enum Run<'a> {
 }
 
 /// The memory of a request: the memory of its list of SGEs.
-pub struct Memory {
-    // INVARIANT: Each entry of `LOCAL_DMA_KEY` names memory that the consumer keeps until the
+pub struct SgList {
+    // INVARIANT: Each entry of `LOCAL_DMA_LKEY` names memory that the consumer keeps until the
     // request completes.
     list: KVec<iwraw::ib_sge>,
     length: u32,
 }
 
-impl Memory {
+impl SgList {
     /// Allocates a list for that many SGEs. Sleeps.
     pub(crate) fn new(entries: usize) -> Result<Self> {
         Ok(Self {
@@ -94,7 +94,7 @@ impl Memory {
             }
             let here = left.min(entry.length - skip);
             let address = entry.addr.checked_add(skip.into()).ok_or(EINVAL)?;
-            if entry.lkey == LOCAL_DMA_KEY {
+            if entry.lkey == LOCAL_DMA_LKEY {
                 let address = core::ptr::with_exposed_provenance_mut(usize::try_from(address)?);
                 let address = NonNull::new(address).ok_or(EINVAL)?;
                 // SAFETY: By the invariant of `list` the consumer keeps the memory until the
@@ -182,7 +182,7 @@ pub enum Operation {
 /// A request of a send queue.
 pub struct SendRequest {
     pub(crate) id: u64,
-    pub(crate) home: usize,
+    pub(crate) owner_qp: usize,
     pub(crate) signalled: bool,
     /// With Solicited Event.
     pub solicited: bool,
@@ -191,15 +191,15 @@ pub struct SendRequest {
     /// The operation.
     pub operation: Operation,
     /// The memory of a Send or a Write.
-    pub memory: Memory,
+    pub sg_list: SgList,
 }
 
 /// A request of a receive queue.
 pub struct ReceiveRequest {
     pub(crate) id: u64,
-    pub(crate) home: usize,
+    pub(crate) owner_qp: usize,
     /// The memory for the message.
-    pub memory: Memory,
+    pub sg_list: SgList,
 }
 
 /// The common part of both kinds of requests.
@@ -208,7 +208,7 @@ pub(crate) trait Request: Sized + Send {
     type Raw;
 
     /// Creates an empty request of a queue pair, with room for that many SGEs. Sleeps.
-    fn new(home: usize, entries: usize) -> Result<Self>;
+    fn new(owner_qp: usize, entries: usize) -> Result<Self>;
 
     /// Takes over a request that a consumer posts.
     ///
@@ -227,20 +227,20 @@ pub(crate) trait Request: Sized + Send {
 }
 
 // SAFETY: The list has addresses of memory that any task may use.
-unsafe impl Send for Memory {}
+unsafe impl Send for SgList {}
 
 impl Request for SendRequest {
     type Raw = iwraw::ib_send_wr;
 
-    fn new(home: usize, entries: usize) -> Result<Self> {
+    fn new(owner_qp: usize, entries: usize) -> Result<Self> {
         Ok(Self {
             id: 0,
-            home,
+            owner_qp,
             signalled: false,
             solicited: false,
             fence: false,
             operation: Operation::Invalidate(0),
-            memory: Memory::new(entries)?,
+            sg_list: SgList::new(entries)?,
         })
     }
 
@@ -276,7 +276,7 @@ impl Request for SendRequest {
                     _ => return Err(EINVAL),
                 };
                 // A peer may place octets only in memory that has an STag.
-                if sink.length > 0 && sink.lkey == LOCAL_DMA_KEY {
+                if sink.length > 0 && sink.lkey == LOCAL_DMA_LKEY {
                     return Err(EINVAL);
                 }
                 Operation::Read {
@@ -304,7 +304,7 @@ impl Request for SendRequest {
         };
         let entries = if has_memory { wr.num_sge } else { 0 };
         // SAFETY: The caller promises a valid list, whose memory stays allocated.
-        unsafe { self.memory.fill(wr.sg_list, entries)? };
+        unsafe { self.sg_list.fill(wr.sg_list, entries)? };
         // SAFETY: Both members of the union have 64 bits.
         self.id = unsafe { wr.__bindgen_anon_1.wr_id };
         self.signalled = signal_all || flag(iwraw::ib_send_flags_IB_SEND_SIGNALED);
@@ -326,7 +326,7 @@ impl Request for SendRequest {
 /// The region is of a device of this crate, and live.
 unsafe fn registration(wr: &iwraw::ib_reg_wr) -> Result<Operation> {
     // SAFETY: The caller promises that the region is live.
-    let region = unsafe { RegionShell::region_of(wr.mr) }.ok_or(EINVAL)?;
+    let region = unsafe { IbMr::region_of(wr.mr) }.ok_or(EINVAL)?;
     // SAFETY: The caller promises that the region is live.
     let (base, length) = unsafe { ((*wr.mr).iova, (*wr.mr).length) };
     // CAST: A set of flags.
@@ -342,7 +342,7 @@ unsafe fn registration(wr: &iwraw::ib_reg_wr) -> Result<Operation> {
             key,
             base,
             length,
-            rights: Rights {
+            access: AccessFlags {
                 remote_read: flag(iwraw::ib_access_flags_IB_ACCESS_REMOTE_READ),
                 remote_write: flag(iwraw::ib_access_flags_IB_ACCESS_REMOTE_WRITE),
             },
@@ -354,11 +354,11 @@ unsafe fn registration(wr: &iwraw::ib_reg_wr) -> Result<Operation> {
 impl Request for ReceiveRequest {
     type Raw = iwraw::ib_recv_wr;
 
-    fn new(home: usize, entries: usize) -> Result<Self> {
+    fn new(owner_qp: usize, entries: usize) -> Result<Self> {
         Ok(Self {
             id: 0,
-            home,
-            memory: Memory::new(entries)?,
+            owner_qp,
+            sg_list: SgList::new(entries)?,
         })
     }
 
@@ -366,7 +366,7 @@ impl Request for ReceiveRequest {
         // SAFETY: The caller promises that `raw` is valid.
         let wr = unsafe { &*raw };
         // SAFETY: The caller promises a valid list, whose memory stays allocated.
-        unsafe { self.memory.fill(wr.sg_list, wr.num_sge)? };
+        unsafe { self.sg_list.fill(wr.sg_list, wr.num_sge)? };
         // SAFETY: Both members of the union have 64 bits.
         self.id = unsafe { wr.__bindgen_anon_1.wr_id };
         Ok(())

@@ -21,7 +21,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// The result of a connect: private data of the peer and the numbers of Reads, or an error.
-    ConnectReply(Result<Reply<'a>, Refusal<'a>>),
+    ConnectReply(Result<Reply<'a>, ConnectError<'a>>),
     /// The accepted connection is established.
     Established,
     /// The connection is closed.
@@ -41,13 +41,13 @@ pub struct Reply<'a> {
 
 /// The reason why a connect failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal<'a> {
+pub enum ConnectError<'a> {
     /// The peer's upper layer refused: ECONNREFUSED.
     Refused(PrivateData<'a>),
     /// The peer went away, or broke a rule: ECONNRESET.
     Reset,
     /// The peer did not answer: ETIMEDOUT.
-    Timeout,
+    TimedOut,
 }
 
 /// Private data whose length fits in an event of iw_cm.
@@ -108,11 +108,11 @@ impl<I: Id> Connecting<I> {
     }
 
     /// Reports the result. If iw_cm cannot take the private data, a reset is reported instead.
-    pub fn reply(mut self, answer: Result<Reply<'_>, Refusal<'_>>) -> Option<Established<I>> {
+    pub fn reply(mut self, result: Result<Reply<'_>, ConnectError<'_>>) -> Option<Established<I>> {
         let mut id = self.0.take()?;
-        match id.event(Event::ConnectReply(answer)) {
+        match id.event(Event::ConnectReply(result)) {
             // Made only where there is a connection: what is made is closed.
-            Ok(()) => answer.is_ok().then(|| Established(Some(id))),
+            Ok(()) => result.is_ok().then(|| Established(Some(id))),
             Err(NoEntry) => {
                 drop(Self(Some(id)));
                 None
@@ -125,7 +125,7 @@ impl<I: Id> Drop for Connecting<I> {
     fn drop(&mut self) {
         if let Some(mut id) = self.0.take() {
             // This cannot fail without private data, and there is nobody left to report to.
-            let _ = id.event(Event::ConnectReply(Err(Refusal::Reset)));
+            let _ = id.event(Event::ConnectReply(Err(ConnectError::Reset)));
         }
     }
 }

@@ -7,7 +7,7 @@
 //! number of Read Requests that an end accepts at a time, ORD the number that it wants to have
 //! outstanding. The ORD of one end must not exceed the IRD of the other.
 
-use crate::fault::Lower;
+use crate::fault::LlpError;
 use crate::wire::Octets;
 use crate::wire::Reader;
 
@@ -17,9 +17,9 @@ const READS: u16 = 0x3fff;
 
 /// A number of RDMA Reads in 14 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Reads(u16);
+pub struct ReadDepth(u16);
 
-impl Reads {
+impl ReadDepth {
     /// The value with which the upper layer negotiates by its own means.
     pub const NOT_NEGOTIATED: Self = Self(READS);
 
@@ -42,7 +42,7 @@ impl Reads {
 /// The messages with which the active side may say that it is ready to receive (RTR), after which
 /// the passive side may send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReadyToReceive {
+pub struct RtrMessages {
     /// A Send of no octets.
     pub send: bool,
     /// An RDMA Write of no octets.
@@ -57,16 +57,16 @@ pub struct Enhanced {
     /// Either side may send first, the passive one after the ready-to-receive message.
     pub peer_to_peer: bool,
     /// The ready-to-receive messages that are offered, or the one that is chosen.
-    pub ready: ReadyToReceive,
+    pub rtr: RtrMessages,
     /// Read Requests that this end accepts at a time.
-    pub ird: Reads,
+    pub ird: ReadDepth,
     /// Read Requests that this end wants to have outstanding.
-    pub ord: Reads,
+    pub ord: ReadDepth,
 }
 
 /// The numbers of Reads that both ends agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Agreed {
+pub struct ReadLimits {
     /// Read Requests that this end accepts at a time.
     pub ird: u16,
     /// Read Requests that this end may have outstanding.
@@ -83,13 +83,13 @@ impl Enhanced {
         let (ird, ord) = (reader.u16()?, reader.u16()?);
         let enhanced = Self {
             peer_to_peer: ird & HIGH != 0,
-            ready: ReadyToReceive {
+            rtr: RtrMessages {
                 send: ird & LOW != 0,
                 write: ord & HIGH != 0,
                 read: ord & LOW != 0,
             },
-            ird: Reads(ird & READS),
-            ord: Reads(ord & READS),
+            ird: ReadDepth(ird & READS),
+            ord: ReadDepth(ord & READS),
         };
         Some((enhanced, reader.rest()))
     }
@@ -97,8 +97,8 @@ impl Enhanced {
     /// Encodes the four octets.
     pub fn emit(&self) -> Octets<{ Enhanced::LEN }> {
         let flag = |set, flag| if set { flag } else { 0 };
-        let ird = flag(self.peer_to_peer, HIGH) | flag(self.ready.send, LOW) | self.ird.0;
-        let ord = flag(self.ready.write, HIGH) | flag(self.ready.read, LOW) | self.ord.0;
+        let ird = flag(self.peer_to_peer, HIGH) | flag(self.rtr.send, LOW) | self.ird.0;
+        let ord = flag(self.rtr.write, HIGH) | flag(self.rtr.read, LOW) | self.ord.0;
         let mut out = Octets::new();
         out.put(ird.to_be_bytes());
         out.put(ord.to_be_bytes());
@@ -109,40 +109,38 @@ impl Enhanced {
     ///
     /// It sends no more Reads than the peer accepts. It accepts as many as the peer wants to send,
     /// or fails (RFC 6581, section 9.1).
-    pub fn answer(&self, limits: Agreed) -> Result<(Self, Agreed), Lower> {
+    pub fn answer(&self, limits: ReadLimits) -> Result<(Self, ReadLimits), LlpError> {
         let ord = self
             .ird
             .number()
             .map_or(limits.ord, |ird| ird.min(limits.ord));
         let ird = self.ord.number().unwrap_or(limits.ird);
         if ird > limits.ird {
-            return Err(Lower::Reads);
+            return Err(LlpError::InsufficientIrd);
         }
-        let ready = self.choose(ird)?;
+        let rtr = self.choose(ird)?;
         let answer = Self {
             peer_to_peer: self.peer_to_peer,
-            ready,
-            ird: Reads::new(ird),
-            ord: Reads::new(ord),
+            rtr,
+            ird: ReadDepth::new(ird),
+            ord: ReadDepth::new(ord),
         };
-        Ok((answer, Agreed { ird, ord }))
+        Ok((answer, ReadLimits { ird, ord }))
     }
 
     /// Chooses one of the ready-to-receive messages that the peer offers. A Write is preferred, as
     /// it uses nothing up here. A Read needs an `ird`.
-    fn choose(&self, ird: u16) -> Result<ReadyToReceive, Lower> {
-        let none = ReadyToReceive::default();
-        match self.ready {
+    fn choose(&self, ird: u16) -> Result<RtrMessages, LlpError> {
+        let none = RtrMessages::default();
+        match self.rtr {
             _ if !self.peer_to_peer => Ok(none),
-            ReadyToReceive { write: true, .. } => Ok(ReadyToReceive {
+            RtrMessages { write: true, .. } => Ok(RtrMessages {
                 write: true,
                 ..none
             }),
-            ReadyToReceive { read: true, .. } if ird > 0 => {
-                Ok(ReadyToReceive { read: true, ..none })
-            }
+            RtrMessages { read: true, .. } if ird > 0 => Ok(RtrMessages { read: true, ..none }),
             // A Send would use up a Receive without the knowledge of the upper layer.
-            _ => Err(Lower::ReadyToReceive),
+            _ => Err(LlpError::NoMatchingRtr),
         }
     }
 
@@ -150,7 +148,7 @@ impl Enhanced {
     ///
     /// This side may lower its ORD and raise its IRD. A number that it does not negotiate is the
     /// peer's, up to the limit.
-    pub fn accept(&self, answer: &Self, limits: Agreed) -> Result<Agreed, Lower> {
+    pub fn accept(&self, answer: &Self, limits: ReadLimits) -> Result<ReadLimits, LlpError> {
         let (own_ird, own_ord) = (self.ird.number(), self.ord.number());
         let ird = match (own_ird, answer.ord.number()) {
             (Some(own), Some(theirs)) => own.max(theirs),
@@ -158,14 +156,14 @@ impl Enhanced {
             (None, theirs) => theirs.unwrap_or(limits.ird),
         };
         if ird > limits.ird {
-            return Err(Lower::Reads);
+            return Err(LlpError::InsufficientIrd);
         }
         let ord = match (own_ord, answer.ird.number()) {
             (Some(own), Some(theirs)) => own.min(theirs),
             (Some(own), None) => own,
             (None, theirs) => theirs.unwrap_or(limits.ord).min(limits.ord),
         };
-        Ok(Agreed { ird, ord })
+        Ok(ReadLimits { ird, ord })
     }
 }
 
@@ -175,19 +173,19 @@ mod tests {
 
     fn reads(ird: u16, ord: u16) -> Enhanced {
         Enhanced {
-            ird: Reads::new(ird),
-            ord: Reads::new(ord),
+            ird: ReadDepth::new(ird),
+            ord: ReadDepth::new(ord),
             ..Enhanced::default()
         }
     }
 
-    const LIMITS: Agreed = Agreed { ird: 16, ord: 16 };
+    const LIMITS: ReadLimits = ReadLimits { ird: 16, ord: 16 };
 
     #[test]
     fn flags_stand_above_the_numbers() {
         let all = Enhanced {
             peer_to_peer: true,
-            ready: ReadyToReceive {
+            rtr: RtrMessages {
                 send: false,
                 write: true,
                 read: true,
@@ -206,33 +204,33 @@ mod tests {
     fn responder_sends_no_more_than_the_initiator_takes() {
         let (answer, agreed) = reads(4, 2).answer(LIMITS).unwrap();
         assert_eq!(answer, reads(2, 4));
-        assert_eq!(agreed, Agreed { ird: 2, ord: 4 });
+        assert_eq!(agreed, ReadLimits { ird: 2, ord: 4 });
     }
 
     #[test]
     fn responder_refuses_more_than_it_takes() {
-        assert_eq!(reads(4, 17).answer(LIMITS), Err(Lower::Reads));
+        assert_eq!(reads(4, 17).answer(LIMITS), Err(LlpError::InsufficientIrd));
         assert!(reads(4, 16).answer(LIMITS).is_ok());
     }
 
     #[test]
     fn who_does_not_negotiate_sets_no_limit() {
         let open = Enhanced {
-            ird: Reads::NOT_NEGOTIATED,
-            ord: Reads::NOT_NEGOTIATED,
+            ird: ReadDepth::NOT_NEGOTIATED,
+            ord: ReadDepth::NOT_NEGOTIATED,
             ..Enhanced::default()
         };
         assert_eq!(open.answer(LIMITS).unwrap().1, LIMITS);
         assert_eq!(
             reads(4, 2).accept(&open, LIMITS),
-            Ok(Agreed { ird: 4, ord: 2 })
+            Ok(ReadLimits { ird: 4, ord: 2 })
         );
         assert_eq!(
             open.accept(&reads(4, 2), LIMITS),
-            Ok(Agreed { ird: 2, ord: 4 })
+            Ok(ReadLimits { ird: 2, ord: 4 })
         );
         let capped = open.accept(&reads(0x3ffe, 2), LIMITS);
-        assert_eq!(capped, Ok(Agreed { ird: 2, ord: 16 }));
+        assert_eq!(capped, Ok(ReadLimits { ird: 2, ord: 16 }));
     }
 
     #[test]
@@ -240,9 +238,12 @@ mod tests {
         let request = reads(4, 8);
         assert_eq!(
             request.accept(&reads(6, 5), LIMITS),
-            Ok(Agreed { ird: 5, ord: 6 })
+            Ok(ReadLimits { ird: 5, ord: 6 })
         );
-        assert_eq!(request.accept(&reads(6, 17), LIMITS), Err(Lower::Reads));
+        assert_eq!(
+            request.accept(&reads(6, 17), LIMITS),
+            Err(LlpError::InsufficientIrd)
+        );
     }
 
     #[test]
@@ -250,23 +251,23 @@ mod tests {
         let offer = |send, write, read| {
             let offer = Enhanced {
                 peer_to_peer: true,
-                ready: ReadyToReceive { send, write, read },
+                rtr: RtrMessages { send, write, read },
                 ..reads(1, 1)
             };
-            offer.answer(LIMITS).map(|(answer, _)| answer.ready)
+            offer.answer(LIMITS).map(|(answer, _)| answer.rtr)
         };
         assert!(offer(true, true, true).unwrap().write);
         assert!(offer(true, false, true).unwrap().read);
-        assert_eq!(offer(true, false, false), Err(Lower::ReadyToReceive));
+        assert_eq!(offer(true, false, false), Err(LlpError::NoMatchingRtr));
         // Without an IRD this end would have no slot for the Read.
         let read_only = Enhanced {
             peer_to_peer: true,
-            ready: ReadyToReceive {
+            rtr: RtrMessages {
                 read: true,
-                ..ReadyToReceive::default()
+                ..RtrMessages::default()
             },
             ..reads(1, 0)
         };
-        assert_eq!(read_only.answer(LIMITS), Err(Lower::ReadyToReceive));
+        assert_eq!(read_only.answer(LIMITS), Err(LlpError::NoMatchingRtr));
     }
 }

@@ -3,7 +3,7 @@
 //! Faults of a stream: their cause, and the segment that caused them.
 //!
 //! [`Cause::Peer`]: the peer broke a rule, which [`Violation`] names. [`Cause::Local`]: this end
-//! failed. [`Cause::Lower`]: the lower layer protocol (LLP) failed or found its own rules broken,
+//! failed. [`Cause::Llp`]: the lower layer protocol (LLP) failed or found its own rules broken,
 //! with the codes of RFC 5044, section 8, and RFC 6581, section 8. [`Misuse`]: a call of this crate
 //! that is never correct.
 
@@ -15,7 +15,7 @@ use crate::wire::Octets;
 
 /// An error that the lower layer protocol reports (RFC 5044, section 8; RFC 6581, section 8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lower {
+pub enum LlpError {
     /// The connection is lost.
     Lost,
     /// The CRC of an FPDU is wrong.
@@ -24,12 +24,12 @@ pub enum Lower {
     Marker,
     /// A start-up frame is invalid.
     Startup,
-    /// The lower layer of this end failed.
+    /// The LLP of this end failed.
     Local,
     /// The peer's IRD is insufficient.
-    Reads,
+    InsufficientIrd,
     /// The peer offers no ready-to-receive message that this end knows.
-    ReadyToReceive,
+    NoMatchingRtr,
 }
 
 /// The cause of a fault.
@@ -39,11 +39,11 @@ pub enum Cause {
     Peer(Violation),
     /// This end failed.
     Local,
-    /// The lower layer failed.
-    Lower(Lower),
+    /// The LLP failed.
+    Llp(LlpError),
 }
 
-impl Lower {
+impl LlpError {
     /// Returns the error code in layer 2.
     #[inline]
     pub const fn code(self) -> u8 {
@@ -53,8 +53,8 @@ impl Lower {
             Self::Marker => 3,
             Self::Startup => 4,
             Self::Local => 5,
-            Self::Reads => 6,
-            Self::ReadyToReceive => 7,
+            Self::InsufficientIrd => 6,
+            Self::NoMatchingRtr => 7,
         }
     }
 }
@@ -66,21 +66,21 @@ impl Cause {
         match self {
             Self::Peer(violation) => violation.code(),
             Self::Local => Code::new(0, 0, 0xff),
-            Self::Lower(lower) => Code::new(2, 0, lower.code()),
+            Self::Llp(error) => Code::new(2, 0, error.code()),
         }
     }
 }
 
 /// The segment that caused a fault, as far as a Terminate repeats it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Culprit {
+pub struct OffendingSegment {
     /// The length of the whole DDP Segment in octets, header included.
     pub segment_length: u16,
     /// The DDP header as it arrived.
     pub header: Octets<{ Header::UNTAGGED_LEN }>,
 }
 
-impl Culprit {
+impl OffendingSegment {
     /// Takes the header of a segment of `length` octets from its `head`. Returns `None` if the
     /// header is incomplete.
     pub fn of(head: &[u8], length: usize) -> Option<Self> {
@@ -100,7 +100,7 @@ pub struct Fault {
     /// The cause.
     pub cause: Cause,
     /// The segment that caused it, if one did.
-    pub culprit: Option<Culprit>,
+    pub offending: Option<OffendingSegment>,
     /// The Read Request if that segment is one, advanced by the part of the response that was sent.
     pub read: Option<ReadRequest>,
 }
@@ -108,10 +108,10 @@ pub struct Fault {
 impl Fault {
     /// Creates a fault of the peer in this segment.
     #[inline]
-    pub const fn peer(violation: Violation, culprit: Option<Culprit>) -> Self {
+    pub const fn peer(violation: Violation, offending: Option<OffendingSegment>) -> Self {
         Self {
             cause: Cause::Peer(violation),
-            culprit,
+            offending,
             read: None,
         }
     }
@@ -128,16 +128,16 @@ impl Fault {
     /// A failure of this end.
     pub const LOCAL: Self = Self {
         cause: Cause::Local,
-        culprit: None,
+        offending: None,
         read: None,
     };
 
-    /// Creates a fault of the lower layer.
+    /// Creates a fault of the LLP.
     #[inline]
-    pub const fn lower(lower: Lower) -> Self {
+    pub const fn llp(error: LlpError) -> Self {
         Self {
-            cause: Cause::Lower(lower),
-            culprit: None,
+            cause: Cause::Llp(error),
+            offending: None,
             read: None,
         }
     }
@@ -165,34 +165,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn local_and_lower_errors_carry_no_header() {
+    fn local_and_llp_errors_carry_no_header() {
         assert!(!Cause::Local.code().with_header());
-        assert!(!Cause::Lower(Lower::Crc).code().with_header());
-        assert_eq!(Cause::Lower(Lower::Crc).code(), Code::new(2, 0, 2));
+        assert!(!Cause::Llp(LlpError::Crc).code().with_header());
+        assert_eq!(Cause::Llp(LlpError::Crc).code(), Code::new(2, 0, 2));
     }
 
     #[test]
-    fn lower_layer_has_seven_codes() {
+    fn llp_has_seven_codes() {
         let all = [
-            Lower::Lost,
-            Lower::Crc,
-            Lower::Marker,
-            Lower::Startup,
-            Lower::Local,
-            Lower::Reads,
-            Lower::ReadyToReceive,
+            LlpError::Lost,
+            LlpError::Crc,
+            LlpError::Marker,
+            LlpError::Startup,
+            LlpError::Local,
+            LlpError::InsufficientIrd,
+            LlpError::NoMatchingRtr,
         ];
-        assert_eq!(all.map(Lower::code), [1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(all.map(LlpError::code), [1, 2, 3, 4, 5, 6, 7]);
     }
 
     #[test]
-    fn culprit_keeps_the_header_of_its_model() {
-        let tagged = Culprit::of(&[0xc1; 40], 40).unwrap();
+    fn offending_segment_keeps_the_header_of_its_model() {
+        let tagged = OffendingSegment::of(&[0xc1; 40], 40).unwrap();
         assert_eq!(tagged.header.len(), Header::TAGGED_LEN);
-        let untagged = Culprit::of(&[0x41; 18], 70_000).unwrap();
+        let untagged = OffendingSegment::of(&[0x41; 18], 70_000).unwrap();
         assert_eq!(untagged.header.len(), Header::UNTAGGED_LEN);
         assert_eq!(untagged.segment_length, u16::MAX);
-        assert_eq!(Culprit::of(&[0x41; 17], 17), None);
-        assert_eq!(Culprit::of(&[], 0), None);
+        assert_eq!(OffendingSegment::of(&[0x41; 17], 17), None);
+        assert_eq!(OffendingSegment::of(&[], 0), None);
     }
 }

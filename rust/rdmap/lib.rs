@@ -17,9 +17,9 @@
 //!
 //! Layers, from the bottom: [`mpa`] and [`sctp`] find DDP Segments in what TCP and SCTP deliver,
 //! [`header`] and [`terminate`] parse them, [`stag`] decides which memory may be accessed, and
-//! [`violation`] maps refusals to codes on the wire. [`sink`] and [`source`] are the receive half
-//! and the transmit half of a stream above them, over a lower layer whose [`order`] is a parameter.
-//! [`cm`] keeps the order of iw_cm's events.
+//! [`violation`] maps refusals to codes on the wire. [`rx`] and [`tx`] are the receive half and the
+//! transmit half of a stream above them, over a lower layer protocol (LLP) whose [`order`] is a
+//! parameter. [`cm`] keeps the order of iw_cm's events.
 
 // Kbuild passes `no_std` itself. The unit tests need `std`.
 #![cfg_attr(not(any(test, CONFIG_RUST)), no_std)]
@@ -42,13 +42,13 @@ pub mod header;
 pub mod mpa;
 pub mod order;
 pub mod ring;
+pub mod rx;
 pub mod sctp;
 pub mod serial;
-pub mod sink;
-pub mod source;
 pub mod stag;
 pub mod terminate;
+pub mod tx;
 pub mod violation;
 pub mod wire;
 #[cfg(test)]
-mod wrap;
+mod wraparound;

@@ -4,15 +4,15 @@
 //!
 //! DDP places a segment when it arrives and delivers a message in the order of the sender (RFC
 //! 5041, section 5.3). The *sequence number* of a segment is its position in that order: a count
-//! from 0 on, of 64 bits, which never wraps. Over TCP segments arrive in order: [`Arrival`]. Over
-//! SCTP the DDP-SSN says it: [`Window`](crate::sctp::window::Window).
+//! from 0 on, of 64 bits, which never wraps. Over TCP segments arrive in order: [`InOrder`]. Over
+//! SCTP the DDP-SSN says it: [`RxWindow`](crate::sctp::window::RxWindow).
 //!
 //! One segment is placed at a time. It [arrives](Order::arrive), its octets are copied, and it is
-//! [placed](Order::placed). [Reached](Order::reached) is the end of the placed segments that have
-//! no gap before them.
+//! [placed](Order::placed). [The in-order point](Order::in_order_upto) is the end of the placed
+//! segments that have no gap before them.
 
 /// The position of a segment in the order of the sender.
-pub type Turn = u64;
+pub type Seq = u64;
 
 /// The reason why the number of a segment is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,27 +30,27 @@ pub trait Order {
     /// The sequence information that a segment carries.
     type Key: Copy;
 
-    /// The lower layer delivers segments in order.
+    /// The LLP delivers segments in order.
     const IN_ORDER: bool;
 
     /// Takes a segment that arrives. Returns its sequence number.
-    fn arrive(&mut self, key: Self::Key) -> Result<Turn, Invalid>;
+    fn arrive(&mut self, key: Self::Key) -> Result<Seq, Invalid>;
 
     /// Takes note that the segment is placed.
     fn placed(&mut self);
 
     /// Returns the sequence number below which all segments are placed.
-    fn reached(&self) -> Turn;
+    fn in_order_upto(&self) -> Seq;
 }
 
-/// The order of a lower layer that delivers in order, like TCP.
+/// The order of an LLP that delivers in order, like TCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Arrival {
-    next: Turn,
+pub struct InOrder {
+    next: Seq,
     placing: bool,
 }
 
-impl Arrival {
+impl InOrder {
     /// Creates the order of a new stream.
     #[inline]
     pub const fn new() -> Self {
@@ -61,13 +61,13 @@ impl Arrival {
     }
 }
 
-impl Order for Arrival {
+impl Order for InOrder {
     type Key = ();
 
     const IN_ORDER: bool = true;
 
     #[inline]
-    fn arrive(&mut self, (): ()) -> Result<Turn, Invalid> {
+    fn arrive(&mut self, (): ()) -> Result<Seq, Invalid> {
         if self.placing {
             return Err(Invalid::Busy);
         }
@@ -83,7 +83,7 @@ impl Order for Arrival {
     }
 
     #[inline]
-    fn reached(&self) -> Turn {
+    fn in_order_upto(&self) -> Seq {
         self.next
     }
 }
@@ -93,15 +93,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turn_is_reached_when_it_is_placed() {
-        let mut order = Arrival::new();
+    fn segment_is_in_order_when_it_is_placed() {
+        let mut order = InOrder::new();
         order.placed();
-        assert_eq!(order.reached(), 0);
+        assert_eq!(order.in_order_upto(), 0);
         assert_eq!(order.arrive(()), Ok(0));
         assert_eq!(order.arrive(()), Err(Invalid::Busy));
-        assert_eq!(order.reached(), 0);
+        assert_eq!(order.in_order_upto(), 0);
         order.placed();
-        assert_eq!(order.reached(), 1);
+        assert_eq!(order.in_order_upto(), 1);
         assert_eq!(order.arrive(()), Ok(1));
     }
 }

@@ -171,9 +171,9 @@ pub trait Memory {
     /// Allows or denies an access, with [`Region::check`].
     ///
     /// This takes no reference: a message can be checked and then not be used, and it is checked
-    /// more than once. The caller of [`Sink::segment`](crate::sink::Sink::segment) or
-    /// [`Source::next`](crate::source::Source::next) pins the memory of the returned
-    /// [`Place`](crate::sink::Place) or [`Payload`](crate::source::Payload) under the same lock
+    /// more than once. The caller of [`RxHalf::segment`](crate::rx::RxHalf::segment) or
+    /// [`TxHalf::peek`](crate::tx::TxHalf::peek) pins the memory of the returned
+    /// [`Placement`](crate::rx::Placement) or [`Payload`](crate::tx::Payload) under the same lock
     /// under which it was checked, and invalidation waits until it is unpinned.
     fn check(&self, range: Range, want: Access) -> Result<(), Denied>;
 

@@ -5,7 +5,7 @@
 //!
 //! Its payload is a control word, then, as the bits M, D and R say, the length of the segment that
 //! caused the error, its DDP header, and the header of a Read Request. 52 octets at most, so a
-//! Terminate is one segment over every lower layer.
+//! Terminate is one segment over every LLP.
 //!
 //! A Terminate of this end follows figure 10 of the RFC, with one interpretation: the header of a
 //! Read Request is included only with a protection error that a Read Request caused. A received one
@@ -43,11 +43,11 @@ impl Terminate {
     /// Creates the Terminate that reports `fault` to the peer.
     pub fn new(fault: &Fault) -> Self {
         let code = fault.cause.code();
-        let culprit = fault.culprit.filter(|_| code.with_header());
+        let offending = fault.offending.filter(|_| code.with_header());
         Self {
             code,
-            segment_length: culprit.map(|culprit| culprit.segment_length),
-            header: culprit.map(|culprit| culprit.header),
+            segment_length: offending.map(|offending| offending.segment_length),
+            header: offending.map(|offending| offending.header),
             read: fault.read.filter(|_| code.with_read_request()),
         }
     }
@@ -111,20 +111,20 @@ impl Terminate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fault::Culprit;
-    use crate::fault::Lower;
+    use crate::fault::LlpError;
+    use crate::fault::OffendingSegment;
     use crate::stag::Denied;
     use crate::violation::Violation;
 
     fn fault(violation: Violation, read: ReadRequest) -> Fault {
-        Fault::peer(violation, Culprit::of(&[0x41; 18], 46)).with_read(read)
+        Fault::peer(violation, OffendingSegment::of(&[0x41; 18], 46)).with_read(read)
     }
 
     #[test]
     fn local_error_is_a_bare_word() {
         let out = Terminate::new(&Fault::LOCAL).emit();
         assert_eq!(out.as_slice(), [0x00, 0xff, 0, 0]);
-        let out = Terminate::new(&Fault::lower(Lower::Crc)).emit();
+        let out = Terminate::new(&Fault::llp(LlpError::Crc)).emit();
         assert_eq!(out.as_slice(), [0x20, 0x02, 0, 0]);
     }
 

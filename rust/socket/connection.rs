@@ -2,17 +2,17 @@
 
 //! A TCP connection: a stream of octets to and from one peer.
 
-use crate::hook::Events;
-use crate::hook::Hooked;
-use crate::owned::Protocol;
-use crate::owned::Socket;
-use crate::queue::Queue;
+use crate::callbacks::CallbackGuard;
+use crate::callbacks::Events;
+use crate::queue::ReceiveQueue;
 use crate::receive::Frames;
-use crate::receive::Inbound;
-use crate::send::Gather;
-use crate::send::Octets;
+use crate::receive::ReceiveState;
+use crate::send::SendBuf;
+use crate::send::SendVec;
 use crate::send::Then;
 use crate::settings::Settings;
+use crate::socket::Protocol;
+use crate::socket::Socket;
 use core::net::SocketAddr;
 use iwraw::addr::Net;
 use iwraw::noio::NoIo;
@@ -24,10 +24,10 @@ use kernel::time::Monotonic;
 
 /// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum ConnState {
     /// The peer has not answered.
     Connecting,
-    /// The peer may send. So may this end, unless it [shut down](Connection::shutdown).
+    /// The peer may send. So may this end, unless it [shut down](TcpConn::shutdown).
     Open,
     /// The peer sends no more. Earlier octets may still be there to receive, and this end may send.
     PeerClosed,
@@ -40,17 +40,17 @@ pub enum State {
 /// A TCP connection.
 ///
 /// Its owner has a worker that is the only one to send and to receive, which `&mut` guarantees.
-pub struct Connection<E: Events> {
+pub struct TcpConn<E: Events> {
     /// [`None`] once the callbacks are restored.
-    hooked: Option<Hooked<E>>,
-    inbound: Inbound,
-    gather: Gather,
+    callbacks: Option<CallbackGuard<E>>,
+    receive_state: ReceiveState,
+    send_vec: SendVec,
     /// The first error that a call returned: TCP reports it once.
     error: Option<Error>,
     socket: Socket,
 }
 
-impl<E: Events> Connection<E> {
+impl<E: Events> TcpConn<E> {
     /// Starts to connect `local` to `remote`. If the port is in use, another one is chosen. Events
     /// go to `events` from now on, maybe before this returns; one of them reports that
     /// [`Self::state`] changed.
@@ -74,12 +74,12 @@ impl<E: Events> Connection<E> {
 
     /// Replaces the callbacks of a socket.
     pub(crate) fn new(socket: Socket, events: Arc<E>) -> Result<Self> {
-        let gather = Gather::new()?;
-        let hooked = Some(Hooked::new(&socket, events)?);
+        let send_vec = SendVec::new()?;
+        let callbacks = Some(CallbackGuard::new(&socket, events)?);
         Ok(Self {
-            hooked,
-            inbound: Inbound::new(),
-            gather,
+            callbacks,
+            receive_state: ReceiveState::new(),
+            send_vec,
             error: None,
             socket,
         })
@@ -92,7 +92,7 @@ impl<E: Events> Connection<E> {
     }
 
     /// Returns the state of the connection. Does not sleep.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> ConnState {
         let sk = self.socket.sk();
         // SAFETY: `self` owns the socket. C writes each of these fields in one piece, under a lock
         // that is not needed to read one.
@@ -103,16 +103,16 @@ impl<E: Events> Connection<E> {
             )
         };
         if let Some(error) = self.error {
-            return State::Failed(error);
+            return ConnState::Failed(error);
         }
         if error != 0 {
-            return State::Failed(Error::from_errno(error.saturating_neg()));
+            return ConnState::Failed(Error::from_errno(error.saturating_neg()));
         }
         match u32::from(state) {
-            iwraw::TCP_SYN_SENT | iwraw::TCP_SYN_RECV => State::Connecting,
-            iwraw::TCP_ESTABLISHED | iwraw::TCP_FIN_WAIT1 | iwraw::TCP_FIN_WAIT2 => State::Open,
-            iwraw::TCP_CLOSE_WAIT => State::PeerClosed,
-            _ => State::Closed,
+            iwraw::TCP_SYN_SENT | iwraw::TCP_SYN_RECV => ConnState::Connecting,
+            iwraw::TCP_ESTABLISHED | iwraw::TCP_FIN_WAIT1 | iwraw::TCP_FIN_WAIT2 => ConnState::Open,
+            iwraw::TCP_CLOSE_WAIT => ConnState::PeerClosed,
+            _ => ConnState::Closed,
         }
     }
 
@@ -145,10 +145,10 @@ impl<E: Events> Connection<E> {
     /// Sleeps for the socket's lock.
     pub fn send<'a>(
         &mut self,
-        pieces: impl IntoIterator<Item = Octets<'a>>,
+        pieces: impl IntoIterator<Item = SendBuf<'a>>,
         then: Then,
     ) -> Result<usize> {
-        let result = self.gather.send(&self.socket, pieces, then);
+        let result = self.send_vec.send(&self.socket, pieces, then);
         self.remember(result)
     }
 
@@ -159,9 +159,9 @@ impl<E: Events> Connection<E> {
     ///
     /// Nobody writes to the octets while somebody else has a reference to their pages, which are
     /// not of the slab allocator.
-    pub(crate) unsafe fn splice(&mut self, octets: Octets<'_>, then: Then) -> Result<usize> {
-        // SAFETY: The caller promises what `Gather::splice` requires.
-        let result = unsafe { self.gather.splice(&self.socket, octets, then) };
+    pub(crate) unsafe fn splice(&mut self, octets: SendBuf<'_>, then: Then) -> Result<usize> {
+        // SAFETY: The caller promises what `SendVec::splice` requires.
+        let result = unsafe { self.send_vec.splice(&self.socket, octets, then) };
         self.remember(result)
     }
 
@@ -182,14 +182,14 @@ impl<E: Events> Connection<E> {
     /// socket to free.
     pub fn receive<R>(&mut self, look: impl FnOnce(&mut Frames<'_>) -> R) -> R {
         let _noio = NoIo::new();
-        let queue = Queue::new(self.socket.lock());
-        look(&mut Frames::new(queue, &mut self.inbound))
+        let queue = ReceiveQueue::new(self.socket.lock());
+        look(&mut Frames::new(queue, &mut self.receive_state))
     }
 
     /// Returns the time since when part of a frame is there, as [`Self::receive`] saw it. [`None`]
     /// without a part.
     pub fn waiting_since(&self) -> Option<Instant<Monotonic>> {
-        self.inbound.since()
+        self.receive_state.since()
     }
 
     /// Tells the peer that no more is sent, behind everything that was. Sleeps for the socket's
@@ -205,7 +205,7 @@ impl<E: Events> Connection<E> {
     ///
     /// Returns [`None`] if it was called before.
     pub fn detach(&mut self) -> Option<Arc<E>> {
-        Some(self.hooked.take()?.take_off(&self.socket))
+        Some(self.callbacks.take()?.restore(&self.socket))
     }
 
     /// Ends the connection with a reset, without delivery of sent octets. Sleeps.
@@ -222,7 +222,7 @@ impl<E: Events> Connection<E> {
     }
 }
 
-impl<E: Events> Drop for Connection<E> {
+impl<E: Events> Drop for TcpConn<E> {
     fn drop(&mut self) {
         self.detach();
     }

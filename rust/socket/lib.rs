@@ -8,15 +8,15 @@
 //!
 //! # Callbacks
 //!
-//! TCP and SCTP call four functions of a socket for events ([`hook`] replaces them). The rules that
-//! make this sound stand there, in one place.
+//! TCP and SCTP call four functions of a socket for events ([`callbacks`] replaces them). The rules
+//! that make this sound stand there, in one place.
 //!
 //! # The receive queue
 //!
 //! The queue of a socket does not change while its lock is held, except by the holder ([`queue`]).
 //! So a worker finds a whole frame there, sums it, copies it to its destination and only then gives
 //! it back: nothing is placed before it was verified, and nothing is copied twice. A frame that
-//! exceeds the window is reassembled in memory of this crate ([`assembly`]).
+//! exceeds the window is reassembled in memory of this crate ([`reassembly`]).
 //!
 //! # Lifetimes
 //!
@@ -39,25 +39,25 @@
 // The prefix of lines in the log.
 const __LOG_PREFIX: &[u8] = b"iwarp\0";
 
-mod assembly;
+mod callbacks;
 mod connection;
-mod hook;
 mod listener;
 mod listening_socket;
-mod owned;
 mod pages;
 mod queue;
+mod reassembly;
 mod receive;
 pub mod sctp;
 #[cfg(RPCRDMA_SELFTEST)]
 pub mod selftest;
 mod send;
 mod settings;
+mod socket;
 
-pub use connection::Connection;
-pub use connection::State;
-pub use hook::Event;
-pub use hook::Events;
+pub use callbacks::Event;
+pub use callbacks::Events;
+pub use connection::ConnState;
+pub use connection::TcpConn;
 pub use iwraw::addr::Net;
 pub use iwraw::memory;
 pub use listener::Accepted;
@@ -68,15 +68,15 @@ pub use receive::Frames;
 pub use receive::Next;
 pub use receive::MAX_FRAME;
 pub use receive::MAX_HEAD;
-pub use send::Octets;
+pub use send::SendBuf;
 pub use send::Then;
 pub use send::MAX_PIECES;
 pub use settings::Settings;
 
 /// Waits for callbacks of sockets that are closed by now. Sleeps.
 ///
-/// A listener's callbacks run under RCU only ([`hook`], rule 4), so the module calls this when its
-/// last socket is gone.
+/// A listener's callbacks run under RCU only ([`callbacks`], rule 4), so the module calls this when
+/// its last socket is gone.
 pub fn wait_for_callbacks() {
     // SAFETY: The caller may sleep. Not every kernel has a safe function for it.
     unsafe { kernel::bindings::synchronize_rcu() };

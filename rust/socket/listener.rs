@@ -2,12 +2,12 @@
 
 //! Listening for TCP connections.
 
-use crate::connection::Connection;
-use crate::hook::Events;
+use crate::callbacks::Events;
+use crate::connection::TcpConn;
 use crate::listening_socket;
-use crate::owned::Protocol;
-use crate::owned::Socket;
 use crate::settings::Settings;
+use crate::socket::Protocol;
+use crate::socket::Socket;
 use core::net::SocketAddr;
 use iwraw::addr::Net;
 use kernel::error::to_result;
@@ -55,7 +55,7 @@ impl<E: Events> Listener<E> {
 impl Accepted {
     /// Reports events to `events` from now on, maybe before this returns; and once everything that
     /// can have happened before. Sleeps.
-    pub fn attach<E: Events>(self, events: Arc<E>) -> Result<Connection<E>> {
-        Connection::new(self.socket, events)
+    pub fn attach<E: Events>(self, events: Arc<E>) -> Result<TcpConn<E>> {
+        TcpConn::new(self.socket, events)
     }
 }

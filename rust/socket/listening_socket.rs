@@ -2,10 +2,10 @@
 
 //! Listening sockets, of either protocol.
 
-use crate::hook::Events;
-use crate::hook::Hooked;
-use crate::hook::Originals;
-use crate::owned::Socket;
+use crate::callbacks::CallbackGuard;
+use crate::callbacks::Events;
+use crate::callbacks::SavedCallbacks;
+use crate::socket::Socket;
 use core::marker::PhantomData;
 use core::net::SocketAddr;
 use core::ptr::null_mut;
@@ -20,8 +20,8 @@ use kernel::sync::Arc;
 /// Dropping it sleeps, and resets, or aborts, connections that were not accepted.
 pub struct Listener<E: Events, P> {
     /// [`None`] in `drop` only.
-    hooked: Option<Hooked<E>>,
-    originals: Originals,
+    callbacks: Option<CallbackGuard<E>>,
+    saved: SavedCallbacks,
     pub(crate) socket: Socket,
     _protocol: PhantomData<fn() -> P>,
 }
@@ -29,10 +29,10 @@ pub struct Listener<E: Events, P> {
 impl<E: Events, P> Listener<E, P> {
     /// Listens with a socket, which is of `P`, and [bound](bind). Sleeps.
     pub(crate) fn listen(socket: Socket, backlog: u32, events: Arc<E>) -> Result<Self> {
-        let hooked = Hooked::new(&socket, events)?;
+        let callbacks = CallbackGuard::new(&socket, events)?;
         let listener = Self {
-            originals: hooked.originals(),
-            hooked: Some(hooked),
+            saved: callbacks.saved(),
+            callbacks: Some(callbacks),
             socket,
             _protocol: PhantomData,
         };
@@ -59,7 +59,7 @@ impl<E: Events, P> Listener<E, P> {
         // SAFETY: C just created it for this caller; a child of a socket that has a reference to
         // its namespace has one, too.
         let socket = unsafe { Socket::from_raw(child) };
-        self.originals.restore(&socket);
+        self.saved.restore(&socket);
         Ok(Some(Accepted {
             socket,
             _protocol: PhantomData,
@@ -74,8 +74,8 @@ impl<E: Events, P> Listener<E, P> {
 
 impl<E: Events, P> Drop for Listener<E, P> {
     fn drop(&mut self) {
-        if let Some(hooked) = self.hooked.take() {
-            hooked.take_off(&self.socket);
+        if let Some(callbacks) = self.callbacks.take() {
+            callbacks.restore(&self.socket);
         }
     }
 }

@@ -7,10 +7,10 @@
 //!
 //! C header: [`include/linux/net.h`](srctree/include/linux/net.h), `MSG_SPLICE_PAGES`
 
-use crate::send::Octets;
+use crate::send::SendBuf;
 use crate::send::Then;
-use crate::Connection;
 use crate::Events;
+use crate::TcpConn;
 use core::ptr::NonNull;
 use core::sync::atomic::fence;
 use core::sync::atomic::Ordering;
@@ -24,13 +24,13 @@ use kernel::prelude::*;
 ///
 /// # Invariants
 ///
-/// `address` is where `pages` are mapped, all of them, with nothing else in between. `given` is at
-/// most their octets. TCP never got an octet from `given` on since it last had no reference to any
+/// `address` is where `pages` are mapped, all of them, with nothing else in between. `lent` is at
+/// most their octets. TCP never got an octet from `lent` on since it last had no reference to any
 /// of the pages.
 pub struct Pages {
     address: NonNull<u8>,
     pages: KVec<Page>,
-    given: usize,
+    lent: usize,
 }
 
 // SAFETY: It owns pages, which every task may use.
@@ -67,7 +67,7 @@ impl Pages {
         Ok(Self {
             address,
             pages,
-            given: 0,
+            lent: 0,
         })
     }
 
@@ -77,52 +77,48 @@ impl Pages {
 
     /// Returns the number of octets that were not lent to TCP.
     pub fn left(&self) -> usize {
-        self.len().saturating_sub(self.given)
+        self.len().saturating_sub(self.lent)
     }
 
     /// Returns the octets that were not lent to TCP.
-    pub fn room(&mut self) -> &mut [u8] {
+    pub fn free_space(&mut self) -> &mut [u8] {
         let left = self.left();
-        // SAFETY: By the type invariants the octets are mapped, and from `given` on nobody else
+        // SAFETY: By the type invariants the octets are mapped, and from `lent` on nobody else
         // knows them: TCP reads only octets that it was given. They were zero when they were
         // allocated. `&mut self` guarantees that there is no other reference.
         unsafe {
-            let room = self.address.add(self.given);
+            let room = self.address.add(self.lent);
             core::slice::from_raw_parts_mut(room.as_ptr(), left)
         }
     }
 
-    /// Lends TCP the first `len` octets of the [free space](Self::room), without a copy if the
-    /// route's device can gather. Returns the number that it took: those are no free space any
-    /// more. Errors, and the reaction if it did not take all, are those of [`Connection::send`].
-    pub fn splice<E: Events>(
-        &mut self,
-        connection: &mut Connection<E>,
-        len: usize,
-    ) -> Result<usize> {
+    /// Lends TCP the first `len` octets of the [free space](Self::free_space), without a copy if
+    /// the route's device can gather. Returns the number that it took: those are no free space any
+    /// more. Errors, and the reaction if it did not take all, are those of [`TcpConn::send`].
+    pub fn splice<E: Events>(&mut self, connection: &mut TcpConn<E>, len: usize) -> Result<usize> {
         // An error may come after TCP took references, so nothing is free before TCP has dropped
         // them.
-        let given = self.given.saturating_add(len);
-        let octets = Octets::from(&*self.room().get_mut(..len).ok_or(EINVAL)?);
-        // SAFETY: Nobody writes to these octets while TCP has a reference to their pages: `given`
-        // is set before anybody else may call `room`, and goes back in `reclaim` only. The pages
+        let lent = self.lent.saturating_add(len);
+        let octets = SendBuf::from(&*self.free_space().get_mut(..len).ok_or(EINVAL)?);
+        // SAFETY: Nobody writes to these octets while TCP has a reference to their pages: `lent` is
+        // set before anybody else may call `free_space`, and goes back in `reclaim` only. The pages
         // are not of the slab, and have references.
         let taken = unsafe { connection.splice(octets, Then::Push) };
         // INVARIANT: TCP has no reference to octets that it was offered and did not take.
-        self.given = match taken {
-            Ok(taken) => self.given.saturating_add(taken.min(len)),
-            Err(error) if error == EAGAIN => self.given,
-            Err(_) => given,
+        self.lent = match taken {
+            Ok(taken) => self.lent.saturating_add(taken.min(len)),
+            Err(error) if error == EAGAIN => self.lent,
+            Err(_) => lent,
         };
         taken
     }
 
     /// Makes all of it free space again. Returns false if TCP still has references to some of it.
     pub fn reclaim(&mut self) -> bool {
-        if self.given == 0 {
+        if self.lent == 0 {
             return true;
         }
-        let used = self.given.div_ceil(PAGE_SIZE);
+        let used = self.lent.div_ceil(PAGE_SIZE);
         let free = self.pages.iter().take(used).all(|page| {
             // SAFETY: `self` owns the page.
             unsafe { iwraw::page_ref_count(page.as_ptr()) == 1 }
@@ -131,7 +127,7 @@ impl Pages {
             // Others read the pages before they dropped their references.
             fence(Ordering::Acquire);
             // INVARIANT: Nobody but `self` has a reference to these pages.
-            self.given = 0;
+            self.lent = 0;
         }
         free
     }

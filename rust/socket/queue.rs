@@ -14,7 +14,7 @@
 //! backlog. Octets are given back to TCP together, when the owner is done. Until then a position in
 //! a packet stays valid.
 
-use crate::owned::Locked;
+use crate::socket::Locked;
 use core::ptr::NonNull;
 use iwraw::memory::Piece;
 use kernel::error::code::EIO;
@@ -25,11 +25,11 @@ use kernel::error::Result;
 ///
 /// # Invariants
 ///
-/// The packet of `at` is in the queue: only [`Self::look`] and [`Self::give_back`] let C free
+/// The packet of `at` is in the queue: only [`Self::find_next`] and [`Self::give_back`] let C free
 /// packets, the first only if there is no `at`, and the second clears it.
-pub(crate) struct Queue<'s> {
+pub(crate) struct ReceiveQueue<'s> {
     locked: Locked<'s>,
-    at: Option<At>,
+    at: Option<Position>,
     /// The number of octets that were taken, and are still in the queue.
     taken: usize,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Queue<'s> {
 ///
 /// It has no reference to a packet, which C may change, but only the pointer.
 #[derive(Clone, Copy)]
-struct At {
+struct Position {
     skb: NonNull<iwraw::sk_buff>,
     seq: u32,
 }
@@ -50,7 +50,7 @@ struct Run {
     len: i32,
 }
 
-impl<'s> Queue<'s> {
+impl<'s> ReceiveQueue<'s> {
     pub(crate) fn new(locked: Locked<'s>) -> Self {
         // INVARIANT: There is no `at`.
         Self {
@@ -86,13 +86,13 @@ impl<'s> Queue<'s> {
 
     /// Enlarges the receive buffer for `octets`, if the system's limits and the owner's settings
     /// allow it.
-    pub(crate) fn make_room(&self, octets: usize) {
+    pub(crate) fn enlarge_buffer(&self, octets: usize) {
         let Ok(octets) = i32::try_from(octets) else {
             return;
         };
         // SAFETY: `locked` is a live socket whose lock is held, and its table of functions is
-        // constant. Callbacks run with the lock held, as they may be (the module `hook`). An error
-        // leaves the buffer as it was, which is no worse than before.
+        // constant. Callbacks run with the lock held, as they may be (the module `callbacks`). An
+        // error leaves the buffer as it was, which is no worse than before.
         unsafe {
             if let Some(set_rcvlowat) = (*(*self.locked.socket()).ops).set_rcvlowat {
                 set_rcvlowat(self.locked.sk(), octets);
@@ -104,7 +104,7 @@ impl<'s> Queue<'s> {
     }
 
     /// Finds the next octet that was not taken. To be called before octets are copied.
-    pub(crate) fn look(&mut self) {
+    pub(crate) fn find_next(&mut self) {
         if self.at.is_some() {
             return;
         }
@@ -117,7 +117,7 @@ impl<'s> Queue<'s> {
             (skb, seq)
         };
         // INVARIANT: C found it in the queue.
-        self.at = NonNull::new(skb).map(|skb| At { skb, seq });
+        self.at = NonNull::new(skb).map(|skb| Position { skb, seq });
     }
 
     /// Copies octets, the first of which is `offset` behind the next one, to the whole of `to`.
@@ -184,7 +184,12 @@ impl<'s> Queue<'s> {
     /// by packet. Returns the position behind them.
     ///
     /// [`EIO`] if they are not there: TCP does not leave gaps.
-    fn visit(&self, offset: usize, len: usize, mut show: impl FnMut(Run) -> Result) -> Result<At> {
+    fn visit(
+        &self,
+        offset: usize,
+        len: usize,
+        mut show: impl FnMut(Run) -> Result,
+    ) -> Result<Position> {
         let mut at = self.at.ok_or(EIO)?;
         at.seq = at.seq.wrapping_add(u32::try_from(offset)?);
         let mut left = u32::try_from(len)?;
@@ -227,7 +232,7 @@ impl<'s> Queue<'s> {
     }
 }
 
-impl Drop for Queue<'_> {
+impl Drop for ReceiveQueue<'_> {
     fn drop(&mut self) {
         self.give_back();
     }

@@ -4,11 +4,11 @@
 //!
 //! The head of a frame has its length, which the upper layer reads. A whole frame is examined where
 //! it lies in the receive queue; one that exceeds the window is reassembled elsewhere
-//! ([`Assembly`]), and looks the same to the receiver. Octets that a peer calls urgent are in the
+//! ([`Reassembly`]), and looks the same to the receiver. Octets that a peer calls urgent are in the
 //! stream like all others.
 
-use crate::assembly::Assembly;
-use crate::queue::Queue;
+use crate::queue::ReceiveQueue;
+use crate::reassembly::Reassembly;
 use iwraw::errno::eproto;
 use iwraw::memory::Piece;
 use kernel::error::code::EINVAL;
@@ -25,21 +25,21 @@ pub const MAX_FRAME: usize = 66_560;
 
 /// Octets after which the lock is released: packets that arrive meanwhile wait in a backlog, which
 /// TCP limits.
-const BUDGET: usize = 65_536;
+const BUDGET_OCTETS: usize = 65_536;
 
 /// State that is kept from one call to the next.
-pub(crate) struct Inbound {
-    assembly: Assembly,
+pub(crate) struct ReceiveState {
+    reassembly: Reassembly,
     /// The time since when part of a frame is there.
     since: Option<Instant<Monotonic>>,
     /// The size that the receive buffer was enlarged to, in octets.
     room: usize,
 }
 
-impl Inbound {
+impl ReceiveState {
     pub(crate) const fn new() -> Self {
         Self {
-            assembly: Assembly::new(),
+            reassembly: Reassembly::new(),
             since: None,
             room: 0,
         }
@@ -53,8 +53,8 @@ impl Inbound {
 
 /// The received octets, in frames. The socket's lock is held as long as this is there.
 pub struct Frames<'s> {
-    queue: Queue<'s>,
-    inbound: &'s mut Inbound,
+    queue: ReceiveQueue<'s>,
+    state: &'s mut ReceiveState,
     /// The number of octets of the frames that were taken.
     taken: usize,
 }
@@ -77,17 +77,17 @@ pub enum Next<'f, 's> {
 }
 
 impl<'s> Frames<'s> {
-    pub(crate) fn new(queue: Queue<'s>, inbound: &'s mut Inbound) -> Self {
+    pub(crate) fn new(queue: ReceiveQueue<'s>, state: &'s mut ReceiveState) -> Self {
         Self {
             queue,
-            inbound,
+            state,
             taken: 0,
         }
     }
 
     /// Returns the number of octets that arrived in order and are of no frame that was taken.
     pub fn available(&self) -> usize {
-        let assembled = self.inbound.assembly.filled();
+        let assembled = self.state.reassembly.filled();
         self.queue.available().saturating_add(assembled)
     }
 
@@ -103,13 +103,13 @@ impl<'s> Frames<'s> {
         head: usize,
         length: impl FnOnce(&[u8]) -> Result<usize>,
     ) -> Result<Next<'f, 's>> {
-        if self.taken >= BUDGET {
+        if self.taken >= BUDGET_OCTETS {
             return Ok(Next::Budget);
         }
         if head == 0 || head > MAX_HEAD {
             return Err(EINVAL);
         }
-        match self.inbound.assembly.filled() {
+        match self.state.reassembly.filled() {
             0 => self.next_in_queue(head, length),
             _ => self.next_assembled(head, length),
         }
@@ -123,14 +123,14 @@ impl<'s> Frames<'s> {
         let available = self.queue.available();
         let mut len = None;
         if available >= head {
-            self.queue.look();
+            self.queue.find_next();
             let read = |to: &mut [u8]| self.queue.copy_to_slice(0, to);
             len = Some(frame_len(head, read, length)?);
         }
         match len {
             Some(len) if available >= len => Ok(Next::Whole(Frame {
                 frames: self,
-                place: Place::Queue,
+                source: FrameSource::Queue,
                 len,
             })),
             _ if self.queue.is_finished() => Ok(Next::End {
@@ -138,23 +138,23 @@ impl<'s> Frames<'s> {
             }),
             _ if available == 0 => Ok(Next::Nothing),
             _ => {
-                self.wait_for(len.unwrap_or(head))?;
+                self.await_rest(len.unwrap_or(head))?;
                 Ok(Next::Part)
             }
         }
     }
 
     /// Makes it possible for the rest of a frame to arrive.
-    fn wait_for(&mut self, wanted: usize) -> Result {
-        self.inbound.since.get_or_insert_with(Instant::now);
+    fn await_rest(&mut self, wanted: usize) -> Result {
+        self.state.since.get_or_insert_with(Instant::now);
         // Octets that were taken count against the window until they are given back.
         self.queue.give_back();
-        if wanted > self.inbound.room {
-            self.inbound.room = wanted;
-            self.queue.make_room(wanted);
+        if wanted > self.state.room {
+            self.state.room = wanted;
+            self.queue.enlarge_buffer(wanted);
         }
         match self.queue.is_full() {
-            true => self.inbound.assembly.fill(&mut self.queue, wanted),
+            true => self.state.reassembly.fill(&mut self.queue, wanted),
             false => Ok(()),
         }
     }
@@ -164,26 +164,26 @@ impl<'s> Frames<'s> {
         head: usize,
         length: impl FnOnce(&[u8]) -> Result<usize>,
     ) -> Result<Next<'f, 's>> {
-        let assembly = &mut self.inbound.assembly;
-        let len = match assembly.len() {
+        let reassembly = &mut self.state.reassembly;
+        let len = match reassembly.len() {
             Some(len) => len,
             None => {
-                assembly.fill(&mut self.queue, head)?;
-                if assembly.filled() < head {
+                reassembly.fill(&mut self.queue, head)?;
+                if reassembly.filled() < head {
                     return Ok(self.incomplete());
                 }
-                let len = frame_len(head, |to| assembly.copy_to_slice(0, to), length)?;
-                assembly.set_len(len);
+                let len = frame_len(head, |to| reassembly.copy_to_slice(0, to), length)?;
+                reassembly.set_len(len);
                 len
             }
         };
-        assembly.fill(&mut self.queue, len)?;
-        if assembly.filled() < len {
+        reassembly.fill(&mut self.queue, len)?;
+        if reassembly.filled() < len {
             return Ok(self.incomplete());
         }
         Ok(Next::Whole(Frame {
             frames: self,
-            place: Place::Assembly,
+            source: FrameSource::Reassembly,
             len,
         }))
     }
@@ -198,12 +198,12 @@ impl<'s> Frames<'s> {
     /// Takes all octets that are there, so that closing tells the peer the end of the stream
     /// instead of resetting it. Returns their number.
     pub fn discard(&mut self) -> Result<usize> {
-        let mut all = self.inbound.assembly.filled();
-        self.inbound.assembly.clear();
-        self.inbound.since = None;
+        let mut all = self.state.reassembly.filled();
+        self.state.reassembly.clear();
+        self.state.since = None;
         let there = self.queue.available();
         if there > 0 {
-            self.queue.look();
+            self.queue.find_next();
             self.queue.take(there)?;
             self.queue.give_back();
             all = all.saturating_add(there);
@@ -229,9 +229,9 @@ fn frame_len(
 
 /// The location of a frame.
 #[derive(Clone, Copy)]
-enum Place {
+enum FrameSource {
     Queue,
-    Assembly,
+    Reassembly,
 }
 
 /// A complete frame. Offsets count from its first octet; one outside the frame is [`EINVAL`].
@@ -239,7 +239,7 @@ enum Place {
 /// If it is not [taken](Self::take), it is the next one again.
 pub struct Frame<'f, 's> {
     frames: &'f mut Frames<'s>,
-    place: Place,
+    source: FrameSource,
     len: usize,
 }
 
@@ -261,18 +261,18 @@ impl Frame<'_, '_> {
     /// Copies octets from `offset` to the whole of `to`.
     pub fn copy_to_slice(&self, offset: usize, to: &mut [u8]) -> Result {
         self.check(offset, to.len())?;
-        match self.place {
-            Place::Queue => self.frames.queue.copy_to_slice(offset, to),
-            Place::Assembly => self.frames.inbound.assembly.copy_to_slice(offset, to),
+        match self.source {
+            FrameSource::Queue => self.frames.queue.copy_to_slice(offset, to),
+            FrameSource::Reassembly => self.frames.state.reassembly.copy_to_slice(offset, to),
         }
     }
 
     /// Copies octets from `offset` to the whole of `to`.
     pub fn copy_to(&self, offset: usize, to: Piece<'_>) -> Result {
         self.check(offset, usize::try_from(to.len())?)?;
-        match self.place {
-            Place::Queue => self.frames.queue.copy_to(offset, to),
-            Place::Assembly => self.frames.inbound.assembly.copy_to(offset, to),
+        match self.source {
+            FrameSource::Queue => self.frames.queue.copy_to(offset, to),
+            FrameSource::Reassembly => self.frames.state.reassembly.copy_to(offset, to),
         }
     }
 
@@ -280,19 +280,19 @@ impl Frame<'_, '_> {
     /// and is inverted in the end.
     pub fn crc32c(&self, sum: u32, offset: usize, len: usize) -> Result<u32> {
         self.check(offset, len)?;
-        match self.place {
-            Place::Queue => self.frames.queue.crc32c(sum, offset, len),
-            Place::Assembly => self.frames.inbound.assembly.crc32c(sum, offset, len),
+        match self.source {
+            FrameSource::Queue => self.frames.queue.crc32c(sum, offset, len),
+            FrameSource::Reassembly => self.frames.state.reassembly.crc32c(sum, offset, len),
         }
     }
 
     /// Takes the frame. The next one is behind it.
     pub fn take(self) -> Result {
-        match self.place {
-            Place::Queue => self.frames.queue.take(self.len)?,
-            Place::Assembly => self.frames.inbound.assembly.clear(),
+        match self.source {
+            FrameSource::Queue => self.frames.queue.take(self.len)?,
+            FrameSource::Reassembly => self.frames.state.reassembly.clear(),
         }
-        self.frames.inbound.since = None;
+        self.frames.state.since = None;
         self.frames.taken = self.frames.taken.saturating_add(self.len);
         Ok(())
     }

@@ -15,13 +15,13 @@ mod association;
 mod control;
 mod listener;
 mod notification;
-mod room;
 mod settings;
+mod write_space;
 
 pub use addresses::check as check_addresses;
 pub use addresses::contains as has_address;
-pub use association::Arrived;
 pub use association::Association;
+pub use association::Received;
 pub use association::Sent;
 pub use listener::Accepted;
 pub use listener::Listener;

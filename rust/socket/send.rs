@@ -4,7 +4,7 @@
 //!
 //! C header: [`include/linux/socket.h`](srctree/include/linux/socket.h), `struct msghdr`
 
-use crate::owned::Socket;
+use crate::socket::Socket;
 use core::ffi::c_void;
 use core::marker::PhantomData;
 use iwraw::memory::Piece;
@@ -30,13 +30,13 @@ pub enum Then {
 
 /// Octets to send: a Rust slice, or memory of a consumer.
 #[derive(Clone, Copy)]
-pub struct Octets<'a> {
+pub struct SendBuf<'a> {
     address: *const u8,
     len: usize,
     _memory: PhantomData<&'a [u8]>,
 }
 
-impl<'a> From<&'a [u8]> for Octets<'a> {
+impl<'a> From<&'a [u8]> for SendBuf<'a> {
     #[inline]
     fn from(octets: &'a [u8]) -> Self {
         Self {
@@ -47,7 +47,7 @@ impl<'a> From<&'a [u8]> for Octets<'a> {
     }
 }
 
-impl<'a> From<Piece<'a>> for Octets<'a> {
+impl<'a> From<Piece<'a>> for SendBuf<'a> {
     #[inline]
     fn from(piece: Piece<'a>) -> Self {
         Self {
@@ -59,7 +59,7 @@ impl<'a> From<Piece<'a>> for Octets<'a> {
     }
 }
 
-impl Octets<'_> {
+impl SendBuf<'_> {
     /// Returns the number of octets.
     #[inline]
     pub fn len(&self) -> usize {
@@ -88,16 +88,16 @@ impl Octets<'_> {
 /// # Invariants
 ///
 /// It is empty except during a call of [`Self::send`] or [`Self::splice`].
-pub(crate) struct Gather {
+pub(crate) struct SendVec {
     list: KVec<iwraw::kvec>,
 }
 
 // SAFETY: By the type invariants there are no pointers in it when it passes to another task.
-unsafe impl Send for Gather {}
-// SAFETY: `&Gather` gives access to nothing.
-unsafe impl Sync for Gather {}
+unsafe impl Send for SendVec {}
+// SAFETY: `&SendVec` gives access to nothing.
+unsafe impl Sync for SendVec {}
 
-impl Gather {
+impl SendVec {
     /// Allocates the list. Sleeps for memory.
     pub(crate) fn new() -> Result<Self> {
         Ok(Self {
@@ -110,12 +110,12 @@ impl Gather {
     pub(crate) fn send<'a>(
         &mut self,
         socket: &Socket,
-        pieces: impl IntoIterator<Item = Octets<'a>>,
+        pieces: impl IntoIterator<Item = SendBuf<'a>>,
         then: Then,
     ) -> Result<usize> {
         let total = self.fill(pieces);
         // SAFETY: Without `MSG_SPLICE_PAGES` there are no requirements: TCP copies.
-        let result = total.and_then(|total| unsafe { self.hand_over(socket, total, then, 0) });
+        let result = total.and_then(|total| unsafe { self.sendmsg(socket, total, then, 0) });
         self.list.clear();
         result
     }
@@ -130,19 +130,19 @@ impl Gather {
     pub(crate) unsafe fn splice(
         &mut self,
         socket: &Socket,
-        octets: Octets<'_>,
+        octets: SendBuf<'_>,
         then: Then,
     ) -> Result<usize> {
         let total = self.fill([octets]);
         // SAFETY: The caller promises the requirements of `MSG_SPLICE_PAGES`.
         let result = total.and_then(|total| unsafe {
-            self.hand_over(socket, total, then, iwraw::MSG_SPLICE_PAGES)
+            self.sendmsg(socket, total, then, iwraw::MSG_SPLICE_PAGES)
         });
         self.list.clear();
         result
     }
 
-    fn fill<'a>(&mut self, pieces: impl IntoIterator<Item = Octets<'a>>) -> Result<usize> {
+    fn fill<'a>(&mut self, pieces: impl IntoIterator<Item = SendBuf<'a>>) -> Result<usize> {
         let mut total: usize = 0;
         for octets in pieces {
             let vector = iwraw::kvec {
@@ -159,7 +159,7 @@ impl Gather {
     /// # Safety
     ///
     /// `how` is 0, or it is `MSG_SPLICE_PAGES` and the octets are as for [`Self::splice`].
-    unsafe fn hand_over(
+    unsafe fn sendmsg(
         &mut self,
         socket: &Socket,
         total: usize,
@@ -179,7 +179,7 @@ impl Gather {
             ..Default::default()
         };
         // SAFETY: `socket` owns the socket. The list has `list.len()` vectors, `total` octets
-        // together, all of them readable: they came from `Octets` whose lifetime is longer than
+        // together, all of them readable: they came from `SendBuf` whose lifetime is longer than
         // this call. TCP reads only, and keeps no pointer: it copies them, or has references to
         // their pages, which the caller allows then.
         let taken = unsafe {

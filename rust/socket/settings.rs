@@ -3,7 +3,7 @@
 //! Socket options, set before a socket connects or listens. Children of a listener inherit all of
 //! them.
 
-use crate::owned::Socket;
+use crate::socket::Socket;
 use kernel::error::Result;
 
 /// Socket options of a connection.

@@ -7,37 +7,37 @@ use core::ops::DerefMut;
 
 use crate::fault::Fault;
 use crate::fault::Misuse;
-use crate::order::Arrival;
+use crate::order::InOrder;
 use crate::order::Order;
-use crate::order::Turn;
+use crate::order::Seq;
+use crate::rx;
+use crate::rx::Delivery;
+use crate::rx::Placement;
+use crate::rx::Refusal;
+use crate::rx::RxHalf;
 use crate::sctp::window::Bits;
-use crate::sctp::window::Window;
-use crate::sink;
-use crate::sink::Delivery;
-use crate::sink::Place;
-use crate::sink::Refusal;
-use crate::sink::Sink;
-use crate::source;
-use crate::source::Outgoing;
-use crate::source::Source;
+use crate::sctp::window::RxWindow;
 use crate::stag::Access;
 use crate::stag::Denied;
 use crate::stag::Memory;
 use crate::stag::Range;
 use crate::stag::Stag;
+use crate::tx;
+use crate::tx::Outgoing;
+use crate::tx::TxHalf;
 
 /// Slices of another owner.
 pub struct Slices;
 
-impl sink::Slots for Slices {
-    type Receives = &'static mut [sink::Receive];
-    type Inbound = &'static mut [sink::Inbound];
-    type Outstanding = &'static mut [sink::Outstanding];
+impl rx::Slots for Slices {
+    type Receives = &'static mut [rx::Receive];
+    type Inbound = &'static mut [rx::InboundSlot];
+    type Outstanding = &'static mut [rx::Outstanding];
 }
 
-impl source::Slots for Slices {
-    type Requests = &'static mut [source::Posted];
-    type Answers = &'static mut [sink::Answer];
+impl tx::Slots for Slices {
+    type Requests = &'static mut [tx::Posted];
+    type Responses = &'static mut [rx::InboundRead];
 }
 
 /// Registered memory, as a function.
@@ -59,23 +59,23 @@ impl Memory for Lookup {
 
 type Result1 = Result<Option<Delivery>, Fault>;
 
-macro_rules! sink {
+macro_rules! rx {
     ($module:ident, $order:ty, $key:ty) => {
         /// The receive half with this order.
         pub mod $module {
             use super::*;
 
-            type This = Sink<$order, Slices>;
+            type This = RxHalf<$order, Slices>;
 
             /// Forwards.
             pub fn new(
                 order: $order,
-                key: sink::Key,
-                receives: &'static mut [sink::Receive],
-                inbound: &'static mut [sink::Inbound],
-                outstanding: &'static mut [sink::Outstanding],
+                key: rx::HashKey,
+                receives: &'static mut [rx::Receive],
+                inbound: &'static mut [rx::InboundSlot],
+                outstanding: &'static mut [rx::Outstanding],
             ) -> This {
-                Sink::new(order, key, receives, inbound, outstanding)
+                RxHalf::new(order, key, receives, inbound, outstanding)
             }
 
             /// Forwards.
@@ -85,7 +85,7 @@ macro_rules! sink {
                 head: &[u8],
                 length: usize,
                 memory: &Lookup,
-            ) -> Result<Place, Refusal> {
+            ) -> Result<Placement, Refusal> {
                 this.segment(key, head, length, memory)
             }
 
@@ -96,14 +96,14 @@ macro_rules! sink {
             }
 
             /// Forwards.
-            pub fn close(this: &mut This) -> Option<sink::Closed> {
+            pub fn close(this: &mut This) -> Option<rx::Closed> {
                 this.close()
             }
 
             /// Forwards.
             pub fn queues(this: &mut This, read: u64, range: Range) -> Result<u64, Misuse> {
                 this.expect(read, range, false)?;
-                this.answered(read)?;
+                this.free_inbound(read)?;
                 this.flush();
                 this.post_receive(range.length)
             }
@@ -111,48 +111,48 @@ macro_rules! sink {
     };
 }
 
-sink!(ordered, Arrival, ());
-sink!(reordered, Window<&'static mut Bits>, u16);
+rx!(ordered, InOrder, ());
+rx!(reordered, RxWindow<&'static mut Bits>, u16);
 
 /// Forwards.
-pub fn window(bits: &'static mut Bits, ssn: u16) -> Turn {
-    let mut window = Window::new(bits);
+pub fn window(bits: &'static mut Bits, ssn: u16) -> Seq {
+    let mut window = RxWindow::new(bits);
     let _ = window.pass(ssn);
-    window.reached()
+    window.in_order_upto()
 }
 
 /// Forwards.
-pub fn source_new(
-    requests: &'static mut [source::Posted],
-    answers: &'static mut [sink::Answer],
+pub fn tx_new(
+    requests: &'static mut [tx::Posted],
+    responses: &'static mut [rx::InboundRead],
     ord: u16,
     in_order: bool,
-) -> Source<Slices> {
-    Source::new(requests, answers, ord, in_order)
+) -> TxHalf<Slices> {
+    TxHalf::new(requests, responses, ord, in_order)
 }
 
 /// Forwards.
-pub fn source_next(this: &mut Source<Slices>, mulpdu: u32, memory: &Lookup) -> Option<Outgoing> {
-    this.next(mulpdu, memory)
+pub fn tx_peek(this: &mut TxHalf<Slices>, mulpdu: u32, memory: &Lookup) -> Option<Outgoing> {
+    this.peek(mulpdu, memory)
 }
 
 /// Forwards.
-pub fn source_handed(this: &mut Source<Slices>) -> Result<u64, Misuse> {
-    this.handed()
+pub fn tx_commit(this: &mut TxHalf<Slices>) -> Result<u64, Misuse> {
+    this.commit()
 }
 
 /// Forwards.
-pub fn source_queues(
-    this: &mut Source<Slices>,
-    request: source::Request,
-    answer: sink::Answer,
+pub fn tx_queues(
+    this: &mut TxHalf<Slices>,
+    request: tx::Request,
+    read: rx::InboundRead,
     fault: Fault,
-    closed: sink::Closed,
-) -> Result<Option<source::Completion>, Misuse> {
+    closed: rx::Closed,
+) -> Result<Option<tx::Completion>, Misuse> {
     let number = this.post(request)?;
-    this.answer(answer)?;
+    this.respond(read)?;
     this.done(number)?;
-    this.taken(number);
+    this.release(number);
     this.abandon();
     this.fail(fault);
     this.close(closed);

@@ -2,115 +2,118 @@
 
 //! The active side of a session (RFC 5043, section 6.2).
 
-use crate::lower;
-use crate::lower::reads;
-use crate::lower::Answer;
-use crate::lower::Data;
-use crate::lower::Failure;
-use crate::lower::Progress;
-use crate::lower::MAX_READS;
-use crate::sctp::heard;
-use crate::sctp::heard::Heard;
-use crate::sctp::held::Held;
-use crate::sctp::open::Open;
-use crate::sctp::peer::order;
-use crate::sctp::peer::Order;
-use crate::sctp::peer::Peer;
-use crate::sctp::peer::SETTINGS;
-use crate::waker::Waker;
+use crate::event_target::EventTarget;
+use crate::llp;
+use crate::llp::limit_reads;
+use crate::llp::CmPrivateData;
+use crate::llp::ConnectProgress;
+use crate::llp::ConnectReply;
+use crate::llp::MAX_READS;
+use crate::sctp::association::order;
+use crate::sctp::association::DdpAssociation;
+use crate::sctp::association::Order;
+use crate::sctp::association::SETTINGS;
+use crate::sctp::early::EarlySegments;
+use crate::sctp::open::SctpEstablished;
+use crate::sctp::recv;
+use crate::sctp::recv::RecvOutcome;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 use provider::addr::Net;
-use provider::cm::Addresses;
-use provider::cm::Parameters;
-use rdmap::enhanced::Agreed;
+use provider::cm::ConnParams;
+use provider::cm::ConnectError;
+use provider::cm::Endpoints;
 use rdmap::enhanced::Enhanced;
-use rdmap::enhanced::Reads;
+use rdmap::enhanced::ReadDepth;
+use rdmap::enhanced::ReadLimits;
 use rdmap::sctp::chunk::Body;
 use rdmap::sctp::chunk::Control;
 use rdmap::sctp::chunk::Function;
 use rdmap::sctp::session::Event;
+use rdmap::sctp::session::Indication;
 use rdmap::sctp::session::State;
-use rdmap::sctp::session::Tell;
 use socket::sctp::Association;
 
 /// The answer of the peer's consumer.
-enum Said {
-    Accept(Enhanced, Data),
-    Reject(Data),
+enum ReplyData {
+    Accept(Enhanced, CmPrivateData),
+    Reject(CmPrivateData),
 }
 
 /// A session that this side begins.
 pub(crate) struct Active {
-    peer: Peer,
+    assoc: DdpAssociation,
     order: Order,
     offer: Enhanced,
-    private_data: Data,
+    private_data: CmPrivateData,
     // Segments that have overtaken the Accept.
-    held: Held,
-    said: Option<Said>,
+    early: EarlySegments,
+    reply: Option<ReplyData>,
 }
 
 impl Active {
     /// Handles a chunk.
-    fn chunk(&mut self, data: &heard::Data) -> Progress {
+    fn chunk(&mut self, data: &recv::ChunkData) -> ConnectProgress {
         let Some(chunk) = data.chunk() else {
             return self.illegal();
         };
-        let turn = match chunk.body {
-            Body::Segment(_) => self.order.turn(chunk.ssn),
+        let seq = match chunk.body {
+            Body::Segment(_) => self.order.seq(chunk.ssn),
             Body::Control(_) => self.order.pass(chunk.ssn),
         };
-        let Ok(turn) = turn else {
+        let Ok(seq) = seq else {
             return self.illegal();
         };
         let control = match chunk.body {
             Body::Segment(_) => {
-                let action = self.peer.on(Event::Segment { turn });
-                return match action.tell {
-                    None if !action.place => Progress::Waits,
-                    None => match self.held.push(data.ppid, data.octets()) {
-                        Ok(()) => Progress::Waits,
+                let action = self.assoc.on(Event::Segment { seq });
+                return match action.indication {
+                    None if !action.place => ConnectProgress::Pending,
+                    None => match self.early.push(data.ppid, data.octets()) {
+                        Ok(()) => ConnectProgress::Pending,
                         Err(_) => self.illegal(),
                     },
-                    Some(_) => Progress::Failed(Failure::Reset),
+                    Some(_) => ConnectProgress::Failed(ConnectError::Reset),
                 };
             }
             Body::Control(control) => control,
         };
-        let action = self.peer.on(Event::Control {
+        let action = self.assoc.on(Event::Control {
             function: control.function,
             enhanced: control.is_enhanced,
-            turn,
+            seq,
             // No Initiate waits for a consumer here, and one from the peer is no answer.
             full: false,
         });
-        match (action.tell, lower::data(control.private_data)) {
-            (None, _) => Progress::Waits,
-            (Some(Tell::Established), Some(data)) => {
+        match (
+            action.indication,
+            llp::cm_private_data(control.private_data),
+        ) {
+            (None, _) => ConnectProgress::Pending,
+            (Some(Indication::Established), Some(data)) => {
                 let enhanced = control.enhanced.unwrap_or_default();
-                self.said = Some(Said::Accept(enhanced, data));
-                Progress::Answered
+                self.reply = Some(ReplyData::Accept(enhanced, data));
+                ConnectProgress::Replied
             }
-            (Some(Tell::Rejected), data) => {
-                self.said = Some(Said::Reject(data.unwrap_or_default()));
-                Progress::Answered
+            (Some(Indication::Rejected), data) => {
+                self.reply = Some(ReplyData::Reject(data.unwrap_or_default()));
+                ConnectProgress::Replied
             }
-            (Some(Tell::Refused), _) if control.function == Function::Terminate => {
-                Progress::Failed(Failure::Refused)
+            (Some(Indication::Refused), _) if control.function == Function::Terminate => {
+                ConnectProgress::Failed(ConnectError::Refused)
             }
             _ => self.illegal(),
         }
     }
 
-    fn illegal(&mut self) -> Progress {
-        self.peer.on(Event::Illegal);
-        Progress::Failed(Failure::Reset)
+    fn illegal(&mut self) -> ConnectProgress {
+        self.assoc.on(Event::Illegal);
+        ConnectProgress::Failed(ConnectError::Reset)
     }
 
     fn initiate(&mut self) -> Result {
-        self.peer.on(Event::Connect { enhanced: true });
-        self.peer.begin(&Control {
+        self.assoc.on(Event::Connect { enhanced: true });
+        self.assoc.queue_control(&Control {
             function: Function::Initiate,
             enhanced: Some(self.offer),
             is_enhanced: true,
@@ -118,16 +121,18 @@ impl Active {
         })
     }
 
-    fn hear(&mut self) -> Progress {
+    fn recv(&mut self) -> ConnectProgress {
         loop {
-            match self.peer.hear() {
-                Heard::Nothing => return Progress::Waits,
-                Heard::Lost => return Progress::Failed(self.peer.failure()),
-                Heard::End | Heard::Wrong => return Progress::Failed(Failure::Reset),
-                Heard::Data(data) => {
+            match self.assoc.recv() {
+                RecvOutcome::Nothing => return ConnectProgress::Pending,
+                RecvOutcome::Lost => return ConnectProgress::Failed(self.assoc.connect_error()),
+                RecvOutcome::End | RecvOutcome::Violation => {
+                    return ConnectProgress::Failed(ConnectError::Reset)
+                }
+                RecvOutcome::Data(data) => {
                     let progress = self.chunk(&data);
-                    self.peer.give_back(data);
-                    if !matches!(progress, Progress::Waits) {
+                    self.assoc.return_buffer(data);
+                    if !matches!(progress, ConnectProgress::Pending) {
                         return progress;
                     }
                 }
@@ -136,78 +141,83 @@ impl Active {
     }
 }
 
-impl lower::Active for Active {
-    type Open = Open;
+impl llp::Active for Active {
+    type Established = SctpEstablished;
 
     fn connect(
         net: &Net,
-        ends: Addresses,
-        parameters: Parameters<'_>,
-        waker: Arc<Waker>,
+        endpoints: Endpoints,
+        parameters: ConnParams<'_>,
+        events: Arc<EventTarget>,
     ) -> Result<Self> {
-        let private_data = lower::data(parameters.private_data).ok_or(EINVAL)?;
+        let private_data = llp::cm_private_data(parameters.private_data).ok_or(EINVAL)?;
         let order = order()?;
-        let association = Association::connect(net, ends.local, ends.peer, &SETTINGS, waker)?;
+        let association =
+            Association::connect(net, endpoints.local, endpoints.peer, &SETTINGS, events)?;
         Ok(Self {
-            peer: Peer::new(association)?,
+            assoc: DdpAssociation::new(association)?,
             order,
             offer: Enhanced {
-                ird: Reads::new(reads(parameters.ird)),
-                ord: Reads::new(reads(parameters.ord)),
+                ird: ReadDepth::new(limit_reads(parameters.ird)),
+                ord: ReadDepth::new(limit_reads(parameters.ord)),
                 ..Enhanced::default()
             },
             private_data,
-            held: Held::new(),
-            said: None,
+            early: EarlySegments::new(),
+            reply: None,
         })
     }
 
-    fn step(&mut self) -> Progress {
-        self.peer.settle();
-        let mut progress = self.hear();
-        if matches!(progress, Progress::Waits)
-            && self.peer.is_ready()
-            && self.peer.session.state() == State::Free
+    fn step(&mut self) -> ConnectProgress {
+        self.assoc.note_acked();
+        let mut progress = self.recv();
+        if matches!(progress, ConnectProgress::Pending)
+            && self.assoc.is_ready()
+            && self.assoc.session.state() == State::Free
             && self.initiate().is_err()
         {
-            progress = Progress::Failed(Failure::Reset);
+            progress = ConnectProgress::Failed(ConnectError::Reset);
         }
-        match self.peer.flush() {
+        match self.assoc.flush() {
             Ok(_) => progress,
-            Err(_) => Progress::Failed(self.peer.failure()),
+            Err(_) => ConnectProgress::Failed(self.assoc.connect_error()),
         }
     }
 
-    fn answer(mut self) -> Answer<Open> {
-        match self.said.take() {
-            Some(Said::Accept(answer, said)) => {
-                let limits = Agreed {
+    fn into_reply(mut self) -> ConnectReply<SctpEstablished> {
+        match self.reply.take() {
+            Some(ReplyData::Accept(answer, private_data)) => {
+                let limits = ReadLimits {
                     ird: MAX_READS,
                     ord: self.offer.ord.number().unwrap_or(MAX_READS),
                 };
                 match self.offer.accept(&answer, limits) {
-                    Ok(reads) => match Open::new(self.peer, self.order, self.held) {
-                        Ok(open) => Answer::Accepted { open, reads, said },
-                        Err(_) => Answer::NoMemory,
+                    Ok(reads) => match SctpEstablished::new(self.assoc, self.order, self.early) {
+                        Ok(conn) => ConnectReply::Accepted {
+                            conn,
+                            reads,
+                            private_data,
+                        },
+                        Err(_) => ConnectReply::NoMemory,
                     },
                     Err(_) => {
-                        self.peer.on(Event::Fail);
+                        self.assoc.on(Event::Fail);
                         // If it cannot be sent, the end of the association tells the peer.
-                        let _ = self.peer.flush();
-                        Answer::Wrong
+                        let _ = self.assoc.flush();
+                        ConnectReply::Invalid
                     }
                 }
             }
-            Some(Said::Reject(said)) => Answer::Rejected(said),
-            None => Answer::Wrong,
+            Some(ReplyData::Reject(private_data)) => ConnectReply::Rejected(private_data),
+            None => ConnectReply::Invalid,
         }
     }
 
-    fn give_up(self) {
-        match self.peer.session.state() {
+    fn abort(self) {
+        match self.assoc.session.state() {
             // The session is over, and the last control message is still delivered.
             State::Quiesce | State::Failing => drop(self),
-            _ => self.peer.abort(),
+            _ => self.assoc.abort(),
         }
     }
 }

@@ -4,50 +4,50 @@
 //! sender.
 
 use crate::counters::Count;
-use crate::sctp::heard::Heard;
-use crate::sctp::held::Held;
-use crate::sctp::peer::Order;
-use crate::sctp::peer::Peer;
+use crate::sctp::association::DdpAssociation;
+use crate::sctp::association::Order;
+use crate::sctp::early::EarlySegments;
+use crate::sctp::recv::RecvOutcome;
 use crate::stream::receiver::Handled;
 use crate::stream::receiver::Received;
 use crate::stream::receiver::Receiver;
 use kernel::prelude::*;
 use rdmap::order::Order as _;
+use rdmap::rx::HEAD_LEN;
 use rdmap::sctp::chunk::Body;
 use rdmap::sctp::chunk::Chunk;
 use rdmap::sctp::session::Event;
+use rdmap::sctp::session::Indication;
 use rdmap::sctp::session::State;
-use rdmap::sctp::session::Tell;
-use rdmap::sink::HEAD_LEN;
 
 /// Chunks that are handled in a row, before other work runs.
-const BATCH: usize = 256;
+const CHUNK_BUDGET: usize = 256;
 
 /// Receives the chunks that are there.
-pub(super) fn take(
-    peer: &mut Peer,
-    held: &mut Held,
+pub(super) fn receive(
+    assoc: &mut DdpAssociation,
+    early: &mut EarlySegments,
     receiver: &mut Receiver<'_, '_, Order>,
 ) -> Result<Received> {
-    while let Some((ppid, octets)) = held.pop() {
-        match chunk(peer, receiver, Chunk::parse(ppid, true, &octets).ok())? {
+    while let Some((ppid, octets)) = early.pop() {
+        match chunk(assoc, receiver, Chunk::parse(ppid, true, &octets).ok())? {
             Received::More => {}
             received => return Ok(received),
         }
     }
     // The peer's Terminate may have come before the stream was open.
-    if ends(peer, receiver) {
+    if is_complete(assoc, receiver) {
         return Ok(Received::Over { graceful: true });
     }
-    for _ in 0..BATCH {
-        let received = match peer.hear() {
-            Heard::Nothing => return Ok(Received::Idle),
+    for _ in 0..CHUNK_BUDGET {
+        let received = match assoc.recv() {
+            RecvOutcome::Nothing => return Ok(Received::Idle),
             // No chunk of the peer is under way, and it has not terminated the session.
-            Heard::End => Received::Over { graceful: true },
-            Heard::Lost | Heard::Wrong => Received::Over { graceful: false },
-            Heard::Data(data) => {
-                let received = chunk(peer, receiver, data.chunk());
-                peer.give_back(data);
+            RecvOutcome::End => Received::Over { graceful: true },
+            RecvOutcome::Lost | RecvOutcome::Violation => Received::Over { graceful: false },
+            RecvOutcome::Data(data) => {
+                let received = chunk(assoc, receiver, data.chunk());
+                assoc.return_buffer(data);
                 received?
             }
         };
@@ -59,64 +59,64 @@ pub(super) fn take(
 }
 
 /// Ends the session, as the peer broke a rule of RFC 5043 (section 6.1).
-fn illegal(peer: &mut Peer, receiver: &Receiver<'_, '_, Order>) -> Received {
+fn illegal(assoc: &mut DdpAssociation, receiver: &Receiver<'_, '_, Order>) -> Received {
     receiver.count(Count::IllegalChunk);
-    peer.on(Event::Illegal);
+    assoc.on(Event::Illegal);
     Received::Over { graceful: true }
 }
 
 /// Handles a chunk, which is [`None`] if RFC 5043 does not know it. Returns `More` if the next one
 /// may come. An error is one of this machine.
 fn chunk(
-    peer: &mut Peer,
+    assoc: &mut DdpAssociation,
     receiver: &mut Receiver<'_, '_, Order>,
     chunk: Option<Chunk<'_>>,
 ) -> Result<Received> {
     let Some(chunk) = chunk else {
-        return Ok(illegal(peer, receiver));
+        return Ok(illegal(assoc, receiver));
     };
-    let Ok(turn) = receiver.order().turn(chunk.ssn) else {
-        return Ok(illegal(peer, receiver));
+    let Ok(seq) = receiver.order().seq(chunk.ssn) else {
+        return Ok(illegal(assoc, receiver));
     };
     let handled = match chunk.body {
         Body::Segment(segment) => {
             receiver.count(Count::Received);
-            if turn > receiver.order().reached() {
+            if seq > receiver.order().in_order_upto() {
                 receiver.count(Count::OutOfOrder);
             }
-            match peer.on(Event::Segment { turn }).place {
+            match assoc.on(Event::Segment { seq }).place {
                 true => place(receiver, chunk.ssn, segment)?,
                 false => pass(receiver, chunk.ssn)?,
             }
         }
         Body::Control(control) => {
-            peer.on(Event::Control {
+            assoc.on(Event::Control {
                 function: control.function,
                 enhanced: control.is_enhanced,
-                turn,
+                seq,
                 // No Initiate of this session is undecided.
                 full: false,
             });
             pass(receiver, chunk.ssn)?
         }
     };
-    if peer.session.state() == State::Failing {
+    if assoc.session.state() == State::Failing {
         receiver.count(Count::IllegalChunk);
         return Ok(Received::Over { graceful: true });
     }
     if handled == Handled::Ended {
         return Ok(Received::Ended);
     }
-    Ok(match ends(peer, receiver) {
+    Ok(match is_complete(assoc, receiver) {
         true => Received::Over { graceful: true },
         false => Received::More,
     })
 }
 
 /// Says whether everything is delivered that the peer sent before its Terminate.
-fn ends(peer: &mut Peer, receiver: &mut Receiver<'_, '_, Order>) -> bool {
-    let reached = receiver.order().reached();
-    peer.on(Event::Reached(reached)).tell == Some(Tell::Closed)
+fn is_complete(assoc: &mut DdpAssociation, receiver: &mut Receiver<'_, '_, Order>) -> bool {
+    let in_order_upto = receiver.order().in_order_upto();
+    assoc.on(Event::InOrderUpto(in_order_upto)).indication == Some(Indication::Closed)
 }
 
 /// Passes a segment to DDP.

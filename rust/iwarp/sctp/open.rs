@@ -2,15 +2,15 @@
 
 //! An established session, in which segments flow.
 
-use crate::lower;
-use crate::lower::Added;
-use crate::lower::Failed;
-use crate::sctp::held::Held;
+use crate::llp;
+use crate::llp::SendError;
+use crate::llp::SendStatus;
+use crate::sctp::association::DdpAssociation;
+use crate::sctp::association::Order;
+use crate::sctp::association::MAX_CHUNK;
+use crate::sctp::early::EarlySegments;
+use crate::sctp::half_closed::HalfClosed;
 use crate::sctp::inbound;
-use crate::sctp::lingering::Lingering;
-use crate::sctp::peer::Order;
-use crate::sctp::peer::Peer;
-use crate::sctp::peer::LONGEST;
 use crate::stream::receiver::Received;
 use crate::stream::receiver::Receiver;
 use kernel::alloc::KVVec;
@@ -23,55 +23,55 @@ use rdmap::sctp::session::Event;
 use socket::sctp::Sent;
 
 /// Segments that are sent in a row, before chunks are received again.
-const BATCH: usize = 64;
+const SEND_BUDGET: usize = 64;
 
 /// The interval of polling for space, in milliseconds. Mostly an event reports it, but not after a
 /// shortage of memory.
-const LOOK_MS: u32 = 20;
+const POLL_MS: u32 = 20;
 
 /// The number of attempts for a segment that SCTP refuses as too long, although it is not.
-const TRIES: usize = 3;
+const MAX_SEND_TRIES: usize = 3;
 
 /// The time without space after which a peer that does not receive is given up, in milliseconds.
-const LATE_MS: i64 = 60_000;
+const SEND_TIMEOUT_MS: i64 = 60_000;
 
 /// An established session, in which segments flow.
-pub(crate) struct Open {
-    peer: Peer,
+pub(crate) struct SctpEstablished {
+    assoc: DdpAssociation,
     // [`None`] once the stream has it.
     order: Option<Order>,
-    held: Held,
+    early: EarlySegments,
     scratch: KVVec<u8>,
     mulpdu: u32,
     // Segments that were sent since the last flush.
     added: usize,
     // The time since when there is no space.
-    full: Option<Instant<Monotonic>>,
+    no_space_since: Option<Instant<Monotonic>>,
 }
 
-impl Open {
+impl SctpEstablished {
     /// Creates a session that is about to be open. Sleeps.
-    pub(super) fn new(peer: Peer, order: Order, held: Held) -> Result<Self> {
+    pub(super) fn new(assoc: DdpAssociation, order: Order, early: EarlySegments) -> Result<Self> {
         Ok(Self {
-            scratch: KVVec::from_elem(0, LONGEST, GFP_KERNEL)?,
-            mulpdu: peer.mulpdu(),
-            peer,
+            scratch: KVVec::from_elem(0, MAX_CHUNK, GFP_KERNEL)?,
+            mulpdu: assoc.mulpdu(),
+            assoc,
             order: Some(order),
-            held,
+            early,
             added: 0,
-            full: None,
+            no_space_since: None,
         })
     }
 
     /// Takes note that there was no space.
-    fn wait(&mut self) {
-        self.full.get_or_insert_with(Instant::now);
+    fn note_no_space(&mut self) {
+        self.no_space_since.get_or_insert_with(Instant::now);
     }
 }
 
-impl lower::Open for Open {
+impl llp::EstablishedConn for SctpEstablished {
     type Order = Order;
-    type Lingering = Lingering;
+    type HalfClosed = HalfClosed;
     // RFC 5043, section 6.2: nothing follows on the Terminate of a session, which whoever ends the
     // connection sends.
     const HALF_CLOSES: bool = false;
@@ -85,11 +85,11 @@ impl lower::Open for Open {
     }
 
     fn may_send(&self) -> bool {
-        self.peer.session.may_send()
+        self.assoc.session.may_send()
     }
 
-    fn has_room(&self) -> bool {
-        self.added < BATCH
+    fn has_space(&self) -> bool {
+        self.added < SEND_BUDGET
     }
 
     fn is_empty(&self) -> bool {
@@ -101,100 +101,102 @@ impl lower::Open for Open {
         header: &[u8],
         length: u32,
         payload: impl FnOnce(&mut [u8]) -> Result,
-    ) -> Result<Added, Failed> {
-        let Some(ssn) = self.peer.ssn() else {
-            self.wait();
-            return Ok(Added::Full);
+    ) -> Result<SendStatus, SendError> {
+        let Some(ssn) = self.assoc.ssn() else {
+            self.note_no_space();
+            return Ok(SendStatus::NoSpace);
         };
         let begin = SSN_LEN.saturating_add(header.len());
-        let length = usize::try_from(length).map_err(|_| Failed::Payload)?;
+        let length = usize::try_from(length).map_err(|_| SendError::Payload)?;
         let chunk = self.scratch.get_mut(..begin.saturating_add(length));
-        let chunk = chunk.ok_or(Failed::Payload)?;
-        let (to, rest) = chunk.split_at_mut_checked(SSN_LEN).ok_or(Failed::Payload)?;
+        let chunk = chunk.ok_or(SendError::Payload)?;
+        let (to, rest) = chunk
+            .split_at_mut_checked(SSN_LEN)
+            .ok_or(SendError::Payload)?;
         to.copy_from_slice(&ssn.to_be_bytes());
         let (to, rest) = rest
             .split_at_mut_checked(header.len())
-            .ok_or(Failed::Payload)?;
+            .ok_or(SendError::Payload)?;
         to.copy_from_slice(header);
-        payload(rest).map_err(|_| Failed::Payload)?;
+        payload(rest).map_err(|_| SendError::Payload)?;
         let ulpdu = chunk.len().saturating_sub(SSN_LEN);
-        for _ in 0..TRIES {
-            match self.peer.hand_over(PPID_SEGMENT, chunk) {
+        for _ in 0..MAX_SEND_TRIES {
+            match self.assoc.send_chunk(PPID_SEGMENT, chunk) {
                 Ok(Sent::Done) => {
                     self.added = self.added.saturating_add(1);
-                    self.full = None;
-                    return Ok(Added::Done);
+                    self.no_space_since = None;
+                    return Ok(SendStatus::Queued);
                 }
                 Ok(Sent::Full) => {
-                    self.wait();
-                    return Ok(Added::Full);
+                    self.note_no_space();
+                    return Ok(SendStatus::NoSpace);
                 }
                 Ok(Sent::TooLong) => {
-                    self.mulpdu = self.peer.mulpdu();
+                    self.mulpdu = self.assoc.mulpdu();
                     if usize::try_from(self.mulpdu).is_ok_and(|mulpdu| ulpdu > mulpdu) {
-                        return Ok(Added::TooLong);
+                        return Ok(SendStatus::TooLong);
                     }
                     // The path MTU has grown again since.
                 }
-                Err(_) => return Err(Failed::Connection),
+                Err(_) => return Err(SendError::Connection),
             }
         }
         // The path is narrower than RFC 5043 allows.
-        Err(Failed::Connection)
+        Err(SendError::Connection)
     }
 
     fn flush(&mut self) -> Result {
         self.added = 0;
-        let is_due = self.peer.is_due();
-        match self.peer.flush()? {
+        let has_control_pending = self.assoc.has_control_pending();
+        match self.assoc.flush()? {
             true => {
-                if is_due {
-                    self.full = None;
+                if has_control_pending {
+                    self.no_space_since = None;
                 }
                 Ok(())
             }
             false => {
-                self.wait();
+                self.note_no_space();
                 Err(EAGAIN)
             }
         }
     }
 
     fn receive(&mut self, receiver: &mut Receiver<'_, '_, Order>) -> Result<Received> {
-        self.peer.settle();
-        self.mulpdu = self.peer.mulpdu();
-        inbound::take(&mut self.peer, &mut self.held, receiver)
+        self.assoc.note_acked();
+        self.mulpdu = self.assoc.mulpdu();
+        inbound::receive(&mut self.assoc, &mut self.early, receiver)
     }
 
     fn finish(&mut self) {
-        self.peer.on(Event::Fail);
+        self.assoc.on(Event::Fail);
     }
 
     fn ended(&mut self) -> bool {
-        self.peer.on(Event::Fail);
+        self.assoc.on(Event::Fail);
         true
     }
 
-    fn look_again(&self) -> Option<u32> {
-        self.full.map(|_| LOOK_MS)
+    fn poll_after_ms(&self) -> Option<u32> {
+        self.no_space_since.map(|_| POLL_MS)
     }
 
-    fn is_late(&self) -> bool {
-        self.full
-            .is_some_and(|since| since.elapsed().as_millis() > LATE_MS)
+    fn has_timed_out(&self) -> bool {
+        self.no_space_since
+            .is_some_and(|since| since.elapsed().as_millis() > SEND_TIMEOUT_MS)
     }
 
-    fn close(mut self, _: bool) -> Option<Lingering> {
+    fn close(mut self, _: bool) -> Option<HalfClosed> {
         // RFC 5043, section 6.2: one of both sides sends a Terminate in any case.
-        self.peer.on(Event::Disconnect);
-        Some(self.linger())
+        self.assoc.on(Event::Disconnect);
+        Some(self.half_close())
     }
 
-    fn linger(self) -> Lingering {
-        Lingering::new(self.peer)
+    fn half_close(self) -> HalfClosed {
+        HalfClosed::new(self.assoc)
     }
 
     fn abort(self) {
-        self.peer.abort();
+        self.assoc.abort();
     }
 }

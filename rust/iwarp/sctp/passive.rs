@@ -2,44 +2,44 @@
 
 //! The passive side of a session (RFC 5043, section 6.3).
 
-use crate::lower;
-use crate::lower::reads;
-use crate::lower::Asked;
-use crate::lower::Data;
-use crate::lower::MAX_READS;
-use crate::sctp::heard;
-use crate::sctp::heard::Heard;
-use crate::sctp::held::Held;
-use crate::sctp::open::Open;
-use crate::sctp::peer::order;
-use crate::sctp::peer::Order;
-use crate::sctp::peer::Peer;
-use crate::waker::Waker;
+use crate::event_target::EventTarget;
+use crate::llp;
+use crate::llp::limit_reads;
+use crate::llp::CmPrivateData;
+use crate::llp::RequestStatus;
+use crate::llp::MAX_READS;
+use crate::sctp::association::order;
+use crate::sctp::association::DdpAssociation;
+use crate::sctp::association::Order;
+use crate::sctp::early::EarlySegments;
+use crate::sctp::open::SctpEstablished;
+use crate::sctp::recv;
+use crate::sctp::recv::RecvOutcome;
 use kernel::prelude::*;
-use provider::cm::Parameters;
-use provider::cm::Told;
+use provider::cm::ConnParams;
+use provider::cm::EventParams;
 use rdmap::cm::clamp_reads;
-use rdmap::enhanced::Agreed;
 use rdmap::enhanced::Enhanced;
+use rdmap::enhanced::ReadLimits;
 use rdmap::sctp::chunk::Body;
 use rdmap::sctp::chunk::Control;
 use rdmap::sctp::chunk::Function;
 use rdmap::sctp::session::Event;
-use rdmap::sctp::session::Tell;
+use rdmap::sctp::session::Indication;
 use socket::sctp::Association;
 
 /// The number of chunks of a refused peer that are discarded.
-const MOST_REFUSED: usize = 64;
+const MAX_DISCARDED: usize = 64;
 
 /// The fields of the Initiate.
 struct Request {
     enhanced: Option<Enhanced>,
-    private_data: Data,
+    private_data: CmPrivateData,
 }
 
 /// A session that a peer began.
 pub(crate) struct Passive {
-    peer: Peer,
+    assoc: DdpAssociation,
     order: Order,
     request: Option<Request>,
     // The peer does not speak DDP, or has restarted: the association is aborted (RFC 5043, sections
@@ -49,66 +49,66 @@ pub(crate) struct Passive {
 
 impl Passive {
     /// Waits for the Initiate. Sleeps.
-    pub(super) fn new(association: Association<Waker>) -> Result<Self> {
+    pub(super) fn new(association: Association<EventTarget>) -> Result<Self> {
         Ok(Self {
             order: order()?,
-            peer: Peer::new(association)?,
+            assoc: DdpAssociation::new(association)?,
             request: None,
             aborts: false,
         })
     }
 
     /// Handles the first chunk.
-    fn chunk(&mut self, data: &heard::Data, admit: impl FnOnce() -> bool) -> Asked {
+    fn chunk(&mut self, data: &recv::ChunkData, admit: impl FnOnce() -> bool) -> RequestStatus {
         let Some(chunk) = data.chunk() else {
-            self.peer.on(Event::Illegal);
-            return Asked::End;
+            self.assoc.on(Event::Illegal);
+            return RequestStatus::Ended;
         };
-        let Ok(turn) = self.order.pass(chunk.ssn) else {
-            self.peer.on(Event::Illegal);
-            return Asked::End;
+        let Ok(seq) = self.order.pass(chunk.ssn) else {
+            self.assoc.on(Event::Illegal);
+            return RequestStatus::Ended;
         };
         let control = match chunk.body {
             Body::Segment(_) => {
-                self.peer.on(Event::Segment { turn });
-                return Asked::End;
+                self.assoc.on(Event::Segment { seq });
+                return RequestStatus::Ended;
             }
             Body::Control(control) => control,
         };
-        let action = self.peer.on(Event::Control {
+        let action = self.assoc.on(Event::Control {
             function: control.function,
             enhanced: control.is_enhanced,
-            turn,
+            seq,
             // Section 6.4: a peer beyond the limit receives a Terminate.
             full: control.function == Function::Initiate && !admit(),
         });
-        if action.tell != Some(Tell::Request) {
-            return Asked::End;
+        if action.indication != Some(Indication::Request) {
+            return RequestStatus::Ended;
         }
-        let Some(private_data) = lower::data(control.private_data) else {
+        let Some(private_data) = llp::cm_private_data(control.private_data) else {
             // iw_cm cannot take so much private data, so its consumer cannot decide.
-            self.peer.on(Event::Timeout);
-            return Asked::End;
+            self.assoc.on(Event::Timeout);
+            return RequestStatus::Ended;
         };
         self.request = Some(Request {
             enhanced: control.enhanced,
             private_data,
         });
-        Asked::Request
+        RequestStatus::Ready
     }
 
-    fn hear(&mut self, admit: impl FnOnce() -> bool) -> Asked {
-        match self.peer.hear() {
-            Heard::Nothing => Asked::Nothing,
-            Heard::End => Asked::End,
-            Heard::Lost | Heard::Wrong => {
+    fn recv(&mut self, admit: impl FnOnce() -> bool) -> RequestStatus {
+        match self.assoc.recv() {
+            RecvOutcome::Nothing => RequestStatus::Pending,
+            RecvOutcome::End => RequestStatus::Ended,
+            RecvOutcome::Lost | RecvOutcome::Violation => {
                 self.aborts = true;
-                Asked::End
+                RequestStatus::Ended
             }
-            Heard::Data(data) => {
-                let asked = self.chunk(&data, admit);
-                self.peer.give_back(data);
-                asked
+            RecvOutcome::Data(data) => {
+                let status = self.chunk(&data, admit);
+                self.assoc.return_buffer(data);
+                status
             }
         }
     }
@@ -116,64 +116,64 @@ impl Passive {
     /// Discards everything else that has arrived. Unread chunks would make SCTP abort the
     /// association, and the last control message would be lost.
     fn drain(&mut self) {
-        for _ in 0..MOST_REFUSED {
-            let Heard::Data(data) = self.peer.hear() else {
+        for _ in 0..MAX_DISCARDED {
+            let RecvOutcome::Data(data) = self.assoc.recv() else {
                 return;
             };
-            self.peer.give_back(data);
+            self.assoc.return_buffer(data);
         }
     }
 
     /// Sends a message that there will be no session.
-    fn say(mut self, function: Function, private_data: &[u8]) -> Result {
-        self.peer.begin(&Control {
+    fn send_refusal(mut self, function: Function, private_data: &[u8]) -> Result {
+        self.assoc.queue_control(&Control {
             function,
             enhanced: None,
-            is_enhanced: self.peer.session.is_enhanced(),
+            is_enhanced: self.assoc.session.is_enhanced(),
             private_data,
         })?;
-        self.peer.flush().map(drop)
+        self.assoc.flush().map(drop)
     }
 }
 
-impl lower::Passive for Passive {
-    type Open = Open;
+impl llp::Passive for Passive {
+    type Established = SctpEstablished;
 
-    fn step(&mut self, admit: impl FnOnce() -> bool) -> Asked {
-        let asked = self.hear(admit);
-        if asked == Asked::End {
+    fn step(&mut self, admit: impl FnOnce() -> bool) -> RequestStatus {
+        let status = self.recv(admit);
+        if status == RequestStatus::Ended {
             // This is the last message. If it cannot be sent, the end of the association tells the
             // peer.
-            let _ = self.peer.flush();
+            let _ = self.assoc.flush();
         }
-        asked
+        status
     }
 
-    fn waits(&mut self) -> bool {
+    fn is_intact(&mut self) -> bool {
         // Notifications stay in the socket until they are received, and nothing limits how often a
         // peer restarts an association.
-        self.step(|| false) == Asked::Nothing
+        self.step(|| false) == RequestStatus::Pending
     }
 
-    fn told(&self) -> Option<Told<'_>> {
+    fn request_params(&self) -> Option<EventParams<'_>> {
         let request = self.request.as_ref()?;
         // The numbers of the peer; without negotiation the limits of this side.
         let number = |reads: Option<u16>| clamp_reads(reads.unwrap_or(MAX_READS));
         let enhanced = request.enhanced;
-        Some(Told {
+        Some(EventParams {
             ird: number(enhanced.and_then(|enhanced| enhanced.ird.number())),
             ord: number(enhanced.and_then(|enhanced| enhanced.ord.number())),
             private_data: request.private_data.as_slice(),
         })
     }
 
-    fn accept(mut self, parameters: Parameters<'_>) -> Result<(Open, Agreed)> {
+    fn accept(mut self, parameters: ConnParams<'_>) -> Result<(SctpEstablished, ReadLimits)> {
         let request = self.request.as_ref().ok_or(EINVAL)?;
-        let wanted = Agreed {
-            ird: reads(parameters.ird),
-            ord: reads(parameters.ord),
+        let wanted = ReadLimits {
+            ird: limit_reads(parameters.ird),
+            ord: limit_reads(parameters.ord),
         };
-        let limits = Agreed {
+        let limits = ReadLimits {
             ird: MAX_READS,
             ..wanted
         };
@@ -183,34 +183,34 @@ impl lower::Passive for Passive {
             // RFC 6581, section 7: a request that plain negotiation would have accepted is rejected
             // so.
             Some(Err(_)) => {
-                self.peer.on(Event::Reject);
-                self.say(Function::Reject, &[])?;
+                self.assoc.on(Event::Reject);
+                self.send_refusal(Function::Reject, &[])?;
                 return Err(EINVAL);
             }
         };
-        self.peer.on(Event::Accept);
-        self.peer.begin(&Control {
+        self.assoc.on(Event::Accept);
+        self.assoc.queue_control(&Control {
             function: Function::Accept,
             enhanced,
             is_enhanced: enhanced.is_some(),
             private_data: parameters.private_data,
         })?;
-        let open = Open::new(self.peer, self.order, Held::new())?;
+        let open = SctpEstablished::new(self.assoc, self.order, EarlySegments::new())?;
         Ok((open, agreed))
     }
 
     fn reject(mut self, private_data: &[u8]) -> Result {
-        self.peer.on(Event::Reject);
-        self.say(Function::Reject, private_data)
+        self.assoc.on(Event::Reject);
+        self.send_refusal(Function::Reject, private_data)
     }
 
     fn refuse(mut self) {
         if self.aborts {
-            return self.peer.abort();
+            return self.assoc.abort();
         }
-        self.peer.on(Event::Timeout);
+        self.assoc.on(Event::Timeout);
         // If it cannot be sent, the end of the association tells the peer.
-        let _ = self.peer.flush();
+        let _ = self.assoc.flush();
         self.drain();
     }
 }

@@ -3,18 +3,18 @@
 //! The parts of a stream: its connection, the two halves of the engine, and the requests that they
 //! work on.
 
-use crate::lower::Open;
+use crate::llp::EstablishedConn;
 use crate::stream::receiver::Slots;
 use crate::stream::requests::Requests;
 use provider::wr::ReceiveRequest;
 use provider::wr::SendRequest;
-use rdmap::sink::Sink;
-use rdmap::source::Source;
+use rdmap::rx::RxHalf;
+use rdmap::tx::TxHalf;
 use rdmap::violation::Code;
 
 /// The result of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Round {
+pub(crate) enum StreamProgress {
     /// There may be more to do at once.
     More,
     /// There is nothing to do until an event.
@@ -27,10 +27,10 @@ pub(crate) enum Round {
 }
 
 /// The parts of a stream.
-pub(super) struct Parts<O: Open> {
-    pub(super) open: O,
-    pub(super) sink: Sink<O::Order, Slots>,
-    pub(super) source: Source<Slots>,
+pub(super) struct Parts<O: EstablishedConn> {
+    pub(super) conn: O,
+    pub(super) rx: RxHalf<O::Order, Slots>,
+    pub(super) tx: TxHalf<Slots>,
     pub(super) sends: Requests<SendRequest>,
     pub(super) receives: Requests<ReceiveRequest>,
     // The error of the peer's Terminate, if it sent one.

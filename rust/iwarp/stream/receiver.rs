@@ -3,8 +3,8 @@
 //! Receiving: each segment is placed, then complete messages are delivered in order.
 
 use crate::counters::Count;
-use crate::memory::Registered;
-use crate::shared::Shared;
+use crate::memory::RegisteredMemory;
+use crate::shared::DeviceState;
 use crate::stream::requests::Requests;
 use kernel::alloc::KVVec;
 use kernel::prelude::*;
@@ -13,33 +13,33 @@ use provider::queue::Queues;
 use provider::wr::ReceiveRequest;
 use provider::wr::Run;
 use provider::wr::Status;
-use rdmap::fault::Culprit;
 use rdmap::fault::Fault;
+use rdmap::fault::OffendingSegment;
 use rdmap::header::Header;
 use rdmap::order::Order;
-use rdmap::sink;
-use rdmap::sink::Delivery;
-use rdmap::sink::Place;
-use rdmap::sink::Refusal;
-use rdmap::sink::Sink;
-use rdmap::source;
-use rdmap::source::Source;
+use rdmap::rx;
+use rdmap::rx::Delivery;
+use rdmap::rx::Placement;
+use rdmap::rx::Refusal;
+use rdmap::rx::RxHalf;
 use rdmap::stag::Denied;
+use rdmap::tx;
+use rdmap::tx::TxHalf;
 use rdmap::violation::Code;
 use rdmap::violation::Violation;
 
 /// The memory of the engine's queues.
 pub(crate) struct Slots;
 
-impl sink::Slots for Slots {
-    type Receives = KVVec<sink::Receive>;
-    type Inbound = KVVec<sink::Inbound>;
-    type Outstanding = KVVec<sink::Outstanding>;
+impl rx::Slots for Slots {
+    type Receives = KVVec<rx::Receive>;
+    type Inbound = KVVec<rx::InboundSlot>;
+    type Outstanding = KVVec<rx::Outstanding>;
 }
 
-impl source::Slots for Slots {
-    type Requests = KVVec<source::Posted>;
-    type Answers = KVVec<sink::Answer>;
+impl tx::Slots for Slots {
+    type Requests = KVVec<tx::Posted>;
+    type Responses = KVVec<rx::InboundRead>;
 }
 
 /// The result of receiving.
@@ -69,11 +69,11 @@ pub(crate) enum Handled {
 
 /// The receiving part of a stream, apart from its connection.
 pub(crate) struct Receiver<'a, 'm, O: Order> {
-    pub(super) shared: &'a Shared,
+    pub(super) shared: &'a DeviceState,
     pub(super) queues: &'a Queues,
-    pub(super) memory: &'a Registered<'m>,
-    pub(super) sink: &'a mut Sink<O, Slots>,
-    pub(super) source: &'a mut Source<Slots>,
+    pub(super) memory: &'a RegisteredMemory<'m>,
+    pub(super) rx: &'a mut RxHalf<O, Slots>,
+    pub(super) tx: &'a mut TxHalf<Slots>,
     pub(super) receives: &'a mut Requests<ReceiveRequest>,
     pub(super) terminated: &'a mut Option<Code>,
 }
@@ -86,17 +86,17 @@ impl<O: Order> Receiver<'_, '_, O> {
 
     /// Says whether the stream has a fault.
     pub(crate) fn has_failed(&self) -> bool {
-        self.source.fault().is_some()
+        self.tx.fault().is_some()
     }
 
     /// Ends the stream with a fault. Only the first one counts.
     pub(crate) fn fail(&mut self, fault: Fault) {
-        self.source.fail(fault);
+        self.tx.fail(fault);
     }
 
     /// Returns the order of the peer's segments.
     pub(crate) fn order(&mut self) -> &mut O {
-        self.sink.order()
+        self.rx.order()
     }
 
     /// Handles a segment of `length` octets that begins with `head`. `copy` copies octets of it,
@@ -110,7 +110,7 @@ impl<O: Order> Receiver<'_, '_, O> {
     ) -> Result<Handled> {
         // The Receive of a Send was posted before the peer could know that it may send.
         while let Some(request) = self.queues.take_receive() {
-            let posted = self.sink.post_receive(request.memory.len());
+            let posted = self.rx.post_receive(request.sg_list.len());
             let left = match posted {
                 Ok(number) => self.receives.put(number, request),
                 Err(_) => Some(request),
@@ -120,10 +120,10 @@ impl<O: Order> Receiver<'_, '_, O> {
                     .complete_receive(request, Status::Failed, 0, false, None);
             }
         }
-        let place = match self.sink.segment(key, head, length, self.memory) {
+        let place = match self.rx.segment(key, head, length, self.memory) {
             Ok(place) => place,
             Err(Refusal::Fault(fault)) => {
-                self.source.fail(fault);
+                self.tx.fail(fault);
                 return self.deliver();
             }
             Err(Refusal::Terminate(_) | Refusal::Order(_)) => return Ok(Handled::Ended),
@@ -136,30 +136,32 @@ impl<O: Order> Receiver<'_, '_, O> {
             Ok(())
         };
         let copied = match place {
-            Place::Receive {
+            Placement::Receive {
                 receive,
                 offset,
                 length,
             } => {
                 let request = self.receives.get(receive).ok_or(EINVAL)?;
                 let memory = |run: Run<'_>| self.memory.pieces(run, &mut copy);
-                request.memory.runs(offset, length, memory)
+                request.sg_list.runs(offset, length, memory)
             }
-            Place::Write(range) | Place::Response { range, .. } => self.memory.copy(range, copy),
-            Place::Nothing => Ok(()),
+            Placement::Write(range) | Placement::Response { range, .. } => {
+                self.memory.copy(range, copy)
+            }
+            Placement::Nothing => Ok(()),
         };
         if copied.is_ok() {
-            self.sink.placed();
+            self.rx.placed();
             return self.deliver();
         }
-        self.sink.not_placed();
-        self.source.fail(match place {
+        self.rx.not_placed();
+        self.tx.fail(match place {
             // The consumer has posted memory that is not registered.
-            Place::Receive { .. } => Fault::LOCAL,
+            Placement::Receive { .. } => Fault::LOCAL,
             // It was invalidated since it was looked up.
             _ => {
                 let violation = Violation::Tagged(Denied::Invalid);
-                Fault::peer(violation, Culprit::of(head, length))
+                Fault::peer(violation, OffendingSegment::of(head, length))
             }
         });
         self.deliver()
@@ -168,7 +170,7 @@ impl<O: Order> Receiver<'_, '_, O> {
     /// Delivers messages that are complete and in order.
     pub(crate) fn deliver(&mut self) -> Result<Handled> {
         loop {
-            match self.sink.deliver(self.memory) {
+            match self.rx.deliver(self.memory) {
                 Ok(None) => return Ok(Handled::Done),
                 Ok(Some(Delivery::Message {
                     receive,
@@ -186,8 +188,8 @@ impl<O: Order> Receiver<'_, '_, O> {
                         invalidated,
                     );
                 }
-                Ok(Some(Delivery::Answer(answer))) => {
-                    self.source.answer(answer).map_err(|_| EINVAL)?;
+                Ok(Some(Delivery::ReadRequest(read))) => {
+                    self.tx.respond(read).map_err(|_| EINVAL)?;
                 }
                 Ok(Some(Delivery::ReadDone {
                     read,
@@ -196,18 +198,18 @@ impl<O: Order> Receiver<'_, '_, O> {
                     if let Some(stag) = to_invalidate {
                         self.memory.invalidate_local(stag);
                     }
-                    self.source.done(read).map_err(|_| EINVAL)?;
+                    self.tx.done(read).map_err(|_| EINVAL)?;
                 }
                 Ok(Some(Delivery::Terminate(terminate))) => {
                     // RFC 5040, section 5.4: the consumer hears of it. Its event has no place for
                     // the reason, so the log has it.
                     self.shared.counters.add(Count::TerminateReceived);
                     *self.terminated = Some(terminate.code);
-                    self.queues.tell_fatal();
+                    self.queues.report_fatal();
                     return Ok(Handled::Ended);
                 }
                 Err(fault) => {
-                    self.source.fail(fault);
+                    self.tx.fail(fault);
                     return Ok(Handled::Done);
                 }
             }

@@ -2,34 +2,34 @@
 
 //! The active side of a connection (RFC 5044, section 7.1).
 
-use crate::lower;
-use crate::lower::data;
-use crate::lower::Answer;
-use crate::lower::Failure;
-use crate::lower::Progress;
-use crate::tcp::open::Open;
+use crate::event_target::EventTarget;
+use crate::llp;
+use crate::llp::cm_private_data;
+use crate::llp::ConnectProgress;
+use crate::llp::ConnectReply;
+use crate::tcp::open::TcpEstablished;
 use crate::tcp::startup;
-use crate::tcp::startup::Arrived;
-use crate::waker::Waker;
+use crate::tcp::startup::StartupRecv;
 use kernel::error::code::ETIMEDOUT;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 use provider::addr::Net;
-use provider::cm::Addresses;
-use provider::cm::Parameters;
+use provider::cm::ConnParams;
+use provider::cm::ConnectError;
+use provider::cm::Endpoints;
 use provider::errno::econnrefused;
-use rdmap::mpa::startup::Answer as Said;
 use rdmap::mpa::startup::Frame;
 use rdmap::mpa::startup::Initiator;
 use rdmap::mpa::startup::Kind;
-use socket::Connection;
-use socket::Octets;
-use socket::State;
+use rdmap::mpa::startup::Outcome;
+use socket::ConnState;
+use socket::SendBuf;
+use socket::TcpConn;
 use socket::Then;
 
 /// A connection that this side begins.
 pub(crate) struct Active {
-    connection: Connection<Waker>,
+    connection: TcpConn<EventTarget>,
     initiator: Initiator,
     // The Request, which may be sent in part; then the Reply.
     buffer: KBox<[u8; Frame::MAX_LEN]>,
@@ -39,14 +39,14 @@ pub(crate) struct Active {
     reply: Option<usize>,
 }
 
-impl lower::Active for Active {
-    type Open = Open;
+impl llp::Active for Active {
+    type Established = TcpEstablished;
 
     fn connect(
         net: &Net,
-        ends: Addresses,
-        parameters: Parameters<'_>,
-        waker: Arc<Waker>,
+        endpoints: Endpoints,
+        parameters: ConnParams<'_>,
+        events: Arc<EventTarget>,
     ) -> Result<Self> {
         let initiator = Initiator::new(startup::offer(parameters.ird, parameters.ord));
         let mut buffer = KBox::new([0; Frame::MAX_LEN], GFP_KERNEL)?;
@@ -54,7 +54,7 @@ impl lower::Active for Active {
         let request_len = request.emit(&mut *buffer).map_err(|_| EINVAL)?;
         let settings = &startup::SETTINGS;
         Ok(Self {
-            connection: Connection::connect(net, ends.local, ends.peer, settings, waker)?,
+            connection: TcpConn::connect(net, endpoints.local, endpoints.peer, settings, events)?,
             initiator,
             buffer,
             request_len,
@@ -63,62 +63,66 @@ impl lower::Active for Active {
         })
     }
 
-    fn step(&mut self) -> Progress {
+    fn step(&mut self) -> ConnectProgress {
         match self.connection.state() {
-            State::Connecting => return Progress::Waits,
-            State::Open | State::PeerClosed => {}
-            State::Failed(error) if error == econnrefused() => {
-                return Progress::Failed(Failure::Refused)
+            ConnState::Connecting => return ConnectProgress::Pending,
+            ConnState::Open | ConnState::PeerClosed => {}
+            ConnState::Failed(error) if error == econnrefused() => {
+                return ConnectProgress::Failed(ConnectError::Refused)
             }
-            State::Failed(error) if error == ETIMEDOUT => {
-                return Progress::Failed(Failure::Timeout)
+            ConnState::Failed(error) if error == ETIMEDOUT => {
+                return ConnectProgress::Failed(ConnectError::TimedOut)
             }
-            State::Failed(_) | State::Closed => return Progress::Failed(Failure::Reset),
+            ConnState::Failed(_) | ConnState::Closed => {
+                return ConnectProgress::Failed(ConnectError::Reset)
+            }
         }
         while self.sent < self.request_len {
             let octets = self.buffer.get(self.sent..self.request_len);
-            let octets = Octets::from(octets.unwrap_or_default());
+            let octets = SendBuf::from(octets.unwrap_or_default());
             match self.connection.send([octets], Then::Push) {
                 Ok(sent) => self.sent = self.sent.saturating_add(sent),
-                Err(error) if error == EAGAIN => return Progress::Waits,
-                Err(_) => return Progress::Failed(Failure::Reset),
+                Err(error) if error == EAGAIN => return ConnectProgress::Pending,
+                Err(_) => return ConnectProgress::Failed(ConnectError::Reset),
             }
         }
         match startup::receive(&mut self.connection, Kind::Reply, &mut self.buffer) {
-            Arrived::Frame(length) => {
+            StartupRecv::Frame(length) => {
                 self.reply = Some(length);
-                Progress::Answered
+                ConnectProgress::Replied
             }
-            Arrived::Nothing => Progress::Waits,
-            Arrived::End | Arrived::Wrong => Progress::Failed(Failure::Reset),
+            StartupRecv::Pending => ConnectProgress::Pending,
+            StartupRecv::End | StartupRecv::Invalid => ConnectProgress::Failed(ConnectError::Reset),
         }
     }
 
-    fn answer(self) -> Answer<Open> {
+    fn into_reply(self) -> ConnectReply<TcpEstablished> {
         let octets = self.buffer.get(..self.reply.unwrap_or(0));
         let Ok(Some((reply, _))) = Frame::parse(Kind::Reply, octets.unwrap_or_default()) else {
-            return Answer::Wrong;
+            return ConnectReply::Invalid;
         };
         match self.initiator.reply(&reply) {
-            Ok(Said::Accepted(agreed, said)) => {
-                let Some(said) = data(said) else {
-                    return Answer::Wrong;
+            Ok(Outcome::Accepted(agreed, private_data)) => {
+                let Some(private_data) = cm_private_data(private_data) else {
+                    return ConnectReply::Invalid;
                 };
-                match Open::new(self.connection, &agreed, None) {
-                    Ok(open) => Answer::Accepted {
-                        open,
+                match TcpEstablished::new(self.connection, &agreed, None) {
+                    Ok(conn) => ConnectReply::Accepted {
+                        conn,
                         reads: agreed.reads,
-                        said,
+                        private_data,
                     },
-                    Err(_) => Answer::NoMemory,
+                    Err(_) => ConnectReply::NoMemory,
                 }
             }
-            Ok(Said::Rejected(said)) => Answer::Rejected(data(said).unwrap_or_default()),
-            Err(_) => Answer::Wrong,
+            Ok(Outcome::Rejected(private_data)) => {
+                ConnectReply::Rejected(cm_private_data(private_data).unwrap_or_default())
+            }
+            Err(_) => ConnectReply::Invalid,
         }
     }
 
-    fn give_up(self) {
+    fn abort(self) {
         self.connection.abort();
     }
 }

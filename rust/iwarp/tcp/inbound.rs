@@ -3,31 +3,31 @@
 //! Received FPDUs: each is verified before any of it is placed.
 
 use crate::counters::Count;
+use crate::event_target::EventTarget;
 use crate::stream::receiver::Handled;
 use crate::stream::receiver::Received;
 use crate::stream::receiver::Receiver;
-use crate::waker::Waker;
 use kernel::prelude::*;
 use rdmap::fault::Fault;
-use rdmap::fault::Lower;
+use rdmap::fault::LlpError;
 use rdmap::mpa::crc;
 use rdmap::mpa::frame::Layout;
 use rdmap::mpa::frame::CRC_LEN;
 use rdmap::mpa::frame::LENGTH_LEN;
 use rdmap::mpa::marker::Position;
-use rdmap::order::Arrival;
-use rdmap::sink::HEAD_LEN;
-use socket::Connection;
+use rdmap::order::InOrder;
+use rdmap::rx::HEAD_LEN;
 use socket::Frame;
 use socket::Next;
+use socket::TcpConn;
 
 /// Receives the FPDUs that are there. `gated` ends with the first one; `with_crc` says whether they
 /// have a CRC.
-pub(super) fn take(
-    connection: &mut Connection<Waker>,
+pub(super) fn receive(
+    connection: &mut TcpConn<EventTarget>,
     gated: &mut bool,
     with_crc: bool,
-    receiver: &mut Receiver<'_, '_, Arrival>,
+    receiver: &mut Receiver<'_, '_, InOrder>,
 ) -> Result<Received> {
     connection.receive(|frames| loop {
         let length = |head: &[u8]| -> Result<usize> {
@@ -57,7 +57,7 @@ pub(super) fn take(
                 if within_frame {
                     // The peer may still receive, and is told the reason (RFC 5040, section 6.2.1),
                     // unless it was told of another fault.
-                    receiver.fail(Fault::lower(Lower::Lost));
+                    receiver.fail(Fault::llp(LlpError::Lost));
                 }
                 return Ok(Received::Over { graceful: true });
             }
@@ -67,7 +67,7 @@ pub(super) fn take(
 
 /// Handles a complete FPDU. An error is one of this machine.
 fn fpdu(
-    receiver: &mut Receiver<'_, '_, Arrival>,
+    receiver: &mut Receiver<'_, '_, InOrder>,
     frame: &Frame<'_, '_>,
     with_crc: bool,
 ) -> Result<Handled> {
@@ -84,7 +84,7 @@ fn fpdu(
     let layout = Layout::of(head, Position::NO_MARKERS).ok_or(EINVAL)?;
     if with_crc && !verify(frame)? {
         receiver.count(Count::BadCrc);
-        receiver.fail(Fault::lower(Lower::Crc));
+        receiver.fail(Fault::llp(LlpError::Crc));
         return Ok(Handled::Done);
     }
     let ulpdu_len = usize::from(layout.ulpdu_len());

@@ -14,29 +14,29 @@ use rdmap::mpa::frame::Layout;
 use rdmap::mpa::frame::CRC_LEN;
 use rdmap::mpa::frame::LENGTH_LEN;
 use rdmap::mpa::marker::Position;
-use socket::Connection;
 use socket::Events;
-use socket::Octets;
 use socket::Pages;
+use socket::SendBuf;
+use socket::TcpConn;
 use socket::Then;
 
 /// Octets that are made before they are handed over, about.
-const ENOUGH: usize = 65_536;
+const FLUSH_OCTETS: usize = 65_536;
 
 /// The greatest length of an FPDU in octets, markers included.
-const LONGEST: usize = 66_560;
+const MAX_FPDU: usize = 66_560;
 
 /// The greatest length of an FPDU beside its ULPDU in octets, without markers.
-const AROUND: usize = 9;
+const FPDU_OVERHEAD: usize = 9;
 
 /// Octets handed over in a row from which on it is cheaper to let TCP refer to pages.
-const MUCH: usize = 16_384;
+const SPLICE_MIN: usize = 16_384;
 
 /// The number of pages of each [`Pages`], enough for two calls.
-const PAGES: usize = 32;
+const PAGES_PER_SET: usize = 32;
 
 /// The greatest number of [`Pages`], which limits what TCP may refer to at a time.
-const SETS: usize = 8;
+const MAX_SETS: usize = 8;
 
 /// The output buffer of a connection.
 pub(super) struct Outbox {
@@ -47,10 +47,10 @@ pub(super) struct Outbox {
     // The set that is filled; `None` if `octets` are.
     set: Option<usize>,
     // The range that waits, in `octets`, or in the free space of the set.
-    begun: usize,
+    start: usize,
     filled: usize,
     // Octets handed over since nothing waited.
-    handed: usize,
+    flushed: usize,
     // The ULPDU of an FPDU that markers divide.
     scratch: KVVec<u8>,
     at: Position,
@@ -62,14 +62,14 @@ impl Outbox {
     /// FPDUs have one. Sleeps.
     pub(super) fn new(markers: bool, crc: bool) -> Result<Self> {
         Ok(Self {
-            octets: KVVec::from_elem(0, ENOUGH + LONGEST, GFP_KERNEL)?,
-            sets: KVec::with_capacity(SETS, GFP_KERNEL)?,
+            octets: KVVec::from_elem(0, FLUSH_OCTETS + MAX_FPDU, GFP_KERNEL)?,
+            sets: KVec::with_capacity(MAX_SETS, GFP_KERNEL)?,
             set: None,
-            begun: 0,
+            start: 0,
             filled: 0,
-            handed: 0,
+            flushed: 0,
             scratch: match markers {
-                true => KVVec::from_elem(0, LONGEST, GFP_KERNEL)?,
+                true => KVVec::from_elem(0, MAX_FPDU, GFP_KERNEL)?,
                 false => KVVec::new(),
             },
             at: match markers {
@@ -82,34 +82,34 @@ impl Outbox {
 
     /// Says whether nothing waits to be handed over.
     pub(super) fn is_empty(&self) -> bool {
-        self.begun == self.filled
+        self.start == self.filled
     }
 
     /// Says whether there is space for one more FPDU with such a ULPDU. If nothing waits there is
-    /// space, but maybe for a [shorter](Self::longest) one.
-    pub(super) fn has_room(&self, ulpdu_len: u32) -> bool {
-        self.filled == 0 || self.filled < ENOUGH && self.longest() >= ulpdu_len
+    /// space, but maybe for a [shorter](Self::max_ulpdu) one.
+    pub(super) fn has_space(&self, ulpdu_len: u32) -> bool {
+        self.filled == 0 || self.filled < FLUSH_OCTETS && self.max_ulpdu() >= ulpdu_len
     }
 
     /// Returns the length of the longest ULPDU that there is space for.
-    pub(super) fn longest(&self) -> u32 {
+    pub(super) fn max_ulpdu(&self) -> u32 {
         let Some(set) = self.set.and_then(|set| self.sets.get(set)) else {
             return u32::MAX;
         };
         let room = set.left().saturating_sub(self.filled);
-        u32::try_from(room.saturating_sub(AROUND)).unwrap_or(u32::MAX)
+        u32::try_from(room.saturating_sub(FPDU_OVERHEAD)).unwrap_or(u32::MAX)
     }
 
     /// Returns the memory where octets are made now.
     fn space(&mut self) -> &mut [u8] {
         match self.set.and_then(|set| self.sets.get_mut(set)) {
-            Some(set) => set.room(),
+            Some(set) => set.free_space(),
             None => &mut self.octets,
         }
     }
 
     /// Adds octets that are no FPDU.
-    pub(super) fn plain(&mut self, octets: &[u8]) -> Result {
+    pub(super) fn raw(&mut self, octets: &[u8]) -> Result {
         let filled = self.filled;
         let end = filled.saturating_add(octets.len());
         let room = self.space().get_mut(filled..end).ok_or(EINVAL)?;
@@ -144,7 +144,7 @@ impl Outbox {
             let covered = room.len().saturating_sub(CRC_LEN);
             let (covered, field) = room.split_at_mut_checked(covered).ok_or(EINVAL)?;
             if crc {
-                let sum = !Octets::from(&*covered).crc32c(!0);
+                let sum = !SendBuf::from(&*covered).crc32c(!0);
                 field.copy_from_slice(&crc::octets(sum));
             }
         } else {
@@ -163,7 +163,7 @@ impl Outbox {
 
     /// Hands over the octets that wait. `EAGAIN` if TCP did not take all: an event will report
     /// space.
-    pub(super) fn flush<E: Events>(&mut self, connection: &mut Connection<E>) -> Result {
+    pub(super) fn flush<E: Events>(&mut self, connection: &mut TcpConn<E>) -> Result {
         while !self.is_empty() {
             let taken = match self.set.and_then(|set| self.sets.get_mut(set)) {
                 Some(set) => {
@@ -172,22 +172,22 @@ impl Outbox {
                     taken
                 }
                 None => {
-                    let octets = self.octets.get(self.begun..self.filled).ok_or(EINVAL)?;
-                    let taken = connection.send([Octets::from(octets)], Then::Push)?;
-                    self.begun = self.begun.saturating_add(taken).min(self.filled);
+                    let octets = self.octets.get(self.start..self.filled).ok_or(EINVAL)?;
+                    let taken = connection.send([SendBuf::from(octets)], Then::Push)?;
+                    self.start = self.start.saturating_add(taken).min(self.filled);
                     taken
                 }
             };
-            self.handed = self.handed.saturating_add(taken);
+            self.flushed = self.flushed.saturating_add(taken);
         }
-        self.begun = 0;
+        self.start = 0;
         self.filled = 0;
-        if self.handed > 0 {
-            self.set = match self.handed >= MUCH {
+        if self.flushed > 0 {
+            self.set = match self.flushed >= SPLICE_MIN {
                 true => self.next_set(),
                 false => None,
             };
-            self.handed = 0;
+            self.flushed = 0;
         }
         Ok(())
     }
@@ -200,7 +200,7 @@ impl Outbox {
         }
         let current = self.set.filter(|&set| {
             let current = self.sets.get(set);
-            current.is_some_and(|current| current.left() >= MUCH.saturating_mul(2))
+            current.is_some_and(|current| current.left() >= SPLICE_MIN.saturating_mul(2))
         });
         current
             .or_else(|| self.sets.iter_mut().position(Pages::reclaim))
@@ -208,7 +208,7 @@ impl Outbox {
                 // Without more memory TCP copies.
                 let set = self.sets.len();
                 self.sets
-                    .push_within_capacity(Pages::new(PAGES).ok()?)
+                    .push_within_capacity(Pages::new(PAGES_PER_SET).ok()?)
                     .ok()?;
                 Some(set)
             })

@@ -3,15 +3,15 @@
 //! Tests of streams over TCP, whose peer is a socket that sends and receives octets.
 
 use crate::counters::Count;
-use crate::lower::Lingering as _;
-use crate::lower::Open as _;
-use crate::memory::Registered;
-use crate::shared::Shared;
-use crate::stream::Round;
+use crate::event_target::EventTarget;
+use crate::llp::EstablishedConn as _;
+use crate::llp::HalfClosed as _;
+use crate::memory::RegisteredMemory;
+use crate::shared::DeviceState;
 use crate::stream::Stream;
-use crate::tcp::open::Open;
+use crate::stream::StreamProgress;
+use crate::tcp::open::TcpEstablished;
 use crate::tcp::startup::SETTINGS;
-use crate::waker::Waker;
 use core::net::Ipv4Addr;
 use core::net::SocketAddr;
 use kernel::prelude::*;
@@ -19,14 +19,14 @@ use kernel::sync::Arc;
 use kernel::time::delay::fsleep;
 use kernel::time::Delta;
 use provider::addr::Net;
-use provider::driver::Access;
 use provider::driver::Regions;
+use provider::region::AccessFlags;
 use provider::selftest::Consumer;
 use provider::selftest::Target;
 use provider::selftest::Test;
 use provider::selftest::MAX_LEN;
 use provider::selftest::TARGET_LEN;
-use rdmap::enhanced::Agreed;
+use rdmap::enhanced::ReadLimits;
 use rdmap::header::Header;
 use rdmap::header::Model;
 use rdmap::mpa::frame::Layout;
@@ -36,12 +36,12 @@ use rdmap::mpa::startup;
 use rdmap::stag::Stag;
 use rdmap::terminate::Terminate;
 use rdmap::violation::Code;
-use socket::Connection;
+use socket::ConnState;
 use socket::Listener;
 use socket::Next;
-use socket::Octets;
+use socket::SendBuf;
 use socket::Settings;
-use socket::State;
+use socket::TcpConn;
 use socket::Then;
 
 /// The tests, each with its name, which is its claim.
@@ -83,10 +83,10 @@ const READ_PAGES: usize = 64;
 
 /// A stream, its consumer, and its peer.
 struct Bench {
-    shared: Arc<Shared>,
+    shared: Arc<DeviceState>,
     consumer: Consumer,
-    stream: Stream<Open>,
-    peer: Connection<Waker>,
+    stream: Stream<TcpEstablished>,
+    peer: TcpConn<EventTarget>,
     // Octets that the peer has received.
     received: usize,
 }
@@ -106,31 +106,31 @@ impl Bench {
     /// Creates a stream whose FPDUs may have a CRC. Sleeps.
     fn with_crc(settings: &Settings, reply: Option<&[u8]>, crc: bool) -> Result<Self> {
         let here = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
-        let (net, waker) = (Net::init(), Waker::new()?);
-        let listener = Listener::new(&net, here, None, 1, settings, waker.clone())?;
+        let (net, events) = (Net::init(), EventTarget::new()?);
+        let listener = Listener::new(&net, here, None, 1, settings, events.clone())?;
         let there = listener.local_address()?;
-        let connection = Connection::connect(&net, here, there, &SETTINGS, waker.clone())?;
+        let connection = TcpConn::connect(&net, here, there, &SETTINGS, events.clone())?;
         let mut accepted = None;
         for _ in 0..PATIENCE_MS {
             accepted = listener.accept()?;
-            if accepted.is_some() && connection.state() == State::Open {
+            if accepted.is_some() && connection.state() == ConnState::Open {
                 break;
             }
             pause();
         }
-        let peer = accepted.ok_or(EAGAIN)?.attach(waker)?;
-        let reads = Agreed { ird: 1, ord: 0 };
-        let agreed = startup::Stream {
+        let peer = accepted.ok_or(EAGAIN)?.attach(events)?;
+        let reads = ReadLimits { ird: 1, ord: 0 };
+        let agreed = startup::StreamParams {
             crc,
             send_markers: false,
             receive_markers: false,
             reads,
-            ready: None,
+            rtr: None,
         };
         let consumer = Consumer::new()?;
-        let open = Open::new(connection, &agreed, reply)?;
+        let open = TcpEstablished::new(connection, &agreed, reply)?;
         Ok(Self {
-            shared: Shared::new(Arc::pin_init(Regions::new(), GFP_KERNEL)?)?,
+            shared: DeviceState::new(Arc::pin_init(Regions::new(), GFP_KERNEL)?)?,
             stream: Stream::new(open, &consumer.queues, reads)?,
             consumer,
             peer,
@@ -138,11 +138,11 @@ impl Bench {
         })
     }
 
-    fn round(&mut self) -> Round {
-        let memory = Registered {
+    fn round(&mut self) -> StreamProgress {
+        let memory = RegisteredMemory {
             regions: &self.shared.regions,
-            domain: Consumer::DOMAIN,
-            access: Access {
+            pd: Consumer::PD,
+            access: AccessFlags {
                 remote_read: true,
                 remote_write: true,
             },
@@ -152,12 +152,12 @@ impl Bench {
     }
 
     fn peer_sends(&mut self, octets: &[u8]) -> Result {
-        let sent = self.peer.send([Octets::from(octets)], Then::Push)?;
+        let sent = self.peer.send([SendBuf::from(octets)], Then::Push)?;
         (sent == octets.len()).then_some(()).ok_or(EAGAIN)
     }
 
     /// Returns the error of the Terminate, if that is the next FPDU that the peer receives.
-    fn peer_is_told(&mut self) -> Result<Option<Code>> {
+    fn received_terminate(&mut self) -> Result<Option<Code>> {
         self.peer.receive(|frames| {
             let length = |head: &[u8]| -> Result<usize> {
                 let layout = Layout::of(head, Position::NO_MARKERS).ok_or(EINVAL)?;
@@ -183,7 +183,7 @@ impl Bench {
     /// Runs the stream for at least so many milliseconds, or until `done`. Says whether it was.
     fn go_on(&mut self, milliseconds: usize, done: impl Fn(&Self) -> bool) -> Result<bool> {
         for _ in 0..milliseconds {
-            if matches!(self.round(), Round::Over { .. }) {
+            if matches!(self.round(), StreamProgress::Over { .. }) {
                 return Err(EPIPE);
             }
             self.peer_receives()?;
@@ -238,10 +238,11 @@ fn full() -> Result<(Bench, u64)> {
 
 fn wait_for_room_has_an_end() -> Result<bool> {
     let mut idle = Bench::new(&SETTINGS, None)?;
-    let nothing_waits = idle.round() == Round::Idle && idle.stream.look_again().is_none();
+    let nothing_waits =
+        idle.round() == StreamProgress::Idle && idle.stream.poll_after_ms().is_none();
     let (mut bench, _) = full()?;
-    let waits = bench.round() == Round::Idle;
-    Ok(nothing_waits && waits && bench.stream.look_again().is_some())
+    let waits = bench.round() == StreamProgress::Idle;
+    Ok(nothing_waits && waits && bench.stream.poll_after_ms().is_some())
 }
 
 fn complete_sends_arrive() -> Result<bool> {
@@ -260,7 +261,7 @@ fn complete_sends_arrive() -> Result<bool> {
     let mut received = 0;
     for _ in 0..PATIENCE_MS {
         received += peer.receive(|frames| frames.discard())?;
-        if peer.state() != State::Open {
+        if peer.state() != ConnState::Open {
             break;
         }
         pause();
@@ -283,7 +284,7 @@ fn reads_are_answered_behind_the_end() -> Result<bool> {
     bench.peer.shutdown();
     let mut over = false;
     for _ in 0..PATIENCE_MS {
-        over = matches!(bench.round(), Round::Over { graceful: true });
+        over = matches!(bench.round(), StreamProgress::Over { graceful: true });
         if over {
             break;
         }
@@ -297,11 +298,11 @@ fn reads_are_answered_behind_the_end() -> Result<bool> {
         mut received,
         ..
     } = bench;
-    let mut last = stream.end(&consumer.queues).linger();
+    let mut last = stream.end(&consumer.queues).half_close();
     for _ in 0..PATIENCE_MS {
         last.step();
         received += peer.receive(|frames| frames.discard())?;
-        if peer.state() == State::Closed {
+        if peer.state() == ConnState::Closed {
             break;
         }
         pause();
@@ -340,17 +341,17 @@ fn wrong_crc_places_nothing() -> Result<bool> {
     both[24..].copy_from_slice(&write_of(target.stag(), 8, b"late")?);
     both[19] ^= 1;
     bench.peer_sends(&both)?;
-    let (mut over, mut told) = (false, None);
+    let (mut over, mut code) = (false, None);
     for _ in 0..PATIENCE_MS {
-        over = over || matches!(bench.round(), Round::Over { graceful: true });
+        over = over || matches!(bench.round(), StreamProgress::Over { graceful: true });
         // An end before the Terminate is an error.
-        told = bench.peer_is_told()?;
-        if told.is_some() {
+        code = bench.received_terminate()?;
+        if code.is_some() {
             break;
         }
         pause();
     }
-    let told = told == Some(Code::new(2, 0, 2));
+    let terminated = code == Some(Code::new(2, 0, 2));
     let counted = bench.shared.counters.get(Count::BadCrc) == 1;
-    Ok(placed && over && told && counted && target.octets() == Ok(expected))
+    Ok(placed && over && terminated && counted && target.octets() == Ok(expected))
 }

@@ -2,17 +2,17 @@
 
 //! Start-up frames of MPA on a socket: the offer of this side, and receiving a frame.
 
-use crate::lower::reads;
-use crate::lower::MAX_READS;
+use crate::llp::limit_reads;
+use crate::llp::MAX_READS;
 use kernel::prelude::*;
-use rdmap::enhanced::Agreed;
+use rdmap::enhanced::ReadLimits;
 use rdmap::mpa::startup::Frame;
 use rdmap::mpa::startup::Kind;
 use rdmap::mpa::startup::Offer;
-use socket::Connection;
 use socket::Events;
 use socket::Next;
 use socket::Settings;
+use socket::TcpConn;
 
 /// The time that a peer may leave octets unacknowledged, in milliseconds.
 const USER_TIMEOUT_MS: u32 = 60_000;
@@ -28,9 +28,9 @@ pub(super) fn offer(ird: u32, ord: u32) -> Offer {
     Offer {
         crc: true,
         markers: false,
-        reads: Agreed {
-            ird: reads(ird),
-            ord: reads(ord),
+        reads: ReadLimits {
+            ird: limit_reads(ird),
+            ord: limit_reads(ord),
         },
         max_ird: MAX_READS,
         enhanced: true,
@@ -38,23 +38,23 @@ pub(super) fn offer(ird: u32, ord: u32) -> Offer {
 }
 
 /// The outcome of receiving a start-up frame.
-pub(super) enum Arrived {
+pub(super) enum StartupRecv {
     /// The frame is complete, and has that many octets.
     Frame(usize),
     /// The frame is not complete.
-    Nothing,
+    Pending,
     /// The peer closed the connection, or lost it.
     End,
     /// The octets are no such frame.
-    Wrong,
+    Invalid,
 }
 
 /// Receives a start-up frame into `buffer`.
 pub(super) fn receive<E: Events>(
-    connection: &mut Connection<E>,
+    connection: &mut TcpConn<E>,
     kind: Kind,
     buffer: &mut [u8; Frame::MAX_LEN],
-) -> Arrived {
+) -> StartupRecv {
     connection.receive(|frames| {
         let length = |head: &[u8]| -> Result<usize> {
             // An error in the header is found when all of it is there.
@@ -72,14 +72,14 @@ pub(super) fn receive<E: Events>(
                     .ok_or(EINVAL)
                     .and_then(|to| frame.copy_to_slice(0, to));
                 match copied.and_then(|()| frame.take()) {
-                    Ok(()) => Arrived::Frame(length),
-                    Err(_) => Arrived::Wrong,
+                    Ok(()) => StartupRecv::Frame(length),
+                    Err(_) => StartupRecv::Invalid,
                 }
             }
-            Ok(Next::Part | Next::Nothing | Next::Budget) => Arrived::Nothing,
-            Ok(Next::End { .. }) => Arrived::End,
-            Err(error) if error == ENOMEM => Arrived::Nothing,
-            Err(_) => Arrived::Wrong,
+            Ok(Next::Part | Next::Nothing | Next::Budget) => StartupRecv::Pending,
+            Ok(Next::End { .. }) => StartupRecv::End,
+            Err(error) if error == ENOMEM => StartupRecv::Pending,
+            Err(_) => StartupRecv::Invalid,
         }
     })
 }

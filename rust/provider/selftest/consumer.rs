@@ -5,13 +5,13 @@
 use super::QP;
 use crate::cq::CompletionQueue;
 use crate::driver::Regions;
-use crate::queue::Capacities;
+use crate::queue::QueueSizes;
 use crate::queue::Queues;
-use crate::region::Domain;
+use crate::region::AccessFlags;
+use crate::region::ProtectionDomain;
 use crate::region::Region;
 use crate::region::Registration;
-use crate::region::Rights;
-use crate::region::LOCAL_DMA_KEY;
+use crate::region::LOCAL_DMA_LKEY;
 use crate::wr::Status;
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
@@ -43,19 +43,19 @@ pub struct Consumer {
 
 impl Consumer {
     /// The protection domain of everything that it has.
-    pub const DOMAIN: Domain = Domain(1);
+    pub const PD: ProtectionDomain = ProtectionDomain(1);
 
     /// Creates a consumer. Sleeps.
     pub fn new() -> Result<Self> {
         let cq = CompletionQueue::new(NonNull::dangling(), 16)?;
-        cq.tell_nobody();
-        let capacities = Capacities {
+        cq.detach();
+        let queue_sizes = QueueSizes {
             sends: 8,
             receives: 8,
-            send_entries: 1,
-            receive_entries: 1,
+            send_sge: 1,
+            receive_sge: 1,
         };
-        let queues = Queues::new(QP, capacities, cq.clone(), cq.clone(), true)?;
+        let queues = Queues::new(QP, queue_sizes, cq.clone(), cq.clone(), true)?;
         Ok(Self { queues, cq })
     }
 
@@ -67,7 +67,7 @@ impl Consumer {
         let mut memory = iwraw::ib_sge {
             addr: u64::try_from(OCTETS.as_ptr().expose_provenance())?,
             length,
-            lkey: LOCAL_DMA_KEY,
+            lkey: LOCAL_DMA_LKEY,
         };
         let mut send = iwraw::ib_send_wr {
             opcode: iwraw::ib_wr_opcode_IB_WR_SEND,
@@ -90,12 +90,12 @@ impl Consumer {
     pub fn register(regions: &Regions, pages: usize) -> Result<u32> {
         let page = u64::try_from(OCTETS.as_ptr().expose_provenance())?;
         let pages = KVVec::from_elem(page, pages, GFP_KERNEL)?;
-        let rights = Rights {
+        let access = AccessFlags {
             remote_read: true,
             remote_write: false,
         };
         let length = pages.len().checked_mul(PAGE).ok_or(EINVAL)?;
-        Ok(register(regions, &pages, length, rights)?.1)
+        Ok(register(regions, &pages, length, access)?.1)
     }
 }
 
@@ -104,16 +104,16 @@ fn register(
     regions: &Regions,
     pages: &[u64],
     length: usize,
-    rights: Rights,
+    access: AccessFlags,
 ) -> Result<(Arc<Region>, u32)> {
-    let region = Region::new(Consumer::DOMAIN, pages.len())?;
+    let region = Region::new(Consumer::PD, pages.len())?;
     let index = regions.insert(|_| region.clone())?;
     region.map_pages(pages)?;
     region.register(Registration {
         key: KEY,
         base: 0,
         length: u64::try_from(length)?,
-        rights,
+        access,
         mapping: region.mapping(),
     })?;
     Ok((region, index << 8 | u32::from(KEY)))
@@ -138,11 +138,11 @@ impl Target {
     pub fn new(regions: &Regions) -> Result<Self> {
         let octets = KBox::new(UnsafeCell::new([0; TARGET_LEN]), GFP_KERNEL)?;
         let address = u64::try_from(octets.get().expose_provenance())?;
-        let rights = Rights {
+        let access = AccessFlags {
             remote_read: false,
             remote_write: true,
         };
-        let (region, stag) = register(regions, &[address], TARGET_LEN, rights)?;
+        let (region, stag) = register(regions, &[address], TARGET_LEN, access)?;
         // INVARIANT: No reference was created.
         Ok(Self {
             region,

@@ -9,7 +9,7 @@
 //! A receiver finds the [length](Layout::of) first, waits until all [`Layout::wire_len`] octets are
 //! there, verifies them with [`Layout::verify`], and only then passes the ULPDU to DDP.
 
-use crate::fault::Lower;
+use crate::fault::LlpError;
 use crate::mpa::crc;
 use crate::mpa::crc::Crc;
 use crate::mpa::marker::Piece;
@@ -117,7 +117,7 @@ impl Layout {
     ///
     /// Returns `None` if the FPDU is incomplete. Pad octets may have any value (RFC 5044, section
     /// 4.1).
-    pub fn verify(&self, stream: &[u8], check_crc: bool) -> Option<Result<(), Lower>> {
+    pub fn verify(&self, stream: &[u8], check_crc: bool) -> Option<Result<(), LlpError>> {
         let fpdu = stream.get(..self.wire_len())?;
         let (mut sum, mut rest) = (Crc::new(), fpdu);
         let mut found = [0; CRC_LEN];
@@ -130,7 +130,7 @@ impl Layout {
                 Piece::Marker(marker) => {
                     let [_, _, high, low] = *here.first_chunk()?;
                     if u16::from_be_bytes([high, low & !3]) != marker.pointer() {
-                        return Some(Err(Lower::Marker));
+                        return Some(Err(LlpError::Marker));
                     }
                     sum = sum.update(here);
                 }
@@ -145,7 +145,7 @@ impl Layout {
             }
         }
         match check_crc && found != crc::octets(sum.value()) {
-            true => Some(Err(Lower::Crc)),
+            true => Some(Err(LlpError::Crc)),
             false => Some(Ok(())),
         }
     }
@@ -298,6 +298,6 @@ mod tests {
         assert_eq!(layout.emit(&[&[1], &[2, 3]], false, &mut out), Some(12));
         assert_eq!(out, [0, 3, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(layout.verify(&out, false), Some(Ok(())));
-        assert_eq!(layout.verify(&out, true), Some(Err(Lower::Crc)));
+        assert_eq!(layout.verify(&out, true), Some(Err(LlpError::Crc)));
     }
 }

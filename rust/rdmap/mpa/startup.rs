@@ -10,9 +10,9 @@
 //! [`Initiator`] and [`Responder`] are the two ends. The responder must not send before it has
 //! received an FPDU (RFC 5044, section 7.1.2): until then it is [gated](Responder::may_send).
 
-use crate::enhanced::Agreed;
 use crate::enhanced::Enhanced;
-use crate::fault::Lower;
+use crate::enhanced::ReadLimits;
+use crate::fault::LlpError;
 use crate::fault::Misuse;
 use crate::wire::put;
 use crate::wire::Reader;
@@ -69,33 +69,33 @@ impl<'a> Frame<'a> {
     /// A wrong octet is found as soon as it is there, so that nobody waits for a peer that does not
     /// speak MPA. The frames of both sides are checked with the same rigour. Reserved flags are
     /// ignored.
-    pub fn parse(kind: Kind, stream: &'a [u8]) -> Result<Option<(Self, usize)>, Lower> {
+    pub fn parse(kind: Kind, stream: &'a [u8]) -> Result<Option<(Self, usize)>, LlpError> {
         let key = match kind {
             Kind::Request => &REQUEST_KEY,
             Kind::Reply => &REPLY_KEY,
         };
         if stream.iter().zip(key).any(|(found, due)| found != due) {
-            return Err(Lower::Startup);
+            return Err(LlpError::Startup);
         }
         let mut reader = Reader::new(stream.get(key.len()..).unwrap_or_default());
         let (Some(flags), Some(revision)) = (reader.u8(), reader.u8()) else {
             return Ok(None);
         };
         if !matches!(revision, 1 | 2) {
-            return Err(Lower::Startup);
+            return Err(LlpError::Startup);
         }
         let Some(length) = reader.u16().map(usize::from) else {
             return Ok(None);
         };
         if length > Self::MAX_PRIVATE_DATA {
-            return Err(Lower::Startup);
+            return Err(LlpError::Startup);
         }
         let Some(private_data) = reader.rest().get(..length) else {
             return Ok(None);
         };
         let (enhanced, private_data) = match revision == 2 && flags & ENHANCED != 0 {
             true => {
-                let (enhanced, rest) = Enhanced::split(private_data).ok_or(Lower::Startup)?;
+                let (enhanced, rest) = Enhanced::split(private_data).ok_or(LlpError::Startup)?;
                 (Some(enhanced), rest)
             }
             false => (None, private_data),
@@ -150,7 +150,7 @@ pub struct Offer {
     /// It wants markers.
     pub markers: bool,
     /// The numbers of Reads that it accepts and wants to send.
-    pub reads: Agreed,
+    pub reads: ReadLimits,
     /// The greatest number of Reads that it can accept if the peer insists.
     pub max_ird: u16,
     /// It uses revision 2 and negotiates the Reads. A responder follows the Request instead.
@@ -160,8 +160,8 @@ pub struct Offer {
 impl Offer {
     /// Returns the limits of the negotiation. Nothing could raise the number of Reads that this end
     /// wants to send.
-    fn limits(&self) -> Agreed {
-        Agreed {
+    fn limits(&self) -> ReadLimits {
+        ReadLimits {
             ird: self.max_ird,
             ..self.reads
         }
@@ -170,7 +170,7 @@ impl Offer {
 
 /// The negotiated properties of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stream {
+pub struct StreamParams {
     /// FPDUs carry a CRC, in both directions.
     pub crc: bool,
     /// The peer wants markers in what this end sends.
@@ -178,17 +178,17 @@ pub struct Stream {
     /// This end asked for markers in what it receives.
     pub receive_markers: bool,
     /// The numbers of Reads in both directions.
-    pub reads: Agreed,
+    pub reads: ReadLimits,
     /// The message by which the active side says that it is ready to receive, if the passive one
     /// waits for it.
-    pub ready: Option<crate::enhanced::ReadyToReceive>,
+    pub rtr: Option<crate::enhanced::RtrMessages>,
 }
 
 /// The peer's decision on a Request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer<'a> {
+pub enum Outcome<'a> {
     /// The stream is open. With the private data of the Reply.
-    Accepted(Stream, &'a [u8]),
+    Accepted(StreamParams, &'a [u8]),
     /// The upper layer of the peer rejects. With the private data of the Reply.
     Rejected(&'a [u8]),
 }
@@ -208,8 +208,8 @@ impl Initiator {
 
     fn enhanced(&self) -> Option<Enhanced> {
         self.offer.enhanced.then(|| Enhanced {
-            ird: crate::enhanced::Reads::new(self.offer.reads.ird),
-            ord: crate::enhanced::Reads::new(self.offer.reads.ord),
+            ird: crate::enhanced::ReadDepth::new(self.offer.reads.ird),
+            ord: crate::enhanced::ReadDepth::new(self.offer.reads.ord),
             ..Enhanced::default()
         })
     }
@@ -231,28 +231,28 @@ impl Initiator {
     ///
     /// It has the revision of the Request and is enhanced if that is (RFC 6581, section 6); a
     /// rejection need not be.
-    pub fn reply<'a>(&self, reply: &Frame<'a>) -> Result<Answer<'a>, Lower> {
+    pub fn reply<'a>(&self, reply: &Frame<'a>) -> Result<Outcome<'a>, LlpError> {
         let request = self.request(&[]);
         if reply.kind != Kind::Reply || reply.revision != request.revision {
-            return Err(Lower::Startup);
+            return Err(LlpError::Startup);
         }
         if reply.reject {
-            return Ok(Answer::Rejected(reply.private_data));
+            return Ok(Outcome::Rejected(reply.private_data));
         }
         let reads = match (request.enhanced, reply.enhanced) {
             (Some(request), Some(answer)) => request.accept(&answer, self.offer.limits())?,
             (None, None) => self.offer.reads,
-            _ => return Err(Lower::Startup),
+            _ => return Err(LlpError::Startup),
         };
         // No ready-to-receive message was offered. Nothing obliges this end to send one.
-        let stream = Stream {
+        let stream = StreamParams {
             crc: self.offer.crc || reply.crc,
             send_markers: reply.markers,
             receive_markers: self.offer.markers,
             reads,
-            ready: None,
+            rtr: None,
         };
-        Ok(Answer::Accepted(stream, reply.private_data))
+        Ok(Outcome::Accepted(stream, reply.private_data))
     }
 }
 
@@ -288,10 +288,10 @@ impl Responder {
     }
 
     /// Takes the Request, which the upper layer is to decide on.
-    pub fn request(&mut self, request: &Frame<'_>) -> Result<(), Lower> {
+    pub fn request(&mut self, request: &Frame<'_>) -> Result<(), LlpError> {
         if self.state != State::AwaitRequest || request.kind != Kind::Request {
             self.state = State::Closed;
-            return Err(Lower::Startup);
+            return Err(LlpError::Startup);
         }
         self.state = State::AwaitUser {
             revision: request.revision,
@@ -305,7 +305,10 @@ impl Responder {
     /// Accepts for the upper layer. Returns the Reply, and the negotiated properties of the stream.
     ///
     /// If the Reads cannot be agreed on, the caller [rejects](Self::reject) after the error.
-    pub fn accept<'a>(&mut self, private_data: &'a [u8]) -> Result<(Frame<'a>, Stream), Failed> {
+    pub fn accept<'a>(
+        &mut self,
+        private_data: &'a [u8],
+    ) -> Result<(Frame<'a>, StreamParams), Failed> {
         let State::AwaitUser {
             revision,
             enhanced,
@@ -317,7 +320,7 @@ impl Responder {
         };
         let (answer, reads) = match enhanced {
             Some(request) => {
-                let (answer, reads) = request.answer(self.offer.limits()).map_err(Failed::Lower)?;
+                let (answer, reads) = request.answer(self.offer.limits()).map_err(Failed::Llp)?;
                 (Some(answer), reads)
             }
             None => (None, self.offer.reads),
@@ -332,14 +335,14 @@ impl Responder {
             enhanced: answer,
             private_data,
         };
-        let stream = Stream {
+        let stream = StreamParams {
             crc,
             send_markers: markers,
             receive_markers: self.offer.markers,
             reads,
-            ready: answer
+            rtr: answer
                 .filter(|answer| answer.peer_to_peer)
-                .map(|answer| answer.ready),
+                .map(|answer| answer.rtr),
         };
         self.state = State::Gated;
         Ok((reply, stream))
@@ -363,8 +366,8 @@ impl Responder {
             // An enhanced Request is rejected with an enhanced Reply, which has the numbers of this
             // end.
             enhanced: enhanced.map(|_| Enhanced {
-                ird: crate::enhanced::Reads::new(self.offer.max_ird),
-                ord: crate::enhanced::Reads::new(self.offer.reads.ord),
+                ird: crate::enhanced::ReadDepth::new(self.offer.max_ird),
+                ord: crate::enhanced::ReadDepth::new(self.offer.reads.ord),
                 ..Enhanced::default()
             }),
             private_data,
@@ -390,7 +393,7 @@ impl Responder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failed {
     /// The Request cannot be met.
-    Lower(Lower),
+    Llp(LlpError),
     /// There is no Request to accept.
     Misuse(Misuse),
 }
@@ -402,12 +405,12 @@ mod tests {
     const OFFER: Offer = Offer {
         crc: true,
         markers: false,
-        reads: Agreed { ird: 4, ord: 2 },
+        reads: ReadLimits { ird: 4, ord: 2 },
         max_ird: 16,
         enhanced: true,
     };
 
-    fn connect(active: Offer, passive: Offer) -> (Stream, Stream) {
+    fn connect(active: Offer, passive: Offer) -> (StreamParams, StreamParams) {
         let initiator = Initiator::new(active);
         let mut responder = Responder::new(passive);
         let (mut request, mut reply) = ([0; Frame::MAX_LEN], [0; Frame::MAX_LEN]);
@@ -423,7 +426,7 @@ mod tests {
         assert!(responder.may_send());
         answer.emit(&mut reply).unwrap();
         let (reply, _) = Frame::parse(Kind::Reply, &reply).unwrap().unwrap();
-        let Ok(Answer::Accepted(there, b"welcome")) = initiator.reply(&reply) else {
+        let Ok(Outcome::Accepted(there, b"welcome")) = initiator.reply(&reply) else {
             panic!("{reply:?}");
         };
         (there, here)
@@ -480,26 +483,26 @@ mod tests {
             kind: Kind::Reply,
             ..initiator.request(&[])
         };
-        assert!(matches!(initiator.reply(&reply), Ok(Answer::Accepted(..))));
+        assert!(matches!(initiator.reply(&reply), Ok(Outcome::Accepted(..))));
         let plain = Frame {
             enhanced: None,
             ..reply
         };
-        assert_eq!(initiator.reply(&plain), Err(Lower::Startup));
+        assert_eq!(initiator.reply(&plain), Err(LlpError::Startup));
         let old = Frame {
             revision: 1,
             ..plain
         };
-        assert_eq!(initiator.reply(&old), Err(Lower::Startup));
+        assert_eq!(initiator.reply(&old), Err(LlpError::Startup));
         let refusal = Frame {
             reject: true,
             private_data: b"no",
             ..plain
         };
-        assert_eq!(initiator.reply(&refusal), Ok(Answer::Rejected(b"no")));
+        assert_eq!(initiator.reply(&refusal), Ok(Outcome::Rejected(b"no")));
         assert_eq!(
             initiator.reply(&initiator.request(&[])),
-            Err(Lower::Startup)
+            Err(LlpError::Startup)
         );
     }
 
@@ -509,20 +512,23 @@ mod tests {
         let mut responder = Responder::new(OFFER);
         assert_eq!(responder.accept(&[]), Err(Failed::Misuse(Misuse::State)));
         assert_eq!(responder.request(&request), Ok(()));
-        assert_eq!(responder.request(&request), Err(Lower::Startup));
+        assert_eq!(responder.request(&request), Err(LlpError::Startup));
         assert!(responder.accept(&[]).is_err());
     }
 
     #[test]
     fn too_many_reads_can_be_refused_afterwards() {
         let greedy = Offer {
-            reads: Agreed { ird: 4, ord: 17 },
+            reads: ReadLimits { ird: 4, ord: 17 },
             ..OFFER
         };
         let mut responder = Responder::new(OFFER);
         let request = Initiator::new(greedy).request(&[]);
         responder.request(&request).unwrap();
-        assert_eq!(responder.accept(&[]), Err(Failed::Lower(Lower::Reads)));
+        assert_eq!(
+            responder.accept(&[]),
+            Err(Failed::Llp(LlpError::InsufficientIrd))
+        );
         let reply = responder.reject(b"no").unwrap();
         assert!(reply.reject && reply.enhanced.is_some());
         assert_eq!(responder.reject(b"no"), Err(Misuse::State));
@@ -533,7 +539,7 @@ mod tests {
     #[test]
     fn refusal_of_enhanced_reads_says_what_there_would_be() {
         let greedy = |enhanced| Offer {
-            reads: Agreed { ird: 4, ord: 17 },
+            reads: ReadLimits { ird: 4, ord: 17 },
             enhanced,
             ..OFFER
         };
@@ -545,14 +551,17 @@ mod tests {
         let mut responder = Responder::new(OFFER);
         let initiator = Initiator::new(greedy(true));
         responder.request(&initiator.request(&[])).unwrap();
-        assert_eq!(responder.accept(&[]), Err(Failed::Lower(Lower::Reads)));
+        assert_eq!(
+            responder.accept(&[]),
+            Err(Failed::Llp(LlpError::InsufficientIrd))
+        );
         let mut out = [0; Frame::MAX_LEN];
         let length = responder.reject(b"no").unwrap().emit(&mut out).unwrap();
         // C, R and S; revision 2; IRD 16, ORD 2.
         let expected = b"MPA ID Rep Frame\x70\x02\x00\x06\x00\x10\x00\x02no";
         assert_eq!(&out[..length], expected);
         let (reply, _) = Frame::parse(Kind::Reply, &out).unwrap().unwrap();
-        assert_eq!(initiator.reply(&reply), Ok(Answer::Rejected(b"no")));
+        assert_eq!(initiator.reply(&reply), Ok(Outcome::Rejected(b"no")));
     }
 
     #[test]
@@ -587,7 +596,7 @@ mod tests {
             let mut responder = Responder::new(OFFER);
             responder.request(&request).unwrap();
             let (reply, stream) = responder.accept(&[]).unwrap();
-            assert!(stream.ready.is_some());
+            assert!(stream.rtr.is_some());
             let mut out = [0; Frame::MAX_LEN];
             let length = reply.emit(&mut out).unwrap();
             let mut expected = b"MPA ID Rep Frame\x50\x02\x00\x04".to_vec();
@@ -599,7 +608,7 @@ mod tests {
         let (request, _) = Frame::parse(Kind::Request, octets).unwrap().unwrap();
         let mut responder = Responder::new(OFFER);
         responder.request(&request).unwrap();
-        let refusal = Err(Failed::Lower(Lower::ReadyToReceive));
+        let refusal = Err(Failed::Llp(LlpError::NoMatchingRtr));
         assert_eq!(responder.accept(&[]), refusal);
     }
 

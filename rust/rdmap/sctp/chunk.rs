@@ -255,8 +255,8 @@ mod tests {
             ..terminate
         };
         assert_eq!(chatty.emit(1, &mut out), Err(Misuse::PrivateData));
-        let heard = Chunk::parse(PPID_CONTROL, true, &[0, 1, 0, 4, 9, 9]).unwrap();
-        assert_eq!(heard.body, Body::Control(terminate));
+        let parsed = Chunk::parse(PPID_CONTROL, true, &[0, 1, 0, 4, 9, 9]).unwrap();
+        assert_eq!(parsed.body, Body::Control(terminate));
     }
 
     #[test]

@@ -28,9 +28,9 @@ mod tests;
 use crate::sctp::chunk::Function;
 pub use crate::sctp::session::event::Action;
 pub use crate::sctp::session::event::Event;
+pub use crate::sctp::session::event::Indication;
 pub use crate::sctp::session::event::State;
-pub use crate::sctp::session::event::Tell;
-use crate::sctp::session::state::Own;
+use crate::sctp::session::state::LocalEnd;
 pub use crate::sctp::session::state::Session;
 
 impl Session {
@@ -38,7 +38,7 @@ impl Session {
     pub fn on(&mut self, event: Event) -> Action {
         let mut action = match (self.state, event) {
             (_, Event::Lost) => self.lost(),
-            (_, Event::Dry) => self.acknowledged(),
+            (_, Event::SenderDry) => self.acknowledged(),
             (State::Free, _) => self.free(event),
             (State::AwaitAnswer, _) => self.await_answer(event),
             (State::AwaitUser, _) => self.await_user(event),
@@ -47,14 +47,17 @@ impl Session {
             (State::Quiesce, _) => self.quiesce(event),
         };
         // A session that was ended after its Initiate waits for the answer all the same.
-        if self.own == Own::Held && self.state != State::AwaitAnswer && self.confirms(event) {
-            self.own = Own::Ended;
+        if self.local == LocalEnd::Deferred
+            && self.state != State::AwaitAnswer
+            && self.confirms(event)
+        {
+            self.local = LocalEnd::Ended;
             action.send = Some(Function::Terminate);
         }
         if action.send.is_some() {
-            self.dry = false;
+            self.sender_dry = false;
         }
-        if self.state == State::Quiesce && self.dry && self.peer_ended {
+        if self.state == State::Quiesce && self.sender_dry && self.peer_ended {
             *self = Self::new();
         }
         action
@@ -65,28 +68,28 @@ impl Session {
     /// after the Accept.
     fn confirms(&self, event: Event) -> bool {
         match event {
-            Event::Dry | Event::Segment { .. } => true,
+            Event::SenderDry | Event::Segment { .. } => true,
             Event::Control { .. } | Event::Illegal => self.active,
             _ => false,
         }
     }
 
     fn lost(&mut self) -> Action {
-        let tell = match self.state {
+        let indication = match self.state {
             State::Free | State::Quiesce => None,
-            _ => Some(Tell::Lost),
+            _ => Some(Indication::Lost),
         };
         *self = Self::new();
         Action {
-            tell,
+            indication,
             ..Action::default()
         }
     }
 
     fn acknowledged(&mut self) -> Action {
-        self.dry = true;
-        if self.own == Own::Unconfirmed {
-            self.own = Own::Confirmed;
+        self.sender_dry = true;
+        if self.local == LocalEnd::Unconfirmed {
+            self.local = LocalEnd::Confirmed;
         }
         Action::default()
     }

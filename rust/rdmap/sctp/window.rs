@@ -11,122 +11,122 @@ use core::ops::DerefMut;
 
 use crate::order::Invalid;
 use crate::order::Order;
-use crate::order::Turn;
+use crate::order::Seq;
 use crate::serial::ahead_u16;
 use crate::serial::low_u16;
 
 /// The greatest number of unacknowledged chunks in one direction.
 pub const MAX_OUTSTANDING: u16 = 32_767;
 
-/// The size of a [`Window`]'s memory in words.
+/// The size of a [`RxWindow`]'s memory in words.
 pub const WORDS: usize = 512;
 
 const WORD_BITS: u32 = u64::BITS;
 
-/// The memory of a [`Window`]: 4 KiB, which the caller allocates.
+/// The memory of a [`RxWindow`]: 4 KiB, which the caller allocates.
 pub type Bits = [u64; WORDS];
 
 /// The window of received DDP-SSNs.
 #[derive(Clone, Debug)]
-pub struct Window<B> {
-    // INVARIANT: a bit is set exactly if its number was placed and is at or above `reached`.
+pub struct RxWindow<B> {
+    // INVARIANT: a bit is set exactly if its number was placed and is at or above `in_order_upto`.
     bits: B,
-    reached: Turn,
-    placing: Option<Turn>,
+    in_order_upto: Seq,
+    placing: Option<Seq>,
 }
 
-impl<B: DerefMut<Target = Bits>> Window<B> {
+impl<B: DerefMut<Target = Bits>> RxWindow<B> {
     /// Creates the window of a new session, over memory that is cleared here.
     pub fn new(mut bits: B) -> Self {
         bits.fill(0);
         Self {
             bits,
-            reached: 0,
+            in_order_upto: 0,
             placing: None,
         }
     }
 
     /// Returns the word and the bit of a sequence number. The ring has 32,768 bits.
-    fn place(turn: Turn) -> (usize, u64) {
-        let number = u32::from(low_u16(turn)) & 0x7fff;
+    fn place(seq: Seq) -> (usize, u64) {
+        let number = u32::from(low_u16(seq)) & 0x7fff;
         let word = usize::try_from(number / WORD_BITS).unwrap_or_default();
         // A rotation wraps within the word, so only the position in it counts.
         (word, 1_u64.rotate_left(number))
     }
 
-    fn is_set(&self, turn: Turn) -> bool {
-        let (word, bit) = Self::place(turn);
+    fn is_set(&self, seq: Seq) -> bool {
+        let (word, bit) = Self::place(seq);
         let word = self.bits.get(word).copied();
         word.unwrap_or_default() & bit != 0
     }
 
-    fn flip(&mut self, turn: Turn) {
-        let (word, bit) = Self::place(turn);
+    fn flip(&mut self, seq: Seq) {
+        let (word, bit) = Self::place(seq);
         if let Some(word) = self.bits.get_mut(word) {
             *word ^= bit;
         }
     }
 
     /// Returns the sequence number of a chunk that could arrive now.
-    pub fn turn(&self, ssn: u16) -> Result<Turn, Invalid> {
-        let ahead = ahead_u16(ssn, self.reached).ok_or(Invalid::Repeated)?;
+    pub fn seq(&self, ssn: u16) -> Result<Seq, Invalid> {
+        let ahead = ahead_u16(ssn, self.in_order_upto).ok_or(Invalid::Repeated)?;
         if ahead >= MAX_OUTSTANDING {
             return Err(Invalid::Window);
         }
-        let turn = self.reached.saturating_add(u64::from(ahead));
-        match self.is_set(turn) {
+        let seq = self.in_order_upto.saturating_add(u64::from(ahead));
+        match self.is_set(seq) {
             true => Err(Invalid::Repeated),
-            false => Ok(turn),
+            false => Ok(seq),
         }
     }
 
     /// Takes note of a control message, which has nothing to place. Returns its sequence number.
-    pub fn pass(&mut self, ssn: u16) -> Result<Turn, Invalid> {
-        let turn = self.arrive(ssn)?;
+    pub fn pass(&mut self, ssn: u16) -> Result<Seq, Invalid> {
+        let seq = self.arrive(ssn)?;
         self.placed();
-        Ok(turn)
+        Ok(seq)
     }
 }
 
-impl<B: DerefMut<Target = Bits>> Order for Window<B> {
+impl<B: DerefMut<Target = Bits>> Order for RxWindow<B> {
     type Key = u16;
 
     const IN_ORDER: bool = false;
 
-    fn arrive(&mut self, ssn: u16) -> Result<Turn, Invalid> {
+    fn arrive(&mut self, ssn: u16) -> Result<Seq, Invalid> {
         if self.placing.is_some() {
             return Err(Invalid::Busy);
         }
-        let turn = self.turn(ssn)?;
-        self.placing = Some(turn);
-        Ok(turn)
+        let seq = self.seq(ssn)?;
+        self.placing = Some(seq);
+        Ok(seq)
     }
 
     fn placed(&mut self) {
-        let Some(turn) = self.placing.take() else {
+        let Some(seq) = self.placing.take() else {
             return;
         };
-        self.flip(turn);
-        while self.is_set(self.reached) {
-            self.flip(self.reached);
-            self.reached = self.reached.saturating_add(1);
+        self.flip(seq);
+        while self.is_set(self.in_order_upto) {
+            self.flip(self.in_order_upto);
+            self.in_order_upto = self.in_order_upto.saturating_add(1);
         }
     }
 
     #[inline]
-    fn reached(&self) -> Turn {
-        self.reached
+    fn in_order_upto(&self) -> Seq {
+        self.in_order_upto
     }
 }
 
 /// The DDP-SSNs of the chunks that this end sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Numbers {
-    next: Turn,
+pub struct TxWindow {
+    next: Seq,
     outstanding: u16,
 }
 
-impl Numbers {
+impl TxWindow {
     /// Creates those of a new session.
     #[inline]
     pub const fn new() -> Self {
@@ -157,7 +157,7 @@ impl Numbers {
     /// queueing and its reading. The caller holds the lock of the socket and verifies that no chunk
     /// is unacknowledged before it calls this.
     #[inline]
-    pub fn dry(&mut self) {
+    pub fn sender_dry(&mut self) {
         self.outstanding = 0;
     }
 
@@ -167,7 +167,7 @@ impl Numbers {
     /// Under load there may never be a moment when everything is acknowledged. But unacknowledged
     /// chunks occupy the send buffer, so its fill level bounds their number.
     #[inline]
-    pub fn at_most(&mut self, outstanding: u16) {
+    pub fn limit_to(&mut self, outstanding: u16) {
         self.outstanding = self.outstanding.min(outstanding);
     }
 
@@ -182,8 +182,8 @@ impl Numbers {
 mod tests {
     use super::*;
 
-    fn window() -> Window<Box<Bits>> {
-        Window::new(Box::new([!0; WORDS]))
+    fn window() -> RxWindow<Box<Bits>> {
+        RxWindow::new(Box::new([!0; WORDS]))
     }
 
     #[test]
@@ -191,11 +191,11 @@ mod tests {
         let mut window = window();
         assert_eq!(window.pass(1), Ok(1));
         assert_eq!(window.pass(3), Ok(3));
-        assert_eq!(window.reached(), 0);
+        assert_eq!(window.in_order_upto(), 0);
         assert_eq!(window.pass(0), Ok(0));
-        assert_eq!(window.reached(), 2);
+        assert_eq!(window.in_order_upto(), 2);
         assert_eq!(window.pass(2), Ok(2));
-        assert_eq!(window.reached(), 4);
+        assert_eq!(window.in_order_upto(), 4);
     }
 
     #[test]
@@ -218,88 +218,88 @@ mod tests {
     }
 
     #[test]
-    fn numbers_wrap_and_turns_do_not() {
+    fn ssns_wrap_and_sequence_numbers_do_not() {
         let mut window = window();
-        for turn in 0..200_000 {
-            assert_eq!(window.pass(low_u16(turn)), Ok(turn));
+        for seq in 0..200_000 {
+            assert_eq!(window.pass(low_u16(seq)), Ok(seq));
         }
-        assert_eq!(window.reached(), 200_000);
+        assert_eq!(window.in_order_upto(), 200_000);
         // Backwards, from the farthest on.
-        for turn in (200_000..200_000 + 32_767).rev() {
-            assert_eq!(window.pass(low_u16(turn)), Ok(turn));
+        for seq in (200_000..200_000 + 32_767).rev() {
+            assert_eq!(window.pass(low_u16(seq)), Ok(seq));
         }
-        assert_eq!(window.reached(), 232_767);
+        assert_eq!(window.in_order_upto(), 232_767);
         assert!(window.bits.iter().all(|word| *word == 0));
     }
 
     #[test]
-    fn turn_is_not_reached_before_it_is_placed() {
+    fn segment_is_not_in_order_before_it_is_placed() {
         let mut window = window();
         assert_eq!(window.arrive(0), Ok(0));
         assert_eq!(window.arrive(1), Err(Invalid::Busy));
-        assert_eq!(window.reached(), 0);
+        assert_eq!(window.in_order_upto(), 0);
         window.placed();
         window.placed();
-        assert_eq!(window.reached(), 1);
+        assert_eq!(window.in_order_upto(), 1);
     }
 
     /// The memory still has the bits of the previous session.
     #[test]
     fn numbers_of_a_session_begin_with_0() {
         let mut bits = Box::new([0; WORDS]);
-        let mut window = Window::new(&mut *bits);
+        let mut window = RxWindow::new(&mut *bits);
         for ssn in [0, 1, 5, 9] {
             window.pass(ssn).unwrap();
         }
-        let mut window = Window::new(bits);
-        assert_eq!(window.reached(), 0);
+        let mut window = RxWindow::new(bits);
+        assert_eq!(window.in_order_upto(), 0);
         for ssn in 0..10 {
             assert_eq!(window.pass(ssn), Ok(u64::from(ssn)));
         }
-        let mut numbers = Numbers::new();
-        numbers.sent();
-        assert_eq!(numbers.peek(), Some(1));
-        assert_eq!(Numbers::new().peek(), Some(0));
+        let mut tx_window = TxWindow::new();
+        tx_window.sent();
+        assert_eq!(tx_window.peek(), Some(1));
+        assert_eq!(TxWindow::new().peek(), Some(0));
     }
 
     #[test]
-    fn turn_is_that_of_the_chunk_that_arrives() {
+    fn sequence_number_is_that_of_the_chunk_that_arrives() {
         let mut window = window();
         for ssn in [5, 0, 0xffff, 32_766, 32_767] {
-            let told = window.turn(ssn);
-            assert_eq!(window.turn(ssn), told);
-            assert_eq!(window.pass(ssn), told);
+            let seq = window.seq(ssn);
+            assert_eq!(window.seq(ssn), seq);
+            assert_eq!(window.pass(ssn), seq);
         }
-        assert_eq!(window.turn(5), Err(Invalid::Repeated));
+        assert_eq!(window.seq(5), Err(Invalid::Repeated));
     }
 
     #[test]
     fn send_buffer_bounds_what_is_on_its_way() {
-        let mut numbers = Numbers::new();
+        let mut tx_window = TxWindow::new();
         for _ in 0..MAX_OUTSTANDING {
-            numbers.sent();
+            tx_window.sent();
         }
-        numbers.at_most(u16::MAX);
-        assert_eq!(numbers.peek(), None);
-        numbers.at_most(2);
-        assert_eq!(numbers.peek(), Some(MAX_OUTSTANDING));
-        assert!(!numbers.is_dry());
-        numbers.at_most(0);
-        assert!(numbers.is_dry());
-        numbers.at_most(9);
-        assert!(numbers.is_dry());
+        tx_window.limit_to(u16::MAX);
+        assert_eq!(tx_window.peek(), None);
+        tx_window.limit_to(2);
+        assert_eq!(tx_window.peek(), Some(MAX_OUTSTANDING));
+        assert!(!tx_window.is_dry());
+        tx_window.limit_to(0);
+        assert!(tx_window.is_dry());
+        tx_window.limit_to(9);
+        assert!(tx_window.is_dry());
     }
 
     #[test]
     fn sender_stops_before_the_numbers_are_ambiguous() {
-        let mut numbers = Numbers::new();
+        let mut tx_window = TxWindow::new();
         for ssn in 0..MAX_OUTSTANDING {
-            assert_eq!(numbers.peek(), Some(ssn));
-            numbers.sent();
+            assert_eq!(tx_window.peek(), Some(ssn));
+            tx_window.sent();
         }
-        assert_eq!(numbers.peek(), None);
-        numbers.dry();
-        assert!(numbers.is_dry());
-        assert_eq!(numbers.peek(), Some(MAX_OUTSTANDING));
+        assert_eq!(tx_window.peek(), None);
+        tx_window.sender_dry();
+        assert!(tx_window.is_dry());
+        assert_eq!(tx_window.peek(), Some(MAX_OUTSTANDING));
     }
 }

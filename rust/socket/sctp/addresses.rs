@@ -6,12 +6,12 @@
 //! Each end offers its own when the association is set up, and SCTP sends to another address of the
 //! peer when one does not answer.
 
-use crate::owned::Socket;
+use crate::socket::Socket;
 use core::net::IpAddr;
 use core::net::SocketAddr;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering;
-use iwraw::addr::RawAddr;
+use iwraw::addr::SockAddr;
 use iwraw::errno::eaddrnotavail;
 use kernel::error::code::EINVAL;
 use kernel::error::to_result;
@@ -21,10 +21,10 @@ use kernel::str::CStrExt;
 
 /// The number of retransmissions until an association with several paths is given up. Those of all
 /// paths count, so there are more than of one path.
-const MOST_REPETITIONS: u16 = 20;
+const MAX_RETRANSMISSIONS: u16 = 20;
 
 /// An address was refused, and the log says so.
-static LOGGED: AtomicBool = AtomicBool::new(false);
+static WARNED: AtomicBool = AtomicBool::new(false);
 
 /// Parses a list of addresses with commas between them.
 pub(crate) fn parse(list: &str) -> impl Iterator<Item = Result<IpAddr>> + '_ {
@@ -67,7 +67,7 @@ pub fn contains(address: IpAddr) -> bool {
 /// Says whether SCTP offers `other` to a peer that it talks to from `first`: the address of a
 /// private network means nothing elsewhere. If it were bound nevertheless, it could be all that is
 /// offered.
-pub(crate) fn goes_with(other: IpAddr, first: IpAddr) -> bool {
+pub(crate) fn is_same_scope(other: IpAddr, first: IpAddr) -> bool {
     match (other, first) {
         (IpAddr::V4(other), IpAddr::V4(first)) => {
             let is_benchmark = |octets: [u8; 4]| octets[0] == 198 && octets[1] & 0xfe == 18;
@@ -87,13 +87,13 @@ pub(crate) fn goes_with(other: IpAddr, first: IpAddr) -> bool {
 /// Binds `socket`, which is bound to `first` and has no association, to the secondary addresses of
 /// the same scope, as far as its namespace has them and nobody listens there; and to no other one
 /// of IPv4. To be called again when they may have changed. Sleeps for the socket's lock.
-pub(super) fn bind_others(socket: &Socket, first: SocketAddr) {
+pub(super) fn bind_secondary(socket: &Socket, first: SocketAddr) {
     let mut any = false;
     for other in all().flatten() {
-        if other == first.ip() || !goes_with(other, first.ip()) {
+        if other == first.ip() || !is_same_scope(other, first.ip()) {
             continue;
         }
-        match bind_also(socket, other) {
+        match bind_additional(socket, other) {
             Ok(()) => any = true,
             // It is bound already.
             Err(error) if error == EINVAL => (),
@@ -106,7 +106,7 @@ pub(super) fn bind_others(socket: &Socket, first: SocketAddr) {
                 }
             }
             Err(error) => {
-                if !LOGGED.swap(true, Ordering::Relaxed) {
+                if !WARNED.swap(true, Ordering::Relaxed) {
                     pr_warn!("peers of {first:?} are not offered {other:?}: {error:?}; this is logged once\n");
                 }
             }
@@ -114,7 +114,7 @@ pub(super) fn bind_others(socket: &Socket, first: SocketAddr) {
     }
     if any {
         let more = iwraw::sctp_assocparams {
-            sasoc_asocmaxrxt: MOST_REPETITIONS,
+            sasoc_asocmaxrxt: MAX_RETRANSMISSIONS,
             ..Default::default()
         };
         // Without it, fewer failures are survived.
@@ -123,9 +123,9 @@ pub(super) fn bind_others(socket: &Socket, first: SocketAddr) {
 }
 
 /// Binds it to one more address.
-pub(crate) fn bind_also(socket: &Socket, other: IpAddr) -> Result {
+pub(crate) fn bind_additional(socket: &Socket, other: IpAddr) -> Result {
     // The port is that of the socket.
-    let mut raw = RawAddr::from(SocketAddr::new(other, 0));
+    let mut raw = SockAddr::from(SocketAddr::new(other, 0));
     let len = i32::try_from(raw.len())?;
     // SAFETY: `socket` owns the socket, and C takes its lock itself. It reads the address, and
     // writes the port there, during the call.
@@ -134,7 +134,7 @@ pub(crate) fn bind_also(socket: &Socket, other: IpAddr) -> Result {
 
 /// Unbinds an address. Fails if it is not bound.
 fn unbind(socket: &Socket, other: IpAddr) -> Result {
-    let raw = RawAddr::from(SocketAddr::new(other, 0));
+    let raw = SockAddr::from(SocketAddr::new(other, 0));
     socket.set_option(
         iwraw::IPPROTO_SCTP,
         iwraw::SCTP_SOCKOPT_BINDX_REM,

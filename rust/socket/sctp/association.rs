@@ -2,16 +2,16 @@
 
 //! An SCTP association with one peer.
 
-use crate::hook::Events;
-use crate::hook::Hooked;
-use crate::owned::Protocol;
-use crate::owned::Socket;
+use crate::callbacks::CallbackGuard;
+use crate::callbacks::Events;
 use crate::sctp::addresses;
 use crate::sctp::control::ReceiveInfo;
 use crate::sctp::control::SendInfo;
 use crate::sctp::notification::Notification;
-use crate::sctp::room::Room;
 use crate::sctp::settings::Settings;
+use crate::sctp::write_space::WriteSpace;
+use crate::socket::Protocol;
+use crate::socket::Socket;
 use core::ffi::c_void;
 use core::net::SocketAddr;
 use iwraw::addr::Net;
@@ -23,7 +23,7 @@ use kernel::sync::Arc;
 
 /// The outcome of receiving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrived {
+pub enum Received {
     /// There is nothing. [`Event::Readable`](crate::Event::Readable) reports something.
     Nothing,
     /// The peer will send no more.
@@ -42,7 +42,7 @@ pub enum Arrived {
         whole: bool,
     },
     /// A notification of SCTP.
-    Told(Notification),
+    Notification(Notification),
 }
 
 /// The outcome of sending a chunk.
@@ -62,7 +62,7 @@ pub enum Sent {
 /// Its owner has a worker that is the only one to send and to receive, which `&mut` guarantees.
 pub struct Association<E: Events> {
     /// [`None`] once the callbacks are restored.
-    hooked: Option<(Hooked<E>, Room<E>)>,
+    callbacks: Option<(CallbackGuard<E>, WriteSpace<E>)>,
     socket: Socket,
 }
 
@@ -83,7 +83,7 @@ impl<E: Events> Association<E> {
         let socket = Socket::new(net, &remote, Protocol::Sctp)?;
         settings.apply(&socket)?;
         socket.bind_or_any_port(local)?;
-        addresses::bind_others(&socket, local);
+        addresses::bind_secondary(&socket, local);
         let association = Self::new(socket, events)?;
         association.socket.start_connecting(remote)?;
         Ok(association)
@@ -93,14 +93,14 @@ impl<E: Events> Association<E> {
     pub(super) fn new(socket: Socket, events: Arc<E>) -> Result<Self> {
         // After a failure the socket is released, and so must not have the wait queue entry: the
         // callbacks come first, and are restored again.
-        let hooked = Hooked::new(&socket, events.clone())?;
-        match Room::put_on(&socket, events) {
-            Ok(room) => Ok(Self {
-                hooked: Some((hooked, room)),
+        let callbacks = CallbackGuard::new(&socket, events.clone())?;
+        match WriteSpace::new(&socket, events) {
+            Ok(write_space) => Ok(Self {
+                callbacks: Some((callbacks, write_space)),
                 socket,
             }),
             Err(error) => {
-                hooked.take_off(&socket);
+                callbacks.restore(&socket);
                 Err(error)
             }
         }
@@ -110,7 +110,7 @@ impl<E: Events> Association<E> {
     /// the socket's lock.
     ///
     /// An error is the association's.
-    pub fn receive(&mut self, buffer: &mut [u8]) -> Result<Arrived> {
+    pub fn receive(&mut self, buffer: &mut [u8]) -> Result<Received> {
         let mut vector = iwraw::kvec {
             iov_base: buffer.as_mut_ptr().cast::<c_void>(),
             iov_len: buffer.len(),
@@ -137,7 +137,7 @@ impl<E: Events> Association<E> {
                 // Before there is an association the socket is not connected.
                 let nothing = error == EAGAIN || error == enotconn();
                 return if nothing {
-                    Ok(Arrived::Nothing)
+                    Ok(Received::Nothing)
                 } else {
                     Err(error)
                 };
@@ -146,25 +146,27 @@ impl<E: Events> Association<E> {
         let whole = message.msg_flags & iwraw::MSG_EOR != 0;
         if message.msg_flags & iwraw::sctp_msg_flags_MSG_NOTIFICATION != 0 {
             let octets = buffer.get(..len).unwrap_or_default();
-            return Ok(Arrived::Told(Notification::parse(octets)));
+            return Ok(Received::Notification(Notification::parse(octets)));
         }
         match info.get() {
-            Some((stream, ppid, unordered)) => Ok(Arrived::Chunk {
+            Some((stream, ppid, unordered)) => Ok(Received::Chunk {
                 len,
                 stream,
                 ppid,
                 unordered,
                 whole,
             }),
-            None => Ok(Arrived::End),
+            None => Ok(Received::End),
         }
     }
 
     /// Requests one [`Event::Writable`](crate::Event::Writable) when chunks are acknowledged or
     /// there is more space. Returns true if that was not requested before: then it may have
     /// happened already. Does not sleep.
-    pub fn wants_room(&self) -> bool {
-        self.hooked.as_ref().is_some_and(|(_, room)| room.want())
+    pub fn request_write_space(&self) -> bool {
+        self.callbacks
+            .as_ref()
+            .is_some_and(|(_, write_space)| write_space.request())
     }
 
     /// Sends a chunk, unordered, on stream 0. SCTP copies it. Sleeps, but does not wait for the
@@ -173,11 +175,11 @@ impl<E: Events> Association<E> {
     /// An error is the association's.
     pub fn send(&mut self, ppid: u32, chunk: &[u8]) -> Result<Sent> {
         loop {
-            return match self.hand_over(ppid, chunk) {
+            return match self.send_chunk(ppid, chunk) {
                 Ok(()) => Ok(Sent::Done),
                 Err(error) if error == EAGAIN => {
                     // There may be space since it was refused, which nobody reported.
-                    if self.wants_room() {
+                    if self.request_write_space() {
                         continue;
                     }
                     Ok(Sent::Full)
@@ -190,7 +192,7 @@ impl<E: Events> Association<E> {
         }
     }
 
-    fn hand_over(&mut self, ppid: u32, chunk: &[u8]) -> Result {
+    fn send_chunk(&mut self, ppid: u32, chunk: &[u8]) -> Result {
         let mut vector = iwraw::kvec {
             iov_base: chunk.as_ptr().cast_mut().cast::<c_void>(),
             iov_len: chunk.len(),
@@ -262,9 +264,9 @@ impl<E: Events> Association<E> {
 
     /// Ends the events: none is reported when this returns. Sleeps.
     fn detach(&mut self) {
-        if let Some((hooked, room)) = self.hooked.take() {
-            room.take_off(&self.socket);
-            hooked.take_off(&self.socket);
+        if let Some((callbacks, write_space)) = self.callbacks.take() {
+            write_space.restore(&self.socket);
+            callbacks.restore(&self.socket);
         }
     }
 

@@ -2,13 +2,13 @@
 
 //! Listening for SCTP associations.
 
-use crate::hook::Events;
+use crate::callbacks::Events;
 use crate::listening_socket;
-use crate::owned::Protocol;
-use crate::owned::Socket;
 use crate::sctp::addresses;
 use crate::sctp::association::Association;
 use crate::sctp::settings::Settings;
+use crate::socket::Protocol;
+use crate::socket::Socket;
 use core::net::SocketAddr;
 use iwraw::addr::Net;
 use kernel::prelude::*;
@@ -47,14 +47,14 @@ impl<E: Events> Listener<E> {
         // Secondary addresses must exist.
         socket.set_option(iwraw::IPPROTO_IP, iwraw::IP_FREEBIND, &0_u32)?;
         let listener = Self::listen(socket, backlog, events)?;
-        listener.offer_others(address);
+        listener.update_addresses(address);
         Ok(listener)
     }
 
     /// Updates the [secondary addresses](super::check_addresses) that peers of this listener, which
     /// is at `address`, are offered. Sleeps for the socket's lock.
-    pub fn offer_others(&self, address: SocketAddr) {
-        addresses::bind_others(&self.socket, address);
+    pub fn update_addresses(&self, address: SocketAddr) {
+        addresses::bind_secondary(&self.socket, address);
     }
 }
 

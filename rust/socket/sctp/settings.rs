@@ -3,7 +3,7 @@
 //! Socket options, set before a socket connects or listens. Children of a listener inherit all of
 //! them.
 
-use crate::owned::Socket;
+use crate::socket::Socket;
 use kernel::error::Result;
 
 /// Socket options of an association.
@@ -14,9 +14,9 @@ pub struct Settings {
     /// Streams in each direction.
     pub streams: u16,
     /// The least retransmission timeout, in milliseconds.
-    pub least_rto_ms: u32,
+    pub min_rto_ms: u32,
     /// The greatest retransmission timeout, in milliseconds.
-    pub most_rto_ms: u32,
+    pub max_rto_ms: u32,
     /// The size of the receive buffer in octets, of which half is the window.
     pub receive_buffer: u32,
     /// The size of the send buffer in octets, with the overhead of SCTP for each chunk.
@@ -24,7 +24,7 @@ pub struct Settings {
 }
 
 /// The initial retransmission timeout, without a measurement, in milliseconds.
-const FIRST_RTO_MS: u32 = 1_000;
+const INITIAL_RTO_MS: u32 = 1_000;
 
 impl Settings {
     /// Sets the options of `socket`, which has no association yet. Sleeps.
@@ -55,9 +55,9 @@ impl Settings {
             iwraw::IPPROTO_SCTP,
             iwraw::SCTP_RTOINFO,
             &iwraw::sctp_rtoinfo {
-                srto_initial: FIRST_RTO_MS.clamp(self.least_rto_ms, self.most_rto_ms),
-                srto_min: self.least_rto_ms,
-                srto_max: self.most_rto_ms,
+                srto_initial: INITIAL_RTO_MS.clamp(self.min_rto_ms, self.max_rto_ms),
+                srto_min: self.min_rto_ms,
+                srto_max: self.max_rto_ms,
                 ..Default::default()
             },
         )?;

@@ -3,11 +3,11 @@
 //! Secondary addresses of an association.
 
 use super::fixture::LOOPBACK;
-use crate::owned::Protocol;
-use crate::owned::Socket;
-use crate::sctp::addresses::bind_also;
-use crate::sctp::addresses::goes_with;
+use crate::sctp::addresses::bind_additional;
+use crate::sctp::addresses::is_same_scope;
 use crate::sctp::addresses::parse;
+use crate::socket::Protocol;
+use crate::socket::Socket;
 use core::net::IpAddr;
 use core::net::Ipv4Addr;
 use core::net::Ipv6Addr;
@@ -51,14 +51,14 @@ pub(super) fn addresses_are_of_one_scope() -> Result<bool> {
     let others = together.map(|(other, _)| other);
     Ok(others.into_iter().all(|other| {
         let mut firsts = all.into_iter();
-        firsts.all(|first| goes_with(other, first) == expected(other, first))
+        firsts.all(|first| is_same_scope(other, first) == expected(other, first))
     }))
 }
 
 pub(super) fn addresses_are_of_this_host() -> Result<bool> {
     let socket = Socket::new(&Net::init(), &LOOPBACK, Protocol::Sctp)?;
     socket.bind(LOOPBACK)?;
-    let ours = bind_also(&socket, Ipv4Addr::new(127, 0, 0, 2).into());
-    let other = bind_also(&socket, Ipv4Addr::new(192, 0, 2, 77).into());
+    let ours = bind_additional(&socket, Ipv4Addr::new(127, 0, 0, 2).into());
+    let other = bind_additional(&socket, Ipv4Addr::new(192, 0, 2, 77).into());
     Ok(ours.is_ok() && other.is_err())
 }

@@ -12,11 +12,11 @@ use super::fixture::Seen;
 use super::fixture::Watch;
 use super::fixture::HEAD;
 use super::shortage::Shortage;
-use crate::Connection;
+use crate::ConnState;
 use crate::Next;
-use crate::Octets;
+use crate::SendBuf;
 use crate::Settings;
-use crate::State;
+use crate::TcpConn;
 use crate::Then;
 use crate::MAX_FRAME;
 use kernel::prelude::*;
@@ -31,7 +31,7 @@ pub(super) fn larger_than_the_receive_buffer() -> Result<bool> {
     let mut pair = Pair::new(&SMALL)?;
     for (number, portion) in [1_448, 60_000, 333].into_iter().enumerate() {
         let whole = frame(60_000, number)?;
-        let look = |far: &mut Connection<Watch>| take(far, &whole);
+        let look = |far: &mut TcpConn<Watch>| take(far, &whole);
         if !exchange(&mut pair, &whole, portion, 1, look)? {
             return Ok(false);
         }
@@ -50,7 +50,7 @@ pub(super) fn frames_come_in_order() -> Result<bool> {
         lens.push(len, GFP_KERNEL)?;
     }
     let mut number = 0;
-    let look = |far: &mut Connection<Watch>| {
+    let look = |far: &mut TcpConn<Watch>| {
         let expected = frame(*lens.get(number).ok_or(EINVAL)?, number)?;
         let seen = take(far, &expected)?;
         if let Seen::Frame = seen {
@@ -65,7 +65,7 @@ pub(super) fn greatest_length_arrives() -> Result<bool> {
     let mut pair = Pair::new(&Settings::default())?;
     for number in 0..3 {
         let whole = frame(MAX_FRAME, number)?;
-        let look = |far: &mut Connection<Watch>| take(far, &whole);
+        let look = |far: &mut TcpConn<Watch>| take(far, &whole);
         if !exchange(&mut pair, &whole, MAX_FRAME, 1, look)? {
             return Ok(false);
         }
@@ -78,7 +78,7 @@ pub(super) fn shortage_loses_nothing() -> Result<bool> {
     let whole = frame(60_000, 0)?;
     let _shortage = Shortage::begin();
     let mut refused = 0;
-    let look = |far: &mut Connection<Watch>| match take(far, &whole) {
+    let look = |far: &mut TcpConn<Watch>| match take(far, &whole) {
         Err(error) if error == ENOMEM => {
             refused += 1;
             // The receiver polls as long as there is a part.
@@ -94,7 +94,7 @@ pub(super) fn stream_ends_within() -> Result<bool> {
     let whole = frame(30_000, 0)?;
     let mut rest = whole.get(..20_000).ok_or(EINVAL)?;
     let sent = wait(|| {
-        if let Ok(taken) = pair.near.send([Octets::from(rest)], Then::Push) {
+        if let Ok(taken) = pair.near.send([SendBuf::from(rest)], Then::Push) {
             rest = rest.get(taken..).unwrap_or_default();
         }
         let looked = pair
@@ -112,5 +112,5 @@ pub(super) fn stream_ends_within() -> Result<bool> {
                 )
             })
         })
-        && pair.far.state() == State::PeerClosed)
+        && pair.far.state() == ConnState::PeerClosed)
 }

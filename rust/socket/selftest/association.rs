@@ -6,15 +6,15 @@ use super::fixture::pause;
 use super::fixture::wait;
 use super::fixture::Watch;
 use super::fixture::LOOPBACK;
-use crate::hook::Originals;
-use crate::owned::Protocol;
-use crate::owned::Socket;
-use crate::sctp::Arrived;
+use crate::callbacks::SavedCallbacks;
 use crate::sctp::Association;
 use crate::sctp::Listener;
 use crate::sctp::Notification;
+use crate::sctp::Received;
 use crate::sctp::Sent;
 use crate::sctp::Settings;
+use crate::socket::Protocol;
+use crate::socket::Socket;
 use crate::Event;
 use crate::Net;
 use core::net::Ipv6Addr;
@@ -26,8 +26,8 @@ use kernel::sync::Arc;
 const SETTINGS: Settings = Settings {
     adaptation: 7,
     streams: 3,
-    least_rto_ms: 500,
-    most_rto_ms: 2_000,
+    min_rto_ms: 500,
+    max_rto_ms: 2_000,
     receive_buffer: 1 << 20,
     send_buffer: 1 << 20,
 };
@@ -54,10 +54,10 @@ impl End {
     }
 
     /// Waits for the next chunk or notification.
-    fn next(&mut self) -> Result<Arrived> {
+    fn next(&mut self) -> Result<Received> {
         for _ in 0..10_000 {
             match self.association.receive(&mut self.buffer)? {
-                Arrived::Nothing => pause(),
+                Received::Nothing => pause(),
                 arrived => return Ok(arrived),
             }
         }
@@ -88,11 +88,11 @@ fn pair(address: SocketAddr) -> Result<(End, End)> {
     let watch = Watch::new()?;
     let accepted = listener.accept()?.ok_or(EAGAIN)?;
     let mut far = End::new(accepted.attach(watch.clone())?, watch)?;
-    let up = Arrived::Told(Notification::Up {
+    let up = Received::Notification(Notification::Up {
         outbound: 3,
         inbound: 3,
     });
-    let adaptation = Arrived::Told(Notification::Adaptation(7));
+    let adaptation = Received::Notification(Notification::Adaptation(7));
     for end in [&mut near, &mut far] {
         if end.next()? != up || end.next()? != adaptation {
             return Err(EINVAL);
@@ -130,8 +130,8 @@ pub(super) fn both_hear_over_ipv6() -> Result<bool> {
 pub(super) fn nobody_listens() -> Result<bool> {
     let address = listen(LOOPBACK, Watch::new()?)?.local_address()?;
     let mut end = connect(address)?;
-    let told = end.next()?;
-    Ok(told == Arrived::Told(Notification::NotUp)
+    let received = end.next()?;
+    Ok(received == Received::Notification(Notification::NotUp)
         && end.association.error() == Some(econnrefused()))
 }
 
@@ -139,7 +139,7 @@ pub(super) fn chunk_is_whole() -> Result<bool> {
     let (mut near, mut far) = pair(LOOPBACK)?;
     for len in [1, 2, 1000, LONGEST] {
         let sent = octets(len)?;
-        let expected = Arrived::Chunk {
+        let expected = Received::Chunk {
             len,
             stream: 0,
             ppid: PPID,
@@ -160,7 +160,7 @@ pub(super) fn rest_of_a_chunk_is_next() -> Result<bool> {
     let (mut near, mut far) = pair(LOOPBACK)?;
     let sent = octets(LONGEST + 10)?;
     near.association.send(PPID, &sent)?;
-    let part = |len, whole| Arrived::Chunk {
+    let part = |len, whole| Received::Chunk {
         len,
         stream: 0,
         ppid: PPID,
@@ -183,7 +183,7 @@ pub(super) fn too_long_is_refused() -> Result<bool> {
     let first = far.next()?;
     Ok(refused == Sent::TooLong
         && taken == Sent::Done
-        && matches!(first, Arrived::Chunk { len: LONGEST, .. }))
+        && matches!(first, Received::Chunk { len: LONGEST, .. }))
 }
 
 pub(super) fn full_buffer_wakes() -> Result<bool> {
@@ -196,7 +196,7 @@ pub(super) fn full_buffer_wakes() -> Result<bool> {
     let before = near.watch.count(Event::Writable);
     let unacknowledged = near.association.unacknowledged();
     for _ in 0..chunks {
-        if !matches!(far.next()?, Arrived::Chunk { whole: true, .. }) {
+        if !matches!(far.next()?, Received::Chunk { whole: true, .. }) {
             return Ok(false);
         }
     }
@@ -212,15 +212,15 @@ pub(super) fn full_buffer_wakes() -> Result<bool> {
 pub(super) fn acknowledgement_is_seen_and_takes_no_memory() -> Result<bool> {
     let (mut near, mut far) = pair(LOOPBACK)?;
     near.association.send(PPID, &[1])?;
-    let asked = near.association.wants_room();
+    let asked = near.association.request_write_space();
     let before = near.watch.count(Event::Writable);
     far.next()?;
     let woken = near.association.unacknowledged() == 0
         || wait(|| near.watch.count(Event::Writable) > before);
     let acknowledged = wait(|| near.association.unacknowledged() == 0);
     // SCTP queues no notification that somebody would have to receive.
-    let told = near.association.receive(&mut near.buffer)?;
-    Ok(asked && woken && acknowledged && told == Arrived::Nothing)
+    let received = near.association.receive(&mut near.buffer)?;
+    Ok(asked && woken && acknowledged && received == Received::Nothing)
 }
 
 pub(super) fn accepted_has_functions_of_c() -> Result<bool> {
@@ -232,18 +232,18 @@ pub(super) fn accepted_has_functions_of_c() -> Result<bool> {
     }
     let accepted = listener.accept()?.ok_or(EAGAIN)?;
     let fresh = Socket::new(&Net::init(), &LOOPBACK, Protocol::Sctp)?;
-    Ok(Originals::are_same(&accepted.socket, &fresh)
-        && !Originals::are_same(&listener.socket, &fresh)
+    Ok(SavedCallbacks::are_same(&accepted.socket, &fresh)
+        && !SavedCallbacks::are_same(&listener.socket, &fresh)
         && near.association.error().is_none())
 }
 
 pub(super) fn end_and_loss_differ() -> Result<bool> {
     let (mut near, far) = pair(LOOPBACK)?;
     drop(far);
-    let ended = near.next()? == Arrived::Told(Notification::PeerShutDown);
+    let ended = near.next()? == Received::Notification(Notification::PeerShutDown);
     let (mut near, far) = pair(LOOPBACK)?;
     far.association.abort();
-    let lost = near.next()? == Arrived::Told(Notification::Lost);
+    let lost = near.next()? == Received::Notification(Notification::Lost);
     Ok(ended && lost)
 }
 
@@ -252,21 +252,24 @@ pub(super) fn what_was_sent_last_arrives() -> Result<bool> {
     near.association.send(PPID, &[1, 2, 3])?;
     near.association.shutdown();
     let chunk = far.next()?;
-    let told = far.next()?;
-    Ok(matches!(chunk, Arrived::Chunk { len: 3, .. })
-        && told == Arrived::Told(Notification::PeerShutDown))
+    let received = far.next()?;
+    Ok(matches!(chunk, Received::Chunk { len: 3, .. })
+        && received == Received::Notification(Notification::PeerShutDown))
 }
 
 pub(super) fn listener_goes_with_children() -> Result<bool> {
     let listener = listen(LOOPBACK, Watch::new()?)?;
     let mut near = connect(listener.local_address()?)?;
-    let up = matches!(near.next()?, Arrived::Told(Notification::Up { .. }));
+    let up = matches!(
+        near.next()?,
+        Received::Notification(Notification::Up { .. })
+    );
     drop(listener);
     // The indication, and then the end.
     near.next()?;
     Ok(up
         && matches!(
             near.next()?,
-            Arrived::Told(Notification::Lost | Notification::PeerShutDown)
+            Received::Notification(Notification::Lost | Notification::PeerShutDown)
         ))
 }

@@ -10,13 +10,13 @@ use super::fixture::wait;
 use super::fixture::Pair;
 use super::fixture::Watch;
 use super::fixture::LOOPBACK;
-use crate::Connection;
+use crate::ConnState;
 use crate::Event;
 use crate::Listener;
 use crate::Net;
-use crate::Octets;
+use crate::SendBuf;
 use crate::Settings;
-use crate::State;
+use crate::TcpConn;
 use crate::Then;
 use core::net::IpAddr;
 use core::net::Ipv4Addr;
@@ -28,9 +28,9 @@ use kernel::prelude::*;
 use kernel::time::Instant;
 use kernel::time::Monotonic;
 
-fn failed_with(connection: &Connection<Watch>, number: u32) -> bool {
+fn failed_with(connection: &TcpConn<Watch>, number: u32) -> bool {
     // CAST: Error numbers are small.
-    let expected = State::Failed(Error::from_errno(-(number as i32)));
+    let expected = ConnState::Failed(Error::from_errno(-(number as i32)));
     wait(|| connection.state() == expected)
 }
 
@@ -68,8 +68,8 @@ pub(super) fn silent_peer_times_out() -> Result<bool> {
     let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 0);
     let remote = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 99)), 20_049);
     let begin = Instant::<Monotonic>::now();
-    let near = Connection::connect(&Net::init(), local, remote, &settings, Watch::new()?)?;
-    let connecting = near.state() == State::Connecting;
+    let near = TcpConn::connect(&Net::init(), local, remote, &settings, Watch::new()?)?;
+    let connecting = near.state() == ConnState::Connecting;
     let timed_out = failed_with(&near, kernel::bindings::ETIMEDOUT);
     Ok(connecting && timed_out && begin.elapsed().as_millis() >= 1_000)
 }
@@ -78,7 +78,7 @@ pub(super) fn taken_port_is_another() -> Result<bool> {
     let settings = Settings::default();
     let (first, second) = (listen(LOOPBACK, &settings)?, listen(LOOPBACK, &settings)?);
     let (taken, remote) = (first.local_address()?, second.local_address()?);
-    let near = Connection::connect(&Net::init(), taken, remote, &settings, Watch::new()?)?;
+    let near = TcpConn::connect(&Net::init(), taken, remote, &settings, Watch::new()?)?;
     let far = accept(&second)?;
     let port = near.local_address()?.port();
     Ok(port != taken.port() && port != 0 && far.peer_address()?.port() == port)
@@ -111,7 +111,7 @@ pub(super) fn listener_has_an_interface() -> Result<bool> {
     let found = connect(here.local_address()?, &settings)?;
     let child = accept(&here)?;
     let lost = connect(elsewhere.local_address()?, &settings)?;
-    Ok(wait(|| found.state() == State::Open)
+    Ok(wait(|| found.state() == ConnState::Open)
         && child.peer_address()? == found.local_address()?
         && failed_with(&lost, kernel::bindings::ECONNREFUSED))
 }
@@ -120,10 +120,10 @@ pub(super) fn earlier_events_are_told() -> Result<bool> {
     let settings = Settings::default();
     let listener = listen(LOOPBACK, &settings)?;
     let mut near = connect(listener.local_address()?, &settings)?;
-    if !wait(|| near.state() == State::Open) {
+    if !wait(|| near.state() == ConnState::Open) {
         return Ok(false);
     }
-    near.send([Octets::from(b"early".as_slice())], Then::Push)?;
+    near.send([SendBuf::from(b"early".as_slice())], Then::Push)?;
     near.shutdown();
     let mut child = None;
     if !wait(|| {
@@ -140,5 +140,5 @@ pub(super) fn earlier_events_are_told() -> Result<bool> {
     let mut far = child.ok_or(EINVAL)?.attach(watch.clone())?;
     let told = watch.count(Event::Readable) > 0 && watch.count(Event::StateChanged) > 0;
     let there = far.receive(|frames| frames.available());
-    Ok(told && there == 5 && far.state() == State::PeerClosed)
+    Ok(told && there == 5 && far.state() == ConnState::PeerClosed)
 }

@@ -5,15 +5,15 @@
 //! A frame of the tests is its length in four octets, high one first, then octets whose values
 //! depend on their position.
 
-use crate::Connection;
+use crate::ConnState;
 use crate::Event;
 use crate::Events;
 use crate::Listener;
 use crate::Net;
 use crate::Next;
-use crate::Octets;
+use crate::SendBuf;
 use crate::Settings;
-use crate::State;
+use crate::TcpConn;
 use crate::Then;
 use core::net::Ipv4Addr;
 use core::net::SocketAddr;
@@ -33,17 +33,17 @@ pub(super) const LOOPBACK: SocketAddr =
 
 /// A counter of events.
 pub(super) struct Watch {
-    told: [Atomic<usize>; 4],
+    counts: [Atomic<usize>; 4],
 }
 
 impl Watch {
     pub(super) fn new() -> Result<Arc<Self>> {
-        let told = core::array::from_fn(|_| Atomic::new(0));
-        Ok(Arc::new(Self { told }, GFP_KERNEL)?)
+        let counts = core::array::from_fn(|_| Atomic::new(0));
+        Ok(Arc::new(Self { counts }, GFP_KERNEL)?)
     }
 
     fn counter(&self, event: Event) -> &Atomic<usize> {
-        let [readable, writable, changed, failed] = &self.told;
+        let [readable, writable, changed, failed] = &self.counts;
         match event {
             Event::Readable => readable,
             Event::Writable => writable,
@@ -59,7 +59,7 @@ impl Watch {
 
     /// Returns the number of all events.
     pub(super) fn total(&self) -> usize {
-        self.told.iter().map(|told| told.load(Relaxed)).sum()
+        self.counts.iter().map(|counts| counts.load(Relaxed)).sum()
     }
 }
 
@@ -90,14 +90,14 @@ pub(super) fn listen(address: SocketAddr, settings: &Settings) -> Result<Listene
 }
 
 /// Connects to `remote` from any port of the same address.
-pub(super) fn connect(remote: SocketAddr, settings: &Settings) -> Result<Connection<Watch>> {
+pub(super) fn connect(remote: SocketAddr, settings: &Settings) -> Result<TcpConn<Watch>> {
     let mut local = remote;
     local.set_port(0);
-    Connection::connect(&Net::init(), local, remote, settings, Watch::new()?)
+    TcpConn::connect(&Net::init(), local, remote, settings, Watch::new()?)
 }
 
 /// Waits for the next child of `listener`.
-pub(super) fn accept(listener: &Listener<Watch>) -> Result<Connection<Watch>> {
+pub(super) fn accept(listener: &Listener<Watch>) -> Result<TcpConn<Watch>> {
     for _ in 0..10_000 {
         if let Some(child) = listener.accept()? {
             return child.attach(Watch::new()?);
@@ -109,8 +109,8 @@ pub(super) fn accept(listener: &Listener<Watch>) -> Result<Connection<Watch>> {
 
 /// An established connection.
 pub(super) struct Pair {
-    pub(super) near: Connection<Watch>,
-    pub(super) far: Connection<Watch>,
+    pub(super) near: TcpConn<Watch>,
+    pub(super) far: TcpConn<Watch>,
 }
 
 impl Pair {
@@ -123,7 +123,7 @@ impl Pair {
         let listener = listen(address, settings)?;
         let near = connect(listener.local_address()?, settings)?;
         let far = accept(&listener)?;
-        match wait(|| near.state() == State::Open) {
+        match wait(|| near.state() == ConnState::Open) {
             true => Ok(Self { near, far }),
             false => Err(EAGAIN),
         }
@@ -162,14 +162,14 @@ pub(super) fn exchange(
     octets: &[u8],
     portion: usize,
     frames: usize,
-    mut look: impl FnMut(&mut Connection<Watch>) -> Result<Seen>,
+    mut look: impl FnMut(&mut TcpConn<Watch>) -> Result<Seen>,
 ) -> Result<bool> {
     let (mut rest, mut seen, mut idle) = (octets, 0, 0);
     while idle < 10_000 {
         idle += 1;
         if !rest.is_empty() {
             let now = rest.get(..portion.min(rest.len())).ok_or(EINVAL)?;
-            match pair.near.send([Octets::from(now)], Then::EndOfRecord) {
+            match pair.near.send([SendBuf::from(now)], Then::EndOfRecord) {
                 Ok(taken) => (rest, idle) = (rest.get(taken..).ok_or(EINVAL)?, 0),
                 Err(error) if error == EAGAIN => {}
                 Err(error) => return Err(error),
@@ -189,7 +189,7 @@ pub(super) fn exchange(
 }
 
 /// Takes the next frame, if it is complete, and compares it with `expected` in all possible ways.
-pub(super) fn take(connection: &mut Connection<Watch>, expected: &[u8]) -> Result<Seen> {
+pub(super) fn take(connection: &mut TcpConn<Watch>, expected: &[u8]) -> Result<Seen> {
     connection.receive(|frames| {
         let Next::Whole(frame) = frames.next(HEAD, length)? else {
             return Ok(Seen::Other);
@@ -198,7 +198,7 @@ pub(super) fn take(connection: &mut Connection<Watch>, expected: &[u8]) -> Resul
         if frame.len() != len {
             return Err(EINVAL);
         }
-        let sum = Octets::from(expected).crc32c(!0);
+        let sum = SendBuf::from(expected).crc32c(!0);
         let half = frame.crc32c(!0, 0, len / 2)?;
         if frame.crc32c(!0, 0, len)? != sum || frame.crc32c(half, len / 2, len - len / 2)? != sum {
             return Err(EINVAL);
@@ -224,7 +224,7 @@ pub(super) fn copy_to(frame: &crate::Frame<'_, '_>, offset: usize, to: &mut [u8]
 }
 
 /// Sends octets, the last of which is urgent. Returns the number that TCP took.
-pub(super) fn send_urgent(connection: &Connection<Watch>, octets: &[u8]) -> Result<usize> {
+pub(super) fn send_urgent(connection: &TcpConn<Watch>, octets: &[u8]) -> Result<usize> {
     let mut vector = iwraw::kvec {
         iov_base: octets.as_ptr().cast_mut().cast(),
         iov_len: octets.len(),

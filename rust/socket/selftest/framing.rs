@@ -14,11 +14,11 @@ use super::fixture::Pair;
 use super::fixture::Seen;
 use super::fixture::Watch;
 use super::fixture::HEAD;
-use crate::Connection;
+use crate::ConnState;
 use crate::Next;
-use crate::Octets;
+use crate::SendBuf;
 use crate::Settings;
-use crate::State;
+use crate::TcpConn;
 use crate::Then;
 use crate::MAX_FRAME;
 use crate::MAX_HEAD;
@@ -26,12 +26,12 @@ use iwraw::errno::eproto;
 use kernel::prelude::*;
 
 /// Waits until so many octets are there.
-fn arrived(connection: &mut Connection<Watch>, octets: usize) -> bool {
+fn arrived(connection: &mut TcpConn<Watch>, octets: usize) -> bool {
     wait(|| connection.receive(|frames| frames.available()) == octets)
 }
 
-fn send(connection: &mut Connection<Watch>, octets: &[u8]) -> Result<bool> {
-    Ok(connection.send([Octets::from(octets)], Then::Push)? == octets.len())
+fn send(connection: &mut TcpConn<Watch>, octets: &[u8]) -> Result<bool> {
+    Ok(connection.send([SendBuf::from(octets)], Then::Push)? == octets.len())
 }
 
 pub(super) fn frame_is_whole_however_it_was_cut() -> Result<bool> {
@@ -48,7 +48,7 @@ pub(super) fn frame_is_whole_however_it_was_cut() -> Result<bool> {
     .enumerate()
     {
         let whole = frame(len, number)?;
-        let look = |far: &mut Connection<Watch>| take(far, &whole);
+        let look = |far: &mut TcpConn<Watch>| take(far, &whole);
         if !exchange(&mut pair, &whole, portion, 1, look)? {
             return Ok(false);
         }
@@ -162,7 +162,7 @@ pub(super) fn stream_ends_between_frames_or_within() -> Result<bool> {
         let whole = frame(100, 6)?;
         send(&mut pair.near, whole.get(..octets).ok_or(EINVAL)?)?;
         pair.near.shutdown();
-        if !wait(|| pair.far.state() == State::PeerClosed) {
+        if !wait(|| pair.far.state() == ConnState::PeerClosed) {
             return Ok(false);
         }
         if octets == 100 && !matches!(take(&mut pair.far, &whole)?, Seen::Frame) {

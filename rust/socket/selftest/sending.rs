@@ -9,12 +9,12 @@ use super::fixture::wait;
 use super::fixture::Pair;
 use super::fixture::Watch;
 use super::fixture::LOOPBACK;
-use crate::Connection;
+use crate::ConnState;
 use crate::Event;
 use crate::Net;
-use crate::Octets;
+use crate::SendBuf;
 use crate::Settings;
-use crate::State;
+use crate::TcpConn;
 use crate::Then;
 use crate::MAX_PIECES;
 use kernel::error::Error;
@@ -27,7 +27,7 @@ fn fill(pair: &mut Pair) -> Result<usize> {
     loop {
         match pair
             .near
-            .send([Octets::from(octets.as_slice())], Then::Push)
+            .send([SendBuf::from(octets.as_slice())], Then::Push)
         {
             Ok(taken) => all += taken,
             Err(error) if error == EAGAIN => return Ok(all),
@@ -40,7 +40,7 @@ pub(super) fn full_connection_wakes() -> Result<bool> {
     let (settings, watch) = (Settings::default(), Watch::new()?);
     let listener = listen(LOOPBACK, &settings)?;
     let remote = listener.local_address()?;
-    let near = Connection::connect(&Net::init(), LOOPBACK, remote, &settings, watch.clone())?;
+    let near = TcpConn::connect(&Net::init(), LOOPBACK, remote, &settings, watch.clone())?;
     let far = accept(&listener)?;
     let mut pair = Pair { near, far };
     let mut left = fill(&mut pair)?;
@@ -66,12 +66,12 @@ pub(super) fn peer_that_never_receives() -> Result<bool> {
     fill(&mut pair)?;
     // CAST: Error numbers are small.
     let timed_out = Error::from_errno(-(kernel::bindings::ETIMEDOUT as i32));
-    Ok(wait(|| pair.near.state() == State::Failed(timed_out)))
+    Ok(wait(|| pair.near.state() == ConnState::Failed(timed_out)))
 }
 
 pub(super) fn too_many_pieces() -> Result<bool> {
     let mut pair = Pair::new(&Settings::default())?;
-    let octet = Octets::from([7].as_slice());
+    let octet = SendBuf::from([7].as_slice());
     let refused = pair
         .near
         .send(core::iter::repeat_n(octet, MAX_PIECES + 1), Then::Push);
@@ -80,6 +80,6 @@ pub(super) fn too_many_pieces() -> Result<bool> {
         .send(core::iter::repeat_n(octet, MAX_PIECES), Then::Push)?;
     Ok(refused == Err(EINVAL)
         && sent == MAX_PIECES
-        && pair.near.state() == State::Open
+        && pair.near.state() == ConnState::Open
         && wait(|| pair.far.receive(|frames| frames.available()) == MAX_PIECES))
 }

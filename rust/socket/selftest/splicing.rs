@@ -21,7 +21,7 @@ const ALL: usize = 16_384;
 /// Writes the `number`th frame to the free space of `pages`, and lends it to TCP.
 fn splice(pair: &mut Pair, pages: &mut Pages, number: usize) -> Result<KVec<u8>> {
     let frame = frame(LEN, number)?;
-    let room = pages.room().get_mut(..LEN).ok_or(EINVAL)?;
+    let room = pages.free_space().get_mut(..LEN).ok_or(EINVAL)?;
     room.copy_from_slice(&frame);
     let mut rest = LEN;
     for _ in 0..10_000 {
@@ -47,7 +47,8 @@ pub(super) fn pages_are_lent() -> Result<bool> {
     let mut pages = Pages::new(ALL / 4_096)?;
     let first = splice(&mut pair, &mut pages, 1)?;
     // The far end has not read them, so TCP has references still.
-    let lent = !pages.reclaim() && pages.left() == ALL - LEN && pages.room().len() == ALL - LEN;
+    let lent =
+        !pages.reclaim() && pages.left() == ALL - LEN && pages.free_space().len() == ALL - LEN;
     let second = splice(&mut pair, &mut pages, 2)?;
     Ok(lent
         && arrives(&mut pair, &first)
@@ -66,7 +67,7 @@ pub(super) fn pages_outlive_their_owner() -> Result<bool> {
     let mut others = KVec::new();
     for _ in 0..16 {
         let mut other = Pages::new(ALL / 4_096)?;
-        other.room().fill(0xa5);
+        other.free_space().fill(0xa5);
         others.push(other, GFP_KERNEL)?;
     }
     Ok(arrives(&mut pair, &frame))

@@ -10,10 +10,10 @@ use super::fixture::wait;
 use super::fixture::Pair;
 use super::fixture::Watch;
 use super::fixture::LOOPBACK;
-use crate::Connection;
-use crate::Octets;
+use crate::ConnState;
+use crate::SendBuf;
 use crate::Settings;
-use crate::State;
+use crate::TcpConn;
 use crate::Then;
 use core::net::SocketAddr;
 use kernel::error::Error;
@@ -48,18 +48,18 @@ impl Meanwhile {
     }
 }
 
-fn was_reset(connection: &Connection<Watch>) -> bool {
+fn was_reset(connection: &TcpConn<Watch>) -> bool {
     let [reset, pipe] = [kernel::bindings::ECONNRESET, kernel::bindings::EPIPE]
         // CAST: Error numbers are small.
-        .map(|number| State::Failed(Error::from_errno(-(number as i32))));
+        .map(|number| ConnState::Failed(Error::from_errno(-(number as i32))));
     wait(|| connection.state() == reset || connection.state() == pipe)
 }
 
 /// Sends until that fails.
-fn pump(connection: &mut Connection<Watch>) {
+fn pump(connection: &mut TcpConn<Watch>) {
     let octets = [1; 512];
     for _ in 0..1_000_000 {
-        match connection.send([Octets::from(octets.as_slice())], Then::Push) {
+        match connection.send([SendBuf::from(octets.as_slice())], Then::Push) {
             Err(error) if error != EAGAIN => return,
             Err(_) => pause(),
             Ok(_) => {}
@@ -102,13 +102,13 @@ pub(super) fn abort_and_close_differ() -> Result<bool> {
     let reset = was_reset(&far);
     let Pair { near, far } = Pair::new(&Settings::default())?;
     drop(near);
-    Ok(reset && wait(|| far.state() == State::PeerClosed))
+    Ok(reset && wait(|| far.state() == ConnState::PeerClosed))
 }
 
 pub(super) fn discarded_octets_do_not_reset() -> Result<bool> {
     for discard in [true, false] {
         let Pair { mut near, mut far } = Pair::new(&Settings::default())?;
-        near.send([Octets::from([1; 100].as_slice())], Then::Push)?;
+        near.send([SendBuf::from([1; 100].as_slice())], Then::Push)?;
         if !wait(|| far.receive(|frames| frames.available()) == 100) {
             return Ok(false);
         }
@@ -117,7 +117,7 @@ pub(super) fn discarded_octets_do_not_reset() -> Result<bool> {
         }
         drop(far);
         let as_expected = match discard {
-            true => wait(|| near.state() == State::PeerClosed),
+            true => wait(|| near.state() == ConnState::PeerClosed),
             false => was_reset(&near),
         };
         if !as_expected {
@@ -134,16 +134,15 @@ pub(super) fn listener_goes_with_children() -> Result<bool> {
     for _ in 0..20 {
         peers.push(connect(listener.local_address()?, &settings)?, GFP_KERNEL)?;
     }
-    let open = wait(|| peers.iter().all(|peer| peer.state() == State::Open));
+    let open = wait(|| peers.iter().all(|peer| peer.state() == ConnState::Open));
     let accepted = accept(&listener)?;
     drop(listener);
     // One was accepted before, and stays.
-    let gone =
-        |peer: &&Connection<Watch>| peer.local_address().ok() != accepted.peer_address().ok();
+    let gone = |peer: &&TcpConn<Watch>| peer.local_address().ok() != accepted.peer_address().ok();
     Ok(open
         && peers.iter().filter(gone).count() == 19
         && peers.iter().filter(gone).all(was_reset)
-        && accepted.state() == State::Open)
+        && accepted.state() == ConnState::Open)
 }
 
 pub(super) fn listener_goes_while_peers_connect() -> Result<bool> {

@@ -5,21 +5,21 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use rdmap::order::Arrival;
+use rdmap::order::InOrder;
 use rdmap::order::Order;
+use rdmap::rx::Delivery;
+use rdmap::rx::HashKey;
+use rdmap::rx::InboundSlot;
+use rdmap::rx::Outstanding;
+use rdmap::rx::Placement;
+use rdmap::rx::Receive;
+use rdmap::rx::Refusal;
+use rdmap::rx::RxHalf;
+use rdmap::rx::Slots;
+use rdmap::rx::HEAD_LEN;
 use rdmap::sctp::window::Bits;
-use rdmap::sctp::window::Window;
+use rdmap::sctp::window::RxWindow;
 use rdmap::sctp::window::WORDS;
-use rdmap::sink::Delivery;
-use rdmap::sink::Inbound;
-use rdmap::sink::Key;
-use rdmap::sink::Outstanding;
-use rdmap::sink::Place;
-use rdmap::sink::Receive;
-use rdmap::sink::Refusal;
-use rdmap::sink::Sink;
-use rdmap::sink::Slots;
-use rdmap::sink::HEAD_LEN;
 use rdmap::stag::Access;
 use rdmap::stag::Denied;
 use rdmap::stag::Memory;
@@ -39,7 +39,7 @@ struct Queues;
 
 impl Slots for Queues {
     type Receives = Vec<Receive>;
-    type Inbound = Vec<Inbound>;
+    type Inbound = Vec<InboundSlot>;
     type Outstanding = Vec<Outstanding>;
 }
 
@@ -75,28 +75,28 @@ impl Memory for One {
 
 /// The input is a row of segments, each behind an octet for its length and one for its number.
 fn run<O: Order>(order: O, mut input: &[u8], key: impl Fn(u8) -> O::Key) {
-    let mut sink: Sink<O, Queues> = Sink::new(
+    let mut rx: RxHalf<O, Queues> = RxHalf::new(
         order,
-        Key(5, 6),
+        HashKey(5, 6),
         vec![Receive::default(); 4],
-        vec![Inbound::default(); 2],
+        vec![InboundSlot::default(); 2],
         vec![Outstanding::default(); 2],
     );
     for _ in 0..4 {
-        sink.post_receive(CAPACITY).unwrap();
+        rx.post_receive(CAPACITY).unwrap();
     }
-    sink.expect(0, SINK, true).unwrap();
-    sink.expect(1, Range::default(), false).unwrap();
+    rx.expect(0, SINK, true).unwrap();
+    rx.expect(1, Range::default(), false).unwrap();
     let (mut failed, mut receives, mut reads) = (false, 0, 0);
     while let [length, number, rest @ ..] = input {
         let (segment, rest) = rest.split_at(rest.len().min(usize::from(*length)));
         input = rest;
         let head = &segment[..segment.len().min(HEAD_LEN)];
-        let placed = sink.segment(key(*number), head, segment.len(), &One);
-        assert!(!failed || placed == Ok(Place::Nothing));
+        let placed = rx.segment(key(*number), head, segment.len(), &One);
+        assert!(!failed || placed == Ok(Placement::Nothing));
         match placed {
-            Ok(Place::Nothing) => {}
-            Ok(Place::Receive {
+            Ok(Placement::Nothing) => {}
+            Ok(Placement::Receive {
                 receive,
                 offset,
                 length,
@@ -104,8 +104,8 @@ fn run<O: Order>(order: O, mut input: &[u8], key: impl Fn(u8) -> O::Key) {
                 assert!((receives..4).contains(&receive));
                 assert!(offset + length <= CAPACITY && length > 0);
             }
-            Ok(Place::Write(range)) => assert!(range.offset + u64::from(range.length) <= 100),
-            Ok(Place::Response { range, .. }) => {
+            Ok(Placement::Write(range)) => assert!(range.offset + u64::from(range.length) <= 100),
+            Ok(Placement::Response { range, .. }) => {
                 assert_eq!(range.stag, SINK.stag);
                 let end = range.offset + u64::from(range.length);
                 assert!(range.offset >= SINK.offset && end <= 32);
@@ -119,8 +119,8 @@ fn run<O: Order>(order: O, mut input: &[u8], key: impl Fn(u8) -> O::Key) {
                 }
             }
         }
-        sink.placed();
-        while let Ok(Some(delivery)) = sink.deliver(&One) {
+        rx.placed();
+        while let Ok(Some(delivery)) = rx.deliver(&One) {
             match delivery {
                 Delivery::Message {
                     receive, length, ..
@@ -129,7 +129,7 @@ fn run<O: Order>(order: O, mut input: &[u8], key: impl Fn(u8) -> O::Key) {
                     assert!(length <= CAPACITY);
                     receives += 1;
                 }
-                Delivery::Answer(answer) => sink.answered(answer.number).unwrap(),
+                Delivery::ReadRequest(read) => rx.free_inbound(read.number).unwrap(),
                 Delivery::ReadDone { read, .. } => {
                     assert_eq!(read, reads);
                     reads += 1;
@@ -138,8 +138,8 @@ fn run<O: Order>(order: O, mut input: &[u8], key: impl Fn(u8) -> O::Key) {
             }
         }
     }
-    assert!(sink.close().is_some());
-    let left = std::iter::from_fn(|| sink.flush()).count();
+    assert!(rx.close().is_some());
+    let left = std::iter::from_fn(|| rx.flush()).count();
     assert_eq!(u64::try_from(left), Ok(4 - receives));
 }
 
@@ -148,10 +148,10 @@ fuzz_target!(|input: &[u8]| {
         return;
     };
     match first % 2 {
-        0 => run(Arrival::new(), input, |_| ()),
+        0 => run(InOrder::new(), input, |_| ()),
         _ => {
             let bits: Box<Bits> = Box::new([0; WORDS]);
-            run(Window::new(bits), input, u16::from);
+            run(RxWindow::new(bits), input, u16::from);
         }
     }
 });

@@ -11,16 +11,16 @@ use rdmap::sctp::chunk::Body;
 use rdmap::sctp::chunk::Chunk;
 use rdmap::sctp::chunk::Function;
 use rdmap::sctp::session::Event;
+use rdmap::sctp::session::Indication;
 use rdmap::sctp::session::Session;
 use rdmap::sctp::session::State;
-use rdmap::sctp::session::Tell;
 use rdmap::sctp::window::Bits;
-use rdmap::sctp::window::Window;
+use rdmap::sctp::window::RxWindow;
 use rdmap::sctp::window::WORDS;
 
 fuzz_target!(|input: &[u8]| {
     let bits: Box<Bits> = Box::new([0; WORDS]);
-    let (mut window, mut session) = (Window::new(bits), Session::new());
+    let (mut window, mut session) = (RxWindow::new(bits), Session::new());
     let (mut terminates, mut ends, mut begun, mut full) = (0, 0, false, false);
     let mut rest = input;
     while let [what, more @ ..] = rest {
@@ -34,11 +34,11 @@ fuzz_target!(|input: &[u8]| {
                     Err(_) => Event::Illegal,
                     Ok(chunk) => match (window.pass(chunk.ssn), chunk.body) {
                         (Err(_), _) => Event::Illegal,
-                        (Ok(turn), Body::Segment(_)) => Event::Segment { turn },
-                        (Ok(turn), Body::Control(control)) => Event::Control {
+                        (Ok(seq), Body::Segment(_)) => Event::Segment { seq },
+                        (Ok(seq), Body::Control(control)) => Event::Control {
                             function: control.function,
                             enhanced: control.is_enhanced,
-                            turn,
+                            seq,
                             full,
                         },
                     },
@@ -49,7 +49,7 @@ fuzz_target!(|input: &[u8]| {
             },
             4 if what & 8 == 0 => Event::Accept,
             4 => Event::Reject,
-            5 => Event::Dry,
+            5 => Event::SenderDry,
             6 => Event::Disconnect,
             _ => match what >> 3 & 3 {
                 0 => Event::Fail,
@@ -61,15 +61,15 @@ fuzz_target!(|input: &[u8]| {
                 }
             },
         };
-        for event in [event, Event::Reached(window.reached())] {
+        for event in [event, Event::InOrderUpto(window.in_order_upto())] {
             let could_begin = session.state() == State::Free;
             let action = session.on(event);
             // Who is one too many is no request.
-            assert!(!could_begin || !full || action.tell.is_none());
+            assert!(!could_begin || !full || action.indication.is_none());
             terminates += usize::from(action.send == Some(Function::Terminate));
-            match action.tell {
-                Some(Tell::Request) => begun = true,
-                Some(Tell::Established) | None => {}
+            match action.indication {
+                Some(Indication::Request) => begun = true,
+                Some(Indication::Established) | None => {}
                 Some(_) => ends += 1,
             }
             begun |= action.send == Some(Function::Initiate);

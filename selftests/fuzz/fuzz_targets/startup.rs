@@ -6,17 +6,17 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use rdmap::enhanced::Agreed;
-use rdmap::fault::Lower;
+use rdmap::enhanced::ReadLimits;
+use rdmap::fault::LlpError;
 use rdmap::fault::Misuse;
-use rdmap::mpa::startup::Answer;
 use rdmap::mpa::startup::Failed;
 use rdmap::mpa::startup::Frame;
 use rdmap::mpa::startup::Initiator;
 use rdmap::mpa::startup::Kind;
 use rdmap::mpa::startup::Offer;
+use rdmap::mpa::startup::Outcome;
 use rdmap::mpa::startup::Responder;
-use rdmap::mpa::startup::Stream;
+use rdmap::mpa::startup::StreamParams;
 
 /// The frame with which the octets begin. However much of it has arrived, the outcome only ever becomes clearer.
 fn parse(kind: Kind, octets: &[u8]) -> Option<(Frame<'_>, &[u8])> {
@@ -36,7 +36,7 @@ fn parse(kind: Kind, octets: &[u8]) -> Option<(Frame<'_>, &[u8])> {
 }
 
 /// What both ends use is what both can.
-fn check(offer: Offer, peer: &Frame<'_>, stream: Stream) {
+fn check(offer: Offer, peer: &Frame<'_>, stream: StreamParams) {
     assert_eq!(stream.crc, offer.crc || peer.crc);
     assert_eq!(stream.send_markers, peer.markers);
     assert_eq!(stream.receive_markers, offer.markers);
@@ -63,17 +63,20 @@ fn active(offer: Offer, octets: &[u8]) {
         return;
     };
     match initiator.reply(&reply) {
-        Ok(Answer::Accepted(stream, private_data)) => {
+        Ok(Outcome::Accepted(stream, private_data)) => {
             assert!(!reply.reject && reply.revision == request.revision);
             assert_eq!(reply.enhanced.is_some(), request.enhanced.is_some());
             assert_eq!(private_data, reply.private_data);
             check(offer, &reply, stream);
         }
-        Ok(Answer::Rejected(private_data)) => {
+        Ok(Outcome::Rejected(private_data)) => {
             assert!(reply.reject);
             assert_eq!(private_data, reply.private_data);
         }
-        Err(lower) => assert!(matches!(lower, Lower::Startup | Lower::Reads)),
+        Err(error) => assert!(matches!(
+            error,
+            LlpError::Startup | LlpError::InsufficientIrd
+        )),
     }
 }
 
@@ -86,8 +89,11 @@ fn passive(offer: Offer, octets: &[u8], accepts: bool) {
     let (reply, stream) = match accepts.then(|| responder.accept(b"welcome")) {
         Some(Ok((reply, stream))) => (reply, Some(stream)),
         Some(Err(Failed::Misuse(misuse))) => panic!("{misuse:?}"),
-        Some(Err(Failed::Lower(lower))) => {
-            assert!(matches!(lower, Lower::Reads | Lower::ReadyToReceive));
+        Some(Err(Failed::Llp(error))) => {
+            assert!(matches!(
+                error,
+                LlpError::InsufficientIrd | LlpError::NoMatchingRtr
+            ));
             (responder.reject(b"no").unwrap(), None)
         }
         None => (responder.reject(b"no").unwrap(), None),
@@ -106,7 +112,7 @@ fn passive(offer: Offer, octets: &[u8], accepts: bool) {
     }
     // There is one Request.
     if let Some((second, _)) = parse(Kind::Request, rest) {
-        assert_eq!(responder.request(&second), Err(Lower::Startup));
+        assert_eq!(responder.request(&second), Err(LlpError::Startup));
         assert!(!responder.may_send());
     }
 }
@@ -115,7 +121,7 @@ fuzz_target!(|input: &[u8]| {
     let [what, reads, octets @ ..] = input else {
         return;
     };
-    let reads = Agreed {
+    let reads = ReadLimits {
         ird: u16::from(reads >> 4),
         ord: u16::from(reads & 15),
     };

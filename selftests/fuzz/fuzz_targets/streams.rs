@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Two ends of a stream joined, with the input as their schedule, over a lower layer of each kind.
+//! Two ends of a stream joined, with the input as their schedule, over an LLP of each kind.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use rdmap::order::Arrival;
+use rdmap::order::InOrder;
 use rdmap::sctp::window::Bits;
-use rdmap::sctp::window::Window;
+use rdmap::sctp::window::RxWindow;
 
 use input::Input;
 
@@ -32,8 +32,8 @@ fuzz_target!(|octets: &[u8]| {
         .map(|(wrong, code)| (*wrong, *code));
     let does = wrong.map(|(wrong, _)| wrong);
     let summary = match first & 1 {
-        0 => model::run::<Arrival>(&mut input, 4, does, None),
-        _ => model::run::<Window<Box<Bits>>>(&mut input, 4, does, None),
+        0 => model::run::<InOrder>(&mut input, 4, does, None),
+        _ => model::run::<RxWindow<Box<Bits>>>(&mut input, 4, does, None),
     };
     // Who did wrong is told of it, or had nothing left to do it with.
     for code in &summary.codes {

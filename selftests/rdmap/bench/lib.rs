@@ -4,40 +4,40 @@
 //! included.
 
 use rdmap::order::Order;
-use rdmap::sink;
-use rdmap::sink::Delivery;
-use rdmap::sink::Inbound;
-use rdmap::sink::Key;
-use rdmap::sink::Outstanding;
-use rdmap::sink::Place;
-use rdmap::sink::Receive;
-use rdmap::sink::Sink;
-use rdmap::source;
-use rdmap::source::Operation;
-use rdmap::source::Outgoing;
-use rdmap::source::Payload;
-use rdmap::source::Posted;
-use rdmap::source::Request;
-use rdmap::source::Source;
-use rdmap::source::Status;
+use rdmap::rx;
+use rdmap::rx::Delivery;
+use rdmap::rx::HashKey;
+use rdmap::rx::InboundSlot;
+use rdmap::rx::Outstanding;
+use rdmap::rx::Placement;
+use rdmap::rx::Receive;
+use rdmap::rx::RxHalf;
 use rdmap::stag::Access;
 use rdmap::stag::Denied;
 use rdmap::stag::Memory;
 use rdmap::stag::Range;
 use rdmap::stag::Region;
 use rdmap::stag::Stag;
+use rdmap::tx;
+use rdmap::tx::Operation;
+use rdmap::tx::Outgoing;
+use rdmap::tx::Payload;
+use rdmap::tx::Posted;
+use rdmap::tx::Request;
+use rdmap::tx::Status;
+use rdmap::tx::TxHalf;
 
 pub struct Queues;
 
-impl sink::Slots for Queues {
+impl rx::Slots for Queues {
     type Receives = Vec<Receive>;
-    type Inbound = Vec<Inbound>;
+    type Inbound = Vec<InboundSlot>;
     type Outstanding = Vec<Outstanding>;
 }
 
-impl source::Slots for Queues {
+impl tx::Slots for Queues {
     type Requests = Vec<Posted>;
-    type Answers = Vec<sink::Answer>;
+    type Responses = Vec<rx::InboundRead>;
 }
 
 /// One region, which has every STag.
@@ -80,54 +80,54 @@ pub const WRITE: Operation = Operation::Write(Range {
     length: LENGTH,
 });
 
-pub fn source<O: Order>() -> Source<Queues> {
-    let answers = vec![sink::Answer::default(); 16];
-    Source::new(vec![Posted::EMPTY; 64], answers, 16, O::IN_ORDER)
+pub fn tx_half<O: Order>() -> TxHalf<Queues> {
+    let responses = vec![rx::InboundRead::default(); 16];
+    TxHalf::new(vec![Posted::EMPTY; 64], responses, 16, O::IN_ORDER)
 }
 
-pub fn sink<O: Order>(order: O) -> Sink<O, Queues> {
-    let inbound = vec![Inbound::default(); 16];
+pub fn rx_half<O: Order>(order: O) -> RxHalf<O, Queues> {
+    let inbound = vec![InboundSlot::default(); 16];
     let (receives, outstanding) = (
         vec![Receive::default(); 64],
         vec![Outstanding::default(); 16],
     );
-    let mut sink = Sink::new(order, Key(3, 4), receives, inbound, outstanding);
-    sink.post_receive(LENGTH).expect("room for a Receive");
-    sink
+    let mut rx = RxHalf::new(order, HashKey(3, 4), receives, inbound, outstanding);
+    rx.post_receive(LENGTH).expect("room for a Receive");
+    rx
 }
 
 /// Runs a request from its posting to its completion.
 #[inline(never)]
-pub fn send(source: &mut Source<Queues>, operation: Operation) -> bool {
+pub fn send(tx: &mut TxHalf<Queues>, operation: Operation) -> bool {
     let request = Request {
         operation,
         fence: false,
     };
-    let posted = source.post(request).is_ok();
+    let posted = tx.post(request).is_ok();
     let shown = matches!(
-        source.next(1442, &One),
+        tx.peek(1442, &One),
         Some(Outgoing::Segment {
             payload: Payload::Request { .. },
             last: true,
             ..
         })
     );
-    if let Ok(segment) = source.handed() {
-        source.taken(segment);
+    if let Ok(segment) = tx.commit() {
+        tx.release(segment);
     }
-    let done = source.complete().map(|completion| completion.status);
+    let done = tx.complete().map(|completion| completion.status);
     posted && shown && done == Some(Status::Success)
 }
 
 /// Returns the header of the segment that `operation` becomes.
 pub fn header(operation: Operation) -> Vec<u8> {
-    let mut source = source::<rdmap::order::Arrival>();
+    let mut tx = tx_half::<rdmap::order::InOrder>();
     let request = Request {
         operation,
         fence: false,
     };
-    source.post(request).expect("room for a request");
-    match source.next(1442, &One) {
+    tx.post(request).expect("room for a request");
+    match tx.peek(1442, &One) {
         Some(Outgoing::Segment { header, .. }) => header.as_slice().to_vec(),
         other => panic!("{other:?}"),
     }
@@ -135,15 +135,15 @@ pub fn header(operation: Operation) -> Vec<u8> {
 
 /// Receives a segment, from its arrival to its delivery.
 #[inline(never)]
-pub fn receive<O: Order>(sink: &mut Sink<O, Queues>, key: O::Key, header: &[u8]) -> bool {
+pub fn receive<O: Order>(rx: &mut RxHalf<O, Queues>, key: O::Key, header: &[u8]) -> bool {
     let length = header.len() + 1024;
-    let Ok(place) = sink.segment(key, header, length, &One) else {
+    let Ok(place) = rx.segment(key, header, length, &One) else {
         return false;
     };
-    sink.placed();
-    match (place, sink.deliver(&One)) {
-        (Place::Receive { .. }, Ok(Some(Delivery::Message { .. }))) => true,
-        (Place::Write(_), Ok(None)) => true,
+    rx.placed();
+    match (place, rx.deliver(&One)) {
+        (Placement::Receive { .. }, Ok(Some(Delivery::Message { .. }))) => true,
+        (Placement::Write(_), Ok(None)) => true,
         _ => false,
     }
 }

@@ -9,13 +9,13 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use rdmap::cm::clamp_reads;
 use rdmap::cm::Accepting;
+use rdmap::cm::ConnectError;
 use rdmap::cm::Connecting;
 use rdmap::cm::Established;
 use rdmap::cm::Event;
 use rdmap::cm::Id;
 use rdmap::cm::NoEntry;
 use rdmap::cm::PrivateData;
-use rdmap::cm::Refusal;
 use rdmap::cm::Reply;
 
 /// States of an `iw_cm_id`.
@@ -49,7 +49,7 @@ impl Id for Reference {
         let mut cm = self.0.borrow_mut();
         let private_data = match event {
             Event::ConnectReply(Ok(reply)) => reply.private_data,
-            Event::ConnectReply(Err(Refusal::Refused(private_data))) => private_data,
+            Event::ConnectReply(Err(ConnectError::Refused(private_data))) => private_data,
             _ => PrivateData::default(),
         };
         if cm.no_memory && !private_data.as_slice().is_empty() {
@@ -112,8 +112,8 @@ proptest! {
         let (cm, id) = cm(state, no_memory);
         let established: Option<Established<Reference>> = match (active, choice) {
             (true, Choice::Accepted) => Connecting::new(id).reply(Ok(reply(&private_data))),
-            (true, Choice::Refused) => Connecting::new(id).reply(Err(Refusal::Refused(PrivateData::new(&private_data).unwrap()))),
-            (true, Choice::TimedOut) => Connecting::new(id).reply(Err(Refusal::Timeout)),
+            (true, Choice::Refused) => Connecting::new(id).reply(Err(ConnectError::Refused(PrivateData::new(&private_data).unwrap()))),
+            (true, Choice::TimedOut) => Connecting::new(id).reply(Err(ConnectError::TimedOut)),
             (true, Choice::Dropped) => { drop(Connecting::new(id)); None }
             (true, Choice::DowncallFails) => { Connecting::new(id).fail(); None }
             (false, Choice::Accepted) => Some(Accepting::new(id).established()),
@@ -128,8 +128,8 @@ proptest! {
         // There is no event before a downcall that fails; else exactly one reply, and one end.
         prop_assert_eq!(cm.events.is_empty(), fails);
         prop_assert_eq!(cm.state == State::Idle, !fails);
-        let answers = cm.events.iter().filter(|name| **name != "close").count();
-        prop_assert!(answers <= 1);
+        let responses = cm.events.iter().filter(|name| **name != "close").count();
+        prop_assert!(responses <= 1);
         // iw_cm receives the peer's reply, if it has room for that.
         let heard = !(active && no_memory && !private_data.is_empty());
         let is_there = matches!(choice, Choice::Accepted) && heard;

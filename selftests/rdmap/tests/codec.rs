@@ -6,11 +6,11 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use rdmap::enhanced::Enhanced;
-use rdmap::enhanced::Reads;
+use rdmap::enhanced::ReadDepth;
 use rdmap::fault::Cause;
-use rdmap::fault::Culprit;
 use rdmap::fault::Fault;
 use rdmap::fault::Misuse;
+use rdmap::fault::OffendingSegment;
 use rdmap::header::Header;
 use rdmap::header::Model;
 use rdmap::header::ReadRequest;
@@ -120,7 +120,7 @@ proptest! {
                 prop_assert_eq!(Header::parse(again.as_slice()), Ok((header, &[][..])));
             }
             Err(violation) => {
-                let fault = Fault::peer(violation, Culprit::of(&segment, segment.len()));
+                let fault = Fault::peer(violation, OffendingSegment::of(&segment, segment.len()));
                 let terminate = Terminate::new(&fault);
                 prop_assert_eq!(Terminate::parse(terminate.emit().as_slice()), Some(terminate));
             }
@@ -346,7 +346,7 @@ fn no_number_of_reads_says_that_it_is_not_negotiated() {
         (u16::MAX, [0x3f, 0xfe]),
     ] {
         let enhanced = Enhanced {
-            ord: Reads::new(reads),
+            ord: ReadDepth::new(reads),
             ..Enhanced::default()
         };
         assert_eq!(enhanced.emit().as_slice()[..2], [0, 0]);

@@ -2,9 +2,9 @@
 
 //! Vectors from the RFCs, from dissectors and from other implementations, octet for octet.
 
-use rdmap::enhanced::Agreed;
 use rdmap::enhanced::Enhanced;
-use rdmap::enhanced::Reads;
+use rdmap::enhanced::ReadDepth;
+use rdmap::enhanced::ReadLimits;
 use rdmap::header::Header;
 use rdmap::header::Model;
 use rdmap::header::Untagged;
@@ -103,8 +103,8 @@ fn gv08_request_of_siw() {
     let (frame, length) = Frame::parse(Kind::Request, &request).unwrap().unwrap();
     assert_eq!(length, request.len());
     let enhanced = Enhanced {
-        ird: Reads::new(4),
-        ord: Reads::new(2),
+        ird: ReadDepth::new(4),
+        ord: ReadDepth::new(2),
         ..Enhanced::default()
     };
     assert_eq!(frame.enhanced, Some(enhanced));
@@ -113,7 +113,7 @@ fn gv08_request_of_siw() {
     let ours = Initiator::new(Offer {
         crc: false,
         markers: false,
-        reads: Agreed { ird: 4, ord: 2 },
+        reads: ReadLimits { ird: 4, ord: 2 },
         max_ird: 4,
         enhanced: true,
     });

@@ -6,17 +6,17 @@
 
 use std::panic::catch_unwind;
 
-use rdmap::order::Arrival;
+use rdmap::order::InOrder;
 use rdmap::sctp::window::Bits;
-use rdmap::sctp::window::Window;
+use rdmap::sctp::window::RxWindow;
 
 use crate::model;
 use crate::model::Bug;
-use crate::model::Lower;
+use crate::model::Llp;
 use crate::model::Wrong;
 use crate::streams::random;
 
-/// All bugs. The marked ones are no bugs over a lower layer that keeps the order.
+/// All bugs. The marked ones are no bugs over an LLP that keeps the order.
 const BUGS: [(Bug, bool); 15] = [
     (Bug::PlacedEarly, false),
     (Bug::PlacedAside, false),
@@ -37,14 +37,14 @@ const BUGS: [(Bug, bool); 15] = [
 
 /// Says whether a schedule goes wrong: it panics, or an end reports a fault although nobody broke a
 /// rule.
-fn is_found<L: Lower>(seed: u64, bug: Option<Bug>) -> bool {
+fn is_found<L: Llp>(seed: u64, bug: Option<Bug>) -> bool {
     // Ignored rights are noticed only when a peer breaks a rule.
     let wrong = (bug == Some(Bug::RightsIgnored)).then_some(Wrong::WriteReadOnly);
     let run = catch_unwind(|| model::run::<L>(&mut random(seed), 20, wrong, bug));
     run.map_or(true, |summary| wrong.is_none() && !summary.codes.is_empty())
 }
 
-fn are_found<L: Lower>() {
+fn are_found<L: Llp>() {
     for (bug, needs_reordering) in BUGS {
         if needs_reordering && L::IN_ORDER {
             continue;
@@ -57,10 +57,10 @@ fn are_found<L: Lower>() {
 
 #[test]
 fn planted_bugs_are_found_over_a_layer_that_keeps_the_order() {
-    are_found::<Arrival>();
+    are_found::<InOrder>();
 }
 
 #[test]
 fn planted_bugs_are_found_over_a_layer_that_reorders() {
-    are_found::<Window<Box<Bits>>>();
+    are_found::<RxWindow<Box<Bits>>>();
 }

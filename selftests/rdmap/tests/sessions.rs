@@ -16,12 +16,12 @@ use rdmap::sctp::chunk::PPID_CONTROL;
 use rdmap::sctp::chunk::PPID_SEGMENT;
 use rdmap::sctp::session::Action;
 use rdmap::sctp::session::Event;
+use rdmap::sctp::session::Indication;
 use rdmap::sctp::session::Session;
 use rdmap::sctp::session::State;
-use rdmap::sctp::session::Tell;
 use rdmap::sctp::window::Bits;
-use rdmap::sctp::window::Numbers;
-use rdmap::sctp::window::Window;
+use rdmap::sctp::window::RxWindow;
+use rdmap::sctp::window::TxWindow;
 use rdmap::sctp::window::WORDS;
 
 use crate::model::Choices;
@@ -35,14 +35,14 @@ struct Flying {
 
 struct End {
     session: Session,
-    window: Window<Box<Bits>>,
-    numbers: Numbers,
+    window: RxWindow<Box<Bits>>,
+    tx_window: TxWindow,
     begun: bool,
     gave_up: bool,
     segments_sent: u64,
     segments_placed: u64,
     asked: bool,
-    told: Vec<Tell>,
+    indications: Vec<Indication>,
     sent: Vec<Function>,
     full: bool,
 }
@@ -51,14 +51,14 @@ impl End {
     fn new(full: bool) -> Self {
         Self {
             session: Session::new(),
-            window: Window::new(Box::new([0; WORDS])),
-            numbers: Numbers::new(),
+            window: RxWindow::new(Box::new([0; WORDS])),
+            tx_window: TxWindow::new(),
             begun: false,
             gave_up: false,
             segments_sent: 0,
             segments_placed: 0,
             asked: false,
-            told: Vec::new(),
+            indications: Vec::new(),
             sent: Vec::new(),
             full,
         }
@@ -74,7 +74,7 @@ impl End {
         assert!(
             !failing || self.gave_up,
             "{event:?} breaks a rule: {:?}",
-            self.told
+            self.indications
         );
         if let Some(function) = action.send {
             let is_enhanced =
@@ -88,24 +88,24 @@ impl End {
             };
             let mut payload = vec![0; 600];
             let length = control
-                .emit(self.numbers.peek().unwrap(), &mut payload)
+                .emit(self.tx_window.peek().unwrap(), &mut payload)
                 .unwrap();
             payload.truncate(length);
-            self.numbers.sent();
+            self.tx_window.sent();
             self.sent.push(function);
             wire.push(Flying {
                 ppid: PPID_CONTROL,
                 payload,
             });
         }
-        self.told.extend(action.tell);
-        self.asked |= action.tell == Some(Tell::Request);
+        self.indications.extend(action.indication);
+        self.asked |= action.indication == Some(Indication::Request);
         action
     }
 
     fn send_segment(&mut self, wire: &mut Vec<Flying>) {
-        let ssn = self.numbers.peek().unwrap();
-        self.numbers.sent();
+        let ssn = self.tx_window.peek().unwrap();
+        self.tx_window.sent();
         self.segments_sent += 1;
         wire.push(Flying {
             ppid: PPID_SEGMENT,
@@ -115,13 +115,13 @@ impl End {
 
     fn arrive(&mut self, flying: &Flying, wire: &mut Vec<Flying>) {
         let chunk = Chunk::parse(flying.ppid, true, &flying.payload).unwrap();
-        let turn = self.window.pass(chunk.ssn).unwrap();
+        let seq = self.window.pass(chunk.ssn).unwrap();
         let event = match chunk.body {
-            Body::Segment(_) => Event::Segment { turn },
+            Body::Segment(_) => Event::Segment { seq },
             Body::Control(control) => Event::Control {
                 function: control.function,
                 enhanced: control.is_enhanced,
-                turn,
+                seq,
                 full: self.full,
             },
         };
@@ -130,27 +130,27 @@ impl End {
             assert!(action.place || self.gave_up, "{:?}", self.session);
             self.segments_placed += u64::from(action.place);
         }
-        self.on(Event::Reached(self.window.reached()), wire);
+        self.on(Event::InOrderUpto(self.window.in_order_upto()), wire);
     }
 }
 
 /// Returns the indications to the active side, and the number of placed segments.
-fn run(choices: &mut impl Choices) -> (Vec<Tell>, u64) {
+fn run(choices: &mut impl Choices) -> (Vec<Indication>, u64) {
     let mut ends = [End::new(false), End::new(choices.one_in(8))];
     let mut wires: [Vec<Flying>; 2] = [Vec::new(), Vec::new()];
     let enhanced = choices.one_in(2);
     let mut aborted = false;
     ends[0].on(Event::Connect { enhanced }, &mut wires[0]);
     for steps in 0.. {
-        let states =
-            [&ends[0], &ends[1]].map(|end| (end.session, end.told.clone(), end.sent.clone()));
+        let states = [&ends[0], &ends[1]]
+            .map(|end| (end.session, end.indications.clone(), end.sent.clone()));
         assert!(steps < 10_000, "the session does not end: {states:?}");
         // A stream that is free could be used again at once.
         let is_over = |end: &End| end.begun && end.session.state() == State::Free;
         if ends.iter().any(is_over) {
             assert!(wires.iter().all(Vec::is_empty), "a chunk is outstanding");
         }
-        let begun = !ends[1].told.is_empty() || !ends[1].sent.is_empty();
+        let begun = !ends[1].indications.is_empty() || !ends[1].sent.is_empty();
         let free = ends.iter().all(|end| end.session.state() == State::Free);
         if begun && free && wires.iter().all(Vec::is_empty) {
             break;
@@ -170,8 +170,8 @@ fn run(choices: &mut impl Choices) -> (Vec<Tell>, u64) {
                 peer.arrive(&flying, back);
             }
             4 if wire.is_empty() => {
-                end.numbers.dry();
-                end.on(Event::Dry, wire);
+                end.tx_window.sender_dry();
+                end.on(Event::SenderDry, wire);
             }
             5 if end.asked => {
                 end.asked = false;
@@ -223,7 +223,7 @@ fn run(choices: &mut impl Choices) -> (Vec<Tell>, u64) {
     // indication.
     if passive.full && !aborted {
         assert_eq!(passive.sent, [Function::Terminate]);
-        assert!(passive.told.is_empty());
+        assert!(passive.indications.is_empty());
     }
     // Everything that was sent is placed, unless the receiver gave up or the association is gone.
     for (sender, receiver) in [(&active, &passive), (&passive, &active)] {
@@ -233,28 +233,32 @@ fn run(choices: &mut impl Choices) -> (Vec<Tell>, u64) {
         }
     }
     (
-        active.told,
+        active.indications,
         active.segments_placed + passive.segments_placed,
     )
 }
 
 #[test]
 fn thousands_of_sessions_come_to_their_end() {
-    let (mut told, mut segments) = (Vec::new(), 0);
+    let (mut indications, mut segments) = (Vec::new(), 0);
     for seed in 1..=2000 {
-        let (tells, placed) = run(&mut Random((seed << 32) | 0x9e37_79b9));
-        told.extend(tells);
+        let (new, placed) = run(&mut Random((seed << 32) | 0x9e37_79b9));
+        indications.extend(new);
         segments += placed;
     }
-    for tell in [
-        Tell::Established,
-        Tell::Rejected,
-        Tell::Refused,
-        Tell::Closed,
+    for indication in [
+        Indication::Established,
+        Indication::Rejected,
+        Indication::Refused,
+        Indication::Closed,
     ] {
         assert!(
-            told.iter().filter(|seen| **seen == tell).count() > 50,
-            "{tell:?}"
+            indications
+                .iter()
+                .filter(|seen| **seen == indication)
+                .count()
+                > 50,
+            "{indication:?}"
         );
     }
     assert!(segments > 5000);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Two ends joined, over thousands of random schedules, with a lower layer of each kind.
+//! Two ends joined, over thousands of random schedules, with an LLP of each kind.
 //!
 //! `SCHEDULES` in the environment says how many; the default is what a moment allows.
 
-use rdmap::order::Arrival;
+use rdmap::order::InOrder;
 use rdmap::sctp::window::Bits;
-use rdmap::sctp::window::Window;
+use rdmap::sctp::window::RxWindow;
 use rdmap::violation::Code;
 
 use crate::model;
 use crate::model::Choices;
-use crate::model::Lower;
+use crate::model::Llp;
 use crate::model::WRONGS;
 
 /// A generator of numbers (xorshift64*).
@@ -37,7 +37,7 @@ pub fn random(seed: u64) -> Random {
     Random((seed << 32) | 0x9e37_79b9)
 }
 
-fn come_to_their_end<L: Lower>() -> model::Summary {
+fn come_to_their_end<L: Llp>() -> model::Summary {
     let mut total = model::Summary::default();
     for seed in 1..=schedules() {
         let summary = model::run::<L>(&mut random(seed), 20, None, None);
@@ -58,17 +58,17 @@ fn come_to_their_end<L: Lower>() -> model::Summary {
 
 #[test]
 fn streams_over_a_layer_that_keeps_the_order() {
-    let total = come_to_their_end::<Arrival>();
+    let total = come_to_their_end::<InOrder>();
     assert_eq!(total.overtaken, 0);
 }
 
 #[test]
 fn streams_over_a_layer_that_reorders() {
-    let total = come_to_their_end::<Window<Box<Bits>>>();
+    let total = come_to_their_end::<RxWindow<Box<Bits>>>();
     assert!(total.overtaken > 1000);
 }
 
-fn wrongs_are_told<L: Lower>() {
+fn violations_are_reported<L: Llp>() {
     let mut flushed = 0;
     for (wrong, (layer, etype, code)) in WRONGS {
         for seed in 1..=schedules() / 5 {
@@ -82,11 +82,11 @@ fn wrongs_are_told<L: Lower>() {
 }
 
 #[test]
-fn wrongs_are_told_over_a_layer_that_keeps_the_order() {
-    wrongs_are_told::<Arrival>();
+fn violations_are_reported_over_an_llp_that_keeps_the_order() {
+    violations_are_reported::<InOrder>();
 }
 
 #[test]
-fn wrongs_are_told_over_a_layer_that_reorders() {
-    wrongs_are_told::<Window<Box<Bits>>>();
+fn violations_are_reported_over_an_llp_that_reorders() {
+    violations_are_reported::<RxWindow<Box<Bits>>>();
 }

@@ -5,20 +5,20 @@
 use crate::sctp::chunk::Function;
 use crate::sctp::session::event::Action;
 use crate::sctp::session::event::Event;
+use crate::sctp::session::event::Indication;
 use crate::sctp::session::event::State;
-use crate::sctp::session::event::Tell;
-use crate::sctp::session::state::Own;
+use crate::sctp::session::state::LocalEnd;
 use crate::sctp::session::state::Session;
 
 impl Session {
     pub(super) fn open(&mut self, event: Event) -> Action {
         match event {
-            Event::Segment { turn } => {
-                if self.own == Own::Unconfirmed {
-                    self.own = Own::Confirmed;
+            Event::Segment { seq } => {
+                if self.local == LocalEnd::Unconfirmed {
+                    self.local = LocalEnd::Confirmed;
                 }
-                self.newest = self.newest.max(turn);
-                if self.end.is_some_and(|end| turn >= end) {
+                self.newest = self.newest.max(seq);
+                if self.end.is_some_and(|end| seq >= end) {
                     return self.fail();
                 }
                 Action {
@@ -28,22 +28,22 @@ impl Session {
             }
             Event::Control {
                 function: Function::Terminate,
-                turn,
+                seq,
                 ..
             } => {
                 // Nothing may follow the Terminate.
-                if self.end.is_some() || self.newest >= turn {
+                if self.end.is_some() || self.newest >= seq {
                     return self.fail();
                 }
-                self.end = Some(turn);
+                self.end = Some(seq);
                 Action::default()
             }
-            Event::Reached(turn) if self.end.is_some_and(|end| turn > end) => {
+            Event::InOrderUpto(seq) if self.end.is_some_and(|end| seq > end) => {
                 self.state = State::Quiesce;
                 self.peer_ended = true;
                 Action {
                     send: self.end(),
-                    tell: Some(Tell::Closed),
+                    indication: Some(Indication::Closed),
                     ..Action::default()
                 }
             }
@@ -63,32 +63,32 @@ impl Session {
         let failing = self.state == State::Failing;
         let mut action = Action::default();
         match event {
-            Event::Segment { turn } if !failing => {
-                self.newest = self.newest.max(turn);
-                match self.end.is_some_and(|end| turn >= end) {
+            Event::Segment { seq } if !failing => {
+                self.newest = self.newest.max(seq);
+                match self.end.is_some_and(|end| seq >= end) {
                     true => return self.fail(),
                     false => action.place = true,
                 }
             }
             Event::Control {
                 function: Function::Terminate,
-                turn,
+                seq,
                 ..
             } => {
-                self.end = Some(turn);
+                self.end = Some(seq);
                 // Nothing is delivered any more, so nothing is waited for.
                 if failing {
-                    action.tell = self.closed();
+                    action.indication = self.closed();
                 }
             }
-            Event::Reached(turn) if self.end.is_some_and(|end| turn > end) => {
+            Event::InOrderUpto(seq) if self.end.is_some_and(|end| seq > end) => {
                 self.peer_ended = true;
-                action.tell = self.closed();
+                action.indication = self.closed();
             }
             // A session that failed stays as it is.
             Event::Control { .. } | Event::Illegal | Event::Fail => return self.fail(),
             Event::Timeout => {
-                action.tell = self.closed();
+                action.indication = self.closed();
                 action.abort = true;
             }
             _ => {}
@@ -108,11 +108,11 @@ impl Session {
             }
             Event::Control {
                 function: Function::Terminate,
-                turn,
+                seq,
                 ..
-            } => self.end = Some(turn),
+            } => self.end = Some(seq),
             // No chunk of the peer is under way any more.
-            Event::Reached(turn) if self.end.is_some_and(|end| turn > end) => {
+            Event::InOrderUpto(seq) if self.end.is_some_and(|end| seq > end) => {
                 self.peer_ended = true;
             }
             _ => {}

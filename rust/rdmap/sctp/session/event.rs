@@ -2,7 +2,7 @@
 
 //! Events of a session and the actions that they cause (RFC 5043, section 6).
 
-use crate::order::Turn;
+use crate::order::Seq;
 use crate::sctp::chunk::Function;
 
 /// The state of a session.
@@ -40,18 +40,18 @@ pub enum Event {
         /// It is of the enhanced kind.
         enhanced: bool,
         /// Its position in the peer's order.
-        turn: Turn,
+        seq: Seq,
         /// The limit of undecided Initiates is reached.
         full: bool,
     },
     /// A DDP Segment arrived. Its octets are not placed yet.
     Segment {
         /// Its position in the peer's order.
-        turn: Turn,
+        seq: Seq,
     },
     /// All chunks below this sequence number are placed, and the messages that they complete are
     /// delivered. On a stream that failed they have just arrived.
-    Reached(Turn),
+    InOrderUpto(Seq),
     /// A chunk arrived that RFC 5043 does not know, or whose number is impossible.
     Illegal,
     /// The upper layer accepts.
@@ -67,7 +67,7 @@ pub enum Event {
     /// Such a notification may be stale: more can have been sent between its queueing and its
     /// reading. The caller holds the lock of the socket and verifies that no chunk is
     /// unacknowledged before it passes this event.
-    Dry,
+    SenderDry,
     /// The peer took too long.
     Timeout,
     /// The association is lost, or was restarted.
@@ -76,7 +76,7 @@ pub enum Event {
 
 /// An indication to the upper layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tell {
+pub enum Indication {
     /// A peer wants to connect.
     Request,
     /// The peer accepted.
@@ -98,7 +98,7 @@ pub struct Action {
     /// which kind.
     pub send: Option<Function>,
     /// The indication to the upper layer.
-    pub tell: Option<Tell>,
+    pub indication: Option<Indication>,
     /// The segment that arrived may go to DDP.
     pub place: bool,
     /// The association is to be aborted.

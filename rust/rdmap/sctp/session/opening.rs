@@ -5,9 +5,9 @@
 use crate::sctp::chunk::Function;
 use crate::sctp::session::event::Action;
 use crate::sctp::session::event::Event;
+use crate::sctp::session::event::Indication;
 use crate::sctp::session::event::State;
-use crate::sctp::session::event::Tell;
-use crate::sctp::session::state::Own;
+use crate::sctp::session::state::LocalEnd;
 use crate::sctp::session::state::Session;
 
 impl Session {
@@ -17,7 +17,7 @@ impl Session {
                 self.state = State::AwaitAnswer;
                 self.enhanced = enhanced;
                 self.active = true;
-                self.own = Own::Unconfirmed;
+                self.local = LocalEnd::Unconfirmed;
                 Action {
                     send: Some(Function::Initiate),
                     ..Action::default()
@@ -26,7 +26,7 @@ impl Session {
             Event::Control {
                 function: Function::Initiate,
                 enhanced,
-                turn: 0,
+                seq: 0,
                 full,
             } => {
                 self.enhanced = enhanced;
@@ -37,7 +37,7 @@ impl Session {
                 }
                 self.state = State::AwaitUser;
                 Action {
-                    tell: Some(Tell::Request),
+                    indication: Some(Indication::Request),
                     ..Action::default()
                 }
             }
@@ -50,46 +50,46 @@ impl Session {
         let answer = match event {
             // It has overtaken the Accept. The active side has bound its queue pair, so it can be
             // placed.
-            Event::Segment { turn } if turn > 0 => {
-                self.newest = self.newest.max(turn);
+            Event::Segment { seq } if seq > 0 => {
+                self.newest = self.newest.max(seq);
                 return Action {
-                    place: self.own != Own::Held,
+                    place: self.local != LocalEnd::Deferred,
                     ..Action::default()
                 };
             }
             Event::Control {
                 function: Function::Terminate,
-                turn,
+                seq,
                 ..
-            } if turn > 0 => {
-                self.end = Some(turn);
+            } if seq > 0 => {
+                self.end = Some(seq);
                 return Action::default();
             }
             Event::Control {
                 function,
                 enhanced,
-                turn: 0,
+                seq: 0,
                 ..
             } if enhanced == self.enhanced || function == Function::Terminate => function,
             Event::Control { .. } | Event::Segment { .. } | Event::Illegal => {
-                self.own = Own::Confirmed;
-                return self.refuse(Some(Tell::Refused));
+                self.local = LocalEnd::Confirmed;
+                return self.refuse(Some(Indication::Refused));
             }
             Event::Disconnect | Event::Fail => {
-                self.own = Own::Held;
+                self.local = LocalEnd::Deferred;
                 return Action::default();
             }
             Event::Timeout => {
                 self.state = State::Quiesce;
                 return Action {
-                    tell: Some(Tell::Refused),
+                    indication: Some(Indication::Refused),
                     abort: true,
                     ..Action::default()
                 };
             }
             _ => return Action::default(),
         };
-        let given_up = self.own == Own::Held;
+        let given_up = self.local == LocalEnd::Deferred;
         match answer {
             Function::Accept if given_up => {
                 self.state = State::Failing;
@@ -97,29 +97,29 @@ impl Session {
             }
             Function::Accept => {
                 self.state = State::Open;
-                self.own = Own::Confirmed;
+                self.local = LocalEnd::Confirmed;
                 Action {
-                    tell: Some(Tell::Established),
+                    indication: Some(Indication::Established),
                     ..Action::default()
                 }
             }
             Function::Reject | Function::Terminate => {
                 self.state = State::Quiesce;
-                self.own = Own::Ended;
+                self.local = LocalEnd::Ended;
                 self.peer_ended = true;
-                let tell = match answer {
-                    Function::Reject => Tell::Rejected,
-                    _ => Tell::Refused,
+                let indication = match answer {
+                    Function::Reject => Indication::Rejected,
+                    _ => Indication::Refused,
                 };
                 Action {
-                    tell: Some(tell),
+                    indication: Some(indication),
                     ..Action::default()
                 }
             }
             // Both ends connected, on the same stream.
             Function::Initiate => {
-                self.own = Own::Confirmed;
-                self.refuse(Some(Tell::Refused))
+                self.local = LocalEnd::Confirmed;
+                self.refuse(Some(Indication::Refused))
             }
         }
     }
@@ -128,7 +128,7 @@ impl Session {
         match event {
             Event::Accept => {
                 self.state = State::Open;
-                self.own = Own::Unconfirmed;
+                self.local = LocalEnd::Unconfirmed;
                 Action {
                     send: Some(Function::Accept),
                     ..Action::default()
@@ -136,7 +136,7 @@ impl Session {
             }
             Event::Reject => {
                 self.state = State::Quiesce;
-                self.own = Own::Ended;
+                self.local = LocalEnd::Ended;
                 self.peer_ended = true;
                 Action {
                     send: Some(Function::Reject),
@@ -145,21 +145,21 @@ impl Session {
             }
             Event::Control {
                 function: Function::Terminate,
-                turn: 1,
+                seq: 1,
                 ..
             } => {
                 self.peer_ended = true;
-                self.refuse(Some(Tell::Closed))
+                self.refuse(Some(Indication::Closed))
             }
             // The active side waits for the answer before it sends a segment.
             Event::Control { .. } | Event::Segment { .. } | Event::Illegal => {
-                self.refuse(Some(Tell::Closed))
+                self.refuse(Some(Indication::Closed))
             }
             // The active side sends nothing between its Initiate and the answer, and this Terminate
             // is the answer.
             Event::Timeout | Event::Disconnect | Event::Fail => {
                 self.peer_ended = true;
-                self.refuse(Some(Tell::Closed))
+                self.refuse(Some(Indication::Closed))
             }
             _ => Action::default(),
         }

@@ -2,21 +2,21 @@
 
 //! The state of a session, and its end (RFC 5043, sections 6.2 and 6.6).
 
-use crate::order::Turn;
+use crate::order::Seq;
 use crate::sctp::chunk::Function;
 use crate::sctp::session::event::Action;
+use crate::sctp::session::event::Indication;
 use crate::sctp::session::event::State;
-use crate::sctp::session::event::Tell;
 
 /// The progress of this end with its own control messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Own {
+pub(super) enum LocalEnd {
     /// None was sent.
-    Silent,
+    NotBegun,
     /// The first one was sent, and may not have arrived.
     Unconfirmed,
     /// The first one may not have arrived, and the Terminate waits until it has.
-    Held,
+    Deferred,
     /// The first one has arrived.
     Confirmed,
     /// The last one was sent.
@@ -28,13 +28,13 @@ pub(super) enum Own {
 pub struct Session {
     pub(super) state: State,
     pub(super) enhanced: bool,
-    pub(super) own: Own,
+    pub(super) local: LocalEnd,
     pub(super) active: bool,
     // The sequence number of the peer's Terminate, and the highest one of a segment.
-    pub(super) end: Option<Turn>,
-    pub(super) newest: Turn,
+    pub(super) end: Option<Seq>,
+    pub(super) newest: Seq,
     pub(super) peer_ended: bool,
-    pub(super) dry: bool,
+    pub(super) sender_dry: bool,
 }
 impl Session {
     /// Creates a session that has not begun: the stream is free.
@@ -43,12 +43,12 @@ impl Session {
         Self {
             state: State::Free,
             enhanced: false,
-            own: Own::Silent,
+            local: LocalEnd::NotBegun,
             active: false,
             end: None,
             newest: 0,
             peer_ended: false,
-            dry: true,
+            sender_dry: true,
         }
     }
 
@@ -72,25 +72,25 @@ impl Session {
 
     /// Sends the Terminate, now or when it can no longer overtake.
     pub(super) fn end(&mut self) -> Option<Function> {
-        match self.own {
-            Own::Unconfirmed | Own::Held => {
-                self.own = Own::Held;
+        match self.local {
+            LocalEnd::Unconfirmed | LocalEnd::Deferred => {
+                self.local = LocalEnd::Deferred;
                 None
             }
-            Own::Ended => None,
-            Own::Silent | Own::Confirmed => {
-                self.own = Own::Ended;
+            LocalEnd::Ended => None,
+            LocalEnd::NotBegun | LocalEnd::Confirmed => {
+                self.local = LocalEnd::Ended;
                 Some(Function::Terminate)
             }
         }
     }
 
     /// Ends a session in which the peer broke a rule before it was open.
-    pub(super) fn refuse(&mut self, tell: Option<Tell>) -> Action {
+    pub(super) fn refuse(&mut self, indication: Option<Indication>) -> Action {
         self.state = State::Quiesce;
         Action {
             send: self.end(),
-            tell,
+            indication,
             ..Action::default()
         }
     }
@@ -104,14 +104,14 @@ impl Session {
         };
         // The peer's last chunk may be there already.
         if self.end.is_some() {
-            action.tell = self.closed();
+            action.indication = self.closed();
         }
         action
     }
 
-    pub(super) fn closed(&mut self) -> Option<Tell> {
+    pub(super) fn closed(&mut self) -> Option<Indication> {
         self.state = State::Quiesce;
-        Some(Tell::Closed)
+        Some(Indication::Closed)
     }
 }
 

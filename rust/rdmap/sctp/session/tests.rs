@@ -2,21 +2,21 @@
 
 //! Tests: the sequences of RFC 5043, section 6, and those that break its rules.
 
-use crate::order::Turn;
+use crate::order::Seq;
 use crate::sctp::chunk::Chunk;
 use crate::sctp::chunk::Function;
 use crate::sctp::chunk::PPID_SEGMENT;
 use crate::sctp::session::Action;
 use crate::sctp::session::Event;
+use crate::sctp::session::Indication;
 use crate::sctp::session::Session;
 use crate::sctp::session::State;
-use crate::sctp::session::Tell;
 
-fn control(function: Function, turn: Turn) -> Event {
+fn control(function: Function, seq: Seq) -> Event {
     Event::Control {
         function,
         enhanced: function != Function::Terminate,
-        turn,
+        seq,
         full: false,
     }
 }
@@ -31,14 +31,14 @@ fn active() -> Session {
 fn passive() -> Session {
     let mut session = Session::new();
     let action = session.on(control(Function::Initiate, 0));
-    assert_eq!(action.tell, Some(Tell::Request));
+    assert_eq!(action.indication, Some(Indication::Request));
     session
 }
 
 fn opened() -> Session {
     let mut session = active();
     let action = session.on(control(Function::Accept, 0));
-    assert_eq!(action.tell, Some(Tell::Established));
+    assert_eq!(action.indication, Some(Indication::Established));
     assert!(session.may_send());
     session
 }
@@ -47,7 +47,7 @@ fn opened() -> Session {
 fn active_side_sends_only_behind_the_accept() {
     let mut session = active();
     assert!(!session.may_send());
-    let early = session.on(Event::Segment { turn: 1 });
+    let early = session.on(Event::Segment { seq: 1 });
     assert!(early.place);
     assert!(!session.may_send());
     session.on(control(Function::Accept, 0));
@@ -57,9 +57,9 @@ fn active_side_sends_only_behind_the_accept() {
 #[test]
 fn segment_in_place_of_the_answer_ends_it() {
     let mut session = active();
-    let action = session.on(Event::Segment { turn: 0 });
+    let action = session.on(Event::Segment { seq: 0 });
     assert_eq!(action.send, Some(Function::Terminate));
-    assert_eq!(action.tell, Some(Tell::Refused));
+    assert_eq!(action.indication, Some(Indication::Refused));
     assert!(!action.place);
 }
 
@@ -69,7 +69,7 @@ fn answer_is_of_the_kind_of_the_initiate() {
     let plain = Event::Control {
         function: Function::Accept,
         enhanced: false,
-        turn: 0,
+        seq: 0,
         full: false,
     };
     let action = session.on(plain);
@@ -79,10 +79,10 @@ fn answer_is_of_the_kind_of_the_initiate() {
 
 #[test]
 fn refusals_are_told_apart() {
-    let tell = |function| active().on(control(function, 0)).tell;
-    assert_eq!(tell(Function::Reject), Some(Tell::Rejected));
-    assert_eq!(tell(Function::Terminate), Some(Tell::Refused));
-    assert_eq!(tell(Function::Initiate), Some(Tell::Refused));
+    let indication = |function| active().on(control(function, 0)).indication;
+    assert_eq!(indication(Function::Reject), Some(Indication::Rejected));
+    assert_eq!(indication(Function::Terminate), Some(Indication::Refused));
+    assert_eq!(indication(Function::Initiate), Some(Indication::Refused));
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn stream_is_free_again_when_nothing_is_on_its_way() {
     let mut session = active();
     session.on(control(Function::Reject, 0));
     assert_eq!(session.state(), State::Quiesce);
-    session.on(Event::Dry);
+    session.on(Event::SenderDry);
     assert_eq!(session.state(), State::Free);
 }
 
@@ -100,11 +100,11 @@ fn initiate_beyond_the_limit_is_terminated() {
     let action = session.on(Event::Control {
         function: Function::Initiate,
         enhanced: false,
-        turn: 0,
+        seq: 0,
         full: true,
     });
     assert_eq!(
-        (action.send, action.tell),
+        (action.send, action.indication),
         (Some(Function::Terminate), None)
     );
 }
@@ -113,10 +113,10 @@ fn initiate_beyond_the_limit_is_terminated() {
 fn peer_that_gives_up_before_the_answer_is_forgotten() {
     let mut session = passive();
     let action = session.on(control(Function::Terminate, 1));
-    assert_eq!(action.tell, Some(Tell::Closed));
+    assert_eq!(action.indication, Some(Indication::Closed));
     assert_eq!(action.send, Some(Function::Terminate));
     assert_eq!(session.on(Event::Accept), Action::default());
-    session.on(Event::Dry);
+    session.on(Event::SenderDry);
     assert_eq!(session.state(), State::Free);
 }
 
@@ -127,9 +127,9 @@ fn given_up_decision_leaves_a_free_stream() {
         let mut session = passive();
         let action = session.on(event);
         assert_eq!(action.send, Some(Function::Terminate));
-        assert_eq!(action.tell, Some(Tell::Closed));
+        assert_eq!(action.indication, Some(Indication::Closed));
         assert_eq!(session.state(), State::Quiesce);
-        session.on(Event::Dry);
+        session.on(Event::SenderDry);
         assert_eq!(session.state(), State::Free, "{event:?}");
     }
 }
@@ -137,18 +137,18 @@ fn given_up_decision_leaves_a_free_stream() {
 #[test]
 fn peer_that_never_ends_costs_the_association() {
     let mut session = passive();
-    session.on(Event::Segment { turn: 1 });
-    session.on(Event::Dry);
+    session.on(Event::Segment { seq: 1 });
+    session.on(Event::SenderDry);
     assert_eq!(session.state(), State::Quiesce);
     assert!(session.on(Event::Timeout).abort);
-    assert_eq!(session.on(Event::Lost).tell, None);
+    assert_eq!(session.on(Event::Lost).indication, None);
     assert_eq!(session.state(), State::Free);
 }
 
 #[test]
 fn segment_before_the_accept_is_illegal() {
     let mut session = passive();
-    let action = session.on(Event::Segment { turn: 1 });
+    let action = session.on(Event::Segment { seq: 1 });
     assert_eq!(action.send, Some(Function::Terminate));
     assert!(!action.place);
 }
@@ -158,15 +158,15 @@ fn terminate_does_not_overtake_the_accept() {
     let mut session = passive();
     assert_eq!(session.on(Event::Accept).send, Some(Function::Accept));
     assert_eq!(session.on(Event::Disconnect).send, None);
-    assert_eq!(session.on(Event::Dry).send, Some(Function::Terminate));
+    assert_eq!(session.on(Event::SenderDry).send, Some(Function::Terminate));
     let mut session = passive();
     session.on(Event::Accept);
     session.on(Event::Fail);
-    let action = session.on(Event::Segment { turn: 1 });
+    let action = session.on(Event::Segment { seq: 1 });
     assert_eq!(action.send, Some(Function::Terminate));
     assert!(!action.place);
     // It is sent once.
-    assert_eq!(session.on(Event::Dry).send, None);
+    assert_eq!(session.on(Event::SenderDry).send, None);
 }
 
 #[test]
@@ -174,16 +174,19 @@ fn peers_terminate_does_not_prove_that_it_has_the_accept() {
     let mut session = passive();
     session.on(Event::Accept);
     assert_eq!(session.on(control(Function::Terminate, 1)).send, None);
-    let action = session.on(Event::Reached(2));
-    assert_eq!((action.tell, action.send), (Some(Tell::Closed), None));
-    assert_eq!(session.on(Event::Dry).send, Some(Function::Terminate));
+    let action = session.on(Event::InOrderUpto(2));
+    assert_eq!(
+        (action.indication, action.send),
+        (Some(Indication::Closed), None)
+    );
+    assert_eq!(session.on(Event::SenderDry).send, Some(Function::Terminate));
 }
 
 #[test]
 fn confirmed_accept_lets_the_terminate_go_at_once() {
     let mut session = passive();
     session.on(Event::Accept);
-    session.on(Event::Segment { turn: 1 });
+    session.on(Event::Segment { seq: 1 });
     let action = session.on(Event::Disconnect);
     assert_eq!(action.send, Some(Function::Terminate));
 }
@@ -192,10 +195,10 @@ fn confirmed_accept_lets_the_terminate_go_at_once() {
 fn given_up_initiate_waits_for_its_answer() {
     let mut session = active();
     assert_eq!(session.on(Event::Disconnect).send, None);
-    assert_eq!(session.on(Event::Dry).send, None);
+    assert_eq!(session.on(Event::SenderDry).send, None);
     let action = session.on(control(Function::Accept, 0));
     assert_eq!(
-        (action.send, action.tell),
+        (action.send, action.indication),
         (Some(Function::Terminate), None)
     );
     let mut session = active();
@@ -207,20 +210,23 @@ fn given_up_initiate_waits_for_its_answer() {
 #[test]
 fn initiate_without_an_answer_costs_the_association() {
     let action = active().on(Event::Timeout);
-    assert_eq!((action.tell, action.abort), (Some(Tell::Refused), true));
+    assert_eq!(
+        (action.indication, action.abort),
+        (Some(Indication::Refused), true)
+    );
     assert_eq!(action.send, None);
 }
 
 #[test]
-fn peers_terminate_waits_for_its_turn() {
+fn peers_terminate_waits_for_the_chunks_before_it() {
     let mut session = opened();
-    assert_eq!(session.on(control(Function::Terminate, 3)).tell, None);
-    assert!(session.on(Event::Segment { turn: 2 }).place);
-    assert_eq!(session.on(Event::Reached(3)).tell, None);
-    let action = session.on(Event::Reached(4));
-    assert_eq!(action.tell, Some(Tell::Closed));
+    assert_eq!(session.on(control(Function::Terminate, 3)).indication, None);
+    assert!(session.on(Event::Segment { seq: 2 }).place);
+    assert_eq!(session.on(Event::InOrderUpto(3)).indication, None);
+    let action = session.on(Event::InOrderUpto(4));
+    assert_eq!(action.indication, Some(Indication::Closed));
     assert_eq!(action.send, Some(Function::Terminate));
-    session.on(Event::Dry);
+    session.on(Event::SenderDry);
     assert_eq!(session.state(), State::Free);
 }
 
@@ -230,9 +236,12 @@ fn terminate_that_overtakes_the_accept_waits_for_it() {
     let early = session.on(control(Function::Terminate, 1));
     assert_eq!(early, Action::default());
     let action = session.on(control(Function::Accept, 0));
-    assert_eq!((action.tell, action.send), (Some(Tell::Established), None));
-    let action = session.on(Event::Reached(2));
-    assert_eq!(action.tell, Some(Tell::Closed));
+    assert_eq!(
+        (action.indication, action.send),
+        (Some(Indication::Established), None)
+    );
+    let action = session.on(Event::InOrderUpto(2));
+    assert_eq!(action.indication, Some(Indication::Closed));
     assert_eq!(action.send, Some(Function::Terminate));
 }
 
@@ -240,10 +249,10 @@ fn terminate_that_overtakes_the_accept_waits_for_it() {
 fn nothing_comes_behind_the_terminate() {
     let mut session = opened();
     session.on(control(Function::Terminate, 3));
-    let action = session.on(Event::Segment { turn: 4 });
+    let action = session.on(Event::Segment { seq: 4 });
     assert_eq!(action.send, Some(Function::Terminate));
     let mut session = opened();
-    session.on(Event::Segment { turn: 4 });
+    session.on(Event::Segment { seq: 4 });
     let action = session.on(control(Function::Terminate, 3));
     assert_eq!(action.send, Some(Function::Terminate));
 }
@@ -258,7 +267,7 @@ fn second_answer_ends_an_open_session() {
     }
     let mut session = opened();
     assert_eq!(session.on(Event::Illegal).send, Some(Function::Terminate));
-    assert!(!session.on(Event::Segment { turn: 1 }).place);
+    assert!(!session.on(Event::Segment { seq: 1 }).place);
 }
 
 #[test]
@@ -268,19 +277,25 @@ fn peer_may_go_on_until_its_own_terminate() {
         session.on(Event::Disconnect).send,
         Some(Function::Terminate)
     );
-    assert!(session.on(Event::Segment { turn: 1 }).place);
+    assert!(session.on(Event::Segment { seq: 1 }).place);
     session.on(control(Function::Terminate, 2));
-    assert_eq!(session.on(Event::Reached(3)).tell, Some(Tell::Closed));
+    assert_eq!(
+        session.on(Event::InOrderUpto(3)).indication,
+        Some(Indication::Closed)
+    );
 }
 
 #[test]
-fn peers_terminate_waits_for_its_turn_in_a_session_that_closes() {
+fn peers_terminate_waits_for_the_chunks_before_it_in_a_session_that_closes() {
     let mut session = opened();
     session.on(Event::Disconnect);
     session.on(control(Function::Terminate, 3));
-    assert!(session.on(Event::Segment { turn: 2 }).place);
-    assert_eq!(session.on(Event::Reached(3)), Action::default());
-    assert_eq!(session.on(Event::Reached(4)).tell, Some(Tell::Closed));
+    assert!(session.on(Event::Segment { seq: 2 }).place);
+    assert_eq!(session.on(Event::InOrderUpto(3)), Action::default());
+    assert_eq!(
+        session.on(Event::InOrderUpto(4)).indication,
+        Some(Indication::Closed)
+    );
     assert_eq!(session.state(), State::Quiesce);
 }
 
@@ -294,14 +309,17 @@ fn broken_rule_ends_delivery_in_a_session_that_closes() {
             assert_eq!(session.on(event), Action::default());
             assert_eq!(session.state(), State::Failing);
         }
-        assert!(!session.on(Event::Segment { turn: 2 }).place);
+        assert!(!session.on(Event::Segment { seq: 2 }).place);
     }
     // Its last chunk was not the last.
     let mut session = opened();
     session.on(Event::Disconnect);
     session.on(control(Function::Terminate, 3));
-    let action = session.on(Event::Segment { turn: 4 });
-    assert_eq!((action.place, action.tell), (false, Some(Tell::Closed)));
+    let action = session.on(Event::Segment { seq: 4 });
+    assert_eq!(
+        (action.place, action.indication),
+        (false, Some(Indication::Closed))
+    );
 }
 
 #[test]
@@ -310,8 +328,11 @@ fn peer_that_does_not_terminate_costs_the_association() {
         let mut session = opened();
         session.on(event);
         let action = session.on(Event::Timeout);
-        assert_eq!((action.tell, action.abort), (Some(Tell::Closed), true));
-        assert_eq!(session.on(Event::Lost).tell, None);
+        assert_eq!(
+            (action.indication, action.abort),
+            (Some(Indication::Closed), true)
+        );
+        assert_eq!(session.on(Event::Lost).indication, None);
     }
 }
 
@@ -319,21 +340,21 @@ fn peer_that_does_not_terminate_costs_the_association() {
 #[test]
 fn stream_is_free_behind_the_terminate_of_a_peer_that_was_refused() {
     let mut session = passive();
-    session.on(Event::Segment { turn: 1 });
-    session.on(Event::Dry);
+    session.on(Event::Segment { seq: 1 });
+    session.on(Event::SenderDry);
     session.on(control(Function::Terminate, 3));
-    session.on(Event::Reached(3));
+    session.on(Event::InOrderUpto(3));
     assert_eq!(session.state(), State::Quiesce);
-    session.on(Event::Reached(4));
+    session.on(Event::InOrderUpto(4));
     assert_eq!(session.state(), State::Free);
 }
 
 #[test]
-fn failed_session_does_not_wait_for_turns() {
+fn failed_session_does_not_wait_for_missing_chunks() {
     let mut session = opened();
     session.on(Event::Fail);
     let action = session.on(control(Function::Terminate, 9));
-    assert_eq!(action.tell, Some(Tell::Closed));
+    assert_eq!(action.indication, Some(Indication::Closed));
     assert_eq!(action.send, None);
 }
 
@@ -350,7 +371,7 @@ fn lost_association_is_told_to_each_of_its_sessions_and_nothing_is_sent() {
     let mut given_up = active();
     given_up.on(Event::Disconnect);
     let lost = Action {
-        tell: Some(Tell::Lost),
+        indication: Some(Indication::Lost),
         ..Action::default()
     };
     for mut session in [
@@ -379,9 +400,9 @@ fn failed_stream_is_blocked_and_its_siblings_go_on() {
     assert_eq!(action.send, Some(Function::Terminate));
     assert!(!action.abort);
     assert!(!failed.may_send());
-    assert!(!failed.on(Event::Segment { turn: 1 }).place);
+    assert!(!failed.on(Event::Segment { seq: 1 }).place);
     assert!(sibling.may_send());
-    assert!(sibling.on(Event::Segment { turn: 1 }).place);
+    assert!(sibling.on(Event::Segment { seq: 1 }).place);
 }
 
 /// Only chunks of RFC 5043 belong on a DDP stream.
@@ -402,17 +423,17 @@ fn chunk_of_another_protocol_ends_the_session() {
 fn next_session_of_a_stream_begins_with_number_0() {
     let mut session = active();
     session.on(control(Function::Reject, 0));
-    session.on(Event::Dry);
+    session.on(Event::SenderDry);
     assert_eq!(session.state(), State::Free);
     let mut late = session;
     assert_eq!(
-        session.on(control(Function::Initiate, 0)).tell,
-        Some(Tell::Request)
+        session.on(control(Function::Initiate, 0)).indication,
+        Some(Indication::Request)
     );
     // An Initiate that goes on where the other session ended is none.
     let action = late.on(control(Function::Initiate, 1));
     assert_eq!(
-        (action.tell, action.send),
+        (action.indication, action.send),
         (None, Some(Function::Terminate))
     );
 }
@@ -420,7 +441,7 @@ fn next_session_of_a_stream_begins_with_number_0() {
 #[test]
 fn lost_association_is_told_once() {
     let mut session = opened();
-    assert_eq!(session.on(Event::Lost).tell, Some(Tell::Lost));
-    assert_eq!(session.on(Event::Lost).tell, None);
+    assert_eq!(session.on(Event::Lost).indication, Some(Indication::Lost));
+    assert_eq!(session.on(Event::Lost).indication, None);
     assert_eq!(session.state(), State::Free);
 }

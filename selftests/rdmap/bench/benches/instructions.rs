@@ -5,20 +5,20 @@
 
 use std::hint::black_box;
 
-use rdmap::order::Arrival;
-use rdmap::sctp::window::Window;
+use rdmap::order::InOrder;
+use rdmap::sctp::window::RxWindow;
 use rdmap::sctp::window::WORDS;
 use rdmap_bench::*;
 
 fn main() {
-    let mut source = source::<Arrival>();
-    let mut ordered = sink(Arrival::new());
-    let mut reordered = sink(Window::new(Box::new([0; WORDS])));
+    let mut tx = tx_half::<InOrder>();
+    let mut ordered = rx_half(InOrder::new());
+    let mut reordered = rx_half(RxWindow::new(Box::new([0; WORDS])));
     let (a_send, a_write) = (header(SEND), header(WRITE));
     let name = std::env::args().nth(1).unwrap_or_default();
     let done = match name.as_str() {
-        "send/a_send" => send(black_box(&mut source), black_box(SEND)),
-        "send/a_write" => send(black_box(&mut source), black_box(WRITE)),
+        "send/a_send" => send(black_box(&mut tx), black_box(SEND)),
+        "send/a_write" => send(black_box(&mut tx), black_box(WRITE)),
         "receive/a_send" => receive(black_box(&mut ordered), (), black_box(&a_send)),
         "receive/a_write" => receive(black_box(&mut ordered), (), black_box(&a_write)),
         "receive/a_send_over_sctp" => receive(black_box(&mut reordered), 0, black_box(&a_send)),

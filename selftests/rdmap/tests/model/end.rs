@@ -2,28 +2,28 @@
 
 //! One end: the engine, its memory, and its requests.
 
-use rdmap::sink;
-use rdmap::sink::Answer;
-use rdmap::sink::Inbound;
-use rdmap::sink::Key;
-use rdmap::sink::Outstanding;
-use rdmap::sink::Place;
-use rdmap::sink::Receive;
-use rdmap::sink::Sink;
-use rdmap::source;
-use rdmap::source::Completion;
-use rdmap::source::Operation;
-use rdmap::source::Posted;
-use rdmap::source::Source;
-use rdmap::source::Status;
+use rdmap::rx;
+use rdmap::rx::HashKey;
+use rdmap::rx::InboundRead;
+use rdmap::rx::InboundSlot;
+use rdmap::rx::Outstanding;
+use rdmap::rx::Placement;
+use rdmap::rx::Receive;
+use rdmap::rx::RxHalf;
 use rdmap::stag::Region;
 use rdmap::stag::Stag;
+use rdmap::tx;
+use rdmap::tx::Completion;
+use rdmap::tx::Operation;
+use rdmap::tx::Posted;
+use rdmap::tx::Status;
+use rdmap::tx::TxHalf;
 use std::collections::BTreeMap;
 
 use super::memory::Regions;
 use super::planted::Bug;
 use super::terms::Choices;
-use super::terms::Lower;
+use super::terms::Llp;
 use super::terms::Summary;
 
 const RECEIVES: usize = 6;
@@ -45,15 +45,15 @@ pub(super) const READABLE_LENGTH: u32 = READ + 1000;
 
 pub struct Queues;
 
-impl sink::Slots for Queues {
+impl rx::Slots for Queues {
     type Receives = Vec<Receive>;
-    type Inbound = Vec<Inbound>;
+    type Inbound = Vec<InboundSlot>;
     type Outstanding = Vec<Outstanding>;
 }
 
-impl source::Slots for Queues {
+impl tx::Slots for Queues {
     type Requests = Vec<Posted>;
-    type Answers = Vec<Answer>;
+    type Responses = Vec<InboundRead>;
 }
 
 /// A posted request, with the record that the model keeps of it.
@@ -69,9 +69,9 @@ pub(super) struct Work {
     pub done: bool,
 }
 
-pub struct End<L: Lower> {
-    pub(super) sink: Sink<L, Queues>,
-    pub(super) source: Source<Queues>,
+pub struct End<L: Llp> {
+    pub(super) rx: RxHalf<L, Queues>,
+    pub(super) tx: TxHalf<Queues>,
     pub(super) memory: Regions,
     pub(super) work: Vec<Work>,
     pub(super) completed: usize,
@@ -96,12 +96,12 @@ pub struct End<L: Lower> {
     pub(super) next_stag: u32,
     /// The planted bug of this end, and the events that it withholds.
     pub(super) bug: Option<Bug>,
-    pub(super) withheld_octets: Option<(Place, Vec<u8>)>,
-    pub(super) withheld_answer: Option<Answer>,
+    pub(super) withheld_octets: Option<(Placement, Vec<u8>)>,
+    pub(super) withheld_answer: Option<InboundRead>,
     pub(super) withheld_completion: Option<Completion>,
 }
 
-impl<L: Lower> End<L> {
+impl<L: Llp> End<L> {
     /// Creates an end that may post `requests` requests.
     pub fn new(ord: usize, ird: usize, requests: usize, bug: Option<Bug>) -> Self {
         let memory = Regions::new(bug);
@@ -130,16 +130,16 @@ impl<L: Lower> End<L> {
         memory.register(FOREIGN, foreign, vec![0xcc; 16]);
         let more = usize::from(bug == Some(Bug::OrdExceeded));
         let mut end = Self {
-            sink: Sink::new(
+            rx: RxHalf::new(
                 L::new(),
-                Key(1, 2),
+                HashKey(1, 2),
                 vec![Receive::default(); RECEIVES],
-                vec![Inbound::default(); ird],
+                vec![InboundSlot::default(); ird],
                 vec![Outstanding::default(); ord + more],
             ),
-            source: Source::new(
+            tx: TxHalf::new(
                 vec![Posted::EMPTY; 64],
-                vec![Answer::default(); ird],
+                vec![InboundRead::default(); ird],
                 u16::try_from(ord + more).unwrap(),
                 L::IN_ORDER || bug == Some(Bug::SinksOverlap),
             ),
@@ -176,7 +176,7 @@ impl<L: Lower> End<L> {
     }
 
     pub fn is_done(&self, requests: usize) -> bool {
-        let over = match self.source.fault() {
+        let over = match self.tx.fault() {
             Some(_) => self.closed,
             None => self.closed || self.work.len() >= requests,
         };
@@ -191,16 +191,16 @@ impl<L: Lower> End<L> {
     }
 
     pub(super) fn post_receive(&mut self) {
-        let number = self.sink.post_receive(CAPACITY).unwrap();
+        let number = self.rx.post_receive(CAPACITY).unwrap();
         let buffer = vec![0; usize::try_from(CAPACITY).unwrap()];
         assert!(self.receives.insert(number, buffer).is_none());
         self.receives_posted += 1;
     }
 
-    /// Passes the segment that was offered last to the lower layer.
+    /// Passes the segment that was offered last to the LLP.
     pub(super) fn hand_over(&mut self) {
         if std::mem::take(&mut self.leaving) {
-            let handed = self.source.handed().unwrap();
+            let handed = self.tx.commit().unwrap();
             assert_eq!(handed, self.handed + 1);
             self.handed = handed;
         }
@@ -208,18 +208,18 @@ impl<L: Lower> End<L> {
 
     pub(super) fn close(&mut self) {
         self.hand_over();
-        self.source.close(self.sink.close().unwrap());
+        self.tx.close(self.rx.close().unwrap());
         self.closed = true;
         // Receives come back in the order of posting.
         let mut numbers = Vec::new();
-        while let Some(number) = self.sink.flush() {
+        while let Some(number) = self.rx.flush() {
             numbers.push(number);
         }
         let left: Vec<_> = std::mem::take(&mut self.receives).into_keys().collect();
         assert_eq!(numbers, left);
     }
 
-    /// Lets the lower layer send some of its segments.
+    /// Lets the LLP send some of its segments.
     pub fn take(&mut self, choices: &mut impl Choices) {
         self.hand_over();
         let under_way = usize::try_from(self.handed - self.taken).unwrap();
@@ -228,7 +228,7 @@ impl<L: Lower> End<L> {
             Some(Bug::CompletedEarly) => self.handed,
             _ => self.taken,
         };
-        self.source.taken(taken);
+        self.tx.release(taken);
         if self.terminated && self.taken == self.handed && !self.closed {
             self.close();
         }
@@ -248,7 +248,7 @@ impl<L: Lower> End<L> {
                     assert!(work.segment <= self.taken, "its memory is still used");
                 }
                 Status::Flushed => {
-                    assert!(self.source.fault().is_some() || self.closed);
+                    assert!(self.tx.fault().is_some() || self.closed);
                     self.flushing = true;
                     summary.flushed += 1;
                 }
@@ -261,29 +261,29 @@ impl<L: Lower> End<L> {
     fn completion(&mut self) -> Option<Completion> {
         match self.bug {
             Some(Bug::CompletionLost) if self.completed == 3 => {
-                self.source.complete()?;
-                self.source.complete()
+                self.tx.complete()?;
+                self.tx.complete()
             }
             Some(Bug::CompletionTwice) if self.completed == 4 => {
                 let again = self.withheld_completion.take();
-                again.or_else(|| self.source.complete())
+                again.or_else(|| self.tx.complete())
             }
             Some(Bug::CompletionTwice) => {
-                self.withheld_completion = self.source.complete();
+                self.withheld_completion = self.tx.complete();
                 self.withheld_completion
             }
             Some(Bug::CompletionsSwapped) => {
-                let completion = self.source.complete();
+                let completion = self.tx.complete();
                 match self.withheld_completion.take() {
                     None if self.completed > 0 => completion,
                     None => {
                         self.withheld_completion = completion;
-                        self.source.complete()
+                        self.tx.complete()
                     }
                     first => completion.or(first),
                 }
             }
-            _ => self.source.complete(),
+            _ => self.tx.complete(),
         }
     }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Two ends of a stream, joined by a lower layer that keeps the order of segments, or does not.
+//! Two ends of a stream, joined by an LLP that keeps the order of segments, or does not.
 //!
 //! All decisions are made by the crate under test; the model copies octets and watches. It panics
 //! where a rule of RFC 5040, section 5.5, is broken: a Send is delivered before octets that were
 //! sent ahead of it, a Read Request is answered too early, memory is accessed that is not
 //! registered, or not for this, a completion is missing, doubled, out of order or too early for the
-//! lower layer, more Reads are outstanding than may be, anything follows a Terminate.
+//! LLP, more Reads are outstanding than may be, anything follows a Terminate.
 //!
 //! A segment may arrive before its sender has committed it: the two halves of a stream are two
 //! contexts.
@@ -26,14 +26,14 @@ use end::End;
 pub use planted::Bug;
 pub use terms::Choices;
 pub use terms::Flying;
-pub use terms::Lower;
+pub use terms::Llp;
 pub use terms::Summary;
 pub use terms::Wrong;
 pub use terms::WRONGS;
 
 /// Runs `requests` requests from each end to their end. With `wrong`, the first end does that at
 /// some time. With `bug`, both ends have it.
-pub fn run<L: Lower>(
+pub fn run<L: Llp>(
     choices: &mut impl Choices,
     requests: usize,
     mut wrong: Option<Wrong>,

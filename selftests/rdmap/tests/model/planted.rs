@@ -15,7 +15,7 @@ pub enum Bug {
     RightsIgnored,
     /// A Send with Invalidate is delivered, and its STag stays valid.
     StagStaysValid,
-    /// A request completes while the lower layer reads its memory.
+    /// A request completes while the LLP reads its memory.
     CompletedEarly,
     /// A completion is missing.
     CompletionLost,

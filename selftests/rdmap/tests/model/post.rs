@@ -3,11 +3,11 @@
 //! Posting of requests: right and wrong ones.
 
 use rdmap::header::ReadRequest;
-use rdmap::source::Operation;
-use rdmap::source::Request;
 use rdmap::stag::Range;
 use rdmap::stag::Region;
 use rdmap::stag::Stag;
+use rdmap::tx::Operation;
+use rdmap::tx::Request;
 
 use super::end::End;
 use super::end::Work;
@@ -22,10 +22,10 @@ use super::end::WRITABLE;
 use super::end::WRITE;
 use super::planted::Bug;
 use super::terms::Choices;
-use super::terms::Lower;
+use super::terms::Llp;
 use super::terms::Wrong;
 
-impl<L: Lower> End<L> {
+impl<L: Llp> End<L> {
     fn message(choices: &mut impl Choices, limit: u32) -> Vec<u8> {
         let limit = usize::try_from(limit).unwrap();
         let length = match choices.below(5) {
@@ -44,7 +44,7 @@ impl<L: Lower> End<L> {
             operation,
             fence: fence && self.bug != Some(Bug::FenceIgnored),
         };
-        if self.source.post(request).is_ok() {
+        if self.tx.post(request).is_ok() {
             self.work.push(Work {
                 operation,
                 fence,

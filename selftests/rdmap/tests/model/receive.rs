@@ -3,22 +3,22 @@
 //! Segments arrive at an end, and messages are delivered.
 
 use rdmap::fault::Fault;
-use rdmap::sink::Answer;
-use rdmap::sink::Delivery;
-use rdmap::sink::Place;
-use rdmap::sink::Refusal;
-use rdmap::sink::HEAD_LEN;
-use rdmap::source::Operation;
+use rdmap::rx::Delivery;
+use rdmap::rx::InboundRead;
+use rdmap::rx::Placement;
+use rdmap::rx::Refusal;
+use rdmap::rx::HEAD_LEN;
 use rdmap::stag::Access;
 use rdmap::stag::Range;
+use rdmap::tx::Operation;
 
 use super::end::End;
 use super::planted::Bug;
 use super::terms::Flying;
-use super::terms::Lower;
+use super::terms::Llp;
 use super::terms::Summary;
 
-impl<L: Lower> End<L> {
+impl<L: Llp> End<L> {
     /// A segment arrives.
     pub fn arrive(&mut self, flying: &Flying, peer: &mut Self, summary: &mut Summary) {
         if self.closed {
@@ -32,18 +32,18 @@ impl<L: Lower> End<L> {
             _ => flying.count,
         };
         let placed = self
-            .sink
+            .rx
             .segment(L::key(number), head, octets.len(), &self.memory);
         match placed {
             Ok(place) => {
                 self.place_in_time(place, octets);
-                self.sink.placed();
+                self.rx.placed();
             }
             Err(Refusal::Fault(fault)) => self.fail(fault),
             Err(refusal) => panic!("{refusal:?}"),
         }
         loop {
-            match self.sink.deliver(&self.memory) {
+            match self.rx.deliver(&self.memory) {
                 Ok(Some(delivery)) => self.deliver(delivery, peer, summary),
                 Ok(None) => break,
                 Err(fault) => {
@@ -55,10 +55,10 @@ impl<L: Lower> End<L> {
     }
 
     fn fail(&mut self, fault: Fault) {
-        self.source.fail(fault);
+        self.tx.fail(fault);
     }
 
-    fn place_in_time(&mut self, place: Place, octets: &[u8]) {
+    fn place_in_time(&mut self, place: Placement, octets: &[u8]) {
         if let Some((place, octets)) = self.withheld_octets.take() {
             self.place(place, &octets);
         }
@@ -67,9 +67,9 @@ impl<L: Lower> End<L> {
             Some(Bug::PlacedAside) => {
                 let mut octets = octets.to_vec();
                 let payload = match place {
-                    Place::Nothing => 0,
-                    Place::Write(range) | Place::Response { range, .. } => range.length,
-                    Place::Receive { length, .. } => length,
+                    Placement::Nothing => 0,
+                    Placement::Write(range) | Placement::Response { range, .. } => range.length,
+                    Placement::Receive { length, .. } => length,
                 };
                 let header = octets.len() - usize::try_from(payload).unwrap();
                 octets[header..].rotate_right(usize::from(payload > 0));
@@ -79,28 +79,28 @@ impl<L: Lower> End<L> {
         }
     }
 
-    fn answer(&mut self, answer: Answer) {
+    fn answer(&mut self, answer: InboundRead) {
         let second = self.withheld_answer.take();
         match (self.bug, second) {
             (Some(Bug::AnswersSwapped), None) if self.reads_delivered == 1 => {
                 self.withheld_answer = Some(answer);
             }
-            _ => self.source.answer(answer).unwrap(),
+            _ => self.tx.respond(answer).unwrap(),
         }
         if let Some(second) = second {
-            self.source.answer(second).unwrap();
+            self.tx.respond(second).unwrap();
         }
     }
 
-    fn place(&mut self, place: Place, octets: &[u8]) {
+    fn place(&mut self, place: Placement, octets: &[u8]) {
         let payload = |length: u32| &octets[octets.len() - usize::try_from(length).unwrap()..];
         match place {
-            Place::Nothing => {}
-            Place::Write(range) => {
+            Placement::Nothing => {}
+            Placement::Write(range) => {
                 let octets = payload(range.length);
                 self.memory.write(range, Access::RemoteWrite, octets);
             }
-            Place::Response { read, range } => {
+            Placement::Response { read, range } => {
                 assert!(
                     usize::try_from(read).unwrap() >= self.completed,
                     "nothing is written after the completion"
@@ -108,10 +108,10 @@ impl<L: Lower> End<L> {
                 let octets = payload(range.length);
                 self.memory.write(range, Access::ReadSink, octets);
                 if self.bug == Some(Bug::ReadDoneEarly) {
-                    let _ = self.source.done(read);
+                    let _ = self.tx.done(read);
                 }
             }
-            Place::Receive {
+            Placement::Receive {
                 receive,
                 offset,
                 length,
@@ -174,7 +174,7 @@ impl<L: Lower> End<L> {
                 summary.sends += 1;
                 self.post_receive();
             }
-            Delivery::Answer(answer) => {
+            Delivery::ReadRequest(answer) => {
                 let is_read = |operation: &Operation| matches!(operation, Operation::Read(_));
                 let index = Self::nth(peer, self.reads_delivered, is_read);
                 self.check_before(peer, index, summary);
@@ -198,7 +198,7 @@ impl<L: Lower> End<L> {
                 assert!(!std::mem::replace(&mut work.done, true));
                 self.reads_outstanding -= 1;
                 summary.reads += 1;
-                self.source.done(read).unwrap();
+                self.tx.done(read).unwrap();
             }
             Delivery::Terminate(terminate) => {
                 summary.codes.push(terminate.code);

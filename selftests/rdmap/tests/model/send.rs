@@ -2,35 +2,35 @@
 
 //! Segments leave an end.
 
-use rdmap::source::Outgoing;
-use rdmap::source::Payload;
 use rdmap::stag::Range;
+use rdmap::tx::Outgoing;
+use rdmap::tx::Payload;
 
 use super::end::End;
 use super::terms::Choices;
 use super::terms::Flying;
-use super::terms::Lower;
+use super::terms::Llp;
 
-impl<L: Lower> End<L> {
-    /// Cuts the next segment and passes it to the lower layer.
+impl<L: Llp> End<L> {
+    /// Cuts the next segment and passes it to the LLP.
     pub fn send(&mut self, choices: &mut impl Choices) -> Option<Flying> {
         if self.closed {
             return None;
         }
         self.hand_over();
         let mulpdu = 128 + u32::try_from(choices.below(500)).unwrap();
-        let mut next = self.source.next(mulpdu, &self.memory)?;
+        let mut next = self.tx.peek(mulpdu, &self.memory)?;
         let mut limit = mulpdu;
         if choices.one_in(8) {
-            // The lower layer takes less by now: it is cut anew.
+            // The LLP takes less by now: it is cut anew.
             limit = 128;
-            next = self.source.next(limit, &self.memory)?;
+            next = self.tx.peek(limit, &self.memory)?;
         }
         let mut octets;
         match next {
             Outgoing::Local(number) => {
-                self.source.handed().unwrap();
-                self.source.done(number).unwrap();
+                self.tx.commit().unwrap();
+                self.tx.done(number).unwrap();
                 self.work[usize::try_from(number).unwrap()].done = true;
                 return None;
             }
@@ -44,7 +44,7 @@ impl<L: Lower> End<L> {
                     offset: request.sink_offset,
                     length: request.length,
                 };
-                self.sink.expect(number, sink, false).unwrap();
+                self.rx.expect(number, sink, false).unwrap();
                 self.begin(number);
                 self.reads_outstanding += 1;
                 assert!(self.reads_outstanding <= self.ord);
@@ -53,11 +53,11 @@ impl<L: Lower> End<L> {
             Outgoing::Segment {
                 header,
                 payload,
-                answered,
+                last_of_response,
                 ..
             } => {
-                if let Some(number) = answered {
-                    self.sink.answered(number).unwrap();
+                if let Some(number) = last_of_response {
+                    self.rx.free_inbound(number).unwrap();
                 }
                 octets = header.as_slice().to_vec();
                 match payload {
@@ -76,7 +76,7 @@ impl<L: Lower> End<L> {
                         octets.extend(&work.octets[first..first + length]);
                         self.work[usize::try_from(number).unwrap()].segment = self.handed + 1;
                     }
-                    Payload::Answer(range) => octets.extend(self.memory.read(range)),
+                    Payload::Response(range) => octets.extend(self.memory.read(range)),
                 }
             }
         }

@@ -2,10 +2,10 @@
 
 //! The terms of the model and of its users.
 
-use rdmap::order::Arrival;
+use rdmap::order::InOrder;
 use rdmap::order::Order;
 use rdmap::sctp::window::Bits;
-use rdmap::sctp::window::Window;
+use rdmap::sctp::window::RxWindow;
 use rdmap::sctp::window::WORDS;
 use rdmap::violation::Code;
 
@@ -37,8 +37,8 @@ pub struct Summary {
     pub codes: Vec<Code>,
 }
 
-/// A lower layer.
-pub trait Lower: Order {
+/// An LLP.
+pub trait Llp: Order {
     /// Creates the order of a new stream.
     fn new() -> Self;
 
@@ -46,17 +46,17 @@ pub trait Lower: Order {
     fn key(count: u64) -> Self::Key;
 }
 
-impl Lower for Arrival {
+impl Llp for InOrder {
     fn new() -> Self {
-        Arrival::new()
+        InOrder::new()
     }
 
     fn key(_: u64) {}
 }
 
-impl Lower for Window<Box<Bits>> {
+impl Llp for RxWindow<Box<Bits>> {
     fn new() -> Self {
-        Window::new(Box::new([0; WORDS]))
+        RxWindow::new(Box::new([0; WORDS]))
     }
 
     fn key(count: u64) -> u16 {

@@ -4,7 +4,7 @@
 
 use rdmap::enhanced::Enhanced;
 use rdmap::fault::Cause;
-use rdmap::fault::Lower;
+use rdmap::fault::LlpError;
 use rdmap::header::Header;
 use rdmap::header::Model;
 use rdmap::header::ReadRequest;
@@ -13,19 +13,19 @@ use rdmap::mpa::frame::Layout;
 use rdmap::mpa::marker::Position;
 use rdmap::mpa::startup::Frame;
 use rdmap::mpa::startup::Kind;
-use rdmap::order::Arrival;
+use rdmap::order::InOrder;
+use rdmap::rx::HashKey;
+use rdmap::rx::InboundSlot;
+use rdmap::rx::Outstanding;
+use rdmap::rx::Receive;
+use rdmap::rx::Refusal;
+use rdmap::rx::RxHalf;
+use rdmap::rx::Slots;
+use rdmap::rx::HEAD_LEN;
 use rdmap::sctp::chunk::Body;
 use rdmap::sctp::chunk::Chunk;
 use rdmap::sctp::chunk::Function;
 use rdmap::sctp::chunk::Illegal;
-use rdmap::sink::Inbound;
-use rdmap::sink::Key;
-use rdmap::sink::Outstanding;
-use rdmap::sink::Receive;
-use rdmap::sink::Refusal;
-use rdmap::sink::Sink;
-use rdmap::sink::Slots;
-use rdmap::sink::HEAD_LEN;
 use rdmap::stag::Access;
 use rdmap::stag::Denied;
 use rdmap::stag::Memory;
@@ -60,11 +60,11 @@ type Decoded = Result<(Fields, Vec<u8>), String>;
 
 pub(super) fn tell_limits(fields: &mut Fields, enhanced: &Enhanced) {
     // A number that is not negotiated is none in this crate, and this one on the wire.
-    let number = |reads: rdmap::enhanced::Reads| reads.number().unwrap_or(0x3fff);
+    let number = |reads: rdmap::enhanced::ReadDepth| reads.number().unwrap_or(0x3fff);
     tell(fields, "a", u8::from(enhanced.peer_to_peer));
-    tell(fields, "b", u8::from(enhanced.ready.send));
-    tell(fields, "c", u8::from(enhanced.ready.write));
-    tell(fields, "d", u8::from(enhanced.ready.read));
+    tell(fields, "b", u8::from(enhanced.rtr.send));
+    tell(fields, "c", u8::from(enhanced.rtr.write));
+    tell(fields, "d", u8::from(enhanced.rtr.read));
     tell(fields, "ird", number(enhanced.ird));
     tell(fields, "ord", number(enhanced.ord));
 }
@@ -86,7 +86,7 @@ fn startup(vector: &Vector) -> Decoded {
         Ok(Some(found)) => found,
         Ok(None) => return Err("short".to_owned()),
         // One error of this crate stands for three of the format's: there is no error on the wire.
-        Err(Lower::Startup) => {
+        Err(LlpError::Startup) => {
             let expected = vector.expected().err();
             let same =
                 expected.filter(|error| ["key", "revision", "private"].contains(&error.as_str()));
@@ -125,8 +125,8 @@ fn fpdu(vector: &Vector) -> Decoded {
     let layout = Layout::of(stream, at).ok_or_else(short)?;
     let verified = layout.verify(stream, vector.flag("crc"));
     verified.ok_or_else(short)?.map_err(|error| match error {
-        Lower::Crc => "crc".to_owned(),
-        Lower::Marker => "marker".to_owned(),
+        LlpError::Crc => "crc".to_owned(),
+        LlpError::Marker => "marker".to_owned(),
         other => format!("{other:?}"),
     })?;
     assert_eq!(layout.wire_len(), stream.len(), "{}", vector.name);
@@ -146,7 +146,7 @@ struct Queues;
 
 impl Slots for Queues {
     type Receives = Vec<Receive>;
-    type Inbound = Vec<Inbound>;
+    type Inbound = Vec<InboundSlot>;
     type Outstanding = Vec<Outstanding>;
 }
 
@@ -165,16 +165,16 @@ impl Memory for Open {
 
 /// Returns the Terminate that a stream owes for its first segment, as `layer/type/code`.
 fn refusal(octets: &[u8]) -> Option<String> {
-    let mut sink: Sink<Arrival, Queues> = Sink::new(
-        Arrival::new(),
-        Key(3, 4),
+    let mut rx: RxHalf<InOrder, Queues> = RxHalf::new(
+        InOrder::new(),
+        HashKey(3, 4),
         vec![Receive::default(); 1],
-        vec![Inbound::default(); 1],
+        vec![InboundSlot::default(); 1],
         vec![Outstanding::default(); 1],
     );
-    sink.post_receive(u32::MAX).expect("there is room for one");
+    rx.post_receive(u32::MAX).expect("there is room for one");
     let head = octets.get(..HEAD_LEN).unwrap_or(octets);
-    let violation = match sink.segment((), head, octets.len(), &Open) {
+    let violation = match rx.segment((), head, octets.len(), &Open) {
         Ok(_) => return None,
         Err(Refusal::Fault(fault)) => match fault.cause {
             Cause::Peer(violation) => violation,

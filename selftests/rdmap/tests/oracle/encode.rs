@@ -3,11 +3,11 @@
 //! Encodings of this crate, with their fields.
 
 use rdmap::enhanced::Enhanced;
-use rdmap::enhanced::Reads;
-use rdmap::enhanced::ReadyToReceive;
-use rdmap::fault::Culprit;
+use rdmap::enhanced::ReadDepth;
+use rdmap::enhanced::RtrMessages;
 use rdmap::fault::Fault;
-use rdmap::fault::Lower;
+use rdmap::fault::LlpError;
+use rdmap::fault::OffendingSegment;
 use rdmap::header::Header;
 use rdmap::header::Model;
 use rdmap::header::ReadRequest;
@@ -78,13 +78,13 @@ impl Numbers {
 
     fn enhanced(&mut self) -> Enhanced {
         let mut reads = || match self.u16() {
-            u16::MAX => Reads::NOT_NEGOTIATED,
-            reads => Reads::new(reads),
+            u16::MAX => ReadDepth::NOT_NEGOTIATED,
+            reads => ReadDepth::new(reads),
         };
         let (ird, ord) = (reads(), reads());
         Enhanced {
             peer_to_peer: self.flag(),
-            ready: ReadyToReceive {
+            rtr: RtrMessages {
                 send: self.flag(),
                 write: self.flag(),
                 read: self.flag(),
@@ -280,20 +280,23 @@ fn terminates(numbers: &mut Numbers) -> Vec<Told> {
     ];
     let mut faults = vec![Fault::LOCAL];
     for lower in [
-        Lower::Lost,
-        Lower::Crc,
-        Lower::Marker,
-        Lower::Startup,
-        Lower::Local,
-        Lower::Reads,
-        Lower::ReadyToReceive,
+        LlpError::Lost,
+        LlpError::Crc,
+        LlpError::Marker,
+        LlpError::Startup,
+        LlpError::Local,
+        LlpError::InsufficientIrd,
+        LlpError::NoMatchingRtr,
     ] {
-        faults.push(Fault::lower(lower));
+        faults.push(Fault::llp(lower));
     }
     for violation in violations {
         for opcode in [0, 2, 3, 6] {
-            let (_, culprit) = segment(numbers, opcode);
-            faults.push(Fault::peer(violation, Culprit::of(&culprit, culprit.len())));
+            let (_, offending) = segment(numbers, opcode);
+            faults.push(Fault::peer(
+                violation,
+                OffendingSegment::of(&offending, offending.len()),
+            ));
         }
     }
     for denied in [
@@ -303,11 +306,11 @@ fn terminates(numbers: &mut Numbers) -> Vec<Told> {
         Denied::Stream,
         Denied::Wrap,
     ] {
-        let (_, culprit) = segment(numbers, 1);
-        let read = ReadRequest::parse(culprit.get(18..).unwrap()).unwrap();
+        let (_, offending) = segment(numbers, 1);
+        let read = ReadRequest::parse(offending.get(18..).unwrap()).unwrap();
         let fault = Fault::peer(
             Violation::Source(denied),
-            Culprit::of(&culprit, culprit.len()),
+            OffendingSegment::of(&offending, offending.len()),
         );
         faults.push(fault.with_read(read.advanced(5)));
     }
@@ -330,7 +333,7 @@ fn terminates(numbers: &mut Numbers) -> Vec<Told> {
         // RFC 5040, figure 10, as a table of its own.
         let bits = match (terminate.code.layer, fault.read.is_some()) {
             (_, true) => 0b111,
-            (0 | 1, _) if fault.culprit.is_some() => 0b110,
+            (0 | 1, _) if fault.offending.is_some() => 0b110,
             _ => 0,
         };
         tell_terminate(&mut fields, &terminate, bits);

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An association, and its session (RFC 5043, sections 6 and 11.1).
+
+use crate::event_target::EventTarget;
+use crate::sctp::recv::ChunkData;
+use crate::sctp::recv::RecvOutcome;
+use kernel::alloc::KVVec;
+use kernel::error::code::ETIMEDOUT;
+use kernel::prelude::*;
+use provider::cm::ConnectError;
+use provider::errno::econnrefused;
+use rdmap::sctp::chunk;
+use rdmap::sctp::chunk::Control;
+use rdmap::sctp::chunk::Function;
+use rdmap::sctp::session::Action;
+use rdmap::sctp::session::Event;
+use rdmap::sctp::session::Indication;
+use rdmap::sctp::session::Session;
+use rdmap::sctp::window::Bits;
+use rdmap::sctp::window::RxWindow;
+use rdmap::sctp::window::TxWindow;
+use rdmap::sctp::window::WORDS;
+use socket::sctp::Association;
+use socket::sctp::Notification;
+use socket::sctp::Received;
+use socket::sctp::Sent;
+use socket::sctp::Settings;
+
+/// The greatest length in octets of a chunk's user data, and of a notification.
+pub(super) const MAX_CHUNK: usize = 65_536;
+
+/// Octets of the send buffer that a chunk takes at least.
+const MIN_CHUNK_MEMORY: u32 = 512;
+
+/// Socket options of every association, set before it is established; there is no other mode, for
+/// no consumer. The send buffer keeps the number of unacknowledged chunks well below
+/// [`MAX_OUTSTANDING`](rdmap::sctp::window::MAX_OUTSTANDING).
+pub(super) const SETTINGS: Settings = Settings {
+    adaptation: chunk::ADAPTATION,
+    // As many as are used (RFC 5043, section 8): there is one session. SCTP itself refuses chunks
+    // of others then.
+    streams: 1,
+    min_rto_ms: 500,
+    max_rto_ms: 10_000,
+    receive_buffer: 4 << 20,
+    send_buffer: 4 << 20,
+};
+
+/// The order of the peer's chunks.
+pub(super) type Order = RxWindow<KBox<Bits>>;
+
+/// Creates the order of a new session. Sleeps.
+pub(super) fn order() -> Result<Order> {
+    Ok(RxWindow::new(KBox::new([0; WORDS], GFP_KERNEL)?))
+}
+
+/// The state of the association.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AssocState {
+    /// SCTP sets it up.
+    SettingUp,
+    /// It is up.
+    Up,
+    /// The peer has announced DDP.
+    Ready,
+}
+
+/// An association and its session.
+pub(super) struct DdpAssociation {
+    association: Association<EventTarget>,
+    pub(super) session: Session,
+    tx_window: TxWindow,
+    state: AssocState,
+    // The first control message, until SCTP has it; then the Terminate.
+    first_control: Option<KVec<u8>>,
+    terminate_pending: bool,
+    pub(super) terminate_sent: bool,
+    buffer: KVVec<u8>,
+}
+
+impl DdpAssociation {
+    /// Creates a new session. Sleeps.
+    pub(super) fn new(association: Association<EventTarget>) -> Result<Self> {
+        Ok(Self {
+            buffer: KVVec::from_elem(0, MAX_CHUNK, GFP_KERNEL)?,
+            association,
+            session: Session::new(),
+            tx_window: TxWindow::new(),
+            state: AssocState::SettingUp,
+            first_control: None,
+            terminate_pending: false,
+            terminate_sent: false,
+        })
+    }
+
+    /// Says whether both ends have announced DDP.
+    pub(super) fn is_ready(&self) -> bool {
+        self.state == AssocState::Ready
+    }
+
+    /// Returns the reason why there is no association.
+    pub(super) fn connect_error(&self) -> ConnectError {
+        match self.association.error() {
+            Some(error) if error == econnrefused() => ConnectError::Refused,
+            Some(error) if error == ETIMEDOUT => ConnectError::TimedOut,
+            _ => ConnectError::Reset,
+        }
+    }
+
+    /// Receives the next chunk or end. Data are to be [returned](Self::return_buffer) before the
+    /// next call.
+    pub(super) fn recv(&mut self) -> RecvOutcome {
+        loop {
+            let Ok(arrived) = self.association.receive(&mut self.buffer) else {
+                return RecvOutcome::Lost;
+            };
+            match arrived {
+                // The indication follows on the notification that the association is up, or there
+                // is none (RFC 5043, section 11.1).
+                Received::Nothing if self.state == AssocState::Up => return RecvOutcome::Violation,
+                Received::Nothing => return RecvOutcome::Nothing,
+                Received::End => return RecvOutcome::End,
+                Received::Chunk { .. } if !self.is_ready() => return RecvOutcome::Violation,
+                // It is of no session of this association: its numbers mean nothing here.
+                Received::Chunk { stream: 1.., .. } => return RecvOutcome::Violation,
+                Received::Chunk {
+                    stream: 0,
+                    len,
+                    ppid,
+                    unordered,
+                    whole,
+                } => {
+                    return RecvOutcome::Data(ChunkData {
+                        buffer: core::mem::replace(&mut self.buffer, KVVec::new()),
+                        len,
+                        ppid,
+                        unordered,
+                        whole,
+                    })
+                }
+                Received::Notification(notification) => match notification {
+                    // As many streams in each direction (section 8).
+                    Notification::Up { outbound, inbound }
+                        if self.state == AssocState::SettingUp && outbound == inbound =>
+                    {
+                        self.state = AssocState::Up;
+                    }
+                    Notification::Adaptation(chunk::ADAPTATION) if self.state == AssocState::Up => {
+                        self.state = AssocState::Ready;
+                    }
+                    Notification::Up { .. } | Notification::Adaptation(_) => {
+                        return RecvOutcome::Violation
+                    }
+                    Notification::NotUp | Notification::Lost | Notification::Restarted => {
+                        return RecvOutcome::Lost;
+                    }
+                    Notification::Ended => return RecvOutcome::End,
+                    Notification::PeerShutDown | Notification::Other => {}
+                },
+            }
+        }
+    }
+
+    /// Takes the buffer back.
+    pub(super) fn return_buffer(&mut self, data: ChunkData) {
+        self.buffer = data.buffer;
+    }
+
+    /// Takes note of the chunks that the peer has acknowledged.
+    pub(super) fn note_acked(&mut self) -> Option<Indication> {
+        let queued = self.association.unacknowledged();
+        if queued > 0 {
+            let chunks = u16::try_from(queued.div_ceil(MIN_CHUNK_MEMORY));
+            self.tx_window.limit_to(chunks.unwrap_or(u16::MAX));
+            return None;
+        }
+        if self.tx_window.is_dry() {
+            return None;
+        }
+        // Nobody else sends, so nothing has been sent since.
+        self.tx_window.sender_dry();
+        self.on(Event::SenderDry).indication
+    }
+
+    /// Does the same as [`Self::note_acked`], and requests an event for the next acknowledgement.
+    pub(super) fn note_acked_and_watch(&mut self) {
+        self.note_acked();
+        // If that was not requested before, the peer may have acknowledged everything since.
+        if !self.tx_window.is_dry() && self.association.request_write_space() {
+            self.note_acked();
+        }
+    }
+
+    /// Says whether a control message is due that SCTP does not have yet.
+    pub(super) fn has_control_pending(&self) -> bool {
+        self.first_control.is_some() || self.terminate_pending
+    }
+
+    /// Passes an event to the session. A message that it sends goes with the next
+    /// [flush](Self::flush).
+    pub(super) fn on(&mut self, event: Event) -> Action {
+        let action = self.session.on(event);
+        if action.send == Some(Function::Terminate) {
+            self.terminate_pending = true;
+        }
+        action
+    }
+
+    /// Queues the first control message of this end: an Initiate, or its answer.
+    pub(super) fn queue_control(&mut self, control: &Control<'_>) -> Result {
+        let len = chunk::CONTROL_LEN + chunk::MAX_PRIVATE_DATA;
+        let mut octets = KVec::from_elem(0, len, GFP_KERNEL)?;
+        let ssn = self.tx_window.peek().ok_or(EINVAL)?;
+        let len = control.emit(ssn, &mut octets).map_err(|_| EINVAL)?;
+        octets.truncate(len);
+        self.first_control = Some(octets);
+        Ok(())
+    }
+
+    /// Sends the control messages that are due. Returns false if there was no space. An error is
+    /// the association's.
+    pub(super) fn flush(&mut self) -> Result<bool> {
+        if let Some(first) = self.first_control.take() {
+            if self.send_chunk(chunk::PPID_CONTROL, &first)? != Sent::Done {
+                self.first_control = Some(first);
+                return Ok(false);
+            }
+        }
+        if self.terminate_pending {
+            let Some(ssn) = self.tx_window.peek() else {
+                return Ok(false);
+            };
+            let mut octets = [0; chunk::CONTROL_LEN];
+            let terminate = Control::bare(Function::Terminate);
+            let len = terminate.emit(ssn, &mut octets).map_err(|_| EINVAL)?;
+            let octets = octets.get(..len).unwrap_or_default();
+            if self.send_chunk(chunk::PPID_CONTROL, octets)? != Sent::Done {
+                return Ok(false);
+            }
+            self.terminate_pending = false;
+            self.terminate_sent = true;
+        }
+        Ok(true)
+    }
+
+    /// Returns the number of the next chunk, or [`None`] while the window is full.
+    pub(super) fn ssn(&self) -> Option<u16> {
+        self.tx_window.peek()
+    }
+
+    /// Sends a chunk, which begins with [`Self::ssn`].
+    pub(super) fn send_chunk(&mut self, ppid: u32, octets: &[u8]) -> Result<Sent> {
+        let sent = self.association.send(ppid, octets)?;
+        if sent == Sent::Done {
+            self.tx_window.sent();
+        }
+        Ok(sent)
+    }
+
+    /// Returns the greatest length of a segment in octets, for the path MTU that is known now.
+    pub(super) fn mulpdu(&self) -> u32 {
+        chunk::mulpdu(self.association.fragmentation_point())
+    }
+
+    /// Shuts the association down behind everything that was sent.
+    pub(super) fn shutdown(&self) {
+        self.association.shutdown();
+    }
+
+    /// Aborts the association, whatever is under way.
+    pub(super) fn abort(self) {
+        self.association.abort();
+    }
+}

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The receive half of a stream: placement of segments and delivery of messages.
+//!
+//! RFC 5040, sections 5 and 7, and RFC 5041, sections 5 to 7. A segment is *placed* when it
+//! arrives: this half says where ([`Placement`]), and the caller copies the octets and says so. A
+//! message is *delivered* in the order of the sender ([`Delivery`]): each of its octets is placed,
+//! and so is everything that the peer sent before. Only then is a Read Request answered (section
+//! 5.5, rule 12), an STag invalidated, a Read completed, a Send given to the upper layer. A Write
+//! is never delivered.
+//!
+//! Over TCP both happen together. Over SCTP segments arrive in any order, and this code is the
+//! same: the sequence number of each message's last segment is kept with it, and the message waits
+//! until all segments up to that are [placed](Order::in_order_upto).
+//!
+//! Order of the checks: the header alone ([`Header::parse`]); then, untagged, a buffer for the
+//! message, its offset and its length; tagged, the STag, as [`crate::stag`] says. A segment without
+//! payload is accepted without a check of its STag.
+//!
+//! After the first fault nothing more is placed. Messages that were complete before it in the
+//! peer's order are still delivered.
+//!
+//! # Locking
+//!
+//! The two halves of a stream, this one and the [transmit half](crate::tx), may have one lock or a
+//! lock each: no method of one half accesses the other. A caller that passes something from one
+//! half to the other (an [`InboundRead`], a Read that is expected or done, a fault) drops the first
+//! lock before it takes the second, or holds both.
+//!
+//! One context at a time receives, and it may drop the lock between [`RxHalf::segment`] and
+//! [`RxHalf::placed`], or [`RxHalf::not_placed`], while it copies octets. Another context may close
+//! this half meanwhile: [`RxHalf::close`] then yields no [`Closed`], and [`RxHalf::flush`] no
+//! Receive, before that.
+//!
+//! A peer may send its next Read Request as soon as it has the last segment of a response. So
+//! [`RxHalf::free_inbound`], which frees the slot of the old request, is called before that segment
+//! leaves, like [`RxHalf::expect`] for a Read. A peer that does not wait for the response can have
+//! one request more than IRD here for that moment; there is room for it.
+
+mod deliver;
+mod message;
+mod place;
+mod queue;
+
+use crate::fault::Fault;
+use crate::fault::Misuse;
+use crate::header::Header;
+use crate::order::Invalid;
+use crate::order::Order;
+use crate::order::Seq;
+use crate::ring::Ring;
+pub use crate::rx::message::HashKey;
+pub use crate::rx::queue::InboundRead;
+pub use crate::rx::queue::InboundSlot;
+pub use crate::rx::queue::Outstanding;
+pub use crate::rx::queue::ReadId;
+pub use crate::rx::queue::Receive;
+pub use crate::rx::queue::Slots;
+use crate::stag::Range;
+use crate::stag::Stag;
+use crate::terminate::Terminate;
+use crate::violation::Violation;
+
+/// The destination of a segment's payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// A posted Receive.
+    Receive {
+        /// The number of the Receive; the first that was posted has 0.
+        receive: u64,
+        /// The offset in it.
+        offset: u32,
+        /// The length in octets.
+        length: u32,
+    },
+    /// Memory that the peer writes.
+    Write(Range),
+    /// The destination of a Read of this end.
+    Response {
+        /// The Read.
+        read: ReadId,
+        /// The memory.
+        range: Range,
+    },
+    /// Nowhere: there is no payload, or this crate has taken it, or the stream has failed.
+    Nothing,
+}
+
+/// A message that is delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// A Send. The Receive is complete.
+    Message {
+        /// The number of the Receive.
+        receive: u64,
+        /// The length of the message in octets.
+        length: u32,
+        /// With Solicited Event.
+        solicited: bool,
+        /// The STag that the peer named. It was invalidated by
+        /// [`Memory::invalidate`](crate::stag::Memory::invalidate).
+        invalidated: Option<Stag>,
+    },
+    /// A Read Request, for [`TxHalf::respond`](crate::tx::TxHalf::respond).
+    ReadRequest(InboundRead),
+    /// The response to a Read of this end.
+    ReadDone {
+        /// The Read.
+        read: ReadId,
+        /// The STag that the Read is to invalidate. It is still valid: the caller invalidates it
+        /// before it calls [`TxHalf::done`](crate::tx::TxHalf::done). This end asked for that, so
+        /// the rights of the peer that [`Memory::invalidate`](crate::stag::Memory::invalidate)
+        /// checks do not matter.
+        to_invalidate: Option<Stag>,
+    },
+    /// A Terminate. Nothing follows.
+    Terminate(Terminate),
+}
+
+/// The reason why a segment is not placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Its sequence number is impossible. The LLP ends the session.
+    Order(Invalid),
+    /// The peer broke a rule of DDP or RDMAP. A Terminate reports it.
+    Fault(Fault),
+    /// The peer broke a rule of DDP or RDMAP with a Terminate. This is not answered with another
+    /// Terminate.
+    Terminate(Violation),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    /// A fault was found in a segment. Messages that are complete below this sequence number are
+    /// delivered.
+    Failed(Seq),
+    /// Nothing is delivered any more.
+    Closed,
+}
+
+/// The receive half of a stream.
+#[derive(Debug)]
+pub struct RxHalf<O, S: Slots> {
+    order: O,
+    key: HashKey,
+    state: State,
+    receives: Ring<S::Receives>,
+    // INVARIANT: always full. An entry is empty or holds a Read Request; those below
+    // `next_response` were delivered.
+    inbound: Ring<S::Inbound>,
+    next_response: u64,
+    outstanding: Ring<S::Outstanding>,
+    terminate: Option<(Seq, Terminate)>,
+    // Sequence numbers of the last Send and of the last Read Request that were delivered.
+    delivered: [Option<Seq>; 2],
+    // The caller copies octets: `segment` has returned, and `placed` was not called yet.
+    placing: bool,
+}
+
+/// The proof that a receive half is closed and that nothing of its stream is placed any more.
+#[derive(Debug)]
+#[must_use]
+pub struct Closed(());
+
+/// Octets of the front of a segment that [`RxHalf::segment`] needs, if the segment is as long.
+pub const HEAD_LEN: usize = Header::UNTAGGED_LEN + Terminate::MAX_LEN;
+
+impl<O: Order, S: Slots> RxHalf<O, S> {
+    /// Creates the receive half of a new stream. `key` is random.
+    pub fn new(
+        order: O,
+        key: HashKey,
+        receives: S::Receives,
+        inbound: S::Inbound,
+        outstanding: S::Outstanding,
+    ) -> Self {
+        let mut inbound = Ring::new(inbound);
+        while inbound.push(InboundSlot(None)).is_some() {}
+        Self {
+            order,
+            key,
+            state: State::Open,
+            receives: Ring::new(receives),
+            inbound,
+            next_response: 0,
+            outstanding: Ring::new(outstanding),
+            terminate: None,
+            delivered: [None; 2],
+            placing: false,
+        }
+    }
+
+    /// Continues the message numbers behind as many Sends and Reads each way.
+    #[cfg(test)]
+    pub(crate) fn skip_to(&mut self, messages: u64) {
+        while self.inbound.pop().is_some() {}
+        self.inbound.skip_to(messages);
+        while self.inbound.push(InboundSlot(None)).is_some() {}
+        self.next_response = messages;
+        self.receives.skip_to(messages);
+        self.outstanding.skip_to(messages);
+    }
+
+    /// Posts a Receive of `capacity` octets. Returns its number.
+    pub fn post_receive(&mut self, capacity: u32) -> Result<u64, Misuse> {
+        let receive = Receive {
+            capacity,
+            ..Receive::default()
+        };
+        self.receives.push(receive).ok_or(Misuse::Full)
+    }
+
+    /// Registers a Read of this end, before its request is sent. Its response goes to `sink`, whose
+    /// STag is invalidated afterwards if `invalidate`.
+    ///
+    /// A request that the LLP did not take is offered again, and so is this call: the newest Read
+    /// is registered once.
+    ///
+    /// A response does not name its Read. Over a layer that reorders, the range that it goes to
+    /// identifies it, so [`TxHalf`](crate::tx::TxHalf) defers a Read whose destination overlaps
+    /// that of another outstanding one.
+    pub fn expect(&mut self, read: ReadId, sink: Range, invalidate: bool) -> Result<(), Misuse> {
+        let newest = self.outstanding.next().checked_sub(1);
+        let newest = newest.and_then(|number| self.outstanding.get(number));
+        if newest.is_some_and(|newest| newest.read == read) {
+            return Ok(());
+        }
+        let outstanding = Outstanding {
+            read,
+            sink,
+            invalidate,
+            ..Outstanding::default()
+        };
+        let pushed = self.outstanding.push(outstanding);
+        pushed.map(drop).ok_or(Misuse::Full)
+    }
+
+    /// Returns the order of the peer's segments.
+    #[inline]
+    pub fn order(&mut self) -> &mut O {
+        &mut self.order
+    }
+
+    /// Takes note that the payload of the segment, if it has any, was copied.
+    #[inline]
+    pub fn placed(&mut self) {
+        self.placing = false;
+        self.order.placed();
+    }
+
+    /// Takes note that the payload could not be copied: its memory has gone since
+    /// [`segment`](Self::segment). The stream fails, as if the segment had been refused.
+    #[inline]
+    pub fn not_placed(&mut self) {
+        if self.state == State::Open {
+            self.state = State::Failed(self.order.in_order_upto());
+        }
+        self.placed();
+    }
+
+    /// Frees the slot of the Read Request with this number, whose last response segment is about to
+    /// be sent: as soon as the peer has that, it may send one more request.
+    ///
+    /// A segment that the LLP did not take is offered again, and this may be called again.
+    pub fn free_inbound(&mut self, number: u64) -> Result<(), Misuse> {
+        if number >= self.next_response {
+            return Err(Misuse::Unknown);
+        }
+        // Responses are sent in the order of the requests: there is one at most.
+        while self.inbound.first() <= number {
+            self.inbound.pop();
+            self.inbound.push(InboundSlot(None));
+        }
+        Ok(())
+    }
+
+    /// Closes this half: nothing more is placed or delivered.
+    ///
+    /// Returns `None` while octets are copied: then it is called again after
+    /// [`placed`](Self::placed).
+    #[inline]
+    pub fn close(&mut self) -> Option<Closed> {
+        self.state = State::Closed;
+        (!self.placing).then_some(Closed(()))
+    }
+
+    /// Takes back the oldest Receive of a closed half. Returns `None` if there is none, if the half
+    /// is not closed, or while octets are copied: then it is called again after
+    /// [`placed`](Self::placed).
+    pub fn flush(&mut self) -> Option<u64> {
+        let number = self.receives.first();
+        match self.state {
+            State::Closed if !self.placing => self.receives.pop().map(|_| number),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The transmit half of a stream: requests of this end and responses to the peer's Reads become
+//! segments.
+//!
+//! RFC 5040, section 5.5, and RFC 5041, section 5.2. Requests are cut into segments in the order of
+//! posting, none longer than the MULPDU that holds when it is cut (rule 13). They complete in that
+//! order as well: a Send or a Write when the LLP has taken its last segment, a Read when its
+//! response was delivered, and each only after those before it (rules 14, 15, 19). Responses are
+//! sent in the order of the Read Requests (rule 20); they alternate with requests between messages,
+//! not inside one.
+//!
+//! [`TxHalf::peek`] returns the next segment, [`TxHalf::commit`] commits it when the LLP has it, so
+//! that a segment that was too long can be cut anew (RFC 5041, section 5.2: a segment that was
+//! handed over never is), and [`TxHalf::release`] says that its memory is no longer needed.
+//!
+//! A Read beyond ORD waits, and everything that was posted behind it; so does a fenced request
+//! while a Read is outstanding, and everything behind a local operation until that is done. Over an
+//! LLP that reorders, responses are identified by the memory they go to, so a Read also waits while
+//! one is outstanding whose destination overlaps its own.
+//!
+//! The first fault wins. It becomes a Terminate in place of the next segment, the one and only.
+//! Then, or when the stream is closed, the remaining requests complete as flushed, once the LLP
+//! does not need their memory. Before [`TxHalf::close`] neither a Read whose request was committed
+//! is flushed, because its response may still be placed, nor a local operation that was started.
+//! `close` ends both.
+//!
+//! # Locking
+//!
+//! This half and the [receive half](crate::rx::RxHalf) of the same stream may have one lock or a
+//! lock each, as described there. One context at a time sends, and it may drop the lock between
+//! [`TxHalf::peek`] and [`TxHalf::commit`], to give the segment to the LLP. Other contexts may
+//! meanwhile do the following:
+//!
+//! - [`TxHalf::done`] may name the Read that `peek` returned: the response was faster than
+//!   `commit`.
+//! - [`TxHalf::complete`] does not return the request that `peek` returned, because the LLP may be
+//!   reading its memory. It does so after `commit`, after another `peek`, or after `close`.
+//! - [`TxHalf::fail`] and [`TxHalf::close`] take effect at the next `peek`. `commit` keeps the
+//!   state that they left.
+
+mod cut;
+mod outgoing;
+mod work;
+
+use crate::fault::Fault;
+use crate::fault::Misuse;
+use crate::ring::Ring;
+use crate::rx::Closed;
+use crate::rx::InboundRead;
+pub use crate::tx::outgoing::Outgoing;
+pub use crate::tx::outgoing::Payload;
+pub use crate::tx::outgoing::HEADER_LEN;
+pub use crate::tx::work::Completion;
+pub use crate::tx::work::Operation;
+pub use crate::tx::work::Posted;
+pub use crate::tx::work::Request;
+pub use crate::tx::work::Slots;
+pub use crate::tx::work::Status;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    /// A Terminate is due.
+    Failing,
+    /// The Terminate was handed over.
+    Terminated,
+    Closed,
+}
+
+/// The kind of message that the next segment belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Current {
+    Request,
+    Response,
+}
+
+/// The segment that [`TxHalf::commit`] commits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Pending {
+    current: Option<Current>,
+    octets: u32,
+    last: bool,
+}
+
+/// The transmit half of a stream.
+#[derive(Debug)]
+pub struct TxHalf<S: Slots> {
+    state: State,
+    fault: Option<Fault>,
+    requests: Ring<S::Requests>,
+    responses: Ring<S::Responses>,
+    // The response that is being cut. It is no longer in the ring: the peer may use its slot as
+    // soon as its last segment is offered, before it is known whether the LLP takes that.
+    responding: Option<InboundRead>,
+    in_order: bool,
+    // The request to cut, and the part of it or of the response that was handed over.
+    cutting: u64,
+    current: Option<Current>,
+    octets: u32,
+    response_next: bool,
+    pending: Option<Pending>,
+    sends: u64,
+    reads: u64,
+    outstanding: u16,
+    ord: u16,
+    segments: u64,
+    released: u64,
+    // A request ended without success, and so do all behind it.
+    flushing: bool,
+}
+
+impl<S: Slots> TxHalf<S> {
+    /// Creates the transmit half of a new stream, which may have `ord` Reads outstanding.
+    /// `in_order` says whether its LLP delivers segments in order:
+    /// [`Order::IN_ORDER`](crate::order::Order::IN_ORDER).
+    pub fn new(requests: S::Requests, responses: S::Responses, ord: u16, in_order: bool) -> Self {
+        Self {
+            state: State::Open,
+            fault: None,
+            requests: Ring::new(requests),
+            responses: Ring::new(responses),
+            responding: None,
+            in_order,
+            cutting: 0,
+            current: None,
+            octets: 0,
+            response_next: true,
+            pending: None,
+            sends: 0,
+            reads: 0,
+            outstanding: 0,
+            ord,
+            segments: 0,
+            released: 0,
+            flushing: false,
+        }
+    }
+
+    /// Continues the message numbers behind as many Sends and Reads.
+    #[cfg(test)]
+    pub(crate) fn skip_to(&mut self, messages: u64) {
+        (self.sends, self.reads) = (messages, messages);
+    }
+
+    /// Posts a request. Returns its number. On a stream that is over it completes as flushed.
+    pub fn post(&mut self, request: Request) -> Result<u64, Misuse> {
+        if matches!(request.operation, Operation::Read(_)) && self.ord == 0 {
+            return Err(Misuse::NoReads);
+        }
+        let posted = Posted {
+            request,
+            ..Posted::EMPTY
+        };
+        self.requests.push(posted).ok_or(Misuse::Full)
+    }
+
+    /// Queues the response to a Read Request of the peer.
+    pub fn respond(&mut self, read: InboundRead) -> Result<(), Misuse> {
+        let pushed = self.responses.push(read);
+        pushed.map(drop).ok_or(Misuse::Full)
+    }
+
+    /// Says whether the LLP may be taking a segment of this request right now.
+    fn is_pending(&self, number: u64) -> bool {
+        let pending = self.pending.and_then(|pending| pending.current);
+        pending == Some(Current::Request) && number == self.cutting
+    }
+
+    /// Takes note that a Read's response was delivered, or that a local operation is done.
+    ///
+    /// A Read may be done before [`commit`](Self::commit) commits its request. A local operation
+    /// that is done after [`close`](Self::close) may have been flushed by then and is unknown.
+    pub fn done(&mut self, number: u64) -> Result<(), Misuse> {
+        let is_pending = self.is_pending(number);
+        let posted = self.requests.get_mut(number).ok_or(Misuse::Unknown)?;
+        if posted.done {
+            return Err(Misuse::Unknown);
+        }
+        match posted.request.operation {
+            // `commit` does not count it as outstanding then.
+            Operation::Read(_) if is_pending => {}
+            _ if !posted.cut => return Err(Misuse::Unknown),
+            Operation::Read(_) => self.outstanding = self.outstanding.saturating_sub(1),
+            Operation::Local => self.cutting = self.cutting.saturating_add(1),
+            Operation::Send { .. } | Operation::Write(_) => return Err(Misuse::Unknown),
+        }
+        posted.done = true;
+        Ok(())
+    }
+
+    /// Fails the request that is being cut, or the local operation that was started, as its memory
+    /// is not there. The stream ends (RFC 5040, section 7.1, case 1).
+    pub fn abandon(&mut self) {
+        if self.is_pending(self.cutting) {
+            self.pending = None;
+        }
+        if let Some(posted) = self.requests.get_mut(self.cutting) {
+            posted.failed = true;
+        }
+        self.fail(Fault::LOCAL);
+    }
+
+    /// Ends the stream with a fault. Only the first one counts: says whether this is it.
+    pub fn fail(&mut self, fault: Fault) -> bool {
+        let first = self.state == State::Open;
+        if first {
+            self.state = State::Failing;
+            self.fault = Some(fault);
+        }
+        first
+    }
+
+    /// Returns the fault that ended the stream.
+    #[inline]
+    pub const fn fault(&self) -> Option<Fault> {
+        self.fault
+    }
+
+    /// Closes the stream, also when the peer sent a Terminate: that is not answered.
+    ///
+    /// The [receive half](crate::rx::RxHalf) is closed, so nothing is written to the destination of
+    /// a Read any more. The caller guarantees that the LLP needs no memory of the stream: it takes
+    /// no segment right now and holds none that was handed over.
+    #[inline]
+    pub fn close(&mut self, _: Closed) {
+        self.state = State::Closed;
+    }
+
+    /// Says whether Reads of the peer are still to be answered, and may be.
+    #[inline]
+    pub fn owes_responses(&self) -> bool {
+        self.state == State::Open && (self.responding.is_some() || !self.responses.is_empty())
+    }
+
+    /// Says whether nothing more will be sent.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        matches!(self.state, State::Terminated | State::Closed)
+    }
+
+    /// Takes note that the LLP does not need the memory of the segments up to this one.
+    #[inline]
+    pub fn release(&mut self, segment: u64) {
+        self.released = self.released.max(segment.min(self.segments));
+    }
+
+    /// Returns the next request that is complete, in the order of posting.
+    pub fn complete(&mut self) -> Option<Completion> {
+        let posted = *self.requests.front()?;
+        let number = self.requests.first();
+        // A closed stream gives nothing to the LLP.
+        let in_use = self.is_pending(number) && self.state != State::Closed;
+        let is_released = posted.last_segment <= self.released && !in_use;
+        let done = match posted.request.operation {
+            Operation::Send { .. } | Operation::Write(_) => posted.cut && is_released,
+            Operation::Read(_) => posted.cut && posted.done && is_released,
+            Operation::Local => posted.done,
+        };
+        // Until the stream is closed a response may still be placed, and a local operation that was
+        // started continues.
+        let held = match posted.request.operation {
+            Operation::Send { .. } | Operation::Write(_) => false,
+            Operation::Read(_) | Operation::Local => posted.cut && !posted.done && !posted.failed,
+        };
+        let over = match self.state {
+            State::Open => false,
+            State::Failing | State::Terminated => is_released && !held,
+            State::Closed => true,
+        };
+        let status = match (done && !self.flushing, over) {
+            (true, _) => Status::Success,
+            (false, true) if posted.failed => Status::Failed,
+            (false, true) => Status::Flushed,
+            (false, false) => return None,
+        };
+        self.flushing = status != Status::Success;
+        self.requests.pop();
+        Some(Completion { number, status })
+    }
+}
