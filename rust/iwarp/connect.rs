@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A connection that this side begins, until its result is reported to the consumer.
+//! A connection that this side begins, until its result is reported to the consumer; and the ids of
+//! iw_cm, which keep the order of events that [`rdmap::cm`] defines.
 
-use crate::counters::Count;
+use crate::device::Count;
+use crate::device::DeviceState;
 use crate::event_target::EventTarget;
-use crate::id::ConnId;
 use crate::llp::Active;
 use crate::llp::ConnectProgress;
 use crate::llp::ConnectReply;
 use crate::llp::Llp;
-use crate::shared::DeviceState;
 use crate::stream::Stream;
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -20,10 +20,13 @@ use provider::cm::CmId;
 use provider::cm::ConnParams;
 use provider::cm::ConnectError;
 use provider::cm::Endpoints;
+use provider::cm::EventParams;
 use provider::queue::Queues;
 use rdmap::cm;
 use rdmap::cm::clamp_reads;
 use rdmap::cm::Established;
+use rdmap::cm::Event;
+use rdmap::cm::NoEntry;
 use rdmap::cm::PrivateData;
 use rdmap::cm::Reply;
 
@@ -139,5 +142,42 @@ impl<L: Llp> Connecting<L> {
         let this = KBox::into_inner(self);
         this.active.abort();
         drop(this.token);
+    }
+}
+
+/// An id, with the parameters of its events.
+pub(crate) struct ConnId {
+    /// The id of iw_cm.
+    pub(crate) id: CmId,
+    /// The endpoints.
+    pub(crate) endpoints: Endpoints,
+    /// Read Requests that this end accepts, and may have outstanding.
+    pub(crate) ird: u8,
+    pub(crate) ord: u8,
+}
+
+impl rdmap::cm::Id for ConnId {
+    fn event(&mut self, event: Event<'_>) -> Result<(), NoEntry> {
+        let result = match event {
+            Event::ConnectReply(Ok(reply)) => self.id.connected(
+                self.endpoints,
+                EventParams {
+                    ird: reply.ird,
+                    ord: reply.ord,
+                    private_data: reply.private_data.as_slice(),
+                },
+            ),
+            Event::ConnectReply(Err(error)) => {
+                let (error, private_data) = match error {
+                    cm::ConnectError::Refused(data) => (ConnectError::Refused, data.as_slice()),
+                    cm::ConnectError::Reset => (ConnectError::Reset, &[][..]),
+                    cm::ConnectError::TimedOut => (ConnectError::TimedOut, &[][..]),
+                };
+                self.id.refused(error, private_data)
+            }
+            Event::Established => self.id.established(self.ird, self.ord),
+            Event::Close => self.id.closed(),
+        };
+        result.map_err(|_| NoEntry)
     }
 }

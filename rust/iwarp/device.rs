@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Devices: the common part of all queue pairs on a network device.
+//! Devices: the common part of all queue pairs on a network device, and its counters (`rdma
+//! statistic show`).
 
 use crate::closing::ClosingConns;
 use crate::connect::Connecting;
 use crate::listener::Listener;
+use crate::listener::Request;
+use crate::listener::Requests;
 use crate::llp::Llp;
 use crate::llp::MAX_READS;
 use crate::qp::Qp;
-use crate::request::Request;
-use crate::request::Requests;
-use crate::shared::DeviceState;
 use core::net::SocketAddr;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering;
+use kernel::c_str;
 use kernel::prelude::*;
 use kernel::str::CStr;
 use kernel::sync::Arc;
@@ -113,5 +116,95 @@ impl<L: Llp> Driver for Device<L> {
             Request::stop(&request);
         }
         this.closing_conns.stop();
+    }
+}
+
+/// State that the connections of a device share.
+pub(crate) struct DeviceState {
+    /// The regions of the device.
+    pub(crate) regions: Arc<Regions>,
+    /// The counters of the device.
+    pub(crate) counters: Counters,
+}
+
+impl DeviceState {
+    /// Creates the state of a new device. Sleeps.
+    pub(crate) fn new(regions: Arc<Regions>) -> Result<Arc<Self>> {
+        let counters = Counters::new();
+        Ok(Arc::new(Self { regions, counters }, GFP_KERNEL)?)
+    }
+}
+
+/// An event that is counted.
+#[derive(Clone, Copy)]
+pub(crate) enum Count {
+    /// Connections that this side began and that were established.
+    Connected,
+    /// Connections that this side began and that failed.
+    ConnectFailed,
+    /// Connections that a consumer accepted.
+    Accepted,
+    /// Requests that a consumer rejected.
+    Rejected,
+    /// Connections to a listener that ended before a request was indicated, or that the consumer
+    /// did not answer in time.
+    RequestLost,
+    /// Segments that were sent.
+    Sent,
+    /// Segments that were received.
+    Received,
+    /// FPDUs whose CRC was wrong.
+    BadCrc,
+    /// Terminates that were sent.
+    TerminateSent,
+    /// Terminates that were received.
+    TerminateReceived,
+    /// FPDUs that did not become complete in time.
+    TimedOut,
+    /// Segments that arrived before others that the peer had sent earlier.
+    OutOfOrder,
+    /// Chunks that broke a rule of sessions.
+    IllegalChunk,
+    /// Connections that ended for want of memory.
+    NoMemory,
+}
+
+/// The number of counters.
+const KINDS: usize = Count::NoMemory as usize + 1;
+
+/// Returns the names of `N` counters.
+pub(crate) const fn counter_names<const N: usize>(
+    counters: &[(Count, &'static CStr)],
+) -> [&'static CStr; N] {
+    let mut names = [c_str!(""); N];
+    let mut at = 0;
+    while at < N {
+        names[at] = counters[at].1;
+        at += 1;
+    }
+    names
+}
+
+/// The counters of a device.
+pub(crate) struct Counters([AtomicU64; KINDS]);
+
+impl Counters {
+    /// Creates counters that are all 0.
+    pub(crate) const fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; KINDS])
+    }
+
+    /// Increments a counter.
+    pub(crate) fn add(&self, count: Count) {
+        if let Some(counter) = self.0.get(count as usize) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the value of a counter.
+    pub(crate) fn get(&self, count: Count) -> u64 {
+        self.0
+            .get(count as usize)
+            .map_or(0, |counter| counter.load(Ordering::Relaxed))
     }
 }

@@ -23,10 +23,10 @@ use kernel::sync::Arc;
 use kernel::time::Instant;
 use kernel::time::Monotonic;
 use provider::addr::Net;
-use provider::addresses::AddrNotifier;
-use provider::addresses::OnAddrChange;
 use provider::errno::eaddrinuse;
+use provider::netdev::AddrNotifier;
 use provider::netdev::NetDevice;
+use provider::netdev::OnAddrChange;
 use socket::Event;
 use socket::Events;
 

@@ -7,7 +7,7 @@
 //! and [half-closed](HalfClosed) until the peer has received everything. One worker at a time owns
 //! it.
 
-use crate::counters::Count;
+use crate::device::Count;
 use crate::event_target::EventTarget;
 use crate::stream::receiver::Received;
 use crate::stream::receiver::Receiver;

@@ -31,10 +31,8 @@
 
 mod closing;
 mod connect;
-mod counters;
 mod device;
 mod event_target;
-mod id;
 #[cfg(RPCRDMA_SELFTEST)]
 #[path = "../ktap.rs"]
 mod ktap;
@@ -43,11 +41,7 @@ mod listener;
 mod llp;
 mod memory;
 mod qp;
-mod request;
 mod sctp;
-#[cfg(RPCRDMA_SELFTEST)]
-mod selftest;
-mod shared;
 mod stream;
 mod tcp;
 
@@ -84,7 +78,11 @@ impl Drop for Callbacks {
 impl kernel::Module for Iwarp {
     fn init(module: &'static ThisModule) -> Result<Self> {
         #[cfg(RPCRDMA_SELFTEST)]
-        selftest::run()?;
+        ktap::run(&[
+            provider::selftest::TESTS,
+            socket::selftest::TESTS,
+            tcp::selftest::TESTS,
+        ])?;
         socket::sctp::check_addresses().inspect_err(|_| {
             pr_err!("sctp_addresses has something that is no address of a host\n")
         })?;

@@ -9,14 +9,14 @@
 
 use crate::closing::ClosingConn;
 use crate::closing::ClosingConns;
+use crate::connect::ConnId;
 use crate::connect::Connecting;
-use crate::counters::Count;
+use crate::device::Count;
+use crate::device::DeviceState;
 use crate::event_target::EventTarget;
-use crate::id::ConnId;
 use crate::llp::EstablishedConn;
 use crate::llp::Llp;
 use crate::memory::RegisteredMemory;
-use crate::shared::DeviceState;
 use crate::stream::Stream;
 use crate::stream::StreamProgress;
 use core::sync::atomic::AtomicBool;
@@ -38,7 +38,7 @@ use provider::work::Work;
 use provider::work::Worker;
 use provider::wr::Status;
 use rdmap::cm;
-use rdmap::violation::Code;
+use rdmap::fault::Code;
 
 /// Rounds of the worker in a row before other work runs.
 const ROUND_BUDGET: usize = 8;

@@ -4,24 +4,20 @@
 //!
 //! A queue pair has an association of its own, and uses stream 0 of it for one session.
 
-mod active;
 mod association;
-mod early;
-mod half_closed;
+mod established;
 mod inbound;
-mod open;
-mod passive;
-mod recv;
+mod startup;
 
-use crate::counters::names;
-use crate::counters::Count;
+use crate::device::counter_names;
+use crate::device::Count;
 use crate::event_target::EventTarget;
 use crate::listen_sockets;
 use crate::llp::Llp;
-use crate::sctp::active::Active;
 use crate::sctp::association::SETTINGS;
-use crate::sctp::open::SctpEstablished;
-use crate::sctp::passive::Passive;
+use crate::sctp::established::SctpEstablished;
+use crate::sctp::startup::Active;
+use crate::sctp::startup::Passive;
 use core::net::IpAddr;
 use core::net::SocketAddr;
 use kernel::c_str;
@@ -55,7 +51,8 @@ impl Llp for Sctp {
         (Count::TimedOut, c_str!("late")),
         (Count::NoMemory, c_str!("no_memory")),
     ];
-    const NAMES: &'static [&'static CStr] = &names::<{ Self::COUNTERS.len() }>(Self::COUNTERS);
+    const NAMES: &'static [&'static CStr] =
+        &counter_names::<{ Self::COUNTERS.len() }>(Self::COUNTERS);
     type Listener = listen_sockets::ListenSockets<socket::sctp::Listener<EventTarget>>;
     type Accepted = (SocketAddr, Accepted);
     type Active = Active;

@@ -6,25 +6,23 @@
 //! completes, until there is nothing to do.
 
 mod outbound;
-mod parts;
 pub(crate) mod receiver;
-mod requests;
 
+use crate::device::DeviceState;
 use crate::llp::EstablishedConn;
 use crate::memory::RegisteredMemory;
-use crate::shared::DeviceState;
-use crate::stream::parts::Parts;
-pub(crate) use crate::stream::parts::StreamProgress;
 use crate::stream::receiver::Received;
 use crate::stream::receiver::Receiver;
-use crate::stream::requests::Requests;
+use crate::stream::receiver::Slots;
 use kernel::alloc::KVVec;
 use kernel::prelude::*;
 use provider::queue::Queues;
 use provider::wr::Operation;
+use provider::wr::ReceiveRequest;
 use provider::wr::SendRequest;
 use provider::wr::Status;
 use rdmap::enhanced::ReadLimits;
+use rdmap::fault::Code;
 use rdmap::fault::Fault;
 use rdmap::fault::LlpError;
 use rdmap::header::ReadRequest;
@@ -36,10 +34,17 @@ use rdmap::stag::Range;
 use rdmap::stag::Stag;
 use rdmap::tx;
 use rdmap::tx::TxHalf;
-use rdmap::violation::Code;
 
 /// An established stream.
-pub(crate) struct Stream<O: EstablishedConn>(Parts<O>);
+pub(crate) struct Stream<O: EstablishedConn> {
+    conn: O,
+    rx: RxHalf<O::Order, Slots>,
+    tx: TxHalf<Slots>,
+    sends: Requests<SendRequest>,
+    receives: Requests<ReceiveRequest>,
+    // The error of the peer's Terminate, if it sent one.
+    terminated: Option<Code>,
+}
 
 impl<O: EstablishedConn> Stream<O> {
     /// Creates a stream over a connection, with the numbers of Reads that both ends agreed on.
@@ -47,7 +52,7 @@ impl<O: EstablishedConn> Stream<O> {
     pub(crate) fn new(mut conn: O, queues: &Queues, reads: ReadLimits) -> Result<Self> {
         let queue_sizes = queues.queue_sizes();
         let (ird, ord) = (usize::from(reads.ird), usize::from(reads.ord));
-        Ok(Self(Parts {
+        Ok(Self {
             rx: RxHalf::new(
                 conn.order()?,
                 HashKey(provider::random(), provider::random()),
@@ -65,7 +70,7 @@ impl<O: EstablishedConn> Stream<O> {
             receives: Requests::new(queue_sizes.receives)?,
             terminated: None,
             conn,
-        }))
+        })
     }
 
     /// Runs one round of work.
@@ -82,18 +87,18 @@ impl<O: EstablishedConn> Stream<O> {
             // A fault is reported, and pending responses are sent, also to a peer that sends
             // nothing more itself.
             Ok(Received::Over { graceful: true }) if O::HALF_CLOSES => {
-                outbound::send(&mut self.0, shared, memory)
+                outbound::send(self, shared, memory)
             }
             Ok(Received::Over { .. }) | Err(_) => Ok(false),
-            _ => outbound::send(&mut self.0, shared, memory),
+            _ => outbound::send(self, shared, memory),
         };
         self.complete(queues);
         if let Ok(Received::Ended) = received {
-            let graceful = self.0.conn.ended();
+            let graceful = self.conn.ended();
             return StreamProgress::Over { graceful };
         }
-        if self.0.tx.is_over() && self.0.conn.is_empty() {
-            self.0.conn.finish();
+        if self.tx.is_over() && self.conn.is_empty() {
+            self.conn.finish();
             return StreamProgress::Over { graceful: true };
         }
         match (received, sent) {
@@ -112,7 +117,7 @@ impl<O: EstablishedConn> Stream<O> {
     /// Says whether a fault is still to be reported, or a Read to be answered, to a peer that may
     /// receive, whether it sends or not.
     fn owes(&self) -> bool {
-        let tx = &self.0.tx;
+        let tx = &self.tx;
         O::HALF_CLOSES && (tx.owes_responses() || tx.fault().is_some() && !tx.is_over())
     }
 
@@ -122,21 +127,20 @@ impl<O: EstablishedConn> Stream<O> {
         queues: &Queues,
         memory: &RegisteredMemory<'_>,
     ) -> Result<Received> {
-        let parts = &mut self.0;
-        parts.conn.receive(&mut Receiver {
+        self.conn.receive(&mut Receiver {
             shared,
             queues,
             memory,
-            rx: &mut parts.rx,
-            tx: &mut parts.tx,
-            receives: &mut parts.receives,
-            terminated: &mut parts.terminated,
+            rx: &mut self.rx,
+            tx: &mut self.tx,
+            receives: &mut self.receives,
+            terminated: &mut self.terminated,
         })
     }
 
     /// Returns the error of the peer's Terminate, if it sent one.
     pub(crate) fn terminated(&self) -> Option<Code> {
-        self.0.terminated
+        self.terminated
     }
 
     /// Reports to a peer that exceeded a time limit, if it may still receive, that the stream ends
@@ -149,59 +153,59 @@ impl<O: EstablishedConn> Stream<O> {
         if !O::HALF_CLOSES {
             return false;
         }
-        self.0.tx.fail(Fault::llp(LlpError::Lost));
-        outbound::send(&mut self.0, shared, memory).is_ok() && self.0.tx.is_over()
+        self.tx.fail(Fault::llp(LlpError::Lost));
+        outbound::send(self, shared, memory).is_ok() && self.tx.is_over()
     }
 
     /// Says whether the peer exceeded a time limit.
     pub(crate) fn has_timed_out(&self) -> bool {
-        self.0.conn.has_timed_out()
+        self.conn.has_timed_out()
     }
 
     /// Returns the time in milliseconds after which to poll, even without an event.
     pub(crate) fn poll_after_ms(&self) -> Option<u32> {
-        self.0.conn.poll_after_ms()
+        self.conn.poll_after_ms()
     }
 
     /// Ends the stream: all its requests are completed. Returns the connection.
     pub(crate) fn end(mut self, queues: &Queues) -> O {
-        if let Some(closed) = self.0.rx.close() {
-            self.0.tx.close(closed);
+        if let Some(closed) = self.rx.close() {
+            self.tx.close(closed);
         }
         self.complete(queues);
-        while let Some(number) = self.0.rx.flush() {
-            if let Some(request) = self.0.receives.take(number) {
+        while let Some(number) = self.rx.flush() {
+            if let Some(request) = self.receives.take(number) {
                 queues.complete_receive(request, Status::Flushed, 0, false, None);
             }
         }
         // The consumer gets back all requests, also those that the engine did not return.
-        while let Some(request) = self.0.sends.pop() {
+        while let Some(request) = self.sends.pop() {
             queues.complete_send(request, Status::Flushed);
         }
-        while let Some(request) = self.0.receives.pop() {
+        while let Some(request) = self.receives.pop() {
             queues.complete_receive(request, Status::Flushed, 0, false, None);
         }
-        self.0.conn
+        self.conn
     }
 
     /// Passes posted requests to the engine.
     fn take_sends(&mut self, queues: &Queues) {
         while let Some(request) = queues.take_send() {
             let fence = request.fence;
-            let mut post = |operation| self.0.tx.post(tx::Request { operation, fence });
+            let mut post = |operation| self.tx.post(tx::Request { operation, fence });
             // A Read with an ORD of zero fails in its turn, as a local operation that cannot be
             // carried out.
             let posted = post(operation(&request)).or_else(|_| post(tx::Operation::Local));
             match posted {
                 Ok(number) => {
-                    if let Some(request) = self.0.sends.put(number, request) {
+                    if let Some(request) = self.sends.put(number, request) {
                         queues.complete_send(request, Status::Failed);
                     }
                 }
                 // There is a slot for each request of the queue.
                 Err(_) => {
                     queues.complete_send(request, Status::Failed);
-                    self.0.tx.fail(Fault::LOCAL);
+                    self.tx.fail(Fault::LOCAL);
                 }
             }
         }
@@ -209,13 +213,13 @@ impl<O: EstablishedConn> Stream<O> {
 
     /// Completes the requests that are done.
     fn complete(&mut self, queues: &Queues) {
-        while let Some(done) = self.0.tx.complete() {
+        while let Some(done) = self.tx.complete() {
             let status = match done.status {
                 tx::Status::Success => Status::Success,
                 tx::Status::Failed => Status::Failed,
                 tx::Status::Flushed => Status::Flushed,
             };
-            if let Some(request) = self.0.sends.take(done.number) {
+            if let Some(request) = self.sends.take(done.number) {
                 queues.complete_send(request, status);
             }
         }
@@ -251,5 +255,64 @@ fn operation(request: &SendRequest) -> tx::Operation {
             source_offset: *offset,
         }),
         Operation::Register { .. } | Operation::Invalidate(_) => tx::Operation::Local,
+    }
+}
+
+/// The result of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamProgress {
+    /// There may be more to do at once.
+    More,
+    /// There is nothing to do until an event.
+    Idle,
+    /// The stream is over. If `graceful`, the last segments are still to be delivered to the peer.
+    Over {
+        /// A Terminate was sent, or the peer closed in order.
+        graceful: bool,
+    },
+}
+
+/// Requests by consecutive numbers, never more at a time than slots.
+struct Requests<R> {
+    slots: KVVec<Option<KBox<R>>>,
+}
+
+impl<R> Requests<R> {
+    /// Creates a table of `capacity` slots. Sleeps.
+    fn new(capacity: usize) -> Result<Self> {
+        let mut slots = KVVec::with_capacity(capacity, GFP_KERNEL)?;
+        for _ in 0..capacity {
+            slots.push(None, GFP_KERNEL)?;
+        }
+        Ok(Self { slots })
+    }
+
+    fn slot(&mut self, number: u64) -> Option<&mut Option<KBox<R>>> {
+        let capacity = u64::try_from(self.slots.len()).ok()?;
+        let index = number.checked_rem(capacity)?;
+        self.slots.get_mut(usize::try_from(index).ok()?)
+    }
+
+    /// Inserts a request. Returns the previous one of its slot, or one that has no slot.
+    fn put(&mut self, number: u64, request: KBox<R>) -> Option<KBox<R>> {
+        match self.slot(number) {
+            Some(slot) => slot.replace(request),
+            None => Some(request),
+        }
+    }
+
+    /// Returns the request with this number.
+    fn get(&mut self, number: u64) -> Option<&R> {
+        self.slot(number)?.as_deref()
+    }
+
+    /// Removes the request with this number.
+    fn take(&mut self, number: u64) -> Option<KBox<R>> {
+        self.slot(number)?.take()
+    }
+
+    /// Removes any one request.
+    fn pop(&mut self) -> Option<KBox<R>> {
+        self.slots.iter_mut().find_map(Option::take)
     }
 }

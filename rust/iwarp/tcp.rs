@@ -2,24 +2,20 @@
 
 //! DDP over MPA over TCP (RFC 5044, RFC 6581): the link type `iwarp-tcp`.
 
-mod active;
-mod half_closed;
-mod inbound;
-mod open;
+mod established;
 mod outbox;
-mod passive;
 #[cfg(RPCRDMA_SELFTEST)]
 pub(crate) mod selftest;
 mod startup;
 
-use crate::counters::names;
-use crate::counters::Count;
+use crate::device::counter_names;
+use crate::device::Count;
 use crate::event_target::EventTarget;
 use crate::listen_sockets;
 use crate::llp::Llp;
-use crate::tcp::active::Active;
-use crate::tcp::open::TcpEstablished;
-use crate::tcp::passive::Passive;
+use crate::tcp::established::TcpEstablished;
+use crate::tcp::startup::Active;
+use crate::tcp::startup::Passive;
 use core::net::IpAddr;
 use core::net::SocketAddr;
 use kernel::c_str;
@@ -51,7 +47,8 @@ impl Llp for Tcp {
         (Count::TimedOut, c_str!("late")),
         (Count::NoMemory, c_str!("no_memory")),
     ];
-    const NAMES: &'static [&'static CStr] = &names::<{ Self::COUNTERS.len() }>(Self::COUNTERS);
+    const NAMES: &'static [&'static CStr] =
+        &counter_names::<{ Self::COUNTERS.len() }>(Self::COUNTERS);
     type Listener = listen_sockets::ListenSockets<socket::Listener<EventTarget>>;
     type Accepted = socket::Accepted;
     type Active = Active;

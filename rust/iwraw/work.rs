@@ -264,7 +264,7 @@ impl Worker {
 ///
 /// # Safety
 ///
-/// `work` is in an [`WorkItem`] of a `Worker` that is part of a `W`, and was queued by
+/// `work` is in a [`WorkItem`] of a `Worker` that is part of a `W`, and was queued by
 /// `Worker::queue`.
 unsafe extern "C" fn run<W: Work>(work: *mut work_struct) {
     // SAFETY: The caller promises where `work` is; `Opaque` has the layout of its content.

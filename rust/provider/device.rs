@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Devices: registration with the core, and the table of functions that it calls.
+//! Devices: registration with the core, the table of functions that it calls, and the link type,
+//! for `rdma link add` and the removal of network devices.
 //!
-//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+//! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
+//! [`include/rdma/rdma_netlink.h`](srctree/include/rdma/rdma_netlink.h)
 
-use crate::connection;
+use crate::cm;
 use crate::cq;
 use crate::driver::Driver;
 use crate::driver::Regions;
-use crate::mr;
+use crate::errno;
+use crate::netdev::has_rdma_device;
 use crate::netdev::net_of;
 use crate::port;
 use crate::qp;
 use crate::region;
 use crate::table::Table;
+use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 use core::ptr::NonNull;
+use core::sync::atomic::AtomicPtr;
+use core::sync::atomic::Ordering;
 use iwraw::errno::eopnotsupp;
 use kernel::bindings::module;
 use kernel::error::to_result;
@@ -116,25 +122,25 @@ fn operations<D: Driver>(owner: *mut module) -> iwraw::ib_device_ops {
         owner,
         driver_id: D::ID,
         alloc_hw_port_stats: Some(port::Operations::<D>::alloc_stats),
-        alloc_mr: Some(mr::Operations::<D>::alloc),
+        alloc_mr: Some(region::Operations::<D>::alloc),
         alloc_pd: Some(port::Operations::<D>::alloc_pd),
         create_cq: Some(cq::create),
         create_qp: Some(qp::Operations::<D>::create),
         dealloc_driver: Some(dealloc::<D>),
         dealloc_pd: Some(port::Operations::<D>::alloc_pd),
-        dereg_mr: Some(mr::Operations::<D>::dereg),
+        dereg_mr: Some(region::Operations::<D>::dereg),
         destroy_cq: Some(cq::destroy),
         destroy_qp: Some(qp::Operations::<D>::destroy),
-        get_dma_mr: Some(mr::Operations::<D>::dma),
+        get_dma_mr: Some(region::Operations::<D>::dma),
         get_hw_stats: Some(port::Operations::<D>::stats),
         get_port_immutable: Some(port::Operations::<D>::immutable),
-        iw_accept: Some(connection::Operations::<D>::accept),
+        iw_accept: Some(cm::Operations::<D>::accept),
         iw_add_ref: Some(qp::Operations::<D>::add_reference),
-        iw_connect: Some(connection::Operations::<D>::connect),
-        iw_create_listen: Some(connection::Operations::<D>::listen),
-        iw_destroy_listen: Some(connection::Operations::<D>::stop_listening),
+        iw_connect: Some(cm::Operations::<D>::connect),
+        iw_create_listen: Some(cm::Operations::<D>::listen),
+        iw_destroy_listen: Some(cm::Operations::<D>::stop_listening),
         iw_get_qp: Some(qp::Operations::<D>::get),
-        iw_reject: Some(connection::Operations::<D>::reject),
+        iw_reject: Some(cm::Operations::<D>::reject),
         iw_rem_ref: Some(qp::Operations::<D>::remove_reference),
         map_mr_sg: Some(region::map),
         modify_qp: Some(qp::Operations::<D>::modify),
@@ -226,4 +232,130 @@ pub(crate) unsafe fn add<D: Driver>(
         }
         registered
     }
+}
+
+/// The module, which stays loaded while a device is in use.
+static MODULE: AtomicPtr<kernel::bindings::module> = AtomicPtr::new(null_mut());
+
+/// The structures that C links into its lists.
+struct LinkBlocks {
+    ops: iwraw::rdma_link_ops,
+    notifier: iwraw::notifier_block,
+}
+
+/// A registered link type. When it is dropped, its devices are removed, and then it is
+/// unregistered.
+///
+/// # Invariants
+///
+/// `blocks` came from [`KBox::into_raw`], and is in C's lists.
+pub struct RdmaLinkType<D: Driver> {
+    blocks: NonNull<LinkBlocks>,
+    _driver: PhantomData<D>,
+}
+
+// SAFETY: Only the module's `init` and `exit` use it, one after the other.
+unsafe impl<D: Driver> Send for RdmaLinkType<D> {}
+// SAFETY: `&RdmaLinkType` gives access to nothing.
+unsafe impl<D: Driver> Sync for RdmaLinkType<D> {}
+
+impl<D: Driver> RdmaLinkType<D> {
+    /// Registers the type. There is one of a driver at a time. Sleeps.
+    pub fn new(module: &'static ThisModule) -> Result<Self> {
+        MODULE.store(module.as_ptr(), Ordering::Relaxed);
+        let blocks = KBox::new(
+            LinkBlocks {
+                ops: iwraw::rdma_link_ops {
+                    type_: iwraw::chars(D::LINK_TYPE),
+                    newlink: Some(newlink::<D>),
+                    ..Default::default()
+                },
+                notifier: iwraw::notifier_block {
+                    notifier_call: Some(netdev_event::<D>),
+                    ..Default::default()
+                },
+            },
+            GFP_KERNEL,
+        )?;
+        let blocks = NonNull::new(KBox::into_raw(blocks)).ok_or(ENOMEM)?;
+        // SAFETY: The notifier stays where it is until it is unregistered.
+        let registered =
+            unsafe { iwraw::register_netdevice_notifier(&raw mut (*blocks.as_ptr()).notifier) };
+        if let Err(error) = to_result(registered) {
+            // SAFETY: The pointer came from `into_raw`, and nobody else has it.
+            drop(unsafe { KBox::from_raw(blocks.as_ptr()) });
+            return Err(error);
+        }
+        // SAFETY: The ops stay where they are until they are unregistered. The name is this
+        // project's own, so it is not registered twice.
+        unsafe { iwraw::rdma_link_register(&raw mut (*blocks.as_ptr()).ops) };
+        // INVARIANT: Both were just registered.
+        Ok(Self {
+            blocks,
+            _driver: PhantomData,
+        })
+    }
+}
+
+impl<D: Driver> Drop for RdmaLinkType<D> {
+    fn drop(&mut self) {
+        let blocks = self.blocks.as_ptr();
+        // SAFETY: By the type invariants both are registered. Without the type no device is
+        // created, without the notifier nobody but this task removes one, and then all existing
+        // ones are removed, whoever else was about to do so.
+        unsafe {
+            iwraw::rdma_link_unregister(&raw mut (*blocks).ops);
+            iwraw::unregister_netdevice_notifier(&raw mut (*blocks).notifier);
+            iwraw::ib_unregister_driver(D::ID);
+            drop(KBox::from_raw(blocks));
+        }
+    }
+}
+
+/// `newlink` of `struct rdma_link_ops`.
+///
+/// # Safety
+///
+/// For the core only: while the ops of `D` are registered.
+unsafe extern "C" fn newlink<D: Driver>(
+    name: *const ffi::c_char,
+    netdev: *mut iwraw::net_device,
+) -> ffi::c_int {
+    errno(|| {
+        for id in [iwraw::rdma_driver_id_RDMA_DRIVER_SIW, D::ID] {
+            // SAFETY: The core holds a reference to the network device.
+            if unsafe { has_rdma_device(netdev, id) } {
+                return Err(EEXIST);
+            }
+        }
+        // SAFETY: The core passes a name and a network device that stay during the call.
+        unsafe { add::<D>(name, netdev, MODULE.load(Ordering::Relaxed)) }
+    })
+}
+
+/// Handles an event of a network device.
+///
+/// # Safety
+///
+/// For the core only, as a notifier of network devices, for a driver `D`.
+unsafe extern "C" fn netdev_event<D: Driver>(
+    _: *mut iwraw::notifier_block,
+    event: ffi::c_ulong,
+    info: *mut ffi::c_void,
+) -> ffi::c_int {
+    // CAST: A small number.
+    if event == iwraw::netdev_cmd_NETDEV_UNREGISTER as ffi::c_ulong {
+        // SAFETY: Such a notifier gets a `struct netdev_notifier_info`, whose device is live.
+        unsafe {
+            let netdev = (*info.cast::<iwraw::netdev_notifier_info>()).dev;
+            let device = iwraw::ib_device_get_by_netdev(netdev, D::ID);
+            if !device.is_null() {
+                // The network device waits until this is done.
+                iwraw::ib_unregister_device_queued(device);
+                iwraw::ib_device_put(device);
+            }
+        }
+    }
+    // CAST: A small number.
+    iwraw::NOTIFY_OK as ffi::c_int
 }

@@ -25,15 +25,11 @@
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
-pub mod addresses;
 pub mod cm;
-mod connection;
 mod cq;
 mod device;
 pub mod driver;
 mod fifo;
-mod link;
-mod mr;
 pub mod netdev;
 mod port;
 mod qp;
@@ -44,6 +40,7 @@ pub mod selftest;
 pub mod table;
 pub mod wr;
 
+pub use device::RdmaLinkType;
 pub use driver::Driver;
 pub use iwraw::addr;
 pub use iwraw::errno;
@@ -52,7 +49,6 @@ pub use iwraw::memory;
 pub use iwraw::new_irq_lock;
 pub use iwraw::new_worker;
 pub use iwraw::work;
-pub use link::RdmaLinkType;
 
 use core::ptr::without_provenance_mut;
 use kernel::ffi;

@@ -10,7 +10,7 @@ pub use consumer::Target;
 pub use consumer::MAX_LEN;
 pub use consumer::TARGET_LEN;
 
-use crate::connection::is_owned_by_consumer_of;
+use crate::cm::is_owned_by_consumer_of;
 use crate::cq::CompletionQueue;
 use crate::cq::Cqe;
 use crate::queue;

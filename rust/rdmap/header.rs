@@ -15,9 +15,9 @@
 //! | 2..6 | STag | Invalidate STag |
 //! | 6.. | TO (8) | QN (4), MSN (4), MO (4) |
 
+use crate::fault::Violation;
 use crate::stag::Range;
 use crate::stag::Stag;
-use crate::violation::Violation;
 use crate::wire::Octets;
 use crate::wire::Reader;
 

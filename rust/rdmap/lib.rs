@@ -48,7 +48,6 @@ pub mod serial;
 pub mod stag;
 pub mod terminate;
 pub mod tx;
-pub mod violation;
 pub mod wire;
 #[cfg(test)]
 mod wraparound;

@@ -12,10 +12,10 @@
 //! is parsed by its length and not by R, because there are peers that set R and send no header.
 //! Nothing depends on its contents; they are for people.
 
+use crate::fault::Code;
 use crate::fault::Fault;
 use crate::header::Header;
 use crate::header::ReadRequest;
-use crate::violation::Code;
 use crate::wire::Octets;
 use crate::wire::Reader;
 
@@ -113,8 +113,8 @@ mod tests {
     use super::*;
     use crate::fault::LlpError;
     use crate::fault::OffendingSegment;
+    use crate::fault::Violation;
     use crate::stag::Denied;
-    use crate::violation::Violation;
 
     fn fault(violation: Violation, read: ReadRequest) -> Fault {
         Fault::peer(violation, OffendingSegment::of(&[0x41; 18], 46)).with_read(read)

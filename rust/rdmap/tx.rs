@@ -40,23 +40,153 @@
 //!   state that they left.
 
 mod cut;
-mod outgoing;
-mod work;
 
 use crate::fault::Fault;
 use crate::fault::Misuse;
+use crate::header::Header;
+use crate::header::ReadRequest;
 use crate::ring::Ring;
 use crate::rx::Closed;
 use crate::rx::InboundRead;
-pub use crate::tx::outgoing::Outgoing;
-pub use crate::tx::outgoing::Payload;
-pub use crate::tx::outgoing::HEADER_LEN;
-pub use crate::tx::work::Completion;
-pub use crate::tx::work::Operation;
-pub use crate::tx::work::Posted;
-pub use crate::tx::work::Request;
-pub use crate::tx::work::Slots;
-pub use crate::tx::work::Status;
+use crate::stag::Range;
+use crate::stag::Stag;
+use crate::terminate::Terminate;
+use crate::wire::Octets;
+use core::ops::DerefMut;
+
+/// The operation of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Sends octets to a Receive of the peer.
+    Send {
+        /// The length in octets.
+        length: u32,
+        /// With Solicited Event.
+        solicited: bool,
+        /// With Invalidate.
+        invalidate: Option<Stag>,
+    },
+    /// Writes octets to memory of the peer.
+    Write(Range),
+    /// Reads memory of the peer.
+    Read(ReadRequest),
+    /// An operation of this end alone, in order: registration or invalidation of memory.
+    Local,
+}
+
+/// A posted request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The operation.
+    pub operation: Operation,
+    /// It waits until all earlier Reads are done.
+    pub fence: bool,
+}
+
+/// A request in the queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Posted {
+    request: Request,
+    // The newest segment of it that was handed over; 0 if none was.
+    last_segment: u64,
+    // All its segments were handed over, or it was started.
+    cut: bool,
+    // Set by the caller for Reads and local operations.
+    done: bool,
+    failed: bool,
+}
+
+impl Posted {
+    /// The content of an unused slot.
+    pub const EMPTY: Self = Self {
+        request: Request {
+            operation: Operation::Local,
+            fence: false,
+        },
+        last_segment: 0,
+        cut: false,
+        done: false,
+        failed: false,
+    };
+}
+
+/// The memory of the queues of a transmit half.
+pub trait Slots {
+    /// One for each request that may be posted.
+    type Requests: DerefMut<Target = [Posted]>;
+    /// One for each Read Request that the peer may have outstanding: IRD.
+    type Responses: DerefMut<Target = [InboundRead]>;
+}
+
+/// The status of a completed request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It was carried out.
+    Success,
+    /// This end could not carry it out.
+    Failed,
+    /// The stream ended before.
+    Flushed,
+}
+
+/// The completion of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// The number of the request.
+    pub number: u64,
+    /// Its status.
+    pub status: Status,
+}
+
+/// The length in octets of the longest header, with the payload that this crate makes itself.
+pub const HEADER_LEN: usize = Header::UNTAGGED_LEN + Terminate::MAX_LEN;
+
+/// The origin of a segment's payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// There is none behind the header octets.
+    None,
+    /// The memory of a request.
+    Request {
+        /// The number of the request; the first that was posted has 0.
+        number: u64,
+        /// The offset in its memory.
+        offset: u32,
+        /// The length in octets.
+        length: u32,
+    },
+    /// Memory that the peer reads.
+    Response(Range),
+}
+
+/// The next thing to send or to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outgoing {
+    /// A DDP Segment.
+    Segment {
+        /// The header. For a Read Request or a Terminate it is the whole segment.
+        header: Octets<HEADER_LEN>,
+        /// The payload.
+        payload: Payload,
+        /// The segment is the last one of its message.
+        last: bool,
+        /// The number of the Read Request whose response ends with this segment.
+        /// [`RxHalf::free_inbound`](crate::rx::RxHalf::free_inbound) is called before it leaves.
+        last_of_response: Option<u64>,
+    },
+    /// A Read Request. [`RxHalf::expect`](crate::rx::RxHalf::expect) is called before it leaves.
+    Read {
+        /// The number of the request.
+        number: u64,
+        /// The whole segment.
+        header: Octets<HEADER_LEN>,
+        /// Its fields.
+        request: ReadRequest,
+    },
+    /// A local operation is to be started. [`TxHalf::done`](super::TxHalf::done) says when it is
+    /// done.
+    Local(u64),
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {

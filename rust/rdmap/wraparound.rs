@@ -3,6 +3,7 @@
 //! Tests of streams whose message numbers go past 2^32, and whose offsets go past 2^32 and 2^64.
 
 use crate::fault::Fault;
+use crate::fault::Violation;
 use crate::header::Header;
 use crate::header::Model;
 use crate::header::ReadRequest;
@@ -32,7 +33,6 @@ use crate::tx::Payload;
 use crate::tx::Posted;
 use crate::tx::Request;
 use crate::tx::TxHalf;
-use crate::violation::Violation;
 
 struct Queues;
 

@@ -16,7 +16,7 @@
 //! The queue of a socket does not change while its lock is held, except by the holder ([`queue`]).
 //! So a worker finds a whole frame there, sums it, copies it to its destination and only then gives
 //! it back: nothing is placed before it was verified, and nothing is copied twice. A frame that
-//! exceeds the window is reassembled in memory of this crate ([`reassembly`]).
+//! exceeds the window is reassembled in memory of this crate ([`receive`]).
 //!
 //! # Lifetimes
 //!
@@ -42,36 +42,32 @@ const __LOG_PREFIX: &[u8] = b"iwarp\0";
 mod callbacks;
 mod connection;
 mod listener;
-mod listening_socket;
-mod pages;
 mod queue;
-mod reassembly;
 mod receive;
 pub mod sctp;
 #[cfg(RPCRDMA_SELFTEST)]
 pub mod selftest;
 mod send;
-mod settings;
 mod socket;
 
 pub use callbacks::Event;
 pub use callbacks::Events;
 pub use connection::ConnState;
+pub use connection::Settings;
 pub use connection::TcpConn;
 pub use iwraw::addr::Net;
 pub use iwraw::memory;
 pub use listener::Accepted;
 pub use listener::Listener;
-pub use pages::Pages;
 pub use receive::Frame;
 pub use receive::Frames;
 pub use receive::Next;
 pub use receive::MAX_FRAME;
 pub use receive::MAX_HEAD;
+pub use send::Pages;
 pub use send::SendBuf;
 pub use send::Then;
 pub use send::MAX_PIECES;
-pub use settings::Settings;
 
 /// Waits for callbacks of sockets that are closed by now. Sleeps.
 ///

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Listening for TCP connections.
+//! Listening sockets, of either protocol, and listening for TCP connections.
 
+use crate::callbacks::CallbackGuard;
 use crate::callbacks::Events;
+use crate::callbacks::SavedCallbacks;
+use crate::connection::Settings;
 use crate::connection::TcpConn;
-use crate::listening_socket;
-use crate::settings::Settings;
 use crate::socket::Protocol;
 use crate::socket::Socket;
+use core::marker::PhantomData;
 use core::net::SocketAddr;
+use core::ptr::null_mut;
+use core::ptr::NonNull;
 use iwraw::addr::Net;
+use kernel::error::code::EINVAL;
 use kernel::error::to_result;
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -18,10 +23,10 @@ use kernel::sync::Arc;
 pub enum Tcp {}
 
 /// A listening socket.
-pub type Listener<E> = listening_socket::Listener<E, Tcp>;
+pub type Listener<E> = ListeningSocket<E, Tcp>;
 
 /// A connection of a peer, without a receiver of its events.
-pub type Accepted = listening_socket::Accepted<Tcp>;
+pub type Accepted = AcceptedSocket<Tcp>;
 
 impl<E: Events> Listener<E> {
     /// Listens at `address`, which may be a wildcard, or still tentative; one of IPv6 is for IPv6
@@ -47,7 +52,7 @@ impl<E: Events> Listener<E> {
         }
         // SAFETY: `socket` owns the socket. The function takes the socket's lock itself.
         unsafe { iwraw::ip_sock_set_freebind(socket.sk()) };
-        listening_socket::bind(&socket, address)?;
+        bind(&socket, address)?;
         Self::listen(socket, backlog, events)
     }
 }
@@ -57,5 +62,101 @@ impl Accepted {
     /// can have happened before. Sleeps.
     pub fn attach<E: Events>(self, events: Arc<E>) -> Result<TcpConn<E>> {
         TcpConn::new(self.socket, events)
+    }
+}
+
+/// A socket that listens to peers of the protocol `P`.
+///
+/// Dropping it sleeps, and resets, or aborts, connections that were not accepted.
+pub struct ListeningSocket<E: Events, P> {
+    /// [`None`] in `drop` only.
+    callbacks: Option<CallbackGuard<E>>,
+    saved: SavedCallbacks,
+    pub(crate) socket: Socket,
+    _protocol: PhantomData<fn() -> P>,
+}
+
+impl<E: Events, P> ListeningSocket<E, P> {
+    /// Listens with a socket, which is of `P`, and [bound](bind). Sleeps.
+    pub(crate) fn listen(socket: Socket, backlog: u32, events: Arc<E>) -> Result<Self> {
+        let callbacks = CallbackGuard::new(&socket, events)?;
+        let listener = Self {
+            saved: callbacks.saved(),
+            callbacks: Some(callbacks),
+            socket,
+            _protocol: PhantomData,
+        };
+        // SAFETY: `listener` owns the socket.
+        to_result(unsafe {
+            iwraw::kernel_listen(listener.socket.as_raw(), i32::try_from(backlog)?)
+        })?;
+        Ok(listener)
+    }
+
+    /// Accepts the connection of a peer. Returns [`None`] without waiting if there is none, but
+    /// sleeps. To be called until there is none.
+    pub fn accept(&self) -> Result<Option<AcceptedSocket<P>>> {
+        let mut child = null_mut();
+        // SAFETY: `self` owns the socket. CAST: The flag is a small number.
+        let result = to_result(unsafe {
+            iwraw::kernel_accept(self.socket.as_raw(), &mut child, iwraw::O_NONBLOCK as i32)
+        });
+        match result {
+            Err(error) if error == EAGAIN => return Ok(None),
+            result => result?,
+        }
+        let child = NonNull::new(child).ok_or(EINVAL)?;
+        // SAFETY: C just created it for this caller; a child of a socket that has a reference to
+        // its namespace has one, too.
+        let socket = unsafe { Socket::from_raw(child) };
+        self.saved.restore(&socket);
+        Ok(Some(AcceptedSocket {
+            socket,
+            _protocol: PhantomData,
+        }))
+    }
+
+    /// Returns the address at which it listens.
+    pub fn local_address(&self) -> Result<SocketAddr> {
+        self.socket.local_address()
+    }
+}
+
+impl<E: Events, P> Drop for ListeningSocket<E, P> {
+    fn drop(&mut self) {
+        if let Some(callbacks) = self.callbacks.take() {
+            callbacks.restore(&self.socket);
+        }
+    }
+}
+
+/// Binds `socket`, which is to listen at that address; one of IPv6 to IPv6 alone. Sleeps.
+pub(crate) fn bind(socket: &Socket, address: SocketAddr) -> Result {
+    let sk = socket.sk();
+    // SAFETY: `socket` owns the socket. Each of these functions takes its lock itself.
+    unsafe {
+        iwraw::sock_set_reuseaddr(sk);
+        if address.is_ipv6() {
+            to_result(iwraw::ip6_sock_set_v6only(sk))?;
+        }
+    }
+    socket.bind(address)
+}
+
+/// A connection of a peer, without a receiver of its events.
+pub struct AcceptedSocket<P> {
+    pub(crate) socket: Socket,
+    _protocol: PhantomData<fn() -> P>,
+}
+
+impl<P> AcceptedSocket<P> {
+    /// Returns the address of this end.
+    pub fn local_address(&self) -> Result<SocketAddr> {
+        self.socket.local_address()
+    }
+
+    /// Returns the address of the peer. Fails if it is gone.
+    pub fn peer_address(&self) -> Result<SocketAddr> {
+        self.socket.peer_address()
     }
 }

@@ -3,19 +3,14 @@
 //! Tests that need the kernel's TCP and SCTP: connections over the loopback interface, with both
 //! ends in this crate.
 
-mod addresses;
-mod assembled;
-mod association;
 mod connecting;
 mod fixture;
-mod framing;
+mod receiving;
+mod sctp;
 mod sending;
-mod shortage;
-mod splicing;
-mod teardown;
 
 use kernel::error::Result;
-pub(crate) use shortage::Shortage;
+pub(crate) use receiving::Shortage;
 
 /// A test, which returns true if it passed.
 pub type Test = fn() -> Result<bool>;
@@ -56,55 +51,55 @@ pub const TESTS: &[(&str, Test)] = &[
     ),
     (
         "a frame is whole, however TCP cut it",
-        framing::frame_is_whole_however_it_was_cut,
+        receiving::frame_is_whole_however_it_was_cut,
     ),
     (
         "a frame that was not taken is the next one again",
-        framing::frame_that_was_not_taken_stays,
+        receiving::frame_that_was_not_taken_stays,
     ),
     (
         "what leaves a frame is refused",
-        framing::what_leaves_a_frame_is_refused,
+        receiving::what_leaves_a_frame_is_refused,
     ),
     (
         "a head that tells nonsense is refused, and nothing is taken",
-        framing::nonsense_is_refused,
+        receiving::nonsense_is_refused,
     ),
     (
         "much that arrived is shown in portions",
-        framing::portions_are_bounded,
+        receiving::portions_are_bounded,
     ),
     (
         "urgent octets stay in the stream",
-        framing::urgent_octets_stay,
+        receiving::urgent_octets_stay,
     ),
     (
         "a stream ends between frames or within one",
-        framing::stream_ends_between_frames_or_within,
+        receiving::stream_ends_between_frames_or_within,
     ),
     (
         "part of a frame has an age, until the frame is taken",
-        framing::part_has_an_age,
+        receiving::part_has_an_age,
     ),
     (
         "a frame larger than the receive buffer is put together",
-        assembled::larger_than_the_receive_buffer,
+        receiving::larger_than_the_receive_buffer,
     ),
     (
         "frames that were put together and others come in order",
-        assembled::frames_come_in_order,
+        receiving::frames_come_in_order,
     ),
     (
         "a frame of the greatest length arrives in a buffer that TCP sizes",
-        assembled::greatest_length_arrives,
+        receiving::greatest_length_arrives,
     ),
     (
         "a stream that ends while a frame is put together ends within it",
-        assembled::stream_ends_within,
+        receiving::stream_ends_within,
     ),
     (
         "a frame is put together although memory is short, and until then there is a part that has an age",
-        assembled::shortage_loses_nothing,
+        receiving::shortage_loses_nothing,
     ),
     (
         "a peer that does not receive stops who sends, and later wakes it",
@@ -120,90 +115,90 @@ pub const TESTS: &[(&str, Test)] = &[
     ),
     (
         "pages that TCP sends from are room again when the peer has read them, and not before",
-        splicing::pages_are_lent,
+        sending::pages_are_lent,
     ),
     (
         "pages that TCP sends from outlive their owner",
-        splicing::pages_outlive_their_owner,
+        sending::pages_outlive_their_owner,
     ),
     (
         "no event is told after detaching, while a peer sends",
-        teardown::no_event_after_detaching,
+        connecting::no_event_after_detaching,
     ),
     (
         "an aborted connection is reset, and an idle one ends in order",
-        teardown::abort_and_close_differ,
+        connecting::abort_and_close_differ,
     ),
     (
         "what was discarded does not reset the connection",
-        teardown::discarded_octets_do_not_reset,
+        connecting::discarded_octets_do_not_reset,
     ),
     (
         "peers that a listener did not accept are reset when it goes",
-        teardown::listener_goes_with_children,
+        connecting::listener_goes_with_children,
     ),
     (
         "peers may connect while their listener goes",
-        teardown::listener_goes_while_peers_connect,
+        connecting::listener_goes_while_peers_connect,
     ),
     (
         "addresses are read from a list with commas",
-        addresses::list_is_read,
+        sctp::list_is_read,
     ),
     (
         "addresses of private networks are offered to peers there only",
-        addresses::addresses_are_of_one_scope,
+        sctp::addresses_are_of_one_scope,
     ),
     (
         "a socket of SCTP can have more addresses, if this host has them",
-        addresses::addresses_are_of_this_host,
+        sctp::addresses_are_of_this_host,
     ),
     (
         "both ends of an association over IPv4 hear of streams and adaptation layer",
-        association::both_hear_over_ipv4,
+        sctp::both_hear_over_ipv4,
     ),
     (
         "both ends of an association over IPv6 hear of streams and adaptation layer",
-        association::both_hear_over_ipv6,
+        sctp::both_hear_over_ipv6,
     ),
     (
         "who sets up an association where nobody listens is refused",
-        association::nobody_listens,
+        sctp::nobody_listens,
     ),
     (
         "a chunk arrives whole and unordered, with its payload protocol",
-        association::chunk_is_whole,
+        sctp::chunk_is_whole,
     ),
     (
         "what the buffer has no room for of a chunk is next",
-        association::rest_of_a_chunk_is_next,
+        sctp::rest_of_a_chunk_is_next,
     ),
     (
         "a chunk longer than the fragmentation point is refused, and one as long is not",
-        association::too_long_is_refused,
+        sctp::too_long_is_refused,
     ),
     (
         "a full send buffer bounds the chunks on their way, and wakes who sends",
-        association::full_buffer_wakes,
+        sctp::full_buffer_wakes,
     ),
     (
         "that all is acknowledged is seen, and takes no memory",
-        association::acknowledgement_is_seen_and_takes_no_memory,
+        sctp::acknowledgement_is_seen_and_takes_no_memory,
     ),
     (
         "what a listener accepted has the functions of C, if nobody listens to it",
-        association::accepted_has_functions_of_c,
+        sctp::accepted_has_functions_of_c,
     ),
     (
         "an association that ends differs from one that is aborted",
-        association::end_and_loss_differ,
+        sctp::end_and_loss_differ,
     ),
     (
         "what was sent before the end arrives",
-        association::what_was_sent_last_arrives,
+        sctp::what_was_sent_last_arrives,
     ),
     (
         "associations that a listener did not accept end when it goes",
-        association::listener_goes_with_children,
+        sctp::listener_goes_with_children,
     ),
 ];

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Received chunks: a segment is placed at once, in any order, and delivered in the order of the
-//! sender.
+//! sender. One that has overtaken the Accept (RFC 5043, section 6.6) waits until there is a stream
+//! for it.
 
-use crate::counters::Count;
+use crate::device::Count;
 use crate::sctp::association::DdpAssociation;
 use crate::sctp::association::Order;
-use crate::sctp::early::EarlySegments;
-use crate::sctp::recv::RecvOutcome;
+use crate::sctp::association::RecvOutcome;
 use crate::stream::receiver::Handled;
 use crate::stream::receiver::Received;
 use crate::stream::receiver::Receiver;
@@ -22,6 +22,12 @@ use rdmap::sctp::session::State;
 
 /// Chunks that are handled in a row, before other work runs.
 const CHUNK_BUDGET: usize = 256;
+
+/// The greatest number of chunks that are kept.
+const MAX_EARLY_CHUNKS: usize = 64;
+
+/// The greatest number of octets of these chunks.
+const MAX_EARLY_OCTETS: usize = 256 * 1024;
 
 /// Receives the chunks that are there.
 pub(super) fn receive(
@@ -134,4 +140,38 @@ fn place(receiver: &mut Receiver<'_, '_, Order>, ssn: u16, segment: &[u8]) -> Re
 fn pass(receiver: &mut Receiver<'_, '_, Order>, ssn: u16) -> Result<Handled> {
     receiver.order().pass(ssn).map_err(|_| EINVAL)?;
     receiver.deliver()
+}
+
+/// Segments that arrived before the stream was open.
+pub(super) struct EarlySegments {
+    chunks: KVec<(u32, KVec<u8>)>,
+    octets: usize,
+}
+
+impl EarlySegments {
+    /// Creates an empty list.
+    pub(super) const fn new() -> Self {
+        Self {
+            chunks: KVec::new(),
+            octets: 0,
+        }
+    }
+
+    /// Keeps a segment. `ENOSPC` if the limit is reached.
+    pub(super) fn push(&mut self, ppid: u32, octets: &[u8]) -> Result {
+        let all = self.octets.saturating_add(octets.len());
+        if self.chunks.len() == MAX_EARLY_CHUNKS || all > MAX_EARLY_OCTETS {
+            return Err(ENOSPC);
+        }
+        let mut copy = KVec::with_capacity(octets.len(), GFP_KERNEL)?;
+        copy.extend_from_slice(octets, GFP_KERNEL)?;
+        self.chunks.push((ppid, copy), GFP_KERNEL)?;
+        self.octets = all;
+        Ok(())
+    }
+
+    /// Takes a segment. They were sent unordered, so it does not matter which.
+    pub(super) fn pop(&mut self) -> Option<(u32, KVec<u8>)> {
+        self.chunks.pop()
+    }
 }

@@ -2,13 +2,13 @@
 
 //! Sending: segments of requests and responses, as many as one call takes.
 
-use crate::counters::Count;
+use crate::device::Count;
+use crate::device::DeviceState;
 use crate::llp::EstablishedConn;
 use crate::llp::SendError;
 use crate::llp::SendStatus;
 use crate::memory::RegisteredMemory;
-use crate::shared::DeviceState;
-use crate::stream::parts::Parts;
+use crate::stream::Stream;
 use kernel::prelude::*;
 use provider::memory::Piece;
 use provider::wr::Operation;
@@ -47,34 +47,34 @@ enum SegmentResult {
 /// machine. Probably more was then under way, before the peer ran, than TCP may refer to, and
 /// octets beyond that are copied once more.
 pub(super) fn send<O: EstablishedConn>(
-    parts: &mut Parts<O>,
+    stream: &mut Stream<O>,
     shared: &DeviceState,
     memory: &RegisteredMemory<'_>,
 ) -> Result<bool> {
-    if !flush(parts)? {
+    if !flush(stream)? {
         return Ok(false);
     }
-    if !parts.conn.may_send() && parts.tx.fault().is_none() {
+    if !stream.conn.may_send() && stream.tx.fault().is_none() {
         return Ok(false);
     }
     let mut more = true;
-    while more && parts.conn.has_space() {
-        match cut(parts, shared, memory)? {
+    while more && stream.conn.has_space() {
+        match cut(stream, shared, memory)? {
             SegmentResult::Added => {}
             SegmentResult::None | SegmentResult::NoSpace => more = false,
         }
     }
-    Ok(flush(parts)? && more)
+    Ok(flush(stream)? && more)
 }
 
 /// Hands over the added segments. Returns false if an event will report space.
-fn flush<O: EstablishedConn>(parts: &mut Parts<O>) -> Result<bool> {
-    match parts.conn.flush() {
+fn flush<O: EstablishedConn>(stream: &mut Stream<O>) -> Result<bool> {
+    match stream.conn.flush() {
         Ok(()) => {
             // RFC 5040, section 5.5, rule 14: a request is complete when the layer below has all of
             // it. Octets that were copied and wait here would be lost with the connection. Nothing
             // is added while something waits, so all go at once.
-            parts.tx.release(u64::MAX);
+            stream.tx.release(u64::MAX);
             Ok(true)
         }
         Err(error) if error == EAGAIN => Ok(false),
@@ -84,18 +84,18 @@ fn flush<O: EstablishedConn>(parts: &mut Parts<O>) -> Result<bool> {
 
 /// Makes the next segment, or carries out the next local operation.
 fn cut<O: EstablishedConn>(
-    parts: &mut Parts<O>,
+    stream: &mut Stream<O>,
     shared: &DeviceState,
     memory: &RegisteredMemory<'_>,
 ) -> Result<SegmentResult> {
-    let Some(outgoing) = parts.tx.peek(parts.conn.mulpdu(), memory) else {
+    let Some(outgoing) = stream.tx.peek(stream.conn.mulpdu(), memory) else {
         return Ok(SegmentResult::None);
     };
     let is_of_request = match &outgoing {
         Outgoing::Segment { payload, .. } => !matches!(payload, Payload::Response(_)),
         _ => true,
     };
-    let terminates = parts.tx.fault().is_some();
+    let terminates = stream.tx.fault().is_some();
     let added = match outgoing {
         Outgoing::Segment {
             header,
@@ -104,16 +104,16 @@ fn cut<O: EstablishedConn>(
             ..
         } => {
             if let Some(number) = last_of_response {
-                parts.rx.free_inbound(number).map_err(|_| EINVAL)?;
+                stream.rx.free_inbound(number).map_err(|_| EINVAL)?;
             }
-            add(parts, header.as_slice(), payload, memory)
+            add(stream, header.as_slice(), payload, memory)
         }
         Outgoing::Read {
             number,
             header,
             request,
         } => {
-            let invalidate = match parts.sends.get(number).map(|posted| &posted.operation) {
+            let invalidate = match stream.sends.get(number).map(|posted| &posted.operation) {
                 Some(Operation::Read { invalidate, .. }) => *invalidate,
                 _ => false,
             };
@@ -122,16 +122,16 @@ fn cut<O: EstablishedConn>(
                 offset: request.sink_offset,
                 length: request.length,
             };
-            let expected = parts.rx.expect(number, sink, invalidate);
+            let expected = stream.rx.expect(number, sink, invalidate);
             expected.map_err(|_| EINVAL)?;
-            parts.conn.add(header.as_slice(), 0, |_| Ok(()))
+            stream.conn.add(header.as_slice(), 0, |_| Ok(()))
         }
         Outgoing::Local(number) => {
-            let done = local(parts, number, memory);
-            parts.tx.commit().map_err(|_| EINVAL)?;
+            let done = local(stream, number, memory);
+            stream.tx.commit().map_err(|_| EINVAL)?;
             match done {
-                true => parts.tx.done(number).map_err(|_| EINVAL)?,
-                false => parts.tx.abandon(),
+                true => stream.tx.done(number).map_err(|_| EINVAL)?,
+                false => stream.tx.abandon(),
             }
             return Ok(SegmentResult::Added);
         }
@@ -142,7 +142,7 @@ fn cut<O: EstablishedConn>(
             if terminates {
                 shared.counters.add(Count::TerminateSent);
             }
-            parts.tx.commit().map_err(|_| EINVAL)?;
+            stream.tx.commit().map_err(|_| EINVAL)?;
             Ok(SegmentResult::Added)
         }
         // The next one is the same again, or a shorter one.
@@ -154,9 +154,9 @@ fn cut<O: EstablishedConn>(
         Err(SendError::Payload) if terminates => Err(EIO),
         Err(SendError::Payload) => {
             match is_of_request {
-                true => parts.tx.abandon(),
+                true => stream.tx.abandon(),
                 // Only the first fault counts.
-                false => drop(parts.tx.fail(Fault::LOCAL)),
+                false => drop(stream.tx.fail(Fault::LOCAL)),
             }
             Ok(SegmentResult::Added)
         }
@@ -165,26 +165,26 @@ fn cut<O: EstablishedConn>(
 
 /// Adds a segment of a header and its payload.
 fn add<O: EstablishedConn>(
-    parts: &mut Parts<O>,
+    stream: &mut Stream<O>,
     header: &[u8],
     payload: Payload,
     memory: &RegisteredMemory<'_>,
 ) -> Result<SendStatus, SendError> {
     match payload {
-        Payload::None => parts.conn.add(header, 0, |_| Ok(())),
+        Payload::None => stream.conn.add(header, 0, |_| Ok(())),
         Payload::Request {
             number,
             offset,
             length,
         } => {
-            let request = parts.sends.get(number).ok_or(SendError::Payload)?;
-            parts.conn.add(header, length, |to| {
+            let request = stream.sends.get(number).ok_or(SendError::Payload)?;
+            stream.conn.add(header, length, |to| {
                 let mut gather = gather(to);
                 let memory = |run: Run<'_>| memory.pieces(run, &mut gather);
                 request.sg_list.runs(offset, length, memory)
             })
         }
-        Payload::Response(range) => parts
+        Payload::Response(range) => stream
             .conn
             .add(header, range.length, |to| memory.copy(range, gather(to))),
     }
@@ -192,11 +192,11 @@ fn add<O: EstablishedConn>(
 
 /// Registers or invalidates memory. Returns false if that is not possible.
 fn local<O: EstablishedConn>(
-    parts: &mut Parts<O>,
+    stream: &mut Stream<O>,
     number: u64,
     memory: &RegisteredMemory<'_>,
 ) -> bool {
-    match parts.sends.get(number).map(|request| &request.operation) {
+    match stream.sends.get(number).map(|request| &request.operation) {
         Some(Operation::Register {
             region,
             registration,

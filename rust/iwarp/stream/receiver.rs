@@ -2,10 +2,10 @@
 
 //! Receiving: each segment is placed, then complete messages are delivered in order.
 
-use crate::counters::Count;
+use crate::device::Count;
+use crate::device::DeviceState;
 use crate::memory::RegisteredMemory;
-use crate::shared::DeviceState;
-use crate::stream::requests::Requests;
+use crate::stream::Requests;
 use kernel::alloc::KVVec;
 use kernel::prelude::*;
 use provider::memory::Piece;
@@ -13,8 +13,10 @@ use provider::queue::Queues;
 use provider::wr::ReceiveRequest;
 use provider::wr::Run;
 use provider::wr::Status;
+use rdmap::fault::Code;
 use rdmap::fault::Fault;
 use rdmap::fault::OffendingSegment;
+use rdmap::fault::Violation;
 use rdmap::header::Header;
 use rdmap::order::Order;
 use rdmap::rx;
@@ -25,8 +27,6 @@ use rdmap::rx::RxHalf;
 use rdmap::stag::Denied;
 use rdmap::tx;
 use rdmap::tx::TxHalf;
-use rdmap::violation::Code;
-use rdmap::violation::Violation;
 
 /// The memory of the engine's queues.
 pub(crate) struct Slots;

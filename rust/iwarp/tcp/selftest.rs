@@ -2,15 +2,15 @@
 
 //! Tests of streams over TCP, whose peer is a socket that sends and receives octets.
 
-use crate::counters::Count;
+use crate::device::Count;
+use crate::device::DeviceState;
 use crate::event_target::EventTarget;
 use crate::llp::EstablishedConn as _;
 use crate::llp::HalfClosed as _;
 use crate::memory::RegisteredMemory;
-use crate::shared::DeviceState;
 use crate::stream::Stream;
 use crate::stream::StreamProgress;
-use crate::tcp::open::TcpEstablished;
+use crate::tcp::established::TcpEstablished;
 use crate::tcp::startup::SETTINGS;
 use core::net::Ipv4Addr;
 use core::net::SocketAddr;
@@ -27,6 +27,7 @@ use provider::selftest::Test;
 use provider::selftest::MAX_LEN;
 use provider::selftest::TARGET_LEN;
 use rdmap::enhanced::ReadLimits;
+use rdmap::fault::Code;
 use rdmap::header::Header;
 use rdmap::header::Model;
 use rdmap::mpa::frame::Layout;
@@ -35,7 +36,6 @@ use rdmap::mpa::marker::Position;
 use rdmap::mpa::startup;
 use rdmap::stag::Stag;
 use rdmap::terminate::Terminate;
-use rdmap::violation::Code;
 use socket::ConnState;
 use socket::Listener;
 use socket::Next;

@@ -4,17 +4,17 @@
 //! and 7).
 
 use crate::fault::Fault;
+use crate::fault::Violation;
 use crate::order::Order;
 use crate::order::Seq;
 use crate::rx::message::Message;
-use crate::rx::queue::InboundSlot;
-use crate::rx::queue::Slots;
 use crate::rx::Delivery;
+use crate::rx::InboundSlot;
 use crate::rx::RxHalf;
+use crate::rx::Slots;
 use crate::rx::State;
 use crate::stag::Access;
 use crate::stag::Memory;
-use crate::violation::Violation;
 
 /// The kind of the message to deliver next, the oldest of all.
 #[derive(Clone, Copy)]

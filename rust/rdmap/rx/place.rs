@@ -5,6 +5,7 @@
 
 use crate::fault::Fault;
 use crate::fault::OffendingSegment;
+use crate::fault::Violation;
 use crate::header::Header;
 use crate::header::Model;
 use crate::header::ReadRequest;
@@ -12,12 +13,12 @@ use crate::header::Untagged;
 use crate::order::Invalid;
 use crate::order::Order;
 use crate::order::Seq;
-use crate::rx::queue::InboundRead;
-use crate::rx::queue::Receive;
-use crate::rx::queue::Slots;
+use crate::rx::InboundRead;
 use crate::rx::Placement;
+use crate::rx::Receive;
 use crate::rx::Refusal;
 use crate::rx::RxHalf;
+use crate::rx::Slots;
 use crate::rx::State;
 use crate::serial::ahead_u32;
 use crate::stag::Access;
@@ -25,7 +26,6 @@ use crate::stag::Denied;
 use crate::stag::Memory;
 use crate::stag::Range;
 use crate::terminate::Terminate;
-use crate::violation::Violation;
 
 impl<O: Order, S: Slots> RxHalf<O, S> {
     /// Takes a segment of `length` octets that begins with `head`, which has

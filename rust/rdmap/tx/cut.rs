@@ -4,6 +4,7 @@
 
 use crate::fault::Fault;
 use crate::fault::Misuse;
+use crate::fault::Violation;
 use crate::header::Header;
 use crate::header::Model;
 use crate::header::ReadRequest;
@@ -13,16 +14,15 @@ use crate::stag::Access;
 use crate::stag::Memory;
 use crate::stag::Range;
 use crate::terminate::Terminate;
-use crate::tx::outgoing::Outgoing;
-use crate::tx::outgoing::Payload;
-use crate::tx::outgoing::HEADER_LEN;
-use crate::tx::work::Operation;
-use crate::tx::work::Slots;
 use crate::tx::Current;
+use crate::tx::Operation;
+use crate::tx::Outgoing;
+use crate::tx::Payload;
 use crate::tx::Pending;
+use crate::tx::Slots;
 use crate::tx::State;
 use crate::tx::TxHalf;
-use crate::violation::Violation;
+use crate::tx::HEADER_LEN;
 use crate::wire::size;
 use crate::wire::Octets;
 

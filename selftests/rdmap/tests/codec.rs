@@ -8,9 +8,11 @@ use proptest::prelude::*;
 use rdmap::enhanced::Enhanced;
 use rdmap::enhanced::ReadDepth;
 use rdmap::fault::Cause;
+use rdmap::fault::Code;
 use rdmap::fault::Fault;
 use rdmap::fault::Misuse;
 use rdmap::fault::OffendingSegment;
+use rdmap::fault::Violation;
 use rdmap::header::Header;
 use rdmap::header::Model;
 use rdmap::header::ReadRequest;
@@ -26,8 +28,6 @@ use rdmap::stag::Denied;
 use rdmap::stag::Region;
 use rdmap::stag::Stag;
 use rdmap::terminate::Terminate;
-use rdmap::violation::Code;
-use rdmap::violation::Violation;
 
 fn untagged() -> impl Strategy<Value = Untagged> {
     prop_oneof![

@@ -8,6 +8,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use rdmap::enhanced::ReadLimits;
+use rdmap::fault::Code;
 use rdmap::fault::Fault;
 use rdmap::fault::LlpError;
 use rdmap::mpa::frame::Layout;
@@ -27,7 +28,6 @@ use rdmap::sctp::session::Indication;
 use rdmap::sctp::session::Session;
 use rdmap::sctp::window::RxWindow;
 use rdmap::sctp::window::WORDS;
-use rdmap::violation::Code;
 
 use crate::rx::arrive;
 use crate::rx::deliver;

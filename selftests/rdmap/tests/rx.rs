@@ -7,6 +7,7 @@ mod reordered;
 mod sends;
 mod stream;
 
+use rdmap::fault::Code;
 use rdmap::fault::Fault;
 use rdmap::header::Header;
 use rdmap::header::Model;
@@ -33,7 +34,6 @@ use rdmap::stag::Memory;
 use rdmap::stag::Range;
 use rdmap::stag::Stag;
 use rdmap::terminate::Terminate;
-use rdmap::violation::Code;
 
 pub struct Queues;
 

@@ -4,10 +4,10 @@
 //!
 //! `SCHEDULES` in the environment says how many; the default is what a moment allows.
 
+use rdmap::fault::Code;
 use rdmap::order::InOrder;
 use rdmap::sctp::window::Bits;
 use rdmap::sctp::window::RxWindow;
-use rdmap::violation::Code;
 
 use crate::model;
 use crate::model::Choices;

@@ -2,12 +2,12 @@
 
 //! The terms of the model and of its users.
 
+use rdmap::fault::Code;
 use rdmap::order::InOrder;
 use rdmap::order::Order;
 use rdmap::sctp::window::Bits;
 use rdmap::sctp::window::RxWindow;
 use rdmap::sctp::window::WORDS;
-use rdmap::violation::Code;
 
 /// A source of decisions about the next event.
 pub trait Choices {

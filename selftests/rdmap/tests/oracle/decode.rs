@@ -5,6 +5,7 @@
 use rdmap::enhanced::Enhanced;
 use rdmap::fault::Cause;
 use rdmap::fault::LlpError;
+use rdmap::fault::Violation;
 use rdmap::header::Header;
 use rdmap::header::Model;
 use rdmap::header::ReadRequest;
@@ -32,7 +33,6 @@ use rdmap::stag::Memory;
 use rdmap::stag::Range;
 use rdmap::stag::Stag;
 use rdmap::terminate::Terminate;
-use rdmap::violation::Violation;
 
 use super::vector::hex;
 use super::vector::tell;

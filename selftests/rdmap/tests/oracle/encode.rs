@@ -8,6 +8,7 @@ use rdmap::enhanced::RtrMessages;
 use rdmap::fault::Fault;
 use rdmap::fault::LlpError;
 use rdmap::fault::OffendingSegment;
+use rdmap::fault::Violation;
 use rdmap::header::Header;
 use rdmap::header::Model;
 use rdmap::header::ReadRequest;
@@ -21,7 +22,6 @@ use rdmap::sctp::chunk::Function;
 use rdmap::stag::Denied;
 use rdmap::stag::Stag;
 use rdmap::terminate::Terminate;
-use rdmap::violation::Violation;
 
 use super::decode::tell_limits;
 use super::decode::tell_read;

@@ -6,6 +6,7 @@ use std::cell::Cell;
 
 use proptest::prelude::*;
 use rdmap::fault::Cause;
+use rdmap::fault::Code;
 use rdmap::header::Untagged;
 use rdmap::order::Invalid;
 use rdmap::rx::Delivery;
@@ -17,7 +18,6 @@ use rdmap::stag::Denied;
 use rdmap::stag::Memory;
 use rdmap::stag::Range;
 use rdmap::stag::Stag;
-use rdmap::violation::Code;
 
 use crate::rx::arrive;
 use crate::rx::code;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The active side of a session (RFC 5043, section 6.2).
+//! The opening of a session (RFC 5043, sections 6.2 and 6.3): the active side, and the passive
+//! side.
 
 use crate::event_target::EventTarget;
 use crate::llp;
@@ -8,21 +9,24 @@ use crate::llp::limit_reads;
 use crate::llp::CmPrivateData;
 use crate::llp::ConnectProgress;
 use crate::llp::ConnectReply;
+use crate::llp::RequestStatus;
 use crate::llp::MAX_READS;
+use crate::sctp::association;
 use crate::sctp::association::order;
 use crate::sctp::association::DdpAssociation;
 use crate::sctp::association::Order;
+use crate::sctp::association::RecvOutcome;
 use crate::sctp::association::SETTINGS;
-use crate::sctp::early::EarlySegments;
-use crate::sctp::open::SctpEstablished;
-use crate::sctp::recv;
-use crate::sctp::recv::RecvOutcome;
+use crate::sctp::established::SctpEstablished;
+use crate::sctp::inbound::EarlySegments;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 use provider::addr::Net;
 use provider::cm::ConnParams;
 use provider::cm::ConnectError;
 use provider::cm::Endpoints;
+use provider::cm::EventParams;
+use rdmap::cm::clamp_reads;
 use rdmap::enhanced::Enhanced;
 use rdmap::enhanced::ReadDepth;
 use rdmap::enhanced::ReadLimits;
@@ -53,7 +57,7 @@ pub(crate) struct Active {
 
 impl Active {
     /// Handles a chunk.
-    fn chunk(&mut self, data: &recv::ChunkData) -> ConnectProgress {
+    fn chunk(&mut self, data: &association::ChunkData) -> ConnectProgress {
         let Some(chunk) = data.chunk() else {
             return self.illegal();
         };
@@ -219,5 +223,196 @@ impl llp::Active for Active {
             State::Quiesce | State::Failing => drop(self),
             _ => self.assoc.abort(),
         }
+    }
+}
+
+/// The number of chunks of a refused peer that are discarded.
+const MAX_DISCARDED: usize = 64;
+
+/// The fields of the Initiate.
+struct Request {
+    enhanced: Option<Enhanced>,
+    private_data: CmPrivateData,
+}
+
+/// A session that a peer began.
+pub(crate) struct Passive {
+    assoc: DdpAssociation,
+    order: Order,
+    request: Option<Request>,
+    // The peer does not speak DDP, or has restarted: the association is aborted (RFC 5043, sections
+    // 8 and 11.1).
+    aborts: bool,
+}
+
+impl Passive {
+    /// Waits for the Initiate. Sleeps.
+    pub(super) fn new(association: Association<EventTarget>) -> Result<Self> {
+        Ok(Self {
+            order: order()?,
+            assoc: DdpAssociation::new(association)?,
+            request: None,
+            aborts: false,
+        })
+    }
+
+    /// Handles the first chunk.
+    fn chunk(
+        &mut self,
+        data: &association::ChunkData,
+        admit: impl FnOnce() -> bool,
+    ) -> RequestStatus {
+        let Some(chunk) = data.chunk() else {
+            self.assoc.on(Event::Illegal);
+            return RequestStatus::Ended;
+        };
+        let Ok(seq) = self.order.pass(chunk.ssn) else {
+            self.assoc.on(Event::Illegal);
+            return RequestStatus::Ended;
+        };
+        let control = match chunk.body {
+            Body::Segment(_) => {
+                self.assoc.on(Event::Segment { seq });
+                return RequestStatus::Ended;
+            }
+            Body::Control(control) => control,
+        };
+        let action = self.assoc.on(Event::Control {
+            function: control.function,
+            enhanced: control.is_enhanced,
+            seq,
+            // Section 6.4: a peer beyond the limit receives a Terminate.
+            full: control.function == Function::Initiate && !admit(),
+        });
+        if action.indication != Some(Indication::Request) {
+            return RequestStatus::Ended;
+        }
+        let Some(private_data) = llp::cm_private_data(control.private_data) else {
+            // iw_cm cannot take so much private data, so its consumer cannot decide.
+            self.assoc.on(Event::Timeout);
+            return RequestStatus::Ended;
+        };
+        self.request = Some(Request {
+            enhanced: control.enhanced,
+            private_data,
+        });
+        RequestStatus::Ready
+    }
+
+    fn recv(&mut self, admit: impl FnOnce() -> bool) -> RequestStatus {
+        match self.assoc.recv() {
+            RecvOutcome::Nothing => RequestStatus::Pending,
+            RecvOutcome::End => RequestStatus::Ended,
+            RecvOutcome::Lost | RecvOutcome::Violation => {
+                self.aborts = true;
+                RequestStatus::Ended
+            }
+            RecvOutcome::Data(data) => {
+                let status = self.chunk(&data, admit);
+                self.assoc.return_buffer(data);
+                status
+            }
+        }
+    }
+
+    /// Discards everything else that has arrived. Unread chunks would make SCTP abort the
+    /// association, and the last control message would be lost.
+    fn drain(&mut self) {
+        for _ in 0..MAX_DISCARDED {
+            let RecvOutcome::Data(data) = self.assoc.recv() else {
+                return;
+            };
+            self.assoc.return_buffer(data);
+        }
+    }
+
+    /// Sends a message that there will be no session.
+    fn send_refusal(mut self, function: Function, private_data: &[u8]) -> Result {
+        self.assoc.queue_control(&Control {
+            function,
+            enhanced: None,
+            is_enhanced: self.assoc.session.is_enhanced(),
+            private_data,
+        })?;
+        self.assoc.flush().map(drop)
+    }
+}
+
+impl llp::Passive for Passive {
+    type Established = SctpEstablished;
+
+    fn step(&mut self, admit: impl FnOnce() -> bool) -> RequestStatus {
+        let status = self.recv(admit);
+        if status == RequestStatus::Ended {
+            // This is the last message. If it cannot be sent, the end of the association tells the
+            // peer.
+            let _ = self.assoc.flush();
+        }
+        status
+    }
+
+    fn is_intact(&mut self) -> bool {
+        // Notifications stay in the socket until they are received, and nothing limits how often a
+        // peer restarts an association.
+        self.step(|| false) == RequestStatus::Pending
+    }
+
+    fn request_params(&self) -> Option<EventParams<'_>> {
+        let request = self.request.as_ref()?;
+        // The numbers of the peer; without negotiation the limits of this side.
+        let number = |reads: Option<u16>| clamp_reads(reads.unwrap_or(MAX_READS));
+        let enhanced = request.enhanced;
+        Some(EventParams {
+            ird: number(enhanced.and_then(|enhanced| enhanced.ird.number())),
+            ord: number(enhanced.and_then(|enhanced| enhanced.ord.number())),
+            private_data: request.private_data.as_slice(),
+        })
+    }
+
+    fn accept(mut self, parameters: ConnParams<'_>) -> Result<(SctpEstablished, ReadLimits)> {
+        let request = self.request.as_ref().ok_or(EINVAL)?;
+        let wanted = ReadLimits {
+            ird: limit_reads(parameters.ird),
+            ord: limit_reads(parameters.ord),
+        };
+        let limits = ReadLimits {
+            ird: MAX_READS,
+            ..wanted
+        };
+        let (enhanced, agreed) = match request.enhanced.map(|request| request.answer(limits)) {
+            None => (None, wanted),
+            Some(Ok((answer, agreed))) => (Some(answer), agreed),
+            // RFC 6581, section 7: a request that plain negotiation would have accepted is rejected
+            // so.
+            Some(Err(_)) => {
+                self.assoc.on(Event::Reject);
+                self.send_refusal(Function::Reject, &[])?;
+                return Err(EINVAL);
+            }
+        };
+        self.assoc.on(Event::Accept);
+        self.assoc.queue_control(&Control {
+            function: Function::Accept,
+            enhanced,
+            is_enhanced: enhanced.is_some(),
+            private_data: parameters.private_data,
+        })?;
+        let open = SctpEstablished::new(self.assoc, self.order, EarlySegments::new())?;
+        Ok((open, agreed))
+    }
+
+    fn reject(mut self, private_data: &[u8]) -> Result {
+        self.assoc.on(Event::Reject);
+        self.send_refusal(Function::Reject, private_data)
+    }
+
+    fn refuse(mut self) {
+        if self.aborts {
+            return self.assoc.abort();
+        }
+        self.assoc.on(Event::Timeout);
+        // If it cannot be sent, the end of the association tells the peer.
+        let _ = self.assoc.flush();
+        self.drain();
     }
 }

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An established connection, on which FPDUs flow, and its end.
+//!
+//! Each FPDU is verified before any of it is placed. At the end, octets that TCP has had no space
+//! for yet are handed over first, so that the stream ends behind an FPDU. If received octets were
+//! left unread, TCP would reset the connection when it is closed, and octets under way would be
+//! lost. So they are discarded, until the peer closes.
+
+use crate::device::Count;
+use crate::event_target::EventTarget;
+use crate::llp;
+use crate::llp::SendError;
+use crate::llp::SendStatus;
+use crate::stream::receiver::Handled;
+use crate::stream::receiver::Received;
+use crate::stream::receiver::Receiver;
+use crate::tcp::outbox::Outbox;
+use kernel::prelude::*;
+use rdmap::fault::Fault;
+use rdmap::fault::LlpError;
+use rdmap::mpa::crc;
+use rdmap::mpa::frame;
+use rdmap::mpa::frame::Layout;
+use rdmap::mpa::frame::CRC_LEN;
+use rdmap::mpa::frame::LENGTH_LEN;
+use rdmap::mpa::marker::Position;
+use rdmap::mpa::startup::StreamParams;
+use rdmap::order::InOrder;
+use rdmap::rx::HEAD_LEN;
+use socket::ConnState;
+use socket::Frame;
+use socket::Next;
+use socket::TcpConn;
+
+/// The interval of polling a stream that waits for the rest of an FPDU, or for space, in
+/// milliseconds. Mostly an event reports space, but not if memory was short and nothing is under
+/// way whose acknowledgement frees some.
+const POLL_MS: u32 = 1_000;
+
+/// The time that the rest of an FPDU may take, in milliseconds. TCP waits twice as long with each
+/// retransmission, so after a network that was down for 8 seconds it may come after 13, and after
+/// 13 seconds, after 26.
+const RECEIVE_TIMEOUT_MS: i64 = 30_000;
+
+/// An established connection, on which FPDUs flow.
+pub(crate) struct TcpEstablished {
+    connection: TcpConn<EventTarget>,
+    outbox: Outbox,
+    crc: bool,
+    send_markers: bool,
+    // The passive side sends nothing before it has received an FPDU (RFC 5044, section 7.1.2).
+    gated: bool,
+}
+
+impl TcpEstablished {
+    /// Creates a connection with the negotiated properties. `reply` is the frame that the passive
+    /// side has to send first. Sleeps.
+    pub(super) fn new(
+        connection: TcpConn<EventTarget>,
+        agreed: &StreamParams,
+        reply: Option<&[u8]>,
+    ) -> Result<Self> {
+        let mut outbox = Outbox::new(agreed.send_markers, agreed.crc)?;
+        if let Some(reply) = reply {
+            outbox.raw(reply)?;
+        }
+        Ok(Self {
+            connection,
+            outbox,
+            crc: agreed.crc,
+            send_markers: agreed.send_markers,
+            gated: reply.is_some(),
+        })
+    }
+}
+
+impl llp::EstablishedConn for TcpEstablished {
+    type Order = InOrder;
+    type HalfClosed = HalfClosed;
+    // RFC 5044, section 7.2: either half of a connection ends by itself.
+    const HALF_CLOSES: bool = true;
+
+    fn order(&mut self) -> Result<InOrder> {
+        Ok(InOrder::new())
+    }
+
+    fn mulpdu(&self) -> u32 {
+        frame::mulpdu(self.connection.emss(), self.send_markers).min(self.outbox.max_ulpdu())
+    }
+
+    fn may_send(&self) -> bool {
+        !self.gated
+    }
+
+    fn has_space(&self) -> bool {
+        let mulpdu = frame::mulpdu(self.connection.emss(), self.send_markers);
+        self.outbox.has_space(mulpdu)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.outbox.is_empty()
+    }
+
+    fn add(
+        &mut self,
+        header: &[u8],
+        length: u32,
+        payload: impl FnOnce(&mut [u8]) -> Result,
+    ) -> Result<SendStatus, SendError> {
+        match self.outbox.fpdu(header, length, payload) {
+            Ok(()) => Ok(SendStatus::Queued),
+            Err(_) => Err(SendError::Payload),
+        }
+    }
+
+    fn flush(&mut self) -> Result {
+        self.outbox.flush(&mut self.connection)
+    }
+
+    fn receive(&mut self, receiver: &mut Receiver<'_, '_, InOrder>) -> Result<Received> {
+        receive(&mut self.connection, &mut self.gated, self.crc, receiver)
+    }
+
+    fn finish(&mut self) {
+        self.connection.shutdown();
+    }
+
+    fn ended(&mut self) -> bool {
+        false
+    }
+
+    fn poll_after_ms(&self) -> Option<u32> {
+        let waits = self.connection.waiting_since().is_some() || !self.outbox.is_empty();
+        waits.then_some(POLL_MS)
+    }
+
+    fn has_timed_out(&self) -> bool {
+        let since = self.connection.waiting_since();
+        since.is_some_and(|since| since.elapsed().as_millis() > RECEIVE_TIMEOUT_MS)
+    }
+
+    fn close(self, at_once: bool) -> Option<HalfClosed> {
+        if at_once {
+            self.abort();
+            return None;
+        }
+        Some(self.half_close())
+    }
+
+    fn half_close(self) -> HalfClosed {
+        HalfClosed::new(self.connection, self.outbox)
+    }
+
+    fn abort(self) {
+        self.connection.abort();
+    }
+}
+
+/// Receives the FPDUs that are there. `gated` ends with the first one; `with_crc` says whether they
+/// have a CRC.
+fn receive(
+    connection: &mut TcpConn<EventTarget>,
+    gated: &mut bool,
+    with_crc: bool,
+    receiver: &mut Receiver<'_, '_, InOrder>,
+) -> Result<Received> {
+    connection.receive(|frames| loop {
+        let length = |head: &[u8]| -> Result<usize> {
+            let layout = Layout::of(head, Position::NO_MARKERS).ok_or(EINVAL)?;
+            Ok(layout.wire_len())
+        };
+        let next = match frames.next(LENGTH_LEN, length) {
+            // There is no memory to assemble a frame. Part of it is there, so it is polled.
+            Err(error) if error == ENOMEM => {
+                receiver.count(Count::NoMemory);
+                return Ok(Received::Idle);
+            }
+            next => next?,
+        };
+        match next {
+            Next::Whole(frame) => {
+                let handled = fpdu(receiver, &frame, with_crc)?;
+                frame.take()?;
+                *gated = false;
+                if let Handled::Ended = handled {
+                    return Ok(Received::Ended);
+                }
+            }
+            Next::Part | Next::Nothing => return Ok(Received::Idle),
+            Next::Budget => return Ok(Received::More),
+            Next::End { within_frame } => {
+                if within_frame {
+                    // The peer may still receive, and is told the reason (RFC 5040, section 6.2.1),
+                    // unless it was told of another fault.
+                    receiver.fail(Fault::llp(LlpError::Lost));
+                }
+                return Ok(Received::Over { graceful: true });
+            }
+        }
+    })
+}
+
+/// Handles a complete FPDU. An error is one of this machine.
+fn fpdu(
+    receiver: &mut Receiver<'_, '_, InOrder>,
+    frame: &Frame<'_, '_>,
+    with_crc: bool,
+) -> Result<Handled> {
+    receiver.count(Count::Received);
+    // Behind a fault nothing is placed (RFC 5044, section 8). The receive half does not know of a
+    // wrong CRC.
+    if receiver.has_failed() {
+        return Ok(Handled::Done);
+    }
+    let mut head = [0; LENGTH_LEN + HEAD_LEN];
+    let head_len = head.len().min(frame.len());
+    let head = head.get_mut(..head_len).ok_or(EINVAL)?;
+    frame.copy_to_slice(0, head)?;
+    let layout = Layout::of(head, Position::NO_MARKERS).ok_or(EINVAL)?;
+    if with_crc && !verify(frame)? {
+        receiver.count(Count::BadCrc);
+        receiver.fail(Fault::llp(LlpError::Crc));
+        return Ok(Handled::Done);
+    }
+    let ulpdu_len = usize::from(layout.ulpdu_len());
+    let head = head.get(LENGTH_LEN..).ok_or(EINVAL)?;
+    let head = head.get(..ulpdu_len.min(head.len())).unwrap_or(head);
+    receiver.segment((), head, ulpdu_len, |at, piece| {
+        frame.copy_to(LENGTH_LEN.saturating_add(at), piece)
+    })
+}
+
+/// Says whether the CRC of an FPDU is correct.
+fn verify(frame: &Frame<'_, '_>) -> Result<bool> {
+    let covered = frame.len().checked_sub(CRC_LEN).ok_or(EINVAL)?;
+    let mut found = [0; CRC_LEN];
+    frame.copy_to_slice(covered, &mut found)?;
+    Ok(crc::octets(!frame.crc32c(!0, 0, covered)?) == found)
+}
+
+/// A connection that is shut down for sending.
+pub(crate) struct HalfClosed {
+    connection: TcpConn<EventTarget>,
+    // Octets that TCP does not have yet. Behind them, nothing more is sent.
+    outbox: Option<Outbox>,
+}
+
+impl HalfClosed {
+    /// Shuts down for sending behind the octets that wait. Sleeps for the socket's lock.
+    pub(super) fn new(connection: TcpConn<EventTarget>, outbox: Outbox) -> Self {
+        let mut this = Self {
+            connection,
+            outbox: Some(outbox),
+        };
+        // The next look at the connection finds an error again.
+        let _ = this.flush();
+        this
+    }
+
+    /// Hands over the octets that wait. An error is the connection's.
+    fn flush(&mut self) -> Result {
+        let Some(outbox) = &mut self.outbox else {
+            return Ok(());
+        };
+        match outbox.flush(&mut self.connection) {
+            // An event will report space.
+            Err(error) if error == EAGAIN => return Ok(()),
+            flushed => flushed?,
+        }
+        self.outbox = None;
+        self.connection.shutdown();
+        Ok(())
+    }
+}
+
+impl llp::HalfClosed for HalfClosed {
+    fn step(&mut self) -> bool {
+        let discarded = self.connection.receive(|frames| frames.discard());
+        if self.flush().is_err() || discarded.is_err() {
+            return true;
+        }
+        match self.connection.state() {
+            ConnState::Connecting | ConnState::Open => false,
+            // The peer sends nothing more, but may still receive.
+            ConnState::PeerClosed => self.outbox.is_none(),
+            ConnState::Closed | ConnState::Failed(_) => true,
+        }
+    }
+
+    fn abort(self) {
+        // TCP continues alone, and has its own limits for that.
+        drop(self);
+    }
+}
+
+impl Drop for HalfClosed {
+    fn drop(&mut self) {
+        if self.outbox.is_some() {
+            // A stream that ends within an FPDU must not look as if it ended in order.
+            self.connection.abort_when_dropped();
+        }
+    }
+}
