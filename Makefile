@@ -128,7 +128,7 @@ bench-time: ## CPU time per operation of client and server, this project's modul
 
 hostile: ## what a mount notices of clients that attack its server, this project's and the in-tree one; ONLY= attacks, TIME= seconds for each
 	@$(call built,rust)
-	@scripts/enter sh -ec 'cd selftests/peer; nice cargo build -q --release --locked'
+	@scripts/enter nice cargo build --quiet --release --locked --package peer
 	@scripts/enter selftests/hostile/hostile.py --seconds $(TIME) --only '$(ONLY)'
 
 fmt: buildroot ## format the Rust sources

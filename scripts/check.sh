@@ -152,11 +152,14 @@ clippy() {
 	in_root scripts/build-copy.sh "${KERNEL:+$KERNEL-}selftest" CLIPPY=1 RPCRDMA_SELFTEST=1 KRUSTFLAGS=-Dwarnings
 }
 
-host_tests() { in_root sh -ec "cd selftests/$1; nice cargo test --quiet"; }
+crafted_peer() { in_root nice cargo build --quiet --release --locked --package peer; }
 
-rdmap_clippy() { in_root sh -ec 'cd selftests/rdmap; nice cargo clippy -q --all-targets --locked -- -Dwarnings'; }
-
-crafted_peer() { in_root sh -ec 'cd selftests/peer; nice cargo clippy -q --release --locked -- -Dwarnings; nice cargo build -q --release --locked'; }
+# The lints of Cargo.toml. Those against panics are not for the unit tests, which are in the sources of their crates.
+host_clippy() {
+	in_root nice sh -ec 'cargo clippy --quiet --workspace --lib --bins --test "*" --bench "*" --locked -- -Dwarnings
+		cargo clippy --quiet --workspace --lib --profile test --locked -- -Dwarnings -Aclippy::arithmetic_side_effects \
+			-Aclippy::as_conversions -Aclippy::indexing_slicing -Aclippy::unwrap_used'
+}
 
 compiles() { timeout -k 10 "$limit" scripts/build.sh module && ! grep -n warning build/module.log; }
 
@@ -183,12 +186,10 @@ iwarp() {
 # What needs no VM.
 fast() {
 	at_once=2
-	gate 'host tests of proto' 1200 host_tests proto
-	gate 'host tests of rdmap' 1200 host_tests rdmap
+	gate 'host tests, and which requirement they show' 1200 in_root nice scripts/conformance.py --tests
 	gate 'fuzz targets, 3 s each' 900 in_root nice selftests/fuzz/run.sh TIME=3
 	builds
-	gate 'conformance' 600 in_root scripts/conformance.py
-	gate 'clippy of rdmap' 300 rdmap_clippy
+	gate 'clippy of what runs on the host' 600 host_clippy
 	gate 'shellcheck' 300 in_root sh -c 'grep -rlE "^#!/bin/(ba)?sh|^#!/bin/busybox|^# shellcheck shell" Makefile scripts selftests .ci |
 		xargs shellcheck'
 	gate 'format of the Rust sources' 120 in_root scripts/fmt.sh --check
@@ -204,7 +205,7 @@ fast() {
 	all_done
 	gate 'trace points cost one NOP' 60 in_root scripts/tracepoints.py rpcrdma.ko
 	gate 'no panic in proto' 60 in_root scripts/panicfree.sh rust/proto/lib.o
-	gate 'no panic in rdmap' 120 in_root selftests/rdmap/panicfree.sh
+	gate 'no panic in rdmap' 120 in_root scripts/panicfree-rdmap.sh
 }
 
 # builds [PREFIX]: what the tests in VMs need. The prefix is of the gates' names.

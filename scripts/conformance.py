@@ -42,7 +42,6 @@ from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
 TABLES = [("proto", TOP / "selftests/conformance.tsv"), ("rdmap", TOP / "selftests/iwarp-conformance.tsv")]
-PEER = TOP / "selftests/peer"
 HOST_KINDS, REAL_KINDS = set("UPM"), set("TXWKI")
 NORMATIVE = ["MUST", "MUST NOT", "REQUIRED", "SHOULD", "SHOULD NOT", "MAY"]
 SELFTESTS = TOP / "selftests"
@@ -99,11 +98,12 @@ def has_check(script, description):
     return run in (SELFTESTS / "Makefile").read_text().split() and path.exists() and line in path.read_text()
 
 
-def run_tests(package):
-    """Runs the tests of a package. Returns how each of them ended, by its full name."""
-    command = ["cargo", "test", "--locked", "--no-fail-fast", "--color=never"]
-    run = subprocess.run(command, cwd=SELFTESTS / package, text=True, check=False, stdout=subprocess.PIPE,
-                         stderr=subprocess.STDOUT)
+def run_tests(package, show):
+    """Runs the tests of a package, and prints what they print if `show` says so. Returns how each of them ended, by its full name."""
+    command = ["cargo", "test", "--locked", "--no-fail-fast", "--color=never", "--package", package]
+    run = subprocess.run(command, cwd=TOP, text=True, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if show:
+        print(run.stdout)
     results, prefix = {}, ""
     for line in run.stdout.splitlines():
         if start := re.match(r"\s+Running (unittests )?", line):
@@ -117,8 +117,8 @@ def run_tests(package):
 
 def peer_cases():
     """Returns the crafted peer's cases as if they had run and ended well."""
-    command = ["cargo", "run", "--quiet", "--release", "--locked", "--", "list"]
-    names = subprocess.run(command, cwd=PEER, text=True, check=True, stdout=subprocess.PIPE).stdout
+    command = ["cargo", "run", "--quiet", "--release", "--locked", "--package", "peer", "--", "list"]
+    names = subprocess.run(command, cwd=TOP, text=True, check=True, stdout=subprocess.PIPE).stdout
     return {f"peer::{name}": "ok" for name in names.split()}
 
 
@@ -185,11 +185,12 @@ def print_line(name, rows):
 def main():
     parser = argparse.ArgumentParser(description="coverage of the protocol's requirements by tests")
     parser.add_argument("--open", action="store_true", help="list the rows that no test shows, and those that only host tests do")
+    parser.add_argument("--tests", action="store_true", help="print what the tests print, too")
     options = parser.parse_args()
     failed = False
     for package, table in TABLES:
         rows = read_table(table)
-        results = run_tests(package)
+        results = run_tests(package, options.tests)
         if package == "proto":
             results |= peer_cases()
         print(f"{package}: {table.relative_to(TOP)}")

@@ -2,22 +2,18 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Counts the instructions of what the crates proto and rdmap do per message, callees included, with callgrind: encoding and
-# decoding a header; sending and receiving a segment. Fails above the limits. Optimised as the kernel does: -O2, overflow
-# checks, panic=abort.
+# decoding a header; sending and receiving a segment. Fails above the limits. Cargo.toml's profile `instructions` optimises
+# as the kernel does.
 
 set -euo pipefail
 
-here=$(cd "$(dirname "$0")" && pwd)
-export CARGO_PROFILE_BENCH_OPT_LEVEL=2 CARGO_PROFILE_BENCH_OVERFLOW_CHECKS=true CARGO_PROFILE_BENCH_CODEGEN_UNITS=1
-export CARGO_PROFILE_BENCH_DEBUG=1
+cd "$(dirname "$0")/.."
 report=$(mktemp)
 trap 'rm -f "$report"' EXIT
 
 # program CRATE: builds what runs one operation of the crate, and prints its path.
 program() {
-	cd "$here/$1/bench"
-	cargo build --quiet --locked --profile bench --bench instructions
-	cargo bench --quiet --locked --bench instructions --no-run --message-format=json |
+	cargo bench --quiet --locked --profile instructions --package "$1" --bench instructions --no-run --message-format=json |
 		sed -n 's/.*"executable":"\([^"]*instructions[^"]*\)".*/\1/p'
 }
 
@@ -26,7 +22,7 @@ status=0
 while read -r crate operation limit; do
 	[ -n "${programs[$crate]:-}" ] || programs[$crate]=$(program "$crate")
 	valgrind --quiet --tool=callgrind --callgrind-out-file="$report" \
-		--toggle-collect="*${crate}_bench::${operation%/*}*" "${programs[$crate]}" "$operation" 2>/dev/null
+		--toggle-collect="*instructions::operations::${operation%/*}*" "${programs[$crate]}" "$operation" 2>/dev/null
 	count=$(awk '/^(summary|totals):/ { print $2; exit }' "$report")
 	printf '%-6s %-24s %5d instructions%s\n' "$crate" "$operation" "$count" "${limit:+, limit $limit}"
 	if [ "$count" -eq 0 ] || { [ -n "$limit" ] && [ "$count" -gt "$limit" ]; }; then status=1; fi

@@ -3,16 +3,14 @@
 #
 # Changes a crate in every way that cargo-mutants knows, one at a time, and asks the host tests to notice.
 #
-#   selftests/mutants.sh proto|rdmap [ARGUMENTS OF cargo mutants]     for instance: --file src/credit.rs, --shard 1/8
+#   selftests/mutants.sh proto|rdmap [ARGUMENTS OF cargo mutants]     for instance: --file rust/proto/credit.rs, --shard 1/8
 #
-# cargo-mutants changes only what lies below the package, so a copy is put together where it does, and is changed in
-# place: what did not change is not compiled again. What it found is in build/mutants/CRATE/mutants.out. Fails if a mutant
-# lives.
+# A copy of the workspace is changed in place: what did not change is not compiled again. What it found is in
+# build/mutants/CRATE/mutants.out. Fails if a mutant lives.
 
 set -euo pipefail
 
-here=$(cd "$(dirname "$0")" && pwd)
-top=$here/..
+top=$(cd "$(dirname "$0")/.." && pwd)
 crate=${1:?usage: mutants.sh proto|rdmap [ARGUMENTS OF cargo mutants]}
 shift
 # Tests that only look for panics in millions of messages, that run the model without end, or that start another program
@@ -34,11 +32,10 @@ esac
 skip=("${skip[@]/#/--skip=}")
 
 work=$top/build/mutants/$crate
+rm -rf "$work/tree"
 mkdir -p "$work/tree"
-rm -rf "$work/tree/src" "$work/tree/tests"
-cp -r "$top/rust/$crate" "$work/tree/src"
-cp -r "$here/$crate/tests" "$here/$crate/Cargo.lock" "$work/tree"
-sed "s|\.\./\.\./rust/$crate/|src/|" "$here/$crate/Cargo.toml" >"$work/tree/Cargo.toml"
+cd "$top"
+cp -rp --parents -t "$work/tree" Cargo.toml Cargo.lock rust/proto rust/rdmap selftests/fuzz selftests/peer
 
 # The tool, of the newest version that Debian's cargo can build, once for all checkouts.
 version=26.0.0
@@ -48,9 +45,10 @@ PATH=$tools/bin:$PATH
 
 # Hundreds of small builds: nothing that a test does is worth optimising for.
 export CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0 PROPTEST_CASES=64
+export CARGO_TARGET_DIR=$work/target
 cd "$work/tree"
-cargo test --quiet --locked -- "${skip[@]}"
+cargo test --quiet --locked --package "$crate" -- "${skip[@]}"
 
 # A mutant that never ends is noticed by the time it computes, which says the same on a busy machine.
 export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER='prlimit --cpu=20'
-cargo mutants --in-place --baseline=skip --timeout 1200 --output "$work" "${same[@]}" "$@" -- -- "${skip[@]}"
+cargo mutants --package "$crate" --in-place --baseline=skip --timeout 1200 --output "$work" "${same[@]}" "$@" -- -- "${skip[@]}"

@@ -33,14 +33,14 @@ package() {
 		{ tail -n 30 "$log" >&2; die "the packages of $(basename "$1") could not be built; the log is $log"; }
 }
 
-# sources DIR: copies there what the packages take from this tree.
+# sources DIR: copies there what the packages take from this tree: what builds the modules, without what cargo reads.
 sources() {
 	local parts=(Kbuild README.md CHANGELOG.md docs include rust scripts)
 	if [ -e .release ]; then
 		find "${parts[@]}" -type f ! -name '*.o' ! -name '*.rmeta' ! -name '*_generated.rs' ! -name '.*.cmd' ! -name '*.d'
 	else
 		git -c safe.directory="$PWD" ls-files "${parts[@]}"
-	fi | xargs cp --parents -t "$1"
+	fi | grep -vE '^rust/[a-z]+/(Cargo\.toml|README\.md|(tests|benches)/)' | xargs cp --parents -t "$1"
 }
 
 # What was recorded of the kernel that root $1 is for: the version of its packages.

@@ -12,6 +12,7 @@
 set -euo pipefail
 
 cd "$(dirname "$0")"
+top=$(cd ../.. && pwd)
 case ${1:?usage: run.sh TIME=seconds or RUNS=number [TARGET...]} in
 TIME=*) limit=-max_total_time=${1#TIME=} ;;
 RUNS=*) limit=-runs=${1#RUNS=} ;;
@@ -26,15 +27,16 @@ for flag in level=4 inline-8bit-counters pc-table trace-compares; do
 	flags+=("-Cllvm-args=-sanitizer-coverage-$flag")
 done
 export RUSTFLAGS="${flags[*]}"
-work=${CARGO_TARGET_DIR:-$PWD/../../build/fuzz}
+work=$top/build/fuzz
+programs=${CARGO_TARGET_DIR:-$top/build/cargo}
 # With a target named, the flags are not used for build scripts.
 target=x86_64-unknown-linux-gnu
-cargo build --quiet --release --locked --target "$target"
+cargo build --quiet --profile fuzz --locked --target "$target"
 
 for name; do
 	mkdir -p "$work/corpus/$name" "$work/findings"
 	log=$work/$name.log
-	if ! "$work/$target/release/$name" "$limit" -max_len=1024 -print_final_stats=1 \
+	if ! "$programs/$target/fuzz/$name" "$limit" -max_len=1024 -print_final_stats=1 \
 		-artifact_prefix="$work/findings/$name-" "$work/corpus/$name" "seeds/$name" >"$log" 2>&1; then
 		tail -n 40 "$log"
 		exit 1

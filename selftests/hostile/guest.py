@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 SRC = Path(__file__).resolve().parents[2]
-PEER = SRC / "build/peer/release/peer"
+PEER = SRC / "build/cargo/release/peer"
 WATCH = SRC / "selftests/hostile/watch.py"
 MOUNT = Path("/mnt/hostile")
 BLOCK = 4096

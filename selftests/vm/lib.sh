@@ -96,7 +96,7 @@ wait_for_grace_period() {
 
 # The test needs the crafted peer of selftests/peer, which `make check-fast` builds, and the kernel's interface for verbs of user space.
 need_peer() {
-	peer=../../build/peer/release/peer
+	peer=../../build/cargo/release/peer
 	if [ ! -x "$peer" ] || ! modprobe -a rdma_ucm ib_uverbs; then
 		cannot_run "the crafted peer is built (\`make check-fast\` does) and may use the device"
 	fi

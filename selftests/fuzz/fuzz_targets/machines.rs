@@ -3,13 +3,20 @@
 //! The joined machines of the property tests, with the input as their schedule.
 
 #![no_main]
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "the fuzzer reports a target that panics"
+)]
 
 use libfuzzer_sys::fuzz_target;
 
 use input::Input;
 
 mod input;
-#[path = "../../proto/tests/model/mod.rs"]
+#[path = "../../../rust/proto/tests/model/mod.rs"]
 mod model;
 
 impl model::Choices for Input<'_> {

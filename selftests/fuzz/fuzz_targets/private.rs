@@ -3,6 +3,13 @@
 //! Any bytes as private data: the thresholds stay between the least and our own sizes.
 
 #![no_main]
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "the fuzzer reports a target that panics"
+)]
 
 use libfuzzer_sys::fuzz_target;
 use proto::cm_private_data::may_invalidate;

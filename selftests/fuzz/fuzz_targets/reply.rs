@@ -3,6 +3,13 @@
 //! Any bytes to a Requester: whatever passes its check is no more than was offered.
 
 #![no_main]
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "the fuzzer reports a target that panics"
+)]
 
 use libfuzzer_sys::fuzz_target;
 use proto::chunk::Segment;

@@ -3,6 +3,13 @@
 //! Any segments to the receive half of a stream: what is placed lies where it may, what fails can be told.
 
 #![no_main]
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "the fuzzer reports a target that panics"
+)]
 
 use libfuzzer_sys::fuzz_target;
 use rdmap::order::InOrder;

@@ -3,6 +3,13 @@
 //! Two ends of a stream joined, with the input as their schedule, over an LLP of each kind.
 
 #![no_main]
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "the fuzzer reports a target that panics"
+)]
 
 use libfuzzer_sys::fuzz_target;
 use rdmap::order::InOrder;
@@ -12,7 +19,7 @@ use rdmap::sctp::window::RxWindow;
 use input::Input;
 
 mod input;
-#[path = "../../rdmap/tests/model/mod.rs"]
+#[path = "../../../rust/rdmap/tests/model/mod.rs"]
 mod model;
 
 impl model::Choices for Input<'_> {

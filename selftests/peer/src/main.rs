@@ -9,17 +9,25 @@
 //! this machine that the kernel's client mounts, and `PEER_ADDR` the one that crafted clients
 //! connect from, if they are to have one of their own.
 
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a case that panics has failed"
+)]
+
 mod attacks;
 mod case;
 mod client;
 mod client_cases;
-#[path = "../../proto/tests/common/golden.rs"]
+#[path = "../../../rust/proto/tests/common/golden.rs"]
 #[allow(dead_code)] // The host tests use all of it.
 mod golden;
-#[path = "../../proto/tests/common/hostile.rs"]
+#[path = "../../../rust/proto/tests/common/hostile.rs"]
 #[allow(dead_code)]
 mod hostile;
-#[path = "../../proto/tests/common/hostile_replies.rs"]
+#[path = "../../../rust/proto/tests/common/hostile_replies.rs"]
 mod hostile_replies;
 mod kernel_client;
 mod message;
@@ -29,7 +37,7 @@ mod server;
 mod server_cases;
 mod timeout;
 mod verbs;
-#[path = "../../proto/tests/common/wire.rs"]
+#[path = "../../../rust/proto/tests/common/wire.rs"]
 #[allow(dead_code)]
 mod wire;
 

@@ -1,13 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Runs one operation once, for a tool that counts instructions.
-//!
-//! `cargo bench --bench instructions -- NAME` runs the operation NAME; without one it prints the
-//! names. `selftests/instructions.sh` does the counting.
+//! Runs one operation once, for a tool that counts instructions: `cargo bench -p proto -- NAME`.
+//! `selftests/instructions.sh` does the counting.
+
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a measurement that panics has failed"
+)]
+
+mod operations;
 
 use std::hint::black_box;
 
-use proto_bench::*;
+use operations::*;
 
 fn main() {
     let mut out = [0; 256];

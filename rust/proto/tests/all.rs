@@ -2,6 +2,14 @@
 
 //! All tests that stand outside the crate, one topic a module.
 
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a test that panics has failed"
+)]
+
 mod adversarial_calls;
 mod adversarial_chunks;
 mod adversarial_faults;

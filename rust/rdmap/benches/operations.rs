@@ -141,9 +141,8 @@ pub fn receive<O: Order>(rx: &mut RxHalf<O, Queues>, key: O::Key, header: &[u8])
         return false;
     };
     rx.placed();
-    match (place, rx.deliver(&One)) {
-        (Placement::Receive { .. }, Ok(Some(Delivery::Message { .. }))) => true,
-        (Placement::Write(_), Ok(None)) => true,
-        _ => false,
-    }
+    matches!(
+        (place, rx.deliver(&One)),
+        (Placement::Receive { .. }, Ok(Some(Delivery::Message { .. }))) | (Placement::Write(_), Ok(None))
+    )
 }

@@ -16,7 +16,7 @@ mod vector;
 use vector::Vector;
 
 fn iwpeer(arguments: &[&str]) -> (bool, String) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../iwpeer");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../selftests/iwpeer");
     let output = Command::new("python3")
         .arg("-B")
         .arg(folder)

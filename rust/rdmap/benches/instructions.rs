@@ -1,14 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Runs one operation once, for a tool that counts instructions: `cargo bench --bench instructions
-//! -- NAME`. `selftests/instructions.sh` does the counting.
+//! Runs one operation once, for a tool that counts instructions: `cargo bench -p rdmap -- NAME`.
+//! `selftests/instructions.sh` does the counting.
+
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a measurement that panics has failed"
+)]
+
+mod operations;
 
 use std::hint::black_box;
 
+use operations::*;
 use rdmap::order::InOrder;
 use rdmap::sctp::window::RxWindow;
 use rdmap::sctp::window::WORDS;
-use rdmap_bench::*;
 
 fn main() {
     let mut tx = tx_half::<InOrder>();
