@@ -67,7 +67,7 @@ run_gate() {
 		seconds=$((SECONDS - start))
 		case $1:$status in
 		*:0) word=ok passed=$((passed + 1)) ;;
-		build_root:77) word=skipped skipped=$((skipped + 1)) ;;
+		build_root:77 | commits:77) word=skipped skipped=$((skipped + 1)) ;;
 		*) word=FAILED failed=$((failed + 1)) ;;
 		esac
 		if keeps "$1" && [ "$word" = ok ]; then echo "$seconds" >"$log.passed"; fi
@@ -85,7 +85,7 @@ report() {
 	printf '%-7s %-44s %4d s of %4d s\n' "$word" "$1" "$2" "$3"
 	slowest "$4"
 	skips "$4" | sed 's/^/        skipped: /'
-	if [ "$word" = skipped ]; then grep -E '^(error: |       )' "$4" | sed 's/^/    /'; fi
+	if [ "$word" = skipped ]; then grep -E '^(error: |skipped: |       )' "$4" | sed 's/^/    /'; fi
 	if [ "$word" = FAILED ]; then
 		relevant "$4" | tail -n 40 | sed 's/^/    /'
 		printf '    the log is %s\n' "${4#"$top"/}"
@@ -161,6 +161,8 @@ host_clippy() {
 			-Aclippy::as_conversions -Aclippy::indexing_slicing -Aclippy::unwrap_used'
 }
 
+commits() { in_root scripts/commits.sh; }
+
 compiles() { timeout -k 10 "$limit" scripts/build.sh module && ! grep -n warning build/module.log; }
 
 # vm.py itself sees to the limit: it begins when the VMs start, after other runs of this machine have ended.
@@ -195,6 +197,7 @@ fast() {
 	gate 'format of the Rust sources' 120 in_root scripts/fmt.sh --check
 	gate 'unsafe code, and which part may use which' 60 scripts/unsafe.sh
 	gate 'checkpatch' 120 checkpatch
+	gate 'first lines of the commits' 60 commits
 	gate 'which kernels the scripts choose and refuse' 120 in_root selftests/scripts/kernels.sh
 	gate 'what make check-kernels runs and keeps' 120 in_root selftests/scripts/check-kernels.sh
 	gate 'what rpcrdma-status says' 120 in_root selftests/scripts/status.sh
