@@ -17,7 +17,7 @@ ONLY ?=
 KEEP ?=
 
 # The VMs: their RDMA device (rxe, iwarp-tcp, iwarp-sctp or siw), that of a pair's server if it is another one, virtual CPUs, memory and
-# that of a pair's server, seconds until they are killed, additions to the kernel's command line. KERNEL= boots another kernel than the stock one: debug, uml or uml-debug.
+# that of a pair's server, seconds until they are killed, additions to the kernel's command line. KERNEL= boots another kernel than the stock one: debug, rt-debug, uml or uml-debug.
 RDMA ?= rxe
 PEER_RDMA ?= $(RDMA)
 SMP ?= 2

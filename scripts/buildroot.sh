@@ -6,7 +6,7 @@
 #
 # KVER=  the kernel to build for, as its release or what that begins with, with its flavour behind it: 7.3, 7.3-cloud (default: the
 #        newest of the first series in scripts/buildroot/kernels that is to be had). The status is 77 if the mirror does not have it.
-# KERNEL=debug|uml|uml-debug  make sure of that kernel (scripts/testkernel/build.sh), made from the same source, too
+# KERNEL=debug|rt-debug|uml|uml-debug  make sure of that kernel (scripts/testkernel/build.sh), made from the same source, too
 # MIRROR=  the Debian mirror (default: the one mmdebstrap knows)
 
 . "$(dirname "$0")/lib.sh"

@@ -65,9 +65,10 @@ kernel_dir() {
 	case ${KERNEL:-} in
 	'') ;;
 	debug) name=debug made_by=("$dir"/build.sh "$dir"/*.patch "$dir"/config/{common,qemu,debug}) ;;
+	rt-debug) name=rt-debug made_by=("$dir"/build.sh "$dir"/*.patch "$dir"/config/{common,qemu,debug,rt}) ;;
 	uml) name=uml made_by=("$dir"/build.sh "$dir"/*.patch "$dir"/config/{common,uml,plain} "$dir"/uml/*.patch) ;;
 	uml-debug) name=uml-debug made_by=("$dir"/build.sh "$dir"/*.patch "$dir"/config/{common,uml,debug} "$dir"/uml/*.patch) ;;
-	*) die "KERNEL=$KERNEL names no kernel" "It is debug, uml or uml-debug; the stock kernel has no name." ;;
+	*) die "KERNEL=$KERNEL names no kernel" "It is debug, rt-debug, uml or uml-debug; the stock kernel has no name." ;;
 	esac
 	printf '%s/%s-%s-%s\n' "$cache" "$name" "$(cat "$1/etc/rpcrdma/kver")" \
 		"$(cat "$1/etc/rpcrdma/toolchain" "${made_by[@]}" | digest)"

@@ -103,7 +103,7 @@ def main():
     parser.add_argument("--built", type=Path, default=SRC if KERNEL.stock else SRC / "build" / KERNEL.name, help="where our modules are")
     parser.add_argument("--root", default="/mnt", help="the root directory of the VMs; its kernel modules are those of the build root")
     parser.add_argument("--smp", type=int, default=2)
-    parser.add_argument("--memory", default="3G" if KERNEL.name == "debug" else "2G")
+    parser.add_argument("--memory", default="3G" if KERNEL.checks and not KERNEL.uml else "2G")
     parser.add_argument("--peer-memory", help="of a pair's server, if it has another amount")
     parser.add_argument("--accel", choices=("auto", *qemu.ACCELERATION), default="auto")
     parser.add_argument("--append", default="", help="more for the kernel's command line")

@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# build.sh debug|uml|uml-debug: runs inside the build root, and makes in /kernel a kernel from the source that belongs to the
+# build.sh debug|rt-debug|uml|uml-debug: runs inside the build root, and makes in /kernel a kernel from the source that belongs to the
 # stock one.
 #
 #   debug      for QEMU, with what finds faults
+#   rt-debug   the same with PREEMPT_RT
 #   uml        for User-Mode Linux, which runs as a process; for measurements
 #   uml-debug  for User-Mode Linux, with what finds faults
 #
@@ -21,6 +22,7 @@ series=$(cut -d. -f1,2 /etc/rpcrdma/kver)
 source=/kernel/source build=/kernel/build
 case $1 in
 debug) arch=x86_64 configs=(common qemu debug) targets=(bzImage modules) image=arch/x86/boot/bzImage file=vmlinuz ;;
+rt-debug) arch=x86_64 configs=(common qemu debug rt) targets=(bzImage modules) image=arch/x86/boot/bzImage file=vmlinuz ;;
 uml) arch=um configs=(common uml plain) targets=(linux modules) image=linux file=linux ;;
 uml-debug) arch=um configs=(common uml debug) targets=(linux modules) image=linux file=linux ;;
 *) echo "error: there is no kernel called $1" >&2; exit 1 ;;

@@ -52,7 +52,7 @@ recorded() { [ -n "${PEER:-}" ] || event_came there "$@"; }
 server_unloads() { on_server "$scripts/vm/nfs-server stop; rmmod rpcrdma; $scripts/vm/nfs-server start"; }
 
 # A kernel that checks each access to memory is slow, and more so if its processor is emulated.
-case $KERNEL in debug) progress_timeout 24 ;; uml-debug) progress_timeout 12 ;; *) progress_timeout 6 ;; esac || exit
+case $KERNEL in debug | rt-debug) progress_timeout 24 ;; uml-debug) progress_timeout 12 ;; *) progress_timeout 6 ;; esac || exit
 plan $((${#cases[@]} + 14))
 record_events there svcrdma_err_chunk svcrdma_err_vers svcrdma_sq_full svcrdma_wc_{read,recv}_err \
 	svcrdma_decode_{short,badvers,badproc,parse}_err || exit
