@@ -108,6 +108,8 @@ def main():
     parser.add_argument("--accel", choices=("auto", *qemu.ACCELERATION), default="auto")
     parser.add_argument("--append", default="", help="more for the kernel's command line")
     parser.add_argument("--cpu-time", action="store_true", help="add the machines' CPU time to lines that ask for it: User-Mode Linux only")
+    parser.add_argument("--systemd", type=Path, metavar="DISK", help="start the systemd of the root, with an eth0; this file has what is written "
+                        "to the root, also when the VM starts again: one VM of QEMU only")
     parser.add_argument("--qemu", default="qemu-system-x86_64", help="what is started with QEMU's arguments")
     parser.add_argument("--boot-limit", type=float, default=MACHINES.BOOT_SECONDS, help="seconds until a guest that did not come up is killed")
     parser.add_argument("--limit", type=float, default=600, help="seconds until the VMs are killed")
@@ -125,6 +127,8 @@ def main():
 
     if options.kind == "pair" and "rxe" in (options.rdma, options.peer_rdma) and not KERNEL.has("RDMA_RXE"):
         sys.exit(f"vm: kernel {KERNEL.release} has no rxe; iwarp-tcp and iwarp-sctp are devices for each kernel")
+    if options.systemd and (KERNEL.uml or options.kind == "pair" or options.interactive):
+        sys.exit("vm: --systemd is for a command in one VM of QEMU")
     if options.cpu_time and not KERNEL.uml:
         sys.exit("vm: --cpu-time is for KERNEL=uml")
 

@@ -39,6 +39,15 @@ def kvm_works():
     return verdict.read_text() == "yes"
 
 
+def disk(file):
+    """Returns the options for a disk in that file, which is made with an empty file system if it is not there."""
+    if not file.exists():
+        with open(file, "wb") as new:
+            new.truncate(4 << 30)
+        subprocess.run(["mkfs.ext4", "-q", file], check=True)
+    return ["-drive", f"file={file},format=raw,if=virtio"]
+
+
 class Qemu(Machine):
     """A machine of QEMU, on one end of a wire or without one."""
 
@@ -54,6 +63,12 @@ class Qemu(Machine):
             # An interrupt in the moment when the kernel reads what its CPU can do finds five levels of page tables gone,
             # and with them the place of KASAN's shadow.
             append += " page_poison=1 no5lvl"
+        modules = ["overlay"]
+        if options.systemd:
+            append += " guest.systemd net.ifnames=0"
+            modules += ["virtio_blk", "ext4"]
+            # Nobody but QEMU itself is on the other end of its wire.
+            wire = [*disk(options.systemd), "-netdev", "user,id=net0,restrict=on,ipv6=off", "-device", "virtio-net-pci,netdev=net0"]
         self.shares = shares(self.memory)
         for tag, path in ("root", options.root), ("layer", self.layer), ("src", SRC), ("kernel", "/kernel"):
             self.shares.add(tag, path)
@@ -64,7 +79,7 @@ class Qemu(Machine):
             options.qemu, "-M", "q35", "-nodefaults", "-display", "none", "-no-reboot",
             *ACCELERATION[accel],
             "-smp", str(options.smp), "-m", self.memory,
-            "-kernel", str(KERNEL.image), "-initrd", str(initramfs(*self.shares.modules, "overlay")),
+            "-kernel", str(KERNEL.image), "-initrd", str(initramfs(*self.shares.modules, *modules)),
             "-append", f"{append} {options.append}".strip(),
             "-chardev", f"file,id=console,path={self.dir}/console.log", "-serial", "chardev:console",
             "-device", "virtio-rng-pci", "-device", "virtio-serial-pci",
