@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The commands of docs/install.md, taken from the document itself, so that the tests type what an administrator would. Sourced in the top
-# directory.
+# The commands of docs/install.md, taken from the document itself, so that the tests type what an administrator would; or those of
+# another document in $document. Sourced in the top directory.
 #
 # A block is what stands indented below a heading: its name is the heading, without #, and its number below that heading.
 
@@ -13,7 +13,7 @@ block() {
 		!/^    / { inside = 0; next }
 		!inside { inside = 1; count++ }
 		here == heading && count == number { print substr($0, 5); found = 1 }
-		END { exit !found }' docs/install.md || echo "echo 'docs/install.md has no block $2 below \"$1\"'; exit 1"
+		END { exit !found }' "${document:-docs/install.md}" || echo "echo '${document:-docs/install.md} has no block $2 below \"$1\"'; exit 1"
 }
 
 # Prints the name of each block of the document, as it is written after `typed`.

@@ -13,7 +13,12 @@ clean=$(scripts/packaging/roots.sh clean)
 . selftests/packages/chroot.sh
 . selftests/packages/document.sh
 
-release_of() { basename "$packages/linux-rust-metadata-$1."*.deb | sed 's/^linux-rust-metadata-//; s/_.*//'; }
+# release_of KVER: the newest kernel of these that there is metadata for.
+release_of() {
+	local release
+	basename -a "$packages"/linux-rust-metadata-*.deb | sed 's/^linux-rust-metadata-//; s/_.*//' | sort -V |
+		while read -r release; do if names "$1" "$release"; then echo "$release"; fi; done | tail -n 1
+}
 mapfile -t series < <(listed_series)
 new=$(release_of "${series[0]}") old=$(release_of "${series[1]}")
 version=$(dpkg-deb -f "$packages"/rpcrdma-rust-dkms_*.deb Version)
@@ -252,15 +257,16 @@ test_leftover() {
 	claim 'all modules are where they were' diff "$work/old_kernel/modules" "$state/modules"
 }
 
-# in_vm COMMAND: runs it in a VM whose root is the state, with the kernel of the build root, which is the one that is installed here.
+# in_vm COMMAND: runs it in a VM whose root is the state, with the kernel of the build root for $vm_kernel, which is the one that is
+# installed here.
 in_vm() {
 	status=0
-	said=$(KVER=$new in_mounted scripts/enter env "${vm_environment[@]}" nice scripts/vm.py single --module installed \
+	said=$(KVER=$vm_kernel in_mounted scripts/enter env "${vm_environment[@]}" nice scripts/vm.py single --module installed \
 		--root "/src/${state#"$top"/}/root" "${vm_options[@]}" --limit "${limit:-3600}" -- "selftests/packages/$1" 2>&1) || status=$?
 	printf '# in a VM: %s\n%s\n# status %d\n' "$*" "$said" "$status" >>"$state/log"
 	printf '%s\n' "$said" | grep '^# ' || true
 }
-vm_environment=() vm_options=()
+vm_environment=() vm_options=() vm_kernel=$new
 
 test_vm() {
 	state vm upgrade
@@ -310,6 +316,55 @@ test_secure_boot() {
 	done
 }
 
+# flavour KVER: a kernel of another flavour.
+flavour() {
+	local flavour release
+	flavour=$(flavour_of "$1") release=$(release_of "$1")
+	state "$flavour"
+	in_chroot 'ln -s /bin/true /usr/local/sbin/reboot'
+	typed 'Install' 1 "s/-amd64/-$flavour-amd64/g"
+	claim "a kernel of flavour $flavour is installed as the document says" worked
+	claim "it is the newest that the packages are for, $release" holds "[ -e /usr/lib/modules/$release/build/Makefile ]"
+	runs_kernel "$release"
+	directory=/packages typed 'Install' 2
+	claim 'the packages are installed as the document says, and rpcrdma-status says which module the kernel has' \
+		says "  kernel $release has this module, version $module_version"
+	claim 'the package manager is whole' whole
+	claim 'modprobe would take this module' has_ours "$release"
+	claim 'no metadata was built on this machine' holds '[ ! -e /var/cache/rpcrdma-rust ]'
+
+	run "apt-get -q purge linux-rust-metadata-$release && dkms unbuild rpcrdma-rust/${version%-*} -k $release &&
+		apt-get -q install linux-source-$(series_of "$release") && dkms autoinstall -k $release"
+	claim 'without the package of metadata it is built again' worked
+	claim 'with metadata that was built from the source' holds "[ -e /var/cache/rpcrdma-rust/$release/rust/libkernel.rmeta ]"
+	claim 'modprobe would take it' has_ours "$release"
+	run 'rpcrdma-status'
+	claim 'rpcrdma-status says so' says "  kernel $release has this module, version $module_version"
+}
+
+# boots KVER TYPE: a machine that starts with that kernel, and has an RDMA device of that type.
+boots() {
+	local flavour release boot vm_options vm_kernel
+	flavour=$(flavour_of "$1") release=$(release_of "$1")
+	state "${flavour}_boots" "$flavour"
+	run 'apt-get -q install systemd udev nfs-kernel-server nfs-common rdma-core iproute2 procps && mkdir /export /var/log/journal &&
+		systemctl enable systemd-networkd.service && rm /usr/local/bin/uname /usr/local/sbin/reboot &&
+		printf "[Match]\nName=eth0\n[Network]\nAddress=10.0.0.1/24\n" >/etc/systemd/network/eth0.network &&
+		echo "tmpfs /export tmpfs defaults 0 0" >/etc/fstab &&
+		echo "/export *(rw,no_root_squash,no_subtree_check,insecure,fsid=0)" >/etc/exports'
+	claim 'systemd and the tools for a mount are installed' worked
+	vm_kernel=$release vm_options=(--systemd "/src/${state#"$top"/}/disk")
+	for boot in first second third; do
+		in_vm "guest-boot.sh $boot $module_version $2"
+		claim "when it booted for the $boot time, all of that held" worked
+	done
+}
+
+test_cloud() { flavour 7.3-cloud; }
+test_cloud_boots() { boots 7.3-cloud iwarp-tcp; }
+test_rt() { flavour 7.3-rt; }
+test_rt_boots() { boots 7.3-rt iwarp-sctp; }
+
 # What of the document no test types, and why.
 not_typed="typed 'Build in a checkout, for a kernel from trixie-backports' 1: each run of make check does
 typed 'A kernel that you built yourself' 1: selftests/scripts/self-made.sh, in the build root
@@ -334,7 +389,7 @@ mkdir -p "$work"
 exec 8>"$cache/packaging/tests.lock" # apt waits for no other that uses the same downloads.
 flock 8
 tests=(document old_kernel install autopkgtest upgrade remove_kernel remove downgrade breaks new_user no_rust no_headers no_source own_key
-	other_compiler vendor leftover vm checkout secure_boot)
+	other_compiler vendor leftover vm checkout secure_boot cloud cloud_boots rt rt_boots)
 [ $# -eq 0 ] || tests=("$@")
 for test in "${tests[@]}"; do
 	stage "$test"
