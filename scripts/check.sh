@@ -286,6 +286,7 @@ long() {
 	gate 'long: against the in-tree server' 3600 pair long_in_tree rust c
 	gate 'long: against the in-tree client' 3600 pair long_in_tree c rust
 	settings='LONG_FORMS=yes TIMEOUT=3600' gate 'long: iWARP, one VM' 7200 one_vm long_iwarp
+	settings='LONG_FORMS=yes TIMEOUT=3600' gate 'long: iWARP, two VMs' 14400 iwarp long_iwarp_pair
 	settings='LONG_FORMS=yes TIMEOUT=6000' gate 'long: iWARP, two VMs, little memory' 7200 \
 		iwarp long_iwarp_memory iwarp-tcp iwarp-tcp --memory 512M --peer-memory 2G
 	settings='' gate 'long: iWARP, two VMs, SCTP, little memory' 2400 \
