@@ -143,6 +143,9 @@ pub fn receive<O: Order>(rx: &mut RxHalf<O, Queues>, key: O::Key, header: &[u8])
     rx.placed();
     matches!(
         (place, rx.deliver(&One)),
-        (Placement::Receive { .. }, Ok(Some(Delivery::Message { .. }))) | (Placement::Write(_), Ok(None))
+        (
+            Placement::Receive { .. },
+            Ok(Some(Delivery::Message { .. }))
+        ) | (Placement::Write(_), Ok(None))
     )
 }
