@@ -35,7 +35,7 @@ package() {
 
 # sources DIR: copies there what the packages take from this tree: what builds the modules, without what cargo reads.
 sources() {
-	local parts=(Kbuild README.md CHANGELOG.md docs include rust scripts)
+	local parts=(Kbuild README.md SECURITY.md CHANGELOG.md docs include rust scripts)
 	if [ -e .release ]; then
 		find "${parts[@]}" -type f ! -name '*.o' ! -name '*.rmeta' ! -name '*_generated.rs' ! -name '.*.cmd' ! -name '*.d'
 	else
