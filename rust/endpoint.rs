@@ -11,7 +11,7 @@
 //! (sunrpc) transport_lock > (client) active
 //! (sunrpc) transport_lock > (rdma) sends         to ring the doorbell for deferred Sends
 //! (sunrpc) transport_lock > (client) credits     to open the congestion window
-//! (client) growing        > (client) credits, region pool; receive ring;
+//! (client) growth         > (client) credits, region pool; receive ring;
 //!                           (rdma) sends, receives
 //! (rdma) ended            > the CM's locks; (client) slot state;
 //!                           (rdma) receives, sends, deferred_dereg
@@ -27,7 +27,7 @@
 //! The decisions of this module about a Send queue are state under the queue's own lock, `sends`
 //! ([`SendPolicy`]).
 //!
-//! The lock of the listener's id is a mutex, and so are `accept_queue` of the server, `growing`
+//! The lock of the listener's id is a mutex, and so are `accept_queue` of the server, `growth`
 //! of the client and `ended` of rdma; of these, handlers take only `accept_queue`. All others
 //! are spin locks, taken in process context. No spin lock is held across a call into `sunrpc` or
 //! the connection manager, except to set or clear the flag that tells sunrpc whether the server has

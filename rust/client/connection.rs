@@ -139,7 +139,7 @@ impl ClientConn {
                 device_limits: SetOnce::new(),
                 limits: SetOnce::new(),
                 credits <- new_spinlock!(credits, "rpcrdma::credits"),
-                growth <- new_mutex!((), "rpcrdma::growing"),
+                growth <- new_mutex!((), "rpcrdma::growth"),
                 created: Instant::now(),
                 receives <- ReceiveRing::new(),
                 regions <- RegionPool::new(),

@@ -257,10 +257,8 @@ mod tests {
             let counted = if self.calls < self.at_least {
                 None
             } else {
-                {
-                    self.looks += 1;
-                    self.arrivals.arrived(now, ROUND_TRIP, self.calls)
-                }
+                self.looks += 1;
+                self.arrivals.arrived(now, ROUND_TRIP, self.calls)
             };
             self.calls = counted.map_or(self.calls + 1, |_| 1);
             counted

@@ -497,8 +497,8 @@ impl<'a> EventId<'a> {
     /// Returns the name of the device that the id is bound to. [`None`] if it is not bound.
     pub fn device_name(&self) -> Option<&'a CStr> {
         let device = NonNull::new(self.0.device)?;
-        // SAFETY: A bound id keeps its device, whose name ends with a NUL and does not change
-        // during the callback, as the CM holds the id's mutex.
+        // SAFETY: A bound id keeps its device, whose name always ends with a NUL within its array;
+        // ib_device_rename() may write another one over it meanwhile.
         Some(unsafe { CStr::from_char_ptr((&raw const (*device.as_ptr()).name).cast()) })
     }
 

@@ -472,6 +472,8 @@ fn wrong_fill_of_a_reduced_result_does_no_harm() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn result_is_what_the_count_word_says(written in 0..200_usize, count in 0..200_usize) {
         match check_result(written, Some(count)) {

@@ -22,3 +22,17 @@ mod rx;
 mod sessions;
 mod streams;
 mod tx;
+
+use proptest::test_runner::Config;
+use proptest::test_runner::FileFailurePersistence;
+
+/// Returns a configuration of property tests in which what once failed stands beside the test, as
+/// `cm.proptest-regressions`, and is tried first.
+fn seeds_beside_tests() -> Config {
+    Config {
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource(
+            "proptest-regressions",
+        ))),
+        ..Config::default()
+    }
+}

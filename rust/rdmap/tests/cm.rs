@@ -106,6 +106,8 @@ fn choice() -> impl Strategy<Value = Choice> {
 }
 
 proptest! {
+    #![proptest_config(crate::seeds_beside_tests())]
+
     #[test]
     fn every_connection_ends_as_iw_cm_expects(active: bool, no_memory: bool, choice in choice(), private_data in vec(any::<u8>(), 0..3)) {
         let state = if active { State::ConnSent } else { State::ConnRecv };

@@ -81,6 +81,8 @@ fn read_request() -> impl Strategy<Value = ReadRequest> {
 }
 
 proptest! {
+    #![proptest_config(crate::seeds_beside_tests())]
+
     #[test]
     fn header_comes_back(header in header(), payload in vec(any::<u8>(), 0..40)) {
         let mut segment = header.emit().as_slice().to_vec();

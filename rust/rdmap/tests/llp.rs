@@ -98,6 +98,8 @@ fn ulpdus() -> impl Strategy<Value = Vec<Vec<u8>>> {
 }
 
 proptest! {
+    #![proptest_config(crate::seeds_beside_tests())]
+
     #[test]
     fn any_split_of_the_stream_gives_the_same_fpdus(
         ulpdus in ulpdus(), pieces in vec(1..900_usize, 1..20), markers: bool, crc: bool,

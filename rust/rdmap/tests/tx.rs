@@ -258,6 +258,8 @@ fn each_queue_counts_its_messages() {
 }
 
 proptest! {
+    #![proptest_config(crate::seeds_beside_tests())]
+
     #[test]
     fn segments_cover_a_message_once_whatever_the_size_does(
         length in 0..5000_u32, offset: u64, sizes in vec((128..1500_u32, any::<bool>()), 1..8), tagged: bool,

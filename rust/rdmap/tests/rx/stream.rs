@@ -204,6 +204,8 @@ impl Memory for Once {
 }
 
 proptest! {
+    #![proptest_config(crate::seeds_beside_tests())]
+
     /// The peer revokes access with a Send, or this end does.
     #[test]
     fn nothing_is_placed_where_access_was_revoked(
