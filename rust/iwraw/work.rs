@@ -281,7 +281,7 @@ unsafe extern "C" fn run<W: Work>(work: *mut work_struct) {
     W::run(this);
 }
 
-/// Creates the [`Worker`](work::Worker) of a type. Its work items have a lock class of their own:
+/// Creates the `Worker` of a type. Its work items have a lock class of their own:
 /// lockdep distinguishes those of one type from those of another, which may wait for them.
 #[macro_export]
 macro_rules! new_worker {

@@ -76,7 +76,7 @@ impl<'a, const CHUNKS: usize> ReducedReply<'a, CHUNKS> {
         Ok(())
     }
 
-    /// Passes over a Write chunk. See [`Placement::pass`].
+    /// Passes over a Write chunk. See [`Placement::skip`].
     pub fn skip(&mut self) {
         self.placement.skip();
     }

@@ -17,7 +17,7 @@
 //!
 //! Layers, from the bottom: [`mpa`] and [`sctp`] find DDP Segments in what TCP and SCTP deliver,
 //! [`header`] and [`terminate`] parse them, [`stag`] decides which memory may be accessed, and
-//! [`violation`] maps refusals to codes on the wire. [`rx`] and [`tx`] are the receive half and the
+//! [`fault`] maps refusals to codes on the wire. [`rx`] and [`tx`] are the receive half and the
 //! transmit half of a stream above them, over a lower layer protocol (LLP) whose [`order`] is a
 //! parameter. [`cm`] keeps the order of iw_cm's events.
 

@@ -183,7 +183,7 @@ pub enum Outgoing {
         /// Its fields.
         request: ReadRequest,
     },
-    /// A local operation is to be started. [`TxHalf::done`](super::TxHalf::done) says when it is
+    /// A local operation is to be started. [`TxHalf::done`] says when it is
     /// done.
     Local(u64),
 }

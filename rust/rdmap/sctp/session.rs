@@ -114,7 +114,7 @@ pub enum Indication {
 /// The actions that an event causes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Action {
-    /// The control message to send. [`Session::is_enhanced`](super::Session::is_enhanced) says of
+    /// The control message to send. [`Session::is_enhanced`] says of
     /// which kind.
     pub send: Option<Function>,
     /// The indication to the upper layer.

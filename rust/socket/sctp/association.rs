@@ -59,7 +59,7 @@ pub enum Received {
 pub enum Sent {
     /// SCTP has it.
     Done,
-    /// There is no space. [`Event::Writable`](crate::Event::Writable) reports some, except after a
+    /// There is no space. [`Event::Writable`] reports some, except after a
     /// shortage of memory.
     Full,
     /// It is longer than [`Association::fragmentation_point`].
@@ -169,7 +169,7 @@ impl<E: Events> Association<E> {
         }
     }
 
-    /// Requests one [`Event::Writable`](crate::Event::Writable) when chunks are acknowledged or
+    /// Requests one [`Event::Writable`] when chunks are acknowledged or
     /// there is more space. Returns true if that was not requested before: then it may have
     /// happened already. Does not sleep.
     pub fn request_write_space(&self) -> bool {
