@@ -12,17 +12,15 @@ faults='\bWARNING:
 \bOops\b|general protection fault|Kernel panic|Unable to handle kernel|Modules linked in
 refcount_t: |list_(add|del) corruption|ODEBUG: |ref_tracker: |unregister_netdevice: waiting
 \b(UBSAN|KASAN|KCSAN|KMSAN|KFENCE): |DMA-API: 
-\bleak(s|ed|ing)?\b
+\bleak(s|ed|ing)?\b|kmemleak: [0-9]+ new suspected
 INFO: (trying to register non-static key|task .* blocked for more than|.*(lock|dead))
 possible (recursive|circular) locking|inconsistent lock state|suspicious RCU usage
 rcu:? .*(stall|detected)|soft lockup|hard LOCKUP|sleeping function called
 rust_kernel: panicked|panicked at'
 
 # Lines that match the above and report no fault: the last are results of tests in the kernel, whose names may have any word in them.
-# The line about a module that is out of tree or unsigned, which taints the kernel, matches none of the above. What kmemleak suspects
-# may be in the registers of a task at that moment: it scans only when leaks.sh asks, which looks at what the next scan leaves of it.
-harmless='kmemleak: [0-9]+ new suspected memory leaks
-WARNING: .*unencrypted
+# The line about a module that is out of tree or unsigned, which taints the kernel, matches none of the above.
+harmless='WARNING: .*unencrypted
 DMA-API: (preallocated|debugging enabled)
 Kernel memory leak detector
 : (not )?ok [0-9]+ '

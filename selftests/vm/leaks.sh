@@ -9,10 +9,10 @@
 clear_logs
 
 # kmemleak reports an object that is older than five seconds and did not change between two scans. It refuses to scan if it
-# had to give up.
+# had to give up. It does not look where the kernel keeps what it is to free after a grace period, which takes five seconds or more.
 scan=$(cat <<-'END'
 	leaks=/sys/kernel/debug/kmemleak
-	sleep 6
+	sleep 12
 	echo scan >$leaks && echo scan >$leaks || exit
 	cat $leaks
 	! grep -q . $leaks

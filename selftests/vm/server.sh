@@ -167,9 +167,8 @@ busy_connection() {
 	[ $status -eq 0 ] || return
 	often=$(buffers)
 	echo "$idle KiB at first, $seldom after one RPC at a time, $often after many"
-	# The former has up to 17 Send buffers, as one Send in sixteen asks for a completion, and what a slab has left over; on a machine that
-	# is busy with other things, some calls meet, and as many again were seen.
-	[ $((seldom - idle)) -lt 384 ] && [ $((often - seldom)) -gt 512 ]
+	# The former has up to 17 Send buffers, as one Send in sixteen asks for a completion.
+	[ $((seldom - idle)) -lt 192 ] && [ $((often - seldom)) -gt 512 ]
 }
 
 read_slowly() { dd if="$mnt/slow" of=/dev/null bs=4k count="$1" iflag=direct status=none; }
