@@ -212,8 +212,9 @@ impl<T: Transport> LockedXprt<'_, T> {
 
     /// Calls `send`, and once more if that has to wait for the peer or the device.
     ///
-    /// The event that it waits for may come after the first call, but before sunrpc knows that a task waits,
-    /// and then nothing would wake the task. So sunrpc is told first, and the second call decides.
+    /// The event that it waits for may come after the first call, but before sunrpc knows that a
+    /// task waits, and then nothing would wake the task. So sunrpc is told first, and the second
+    /// call decides.
     fn send_or_wait(&self, send: impl Fn() -> Result<(), SendError>) -> Result<(), SendError> {
         let first = send();
         if first != Err(SendError::Again) {
