@@ -26,9 +26,16 @@ pub(crate) fn nanoseconds() -> u64 {
 pub(crate) struct MinRtt {
     /// The beginning of the present period.
     since: u64,
-    /// The shortest time in the present period, and in the previous one.
-    present: Option<u64>,
-    before: Option<u64>,
+    present: Samples,
+    before: Samples,
+}
+
+/// The Sends that were measured in a period.
+#[derive(Clone, Copy, Default)]
+struct Samples {
+    count: u32,
+    /// The shortest time. Zero if there is none.
+    shortest: u64,
 }
 
 impl MinRtt {
@@ -36,19 +43,46 @@ impl MinRtt {
     /// path may have changed.
     pub(crate) const PERIOD: u64 = 60_000_000_000;
 
+    /// The fewest samples of an estimate. On a busy machine completions are late, but hardly ever
+    /// that many of them, one after another.
+    pub(crate) const ENOUGH: u32 = 8;
+
     /// Records a Send that took `took` nanoseconds until its completion at `now`.
     pub(crate) fn record(&mut self, took: u64, now: u64) {
         let passed = now.saturating_sub(self.since);
         if passed >= Self::PERIOD {
-            let last = self.present.take();
-            self.before = last.filter(|_| passed < 2 * Self::PERIOD);
+            let last = core::mem::take(&mut self.present);
+            self.before = if passed < 2 * Self::PERIOD {
+                last
+            } else {
+                Samples::default()
+            };
             self.since = now;
         }
-        self.present = Some(self.present.map_or(took, |least| least.min(took)));
+        self.present = self.present.with(Samples {
+            count: 1,
+            shortest: took,
+        });
     }
 
-    /// Returns the shortest time. [`None`] before the first completion.
+    /// Returns the shortest time. [`None`] if there are not [enough](Self::ENOUGH) samples.
     pub(crate) fn get(&self) -> Option<u64> {
-        self.present.into_iter().chain(self.before).min()
+        let all = self.present.with(self.before);
+        (all.count >= Self::ENOUGH).then_some(all.shortest)
+    }
+}
+
+impl Samples {
+    /// Returns the samples of both.
+    fn with(self, other: Self) -> Self {
+        let shortest = match (self.count, other.count) {
+            (0, _) => other.shortest,
+            (_, 0) => self.shortest,
+            _ => self.shortest.min(other.shortest),
+        };
+        Self {
+            count: self.count.saturating_add(other.count),
+            shortest,
+        }
     }
 }

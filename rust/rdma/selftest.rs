@@ -158,4 +158,8 @@ pub const TESTS: &[(&str, Test)] = &[
         "the least round trip of two minutes ago is forgotten",
         round_trip::old_round_trips_are_forgotten,
     ),
+    (
+        "few round trips are no estimate",
+        round_trip::few_round_trips_are_no_estimate,
+    ),
 ];

@@ -155,10 +155,10 @@ credits() { echo $(($(xprts xprt_info | sed -n 's/^cong_win=//p' | head -n 1) / 
 
 # The grant, and the number of Receives with it, doubles while half of the credits are in use.
 busy_connection() {
-	local idle seldom often status
+	local idle seldom few often status
 	idle=$(buffers)
 	verified_io --bsrange=4k-4k --size=1M || return
-	seldom=$(buffers)
+	seldom=$(buffers) few=$(credits)
 	# A server that replies as fast as Calls arrive never has many at a time, so it gets only one thread.
 	on_server "echo 1 >/proc/fs/nfsd/threads"
 	verified_io --bsrange=4k-4k --size=2M --ioengine=libaio --iodepth=64
@@ -166,9 +166,9 @@ busy_connection() {
 	on_server "echo 4 >/proc/fs/nfsd/threads"
 	[ $status -eq 0 ] || return
 	often=$(buffers)
-	echo "$idle KiB at first, $seldom after one RPC at a time, $often after many"
-	# The former has up to 17 Send buffers, as one Send in sixteen asks for a completion.
-	[ $((seldom - idle)) -lt 192 ] && [ $((often - seldom)) -gt 512 ]
+	echo "$idle KiB at first, $seldom and $few credits after one RPC at a time, $often after many"
+	# The former has no more Receives, and up to 27 Send buffers of 8 KiB: one Send in sixteen asks for a completion, which may be late.
+	[ "$few" -eq 8 ] && [ $((seldom - idle)) -lt 216 ] && [ $((often - seldom)) -gt 512 ]
 }
 
 read_slowly() { dd if="$mnt/slow" of=/dev/null bs=4k count="$1" iflag=direct status=none; }

@@ -322,7 +322,7 @@ impl<H: Handler> QueuePair<H> {
     }
 
     /// Returns the shortest recent time in nanoseconds from a Send to its completion, about a round
-    /// trip to the peer. [`None`] before the first completion. Does not sleep.
+    /// trip to the peer. [`None`] until there are enough samples. Does not sleep.
     pub fn min_rtt(&self) -> Option<u64> {
         self.sends.lock().min_rtt.get()
     }
