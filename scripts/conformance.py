@@ -3,99 +3,152 @@
 
 """Which requirement of the protocols is shown by which test.
 
-Runs the host tests of the crates proto and rdmap and compares what ran with selftests/conformance.tsv (RPC-over-RDMA) and
-selftests/iwarp-conformance.tsv (iWARP): one row per requirement, with its section, its strength, the kinds of test that
-can show it, and the tests that do.
+selftests/conformance.tsv (RPC-over-RDMA) and selftests/iwarp-conformance.tsv (iWARP) have a row for each requirement: its id, its
+section, which begins with the RFC's number, its strength, the kinds of test that can show it, and what it requires.
 
     U unit test             P property or fuzz test     M model of two ends     (all run here)
     T test in the kernel    X crafted peer in a VM      W capture of the wire
     K whole mounts          I another implementation    A review
 
-Tests called peer:: are cases of the crafted peer: here they must exist, in the kselftests peer.sh and peer-server.sh they
-run.
+A row of kind `-` binds documents, devices, or the NFS code above: there is nothing in the module to look at. Kinds that end with ` open`,
+as in `UX open`, say that the test is not written yet.
 
-A row of kind U, P or M must have a test, or say `open` until it is written. A row of other kinds that names nothing is
-open, too. Open rows are counted as such. A row of kind U, P or M that is of kind T, X, W, K or I as well is counted apart while only host
-tests show it. It is an
-error if a test is named that does not exist, did not run or failed, and if a test is called after a case (adv12_, gv03_)
-that has no row.
+A comment directly above a test says which rows it shows. For a row of kind A, a source can have an argument, and a comment directly below
+that; whether it is true is for people to judge. The ids come in the order of the tables:
 
-Beside host tests a row can name what a kselftest checks: vm/mount.sh:"NFSv$version mounts" is the line of
-selftests/vm/mount.sh that says so. It must be there, and the script be one of those that selftests/Makefile runs; that
-it passes is shown where the kselftests run.
+    // Shows P3.1-2, P3.1-4.
+    // Argues for P3.1-1.
 
-iwpeer/hostile.py:"a peer that says nothing is not waited for" is what a case of that file is called; vm/iwarp-hostile.sh runs them all, and vm/iwarp-sctp.sh those of iwpeer/hostile_sctp.py.
+Tests are the host tests of the crates proto and rdmap, which run here, cases of the crafted peer (peer::), tests in the kernel, checks of
+the kselftests, and cases of the peers of iWARP that these run. That all but the first pass is shown where the kselftests run.
 
-rust/rdma/selftest.rs:"what it claims" is a test in the kernel. It must be there; vm/inkernel.sh runs them all.
+A row of kind U, P or M must have a host test or a case of the crafted peer, or say `open`. If it is of kind T, X, W, K or I as well, it is
+counted apart while only host tests show it. A row of other kinds without a test or an argument is open, too. Open rows are counted.
 
-A row of kind A can name where a source argues for it: rust/proto/plan.rs:"life of a connection" must be there; whether it
-is true is for people to judge. A row that has `-` binds documents, devices, or the NFS code above: there is nothing in the
-module to look at.
+It is an error if a comment names a row that is not there, or stands at no test; if a host test did not run or failed; if the script of a
+check is not one of those that selftests/Makefile runs; and if a test is called after a case (adv12_, gv03_) that has no row.
 """
 
 import argparse
 import re
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
-TABLES = [("proto", TOP / "selftests/conformance.tsv"), ("rdmap", TOP / "selftests/iwarp-conformance.tsv")]
+TABLES = {"proto": "selftests/conformance.tsv", "rdmap": "selftests/iwarp-conformance.tsv"}
 HOST_KINDS, REAL_KINDS = set("UPM"), set("TXWKI")
 NORMATIVE = ["MUST", "MUST NOT", "REQUIRED", "SHOULD", "SHOULD NOT", "MAY"]
-SELFTESTS = TOP / "selftests"
-KSELFTEST = re.compile(r'(vm/[\w-]+\.sh|iwpeer/hostile(?:_sctp)?\.py):"([^"]*)"')
-KERNEL_TEST = re.compile(r'(rust/(?:\w+/)+selftest(?:/\w+)?\.rs):"([^"]*)"')
-ARGUMENT = re.compile(r'(rust/[\w/]+\.rs):"([^"]*)"')
+
+# A comment that names rows. It goes on in the next line if its line ends with a comma.
+NAMES_ROWS = re.compile(r"^[ \t]*(//|#) (Shows|Argues for) ((?:.*,\n[ \t]*\1 )*.*)\n", re.MULTILINE)
+# The tests that it may stand above: in Rust, with other comments and attributes between, a function, a test in the kernel, or the messages
+# that the crafted peer sends as the case of a number; in shell a check; in Python a case of a peer of iWARP.
+TESTS = {
+    ".rs": re.compile(r'(?:\s*(?://|#\[).*\n)*\s*(?:(?:pub )?fn (?P<function>\w+)|\(\s*"(?P<claim>[^"]*)",|'
+                      r"(?:cases\.\w+\(\s*)?(?P<number>\d+)(?:,| =>))"),
+    ".sh": re.compile(r'[^#\n]*\bcheck "(?P<claim>[^"]*)" '),
+    ".py": re.compile(r'@case\("(?P<claim>[^"]*)", '),
+}
+# The kselftests that run the cases of other files.
+RUN_BY = {"iwpeer/hostile.py": "vm/iwarp-hostile.sh", "iwpeer/hostile_sctp.py": "vm/iwarp-sctp.sh"}
 
 
 class Row:
-    """One requirement."""
+    """One requirement, the tests that show it, and the sources that argue for it."""
 
     def __init__(self, line):
-        self.id, self.section, self.strength, kinds, self.requirement, tests = line.rstrip("\n").split("\t")
-        self.kinds = set(kinds)
-        self.checks = KSELFTEST.findall(tests)
-        self.kernel_tests = KERNEL_TEST.findall(tests)
-        tests = KERNEL_TEST.sub("", tests)
-        self.arguments = ARGUMENT.findall(tests)
-        self.elsewhere = tests == "-"
-        self.unwritten = tests == "open"
-        if self.unwritten:
-            tests = ""
-        self.tests = ARGUMENT.sub("", KSELFTEST.sub("", tests)).split() if not self.elsewhere else []
+        self.id, self.section, self.strength, kinds, self.requirement = line.split("\t")
+        kinds, _, state = kinds.partition(" ")
+        self.unwritten = state == "open"
+        self.elsewhere = kinds == "-"
+        self.kinds = set(kinds) - {"-"}
+        self.tests, self.arguments = [], []
 
-    def shown(self):
-        return self.tests or self.checks or self.kernel_tests
+    def listed(self):
+        """Returns those of its tests that run here or that the crafted peer lists."""
+        return [test for test in self.tests if not is_claim(test)]
 
     def host_only(self):
         """What is due beside host tests, a machine or a peer that is real, shows it nowhere."""
-        real = self.checks or self.kernel_tests or any(test.startswith("peer::") for test in self.tests)
+        real = any(is_claim(test) or test.startswith("peer::") for test in self.tests)
         return self.tests and not real and self.kinds & REAL_KINDS and self.kinds & HOST_KINDS
 
     def open(self):
-        return not (self.shown() or self.arguments or self.elsewhere)
+        return not (self.tests or self.arguments or self.elsewhere)
 
     def group(self):
-        """The heading it is counted under: the first number of the section, which is the RFC's in the table of iWARP, else
-        by source."""
-        number = re.match(r"(\d+)", self.section)
-        return f"section {number[1]}" if number else self.section
+        """Returns the heading that it is counted under: the RFC, or the word for a row that is of none."""
+        source = self.section.split()[0]
+        return f"RFC {source}" if source.isdigit() else source
 
 
 def read_table(table):
-    lines = table.read_text().splitlines(keepends=True)
-    return [Row(line) for line in lines if not line.startswith("#")]
+    return [Row(line) for line in (TOP / table).read_text().splitlines() if not line.startswith("#")]
 
 
-def has_check(script, description):
-    """Says whether a kselftest that is run, or the hostile peer that one runs, has a check with this description."""
-    path = SELFTESTS / script
-    runs = {"iwpeer/hostile.py": "vm/iwarp-hostile.sh", "iwpeer/hostile_sctp.py": "vm/iwarp-sctp.sh"}
-    line = f'@case("{description}", ' if script in runs else f'check "{description}" '
-    run = runs.get(script, script)
-    return run in (SELFTESTS / "Makefile").read_text().split() and path.exists() and line in path.read_text()
+def is_claim(test):
+    """Says whether a test is called by its file and what it claims there: a test in the kernel, a check or a case of a kselftest."""
+    return ':"' in test
+
+
+def runs(test):
+    """Returns the kselftest that runs a test that is called by its claim."""
+    file, _ = test.split(':"', 1)
+    script = "vm/inkernel.sh" if file.startswith("rust/") else file.removeprefix("selftests/")
+    return RUN_BY.get(script, script)
+
+
+def test_at(file, text, position):
+    """Returns the name of the test that begins at this position of a file, or nothing if none does."""
+    found = TESTS[Path(file).suffix].match(text, position)
+    if not found:
+        return None
+    kind, name = found.lastgroup, found[found.lastgroup]
+    if kind == "claim":
+        return f'{file}:"{name}"' if "selftest" in file else None
+    if kind == "number":
+        return f"peer::adv{name:0>2}"
+    match file.removesuffix(".rs").split("/"):
+        case ["selftests", "peer", *_]:
+            return f"peer::{name}"
+        case ["rust", _, "tests", *modules]:
+            return "::".join([*modules, name])
+        case ["rust", _, *modules]:
+            return "::".join(["lib", *modules, *["tests"] * ("mod tests {" in text), name])
+
+
+def assign_tests(tables):
+    """Adds to each row its tests and arguments, as the sources say. Yields what is wrong with the comments that say so."""
+    scripts = (TOP / "selftests/Makefile").read_text().split()
+    by_id = {(package, row.id): row for package, rows in tables.items() for row in rows}
+    order = list(by_id)
+    for path in sorted(path for top in ("rust", "selftests") for path in (TOP / top).rglob("*") if path.suffix in TESTS):
+        file, text = path.relative_to(TOP).as_posix(), path.read_text()
+        # Both tables have a GV-01. A comment in one of the crates is about its own table.
+        packages = [package for package in tables if file.startswith(f"rust/{package}/")] or list(tables)
+        for comment in NAMES_ROWS.finditer(text):
+            where = f"{file}:{text.count(chr(10), 0, comment.start()) + 1}"
+            test = test_at(file, text, comment.end()) if comment[2] == "Shows" else None
+            if comment[2] == "Shows" and not test:
+                yield f"{where} stands at no test"
+                continue
+            if test and is_claim(test) and runs(test) not in scripts:
+                yield f"{where} stands at a test that selftests/Makefile does not run"
+            keys = []
+            for name in re.split(r",\s+(?:(?://|#) )?", comment[3].removesuffix(".")):
+                found = [(package, name) for package in packages if (package, name) in by_id]
+                if len(found) != 1:
+                    yield f"{where} names {name}, which {len(found) or 'no'} tables have"
+                keys += found
+            if keys != sorted(set(keys), key=order.index):
+                yield f"{where} names rows in another order than the tables"
+            for key in keys:
+                if test:
+                    by_id[key].tests.append(test)
+                else:
+                    by_id[key].arguments.append(file)
 
 
 def run_tests(package, show):
@@ -122,32 +175,21 @@ def peer_cases():
     return {f"peer::{name}": "ok" for name in names.split()}
 
 
-def without_line_breaks(source):
-    """Returns the source with the lines of each comment joined, so that an argument may go over several."""
-    return re.sub(r"\n\s*//[/!]?(?= \S)", "", source)
-
-
 def find_errors(rows, results):
-    ids = defaultdict(int)
+    ids = Counter(row.id for row in rows)
     for row in rows:
-        ids[row.id] += 1
-        if row.kinds & HOST_KINDS and not (row.tests or row.unwritten):
+        if row.kinds & HOST_KINDS and not (row.listed() or row.unwritten):
             yield f"{row.id} has no test: {row.requirement}"
-        for test in row.tests:
-            if results.get(test) != "ok":
-                yield f"{row.id} names {test}, which {results.get(test, 'did not run')}"
-        for script, description in row.checks:
-            if not has_check(script, description):
-                yield f'{row.id} names {script}:"{description}", which is not there'
-        for source, name in row.kernel_tests:
-            if f'"{name}",' not in (TOP / source).read_text():
-                yield f'{row.id} names {source}:"{name}", which is not there'
-        for source, text in row.arguments:
-            if "A" not in row.kinds or text not in without_line_breaks((TOP / source).read_text()):
-                yield f'{row.id} may not name {source}:"{text}", or it is not there'
-    for row, count in ids.items():
+        if (row.unwritten or row.elsewhere) and (row.tests or row.arguments):
+            yield f"{row.id} has a test or an argument, although its kinds say that there is none"
+        for test in row.listed():
+            if test not in results:
+                yield f"{test}, which shows {row.id}, did not run"
+        if row.arguments and "A" not in row.kinds:
+            yield f"{row.id} is not of kind A, but {row.arguments[0]} argues for it"
+    for name, count in ids.items():
         if count > 1:
-            yield f"{row} has {count} rows"
+            yield f"{name} has {count} rows"
     for test, result in results.items():
         if result != "ok":
             yield f"{test} {result}"
@@ -159,7 +201,7 @@ def find_errors(rows, results):
 def print_coverage(rows):
     titles = f"{'rows':>6}{'host':>6}{'shown':>7}{'only':>6}{'more':>6}{'argued':>8}{'elsewhere':>11}{'open':>6}"
     print(f"{'':24}{titles}   open kinds")
-    for title, key in (("by section", Row.group), ("by strength", lambda row: row.strength)):
+    for title, key in (("by RFC", Row.group), ("by strength", lambda row: row.strength)):
         print(title)
         groups = defaultdict(list)
         for row in rows:
@@ -176,10 +218,10 @@ def print_coverage(rows):
 
 def print_line(name, rows):
     host = [row for row in rows if row.kinds & HOST_KINDS]
-    shown = [row for row in host if row.tests]
+    shown = [row for row in host if row.listed()]
     only = [row for row in rows if row.host_only()]
-    more = [row for row in rows if row.shown() and not row.kinds & HOST_KINDS]
-    argued = [row for row in rows if row.arguments and not row.shown()]
+    more = [row for row in rows if row.tests and not row.kinds & HOST_KINDS]
+    argued = [row for row in rows if row.arguments and not row.tests]
     elsewhere = [row for row in rows if row.elsewhere]
     still_open = [row for row in rows if row.open()]
     kinds = sorted({kind for row in still_open for kind in row.kinds})
@@ -192,13 +234,16 @@ def main():
     parser.add_argument("--open", action="store_true", help="list the rows that no test shows, and those that only host tests do")
     parser.add_argument("--tests", action="store_true", help="print what the tests print, too")
     options = parser.parse_args()
-    failed = False
-    for package, table in TABLES:
-        rows = read_table(table)
+    tables = {package: read_table(table) for package, table in TABLES.items()}
+    errors = list(assign_tests(tables))
+    for error in errors:
+        print(f"error: {error}", file=sys.stderr)
+    failed = bool(errors)
+    for package, rows in tables.items():
         results = run_tests(package, options.tests)
         if package == "proto":
             results |= peer_cases()
-        print(f"{package}: {table.relative_to(TOP)}")
+        print(f"{package}: {TABLES[package]}")
         print_coverage(rows)
         if options.open:
             for row in rows:

@@ -28,6 +28,7 @@ use rdmap::wire::Octets;
 
 /// The greatest number of Reads in either direction. The limit is one for both, so that IRD and ORD
 /// can be equal (RFC 5040, section 6.1).
+// Argues for P6.1-6.
 pub(crate) const MAX_READS: u16 = 128;
 
 /// Limits a number of Reads that a consumer wants.

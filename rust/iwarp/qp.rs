@@ -181,6 +181,7 @@ impl<L: Llp> Qp<L> {
 
     /// Takes over a connection that a peer began and the consumer accepts. `begin` creates the
     /// stream, when it is sure that it will be used, and the token.
+    // Argues for S6-2.
     pub(crate) fn accept(
         this: &Arc<Self>,
         events: Arc<EventTarget>,

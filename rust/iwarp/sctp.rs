@@ -3,6 +3,7 @@
 //! DDP over SCTP (RFC 5043, RFC 6581): the link type `iwarp-sctp`.
 //!
 //! A queue pair has an association of its own, and uses stream 0 of it for one session.
+// Argues for S11.3-1.
 
 mod association;
 mod established;

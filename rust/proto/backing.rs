@@ -96,6 +96,7 @@ impl Backing {
 mod tests {
     use super::*;
 
+    // Shows S3.3.1-06.
     #[test]
     fn window_is_never_more_than_there_are_resources_for() {
         let mut backing = Backing::new(16);

@@ -153,6 +153,7 @@ mod tests {
         assert_eq!(PrivateData::parse(&data.emit()), Some(data));
     }
 
+    // Shows S3.3.3-06, P-06.
     #[test]
     fn sizes_are_rounded_down_and_capped() {
         let sizes = |size| PrivateData::new(size, size, false).map(|data| data.send_size());

@@ -160,18 +160,21 @@ impl Arrivals {
 mod tests {
     use super::*;
 
+    // Shows S3.3.1-05.
     #[test]
     fn zero_grant_counts_as_one() {
         let mut window = Window::new(8);
         assert_eq!(window.on_reply(0), 1);
     }
 
+    // Shows S3.3.1-06.
     #[test]
     fn huge_grant_stops_at_the_request() {
         let mut window = Window::new(8);
         assert_eq!(window.on_reply(u32::MAX), 8);
     }
 
+    // Shows S3.3.3-03.
     #[test]
     fn connection_starts_with_one_credit() {
         assert_eq!(Window::new(8).window(), 1);

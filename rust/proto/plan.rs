@@ -29,6 +29,7 @@ pub enum Role {
 ///
 /// Fixed for the life of a connection. They go by direction on the wire, not by who is Requester:
 /// a reverse-direction Call goes from the server to the client.
+// Argues for S3.3.2-03.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thresholds {
     /// The threshold from the client to the server.
@@ -312,6 +313,7 @@ mod tests {
         (plan.call, plan.reply)
     }
 
+    // Shows S3.3.2-02, S3.5.3-01, S4.3.3-02.
     #[test]
     fn equal_to_the_threshold_fits() {
         let fits = Sizes {
@@ -335,6 +337,7 @@ mod tests {
         );
     }
 
+    // Shows S3.5.2-01.
     #[test]
     fn small_data_stays_inline() {
         let sizes = Sizes {
@@ -368,6 +371,7 @@ mod tests {
         );
     }
 
+    // Shows S4.3.3-01.
     #[test]
     fn echo_of_the_offer_counts() {
         // Without the 24 bytes of the repeated Write chunk the rest would fit.
@@ -401,6 +405,7 @@ mod tests {
         assert_eq!(plan(sizes).0, CallForm::PositionZero);
     }
 
+    // Shows S8.2.2.3-01, S8.2.2.3-02, N-19.
     #[test]
     fn without_reduction_everything_goes_whole() {
         let argument = Argument {

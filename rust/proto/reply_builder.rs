@@ -109,6 +109,7 @@ impl<'a> Placement<'a> {
     ///
     /// NFS pairs chunks with operations (RFC 8267). An upper layer whose next result shall take
     /// the chunk instead does not call this (RFC 8166, section 4.3.2.2).
+    // Argues for S4.3.2.2-02.
     pub fn skip(&mut self) -> Option<Segments<'a>> {
         let chunk = self.chunks.next()?;
         self.index = self.index.saturating_add(1);

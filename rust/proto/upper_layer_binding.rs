@@ -2,6 +2,7 @@
 
 //! The DDP-eligible arguments: those that the Upper-Layer Binding of NFS names (RFC 8267), and no
 //! others (RFC 8166, section 6.1).
+// Argues for S6.1-10.
 //!
 //! A Responder does not decode a Call before all of it has arrived. But each of these arguments
 //! follows its count word, and in an NFSv4 COMPOUND also an operation whose other arguments have a
@@ -105,6 +106,7 @@ mod tests {
         Binding::of(&words(&[7, 0, 2, program, version, procedure, 0, 0]))
     }
 
+    // Shows S3.4.2-01, S6-01, N-01.
     #[test]
     fn few_procedures_have_eligible_arguments() {
         assert_eq!(binding(NFS, 2, 8), Binding::FollowedBy(0));
@@ -154,6 +156,7 @@ mod tests {
         assert_eq!(Binding::FollowedBy(32).argument(&before, 0), None);
     }
 
+    // Shows S3.4.2-01, S3.4.4.3-01, S3.4.4.3-02.
     #[test]
     fn operation_tells_what_is_at_a_position() {
         let compound = |before: &[u32]| Binding::Compound.argument(&words(before), 4);

@@ -176,6 +176,7 @@ pub(crate) fn write(
 mod tests {
     use super::*;
 
+    // Shows S2.2.4.2-01.
     #[test]
     fn fill_reaches_the_next_unit() {
         let expected = [0, 3, 2, 1, 0, 3, 2, 1, 0, 3, 2, 1, 0, 3, 2, 1, 0];

@@ -34,6 +34,7 @@ pub(crate) struct Cqe {
 enum Armed {
     No,
     /// If the peer asks for it (RFC 5040, section 5.3), or the request failed.
+    // Argues for P5.3-6.
     Solicited,
     NextCompletion,
 }
@@ -159,6 +160,7 @@ impl CompletionQueue {
     /// event. That takes a consumer that posts more without polling. The driver ends the queue
     /// pairs on the queue then; nothing else changes, so a queue that is too short harms only its
     /// own consumer (RFC 5040, section 8.1.1).
+    // Argues for P8.1.1-10.
     pub(crate) fn push(&self, entry: Cqe, solicited: bool) {
         let failed = entry.status != iwraw::ib_wc_status_IB_WC_SUCCESS;
         let (notify, first_overrun) = self.ring.with(|ring| {

@@ -18,10 +18,12 @@
 //! Consumers are parts of the kernel. They trust each other and may access all memory, and ib_core
 //! with this crate makes what they ask for: that is all of what RFC 5040, section 8.1.2, calls a
 //! privileged resource manager. There are no user-space verbs.
+// Argues for P8.1-1, P8.1.2-1, P8.1.2-2, P8.1.2-3, P8.1.2-4, P8.1.2-0.
 //!
 //! Nothing that a peer can use up is shared by queue pairs: each has its own Receives, without
 //! shared receive queues, and its own queue of the peer's Read Requests. A completion queue, of a
 //! bounded size, is shared only by the queue pairs that its consumer makes for it.
+// Argues for P8.1.1-9, P8.1.2-5, P8.1.2-6, P8.1.2-7, P8.1.2-8.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 

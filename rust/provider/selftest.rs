@@ -45,6 +45,7 @@ pub const TESTS: &[(&str, Test)] = &[
         "a queue has room for a drain when it is as full as its consumer may make it",
         drain_has_room,
     ),
+    // Shows P8.1.1-10.
     (
         "a completion queue has room for all requests of the queue pairs on it",
         completion_queue_grows,
@@ -53,6 +54,7 @@ pub const TESTS: &[(&str, Test)] = &[
         "what is left of a queue pair takes no room of a completion queue",
         forgotten_completions_take_no_room,
     ),
+    // Shows P8.1.1-10.
     (
         "a completion that is lost is one of any queue pair that the completion queue has",
         lost_completion_is_noticed,

@@ -26,6 +26,7 @@
 //! section 8.1.2, demands. Other means protect the memory: each transport has a protection domain
 //! of its own, in which requests of other connections are not valid, and a region is valid only
 //! from its Call to its reply.
+// Argues for S8.1.2-01.
 
 pub use crate::registration::{
     Idle,

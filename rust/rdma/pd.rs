@@ -57,6 +57,8 @@ impl<H: Context> ProtectionDomain<H> {
     /// Creates a domain on the device that `id` is bound to. Sleeps.
     pub fn new(id: Arc<Id<H>>) -> Result<Arc<Self>> {
         let device = id.device()?;
+        // Without a flag, the domain has no key for all memory.
+        // Argues for SEC-01.
         // SAFETY: `id` is bound to `device` and so keeps it, and so does the value made below.
         let ptr = from_err_ptr(unsafe { raw::ib_alloc_pd(device.as_ptr(), 0) })?;
         // INVARIANT: The domain was just allocated on the device of `id`.

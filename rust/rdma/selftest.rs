@@ -30,6 +30,7 @@ pub type Test = fn() -> Result<bool>;
 
 /// The tests, each with the claim that it shows.
 pub const TESTS: &[(&str, Test)] = &[
+    // Shows SEC-19.
     (
         "data of a Send stays when the Send has arrived",
         memory_lifetime::data_stays_when_the_send_has_arrived,
@@ -46,34 +47,42 @@ pub const TESTS: &[(&str, Test)] = &[
         "the Receive of a message goes with the memory of that message only",
         memory_lifetime::message_is_joined_with_its_own_memory,
     ),
+    // Shows S4.5.4-01, SEC-07.
     (
         "a Send that cannot be posted leaves no region valid",
         memory_lifetime::unposted_send_leaves_no_region_valid,
     ),
+    // Shows SEC-11.
     (
         "an invalidation that cannot be posted gives its regions back",
         memory_lifetime::unposted_invalidation_gives_back,
     ),
+    // Shows S4.5.4-02, SEC-11, SEC-18.
     (
         "an invalidation that fails does not free its regions",
         memory_lifetime::failed_invalidation_does_not_free,
     ),
+    // Shows S8.1.3-03, SEC-08, SEC-09.
     (
         "memory is released before the upper layer learns that it is invalid",
         memory_lifetime::memory_is_released_before_it_is_reported,
     ),
+    // Shows SEC-10.
     (
         "one invalidation that fails, wherever in its chain, fails all",
         memory_lifetime::one_failed_invalidation_fails_all,
     ),
+    // Shows SEC-07.
     (
         "registrations are posted directly before their Send",
         memory_lifetime::registrations_precede_their_send,
     ),
+    // Shows SEC-05.
     (
         "a region has another key each time",
         memory_lifetime::a_region_has_another_key_each_time,
     ),
+    // Shows SEC-18.
     (
         "nothing is released before the queue pair is destroyed",
         drain::nothing_is_released_before_the_queue_pair_is_destroyed,
@@ -90,6 +99,7 @@ pub const TESTS: &[(&str, Test)] = &[
         "a Read that never completes goes with its queue pair",
         lost_completions::lost_read_goes_with_its_queue_pair,
     ),
+    // Shows S4.5.4-02.
     (
         "an invalidation that never completes gives its regions back",
         lost_completions::lost_invalidation_is_given_back,
@@ -118,10 +128,12 @@ pub const TESTS: &[(&str, Test)] = &[
         "Writes that are more than a batch are there before their Send",
         batches::writes_go_in_batches,
     ),
+    // Shows SEC-23, P7.1-1.
     (
         "a Read that is denied fails all of them, whatever batch it is of",
         batches::denied_read_fails_all,
     ),
+    // Shows P7.1-1.
     (
         "a Write that is denied fails its message, whatever batch it is of",
         batches::denied_write_fails_its_message,
@@ -130,6 +142,7 @@ pub const TESTS: &[(&str, Test)] = &[
         "Reads go with no Send, and Writes are no Reads",
         misuse::reads_and_writes_are_not_mixed_up,
     ),
+    // Shows S8.1.3-01.
     (
         "memory that a Send is to register is denied before that",
         misuse::planned_memory_is_denied,

@@ -200,6 +200,7 @@ mod tests {
         assert_eq!(Enhanced::split(&[0; 3]), None);
     }
 
+    // Shows E6581-2.
     #[test]
     fn responder_sends_no_more_than_the_initiator_takes() {
         let (answer, agreed) = reads(4, 2).answer(LIMITS).unwrap();
@@ -207,12 +208,14 @@ mod tests {
         assert_eq!(agreed, ReadLimits { ird: 2, ord: 4 });
     }
 
+    // Shows E6581-2.
     #[test]
     fn responder_refuses_more_than_it_takes() {
         assert_eq!(reads(4, 17).answer(LIMITS), Err(LlpError::InsufficientIrd));
         assert!(reads(4, 16).answer(LIMITS).is_ok());
     }
 
+    // Shows E6581-2.
     #[test]
     fn who_does_not_negotiate_sets_no_limit() {
         let open = Enhanced {
@@ -233,6 +236,7 @@ mod tests {
         assert_eq!(capped, Ok(ReadLimits { ird: 2, ord: 16 }));
     }
 
+    // Shows E6581-3.
     #[test]
     fn initiator_gives_way_as_far_as_it_can() {
         let request = reads(4, 8);
@@ -246,6 +250,7 @@ mod tests {
         );
     }
 
+    // Shows M-11.
     #[test]
     fn ready_to_receive_is_chosen_among_what_is_offered() {
         let offer = |send, write, read| {

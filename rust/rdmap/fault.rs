@@ -275,6 +275,7 @@ impl Violation {
 mod tests {
     use super::*;
 
+    // Shows P4.8-3.
     #[test]
     fn local_and_llp_errors_carry_no_header() {
         assert!(!Cause::Local.code().with_header());
@@ -282,6 +283,7 @@ mod tests {
         assert_eq!(Cause::Llp(LlpError::Crc).code(), Code::new(2, 0, 2));
     }
 
+    // Shows M-12.
     #[test]
     fn llp_has_seven_codes() {
         let all = [
@@ -296,6 +298,7 @@ mod tests {
         assert_eq!(all.map(LlpError::code), [1, 2, 3, 4, 5, 6, 7]);
     }
 
+    // Shows P4.8-6.
     #[test]
     fn offending_segment_keeps_the_header_of_its_model() {
         let tagged = OffendingSegment::of(&[0xc1; 40], 40).unwrap();
@@ -307,6 +310,7 @@ mod tests {
         assert_eq!(OffendingSegment::of(&[], 0), None);
     }
 
+    // Shows P4.8-3.
     #[test]
     fn only_protection_errors_carry_a_read_request() {
         let source = Violation::Source(Denied::Bounds).code();

@@ -434,6 +434,7 @@ impl ReadRequest {
 mod tests {
     use super::*;
 
+    // Shows P4.1-4.
     #[test]
     fn every_opcode_has_one_code() {
         for code in 0..=7 {
@@ -444,6 +445,7 @@ mod tests {
         }
     }
 
+    // Shows P4.1-1, P4.1-6, P4.1-7, P5.1-1.
     #[test]
     fn first_octets_are_those_of_the_table() {
         let tagged = |last| Header {
@@ -470,6 +472,7 @@ mod tests {
         assert_eq!(untagged(true).emit().len(), Header::UNTAGGED_LEN);
     }
 
+    // Shows P4.8-8.
     #[test]
     fn read_request_advances_at_both_ends() {
         let request = ReadRequest {

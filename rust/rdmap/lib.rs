@@ -20,6 +20,7 @@
 //! [`fault`] maps refusals to codes on the wire. [`rx`] and [`tx`] are the receive half and the
 //! transmit half of a stream above them, over a lower layer protocol (LLP) whose [`order`] is a
 //! parameter. [`cm`] keeps the order of iw_cm's events.
+// Argues for P3.1-1.
 
 // Kbuild passes `no_std` itself. The unit tests need `std`.
 #![cfg_attr(not(any(test, CONFIG_RUST)), no_std)]

@@ -228,6 +228,7 @@ mod tests {
         assert!(highest.overlaps(range(1, 1, 1)) && !highest.overlaps(range(1, 2, 1)));
     }
 
+    // Shows P8.1.1-3.
     #[test]
     fn first_and_last_octet_are_inside() {
         assert_eq!(REGION.check(0x1000, 0x100, Access::RemoteRead), Ok(()));
@@ -241,6 +242,7 @@ mod tests {
         }
     }
 
+    // Shows P7.2-7e.
     #[test]
     fn wrap_is_found_before_bounds() {
         let wrap = REGION.check(u64::MAX, 2, Access::RemoteRead);
@@ -255,6 +257,7 @@ mod tests {
         assert_eq!(whole.check(u64::MAX - 1, 1, Access::RemoteRead), Ok(()));
     }
 
+    // Shows P7.2-7f.
     #[test]
     fn rights_are_asked_for_last() {
         assert_eq!(
@@ -266,6 +269,7 @@ mod tests {
     }
 
     /// Octets, STag, rights and stream, which enabling conveys; and its revocation.
+    // Shows P3.2-6.
     #[test]
     fn each_part_of_a_registration_decides() {
         let allows = |region: Region| region.check(0x1000, 0x100, Access::RemoteRead).is_ok();
@@ -285,6 +289,7 @@ mod tests {
         }
     }
 
+    // Shows P7.2-7a, P7.2-7b, P8.1.1-1, P8.1.1-2, P8.1.1-7.
     #[test]
     fn invalid_comes_before_foreign() {
         let foreign = Region {

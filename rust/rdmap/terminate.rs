@@ -120,6 +120,7 @@ mod tests {
         Fault::peer(violation, OffendingSegment::of(&[0x41; 18], 46)).with_read(read)
     }
 
+    // Shows P4.8-2, P4.8-4, P4.8-6, P7.1-2.
     #[test]
     fn local_error_is_a_bare_word() {
         let out = Terminate::new(&Fault::LOCAL).emit();
@@ -128,6 +129,7 @@ mod tests {
         assert_eq!(out.as_slice(), [0x20, 0x02, 0, 0]);
     }
 
+    // Shows P4.8-1, P4.8-3, P4.8-5, P4.8-7.
     #[test]
     fn failed_read_request_comes_back_whole() {
         let read = ReadRequest {
@@ -142,6 +144,7 @@ mod tests {
         assert_eq!(Terminate::parse(out.as_slice()), Some(terminate));
     }
 
+    // Shows P4.8-3, P4.8-5, P4.8-7, P7.1-4.
     #[test]
     fn operation_error_of_a_read_request_leaves_its_header_out() {
         let fault = fault(Violation::Opcode, ReadRequest::default());
@@ -165,6 +168,7 @@ mod tests {
         assert_eq!(Terminate::parse(&[0, 0, 0]), None);
     }
 
+    // Shows P4.8-4.
     #[test]
     fn reserved_bits_are_ignored() {
         let terminate = Terminate::parse(&[0x10, 0x00, 0x1f, 0xff, 9, 9]).unwrap();

@@ -212,11 +212,13 @@ fn messages_go_past_the_last_number<O: Order>(order: O, key: impl Fn(u64) -> O::
     }
 }
 
+// Shows D-3.
 #[test]
 fn messages_go_past_the_last_number_in_their_order() {
     messages_go_past_the_last_number(InOrder::new(), |_| ());
 }
 
+// Shows D-3.
 #[test]
 fn messages_go_past_the_last_number_in_any_order() {
     let window = RxWindow::new(Box::new([0; WORDS]));
@@ -224,6 +226,7 @@ fn messages_go_past_the_last_number_in_any_order() {
 }
 
 /// Numbers behind and ahead of the window, on both sides of the last one.
+// Shows D-9.
 #[test]
 fn windows_go_past_the_last_number() {
     let send = |msn| {
@@ -280,6 +283,7 @@ fn violation(place: Result<Placement, Refusal>) -> Option<Violation> {
 }
 
 /// A Send of 2^32 - 1 octets in three segments.
+// Shows D-5.
 #[test]
 fn longest_send_is_placed_and_delivered() {
     let (mut here, mut tx) = (rx_half(InOrder::new()), tx_half::<InOrder>());
@@ -350,6 +354,7 @@ fn tagged_offsets(offset: u64) -> [Vec<u64>; 2] {
     offsets
 }
 
+// Shows P4.4-3.
 #[test]
 fn tagged_offsets_go_on_where_their_low_half_wraps() {
     for offset in [0xffff_ff00, 0x7_ffff_ffff, u64::MAX - 299] {
@@ -360,6 +365,7 @@ fn tagged_offsets_go_on_where_their_low_half_wraps() {
 
 /// The response to a Read whose destination crosses 2^32, and one that ends with the greatest
 /// offset.
+// Shows P4.4-4.
 #[test]
 fn response_goes_where_the_low_half_of_its_offset_wraps() {
     for offset in [0xffff_ff80, u64::MAX - 199] {

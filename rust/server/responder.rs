@@ -186,6 +186,7 @@ impl Responder {
             return Err(EINVAL);
         }
         // RFC 8166, section 3.3.1: Receives for the first grant are posted before the first Call.
+        // Argues for S2.3.2-02.
         self.send_path.grant_first()?;
         if connection.state.on(Event::Prepared) != Action::Accept {
             return Err(not_connected());

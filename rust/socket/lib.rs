@@ -33,6 +33,7 @@
 //! Security associations are the host's, below these protocols. Nothing here looks at one, so one
 //! that expires while a connection is idle ends nothing: TCP and SCTP retransmit packets that
 //! cannot be sent meanwhile (RFC 5040, section 8.2.2).
+// Argues for P8.2.2-4.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 

@@ -90,6 +90,7 @@ impl Settings {
         set(iwraw::SCTP_ADAPTATION_LAYER, self.adaptation)?;
         // No chunk waits for another one to share its packet, nor is a short one held back for the
         // next, as it might be (RFC 5043, section 11.2).
+        // Argues for S11.2-1, S11.2-2.
         set(iwraw::SCTP_NODELAY, 1)?;
         set(iwraw::SCTP_DISABLE_FRAGMENTS, 1)?;
         set(iwraw::SCTP_RECVRCVINFO, 1)?;

@@ -153,6 +153,7 @@ pub const TESTS: &[(&str, Test)] = &[
         "a socket of SCTP can have more addresses, if this host has them",
         sctp::addresses_are_of_this_host,
     ),
+    // Shows S8-2, S11.1-1.
     (
         "both ends of an association over IPv4 hear of streams and adaptation layer",
         sctp::both_hear_over_ipv4,
@@ -165,6 +166,7 @@ pub const TESTS: &[(&str, Test)] = &[
         "who sets up an association where nobody listens is refused",
         sctp::nobody_listens,
     ),
+    // Shows S10-1.
     (
         "a chunk arrives whole and unordered, with its payload protocol",
         sctp::chunk_is_whole,
@@ -173,10 +175,12 @@ pub const TESTS: &[(&str, Test)] = &[
         "what the buffer has no room for of a chunk is next",
         sctp::rest_of_a_chunk_is_next,
     ),
+    // Shows S9-4.
     (
         "a chunk longer than the fragmentation point is refused, and one as long is not",
         sctp::too_long_is_refused,
     ),
+    // Shows S10-3.
     (
         "a full send buffer bounds the chunks on their way, and wakes who sends",
         sctp::full_buffer_wakes,

@@ -61,6 +61,7 @@ pub const TESTS: &[(&str, Test)] = &[
         reply_larger_than_its_buffer_is_cut_off,
     ),
     ("missing page ends the copy", missing_page_ends_the_copy),
+    // Shows S2.2.4.2-01.
     (
         "inline reply with any padding is found",
         inline_reply_with_any_padding_is_found,

@@ -182,11 +182,13 @@ def case(name, expected):
 
 # Start-up (RFC 5044, section 7).
 
+# Shows M-10.
 @case("a peer that says nothing is not waited for", "closed")
 def _(address):
     return Stream(address).outcome()
 
 
+# Shows M-10.
 @case("a Request that dribbles is not waited for", "closed")
 def _(address):
     stream = Stream(address)
@@ -243,6 +245,7 @@ def _(address):
 
 # FPDUs (RFC 5044, sections 4 and 8).
 
+# Shows P6.2-3, P7-3, M-3, M-7.
 @case("an FPDU with a wrong CRC", "terminate 2/0/02")
 def _(address):
     stream = Stream(address).start()
@@ -263,6 +266,7 @@ def _(address):
     return stream.outcome()
 
 
+# Shows P6.2-1.
 @case("an FPDU of which the greater part never comes", "terminate 2/0/01")
 def _(address):
     stream = Stream(address).start()
@@ -273,6 +277,7 @@ def _(address):
     return stream.outcome(90)
 
 
+# Shows P6.2-1, M-7.
 @case("an FPDU with a wrong CRC, and the end of the stream in the same packet", "terminate 2/0/02")
 def _(address):
     stream = Stream(address).start()
@@ -290,6 +295,7 @@ def _(address):
     return stream.outcome()
 
 
+# Shows P6.2-1.
 @case("a stream that ends within an FPDU", "terminate 2/0/01")
 def _(address):
     stream = Stream(address).start()
@@ -298,6 +304,7 @@ def _(address):
     return stream.outcome()
 
 
+# Shows M-4.
 @case("a peer that asks for markers finds them where they belong", "16 answers")
 def _(address):
     stream = Stream(address, markers=1).start()
@@ -381,6 +388,7 @@ def _(address):
     return stream.outcome()
 
 
+# Shows P8.1.1-4.
 @case("a Write to memory that there is not", "terminate 1/1/00")
 def _(address):
     stream = Stream(address).start()
@@ -395,6 +403,7 @@ def _(address):
     return stream.outcome(OPEN_SECONDS)
 
 
+# Shows P8.1.1-8.
 @case("Writes to many STags find none", "terminate 1/1/00")
 def _(address):
     stream = Stream(address).start()

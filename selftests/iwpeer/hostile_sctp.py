@@ -48,16 +48,19 @@ def case(name, *expected, of=CASES):
 
 # The association (RFC 5043, sections 8 and 11.1).
 
+# Shows S11.1-1, S11.1-2.
 @case("a peer that announces no adaptation layer is aborted", "aborted")
 def _(address):
     return Association(address, adaptation=0).outcome()
 
 
+# Shows S7.1-2.
 @case("a peer that announces another adaptation layer is aborted", "aborted")
 def _(address):
     return Association(address, adaptation=2).outcome()
 
 
+# Shows S8-3.
 @case("a peer that announces many streams gets one each way", "1 and 1, accept 6, open")
 def _(address):
     association = Association(address, streams=4)
@@ -72,6 +75,7 @@ def _(address):
 
 # How a session begins (sections 5.2, 6.1 and 6.3).
 
+# Shows E6581-4.
 @case("a plain Initiate is answered plainly", "accept 2, open")
 def _(address):
     association = Association(address)
@@ -79,6 +83,7 @@ def _(address):
     return association.outcome(OPEN_SECONDS)
 
 
+# Shows S6.4-1.
 @case("an enhanced Initiate is answered so", "accept 6, open")
 def _(address):
     association = Association(address)
@@ -86,6 +91,7 @@ def _(address):
     return association.outcome(OPEN_SECONDS)
 
 
+# Shows E6581-1, E6581-2.
 @case("more Reads than there may be are rejected so", "reject 7, ended")
 def _(address):
     association = Association(address)
@@ -93,6 +99,7 @@ def _(address):
     return association.outcome()
 
 
+# Shows S6.3-1, S6.4-1.
 @case("a consumer rejects", "reject 7, ended")
 def _(address):
     association = Association(address)
@@ -101,6 +108,7 @@ def _(address):
     return association.outcome()
 
 
+# Shows S5.2.3-4.
 @case("300 octets of private data, more than the kernel's CM takes, are refused", "session terminate, ended")
 def _(address):
     association = Association(address)
@@ -108,6 +116,7 @@ def _(address):
     return association.outcome()
 
 
+# Shows S5.2.3-2.
 @case("513 octets of private data are refused", "session terminate, ended")
 def _(address):
     association = Association(address)
@@ -115,6 +124,7 @@ def _(address):
     return association.outcome()
 
 
+# Shows S5.2.3-2.
 @case("512 octets of private data, as many as there may be, are too many for the kernel's CM, too", "session terminate, ended")
 def _(address):
     association = Association(address)
@@ -123,6 +133,7 @@ def _(address):
     return association.outcome()
 
 
+# Shows S4-1.
 @case("a first chunk that is longer than any, so that SCTP cuts it, is refused", "session terminate, ended")
 def _(address):
     association = Association(address)
@@ -144,6 +155,7 @@ def _(address):
     return association.outcome()
 
 
+# Shows S6.1-3.
 @case("an Accept of nothing is refused", "session terminate, ended")
 def _(address):
     association = Association(address)
@@ -151,6 +163,7 @@ def _(address):
     return association.outcome()
 
 
+# Shows S6.1-3.
 @case("a segment before the Initiate is refused", "session terminate, ended")
 def _(address):
     association = Association(address)
@@ -165,6 +178,7 @@ def _(address):
     return association.outcome()
 
 
+# Shows S4-1.
 @case("a payload protocol that there is not is refused", "session terminate, ended")
 def _(address):
     association = Association(address)
@@ -179,6 +193,7 @@ def _(address):
     return association.outcome()
 
 
+# Shows S5.2.3-5, S6.4-2.
 @case("who asks when as many sessions are undecided as may be is told with a Terminate", "session terminate, ended")
 def _(address):
     # A listener of this machine, whose consumer takes so many and decides on none.
@@ -197,6 +212,7 @@ def _(address):
 
 # Segments (sections 5.2.1, 6.1 and 10).
 
+# Shows S8-1.
 @case("a message is delivered", "reply, open")
 def _(address):
     association = Association(address).start()
@@ -213,6 +229,7 @@ def _(address):
     return association.outcome(OPEN_SECONDS)
 
 
+# Shows S5.2.1-1.
 @case("segments that come in another order than they were sent are delivered", "reply, open")
 def _(address):
     association = Association(address).start()
@@ -223,6 +240,7 @@ def _(address):
     return association.outcome(OPEN_SECONDS)
 
 
+# Shows S6-1.
 @case("a message waits for what was sent before it", "open", "open, reply, open")
 def _(address):
     association = Association(address).start()
@@ -245,6 +263,7 @@ def goes(port):
     return False
 
 
+# Shows S6-1.
 @case("a message waits for ever if nothing else is sent, and the association ends in order then", "open, ended")
 def _(address):
     association = Association(address).start()
@@ -256,6 +275,7 @@ def _(address):
     return ", ".join([*found, "ended" if goes(port) else "open"])
 
 
+# Shows S10-1.
 @case("an ordered segment ends the session", "session terminate, ended")
 def _(address):
     association = Association(address).start()
@@ -270,6 +290,7 @@ def _(address):
     return association.outcome()
 
 
+# Shows S5.2.1-1.
 @case("a number that comes twice ends the session", "session terminate, ended")
 def _(address):
     association = Association(address).start()
@@ -279,6 +300,7 @@ def _(address):
     return association.outcome()
 
 
+# Shows S10-4.
 @case("a number farther ahead than there may be ends the session", "session terminate, ended")
 def _(address):
     association = Association(address).start()
@@ -286,6 +308,7 @@ def _(address):
     return association.outcome()
 
 
+# Shows S6.1-3.
 @case("a second Initiate ends the session", "session terminate, ended")
 def _(address):
     association = Association(address).start()
@@ -293,6 +316,7 @@ def _(address):
     return association.outcome()
 
 
+# Shows S6.2-1, S11.3-3.
 @case("a Write to memory that there is not", "terminate 1/1/00, session terminate, ended")
 def _(address):
     association = Association(address).start()
@@ -300,6 +324,7 @@ def _(address):
     return association.outcome()
 
 
+# Shows S11.3-3.
 @case("a Read although none was agreed on", "terminate 1/2/02, session terminate, ended")
 def _(address):
     association = Association(address).start()
@@ -333,6 +358,7 @@ def _(address):
     return association.outcome()
 
 
+# Shows P5.4-4.
 @case("many Terminate Messages are not answered either", "session terminate, ended")
 def _(address):
     association = Association(address).start()
@@ -427,6 +453,7 @@ def _(address):
     return association.outcome()
 
 
+# Shows P5.3-12.
 @case("a Send that is to invalidate what is not there", "terminate 0/2/09, session terminate, ended",
       "terminate 0/1/09, session terminate, ended")
 def _(address):
@@ -454,6 +481,7 @@ def asked(address):
     return association
 
 
+# Shows P5.2.2-4.
 @case("a Read Response that is too short", "read, terminate 1/1/01, session terminate, ended")
 def _(address):
     association = asked(address)
@@ -461,6 +489,7 @@ def _(address):
     return association.outcome()
 
 
+# Shows P5.2.2-4.
 @case("a Read Response behind the memory that it is for", "read, terminate 1/1/01, session terminate, ended")
 def _(address):
     association = asked(address)
@@ -468,6 +497,7 @@ def _(address):
     return association.outcome()
 
 
+# Shows P5.2.2-4.
 @case("a Read Response to other memory than was asked for", "read, terminate 1/1/00, session terminate, ended")
 def _(address):
     association = asked(address)
@@ -475,6 +505,7 @@ def _(address):
     return association.outcome()
 
 
+# Shows P5.1-3.
 @case("a Write that goes beyond the last offset there is", "read, terminate 1/1/03, session terminate, ended")
 def _(address):
     association = asked(address)
@@ -484,6 +515,7 @@ def _(address):
 
 # How a session ends (sections 6.2 and 6.6).
 
+# Shows S6.2-1.
 @case("a Terminate is answered by one", "session terminate, ended")
 def _(address):
     association = Association(address).start()
@@ -533,6 +565,7 @@ def restarted(address, association):
     return Association(address, port=port)
 
 
+# Shows S11.3-2.
 @case("an association that its peer restarts is lost", "aborted")
 def _(address):
     return restarted(address, Association(address).start()).outcome()
@@ -583,6 +616,7 @@ def _(address):
     return association.outcome(0.1)
 
 
+# Shows P5.2.1-4.
 @case("a Read of memory that there is not", "message, terminate 0/1/00, session terminate, ended", of=ANSWERS)
 def _(address):
     association = answered(address, ENHANCED_ACCEPT, ord=16)

@@ -203,9 +203,12 @@ wait_for_grace_period
 for version in "${versions[@]}"; do
 	mount_nfs "$version" || exit
 	echo 1 >"$event/enable"
+	# Shows B-01, N-14.
 	check "NFSv$version: a delegation is recalled" any_recalled "delegated-$version"
 	check "NFSv$version: what the server wrote is seen" sees_the_write
+	# Shows B-06.
 	check "NFSv$version: five more are recalled" five_more "delegated-$version"
+	# Shows B-14.
 	check "NFSv$version: one is recalled over the next connection" recalled_later "later-$version"
 	echo 0 >"$event/enable"
 	umount "$mnt"
@@ -214,6 +217,7 @@ mount_nfs 4.2 || exit
 check "several are recalled at once" any recalled_together together
 umount "$mnt"
 stop_capture
+# Shows B-03.
 [ $credits = 0 ] || check "the reply to a callback needs no credit of the calls" with_sixteen_credits replied_without_credits full
 
 # shellcheck disable=SC2153 # the VM sets it
@@ -223,10 +227,13 @@ invalidates="infiniband.bth.opcode in {22..23}"
 checks() {
 	check "the server's Calls are seen" seen "$call"
 	check "the client's replies are seen" seen "$reply"
+	# Shows B-16.
 	check "Calls of the server and their replies invalidate no memory" never "(($call) || ($reply)) && $invalidates"
 }
 count_packets checks
 checks
+# Shows B-02.
 check "the server's first Call comes after the first session is made" comes_after "$call" "ip.src == $CLIENT_ADDR && nfs.opcode == 43"
+# Shows B-05.
 [ "$windowed" = 0 ] || check "the server waits for the reply to its first Call before it sends more" one_at_first
 finish

@@ -46,31 +46,46 @@ no_xid_twice() {
 checks() {
 	check "RPC-over-RDMA is seen" seen rpcordma
 	check "GETATTR" seen "rpcordma && nfs.procedure_v3 == 1"
+	# Shows S3.5.1-01.
 	check "READ, inline" seen "rpcordma && nfs.procedure_v3 == 6 && rpc.msgtyp == 1 && rpcordma.writes_count == 0 && nfs.count3 == 1000"
+	# Shows S4.3.2-03.
 	check "READ, with a Write chunk" seen "$reduced && nfs.count3 == 20000"
 	check "WRITE" seen "rpcordma && nfs.procedure_v3 == 7"
 	check "READDIR or READDIRPLUS" seen "rpcordma && nfs.procedure_v3 in {16..17}"
+	# Shows S4.4.2-01.
 	check "no packet is malformed" never "$wrong && !($reduced)"
 	check "credits are asked for and granted" never "rpcordma.flow_control == 0"
+	# Shows S4.3.2-01, N-01.
 	check "a Call that wants no data has an empty Write list" never "$call && nfs.procedure_v3 == 1 && rpcordma.writes_count > 0"
+	# Shows S4.3.1-03.
 	check "a Call without data has an empty Read list" never "$call && nfs.procedure_v3 == 1 && rpcordma.reads_count > 0"
+	# Shows S4.3.2.3-01.
 	check "a READ that fits has an empty Write list" \
 		seen "$call && nfs.procedure_v3 == 6 && nfs.count3 == 1000 && rpcordma.writes_count == 0"
+	# Shows S4.3.2.1-01, N-01.
 	check "a READ that does not has one Write chunk" \
 		seen "$call && nfs.procedure_v3 == 6 && rpcordma.writes_count == 1"
+	# Shows S4.3.2.1-01, S4.3.2.2-03, N-11.
 	check "no READ has two" never "$call && nfs.procedure_v3 == 6 && rpcordma.writes_count > 1"
+	# Shows S4.2.4-08, S4.6.1-01, S4.6.2-01.
 	check "the client sends no RDMA_MSGP, no RDMA_DONE, no RDMA_ERROR" never "$call && rpcordma.msg_type > 1"
+	# Shows S3.1-02.
 	check "the client sends no RDMA Write or Read" never "$client && infiniband.bth.opcode in {6..12}"
 	check "the server sends RDMA Writes or Reads" seen "$server && infiniband.bth.opcode in {6..12}"
+	# Shows S2.3.2-07.
 	check "no atomics and no immediate data" never "$atomic_or_immediate"
 	# Before the client creates a file, it asks for the default ACL of the directory.
+	# Shows S6.3-02, N-04.
 	check "NFSACL shares the connection" seen "rpcordma && rpc.program == 100227"
+	# Shows N-04.
 	check "a Call of NFSACL has no chunks" never "$call && rpc.program == 100227 && (rpcordma.reads_count > 0 || rpcordma.writes_count > 0)"
+	# Shows B-02.
 	check "the server calls nobody who did not agree to it" never "rpcordma && $server && rpc.msgtyp == 0"
 }
 
 plan 21
 count_packets checks
 checks
+# Shows S2.2.2-04, S3.3.1-17, N-16.
 check "no XID is sent twice on one connection" no_xid_twice
 finish

@@ -54,12 +54,16 @@ tests=14
 # The in-tree client registers such a call in parts.
 [ "$(loaded)" != rust ] || tests=15
 plan $tests
+# Shows N-02, N-03.
 check "READ of 1 MiB takes a Write chunk" increments write_chunks read_cold large
 check "READ of 1 MiB counts its bytes" test "$(counts total_rdma_reply read_cold large)" -ge 1048576
+# Shows N-02.
 check "WRITE of 1 MiB takes a Read chunk" increments read_chunks write_synced 1M
+# Shows S3.5.1-01.
 check "WRITE of 100 bytes goes inline" leaves_unchanged read_chunks write_synced 100
 check "GETATTR takes no Reply chunk" leaves_unchanged reply_chunks stat_cold
 check "GETATTR takes no Write chunk" leaves_unchanged write_chunks stat_cold
+# Shows N-02.
 check "a long READDIR takes a Reply chunk" increments reply_chunks list_cold
 check "a long READDIR is whole" test "$(find "$mnt/chunks/many" -type f | wc -l)" = 300
 check "a long SETXATTR goes as Position-Zero Read chunk" increments nomsg_call set_xattr
@@ -69,6 +73,7 @@ umount "$mnt"
 cd /proc/sys/sunrpc && before=$(<rdma_max_inline_write) && echo 1024 >rdma_max_inline_write && cd - >/dev/null || exit
 mount_nfs 4.2 || exit
 echo "$before" >/proc/sys/sunrpc/rdma_max_inline_write
+# Shows N-02.
 check "a long SYMLINK takes a Read chunk" increments read_chunks make_link
 check "a long SYMLINK takes no Position-Zero Read chunk" test "$(counter nomsg_call)" = 0
 check "a long SYMLINK arrives whole" follow_link

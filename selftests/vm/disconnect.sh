@@ -115,12 +115,15 @@ loses_packets() {
 plan 14
 mount_nfs 4.2 || exit
 record_events here xprtrdma_device_removal && record_events there svcrdma_device_removal || exit
+# Shows S2.3.2-05, S4.5.5-01, SEC-18.
 check "the client drops the connection" survives "${DISCONNECTS:-3}" drop_connection
 check "the server restarts" survives "${RESTARTS:-2}" restart_server
 check "the server's device goes and comes back" survives "${REMOVALS:-2}" remove_server_device
+# Shows SEC-18.
 check "the client's device goes and comes back" survives "${REMOVALS:-2}" remove_device
 check "the client's device goes while nothing is connected" remove_idle_device
 check "the client's device goes while the client waits to connect" remove_waiting_device
+# Shows S4.5.5-01, N-17.
 check "all packets are lost for 8 seconds" loses_packets "${LOSSES:-1}" drop_packets_for_8_seconds
 end_events here && end_events there
 removed="device $RDMA_DEVICE to be removed, disconnecting"

@@ -147,6 +147,7 @@ check "$(part 5) allocations fail while the server accepts" survives connects se
 check "$(part 5) allocations of pages fail there" survives connects server svc3ops6accept fail_page_alloc "$(part 5)" 5
 load=(--bsrange=4k-256k --size=4M --numjobs=8)
 check "$(part 25) allocations fail while the server receives" survives serves svc3ops8recvfrom failslab "$(part 25)" 20
+# Shows S4.5.4-03.
 check "$(part 30) allocations fail while the server replies" survives serves svc3ops6sendto failslab "$(part 30)" 20
 check "$(part 5) allocations fail for the buffers of Calls" survives mounts "$(part 5)"
 check "the client breaks the connection $DISCONNECTS times" survives disconnects client "$DISCONNECTS"

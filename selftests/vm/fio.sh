@@ -53,6 +53,7 @@ for bytes in "${blocks[@]}"; do
 done
 files_of_all_sizes
 for size in "${sizes[@]}"; do
+	# Shows S3.4.6-02, S4.3.2.1-03, S4.3.2.2-05.
 	check "$size bytes are the same on both machines" file_of_size "$size"
 done
 finish

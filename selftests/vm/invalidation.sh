@@ -72,9 +72,12 @@ mount_nfs 3 || exit
 mkdir -p "$mnt/listed"
 # shellcheck disable=SC2016 # the server expands it
 on_server 'for i in {1..300}; do printf -v name %0100d $i; : >/export/listed/$name; done'
+# Shows S4.4.1-01, S4.4.1-02, S8.1.3-03, SEC-08, SEC-09.
 check "an RPC waits for the invalidation of its memory" an_rpc_waits
 before=$(retransmissions)
+# Shows S4.5.4-02, SEC-11.
 check "an RPC is not completed if the invalidation fails" reply_comes loses_the_connection
+# Shows S4.5.4-02, SEC-11.
 check "that RPC is retransmitted" test "$(retransmissions)" -gt "$before"
 check "the file system unmounts" umount "$mnt"
 finish

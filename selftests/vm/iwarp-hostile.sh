@@ -51,7 +51,9 @@ for result in "${results[@]}"; do
 	if [[ $result == ok* ]]; then ktap_test_pass "${result#ok }"; else ktap_test_fail "${result#not ok }"; fi
 done
 check "all cases ran" [ "${#results[@]}" -eq "$planned" ]
+# Shows P5.4-3.
 check "why a peer ended its connection is logged" on_server "dmesg | grep 'ended its connection with a Terminate: layer 0, type 0, code 0x00'"
 check "an honest client keeps its connection meanwhile" undisturbed
+# Shows P7-3.
 check "no connection of theirs is left" all_gone "$before"
 finish

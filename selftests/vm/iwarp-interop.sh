@@ -50,6 +50,7 @@ checks() {
 	check "nobody asks for markers" never "iwarp_mpa.marker_flag == 1"
 	check "both use revision 2 of MPA" never "iwarp_mpa.rev != 2"
 	check "no Request is refused" never "iwarp_mpa.rej_flag == 1"
+	# Shows M-3.
 	check "no FPDU has a wrong CRC" never "_ws.expert.message contains \"CRC\""
 	check "a READ is answered by RDMA Writes of several segments" seen "iwarp_rdma.opcode == 0 && iwarp_ddp.last_flag == 0"
 	check "a WRITE is fetched by Read Requests" seen "iwarp_rdma.opcode == 1"

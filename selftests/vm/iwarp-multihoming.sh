@@ -115,6 +115,7 @@ plan 14
 check "a mount over two wires" mounts || exit
 check "each association has two addresses at either end" have_two_addresses
 check "all paths are active" paths_are_active
+# Shows S7.2-4.
 check "the first wire dies during I/O, and the second one takes over" during_io first_dies
 check "no RPC has timed out, and no connection broke" no_timeout
 check "the first wire returns, and is used again" is_used_again 0

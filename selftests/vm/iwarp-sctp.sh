@@ -284,6 +284,7 @@ mapfile -t answers < <(../iwpeer/hostile_sctp.py --answer 10.9.0.1 20050 sh -c "
 planned=$((planned + ${answers[0]#1..})) results+=("${answers[@]:1}")
 
 plan $((${#results[@]} + 28 + $(long_form && echo 4 || echo 0)))
+# Shows S7.2-1, S7.2-2.
 check "there is a listener for each address of the device" listens_at 10.9.0.1 fd09:0000:0000:0000:0000:0000:0000:0001 "$link_local"
 check "NFSv3 over IPv4" carries 3 "" 10.9.0.1
 check "NFSv4.2 over IPv6" carries 4.2 "" fd09::1
@@ -292,23 +293,34 @@ for result in "${results[@]}"; do
 done
 check "all cases ran" [ "${#results[@]}" -eq "$planned" ]
 check "a mount is captured" captures
+# Shows S5.1-1.
 check "on the wire both sides announce DDP" announces
+# Shows S5.2-1.
 check "on the wire chunks have the two payload protocols of RFC 5043" chunks_are_known
+# Shows S4-2, S9-2, S10-1.
 check "on the wire chunks are unordered and whole" chunks_are_whole
+# Shows S8-1.
 check "on the wire chunks are of stream 0" are_of_stream_0
+# Shows S7.2-2.
 check "on the wire either end has one address" have_one_address
+# Shows S9-1, S9-3.
 check "on the wire the longest chunk leaves room for a SACK" leave_room
+# Shows S6-1, S6.1-1.
 check "on the wire the numbers of each direction begin with 0 and have no gap" numbers_have_no_gap
+# Shows S6.2-1.
 check "on the wire each session is accepted, with private data and a number of Reads" both_begin
 check "on the wire another decoder finds RDMAP in the segments" carries_rdma
+# Shows S6.2-1.
 check "on the wire both sides terminate a session whose consumer closes" both_terminate
 check "on the wire the association ends in order then" ends_in_order
 check "an address that is added gets a listener" new_address_listens
 check "an address that is removed loses it" old_address_does_not
 check "nobody listens at another port" nobody_listens
 check "1 % of the packets is lost" carries_through loss 1%
+# Shows S10-2.
 check "packets are reordered, and placed out of order" places_out_of_order delay 5ms reorder 60%
 check "packets come twice" carries_through duplicate 5%
+# Shows S9-1, S9-2.
 check "the path becomes narrower during I/O, and wider again" narrow_during_io
 if long_form; then
 	check "a peer that vanishes during I/O is given up, and I/O goes on when it returns" vanishes 240 write_more

@@ -48,12 +48,18 @@ device_goes() {
 closes() { for _ in 1 2 3 4; do sleep 4 && drop_connection || return; done; }
 
 plan 10
+# Shows S3.2-02, P3.2-1.
 check "a message begins with its RPC-over-RDMA header, without a record mark" seen "rpcordma.version == 1"
+# Shows P8.1.1-5.
 check "a WRITE is fetched by Read Requests" seen "$server && iwarp_rdma.opcode == 1"
+# Shows P8.1.1-5.
 check "a READ is answered by RDMA Writes" seen "$server && iwarp_rdma.opcode == 0"
 check "the client sends no RDMA Write, and no Read Request" never "$client && iwarp_rdma.opcode < 2"
+# Shows SEC-20, P8.1.1-5, P8.1.1-8.
 check "no key is given to two Reads" no_key_twice
+# Shows SEC-20, P8.1.1-4.
 check "a region has no valid key when it is used again" reused
+# Shows SEC-20.
 check "the server's messages name no memory of the server" names_no_sink
 check "the file is the same on both machines" same_file iwarp
 load=(--size=24M --numjobs=2)

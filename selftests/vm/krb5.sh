@@ -176,15 +176,19 @@ plan $((21 + $(can_alter && echo 3 || echo 0)))
 check "the server gets a realm" on_server "$scripts/vm/kerberos server"
 check "the client joins it" "$scripts/vm/kerberos" client
 for flavour in krb5 krb5i krb5p; do
+	# Shows S8.1.1-02.
 	check "$flavour mounts" mounts "$flavour"
+	# Shows S8.2.2.3-03.
 	check "$flavour works" works "$flavour"
 	check "$flavour goes on when the server has lost its contexts" contexts_are_lost
 	case $flavour in
 	krb5)
+		# Shows S8.2.2.2-01.
 		check "$flavour reduces messages" write_chunks -gt
 		! can_alter || check "$flavour does not notice what was altered on the way" altered taken
 		;;
 	*)
+		# Shows S8.2.2.3-01, N-19.
 		check "$flavour reduces no message" write_chunks -eq
 		if [ $flavour = krb5p ]; then
 			record_events here xprtrdma_nomrs_err || exit
@@ -192,10 +196,12 @@ for flavour in krb5 krb5i krb5p; do
 			end_events here
 			check "xprtrdma_nomrs_err" event_came here xprtrdma_nomrs_err "task:[0-9a-f]{8}@[0-9a-f]{8} peer=\\[$SERVER_ADDR\\]:$port"
 		fi
+		# Shows S8.2.2.3-04, SEC-28.
 		! can_alter || check "$flavour refuses what was altered on the way" altered refused
 		umount "$mnt"
 		usual=$(</proc/sys/sunrpc/rdma_max_inline_read)
 		messages 1024
+		# Shows S8.2.2.2-02.
 		check "$flavour counts what it adds to a result" every_length "$flavour"
 		messages "$usual"
 		;;
@@ -203,6 +209,7 @@ for flavour in krb5 krb5i krb5p; do
 	umount "$mnt"
 done
 check "krb5p outlasts a server that is slower than the time-out" outlasts_once
+# Shows S8.2.2.1-01.
 check "a mount over TCP works with the same ticket" over_tcp
 check "the module unloads" unload
 finish

@@ -40,6 +40,7 @@ over_ipv6=(4.2)
 
 plan $((18 + 3 * ${#over_ipv6[@]}))
 for version in 3 4.0 4.1 4.2; do
+	# Shows S2.2.3-01, S5-01, S5-02, S9-01, N-07.
 	check "NFSv$version mounts" mounts "$version"
 	check "NFSv$version works" works
 	check "NFSv$version: the module is in use and stays" not rmmod rpcrdma
@@ -47,6 +48,7 @@ for version in 3 4.0 4.1 4.2; do
 done
 # shellcheck disable=SC2153 # the VM sets it
 for version in "${over_ipv6[@]}"; do
+	# Shows S9-01, S9-02.
 	check "NFSv$version over IPv6 mounts" mounts "$version" "" "$SERVER_ADDR6"
 	check "NFSv$version over IPv6 works" works
 	check "NFSv$version over IPv6 connects anew" connects_anew

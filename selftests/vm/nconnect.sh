@@ -115,12 +115,14 @@ for count in 1 2 16; do
 	check "nconnect=$count" several "$count"
 done
 for count in 4 16 1024; do
+	# Shows S3.3-01, S3.3.1-13, S8.1.4-04.
 	check "$count slots" with_slots "$count"
 done
 check "3 slots are refused" not eval "echo 3 >$slots"
 check "16385 slots are refused" not eval "echo 16385 >$slots"
 echo 128 >"$slots"
 for bytes in 1024 65536; do
+	# Shows S3.3.3-07, S6.3-03.
 	check "inline up to $bytes bytes" with_inline "$bytes"
 done
 finish

@@ -37,6 +37,7 @@ for name in "${cases[@]}"; do
 	check_peer "$name"
 	umount -f -l /mnt/peer /mnt/peer2 2>/dev/null
 done
+# Shows S3.3.1-05.
 check "a grant of nothing is logged, once" logged_once
 check "silence is logged" silence_logged
 check "a call that fails because of the server is logged" violation_logged

@@ -114,6 +114,7 @@ versions=(3 4.2)
 drop_packets && pass_packets
 plan ${#versions[@]}
 for version in "${versions[@]}"; do
+	# Shows N-18.
 	check "NFSv$version: each operation is executed once though its reply is lost" all "$version"
 done
 finish

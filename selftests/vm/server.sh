@@ -271,7 +271,9 @@ no_pages_left() {
 
 plan 18
 check "the listener is shown" listens 20049
+# Shows S9-03.
 check "a second listener serves" second_port
+# Shows S5-03.
 check "a client asks rpcbind for the port" by_rpcbind
 check "a listener made by nfsdctl serves, and one that it took away does not" by_nfsdctl
 check "a listener follows its address" address_moves

@@ -50,8 +50,10 @@ after() { random_file "$mnt/after" 1000000 && same_file after; }
 
 plan 7
 mount_nfs 4.2 || exit
+# Shows S2.3.2-05.
 check "a process is killed while it writes" killed "${KILLS:-2}" write
 check "a process is killed while it reads" killed "${KILLS:-2}" read
+# Shows S4.4.1-03.
 check "a process is killed while no packet arrives" killed_without_replies
 check "64 jobs have their credits after that" verified_io --numjobs=64 --thread --size=256k --bsrange=4k-64k
 check "a file is the same on both machines" after

@@ -35,6 +35,7 @@ const MIN_CHUNK_MEMORY: u32 = 512;
 /// Socket options of every association, set before it is established; there is no other mode, for
 /// no consumer. The send buffer keeps the number of unacknowledged chunks well below
 /// [`MAX_OUTSTANDING`](rdmap::sctp::window::MAX_OUTSTANDING).
+// Argues for S7.1-1, S7.1-3, S11.1-3.
 pub(super) const SETTINGS: Settings = Settings {
     adaptation: chunk::ADAPTATION,
     // As many as are used (RFC 5043, section 8): there is one session. SCTP itself refuses chunks

@@ -203,6 +203,7 @@ impl<O: Order> Receiver<'_, '_, O> {
                 Ok(Some(Delivery::Terminate(terminate))) => {
                     // RFC 5040, section 5.4: the consumer hears of it. Its event has no place for
                     // the reason, so the log has it.
+                    // Argues for P3.2-7.
                     self.shared.counters.add(Count::TerminateReceived);
                     *self.terminated = Some(terminate.code);
                     self.queues.report_fatal();

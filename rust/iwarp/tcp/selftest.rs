@@ -46,10 +46,12 @@ use socket::Then;
 
 /// The tests, each with its name, which is its claim.
 pub(crate) const TESTS: &[(&str, Test)] = &[
+    // Shows M-9.
     (
         "a passive side sends nothing but its Reply before an FPDU has arrived",
         passive_side_waits,
     ),
+    // Shows P5.5-12.
     (
         "a Send that is complete arrives, although what waits here is lost",
         complete_sends_arrive,
@@ -62,6 +64,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         "a Read is answered to its end, although its peer sends nothing more",
         reads_are_answered_behind_the_end,
     ),
+    // Shows M-2, M-7, M-12.
     (
         "neither an FPDU with a wrong CRC is placed nor one behind it, and the peer is told",
         wrong_crc_places_nothing,

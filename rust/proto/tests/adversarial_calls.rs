@@ -73,52 +73,62 @@ fn what_the_first_words_drop_is_dropped_by_all_of_them() {
     assert_ne!(dropped, 0);
 }
 
+// Shows S4.5-02, SEC-22, ADV-01.
 #[test]
 fn adv01_nothing() {
     answered(1);
 }
 
+// Shows S4.5-02, SEC-22, ADV-02.
 #[test]
 fn adv02_runt_behind_stale_bytes_is_not_echoed() {
     answered(2);
 }
 
+// Shows S4.5-02, ADV-03.
 #[test]
 fn adv03_fixed_words_only() {
     answered(3);
 }
 
+// Shows S4.5-02, ADV-04.
 #[test]
 fn adv04_lists_cut_off() {
     answered(4);
 }
 
+// Shows S4.5-02, ADV-05.
 #[test]
 fn adv05_one_byte_less_than_a_header() {
     answered(5);
 }
 
+// Shows S4.2.4-02, ADV-06.
 #[test]
 fn adv06_header_without_payload() {
     answered(6);
     assert_eq!(reasons(6), [Reason::Payload(0)]);
 }
 
+// Shows S4.2.2-01, S4.5-06, S4.5.1-01, ADV-07.
 #[test]
 fn adv07_unknown_versions() {
     answered(7);
 }
 
+// Shows S2.2.4-01, S4.5.1-01, ADV-08.
 #[test]
 fn adv08_little_endian_version() {
     answered(8);
 }
 
+// Shows S4.5.1-02, ADV-09.
 #[test]
 fn adv09_unknown_version_hides_the_rest() {
     answered(9);
 }
 
+// Shows S4.1.2-06, S4.5-03, S4.5.2-01, S4.5.2-02, ADV-10.
 #[test]
 fn adv10_unknown_procedures() {
     answered(10);
@@ -126,22 +136,26 @@ fn adv10_unknown_procedures() {
     assert_eq!(reasons(10), expected);
 }
 
+// Shows S4.1.2-08, S4.2.4-12, S4.5-03, S4.6.1-02, ADV-11.
 #[test]
 fn adv11_padded_message() {
     answered(11);
     assert_eq!(reasons(11), [Reason::Procedure(2)]);
 }
 
+// Shows S4.1.2-09, S4.2.4-12, S4.6.2-02, ADV-12.
 #[test]
 fn adv12_done() {
     answered(12);
 }
 
+// Shows S4.2.4-09, ADV-13.
 #[test]
 fn adv13_errors_are_never_answered() {
     answered(13);
 }
 
+// Shows S4.2.4-10, ADV-14.
 #[test]
 fn adv14_error_of_another_version_is_not_answered_either() {
     answered(14);
@@ -149,6 +163,7 @@ fn adv14_error_of_another_version_is_not_answered_either() {
     assert_eq!(serve(&message, &POLICY), Served::Drop);
 }
 
+// Shows S3.3.1-01, S3.3.1-02, S3.3.1-04, ADV-15.
 #[test]
 fn adv15_request_of_no_credits_is_served() {
     let mut message = hex(golden::GV11);
@@ -162,6 +177,7 @@ fn adv15_request_of_no_credits_is_served() {
     assert_eq!(out[8..12], [0, 0, 0, 1]);
 }
 
+// Shows ADV-16.
 #[test]
 fn adv16_request_of_all_credits_is_served() {
     let mut message = hex(golden::GV11);
@@ -175,6 +191,7 @@ fn adv16_request_of_all_credits_is_served() {
     );
 }
 
+// Shows S4.2.1-01, S4.2.1-02, S4.5.2-02, ADV-24.
 #[test]
 fn adv24_transaction_numbers_differ() {
     answered(24);
@@ -185,22 +202,26 @@ fn adv24_transaction_numbers_differ() {
     assert_eq!(reasons(24), [expected]);
 }
 
+// Shows S4.2.4-05, S4.5.2-02, ADV-25.
 #[test]
 fn adv25_long_message_without_chunks() {
     answered(25);
 }
 
+// Shows S4.2.4-06, ADV-26.
 #[test]
 fn adv26_long_message_without_position_zero() {
     answered(26);
 }
 
+// Shows S3.5.3-02, S4.2.4-03, ADV-27.
 #[test]
 fn adv27_bytes_behind_a_long_message() {
     answered(27);
     assert_eq!(reasons(27), [Reason::Trailing(40)]);
 }
 
+// Shows S4.2.1-02, ADV-40.
 #[test]
 fn adv40_pulled_message_of_another_transaction() {
     let message = nomsg(&[(0, 1, 40)]);
@@ -214,6 +235,7 @@ fn adv40_pulled_message_of_another_transaction() {
     assert_eq!(error(&call.refuse()), hex(golden::GV10));
 }
 
+// Shows S4.5.3-03, ADV-88.
 #[test]
 fn adv88_result_longer_than_its_chunk() {
     let message = msg(&write_list(&[&[(1, 1000)]], None));
@@ -226,6 +248,7 @@ fn adv88_result_longer_than_its_chunk() {
     assert_eq!(error(&call.refuse()), hex(golden::GV10));
 }
 
+// Shows S4.5.3-03, ADV-89.
 #[test]
 fn adv89_reply_longer_than_its_chunk() {
     let message = msg(&write_list(&[], Some(&[(1, 64)])));
@@ -239,6 +262,7 @@ fn adv89_reply_longer_than_its_chunk() {
     assert_eq!(error(&call.refuse()), hex(golden::GV10));
 }
 
+// Shows S4.5.3-03, P-13, ADV-90.
 #[test]
 fn adv90_reply_longer_than_a_send() {
     let message = hex(golden::GV11);
@@ -253,6 +277,7 @@ fn adv90_reply_longer_than_a_send() {
     assert_eq!(error(&call.refuse()), hex(golden::GV10));
 }
 
+// Shows ADV-100.
 #[test]
 fn adv100_one_handle_in_two_lists() {
     let mut lists = vec![1, 96];
@@ -265,6 +290,7 @@ fn adv100_one_handle_in_two_lists() {
     assert_eq!(proto::reply_builder::invalidated_handle(&call), Some(7));
 }
 
+// Shows S4.3.2.2-04, S8.2.2.3-06, ADV-101.
 #[test]
 fn adv101_write_list_with_protected_results() {
     let message = msg(&write_list(&[&[(1, 4096)]], Some(&[(2, 8192)])));
@@ -281,6 +307,7 @@ fn adv101_write_list_with_protected_results() {
     assert_eq!(out[..], words(expected));
 }
 
+// Shows S2.2.2-01, S4.2.3-01, B-04, ADV-106.
 #[test]
 fn adv106_reply_without_a_call() {
     answered(106);
@@ -291,6 +318,7 @@ fn adv106_reply_without_a_call() {
     assert_eq!(reply.xid, XID);
 }
 
+// Shows S2.2.2-01, ADV-107.
 #[test]
 fn adv107_neither_call_nor_reply() {
     answered(107);

@@ -27,46 +27,55 @@ fn handles(call: &Call<'_>, position: u32) -> Vec<u32> {
     chunk.map(|segment| segment.handle).collect()
 }
 
+// Shows S4.1.2-02, S4.5.2-01, ADV-17.
 #[test]
 fn adv17_read_list_presence_two() {
     answered(17);
 }
 
+// Shows S4.1.2-02, ADV-18.
 #[test]
 fn adv18_write_list_presence_all_ones() {
     answered(18);
 }
 
+// Shows S4.1.2-02, ADV-19.
 #[test]
 fn adv19_reply_chunk_presence_two() {
     answered(19);
 }
 
+// Shows S4.5-03, S4.5.2-01, ADV-20.
 #[test]
 fn adv20_end_inside_a_read_segment() {
     answered(20);
 }
 
+// Shows S4.1.2-03, S4.5-03, S4.5.2-01, ADV-21.
 #[test]
 fn adv21_end_instead_of_a_terminator() {
     answered(21);
 }
 
+// Shows S4.1.2-04, S4.5-03, S4.5.2-01, ADV-22.
 #[test]
 fn adv22_one_segment_more_than_fits() {
     answered(22);
 }
 
+// Shows S4.1.2-04, S4.5.2-01, SEC-21, ADV-23.
 #[test]
 fn adv23_counts_that_wrap_when_multiplied() {
     answered(23);
 }
 
+// Shows S3.4.5-04, S4.5.2-01, ADV-28.
 #[test]
 fn adv28_positions_between_units() {
     answered(28);
 }
 
+// Shows S3.4.5-08, ADV-29.
 #[test]
 fn adv29_positions_beyond_the_end() {
     served(&write(&[(96, 1, 4096)], 4096));
@@ -75,6 +84,7 @@ fn adv29_positions_beyond_the_end() {
     assert_eq!(reasons(29), expected);
 }
 
+// Shows S3.4.5-08, ADV-30.
 #[test]
 fn adv30_overlapping_chunks() {
     answered(30);
@@ -83,6 +93,7 @@ fn adv30_overlapping_chunks() {
     served(&write(&[(96, 1, 4096), (96 + 4096, 2, 4096)], 4096));
 }
 
+// Shows S6.1-06, S6.1-07, S8.2.2-01, ADV-31.
 #[test]
 fn adv31_positions_inside_the_rpc_header() {
     answered(31);
@@ -97,6 +108,7 @@ fn adv31_positions_inside_the_rpc_header() {
     }
 }
 
+// Shows S3.4.2-02, S3.4.4.4-01, S6.1-06, S6.1-07, ADV-32.
 #[test]
 fn adv32_chunk_that_is_no_eligible_argument() {
     // GETATTR without its file handle, which came by chunk.
@@ -107,6 +119,7 @@ fn adv32_chunk_that_is_no_eligible_argument() {
     assert_eq!(error(&call.refuse()), hex(golden::GV10));
 }
 
+// Shows S6.1-06, S6.1-07.
 #[test]
 fn adv32_handle_or_name_beside_an_eligible_argument() {
     // WRITE without its file handle, which came by chunk, alone and together with the data.
@@ -136,6 +149,7 @@ fn chunk_that_is_an_eligible_argument() {
     assert_eq!(bound(&served(&message)), Ok(()));
 }
 
+// Shows S3.4.5-07, S4.3.1-01, ADV-33.
 #[test]
 fn adv33_interleaved_segments() {
     let message = write(
@@ -154,6 +168,7 @@ fn adv33_interleaved_segments() {
     assert_eq!(call.message_len(), 96 + 2000 + 800);
 }
 
+// Shows S3.4.5-07, ADV-34.
 #[test]
 fn adv34_descending_positions() {
     let message = write(&[(2096, 2, 800), (96, 1, 2000)], 2000);
@@ -162,6 +177,7 @@ fn adv34_descending_positions() {
     assert_eq!(chunks, [(96, 2000), (2096, 800)]);
 }
 
+// Shows S3.5.3-10, ADV-35.
 #[test]
 fn adv35_position_zero_chunk_anywhere_in_the_list() {
     let list = [(0, 1, 100), (96, 2, 4095), (0, 3, 20)];
@@ -192,29 +208,34 @@ fn adv35_position_zero_chunk_anywhere_in_the_list() {
     }
 }
 
+// Shows ADV-36.
 #[test]
 fn adv36_two_payloads() {
     answered(36);
     assert_eq!(reasons(36), [Reason::TwoPayloads]);
 }
 
+// Shows S4.2.4-06, ADV-37.
 #[test]
 fn adv37_position_zero_chunk_without_bytes() {
     answered(37);
 }
 
+// Shows ADV-38.
 #[test]
 fn adv38_position_zero_chunk_too_short_for_a_call() {
     answered(38);
     served(&nomsg(&[(0, 1, 24)]));
 }
 
+// Shows S3.5.3-09, ADV-39.
 #[test]
 fn adv39_position_zero_chunk_without_fill() {
     answered(39);
     assert_eq!(reasons(39), [Reason::Unpadded(41)]);
 }
 
+// Shows S3.4.4-02, S3.4.4-03, S8.1.4-01, SEC-21, ADV-41.
 #[test]
 fn adv41_chunks_that_no_argument_needs() {
     answered(41);
@@ -222,6 +243,7 @@ fn adv41_chunks_that_no_argument_needs() {
     assert_eq!(reasons(41), lengths.map(Reason::TooLong));
 }
 
+// Shows S4.4.3-01, SEC-21, ADV-42.
 #[test]
 fn adv42_segment_that_wraps() {
     answered(42);
@@ -233,6 +255,7 @@ fn adv42_segment_that_wraps() {
     }
 }
 
+// Shows S3.4.4-01, ADV-43.
 #[test]
 fn adv43_segments_of_one_byte() {
     let message = write(&[(96, 1, 1); 41], 41);
@@ -240,6 +263,7 @@ fn adv43_segments_of_one_byte() {
     assert_eq!(call.message_len(), 96 + 44);
 }
 
+// Shows S3.4.3-02, ADV-44.
 #[test]
 fn adv44_empty_segments() {
     let message = write(
@@ -268,6 +292,7 @@ fn adv44_empty_segments() {
     assert_eq!(call.check_arguments(|_, _| None), Ok(()));
 }
 
+// Shows S4.1.2-05, S6.1-02, ADV-45.
 #[test]
 fn adv45_many_empty_write_chunks() {
     let mut lists = vec![0];
@@ -295,6 +320,7 @@ fn adv45_many_empty_write_chunks() {
     assert_eq!(serve(&message, &few), err_chunk());
 }
 
+// Shows S4.3.2-02, S4.3.2.3-03, S4.3.2.3-04, ADV-46.
 #[test]
 fn adv46_empty_chunk_asks_for_inline() {
     let message = msg(&write_list(&[&[], &[(2, 4096)]], None));
@@ -312,6 +338,7 @@ fn adv46_empty_chunk_asks_for_inline() {
     assert_eq!(out[..], words(expected));
 }
 
+// Shows S3.4.4-02, ADV-47.
 #[test]
 fn adv47_chunk_beyond_four_gib() {
     let half = 0x8000_0000;
@@ -340,6 +367,7 @@ fn five(read: &[(u32, u32, u32)]) -> Result<(), Reason> {
     bound(&served(&write(read, 5)))
 }
 
+// Shows S3.4.5.2-02, S3.4.5.2-03, S3.4.5.2-04, S3.4.5.2-06, ADV-91.
 #[test]
 fn adv91_argument_with_and_without_fill() {
     for read in [&[(96, 1, 5)][..], &[(96, 1, 8)], &[(96, 1, 5), (96, 2, 3)]] {
@@ -349,6 +377,7 @@ fn adv91_argument_with_and_without_fill() {
     }
 }
 
+// Shows S3.4.5.2-02, S4.5.2-03, N-22, ADV-92.
 #[test]
 fn adv92_argument_with_more_than_fill() {
     let expected = Reason::Length {
@@ -358,6 +387,7 @@ fn adv92_argument_with_more_than_fill() {
     assert_eq!(five(&[(96, 1, 12)]), Err(expected));
 }
 
+// Shows S3.4.5.2-05, S4.5.2-03, N-22, ADV-93.
 #[test]
 fn adv93_argument_with_less_than_it_says() {
     for length in [1, 4] {
@@ -369,6 +399,7 @@ fn adv93_argument_with_less_than_it_says() {
     }
 }
 
+// Shows S8.2.2.3-05, ADV-102.
 #[test]
 fn adv102_fill_of_any_value() {
     // A credential of five octets, its fill not zero.
@@ -382,6 +413,7 @@ fn adv102_fill_of_any_value() {
     assert_eq!(served(&long).check_message(&call), Ok(()));
 }
 
+// Shows ADV-109.
 #[test]
 fn adv109_chunks_that_fill_the_reply() {
     // 1024 bytes are the header with a Reply chunk of 62 segments, and nothing else.
@@ -396,6 +428,7 @@ fn adv109_chunks_that_fill_the_reply() {
     refused(&msg(&write_list(&[], Some(&segments))));
 }
 
+// Shows S6.1-02, ADV-111.
 #[test]
 fn adv111_more_positions_than_a_call_has_arguments() {
     answered(111);
@@ -408,6 +441,7 @@ fn adv111_more_positions_than_a_call_has_arguments() {
     assert_eq!(served(&nomsg(&long)).chunks().count(), 15);
 }
 
+// Shows ADV-111.
 #[test]
 fn adv111_list_of_any_length_is_gone_through_a_few_times() {
     let any = proto::call::Policy {

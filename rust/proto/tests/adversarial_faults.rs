@@ -56,6 +56,7 @@ fn server_leaves(event: server::Event) {
     assert_eq!(connection.state(), server::State::Closed);
 }
 
+// Shows ADV-83.
 #[test]
 fn adv83_invalidation_and_malformed_header() {
     // The key is looked at before the bytes; the bytes then say no more than they always do.
@@ -70,6 +71,7 @@ fn adv83_invalidation_and_malformed_header() {
     assert_eq!(connection.state(), client::State::Open);
 }
 
+// Shows P-08, ADV-84.
 #[test]
 fn adv84_invalidation_that_was_not_agreed_upon() {
     let says = |flag| PrivateData::new(4096, 4096, flag).unwrap();
@@ -86,6 +88,7 @@ fn adv84_invalidation_that_was_not_agreed_upon() {
     assert_eq!(reply_builder::invalidated_handle(&served(&message)), None);
 }
 
+// Shows ADV-85.
 #[test]
 fn adv85_read_of_memory_that_is_not_registered() {
     server_leaves(server::Event::Failed);
@@ -94,6 +97,7 @@ fn adv85_read_of_memory_that_is_not_registered() {
     assert_eq!(error(&served(&message).refuse()), hex(golden::GV10));
 }
 
+// Shows ADV-94.
 #[test]
 fn adv94_two_calls_before_the_first_reply() {
     assert_eq!(Window::new(8).window(), 1);
@@ -102,6 +106,7 @@ fn adv94_two_calls_before_the_first_reply() {
     assert_eq!(credit::raised_grant(1, 1, 8, 8), Some(2));
 }
 
+// Shows S3.3.1-03, ADV-95.
 #[test]
 fn adv95_more_calls_than_granted() {
     let mut window = Window::new(8);
@@ -109,6 +114,7 @@ fn adv95_more_calls_than_granted() {
     assert_eq!(window.on_reply(2), 2);
 }
 
+// Shows S3.3.3-08, S3.3.3-09, SEC-29, P-02, P-03, P-04, P-12, ADV-108.
 #[test]
 fn adv108_strange_private_data() {
     let good = [0xf6, 0xab, 0x0e, 0x18, 1, 1, 3, 3];
@@ -210,6 +216,7 @@ fn decode_both(message: &[u8]) -> [bool; 2] {
     [call, reply]
 }
 
+// Shows S4.5-01, SEC-26, ADV-110.
 #[test]
 fn adv110_flipped_bits() {
     let mut accepted = [0, 0];

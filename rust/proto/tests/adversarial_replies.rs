@@ -176,6 +176,7 @@ fn read(count: u32, written: u32, inline: &[u8]) -> Result<usize, Violation> {
     }
 }
 
+// Shows S3.4.6-05, S4.5-04, SEC-25, ADV-48.
 #[test]
 fn adv48_longer_than_offered() {
     let message = written(&[hloo(1, 101), hloo(2, 0)]);
@@ -188,6 +189,7 @@ fn adv48_longer_than_offered() {
     assert_eq!(completes(WRITE, &message), Received::Completed(24, 300, 0));
 }
 
+// Shows S3.4.6-04, ADV-49.
 #[test]
 fn adv49_more_segments_than_offered() {
     let violation = Violation::SegmentCount {
@@ -200,6 +202,7 @@ fn adv49_more_segments_than_offered() {
 }
 
 /// Some peers leave out the segments that they did not use.
+// Shows ADV-49.
 #[test]
 fn adv49_missing_segments_are_unused() {
     for (segments, length) in [
@@ -223,6 +226,7 @@ fn adv49_missing_segments_are_unused() {
     violates(WRITE, &written(&[hloo(1, 101)]), violation);
 }
 
+// Shows S3.1-01, S3.4.3-03, S3.4.6-04, ADV-50.
 #[test]
 fn adv50_other_memory() {
     let violation = Violation::ForeignSegment { handle: 3 };
@@ -237,6 +241,7 @@ fn adv50_other_memory() {
     );
 }
 
+// Shows S3.4.6-04, ADV-51.
 #[test]
 fn adv51_chunk_that_was_not_offered() {
     let [h, l, o, p] = hloo(1, 100);
@@ -249,16 +254,19 @@ fn adv51_chunk_that_was_not_offered() {
 }
 
 /// Some peers leave out the chunks that they did not use.
+// Shows ADV-52.
 #[test]
 fn adv52_write_list_missing() {
     assert_eq!(completes(WRITE, &plain()), Received::Completed(24, 0, 0));
 }
 
+// Shows S4.3.1-01, S4.3.1-04, S4.5-04, ADV-53.
 #[test]
 fn adv53_read_list_in_a_reply() {
     all_discarded(53, [Discard::ReadList]);
 }
 
+// Shows SEC-25, ADV-54.
 #[test]
 fn adv54_gap() {
     let message = written(&[hloo(1, 50), hloo(2, 50)]);
@@ -267,6 +275,7 @@ fn adv54_gap() {
     assert_eq!(completes(WRITE, &message), Received::Completed(24, 50, 0));
 }
 
+// Shows S4.3.3-05, ADV-55.
 #[test]
 fn adv55_inline_reply_that_used_the_reply_chunk() {
     let message = in_reply_chunk(0, &[hloo(1, 24), hloo(2, 0)], &reply(XID, &[]));
@@ -275,6 +284,7 @@ fn adv55_inline_reply_that_used_the_reply_chunk() {
     assert_eq!(completes(REPLY, &message), Received::Completed(24, 0, 0));
 }
 
+// Shows S4.2.4-06, S4.3.3-06, ADV-56.
 #[test]
 fn adv56_long_reply_without_a_payload() {
     let discard = Received::Discard(Discard::Payload(0));
@@ -289,6 +299,7 @@ fn adv56_long_reply_without_a_payload() {
     assert_eq!(completes(REPLY, &denied), Received::Completed(0, 0, 20));
 }
 
+// Shows S3.5.3-09, S4.3.3-06, ADV-57.
 #[test]
 fn adv57_long_reply_without_fill() {
     let message = in_reply_chunk(1, &[hloo(1, 100), hloo(2, 1)], &[]);
@@ -299,6 +310,7 @@ fn adv57_long_reply_without_fill() {
     assert_eq!(dropped(REPLY, &message), discard);
 }
 
+// Shows ADV-58.
 #[test]
 fn adv58_long_reply_longer_than_offered() {
     let message = in_reply_chunk(1, &[hloo(1, 100), hloo(2, 204)], &[]);
@@ -309,12 +321,14 @@ fn adv58_long_reply_longer_than_offered() {
     violates(REPLY, &message, violation);
 }
 
+// Shows S3.1-01, ADV-59.
 #[test]
 fn adv59_reply_chunk_that_was_not_offered() {
     let violation = Violation::UnofferedReplyChunk;
     all_dropped(59, [violation; 2].map(Received::Violation));
 }
 
+// Shows S4.2.4-02, ADV-60.
 #[test]
 fn adv60_short_payloads() {
     all_discarded(60, [0, 4, 16, 19].map(Discard::Payload));
@@ -322,11 +336,13 @@ fn adv60_short_payloads() {
     assert_eq!(completes(NOTHING, &denied), Received::Completed(20, 0, 0));
 }
 
+// Shows S4.2.3-01, SEC-30, ADV-61.
 #[test]
 fn adv61_unknown_transaction() {
     all_dropped(61, [Received::Unknown]);
 }
 
+// Shows S2.2.2-03, SEC-30, ADV-62.
 #[test]
 fn adv62_second_reply() {
     let mut requester = Requester::new(NOTHING);
@@ -338,27 +354,32 @@ fn adv62_second_reply() {
     assert_eq!(requester.window, window);
 }
 
+// Shows S4.5-04, ADV-63.
 #[test]
 fn adv63_unknown_versions() {
     all_discarded(63, [0, 2].map(Discard::Version));
 }
 
+// Shows S4.1.2-06, S4.2.4-12, S4.5-04, S4.6.1-03, S4.6.2-02, ADV-64.
 #[test]
 fn adv64_retired_and_unknown_procedures() {
     all_discarded(64, [2, 3, 5].map(Discard::Procedure));
 }
 
+// Shows S4.1.2-07, S4.5-10, ADV-65.
 #[test]
 fn adv65_unknown_error_codes() {
     all_discarded(65, [0, 3, u32::MAX].map(Discard::ErrorCode));
 }
 
+// Shows S4.5-10, ADV-66.
 #[test]
 fn adv66_version_error_cut_off() {
     let reasons = [Discard::Runt(20), Discard::Runt(24), Discard::Version(7)];
     all_discarded(66, reasons);
 }
 
+// Shows S3.3.3-05, S4.5-09, ADV-67.
 #[test]
 fn adv67_err_chunk_ends_the_rpc() {
     let message = hex(golden::GV10);
@@ -371,21 +392,25 @@ fn adv67_err_chunk_ends_the_rpc() {
     assert_eq!(requester.window.window(), 16);
 }
 
+// Shows S4.5-10, ADV-68.
 #[test]
 fn adv68_err_chunk_cut_off() {
     all_discarded(68, [16, 19].map(Discard::Runt));
 }
 
+// Shows ADV-69.
 #[test]
 fn adv69_error_for_an_unknown_transaction() {
     all_dropped(69, [Received::Unknown]);
 }
 
+// Shows ADV-70.
 #[test]
 fn adv70_error_of_another_version() {
     all_discarded(70, [Discard::Version(9)]);
 }
 
+// Shows S4.5-09, S4.5.1-03, S7-03, ADV-71.
 #[test]
 fn adv71_version_errors_end_the_rpc() {
     for (low, high) in [(1, 1), (5, 2)] {
@@ -395,6 +420,7 @@ fn adv71_version_errors_end_the_rpc() {
     }
 }
 
+// Shows S3.3.1-05, S3.3.1-06, ADV-72.
 #[test]
 fn adv72_grants_of_nothing_and_of_everything() {
     for (grant, window) in [(0, 1), (u32::MAX, 32)] {
@@ -406,6 +432,7 @@ fn adv72_grants_of_nothing_and_of_everything() {
     }
 }
 
+// Shows S4.2.1-02, ADV-73.
 #[test]
 fn adv73_transaction_numbers_differ() {
     let discard = Discard::Xid {
@@ -415,12 +442,14 @@ fn adv73_transaction_numbers_differ() {
     all_discarded(73, [discard]);
 }
 
+// Shows S6.1-08, ADV-74.
 #[test]
 fn adv74_result_by_chunk_that_may_not_leave() {
     let violation = Violation::ResultNotEligible { written: 100 };
     assert_eq!(check_result(100, None), Err(violation));
 }
 
+// Shows S6.1-09, ADV-75.
 #[test]
 fn adv75_result_inline_despite_its_chunk() {
     // The data are there, so nothing keeps the RPC from its end.
@@ -431,6 +460,7 @@ fn adv75_result_inline_despite_its_chunk() {
     assert_eq!(read(0, 0, &[]), Ok(0));
 }
 
+// Shows S3.4.6.2-03, SEC-25, ADV-76.
 #[test]
 fn adv76_result_of_another_length() {
     for written in [1, 99, 104, 200] {
@@ -453,6 +483,7 @@ fn adv76_result_of_another_length() {
 }
 
 /// Some peers write padding: in the chunk, or where the result would be inline.
+// Shows S3.4.6.2-02.
 #[test]
 fn fill_of_a_reduced_result_does_no_harm() {
     assert_eq!(check_result(100, Some(97)), Ok(97));
@@ -461,6 +492,7 @@ fn fill_of_a_reduced_result_does_no_harm() {
 }
 
 /// The server of nfs-ganesha adds as many bytes as the length is more than a multiple of four.
+// Shows S3.4.6.2-02.
 #[test]
 fn wrong_fill_of_a_reduced_result_does_no_harm() {
     for length in 0..=97 {
@@ -474,6 +506,7 @@ fn wrong_fill_of_a_reduced_result_does_no_harm() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
+    // Shows S3.4.6.2-03.
     #[test]
     fn result_is_what_the_count_word_says(written in 0..200_usize, count in 0..200_usize) {
         match check_result(written, Some(count)) {
@@ -508,6 +541,7 @@ fn failed_read_has_no_count_word() {
     assert_eq!(failed(100), Err(violation));
 }
 
+// Shows S4.3.2.2-06, ADV-77.
 #[test]
 fn adv77_unused_chunk_says_nothing_about_its_memory() {
     let message = written(&[hloo(1, 0), hloo(2, 0)]);
@@ -515,6 +549,7 @@ fn adv77_unused_chunk_says_nothing_about_its_memory() {
     assert_eq!(check_result(0, None), Ok(0));
 }
 
+// Shows S2.2.2-01, S4.2.3-01, B-04, B-13, ADV-78.
 #[test]
 fn adv78_call_to_the_client() {
     let message = message(0, &[0, 0, 0], &null_call(XID));
@@ -523,6 +558,7 @@ fn adv78_call_to_the_client() {
     discarded(&chunks, Discard::ReverseChunks);
 }
 
+// Shows B-07, ADV-79.
 #[test]
 fn adv79_call_with_the_number_of_a_pending_one() {
     let mut requester = Requester::new(NOTHING);
@@ -531,11 +567,13 @@ fn adv79_call_with_the_number_of_a_pending_one() {
     assert_eq!(requester.receive(&plain()), Received::Completed(24, 0, 0));
 }
 
+// Shows S4.5-02, ADV-80.
 #[test]
 fn adv80_runts() {
     all_discarded(80, (16..28).chain(16..28).map(Discard::Runt));
 }
 
+// Shows S4.1.2-04, ADV-81.
 #[test]
 fn adv81_counts_that_wrap_when_multiplied() {
     let counts = [u32::MAX, 0x1000_0000, 0x1000_0001];

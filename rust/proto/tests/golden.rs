@@ -63,6 +63,7 @@ fn lists(message: &[u8]) -> Lists<'_> {
     Lists::parse(&mut reader, &Limits::UNLIMITED).unwrap()
 }
 
+// Shows GV-01, S2.2.4-01, S3.2-01, S4-01, S4.1.2-01, S4.2.2-01, S4.3-01.
 #[test]
 fn gv01_message_without_chunks() {
     encodes(&PLAIN, GV01);
@@ -71,6 +72,7 @@ fn gv01_message_without_chunks() {
     assert!(lists(&message).is_empty());
 }
 
+// Shows GV-02, S2.2.4-01, S2.3.2-01, S3.4.3-01, S4-01, S4.1.2-01, S4.2.2-01.
 #[test]
 fn gv02_plain_segment() {
     let reply = &[A];
@@ -85,6 +87,7 @@ fn gv02_plain_segment() {
     assert_eq!(chunk.iter().collect::<Vec<_>>(), [A]);
 }
 
+// Shows GV-03, S2.2.4-01, S3.4.5-01, S3.4.5-03, S4-01, S4.1.2-01, S4.2.2-01, S4.7-01.
 #[test]
 fn gv03_read_chunk_of_two_segments() {
     let read = [at(96, A), at(96, B)];
@@ -102,6 +105,7 @@ fn gv03_read_chunk_of_two_segments() {
     assert!(lists.read.chunk(96).eq([A, B]));
 }
 
+// Shows GV-04, S2.2.4-01, S3.4.6-01, S4-01, S4.1.2-01, S4.2.2-01, S4.7-01.
 #[test]
 fn gv04_two_write_chunks() {
     encodes(
@@ -120,6 +124,7 @@ fn gv04_two_write_chunks() {
     assert_eq!(chunks, [vec![A, B, C], vec![B, C]]);
 }
 
+// Shows GV-05, S2.2.4-01, S4-01, S4.1.2-01, S4.2.2-01, S4.7-01.
 #[test]
 fn gv05_reply_chunk() {
     encodes(
@@ -133,6 +138,7 @@ fn gv05_reply_chunk() {
     assert!(lists(&message).reply.unwrap().iter().eq([A, B]));
 }
 
+// Shows GV-06, S2.2.4-01, S3.4.6-01, S3.4.6-07, S4-01, S4.1.2-01, S4.2.2-01, S4.3.2.3-02, S4.7-01.
 #[test]
 fn gv06_empty_write_chunk_is_a_chunk() {
     encodes(
@@ -151,6 +157,7 @@ fn gv06_empty_write_chunk_is_a_chunk() {
     );
 }
 
+// Shows GV-07, S2.2.4-01, S3.5.3-02, S3.5.3-03, S4-01, S4.1.2-01, S4.2.2-01, S4.2.4-03.
 #[test]
 fn gv07_long_call() {
     encodes(
@@ -169,6 +176,7 @@ fn gv07_long_call() {
     assert!(call.lists.read.chunk(0).eq([A]));
 }
 
+// Shows GV-08, S2.2.4-01, S4-01, S4.1.2-01, S4.2.2-01, S4.3.3-04.
 #[test]
 fn gv08_long_reply() {
     let offered = hex(GV07);
@@ -191,6 +199,7 @@ fn gv08_long_reply() {
     assert_eq!(reply.check(&offer).unwrap().reply_chunk_len, 64);
 }
 
+// Shows GV-09, S2.2.4-01, S4-01, S4.1.2-07, S4.5-07, S4.5-08, S4.5.1-01.
 #[test]
 fn gv09_unknown_version() {
     let mut request = hex(GV11);
@@ -198,6 +207,7 @@ fn gv09_unknown_version() {
     assert_eq!(serve(&request, &POLICY), Served::ReplyBuilder(hex(GV09)));
 }
 
+// Shows GV-10, S2.2.4-01, S4-01, S4.1.2-07, S4.5-07, S4.5-08.
 #[test]
 fn gv10_err_chunk_has_twenty_bytes() {
     let refusal = ErrorMessage {
@@ -218,6 +228,7 @@ fn gv10_err_chunk_has_twenty_bytes() {
     );
 }
 
+// Shows GV-11, S3.2-01, S3.2-02, S4-01, S4.2.1-01.
 #[test]
 fn gv11_short_call() {
     let message = hex(GV11);
@@ -231,6 +242,7 @@ fn gv11_short_call() {
     assert_eq!(call.message_len(), 40);
 }
 
+// Shows GV-12, S4-01, S4.3.3-04, S4.3.3-05.
 #[test]
 fn gv12_short_reply_repeats_the_reply_chunk() {
     let message = hex(GV12);
@@ -260,6 +272,7 @@ fn gv12_short_reply_repeats_the_reply_chunk() {
     assert_eq!(outcome.reply_chunk_len, 0);
 }
 
+// Shows S4.2-01, S7-02.
 #[test]
 fn version_agnostic_words_stay_in_place() {
     for version in [0, 1, 2, 7, u32::MAX] {

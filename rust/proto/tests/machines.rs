@@ -18,6 +18,8 @@ impl Choices for Random {
     }
 }
 
+// Shows S2.2.2-02, S2.3.2-06, S3.3.1-03, S3.3.1-07, S3.3.1-10, S3.3.1-12, S3.3.1-13, S3.4.6.1-01,
+// S3.4.6.2-04, S3.5.3-08, S4-03, S4.2.4-11, S6.1-05, S6.2-01, S8.2.2.3-02, B-03, B-06, B-08.
 #[test]
 fn thousand_mixes_come_to_their_end() {
     let mut total = model::Summary::default();

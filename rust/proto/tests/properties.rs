@@ -103,6 +103,7 @@ proptest! {
     // A finding becomes a test of its own, not a line in a file.
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
+    // Shows S3.2-01, S4-01, S4.1.2-10.
     #[test]
     fn decoding_gives_what_was_encoded((read, write, reply) in lists(), xid: u32, credits in 1..u32::MAX) {
         let write: Vec<&[Segment]> = write.iter().map(|chunk| &chunk[..]).collect();
@@ -136,6 +137,7 @@ proptest! {
         prop_assert_eq!(decoded, reply.unwrap_or_default());
     }
 
+    // Shows S6.1-02.
     #[test]
     fn limits_are_kept((read, write, reply) in lists(), reads in 0..6usize, chunks in 0..4usize, most in 0..6usize) {
         let write: Vec<&[Segment]> = write.iter().map(|chunk| &chunk[..]).collect();
@@ -150,6 +152,7 @@ proptest! {
         prop_assert_eq!(Lists::parse(&mut reader, &limits).is_ok(), within);
     }
 
+    // Shows S4.5-01, S8.2.2.4-01, SEC-26, SEC-27.
     #[test]
     fn any_bytes_decode_or_do_not(message in vec(any::<u8>(), 0..200)) {
         let _ = reply::parse(&message);
@@ -157,6 +160,7 @@ proptest! {
         let _ = PrivateData::parse(&message);
     }
 
+    // Shows S4.5-01.
     #[test]
     fn any_words_decode_or_do_not(rest in vec(prop_oneof![0..4u32, any::<u32>()], 0..60), procedure in 0..6u32) {
         let message = message(procedure, &rest, &[]);
@@ -170,6 +174,8 @@ proptest! {
     }
 
     /// Arguments leave the message in random pieces and come back in any order.
+    // Shows S2.2.4.2-01, S3.4.1-01, S3.4.4-01, S3.4.4.4-01, S3.4.5-03, S3.4.5-05, S3.4.5-06,
+    // S3.4.5-07, S3.4.5.1-01, S3.4.5.2-03, S3.4.5.2-06, S3.5.3-10, S4-02, S6.1-05.
     #[test]
     fn reduced_message_is_rebuilt(
         items in vec((0..3u32, vec(any::<u8>(), 0..10), vec(any::<Index>(), 0..4), 0..3u8), 1..4),
@@ -259,6 +265,7 @@ proptest! {
     }
 
     /// A chunk that starts anywhere but where something was taken out is refused.
+    // Shows S3.4.5-08.
     #[test]
     fn unreachable_positions_are_refused(
         first in 1..40u32, first_length in 0..64u32, second in 1..60u32, second_length in 0..64u32,
@@ -339,6 +346,7 @@ proptest! {
     }
 
     /// The header of a reply repeats what was offered, with the lengths that were written.
+    // Shows S3.4.3-03, S3.4.6-04, S3.4.6-05, S4.3.3-06, SEC-20.
     #[test]
     fn echo_equals_the_offer(
         write in vec(vec(0..5000u32, 0..5), 0..4),
@@ -401,6 +409,7 @@ proptest! {
         prop_assert_eq!(chunk::total(answer.reply_segments()), in_chunk);
     }
 
+    // Shows S3.4.3-02, S3.4.6-03, S3.4.6-05, S3.4.6.2-02, N-20.
     #[test]
     fn segments_are_filled_in_order(lengths in vec(0..100u32, 0..6), used: Index) {
         let chunk: Vec<_> = (1..).zip(&lengths).map(|(handle, length)| segment(handle, *length)).collect();
@@ -422,6 +431,7 @@ proptest! {
     }
 
     /// A reply that leaves out unused segments says the same as one that repeats them.
+    // Shows ADV-49.
     #[test]
     fn unused_segments_may_be_missing(lengths in vec(0..100u32, 1..6), used: Index, kept: Index) {
         let chunk: Vec<_> = (1..).zip(&lengths).map(|(handle, length)| segment(handle, *length)).collect();
@@ -452,6 +462,7 @@ proptest! {
     }
 
     /// Each plan fits, and a message that is planned to be long would not have fitted inline.
+    // Shows S2.3.2-06, S3.4.6.2-01, S3.5.3-01, S3.5.3-04, S4.2.4-11, S4.3.3-01, N-11.
     #[test]
     fn plans_fit(
         head in 10..400usize, argument in 0..9000usize, tail in 0..100usize,
@@ -512,6 +523,7 @@ proptest! {
     }
 
     /// The window follows the last grant and the last request, whatever is in flight.
+    // Shows S3.3.1-03, S3.3.1-07, S3.3.1-08, S3.3.1-09.
     #[test]
     fn window_is_the_smaller_of_request_and_grant(steps in vec((any::<bool>(), 0..20u32), 1..200)) {
         let mut window = Window::new(4);
@@ -532,6 +544,7 @@ proptest! {
 
     /// Under any schedule, every Call that the Requester may send finds a Receive, if those for a
     /// grant are posted before each reply.
+    // Shows S3.3.1-11, S3.3.1-12.
     #[test]
     fn every_granted_credit_has_a_receive(steps in vec(0..4u8, 1..300), limit in 1..40u32) {
         let mut window = Window::new(u32::MAX);
@@ -571,6 +584,7 @@ proptest! {
         }
     }
 
+    // Shows P-06.
     #[test]
     fn private_data_survives(send in 1024..400_000usize, receive in 1024..400_000usize, flag: bool) {
         let data = PrivateData::new(send, receive, flag).unwrap();

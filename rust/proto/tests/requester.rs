@@ -63,12 +63,14 @@ fn form(call: usize, argument: Argument) -> CallForm {
     Plan::new(&sizes, &Thresholds::DEFAULT).unwrap().call
 }
 
+// Shows S3.3.1-01.
 #[test]
 fn call_without_credits_is_not_encoded() {
     let call = Call { credits: 0, ..CALL };
     assert_eq!(emit(&call), Err(Misuse::ZeroCredits));
 }
 
+// Shows S3.4.5-04.
 #[test]
 fn position_between_units_is_not_encoded() {
     let read = [read(97, 1, 100)];
@@ -79,6 +81,7 @@ fn position_between_units_is_not_encoded() {
     assert_eq!(emit(&call), Err(Misuse::Position(97)));
 }
 
+// Shows S3.5.3-03.
 #[test]
 fn call_has_one_payload() {
     let zero = [read(0, 1, 100)];
@@ -102,6 +105,7 @@ fn call_has_one_payload() {
     }
 }
 
+// Shows S4.2.4-01.
 #[test]
 fn all_presence_combinations() {
     let segments: &[Segment] = &[segment(1, 4096)];
@@ -124,6 +128,7 @@ fn all_presence_combinations() {
     }
 }
 
+// Shows S3.5.3-05, S4.2.4-04, S4.3.1-02.
 #[test]
 fn long_call_with_and_without_other_chunks() {
     let segments: &[Segment] = &[segment(7, 4096)];
@@ -149,6 +154,7 @@ fn long_call_with_and_without_other_chunks() {
     }
 }
 
+// Shows S3.4.5-02, S4.3.1.1-01.
 #[test]
 fn position_counts_from_the_first_byte_of_the_whole_call() {
     // Behind the count word, which is at 92.
@@ -179,6 +185,7 @@ fn position_counts_from_the_first_byte_of_the_whole_call() {
     assert_eq!(served(&message).message_len(), 96 + 1004 + 12);
 }
 
+// Shows S3.4.4.1-01, S3.4.4.4-02, S3.4.5.2-01, S3.4.5.2-05.
 #[test]
 fn chunk_has_no_fill_and_the_count_word_stays() {
     for length in 1..10 {
@@ -214,6 +221,7 @@ fn chunk_has_no_fill_and_the_count_word_stays() {
     }
 }
 
+// Shows S3.4.4.1-02.
 #[test]
 fn planner_takes_all_of_the_item_or_nothing() {
     let argument = Argument {
@@ -226,6 +234,7 @@ fn planner_takes_all_of_the_item_or_nothing() {
     assert_eq!((inline.len(), chunk.len()), (96 + 8, 5001));
 }
 
+// Shows S3.4.4.1-03.
 #[test]
 fn array_leaves_with_its_inner_counts() {
     // The outer count stays; the elements go whole, each with its own count.
@@ -243,6 +252,7 @@ fn array_leaves_with_its_inner_counts() {
     assert_eq!(chunk[..4], words([1]));
 }
 
+// Shows S3.4.4.2-01, S3.4.4.2-02.
 #[test]
 fn presence_word_of_an_optional_item_stays() {
     let body = opaque(&[0xDA; 2000]);
@@ -267,6 +277,7 @@ fn presence_word_of_an_optional_item_stays() {
     assert_eq!(form(4000, argument), CallForm::PositionZero);
 }
 
+// Shows S3.4.2-01, S3.4.2-02, S4.3.1-03, S6-01, S6.1-03.
 #[test]
 fn planner_reduces_only_what_it_is_told_of() {
     let sizes = Sizes {
@@ -282,6 +293,7 @@ fn planner_reduces_only_what_it_is_told_of() {
     assert_eq!(plan.reply, ReplyForm::ReplyChunk { reply: 100_000 });
 }
 
+// Shows S3.3.2-02.
 #[test]
 fn planner_at_the_thresholds() {
     let thresholds = Thresholds {
@@ -310,6 +322,7 @@ fn planner_at_the_thresholds() {
     }
 }
 
+// Shows S8.2.2.2-02.
 #[test]
 fn long_credential_counts_into_the_call() {
     let sizes = Sizes {
@@ -337,6 +350,7 @@ fn long_credential_counts_into_the_call() {
     assert_eq!(plan(sizes), CallForm::ReadChunk(argument));
 }
 
+// Shows S3.3.2-01, S3.3.3-09, P-05, P-13.
 #[test]
 fn thresholds_are_the_smaller_of_both() {
     let data = |send, receive| PrivateData::new(send, receive, false).unwrap();

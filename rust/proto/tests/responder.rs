@@ -53,6 +53,7 @@ fn body(call: &Call<'_>, payload: u64) -> Result<Body, Unreturnable> {
     ReplyBuilder::new(call, &[], payload, 1024).map(|answer| answer.body())
 }
 
+// Shows S3.5.3-06, S3.5.3-07, S4.3.2.3-05, S4.3.3-03.
 #[test]
 fn form_of_the_reply_follows_from_what_was_offered() {
     let plain = offer(&[], None);
@@ -115,6 +116,7 @@ fn form_of_the_reply_follows_from_what_was_offered() {
     );
 }
 
+// Shows S3.5.3-09.
 #[test]
 fn numbers_that_make_no_sense_are_refused() {
     let message = offer(&[], None);
@@ -128,6 +130,7 @@ fn numbers_that_make_no_sense_are_refused() {
     );
 }
 
+// Shows S4.3.2-02, S4.3.2.1-02, S4.3.2.2-01, N-08, N-09, N-10, N-21.
 #[test]
 fn results_take_chunks_in_order() {
     let a = [segment(1, 100)];
@@ -165,6 +168,7 @@ fn results_take_chunks_in_order() {
     assert_eq!(placement.place(101), Err(too_long));
 }
 
+// Shows S3.4.6-07, S4.3.2.2-04.
 #[test]
 fn empty_chunk_is_not_an_unused_one() {
     let chunk = [segment(1, 0), segment(2, 100)];
@@ -184,6 +188,7 @@ fn empty_chunk_is_not_an_unused_one() {
     assert_eq!(out, words(expected));
 }
 
+// Shows S3.4.6.2-02, S3.4.6.2-04.
 #[test]
 fn result_of_five_bytes_leaves_no_fill_behind() {
     let chunk = [segment(1, 8)];
@@ -205,6 +210,7 @@ fn result_of_five_bytes_leaves_no_fill_behind() {
     assert_eq!(outcome.inline[24..], words([5, 9, 8]));
 }
 
+// Shows S4.3.1-04.
 #[test]
 fn reply_has_no_read_list() {
     let list = [read(96, 1, 4096)];
@@ -246,6 +252,7 @@ fn call_without_chunks_is_answered_by_its_xid() {
     );
 }
 
+// Shows S4.3.3-04.
 #[test]
 fn reply_without_the_offered_reply_chunk_is_tolerated() {
     let chunk = [segment(1, 4096)];
@@ -262,6 +269,7 @@ fn reply_without_the_offered_reply_chunk_is_tolerated() {
     assert_eq!(outcome.inline.len(), 24);
 }
 
+// Shows S3.3.1-02, S3.3.1-04, S4.5-05, S4.5-06.
 #[test]
 fn refusal_repeats_transaction_and_version() {
     for number in (0..1000u32).map(|number| number.wrapping_mul(0x9e37_79b9)) {
@@ -286,6 +294,7 @@ fn refusal_repeats_transaction_and_version() {
     assert_eq!(refusal.emit(1, &mut out[..27]), Err(short));
 }
 
+// Shows S4.2.4-07.
 #[test]
 fn bytes_behind_an_error_are_ignored() {
     for extra in [0, 4, 100] {
@@ -304,6 +313,7 @@ fn bytes_behind_an_error_are_ignored() {
     }
 }
 
+// Shows S4.1.2-03.
 #[test]
 fn lists_of_many_lengths() {
     for count in [0, 1, 2, 40] {
@@ -331,6 +341,7 @@ fn lists_of_many_lengths() {
     }
 }
 
+// Shows S4.1.2-05.
 #[test]
 fn longest_list_of_the_smallest_chunks() {
     // 64 KiB of empty Write chunks: one pass, no recursion, nothing allocated.
@@ -349,6 +360,7 @@ fn longest_list_of_the_smallest_chunks() {
     assert_eq!(call.lists.write.iter().count(), 8000);
 }
 
+// Shows N-12.
 #[test]
 fn nfs_binding_limits_are_served() {
     // RFC 8267: a Position-Zero chunk, another Read chunk, a Write chunk, 16 segments each.
@@ -369,6 +381,7 @@ fn nfs_binding_limits_are_served() {
     assert_eq!(call.message_len(), 96 + 16 * 65_536);
 }
 
+// Shows S8.2.2-01, S8.2.2.3-01.
 #[test]
 fn protected_arguments_never_leave_the_message() {
     let credential = |procedure, service| {
@@ -412,6 +425,7 @@ fn chunk_may_begin_where_the_rpc_header_ends() {
     );
 }
 
+// Shows P-09.
 #[test]
 fn invalidated_handle_is_one_of_the_call() {
     let write = [segment(1, 100)];

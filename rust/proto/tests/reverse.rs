@@ -23,6 +23,7 @@ fn plain(direction: u32, length: usize) -> Vec<u8> {
     message
 }
 
+// Shows B-10, N-14.
 #[test]
 fn header_is_twenty_eight_bytes() {
     let header = Header {
@@ -41,6 +42,7 @@ fn header_is_twenty_eight_bytes() {
     assert_eq!(none.emit(&mut out), Err(Misuse::ZeroCredits));
 }
 
+// Shows S2.2.2-01, B-11.
 #[test]
 fn client_tells_calls_by_a_direction_word_that_is_there() {
     for length in 28..52 {
@@ -57,6 +59,7 @@ fn client_tells_calls_by_a_direction_word_that_is_there() {
     assert_eq!(reply::parse(&plain(2, 68)), Err(Discard::Direction(2)));
 }
 
+// Shows B-10.
 #[test]
 fn client_refuses_nothing_and_follows_no_chunks_of_a_call() {
     let calls = [
@@ -71,6 +74,7 @@ fn client_refuses_nothing_and_follows_no_chunks_of_a_call() {
     }
 }
 
+// Shows B-12.
 #[test]
 fn server_tells_replies_by_a_direction_word_that_is_there() {
     // Too short to have the word: a Call without a payload.
@@ -113,6 +117,7 @@ fn long_message_has_no_direction() {
     assert_eq!(serve(&message, &POLICY), err_chunk());
 }
 
+// Shows B-09.
 #[test]
 fn server_takes_errors_only_if_it_has_called() {
     for (rest, kind) in [

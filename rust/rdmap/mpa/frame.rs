@@ -243,6 +243,7 @@ impl Gather<'_> {
 mod tests {
     use super::*;
 
+    // Shows D-12, M-5.
     #[test]
     fn mulpdu_is_what_fits() {
         assert_eq!(mulpdu(1448, false), 1442);
@@ -254,6 +255,7 @@ mod tests {
         assert_eq!(mulpdu(u32::MAX, true), MAX_MULPDU);
     }
 
+    // Shows M-1.
     #[test]
     fn fpdu_is_a_multiple_of_four() {
         for ulpdu_len in 0..=u16::MAX {
@@ -264,12 +266,14 @@ mod tests {
         }
     }
 
+    // Shows M-5.
     #[test]
     fn full_segment_has_no_room_left() {
         let layout = Layout::new(1442, Position::NO_MARKERS);
         assert_eq!(layout.wire_len(), 1448);
     }
 
+    // Shows M-1.
     #[test]
     fn empty_ulpdu_has_eight_octets() {
         let layout = Layout::new(0, Position::NO_MARKERS);

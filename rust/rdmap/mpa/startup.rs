@@ -432,6 +432,7 @@ mod tests {
         (there, here)
     }
 
+    // Shows E6581-4, M-9.
     #[test]
     fn both_ends_agree() {
         for enhanced in [true, false] {
@@ -476,6 +477,7 @@ mod tests {
         assert!(!there.send_markers && !here.receive_markers);
     }
 
+    // Shows M-11.
     #[test]
     fn reply_must_match_the_request() {
         let initiator = Initiator::new(OFFER);
@@ -536,6 +538,7 @@ mod tests {
 
     /// Without the negotiation the same Reads would not be asked for, and the connection would be
     /// accepted.
+    // Shows E6581-1.
     #[test]
     fn refusal_of_enhanced_reads_says_what_there_would_be() {
         let greedy = |enhanced| Offer {
@@ -564,6 +567,7 @@ mod tests {
         assert_eq!(initiator.reply(&reply), Ok(Outcome::Rejected(b"no")));
     }
 
+    // Shows M-11.
     #[test]
     fn revision_1_is_answered_in_kind() {
         let old = Offer {
@@ -584,6 +588,7 @@ mod tests {
 
     /// S, revision 2, four octets in front of the private data; and the message that opens the
     /// passive side.
+    // Shows M-11.
     #[test]
     fn ready_to_receive_message_is_chosen_on_the_wire() {
         for (offered, chosen) in [
@@ -612,6 +617,7 @@ mod tests {
         assert_eq!(responder.accept(&[]), refusal);
     }
 
+    // Shows M-8.
     #[test]
     fn private_data_has_an_end() {
         let initiator = Initiator::new(OFFER);

@@ -206,6 +206,7 @@ impl<'a> Control<'a> {
 mod tests {
     use super::*;
 
+    // Shows S4-2.
     #[test]
     fn segment_stands_behind_its_number() {
         let chunk = Chunk::parse(PPID_SEGMENT, true, &[0x12, 0x34, 0x41, 0x43]);
@@ -219,6 +220,7 @@ mod tests {
         );
     }
 
+    // Shows S5.2.3-1.
     #[test]
     fn every_control_message_comes_back() {
         let enhanced = Some(Enhanced::default());
@@ -244,6 +246,7 @@ mod tests {
         }
     }
 
+    // Shows S5.2.3-3.
     #[test]
     fn terminate_is_bare() {
         let mut out = [0; 8];
@@ -259,6 +262,7 @@ mod tests {
         assert_eq!(parsed.body, Body::Control(terminate));
     }
 
+    // Shows S4-1, S4-2, S5.2-1, S5.2.3-2.
     #[test]
     fn illegal_chunks_are_told_apart() {
         let parse = |ppid, payload: &[u8]| Chunk::parse(ppid, true, payload).err();
@@ -281,6 +285,7 @@ mod tests {
         assert_eq!(ordered, Err(Illegal::Ordered));
     }
 
+    // Shows S9-1, S9-3, D-12.
     #[test]
     fn segments_leave_room_and_have_a_floor() {
         assert_eq!(mulpdu(1452), 1434);

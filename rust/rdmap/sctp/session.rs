@@ -14,6 +14,7 @@
 //!
 //! There are the sequences of the RFC and no others (section 6.5): no consumer asks for one, and
 //! none needs one.
+// Argues for S6.5-1, S6.5-2.
 //!
 //! The RFC has no sequence for a local end between the Initiate and its answer. This end then waits
 //! for the answer and terminates; if none comes it drops the association.

@@ -186,6 +186,7 @@ mod tests {
         RxWindow::new(Box::new([!0; WORDS]))
     }
 
+    // Shows S6-1.
     #[test]
     fn gap_is_waited_for() {
         let mut window = window();
@@ -198,6 +199,7 @@ mod tests {
         assert_eq!(window.in_order_upto(), 4);
     }
 
+    // Shows S6-1.
     #[test]
     fn number_is_good_once() {
         let mut window = window();
@@ -208,6 +210,7 @@ mod tests {
         assert_eq!(window.pass(1), Err(Invalid::Repeated));
     }
 
+    // Shows S10-4.
     #[test]
     fn farthest_number_is_inside() {
         let mut window = window();
@@ -244,6 +247,7 @@ mod tests {
     }
 
     /// The memory still has the bits of the previous session.
+    // Shows S6.1-1.
     #[test]
     fn numbers_of_a_session_begin_with_0() {
         let mut bits = Box::new([0; WORDS]);
@@ -290,6 +294,7 @@ mod tests {
         assert!(tx_window.is_dry());
     }
 
+    // Shows S5.2.1-1, S10-3.
     #[test]
     fn sender_stops_before_the_numbers_are_ambiguous() {
         let mut tx_window = TxWindow::new();

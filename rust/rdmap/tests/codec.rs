@@ -83,6 +83,7 @@ fn read_request() -> impl Strategy<Value = ReadRequest> {
 proptest! {
     #![proptest_config(crate::seeds_beside_tests())]
 
+    // Shows P3.1-2, P3.1-6, P4.1-1, P4.1-2, P4.1-3, P4.1-5, P4.2-1, P5.3-10.
     #[test]
     fn header_comes_back(header in header(), payload in vec(any::<u8>(), 0..40)) {
         let mut segment = header.emit().as_slice().to_vec();
@@ -91,6 +92,7 @@ proptest! {
         prop_assert_eq!(Header::parse(&segment), Ok((header, &payload[..])));
     }
 
+    // Shows P4.1-7, D-1.
     #[test]
     fn reserved_bits_are_ignored(header in header(), ddp in 0..16_u8, rdmap in 0..4_u8) {
         let mut segment = header.emit().as_slice().to_vec();
@@ -99,6 +101,7 @@ proptest! {
         prop_assert_eq!(Header::parse(&segment), Ok((header, &[][..])));
     }
 
+    // Shows P4.1-8.
     #[test]
     fn invalidate_stag_is_ignored_where_it_means_nothing(stag in any::<u32>(), code in prop_oneof![Just(1_u8), Just(3), Just(5), Just(7)]) {
         let queue = match code { 1 => 1, 7 => 2, _ => 0 };
@@ -113,6 +116,7 @@ proptest! {
         prop_assert_eq!(&sent.as_slice()[2..6], &[0; 4]);
     }
 
+    // Shows P7.2-1, P7.2-6.
     #[test]
     fn any_segment_parses_or_has_a_code(segment in vec(any::<u8>(), 0..64)) {
         match Header::parse(&segment) {
@@ -129,6 +133,7 @@ proptest! {
         }
     }
 
+    // Shows P4.4-1, P4.4-4, P4.4-5, P5.2.1-7.
     #[test]
     fn read_request_comes_back(request in read_request(), cut in 0..ReadRequest::LEN) {
         let octets = request.emit();
@@ -148,6 +153,7 @@ proptest! {
         }
     }
 
+    // Shows P5.2.1-10, P7.2-7c, P7.2-7d, P7.2-7e, P8.1.1-3.
     #[test]
     fn access_is_what_arithmetic_without_end_allows(
         base in prop_oneof![any::<u64>(), u64::MAX - 99..=u64::MAX, 0..100_u64],
@@ -176,6 +182,7 @@ proptest! {
         prop_assert_eq!(again.as_slice(), octets);
     }
 
+    // Shows S5.2.3-2, S5.2.3-3.
     #[test]
     fn any_chunk_is_read_within_its_octets(ppid in 15..19_u32, payload in vec(any::<u8>(), 0..600)) {
         let Ok(chunk) = Chunk::parse(ppid, true, &payload) else {
@@ -207,6 +214,7 @@ fn with(changes: &[(usize, u8)]) -> [u8; 18] {
     octets
 }
 
+// Shows P4.1-6, P7.2-1, P7.2-3, D-1, D-9.
 #[test]
 fn wrong_versions_are_named_by_layer() {
     assert_eq!(refused(with(&[(0, 0x40)])), Code::new(1, 2, 6));
@@ -217,6 +225,7 @@ fn wrong_versions_are_named_by_layer() {
     assert_eq!(refused(with(&[(1, 0x83)])), Code::new(0, 2, 5));
 }
 
+// Shows P4.1-3, P4.1-4, P7.2-2, P7.2-6.
 #[test]
 fn opcode_must_fit_model_and_queue() {
     for code in 8..16 {
@@ -235,6 +244,7 @@ fn opcode_must_fit_model_and_queue() {
     assert_eq!(refused(with(&[(1, 0x41)])), Code::new(0, 2, 6));
 }
 
+// Shows P3.1-2, P7.2-6.
 #[test]
 fn there_are_three_queues() {
     for queue in [3, 4, 0xff] {
@@ -265,6 +275,7 @@ fn segment_shorter_than_its_header_is_refused() {
     assert!(Header::parse(&tagged[..14]).is_ok());
 }
 
+// Shows P4.8-2.
 #[test]
 fn codes_are_those_of_the_registries() {
     let table = [
@@ -304,6 +315,7 @@ fn codes_are_those_of_the_registries() {
 
 /// RFC 5040, section 4.8: behind the control word there may be the length of a segment (M), its DDP
 /// header (D) and that of a Read Request (R).
+// Shows P4.8-5, P4.8-6, P4.8-7.
 #[test]
 fn terminate_is_read_as_its_bits_say() {
     let mut payload = vec![0x11, 0x02, 0, 0, 0, 46];
@@ -338,6 +350,7 @@ fn terminate_is_read_as_its_bits_say() {
 }
 
 /// RFC 6581, section 9: 14 bits, of which the highest number says that nothing is negotiated.
+// Shows E6581-2.
 #[test]
 fn no_number_of_reads_says_that_it_is_not_negotiated() {
     for (reads, octets) in [
@@ -360,6 +373,7 @@ fn no_number_of_reads_says_that_it_is_not_negotiated() {
 }
 
 /// RFC 5043, section 5.2.3.
+// Shows S5.2.3-2.
 #[test]
 fn control_message_has_512_octets_of_private_data_at_most() {
     let emit = |length, enhanced: Option<Enhanced>| {
@@ -379,6 +393,7 @@ fn control_message_has_512_octets_of_private_data_at_most() {
     assert_eq!(emit(509, enhanced), Err(Misuse::PrivateData));
 }
 
+// Shows S5.2-1, S12-1.
 #[test]
 fn segments_and_control_messages_have_their_identifiers() {
     assert_eq!((PPID_SEGMENT, PPID_CONTROL), (16, 17));

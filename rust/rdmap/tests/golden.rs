@@ -42,12 +42,14 @@ fn fpdu(msn: u32, length: usize, at: Position) -> Vec<u8> {
     out
 }
 
+// Shows GV-01.
 #[test]
 fn gv01_crc32c_of_the_digits() {
     assert_eq!(Crc::new().update(b"123456789").value(), 0xe306_9283);
 }
 
 /// RFC 5044, figure 5.
+// Shows GV-02, M-2.
 #[test]
 fn gv02_first_fpdu_of_a_stream_with_markers() {
     let out = fpdu(1, 24, Position::START);
@@ -59,6 +61,7 @@ fn gv02_first_fpdu_of_a_stream_with_markers() {
 }
 
 /// RFC 5044, figure 6.
+// Shows GV-03, M-2, M-4.
 #[test]
 fn gv03_fpdu_with_a_marker_inside() {
     let out = fpdu(2, 24, Position::behind_start(0x1ec));
@@ -70,6 +73,7 @@ fn gv03_fpdu_with_a_marker_inside() {
     assert_eq!(out, expected);
 }
 
+// Shows GV-04, P4.1-1, P5.2.1-1.
 #[test]
 fn gv04_read_request_begins_with_41_41() {
     let header = Header {
@@ -86,6 +90,7 @@ fn gv04_read_request_begins_with_41_41() {
 }
 
 /// A Send of 16 octets, as Wireshark's wiki shows it.
+// Shows GV-07, P5.3-1.
 #[test]
 fn gv07_send_of_sixteen_octets() {
     let mut segment = vec![0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0];
@@ -95,6 +100,7 @@ fn gv07_send_of_sixteen_octets() {
 }
 
 /// The Request of the in-tree siw, captured.
+// Shows GV-08, M-11.
 #[test]
 fn gv08_request_of_siw() {
     let mut request = b"MPA ID Req Frame".to_vec();

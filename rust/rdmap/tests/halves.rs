@@ -81,6 +81,7 @@ impl Stream {
 }
 
 /// The peer has the last segment, and the sending context is not back from the LLP.
+// Shows P5.2.1-2.
 #[test]
 fn peer_may_ask_again_as_soon_as_it_has_the_response() {
     let mut stream = Stream::new();
@@ -97,6 +98,7 @@ fn peer_may_ask_again_as_soon_as_it_has_the_response() {
 }
 
 /// The last segment is offered, the LLP does not take it, and the peer did not wait for it.
+// Shows P5.2.1-2.
 #[test]
 fn peer_that_does_not_wait_for_the_response_has_one_request_more_for_a_moment() {
     let mut stream = Stream::new();

@@ -100,6 +100,7 @@ fn ulpdus() -> impl Strategy<Value = Vec<Vec<u8>>> {
 proptest! {
     #![proptest_config(crate::seeds_beside_tests())]
 
+    // Shows D-12, M-4, M-6.
     #[test]
     fn any_split_of_the_stream_gives_the_same_fpdus(
         ulpdus in ulpdus(), pieces in vec(1..900_usize, 1..20), markers: bool, crc: bool,
@@ -109,6 +110,7 @@ proptest! {
         prop_assert_eq!(received(&stream, &pieces, markers, crc), Ok(ulpdus));
     }
 
+    // Shows M-4.
     #[test]
     fn markers_stand_at_every_512th_octet(ulpdus in ulpdus()) {
         let stream = stream_of(&ulpdus, true, true);
@@ -133,6 +135,7 @@ proptest! {
         }
     }
 
+    // Shows D-12, M-2.
     #[test]
     fn any_flipped_bit_is_noticed(ulpdu in vec(any::<u8>(), 0..700), markers: bool, bit: Index) {
         let at = start(markers);
@@ -158,6 +161,7 @@ proptest! {
         }
     }
 
+    // Shows M-8, M-13.
     #[test]
     fn any_part_of_a_startup_frame_is_waited_for(flags: u8, revision in 1..3_u8, private_data in vec(any::<u8>(), 4..513), cut: Index) {
         let mut octets = b"MPA ID Rep Frame".to_vec();
@@ -187,6 +191,7 @@ proptest! {
         }
     }
 
+    // Shows S5.2.1-1, S6-1, S10-4, D-12.
     #[test]
     fn window_keeps_account_like_a_set(start in 0..70_000_u64, jumps in vec((0..6_u64, any::<u16>(), any::<bool>()), 0..200)) {
         let mut window = RxWindow::new(Box::new([0; WORDS]));
@@ -219,6 +224,7 @@ proptest! {
         }
     }
 
+    // Shows S6.1-2, S6.1-3, S6.6-1, S6.6-2.
     #[test]
     fn session_keeps_its_promises(active: bool, events in vec(event(), 0..40)) {
         let mut session = Session::new();
@@ -276,6 +282,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
+// Shows M-8.
 #[test]
 fn wrong_startup_frames_are_refused_at_once() {
     let request = |flags, revision, length: u16| {
@@ -308,6 +315,7 @@ fn private_data_of_revision_2_is_whole_without_s() {
 
 /// RFC 6581, section 9.1: a responder takes as many Reads as the initiator wants to send, or
 /// refuses; an initiator raises its IRD to what the responder sends.
+// Shows E6581-2, E6581-3.
 #[test]
 fn either_end_takes_more_reads_than_it_offered_up_to_its_limit() {
     let offer = Offer {
@@ -346,6 +354,7 @@ fn either_end_takes_more_reads_than_it_offered_up_to_its_limit() {
 
 /// MPA reports a wrong CRC: the stream fails, and the peer receives a Terminate before TCP is
 /// closed.
+// Shows M-12.
 #[test]
 fn nothing_behind_a_wrong_crc_is_delivered_and_the_peer_is_told() {
     let ulpdus = [1, 2, 3].map(|msn| send(msn, 0, true, &[7; 20]));

@@ -30,6 +30,9 @@ fn iwpeer(arguments: &[&str]) -> (bool, String) {
     )
 }
 
+// Shows P4.1-1, P4.1-2, P4.1-3, P4.1-4, P4.1-5, P4.1-6, P4.1-7, P4.1-8, P4.2-1, P4.4-1, P4.4-5,
+// P4.8-1, P4.8-2, P4.8-4, P4.8-5, P4.8-6, P4.8-7, S5.2-1, S5.2.3-1, S5.2.3-2, S5.2.3-3, D-1, M-1,
+// M-2, M-4, M-8.
 #[test]
 fn vectors_of_iwpeer_decode_to_their_fields() {
     let (success, lines) = iwpeer(&["vectors"]);
@@ -63,6 +66,9 @@ fn vectors_of_iwpeer_decode_to_their_fields() {
     }
 }
 
+// Shows P4.1-1, P4.1-2, P4.1-3, P4.1-4, P4.1-5, P4.1-6, P4.1-7, P4.1-8, P4.2-1, P4.4-1, P4.4-5,
+// P4.8-1, P4.8-2, P4.8-4, P4.8-5, P4.8-6, P4.8-7, S5.2-1, S5.2.3-1, S5.2.3-2, S5.2.3-3, D-1, M-1,
+// M-2, M-4, M-8.
 #[test]
 fn iwpeer_decodes_what_this_crate_encodes() {
     let vectors = encode::vectors();

@@ -55,11 +55,13 @@ fn are_found<L: Llp>() {
     assert!((1..=300).all(|seed| !is_found::<L>(seed, None)));
 }
 
+// Shows P8.1.1-6.
 #[test]
 fn planted_bugs_are_found_over_a_layer_that_keeps_the_order() {
     are_found::<InOrder>();
 }
 
+// Shows P8.1.1-6.
 #[test]
 fn planted_bugs_are_found_over_a_layer_that_reorders() {
     are_found::<RxWindow<Box<Bits>>>();

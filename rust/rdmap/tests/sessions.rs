@@ -238,6 +238,7 @@ fn run(choices: &mut impl Choices) -> (Vec<Indication>, u64) {
     )
 }
 
+// Shows S6-1, S6.1-2, S6.2-1, S6.3-1, S6.6-1, S6.6-2, S6.6-3.
 #[test]
 fn thousands_of_sessions_come_to_their_end() {
     let (mut indications, mut segments) = (Vec::new(), 0);

@@ -56,12 +56,20 @@ fn come_to_their_end<L: Llp>() -> model::Summary {
     total
 }
 
+// Shows P3.1-3, P4.4-2, P4.4-3, P5.1-5, P5.1-6, P5.1-8, P5.2-1, P5.2.1-3, P5.2.1-5, P5.2.1-6,
+// P5.2.1-8, P5.2.1-9, P5.2.1-12, P5.2.2-2, P5.2.2-3, P5.2.2-5, P5.3-3, P5.3-5, P5.3-8, P5.3-9,
+// P5.5-2, P5.5-7, P5.5-8, P5.5-10, P5.5-11, P5.5-12, P5.5-13, P5.5-16, P5.5-17, P5.5-18, P6.1-4,
+// P8.1.1-6, D-4, D-6, D-11.
 #[test]
 fn streams_over_a_layer_that_keeps_the_order() {
     let total = come_to_their_end::<InOrder>();
     assert_eq!(total.overtaken, 0);
 }
 
+// Shows P3.1-3, P3.1-9, P4.4-2, P4.4-3, P5.1-5, P5.1-6, P5.1-8, P5.2-1, P5.2.1-3, P5.2.1-5,
+// P5.2.1-6, P5.2.1-8, P5.2.1-9, P5.2.1-12, P5.2.2-2, P5.2.2-3, P5.2.2-5, P5.3-3, P5.3-5, P5.3-8,
+// P5.3-9, P5.5-2, P5.5-3, P5.5-7, P5.5-8, P5.5-9, P5.5-10, P5.5-11, P5.5-12, P5.5-13, P5.5-14,
+// P5.5-15, P5.5-16, P5.5-17, P5.5-18, P6.1-4, P8.1.1-6, S10-2, D-4, D-6, D-7, D-11.
 #[test]
 fn streams_over_a_layer_that_reorders() {
     let total = come_to_their_end::<RxWindow<Box<Bits>>>();
@@ -81,11 +89,16 @@ fn violations_are_reported<L: Llp>() {
     assert!(flushed > 100);
 }
 
+// Shows P3.1-7, P3.2-3, P3.2-4, P3.2-5, P5.1-3, P5.2.1-4, P5.3-4, P5.3-11, P5.3-12, P5.4-2, P5.4-3,
+// P5.4-5, P5.4-6, P5.4-7, P6.2-1, P6.2-2, P7-1, P7.1-3, P8.1.1-1, P8.1.1-2, P8.1.1-7, D-10.
 #[test]
 fn violations_are_reported_over_an_llp_that_keeps_the_order() {
     violations_are_reported::<InOrder>();
 }
 
+// Shows P3.1-7, P3.2-3, P3.2-4, P3.2-5, P5.1-3, P5.2.1-4, P5.3-4, P5.3-11, P5.3-12, P5.4-2, P5.4-3,
+// P5.4-5, P5.4-6, P5.4-7, P6.2-1, P6.2-2, P7-1, P7.1-3, P8.1.1-1, P8.1.1-2, P8.1.1-7, S6-3,
+// S11.3-3, D-10.
 #[test]
 fn violations_are_reported_over_an_llp_that_reorders() {
     violations_are_reported::<RxWindow<Box<Bits>>>();

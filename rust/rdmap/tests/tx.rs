@@ -193,6 +193,7 @@ fn opcodes(seen: &[Seen]) -> Vec<u8> {
 }
 
 /// A capture with an MTU of 1500 and TCP time stamps.
+// Shows GV-05, P4.4-3, P5.2.2-1, P5.2.2-7, D-3.
 #[test]
 fn gv05_read_response_of_1500_octets() {
     let mulpdu = frame::mulpdu(1448, false);
@@ -212,6 +213,7 @@ fn gv05_read_response_of_1500_octets() {
 }
 
 /// RFC 5041, section 5.2.
+// Shows GV-06, P3.1-4, P5.1-1, P5.1-7, D-2.
 #[test]
 fn gv06_two_kib_in_segments_of_1500() {
     let mut tx = tx_half(1);
@@ -227,6 +229,7 @@ fn gv06_two_kib_in_segments_of_1500() {
     assert_eq!(offsets(&seen), expected);
 }
 
+// Shows P5.1-8, P5.2.1-8, P5.2.1-12, P5.3-9, D-5.
 #[test]
 fn message_of_no_octets_is_one_segment() {
     let mut tx = tx_half(1);
@@ -239,6 +242,7 @@ fn message_of_no_octets_is_one_segment() {
     assert!(seen.iter().all(|seen| seen.octets == 0 && seen.header.last));
 }
 
+// Shows P3.1-3, D-3.
 #[test]
 fn each_queue_counts_its_messages() {
     let mut tx = tx_half(4);
@@ -260,6 +264,7 @@ fn each_queue_counts_its_messages() {
 proptest! {
     #![proptest_config(crate::seeds_beside_tests())]
 
+    // Shows P3.1-4, P4.4-4, P5.1-4, D-2, D-4, D-6, D-12.
     #[test]
     fn segments_cover_a_message_once_whatever_the_size_does(
         length in 0..5000_u32, offset: u64, sizes in vec((128..1500_u32, any::<bool>()), 1..8), tagged: bool,
@@ -291,6 +296,7 @@ proptest! {
     }
 }
 
+// Shows P6.1-3, P6.1-4, P8.1.1-11.
 #[test]
 fn reads_wait_for_ord_and_hold_up_what_follows() {
     let mut tx = tx_half(2);
@@ -332,6 +338,7 @@ fn reads_whose_sinks_overlap_wait_for_each_other_where_segments_do_not_keep_thei
     }
 }
 
+// Shows P5.5-10.
 #[test]
 fn fence_waits_for_all_reads() {
     let mut tx = tx_half(4);
@@ -345,6 +352,7 @@ fn fence_waits_for_all_reads() {
     assert_eq!(opcodes(&drain(&mut tx, 128)), [3, 0]);
 }
 
+// Shows P5.5-13.
 #[test]
 fn completions_keep_the_order_of_posting() {
     let mut tx = tx_half(4);
@@ -370,6 +378,7 @@ fn completions_keep_the_order_of_posting() {
     assert_eq!(tx.complete(), None);
 }
 
+// Shows P5.5-12.
 #[test]
 fn send_is_complete_when_its_last_segment_is_taken() {
     let mut tx = tx_half(1);
@@ -431,6 +440,7 @@ fn responses_are_owed_until_they_are_committed_or_cannot_be() {
     assert!(!tx.owes_responses());
 }
 
+// Shows P5.2.1-6, P5.2.2-5, P5.5-18.
 #[test]
 fn responses_keep_the_order_of_the_requests() {
     let mut tx = tx_half(1);

@@ -5,6 +5,7 @@
 //!
 //! Each end offers its own when the association is set up, and SCTP sends to another address of the
 //! peer when one does not answer.
+// Argues for S7.2-3.
 
 use crate::socket::Socket;
 use core::net::IpAddr;

@@ -61,6 +61,7 @@ use kernel::{
 
 /// The tests. The name of each is what it claims.
 pub const TESTS: &[(&str, Test)] = &[
+    // Shows S3.3.1-18.
     (
         "a call without a reply ends the connection",
         call_without_a_reply_ends_the_connection,

@@ -43,6 +43,7 @@ fn opened() -> Session {
     session
 }
 
+// Shows S6.6-2.
 #[test]
 fn active_side_sends_only_behind_the_accept() {
     let mut session = active();
@@ -54,6 +55,7 @@ fn active_side_sends_only_behind_the_accept() {
     assert!(session.may_send());
 }
 
+// Shows S6.1-3.
 #[test]
 fn segment_in_place_of_the_answer_ends_it() {
     let mut session = active();
@@ -63,6 +65,7 @@ fn segment_in_place_of_the_answer_ends_it() {
     assert!(!action.place);
 }
 
+// Shows E6581-4.
 #[test]
 fn answer_is_of_the_kind_of_the_initiate() {
     let mut session = active();
@@ -85,6 +88,7 @@ fn refusals_are_told_apart() {
     assert_eq!(indication(Function::Initiate), Some(Indication::Refused));
 }
 
+// Shows S6.6-3.
 #[test]
 fn stream_is_free_again_when_nothing_is_on_its_way() {
     let mut session = active();
@@ -94,6 +98,7 @@ fn stream_is_free_again_when_nothing_is_on_its_way() {
     assert_eq!(session.state(), State::Free);
 }
 
+// Shows S5.2.3-5.
 #[test]
 fn initiate_beyond_the_limit_is_terminated() {
     let mut session = Session::new();
@@ -145,6 +150,7 @@ fn peer_that_never_ends_costs_the_association() {
     assert_eq!(session.state(), State::Free);
 }
 
+// Shows S6.1-3.
 #[test]
 fn segment_before_the_accept_is_illegal() {
     let mut session = passive();
@@ -153,6 +159,7 @@ fn segment_before_the_accept_is_illegal() {
     assert!(!action.place);
 }
 
+// Shows S6.6-1.
 #[test]
 fn terminate_does_not_overtake_the_accept() {
     let mut session = passive();
@@ -169,6 +176,7 @@ fn terminate_does_not_overtake_the_accept() {
     assert_eq!(session.on(Event::SenderDry).send, None);
 }
 
+// Shows S6.6-1.
 #[test]
 fn peers_terminate_does_not_prove_that_it_has_the_accept() {
     let mut session = passive();
@@ -191,6 +199,7 @@ fn confirmed_accept_lets_the_terminate_go_at_once() {
     assert_eq!(action.send, Some(Function::Terminate));
 }
 
+// Shows S6.6-1.
 #[test]
 fn given_up_initiate_waits_for_its_answer() {
     let mut session = active();
@@ -217,6 +226,7 @@ fn initiate_without_an_answer_costs_the_association() {
     assert_eq!(action.send, None);
 }
 
+// Shows S6.1-2, D-12.
 #[test]
 fn peers_terminate_waits_for_the_chunks_before_it() {
     let mut session = opened();
@@ -245,6 +255,7 @@ fn terminate_that_overtakes_the_accept_waits_for_it() {
     assert_eq!(action.send, Some(Function::Terminate));
 }
 
+// Shows D-11.
 #[test]
 fn nothing_comes_behind_the_terminate() {
     let mut session = opened();
@@ -257,6 +268,7 @@ fn nothing_comes_behind_the_terminate() {
     assert_eq!(action.send, Some(Function::Terminate));
 }
 
+// Shows S6.1-3.
 #[test]
 fn second_answer_ends_an_open_session() {
     for function in [Function::Initiate, Function::Accept, Function::Reject] {
@@ -270,6 +282,7 @@ fn second_answer_ends_an_open_session() {
     assert!(!session.on(Event::Segment { seq: 1 }).place);
 }
 
+// Shows D-11.
 #[test]
 fn peer_may_go_on_until_its_own_terminate() {
     let mut session = opened();
@@ -359,6 +372,7 @@ fn failed_session_does_not_wait_for_missing_chunks() {
 }
 
 /// Each session of the association is told. There is nobody to send anything to.
+// Shows S11.3-1, S11.3-2.
 #[test]
 fn lost_association_is_told_to_each_of_its_sessions_and_nothing_is_sent() {
     let mut closing = opened();
@@ -393,6 +407,7 @@ fn lost_association_is_told_to_each_of_its_sessions_and_nothing_is_sent() {
 }
 
 /// A stream that fails says so on its own stream, and the association stays for its siblings.
+// Shows P7-2, S11.3-3, D-12.
 #[test]
 fn failed_stream_is_blocked_and_its_siblings_go_on() {
     let (mut failed, mut sibling) = (opened(), opened());
@@ -406,6 +421,7 @@ fn failed_stream_is_blocked_and_its_siblings_go_on() {
 }
 
 /// Only chunks of RFC 5043 belong on a DDP stream.
+// Shows S4-1.
 #[test]
 fn chunk_of_another_protocol_ends_the_session() {
     for (ppid, unordered) in [(0, true), (18, true), (PPID_SEGMENT, false)] {
@@ -419,6 +435,7 @@ fn chunk_of_another_protocol_ends_the_session() {
 
 /// The numbers of a session begin with 0, whatever those of the previous session of the stream
 /// were.
+// Shows S6.1-1.
 #[test]
 fn next_session_of_a_stream_begins_with_number_0() {
     let mut session = active();

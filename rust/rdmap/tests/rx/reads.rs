@@ -35,6 +35,7 @@ use crate::rx::ByStag;
 use crate::rx::Ordered;
 use crate::rx::Queues;
 
+// Shows P5.2.1-2, P5.2.2-2, P6.1-2, P6.1-5, P8.1.1-11.
 #[test]
 fn read_requests_are_answered_up_to_ird() {
     let mut rx = ordered();
@@ -64,6 +65,7 @@ fn read_requests_are_answered_up_to_ird() {
     assert_eq!(refused(&twice), (1, 2, 3));
 }
 
+// Shows P4.2-1, P5.2.1-4.
 #[test]
 fn read_request_has_its_length() {
     let whole = request(1, read_of(9, 1));
@@ -76,6 +78,8 @@ fn read_request_has_its_length() {
     assert_eq!(refused(&[late]), (1, 2, 4));
 }
 
+// Shows P3.2-5, P5.2.1-4, P5.2.1-10, P5.2.1-11, P7.1-4, P7.2-7a, P7.2-7b, P7.2-7c, P7.2-7d,
+// P7.2-7e, P7.2-7f.
 #[test]
 fn read_source_is_checked_at_delivery() {
     for (stag, expected) in [(0, 0), (1, 3), (2, 4), (3, 1), (4, 2)] {
@@ -108,6 +112,7 @@ fn response_fails(length: u32, segment: Vec<u8>) -> (u8, u8, u8) {
     }
 }
 
+// Shows P5.2.2-4, P5.2.2-6, P7.1-3.
 #[test]
 fn response_lies_in_the_sink_of_its_read() {
     assert_eq!(refused(&[tagged(true, 50, 1000, true, &[1])]), (0, 2, 6));
@@ -137,6 +142,7 @@ fn response_lies_in_the_sink_of_its_read() {
     );
 }
 
+// Shows P5.2.2-5.
 #[test]
 fn responses_keep_the_order_of_the_requests_where_segments_do() {
     fn respond_to_second<O: Order>(
@@ -177,6 +183,7 @@ fn segment_behind_the_end_of_a_response_is_of_the_next() {
     assert_eq!(rx.deliver(&ByStag).map_err(code), Err((1, 1, 1)));
 }
 
+// Shows P5.2.2-4.
 #[test]
 fn sink_that_was_invalidated_is_not_written() {
     for (stag, expected) in [(0, 0), (1, 2), (3, 1)] {
@@ -195,6 +202,7 @@ fn sink_that_was_invalidated_is_not_written() {
     }
 }
 
+// Shows P5.2.2-3, P5.2.2-4, P5.2.2-6, P5.5-17.
 #[test]
 fn response_must_be_complete() {
     let mut rx = with_read(10);
@@ -264,6 +272,7 @@ fn read_that_is_offered_again_is_expected_once() {
     assert_eq!(rx.expect(3, range(0), false), Err(Misuse::Full));
 }
 
+// Shows P5.2.1-1.
 #[test]
 fn read_requests_are_in_queue_1() {
     let segment = request(1, read_of(9, 1));

@@ -21,6 +21,7 @@ use crate::rx::tagged;
 use crate::rx::terminate;
 use crate::rx::ByStag;
 
+// Shows P3.1-9, P5.5-3, P5.5-7, P5.5-9, P5.5-14, P5.5-15, S10-2, D-7.
 #[test]
 fn nothing_overtakes_in_delivery() {
     // As it was sent: Write, Send, Read Request, Terminate.
@@ -69,6 +70,7 @@ fn permutations(length: usize) -> Vec<Vec<usize>> {
     }
 }
 
+// Shows P3.1-5, P5.5-14, D-7.
 #[test]
 fn segments_of_one_message_come_in_any_order() {
     let segments = [
@@ -87,6 +89,7 @@ fn segments_of_one_message_come_in_any_order() {
     }
 }
 
+// Shows P7-2, D-10.
 #[test]
 fn what_came_before_a_fault_is_delivered() {
     let mut rx = reordered();
@@ -153,6 +156,7 @@ fn numbers_that_cannot_be_end_the_session() {
 }
 
 /// The peer sent a Send and two responses, the second one in two segments.
+// Shows P5.5-8.
 #[test]
 fn responses_are_delivered_in_order() {
     let range = |stag, length| Range {
@@ -190,6 +194,7 @@ fn responses_are_delivered_in_order() {
     }
 }
 
+// Shows P5.5-1.
 #[test]
 fn streams_do_not_wait_for_each_other() {
     let (mut one, mut other) = (reordered(), reordered());

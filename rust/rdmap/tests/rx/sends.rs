@@ -20,6 +20,7 @@ use crate::rx::undeliverable;
 use crate::rx::untagged;
 use crate::rx::ByStag;
 
+// Shows P3.1-7, P5.3-2, P5.3-4, P5.3-7, P7.1-5, P7.2-1, D-9, D-10.
 #[test]
 fn send_needs_a_receive_of_its_length() {
     assert_eq!(refused(&[send(3, 0, true, &[1])]), (1, 2, 2));
@@ -31,6 +32,7 @@ fn send_needs_a_receive_of_its_length() {
     assert_eq!(refused(&[send(1, u32::MAX, true, &[1, 2])]), (1, 2, 4));
 }
 
+// Shows P5.3-7.
 #[test]
 fn segments_of_a_send_do_not_run_over() {
     let first = send(1, 0, true, &[1; 10]);
@@ -50,6 +52,7 @@ fn segments_of_a_send_do_not_run_over() {
     );
 }
 
+// Shows D-7, D-9.
 #[test]
 fn used_up_message_number_is_out_of_range() {
     let mut rx = ordered();
@@ -61,6 +64,7 @@ fn used_up_message_number_is_out_of_range() {
     assert_eq!(code(fault), (1, 2, 3));
 }
 
+// Shows P3.1-5, P3.2-2, P5.3-2, D-8.
 #[test]
 fn every_send_uses_up_a_receive() {
     let mut rx = ordered();
@@ -86,6 +90,7 @@ fn every_send_uses_up_a_receive() {
     assert_eq!(deliver(&mut rx), None);
 }
 
+// Shows P5.3-7.
 #[test]
 fn message_that_is_not_whole_is_not_delivered() {
     let twice = [
@@ -105,6 +110,7 @@ fn message_that_is_not_whole_is_not_delivered() {
     assert_eq!(code(undeliverable(&overtaking)), (1, 2, 3));
 }
 
+// Shows P3.2-2, P5.3-11, P5.3-12, P7.2-4, P7.2-5.
 #[test]
 fn invalidation_happens_at_delivery_or_ends_the_stream() {
     let mut rx = ordered();
@@ -135,6 +141,7 @@ fn receive_of_a_send_that_fails_comes_back() {
     assert_eq!(rx.flush(), None);
 }
 
+// Shows P5.5-14.
 #[test]
 fn nothing_is_delivered_before_its_octets_are_placed() {
     let mut rx = ordered();
@@ -159,6 +166,7 @@ fn more_receives_can_be_posted_as_others_are_used() {
 }
 
 /// Octets 6 to 10 are the queue number.
+// Shows P5.3-1.
 #[test]
 fn sends_are_in_queue_0() {
     let segment = send(1, 0, true, &[1]);

@@ -33,6 +33,7 @@ use crate::rx::terminate;
 use crate::rx::untagged;
 use crate::rx::ByStag;
 
+// Shows P3.2-4, P5.1-2, P5.1-3, P5.1-8, P7.1-3, P8.1.1-1, P8.1.1-2, S6-3, D-5, D-9.
 #[test]
 fn writes_are_checked_and_never_delivered() {
     let mut rx = ordered();
@@ -53,6 +54,7 @@ fn writes_are_checked_and_never_delivered() {
     }
 }
 
+// Shows P5.4-2, P5.4-3.
 #[test]
 fn terminate_is_delivered_and_is_the_last() {
     let mut rx = ordered();
@@ -87,6 +89,7 @@ fn head_is_that_of_the_longest_terminate() {
     assert_eq!(told.read, Some(read));
 }
 
+// Shows P5.4-4.
 #[test]
 fn wrong_terminate_is_not_answered() {
     let wrong = [
@@ -165,6 +168,7 @@ fn first_fault_is_the_peers() {
     assert_eq!(fault.offending, None);
 }
 
+// Shows P6.1-1.
 #[test]
 fn what_is_no_rdma_message_ends_the_stream() {
     let mut other_version = send(1, 0, true, &[1]);
@@ -207,6 +211,7 @@ proptest! {
     #![proptest_config(crate::seeds_beside_tests())]
 
     /// The peer revokes access with a Send, or this end does.
+    // Shows P8.1.1-6.
     #[test]
     fn nothing_is_placed_where_access_was_revoked(
         offset in 0..1_u64 << 40, length in 1..500_usize, response: bool, remotely: bool, before in 0..3_usize,

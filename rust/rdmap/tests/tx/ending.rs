@@ -29,6 +29,7 @@ use rdmap::tx::Status;
 use rdmap::tx::TxHalf;
 use rdmap::tx::HEADER_LEN;
 
+// Shows P5.4-1, P5.4-5, P5.4-6, P7.1-5.
 #[test]
 fn terminate_is_the_last_and_the_first_fault_wins() {
     let mut tx = tx_half(1);
@@ -58,6 +59,7 @@ fn terminate_is_the_last_and_the_first_fault_wins() {
     assert_eq!(tx.complete(), flushed(2));
 }
 
+// Shows P5.4-7, P6.2-2.
 #[test]
 fn closed_stream_sends_nothing_and_flushes_all() {
     let mut tx = tx_half(2);
@@ -75,6 +77,7 @@ fn closed_stream_sends_nothing_and_flushes_all() {
     assert_eq!(ends, [Status::Success, Status::Flushed, Status::Flushed]);
 }
 
+// Shows P4.4-2, P4.8-8.
 #[test]
 fn response_that_fails_halfway_says_how_far_it_came() {
     let mut tx = tx_half(1);
@@ -103,6 +106,7 @@ fn response_that_fails_halfway_says_how_far_it_came() {
     );
 }
 
+// Shows P7.1-2.
 #[test]
 fn request_whose_memory_is_not_there_ends_the_stream() {
     let mut tx = tx_half(1);

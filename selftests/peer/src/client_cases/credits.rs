@@ -28,6 +28,7 @@ cases![ClientCase:
     killed_calls_with_all_credits_end_the_connection,
 ];
 
+// Shows S3.3.3-05, ADV-61.
 fn adv61_grant_of_a_dropped_reply_is_ignored() -> Outcome {
     let mut server = Server::new(kernel_client::look_up_names)?;
     server.grant = 1;
@@ -47,6 +48,7 @@ fn adv61_grant_of_a_dropped_reply_is_ignored() -> Outcome {
 }
 
 /// The client has resources for fewer calls at first, and gets more though no reply comes.
+// Shows S3.3.1-06.
 fn calls_without_a_reply_leave_the_other_credits() -> Outcome {
     use kernel_client::PART;
     use kernel_client::PARTS;
@@ -67,6 +69,7 @@ fn calls_without_a_reply_leave_the_other_credits() -> Outcome {
     server.has_connected(1)
 }
 
+// Shows S3.3.1-05, S3.3.1-06, S4.3.3-03, ADV-72.
 fn adv72_zero_and_maximum_grants() -> Outcome {
     for grant in [0, u32::MAX] {
         let mut server = Server::new(kernel_client::read)?;
@@ -83,6 +86,7 @@ fn adv72_zero_and_maximum_grants() -> Outcome {
     Ok(())
 }
 
+// Shows S3.3.3-03, S3.3.3-04.
 fn one_call_before_the_first_grant() -> Outcome {
     let mut server = Server::new(kernel_client::look_up_names)?;
     // Two of four that the client has to send.
@@ -96,6 +100,7 @@ fn one_call_before_the_first_grant() -> Outcome {
     server.has_connected(2)
 }
 
+// Shows S3.3.1-03, S3.3.1-10.
 fn grant_below_the_calls_in_flight() -> Outcome {
     let mut server = Server::new(kernel_client::look_up_names)?;
     server.grant = 3;
@@ -133,11 +138,13 @@ fn late_reply(call: &Call) -> Vec<u8> {
     call.inline_reply(&call.unused_lists(), &wire::reply(call.xid, &[]))
 }
 
+// Shows S3.3.1-03, S3.3.1-16.
 fn killed_calls_keep_their_credits() -> Outcome {
     late_replies_free_credits(late_reply)
 }
 
 /// As many as a connection survives.
+// Shows S3.3.1-16.
 fn malformed_replies_to_killed_calls_free_their_credits() -> Outcome {
     late_replies_free_credits(|call| call.message(9, &ChunkLists::default(), &[]))
 }
@@ -163,6 +170,7 @@ fn late_replies_free_credits(reply: impl Fn(&Call) -> Vec<u8>) -> Outcome {
     server.has_connected(1)
 }
 
+// Shows S8.1.4-06, SEC-17, SEC-30.
 fn sec17_late_reply_invalidates_memory_of_a_killed_call() -> Outcome {
     // The second: the memory of the first has got another handle since.
     let (mut server, [_, killed]) = two_killed_calls(8)?;
@@ -173,6 +181,7 @@ fn sec17_late_reply_invalidates_memory_of_a_killed_call() -> Outcome {
     server.has_connected(1)
 }
 
+// Shows S3.3.1-16, N-17.
 fn killed_calls_with_all_credits_end_the_connection() -> Outcome {
     let (mut server, _) = two_killed_calls(2)?;
     server.client_succeeds(&[])?;

@@ -23,6 +23,7 @@ cases![ClientCase:
     p10_remote_invalidation_with_agreement,
 ];
 
+// Shows SEC-14, ADV-82.
 fn adv82_invalidation_of_an_unknown_handle() -> Outcome {
     let (mut server, call) = pending_read()?;
     let handle = call.write_segment()?.handle ^ 0x0100_0000;
@@ -33,6 +34,7 @@ fn adv82_invalidation_of_an_unknown_handle() -> Outcome {
     expect_eq("more than one connection", server.connections > 1, true)
 }
 
+// Shows SEC-14, ADV-82.
 fn adv82_invalidation_of_another_rpc_s_handle() -> Outcome {
     let mut server = Server::new(kernel_client::read_twice)?;
     let replied = server.serve_until(procedure::READ)?;
@@ -45,6 +47,7 @@ fn adv82_invalidation_of_another_rpc_s_handle() -> Outcome {
     server.has_connected(2)
 }
 
+// Shows SEC-13, ADV-83.
 fn adv83_invalidation_by_a_malformed_reply() -> Outcome {
     let (mut server, call) = pending_read()?;
     let handle = call.write_segment()?.handle;
@@ -73,10 +76,12 @@ fn read_with_invalidation(private: &[u8]) -> Result<Server, String> {
     Ok(server)
 }
 
+// Shows SEC-15, P-10, ADV-84.
 fn adv84_invalidation_without_agreement() -> Outcome {
     read_with_invalidation(&[]).map(|_| ())
 }
 
+// Shows P-10, P-11.
 fn p10_remote_invalidation_with_agreement() -> Outcome {
     let server = read_with_invalidation(&[0xf6, 0xab, 0x0e, 0x18, 1, 1, 0, 0])?;
     server.has_connected(1)

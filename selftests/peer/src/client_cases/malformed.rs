@@ -44,6 +44,7 @@ fn with_xid_of(call: &Call, message: &[u8]) -> Vec<u8> {
     message
 }
 
+// Shows S3.3.1-17.
 fn amb02_too_many_malformed_messages() -> Outcome {
     let (mut server, call) = pending_read()?;
     for message in hostile_replies::replies(80).iter().take(TOLERATED + 1) {

@@ -58,18 +58,21 @@ fn pending_write(server: &mut Server) -> Result<(Call, Segment), String> {
     Ok((call, segment))
 }
 
+// Shows S8.1-01, SEC-02.
 fn sec02_write_chunk_cannot_be_read() -> Outcome {
     let (mut server, call) = pending_read()?;
     is_denied(&mut server, Verb::Read, call.write_segment()?, 64)?;
     server.client_succeeds(&nfs3::content())
 }
 
+// Shows S8.1-01, SEC-02.
 fn sec02_no_atomics() -> Outcome {
     let (mut server, call) = pending_read()?;
     is_denied(&mut server, Verb::FetchAndAdd, call.write_segment()?, 8)?;
     server.client_succeeds(&nfs3::content())
 }
 
+// Shows S2.3.2-05, S8.1-01, SEC-02.
 fn sec02_read_chunk_cannot_be_written() -> Outcome {
     let mut server = Server::new(kernel_client::write)?;
     let (_, segment) = pending_write(&mut server)?;
@@ -82,6 +85,7 @@ fn sec02_read_chunk_cannot_be_written() -> Outcome {
     server.client_succeeds(&[])
 }
 
+// Shows S8.1-01, S8.1.4-03, SEC-04.
 fn sec04_no_access_beyond_a_segment() -> Outcome {
     for before in [true, false] {
         let (mut server, call) = pending_read()?;
@@ -115,6 +119,8 @@ fn is_denied_after_reply(
     Ok(())
 }
 
+// Shows S4.4.1-01, S4.4.1-02, S8.1.2-02, S8.1.3-02, S8.1.3-03, SEC-06, SEC-08, SEC-09, P-10,
+// ADV-103.
 fn adv103_write_after_the_reply() -> Outcome {
     let (mut server, call) = pending_read()?;
     let segment = call.write_segment()?;
@@ -122,6 +128,7 @@ fn adv103_write_after_the_reply() -> Outcome {
     server.client_succeeds(&nfs3::content())
 }
 
+// Shows S3.4.5.1-03, S4.4.1-01, S4.4.1-02, S8.1.2-02, S8.1.3-02, SEC-06, SEC-08, SEC-09.
 fn sec08_no_read_after_the_reply() -> Outcome {
     let mut server = Server::new(kernel_client::write)?;
     let (call, segment) = pending_write(&mut server)?;
@@ -129,6 +136,7 @@ fn sec08_no_read_after_the_reply() -> Outcome {
     server.client_succeeds(&[])
 }
 
+// Shows S8.1.3-02, SEC-06, SEC-08, SEC-09, SEC-10.
 fn sec10_no_segment_outlives_the_reply() -> Outcome {
     let mut index = 0;
     loop {
@@ -153,6 +161,7 @@ fn two_transports() -> Result<[(Server, Call); 2], String> {
     Ok([first, second])
 }
 
+// Shows S8.1.1-01, SEC-03.
 fn sec03_handle_of_another_connection() -> Outcome {
     let [(mut first, call), (mut second, _)] = two_transports()?;
     is_denied(&mut second, Verb::Write, call.write_segment()?, 64)?;
@@ -162,6 +171,7 @@ fn sec03_handle_of_another_connection() -> Outcome {
     first.has_connected(1)
 }
 
+// Shows SEC-12.
 fn sec12_invalidation_of_another_connection_s_handle() -> Outcome {
     let [(mut first, call), (mut second, other)] = two_transports()?;
     let handle = call.write_segment()?.handle;
@@ -174,6 +184,7 @@ fn sec12_invalidation_of_another_connection_s_handle() -> Outcome {
     first.client_succeeds(&nfs3::content())
 }
 
+// Shows SEC-14.
 fn repeated_invalidation_of_another_s_handle_ends_its_rpc_alone() -> Outcome {
     let mut first = Server::new(kernel_client::read_in_vain_and_list)?;
     let mut call = first.serve_until(procedure::READ)?;
@@ -203,6 +214,7 @@ fn pending_readdir_of_process() -> Result<(Server, Segment), String> {
     Ok((server, call.reply_chunk()?[0]))
 }
 
+// Shows S4.4.1-03, S8.1.3-04, S8.1.4-05, SEC-16.
 fn sec16_memory_of_a_killed_call_is_invalidated() -> Outcome {
     let (mut server, segment) = pending_readdir_of_process()?;
     let local = server.local_region(&[0; 64])?;
@@ -212,6 +224,7 @@ fn sec16_memory_of_a_killed_call_is_invalidated() -> Outcome {
     server.client_succeeds(&nfs3::entry_names())
 }
 
+// Shows S8.1.4-06, SEC-17.
 fn sec17_killed_calls_keep_the_connection() -> Outcome {
     let (mut server, _) = pending_readdir_of_process()?;
     kernel_client::kill_list_process()?;
@@ -223,6 +236,7 @@ fn sec17_killed_calls_keep_the_connection() -> Outcome {
     server.has_connected(1)
 }
 
+// Shows S8.1.2-02, S8.1.3-01, SEC-05.
 fn sec05_handle_of_an_earlier_rpc() -> Outcome {
     let mut server = Server::new(kernel_client::read_and_list)?;
     let read = server.serve_until(procedure::READ)?;
@@ -239,6 +253,7 @@ fn sec05_handle_of_an_earlier_rpc() -> Outcome {
     server.client_succeeds(&nfs3::entry_names())
 }
 
+// Shows ADV-105.
 fn adv105_rdma_write_with_immediate() -> Outcome {
     let (mut server, call) = pending_read()?;
     let local = server.local_region(&[0x5A; 64])?;

@@ -74,6 +74,7 @@ fn drops_changed_chunk(change: fn(&mut Vec<Segment>)) -> Outcome {
     server.has_connected(1)
 }
 
+// Shows S4.5-04, SEC-25, ADV-48.
 fn adv48_write_chunk_longer_than_offered() -> Outcome {
     let (mut server, call) = pending_read()?;
     let mut chunk = call.lists.write[0].clone();
@@ -84,10 +85,12 @@ fn adv48_write_chunk_longer_than_offered() -> Outcome {
     server.client_succeeds(&nfs3::content())
 }
 
+// Shows S4.5-04, ADV-49.
 fn adv49_write_chunk_with_more_segments() -> Outcome {
     drops_changed_chunk(|chunk| chunk.push(chunk[0].with_length(0)))
 }
 
+// Shows ADV-49.
 fn adv49_missing_segments_are_unused() -> Outcome {
     let (mut server, call) = pending_readdir()?;
     let offered = call.reply_chunk()?;
@@ -100,11 +103,13 @@ fn adv49_missing_segments_are_unused() -> Outcome {
     server.has_connected(1)
 }
 
+// Shows S4.5-04, ADV-50.
 fn adv50_write_chunk_with_another_handle_or_offset() -> Outcome {
     drops_changed_chunk(|chunk| chunk[0].handle ^= 0x100)?;
     drops_changed_chunk(|chunk| chunk[0].offset += 4)
 }
 
+// Shows S4.5-04, ADV-51.
 fn adv51_write_chunk_that_was_not_offered() -> Outcome {
     let (mut server, call) = pending_read()?;
     let more = vec![call.write_segment()?.with_length(0)];
@@ -115,6 +120,7 @@ fn adv51_write_chunk_that_was_not_offered() -> Outcome {
     server.client_succeeds(&nfs3::content())
 }
 
+// Shows ADV-52.
 fn adv52_write_list_missing() -> Outcome {
     result_comes_inline(|_| ChunkLists::default())
 }
@@ -149,15 +155,18 @@ fn drops_reply_chunk(
     server.has_connected(1)
 }
 
+// Shows S4.3.3-05, ADV-55.
 fn adv55_inline_reply_that_used_the_reply_chunk() -> Outcome {
     drops_reply_chunk(RDMA_MSG, |chunk| Some(with_written_lengths(chunk, 24)))
 }
 
+// Shows S4.2.4-05, S4.2.4-06, ADV-56.
 fn adv56_long_reply_with_an_empty_reply_chunk() -> Outcome {
     drops_reply_chunk(RDMA_NOMSG, |chunk| Some(with_written_lengths(chunk, 0)))?;
     drops_reply_chunk(RDMA_NOMSG, |_| None)
 }
 
+// Shows S3.5.3-09, ADV-57.
 fn adv57_long_reply_without_padding() -> Outcome {
     let (mut server, call) = pending_readdir()?;
     let payload = [&call.reduced_reply().0[..], &[0xFF]].concat();
@@ -168,6 +177,7 @@ fn adv57_long_reply_without_padding() -> Outcome {
     server.has_connected(1)
 }
 
+// Shows ADV-58.
 fn adv58_long_reply_longer_than_offered() -> Outcome {
     drops_reply_chunk(RDMA_NOMSG, |chunk| {
         let mut chunk = chunk.to_vec();
@@ -176,12 +186,14 @@ fn adv58_long_reply_longer_than_offered() -> Outcome {
     })
 }
 
+// Shows S3.5.3-08.
 fn long_reply_by_the_reply_chunk() -> Outcome {
     let (mut server, call) = pending_readdir()?;
     server.reply(&call)?;
     server.client_succeeds(&nfs3::entry_names())
 }
 
+// Shows S2.2.2-03, SEC-30, ADV-62.
 fn adv62_duplicate_reply() -> Outcome {
     let (mut server, call) = pending_read()?;
     let reply = server.correct_reply(&call)?;
@@ -198,6 +210,7 @@ fn rdma_error(call: &Call, rest: &[u32]) -> Vec<u8> {
     message
 }
 
+// Shows S3.3.3-05, S4.5-09, N-05, ADV-67.
 fn adv67_err_chunk_ends_the_rpc() -> Outcome {
     let (mut server, call) = pending_read()?;
     server.send(&rdma_error(&call, &[2]))?;
@@ -209,6 +222,7 @@ fn adv67_err_chunk_ends_the_rpc() -> Outcome {
     server.has_connected(1)
 }
 
+// Shows S4.5-09, S4.5.1-03, ADV-71.
 fn adv71_err_vers_ends_the_rpc() -> Outcome {
     for versions in [[1, 1], [5, 2]] {
         let mut server = Server::new(kernel_client::idle)?;
@@ -234,10 +248,12 @@ fn payload_with_count(call: &Call, count: u32) -> Vec<u8> {
     payload
 }
 
+// Shows S6.1-09, ADV-75.
 fn adv75_inline_result_despite_a_write_chunk() -> Outcome {
     result_comes_inline(Call::unused_lists)
 }
 
+// Shows S4.5-04.
 fn repeated_violation_ends_its_rpc_alone() -> Outcome {
     let mut server = Server::new(kernel_client::read_in_vain_and_list)?;
     let mut xid = None;
@@ -275,6 +291,7 @@ fn reply_with_count(
     Ok(call.inline_reply(&lists, &payload_with_count(call, count as u32)))
 }
 
+// Shows S3.4.6.2-03, ADV-76.
 fn adv76_result_length_differs_from_its_write_chunk() -> Outcome {
     for difference in [-4, 4] {
         read_fails(|server, call| {
@@ -286,6 +303,7 @@ fn adv76_result_length_differs_from_its_write_chunk() -> Outcome {
     Ok(())
 }
 
+// Shows SEC-25.
 fn sec25_no_data_beyond_what_was_written() -> Outcome {
     read_fails(|server, call| {
         let (_, data) = call.reduced_reply();
@@ -294,6 +312,7 @@ fn sec25_no_data_beyond_what_was_written() -> Outcome {
     })
 }
 
+// Shows S3.4.6.2-02.
 fn padding_in_a_write_chunk_is_ignored() -> Outcome {
     let (mut server, call) = pending_read()?;
     let (_, mut data) = call.reduced_reply();
@@ -312,6 +331,7 @@ fn ganesha_padding(length: usize) -> Vec<u8> {
     vec![0xFF; length % 4]
 }
 
+// Shows S3.4.6.2-02.
 fn wrong_padding_in_a_write_chunk_is_ignored() -> Outcome {
     for short in [1, 2, 3] {
         let (mut server, call) = pending_read()?;
@@ -327,6 +347,7 @@ fn wrong_padding_in_a_write_chunk_is_ignored() -> Outcome {
     Ok(())
 }
 
+// Shows S2.2.4.2-01.
 fn wrong_padding_of_an_inline_result_is_ignored() -> Outcome {
     for length in [509, 510, 511] {
         let (mut server, call) = pending_read()?;
@@ -341,6 +362,7 @@ fn wrong_padding_of_an_inline_result_is_ignored() -> Outcome {
 }
 
 /// The client sends a call again whose arguments are garbage, or whose reply makes no sense, twice.
+// Shows S3.3.1-16.
 fn refused_call_is_sent_again_over_the_same_connection() -> Outcome {
     const GARBAGE_ARGS: u32 = 4;
     const NO_SUCH_STATUS: u32 = 99;
@@ -357,6 +379,7 @@ fn refused_call_is_sent_again_over_the_same_connection() -> Outcome {
     server.has_connected(1)
 }
 
+// Shows S4.3.2.2-05, S4.3.2.2-06, SEC-25, ADV-77.
 fn adv77_failed_read_after_an_rdma_write() -> Outcome {
     read_fails(|server, call| {
         server.write_chunk(&call.lists.write[0], &[0x5A; 4096])?;
@@ -364,6 +387,7 @@ fn adv77_failed_read_after_an_rdma_write() -> Outcome {
     })
 }
 
+// Shows P-01.
 fn p01_client_sends_private_data() -> Outcome {
     let mut server = Server::new(kernel_client::idle)?;
     let call = server.serve_until(FIRST_PROCEDURE)?;
@@ -374,6 +398,7 @@ fn p01_client_sends_private_data() -> Outcome {
     server.client_succeeds(&[])
 }
 
+// Shows S3.3.1-17, S4.2.1-01, N-17, ADV-104.
 fn adv104_no_reply() -> Outcome {
     let (mut server, call) = pending_read()?;
     // After its timeout the client sends the call again, over another connection.

@@ -19,6 +19,7 @@ cases![ClientCase:
     b15_more_reverse_direction_calls_than_credits,
 ];
 
+// Shows B-13, ADV-78.
 fn adv78_reverse_direction_call() -> Outcome {
     let (server, call) = pending_read()?;
     let xid = call.xid ^ 0x8000_0000;
@@ -39,18 +40,21 @@ fn reverse_call(call: &Call, lists: &ChunkLists) -> Vec<u8> {
     call.inline_reply(lists, &wire::null_call(call.xid))
 }
 
+// Shows B-07, ADV-79.
 fn adv79_reverse_direction_call_with_a_pending_xid() -> Outcome {
     let (server, call) = pending_read()?;
     let message = reverse_call(&call, &ChunkLists::default());
     is_dropped(server, &call, &message)
 }
 
+// Shows B-10, N-14.
 fn b10_reverse_direction_call_with_chunks() -> Outcome {
     let (server, call) = pending_read()?;
     let lists = ChunkLists::with_reply(Some(call.lists.write[0].clone()));
     is_dropped(server, &call, &reverse_call(&call, &lists))
 }
 
+// Shows B-15.
 fn b15_more_reverse_direction_calls_than_credits() -> Outcome {
     let (mut server, call) = pending_read()?;
     let message = reverse_call(&call, &ChunkLists::default());

@@ -33,6 +33,7 @@ cases![ServerCase:
 ];
 
 /// A READ and a WRITE with a handle that is no longer valid, and the same with one that is.
+// Shows S4.5.3-04, S8.1.4-02.
 fn s453_call_with_an_access_error_gets_err_chunk(server: SocketAddrV4) -> Outcome {
     for operation in [read(0, 3000), write_reduced(0, 3000)] {
         let client = Client::new(server)?;
@@ -66,6 +67,7 @@ fn s453_call_with_an_access_error_gets_err_chunk(server: SocketAddrV4) -> Outcom
 
 /// A WRITE whose first RDMA Read is denied and whose last one is flushed, and a READ whose reply is
 /// after these in the server's Send queue, and is flushed. The client sends both again.
+// Shows S4.5.3-04.
 fn s453_flushed_call_gets_no_error(server: SocketAddrV4) -> Outcome {
     let data = Client::new(server)?.read(0, 3000)?;
     let options = Options {

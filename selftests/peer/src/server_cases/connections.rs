@@ -54,6 +54,7 @@ fn without_receives(server: SocketAddrV4, count: usize) -> Result<Vec<Client>, S
     (0..count).map(|_| Client::with(server, &options)).collect()
 }
 
+// Shows S4.5.3-02, P-01, P-07, ADV-96.
 fn adv96_send_longer_than_a_receive(server: SocketAddrV4) -> Outcome {
     let client = Client::new(server)?;
     let code = client.connection.private.get(7).ok_or("no private data")?;
@@ -76,6 +77,7 @@ fn no_receives_and_no_retries() -> Options {
     }
 }
 
+// Shows S4.5.4-03, ADV-97.
 fn adv97_no_receive_posted_for_the_reply(server: SocketAddrV4) -> Outcome {
     let client = Client::with(server, &no_receives_and_no_retries())?;
     client.send(&client.null_call().1)?;
@@ -83,6 +85,7 @@ fn adv97_no_receive_posted_for_the_reply(server: SocketAddrV4) -> Outcome {
     Client::new(server)?.null_call_succeeds()
 }
 
+// Shows S3.3.1-14.
 fn no_unsolicited_message(server: SocketAddrV4) -> Outcome {
     let client = Client::with(server, &no_receives_and_no_retries())?;
     let lost = client.connection.is_lost_within(Duration::from_secs(2));
@@ -107,6 +110,7 @@ fn clients_that_post_no_receives(server: SocketAddrV4) -> Outcome {
 /// More clients than the server has threads (scripts/vm/nfs-server) post no Receives, so that the
 /// server's Send queues fill up. No thread waits for them: each call of another client has its reply soon, until the connections
 /// of the others have ended.
+// Shows SEC-26.
 fn clients_that_post_no_receives_hold_no_thread(server: SocketAddrV4) -> Outcome {
     // The server's Send queues are shorter.
     const CALLS: usize = 64;
@@ -135,6 +139,7 @@ fn clients_that_post_no_receives_hold_no_thread(server: SocketAddrV4) -> Outcome
     expect_eq("slow", slowest > scaled(Duration::from_secs(3)), false)
 }
 
+// Shows S4.5.3-05, ADV-98.
 fn adv98_disconnect_during_a_transfer(server: SocketAddrV4) -> Outcome {
     const LONG: u32 = 65_536;
     for round in 0..number("PEER_ROUNDS", 8) {
@@ -167,6 +172,7 @@ fn adv98_disconnect_during_a_transfer(server: SocketAddrV4) -> Outcome {
     Client::new(server)?.null_call_succeeds()
 }
 
+// Shows ADV-105.
 fn adv105_immediate_data(server: SocketAddrV4) -> Outcome {
     let client = Client::new(server)?;
     let (xid, message) = client.null_call();
@@ -188,6 +194,7 @@ fn adv105_immediate_data(server: SocketAddrV4) -> Outcome {
     Client::new(server)?.null_call_succeeds()
 }
 
+// Shows S8.2.2.4-01, SEC-26, SEC-27, ADV-110.
 fn adv110_flipped_bits(server: SocketAddrV4) -> Outcome {
     let mut client = Client::new(server)?;
     let mut sent = 0;
@@ -219,6 +226,7 @@ fn adv110_flipped_bits(server: SocketAddrV4) -> Outcome {
     works.map_err(|error| format!("from bit {first} on: {error}"))
 }
 
+// Shows SEC-26.
 fn many_connections(server: SocketAddrV4) -> Outcome {
     let options = options().with_receives(2);
     let connect = || {
@@ -235,6 +243,7 @@ fn many_connections(server: SocketAddrV4) -> Outcome {
 }
 
 /// Some clients wait for a reply, some disconnect before it, some send nothing.
+// Shows S4.5.3-05, SEC-26.
 fn many_short_connections(server: SocketAddrV4) -> Outcome {
     for round in 0..number("PEER_CONNECTS", 40) {
         let client = Client::with(server, &options().with_receives(2))?;

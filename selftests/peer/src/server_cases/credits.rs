@@ -37,10 +37,12 @@ fn requests_credits(server: SocketAddrV4, credits: u32) -> Outcome {
     client.null_call_succeeds()
 }
 
+// Shows S3.3.1-04, ADV-15.
 fn adv15_request_for_zero_credits(server: SocketAddrV4) -> Outcome {
     requests_credits(server, 0)
 }
 
+// Shows S3.3.1-04, ADV-16.
 fn adv16_request_for_maximum_credits(server: SocketAddrV4) -> Outcome {
     requests_credits(server, u32::MAX)
 }
@@ -69,11 +71,13 @@ fn calls_at_once(server: SocketAddrV4, client: &Client, count: usize) -> Outcome
     Client::new(server)?.null_call_succeeds()
 }
 
+// Shows S3.3.3-01, S3.3.3-02, ADV-94.
 fn adv94_two_calls_before_the_first_reply(server: SocketAddrV4) -> Outcome {
     let client = Client::with(server, &options().with_receives(8))?;
     calls_at_once(server, &client, 2)
 }
 
+// Shows S3.3.1-12, S3.5-01, ADV-95.
 fn adv95_more_calls_than_credits(server: SocketAddrV4) -> Outcome {
     let options = options().with_receives(1024);
     let client = Client::with(server, &options)?;
@@ -105,6 +109,7 @@ fn malformed_messages_without_end_end_the_connection(server: SocketAddrV4) -> Ou
     Client::new(server)?.null_call_succeeds()
 }
 
+// Shows ADV-99.
 fn adv99_same_call_twice(server: SocketAddrV4) -> Outcome {
     let client = Client::new(server)?;
     let data = client.read(0, 1000)?;

@@ -98,6 +98,7 @@ impl<'a> Calls<'a> {
 
 /// It asks for one credit in each call, whatever it was granted, and has as many calls on the way as it likes. After its first second
 /// it finds a Receive for each.
+// Shows S3.3.1-12, ADV-95.
 fn libevpl_asks_for_one_credit_and_keeps_sixteen_in_flight(server: SocketAddrV4) -> Outcome {
     const AT_ONCE: usize = 16;
     let client = without_private_data(server, 64)?;
@@ -119,6 +120,7 @@ fn libevpl_asks_for_one_credit_and_keeps_sixteen_in_flight(server: SocketAddrV4)
 
 /// It posts Receives of more, but does not say so: RFC 8166 allows 1,024 bytes then. It never offers a Reply chunk, so a longer result
 /// is an error, and a READ needs a Write chunk.
+// Shows S3.3.3-09, P-02.
 fn libevpl_has_messages_of_1024_bytes(server: SocketAddrV4) -> Outcome {
     let client = without_private_data(server, 8)?;
     let data = client.read(0, 512)?;
@@ -136,6 +138,7 @@ fn libevpl_has_messages_of_1024_bytes(server: SocketAddrV4) -> Outcome {
 
 /// It sends whatever it has until its first reply, when it has connected, and keeps to its credits after that. Its device sends again
 /// what finds no Receive; all is answered, and over that connection.
+// Shows ADV-95.
 fn illumos_sends_a_burst_before_its_first_reply(server: SocketAddrV4) -> Outcome {
     const BURST: usize = 32;
     let client = without_private_data(server, 64)?;
@@ -189,6 +192,7 @@ fn linux_4_4_takes(message: &[u8], lists: &ChunkLists) -> Outcome {
 }
 
 /// It announces Receives of 4 KiB, or nothing, and offers a Reply chunk or one Write chunk when a result may be long.
+// Shows S4.3.3-03.
 fn linux_4_4_takes_the_header_of_each_reply(server: SocketAddrV4) -> Outcome {
     for client in [without_private_data(server, 8)?, Client::new(server)?] {
         let region = client.region(8192, Access::Both)?;

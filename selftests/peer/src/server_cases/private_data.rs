@@ -57,6 +57,7 @@ fn reply_is_inline(client: &Client, count: u32) -> Result<bool, String> {
     parse_reply(&reply.bytes).map(|(procedure, ..)| procedure == RDMA_MSG)
 }
 
+// Shows S3.3.3-09, SEC-29, P-02, ADV-108.
 fn adv108_malformed_private_data(server: SocketAddrV4) -> Outcome {
     let [a, b, c, d] = IDENTIFIER;
     let malformed: &[&[u8]] = &[
@@ -76,6 +77,7 @@ fn adv108_malformed_private_data(server: SocketAddrV4) -> Outcome {
     expect_eq("4 KiB: 1,500 bytes inline", inline, true)
 }
 
+// Shows P-03.
 fn p03_trailing_bytes_are_ignored(server: SocketAddrV4) -> Outcome {
     let mut private = private_data(0, 3, 3);
     private.resize(56, 0xEE);
@@ -97,6 +99,7 @@ fn invalidated(server: SocketAddrV4, private: &[u8]) -> Result<(Option<u32>, u32
     Ok((reply.invalidates, window.rkey))
 }
 
+// Shows P-04.
 fn p04_reserved_flags_are_ignored(server: SocketAddrV4) -> Outcome {
     let (handle, _) = invalidated(server, &private_data(0xFE, 3, 3))?;
     expect_eq("without R", handle, None)?;
@@ -104,6 +107,7 @@ fn p04_reserved_flags_are_ignored(server: SocketAddrV4) -> Outcome {
     expect_eq("with R", handle.unwrap_or(offered), offered)
 }
 
+// Shows P-08.
 fn p08_no_remote_invalidation_without_agreement(server: SocketAddrV4) -> Outcome {
     for private in [&[][..], &private_data(0, 3, 3)] {
         let (handle, _) = invalidated(server, private)?;
@@ -112,11 +116,13 @@ fn p08_no_remote_invalidation_without_agreement(server: SocketAddrV4) -> Outcome
     Ok(())
 }
 
+// Shows P-09.
 fn p09_remote_invalidation_of_a_handle_of_the_call(server: SocketAddrV4) -> Outcome {
     let (handle, offered) = invalidated(server, &private_data(1, 3, 3))?;
     expect_eq("invalidated", handle, Some(offered))
 }
 
+// Shows SEC-29, P-12.
 fn p12_server_keeps_its_own_send_size(server: SocketAddrV4) -> Outcome {
     let client = client_with(server, &private_data(1, 0xFF, 0xFF))?;
     let own = 1024 * (1 + u32::from(*client.connection.private.get(6).ok_or("no private data")?));
@@ -125,6 +131,7 @@ fn p12_server_keeps_its_own_send_size(server: SocketAddrV4) -> Outcome {
     client.null_call_succeeds()
 }
 
+// Shows S4.2.4-11, P-13.
 fn p13_client_receive_size_bounds_replies(server: SocketAddrV4) -> Outcome {
     let client = client_with(server, &private_data(0, 3, 0))?;
     expect_eq("3,000 bytes inline", reply_is_inline(&client, 3000)?, false)?;

@@ -107,6 +107,7 @@ fn writes_nothing(client: &Client, message: &[u8]) -> Outcome {
     client.null_call_succeeds()
 }
 
+// Shows S3.4.2-02, S6.1-06, S6.1-07, ADV-32.
 fn adv32_read_chunk_of_an_ineligible_argument(server: SocketAddrV4) -> Outcome {
     let client = Client::new(server)?;
     let name = readable(&client, b"name")?;
@@ -133,6 +134,7 @@ fn two_writes(server: SocketAddrV4, pieces: &[(usize, usize, usize)]) -> Outcome
     client.file_has(4096, &data[2000..])
 }
 
+// Shows S3.4.5-05, S3.4.5-07, ADV-33.
 fn adv33_interleaved_segments(server: SocketAddrV4) -> Outcome {
     let pieces = [
         (0, 0, 1000),
@@ -144,10 +146,12 @@ fn adv33_interleaved_segments(server: SocketAddrV4) -> Outcome {
     two_writes(server, &pieces)
 }
 
+// Shows S3.4.5-07, ADV-34.
 fn adv34_descending_positions(server: SocketAddrV4) -> Outcome {
     two_writes(server, &[(1, 2000, 800), (0, 0, 2000)])
 }
 
+// Shows S3.4.5-07, S3.5.3-10, S4.3.1-02, ADV-35.
 fn adv35_position_zero_segments_anywhere_in_the_list(server: SocketAddrV4) -> Outcome {
     let client = Client::new(server)?;
     // The Position Zero segments, 0 and 2, keep their order.
@@ -173,6 +177,7 @@ fn adv35_position_zero_segments_anywhere_in_the_list(server: SocketAddrV4) -> Ou
     Ok(())
 }
 
+// Shows S4.2.1-02, ADV-40.
 fn adv40_long_call_with_another_xid(server: SocketAddrV4) -> Outcome {
     let client = Client::new(server)?;
     let xid = client.xid();
@@ -193,6 +198,7 @@ fn writes_all(
     client.file_has(0, data)
 }
 
+// Shows S3.4.5.1-02.
 fn argument_is_not_read_after_the_reply(server: SocketAddrV4) -> Outcome {
     let client = Client::new(server)?;
     let data = random_bytes(3000);
@@ -207,6 +213,7 @@ fn argument_is_not_read_after_the_reply(server: SocketAddrV4) -> Outcome {
     client.null_call_succeeds()
 }
 
+// Shows S3.3.1-15, S3.4.4-01, S3.4.5-05, S3.4.5-06, ADV-43.
 fn adv43_segments_of_one_byte(server: SocketAddrV4) -> Outcome {
     let client = Client::new(server)?;
     writes_all(&client, &random_bytes(41), |position, region| {
@@ -215,6 +222,7 @@ fn adv43_segments_of_one_byte(server: SocketAddrV4) -> Outcome {
     })
 }
 
+// Shows S3.4.4-01, ADV-44.
 fn adv44_zero_length_segments(server: SocketAddrV4) -> Outcome {
     let client = Client::new(server)?;
     writes_all(&client, &random_bytes(16), |position, region| {
@@ -239,6 +247,7 @@ fn read_is_denied(server: SocketAddrV4, segment: impl Fn(&Region) -> Segment) ->
     Ok(())
 }
 
+// Shows S4.5.3-01, S4.5.3-05, ADV-85.
 fn adv85_unknown_handle(server: SocketAddrV4) -> Outcome {
     read_is_denied(server, |region| Segment {
         handle: region.rkey() ^ 0x5500,
@@ -246,10 +255,12 @@ fn adv85_unknown_handle(server: SocketAddrV4) -> Outcome {
     })
 }
 
+// Shows S4.5.3-01, SEC-23, ADV-87.
 fn adv87_segment_longer_than_its_region(server: SocketAddrV4) -> Outcome {
     read_is_denied(server, |region| Segment::of(region, 2048, 4096))
 }
 
+// Shows S3.4.5.2-02, S3.4.5.2-04, S3.4.5.2-05, S3.5.2-02, ADV-91.
 fn adv91_read_chunk_with_and_without_padding(server: SocketAddrV4) -> Outcome {
     let client = Client::new(server)?;
     for pieces in [&[(0, 5)][..], &[(0, 8)], &[(0, 5), (5, 3)]] {
@@ -273,15 +284,18 @@ fn chunk_of_other_length(server: SocketAddrV4, count: u32, length: usize) -> Out
     writes_nothing(&client, &write_call(&client, count, list))
 }
 
+// Shows S3.4.5.2-02, S4.5.2-03, N-22, ADV-92.
 fn adv92_read_chunk_longer_than_its_padding(server: SocketAddrV4) -> Outcome {
     chunk_of_other_length(server, 5, 12)
 }
 
+// Shows S3.4.5.2-05, S4.5.2-03, N-22, ADV-93.
 fn adv93_read_chunk_shorter_than_its_data(server: SocketAddrV4) -> Outcome {
     chunk_of_other_length(server, 4096, 1000)?;
     chunk_of_other_length(server, 5, 1)
 }
 
+// Shows S3.5.3-05, S8.2.2.3-05, ADV-102.
 fn adv102_nonzero_padding(server: SocketAddrV4) -> Outcome {
     let client = Client::new(server)?;
     let data = random_bytes(5);
@@ -307,6 +321,7 @@ fn split(region: &Region, count: usize) -> Vec<Segment> {
 }
 
 /// An offset may have any value, such as zero, or the start of the last page that there can be.
+// Shows S4.4.3-01.
 fn s443_any_offset_is_valid(server: SocketAddrV4) -> Outcome {
     let client = Client::new(server)?;
     for (page, at) in [(0, 0), (0, 1), (u64::MAX - 4095, 0)] {
@@ -328,6 +343,7 @@ fn s443_any_offset_is_valid(server: SocketAddrV4) -> Outcome {
 }
 
 /// Each server takes chunks of so many segments.
+// Shows S3.3.1-15, S3.4.5-06, S3.5.3-10, N-12.
 fn n12_sixteen_segments(server: SocketAddrV4) -> Outcome {
     chunks_of_segments(server, 16)
 }
@@ -367,6 +383,7 @@ fn chunks_of_segments(server: SocketAddrV4, count: usize) -> Outcome {
     expect_eq("what was read", result.bytes(0, 4096), data)
 }
 
+// Shows S3.5.3-05, S3.5.3-08, S4-03, S4.3.1-02, S6.1-04.
 fn long_call_in_a_position_zero_chunk(server: SocketAddrV4) -> Outcome {
     let client = Client::new(server)?;
     let data = random_bytes(20_000);

@@ -56,6 +56,7 @@ fn is_ended(server: SocketAddrV4, client: &Client) -> Outcome {
 }
 
 /// One Send, which asks for no completion, and no other follows.
+// Shows SEC-26.
 fn reply_that_is_never_taken_ends_the_connection(server: SocketAddrV4) -> Outcome {
     let client = Client::with(server, &options().with_receives(0))?;
     client.send(&client.null_call().1)?;
@@ -63,6 +64,7 @@ fn reply_that_is_never_taken_ends_the_connection(server: SocketAddrV4) -> Outcom
 }
 
 /// A Send with data from pages.
+// Shows SEC-26.
 fn long_reply_that_is_never_taken_ends_the_connection(server: SocketAddrV4) -> Outcome {
     let client = Client::with(server, &options().with_receives(0))?;
     let call = nfs4::compound(client.xid(), &[read(0, 3000)]);
@@ -71,6 +73,7 @@ fn long_reply_that_is_never_taken_ends_the_connection(server: SocketAddrV4) -> O
     is_ended(server, &client)
 }
 
+// Shows SEC-26.
 fn reads_that_are_never_answered_end_the_connection(server: SocketAddrV4) -> Outcome {
     const LONG: u32 = 65_536;
     let client = Client::ready_with(server, &patient())?;
@@ -92,6 +95,7 @@ fn reads_that_are_never_answered_end_the_connection(server: SocketAddrV4) -> Out
 }
 
 /// One that has called before may be idle for as long.
+// Shows SEC-26.
 fn silence_after_connecting_ends_the_connection(server: SocketAddrV4) -> Outcome {
     let idle = Client::new(server)?;
     let client = Client::with(server, &options())?;
@@ -101,6 +105,7 @@ fn silence_after_connecting_ends_the_connection(server: SocketAddrV4) -> Outcome
 
 /// The device sends packets of a message until its memory ends, and nothing after that. A device that looks at the whole message before
 /// it sends the first packet does not send the half.
+// Shows SEC-26.
 fn first_half_of_a_message_does_not_keep_the_connection(server: SocketAddrV4) -> Outcome {
     const HALF: usize = 4096;
     let client = Client::with(server, &options())?;
@@ -116,6 +121,7 @@ fn first_half_of_a_message_does_not_keep_the_connection(server: SocketAddrV4) ->
 }
 
 /// More long WRITEs than the server has threads. Nothing of them keeps another client waiting.
+// Shows SEC-26.
 fn reads_that_are_never_answered_hold_no_thread(server: SocketAddrV4) -> Outcome {
     const LONG: u32 = 1 << 20;
     const CALLS: usize = 8;

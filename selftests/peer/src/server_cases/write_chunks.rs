@@ -48,6 +48,7 @@ cases![ServerCase:
     pages_of_an_earlier_reply_are_not_sent,
 ];
 
+// Shows ADV-45.
 fn adv45_many_empty_write_chunks(server: SocketAddrV4) -> Outcome {
     let client = Client::new(server)?;
     let lists = ChunkLists::with_write(&[&[][..]; 120]);
@@ -62,6 +63,7 @@ fn adv45_many_empty_write_chunks(server: SocketAddrV4) -> Outcome {
     client.null_call_succeeds()
 }
 
+// Shows S4.3.2.3-03, S4.3.2.3-04, SEC-24, N-09, ADV-46.
 fn adv46_empty_write_chunk_requests_inline_result(server: SocketAddrV4) -> Outcome {
     let client = Client::new(server)?;
     let (data, link) = (client.read(0, 100)?, read_link(&client)?);
@@ -79,6 +81,7 @@ fn adv46_empty_write_chunk_requests_inline_result(server: SocketAddrV4) -> Outco
     expect_written(&region, &link)
 }
 
+// Shows S3.4.6-03, ADV-47.
 fn adv47_write_chunk_of_four_gib(server: SocketAddrV4) -> Outcome {
     let client = Client::new(server)?;
     let data = client.read(0, 3000)?;
@@ -93,6 +96,7 @@ fn adv47_write_chunk_of_four_gib(server: SocketAddrV4) -> Outcome {
     expect_written(&region, &data)
 }
 
+// Shows S4.5.3-01, ADV-86.
 fn adv86_write_chunk_without_remote_write_access(server: SocketAddrV4) -> Outcome {
     let client = Client::new(server)?;
     let region = client.region_with(&[UNWRITTEN; 4096], Access::Read)?;
@@ -119,6 +123,7 @@ fn client_without_private_data(server: SocketAddrV4) -> Result<Client, String> {
     Client::ready_with(server, &options)
 }
 
+// Shows S4.5.3-03, ADV-88.
 fn adv88_result_longer_than_its_write_chunk(server: SocketAddrV4) -> Outcome {
     let client = Client::new(server)?;
     let region = target(&client, 8192)?;
@@ -128,6 +133,7 @@ fn adv88_result_longer_than_its_write_chunk(server: SocketAddrV4) -> Outcome {
     expect_eq("memory after the chunk", rest, vec![UNWRITTEN; 7192])
 }
 
+// Shows S4.5.3-03, ADV-89.
 fn adv89_reply_longer_than_its_reply_chunk(server: SocketAddrV4) -> Outcome {
     let client = client_without_private_data(server)?;
     let region = target(&client, 8192)?;
@@ -137,11 +143,13 @@ fn adv89_reply_longer_than_its_reply_chunk(server: SocketAddrV4) -> Outcome {
     expect_eq("memory after the chunk", rest, vec![UNWRITTEN; 8128])
 }
 
+// Shows S3.3.3-01, S3.3.3-09, S4.2.4-11, P-13, ADV-90.
 fn adv90_reply_longer_than_the_inline_threshold(server: SocketAddrV4) -> Outcome {
     let client = client_without_private_data(server)?;
     read_gets_err_chunk(&client, &ChunkLists::default())
 }
 
+// Shows ADV-100.
 fn adv100_one_handle_in_two_lists(server: SocketAddrV4) -> Outcome {
     let client = Client::new(server)?;
     let before = client.read(8192, 512)?;
@@ -165,6 +173,7 @@ fn adv100_one_handle_in_two_lists(server: SocketAddrV4) -> Outcome {
     expect_eq("what was read", region.bytes(512, 512), data)
 }
 
+// Shows S4.2.4-11, S4.5.3-03, ADV-109.
 fn adv109_chunk_lists_that_fill_the_reply(server: SocketAddrV4) -> Outcome {
     let client = client_without_private_data(server)?;
     let region = target(&client, 4096)?;
@@ -186,6 +195,7 @@ fn call_without_room_for_a_reply_is_not_executed(server: SocketAddrV4) -> Outcom
     client.file_has(0, &before)
 }
 
+// Shows S3.5.2-02, S3.5.3-07, S3.5.3-08, S4-03, S4.3.2.3-05, S4.3.3-05, S6.1-04.
 fn long_reply_in_the_reply_chunk(server: SocketAddrV4) -> Outcome {
     let client = client_without_private_data(server)?;
     let data = [client.read(0, 700)?, client.read(700, 700)?].concat();
@@ -212,6 +222,7 @@ fn long_reply_in_the_reply_chunk(server: SocketAddrV4) -> Outcome {
 /// Checks what the client of Linux 4.0 to 4.13 takes for a reply: an RDMA_MSG without any Reply chunk in
 /// its header, or an RDMA_NOMSG with nothing else there. It announces Receives of 4 KiB at most;
 /// whoever announces more gets the shorter form.
+// Shows S4.3.3-03, S4.3.3-05.
 fn linux_before_4_14_takes_no_unused_reply_chunk(server: SocketAddrV4) -> Outcome {
     let longer = Options {
         private: [&PRIVATE_DATA[..7], &[7]].concat(),
@@ -265,6 +276,7 @@ fn read_link(client: &Client) -> Result<Vec<u8>, String> {
     Results::new(payload)?.readlink().map(<[u8]>::to_vec)
 }
 
+// Shows S2.3.2-04, S3.4.6-06, S3.4.6.2-02, S3.5.2-02, S4.3.2-02, S4.3.2.1-02, S4.3.2.2-01, N-08.
 fn n08_results_pair_with_write_chunks_in_order(server: SocketAddrV4) -> Outcome {
     let client = Client::new(server)?;
     let (data, link) = (client.read(0, 999)?, read_link(&client)?);
@@ -287,6 +299,7 @@ fn n08_results_pair_with_write_chunks_in_order(server: SocketAddrV4) -> Outcome 
     expect_written(&second, &link)
 }
 
+// Shows S4.3.2.1-02, S4.3.2.2-01, N-09.
 fn n09_more_results_than_write_chunks(server: SocketAddrV4) -> Outcome {
     let client = Client::new(server)?;
     let (data, link) = (client.read(0, 500)?, read_link(&client)?);
@@ -304,6 +317,7 @@ fn n09_more_results_than_write_chunks(server: SocketAddrV4) -> Outcome {
     expect_written(&region, &data)
 }
 
+// Shows S4.3.2.2-04, SEC-24, N-10.
 fn n10_failed_read_leaves_its_write_chunk_unused(server: SocketAddrV4) -> Outcome {
     let client = Client::new(server)?;
     let region = target(&client, 1024)?;
@@ -318,6 +332,7 @@ fn n10_failed_read_leaves_its_write_chunk_unused(server: SocketAddrV4) -> Outcom
     expect_written(&region, &[])
 }
 
+// Shows S3.4.6-03, S3.4.6.2-02, SEC-24, N-20.
 fn n20_short_read_returns_actual_lengths(server: SocketAddrV4) -> Outcome {
     let client = Client::new(server)?;
     let data = client.read(65_000, 536)?;
@@ -333,6 +348,7 @@ fn n20_short_read_returns_actual_lengths(server: SocketAddrV4) -> Outcome {
     expect_written(&region, &data)
 }
 
+// Shows N-21.
 fn n21_empty_read_uses_up_its_write_chunk(server: SocketAddrV4) -> Outcome {
     let client = Client::new(server)?;
     let data = client.read(0, 500)?;
@@ -353,6 +369,7 @@ fn n21_empty_read_uses_up_its_write_chunk(server: SocketAddrV4) -> Outcome {
 
 /// nfsd reads the data of a second READ into another page than it sends: what it sends is what that
 /// page held before.
+// Shows SEC-24.
 fn pages_of_an_earlier_reply_are_not_sent(server: SocketAddrV4) -> Outcome {
     let client = Client::new(server)?;
     let data = client.read(0, 900)?;
