@@ -12,12 +12,10 @@ cd "$(dirname "$0")/.."
 log=build/layout.log
 mkdir -p build
 
-if RPCRDMA_TARGET='rust/raw/lib.o rust/iwraw/lib.o' scripts/build-copy.sh layout RPCRDMA_LAYOUT_TESTS=1 >"$log" 2>&1; then
-	for crate in raw iwraw; do
-		tests=$(grep -cE '^ *\["(Size|Alignment|Offset) of ' "build/layout/rust/$crate/bindings_generated.rs")
-		[ "$tests" -gt 0 ] || { echo "error: bindgen wrote no layout tests for $crate" >&2; exit 1; }
-		echo "$crate: $tests layout tests hold for kernel $(cat /kernel/build/include/config/kernel.release)"
-	done
+if RPCRDMA_TARGET=rust/cbindings/lib.o scripts/build-copy.sh layout RPCRDMA_LAYOUT_TESTS=1 >"$log" 2>&1; then
+	tests=$(grep -cE '^ *\["(Size|Alignment|Offset) of ' build/layout/rust/cbindings/bindings_generated.rs)
+	[ "$tests" -gt 0 ] || { echo "error: bindgen wrote no layout tests" >&2; exit 1; }
+	echo "$tests layout tests hold for kernel $(cat /kernel/build/include/config/kernel.release)"
 	exit
 fi
 wrong=$(grep -oE '(size_of|align_of)::<[^>]*>|offset_of!\([^)]*\)' "$log" | sort -u) || true

@@ -8,8 +8,8 @@
 cd "$(dirname "$0")/../rust" || exit
 failed=0
 
-# Those of rpcrdma.ko, then those of iwarp.ko.
-wrappers=(raw shared rdma sunrpc trace iwraw provider socket)
+# The foundation of both modules, the wrappers of rpcrdma.ko, and those of iwarp.ko.
+wrappers=(cbindings ext rdma sunrpc trace provider socket)
 others=()
 for crate in "${wrappers[@]}"; do others+=(-not -path "./$crate/*"); done
 
@@ -22,8 +22,8 @@ while read -r file; do
 	if code "$file" | grep -qw unsafe; then
 		fail "$file says unsafe, which only ${wrappers[*]} may"
 	fi
-	if code "$file" | grep -qE 'extern +crate +(iw)?raw|\b(iw)?raw::'; then
-		fail "$file names the raw bindings, which only wrappers may"
+	if code "$file" | grep -qE 'extern +crate +cbindings|\bcbindings::'; then
+		fail "$file names the bindings, which only wrappers may"
 	fi
 done < <(find . -name '*.rs' "${others[@]}")
 

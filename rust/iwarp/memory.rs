@@ -4,8 +4,8 @@
 
 use kernel::prelude::*;
 use kernel::sync::Arc;
+use provider::borrowed::Piece;
 use provider::driver::Regions;
-use provider::memory::Piece;
 use provider::region::AccessFlags;
 use provider::region::ProtectionDomain;
 use provider::region::Region;

@@ -22,8 +22,8 @@ use kernel::c_str;
 use kernel::prelude::*;
 use kernel::str::CStr;
 use kernel::sync::Arc;
-use provider::addr::Net;
 use provider::cm::Endpoints;
+use provider::net::Net;
 use provider::netdev::NetDevice;
 
 /// MPA over TCP as the LLP.

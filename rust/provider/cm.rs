@@ -24,11 +24,11 @@ use core::marker::PhantomData;
 use core::net::SocketAddr;
 use core::ptr::null_mut;
 use core::ptr::NonNull;
-use iwraw::addr::SockAddr;
-use iwraw::errno::eafnosupport;
-use iwraw::errno::econnrefused;
-use iwraw::errno::econnreset;
-use iwraw::noio::NoIo;
+use ext::addr::SockAddr;
+use ext::alloc_scope::NoIo;
+use ext::errno::eafnosupport;
+use ext::errno::econnrefused;
+use ext::errno::econnreset;
 use kernel::error::to_result;
 use kernel::ffi;
 use kernel::prelude::*;
@@ -36,14 +36,14 @@ use kernel::prelude::*;
 /// The function that frees an id is code of iw_cm, and may still run when the last reference is
 /// gone. So iw_cm must not be unloaded before this module, which therefore uses a symbol of it.
 #[used]
-static IW_CM: unsafe extern "C" fn(ffi::c_int) -> *const ffi::c_char = iwraw::iwcm_reject_msg;
+static IW_CM: unsafe extern "C" fn(ffi::c_int) -> *const ffi::c_char = cbindings::iwcm_reject_msg;
 
 /// An id of iw_cm.
 ///
 /// # Invariants
 ///
 /// The value owns a reference to the id.
-pub struct CmId(NonNull<iwraw::iw_cm_id>);
+pub struct CmId(NonNull<cbindings::iw_cm_id>);
 
 // SAFETY: Any task may hold or drop a reference; iw_cm has its own locks.
 unsafe impl Send for CmId {}
@@ -98,7 +98,7 @@ impl CmId {
     /// # Safety
     ///
     /// The id is live.
-    pub(crate) unsafe fn new(id: NonNull<iwraw::iw_cm_id>) -> Self {
+    pub(crate) unsafe fn new(id: NonNull<cbindings::iw_cm_id>) -> Self {
         // SAFETY: The caller promises that the id is live.
         if let Some(add_ref) = unsafe { (*id.as_ptr()).add_ref } {
             // SAFETY: The caller promises that the id is live, and iw_cm set its function.
@@ -116,13 +116,13 @@ impl CmId {
         // address of any family.
         unsafe {
             (
-                iwraw::addr::read((&raw const (*id).m_local_addr).cast()),
-                iwraw::addr::read((&raw const (*id).m_remote_addr).cast()),
+                ext::addr::read((&raw const (*id).m_local_addr).cast()),
+                ext::addr::read((&raw const (*id).m_remote_addr).cast()),
             )
         }
     }
 
-    fn event(&self, event: &mut iwraw::iw_cm_event) -> Result {
+    fn event(&self, event: &mut cbindings::iw_cm_event) -> Result {
         // SAFETY: By the type invariants the reference keeps the id; iw_cm copies the event.
         unsafe {
             let handler = (*self.0.as_ptr()).event_handler.ok_or(EINVAL)?;
@@ -138,7 +138,10 @@ impl CmId {
         params: EventParams<'_>,
         handle: u32,
     ) -> Result {
-        let mut event = filled(iwraw::iw_cm_event_type_IW_CM_EVENT_CONNECT_REQUEST, params)?;
+        let mut event = filled(
+            cbindings::iw_cm_event_type_IW_CM_EVENT_CONNECT_REQUEST,
+            params,
+        )?;
         event.provider_data = core::ptr::without_provenance_mut(usize::try_from(handle)?);
         set_addresses(&mut event, endpoints);
         self.event(&mut event)
@@ -146,7 +149,10 @@ impl CmId {
 
     /// Reports CONNECT_REPLY of a connect that succeeded. May fail if there are private data.
     pub fn connected(&self, endpoints: Endpoints, params: EventParams<'_>) -> Result {
-        let mut event = filled(iwraw::iw_cm_event_type_IW_CM_EVENT_CONNECT_REPLY, params)?;
+        let mut event = filled(
+            cbindings::iw_cm_event_type_IW_CM_EVENT_CONNECT_REPLY,
+            params,
+        )?;
         set_addresses(&mut event, endpoints);
         self.event(&mut event)
     }
@@ -158,7 +164,10 @@ impl CmId {
             ord: 0,
             private_data,
         };
-        let mut event = filled(iwraw::iw_cm_event_type_IW_CM_EVENT_CONNECT_REPLY, params)?;
+        let mut event = filled(
+            cbindings::iw_cm_event_type_IW_CM_EVENT_CONNECT_REPLY,
+            params,
+        )?;
         event.status = match error {
             ConnectError::Refused => econnrefused(),
             ConnectError::Reset => econnreset(),
@@ -176,15 +185,15 @@ impl CmId {
             private_data: &[],
         };
         self.event(&mut filled(
-            iwraw::iw_cm_event_type_IW_CM_EVENT_ESTABLISHED,
+            cbindings::iw_cm_event_type_IW_CM_EVENT_ESTABLISHED,
             params,
         )?)
     }
 
     /// Reports CLOSE.
     pub fn closed(&self) -> Result {
-        self.event(&mut iwraw::iw_cm_event {
-            event: iwraw::iw_cm_event_type_IW_CM_EVENT_CLOSE,
+        self.event(&mut cbindings::iw_cm_event {
+            event: cbindings::iw_cm_event_type_IW_CM_EVENT_CLOSE,
             ..Default::default()
         })
     }
@@ -203,9 +212,12 @@ impl Drop for CmId {
 
 /// Creates an event with these parameters. iw_cm copies the private data of those events that have
 /// some.
-fn filled(kind: iwraw::iw_cm_event_type, params: EventParams<'_>) -> Result<iwraw::iw_cm_event> {
+fn filled(
+    kind: cbindings::iw_cm_event_type,
+    params: EventParams<'_>,
+) -> Result<cbindings::iw_cm_event> {
     let length = u8::try_from(params.private_data.len())?;
-    Ok(iwraw::iw_cm_event {
+    Ok(cbindings::iw_cm_event {
         event: kind,
         private_data: match length {
             0 => null_mut(),
@@ -222,7 +234,7 @@ fn filled(kind: iwraw::iw_cm_event_type, params: EventParams<'_>) -> Result<iwra
     })
 }
 
-fn set_addresses(event: &mut iwraw::iw_cm_event, endpoints: Endpoints) {
+fn set_addresses(event: &mut cbindings::iw_cm_event, endpoints: Endpoints) {
     event.local_addr = SockAddr::from(endpoints.local).storage();
     event.remote_addr = SockAddr::from(endpoints.peer).storage();
 }
@@ -253,7 +265,7 @@ unsafe fn octets<'a>(data: *const ffi::c_void, length: usize) -> &'a [u8] {
 /// # Safety
 ///
 /// iw_cm passes valid parameters, which stay as long as `'a`.
-unsafe fn parameters<'a>(parameters: *const iwraw::iw_cm_conn_param) -> ConnParams<'a> {
+unsafe fn parameters<'a>(parameters: *const cbindings::iw_cm_conn_param) -> ConnParams<'a> {
     // SAFETY: The caller promises that the parameters are valid.
     let param = unsafe { &*parameters };
     ConnParams {
@@ -272,13 +284,13 @@ unsafe fn parameters<'a>(parameters: *const iwraw::iw_cm_conn_param) -> ConnPara
 /// iw_cm, of which rdma_cm is the only user, passes the live id of a connection: its context is
 /// rdma_cm's private id, which begins with the public one.
 pub(crate) unsafe fn is_owned_by_consumer_of(
-    id: *const iwraw::iw_cm_id,
-    qp: NonNull<iwraw::ib_qp>,
+    id: *const cbindings::iw_cm_id,
+    qp: NonNull<cbindings::ib_qp>,
 ) -> bool {
     // SAFETY: The caller promises it. The consumer that creates and destroys the queue pair is the
     // one that calls now.
     unsafe {
-        let consumer = (*id).context.cast::<iwraw::rdma_cm_id>();
+        let consumer = (*id).context.cast::<cbindings::rdma_cm_id>();
         (&raw const (*consumer).qp).read_volatile() == qp.as_ptr()
     }
 }
@@ -288,7 +300,7 @@ pub(crate) unsafe fn is_owned_by_consumer_of(
 /// # Safety
 ///
 /// iw_cm passes a live id.
-unsafe fn provider_data(id: *mut iwraw::iw_cm_id) -> *mut ffi::c_void {
+unsafe fn provider_data(id: *mut cbindings::iw_cm_id) -> *mut ffi::c_void {
     // SAFETY: The caller promises a live id.
     unsafe { (*id).provider_data }
 }
@@ -300,8 +312,8 @@ impl<D: Driver> Operations<D> {
     ///
     /// For iw_cm only: it has a reference to the queue pair.
     pub(crate) unsafe extern "C" fn connect(
-        id: *mut iwraw::iw_cm_id,
-        param: *mut iwraw::iw_cm_conn_param,
+        id: *mut cbindings::iw_cm_id,
+        param: *mut cbindings::iw_cm_conn_param,
     ) -> ffi::c_int {
         in_noio(|| {
             // SAFETY: iw_cm passes a live id of a registered device, and has a reference to the
@@ -328,8 +340,8 @@ impl<D: Driver> Operations<D> {
     ///
     /// As [`Self::connect`].
     pub(crate) unsafe extern "C" fn accept(
-        id: *mut iwraw::iw_cm_id,
-        param: *mut iwraw::iw_cm_conn_param,
+        id: *mut cbindings::iw_cm_id,
+        param: *mut cbindings::iw_cm_conn_param,
     ) -> ffi::c_int {
         in_noio(|| {
             // SAFETY: iw_cm passes a live id of a registered device, and has a reference to the
@@ -360,7 +372,7 @@ impl<D: Driver> Operations<D> {
     ///
     /// For iw_cm only.
     pub(crate) unsafe extern "C" fn reject(
-        id: *mut iwraw::iw_cm_id,
+        id: *mut cbindings::iw_cm_id,
         data: *const ffi::c_void,
         length: u8,
     ) -> ffi::c_int {
@@ -385,7 +397,7 @@ impl<D: Driver> Operations<D> {
     ///
     /// For iw_cm only, of which rdma_cm is the only user.
     pub(crate) unsafe extern "C" fn listen(
-        id: *mut iwraw::iw_cm_id,
+        id: *mut cbindings::iw_cm_id,
         backlog: ffi::c_int,
     ) -> ffi::c_int {
         in_noio(|| {
@@ -395,7 +407,7 @@ impl<D: Driver> Operations<D> {
                 (*id).provider_data = null_mut();
                 let device = (*id).device;
                 let netdev = NetDevice::of(device)?;
-                let consumer = (*id).context.cast::<iwraw::rdma_cm_id>();
+                let consumer = (*id).context.cast::<cbindings::rdma_cm_id>();
                 // rdma_cm creates the listeners of a wildcard without a port number, and then
                 // assigns a request to the first device that could have the address: one on a VLAN
                 // of the network device or below it, or one of the other link type. The queue pair
@@ -423,7 +435,7 @@ impl<D: Driver> Operations<D> {
     /// # Safety
     ///
     /// For iw_cm only.
-    pub(crate) unsafe extern "C" fn stop_listening(id: *mut iwraw::iw_cm_id) -> ffi::c_int {
+    pub(crate) unsafe extern "C" fn stop_listening(id: *mut cbindings::iw_cm_id) -> ffi::c_int {
         let _noio = NoIo::new();
         // SAFETY: iw_cm passes the id of a listener, once; a pointer that is not null came from
         // `into_raw` in `listen`.

@@ -8,8 +8,8 @@ use crate::errno;
 use crate::fifo::wrapped;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
-use iwraw::lock::IrqLock;
-use iwraw::new_irq_lock;
+use ext::lock::IrqLock;
+use ext::new_irq_lock;
 use kernel::alloc::KVVec;
 use kernel::ffi;
 use kernel::new_mutex;
@@ -23,8 +23,8 @@ pub(crate) struct Cqe {
     pub(crate) id: u64,
     // The queue pair, as `ib_wc` names it.
     pub(crate) qp: usize,
-    pub(crate) status: iwraw::ib_wc_status,
-    pub(crate) opcode: iwraw::ib_wc_opcode,
+    pub(crate) status: cbindings::ib_wc_status,
+    pub(crate) opcode: cbindings::ib_wc_opcode,
     pub(crate) length: u32,
     pub(crate) invalidated: Option<u32>,
 }
@@ -123,7 +123,7 @@ pub(crate) struct CompletionQueue {
     // INVARIANT: A completion queue that is not destroyed. The lock is held during a notification,
     // so that it stays.
     #[pin]
-    ib_cq: IrqLock<Option<NonNull<iwraw::ib_cq>>>,
+    ib_cq: IrqLock<Option<NonNull<cbindings::ib_cq>>>,
     // Requests that the queue pairs on it have room for.
     #[pin]
     reserved: Mutex<usize>,
@@ -135,7 +135,7 @@ unsafe impl Send for CompletionQueue {}
 unsafe impl Sync for CompletionQueue {}
 
 impl CompletionQueue {
-    pub(crate) fn new(cq: NonNull<iwraw::ib_cq>, capacity: usize) -> Result<Arc<Self>> {
+    pub(crate) fn new(cq: NonNull<cbindings::ib_cq>, capacity: usize) -> Result<Arc<Self>> {
         let ring = CqRing {
             entries: CqRing::slots(capacity)?,
             first: 0,
@@ -162,7 +162,7 @@ impl CompletionQueue {
     /// own consumer (RFC 5040, section 8.1.1).
     // Argues for P8.1.1-10.
     pub(crate) fn push(&self, entry: Cqe, solicited: bool) {
-        let failed = entry.status != iwraw::ib_wc_status_IB_WC_SUCCESS;
+        let failed = entry.status != cbindings::ib_wc_status_IB_WC_SUCCESS;
         let (notify, first_overrun) = self.ring.with(|ring| {
             let mut first = false;
             if !ring.push(entry) {
@@ -189,9 +189,9 @@ impl CompletionQueue {
                     let cq = cq.as_ptr();
                     ((*cq).event_handler, (*cq).cq_context, (*cq).device)
                 };
-                let mut event = iwraw::ib_event {
+                let mut event = cbindings::ib_event {
                     device,
-                    event: iwraw::ib_event_type_IB_EVENT_CQ_ERR,
+                    event: cbindings::ib_event_type_IB_EVENT_CQ_ERR,
                     ..Default::default()
                 };
                 event.element.cq = cq.as_ptr();
@@ -264,7 +264,7 @@ impl CompletionQueue {
     /// # Safety
     ///
     /// `cq` is one of a device of this crate, and not destroyed.
-    pub(crate) unsafe fn of(cq: *mut iwraw::ib_cq) -> Arc<Self> {
+    pub(crate) unsafe fn of(cq: *mut cbindings::ib_cq) -> Arc<Self> {
         // SAFETY: The caller promises an [`IbCq`] whose `create_cq` succeeded, which has written
         // the field.
         unsafe { (*cq.cast::<IbCq>()).queue.assume_init_ref() }.clone()
@@ -274,7 +274,7 @@ impl CompletionQueue {
 /// An `ib_cq` with the data of this crate, as the core allocates it.
 #[repr(C)]
 pub(crate) struct IbCq {
-    ib: iwraw::ib_cq,
+    ib: cbindings::ib_cq,
     queue: MaybeUninit<Arc<CompletionQueue>>,
 }
 
@@ -284,9 +284,9 @@ pub(crate) struct IbCq {
 ///
 /// For the core only: `cq` is a zeroed [`IbCq`].
 pub(crate) unsafe extern "C" fn create(
-    cq: *mut iwraw::ib_cq,
-    attributes: *const iwraw::ib_cq_init_attr,
-    _: *mut iwraw::uverbs_attr_bundle,
+    cq: *mut cbindings::ib_cq,
+    attributes: *const cbindings::ib_cq_init_attr,
+    _: *mut cbindings::uverbs_attr_bundle,
 ) -> ffi::c_int {
     errno(|| {
         // SAFETY: The core passes valid attributes.
@@ -308,8 +308,8 @@ pub(crate) unsafe extern "C" fn create(
 ///
 /// For the core only: `cq` was made by [`create`].
 pub(crate) unsafe extern "C" fn destroy(
-    cq: *mut iwraw::ib_cq,
-    _: *mut iwraw::ib_udata,
+    cq: *mut cbindings::ib_cq,
+    _: *mut cbindings::ib_udata,
 ) -> ffi::c_int {
     // SAFETY: The core destroys a queue that it created, once.
     let queue = unsafe { (*cq.cast::<IbCq>()).queue.assume_init_read() };
@@ -324,9 +324,9 @@ pub(crate) unsafe extern "C" fn destroy(
 ///
 /// For the core only: `cq` was made by [`create`], `wc` has room for `count`.
 pub(crate) unsafe extern "C" fn poll(
-    cq: *mut iwraw::ib_cq,
+    cq: *mut cbindings::ib_cq,
     count: ffi::c_int,
-    wc: *mut iwraw::ib_wc,
+    wc: *mut cbindings::ib_wc,
 ) -> ffi::c_int {
     // SAFETY: The consumer polls a queue that is not destroyed, so `create` has written the field.
     let queue = unsafe { (*cq.cast::<IbCq>()).queue.assume_init_ref() };
@@ -335,7 +335,7 @@ pub(crate) unsafe extern "C" fn poll(
         let Some(entry) = queue.pop() else {
             break;
         };
-        let mut out = iwraw::ib_wc {
+        let mut out = cbindings::ib_wc {
             status: entry.status,
             opcode: entry.opcode,
             byte_len: entry.length,
@@ -347,7 +347,7 @@ pub(crate) unsafe extern "C" fn poll(
         if let Some(key) = entry.invalidated {
             out.ex.invalidate_rkey = key;
             // CAST: A flag.
-            out.wc_flags = iwraw::ib_wc_flags_IB_WC_WITH_INVALIDATE as ffi::c_int;
+            out.wc_flags = cbindings::ib_wc_flags_IB_WC_WITH_INVALIDATE as ffi::c_int;
         }
         // SAFETY: The consumer has room for `count` completions, of which this is one.
         unsafe { wc.offset(polled as isize).write(out) };
@@ -362,16 +362,16 @@ pub(crate) unsafe extern "C" fn poll(
 ///
 /// For the core only: `cq` was made by [`create`].
 pub(crate) unsafe extern "C" fn arm(
-    cq: *mut iwraw::ib_cq,
-    flags: iwraw::ib_cq_notify_flags,
+    cq: *mut cbindings::ib_cq,
+    flags: cbindings::ib_cq_notify_flags,
 ) -> ffi::c_int {
     // SAFETY: The consumer arms a queue that is not destroyed, so `create` has written the field.
     let queue = unsafe { (*cq.cast::<IbCq>()).queue.assume_init_ref() };
-    let wanted = match flags & iwraw::ib_cq_notify_flags_IB_CQ_SOLICITED_MASK {
-        iwraw::ib_cq_notify_flags_IB_CQ_SOLICITED => Armed::Solicited,
+    let wanted = match flags & cbindings::ib_cq_notify_flags_IB_CQ_SOLICITED_MASK {
+        cbindings::ib_cq_notify_flags_IB_CQ_SOLICITED => Armed::Solicited,
         _ => Armed::NextCompletion,
     };
-    let missed = flags & iwraw::ib_cq_notify_flags_IB_CQ_REPORT_MISSED_EVENTS != 0;
+    let missed = flags & cbindings::ib_cq_notify_flags_IB_CQ_REPORT_MISSED_EVENTS != 0;
     queue.ring.with(|ring| {
         if ring.armed != Armed::NextCompletion {
             ring.armed = wanted;

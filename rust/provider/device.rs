@@ -23,7 +23,7 @@ use core::ptr::null_mut;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering;
-use iwraw::errno::eopnotsupp;
+use ext::errno::eopnotsupp;
 use kernel::bindings::module;
 use kernel::error::to_result;
 use kernel::ffi;
@@ -35,7 +35,7 @@ use kernel::sync::Arc;
 /// # Invariants
 ///
 /// The queue pair is not freed before an RCU grace period after this left its table.
-pub(crate) struct QpEntry(pub(crate) NonNull<iwraw::ib_qp>);
+pub(crate) struct QpEntry(pub(crate) NonNull<cbindings::ib_qp>);
 
 // SAFETY: It is an address, whose target any task may use by the type invariants.
 unsafe impl Send for QpEntry {}
@@ -47,7 +47,7 @@ pub(crate) struct DeviceData<D> {
     pub(crate) regions: Arc<Regions>,
     #[pin]
     pub(crate) queue_pairs: Table<QpEntry>,
-    pub(crate) counters: KVec<iwraw::rdma_stat_desc>,
+    pub(crate) counters: KVec<cbindings::rdma_stat_desc>,
     // The address of the device, for its GUIDs. It is not zero.
     pub(crate) hw_addr: [u8; 6],
 }
@@ -66,7 +66,7 @@ impl<D> DeviceData<D> {
 /// An `ib_device` with the data of this crate, as the core allocates it.
 #[repr(C)]
 pub(crate) struct IbDevice<D> {
-    ib: iwraw::ib_device,
+    ib: cbindings::ib_device,
     pub(crate) data: MaybeUninit<Arc<DeviceData<D>>>,
 }
 
@@ -75,7 +75,9 @@ pub(crate) struct IbDevice<D> {
 /// # Safety
 ///
 /// `device` is one of `D`, created by this crate, and allocated as long as `'a`.
-pub(crate) unsafe fn data_of<'a, D: Driver>(device: *mut iwraw::ib_device) -> &'a DeviceData<D> {
+pub(crate) unsafe fn data_of<'a, D: Driver>(
+    device: *mut cbindings::ib_device,
+) -> &'a DeviceData<D> {
     // SAFETY: The caller promises it; `add` writes the field before anybody else sees the device.
     unsafe { (*device.cast::<IbDevice<D>>()).data.assume_init_ref() }
 }
@@ -85,7 +87,7 @@ pub(crate) unsafe fn data_of<'a, D: Driver>(device: *mut iwraw::ib_device) -> &'
 /// # Safety
 ///
 /// The network device is live.
-unsafe fn hw_addr_of(netdev: *mut iwraw::net_device) -> [u8; 6] {
+unsafe fn hw_addr_of(netdev: *mut cbindings::net_device) -> [u8; 6] {
     let mut address = [0; 6];
     // SAFETY: The caller promises that the device is live; its address has `addr_len` octets.
     unsafe {
@@ -97,7 +99,7 @@ unsafe fn hw_addr_of(netdev: *mut iwraw::net_device) -> [u8; 6] {
     }
     if address == [0; 6] {
         // SAFETY: The function has no preconditions.
-        let [a, b, c, d] = unsafe { iwraw::get_random_u32() }.to_be_bytes();
+        let [a, b, c, d] = unsafe { cbindings::get_random_u32() }.to_be_bytes();
         // A local unicast address.
         address = [2, 0, a, b, c, d];
     }
@@ -109,16 +111,16 @@ unsafe fn hw_addr_of(netdev: *mut iwraw::net_device) -> [u8; 6] {
 /// # Safety
 ///
 /// For the core only: `device` was made by [`add`].
-unsafe extern "C" fn dealloc<D: Driver>(device: *mut iwraw::ib_device) {
+unsafe extern "C" fn dealloc<D: Driver>(device: *mut cbindings::ib_device) {
     // SAFETY: The core frees the device when this returns, and nobody uses it any more.
     let data = unsafe { (*device.cast::<IbDevice<D>>()).data.assume_init_read() };
     D::remove(&data.driver);
 }
 
 /// Returns the functions that the core calls.
-fn operations<D: Driver>(owner: *mut module) -> iwraw::ib_device_ops {
+fn operations<D: Driver>(owner: *mut module) -> cbindings::ib_device_ops {
     let (size_ib_qp, size_ib_cq) = qp::sizes::<D::QueuePair>();
-    iwraw::ib_device_ops {
+    cbindings::ib_device_ops {
         owner,
         driver_id: D::ID,
         alloc_hw_port_stats: Some(port::Operations::<D>::alloc_stats),
@@ -155,7 +157,7 @@ fn operations<D: Driver>(owner: *mut module) -> iwraw::ib_device_ops {
         reg_user_mr: Some(port::Operations::<D>::no_user_region),
         req_notify_cq: Some(cq::arm),
         size_ib_cq,
-        size_ib_pd: size_of::<iwraw::ib_pd>(),
+        size_ib_pd: size_of::<cbindings::ib_pd>(),
         size_ib_qp,
         ..Default::default()
     }
@@ -168,27 +170,27 @@ fn operations<D: Driver>(owner: *mut module) -> iwraw::ib_device_ops {
 /// The name is a string, the network device is live, and the driver's link type is registered.
 pub(crate) unsafe fn add<D: Driver>(
     name: *const ffi::c_char,
-    netdev: *mut iwraw::net_device,
+    netdev: *mut cbindings::net_device,
     owner: *mut module,
 ) -> Result {
     // SAFETY: The caller promises a live network device.
     let (hw_addr, kind) = unsafe { (hw_addr_of(netdev), u32::from((*netdev).type_)) };
     if !matches!(
         kind,
-        iwraw::ARPHRD_ETHER | iwraw::ARPHRD_LOOPBACK | iwraw::ARPHRD_NONE
+        cbindings::ARPHRD_ETHER | cbindings::ARPHRD_LOOPBACK | cbindings::ARPHRD_NONE
     ) {
         return Err(eopnotsupp());
     }
     let mut counters = KVec::with_capacity(D::COUNTERS.len(), GFP_KERNEL)?;
     for name in D::COUNTERS {
-        let counter = iwraw::rdma_stat_desc {
-            name: iwraw::chars(name),
+        let counter = cbindings::rdma_stat_desc {
+            name: name.as_char_ptr(),
             ..Default::default()
         };
         counters.push(counter, GFP_KERNEL)?;
     }
     // SAFETY: The function has no preconditions.
-    let vectors = i32::try_from(unsafe { iwraw::num_possible_cpus() })?;
+    let vectors = i32::try_from(unsafe { cbindings::num_possible_cpus() })?;
     let regions = Arc::pin_init(Regions::new(), GFP_KERNEL)?;
     let driver = D::new(regions.clone())?;
     let data = Arc::pin_init(
@@ -205,30 +207,30 @@ pub(crate) unsafe fn add<D: Driver>(
     let net = unsafe { net_of(netdev) }?;
     // SAFETY: `net` keeps the namespace during the call. Once the device has its network device, it
     // is removed before that leaves the namespace.
-    let device = unsafe { iwraw::_ib_alloc_device(size_of::<IbDevice<D>>(), net.as_raw()) };
+    let device = unsafe { cbindings::_ib_alloc_device(size_of::<IbDevice<D>>(), net.as_raw()) };
     let device = NonNull::new(device).ok_or(ENOMEM)?.as_ptr();
     // SAFETY: This task owns the device until it is registered. From `ib_set_device_ops` on,
     // freeing it calls `dealloc`, which finds the data. The name of the network device is as long
     // as the field.
     unsafe {
         (*device.cast::<IbDevice<D>>()).data.write(data);
-        iwraw::ib_set_device_ops(device, &operations::<D>(owner));
+        cbindings::ib_set_device_ops(device, &operations::<D>(owner));
         let [a, b, c, d, e, f] = hw_addr;
         (*device).node_guid = u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f]).to_be();
         // CAST: Small numbers.
-        (*device).node_type = iwraw::RDMA_NODE_RNIC as u8;
+        (*device).node_type = cbindings::RDMA_NODE_RNIC as u8;
         (*device).phys_port_cnt = 1;
         // Consumers distribute their connections over as many completion vectors. All of them run
         // where the work of a connection does.
         (*device).num_comp_vectors = vectors;
         (*device).local_dma_lkey = region::LOCAL_DMA_LKEY;
-        (*device).name_assign_type = iwraw::rdma_nl_name_assign_type_RDMA_NAME_ASSIGN_TYPE_USER;
-        (*device).iw_driver_flags = iwraw::iw_flags_IW_F_NO_PORT_MAP;
-        iwraw::copy_ifname(device, netdev);
-        let registered = to_result(iwraw::ib_device_set_netdev(device, netdev, 1))
-            .and_then(|()| to_result(iwraw::ib_register_device(device, name, null_mut())));
+        (*device).name_assign_type = cbindings::rdma_nl_name_assign_type_RDMA_NAME_ASSIGN_TYPE_USER;
+        (*device).iw_driver_flags = cbindings::iw_flags_IW_F_NO_PORT_MAP;
+        cbindings::copy_ifname(device, netdev);
+        let registered = to_result(cbindings::ib_device_set_netdev(device, netdev, 1))
+            .and_then(|()| to_result(cbindings::ib_register_device(device, name, null_mut())));
         if registered.is_err() {
-            iwraw::ib_dealloc_device(device);
+            cbindings::ib_dealloc_device(device);
         }
         registered
     }
@@ -239,8 +241,8 @@ static MODULE: AtomicPtr<kernel::bindings::module> = AtomicPtr::new(null_mut());
 
 /// The structures that C links into its lists.
 struct LinkBlocks {
-    ops: iwraw::rdma_link_ops,
-    notifier: iwraw::notifier_block,
+    ops: cbindings::rdma_link_ops,
+    notifier: cbindings::notifier_block,
 }
 
 /// A registered link type. When it is dropped, its devices are removed, and then it is
@@ -265,12 +267,12 @@ impl<D: Driver> RdmaLinkType<D> {
         MODULE.store(module.as_ptr(), Ordering::Relaxed);
         let blocks = KBox::new(
             LinkBlocks {
-                ops: iwraw::rdma_link_ops {
-                    type_: iwraw::chars(D::LINK_TYPE),
+                ops: cbindings::rdma_link_ops {
+                    type_: D::LINK_TYPE.as_char_ptr(),
                     newlink: Some(newlink::<D>),
                     ..Default::default()
                 },
-                notifier: iwraw::notifier_block {
+                notifier: cbindings::notifier_block {
                     notifier_call: Some(netdev_event::<D>),
                     ..Default::default()
                 },
@@ -280,7 +282,7 @@ impl<D: Driver> RdmaLinkType<D> {
         let blocks = NonNull::new(KBox::into_raw(blocks)).ok_or(ENOMEM)?;
         // SAFETY: The notifier stays where it is until it is unregistered.
         let registered =
-            unsafe { iwraw::register_netdevice_notifier(&raw mut (*blocks.as_ptr()).notifier) };
+            unsafe { cbindings::register_netdevice_notifier(&raw mut (*blocks.as_ptr()).notifier) };
         if let Err(error) = to_result(registered) {
             // SAFETY: The pointer came from `into_raw`, and nobody else has it.
             drop(unsafe { KBox::from_raw(blocks.as_ptr()) });
@@ -288,7 +290,7 @@ impl<D: Driver> RdmaLinkType<D> {
         }
         // SAFETY: The ops stay where they are until they are unregistered. The name is this
         // project's own, so it is not registered twice.
-        unsafe { iwraw::rdma_link_register(&raw mut (*blocks.as_ptr()).ops) };
+        unsafe { cbindings::rdma_link_register(&raw mut (*blocks.as_ptr()).ops) };
         // INVARIANT: Both were just registered.
         Ok(Self {
             blocks,
@@ -304,9 +306,9 @@ impl<D: Driver> Drop for RdmaLinkType<D> {
         // created, without the notifier nobody but this task removes one, and then all existing
         // ones are removed, whoever else was about to do so.
         unsafe {
-            iwraw::rdma_link_unregister(&raw mut (*blocks).ops);
-            iwraw::unregister_netdevice_notifier(&raw mut (*blocks).notifier);
-            iwraw::ib_unregister_driver(D::ID);
+            cbindings::rdma_link_unregister(&raw mut (*blocks).ops);
+            cbindings::unregister_netdevice_notifier(&raw mut (*blocks).notifier);
+            cbindings::ib_unregister_driver(D::ID);
             drop(KBox::from_raw(blocks));
         }
     }
@@ -319,10 +321,10 @@ impl<D: Driver> Drop for RdmaLinkType<D> {
 /// For the core only: while the ops of `D` are registered.
 unsafe extern "C" fn newlink<D: Driver>(
     name: *const ffi::c_char,
-    netdev: *mut iwraw::net_device,
+    netdev: *mut cbindings::net_device,
 ) -> ffi::c_int {
     errno(|| {
-        for id in [iwraw::rdma_driver_id_RDMA_DRIVER_SIW, D::ID] {
+        for id in [cbindings::rdma_driver_id_RDMA_DRIVER_SIW, D::ID] {
             // SAFETY: The core holds a reference to the network device.
             if unsafe { has_rdma_device(netdev, id) } {
                 return Err(EEXIST);
@@ -339,23 +341,23 @@ unsafe extern "C" fn newlink<D: Driver>(
 ///
 /// For the core only, as a notifier of network devices, for a driver `D`.
 unsafe extern "C" fn netdev_event<D: Driver>(
-    _: *mut iwraw::notifier_block,
+    _: *mut cbindings::notifier_block,
     event: ffi::c_ulong,
     info: *mut ffi::c_void,
 ) -> ffi::c_int {
     // CAST: A small number.
-    if event == iwraw::netdev_cmd_NETDEV_UNREGISTER as ffi::c_ulong {
+    if event == cbindings::netdev_cmd_NETDEV_UNREGISTER as ffi::c_ulong {
         // SAFETY: Such a notifier gets a `struct netdev_notifier_info`, whose device is live.
         unsafe {
-            let netdev = (*info.cast::<iwraw::netdev_notifier_info>()).dev;
-            let device = iwraw::ib_device_get_by_netdev(netdev, D::ID);
+            let netdev = (*info.cast::<cbindings::netdev_notifier_info>()).dev;
+            let device = cbindings::ib_device_get_by_netdev(netdev, D::ID);
             if !device.is_null() {
                 // The network device waits until this is done.
-                iwraw::ib_unregister_device_queued(device);
-                iwraw::ib_device_put(device);
+                cbindings::ib_unregister_device_queued(device);
+                cbindings::ib_device_put(device);
             }
         }
     }
     // CAST: A small number.
-    iwraw::NOTIFY_OK as ffi::c_int
+    cbindings::NOTIFY_OK as ffi::c_int
 }

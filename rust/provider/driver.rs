@@ -35,27 +35,27 @@ pub enum QpState {
 
 impl QpState {
     /// Converts the state of C.
-    pub(crate) fn of(state: iwraw::ib_qp_state) -> Result<Self> {
+    pub(crate) fn of(state: cbindings::ib_qp_state) -> Result<Self> {
         Ok(match state {
-            iwraw::ib_qp_state_IB_QPS_RESET => Self::Reset,
-            iwraw::ib_qp_state_IB_QPS_INIT => Self::Init,
-            iwraw::ib_qp_state_IB_QPS_RTR => Self::Rtr,
-            iwraw::ib_qp_state_IB_QPS_RTS => Self::Rts,
-            iwraw::ib_qp_state_IB_QPS_SQD => Self::Closing,
-            iwraw::ib_qp_state_IB_QPS_ERR => Self::Error,
+            cbindings::ib_qp_state_IB_QPS_RESET => Self::Reset,
+            cbindings::ib_qp_state_IB_QPS_INIT => Self::Init,
+            cbindings::ib_qp_state_IB_QPS_RTR => Self::Rtr,
+            cbindings::ib_qp_state_IB_QPS_RTS => Self::Rts,
+            cbindings::ib_qp_state_IB_QPS_SQD => Self::Closing,
+            cbindings::ib_qp_state_IB_QPS_ERR => Self::Error,
             _ => return Err(EINVAL),
         })
     }
 
     /// Returns the state of C.
-    pub(crate) fn code(self) -> iwraw::ib_qp_state {
+    pub(crate) fn code(self) -> cbindings::ib_qp_state {
         match self {
-            Self::Reset => iwraw::ib_qp_state_IB_QPS_RESET,
-            Self::Init => iwraw::ib_qp_state_IB_QPS_INIT,
-            Self::Rtr => iwraw::ib_qp_state_IB_QPS_RTR,
-            Self::Rts => iwraw::ib_qp_state_IB_QPS_RTS,
-            Self::Closing => iwraw::ib_qp_state_IB_QPS_SQD,
-            Self::Error => iwraw::ib_qp_state_IB_QPS_ERR,
+            Self::Reset => cbindings::ib_qp_state_IB_QPS_RESET,
+            Self::Init => cbindings::ib_qp_state_IB_QPS_INIT,
+            Self::Rtr => cbindings::ib_qp_state_IB_QPS_RTR,
+            Self::Rts => cbindings::ib_qp_state_IB_QPS_RTS,
+            Self::Closing => cbindings::ib_qp_state_IB_QPS_SQD,
+            Self::Error => cbindings::ib_qp_state_IB_QPS_ERR,
         }
     }
 }

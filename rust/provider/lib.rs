@@ -44,13 +44,13 @@ pub mod wr;
 
 pub use device::RdmaLinkType;
 pub use driver::Driver;
-pub use iwraw::addr;
-pub use iwraw::errno;
-pub use iwraw::lock;
-pub use iwraw::memory;
-pub use iwraw::new_irq_lock;
-pub use iwraw::new_worker;
-pub use iwraw::work;
+pub use ext::borrowed;
+pub use ext::errno;
+pub use ext::lock;
+pub use ext::net;
+pub use ext::new_irq_lock;
+pub use ext::new_worker;
+pub use ext::work;
 
 use core::ptr::without_provenance_mut;
 use kernel::ffi;
@@ -62,7 +62,7 @@ const __LOG_PREFIX: &[u8] = b"iwarp\0";
 /// Returns a random number.
 pub fn random() -> u64 {
     // SAFETY: The function has no preconditions.
-    let half = || u64::from(unsafe { iwraw::get_random_u32() });
+    let half = || u64::from(unsafe { cbindings::get_random_u32() });
     half() << 32 | half()
 }
 

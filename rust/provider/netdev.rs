@@ -11,7 +11,7 @@ use core::net::IpAddr;
 use core::net::Ipv4Addr;
 use core::net::Ipv6Addr;
 use core::ptr::NonNull;
-use iwraw::addr::Net;
+use ext::net::Net;
 use kernel::bindings::list_head;
 use kernel::error::to_result;
 use kernel::ffi;
@@ -23,7 +23,7 @@ use kernel::sync::rcu;
 /// # Invariants
 ///
 /// The value owns a reference to the device.
-pub struct NetDevice(NonNull<iwraw::net_device>);
+pub struct NetDevice(NonNull<cbindings::net_device>);
 
 // SAFETY: Any task may hold or drop a reference.
 unsafe impl Send for NetDevice {}
@@ -36,9 +36,9 @@ impl NetDevice {
     /// # Safety
     ///
     /// The device is allocated.
-    pub(crate) unsafe fn of(device: *mut iwraw::ib_device) -> Result<Self> {
+    pub(crate) unsafe fn of(device: *mut cbindings::ib_device) -> Result<Self> {
         // SAFETY: The caller promises that the device is allocated.
-        let netdev = unsafe { iwraw::ib_device_get_netdev(device, 1) };
+        let netdev = unsafe { cbindings::ib_device_get_netdev(device, 1) };
         // INVARIANT: The function has taken a reference.
         Ok(Self(NonNull::new(netdev).ok_or(ENODEV)?))
     }
@@ -54,7 +54,7 @@ impl NetDevice {
     pub fn routing_master(&self) -> Option<u32> {
         // SAFETY: By the type invariants the reference keeps the device. C accesses it under RCU.
         // An index is never negative.
-        let index = u32::try_from(unsafe { iwraw::l3mdev_master_ifindex(self.0.as_ptr()) });
+        let index = u32::try_from(unsafe { cbindings::l3mdev_master_ifindex(self.0.as_ptr()) });
         index.ok().filter(|&index| index != 0)
     }
 
@@ -65,7 +65,7 @@ impl NetDevice {
             found: KVec::new(),
             error: None,
         };
-        let mut private = iwraw::netdev_nested_priv {
+        let mut private = cbindings::netdev_nested_priv {
             flags: 0,
             data: (&raw mut search).cast(),
         };
@@ -73,7 +73,7 @@ impl NetDevice {
         // SAFETY: By the type invariants the reference keeps the device. C calls the function
         // during the call only, with `private`.
         unsafe {
-            iwraw::netdev_walk_all_upper_dev_rcu(self.0.as_ptr(), Some(is_above), &mut private)
+            cbindings::netdev_walk_all_upper_dev_rcu(self.0.as_ptr(), Some(is_above), &mut private)
         };
         match search.error {
             Some(error) => Err(error),
@@ -94,12 +94,12 @@ impl NetDevice {
     }
 
     /// Says whether it is in this namespace.
-    pub(crate) fn is_in(&self, net: *const iwraw::net) -> bool {
+    pub(crate) fn is_in(&self, net: *const cbindings::net) -> bool {
         // SAFETY: By the type invariants the reference keeps the device.
-        core::ptr::eq(unsafe { iwraw::dev_net(self.0.as_ptr()) }, net)
+        core::ptr::eq(unsafe { cbindings::dev_net(self.0.as_ptr()) }, net)
     }
 
-    pub(crate) fn as_ptr(&self) -> *mut iwraw::net_device {
+    pub(crate) fn as_ptr(&self) -> *mut cbindings::net_device {
         self.0.as_ptr()
     }
 
@@ -119,7 +119,7 @@ impl NetDevice {
         // SAFETY: The reference of `self` keeps the device. Structures that are found under RCU,
         // and those that they link to, stay as long as `_rcu`.
         unsafe {
-            let Some(device) = NonNull::new(iwraw::__in_dev_get_rcu(self.as_ptr())) else {
+            let Some(device) = NonNull::new(cbindings::__in_dev_get_rcu(self.as_ptr())) else {
                 return Ok(());
             };
             let mut next = (&raw const (*device.as_ptr()).ifa_list).read_volatile();
@@ -137,22 +137,22 @@ impl NetDevice {
         // under RCU. The list changes with the device's lock held, which is taken, and each entry
         // in it is an `inet6_ifaddr`.
         unsafe {
-            let Some(device) = NonNull::new(iwraw::__in6_dev_get(self.as_ptr())) else {
+            let Some(device) = NonNull::new(cbindings::__in6_dev_get(self.as_ptr())) else {
                 return Ok(());
             };
             let device = device.as_ptr();
-            iwraw::read_lock_bh(&raw mut (*device).lock);
+            cbindings::read_lock_bh(&raw mut (*device).lock);
             let head: *const list_head = &raw const (*device).addr_list;
             let mut next = (*head).next.cast_const();
             let mut all = Ok(());
             while next != head && all.is_ok() {
                 let entry = next
-                    .byte_sub(offset_of!(iwraw::inet6_ifaddr, if_list))
-                    .cast::<iwraw::inet6_ifaddr>();
+                    .byte_sub(offset_of!(cbindings::inet6_ifaddr, if_list))
+                    .cast::<cbindings::inet6_ifaddr>();
                 all = each(Ipv6Addr::from((*entry).addr.in6_u.u6_addr8));
                 next = (*next).next.cast_const();
             }
-            iwraw::read_unlock_bh(&raw mut (*device).lock);
+            cbindings::read_unlock_bh(&raw mut (*device).lock);
             all
         }
     }
@@ -163,25 +163,25 @@ impl NetDevice {
 /// # Safety
 ///
 /// The network device is live.
-pub(crate) unsafe fn net_of(netdev: *mut iwraw::net_device) -> Result<Net> {
+pub(crate) unsafe fn net_of(netdev: *mut cbindings::net_device) -> Result<Net> {
     // A reference to the device does not keep it in its namespace: it can move meanwhile, and then
     // the namespace may be freed. A namespace that an RCU reader finds is not freed before the
     // reader is done.
     let rcu = rcu::read_lock();
     // SAFETY: The caller promises a live device; `rcu` keeps the namespace that is read.
-    let net = unsafe { iwraw::maybe_get_net(iwraw::dev_net(netdev)) };
+    let net = unsafe { cbindings::maybe_get_net(cbindings::dev_net(netdev)) };
     drop(rcu);
     let net = NonNull::new(net).ok_or(ENODEV)?;
     // SAFETY: The reference that was just taken keeps the namespace, and is dropped below.
     let counted = unsafe { Net::from_raw(net) };
     // SAFETY: The reference of `maybe_get_net` is dropped once; `counted` has its own.
-    unsafe { iwraw::put_net(net.as_ptr()) };
+    unsafe { cbindings::put_net(net.as_ptr()) };
     Ok(counted)
 }
 
 /// The state of a search for VLANs.
 struct Search {
-    below: *mut iwraw::net_device,
+    below: *mut cbindings::net_device,
     found: KVec<NetDevice>,
     error: Option<Error>,
 }
@@ -193,22 +193,22 @@ struct Search {
 /// For `netdev_walk_all_upper_dev_rcu` only: the device is live, RCU's read lock is held, and
 /// `private` points to a [`Search`].
 unsafe extern "C" fn is_above(
-    upper: *mut iwraw::net_device,
-    private: *mut iwraw::netdev_nested_priv,
+    upper: *mut cbindings::net_device,
+    private: *mut cbindings::netdev_nested_priv,
 ) -> ffi::c_int {
     // SAFETY: The caller promises a [`Search`], which nobody else uses during the call.
     let search = unsafe { &mut *(*private).data.cast::<Search>() };
     // SAFETY: Both devices are live. Each has a namespace, and that of a VLAN has a real device.
     let is_one = unsafe {
-        iwraw::is_vlan_dev(upper)
-            && iwraw::vlan_dev_real_dev(upper) == search.below
-            && core::ptr::eq(iwraw::dev_net(upper), iwraw::dev_net(search.below))
+        cbindings::is_vlan_dev(upper)
+            && cbindings::vlan_dev_real_dev(upper) == search.below
+            && core::ptr::eq(cbindings::dev_net(upper), cbindings::dev_net(search.below))
     };
     if !is_one {
         return 0;
     }
     // SAFETY: The caller promises that the device is live.
-    unsafe { iwraw::dev_hold(upper) };
+    unsafe { cbindings::dev_hold(upper) };
     // INVARIANT: The reference was just taken.
     let found = NonNull::new(upper).map(NetDevice);
     let pushed = found.ok_or(ENODEV).and_then(|found| {
@@ -231,21 +231,21 @@ unsafe extern "C" fn is_above(
 /// # Safety
 ///
 /// The network device is live.
-pub(crate) unsafe fn has_rdma_device(netdev: *mut iwraw::net_device, id: u32) -> bool {
+pub(crate) unsafe fn has_rdma_device(netdev: *mut cbindings::net_device, id: u32) -> bool {
     // SAFETY: The caller promises that the device is live.
-    let device = unsafe { iwraw::ib_device_get_by_netdev(netdev, id) };
+    let device = unsafe { cbindings::ib_device_get_by_netdev(netdev, id) };
     if device.is_null() {
         return false;
     }
     // SAFETY: The reference was just taken, and is dropped once.
-    unsafe { iwraw::ib_device_put(device) };
+    unsafe { cbindings::ib_device_put(device) };
     true
 }
 
 impl Drop for NetDevice {
     fn drop(&mut self) {
         // SAFETY: By the type invariants the value owns a reference, which is dropped once.
-        unsafe { iwraw::dev_put(self.0.as_ptr()) };
+        unsafe { cbindings::dev_put(self.0.as_ptr()) };
     }
 }
 
@@ -259,8 +259,8 @@ pub trait OnAddrChange: Send + Sync + 'static {
 /// The notifier blocks that C links into its lists.
 #[repr(C)]
 struct NotifierBlocks<W> {
-    v4: iwraw::notifier_block,
-    v6: iwraw::notifier_block,
+    v4: cbindings::notifier_block,
+    v6: cbindings::notifier_block,
     receiver: W,
 }
 
@@ -281,7 +281,7 @@ unsafe impl<W: OnAddrChange> Sync for AddrNotifier<W> {}
 impl<W: OnAddrChange> AddrNotifier<W> {
     /// Registers the notifiers. Sleeps.
     pub fn new(receiver: W) -> Result<Self> {
-        let notifier = |call| iwraw::notifier_block {
+        let notifier = |call| cbindings::notifier_block {
             notifier_call: Some(call),
             ..Default::default()
         };
@@ -298,11 +298,12 @@ impl<W: OnAddrChange> AddrNotifier<W> {
         // SAFETY: The notifiers stay where they are until they are unregistered. If registration
         // fails nobody else has the box.
         unsafe {
-            let mut registered = to_result(iwraw::register_inetaddr_notifier(&raw mut (*at).v4));
+            let mut registered =
+                to_result(cbindings::register_inetaddr_notifier(&raw mut (*at).v4));
             if registered.is_ok() {
-                registered = to_result(iwraw::register_inet6addr_notifier(&raw mut (*at).v6));
+                registered = to_result(cbindings::register_inet6addr_notifier(&raw mut (*at).v6));
                 if registered.is_err() {
-                    iwraw::unregister_inetaddr_notifier(&raw mut (*at).v4);
+                    cbindings::unregister_inetaddr_notifier(&raw mut (*at).v4);
                 }
             }
             if let Err(error) = registered {
@@ -328,8 +329,8 @@ impl<W: OnAddrChange> Drop for AddrNotifier<W> {
         // SAFETY: By the type invariants both are registered. After unregistration C calls neither
         // of them.
         unsafe {
-            iwraw::unregister_inet6addr_notifier(&raw mut (*at).v6);
-            iwraw::unregister_inetaddr_notifier(&raw mut (*at).v4);
+            cbindings::unregister_inet6addr_notifier(&raw mut (*at).v6);
+            cbindings::unregister_inetaddr_notifier(&raw mut (*at).v4);
             drop(KBox::from_raw(at));
         }
     }
@@ -339,7 +340,7 @@ impl<W: OnAddrChange> Drop for AddrNotifier<W> {
 ///
 /// For C only, as the notifier `v4` of a registered [`NotifierBlocks`] for the same `W`.
 unsafe extern "C" fn v4_changed<W: OnAddrChange>(
-    notifier: *mut iwraw::notifier_block,
+    notifier: *mut cbindings::notifier_block,
     _: ffi::c_ulong,
     _: *mut ffi::c_void,
 ) -> ffi::c_int {
@@ -351,7 +352,7 @@ unsafe extern "C" fn v4_changed<W: OnAddrChange>(
 ///
 /// For C only, as the notifier `v6` of a registered [`NotifierBlocks`] for the same `W`.
 unsafe extern "C" fn v6_changed<W: OnAddrChange>(
-    notifier: *mut iwraw::notifier_block,
+    notifier: *mut cbindings::notifier_block,
     _: ffi::c_ulong,
     _: *mut ffi::c_void,
 ) -> ffi::c_int {
@@ -366,5 +367,5 @@ unsafe fn notify<W: OnAddrChange>(blocks: *const NotifierBlocks<W>) -> ffi::c_in
     // SAFETY: The caller promises it, and nobody changes the receiver.
     unsafe { &(*blocks).receiver }.changed();
     // CAST: A small number.
-    iwraw::NOTIFY_OK as ffi::c_int
+    cbindings::NOTIFY_OK as ffi::c_int
 }

@@ -10,7 +10,7 @@ use crate::errno;
 use crate::netdev::NetDevice;
 use core::marker::PhantomData;
 use core::ptr::null_mut;
-use iwraw::errno::eopnotsupp;
+use ext::errno::eopnotsupp;
 use kernel::error::to_result;
 use kernel::ffi;
 
@@ -30,9 +30,9 @@ impl<D: Driver> Operations<D> {
     ///
     /// For the core only.
     pub(crate) unsafe extern "C" fn query_device(
-        device: *mut iwraw::ib_device,
-        attributes: *mut iwraw::ib_device_attr,
-        _: *mut iwraw::ib_udata,
+        device: *mut cbindings::ib_device,
+        attributes: *mut cbindings::ib_device_attr,
+        _: *mut cbindings::ib_udata,
     ) -> ffi::c_int {
         errno(|| {
             let limits = D::LIMITS;
@@ -41,10 +41,10 @@ impl<D: Driver> Operations<D> {
             attributes.sys_image_guid = guid;
             // CAST: A set of flags.
             attributes.device_cap_flags =
-                iwraw::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
+                cbindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
             attributes.kernel_cap_flags = u64::from(
-                iwraw::ib_kernel_cap_flags_IBK_LOCAL_DMA_LKEY
-                    | iwraw::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG,
+                cbindings::ib_kernel_cap_flags_IBK_LOCAL_DMA_LKEY
+                    | cbindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG,
             );
             attributes.max_mr_size = u64::MAX;
             attributes.page_size_cap = u64::MAX << 12;
@@ -71,16 +71,16 @@ impl<D: Driver> Operations<D> {
     ///
     /// For the core only.
     pub(crate) unsafe extern "C" fn query_port(
-        device: *mut iwraw::ib_device,
+        device: *mut cbindings::ib_device,
         port: u32,
-        attributes: *mut iwraw::ib_port_attr,
+        attributes: *mut cbindings::ib_port_attr,
     ) -> ffi::c_int {
         errno(|| {
             // SAFETY: The core passes room for the attributes.
             let attributes = unsafe { &mut *attributes };
             // SAFETY: The core passes a live device, which has a network device.
             to_result(unsafe {
-                iwraw::ib_get_eth_speed(
+                cbindings::ib_get_eth_speed(
                     device,
                     port,
                     &raw mut attributes.active_speed,
@@ -92,8 +92,8 @@ impl<D: Driver> Operations<D> {
             // SAFETY: The reference of `netdev` keeps the network device.
             let (state, mtu, max_mtu) = unsafe {
                 (
-                    iwraw::ib_get_curr_port_state(netdev.as_ptr()),
-                    iwraw::netdev_mtu(netdev.as_ptr()),
+                    cbindings::ib_get_curr_port_state(netdev.as_ptr()),
+                    cbindings::netdev_mtu(netdev.as_ptr()),
                     (*netdev.as_ptr()).max_mtu,
                 )
             };
@@ -102,19 +102,19 @@ impl<D: Driver> Operations<D> {
             attributes.max_msg_sz = u32::MAX;
             // SAFETY: The function only compares.
             unsafe {
-                attributes.active_mtu = iwraw::ib_mtu_int_to_enum(i32::try_from(mtu)?);
+                attributes.active_mtu = cbindings::ib_mtu_int_to_enum(i32::try_from(mtu)?);
                 attributes.max_mtu =
-                    iwraw::ib_mtu_int_to_enum(i32::try_from(max_mtu).unwrap_or(i32::MAX));
+                    cbindings::ib_mtu_int_to_enum(i32::try_from(max_mtu).unwrap_or(i32::MAX));
             }
             attributes.state = state;
             // CAST: A small number.
             attributes.phys_state = match state {
-                iwraw::ib_port_state_IB_PORT_ACTIVE => {
-                    iwraw::ib_port_phys_state_IB_PORT_PHYS_STATE_LINK_UP as u8
+                cbindings::ib_port_state_IB_PORT_ACTIVE => {
+                    cbindings::ib_port_phys_state_IB_PORT_PHYS_STATE_LINK_UP as u8
                 }
-                _ => iwraw::ib_port_phys_state_IB_PORT_PHYS_STATE_DISABLED as u8,
+                _ => cbindings::ib_port_phys_state_IB_PORT_PHYS_STATE_DISABLED as u8,
             };
-            attributes.port_cap_flags = iwraw::ib_port_capability_mask_bits_IB_PORT_CM_SUP;
+            attributes.port_cap_flags = cbindings::ib_port_capability_mask_bits_IB_PORT_CM_SUP;
             Ok(())
         })
     }
@@ -126,15 +126,15 @@ impl<D: Driver> Operations<D> {
     ///
     /// For the core only.
     pub(crate) unsafe extern "C" fn immutable(
-        _: *mut iwraw::ib_device,
+        _: *mut cbindings::ib_device,
         _: u32,
-        immutable: *mut iwraw::ib_port_immutable,
+        immutable: *mut cbindings::ib_port_immutable,
     ) -> ffi::c_int {
         // SAFETY: The core passes room for the attributes.
         let immutable = unsafe { &mut *immutable };
         immutable.gid_tbl_len = 1;
         immutable.pkey_tbl_len = 1;
-        immutable.core_cap_flags = iwraw::RDMA_CORE_PORT_IWARP;
+        immutable.core_cap_flags = cbindings::RDMA_CORE_PORT_IWARP;
         0
     }
 
@@ -144,10 +144,10 @@ impl<D: Driver> Operations<D> {
     ///
     /// For the core only.
     pub(crate) unsafe extern "C" fn gid(
-        device: *mut iwraw::ib_device,
+        device: *mut cbindings::ib_device,
         _: u32,
         _: ffi::c_int,
-        gid: *mut iwraw::ib_gid,
+        gid: *mut cbindings::ib_gid,
     ) -> ffi::c_int {
         // SAFETY: The core passes a device that is added, and room for the GID.
         unsafe {
@@ -165,7 +165,7 @@ impl<D: Driver> Operations<D> {
     ///
     /// For the core only.
     pub(crate) unsafe extern "C" fn key(
-        _: *mut iwraw::ib_device,
+        _: *mut cbindings::ib_device,
         _: u32,
         _: u16,
         key: *mut u16,
@@ -181,8 +181,8 @@ impl<D: Driver> Operations<D> {
     ///
     /// For the core only.
     pub(crate) unsafe extern "C" fn alloc_pd(
-        _: *mut iwraw::ib_pd,
-        _: *mut iwraw::ib_udata,
+        _: *mut cbindings::ib_pd,
+        _: *mut cbindings::ib_udata,
     ) -> ffi::c_int {
         0
     }
@@ -193,14 +193,14 @@ impl<D: Driver> Operations<D> {
     ///
     /// For the core only.
     pub(crate) unsafe extern "C" fn no_user_region(
-        _: *mut iwraw::ib_pd,
+        _: *mut cbindings::ib_pd,
         _: u64,
         _: u64,
         _: u64,
         _: ffi::c_int,
-        _: *mut iwraw::ib_dmah,
-        _: *mut iwraw::ib_udata,
-    ) -> *mut iwraw::ib_mr {
+        _: *mut cbindings::ib_dmah,
+        _: *mut cbindings::ib_udata,
+    ) -> *mut cbindings::ib_mr {
         crate::errno_ptr(|| Err(eopnotsupp()))
     }
 
@@ -210,18 +210,18 @@ impl<D: Driver> Operations<D> {
     ///
     /// For the core only.
     pub(crate) unsafe extern "C" fn alloc_stats(
-        device: *mut iwraw::ib_device,
+        device: *mut cbindings::ib_device,
         _: u32,
-    ) -> *mut iwraw::rdma_hw_stats {
+    ) -> *mut cbindings::rdma_hw_stats {
         // SAFETY: The core passes a device that is added.
         let names = &unsafe { device::data_of::<D>(device) }.counters;
         let Ok(count) = ffi::c_int::try_from(names.len()) else {
             return null_mut();
         };
         // CAST: A small number of milliseconds.
-        let lifespan = iwraw::RDMA_HW_STATS_DEFAULT_LIFESPAN as ffi::c_ulong;
+        let lifespan = cbindings::RDMA_HW_STATS_DEFAULT_LIFESPAN as ffi::c_ulong;
         // SAFETY: The device owns the names, which stay as long as it does.
-        unsafe { iwraw::rdma_alloc_hw_stats_struct(names.as_ptr(), count, lifespan) }
+        unsafe { cbindings::rdma_alloc_hw_stats_struct(names.as_ptr(), count, lifespan) }
     }
 
     /// `get_hw_stats`.
@@ -230,8 +230,8 @@ impl<D: Driver> Operations<D> {
     ///
     /// For the core only: `stats` came from [`Self::alloc_stats`].
     pub(crate) unsafe extern "C" fn stats(
-        device: *mut iwraw::ib_device,
-        stats: *mut iwraw::rdma_hw_stats,
+        device: *mut cbindings::ib_device,
+        stats: *mut cbindings::rdma_hw_stats,
         port: u32,
         _: ffi::c_int,
     ) -> ffi::c_int {

@@ -30,8 +30,8 @@ use core::ptr::null_mut;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering;
-use iwraw::errno::eopnotsupp;
-use iwraw::noio::NoIo;
+use ext::alloc_scope::NoIo;
+use ext::errno::eopnotsupp;
 use kernel::ffi;
 use kernel::prelude::*;
 use kernel::sync::rcu;
@@ -57,7 +57,7 @@ impl References {
 /// An `ib_qp` with the data of this crate, as the core allocates it.
 #[repr(C)]
 pub(crate) struct IbQp<Q> {
-    ib: iwraw::ib_qp,
+    ib: cbindings::ib_qp,
     data: MaybeUninit<QpData<Q>>,
 }
 
@@ -71,7 +71,7 @@ impl<Q> IbQp<Q> {
     /// # Safety
     ///
     /// `qp` is of a device with queue pairs of `Q`, created, and not destroyed as long as `'a`.
-    unsafe fn data<'a>(qp: *mut iwraw::ib_qp) -> &'a QpData<Q> {
+    unsafe fn data<'a>(qp: *mut cbindings::ib_qp) -> &'a QpData<Q> {
         // SAFETY: The caller promises that `create_qp` has written the field.
         unsafe { (*qp.cast::<Self>()).data.assume_init_ref() }
     }
@@ -87,15 +87,15 @@ impl<D: Driver> Operations<D> {
     ///
     /// For the core only: `qp` is a zeroed [`IbQp`], whose fields the core has set.
     pub(crate) unsafe extern "C" fn create(
-        qp: *mut iwraw::ib_qp,
-        attributes: *mut iwraw::ib_qp_init_attr,
-        _: *mut iwraw::ib_udata,
+        qp: *mut cbindings::ib_qp,
+        attributes: *mut cbindings::ib_qp_init_attr,
+        _: *mut cbindings::ib_udata,
     ) -> ffi::c_int {
         errno(|| {
             // SAFETY: The core passes valid attributes.
             let attributes = unsafe { &mut *attributes };
             let cap = &mut attributes.cap;
-            if attributes.qp_type != iwraw::ib_qp_type_IB_QPT_RC
+            if attributes.qp_type != cbindings::ib_qp_type_IB_QPT_RC
                 || !attributes.srq.is_null()
                 || attributes.create_flags != 0
                 || cap.max_send_sge > D::LIMITS.max_sge
@@ -120,7 +120,7 @@ impl<D: Driver> Operations<D> {
                     CompletionQueue::of(attributes.recv_cq),
                 )
             };
-            let all = attributes.sq_sig_type == iwraw::ib_sig_type_IB_SIGNAL_ALL_WR;
+            let all = attributes.sq_sig_type == cbindings::ib_sig_type_IB_SIGNAL_ALL_WR;
             let at = qp.expose_provenance();
             let queues = Queues::new(at, queue_sizes, send_cq, receive_cq, all)?;
             // SAFETY: The core has set the device, which is registered, and the domain.
@@ -169,8 +169,8 @@ impl<D: Driver> Operations<D> {
     ///
     /// For the core only: `qp` was made by [`Self::create`].
     pub(crate) unsafe extern "C" fn destroy(
-        qp: *mut iwraw::ib_qp,
-        _: *mut iwraw::ib_udata,
+        qp: *mut cbindings::ib_qp,
+        _: *mut cbindings::ib_udata,
     ) -> ffi::c_int {
         // SAFETY: The core passes a live queue pair.
         let (device_data, number) = unsafe { (device::data_of::<D>((*qp).device), (*qp).qp_num) };
@@ -201,10 +201,10 @@ impl<D: Driver> Operations<D> {
     ///
     /// For the core only: `qp` was made by [`Self::create`].
     pub(crate) unsafe extern "C" fn modify(
-        qp: *mut iwraw::ib_qp,
-        attributes: *mut iwraw::ib_qp_attr,
+        qp: *mut cbindings::ib_qp,
+        attributes: *mut cbindings::ib_qp_attr,
         mask: ffi::c_int,
-        _: *mut iwraw::ib_udata,
+        _: *mut cbindings::ib_udata,
     ) -> ffi::c_int {
         errno(|| {
             // SAFETY: The core passes a live queue pair and valid attributes.
@@ -212,13 +212,13 @@ impl<D: Driver> Operations<D> {
             // CAST: Sets of flags.
             let has = |flag: u32| mask as u32 & flag != 0;
             let flag = |flag: u32| attributes.qp_access_flags as u32 & flag != 0;
-            let state = match has(iwraw::ib_qp_attr_mask_IB_QP_STATE) {
+            let state = match has(cbindings::ib_qp_attr_mask_IB_QP_STATE) {
                 true => Some(QpState::of(attributes.qp_state)?),
                 false => None,
             };
-            let access = has(iwraw::ib_qp_attr_mask_IB_QP_ACCESS_FLAGS).then(|| AccessFlags {
-                remote_read: flag(iwraw::ib_access_flags_IB_ACCESS_REMOTE_READ),
-                remote_write: flag(iwraw::ib_access_flags_IB_ACCESS_REMOTE_WRITE),
+            let access = has(cbindings::ib_qp_attr_mask_IB_QP_ACCESS_FLAGS).then(|| AccessFlags {
+                remote_read: flag(cbindings::ib_access_flags_IB_ACCESS_REMOTE_READ),
+                remote_write: flag(cbindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE),
             });
             D::QueuePair::modify(&data.qp, QpAttr { state, access })
         })
@@ -231,10 +231,10 @@ impl<D: Driver> Operations<D> {
     ///
     /// For the core only: `qp` was made by [`Self::create`], and is not freed.
     pub(crate) unsafe extern "C" fn query(
-        qp: *mut iwraw::ib_qp,
-        attributes: *mut iwraw::ib_qp_attr,
+        qp: *mut cbindings::ib_qp,
+        attributes: *mut cbindings::ib_qp_attr,
         _: ffi::c_int,
-        init: *mut iwraw::ib_qp_init_attr,
+        init: *mut cbindings::ib_qp_init_attr,
     ) -> ffi::c_int {
         errno(|| {
             let _rcu = rcu::read_lock();
@@ -258,7 +258,7 @@ impl<D: Driver> Operations<D> {
             let queue_sizes = data.queues.queue_sizes();
             attributes.qp_state = state;
             attributes.cur_qp_state = state;
-            attributes.cap = iwraw::ib_qp_cap {
+            attributes.cap = cbindings::ib_qp_cap {
                 max_send_wr: queue::advertised(queue_sizes.sends)?,
                 max_recv_wr: queue::advertised(queue_sizes.receives)?,
                 max_send_sge: u32::try_from(queue_sizes.send_sge)?,
@@ -280,9 +280,9 @@ impl<D: Driver> Operations<D> {
     /// For consumers only: `qp` was created by [`Self::create`], `wr` begins a chain of valid
     /// requests whose memory stays allocated until they are completed.
     pub(crate) unsafe extern "C" fn post_send(
-        qp: *mut iwraw::ib_qp,
-        wr: *const iwraw::ib_send_wr,
-        bad: *mut *const iwraw::ib_send_wr,
+        qp: *mut cbindings::ib_qp,
+        wr: *const cbindings::ib_send_wr,
+        bad: *mut *const cbindings::ib_send_wr,
     ) -> ffi::c_int {
         // SAFETY: The consumer passes a live queue pair.
         let data = unsafe { IbQp::<D::QueuePair>::data(qp) };
@@ -306,9 +306,9 @@ impl<D: Driver> Operations<D> {
     /// For consumers only: `qp` was created by [`Self::create`], `wr` begins a chain of valid
     /// requests whose memory stays allocated until they are completed.
     pub(crate) unsafe extern "C" fn post_receive(
-        qp: *mut iwraw::ib_qp,
-        wr: *const iwraw::ib_recv_wr,
-        bad: *mut *const iwraw::ib_recv_wr,
+        qp: *mut cbindings::ib_qp,
+        wr: *const cbindings::ib_recv_wr,
+        bad: *mut *const cbindings::ib_recv_wr,
     ) -> ffi::c_int {
         // SAFETY: The consumer passes a live queue pair.
         let data = unsafe { IbQp::<D::QueuePair>::data(qp) };
@@ -328,9 +328,9 @@ impl<D: Driver> Operations<D> {
     ///
     /// For iw_cm only: `device` is registered.
     pub(crate) unsafe extern "C" fn get(
-        device: *mut iwraw::ib_device,
+        device: *mut cbindings::ib_device,
         number: ffi::c_int,
-    ) -> *mut iwraw::ib_qp {
+    ) -> *mut cbindings::ib_qp {
         // SAFETY: iw_cm passes a device that is registered.
         let device_data = unsafe { device::data_of::<D>(device) };
         let number = u32::try_from(number).unwrap_or(0);
@@ -343,7 +343,7 @@ impl<D: Driver> Operations<D> {
     /// # Safety
     ///
     /// For iw_cm only: `qp` was just found, or has a reference.
-    pub(crate) unsafe extern "C" fn add_reference(qp: *mut iwraw::ib_qp) {
+    pub(crate) unsafe extern "C" fn add_reference(qp: *mut cbindings::ib_qp) {
         // SAFETY: iw_cm just found the queue pair, and `destroy` waits for that.
         let data = unsafe { IbQp::<D::QueuePair>::data(qp) };
         data.references.count.fetch_add(1, Ordering::Relaxed);
@@ -354,7 +354,7 @@ impl<D: Driver> Operations<D> {
     /// # Safety
     ///
     /// For iw_cm only: it gives a reference back.
-    pub(crate) unsafe extern "C" fn remove_reference(qp: *mut iwraw::ib_qp) {
+    pub(crate) unsafe extern "C" fn remove_reference(qp: *mut cbindings::ib_qp) {
         // SAFETY: The reference that iw_cm drops keeps the queue pair. `destroy` may continue as
         // soon as the last one is dropped, so the count has a reference of its own.
         let references = unsafe { IbQp::<D::QueuePair>::data(qp) }.references.clone();
@@ -367,9 +367,9 @@ impl<D: Driver> Operations<D> {
     ///
     /// `device` is registered, and iw_cm has a reference to the queue pair.
     pub(crate) unsafe fn find(
-        device: *mut iwraw::ib_device,
+        device: *mut cbindings::ib_device,
         number: u32,
-        is_meant: impl FnOnce(NonNull<iwraw::ib_qp>) -> bool,
+        is_meant: impl FnOnce(NonNull<cbindings::ib_qp>) -> bool,
     ) -> Result<Arc<D::QueuePair>> {
         // SAFETY: The caller promises a registered device.
         let device_data = unsafe { device::data_of::<D>(device) };

@@ -15,8 +15,8 @@ use crate::wr::Request;
 use crate::wr::SendRequest;
 use crate::wr::Status;
 use core::ptr::NonNull;
-use iwraw::lock::IrqLock;
-use iwraw::new_irq_lock;
+use ext::lock::IrqLock;
+use ext::new_irq_lock;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
@@ -112,7 +112,7 @@ pub struct Queues {
     // INVARIANT: A queue pair that is not destroyed. The lock is held during a notification, so
     // that it stays.
     #[pin]
-    ib_qp: IrqLock<Option<NonNull<iwraw::ib_qp>>>,
+    ib_qp: IrqLock<Option<NonNull<cbindings::ib_qp>>>,
 }
 
 // SAFETY: The pointer to `ib_qp` is used under a lock only; everything else may be sent.
@@ -190,8 +190,8 @@ impl Queues {
     /// As for [`post`].
     pub(crate) unsafe fn post_send(
         &self,
-        raw: *const iwraw::ib_send_wr,
-        bad: *mut *const iwraw::ib_send_wr,
+        raw: *const cbindings::ib_send_wr,
+        bad: *mut *const cbindings::ib_send_wr,
     ) -> Result {
         // SAFETY: The caller promises what `post` requires.
         unsafe { post(&self.send, raw, bad, self.signal_all) }
@@ -204,8 +204,8 @@ impl Queues {
     /// As for [`post`].
     pub(crate) unsafe fn post_receive(
         &self,
-        raw: *const iwraw::ib_recv_wr,
-        bad: *mut *const iwraw::ib_recv_wr,
+        raw: *const cbindings::ib_recv_wr,
+        bad: *mut *const cbindings::ib_recv_wr,
     ) -> Result {
         // SAFETY: The caller promises what `post` requires.
         unsafe { post(&self.receive, raw, bad, false) }
@@ -247,13 +247,14 @@ impl Queues {
     /// Completes a send request. The consumer sees one that succeeded only if it is signalled.
     pub fn complete_send(&self, mut request: KBox<SendRequest>, status: Status) {
         let (opcode, length) = match &request.operation {
-            Operation::Send { .. } => (iwraw::ib_wc_opcode_IB_WC_SEND, request.sg_list.len()),
-            Operation::Write { .. } => {
-                (iwraw::ib_wc_opcode_IB_WC_RDMA_WRITE, request.sg_list.len())
-            }
-            Operation::Read { length, .. } => (iwraw::ib_wc_opcode_IB_WC_RDMA_READ, *length),
-            Operation::Register { .. } => (iwraw::ib_wc_opcode_IB_WC_REG_MR, 0),
-            Operation::Invalidate(_) => (iwraw::ib_wc_opcode_IB_WC_LOCAL_INV, 0),
+            Operation::Send { .. } => (cbindings::ib_wc_opcode_IB_WC_SEND, request.sg_list.len()),
+            Operation::Write { .. } => (
+                cbindings::ib_wc_opcode_IB_WC_RDMA_WRITE,
+                request.sg_list.len(),
+            ),
+            Operation::Read { length, .. } => (cbindings::ib_wc_opcode_IB_WC_RDMA_READ, *length),
+            Operation::Register { .. } => (cbindings::ib_wc_opcode_IB_WC_REG_MR, 0),
+            Operation::Invalidate(_) => (cbindings::ib_wc_opcode_IB_WC_LOCAL_INV, 0),
         };
         if request.owner_qp != self.qp {
             return;
@@ -294,7 +295,7 @@ impl Queues {
             id: request.id,
             qp: self.qp,
             status: status.code(),
-            opcode: iwraw::ib_wc_opcode_IB_WC_RECV,
+            opcode: cbindings::ib_wc_opcode_IB_WC_RECV,
             length,
             invalidated,
         };
@@ -309,7 +310,7 @@ impl Queues {
     /// # Safety
     ///
     /// It is not destroyed before [`Self::detach`] was called.
-    pub(crate) unsafe fn attach(&self, qp: NonNull<iwraw::ib_qp>) {
+    pub(crate) unsafe fn attach(&self, qp: NonNull<cbindings::ib_qp>) {
         // INVARIANT: The caller promises it.
         self.ib_qp.with(|ib_qp| *ib_qp = Some(qp));
     }
@@ -325,9 +326,9 @@ impl Queues {
                 let qp = qp.as_ptr();
                 ((*qp).event_handler, (*qp).qp_context, (*qp).device)
             };
-            let mut event = iwraw::ib_event {
+            let mut event = cbindings::ib_event {
                 device,
-                event: iwraw::ib_event_type_IB_EVENT_QP_FATAL,
+                event: cbindings::ib_event_type_IB_EVENT_QP_FATAL,
                 ..Default::default()
             };
             event.element.qp = qp.as_ptr();

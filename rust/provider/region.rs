@@ -20,10 +20,10 @@ use core::ptr::null_mut;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering;
-use iwraw::errno::eopnotsupp;
-use iwraw::lock::IrqLock;
-use iwraw::memory::Piece;
-use iwraw::new_irq_lock;
+use ext::borrowed::Piece;
+use ext::errno::eopnotsupp;
+use ext::lock::IrqLock;
+use ext::new_irq_lock;
 use kernel::alloc::KVVec;
 use kernel::ffi;
 use kernel::new_mutex;
@@ -264,7 +264,7 @@ impl Region {
 /// An `ib_mr` with the data of this crate.
 #[repr(C)]
 pub(crate) struct IbMr {
-    ib: iwraw::ib_mr,
+    ib: cbindings::ib_mr,
     // `None` for the region of `get_dma_mr`.
     pub(crate) region: Option<Arc<Region>>,
     // The list that `ib_sg_to_pages` fills.
@@ -277,16 +277,16 @@ impl IbMr {
     /// # Safety
     ///
     /// `mr` is of a device of this crate, and not deregistered.
-    pub(crate) unsafe fn region_of(mr: *mut iwraw::ib_mr) -> Option<Arc<Region>> {
+    pub(crate) unsafe fn region_of(mr: *mut cbindings::ib_mr) -> Option<Arc<Region>> {
         // SAFETY: The caller promises that `mr` is an [`IbMr`].
         unsafe { (*mr.cast::<Self>()).region.clone() }
     }
 
     /// Allocates an `ib_mr` with this key.
-    pub(crate) fn into_raw(region: Option<Arc<Region>>, key: u32) -> Result<*mut iwraw::ib_mr> {
+    pub(crate) fn into_raw(region: Option<Arc<Region>>, key: u32) -> Result<*mut cbindings::ib_mr> {
         let mut ib_mr = KBox::new(
             Self {
-                ib: iwraw::ib_mr::default(),
+                ib: cbindings::ib_mr::default(),
                 region,
                 filling: null_mut(),
             },
@@ -304,7 +304,7 @@ impl IbMr {
 ///
 /// For the core only: `mr` came from [`IbMr::into_raw`], the list is mapped.
 pub(crate) unsafe extern "C" fn map(
-    mr: *mut iwraw::ib_mr,
+    mr: *mut cbindings::ib_mr,
     list: *mut kernel::bindings::scatterlist,
     entries: ffi::c_int,
     offset: *mut ffi::c_uint,
@@ -325,7 +325,7 @@ pub(crate) unsafe extern "C" fn map(
         // list under this lock.
         unsafe {
             (*ib_mr).filling = pages;
-            let mapped = iwraw::ib_sg_to_pages(mr, list, entries, offset, Some(add_page));
+            let mapped = cbindings::ib_sg_to_pages(mr, list, entries, offset, Some(add_page));
             (*ib_mr).filling = null_mut();
             mapped
         }
@@ -337,7 +337,7 @@ pub(crate) unsafe extern "C" fn map(
 /// # Safety
 ///
 /// Called by `ib_sg_to_pages`, which `map` calls.
-unsafe extern "C" fn add_page(mr: *mut iwraw::ib_mr, address: u64) -> ffi::c_int {
+unsafe extern "C" fn add_page(mr: *mut cbindings::ib_mr, address: u64) -> ffi::c_int {
     // SAFETY: `map` has set the pointer, and holds the lock of the list.
     let pages = unsafe { &mut *(*mr.cast::<IbMr>()).filling };
     // INVARIANT: DMA addresses are memory addresses on a device without DMA of its own.
@@ -357,12 +357,12 @@ impl<D: Driver> Operations<D> {
     ///
     /// For the core only: `pd` is a protection domain of a device of `D`.
     pub(crate) unsafe extern "C" fn alloc(
-        pd: *mut iwraw::ib_pd,
-        kind: iwraw::ib_mr_type,
+        pd: *mut cbindings::ib_pd,
+        kind: cbindings::ib_mr_type,
         max_pages: u32,
-    ) -> *mut iwraw::ib_mr {
+    ) -> *mut cbindings::ib_mr {
         errno_ptr(|| {
-            if kind != iwraw::ib_mr_type_IB_MR_TYPE_MEM_REG {
+            if kind != cbindings::ib_mr_type_IB_MR_TYPE_MEM_REG {
                 return Err(eopnotsupp());
             }
             if max_pages == 0 || max_pages > D::LIMITS.max_pages {
@@ -387,12 +387,12 @@ impl<D: Driver> Operations<D> {
     ///
     /// For the core only.
     pub(crate) unsafe extern "C" fn dma(
-        _: *mut iwraw::ib_pd,
+        _: *mut cbindings::ib_pd,
         access: ffi::c_int,
-    ) -> *mut iwraw::ib_mr {
+    ) -> *mut cbindings::ib_mr {
         errno_ptr(|| {
             // CAST: A set of flags. Peers must not access all memory of the machine.
-            if access as u32 & !iwraw::ib_access_flags_IB_ACCESS_LOCAL_WRITE != 0 {
+            if access as u32 & !cbindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE != 0 {
                 return Err(eopnotsupp());
             }
             IbMr::into_raw(None, LOCAL_DMA_LKEY)
@@ -405,8 +405,8 @@ impl<D: Driver> Operations<D> {
     ///
     /// For the core only: `mr` was made by [`Self::alloc`] or [`Self::dma`].
     pub(crate) unsafe extern "C" fn dereg(
-        mr: *mut iwraw::ib_mr,
-        _: *mut iwraw::ib_udata,
+        mr: *mut cbindings::ib_mr,
+        _: *mut cbindings::ib_udata,
     ) -> ffi::c_int {
         // SAFETY: The core passes a live region of a registered device.
         let data = unsafe { device::data_of::<D>((*mr).device) };

@@ -96,8 +96,8 @@ fn queues() -> Result<(Arc<Queues>, Arc<CompletionQueue>)> {
 
 /// Posts an RDMA Write of no octets, as the core does to drain.
 fn post(queues: &Queues, id: u64) -> Result {
-    let mut write = iwraw::ib_rdma_wr::default();
-    write.wr.opcode = iwraw::ib_wr_opcode_IB_WR_RDMA_WRITE;
+    let mut write = cbindings::ib_rdma_wr::default();
+    write.wr.opcode = cbindings::ib_wr_opcode_IB_WR_RDMA_WRITE;
     write.wr.__bindgen_anon_1.wr_id = id;
     // SAFETY: It is a chain of one complete request, which has no memory.
     unsafe { queues.post_send((&raw const write).cast(), null_mut()) }
@@ -154,7 +154,7 @@ fn entry(qp: usize, id: u64) -> Cqe {
         id,
         qp,
         status: Status::Flushed.code(),
-        opcode: iwraw::ib_wc_opcode_IB_WC_SEND,
+        opcode: cbindings::ib_wc_opcode_IB_WC_SEND,
         length: 0,
         invalidated: None,
     }
@@ -261,10 +261,10 @@ fn mapping_before_its_turn_is_not_registered() -> Result<bool> {
 fn queue_pair_is_the_consumers() -> Result<bool> {
     let qp = |address| NonNull::new(without_provenance_mut(address)).ok_or(EINVAL);
     let (own, other) = (qp(0x1000)?, qp(0x2000)?);
-    let says = |has: *mut iwraw::ib_qp| -> Result<(bool, bool)> {
-        let mut consumer = KBox::new(iwraw::rdma_cm_id::default(), GFP_KERNEL)?;
+    let says = |has: *mut cbindings::ib_qp| -> Result<(bool, bool)> {
+        let mut consumer = KBox::new(cbindings::rdma_cm_id::default(), GFP_KERNEL)?;
         consumer.qp = has;
-        let mut id = KBox::new(iwraw::iw_cm_id::default(), GFP_KERNEL)?;
+        let mut id = KBox::new(cbindings::iw_cm_id::default(), GFP_KERNEL)?;
         id.context = (&raw mut *consumer).cast();
         // SAFETY: Both ids are live, and nobody else has them.
         Ok(unsafe {
@@ -288,19 +288,19 @@ fn memory_may_be_of_a_region() -> Result<bool> {
     let queues = Queues::new(QP, queue_sizes, cq.clone(), cq, false)?;
     let local = [0_u8; 10];
     let mut list = [
-        iwraw::ib_sge {
+        cbindings::ib_sge {
             addr: u64::try_from(local.as_ptr().expose_provenance())?,
             length: 10,
             lkey: LOCAL_DMA_LKEY,
         },
-        iwraw::ib_sge {
+        cbindings::ib_sge {
             addr: 0x1000,
             length: 100,
             lkey: 0x1207,
         },
     ];
-    let send = iwraw::ib_send_wr {
-        opcode: iwraw::ib_wr_opcode_IB_WR_SEND,
+    let send = cbindings::ib_send_wr {
+        opcode: cbindings::ib_wr_opcode_IB_WR_SEND,
         sg_list: list.as_mut_ptr(),
         num_sge: 2,
         ..Default::default()

@@ -2,8 +2,8 @@
 
 //! A table of entries by random numbers of 24 bits, which nobody can guess.
 
-use iwraw::lock::IrqLock;
-use iwraw::new_irq_lock;
+use ext::lock::IrqLock;
+use ext::new_irq_lock;
 use kernel::prelude::*;
 use kernel::rbtree::RBTree;
 use kernel::rbtree::RBTreeNodeReservation;
@@ -33,7 +33,7 @@ impl<T> Table<T> {
         let mut make = Some(make);
         for _ in 0..TRIES {
             // SAFETY: The function has no preconditions.
-            let number = unsafe { iwraw::get_random_u32() } & 0x00ff_ffff;
+            let number = unsafe { cbindings::get_random_u32() } & 0x00ff_ffff;
             let inserted = self.entries.with(|entries| {
                 if number == 0 || entries.get(&number).is_some() {
                     return false;

@@ -13,7 +13,7 @@ use crate::region::Region;
 use crate::region::Registration;
 use crate::region::LOCAL_DMA_LKEY;
 use core::ptr::NonNull;
-use iwraw::memory::Piece;
+use ext::borrowed::Piece;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
@@ -36,7 +36,7 @@ pub enum Run<'a> {
 pub struct SgList {
     // INVARIANT: Each entry of `LOCAL_DMA_LKEY` names memory that the consumer keeps until the
     // request completes.
-    list: KVec<iwraw::ib_sge>,
+    list: KVec<cbindings::ib_sge>,
     length: u32,
 }
 
@@ -56,7 +56,7 @@ impl SgList {
     ///
     /// The list has that many entries, and their memory stays allocated until the request is
     /// completed.
-    unsafe fn fill(&mut self, list: *const iwraw::ib_sge, entries: i32) -> Result {
+    unsafe fn fill(&mut self, list: *const cbindings::ib_sge, entries: i32) -> Result {
         self.list.clear();
         self.length = 0;
         for at in 0..usize::try_from(entries).map_err(|_| EINVAL)? {
@@ -130,11 +130,11 @@ pub enum Status {
 }
 
 impl Status {
-    pub(crate) fn code(self) -> iwraw::ib_wc_status {
+    pub(crate) fn code(self) -> cbindings::ib_wc_status {
         match self {
-            Self::Success => iwraw::ib_wc_status_IB_WC_SUCCESS,
-            Self::Flushed => iwraw::ib_wc_status_IB_WC_WR_FLUSH_ERR,
-            Self::Failed => iwraw::ib_wc_status_IB_WC_LOC_PROT_ERR,
+            Self::Success => cbindings::ib_wc_status_IB_WC_SUCCESS,
+            Self::Flushed => cbindings::ib_wc_status_IB_WC_WR_FLUSH_ERR,
+            Self::Failed => cbindings::ib_wc_status_IB_WC_LOC_PROT_ERR,
         }
     }
 }
@@ -230,7 +230,7 @@ pub(crate) trait Request: Sized + Send {
 unsafe impl Send for SgList {}
 
 impl Request for SendRequest {
-    type Raw = iwraw::ib_send_wr;
+    type Raw = cbindings::ib_send_wr;
 
     fn new(owner_qp: usize, entries: usize) -> Result<Self> {
         Ok(Self {
@@ -247,30 +247,31 @@ impl Request for SendRequest {
     unsafe fn fill(&mut self, raw: *const Self::Raw, signal_all: bool) -> Result {
         // SAFETY: The caller promises that `raw` is valid.
         let wr = unsafe { &*raw };
-        let rdma = raw.cast::<iwraw::ib_rdma_wr>();
+        let rdma = raw.cast::<cbindings::ib_rdma_wr>();
         // CAST: A set of flags.
         let flag = |flag| wr.send_flags & flag != 0;
-        if flag(iwraw::ib_send_flags_IB_SEND_INLINE) {
+        if flag(cbindings::ib_send_flags_IB_SEND_INLINE) {
             return Err(EINVAL);
         }
         // SAFETY: All members of the union are 32-bit numbers.
         let invalidate = unsafe { wr.ex.invalidate_rkey };
         let mut has_memory = true;
         self.operation = match wr.opcode {
-            iwraw::ib_wr_opcode_IB_WR_SEND => Operation::Send { invalidate: None },
-            iwraw::ib_wr_opcode_IB_WR_SEND_WITH_INV => Operation::Send {
+            cbindings::ib_wr_opcode_IB_WR_SEND => Operation::Send { invalidate: None },
+            cbindings::ib_wr_opcode_IB_WR_SEND_WITH_INV => Operation::Send {
                 invalidate: Some(invalidate),
             },
-            iwraw::ib_wr_opcode_IB_WR_RDMA_WRITE => Operation::Write {
+            cbindings::ib_wr_opcode_IB_WR_RDMA_WRITE => Operation::Write {
                 // SAFETY: The caller promises a structure of the opcode: an `ib_rdma_wr`.
                 stag: unsafe { (*rdma).rkey },
                 // SAFETY: The caller promises a structure of the opcode: an `ib_rdma_wr`.
                 offset: unsafe { (*rdma).remote_addr },
             },
-            iwraw::ib_wr_opcode_IB_WR_RDMA_READ | iwraw::ib_wr_opcode_IB_WR_RDMA_READ_WITH_INV => {
+            cbindings::ib_wr_opcode_IB_WR_RDMA_READ
+            | cbindings::ib_wr_opcode_IB_WR_RDMA_READ_WITH_INV => {
                 has_memory = false;
                 let sink = match wr.num_sge {
-                    0 => iwraw::ib_sge::default(),
+                    0 => cbindings::ib_sge::default(),
                     // SAFETY: The caller promises `num_sge` entries, which is one.
                     1 => unsafe { *wr.sg_list },
                     _ => return Err(EINVAL),
@@ -287,16 +288,16 @@ impl Request for SendRequest {
                     sink_stag: sink.lkey,
                     sink_offset: sink.addr,
                     length: sink.length,
-                    invalidate: wr.opcode == iwraw::ib_wr_opcode_IB_WR_RDMA_READ_WITH_INV,
+                    invalidate: wr.opcode == cbindings::ib_wr_opcode_IB_WR_RDMA_READ_WITH_INV,
                 }
             }
-            iwraw::ib_wr_opcode_IB_WR_REG_MR => {
+            cbindings::ib_wr_opcode_IB_WR_REG_MR => {
                 has_memory = false;
                 // SAFETY: The caller promises a structure of the opcode: an `ib_reg_wr`, whose
                 // region is live.
                 unsafe { registration(&*raw.cast())? }
             }
-            iwraw::ib_wr_opcode_IB_WR_LOCAL_INV => {
+            cbindings::ib_wr_opcode_IB_WR_LOCAL_INV => {
                 has_memory = false;
                 Operation::Invalidate(invalidate)
             }
@@ -307,9 +308,9 @@ impl Request for SendRequest {
         unsafe { self.sg_list.fill(wr.sg_list, entries)? };
         // SAFETY: Both members of the union have 64 bits.
         self.id = unsafe { wr.__bindgen_anon_1.wr_id };
-        self.signalled = signal_all || flag(iwraw::ib_send_flags_IB_SEND_SIGNALED);
-        self.solicited = flag(iwraw::ib_send_flags_IB_SEND_SOLICITED);
-        self.fence = flag(iwraw::ib_send_flags_IB_SEND_FENCE);
+        self.signalled = signal_all || flag(cbindings::ib_send_flags_IB_SEND_SIGNALED);
+        self.solicited = flag(cbindings::ib_send_flags_IB_SEND_SOLICITED);
+        self.fence = flag(cbindings::ib_send_flags_IB_SEND_FENCE);
         Ok(())
     }
 
@@ -324,7 +325,7 @@ impl Request for SendRequest {
 /// # Safety
 ///
 /// The region is of a device of this crate, and live.
-unsafe fn registration(wr: &iwraw::ib_reg_wr) -> Result<Operation> {
+unsafe fn registration(wr: &cbindings::ib_reg_wr) -> Result<Operation> {
     // SAFETY: The caller promises that the region is live.
     let region = unsafe { IbMr::region_of(wr.mr) }.ok_or(EINVAL)?;
     // SAFETY: The caller promises that the region is live.
@@ -343,8 +344,8 @@ unsafe fn registration(wr: &iwraw::ib_reg_wr) -> Result<Operation> {
             base,
             length,
             access: AccessFlags {
-                remote_read: flag(iwraw::ib_access_flags_IB_ACCESS_REMOTE_READ),
-                remote_write: flag(iwraw::ib_access_flags_IB_ACCESS_REMOTE_WRITE),
+                remote_read: flag(cbindings::ib_access_flags_IB_ACCESS_REMOTE_READ),
+                remote_write: flag(cbindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE),
             },
             mapping,
         },
@@ -352,7 +353,7 @@ unsafe fn registration(wr: &iwraw::ib_reg_wr) -> Result<Operation> {
 }
 
 impl Request for ReceiveRequest {
-    type Raw = iwraw::ib_recv_wr;
+    type Raw = cbindings::ib_recv_wr;
 
     fn new(owner_qp: usize, entries: usize) -> Result<Self> {
         Ok(Self {

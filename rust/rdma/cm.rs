@@ -21,6 +21,10 @@ use core::{
         NonNull, //
     }, //
 };
+use ext::{
+    addr::SockAddr,
+    net::Net, //
+};
 use kernel::{
     bindings,
     error::{
@@ -43,10 +47,6 @@ use kernel::{
         Arc, //
     }, //
 };
-use shared::addr::{
-    Net,
-    SockAddr, //
-};
 
 /// The parameters of a connection request or its acceptance.
 pub struct ConnectParameters<'a> {
@@ -64,8 +64,8 @@ pub struct ConnectParameters<'a> {
 
 impl ConnectParameters<'_> {
     /// Returns the C structure, which points to `private_data`.
-    fn as_raw(&self) -> Result<raw::rdma_conn_param> {
-        Ok(raw::rdma_conn_param {
+    fn as_raw(&self) -> Result<cbindings::rdma_conn_param> {
+        Ok(cbindings::rdma_conn_param {
             private_data: self.private_data.as_ptr().cast(),
             private_data_len: u8::try_from(self.private_data.len())?,
             responder_resources: self.responder_resources,
@@ -85,7 +85,7 @@ impl ConnectParameters<'_> {
 /// `event_callback::<H>` as handler, and is destroyed only in `drop`. When `shared.bound` is true,
 /// the id's device is set, and neither that nor its addresses change any more.
 pub struct Id<H: Context> {
-    ptr: NonNull<raw::rdma_cm_id>,
+    ptr: NonNull<cbindings::rdma_cm_id>,
     /// Whether it has a queue pair, or is about to.
     has_queue: Atomic<bool>,
     /// Whether it was made for a peer's request.
@@ -130,12 +130,12 @@ impl<H: Context> Id<H> {
         // the id: the value made below destroys the id before it drops `shared`, and the contents
         // of the box do not move.
         let ptr = from_err_ptr(unsafe {
-            raw::rdma_create_id(
+            cbindings::rdma_create_id(
                 net.as_raw(),
                 Some(event_callback::<H>),
                 (&raw const *shared).cast_mut().cast(),
-                raw::rdma_ucm_port_space_RDMA_PS_TCP,
-                raw::ib_qp_type_IB_QPT_RC,
+                cbindings::rdma_ucm_port_space_RDMA_PS_TCP,
+                cbindings::ib_qp_type_IB_QPT_RC,
             )
         })?;
         // INVARIANT: The id was just created with this context and handler, and is not bound.
@@ -155,7 +155,7 @@ impl<H: Context> Id<H> {
         // SAFETY: `ptr` is live by the type invariants. The CM copies the address, which it only
         // reads.
         to_result(unsafe {
-            raw::rdma_resolve_addr(
+            cbindings::rdma_resolve_addr(
                 self.as_raw(),
                 null_mut(),
                 destination.as_raw().cast_mut(),
@@ -167,7 +167,7 @@ impl<H: Context> Id<H> {
     /// Starts to look up the path. The address must have been resolved. Sleeps.
     pub fn resolve_route(&self, timeout_ms: u32) -> Result {
         // SAFETY: `ptr` is live by the type invariants.
-        to_result(unsafe { raw::rdma_resolve_route(self.as_raw(), timeout_ms as usize) })
+        to_result(unsafe { cbindings::rdma_resolve_route(self.as_raw(), timeout_ms as usize) })
     }
 
     /// Starts to connect. The id must have a queue pair. Sleeps, and waits for the id's handler, so
@@ -175,7 +175,7 @@ impl<H: Context> Id<H> {
     pub(crate) fn connect(&self, parameters: &ConnectParameters<'_>) -> Result {
         let mut conn = parameters.as_raw()?;
         // SAFETY: `ptr` is live by the type invariants; the CM copies the private data.
-        to_result(unsafe { raw::rdma_connect(self.as_raw(), &mut conn) })?;
+        to_result(unsafe { cbindings::rdma_connect(self.as_raw(), &mut conn) })?;
         // Not set on failure: the CM has destroyed its connection then.
         self.asked.store(true, Release);
         Ok(())
@@ -189,7 +189,7 @@ impl<H: Context> Id<H> {
         }
         // SAFETY: `ptr` is live by the type invariants, and so is the CM's connection, as the id
         // was adopted or has sent a request.
-        to_result(unsafe { raw::rdma_disconnect(self.as_raw()) })
+        to_result(unsafe { cbindings::rdma_disconnect(self.as_raw()) })
     }
 
     /// Limits the local ACK timeout to 4.096 us * 2^`most`. Without a limit it is what the peer
@@ -209,7 +209,7 @@ impl<H: Context> Id<H> {
         if asked.is_none_or(|time| time >= most) {
             // SAFETY: `ptr` is live by the type invariants. The call fails for no id of a reliable
             // connection.
-            unsafe { raw::rdma_set_ack_timeout(self.as_raw(), most) };
+            unsafe { cbindings::rdma_set_ack_timeout(self.as_raw(), most) };
         }
     }
 
@@ -219,7 +219,7 @@ impl<H: Context> Id<H> {
     pub fn set_rnr_timer(&self, timer: u8) {
         // SAFETY: `ptr` is live by the type invariants. The call fails for no id of a reliable
         // connection.
-        unsafe { raw::rdma_set_min_rnr_timer(self.as_raw(), timer) };
+        unsafe { cbindings::rdma_set_min_rnr_timer(self.as_raw(), timer) };
     }
 
     /// Accepts the peer that the id was made for. [`EINVAL`] if there is none. Sleeps, and waits
@@ -231,12 +231,12 @@ impl<H: Context> Id<H> {
         let mut conn = parameters.as_raw()?;
         // SAFETY: `ptr` is live by the type invariants. No holder of the lock waits for this task,
         // as the method must not be called in a handler.
-        unsafe { raw::rdma_lock_handler(self.as_raw()) };
+        unsafe { cbindings::rdma_lock_handler(self.as_raw()) };
         // SAFETY: The lock is held, as the call demands. The CM copies the data that `conn` points
         // to, which `parameters` keeps during the call.
-        let result = to_result(unsafe { raw::rdma_accept(self.as_raw(), &mut conn) });
+        let result = to_result(unsafe { cbindings::rdma_accept(self.as_raw(), &mut conn) });
         // SAFETY: The lock was taken above, by this task.
-        unsafe { raw::rdma_unlock_handler(self.as_raw()) };
+        unsafe { cbindings::rdma_unlock_handler(self.as_raw()) };
         result
     }
 
@@ -246,10 +246,10 @@ impl<H: Context> Id<H> {
             return;
         }
         // CAST: The reason is a small number.
-        let reason = raw::ib_cm_rej_reason_IB_CM_REJ_NO_RESOURCES as u8;
+        let reason = cbindings::ib_cm_rej_reason_IB_CM_REJ_NO_RESOURCES as u8;
         // SAFETY: `ptr` is live by the type invariants, and there is no private data. An error
         // means that the peer has gone.
-        unsafe { raw::rdma_reject(self.as_raw(), null(), 0, reason) };
+        unsafe { cbindings::rdma_reject(self.as_raw(), null(), 0, reason) };
     }
 
     /// Returns whether the device speaks iWARP.
@@ -257,7 +257,7 @@ impl<H: Context> Id<H> {
         // SAFETY: `device` succeeded, so the id is bound, and by the type invariants device and
         // port are set and do not change. The id keeps the device.
         self.device().is_ok_and(|device| unsafe {
-            raw::rdma_protocol_iwarp(device.as_ptr(), (*self.as_raw()).port_num)
+            cbindings::rdma_protocol_iwarp(device.as_ptr(), (*self.as_raw()).port_num)
         })
     }
 
@@ -289,7 +289,7 @@ impl<H: Context> Id<H> {
     ///
     /// `ptr` is live and belongs to nobody else, and none of its events is delivered during the
     /// call, except the one that the caller handles.
-    pub(crate) unsafe fn adopt(ptr: NonNull<raw::rdma_cm_id>, adopter: Adopter<H>) -> Self {
+    pub(crate) unsafe fn adopt(ptr: NonNull<cbindings::rdma_cm_id>, adopter: Adopter<H>) -> Self {
         let Adopter(shared) = adopter;
         // SAFETY: The caller promises that `ptr` is live, belongs to nobody else, and has no other
         // event delivered, so nobody else accesses these fields.
@@ -322,7 +322,7 @@ impl<H: Context> Id<H> {
     }
 
     #[inline]
-    pub(crate) fn as_raw(&self) -> *mut raw::rdma_cm_id {
+    pub(crate) fn as_raw(&self) -> *mut cbindings::rdma_cm_id {
         self.ptr.as_ptr()
     }
 
@@ -331,7 +331,7 @@ impl<H: Context> Id<H> {
         &self.shared.context
     }
 
-    pub(crate) fn device(&self) -> Result<NonNull<raw::ib_device>> {
+    pub(crate) fn device(&self) -> Result<NonNull<cbindings::ib_device>> {
         if !self.shared.bound.load(Acquire) {
             return Err(ENODEV);
         }
@@ -356,14 +356,14 @@ impl<H: Context> Adopter<H> {
 /// # Safety
 ///
 /// `id` is live, and its addresses do not change during the call.
-pub(crate) unsafe fn remote_address(id: NonNull<raw::rdma_cm_id>) -> Result<SockAddr> {
+pub(crate) unsafe fn remote_address(id: NonNull<cbindings::rdma_cm_id>) -> Result<SockAddr> {
     // SAFETY: The caller promises that `id` is live and its address does not change. The field is a
     // whole `sockaddr_storage`.
     unsafe {
         let storage = addr_of_mut!((*id.as_ptr()).route.addr.dst_addr);
         SockAddr::from_raw(
             storage.cast_const().cast::<bindings::sockaddr>(),
-            core::mem::size_of::<raw::__kernel_sockaddr_storage>(),
+            core::mem::size_of::<cbindings::__kernel_sockaddr_storage>(),
         )
     }
 }
@@ -373,14 +373,14 @@ pub(crate) unsafe fn remote_address(id: NonNull<raw::rdma_cm_id>) -> Result<Sock
 /// # Safety
 ///
 /// `id` is live, and its addresses do not change during the call.
-pub(crate) unsafe fn local_address(id: NonNull<raw::rdma_cm_id>) -> Result<SockAddr> {
+pub(crate) unsafe fn local_address(id: NonNull<cbindings::rdma_cm_id>) -> Result<SockAddr> {
     // SAFETY: The caller promises that `id` is live and its address does not change. The field is a
     // whole `sockaddr_storage`.
     unsafe {
         let storage = addr_of_mut!((*id.as_ptr()).route.addr.src_addr);
         SockAddr::from_raw(
             storage.cast_const().cast::<bindings::sockaddr>(),
-            core::mem::size_of::<raw::__kernel_sockaddr_storage>(),
+            core::mem::size_of::<cbindings::__kernel_sockaddr_storage>(),
         )
     }
 }
@@ -404,19 +404,19 @@ impl<H: Context> Drop for Id<H> {
 /// # Safety
 ///
 /// `id` is live, and is not used after this. The caller is not one of its event handlers.
-pub(crate) unsafe fn destroy(id: *mut raw::rdma_cm_id) {
+pub(crate) unsafe fn destroy(id: *mut cbindings::rdma_cm_id) {
     // SAFETY: The caller promises that the id is live. The CM may set the device at the same time,
     // so it is read once.
     let device = unsafe { (&raw const (*id).device).read_volatile() };
     // SAFETY: The removal of a device waits for all ids that are bound to it, of which this is one,
     // so the device is live.
-    let keeps = !device.is_null() && unsafe { raw::ib_device_try_get(device) };
+    let keeps = !device.is_null() && unsafe { cbindings::ib_device_try_get(device) };
     // SAFETY: The caller promises that the id is live, is not used after this, and that this is not
     // one of its event handlers.
-    unsafe { raw::rdma_destroy_id(id) };
+    unsafe { cbindings::rdma_destroy_id(id) };
     if keeps {
         // SAFETY: The reference was taken above, and is put once.
-        unsafe { raw::ib_device_put(device) };
+        unsafe { cbindings::ib_device_put(device) };
     }
 }
 
@@ -426,8 +426,8 @@ pub(crate) unsafe fn destroy(id: *mut raw::rdma_cm_id) {
 ///
 /// Only the CM calls this, for the id of an [`Id`] and with a valid event.
 unsafe extern "C" fn event_callback<H: Context>(
-    id: *mut raw::rdma_cm_id,
-    event: *mut raw::rdma_cm_event,
+    id: *mut cbindings::rdma_cm_id,
+    event: *mut cbindings::rdma_cm_event,
 ) -> c_int {
     // SAFETY: By the invariants of [`Id`] the context is a `Shared<H>`, which lives until the id is
     // destroyed, and that waits for this call.
@@ -482,7 +482,7 @@ pub enum Event<'a> {
 }
 
 /// The id of an event, during its callback.
-pub struct EventId<'a>(&'a raw::rdma_cm_id);
+pub struct EventId<'a>(&'a cbindings::rdma_cm_id);
 
 impl<'a> EventId<'a> {
     /// Wraps the id of a callback.
@@ -490,7 +490,7 @@ impl<'a> EventId<'a> {
     /// # Safety
     ///
     /// `id` is that of a callback that lasts for `'a`.
-    unsafe fn new(id: &'a raw::rdma_cm_id) -> Self {
+    unsafe fn new(id: &'a cbindings::rdma_cm_id) -> Self {
         Self(id)
     }
 
@@ -522,14 +522,16 @@ impl<'a> EventId<'a> {
 /// # Safety
 ///
 /// `storage` is valid for reads of a whole `sockaddr_storage`.
-unsafe fn storage_address(storage: *const raw::__kernel_sockaddr_storage) -> Result<SockAddr> {
-    let len = size_of::<raw::__kernel_sockaddr_storage>();
+unsafe fn storage_address(
+    storage: *const cbindings::__kernel_sockaddr_storage,
+) -> Result<SockAddr> {
+    let len = size_of::<cbindings::__kernel_sockaddr_storage>();
     // SAFETY: The caller promises that `storage` is valid for reads of `len` bytes.
     unsafe { SockAddr::from_raw(storage.cast(), len) }
 }
 
 /// A C event during its callback.
-struct EventView<'a>(&'a raw::rdma_cm_event);
+struct EventView<'a>(&'a cbindings::rdma_cm_event);
 
 impl<'a> EventView<'a> {
     /// Wraps the event of a callback.
@@ -537,7 +539,7 @@ impl<'a> EventView<'a> {
     /// # Safety
     ///
     /// `raw` is the event of a callback that lasts for `'a`.
-    unsafe fn new(raw: &'a raw::rdma_cm_event) -> Self {
+    unsafe fn new(raw: &'a cbindings::rdma_cm_event) -> Self {
         Self(raw)
     }
 
@@ -558,23 +560,23 @@ impl<'a> EventView<'a> {
     }
 
     fn decode(&self) -> Event<'a> {
-        const STALE: i32 = raw::ib_cm_rej_reason_IB_CM_REJ_STALE_CONN as i32;
+        const STALE: i32 = cbindings::ib_cm_rej_reason_IB_CM_REJ_STALE_CONN as i32;
         match self.0.event {
-            raw::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_RESOLVED => Event::AddrResolved,
-            raw::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_ERROR => Event::AddrError,
-            raw::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_RESOLVED => Event::RouteResolved,
-            raw::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_ERROR => Event::RouteError,
-            raw::rdma_cm_event_type_RDMA_CM_EVENT_ESTABLISHED => Event::Established {
+            cbindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_RESOLVED => Event::AddrResolved,
+            cbindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_ERROR => Event::AddrError,
+            cbindings::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_RESOLVED => Event::RouteResolved,
+            cbindings::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_ERROR => Event::RouteError,
+            cbindings::rdma_cm_event_type_RDMA_CM_EVENT_ESTABLISHED => Event::Established {
                 private_data: self.private_data(),
             },
-            raw::rdma_cm_event_type_RDMA_CM_EVENT_REJECTED => Event::Rejected {
+            cbindings::rdma_cm_event_type_RDMA_CM_EVENT_REJECTED => Event::Rejected {
                 stale: self.0.status == STALE,
             },
-            raw::rdma_cm_event_type_RDMA_CM_EVENT_UNREACHABLE => Event::Unreachable,
-            raw::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_ERROR => Event::ConnectError,
-            raw::rdma_cm_event_type_RDMA_CM_EVENT_DISCONNECTED => Event::Disconnected,
-            raw::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE => Event::AddrChange,
-            raw::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => Event::DeviceRemoval,
+            cbindings::rdma_cm_event_type_RDMA_CM_EVENT_UNREACHABLE => Event::Unreachable,
+            cbindings::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_ERROR => Event::ConnectError,
+            cbindings::rdma_cm_event_type_RDMA_CM_EVENT_DISCONNECTED => Event::Disconnected,
+            cbindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE => Event::AddrChange,
+            cbindings::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => Event::DeviceRemoval,
             _ => Event::Other,
         }
     }

@@ -12,6 +12,7 @@ use crate::{
     handler::Context, //
 };
 use core::ptr::NonNull;
+use ext::trace::CompletionId;
 use kernel::{
     error::{
         code::ENOMEM,
@@ -23,7 +24,6 @@ use kernel::{
     str::CStrExt,
     sync::Arc, //
 };
-use shared::trace::CompletionId;
 
 /// The completion queue of a connection.
 ///
@@ -32,7 +32,7 @@ use shared::trace::CompletionId;
 /// `ptr` came from `ib_alloc_cq_any` with the context of `id` as its context, and is freed only
 /// in `drop`.
 pub(crate) struct CompletionQueue<H: Context> {
-    ptr: NonNull<raw::ib_cq>,
+    ptr: NonNull<cbindings::ib_cq>,
     _id: Arc<Id<H>>, // Dropped after `ptr` is freed: it keeps the device and the context.
 }
 
@@ -48,11 +48,11 @@ impl<H: Context> CompletionQueue<H> {
         // SAFETY: `id` is bound to `device` and so keeps it; the context lives as long as `id`,
         // which the value made below drops after the queue.
         let ptr = from_err_ptr(unsafe {
-            raw::ib_alloc_cq_any(
+            cbindings::ib_alloc_cq_any(
                 device.as_ptr(),
                 Arc::as_ptr(id.context()).cast_mut().cast(),
                 i32::try_from(entries)?,
-                raw::ib_poll_context_IB_POLL_WORKQUEUE,
+                cbindings::ib_poll_context_IB_POLL_WORKQUEUE,
             )
         })?;
         // INVARIANT: The queue was just created with that context.
@@ -80,7 +80,7 @@ impl<H: Context> CompletionQueue<H> {
     }
 
     #[inline]
-    pub(crate) fn as_raw(&self) -> *mut raw::ib_cq {
+    pub(crate) fn as_raw(&self) -> *mut cbindings::ib_cq {
         self.ptr.as_ptr()
     }
 }
@@ -89,7 +89,7 @@ impl<H: Context> Drop for CompletionQueue<H> {
     fn drop(&mut self) {
         // SAFETY: `ptr` is live by the type invariants. The queue pair that uses it owns this
         // value, and is destroyed in its `drop` before its fields are dropped.
-        unsafe { raw::ib_free_cq(self.ptr.as_ptr()) };
+        unsafe { cbindings::ib_free_cq(self.ptr.as_ptr()) };
     }
 }
 
@@ -100,9 +100,9 @@ impl<H: Context> Drop for CompletionQueue<H> {
 /// The core called the callback with these arguments for a [`CompletionQueue<H>`], and both
 /// references are gone when it returns.
 pub(crate) unsafe fn callback_args<'a, H: Context>(
-    cq: *mut raw::ib_cq,
-    wc: *mut raw::ib_wc,
-) -> (&'a H, &'a raw::ib_wc) {
+    cq: *mut cbindings::ib_cq,
+    wc: *mut cbindings::ib_wc,
+) -> (&'a H, &'a cbindings::ib_wc) {
     // SAFETY: By the invariants of `CompletionQueue` the context of its queue is an `H`, which
     // lives longer, and freeing the queue waits for callbacks. The caller promises that the core
     // passed `wc`, which is valid during the callback.
@@ -112,14 +112,14 @@ pub(crate) unsafe fn callback_args<'a, H: Context>(
 /// The status of a work request that failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct WcStatus {
-    status: raw::ib_wc_status,
+    status: cbindings::ib_wc_status,
     vendor_err: u32,
 }
 
 impl WcStatus {
     /// Returns the status of `wc`. [`None`] if the request succeeded.
-    pub(crate) fn of(wc: &raw::ib_wc) -> Option<Self> {
-        (wc.status != raw::ib_wc_status_IB_WC_SUCCESS).then_some(Self {
+    pub(crate) fn of(wc: &cbindings::ib_wc) -> Option<Self> {
+        (wc.status != cbindings::ib_wc_status_IB_WC_SUCCESS).then_some(Self {
             status: wc.status,
             vendor_err: wc.vendor_err,
         })
@@ -138,17 +138,17 @@ impl WcStatus {
     /// Returns whether the request was flushed because the queue pair is in the error state. The
     /// request that caused that has a more specific status.
     pub fn is_flush(self) -> bool {
-        self.status == raw::ib_wc_status_IB_WC_WR_FLUSH_ERR
+        self.status == cbindings::ib_wc_status_IB_WC_WR_FLUSH_ERR
     }
 
     /// Returns whether the peer denied access to its memory.
     pub fn is_denial(self) -> bool {
-        self.status == raw::ib_wc_status_IB_WC_REM_ACCESS_ERR
+        self.status == cbindings::ib_wc_status_IB_WC_REM_ACCESS_ERR
     }
 
     /// Returns the kernel's text for the status.
     pub fn reason(self) -> &'static CStr {
         // SAFETY: The function takes any number and returns a static string that ends with a NUL.
-        unsafe { CStr::from_char_ptr(raw::ib_wc_status_msg(self.status)) }
+        unsafe { CStr::from_char_ptr(cbindings::ib_wc_status_msg(self.status)) }
     }
 }

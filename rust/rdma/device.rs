@@ -54,12 +54,12 @@ impl Limits {
     /// # Safety
     ///
     /// `device` is live during the call.
-    pub(crate) unsafe fn of(device: NonNull<raw::ib_device>, is_iwarp: bool) -> Result<Self> {
+    pub(crate) unsafe fn of(device: NonNull<cbindings::ib_device>, is_iwarp: bool) -> Result<Self> {
         // SAFETY: The caller promises that `device` is live; its attributes do not change after it
         // was registered.
         let attrs = unsafe { &(*device.as_ptr()).attrs };
         // CAST: bindgen gives an enum of 64 bits the type of the kernel's `unsigned long`.
-        let fast_registration = raw::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
+        let fast_registration = cbindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
         if attrs.device_cap_flags & fast_registration == 0 || attrs.max_fast_reg_page_list_len == 0
         {
             return Err(not_supported());

@@ -16,6 +16,10 @@ use crate::{
     pd::ProtectionDomain, //
 };
 use core::ptr::NonNull;
+use ext::memory::{
+    Buffer,
+    Piece, //
+};
 use kernel::{
     alloc::Flags,
     bindings::scatterlist,
@@ -30,10 +34,6 @@ use kernel::{
     },
     prelude::*,
     sync::Arc, //
-};
-use shared::memory::{
-    Buffer,
-    Piece, //
 };
 
 /// A buffer mapped for one direction.
@@ -62,15 +62,15 @@ impl<H: Context> Mapped<H> {
         // SAFETY: `pd` keeps its device; `buffer` is `kmalloc` memory of `len` bytes, which the
         // value made below keeps until it has unmapped it.
         let address = unsafe {
-            raw::ib_dma_map_single(
+            cbindings::ib_dma_map_single(
                 pd.device(),
                 buffer.base().as_ptr().cast(),
                 len,
-                direction as raw::dma_data_direction,
+                direction as cbindings::dma_data_direction,
             )
         };
         // SAFETY: `pd` keeps its device, and `address` is the result of the mapping.
-        if unsafe { raw::ib_dma_mapping_error(pd.device(), address) } != 0 {
+        if unsafe { cbindings::ib_dma_mapping_error(pd.device(), address) } != 0 {
             return Err(EIO);
         }
         // INVARIANT: All of `buffer` was just mapped; the `Arc` was just made, and is cloned only
@@ -97,11 +97,11 @@ impl<H: Context> Mapped<H> {
     }
 
     /// Returns a scatter element for the first `len` bytes. [`EINVAL`] if there are fewer.
-    pub(crate) fn sge(&self, len: usize) -> Result<raw::ib_sge> {
+    pub(crate) fn sge(&self, len: usize) -> Result<cbindings::ib_sge> {
         if len > self.len() {
             return Err(EINVAL);
         }
-        Ok(raw::ib_sge {
+        Ok(cbindings::ib_sge {
             addr: self.address,
             length: u32::try_from(len)?,
             lkey: self.pd.local_key(),
@@ -142,11 +142,11 @@ impl<H: Context> Mapped<H> {
         // SAFETY: The mapping is live by the type invariants, `pd` keeps the device, and `len` is
         // limited to the mapping.
         unsafe {
-            raw::ib_dma_sync_single_for_cpu(
+            cbindings::ib_dma_sync_single_for_cpu(
                 self.pd.device(),
                 self.address,
                 len.min(self.len()),
-                self.direction as raw::dma_data_direction,
+                self.direction as cbindings::dma_data_direction,
             )
         };
     }
@@ -157,11 +157,11 @@ impl<H: Context> Mapped<H> {
         // SAFETY: The mapping is live by the type invariants, `pd` keeps the device, and `len` is
         // limited to the mapping.
         unsafe {
-            raw::ib_dma_sync_single_for_device(
+            cbindings::ib_dma_sync_single_for_device(
                 self.pd.device(),
                 self.address,
                 len.min(self.len()),
-                self.direction as raw::dma_data_direction,
+                self.direction as cbindings::dma_data_direction,
             )
         };
     }
@@ -175,11 +175,11 @@ impl<H: Context> Drop for Mapped<H> {
         // SAFETY: The mapping is live by the type invariants, was made with these arguments, and is
         // undone once. A posted work request owns its buffer, so the device is done with this one.
         unsafe {
-            raw::ib_dma_unmap_unsynced(
+            cbindings::ib_dma_unmap_unsynced(
                 self.pd.device(),
                 self.address,
                 self.buffer.len(),
-                self.direction as raw::dma_data_direction,
+                self.direction as cbindings::dma_data_direction,
             )
         };
     }
@@ -202,7 +202,7 @@ pub(crate) struct Scatter {
 /// The mapping of a table.
 #[derive(Clone, Copy)]
 struct Mapping {
-    device: *mut raw::ib_device,
+    device: *mut cbindings::ib_device,
     direction: DataDirection,
 }
 
@@ -266,7 +266,9 @@ impl Scatter {
             .map_err(|_| ENOMEM)?;
         let entry = self.entries.last_mut().ok_or(EINVAL)?;
         // SAFETY: A zeroed entry is valid within a table; the piece keeps its page allocated.
-        unsafe { raw::sg_set_page(entry, piece.page().as_ptr(), piece.len(), piece.offset()) };
+        unsafe {
+            cbindings::sg_set_page(entry, piece.page().as_ptr(), piece.len(), piece.offset())
+        };
         self.pieces.push_within_capacity(piece).map_err(|_| ENOMEM)
     }
 
@@ -298,7 +300,7 @@ impl Scatter {
     /// `device` is live until the table is cleared or dropped.
     pub(crate) unsafe fn map(
         &mut self,
-        device: *mut raw::ib_device,
+        device: *mut cbindings::ib_device,
         direction: DataDirection,
     ) -> Result<&mut [scatterlist]> {
         let Some(last) = self.entries.last_mut() else {
@@ -308,16 +310,16 @@ impl Scatter {
             return Err(EINVAL);
         }
         // SAFETY: The reference is to an initialised entry, the last of the table.
-        unsafe { raw::sg_mark_end(last) };
+        unsafe { cbindings::sg_mark_end(last) };
         let entries = i32::try_from(self.entries.len())?;
         // SAFETY: The caller promises that the device is live. The table has that many entries, all
         // of them set to pages that `pieces` own by the type invariants.
         let mapped = unsafe {
-            raw::ib_dma_map_sg(
+            cbindings::ib_dma_map_sg(
                 device,
                 self.entries.as_mut_ptr(),
                 entries,
-                direction as raw::dma_data_direction,
+                direction as cbindings::dma_data_direction,
             )
         };
         if mapped <= 0 {
@@ -349,11 +351,11 @@ impl Scatter {
             // SAFETY: By the type invariants all entries are mapped that way, on a device that is
             // live.
             unsafe {
-                raw::ib_dma_unmap_sg(
+                cbindings::ib_dma_unmap_sg(
                     device,
                     self.entries.as_mut_ptr(),
                     entries,
-                    direction as raw::dma_data_direction,
+                    direction as cbindings::dma_data_direction,
                 )
             };
         }
@@ -370,5 +372,6 @@ impl Drop for Scatter {
 
 fn physical(piece: &Piece) -> u64 {
     // SAFETY: The piece keeps its page allocated, as its type promises.
-    unsafe { raw::page_to_phys(piece.page().as_ptr()) }.saturating_add(u64::from(piece.offset()))
+    unsafe { cbindings::page_to_phys(piece.page().as_ptr()) }
+        .saturating_add(u64::from(piece.offset()))
 }

@@ -10,7 +10,7 @@ macro_rules! errors {
             $(#[$doc])*
             pub fn $name() -> Error {
                 // CAST: The numbers are below 4096.
-                Error::from_errno(-(raw::$code as i32))
+                Error::from_errno(-(cbindings::$code as i32))
             }
         )*
     };

@@ -116,9 +116,9 @@ pub trait ReadHandler: Handler {
 
 /// An event of a queue pair, during its callback.
 pub struct QueueEvent<'a> {
-    number: raw::ib_event_type,
+    number: cbindings::ib_event_type,
     device: &'a CStr,
-    _callback: PhantomData<&'a raw::ib_event>,
+    _callback: PhantomData<&'a cbindings::ib_event>,
 }
 
 impl<'a> QueueEvent<'a> {
@@ -127,7 +127,7 @@ impl<'a> QueueEvent<'a> {
     /// # Safety
     ///
     /// `raw` is the event of a callback that lasts for `'a`.
-    pub(crate) unsafe fn new(raw: &'a raw::ib_event) -> Self {
+    pub(crate) unsafe fn new(raw: &'a cbindings::ib_event) -> Self {
         Self {
             number: raw.event,
             // SAFETY: The core passes a device that is live during the callback, and whose name
@@ -146,11 +146,11 @@ impl<'a> QueueEvent<'a> {
     pub fn is_fatal(&self) -> bool {
         matches!(
             self.number,
-            raw::ib_event_type_IB_EVENT_QP_FATAL
-                | raw::ib_event_type_IB_EVENT_QP_REQ_ERR
-                | raw::ib_event_type_IB_EVENT_QP_ACCESS_ERR
-                | raw::ib_event_type_IB_EVENT_PATH_MIG_ERR
-                | raw::ib_event_type_IB_EVENT_DEVICE_FATAL
+            cbindings::ib_event_type_IB_EVENT_QP_FATAL
+                | cbindings::ib_event_type_IB_EVENT_QP_REQ_ERR
+                | cbindings::ib_event_type_IB_EVENT_QP_ACCESS_ERR
+                | cbindings::ib_event_type_IB_EVENT_PATH_MIG_ERR
+                | cbindings::ib_event_type_IB_EVENT_DEVICE_FATAL
         )
     }
 

@@ -24,7 +24,7 @@ use kernel::time::Jiffies;
 /// The first field of a structure that can be in a list.
 #[repr(C)]
 pub(crate) struct Entry {
-    pub(crate) cqe: raw::ib_cqe,
+    pub(crate) cqe: cbindings::ib_cqe,
     previous: *mut Entry,
     next: *mut Entry,
     /// When it was lent.
@@ -37,7 +37,7 @@ impl Entry {
     /// Creates an entry that is in no list and whose request is not posted.
     pub(crate) const fn new() -> Self {
         Self {
-            cqe: raw::ib_cqe { done: None },
+            cqe: cbindings::ib_cqe { done: None },
             previous: null_mut(),
             next: null_mut(),
             since: 0,
@@ -49,7 +49,7 @@ impl Entry {
     /// back, `free` is called to free it.
     pub(crate) fn arm(
         &mut self,
-        done: unsafe extern "C" fn(*mut raw::ib_cq, *mut raw::ib_wc),
+        done: unsafe extern "C" fn(*mut cbindings::ib_cq, *mut cbindings::ib_wc),
         free: unsafe fn(NonNull<Entry>),
     ) {
         self.cqe.done = Some(done);
@@ -67,7 +67,7 @@ impl Entry {
     /// # Safety
     ///
     /// The request was posted with the address of a structure whose first field is an entry.
-    pub(crate) unsafe fn completed(wc: &raw::ib_wc) -> NonNull<Self> {
+    pub(crate) unsafe fn completed(wc: &cbindings::ib_wc) -> NonNull<Self> {
         // SAFETY: The caller promises the address of a structure, which is not null.
         unsafe { NonNull::new_unchecked(wc.__bindgen_anon_1.wr_cqe.cast()) }
     }

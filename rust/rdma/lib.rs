@@ -75,6 +75,10 @@ mod sq;
 const __LOG_PREFIX: &[u8] = b"rpcrdma\0";
 
 pub use cq::WcStatus;
+pub use ext::{
+    addr,
+    memory, //
+};
 pub use handler::{
     Context,
     Handler,
@@ -86,10 +90,6 @@ pub use qp::{
     BatchMemory,
     Invalidated,
     QueuePair, //
-};
-pub use shared::{
-    addr,
-    memory, //
 };
 pub use sq::{
     NextSend,

@@ -21,6 +21,10 @@ use core::{
     marker::PhantomData,
     ptr::NonNull, //
 };
+use ext::{
+    addr::SockAddr,
+    net::Net, //
+};
 use kernel::{
     error::{
         code::EINVAL,
@@ -33,10 +37,6 @@ use kernel::{
         Arc,
         UniqueArc, //
     }, //
-};
-use shared::addr::{
-    Net,
-    SockAddr, //
 };
 
 /// The upper layer of a listening id.
@@ -60,8 +60,8 @@ pub trait Listen: Sized + Send + Sync + 'static {
 
 /// A connection request.
 pub struct Request<'a, H: Context> {
-    ptr: NonNull<raw::rdma_cm_id>,
-    conn: &'a raw::rdma_conn_param,
+    ptr: NonNull<cbindings::rdma_cm_id>,
+    conn: &'a cbindings::rdma_conn_param,
     adopted: Cell<bool>,
     _handler: PhantomData<fn() -> H>,
 }
@@ -115,7 +115,7 @@ impl<H: Context> Request<'_, H> {
 /// `ptr` came from `rdma_create_id` with the address of `_context`'s value as context and
 /// `event_callback::<L>` as handler, and is destroyed only in `drop`.
 pub struct CmListener<L: Listen> {
-    ptr: NonNull<raw::rdma_cm_id>,
+    ptr: NonNull<cbindings::rdma_cm_id>,
     _context: Arc<L>, // Dropped after `ptr` is destroyed: events use it.
 }
 
@@ -132,12 +132,12 @@ impl<L: Listen> CmListener<L> {
         // SAFETY: The CM takes a reference to `net`, which is live. The context lives as long as
         // the id: the value made below destroys the id before it drops `context`.
         let ptr = from_err_ptr(unsafe {
-            raw::rdma_create_id(
+            cbindings::rdma_create_id(
                 net.as_raw(),
                 Some(event_callback::<L>),
                 Arc::as_ptr(&context).cast_mut().cast(),
-                raw::rdma_ucm_port_space_RDMA_PS_TCP,
-                raw::ib_qp_type_IB_QPT_RC,
+                cbindings::rdma_ucm_port_space_RDMA_PS_TCP,
+                cbindings::ib_qp_type_IB_QPT_RC,
             )
         })?;
         // INVARIANT: The id was just created with this context and handler.
@@ -146,12 +146,14 @@ impl<L: Listen> CmListener<L> {
             _context: context,
         };
         // SAFETY: The id is live by the type invariants. IPv4 and IPv6 have a listener each.
-        to_result(unsafe { raw::rdma_set_afonly(this.ptr.as_ptr(), 1) })?;
+        to_result(unsafe { cbindings::rdma_set_afonly(this.ptr.as_ptr(), 1) })?;
         // SAFETY: The id is live by the type invariants. The CM copies the address, which it only
         // reads.
-        to_result(unsafe { raw::rdma_bind_addr(this.ptr.as_ptr(), address.as_raw().cast_mut()) })?;
+        to_result(unsafe {
+            cbindings::rdma_bind_addr(this.ptr.as_ptr(), address.as_raw().cast_mut())
+        })?;
         // SAFETY: The id is live by the type invariants, and was bound above.
-        to_result(unsafe { raw::rdma_listen(this.ptr.as_ptr(), c_int::from(backlog)) })?;
+        to_result(unsafe { cbindings::rdma_listen(this.ptr.as_ptr(), c_int::from(backlog)) })?;
         Ok(this)
     }
 
@@ -178,8 +180,8 @@ impl<L: Listen> Drop for CmListener<L> {
 /// Only the CM calls this, for an id made by [`CmListener::new`] or one that it made for a peer of
 /// that, and with a valid event.
 unsafe extern "C" fn event_callback<L: Listen>(
-    id: *mut raw::rdma_cm_id,
-    event: *mut raw::rdma_cm_event,
+    id: *mut cbindings::rdma_cm_id,
+    event: *mut cbindings::rdma_cm_event,
 ) -> c_int {
     // SAFETY: By the invariants of [`CmListener`] the context of both is an `L`, which lives until
     // the listener is destroyed, and that waits for this call.
@@ -187,7 +189,7 @@ unsafe extern "C" fn event_callback<L: Listen>(
     // SAFETY: The CM passes an event that is valid during the call.
     let event = unsafe { &*event };
     match event.event {
-        raw::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_REQUEST => {
+        cbindings::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_REQUEST => {
             let Some(ptr) = NonNull::new(id) else {
                 return 0;
             };
@@ -202,11 +204,11 @@ unsafe extern "C" fn event_callback<L: Listen>(
             // Not zero: the CM destroys the id, which rejects the peer.
             c_int::from(!request.adopted.get())
         }
-        raw::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE => {
+        cbindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE => {
             context.address_changed();
             0
         }
-        raw::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => {
+        cbindings::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => {
             context.listener_lost();
             0
         }

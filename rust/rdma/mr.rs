@@ -51,6 +51,10 @@ use core::{
         NonNull, //
     }, //
 };
+use ext::{
+    memory::Piece,
+    trace::RegionInfo, //
+};
 use kernel::{
     alloc::Flags,
     dma::DataDirection,
@@ -72,10 +76,6 @@ use kernel::{
         SpinLock, //
     }, //
 };
-use shared::{
-    memory::Piece,
-    trace::RegionInfo, //
-};
 
 /// The access that the peer has to a region.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -96,10 +96,10 @@ impl Access {
 
     fn as_raw(self) -> i32 {
         match self {
-            Self::Read => raw::ib_access_flags_IB_ACCESS_REMOTE_READ as i32,
+            Self::Read => cbindings::ib_access_flags_IB_ACCESS_REMOTE_READ as i32,
             Self::Write => {
-                (raw::ib_access_flags_IB_ACCESS_REMOTE_WRITE
-                    | raw::ib_access_flags_IB_ACCESS_LOCAL_WRITE) as i32
+                (cbindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE
+                    | cbindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE) as i32
             }
         }
     }
@@ -126,9 +126,9 @@ pub(crate) type Invalidation<H> = LocalInvalidate<Registered<H>, <H as Context>:
 /// `ptr` came from `ib_alloc_mr` in `pd` for that many `pages`, and is deregistered only in `drop`.
 /// `scatter` has room for a piece in each page.
 pub(crate) struct Region<H: Context> {
-    register: raw::ib_reg_wr,
-    invalidate: raw::ib_send_wr,
-    ptr: NonNull<raw::ib_mr>,
+    register: cbindings::ib_reg_wr,
+    invalidate: cbindings::ib_send_wr,
+    ptr: NonNull<cbindings::ib_mr>,
     pages: usize,
     scatter: Scatter,
     next: Option<KBox<Self>>,
@@ -163,14 +163,14 @@ impl<H: Context> Region<H> {
         let invalidation = KBox::new(LocalInvalidate::new(), flags)?;
         // SAFETY: The reference `pd` keeps the domain live, and so does the value made below.
         let ptr = from_err_ptr(unsafe {
-            raw::ib_alloc_mr(pd.as_raw(), raw::ib_mr_type_IB_MR_TYPE_MEM_REG, pages)
+            cbindings::ib_alloc_mr(pd.as_raw(), cbindings::ib_mr_type_IB_MR_TYPE_MEM_REG, pages)
         })?;
         let ptr = NonNull::new(ptr).ok_or(ENOMEM)?;
         // INVARIANT: The region was just allocated in `pd` for `pages`, and the table with room for
         // as many pieces.
         let region = Self {
-            register: raw::ib_reg_wr::default(),
-            invalidate: raw::ib_send_wr::default(),
+            register: cbindings::ib_reg_wr::default(),
+            invalidate: cbindings::ib_send_wr::default(),
             ptr,
             pages: usize::try_from(pages)?,
             scatter,
@@ -183,7 +183,7 @@ impl<H: Context> Region<H> {
     }
 
     #[cfg(RPCRDMA_SELFTEST)]
-    pub(crate) fn as_ptr(&self) -> NonNull<raw::ib_mr> {
+    pub(crate) fn as_ptr(&self) -> NonNull<cbindings::ib_mr> {
         self.ptr
     }
 
@@ -206,9 +206,9 @@ impl<H: Context> Region<H> {
             ((*mr).res.id, (*mr).iova, (*mr).length)
         };
         let direction = if self.register.access == Access::Read.as_raw() {
-            raw::dma_data_direction_DMA_TO_DEVICE
+            cbindings::dma_data_direction_DMA_TO_DEVICE
         } else {
-            raw::dma_data_direction_DMA_FROM_DEVICE
+            cbindings::dma_data_direction_DMA_FROM_DEVICE
         };
         RegionInfo {
             id,
@@ -272,7 +272,7 @@ impl<H: Context> Region<H> {
         let mapped = i32::try_from(entries.len())?;
         // SAFETY: `ptr` is live by the type invariants, and the `mapped` entries were just mapped.
         let covered = unsafe {
-            raw::ib_map_mr_sg(
+            cbindings::ib_map_mr_sg(
                 self.ptr.as_ptr(),
                 entries.as_mut_ptr(),
                 mapped,
@@ -297,9 +297,9 @@ impl<H: Context> Region<H> {
             len,
             iova,
         };
-        self.register = raw::ib_reg_wr {
-            wr: raw::ib_send_wr {
-                opcode: raw::ib_wr_opcode_IB_WR_REG_MR,
+        self.register = cbindings::ib_reg_wr {
+            wr: cbindings::ib_send_wr {
+                opcode: cbindings::ib_wr_opcode_IB_WR_REG_MR,
                 ..Default::default()
             },
             mr,
@@ -315,7 +315,7 @@ impl<H: Context> Region<H> {
         let key = (self.rkey() as u8).wrapping_add(steps);
         // SAFETY: `ptr` is live by the type invariants, and the callers have regions that no posted
         // request names.
-        unsafe { raw::ib_update_fast_reg_key(self.ptr.as_ptr(), key) };
+        unsafe { cbindings::ib_update_fast_reg_key(self.ptr.as_ptr(), key) };
     }
 
     /// Returns whether the region was registered on the queue pair that has `deferred`.
@@ -341,7 +341,7 @@ impl<H: Context> Region<H> {
     }
 
     /// Returns the work request that registers the region, to be linked.
-    pub(crate) fn registration(&mut self) -> &mut raw::ib_send_wr {
+    pub(crate) fn registration(&mut self) -> &mut cbindings::ib_send_wr {
         &mut self.register.wr
     }
 
@@ -349,13 +349,13 @@ impl<H: Context> Region<H> {
     /// `cqe`.
     pub(crate) fn invalidate(
         &mut self,
-        next: *mut raw::ib_send_wr,
-        cqe: *mut raw::ib_cqe,
-    ) -> &mut raw::ib_send_wr {
-        self.invalidate = raw::ib_send_wr {
-            opcode: raw::ib_wr_opcode_IB_WR_LOCAL_INV,
+        next: *mut cbindings::ib_send_wr,
+        cqe: *mut cbindings::ib_cqe,
+    ) -> &mut cbindings::ib_send_wr {
+        self.invalidate = cbindings::ib_send_wr {
+            opcode: cbindings::ib_wr_opcode_IB_WR_LOCAL_INV,
             next,
-            ex: raw::ib_send_wr__bindgen_ty_2 {
+            ex: cbindings::ib_send_wr__bindgen_ty_2 {
                 invalidate_rkey: self.rkey(),
             },
             ..Default::default()
@@ -382,7 +382,7 @@ impl<H: Context> Drop for Region<H> {
         // regions that one may name are kept by their queue pair or in
         // its `deferred_dereg`. From here on the
         // peer cannot reach the memory, which is unmapped next.
-        let result = to_result(unsafe { raw::ib_dereg_mr(self.ptr.as_ptr()) });
+        let result = to_result(unsafe { cbindings::ib_dereg_mr(self.ptr.as_ptr()) });
         if let Err(error) = result {
             // The peer may still reach the memory.
             self.pd.set_unclean();

@@ -36,7 +36,7 @@ use kernel::{
 ///
 /// `ptr` came from `ib_alloc_pd` on the device of `id` and is freed only in `drop`.
 pub struct ProtectionDomain<H: Context> {
-    ptr: NonNull<raw::ib_pd>,
+    ptr: NonNull<cbindings::ib_pd>,
     /// Whether a region in it could not be deregistered: its key stays valid as long as the domain
     /// lives.
     unclean: Atomic<bool>,
@@ -60,7 +60,7 @@ impl<H: Context> ProtectionDomain<H> {
         // Without a flag, the domain has no key for all memory.
         // Argues for SEC-01.
         // SAFETY: `id` is bound to `device` and so keeps it, and so does the value made below.
-        let ptr = from_err_ptr(unsafe { raw::ib_alloc_pd(device.as_ptr(), 0) })?;
+        let ptr = from_err_ptr(unsafe { cbindings::ib_alloc_pd(device.as_ptr(), 0) })?;
         // INVARIANT: The domain was just allocated on the device of `id`.
         let pd = Self {
             ptr: NonNull::new(ptr).ok_or(ENOMEM)?,
@@ -73,7 +73,7 @@ impl<H: Context> ProtectionDomain<H> {
     }
 
     #[inline]
-    pub(crate) fn as_raw(&self) -> *mut raw::ib_pd {
+    pub(crate) fn as_raw(&self) -> *mut cbindings::ib_pd {
         self.ptr.as_ptr()
     }
 
@@ -122,7 +122,7 @@ impl<H: Context> ProtectionDomain<H> {
     }
 
     #[inline]
-    pub(crate) fn device(&self) -> *mut raw::ib_device {
+    pub(crate) fn device(&self) -> *mut cbindings::ib_device {
         // SAFETY: `ptr` is live by the type invariants; the device never changes.
         unsafe { (*self.ptr.as_ptr()).device }
     }
@@ -131,7 +131,7 @@ impl<H: Context> ProtectionDomain<H> {
     /// to.
     pub(crate) fn node(&self) -> NumaNode {
         // SAFETY: `id` keeps the device.
-        let node = unsafe { raw::ibdev_to_node(self.device()) };
+        let node = unsafe { cbindings::ibdev_to_node(self.device()) };
         // On most machines, which have one node, devices have none.
         NumaNode::new(node).unwrap_or(NumaNode::NO_NODE)
     }
@@ -142,6 +142,6 @@ impl<H: Context> Drop for ProtectionDomain<H> {
         // SAFETY: `ptr` is live by the type invariants. Every object in the domain holds an `Arc`
         // of it, so only regions that could not be deregistered are left: for those the device
         // refuses, and keeps the domain.
-        unsafe { raw::ib_dealloc_pd(self.ptr.as_ptr()) };
+        unsafe { cbindings::ib_dealloc_pd(self.ptr.as_ptr()) };
     }
 }

@@ -46,6 +46,7 @@ use core::{
     mem::offset_of,
     ptr::null_mut, //
 };
+use ext::trace::CompletionId;
 use kernel::{
     error::{
         to_result,
@@ -60,7 +61,6 @@ use kernel::{
         UniqueArc, //
     }, //
 };
-use shared::trace::CompletionId;
 
 /// The key of a memory region that the peer invalidated with a message. The number may name another
 /// region later, so the value must not outlive the handling of the message.
@@ -98,10 +98,10 @@ pub struct QueuePair<H: Handler> {
     _cq: CompletionQueue<H>,
     /// The completion entry of unsignalled RDMA Writes, registrations and invalidations, used if
     /// they fail.
-    failed: raw::ib_cqe,
+    failed: cbindings::ib_cqe,
     /// The completion entry of unsignalled RDMA Reads, RDMA Writes whose Send is not posted yet,
     /// and the registrations that they need, used if they fail.
-    transfer_failed: raw::ib_cqe,
+    transfer_failed: cbindings::ib_cqe,
     /// The most scatter elements of one Write or Send.
     max_write_elements: usize,
     /// The most scatter elements of one Read.
@@ -175,18 +175,18 @@ impl<H: Handler> QueuePair<H> {
             _ => None,
         };
         let max_write_elements = limits.write_elements.min(parameters.send_elements);
-        let mut attributes = raw::ib_qp_init_attr {
+        let mut attributes = cbindings::ib_qp_init_attr {
             send_cq: cq.as_raw(),
             recv_cq: cq.as_raw(),
-            cap: raw::ib_qp_cap {
+            cap: cbindings::ib_qp_cap {
                 max_send_wr,
                 max_recv_wr,
                 max_send_sge: u32::try_from(max_write_elements)?,
                 max_recv_sge: 1,
                 ..Default::default()
             },
-            sq_sig_type: raw::ib_sig_type_IB_SIGNAL_REQ_WR,
-            qp_type: raw::ib_qp_type_IB_QPT_RC,
+            sq_sig_type: cbindings::ib_sig_type_IB_SIGNAL_REQ_WR,
+            qp_type: cbindings::ib_qp_type_IB_QPT_RC,
             port_num: u32::MAX,
             event_handler: Some(queue_event::<H>),
             // The context lives as long as the id, and so longer than the queue pair.
@@ -198,7 +198,7 @@ impl<H: Handler> QueuePair<H> {
         // SAFETY: The id is live, and `claim_queue` ensures that it has no queue pair; `pd` and
         // `cq` are on its device. The value made below destroys the queue pair before it drops
         // them.
-        to_result(unsafe { raw::rdma_create_qp(id.as_raw(), pd.as_raw(), &mut attributes) })
+        to_result(unsafe { cbindings::rdma_create_qp(id.as_raw(), pd.as_raw(), &mut attributes) })
             .inspect_err(|_| id.release_queue())?;
         // SAFETY: The queue pair was just created, and these fields never change.
         let (write_elements, read_elements) = unsafe {
@@ -209,10 +209,10 @@ impl<H: Handler> QueuePair<H> {
         let (write_elements, read_elements) = (write_elements as usize, read_elements as usize);
         // INVARIANT: The queue pair was just created in `pd` with `cq`. Nothing fails from here on.
         let made = place.pin_init_with(pin_init!(Self {
-            failed: raw::ib_cqe {
+            failed: cbindings::ib_cqe {
                 done: Some(request_failed::<H>),
             },
-            transfer_failed: raw::ib_cqe {
+            transfer_failed: cbindings::ib_cqe {
                 done: Some(transfer_failed::<H>),
             },
             max_write_elements: max_write_elements.min(write_elements).max(1),
@@ -288,7 +288,7 @@ impl<H: Handler> QueuePair<H> {
     }
 
     #[cfg(RPCRDMA_SELFTEST)]
-    pub(crate) fn cq(&self) -> *mut raw::ib_cq {
+    pub(crate) fn cq(&self) -> *mut cbindings::ib_cq {
         self._cq.as_raw()
     }
 
@@ -330,7 +330,7 @@ impl<H: Handler> QueuePair<H> {
         // SAFETY: The queue pair is live by the type invariants, as `ended` was false and is
         // locked. `new` left room on both sides for the requests of this one drain, and nobody
         // posts any more.
-        unsafe { raw::ib_drain_qp(self.as_raw()) };
+        unsafe { cbindings::ib_drain_qp(self.as_raw()) };
         // The drain does not report whether it failed. If the queue pair could not enter the error
         // state, or the drain's requests could not be posted, the device may still access memory;
         // it does not after the queue pair is destroyed.
@@ -338,7 +338,7 @@ impl<H: Handler> QueuePair<H> {
         // of the CM use it: both sides are closed, and the latter lock `ended`. The call returns
         // when the driver does not use it any more.
         // INVARIANT: `ended` was set above.
-        unsafe { raw::rdma_destroy_qp(self.id.as_raw()) };
+        unsafe { cbindings::rdma_destroy_qp(self.id.as_raw()) };
         self.receives.lock().drained = true;
         let mut sends = self.sends.lock();
         let completed = sends.retire_all();
@@ -362,17 +362,17 @@ impl<H: Handler> QueuePair<H> {
     }
 
     /// Returns the queue pair, or null after it was destroyed.
-    fn as_raw(&self) -> *mut raw::ib_qp {
+    fn as_raw(&self) -> *mut cbindings::ib_qp {
         // SAFETY: `id` keeps the CM id live. Its `qp` was set by `rdma_create_qp`, and only the
         // drain changes it.
         unsafe { (*self.id.as_raw()).qp }
     }
 
-    fn failed_cqe(&self) -> *mut raw::ib_cqe {
+    fn failed_cqe(&self) -> *mut cbindings::ib_cqe {
         (&raw const self.failed).cast_mut()
     }
 
-    pub(crate) fn transfer_failed_cqe(&self) -> *mut raw::ib_cqe {
+    pub(crate) fn transfer_failed_cqe(&self) -> *mut cbindings::ib_cqe {
         (&raw const self.transfer_failed).cast_mut()
     }
 }
@@ -390,7 +390,10 @@ impl<H: Handler> PinnedDrop for QueuePair<H> {
 /// # Safety
 ///
 /// Only the core calls this, for a queue pair of a [`QueuePair<H>`], with a valid event.
-unsafe extern "C" fn queue_event<H: Handler>(event: *mut raw::ib_event, context: *mut c_void) {
+unsafe extern "C" fn queue_event<H: Handler>(
+    event: *mut cbindings::ib_event,
+    context: *mut c_void,
+) {
     // SAFETY: `new` created the queue pair with this context, an `H` that the id keeps longer than
     // the queue pair.
     let context = unsafe { &*context.cast::<H>() };
@@ -403,7 +406,10 @@ unsafe extern "C" fn queue_event<H: Handler>(event: *mut raw::ib_event, context:
 /// # Safety
 ///
 /// Only the core calls this, for a request of a [`QueuePair<H>`].
-unsafe extern "C" fn request_failed<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
+unsafe extern "C" fn request_failed<H: Handler>(
+    cq: *mut cbindings::ib_cq,
+    wc: *mut cbindings::ib_wc,
+) {
     // SAFETY: The core passes these arguments for a `CompletionQueue<H>`, and both references are
     // used only during the callback.
     let (handler, wc) = unsafe { cq::callback_args::<H>(cq, wc) };
@@ -429,7 +435,10 @@ unsafe extern "C" fn request_failed<H: Handler>(cq: *mut raw::ib_cq, wc: *mut ra
 /// # Safety
 ///
 /// Only the core calls this, for a request of a [`QueuePair<H>`].
-unsafe extern "C" fn transfer_failed<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
+unsafe extern "C" fn transfer_failed<H: Handler>(
+    cq: *mut cbindings::ib_cq,
+    wc: *mut cbindings::ib_wc,
+) {
     // SAFETY: The core passes these arguments for a `CompletionQueue<H>`, and both references are
     // used only during the callback.
     let (handler, wc) = unsafe { cq::callback_args::<H>(cq, wc) };
@@ -452,7 +461,7 @@ unsafe extern "C" fn transfer_failed<H: Handler>(cq: *mut raw::ib_cq, wc: *mut r
 ///
 /// The request of `wc` was posted with the address of that field, and the queue pair lives for
 /// `'a`.
-unsafe fn queue_of<'a, H: Handler>(wc: &raw::ib_wc, offset: usize) -> &'a QueuePair<H> {
+unsafe fn queue_of<'a, H: Handler>(wc: &cbindings::ib_wc, offset: usize) -> &'a QueuePair<H> {
     // SAFETY: The caller promises that the address is that of the field at `offset` of a queue pair
     // that lives for `'a`.
     unsafe {

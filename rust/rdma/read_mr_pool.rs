@@ -22,6 +22,7 @@ use crate::{
     pd::ProtectionDomain, //
 };
 use core::iter::Peekable;
+use ext::memory::Piece;
 use kernel::{
     error::Result,
     prelude::*,
@@ -31,7 +32,6 @@ use kernel::{
         SpinLock, //
     }, //
 };
-use shared::memory::Piece;
 
 /// The idle regions of a queue pair.
 #[pin_data]
@@ -61,7 +61,7 @@ impl<H: Context> ReadMrPool<H> {
         &self,
         pieces: &mut Peekable<impl Iterator<Item = Result<Piece>>>,
         regions: &mut Prepared<H>,
-    ) -> Result<raw::ib_sge> {
+    ) -> Result<cbindings::ib_sge> {
         let mut region = self.idle.lock().take(1);
         if region.is_empty() {
             region.allocate(&self.pd, self.pages, GFP_KERNEL)?;

@@ -20,6 +20,10 @@ use core::ptr::{
     null_mut,
     NonNull, //
 };
+use ext::memory::{
+    self,
+    Stable, //
+};
 use kernel::{
     alloc::Flags,
     dma::DataDirection,
@@ -27,17 +31,13 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use shared::memory::{
-    self,
-    Stable, //
-};
 
 /// The parts of a posted Receive. The completion finds it by the first field.
 #[repr(C)]
 pub(crate) struct ReceiveRequest<H: Context> {
     entry: Entry,
-    wr: raw::ib_recv_wr,
-    sge: raw::ib_sge,
+    wr: cbindings::ib_recv_wr,
+    sge: cbindings::ib_sge,
     /// The queue pair that it is posted to. Valid while it is.
     queue: *const (),
     next: Option<KBox<Self>>,
@@ -108,7 +108,7 @@ impl<H: Context> Buffers<H> {
         let sge = mapped.sge(len)?;
         let inner = ReceiveRequest {
             entry: Entry::new(),
-            wr: raw::ib_recv_wr::default(),
+            wr: cbindings::ib_recv_wr::default(),
             sge,
             queue: null(),
             next: None,
@@ -163,9 +163,9 @@ impl<H: Context> Buffers<H> {
     pub(crate) fn take_work_requests<Q>(
         &mut self,
         queue: &Q,
-        done: unsafe extern "C" fn(*mut raw::ib_cq, *mut raw::ib_wc),
+        done: unsafe extern "C" fn(*mut cbindings::ib_cq, *mut cbindings::ib_wc),
         posted: &mut InFlight,
-    ) -> *mut raw::ib_recv_wr {
+    ) -> *mut cbindings::ib_recv_wr {
         let mut first = null_mut();
         while let Some(inner) = self.0.pop() {
             inner.mapped.sync_for_device(inner.mapped.len());
@@ -196,7 +196,11 @@ impl<H: Context> Buffers<H> {
     ///
     /// `wr` is null or a request that `take_work_requests` linked and lent to `posted`, and neither
     /// it nor the requests after it were posted.
-    pub(crate) unsafe fn reclaim(&mut self, mut wr: *const raw::ib_recv_wr, posted: &mut InFlight) {
+    pub(crate) unsafe fn reclaim(
+        &mut self,
+        mut wr: *const cbindings::ib_recv_wr,
+        posted: &mut InFlight,
+    ) {
         while !wr.is_null() {
             // SAFETY: The caller promises a request that `take_work_requests` linked, which is in
             // a `ReceiveRequest`.
@@ -232,7 +236,7 @@ impl<H: Context> Default for Buffers<H> {
 /// # Safety
 ///
 /// `wr` is the field of a `ReceiveRequest<H>`.
-unsafe fn container_of<H: Context>(wr: *const raw::ib_recv_wr) -> *mut ReceiveRequest<H> {
+unsafe fn container_of<H: Context>(wr: *const cbindings::ib_recv_wr) -> *mut ReceiveRequest<H> {
     // SAFETY: The caller promises that `wr` is a field of a `ReceiveRequest<H>`, so the result is
     // within the same allocation.
     unsafe { wr.byte_sub(core::mem::offset_of!(ReceiveRequest<H>, wr)) }

@@ -20,6 +20,10 @@ use core::{
     iter::Peekable,
     ptr::null_mut, //
 };
+use ext::{
+    memory::Piece,
+    trace::RegionInfo, //
+};
 use kernel::{
     alloc::Flags,
     error::{
@@ -28,10 +32,6 @@ use kernel::{
     },
     prelude::*,
     sync::Arc, //
-};
-use shared::{
-    memory::Piece,
-    trace::RegionInfo, //
 };
 
 /// A list of regions without memory, which the peer cannot reach. Dropping it sleeps.
@@ -112,9 +112,9 @@ impl<H: Context> Prepared<H> {
         &mut self,
         idle: &mut Idle<H>,
         source: &mut Peekable<impl Iterator<Item = Result<Piece>>>,
-    ) -> Result<raw::ib_sge> {
+    ) -> Result<cbindings::ib_sge> {
         let (segment, lkey) = self.cover(idle, source, Access::Write, 0)?;
-        Ok(raw::ib_sge {
+        Ok(cbindings::ib_sge {
             addr: segment.iova,
             length: segment.len,
             lkey,
@@ -167,7 +167,7 @@ impl<H: Context> Prepared<H> {
 
     /// Returns the first region.
     #[cfg(RPCRDMA_SELFTEST)]
-    pub(crate) fn first(&self) -> Option<core::ptr::NonNull<raw::ib_mr>> {
+    pub(crate) fn first(&self) -> Option<core::ptr::NonNull<cbindings::ib_mr>> {
         self.0.iter().next().map(Region::as_ptr)
     }
 
@@ -265,9 +265,9 @@ impl<H: Context> Registered<H> {
     /// `failed`.
     pub(crate) fn link_registrations(
         &mut self,
-        failed: *mut raw::ib_cqe,
-        last: *mut raw::ib_send_wr,
-    ) -> *mut raw::ib_send_wr {
+        failed: *mut cbindings::ib_cqe,
+        last: *mut cbindings::ib_send_wr,
+    ) -> *mut cbindings::ib_send_wr {
         let mut first = last;
         let mut region = self.0.first_mut();
         while let Some(this) = region {
@@ -285,15 +285,15 @@ impl<H: Context> Registered<H> {
     /// region.
     pub(crate) fn link_invalidations(
         &mut self,
-        done: *mut raw::ib_cqe,
-        failed: *mut raw::ib_cqe,
-    ) -> *mut raw::ib_send_wr {
-        let mut first: *mut raw::ib_send_wr = null_mut();
+        done: *mut cbindings::ib_cqe,
+        failed: *mut cbindings::ib_cqe,
+    ) -> *mut cbindings::ib_send_wr {
+        let mut first: *mut cbindings::ib_send_wr = null_mut();
         let mut region = self.0.first_mut();
         while let Some(this) = region {
             first = if first.is_null() {
                 let last = this.invalidate(first, done);
-                last.send_flags = raw::ib_send_flags_IB_SEND_SIGNALED;
+                last.send_flags = cbindings::ib_send_flags_IB_SEND_SIGNALED;
                 last
             } else {
                 this.invalidate(first, failed)

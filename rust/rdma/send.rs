@@ -19,6 +19,7 @@ use core::{
     mem::offset_of,
     ptr::null, //
 };
+use ext::trace::CompletionId;
 use kernel::{
     alloc::Flags,
     dma::DataDirection,
@@ -26,14 +27,13 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use shared::trace::CompletionId;
 
 /// The parts of a posted Send. The completion finds it by the first field.
 #[repr(C)]
 pub(crate) struct SendRequest<H: Context> {
-    pub(crate) cqe: raw::ib_cqe,
-    pub(crate) wr: raw::ib_send_wr,
-    sge: raw::ib_sge,
+    pub(crate) cqe: cbindings::ib_cqe,
+    pub(crate) wr: cbindings::ib_send_wr,
+    sge: cbindings::ib_sge,
     /// The queue pair that it is posted to. Valid while it is.
     pub(crate) queue: *const (),
     /// The sequence number of the Send in its queue. Valid while it is posted.
@@ -50,18 +50,18 @@ unsafe impl<H: Context> Send for SendRequest<H> {}
 
 impl<H: Context> SendRequest<H> {
     /// Prepares the work request of a Send of `sge`, which is in the buffer.
-    pub(crate) fn prepare(&mut self, sge: raw::ib_sge, kind: SendKind) {
+    pub(crate) fn prepare(&mut self, sge: cbindings::ib_sge, kind: SendKind) {
         // CAST: The buffer was mapped for no more than a `u32`.
         self.mapped.sync_for_device(sge.length as usize);
         self.sge = sge;
-        self.wr = raw::ib_send_wr {
-            opcode: raw::ib_wr_opcode_IB_WR_SEND,
+        self.wr = cbindings::ib_send_wr {
+            opcode: cbindings::ib_wr_opcode_IB_WR_SEND,
             sg_list: &raw mut self.sge,
             num_sge: 1,
             ..Default::default()
         };
         if let SendKind::Invalidate(key) = kind {
-            self.wr.opcode = raw::ib_wr_opcode_IB_WR_SEND_WITH_INV;
+            self.wr.opcode = cbindings::ib_wr_opcode_IB_WR_SEND_WITH_INV;
             self.wr.ex.invalidate_rkey = key;
         }
         self.wr.__bindgen_anon_1.wr_cqe = &raw mut self.cqe;
@@ -86,8 +86,8 @@ impl<H: Context> Buffer<H> {
     pub fn new(pd: &Arc<ProtectionDomain<H>>, len: usize, flags: Flags) -> Result<Self> {
         let mapped = Mapped::new(pd, len, DataDirection::ToDevice, flags)?;
         let inner = SendRequest {
-            cqe: raw::ib_cqe { done: None },
-            wr: raw::ib_send_wr::default(),
+            cqe: cbindings::ib_cqe { done: None },
+            wr: cbindings::ib_send_wr::default(),
             sge: mapped.sge(0)?,
             queue: null(),
             sequence: 0,
@@ -107,7 +107,11 @@ impl<H: Context> Buffer<H> {
 
     /// Returns a scatter element for the first `len` bytes. [`EINVAL`] if there are fewer, or if
     /// the buffer was allocated in another domain than `pd`.
-    pub(crate) fn sge(&self, pd: &Arc<ProtectionDomain<H>>, len: usize) -> Result<raw::ib_sge> {
+    pub(crate) fn sge(
+        &self,
+        pd: &Arc<ProtectionDomain<H>>,
+        len: usize,
+    ) -> Result<cbindings::ib_sge> {
         if !Arc::ptr_eq(self.0.mapped.pd(), pd) {
             return Err(EINVAL);
         }
@@ -127,7 +131,10 @@ impl<'a, H: Context> PostedSend<'a, H> {
     /// # Safety
     ///
     /// `wr` is that of a [`SendRequest<H>`], which lives for `'a` and does not change meanwhile.
-    pub(crate) unsafe fn of(wr: *const raw::ib_send_wr, queue: &'a CompletionQueue<H>) -> Self {
+    pub(crate) unsafe fn of(
+        wr: *const cbindings::ib_send_wr,
+        queue: &'a CompletionQueue<H>,
+    ) -> Self {
         // SAFETY: The caller promises that `wr` is a field of a `SendRequest<H>` that lives for
         // `'a` and does not change.
         let inner = unsafe { &*wr.byte_sub(offset_of!(SendRequest<H>, wr)).cast() };
@@ -146,14 +153,16 @@ impl<'a, H: Context> PostedSend<'a, H> {
 
     /// Returns whether it asks for a completion.
     pub fn is_signalled(&self) -> bool {
-        self.inner.wr.send_flags & raw::ib_send_flags_IB_SEND_SIGNALED != 0
+        self.inner.wr.send_flags & cbindings::ib_send_flags_IB_SEND_SIGNALED != 0
     }
 
     /// Returns the key that it invalidates at the peer, or zero if there is none.
     pub fn invalidates(&self) -> u32 {
         match self.inner.wr.opcode {
             // SAFETY: Both arms of the union are plain 32-bit words, so any contents are valid.
-            raw::ib_wr_opcode_IB_WR_SEND_WITH_INV => unsafe { self.inner.wr.ex.invalidate_rkey },
+            cbindings::ib_wr_opcode_IB_WR_SEND_WITH_INV => unsafe {
+                self.inner.wr.ex.invalidate_rkey
+            },
             _ => 0,
         }
     }

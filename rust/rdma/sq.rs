@@ -87,7 +87,7 @@ struct Posted<H: Context> {
 /// it by the first field.
 #[repr(C)]
 pub(crate) struct Barrier {
-    pub(crate) cqe: raw::ib_cqe,
+    pub(crate) cqe: cbindings::ib_cqe,
     /// The queue pair, set by the first barrier. It does not change after that.
     pub(crate) queue: *const c_void,
     /// The sequence number of the last Send before it, while it is posted.
@@ -123,7 +123,7 @@ pub(crate) struct SqState<H: Context, P> {
     pub(crate) min_rtt: MinRtt,
     /// The first and last of the requests that wait for the doorbell, or null. They are live: Sends
     /// in `posted`, registrations in regions that are not released before it rings.
-    deferred: [*mut raw::ib_send_wr; 2],
+    deferred: [*mut cbindings::ib_send_wr; 2],
 }
 
 /// The transfers of completed Sends, to be dropped after the lock is released.
@@ -148,7 +148,7 @@ impl<H: Context, P: SendPolicy<H>> SqState<H, P> {
             drained: false,
             transfer_failure: None,
             barrier: Barrier {
-                cqe: raw::ib_cqe { done: None },
+                cqe: cbindings::ib_cqe { done: None },
                 queue: null(),
                 last: None,
             },
@@ -168,14 +168,14 @@ impl<H: Context, P: SendPolicy<H>> SqState<H, P> {
     pub(crate) fn enqueue<Q>(
         &mut self,
         queue: &Q,
-        done: unsafe extern "C" fn(*mut raw::ib_cq, *mut raw::ib_wc),
+        done: unsafe extern "C" fn(*mut cbindings::ib_cq, *mut cbindings::ib_wc),
         pd: &Arc<ProtectionDomain<H>>,
         mut buffer: Buffer<H>,
         len: usize,
         kind: SendKind,
         mut attached: Option<KBox<transfer::TransferData<H>>>,
         tag: Option<H::SendTag>,
-    ) -> Result<*mut raw::ib_send_wr> {
+    ) -> Result<*mut cbindings::ib_send_wr> {
         let sequence = self.newest;
         let place = self.place(sequence).ok_or(EINVAL)?;
         let Some(place @ None) = self.posted.get_mut(place) else {
@@ -214,7 +214,7 @@ impl<H: Context, P: SendPolicy<H>> SqState<H, P> {
         if signal {
             self.measured
                 .get_or_insert_with(|| (sequence, clock::nanoseconds()));
-            inner.wr.send_flags = raw::ib_send_flags_IB_SEND_SIGNALED;
+            inner.wr.send_flags = cbindings::ib_send_flags_IB_SEND_SIGNALED;
         }
         // The request does not move with its box.
         let wr = &raw mut inner.wr;
@@ -230,7 +230,11 @@ impl<H: Context, P: SendPolicy<H>> SqState<H, P> {
 
     /// Defers the requests from `first` to `last` until the doorbell. The structures that contain
     /// them must be neither freed nor reused before [`Self::take_deferred`].
-    pub(crate) fn defer(&mut self, first: *mut raw::ib_send_wr, last: *mut raw::ib_send_wr) {
+    pub(crate) fn defer(
+        &mut self,
+        first: *mut cbindings::ib_send_wr,
+        last: *mut cbindings::ib_send_wr,
+    ) {
         self.deferred = [self.take_deferred(first), last];
     }
 
@@ -242,7 +246,10 @@ impl<H: Context, P: SendPolicy<H>> SqState<H, P> {
 
     /// Links the deferred requests before `then`, and returns the first of all, which must be
     /// posted before the lock is released.
-    pub(crate) fn take_deferred(&mut self, then: *mut raw::ib_send_wr) -> *mut raw::ib_send_wr {
+    pub(crate) fn take_deferred(
+        &mut self,
+        then: *mut cbindings::ib_send_wr,
+    ) -> *mut cbindings::ib_send_wr {
         let [first, last] = core::mem::replace(&mut self.deferred, [null_mut(); 2]);
         if first.is_null() {
             return then;

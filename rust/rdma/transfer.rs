@@ -28,6 +28,7 @@ use crate::{
     read_mr_pool::ReadMrPool, //
 };
 use core::ops::Range;
+use ext::memory::Piece;
 use kernel::{
     alloc::Flags,
     dma::DataDirection,
@@ -39,14 +40,13 @@ use kernel::{
     sync::Arc,
     time::Jiffies, //
 };
-use shared::memory::Piece;
 
 /// A transfer: its memory, its remote segments and its work requests.
 pub(crate) struct TransferData<H: Context> {
-    requests: KVVec<raw::ib_rdma_wr>,
-    elements: KVVec<raw::ib_sge>,
+    requests: KVVec<cbindings::ib_rdma_wr>,
+    elements: KVVec<cbindings::ib_sge>,
     /// The elements before they were split at the peer's segments.
-    whole: KVVec<raw::ib_sge>,
+    whole: KVVec<cbindings::ib_sge>,
     scatter: Scatter,
     /// Memory that must be registered and is not yet.
     unregistered: KVVec<Piece>,
@@ -159,9 +159,9 @@ impl<H: Context> Transfer<H> {
     pub fn gather(mut self, at: usize) -> Result<Gathered<H>> {
         let (inner, flags) = (&mut *self.inner, self.flags);
         // The first and the last element are of the buffer.
-        inner.elements.push(raw::ib_sge::default(), flags)?;
+        inner.elements.push(cbindings::ib_sge::default(), flags)?;
         inner.map(flags)?;
-        inner.elements.push(raw::ib_sge::default(), flags)?;
+        inner.elements.push(cbindings::ib_sge::default(), flags)?;
         if inner.elements.len() > inner.max_elements {
             return Err(E2BIG);
         }
@@ -318,8 +318,8 @@ impl<H: Context> TransferData<H> {
     /// Returns the number of allocated bytes, independent of the contents of the lists.
     fn footprint(&self) -> usize {
         size_of::<Self>()
-            + self.requests.capacity() * size_of::<raw::ib_rdma_wr>()
-            + (self.elements.capacity() + self.whole.capacity()) * size_of::<raw::ib_sge>()
+            + self.requests.capacity() * size_of::<cbindings::ib_rdma_wr>()
+            + (self.elements.capacity() + self.whole.capacity()) * size_of::<cbindings::ib_sge>()
             + self.scatter.footprint()
             + self.unregistered.capacity() * size_of::<Piece>()
             + self.remote.capacity() * size_of::<Segment>()
@@ -346,8 +346,13 @@ impl<H: Context> TransferData<H> {
         self.elements.reserve(mapped.len(), flags)?;
         for entry in mapped {
             // SAFETY: The entry is one of those that `Scatter::map` returned, so it is mapped.
-            let (addr, length) = unsafe { (raw::sg_dma_address(entry), raw::sg_dma_len(entry)) };
-            let sge = raw::ib_sge { addr, length, lkey };
+            let (addr, length) = unsafe {
+                (
+                    cbindings::sg_dma_address(entry),
+                    cbindings::sg_dma_len(entry),
+                )
+            };
+            let sge = cbindings::ib_sge { addr, length, lkey };
             self.elements.push(sge, flags)?;
         }
         Ok(())
@@ -357,20 +362,20 @@ impl<H: Context> TransferData<H> {
     /// of elements.
     fn make_requests(&mut self, flags: Flags) -> Result {
         let opcode = match self.direction {
-            DataDirection::ToDevice => raw::ib_wr_opcode_IB_WR_RDMA_WRITE,
+            DataDirection::ToDevice => cbindings::ib_wr_opcode_IB_WR_RDMA_WRITE,
             // There is no third direction.
-            _ => raw::ib_wr_opcode_IB_WR_RDMA_READ,
+            _ => cbindings::ib_wr_opcode_IB_WR_RDMA_READ,
         };
         core::mem::swap(&mut self.elements, &mut self.whole);
         // Splitting at the peer's segments may need more.
         self.elements.reserve(self.whole.len(), flags)?;
         let mut local = self.whole.iter().copied();
-        let mut current = raw::ib_sge::default();
+        let mut current = cbindings::ib_sge::default();
         for remote in &self.remote {
             let mut addr = remote.iova;
             let mut left = remote.len;
             while left != 0 {
-                let mut request = raw::ib_rdma_wr {
+                let mut request = cbindings::ib_rdma_wr {
                     remote_addr: addr,
                     rkey: remote.rkey,
                     ..Default::default()
@@ -381,7 +386,7 @@ impl<H: Context> TransferData<H> {
                         current = local.next().ok_or(EINVAL)?;
                     }
                     let length = current.length.min(left);
-                    let element = raw::ib_sge { length, ..current };
+                    let element = cbindings::ib_sge { length, ..current };
                     self.elements.push(element, flags)?;
                     current.addr = current.addr.wrapping_add(u64::from(length));
                     current.length = current.length.saturating_sub(length);
@@ -394,7 +399,7 @@ impl<H: Context> TransferData<H> {
                 }
                 if self.read_mrs.is_some() && current.length == 0 {
                     // The last Read of a region invalidates it.
-                    request.wr.opcode = raw::ib_wr_opcode_IB_WR_RDMA_READ_WITH_INV;
+                    request.wr.opcode = cbindings::ib_wr_opcode_IB_WR_RDMA_READ_WITH_INV;
                     request.wr.ex.invalidate_rkey = current.lkey;
                 }
                 self.requests.push(request, flags)?;
@@ -411,9 +416,9 @@ impl<H: Context> TransferData<H> {
     pub(crate) fn link(
         &mut self,
         batch: Range<usize>,
-        failed: *mut raw::ib_cqe,
-        last: *mut raw::ib_send_wr,
-    ) -> *mut raw::ib_send_wr {
+        failed: *mut cbindings::ib_cqe,
+        last: *mut cbindings::ib_send_wr,
+    ) -> *mut cbindings::ib_send_wr {
         let mut next = last;
         let mut elements = self.elements.as_mut_slice();
         let behind = self.requests.len().saturating_sub(batch.end);
@@ -438,7 +443,7 @@ impl<H: Context> TransferData<H> {
     }
 
     /// Returns the last request of `batch`.
-    pub(crate) fn last_of(&mut self, batch: Range<usize>) -> Option<&mut raw::ib_rdma_wr> {
+    pub(crate) fn last_of(&mut self, batch: Range<usize>) -> Option<&mut cbindings::ib_rdma_wr> {
         self.requests.get_mut(batch)?.last_mut()
     }
 
@@ -457,14 +462,17 @@ impl<H: Context> TransferData<H> {
     }
 
     /// Returns all scatter elements of the Send that has `whole` in its buffer.
-    pub(crate) fn gather_elements(&mut self, whole: raw::ib_sge) -> Option<&mut [raw::ib_sge]> {
+    pub(crate) fn gather_elements(
+        &mut self,
+        whole: cbindings::ib_sge,
+    ) -> Option<&mut [cbindings::ib_sge]> {
         let at = u32::try_from(self.gather_at?).ok()?;
         let rest = whole.length.checked_sub(at)?;
-        *self.elements.first_mut()? = raw::ib_sge {
+        *self.elements.first_mut()? = cbindings::ib_sge {
             length: at,
             ..whole
         };
-        *self.elements.last_mut()? = raw::ib_sge {
+        *self.elements.last_mut()? = cbindings::ib_sge {
             addr: whole.addr.wrapping_add(u64::from(at)),
             length: rest,
             ..whole

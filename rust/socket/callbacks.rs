@@ -61,7 +61,7 @@ pub trait Events: Send + Sync + 'static {
     fn event(&self, event: Event);
 }
 
-type Callback = Option<unsafe extern "C" fn(*mut iwraw::sock)>;
+type Callback = Option<unsafe extern "C" fn(*mut cbindings::sock)>;
 
 /// The previous callbacks of a socket.
 #[derive(Clone, Copy)]
@@ -125,13 +125,13 @@ impl SavedCallbacks {
         // SAFETY: `locked` is a live socket whose lock is held, and the callback lock is taken
         // here; nobody else writes these fields by rule 5, and each is written in one piece.
         unsafe {
-            iwraw::write_lock_bh(&raw mut (*sk).sk_callback_lock);
+            cbindings::write_lock_bh(&raw mut (*sk).sk_callback_lock);
             (&raw mut (*sk).sk_user_data).write_volatile(user_data);
             (&raw mut (*sk).sk_data_ready).write_volatile(self.data_ready);
             (&raw mut (*sk).sk_state_change).write_volatile(self.state_change);
             (&raw mut (*sk).sk_write_space).write_volatile(self.write_space);
             (&raw mut (*sk).sk_error_report).write_volatile(self.error_report);
-            iwraw::write_unlock_bh(&raw mut (*sk).sk_callback_lock);
+            cbindings::write_unlock_bh(&raw mut (*sk).sk_callback_lock);
         }
     }
 }
@@ -144,11 +144,12 @@ struct Callbacks<E: Events> {
 
 /// The mark of user data of this crate: not to be copied to a child. An `Arc`'s address leaves the
 /// bits free.
-const USER_DATA_MARK: usize = iwraw::SK_USER_DATA_NOCOPY as usize;
+const USER_DATA_MARK: usize = cbindings::SK_USER_DATA_NOCOPY as usize;
 
 /// The bits that distinguish the owners of user data.
-const USER_DATA_MARKS: usize =
-    (iwraw::SK_USER_DATA_NOCOPY | iwraw::SK_USER_DATA_BPF | iwraw::SK_USER_DATA_PSOCK) as usize;
+const USER_DATA_MARKS: usize = (cbindings::SK_USER_DATA_NOCOPY
+    | cbindings::SK_USER_DATA_BPF
+    | cbindings::SK_USER_DATA_PSOCK) as usize;
 
 /// Replaced callbacks of a socket, until [`Self::restore`].
 ///
@@ -208,13 +209,13 @@ impl<E: Events> CallbackGuard<E> {
 ///
 /// Only C calls the callers of this, for a socket that it keeps alive meanwhile.
 unsafe fn report<E: Events>(
-    sk: *mut iwraw::sock,
+    sk: *mut cbindings::sock,
     event: Event,
     original: fn(&SavedCallbacks) -> Callback,
-    wanted: unsafe fn(*mut iwraw::sock) -> bool,
+    wanted: unsafe fn(*mut cbindings::sock) -> bool,
 ) {
     // SAFETY: The caller promises that the socket is live.
-    unsafe { iwraw::read_lock_bh(&raw mut (*sk).sk_callback_lock) };
+    unsafe { cbindings::read_lock_bh(&raw mut (*sk).sk_callback_lock) };
     // SAFETY: The caller promises that the socket is live; with the callback lock held nobody
     // writes this.
     let user_data = unsafe { (&raw const (*sk).sk_user_data).read_volatile() };
@@ -236,20 +237,20 @@ unsafe fn report<E: Events>(
         }
     }
     // SAFETY: The lock was taken above by this function.
-    unsafe { iwraw::read_unlock_bh(&raw mut (*sk).sk_callback_lock) };
+    unsafe { cbindings::read_unlock_bh(&raw mut (*sk).sk_callback_lock) };
 }
 
 /// # Safety
 ///
 /// There are no requirements.
-unsafe fn always(_sk: *mut iwraw::sock) -> bool {
+unsafe fn always(_sk: *mut cbindings::sock) -> bool {
     true
 }
 
 /// # Safety
 ///
 /// As for [`report`].
-unsafe extern "C" fn data_ready<E: Events>(sk: *mut iwraw::sock) {
+unsafe extern "C" fn data_ready<E: Events>(sk: *mut cbindings::sock) {
     // Nobody sleeps on such a socket, so the original function has nothing to wake.
     // SAFETY: The caller promises what `report` requires.
     unsafe { report::<E>(sk, Event::Readable, |_| None, always) };
@@ -258,7 +259,7 @@ unsafe extern "C" fn data_ready<E: Events>(sk: *mut iwraw::sock) {
 /// # Safety
 ///
 /// As for [`report`].
-unsafe extern "C" fn state_change<E: Events>(sk: *mut iwraw::sock) {
+unsafe extern "C" fn state_change<E: Events>(sk: *mut cbindings::sock) {
     // SAFETY: The caller promises what `report` requires.
     unsafe { report::<E>(sk, Event::StateChanged, |was| was.state_change, always) };
 }
@@ -266,7 +267,7 @@ unsafe extern "C" fn state_change<E: Events>(sk: *mut iwraw::sock) {
 /// # Safety
 ///
 /// As for [`report`].
-unsafe extern "C" fn write_space<E: Events>(sk: *mut iwraw::sock) {
+unsafe extern "C" fn write_space<E: Events>(sk: *mut cbindings::sock) {
     // TCP calls this with each acknowledgement until the original finds enough space. SAFETY: The
     // caller promises what `report` requires, and a live socket of a stream protocol.
     unsafe {
@@ -274,7 +275,7 @@ unsafe extern "C" fn write_space<E: Events>(sk: *mut iwraw::sock) {
             sk,
             Event::Writable,
             |was| was.write_space,
-            |sk| iwraw::sk_stream_is_writeable(sk),
+            |sk| cbindings::sk_stream_is_writeable(sk),
         )
     };
 }
@@ -282,7 +283,7 @@ unsafe extern "C" fn write_space<E: Events>(sk: *mut iwraw::sock) {
 /// # Safety
 ///
 /// As for [`report`].
-unsafe extern "C" fn error_report<E: Events>(sk: *mut iwraw::sock) {
+unsafe extern "C" fn error_report<E: Events>(sk: *mut cbindings::sock) {
     // SAFETY: The caller promises what `report` requires.
     unsafe { report::<E>(sk, Event::Failed, |was| was.error_report, always) };
 }

@@ -13,8 +13,8 @@ use crate::send::Then;
 use crate::socket::Protocol;
 use crate::socket::Socket;
 use core::net::SocketAddr;
-use iwraw::addr::Net;
-use iwraw::noio::NoIo;
+use ext::alloc_scope::NoIo;
+use ext::net::Net;
 use kernel::error::Error;
 use kernel::error::Result;
 use kernel::prelude::*;
@@ -109,9 +109,11 @@ impl<E: Events> TcpConn<E> {
             return ConnState::Failed(Error::from_errno(error.saturating_neg()));
         }
         match u32::from(state) {
-            iwraw::TCP_SYN_SENT | iwraw::TCP_SYN_RECV => ConnState::Connecting,
-            iwraw::TCP_ESTABLISHED | iwraw::TCP_FIN_WAIT1 | iwraw::TCP_FIN_WAIT2 => ConnState::Open,
-            iwraw::TCP_CLOSE_WAIT => ConnState::PeerClosed,
+            cbindings::TCP_SYN_SENT | cbindings::TCP_SYN_RECV => ConnState::Connecting,
+            cbindings::TCP_ESTABLISHED | cbindings::TCP_FIN_WAIT1 | cbindings::TCP_FIN_WAIT2 => {
+                ConnState::Open
+            }
+            cbindings::TCP_CLOSE_WAIT => ConnState::PeerClosed,
             _ => ConnState::Closed,
         }
     }
@@ -131,7 +133,7 @@ impl<E: Events> TcpConn<E> {
     pub fn emss(&self) -> u32 {
         // SAFETY: `self` owns the socket, which is one of TCP. C writes the field in one piece.
         unsafe {
-            let tcp = iwraw::tcp_sk(self.socket.sk());
+            let tcp = cbindings::tcp_sk(self.socket.sk());
             (&raw const (*tcp).mss_cache).read_volatile()
         }
     }
@@ -197,7 +199,10 @@ impl<E: Events> TcpConn<E> {
     pub fn shutdown(&self) {
         // SAFETY: `self` owns the socket. An error means that there is no connection.
         unsafe {
-            iwraw::kernel_sock_shutdown(self.socket.as_raw(), iwraw::sock_shutdown_cmd_SHUT_WR)
+            cbindings::kernel_sock_shutdown(
+                self.socket.as_raw(),
+                cbindings::sock_shutdown_cmd_SHUT_WR,
+            )
         };
     }
 
@@ -218,7 +223,7 @@ impl<E: Events> TcpConn<E> {
     /// Makes dropping end the connection as [`Self::abort`] does. Sleeps.
     pub fn abort_when_dropped(&self) {
         // SAFETY: `self` owns the socket.
-        unsafe { iwraw::sock_no_linger(self.socket.sk()) };
+        unsafe { cbindings::sock_no_linger(self.socket.sk()) };
     }
 }
 
@@ -246,10 +251,10 @@ impl Settings {
         // SAFETY: `socket` owns the socket, which is one of TCP. Each of these functions takes the
         // socket's lock itself.
         unsafe {
-            iwraw::tcp_sock_set_nodelay(sk);
-            iwraw::tcp_sock_set_user_timeout(sk, i32::try_from(self.user_timeout_ms)?);
+            cbindings::tcp_sock_set_nodelay(sk);
+            cbindings::tcp_sock_set_user_timeout(sk, i32::try_from(self.user_timeout_ms)?);
             if let Some(bytes) = self.receive_buffer {
-                iwraw::sock_set_rcvbuf(sk, i32::try_from(bytes)?);
+                cbindings::sock_set_rcvbuf(sk, i32::try_from(bytes)?);
             }
         }
         let locked = socket.lock();
@@ -258,13 +263,13 @@ impl Settings {
         unsafe {
             // A task that waits for memory may depend on octets that are sent here: no reclaim by
             // file systems or devices.
-            (&raw mut (*sk).sk_allocation).write(iwraw::GFP_NOIO);
+            (&raw mut (*sk).sk_allocation).write(cbindings::GFP_NOIO);
             // The page fragment of the task may be in use by code that was interrupted to write
             // back.
             (&raw mut (*sk).sk_use_task_frag).write(false);
             // Octets that a peer calls urgent stay where they are in the stream. TCP would skip an
             // octet otherwise, and frames would no longer be found.
-            iwraw::sock_set_flag(sk, iwraw::sock_flags_SOCK_URGINLINE);
+            cbindings::sock_set_flag(sk, cbindings::sock_flags_SOCK_URGINLINE);
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use core::marker::PhantomData;
 use core::net::SocketAddr;
 use core::ptr::null_mut;
 use core::ptr::NonNull;
-use iwraw::addr::Net;
+use ext::net::Net;
 use kernel::error::code::EINVAL;
 use kernel::error::to_result;
 use kernel::prelude::*;
@@ -48,10 +48,10 @@ impl<E: Events> Listener<E> {
         if let Some(interface) = interface {
             let interface = i32::try_from(interface)?;
             // SAFETY: `socket` owns the socket. The function takes the socket's lock itself.
-            to_result(unsafe { iwraw::sock_bindtoindex(socket.sk(), interface, true) })?;
+            to_result(unsafe { cbindings::sock_bindtoindex(socket.sk(), interface, true) })?;
         }
         // SAFETY: `socket` owns the socket. The function takes the socket's lock itself.
-        unsafe { iwraw::ip_sock_set_freebind(socket.sk()) };
+        unsafe { cbindings::ip_sock_set_freebind(socket.sk()) };
         bind(&socket, address)?;
         Self::listen(socket, backlog, events)
     }
@@ -88,7 +88,7 @@ impl<E: Events, P> ListeningSocket<E, P> {
         };
         // SAFETY: `listener` owns the socket.
         to_result(unsafe {
-            iwraw::kernel_listen(listener.socket.as_raw(), i32::try_from(backlog)?)
+            cbindings::kernel_listen(listener.socket.as_raw(), i32::try_from(backlog)?)
         })?;
         Ok(listener)
     }
@@ -99,7 +99,11 @@ impl<E: Events, P> ListeningSocket<E, P> {
         let mut child = null_mut();
         // SAFETY: `self` owns the socket. CAST: The flag is a small number.
         let result = to_result(unsafe {
-            iwraw::kernel_accept(self.socket.as_raw(), &mut child, iwraw::O_NONBLOCK as i32)
+            cbindings::kernel_accept(
+                self.socket.as_raw(),
+                &mut child,
+                cbindings::O_NONBLOCK as i32,
+            )
         });
         match result {
             Err(error) if error == EAGAIN => return Ok(None),
@@ -135,9 +139,9 @@ pub(crate) fn bind(socket: &Socket, address: SocketAddr) -> Result {
     let sk = socket.sk();
     // SAFETY: `socket` owns the socket. Each of these functions takes its lock itself.
     unsafe {
-        iwraw::sock_set_reuseaddr(sk);
+        cbindings::sock_set_reuseaddr(sk);
         if address.is_ipv6() {
-            to_result(iwraw::ip6_sock_set_v6only(sk))?;
+            to_result(cbindings::ip6_sock_set_v6only(sk))?;
         }
     }
     socket.bind(address)

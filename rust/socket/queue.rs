@@ -16,7 +16,7 @@
 
 use crate::socket::Locked;
 use core::ptr::NonNull;
-use iwraw::memory::Piece;
+use ext::borrowed::Piece;
 use kernel::error::code::EIO;
 use kernel::error::to_result;
 use kernel::error::Result;
@@ -39,13 +39,13 @@ pub(crate) struct ReceiveQueue<'s> {
 /// It has no reference to a packet, which C may change, but only the pointer.
 #[derive(Clone, Copy)]
 struct Position {
-    skb: NonNull<iwraw::sk_buff>,
+    skb: NonNull<cbindings::sk_buff>,
     seq: u32,
 }
 
 /// Octets of one packet, from `offset`.
 struct Run {
-    skb: *const iwraw::sk_buff,
+    skb: *const cbindings::sk_buff,
     offset: i32,
     len: i32,
 }
@@ -63,7 +63,7 @@ impl<'s> ReceiveQueue<'s> {
     /// Returns the number of octets that arrived in order, and were not taken.
     pub(crate) fn available(&self) -> usize {
         // SAFETY: `locked` is a live socket whose lock is held.
-        let there = unsafe { iwraw::tcp_inq(self.locked.sk()) };
+        let there = unsafe { cbindings::tcp_inq(self.locked.sk()) };
         usize::try_from(there)
             .unwrap_or(0)
             .saturating_sub(self.taken)
@@ -73,7 +73,7 @@ impl<'s> ReceiveQueue<'s> {
     pub(crate) fn is_finished(&self) -> bool {
         // SAFETY: `locked` is a live socket whose lock is held.
         let shutdown = unsafe { (&raw const (*self.locked.sk()).sk_shutdown).read() };
-        u32::from(shutdown) & iwraw::RCV_SHUTDOWN != 0
+        u32::from(shutdown) & cbindings::RCV_SHUTDOWN != 0
     }
 
     /// Says whether TCP has no space for more until some octets are taken: the window is closed,
@@ -81,7 +81,7 @@ impl<'s> ReceiveQueue<'s> {
     pub(crate) fn is_full(&self) -> bool {
         // SAFETY: `locked` is a live socket whose lock is held. No number of octets is enough: only
         // pressure makes it true.
-        unsafe { iwraw::tcp_epollin_ready(self.locked.sk(), i32::MAX) }
+        unsafe { cbindings::tcp_epollin_ready(self.locked.sk(), i32::MAX) }
     }
 
     /// Enlarges the receive buffer for `octets`, if the system's limits and the owner's settings
@@ -112,8 +112,8 @@ impl<'s> ReceiveQueue<'s> {
         // SAFETY: `locked` is a live socket whose lock is held. Asked for the first octet that is
         // not given back, C frees only packets that have none behind it; there is no `at`.
         let (skb, seq) = unsafe {
-            let seq = (&raw const (*iwraw::tcp_sk(self.locked.sk())).copied_seq).read();
-            let skb = iwraw::tcp_recv_skb(self.locked.sk(), seq, &mut offset);
+            let seq = (&raw const (*cbindings::tcp_sk(self.locked.sk())).copied_seq).read();
+            let skb = cbindings::tcp_recv_skb(self.locked.sk(), seq, &mut offset);
             (skb, seq)
         };
         // INVARIANT: C found it in the queue.
@@ -142,7 +142,7 @@ impl<'s> ReceiveQueue<'s> {
             // SAFETY: By the type invariants the packet has these octets. The caller promises room
             // for `len`, of which `done` are written, and the runs have `len` together.
             to_result(unsafe {
-                iwraw::skb_copy_bits(run.skb, run.offset, to.add(done).cast(), run.len)
+                cbindings::skb_copy_bits(run.skb, run.offset, to.add(done).cast(), run.len)
             })?;
             done = done.saturating_add(usize::try_from(run.len)?);
             Ok(())
@@ -155,7 +155,7 @@ impl<'s> ReceiveQueue<'s> {
     pub(crate) fn crc32c(&self, mut sum: u32, offset: usize, len: usize) -> Result<u32> {
         self.visit(offset, len, |run| {
             // SAFETY: By the type invariants the packet has these octets.
-            sum = unsafe { iwraw::skb_crc32c(run.skb, run.offset, run.len, sum) };
+            sum = unsafe { cbindings::skb_crc32c(run.skb, run.offset, run.len, sum) };
             Ok(())
         })?;
         Ok(sum)
@@ -176,7 +176,7 @@ impl<'s> ReceiveQueue<'s> {
         }
         // SAFETY: `locked` is a live socket whose lock is held. C frees packets, to which nothing
         // points any more.
-        unsafe { iwraw::tcp_read_done(self.locked.sk(), self.taken) };
+        unsafe { cbindings::tcp_read_done(self.locked.sk(), self.taken) };
         self.taken = 0;
     }
 
@@ -198,7 +198,7 @@ impl<'s> ReceiveQueue<'s> {
             // SAFETY: By the type invariants and `next`, the packet is in the queue of a socket
             // whose lock is held.
             let (behind, here) = unsafe {
-                let begin = (&raw const (*iwraw::TCP_SKB_CB(skb)).seq).read();
+                let begin = (&raw const (*cbindings::TCP_SKB_CB(skb)).seq).read();
                 (at.seq.wrapping_sub(begin), (&raw const (*skb).len).read())
             };
             match here.checked_sub(behind) {
@@ -222,11 +222,11 @@ impl<'s> ReceiveQueue<'s> {
     }
 
     /// Returns the packet that follows one of the queue. [`EIO`] if there is none.
-    fn next(&self, skb: NonNull<iwraw::sk_buff>) -> Result<NonNull<iwraw::sk_buff>> {
+    fn next(&self, skb: NonNull<cbindings::sk_buff>) -> Result<NonNull<cbindings::sk_buff>> {
         // SAFETY: `locked` is a live socket whose lock is held, and `skb` is in its queue.
         let next = unsafe {
             let queue = &raw const (*self.locked.sk()).sk_receive_queue;
-            iwraw::skb_peek_next(skb.as_ptr(), queue)
+            cbindings::skb_peek_next(skb.as_ptr(), queue)
         };
         NonNull::new(next).ok_or(EIO)
     }

@@ -14,8 +14,8 @@
 //! for the length that the frame promises.
 
 use crate::queue::ReceiveQueue;
-use iwraw::errno::eproto;
-use iwraw::memory::Piece;
+use ext::borrowed::Piece;
+use ext::errno::eproto;
 use kernel::error::code::EINVAL;
 use kernel::error::Result;
 use kernel::prelude::*;
@@ -396,7 +396,7 @@ impl Reassembly {
             // one is as long as `run`. The helper is compiled apart, so others may write there
             // meanwhile; nobody creates a reference to such memory, so it does not overlap `run`.
             unsafe {
-                iwraw::memcpy(
+                cbindings::memcpy(
                     here.address().as_ptr().cast(),
                     run.as_ptr().cast(),
                     run.len(),
@@ -410,7 +410,7 @@ impl Reassembly {
     pub(crate) fn crc32c(&self, mut sum: u32, offset: usize, len: usize) -> Result<u32> {
         self.visit(offset, len, |run| {
             // SAFETY: A slice is valid for reads of its length.
-            sum = unsafe { iwraw::crc32c(sum, run.as_ptr().cast(), run.len()) };
+            sum = unsafe { cbindings::crc32c(sum, run.as_ptr().cast(), run.len()) };
             Ok(())
         })?;
         Ok(sum)

@@ -28,7 +28,7 @@ use core::mem::size_of;
 use core::mem::size_of_val;
 use core::net::SocketAddr;
 use core::ptr;
-use iwraw::addr::Net;
+use ext::net::Net;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
@@ -55,13 +55,13 @@ const INITIAL_RTO_MS: u32 = 1_000;
 impl Settings {
     /// Sets the options of `socket`, which has no association yet. Sleeps.
     fn apply(&self, socket: &Socket) -> Result {
-        let set = |name, value: u32| socket.set_option(iwraw::IPPROTO_SCTP, name, &value);
+        let set = |name, value: u32| socket.set_option(cbindings::IPPROTO_SCTP, name, &value);
         socket.set_option(
-            iwraw::IPPROTO_SCTP,
-            iwraw::SCTP_EVENTS,
+            cbindings::IPPROTO_SCTP,
+            cbindings::SCTP_EVENTS,
             // Without SCTP_SENDER_DRY_EVENT. A peer that acknowledges the same again and again
             // would cause one each time, and nothing limits their memory.
-            &iwraw::sctp_event_subscribe {
+            &cbindings::sctp_event_subscribe {
                 sctp_association_event: 1,
                 sctp_shutdown_event: 1,
                 sctp_adaptation_layer_event: 1,
@@ -69,34 +69,34 @@ impl Settings {
             },
         )?;
         socket.set_option(
-            iwraw::IPPROTO_SCTP,
-            iwraw::SCTP_INITMSG,
-            &iwraw::sctp_initmsg {
+            cbindings::IPPROTO_SCTP,
+            cbindings::SCTP_INITMSG,
+            &cbindings::sctp_initmsg {
                 sinit_num_ostreams: self.streams,
                 sinit_max_instreams: self.streams,
                 ..Default::default()
             },
         )?;
         socket.set_option(
-            iwraw::IPPROTO_SCTP,
-            iwraw::SCTP_RTOINFO,
-            &iwraw::sctp_rtoinfo {
+            cbindings::IPPROTO_SCTP,
+            cbindings::SCTP_RTOINFO,
+            &cbindings::sctp_rtoinfo {
                 srto_initial: INITIAL_RTO_MS.clamp(self.min_rto_ms, self.max_rto_ms),
                 srto_min: self.min_rto_ms,
                 srto_max: self.max_rto_ms,
                 ..Default::default()
             },
         )?;
-        set(iwraw::SCTP_ADAPTATION_LAYER, self.adaptation)?;
+        set(cbindings::SCTP_ADAPTATION_LAYER, self.adaptation)?;
         // No chunk waits for another one to share its packet, nor is a short one held back for the
         // next, as it might be (RFC 5043, section 11.2).
         // Argues for S11.2-1, S11.2-2.
-        set(iwraw::SCTP_NODELAY, 1)?;
-        set(iwraw::SCTP_DISABLE_FRAGMENTS, 1)?;
-        set(iwraw::SCTP_RECVRCVINFO, 1)?;
+        set(cbindings::SCTP_NODELAY, 1)?;
+        set(cbindings::SCTP_DISABLE_FRAGMENTS, 1)?;
+        set(cbindings::SCTP_RECVRCVINFO, 1)?;
         // SAFETY: `socket` owns the socket. The function takes the socket's lock itself, and
         // doubles the number.
-        unsafe { iwraw::sock_set_rcvbuf(socket.sk(), i32::try_from(self.receive_buffer / 2)?) };
+        unsafe { cbindings::sock_set_rcvbuf(socket.sk(), i32::try_from(self.receive_buffer / 2)?) };
         let send_buffer = i32::try_from(self.send_buffer)?;
         let locked = socket.lock();
         let sk = locked.sk();
@@ -104,12 +104,13 @@ impl Settings {
         unsafe {
             // A task that waits for memory may depend on octets that are sent here: no reclaim by
             // file systems or devices.
-            (&raw mut (*sk).sk_allocation).write(iwraw::GFP_NOIO);
+            (&raw mut (*sk).sk_allocation).write(cbindings::GFP_NOIO);
             (&raw mut (*sk).sk_use_task_frag).write(false);
             (&raw mut (*sk).sk_sndbuf).write_volatile(send_buffer);
             // Otherwise a moment of memory shortage makes it small for ever: SCTP never enlarges it
             // again.
-            let user_locks = (&raw const (*sk).sk_userlocks).read() | iwraw::SOCK_SNDBUF_LOCK as u8;
+            let user_locks =
+                (&raw const (*sk).sk_userlocks).read() | cbindings::SOCK_SNDBUF_LOCK as u8;
             (&raw mut (*sk).sk_userlocks).write(user_locks);
         }
         Ok(())
@@ -160,23 +161,23 @@ impl Notification {
     fn try_parse(octets: &[u8]) -> Option<Self> {
         let kind = u16::from_ne_bytes(*octets.first_chunk()?);
         Some(match u32::from(kind) {
-            iwraw::sctp_sn_type_SCTP_ASSOC_CHANGE => {
-                let change: iwraw::sctp_assoc_change = read(octets)?;
+            cbindings::sctp_sn_type_SCTP_ASSOC_CHANGE => {
+                let change: cbindings::sctp_assoc_change = read(octets)?;
                 match u32::from(change.sac_state) {
-                    iwraw::sctp_sac_state_SCTP_COMM_UP => Self::Up {
+                    cbindings::sctp_sac_state_SCTP_COMM_UP => Self::Up {
                         outbound: change.sac_outbound_streams,
                         inbound: change.sac_inbound_streams,
                     },
-                    iwraw::sctp_sac_state_SCTP_COMM_LOST => Self::Lost,
-                    iwraw::sctp_sac_state_SCTP_RESTART => Self::Restarted,
-                    iwraw::sctp_sac_state_SCTP_SHUTDOWN_COMP => Self::Ended,
-                    iwraw::sctp_sac_state_SCTP_CANT_STR_ASSOC => Self::NotUp,
+                    cbindings::sctp_sac_state_SCTP_COMM_LOST => Self::Lost,
+                    cbindings::sctp_sac_state_SCTP_RESTART => Self::Restarted,
+                    cbindings::sctp_sac_state_SCTP_SHUTDOWN_COMP => Self::Ended,
+                    cbindings::sctp_sac_state_SCTP_CANT_STR_ASSOC => Self::NotUp,
                     _ => Self::Other,
                 }
             }
-            iwraw::sctp_sn_type_SCTP_SHUTDOWN_EVENT => Self::PeerShutDown,
-            iwraw::sctp_sn_type_SCTP_ADAPTATION_INDICATION => {
-                let event: iwraw::sctp_adaptation_event = read(octets)?;
+            cbindings::sctp_sn_type_SCTP_SHUTDOWN_EVENT => Self::PeerShutDown,
+            cbindings::sctp_sn_type_SCTP_ADAPTATION_INDICATION => {
+                let event: cbindings::sctp_adaptation_event = read(octets)?;
                 Self::Adaptation(event.sai_adaptation_ind)
             }
             _ => Self::Other,
@@ -187,8 +188,8 @@ impl Notification {
 /// The parameters of a chunk to be sent.
 #[repr(C, align(8))]
 struct SendInfo {
-    header: iwraw::cmsghdr,
-    info: iwraw::sctp_sndinfo,
+    header: cbindings::cmsghdr,
+    info: cbindings::sctp_sndinfo,
 }
 
 impl SendInfo {
@@ -196,15 +197,15 @@ impl SendInfo {
     /// identifier.
     fn new(ppid: u32) -> Self {
         Self {
-            header: iwraw::cmsghdr {
+            header: cbindings::cmsghdr {
                 cmsg_len: size_of::<Self>(),
                 // CAST: Small numbers.
-                cmsg_level: iwraw::IPPROTO_SCTP as i32,
-                cmsg_type: iwraw::sctp_cmsg_type_SCTP_SNDINFO as i32,
+                cmsg_level: cbindings::IPPROTO_SCTP as i32,
+                cmsg_type: cbindings::sctp_cmsg_type_SCTP_SNDINFO as i32,
             },
-            info: iwraw::sctp_sndinfo {
+            info: cbindings::sctp_sndinfo {
                 // CAST: A small number.
-                snd_flags: iwraw::sctp_sinfo_flags_SCTP_UNORDERED as u16,
+                snd_flags: cbindings::sctp_sinfo_flags_SCTP_UNORDERED as u16,
                 // SCTP sends it as it is.
                 snd_ppid: ppid.to_be(),
                 ..Default::default()
@@ -213,7 +214,7 @@ impl SendInfo {
     }
 
     /// Attaches it to a message. It must stay where it is as long as that is used.
-    fn attach(&mut self, message: &mut iwraw::msghdr) {
+    fn attach(&mut self, message: &mut cbindings::msghdr) {
         message.__bindgen_anon_1.msg_control = (&raw mut *self).cast::<c_void>();
         message.msg_controllen = size_of_val(self);
     }
@@ -223,14 +224,14 @@ impl SendInfo {
 #[repr(C, align(8))]
 #[derive(Default)]
 struct ReceiveInfo {
-    header: iwraw::cmsghdr,
-    info: iwraw::sctp_rcvinfo,
+    header: cbindings::cmsghdr,
+    info: cbindings::sctp_rcvinfo,
     padding: u32,
 }
 
 impl ReceiveInfo {
     /// Attaches it to a message. It must stay where it is as long as that is used.
-    fn attach(&mut self, message: &mut iwraw::msghdr) {
+    fn attach(&mut self, message: &mut cbindings::msghdr) {
         message.__bindgen_anon_1.msg_control = (&raw mut *self).cast::<c_void>();
         message.msg_controllen = size_of_val(self);
     }
@@ -240,10 +241,10 @@ impl ReceiveInfo {
     fn get(&self) -> Option<(u16, u32, bool)> {
         // CAST: Small numbers.
         let expected = (
-            iwraw::IPPROTO_SCTP as i32,
-            iwraw::sctp_cmsg_type_SCTP_RCVINFO as i32,
+            cbindings::IPPROTO_SCTP as i32,
+            cbindings::sctp_cmsg_type_SCTP_RCVINFO as i32,
         );
-        let unordered = u32::from(self.info.rcv_flags) & iwraw::sctp_sinfo_flags_SCTP_UNORDERED;
+        let unordered = u32::from(self.info.rcv_flags) & cbindings::sctp_sinfo_flags_SCTP_UNORDERED;
         let found = (self.header.cmsg_level, self.header.cmsg_type);
         let ppid = u32::from_be(self.info.rcv_ppid);
         (found == expected).then_some((self.info.rcv_sid, ppid, unordered != 0))
@@ -277,10 +278,10 @@ impl<E: Events> Listener<E> {
         let socket = Socket::new(net, &address, Protocol::Sctp)?;
         settings.apply(&socket)?;
         // SAFETY: `socket` owns the socket. The function takes the socket's lock itself.
-        unsafe { iwraw::ip_sock_set_freebind(socket.sk()) };
+        unsafe { cbindings::ip_sock_set_freebind(socket.sk()) };
         listener::bind(&socket, address)?;
         // Secondary addresses must exist.
-        socket.set_option(iwraw::IPPROTO_IP, iwraw::IP_FREEBIND, &0_u32)?;
+        socket.set_option(cbindings::IPPROTO_IP, cbindings::IP_FREEBIND, &0_u32)?;
         let listener = Self::listen(socket, backlog, events)?;
         listener.update_addresses(address);
         Ok(listener)

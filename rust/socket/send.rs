@@ -16,8 +16,8 @@ use core::marker::PhantomData;
 use core::ptr::NonNull;
 use core::sync::atomic::fence;
 use core::sync::atomic::Ordering;
-use iwraw::memory::Piece;
-use iwraw::noio::NoIo;
+use ext::alloc_scope::NoIo;
+use ext::borrowed::Piece;
 use kernel::alloc::flags::__GFP_NOWARN;
 use kernel::error::code::EINVAL;
 use kernel::error::Error;
@@ -92,7 +92,7 @@ impl SendBuf<'_> {
     pub fn crc32c(&self, sum: u32) -> u32 {
         // SAFETY: Slice or piece, the octets are readable as long as `self`; C does not assume that
         // they do not change.
-        unsafe { iwraw::crc32c(sum, self.address.cast(), self.len) }
+        unsafe { cbindings::crc32c(sum, self.address.cast(), self.len) }
     }
 }
 
@@ -102,7 +102,7 @@ impl SendBuf<'_> {
 ///
 /// It is empty except during a call of [`Self::send`] or [`Self::splice`].
 pub(crate) struct SendVec {
-    list: KVec<iwraw::kvec>,
+    list: KVec<cbindings::kvec>,
 }
 
 // SAFETY: By the type invariants there are no pointers in it when it passes to another task.
@@ -149,7 +149,7 @@ impl SendVec {
         let total = self.fill([octets]);
         // SAFETY: The caller promises the requirements of `MSG_SPLICE_PAGES`.
         let result = total.and_then(|total| unsafe {
-            self.sendmsg(socket, total, then, iwraw::MSG_SPLICE_PAGES)
+            self.sendmsg(socket, total, then, cbindings::MSG_SPLICE_PAGES)
         });
         self.list.clear();
         result
@@ -158,7 +158,7 @@ impl SendVec {
     fn fill<'a>(&mut self, pieces: impl IntoIterator<Item = SendBuf<'a>>) -> Result<usize> {
         let mut total: usize = 0;
         for octets in pieces {
-            let vector = iwraw::kvec {
+            let vector = cbindings::kvec {
                 iov_base: octets.address.cast_mut().cast::<c_void>(),
                 iov_len: octets.len,
             };
@@ -184,11 +184,11 @@ impl SendVec {
         }
         let then = match then {
             Then::Push => 0,
-            Then::More => iwraw::MSG_MORE,
-            Then::EndOfRecord => iwraw::MSG_EOR,
+            Then::More => cbindings::MSG_MORE,
+            Then::EndOfRecord => cbindings::MSG_EOR,
         };
-        let mut message = iwraw::msghdr {
-            msg_flags: iwraw::MSG_DONTWAIT | iwraw::MSG_NOSIGNAL | then | how,
+        let mut message = cbindings::msghdr {
+            msg_flags: cbindings::MSG_DONTWAIT | cbindings::MSG_NOSIGNAL | then | how,
             ..Default::default()
         };
         // SAFETY: `socket` owns the socket. The list has `list.len()` vectors, `total` octets
@@ -196,7 +196,7 @@ impl SendVec {
         // this call. TCP reads only, and keeps no pointer: it copies them, or has references to
         // their pages, which the caller allows then.
         let taken = unsafe {
-            iwraw::kernel_sendmsg(
+            cbindings::kernel_sendmsg(
                 socket.as_raw(),
                 &mut message,
                 self.list.as_mut_ptr(),
@@ -242,12 +242,12 @@ impl Pages {
         // SAFETY: `list` has so many pages, which are there as long as the mapping: `drop` ends
         // that first. C keeps no pointer to the list. The caller may sleep.
         let address = unsafe {
-            iwraw::vmap(
+            cbindings::vmap(
                 list.as_mut_ptr(),
                 u32::try_from(count)?,
                 // CAST: A `usize` has at least 32 bits here.
-                iwraw::VM_MAP as usize,
-                iwraw::PAGE_KERNEL(),
+                cbindings::VM_MAP as usize,
+                cbindings::PAGE_KERNEL(),
             )
         };
         let address = NonNull::new(address.cast()).ok_or(ENOMEM)?;
@@ -309,7 +309,7 @@ impl Pages {
         let used = self.lent.div_ceil(PAGE_SIZE);
         let free = self.pages.iter().take(used).all(|page| {
             // SAFETY: `self` owns the page.
-            unsafe { iwraw::page_ref_count(page.as_ptr()) == 1 }
+            unsafe { cbindings::page_ref_count(page.as_ptr()) == 1 }
         });
         if free {
             // Others read the pages before they dropped their references.
@@ -327,6 +327,6 @@ impl Drop for Pages {
     fn drop(&mut self) {
         // SAFETY: `vmap` returned the address, and there is no reference into it any more. The
         // pages are freed after this.
-        unsafe { iwraw::vunmap(self.address.as_ptr().cast()) };
+        unsafe { cbindings::vunmap(self.address.as_ptr().cast()) };
     }
 }

@@ -9,11 +9,11 @@ use core::mem::size_of_val;
 use core::net::SocketAddr;
 use core::ptr::null_mut;
 use core::ptr::NonNull;
-use iwraw::addr::Net;
-use iwraw::addr::SockAddr;
-use iwraw::errno::eaddrinuse;
-use iwraw::errno::eafnosupport;
-use iwraw::errno::einprogress;
+use ext::addr::SockAddr;
+use ext::errno::eaddrinuse;
+use ext::errno::eafnosupport;
+use ext::errno::einprogress;
+use ext::net::Net;
 use kernel::error::code::EINVAL;
 use kernel::error::to_result;
 use kernel::error::Error;
@@ -35,7 +35,7 @@ pub(crate) enum Protocol {
 /// `ptr` is such a socket with a `sk`, which this value owns and releases in `drop` only. It has a
 /// reference to its namespace. No file descriptor leads to it.
 pub(crate) struct Socket {
-    ptr: NonNull<iwraw::socket>,
+    ptr: NonNull<cbindings::socket>,
 }
 
 // SAFETY: A socket belongs to no task, and C's functions for it take its locks.
@@ -49,20 +49,20 @@ impl Socket {
     /// module if it has one.
     pub(crate) fn new(net: &Net, address: &SocketAddr, protocol: Protocol) -> Result<Self> {
         let protocol = match protocol {
-            Protocol::Tcp => iwraw::IPPROTO_TCP,
-            Protocol::Sctp => iwraw::IPPROTO_SCTP,
+            Protocol::Tcp => cbindings::IPPROTO_TCP,
+            Protocol::Sctp => cbindings::IPPROTO_SCTP,
         };
         let family = match address {
-            SocketAddr::V4(_) => iwraw::AF_INET,
-            SocketAddr::V6(_) => iwraw::AF_INET6,
+            SocketAddr::V4(_) => cbindings::AF_INET,
+            SocketAddr::V6(_) => cbindings::AF_INET6,
         };
         let mut ptr = null_mut();
         // SAFETY: `net` has a reference to its namespace. CAST: The numbers are small.
         to_result(unsafe {
-            iwraw::sock_create_kern(
+            cbindings::sock_create_kern(
                 net.as_raw(),
                 family as i32,
-                iwraw::sock_type_SOCK_STREAM as i32,
+                cbindings::sock_type_SOCK_STREAM as i32,
                 protocol as i32,
                 &mut ptr,
             )
@@ -70,7 +70,7 @@ impl Socket {
         let ptr = NonNull::new(ptr).ok_or(EINVAL)?;
         // SAFETY: A socket that was just created has a `sk` that nobody else uses. The kernel
         // created it, so it has no reference to its namespace, which `net` holds meanwhile.
-        unsafe { iwraw::sk_net_refcnt_upgrade((*ptr.as_ptr()).sk) };
+        unsafe { cbindings::sk_net_refcnt_upgrade((*ptr.as_ptr()).sk) };
         // INVARIANT: The socket was just created so.
         Ok(Self { ptr })
     }
@@ -80,19 +80,19 @@ impl Socket {
     /// # Safety
     ///
     /// It is as the type invariants say, and nobody else owns it.
-    pub(crate) unsafe fn from_raw(ptr: NonNull<iwraw::socket>) -> Self {
+    pub(crate) unsafe fn from_raw(ptr: NonNull<cbindings::socket>) -> Self {
         // INVARIANT: The caller promises it.
         Self { ptr }
     }
 
     #[inline]
-    pub(crate) fn as_raw(&self) -> *mut iwraw::socket {
+    pub(crate) fn as_raw(&self) -> *mut cbindings::socket {
         self.ptr.as_ptr()
     }
 
     /// Returns the protocol's part of it, which is there as long as `self`.
     #[inline]
-    pub(crate) fn sk(&self) -> *mut iwraw::sock {
+    pub(crate) fn sk(&self) -> *mut cbindings::sock {
         // SAFETY: By the type invariants the socket has a `sk`, which it keeps until it is
         // released.
         unsafe { (*self.as_raw()).sk }
@@ -103,7 +103,7 @@ impl Socket {
     pub(crate) fn lock(&self) -> Locked<'_> {
         // SAFETY: By the type invariants the socket is live. Nothing in this crate takes the lock
         // twice: the holder releases it before it calls a function of this crate that takes it.
-        unsafe { iwraw::lock_sock(self.sk()) };
+        unsafe { cbindings::lock_sock(self.sk()) };
         // INVARIANT: The lock was just taken.
         Locked {
             socket: self,
@@ -116,7 +116,7 @@ impl Socket {
         let mut raw = SockAddr::from(address);
         let len = i32::try_from(raw.len())?;
         // SAFETY: By the type invariants the socket is live. C reads the address during the call.
-        to_result(unsafe { iwraw::kernel_bind(self.as_raw(), raw.as_mut_ptr().cast(), len) })
+        to_result(unsafe { cbindings::kernel_bind(self.as_raw(), raw.as_raw_mut().cast(), len) })
     }
 
     /// Binds it; to any port if that one is in use. Sleeps.
@@ -137,11 +137,11 @@ impl Socket {
         // SAFETY: By the type invariants the socket is live. C reads the address during the call.
         // CAST: The flag is a small number.
         let started = to_result(unsafe {
-            iwraw::kernel_connect(
+            cbindings::kernel_connect(
                 self.as_raw(),
-                raw.as_mut_ptr().cast(),
+                raw.as_raw_mut().cast(),
                 len,
-                iwraw::O_NONBLOCK as i32,
+                cbindings::O_NONBLOCK as i32,
             )
         });
         match started {
@@ -159,7 +159,7 @@ impl Socket {
         // none.
         to_result(unsafe {
             let set = (*(*self.as_raw()).ops).setsockopt.ok_or(EINVAL)?;
-            let value = iwraw::KERNEL_SOCKPTR((&raw const *value).cast_mut().cast());
+            let value = cbindings::KERNEL_SOCKPTR((&raw const *value).cast_mut().cast());
             set(self.as_raw(), level, name, value, len)
         })
     }
@@ -168,7 +168,7 @@ impl Socket {
         let mut address = SockAddr::empty();
         // SAFETY: By the type invariants the socket is live, and the storage has room for any
         // address.
-        let len = unsafe { iwraw::kernel_getsockname(self.as_raw(), address.as_mut_ptr()) };
+        let len = unsafe { cbindings::kernel_getsockname(self.as_raw(), address.as_raw_mut()) };
         found(len, &address)
     }
 
@@ -176,7 +176,7 @@ impl Socket {
         let mut address = SockAddr::empty();
         // SAFETY: By the type invariants the socket is live, and the storage has room for any
         // address.
-        let len = unsafe { iwraw::kernel_getpeername(self.as_raw(), address.as_mut_ptr()) };
+        let len = unsafe { cbindings::kernel_getpeername(self.as_raw(), address.as_raw_mut()) };
         found(len, &address)
     }
 }
@@ -185,13 +185,13 @@ fn found(len: i32, address: &SockAddr) -> Result<SocketAddr> {
     if len < 0 {
         return Err(Error::from_errno(len));
     }
-    address.get().ok_or_else(eafnosupport)
+    address.socket_addr().ok_or_else(eafnosupport)
 }
 
 impl Drop for Socket {
     fn drop(&mut self) {
         // SAFETY: By the type invariants this value owns the socket, which is released once.
-        unsafe { iwraw::sock_release(self.as_raw()) };
+        unsafe { cbindings::sock_release(self.as_raw()) };
     }
 }
 
@@ -207,13 +207,13 @@ pub(crate) struct Locked<'s> {
 
 impl Locked<'_> {
     #[inline]
-    pub(crate) fn sk(&self) -> *mut iwraw::sock {
+    pub(crate) fn sk(&self) -> *mut cbindings::sock {
         self.socket.sk()
     }
 
     /// Returns the socket of `sk`.
     #[inline]
-    pub(crate) fn socket(&self) -> *mut iwraw::socket {
+    pub(crate) fn socket(&self) -> *mut cbindings::socket {
         self.socket.as_raw()
     }
 }
@@ -222,6 +222,6 @@ impl Drop for Locked<'_> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: By the type invariants this task holds the lock.
-        unsafe { iwraw::release_sock(self.sk()) };
+        unsafe { cbindings::release_sock(self.sk()) };
     }
 }

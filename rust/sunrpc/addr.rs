@@ -14,6 +14,7 @@ use core::{
         Ordering, //
     }, //
 };
+use ext::trace::Peer;
 use kernel::{
     bindings::sockaddr,
     ffi::{
@@ -24,24 +25,23 @@ use kernel::{
     prelude::*,
     str::CString, //
 };
-use shared::trace::Peer;
 
-const ADDR: usize = raw::rpc_display_format_t_RPC_DISPLAY_ADDR as usize;
-const PORT: usize = raw::rpc_display_format_t_RPC_DISPLAY_PORT as usize;
-const PROTO: usize = raw::rpc_display_format_t_RPC_DISPLAY_PROTO as usize;
-const HEX_ADDR: usize = raw::rpc_display_format_t_RPC_DISPLAY_HEX_ADDR as usize;
-const HEX_PORT: usize = raw::rpc_display_format_t_RPC_DISPLAY_HEX_PORT as usize;
-const NETID: usize = raw::rpc_display_format_t_RPC_DISPLAY_NETID as usize;
+const ADDR: usize = cbindings::rpc_display_format_t_RPC_DISPLAY_ADDR as usize;
+const PORT: usize = cbindings::rpc_display_format_t_RPC_DISPLAY_PORT as usize;
+const PROTO: usize = cbindings::rpc_display_format_t_RPC_DISPLAY_PROTO as usize;
+const HEX_ADDR: usize = cbindings::rpc_display_format_t_RPC_DISPLAY_HEX_ADDR as usize;
+const HEX_PORT: usize = cbindings::rpc_display_format_t_RPC_DISPLAY_HEX_PORT as usize;
+const NETID: usize = cbindings::rpc_display_format_t_RPC_DISPLAY_NETID as usize;
 
 /// `rpc_xprt::address_strings`.
-type Strings = [*const c_char; raw::rpc_display_format_t_RPC_DISPLAY_MAX as usize];
+type Strings = [*const c_char; cbindings::rpc_display_format_t_RPC_DISPLAY_MAX as usize];
 
 /// The strings that are allocated; the others are static.
 const ALLOCATED: [usize; 4] = [ADDR, PORT, HEX_ADDR, HEX_PORT];
 
 /// Returns whether the address of `args` fits into a transport.
-pub(crate) fn fits(args: &raw::xprt_create) -> bool {
-    args.addrlen <= size_of::<raw::__kernel_sockaddr_storage>()
+pub(crate) fn fits(args: &cbindings::xprt_create) -> bool {
+    args.addrlen <= size_of::<cbindings::__kernel_sockaddr_storage>()
 }
 
 /// Copies the address of `args` to the new transport `xprt`.
@@ -49,7 +49,7 @@ pub(crate) fn fits(args: &raw::xprt_create) -> bool {
 /// # Safety
 ///
 /// sunrpc made `args`, whose address [`fits`].
-pub(crate) unsafe fn set(xprt: &mut raw::rpc_xprt, args: &raw::xprt_create) {
+pub(crate) unsafe fn set(xprt: &mut cbindings::rpc_xprt, args: &cbindings::xprt_create) {
     // SAFETY: sunrpc has `addrlen` bytes at `dstaddr`, and the caller has checked that they fit.
     unsafe {
         args.dstaddr
@@ -62,21 +62,21 @@ pub(crate) unsafe fn set(xprt: &mut raw::rpc_xprt, args: &raw::xprt_create) {
 /// Sets the strings of a new transport called `name` from its address. [`EINVAL`] for a family that
 /// is neither IPv4 nor IPv6. May sleep.
 pub(crate) fn format(
-    xprt: &mut raw::rpc_xprt,
+    xprt: &mut cbindings::rpc_xprt,
     name: &'static CStr,
     netids: [&'static CStr; 2],
 ) -> Result {
     let address = (&raw const xprt.addr).cast::<sockaddr>();
     // SAFETY: The storage has room for an address of any family.
     let (hex, netid) = match u32::from(unsafe { (*address).sa_family }) {
-        raw::AF_INET => {
+        cbindings::AF_INET => {
             // SAFETY: The family says so, and the storage has room for it.
-            let ip = unsafe { (*address.cast::<raw::sockaddr_in>()).sin_addr.s_addr };
+            let ip = unsafe { (*address.cast::<cbindings::sockaddr_in>()).sin_addr.s_addr };
             (allocate(fmt!("{:08x}", u32::from_be(ip)))?, netids[0])
         }
-        raw::AF_INET6 => {
+        cbindings::AF_INET6 => {
             // SAFETY: The family says so, and the storage has room for it.
-            let ip = unsafe { (*address.cast::<raw::sockaddr_in6>()).sin6_addr };
+            let ip = unsafe { (*address.cast::<cbindings::sockaddr_in6>()).sin6_addr };
             // SAFETY: All members of the union are the same 16 bytes.
             let ip = u128::from_be_bytes(unsafe { ip.in6_u.u6_addr8 });
             (allocate(fmt!("{ip:032x}"))?, netids[1])
@@ -89,12 +89,12 @@ pub(crate) fn format(
 
     let mut text: [c_char; 128] = [0; 128];
     // SAFETY: `address` is initialised, and `text` as long as it says.
-    unsafe { raw::rpc_ntop(address, text.as_mut_ptr(), text.len()) };
+    unsafe { cbindings::rpc_ntop(address, text.as_mut_ptr(), text.len()) };
     // SAFETY: `rpc_ntop` ends what it writes with a NUL; if it wrote nothing, all are.
     xprt.address_strings[ADDR] = unsafe { duplicate(text.as_ptr()) }?;
 
     // SAFETY: `address` is initialised.
-    let port = unsafe { raw::rpc_get_port(address) };
+    let port = unsafe { cbindings::rpc_get_port(address) };
     // SAFETY: The transport is new, and nobody else has it.
     unsafe { format_port(&raw mut xprt.address_strings, port) }
 }
@@ -104,11 +104,11 @@ pub(crate) fn format(
 /// # Safety
 ///
 /// `xprt` is live and was set up by [`format`]; no other port is set meanwhile.
-pub(crate) unsafe fn set_port(xprt: *mut raw::rpc_xprt, port: c_ushort) {
+pub(crate) unsafe fn set_port(xprt: *mut cbindings::rpc_xprt, port: c_ushort) {
     // SAFETY: The transport is live.
     let (address, strings) = unsafe { (&raw mut (*xprt).addr, &raw mut (*xprt).address_strings) };
     // SAFETY: `format` accepted the family, which has ports.
-    unsafe { raw::rpc_set_port(address.cast(), port) };
+    unsafe { cbindings::rpc_set_port(address.cast(), port) };
     // If there is no memory, the strings show the old port. Only people read them.
     // SAFETY: The transport is live, and the caller is the only one that sets the port.
     let _ = unsafe { format_port(strings, port) };
@@ -128,7 +128,7 @@ pub(crate) fn free(strings: &mut Strings) {
 ///
 /// `xprt` is live and was set up by [`format`]. For `'a` it stays so, and the caller is an RCU
 /// reader.
-pub(crate) unsafe fn peer<'a>(xprt: *mut raw::rpc_xprt) -> Option<Peer<'a>> {
+pub(crate) unsafe fn peer<'a>(xprt: *mut cbindings::rpc_xprt) -> Option<Peer<'a>> {
     // SAFETY: The transport is live. A write to sysfs replaces the pointer as a whole.
     let addr = unsafe { (&raw const (*xprt).address_strings[ADDR]).read_volatile() };
     // SAFETY: The transport is live. The answer of rpcbind replaces the pointer as a whole.
@@ -171,7 +171,7 @@ unsafe fn replace(string: *mut *const c_char, new: *const c_char) {
     if !old.is_null() {
         // SAFETY: `kstrdup` made `old`, called here or (after a write to sysfs) in sunrpc, and no
         // new reader finds it.
-        unsafe { raw::kfree_rcu_mightsleep(old.cast()) };
+        unsafe { cbindings::kfree_rcu_mightsleep(old.cast()) };
     }
 }
 
@@ -187,7 +187,7 @@ fn allocate(text: fmt::Arguments<'_>) -> Result<*const c_char> {
 /// `text` ends with a NUL.
 unsafe fn duplicate(text: *const c_char) -> Result<*const c_char> {
     // SAFETY: The caller vouches for `text`.
-    let copy = unsafe { raw::kstrdup(text, kernel::bindings::GFP_KERNEL) };
+    let copy = unsafe { cbindings::kstrdup(text, kernel::bindings::GFP_KERNEL) };
     if copy.is_null() {
         return Err(ENOMEM);
     }

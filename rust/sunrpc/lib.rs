@@ -41,12 +41,14 @@ mod weak;
 mod workqueue;
 mod xdr_buf;
 
-pub use shared::addr::{
-    AddrText,
-    Net,
-    SockAddr, //
+pub use ext::memory;
+pub use ext::{
+    addr::{
+        AddrText,
+        SockAddr, //
+    },
+    net::Net, //
 };
-pub use shared::memory;
 
 pub use bc::{
     clnt::{

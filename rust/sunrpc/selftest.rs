@@ -107,14 +107,14 @@ impl ReplyBuf {
         })
     }
 
-    fn as_xdr_buf(&mut self) -> raw::xdr_buf {
+    fn as_xdr_buf(&mut self) -> cbindings::xdr_buf {
         let base = self.memory.base().as_ptr();
-        raw::xdr_buf {
-            head: [raw::kvec {
+        cbindings::xdr_buf {
+            head: [cbindings::kvec {
                 iov_base: base.cast(),
                 iov_len: HEAD,
             }],
-            tail: [raw::kvec {
+            tail: [cbindings::kvec {
                 iov_base: base.wrapping_add(HEAD).cast(),
                 iov_len: TAIL,
             }],
@@ -128,7 +128,7 @@ impl ReplyBuf {
 
     /// Receives a reply: the peer writes `written` to the pages, and the transport copies
     /// `message`.
-    fn receive(&mut self, message: &[u8], written: &[u8]) -> Result<raw::xdr_buf> {
+    fn receive(&mut self, message: &[u8], written: &[u8]) -> Result<cbindings::xdr_buf> {
         let mut raw = self.as_xdr_buf();
         // SAFETY: `self` owns the memory, and outlives this function.
         let buf = unsafe { XdrBuf::from_raw(&raw const raw) };
@@ -145,7 +145,7 @@ impl ReplyBuf {
 /// # Safety
 ///
 /// `buf` is valid, and nobody else accesses it.
-unsafe fn shrink(buf: *mut raw::xdr_buf, reply: &InlineReply) {
+unsafe fn shrink(buf: *mut cbindings::xdr_buf, reply: &InlineReply) {
     if let Some(lengths) = reply.lengths {
         // SAFETY: The caller vouches for it.
         unsafe { lengths.shrink(buf) };
@@ -156,22 +156,22 @@ unsafe fn shrink(buf: *mut raw::xdr_buf, reply: &InlineReply) {
 
 /// sunrpc's decoder.
 struct Decoder<'a> {
-    stream: raw::xdr_stream,
-    buf: &'a mut raw::xdr_buf,
+    stream: cbindings::xdr_stream,
+    buf: &'a mut cbindings::xdr_buf,
 }
 
 impl<'a> Decoder<'a> {
-    fn new(buf: &'a mut raw::xdr_buf) -> Self {
-        let mut stream = raw::xdr_stream::default();
+    fn new(buf: &'a mut cbindings::xdr_buf) -> Self {
+        let mut stream = cbindings::xdr_stream::default();
         // SAFETY: The caller's `ReplyBuf` outlives the decoder.
-        unsafe { raw::xdr_init_decode(&mut stream, buf, ptr::null_mut(), ptr::null_mut()) };
+        unsafe { cbindings::xdr_init_decode(&mut stream, buf, ptr::null_mut(), ptr::null_mut()) };
         Self { stream, buf }
     }
 
     /// Returns whether the next bytes are `expected`, without crossing from one part to another.
     fn inline_is(&mut self, expected: &[u8]) -> bool {
         // SAFETY: The stream is initialised, and the memory that it points to is allocated.
-        let at = unsafe { raw::xdr_inline_decode(&mut self.stream, expected.len()) };
+        let at = unsafe { cbindings::xdr_inline_decode(&mut self.stream, expected.len()) };
         if at.is_null() {
             return false;
         }
@@ -183,7 +183,7 @@ impl<'a> Decoder<'a> {
     /// Returns whether the payload, by its length, is `expected`.
     fn payload_is(&mut self, expected: &[u8]) -> Result<bool> {
         // SAFETY: The stream is initialised, and the memory that it points to is allocated.
-        let len = unsafe { raw::xdr_read_pages(&mut self.stream, expected.len() as u32) };
+        let len = unsafe { cbindings::xdr_read_pages(&mut self.stream, expected.len() as u32) };
         let mut found = KVec::from_elem(0u8, expected.len(), GFP_KERNEL)?;
         // SAFETY: The caller's `ReplyBuf` owns the memory, and outlives the decoder.
         let buf = unsafe { XdrBuf::from_raw(&raw const *self.buf) };

@@ -36,7 +36,7 @@ pub trait Shrink: Send + Sync + 'static {
 /// `ptr` came from `shrinker_alloc`, has the functions of `T` and the address of `target`'s value
 /// as `private_data`, is registered, and is freed only in `drop`.
 pub struct Shrinker<T: Shrink> {
-    ptr: NonNull<raw::shrinker>,
+    ptr: NonNull<cbindings::shrinker>,
     target: Arc<T>, // Dropped after `ptr` is freed: the functions use it.
 }
 
@@ -50,7 +50,7 @@ impl<T: Shrink> Shrinker<T> {
     pub fn new(name: &'static CStr, target: Arc<T>) -> Result<Self> {
         let name = name.to_bytes_with_nul().as_ptr().cast();
         // SAFETY: The name is a string.
-        let ptr = unsafe { raw::shrinker_alloc(0, name) };
+        let ptr = unsafe { cbindings::shrinker_alloc(0, name) };
         let ptr = NonNull::new(ptr).ok_or(ENOMEM)?;
         // SAFETY: It was just allocated, and is not registered yet, so nobody else uses it.
         let shrinker = unsafe { &mut *ptr.as_ptr() };
@@ -60,7 +60,7 @@ impl<T: Shrink> Shrinker<T> {
         shrinker.seeks = 0;
         shrinker.private_data = Arc::as_ptr(&target).cast_mut().cast();
         // SAFETY: It is complete. The value made below frees it before it gives up `target`.
-        unsafe { raw::shrinker_register(ptr.as_ptr()) };
+        unsafe { cbindings::shrinker_register(ptr.as_ptr()) };
         // INVARIANT: Just made so.
         Ok(Self { ptr, target })
     }
@@ -69,7 +69,7 @@ impl<T: Shrink> Shrinker<T> {
     /// and how many of `wanted` are freed.
     #[cfg(RPCRDMA_SELFTEST)]
     pub fn reclaim(&self, wanted: usize) -> Result<(usize, usize)> {
-        let mut control = raw::shrink_control {
+        let mut control = cbindings::shrink_control {
             nr_to_scan: wanted,
             ..Default::default()
         };
@@ -102,7 +102,7 @@ impl<T: Shrink> Drop for Shrinker<T> {
         // SAFETY: `ptr` is registered by the type invariants. The call waits until no function of
         // it runs, and none is called after that. What is left of the shrinker is freed by a
         // function of the kernel's own.
-        unsafe { raw::shrinker_free(self.ptr.as_ptr()) };
+        unsafe { cbindings::shrinker_free(self.ptr.as_ptr()) };
     }
 }
 
@@ -111,7 +111,7 @@ impl<T: Shrink> Drop for Shrinker<T> {
 /// # Safety
 ///
 /// `shrinker` is that of a [`Shrinker<T>`] that is not dropped during `'a`.
-unsafe fn target<'a, T: Shrink>(shrinker: *mut raw::shrinker) -> &'a T {
+unsafe fn target<'a, T: Shrink>(shrinker: *mut cbindings::shrinker) -> &'a T {
     // SAFETY: By the type invariants this is the address of a `T` that lives as long as the
     // shrinker.
     unsafe { &*(*shrinker).private_data.cast() }
@@ -121,8 +121,8 @@ unsafe fn target<'a, T: Shrink>(shrinker: *mut raw::shrinker) -> &'a T {
 ///
 /// Only the kernel calls this, for the shrinker of a [`Shrinker<T>`].
 unsafe extern "C" fn count<T: Shrink>(
-    shrinker: *mut raw::shrinker,
-    _control: *mut raw::shrink_control,
+    shrinker: *mut cbindings::shrinker,
+    _control: *mut cbindings::shrink_control,
 ) -> c_ulong {
     // SAFETY: `shrinker_free` waits for this call.
     let target = unsafe { target::<T>(shrinker) };
@@ -133,8 +133,8 @@ unsafe extern "C" fn count<T: Shrink>(
 ///
 /// Only the kernel calls this, for the shrinker of a [`Shrinker<T>`].
 unsafe extern "C" fn scan<T: Shrink>(
-    shrinker: *mut raw::shrinker,
-    control: *mut raw::shrink_control,
+    shrinker: *mut cbindings::shrinker,
+    control: *mut cbindings::shrink_control,
 ) -> c_ulong {
     // SAFETY: `shrinker_free` waits for this call.
     let target = unsafe { target::<T>(shrinker) };

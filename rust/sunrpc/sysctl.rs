@@ -41,13 +41,13 @@ impl SysctlEntry {
         usize::try_from(self.value.load(Relaxed)).unwrap_or(0)
     }
 
-    fn entry(&'static self) -> raw::ctl_table {
-        raw::ctl_table {
+    fn entry(&'static self) -> cbindings::ctl_table {
+        cbindings::ctl_table {
             procname: self.name.to_bytes_with_nul().as_ptr().cast(),
             data: self.value.as_ptr().cast(),
             maxlen: core::mem::size_of::<i32>() as i32,
             mode: 0o644,
-            proc_handler: Some(raw::proc_dointvec_minmax),
+            proc_handler: Some(cbindings::proc_dointvec_minmax),
             // The handler only reads the range.
             extra1: (&raw const self.least).cast_mut().cast(),
             extra2: (&raw const self.most).cast_mut().cast(),
@@ -86,8 +86,8 @@ impl Counter {
         self.value.load(Relaxed)
     }
 
-    fn entry(&'static self) -> raw::ctl_table {
-        raw::ctl_table {
+    fn entry(&'static self) -> cbindings::ctl_table {
+        cbindings::ctl_table {
             procname: self.name.to_bytes_with_nul().as_ptr().cast(),
             data: self.value.as_ptr().cast(),
             maxlen: core::mem::size_of::<u64>() as i32,
@@ -106,11 +106,11 @@ const _: () = assert!(core::mem::size_of::<u64>() == core::mem::size_of::<kernel
 ///
 /// Only the sysctl core calls this, for an entry made by [`Counter::entry`].
 unsafe extern "C" fn show_or_reset(
-    table: *const raw::ctl_table,
+    table: *const cbindings::ctl_table,
     write: c_int,
     buffer: *mut c_void,
     len: *mut usize,
-    position: *mut raw::loff_t,
+    position: *mut cbindings::loff_t,
 ) -> c_int {
     if write != 0 {
         // SAFETY: The entry's data is the value of a static counter.
@@ -118,7 +118,7 @@ unsafe extern "C" fn show_or_reset(
         return 0;
     }
     // SAFETY: The arguments are the core's own; the data is an `unsigned long`.
-    unsafe { raw::proc_doulongvec_minmax(table, write, buffer, len, position) }
+    unsafe { cbindings::proc_doulongvec_minmax(table, write, buffer, len, position) }
 }
 
 /// Keeps the files of its entries as long as it lives.
@@ -127,8 +127,8 @@ unsafe extern "C" fn show_or_reset(
 ///
 /// `header` is registered for `table`, and unregistered only in `drop`.
 pub struct SysctlRegistration {
-    header: NonNull<raw::ctl_table_header>,
-    _table: KVec<raw::ctl_table>, // Dropped after `header` is unregistered.
+    header: NonNull<cbindings::ctl_table_header>,
+    _table: KVec<cbindings::ctl_table>, // Dropped after `header` is unregistered.
 }
 
 // SAFETY: Sysctl tables may be unregistered from any task.
@@ -158,7 +158,7 @@ impl SysctlRegistration {
         // SAFETY: The path is static, and so is all that the entries point to. The value made below
         // owns the table until it is unregistered.
         let header = unsafe {
-            raw::register_sysctl_sz(
+            cbindings::register_sysctl_sz(
                 path.to_bytes_with_nul().as_ptr().cast(),
                 table.as_ptr(),
                 table.len(),
@@ -176,6 +176,6 @@ impl Drop for SysctlRegistration {
     fn drop(&mut self) {
         // SAFETY: `header` is registered by the type invariants. The call waits until readers and
         // writers have returned.
-        unsafe { raw::unregister_sysctl_table(self.header.as_ptr()) };
+        unsafe { cbindings::unregister_sysctl_table(self.header.as_ptr()) };
     }
 }

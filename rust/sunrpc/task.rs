@@ -5,6 +5,7 @@
 //! C header: [`include/linux/sunrpc/sched.h`](srctree/include/linux/sunrpc/sched.h)
 
 use core::mem::size_of;
+use ext::trace::TaskId;
 use kernel::{
     alloc::Flags,
     ffi::c_int,
@@ -13,14 +14,13 @@ use kernel::{
         Relaxed, //
     }, //
 };
-use shared::trace::TaskId;
 
 /// Makes `task` end with `status` in its next step, whichever that is.
 ///
 /// # Safety
 ///
 /// The task is live, and has started.
-pub(crate) unsafe fn set_rpc_status(task: *mut raw::rpc_task, status: c_int) {
+pub(crate) unsafe fn set_rpc_status(task: *mut cbindings::rpc_task, status: c_int) {
     // SAFETY: The caller vouches for the task. sunrpc changes the word by atomic operations once a
     // task has started.
     let rpc_status = unsafe { Atomic::from_ptr(&raw mut (*task).tk_rpc_status) };
@@ -34,7 +34,7 @@ pub(crate) unsafe fn set_rpc_status(task: *mut raw::rpc_task, status: c_int) {
 /// # Safety
 ///
 /// The task is live.
-pub(crate) unsafe fn fail_task(task: *mut raw::rpc_task, status: c_int) {
+pub(crate) unsafe fn fail_task(task: *mut cbindings::rpc_task, status: c_int) {
     // A task that waits already reads this word.
     // SAFETY: The caller vouches for the task; sunrpc changes the word as a whole.
     unsafe { (&raw mut (*task).tk_status).write_volatile(status) };
@@ -48,7 +48,7 @@ pub(crate) unsafe fn fail_task(task: *mut raw::rpc_task, status: c_int) {
 /// # Safety
 ///
 /// The task is live.
-pub(crate) unsafe fn task_id(task: *const raw::rpc_task) -> TaskId {
+pub(crate) unsafe fn task_id(task: *const cbindings::rpc_task) -> TaskId {
     // SAFETY: The caller vouches for the task, which has a reference to its client. The reply to a
     // callback has none.
     unsafe {
@@ -67,7 +67,7 @@ pub(crate) unsafe fn task_id(task: *const raw::rpc_task) -> TaskId {
 pub(crate) fn gfp_flags() -> Flags {
     const { assert!(size_of::<Flags>() == size_of::<u32>()) };
     // SAFETY: The function only looks at the current task.
-    let mask: u32 = unsafe { raw::rpc_task_gfp_mask() };
+    let mask: u32 = unsafe { cbindings::rpc_task_gfp_mask() };
     // `kernel` has no name for one of the flags, `__GFP_NORETRY`, and no other way to make a value.
     // SAFETY: Both have the same size, by the assertion, and all bits of that size stand for a
     // mask. That `Flags` is the mask itself is what the `kernel` crate of the supported kernels

@@ -38,11 +38,11 @@ use kernel::{
 /// only over the connection that is being made.
 pub(crate) static CONNECT: WorkQueue = WorkQueue::new(
     c"xprtrdma",
-    raw::wq_flags_WQ_UNBOUND | raw::wq_flags_WQ_MEM_RECLAIM,
+    cbindings::wq_flags_WQ_UNBOUND | cbindings::wq_flags_WQ_MEM_RECLAIM,
 );
 
 /// The queue on which transports of the server end and are freed, and on which their timers run.
-pub(crate) static SERVER: WorkQueue = WorkQueue::new(c"svcrdma", raw::wq_flags_WQ_UNBOUND);
+pub(crate) static SERVER: WorkQueue = WorkQueue::new(c"svcrdma", cbindings::wq_flags_WQ_UNBOUND);
 
 /// A work queue, to be a `static`.
 ///
@@ -70,7 +70,8 @@ impl WorkQueue {
     pub(crate) fn start(&'static self) -> Result<RunningQueue> {
         let name = self.name.to_bytes_with_nul().as_ptr().cast();
         // SAFETY: The name is a string.
-        let made = NonNull::new(unsafe { raw::alloc_workqueue(name, self.flags) }).ok_or(ENOMEM)?;
+        let queue = unsafe { cbindings::alloc_workqueue(name, self.flags) };
+        let made = NonNull::new(queue).ok_or(ENOMEM)?;
         // INVARIANT: Only a queue that this makes visible gets an owner.
         self.queue
             .compare_exchange(
@@ -81,7 +82,7 @@ impl WorkQueue {
             )
             .map_err(|_| {
                 // SAFETY: It was just made, and nobody else knows it.
-                unsafe { raw::destroy_workqueue(made.as_ptr()) };
+                unsafe { cbindings::destroy_workqueue(made.as_ptr()) };
                 EBUSY
             })?;
         // INVARIANT: `made` is the queue of `self` from now on.
@@ -96,13 +97,13 @@ impl WorkQueue {
     /// `work` was initialised, and lives until its function is called or it is disabled. The caller
     /// has a transport whose class started this queue, or has the [`RunningQueue`], or is work that
     /// runs on it.
-    pub(crate) unsafe fn queue(&self, work: *mut raw::delayed_work, delay: Jiffies) -> bool {
+    pub(crate) unsafe fn queue(&self, work: *mut cbindings::delayed_work, delay: Jiffies) -> bool {
         let queue = self.queue.load(Ordering::Acquire);
         // CAST: A small number.
         let cpu = WORK_CPU_UNBOUND as c_int;
         // SAFETY: The queue ends after the last transport of its class, as each keeps the module,
         // and after what runs on it has returned. The caller vouches for `work`.
-        !queue.is_null() && unsafe { raw::queue_delayed_work_on(cpu, queue, work, delay) }
+        !queue.is_null() && unsafe { cbindings::queue_delayed_work_on(cpu, queue, work, delay) }
     }
 }
 
@@ -125,6 +126,6 @@ impl Drop for RunningQueue {
         // INVARIANT: It has no owner any more.
         self.0.queue.store(null_mut(), Ordering::Release);
         // SAFETY: The queue exists by the type invariants.
-        unsafe { raw::destroy_workqueue(self.1.as_ptr()) };
+        unsafe { cbindings::destroy_workqueue(self.1.as_ptr()) };
     }
 }

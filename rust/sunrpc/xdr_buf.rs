@@ -27,6 +27,10 @@ use core::{
         NonNull, //
     }, //
 };
+use ext::memory::{
+    copy,
+    Page, //
+};
 use kernel::{
     alloc::Flags,
     bindings::page,
@@ -35,10 +39,6 @@ use kernel::{
         PAGE_SIZE, //
     },
     prelude::*, //
-};
-use shared::memory::{
-    copy,
-    Page, //
 };
 
 /// A copy of an `xdr_buf`.
@@ -49,7 +49,7 @@ use shared::memory::{
 ///
 /// The memory that it names may be read and written for `'a`, by this crate and by others.
 pub(crate) struct XdrBuf<'a> {
-    raw: raw::xdr_buf,
+    raw: cbindings::xdr_buf,
     _memory: PhantomData<&'a ()>,
 }
 
@@ -93,7 +93,7 @@ impl<'a> XdrBuf<'a> {
     /// # Safety
     ///
     /// `raw` is a valid `xdr_buf`, and the memory that it names stays allocated for `'a`.
-    pub(crate) unsafe fn from_raw(raw: *const raw::xdr_buf) -> Self {
+    pub(crate) unsafe fn from_raw(raw: *const cbindings::xdr_buf) -> Self {
         // INVARIANT: The caller promises it.
         Self {
             // SAFETY: The caller vouches for `raw`.
@@ -167,7 +167,7 @@ impl<'a> XdrBuf<'a> {
     }
 
     #[inline]
-    fn iovec_of_kvec(kvec: &raw::kvec, offset: usize, most: usize) -> Result<IoVec> {
+    fn iovec_of_kvec(kvec: &cbindings::kvec, offset: usize, most: usize) -> Result<IoVec> {
         let len = (kvec.iov_len - offset).min(most);
         let base = NonNull::new(kvec.iov_base.cast::<u8>().wrapping_add(offset)).ok_or(EFAULT)?;
         Ok(IoVec::Kvec(base, len))
@@ -379,25 +379,25 @@ fn page_piece_at(base: NonNull<u8>, len: usize) -> Result<Piece> {
 fn page_at(address: *mut u8) -> Result<NonNull<page>> {
     let address = address.cast_const().cast();
     // SAFETY: The function takes any address.
-    if !unsafe { raw::virt_addr_valid(address) } {
+    if !unsafe { cbindings::virt_addr_valid(address) } {
         return Err(EFAULT);
     }
     // SAFETY: The address is one of the linear map.
-    NonNull::new(unsafe { raw::virt_to_page(address) }).ok_or(EFAULT)
+    NonNull::new(unsafe { cbindings::virt_to_page(address) }).ok_or(EFAULT)
 }
 
 fn same_folio(a: NonNull<page>, b: NonNull<page>) -> bool {
     // SAFETY: It is a page of a message that its owner keeps allocated.
-    let a = unsafe { raw::page_folio(a.as_ptr()) };
+    let a = unsafe { cbindings::page_folio(a.as_ptr()) };
     // SAFETY: It is a page of a message that its owner keeps allocated.
-    let b = unsafe { raw::page_folio(b.as_ptr()) };
+    let b = unsafe { cbindings::page_folio(b.as_ptr()) };
     ptr::eq(a, b)
 }
 
 /// Returns bytes of pages of one folio, with a reference to it.
 fn page_piece(page: NonNull<page>, offset: usize, len: usize) -> Result<Piece> {
     // SAFETY: It is a page of a message that its owner keeps allocated.
-    if !unsafe { raw::sendpage_ok(page.as_ptr()) } {
+    if !unsafe { cbindings::sendpage_ok(page.as_ptr()) } {
         return Err(EFAULT);
     }
     let (offset, len) = (u32::try_from(offset)?, u32::try_from(len)?);

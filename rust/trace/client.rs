@@ -11,35 +11,35 @@ use crate::{
     RegionInfo,
     TaskId, //
 };
+use ext::addr::SockAddr;
 use kernel::{
     error::Error,
     prelude::*,
     str::CStrExt, //
 };
-use shared::addr::SockAddr;
 
 /// The way in which the argument or result of a Call is transferred.
 #[derive(Clone, Copy)]
 pub enum ChunkType {
     /// In the message; there is no argument or result in pages.
-    Inline = raw::rpcrdma_chunktype_rpcrdma_noch as isize,
+    Inline = cbindings::rpcrdma_chunktype_rpcrdma_noch as isize,
     /// Copied into the Send buffer.
-    Pullup = raw::rpcrdma_chunktype_rpcrdma_noch_pullup as isize,
+    Pullup = cbindings::rpcrdma_chunktype_rpcrdma_noch_pullup as isize,
     /// Gathered by the Send.
-    Mapped = raw::rpcrdma_chunktype_rpcrdma_noch_mapped as isize,
+    Mapped = cbindings::rpcrdma_chunktype_rpcrdma_noch_mapped as isize,
     /// In a Read chunk.
-    Read = raw::rpcrdma_chunktype_rpcrdma_readch as isize,
+    Read = cbindings::rpcrdma_chunktype_rpcrdma_readch as isize,
     /// With the rest of the message in the Position-Zero Read chunk.
-    PositionZero = raw::rpcrdma_chunktype_rpcrdma_areadch as isize,
+    PositionZero = cbindings::rpcrdma_chunktype_rpcrdma_areadch as isize,
     /// In a Write chunk.
-    Write = raw::rpcrdma_chunktype_rpcrdma_writech as isize,
+    Write = cbindings::rpcrdma_chunktype_rpcrdma_writech as isize,
     /// With the rest of the message in the Reply chunk.
-    Reply = raw::rpcrdma_chunktype_rpcrdma_replych as isize,
+    Reply = cbindings::rpcrdma_chunktype_rpcrdma_replych as isize,
 }
 
 /// `IB_SEND_SIGNALED`.
 // CAST: A small number.
-const SIGNALLED: c_int = raw::ib_send_flags_IB_SEND_SIGNALED as c_int;
+const SIGNALLED: c_int = cbindings::ib_send_flags_IB_SEND_SIGNALED as c_int;
 
 /// Returns zero, or the number of an error.
 fn errno(result: Result) -> c_int {

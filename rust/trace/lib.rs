@@ -20,13 +20,13 @@ mod client;
 mod server;
 
 pub use client::*;
-pub use server::*;
-pub use shared::trace::{
+pub use ext::trace::{
     CompletionId,
     Peer,
     RegionInfo,
     TaskId, //
 };
+pub use server::*;
 
 /// Records an event if it is on: `event!(NAME(ARGUMENT, ...))`, with the arguments of the event's
 /// `emit`.
@@ -65,11 +65,11 @@ macro_rules! events {
             pub fn is_on() -> bool {
                 #[cfg(CONFIG_TRACEPOINTS)]
                 ::kernel::macros::paste! {
-                    // SAFETY: `rust/raw/trace.c` defines the trace point of that name, a static
-                    // with such a key.
+                    // SAFETY: `rust/cbindings/trace.c` defines the trace point of that name, a
+                    // static with such a key.
                     unsafe {
                         ::kernel::jump_label::static_branch_unlikely!(
-                            ::raw::[<__tracepoint_ $name>],
+                            ::cbindings::[<__tracepoint_ $name>],
                             ::kernel::bindings::tracepoint,
                             key
                         )
@@ -88,7 +88,7 @@ macro_rules! events {
                     // SAFETY: C only copies from the pointers among the arguments during the call.
                     // They come from references: strings end with a NUL, and an address has the
                     // length of the longest one.
-                    unsafe { ::raw::[<rust_do_trace_ $name>]($($value),*) };
+                    unsafe { ::cbindings::[<rust_do_trace_ $name>]($($value),*) };
                 }
                 #[cfg(not(CONFIG_TRACEPOINTS))]
                 let _ = ($($argument,)*);

@@ -8,12 +8,12 @@ use crate::{
     word,
     CompletionId, //
 };
+use ext::addr::SockAddr;
 use kernel::{
     error::Error,
     prelude::*,
     str::CStrExt, //
 };
-use shared::addr::SockAddr;
 
 events! {
     /// A connection has no protection domain.

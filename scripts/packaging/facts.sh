@@ -5,7 +5,7 @@
 # has them in the file .release, a checkout in git. A commit that is no release has its date and name in the version, so that
 # each build is newer than those before.
 
-module_version() { sed -n 's/^MODULE_VERSION("\(.*\)");$/\1/p' rust/raw/helpers.c; }
+module_version() { sed -n 's/^MODULE_VERSION("\(.*\)");$/\1/p' rust/cbindings/helpers/common.c; }
 
 if [ -e .release ]; then
 	# shellcheck source=/dev/null

@@ -22,7 +22,7 @@ release_of() {
 mapfile -t series < <(listed_series)
 new=$(release_of "${series[0]}") old=$(release_of "${series[1]}")
 version=$(dpkg-deb -f "$packages"/rpcrdma-rust-dkms_*.deb Version)
-module_version=$(sed -n 's/^MODULE_VERSION("\(.*\)");$/\1/p' rust/raw/helpers.c)
+module_version=$(sed -n 's/^MODULE_VERSION("\(.*\)");$/\1/p' rust/cbindings/helpers/common.c)
 our_file() { echo "/lib/modules/$1/updates/dkms/${2:-rpcrdma}.ko.xz"; }
 their_file() { echo "/lib/modules/$1/kernel/net/sunrpc/xprtrdma/rpcrdma.ko.xz"; }
 

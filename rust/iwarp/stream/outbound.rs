@@ -10,7 +10,7 @@ use crate::llp::SendStatus;
 use crate::memory::RegisteredMemory;
 use crate::stream::Stream;
 use kernel::prelude::*;
-use provider::memory::Piece;
+use provider::borrowed::Piece;
 use provider::wr::Operation;
 use provider::wr::Run;
 use rdmap::fault::Fault;

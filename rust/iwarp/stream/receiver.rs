@@ -8,7 +8,7 @@ use crate::memory::RegisteredMemory;
 use crate::stream::Requests;
 use kernel::alloc::KVVec;
 use kernel::prelude::*;
-use provider::memory::Piece;
+use provider::borrowed::Piece;
 use provider::queue::Queues;
 use provider::wr::ReceiveRequest;
 use provider::wr::Run;

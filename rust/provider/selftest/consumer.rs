@@ -16,7 +16,7 @@ use crate::wr::Status;
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 use core::ptr::NonNull;
-use iwraw::memory::Piece;
+use ext::borrowed::Piece;
 use kernel::alloc::KVVec;
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -64,13 +64,13 @@ impl Consumer {
         if length > MAX_LEN {
             return Err(EINVAL);
         }
-        let mut memory = iwraw::ib_sge {
+        let mut memory = cbindings::ib_sge {
             addr: u64::try_from(OCTETS.as_ptr().expose_provenance())?,
             length,
             lkey: LOCAL_DMA_LKEY,
         };
-        let mut send = iwraw::ib_send_wr {
-            opcode: iwraw::ib_wr_opcode_IB_WR_SEND,
+        let mut send = cbindings::ib_send_wr {
+            opcode: cbindings::ib_wr_opcode_IB_WR_SEND,
             sg_list: &mut memory,
             num_sge: 1,
             ..Default::default()

@@ -31,8 +31,8 @@ use core::ptr::{
     null,
     NonNull, //
 };
+use ext::trace::RegionInfo;
 use kernel::prelude::*;
-use shared::trace::RegionInfo;
 
 /// Regions and the context of their invalidation.
 type Held<H> = (Registered<H>, <H as Context>::InvalidateContext);
@@ -121,7 +121,7 @@ impl<H: Handler> QueuePair<H> {
         &self,
         mut regions: Registered<H>,
         context: H::InvalidateContext,
-    ) -> Result<(NonNull<Entry>, *mut raw::ib_send_wr), Held<H>> {
+    ) -> Result<(NonNull<Entry>, *mut cbindings::ib_send_wr), Held<H>> {
         let Some(mut invalidation) = regions.take_invalidation() else {
             return Err((regions, context));
         };
@@ -136,7 +136,10 @@ impl<H: Handler> QueuePair<H> {
 /// # Safety
 ///
 /// Only the core calls this, for the completion of a chain of invalidations of a [`QueuePair<H>`].
-unsafe extern "C" fn invalidate_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
+unsafe extern "C" fn invalidate_done<H: Handler>(
+    cq: *mut cbindings::ib_cq,
+    wc: *mut cbindings::ib_wc,
+) {
     // SAFETY: The queue belongs to a `CompletionQueue<H>`, and we are in its callback.
     let (handler, wc) = unsafe { cq::callback_args::<H>(cq, wc) };
     // SAFETY: Requests that complete here were posted with the address of the entry of a
@@ -195,7 +198,7 @@ impl<R, C> LocalInvalidate<R, C> {
     }
 
     /// Returns the completion entry for a request.
-    pub(crate) fn cqe(&mut self) -> *mut raw::ib_cqe {
+    pub(crate) fn cqe(&mut self) -> *mut cbindings::ib_cqe {
         &raw mut self.entry.cqe
     }
 
@@ -204,7 +207,7 @@ impl<R, C> LocalInvalidate<R, C> {
     pub(crate) fn lend<Q>(
         mut self: KBox<Self>,
         queue: &Q,
-        done: unsafe extern "C" fn(*mut raw::ib_cq, *mut raw::ib_wc),
+        done: unsafe extern "C" fn(*mut cbindings::ib_cq, *mut cbindings::ib_wc),
         regions: R,
         context: C,
     ) -> NonNull<Entry> {

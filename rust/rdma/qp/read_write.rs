@@ -265,13 +265,17 @@ impl<H: ReadHandler> RwContext<H> {
 
     /// Links the requests of `batch`, the last of which is signalled. Registrations precede the
     /// first batch.
-    fn link(&mut self, batch: Range<usize>, failed: *mut raw::ib_cqe) -> *mut raw::ib_send_wr {
+    fn link(
+        &mut self,
+        batch: Range<usize>,
+        failed: *mut cbindings::ib_cqe,
+    ) -> *mut cbindings::ib_send_wr {
         self.posted = batch.end;
         let is_first = batch.start == 0;
         let done = &raw mut self.entry.cqe;
         let first = self.transfer.link(batch.clone(), failed, null_mut());
         if let Some(last) = self.transfer.last_of(batch) {
-            last.wr.send_flags = raw::ib_send_flags_IB_SEND_SIGNALED;
+            last.wr.send_flags = cbindings::ib_send_flags_IB_SEND_SIGNALED;
             last.wr.__bindgen_anon_1.wr_cqe = done;
         }
         if is_first {
@@ -428,7 +432,10 @@ unsafe fn free_rw_context<H: ReadHandler>(entry: NonNull<Entry>) {
 /// # Safety
 ///
 /// Only the core calls this, for the completion of the last request of a batch.
-unsafe extern "C" fn batch_done<H: ReadHandler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
+unsafe extern "C" fn batch_done<H: ReadHandler>(
+    cq: *mut cbindings::ib_cq,
+    wc: *mut cbindings::ib_wc,
+) {
     // SAFETY: The core passes these arguments for a `CompletionQueue<H>`, and both references are
     // used only during the callback.
     let (handler, wc) = unsafe { cq::callback_args::<H>(cq, wc) };

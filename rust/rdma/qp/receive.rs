@@ -24,6 +24,7 @@ use crate::{
     }, //
 };
 use core::ptr::null;
+use ext::trace::CompletionId;
 use kernel::{
     error::{
         to_result,
@@ -31,7 +32,6 @@ use kernel::{
     },
     prelude::*, //
 };
-use shared::trace::CompletionId;
 
 impl<H: Handler> Message<H> {
     /// Returns the trace identifier of the message, which arrived on `queue`.
@@ -67,7 +67,7 @@ impl<H: Handler> QueuePair<H> {
         let mut bad = null();
         // SAFETY: The list was just linked, of requests that live until their completions take them
         // back. The queue pair is live by the type invariants: this side is locked and open.
-        let result = to_result(unsafe { raw::ib_post_recv(self.as_raw(), first, &mut bad) });
+        let result = to_result(unsafe { cbindings::ib_post_recv(self.as_raw(), first, &mut bad) });
         if result.is_err() {
             // SAFETY: The driver posted the requests before `bad`, and neither `bad` nor those
             // after it.
@@ -82,7 +82,7 @@ impl<H: Handler> QueuePair<H> {
         &self,
         buffers: &mut Buffers<H>,
         posted: &mut InFlight,
-    ) -> *mut raw::ib_recv_wr {
+    ) -> *mut cbindings::ib_recv_wr {
         buffers.take_work_requests(self, receive_done::<H>, posted)
     }
 }
@@ -92,7 +92,10 @@ impl<H: Handler> QueuePair<H> {
 /// # Safety
 ///
 /// Only the core calls this, for the completion of a Receive of a [`QueuePair<H>`].
-unsafe extern "C" fn receive_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
+unsafe extern "C" fn receive_done<H: Handler>(
+    cq: *mut cbindings::ib_cq,
+    wc: *mut cbindings::ib_wc,
+) {
     // SAFETY: The core passes these arguments for a `CompletionQueue<H>`, and both references are
     // used only during the callback.
     let (handler, wc) = unsafe { cq::callback_args::<H>(cq, wc) };
@@ -123,11 +126,11 @@ unsafe extern "C" fn receive_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw:
     let len = match wc.opcode {
         // `byte_len` is that of the RDMA Write, whose data is elsewhere. The buffer was not
         // written.
-        raw::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM => 0,
+        cbindings::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM => 0,
         _ => usize::try_from(wc.byte_len).unwrap_or(0),
     };
     let message = Message::new(buffer, len);
-    let with_key = wc.wc_flags & raw::ib_wc_flags_IB_WC_WITH_INVALIDATE as i32 != 0;
+    let with_key = wc.wc_flags & cbindings::ib_wc_flags_IB_WC_WITH_INVALIDATE as i32 != 0;
     // SAFETY: Both arms of the union are plain 32-bit words, so any contents are valid.
     let rkey = unsafe { wc.ex.invalidate_rkey };
     let invalidated = with_key.then_some(Invalidated { rkey, queue });

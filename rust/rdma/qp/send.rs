@@ -44,6 +44,7 @@ use crate::{
     }, //
 };
 use core::ptr::null_mut;
+use ext::trace::CompletionId;
 use kernel::{
     dma::DataDirection,
     error::{
@@ -54,7 +55,6 @@ use kernel::{
     sync::SpinLockGuard,
     time::Jiffies, //
 };
-use shared::trace::CompletionId;
 
 /// The locked Send queue of a queue pair. Dropping it unlocks.
 pub struct SendQueue<'a, H: Handler> {
@@ -141,7 +141,8 @@ impl<H: Handler> QueuePair<H> {
         posted(unsafe { PostedSend::of(send, &self._cq) });
         let first = regions.link_registrations(self.failed_cqe(), send);
         // SAFETY: The request is in the queue of posted Sends, which stays locked, so it is live.
-        let signalled = unsafe { (*send).send_flags } & raw::ib_send_flags_IB_SEND_SIGNALED != 0;
+        let flags = unsafe { (*send).send_flags };
+        let signalled = flags & cbindings::ib_send_flags_IB_SEND_SIGNALED != 0;
         if doorbell == Doorbell::Defer && !signalled {
             sends.defer(first, send);
             return (regions, Ok(()));
@@ -178,7 +179,7 @@ impl<H: Handler> QueuePair<H> {
         kind: SendKind,
         attached: Option<KBox<transfer::TransferData<H>>>,
         tag: Option<H::SendTag>,
-    ) -> Result<*mut raw::ib_send_wr> {
+    ) -> Result<*mut cbindings::ib_send_wr> {
         let (done, pd) = (send_done::<H>, &self.pd);
         sends.enqueue(self, done, pd, buffer, len, kind, attached, tag)
     }
@@ -193,14 +194,14 @@ impl<H: Handler> QueuePair<H> {
     pub(crate) unsafe fn post(
         &self,
         sends: &mut SqState<H, H::SendPolicy>,
-        first: *mut raw::ib_send_wr,
+        first: *mut cbindings::ib_send_wr,
     ) -> Result {
         let first = sends.take_deferred(first);
         let mut bad = core::ptr::null();
         // SAFETY: The caller promises that the requests of the list live long enough, and `defer`
         // demanded it for the deferred ones. The queue pair is live by the type invariants: the
         // caller promises that the side is locked and open.
-        let result = to_result(unsafe { raw::ib_post_send(self.as_raw(), first, &mut bad) });
+        let result = to_result(unsafe { cbindings::ib_post_send(self.as_raw(), first, &mut bad) });
         if result.is_err() {
             sends.open = false;
         }
@@ -255,7 +256,7 @@ impl<H: Handler> QueuePair<H> {
 /// # Safety
 ///
 /// Only the core calls this, for the completion of a Send that was posted from a [`SendRequest`].
-unsafe extern "C" fn send_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
+unsafe extern "C" fn send_done<H: Handler>(cq: *mut cbindings::ib_cq, wc: *mut cbindings::ib_wc) {
     // SAFETY: The core passes these arguments for a `CompletionQueue<H>`, and both references are
     // used only during the callback.
     let (handler, wc) = unsafe { cq::callback_args::<H>(cq, wc) };
@@ -343,13 +344,13 @@ impl<H: Handler> QueuePair<H> {
         sends.barrier.last = Some(last);
         sends.barrier.cqe.done = Some(barrier_done::<H>);
         sends.barrier.queue = (&raw const *self).cast();
-        let mut write = raw::ib_rdma_wr {
+        let mut write = cbindings::ib_rdma_wr {
             // Not zero, which is a key on iWARP; no region has the key 1 there.
             rkey: 1,
             ..Default::default()
         };
-        write.wr.opcode = raw::ib_wr_opcode_IB_WR_RDMA_WRITE;
-        write.wr.send_flags = raw::ib_send_flags_IB_SEND_SIGNALED;
+        write.wr.opcode = cbindings::ib_wr_opcode_IB_WR_RDMA_WRITE;
+        write.wr.send_flags = cbindings::ib_send_flags_IB_SEND_SIGNALED;
         write.wr.__bindgen_anon_1.wr_cqe = &raw mut sends.barrier.cqe;
         // SAFETY: The list is one request, which the driver copies; its completion entry is in
         // `sends`, which outlives its completion. The side is locked and was found open, and the
@@ -363,7 +364,10 @@ impl<H: Handler> QueuePair<H> {
 /// # Safety
 ///
 /// Only the core calls this, for the completion of a barrier.
-unsafe extern "C" fn barrier_done<H: Handler>(cq: *mut raw::ib_cq, wc: *mut raw::ib_wc) {
+unsafe extern "C" fn barrier_done<H: Handler>(
+    cq: *mut cbindings::ib_cq,
+    wc: *mut cbindings::ib_wc,
+) {
     // SAFETY: The core passes these arguments for a `CompletionQueue<H>`, and both references are
     // used only during the callback.
     let (handler, wc) = unsafe { cq::callback_args::<H>(cq, wc) };

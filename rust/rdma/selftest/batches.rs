@@ -26,8 +26,8 @@ use crate::{
     }, //
 };
 use core::ptr::null_mut;
+use ext::memory::Page;
 use kernel::prelude::*;
-use shared::memory::Page;
 
 /// The number of segments: more than a [`Fixture`] posts at once, and no multiple of that.
 const SEGMENTS: u32 = 5;

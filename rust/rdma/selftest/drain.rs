@@ -14,6 +14,7 @@ use core::{
     ffi::c_int,
     ptr::null_mut, //
 };
+use ext::memory::Page;
 use kernel::{
     prelude::*,
     sync::atomic::{
@@ -21,7 +22,6 @@ use kernel::{
         Relaxed, //
     }, //
 };
-use shared::memory::Page;
 
 /// The page to check when a queue pair is destroyed, and whether it was still referenced then.
 static WATCHED: Atomic<*mut kernel::bindings::page> = Atomic::new(null_mut());
@@ -33,11 +33,11 @@ static DRAINS: Atomic<u32> = Atomic::new(0);
 /// The device's own function that destroys a queue pair.
 static DESTROY: Atomic<usize> = Atomic::new(0);
 
-type DestroyQp = unsafe extern "C" fn(*mut raw::ib_qp, *mut raw::ib_udata) -> c_int;
+type DestroyQp = unsafe extern "C" fn(*mut cbindings::ib_qp, *mut cbindings::ib_udata) -> c_int;
 
 /// A device that does not drain queue pairs, until this is dropped.
 struct Undrained {
-    device: *mut raw::ib_device,
+    device: *mut cbindings::ib_device,
     destroy: DestroyQp,
 }
 
@@ -72,7 +72,7 @@ impl Drop for Undrained {
 /// # Safety
 ///
 /// The core may call this for any queue pair.
-unsafe extern "C" fn drain_nothing(_queue: *mut raw::ib_qp) {
+unsafe extern "C" fn drain_nothing(_queue: *mut cbindings::ib_qp) {
     DRAINS.add(1, Relaxed);
 }
 
@@ -81,18 +81,21 @@ unsafe extern "C" fn drain_nothing(_queue: *mut raw::ib_qp) {
 /// # Safety
 ///
 /// The core may call this for any queue pair.
-unsafe extern "C" fn do_nothing(_queue: *mut raw::ib_qp) {}
+unsafe extern "C" fn do_nothing(_queue: *mut cbindings::ib_qp) {}
 
 /// Checks the watched page, then destroys the queue pair as the device does.
 ///
 /// # Safety
 ///
 /// Only the core calls this, for a queue pair that it destroys.
-unsafe extern "C" fn destroy_qp(queue: *mut raw::ib_qp, udata: *mut raw::ib_udata) -> c_int {
+unsafe extern "C" fn destroy_qp(
+    queue: *mut cbindings::ib_qp,
+    udata: *mut cbindings::ib_udata,
+) -> c_int {
     let page = WATCHED.load(Relaxed);
     if !page.is_null() {
         // SAFETY: The test owns a reference to the page as long as it is set here.
-        WAS_KEPT.store(unsafe { raw::page_ref_count(page) } > 1, Relaxed);
+        WAS_KEPT.store(unsafe { cbindings::page_ref_count(page) } > 1, Relaxed);
     }
     // SAFETY: `DESTROY` holds the device's function, stored as such when it was replaced. It gets
     // the arguments of the core.

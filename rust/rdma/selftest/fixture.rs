@@ -39,19 +39,17 @@ use core::{
     iter::Peekable,
     ptr::NonNull, //
 };
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
-use shared::{
-    addr::{
-        Net,
-        SockAddr, //
-    },
+use ext::{
+    addr::SockAddr,
     memory::{
         Page,
         Piece, //
-    }, //
+    },
+    net::Net, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
 };
 
 pub(super) const PORT: u16 = 20_050;
@@ -186,7 +184,7 @@ impl Fixture {
     pub(super) fn enter_error_state(&self) {
         // SAFETY: `queue` keeps the id live, and was not drained, so its queue pair exists and has
         // room for the request of a drain.
-        unsafe { raw::ib_drain_sq((*self.queue.id().as_raw()).qp) };
+        unsafe { cbindings::ib_drain_sq((*self.queue.id().as_raw()).qp) };
     }
 
     /// Sends a few bytes, with `gathered` among them.
@@ -322,15 +320,15 @@ impl Pair {
 /// Returns the network namespace of the tests.
 pub fn net() -> Net {
     // SAFETY: `init_net` is a static, which is never freed.
-    unsafe { Net::from_raw(NonNull::new_unchecked(&raw mut raw::init_net)) }
+    unsafe { Net::from_raw(NonNull::new_unchecked(&raw mut cbindings::init_net)) }
 }
 
 /// Returns the address of the device, with `port`.
 pub fn address(port: u16) -> Result<SockAddr> {
-    let address = raw::sockaddr_in {
-        sin_family: u16::try_from(raw::AF_INET)?,
+    let address = cbindings::sockaddr_in {
+        sin_family: u16::try_from(cbindings::AF_INET)?,
         sin_port: port.to_be(),
-        sin_addr: raw::in_addr {
+        sin_addr: cbindings::in_addr {
             s_addr: u32::from_ne_bytes([192, 0, 2, 1]),
         },
         ..Default::default()

@@ -20,6 +20,7 @@ use crate::{
     ReadHandler,
     WcStatus, //
 };
+use ext::memory::Page;
 use kernel::{
     new_condvar,
     new_spinlock,
@@ -35,7 +36,6 @@ use kernel::{
     },
     time::msecs_to_jiffies, //
 };
-use shared::memory::Page;
 
 /// The timeout of an event.
 pub(super) const TIMEOUT_MS: u32 = 10_000;

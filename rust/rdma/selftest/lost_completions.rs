@@ -21,16 +21,16 @@ use crate::{
     transfer::Transfer, //
 };
 use core::ptr::NonNull;
+use ext::memory::Page;
 use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use shared::memory::Page;
 
 /// Completes a request late: it was lost when its queue pair was drained, and is flushed now.
 fn come_up_with(fixture: &Fixture, lost: NonNull<Entry>) {
-    let mut completion = raw::ib_wc {
-        status: raw::ib_wc_status_IB_WC_WR_FLUSH_ERR,
+    let mut completion = cbindings::ib_wc {
+        status: cbindings::ib_wc_status_IB_WC_WR_FLUSH_ERR,
         ..Default::default()
     };
     // SAFETY: The entry of a lost request lives as long as the queue pair, which `fixture` keeps.

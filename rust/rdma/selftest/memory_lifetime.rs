@@ -21,6 +21,10 @@ use core::{
     ffi::c_int,
     ptr::null_mut, //
 };
+use ext::memory::{
+    Page,
+    Stable, //
+};
 use kernel::{
     prelude::*,
     sync::Arc,
@@ -28,10 +32,6 @@ use kernel::{
         delay::fsleep,
         Delta, //
     }, //
-};
-use shared::memory::{
-    Page,
-    Stable, //
 };
 
 pub(super) fn data_stays_when_the_send_has_arrived() -> Result<bool> {
@@ -214,14 +214,14 @@ pub(super) fn registrations_precede_their_send() -> Result<bool> {
     let pages = [Page::new(GFP_KERNEL)?, Page::new(GFP_KERNEL)?];
     let regions = fixture.cover_all(&pages)?;
     let mut regions = regions.into_registered(fixture.queue.deferred_dereg());
-    let mut send = raw::ib_send_wr::default();
+    let mut send = cbindings::ib_send_wr::default();
     let send = &raw mut send;
     let mut next = regions.link_registrations(null_mut(), send);
     for _ in &pages {
         // SAFETY: The list was just linked, of requests in `regions`, which live, and one on the
         // stack.
         match unsafe { next.as_ref() } {
-            Some(request) if request.opcode == raw::ib_wr_opcode_IB_WR_REG_MR => {
+            Some(request) if request.opcode == cbindings::ib_wr_opcode_IB_WR_REG_MR => {
                 next = request.next
             }
             _ => return Ok(false),
@@ -258,7 +258,10 @@ pub(super) fn a_region_has_another_key_each_time() -> Result<bool> {
 /// # Safety
 ///
 /// Only the core calls this, in place of the driver's function.
-unsafe extern "C" fn refuse_dereg(_mr: *mut raw::ib_mr, _udata: *mut raw::ib_udata) -> c_int {
+unsafe extern "C" fn refuse_dereg(
+    _mr: *mut cbindings::ib_mr,
+    _udata: *mut cbindings::ib_udata,
+) -> c_int {
     EIO.to_errno()
 }
 
@@ -278,8 +281,8 @@ pub(super) fn region_that_is_not_deregistered_keeps_its_memory() -> Result<bool>
         // SAFETY: The region was leaked instead of deregistered, so it is live. A reference to the
         // page was leaked with it; a soft device has no other mapping.
         unsafe {
-            raw::ib_dereg_mr(region.as_ptr());
-            raw::folio_put(page.as_ptr());
+            cbindings::ib_dereg_mr(region.as_ptr());
+            cbindings::folio_put(page.as_ptr());
         }
     }
     Ok(stayed && !kept(&page))

@@ -26,8 +26,8 @@ use crate::{
     }, //
 };
 use core::ptr::null_mut;
+use ext::memory::Page;
 use kernel::prelude::*;
-use shared::memory::Page;
 
 pub(super) fn reads_and_writes_are_not_mixed_up() -> Result<bool> {
     let fixture = Fixture::alone(PORT)?;

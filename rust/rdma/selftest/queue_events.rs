@@ -16,20 +16,20 @@ use kernel::{
 };
 
 /// The events that end a connection.
-const FATAL: [raw::ib_event_type; 5] = [
-    raw::ib_event_type_IB_EVENT_QP_FATAL,
-    raw::ib_event_type_IB_EVENT_QP_REQ_ERR,
-    raw::ib_event_type_IB_EVENT_QP_ACCESS_ERR,
-    raw::ib_event_type_IB_EVENT_PATH_MIG_ERR,
-    raw::ib_event_type_IB_EVENT_DEVICE_FATAL,
+const FATAL: [cbindings::ib_event_type; 5] = [
+    cbindings::ib_event_type_IB_EVENT_QP_FATAL,
+    cbindings::ib_event_type_IB_EVENT_QP_REQ_ERR,
+    cbindings::ib_event_type_IB_EVENT_QP_ACCESS_ERR,
+    cbindings::ib_event_type_IB_EVENT_PATH_MIG_ERR,
+    cbindings::ib_event_type_IB_EVENT_DEVICE_FATAL,
 ];
 
 /// The events that a connection survives.
-const HARMLESS: [raw::ib_event_type; 4] = [
-    raw::ib_event_type_IB_EVENT_COMM_EST,
-    raw::ib_event_type_IB_EVENT_SQ_DRAINED,
-    raw::ib_event_type_IB_EVENT_PATH_MIG,
-    raw::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED,
+const HARMLESS: [cbindings::ib_event_type; 4] = [
+    cbindings::ib_event_type_IB_EVENT_COMM_EST,
+    cbindings::ib_event_type_IB_EVENT_SQ_DRAINED,
+    cbindings::ib_event_type_IB_EVENT_PATH_MIG,
+    cbindings::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED,
 ];
 
 /// Reports all fatal events of `queue`, as the driver of its device would.
@@ -38,7 +38,7 @@ pub fn report_fatal_events<H: Handler>(queue: &QueuePair<H>) -> Result {
 }
 
 /// Reports `event` of `queue`.
-fn report<H: Handler>(queue: &QueuePair<H>, event: raw::ib_event_type) -> Result {
+fn report<H: Handler>(queue: &QueuePair<H>, event: cbindings::ib_event_type) -> Result {
     // SAFETY: The queue pair keeps its id live.
     let queue = unsafe { (*queue.id().as_raw()).qp };
     // SAFETY: No test drains a queue pair before it reports events of it, so the C queue pair is
@@ -50,7 +50,7 @@ fn report<H: Handler>(queue: &QueuePair<H>, event: raw::ib_event_type) -> Result
             (*queue).qp_context,
         )
     };
-    let mut event = raw::ib_event {
+    let mut event = cbindings::ib_event {
         device,
         event,
         ..Default::default()

@@ -12,8 +12,8 @@ use core::net::IpAddr;
 use core::net::SocketAddr;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering;
-use iwraw::addr::SockAddr;
-use iwraw::errno::eaddrnotavail;
+use ext::addr::SockAddr;
+use ext::errno::eaddrnotavail;
 use kernel::error::code::EINVAL;
 use kernel::error::to_result;
 use kernel::prelude::*;
@@ -50,7 +50,7 @@ fn usable(address: IpAddr) -> bool {
 fn all() -> impl Iterator<Item = Result<IpAddr>> {
     // SAFETY: C returns the string of the parameter, which ends with a zero and does not change
     // while the module is loaded.
-    let list = unsafe { CStr::from_char_ptr(iwraw::sctp_addresses()) };
+    let list = unsafe { CStr::from_char_ptr(cbindings::sctp_addresses()) };
     // Octets that are no text have no address in them.
     parse(list.to_str().unwrap_or("?"))
 }
@@ -114,12 +114,12 @@ pub(super) fn bind_secondary(socket: &Socket, first: SocketAddr) {
         }
     }
     if any {
-        let more = iwraw::sctp_assocparams {
+        let more = cbindings::sctp_assocparams {
             sasoc_asocmaxrxt: MAX_RETRANSMISSIONS,
             ..Default::default()
         };
         // Without it, fewer failures are survived.
-        let _ = socket.set_option(iwraw::IPPROTO_SCTP, iwraw::SCTP_ASSOCINFO, &more);
+        let _ = socket.set_option(cbindings::IPPROTO_SCTP, cbindings::SCTP_ASSOCINFO, &more);
     }
 }
 
@@ -130,15 +130,15 @@ pub(crate) fn bind_additional(socket: &Socket, other: IpAddr) -> Result {
     let len = i32::try_from(raw.len())?;
     // SAFETY: `socket` owns the socket, and C takes its lock itself. It reads the address, and
     // writes the port there, during the call.
-    to_result(unsafe { iwraw::sock_bind_add(socket.sk(), raw.as_mut_ptr().cast(), len) })
+    to_result(unsafe { cbindings::sock_bind_add(socket.sk(), raw.as_raw_mut().cast(), len) })
 }
 
 /// Unbinds an address. Fails if it is not bound.
 fn unbind(socket: &Socket, other: IpAddr) -> Result {
     let raw = SockAddr::from(SocketAddr::new(other, 0));
     socket.set_option(
-        iwraw::IPPROTO_SCTP,
-        iwraw::SCTP_SOCKOPT_BINDX_REM,
-        raw.as_octets(),
+        cbindings::IPPROTO_SCTP,
+        cbindings::SCTP_SOCKOPT_BINDX_REM,
+        raw.as_bytes(),
     )
 }

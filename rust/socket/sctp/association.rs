@@ -22,9 +22,9 @@ use core::mem::offset_of;
 use core::net::SocketAddr;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering;
-use iwraw::addr::Net;
-use iwraw::errno::emsgsize;
-use iwraw::errno::enotconn;
+use ext::errno::emsgsize;
+use ext::errno::enotconn;
+use ext::net::Net;
 use kernel::error::Error;
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -120,23 +120,23 @@ impl<E: Events> Association<E> {
     ///
     /// An error is the association's.
     pub fn receive(&mut self, buffer: &mut [u8]) -> Result<Received> {
-        let mut vector = iwraw::kvec {
+        let mut vector = cbindings::kvec {
             iov_base: buffer.as_mut_ptr().cast::<c_void>(),
             iov_len: buffer.len(),
         };
         let mut info = ReceiveInfo::default();
-        let mut message = iwraw::msghdr::default();
+        let mut message = cbindings::msghdr::default();
         info.attach(&mut message);
         // CAST: The flag is a small number. SAFETY: `self` owns the socket. C writes to the buffer,
         // which the vector describes, and to `info`, which is attached, during the call.
         let received = unsafe {
-            iwraw::kernel_recvmsg(
+            cbindings::kernel_recvmsg(
                 self.socket.as_raw(),
                 &mut message,
                 &mut vector,
                 1,
                 buffer.len(),
-                iwraw::MSG_DONTWAIT as i32,
+                cbindings::MSG_DONTWAIT as i32,
             )
         };
         let len = match usize::try_from(received) {
@@ -152,8 +152,8 @@ impl<E: Events> Association<E> {
                 };
             }
         };
-        let whole = message.msg_flags & iwraw::MSG_EOR != 0;
-        if message.msg_flags & iwraw::sctp_msg_flags_MSG_NOTIFICATION != 0 {
+        let whole = message.msg_flags & cbindings::MSG_EOR != 0;
+        if message.msg_flags & cbindings::sctp_msg_flags_MSG_NOTIFICATION != 0 {
             let octets = buffer.get(..len).unwrap_or_default();
             return Ok(Received::Notification(Notification::parse(octets)));
         }
@@ -202,20 +202,20 @@ impl<E: Events> Association<E> {
     }
 
     fn send_chunk(&mut self, ppid: u32, chunk: &[u8]) -> Result {
-        let mut vector = iwraw::kvec {
+        let mut vector = cbindings::kvec {
             iov_base: chunk.as_ptr().cast_mut().cast::<c_void>(),
             iov_len: chunk.len(),
         };
         let mut info = SendInfo::new(ppid);
-        let mut message = iwraw::msghdr {
-            msg_flags: iwraw::MSG_DONTWAIT | iwraw::MSG_NOSIGNAL,
+        let mut message = cbindings::msghdr {
+            msg_flags: cbindings::MSG_DONTWAIT | cbindings::MSG_NOSIGNAL,
             ..Default::default()
         };
         info.attach(&mut message);
         // SAFETY: `self` owns the socket. C reads the octets and `info` during the call, and keeps
         // no pointer to them.
         let taken = unsafe {
-            iwraw::kernel_sendmsg(
+            cbindings::kernel_sendmsg(
                 self.socket.as_raw(),
                 &mut message,
                 &mut vector,
@@ -234,7 +234,7 @@ impl<E: Events> Association<E> {
     pub fn fragmentation_point(&self) -> u32 {
         let locked = self.socket.lock();
         // SAFETY: `locked` is a live SCTP socket whose lock is held.
-        unsafe { iwraw::sctp_frag_point(locked.sk()) }
+        unsafe { cbindings::sctp_frag_point(locked.sk()) }
     }
 
     /// Returns the number of octets of the send buffer that unacknowledged chunks take; each takes
@@ -267,7 +267,10 @@ impl<E: Events> Association<E> {
     pub fn shutdown(&self) {
         // SAFETY: `self` owns the socket. An error means that there is no association.
         unsafe {
-            iwraw::kernel_sock_shutdown(self.socket.as_raw(), iwraw::sock_shutdown_cmd_SHUT_WR)
+            cbindings::kernel_sock_shutdown(
+                self.socket.as_raw(),
+                cbindings::sock_shutdown_cmd_SHUT_WR,
+            )
         };
     }
 
@@ -284,7 +287,7 @@ impl<E: Events> Association<E> {
     /// Dropping shuts it down, if all received chunks were read, and else aborts it.
     pub fn abort(self) {
         // SAFETY: `self` owns the socket.
-        unsafe { iwraw::sock_no_linger(self.socket.sk()) };
+        unsafe { cbindings::sock_no_linger(self.socket.sk()) };
     }
 }
 
@@ -298,7 +301,7 @@ impl<E: Events> Drop for Association<E> {
 #[pin_data]
 struct WaitEntry<E: Events> {
     #[pin]
-    entry: Opaque<iwraw::wait_queue_entry>,
+    entry: Opaque<cbindings::wait_queue_entry>,
     requested: AtomicBool,
     events: Arc<E>,
 }
@@ -325,7 +328,7 @@ impl<E: Events> WriteSpace<E> {
             pin_init!(WaitEntry {
                 // SAFETY: `Opaque::ffi_init` passes a valid pointer to pinned memory.
                 entry <- Opaque::ffi_init(|slot| unsafe {
-                    iwraw::init_waitqueue_func_entry(slot, Some(woken::<E>))
+                    cbindings::init_waitqueue_func_entry(slot, Some(woken::<E>))
                 }),
                 requested: AtomicBool::new(false),
                 events,
@@ -336,7 +339,7 @@ impl<E: Events> WriteSpace<E> {
         // released, takes the entry out again. The entry is pinned, and freed after that.
         unsafe {
             let queue = &raw mut (*socket.as_raw()).wq.wait;
-            iwraw::add_wait_queue(queue, entry.entry.get());
+            cbindings::add_wait_queue(queue, entry.entry.get());
         }
         // INVARIANT: The entry was just added.
         Ok(Self { entry })
@@ -354,7 +357,7 @@ impl<E: Events> WriteSpace<E> {
         // under which the entry's function is called.
         unsafe {
             let queue = &raw mut (*socket.as_raw()).wq.wait;
-            iwraw::remove_wait_queue(queue, self.entry.entry.get());
+            cbindings::remove_wait_queue(queue, self.entry.entry.get());
         }
     }
 }
@@ -365,7 +368,7 @@ impl<E: Events> WriteSpace<E> {
 ///
 /// `entry` is that of a [`WaitEntry`] for the same `E`, which is in a queue whose lock is held.
 unsafe extern "C" fn woken<E: Events>(
-    entry: *mut iwraw::wait_queue_entry,
+    entry: *mut cbindings::wait_queue_entry,
     _: u32,
     _: i32,
     _: *mut c_void,

@@ -23,7 +23,7 @@ use core::net::IpAddr;
 use core::net::Ipv4Addr;
 use core::net::Ipv6Addr;
 use core::net::SocketAddr;
-use iwraw::errno::eaddrinuse;
+use ext::errno::eaddrinuse;
 use kernel::error::Error;
 use kernel::prelude::*;
 use kernel::sync::atomic::Acquire;

@@ -17,7 +17,7 @@ use crate::TcpConn;
 use crate::Then;
 use core::net::Ipv4Addr;
 use core::net::SocketAddr;
-use iwraw::errno::eproto;
+use ext::errno::eproto;
 use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Relaxed;
@@ -219,24 +219,24 @@ pub(super) fn take(connection: &mut TcpConn<Watch>, expected: &[u8]) -> Result<S
 pub(super) fn copy_to(frame: &crate::Frame<'_, '_>, offset: usize, to: &mut [u8]) -> Result {
     let address = core::ptr::NonNull::from(&mut *to).cast();
     // SAFETY: The slice is there during this call, in which only this piece uses it.
-    let piece = unsafe { iwraw::memory::Piece::new(address, u32::try_from(to.len())?) };
+    let piece = unsafe { ext::borrowed::Piece::new(address, u32::try_from(to.len())?) };
     frame.copy_to(offset, piece)
 }
 
 /// Sends octets, the last of which is urgent. Returns the number that TCP took.
 pub(super) fn send_urgent(connection: &TcpConn<Watch>, octets: &[u8]) -> Result<usize> {
-    let mut vector = iwraw::kvec {
+    let mut vector = cbindings::kvec {
         iov_base: octets.as_ptr().cast_mut().cast(),
         iov_len: octets.len(),
     };
-    let mut message = iwraw::msghdr {
-        msg_flags: iwraw::MSG_OOB | iwraw::MSG_DONTWAIT | iwraw::MSG_NOSIGNAL,
+    let mut message = cbindings::msghdr {
+        msg_flags: cbindings::MSG_OOB | cbindings::MSG_DONTWAIT | cbindings::MSG_NOSIGNAL,
         ..Default::default()
     };
     // SAFETY: `connection` owns the socket, and TCP reads the octets during the call.
     let taken = unsafe {
         let socket = connection.socket().as_raw();
-        iwraw::kernel_sendmsg(socket, &mut message, &mut vector, 1, octets.len())
+        cbindings::kernel_sendmsg(socket, &mut message, &mut vector, 1, octets.len())
     };
     usize::try_from(taken).map_err(|_| kernel::error::Error::from_errno(taken))
 }

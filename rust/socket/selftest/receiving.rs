@@ -25,7 +25,7 @@ use crate::MAX_FRAME;
 use crate::MAX_HEAD;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering;
-use iwraw::errno::eproto;
+use ext::errno::eproto;
 use kernel::prelude::*;
 
 /// Waits until so many octets are there.

@@ -24,8 +24,8 @@ use core::net::IpAddr;
 use core::net::Ipv4Addr;
 use core::net::Ipv6Addr;
 use core::net::SocketAddr;
-use iwraw::addr::Net;
-use iwraw::errno::econnrefused;
+use ext::errno::econnrefused;
+use ext::net::Net;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 

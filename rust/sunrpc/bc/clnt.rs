@@ -20,6 +20,7 @@ use crate::{
     xdr_buf::XdrBuf, //
 };
 use core::ptr::NonNull;
+use ext::trace::TaskId;
 use kernel::{
     alloc::{
         flags::{
@@ -38,7 +39,6 @@ use kernel::{
     },
     types::Opaque, //
 };
-use shared::trace::TaskId;
 
 /// The reason why a reverse-direction call cannot be delivered. The peer waits for a reply, and
 /// calls again over the next connection.
@@ -61,7 +61,7 @@ pub enum CallbackError {
 /// `rqst` is a `struct rpc_rqst`. Its buffers point into `call` and `reply`.
 #[repr(C)]
 pub struct CallbackRqst {
-    rqst: Opaque<raw::rpc_rqst>,
+    rqst: Opaque<cbindings::rpc_rqst>,
     call: Arc<Buffer>,
     reply: Arc<Buffer>,
     /// The cookie of the connection that the call came over. (sunrpc has its own use for
@@ -94,13 +94,13 @@ impl CallbackRqst {
     /// # Safety
     ///
     /// `rqst` points to the `rqst` of a live `CallbackRqst` that stays in use for `'a`.
-    pub(crate) unsafe fn from_raw<'a>(rqst: *mut raw::rpc_rqst) -> &'a Self {
+    pub(crate) unsafe fn from_raw<'a>(rqst: *mut cbindings::rpc_rqst) -> &'a Self {
         // CAST: `rqst` is the first field of `Self`, which is `repr(C)`.
         // SAFETY: The caller vouches for it.
         unsafe { &*rqst.cast() }
     }
 
-    pub(crate) fn as_raw(&self) -> *mut raw::rpc_rqst {
+    pub(crate) fn as_raw(&self) -> *mut cbindings::rpc_rqst {
         self.rqst.get()
     }
 
@@ -144,19 +144,19 @@ impl CallbackRqst {
     /// in network order.
     pub(crate) fn fill(
         &mut self,
-        xprt: *mut raw::rpc_xprt,
+        xprt: *mut cbindings::rpc_xprt,
         connect_cookie: u32,
         xid: u32,
         call: &[u8],
     ) -> Result {
         self.call.copy_in(0, call)?;
         self.connect_cookie = connect_cookie;
-        let mut rqst = raw::rpc_rqst {
+        let mut rqst = cbindings::rpc_rqst {
             rq_xprt: xprt,
             rq_xid: xid,
             rq_rcv_buf: xdr_buf(&self.call, call.len()),
             rq_snd_buf: xdr_buf(&self.reply, Self::MAX_LEN),
-            rq_bc_pa_state: 1 << raw::RPC_BC_PA_IN_USE,
+            rq_bc_pa_state: 1 << cbindings::RPC_BC_PA_IN_USE,
             // sunrpc takes the reply for one that has a credit, so it is sent before all calls that
             // wait for one. The credits of the two directions are separate (RFC 8167, section 4).
             rq_cong: 1,
@@ -171,9 +171,9 @@ impl CallbackRqst {
 }
 
 /// Returns an `xdr_buf` that has only a head: the first `len` bytes of `buffer`.
-fn xdr_buf(buffer: &Buffer, len: usize) -> raw::xdr_buf {
-    raw::xdr_buf {
-        head: [raw::kvec {
+fn xdr_buf(buffer: &Buffer, len: usize) -> cbindings::xdr_buf {
+    cbindings::xdr_buf {
+        head: [cbindings::kvec {
             iov_base: buffer.base().as_ptr().cast(),
             iov_len: len,
         }],
@@ -317,14 +317,14 @@ impl<T: HasSlot> Xprt<T> {
     /// # Safety
     ///
     /// `rqst` is a complete request that the caller gives up if the result is true.
-    unsafe fn enqueue_callback(&self, rqst: *mut raw::rpc_rqst) -> bool {
+    unsafe fn enqueue_callback(&self, rqst: *mut cbindings::rpc_rqst) -> bool {
         let _guard = self.bc_pa_lock();
         // SAFETY: The lock guards it.
         let Some(service) = NonNull::new(unsafe { (*self.as_raw()).bc_serv }) else {
             return false;
         };
         // SAFETY: The transport is live.
-        if unsafe { raw::xprt_get(self.as_raw()) }.is_null() {
+        if unsafe { cbindings::xprt_get(self.as_raw()) }.is_null() {
             return false;
         }
         // SAFETY: The service decrements it when it takes the call.
@@ -338,9 +338,9 @@ impl<T: HasSlot> Xprt<T> {
             )
         };
         // SAFETY: The request is the queue's from here on.
-        unsafe { raw::lwq_enqueue(&raw mut (*rqst).rq_bc_list, queue) };
+        unsafe { cbindings::lwq_enqueue(&raw mut (*rqst).rq_bc_list, queue) };
         // SAFETY: A service has at least one pool.
-        unsafe { raw::svc_pool_wake_idle_thread(pool) };
+        unsafe { cbindings::svc_pool_wake_idle_thread(pool) };
         true
     }
 
@@ -351,7 +351,7 @@ impl<T: HasSlot> Xprt<T> {
     ///
     /// [`Self::deliver_callback`] queued `rqst`, sunrpc has finished with it, and the caller is a
     /// task that may wait for the destruction of the transport.
-    pub(crate) unsafe fn free_callback(rqst: *mut raw::rpc_rqst) {
+    pub(crate) unsafe fn free_callback(rqst: *mut cbindings::rpc_rqst) {
         // SAFETY: The caller has the request.
         let xprt = unsafe { (*rqst).rq_xprt };
         // CAST: `rqst` is the first field of `CallbackRqst`, which is `repr(C)`.
@@ -361,6 +361,6 @@ impl<T: HasSlot> Xprt<T> {
         unsafe { Self::from_raw(xprt) }.parts.bc_pool.put(rqst);
         // No reference to the transport may be in use here, as this may free it.
         // SAFETY: `enqueue_callback` took the reference for the request.
-        unsafe { raw::xprt_put(xprt) };
+        unsafe { cbindings::xprt_put(xprt) };
     }
 }

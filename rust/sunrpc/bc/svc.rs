@@ -101,19 +101,19 @@ impl<C: SvcConnection> SvcBackchannelClass<C> {
 /// reference to the module.
 #[repr(C)]
 struct BcXprt<C: SvcConnection> {
-    xprt: Opaque<raw::rpc_xprt>,
+    xprt: Opaque<cbindings::rpc_xprt>,
     weak: WeakSvcXprt<C>,
 }
 
 /// Returns the operations of such a transport.
-fn table<C: SvcConnection>() -> &'static raw::rpc_xprt_ops {
+fn table<C: SvcConnection>() -> &'static cbindings::rpc_xprt_ops {
     &const {
-        raw::rpc_xprt_ops {
+        cbindings::rpc_xprt_ops {
             set_buffer_size: None,
-            reserve_xprt: Some(raw::xprt_reserve_xprt_cong),
-            release_xprt: Some(raw::xprt_release_xprt_cong),
-            alloc_slot: Some(raw::xprt_alloc_slot),
-            free_slot: Some(raw::xprt_free_slot),
+            reserve_xprt: Some(cbindings::xprt_reserve_xprt_cong),
+            release_xprt: Some(cbindings::xprt_release_xprt_cong),
+            alloc_slot: Some(cbindings::xprt_alloc_slot),
+            free_slot: Some(cbindings::xprt_free_slot),
             rpcbind: None,
             set_port: None,
             connect: None,
@@ -124,12 +124,12 @@ fn table<C: SvcConnection>() -> &'static raw::rpc_xprt_ops {
             prepare_request: None,
             send_request: Some(send_request::<C>),
             abort_send_request: None,
-            wait_for_reply_request: Some(raw::xprt_wait_for_reply_request_def),
+            wait_for_reply_request: Some(cbindings::xprt_wait_for_reply_request_def),
             timer: None,
             // This returns the credit of a call that timed out, too. If the client still replies to
             // it, the client has had one call more than it granted; but a client that never replies
             // would block all callbacks.
-            release_request: Some(raw::xprt_release_rqst_cong),
+            release_request: Some(cbindings::xprt_release_rqst_cong),
             close: Some(close),
             destroy: Some(destroy::<C>),
             set_connect_timeout: None,
@@ -152,7 +152,9 @@ fn table<C: SvcConnection>() -> &'static raw::rpc_xprt_ops {
 ///
 /// sunrpc calls it, with a module reference for the time of the call, and with a reference to the
 /// `svc_xprt` that `bc_xprt` names.
-unsafe extern "C" fn setup<C: SvcConnection>(args: *mut raw::xprt_create) -> *mut raw::rpc_xprt {
+unsafe extern "C" fn setup<C: SvcConnection>(
+    args: *mut cbindings::xprt_create,
+) -> *mut cbindings::rpc_xprt {
     // SAFETY: sunrpc's arguments are valid for the call.
     match unsafe { create::<C>(&*args) } {
         Ok(xprt) => xprt.as_ptr(),
@@ -163,7 +165,9 @@ unsafe extern "C" fn setup<C: SvcConnection>(args: *mut raw::xprt_create) -> *mu
 /// # Safety
 ///
 /// As for [`setup`].
-unsafe fn create<C: SvcConnection>(args: &raw::xprt_create) -> Result<NonNull<raw::rpc_xprt>> {
+unsafe fn create<C: SvcConnection>(
+    args: &cbindings::xprt_create,
+) -> Result<NonNull<cbindings::rpc_xprt>> {
     let svc = NonNull::new(args.bc_xprt).ok_or(EINVAL)?;
     // SAFETY: sunrpc has a reference to it.
     let ops = unsafe { (*svc.as_ptr()).xpt_ops };
@@ -179,7 +183,7 @@ unsafe fn create<C: SvcConnection>(args: &raw::xprt_create) -> Result<NonNull<ra
     class.get_module()?;
     // SAFETY: sunrpc gives a live namespace. The size has room for `BcXprt`.
     let raw = unsafe {
-        raw::xprt_alloc(
+        cbindings::xprt_alloc(
             args.net,
             size_of::<BcXprt<C>>(),
             C::BACKCHANNEL_CREDITS,
@@ -213,10 +217,10 @@ unsafe fn create<C: SvcConnection>(args: &raw::xprt_create) -> Result<NonNull<ra
         return Err(error);
     }
     // SAFETY: The transport is live.
-    unsafe { raw::xprt_set_bound(xprt) };
+    unsafe { cbindings::xprt_set_bound(xprt) };
     // SAFETY: The transport is live, and nobody else has seen it. There will be no attempt to
     // connect.
-    unsafe { raw::xprt_set_connected(xprt) };
+    unsafe { cbindings::xprt_set_connected(xprt) };
     xprt.bc_xprt = svc.as_ptr();
     // SAFETY: The `svc_xprt` is live: sunrpc has a reference to it. Until it is freed the word
     // changes only here, once; sunrpc takes no lock to read it, and reads it as a whole.
@@ -237,7 +241,7 @@ unsafe fn create<C: SvcConnection>(args: &raw::xprt_create) -> Result<NonNull<ra
     // sunrpc drops this reference when it frees the `svc_xprt`, to which the caller of this
     // function has a reference of its own.
     // SAFETY: The transport is live: `xprt_alloc` made it with the reference that the caller gets.
-    unsafe { raw::xprt_get(raw.as_ptr()) };
+    unsafe { cbindings::xprt_get(raw.as_ptr()) };
     Ok(raw)
 }
 
@@ -246,14 +250,14 @@ unsafe fn create<C: SvcConnection>(args: &raw::xprt_create) -> Result<NonNull<ra
 /// # Safety
 ///
 /// sunrpc calls it, or [`create`] for a transport that nobody else has seen.
-unsafe extern "C" fn destroy<C: SvcConnection>(xprt: *mut raw::rpc_xprt) {
+unsafe extern "C" fn destroy<C: SvcConnection>(xprt: *mut cbindings::rpc_xprt) {
     // SAFETY: This is called once, when nobody else can reach the transport any more.
     unsafe { (&raw mut (*xprt.cast::<BcXprt<C>>()).weak).drop_in_place() };
     // SAFETY: This is called once, when nobody else can reach the transport any more.
     addr::free(unsafe { &mut (*xprt).address_strings });
     // SAFETY: Nobody else can reach the transport any more, and its weak reference and strings are
     // dropped.
-    unsafe { raw::xprt_free(xprt) };
+    unsafe { cbindings::xprt_free(xprt) };
     // SAFETY: `create` took the reference. After this the function only returns.
     unsafe { C::backchannel_class().untyped().put_module() };
 }
@@ -263,9 +267,9 @@ unsafe extern "C" fn destroy<C: SvcConnection>(xprt: *mut raw::rpc_xprt) {
 /// # Safety
 ///
 /// sunrpc calls it.
-unsafe extern "C" fn close(xprt: *mut raw::rpc_xprt) {
+unsafe extern "C" fn close(xprt: *mut cbindings::rpc_xprt) {
     // SAFETY: The transport is live.
-    unsafe { raw::xprt_disconnect_done(xprt) };
+    unsafe { cbindings::xprt_disconnect_done(xprt) };
 }
 
 /// Prints nothing: sunrpc shows the counters of mounts only.
@@ -273,14 +277,14 @@ unsafe extern "C" fn close(xprt: *mut raw::rpc_xprt) {
 /// # Safety
 ///
 /// sunrpc calls it.
-unsafe extern "C" fn print_stats(_xprt: *mut raw::rpc_xprt, _seq: *mut raw::seq_file) {}
+unsafe extern "C" fn print_stats(_xprt: *mut cbindings::rpc_xprt, _seq: *mut cbindings::seq_file) {}
 
 /// Allocates call and reply in one buffer.
 ///
 /// # Safety
 ///
 /// sunrpc calls it.
-unsafe extern "C" fn buf_alloc(task: *mut raw::rpc_task) -> c_int {
+unsafe extern "C" fn buf_alloc(task: *mut cbindings::rpc_task) -> c_int {
     // SAFETY: The task has a request, which nobody else uses yet.
     let rqst = unsafe { &mut *(*task).tk_rqstp };
     let Some(len) = rqst.rq_callsize.checked_add(rqst.rq_rcvsize) else {
@@ -300,11 +304,11 @@ unsafe extern "C" fn buf_alloc(task: *mut raw::rpc_task) -> c_int {
 /// # Safety
 ///
 /// sunrpc calls it.
-unsafe extern "C" fn buf_free(task: *mut raw::rpc_task) {
+unsafe extern "C" fn buf_free(task: *mut cbindings::rpc_task) {
     // SAFETY: The task has a request.
     let buffer = unsafe { (*(*task).tk_rqstp).rq_buffer };
     // SAFETY: `buf_alloc` allocated it. The connection copies a call before it sends that.
-    unsafe { raw::kfree(buffer) };
+    unsafe { cbindings::kfree(buffer) };
 }
 
 /// Sends a call.
@@ -312,7 +316,7 @@ unsafe extern "C" fn buf_free(task: *mut raw::rpc_task) {
 /// # Safety
 ///
 /// sunrpc calls it.
-unsafe extern "C" fn send_request<C: SvcConnection>(rqst: *mut raw::rpc_rqst) -> c_int {
+unsafe extern "C" fn send_request<C: SvcConnection>(rqst: *mut cbindings::rpc_rqst) -> c_int {
     // SAFETY: This is `send_request`.
     let status = unsafe { send_callback::<C>(rqst) };
     if status == errno::ENOTCONN {
@@ -320,7 +324,7 @@ unsafe extern "C" fn send_request<C: SvcConnection>(rqst: *mut raw::rpc_rqst) ->
         // `svc_xprt`, this transport counts as connected, and sunrpc would send the call again at
         // once. Now the call fails, and nfsd looks for another connection.
         // SAFETY: The request is pinned, and so is its transport.
-        unsafe { raw::xprt_disconnect_done((*rqst).rq_xprt) };
+        unsafe { cbindings::xprt_disconnect_done((*rqst).rq_xprt) };
     }
     status
 }
@@ -328,7 +332,7 @@ unsafe extern "C" fn send_request<C: SvcConnection>(rqst: *mut raw::rpc_rqst) ->
 /// # Safety
 ///
 /// As for [`send_request`].
-unsafe fn send_callback<C: SvcConnection>(rqst: *mut raw::rpc_rqst) -> c_int {
+unsafe fn send_callback<C: SvcConnection>(rqst: *mut cbindings::rpc_rqst) -> c_int {
     // SAFETY: The request is pinned, and its transport is a `BcXprt<C>`.
     let weak = unsafe { &(*(*rqst).rq_xprt.cast::<BcXprt<C>>()).weak };
     let caller = weak.with(|xprt| (!xprt.is_dead()).then(|| C::caller(xprt)).flatten());
@@ -338,7 +342,7 @@ unsafe fn send_callback<C: SvcConnection>(rqst: *mut raw::rpc_rqst) -> c_int {
     // Until the first reply there is one credit (RFC 8167), which is how sunrpc initialises the
     // window.
     // SAFETY: The request is pinned, and so is its transport.
-    if !unsafe { raw::xprt_request_get_cong((*rqst).rq_xprt, rqst) } {
+    if !unsafe { cbindings::xprt_request_get_cong((*rqst).rq_xprt, rqst) } {
         return errno::EBADSLT;
     }
     // SAFETY: The request is pinned, so sunrpc does not change its XID.
@@ -348,7 +352,7 @@ unsafe fn send_callback<C: SvcConnection>(rqst: *mut raw::rpc_rqst) -> c_int {
         buf: unsafe { XdrBuf::from_raw(&raw const (*rqst).rq_snd_buf) },
     };
     // SAFETY: Any context but an NMI may call this.
-    let now = unsafe { raw::ktime_get() };
+    let now = unsafe { cbindings::ktime_get() };
     // SAFETY: The request is pinned. Only senders write the word, and sunrpc lets one send at a
     // time (`XPRT_LOCKED`). The task of the call may read it, as a whole.
     unsafe { (&raw mut (*rqst).rq_xtime).write_volatile(now) };
@@ -408,7 +412,7 @@ impl<C: SvcConnection> SvcXprt<C> {
         // SAFETY: `xprt` is live, as in `with_callback`.
         let _guard = unsafe { lock(&raw mut (*xprt).transport_lock) };
         // SAFETY: `xprt` is live, and the guard holds the lock of the window.
-        unsafe { (*xprt).cwnd = (credits as c_ulong) << raw::RPC_CWNDSHIFT };
+        unsafe { (*xprt).cwnd = (credits as c_ulong) << cbindings::RPC_CWNDSHIFT };
         let copied = Some(copied);
         Some(SvcCallbackReply { xid, copied })
     }
@@ -426,7 +430,7 @@ impl<C: SvcConnection> SvcXprt<C> {
             }
             let copied = c_int::try_from(reply.copied.unwrap_or(0)).unwrap_or(c_int::MAX);
             // SAFETY: The request is on the receive queue, and `with_callback` holds `queue_lock`.
-            unsafe { raw::xprt_complete_rqst(task, copied) };
+            unsafe { cbindings::xprt_complete_rqst(task, copied) };
         });
     }
 
@@ -436,7 +440,7 @@ impl<C: SvcConnection> SvcXprt<C> {
         &self,
         args: &SvcArgs<'_, M>,
         xid: u32,
-        f: impl FnOnce(*mut raw::rpc_xprt, *mut raw::rpc_rqst) -> R,
+        f: impl FnOnce(*mut cbindings::rpc_xprt, *mut cbindings::rpc_rqst) -> R,
     ) -> Option<R> {
         if !args.receive_from(self.as_raw()) {
             return None;
@@ -450,7 +454,7 @@ impl<C: SvcConnection> SvcXprt<C> {
         // SAFETY: `self`, to which the thread has a reference, keeps a reference to this transport.
         let _guard = unsafe { lock(&raw mut (*xprt).queue_lock) };
         // SAFETY: The guard holds `queue_lock`.
-        let rqst = NonNull::new(unsafe { raw::xprt_lookup_rqst(xprt, xid.to_be()) })?;
+        let rqst = NonNull::new(unsafe { cbindings::xprt_lookup_rqst(xprt, xid.to_be()) })?;
         Some(f(xprt, rqst.as_ptr()))
     }
 }

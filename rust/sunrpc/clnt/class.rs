@@ -33,7 +33,8 @@ use kernel::{
 };
 
 /// The function that makes a transport of a class.
-pub(crate) type Setup = unsafe extern "C" fn(*mut raw::xprt_create) -> *mut raw::rpc_xprt;
+pub(crate) type Setup =
+    unsafe extern "C" fn(*mut cbindings::xprt_create) -> *mut cbindings::rpc_xprt;
 
 /// A class of transports `T`, to be a `static` of the module.
 pub struct Class<T> {
@@ -103,13 +104,13 @@ pub(crate) struct UntypedClass {
 /// `struct xprt_class` with its flexible array: netids, up to an empty one.
 #[repr(C)]
 struct RawClass {
-    class: raw::xprt_class,
+    class: cbindings::xprt_class,
     netids: [*const c_char; 3],
 }
 
 const _: () = {
-    assert!(offset_of!(raw::xprt_class, netid) == offset_of!(RawClass, netids));
-    assert!(size_of::<raw::xprt_class>() == offset_of!(RawClass, netids));
+    assert!(offset_of!(cbindings::xprt_class, netid) == offset_of!(RawClass, netids));
+    assert!(size_of::<cbindings::xprt_class>() == offset_of!(RawClass, netids));
 };
 
 // SAFETY: The pointers in it are to statics. sunrpc guards what changes after the registration,
@@ -128,7 +129,7 @@ impl UntypedClass {
         netids: [&'static CStr; 2],
         setup: Setup,
     ) -> Self {
-        let class = raw::xprt_class {
+        let class = cbindings::xprt_class {
             list: list_head {
                 next: ptr::null_mut(),
                 prev: ptr::null_mut(),
@@ -137,7 +138,7 @@ impl UntypedClass {
             setup: Some(setup),
             owner: ptr::null_mut(),
             name: name(class_name),
-            netid: raw::__IncompleteArrayField::new(),
+            netid: cbindings::__IncompleteArrayField::new(),
         };
         let netids = [
             netids[0].to_bytes_with_nul().as_ptr().cast(),
@@ -169,7 +170,7 @@ impl UntypedClass {
         inner.class.owner = module.as_ptr();
         // SAFETY: The class is static and complete. When the registration is dropped, it is
         // unregistered before the module is unloaded.
-        let result = to_result(unsafe { raw::xprt_register_transport(self.as_raw()) });
+        let result = to_result(unsafe { cbindings::xprt_register_transport(self.as_raw()) });
         if let Err(error) = result {
             self.registered.store(false, Ordering::Release);
             return Err(error);
@@ -180,7 +181,7 @@ impl UntypedClass {
         })
     }
 
-    pub(crate) fn as_raw(&self) -> *mut raw::xprt_class {
+    pub(crate) fn as_raw(&self) -> *mut cbindings::xprt_class {
         // CAST: `class` is the first field of `RawClass`, which is `repr(C)`.
         self.inner.get().cast()
     }
@@ -196,7 +197,7 @@ impl UntypedClass {
         let owner = unsafe { (*self.inner.get()).class.owner };
         // SAFETY: `owner` is the module that this code is in, which cannot be unloaded now: sunrpc
         // holds a reference to it during `setup`.
-        if unsafe { raw::try_module_get(owner) } {
+        if unsafe { cbindings::try_module_get(owner) } {
             Ok(())
         } else {
             Err(EIO)
@@ -213,7 +214,7 @@ impl UntypedClass {
         // which it is as long as the caller's module reference is held.
         let owner = unsafe { (*self.inner.get()).class.owner };
         // SAFETY: The caller owns the reference.
-        unsafe { raw::module_put(owner) };
+        unsafe { cbindings::module_put(owner) };
     }
 }
 
@@ -240,13 +241,13 @@ impl Drop for ClassRegistration {
     fn drop(&mut self) {
         // The only error is that it is not registered.
         // SAFETY: The class is registered, by `UntypedClass::register`.
-        let _ = unsafe { raw::xprt_unregister_transport(self.class.as_raw()) };
+        let _ = unsafe { cbindings::xprt_unregister_transport(self.class.as_raw()) };
         // The last transport gave its module reference back in code of this module, which still had
         // to return. A task that was preempted before it returned has not slept voluntarily since,
         // and this call waits until every task has. To wait for a spin lock with PREEMPT_RT is no
         // such sleep.
         // SAFETY: Module exit may sleep and holds no RCU read lock.
-        unsafe { raw::synchronize_rcu_tasks() };
+        unsafe { cbindings::synchronize_rcu_tasks() };
         self.class.registered.store(false, Ordering::Release);
     }
 }

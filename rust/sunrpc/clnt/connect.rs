@@ -44,6 +44,11 @@ use core::{
     mem::offset_of,
     sync::atomic::Ordering, //
 };
+use ext::alloc_scope::{
+    NoFs,
+    NoIo,
+    NoReclaim, //
+};
 use kernel::{
     bindings::{
         work_struct,
@@ -88,13 +93,14 @@ impl<T: Transport> Xprt<T> {
     /// # Safety
     ///
     /// `task` owns `XPRT_LOCKED`, and the transport is marked as connecting.
-    pub(crate) unsafe fn start_connect(&self, task: *mut raw::rpc_task) {
+    pub(crate) unsafe fn start_connect(&self, task: *mut cbindings::rpc_task) {
         // SAFETY: The caller's task owns the lock.
-        let locked = unsafe { raw::xprt_lock_connect(self.as_raw(), task, self.lock_cookie()) };
+        let locked =
+            unsafe { cbindings::xprt_lock_connect(self.as_raw(), task, self.lock_cookie()) };
         if kernel::warn_on!(!locked) {
             // Without the lock this function may do nothing; another task may try again.
             // SAFETY: The transport is live.
-            unsafe { raw::xprt_clear_connecting(self.as_raw()) };
+            unsafe { cbindings::xprt_clear_connecting(self.as_raw()) };
             return;
         }
         let delay = self.attempt_delay();
@@ -103,7 +109,7 @@ impl<T: Transport> Xprt<T> {
         // A task that set the flag a moment ago may have found no work item to expedite.
         // SAFETY: The transport is live. The flags change by atomic operations only.
         let state = unsafe { (&raw const (*self.as_raw()).state).read_volatile() };
-        if state & (1 << raw::XPRT_CLOSE_WAIT) != 0 {
+        if state & (1 << cbindings::XPRT_CLOSE_WAIT) != 0 {
             self.expedite_connect();
         }
     }
@@ -132,7 +138,7 @@ impl<T: Transport> Xprt<T> {
     /// Starts an attempt to connect that is delayed now. Does not sleep.
     pub fn expedite_connect(&self) {
         // SAFETY: `create` initialised the work item, and `destroy` disables it before it is freed.
-        if unsafe { raw::cancel_delayed_work(self.connect.get()) } {
+        if unsafe { cbindings::cancel_delayed_work(self.connect.get()) } {
             self.connect_after(0);
         }
     }
@@ -179,7 +185,7 @@ impl<T: Transport> LockedXprt<'_, T> {
         last_attempt.store(jiffies() as usize, Ordering::Relaxed);
         let result = T::connect(self, self);
         // SAFETY: The transport is live, and the work item is the one that connects it.
-        unsafe { raw::xprt_clear_connecting(self.as_raw()) };
+        unsafe { cbindings::xprt_clear_connecting(self.as_raw()) };
         let status = match result {
             Ok(()) => {
                 self.set_connected();
@@ -195,7 +201,7 @@ impl<T: Transport> LockedXprt<'_, T> {
         // This comes before the lock is released: the next owner's task may wait for a reply, or
         // for another attempt to connect, and this status is not about that.
         // SAFETY: The transport is live: `destroy` waits for the work item.
-        unsafe { raw::xprt_wake_pending_tasks(self.as_raw(), status) };
+        unsafe { cbindings::xprt_wake_pending_tasks(self.as_raw(), status) };
     }
 
     fn set_connected(&self) {
@@ -221,7 +227,7 @@ impl<T: Transport> LockedXprt<'_, T> {
         // the word.
         unsafe { time.write_volatile(time.read_volatile().wrapping_add(took)) };
         // SAFETY: The transport is live.
-        unsafe { raw::xprt_set_connected(self.as_raw()) };
+        unsafe { cbindings::xprt_set_connected(self.as_raw()) };
     }
 
     /// Changes the cookie, so that requests which were sent before are sent again.
@@ -237,7 +243,7 @@ impl<T: Transport> LockedXprt<'_, T> {
         self.expire_later();
         self.reset_window(|| self.next_cookie());
         // SAFETY: The transport is live.
-        unsafe { raw::xprt_disconnect_done(self.as_raw()) };
+        unsafe { cbindings::xprt_disconnect_done(self.as_raw()) };
     }
 }
 
@@ -247,7 +253,7 @@ fn connect_and_unlock<T: Transport>(xprt: &Xprt<T>) {
     // SAFETY: The work item owns the lock until the call below.
     unsafe { xprt.assume_locked() }.connect_now();
     // SAFETY: The work item owns the lock under this cookie.
-    unsafe { raw::xprt_unlock_connect(xprt.as_raw(), xprt.lock_cookie()) };
+    unsafe { cbindings::xprt_unlock_connect(xprt.as_raw(), xprt.lock_cookie()) };
 }
 
 /// The work item's function.
@@ -256,25 +262,19 @@ fn connect_and_unlock<T: Transport>(xprt: &Xprt<T>) {
 ///
 /// `work` is that of the `connect` of a live `Xprt<T>`, and [`Xprt::start_connect`] started it.
 pub(crate) unsafe extern "C" fn connect_worker<T: Transport>(work: *mut work_struct) {
-    let offset = offset_of!(Xprt<T>, connect) + offset_of!(raw::delayed_work, work);
+    let offset = offset_of!(Xprt<T>, connect) + offset_of!(cbindings::delayed_work, work);
     // SAFETY: The caller says which structure contains `work`; `destroy` waits until this function
     // has returned.
     let xprt = unsafe { &*work.byte_sub(offset).cast::<Xprt<T>>() };
     if xprt.carries_swap() {
         // The work item must not wait for memory that only swapping out frees.
-        // SAFETY: Any task may call this.
-        let flags = unsafe { raw::memalloc_noreclaim_save() };
+        let _scope = NoReclaim::new();
         connect_and_unlock(xprt);
-        // SAFETY: `flags` come from the call above.
-        unsafe { raw::memalloc_noreclaim_restore(flags) };
     } else {
         // Nor must it wait for memory whose file system, to free it, sends RPCs over this very
         // transport: evicting an inode returns its delegation.
-        // SAFETY: Any task may call this.
-        let flags = unsafe { raw::memalloc_nofs_save() };
+        let _scope = NoFs::new();
         connect_and_unlock(xprt);
-        // SAFETY: `flags` come from the call above.
-        unsafe { raw::memalloc_nofs_restore(flags) };
     }
 }
 
@@ -284,7 +284,7 @@ pub(crate) unsafe extern "C" fn connect_worker<T: Transport>(work: *mut work_str
 ///
 /// `work` is that of the `expiry` of a live `Xprt<T>`.
 pub(crate) unsafe extern "C" fn expire_worker<T: Transport>(work: *mut work_struct) {
-    let offset = offset_of!(Xprt<T>, expiry) + offset_of!(raw::delayed_work, work);
+    let offset = offset_of!(Xprt<T>, expiry) + offset_of!(cbindings::delayed_work, work);
     // SAFETY: The caller says which structure contains `work`; `destroy` waits until this function
     // has returned.
     let xprt = unsafe { &*work.byte_sub(offset).cast::<Xprt<T>>() };
@@ -303,7 +303,7 @@ impl<T: Transport> Xprt<T> {
         let queue = unsafe { kernel::bindings::system_long_wq };
         // SAFETY: `create` initialised the work item, and `destroy` disables it before it is freed.
         unsafe {
-            raw::queue_delayed_work_on(WORK_CPU_UNBOUND as c_int, queue, self.growth.get(), 0)
+            cbindings::queue_delayed_work_on(WORK_CPU_UNBOUND as c_int, queue, self.growth.get(), 0)
         };
     }
 }
@@ -314,14 +314,11 @@ impl<T: Transport> Xprt<T> {
 ///
 /// `work` is that of the `growth` of a live `Xprt<T>`.
 pub(crate) unsafe extern "C" fn grow_worker<T: Transport>(work: *mut work_struct) {
-    let offset = offset_of!(Xprt<T>, growth) + offset_of!(raw::delayed_work, work);
+    let offset = offset_of!(Xprt<T>, growth) + offset_of!(cbindings::delayed_work, work);
     // SAFETY: The caller says which structure contains `work`; `destroy` waits until this function
     // has returned.
     let xprt = unsafe { &*work.byte_sub(offset).cast::<Xprt<T>>() };
     // What a device's driver allocates, too, must not wait for what goes over the transport.
-    // SAFETY: Any task may call this.
-    let flags = unsafe { raw::memalloc_noio_save() };
+    let _scope = NoIo::new();
     T::grow(xprt, xprt, gfp_flags());
-    // SAFETY: `flags` come from the call above.
-    unsafe { raw::memalloc_noio_restore(flags) };
 }

@@ -32,7 +32,7 @@ use kernel::ffi::c_ulong;
 
 /// Returns the value of `cwnd` that allows `credits` requests.
 fn window(credits: u32) -> c_ulong {
-    (credits.max(1) as c_ulong) << raw::RPC_CWNDSHIFT
+    (credits.max(1) as c_ulong) << cbindings::RPC_CWNDSHIFT
 }
 
 impl<T: HasSlot> Xprt<T> {
@@ -84,25 +84,25 @@ impl<T: HasSlot> Xprt<T> {
     /// The caller holds `transport_lock`. `cong` counts a credit that no request has.
     pub(crate) unsafe fn return_credit(&self) {
         // sunrpc takes credits back from requests only. This request serves nothing else.
-        let mut rqst = raw::rpc_rqst {
+        let mut rqst = cbindings::rpc_rqst {
             rq_cong: 1,
             rq_xprt: self.as_raw(),
             ..Default::default()
         };
-        let mut task = raw::rpc_task {
+        let mut task = cbindings::rpc_task {
             tk_rqstp: &raw mut rqst,
             ..Default::default()
         };
         // SAFETY: The caller holds the lock that this function wants. It reads only the fields of
         // task and request that are set here.
-        unsafe { raw::xprt_release_rqst_cong(&raw mut task) };
+        unsafe { cbindings::xprt_release_rqst_cong(&raw mut task) };
     }
 
     /// Returns the number of credits in use, by calls without a reply.
     pub fn credits_in_use(&self) -> u32 {
         // SAFETY: The transport is live. Writers change the word as a whole.
         let cong = unsafe { (&raw const (*self.as_raw()).cong).read_volatile() };
-        u32::try_from(cong >> raw::RPC_CWNDSHIFT).unwrap_or(u32::MAX)
+        u32::try_from(cong >> cbindings::RPC_CWNDSHIFT).unwrap_or(u32::MAX)
     }
 
     fn cwnd(&self) -> c_ulong {
@@ -121,7 +121,7 @@ impl<T: HasSlot> LockedXprt<'_, T> {
     /// wakes its task when a credit is returned.
     pub(crate) fn request_get_cong(&self, rqst: &Rqst<T>) -> bool {
         // SAFETY: Transport and request are live.
-        unsafe { raw::xprt_request_get_cong(self.as_raw(), rqst.as_raw()) }
+        unsafe { cbindings::xprt_request_get_cong(self.as_raw(), rqst.as_raw()) }
     }
 
     /// Takes back all credits, as a new connection begins with one (RFC 8166, section 3.3.3). Calls
@@ -157,7 +157,11 @@ impl<T: Transport> Xprt<T> {
     ///
     /// The caller holds `transport_lock`. `task` still has its request, which is on no queue any
     /// more, and which is that of a reverse-direction call if `rqst` is [`None`].
-    pub(crate) unsafe fn release_credit(&self, task: *mut raw::rpc_task, rqst: Option<&Rqst<T>>) {
+    pub(crate) unsafe fn release_credit(
+        &self,
+        task: *mut cbindings::rpc_task,
+        rqst: Option<&Rqst<T>>,
+    ) {
         let Some(rqst) = rqst else {
             // The reply to a reverse-direction call has no credit, though `rq_cong` says so.
             return;
@@ -169,7 +173,7 @@ impl<T: Transport> Xprt<T> {
         } else {
             // SAFETY: The caller holds the lock that this function wants, and the task has its
             // request.
-            unsafe { raw::xprt_release_rqst_cong(task) }
+            unsafe { cbindings::xprt_release_rqst_cong(task) }
         }
     }
 

@@ -73,7 +73,7 @@ impl<T: Transport> Xprt<T> {
     pub(crate) fn source_port(&self) -> c_ushort {
         T::source(self).map_or(0, |source| {
             // SAFETY: A `SockAddr` is a whole address.
-            unsafe { raw::rpc_get_port(source.as_raw()) }
+            unsafe { cbindings::rpc_get_port(source.as_raw()) }
         })
     }
 }

@@ -55,15 +55,15 @@ impl<T: Transport> Class<T> {
 }
 
 /// Returns the operations of transports of `T`.
-fn table<T: Transport>() -> &'static raw::rpc_xprt_ops {
+fn table<T: Transport>() -> &'static cbindings::rpc_xprt_ops {
     &const {
-        raw::rpc_xprt_ops {
+        cbindings::rpc_xprt_ops {
             set_buffer_size: None,
-            reserve_xprt: Some(raw::xprt_reserve_xprt_cong),
+            reserve_xprt: Some(cbindings::xprt_reserve_xprt_cong),
             release_xprt: Some(release_xprt::<T>),
             alloc_slot: Some(alloc_slot::<T>),
             free_slot: Some(free_slot::<T>),
-            rpcbind: Some(raw::rpcb_getport_async),
+            rpcbind: Some(cbindings::rpcb_getport_async),
             set_port: Some(set_port),
             connect: Some(connect::<T>),
             get_srcaddr: Some(get_srcaddr::<T>),
@@ -97,12 +97,14 @@ fn table<T: Transport>() -> &'static raw::rpc_xprt_ops {
 /// # Safety
 ///
 /// The request is in use.
-unsafe fn is_callback(rqst: *const raw::rpc_rqst) -> bool {
+unsafe fn is_callback(rqst: *const cbindings::rpc_rqst) -> bool {
     // SAFETY: The flag is set before a request is in use, and stays until its end.
-    unsafe { (*rqst).rq_bc_pa_state & (1 << raw::RPC_BC_PA_IN_USE) != 0 }
+    unsafe { (*rqst).rq_bc_pa_state & (1 << cbindings::RPC_BC_PA_IN_USE) != 0 }
 }
 
-unsafe extern "C" fn setup<T: Transport>(args: *mut raw::xprt_create) -> *mut raw::rpc_xprt {
+unsafe extern "C" fn setup<T: Transport>(
+    args: *mut cbindings::xprt_create,
+) -> *mut cbindings::rpc_xprt {
     // SAFETY: sunrpc's arguments are valid for the call.
     let args = unsafe { &*args };
     let class = T::class().untyped();
@@ -118,7 +120,7 @@ unsafe extern "C" fn setup<T: Transport>(args: *mut raw::xprt_create) -> *mut ra
     }
 }
 
-unsafe extern "C" fn destroy<T: Transport>(xprt: *mut raw::rpc_xprt) {
+unsafe extern "C" fn destroy<T: Transport>(xprt: *mut cbindings::rpc_xprt) {
     // SAFETY: It is not null.
     let xprt = unsafe { NonNull::new_unchecked(xprt) };
     // SAFETY: sunrpc calls this once, after the last reference has been dropped.
@@ -127,26 +129,35 @@ unsafe extern "C" fn destroy<T: Transport>(xprt: *mut raw::rpc_xprt) {
     unsafe { T::class().untyped().put_module() };
 }
 
-unsafe extern "C" fn alloc_slot<T: Transport>(xprt: *mut raw::rpc_xprt, task: *mut raw::rpc_task) {
+unsafe extern "C" fn alloc_slot<T: Transport>(
+    xprt: *mut cbindings::rpc_xprt,
+    task: *mut cbindings::rpc_task,
+) {
     // SAFETY: sunrpc calls this with a live transport of this class, which is an `Xprt<T>`.
     let this = unsafe { Xprt::<T>::from_raw(xprt) };
     // SAFETY: The task is the caller, and on no queue.
     unsafe { this.alloc_slot(task) };
 }
 
-unsafe extern "C" fn free_slot<T: Transport>(xprt: *mut raw::rpc_xprt, rqst: *mut raw::rpc_rqst) {
+unsafe extern "C" fn free_slot<T: Transport>(
+    xprt: *mut cbindings::rpc_xprt,
+    rqst: *mut cbindings::rpc_rqst,
+) {
     // SAFETY: sunrpc calls this with a live transport of this class, which is an `Xprt<T>`.
     let this = unsafe { Xprt::<T>::from_raw(xprt) };
     // SAFETY: `alloc_slot` gave out the request, and sunrpc has finished with it.
     unsafe { this.free_slot(rqst) };
 }
 
-unsafe extern "C" fn set_port(xprt: *mut raw::rpc_xprt, port: c_ushort) {
+unsafe extern "C" fn set_port(xprt: *mut cbindings::rpc_xprt, port: c_ushort) {
     // SAFETY: The transport is live, and sunrpc has one rpcbind query at a time for it.
     unsafe { addr::set_port(xprt, port) };
 }
 
-unsafe extern "C" fn connect<T: Transport>(xprt: *mut raw::rpc_xprt, task: *mut raw::rpc_task) {
+unsafe extern "C" fn connect<T: Transport>(
+    xprt: *mut cbindings::rpc_xprt,
+    task: *mut cbindings::rpc_task,
+) {
     // SAFETY: sunrpc calls this with a live transport of this class, which is an `Xprt<T>`.
     let this = unsafe { Xprt::<T>::from_raw(xprt) };
     // SAFETY: `task` owns `XPRT_LOCKED`, and sunrpc marked the transport as connecting.
@@ -154,7 +165,7 @@ unsafe extern "C" fn connect<T: Transport>(xprt: *mut raw::rpc_xprt, task: *mut 
 }
 
 unsafe extern "C" fn get_srcaddr<T: Transport>(
-    xprt: *mut raw::rpc_xprt,
+    xprt: *mut cbindings::rpc_xprt,
     text: *mut c_char,
     len: usize,
 ) -> c_int {
@@ -164,16 +175,16 @@ unsafe extern "C" fn get_srcaddr<T: Transport>(
         return errno::ENOTCONN;
     };
     // SAFETY: The caller has `len` bytes of room at `text`; `source` is a whole address.
-    let written = unsafe { raw::rpc_ntop(source.as_raw(), text, len) };
+    let written = unsafe { cbindings::rpc_ntop(source.as_raw(), text, len) };
     c_int::try_from(written).unwrap_or(0)
 }
 
-unsafe extern "C" fn get_srcport<T: Transport>(xprt: *mut raw::rpc_xprt) -> c_ushort {
+unsafe extern "C" fn get_srcport<T: Transport>(xprt: *mut cbindings::rpc_xprt) -> c_ushort {
     // SAFETY: sunrpc calls this with a live transport of this class, which is an `Xprt<T>`.
     unsafe { Xprt::<T>::from_raw(xprt) }.source_port()
 }
 
-unsafe extern "C" fn buf_alloc<T: Transport>(task: *mut raw::rpc_task) -> c_int {
+unsafe extern "C" fn buf_alloc<T: Transport>(task: *mut cbindings::rpc_task) -> c_int {
     // SAFETY: The task has a request when it asks for its buffers.
     let rqst = unsafe { Rqst::<T>::from_raw((*task).tk_rqstp) };
     // SAFETY: The task has a reference to the transport.
@@ -182,7 +193,7 @@ unsafe extern "C" fn buf_alloc<T: Transport>(task: *mut raw::rpc_task) -> c_int 
     unsafe { this.alloc_buffers(rqst) }
 }
 
-unsafe extern "C" fn buf_free<T: Transport>(task: *mut raw::rpc_task) {
+unsafe extern "C" fn buf_free<T: Transport>(task: *mut cbindings::rpc_task) {
     // SAFETY: The task still has its request, which is in a slot.
     let rqst = unsafe { Rqst::<T>::from_raw((*task).tk_rqstp) };
     // SAFETY: The task has a reference to the transport.
@@ -191,8 +202,8 @@ unsafe extern "C" fn buf_free<T: Transport>(task: *mut raw::rpc_task) {
 }
 
 unsafe extern "C" fn prepare_request<T: Transport>(
-    rqst: *mut raw::rpc_rqst,
-    buf: *mut raw::xdr_buf,
+    rqst: *mut cbindings::rpc_rqst,
+    buf: *mut cbindings::xdr_buf,
 ) -> c_int {
     // sunrpc calls this for the call and for its reply. When it does for the reply, the call is not
     // encoded.
@@ -208,7 +219,7 @@ unsafe extern "C" fn prepare_request<T: Transport>(
     unsafe { this.prepare_call(Rqst::from_raw(rqst)) }
 }
 
-unsafe extern "C" fn send_request<T: Transport>(rqst: *mut raw::rpc_rqst) -> c_int {
+unsafe extern "C" fn send_request<T: Transport>(rqst: *mut cbindings::rpc_rqst) -> c_int {
     // SAFETY: The request is pinned, and its task or callback has a reference to the transport.
     let this = unsafe { Xprt::<T>::from_raw((*rqst).rq_xprt) };
     // SAFETY: The request is pinned, so it is in use.
@@ -224,8 +235,8 @@ unsafe extern "C" fn send_request<T: Transport>(rqst: *mut raw::rpc_rqst) -> c_i
 }
 
 unsafe extern "C" fn release_xprt<T: Transport>(
-    xprt: *mut raw::rpc_xprt,
-    task: *mut raw::rpc_task,
+    xprt: *mut cbindings::rpc_xprt,
+    task: *mut cbindings::rpc_task,
 ) {
     // SAFETY: sunrpc calls this with a live transport of this class, which is an `Xprt<T>`.
     let this = unsafe { Xprt::<T>::from_raw(xprt) };
@@ -235,10 +246,10 @@ unsafe extern "C" fn release_xprt<T: Transport>(
         unsafe { this.assume_locked() }.flush_before_unlock();
     }
     // SAFETY: The arguments are sunrpc's own.
-    unsafe { raw::xprt_release_xprt_cong(xprt, task) };
+    unsafe { cbindings::xprt_release_xprt_cong(xprt, task) };
 }
 
-unsafe extern "C" fn release_request<T: Transport>(task: *mut raw::rpc_task) {
+unsafe extern "C" fn release_request<T: Transport>(task: *mut cbindings::rpc_task) {
     // SAFETY: The task still has its request, which is on no queue any more.
     let rqst = unsafe { (*task).tk_rqstp };
     // SAFETY: The task still has its request, and a reference to the transport.
@@ -254,7 +265,7 @@ unsafe extern "C" fn release_request<T: Transport>(task: *mut raw::rpc_task) {
     unsafe { this.release_credit(task, in_slot) };
 }
 
-unsafe extern "C" fn wait_for_reply<T: Transport>(task: *mut raw::rpc_task) {
+unsafe extern "C" fn wait_for_reply<T: Transport>(task: *mut cbindings::rpc_task) {
     // SAFETY: The task, which is the caller, has sent its request.
     let rqst = unsafe { (*task).tk_rqstp };
     // SAFETY: The task has a reference to the transport.
@@ -264,7 +275,10 @@ unsafe extern "C" fn wait_for_reply<T: Transport>(task: *mut raw::rpc_task) {
     unsafe { this.wait_for_reply(task, Rqst::from_raw(rqst)) };
 }
 
-unsafe extern "C" fn timer<T: Transport>(xprt: *mut raw::rpc_xprt, task: *mut raw::rpc_task) {
+unsafe extern "C" fn timer<T: Transport>(
+    xprt: *mut cbindings::rpc_xprt,
+    task: *mut cbindings::rpc_task,
+) {
     // SAFETY: sunrpc calls this with a live transport of this class, which is an `Xprt<T>`.
     let this = unsafe { Xprt::<T>::from_raw(xprt) };
     // SAFETY: The task is the caller, which waited for the reply to its request. The reply to a
@@ -272,7 +286,7 @@ unsafe extern "C" fn timer<T: Transport>(xprt: *mut raw::rpc_xprt, task: *mut ra
     unsafe { this.reply_timed_out(Rqst::from_raw((*task).tk_rqstp)) };
 }
 
-unsafe extern "C" fn close<T: Transport>(xprt: *mut raw::rpc_xprt) {
+unsafe extern "C" fn close<T: Transport>(xprt: *mut cbindings::rpc_xprt) {
     // SAFETY: sunrpc calls this with a live transport of this class, which is an `Xprt<T>`.
     let this = unsafe { Xprt::<T>::from_raw(xprt) };
     // SAFETY: The caller owns `XPRT_LOCKED`.
@@ -280,7 +294,7 @@ unsafe extern "C" fn close<T: Transport>(xprt: *mut raw::rpc_xprt) {
 }
 
 unsafe extern "C" fn set_connect_timeout<T: Transport>(
-    xprt: *mut raw::rpc_xprt,
+    xprt: *mut cbindings::rpc_xprt,
     connect: c_ulong,
     reconnect: c_ulong,
 ) {
@@ -288,7 +302,10 @@ unsafe extern "C" fn set_connect_timeout<T: Transport>(
     unsafe { Xprt::<T>::from_raw(xprt) }.set_connect_timeout(connect, reconnect);
 }
 
-unsafe extern "C" fn print_stats<T: Transport>(xprt: *mut raw::rpc_xprt, seq: *mut raw::seq_file) {
+unsafe extern "C" fn print_stats<T: Transport>(
+    xprt: *mut cbindings::rpc_xprt,
+    seq: *mut cbindings::seq_file,
+) {
     // SAFETY: sunrpc calls this with a live transport of this class, which is an `Xprt<T>`.
     let this = unsafe { Xprt::<T>::from_raw(xprt) };
     // CAST: Both types are what C calls `struct seq_file`.
@@ -297,7 +314,7 @@ unsafe extern "C" fn print_stats<T: Transport>(xprt: *mut raw::rpc_xprt, seq: *m
     mountstats::print(this, seq);
 }
 
-unsafe extern "C" fn enable_swap<T: Transport>(xprt: *mut raw::rpc_xprt) -> c_int {
+unsafe extern "C" fn enable_swap<T: Transport>(xprt: *mut cbindings::rpc_xprt) -> c_int {
     // SAFETY: sunrpc calls this with a live transport. The counter changes by atomic operations
     // only.
     unsafe { kernel::bindings::atomic_inc((&raw mut (*xprt).swapper).cast()) };
@@ -309,19 +326,22 @@ unsafe extern "C" fn enable_swap<T: Transport>(xprt: *mut raw::rpc_xprt) -> c_in
     0
 }
 
-unsafe extern "C" fn disable_swap(xprt: *mut raw::rpc_xprt) {
+unsafe extern "C" fn disable_swap(xprt: *mut cbindings::rpc_xprt) {
     // SAFETY: sunrpc calls this with a live transport, for which it called `enable_swap` before.
     // The counter changes by atomic operations only.
     unsafe { kernel::bindings::atomic_dec((&raw mut (*xprt).swapper).cast()) };
 }
 
-unsafe extern "C" fn inject_disconnect<T: Transport>(xprt: *mut raw::rpc_xprt) {
+unsafe extern "C" fn inject_disconnect<T: Transport>(xprt: *mut cbindings::rpc_xprt) {
     // SAFETY: sunrpc calls this with a live transport of this class, which is an `Xprt<T>`.
     let this = unsafe { Xprt::<T>::from_raw(xprt) };
     T::inject_disconnect(this, this);
 }
 
-unsafe extern "C" fn bc_setup<T: Transport>(xprt: *mut raw::rpc_xprt, min_reqs: c_uint) -> c_int {
+unsafe extern "C" fn bc_setup<T: Transport>(
+    xprt: *mut cbindings::rpc_xprt,
+    min_reqs: c_uint,
+) -> c_int {
     // SAFETY: sunrpc calls this with a live transport of this class, which is an `Xprt<T>`.
     let this = unsafe { Xprt::<T>::from_raw(xprt) };
     match this.parts.bc_pool.reserve(min_reqs as usize) {
@@ -330,24 +350,24 @@ unsafe extern "C" fn bc_setup<T: Transport>(xprt: *mut raw::rpc_xprt, min_reqs: 
     }
 }
 
-unsafe extern "C" fn bc_maxpayload<T: Transport>(xprt: *mut raw::rpc_xprt) -> usize {
+unsafe extern "C" fn bc_maxpayload<T: Transport>(xprt: *mut cbindings::rpc_xprt) -> usize {
     // SAFETY: sunrpc calls this with a live transport of this class, which is an `Xprt<T>`.
     let this = unsafe { Xprt::<T>::from_raw(xprt) };
     T::callback_max_payload(this).min(CallbackRqst::MAX_LEN)
 }
 
-unsafe extern "C" fn bc_num_slots<T: Transport>(_xprt: *mut raw::rpc_xprt) -> c_uint {
+unsafe extern "C" fn bc_num_slots<T: Transport>(_xprt: *mut cbindings::rpc_xprt) -> c_uint {
     T::CALLBACK_SLOTS
 }
 
-unsafe extern "C" fn bc_free_rqst<T: Transport>(rqst: *mut raw::rpc_rqst) {
+unsafe extern "C" fn bc_free_rqst<T: Transport>(rqst: *mut cbindings::rpc_rqst) {
     // SAFETY: It is a request that `deliver_callback` queued, and sunrpc has finished with it. The
     // caller is a task of the callback service or an RPC task, either of which may wait for the
     // transport's destruction.
     unsafe { Xprt::<T>::free_callback(rqst) };
 }
 
-unsafe extern "C" fn bc_destroy<T: Transport>(xprt: *mut raw::rpc_xprt, _max_reqs: c_uint) {
+unsafe extern "C" fn bc_destroy<T: Transport>(xprt: *mut cbindings::rpc_xprt, _max_reqs: c_uint) {
     // SAFETY: sunrpc calls this with a live transport of this class, which is an `Xprt<T>`.
     unsafe { Xprt::<T>::from_raw(xprt) }
         .parts

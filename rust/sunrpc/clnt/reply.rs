@@ -42,7 +42,7 @@ impl<T: HasSlot> Xprt<T> {
     pub fn lookup(&self, xid: u32) -> Option<PendingReply<T>> {
         let _guard = self.queue_lock();
         // SAFETY: The guard holds `queue_lock`.
-        let rqst = unsafe { raw::xprt_lookup_rqst(self.as_raw(), xid.to_be()) };
+        let rqst = unsafe { cbindings::xprt_lookup_rqst(self.as_raw(), xid.to_be()) };
         // SAFETY: The guard holds the lock. Requests on the receive queue of this transport are
         // from its slot table: those of reverse-direction calls expect no reply.
         unsafe { PendingReply::pin(NonNull::new(rqst)?) }
@@ -71,14 +71,14 @@ impl<T: HasSlot> PendingReply<T> {
     /// # Safety
     ///
     /// The caller holds `queue_lock`, and `rqst` is of a `Rqst<T>` on the receive queue.
-    unsafe fn pin(rqst: NonNull<raw::rpc_rqst>) -> Option<Self> {
+    unsafe fn pin(rqst: NonNull<cbindings::rpc_rqst>) -> Option<Self> {
         let this = rqst.cast::<Rqst<T>>();
         // SAFETY: A request on the receive queue is in use, and under the lock it stays there.
         if unsafe { this.as_ref() }.set_has_pending_reply(true) {
             return None;
         }
         // SAFETY: The caller has held the lock since it found the request.
-        unsafe { raw::xprt_pin_rqst(rqst.as_ptr()) };
+        unsafe { cbindings::xprt_pin_rqst(rqst.as_ptr()) };
         // INVARIANT: Just pinned.
         Some(Self(this))
     }
@@ -129,7 +129,7 @@ impl<T: HasSlot> PendingReply<T> {
             unsafe { fail_task(task, status) };
         }
         // SAFETY: The request is pinned, and the guard holds `queue_lock`.
-        unsafe { raw::xprt_complete_rqst(task, copied) };
+        unsafe { cbindings::xprt_complete_rqst(task, copied) };
         // SAFETY: The guard holds the lock, and `ManuallyDrop` keeps this from happening again.
         unsafe { this.unpin() };
     }
@@ -142,7 +142,7 @@ impl<T: HasSlot> PendingReply<T> {
     unsafe fn unpin(&self) {
         self.set_has_pending_reply(false);
         // SAFETY: By the type invariant `self` owns the pin, and the caller holds the lock.
-        unsafe { raw::xprt_unpin_rqst(self.as_raw()) };
+        unsafe { cbindings::xprt_unpin_rqst(self.as_raw()) };
     }
 
     fn shrink_reply_buf(&self, lengths: ReplyLengths) {
@@ -210,7 +210,7 @@ impl ReplyLengths {
     /// # Safety
     ///
     /// `buf` is valid, at least as long, and nobody else accesses it.
-    pub(crate) unsafe fn shrink(self, buf: *mut raw::xdr_buf) {
+    pub(crate) unsafe fn shrink(self, buf: *mut cbindings::xdr_buf) {
         // SAFETY: The caller vouches for it.
         let buf = unsafe { &mut *buf };
         let head = buf.head[0].iov_len.saturating_sub(self.head);

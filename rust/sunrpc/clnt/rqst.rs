@@ -43,13 +43,13 @@ use core::{
         Ordering, //
     }, //
 };
+use ext::trace::TaskId;
 use kernel::{
     alloc::Flags,
     ffi::c_uint,
     prelude::*,
     types::Opaque, //
 };
-use shared::trace::TaskId;
 
 /// A transport that keeps private state in each of its request slots.
 pub trait HasSlot: Sized + Send + Sync + 'static {
@@ -74,7 +74,7 @@ pub trait HasSlot: Sized + Send + Sync + 'static {
 #[pin_data]
 pub struct Rqst<T: HasSlot> {
     #[pin]
-    rqst: Opaque<raw::rpc_rqst>,
+    rqst: Opaque<cbindings::rpc_rqst>,
     buffers: RqstBuffers,
     has_pending_reply: AtomicBool,
     /// The call was sent over the present connection, and no reply has come.
@@ -116,13 +116,13 @@ impl<T: HasSlot> Rqst<T> {
     ///
     /// `rqst` points to the `rqst` of a live `Rqst<T>`, for which one of the reasons in the
     /// module's documentation holds for `'a`.
-    pub(crate) unsafe fn from_raw<'a>(rqst: *mut raw::rpc_rqst) -> &'a Self {
+    pub(crate) unsafe fn from_raw<'a>(rqst: *mut cbindings::rpc_rqst) -> &'a Self {
         // CAST: `rqst` is the first field of `Self`, which is `repr(C)`.
         // SAFETY: The caller vouches for it.
         unsafe { &*rqst.cast() }
     }
 
-    pub(crate) fn as_raw(&self) -> *mut raw::rpc_rqst {
+    pub(crate) fn as_raw(&self) -> *mut cbindings::rpc_rqst {
         self.rqst.get()
     }
 
@@ -156,7 +156,7 @@ impl<T: HasSlot> Rqst<T> {
     pub fn call_payload(&self) -> Option<Range<usize>> {
         let buf = self.call_buf();
         let range = buf.page_range();
-        (buf.has_flag(raw::XDRBUF_WRITE) && !range.is_empty()).then_some(range)
+        (buf.has_flag(cbindings::XDRBUF_WRITE) && !range.is_empty()).then_some(range)
     }
 
     /// Returns the lengths of the head, the pages and the tail of the call.
@@ -175,7 +175,7 @@ impl<T: HasSlot> Rqst<T> {
     pub fn reply_payload(&self) -> Option<usize> {
         let buf = self.reply_buf();
         let len = buf.page_len();
-        (buf.has_flag(raw::XDRBUF_READ) && len != 0).then_some(len)
+        (buf.has_flag(cbindings::XDRBUF_READ) && len != 0).then_some(len)
     }
 
     /// Returns the length of the largest reply that the upper layer has a buffer for.
@@ -198,14 +198,14 @@ impl<T: HasSlot> Rqst<T> {
         };
         // RPCSEC_GSS does not clear the flags of a new flavour before it sets some, so what was in
         // that memory before can set others. krb5 does not have this one.
-        flags & (1 << raw::RPCAUTH_AUTH_DATATOUCH) == 0
-            || flavor == raw::rpc_auth_flavors_RPC_AUTH_GSS_KRB5
+        flags & (1 << cbindings::RPCAUTH_AUTH_DATATOUCH) == 0
+            || flavor == cbindings::rpc_auth_flavors_RPC_AUTH_GSS_KRB5
     }
 
     /// Returns whether there will be a reply.
     pub fn reply_expected(&self) -> bool {
         // SAFETY: The task gives up the request after this.
-        unsafe { raw::rpc_reply_expected(self.task()) != 0 }
+        unsafe { cbindings::rpc_reply_expected(self.task()) != 0 }
     }
 
     /// Copies the call from its byte `from` on to `dst`. Returns how many bytes were copied.
@@ -268,7 +268,7 @@ impl<T: HasSlot> Rqst<T> {
     /// The caller owns `XPRT_LOCKED`, or is the request's task, which has not queued it to be sent.
     pub(crate) unsafe fn alloc_sparse_pages(&self, flags: Flags) -> Result {
         let buf = self.reply_buf();
-        if !buf.has_flag(raw::XDRBUF_SPARSE_PAGES) {
+        if !buf.has_flag(cbindings::XDRBUF_SPARSE_PAGES) {
             return Ok(());
         }
         // SAFETY: The flag says that the upper layer expects it, and that does not look before the
@@ -296,7 +296,7 @@ impl<T: HasSlot> Rqst<T> {
     ///
     /// No task has the request, and it gave back its credit.
     pub(crate) unsafe fn clear(&self) {
-        const CONG: usize = offset_of!(raw::rpc_rqst, rq_cong);
+        const CONG: usize = offset_of!(cbindings::rpc_rqst, rq_cong);
         const BEHIND: usize = CONG + size_of::<c_uint>();
         let bytes = self.as_raw().cast::<u8>();
         // SAFETY: The field is part of the request, which the caller has alone, but for the field.
@@ -304,7 +304,7 @@ impl<T: HasSlot> Rqst<T> {
         // SAFETY: The rest of the request follows the field.
         let behind = unsafe { bytes.add(BEHIND) };
         // SAFETY: The rest is part of the request, which the caller has alone.
-        unsafe { behind.write_bytes(0, size_of::<raw::rpc_rqst>() - BEHIND) };
+        unsafe { behind.write_bytes(0, size_of::<cbindings::rpc_rqst>() - BEHIND) };
     }
 
     /// Sets whether the peer owes a reply.
@@ -325,7 +325,7 @@ impl<T: HasSlot> Rqst<T> {
     }
 
     /// Returns the time when the call was last sent.
-    pub(crate) fn time_sent(&self) -> raw::ktime_t {
+    pub(crate) fn time_sent(&self) -> cbindings::ktime_t {
         // SAFETY: The request is in use. sunrpc and this crate write the word as a whole.
         unsafe { (&raw const (*self.as_raw()).rq_xtime).read_volatile() }
     }
@@ -337,7 +337,7 @@ impl<T: HasSlot> Rqst<T> {
         awaits_reply
     }
 
-    pub(crate) fn task(&self) -> *mut raw::rpc_task {
+    pub(crate) fn task(&self) -> *mut cbindings::rpc_task {
         // SAFETY: sunrpc sets it when the task gets the slot, and does not change it while the task
         // has that.
         unsafe { (*self.as_raw()).rq_task }

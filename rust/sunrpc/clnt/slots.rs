@@ -126,7 +126,7 @@ impl<T: HasSlot> Xprt<T> {
     /// # Safety
     ///
     /// `task` is the caller, and on no queue.
-    pub(crate) unsafe fn alloc_slot(&self, task: *mut raw::rpc_task) {
+    pub(crate) unsafe fn alloc_slot(&self, task: *mut cbindings::rpc_task) {
         let _guard = self.reserve_lock();
         let slots = &self.parts.slots;
         // SAFETY: The task is the caller, and on no queue yet.
@@ -138,7 +138,7 @@ impl<T: HasSlot> Xprt<T> {
             // SAFETY: The task is the caller, and on no queue yet.
             unsafe { tk_status.write(EAGAIN.to_errno()) };
             // SAFETY: The guard holds the lock, as in sunrpc's own slot table.
-            unsafe { raw::xprt_add_backlog(self.as_raw(), task) };
+            unsafe { cbindings::xprt_add_backlog(self.as_raw(), task) };
             return;
         };
         // SAFETY: The task is the caller, and on no queue. The slot lives as long as the transport.
@@ -159,11 +159,11 @@ impl<T: HasSlot> Xprt<T> {
     /// # Safety
     ///
     /// [`Self::alloc_slot`] gave out `rqst`, and sunrpc has finished with it.
-    pub(crate) unsafe fn free_slot(&self, rqst: *mut raw::rpc_rqst) {
+    pub(crate) unsafe fn free_slot(&self, rqst: *mut cbindings::rpc_rqst) {
         let _guard = self.reserve_lock();
         // SAFETY: The caller gives up the request. If a task waits, sunrpc zeroes the slot and
         // gives it to that task.
-        if unsafe { raw::xprt_wake_up_backlog(self.as_raw(), rqst) } {
+        if unsafe { cbindings::xprt_wake_up_backlog(self.as_raw(), rqst) } {
             return;
         }
         // SAFETY: The caller gives up the request, which has given back its credit, and no task has
@@ -223,7 +223,11 @@ impl RqstBuffers {
     ///
     /// `rqst` is the request in the slot of these buffers, and nobody else uses them, nor the words
     /// of it that are about them.
-    pub(crate) unsafe fn alloc(&self, rqst: *mut raw::rpc_rqst, flags: Flags) -> Result<usize> {
+    pub(crate) unsafe fn alloc(
+        &self,
+        rqst: *mut cbindings::rpc_rqst,
+        flags: Flags,
+    ) -> Result<usize> {
         // SAFETY: The caller promises that nobody else uses the buffers; a `Piece` of an earlier
         // RPC has its own reference.
         let call = unsafe { &mut *self.call.get() };

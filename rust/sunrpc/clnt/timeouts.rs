@@ -35,7 +35,8 @@ const FIRST_TIMEOUT: u32 = 60;
 
 /// The default time-outs: one minute to send a call and to receive its reply, without a
 /// retransmission.
-pub(crate) static DEFAULT_TIMEOUT: raw::rpc_timeout = rpc_timeout(FIRST_TIMEOUT as c_ulong * HZ);
+pub(crate) static DEFAULT_TIMEOUT: cbindings::rpc_timeout =
+    rpc_timeout(FIRST_TIMEOUT as c_ulong * HZ);
 
 /// The time that sunrpc waits for rpcbind.
 pub(crate) const BIND_TIMEOUT: c_ulong = 60 * HZ;
@@ -64,8 +65,8 @@ pub const ATTEMPT_MS: u32 = (FIRST_TIMEOUT - ATTEMPT_SECONDS) * 1_000;
 pub(crate) const MIN_CONNECT_TIMEOUT: c_ulong = 10 * HZ;
 
 /// Returns a time-out of `value` jiffies, after which nothing is retransmitted.
-pub(crate) const fn rpc_timeout(value: c_ulong) -> raw::rpc_timeout {
-    raw::rpc_timeout {
+pub(crate) const fn rpc_timeout(value: c_ulong) -> cbindings::rpc_timeout {
+    cbindings::rpc_timeout {
         to_initval: value,
         to_maxval: value,
         to_increment: 0,
@@ -81,10 +82,10 @@ pub(crate) fn jiffies() -> c_ulong {
 }
 
 /// Returns the time since `then`, in jiffies.
-pub(crate) fn jiffies_since(then: raw::ktime_t) -> c_ulong {
+pub(crate) fn jiffies_since(then: cbindings::ktime_t) -> c_ulong {
     const NSEC_PER_JIFFY: i64 = 1_000_000_000 / HZ as i64;
     // SAFETY: Any context but an NMI may call this.
-    let since = unsafe { raw::ktime_get() }.saturating_sub(then);
+    let since = unsafe { cbindings::ktime_get() }.saturating_sub(then);
     c_ulong::try_from(since / NSEC_PER_JIFFY).unwrap_or(0)
 }
 
@@ -97,7 +98,7 @@ impl<T: Transport> Xprt<T> {
     /// # Safety
     ///
     /// `task` is the current one, has sent `rqst`, waits for no queue, and holds `queue_lock`.
-    pub(crate) unsafe fn wait_for_reply(&self, task: *mut raw::rpc_task, rqst: &Rqst<T>) {
+    pub(crate) unsafe fn wait_for_reply(&self, task: *mut cbindings::rpc_task, rqst: &Rqst<T>) {
         // SAFETY: Only its own task uses the word, which is the current one.
         let end = unsafe { &raw mut (*rqst.as_raw()).rq_majortimeo };
         // SAFETY: Only its own task uses the word, which is the current one.
@@ -109,7 +110,7 @@ impl<T: Transport> Xprt<T> {
             unsafe { end.write(later) };
         }
         // SAFETY: The caller promises what sunrpc does.
-        unsafe { raw::xprt_wait_for_reply_request_def(task) };
+        unsafe { cbindings::xprt_wait_for_reply_request_def(task) };
         // When the time is over, it is over for a soft mount, too.
         // SAFETY: Only its own task uses the word, which is the current one: until the current
         // function returns to sunrpc, the task does not go on elsewhere.
@@ -124,7 +125,7 @@ impl<T: Transport> Xprt<T> {
     #[inline]
     unsafe fn later_end(
         &self,
-        task: *mut raw::rpc_task,
+        task: *mut cbindings::rpc_task,
         rqst: &Rqst<T>,
         usual: c_ulong,
     ) -> Option<c_ulong> {
@@ -184,12 +185,12 @@ impl<T: Transport> Xprt<T> {
 unsafe fn is_encrypted_anew<T: Transport>(rqst: &Rqst<T>, was_sent: bool) -> bool {
     // SAFETY: The caller vouches for the task. sunrpc writes the word as a whole.
     let flags = unsafe { (&raw const (*rqst.task()).tk_flags).read_volatile() };
-    let waits = u32::from(flags) & raw::RPC_TASK_NO_RETRANS_TIMEOUT != 0;
+    let waits = u32::from(flags) & cbindings::RPC_TASK_NO_RETRANS_TIMEOUT != 0;
     // SAFETY: A request that was sent has a credential, which has a reference to its flavor.
     let flavor = unsafe { (*(*(*rqst.as_raw()).rq_cred).cr_auth).au_flavor };
     let is_changed = !matches!(
         flavor,
-        raw::rpc_auth_flavors_RPC_AUTH_NULL | raw::rpc_auth_flavors_RPC_AUTH_UNIX
+        cbindings::rpc_auth_flavors_RPC_AUTH_NULL | cbindings::rpc_auth_flavors_RPC_AUTH_UNIX
     );
     is_changed && !(waits && was_sent)
 }

@@ -141,7 +141,7 @@ impl<T: Transport> LockedXprt<'_, T> {
     /// # Safety
     ///
     /// The request is pinned.
-    unsafe fn errno_of(&self, error: NotSent, rqst: *mut raw::rpc_rqst) -> c_int {
+    unsafe fn errno_of(&self, error: NotSent, rqst: *mut cbindings::rpc_rqst) -> c_int {
         let errno = match error {
             NotSent::Disconnected => None,
             NotSent::Never(errno) => {
@@ -194,7 +194,7 @@ impl<T: Transport> LockedXprt<'_, T> {
         }
         let reply_expected = rqst.reply_expected();
         // SAFETY: Any context but an NMI may call this.
-        let now = unsafe { raw::ktime_get() };
+        let now = unsafe { cbindings::ktime_get() };
         // SAFETY: The request is pinned; sunrpc reads the time when the reply has come.
         unsafe { (&raw mut (*rqst.as_raw()).rq_xtime).write_volatile(now) };
         // This precedes the transmission, because the reply may come before `send` has returned.
@@ -221,7 +221,7 @@ impl<T: Transport> LockedXprt<'_, T> {
             return first;
         }
         // SAFETY: The transport is live.
-        unsafe { raw::xprt_wait_for_buffer_space(self.as_raw()) };
+        unsafe { cbindings::xprt_wait_for_buffer_space(self.as_raw()) };
         let second = send();
         if second != Err(SendError::Again) {
             self.write_space();
@@ -251,7 +251,9 @@ impl<T: Transport> LockedXprt<'_, T> {
         if self.flush().is_err() {
             // `xprt_force_disconnect` would take the lock that is held.
             // SAFETY: The transport is live. The flags change by atomic operations only.
-            unsafe { raw::set_bit(raw::XPRT_CLOSE_WAIT, &raw mut (*self.as_raw()).state) };
+            unsafe {
+                cbindings::set_bit(cbindings::XPRT_CLOSE_WAIT, &raw mut (*self.as_raw()).state)
+            };
         }
     }
 }

@@ -39,6 +39,7 @@ use core::{
         AtomicUsize, //
     }, //
 };
+use ext::trace::Peer;
 use kernel::{
     ffi::c_uint,
     prelude::*,
@@ -53,7 +54,6 @@ use kernel::{
         Opaque, //
     }, //
 };
-use shared::trace::Peer;
 
 /// A transport of the sunrpc client.
 ///
@@ -68,11 +68,11 @@ use shared::trace::Peer;
 /// * `parts` is initialised until `destroy`.
 #[repr(C)]
 pub struct Xprt<T: HasSlot> {
-    xprt: Opaque<raw::rpc_xprt>,
-    pub(crate) connect: Opaque<raw::delayed_work>,
-    pub(crate) expiry: Opaque<raw::delayed_work>,
-    pub(crate) growth: Opaque<raw::delayed_work>,
-    pub(crate) timeout: Opaque<raw::rpc_timeout>,
+    xprt: Opaque<cbindings::rpc_xprt>,
+    pub(crate) connect: Opaque<cbindings::delayed_work>,
+    pub(crate) expiry: Opaque<cbindings::delayed_work>,
+    pub(crate) growth: Opaque<cbindings::delayed_work>,
+    pub(crate) timeout: Opaque<cbindings::rpc_timeout>,
     pub(crate) parts: Parts<T>,
 }
 
@@ -110,14 +110,14 @@ impl<T: HasSlot> Xprt<T> {
     /// not sleep: sunrpc calls `Transport::close` later, when no send or connect runs.
     pub fn force_disconnect(&self) {
         // SAFETY: The transport is live.
-        unsafe { raw::xprt_force_disconnect(self.as_raw()) };
+        unsafe { cbindings::xprt_force_disconnect(self.as_raw()) };
     }
 
     /// Returns whether sunrpc takes the transport for connected.
     #[inline]
     pub fn is_connected(&self) -> bool {
         // SAFETY: The transport is live.
-        unsafe { raw::xprt_connected(self.as_raw()) != 0 }
+        unsafe { cbindings::xprt_connected(self.as_raw()) != 0 }
     }
 
     /// Returns a number that changes with every connect and close.
@@ -131,7 +131,7 @@ impl<T: HasSlot> Xprt<T> {
     #[inline]
     pub fn write_space(&self) {
         // SAFETY: The transport is live.
-        unsafe { raw::xprt_write_space(self.as_raw()) };
+        unsafe { cbindings::xprt_write_space(self.as_raw()) };
     }
 
     /// Calls `f` for each slot, whether a request is in it or not.
@@ -159,7 +159,10 @@ impl<T: HasSlot> Xprt<T> {
         // SAFETY: The transport is live, and the whole storage initialised.
         unsafe {
             let addr = &raw const (*self.as_raw()).addr;
-            SockAddr::from_raw(addr.cast(), size_of::<raw::__kernel_sockaddr_storage>())
+            SockAddr::from_raw(
+                addr.cast(),
+                size_of::<cbindings::__kernel_sockaddr_storage>(),
+            )
         }
     }
 
@@ -179,13 +182,13 @@ impl<T: HasSlot> Xprt<T> {
     /// # Safety
     ///
     /// `xprt` is that of a live `Xprt<T>`, for `'a`.
-    pub(crate) unsafe fn from_raw<'a>(xprt: *mut raw::rpc_xprt) -> &'a Self {
+    pub(crate) unsafe fn from_raw<'a>(xprt: *mut cbindings::rpc_xprt) -> &'a Self {
         // CAST: `xprt` is the first field of `Self`, which is `repr(C)`.
         // SAFETY: The caller vouches for it.
         unsafe { &*xprt.cast() }
     }
 
-    pub(crate) fn as_raw(&self) -> *mut raw::rpc_xprt {
+    pub(crate) fn as_raw(&self) -> *mut cbindings::rpc_xprt {
         self.xprt.get()
     }
 
@@ -254,9 +257,9 @@ impl<T: Transport> Xprt<T> {
     /// Creates a transport with the functions `ops` for `args`. The caller has taken a module
     /// reference for it.
     pub(crate) fn create(
-        args: &raw::xprt_create,
-        ops: &'static raw::rpc_xprt_ops,
-    ) -> Result<NonNull<raw::rpc_xprt>> {
+        args: &cbindings::xprt_create,
+        ops: &'static cbindings::rpc_xprt_ops,
+    ) -> Result<NonNull<cbindings::rpc_xprt>> {
         const { assert!(align_of::<Self>() <= align_of::<u64>()) };
 
         if !addr::fits(args) {
@@ -265,7 +268,7 @@ impl<T: Transport> Xprt<T> {
         let slots = T::slots();
         // SAFETY: sunrpc gives a live namespace. The size has room for `Self`.
         let raw = unsafe {
-            raw::xprt_alloc(
+            cbindings::xprt_alloc(
                 args.net,
                 size_of::<Self>(),
                 0,
@@ -285,12 +288,12 @@ impl<T: Transport> Xprt<T> {
 
     fn init(
         this: NonNull<Self>,
-        args: &raw::xprt_create,
-        ops: &'static raw::rpc_xprt_ops,
+        args: &cbindings::xprt_create,
+        ops: &'static cbindings::rpc_xprt_ops,
         slots: usize,
     ) -> Result {
         // SAFETY: `xprt_alloc` initialised it, and nobody else has seen it.
-        let xprt = unsafe { &mut *this.as_ptr().cast::<raw::rpc_xprt>() };
+        let xprt = unsafe { &mut *this.as_ptr().cast::<cbindings::rpc_xprt>() };
         xprt.ops = ops;
         xprt.xprt_class = T::class().untyped().as_raw();
         xprt.timeout = &raw const DEFAULT_TIMEOUT;
@@ -301,7 +304,7 @@ impl<T: Transport> Xprt<T> {
         xprt.idle_timeout = IDLE_TIMEOUT;
         xprt.max_payload = T::max_payload();
         // Side protocols use the address as that of a TCP service.
-        xprt.prot = raw::IPPROTO_TCP as i32;
+        xprt.prot = cbindings::IPPROTO_TCP as i32;
         xprt.set_resvport(0);
         // SAFETY: `args` is sunrpc's, and `create` found that the address fits.
         unsafe { addr::set(xprt, args) };
@@ -319,7 +322,7 @@ impl<T: Transport> Xprt<T> {
         // SAFETY: The function expects the `connect` of an `Xprt<T>`, which this is. The class is
         // static.
         unsafe {
-            raw::init_delayed_work(
+            cbindings::init_delayed_work(
                 Opaque::cast_into(connect),
                 Some(connect::connect_worker::<T>),
                 static_lock_class!().as_ptr(),
@@ -328,7 +331,7 @@ impl<T: Transport> Xprt<T> {
         // SAFETY: The function expects the `expiry` of an `Xprt<T>`, which this is. The class is
         // static.
         unsafe {
-            raw::init_delayed_work(
+            cbindings::init_delayed_work(
                 Opaque::cast_into(expiry),
                 Some(connect::expire_worker::<T>),
                 static_lock_class!().as_ptr(),
@@ -337,7 +340,7 @@ impl<T: Transport> Xprt<T> {
         // SAFETY: The function expects the `growth` of an `Xprt<T>`, which this is. The class is
         // static.
         unsafe {
-            raw::init_delayed_work(
+            cbindings::init_delayed_work(
                 Opaque::cast_into(growth),
                 Some(connect::grow_worker::<T>),
                 static_lock_class!().as_ptr(),
@@ -355,15 +358,17 @@ impl<T: Transport> Xprt<T> {
             bc_pool <- BcPool::new(T::CALLBACK_SLOTS),
         });
         // SAFETY: The memory is that of `parts`, which stays where it is.
-        unsafe { raw::compat::try_init(parts, init) }?;
+        unsafe { ext::compat::try_init(parts, init) }?;
         // SAFETY: The transport is complete, and `destroy` revokes the weak references.
         unsafe { this.as_ref().parts.weak.set(this) };
 
         // This comes last, as a port makes the transport ready to be connected.
         // SAFETY: `addr` is initialised.
-        if unsafe { raw::rpc_get_port((&raw const (*this.as_ref().as_raw()).addr).cast()) } != 0 {
+        if unsafe { cbindings::rpc_get_port((&raw const (*this.as_ref().as_raw()).addr).cast()) }
+            != 0
+        {
             // SAFETY: The transport is live.
-            unsafe { raw::xprt_set_bound(this.as_ref().as_raw()) };
+            unsafe { cbindings::xprt_set_bound(this.as_ref().as_raw()) };
         }
         Ok(())
     }
@@ -378,11 +383,11 @@ impl<T: Transport> Xprt<T> {
         let xprt = unsafe { this.as_ref() };
         // A handler that has a weak reference may still want to expedite an attempt to connect.
         // SAFETY: `init` initialised the work item.
-        unsafe { raw::disable_delayed_work_sync(xprt.connect.get()) };
+        unsafe { cbindings::disable_delayed_work_sync(xprt.connect.get()) };
         // SAFETY: `init` initialised the work item.
-        unsafe { raw::disable_delayed_work_sync(xprt.expiry.get()) };
+        unsafe { cbindings::disable_delayed_work_sync(xprt.expiry.get()) };
         // SAFETY: `init` initialised the work item.
-        unsafe { raw::disable_delayed_work_sync(xprt.growth.get()) };
+        unsafe { cbindings::disable_delayed_work_sync(xprt.growth.get()) };
         // No connect, send or other close runs: sunrpc took `XPRT_LOCKED` for good before it called
         // `destroy`.
         xprt.parts.transport.close(xprt);
@@ -398,11 +403,11 @@ impl<T: Transport> Xprt<T> {
     ///
     /// `this` has an initialised `xprt`, to which nobody has a reference, and no `parts`.
     unsafe fn free(this: NonNull<Self>) {
-        let raw = this.as_ptr().cast::<raw::rpc_xprt>();
+        let raw = this.as_ptr().cast::<cbindings::rpc_xprt>();
         // SAFETY: The caller has the only reference.
         addr::free(unsafe { &mut (*raw).address_strings });
         // SAFETY: The caller has the only reference.
-        unsafe { raw::xprt_free(raw) };
+        unsafe { cbindings::xprt_free(raw) };
     }
 }
 
@@ -412,7 +417,7 @@ impl<T: Transport> Xprt<T> {
 ///
 /// `lock` is one, and stays allocated until the guard has released it, after which `'a` may be
 /// over.
-pub(crate) unsafe fn lock<'a>(lock: *mut raw::spinlock_t) -> SpinLockGuard<'a, ()> {
+pub(crate) unsafe fn lock<'a>(lock: *mut cbindings::spinlock_t) -> SpinLockGuard<'a, ()> {
     // CAST: Both types are what C calls `spinlock_t`.
     // SAFETY: The caller vouches for the lock.
     unsafe { SpinLock::from_raw(lock.cast()) }.lock()

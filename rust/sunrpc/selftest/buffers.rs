@@ -105,7 +105,7 @@ const PAGES: usize = 2;
 
 /// The pages of a service thread.
 struct Thread {
-    rqst: KBox<raw::svc_rqst>,
+    rqst: KBox<cbindings::svc_rqst>,
     pages: KBox<[*mut kernel::bindings::page; PAGES]>,
 }
 
@@ -114,7 +114,7 @@ impl Thread {
         let pages = [Page::new(GFP_KERNEL)?, Page::new(GFP_KERNEL)?];
         let pages = pages.map(|page| page.into_raw().as_ptr());
         Ok(Self {
-            rqst: KBox::new(raw::svc_rqst::default(), GFP_KERNEL)?,
+            rqst: KBox::new(cbindings::svc_rqst::default(), GFP_KERNEL)?,
             pages: KBox::new(pages, GFP_KERNEL)?,
         })
     }
@@ -128,7 +128,7 @@ impl Thread {
     }
 
     /// Returns the `svc_rqst` of the thread, with a reply that uses `used` of its pages.
-    fn rqst(&mut self, used: usize) -> *mut raw::svc_rqst {
+    fn rqst(&mut self, used: usize) -> *mut cbindings::svc_rqst {
         let first = self.pages.as_mut_ptr();
         self.rqst.rq_respages = first;
         self.rqst.rq_next_page = first.wrapping_add(used);
@@ -267,7 +267,7 @@ unsafe impl Stable for Received {
 
 /// Returns how many of the addresses that sunrpc reads the call of `rqst` at are those of `memory`,
 /// or of its end.
-fn pointers(rqst: &raw::svc_rqst, memory: NonNull<[u8]>) -> usize {
+fn pointers(rqst: &cbindings::svc_rqst, memory: NonNull<[u8]>) -> usize {
     let first = memory.cast::<u8>().as_ptr().addr();
     let range = first..=first.saturating_add(memory.len());
     let (arg, stream) = (&rqst.rq_arg, &rqst.rq_arg_stream);
@@ -293,15 +293,15 @@ fn forgotten_call_has_no_bytes() -> Result<bool> {
     // SAFETY: The `svc_rqst` is that of `thread`, which nobody else uses.
     let (stream, arg) = unsafe { (&raw mut (*rqst).rq_arg_stream, &raw mut (*rqst).rq_arg) };
     // SAFETY: sunrpc does the same. What both point to lives until the end of this function.
-    unsafe { raw::xdr_init_decode(stream, arg, null_mut(), null_mut()) };
+    unsafe { cbindings::xdr_init_decode(stream, arg, null_mut(), null_mut()) };
     // SAFETY: The stream is initialised.
-    let decoded = unsafe { !raw::xdr_inline_decode(stream, 8).is_null() };
+    let decoded = unsafe { !cbindings::xdr_inline_decode(stream, 8).is_null() };
     // SAFETY: Nobody changes it meanwhile.
     let before = pointers(unsafe { &*rqst }, memory);
     // SAFETY: The thread has decoded the call as far as it wants.
     unsafe { recv::clear(rqst) };
     // SAFETY: The stream is initialised.
-    let ended = unsafe { raw::xdr_inline_decode(stream, 4).is_null() };
+    let ended = unsafe { cbindings::xdr_inline_decode(stream, 4).is_null() };
     // SAFETY: Nobody changes the `svc_rqst` meanwhile.
     let after = pointers(unsafe { &*rqst }, memory);
     Ok(set && decoded && before == 4 && ended && after == 0 && args.take_message().is_some())

@@ -141,7 +141,7 @@ fn call_that_cannot_be_sent_any_more_fails_no_other() -> Result<bool> {
     let caller = Arc::new(Caller::new()?, GFP_KERNEL)?;
     caller.call(WITH_REPLY)?;
     BUSY.store(true, Relaxed);
-    let unsendable = caller.start(UNSENDABLE, raw::RPC_TASK_SOFT as c_int);
+    let unsendable = caller.start(UNSENDABLE, cbindings::RPC_TASK_SOFT as c_int);
     fsleep(Delta::from_millis(200));
     let sendable = caller.start(WITH_REPLY, 0);
     // The first call is the first to be sent. But its task waits again for its turn after each
@@ -199,10 +199,10 @@ fn attempts_to_connect_are_a_few_seconds_apart() -> Result<bool> {
 
 fn call_that_must_not_wait_fails_with_the_first_attempt() -> Result<bool> {
     let _registered = CLASS.register(&NO_MODULE)?;
-    let caller = Caller::with(&SHORT_TIMEOUT, raw::rpc_auth_flavors_RPC_AUTH_NULL)?;
+    let caller = Caller::with(&SHORT_TIMEOUT, cbindings::rpc_auth_flavors_RPC_AUTH_NULL)?;
     UNANSWERED.store(2, Relaxed);
     // As the first call of a mount, and that to the server of a referral.
-    let flags = raw::RPC_TASK_SOFT | raw::RPC_TASK_SOFTCONN;
+    let flags = cbindings::RPC_TASK_SOFT | cbindings::RPC_TASK_SOFTCONN;
     let failed = caller.call_with(WITH_REPLY, flags as c_int) == Err(host_unreachable());
     let once = UNANSWERED.swap(0, Relaxed) == 1;
     caller.call(WITH_REPLY)?;
@@ -221,7 +221,7 @@ fn reply_may_come_before_its_call_is_counted_as_released() -> Result<bool> {
 
 fn time_for_a_reply_counts_from_when_the_call_was_sent() -> Result<bool> {
     let _registered = CLASS.register(&NO_MODULE)?;
-    let caller = Caller::with(&SHORT_TIMEOUT, raw::rpc_auth_flavors_RPC_AUTH_NULL)?;
+    let caller = Caller::with(&SHORT_TIMEOUT, cbindings::rpc_auth_flavors_RPC_AUTH_NULL)?;
     let caller = Arc::new(caller, GFP_KERNEL)?;
     caller.call(WITH_REPLY)?;
     let before = CONNECTED.load(Relaxed);
@@ -230,7 +230,7 @@ fn time_for_a_reply_counts_from_when_the_call_was_sent() -> Result<bool> {
     // NFSv3 does not.
     SILENT.store(true, Relaxed);
     BUSY.store(true, Relaxed);
-    let calls = [raw::RPC_TASK_NO_RETRANS_TIMEOUT as c_int, 0];
+    let calls = [cbindings::RPC_TASK_NO_RETRANS_TIMEOUT as c_int, 0];
     let calls = calls.map(|flags| caller.start(WITH_REPLY, flags));
     fsleep(Delta::from_millis(1_500));
     BUSY.store(false, Relaxed);
@@ -253,7 +253,7 @@ fn peer_reads_nothing_that_is_encrypted_once_more() -> Result<bool> {
     let _registered = CLASS.register(&NO_MODULE)?;
     // For this crate the flavor is like RPCSEC_GSS, as it is neither of the two that leave the
     // arguments as they are.
-    let caller = Caller::with(&TIMEOUT, raw::rpc_auth_flavors_RPC_AUTH_TLS)?;
+    let caller = Caller::with(&TIMEOUT, cbindings::rpc_auth_flavors_RPC_AUTH_TLS)?;
     let caller = Arc::new(caller, GFP_KERNEL)?;
     let call = || caller.start(WITH_REPLY, 0);
     // It is an error for AUTH_TLS, but there is a reply.
@@ -277,7 +277,7 @@ fn peer_reads_nothing_that_is_encrypted_once_more() -> Result<bool> {
 
 fn call_that_is_not_understood_is_sent_again_at_once() -> Result<bool> {
     let _registered = CLASS.register(&NO_MODULE)?;
-    let caller = Caller::with(&SHORT_TIMEOUT, raw::rpc_auth_flavors_RPC_AUTH_NULL)?;
+    let caller = Caller::with(&SHORT_TIMEOUT, cbindings::rpc_auth_flavors_RPC_AUTH_NULL)?;
     caller.call(WITH_REPLY)?;
     let before = CONNECTED.load(Relaxed);
     TIMED_OUT.store(false, Relaxed);

@@ -272,26 +272,26 @@ const IMPOSSIBLE_REPLY: usize = 4096;
 /// The longest reply, but for replies to these two procedures.
 const UNSENDABLE_REPLY: usize = 1024;
 
-static PROCEDURES: StaticCell<[raw::rpc_procinfo; 4]> = StaticCell::new([
+static PROCEDURES: StaticCell<[cbindings::rpc_procinfo; 4]> = StaticCell::new([
     procedure(Some(decode), 1),
     procedure(None, 1),
     procedure(Some(decode), IMPOSSIBLE_REPLY as u32),
     procedure(Some(decode), (UNSENDABLE_REPLY / 4) as u32),
 ]);
 static COUNTS: StaticCell<[c_uint; 4]> = StaticCell::new([0; 4]);
-static VERSION: StaticCell<raw::rpc_version> = StaticCell::new(raw::rpc_version {
+static VERSION: StaticCell<cbindings::rpc_version> = StaticCell::new(cbindings::rpc_version {
     number: 1,
     nrprocs: 4,
     procs: PROCEDURES.0.get().cast(),
     counts: COUNTS.0.get().cast(),
 });
-static VERSIONS: StaticCell<[*const raw::rpc_version; 2]> =
+static VERSIONS: StaticCell<[*const cbindings::rpc_version; 2]> =
     StaticCell::new([null(), VERSION.0.get()]);
-static STATS: StaticCell<raw::rpc_stat> = StaticCell::new(
+static STATS: StaticCell<cbindings::rpc_stat> = StaticCell::new(
     // SAFETY: It consists of numbers and a pointer that may be null.
     unsafe { core::mem::zeroed() },
 );
-static PROGRAM: StaticCell<raw::rpc_program> = StaticCell::new(raw::rpc_program {
+static PROGRAM: StaticCell<cbindings::rpc_program> = StaticCell::new(cbindings::rpc_program {
     name: c"selftest".to_bytes_with_nul().as_ptr().cast(),
     number: 0x2000_7e57,
     nrvers: 2,
@@ -300,10 +300,14 @@ static PROGRAM: StaticCell<raw::rpc_program> = StaticCell::new(raw::rpc_program 
     pipe_dir_name: null(),
 });
 
-type Decode = unsafe extern "C" fn(*mut raw::rpc_rqst, *mut raw::xdr_stream, *mut c_void) -> c_int;
+type Decode = unsafe extern "C" fn(
+    *mut cbindings::rpc_rqst,
+    *mut cbindings::xdr_stream,
+    *mut c_void,
+) -> c_int;
 
-const fn procedure(decode: Option<Decode>, reply_words: u32) -> raw::rpc_procinfo {
-    raw::rpc_procinfo {
+const fn procedure(decode: Option<Decode>, reply_words: u32) -> cbindings::rpc_procinfo {
+    cbindings::rpc_procinfo {
         p_proc: 1,
         p_encode: Some(encode),
         p_decode: decode,
@@ -316,19 +320,23 @@ const fn procedure(decode: Option<Decode>, reply_words: u32) -> raw::rpc_procinf
 }
 
 /// No arguments.
-extern "C" fn encode(_: *mut raw::rpc_rqst, _: *mut raw::xdr_stream, _: *const c_void) {
+extern "C" fn encode(_: *mut cbindings::rpc_rqst, _: *mut cbindings::xdr_stream, _: *const c_void) {
     if READABLE.load(Relaxed) {
         ENCODED_READABLE.store(true, Relaxed);
     }
 }
 
 /// No results.
-extern "C" fn decode(_: *mut raw::rpc_rqst, _: *mut raw::xdr_stream, _: *mut c_void) -> c_int {
+extern "C" fn decode(
+    _: *mut cbindings::rpc_rqst,
+    _: *mut cbindings::xdr_stream,
+    _: *mut c_void,
+) -> c_int {
     0
 }
 
 /// A tenth of a second, for what has a time-out at all, and ten seconds in all.
-pub(super) static TIMEOUT: raw::rpc_timeout = raw::rpc_timeout {
+pub(super) static TIMEOUT: cbindings::rpc_timeout = cbindings::rpc_timeout {
     to_initval: HZ / 10,
     to_maxval: 10 * HZ,
     to_increment: HZ / 10,
@@ -337,66 +345,66 @@ pub(super) static TIMEOUT: raw::rpc_timeout = raw::rpc_timeout {
 };
 
 /// Two seconds in all.
-pub(super) static SHORT_TIMEOUT: raw::rpc_timeout = rpc_timeout(2 * HZ);
+pub(super) static SHORT_TIMEOUT: cbindings::rpc_timeout = rpc_timeout(2 * HZ);
 
 /// A client over an [`Echo`].
-pub(super) struct Caller(NonNull<raw::rpc_clnt>);
+pub(super) struct Caller(NonNull<cbindings::rpc_clnt>);
 
 impl Caller {
     pub(super) fn new() -> Result<Self> {
-        Self::with(&TIMEOUT, raw::rpc_auth_flavors_RPC_AUTH_NULL)
+        Self::with(&TIMEOUT, cbindings::rpc_auth_flavors_RPC_AUTH_NULL)
     }
 
     pub(super) fn with(
-        timeout: &'static raw::rpc_timeout,
-        authflavor: raw::rpc_authflavor_t,
+        timeout: &'static cbindings::rpc_timeout,
+        authflavor: cbindings::rpc_authflavor_t,
     ) -> Result<Self> {
         Self::over(Echo::IDENT, null_mut(), timeout, authflavor)
     }
 
     /// Returns a client of the reverse direction of `connection`, over the transport class `ident`.
-    pub(super) fn reverse(ident: i32, connection: *mut raw::svc_xprt) -> Result<Self> {
-        let authflavor = raw::rpc_auth_flavors_RPC_AUTH_NULL;
+    pub(super) fn reverse(ident: i32, connection: *mut cbindings::svc_xprt) -> Result<Self> {
+        let authflavor = cbindings::rpc_auth_flavors_RPC_AUTH_NULL;
         Self::over(ident, connection, &SHORT_TIMEOUT, authflavor)
     }
 
     fn over(
         protocol: i32,
-        bc_xprt: *mut raw::svc_xprt,
-        timeout: &'static raw::rpc_timeout,
-        authflavor: raw::rpc_authflavor_t,
+        bc_xprt: *mut cbindings::svc_xprt,
+        timeout: &'static cbindings::rpc_timeout,
+        authflavor: cbindings::rpc_authflavor_t,
     ) -> Result<Self> {
-        let mut address = raw::sockaddr_in {
-            sin_family: raw::AF_INET as u16,
+        let mut address = cbindings::sockaddr_in {
+            sin_family: cbindings::AF_INET as u16,
             sin_port: 1_u16.to_be(),
-            sin_addr: raw::in_addr {
+            sin_addr: cbindings::in_addr {
                 s_addr: 0x7f00_0001_u32.to_be(),
             },
             ..Default::default()
         };
-        let mut arguments = raw::rpc_create_args {
-            net: &raw mut raw::init_net,
+        let mut arguments = cbindings::rpc_create_args {
+            net: &raw mut cbindings::init_net,
             protocol,
             bc_xprt,
             address: (&raw mut address).cast(),
-            addrsize: size_of::<raw::sockaddr_in>(),
+            addrsize: size_of::<cbindings::sockaddr_in>(),
             program: PROGRAM.0.get(),
             stats: STATS.0.get(),
             version: 1,
             timeout,
             authflavor,
-            flags: (raw::RPC_CLNT_CREATE_NOPING
-                | raw::RPC_CLNT_CREATE_QUIET
-                | raw::RPC_CLNT_CREATE_HARDRTRY) as usize,
+            flags: (cbindings::RPC_CLNT_CREATE_NOPING
+                | cbindings::RPC_CLNT_CREATE_QUIET
+                | cbindings::RPC_CLNT_CREATE_HARDRTRY) as usize,
             ..Default::default()
         };
         // SAFETY: The arguments point to statics, and to an address that sunrpc copies.
-        let client = from_err_ptr(unsafe { raw::rpc_create(&raw mut arguments) })?;
+        let client = from_err_ptr(unsafe { cbindings::rpc_create(&raw mut arguments) })?;
         Ok(Self(NonNull::new(client).ok_or(ENOMEM)?))
     }
 
     /// Returns the transport.
-    pub(super) fn xprt(&self) -> *mut raw::rpc_xprt {
+    pub(super) fn xprt(&self) -> *mut cbindings::rpc_xprt {
         // SAFETY: The client is live. Nobody gives it another transport, so it has a reference to
         // this one.
         unsafe { (*self.0.as_ptr()).cl_xprt }
@@ -414,16 +422,16 @@ impl Caller {
 
     /// Calls `procedure` in a task with these `flags`.
     pub(super) fn call_with(&self, procedure: usize, flags: c_int) -> Result {
-        let message = raw::rpc_message {
+        let message = cbindings::rpc_message {
             rpc_proc: PROCEDURES
                 .0
                 .get()
-                .cast::<raw::rpc_procinfo>()
+                .cast::<cbindings::rpc_procinfo>()
                 .wrapping_add(procedure),
             ..Default::default()
         };
         // SAFETY: The client is live, and so is the message until this returns.
-        to_result(unsafe { raw::rpc_call_sync(self.0.as_ptr(), &raw const message, flags) })
+        to_result(unsafe { cbindings::rpc_call_sync(self.0.as_ptr(), &raw const message, flags) })
     }
 
     /// Calls `procedure` in another task with these `flags`. The result comes later.
@@ -475,7 +483,7 @@ impl StartedCall {
 impl Drop for Caller {
     fn drop(&mut self) {
         // SAFETY: It is live, and nobody else uses it.
-        unsafe { raw::rpc_shutdown_client(self.0.as_ptr()) };
+        unsafe { cbindings::rpc_shutdown_client(self.0.as_ptr()) };
         // sunrpc destroys the transport in a work item.
         for _ in 0..500 {
             if ALIVE.load(Relaxed) == 0 {

@@ -247,7 +247,7 @@ fn listener_hears_of_rejected_peers() -> Result<bool> {
         SvcXprt::create(
             LISTENER_CLASS.as_raw(),
             &*(*LISTENER_CLASS.as_raw()).xcl_ops,
-            &raw mut raw::init_net,
+            &raw mut cbindings::init_net,
             null_mut(),
             listener_functions::<TestListener>(),
             |_link| Ok(state),
@@ -261,7 +261,7 @@ fn listener_hears_of_rejected_peers() -> Result<bool> {
         made.is_none() && listener.rejected.load(Relaxed) == count
     });
     // SAFETY: `create` made the transport with this reference. It is not used any more.
-    unsafe { raw::svc_xprt_put(xprt.as_ptr().cast()) };
+    unsafe { cbindings::svc_xprt_put(xprt.as_ptr().cast()) };
     drop(queue);
     Ok(rejected == [true; 2] && calls.close.load(Relaxed) == 1)
 }
@@ -275,7 +275,7 @@ fn connection_without_service(state: TestConnection) -> Result<NonNull<SvcXprt<T
         SvcXprt::create(
             CLASS.as_raw(),
             ops::connection::<TestConnection>(),
-            &raw mut raw::init_net,
+            &raw mut cbindings::init_net,
             null_mut(),
             connection_functions::<TestConnection>(),
             |_link| Ok(state),
@@ -299,7 +299,7 @@ fn busy_transport_gives_up_its_device() -> Result<bool> {
     });
     let detached = calls.detach.load(Relaxed) == 1;
     // SAFETY: `create` made the transport with this reference. It is not used any more.
-    unsafe { raw::svc_xprt_put(xprt.as_ptr().cast()) };
+    unsafe { cbindings::svc_xprt_put(xprt.as_ptr().cast()) };
     drop(queue);
     Ok(detached && gave_up && calls.close.load(Relaxed) == 2)
 }
@@ -314,8 +314,8 @@ fn callback_that_is_too_long_fails_alone() -> Result<bool> {
     // SAFETY: The transport is live, and its operations are static.
     let send_request = unsafe { (*(*caller.xprt()).ops).send_request }.ok_or(EINVAL)?;
     let send = |len: usize| -> Result<_> {
-        let mut task = KBox::new(raw::rpc_task::default(), GFP_KERNEL)?;
-        let mut rqst = KBox::new(raw::rpc_rqst::default(), GFP_KERNEL)?;
+        let mut task = KBox::new(cbindings::rpc_task::default(), GFP_KERNEL)?;
+        let mut rqst = KBox::new(cbindings::rpc_rqst::default(), GFP_KERNEL)?;
         rqst.rq_xprt = caller.xprt();
         rqst.rq_task = &raw mut *task;
         // It has a credit.
@@ -330,7 +330,7 @@ fn callback_that_is_too_long_fails_alone() -> Result<bool> {
     let long = send(LONGEST_CALLBACK + 1)?;
     drop(caller);
     // SAFETY: `create` made the transport with this reference. It is not used any more.
-    unsafe { raw::svc_xprt_put(xprt.as_ptr().cast()) };
+    unsafe { cbindings::svc_xprt_put(xprt.as_ptr().cast()) };
     drop(queue);
     // sunrpc destroys the transport of the reverse direction in a work item.
     fsleep(Delta::from_millis(200));

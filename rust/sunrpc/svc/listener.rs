@@ -51,7 +51,7 @@ use kernel::{
 /// `class.xcl_owner` is null or the module that the class belongs to; it changes only before the
 /// class is registered. sunrpc alone touches `class.xcl_list` while it is.
 pub struct SvcClass<L> {
-    class: UnsafeCell<raw::svc_xprt_class>,
+    class: UnsafeCell<cbindings::svc_xprt_class>,
     registered: AtomicBool,
     _listener: PhantomData<fn() -> L>,
 }
@@ -71,11 +71,11 @@ impl<L> SvcClass<L> {
         name: &'static CStr,
         ident: c_int,
         max_payload: u32,
-        ops: &'static raw::svc_xprt_ops,
+        ops: &'static cbindings::svc_xprt_ops,
     ) -> Self {
         // INVARIANT: No owner yet, and not registered.
         Self {
-            class: UnsafeCell::new(raw::svc_xprt_class {
+            class: UnsafeCell::new(cbindings::svc_xprt_class {
                 xcl_name: name.to_bytes_with_nul().as_ptr().cast(),
                 xcl_owner: ptr::null_mut(),
                 xcl_ops: ops,
@@ -106,7 +106,7 @@ impl<L> SvcClass<L> {
         class.xcl_owner = module.as_ptr();
         // SAFETY: The class is static and complete. When the registration is dropped, it is
         // unregistered before the module is unloaded.
-        let result = to_result(unsafe { raw::svc_reg_xprt_class(self.as_raw()) });
+        let result = to_result(unsafe { cbindings::svc_reg_xprt_class(self.as_raw()) });
         if let Err(error) = result {
             self.registered.store(false, Ordering::Release);
             return Err(error);
@@ -117,7 +117,7 @@ impl<L> SvcClass<L> {
         })
     }
 
-    pub(crate) fn as_raw(&self) -> *mut raw::svc_xprt_class {
+    pub(crate) fn as_raw(&self) -> *mut cbindings::svc_xprt_class {
         self.class.get()
     }
 
@@ -131,7 +131,7 @@ impl<L> SvcClass<L> {
         // SAFETY: By the type invariants `xcl_owner` does not change while the class is registered.
         let owner = unsafe { (*self.class.get()).xcl_owner };
         // SAFETY: The caller vouches for a reference.
-        unsafe { raw::__module_get(owner) };
+        unsafe { cbindings::__module_get(owner) };
     }
 }
 
@@ -145,7 +145,7 @@ impl<L> Drop for SvcRegistration<L> {
     fn drop(&mut self) {
         // SAFETY: The class is registered, by `SvcClass::register`. Every transport has a reference
         // to the module, which therefore has none left.
-        unsafe { raw::svc_unreg_xprt_class(self.class.as_raw()) };
+        unsafe { cbindings::svc_unreg_xprt_class(self.class.as_raw()) };
         self.class.registered.store(false, Ordering::Release);
     }
 }
@@ -153,7 +153,7 @@ impl<L> Drop for SvcRegistration<L> {
 impl<L: SvcListener> SvcXprt<L> {
     /// Reports a peer that waits to be accepted. Does not sleep.
     pub fn connection_pending(&self) {
-        self.set_flag(raw::XPT_CONN);
+        self.set_flag(cbindings::XPT_CONN);
         self.enqueue();
     }
 
@@ -164,19 +164,19 @@ impl<L: SvcListener> SvcXprt<L> {
     ///
     /// `xpo_create` is the caller, and `serv` and `net` are its arguments.
     pub(crate) unsafe fn listen(
-        serv: *mut raw::svc_serv,
-        net: *mut raw::net,
+        serv: *mut cbindings::svc_serv,
+        net: *mut cbindings::net,
         address: &SockAddr,
-        ops: &'static raw::svc_xprt_ops,
-    ) -> Result<NonNull<raw::svc_xprt>> {
+        ops: &'static cbindings::svc_xprt_ops,
+    ) -> Result<NonNull<cbindings::svc_xprt>> {
         let functions = listener_functions::<L>();
         // SAFETY: sunrpc vouches for its arguments; the class is static; the functions are those
         // for `L`.
         let this = unsafe { Self::create(L::class().as_raw(), ops, net, serv, functions, L::new) }?;
         // SAFETY: `create` made it, and this function has its only reference.
         let listener = unsafe { this.as_ref() };
-        listener.set_flag(raw::XPT_LISTENER);
-        listener.set_flag(raw::XPT_CONG_CTRL);
+        listener.set_flag(cbindings::XPT_LISTENER);
+        listener.set_flag(cbindings::XPT_CONG_CTRL);
         listener.set_remote_name(c"listener");
         let started = NonNull::new(net).ok_or(EINVAL).and_then(|net| {
             // SAFETY: The transport has a reference to its namespace.
@@ -192,7 +192,7 @@ impl<L: SvcListener> SvcXprt<L> {
                 // SAFETY: sunrpc is the caller.
                 unsafe { L::class().get_module() };
                 // SAFETY: `create` made the transport with this reference.
-                unsafe { raw::svc_xprt_put(this.as_ptr().cast()) };
+                unsafe { cbindings::svc_xprt_put(this.as_ptr().cast()) };
                 Err(error)
             }
         }
@@ -205,13 +205,13 @@ impl<L: SvcListener> SvcXprt<L> {
     /// `xpo_accept` is the caller.
     pub(crate) unsafe fn accept(
         &self,
-        ops: &'static raw::svc_xprt_ops,
-    ) -> Option<NonNull<raw::svc_xprt>> {
+        ops: &'static cbindings::svc_xprt_ops,
+    ) -> Option<NonNull<cbindings::svc_xprt>> {
         // A peer that comes after this has the flag set again.
-        self.clear_flag(raw::XPT_CONN);
+        self.clear_flag(cbindings::XPT_CONN);
         let (incoming, more) = self.parts.state.next();
         if more {
-            self.set_flag(raw::XPT_CONN);
+            self.set_flag(cbindings::XPT_CONN);
         }
         let incoming = incoming?;
         let peer = L::peer(&incoming);
@@ -235,7 +235,7 @@ impl<L: SvcListener> SvcXprt<L> {
             .ok()?;
         // SAFETY: `create` made it, and this function has its only reference.
         let connection = unsafe { this.as_ref() };
-        connection.set_flag(raw::XPT_CONG_CTRL);
+        connection.set_flag(cbindings::XPT_CONG_CTRL);
         let started = connection
             .parts
             .state
@@ -244,7 +244,7 @@ impl<L: SvcListener> SvcXprt<L> {
                 connection.set_local(&local);
                 connection.set_remote(&remote);
                 if local.is_same_host(&remote) {
-                    connection.set_flag(raw::XPT_LOCAL);
+                    connection.set_flag(cbindings::XPT_LOCAL);
                 }
                 connection.parts.state.start(connection)
             });
@@ -253,7 +253,7 @@ impl<L: SvcListener> SvcXprt<L> {
             // SAFETY: sunrpc is the caller.
             unsafe { L::class().get_module() };
             // SAFETY: `create` made the transport with this reference.
-            unsafe { raw::svc_xprt_put(this.as_ptr().cast()) };
+            unsafe { cbindings::svc_xprt_put(this.as_ptr().cast()) };
             return None;
         }
         Some(this.cast())

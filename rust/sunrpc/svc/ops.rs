@@ -50,9 +50,9 @@ impl<L: SvcListener> SvcClass<L> {
 }
 
 /// Returns the operations of listeners.
-const fn listener<L: SvcListener>() -> &'static raw::svc_xprt_ops {
+const fn listener<L: SvcListener>() -> &'static cbindings::svc_xprt_ops {
     &const {
-        raw::svc_xprt_ops {
+        cbindings::svc_xprt_ops {
             xpo_create: Some(create::<L>),
             xpo_accept: Some(accept::<L>),
             xpo_has_wspace: Some(always),
@@ -69,9 +69,9 @@ const fn listener<L: SvcListener>() -> &'static raw::svc_xprt_ops {
 }
 
 /// Returns the operations of connections.
-pub(crate) const fn connection<C: SvcConnection>() -> &'static raw::svc_xprt_ops {
+pub(crate) const fn connection<C: SvcConnection>() -> &'static cbindings::svc_xprt_ops {
     &const {
-        raw::svc_xprt_ops {
+        cbindings::svc_xprt_ops {
             xpo_create: None,
             xpo_accept: None,
             xpo_has_wspace: Some(always),
@@ -88,12 +88,12 @@ pub(crate) const fn connection<C: SvcConnection>() -> &'static raw::svc_xprt_ops
 }
 
 unsafe extern "C" fn create<L: SvcListener>(
-    serv: *mut raw::svc_serv,
-    net: *mut raw::net,
+    serv: *mut cbindings::svc_serv,
+    net: *mut cbindings::net,
     address: *mut sockaddr,
     len: c_int,
     _flags: c_int,
-) -> *mut raw::svc_xprt {
+) -> *mut cbindings::svc_xprt {
     let len = usize::try_from(len).unwrap_or(0);
     // SAFETY: sunrpc gives an address of that length.
     let made = unsafe { SockAddr::from_raw(address, len) }.and_then(|address| {
@@ -106,7 +106,9 @@ unsafe extern "C" fn create<L: SvcListener>(
     }
 }
 
-unsafe extern "C" fn accept<L: SvcListener>(xprt: *mut raw::svc_xprt) -> *mut raw::svc_xprt {
+unsafe extern "C" fn accept<L: SvcListener>(
+    xprt: *mut cbindings::svc_xprt,
+) -> *mut cbindings::svc_xprt {
     // SAFETY: sunrpc calls this with a live transport whose operations these are, which is an
     // `SvcXprt<L>`.
     let listener = unsafe { SvcXprt::<L>::from_raw(xprt) };
@@ -115,33 +117,33 @@ unsafe extern "C" fn accept<L: SvcListener>(xprt: *mut raw::svc_xprt) -> *mut ra
         .map_or(ptr::null_mut(), NonNull::as_ptr)
 }
 
-unsafe extern "C" fn detach_listener<L: SvcListener>(xprt: *mut raw::svc_xprt) {
+unsafe extern "C" fn detach_listener<L: SvcListener>(xprt: *mut cbindings::svc_xprt) {
     // SAFETY: sunrpc calls this with a live transport whose operations these are, which is an
     // `SvcXprt<L>`.
     L::detach(unsafe { SvcXprt::<L>::from_raw(xprt) });
 }
 
-unsafe extern "C" fn free_listener<L: SvcListener>(xprt: *mut raw::svc_xprt) {
+unsafe extern "C" fn free_listener<L: SvcListener>(xprt: *mut cbindings::svc_xprt) {
     // SAFETY: sunrpc calls this once, after the last reference has been dropped.
     unsafe { SvcXprt::<L>::free(xprt.cast(), |_| ()) };
 }
 
-unsafe extern "C" fn always(_xprt: *mut raw::svc_xprt) -> c_int {
+unsafe extern "C" fn always(_xprt: *mut cbindings::svc_xprt) -> c_int {
     1
 }
 
-unsafe extern "C" fn ignore(_xprt: *mut raw::svc_xprt) {}
+unsafe extern "C" fn ignore(_xprt: *mut cbindings::svc_xprt) {}
 
-unsafe extern "C" fn release_nothing(_xprt: *mut raw::svc_xprt, _ctxt: *mut c_void) {}
+unsafe extern "C" fn release_nothing(_xprt: *mut cbindings::svc_xprt, _ctxt: *mut c_void) {}
 
-unsafe extern "C" fn recvfrom<C: SvcConnection>(rqstp: *mut raw::svc_rqst) -> c_int {
+unsafe extern "C" fn recvfrom<C: SvcConnection>(rqstp: *mut cbindings::svc_rqst) -> c_int {
     // SAFETY: The thread has a reference to the transport.
     let xprt = unsafe { SvcXprt::<C>::from_raw((*rqstp).rq_xprt) };
     // SAFETY: This is `xpo_recvfrom`.
     unsafe { xprt.recv(rqstp) }
 }
 
-unsafe extern "C" fn sendto<C: SvcConnection>(rqstp: *mut raw::svc_rqst) -> c_int {
+unsafe extern "C" fn sendto<C: SvcConnection>(rqstp: *mut cbindings::svc_rqst) -> c_int {
     // SAFETY: sunrpc calls this with the `svc_rqst` of the calling thread, which nobody else uses.
     let (xprt, ctxt) = unsafe { ((*rqstp).rq_xprt, (*rqstp).rq_xprt_ctxt) };
     // SAFETY: The thread has a reference to the transport.
@@ -169,7 +171,7 @@ unsafe extern "C" fn sendto<C: SvcConnection>(rqstp: *mut raw::svc_rqst) -> c_in
 }
 
 unsafe extern "C" fn result_payload<C: SvcConnection>(
-    rqstp: *mut raw::svc_rqst,
+    rqstp: *mut cbindings::svc_rqst,
     offset: c_uint,
     len: c_uint,
 ) -> c_int {
@@ -185,7 +187,10 @@ unsafe extern "C" fn result_payload<C: SvcConnection>(
     0
 }
 
-unsafe extern "C" fn release_ctxt<C: SvcConnection>(xprt: *mut raw::svc_xprt, ctxt: *mut c_void) {
+unsafe extern "C" fn release_ctxt<C: SvcConnection>(
+    xprt: *mut cbindings::svc_xprt,
+    ctxt: *mut c_void,
+) {
     if ctxt.is_null() {
         return;
     }
@@ -197,7 +202,7 @@ unsafe extern "C" fn release_ctxt<C: SvcConnection>(xprt: *mut raw::svc_xprt, ct
     xprt.release(call);
 }
 
-unsafe extern "C" fn detach_connection<C: SvcConnection>(xprt: *mut raw::svc_xprt) {
+unsafe extern "C" fn detach_connection<C: SvcConnection>(xprt: *mut cbindings::svc_xprt) {
     // SAFETY: sunrpc calls this with a live transport whose operations these are, which is an
     // `SvcXprt<C>`.
     let xprt = unsafe { SvcXprt::<C>::from_raw(xprt) };
@@ -207,7 +212,7 @@ unsafe extern "C" fn detach_connection<C: SvcConnection>(xprt: *mut raw::svc_xpr
     xprt.close_later();
 }
 
-unsafe extern "C" fn free_connection<C: SvcConnection>(xprt: *mut raw::svc_xprt) {
+unsafe extern "C" fn free_connection<C: SvcConnection>(xprt: *mut cbindings::svc_xprt) {
     // SAFETY: sunrpc calls this once, after the last reference has been dropped.
     unsafe { SvcXprt::<C>::free_later(xprt.cast()) };
 }

@@ -50,7 +50,7 @@ impl<C: SvcConnection> SvcXprt<C> {
     /// # Safety
     ///
     /// `xpo_recvfrom` is the caller, and `rqstp` its argument.
-    pub(crate) unsafe fn recv(&self, rqstp: *mut raw::svc_rqst) -> c_int {
+    pub(crate) unsafe fn recv(&self, rqstp: *mut cbindings::svc_rqst) -> c_int {
         // SAFETY: The caller promises that it is the thread's, which is the only one to change
         // these fields.
         let rqst = unsafe { &mut *rqstp };
@@ -60,7 +60,7 @@ impl<C: SvcConnection> SvcXprt<C> {
         let work = C::next(self, self);
         // SAFETY: sunrpc set `XPT_BUSY` for this thread, which accesses nothing that it guards any
         // more.
-        unsafe { raw::svc_xprt_received(self.as_raw()) };
+        unsafe { cbindings::svc_xprt_received(self.as_raw()) };
         let Some(work) = work else {
             return 0;
         };
@@ -83,27 +83,27 @@ impl<C: SvcConnection> SvcXprt<C> {
         let rqst = unsafe { &mut *rqstp };
         rqst.rq_xprt_ctxt = KBox::into_raw(call).cast();
         // This value tells sunrpc that the transport is one for RPC-over-RDMA.
-        rqst.rq_prot = raw::IPPROTO_MAX;
+        rqst.rq_prot = cbindings::IPPROTO_MAX;
         // SAFETY: Both are live.
-        unsafe { raw::svc_xprt_copy_addrs(rqstp, self.as_raw()) };
+        unsafe { cbindings::svc_xprt_copy_addrs(rqstp, self.as_raw()) };
         // No port of such a transport is reserved for root.
         // SAFETY: The flags change by atomic operations only.
-        unsafe { raw::set_bit(raw::RQ_SECURE, &raw mut (*rqstp).rq_flags) };
+        unsafe { cbindings::set_bit(cbindings::RQ_SECURE, &raw mut (*rqstp).rq_flags) };
         // The flags are the thread's, and those of its last call remain until they are changed.
         let set_local = if self.is_local() {
-            raw::set_bit
+            cbindings::set_bit
         } else {
-            raw::clear_bit
+            cbindings::clear_bit
         };
         // SAFETY: The `svc_rqst` is the thread's. The flags change by atomic operations only.
-        unsafe { set_local(raw::RQ_LOCAL, &raw mut (*rqstp).rq_flags) };
+        unsafe { set_local(cbindings::RQ_LOCAL, &raw mut (*rqstp).rq_flags) };
         len
     }
 }
 
 /// The arguments of the call that a service thread is receiving, in a message `M`.
 pub struct SvcArgs<'a, M> {
-    rqst: *mut raw::svc_rqst,
+    rqst: *mut cbindings::svc_rqst,
     message: Option<M>,
     _during_receive: PhantomData<&'a mut ()>,
 }
@@ -113,7 +113,7 @@ impl<M: Stable> SvcArgs<'_, M> {
     ///
     /// `rqst` is that of the calling thread, which is in `xpo_recvfrom` for `'a`: the thread has
     /// all of its pages, and nobody else uses them.
-    pub(crate) unsafe fn new(rqst: *mut raw::svc_rqst) -> Self {
+    pub(crate) unsafe fn new(rqst: *mut cbindings::svc_rqst) -> Self {
         Self {
             rqst,
             message: None,
@@ -160,7 +160,7 @@ impl<M: Stable> SvcArgs<'_, M> {
         let set = self.exchange(pages, len).and_then(|()| {
             let head = len.min(PAGE_SIZE);
             // SAFETY: The pages of a service thread are in the linear map.
-            let base = unsafe { raw::page_address(self.page(0)?.as_ptr()) };
+            let base = unsafe { cbindings::page_address(self.page(0)?.as_ptr()) };
             let base = NonNull::new(base.cast()).ok_or(EINVAL)?;
             let head = NonNull::slice_from_raw_parts(base, head);
             self.set(head, head.len(), 1, len - head.len())
@@ -190,7 +190,7 @@ impl<M: Stable> SvcArgs<'_, M> {
     }
 
     /// Returns whether the thread receives from `xprt`. If so, it has a reference to that.
-    pub(crate) fn receive_from(&self, xprt: *const raw::svc_xprt) -> bool {
+    pub(crate) fn receive_from(&self, xprt: *const cbindings::svc_xprt) -> bool {
         // SAFETY: By the promise of the caller of `new` the `svc_rqst` is live and the thread's
         // own.
         ptr::eq(unsafe { (*self.rqst).rq_xprt }, xprt)
@@ -271,13 +271,13 @@ impl<M: Stable> SvcArgs<'_, M> {
 /// # Safety
 ///
 /// `rqst` is that of the calling thread, which is in `xpo_sendto`, and has decoded the call.
-pub(crate) unsafe fn clear(rqst: *mut raw::svc_rqst) {
+pub(crate) unsafe fn clear(rqst: *mut cbindings::svc_rqst) {
     // SAFETY: The caller says that nobody else uses these.
     let rqst = unsafe { &mut *rqst };
-    rqst.rq_arg = raw::xdr_buf::default();
+    rqst.rq_arg = cbindings::xdr_buf::default();
     // SAFETY: Both are live, and the buffer is empty.
     unsafe {
-        raw::xdr_init_decode(
+        cbindings::xdr_init_decode(
             &mut rqst.rq_arg_stream,
             &mut rqst.rq_arg,
             ptr::null_mut(),

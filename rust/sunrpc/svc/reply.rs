@@ -27,7 +27,7 @@ use kernel::prelude::*;
 
 /// The results of a call, in the service thread that is about to send them.
 pub struct SvcResult<'a> {
-    rqst: *mut raw::svc_rqst,
+    rqst: *mut cbindings::svc_rqst,
     buf: XdrBuf<'a>,
 }
 
@@ -35,7 +35,7 @@ impl SvcResult<'_> {
     /// # Safety
     ///
     /// `rqst` is that of the calling thread, which is in `xpo_sendto` for `'a`.
-    pub(crate) unsafe fn new(rqst: *mut raw::svc_rqst) -> Self {
+    pub(crate) unsafe fn new(rqst: *mut cbindings::svc_rqst) -> Self {
         Self {
             rqst,
             // SAFETY: The thread keeps the pages that its results are in until they have been sent.
@@ -90,7 +90,7 @@ impl SvcResult<'_> {
 pub struct SavedReplyPages {
     pages: KVec<Page>,
     /// The thread's `svc_rqst`.
-    rqst: *const raw::svc_rqst,
+    rqst: *const cbindings::svc_rqst,
 }
 
 // SAFETY: The pointer is only compared, and pages belong to no task.
@@ -129,7 +129,7 @@ impl SavedReplyPages {
     /// # Safety
     ///
     /// sunrpc set it up for a call.
-    unsafe fn reply_pages(rqst: &raw::svc_rqst) -> usize {
+    unsafe fn reply_pages(rqst: &cbindings::svc_rqst) -> usize {
         // SAFETY: Both point into the same array, by the caller's word.
         let count = unsafe { rqst.rq_page_end.offset_from(rqst.rq_respages) };
         usize::try_from(count).unwrap_or(0)
@@ -142,7 +142,7 @@ impl SavedReplyPages {
     /// # Safety
     ///
     /// `rqst` is that of the calling thread, which is in `xpo_recvfrom`.
-    pub(crate) unsafe fn save(&mut self, rqst: *mut raw::svc_rqst, count: usize) -> Result {
+    pub(crate) unsafe fn save(&mut self, rqst: *mut cbindings::svc_rqst, count: usize) -> Result {
         self.clear();
         self.rqst = rqst;
         // SAFETY: The caller promises that it is the thread's.
@@ -155,7 +155,7 @@ impl SavedReplyPages {
                 break;
             };
             // SAFETY: The array has a reference to the page.
-            if unsafe { raw::page_ref_count(page.as_ptr()) } != 1 {
+            if unsafe { cbindings::page_ref_count(page.as_ptr()) } != 1 {
                 break;
             }
             // SAFETY: The array's reference was the only one, so it is the thread's own page, of
@@ -179,7 +179,7 @@ impl SavedReplyPages {
     ///
     /// `rqst` is that of the calling thread, which is in `xpo_sendto`, and reads nothing from the
     /// reply any more but through pieces of it.
-    pub(crate) unsafe fn restore(&mut self, rqst: *mut raw::svc_rqst) {
+    pub(crate) unsafe fn restore(&mut self, rqst: *mut cbindings::svc_rqst) {
         // SAFETY: The caller promises that it is the thread's.
         let rqst = unsafe { &mut *rqst };
         // If another thread saved the pages, or the call was deferred since, they may be in the
@@ -212,7 +212,7 @@ impl SavedReplyPages {
         for index in used.max(saved.len())..count {
             let page = page_at(index);
             // SAFETY: The array has a reference to the page.
-            if page.is_null() || unsafe { raw::page_ref_count(page) } == 1 {
+            if page.is_null() || unsafe { cbindings::page_ref_count(page) } == 1 {
                 break;
             }
             used = index.saturating_add(1);
@@ -235,7 +235,7 @@ impl SavedReplyPages {
             let replaced = unsafe { entry(index).replace(page.into_raw().as_ptr()) };
             if !replaced.is_null() {
                 // SAFETY: The array owned the reference, and has the page no more.
-                unsafe { raw::folio_put(replaced) };
+                unsafe { cbindings::folio_put(replaced) };
             }
         }
         rqst.rq_next_page = first;

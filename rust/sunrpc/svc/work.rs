@@ -42,7 +42,7 @@ impl<C: SvcConnection> SvcXprt<C> {
         }
         let raw = self.as_raw();
         // SAFETY: The transport is live, and the count changes by atomic operations only.
-        if unsafe { raw::kref_get_unless_zero(&raw mut (*raw).xpt_ref) } == 0 {
+        if unsafe { cbindings::kref_get_unless_zero(&raw mut (*raw).xpt_ref) } == 0 {
             return;
         }
         // SAFETY: `create` initialised the work item, and the reference just taken keeps the
@@ -82,7 +82,7 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
     ///
     /// `work` is that of the timer of a live `SvcXprt<S>`, whose function runs during `'a`.
     unsafe fn of_timer<'a>(work: *mut work_struct) -> &'a Self {
-        let offset = Self::TIMER_OFFSET + offset_of!(raw::delayed_work, work);
+        let offset = Self::TIMER_OFFSET + offset_of!(cbindings::delayed_work, work);
         // SAFETY: The caller says which structure contains `work`; `free` waits until the function
         // has returned.
         unsafe { &*work.byte_sub(offset).cast::<Self>() }
@@ -117,11 +117,11 @@ unsafe extern "C" fn listener_timer<L: SvcListener>(work: *mut work_struct) {
 ///
 /// `work` is that of a live `SvcXprt<C>`, with a reference to it.
 unsafe extern "C" fn close<C: SvcConnection>(work: *mut work_struct) {
-    let offset = SvcXprt::<C>::CLOSING_OFFSET + offset_of!(raw::delayed_work, work);
+    let offset = SvcXprt::<C>::CLOSING_OFFSET + offset_of!(cbindings::delayed_work, work);
     // SAFETY: The caller says which structure contains `work`. `xprt` is its first field.
-    let xprt = unsafe { work.byte_sub(offset).cast::<raw::svc_xprt>() };
+    let xprt = unsafe { work.byte_sub(offset).cast::<cbindings::svc_xprt>() };
     // SAFETY: The work item has a reference.
-    unsafe { raw::svc_xprt_close(xprt) };
+    unsafe { cbindings::svc_xprt_close(xprt) };
     // While the transport is busy, that only sets a flag for the thread that has it, or that is to
     // come for it, and all threads may be waiting for disks. The connection ends now all the same.
     // This is not done before the flag is set: a thread that waits for the connection would keep
@@ -132,7 +132,7 @@ unsafe extern "C" fn close<C: SvcConnection>(work: *mut work_struct) {
     // Whatever sunrpc is doing with calls of it.
     C::close(connection);
     // SAFETY: The work item has this reference. The transport is not used any more.
-    unsafe { raw::svc_xprt_put(xprt) };
+    unsafe { cbindings::svc_xprt_put(xprt) };
 }
 
 /// The work item that frees a connection.
@@ -141,7 +141,7 @@ unsafe extern "C" fn close<C: SvcConnection>(work: *mut work_struct) {
 ///
 /// `work` is that of a live `SvcXprt<C>`, and [`SvcXprt::free_later`] queued it.
 unsafe extern "C" fn free<C: SvcConnection>(work: *mut work_struct) {
-    let offset = SvcXprt::<C>::FREEING_OFFSET + offset_of!(raw::delayed_work, work);
+    let offset = SvcXprt::<C>::FREEING_OFFSET + offset_of!(cbindings::delayed_work, work);
     // SAFETY: The caller says which structure contains `work`. The last reference is gone.
     unsafe { SvcXprt::<C>::free(work.byte_sub(offset).cast(), C::close) };
 }

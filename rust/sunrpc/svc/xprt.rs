@@ -42,12 +42,12 @@ use kernel::{
 /// `xprt` is a live `svc_xprt`, and all is initialised, until `free`.
 #[repr(C)]
 pub struct SvcXprt<S: Send + Sync + 'static> {
-    xprt: Opaque<raw::svc_xprt>,
-    timer: Opaque<raw::delayed_work>,
-    closing: Opaque<raw::delayed_work>,
+    xprt: Opaque<cbindings::svc_xprt>,
+    timer: Opaque<cbindings::delayed_work>,
+    closing: Opaque<cbindings::delayed_work>,
     /// Set when `closing` was queued.
     is_closing: AtomicFlag,
-    freeing: Opaque<raw::delayed_work>,
+    freeing: Opaque<cbindings::delayed_work>,
     /// See [`Self::max_message`]. It never changes.
     max_message: usize,
     pub(crate) parts: Parts<S>,
@@ -87,10 +87,10 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
     /// `class` and `ops` are valid as long as the transport is; `net` and `serv` until `xpo_free`,
     /// or `serv` is null. The functions may be called for the work items of a live `SvcXprt<S>`.
     pub(crate) unsafe fn create<I: PinInit<S, Error>>(
-        class: *mut raw::svc_xprt_class,
-        ops: &'static raw::svc_xprt_ops,
-        net: *mut raw::net,
-        serv: *mut raw::svc_serv,
+        class: *mut cbindings::svc_xprt_class,
+        ops: &'static cbindings::svc_xprt_ops,
+        net: *mut cbindings::net,
+        serv: *mut cbindings::svc_serv,
         functions: WorkFunctions,
         state: impl FnOnce(WeakSvcXprt<S>) -> I,
     ) -> Result<NonNull<Self>> {
@@ -104,11 +104,11 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
             state <- state,
         });
         // SAFETY: The memory is that of `parts`, which stays where it is.
-        unsafe { raw::compat::try_init(&raw mut (*this).parts, init) }?;
+        unsafe { ext::compat::try_init(&raw mut (*this).parts, init) }?;
         // SAFETY: The memory is that of `xprt`.
         let xprt = unsafe { Opaque::cast_into(&raw const (*this).xprt) };
         // SAFETY: The caller vouches for the arguments.
-        unsafe { raw::svc_xprt_init(net, class, xprt, serv) };
+        unsafe { cbindings::svc_xprt_init(net, class, xprt, serv) };
         // SAFETY: `svc_xprt_init` has initialised it, and nobody else has seen it.
         unsafe { (*xprt).xpt_ops = ops };
         // SAFETY: The memory is that of the work items, which stay where they are.
@@ -142,7 +142,11 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
             // SAFETY: The memory is that of the work items, which stay where they are. The caller
             // vouches for the function, and the class is static.
             unsafe {
-                raw::init_delayed_work(Opaque::cast_into(item), Some(function), class.as_ptr())
+                cbindings::init_delayed_work(
+                    Opaque::cast_into(item),
+                    Some(function),
+                    class.as_ptr(),
+                )
             };
         }
         // INVARIANT: All is initialised.
@@ -160,7 +164,7 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
     /// Called once, from `xpo_free` or after that.
     pub(crate) unsafe fn free(this: *mut Self, last: impl FnOnce(&S)) {
         // SAFETY: It is live until the end of this function. The timer is not started again.
-        unsafe { raw::disable_delayed_work_sync((*this).timer()) };
+        unsafe { cbindings::disable_delayed_work_sync((*this).timer()) };
         // SAFETY: It is live until the end of this function.
         unsafe { (*this).parts.weak.revoke() };
         // SAFETY: The transport is live until the end of this function.
@@ -174,7 +178,7 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
     /// # Safety
     ///
     /// `xprt` points to the `xprt` of an `SvcXprt<S>` that is not freed during `'a`.
-    pub(crate) unsafe fn from_raw<'a>(xprt: *mut raw::svc_xprt) -> &'a Self {
+    pub(crate) unsafe fn from_raw<'a>(xprt: *mut cbindings::svc_xprt) -> &'a Self {
         // CAST: `xprt` is the first field of `Self`, which is `repr(C)`.
         // SAFETY: The caller vouches for it.
         unsafe { &*xprt.cast() }
@@ -185,15 +189,15 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
         self.parts.weak.clone()
     }
 
-    pub(crate) fn as_raw(&self) -> *mut raw::svc_xprt {
+    pub(crate) fn as_raw(&self) -> *mut cbindings::svc_xprt {
         self.xprt.get()
     }
 
-    pub(crate) fn timer(&self) -> *mut raw::delayed_work {
+    pub(crate) fn timer(&self) -> *mut cbindings::delayed_work {
         self.timer.get()
     }
 
-    pub(crate) fn closing(&self) -> *mut raw::delayed_work {
+    pub(crate) fn closing(&self) -> *mut cbindings::delayed_work {
         self.closing.get()
     }
 
@@ -202,18 +206,18 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
         !self.is_closing.xchg(true, Full)
     }
 
-    pub(crate) fn freeing(&self) -> *mut raw::delayed_work {
+    pub(crate) fn freeing(&self) -> *mut cbindings::delayed_work {
         self.freeing.get()
     }
 
     pub(crate) fn set_flag(&self, flag: u32) {
         // SAFETY: The transport is live. The flags change by atomic operations only.
-        unsafe { raw::set_bit(flag, &raw mut (*self.as_raw()).xpt_flags) };
+        unsafe { cbindings::set_bit(flag, &raw mut (*self.as_raw()).xpt_flags) };
     }
 
     pub(crate) fn clear_flag(&self, flag: u32) {
         // SAFETY: The transport is live. The flags change by atomic operations only.
-        unsafe { raw::clear_bit(flag, &raw mut (*self.as_raw()).xpt_flags) };
+        unsafe { cbindings::clear_bit(flag, &raw mut (*self.as_raw()).xpt_flags) };
     }
 
     /// Wakes a service thread for the transport, if its flags say that there is work. Does not
@@ -221,19 +225,19 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
     /// for a trace; on a dead one, which stays busy, at nothing else.
     pub fn enqueue(&self) {
         // SAFETY: The transport is live.
-        unsafe { raw::svc_xprt_enqueue(self.as_raw()) };
+        unsafe { cbindings::svc_xprt_enqueue(self.as_raw()) };
     }
 
     /// Makes a service thread close the transport. Does not sleep.
     pub fn deferred_close(&self) {
         // SAFETY: The transport is live.
-        unsafe { raw::svc_xprt_deferred_close(self.as_raw()) };
+        unsafe { cbindings::svc_xprt_deferred_close(self.as_raw()) };
     }
 
     /// Returns whether the transport is closed, or will be.
     pub fn is_dead(&self) -> bool {
         // SAFETY: The transport is live.
-        unsafe { raw::svc_xprt_is_dead(self.as_raw()) }
+        unsafe { cbindings::svc_xprt_is_dead(self.as_raw()) }
     }
 
     /// Returns the length of the longest message that the service accepts.
@@ -245,12 +249,12 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
     /// Reports that something was added to the queue. Called under the lock of the queue, and
     /// followed by [`Self::enqueue`] without it.
     pub fn data_pending(&self) {
-        self.set_flag(raw::XPT_DATA);
+        self.set_flag(cbindings::XPT_DATA);
     }
 
     /// Reports that the queue is empty. Called under the lock of the queue.
     pub fn no_data(&self) {
-        self.clear_flag(raw::XPT_DATA);
+        self.clear_flag(cbindings::XPT_DATA);
     }
 
     /// Returns whether client and server are the same host. There each may wait for memory of the
@@ -258,7 +262,7 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
     pub(crate) fn is_local(&self) -> bool {
         // SAFETY: The transport is live. The flags change by atomic operations only.
         let flags = unsafe { (&raw const (*self.as_raw()).xpt_flags).read_volatile() };
-        flags & (1 << raw::XPT_LOCAL) != 0
+        flags & (1 << cbindings::XPT_LOCAL) != 0
     }
 }
 
@@ -296,11 +300,11 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
         // SAFETY: The caller is making the transport, so nobody else accesses the buffer.
         let text = unsafe { &mut (*xprt).xpt_remotebuf };
         // SAFETY: The buffer is as long as it says.
-        unsafe { raw::rpc_ntop(address.as_raw(), text.as_mut_ptr(), text.len()) };
+        unsafe { cbindings::rpc_ntop(address.as_raw(), text.as_mut_ptr(), text.len()) };
         // The reply cache of NFSv3 identifies a client by its address. The client does not choose
         // the port, and has another one after each reconnect.
         // SAFETY: `store` has written the address.
-        unsafe { raw::rpc_set_port((&raw mut (*xprt).xpt_remote).cast(), 0) };
+        unsafe { cbindings::rpc_set_port((&raw mut (*xprt).xpt_remote).cast(), 0) };
     }
 
     pub(crate) fn set_remote_name(&self, name: &CStr) {
@@ -316,7 +320,7 @@ impl<S: Send + Sync + 'static> SvcXprt<S> {
 /// # Safety
 ///
 /// `to` is valid for writes.
-unsafe fn store(address: &SockAddr, to: *mut raw::__kernel_sockaddr_storage) {
+unsafe fn store(address: &SockAddr, to: *mut cbindings::__kernel_sockaddr_storage) {
     // SAFETY: A `SockAddr` is no longer than the storage.
     unsafe {
         address
@@ -330,8 +334,8 @@ unsafe fn store(address: &SockAddr, to: *mut raw::__kernel_sockaddr_storage) {
 /// came in.
 fn ip_len(address: &SockAddr) -> usize {
     match address.family() {
-        family if family == raw::AF_INET => size_of::<raw::sockaddr_in>(),
-        family if family == raw::AF_INET6 => size_of::<raw::sockaddr_in6>(),
+        family if family == cbindings::AF_INET => size_of::<cbindings::sockaddr_in>(),
+        family if family == cbindings::AF_INET6 => size_of::<cbindings::sockaddr_in6>(),
         _ => address.len(),
     }
 }

@@ -9,8 +9,8 @@
 //! allocation starts I/O: the block device whose page is to be written may be reached through this
 //! very connection.
 
-use crate::delayed_work;
-use crate::noio::NoIo;
+use crate::alloc_scope::NoIo;
+use cbindings::delayed_work;
 use core::mem::offset_of;
 use core::mem::size_of;
 use core::ptr::null_mut;
@@ -46,10 +46,11 @@ unsafe impl Sync for Workqueue {}
 impl Workqueue {
     /// Creates a workqueue with this name. Sleeps.
     pub fn new(name: &'static CStr) -> Result<Self> {
-        let flags =
-            crate::wq_flags_WQ_MEM_RECLAIM | crate::wq_flags_WQ_PERCPU | crate::wq_flags_WQ_HIGHPRI;
+        let flags = cbindings::wq_flags_WQ_MEM_RECLAIM
+            | cbindings::wq_flags_WQ_PERCPU
+            | cbindings::wq_flags_WQ_HIGHPRI;
         // SAFETY: The name is a static string.
-        let queue = unsafe { crate::alloc_workqueue(crate::chars(name), flags) };
+        let queue = unsafe { cbindings::alloc_workqueue(name.as_char_ptr(), flags) };
         // INVARIANT: The workqueue was just created.
         Ok(Self(NonNull::new(queue).ok_or(ENOMEM)?))
     }
@@ -57,7 +58,7 @@ impl Workqueue {
     /// Waits until everything that was queued has run, but not for timers.
     pub fn flush(&self) {
         // SAFETY: By the type invariants the workqueue exists.
-        unsafe { crate::__flush_workqueue(self.0.as_ptr()) };
+        unsafe { cbindings::__flush_workqueue(self.0.as_ptr()) };
     }
 }
 
@@ -66,7 +67,7 @@ impl Drop for Workqueue {
     fn drop(&mut self) {
         // SAFETY: By the type invariants the workqueue exists. Each `Worker` holds a reference to
         // its `Workqueue`, so none is left.
-        unsafe { crate::destroy_workqueue(self.0.as_ptr()) };
+        unsafe { cbindings::destroy_workqueue(self.0.as_ptr()) };
     }
 }
 
@@ -149,13 +150,13 @@ impl WorkItem {
                     &raw mut (*slot).work,
                     Some(function),
                     false,
-                    crate::chars(name),
+                    name.as_char_ptr(),
                     key.as_ptr(),
                 );
-                crate::timer_setup(
+                cbindings::timer_setup(
                     &raw mut (*slot).timer,
-                    Some(crate::delayed_work_timer_fn),
-                    crate::TIMER_IRQSAFE,
+                    Some(cbindings::delayed_work_timer_fn),
+                    cbindings::TIMER_IRQSAFE,
                 );
             }),
             target: AtomicPtr::new(null_mut()),
@@ -221,10 +222,11 @@ impl Worker {
         item.target.store(kept.cast_mut().cast(), Ordering::Relaxed);
         let queue = worker.queue.0.as_ptr();
         // CAST: It stands for the CPU that this runs on.
-        let cpu = crate::wq_misc_consts_WORK_CPU_UNBOUND as ffi::c_int;
+        let cpu = cbindings::wq_misc_consts_WORK_CPU_UNBOUND as ffi::c_int;
         // SAFETY: The initialiser of `WorkItem::new` has run, and the reference just taken keeps
         // the item until it has run.
-        let queued = unsafe { crate::queue_delayed_work_on(cpu, queue, item.work.get(), delay) };
+        let queued =
+            unsafe { cbindings::queue_delayed_work_on(cpu, queue, item.work.get(), delay) };
         if !queued {
             // SAFETY: The item was queued before, or is disabled: the reference of `into_raw` above
             // is still this function's.
@@ -239,7 +241,7 @@ impl Worker {
         let worker = this.worker();
         for item in [&worker.work, &worker.timer] {
             // SAFETY: The initialiser of `WorkItem::new` has run, and `this` keeps the item.
-            if unsafe { crate::disable_delayed_work(item.work.get()) } {
+            if unsafe { cbindings::disable_delayed_work(item.work.get()) } {
                 // SAFETY: The item was queued, with a reference by its invariant, and will not run.
                 drop(unsafe { Arc::from_raw(item.target.load(Ordering::Relaxed).cast::<W>()) });
             }
@@ -252,7 +254,7 @@ impl Worker {
         let worker = this.worker();
         for item in [&worker.work, &worker.timer] {
             // SAFETY: The initialiser of `WorkItem::new` has run, and `this` keeps the item.
-            if unsafe { crate::disable_delayed_work_sync(item.work.get()) } {
+            if unsafe { cbindings::disable_delayed_work_sync(item.work.get()) } {
                 // SAFETY: The item was queued, with a reference by its invariant, and will not run.
                 drop(unsafe { Arc::from_raw(item.target.load(Ordering::Relaxed).cast::<W>()) });
             }

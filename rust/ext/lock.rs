@@ -20,7 +20,7 @@ use kernel::types::Opaque;
 #[pin_data]
 pub struct IrqLock<T> {
     #[pin]
-    lock: Opaque<crate::spinlock_t>,
+    lock: Opaque<cbindings::spinlock_t>,
     data: UnsafeCell<T>,
 }
 
@@ -40,8 +40,8 @@ impl<T> IrqLock<T> {
         pin_init!(Self {
             // SAFETY: `Opaque::ffi_init` passes a valid pointer to pinned memory; name and key are
             // static.
-            lock <- Opaque::ffi_init(|slot: *mut crate::spinlock_t| unsafe {
-                kernel::bindings::__spin_lock_init(slot.cast(), crate::chars(name), key.as_ptr().cast())
+            lock <- Opaque::ffi_init(|slot: *mut cbindings::spinlock_t| unsafe {
+                kernel::bindings::__spin_lock_init(slot.cast(), name.as_char_ptr(), key.as_ptr().cast())
             }),
             data: UnsafeCell::new(data),
         })
@@ -51,11 +51,11 @@ impl<T> IrqLock<T> {
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         // SAFETY: The initialiser of `new` has run, and the lock is pinned.
-        let flags = unsafe { crate::spin_lock_irqsave(self.lock.get()) };
+        let flags = unsafe { cbindings::spin_lock_irqsave(self.lock.get()) };
         // SAFETY: The lock is held, so nobody else has a reference to the data.
         let result = f(unsafe { &mut *self.data.get() });
         // SAFETY: The lock was taken above by this function, with these flags.
-        unsafe { crate::spin_unlock_irqrestore(self.lock.get(), flags) };
+        unsafe { cbindings::spin_unlock_irqrestore(self.lock.get(), flags) };
         result
     }
 }

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Bindings: C declarations as bindgen translates them.
+//! Bindings: C declarations as bindgen translates them, and C helpers for inline functions and
+//! macros.
 //!
-//! Only the crates `shared`, `rdma`, `sunrpc` and `trace` may name this crate. They wrap what they
-//! need in types whose use is safe; no generated name appears in their public
-//! signatures.
+//! Both modules are built with this crate. Only `ext` and the crates that wrap a subsystem may name
+//! it: `rdma`, `sunrpc`, `trace`, `provider` and `socket`. They wrap what they need in types whose
+//! use is safe; no generated name appears in their public signatures.
+//!
+//! The helpers are in three files: what both modules call is in `helpers/common.c`, which `ext` may
+//! use; a module that named a helper of the other one could not be linked.
 
 #![deny(unsafe_op_in_unsafe_fn)]
-
-pub mod compat;
 
 // Generated code follows C's style, and each wrapper documents the item that it wraps.
 #[allow(
@@ -28,7 +30,7 @@ pub mod compat;
     unreachable_pub,
     unsafe_op_in_unsafe_fn
 )]
-mod bindings {
+mod generated {
     use kernel::bindings::{
         bio_vec, completion, device, list_head, lock_class_key, module, page, scatterlist,
         sockaddr, task_struct, tracepoint, work_struct, workqueue_struct,
@@ -49,4 +51,4 @@ mod bindings {
     include!("bindings_generated.rs");
 }
 
-pub use bindings::*;
+pub use generated::*;

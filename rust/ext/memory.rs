@@ -141,9 +141,9 @@ impl Drop for Buffer {
 /// `src` is valid for reads, and `dst` for writes, of `len` bytes, and they do not overlap.
 pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: The caller promises that both are valid for `len` bytes and do not overlap. The
-    // compiler does not see into C's `memcpy`, so it assumes nothing about bytes that others write
-    // meanwhile; the `kernel` crate copies from I/O memory in the same way.
-    unsafe { kernel::bindings::memcpy(dst.cast(), src.cast(), len) };
+    // helper is compiled apart: the compiler of this crate does not see into it, so it assumes
+    // nothing about bytes that others write meanwhile.
+    unsafe { cbindings::memcpy(dst.cast(), src.cast(), len) };
 }
 
 /// The sole owner of bytes that do not move when their owner does.
@@ -192,7 +192,7 @@ impl Piece {
         let at = buffer.range(offset, len)?;
         // SAFETY: `at` points into (or, for an empty run, just behind) a live `kmalloc` allocation,
         // which `buffer` keeps and which is in the kernel's linear map.
-        let page = unsafe { raw::virt_to_page(at.cast_const().cast()) };
+        let page = unsafe { cbindings::virt_to_page(at.cast_const().cast()) };
         // INVARIANT: `kmalloc` memory is physically contiguous, `range` checked the bounds, and
         // the `Arc` moves into `owner`.
         Ok(Self {
@@ -211,7 +211,7 @@ impl Piece {
     pub unsafe fn from_page(page: NonNull<page>, offset: u32, len: u32) -> Self {
         // SAFETY: The caller promises that `page` is allocated and no slab page, so its folio
         // counts references.
-        unsafe { raw::folio_get(page.as_ptr()) };
+        unsafe { cbindings::folio_get(page.as_ptr()) };
         // INVARIANT: A folio is contiguous; the reference was just taken.
         Self {
             page,
@@ -228,7 +228,7 @@ impl Piece {
         let owner = match &self.owner {
             Owner::Folio => {
                 // SAFETY: By the type invariants `self` holds a reference, so the folio is live.
-                unsafe { raw::folio_get(self.page.as_ptr()) };
+                unsafe { cbindings::folio_get(self.page.as_ptr()) };
                 Owner::Folio
             }
             Owner::Buffer(buffer) => Owner::Buffer(buffer.clone()),
@@ -278,7 +278,7 @@ impl Drop for Piece {
         if let Owner::Folio = self.owner {
             // SAFETY: By the type invariants the value owns a reference to the folio, which is put
             // only here.
-            unsafe { raw::folio_put(self.page.as_ptr()) };
+            unsafe { cbindings::folio_put(self.page.as_ptr()) };
         }
     }
 }
@@ -332,7 +332,7 @@ impl Page {
     pub unsafe fn share(ptr: NonNull<page>) -> Self {
         // SAFETY: The caller promises that `ptr` is allocated and no slab page, so its folio counts
         // references.
-        unsafe { raw::folio_get(ptr.as_ptr()) };
+        unsafe { cbindings::folio_get(ptr.as_ptr()) };
         // INVARIANT: The caller promises a page of order 0, and the reference was just taken.
         Self { ptr }
     }
@@ -353,7 +353,7 @@ impl Page {
     #[inline]
     pub fn references(&self) -> i32 {
         // SAFETY: By the type invariants the page is allocated.
-        unsafe { raw::page_ref_count(self.ptr.as_ptr()) }
+        unsafe { cbindings::page_ref_count(self.ptr.as_ptr()) }
     }
 
     /// Returns whether there is no other reference.
@@ -413,6 +413,6 @@ impl Drop for Page {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: By the type invariants the value owns a reference, which is put only here.
-        unsafe { raw::folio_put(self.ptr.as_ptr()) };
+        unsafe { cbindings::folio_put(self.ptr.as_ptr()) };
     }
 }

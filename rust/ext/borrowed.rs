@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that passes between `provider` and `socket`: addresses and lengths, never slices.
+//! Memory that others own: addresses and lengths, never slices.
 //!
 //! A consumer of verbs owns the memory that it posts; it may read and write it while this module
 //! copies octets. So nobody creates a reference to it: only C functions get its address.
 
-use core::marker::PhantomData;
-use core::ptr::NonNull;
+use crate::memory::copy;
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
 use kernel::prelude::*;
 
 /// A contiguous piece of memory in the kernel's linear map or in vmalloc space.
@@ -56,7 +59,7 @@ impl<'a> Piece<'a> {
         self.len
     }
 
-    /// Says whether it has no octets.
+    /// Returns whether it has no octets.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
@@ -69,16 +72,8 @@ impl<'a> Piece<'a> {
             return Err(EINVAL);
         }
         // SAFETY: Both have `len` octets, by the type invariants and the test above, and a Rust
-        // slice does not overlap memory of a piece. The helper is compiled apart, so the compiler
-        // of this crate does not know what it does, and assumes nothing of octets that change
-        // meanwhile.
-        unsafe {
-            crate::memcpy(
-                to.as_mut_ptr().cast(),
-                self.address.as_ptr().cast(),
-                to.len(),
-            )
-        };
+        // slice does not overlap memory of a piece.
+        unsafe { copy(to.as_mut_ptr(), self.address.as_ptr(), to.len()) };
         Ok(())
     }
 
@@ -89,15 +84,8 @@ impl<'a> Piece<'a> {
             return Err(EINVAL);
         }
         // SAFETY: Both have `len` octets, by the type invariants and the test above, and a Rust
-        // slice does not overlap memory of a piece. Others may access the octets meanwhile, of
-        // which the compiler assumes nothing: the helper is compiled apart.
-        unsafe {
-            crate::memcpy(
-                self.address.as_ptr().cast(),
-                from.as_ptr().cast(),
-                from.len(),
-            )
-        };
+        // slice does not overlap memory of a piece.
+        unsafe { copy(self.address.as_ptr(), from.as_ptr(), from.len()) };
         Ok(())
     }
 

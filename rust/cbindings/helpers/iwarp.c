@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What only iwarp.ko calls, sorted; and a parameter of the module, which is
+ * text: the kernel crate has numbers only.
+ */
+#include "bindings.h"
+#include <linux/moduleparam.h>
+#include <net/sctp/sctp.h>
+
+/* It does not change once the module is loaded. */
+static char sctp_addresses[256];
+module_param_string(sctp_addresses, sctp_addresses, sizeof(sctp_addresses),
+		    0444);
+MODULE_PARM_DESC(sctp_addresses,
+		 "Addresses that SCTP associations have besides the one they were made for, with commas between them");
+
+struct in_device *rust_rdma_helper___in_dev_get_rcu(const struct net_device *dev)
+{
+	return __in_dev_get_rcu(dev);
+}
+
+struct inet6_dev *rust_rdma_helper___in6_dev_get(const struct net_device *dev)
+{
+	return __in6_dev_get(dev);
+}
+
+void rust_rdma_helper_copy_ifname(struct ib_device *device,
+				  const struct net_device *dev)
+{
+	strscpy(device->iw_ifname, dev->name);
+}
+
+void rust_rdma_helper_dev_hold(struct net_device *dev)
+{
+	dev_hold(dev);
+}
+
+struct net *rust_rdma_helper_dev_net(const struct net_device *dev)
+{
+	return dev_net(dev);
+}
+
+void rust_rdma_helper_dev_put(struct net_device *dev)
+{
+	dev_put(dev);
+}
+
+enum ib_port_state rust_rdma_helper_ib_get_curr_port_state(struct net_device *dev)
+{
+	return ib_get_curr_port_state(dev);
+}
+
+enum ib_mtu rust_rdma_helper_ib_mtu_int_to_enum(int mtu)
+{
+	return ib_mtu_int_to_enum(mtu);
+}
+
+void rust_rdma_helper_init_waitqueue_func_entry(struct wait_queue_entry *entry,
+						wait_queue_func_t function)
+{
+	init_waitqueue_func_entry(entry, function);
+}
+
+int rust_rdma_helper_ip6_sock_set_v6only(struct sock *sk)
+{
+	return ip6_sock_set_v6only(sk);
+}
+
+bool rust_rdma_helper_is_vlan_dev(const struct net_device *dev)
+{
+	return is_vlan_dev(dev);
+}
+
+sockptr_t rust_rdma_helper_KERNEL_SOCKPTR(void *p)
+{
+	return KERNEL_SOCKPTR(p);
+}
+
+int rust_rdma_helper_l3mdev_master_ifindex(struct net_device *dev)
+{
+	return l3mdev_master_ifindex(dev);
+}
+
+void rust_rdma_helper_lock_sock(struct sock *sk)
+{
+	lock_sock(sk);
+}
+
+struct net *rust_rdma_helper_maybe_get_net(struct net *net)
+{
+	return maybe_get_net(net);
+}
+
+unsigned int rust_rdma_helper_netdev_mtu(const struct net_device *dev)
+{
+	return READ_ONCE(dev->mtu);
+}
+
+unsigned int rust_rdma_helper_num_possible_cpus(void)
+{
+	return num_possible_cpus();
+}
+
+pgprot_t rust_rdma_helper_PAGE_KERNEL(void)
+{
+	return PAGE_KERNEL;
+}
+
+void rust_rdma_helper_read_lock_bh(rwlock_t *lock)
+{
+	read_lock_bh(lock);
+}
+
+void rust_rdma_helper_read_unlock_bh(rwlock_t *lock)
+{
+	read_unlock_bh(lock);
+}
+
+const char *rust_rdma_helper_sctp_addresses(void)
+{
+	return sctp_addresses;
+}
+
+/* bindgen lays out SCTP's structures wrongly: what is in them is read here. */
+u32 rust_rdma_helper_sctp_frag_point(struct sock *sk)
+{
+	struct sctp_association *asoc;
+
+	asoc = list_first_entry_or_null(&sctp_sk(sk)->ep->asocs,
+					struct sctp_association, asocs);
+	return asoc ? asoc->frag_point : 0;
+}
+
+bool rust_rdma_helper_sk_stream_is_writeable(const struct sock *sk)
+{
+	return sk_stream_is_writeable(sk);
+}
+
+struct sk_buff *rust_rdma_helper_skb_peek_next(struct sk_buff *skb,
+					       const struct sk_buff_head *list)
+{
+	return skb_peek_next(skb, list);
+}
+
+void rust_rdma_helper_sock_set_flag(struct sock *sk, enum sock_flags flag)
+{
+	sock_set_flag(sk, flag);
+}
+
+bool rust_rdma_helper_tcp_epollin_ready(const struct sock *sk, int target)
+{
+	return tcp_epollin_ready(sk, target);
+}
+
+int rust_rdma_helper_tcp_inq(struct sock *sk)
+{
+	return tcp_inq(sk);
+}
+
+struct tcp_sock *rust_rdma_helper_tcp_sk(struct sock *sk)
+{
+	return tcp_sk(sk);
+}
+
+struct tcp_skb_cb *rust_rdma_helper_TCP_SKB_CB(struct sk_buff *skb)
+{
+	return TCP_SKB_CB(skb);
+}
+
+struct net_device *rust_rdma_helper_vlan_dev_real_dev(const struct net_device *dev)
+{
+	return vlan_dev_real_dev(dev);
+}
+
+void rust_rdma_helper_write_lock_bh(rwlock_t *lock)
+{
+	write_lock_bh(lock);
+}
+
+void rust_rdma_helper_write_unlock_bh(rwlock_t *lock)
+{
+	write_unlock_bh(lock);
+}

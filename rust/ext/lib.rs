@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the `kernel` crate lacks and more than one crate of a module needs: memory and addresses
+//! that pass between wrappers, locks, work items, allocation scopes, error codes.
+//!
+//! Both modules are built with this crate. The wrappers do not see each other, and the code above
+//! them forbids `unsafe`; they re-export these types, so that a value has one type on either side
+//! and owns the references that keep it valid.
+//!
+//! # Files
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `addr.rs`, `net.rs` | socket addresses, network namespaces |
+//! | `memory.rs` | memory with owners, which devices and C access |
+//! | `borrowed.rs` | memory that others own |
+//! | `work.rs`, `lock.rs`, `alloc_scope.rs` | workqueues, a spin lock for any context, scopes of allocations |
+//! | `errno.rs`, `compat.rs` | what an older kernel of the list lacks |
+//! | `trace.rs` | how trace events identify things |
+
+#![deny(unsafe_op_in_unsafe_fn)]
+
+pub mod addr;
+pub mod alloc_scope;
+pub mod borrowed;
+pub mod compat;
+pub mod errno;
+pub mod lock;
+pub mod memory;
+pub mod net;
+pub mod trace;
+pub mod work;
