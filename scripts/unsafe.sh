@@ -25,7 +25,7 @@ while read -r file; do
 	if code "$file" | grep -qE 'extern +crate +cbindings|\bcbindings::'; then
 		fail "$file names the bindings, which only wrappers may"
 	fi
-done < <(find . -name '*.rs' "${others[@]}")
+done < <(find . -name '*.rs' -not -name '*_generated.rs' "${others[@]}")
 
 for root in proto/lib.rs rdmap/lib.rs endpoint.rs client.rs server.rs iwarp/main.rs; do
 	[ ! -e "$root" ] || grep -q '^#!\[forbid(unsafe_code)\]' "$root" || fail "$root does not forbid unsafe code"
