@@ -31,6 +31,7 @@
 //! connect           connecting, growing and closing
 //! connection        a connection, and what the RDMA CM and completions report
 //! connection_state  the state of a connection, for the connect worker
+//! cause             what ends a connection
 //! chunk             which chunks a Call needs
 //! marshal, send     from an RPC to a Send
 //! reply             from a Receive to the end of an RPC
@@ -40,6 +41,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cause;
 mod chunk;
 mod config;
 mod connect;

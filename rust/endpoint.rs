@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The layer above verbs that client and server share: Receives that are reposted in batches, Send
-//! buffers, the choice of signalled Sends, SQ credits, and the limits of log lines.
+//! buffers, the choice of signalled Sends, SQ credits, the limits of log lines, and the form of the
+//! tables of what ends a connection.
 //!
 //! # Lock order
 //!
@@ -35,6 +36,7 @@
 
 #![forbid(unsafe_code)]
 
+mod causes;
 mod log;
 mod queue;
 mod receive_ring;
@@ -42,6 +44,7 @@ mod receive_ring;
 pub(crate) mod selftest;
 mod send_policy;
 
+pub(crate) use causes::causes;
 pub(crate) use log::{
     log,
     log_message, //

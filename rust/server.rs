@@ -27,6 +27,7 @@
 //! listener      the listening svc_xprt and its queue of connection requests
 //! transport     the connected svc_xprt: the operations that sunrpc calls
 //! connection    the context of a connection, shared by its id and its completion queue
+//! cause         what ends a connection
 //! handler       completions and CM events: to the queues, and from there to the Send queue
 //! waiting       the queues of work for threads, and of what waits for credits or pages
 //! responder     the part of a connection that belongs to the device
@@ -43,6 +44,7 @@
 #![forbid(unsafe_code)]
 
 mod call;
+mod cause;
 mod config;
 mod connection;
 mod credits;

@@ -203,7 +203,6 @@ fast() {
 	gate 'what make check-kernels runs and keeps' 120 in_root selftests/scripts/check-kernels.sh
 	gate 'what rpcrdma-status says' 120 in_root selftests/scripts/status.sh
 	gate 'units of systemd' 120 in_root selftests/scripts/units.sh
-	gate 'reasons in troubleshooting.md' 60 in_root scripts/reasons.py
 	gate 'what finds sleeping threads of the server' 60 in_root sh -ec 'cd selftests/hostile; python3 -B -m unittest -q'
 	gate 'second codec of iWARP' 120 in_root sh -ec 'cd selftests/iwpeer; python3 -B -m unittest -q'
 	all_done

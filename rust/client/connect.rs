@@ -14,6 +14,7 @@
 //! everything from the start.
 
 use super::{
+    cause::ConnectError,
     config::{
         self,
         Config,
@@ -21,7 +22,6 @@ use super::{
         FIRST_CREDITS, //
     },
     connection::ClientConn,
-    connection_state::ConnectError,
     stats::Counters,
     transport::{
         ActiveConnection,

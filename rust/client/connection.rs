@@ -9,15 +9,16 @@
 //! ends that reference cycle.
 
 use super::{
+    cause::{
+        Cause,
+        ConnectError, //
+    },
     chunk::MarshalLimits,
     config::{
         self,
         Config, //
     },
-    connection_state::{
-        ConnectError,
-        ConnectionState, //
-    },
+    connection_state::ConnectionState,
     regions::RegionPool,
     reply,
     slot::InvalidateContext,
@@ -93,10 +94,10 @@ pub(crate) struct ClientConn {
     pub(super) device_removed: AtomicBool,
     /// Set when a zero grant of the server has been logged.
     zero_grant_logged: AtomicBool,
-    /// The first work request that failed and was not flushed.
-    failure: SetOnce<WcStatus>,
-    /// The flushed work request that ended the connection, if that was one.
-    flushed: SetOnce<WcStatus>,
+    /// [`Cause::WorkRequestFailed`] of the first work request that failed.
+    failure: SetOnce<Cause>,
+    /// [`Cause::WorkRequestFlushed`], if that ended the connection.
+    flushed: SetOnce<Cause>,
     #[pin]
     state: ConnectionState,
     /// [`Self::limits`] as far as the device decides them; the inline thresholds depend on the
@@ -148,7 +149,7 @@ impl ClientConn {
         )
     }
 
-    /// Returns the state. Events that may end the connection are reported by the methods below.
+    /// Returns the state. [`Self::end`] reports what may end the connection once it is open.
     pub(super) fn state(&self) -> &ConnectionState {
         &self.state
     }
@@ -266,27 +267,37 @@ impl ClientConn {
         }
     }
 
-    /// Reports an event. If it ends an open connection, logs the reason and makes sunrpc call
-    /// `close`. An attempt to connect fails with `connect_error`, which the connect worker logs.
-    fn end_on(&self, event: conn::Event, connect_error: ConnectError, reason: &CStr) {
-        if self.state.end(event, connect_error) {
-            self.log_lost(reason);
+    /// Ends the connection, or the attempt to connect, because of `cause`; but an open connection
+    /// survives some [`Cause::Malformed`]. If it was open, logs the cause and makes sunrpc call
+    /// `close`, unless sunrpc does that because the caller returns an error
+    /// ([`Cause::fails_transmission`]). An attempt to connect fails with the error of `cause`,
+    /// which the connect worker logs. Does not sleep.
+    pub(super) fn end(&self, cause: Cause) {
+        match cause {
+            // If the server rejects the connection request, the Receives are flushed before the
+            // RDMA CM reports that. It always reports something.
+            Cause::WorkRequestFlushed(_) if !self.is_open() => return,
+            Cause::WorkRequestFailed(_) => {
+                self.failure.populate(cause);
+            }
+            _ => (),
+        }
+        if !self.state.end(cause.event(), cause.connect_error()) {
+            return;
+        }
+        if let Cause::WorkRequestFlushed(_) = cause {
+            // The request that failed may complete later, on the other completion queue.
+            self.flushed.populate(cause);
+        } else {
+            self.log_lost(cause);
+        }
+        if !cause.fails_transmission() {
             self.xprt.with(|xprt| xprt.force_disconnect());
         }
     }
 
-    /// Ends the connection because work requests cannot be posted. The caller, which may hold
-    /// `transport_lock`, returns an error to sunrpc, and sunrpc calls `close`.
-    pub(super) fn post_failed(&self, reason: &CStr) {
-        if self
-            .state
-            .end(conn::Event::Disconnected, ConnectError::Lost)
-        {
-            self.log_lost(reason);
-        }
-    }
-
-    fn log_lost(&self, reason: &CStr) {
+    fn log_lost(&self, cause: Cause) {
+        let reason = cause.text();
         endpoint::log(|| {
             self.with_peer(|server| {
                 pr_info!("connection to {} lost: {reason}\n", server.addr);
@@ -299,58 +310,12 @@ impl ClientConn {
         endpoint::log_message(|| self.with_peer(|server| line(server.addr)));
     }
 
-    /// Ends the connection for `reason`.
-    pub(super) fn lost(&self, reason: &CStr) {
-        self.connect_failed(ConnectError::Lost, reason);
-    }
-
-    /// Fails the attempt to connect with `connect_error`, or ends the open connection for `reason`.
-    pub(super) fn connect_failed(&self, connect_error: ConnectError, reason: &CStr) {
-        self.end_on(conn::Event::Disconnected, connect_error, reason);
-    }
-
-    /// Ends the connection because a work request failed.
-    pub(super) fn work_request_failed(&self, status: WcStatus) {
-        if !status.is_flush() {
-            self.failure.populate(status);
-            self.lost(status.reason());
-            return;
-        }
-        // If the server rejects the connection request, the Receives are flushed before the RDMA CM
-        // reports that. It always reports something.
-        if self.is_open()
-            && self
-                .state
-                .end(conn::Event::Disconnected, ConnectError::Lost)
-        {
-            // The request that failed may complete later, on the other completion queue.
-            self.flushed.populate(status);
-            self.xprt.with(|xprt| xprt.force_disconnect());
-        }
-    }
-
     /// Logs the reason for the end of the connection, if flushed requests ended it. Called when the
     /// queue pair is drained.
     fn log_flushed(&self) {
         if let Some(flushed) = self.flushed.as_ref() {
-            self.log_lost(self.failure.as_ref().unwrap_or(flushed).reason());
+            self.log_lost(*self.failure.as_ref().unwrap_or(flushed));
         }
-    }
-
-    /// Counts a malformed message. The connection ends after several.
-    pub(super) fn malformed(&self) {
-        self.counters.bad_replies.add(1);
-        self.end_on(
-            conn::Event::Malformed,
-            ConnectError::Lost,
-            c"malformed messages",
-        );
-    }
-
-    /// Ends the connection because the server broke a rule that the connection depends on.
-    pub(super) fn violated(&self, reason: &CStr) {
-        self.counters.bad_replies.add(1);
-        self.lost(reason);
     }
 
     /// Logs that a Call fails because the server sent `sent`.
@@ -367,11 +332,7 @@ impl ClientConn {
             trace::event!(xprtrdma_device_removal(device, &server));
         }
         self.device_removed.store(true, Ordering::Release);
-        self.end_on(
-            conn::Event::DeviceRemoved,
-            ConnectError::Lost,
-            c"device removed",
-        );
+        self.end(Cause::DeviceRemoved);
         self.xprt.with(|xprt| {
             xprt.force_disconnect();
             // The next connect does not find the device, and then releases the resources that were
@@ -404,6 +365,16 @@ impl ClientConn {
     }
 }
 
+impl From<WcStatus> for Cause {
+    fn from(status: WcStatus) -> Self {
+        if status.is_flush() {
+            Self::WorkRequestFlushed(status.reason())
+        } else {
+            Self::WorkRequestFailed(status.reason())
+        }
+    }
+}
+
 impl rdma::Context for ClientConn {
     type InvalidateContext = InvalidateContext;
     type SendTag = ();
@@ -416,23 +387,13 @@ impl rdma::Context for ClientConn {
             cm::Event::Established { private_data } => self.established(private_data, id),
             cm::Event::AddrError => state.fail(ConnectError::Address),
             cm::Event::RouteError => state.fail(ConnectError::Route),
-            cm::Event::Unreachable => {
-                self.connect_failed(ConnectError::Unreachable, c"server unreachable")
-            }
-            cm::Event::ConnectError => {
-                self.connect_failed(ConnectError::Lost, c"connection setup failed")
-            }
-            cm::Event::Rejected { stale } => {
-                let connect_error = if stale {
-                    ConnectError::Stale
-                } else {
-                    ConnectError::Rejected
-                };
-                self.connect_failed(connect_error, c"rejected by the server");
-            }
-            cm::Event::Disconnected => self.lost(c"closed by the server"),
-            // The local address moved to another device, so the resolved path is no longer valid.
-            cm::Event::AddrChange => self.lost(c"local address moved"),
+            cm::Event::Unreachable => self.end(Cause::Unreachable),
+            cm::Event::ConnectError => self.end(Cause::SetupFailed),
+            cm::Event::Rejected { stale: false } => self.end(Cause::Rejected),
+            cm::Event::Rejected { stale: true } => self.end(Cause::RejectedAsStale),
+            cm::Event::Disconnected => self.end(Cause::Disconnected),
+            // The resolved path is no longer valid.
+            cm::Event::AddrChange => self.end(Cause::AddressChanged),
             cm::Event::DeviceRemoval => self.on_device_removal(id),
             cm::Event::Other => (),
         }
@@ -470,11 +431,11 @@ impl rdma::Handler for ClientConn {
             status.vendor_err()
         ));
         self.receives.keep(buffer.into());
-        self.work_request_failed(status);
+        self.end(status.into());
     }
 
     fn request_failed(&self, status: WcStatus) {
-        self.work_request_failed(status);
+        self.end(status.into());
     }
 
     fn send_space_freed(&self, _queue: &QueuePair<Self>) {

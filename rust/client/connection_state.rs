@@ -6,6 +6,7 @@
 //! handlers report events; the connect worker waits here for the actions that follow, and carries
 //! them out.
 
+use super::cause::ConnectError;
 use core::sync::atomic::{
     AtomicBool,
     Ordering, //
@@ -25,23 +26,6 @@ use kernel::{
     }, //
 };
 use proto::conn::client as conn;
-
-/// The reason for a failed connect.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ConnectError {
-    /// No RDMA device has a route to the server's address.
-    Address,
-    /// The device has no path to the server.
-    Route,
-    /// The server does not answer.
-    Unreachable,
-    /// The server rejected the connection request.
-    Rejected,
-    /// The server rejected it because it still has an older connection of this client.
-    Stale,
-    /// The connection was lost while it was being made.
-    Lost,
-}
 
 /// The state of a connection, shared by the connect worker and the handlers.
 #[pin_data]

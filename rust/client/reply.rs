@@ -8,6 +8,7 @@
 //! invalidate them (Send With Invalidate names one at most), a chain of local invalidations does.
 
 use super::{
+    cause::Cause,
     chunk::Offered,
     connection::ClientConn,
     slot::{
@@ -47,12 +48,8 @@ use sunrpc::{
 enum ReplyAction {
     /// Nothing: the message was a callback, or its RPC is gone.
     Done,
-    /// The message is malformed.
-    Malformed,
-    /// The server broke a rule that the connection depends on.
-    Violation(&'static CStr),
-    /// The connection has to end for this reason, which is no fault of the server.
-    Unusable(&'static CStr),
+    /// The connection has to end, unless it survives [`Cause::Malformed`].
+    End(Cause),
     /// The message is the reply to an RPC that has these regions.
     Matched {
         rqst: PendingReply<ClientTransport>,
@@ -61,10 +58,6 @@ enum ReplyAction {
         registered: Registered<ClientConn>,
     },
 }
-
-/// The reason for the end of a connection whose server invalidates a region of a Call that it does
-/// not answer.
-const LOST_BY_INVALIDATION: &CStr = c"the server invalidated memory of another call";
 
 /// Handles `message`, which invalidated the region `rkey` if that is given. Runs in a completion
 /// handler.
@@ -88,21 +81,24 @@ pub(super) fn received(
                     let reply = MatchedReply {
                         rqst,
                         message,
-                        body: ReplyBody::Violation(LOST_BY_INVALIDATION),
+                        body: ReplyBody::Violation(Cause::InvalidatedOtherCall),
                         credits: None,
                     };
                     return complete_invalidated(connection, queue, registered, reply);
                 }
                 rqst.slot().take_back(registered);
             }
-            ReplyAction::Violation(LOST_BY_INVALIDATION)
+            ReplyAction::End(Cause::InvalidatedOtherCall)
         }
     };
     match action {
         ReplyAction::Done => (),
-        ReplyAction::Malformed => connection.malformed(),
-        ReplyAction::Violation(reason) => connection.violated(reason),
-        ReplyAction::Unusable(reason) => connection.lost(reason),
+        ReplyAction::End(cause) => {
+            if cause.is_bad_reply() {
+                connection.counters.bad_replies.add(1);
+            }
+            connection.end(cause);
+        }
         ReplyAction::Matched {
             rqst,
             body,
@@ -143,7 +139,7 @@ fn complete_invalidated(
     let context = InvalidateContext::Reply(reply);
     if let Err((registered, context)) = queue.post_invalidate(registered, context) {
         // The Call is sent again on the next connection.
-        connection.lost(c"an invalidation could not be posted");
+        connection.end(Cause::InvalidationNotPosted);
         if let InvalidateContext::Reply(reply) = context {
             let error = error::not_connected();
             trace::event!(xprtrdma_post_linv_err(reply.rqst.task_id(), error));
@@ -180,7 +176,7 @@ fn dispatch(
                         connection.xprt.with(|xprt| xprt.no_matching_rqst());
                     }
                     resolve_invalidated_key(connection, xid, rkey);
-                    ReplyAction::Malformed
+                    ReplyAction::End(Cause::Malformed)
                 }
             };
         }
@@ -206,15 +202,11 @@ fn dispatch(
                 }
                 // The server would wait for a reply that cannot come; the end of the connection
                 // ends its wait.
-                Some(Err(CallbackError::NoMemory)) => {
-                    ReplyAction::Unusable(c"no memory for a callback")
+                Some(Err(CallbackError::NoMemory)) => ReplyAction::End(Cause::NoMemoryForCallback),
+                Some(Err(CallbackError::Overflow)) => {
+                    ReplyAction::End(Cause::CallbackWithoutCredit)
                 }
-                Some(Err(CallbackError::Overflow)) => ReplyAction::Violation(
-                    c"the server sent more callbacks than it has credits for",
-                ),
-                Some(Err(CallbackError::Size)) => {
-                    ReplyAction::Violation(c"the server sent a callback that is too long")
-                }
+                Some(Err(CallbackError::Size)) => ReplyAction::End(Cause::CallbackTooLong),
             }
         }
         Incoming::Reply(reply) => dispatch_reply(connection, bytes, &reply, rkey),
@@ -257,7 +249,7 @@ fn dropped(connection: &ClientConn, bytes: &[u8], xid: u32, reason: &str) -> Rep
     connection.log_message(|server| {
         pr_info!("dropped a reply of {server} that does not fit the call {xid:#010x}: {reason}\n");
     });
-    ReplyAction::Malformed
+    ReplyAction::End(Cause::Malformed)
 }
 
 fn dispatch_reply(
@@ -281,7 +273,7 @@ fn dispatch_reply(
         Err(violation) => {
             drop(state);
             return match break_reply(connection, rqst, credits, rkey, violation.reason()) {
-                ReplyAction::Malformed => dropped(connection, bytes, reply.xid, violation.reason()),
+                ReplyAction::End(_) => dropped(connection, bytes, reply.xid, violation.reason()),
                 failed => failed,
             };
         }
@@ -331,7 +323,7 @@ fn break_reply(
         let idle = take_invalidated(&mut state.registered, rkey);
         drop(state);
         connection.put_regions(idle);
-        return ReplyAction::Malformed;
+        return ReplyAction::End(Cause::Malformed);
     }
     let registered = take_registered(&rqst, state, connection, rkey);
     connection.log_failed_call(reason);
@@ -437,9 +429,9 @@ pub(super) enum ReplyBody {
     /// Nowhere: the server sent an RDMA_ERROR, a result that does not fit its chunk, or another
     /// reply that breaks the protocol.
     Error,
-    /// Nowhere, and the connection ends for this reason: once more the server broke a rule that the
-    /// connection depends on.
-    Violation(&'static CStr),
+    /// Nowhere, and the connection ends: once more the server broke a rule that the connection
+    /// depends on.
+    Violation(Cause),
 }
 
 /// A reply, and the RPC that it completes when the regions of that are invalid.
@@ -468,7 +460,7 @@ impl MatchedReply {
             xprt.reply_received();
         });
         let violation = match body {
-            ReplyBody::Violation(reason) => Some(reason),
+            ReplyBody::Violation(cause) => Some(cause),
             _ => None,
         };
         let received = match body {
@@ -489,8 +481,8 @@ impl MatchedReply {
                 rqst.fail(EIO);
             }
         }
-        if let Some(reason) = violation {
-            connection.lost(reason);
+        if let Some(cause) = violation {
+            connection.end(cause);
         }
     }
 }

@@ -8,6 +8,7 @@
 //! a reserve, so that there is enough for the Call whose turn it is.
 
 use super::{
+    cause::Cause,
     chunk::Offered,
     config::CALLBACK_CREDITS,
     connection::ClientConn,
@@ -246,13 +247,10 @@ pub(super) fn send(
     drop(state);
     drop(none);
     if result.is_err() {
-        active.connection.post_failed(LOST_BY_POST);
+        active.connection.end(Cause::SendNotPosted);
     }
     result
 }
-
-/// The reason for the end of a connection whose queue pair takes no more work requests.
-const LOST_BY_POST: &CStr = c"a message could not be posted";
 
 /// The sender of a message.
 #[derive(Clone, Copy)]
@@ -349,16 +347,14 @@ pub(super) fn send_callback_reply(
             let sender = Sender::CallbackReply(rqst);
             let (_, result) = post(active, sender, Prepared::new(), buffer, len, None, doorbell);
             if result.is_err() {
-                active.connection.post_failed(LOST_BY_POST);
+                active.connection.end(Cause::SendNotPosted);
             }
             result
         }
         Err(error) => {
             active.queue.put_back_send_buffer(buffer);
             // The server would wait for it; the end of the connection ends its wait.
-            active
-                .connection
-                .post_failed(c"the reply to a callback does not fit what the server takes");
+            active.connection.end(Cause::CallbackReplyTooLong);
             Err(error)
         }
     }

@@ -12,6 +12,7 @@
 //! the task waits until the connection is closed.
 
 use super::{
+    cause::Cause,
     chunk::Offered,
     connection::ClientConn,
     reply::MatchedReply,
@@ -313,7 +314,7 @@ impl Slot {
         if let Err((registered, _)) = queue.post_invalidate(registered, context) {
             // The connection is lost, if it is not being closed already. The regions are
             // deregistered when its queue pair is drained.
-            connection.lost(c"an invalidation could not be posted");
+            connection.end(Cause::InvalidationNotPosted);
             let error = error::not_connected();
             trace::event!(xprtrdma_post_linv_err(rqst.task_id(), error));
             drop(registered);

@@ -5,6 +5,7 @@
 //! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h).
 
 use super::{
+    cause::Cause,
     chunk::MarshalLimits,
     config::{
         self,
@@ -45,6 +46,7 @@ use rdma::{
 use sunrpc::{
     CallbackRqst,
     Class,
+    DisconnectReason,
     HasSlot,
     Rqst,
     SendError,
@@ -67,6 +69,17 @@ pub(crate) struct ClientTransport {
     pub(super) counters: Arc<Counters>,
     /// The number of the error of the last attempt to connect; zero if that did not fail.
     pub(super) last_connect: Atomic<i32>,
+}
+
+impl From<DisconnectReason> for Cause {
+    fn from(reason: DisconnectReason) -> Self {
+        match reason {
+            DisconnectReason::ReplyTimedOut => Self::ReplyTimedOut,
+            DisconnectReason::Retransmission => Self::Retransmission,
+            DisconnectReason::NoReplyExpected => Self::NoReplyExpected,
+            DisconnectReason::CreditsOfKilledCalls => Self::CreditsOfKilledCalls,
+        }
+    }
 }
 
 impl ClientTransport {
@@ -240,9 +253,7 @@ impl Transport for ClientTransport {
         // clone is not the last reference.
         self.active().map_or(Ok(()), |active| {
             active.queue.ring().inspect_err(|_| {
-                active
-                    .connection
-                    .post_failed(c"the device took no more messages");
+                active.connection.end(Cause::DoorbellNotRung);
             })
         })
     }
@@ -301,7 +312,12 @@ impl Transport for ClientTransport {
         rqst.slot().release(rqst, || self.active());
     }
 
-    fn conditional_disconnect(&self, xprt: &Xprt<Self>, connect_cookie: u32, reason: &CStr) {
+    fn conditional_disconnect(
+        &self,
+        xprt: &Xprt<Self>,
+        connect_cookie: u32,
+        reason: DisconnectReason,
+    ) {
         let connection = self
             .active
             .lock()
@@ -309,7 +325,7 @@ impl Transport for ClientTransport {
             .map(|active| active.connection.clone());
         // Read after that: a later connection became the active one when the cookie had changed.
         if let Some(connection) = connection.filter(|_| xprt.connect_cookie() == connect_cookie) {
-            connection.lost(reason);
+            connection.end(reason.into());
         }
     }
 

@@ -11,10 +11,12 @@
 //! follows.
 
 use super::{
+    cause::Cause,
     config::{
         BAD_CALLS,
         LOST,
-        SQ_STARVE, //
+        SQ_STARVE,
+        STALLED, //
     },
     credits::Credits,
     denied_calls::DeniedCalls,
@@ -198,14 +200,31 @@ impl ServerConn {
         self.link.populate(link);
     }
 
-    /// Reports `event`, which ends the connection. If it had not ended before, starts to close it
-    /// and returns true.
-    pub(super) fn begin_close(&self, event: Event) -> bool {
-        let first = self.state.on(event) == Action::TearDown;
+    /// Ends the connection because of `cause`: starts to close it if it had not ended before, and
+    /// counts and logs that it is lost if [`Cause::text`] says so. Does not sleep.
+    pub(super) fn end(&self, cause: Cause) {
+        if cause.is_timeout() {
+            STALLED.add(1);
+        }
+        let first = self.state.on(cause.event()) == Action::TearDown;
         if first || self.link.as_ref().is_none() {
             self.close();
         }
-        first
+        // Flushed requests may complete before the one that failed.
+        if first || matches!(cause, Cause::WorkRequestFailed(_)) {
+            self.count_lost(cause);
+        }
+    }
+
+    /// Ends the connection as [`Self::end`] does, from any context, interrupts included. It takes
+    /// no lock, so it leaves the state to
+    /// [`Responder::disconnect`](super::responder::Responder::disconnect), and may be called more
+    /// than once.
+    pub(super) fn end_in_interrupt(&self, cause: Cause) {
+        if self.state.is_open() {
+            self.count_lost(cause);
+        }
+        self.close();
     }
 
     /// Starts to close the connection in a work item. A deferred close would leave it to an nfsd
@@ -226,24 +245,11 @@ impl ServerConn {
             .map_or(AddrText::EMPTY, |client| client.address.text())
     }
 
-    /// Ends the connection as [`Self::begin_close`] does, and counts it as lost for this `reason`.
-    pub(super) fn lost(&self, event: Event, reason: &CStr) {
-        if self.begin_close(event) {
-            self.count_lost(reason);
-        }
-    }
-
-    /// Ends a lost connection from any context, interrupts included. May be called more than once,
-    /// and leaves the state to [`Responder::disconnect`](super::responder::Responder::disconnect).
-    pub(super) fn lost_in_interrupt(&self, reason: &CStr) {
-        if self.state.is_open() {
-            self.count_lost(reason);
-        }
-        self.close();
-    }
-
-    /// Counts and logs that the connection is lost, the first time, for this `reason`.
-    fn count_lost(&self, reason: &CStr) {
+    /// Counts and logs that the connection is lost, the first time, if `cause` is a loss.
+    fn count_lost(&self, cause: Cause) {
+        let Some(reason) = cause.text() else {
+            return;
+        };
         // The state cannot tell: it does not change in an interrupt.
         if self.counted_lost.xchg(true, Relaxed) {
             return;
@@ -261,22 +267,12 @@ impl ServerConn {
         endpoint::log_message(|| line(self.client_text().as_c_str()));
     }
 
-    /// Starts to close the connection because a work request failed.
-    pub(super) fn close_on_error(&self, status: WcStatus) {
-        self.begin_close(Event::Disconnected);
-        // Flushed requests may complete first. Their status does not tell the cause.
-        if !status.is_flush() {
-            self.count_lost(status.reason());
-        }
-    }
-
-    /// Starts to close the connection because an RDMA Read or Write for the message with this `xid`
-    /// failed.
-    pub(super) fn close_on_access_error(&self, xid: Option<u32>, status: WcStatus) {
+    /// Notes that an RDMA Read or Write for the message with this `xid` failed, if that is because
+    /// the client denied access.
+    pub(super) fn note_denied(&self, xid: Option<u32>, status: WcStatus) {
         if let (true, Some(xid), Some(client)) = (status.is_denial(), xid, self.client.as_ref()) {
             client.denied_calls.add(client.address.host_key(), xid);
         }
-        self.close_on_error(status);
     }
 
     /// Returns whether the client denied access to the chunks of its call `xid` before, over any
@@ -390,7 +386,7 @@ impl ServerConn {
     /// taken it.
     pub(super) fn note_malformed(&self) {
         if self.malformed.fetch_add(1, Relaxed) >= MAX_MALFORMED {
-            self.lost(Event::Failed, c"too many malformed messages in a row");
+            self.end(Cause::Malformed);
         }
     }
 

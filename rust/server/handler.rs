@@ -7,6 +7,7 @@
 //! except to close a connection, which a work item does.
 
 use super::{
+    cause::Cause,
     config::RECEIVED,
     connection::ServerConn,
     waiting::ChunkedCall, //
@@ -32,6 +33,16 @@ use rdma::{
     WcStatus, //
 };
 
+impl From<WcStatus> for Cause {
+    fn from(status: WcStatus) -> Self {
+        if status.is_flush() {
+            Self::WorkRequestFlushed
+        } else {
+            Self::WorkRequestFailed(status.reason())
+        }
+    }
+}
+
 impl rdma::Context for ServerConn {
     type InvalidateContext = ();
     /// The XID of the message.
@@ -47,18 +58,14 @@ impl rdma::Context for ServerConn {
                 if let (Some(device), Ok(client)) = (id.device_name(), id.remote_address()) {
                     trace::event!(svcrdma_device_removal(device, &client));
                 }
-                self.lost(Event::DeviceRemoved, c"device removed");
+                self.end(Cause::DeviceRemoved);
                 // The removal waits for the close, whatever has ended the connection.
                 self.close();
             }
-            cm::Event::Disconnected => {
-                self.begin_close(Event::Disconnected);
-            }
-            cm::Event::AddrChange => {
-                self.lost(Event::Disconnected, c"local address moved");
-            }
+            cm::Event::Disconnected => self.end(Cause::Disconnected),
+            cm::Event::AddrChange => self.end(Cause::AddressChanged),
             cm::Event::Rejected { .. } | cm::Event::Unreachable | cm::Event::ConnectError => {
-                self.lost(Event::Disconnected, c"connection setup failed");
+                self.end(Cause::SetupFailed);
             }
             cm::Event::AddrResolved
             | cm::Event::AddrError
@@ -75,7 +82,7 @@ impl rdma::Context for ServerConn {
             self.client_text().as_c_str()
         ));
         if event.is_fatal() {
-            self.lost_in_interrupt(c"the device reported a failure of the queue pair");
+            self.end_in_interrupt(Cause::QueuePairFailed);
         }
     }
 }
@@ -118,15 +125,16 @@ impl rdma::Handler for ServerConn {
             trace::event!(svcrdma_wc_recv_err(buffer.id(queue), number, vendor_err));
         }
         drop(buffer);
-        self.close_on_error(status);
+        self.end(status.into());
     }
 
     fn request_failed(&self, status: WcStatus) {
-        self.close_on_error(status);
+        self.end(status.into());
     }
 
     fn write_failed(&self, xid: u32, status: WcStatus) {
-        self.close_on_access_error(Some(xid), status);
+        self.note_denied(Some(xid), status);
+        self.end(status.into());
     }
 
     fn reply_posted(&self, send: PostedSend<'_, Self>) {
@@ -173,13 +181,11 @@ impl ReadHandler for ServerConn {
         }
         let xid = call.message.bytes().first_chunk().copied();
         drop(call);
-        self.close_on_access_error(xid.map(u32::from_be_bytes), status);
+        self.note_denied(xid.map(u32::from_be_bytes), status);
+        self.end(status.into());
     }
 
     fn batch_not_posted(&self) {
-        self.lost(
-            Event::Failed,
-            c"the next RDMA Reads or Writes could not be posted",
-        );
+        self.end(Cause::NextBatchNotPosted);
     }
 }

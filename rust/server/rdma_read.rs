@@ -33,6 +33,7 @@ use super::{
         zero_padding,
         CallLayout, //
     },
+    cause::Cause,
     config::{
         max_total_read_pages,
         READS, //
@@ -76,7 +77,6 @@ use proto::{
         self,
         Segment, //
     },
-    conn::server::Event,
     header::Body, //
 };
 use rdma::{
@@ -237,7 +237,7 @@ impl Responder {
                 connection.wait_for_credits(SqWaiter::Reads(waiting), attempt);
             }
             Err(UnpostedReads::Lost) => {
-                connection.lost(Event::Failed, c"RDMA Reads could not be posted");
+                connection.end(Cause::ReadsNotPosted);
             }
         }
         None

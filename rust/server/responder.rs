@@ -12,6 +12,7 @@
 //! here and is freed with the connection; after that there is no message to reply to.
 
 use super::{
+    cause::Cause,
     config::QueueLimits,
     connection::ServerConn,
     denied_calls::DeniedCalls,
@@ -322,7 +323,7 @@ impl Responder {
                 self.send_path.put_back(bytes);
                 self.repost(message);
                 let connection = &self.send_path.connection;
-                connection.lost(Event::Unanswered, c"an error could not be encoded");
+                connection.end(Cause::ErrorNotEncoded);
             }
         }
     }
@@ -331,8 +332,7 @@ impl Responder {
     /// wait for (RFC 8166, section 4.5.4).
     pub(super) fn close_unanswered(&self, message: Message<ServerConn>) {
         self.repost(message);
-        let connection = &self.send_path.connection;
-        connection.lost(Event::Unanswered, c"a call cannot be answered");
+        self.send_path.connection.end(Cause::Unanswered);
     }
 }
 

@@ -10,6 +10,7 @@
 //! and a thread posts them then.
 
 use super::{
+    cause::Cause,
     config::{
         QueueLimits,
         BACKCHANNEL_CREDITS,
@@ -36,10 +37,7 @@ use kernel::{
         Arc, //
     }, //
 };
-use proto::{
-    conn::server::Event,
-    reverse, //
-};
+use proto::reverse;
 use rdma::{
     error::not_connected,
     receive::Buffers,
@@ -222,8 +220,7 @@ impl SendPath {
                     return Err(error);
                 }
                 // The connection itself works, so nothing else would close it.
-                self.connection
-                    .lost(Event::Unanswered, c"a callback could not be encoded");
+                self.connection.end(Cause::CallbackNotEncoded);
                 Err(error)
             }
         }
@@ -280,7 +277,7 @@ impl ServerConn {
     /// sleep.
     fn post_barrier_for_buffers(&self, queue: &QueuePair<Self>) {
         if self.waits_for_buffers() && queue.lacks_send_buffers() && queue.post_barrier().is_err() {
-            self.lost(Event::Unanswered, c"a work request could not be posted");
+            self.end(Cause::BarrierNotPosted);
         }
     }
 
@@ -414,7 +411,7 @@ impl ServerConn {
     fn note_posted(&self, posted: Result) -> Result {
         match posted {
             Ok(()) => self.start_watchdog(),
-            Err(_) => self.lost(Event::Unanswered, c"a message could not be posted"),
+            Err(_) => self.end(Cause::SendNotPosted),
         }
         posted
     }

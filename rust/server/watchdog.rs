@@ -16,17 +16,16 @@
 //! soon. When nothing is posted any more, the connection frees spare buffers and lists.
 
 use super::{
+    cause::Cause,
     config::{
         progress_timeout_ms,
-        FIRST_SENDS,
-        STALLED, //
+        FIRST_SENDS, //
     },
     connection::ServerConn,
     credits::Activity, //
 };
 use crate::endpoint::SendBufferExt;
 use kernel::{
-    prelude::*,
     sync::atomic::{
         Full,
         Relaxed, //
@@ -39,7 +38,6 @@ use kernel::{
         Msecs, //
     }, //
 };
-use proto::conn::server::Event;
 use rdma::QueuePair;
 
 /// The interval of the timer.
@@ -107,7 +105,11 @@ impl ServerConn {
             // The client has confirmed meanwhile, or the connection has ended.
             return self.state.is_open();
         }
-        is_in_time(accepted) || self.stalled(c"the client did not confirm that it was accepted")
+        let in_time = is_in_time(accepted);
+        if !in_time {
+            self.end(Cause::AcceptTimedOut);
+        }
+        in_time
     }
 
     /// Returns whether to wait for the client's first message. Ends the connection if the time for
@@ -120,17 +122,14 @@ impl ServerConn {
             // The number may wrap to zero.
             self.has_message.store(true, Relaxed);
         }
-        !self.has_message.load(Relaxed)
-            && (established.is_none_or(is_in_time)
-                || self.stalled(c"no message of the client arrived in time"))
-    }
-
-    /// Ends the connection, whose client takes too long, for this `reason`. Returns false: the
-    /// timer need not run any more.
-    fn stalled(&self, reason: &CStr) -> bool {
-        STALLED.add(1);
-        self.lost(Event::Disconnected, reason);
-        false
+        if self.has_message.load(Relaxed) {
+            return false;
+        }
+        let in_time = established.is_none_or(is_in_time);
+        if !in_time {
+            self.end(Cause::FirstMessageTimedOut);
+        }
+        in_time
     }
 
     /// Lowers the grant if the client has not used it for long, and frees Receives that it does not
@@ -171,10 +170,11 @@ impl ServerConn {
             return queue.oldest_posted().is_some() && !self.watched.xchg(true, Full);
         };
         if age >= msecs_to_jiffies(progress_timeout_ms()) {
-            return self.stalled(c"what was posted did not complete in time");
+            self.end(Cause::WorkRequestTimedOut);
+            return false;
         }
         if age >= msecs_to_jiffies(INTERVAL_MS) && queue.post_barrier().is_err() {
-            self.lost(Event::Disconnected, c"a work request could not be posted");
+            self.end(Cause::BarrierNotPosted);
             return false;
         }
         true

@@ -74,6 +74,7 @@ pub use clnt::{
     },
     timeouts::ATTEMPT_MS,
     transport::{
+        DisconnectReason,
         SendError,
         Stats,
         Transport, //

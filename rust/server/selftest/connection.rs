@@ -3,6 +3,7 @@
 //! Tests of parts of a connection: its end, its limits, credits, denied calls and pages.
 
 use super::super::{
+    cause::Cause,
     config::{
         QueueLimits,
         LOST,
@@ -81,7 +82,7 @@ pub(super) fn failed_queue_pair_is_one_lost_connection() -> Result<bool> {
     // There are several fatal events.
     report_fatal_events(&queue)?;
     let permit = LOST.get() == lost + 1;
-    connection.lost(Event::Disconnected, c"what was posted failed, too");
+    connection.end(Cause::WorkRequestFailed(c"what was posted failed, too"));
     let once = LOST.get() == lost + 1;
     Ok(never_open && open && permit && once && !connection.state.is_open())
 }

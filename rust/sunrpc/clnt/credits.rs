@@ -18,7 +18,10 @@ use crate::clnt::{
         HasSlot,
         Rqst, //
     },
-    transport::Transport,
+    transport::{
+        DisconnectReason,
+        Transport, //
+    },
     xprt::{
         LockedXprt,
         Xprt, //
@@ -183,12 +186,8 @@ impl<T: Transport> Xprt<T> {
         if let Some(cookie) = self.filled_by_orphaned_calls() {
             // All credits are those of orphaned calls. A task that waits for a credit would wait
             // for replies that the peer may never send.
-            T::conditional_disconnect(
-                self,
-                self,
-                cookie,
-                c"all credits are of calls that were killed",
-            );
+            let reason = DisconnectReason::CreditsOfKilledCalls;
+            T::conditional_disconnect(self, self, cookie, reason);
         }
     }
 

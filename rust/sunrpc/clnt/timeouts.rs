@@ -19,13 +19,13 @@
 
 use crate::clnt::{
     rqst::Rqst,
-    transport::Transport,
+    transport::{
+        DisconnectReason,
+        Transport, //
+    },
     xprt::Xprt, //
 };
-use kernel::{
-    ffi::c_ulong,
-    prelude::*, //
-};
+use kernel::ffi::c_ulong;
 
 /// The number of jiffies in a second.
 pub(crate) const HZ: c_ulong = kernel::bindings::CONFIG_HZ as c_ulong;
@@ -88,9 +88,6 @@ pub(crate) fn jiffies_since(then: cbindings::ktime_t) -> c_ulong {
     let since = unsafe { cbindings::ktime_get() }.saturating_sub(then);
     c_ulong::try_from(since / NSEC_PER_JIFFY).unwrap_or(0)
 }
-
-/// The reason for the end of a connection over which a call has no reply.
-pub(crate) const LOST_WITHOUT_REPLY: &CStr = c"no reply in time";
 
 impl<T: Transport> Xprt<T> {
     /// Lets the task sleep until there is a reply, or its time is over. Does not sleep itself.
@@ -157,7 +154,8 @@ impl<T: Transport> Xprt<T> {
         // cookie.
         let was_sent = self.was_sent(rqst);
         if was_sent {
-            T::conditional_disconnect(self, self, rqst.connect_cookie(), LOST_WITHOUT_REPLY);
+            let cookie = rqst.connect_cookie();
+            T::conditional_disconnect(self, self, cookie, DisconnectReason::ReplyTimedOut);
         }
         // SAFETY: The task of the request is the caller.
         if unsafe { is_encrypted_anew(rqst, was_sent) } {

@@ -10,6 +10,7 @@ use crate::{
     clnt::{
         rqst::Rqst,
         transport::{
+            DisconnectReason,
             SendError,
             Transport, //
         },
@@ -185,7 +186,7 @@ impl<T: Transport> LockedXprt<'_, T> {
             // credit that was not granted. If there was a reply, which sunrpc did not like, the
             // credit is free again.
             let cookie = self.connect_cookie();
-            T::conditional_disconnect(self, self, cookie, c"a call is to be sent once more");
+            T::conditional_disconnect(self, self, cookie, DisconnectReason::Retransmission);
             return Err(NotSent::Disconnected);
         }
         // SAFETY: `self` says that `XPRT_LOCKED` is owned.
@@ -205,7 +206,7 @@ impl<T: Transport> LockedXprt<'_, T> {
             // Without a reply the peer never says that it has a Receive for the next call. A new
             // connection does.
             let cookie = self.connect_cookie();
-            T::conditional_disconnect(self, self, cookie, c"a call was sent that has no reply");
+            T::conditional_disconnect(self, self, cookie, DisconnectReason::NoReplyExpected);
         }
         Ok(())
     }

@@ -126,7 +126,12 @@ pub trait Transport: HasSlot {
 
     /// Ends the connection that has this `connect_cookie`, for this `reason`: makes sunrpc close
     /// it, unless it is closed already, or there is another one by now. Runs in a call's task.
-    fn conditional_disconnect(&self, xprt: &Xprt<Self>, connect_cookie: u32, reason: &CStr);
+    fn conditional_disconnect(
+        &self,
+        xprt: &Xprt<Self>,
+        connect_cookie: u32,
+        reason: DisconnectReason,
+    );
 
     /// Breaks the connection as a fault of the network would. sunrpc's fault injection calls it.
     fn inject_disconnect(&self, xprt: &Xprt<Self>);
@@ -149,6 +154,20 @@ pub trait Transport: HasSlot {
         rqst: &CallbackRqst,
         more: bool,
     ) -> Result<(), SendError>;
+}
+
+/// The reason why sunrpc, or this crate, does not want a connection any more.
+#[derive(Clone, Copy)]
+pub enum DisconnectReason {
+    /// A call had no reply in time.
+    ReplyTimedOut,
+    /// A call that has no reply is to be sent once more.
+    Retransmission,
+    /// A call was sent that has no reply, so nothing says that the peer has a Receive for the next
+    /// one.
+    NoReplyExpected,
+    /// All credits are those of calls whose tasks were killed.
+    CreditsOfKilledCalls,
 }
 
 /// The reason why a request was not sent.

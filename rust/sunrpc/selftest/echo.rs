@@ -5,12 +5,12 @@
 use crate::{
     clnt::timeouts::{
         rpc_timeout,
-        HZ,
-        LOST_WITHOUT_REPLY, //
+        HZ, //
     },
     errno,
     CallbackRqst,
     Class,
+    DisconnectReason,
     HasSlot,
     Rqst,
     SendError,
@@ -212,8 +212,13 @@ impl Transport for Echo {
         READABLE.store(false, Relaxed);
     }
 
-    fn conditional_disconnect(&self, xprt: &Xprt<Self>, connect_cookie: u32, reason: &CStr) {
-        if reason == LOST_WITHOUT_REPLY {
+    fn conditional_disconnect(
+        &self,
+        xprt: &Xprt<Self>,
+        connect_cookie: u32,
+        reason: DisconnectReason,
+    ) {
+        if matches!(reason, DisconnectReason::ReplyTimedOut) {
             TIMED_OUT.store(true, Relaxed);
         }
         if xprt.connect_cookie() == connect_cookie {
