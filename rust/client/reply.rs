@@ -65,31 +65,19 @@ pub(super) fn received(
     connection: &ClientConn,
     queue: &QueuePair<ClientConn>,
     message: receive::Message<ClientConn>,
-    mut rkey: Option<Invalidated<'_, ClientConn>>,
+    rkey: Option<Invalidated<'_, ClientConn>>,
 ) {
-    let action = dispatch(connection, message.bytes(), &mut rkey);
+    let mut arrived = Arrived {
+        connection,
+        bytes: message.bytes(),
+        unclaimed: rkey,
+    };
+    let action = arrived.dispatch();
     // RFC 8797: the server may invalidate no other region than one of the RPC that it answers.
-    let action = match (rkey, action) {
-        (None, action) => action,
-        (Some(_), action) => {
-            if let ReplyAction::Matched {
-                rqst, registered, ..
-            } = action
-            {
-                if rqst.slot().lock().is_broken_again() {
-                    connection.log_failed_call("an invalidation of another call's memory");
-                    let reply = MatchedReply {
-                        rqst,
-                        message,
-                        body: ReplyBody::Violation(Cause::InvalidatedOtherCall),
-                        credits: None,
-                    };
-                    return complete_invalidated(connection, queue, registered, reply);
-                }
-                rqst.slot().take_back(registered);
-            }
-            ReplyAction::End(Cause::InvalidatedOtherCall)
-        }
+    let action = if arrived.unclaimed.is_none() {
+        action
+    } else {
+        action.with_foreign_region(connection)
     };
     match action {
         ReplyAction::Done => (),
@@ -115,6 +103,29 @@ pub(super) fn received(
         }
     }
     connection.receives.repost(queue, message.into_buffer());
+}
+
+impl ReplyAction {
+    /// Returns the action if the message invalidated a region of another Call as well: the
+    /// connection ends, and the Call is sent again, unless that has happened to it before.
+    fn with_foreign_region(self, connection: &ClientConn) -> Self {
+        if let Self::Matched {
+            rqst, registered, ..
+        } = self
+        {
+            if rqst.slot().lock().is_broken_again() {
+                connection.log_failed_call("an invalidation of another call's memory");
+                return Self::Matched {
+                    rqst,
+                    body: ReplyBody::Violation(Cause::InvalidatedOtherCall),
+                    credits: None,
+                    registered,
+                };
+            }
+            rqst.slot().take_back(registered);
+        }
+        Self::End(Cause::InvalidatedOtherCall)
+    }
 }
 
 /// Invalidates `registered`, then completes the RPC.
@@ -148,275 +159,278 @@ fn complete_invalidated(
     }
 }
 
-/// Parses a message. If it is a reply, takes the regions out of the slot of its RPC. If one of them
-/// is `rkey`, sets that to [`None`].
-fn dispatch(
-    connection: &ClientConn,
-    bytes: &[u8],
-    rkey: &mut Option<Invalidated<'_, ClientConn>>,
-) -> ReplyAction {
-    let incoming = match parse(bytes) {
-        Ok(incoming) => incoming,
-        Err(discard) => {
-            connection.with_peer(|server| match discard {
-                Discard::Runt(_) => trace::event!(xprtrdma_reply_short_err(server, bytes)),
-                Discard::Version(_) => trace::event!(xprtrdma_reply_vers_err(server, bytes)),
-                _ => trace::event!(xprtrdma_reply_hdr_err(server, bytes)),
-            });
-            connection
-                .log_message(|server| pr_info!("dropped a message of {server}: {discard:?}\n"));
-            // A message that does not even parse perhaps is all that the server has for the Call.
-            let xid = claimed_xid(bytes);
-            return match xid.and_then(|xid| lookup(connection, xid)) {
-                Some(rqst) => break_reply(connection, rqst, None, rkey, discard.reason()),
-                None => {
-                    // Nor is more to come for a Call whose task was killed. A callback answers
-                    // none.
-                    if xid.is_some() && discard != Discard::ReverseChunks {
-                        connection.xprt.with(|xprt| xprt.no_matching_rqst());
-                    }
-                    resolve_invalidated_key(connection, xid, rkey);
-                    ReplyAction::End(Cause::Malformed)
-                }
-            };
-        }
-    };
-    match incoming {
-        Incoming::ReverseCall(call) => {
-            if trace::xprtrdma_cb_call::is_on() {
-                connection.with_peer(|server| trace::xprtrdma_cb_call::emit(server, call.xid));
-            }
-            let delivered = connection
-                .xprt
-                .with(|xprt| xprt.deliver_callback(call.payload));
-            match delivered {
-                Some(Ok(())) | None => ReplyAction::Done,
-                // Nobody is left who could reply. The server notices by its own timeout, as if the
-                // client was gone, which the calls of other mounts over this connection must not
-                // suffer for.
-                Some(Err(CallbackError::NoService)) => {
-                    connection.log_message(|server| {
-                        pr_info!("dropped a callback of {server}, as no mount takes any\n");
-                    });
-                    ReplyAction::Done
-                }
-                // The server would wait for a reply that cannot come; the end of the connection
-                // ends its wait.
-                Some(Err(CallbackError::NoMemory)) => ReplyAction::End(Cause::NoMemoryForCallback),
-                Some(Err(CallbackError::Overflow)) => {
-                    ReplyAction::End(Cause::CallbackWithoutCredit)
-                }
-                Some(Err(CallbackError::Size)) => ReplyAction::End(Cause::CallbackTooLong),
-            }
-        }
-        Incoming::Reply(reply) => dispatch_reply(connection, bytes, &reply, rkey),
-        Incoming::Error { xid, credits, kind } => match lookup(connection, xid) {
-            Some(rqst) => {
-                let state = rqst.slot().lock();
-                if !state.call_outstanding {
-                    drop(state);
-                    return dropped(connection, bytes, xid, NOT_OUTSTANDING);
-                }
-                trace::event!(xprtrdma_reply(rqst.task_id(), xid, credits));
-                match kind {
-                    RdmaError::Version { low, high } => {
-                        trace::event!(xprtrdma_err_vers(rqst.task_id(), xid, low, high));
-                    }
-                    RdmaError::Chunk => trace::event!(xprtrdma_err_chunk(rqst.task_id(), xid)),
-                }
-                let registered = take_registered(&rqst, state, connection, rkey);
-                connection.log_message(|server| {
-                    pr_info!("{server} refuses the call {xid:#010x}: {kind:?}\n");
-                });
-                ReplyAction::Matched {
-                    rqst,
-                    body: ReplyBody::Error,
-                    credits: Some(credits),
-                    registered,
-                }
-            }
-            None => no_matching_rqst(connection, bytes, xid, rkey),
-        },
-    }
-}
-
 /// The reason to drop a reply whose Call was not sent over this connection, or has a reply.
 const NOT_OUTSTANDING: &str = "a reply that is not awaited";
 
-/// Drops a reply to the Call `xid`, for this `reason`.
-fn dropped(connection: &ClientConn, bytes: &[u8], xid: u32, reason: &str) -> ReplyAction {
-    connection.with_peer(|server| trace::event!(xprtrdma_reply_hdr_err(server, bytes)));
-    connection.log_message(|server| {
-        pr_info!("dropped a reply of {server} that does not fit the call {xid:#010x}: {reason}\n");
-    });
-    ReplyAction::End(Cause::Malformed)
+/// A message that arrived.
+struct Arrived<'a> {
+    connection: &'a ClientConn,
+    bytes: &'a [u8],
+    /// The region that the message invalidated, unless it is one of the Call that it answers.
+    unclaimed: Option<Invalidated<'a, ClientConn>>,
 }
 
-fn dispatch_reply(
-    connection: &ClientConn,
-    bytes: &[u8],
-    reply: &Reply<'_>,
-    rkey: &mut Option<Invalidated<'_, ClientConn>>,
-) -> ReplyAction {
-    let Some(rqst) = lookup(connection, reply.xid) else {
-        return no_matching_rqst(connection, bytes, reply.xid, rkey);
-    };
-    trace::event!(xprtrdma_reply(rqst.task_id(), reply.xid, reply.credits));
-    let state = rqst.slot().lock();
-    if !state.call_outstanding {
-        drop(state);
-        return dropped(connection, bytes, reply.xid, NOT_OUTSTANDING);
+impl Arrived<'_> {
+    /// Parses the message, and handles it by its kind.
+    fn dispatch(&mut self) -> ReplyAction {
+        match parse(self.bytes) {
+            Err(discard) => self.on_discard(discard),
+            Ok(Incoming::ReverseCall(call)) => self.on_callback(call.xid, call.payload),
+            Ok(Incoming::Reply(reply)) => self.on_reply(&reply),
+            Ok(Incoming::Error { xid, credits, kind }) => self.on_error(xid, credits, kind),
+        }
     }
-    let credits = Some(reply.credits);
-    let outcome = match state.offered.with(|offer| reply.check(offer)) {
-        Ok(outcome) => outcome,
-        Err(violation) => {
+
+    /// Drops a message that does not parse. It perhaps is all that the server has for the Call.
+    fn on_discard(&mut self, discard: Discard) -> ReplyAction {
+        let (connection, bytes) = (self.connection, self.bytes);
+        connection.with_peer(|server| match discard {
+            Discard::Runt(_) => trace::event!(xprtrdma_reply_short_err(server, bytes)),
+            Discard::Version(_) => trace::event!(xprtrdma_reply_vers_err(server, bytes)),
+            _ => trace::event!(xprtrdma_reply_hdr_err(server, bytes)),
+        });
+        connection.log_message(|server| pr_info!("dropped a message of {server}: {discard:?}\n"));
+        let xid = claimed_xid(bytes);
+        match xid.and_then(|xid| lookup(connection, xid)) {
+            Some(rqst) => self.break_reply(rqst, None, discard.reason()),
+            None => {
+                // Nor is more to come for a Call whose task was killed. A callback answers none.
+                if xid.is_some() && discard != Discard::ReverseChunks {
+                    connection.xprt.with(|xprt| xprt.no_matching_rqst());
+                }
+                self.claim_by_xid(xid);
+                ReplyAction::End(Cause::Malformed)
+            }
+        }
+    }
+
+    /// Delivers a callback.
+    fn on_callback(&self, xid: u32, payload: &[u8]) -> ReplyAction {
+        let connection = self.connection;
+        if trace::xprtrdma_cb_call::is_on() {
+            connection.with_peer(|server| trace::xprtrdma_cb_call::emit(server, xid));
+        }
+        match connection.xprt.with(|xprt| xprt.deliver_callback(payload)) {
+            Some(Ok(())) | None => ReplyAction::Done,
+            // Nobody is left who could reply. The server notices by its own timeout, as if the
+            // client was gone, which the calls of other mounts over this connection must not suffer
+            // for.
+            Some(Err(CallbackError::NoService)) => {
+                connection.log_message(|server| {
+                    pr_info!("dropped a callback of {server}, as no mount takes any\n");
+                });
+                ReplyAction::Done
+            }
+            // The server would wait for a reply that cannot come; the end of the connection ends
+            // its wait.
+            Some(Err(CallbackError::NoMemory)) => ReplyAction::End(Cause::NoMemoryForCallback),
+            Some(Err(CallbackError::Overflow)) => ReplyAction::End(Cause::CallbackWithoutCredit),
+            Some(Err(CallbackError::Size)) => ReplyAction::End(Cause::CallbackTooLong),
+        }
+    }
+
+    /// Fails the Call that the server refuses with an RDMA_ERROR.
+    fn on_error(&mut self, xid: u32, credits: u32, kind: RdmaError) -> ReplyAction {
+        let connection = self.connection;
+        let Some(rqst) = lookup(connection, xid) else {
+            return self.no_matching_rqst(xid);
+        };
+        let state = rqst.slot().lock();
+        if !state.call_outstanding {
             drop(state);
-            return match break_reply(connection, rqst, credits, rkey, violation.reason()) {
-                ReplyAction::End(_) => dropped(connection, bytes, reply.xid, violation.reason()),
-                failed => failed,
-            };
+            return self.dropped(xid, NOT_OUTSTANDING);
         }
-    };
-    let result = match state.offered {
-        Offered::Write(_) => outcome.check_last_result(),
-        _ => Ok(0),
-    };
-    let registered = take_registered(&rqst, state, connection, rkey);
-    let placed = outcome.written_len.saturating_add(outcome.reply_chunk_len);
-    if placed != 0 {
-        connection.counters.reply_bytes.add(placed as u64);
-    }
-    let body = match result {
-        Err(violation) => {
-            connection.log_failed_call(violation.reason());
-            ReplyBody::Error
+        trace::event!(xprtrdma_reply(rqst.task_id(), xid, credits));
+        match kind {
+            RdmaError::Version { low, high } => {
+                trace::event!(xprtrdma_err_vers(rqst.task_id(), xid, low, high));
+            }
+            RdmaError::Chunk => trace::event!(xprtrdma_err_chunk(rqst.task_id(), xid)),
         }
-        Ok(_) if outcome.reply_chunk_len > 0 => ReplyBody::ReplyChunk(outcome.reply_chunk_len),
-        Ok(result) => ReplyBody::Inline {
-            len: outcome.inline.len(),
-            written: u32::try_from(result).ok().filter(|result| *result != 0),
-        },
-    };
-    ReplyAction::Matched {
-        rqst,
-        body,
-        credits,
-        registered,
+        let registered = self.take_registered(&rqst, state);
+        connection.log_message(|server| {
+            pr_info!("{server} refuses the call {xid:#010x}: {kind:?}\n");
+        });
+        ReplyAction::Matched {
+            rqst,
+            body: ReplyBody::Error,
+            credits: Some(credits),
+            registered,
+        }
     }
-}
 
-/// Handles a reply to the Call in `rqst` that breaks the protocol, for this `reason`. It is
-/// dropped, as the right one may follow. But if so was one over an earlier connection, the Call
-/// would be sent for ever: then it fails.
-///
-/// A region of the Call that the message invalidated is invalid even if the message is dropped.
-fn break_reply(
-    connection: &ClientConn,
-    rqst: PendingReply<ClientTransport>,
-    credits: Option<u32>,
-    rkey: &mut Option<Invalidated<'_, ClientConn>>,
-    reason: &str,
-) -> ReplyAction {
-    let mut state = rqst.slot().lock();
-    if !state.call_outstanding || !state.is_broken_again() {
-        let idle = take_invalidated(&mut state.registered, rkey);
-        drop(state);
-        connection.put_regions(idle);
-        return ReplyAction::End(Cause::Malformed);
+    /// Compares a reply with what its Call offered.
+    fn on_reply(&mut self, reply: &Reply<'_>) -> ReplyAction {
+        let connection = self.connection;
+        let Some(rqst) = lookup(connection, reply.xid) else {
+            return self.no_matching_rqst(reply.xid);
+        };
+        trace::event!(xprtrdma_reply(rqst.task_id(), reply.xid, reply.credits));
+        let state = rqst.slot().lock();
+        if !state.call_outstanding {
+            drop(state);
+            return self.dropped(reply.xid, NOT_OUTSTANDING);
+        }
+        let credits = Some(reply.credits);
+        let outcome = match state.offered.with(|offer| reply.check(offer)) {
+            Ok(outcome) => outcome,
+            Err(violation) => {
+                drop(state);
+                return match self.break_reply(rqst, credits, violation.reason()) {
+                    ReplyAction::End(_) => self.dropped(reply.xid, violation.reason()),
+                    failed => failed,
+                };
+            }
+        };
+        let result = match state.offered {
+            Offered::Write(_) => outcome.check_last_result(),
+            _ => Ok(0),
+        };
+        let registered = self.take_registered(&rqst, state);
+        let placed = outcome.written_len.saturating_add(outcome.reply_chunk_len);
+        if placed != 0 {
+            connection.counters.reply_bytes.add(placed as u64);
+        }
+        let body = match result {
+            Err(violation) => {
+                connection.log_failed_call(violation.reason());
+                ReplyBody::Error
+            }
+            Ok(_) if outcome.reply_chunk_len > 0 => ReplyBody::ReplyChunk(outcome.reply_chunk_len),
+            Ok(result) => ReplyBody::Inline {
+                len: outcome.inline.len(),
+                written: u32::try_from(result).ok().filter(|result| *result != 0),
+            },
+        };
+        ReplyAction::Matched {
+            rqst,
+            body,
+            credits,
+            registered,
+        }
     }
-    let registered = take_registered(&rqst, state, connection, rkey);
-    connection.log_failed_call(reason);
-    ReplyAction::Matched {
-        rqst,
-        body: ReplyBody::Error,
-        credits,
-        registered,
+
+    /// Drops a reply to the Call `xid`, for this `reason`.
+    fn dropped(&self, xid: u32, reason: &str) -> ReplyAction {
+        let (connection, bytes) = (self.connection, self.bytes);
+        connection.with_peer(|server| trace::event!(xprtrdma_reply_hdr_err(server, bytes)));
+        connection.log_message(|server| {
+            pr_info!(
+                "dropped a reply of {server} that does not fit the call {xid:#010x}: {reason}\n"
+            );
+        });
+        ReplyAction::End(Cause::Malformed)
+    }
+
+    /// Handles a reply to the Call in `rqst` that breaks the protocol, for this `reason`. It is
+    /// dropped, as the right one may follow. But if so was one over an earlier connection, the Call
+    /// would be sent for ever: then it fails.
+    ///
+    /// A region of the Call that the message invalidated is invalid even if the message is dropped.
+    fn break_reply(
+        &mut self,
+        rqst: PendingReply<ClientTransport>,
+        credits: Option<u32>,
+        reason: &str,
+    ) -> ReplyAction {
+        let mut state = rqst.slot().lock();
+        if !state.call_outstanding || !state.is_broken_again() {
+            let idle = self.claim(&mut state.registered);
+            drop(state);
+            self.connection.put_regions(idle);
+            return ReplyAction::End(Cause::Malformed);
+        }
+        let registered = self.take_registered(&rqst, state);
+        self.connection.log_failed_call(reason);
+        ReplyAction::Matched {
+            rqst,
+            body: ReplyBody::Error,
+            credits,
+            registered,
+        }
+    }
+
+    /// Handles a reply that no RPC waits for, usually because its task was killed. The server has a
+    /// credit for another Call now.
+    fn no_matching_rqst(&mut self, xid: u32) -> ReplyAction {
+        let bytes = self.bytes;
+        self.connection.xprt.with(|xprt| {
+            xprt.no_matching_rqst();
+            xprt.with_peer(|server| trace::event!(xprtrdma_reply_rqst_err(server, bytes)));
+        });
+        self.claim_by_xid(Some(xid));
+        ReplyAction::Done
+    }
+
+    /// Takes the regions of an answered RPC. The one that the server invalidated is put into the
+    /// pool.
+    fn take_registered(
+        &mut self,
+        rqst: &PendingReply<ClientTransport>,
+        mut state: SpinLockGuard<'_, SlotState>,
+    ) -> Registered<ClientConn> {
+        state.call_outstanding = false;
+        let mut registered = core::mem::take(&mut state.registered);
+        drop(state);
+        if trace::xprtrdma_mr_reminv::is_on() {
+            let region = self
+                .unclaimed
+                .as_ref()
+                .and_then(|rkey| registered.info_of(rkey));
+            if let Some(region) = region {
+                trace::xprtrdma_mr_reminv::emit(rqst.task_id(), region);
+            }
+        }
+        let idle = self.claim(&mut registered);
+        self.connection.put_regions(idle);
+        registered
+    }
+
+    /// Takes the region that the server invalidated out of `registered`, if it is one of them.
+    fn claim(&mut self, registered: &mut Registered<ClientConn>) -> Idle<ClientConn> {
+        match self
+            .unclaimed
+            .take()
+            .map(|rkey| registered.remote_invalidated(rkey))
+        {
+            Some(Ok(idle)) => return idle,
+            Some(Err(other)) => self.unclaimed = Some(other),
+            None => (),
+        }
+        Idle::new()
+    }
+
+    /// Finds the region that the server invalidated with a message that no RPC waits for; the
+    /// message is for the Call `xid`, if it says that.
+    ///
+    /// The server may have invalidated a region of the Call that it answers: the slot of the Call
+    /// still has that region, or will release it as invalid. The server must not invalidate a
+    /// region of another RPC: then it stays unclaimed.
+    fn claim_by_xid(&mut self, xid: Option<u32>) {
+        if self.unclaimed.is_none() {
+            return;
+        }
+        let connection = self.connection;
+        let mut idle = Idle::new();
+        connection.xprt.with(|xprt| {
+            xprt.for_each_slot(|slot| {
+                let mut state = slot.lock();
+                if Some(state.xid) == xid {
+                    idle.append(&mut self.claim(&mut state.registered));
+                }
+            });
+            self.unclaimed = self.unclaimed.take().filter(|rkey| {
+                let mut is_registered = false;
+                xprt.for_each_slot(|slot| is_registered |= slot.lock().registered.have(rkey));
+                is_registered
+            });
+        });
+        connection.put_regions(idle);
     }
 }
 
 fn lookup(connection: &ClientConn, xid: u32) -> Option<PendingReply<ClientTransport>> {
     connection.xprt.with(|xprt| xprt.lookup(xid)).flatten()
-}
-
-/// Handles a reply that no RPC waits for, usually because its task was killed. The server has a
-/// credit for another Call now.
-fn no_matching_rqst(
-    connection: &ClientConn,
-    bytes: &[u8],
-    xid: u32,
-    rkey: &mut Option<Invalidated<'_, ClientConn>>,
-) -> ReplyAction {
-    connection.xprt.with(|xprt| {
-        xprt.no_matching_rqst();
-        xprt.with_peer(|server| trace::event!(xprtrdma_reply_rqst_err(server, bytes)));
-    });
-    resolve_invalidated_key(connection, Some(xid), rkey);
-    ReplyAction::Done
-}
-
-/// Finds the region with the key `rkey` that the server invalidated with a message that no RPC
-/// waits for; the message is for the Call `xid`, if it says that.
-///
-/// The server may have invalidated a region of the Call that it answers: the slot of the Call still
-/// has that region, or will release it as invalid. The server must not invalidate a region of
-/// another RPC: then `rkey` stays.
-fn resolve_invalidated_key(
-    connection: &ClientConn,
-    xid: Option<u32>,
-    rkey: &mut Option<Invalidated<'_, ClientConn>>,
-) {
-    if rkey.is_none() {
-        return;
-    }
-    let mut idle = Idle::new();
-    connection.xprt.with(|xprt| {
-        xprt.for_each_slot(|slot| {
-            let mut state = slot.lock();
-            if Some(state.xid) == xid {
-                idle.append(&mut take_invalidated(&mut state.registered, rkey));
-            }
-        });
-        *rkey = rkey.take().filter(|rkey| {
-            let mut is_registered = false;
-            xprt.for_each_slot(|slot| is_registered |= slot.lock().registered.have(rkey));
-            is_registered
-        });
-    });
-    connection.put_regions(idle);
-}
-
-/// Takes the regions of an answered RPC. If `rkey` names one of them, that is put into the pool.
-fn take_registered(
-    rqst: &PendingReply<ClientTransport>,
-    mut state: SpinLockGuard<'_, SlotState>,
-    connection: &ClientConn,
-    rkey: &mut Option<Invalidated<'_, ClientConn>>,
-) -> Registered<ClientConn> {
-    state.call_outstanding = false;
-    let mut registered = core::mem::take(&mut state.registered);
-    drop(state);
-    if trace::xprtrdma_mr_reminv::is_on() {
-        let region = rkey.as_ref().and_then(|rkey| registered.info_of(rkey));
-        if let Some(region) = region {
-            trace::xprtrdma_mr_reminv::emit(rqst.task_id(), region);
-        }
-    }
-    connection.put_regions(take_invalidated(&mut registered, rkey));
-    registered
-}
-
-/// Takes the region that `rkey` names out of `registered`, if it is one of them.
-fn take_invalidated(
-    registered: &mut Registered<ClientConn>,
-    rkey: &mut Option<Invalidated<'_, ClientConn>>,
-) -> Idle<ClientConn> {
-    match rkey.take().map(|rkey| registered.remote_invalidated(rkey)) {
-        Some(Ok(idle)) => return idle,
-        Some(Err(other)) => *rkey = Some(other),
-        None => (),
-    }
-    Idle::new()
 }
 
 /// The place of the RPC message of a reply.
