@@ -82,7 +82,7 @@ pub(super) fn marshal(
         });
         SendError::TooBig
     })?;
-    let mut idle = reserve
+    let idle = reserve
         .take_regions(&active, limits.regions(&plan))
         .inspect_err(|_| {
             // A Call that is prepared early takes only what is to spare.
@@ -99,17 +99,16 @@ pub(super) fn marshal(
             return Err(error);
         }
     };
-    let mut regions = Prepared::new();
-    let message = write_message(
+    let mut marshal = Marshal {
         rqst,
-        &plan,
-        &active,
-        &mut idle,
-        &mut regions,
-        offered,
+        plan: &plan,
+        active: &active,
         flags,
-        buffer.bytes_mut(),
-    );
+        idle,
+        regions: Prepared::new(),
+    };
+    let message = marshal.write_message(offered, buffer.bytes_mut());
+    let Marshal { idle, regions, .. } = marshal;
     active.connection.put_regions(idle);
     match message {
         Ok(message) => {
@@ -137,104 +136,166 @@ pub(super) fn marshal(
     }
 }
 
-/// Maps memory with regions of `idle`, which move to `regions`, and writes the message to `out`.
-///
-/// Most Calls have no chunk, and then nothing as large as one is written or moved.
-#[expect(clippy::too_many_arguments, reason = "the one caller has them apart")]
-fn write_message(
-    rqst: &Rqst<ClientTransport>,
-    plan: &Plan,
-    active: &ActiveConnection,
-    idle: &mut Idle<ClientConn>,
-    regions: &mut Prepared<ClientConn>,
-    offered: &mut Offered,
-    flags: Flags,
-    out: &mut [u8],
-) -> Result<SendMessage, SendError> {
-    let xid = rqst.xid();
-    let mut read = None;
-    if let Some((position, range)) = plan.call.read_chunk(rqst.call_len()) {
-        let chunk = match in_one_piece(plan, rqst, flags) {
-            Some(piece) => map_chunk(regions, idle, iter::once(Ok(piece)), Access::Read, xid)?,
-            None => map_chunk(regions, idle, rqst.call_pieces(range), Access::Read, xid)?,
-        };
-        let (list, len) = read.insert(([ReadSegment::default(); Chunk::MAX], 0));
-        *len = chunk.as_slice().len();
-        for (place, segment) in list.iter_mut().zip(chunk.as_slice()) {
-            *place = ReadSegment {
-                position,
-                segment: *segment,
-            };
-        }
-    }
-    let read = read.as_ref().and_then(|(list, len)| list.get(..*len));
-    match plan.reply {
-        ReplyForm::Inline => (),
-        ReplyForm::WriteChunk { .. } => {
-            let pieces = rqst.reply_pieces(ReplyPart::Pages);
-            *offered = Offered::Write(map_chunk(regions, idle, pieces, Access::Write, xid)?);
-        }
-        ReplyForm::ReplyChunk { .. } | ReplyForm::WriteAndReplyChunk { .. } => {
-            let pieces = rqst.reply_pieces(ReplyPart::All);
-            *offered = Offered::Reply(map_chunk(regions, idle, pieces, Access::Write, xid)?);
-        }
-    }
-    let header = offered
-        .with(|offer| {
-            Call {
-                xid,
-                credits: active.connection.limits().requested_credits,
-                body: plan.call.body(),
-                read: read.unwrap_or(&[]),
-                write: offer.write,
-                reply: offer.reply,
-            }
-            .emit(out)
-        })
-        .map_err(|_| SendError::TooBig)?;
-    let data = match plan.call {
-        CallForm::Inline => rqst.call_data(),
-        CallForm::ReadChunk(_) | CallForm::PositionZero => 0..0,
-    };
-    let gathered = match data.len() {
-        GATHER_MIN_BYTES.. => gather(rqst, active, data.clone(), header, flags).ok(),
-        _ => None,
-    };
-    let skipped = gathered.as_ref().map_or(0..0, |_| data);
-    let mut len = header;
-    for range in plan.call.inline(rqst.call_len()) {
-        for part in reduction::split_around(range, &skipped) {
-            if part.is_empty() {
-                continue;
-            }
-            let end = len.saturating_add(part.len());
-            let place = out.get_mut(len..end).ok_or(SendError::TooBig)?;
-            rqst.copy_call(part.start, place)
-                .map_err(|_| SendError::Io)?;
-            len = end;
-        }
-    }
-    Ok(SendMessage {
-        len,
-        copied: len.saturating_sub(header),
-        gathered,
-    })
-}
-
 /// The longest Call that is copied to be one segment, in bytes: the default length of a Send
 /// buffer.
 const MAX_COPY: usize = 8192;
 
-/// Returns a copy of a Call that travels whole, if it is so short that a copy costs less than to
-/// register head, pages and tail apart. nfs-ganesha cannot decode a Position-Zero chunk with an XDR
-/// item and its padding in two segments. Returns [`None`] if a copy is not worth it, or if memory
-/// is short.
-fn in_one_piece(plan: &Plan, rqst: &Rqst<ClientTransport>, flags: Flags) -> Option<Piece> {
-    let parts = rqst.call_lens().iter().filter(|len| **len != 0).count();
-    if plan.call != CallForm::PositionZero || parts < 2 || rqst.call_len() > MAX_COPY {
-        return None;
+/// The marshalling of a Call.
+struct Marshal<'a> {
+    rqst: &'a Rqst<ClientTransport>,
+    plan: &'a Plan,
+    active: &'a ActiveConnection,
+    flags: Flags,
+    /// Regions for all chunks of the Call.
+    idle: Idle<ClientConn>,
+    /// Those that memory is mapped with.
+    regions: Prepared<ClientConn>,
+}
+
+impl Marshal<'_> {
+    /// Maps the memory of the chunks, and writes the message to `out`.
+    ///
+    /// Most Calls have no chunk, and then nothing as large as one is written or moved.
+    fn write_message(
+        &mut self,
+        offered: &mut Offered,
+        out: &mut [u8],
+    ) -> Result<SendMessage, SendError> {
+        let (rqst, plan) = (self.rqst, self.plan);
+        let mut read = None;
+        if let Some((position, range)) = plan.call.read_chunk(rqst.call_len()) {
+            let chunk = match self.in_one_piece() {
+                Some(piece) => self.map_chunk(iter::once(Ok(piece)), Access::Read)?,
+                None => self.map_chunk(rqst.call_pieces(range), Access::Read)?,
+            };
+            let (list, len) = read.insert(([ReadSegment::default(); Chunk::MAX], 0));
+            *len = chunk.as_slice().len();
+            for (place, segment) in list.iter_mut().zip(chunk.as_slice()) {
+                *place = ReadSegment {
+                    position,
+                    segment: *segment,
+                };
+            }
+        }
+        let read = read.as_ref().and_then(|(list, len)| list.get(..*len));
+        self.map_offer(offered)?;
+        let header = offered
+            .with(|offer| {
+                Call {
+                    xid: rqst.xid(),
+                    credits: self.active.connection.limits().requested_credits,
+                    body: plan.call.body(),
+                    read: read.unwrap_or(&[]),
+                    write: offer.write,
+                    reply: offer.reply,
+                }
+                .emit(out)
+            })
+            .map_err(|_| SendError::TooBig)?;
+        let data = match plan.call {
+            CallForm::Inline => rqst.call_data(),
+            CallForm::ReadChunk(_) | CallForm::PositionZero => 0..0,
+        };
+        let gathered = match data.len() {
+            GATHER_MIN_BYTES.. => self.gather(data.clone(), header).ok(),
+            _ => None,
+        };
+        let gathered_range = gathered.as_ref().map_or(0..0, |_| data);
+        let len = self.copy_inline(header, &gathered_range, out)?;
+        Ok(SendMessage {
+            len,
+            copied: len.saturating_sub(header),
+            gathered,
+        })
     }
-    rqst.call_in_one_piece(flags | __GFP_NOWARN).ok()
+
+    /// Maps the memory that is offered for the result.
+    fn map_offer(&mut self, offered: &mut Offered) -> Result<(), SendError> {
+        match self.plan.reply {
+            ReplyForm::Inline => (),
+            ReplyForm::WriteChunk { .. } => {
+                let pieces = self.rqst.reply_pieces(ReplyPart::Pages);
+                *offered = Offered::Write(self.map_chunk(pieces, Access::Write)?);
+            }
+            ReplyForm::ReplyChunk { .. } | ReplyForm::WriteAndReplyChunk { .. } => {
+                let pieces = self.rqst.reply_pieces(ReplyPart::All);
+                *offered = Offered::Reply(self.map_chunk(pieces, Access::Write)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Maps `pieces`, as the segments of one chunk.
+    fn map_chunk(
+        &mut self,
+        pieces: impl Iterator<Item = Result<Piece>>,
+        access: Access,
+    ) -> Result<Chunk, SendError> {
+        let xid = self.rqst.xid();
+        let mut pieces = pieces.peekable();
+        let mut chunk = Chunk::EMPTY;
+        while pieces.peek().is_some() {
+            self.regions
+                .map(&mut self.idle, &mut pieces, access, xid)
+                .and_then(|segment| chunk.push(segment))
+                .map_err(|error| {
+                    if error == ENOMEM {
+                        SendError::NoBuffers
+                    } else {
+                        SendError::Io
+                    }
+                })?;
+        }
+        Ok(chunk)
+    }
+
+    /// Returns a copy of a Call that travels whole, if it is so short that a copy costs less than
+    /// to register head, pages and tail apart. nfs-ganesha cannot decode a Position-Zero chunk with
+    /// an XDR item and its padding in two segments. Returns [`None`] if a copy is not worth it, or
+    /// if memory is short.
+    fn in_one_piece(&self) -> Option<Piece> {
+        let rqst = self.rqst;
+        let parts = rqst.call_lens().iter().filter(|len| **len != 0).count();
+        if self.plan.call != CallForm::PositionZero || parts < 2 || rqst.call_len() > MAX_COPY {
+            return None;
+        }
+        rqst.call_in_one_piece(self.flags | __GFP_NOWARN).ok()
+    }
+
+    /// Gathers `data` of the Call from its pages into a Send whose buffer begins with a header of
+    /// `header` bytes. Fails if a Send has too few scatter/gather elements for it, or if memory is
+    /// short.
+    fn gather(&self, data: Range<usize>, header: usize) -> Result<Gathered<ClientConn>> {
+        let at = header.checked_add(data.start).ok_or(EINVAL)?;
+        let mut memory = self.active.queue.writes(self.flags)?;
+        memory.add_pieces(self.rqst.call_pieces(data))?;
+        memory.gather(at)
+    }
+
+    /// Copies what is inline behind the header of `header` bytes, but for what is `gathered`.
+    /// Returns the length with the header.
+    fn copy_inline(
+        &self,
+        header: usize,
+        gathered: &Range<usize>,
+        out: &mut [u8],
+    ) -> Result<usize, SendError> {
+        let mut len = header;
+        for range in self.plan.call.inline(self.rqst.call_len()) {
+            for part in reduction::split_around(range, gathered) {
+                if part.is_empty() {
+                    continue;
+                }
+                let end = len.saturating_add(part.len());
+                let place = out.get_mut(len..end).ok_or(SendError::TooBig)?;
+                self.rqst
+                    .copy_call(part.start, place)
+                    .map_err(|_| SendError::Io)?;
+                len = end;
+            }
+        }
+        Ok(len)
+    }
 }
 
 /// Returns how the argument travels, for traces.
@@ -254,45 +315,4 @@ fn result_chunk(plan: &Plan) -> ChunkType {
         ReplyForm::WriteChunk { .. } => ChunkType::Write,
         ReplyForm::ReplyChunk { .. } | ReplyForm::WriteAndReplyChunk { .. } => ChunkType::Reply,
     }
-}
-
-/// Maps `pieces` with regions of `idle`, as the segments of one chunk.
-fn map_chunk(
-    regions: &mut Prepared<ClientConn>,
-    idle: &mut Idle<ClientConn>,
-    pieces: impl Iterator<Item = Result<Piece>>,
-    access: Access,
-    xid: u32,
-) -> Result<Chunk, SendError> {
-    let mut pieces = pieces.peekable();
-    let mut chunk = Chunk::EMPTY;
-    while pieces.peek().is_some() {
-        regions
-            .map(idle, &mut pieces, access, xid)
-            .and_then(|segment| chunk.push(segment))
-            .map_err(|error| {
-                if error == ENOMEM {
-                    SendError::NoBuffers
-                } else {
-                    SendError::Io
-                }
-            })?;
-    }
-    Ok(chunk)
-}
-
-/// Gathers `data` of the Call from its pages into a Send whose buffer begins with a header of
-/// `header` bytes. Fails if a Send has too few scatter/gather elements for it, or if memory is
-/// short.
-fn gather(
-    rqst: &Rqst<ClientTransport>,
-    active: &ActiveConnection,
-    data: Range<usize>,
-    header: usize,
-    flags: Flags,
-) -> Result<Gathered<ClientConn>> {
-    let at = header.checked_add(data.start).ok_or(EINVAL)?;
-    let mut memory = active.queue.writes(flags)?;
-    memory.add_pieces(rqst.call_pieces(data))?;
-    memory.gather(at)
 }
