@@ -6,19 +6,58 @@
 //!
 //! # The path of an RPC
 //!
-//! 1. The completion handler in [`handler`] adds the message to the work queue and enqueues the
-//!    `svc_xprt`, which wakes an nfsd thread.
-//! 2. [`receive`] parses the message. nfsd executes a call without Read chunks
-//!    from the Receive buffer. For any other call [`rdma_read`] posts RDMA Reads, and the thread is
-//!    free for other work. When the Reads have completed, a thread exchanges pages of its own for
-//!    the pages that were read.
-//! 3. [`reply`] pairs the results with the Write chunks of the call, and posts one chain of work
-//!    requests: RDMA Writes from the pages of the result, then the Send. Long data that is not
-//!    reduced is gathered from the same pages by the Send.
+//! A name in brackets is a queue. Nothing holds a thread while it waits there.
 //!
-//! A call keeps its Receive buffer until its reply is about to be sent, as the reply repeats the
-//! chunks of the call. The Receive is posted again before the Send: when the client has the reply
-//! it may send another call, which needs a Receive.
+//! ```text
+//! a Receive completes               handler; drops what is cut off, and RDMA_DONE
+//!   v
+//! [received]                   A
+//!   v
+//! parse                             receive; a malformed message is dropped or refused,
+//!   |                               a reply to a callback goes to sunrpc
+//!   +-- nfsd can read it from the Receive buffer ---------+
+//!   v                                                     |
+//! SQ credits? -- no --> [Reads for SQ credits]      B     |
+//!   |    ^                v                               |
+//!   |    |              [ready Reads]               C     |
+//!   |<---|----------------+                               |
+//!   |    +----------------+                               |
+//!   v                     |                               |
+//! page budget? - no --> [Reads for pages]           D     |
+//!   v                                                     |
+//! post RDMA Reads                   rdma_read             |
+//!   v   all have completed                                |
+//! [read]                       A    goes before [received]|
+//!   v                                                     |
+//! begin the call <----------------------------------------+
+//!   |                               the message is lent to sunrpc; pages that were read are
+//!   v                               exchanged for as many of the thread's own
+//! nfsd executes it
+//!   v
+//! lay out the reply                 reply
+//!   v
+//! Send buffer? -- no --> [Sends for buffers]        E
+//!   |<---------------------+
+//!   v
+//! SQ credits? --- no --> [Sends for SQ credits]     B
+//!   |<---------------------+
+//!   v
+//! post the Receive again, then RDMA Writes, in batches if they are many, and the Send
+//!   v   a completion covers the Send
+//! Send buffer, SQ credits and pages are free again
+//! ```
+//!
+//! | | waits until | and holds |
+//! | --- | --- | --- |
+//! | A | a thread is free, and fewer than four Sends wait in B and E | its pages, if it was read |
+//! | B | a completion frees credits. Its handler, or a thread after an attempt of its own, posts Sends and reserves credits for Reads, in turn. A Send without RDMA Writes needs none; Reads that need more than was reserved come back | a Send: its buffer, and the pages that it sends |
+//! | C | a thread is free, to allocate memory | SQ credits |
+//! | D | another call of the connection has been read, and a thread is free, which begins with the SQ credits again. If calls wait here, later ones come here at once | nothing |
+//! | E | a completion frees a buffer; its handler goes on with the Send | the pages that it sends |
+//!
+//! Each of them holds its message, too, and with that a Receive: the reply repeats the chunks of
+//! the call. The Receive is posted again before the Send: when the client has the reply it may send
+//! another call, which needs a Receive. When the connection ends, all queues are emptied.
 //!
 //! # Files
 //!

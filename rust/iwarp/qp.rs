@@ -6,6 +6,41 @@
 //! enqueue and schedule it. On entry to the error state all requests, and any posted later,
 //! complete as flushed; the connection is handed to [`closing`](crate::closing), which needs no
 //! queue pair.
+//!
+//! # States
+//!
+//! The consumer sees a [`QpState`]:
+//!
+//! ```text
+//! Reset ---> Init ---> Rtr ---> Rts ---> Closing
+//!   |         |         |        |         |
+//!   +---------+---------+--------+---------+---> Error
+//! ```
+//!
+//! `modify` goes forwards, also several steps, but to `Closing` from `Rts` only, and to `Error`
+//! from everywhere. A connection that one side has accepted takes its queue pair from `Rtr` to
+//! `Rts`; [`Qp::end`] takes it to `Error`.
+//!
+//! What there is of a connection is the [`Phase`]:
+//!
+//! ```text
+//! Unbound --- accept, in Rtr -----------------------------+
+//!   |   |                                                 v
+//!   |   +---- connect, in Rtr ---> Connecting --------> Established
+//!   |                                |     the peer       |
+//!   | 1                              | 1   accepts        | 1, 2 or 3
+//!   |                                | or it failed       |
+//!   v                                v                    v
+//! Over <-----------------------------+--------------------+---> half-closed: a ClosingConn
+//!                                                         +---> aborted
+//! ```
+//!
+//! 1. The consumer wants it: the state is `Closing` or `Error`, or the queue pair is destroyed. The
+//!    connection is half-closed; over TCP only if the state has been `Closing`, else aborted.
+//! 2. The stream has ended in order, or this end has sent a Terminate: half-closed.
+//! 3. The stream has ended in another way, or a completion queue has overrun: aborted.
+//!
+//! A half-closed connection is there until the peer has closed, for three seconds at most.
 
 use crate::closing::ClosingConn;
 use crate::closing::ClosingConns;

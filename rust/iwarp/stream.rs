@@ -4,6 +4,55 @@
 //!
 //! One context at a time owns it. In rounds it takes posted requests, receives, sends, and
 //! completes, until there is nothing to do.
+//!
+//! # What an FPDU passes
+//!
+//! Over SCTP a chunk takes the place of the FPDU, and has no CRC of its own.
+//!
+//! ```text
+//! socket, receive queue          an event queues the worker, which holds the socket's lock
+//!   v                            until it has received
+//! TcpConn::receive, Frames::next an FPDU of which all has arrived
+//!   v
+//! tcp::established, fpdu         a wrong CRC is a fault, and nothing is placed
+//!   v
+//! Receiver::segment              first takes the posted Receives from the queue of `provider`
+//!   v
+//! RxHalf::segment                the header, then the Receive or the STag that it names:
+//!   |                            where the octets go, or a fault
+//!   v
+//! copy                           from the socket's buffers to memory of the consumer
+//!   v
+//! RxHalf::placed, deliver        what is complete, in the order of the peer:
+//!   |   Send                     the Receive completes: `Queues::complete_receive`
+//!   |   Read Request             `TxHalf::respond`: a response is due
+//!   |   last octets of a Read    `TxHalf::done`: the Read can complete, after those before it
+//!   |   Terminate                the consumer gets an event, and the stream ends
+//!   v
+//! Frame::take                    the octets leave the receive queue
+//! ```
+//!
+//! ```text
+//! post_send                      the request goes to a queue of `provider`, the worker is queued
+//!   v
+//! Stream::take_sends             TxHalf::post: the engine has a slot for each request
+//!   v
+//! outbound::send <---------------+  as long as there is space for a segment
+//!   v                            |
+//! TxHalf::peek                   |  the header, and where the payload is; requests and responses
+//!   v                            |
+//! Outbox::fpdu                   |  copies the payload, then computes the CRC
+//!   v                            |
+//! TxHalf::commit ----------------+
+//!   v
+//! Outbox::flush                  TCP takes the octets; if not all, an event reports space
+//!   v
+//! TxHalf::release, Stream::complete
+//!                                TCP has all of it: a Send or Write completes
+//! ```
+//!
+//! A fault goes to `TxHalf::fail`: a Terminate takes the place of the next segment, and nothing
+//! follows it.
 
 mod outbound;
 pub(crate) mod receiver;

@@ -1,6 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The side that connects.
+//!
+//! ```text
+//! Closed
+//!   | Connect: ResolveAddress
+//!   v
+//! ResolvingAddress ----------------------------+
+//!   | AddressResolved: ResolveRoute            |
+//!   v                                          |
+//! ResolvingRoute ------------------------------+
+//!   | RouteResolved: Request                   | Failed, Disconnected, DeviceRemoved,
+//!   v                                          | Close: TearDown
+//! Connecting ----------------------------------+
+//!   | Established: Announce                    |
+//!   v                                          |
+//! Open ----------------------------------------+
+//!   | the third Malformed: TearDown            |
+//!   v                                          |
+//! Closing <------------------------------------+
+//!   | Drained: Release
+//!   v
+//! Closed
+//! ```
+//!
+//! An arrow has the event, and behind the colon the action. Any other event leaves the state as it
+//! is and asks for nothing; so do the first two Malformed.
 
 /// Malformed messages that a connection survives.
 ///

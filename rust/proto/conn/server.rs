@@ -1,6 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The side that accepts.
+//!
+//! ```text
+//! Requested ------ an end: Nothing -------------------+
+//!   | Prepared: Accept                                |
+//!   v                                                 |
+//! Accepting ------ an end: TearDown ----+             |
+//!   | Established: Nothing,             |             |
+//!   | or Received: Serve                |             |
+//!   v                                   |             |
+//! Open ----------- an end: TearDown ----+             |
+//!   | ^                                 v             |
+//!   +-+ Received: Serve              Closing          |
+//!                                       | Drained:    |
+//!                                       v Nothing     |
+//!                                    Closed <---------+
+//! ```
+//!
+//! An arrow has the event, and behind the colon the action. An end is one of Failed, Disconnected,
+//! DeviceRemoved, Unanswered and Close. Any other event leaves the state as it is and asks for
+//! nothing.
 
 /// A connection as the server sees it, from the client's request on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,31 @@
 //! [`ReadHandler::read_done`] is called; the last Writes are posted with the Send that they belong
 //! to, and are part of it.
 //!
+//! ```text
+//! SendQueue::post_reads, or post_reply with more Writes than credits
+//!   v
+//! the transfer is added to `rw_contexts`
+//!   v
+//! RwContext::post_next_batch <-------------------------------------------+
+//!   |   posts as many requests as there are credits, with one doorbell;  |
+//!   |   the last one is signalled. The regions that Reads need are       |
+//!   |   registered before the first batch.                               |
+//!   v                                                                    |
+//! batch_done: the last request of the batch has completed                |
+//!   |                                                                    |
+//!   +-- all succeeded; Reads are left, or more Writes than credits ------+
+//!   |
+//!   +-- all succeeded; Writes are left, not more than credits:
+//!   |       they are posted as one chain with the Send, which owns the transfer from then on
+//!   |
+//!   +-- all succeeded, and none is left; or one failed:
+//!           the transfer leaves `rw_contexts`, its credits are released, its memory is unmapped,
+//!           and the layer above gets `read_done`, `read_failed` or `write_failed`
+//! ```
+//!
+//! If a batch cannot be posted the connection ends, and the transfer stays in `rw_contexts` until
+//! the queue pair is freed.
+//!
 //! Requests complete in order, so the completion of a batch also covers the Sends before it.
 //!
 //! The layer above chooses the length of a batch. The next one is posted here, from a completion,
