@@ -7,14 +7,22 @@
 //!
 //! # The path of an RPC
 //!
-//! 1. In the RPC's own task [`marshal`] decides which chunks it needs ([`chunk`]), maps them with
-//!    memory regions, and writes the message.
+//! 1. In the RPC's own task [`marshal`] decides which chunks it needs ([`chunk`]): a Read chunk or
+//!    a Position-Zero Read chunk for the call, a Write chunk or a Reply chunk for the reply, or
+//!    none. It takes memory regions for them, maps the memory, and writes the message into a Send
+//!    buffer. Long data that stays inline is not copied: the Send refers to its pages.
 //! 2. When the RPC's turn has come and it has a credit, [`send`] posts the registrations and the
 //!    Send as one chain. The doorbell rings for the last Send of a burst.
 //! 3. [`reply`] parses the received message, compares it with the offered chunk, and has every
 //!    region of the RPC invalidated: by the server's Send With Invalidate, or else by a chain of
-//!    local invalidations.
-//! 4. Only then it completes the RPC. The server can no longer reach any memory of it.
+//!    local invalidations. Invalid regions are unmapped, and go back to the pool.
+//! 4. Only then the credit window is set from the grant, the inline part is copied to the reply
+//!    buffer, the Receive is posted again, and the RPC is completed. The server can no longer reach
+//!    any memory of it.
+//!
+//! An RPC whose task is killed keeps its credit until its reply arrives, but its memory is
+//! invalidated before its caller gets it back. A call that times out ends the connection: none is
+//! sent twice over one connection, unless there was a reply, which sunrpc refused.
 //!
 //! # Concurrency
 //!

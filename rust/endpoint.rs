@@ -30,9 +30,10 @@
 //!
 //! The lock of the listener's id is a mutex, and so are `accept_queue` of the server, `growth`
 //! of the client and `ended` of rdma; of these, handlers take only `accept_queue`. All others
-//! are spin locks, taken in process context. No spin lock is held across a call into `sunrpc` or
-//! the connection manager, except to set or clear the flag that tells sunrpc whether the server has
-//! work, nor while a value is dropped whose drop sleeps ([`rdma::mr::Idle`]).
+//! are spin locks, taken in process context with interrupts on. No spin lock is held across a call
+//! into `sunrpc` or the connection manager, except to set or clear the flag that tells sunrpc
+//! whether the server has work, nor while a value is dropped whose drop sleeps
+//! ([`rdma::mr::Idle`]).
 
 #![forbid(unsafe_code)]
 
