@@ -7,46 +7,35 @@
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/kbuild-rustc.sh
 
 out=build/cargo/doc
 lints=(-Drustdoc::broken_intra_doc_links -Arustdoc::private_intra_doc_links)
 status=0
 RUSTDOCFLAGS=${lints[*]} cargo doc --quiet --locked --workspace --no-deps --document-private-items --keep-going || status=1
 
-# Of each crate of the kernel: its options, and the crates that it uses.
-declare -A options uses
-words=() command=()
+# Of each crate of the kernel: its command, and the crates that it uses.
+declare -A commands uses
+command=()
 while read -r file; do
-	line=$(sed -n '1s/^savedcmd_[^ ]* := //p' "$file")
-	[[ $line == *RUST_MODFILE=* ]] || continue
-	# What follows the compiler's command is objtool's.
-	eval "words=(${line%% ;*})"
-	name=$(basename "${words[1]}") kept=("${words[@]:0:2}" rustdoc) used=
-	for ((at = 3; at < ${#words[@]}; at++)); do
-		case ${words[at]} in
-		--crate-name) name=${words[++at]} ;;
-		--out-dir) : $((at++)) ;;
-		--emit=*) ;;
-		--extern) used+=" ${words[at + 1]}"; kept+=("${words[at]}" "${words[++at]}") ;;
-		*) kept+=("${words[at]}") ;;
-		esac
-	done
+	kbuild_rustc "$file" || continue
 	# cargo has those that it builds, too.
-	if [ -e "rust/$name/Cargo.toml" ]; then continue; fi
-	options[$name]=${kept[*]@Q} uses[$name]=$used
+	if [ -e "rust/$crate/Cargo.toml" ]; then continue; fi
+	command=("${variables[@]}" rustdoc "${options[@]}" "$source")
+	commands[$crate]=${command[*]@Q} uses[$crate]=${used[*]}
 done < <(find rust -name '.*.o.cmd' | sort)
-[ ${#options[@]} -gt 0 ] || { echo "error: the modules are not built" >&2; exit 1; }
+[ ${#commands[@]} -gt 0 ] || { echo "error: the modules are not built" >&2; exit 1; }
 
 # Links between crates work if those of the crate that is used are there first.
-while [ ${#options[@]} -gt 0 ]; do
-	for name in "${!options[@]}"; do
-		for used in ${uses[$name]}; do
-			if [ -n "${options[$used]:-}" ]; then continue 2; fi
+while [ ${#commands[@]} -gt 0 ]; do
+	for name in "${!commands[@]}"; do
+		for other in ${uses[$name]}; do
+			if [ -n "${commands[$other]:-}" ]; then continue 2; fi
 		done
-		eval "command=(${options[$name]})"
+		eval "command=(${commands[$name]})"
 		RUSTC_BOOTSTRAP=1 env "${command[@]}" --crate-name "$name" "${lints[@]}" --document-private-items --output "$out" ||
 			status=1
-		unset "options[$name]"
+		unset "commands[$name]"
 	done
 done
 echo "$out has $(find "$out" -mindepth 2 -maxdepth 2 -name index.html | wc -l) crates"

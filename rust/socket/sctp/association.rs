@@ -33,7 +33,7 @@ use kernel::types::Opaque;
 /// The outcome of receiving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// There is nothing. [`Event::Readable`](crate::Event::Readable) reports something.
+    /// There is nothing. [`Event::Readable`] reports something.
     Nothing,
     /// The peer will send no more.
     End,
