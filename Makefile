@@ -36,7 +36,7 @@ built = scripts/build.sh $(if $(filter rust iwarp-%,$(1) $(2) $(RDMA) $(PEER_RDM
 # The stock kernel lacks siw.
 siw = $(if $(filter siw,$(RDMA) $(PEER_RDMA)),$(if $(KERNEL),, && nice scripts/enter selftests/iwarp/siw.sh))
 
-.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-all check-fast check-uml check-kernels check-packages debug-check conformance doc fuzz mutants instructions counts interop bench bench-time hostile deb release fmt clean distclean help
+.PHONY: modules modules_install module buildroot shell vm vm2 demo check check-all check-fast check-uml check-kernels check-packages debug-check conformance doc examples fuzz mutants instructions counts interop bench bench-time hostile deb release fmt clean distclean help
 
 ## Build
 modules: ## both modules for the kernel in KDIR= (default: the running one); the default
@@ -100,6 +100,9 @@ conformance: buildroot ## which requirement of the protocol which test shows
 
 doc: module ## the documentation of all crates, in build/cargo/doc; fails if a link in it leads nowhere
 	@scripts/enter scripts/doc.sh
+
+examples: module ## compiles the examples in the documentation of the wrapper crates
+	@scripts/enter scripts/examples.sh
 
 fuzz: buildroot ## each parser for TIME= seconds
 	@scripts/enter selftests/fuzz/run.sh TIME=$(TIME)

@@ -22,6 +22,23 @@ use kernel::error::{
 };
 
 /// A `struct sockaddr_storage` by value: IPv4 or IPv6 address and port.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use core::net::{
+///     Ipv4Addr,
+///     SocketAddr, //
+/// };
+/// use ext::addr::SockAddr;
+///
+/// let port = 20049;
+/// let address = SockAddr::from(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+/// assert_eq!(address.socket_addr().map(|address| address.port()), Some(port));
+///
+/// pr_info!("listens at {}\n", address.text().as_c_str());
+/// ```
 #[derive(Clone, Copy)]
 pub struct SockAddr {
     storage: cbindings::__kernel_sockaddr_storage,

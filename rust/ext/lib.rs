@@ -18,6 +18,8 @@
 //! | `errno.rs`, `compat.rs` | what an older kernel of the list lacks |
 //! | `trace.rs` | how trace events identify things |
 
+// Kbuild passes this to rustc. rustdoc drops it when it extracts examples.
+#![cfg_attr(doctest, no_std)]
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod addr;

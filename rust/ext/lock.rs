@@ -17,6 +17,35 @@ use kernel::sync::LockClassKey;
 use kernel::types::Opaque;
 
 /// Data protected by a spin lock.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use ext::{
+///     lock::IrqLock,
+///     new_irq_lock, //
+/// };
+///
+/// /// Counts what interrupts report.
+/// #[pin_data]
+/// struct Reports {
+///     #[pin]
+///     count: IrqLock<u64>,
+/// }
+///
+/// impl Reports {
+///     fn new() -> impl PinInit<Self> {
+///         pin_init!(Self {
+///             count <- new_irq_lock!(0),
+///         })
+///     }
+/// }
+///
+/// let reports = KBox::pin_init(Reports::new(), GFP_KERNEL)?;
+/// reports.count.with(|count| *count += 1);
+/// # Ok::<(), Error>(())
+/// ```
 #[pin_data]
 pub struct IrqLock<T> {
     #[pin]

@@ -46,6 +46,24 @@ use kernel::{
 /// # Invariants
 ///
 /// `ptr` is a live `kmalloc` allocation of `len` bytes, freed only in `drop`.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use ext::memory::{
+///     Buffer,
+///     Piece, //
+/// };
+///
+/// let buffer = Buffer::new(64, GFP_KERNEL)?;
+/// buffer.copy_in(0, b"header, data")?;
+///
+/// // The piece keeps the buffer allocated.
+/// let data = Piece::from_buffer(buffer, 8, 4)?;
+/// assert_eq!(data.len(), 4);
+/// # Ok::<(), Error>(())
+/// ```
 pub struct Buffer {
     ptr: NonNull<u8>,
     len: usize,
@@ -290,6 +308,24 @@ impl Drop for Piece {
 /// # Invariants
 ///
 /// `ptr` is an allocated page of order 0, and no slab page; the value owns a reference to it.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use ext::memory::Page;
+///
+/// let page = Page::new(GFP_KERNEL)?;
+/// page.copy_in(100, b"data")?;
+///
+/// // A reference of its own, which a work request can hold.
+/// let piece = page.piece(100, 4)?;
+/// assert_eq!(page.references(), 2);
+///
+/// drop(piece);
+/// assert!(page.is_unique());
+/// # Ok::<(), Error>(())
+/// ```
 pub struct Page {
     ptr: NonNull<page>,
 }

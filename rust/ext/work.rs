@@ -165,6 +165,56 @@ impl WorkItem {
 }
 
 /// A work item and a timer.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::{prelude::*, sync::Arc};
+/// use ext::{
+///     new_worker,
+///     work::{
+///         Work,
+///         Worker,
+///         Workqueue, //
+///     }, //
+/// };
+///
+/// #[pin_data]
+/// struct Connection {
+///     #[pin]
+///     worker: Worker,
+/// }
+///
+/// impl Connection {
+///     fn new(queue: Arc<Workqueue>) -> Result<Arc<Self>> {
+///         Arc::pin_init(
+///             pin_init!(Self {
+///                 worker <- new_worker!(Self, queue),
+///             }),
+///             GFP_KERNEL,
+///         )
+///     }
+/// }
+///
+/// impl Work for Connection {
+///     fn worker(&self) -> &Worker {
+///         &self.worker
+///     }
+///
+///     fn run(this: Arc<Self>) {
+///         // What the connection has to do, and again in a second.
+///         Worker::queue_work_after(&this, 1_000);
+///     }
+/// }
+///
+/// let queue = Arc::new(Workqueue::new(c"example")?, GFP_KERNEL)?;
+/// let connection = Connection::new(queue)?;
+/// Worker::queue_work(&connection);
+///
+/// // It runs no more, and the timer is stopped.
+/// Worker::disable_sync(&connection);
+/// # Ok::<(), Error>(())
+/// ```
 #[pin_data]
 pub struct Worker {
     #[pin]

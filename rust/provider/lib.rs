@@ -25,6 +25,8 @@
 //! bounded size, is shared only by the queue pairs that its consumer makes for it.
 // Argues for P8.1.1-9, P8.1.2-5, P8.1.2-6, P8.1.2-7, P8.1.2-8.
 
+// Kbuild passes this to rustc. rustdoc drops it when it extracts examples.
+#![cfg_attr(doctest, no_std)]
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod cm;

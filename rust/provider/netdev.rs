@@ -269,6 +269,32 @@ struct NotifierBlocks<W> {
 /// # Invariants
 ///
 /// `blocks` came from [`KBox::into_raw`], and both its notifiers are in C's lists.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use kernel::sync::atomic::{
+///     AtomicFlag,
+///     Relaxed, //
+/// };
+/// use provider::netdev::{
+///     AddrNotifier,
+///     OnAddrChange, //
+/// };
+///
+/// struct Changed(AtomicFlag);
+///
+/// impl OnAddrChange for Changed {
+///     fn changed(&self) {
+///         self.0.store(true, Relaxed);
+///     }
+/// }
+///
+/// let notifier = AddrNotifier::new(Changed(AtomicFlag::new(false)))?;
+/// let changed = notifier.receiver().0.load(Relaxed);
+/// # Ok::<(), Error>(())
+/// ```
 pub struct AddrNotifier<W: OnAddrChange> {
     blocks: NonNull<NotifierBlocks<W>>,
 }

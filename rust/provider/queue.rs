@@ -94,6 +94,25 @@ pub struct QueueSizes {
 }
 
 /// The work queues of a queue pair.
+///
+/// # Examples
+///
+/// ```
+/// use provider::{
+///     queue::Queues,
+///     wr::Status, //
+/// };
+///
+/// /// Completes what was posted and not taken, as the queue pair is in error state.
+/// fn flush(queues: &Queues) {
+///     while let Some(request) = queues.take_send_to_flush() {
+///         queues.complete_send(request, Status::Flushed);
+///     }
+///     while let Some(request) = queues.take_receive() {
+///         queues.complete_receive(request, Status::Flushed, 0, false, None);
+///     }
+/// }
+/// ```
 #[pin_data]
 pub struct Queues {
     #[pin]

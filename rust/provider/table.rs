@@ -9,6 +9,20 @@ use kernel::rbtree::RBTree;
 use kernel::rbtree::RBTreeNodeReservation;
 
 /// A table of `T`. Its numbers are never 0.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use provider::table::Table;
+///
+/// let table = KBox::pin_init(Table::<u64>::new(), GFP_KERNEL)?;
+/// let number = table.insert(|_| 5)?;
+/// assert_eq!(table.with(number, |value| *value), Some(5));
+/// assert_eq!(table.remove(number), Some(5));
+/// assert_eq!(table.remove(number), None);
+/// # Ok::<(), Error>(())
+/// ```
 #[pin_data]
 pub struct Table<T> {
     #[pin]

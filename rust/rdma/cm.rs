@@ -84,6 +84,25 @@ impl ConnectParameters<'_> {
 /// `ptr` came from `rdma_create_id` with the address of `shared`'s value as context and
 /// `event_callback::<H>` as handler, and is destroyed only in `drop`. When `shared.bound` is true,
 /// the id's device is set, and neither that nor its addresses change any more.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::{prelude::*, sync::Arc};
+/// use rdma::{
+///     addr::SockAddr,
+///     cm::Id,
+///     Context, //
+/// };
+/// use sunrpc::Net;
+///
+/// /// Begins to connect. `context` gets `Event::AddrResolved` or `Event::AddrError`.
+/// fn begin<H: Context>(net: &Net, server: &SockAddr, context: Arc<H>) -> Result<Arc<Id<H>>> {
+///     let id = Id::new(net, context)?;
+///     id.resolve_address(server, 5_000)?;
+///     Ok(id)
+/// }
+/// ```
 pub struct Id<H: Context> {
     ptr: NonNull<cbindings::rdma_cm_id>,
     /// Whether it has a queue pair, or is about to.

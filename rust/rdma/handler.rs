@@ -30,6 +30,40 @@ use kernel::str::CStrExt;
 ///
 /// The id and the completion queue of the connection share it, so it must own neither of them. The
 /// associated types are values that posted work requests carry for the upper layer.
+///
+/// # Examples
+///
+/// ```
+/// use kernel::sync::atomic::{
+///     AtomicFlag,
+///     Relaxed, //
+/// };
+/// use rdma::{
+///     cm::{
+///         Event,
+///         EventId, //
+///     },
+///     Context, //
+/// };
+///
+/// struct Connection {
+///     open: AtomicFlag,
+/// }
+///
+/// impl Context for Connection {
+///     type InvalidateContext = ();
+///     type SendTag = u32;
+///
+///     fn cm_event(&self, event: Event<'_>, _id: &EventId<'_>) {
+///         match event {
+///             Event::Established { .. } => self.open.store(true, Relaxed),
+///             // A removed device waits until the id is dropped, by a task of the upper layer.
+///             Event::Disconnected | Event::DeviceRemoval => self.open.store(false, Relaxed),
+///             _ => (),
+///         }
+///     }
+/// }
+/// ```
 pub trait Context: Sized + Send + Sync + 'static {
     /// The value that comes back when a chain of local invalidations has completed.
     type InvalidateContext: Send;

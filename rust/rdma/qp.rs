@@ -91,6 +91,33 @@ pub struct Parameters {
 /// The queue pair of `id` was made by `rdma_create_qp` in `pd` with `_cq` for both directions. It
 /// is live as long as `ended` is false, and so as long as the lock of an `open` side is held:
 /// posting ends before the queue pair does.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::{
+///     receive::Buffers,
+///     Handler,
+///     QueuePair, //
+/// };
+///
+/// /// Posts `count` Receives of `len` bytes. Each comes back in a method of `Handler`.
+/// fn post_receives<H: Handler>(queue: &QueuePair<H>, count: usize, len: usize) -> Result {
+///     let mut buffers = Buffers::new();
+///     for _ in 0..count {
+///         buffers.allocate(queue.pd(), len, GFP_KERNEL)?;
+///     }
+///     queue.post_receives(&mut buffers)
+/// }
+///
+/// /// Ends the connection. No memory is under DMA and no handler runs when this returns.
+/// fn close<H: Handler>(queue: &QueuePair<H>) {
+///     // An error means that the connection has ended.
+///     let _ = queue.disconnect();
+///     queue.drain();
+/// }
+/// ```
 #[pin_data(PinnedDrop)]
 pub struct QueuePair<H: Handler> {
     // The drain in `drop`, if there was none before, destroys the queue pair; then the fields are

@@ -83,6 +83,36 @@ impl<H: Context> Default for Idle<H> {
 }
 
 /// A list of regions that cover memory, to be registered with the next Send.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::{
+///     memory::Piece,
+///     mr::{
+///         Access,
+///         Idle,
+///         Prepared,
+///         Segment, //
+///     },
+///     Context, //
+/// };
+///
+/// /// Covers `memory`, which the peer may write to, with regions of `idle`.
+/// fn offer<H: Context>(
+///     idle: &mut Idle<H>,
+///     memory: KVec<Piece>,
+///     segments: &mut KVec<Segment>,
+/// ) -> Result<Prepared<H>> {
+///     let mut regions = Prepared::new();
+///     let mut memory = memory.into_iter().map(Ok).peekable();
+///     while memory.peek().is_some() {
+///         segments.push(regions.map(idle, &mut memory, Access::Write, 0)?, GFP_KERNEL)?;
+///     }
+///     Ok(regions)
+/// }
+/// ```
 pub struct Prepared<H: Context>(Chain<Region<H>>);
 
 impl<H: Context> Prepared<H> {

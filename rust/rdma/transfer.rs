@@ -85,6 +85,34 @@ impl<H: Context> ChainNode for TransferData<H> {
 ///
 /// Its methods allocate only memory that no earlier transfer left, and sleep only if the flags that
 /// it was created with allow it.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use rdma::{
+///     memory::Page,
+///     mr::Segment,
+///     transfer::{
+///         PreparedTransfer,
+///         Transfer, //
+///     },
+///     Handler,
+///     QueuePair, //
+/// };
+///
+/// /// Prepares to read `segment` of the peer into the first bytes of `page`.
+/// fn read_into<H: Handler>(
+///     queue: &QueuePair<H>,
+///     segment: Segment,
+///     page: &Page,
+/// ) -> Result<PreparedTransfer<H>> {
+///     let mut reads = Transfer::reads(queue, None, GFP_KERNEL)?;
+///     reads.add_local(page.piece(0, usize::try_from(segment.len)?)?)?;
+///     reads.add_remote(segment)?;
+///     reads.prepare()
+/// }
+/// ```
 pub struct Transfer<H: Context> {
     inner: KBox<TransferData<H>>,
     flags: Flags,

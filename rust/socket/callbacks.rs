@@ -52,6 +52,29 @@ pub enum Event {
 }
 
 /// A receiver of a socket's events.
+///
+/// # Examples
+///
+/// ```
+/// use kernel::sync::atomic::{
+///     AtomicFlag,
+///     Relaxed, //
+/// };
+/// use socket::{
+///     Event,
+///     Events, //
+/// };
+///
+/// struct Readable(AtomicFlag);
+///
+/// impl Events for Readable {
+///     fn event(&self, event: Event) {
+///         if event == Event::Readable {
+///             self.0.store(true, Relaxed);
+///         }
+///     }
+/// }
+/// ```
 pub trait Events: Send + Sync + 'static {
     /// Handles an event, which may be reported more than once, and without a reason.
     ///

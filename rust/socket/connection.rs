@@ -40,6 +40,40 @@ pub enum ConnState {
 /// A TCP connection.
 ///
 /// Its owner has a worker that is the only one to send and to receive, which `&mut` guarantees.
+///
+/// # Examples
+///
+/// ```
+/// # use core::net::SocketAddr;
+/// # use kernel::{prelude::*, sync::Arc};
+/// use socket::{
+///     Events,
+///     Net,
+///     SendBuf,
+///     Settings,
+///     TcpConn,
+///     Then, //
+/// };
+///
+/// /// Begins to connect. `events` hears when that is done.
+/// fn begin<E: Events>(
+///     net: &Net,
+///     local: SocketAddr,
+///     peer: SocketAddr,
+///     events: Arc<E>,
+/// ) -> Result<TcpConn<E>> {
+///     TcpConn::connect(net, local, peer, &Settings::default(), events)
+/// }
+///
+/// /// Sends what TCP takes of `octets`. Returns the rest, for which an event will report space.
+/// fn send<'a, E: Events>(connection: &mut TcpConn<E>, octets: &'a [u8]) -> Result<&'a [u8]> {
+///     match connection.send([SendBuf::from(octets)], Then::Push) {
+///         Ok(taken) => octets.get(taken..).ok_or(EINVAL),
+///         Err(error) if error == EAGAIN => Ok(octets),
+///         Err(error) => Err(error),
+///     }
+/// }
+/// ```
 pub struct TcpConn<E: Events> {
     /// [`None`] once the callbacks are restored.
     callbacks: Option<CallbackGuard<E>>,

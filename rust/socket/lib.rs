@@ -35,6 +35,8 @@
 //! cannot be sent meanwhile (RFC 5040, section 8.2.2).
 // Argues for P8.2.2-4.
 
+// Kbuild passes this to rustc. rustdoc drops it when it extracts examples.
+#![cfg_attr(doctest, no_std)]
 #![deny(unsafe_op_in_unsafe_fn)]
 
 // The prefix of lines in the log.

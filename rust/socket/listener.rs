@@ -68,6 +68,29 @@ impl Accepted {
 /// A socket that listens to peers of the protocol `P`.
 ///
 /// Dropping it sleeps, and resets, or aborts, connections that were not accepted.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::{prelude::*, sync::Arc};
+/// use socket::{
+///     Events,
+///     Listener,
+///     TcpConn, //
+/// };
+///
+/// /// Accepts those who wait. Called after each event of `listener`.
+/// fn accept<E: Events>(
+///     listener: &Listener<E>,
+///     new_events: impl Fn() -> Result<Arc<E>>,
+///     connections: &mut KVec<TcpConn<E>>,
+/// ) -> Result {
+///     while let Some(accepted) = listener.accept()? {
+///         connections.push(accepted.attach(new_events()?)?, GFP_KERNEL)?;
+///     }
+///     Ok(())
+/// }
+/// ```
 pub struct ListeningSocket<E: Events, P> {
     /// [`None`] in `drop` only.
     callbacks: Option<CallbackGuard<E>>,

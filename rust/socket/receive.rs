@@ -61,6 +61,34 @@ impl ReceiveState {
 }
 
 /// The received octets, in frames. The socket's lock is held as long as this is there.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use socket::{
+///     Events,
+///     Next,
+///     TcpConn, //
+/// };
+///
+/// /// Takes the frames that have arrived, and returns their number. Each begins with its length in
+/// /// two octets.
+/// fn receive<E: Events>(connection: &mut TcpConn<E>) -> Result<usize> {
+///     connection.receive(|frames| {
+///         let mut count = 0;
+///         let length = |head: &[u8]| {
+///             let head = head.first_chunk().ok_or(EINVAL)?;
+///             Ok(usize::from(u16::from_be_bytes(*head)))
+///         };
+///         while let Next::Whole(frame) = frames.next(2, length)? {
+///             frame.take()?;
+///             count += 1;
+///         }
+///         Ok(count)
+///     })
+/// }
+/// ```
 pub struct Frames<'s> {
     queue: ReceiveQueue<'s>,
     state: &'s mut ReceiveState,

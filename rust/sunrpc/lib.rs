@@ -25,6 +25,8 @@
 //! errno, shrinker, sysctl       what the kernel crate lacks
 //! ```
 
+// Kbuild passes this to rustc. rustdoc drops it when it extracts examples.
+#![cfg_attr(doctest, no_std)]
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod addr;

@@ -35,6 +35,55 @@ pub trait Shrink: Send + Sync + 'static {
 ///
 /// `ptr` came from `shrinker_alloc`, has the functions of `T` and the address of `target`'s value
 /// as `private_data`, is registered, and is freed only in `drop`.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::{new_spinlock, prelude::*, sync::{Arc, SpinLock}};
+/// use sunrpc::{
+///     memory::Page,
+///     shrinker::{
+///         Shrink,
+///         Shrinker, //
+///     }, //
+/// };
+///
+/// /// Pages for later.
+/// #[pin_data]
+/// struct Spares {
+///     #[pin]
+///     pages: SpinLock<KVec<Page>>,
+/// }
+///
+/// impl Shrink for Spares {
+///     fn count(&self) -> usize {
+///         self.pages.lock().len()
+///     }
+///
+///     fn shrink(&self, count: usize) -> usize {
+///         let mut freed = 0;
+///         while freed < count {
+///             // The page is freed without the lock.
+///             let page = self.pages.lock().pop();
+///             if page.is_none() {
+///                 break;
+///             }
+///             freed += 1;
+///         }
+///         freed
+///     }
+/// }
+///
+/// let spares = Arc::pin_init(
+///     pin_init!(Spares {
+///         pages <- new_spinlock!(KVec::new()),
+///     }),
+///     GFP_KERNEL,
+/// )?;
+/// let spares = Shrinker::new(c"example-spares", spares)?;
+/// assert_eq!(spares.count(), 0);
+/// # Ok::<(), Error>(())
+/// ```
 pub struct Shrinker<T: Shrink> {
     ptr: NonNull<cbindings::shrinker>,
     target: Arc<T>, // Dropped after `ptr` is freed: the functions use it.

@@ -18,6 +18,22 @@ use kernel::{
 };
 
 /// A number that an administrator may set within a range, to be a `static` of the module.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use sunrpc::sysctl::{
+///     SysctlEntry,
+///     SysctlRegistration, //
+/// };
+///
+/// static CREDITS: SysctlEntry = SysctlEntry::new(c"example_credits", 64, 4, 256);
+///
+/// let files = SysctlRegistration::new(c"sunrpc", &[&CREDITS])?;
+/// pr_info!("{} credits\n", CREDITS.get());
+/// # Ok::<(), Error>(())
+/// ```
 pub struct SysctlEntry {
     name: &'static CStr,
     value: Atomic<i32>,

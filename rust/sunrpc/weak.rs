@@ -25,6 +25,20 @@ use kernel::{
 ///
 /// Completion and event handlers hold one. They may run while the transport is destroyed, and must
 /// not drop its last reference, as destruction waits until the handlers have returned.
+///
+/// # Examples
+///
+/// ```
+/// use sunrpc::{
+///     Transport,
+///     WeakXprt, //
+/// };
+///
+/// /// Has the sender try again, from a completion handler. Does nothing if the transport is gone.
+/// fn space_freed<T: Transport>(xprt: &WeakXprt<T>) {
+///     xprt.with(|xprt| xprt.write_space());
+/// }
+/// ```
 pub struct Weak<X: Send + Sync + 'static> {
     target: Arc<Revocable<Target<X>>>,
 }

@@ -26,6 +26,31 @@ use core::{
 use kernel::prelude::*;
 
 /// The results of a call, in the service thread that is about to send them.
+///
+/// # Examples
+///
+/// ```
+/// # use kernel::prelude::*;
+/// use sunrpc::{
+///     memory::Piece,
+///     SvcResult, //
+/// };
+///
+/// /// Copies what precedes the data of a READ to `out`, and returns the data itself, in the pages
+/// /// that it is in.
+/// fn split(result: &SvcResult<'_>, out: &mut KVec<u8>) -> Result<KVec<Piece>> {
+///     let data = result.data();
+///     out.resize(data.start, 0, GFP_KERNEL)?;
+///     if result.copy_out(0, out)? != data.start {
+///         return Err(EINVAL);
+///     }
+///     let mut pieces = KVec::new();
+///     for piece in result.pieces(data) {
+///         pieces.push(piece?, GFP_KERNEL)?;
+///     }
+///     Ok(pieces)
+/// }
+/// ```
 pub struct SvcResult<'a> {
     rqst: *mut cbindings::svc_rqst,
     buf: XdrBuf<'a>,
