@@ -51,6 +51,7 @@ use crate::rx::InboundRead;
 use crate::stag::Range;
 use crate::stag::Stag;
 use crate::terminate::Terminate;
+use crate::tx::cut::Cut;
 use crate::wire::Octets;
 use core::ops::DerefMut;
 
@@ -87,13 +88,24 @@ pub struct Request {
 #[derive(Clone, Copy, Debug)]
 pub struct Posted {
     request: Request,
+    progress: Progress,
     // The newest segment of it that was handed over; 0 if none was.
     last_segment: u64,
-    // All its segments were handed over, or it was started.
-    cut: bool,
-    // Set by the caller for Reads and local operations.
-    done: bool,
-    failed: bool,
+}
+
+/// The progress of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// Its last segment was not committed, or it was not started.
+    Queued,
+    /// A Read whose response was delivered before its request was committed.
+    Answered,
+    /// A Read whose response is awaited, or a local operation that was started.
+    Outstanding,
+    /// Nothing is left to do for it, but the LLP may still need its memory.
+    Done,
+    /// Its memory is not there.
+    Failed,
 }
 
 impl Posted {
@@ -103,10 +115,8 @@ impl Posted {
             operation: Operation::Local,
             fence: false,
         },
+        progress: Progress::Queued,
         last_segment: 0,
-        cut: false,
-        done: false,
-        failed: false,
     };
 }
 
@@ -198,19 +208,24 @@ enum State {
     Closed,
 }
 
-/// The kind of message that the next segment belongs to.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Current {
+enum Message {
     Request,
     Response,
 }
 
-/// The segment that [`TxHalf::commit`] commits.
+/// What [`TxHalf::peek`] returned and [`TxHalf::commit`] commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Pending {
-    current: Option<Current>,
-    octets: u32,
-    last: bool,
+enum Offered {
+    /// A segment of the request to cut.
+    Request(Cut),
+    /// The request to cut, which is a local operation.
+    Local,
+    /// A segment of the response that is being cut.
+    Response(Cut),
+    /// The Terminate.
+    Terminate,
 }
 
 /// The transmit half of a stream.
@@ -224,12 +239,14 @@ pub struct TxHalf<S: Slots> {
     // soon as its last segment is offered, before it is known whether the LLP takes that.
     responding: Option<InboundRead>,
     in_order: bool,
-    // The request to cut, and the part of it or of the response that was handed over.
+    // The request to cut.
     cutting: u64,
-    current: Option<Current>,
-    octets: u32,
-    response_next: bool,
-    pending: Option<Pending>,
+    // The message whose next segment is due, and how many octets of it were handed over: a message
+    // is not interrupted by another one.
+    partial: Option<(Message, u32)>,
+    // The message that was handed over last. One of the other kind has precedence.
+    previous: Message,
+    offered: Option<Offered>,
     sends: u64,
     reads: u64,
     outstanding: u16,
@@ -253,10 +270,9 @@ impl<S: Slots> TxHalf<S> {
             responding: None,
             in_order,
             cutting: 0,
-            current: None,
-            octets: 0,
-            response_next: true,
-            pending: None,
+            partial: None,
+            previous: Message::Request,
+            offered: None,
             sends: 0,
             reads: 0,
             outstanding: 0,
@@ -292,9 +308,9 @@ impl<S: Slots> TxHalf<S> {
     }
 
     /// Says whether the LLP may be taking a segment of this request right now.
-    fn is_pending(&self, number: u64) -> bool {
-        let pending = self.pending.and_then(|pending| pending.current);
-        pending == Some(Current::Request) && number == self.cutting
+    fn is_offered(&self, number: u64) -> bool {
+        let of_request = matches!(self.offered, Some(Offered::Request(_) | Offered::Local));
+        of_request && number == self.cutting
     }
 
     /// Takes note that a Read's response was delivered, or that a local operation is done.
@@ -302,31 +318,31 @@ impl<S: Slots> TxHalf<S> {
     /// A Read may be done before [`commit`](Self::commit) commits its request. A local operation
     /// that is done after [`close`](Self::close) may have been flushed by then and is unknown.
     pub fn done(&mut self, number: u64) -> Result<(), Misuse> {
-        let is_pending = self.is_pending(number);
+        let is_offered = self.is_offered(number);
         let posted = self.requests.get_mut(number).ok_or(Misuse::Unknown)?;
-        if posted.done {
-            return Err(Misuse::Unknown);
-        }
-        match posted.request.operation {
-            // `commit` does not count it as outstanding then.
-            Operation::Read(_) if is_pending => {}
-            _ if !posted.cut => return Err(Misuse::Unknown),
-            Operation::Read(_) => self.outstanding = self.outstanding.saturating_sub(1),
-            Operation::Local => self.cutting = self.cutting.saturating_add(1),
-            Operation::Send { .. } | Operation::Write(_) => return Err(Misuse::Unknown),
-        }
-        posted.done = true;
+        posted.progress = match (posted.request.operation, posted.progress) {
+            (Operation::Read(_), Progress::Queued) if is_offered => Progress::Answered,
+            (Operation::Read(_), Progress::Outstanding) => {
+                self.outstanding = self.outstanding.saturating_sub(1);
+                Progress::Done
+            }
+            (Operation::Local, Progress::Outstanding) => {
+                self.cutting = self.cutting.saturating_add(1);
+                Progress::Done
+            }
+            _ => return Err(Misuse::Unknown),
+        };
         Ok(())
     }
 
     /// Fails the request that is being cut, or the local operation that was started, as its memory
     /// is not there. The stream ends (RFC 5040, section 7.1, case 1).
     pub fn abandon(&mut self) {
-        if self.is_pending(self.cutting) {
-            self.pending = None;
+        if self.is_offered(self.cutting) {
+            self.offered = None;
         }
         if let Some(posted) = self.requests.get_mut(self.cutting) {
-            posted.failed = true;
+            posted.progress = Progress::Failed;
         }
         self.fail(Fault::LOCAL);
     }
@@ -380,29 +396,22 @@ impl<S: Slots> TxHalf<S> {
         let posted = *self.requests.front()?;
         let number = self.requests.first();
         // A closed stream gives nothing to the LLP.
-        let in_use = self.is_pending(number) && self.state != State::Closed;
+        let in_use = self.is_offered(number) && self.state != State::Closed;
         let is_released = posted.last_segment <= self.released && !in_use;
-        let done = match posted.request.operation {
-            Operation::Send { .. } | Operation::Write(_) => posted.cut && is_released,
-            Operation::Read(_) => posted.cut && posted.done && is_released,
-            Operation::Local => posted.done,
-        };
-        // Until the stream is closed a response may still be placed, and a local operation that was
-        // started continues.
-        let held = match posted.request.operation {
-            Operation::Send { .. } | Operation::Write(_) => false,
-            Operation::Read(_) | Operation::Local => posted.cut && !posted.done && !posted.failed,
-        };
-        let over = match self.state {
+        let may_flush = match self.state {
             State::Open => false,
-            State::Failing | State::Terminated => is_released && !held,
+            // Until the stream is closed a response may still be placed, and a local operation that
+            // was started continues.
+            State::Failing | State::Terminated => {
+                is_released && posted.progress != Progress::Outstanding
+            }
             State::Closed => true,
         };
-        let status = match (done && !self.flushing, over) {
-            (true, _) => Status::Success,
-            (false, true) if posted.failed => Status::Failed,
-            (false, true) => Status::Flushed,
-            (false, false) => return None,
+        let status = match posted.progress {
+            Progress::Done if is_released && !self.flushing => Status::Success,
+            _ if !may_flush => return None,
+            Progress::Failed => Status::Failed,
+            _ => Status::Flushed,
         };
         self.flushing = status != Status::Success;
         self.requests.pop();

@@ -14,11 +14,12 @@ use crate::stag::Access;
 use crate::stag::Memory;
 use crate::stag::Range;
 use crate::terminate::Terminate;
-use crate::tx::Current;
+use crate::tx::Message;
+use crate::tx::Offered;
 use crate::tx::Operation;
 use crate::tx::Outgoing;
 use crate::tx::Payload;
-use crate::tx::Pending;
+use crate::tx::Progress;
 use crate::tx::Slots;
 use crate::tx::State;
 use crate::tx::TxHalf;
@@ -32,32 +33,29 @@ impl<S: Slots> TxHalf<S> {
     /// It returns the same segment again, cut for another `mulpdu` if that changed, until that is
     /// [committed](Self::commit).
     pub fn peek(&mut self, mulpdu: u32, memory: &impl Memory) -> Option<Outgoing> {
-        self.pending = None;
-        if self.state == State::Open {
-            match self.current.or_else(|| self.choose()) {
-                Some(Current::Request) => return self.cut_request(mulpdu),
-                Some(Current::Response) => {
-                    if let Some(outgoing) = self.cut_response(mulpdu, memory) {
-                        return Some(outgoing);
-                    }
-                }
-                None => return None,
-            }
-        }
+        self.offered = None;
         match self.state {
+            State::Open => {
+                let begin = || self.choose().map(|message| (message, 0));
+                let (message, sent) = self.partial.or_else(begin)?;
+                match message {
+                    Message::Request => self.cut_request(sent, mulpdu),
+                    Message::Response => self.cut_response(sent, mulpdu, memory),
+                }
+            }
             State::Failing => self.terminate(),
-            _ => None,
+            State::Terminated | State::Closed => None,
         }
     }
 
     /// Chooses the next message.
-    fn choose(&self) -> Option<Current> {
-        let request = self.may_cut().then_some(Current::Request);
+    fn choose(&self) -> Option<Message> {
+        let request = self.may_cut().then_some(Message::Request);
         let waiting = self.responding.is_some() || !self.responses.is_empty();
-        let answer = waiting.then_some(Current::Response);
-        match self.response_next {
-            true => answer.or(request),
-            false => request.or(answer),
+        let response = waiting.then_some(Message::Response);
+        match self.previous {
+            Message::Request => response.or(request),
+            Message::Response => request.or(response),
         }
     }
 
@@ -66,7 +64,7 @@ impl<S: Slots> TxHalf<S> {
             return false;
         };
         // A local operation that was started is waited for.
-        let started = posted.cut;
+        let started = posted.progress == Progress::Outstanding;
         let fenced = posted.request.fence && self.outstanding > 0;
         let waits = match posted.request.operation {
             Operation::Read(request) => {
@@ -86,7 +84,9 @@ impl<S: Slots> TxHalf<S> {
             let Some(posted) = numbers.next().and_then(|number| self.requests.get(number)) else {
                 break;
             };
-            if let (Operation::Read(request), false) = (posted.request.operation, posted.done) {
+            if let (Operation::Read(request), Progress::Outstanding) =
+                (posted.request.operation, posted.progress)
+            {
                 if request.sink().overlaps(sink) {
                     return true;
                 }
@@ -96,52 +96,60 @@ impl<S: Slots> TxHalf<S> {
         false
     }
 
-    fn cut_request(&mut self, mulpdu: u32) -> Option<Outgoing> {
-        let number = self.cutting;
-        let operation = self.requests.get(number)?.request.operation;
-        let (length, header_len) = match operation {
-            Operation::Send { length, .. } => (length, Header::UNTAGGED_LEN),
-            Operation::Write(range) => (range.length, Header::TAGGED_LEN),
-            Operation::Read(request) => return Some(self.cut_read(number, request)),
-            Operation::Local => {
-                self.set_pending(Some(Current::Request), 0, true);
-                return Some(Outgoing::Local(number));
-            }
-        };
-        let cut = Cut::new(length, self.octets, header_len, mulpdu);
-        let model = match operation {
-            Operation::Write(range) => Model::Tagged {
-                response: false,
-                stag: range.stag,
-                offset: range.offset.wrapping_add(u64::from(self.octets)),
-            },
+    /// Cuts the next segment of a request of which `sent` octets were handed over.
+    fn cut_request(&mut self, sent: u32, mulpdu: u32) -> Option<Outgoing> {
+        let operation = self.requests.get(self.cutting)?.request.operation;
+        Some(match operation {
             Operation::Send {
+                length,
                 solicited,
                 invalidate,
-                ..
-            } => Model::Untagged {
-                message: Untagged::Send {
-                    solicited,
-                    invalidate,
-                },
-                msn: low_u32(self.sends.saturating_add(1)),
-                offset: self.octets,
-            },
-            Operation::Read(_) | Operation::Local => return None,
-        };
+            } => {
+                let model = Model::Untagged {
+                    message: Untagged::Send {
+                        solicited,
+                        invalidate,
+                    },
+                    msn: low_u32(self.sends.saturating_add(1)),
+                    offset: sent,
+                };
+                let cut = Cut::new(length, sent, Header::UNTAGGED_LEN, mulpdu);
+                self.offer_request(model, cut)
+            }
+            Operation::Write(range) => {
+                let model = Model::Tagged {
+                    response: false,
+                    stag: range.stag,
+                    offset: range.offset.wrapping_add(u64::from(sent)),
+                };
+                let cut = Cut::new(range.length, sent, Header::TAGGED_LEN, mulpdu);
+                self.offer_request(model, cut)
+            }
+            Operation::Read(request) => self.offer_read(request),
+            Operation::Local => {
+                self.offered = Some(Offered::Local);
+                Outgoing::Local(self.cutting)
+            }
+        })
+    }
+
+    /// Offers a part of the memory of a request.
+    fn offer_request(&mut self, model: Model, cut: Cut) -> Outgoing {
+        self.offered = Some(Offered::Request(cut));
         let payload = match cut.octets {
             0 => Payload::None,
             length => Payload::Request {
-                number,
-                offset: self.octets,
+                number: self.cutting,
+                offset: cut.offset,
                 length,
             },
         };
-        self.set_pending(Some(Current::Request), cut.octets, cut.last);
-        Some(segment(model, payload, cut.last, None))
+        segment(model, payload, cut.last, None)
     }
 
-    fn cut_read(&mut self, number: u64, request: ReadRequest) -> Outgoing {
+    /// Offers a Read Request.
+    fn offer_read(&mut self, request: ReadRequest) -> Outgoing {
+        self.offered = Some(Offered::Request(Cut::WHOLE));
         let header = Header {
             last: true,
             model: Model::Untagged {
@@ -150,46 +158,44 @@ impl<S: Slots> TxHalf<S> {
                 offset: 0,
             },
         };
-        self.set_pending(Some(Current::Request), 0, true);
         Outgoing::Read {
-            number,
+            number: self.cutting,
             header: together(header.emit().as_slice(), request.emit().as_slice()),
             request,
         }
     }
 
-    fn cut_response(&mut self, mulpdu: u32, memory: &impl Memory) -> Option<Outgoing> {
+    /// Cuts the next segment of a response of which `sent` octets were handed over.
+    fn cut_response(&mut self, sent: u32, mulpdu: u32, memory: &impl Memory) -> Option<Outgoing> {
         if self.responding.is_none() {
             self.responding = self.responses.pop();
         }
         let answer = self.responding?;
-        // Access was checked when the request was delivered, and may have been revoked since.
-        let left = answer.request.advanced(self.octets);
-        let cut = Cut::new(
-            answer.request.length,
-            self.octets,
-            Header::TAGGED_LEN,
-            mulpdu,
-        );
-        let range = Range {
-            length: cut.octets,
-            ..left.source()
-        };
-        let mut payload = Payload::None;
-        if cut.octets > 0 {
-            if let Err(denied) = memory.check(range, Access::RemoteRead) {
-                let fault = Fault::peer(Violation::Source(denied), answer.offending);
-                self.fail(fault.with_read(left));
-                return None;
+        let left = answer.request.advanced(sent);
+        let cut = Cut::new(answer.request.length, sent, Header::TAGGED_LEN, mulpdu);
+        let payload = match cut.octets {
+            0 => Payload::None,
+            length => {
+                let range = Range {
+                    length,
+                    ..left.source()
+                };
+                // Access was checked when the request was delivered, and may have been revoked
+                // since.
+                if let Err(denied) = memory.check(range, Access::RemoteRead) {
+                    let fault = Fault::peer(Violation::Source(denied), answer.offending);
+                    self.fail(fault.with_read(left));
+                    return self.terminate();
+                }
+                Payload::Response(range)
             }
-            payload = Payload::Response(range);
-        }
+        };
         let model = Model::Tagged {
             response: true,
             stag: left.sink_stag,
             offset: left.sink_offset,
         };
-        self.set_pending(Some(Current::Response), cut.octets, cut.last);
+        self.offered = Some(Offered::Response(cut));
         let last_of_response = cut.last.then_some(answer.number);
         Some(segment(model, payload, cut.last, last_of_response))
     }
@@ -204,7 +210,7 @@ impl<S: Slots> TxHalf<S> {
                 offset: 0,
             },
         };
-        self.set_pending(None, 0, true);
+        self.offered = Some(Offered::Terminate);
         Some(Outgoing::Segment {
             header: together(header.emit().as_slice(), terminate.emit().as_slice()),
             payload: Payload::None,
@@ -213,83 +219,100 @@ impl<S: Slots> TxHalf<S> {
         })
     }
 
-    fn set_pending(&mut self, current: Option<Current>, octets: u32, last: bool) {
-        self.pending = Some(Pending {
-            current,
-            octets,
-            last,
-        });
-    }
-
     /// Commits the segment or operation that [`peek`](Self::peek) returned last: it was handed to
     /// the LLP, or started. Returns the number of segments handed over so far, which is the number
     /// of this one.
     pub fn commit(&mut self) -> Result<u64, Misuse> {
-        let pending = self.pending.take().ok_or(Misuse::State)?;
-        let mut local = false;
         let segment = self.segments.saturating_add(1);
-        match pending.current {
-            // The stream may have been closed in the meantime.
-            None if self.state == State::Failing => self.state = State::Terminated,
-            None => {}
-            Some(Current::Response) => {
-                if pending.last {
+        match self.offered.take().ok_or(Misuse::State)? {
+            Offered::Local => {
+                let posted = self.requests.get_mut(self.cutting).ok_or(Misuse::State)?;
+                posted.progress = Progress::Outstanding;
+                self.previous = Message::Request;
+                return Ok(self.segments);
+            }
+            Offered::Request(cut) => {
+                self.commit_request(cut, segment)?;
+                self.advance(Message::Request, cut);
+            }
+            Offered::Response(cut) => {
+                if cut.last {
                     self.responding = None;
                 }
+                self.advance(Message::Response, cut);
             }
-            Some(Current::Request) => {
-                let posted = self.requests.get_mut(self.cutting).ok_or(Misuse::State)?;
-                posted.cut = pending.last;
-                let operation = posted.request.operation;
-                local = operation == Operation::Local;
-                if !local {
-                    posted.last_segment = segment;
+            // The stream may have been closed in the meantime.
+            Offered::Terminate => {
+                if self.state == State::Failing {
+                    self.state = State::Terminated;
                 }
-                let counter = match operation {
-                    Operation::Send { .. } => Some(&mut self.sends),
-                    Operation::Read(_) => {
-                        let outstanding = u16::from(!posted.done);
-                        self.outstanding = self.outstanding.saturating_add(outstanding);
-                        Some(&mut self.reads)
+            }
+        }
+        self.segments = segment;
+        Ok(segment)
+    }
+
+    /// Commits a segment of the request to cut. With the last one, that is the next request.
+    fn commit_request(&mut self, cut: Cut, segment: u64) -> Result<(), Misuse> {
+        let posted = self.requests.get_mut(self.cutting).ok_or(Misuse::State)?;
+        posted.last_segment = segment;
+        if !cut.last {
+            return Ok(());
+        }
+        posted.progress = match posted.request.operation {
+            Operation::Send { .. } => {
+                self.sends = self.sends.saturating_add(1);
+                Progress::Done
+            }
+            Operation::Read(_) => {
+                self.reads = self.reads.saturating_add(1);
+                match posted.progress {
+                    Progress::Answered => Progress::Done,
+                    _ => {
+                        self.outstanding = self.outstanding.saturating_add(1);
+                        Progress::Outstanding
                     }
-                    Operation::Write(_) | Operation::Local => None,
-                };
-                if let Some(counter) = counter.filter(|_| pending.last) {
-                    *counter = counter.saturating_add(1);
-                }
-                if pending.last && !local {
-                    self.cutting = self.cutting.saturating_add(1);
                 }
             }
-        }
-        self.octets = match pending.last {
-            true => 0,
-            false => self.octets.saturating_add(pending.octets),
+            Operation::Write(_) | Operation::Local => Progress::Done,
         };
-        self.current = pending.current.filter(|_| !pending.last);
-        if pending.last {
-            self.response_next = pending.current == Some(Current::Request);
+        self.cutting = self.cutting.saturating_add(1);
+        Ok(())
+    }
+
+    /// Takes note of the part of a message that was handed over.
+    fn advance(&mut self, message: Message, cut: Cut) {
+        match cut.last {
+            true => (self.partial, self.previous) = (None, message),
+            false => self.partial = Some((message, cut.offset.saturating_add(cut.octets))),
         }
-        if !local {
-            self.segments = segment;
-        }
-        Ok(self.segments)
     }
 }
 
-/// The part of a message in the next segment.
-struct Cut {
+/// The part of a message in a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cut {
+    offset: u32,
     octets: u32,
     last: bool,
 }
 
 impl Cut {
-    fn new(length: u32, begun: u32, header_len: usize, mulpdu: u32) -> Self {
-        let left = length.saturating_sub(begun);
+    /// A message without a payload of the upper layer.
+    const WHOLE: Self = Self {
+        offset: 0,
+        octets: 0,
+        last: true,
+    };
+
+    /// Cuts the part from `offset` on of a message of `length` octets.
+    fn new(length: u32, offset: u32, header_len: usize, mulpdu: u32) -> Self {
+        let left = length.saturating_sub(offset);
         // A segment has at least one octet, or a message would have no end. No LLP is that narrow.
         let room = size(mulpdu).saturating_sub(header_len).max(1);
         let octets = u32::try_from(room).map_or(left, |room| room.min(left));
         Self {
+            offset,
             octets,
             last: octets == left,
         }
