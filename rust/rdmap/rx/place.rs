@@ -15,7 +15,6 @@ use crate::order::Order;
 use crate::order::Seq;
 use crate::rx::InboundRead;
 use crate::rx::Placement;
-use crate::rx::Receive;
 use crate::rx::Refusal;
 use crate::rx::RxHalf;
 use crate::rx::Slots;
@@ -25,7 +24,9 @@ use crate::stag::Access;
 use crate::stag::Denied;
 use crate::stag::Memory;
 use crate::stag::Range;
+use crate::stag::Stag;
 use crate::terminate::Terminate;
+use crate::wire::size;
 
 impl<O: Order, S: Slots> RxHalf<O, S> {
     /// Takes a segment of `length` octets that begins with `head`, which has
@@ -71,16 +72,17 @@ impl<O: Order, S: Slots> RxHalf<O, S> {
         let refuse = |violation| Refusal::Fault(Fault::peer(violation, offending));
         let (header, payload) = Header::parse(head).map_err(refuse)?;
         let header_len = head.len().saturating_sub(payload.len());
-        let Some(length) = length
-            .checked_sub(header_len)
-            .and_then(|length| u32::try_from(length).ok())
-        else {
-            return Err(refuse(Violation::Truncated));
+        let length = length.checked_sub(header_len);
+        let length = length.and_then(|length| u32::try_from(length).ok());
+        let length = length.ok_or(Violation::Truncated).map_err(refuse)?;
+        let segment = Segment {
+            length,
+            last: header.last.then_some(seq),
+            offending,
         };
-        let last = header.last.then_some(seq);
-        match header.model {
+        let placed = match header.model {
             Model::Tagged {
-                response: false,
+                response,
                 stag,
                 offset,
             } => {
@@ -89,145 +91,67 @@ impl<O: Order, S: Slots> RxHalf<O, S> {
                     offset,
                     length,
                 };
-                if length == 0 {
-                    return Ok(Placement::Nothing);
+                match response {
+                    false => place_write(range, memory),
+                    true => self.place_response(&segment, range, memory),
                 }
-                let allowed = memory.check(range, Access::RemoteWrite);
-                allowed.map_err(|denied| refuse(Violation::Tagged(denied)))?;
-                Ok(Placement::Write(range))
-            }
-            Model::Tagged { stag, offset, .. } => {
-                let range = Range {
-                    stag,
-                    offset,
-                    length,
-                };
-                self.place_response(range, last, offending, memory)
-                    .map_err(refuse)
             }
             Model::Untagged {
-                message:
-                    Untagged::Send {
-                        solicited,
-                        invalidate,
-                    },
+                message,
                 msn,
                 offset,
-            } => {
-                let segment = Receive {
+            } => match message {
+                Untagged::Send {
                     solicited,
                     invalidate,
-                    offending,
-                    ..Receive::default()
-                };
-                self.place_send(segment, msn, offset, length, last)
-                    .map_err(refuse)
-            }
-            Model::Untagged {
-                message: Untagged::ReadRequest,
-                msn,
-                offset,
-            } => {
-                let request = single::<{ ReadRequest::LEN }>(offset, length, last);
-                let request =
-                    request.and_then(|()| ReadRequest::parse(payload).ok_or(Violation::Truncated));
-                // The Terminate includes the request if the request is wrong.
-                let request = request.map_err(refuse)?;
-                let placed = self.place_request(seq, msn, request, offending);
-                placed.map_err(|violation| {
-                    Refusal::Fault(Fault::peer(violation, offending).with_read(request))
-                })
-            }
-            Model::Untagged {
-                message: Untagged::Terminate,
-                msn,
-                offset,
-            } => single::<{ usize::MAX }>(offset, length, last)
-                .and_then(|()| self.place_terminate(seq, msn, payload))
-                .map(|()| Placement::Nothing)
-                .map_err(Refusal::Terminate),
-        }
+                } => self.place_send(&segment, msn, offset, solicited, invalidate),
+                Untagged::ReadRequest => {
+                    let placed = self.place_request(&segment, msn, offset, payload);
+                    return placed.map_err(Refusal::Fault);
+                }
+                Untagged::Terminate => {
+                    let placed = self.place_terminate(&segment, msn, offset, payload);
+                    return placed.map_err(Refusal::Terminate);
+                }
+            },
+        };
+        placed.map_err(refuse)
     }
 
-    fn place_send(
+    fn place_response(
         &mut self,
-        segment: Receive,
-        msn: u32,
-        offset: u32,
-        length: u32,
-        last: Option<Seq>,
+        segment: &Segment,
+        range: Range,
+        memory: &impl Memory,
     ) -> Result<Placement, Violation> {
-        let number = number_of(msn, self.receives.first())?;
-        let receive = self.receives.get_mut(number).ok_or(Violation::NoBuffer)?;
-        if offset > receive.capacity {
-            return Err(Violation::MessageOffset);
+        let (number, offset) = self.read_of(range, segment.last.is_some())?;
+        if range.length > 0 {
+            // The memory may have been invalidated here in the meantime.
+            let allowed = memory.check(range, Access::ReadSink);
+            allowed.map_err(Violation::Tagged)?;
         }
-        let end = offset.checked_add(length).ok_or(Violation::TooLong)?;
-        if end > receive.capacity {
-            return Err(Violation::TooLong);
+        let read = self.outstanding.get_mut(number).ok_or(Violation::NoRead)?;
+        let added = read
+            .message
+            .add(self.key, offset, range.length, segment.last);
+        added.map_err(|_| Violation::Tagged(Denied::Bounds))?;
+        if segment.last.is_some() {
+            read.offending = segment.offending;
         }
-        let added = receive.message.add(self.key, offset, length, last);
-        added.map_err(|_| Violation::MessageOffset)?;
-        if last.is_some() {
-            *receive = Receive {
-                capacity: receive.capacity,
-                message: receive.message,
-                ..segment
-            };
-        }
-        if length == 0 {
-            return Ok(Placement::Nothing);
-        }
-        Ok(Placement::Receive {
-            receive: number,
-            offset,
-            length,
+        Ok(match range.length {
+            0 => Placement::Nothing,
+            _ => Placement::Response {
+                read: read.read,
+                range,
+            },
         })
     }
 
-    fn place_request(
-        &mut self,
-        seq: Seq,
-        msn: u32,
-        request: ReadRequest,
-        offending: Option<OffendingSegment>,
-    ) -> Result<Placement, Violation> {
-        let number = number_of(msn, self.inbound.first())?;
-        // A request beyond IRD finds no slot.
-        let slot = self.inbound.get_mut(number).ok_or(Violation::NoBuffer)?;
-        // The slot is occupied until the request is answered.
-        if slot.0.is_some() {
-            return Err(Violation::MessageNumber);
-        }
-        let answer = InboundRead {
-            number,
-            request,
-            offending,
-        };
-        slot.0 = Some((seq, answer));
-        Ok(Placement::Nothing)
-    }
-
-    fn place_terminate(&mut self, seq: Seq, msn: u32, payload: &[u8]) -> Result<(), Violation> {
-        if msn != 1 || self.terminate.is_some() {
-            return Err(Violation::MessageNumber);
-        }
-        let terminate = Terminate::parse(payload).ok_or(Violation::Truncated)?;
-        self.terminate = Some((seq, terminate));
-        Ok(())
-    }
-
-    /// Finds the Read of a response segment: one whose destination contains it, and the oldest
-    /// incomplete one if the LLP keeps the order, as responses come in the order of the requests
-    /// (RFC 5040, section 5.2.2).
-    fn place_response(
-        &mut self,
-        range: Range,
-        last: Option<Seq>,
-        offending: Option<OffendingSegment>,
-        memory: &impl Memory,
-    ) -> Result<Placement, Violation> {
-        let mut found = Err(Violation::NoRead);
+    /// Finds the Read of a response segment, and the offset in its destination: one whose
+    /// destination contains the segment, and the oldest incomplete one if the LLP keeps the order,
+    /// as responses come in the order of the requests (RFC 5040, section 5.2.2).
+    fn read_of(&self, range: Range, last: bool) -> Result<(u64, u32), Violation> {
+        let mut violation = Violation::NoRead;
         for number in self.outstanding.first()..self.outstanding.next() {
             let Some(read) = self.outstanding.get(number) else {
                 break;
@@ -235,44 +159,132 @@ impl<O: Order, S: Slots> RxHalf<O, S> {
             // The last segment may have overtaken others.
             let ended = read.message.ended().is_some();
             let full = read.message.octets() == read.sink.length;
-            if ended && (O::IN_ORDER || full || last.is_some()) {
+            if ended && (O::IN_ORDER || full || last) {
                 continue;
             }
             match read.offset_of(range, O::IN_ORDER) {
-                Ok(offset) => {
-                    found = Ok((number, offset));
-                    break;
-                }
+                Ok(offset) => return Ok((number, offset)),
                 // The first close match determines the error.
-                Err(denied) if found != Err(Violation::Tagged(Denied::Bounds)) => {
-                    found = Err(Violation::Tagged(denied));
-                }
-                Err(_) => {}
+                Err(_) if violation == Violation::Tagged(Denied::Bounds) => {}
+                Err(denied) => violation = Violation::Tagged(denied),
             }
             if O::IN_ORDER {
                 break;
             }
         }
-        let (number, offset) = found?;
-        if range.length > 0 {
-            // The memory may have been invalidated here in the meantime.
-            let allowed = memory.check(range, Access::ReadSink);
-            allowed.map_err(Violation::Tagged)?;
+        Err(violation)
+    }
+
+    fn place_send(
+        &mut self,
+        segment: &Segment,
+        msn: u32,
+        offset: u32,
+        solicited: bool,
+        invalidate: Option<Stag>,
+    ) -> Result<Placement, Violation> {
+        let number = number_of(msn, self.receives.first())?;
+        let receive = self.receives.get_mut(number).ok_or(Violation::NoBuffer)?;
+        if offset > receive.capacity {
+            return Err(Violation::MessageOffset);
         }
-        let read = self.outstanding.get_mut(number).ok_or(Violation::NoRead)?;
-        let added = read.message.add(self.key, offset, range.length, last);
-        added.map_err(|_| Violation::Tagged(Denied::Bounds))?;
-        if last.is_some() {
-            read.offending = offending;
+        let length = segment.length;
+        let end = offset.checked_add(length).ok_or(Violation::TooLong)?;
+        if end > receive.capacity {
+            return Err(Violation::TooLong);
         }
-        if range.length == 0 {
-            return Ok(Placement::Nothing);
+        let added = receive.message.add(self.key, offset, length, segment.last);
+        added.map_err(|_| Violation::MessageOffset)?;
+        if segment.last.is_some() {
+            receive.solicited = solicited;
+            receive.invalidate = invalidate;
+            receive.offending = segment.offending;
         }
-        Ok(Placement::Response {
-            read: read.read,
-            range,
+        Ok(match length {
+            0 => Placement::Nothing,
+            _ => Placement::Receive {
+                receive: number,
+                offset,
+                length,
+            },
         })
     }
+
+    fn place_request(
+        &mut self,
+        segment: &Segment,
+        msn: u32,
+        offset: u32,
+        payload: &[u8],
+    ) -> Result<Placement, Fault> {
+        let fault = |violation| Fault::peer(violation, segment.offending);
+        let seq = segment.only(offset).map_err(fault)?;
+        if size(segment.length) > ReadRequest::LEN {
+            return Err(fault(Violation::TooLong));
+        }
+        let request = ReadRequest::parse(payload).ok_or_else(|| fault(Violation::Truncated))?;
+        // From here on the Terminate includes the request.
+        let fault = |violation| fault(violation).with_read(request);
+        let number = number_of(msn, self.inbound.first()).map_err(fault)?;
+        // A request beyond IRD finds no slot.
+        let slot = self.inbound.get_mut(number);
+        let slot = slot.ok_or_else(|| fault(Violation::NoBuffer))?;
+        // The slot is occupied until the request is answered.
+        if slot.0.is_some() {
+            return Err(fault(Violation::MessageNumber));
+        }
+        let answer = InboundRead {
+            number,
+            request,
+            offending: segment.offending,
+        };
+        slot.0 = Some((seq, answer));
+        Ok(Placement::Nothing)
+    }
+
+    fn place_terminate(
+        &mut self,
+        segment: &Segment,
+        msn: u32,
+        offset: u32,
+        payload: &[u8],
+    ) -> Result<Placement, Violation> {
+        let seq = segment.only(offset)?;
+        if msn != 1 || self.terminate.is_some() {
+            return Err(Violation::MessageNumber);
+        }
+        let terminate = Terminate::parse(payload).ok_or(Violation::Truncated)?;
+        self.terminate = Some((seq, terminate));
+        Ok(Placement::Nothing)
+    }
+}
+
+/// A segment that arrives, whatever its message.
+struct Segment {
+    /// The length of its payload in octets.
+    length: u32,
+    /// Its sequence number, if it is the last one of its message.
+    last: Option<Seq>,
+    offending: Option<OffendingSegment>,
+}
+
+impl Segment {
+    /// Checks that this is the only segment of its message, and returns its sequence number.
+    fn only(&self, offset: u32) -> Result<Seq, Violation> {
+        match offset {
+            0 => self.last.ok_or(Violation::TooLong),
+            _ => Err(Violation::MessageOffset),
+        }
+    }
+}
+
+fn place_write(range: Range, memory: &impl Memory) -> Result<Placement, Violation> {
+    if range.length == 0 {
+        return Ok(Placement::Nothing);
+    }
+    let allowed = memory.check(range, Access::RemoteWrite);
+    allowed.map_err(Violation::Tagged)?;
+    Ok(Placement::Write(range))
 }
 
 /// Returns the number of the queue entry for a message number, if that is possible. The first one
@@ -280,20 +292,4 @@ impl<O: Order, S: Slots> RxHalf<O, S> {
 fn number_of(msn: u32, first: u64) -> Result<u64, Violation> {
     let ahead = ahead_u32(msn, first.saturating_add(1)).ok_or(Violation::MessageNumber)?;
     Ok(first.saturating_add(u64::from(ahead)))
-}
-
-/// Checks a message that always has one segment, of `LENGTH` octets at most.
-fn single<const LENGTH: usize>(
-    offset: u32,
-    length: u32,
-    last: Option<Seq>,
-) -> Result<(), Violation> {
-    if offset != 0 {
-        return Err(Violation::MessageOffset);
-    }
-    let longer = usize::try_from(length).map_or(true, |length| length > LENGTH);
-    match longer || last.is_none() {
-        true => Err(Violation::TooLong),
-        false => Ok(()),
-    }
 }
