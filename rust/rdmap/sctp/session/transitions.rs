@@ -48,15 +48,15 @@ impl Session {
     }
 
     pub(super) fn await_answer(&mut self, event: Event) -> Action {
-        let answer = match event {
+        match event {
             // It has overtaken the Accept. The active side has bound its queue pair, so it can be
             // placed.
             Event::Segment { seq } if seq > 0 => {
                 self.newest = self.newest.max(seq);
-                return Action {
+                Action {
                     place: self.local != LocalEnd::Deferred,
                     ..Action::default()
-                };
+                }
             }
             Event::Control {
                 function: Function::Terminate,
@@ -64,35 +64,41 @@ impl Session {
                 ..
             } if seq > 0 => {
                 self.end = Some(seq);
-                return Action::default();
+                Action::default()
             }
             Event::Control {
                 function,
                 enhanced,
                 seq: 0,
                 ..
-            } if enhanced == self.enhanced || function == Function::Terminate => function,
+            } if enhanced == self.enhanced || function == Function::Terminate => {
+                self.answered(function)
+            }
             Event::Control { .. } | Event::Segment { .. } | Event::Illegal => {
                 self.local = LocalEnd::Confirmed;
-                return self.refuse(Some(Indication::Refused));
+                self.refuse(Some(Indication::Refused))
             }
             Event::Disconnect | Event::Fail => {
                 self.local = LocalEnd::Deferred;
-                return Action::default();
+                Action::default()
             }
             Event::Timeout => {
                 self.state = State::Quiesce;
-                return Action {
+                Action {
                     indication: Some(Indication::Refused),
                     abort: true,
                     ..Action::default()
-                };
+                }
             }
-            _ => return Action::default(),
-        };
-        let given_up = self.local == LocalEnd::Deferred;
+            _ => Action::default(),
+        }
+    }
+
+    /// Handles the answer to the Initiate of this end.
+    fn answered(&mut self, answer: Function) -> Action {
         match answer {
-            Function::Accept if given_up => {
+            // The upper layer has disconnected meanwhile.
+            Function::Accept if self.local == LocalEnd::Deferred => {
                 self.state = State::Failing;
                 Action::default()
             }
@@ -104,24 +110,24 @@ impl Session {
                     ..Action::default()
                 }
             }
-            Function::Reject | Function::Terminate => {
-                self.state = State::Quiesce;
-                self.local = LocalEnd::Ended;
-                self.peer_ended = true;
-                let indication = match answer {
-                    Function::Reject => Indication::Rejected,
-                    _ => Indication::Refused,
-                };
-                Action {
-                    indication: Some(indication),
-                    ..Action::default()
-                }
-            }
+            Function::Reject => self.rejected(Indication::Rejected),
+            Function::Terminate => self.rejected(Indication::Refused),
             // Both ends connected, on the same stream.
             Function::Initiate => {
                 self.local = LocalEnd::Confirmed;
                 self.refuse(Some(Indication::Refused))
             }
+        }
+    }
+
+    /// Takes note that the peer accepts no session.
+    fn rejected(&mut self, indication: Indication) -> Action {
+        self.state = State::Quiesce;
+        self.local = LocalEnd::Ended;
+        self.peer_ended = true;
+        Action {
+            indication: Some(indication),
+            ..Action::default()
         }
     }
 
