@@ -89,11 +89,29 @@ const MAX_LOG_LINES: u64 = 16;
 enum EndCause {
     /// The consumer wants it.
     Requested,
-    /// The stream is over.
-    StreamOver {
-        /// The end is orderly.
-        graceful: bool,
-    },
+    /// The stream is over, and the last segments are still to be delivered to the peer.
+    Graceful,
+    /// The stream failed.
+    Abortive,
+}
+
+impl EndCause {
+    fn of(graceful: bool) -> Self {
+        match graceful {
+            true => Self::Graceful,
+            false => Self::Abortive,
+        }
+    }
+}
+
+/// What the worker does after a step.
+enum Next {
+    /// It runs another one: there may be more to do at once.
+    Step,
+    /// It waits for an event, or until that many milliseconds are over.
+    Wait(Option<u32>),
+    /// It ends the connection.
+    End(EndCause),
 }
 
 /// The phase of a queue pair.
@@ -236,64 +254,54 @@ impl<L: Llp> Qp<L> {
         Ok(())
     }
 
-    /// Runs one step of the worker. Says whether it should run again soon.
-    fn step(this: &Arc<Self>, inner: &mut Inner<L>) -> bool {
+    /// Runs one step of the worker.
+    fn step(this: &Arc<Self>, inner: &mut Inner<L>) -> Next {
         if matches!(this.state(), QpState::Closing | QpState::Error) {
-            Self::end(this, inner, EndCause::Requested);
-            return false;
+            return Next::End(EndCause::Requested);
         }
+        // A stream stays where it is, as its token is large.
+        if let Phase::Established(stream, _) = &mut inner.phase {
+            return Self::stream_step(this, stream);
+        }
+        let (phase, next) = match core::mem::replace(&mut inner.phase, Phase::Over) {
+            Phase::Connecting(connecting) => Self::connect_step(this, connecting),
+            phase => (phase, Next::Wait(None)),
+        };
+        inner.phase = phase;
+        next
+    }
+
+    /// Runs one step of a connection that this side begins. Returns the phase behind it.
+    fn connect_step(this: &Arc<Self>, mut connecting: KBox<Connecting<L>>) -> (Phase<L>, Next) {
+        if let Some(milliseconds) = connecting.step() {
+            // A timer that runs longer would delay a shorter one of the stream.
+            let next = Next::Wait(Some(milliseconds.min(POLL_MS)));
+            return (Phase::Connecting(connecting), next);
+        }
+        // Consumers may send as soon as the event arrives.
+        this.advance(QpState::Rtr, QpState::Rts);
+        match connecting.finish(&this.shared, &this.queues) {
+            Some((stream, token)) => (Phase::Established(stream, token), Next::Step),
+            None => (Phase::Over, Next::End(EndCause::Abortive)),
+        }
+    }
+
+    /// Runs one round of the stream.
+    fn stream_step(this: &Arc<Self>, stream: &mut Stream<L::Established>) -> Next {
         let memory = RegisteredMemory {
             regions: &this.shared.regions,
             pd: this.pd,
             access: this.access(),
         };
-        match &mut inner.phase {
-            Phase::Unbound | Phase::Over => false,
-            Phase::Connecting(connecting) => {
-                if let Some(milliseconds) = connecting.step() {
-                    // A timer that runs longer would delay a shorter one of the stream.
-                    Worker::queue_work_after(this, milliseconds.min(POLL_MS));
-                    return false;
-                }
-                // Consumers may send as soon as the event arrives.
-                this.advance(QpState::Rtr, QpState::Rts);
-                let Phase::Connecting(connecting) =
-                    core::mem::replace(&mut inner.phase, Phase::Over)
-                else {
-                    return false;
-                };
-                match connecting.finish(&this.shared, &this.queues) {
-                    Some((stream, token)) => {
-                        inner.phase = Phase::Established(stream, token);
-                        true
-                    }
-                    None => {
-                        Self::end(this, inner, EndCause::StreamOver { graceful: false });
-                        false
-                    }
-                }
+        match stream.round(&this.shared, &this.queues, &memory) {
+            StreamProgress::Over { graceful } => Next::End(EndCause::of(graceful)),
+            StreamProgress::Idle if stream.has_timed_out() => {
+                this.shared.counters.add(Count::TimedOut);
+                Next::End(EndCause::of(stream.terminate_late(&this.shared, &memory)))
             }
-            Phase::Established(stream, _) => {
-                match stream.round(&this.shared, &this.queues, &memory) {
-                    StreamProgress::More => true,
-                    StreamProgress::Idle if stream.has_timed_out() => {
-                        this.shared.counters.add(Count::TimedOut);
-                        let graceful = stream.terminate_late(&this.shared, &memory);
-                        Self::end(this, inner, EndCause::StreamOver { graceful });
-                        false
-                    }
-                    StreamProgress::Idle => {
-                        if let Some(milliseconds) = stream.poll_after_ms() {
-                            Worker::queue_work_after(this, milliseconds);
-                        }
-                        false
-                    }
-                    StreamProgress::Over { graceful } => {
-                        Self::end(this, inner, EndCause::StreamOver { graceful });
-                        false
-                    }
-                }
-            }
+            _ if this.queues.has_overrun() => Next::End(EndCause::Abortive),
+            StreamProgress::More => Next::Step,
+            StreamProgress::Idle => Next::Wait(stream.poll_after_ms()),
         }
     }
 
@@ -319,8 +327,8 @@ impl<L: Llp> Qp<L> {
                 Self::flush(&this.queues);
                 let half_closed = match cause {
                     EndCause::Requested => open.close(at_once),
-                    EndCause::StreamOver { graceful: true } => Some(open.half_close()),
-                    EndCause::StreamOver { graceful: false } => {
+                    EndCause::Graceful => Some(open.half_close()),
+                    EndCause::Abortive => {
                         open.abort();
                         None
                     }
@@ -366,12 +374,13 @@ impl<L: Llp> Work for Qp<L> {
     fn run(this: Arc<Self>) {
         for _ in 0..ROUND_BUDGET {
             let mut inner = this.inner.lock();
-            let more = Self::step(&this, &mut inner);
-            if matches!(inner.phase, Phase::Established(..)) && this.queues.has_overrun() {
-                return Self::end(&this, &mut inner, EndCause::StreamOver { graceful: false });
-            }
-            if !more {
-                return;
+            match Self::step(&this, &mut inner) {
+                Next::Step => {}
+                Next::Wait(None) => return,
+                Next::Wait(Some(milliseconds)) => {
+                    return Worker::queue_work_after(&this, milliseconds);
+                }
+                Next::End(cause) => return Self::end(&this, &mut inner, cause),
             }
         }
         Worker::queue_work(&this);
