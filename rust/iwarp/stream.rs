@@ -37,7 +37,7 @@
 //!   v
 //! Stream::take_sends             TxHalf::post: the engine has a slot for each request
 //!   v
-//! outbound::send <---------------+  as long as there is space for a segment
+//! Stream::send <-----------------+  as long as there is space for a segment
 //!   v                            |
 //! TxHalf::peek                   |  the header, and where the payload is; requests and responses
 //!   v                            |
@@ -132,34 +132,34 @@ impl<O: EstablishedConn> Stream<O> {
         self.take_sends(queues);
         let received = self.receive(shared, queues, memory);
         self.take_sends(queues);
-        let sent = match received {
+        let may_send = match received {
             // A fault is reported, and pending responses are sent, also to a peer that sends
             // nothing more itself.
-            Ok(Received::Over { graceful: true }) if O::HALF_CLOSES => {
-                outbound::send(self, shared, memory)
-            }
-            Ok(Received::Over { .. }) | Err(_) => Ok(false),
-            _ => outbound::send(self, shared, memory),
+            Ok(Received::Over { graceful }) => graceful && O::HALF_CLOSES,
+            Ok(_) => true,
+            Err(_) => false,
+        };
+        let sent = match may_send {
+            true => self.send(shared, memory),
+            false => Ok(false),
         };
         self.complete(queues);
-        if let Ok(Received::Ended) = received {
-            let graceful = self.conn.ended();
-            return StreamProgress::Over { graceful };
-        }
-        if self.tx.is_over() && self.conn.is_empty() {
-            self.conn.finish();
-            return StreamProgress::Over { graceful: true };
-        }
         match (received, sent) {
+            (Ok(Received::Ended), _) => {
+                let graceful = self.conn.ended();
+                StreamProgress::Over { graceful }
+            }
+            _ if self.tx.is_over() && self.conn.is_empty() => {
+                self.conn.finish();
+                StreamProgress::Over { graceful: true }
+            }
             (Err(_), _) | (_, Err(_)) => StreamProgress::Over { graceful: false },
-            // There was no space for everything that is still to be sent to the peer.
-            (Ok(Received::Over { graceful: true }), Ok(more)) if self.owes() => match more {
-                true => StreamProgress::More,
-                false => StreamProgress::Idle,
-            },
-            (Ok(Received::Over { graceful }), _) => StreamProgress::Over { graceful },
+            // There may have been no space for everything that is still to be sent to the peer.
+            (Ok(Received::Over { graceful }), _) if !(graceful && self.owes()) => {
+                StreamProgress::Over { graceful }
+            }
             (Ok(Received::More), _) | (_, Ok(true)) => StreamProgress::More,
-            _ => StreamProgress::Idle,
+            (Ok(Received::Idle | Received::Over { .. }), Ok(false)) => StreamProgress::Idle,
         }
     }
 
@@ -203,7 +203,7 @@ impl<O: EstablishedConn> Stream<O> {
             return false;
         }
         self.tx.fail(Fault::llp(LlpError::Lost));
-        outbound::send(self, shared, memory).is_ok() && self.tx.is_over()
+        self.send(shared, memory).is_ok() && self.tx.is_over()
     }
 
     /// Says whether the peer exceeded a time limit.

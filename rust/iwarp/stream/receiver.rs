@@ -109,17 +109,7 @@ impl<O: Order> Receiver<'_, '_, O> {
         mut copy: impl FnMut(usize, Piece<'_>) -> Result,
     ) -> Result<Handled> {
         // The Receive of a Send was posted before the peer could know that it may send.
-        while let Some(request) = self.queues.take_receive() {
-            let posted = self.rx.post_receive(request.sg_list.len());
-            let left = match posted {
-                Ok(number) => self.receives.put(number, request),
-                Err(_) => Some(request),
-            };
-            if let Some(request) = left {
-                self.queues
-                    .complete_receive(request, Status::Failed, 0, false, None);
-            }
-        }
+        self.take_receives();
         let place = match self.rx.segment(key, head, length, self.memory) {
             Ok(place) => place,
             Err(Refusal::Fault(fault)) => {
@@ -165,6 +155,21 @@ impl<O: Order> Receiver<'_, '_, O> {
             }
         });
         self.deliver()
+    }
+
+    /// Passes posted Receives to the engine.
+    fn take_receives(&mut self) {
+        while let Some(request) = self.queues.take_receive() {
+            let posted = self.rx.post_receive(request.sg_list.len());
+            let left = match posted {
+                Ok(number) => self.receives.put(number, request),
+                Err(_) => Some(request),
+            };
+            if let Some(request) = left {
+                self.queues
+                    .complete_receive(request, Status::Failed, 0, false, None);
+            }
+        }
     }
 
     /// Delivers messages that are complete and in order.
