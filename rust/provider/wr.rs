@@ -214,8 +214,8 @@ pub(crate) trait Request: Sized + Send {
     ///
     /// # Safety
     ///
-    /// `raw` is valid, as large as its opcode says, and its memory stays allocated until the
-    /// request is completed.
+    /// `raw` is valid, as large as its opcode says, and has as many SGEs as it says. Their memory
+    /// stays allocated until the request is completed. A region that it registers is live.
     unsafe fn fill(&mut self, raw: *const Self::Raw, signal_all: bool) -> Result;
 
     /// Returns the next one of the chain.
@@ -247,63 +247,18 @@ impl Request for SendRequest {
     unsafe fn fill(&mut self, raw: *const Self::Raw, signal_all: bool) -> Result {
         // SAFETY: The caller promises that `raw` is valid.
         let wr = unsafe { &*raw };
-        let rdma = raw.cast::<cbindings::ib_rdma_wr>();
         // CAST: A set of flags.
         let flag = |flag| wr.send_flags & flag != 0;
         if flag(cbindings::ib_send_flags_IB_SEND_INLINE) {
             return Err(EINVAL);
         }
-        // SAFETY: All members of the union are 32-bit numbers.
-        let invalidate = unsafe { wr.ex.invalidate_rkey };
-        let mut has_memory = true;
-        self.operation = match wr.opcode {
-            cbindings::ib_wr_opcode_IB_WR_SEND => Operation::Send { invalidate: None },
-            cbindings::ib_wr_opcode_IB_WR_SEND_WITH_INV => Operation::Send {
-                invalidate: Some(invalidate),
-            },
-            cbindings::ib_wr_opcode_IB_WR_RDMA_WRITE => Operation::Write {
-                // SAFETY: The caller promises a structure of the opcode: an `ib_rdma_wr`.
-                stag: unsafe { (*rdma).rkey },
-                // SAFETY: The caller promises a structure of the opcode: an `ib_rdma_wr`.
-                offset: unsafe { (*rdma).remote_addr },
-            },
-            cbindings::ib_wr_opcode_IB_WR_RDMA_READ
-            | cbindings::ib_wr_opcode_IB_WR_RDMA_READ_WITH_INV => {
-                has_memory = false;
-                let sink = match wr.num_sge {
-                    0 => cbindings::ib_sge::default(),
-                    // SAFETY: The caller promises `num_sge` entries, which is one.
-                    1 => unsafe { *wr.sg_list },
-                    _ => return Err(EINVAL),
-                };
-                // A peer may place octets only in memory that has an STag.
-                if sink.length > 0 && sink.lkey == LOCAL_DMA_LKEY {
-                    return Err(EINVAL);
-                }
-                Operation::Read {
-                    // SAFETY: The caller promises a structure of the opcode: an `ib_rdma_wr`.
-                    stag: unsafe { (*rdma).rkey },
-                    // SAFETY: The caller promises a structure of the opcode: an `ib_rdma_wr`.
-                    offset: unsafe { (*rdma).remote_addr },
-                    sink_stag: sink.lkey,
-                    sink_offset: sink.addr,
-                    length: sink.length,
-                    invalidate: wr.opcode == cbindings::ib_wr_opcode_IB_WR_RDMA_READ_WITH_INV,
-                }
-            }
-            cbindings::ib_wr_opcode_IB_WR_REG_MR => {
-                has_memory = false;
-                // SAFETY: The caller promises a structure of the opcode: an `ib_reg_wr`, whose
-                // region is live.
-                unsafe { registration(&*raw.cast())? }
-            }
-            cbindings::ib_wr_opcode_IB_WR_LOCAL_INV => {
-                has_memory = false;
-                Operation::Invalidate(invalidate)
-            }
-            _ => return Err(EINVAL),
+        // SAFETY: The caller promises a structure of the opcode, with its SGEs and its region.
+        self.operation = unsafe { operation(raw)? };
+        let entries = match self.operation {
+            Operation::Send { .. } | Operation::Write { .. } => wr.num_sge,
+            // The list of a Read names the sink.
+            Operation::Read { .. } | Operation::Register { .. } | Operation::Invalidate(_) => 0,
         };
-        let entries = if has_memory { wr.num_sge } else { 0 };
         // SAFETY: The caller promises a valid list, whose memory stays allocated.
         unsafe { self.sg_list.fill(wr.sg_list, entries)? };
         // SAFETY: Both members of the union have 64 bits.
@@ -318,6 +273,74 @@ impl Request for SendRequest {
         // SAFETY: The caller promises that `raw` is valid.
         unsafe { (*raw).next }
     }
+}
+
+/// Converts what a send request is to do. `EINVAL` if this crate has no such operation.
+///
+/// # Safety
+///
+/// `raw` is valid, as large as its opcode says, and has as many SGEs as it says. A region that it
+/// names is live.
+unsafe fn operation(raw: *const cbindings::ib_send_wr) -> Result<Operation> {
+    // SAFETY: The caller promises that `raw` is valid.
+    let wr = unsafe { &*raw };
+    // SAFETY: All members of the union are 32-bit numbers.
+    let invalidate = unsafe { wr.ex.invalidate_rkey };
+    Ok(match wr.opcode {
+        cbindings::ib_wr_opcode_IB_WR_SEND => Operation::Send { invalidate: None },
+        cbindings::ib_wr_opcode_IB_WR_SEND_WITH_INV => Operation::Send {
+            invalidate: Some(invalidate),
+        },
+        cbindings::ib_wr_opcode_IB_WR_RDMA_WRITE => {
+            // SAFETY: The caller promises a structure of the opcode: an `ib_rdma_wr`.
+            let rdma = unsafe { &*raw.cast::<cbindings::ib_rdma_wr>() };
+            Operation::Write {
+                stag: rdma.rkey,
+                offset: rdma.remote_addr,
+            }
+        }
+        cbindings::ib_wr_opcode_IB_WR_RDMA_READ => {
+            // SAFETY: The caller promises a structure of the opcode: an `ib_rdma_wr` with its SGEs.
+            unsafe { read(&*raw.cast(), false)? }
+        }
+        cbindings::ib_wr_opcode_IB_WR_RDMA_READ_WITH_INV => {
+            // SAFETY: The caller promises a structure of the opcode: an `ib_rdma_wr` with its SGEs.
+            unsafe { read(&*raw.cast(), true)? }
+        }
+        cbindings::ib_wr_opcode_IB_WR_REG_MR => {
+            // SAFETY: The caller promises a structure of the opcode: an `ib_reg_wr`, whose region
+            // is live.
+            unsafe { registration(&*raw.cast())? }
+        }
+        cbindings::ib_wr_opcode_IB_WR_LOCAL_INV => Operation::Invalidate(invalidate),
+        _ => return Err(EINVAL),
+    })
+}
+
+/// Converts a Read.
+///
+/// # Safety
+///
+/// It has as many SGEs as it says.
+unsafe fn read(rdma: &cbindings::ib_rdma_wr, invalidate: bool) -> Result<Operation> {
+    let sink = match rdma.wr.num_sge {
+        0 => cbindings::ib_sge::default(),
+        // SAFETY: The caller promises `num_sge` entries, which is one.
+        1 => unsafe { *rdma.wr.sg_list },
+        _ => return Err(EINVAL),
+    };
+    // A peer may place octets only in memory that has an STag.
+    if sink.length > 0 && sink.lkey == LOCAL_DMA_LKEY {
+        return Err(EINVAL);
+    }
+    Ok(Operation::Read {
+        stag: rdma.rkey,
+        offset: rdma.remote_addr,
+        sink_stag: sink.lkey,
+        sink_offset: sink.addr,
+        length: sink.length,
+        invalidate,
+    })
 }
 
 /// Converts a REG_MR.
