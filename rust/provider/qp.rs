@@ -94,73 +94,110 @@ impl<D: Driver> Operations<D> {
         errno(|| {
             // SAFETY: The core passes valid attributes.
             let attributes = unsafe { &mut *attributes };
-            let cap = &mut attributes.cap;
-            if attributes.qp_type != cbindings::ib_qp_type_IB_QPT_RC
-                || !attributes.srq.is_null()
-                || attributes.create_flags != 0
-                || cap.max_send_sge > D::LIMITS.max_sge
-                || cap.max_recv_sge > D::LIMITS.max_sge
-                || cap.max_inline_data > 0
-            {
-                return Err(eopnotsupp());
-            }
-            let queue_sizes = QueueSizes {
-                sends: queue::size_for(cap.max_send_wr, D::LIMITS.max_wr)?,
-                receives: queue::size_for(cap.max_recv_wr, D::LIMITS.max_wr)?,
-                send_sge: usize::try_from(cap.max_send_sge.max(1))?,
-                receive_sge: usize::try_from(cap.max_recv_sge.max(1))?,
-            };
+            let queue_sizes = Self::queue_sizes(attributes)?;
             let max_sends = queue::advertised(queue_sizes.sends)?;
             let max_receives = queue::advertised(queue_sizes.receives)?;
-            // SAFETY: The core passes completion queues that stay until the queue pair is
-            // destroyed.
-            let (send_cq, receive_cq) = unsafe {
-                (
-                    CompletionQueue::of(attributes.send_cq),
-                    CompletionQueue::of(attributes.recv_cq),
-                )
-            };
-            let all = attributes.sq_sig_type == cbindings::ib_sig_type_IB_SIGNAL_ALL_WR;
-            let at = qp.expose_provenance();
-            let queues = Queues::new(at, queue_sizes, send_cq, receive_cq, all)?;
-            // SAFETY: The core has set the device, which is registered, and the domain.
-            let (device_data, pd) = unsafe {
-                (
-                    device::data_of::<D>((*qp).device),
-                    ProtectionDomain((*qp).pd.addr()),
-                )
-            };
-            let data = QpData {
-                qp: D::create(device_data.driver(), queues.clone(), pd)?,
-                queues,
-                references: Arc::pin_init(
-                    pin_init!(References {
-                        count: AtomicU32::new(1),
-                        dropped <- Completion::new(),
-                    }),
-                    GFP_KERNEL,
-                )?,
-            };
-            let ib_qp = qp.cast::<IbQp<D::QueuePair>>();
-            // SAFETY: The core passes memory of the size of an `IbQp`, which nobody uses yet.
-            unsafe { (*ib_qp).data.write(data) };
-            let found = NonNull::new(qp).ok_or(EINVAL)?;
-            // INVARIANT: `destroy` waits for a grace period after it has removed the entry.
-            let inserted = device_data.queue_pairs.insert(|_| QpEntry(found));
-            let number = inserted.inspect_err(|_| {
-                // SAFETY: It was just written, and nobody has seen it.
-                let data = unsafe { (*ib_qp).data.assume_init_read() };
-                D::QueuePair::destroy(data.qp);
-            })?;
-            // SAFETY: The core passes a queue pair that nobody uses yet. `destroy` calls `detach`.
-            unsafe {
-                (*qp).qp_num = number;
-                IbQp::<D::QueuePair>::data(qp).queues.attach(found);
-            }
-            cap.max_send_wr = max_sends;
-            cap.max_recv_wr = max_receives;
+            // SAFETY: The core has set the device, which is registered, the domain, and completion
+            // queues that stay until the queue pair is destroyed.
+            let data = unsafe { Self::new_data(qp, attributes, queue_sizes)? };
+            // SAFETY: The core passes memory of the size of an `IbQp`, which nobody uses yet, and
+            // calls `destroy` if this succeeds.
+            unsafe { Self::insert(qp, data)? };
+            attributes.cap.max_send_wr = max_sends;
+            attributes.cap.max_recv_wr = max_receives;
             Ok(())
         })
+    }
+
+    /// Returns the sizes of the queues of a queue pair with these attributes. `EOPNOTSUPP` if they
+    /// ask for what no device of `D` has.
+    fn queue_sizes(attributes: &cbindings::ib_qp_init_attr) -> Result<QueueSizes> {
+        let cap = &attributes.cap;
+        if attributes.qp_type != cbindings::ib_qp_type_IB_QPT_RC
+            || !attributes.srq.is_null()
+            || attributes.create_flags != 0
+            || cap.max_send_sge > D::LIMITS.max_sge
+            || cap.max_recv_sge > D::LIMITS.max_sge
+            || cap.max_inline_data > 0
+        {
+            return Err(eopnotsupp());
+        }
+        Ok(QueueSizes {
+            sends: queue::size_for(cap.max_send_wr, D::LIMITS.max_wr)?,
+            receives: queue::size_for(cap.max_recv_wr, D::LIMITS.max_wr)?,
+            send_sge: usize::try_from(cap.max_send_sge.max(1))?,
+            receive_sge: usize::try_from(cap.max_recv_sge.max(1))?,
+        })
+    }
+
+    /// Creates the driver's queue pair, and the queues. Sleeps.
+    ///
+    /// # Safety
+    ///
+    /// The core has set the device of `qp`, which is registered, its domain, and the completion
+    /// queues of `attributes`, which stay until the queue pair is destroyed.
+    unsafe fn new_data(
+        qp: *mut cbindings::ib_qp,
+        attributes: &cbindings::ib_qp_init_attr,
+        queue_sizes: QueueSizes,
+    ) -> Result<QpData<D::QueuePair>> {
+        // SAFETY: The caller promises these completion queues.
+        let (send_cq, receive_cq) = unsafe {
+            (
+                CompletionQueue::of(attributes.send_cq),
+                CompletionQueue::of(attributes.recv_cq),
+            )
+        };
+        // SAFETY: The caller promises the device, which is registered, and the domain.
+        let (device_data, pd) = unsafe {
+            (
+                device::data_of::<D>((*qp).device),
+                ProtectionDomain((*qp).pd.addr()),
+            )
+        };
+        let all = attributes.sq_sig_type == cbindings::ib_sig_type_IB_SIGNAL_ALL_WR;
+        let at = qp.expose_provenance();
+        let queues = Queues::new(at, queue_sizes, send_cq, receive_cq, all)?;
+        Ok(QpData {
+            qp: D::create(device_data.driver(), queues.clone(), pd)?,
+            queues,
+            references: Arc::pin_init(
+                pin_init!(References {
+                    count: AtomicU32::new(1),
+                    dropped <- Completion::new(),
+                }),
+                GFP_KERNEL,
+            )?,
+        })
+    }
+
+    /// Gives the queue pair its data and a number, under which iw_cm finds it. If that fails, it is
+    /// ended.
+    ///
+    /// # Safety
+    ///
+    /// `qp` is an [`IbQp`] of a registered device, which nobody uses yet. [`Self::destroy`] is
+    /// called before it is freed, unless this fails.
+    unsafe fn insert(qp: *mut cbindings::ib_qp, data: QpData<D::QueuePair>) -> Result {
+        // SAFETY: The caller promises a registered device.
+        let device_data = unsafe { device::data_of::<D>((*qp).device) };
+        let ib_qp = qp.cast::<IbQp<D::QueuePair>>();
+        let found = NonNull::new(qp).ok_or(EINVAL)?;
+        // SAFETY: The caller promises an `IbQp` that nobody uses yet.
+        unsafe { (*ib_qp).data.write(data) };
+        // INVARIANT: `destroy` waits for a grace period after it has removed the entry.
+        let inserted = device_data.queue_pairs.insert(|_| QpEntry(found));
+        let number = inserted.inspect_err(|_| {
+            // SAFETY: It was just written, and nobody has seen it.
+            let data = unsafe { (*ib_qp).data.assume_init_read() };
+            D::QueuePair::destroy(data.qp);
+        })?;
+        // SAFETY: The caller promises a queue pair that nobody uses yet. `destroy` calls `detach`.
+        unsafe {
+            (*qp).qp_num = number;
+            IbQp::<D::QueuePair>::data(qp).queues.attach(found);
+        }
+        Ok(())
     }
 
     /// `destroy_qp`.
