@@ -128,36 +128,60 @@ impl Outbox {
     ) -> Result {
         let ulpdu_len = header.len().saturating_add(usize::try_from(length)?);
         let layout = Layout::new(u16::try_from(ulpdu_len)?, self.at);
-        let filled = self.filled;
-        let end = filled.saturating_add(layout.wire_len());
-        if self.scratch.is_empty() {
-            let crc = self.crc;
-            let room = self.space().get_mut(filled..end).ok_or(EINVAL)?;
-            let (length, rest) = room.split_at_mut_checked(LENGTH_LEN).ok_or(EINVAL)?;
-            length.copy_from_slice(&layout.ulpdu_len().to_be_bytes());
-            let (to, rest) = rest.split_at_mut_checked(header.len()).ok_or(EINVAL)?;
-            to.copy_from_slice(header);
-            let octets = ulpdu_len.saturating_sub(header.len());
-            let (to, rest) = rest.split_at_mut_checked(octets).ok_or(EINVAL)?;
-            payload(to)?;
-            rest.fill(0);
-            let covered = room.len().saturating_sub(CRC_LEN);
-            let (covered, field) = room.split_at_mut_checked(covered).ok_or(EINVAL)?;
-            if crc {
-                let sum = !SendBuf::from(&*covered).crc32c(!0);
-                field.copy_from_slice(&crc::octets(sum));
-            }
-        } else {
-            // Not into pages: see `next_set`.
-            let room = self.octets.get_mut(filled..end).ok_or(EINVAL)?;
-            let ulpdu = self.scratch.get_mut(..ulpdu_len).ok_or(EINVAL)?;
-            let (to, rest) = ulpdu.split_at_mut_checked(header.len()).ok_or(EINVAL)?;
-            to.copy_from_slice(header);
-            payload(rest)?;
-            layout.emit(&[&*ulpdu], self.crc, room).ok_or(EINVAL)?;
+        let end = self.filled.saturating_add(layout.wire_len());
+        match self.scratch.is_empty() {
+            true => self.emit(&layout, end, header, payload)?,
+            false => self.emit_with_markers(&layout, end, header, payload)?,
         }
         self.at = layout.next();
         self.filled = end;
+        Ok(())
+    }
+
+    /// Makes an FPDU without markers where it is to be sent from, up to `end`.
+    #[inline]
+    fn emit(
+        &mut self,
+        layout: &Layout,
+        end: usize,
+        header: &[u8],
+        payload: impl FnOnce(&mut [u8]) -> Result,
+    ) -> Result {
+        let (filled, crc) = (self.filled, self.crc);
+        let room = self.space().get_mut(filled..end).ok_or(EINVAL)?;
+        let (length, rest) = room.split_at_mut_checked(LENGTH_LEN).ok_or(EINVAL)?;
+        length.copy_from_slice(&layout.ulpdu_len().to_be_bytes());
+        let (to, rest) = rest.split_at_mut_checked(header.len()).ok_or(EINVAL)?;
+        to.copy_from_slice(header);
+        let octets = usize::from(layout.ulpdu_len()).saturating_sub(header.len());
+        let (to, rest) = rest.split_at_mut_checked(octets).ok_or(EINVAL)?;
+        payload(to)?;
+        rest.fill(0);
+        let covered = room.len().saturating_sub(CRC_LEN);
+        let (covered, field) = room.split_at_mut_checked(covered).ok_or(EINVAL)?;
+        if crc {
+            let sum = !SendBuf::from(&*covered).crc32c(!0);
+            field.copy_from_slice(&crc::octets(sum));
+        }
+        Ok(())
+    }
+
+    /// Makes an FPDU whose ULPDU markers divide, up to `end`.
+    fn emit_with_markers(
+        &mut self,
+        layout: &Layout,
+        end: usize,
+        header: &[u8],
+        payload: impl FnOnce(&mut [u8]) -> Result,
+    ) -> Result {
+        // Not into pages: see `next_set`.
+        let room = self.octets.get_mut(self.filled..end).ok_or(EINVAL)?;
+        let ulpdu = self.scratch.get_mut(..layout.ulpdu_len().into());
+        let ulpdu = ulpdu.ok_or(EINVAL)?;
+        let (to, rest) = ulpdu.split_at_mut_checked(header.len()).ok_or(EINVAL)?;
+        to.copy_from_slice(header);
+        payload(rest)?;
+        layout.emit(&[&*ulpdu], self.crc, room).ok_or(EINVAL)?;
         Ok(())
     }
 
