@@ -21,7 +21,9 @@ use provider::cm::Endpoints;
 use provider::cm::EventParams;
 use provider::net::Net;
 use provider::netdev::NetDevice;
+use rdmap::cm::clamp_reads;
 use rdmap::cm::PrivateData;
+use rdmap::enhanced::Enhanced;
 use rdmap::enhanced::ReadLimits;
 use rdmap::order::Order;
 use rdmap::wire::Octets;
@@ -44,6 +46,17 @@ pub(crate) fn cm_private_data(octets: &[u8]) -> Option<CmPrivateData> {
     let mut data = CmPrivateData::new();
     data.put_slice(PrivateData::new(octets)?.as_slice());
     Some(data)
+}
+
+/// Returns what the consumer learns of a request: the numbers of Reads of the peer, or without
+/// negotiation the limits of this side.
+pub(crate) fn request_params(enhanced: Option<Enhanced>, private_data: &[u8]) -> EventParams<'_> {
+    let number = |reads: Option<u16>| clamp_reads(reads.unwrap_or(MAX_READS));
+    EventParams {
+        ird: number(enhanced.and_then(|enhanced| enhanced.ird.number())),
+        ord: number(enhanced.and_then(|enhanced| enhanced.ord.number())),
+        private_data,
+    }
 }
 
 /// A protocol that carries DDP.

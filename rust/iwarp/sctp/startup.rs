@@ -26,7 +26,6 @@ use provider::cm::ConnectError;
 use provider::cm::Endpoints;
 use provider::cm::EventParams;
 use provider::net::Net;
-use rdmap::cm::clamp_reads;
 use rdmap::enhanced::Enhanced;
 use rdmap::enhanced::ReadDepth;
 use rdmap::enhanced::ReadLimits;
@@ -359,14 +358,8 @@ impl llp::Passive for Passive {
 
     fn request_params(&self) -> Option<EventParams<'_>> {
         let request = self.request.as_ref()?;
-        // The numbers of the peer; without negotiation the limits of this side.
-        let number = |reads: Option<u16>| clamp_reads(reads.unwrap_or(MAX_READS));
-        let enhanced = request.enhanced;
-        Some(EventParams {
-            ird: number(enhanced.and_then(|enhanced| enhanced.ird.number())),
-            ord: number(enhanced.and_then(|enhanced| enhanced.ord.number())),
-            private_data: request.private_data.as_slice(),
-        })
+        let private_data = request.private_data.as_slice();
+        Some(llp::request_params(request.enhanced, private_data))
     }
 
     fn accept(mut self, parameters: ConnParams<'_>) -> Result<(SctpEstablished, ReadLimits)> {

@@ -20,7 +20,6 @@ use provider::cm::Endpoints;
 use provider::cm::EventParams;
 use provider::errno::econnrefused;
 use provider::net::Net;
-use rdmap::cm::clamp_reads;
 use rdmap::enhanced::ReadLimits;
 use rdmap::mpa::startup::Failed;
 use rdmap::mpa::startup::Frame;
@@ -274,14 +273,7 @@ impl llp::Passive for Passive {
 
     fn request_params(&self) -> Option<EventParams<'_>> {
         let request = self.parse()?;
-        // The numbers of the peer; without negotiation the limits of this side.
-        let number = |reads: Option<u16>| clamp_reads(reads.unwrap_or(MAX_READS));
-        let enhanced = request.enhanced;
-        Some(EventParams {
-            ird: number(enhanced.and_then(|enhanced| enhanced.ird.number())),
-            ord: number(enhanced.and_then(|enhanced| enhanced.ord.number())),
-            private_data: request.private_data,
-        })
+        Some(llp::request_params(request.enhanced, request.private_data))
     }
 
     fn accept(self, parameters: ConnParams<'_>) -> Result<(TcpEstablished, ReadLimits)> {
