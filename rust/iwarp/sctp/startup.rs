@@ -29,6 +29,7 @@ use provider::net::Net;
 use rdmap::enhanced::Enhanced;
 use rdmap::enhanced::ReadDepth;
 use rdmap::enhanced::ReadLimits;
+use rdmap::order::Seq;
 use rdmap::sctp::chunk::Body;
 use rdmap::sctp::chunk::Control;
 use rdmap::sctp::chunk::Function;
@@ -60,27 +61,32 @@ impl Active {
         let Some(chunk) = data.chunk() else {
             return self.illegal();
         };
-        let seq = match chunk.body {
-            Body::Segment(_) => self.order.seq(chunk.ssn),
-            Body::Control(_) => self.order.pass(chunk.ssn),
-        };
-        let Ok(seq) = seq else {
+        match chunk.body {
+            Body::Segment(_) => match self.order.seq(chunk.ssn) {
+                Ok(seq) => self.segment(seq, data),
+                Err(_) => self.illegal(),
+            },
+            Body::Control(control) => match self.order.pass(chunk.ssn) {
+                Ok(seq) => self.control(seq, &control),
+                Err(_) => self.illegal(),
+            },
+        }
+    }
+
+    /// Keeps a segment, which may have overtaken the Accept.
+    fn segment(&mut self, seq: Seq, data: &association::ChunkData) -> ConnectProgress {
+        let action = self.assoc.on(Event::Segment { seq });
+        if action.indication.is_some() {
+            return ConnectProgress::Failed(ConnectError::Reset);
+        }
+        if action.place && self.early.push(data.ppid, data.octets()).is_err() {
             return self.illegal();
-        };
-        let control = match chunk.body {
-            Body::Segment(_) => {
-                let action = self.assoc.on(Event::Segment { seq });
-                return match action.indication {
-                    None if !action.place => ConnectProgress::Pending,
-                    None => match self.early.push(data.ppid, data.octets()) {
-                        Ok(()) => ConnectProgress::Pending,
-                        Err(_) => self.illegal(),
-                    },
-                    Some(_) => ConnectProgress::Failed(ConnectError::Reset),
-                };
-            }
-            Body::Control(control) => control,
-        };
+        }
+        ConnectProgress::Pending
+    }
+
+    /// Handles a control message: the answer, or one that must not come here.
+    fn control(&mut self, seq: Seq, control: &Control<'_>) -> ConnectProgress {
         let action = self.assoc.on(Event::Control {
             function: control.function,
             enhanced: control.is_enhanced,
@@ -88,10 +94,8 @@ impl Active {
             // No Initiate waits for a consumer here, and one from the peer is no answer.
             full: false,
         });
-        match (
-            action.indication,
-            llp::cm_private_data(control.private_data),
-        ) {
+        let private_data = llp::cm_private_data(control.private_data);
+        match (action.indication, private_data) {
             (None, _) => ConnectProgress::Pending,
             (Some(Indication::Established), Some(data)) => {
                 let enhanced = control.enhanced.unwrap_or_default();
@@ -122,6 +126,32 @@ impl Active {
             is_enhanced: true,
             private_data: self.private_data.as_slice(),
         })
+    }
+
+    /// Makes the connection that the peer accepted, if its numbers of Reads agree with the offer.
+    fn accepted(
+        mut self,
+        answer: &Enhanced,
+        private_data: CmPrivateData,
+    ) -> ConnectReply<SctpEstablished> {
+        let limits = ReadLimits {
+            ird: MAX_READS,
+            ord: self.offer.ord.number().unwrap_or(MAX_READS),
+        };
+        let Ok(reads) = self.offer.accept(answer, limits) else {
+            self.assoc.on(Event::Fail);
+            // If it cannot be sent, the end of the association tells the peer.
+            let _ = self.assoc.flush();
+            return ConnectReply::Invalid;
+        };
+        match SctpEstablished::new(self.assoc, self.order, self.early) {
+            Ok(conn) => ConnectReply::Accepted {
+                conn,
+                reads,
+                private_data,
+            },
+            Err(_) => ConnectReply::NoMemory,
+        }
     }
 
     fn recv(&mut self) -> ConnectProgress {
@@ -189,28 +219,7 @@ impl llp::Active for Active {
 
     fn into_reply(mut self) -> ConnectReply<SctpEstablished> {
         match self.reply.take() {
-            Some(ReplyData::Accept(answer, private_data)) => {
-                let limits = ReadLimits {
-                    ird: MAX_READS,
-                    ord: self.offer.ord.number().unwrap_or(MAX_READS),
-                };
-                match self.offer.accept(&answer, limits) {
-                    Ok(reads) => match SctpEstablished::new(self.assoc, self.order, self.early) {
-                        Ok(conn) => ConnectReply::Accepted {
-                            conn,
-                            reads,
-                            private_data,
-                        },
-                        Err(_) => ConnectReply::NoMemory,
-                    },
-                    Err(_) => {
-                        self.assoc.on(Event::Fail);
-                        // If it cannot be sent, the end of the association tells the peer.
-                        let _ = self.assoc.flush();
-                        ConnectReply::Invalid
-                    }
-                }
-            }
+            Some(ReplyData::Accept(answer, private_data)) => self.accepted(&answer, private_data),
             Some(ReplyData::Reject(private_data)) => ConnectReply::Rejected(private_data),
             None => ConnectReply::Invalid,
         }
