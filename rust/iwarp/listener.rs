@@ -239,13 +239,36 @@ impl<L: Llp> Drop for Listener<L> {
 /// The requests of a device, by the numbers that iw_cm has of them.
 pub(crate) type Requests<L> = Table<Arc<Request<L>>>;
 
-/// The state of a request until it is decided.
+/// The progress of a request until it is decided.
+enum Progress<P> {
+    /// The request of the peer is not complete.
+    Arriving(P),
+    /// It was indicated to the consumer, which decides.
+    Indicated(P),
+    /// The peer has ended it while the consumer decides. It stays, as the consumer still has it.
+    Ended,
+}
+
+impl<P> Progress<P> {
+    /// Takes the connection out.
+    fn take(&mut self) -> Option<P> {
+        match core::mem::replace(self, Self::Ended) {
+            Self::Arriving(passive) | Self::Indicated(passive) => Some(passive),
+            Self::Ended => None,
+        }
+    }
+
+    /// Takes note that the request was indicated.
+    fn indicated(&mut self) {
+        if let Some(passive) = self.take() {
+            *self = Self::Indicated(passive);
+        }
+    }
+}
+
+/// A request until it is decided.
 struct Pending<L: Llp> {
-    // [`None`] if the peer has ended it while the consumer decides. Then the request stays, as the
-    // consumer still has it.
-    passive: Option<L::Passive>,
-    // The request was indicated to the consumer.
-    indicated: bool,
+    progress: Progress<L::Passive>,
     endpoints: Endpoints,
     since: Instant<Monotonic>,
     slot: RequestSlot<L>,
@@ -276,8 +299,7 @@ impl<L: Llp> Request<L> {
         let (queue, events) = (work::module_queue()?, EventTarget::new()?);
         let (endpoints, passive) = L::attach(accepted, events.clone())?;
         let pending = Pending {
-            passive: Some(passive),
-            indicated: false,
+            progress: Progress::Arriving(passive),
             endpoints,
             since: Instant::now(),
             slot,
@@ -308,7 +330,7 @@ impl<L: Llp> Request<L> {
         this.events.clear();
         drop(this.requests.remove(this.handle.load(Ordering::Relaxed)));
         let pending = this.pending.lock().take();
-        if let Some(passive) = pending.and_then(|pending| pending.passive) {
+        if let Some(passive) = pending.and_then(|mut pending| pending.progress.take()) {
             passive.refuse();
         }
     }
@@ -319,42 +341,36 @@ impl<L: Llp> Request<L> {
         Worker::disable_sync(this);
     }
 
-    /// Looks for the request of the peer, and indicates it to the consumer. Says whether it still
-    /// waits for something.
-    fn step(this: &Arc<Self>, pending: &mut Pending<L>) -> bool {
-        let waited = pending.since.elapsed().as_millis();
-        let Some(passive) = &mut pending.passive else {
-            return waited < i64::from(DECISION_TIMEOUT_MS);
+    /// Looks for the request of the peer, and indicates it to the consumer. Returns the limit of
+    /// the time that what it waits for may take, in milliseconds, or [`None`] if it is over.
+    fn step(this: &Arc<Self>, pending: &mut Pending<L>) -> Option<u32> {
+        let limit_ms = match &mut pending.progress {
+            Progress::Arriving(passive) => match passive.step(|| pending.slot.admit()) {
+                RequestStatus::Pending => REQUEST_TIMEOUT_MS,
+                RequestStatus::Ready => {
+                    let handle = this.handle.load(Ordering::Relaxed);
+                    let params = passive.request_params()?;
+                    let indicated = pending.slot.indicate(pending.endpoints, params, handle);
+                    indicated.ok()?;
+                    pending.progress.indicated();
+                    pending.since = Instant::now();
+                    DECISION_TIMEOUT_MS
+                }
+                RequestStatus::Ended => return None,
+            },
+            Progress::Indicated(passive) => {
+                if !passive.is_intact() {
+                    this.shared.counters.add(Count::RequestLost);
+                    if let Some(passive) = pending.progress.take() {
+                        passive.refuse();
+                    }
+                }
+                DECISION_TIMEOUT_MS
+            }
+            Progress::Ended => DECISION_TIMEOUT_MS,
         };
-        if pending.indicated {
-            if !passive.is_intact() {
-                this.shared.counters.add(Count::RequestLost);
-                if let Some(passive) = pending.passive.take() {
-                    passive.refuse();
-                }
-            }
-            return waited < i64::from(DECISION_TIMEOUT_MS);
-        }
-        match passive.step(|| pending.slot.admit()) {
-            RequestStatus::Ready => {
-                let Some(params) = passive.request_params() else {
-                    return false;
-                };
-                let handle = this.handle.load(Ordering::Relaxed);
-                if pending
-                    .slot
-                    .indicate(pending.endpoints, params, handle)
-                    .is_err()
-                {
-                    return false;
-                }
-                pending.indicated = true;
-                pending.since = Instant::now();
-                true
-            }
-            RequestStatus::Pending => waited < i64::from(REQUEST_TIMEOUT_MS),
-            RequestStatus::Ended => false,
-        }
+        let waited_ms = pending.since.elapsed().as_millis();
+        (waited_ms < i64::from(limit_ms)).then_some(limit_ms)
     }
 
     /// Takes the connection out, as the consumer has decided. `ECONNRESET` if there is none any
@@ -363,10 +379,9 @@ impl<L: Llp> Request<L> {
         let pending = this.pending.lock().take();
         Worker::disable_sync(this);
         this.events.clear();
-        let Pending {
-            passive, endpoints, ..
-        } = pending.ok_or(econnreset())?;
-        Ok((passive.ok_or(econnreset())?, endpoints))
+        let mut pending = pending.ok_or(econnreset())?;
+        let passive = pending.progress.take().ok_or(econnreset())?;
+        Ok((passive, pending.endpoints))
     }
 
     /// Accepts for the consumer. If this fails there is no event, and the connection is closed.
@@ -411,16 +426,13 @@ impl<L: Llp> Work for Request<L> {
         let Some(inner) = &mut *pending else {
             return;
         };
-        if Self::step(&this, inner) {
-            let wait = match inner.indicated {
-                true => DECISION_TIMEOUT_MS,
-                false => REQUEST_TIMEOUT_MS,
-            };
-            Worker::queue_work_after(&this, wait);
-            return;
+        if let Some(limit_ms) = Self::step(&this, inner) {
+            return Worker::queue_work_after(&this, limit_ms);
         }
         // It is taken here, so that nobody accepts it any more.
-        let lost = pending.take().and_then(|pending| pending.passive);
+        let lost = pending
+            .take()
+            .and_then(|mut pending| pending.progress.take());
         drop(pending);
         // Nobody stops the work of a request that is in no table: a timer of it could outlive the
         // module.
