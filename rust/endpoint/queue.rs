@@ -4,8 +4,7 @@
 
 use super::send_policy::{
     SendBuffers,
-    SendPolicy,
-    SqCredits, //
+    SendPolicy, //
 };
 use kernel::{
     alloc::Flags,
@@ -31,7 +30,9 @@ use rdma::{
     ProtectionDomain,
     QueuePair,
     ReadHandler,
-    SendPolicy as _, //
+    SendPolicy as _,
+    SqCredits,
+    SqPermit, //
 };
 
 /// The sizes of a connection's queue pair.
@@ -69,7 +70,7 @@ impl Parameters {
         // At least one: it is free, in use by a thread, or comes back with a completion.
         let first = self.first_send_buffers.max(1).min(self.send_buffers);
         let buffers = SendBuffers::new(self.send_buffers, first, self.send_bytes);
-        let credits = SqCredits::new(usize::try_from(self.transfers)?);
+        let credits = SqCredits::new(usize::try_from(self.transfers)?)?;
         let parameters = qp::Parameters {
             receives: self.receives,
             sends: self.send_buffers,
@@ -226,103 +227,92 @@ impl<H: Handler<SendPolicy = SendPolicy<H>>> SendBufferExt<H> for QueuePair<H> {
 pub(crate) trait ResponderExt<H: ReadHandler> {
     /// Reserves SQ credits for the first batch of `requests` RDMA Writes. If too few are free,
     /// [`Handler::send_space_freed`] is called when to try again.
-    fn reserve(&self, requests: usize) -> Option<usize> {
+    fn reserve(&self, requests: usize) -> Option<SqPermit> {
         self.reserve_reads(requests, 0)
     }
 
     /// Reserves SQ credits as [`Self::reserve`] does, for RDMA Reads with these
     /// [registrations](PreparedTransfer::registrations).
-    fn reserve_reads(&self, requests: usize, registrations: usize) -> Option<usize>;
+    fn reserve_reads(&self, requests: usize, registrations: usize) -> Option<SqPermit>;
 
     /// Allocates the memory that [`Self::post_reply`] needs for `requests` RDMA Writes. [`None`] if
     /// it needs none. Sleeps.
     fn batch_memory(&self, requests: usize) -> Result<Option<BatchMemory<H>>>;
 
-    /// Posts `send` and `attached`, with one doorbell if that is not more than a batch. `credits`
-    /// come from [`Self::reserve`], and `memory` from [`Self::batch_memory`].
+    /// Posts `send` and `attached`, with one doorbell if that is not more than a batch. `permit`
+    /// comes from [`Self::reserve`], and `memory` from [`Self::batch_memory`].
     ///
     /// Any failure ends the connection. It is an error to pass memory of another domain, or Reads.
     /// Does not sleep.
     fn post_reply(
         &self,
         attached: Attached<H>,
-        credits: usize,
+        permit: SqPermit,
         send: UnpostedSend<H>,
         memory: Option<BatchMemory<H>>,
     ) -> Result;
 
-    /// Releases the credits of Reads that are not posted. The caller must serve those who wait for
-    /// credits.
-    fn release(&self, credits: usize);
-
-    /// Posts `reads`, for which [`Self::reserve`] reserved `credits`. [`ReadHandler::read_done`] or
-    /// [`ReadHandler::read_failed`] returns `done`.
+    /// Posts `reads` with `permit`, which comes from [`Self::reserve_reads`].
+    /// [`ReadHandler::read_done`] or [`ReadHandler::read_failed`] returns `done`.
     ///
-    /// If these are too few, both come back at once, and [`Handler::send_space_freed`] is called
-    /// when to try again. Any other failure ends the connection. It is an error to pass no Reads.
-    /// Sleeps.
+    /// If its credits are too few, the Reads and `done` come back at once, and
+    /// [`Handler::send_space_freed`] is called when to try again. Any other failure ends the
+    /// connection. It is an error to pass no Reads. Sleeps.
     fn post_reads(
         &self,
         reads: PreparedTransfer<H>,
-        credits: usize,
+        permit: SqPermit,
         done: H::ReadDone,
     ) -> Result<(), UnpostedReads<H>>;
 }
 
 impl<H: ReadHandler + Handler<SendPolicy = SendPolicy<H>>> ResponderExt<H> for QueuePair<H> {
-    fn reserve_reads(&self, requests: usize, registrations: usize) -> Option<usize> {
+    fn reserve_reads(&self, requests: usize, registrations: usize) -> Option<SqPermit> {
         if requests == 0 {
-            return Some(0);
+            return Some(SqPermit::EMPTY);
         }
         let mut sends = self.send_queue();
-        let batch = requests.min(sends.policy().credits.batch());
+        let batch = requests.min(sends.policy().batch());
         // Their registrations are posted with the first batch.
         let batch = batch.max(registrations);
-        sends.policy().reserve(batch).then_some(batch)
+        sends.policy().reserve(batch)
     }
 
     fn batch_memory(&self, requests: usize) -> Result<Option<BatchMemory<H>>> {
         // A batch has at least one request.
-        let is_longer = requests > 1 && requests > self.send_queue().policy().credits.batch();
+        let is_longer = requests > 1 && requests > self.send_queue().policy().batch();
         is_longer.then(|| BatchMemory::new(GFP_KERNEL)).transpose()
     }
 
     fn post_reply(
         &self,
         attached: Attached<H>,
-        credits: usize,
+        permit: SqPermit,
         send: UnpostedSend<H>,
         memory: Option<BatchMemory<H>>,
     ) -> Result {
-        self.send_queue()
-            .post_reply(attached, credits, send, memory)
-    }
-
-    fn release(&self, credits: usize) {
-        self.send_queue().policy().credits.release(credits);
+        self.send_queue().post_reply(attached, permit, send, memory)
     }
 
     fn post_reads(
         &self,
         reads: PreparedTransfer<H>,
-        credits: usize,
+        permit: SqPermit,
         done: H::ReadDone,
     ) -> Result<(), UnpostedReads<H>> {
         let mut sends = self.send_queue();
-        let policy = sends.policy();
         // Their registrations are posted with the first batch.
-        let batch = reads.len().min(policy.credits.batch());
+        let batch = reads.len().min(sends.policy().batch());
         let batch = batch.max(reads.registrations());
         if !sends.is_open() || batch > sends.policy().credits.total() {
-            sends.policy().credits.release(credits);
             drop(sends);
             return Err(UnpostedReads::Lost);
         }
-        if !sends.policy().resize(credits, batch) {
+        let Some(permit) = sends.policy().resize(permit, batch) else {
             return Err(UnpostedReads::Full(reads, done));
-        }
+        };
         sends
-            .post_reads(reads, batch, done)
+            .post_reads(reads, permit, done)
             .map_err(|_| UnpostedReads::Lost)
     }
 }

@@ -7,10 +7,7 @@ mod send_queue;
 
 use super::{
     log::RateLimit,
-    send_policy::{
-        Signalling,
-        SqCredits, //
-    }, //
+    send_policy::Signalling, //
 };
 use kernel::{
     prelude::*,
@@ -19,7 +16,10 @@ use kernel::{
         Jiffies, //
     }, //
 };
-use rdma::NextSend;
+use rdma::{
+    NextSend,
+    SqCredits, //
+};
 
 /// A test, which returns true if it passed.
 type Test = fn() -> Result<bool>;
@@ -158,12 +158,20 @@ fn old_memory_is_covered() -> Result<bool> {
 }
 
 fn credits_come_back() -> Result<bool> {
-    let mut credits = SqCredits::new(5);
-    let all = credits.reserve(3) && !credits.reserve(3) && credits.reserve(2);
-    let none = !credits.reserve(1) && credits.reserve(0);
-    credits.release(2);
-    let some = !credits.reserve(3) && credits.reserve(2);
-    Ok(all && none && some && credits.batch() == 3 && credits.total() == 5)
+    let credits = SqCredits::new(5)?;
+    let three = credits.reserve(3).ok_or(ENOMEM)?;
+    let too_many = credits.reserve(3).is_none();
+    let two = credits.reserve(2).ok_or(ENOMEM)?;
+    let none = credits.reserve(1).is_none() && credits.reserve(0).is_some();
+    drop(two);
+    let some = credits.reserve(3).is_none() && credits.reserve(2).is_some();
+    // What is resized gives back what it does not need, and all if there are not enough.
+    let four = three.resize(4).ok_or(ENOMEM)?;
+    let one_left = credits.free() == 1;
+    let two = four.resize(2).ok_or(ENOMEM)?;
+    let three_left = credits.free() == 3;
+    let all = two.resize(6).is_none() && credits.free() == 5 && credits.total() == 5;
+    Ok(too_many && none && some && one_left && three_left && all)
 }
 
 fn ten_lines_are_logged() -> Result<bool> {

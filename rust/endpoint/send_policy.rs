@@ -20,7 +20,7 @@
 //! # SQ credits
 //!
 //! SQ credits are space in the Send queue for RDMA Reads and Writes. Sends have space of their own,
-//! one for each Send buffer.
+//! one for each Send buffer. A transfer owns its credits ([`SqPermit`]).
 
 use kernel::time::{
     msecs_to_jiffies,
@@ -37,7 +37,9 @@ use rdma::{
         EmptyTransfers, //
     },
     Context,
-    NextSend, //
+    NextSend,
+    SqCredits,
+    SqPermit, //
 };
 
 /// The policy of a connection's Send queue, and its state.
@@ -76,19 +78,26 @@ impl<H: Context> SendPolicy<H> {
         self.buffers.take_spare(Signalling::INTERVAL as usize)
     }
 
-    /// Reserves SQ credits. If too few are free, the next completion that returns something wakes
-    /// the caller.
-    pub(super) fn reserve(&mut self, credits: usize) -> bool {
-        let reserved = self.credits.reserve(credits);
-        self.starved |= !reserved;
-        reserved
+    /// Returns the most requests of one transfer that are posted at the same time: half of all SQ
+    /// credits, so that two long transfers alternate.
+    pub(super) fn batch(&self) -> usize {
+        self.credits.total().div_ceil(2)
     }
 
-    /// Changes a reservation of `reserved` SQ credits to `credits`. If too few are free, releases
-    /// all of them, and the next completion that returns something wakes the caller.
-    pub(super) fn resize(&mut self, reserved: usize, credits: usize) -> bool {
-        self.credits.release(reserved);
-        self.reserve(credits)
+    /// Reserves SQ credits. If too few are free, the next completion that returns something wakes
+    /// the caller.
+    pub(super) fn reserve(&mut self, credits: usize) -> Option<SqPermit> {
+        let permit = self.credits.reserve(credits);
+        self.starved |= permit.is_none();
+        permit
+    }
+
+    /// Changes `permit` to one for `credits`. If too few are free, gives all of them back, and the
+    /// next completion that returns something wakes the caller.
+    pub(super) fn resize(&mut self, permit: SqPermit, credits: usize) -> Option<SqPermit> {
+        let permit = permit.resize(credits);
+        self.starved |= permit.is_none();
+        permit
     }
 }
 
@@ -103,11 +112,6 @@ impl<H: Context> rdma::SendPolicy<H> for SendPolicy<H> {
     #[inline]
     fn put_back(&mut self, buffer: Buffer<H>) {
         self.buffers.put_back(buffer);
-    }
-
-    #[inline]
-    fn release(&mut self, credits: usize) {
-        self.credits.release(credits);
     }
 
     #[inline]
@@ -273,49 +277,6 @@ impl Signalling {
             self.gathered_since.get_or_insert(send.now);
         }
         asks
-    }
-}
-
-/// The SQ credits of a connection.
-pub(super) struct SqCredits {
-    free: usize,
-    /// The number of all credits.
-    total: usize,
-}
-
-impl SqCredits {
-    pub(super) fn new(total: usize) -> Self {
-        Self { free: total, total }
-    }
-
-    /// Returns the number of free credits.
-    pub(super) fn free(&self) -> usize {
-        self.free
-    }
-
-    /// Returns the number of all credits.
-    pub(super) fn total(&self) -> usize {
-        self.total
-    }
-
-    /// Returns the most requests of one transfer that are posted at the same time: half of all, so
-    /// that two long transfers alternate.
-    pub(super) fn batch(&self) -> usize {
-        self.total.div_ceil(2)
-    }
-
-    /// Reserves `count` credits, if as many are free.
-    pub(super) fn reserve(&mut self, count: usize) -> bool {
-        match self.free.checked_sub(count) {
-            Some(free) => self.free = free,
-            None => return false,
-        }
-        true
-    }
-
-    /// Releases `count` credits.
-    pub(super) fn release(&mut self, count: usize) {
-        self.free = self.free.saturating_add(count);
     }
 }
 

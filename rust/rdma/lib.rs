@@ -72,6 +72,7 @@ mod pd;
 mod read_mr_pool;
 mod registration;
 mod sq;
+mod sq_credits;
 
 /// The prefix of log lines.
 const __LOG_PREFIX: &[u8] = b"rpcrdma\0";
@@ -96,6 +97,10 @@ pub use qp::{
 pub use sq::{
     NextSend,
     SendPolicy, //
+};
+pub use sq_credits::{
+    SqCredits,
+    SqPermit, //
 };
 
 /// Names of locks in types that are generic over the upper layer.

@@ -50,10 +50,6 @@ pub trait SendPolicy<H: Context>: Send + Unpin + 'static {
     /// Takes `buffer`, which is free: its Send completed, or was not posted.
     fn put_back(&mut self, buffer: Buffer<H>);
 
-    /// Releases SQ credits: the Reads or Writes that they were reserved for completed, or were not
-    /// posted.
-    fn release(&mut self, credits: usize);
-
     /// Keeps `transfer` for the next one, or returns it to be freed.
     fn keep(&mut self, transfer: EmptyTransfer<H>) -> Option<EmptyTransfer<H>>;
 
@@ -345,8 +341,9 @@ impl<H: Context, P: SendPolicy<H>> SqState<H, P> {
             return;
         };
         if let Some(posted) = place.take() {
-            if let Some(attached) = posted.attached {
-                self.policy.release(attached.credits);
+            if let Some(mut attached) = posted.attached {
+                // Before the caller asks for waiters.
+                attached.release_credits();
                 completed.push(attached);
             }
             self.policy.put_back(Buffer(posted.buffer));

@@ -25,7 +25,8 @@ use crate::{
         Segment, //
     },
     pd::ProtectionDomain,
-    read_mr_pool::ReadMrPool, //
+    read_mr_pool::ReadMrPool,
+    sq_credits::SqPermit, //
 };
 use core::ops::Range;
 use ext::memory::Piece;
@@ -58,9 +59,9 @@ pub(crate) struct TransferData<H: Context> {
     max_elements: usize,
     /// For memory that a Send gathers: its offset in the message.
     gather_at: Option<usize>,
-    /// The number of SQ credits that it owns, and so of requests that may be posted at the same
+    /// The SQ credits that it owns, and so the number of requests that may be posted at the same
     /// time.
-    pub(crate) credits: usize,
+    pub(crate) permit: SqPermit,
     /// When its first batch was posted, if its Send is posted with a later one.
     pub(crate) begun: Option<Jiffies>,
     next: Option<KBox<Self>>,
@@ -318,7 +319,7 @@ impl<H: Context> TransferData<H> {
             direction: DataDirection::ToDevice,
             max_elements: 0,
             gather_at: None,
-            credits: 0,
+            permit: SqPermit::EMPTY,
             begun: None,
             next: None,
             pd,
@@ -339,8 +340,13 @@ impl<H: Context> TransferData<H> {
         self.unregistered.clear();
         self.remote.clear();
         self.gather_at = None;
-        self.credits = 0;
+        self.release_credits();
         self.begun = None;
+    }
+
+    /// Gives its SQ credits back, because none of its requests is posted.
+    pub(crate) fn release_credits(&mut self) {
+        self.permit = SqPermit::EMPTY;
     }
 
     /// Returns the number of allocated bytes, independent of the contents of the lists.

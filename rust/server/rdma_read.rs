@@ -85,7 +85,8 @@ use rdma::{
     transfer::{
         PreparedTransfer,
         Transfer, //
-    }, //
+    },
+    SqPermit, //
 };
 use sunrpc::{
     memory::Page,
@@ -151,6 +152,7 @@ impl Responder {
             return None;
         }
         // SQ credits come before pages, so that no page is held while waiting for credits.
+        let was_ready = ready.is_some();
         let (credits, attempt) = match ready {
             Some(credits) => (Some(credits), Attempt::Requeued(space_seq)),
             // Earlier waiters for credits come first.
@@ -168,7 +170,7 @@ impl Responder {
         let Some(permit) = connection.read_budget.begin(waiting.layout.pages()) else {
             self.release_credits(credits);
             // If it has waited for credits since, others may be before it.
-            let was_first = ready.is_none() && waiting.waited_for_pages;
+            let was_first = !was_ready && waiting.waited_for_pages;
             let attempt = if was_first {
                 Attempt::Requeued(pages_seq)
             } else {
@@ -189,7 +191,6 @@ impl Responder {
             Ok((reads, pages))
         });
         let Ok((reads, pages)) = reads else {
-            queue.release(credits);
             self.close_unanswered(message);
             return None;
         };
@@ -209,11 +210,12 @@ impl Responder {
         if trace::svcrdma_wc_read::is_on() {
             call.reads_posted = Some(Instant::now());
         }
+        let reserved = credits.credits();
         match queue.post_reads(reads, credits, call) {
             Ok(()) => {
                 READS.add(requests);
                 connection.start_watchdog();
-                if requests < credits {
+                if requests < reserved {
                     connection.note_space_freed();
                 }
             }
@@ -243,13 +245,13 @@ impl Responder {
         None
     }
 
-    /// Releases the SQ credits of Reads that are not posted now, and serves other waiters, as no
+    /// Gives the SQ credits of Reads that are not posted now back, and serves other waiters, as no
     /// completion will.
-    fn release_credits(&self, credits: usize) {
+    fn release_credits(&self, credits: SqPermit) {
         let SendPath {
             queue, connection, ..
         } = &self.send_path;
-        queue.release(credits);
+        drop(credits);
         connection.on_space_freed(queue);
     }
 

@@ -47,7 +47,8 @@ use rdma::{
         UnpostedSend, //
     },
     transfer::Attached,
-    QueuePair, //
+    QueuePair,
+    SqPermit, //
 };
 use sunrpc::SvcCallback;
 use trace::CompletionId;
@@ -204,7 +205,9 @@ impl SendPath {
                     kind: SendKind::Plain,
                     tag: xid,
                 };
-                let posted = self.queue.post_reply(Attached::Nothing, 0, send, None);
+                let posted = self
+                    .queue
+                    .post_reply(Attached::Nothing, SqPermit::EMPTY, send, None);
                 self.connection.note_posted(posted)
             }
             Err(error) => {
@@ -372,14 +375,14 @@ impl ServerConn {
         };
         let requests = message.attached.requests();
         // Earlier waiters for SQ credits come first.
-        let (credits, attempt) = if again && has_buffer {
+        let (permit, attempt) = if again && has_buffer {
             (queue.reserve(requests), Attempt::Requeued(sequence))
         } else if requests != 0 && self.waits_for_credits() {
             (None, Attempt::NotTried)
         } else {
             (queue.reserve(requests), Attempt::New(sequence))
         };
-        let Some(credits) = credits else {
+        let Some(permit) = permit else {
             Self::trace_full(queue, buffer.id(queue).completion);
             message.bytes = OutgoingBytes::Buffer(buffer);
             self.wait_for_credits(SqWaiter::Send(message), attempt);
@@ -403,7 +406,7 @@ impl ServerConn {
             kind,
             tag: xid,
         };
-        let posted = queue.post_reply(attached, credits, send, memory);
+        let posted = queue.post_reply(attached, permit, send, memory);
         self.note_posted(posted)
     }
 

@@ -57,7 +57,8 @@ use rdma::{
         SendKind, //
     },
     transfer::Attached,
-    BatchMemory, //
+    BatchMemory,
+    SqPermit, //
 };
 use sunrpc::memory::Page;
 
@@ -300,7 +301,7 @@ pub(crate) struct WaitingReads {
     /// The number of regions that are registered for them, as far as is known.
     pub(super) registrations: usize,
     /// The SQ credits of the call, if it is ready.
-    pub(super) credits: Option<usize>,
+    pub(super) credits: Option<SqPermit>,
     /// Whether the call has waited for pages.
     pub(super) waited_for_pages: bool,
 }

@@ -38,7 +38,8 @@ use rdma::{
         EmptyTransfer,
         Gathered, //
     },
-    SendPolicy as _, //
+    SendPolicy as _,
+    SqPermit, //
 };
 
 /// The bytes of a message that are in its buffer.
@@ -92,8 +93,8 @@ impl Side {
             // No piece is contiguous with the one before it, so each has an element of its own.
             reads.add_local(page.piece(0, 1)?)?;
         }
-        let credits = self.queue.reserve(pieces).ok_or(EBUSY)?;
-        let posted = self.queue.post_reads(reads.prepare()?, credits, ());
+        let permit = self.queue.reserve(pieces).ok_or(EBUSY)?;
+        let posted = self.queue.post_reads(reads.prepare()?, permit, ());
         posted.map_err(|_| EIO)?;
         wait(|| (failed() > before).then_some(()))
     }
@@ -102,7 +103,7 @@ impl Side {
         self.queue.send_queue().policy().buffers.free() != 0
     }
 
-    fn reserve(&self, credits: usize) -> bool {
+    fn reserve(&self, credits: usize) -> Option<SqPermit> {
         self.queue.send_queue().policy().reserve(credits)
     }
 
@@ -145,12 +146,14 @@ pub(super) fn caller_without_credits_is_woken() -> Result<bool> {
     let connection = Connection::new(&parameters(1, 1))?;
     let near = &connection.near;
     let total = near.queue.send_queue().policy().credits.total();
-    let reserved = near.reserve(total);
+    let reserved = near.reserve(total).ok_or(ENOMEM)?;
     near.send(None, Doorbell::Ring)?;
     let nobody_waited = near.was_woken(0)?;
-    let full = !near.reserve(1);
+    let full = near.reserve(1).is_none();
     near.send(None, Doorbell::Ring)?;
-    Ok(reserved && nobody_waited && full && near.was_woken(1)?)
+    let woken = near.was_woken(1)?;
+    drop(reserved);
+    Ok(nobody_waited && full && woken)
 }
 
 pub(super) fn buffers_are_made_up_to_the_limit() -> Result<bool> {

@@ -64,6 +64,7 @@ use crate::{
         SendPolicy,
         SqState, //
     },
+    sq_credits::SqPermit,
     transfer::{
         Attached,
         EmptyTransfer,
@@ -139,9 +140,8 @@ impl<H: Handler> Transfer<H> {
 }
 
 impl<H: ReadHandler> SendQueue<'_, H> {
-    /// Posts `send` and `attached`, with one doorbell if that is not more than `batch` requests.
-    /// The caller reserved SQ credits for `batch` Writes, which are released in any case. `memory`
-    /// is needed if there are more.
+    /// Posts `send` and `attached`, with one doorbell if that is not more requests than `permit`
+    /// has SQ credits, which is the length of a batch. `memory` is needed if there are more Writes.
     ///
     /// A failure ends the connection. It is an error to pass memory of another domain, Reads,
     /// memory that would be gathered behind the end of the Send, or no `memory` if that is needed.
@@ -149,19 +149,18 @@ impl<H: ReadHandler> SendQueue<'_, H> {
     pub fn post_reply(
         self,
         attached: Attached<H>,
-        batch: usize,
+        permit: SqPermit,
         send: UnpostedSend<H>,
         memory: Option<BatchMemory<H>>,
     ) -> Result {
         let Self { queue, mut state } = self;
-        let count = attached.requests();
+        let (count, batch) = (attached.requests(), permit.credits());
         let fits = attached.inner().is_none_or(|memory| {
             memory.is_for(&queue.pd, DataDirection::ToDevice) && memory.fits_message(send.len)
         });
         let unprepared = count > batch && memory.is_none();
         if !fits || !state.open || (batch == 0 && count != 0) || unprepared {
             let open = state.open;
-            state.policy.release(batch);
             state.policy.put_back(send.buffer);
             drop(state);
             drop(attached);
@@ -169,7 +168,7 @@ impl<H: ReadHandler> SendQueue<'_, H> {
         }
         let mut transfer = attached.into_inner();
         if let Some(transfer) = &mut transfer {
-            transfer.credits = batch;
+            transfer.permit = permit;
         }
         match (transfer, memory) {
             (Some(transfer), Some(memory)) if count > batch => {
@@ -181,30 +180,27 @@ impl<H: ReadHandler> SendQueue<'_, H> {
     }
 
     /// Posts `reads`. [`ReadHandler::read_done`] or [`ReadHandler::read_failed`] returns `done`.
-    /// The caller reserved SQ credits for `batch` requests at a time, which are released in any
-    /// case.
+    /// As many requests as `permit` has SQ credits are posted at a time.
     ///
-    /// A failure ends the connection. It is an error to pass no Reads, or a batch that is shorter
-    /// than [`PreparedTransfer::registrations`]. Sleeps.
+    /// A failure ends the connection. It is an error to pass no Reads, or fewer credits than
+    /// [`PreparedTransfer::registrations`]. Sleeps.
     pub fn post_reads(
         self,
         mut reads: PreparedTransfer<H>,
-        batch: usize,
+        permit: SqPermit,
         done: H::ReadDone,
     ) -> Result {
-        let Self { queue, mut state } = self;
-        let fits = reads.0.is_for(&queue.pd, DataDirection::FromDevice) && batch != 0;
+        let Self { queue, state } = self;
+        let fits = reads.0.is_for(&queue.pd, DataDirection::FromDevice) && permit.credits() != 0;
         if reads.is_empty() || !fits || !state.open {
             let open = state.open;
-            state.policy.release(batch);
             drop(state);
             drop((reads, done));
             return Err(if open { EINVAL } else { not_connected() });
         }
         drop(state);
-        reads.0.credits = batch;
-        let memory = BatchMemory::new(GFP_KERNEL)
-            .inspect_err(|_| queue.sends.lock().policy.release(batch))?;
+        reads.0.permit = permit;
+        let memory = BatchMemory::new(GFP_KERNEL)?;
         queue.begin(memory, reads.0, Continuation::ReadDone(done))
     }
 }
@@ -217,14 +213,7 @@ impl<H: ReadHandler> QueuePair<H> {
         transfer: KBox<TransferData<H>>,
         continuation: Continuation<H>,
     ) -> Result {
-        let credits = transfer.credits;
-        match RwContext::new(memory, transfer, continuation, self) {
-            Ok(posted) => posted.begin(self),
-            Err(error) => {
-                self.sends.lock().policy.release(credits);
-                Err(error)
-            }
-        }
+        RwContext::new(memory, transfer, continuation, self)?.begin(self)
     }
 }
 
@@ -273,7 +262,7 @@ impl<H: ReadHandler> RwContext<H> {
         queue: &QueuePair<H>,
     ) -> Result<KBox<Self>> {
         let regions = core::mem::take(&mut transfer.regions);
-        if regions.len() > transfer.credits {
+        if regions.len() > transfer.permit.credits() {
             return Err(EINVAL);
         }
         let rw = Self {
@@ -368,7 +357,7 @@ impl<H: ReadHandler> RwContext<H> {
         if !sends.open {
             return Some(Err(not_connected()));
         }
-        let count = left.min(rw.transfer.credits);
+        let count = left.min(rw.transfer.permit.credits());
         if count == left && matches!(rw.continuation, Continuation::Send(_)) {
             // SAFETY: The caller promises that `entry` is in the list of `sends`, those of `queue`,
             // that none of its requests is posted, and that it does not access the entry again.
@@ -513,11 +502,11 @@ unsafe extern "C" fn batch_done<H: ReadHandler>(
     }
     // SAFETY: The entry came from `lend` and is in that list, as above. This was its last
     // completion, so nobody else takes it back.
-    let rw = unsafe {
+    let mut rw = unsafe {
         sends.rw_contexts.remove(entry);
         RwContext::<H>::take_back(entry)
     };
-    sends.policy.release(rw.transfer.credits);
+    rw.transfer.release_credits();
     resume |= sends.policy.wakes_waiter();
     drop(sends);
     recycle_transfers(queue, completed);

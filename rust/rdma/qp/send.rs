@@ -226,12 +226,9 @@ impl<H: Handler> QueuePair<H> {
             kind,
             tag,
         } = send;
-        let credits = transfer.as_ref().map_or(0, |transfer| transfer.credits);
         // The requests do not move with their box.
         let requests = transfer.as_mut().map(|transfer| &raw mut **transfer);
-        let send = self
-            .enqueue(sends, buffer, len, kind, transfer, Some(tag))
-            .inspect_err(|_| sends.policy.release(credits))?;
+        let send = self.enqueue(sends, buffer, len, kind, transfer, Some(tag))?;
         // SAFETY: `enqueue` returned the request of a Send that is in the queue of posted Sends,
         // which stays locked during the call.
         let posted_send = unsafe { PostedSend::of(send, &self._cq) };

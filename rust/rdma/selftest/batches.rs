@@ -55,7 +55,7 @@ impl Fixture {
 
     /// Returns whether exactly all SQ credits are free.
     fn has_room(&self) -> bool {
-        self.queue.sends().lock().policy.credits == TRANSFERS
+        self.queue.sends().lock().policy.credits.free() == TRANSFERS
     }
 }
 

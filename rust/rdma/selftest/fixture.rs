@@ -162,21 +162,21 @@ impl Fixture {
     ) -> Result {
         let memory = BatchMemory::new(GFP_KERNEL)?;
         let mut sends = self.queue.send_queue();
-        let batch = sends.policy().reserve(attached.requests())?;
+        let permit = sends.policy().reserve(attached.requests())?;
         let send = UnpostedSend {
             buffer,
             len,
             kind: SendKind::Plain,
             tag,
         };
-        sends.post_reply(attached, batch, send, Some(memory))
+        sends.post_reply(attached, permit, send, Some(memory))
     }
 
     /// Posts `reads`, in batches of half of the credits.
     pub(super) fn post_reads(&self, reads: PreparedTransfer<TestHandler>) -> Result {
         let mut sends = self.queue.send_queue();
-        let batch = sends.policy().reserve(reads.len())?;
-        sends.post_reads(reads, batch, ())
+        let permit = sends.policy().reserve(reads.len())?;
+        sends.post_reads(reads, permit, ())
     }
 
     /// Moves the queue pair to the error state, which flushes posted requests. The upper layer can

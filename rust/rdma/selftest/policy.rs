@@ -11,7 +11,9 @@ use crate::{
     Context,
     NextSend,
     ProtectionDomain,
-    SendPolicy, //
+    SendPolicy,
+    SqCredits,
+    SqPermit, //
 };
 use kernel::{
     prelude::*,
@@ -24,8 +26,8 @@ const INTERVAL: u32 = 16;
 pub(super) struct TestPolicy<H: Context> {
     free: Buffers<H>,
     unsignalled: u32,
-    /// The number of free SQ credits, and of those for one batch.
-    pub(super) credits: usize,
+    /// The SQ credits, and the number of those for one batch.
+    pub(super) credits: SqCredits,
     batch: usize,
 }
 
@@ -43,7 +45,7 @@ impl<H: Context> TestPolicy<H> {
         Ok(Self {
             free,
             unsignalled: 0,
-            credits,
+            credits: SqCredits::new(credits)?,
             batch: credits.div_ceil(2),
         })
     }
@@ -53,10 +55,8 @@ impl<H: Context> TestPolicy<H> {
     }
 
     /// Reserves credits for a batch of up to `count` requests.
-    pub(super) fn reserve(&mut self, count: usize) -> Result<usize> {
-        let batch = count.min(self.batch);
-        self.credits = self.credits.checked_sub(batch).ok_or(EBUSY)?;
-        Ok(batch)
+    pub(super) fn reserve(&self, count: usize) -> Result<SqPermit> {
+        self.credits.reserve(count.min(self.batch)).ok_or(EBUSY)
     }
 }
 
@@ -72,10 +72,6 @@ impl<H: Context> SendPolicy<H> for TestPolicy<H> {
 
     fn put_back(&mut self, buffer: Buffer<H>) {
         self.free.push(buffer);
-    }
-
-    fn release(&mut self, credits: usize) {
-        self.credits += credits;
     }
 
     fn keep(&mut self, transfer: EmptyTransfer<H>) -> Option<EmptyTransfer<H>> {
