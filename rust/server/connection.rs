@@ -21,10 +21,7 @@ use super::{
     credits::Credits,
     denied_calls::DeniedCalls,
     listener::Listener,
-    rdma_read::{
-        ReadBudget,
-        ReadPermit, //
-    },
+    rdma_read::ReadBudget,
     transport::ServerTransport,
     waiting::{
         Attempt,
@@ -503,16 +500,14 @@ impl ServerConn {
         self.queue_work(|queue| queue.push_ready(reads).err());
     }
 
-    /// Returns the `pages` of a call that was read, and wakes an nfsd thread for reads that wait
-    /// for pages. Does not sleep.
-    pub(super) fn release_read_permit(&self, pages: ReadPermit) {
-        if self.read_budget.end(pages) {
-            self.pages_seq.fetch_add(1, Release);
-            self.queue_work(|queue| {
-                queue.pages_freed();
-                None::<()>
-            });
-        }
+    /// Wakes an nfsd thread for RDMA Reads that wait for pages, as a call has given its own back.
+    /// Does not sleep.
+    pub(super) fn on_pages_freed(&self) {
+        self.pages_seq.fetch_add(1, Release);
+        self.queue_work(|queue| {
+            queue.pages_freed();
+            None::<()>
+        });
     }
 
     /// Notes that RDMA Reads from [`Self::next_waiter`] have been posted, or wait again. Call that

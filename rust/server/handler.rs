@@ -180,9 +180,10 @@ impl ReadHandler for ServerConn {
             trace::event!(svcrdma_wc_read_err(id(), number, vendor_err));
         }
         let xid = call.message.bytes().first_chunk().copied();
-        drop(call);
         self.note_denied(xid.map(u32::from_be_bytes), status);
         self.end(status.into());
+        // Only now, so that its pages wake no thread for another call.
+        drop(call);
     }
 
     fn batch_not_posted(&self) {

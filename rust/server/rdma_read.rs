@@ -7,7 +7,7 @@
 //!
 //! A call with Read chunks takes as many pages as it needs. When its Reads have completed, an nfsd
 //! thread takes the pages and returns as many of its own in exchange. So the pages in use are those
-//! of the calls that are being read, which [`ReadBudget`] limits. The
+//! of the calls that are being read, each with a [`ReadPermit`]. The
 //! connections of a listener share a pool.
 //!
 //! A pool keeps at most 8 MiB of idle pages, and frees them when the kernel runs short of memory.
@@ -167,7 +167,7 @@ impl Responder {
             connection.wait_for_credits(SqWaiter::Reads(waiting), attempt);
             return None;
         };
-        let Some(permit) = connection.read_budget.begin(waiting.layout.pages()) else {
+        let Some(permit) = ReadPermit::new(connection, waiting.layout.pages()) else {
             self.release_credits(credits);
             // If it has waited for credits since, others may be before it.
             let was_first = !was_ready && waiting.waited_for_pages;
@@ -224,7 +224,7 @@ impl Responder {
                 let registrations = reads.registrations();
                 drop(reads);
                 self.page_pool.keep(call.pages);
-                connection.read_budget.cancel(call.permit);
+                call.permit.cancel();
                 let waiting = WaitingReads {
                     message: call.message,
                     layout,
@@ -425,9 +425,6 @@ pub(super) struct ReadBudget {
     waits: Atomic<bool>,
 }
 
-/// The right to read a call into a number of pages, until it is dropped.
-pub(crate) struct ReadPermit(usize);
-
 impl ReadBudget {
     /// Creates the state of a connection that reads no call.
     pub(super) fn new() -> Self {
@@ -437,21 +434,15 @@ impl ReadBudget {
         }
     }
 
-    /// Begins to read a call into `count` pages. [`None`] if it must wait until [`Self::end`] of
-    /// another call returns true.
-    pub(super) fn begin(&self, count: usize) -> Option<ReadPermit> {
-        let total = TOTAL.fetch_add(count, Relaxed).saturating_add(count);
-        // They are subtracted when this is dropped.
-        let pages = ReadPermit(count);
-        let fits = total <= max_total_read_pages();
-        if !self.add(fits) {
-            // Any later [`Self::end`] sees this, and an earlier one is seen here.
-            self.waits.xchg(true, Full);
-            if !self.add(fits) {
-                return None;
-            }
+    /// Counts a call that `fits`, or that is the only one. If it must wait, notes that, and the
+    /// next call that has been read retries it.
+    fn begin(&self, fits: bool) -> bool {
+        if self.add(fits) {
+            return true;
         }
-        Some(pages)
+        // Any later [`Self::take_waiter`] sees this, and an earlier end of a call is seen here.
+        self.waits.xchg(true, Full);
+        self.add(fits)
     }
 
     /// Counts a call that `fits`, or that is the only one. A call that must wait is never counted,
@@ -467,22 +458,55 @@ impl ReadBudget {
         false
     }
 
-    /// Ends a call that was read. Returns whether to retry the call that waits.
-    pub(super) fn end(&self, pages: ReadPermit) -> bool {
-        self.cancel(pages);
+    /// Returns whether to retry the call that waits.
+    fn take_waiter(&self) -> bool {
         self.waits.load(Relaxed) && self.waits.xchg(false, Full)
     }
+}
 
-    /// Ends a call that is not read now but waits for SQ credits. The call that waits for pages is
-    /// retried when this one has been read.
-    pub(super) fn cancel(&self, pages: ReadPermit) {
-        drop(pages);
-        self.count.fetch_sub(1, Full);
+/// The right to read a call of a connection into a number of pages, until it is dropped. That has
+/// an nfsd thread retry the call of this connection that waits for pages, if there is one; it does
+/// not sleep, but takes the lock of the work queue.
+pub(crate) struct ReadPermit {
+    connection: Arc<ServerConn>,
+    pages: usize,
+    /// Whether a call that waits for pages is retried.
+    wakes: bool,
+}
+
+impl ReadPermit {
+    /// Begins to read a call of `connection` into `pages` pages. [`None`] if it must wait until
+    /// another call of this connection has been read. Does not sleep.
+    pub(super) fn new(connection: &Arc<ServerConn>, pages: usize) -> Option<Self> {
+        let total = TOTAL.fetch_add(pages, Relaxed).saturating_add(pages);
+        if !connection
+            .read_budget
+            .begin(total <= max_total_read_pages())
+        {
+            TOTAL.fetch_sub(pages, Relaxed);
+            return None;
+        }
+        Some(Self {
+            connection: connection.clone(),
+            pages,
+            wakes: true,
+        })
+    }
+
+    /// Gives the pages back because the call is not read now but waits for SQ credits. The call
+    /// that waits for pages is retried when this one has been read.
+    pub(super) fn cancel(mut self) {
+        self.wakes = false;
     }
 }
 
 impl Drop for ReadPermit {
     fn drop(&mut self) {
-        TOTAL.fetch_sub(self.0, Relaxed);
+        TOTAL.fetch_sub(self.pages, Relaxed);
+        let budget = &self.connection.read_budget;
+        budget.count.fetch_sub(1, Full);
+        if self.wakes && budget.take_waiter() {
+            self.connection.on_pages_freed();
+        }
     }
 }

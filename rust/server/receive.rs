@@ -127,7 +127,7 @@ impl Responder {
             Disposition::Execute(info) => info,
             disposition => {
                 self.page_pool.keep(pages);
-                self.send_path.connection.release_read_permit(permit);
+                drop(permit);
                 match disposition {
                     Disposition::SendError(error) => self.send_error(message, &error),
                     Disposition::Close => self.close_unanswered(message),
@@ -145,7 +145,8 @@ impl Responder {
         };
         let call = self.begin_call(xprt, message, &info, args, set);
         self.page_pool.keep(pages);
-        self.send_path.connection.release_read_permit(permit);
+        // After that, as a call that waits for pages is retried.
+        drop(permit);
         call
     }
 

@@ -18,7 +18,7 @@
 //!   it needs memory, too. Until the thread has posted it, Sends come first; otherwise Reads and
 //!   Sends alternate.
 //! * RDMA Reads wait for pages, until another call of the connection has been read
-//!   ([`ReadBudget`](super::rdma_read::ReadBudget)).
+//!   ([`ReadPermit`]).
 //!
 //! A Send needs nothing else, so a completion handler posts it. While Reads are ready, which have
 //! about half of the credits, the other credits are for Sends, so that these need not wait for a
@@ -513,7 +513,7 @@ impl<T> Attempt<T> {
 /// A queue of elements that wait for the same resource, with one wakeup bit.
 ///
 /// A failed attempt to post an element arranges for a wakeup ([`rdma::Handler::send_space_freed`],
-/// [`ReadBudget::end`](super::rdma_read::ReadBudget::end)). An element that was queued untried
+/// the drop of a [`ReadPermit`]). An element that was queued untried
 /// gets no wakeup of its own: if it is first, there may be space for it.
 pub(super) struct WaitQueue<W> {
     waiting: Fifo<W>,

@@ -3,7 +3,8 @@
 //! Tests of the queues of waiting work, and of the budget for pages.
 
 use super::super::{
-    rdma_read::ReadBudget,
+    connection::ServerConn,
+    rdma_read::ReadPermit,
     waiting::{
         Attempt,
         Fifo,
@@ -12,7 +13,11 @@ use super::super::{
         WaitQueue, //
     }, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use sunrpc::selftest::empty_weak;
 
 /// More pages than the sysctl can allow.
 const TOO_MANY: usize = 1 << 25;
@@ -192,33 +197,37 @@ pub(super) fn send_keeps_its_turn() -> Result<bool> {
     Ok(first && second && again && waits && sends(&mut line, 1) && reads(&mut line, 12))
 }
 
+/// Returns a connection that reads no call.
+fn connection() -> Result<Arc<ServerConn>> {
+    ServerConn::new(empty_weak()?, &[], 1)
+}
+
 pub(super) fn one_call_is_always_read() -> Result<bool> {
-    let (one, other) = (ReadBudget::new(), ReadBudget::new());
-    let first = one.begin(TOO_MANY);
-    let second = one.begin(1);
-    let theirs = other.begin(1);
+    let (one, other) = (connection()?, connection()?);
+    let first = ReadPermit::new(&one, TOO_MANY);
+    let second = ReadPermit::new(&one, 1);
+    let theirs = ReadPermit::new(&other, 1);
     Ok(first.is_some() && second.is_none() && theirs.is_some())
 }
 
 pub(super) fn call_that_is_not_read_lets_another() -> Result<bool> {
-    let calls = ReadBudget::new();
-    let Some(first) = calls.begin(1) else {
-        return Ok(false);
-    };
-    let waits = calls.begin(TOO_MANY).is_none();
-    calls.cancel(first);
-    Ok(waits && calls.begin(TOO_MANY).is_some())
+    let calls = connection()?;
+    let first = ReadPermit::new(&calls, 1).ok_or(EBUSY)?;
+    let waits = ReadPermit::new(&calls, TOO_MANY).is_none();
+    first.cancel();
+    let not_woken = calls.pages_seq() == 0;
+    Ok(waits && not_woken && ReadPermit::new(&calls, TOO_MANY).is_some())
 }
 
 pub(super) fn end_of_a_call_wakes_once() -> Result<bool> {
-    let calls = ReadBudget::new();
-    let (Some(first), Some(second)) = (calls.begin(1), calls.begin(1)) else {
-        return Ok(false);
-    };
-    let waits = calls.begin(TOO_MANY).is_none();
-    let woken = calls.end(first) && !calls.end(second);
-    let Some(only) = calls.begin(TOO_MANY) else {
-        return Ok(false);
-    };
-    Ok(waits && woken && !calls.end(only))
+    let calls = connection()?;
+    let first = ReadPermit::new(&calls, 1).ok_or(EBUSY)?;
+    let second = ReadPermit::new(&calls, 1).ok_or(EBUSY)?;
+    let waits = ReadPermit::new(&calls, TOO_MANY).is_none() && calls.pages_seq() == 0;
+    drop(first);
+    let woken = calls.pages_seq() == 1;
+    drop(second);
+    let once = calls.pages_seq() == 1;
+    drop(ReadPermit::new(&calls, TOO_MANY).ok_or(EBUSY)?);
+    Ok(waits && woken && once && calls.pages_seq() == 1)
 }
