@@ -16,8 +16,9 @@
 //!
 //! A Requester [plans](plan) a Call, [encodes](header::Call) its header, and [parses](reply) the
 //! reply. A Responder [parses](call) a Call and [builds](reply_builder) the reply. Both keep
-//! account of [credits](credit), which a Responder [lowers](grant_decay) again, and of the [state
-//! of the connection](conn). A Responder [admits](admission) Requesters.
+//! account of [credits](credit), which a Responder [lowers](grant_decay) again and [borrows](grant)
+//! from a pool, and of the [state of the connection](conn). A Responder [admits](admission)
+//! Requesters.
 
 // Kbuild passes `no_std` itself. The unit tests need `std`.
 #![cfg_attr(not(any(test, CONFIG_RUST)), no_std)]
@@ -31,6 +32,7 @@ pub mod cm_private_data;
 pub mod conn;
 pub mod credit;
 pub mod error;
+pub mod grant;
 pub mod grant_decay;
 pub mod header;
 pub mod plan;

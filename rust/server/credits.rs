@@ -2,11 +2,14 @@
 
 //! The credit grant of a connection (RFC 8166, section 3.3.1).
 //!
-//! A connection begins with few credits, has [eight](MIN_GRANT) when the client has sent a call,
-//! and gets more when the client asks for more and uses what it has ([`proto::credit`]). An unused
-//! grant decays ([`proto::grant_decay`]). Each connection owns a [small share](OWN_SHARE) of
-//! credits; more are borrowed from a pool of `max_total_requests`, which bounds the memory for
-//! Receives. An empty pool never takes the share.
+//! A connection begins with few credits, has [eight](proto::credit::MIN_GRANT) when the client has
+//! sent a call, and gets more when the client asks for more and uses what it has
+//! ([`proto::credit`]). An unused grant decays ([`proto::grant_decay`]). Each connection owns a
+//! small share of credits; more are borrowed from a pool of `max_total_requests`, which bounds the
+//! memory for Receives. An empty pool never takes the share ([`proto::grant`]).
+//!
+//! Here are the locks and the atomic numbers. Replies read the grant, and count calls, without a
+//! lock.
 
 use super::config::{
     max_total_credits,
@@ -36,31 +39,21 @@ use proto::{
     credit::{
         min_calls_to_raise,
         next_grant,
-        Arrivals,
-        MIN_GRANT, //
+        Arrivals, //
     },
-    grant_decay::{
-        Action,
-        GrantDecay,
-        Sample,
-        ACKNOWLEDGED_MS,
-        UNACKNOWLEDGED_MS, //
-    }, //
+    grant::{
+        self,
+        Grant,
+        Raise, //
+    },
+    grant_decay::Action, //
 };
 use rdma::error::not_connected;
-
-/// The share of credits that every connection owns, whatever others borrow.
-const OWN_SHARE: u32 = MIN_GRANT;
 
 /// The credits that all connections together have borrowed beyond their share.
 static BORROWED: Atomic<u32> = Atomic::new(0);
 
 const NANOSECONDS_PER_MS: u64 = 1_000_000;
-
-/// Returns the part of `credits` that exceeds the share of a connection.
-fn borrowed_part(credits: u32) -> u32 {
-    credits.saturating_sub(OWN_SHARE)
-}
 
 /// Returns the time in nanoseconds.
 fn now() -> u64 {
@@ -84,21 +77,10 @@ pub(super) struct Credits {
     calls: Atomic<u32>,
     /// Whether a thread holds a [`GrantUpdate`].
     updating: AtomicFlag,
+    /// The Receives behind the grant, and the credits that are borrowed, and counted in
+    /// [`BORROWED`].
     #[pin]
-    backing: SpinLock<Backing>,
-}
-
-/// The Receives behind the grant.
-struct Backing {
-    /// The highest grant that there are Receives for.
-    credits: u32,
-    /// The number of these credits that are borrowed, and counted in [`BORROWED`].
-    borrowed: u32,
-    /// Whether the connection has ended, and borrows no more.
-    ended: bool,
-    decay: GrantDecay,
-    /// The number of messages received at the time of the last [`GrantUpdate::lower`].
-    arrived: u32,
+    account: SpinLock<Grant>,
 }
 
 /// The exclusive right to change the grant of a connection and its Receives, until it is dropped.
@@ -130,14 +112,8 @@ impl Credits {
             arrivals <- new_spinlock!(Arrivals::new(), "rpcrdma::arrivals"),
             calls: Atomic::new(0),
             updating: AtomicFlag::new(false),
-            backing <- new_spinlock!(
-                Backing {
-                    credits: FIRST_CREDITS,
-                    borrowed: 0,
-                    ended: false,
-                    decay: GrantDecay::new(now() / NANOSECONDS_PER_MS, MIN_GRANT),
-                    arrived: 0,
-                },
+            account <- new_spinlock!(
+                Grant::new(FIRST_CREDITS, now() / NANOSECONDS_PER_MS),
                 "rpcrdma::credits"
             ),
         })
@@ -218,14 +194,8 @@ impl Credits {
     /// Notes that `count` Receives were freed that the present grant does not need.
     pub(super) fn receives_freed(&self, count: usize) {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        let least = self.granted().max(FIRST_CREDITS);
-        let mut backing = self.backing.lock();
-        let excess = backing.credits.saturating_sub(least).min(count);
-        backing.credits = backing.credits.saturating_sub(excess);
-        let borrowed = backing.borrowed;
-        backing.borrowed = borrowed.min(borrowed_part(backing.credits));
-        let returned = borrowed.saturating_sub(backing.borrowed);
-        drop(backing);
+        let granted = self.granted();
+        let returned = self.account.lock().receives_freed(count, granted);
         Self::repay(returned);
     }
 
@@ -239,7 +209,7 @@ impl Credits {
     fn borrow(credits: u32) -> u32 {
         let limit = max_total_credits();
         let before = BORROWED.fetch_add(credits, Relaxed);
-        let taken = limit.saturating_sub(before).min(credits);
+        let taken = grant::available(credits, before, limit);
         Self::repay(credits.saturating_sub(taken));
         taken
     }
@@ -251,11 +221,8 @@ impl Credits {
 
     /// Ends the grant, and returns what it borrowed. A raise may run at the same time.
     pub(super) fn end(&self) {
-        let mut backing = self.backing.lock();
-        backing.ended = true;
-        let borrowed = core::mem::take(&mut backing.borrowed);
-        drop(backing);
-        Self::repay(borrowed);
+        let returned = self.account.lock().end();
+        Self::repay(returned);
     }
 }
 
@@ -264,28 +231,23 @@ impl GrantUpdate<'_> {
     /// Receives for it.
     pub(super) fn raise(&self, credits: u32, post: impl FnOnce(u32) -> Result) -> Result {
         let Self(all) = self;
-        let borrowed = all.backing.lock().borrowed;
-        let wanted = borrowed_part(credits).saturating_sub(borrowed);
-        let taken = Credits::borrow(wanted);
-        let credits = credits.saturating_sub(wanted.saturating_sub(taken));
+        let wanted = all.account.lock().to_borrow(credits);
+        let raise = Raise::new(credits, wanted, Credits::borrow(wanted));
         // Another thread may have raised the grant meanwhile.
-        let posted = if credits > all.granted() {
-            post(credits)
+        let posted = if raise.credits > all.granted() {
+            post(raise.credits)
         } else {
             Err(EAGAIN)
         };
-        posted.inspect_err(|_| Credits::repay(taken))?;
-        let mut backing = all.backing.lock();
-        if backing.ended {
-            drop(backing);
-            Credits::repay(taken);
-            return Err(not_connected());
+        let raised = posted.and_then(|()| {
+            let raised = all.account.lock().raised(raise);
+            raised.then_some(()).ok_or_else(not_connected)
+        });
+        match raised {
+            Ok(()) => all.granted.store(raise.credits, Release),
+            Err(_) => Credits::repay(raise.borrowed),
         }
-        backing.credits = backing.credits.max(credits);
-        backing.borrowed = backing.borrowed.saturating_add(taken);
-        drop(backing);
-        all.granted.store(credits, Release);
-        Ok(())
+        raised
     }
 
     /// Lowers the grant if the client has not used it for long. If Receives can be freed now,
@@ -293,36 +255,24 @@ impl GrantUpdate<'_> {
     pub(super) fn lower(&self, activity: &Activity) -> Option<u32> {
         let Self(all) = self;
         let granted = all.granted();
-        let mut backing = all.backing.lock();
-        let calls = activity.arrived.wrapping_sub(backing.arrived);
-        backing.arrived = activity.arrived;
-        // Over a long path most calls are in flight. If the round trip is unknown, all of them may
-        // be.
-        let interval = u64::from(activity.interval_ms).saturating_mul(NANOSECONDS_PER_MS);
-        let on_the_way = u64::from(calls)
-            .saturating_mul(activity.round_trip.unwrap_or(interval))
-            .div_ceil(interval.max(1));
-        let sample = Sample {
-            now: now() / NANOSECONDS_PER_MS,
+        let mut account = all.account.lock();
+        let action = account.observe(&grant::Activity {
+            now_ms: now() / NANOSECONDS_PER_MS,
+            interval_ms: u64::from(activity.interval_ms),
             granted,
-            used: all
-                .most_in_progress
-                .xchg(0, Relaxed)
-                .max(u32::try_from(on_the_way).unwrap_or(u32::MAX)),
-            replies_wait: activity.replies_wait,
+            most_in_progress: all.most_in_progress.xchg(0, Relaxed),
+            arrived: activity.arrived,
             replies: all.replies.load(Relaxed),
-            oldest_posted: activity.oldest_posted_ms,
-            ack_grace_ms: match activity.round_trip {
-                Some(_) => ACKNOWLEDGED_MS,
-                None => UNACKNOWLEDGED_MS,
-            },
-        };
-        match backing.decay.observe(&sample) {
+            replies_wait: activity.replies_wait,
+            oldest_posted_ms: activity.oldest_posted_ms,
+            round_trip: activity.round_trip,
+        });
+        match action {
             Action::None => None,
             Action::Lower(to) => {
                 all.granted.xchg(to, Full);
                 let replies = all.replies.load(Relaxed);
-                backing.decay.lowered(replies);
+                account.lowered(replies);
                 None
             }
             Action::FreeReceives => Some(granted),

@@ -17,6 +17,7 @@ mod adversarial_replies;
 mod common;
 mod connections;
 mod golden;
+mod grants;
 mod machines;
 mod model;
 mod properties;
