@@ -377,6 +377,7 @@ impl From<WcStatus> for Cause {
 
 impl rdma::Context for ClientConn {
     type InvalidateContext = InvalidateContext;
+    type MessageContext = ();
     type SendTag = ();
 
     fn cm_event(&self, event: cm::Event<'_>, id: &cm::EventId<'_>) {

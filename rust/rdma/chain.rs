@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Singly linked chains of boxes, for buffers and regions that are pooled and posted.
+//! Singly linked chains of boxes, for buffers and regions that are pooled and posted, and queues of
+//! them.
 //!
 //! Buffers and regions are allocated when a connection is created and only change owners
 //! afterwards: from a pool into a work request, to the device, back to the pool. A chain moves any
@@ -84,5 +85,41 @@ impl<T: ChainNode> Drop for Chain<T> {
     /// Drops one box at a time: the boxes' own drops would recurse along the chain.
     fn drop(&mut self) {
         while self.pop().is_some() {}
+    }
+}
+
+/// A FIFO of boxes: two stacks, of which the second is turned over when the first is empty. So each
+/// box moves twice, and the queue needs no pointer to its end.
+pub(crate) struct Queue<T: ChainNode> {
+    front: Chain<T>,
+    back: Chain<T>,
+}
+
+impl<T: ChainNode> Queue<T> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            front: Chain::new(),
+            back: Chain::new(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.front.is_empty() && self.back.is_empty()
+    }
+
+    pub(crate) fn push_back(&mut self, item: KBox<T>) {
+        self.back.push(item);
+    }
+
+    pub(crate) fn push_front(&mut self, item: KBox<T>) {
+        self.front.push(item);
+    }
+
+    pub(crate) fn pop_front(&mut self) -> Option<KBox<T>> {
+        if self.front.is_empty() {
+            // This turns them over.
+            self.front.append(&mut self.back);
+        }
+        self.front.pop()
     }
 }

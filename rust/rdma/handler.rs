@@ -52,6 +52,7 @@ use kernel::str::CStrExt;
 ///
 /// impl Context for Connection {
 ///     type InvalidateContext = ();
+///     type MessageContext = ();
 ///     type SendTag = u32;
 ///
 ///     fn cm_event(&self, event: Event<'_>, _id: &EventId<'_>) {
@@ -67,6 +68,10 @@ use kernel::str::CStrExt;
 pub trait Context: Sized + Send + Sync + 'static {
     /// The value that comes back when a chain of local invalidations has completed.
     type InvalidateContext: Send;
+
+    /// What the upper layer keeps with a [`Message`], in its Receive buffer, so that it needs no
+    /// memory of its own. The default value is that of a message that was just received.
+    type MessageContext: Default + Send;
 
     /// The upper layer's name for a Send that follows RDMA Writes, reported if those fail.
     type SendTag: Copy + Send + Unpin;

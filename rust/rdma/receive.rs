@@ -5,7 +5,8 @@
 use crate::{
     chain::{
         Chain,
-        ChainNode, //
+        ChainNode,
+        Queue, //
     },
     dma::Mapped,
     handler::Context,
@@ -44,10 +45,13 @@ pub(crate) struct ReceiveRequest<H: Context> {
     /// The number from [`ProtectionDomain::next_buffer_number`].
     number: u32,
     mapped: Mapped<H>,
+    /// The length of the message, and what the upper layer keeps with it.
+    len: usize,
+    context: H::MessageContext,
 }
 
 // SAFETY: The pointers are only dereferenced while the buffer is posted, by the driver and the
-// completion.
+// completion. The other fields may be sent, `context` by the bound of `MessageContext`.
 unsafe impl<H: Context> Send for ReceiveRequest<H> {}
 
 impl<H: Context> ChainNode for ReceiveRequest<H> {
@@ -114,6 +118,8 @@ impl<H: Context> Buffers<H> {
             next: None,
             number: pd.next_buffer_number(),
             mapped,
+            len: 0,
+            context: H::MessageContext::default(),
         };
         self.0.push(KBox::new(inner, flags)?);
         Ok(())
@@ -245,17 +251,15 @@ unsafe fn container_of<H: Context>(wr: *const cbindings::ib_recv_wr) -> *mut Rec
 }
 
 /// A received message.
-pub struct Message<H: Context> {
-    inner: KBox<ReceiveRequest<H>>,
-    len: usize,
-}
+pub struct Message<H: Context>(KBox<ReceiveRequest<H>>);
 
 impl<H: Context> Message<H> {
     /// Returns the message in the first `len` bytes of `buffer`, whose Receive completed.
     pub(crate) fn new(buffer: Buffer<H>, len: usize) -> Self {
-        let Buffer(inner) = buffer;
+        let Buffer(mut inner) = buffer;
         inner.mapped.sync_for_cpu(len);
-        Self { inner, len }
+        inner.len = len;
+        Self(inner)
     }
 
     /// Returns the bytes of the message, as many as the device counted. An RDMA Write With
@@ -263,27 +267,72 @@ impl<H: Context> Message<H> {
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: The Receive completed, so the device is done with the buffer, and it is not
         // posted again before `self` is consumed.
-        unsafe { self.inner.mapped.bytes(self.len) }
+        unsafe { self.0.mapped.bytes(self.0.len) }
     }
 
     /// Returns the number of its buffer in the protection domain.
     pub(crate) fn number(&self) -> u32 {
-        self.inner.number
+        self.0.number
+    }
+
+    /// Keeps `context` with the message.
+    pub fn set_context(&mut self, context: H::MessageContext) {
+        self.0.context = context;
+    }
+
+    /// Takes what is kept with the message.
+    pub fn take_context(&mut self) -> H::MessageContext {
+        core::mem::take(&mut self.0.context)
     }
 
     /// Returns the buffer, to be posted again.
     pub fn into_buffer(self) -> Buffer<H> {
-        Buffer(self.inner)
+        Buffer(self.0)
     }
-}
 
-impl<H: Context> Message<H> {
     /// Separates the memory of the message from the Receive. The memory needs no device, so the
     /// Receive may be dropped first.
     pub fn split(self) -> (MessageMemory, MessageReceive<H>) {
-        let Self { inner, len } = self;
-        let buffer = inner.mapped.buffer().clone();
+        let Self(inner) = self;
+        let (buffer, len) = (inner.mapped.buffer().clone(), inner.len);
         (MessageMemory { buffer, len }, MessageReceive(inner))
+    }
+}
+
+/// A FIFO of messages. It links their Receive buffers, so it has room for any number and never
+/// allocates.
+pub struct MessageQueue<H: Context>(Queue<ReceiveRequest<H>>);
+
+impl<H: Context> MessageQueue<H> {
+    /// Creates an empty queue.
+    pub const fn new() -> Self {
+        Self(Queue::new())
+    }
+
+    /// Returns whether the queue is empty.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds `message` at the end.
+    pub fn push_back(&mut self, message: Message<H>) {
+        self.0.push_back(message.0);
+    }
+
+    /// Adds `message` at the front.
+    pub fn push_front(&mut self, message: Message<H>) {
+        self.0.push_front(message.0);
+    }
+
+    /// Takes the first message.
+    pub fn pop_front(&mut self) -> Option<Message<H>> {
+        self.0.pop_front().map(Message)
+    }
+}
+
+impl<H: Context> Default for MessageQueue<H> {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -315,10 +364,7 @@ impl<H: Context> MessageReceive<H> {
     pub fn join(self, memory: MessageMemory) -> Option<Message<H>> {
         let Self(inner) = self;
         let is_same = Arc::ptr_eq(inner.mapped.buffer(), &memory.buffer);
-        is_same.then_some(Message {
-            inner,
-            len: memory.len,
-        })
+        is_same.then_some(Message(inner))
     }
 }
 

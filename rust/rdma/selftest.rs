@@ -12,6 +12,7 @@ mod fixture;
 mod handler;
 mod lost_completions;
 mod memory_lifetime;
+mod message_queue;
 mod misuse;
 mod policy;
 mod queue_events;
@@ -42,6 +43,10 @@ pub const TESTS: &[(&str, Test)] = &[
     (
         "a message can be read without its device",
         memory_lifetime::message_can_be_read_without_its_device,
+    ),
+    (
+        "messages come out of a queue in order, and one that is put back is the first",
+        message_queue::messages_come_in_order,
     ),
     (
         "the Receive of a message goes with the memory of that message only",

@@ -45,6 +45,7 @@ impl From<WcStatus> for Cause {
 
 impl rdma::Context for ServerConn {
     type InvalidateContext = ();
+    type MessageContext = ();
     /// The XID of the message.
     type SendTag = u32;
 

@@ -112,6 +112,7 @@ pub(crate) fn wait<R>(mut f: impl FnMut() -> Option<R>) -> Result<R> {
 
 impl Context for End {
     type InvalidateContext = ();
+    type MessageContext = ();
     type SendTag = u32;
 
     fn cm_event(&self, event: cm::Event<'_>, _id: &cm::EventId<'_>) {

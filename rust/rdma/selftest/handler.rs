@@ -119,6 +119,7 @@ impl TestHandler {
 impl Context for TestHandler {
     /// A page that must be released before [`Handler::invalidated`].
     type InvalidateContext = Option<Arc<Page>>;
+    type MessageContext = ();
     type SendTag = u32;
 
     fn cm_event(&self, event: cm::Event<'_>, _id: &cm::EventId<'_>) {
