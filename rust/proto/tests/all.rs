@@ -24,3 +24,4 @@ mod properties;
 mod requester;
 mod responder;
 mod reverse;
+mod waiting;
