@@ -106,12 +106,6 @@ impl<H: Handler> ReceiveRing<H> {
         freed.len()
     }
 
-    /// Returns the number of Receives, including those whose message is in progress, but not those
-    /// that were [added](Self::add).
-    pub(crate) fn len(&self) -> usize {
-        self.ring.lock().depth
-    }
-
     /// Posts `count` more Receives of `len` bytes, for messages that need no credits. If it fails,
     /// none was posted. Sleeps if `flags` allow it.
     pub(crate) fn add(

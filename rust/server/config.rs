@@ -257,15 +257,11 @@ impl QueueLimits {
 
     /// Returns the most Receives for a grant of `credits`: those posted, those whose message is in
     /// progress, and those that wait to be reposted.
-    pub(super) fn receives(self, credits: u32) -> Result<usize> {
-        Ok(self.all_receives(ReceiveRing::<ServerConn>::depth(usize::try_from(credits)?)))
-    }
-
-    /// Returns the most Receives if `for_credits` of them are for credits.
-    pub(super) fn all_receives(self, for_credits: usize) -> usize {
-        for_credits
+    fn receives(self, credits: u32) -> Result<usize> {
+        let for_credits = ReceiveRing::<ServerConn>::depth(usize::try_from(credits)?);
+        Ok(for_credits
             .saturating_add(self.beyond_credits)
-            .saturating_add(Self::REPLIES)
+            .saturating_add(Self::REPLIES))
     }
 
     /// Returns the parameters of the queue pair.

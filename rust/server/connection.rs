@@ -24,11 +24,11 @@ use super::{
     rdma_read::ReadBudget,
     transport::ServerTransport,
     waiting::{
-        Attempt,
         ChunkedCall,
         Outgoing,
         Waiter,
         WaitingReads,
+        WithMessage,
         Work,
         WorkQueue, //
     }, //
@@ -38,10 +38,6 @@ use crate::endpoint::{
     ReceiveRing, //
 };
 use kernel::{
-    alloc::{
-        flags::__GFP_NOWARN,
-        Flags, //
-    },
     new_spinlock,
     prelude::*,
     sync::{
@@ -73,7 +69,8 @@ use proto::{
         ConnMachine,
         Event,
         State, //
-    }, //
+    },
+    waiting::Attempt, //
 };
 use rdma::{
     receive::Message,
@@ -290,29 +287,6 @@ impl ServerConn {
         was_denied
     }
 
-    /// Grows the work queue for the messages of `count` Receives. Sleeps if `flags` allow it.
-    pub(super) fn reserve_work(&self, count: usize, flags: Flags) -> Result {
-        let mut queue = WorkQueue::with_capacity(count, flags)?;
-        self.work.lock().grow_into(&mut queue);
-        // Frees the old entries, or the new ones if another thread has grown the queue meanwhile.
-        drop(queue);
-        Ok(())
-    }
-
-    /// Shrinks the work queue to `count` Receives, the number that there are, if it has more than
-    /// twice as many entries. Sleeps.
-    pub(super) fn shrink_work(&self, count: usize) {
-        if self.work.lock().capacity() / 2 <= count {
-            return;
-        }
-        // Without memory it stays as long as it is. Not GFP_KERNEL: freeing the connection waits
-        // for this.
-        if let Ok(mut queue) = WorkQueue::with_capacity(count, GFP_NOWAIT | __GFP_NOWARN) {
-            self.work.lock().shrink_into(&mut queue);
-            drop(queue);
-        }
-    }
-
     /// Takes the next work. Calls `emptied` under the lock of the queue if no more is left.
     pub(super) fn next_work(&self, emptied: impl FnOnce()) -> Option<Work> {
         let mut queue = self.work.lock();
@@ -328,28 +302,33 @@ impl ServerConn {
 
     /// Queues a received message, and wakes an nfsd thread for it.
     pub(super) fn queue_message(&self, message: Message<Self>) {
-        self.queue_work(|queue| queue.push_received(message).err());
+        self.queue_work(|queue| queue.push_received(message));
     }
 
     /// Queues a call whose RDMA Reads have completed, and wakes an nfsd thread for it.
-    pub(super) fn queue_read_done(&self, call: ChunkedCall) {
-        self.queue_work(|queue| queue.push_read_done(call).err());
+    pub(super) fn queue_read_done(&self, call: WithMessage<ChunkedCall>) {
+        self.queue_work(|queue| queue.push_read_done(call));
     }
 
-    /// Calls `add`, which returns an element that it could not add, and wakes an nfsd thread if
-    /// there is work for it. Does not sleep.
-    fn queue_work<R>(&self, add: impl FnOnce(&mut WorkQueue) -> Option<R>) {
+    /// Calls `add`, unless the connection has ended, and wakes an nfsd thread if there is work for
+    /// it. Does not sleep.
+    fn queue_work(&self, add: impl FnOnce(&mut WorkQueue)) {
         let Some(link) = self.link.as_ref() else {
             return;
         };
-        let refused = link.with(|xprt| {
+        let mut add = Some(add);
+        link.with(|xprt| {
             let mut queue = self.work.lock();
-            let refused = add(&mut queue);
+            if queue.is_closed() {
+                return;
+            }
+            if let Some(add) = add.take() {
+                add(&mut queue);
+            }
             self.wake_thread(queue, xprt);
-            refused
         });
-        // Nothing is refused until the connection has ended: there is an entry for each Receive.
-        drop(refused);
+        // If the connection has ended, this drops the element, without the lock.
+        drop(add);
     }
 
     /// Wakes an nfsd thread if there is work in `queue`. When the connection has ended there is no
@@ -452,40 +431,39 @@ impl ServerConn {
     }
 
     /// Queues `message` to wait for a Send buffer. An attempt has the value of [`Self::space_seq`].
-    pub(super) fn wait_for_buffer(&self, message: Outgoing, attempt: Attempt<u64>) {
+    pub(super) fn wait_for_buffer(&self, message: WithMessage<Outgoing>, attempt: Attempt<u64>) {
         self.queue_waiting(attempt, &self.space_seq, |queue, attempt| {
-            queue.wait_for_buffer(message, attempt).err()
+            queue.wait_for_buffer(message, attempt);
         });
     }
 
-    /// Queues `waiting` to wait for SQ credits. An attempt has the value of [`Self::space_seq`].
-    pub(super) fn wait_for_credits(&self, waiting: Waiter, attempt: Attempt<u64>) {
+    /// Queues `waiter` to wait for SQ credits. An attempt has the value of [`Self::space_seq`].
+    pub(super) fn wait_for_credits(&self, waiter: Waiter, attempt: Attempt<u64>) {
         self.queue_waiting(attempt, &self.space_seq, |queue, attempt| {
-            queue.wait_for_credits(waiting, attempt).err()
+            queue.wait_for_credits(waiter, attempt);
         });
     }
 
     /// Queues `reads` to wait for pages. An attempt has the value of [`Self::pages_seq`].
-    pub(super) fn wait_for_pages(&self, reads: WaitingReads, attempt: Attempt<u64>) {
+    pub(super) fn wait_for_pages(&self, reads: WithMessage<WaitingReads>, attempt: Attempt<u64>) {
         self.queue_waiting(attempt, &self.pages_seq, |queue, attempt| {
-            queue.wait_for_pages(reads, attempt).err()
+            queue.wait_for_pages(reads, attempt);
         });
     }
 
     /// Calls `add` with the attempt, and whether its counter has changed since.
-    fn queue_waiting<R>(
+    fn queue_waiting(
         &self,
         attempt: Attempt<u64>,
         number: &Atomic<u64>,
-        add: impl FnOnce(&mut WorkQueue, Attempt<bool>) -> Option<R>,
+        add: impl FnOnce(&mut WorkQueue, Attempt<bool>),
     ) {
-        if !matches!(attempt, Attempt::Requeued(_)) {
+        if !attempt.is_requeued() {
             SQ_STARVE.add(1);
         }
         self.queue_work(|queue| {
-            let refused = add(queue, attempt.map(|before| number.load(Acquire) != before));
+            add(queue, attempt.map(|before| number.load(Acquire) != before));
             self.count_waiters(queue);
-            refused
         });
     }
 
@@ -496,18 +474,15 @@ impl ServerConn {
     }
 
     /// Queues `reads`, which have SQ credits, for an nfsd thread to post.
-    pub(super) fn queue_ready_reads(&self, reads: WaitingReads) {
-        self.queue_work(|queue| queue.push_ready(reads).err());
+    pub(super) fn queue_ready_reads(&self, reads: WithMessage<WaitingReads>) {
+        self.queue_work(|queue| queue.push_ready(reads));
     }
 
     /// Wakes an nfsd thread for RDMA Reads that wait for pages, as a call has given its own back.
     /// Does not sleep.
     pub(super) fn on_pages_freed(&self) {
         self.pages_seq.fetch_add(1, Release);
-        self.queue_work(|queue| {
-            queue.pages_freed();
-            None::<()>
-        });
+        self.queue_work(WorkQueue::pages_freed);
     }
 
     /// Notes that RDMA Reads from [`Self::next_waiter`] have been posted, or wait again. Call that

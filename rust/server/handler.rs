@@ -10,7 +10,11 @@ use super::{
     cause::Cause,
     config::RECEIVED,
     connection::ServerConn,
-    waiting::ChunkedCall, //
+    waiting::{
+        ChunkedCall,
+        MessageContext,
+        WithMessage, //
+    }, //
 };
 use crate::endpoint;
 use kernel::time::Instant;
@@ -45,7 +49,7 @@ impl From<WcStatus> for Cause {
 
 impl rdma::Context for ServerConn {
     type InvalidateContext = ();
-    type MessageContext = ();
+    type MessageContext = MessageContext;
     /// The XID of the message.
     type SendTag = u32;
 
@@ -159,10 +163,10 @@ impl rdma::Handler for ServerConn {
 }
 
 impl ReadHandler for ServerConn {
-    type ReadDone = ChunkedCall;
+    type ReadDone = WithMessage<ChunkedCall>;
 
-    fn read_done(&self, queue: &QueuePair<Self>, call: ChunkedCall) {
-        if let Some(posted) = call.reads_posted {
+    fn read_done(&self, queue: &QueuePair<Self>, call: WithMessage<ChunkedCall>) {
+        if let Some(posted) = call.state.reads_posted {
             trace::event!(svcrdma_wc_read(
                 call.message.id(queue),
                 call.read_bytes(),
@@ -172,7 +176,12 @@ impl ReadHandler for ServerConn {
         self.queue_read_done(call);
     }
 
-    fn read_failed(&self, queue: &QueuePair<Self>, call: ChunkedCall, status: WcStatus) {
+    fn read_failed(
+        &self,
+        queue: &QueuePair<Self>,
+        call: WithMessage<ChunkedCall>,
+        status: WcStatus,
+    ) {
         let (number, vendor_err) = (status.number(), status.vendor_err());
         let id = || call.message.id(queue);
         if status.is_flush() {

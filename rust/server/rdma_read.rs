@@ -42,10 +42,10 @@ use super::{
     responder::Responder,
     send::SendPath,
     waiting::{
-        Attempt,
         ChunkedCall,
-        SqWaiter,
-        WaitingReads, //
+        Waiter,
+        WaitingReads,
+        WithMessage, //
     }, //
 };
 use crate::endpoint::{
@@ -77,7 +77,8 @@ use proto::{
         self,
         Segment, //
     },
-    header::Body, //
+    header::Body,
+    waiting::Attempt, //
 };
 use rdma::{
     mr,
@@ -104,19 +105,22 @@ impl Responder {
         &self,
         message: Message<ServerConn>,
         layout: CallLayout,
-    ) -> Option<ChunkedCall> {
+    ) -> Option<WithMessage<ChunkedCall>> {
         let connection = &self.send_path.connection;
-        let reads = WaitingReads {
+        // Waits behind other calls that wait for pages.
+        let waits = connection.waits_for_pages();
+        let reads = WithMessage {
             message,
-            layout,
-            // Fewer if pages are contiguous.
-            requests: self.send_path.limits.reads_of(layout.pages()),
-            registrations: 0,
-            credits: None,
-            // Waits behind other calls that wait for pages.
-            waited_for_pages: connection.waits_for_pages(),
+            state: WaitingReads {
+                layout,
+                // Fewer if pages are contiguous.
+                requests: self.send_path.limits.reads_of(layout.pages()),
+                registrations: 0,
+                credits: None,
+                waited_for_pages: waits,
+            },
         };
-        if reads.waited_for_pages {
+        if waits {
             connection.wait_for_pages(reads, Attempt::NotTried);
             return None;
         }
@@ -124,11 +128,14 @@ impl Responder {
     }
 
     /// Does what [`Self::read_chunks`] does, for Reads that may have waited.
-    pub(super) fn try_read(&self, waiting: WaitingReads) -> Option<ChunkedCall> {
+    pub(super) fn try_read(
+        &self,
+        waiting: WithMessage<WaitingReads>,
+    ) -> Option<WithMessage<ChunkedCall>> {
         let SendPath {
             queue, connection, ..
         } = &self.send_path;
-        let were_ready = waiting.credits.is_some();
+        let were_ready = waiting.state.credits.is_some();
         let complete = self.post_reads(waiting);
         if were_ready {
             connection.end_reads();
@@ -138,12 +145,15 @@ impl Responder {
         complete
     }
 
-    fn post_reads(&self, mut waiting: WaitingReads) -> Option<ChunkedCall> {
+    fn post_reads(
+        &self,
+        mut waiting: WithMessage<WaitingReads>,
+    ) -> Option<WithMessage<ChunkedCall>> {
         let SendPath {
             queue, connection, ..
         } = &self.send_path;
         let (space_seq, pages_seq) = (connection.space_seq(), connection.pages_seq());
-        let ready = waiting.credits.take();
+        let ready = waiting.state.credits.take();
         if !connection.state.is_open() {
             // Nobody is left to answer them.
             if let Some(credits) = ready {
@@ -158,34 +168,30 @@ impl Responder {
             // Earlier waiters for credits come first.
             None if connection.waits_for_credits() => (None, Attempt::NotTried),
             None => (
-                queue.reserve_reads(waiting.requests, waiting.registrations),
+                queue.reserve_reads(waiting.state.requests, waiting.state.registrations),
                 Attempt::New(space_seq),
             ),
         };
         let Some(credits) = credits else {
             ServerConn::trace_full(queue, waiting.message.id(queue).completion);
-            connection.wait_for_credits(SqWaiter::Reads(waiting), attempt);
+            connection.wait_for_credits(Waiter::Reads(waiting), attempt);
             return None;
         };
-        let Some(permit) = ReadPermit::new(connection, waiting.layout.pages()) else {
+        let Some(permit) = ReadPermit::new(connection, waiting.state.layout.pages()) else {
             self.release_credits(credits);
             // If it has waited for credits since, others may be before it.
-            let was_first = !was_ready && waiting.waited_for_pages;
+            let was_first = !was_ready && waiting.state.waited_for_pages;
             let attempt = if was_first {
                 Attempt::Requeued(pages_seq)
             } else {
                 Attempt::New(pages_seq)
             };
-            waiting.waited_for_pages = true;
+            waiting.state.waited_for_pages = true;
             connection.wait_for_pages(waiting, attempt);
             return None;
         };
-        let WaitingReads {
-            message,
-            layout,
-            waited_for_pages,
-            ..
-        } = waiting;
+        let WithMessage { message, state } = waiting;
+        let layout = state.layout;
         let reads = self.page_pool.take(layout.pages()).and_then(|pages| {
             let reads = self.prepare_reads(message.bytes(), layout, &pages)?;
             Ok((reads, pages))
@@ -194,12 +200,14 @@ impl Responder {
             self.close_unanswered(message);
             return None;
         };
-        let mut call = ChunkedCall {
+        let mut call = WithMessage {
             message,
-            layout,
-            pages,
-            permit,
-            reads_posted: None,
+            state: ChunkedCall {
+                layout,
+                pages,
+                permit,
+                reads_posted: None,
+            },
         };
         if reads.is_empty() {
             self.release_credits(credits);
@@ -208,7 +216,7 @@ impl Responder {
         let requests = reads.len();
         trace::event!(svcrdma_post_read_chunk(call.message.id(queue), requests));
         if trace::svcrdma_wc_read::is_on() {
-            call.reads_posted = Some(Instant::now());
+            call.state.reads_posted = Some(Instant::now());
         }
         let reserved = credits.credits();
         match queue.post_reads(reads, credits, call) {
@@ -223,20 +231,20 @@ impl Responder {
                 ServerConn::trace_full(queue, call.message.id(queue).completion);
                 let registrations = reads.registrations();
                 drop(reads);
-                self.page_pool.keep(call.pages);
-                call.permit.cancel();
-                let waiting = WaitingReads {
+                self.page_pool.keep(call.state.pages);
+                call.state.permit.cancel();
+                let waiting = WithMessage {
                     message: call.message,
-                    layout,
-                    requests,
-                    registrations,
-                    credits: None,
-                    waited_for_pages,
+                    state: WaitingReads {
+                        requests,
+                        registrations,
+                        ..state
+                    },
                 };
                 // Their credits are free now. They are tried once more, too, with the number that
                 // they need.
                 connection.note_space_freed();
-                connection.wait_for_credits(SqWaiter::Reads(waiting), attempt);
+                connection.wait_for_credits(Waiter::Reads(waiting), attempt);
             }
             Err(UnpostedReads::Lost) => {
                 connection.end(Cause::ReadsNotPosted);

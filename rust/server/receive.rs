@@ -25,6 +25,7 @@ use super::{
     },
     waiting::{
         ChunkedCall,
+        WithMessage,
         Work, //
     }, //
 };
@@ -112,17 +113,17 @@ impl Responder {
     fn receive_read(
         &self,
         xprt: &SvcXprt<ServerTransport>,
-        read: ChunkedCall,
+        read: WithMessage<ChunkedCall>,
         args: &mut Args<'_>,
     ) -> Option<KBox<SvcCall<ServerTransport>>> {
         let disposition = dispatch_read(&self.send_path.connection, &read);
+        let WithMessage { message, state } = read;
         let ChunkedCall {
-            message,
             layout,
             mut pages,
             permit,
             ..
-        } = read;
+        } = state;
         let info = match disposition {
             Disposition::Execute(info) => info,
             disposition => {
@@ -358,25 +359,26 @@ fn trace_decoded(responder: &Responder, message: &Message<ServerConn>, payload: 
 }
 
 /// Decides about `read`, whose RDMA Reads have completed.
-fn dispatch_read(connection: &ServerConn, read: &ChunkedCall) -> Disposition {
+fn dispatch_read(connection: &ServerConn, read: &WithMessage<ChunkedCall>) -> Disposition {
+    let ChunkedCall { layout, pages, .. } = &read.state;
     let bytes = read.message.bytes();
     // It was a call when the Reads were posted.
     let Ok(Incoming::Call(call)) = call::parse(bytes, &policy(usize::MAX)) else {
         return Disposition::Drop;
     };
-    let CallLayout::PayloadStream { len } = read.layout else {
+    let CallLayout::PayloadStream { len } = *layout else {
         return Disposition::Execute(CallInfo::new(&call, bytes, call.payload));
     };
     let mut head = [0; MAX_RPC_HEADER_BYTES];
     let head = head
         .get_mut(..len.min(MAX_RPC_HEADER_BYTES))
         .unwrap_or_default();
-    match read.pages.first().map(|page| page.copy_out(0, head)) {
+    match pages.first().map(|page| page.copy_out(0, head)) {
         Some(Ok(())) => (),
         _ => return Disposition::Close,
     }
     // The RPC header precedes all chunks, so the Payload stream has it as the client sent it.
-    if call.check_message(head).is_err() || !chunks_are_arguments(&call, head, &read.pages) {
+    if call.check_message(head).is_err() || !chunks_are_arguments(&call, head, pages) {
         return refuse(connection, &call, c"its Read chunks are no arguments");
     }
     Disposition::Execute(CallInfo::new(&call, bytes, head))

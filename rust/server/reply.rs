@@ -15,7 +15,10 @@ use super::{
     connection::ServerConn,
     responder::Responder,
     send::SendPath,
-    waiting::Outgoing, //
+    waiting::{
+        Outgoing,
+        WithMessage, //
+    }, //
 };
 use crate::endpoint::{
     ResponderExt,
@@ -142,14 +145,16 @@ impl Responder {
                 let SendPath {
                     queue, connection, ..
                 } = &self.send_path;
-                let reply = Outgoing {
-                    bytes,
-                    len,
-                    attached,
-                    memory,
-                    kind,
-                    xid,
-                    answers: message,
+                let reply = WithMessage {
+                    message,
+                    state: Outgoing {
+                        bytes,
+                        len,
+                        attached,
+                        memory,
+                        kind,
+                        xid,
+                    },
                 };
                 let sent = connection.send(queue, reply);
                 self.send_path.raise_grant(in_progress);

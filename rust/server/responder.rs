@@ -19,7 +19,10 @@ use super::{
     rdma_read::PagePool,
     send::SendPath,
     transport::ServerTransport,
-    waiting::Outgoing, //
+    waiting::{
+        Outgoing,
+        WithMessage, //
+    }, //
 };
 use crate::endpoint;
 use kernel::{
@@ -305,14 +308,16 @@ impl Responder {
                 let SendPath {
                     queue, connection, ..
                 } = &self.send_path;
-                let message = Outgoing {
-                    bytes,
-                    len,
-                    attached: Attached::Nothing,
-                    memory: None,
-                    kind: SendKind::Plain,
-                    xid: error.xid,
-                    answers: message,
+                let message = WithMessage {
+                    message,
+                    state: Outgoing {
+                        bytes,
+                        len,
+                        attached: Attached::Nothing,
+                        memory: None,
+                        kind: SendKind::Plain,
+                        xid: error.xid,
+                    },
                 };
                 // An error closes the connection.
                 if let Err(failure) = connection.send(queue, message) {

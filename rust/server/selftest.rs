@@ -14,62 +14,6 @@ type Test = fn() -> Result<bool>;
 /// The tests, each with the claim that it shows.
 pub(crate) const TESTS: &[(&str, Test)] = &[
     (
-        "elements come out in order, also from a longer queue that they were moved to",
-        waiting::elements_come_in_order,
-    ),
-    (
-        "a queue gets as short as it can, and keeps what it has in order",
-        waiting::queue_shrinks_to_what_it_holds,
-    ),
-    (
-        "a full queue returns what is added",
-        waiting::full_queue_returns_elements,
-    ),
-    (
-        "what found no room waits until some is made",
-        waiting::tried_waits_for_room,
-    ),
-    (
-        "what was not tried does not wait if nothing is before it",
-        waiting::untried_does_not_wait_alone,
-    ),
-    (
-        "what was not tried waits for what is before it",
-        waiting::untried_waits_behind_others,
-    ),
-    (
-        "that one finds no room does not mean that there is none for the first",
-        waiting::failure_of_another_leaves_room_for_the_first,
-    ),
-    (
-        "what is tried again does not wait if room was made meanwhile",
-        waiting::room_since_another_attempt_counts,
-    ),
-    (
-        "room that was made since an attempt is for all that wait",
-        waiting::late_room_is_for_all,
-    ),
-    (
-        "what is tried again and finds no room stays first",
-        waiting::tried_again_stays_first,
-    ),
-    (
-        "Sends and RDMA Reads take turns",
-        waiting::sends_and_reads_take_turns,
-    ),
-    (
-        "while RDMA Reads have credits and are not posted, Sends are, and no other Reads get any",
-        waiting::ready_reads_let_sends_pass,
-    ),
-    (
-        "RDMA Reads that find too few credits keep their turn",
-        waiting::reads_keep_their_turn,
-    ),
-    (
-        "a Send that finds too few credits keeps its turn",
-        waiting::send_keeps_its_turn,
-    ),
-    (
         "a connection may read one call, whatever others read",
         waiting::one_call_is_always_read,
     ),
@@ -82,8 +26,8 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         waiting::end_of_a_call_wakes_once,
     ),
     (
-        "a connection that has ended has no room for work, also if a thread is making some",
-        connection::ended_connection_has_no_room_for_work,
+        "a connection that has ended takes no work",
+        connection::ended_connection_takes_no_work,
     ),
     (
         "credits go back when their connection ends, also if a thread is taking more",

@@ -19,10 +19,11 @@ use super::{
     },
     connection::ServerConn,
     waiting::{
-        Attempt,
         Outgoing,
         OutgoingBytes,
-        SqWaiter, //
+        Waiter,
+        WaitingReads,
+        WithMessage, //
     }, //
 };
 use crate::endpoint::{
@@ -37,7 +38,10 @@ use kernel::{
         Arc, //
     }, //
 };
-use proto::reverse;
+use proto::{
+    reverse,
+    waiting::Attempt, //
+};
 use rdma::{
     error::not_connected,
     receive::Buffers,
@@ -96,8 +100,6 @@ impl SendPath {
     /// Posts the Receives for a grant of `credits`. Only one thread may call this at a time. Sleeps
     /// if `flags` allow it.
     fn post_receives(&self, credits: u32, flags: Flags) -> Result {
-        let receives = self.limits.receives(credits)?;
-        self.connection.reserve_work(receives, flags)?;
         self.connection.receives.grow(
             &self.queue,
             usize::try_from(credits)?,
@@ -149,18 +151,6 @@ impl SendPath {
         if let Some(update) = credits.begin_update() {
             // If memory is short now, a later reply tries again.
             let _ = update.raise(raised, |credits| self.post_receives(credits, GFP_NOWAIT));
-        }
-    }
-
-    /// Shrinks the work queue if the number of Receives has decreased. Sleeps.
-    pub(super) fn shrink_work(&self) {
-        let ServerConn {
-            credits, receives, ..
-        } = &*self.connection;
-        // No other thread posts more for a grant meanwhile.
-        if let Some(_update) = credits.begin_update() {
-            let count = self.limits.all_receives(receives.len());
-            self.connection.shrink_work(count);
         }
     }
 
@@ -256,9 +246,9 @@ impl SendPath {
 impl ServerConn {
     /// Posts `message` on `queue`, or queues it until there is space. An error closes the
     /// connection. Sleeps.
-    pub(super) fn send(&self, queue: &QueuePair<Self>, message: Outgoing) -> Result {
+    pub(super) fn send(&self, queue: &QueuePair<Self>, message: WithMessage<Outgoing>) -> Result {
         let sequence = self.space_seq();
-        let has_buffer = matches!(message.bytes, OutgoingBytes::Buffer(_));
+        let has_buffer = matches!(message.state.bytes, OutgoingBytes::Buffer(_));
         let result = if !has_buffer && self.waits_for_buffers() {
             self.wait_for_buffer(message, Attempt::NotTried);
             // Completions use the buffers that exist. More may be allocated.
@@ -312,28 +302,33 @@ impl ServerConn {
         while let Some(waiting) = self.next_waiter() {
             let sequence = self.space_seq();
             match waiting {
-                SqWaiter::Reads(reads) if !self.state.is_open() => {
+                Waiter::Reads(reads) if !self.state.is_open() => {
                     drop(reads);
                     self.end_reads();
                 }
-                SqWaiter::Reads(mut reads) => {
-                    match queue.reserve_reads(reads.requests, reads.registrations) {
+                Waiter::Reads(mut reads) => {
+                    let WaitingReads {
+                        requests,
+                        registrations,
+                        ..
+                    } = reads.state;
+                    match queue.reserve_reads(requests, registrations) {
                         Some(credits) => {
-                            reads.credits = Some(credits);
+                            reads.state.credits = Some(credits);
                             self.queue_ready_reads(reads);
                         }
                         None => {
                             self.wait_for_credits(
-                                SqWaiter::Reads(reads),
+                                Waiter::Reads(reads),
                                 Attempt::Requeued(sequence),
                             );
                             self.end_reads();
                         }
                     }
                 }
-                SqWaiter::Send(message) => {
+                Waiter::Send(message) => {
                     let take = || queue.take_send_buffer();
-                    let xid = message.xid;
+                    let xid = message.state.xid;
                     // An error closes the connection.
                     if let Err(error) = self.try_send(queue, message, take, sequence, true) {
                         self.trace_send_error(xid, error);
@@ -350,7 +345,7 @@ impl ServerConn {
     fn try_send(
         &self,
         queue: &QueuePair<Self>,
-        mut message: Outgoing,
+        message: WithMessage<Outgoing>,
         take: impl FnOnce() -> Option<Buffer<Self>>,
         sequence: u64,
         again: bool,
@@ -358,11 +353,18 @@ impl ServerConn {
         if !self.state.is_open() {
             return Err(not_connected());
         }
-        let has_buffer = matches!(message.bytes, OutgoingBytes::Buffer(_));
-        let buffer = match message.bytes.into_buffer(message.len, take) {
+        let WithMessage {
+            message: answers,
+            state,
+        } = message;
+        let has_buffer = matches!(state.bytes, OutgoingBytes::Buffer(_));
+        let buffer = match state.bytes.into_buffer(state.len, take) {
             Ok(buffer) => buffer,
             Err(bytes) => {
-                message.bytes = bytes;
+                let message = WithMessage {
+                    message: answers,
+                    state: Outgoing { bytes, ..state },
+                };
                 Self::trace_full(queue, 0);
                 let attempt = if again {
                     Attempt::Requeued(sequence)
@@ -373,7 +375,7 @@ impl ServerConn {
                 return Ok(());
             }
         };
-        let requests = message.attached.requests();
+        let requests = state.attached.requests();
         // Earlier waiters for SQ credits come first.
         let (permit, attempt) = if again && has_buffer {
             (queue.reserve(requests), Attempt::Requeued(sequence))
@@ -384,8 +386,12 @@ impl ServerConn {
         };
         let Some(permit) = permit else {
             Self::trace_full(queue, buffer.id(queue).completion);
-            message.bytes = OutgoingBytes::Buffer(buffer);
-            self.wait_for_credits(SqWaiter::Send(message), attempt);
+            let bytes = OutgoingBytes::Buffer(buffer);
+            let message = WithMessage {
+                message: answers,
+                state: Outgoing { bytes, ..state },
+            };
+            self.wait_for_credits(Waiter::Send(message), attempt);
             return Ok(());
         };
         WRITES.add(requests);
@@ -395,9 +401,8 @@ impl ServerConn {
             memory,
             kind,
             xid,
-            answers,
             ..
-        } = message;
+        } = state;
         // Before the Send: after it the client may use the credit again.
         self.repost(queue, answers);
         let send = UnpostedSend {

@@ -257,7 +257,6 @@ impl SvcConnection for ServerTransport {
         // Completions serve the waiters. If one were missed, nothing else would.
         connection.retry_waiters(queue);
         connection.watchdog_expired(queue);
-        responder.send_path.shrink_work();
         if !connection.is_watched() {
             queue.free_idle_read_mrs();
             responder.free_spares();
