@@ -68,7 +68,8 @@
 //! connection    the context of a connection, shared by its id and its completion queue
 //! cause         what ends a connection
 //! handler       completions and CM events: to the queues, and from there to the Send queue
-//! waiting       the queues of work for threads, and of what waits for credits or pages
+//! waiting       what waits, where, for what, and who serves it
+//! work_queue    the queues of work for threads, and of what waits for credits or pages
 //! responder     the part of a connection that belongs to the device
 //! receive       from a message to a call in a svc_rqst; the decision about each message
 //! call          the layout, pages and context of a call
@@ -100,6 +101,7 @@ mod send;
 mod transport;
 mod waiting;
 mod watchdog;
+mod work_queue;
 
 pub(crate) use config::register as register_sysctls;
 pub(crate) use listener::{

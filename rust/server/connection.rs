@@ -15,7 +15,6 @@ use super::{
     config::{
         BAD_CALLS,
         LOST,
-        SQ_STARVE,
         STALLED, //
     },
     credits::Credits,
@@ -23,15 +22,7 @@ use super::{
     listener::Listener,
     rdma_read::ReadBudget,
     transport::ServerTransport,
-    waiting::{
-        ChunkedCall,
-        Outgoing,
-        Waiter,
-        WaitingReads,
-        WithMessage,
-        Work,
-        WorkQueue, //
-    }, //
+    waiting::Waiting, //
 };
 use crate::endpoint::{
     self,
@@ -47,10 +38,6 @@ use kernel::{
             AtomicFlag,
             Relaxed,
             Release, //
-        },
-        lock::{
-            spinlock::SpinLockBackend,
-            Guard, //
         },
         Arc,
         SetOnce,
@@ -69,8 +56,7 @@ use proto::{
         ConnMachine,
         Event,
         State, //
-    },
-    waiting::Attempt, //
+    }, //
 };
 use rdma::{
     receive::Message,
@@ -80,7 +66,6 @@ use rdma::{
 use sunrpc::{
     AddrText,
     SockAddr,
-    SvcXprt,
     WeakSvcXprt, //
 };
 
@@ -109,15 +94,7 @@ pub(crate) struct ServerConn {
     #[pin]
     pub(super) state: ConnectionState,
     #[pin]
-    work: SpinLock<WorkQueue>,
-    /// Event counters; see [`Self::space_seq`] and [`Self::pages_seq`].
-    space_seq: Atomic<u64>,
-    pages_seq: Atomic<u64>,
-    /// The numbers of waiters for Send buffers, SQ credits and pages. Changed under the lock of
-    /// `work`.
-    buffer_waiters: Atomic<usize>,
-    credit_waiters: Atomic<usize>,
-    page_waiters: Atomic<usize>,
+    pub(super) waiting: Waiting,
     #[pin]
     pub(super) receives: ReceiveRing<Self>,
     #[pin]
@@ -157,12 +134,7 @@ impl ServerConn {
                 client_private_data: PrivateData::parse(private_data),
                 initiator_depth,
                 state <- ConnectionState::new(),
-                work <- new_spinlock!(WorkQueue::EMPTY, "rpcrdma::work"),
-                space_seq: Atomic::new(0),
-                pages_seq: Atomic::new(0),
-                buffer_waiters: Atomic::new(0),
-                credit_waiters: Atomic::new(0),
-                page_waiters: Atomic::new(0),
+                waiting <- Waiting::new(),
                 receives <- ReceiveRing::new(),
                 credits <- Credits::new(),
                 read_budget: ReadBudget::new(),
@@ -287,64 +259,6 @@ impl ServerConn {
         was_denied
     }
 
-    /// Takes the next work. Calls `emptied` under the lock of the queue if no more is left.
-    pub(super) fn next_work(&self, emptied: impl FnOnce()) -> Option<Work> {
-        let mut queue = self.work.lock();
-        let work = queue.pop();
-        if let Some(Work::Reads(_)) = work {
-            self.count_waiters(&queue);
-        }
-        if queue.is_empty() {
-            emptied();
-        }
-        work
-    }
-
-    /// Queues a received message, and wakes an nfsd thread for it.
-    pub(super) fn queue_message(&self, message: Message<Self>) {
-        self.queue_work(|queue| queue.push_received(message));
-    }
-
-    /// Queues a call whose RDMA Reads have completed, and wakes an nfsd thread for it.
-    pub(super) fn queue_read_done(&self, call: WithMessage<ChunkedCall>) {
-        self.queue_work(|queue| queue.push_read_done(call));
-    }
-
-    /// Calls `add`, unless the connection has ended, and wakes an nfsd thread if there is work for
-    /// it. Does not sleep.
-    fn queue_work(&self, add: impl FnOnce(&mut WorkQueue)) {
-        let Some(link) = self.link.as_ref() else {
-            return;
-        };
-        let mut add = Some(add);
-        link.with(|xprt| {
-            let mut queue = self.work.lock();
-            if queue.is_closed() {
-                return;
-            }
-            if let Some(add) = add.take() {
-                add(&mut queue);
-            }
-            self.wake_thread(queue, xprt);
-        });
-        // If the connection has ended, this drops the element, without the lock.
-        drop(add);
-    }
-
-    /// Wakes an nfsd thread if there is work in `queue`. When the connection has ended there is no
-    /// work, and sunrpc may have freed the transport.
-    fn wake_thread(
-        &self,
-        queue: Guard<'_, WorkQueue, SpinLockBackend>,
-        xprt: &SvcXprt<ServerTransport>,
-    ) {
-        if self.state.is_open() && !queue.is_empty() {
-            xprt.data_pending();
-            drop(queue);
-            xprt.enqueue();
-        }
-    }
-
     /// Counts a received message.
     pub(super) fn begin_message(&self) {
         self.arrived.add(1, Relaxed);
@@ -403,122 +317,11 @@ impl ServerConn {
         }
     }
 
-    /// Returns a counter that changes when another attempt to post may succeed. Read it before an
-    /// attempt.
-    pub(super) fn space_seq(&self) -> u64 {
-        self.space_seq.load(Acquire)
-    }
-
-    /// Returns a counter that changes when pages are freed that another call waits for. Read it
-    /// before an attempt.
-    pub(super) fn pages_seq(&self) -> u64 {
-        self.pages_seq.load(Acquire)
-    }
-
-    /// Returns whether Sends wait for Send buffers.
-    pub(super) fn waits_for_buffers(&self) -> bool {
-        self.buffer_waiters.load(Relaxed) != 0
-    }
-
-    /// Returns whether Sends or RDMA Reads wait for SQ credits.
-    pub(super) fn waits_for_credits(&self) -> bool {
-        self.credit_waiters.load(Relaxed) != 0
-    }
-
-    /// Returns whether RDMA Reads wait for pages.
-    pub(super) fn waits_for_pages(&self) -> bool {
-        self.page_waiters.load(Relaxed) != 0
-    }
-
-    /// Queues `message` to wait for a Send buffer. An attempt has the value of [`Self::space_seq`].
-    pub(super) fn wait_for_buffer(&self, message: WithMessage<Outgoing>, attempt: Attempt<u64>) {
-        self.queue_waiting(attempt, &self.space_seq, |queue, attempt| {
-            queue.wait_for_buffer(message, attempt);
-        });
-    }
-
-    /// Queues `waiter` to wait for SQ credits. An attempt has the value of [`Self::space_seq`].
-    pub(super) fn wait_for_credits(&self, waiter: Waiter, attempt: Attempt<u64>) {
-        self.queue_waiting(attempt, &self.space_seq, |queue, attempt| {
-            queue.wait_for_credits(waiter, attempt);
-        });
-    }
-
-    /// Queues `reads` to wait for pages. An attempt has the value of [`Self::pages_seq`].
-    pub(super) fn wait_for_pages(&self, reads: WithMessage<WaitingReads>, attempt: Attempt<u64>) {
-        self.queue_waiting(attempt, &self.pages_seq, |queue, attempt| {
-            queue.wait_for_pages(reads, attempt);
-        });
-    }
-
-    /// Calls `add` with the attempt, and whether its counter has changed since.
-    fn queue_waiting(
-        &self,
-        attempt: Attempt<u64>,
-        number: &Atomic<u64>,
-        add: impl FnOnce(&mut WorkQueue, Attempt<bool>),
-    ) {
-        if !attempt.is_requeued() {
-            SQ_STARVE.add(1);
-        }
-        self.queue_work(|queue| {
-            add(queue, attempt.map(|before| number.load(Acquire) != before));
-            self.count_waiters(queue);
-        });
-    }
-
-    /// Notes that the Send queue has space again. Call [`Self::next_waiter`] after this.
-    pub(super) fn note_space_freed(&self) {
-        self.space_seq.fetch_add(1, Release);
-        self.work.lock().space_freed();
-    }
-
-    /// Queues `reads`, which have SQ credits, for an nfsd thread to post.
-    pub(super) fn queue_ready_reads(&self, reads: WithMessage<WaitingReads>) {
-        self.queue_work(|queue| queue.push_ready(reads));
-    }
-
-    /// Wakes an nfsd thread for RDMA Reads that wait for pages, as a call has given its own back.
-    /// Does not sleep.
-    pub(super) fn on_pages_freed(&self) {
-        self.pages_seq.fetch_add(1, Release);
-        self.queue_work(WorkQueue::pages_freed);
-    }
-
-    /// Notes that RDMA Reads from [`Self::next_waiter`] have been posted, or wait again. Call that
-    /// again after this.
-    pub(super) fn end_reads(&self) {
-        self.work.lock().end_reads();
-    }
-
-    /// Takes the next waiter for which the Send queue may have space. If there is none, wakes an
-    /// nfsd thread if there is work for it. Does not sleep.
-    pub(super) fn next_waiter(&self) -> Option<Waiter> {
-        let next = self.link.as_ref()?.with(|xprt| {
-            let mut queue = self.work.lock();
-            let next = queue.pop_waiter();
-            match next {
-                Some(_) => self.count_waiters(&queue),
-                None => self.wake_thread(queue, xprt),
-            }
-            next
-        });
-        next.flatten()
-    }
-
-    fn count_waiters(&self, queue: &WorkQueue) {
-        let [buffer_waiters, credit_waiters, page_waiters] = queue.waiter_counts();
-        self.buffer_waiters.store(buffer_waiters, Relaxed);
-        self.credit_waiters.store(credit_waiters, Relaxed);
-        self.page_waiters.store(page_waiters, Relaxed);
-    }
-
     /// Frees the work and the Receives, and returns the connection's share of what all connections
     /// share. Nothing is queued here from now on, though threads may still use the connection. No
     /// handler runs any more. Sleeps.
     pub(super) fn clear(&self) {
-        let work = self.work.lock().close();
-        drop(work);
+        self.waiting.close();
         drop(self.receives.close());
         self.credits.end();
     }

@@ -10,7 +10,7 @@ use super::{
     cause::Cause,
     config::RECEIVED,
     connection::ServerConn,
-    waiting::{
+    work_queue::{
         ChunkedCall,
         MessageContext,
         WithMessage, //

@@ -41,7 +41,7 @@ use super::{
     connection::ServerConn,
     responder::Responder,
     send::SendPath,
-    waiting::{
+    work_queue::{
         ChunkedCall,
         Waiter,
         WaitingReads,

@@ -23,7 +23,7 @@ use super::{
         Args,
         ServerTransport, //
     },
-    waiting::{
+    work_queue::{
         ChunkedCall,
         WithMessage,
         Work, //

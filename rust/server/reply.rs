@@ -15,7 +15,7 @@ use super::{
     connection::ServerConn,
     responder::Responder,
     send::SendPath,
-    waiting::{
+    work_queue::{
         Outgoing,
         WithMessage, //
     }, //

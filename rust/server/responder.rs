@@ -19,7 +19,7 @@ use super::{
     rdma_read::PagePool,
     send::SendPath,
     transport::ServerTransport,
-    waiting::{
+    work_queue::{
         Outgoing,
         WithMessage, //
     }, //

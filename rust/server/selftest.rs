@@ -4,7 +4,7 @@
 
 mod accept_queue;
 mod connection;
-mod waiting;
+mod read_permit;
 
 use kernel::prelude::*;
 
@@ -15,15 +15,15 @@ type Test = fn() -> Result<bool>;
 pub(crate) const TESTS: &[(&str, Test)] = &[
     (
         "a connection may read one call, whatever others read",
-        waiting::one_call_is_always_read,
+        read_permit::one_call_is_always_read,
     ),
     (
         "a call that is not read after all leaves another one its turn",
-        waiting::call_that_is_not_read_lets_another,
+        read_permit::call_that_is_not_read_lets_another,
     ),
     (
         "a call that waits for the pages of another is woken once",
-        waiting::end_of_a_call_wakes_once,
+        read_permit::end_of_a_call_wakes_once,
     ),
     (
         "a connection that has ended takes no work",

@@ -18,11 +18,10 @@ use super::{
         WRITES, //
     },
     connection::ServerConn,
-    waiting::{
+    work_queue::{
         Outgoing,
         OutgoingBytes,
         Waiter,
-        WaitingReads,
         WithMessage, //
     }, //
 };
@@ -274,75 +273,11 @@ impl ServerConn {
         }
     }
 
-    /// Notes that `queue` has space again, and serves the waiters. Does not sleep.
-    pub(super) fn on_space_freed(&self, queue: &QueuePair<Self>) {
-        self.note_space_freed();
-        self.run_waiters(queue);
-    }
-
-    /// Rechecks the waiters. Call this after every attempt to post. Closes the race with a
-    /// completion that freed space before the element was queued: no later completion may come.
-    /// Does not sleep.
-    pub(super) fn recheck_waiters(&self, queue: &QueuePair<Self>) {
-        if self.waits_for_buffers() || self.waits_for_credits() {
-            self.run_waiters(queue);
-        }
-    }
-
-    /// Does what [`Self::on_space_freed`] does, if anything waits.
-    pub(super) fn retry_waiters(&self, queue: &QueuePair<Self>) {
-        if self.waits_for_buffers() || self.waits_for_credits() {
-            self.on_space_freed(queue);
-        }
-    }
-
-    /// Posts the waiting Sends for which there is space, and queues RDMA Reads for which there is
-    /// for a thread to post. If the connection has ended, drops both. Does not sleep.
-    fn run_waiters(&self, queue: &QueuePair<Self>) {
-        while let Some(waiting) = self.next_waiter() {
-            let sequence = self.space_seq();
-            match waiting {
-                Waiter::Reads(reads) if !self.state.is_open() => {
-                    drop(reads);
-                    self.end_reads();
-                }
-                Waiter::Reads(mut reads) => {
-                    let WaitingReads {
-                        requests,
-                        registrations,
-                        ..
-                    } = reads.state;
-                    match queue.reserve_reads(requests, registrations) {
-                        Some(credits) => {
-                            reads.state.credits = Some(credits);
-                            self.queue_ready_reads(reads);
-                        }
-                        None => {
-                            self.wait_for_credits(
-                                Waiter::Reads(reads),
-                                Attempt::Requeued(sequence),
-                            );
-                            self.end_reads();
-                        }
-                    }
-                }
-                Waiter::Send(message) => {
-                    let take = || queue.take_send_buffer();
-                    let xid = message.state.xid;
-                    // An error closes the connection.
-                    if let Err(error) = self.try_send(queue, message, take, sequence, true) {
-                        self.trace_send_error(xid, error);
-                    }
-                }
-            }
-        }
-    }
-
     /// Posts `message`, in a buffer from `take` if it has none, or queues it for what it lacks: at
     /// the end, or at the front if it is tried `again`. `sequence` is an earlier value of
     /// [`Self::space_seq`]. An error closes the connection; if it has ended already, `message` is
     /// dropped. Sleeps if `take` does.
-    fn try_send(
+    pub(super) fn try_send(
         &self,
         queue: &QueuePair<Self>,
         message: WithMessage<Outgoing>,

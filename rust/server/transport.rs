@@ -21,7 +21,7 @@ use super::{
     rdma_read::PagePool,
     responder::Responder,
     send::SendPath,
-    waiting::Work, //
+    work_queue::Work, //
 };
 use crate::endpoint;
 use kernel::{

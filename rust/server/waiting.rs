@@ -1,530 +1,366 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The work of a connection that no thread has taken, and the Sends and RDMA Reads that wait
-//! without a thread.
+//! without a thread: for what, and who serves them.
 //!
-//! # What a call passes, and where it may wait
+//! # The queues
+//!
+//! The picture of the path of an RPC is in [`super`]. These are the queues on it, all fields of
+//! [`WorkQueue`], under one lock:
 //!
 //! ```text
-//! it needs                       else it waits in       until
+//! queue              waits for         served by
 //!
-//! call       a thread            received               an nfsd thread takes it
-//!  with Read 1. SQ credits       for_credits.reads      a completion reserves them: ready_reads
-//!  chunks    2. a thread         ready_reads            an nfsd thread takes it
-//!            3. pages            for_pages              a ReadPermit of this connection is dropped
-//!            4. its RDMA Reads   (the Send queue)       the last one completes: read_done
-//!            5. a thread         read_done              an nfsd thread takes it
+//! received           a thread          an nfsd thread, which may go on to 1 with Read chunks
+//! for_credits.reads  1. SQ credits     run_waiters, which reserves them; goes on to 2
+//! ready_reads        2. a thread       an nfsd thread; goes on to 3
+//! for_pages          3. pages          an nfsd thread, once a ReadPermit is dropped; begins with 1
+//! read_done          a thread          an nfsd thread, when all RDMA Reads have completed
 //!
-//! nfsd executes the call
-//!
-//! reply      6. a Send buffer    for_buffers            a completion takes one, and goes on
-//!  with RDMA 7. SQ credits       for_credits.sends      a completion reserves them, and posts it
-//!  Writes
+//! for_buffers        4. a Send buffer  run_waiters, which takes one; goes on to 5 with RDMA Writes
+//! for_credits.sends  5. SQ credits     run_waiters, which posts the Send
 //! ```
 //!
 //! A thread that finds what it needs goes on at once, so 2 is for calls that waited in 1. A call
-//! that waited in 3 begins with 1 again, because it has given its credits back. What waits holds
-//! nothing that something before it waits for, so each step can be served:
+//! begins with 1 again after 3 because it has given its credits back. What waits holds nothing that
+//! something before it waits for, so each step can be served:
 //!
 //! * All Send buffers come back: those that are posted, those that threads are filling, and those
-//!   of Sends in 7.
+//!   of Sends in 5.
 //! * SQ credits come back when transfers complete. Reads take pages after their credits, and give
 //!   the credits back if there are no pages, so neither waits for the other.
 //! * The pages of calls that are being read come back when a thread has exchanged them for its own.
 //!
-//! A Send in 6 or 7 needs nothing else, so a completion handler posts it. Reads need memory, so a
+//! A Send in 4 or 5 needs nothing else, so a completion handler posts it. Reads need memory, so a
 //! thread posts them. While Reads are ready, which have about half of the credits, the other
 //! credits are for Sends, so that these need not wait for a thread; otherwise Reads and Sends
 //! alternate ([`proto::waiting`]).
 //!
 //! # Who wakes a waiter
 //!
-//! * A completion that returns Send buffers or SQ credits, if an attempt has failed since the last
-//!   one ([`rdma::Handler::send_space_freed`]).
-//! * A thread that gives back credits or a buffer ([`ServerConn::note_space_freed`]).
-//! * The drop of a [`ReadPermit`], for pages.
-//! * Once a second the timer of the transport, while something is posted.
+//! `run_waiters` serves what waits for the Send queue, and wakes an nfsd thread if that makes work
+//! for one. It runs
+//!
+//! * in a completion that returns Send buffers or SQ credits, if an attempt has failed since the
+//!   last one ([`rdma::Handler::send_space_freed`]),
+//! * in a thread after each attempt, or after it has given credits or a buffer back
+//!   ([`ServerConn::note_space_freed`]),
+//! * once a second in the timer of the transport, while something is posted.
+//!
+//! The drop of a [`ReadPermit`](super::rdma_read::ReadPermit) wakes an nfsd thread for a call that
+//! waits for pages.
 //!
 //! Whoever tries reads [a counter of such events](ServerConn::space_seq) before the attempt. If it
 //! has changed when the element is queued, the event may have come between the two, and woken
 //! nobody: the element is tried again.
-//!
-//! # Memory
-//!
-//! Each element has the message of its call, and with it a Receive that the client cannot use
-//! meanwhile. So there are never more elements than Receives, however many calls a client sends. In
-//! a queue, the Receive buffers are linked, and keep the rest of their elements
-//! ([`MessageContext`]): completion handlers need no memory to add work, and no queue is ever full.
 
 use super::{
-    call::{
-        policy,
-        CallLayout, //
-    },
+    config::SQ_STARVE,
     connection::ServerConn,
-    rdma_read::ReadPermit, //
+    transport::ServerTransport,
+    work_queue::{
+        ChunkedCall,
+        Outgoing,
+        Waiter,
+        WaitingReads,
+        WithMessage,
+        Work,
+        WorkQueue, //
+    }, //
 };
-use core::marker::PhantomData;
+use crate::endpoint::{
+    ResponderExt,
+    SendBufferExt, //
+};
 use kernel::{
-    alloc::flags::__GFP_ZERO,
+    new_spinlock,
     prelude::*,
-    time::{
-        Instant,
-        Monotonic, //
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Relaxed,
+            Release, //
+        },
+        lock::{
+            spinlock::SpinLockBackend,
+            Guard, //
+        },
+        SpinLock, //
     }, //
 };
-use proto::{
-    call::{
-        self,
-        Incoming, //
-    },
-    waiting::{
-        Attempt,
-        Kind,
-        SqCreditQueue,
-        WaitQueue, //
-    }, //
-};
+use proto::waiting::Attempt;
 use rdma::{
-    receive::{
-        Message,
-        MessageQueue, //
-    },
-    send::{
-        Buffer,
-        SendKind, //
-    },
-    transfer::Attached,
-    BatchMemory,
-    SqPermit, //
+    receive::Message,
+    QueuePair, //
 };
-use sunrpc::memory::Page;
+use sunrpc::SvcXprt;
 
-/// A message of the client, with what is done for it.
-pub(crate) struct WithMessage<T> {
-    /// The message. For a reply, the one that it answers: its Receive is reposted before the Send,
-    /// after which the client may use the credit.
-    pub(super) message: Message<ServerConn>,
-    pub(super) state: T,
+/// The queues of a connection.
+#[pin_data]
+pub(super) struct Waiting {
+    #[pin]
+    queue: SpinLock<WorkQueue>,
+    /// Event counters; see [`ServerConn::space_seq`] and [`ServerConn::pages_seq`].
+    space_seq: Atomic<u64>,
+    pages_seq: Atomic<u64>,
+    /// The numbers of waiters for Send buffers, SQ credits and pages. Changed under the lock of
+    /// `queue`.
+    buffer_waiters: Atomic<usize>,
+    credit_waiters: Atomic<usize>,
+    page_waiters: Atomic<usize>,
 }
 
-/// A call whose Read chunks are to be read. It has no pages yet.
-pub(crate) struct WaitingReads {
-    pub(super) layout: CallLayout,
-    /// The number of RDMA Reads, as far as is known.
-    pub(super) requests: usize,
-    /// The number of regions that are registered for them, as far as is known.
-    pub(super) registrations: usize,
-    /// The SQ credits of the call, if it is ready.
-    pub(super) credits: Option<SqPermit>,
-    /// Whether the call has waited for pages.
-    pub(super) waited_for_pages: bool,
+impl Waiting {
+    /// Creates empty queues.
+    pub(super) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            queue <- new_spinlock!(WorkQueue::EMPTY, "rpcrdma::work"),
+            space_seq: Atomic::new(0),
+            pages_seq: Atomic::new(0),
+            buffer_waiters: Atomic::new(0),
+            credit_waiters: Atomic::new(0),
+            page_waiters: Atomic::new(0),
+        })
+    }
+
+    /// Frees all elements because the connection has ended. Nothing is queued from now on. Sleeps.
+    pub(super) fn close(&self) {
+        let queue = self.queue.lock().close();
+        drop(queue);
+    }
 }
 
-/// A call with Read chunks, whose RDMA Reads are posted or have completed.
-pub(crate) struct ChunkedCall {
-    pub(super) layout: CallLayout,
-    /// The Data Sink of the Reads.
-    pub(super) pages: KVec<Page>,
-    /// Accounts for the pages.
-    pub(super) permit: ReadPermit,
-    /// When the Reads were posted, if that is traced.
-    pub(super) reads_posted: Option<Instant<Monotonic>>,
-}
-
-impl WithMessage<ChunkedCall> {
-    /// Returns the length of all Read chunks.
-    pub(super) fn read_bytes(&self) -> u64 {
-        match call::parse(self.message.bytes(), &policy(usize::MAX)) {
-            Ok(Incoming::Call(call)) => call.chunks().map(|(_, length)| length).sum(),
-            _ => 0,
+impl ServerConn {
+    /// Takes the next work. Calls `emptied` under the lock of the queue if no more is left.
+    pub(super) fn next_work(&self, emptied: impl FnOnce()) -> Option<Work> {
+        let mut queue = self.waiting.queue.lock();
+        let work = queue.pop();
+        if let Some(Work::Reads(_)) = work {
+            self.count_waiters(&queue);
         }
-    }
-}
-
-/// A message to the client, with all that goes with it. Posting it needs no thread: `attached` owns
-/// references to the pages that are sent.
-pub(crate) struct Outgoing {
-    /// The bytes of the message, of which the first `len` are sent.
-    pub(super) bytes: OutgoingBytes,
-    pub(super) len: usize,
-    pub(super) attached: Attached<ServerConn>,
-    /// Memory for posting in batches, if there are many Writes.
-    pub(super) memory: Option<BatchMemory<ServerConn>>,
-    pub(super) kind: SendKind,
-    pub(super) xid: u32,
-}
-
-/// The memory of an outgoing message.
-pub(crate) enum OutgoingBytes {
-    /// A Send buffer.
-    Buffer(Buffer<ServerConn>),
-    /// Other memory, because no Send buffer was free.
-    Memory(KVec<u8>),
-}
-
-impl OutgoingBytes {
-    /// Allocates `len` bytes that are no Send buffer. Sleeps.
-    pub(super) fn memory(len: usize) -> Result<Self> {
-        Ok(Self::Memory(KVec::from_elem(
-            0,
-            len,
-            GFP_KERNEL | __GFP_ZERO,
-        )?))
-    }
-
-    /// Returns the bytes.
-    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        match self {
-            Self::Buffer(buffer) => buffer.bytes_mut(),
-            Self::Memory(memory) => memory,
+        if queue.is_empty() {
+            emptied();
         }
+        work
     }
 
-    /// Returns a Send buffer with the first `len` bytes: its own, or one from `take`. If that has
-    /// none, returns `self` unchanged.
-    pub(super) fn into_buffer(
-        self,
-        len: usize,
-        take: impl FnOnce() -> Option<Buffer<ServerConn>>,
-    ) -> Result<Buffer<ServerConn>, Self> {
-        let memory = match self {
-            Self::Buffer(buffer) => return Ok(buffer),
-            Self::Memory(memory) => memory,
+    /// Queues a received message, and wakes an nfsd thread for it.
+    pub(super) fn queue_message(&self, message: Message<Self>) {
+        self.queue_work(|queue| queue.push_received(message));
+    }
+
+    /// Queues a call whose RDMA Reads have completed, and wakes an nfsd thread for it.
+    pub(super) fn queue_read_done(&self, call: WithMessage<ChunkedCall>) {
+        self.queue_work(|queue| queue.push_read_done(call));
+    }
+
+    /// Calls `add`, unless the connection has ended, and wakes an nfsd thread if there is work for
+    /// it. Does not sleep.
+    fn queue_work(&self, add: impl FnOnce(&mut WorkQueue)) {
+        let Some(link) = self.link.as_ref() else {
+            return;
         };
-        let Some(mut buffer) = take() else {
-            return Err(Self::Memory(memory));
-        };
-        // Both are as long as the longest message.
-        if let (Some(to), Some(from)) = (buffer.bytes_mut().get_mut(..len), memory.get(..len)) {
-            to.copy_from_slice(from);
-        }
-        Ok(buffer)
-    }
-}
-
-/// What a message keeps while it is in a queue.
-#[derive(Default)]
-pub(crate) enum MessageContext {
-    /// Nothing: it was just received, or is in no queue.
-    #[default]
-    Nothing,
-    Reads(WaitingReads),
-    ReadDone(ChunkedCall),
-    Send(Outgoing),
-}
-
-/// A state that a message can keep.
-trait QueuedState: Sized {
-    fn into_context(self) -> MessageContext;
-
-    /// Returns the state, if `context` is that of such an element.
-    fn from_context(context: MessageContext) -> Option<Self>;
-}
-
-impl QueuedState for WaitingReads {
-    fn into_context(self) -> MessageContext {
-        MessageContext::Reads(self)
-    }
-
-    fn from_context(context: MessageContext) -> Option<Self> {
-        match context {
-            MessageContext::Reads(reads) => Some(reads),
-            _ => None,
-        }
-    }
-}
-
-impl QueuedState for ChunkedCall {
-    fn into_context(self) -> MessageContext {
-        MessageContext::ReadDone(self)
-    }
-
-    fn from_context(context: MessageContext) -> Option<Self> {
-        match context {
-            MessageContext::ReadDone(call) => Some(call),
-            _ => None,
-        }
-    }
-}
-
-impl QueuedState for Outgoing {
-    fn into_context(self) -> MessageContext {
-        MessageContext::Send(self)
-    }
-
-    fn from_context(context: MessageContext) -> Option<Self> {
-        match context {
-            MessageContext::Send(message) => Some(message),
-            _ => None,
-        }
-    }
-}
-
-/// A FIFO of elements of one type.
-struct Fifo<T> {
-    messages: MessageQueue<ServerConn>,
-    _state: PhantomData<T>,
-}
-
-impl<T: QueuedState> Fifo<T> {
-    /// An empty queue.
-    const EMPTY: Self = Self {
-        messages: MessageQueue::new(),
-        _state: PhantomData,
-    };
-
-    fn is_empty(&self) -> bool {
-        self.messages.is_empty()
-    }
-
-    /// Adds `element`: at the front if it was taken from there and tried, otherwise at the end.
-    fn push(&mut self, element: WithMessage<T>, attempt: Attempt<bool>) {
-        let WithMessage { mut message, state } = element;
-        message.set_context(state.into_context());
-        if attempt.is_requeued() {
-            self.messages.push_front(message);
-        } else {
-            self.messages.push_back(message);
-        }
-    }
-
-    /// Takes the first element.
-    fn pop(&mut self) -> Option<WithMessage<T>> {
-        let mut message = self.messages.pop_front()?;
-        // Only this queue sets the context of its messages.
-        let state = T::from_context(message.take_context())?;
-        Some(WithMessage { message, state })
-    }
-}
-
-/// Elements that wait for the same resource.
-struct Waiters<T> {
-    order: WaitQueue,
-    elements: Fifo<T>,
-}
-
-impl<T: QueuedState> Waiters<T> {
-    const EMPTY: Self = Self {
-        order: WaitQueue::EMPTY,
-        elements: Fifo::EMPTY,
-    };
-
-    fn push(&mut self, element: WithMessage<T>, attempt: Attempt<bool>) {
-        self.order.push(attempt);
-        self.elements.push(element, attempt);
-    }
-
-    /// Takes the first element, if there may be enough of the resource for it.
-    fn pop(&mut self) -> Option<WithMessage<T>> {
-        if self.order.pop() {
-            self.elements.pop()
-        } else {
-            None
-        }
-    }
-}
-
-/// Sends and RDMA Reads that wait for SQ credits.
-struct SqCreditWaiters {
-    order: SqCreditQueue,
-    sends: Fifo<Outgoing>,
-    reads: Fifo<WaitingReads>,
-}
-
-/// An element that waited for space in the Send queue.
-pub(super) enum Waiter {
-    /// RDMA Reads that need SQ credits.
-    Reads(WithMessage<WaitingReads>),
-    /// A Send that needs SQ credits, or a Send buffer first.
-    Send(WithMessage<Outgoing>),
-}
-
-impl SqCreditWaiters {
-    const EMPTY: Self = Self {
-        order: SqCreditQueue::EMPTY,
-        sends: Fifo::EMPTY,
-        reads: Fifo::EMPTY,
-    };
-
-    fn push(&mut self, waiter: Waiter, attempt: Attempt<bool>) {
-        match waiter {
-            Waiter::Reads(reads) => {
-                self.order.push_reads(attempt);
-                self.reads.push(reads, attempt);
+        let mut add = Some(add);
+        link.with(|xprt| {
+            let mut queue = self.waiting.queue.lock();
+            if queue.is_closed() {
+                return;
             }
-            Waiter::Send(message) => {
-                self.order.push_send(attempt);
-                self.sends.push(message, attempt);
+            if let Some(add) = add.take() {
+                add(&mut queue);
+            }
+            self.wake_thread(queue, xprt);
+        });
+        // If the connection has ended, this drops the element, without the lock.
+        drop(add);
+    }
+
+    /// Wakes an nfsd thread if there is work in `queue`. When the connection has ended there is no
+    /// work, and sunrpc may have freed the transport.
+    fn wake_thread(
+        &self,
+        queue: Guard<'_, WorkQueue, SpinLockBackend>,
+        xprt: &SvcXprt<ServerTransport>,
+    ) {
+        if self.state.is_open() && !queue.is_empty() {
+            xprt.data_pending();
+            drop(queue);
+            xprt.enqueue();
+        }
+    }
+
+    /// Returns a counter that changes when another attempt to post may succeed. Read it before an
+    /// attempt.
+    pub(super) fn space_seq(&self) -> u64 {
+        self.waiting.space_seq.load(Acquire)
+    }
+
+    /// Returns a counter that changes when pages are freed that another call waits for. Read it
+    /// before an attempt.
+    pub(super) fn pages_seq(&self) -> u64 {
+        self.waiting.pages_seq.load(Acquire)
+    }
+
+    /// Returns whether Sends wait for Send buffers.
+    pub(super) fn waits_for_buffers(&self) -> bool {
+        self.waiting.buffer_waiters.load(Relaxed) != 0
+    }
+
+    /// Returns whether Sends or RDMA Reads wait for SQ credits.
+    pub(super) fn waits_for_credits(&self) -> bool {
+        self.waiting.credit_waiters.load(Relaxed) != 0
+    }
+
+    /// Returns whether RDMA Reads wait for pages.
+    pub(super) fn waits_for_pages(&self) -> bool {
+        self.waiting.page_waiters.load(Relaxed) != 0
+    }
+
+    /// Queues `message` to wait for a Send buffer. An attempt has the value of [`Self::space_seq`].
+    pub(super) fn wait_for_buffer(&self, message: WithMessage<Outgoing>, attempt: Attempt<u64>) {
+        self.queue_waiting(attempt, &self.waiting.space_seq, |queue, attempt| {
+            queue.wait_for_buffer(message, attempt);
+        });
+    }
+
+    /// Queues `waiter` to wait for SQ credits. An attempt has the value of [`Self::space_seq`].
+    pub(super) fn wait_for_credits(&self, waiter: Waiter, attempt: Attempt<u64>) {
+        self.queue_waiting(attempt, &self.waiting.space_seq, |queue, attempt| {
+            queue.wait_for_credits(waiter, attempt);
+        });
+    }
+
+    /// Queues `reads` to wait for pages. An attempt has the value of [`Self::pages_seq`].
+    pub(super) fn wait_for_pages(&self, reads: WithMessage<WaitingReads>, attempt: Attempt<u64>) {
+        self.queue_waiting(attempt, &self.waiting.pages_seq, |queue, attempt| {
+            queue.wait_for_pages(reads, attempt);
+        });
+    }
+
+    /// Calls `add` with the attempt, and whether its counter has changed since.
+    fn queue_waiting(
+        &self,
+        attempt: Attempt<u64>,
+        number: &Atomic<u64>,
+        add: impl FnOnce(&mut WorkQueue, Attempt<bool>),
+    ) {
+        if !attempt.is_requeued() {
+            SQ_STARVE.add(1);
+        }
+        self.queue_work(|queue| {
+            add(queue, attempt.map(|before| number.load(Acquire) != before));
+            self.count_waiters(queue);
+        });
+    }
+
+    /// Notes that the Send queue has space again. Call [`Self::next_waiter`] after this.
+    pub(super) fn note_space_freed(&self) {
+        self.waiting.space_seq.fetch_add(1, Release);
+        self.waiting.queue.lock().space_freed();
+    }
+
+    /// Queues `reads`, which have SQ credits, for an nfsd thread to post.
+    fn queue_ready_reads(&self, reads: WithMessage<WaitingReads>) {
+        self.queue_work(|queue| queue.push_ready(reads));
+    }
+
+    /// Wakes an nfsd thread for RDMA Reads that wait for pages, as a call has given its own back.
+    /// Does not sleep.
+    pub(super) fn on_pages_freed(&self) {
+        self.waiting.pages_seq.fetch_add(1, Release);
+        self.queue_work(WorkQueue::pages_freed);
+    }
+
+    /// Notes that RDMA Reads from [`Self::next_waiter`] have been posted, or wait again. Call that
+    /// again after this.
+    pub(super) fn end_reads(&self) {
+        self.waiting.queue.lock().end_reads();
+    }
+
+    /// Takes the next waiter for which the Send queue may have space. If there is none, wakes an
+    /// nfsd thread if there is work for it. Does not sleep.
+    fn next_waiter(&self) -> Option<Waiter> {
+        let next = self.link.as_ref()?.with(|xprt| {
+            let mut queue = self.waiting.queue.lock();
+            let next = queue.pop_waiter();
+            match next {
+                Some(_) => self.count_waiters(&queue),
+                None => self.wake_thread(queue, xprt),
+            }
+            next
+        });
+        next.flatten()
+    }
+
+    fn count_waiters(&self, queue: &WorkQueue) {
+        let [buffer_waiters, credit_waiters, page_waiters] = queue.waiter_counts();
+        self.waiting.buffer_waiters.store(buffer_waiters, Relaxed);
+        self.waiting.credit_waiters.store(credit_waiters, Relaxed);
+        self.waiting.page_waiters.store(page_waiters, Relaxed);
+    }
+
+    /// Notes that `queue` has space again, and serves the waiters. Does not sleep.
+    pub(super) fn on_space_freed(&self, queue: &QueuePair<Self>) {
+        self.note_space_freed();
+        self.run_waiters(queue);
+    }
+
+    /// Rechecks the waiters. Call this after every attempt to post. Closes the race with a
+    /// completion that freed space before the element was queued: no later completion may come.
+    /// Does not sleep.
+    pub(super) fn recheck_waiters(&self, queue: &QueuePair<Self>) {
+        if self.waits_for_buffers() || self.waits_for_credits() {
+            self.run_waiters(queue);
+        }
+    }
+
+    /// Does what [`Self::on_space_freed`] does, if anything waits.
+    pub(super) fn retry_waiters(&self, queue: &QueuePair<Self>) {
+        if self.waits_for_buffers() || self.waits_for_credits() {
+            self.on_space_freed(queue);
+        }
+    }
+
+    /// Posts the waiting Sends for which there is space, and queues RDMA Reads for which there is
+    /// for a thread to post. If the connection has ended, drops both. Does not sleep.
+    fn run_waiters(&self, queue: &QueuePair<Self>) {
+        while let Some(waiting) = self.next_waiter() {
+            let sequence = self.space_seq();
+            match waiting {
+                Waiter::Reads(reads) if !self.state.is_open() => {
+                    drop(reads);
+                    self.end_reads();
+                }
+                Waiter::Reads(mut reads) => {
+                    let WaitingReads {
+                        requests,
+                        registrations,
+                        ..
+                    } = reads.state;
+                    match queue.reserve_reads(requests, registrations) {
+                        Some(credits) => {
+                            reads.state.credits = Some(credits);
+                            self.queue_ready_reads(reads);
+                        }
+                        None => {
+                            self.wait_for_credits(
+                                Waiter::Reads(reads),
+                                Attempt::Requeued(sequence),
+                            );
+                            self.end_reads();
+                        }
+                    }
+                }
+                Waiter::Send(message) => {
+                    let take = || queue.take_send_buffer();
+                    let xid = message.state.xid;
+                    // An error closes the connection.
+                    if let Err(error) = self.try_send(queue, message, take, sequence, true) {
+                        self.trace_send_error(xid, error);
+                    }
+                }
             }
         }
-    }
-
-    /// Takes the next element for which there may be credits.
-    fn pop(&mut self) -> Option<Waiter> {
-        match self.order.pop()? {
-            Kind::Reads => self.reads.pop().map(Waiter::Reads),
-            Kind::Send => self.sends.pop().map(Waiter::Send),
-        }
-    }
-}
-
-/// Work for an nfsd thread.
-pub(crate) enum Work {
-    /// A message was received.
-    Received(Message<ServerConn>),
-    /// The RDMA Reads of a call have completed.
-    ReadDone(WithMessage<ChunkedCall>),
-    /// RDMA Reads have their SQ credits, or may get pages.
-    Reads(WithMessage<WaitingReads>),
-}
-
-/// The work that no thread has taken yet, and the elements that wait.
-pub(super) struct WorkQueue {
-    /// Whether the connection has ended, and nothing may be added any more.
-    closed: bool,
-    /// These calls arrived before the messages in `received`, and go first: RPCSEC_GSS drops a call
-    /// that is overtaken by more calls than its sequence window holds, and closes the connection.
-    read_done: Fifo<ChunkedCall>,
-    received: MessageQueue<ServerConn>,
-    /// RDMA Reads that have SQ credits.
-    ready_reads: Fifo<WaitingReads>,
-    for_buffers: Waiters<Outgoing>,
-    for_credits: SqCreditWaiters,
-    for_pages: Waiters<WaitingReads>,
-}
-
-impl WorkQueue {
-    /// An empty queue.
-    pub(super) const EMPTY: Self = Self {
-        closed: false,
-        read_done: Fifo::EMPTY,
-        received: MessageQueue::new(),
-        ready_reads: Fifo::EMPTY,
-        for_buffers: Waiters::EMPTY,
-        for_credits: SqCreditWaiters::EMPTY,
-        for_pages: Waiters::EMPTY,
-    };
-
-    /// The number of waiting Sends from which on no call is taken for execution. Each may keep the
-    /// pages of a reply.
-    const MAX_WAITING_SENDS: usize = 4;
-
-    /// Adds a received message.
-    pub(super) fn push_received(&mut self, message: Message<ServerConn>) {
-        self.received.push_back(message);
-    }
-
-    /// Adds a call whose RDMA Reads have completed.
-    pub(super) fn push_read_done(&mut self, call: WithMessage<ChunkedCall>) {
-        self.read_done.push(call, Attempt::NotTried);
-    }
-
-    /// Adds a Send without a Send buffer.
-    pub(super) fn wait_for_buffer(
-        &mut self,
-        message: WithMessage<Outgoing>,
-        attempt: Attempt<bool>,
-    ) {
-        self.for_buffers.push(message, attempt);
-    }
-
-    /// Adds a waiter for SQ credits.
-    pub(super) fn wait_for_credits(&mut self, waiter: Waiter, attempt: Attempt<bool>) {
-        self.for_credits.push(waiter, attempt);
-    }
-
-    /// Adds RDMA Reads that need pages.
-    pub(super) fn wait_for_pages(
-        &mut self,
-        reads: WithMessage<WaitingReads>,
-        attempt: Attempt<bool>,
-    ) {
-        self.for_pages.push(reads, attempt);
-    }
-
-    /// Adds RDMA Reads that have SQ credits.
-    pub(super) fn push_ready(&mut self, reads: WithMessage<WaitingReads>) {
-        self.ready_reads.push(reads, Attempt::NotTried);
-        self.for_credits.order.note_ready_reads();
-    }
-
-    /// Notes that RDMA Reads from [`Self::pop_waiter`] have been posted, or wait again.
-    pub(super) fn end_reads(&mut self) {
-        self.for_credits.order.end_reads();
-    }
-
-    /// Notes that the Send queue has space again.
-    pub(super) fn space_freed(&mut self) {
-        self.for_buffers.order.space_freed();
-        self.for_credits.order.space_freed();
-    }
-
-    /// Notes that a call has freed its pages.
-    pub(super) fn pages_freed(&mut self) {
-        self.for_pages.order.space_freed();
-    }
-
-    /// Returns the numbers of waiters for Send buffers, SQ credits and pages.
-    pub(super) fn waiter_counts(&self) -> [usize; 3] {
-        [
-            self.for_buffers.order.len(),
-            self.for_credits.order.len(),
-            self.for_pages.order.len(),
-        ]
-    }
-
-    /// Takes the next work that a thread can do.
-    pub(super) fn pop(&mut self) -> Option<Work> {
-        let takes_calls = self.takes_calls();
-        let read_done = takes_calls.then(|| self.read_done.pop()).flatten();
-        if let Some(call) = read_done {
-            return Some(Work::ReadDone(call));
-        }
-        let reads = self.ready_reads.pop();
-        let reads = reads.or_else(|| self.for_pages.pop());
-        if let Some(reads) = reads {
-            return Some(Work::Reads(reads));
-        }
-        if takes_calls {
-            self.received.pop_front().map(Work::Received)
-        } else {
-            None
-        }
-    }
-
-    /// Takes the next waiter for which there may be space. RDMA Reads require a call of
-    /// [`Self::end_reads`] later.
-    pub(super) fn pop_waiter(&mut self) -> Option<Waiter> {
-        let next = self.for_credits.pop();
-        next.or_else(|| self.for_buffers.pop().map(Waiter::Send))
-    }
-
-    /// Takes all elements because the connection has ended. None may be added from now on.
-    pub(super) fn close(&mut self) -> Self {
-        let closed = Self {
-            closed: true,
-            ..Self::EMPTY
-        };
-        core::mem::replace(self, closed)
-    }
-
-    /// Returns whether nothing may be added, because the connection has ended.
-    pub(super) fn is_closed(&self) -> bool {
-        self.closed
-    }
-
-    /// Returns whether a thread may take calls, including those that were read by RDMA Reads: their
-    /// replies would have to wait behind others.
-    fn takes_calls(&self) -> bool {
-        let sends = self.for_buffers.order.len() + self.for_credits.order.sends();
-        sends < Self::MAX_WAITING_SENDS
-    }
-
-    /// Returns whether there is no work that a thread can do.
-    pub(super) fn is_empty(&self) -> bool {
-        let reads = !self.ready_reads.is_empty() || self.for_pages.order.may_pop();
-        let calls = !self.read_done.is_empty() || !self.received.is_empty();
-        !(reads || calls && self.takes_calls())
     }
 }

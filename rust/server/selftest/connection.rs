@@ -13,7 +13,7 @@ use super::super::{
     credits::Credits,
     denied_calls::DeniedCalls,
     rdma_read::PagePool,
-    waiting::WorkQueue, //
+    work_queue::WorkQueue, //
 };
 use crate::endpoint::selftest::connection::wait;
 use kernel::{
