@@ -22,7 +22,7 @@ use kernel::{
 use proto::cm_private_data::PrivateData;
 use rdma::{
     device,
-    error, //
+    errno, //
 };
 use sunrpc::sysctl::{
     SysctlEntry,
@@ -160,7 +160,7 @@ impl QueueLimits {
             endpoint::log(|| {
                 pr_err!("the device registers {pages} pages at once, which is too few\n");
             });
-            return Err(error::not_supported());
+            return Err(errno::eopnotsupp());
         }
         let queue_depth = usize::try_from(limits.queue_depth)?;
         // A Position-Zero Read chunk and a Reply chunk. Each region takes a work request to
@@ -174,7 +174,7 @@ impl QueueLimits {
             endpoint::log(|| {
                 pr_err!("the device queues {queue_depth} work requests, which is too few\n");
             });
-            return Err(error::not_supported());
+            return Err(errno::eopnotsupp());
         }
         let first_credits = first.min(credits);
         let receives = ReceiveRing::<ClientConn>::depth(receives_for(credits));

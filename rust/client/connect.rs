@@ -43,7 +43,7 @@ use rdma::{
         Id, //
     },
     device,
-    error,
+    errno,
     mr::Idle,
     receive,
     QueuePair, //
@@ -87,7 +87,7 @@ pub(super) fn connect(
     let result = loop {
         let Some(action) = state.next_action(ACTION_MS) else {
             // Not `ETIMEDOUT`, after which sunrpc tries again even for a call that must not wait.
-            break Err(errno(ConnectError::Unreachable));
+            break Err(error_of(ConnectError::Unreachable));
         };
         let done = match action {
             conn::Action::ResolveAddress => xprt
@@ -104,7 +104,11 @@ pub(super) fn connect(
                 request(&id, &connection, config, first, reusable, &mut queue)
             }
             conn::Action::Announce => break Ok(()),
-            _ => break Err(state.connect_error().map_or_else(error::timed_out, errno)),
+            _ => {
+                break Err(state
+                    .connect_error()
+                    .map_or_else(errno::etimedout, error_of))
+            }
         };
         if let Err(error) = done {
             break Err(error);
@@ -123,7 +127,7 @@ pub(super) fn connect(
                 }
                 None => state.report(conn::Event::Drained),
             }
-            result.and(Err(error::timed_out()))
+            result.and(Err(errno::etimedout()))
         }
     }
 }
@@ -260,7 +264,7 @@ pub(super) fn close(xprt: &Xprt<ClientTransport>, active: &ActiveConnection) -> 
     let was_connected = if connection.is_open() {
         Ok(())
     } else {
-        Err(error::not_connected())
+        Err(errno::enotconn())
     };
     connection.begin_close();
     let disconnected = queue.disconnect();
@@ -273,15 +277,15 @@ pub(super) fn close(xprt: &Xprt<ClientTransport>, active: &ActiveConnection) -> 
 }
 
 /// Returns the error to report to sunrpc.
-fn errno(connect_error: ConnectError) -> Error {
+fn error_of(connect_error: ConnectError) -> Error {
     match connect_error {
         // Not `ENETUNREACH`: in a container that is the end of a hard mount's RPCs, and all that is
         // known is that there was no answer.
         ConnectError::Address | ConnectError::Route | ConnectError::Unreachable => {
-            error::host_unreachable()
+            errno::ehostunreach()
         }
-        ConnectError::Rejected => error::connection_refused(),
-        ConnectError::Stale | ConnectError::Lost => error::not_connected(),
+        ConnectError::Rejected => errno::econnrefused(),
+        ConnectError::Stale | ConnectError::Lost => errno::enotconn(),
     }
 }
 
@@ -289,22 +293,16 @@ fn errno(connect_error: ConnectError) -> Error {
 pub(super) fn reason(error: Error) -> &'static CStr {
     let reasons = [
         (
-            error::host_unreachable(),
+            errno::ehostunreach(),
             c"no RDMA device has a path to it, or it does not answer",
         ),
+        (errno::econnrefused(), c"it rejected the connection request"),
         (
-            error::connection_refused(),
-            c"it rejected the connection request",
-        ),
-        (
-            error::not_connected(),
+            errno::enotconn(),
             c"it has an older connection yet, or the attempt was broken off",
         ),
-        (error::timed_out(), c"it took too long"),
-        (
-            error::not_supported(),
-            c"the RDMA device lacks what is needed",
-        ),
+        (errno::etimedout(), c"it took too long"),
+        (errno::eopnotsupp(), c"the RDMA device lacks what is needed"),
     ];
     let known = reasons.iter().find(|(number, _)| *number == error);
     known.map_or(c"the resources cannot be had", |(_, reason)| *reason)

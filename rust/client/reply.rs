@@ -30,7 +30,7 @@ use proto::reply::{
     Reply, //
 };
 use rdma::{
-    error,
+    errno,
     mr::{
         Idle,
         Registered, //
@@ -152,7 +152,7 @@ fn complete_invalidated(
         // The Call is sent again on the next connection.
         connection.end(Cause::InvalidationNotPosted);
         if let InvalidateContext::Reply(reply) = context {
-            let error = error::not_connected();
+            let error = errno::enotconn();
             trace::event!(xprtrdma_post_linv_err(reply.rqst.task_id(), error));
             reply.rqst.slot().take_back(registered);
         }

@@ -34,7 +34,7 @@ use kernel::{
     }, //
 };
 use rdma::{
-    error,
+    errno,
     mr::Registered, //
 };
 use sunrpc::Rqst;
@@ -315,7 +315,7 @@ impl Slot {
             // The connection is lost, if it is not being closed already. The regions are
             // deregistered when its queue pair is drained.
             connection.end(Cause::InvalidationNotPosted);
-            let error = error::not_connected();
+            let error = errno::enotconn();
             trace::event!(xprtrdma_post_linv_err(rqst.task_id(), error));
             drop(registered);
             self.inner.invalidate_failed();

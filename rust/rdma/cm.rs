@@ -9,7 +9,7 @@
 
 use crate::{
     device::Limits,
-    error::not_connected,
+    errno::enotconn,
     handler::Context, //
 };
 use core::{
@@ -204,7 +204,7 @@ impl<H: Context> Id<H> {
     /// the peer has ended it. Sleeps.
     pub(crate) fn disconnect(&self) -> Result {
         if !self.adopted && !self.asked.load(Acquire) {
-            return Err(not_connected());
+            return Err(enotconn());
         }
         // SAFETY: `ptr` is live by the type invariants, and so is the CM's connection, as the id
         // was adopted or has sent a request.

@@ -4,7 +4,7 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
-use crate::error::not_supported;
+use crate::errno::eopnotsupp;
 use core::ptr::NonNull;
 use kernel::error::Result;
 
@@ -62,7 +62,7 @@ impl Limits {
         let fast_registration = cbindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
         if attrs.device_cap_flags & fast_registration == 0 || attrs.max_fast_reg_page_list_len == 0
         {
-            return Err(not_supported());
+            return Err(eopnotsupp());
         }
         let byte = |n: u32| u8::try_from(n).unwrap_or(u8::MAX);
         let elements = |n: u32| usize::try_from(n).unwrap_or(1).clamp(1, Self::MAX_ELEMENTS);

@@ -52,7 +52,6 @@
 
 pub mod cm;
 pub mod device;
-pub mod error;
 pub mod listener;
 pub mod mr;
 pub mod qp;
@@ -80,6 +79,7 @@ const __LOG_PREFIX: &[u8] = b"rpcrdma\0";
 pub use cq::WcStatus;
 pub use ext::{
     addr,
+    errno,
     memory, //
 };
 pub use handler::{

@@ -27,7 +27,7 @@ use crate::{
         CompletionQueue,
         WcStatus, //
     },
-    error::not_connected,
+    errno::enotconn,
     handler::{
         Handler,
         QueueEvent, //
@@ -281,12 +281,12 @@ impl<H: Handler> QueuePair<H> {
         &self.id
     }
 
-    /// Starts to connect. [`not_connected`] after the drain, as the CM uses the queue pair. Sleeps,
+    /// Starts to connect. [`enotconn`] after the drain, as the CM uses the queue pair. Sleeps,
     /// and waits for the id's handler, so it must not be called there.
     pub fn connect(&self, parameters: &ConnectParameters<'_>) -> Result {
         let ended = self.ended.lock();
         if *ended {
-            Err(not_connected())
+            Err(enotconn())
         } else {
             self.id.connect(parameters)
         }
@@ -297,7 +297,7 @@ impl<H: Handler> QueuePair<H> {
     pub fn accept(&self, parameters: &ConnectParameters<'_>) -> Result {
         let ended = self.ended.lock();
         if *ended {
-            Err(not_connected())
+            Err(enotconn())
         } else {
             self.id.accept(parameters)
         }
@@ -308,7 +308,7 @@ impl<H: Handler> QueuePair<H> {
     pub fn disconnect(&self) -> Result {
         let ended = self.ended.lock();
         if *ended {
-            Err(not_connected())
+            Err(enotconn())
         } else {
             self.id.disconnect()
         }

@@ -20,7 +20,7 @@ use kernel::{
 use proto::cm_private_data::PrivateData;
 use rdma::{
     device::Limits,
-    error::not_supported, //
+    errno::eopnotsupp, //
 };
 use sunrpc::sysctl::{
     Counter,
@@ -213,7 +213,7 @@ impl QueueLimits {
             endpoint::log(|| {
                 pr_err!("the device queues {depth} work requests, which is too few\n");
             });
-            return Err(not_supported());
+            return Err(eopnotsupp());
         }
         let size = inline_size_bytes();
         Ok(Self {

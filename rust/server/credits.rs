@@ -48,7 +48,7 @@ use proto::{
     },
     grant_decay::Action, //
 };
-use rdma::error::not_connected;
+use rdma::errno::enotconn;
 
 /// The credits that all connections together have borrowed beyond their share.
 static BORROWED: Atomic<u32> = Atomic::new(0);
@@ -241,7 +241,7 @@ impl GrantUpdate<'_> {
         };
         let raised = posted.and_then(|()| {
             let raised = all.account.lock().raised(raise);
-            raised.then_some(()).ok_or_else(not_connected)
+            raised.then_some(()).ok_or_else(enotconn)
         });
         match raised {
             Ok(()) => all.granted.store(raise.credits, Release),

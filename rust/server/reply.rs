@@ -50,7 +50,7 @@ use proto::{
     xdr, //
 };
 use rdma::{
-    error::not_connected,
+    errno::enotconn,
     mr,
     receive::{
         Message,
@@ -111,7 +111,7 @@ impl Responder {
         let message = self.take_back(memory, context.lent).ok_or(EINVAL)?;
         if !self.send_path.connection.state.is_open() {
             self.repost(message);
-            return Err(not_connected());
+            return Err(enotconn());
         }
         let mut bytes = match self.send_path.message_memory() {
             Ok(bytes) => bytes,

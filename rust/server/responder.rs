@@ -54,7 +54,7 @@ use rdma::{
         ConnectParameters,
         Id, //
     },
-    error::not_connected,
+    errno::enotconn,
     receive::{
         Message,
         MessageMemory,
@@ -193,7 +193,7 @@ impl Responder {
         // Argues for S2.3.2-02.
         self.send_path.grant_first()?;
         if connection.state.on(Event::Prepared) != Action::Accept {
-            return Err(not_connected());
+            return Err(enotconn());
         }
         self.id.limit_ack_timeout(MAX_ACK_TIMEOUT);
         self.id.set_rnr_timer(RNR_TIMER);

@@ -42,7 +42,7 @@ use proto::{
     waiting::Attempt, //
 };
 use rdma::{
-    error::not_connected,
+    errno::enotconn,
     receive::Buffers,
     send::{
         Buffer,
@@ -182,7 +182,7 @@ impl SendPath {
     /// long. Any other error closes the connection. Sleeps.
     pub(super) fn send_backchannel_call(&self, xid: u32, call: &SvcCallback<'_>) -> Result {
         if !self.connection.state.is_open() {
-            return Err(not_connected());
+            return Err(enotconn());
         }
         self.expect_replies()?;
         let mut buffer = self.queue.make_send_buffer().ok_or(EAGAIN)?;
@@ -286,7 +286,7 @@ impl ServerConn {
         again: bool,
     ) -> Result {
         if !self.state.is_open() {
-            return Err(not_connected());
+            return Err(enotconn());
         }
         let WithMessage {
             message: answers,

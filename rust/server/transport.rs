@@ -38,7 +38,7 @@ use proto::{
 };
 use rdma::{
     cm::Id,
-    error::not_connected,
+    errno::enotconn,
     receive::MessageMemory, //
 };
 use sunrpc::{
@@ -201,11 +201,11 @@ impl SvcConnection for ServerTransport {
     }
 
     fn start(&self, _xprt: &SvcXprt<Self>) -> Result {
-        self.responder().ok_or_else(not_connected)?.start()
+        self.responder().ok_or_else(enotconn)?.start()
     }
 
     fn addresses(&self) -> Result<(SockAddr, SockAddr)> {
-        self.responder().ok_or_else(not_connected)?.addresses()
+        self.responder().ok_or_else(enotconn)?.addresses()
     }
 
     fn next(&self, xprt: &SvcXprt<Self>) -> Option<Work> {
@@ -235,7 +235,7 @@ impl SvcConnection for ServerTransport {
     ) -> Result {
         let sent = self
             .responder()
-            .ok_or_else(not_connected)
+            .ok_or_else(enotconn)
             .and_then(|responder| responder.send_reply(message, context, &result))
             .inspect_err(|error| self.connection.trace_send_error(result.xid(), *error));
         // From here on the result is read through pieces that own references to its pages.

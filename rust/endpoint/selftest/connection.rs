@@ -24,7 +24,7 @@ use rdma::{
         ConnectParameters,
         Id, //
     },
-    error::timed_out,
+    errno::etimedout,
     listener,
     mr,
     receive,
@@ -107,7 +107,7 @@ pub(crate) fn wait<R>(mut f: impl FnMut() -> Option<R>) -> Result<R> {
         }
         fsleep(Delta::from_millis(10));
     }
-    Err(timed_out())
+    Err(etimedout())
 }
 
 impl Context for End {

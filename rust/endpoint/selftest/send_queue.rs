@@ -26,7 +26,7 @@ use kernel::{
     }, //
 };
 use rdma::{
-    error::not_supported,
+    errno::eopnotsupp,
     memory::Page,
     mr,
     send::{
@@ -260,7 +260,7 @@ pub(super) fn transfers_are_kept_up_to_a_limit() -> Result<bool> {
     let near = &connection.near;
     // On iWARP the memory of a Read is registered, and this is more than regions cover.
     if near.queue.id().is_iwarp() {
-        return Err(not_supported());
+        return Err(eopnotsupp());
     }
     near.fail_reads(1)?;
     let mut short = near.take_spare().ok_or(ENOENT)?;

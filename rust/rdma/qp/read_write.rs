@@ -52,7 +52,7 @@ use crate::{
         self,
         WcStatus, //
     },
-    error::not_connected,
+    errno::enotconn,
     handler::{
         Handler,
         ReadHandler, //
@@ -164,7 +164,7 @@ impl<H: ReadHandler> SendQueue<'_, H> {
             state.policy.put_back(send.buffer);
             drop(state);
             drop(attached);
-            return Err(if open { EINVAL } else { not_connected() });
+            return Err(if open { EINVAL } else { enotconn() });
         }
         let mut transfer = attached.into_inner();
         if let Some(transfer) = &mut transfer {
@@ -196,7 +196,7 @@ impl<H: ReadHandler> SendQueue<'_, H> {
             let open = state.open;
             drop(state);
             drop((reads, done));
-            return Err(if open { EINVAL } else { not_connected() });
+            return Err(if open { EINVAL } else { enotconn() });
         }
         drop(state);
         reads.0.permit = permit;
@@ -322,7 +322,7 @@ impl<H: ReadHandler> RwContext<H> {
         let mut sends = queue.sends.lock();
         if !sends.open {
             drop(sends);
-            return Err(not_connected());
+            return Err(enotconn());
         }
         let entry = self.lend();
         // SAFETY: The entry was just lent, so it is live and in no list. Only its completion takes
@@ -355,7 +355,7 @@ impl<H: ReadHandler> RwContext<H> {
             return None;
         }
         if !sends.open {
-            return Some(Err(not_connected()));
+            return Some(Err(enotconn()));
         }
         let count = left.min(rw.transfer.permit.credits());
         if count == left && matches!(rw.continuation, Continuation::Send(_)) {

@@ -11,7 +11,7 @@ use crate::{
         self,
         WcStatus, //
     },
-    error::not_connected,
+    errno::enotconn,
     handler::Handler,
     in_flight::{
         Entry,
@@ -59,7 +59,7 @@ impl<H: Handler> QueuePair<H> {
         }
         let mut receives = self.receives.lock();
         if !receives.open {
-            return Err(not_connected());
+            return Err(enotconn());
         }
         let left = receives.room.checked_sub(buffers.len());
         receives.room = left.ok_or(EINVAL)?;

@@ -19,7 +19,7 @@ use crate::{
         self,
         WcStatus, //
     },
-    error::not_connected,
+    errno::enotconn,
     handler::Handler,
     mr,
     send::{
@@ -130,7 +130,7 @@ impl<H: Handler> QueuePair<H> {
         let mut sends = self.sends.lock();
         if !sends.open {
             sends.policy.put_back(buffer);
-            return (regions, Err(not_connected()));
+            return (regions, Err(enotconn()));
         }
         let send = match self.enqueue(&mut sends, buffer, len, SendKind::Plain, gathered, None) {
             Ok(send) => send,

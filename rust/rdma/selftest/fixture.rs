@@ -14,7 +14,7 @@ use crate::{
         ConnectParameters,
         Id, //
     },
-    error::not_supported,
+    errno::eopnotsupp,
     listener,
     mr,
     qp::Parameters,
@@ -116,7 +116,7 @@ impl Fixture {
     /// requests are flushed if the peer denies one, and the destination of a Read is registered.
     pub(super) fn need_roce(&self) -> Result {
         if self.queue.id().is_iwarp() {
-            Err(not_supported())
+            Err(eopnotsupp())
         } else {
             Ok(())
         }

@@ -8,7 +8,7 @@ use crate::{
         self,
         Id, //
     },
-    error::timed_out,
+    errno::etimedout,
     listener,
     mr,
     receive,
@@ -109,7 +109,7 @@ impl TestHandler {
             }
             use kernel::sync::CondVarTimeoutResult as Wait;
             left = match self.news.wait_interruptible_timeout(&mut seen, left) {
-                Wait::Timeout => return Err(timed_out()),
+                Wait::Timeout => return Err(etimedout()),
                 Wait::Woken { jiffies } | Wait::Signal { jiffies } => jiffies,
             };
         }

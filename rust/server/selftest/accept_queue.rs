@@ -24,7 +24,7 @@ use proto::admission::{
     INTERVAL_MS, //
 };
 use rdma::{
-    error::not_supported,
+    errno::eopnotsupp,
     listener::CmListener,
     selftest::{
         address,
@@ -46,7 +46,7 @@ fn listener(max: usize, of_host: usize) -> Result<(Arc<AcceptQueue>, CmListener<
 fn client() -> Result<Side> {
     let client = Side::asking(&parameters(4, 1))?;
     if client.queue.id().is_iwarp() {
-        Err(not_supported())
+        Err(eopnotsupp())
     } else {
         Ok(client)
     }

@@ -4,7 +4,7 @@
 
 use super::{
     echo::{
-        host_unreachable,
+        ehostunreach,
         Caller,
         ALIVE,
         BROKEN_OFF,
@@ -203,7 +203,7 @@ fn call_that_must_not_wait_fails_with_the_first_attempt() -> Result<bool> {
     UNANSWERED.store(2, Relaxed);
     // As the first call of a mount, and that to the server of a referral.
     let flags = cbindings::RPC_TASK_SOFT | cbindings::RPC_TASK_SOFTCONN;
-    let failed = caller.call_with(WITH_REPLY, flags as c_int) == Err(host_unreachable());
+    let failed = caller.call_with(WITH_REPLY, flags as c_int) == Err(ehostunreach());
     let once = UNANSWERED.swap(0, Relaxed) == 1;
     caller.call(WITH_REPLY)?;
     drop(caller);

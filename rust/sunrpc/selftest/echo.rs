@@ -150,7 +150,7 @@ impl Transport for Echo {
         let left = UNANSWERED.load(Relaxed);
         if left != 0 {
             UNANSWERED.store(left - 1, Relaxed);
-            return Err(host_unreachable());
+            return Err(ehostunreach());
         }
         CONNECTED.fetch_add(1, Relaxed);
         Ok(())
@@ -500,6 +500,6 @@ impl Drop for Caller {
 }
 
 /// Returns the error of an attempt to connect that has no answer.
-pub(super) fn host_unreachable() -> Error {
+pub(super) fn ehostunreach() -> Error {
     Error::from_errno(-(kernel::bindings::EHOSTUNREACH as c_int))
 }
