@@ -5,8 +5,10 @@
 //!
 //! Only in modules built with `RPCRDMA_SELFTEST=1`.
 
-use kernel::error::Error;
-use kernel::prelude::*;
+use kernel::{
+    error::Error,
+    prelude::*, //
+};
 
 /// A list of tests, each with the claim that it shows. A test returns true if it passed, and
 /// `EOPNOTSUPP` if it does not apply to the device.

@@ -14,7 +14,7 @@ use core::{
         SocketAddr,
         SocketAddrV4,
         SocketAddrV6, //
-    },
+    }, //
 };
 use kernel::error::{
     code::EINVAL,

@@ -12,9 +12,11 @@
 //! such a lock rely on interrupts being off.
 
 use core::cell::UnsafeCell;
-use kernel::prelude::*;
-use kernel::sync::LockClassKey;
-use kernel::types::Opaque;
+use kernel::{
+    prelude::*,
+    sync::LockClassKey,
+    types::Opaque, //
+};
 
 /// Data protected by a spin lock.
 ///

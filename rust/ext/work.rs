@@ -11,20 +11,34 @@
 
 use crate::alloc_scope::NoIo;
 use cbindings::delayed_work;
-use core::mem::offset_of;
-use core::mem::size_of;
-use core::ptr::null_mut;
-use core::ptr::NonNull;
-use core::sync::atomic::AtomicBool;
-use core::sync::atomic::AtomicPtr;
-use core::sync::atomic::Ordering;
-use kernel::bindings::work_struct;
-use kernel::bindings::workqueue_struct;
-use kernel::ffi;
-use kernel::prelude::*;
-use kernel::sync::Arc;
-use kernel::sync::LockClassKey;
-use kernel::types::Opaque;
+use core::{
+    mem::{
+        offset_of,
+        size_of, //
+    },
+    ptr::{
+        null_mut,
+        NonNull, //
+    },
+    sync::atomic::{
+        AtomicBool,
+        AtomicPtr,
+        Ordering, //
+    }, //
+};
+use kernel::{
+    bindings::{
+        work_struct,
+        workqueue_struct, //
+    },
+    ffi,
+    prelude::*,
+    sync::{
+        Arc,
+        LockClassKey, //
+    },
+    types::Opaque, //
+};
 
 /// A workqueue for work that memory reclaim may wait for.
 ///

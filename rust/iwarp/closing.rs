@@ -5,23 +5,39 @@
 //! The device owns them, as their queue pair may be destroyed first. At most [`MAX_CLOSING`] exist,
 //! each for [`LINGER_MS`]; removing the device aborts them.
 
-use crate::event_target::EventTarget;
-use crate::llp::EstablishedConn;
-use crate::llp::HalfClosed;
-use crate::llp::Llp;
-use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering;
-use kernel::new_mutex;
-use kernel::prelude::*;
-use kernel::sync::Arc;
-use kernel::sync::Mutex;
-use kernel::time::Instant;
-use kernel::time::Monotonic;
-use provider::new_worker;
-use provider::table::Table;
-use provider::work;
-use provider::work::Work;
-use provider::work::Worker;
+use crate::{
+    event_target::EventTarget,
+    llp::{
+        EstablishedConn,
+        HalfClosed,
+        Llp, //
+    }, //
+};
+use core::sync::atomic::{
+    AtomicU32,
+    Ordering, //
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+    time::{
+        Instant,
+        Monotonic, //
+    }, //
+};
+use provider::{
+    new_worker,
+    table::Table,
+    work::{
+        self,
+        Work,
+        Worker, //
+    }, //
+};
 
 /// The greatest number of connections of a device that may be closing. Others are aborted.
 const MAX_CLOSING: u32 = 128;

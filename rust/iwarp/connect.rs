@@ -3,32 +3,48 @@
 //! A connection that this side begins, until its result is reported to the consumer; and the ids of
 //! iw_cm, which keep the order of events that [`rdmap::cm`] defines.
 
-use crate::device::Count;
-use crate::device::DeviceState;
-use crate::event_target::EventTarget;
-use crate::llp::Active;
-use crate::llp::ConnectProgress;
-use crate::llp::ConnectReply;
-use crate::llp::Llp;
-use crate::stream::Stream;
-use kernel::prelude::*;
-use kernel::sync::Arc;
-use kernel::time::Instant;
-use kernel::time::Monotonic;
-use provider::cm::CmId;
-use provider::cm::ConnParams;
-use provider::cm::ConnectError;
-use provider::cm::Endpoints;
-use provider::cm::EventParams;
-use provider::net::Net;
-use provider::queue::Queues;
-use rdmap::cm;
-use rdmap::cm::clamp_reads;
-use rdmap::cm::Established;
-use rdmap::cm::Event;
-use rdmap::cm::NoEntry;
-use rdmap::cm::PrivateData;
-use rdmap::cm::Reply;
+use crate::{
+    device::{
+        Count,
+        DeviceState, //
+    },
+    event_target::EventTarget,
+    llp::{
+        Active,
+        ConnectProgress,
+        ConnectReply,
+        Llp, //
+    },
+    stream::Stream, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc,
+    time::{
+        Instant,
+        Monotonic, //
+    }, //
+};
+use provider::{
+    cm::{
+        CmId,
+        ConnParams,
+        ConnectError,
+        Endpoints,
+        EventParams, //
+    },
+    net::Net,
+    queue::Queues, //
+};
+use rdmap::cm::{
+    self,
+    clamp_reads,
+    Established,
+    Event,
+    NoEntry,
+    PrivateData,
+    Reply, //
+};
 
 /// The time until the peer's answer, in milliseconds.
 const CONNECT_TIMEOUT_MS: i64 = 10_000;

@@ -3,31 +3,49 @@
 //! Devices: the common part of all queue pairs on a network device, and its counters (`rdma
 //! statistic show`).
 
-use crate::closing::ClosingConns;
-use crate::connect::Connecting;
-use crate::listener::Listener;
-use crate::listener::Request;
-use crate::listener::Requests;
-use crate::llp::Llp;
-use crate::llp::MAX_READS;
-use crate::qp::Qp;
-use core::net::SocketAddr;
-use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering;
-use kernel::c_str;
-use kernel::prelude::*;
-use kernel::str::CStr;
-use kernel::sync::Arc;
-use provider::cm::CmId;
-use provider::cm::ConnParams;
-use provider::cm::Endpoints;
-use provider::driver::Limits;
-use provider::driver::Regions;
-use provider::errno::econnreset;
-use provider::netdev::NetDevice;
-use provider::queue::Queues;
-use provider::region::ProtectionDomain;
-use provider::Driver;
+use crate::{
+    closing::ClosingConns,
+    connect::Connecting,
+    listener::{
+        Listener,
+        Request,
+        Requests, //
+    },
+    llp::{
+        Llp,
+        MAX_READS, //
+    },
+    qp::Qp, //
+};
+use core::{
+    net::SocketAddr,
+    sync::atomic::{
+        AtomicU64,
+        Ordering, //
+    }, //
+};
+use kernel::{
+    c_str,
+    prelude::*,
+    str::CStr,
+    sync::Arc, //
+};
+use provider::{
+    cm::{
+        CmId,
+        ConnParams,
+        Endpoints, //
+    },
+    driver::{
+        Limits,
+        Regions, //
+    },
+    errno::econnreset,
+    netdev::NetDevice,
+    queue::Queues,
+    region::ProtectionDomain,
+    Driver, //
+};
 
 /// A device.
 pub(crate) struct Device<L: Llp> {

@@ -3,12 +3,18 @@
 //! The indirection from a socket to the work of its owner, which changes during the life of a
 //! connection.
 
-use kernel::prelude::*;
-use kernel::sync::Arc;
-use provider::lock::IrqLock;
-use provider::new_irq_lock;
-use provider::work::Work;
-use provider::work::Worker;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use provider::{
+    lock::IrqLock,
+    new_irq_lock,
+    work::{
+        Work,
+        Worker, //
+    }, //
+};
 
 /// Work that can be queued, whatever its type is.
 pub(crate) trait QueueWork: Send + Sync {

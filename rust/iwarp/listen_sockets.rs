@@ -13,22 +13,38 @@
 //! port is free: rdma_cm gives up the whole listen, on all devices, if one of them fails.
 
 use crate::event_target::EventTarget;
-use core::net::IpAddr;
-use core::net::SocketAddr;
-use core::net::SocketAddrV6;
-use core::sync::atomic::AtomicBool;
-use core::sync::atomic::Ordering;
-use kernel::prelude::*;
-use kernel::sync::Arc;
-use kernel::time::Instant;
-use kernel::time::Monotonic;
-use provider::errno::eaddrinuse;
-use provider::net::Net;
-use provider::netdev::AddrNotifier;
-use provider::netdev::NetDevice;
-use provider::netdev::OnAddrChange;
-use socket::Event;
-use socket::Events;
+use core::{
+    net::{
+        IpAddr,
+        SocketAddr,
+        SocketAddrV6, //
+    },
+    sync::atomic::{
+        AtomicBool,
+        Ordering, //
+    }, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc,
+    time::{
+        Instant,
+        Monotonic, //
+    }, //
+};
+use provider::{
+    errno::eaddrinuse,
+    net::Net,
+    netdev::{
+        AddrNotifier,
+        NetDevice,
+        OnAddrChange, //
+    }, //
+};
+use socket::{
+    Event,
+    Events, //
+};
 
 /// The interval of polling for changes without an event, in milliseconds.
 const POLL_MS: u32 = 1_000;

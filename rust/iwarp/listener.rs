@@ -14,39 +14,65 @@
 //! iw_cm may drop a request silently when it has no memory for it. So a request has a time limit,
 //! and iw_cm keeps only a number in the table of the device.
 
-use crate::connect::ConnId;
-use crate::device::Count;
-use crate::device::DeviceState;
-use crate::event_target::EventTarget;
-use crate::llp::Llp;
-use crate::llp::Passive;
-use crate::llp::RequestStatus;
-use crate::qp::Qp;
-use crate::stream::Stream;
-use core::net::SocketAddr;
-use core::sync::atomic::AtomicBool;
-use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering;
-use kernel::new_mutex;
-use kernel::prelude::*;
-use kernel::sync::Arc;
-use kernel::sync::Mutex;
-use kernel::time::Instant;
-use kernel::time::Monotonic;
-use provider::cm::CmId;
-use provider::cm::ConnParams;
-use provider::cm::Endpoints;
-use provider::cm::EventParams;
-use provider::errno::econnrefused;
-use provider::errno::econnreset;
-use provider::netdev::NetDevice;
-use provider::new_worker;
-use provider::table::Table;
-use provider::work;
-use provider::work::Work;
-use provider::work::Worker;
-use rdmap::cm::clamp_reads;
-use rdmap::cm::Accepting;
+use crate::{
+    connect::ConnId,
+    device::{
+        Count,
+        DeviceState, //
+    },
+    event_target::EventTarget,
+    llp::{
+        Llp,
+        Passive,
+        RequestStatus, //
+    },
+    qp::Qp,
+    stream::Stream, //
+};
+use core::{
+    net::SocketAddr,
+    sync::atomic::{
+        AtomicBool,
+        AtomicU32,
+        Ordering, //
+    }, //
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+    time::{
+        Instant,
+        Monotonic, //
+    }, //
+};
+use provider::{
+    cm::{
+        CmId,
+        ConnParams,
+        Endpoints,
+        EventParams, //
+    },
+    errno::{
+        econnrefused,
+        econnreset, //
+    },
+    netdev::NetDevice,
+    new_worker,
+    table::Table,
+    work::{
+        self,
+        Work,
+        Worker, //
+    }, //
+};
+use rdmap::cm::{
+    clamp_reads,
+    Accepting, //
+};
 
 /// Connections that are accepted in a row, before other work runs.
 const ACCEPT_BUDGET: usize = 16;

@@ -7,26 +7,42 @@
 //! and [half-closed](HalfClosed) until the peer has received everything. One worker at a time owns
 //! it.
 
-use crate::device::Count;
-use crate::event_target::EventTarget;
-use crate::stream::receiver::Received;
-use crate::stream::receiver::Receiver;
+use crate::{
+    device::Count,
+    event_target::EventTarget,
+    stream::receiver::{
+        Received,
+        Receiver, //
+    }, //
+};
 use core::net::SocketAddr;
-use kernel::prelude::*;
-use kernel::str::CStr;
-use kernel::sync::Arc;
-use provider::cm::ConnParams;
-use provider::cm::ConnectError;
-use provider::cm::Endpoints;
-use provider::cm::EventParams;
-use provider::net::Net;
-use provider::netdev::NetDevice;
-use rdmap::cm::clamp_reads;
-use rdmap::cm::PrivateData;
-use rdmap::enhanced::Enhanced;
-use rdmap::enhanced::ReadLimits;
-use rdmap::order::Order;
-use rdmap::wire::Octets;
+use kernel::{
+    prelude::*,
+    str::CStr,
+    sync::Arc, //
+};
+use provider::{
+    cm::{
+        ConnParams,
+        ConnectError,
+        Endpoints,
+        EventParams, //
+    },
+    net::Net,
+    netdev::NetDevice, //
+};
+use rdmap::{
+    cm::{
+        clamp_reads,
+        PrivateData, //
+    },
+    enhanced::{
+        Enhanced,
+        ReadLimits, //
+    },
+    order::Order,
+    wire::Octets, //
+};
 
 /// The greatest number of Reads in either direction. The limit is one for both, so that IRD and ORD
 /// can be equal (RFC 5040, section 6.1).

@@ -45,8 +45,10 @@ mod sctp;
 mod stream;
 mod tcp;
 
-use kernel::c_str;
-use kernel::prelude::*;
+use kernel::{
+    c_str,
+    prelude::*, //
+};
 
 module! {
     type: Iwarp,

@@ -2,21 +2,29 @@
 
 //! The registered memory that the peer of a queue pair may access.
 
-use kernel::prelude::*;
-use kernel::sync::Arc;
-use provider::borrowed::Piece;
-use provider::driver::Regions;
-use provider::region::AccessFlags;
-use provider::region::ProtectionDomain;
-use provider::region::Region;
-use provider::region::Registration;
-use provider::wr::Run;
-use rdmap::stag;
-use rdmap::stag::Access;
-use rdmap::stag::Denied;
-use rdmap::stag::Memory;
-use rdmap::stag::Range;
-use rdmap::stag::Stag;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use provider::{
+    borrowed::Piece,
+    driver::Regions,
+    region::{
+        AccessFlags,
+        ProtectionDomain,
+        Region,
+        Registration, //
+    },
+    wr::Run, //
+};
+use rdmap::stag::{
+    self,
+    Access,
+    Denied,
+    Memory,
+    Range,
+    Stag, //
+};
 
 /// The memory that the requests of a queue pair, and its peer, may access.
 pub(crate) struct RegisteredMemory<'a> {

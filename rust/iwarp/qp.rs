@@ -42,38 +42,66 @@
 //!
 //! A half-closed connection is there until the peer has closed, for three seconds at most.
 
-use crate::closing::ClosingConn;
-use crate::closing::ClosingConns;
-use crate::connect::ConnId;
-use crate::connect::Connecting;
-use crate::device::Count;
-use crate::device::DeviceState;
-use crate::event_target::EventTarget;
-use crate::llp::EstablishedConn;
-use crate::llp::Llp;
-use crate::memory::RegisteredMemory;
-use crate::stream::Stream;
-use crate::stream::StreamProgress;
-use core::sync::atomic::AtomicBool;
-use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering;
-use kernel::new_mutex;
-use kernel::prelude::*;
-use kernel::sync::Arc;
-use kernel::sync::Mutex;
-use provider::driver::QpAttr;
-use provider::driver::QpState;
-use provider::driver::QueuePair;
-use provider::new_worker;
-use provider::queue::Queues;
-use provider::region::AccessFlags;
-use provider::region::ProtectionDomain;
-use provider::work;
-use provider::work::Work;
-use provider::work::Worker;
-use provider::wr::Status;
-use rdmap::cm;
-use rdmap::fault::Code;
+use crate::{
+    closing::{
+        ClosingConn,
+        ClosingConns, //
+    },
+    connect::{
+        ConnId,
+        Connecting, //
+    },
+    device::{
+        Count,
+        DeviceState, //
+    },
+    event_target::EventTarget,
+    llp::{
+        EstablishedConn,
+        Llp, //
+    },
+    memory::RegisteredMemory,
+    stream::{
+        Stream,
+        StreamProgress, //
+    }, //
+};
+use core::sync::atomic::{
+    AtomicBool,
+    AtomicU32,
+    Ordering, //
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    }, //
+};
+use provider::{
+    driver::{
+        QpAttr,
+        QpState,
+        QueuePair, //
+    },
+    new_worker,
+    queue::Queues,
+    region::{
+        AccessFlags,
+        ProtectionDomain, //
+    },
+    work::{
+        self,
+        Work,
+        Worker, //
+    },
+    wr::Status, //
+};
+use rdmap::{
+    cm,
+    fault::Code, //
+};
 
 /// Rounds of the worker in a row before other work runs.
 const ROUND_BUDGET: usize = 8;

@@ -10,24 +10,38 @@ mod established;
 mod inbound;
 mod startup;
 
-use crate::device::counter_names;
-use crate::device::Count;
-use crate::event_target::EventTarget;
-use crate::listen_sockets;
-use crate::llp::Llp;
-use crate::sctp::association::SETTINGS;
-use crate::sctp::established::SctpEstablished;
-use crate::sctp::startup::Active;
-use crate::sctp::startup::Passive;
-use core::net::IpAddr;
-use core::net::SocketAddr;
-use kernel::c_str;
-use kernel::prelude::*;
-use kernel::str::CStr;
-use kernel::sync::Arc;
-use provider::cm::Endpoints;
-use provider::net::Net;
-use provider::netdev::NetDevice;
+use crate::{
+    device::{
+        counter_names,
+        Count, //
+    },
+    event_target::EventTarget,
+    listen_sockets,
+    llp::Llp,
+    sctp::{
+        association::SETTINGS,
+        established::SctpEstablished,
+        startup::{
+            Active,
+            Passive, //
+        }, //
+    }, //
+};
+use core::net::{
+    IpAddr,
+    SocketAddr, //
+};
+use kernel::{
+    c_str,
+    prelude::*,
+    str::CStr,
+    sync::Arc, //
+};
+use provider::{
+    cm::Endpoints,
+    net::Net,
+    netdev::NetDevice, //
+};
 use socket::sctp::Accepted;
 
 /// SCTP as the LLP.

@@ -57,32 +57,52 @@
 mod outbound;
 pub(crate) mod receiver;
 
-use crate::device::DeviceState;
-use crate::llp::EstablishedConn;
-use crate::memory::RegisteredMemory;
-use crate::stream::receiver::Received;
-use crate::stream::receiver::Receiver;
-use crate::stream::receiver::Slots;
-use kernel::alloc::KVVec;
-use kernel::prelude::*;
-use provider::queue::Queues;
-use provider::wr::Operation;
-use provider::wr::ReceiveRequest;
-use provider::wr::SendRequest;
-use provider::wr::Status;
-use rdmap::enhanced::ReadLimits;
-use rdmap::fault::Code;
-use rdmap::fault::Fault;
-use rdmap::fault::LlpError;
-use rdmap::header::ReadRequest;
-use rdmap::order::Order;
-use rdmap::rx;
-use rdmap::rx::HashKey;
-use rdmap::rx::RxHalf;
-use rdmap::stag::Range;
-use rdmap::stag::Stag;
-use rdmap::tx;
-use rdmap::tx::TxHalf;
+use crate::{
+    device::DeviceState,
+    llp::EstablishedConn,
+    memory::RegisteredMemory,
+    stream::receiver::{
+        Received,
+        Receiver,
+        Slots, //
+    }, //
+};
+use kernel::{
+    alloc::KVVec,
+    prelude::*, //
+};
+use provider::{
+    queue::Queues,
+    wr::{
+        Operation,
+        ReceiveRequest,
+        SendRequest,
+        Status, //
+    }, //
+};
+use rdmap::{
+    enhanced::ReadLimits,
+    fault::{
+        Code,
+        Fault,
+        LlpError, //
+    },
+    header::ReadRequest,
+    order::Order,
+    rx::{
+        self,
+        HashKey,
+        RxHalf, //
+    },
+    stag::{
+        Range,
+        Stag, //
+    },
+    tx::{
+        self,
+        TxHalf, //
+    }, //
+};
 
 /// An established stream.
 pub(crate) struct Stream<O: EstablishedConn> {

@@ -8,23 +8,37 @@ mod outbox;
 pub(crate) mod selftest;
 mod startup;
 
-use crate::device::counter_names;
-use crate::device::Count;
-use crate::event_target::EventTarget;
-use crate::listen_sockets;
-use crate::llp::Llp;
-use crate::tcp::established::TcpEstablished;
-use crate::tcp::startup::Active;
-use crate::tcp::startup::Passive;
-use core::net::IpAddr;
-use core::net::SocketAddr;
-use kernel::c_str;
-use kernel::prelude::*;
-use kernel::str::CStr;
-use kernel::sync::Arc;
-use provider::cm::Endpoints;
-use provider::net::Net;
-use provider::netdev::NetDevice;
+use crate::{
+    device::{
+        counter_names,
+        Count, //
+    },
+    event_target::EventTarget,
+    listen_sockets,
+    llp::Llp,
+    tcp::{
+        established::TcpEstablished,
+        startup::{
+            Active,
+            Passive, //
+        }, //
+    }, //
+};
+use core::net::{
+    IpAddr,
+    SocketAddr, //
+};
+use kernel::{
+    c_str,
+    prelude::*,
+    str::CStr,
+    sync::Arc, //
+};
+use provider::{
+    cm::Endpoints,
+    net::Net,
+    netdev::NetDevice, //
+};
 
 /// MPA over TCP as the LLP.
 pub(crate) struct Tcp;

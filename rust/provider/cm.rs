@@ -15,23 +15,35 @@
 //! space, where everybody may open its device and read the numbers of all queue pairs. Those here
 //! belong to consumers in the kernel, so only the consumer that created one may connect it.
 
-use crate::device;
-use crate::driver::Driver;
-use crate::errno;
-use crate::netdev::NetDevice;
-use crate::qp;
-use core::marker::PhantomData;
-use core::net::SocketAddr;
-use core::ptr::null_mut;
-use core::ptr::NonNull;
-use ext::addr::SockAddr;
-use ext::alloc_scope::NoIo;
-use ext::errno::eafnosupport;
-use ext::errno::econnrefused;
-use ext::errno::econnreset;
-use kernel::error::to_result;
-use kernel::ffi;
-use kernel::prelude::*;
+use crate::{
+    device,
+    driver::Driver,
+    errno,
+    netdev::NetDevice,
+    qp, //
+};
+use core::{
+    marker::PhantomData,
+    net::SocketAddr,
+    ptr::{
+        null_mut,
+        NonNull, //
+    }, //
+};
+use ext::{
+    addr::SockAddr,
+    alloc_scope::NoIo,
+    errno::{
+        eafnosupport,
+        econnrefused,
+        econnreset, //
+    }, //
+};
+use kernel::{
+    error::to_result,
+    ffi,
+    prelude::*, //
+};
 
 /// The function that frees an id is code of iw_cm, and may still run when the last reference is
 /// gone. So iw_cm must not be unloaded before this module, which therefore uses a symbol of it.

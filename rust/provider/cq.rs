@@ -4,18 +4,28 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
-use crate::errno;
-use crate::fifo::wrapped;
-use core::mem::MaybeUninit;
-use core::ptr::NonNull;
-use ext::lock::IrqLock;
-use ext::new_irq_lock;
-use kernel::alloc::KVVec;
-use kernel::ffi;
-use kernel::new_mutex;
-use kernel::prelude::*;
-use kernel::sync::Arc;
-use kernel::sync::Mutex;
+use crate::{
+    errno,
+    fifo::wrapped, //
+};
+use core::{
+    mem::MaybeUninit,
+    ptr::NonNull, //
+};
+use ext::{
+    lock::IrqLock,
+    new_irq_lock, //
+};
+use kernel::{
+    alloc::KVVec,
+    ffi,
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    }, //
+};
 
 /// A completion queue entry.
 #[derive(Clone, Copy)]

@@ -6,29 +6,43 @@
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
 //! [`include/rdma/rdma_netlink.h`](srctree/include/rdma/rdma_netlink.h)
 
-use crate::cm;
-use crate::cq;
-use crate::driver::Driver;
-use crate::driver::Regions;
-use crate::errno;
-use crate::netdev::has_rdma_device;
-use crate::netdev::net_of;
-use crate::port;
-use crate::qp;
-use crate::region;
-use crate::table::Table;
-use core::marker::PhantomData;
-use core::mem::MaybeUninit;
-use core::ptr::null_mut;
-use core::ptr::NonNull;
-use core::sync::atomic::AtomicPtr;
-use core::sync::atomic::Ordering;
+use crate::{
+    cm,
+    cq,
+    driver::{
+        Driver,
+        Regions, //
+    },
+    errno,
+    netdev::{
+        has_rdma_device,
+        net_of, //
+    },
+    port,
+    qp,
+    region,
+    table::Table, //
+};
+use core::{
+    marker::PhantomData,
+    mem::MaybeUninit,
+    ptr::{
+        null_mut,
+        NonNull, //
+    },
+    sync::atomic::{
+        AtomicPtr,
+        Ordering, //
+    }, //
+};
 use ext::errno::eopnotsupp;
-use kernel::bindings::module;
-use kernel::error::to_result;
-use kernel::ffi;
-use kernel::prelude::*;
-use kernel::sync::Arc;
+use kernel::{
+    bindings::module,
+    error::to_result,
+    ffi,
+    prelude::*,
+    sync::Arc, //
+};
 
 /// A queue pair that iw_cm finds by number.
 ///

@@ -2,19 +2,27 @@
 
 //! The interface of a driver: the calls of the core and of iw_cm, as traits.
 
-use crate::cm::CmId;
-use crate::cm::ConnParams;
-use crate::cm::Endpoints;
-use crate::netdev::NetDevice;
-use crate::queue::Queues;
-use crate::region::AccessFlags;
-use crate::region::ProtectionDomain;
-use crate::region::Region;
-use crate::table::Table;
+use crate::{
+    cm::{
+        CmId,
+        ConnParams,
+        Endpoints, //
+    },
+    netdev::NetDevice,
+    queue::Queues,
+    region::{
+        AccessFlags,
+        ProtectionDomain,
+        Region, //
+    },
+    table::Table, //
+};
 use core::net::SocketAddr;
-use kernel::prelude::*;
-use kernel::str::CStr;
-use kernel::sync::Arc;
+use kernel::{
+    prelude::*,
+    str::CStr,
+    sync::Arc, //
+};
 
 /// The state of a queue pair, as far as consumers see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,10 @@
 
 //! A queue of a fixed capacity, which allocates only when it is created.
 
-use kernel::alloc::KVVec;
-use kernel::prelude::*;
+use kernel::{
+    alloc::KVVec,
+    prelude::*, //
+};
 
 /// Wraps an index of a ring of `capacity` entries that went beyond its end, once at most.
 #[inline]

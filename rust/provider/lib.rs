@@ -46,17 +46,21 @@ pub mod wr;
 
 pub use device::RdmaLinkType;
 pub use driver::Driver;
-pub use ext::borrowed;
-pub use ext::errno;
-pub use ext::lock;
-pub use ext::net;
-pub use ext::new_irq_lock;
-pub use ext::new_worker;
-pub use ext::work;
+pub use ext::{
+    borrowed,
+    errno,
+    lock,
+    net,
+    new_irq_lock,
+    new_worker,
+    work, //
+};
 
 use core::ptr::without_provenance_mut;
-use kernel::ffi;
-use kernel::prelude::*;
+use kernel::{
+    ffi,
+    prelude::*, //
+};
 
 /// The prefix of lines in the log.
 const __LOG_PREFIX: &[u8] = b"iwarp\0";

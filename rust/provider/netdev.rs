@@ -6,17 +6,23 @@
 //! [`include/linux/inetdevice.h`](srctree/include/linux/inetdevice.h),
 //! [`include/net/addrconf.h`](srctree/include/net/addrconf.h)
 
-use core::mem::offset_of;
-use core::net::IpAddr;
-use core::net::Ipv4Addr;
-use core::net::Ipv6Addr;
-use core::ptr::NonNull;
+use core::{
+    mem::offset_of,
+    net::{
+        IpAddr,
+        Ipv4Addr,
+        Ipv6Addr, //
+    },
+    ptr::NonNull, //
+};
 use ext::net::Net;
-use kernel::bindings::list_head;
-use kernel::error::to_result;
-use kernel::ffi;
-use kernel::prelude::*;
-use kernel::sync::rcu;
+use kernel::{
+    bindings::list_head,
+    error::to_result,
+    ffi,
+    prelude::*,
+    sync::rcu, //
+};
 
 /// A network device.
 ///

@@ -4,15 +4,21 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
-use crate::device;
-use crate::driver::Driver;
-use crate::errno;
-use crate::netdev::NetDevice;
-use core::marker::PhantomData;
-use core::ptr::null_mut;
+use crate::{
+    device,
+    driver::Driver,
+    errno,
+    netdev::NetDevice, //
+};
+use core::{
+    marker::PhantomData,
+    ptr::null_mut, //
+};
 use ext::errno::eopnotsupp;
-use kernel::error::to_result;
-use kernel::ffi;
+use kernel::{
+    error::to_result,
+    ffi, //
+};
 
 /// A number for unlimited resources.
 const MANY: u32 = 1 << 20;

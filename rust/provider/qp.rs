@@ -10,33 +10,57 @@
 //! count. It depends on iw_cm's worker only if iw_cm still has a reference, and then it is not
 //! called on that worker: iw_cm drops its own before it reports an end.
 
-use crate::cq;
-use crate::cq::CompletionQueue;
-use crate::device;
-use crate::device::QpEntry;
-use crate::driver::Driver;
-use crate::driver::QpAttr;
-use crate::driver::QpState;
-use crate::driver::QueuePair;
-use crate::errno;
-use crate::queue;
-use crate::queue::QueueSizes;
-use crate::queue::Queues;
-use crate::region::AccessFlags;
-use crate::region::ProtectionDomain;
-use core::marker::PhantomData;
-use core::mem::MaybeUninit;
-use core::ptr::null_mut;
-use core::ptr::NonNull;
-use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering;
-use ext::alloc_scope::NoIo;
-use ext::errno::eopnotsupp;
-use kernel::ffi;
-use kernel::prelude::*;
-use kernel::sync::rcu;
-use kernel::sync::Arc;
-use kernel::sync::Completion;
+use crate::{
+    cq::{
+        self,
+        CompletionQueue, //
+    },
+    device::{
+        self,
+        QpEntry, //
+    },
+    driver::{
+        Driver,
+        QpAttr,
+        QpState,
+        QueuePair, //
+    },
+    errno,
+    queue::{
+        self,
+        QueueSizes,
+        Queues, //
+    },
+    region::{
+        AccessFlags,
+        ProtectionDomain, //
+    }, //
+};
+use core::{
+    marker::PhantomData,
+    mem::MaybeUninit,
+    ptr::{
+        null_mut,
+        NonNull, //
+    },
+    sync::atomic::{
+        AtomicU32,
+        Ordering, //
+    }, //
+};
+use ext::{
+    alloc_scope::NoIo,
+    errno::eopnotsupp, //
+};
+use kernel::{
+    ffi,
+    prelude::*,
+    sync::{
+        rcu,
+        Arc,
+        Completion, //
+    }, //
+};
 
 /// The number of references of iw_cm, plus one of the core.
 #[pin_data]

@@ -6,19 +6,29 @@
 //! [takes](Queues::take_send) it, in the order of posting, and [completes](Queues::complete_send)
 //! it, after which it is free again.
 
-use crate::cq::CompletionQueue;
-use crate::cq::Cqe;
-use crate::fifo::Fifo;
-use crate::wr::Operation;
-use crate::wr::ReceiveRequest;
-use crate::wr::Request;
-use crate::wr::SendRequest;
-use crate::wr::Status;
+use crate::{
+    cq::{
+        CompletionQueue,
+        Cqe, //
+    },
+    fifo::Fifo,
+    wr::{
+        Operation,
+        ReceiveRequest,
+        Request,
+        SendRequest,
+        Status, //
+    }, //
+};
 use core::ptr::NonNull;
-use ext::lock::IrqLock;
-use ext::new_irq_lock;
-use kernel::prelude::*;
-use kernel::sync::Arc;
+use ext::{
+    lock::IrqLock,
+    new_irq_lock, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 
 struct WorkQueue<R> {
     free: Fifo<KBox<R>>,

@@ -12,24 +12,38 @@
 //! Access copies octets under the lock of the registration, so an invalidation waits for that, and
 //! no longer.
 
-use crate::device;
-use crate::driver::Driver;
-use crate::errno_ptr;
-use core::marker::PhantomData;
-use core::ptr::null_mut;
-use core::ptr::NonNull;
-use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering;
-use ext::borrowed::Piece;
-use ext::errno::eopnotsupp;
-use ext::lock::IrqLock;
-use ext::new_irq_lock;
-use kernel::alloc::KVVec;
-use kernel::ffi;
-use kernel::new_mutex;
-use kernel::prelude::*;
-use kernel::sync::Arc;
-use kernel::sync::Mutex;
+use crate::{
+    device,
+    driver::Driver,
+    errno_ptr, //
+};
+use core::{
+    marker::PhantomData,
+    ptr::{
+        null_mut,
+        NonNull, //
+    },
+    sync::atomic::{
+        AtomicU32,
+        Ordering, //
+    }, //
+};
+use ext::{
+    borrowed::Piece,
+    errno::eopnotsupp,
+    lock::IrqLock,
+    new_irq_lock, //
+};
+use kernel::{
+    alloc::KVVec,
+    ffi,
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    }, //
+};
 
 /// The key of all memory of this machine, for consumers' own use. Its index is 0, which no region
 /// has, so an STag from the wire never names it.

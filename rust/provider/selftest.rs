@@ -5,28 +5,44 @@
 
 mod consumer;
 
-pub use consumer::Consumer;
-pub use consumer::Target;
-pub use consumer::MAX_LEN;
-pub use consumer::TARGET_LEN;
+pub use consumer::{
+    Consumer,
+    Target,
+    MAX_LEN,
+    TARGET_LEN, //
+};
 
-use crate::cm::is_owned_by_consumer_of;
-use crate::cq::CompletionQueue;
-use crate::cq::Cqe;
-use crate::queue;
-use crate::queue::QueueSizes;
-use crate::queue::Queues;
-use crate::region::ProtectionDomain;
-use crate::region::Region;
-use crate::region::Registration;
-use crate::region::LOCAL_DMA_LKEY;
-use crate::wr::Run;
-use crate::wr::Status;
-use core::ptr::null_mut;
-use core::ptr::without_provenance_mut;
-use core::ptr::NonNull;
-use kernel::prelude::*;
-use kernel::sync::Arc;
+use crate::{
+    cm::is_owned_by_consumer_of,
+    cq::{
+        CompletionQueue,
+        Cqe, //
+    },
+    queue::{
+        self,
+        QueueSizes,
+        Queues, //
+    },
+    region::{
+        ProtectionDomain,
+        Region,
+        Registration,
+        LOCAL_DMA_LKEY, //
+    },
+    wr::{
+        Run,
+        Status, //
+    }, //
+};
+use core::ptr::{
+    null_mut,
+    without_provenance_mut,
+    NonNull, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 
 /// A test, which returns true if it passed.
 pub type Test = fn() -> Result<bool>;

@@ -2,11 +2,17 @@
 
 //! A table of entries by random numbers of 24 bits, which nobody can guess.
 
-use ext::lock::IrqLock;
-use ext::new_irq_lock;
-use kernel::prelude::*;
-use kernel::rbtree::RBTree;
-use kernel::rbtree::RBTreeNodeReservation;
+use ext::{
+    lock::IrqLock,
+    new_irq_lock, //
+};
+use kernel::{
+    prelude::*,
+    rbtree::{
+        RBTree,
+        RBTreeNodeReservation, //
+    }, //
+};
 
 /// A table of `T`. Its numbers are never 0.
 ///

@@ -7,15 +7,19 @@
 //! A consumer keeps the memory of a request allocated until it has the request's completion. So the
 //! memory can be accessed through the request only ([`SgList`]), and completing takes the request.
 
-use crate::region::AccessFlags;
-use crate::region::IbMr;
-use crate::region::Region;
-use crate::region::Registration;
-use crate::region::LOCAL_DMA_LKEY;
+use crate::region::{
+    AccessFlags,
+    IbMr,
+    Region,
+    Registration,
+    LOCAL_DMA_LKEY, //
+};
 use core::ptr::NonNull;
 use ext::borrowed::Piece;
-use kernel::prelude::*;
-use kernel::sync::Arc;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 
 /// A part of the memory of a request.
 pub enum Run<'a> {

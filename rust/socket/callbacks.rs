@@ -28,14 +28,22 @@
 //!
 //! [`wait_for_callbacks`]: crate::wait_for_callbacks
 
-use crate::socket::Locked;
-use crate::socket::Socket;
-use core::ffi::c_void;
-use core::ptr::null_mut;
-use kernel::error::code::EBUSY;
-use kernel::error::Result;
-use kernel::prelude::*;
-use kernel::sync::Arc;
+use crate::socket::{
+    Locked,
+    Socket, //
+};
+use core::{
+    ffi::c_void,
+    ptr::null_mut, //
+};
+use kernel::{
+    error::{
+        code::EBUSY,
+        Result, //
+    },
+    prelude::*,
+    sync::Arc, //
+};
 
 /// An event of a socket. More may have happened by the time that somebody looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,25 +2,43 @@
 
 //! A TCP connection: a stream of octets to and from one peer.
 
-use crate::callbacks::CallbackGuard;
-use crate::callbacks::Events;
-use crate::queue::ReceiveQueue;
-use crate::receive::Frames;
-use crate::receive::ReceiveState;
-use crate::send::SendBuf;
-use crate::send::SendVec;
-use crate::send::Then;
-use crate::socket::Protocol;
-use crate::socket::Socket;
+use crate::{
+    callbacks::{
+        CallbackGuard,
+        Events, //
+    },
+    queue::ReceiveQueue,
+    receive::{
+        Frames,
+        ReceiveState, //
+    },
+    send::{
+        SendBuf,
+        SendVec,
+        Then, //
+    },
+    socket::{
+        Protocol,
+        Socket, //
+    }, //
+};
 use core::net::SocketAddr;
-use ext::alloc_scope::NoIo;
-use ext::net::Net;
-use kernel::error::Error;
-use kernel::error::Result;
-use kernel::prelude::*;
-use kernel::sync::Arc;
-use kernel::time::Instant;
-use kernel::time::Monotonic;
+use ext::{
+    alloc_scope::NoIo,
+    net::Net, //
+};
+use kernel::{
+    error::{
+        Error,
+        Result, //
+    },
+    prelude::*,
+    sync::Arc,
+    time::{
+        Instant,
+        Monotonic, //
+    }, //
+};
 
 /// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

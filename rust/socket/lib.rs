@@ -53,24 +53,36 @@ pub mod selftest;
 mod send;
 mod socket;
 
-pub use callbacks::Event;
-pub use callbacks::Events;
-pub use connection::ConnState;
-pub use connection::Settings;
-pub use connection::TcpConn;
-pub use ext::borrowed;
-pub use ext::net::Net;
-pub use listener::Accepted;
-pub use listener::Listener;
-pub use receive::Frame;
-pub use receive::Frames;
-pub use receive::Next;
-pub use receive::MAX_FRAME;
-pub use receive::MAX_HEAD;
-pub use send::Pages;
-pub use send::SendBuf;
-pub use send::Then;
-pub use send::MAX_PIECES;
+pub use callbacks::{
+    Event,
+    Events, //
+};
+pub use connection::{
+    ConnState,
+    Settings,
+    TcpConn, //
+};
+pub use ext::{
+    borrowed,
+    net::Net, //
+};
+pub use listener::{
+    Accepted,
+    Listener, //
+};
+pub use receive::{
+    Frame,
+    Frames,
+    Next,
+    MAX_FRAME,
+    MAX_HEAD, //
+};
+pub use send::{
+    Pages,
+    SendBuf,
+    Then,
+    MAX_PIECES, //
+};
 
 /// Waits for callbacks of sockets that are closed by now. Sleeps.
 ///

@@ -2,22 +2,38 @@
 
 //! Listening sockets, of either protocol, and listening for TCP connections.
 
-use crate::callbacks::CallbackGuard;
-use crate::callbacks::Events;
-use crate::callbacks::SavedCallbacks;
-use crate::connection::Settings;
-use crate::connection::TcpConn;
-use crate::socket::Protocol;
-use crate::socket::Socket;
-use core::marker::PhantomData;
-use core::net::SocketAddr;
-use core::ptr::null_mut;
-use core::ptr::NonNull;
+use crate::{
+    callbacks::{
+        CallbackGuard,
+        Events,
+        SavedCallbacks, //
+    },
+    connection::{
+        Settings,
+        TcpConn, //
+    },
+    socket::{
+        Protocol,
+        Socket, //
+    }, //
+};
+use core::{
+    marker::PhantomData,
+    net::SocketAddr,
+    ptr::{
+        null_mut,
+        NonNull, //
+    }, //
+};
 use ext::net::Net;
-use kernel::error::code::EINVAL;
-use kernel::error::to_result;
-use kernel::prelude::*;
-use kernel::sync::Arc;
+use kernel::{
+    error::{
+        code::EINVAL,
+        to_result, //
+    },
+    prelude::*,
+    sync::Arc, //
+};
 
 /// The protocol TCP.
 pub enum Tcp {}

@@ -17,9 +17,11 @@
 use crate::socket::Locked;
 use core::ptr::NonNull;
 use ext::borrowed::Piece;
-use kernel::error::code::EIO;
-use kernel::error::to_result;
-use kernel::error::Result;
+use kernel::error::{
+    code::EIO,
+    to_result,
+    Result, //
+};
 
 /// The receive queue of a socket whose lock is held.
 ///

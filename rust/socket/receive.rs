@@ -14,13 +14,21 @@
 //! for the length that the frame promises.
 
 use crate::queue::ReceiveQueue;
-use ext::borrowed::Piece;
-use ext::errno::eproto;
-use kernel::error::code::EINVAL;
-use kernel::error::Result;
-use kernel::prelude::*;
-use kernel::time::Instant;
-use kernel::time::Monotonic;
+use ext::{
+    borrowed::Piece,
+    errno::eproto, //
+};
+use kernel::{
+    error::{
+        code::EINVAL,
+        Result, //
+    },
+    prelude::*,
+    time::{
+        Instant,
+        Monotonic, //
+    }, //
+};
 
 /// The greatest length of a head in octets.
 pub const MAX_HEAD: usize = 32;

@@ -14,23 +14,37 @@
 pub(crate) mod addresses;
 mod association;
 
-use crate::callbacks::Events;
-use crate::listener;
-use crate::socket::Protocol;
-use crate::socket::Socket;
-pub use addresses::check as check_addresses;
-pub use addresses::contains as has_address;
-pub use association::Association;
-pub use association::Received;
-pub use association::Sent;
-use core::ffi::c_void;
-use core::mem::size_of;
-use core::mem::size_of_val;
-use core::net::SocketAddr;
-use core::ptr;
+use crate::{
+    callbacks::Events,
+    listener,
+    socket::{
+        Protocol,
+        Socket, //
+    }, //
+};
+pub use addresses::{
+    check as check_addresses,
+    contains as has_address, //
+};
+pub use association::{
+    Association,
+    Received,
+    Sent, //
+};
+use core::{
+    ffi::c_void,
+    mem::{
+        size_of,
+        size_of_val, //
+    },
+    net::SocketAddr,
+    ptr, //
+};
 use ext::net::Net;
-use kernel::prelude::*;
-use kernel::sync::Arc;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 
 /// Socket options of an association.
 #[derive(Clone, Copy, Debug)]

@@ -8,23 +8,37 @@
 //! TCP holds references to [pages](Pages) until the peer has acknowledged their octets, or a
 //! receiver on the same machine has read them. Meanwhile nobody may write to those octets.
 
-use crate::socket::Socket;
-use crate::Events;
-use crate::TcpConn;
-use core::ffi::c_void;
-use core::marker::PhantomData;
-use core::ptr::NonNull;
-use core::sync::atomic::fence;
-use core::sync::atomic::Ordering;
-use ext::alloc_scope::NoIo;
-use ext::borrowed::Piece;
-use kernel::alloc::flags::__GFP_NOWARN;
-use kernel::error::code::EINVAL;
-use kernel::error::Error;
-use kernel::error::Result;
-use kernel::page::Page;
-use kernel::page::PAGE_SIZE;
-use kernel::prelude::*;
+use crate::{
+    socket::Socket,
+    Events,
+    TcpConn, //
+};
+use core::{
+    ffi::c_void,
+    marker::PhantomData,
+    ptr::NonNull,
+    sync::atomic::{
+        fence,
+        Ordering, //
+    }, //
+};
+use ext::{
+    alloc_scope::NoIo,
+    borrowed::Piece, //
+};
+use kernel::{
+    alloc::flags::__GFP_NOWARN,
+    error::{
+        code::EINVAL,
+        Error,
+        Result, //
+    },
+    page::{
+        Page,
+        PAGE_SIZE, //
+    },
+    prelude::*, //
+};
 
 /// The greatest number of pieces of one call.
 pub const MAX_PIECES: usize = 256;

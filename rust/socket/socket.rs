@@ -5,20 +5,32 @@
 //! C headers: [`include/linux/net.h`](srctree/include/linux/net.h),
 //! [`include/net/sock.h`](srctree/include/net/sock.h)
 
-use core::mem::size_of_val;
-use core::net::SocketAddr;
-use core::ptr::null_mut;
-use core::ptr::NonNull;
-use ext::addr::SockAddr;
-use ext::errno::eaddrinuse;
-use ext::errno::eafnosupport;
-use ext::errno::einprogress;
-use ext::net::Net;
-use kernel::error::code::EINVAL;
-use kernel::error::to_result;
-use kernel::error::Error;
-use kernel::error::Result;
-use kernel::types::NotThreadSafe;
+use core::{
+    mem::size_of_val,
+    net::SocketAddr,
+    ptr::{
+        null_mut,
+        NonNull, //
+    }, //
+};
+use ext::{
+    addr::SockAddr,
+    errno::{
+        eaddrinuse,
+        eafnosupport,
+        einprogress, //
+    },
+    net::Net, //
+};
+use kernel::{
+    error::{
+        code::EINVAL,
+        to_result,
+        Error,
+        Result, //
+    },
+    types::NotThreadSafe, //
+};
 
 /// The protocol of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,28 +3,42 @@
 //! An association, and its session (RFC 5043, sections 6 and 11.1).
 
 use crate::event_target::EventTarget;
-use kernel::alloc::KVVec;
-use kernel::error::code::ETIMEDOUT;
-use kernel::prelude::*;
-use provider::cm::ConnectError;
-use provider::errno::econnrefused;
-use rdmap::sctp::chunk;
-use rdmap::sctp::chunk::Chunk;
-use rdmap::sctp::chunk::Control;
-use rdmap::sctp::chunk::Function;
-use rdmap::sctp::session::Action;
-use rdmap::sctp::session::Event;
-use rdmap::sctp::session::Indication;
-use rdmap::sctp::session::Session;
-use rdmap::sctp::window::Bits;
-use rdmap::sctp::window::RxWindow;
-use rdmap::sctp::window::TxWindow;
-use rdmap::sctp::window::WORDS;
-use socket::sctp::Association;
-use socket::sctp::Notification;
-use socket::sctp::Received;
-use socket::sctp::Sent;
-use socket::sctp::Settings;
+use kernel::{
+    alloc::KVVec,
+    error::code::ETIMEDOUT,
+    prelude::*, //
+};
+use provider::{
+    cm::ConnectError,
+    errno::econnrefused, //
+};
+use rdmap::sctp::{
+    chunk::{
+        self,
+        Chunk,
+        Control,
+        Function, //
+    },
+    session::{
+        Action,
+        Event,
+        Indication,
+        Session, //
+    },
+    window::{
+        Bits,
+        RxWindow,
+        TxWindow,
+        WORDS, //
+    }, //
+};
+use socket::sctp::{
+    Association,
+    Notification,
+    Received,
+    Sent,
+    Settings, //
+};
 
 /// The greatest length in octets of a chunk's user data, and of a notification.
 pub(super) const MAX_CHUNK: usize = 65_536;

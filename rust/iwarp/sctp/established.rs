@@ -7,27 +7,47 @@
 //! acknowledged (RFC 5043, section 6.6). Chunks of the peer are discarded then; unread ones would
 //! make SCTP abort the association, and lose everything that is under way.
 
-use crate::llp;
-use crate::llp::SendError;
-use crate::llp::SendStatus;
-use crate::sctp::association::DdpAssociation;
-use crate::sctp::association::Order;
-use crate::sctp::association::RecvOutcome;
-use crate::sctp::association::MAX_CHUNK;
-use crate::sctp::inbound;
-use crate::sctp::inbound::EarlySegments;
-use crate::stream::receiver::Received;
-use crate::stream::receiver::Receiver;
-use kernel::alloc::KVVec;
-use kernel::prelude::*;
-use kernel::time::Instant;
-use kernel::time::Monotonic;
-use rdmap::sctp::chunk::Body;
-use rdmap::sctp::chunk::Chunk;
-use rdmap::sctp::chunk::Function;
-use rdmap::sctp::chunk::PPID_SEGMENT;
-use rdmap::sctp::chunk::SSN_LEN;
-use rdmap::sctp::session::Event;
+use crate::{
+    llp::{
+        self,
+        SendError,
+        SendStatus, //
+    },
+    sctp::{
+        association::{
+            DdpAssociation,
+            Order,
+            RecvOutcome,
+            MAX_CHUNK, //
+        },
+        inbound::{
+            self,
+            EarlySegments, //
+        }, //
+    },
+    stream::receiver::{
+        Received,
+        Receiver, //
+    }, //
+};
+use kernel::{
+    alloc::KVVec,
+    prelude::*,
+    time::{
+        Instant,
+        Monotonic, //
+    }, //
+};
+use rdmap::sctp::{
+    chunk::{
+        Body,
+        Chunk,
+        Function,
+        PPID_SEGMENT,
+        SSN_LEN, //
+    },
+    session::Event, //
+};
 use socket::sctp::Sent;
 
 /// Segments that are sent in a row, before chunks are received again.

@@ -4,21 +4,35 @@
 //! sender. One that has overtaken the Accept (RFC 5043, section 6.6) waits until there is a stream
 //! for it.
 
-use crate::device::Count;
-use crate::sctp::association::DdpAssociation;
-use crate::sctp::association::Order;
-use crate::sctp::association::RecvOutcome;
-use crate::stream::receiver::Handled;
-use crate::stream::receiver::Received;
-use crate::stream::receiver::Receiver;
+use crate::{
+    device::Count,
+    sctp::association::{
+        DdpAssociation,
+        Order,
+        RecvOutcome, //
+    },
+    stream::receiver::{
+        Handled,
+        Received,
+        Receiver, //
+    }, //
+};
 use kernel::prelude::*;
-use rdmap::order::Order as _;
-use rdmap::rx::HEAD_LEN;
-use rdmap::sctp::chunk::Body;
-use rdmap::sctp::chunk::Chunk;
-use rdmap::sctp::session::Event;
-use rdmap::sctp::session::Indication;
-use rdmap::sctp::session::State;
+use rdmap::{
+    order::Order as _,
+    rx::HEAD_LEN,
+    sctp::{
+        chunk::{
+            Body,
+            Chunk, //
+        },
+        session::{
+            Event,
+            Indication,
+            State, //
+        }, //
+    }, //
+};
 
 /// Chunks that are handled in a row, before other work runs.
 const CHUNK_BUDGET: usize = 256;

@@ -3,39 +3,63 @@
 //! The opening of a session (RFC 5043, sections 6.2 and 6.3): the active side, and the passive
 //! side.
 
-use crate::event_target::EventTarget;
-use crate::llp;
-use crate::llp::limit_reads;
-use crate::llp::CmPrivateData;
-use crate::llp::ConnectProgress;
-use crate::llp::ConnectReply;
-use crate::llp::RequestStatus;
-use crate::llp::MAX_READS;
-use crate::sctp::association;
-use crate::sctp::association::order;
-use crate::sctp::association::DdpAssociation;
-use crate::sctp::association::Order;
-use crate::sctp::association::RecvOutcome;
-use crate::sctp::association::SETTINGS;
-use crate::sctp::established::SctpEstablished;
-use crate::sctp::inbound::EarlySegments;
-use kernel::prelude::*;
-use kernel::sync::Arc;
-use provider::cm::ConnParams;
-use provider::cm::ConnectError;
-use provider::cm::Endpoints;
-use provider::cm::EventParams;
-use provider::net::Net;
-use rdmap::enhanced::Enhanced;
-use rdmap::enhanced::ReadDepth;
-use rdmap::enhanced::ReadLimits;
-use rdmap::order::Seq;
-use rdmap::sctp::chunk::Body;
-use rdmap::sctp::chunk::Control;
-use rdmap::sctp::chunk::Function;
-use rdmap::sctp::session::Event;
-use rdmap::sctp::session::Indication;
-use rdmap::sctp::session::State;
+use crate::{
+    event_target::EventTarget,
+    llp::{
+        self,
+        limit_reads,
+        CmPrivateData,
+        ConnectProgress,
+        ConnectReply,
+        RequestStatus,
+        MAX_READS, //
+    },
+    sctp::{
+        association::{
+            self,
+            order,
+            DdpAssociation,
+            Order,
+            RecvOutcome,
+            SETTINGS, //
+        },
+        established::SctpEstablished,
+        inbound::EarlySegments, //
+    }, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use provider::{
+    cm::{
+        ConnParams,
+        ConnectError,
+        Endpoints,
+        EventParams, //
+    },
+    net::Net, //
+};
+use rdmap::{
+    enhanced::{
+        Enhanced,
+        ReadDepth,
+        ReadLimits, //
+    },
+    order::Seq,
+    sctp::{
+        chunk::{
+            Body,
+            Control,
+            Function, //
+        },
+        session::{
+            Event,
+            Indication,
+            State, //
+        }, //
+    }, //
+};
 use socket::sctp::Association;
 
 /// The answer of the peer's consumer.

@@ -2,22 +2,36 @@
 
 //! Sending: segments of requests and responses, as many as one call takes.
 
-use crate::device::Count;
-use crate::device::DeviceState;
-use crate::llp::EstablishedConn;
-use crate::llp::SendError;
-use crate::llp::SendStatus;
-use crate::memory::RegisteredMemory;
-use crate::stream::Stream;
+use crate::{
+    device::{
+        Count,
+        DeviceState, //
+    },
+    llp::{
+        EstablishedConn,
+        SendError,
+        SendStatus, //
+    },
+    memory::RegisteredMemory,
+    stream::Stream, //
+};
 use kernel::prelude::*;
-use provider::borrowed::Piece;
-use provider::wr::Operation;
-use provider::wr::Run;
-use rdmap::fault::Fault;
-use rdmap::header::ReadRequest;
-use rdmap::stag::Stag;
-use rdmap::tx::Outgoing;
-use rdmap::tx::Payload;
+use provider::{
+    borrowed::Piece,
+    wr::{
+        Operation,
+        Run, //
+    }, //
+};
+use rdmap::{
+    fault::Fault,
+    header::ReadRequest,
+    stag::Stag,
+    tx::{
+        Outgoing,
+        Payload, //
+    }, //
+};
 
 /// Returns a function that copies pieces one behind the other.
 fn gather(to: &mut [u8]) -> impl FnMut(Piece<'_>) -> Result + '_ {

@@ -2,31 +2,49 @@
 
 //! Receiving: each segment is placed, then complete messages are delivered in order.
 
-use crate::device::Count;
-use crate::device::DeviceState;
-use crate::memory::RegisteredMemory;
-use crate::stream::Requests;
-use kernel::alloc::KVVec;
-use kernel::prelude::*;
-use provider::borrowed::Piece;
-use provider::queue::Queues;
-use provider::wr::ReceiveRequest;
-use provider::wr::Run;
-use provider::wr::Status;
-use rdmap::fault::Code;
-use rdmap::fault::Fault;
-use rdmap::fault::OffendingSegment;
-use rdmap::fault::Violation;
-use rdmap::header::Header;
-use rdmap::order::Order;
-use rdmap::rx;
-use rdmap::rx::Delivery;
-use rdmap::rx::Placement;
-use rdmap::rx::Refusal;
-use rdmap::rx::RxHalf;
-use rdmap::stag::Denied;
-use rdmap::tx;
-use rdmap::tx::TxHalf;
+use crate::{
+    device::{
+        Count,
+        DeviceState, //
+    },
+    memory::RegisteredMemory,
+    stream::Requests, //
+};
+use kernel::{
+    alloc::KVVec,
+    prelude::*, //
+};
+use provider::{
+    borrowed::Piece,
+    queue::Queues,
+    wr::{
+        ReceiveRequest,
+        Run,
+        Status, //
+    }, //
+};
+use rdmap::{
+    fault::{
+        Code,
+        Fault,
+        OffendingSegment,
+        Violation, //
+    },
+    header::Header,
+    order::Order,
+    rx::{
+        self,
+        Delivery,
+        Placement,
+        Refusal,
+        RxHalf, //
+    },
+    stag::Denied,
+    tx::{
+        self,
+        TxHalf, //
+    }, //
+};
 
 /// The memory of the engine's queues.
 pub(crate) struct Slots;

@@ -7,31 +7,47 @@
 //! left unread, TCP would reset the connection when it is closed, and octets under way would be
 //! lost. So they are discarded, until the peer closes.
 
-use crate::device::Count;
-use crate::event_target::EventTarget;
-use crate::llp;
-use crate::llp::SendError;
-use crate::llp::SendStatus;
-use crate::stream::receiver::Handled;
-use crate::stream::receiver::Received;
-use crate::stream::receiver::Receiver;
-use crate::tcp::outbox::Outbox;
+use crate::{
+    device::Count,
+    event_target::EventTarget,
+    llp::{
+        self,
+        SendError,
+        SendStatus, //
+    },
+    stream::receiver::{
+        Handled,
+        Received,
+        Receiver, //
+    },
+    tcp::outbox::Outbox, //
+};
 use kernel::prelude::*;
-use rdmap::fault::Fault;
-use rdmap::fault::LlpError;
-use rdmap::mpa::crc;
-use rdmap::mpa::frame;
-use rdmap::mpa::frame::Layout;
-use rdmap::mpa::frame::CRC_LEN;
-use rdmap::mpa::frame::LENGTH_LEN;
-use rdmap::mpa::marker::Position;
-use rdmap::mpa::startup::StreamParams;
-use rdmap::order::InOrder;
-use rdmap::rx::HEAD_LEN;
-use socket::ConnState;
-use socket::Frame;
-use socket::Next;
-use socket::TcpConn;
+use rdmap::{
+    fault::{
+        Fault,
+        LlpError, //
+    },
+    mpa::{
+        crc,
+        frame::{
+            self,
+            Layout,
+            CRC_LEN,
+            LENGTH_LEN, //
+        },
+        marker::Position,
+        startup::StreamParams, //
+    },
+    order::InOrder,
+    rx::HEAD_LEN, //
+};
+use socket::{
+    ConnState,
+    Frame,
+    Next,
+    TcpConn, //
+};
 
 /// The interval of polling a stream that waits for the rest of an FPDU, or for space, in
 /// milliseconds. Mostly an event reports space, but not if memory was short and nothing is under

@@ -7,18 +7,26 @@
 //! that is being written back, may change at any time, and the CRC must match the octets that are
 //! sent. Large amounts are copied to pages that TCP sends from; small ones TCP copies once more.
 
-use kernel::alloc::KVVec;
-use kernel::prelude::*;
-use rdmap::mpa::crc;
-use rdmap::mpa::frame::Layout;
-use rdmap::mpa::frame::CRC_LEN;
-use rdmap::mpa::frame::LENGTH_LEN;
-use rdmap::mpa::marker::Position;
-use socket::Events;
-use socket::Pages;
-use socket::SendBuf;
-use socket::TcpConn;
-use socket::Then;
+use kernel::{
+    alloc::KVVec,
+    prelude::*, //
+};
+use rdmap::mpa::{
+    crc,
+    frame::{
+        Layout,
+        CRC_LEN,
+        LENGTH_LEN, //
+    },
+    marker::Position, //
+};
+use socket::{
+    Events,
+    Pages,
+    SendBuf,
+    TcpConn,
+    Then, //
+};
 
 /// Octets that are made before they are handed over, about.
 const FLUSH_OCTETS: usize = 65_536;

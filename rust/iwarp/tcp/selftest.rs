@@ -2,47 +2,77 @@
 
 //! Tests of streams over TCP, whose peer is a socket that sends and receives octets.
 
-use crate::device::Count;
-use crate::device::DeviceState;
-use crate::event_target::EventTarget;
-use crate::llp::EstablishedConn as _;
-use crate::llp::HalfClosed as _;
-use crate::memory::RegisteredMemory;
-use crate::stream::Stream;
-use crate::stream::StreamProgress;
-use crate::tcp::established::TcpEstablished;
-use crate::tcp::startup::SETTINGS;
-use core::net::Ipv4Addr;
-use core::net::SocketAddr;
-use kernel::prelude::*;
-use kernel::sync::Arc;
-use kernel::time::delay::fsleep;
-use kernel::time::Delta;
-use provider::driver::Regions;
-use provider::net::Net;
-use provider::region::AccessFlags;
-use provider::selftest::Consumer;
-use provider::selftest::Target;
-use provider::selftest::Test;
-use provider::selftest::MAX_LEN;
-use provider::selftest::TARGET_LEN;
-use rdmap::enhanced::ReadLimits;
-use rdmap::fault::Code;
-use rdmap::header::Header;
-use rdmap::header::Model;
-use rdmap::mpa::frame::Layout;
-use rdmap::mpa::frame::LENGTH_LEN;
-use rdmap::mpa::marker::Position;
-use rdmap::mpa::startup;
-use rdmap::stag::Stag;
-use rdmap::terminate::Terminate;
-use socket::ConnState;
-use socket::Listener;
-use socket::Next;
-use socket::SendBuf;
-use socket::Settings;
-use socket::TcpConn;
-use socket::Then;
+use crate::{
+    device::{
+        Count,
+        DeviceState, //
+    },
+    event_target::EventTarget,
+    llp::{
+        EstablishedConn as _,
+        HalfClosed as _, //
+    },
+    memory::RegisteredMemory,
+    stream::{
+        Stream,
+        StreamProgress, //
+    },
+    tcp::{
+        established::TcpEstablished,
+        startup::SETTINGS, //
+    }, //
+};
+use core::net::{
+    Ipv4Addr,
+    SocketAddr, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc,
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
+};
+use provider::{
+    driver::Regions,
+    net::Net,
+    region::AccessFlags,
+    selftest::{
+        Consumer,
+        Target,
+        Test,
+        MAX_LEN,
+        TARGET_LEN, //
+    }, //
+};
+use rdmap::{
+    enhanced::ReadLimits,
+    fault::Code,
+    header::{
+        Header,
+        Model, //
+    },
+    mpa::{
+        frame::{
+            Layout,
+            LENGTH_LEN, //
+        },
+        marker::Position,
+        startup, //
+    },
+    stag::Stag,
+    terminate::Terminate, //
+};
+use socket::{
+    ConnState,
+    Listener,
+    Next,
+    SendBuf,
+    Settings,
+    TcpConn,
+    Then, //
+};
 
 /// The tests, each with its name, which is its claim.
 pub(crate) const TESTS: &[(&str, Test)] = &[

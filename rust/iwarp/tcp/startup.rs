@@ -2,39 +2,55 @@
 
 //! The start-up of MPA on a socket (RFC 5044, section 7.1): the active side, and the passive side.
 
-use crate::event_target::EventTarget;
-use crate::llp;
-use crate::llp::cm_private_data;
-use crate::llp::limit_reads;
-use crate::llp::ConnectProgress;
-use crate::llp::ConnectReply;
-use crate::llp::RequestStatus;
-use crate::llp::MAX_READS;
-use crate::tcp::established::TcpEstablished;
-use kernel::error::code::ETIMEDOUT;
-use kernel::prelude::*;
-use kernel::sync::Arc;
-use provider::cm::ConnParams;
-use provider::cm::ConnectError;
-use provider::cm::Endpoints;
-use provider::cm::EventParams;
-use provider::errno::econnrefused;
-use provider::net::Net;
-use rdmap::enhanced::ReadLimits;
-use rdmap::mpa::startup::Failed;
-use rdmap::mpa::startup::Frame;
-use rdmap::mpa::startup::Initiator;
-use rdmap::mpa::startup::Kind;
-use rdmap::mpa::startup::Offer;
-use rdmap::mpa::startup::Outcome;
-use rdmap::mpa::startup::Responder;
-use socket::ConnState;
-use socket::Events;
-use socket::Next;
-use socket::SendBuf;
-use socket::Settings;
-use socket::TcpConn;
-use socket::Then;
+use crate::{
+    event_target::EventTarget,
+    llp::{
+        self,
+        cm_private_data,
+        limit_reads,
+        ConnectProgress,
+        ConnectReply,
+        RequestStatus,
+        MAX_READS, //
+    },
+    tcp::established::TcpEstablished, //
+};
+use kernel::{
+    error::code::ETIMEDOUT,
+    prelude::*,
+    sync::Arc, //
+};
+use provider::{
+    cm::{
+        ConnParams,
+        ConnectError,
+        Endpoints,
+        EventParams, //
+    },
+    errno::econnrefused,
+    net::Net, //
+};
+use rdmap::{
+    enhanced::ReadLimits,
+    mpa::startup::{
+        Failed,
+        Frame,
+        Initiator,
+        Kind,
+        Offer,
+        Outcome,
+        Responder, //
+    }, //
+};
+use socket::{
+    ConnState,
+    Events,
+    Next,
+    SendBuf,
+    Settings,
+    TcpConn,
+    Then, //
+};
 
 /// The time that a peer may leave octets unacknowledged, in milliseconds.
 const USER_TIMEOUT_MS: u32 = 60_000;

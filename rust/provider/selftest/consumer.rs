@@ -3,23 +3,35 @@
 //! A consumer without a device: it posts Sends, and registers memory that a peer may read or write.
 
 use super::QP;
-use crate::cq::CompletionQueue;
-use crate::driver::Regions;
-use crate::queue::QueueSizes;
-use crate::queue::Queues;
-use crate::region::AccessFlags;
-use crate::region::ProtectionDomain;
-use crate::region::Region;
-use crate::region::Registration;
-use crate::region::LOCAL_DMA_LKEY;
-use crate::wr::Status;
-use core::cell::UnsafeCell;
-use core::ptr::null_mut;
-use core::ptr::NonNull;
+use crate::{
+    cq::CompletionQueue,
+    driver::Regions,
+    queue::{
+        QueueSizes,
+        Queues, //
+    },
+    region::{
+        AccessFlags,
+        ProtectionDomain,
+        Region,
+        Registration,
+        LOCAL_DMA_LKEY, //
+    },
+    wr::Status, //
+};
+use core::{
+    cell::UnsafeCell,
+    ptr::{
+        null_mut,
+        NonNull, //
+    }, //
+};
 use ext::borrowed::Piece;
-use kernel::alloc::KVVec;
-use kernel::prelude::*;
-use kernel::sync::Arc;
+use kernel::{
+    alloc::KVVec,
+    prelude::*,
+    sync::Arc, //
+};
 
 /// The greatest length of a Send in octets.
 pub const MAX_LEN: u32 = 16_384;

@@ -8,17 +8,31 @@
 // Argues for S7.2-3.
 
 use crate::socket::Socket;
-use core::net::IpAddr;
-use core::net::SocketAddr;
-use core::sync::atomic::AtomicBool;
-use core::sync::atomic::Ordering;
-use ext::addr::SockAddr;
-use ext::errno::eaddrnotavail;
-use kernel::error::code::EINVAL;
-use kernel::error::to_result;
-use kernel::prelude::*;
-use kernel::str::CStr;
-use kernel::str::CStrExt;
+use core::{
+    net::{
+        IpAddr,
+        SocketAddr, //
+    },
+    sync::atomic::{
+        AtomicBool,
+        Ordering, //
+    }, //
+};
+use ext::{
+    addr::SockAddr,
+    errno::eaddrnotavail, //
+};
+use kernel::{
+    error::{
+        code::EINVAL,
+        to_result, //
+    },
+    prelude::*,
+    str::{
+        CStr,
+        CStrExt, //
+    }, //
+};
 
 /// The number of retransmissions until an association with several paths is given up. Those of all
 /// paths count, so there are more than of one path.

@@ -7,28 +7,46 @@
 //!
 //! C header: [`include/linux/wait.h`](srctree/include/linux/wait.h)
 
-use crate::callbacks::CallbackGuard;
-use crate::callbacks::Event;
-use crate::callbacks::Events;
-use crate::sctp::addresses;
-use crate::sctp::Notification;
-use crate::sctp::ReceiveInfo;
-use crate::sctp::SendInfo;
-use crate::sctp::Settings;
-use crate::socket::Protocol;
-use crate::socket::Socket;
-use core::ffi::c_void;
-use core::mem::offset_of;
-use core::net::SocketAddr;
-use core::sync::atomic::AtomicBool;
-use core::sync::atomic::Ordering;
-use ext::errno::emsgsize;
-use ext::errno::enotconn;
-use ext::net::Net;
-use kernel::error::Error;
-use kernel::prelude::*;
-use kernel::sync::Arc;
-use kernel::types::Opaque;
+use crate::{
+    callbacks::{
+        CallbackGuard,
+        Event,
+        Events, //
+    },
+    sctp::{
+        addresses,
+        Notification,
+        ReceiveInfo,
+        SendInfo,
+        Settings, //
+    },
+    socket::{
+        Protocol,
+        Socket, //
+    }, //
+};
+use core::{
+    ffi::c_void,
+    mem::offset_of,
+    net::SocketAddr,
+    sync::atomic::{
+        AtomicBool,
+        Ordering, //
+    }, //
+};
+use ext::{
+    errno::{
+        emsgsize,
+        enotconn, //
+    },
+    net::Net, //
+};
+use kernel::{
+    error::Error,
+    prelude::*,
+    sync::Arc,
+    types::Opaque, //
+};
 
 /// The outcome of receiving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

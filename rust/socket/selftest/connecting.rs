@@ -3,36 +3,50 @@
 //! Tests of connecting and listening, and of the end of connections and listeners while others use
 //! them.
 
-use super::fixture::accept;
-use super::fixture::connect;
-use super::fixture::listen;
-use super::fixture::pause;
-use super::fixture::wait;
-use super::fixture::Pair;
-use super::fixture::Watch;
-use super::fixture::LOOPBACK;
-use crate::ConnState;
-use crate::Event;
-use crate::Listener;
-use crate::Net;
-use crate::SendBuf;
-use crate::Settings;
-use crate::TcpConn;
-use crate::Then;
-use core::net::IpAddr;
-use core::net::Ipv4Addr;
-use core::net::Ipv6Addr;
-use core::net::SocketAddr;
+use super::fixture::{
+    accept,
+    connect,
+    listen,
+    pause,
+    wait,
+    Pair,
+    Watch,
+    LOOPBACK, //
+};
+use crate::{
+    ConnState,
+    Event,
+    Listener,
+    Net,
+    SendBuf,
+    Settings,
+    TcpConn,
+    Then, //
+};
+use core::net::{
+    IpAddr,
+    Ipv4Addr,
+    Ipv6Addr,
+    SocketAddr, //
+};
 use ext::errno::eaddrinuse;
-use kernel::error::Error;
-use kernel::prelude::*;
-use kernel::sync::atomic::Acquire;
-use kernel::sync::atomic::Atomic;
-use kernel::sync::atomic::Release;
-use kernel::sync::Arc;
-use kernel::time::Instant;
-use kernel::time::Monotonic;
-use kernel::workqueue;
+use kernel::{
+    error::Error,
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Release, //
+        },
+        Arc, //
+    },
+    time::{
+        Instant,
+        Monotonic, //
+    },
+    workqueue, //
+};
 
 fn failed_with(connection: &TcpConn<Watch>, number: u32) -> bool {
     // CAST: Error numbers are small.

@@ -5,25 +5,37 @@
 //! A frame of the tests is its length in four octets, high one first, then octets whose values
 //! depend on their position.
 
-use crate::ConnState;
-use crate::Event;
-use crate::Events;
-use crate::Listener;
-use crate::Net;
-use crate::Next;
-use crate::SendBuf;
-use crate::Settings;
-use crate::TcpConn;
-use crate::Then;
-use core::net::Ipv4Addr;
-use core::net::SocketAddr;
+use crate::{
+    ConnState,
+    Event,
+    Events,
+    Listener,
+    Net,
+    Next,
+    SendBuf,
+    Settings,
+    TcpConn,
+    Then, //
+};
+use core::net::{
+    Ipv4Addr,
+    SocketAddr, //
+};
 use ext::errno::eproto;
-use kernel::prelude::*;
-use kernel::sync::atomic::Atomic;
-use kernel::sync::atomic::Relaxed;
-use kernel::sync::Arc;
-use kernel::time::delay::fsleep;
-use kernel::time::Delta;
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
+};
 
 pub(super) const HEAD: usize = 4;
 

@@ -3,28 +3,34 @@
 //! Tests of frames: those that are found in the receive queue, and those that do not fit in the
 //! receive buffer, also while memory is short.
 
-use super::fixture::copy_to;
-use super::fixture::exchange;
-use super::fixture::frame;
-use super::fixture::length;
-use super::fixture::pause;
-use super::fixture::send_urgent;
-use super::fixture::take;
-use super::fixture::wait;
-use super::fixture::Pair;
-use super::fixture::Seen;
-use super::fixture::Watch;
-use super::fixture::HEAD;
-use crate::ConnState;
-use crate::Next;
-use crate::SendBuf;
-use crate::Settings;
-use crate::TcpConn;
-use crate::Then;
-use crate::MAX_FRAME;
-use crate::MAX_HEAD;
-use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering;
+use super::fixture::{
+    copy_to,
+    exchange,
+    frame,
+    length,
+    pause,
+    send_urgent,
+    take,
+    wait,
+    Pair,
+    Seen,
+    Watch,
+    HEAD, //
+};
+use crate::{
+    ConnState,
+    Next,
+    SendBuf,
+    Settings,
+    TcpConn,
+    Then,
+    MAX_FRAME,
+    MAX_HEAD, //
+};
+use core::sync::atomic::{
+    AtomicU32,
+    Ordering, //
+};
 use ext::errno::eproto;
 use kernel::prelude::*;
 

@@ -3,31 +3,47 @@
 //! Tests of associations over the loopback interface, with both ends in this crate, and of their
 //! secondary addresses.
 
-use super::fixture::pause;
-use super::fixture::wait;
-use super::fixture::Watch;
-use super::fixture::LOOPBACK;
-use crate::callbacks::SavedCallbacks;
-use crate::sctp::addresses::bind_additional;
-use crate::sctp::addresses::is_same_scope;
-use crate::sctp::addresses::parse;
-use crate::sctp::Association;
-use crate::sctp::Listener;
-use crate::sctp::Notification;
-use crate::sctp::Received;
-use crate::sctp::Sent;
-use crate::sctp::Settings;
-use crate::socket::Protocol;
-use crate::socket::Socket;
-use crate::Event;
-use core::net::IpAddr;
-use core::net::Ipv4Addr;
-use core::net::Ipv6Addr;
-use core::net::SocketAddr;
-use ext::errno::econnrefused;
-use ext::net::Net;
-use kernel::prelude::*;
-use kernel::sync::Arc;
+use super::fixture::{
+    pause,
+    wait,
+    Watch,
+    LOOPBACK, //
+};
+use crate::{
+    callbacks::SavedCallbacks,
+    sctp::{
+        addresses::{
+            bind_additional,
+            is_same_scope,
+            parse, //
+        },
+        Association,
+        Listener,
+        Notification,
+        Received,
+        Sent,
+        Settings, //
+    },
+    socket::{
+        Protocol,
+        Socket, //
+    },
+    Event, //
+};
+use core::net::{
+    IpAddr,
+    Ipv4Addr,
+    Ipv6Addr,
+    SocketAddr, //
+};
+use ext::{
+    errno::econnrefused,
+    net::Net, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 
 const SETTINGS: Settings = Settings {
     adaptation: 7,

@@ -2,27 +2,33 @@
 
 //! Tests of sending: to a peer that does not receive, and from pages, without a copy.
 
-use super::fixture::accept;
-use super::fixture::frame;
-use super::fixture::listen;
-use super::fixture::pause;
-use super::fixture::take;
-use super::fixture::wait;
-use super::fixture::Pair;
-use super::fixture::Seen;
-use super::fixture::Watch;
-use super::fixture::LOOPBACK;
-use crate::ConnState;
-use crate::Event;
-use crate::Net;
-use crate::Pages;
-use crate::SendBuf;
-use crate::Settings;
-use crate::TcpConn;
-use crate::Then;
-use crate::MAX_PIECES;
-use kernel::error::Error;
-use kernel::prelude::*;
+use super::fixture::{
+    accept,
+    frame,
+    listen,
+    pause,
+    take,
+    wait,
+    Pair,
+    Seen,
+    Watch,
+    LOOPBACK, //
+};
+use crate::{
+    ConnState,
+    Event,
+    Net,
+    Pages,
+    SendBuf,
+    Settings,
+    TcpConn,
+    Then,
+    MAX_PIECES, //
+};
+use kernel::{
+    error::Error,
+    prelude::*, //
+};
 
 /// Sends until there is no space. Returns the number of octets that TCP took.
 fn fill(pair: &mut Pair) -> Result<usize> {
