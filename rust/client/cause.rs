@@ -11,7 +11,7 @@ use core::ffi::CStr;
 use proto::conn::client::Event;
 
 causes! {
-    /// What ends a connection, or an attempt to connect.
+    /// A cause of the end of a connection, or of a failed attempt to connect.
     #[derive(Clone, Copy)]
     pub(crate) enum Cause {
         /// The server, or the fabric, disconnected (`RDMA_CM_EVENT_DISCONNECTED`).

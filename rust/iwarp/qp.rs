@@ -132,7 +132,7 @@ impl EndCause {
     }
 }
 
-/// What the worker does after a step.
+/// The next action of the worker after a step.
 enum Next {
     /// It runs another one: there may be more to do at once.
     Step,

@@ -69,7 +69,7 @@ pub trait Context: Sized + Send + Sync + 'static {
     /// The value that comes back when a chain of local invalidations has completed.
     type InvalidateContext: Send;
 
-    /// What the upper layer keeps with a [`Message`], in its Receive buffer, so that it needs no
+    /// Data of the upper layer beside a [`Message`], in its Receive buffer, so that it needs no
     /// memory of its own. The default value is that of a message that was just received.
     type MessageContext: Default + Send;
 

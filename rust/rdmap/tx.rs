@@ -215,7 +215,7 @@ enum Message {
     Response,
 }
 
-/// What [`TxHalf::peek`] returned and [`TxHalf::commit`] commits.
+/// The segment or operation that [`TxHalf::peek`] returned and [`TxHalf::commit`] commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Offered {
     /// A segment of the request to cut.

@@ -11,7 +11,7 @@ use core::ffi::CStr;
 use proto::conn::server::Event;
 
 causes! {
-    /// What ends a connection.
+    /// A cause of the end of a connection.
     #[derive(Clone, Copy)]
     pub(crate) enum Cause {
         /// The client, or the fabric, disconnected (`RDMA_CM_EVENT_DISCONNECTED`). Nothing is lost.

@@ -155,7 +155,7 @@ impl OutgoingBytes {
     }
 }
 
-/// What a message keeps while it is in a queue.
+/// The state of a message that is in a queue.
 #[derive(Default)]
 pub(crate) enum MessageContext {
     /// Nothing: it was just received, or is in no queue.
