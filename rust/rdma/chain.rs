@@ -89,7 +89,9 @@ impl<T: ChainNode> Drop for Chain<T> {
 }
 
 /// A FIFO of boxes: two stacks, of which the second is turned over when the first is empty. So each
-/// box moves twice, and the queue needs no pointer to its end.
+/// box moves twice, and the queue needs no pointer to its end. Turning over takes as long as there
+/// are boxes in the second: with no more Receives than `max_requests`, 128 by default, that is
+/// short.
 pub(crate) struct Queue<T: ChainNode> {
     front: Chain<T>,
     back: Chain<T>,

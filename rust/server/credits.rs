@@ -176,7 +176,11 @@ impl Credits {
             self.calls.add(1, Relaxed);
             return None;
         }
-        let round_trip = round_trip()?;
+        let Some(round_trip) = round_trip() else {
+            // Asks again after as many calls, as that takes a lock.
+            self.calls.store(1, Relaxed);
+            return None;
+        };
         let mut arrivals = self.arrivals.lock();
         let calls = self.calls.load(Relaxed);
         let arrived = arrivals.arrived(now(), round_trip, calls);

@@ -26,8 +26,8 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
         read_permit::end_of_a_call_wakes_once,
     ),
     (
-        "a connection that has ended takes no work",
-        connection::ended_connection_takes_no_work,
+        "a connection that has ended has no queues",
+        connection::ended_connection_has_no_queues,
     ),
     (
         "credits go back when their connection ends, also if a thread is taking more",

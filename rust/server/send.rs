@@ -201,6 +201,7 @@ impl SendPath {
             }
             Err(error) => {
                 self.queue.put_back_send_buffer(buffer);
+                self.connection.retry_waiters(&self.queue);
                 if error == EMSGSIZE {
                     self.connection.log_message(|client| {
                         let len = call.len();

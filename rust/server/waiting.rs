@@ -22,8 +22,8 @@
 //! ```
 //!
 //! A thread that finds what it needs goes on at once, so 2 is for calls that waited in 1. A call
-//! begins with 1 again after 3 because it has given its credits back. What waits holds nothing that
-//! something before it waits for, so each step can be served:
+//! begins with 1 again after 3 because it has given its credits back. Each step can be served,
+//! whatever the others hold:
 //!
 //! * All Send buffers come back: those that are posted, those that threads are filling, and those
 //!   of Sends in 5.
@@ -44,7 +44,8 @@
 //! * in a completion that returns Send buffers or SQ credits, if an attempt has failed since the
 //!   last one ([`rdma::Handler::send_space_freed`]),
 //! * in a thread after each attempt, or after it has given credits or a buffer back
-//!   ([`ServerConn::note_space_freed`]),
+//!   ([`ServerConn::recheck_waiters`], [`ServerConn::retry_waiters`]); not if that ends the
+//!   connection,
 //! * once a second in the timer of the transport, while something is posted.
 //!
 //! The drop of a [`ReadPermit`](super::rdma_read::ReadPermit) wakes an nfsd thread for a call that
@@ -99,8 +100,9 @@ use sunrpc::SvcXprt;
 /// The queues of a connection.
 #[pin_data]
 pub(super) struct Waiting {
+    /// [`None`] when the connection has ended: nothing is queued any more.
     #[pin]
-    queue: SpinLock<WorkQueue>,
+    queue: SpinLock<Option<WorkQueue>>,
     /// Event counters; see [`ServerConn::space_seq`] and [`ServerConn::pages_seq`].
     space_seq: Atomic<u64>,
     pages_seq: Atomic<u64>,
@@ -115,7 +117,7 @@ impl Waiting {
     /// Creates empty queues.
     pub(super) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
-            queue <- new_spinlock!(WorkQueue::EMPTY, "rpcrdma::work"),
+            queue <- new_spinlock!(Some(WorkQueue::EMPTY), "rpcrdma::work"),
             space_seq: Atomic::new(0),
             pages_seq: Atomic::new(0),
             buffer_waiters: Atomic::new(0),
@@ -126,18 +128,39 @@ impl Waiting {
 
     /// Frees all elements because the connection has ended. Nothing is queued from now on. Sleeps.
     pub(super) fn close(&self) {
-        let queue = self.queue.lock().close();
+        let mut queue = self.queue.lock();
+        let elements = queue.take();
+        self.count([0; 3]);
         drop(queue);
+        drop(elements);
+    }
+
+    /// Returns whether [`Self::close`] was called.
+    #[cfg(RPCRDMA_SELFTEST)]
+    pub(super) fn is_closed(&self) -> bool {
+        self.queue.lock().is_none()
+    }
+
+    /// Sets the numbers of waiters, in the order of [`WorkQueue::waiter_counts`]. Call it with
+    /// `queue` locked.
+    fn count(&self, [buffer_waiters, credit_waiters, page_waiters]: [usize; 3]) {
+        self.buffer_waiters.store(buffer_waiters, Relaxed);
+        self.credit_waiters.store(credit_waiters, Relaxed);
+        self.page_waiters.store(page_waiters, Relaxed);
     }
 }
 
 impl ServerConn {
     /// Takes the next work. Calls `emptied` under the lock of the queue if no more is left.
     pub(super) fn next_work(&self, emptied: impl FnOnce()) -> Option<Work> {
-        let mut queue = self.waiting.queue.lock();
+        let mut locked = self.waiting.queue.lock();
+        let Some(queue) = &mut *locked else {
+            emptied();
+            return None;
+        };
         let work = queue.pop();
         if let Some(Work::Reads(_)) = work {
-            self.count_waiters(&queue);
+            self.waiting.count(queue.waiter_counts());
         }
         if queue.is_empty() {
             emptied();
@@ -163,14 +186,14 @@ impl ServerConn {
         };
         let mut add = Some(add);
         link.with(|xprt| {
-            let mut queue = self.waiting.queue.lock();
-            if queue.is_closed() {
+            let mut locked = self.waiting.queue.lock();
+            let Some(queue) = &mut *locked else {
                 return;
-            }
+            };
             if let Some(add) = add.take() {
-                add(&mut queue);
+                add(queue);
             }
-            self.wake_thread(queue, xprt);
+            self.wake_thread(locked, xprt);
         });
         // If the connection has ended, this drops the element, without the lock.
         drop(add);
@@ -180,10 +203,11 @@ impl ServerConn {
     /// work, and sunrpc may have freed the transport.
     fn wake_thread(
         &self,
-        queue: Guard<'_, WorkQueue, SpinLockBackend>,
+        queue: Guard<'_, Option<WorkQueue>, SpinLockBackend>,
         xprt: &SvcXprt<ServerTransport>,
     ) {
-        if self.state.is_open() && !queue.is_empty() {
+        let has_work = queue.as_ref().is_some_and(|queue| !queue.is_empty());
+        if self.state.is_open() && has_work {
             xprt.data_pending();
             drop(queue);
             xprt.enqueue();
@@ -250,14 +274,16 @@ impl ServerConn {
         }
         self.queue_work(|queue| {
             add(queue, attempt.map(|before| number.load(Acquire) != before));
-            self.count_waiters(queue);
+            self.waiting.count(queue.waiter_counts());
         });
     }
 
     /// Notes that the Send queue has space again. Call [`Self::next_waiter`] after this.
     pub(super) fn note_space_freed(&self) {
         self.waiting.space_seq.fetch_add(1, Release);
-        self.waiting.queue.lock().space_freed();
+        if let Some(queue) = &mut *self.waiting.queue.lock() {
+            queue.space_freed();
+        }
     }
 
     /// Queues `reads`, which have SQ credits, for an nfsd thread to post.
@@ -275,29 +301,27 @@ impl ServerConn {
     /// Notes that RDMA Reads from [`Self::next_waiter`] have been posted, or wait again. Call that
     /// again after this.
     pub(super) fn end_reads(&self) {
-        self.waiting.queue.lock().end_reads();
+        if let Some(queue) = &mut *self.waiting.queue.lock() {
+            queue.end_reads();
+        }
     }
 
     /// Takes the next waiter for which the Send queue may have space. If there is none, wakes an
     /// nfsd thread if there is work for it. Does not sleep.
     fn next_waiter(&self) -> Option<Waiter> {
         let next = self.link.as_ref()?.with(|xprt| {
-            let mut queue = self.waiting.queue.lock();
+            let mut locked = self.waiting.queue.lock();
+            let Some(queue) = &mut *locked else {
+                return None;
+            };
             let next = queue.pop_waiter();
             match next {
-                Some(_) => self.count_waiters(&queue),
-                None => self.wake_thread(queue, xprt),
+                Some(_) => self.waiting.count(queue.waiter_counts()),
+                None => self.wake_thread(locked, xprt),
             }
             next
         });
         next.flatten()
-    }
-
-    fn count_waiters(&self, queue: &WorkQueue) {
-        let [buffer_waiters, credit_waiters, page_waiters] = queue.waiter_counts();
-        self.waiting.buffer_waiters.store(buffer_waiters, Relaxed);
-        self.waiting.credit_waiters.store(credit_waiters, Relaxed);
-        self.waiting.page_waiters.store(page_waiters, Relaxed);
     }
 
     /// Notes that `queue` has space again, and serves the waiters. Does not sleep.

@@ -333,8 +333,6 @@ pub(crate) enum Work {
 
 /// The work that no thread has taken yet, and the elements that wait.
 pub(super) struct WorkQueue {
-    /// Whether the connection has ended, and nothing may be added any more.
-    closed: bool,
     /// These calls arrived before the messages in `received`, and go first: RPCSEC_GSS drops a call
     /// that is overtaken by more calls than its sequence window holds, and closes the connection.
     read_done: Fifo<ChunkedCall>,
@@ -349,7 +347,6 @@ pub(super) struct WorkQueue {
 impl WorkQueue {
     /// An empty queue.
     pub(super) const EMPTY: Self = Self {
-        closed: false,
         read_done: Fifo::EMPTY,
         received: MessageQueue::new(),
         ready_reads: Fifo::EMPTY,
@@ -450,20 +447,6 @@ impl WorkQueue {
     pub(super) fn pop_waiter(&mut self) -> Option<Waiter> {
         let next = self.for_credits.pop();
         next.or_else(|| self.for_buffers.pop().map(Waiter::Send))
-    }
-
-    /// Takes all elements because the connection has ended. None may be added from now on.
-    pub(super) fn close(&mut self) -> Self {
-        let closed = Self {
-            closed: true,
-            ..Self::EMPTY
-        };
-        core::mem::replace(self, closed)
-    }
-
-    /// Returns whether nothing may be added, because the connection has ended.
-    pub(super) fn is_closed(&self) -> bool {
-        self.closed
     }
 
     /// Returns whether a thread may take calls, including those that were read by RDMA Reads: their

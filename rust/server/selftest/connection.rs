@@ -13,7 +13,7 @@ use super::super::{
     credits::Credits,
     denied_calls::DeniedCalls,
     rdma_read::PagePool,
-    work_queue::WorkQueue, //
+    waiting::Waiting, //
 };
 use crate::endpoint::selftest::connection::wait;
 use kernel::{
@@ -37,11 +37,11 @@ use rdma::{
 };
 use sunrpc::selftest::empty_weak;
 
-pub(super) fn ended_connection_takes_no_work() -> Result<bool> {
-    let mut queue = WorkQueue::EMPTY;
-    let open = !queue.is_closed();
-    let before = queue.close();
-    Ok(open && !before.is_closed() && queue.is_closed() && queue.is_empty())
+pub(super) fn ended_connection_has_no_queues() -> Result<bool> {
+    let waiting = KBox::pin_init(Waiting::new(), GFP_KERNEL)?;
+    let open = !waiting.is_closed();
+    waiting.close();
+    Ok(open && waiting.is_closed())
 }
 
 pub(super) fn credits_go_back_when_the_connection_ends() -> Result<bool> {
