@@ -16,6 +16,8 @@ kbuild_rustc() {
 	eval "words=(${line%% ;*})"
 	variables=("${words[@]:0:2}") options=() used=()
 	source=${words[-1]}
+	# An earlier build may have left objects of what is gone.
+	[ -e "$source" ] || return 1
 	crate=$(basename "${words[1]}")
 	for ((at = 3; at < ${#words[@]} - 1; at++)); do
 		case ${words[at]} in
