@@ -347,7 +347,7 @@ boots() {
 	local flavour release boot vm_options vm_kernel
 	flavour=$(flavour_of "$1") release=$(release_of "$1")
 	state "${flavour}_boots" "$flavour"
-	run 'apt-get -q install systemd udev nfs-kernel-server nfs-common rdma-core iproute2 procps && mkdir /export /var/log/journal &&
+	run 'apt-get -q install systemd udev nfs-kernel-server nfs-common rdma-core iproute2 procps && mkdir -p /export /var/log/journal &&
 		systemctl enable systemd-networkd.service && rm /usr/local/bin/uname /usr/local/sbin/reboot &&
 		printf "[Match]\nName=eth0\n[Network]\nAddress=10.0.0.1/24\n" >/etc/systemd/network/eth0.network &&
 		echo "tmpfs /export tmpfs defaults 0 0" >/etc/fstab &&
