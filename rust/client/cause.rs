@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What ends a connection of the client: the table of causes, the text for each of them, and what
+//! Causes of the end of a connection of the client: the table of them, the text for each, and what
 //! follows from it.
 //!
 //! `docs/troubleshooting.md` explains each text. A host test compares the two

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the `kernel` crate lacks and more than one crate of a module needs: memory and addresses
+//! Additions to the `kernel` crate that several crates of a module need: memory and addresses
 //! that pass between wrappers, locks, work items, allocation scopes, error codes.
 //!
 //! Both modules are built with this crate. The wrappers do not see each other, and the code above

@@ -21,7 +21,7 @@
 //! from everywhere. A connection that one side has accepted takes its queue pair from `Rtr` to
 //! `Rts`; [`Qp::end`] takes it to `Error`.
 //!
-//! What there is of a connection is the [`Phase`]:
+//! The [`Phase`] is the part of a connection that there is:
 //!
 //! ```text
 //! Unbound --- accept, in Rtr -----------------------------+
