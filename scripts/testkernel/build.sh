@@ -9,7 +9,7 @@
 #   uml        for User-Mode Linux, which runs as a process; for measurements
 #   uml-debug  for User-Mode Linux, with what finds faults
 #
-# rxe.patch mends a fault of rxe that tests meet on two CPUs; uml/*.patch is what User-Mode Linux needs.
+# rxe.patch mends faults of rxe that tests meet on two CPUs or under load; uml/*.patch is what User-Mode Linux needs.
 #
 #   /kernel/source, /kernel/build  as those of the stock kernel
 #   /kernel/install                its image and its modules, as a root would have them

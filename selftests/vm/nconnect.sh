@@ -26,21 +26,17 @@ with_slots() {
 	done
 }
 
-# Prints a number that changes if rxe ended a connection because packets were not acknowledged, or because it sent some again: then it also
-# executes again the registrations behind them, finds the regions valid, takes that for an error, and flushes the work requests.
-resent_by_rxe() { rxe_count retry_exceeded_err completer_retry_err; }
-
-# The status is 2 if rxe ended the connection.
+# The status is 2 if rxe ended the connection because packets were not acknowledged.
 over_one_connection() {
 	local before status=0
-	before=$(resent_by_rxe)
+	before=$(retries_exceeded)
 	mount_nfs 4.2 && verified_io --numjobs=32 --size=512k --bsrange=4k-64k || return
 	xprts xprt_info
-	echo "connections: $(counter connect_count), resent by rxe: $before, then $(resent_by_rxe)"
+	echo "connections: $(counter connect_count), given up by rxe: $before, then $(retries_exceeded)"
 	dmesg | grep 'lost: '
 	on_server "dmesg | grep 'lost: '"
 	if [ "$(counter connect_count)" -ne 1 ]; then
-		status=$(($(resent_by_rxe) > before ? 2 : 1))
+		status=$(($(retries_exceeded) > before ? 2 : 1))
 	fi
 	grep -qx "max_num_slots=$1" <(xprts xprt_info) || status=1
 	umount "$mnt" && return $status
