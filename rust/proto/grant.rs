@@ -11,6 +11,7 @@
 //!
 //! ```text
 //! to_borrow  ->  (take from the pool)  ->  Raise::new  ->  (post Receives)  ->  raised
+//!                                                             if that fails     into_borrowed
 //! ```
 //!
 //! [`Grant::observe`] says when the grant falls ([`crate::grant_decay`]); the Receives for the
@@ -40,8 +41,8 @@ pub fn available(wanted: u32, before: u32, limit: u32) -> u32 {
     limit.saturating_sub(before).min(wanted)
 }
 
-/// The account of one connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The account of one connection. It owes the pool what it has borrowed, so there is one of it.
+#[derive(Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The first grant, whose Receives are never freed.
     first: u32,
@@ -56,13 +57,13 @@ pub struct Grant {
     arrived: u32,
 }
 
-/// A higher grant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A higher grant, with the credits that were borrowed for it: they go to the account
+/// ([`Grant::raised`]), or back to the pool ([`Self::into_borrowed`]).
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "what was borrowed is owed to the pool"]
 pub struct Raise {
-    /// The grant.
-    pub credits: u32,
-    /// The credits that were borrowed for it. They go back to the pool if the grant is not raised.
-    pub borrowed: u32,
+    credits: u32,
+    borrowed: u32,
 }
 
 impl Raise {
@@ -73,6 +74,18 @@ impl Raise {
             credits: credits.saturating_sub(wanted.saturating_sub(borrowed)),
             borrowed,
         }
+    }
+
+    /// Returns the grant.
+    #[inline]
+    pub fn credits(&self) -> u32 {
+        self.credits
+    }
+
+    /// Gives the raise up. Returns the number of credits that go back to the pool.
+    #[inline]
+    pub fn into_borrowed(self) -> u32 {
+        self.borrowed
     }
 }
 
@@ -119,19 +132,20 @@ impl Grant {
         borrowed_part(credits).saturating_sub(self.borrowed)
     }
 
-    /// Records that the Receives for a raise are posted. Returns false if the connection has ended
-    /// meanwhile: then it borrows nothing, and the grant stays.
-    pub fn raised(&mut self, raise: Raise) -> bool {
+    /// Records that the Receives for a raise are posted. If the connection has ended meanwhile, the
+    /// raise comes back: the connection borrows nothing, and the grant stays.
+    pub fn raised(&mut self, raise: Raise) -> Result<(), Raise> {
         if self.ended {
-            return false;
+            return Err(raise);
         }
         self.backed = self.backed.max(raise.credits);
         self.borrowed = self.borrowed.saturating_add(raise.borrowed);
-        true
+        Ok(())
     }
 
     /// Records that `count` Receives were freed that the present grant, `granted`, does not need.
     /// Returns the number of credits that go back to the pool.
+    #[must_use = "what was borrowed is owed to the pool"]
     pub fn receives_freed(&mut self, count: u32, granted: u32) -> u32 {
         let least = granted.max(self.first);
         let excess = self.backed.saturating_sub(least).min(count);
@@ -142,6 +156,7 @@ impl Grant {
     }
 
     /// Ends the connection. Returns the number of credits that go back to the pool.
+    #[must_use = "what was borrowed is owed to the pool"]
     pub fn end(&mut self) -> u32 {
         self.ended = true;
         core::mem::take(&mut self.borrowed)
@@ -201,7 +216,10 @@ mod tests {
     fn raised(credits: u32) -> Grant {
         let mut grant = Grant::new(FIRST, 0);
         let borrowed = grant.to_borrow(credits);
-        assert!(grant.raised(Raise::new(credits, borrowed, borrowed)));
+        assert_eq!(
+            grant.raised(Raise::new(credits, borrowed, borrowed)),
+            Ok(())
+        );
         grant
     }
 
@@ -219,8 +237,8 @@ mod tests {
         assert_eq!(available(56, 90, 100), 10);
         assert_eq!(available(56, 120, 100), 0);
         let raise = Raise::new(64, 56, 0);
-        assert_eq!(raise.credits, OWN_SHARE);
-        assert_eq!(Raise::new(64, 56, 10).credits, OWN_SHARE + 10);
+        assert_eq!(raise.credits(), OWN_SHARE);
+        assert_eq!(Raise::new(64, 56, 10).credits(), OWN_SHARE + 10);
     }
 
     #[test]
@@ -241,7 +259,8 @@ mod tests {
     fn ended_connection_borrows_nothing() {
         let mut grant = raised(64);
         assert_eq!(grant.end(), 56);
-        assert!(!grant.raised(Raise::new(128, 64, 64)));
+        let refused = grant.raised(Raise::new(128, 64, 60));
+        assert_eq!(refused.map_err(Raise::into_borrowed), Err(60));
         assert_eq!(grant.end(), 0);
     }
 

@@ -237,21 +237,26 @@ impl GrantUpdate<'_> {
         let Self(all) = self;
         let wanted = all.account.lock().to_borrow(credits);
         let raise = Raise::new(credits, wanted, Credits::borrow(wanted));
+        let credits = raise.credits();
         // Another thread may have raised the grant meanwhile.
-        let posted = if raise.credits > all.granted() {
-            post(raise.credits)
+        let posted = if credits > all.granted() {
+            post(credits)
         } else {
             Err(EAGAIN)
         };
-        let raised = posted.and_then(|()| {
-            let raised = all.account.lock().raised(raise);
-            raised.then_some(()).ok_or_else(enotconn)
-        });
-        match raised {
-            Ok(()) => all.granted.store(raise.credits, Release),
-            Err(_) => Credits::repay(raise.borrowed),
-        }
-        raised
+        let (raise, error) = match posted {
+            Ok(()) => {
+                let recorded = all.account.lock().raised(raise);
+                let Err(raise) = recorded else {
+                    all.granted.store(credits, Release);
+                    return Ok(());
+                };
+                (raise, enotconn())
+            }
+            Err(error) => (raise, error),
+        };
+        Credits::repay(raise.into_borrowed());
+        Err(error)
     }
 
     /// Lowers the grant if the client has not used it for long. If Receives can be freed now,

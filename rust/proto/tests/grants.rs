@@ -100,19 +100,24 @@ impl Connection {
                 *pool += taken;
                 let raise = Raise::new(credits, wanted, taken);
                 // The share of a connection is never refused.
-                assert!(raise.credits >= credits.min(OWN_SHARE));
+                let raised = raise.credits();
+                assert!(raised >= credits.min(OWN_SHARE));
                 if ends {
                     self.end(pool);
                 }
-                let posted = memory && raise.credits > self.granted;
+                let posted = memory && raised > self.granted;
                 if posted {
-                    self.receives = self.receives.max(depth(raise.credits));
-                    self.wanted = self.wanted.max(depth(raise.credits));
+                    self.receives = self.receives.max(depth(raised));
+                    self.wanted = self.wanted.max(depth(raised));
                 }
-                if posted && self.grant.raised(raise) {
-                    self.granted = raise.credits;
+                let unused = if posted {
+                    self.grant.raised(raise)
                 } else {
-                    *pool -= raise.borrowed;
+                    Err(raise)
+                };
+                match unused {
+                    Ok(()) => self.granted = raised,
+                    Err(raise) => *pool -= raise.into_borrowed(),
                 }
             }
             Event::Timer {
@@ -206,8 +211,8 @@ proptest! {
         let mut grant = Grant::new(count, time);
         prop_assert!(grant::available(wanted, taken, limit) <= wanted);
         let raise = Raise::new(credits, wanted, taken);
-        prop_assert!(raise.credits <= credits);
-        grant.raised(raise);
+        prop_assert!(raise.credits() <= credits);
+        prop_assert_eq!(grant.raised(raise), Ok(()));
         let activity = Activity {
             now_ms: other,
             interval_ms: time,
@@ -220,7 +225,8 @@ proptest! {
             round_trip: (time % 2 == 0).then_some(other),
         };
         grant.observe(&activity);
-        grant.receives_freed(count, granted);
+        let before = grant.backed().1;
+        prop_assert!(grant.receives_freed(count, granted) <= before);
         grant.lowered(count);
         grant.observe(&activity);
         let (_, borrowed) = grant.backed();
