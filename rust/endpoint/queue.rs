@@ -101,8 +101,9 @@ impl Parameters {
 pub(crate) enum UnpostedReads<H: ReadHandler> {
     /// Too few SQ credits are free. The Reads and their context come back.
     Full(PreparedTransfer<H>, H::ReadDone),
-    /// The connection has ended.
-    Lost,
+    /// The connection must end. The context comes back, unless some of the Reads may have been
+    /// posted: then it is freed with the queue pair.
+    Lost(Option<H::ReadDone>),
 }
 
 /// The Send buffers of a queue pair with this module's [`SendPolicy`].
@@ -256,8 +257,8 @@ pub(crate) trait ResponderExt<H: ReadHandler> {
     /// [`ReadHandler::read_done`] or [`ReadHandler::read_failed`] returns `done`.
     ///
     /// If its credits are too few, the Reads and `done` come back at once, and
-    /// [`Handler::send_space_freed`] is called when to try again. Any other failure ends the
-    /// connection. It is an error to pass no Reads. Sleeps.
+    /// [`Handler::send_space_freed`] is called when to try again. After any other failure the
+    /// caller ends the connection. It is an error to pass no Reads. Sleeps.
     fn post_reads(
         &self,
         reads: PreparedTransfer<H>,
@@ -306,13 +307,13 @@ impl<H: ReadHandler + Handler<SendPolicy = SendPolicy<H>>> ResponderExt<H> for Q
         let batch = batch.max(reads.registrations());
         if !sends.is_open() || batch > sends.policy().credits.total() {
             drop(sends);
-            return Err(UnpostedReads::Lost);
+            return Err(UnpostedReads::Lost(Some(done)));
         }
         let Some(permit) = sends.policy().resize(permit, batch) else {
             return Err(UnpostedReads::Full(reads, done));
         };
         sends
             .post_reads(reads, permit, done)
-            .map_err(|_| UnpostedReads::Lost)
+            .map_err(|unposted| UnpostedReads::Lost(unposted.context))
     }
 }

@@ -92,6 +92,7 @@ pub use pd::ProtectionDomain;
 pub use qp::{
     BatchMemory,
     Invalidated,
+    NotPosted,
     QueuePair, //
 };
 pub use sq::{

@@ -13,7 +13,10 @@ pub(crate) mod receive;
 mod send;
 
 pub use self::{
-    read_write::BatchMemory,
+    read_write::{
+        BatchMemory,
+        NotPosted, //
+    },
     send::SendQueue, //
 };
 

@@ -262,6 +262,15 @@ impl<H: Context> Message<H> {
         Self(inner)
     }
 
+    /// Creates a message of `len` bytes, as if it had been received. Sleeps.
+    #[cfg(RPCRDMA_SELFTEST)]
+    pub fn of_len(pd: &Arc<ProtectionDomain<H>>, len: usize) -> Result<Self> {
+        let mut buffers = Buffers::new();
+        buffers.allocate(pd, len, GFP_KERNEL)?;
+        let buffer = buffers.0.pop().ok_or(EINVAL)?;
+        Ok(Self::new(Buffer(buffer), len))
+    }
+
     /// Returns the bytes of the message, as many as the device counted. An RDMA Write With
     /// Immediate has none.
     pub fn bytes(&self) -> &[u8] {

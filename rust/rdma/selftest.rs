@@ -147,6 +147,10 @@ pub const TESTS: &[(&str, Test)] = &[
         "Reads go with no Send, and Writes are no Reads",
         misuse::reads_and_writes_are_not_mixed_up,
     ),
+    (
+        "Reads of which nothing is posted give back what goes with them",
+        misuse::reads_that_are_not_posted_give_their_context_back,
+    ),
     // Shows S8.1.3-01.
     (
         "memory that a Send is to register is denied before that",

@@ -246,8 +246,10 @@ impl Responder {
                 connection.note_space_freed();
                 connection.wait_for_credits(Waiter::Reads(waiting), attempt);
             }
-            Err(UnpostedReads::Lost) => {
+            Err(UnpostedReads::Lost(call)) => {
                 connection.end(Cause::ReadsNotPosted);
+                // Only now, so that its pages wake no thread for another call.
+                drop(call);
             }
         }
         None

@@ -86,6 +86,7 @@ use kernel::{
     dma::DataDirection,
     error::{
         code::EINVAL,
+        Error,
         Result, //
     },
     prelude::*, //
@@ -173,7 +174,8 @@ impl<H: ReadHandler> SendQueue<'_, H> {
         match (transfer, memory) {
             (Some(transfer), Some(memory)) if count > batch => {
                 drop(state);
-                queue.begin(memory, transfer, Continuation::Send(send))
+                let begun = queue.begin(memory, transfer, Continuation::Send(send));
+                begun.map_err(Error::from)
             }
             (transfer, _) => queue.post_message(&mut state, transfer, 0, send),
         }
@@ -182,26 +184,38 @@ impl<H: ReadHandler> SendQueue<'_, H> {
     /// Posts `reads`. [`ReadHandler::read_done`] or [`ReadHandler::read_failed`] returns `done`.
     /// As many requests as `permit` has SQ credits are posted at a time.
     ///
-    /// A failure ends the connection. It is an error to pass no Reads, or fewer credits than
+    /// A failure ends the connection; `done` comes back at once, if none of the Reads may have been
+    /// posted. It is an error to pass no Reads, or fewer credits than
     /// [`PreparedTransfer::registrations`]. Sleeps.
     pub fn post_reads(
         self,
         mut reads: PreparedTransfer<H>,
         permit: SqPermit,
         done: H::ReadDone,
-    ) -> Result {
+    ) -> Result<(), NotPosted<H::ReadDone>> {
         let Self { queue, state } = self;
         let fits = reads.0.is_for(&queue.pd, DataDirection::FromDevice) && permit.credits() != 0;
         if reads.is_empty() || !fits || !state.open {
             let open = state.open;
             drop(state);
-            drop((reads, done));
-            return Err(if open { EINVAL } else { enotconn() });
+            drop(reads);
+            let error = if open { EINVAL } else { enotconn() };
+            return Err(NotPosted::new(error, done));
         }
         drop(state);
         reads.0.permit = permit;
-        let memory = BatchMemory::new(GFP_KERNEL)?;
-        queue.begin(memory, reads.0, Continuation::ReadDone(done))
+        let memory = match BatchMemory::new(GFP_KERNEL) {
+            Ok(memory) => memory,
+            Err(error) => return Err(NotPosted::new(error, done)),
+        };
+        let begun = queue.begin(memory, reads.0, Continuation::ReadDone(done));
+        begun.map_err(|unposted| NotPosted {
+            error: unposted.error,
+            context: match unposted.context {
+                Some(Continuation::ReadDone(done)) => Some(done),
+                Some(Continuation::Send(_)) | None => None,
+            },
+        })
     }
 }
 
@@ -212,8 +226,32 @@ impl<H: ReadHandler> QueuePair<H> {
         memory: BatchMemory<H>,
         transfer: KBox<TransferData<H>>,
         continuation: Continuation<H>,
-    ) -> Result {
+    ) -> Result<(), NotPosted<Continuation<H>>> {
         RwContext::new(memory, transfer, continuation, self)?.begin(self)
+    }
+}
+
+/// A transfer that was not posted.
+pub struct NotPosted<C> {
+    /// The reason.
+    pub error: Error,
+    /// What was to come back when it had completed, if none of its requests may have been posted.
+    pub context: Option<C>,
+}
+
+impl<C> NotPosted<C> {
+    /// Returns a transfer of which nothing was posted because of `error`.
+    fn new(error: Error, context: C) -> Self {
+        Self {
+            error,
+            context: Some(context),
+        }
+    }
+}
+
+impl<C> From<NotPosted<C>> for Error {
+    fn from(unposted: NotPosted<C>) -> Self {
+        unposted.error
     }
 }
 
@@ -260,10 +298,10 @@ impl<H: ReadHandler> RwContext<H> {
         mut transfer: KBox<TransferData<H>>,
         continuation: Continuation<H>,
         queue: &QueuePair<H>,
-    ) -> Result<KBox<Self>> {
+    ) -> Result<KBox<Self>, NotPosted<Continuation<H>>> {
         let regions = core::mem::take(&mut transfer.regions);
         if regions.len() > transfer.permit.credits() {
-            return Err(EINVAL);
+            return Err(NotPosted::new(EINVAL, continuation));
         }
         let rw = Self {
             entry: Entry::new(),
@@ -318,11 +356,12 @@ impl<H: ReadHandler> RwContext<H> {
     }
 
     /// Posts the first batch. An error ends the connection.
-    fn begin(self: KBox<Self>, queue: &QueuePair<H>) -> Result {
+    fn begin(self: KBox<Self>, queue: &QueuePair<H>) -> Result<(), NotPosted<Continuation<H>>> {
         let mut sends = queue.sends.lock();
         if !sends.open {
             drop(sends);
-            return Err(enotconn());
+            let Self { continuation, .. } = KBox::into_inner(self);
+            return Err(NotPosted::new(enotconn(), continuation));
         }
         let entry = self.lend();
         // SAFETY: The entry was just lent, so it is live and in no list. Only its completion takes
@@ -331,7 +370,12 @@ impl<H: ReadHandler> RwContext<H> {
         unsafe { sends.rw_contexts.add(entry) };
         // SAFETY: The entry was just added to that list, and none of its requests is posted. It is
         // not accessed again unless the result is [`None`].
-        unsafe { Self::post_next_batch(entry, queue, &mut sends) }.unwrap_or(Err(EINVAL))
+        let posted = unsafe { Self::post_next_batch(entry, queue, &mut sends) };
+        // What was not posted stays in the list, as some of it may have been.
+        posted.unwrap_or(Err(EINVAL)).map_err(|error| NotPosted {
+            error,
+            context: None,
+        })
     }
 
     /// Posts the next batch. [`None`] if all were posted. An error ends the connection; the

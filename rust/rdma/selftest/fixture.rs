@@ -32,6 +32,7 @@ use crate::{
         Transfer, //
     },
     BatchMemory,
+    NotPosted,
     ProtectionDomain,
     QueuePair, //
 };
@@ -174,9 +175,26 @@ impl Fixture {
 
     /// Posts `reads`, in batches of half of the credits.
     pub(super) fn post_reads(&self, reads: PreparedTransfer<TestHandler>) -> Result {
+        Ok(self.post_reads_for(reads, 0)?)
+    }
+
+    /// Posts as [`Self::post_reads`] does. `tag` comes back.
+    pub(super) fn post_reads_for(
+        &self,
+        reads: PreparedTransfer<TestHandler>,
+        tag: u32,
+    ) -> Result<(), NotPosted<u32>> {
         let mut sends = self.queue.send_queue();
-        let permit = sends.policy().reserve(reads.len())?;
-        sends.post_reads(reads, permit, ())
+        let permit = match sends.policy().reserve(reads.len()) {
+            Ok(permit) => permit,
+            Err(error) => {
+                return Err(NotPosted {
+                    error,
+                    context: Some(tag),
+                })
+            }
+        };
+        sends.post_reads(reads, permit, tag)
     }
 
     /// Moves the queue pair to the error state, which flushes posted requests. The upper layer can

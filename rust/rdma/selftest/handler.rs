@@ -199,13 +199,13 @@ impl Handler for TestHandler {
 }
 
 impl ReadHandler for TestHandler {
-    type ReadDone = ();
+    type ReadDone = u32;
 
-    fn read_done(&self, _queue: &QueuePair<Self>, (): ()) {
+    fn read_done(&self, _queue: &QueuePair<Self>, _tag: u32) {
         self.note(|seen| seen.reads_done += 1);
     }
 
-    fn read_failed(&self, _queue: &QueuePair<Self>, (): (), failure: WcStatus) {
+    fn read_failed(&self, _queue: &QueuePair<Self>, _tag: u32, failure: WcStatus) {
         self.note(|seen| seen.denied |= failure.is_denial());
     }
 

@@ -51,7 +51,7 @@ pub(super) fn lost_read_goes_with_its_queue_pair() -> Result<bool> {
     let reads = Transfer::reads(&fixture.queue, None, GFP_KERNEL)?;
     let reads = fixture.prepare(reads, &page)?;
     let memory = BatchMemory::new(GFP_KERNEL)?;
-    let lost = RwContext::new(memory, reads.0, Continuation::ReadDone(()), &fixture.queue)?;
+    let lost = RwContext::new(memory, reads.0, Continuation::ReadDone(0), &fixture.queue)?;
     let lost = lost.lend();
     // SAFETY: The entry was just lent and is in no list. The request was never posted, like one
     // that the device lost, so nothing takes it out until the queue pair frees it.

@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     cm::Id,
+    errno::enotconn,
     mr,
     send::Doorbell,
     transfer::{
@@ -42,6 +43,18 @@ pub(super) fn reads_and_writes_are_not_mixed_up() -> Result<bool> {
         && matches!(read, Err(EINVAL))
         && matches!(nothing, Err(EINVAL));
     Ok(refused && !kept(&page))
+}
+
+pub(super) fn reads_that_are_not_posted_give_their_context_back() -> Result<bool> {
+    let fixture = Fixture::alone(PORT)?;
+    let queue = &fixture.queue;
+    let page = Page::new(GFP_KERNEL)?;
+    let writes = fixture.prepare(Transfer::writes(queue, None, GFP_KERNEL)?, &page)?;
+    let refused = fixture.post_reads_for(writes, 7).err().ok_or(EINVAL)?;
+    let reads = fixture.prepare(Transfer::reads(queue, None, GFP_KERNEL)?, &page)?;
+    queue.drain();
+    let late = fixture.post_reads_for(reads, 8).err().ok_or(EINVAL)?;
+    Ok(refused.context == Some(7) && late.context == Some(8) && late.error == enotconn())
 }
 
 pub(super) fn id_without_request_is_not_answered() -> Result<bool> {
