@@ -18,7 +18,7 @@
 //! reply. A Responder [parses](call) a Call and [builds](reply_builder) the reply. Both keep
 //! account of [credits](credit), which a Responder [lowers](grant_decay) again and [borrows](grant)
 //! from a pool, and of the [state of the connection](conn). A Responder [admits](admission)
-//! Requesters, and orders what [waits](waiting) for space in its Send queue.
+//! Requesters, and [queues](work_queue) what [waits](waiting) for a thread or for resources.
 
 // Kbuild passes `no_std` itself. The unit tests need `std`.
 #![cfg_attr(not(any(test, CONFIG_RUST)), no_std)]
@@ -44,4 +44,5 @@ pub mod reverse;
 pub mod rpc;
 pub mod upper_layer_binding;
 pub mod waiting;
+pub mod work_queue;
 pub mod xdr;

@@ -5,6 +5,7 @@
 mod accept_queue;
 mod connection;
 mod read_permit;
+mod work_queue;
 
 use kernel::prelude::*;
 
@@ -24,6 +25,14 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     (
         "a call that waits for the pages of another is woken once",
         read_permit::end_of_a_call_wakes_once,
+    ),
+    (
+        "what waits comes out of its queue with its own message and state",
+        work_queue::each_element_keeps_its_message_and_state,
+    ),
+    (
+        "Reads that find too few credits again are tried before others",
+        work_queue::element_that_is_tried_again_is_the_first,
     ),
     (
         "a connection that has ended has no queues",

@@ -6,19 +6,19 @@
 //! # The queues
 //!
 //! The picture of the path of an RPC is in [`super`]. These are the queues on it, all fields of
-//! [`WorkQueue`], under one lock:
+//! [`WorkQueue`](proto::work_queue::WorkQueue), under one lock:
 //!
 //! ```text
 //! queue              waits for         served by
 //!
 //! received           a thread          an nfsd thread, which may go on to 1 with Read chunks
-//! for_credits.reads  1. SQ credits     run_waiters, which reserves them; goes on to 2
+//! reads_for_credits  1. SQ credits     run_waiters, which reserves them; goes on to 2
 //! ready_reads        2. a thread       an nfsd thread; goes on to 3
 //! for_pages          3. pages          an nfsd thread, once a ReadPermit is dropped; begins with 1
 //! read_done          a thread          an nfsd thread, when all RDMA Reads have completed
 //!
 //! for_buffers        4. a Send buffer  run_waiters, which takes one; goes on to 5 with RDMA Writes
-//! for_credits.sends  5. SQ credits     run_waiters, which posts the Send
+//! sends_for_credits  5. SQ credits     run_waiters, which posts the Send
 //! ```
 //!
 //! A thread that finds what it needs goes on at once, so 2 is for calls that waited in 1. A call

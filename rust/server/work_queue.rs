@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The queues of a connection: the work that no thread has taken, and what waits for space in the
-//! Send queue or for pages. [`super::waiting`] says who serves them.
+//! The elements of the queues of a connection ([`proto::work_queue`]): the work that no thread has
+//! taken, and what waits for space in the Send queue or for pages. [`super::waiting`] says who
+//! serves them.
 //!
 //! Each element has the message of its call, and with it a Receive that the client cannot use
 //! meanwhile. So there are never more elements than Receives, however many calls a client sends. In
@@ -23,19 +24,15 @@ use kernel::{
     time::{
         Instant,
         Monotonic, //
-    }, //
+    },
+    warn_on, //
 };
 use proto::{
     call::{
         self,
         Incoming, //
     },
-    waiting::{
-        Attempt,
-        Kind,
-        SqCreditQueue,
-        WaitQueue, //
-    }, //
+    work_queue, //
 };
 use rdma::{
     receive::{
@@ -166,8 +163,40 @@ pub(crate) enum MessageContext {
     Send(Outgoing),
 }
 
+/// An element of a queue.
+pub(crate) trait Queued: Sized {
+    /// Returns the message, with which the rest of the element is kept.
+    fn into_message(self) -> Message<ServerConn>;
+
+    /// Returns the element that [`Self::into_message`] made a message of.
+    fn from_message(message: Message<ServerConn>) -> Option<Self>;
+}
+
+impl Queued for Message<ServerConn> {
+    fn into_message(self) -> Message<ServerConn> {
+        self
+    }
+
+    fn from_message(message: Message<ServerConn>) -> Option<Self> {
+        Some(message)
+    }
+}
+
+impl<T: QueuedState> Queued for WithMessage<T> {
+    fn into_message(self) -> Message<ServerConn> {
+        let Self { mut message, state } = self;
+        message.set_context(state.into_context());
+        message
+    }
+
+    fn from_message(mut message: Message<ServerConn>) -> Option<Self> {
+        let state = T::from_context(message.take_context())?;
+        Some(Self { message, state })
+    }
+}
+
 /// A state that a message can keep.
-trait QueuedState: Sized {
+pub(crate) trait QueuedState: Sized {
     fn into_context(self) -> MessageContext;
 
     /// Returns the state, if `context` is that of such an element.
@@ -214,252 +243,54 @@ impl QueuedState for Outgoing {
 }
 
 /// A FIFO of elements of one type.
-struct Fifo<T> {
+pub(crate) struct Fifo<E> {
     messages: MessageQueue<ServerConn>,
-    _state: PhantomData<T>,
+    _element: PhantomData<E>,
 }
 
-impl<T: QueuedState> Fifo<T> {
-    /// An empty queue.
+impl<E: Queued> work_queue::Fifo for Fifo<E> {
+    type Element = E;
+
     const EMPTY: Self = Self {
         messages: MessageQueue::new(),
-        _state: PhantomData,
+        _element: PhantomData,
     };
 
     fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
 
-    /// Adds `element`: at the front if it was taken from there and tried, otherwise at the end.
-    fn push(&mut self, element: WithMessage<T>, attempt: Attempt<bool>) {
-        let WithMessage { mut message, state } = element;
-        message.set_context(state.into_context());
-        if attempt.is_requeued() {
-            self.messages.push_front(message);
-        } else {
-            self.messages.push_back(message);
-        }
+    fn push_back(&mut self, element: E) {
+        self.messages.push_back(element.into_message());
     }
 
-    /// Takes the first element.
-    fn pop(&mut self) -> Option<WithMessage<T>> {
-        let mut message = self.messages.pop_front()?;
-        // Only this queue sets the context of its messages.
-        let state = T::from_context(message.take_context())?;
-        Some(WithMessage { message, state })
+    fn push_front(&mut self, element: E) {
+        self.messages.push_front(element.into_message());
+    }
+
+    fn pop_front(&mut self) -> Option<E> {
+        let element = E::from_message(self.messages.pop_front()?);
+        // This queue alone adds the messages in it, and nobody has them meanwhile.
+        warn_on!(element.is_none());
+        element
     }
 }
 
-/// Elements that wait for the same resource.
-struct Waiters<T> {
-    order: WaitQueue,
-    elements: Fifo<T>,
-}
+/// The queues of a connection.
+pub(crate) enum Queues {}
 
-impl<T: QueuedState> Waiters<T> {
-    const EMPTY: Self = Self {
-        order: WaitQueue::EMPTY,
-        elements: Fifo::EMPTY,
-    };
-
-    fn push(&mut self, element: WithMessage<T>, attempt: Attempt<bool>) {
-        self.order.push(attempt);
-        self.elements.push(element, attempt);
-    }
-
-    /// Takes the first element, if there may be enough of the resource for it.
-    fn pop(&mut self) -> Option<WithMessage<T>> {
-        if self.order.pop() {
-            self.elements.pop()
-        } else {
-            None
-        }
-    }
-}
-
-/// Sends and RDMA Reads that wait for SQ credits.
-struct SqCreditWaiters {
-    order: SqCreditQueue,
-    sends: Fifo<Outgoing>,
-    reads: Fifo<WaitingReads>,
-}
-
-/// An element that waited for space in the Send queue.
-pub(super) enum Waiter {
-    /// RDMA Reads that need SQ credits.
-    Reads(WithMessage<WaitingReads>),
-    /// A Send that needs SQ credits, or a Send buffer first.
-    Send(WithMessage<Outgoing>),
-}
-
-impl SqCreditWaiters {
-    const EMPTY: Self = Self {
-        order: SqCreditQueue::EMPTY,
-        sends: Fifo::EMPTY,
-        reads: Fifo::EMPTY,
-    };
-
-    fn push(&mut self, waiter: Waiter, attempt: Attempt<bool>) {
-        match waiter {
-            Waiter::Reads(reads) => {
-                self.order.push_reads(attempt);
-                self.reads.push(reads, attempt);
-            }
-            Waiter::Send(message) => {
-                self.order.push_send(attempt);
-                self.sends.push(message, attempt);
-            }
-        }
-    }
-
-    /// Takes the next element for which there may be credits.
-    fn pop(&mut self) -> Option<Waiter> {
-        match self.order.pop()? {
-            Kind::Reads => self.reads.pop().map(Waiter::Reads),
-            Kind::Send => self.sends.pop().map(Waiter::Send),
-        }
-    }
-}
-
-/// Work for an nfsd thread.
-pub(crate) enum Work {
-    /// A message was received.
-    Received(Message<ServerConn>),
-    /// The RDMA Reads of a call have completed.
-    ReadDone(WithMessage<ChunkedCall>),
-    /// RDMA Reads have their SQ credits, or may get pages.
-    Reads(WithMessage<WaitingReads>),
+impl work_queue::Queues for Queues {
+    type Received = Fifo<Message<ServerConn>>;
+    type ReadDone = Fifo<WithMessage<ChunkedCall>>;
+    type Reads = Fifo<WithMessage<WaitingReads>>;
+    type Sends = Fifo<WithMessage<Outgoing>>;
 }
 
 /// The work that no thread has taken yet, and the elements that wait.
-pub(super) struct WorkQueue {
-    /// These calls arrived before the messages in `received`, and go first: RPCSEC_GSS drops a call
-    /// that is overtaken by more calls than its sequence window holds, and closes the connection.
-    read_done: Fifo<ChunkedCall>,
-    received: MessageQueue<ServerConn>,
-    /// RDMA Reads that have SQ credits.
-    ready_reads: Fifo<WaitingReads>,
-    for_buffers: Waiters<Outgoing>,
-    for_credits: SqCreditWaiters,
-    for_pages: Waiters<WaitingReads>,
-}
+pub(super) type WorkQueue = work_queue::WorkQueue<Queues>;
 
-impl WorkQueue {
-    /// An empty queue.
-    pub(super) const EMPTY: Self = Self {
-        read_done: Fifo::EMPTY,
-        received: MessageQueue::new(),
-        ready_reads: Fifo::EMPTY,
-        for_buffers: Waiters::EMPTY,
-        for_credits: SqCreditWaiters::EMPTY,
-        for_pages: Waiters::EMPTY,
-    };
+/// Work for an nfsd thread.
+pub(crate) type Work = work_queue::Work<Queues>;
 
-    /// The number of waiting Sends from which on no call is taken for execution. Each may keep the
-    /// pages of a reply.
-    const MAX_WAITING_SENDS: usize = 4;
-
-    /// Adds a received message.
-    pub(super) fn push_received(&mut self, message: Message<ServerConn>) {
-        self.received.push_back(message);
-    }
-
-    /// Adds a call whose RDMA Reads have completed.
-    pub(super) fn push_read_done(&mut self, call: WithMessage<ChunkedCall>) {
-        self.read_done.push(call, Attempt::NotTried);
-    }
-
-    /// Adds a Send without a Send buffer.
-    pub(super) fn wait_for_buffer(
-        &mut self,
-        message: WithMessage<Outgoing>,
-        attempt: Attempt<bool>,
-    ) {
-        self.for_buffers.push(message, attempt);
-    }
-
-    /// Adds a waiter for SQ credits.
-    pub(super) fn wait_for_credits(&mut self, waiter: Waiter, attempt: Attempt<bool>) {
-        self.for_credits.push(waiter, attempt);
-    }
-
-    /// Adds RDMA Reads that need pages.
-    pub(super) fn wait_for_pages(
-        &mut self,
-        reads: WithMessage<WaitingReads>,
-        attempt: Attempt<bool>,
-    ) {
-        self.for_pages.push(reads, attempt);
-    }
-
-    /// Adds RDMA Reads that have SQ credits.
-    pub(super) fn push_ready(&mut self, reads: WithMessage<WaitingReads>) {
-        self.ready_reads.push(reads, Attempt::NotTried);
-        self.for_credits.order.note_ready_reads();
-    }
-
-    /// Notes that RDMA Reads from [`Self::pop_waiter`] have been posted, or wait again.
-    pub(super) fn end_reads(&mut self) {
-        self.for_credits.order.end_reads();
-    }
-
-    /// Notes that the Send queue has space again.
-    pub(super) fn space_freed(&mut self) {
-        self.for_buffers.order.space_freed();
-        self.for_credits.order.space_freed();
-    }
-
-    /// Notes that a call has freed its pages.
-    pub(super) fn pages_freed(&mut self) {
-        self.for_pages.order.space_freed();
-    }
-
-    /// Returns the numbers of waiters for Send buffers, SQ credits and pages.
-    pub(super) fn waiter_counts(&self) -> [usize; 3] {
-        [
-            self.for_buffers.order.len(),
-            self.for_credits.order.len(),
-            self.for_pages.order.len(),
-        ]
-    }
-
-    /// Takes the next work that a thread can do.
-    pub(super) fn pop(&mut self) -> Option<Work> {
-        let takes_calls = self.takes_calls();
-        let read_done = takes_calls.then(|| self.read_done.pop()).flatten();
-        if let Some(call) = read_done {
-            return Some(Work::ReadDone(call));
-        }
-        let reads = self.ready_reads.pop();
-        let reads = reads.or_else(|| self.for_pages.pop());
-        if let Some(reads) = reads {
-            return Some(Work::Reads(reads));
-        }
-        if takes_calls {
-            self.received.pop_front().map(Work::Received)
-        } else {
-            None
-        }
-    }
-
-    /// Takes the next waiter for which there may be space. RDMA Reads require a call of
-    /// [`Self::end_reads`] later.
-    pub(super) fn pop_waiter(&mut self) -> Option<Waiter> {
-        let next = self.for_credits.pop();
-        next.or_else(|| self.for_buffers.pop().map(Waiter::Send))
-    }
-
-    /// Returns whether a thread may take calls, including those that were read by RDMA Reads: their
-    /// replies would have to wait behind others.
-    fn takes_calls(&self) -> bool {
-        let sends = self.for_buffers.order.len() + self.for_credits.order.sends();
-        sends < Self::MAX_WAITING_SENDS
-    }
-
-    /// Returns whether there is no work that a thread can do.
-    pub(super) fn is_empty(&self) -> bool {
-        let reads = !self.ready_reads.is_empty() || self.for_pages.order.may_pop();
-        let calls = !self.read_done.is_empty() || !self.received.is_empty();
-        !(reads || calls && self.takes_calls())
-    }
-}
+/// An element that waited for space in the Send queue.
+pub(super) type Waiter = work_queue::Waiter<Queues>;

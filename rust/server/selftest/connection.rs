@@ -58,7 +58,7 @@ pub(super) fn credits_go_back_when_the_connection_ends() -> Result<bool> {
     Ok(taken && given_back && refused && Credits::all_borrowed() == before)
 }
 
-const PORT: u16 = 20_052;
+pub(super) const PORT: u16 = 20_052;
 const TIMEOUT_MS: u32 = 10_000;
 
 pub(super) fn failed_queue_pair_is_one_lost_connection() -> Result<bool> {
