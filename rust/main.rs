@@ -6,16 +6,16 @@
 //! name. Either of them serves `mount -o proto=rdma`; they cannot be loaded together.
 
 #![crate_name = "rpcrdma"]
+#![forbid(unsafe_code)]
 
-mod client;
-mod endpoint;
-#[cfg(RPCRDMA_SELFTEST)]
-mod ktap;
 #[cfg(RPCRDMA_SELFTEST)]
 mod selftest;
-mod server;
 
 use kernel::prelude::*;
+use sunrpc::{
+    sysctl::SysctlRegistration,
+    ClassRegistration, //
+};
 
 module! {
     type: RpcRdma,
@@ -28,11 +28,10 @@ module! {
 
 /// The loaded module.
 struct RpcRdma {
-    _backchannel: sunrpc::ClassRegistration,
-    _server: sunrpc::SvcRegistration<server::Listener>,
-    _server_sysctl: sunrpc::sysctl::SysctlRegistration,
-    _client: sunrpc::ClassRegistration,
-    _client_sysctl: sunrpc::sysctl::SysctlRegistration,
+    _server: server::Classes,
+    _server_sysctl: SysctlRegistration,
+    _client: ClassRegistration,
+    _client_sysctl: SysctlRegistration,
 }
 
 impl kernel::Module for RpcRdma {
@@ -44,9 +43,8 @@ impl kernel::Module for RpcRdma {
         Ok(Self {
             _server_sysctl: server::register_sysctls()?,
             _client_sysctl: client::register_sysctls()?,
-            _backchannel: server::BACKCHANNEL.register(module)?,
-            _server: server::CLASS.register(module)?,
-            _client: client::CLASS.register(module)?,
+            _server: server::register_classes(module)?,
+            _client: client::register_class(module)?,
         })
     }
 }

@@ -6,14 +6,15 @@ use kernel::prelude::*;
 
 /// Runs all tests.
 pub(crate) fn run() -> Result {
-    crate::ktap::run(&[
+    let tests = [
         sunrpc::selftest::TESTS,
         sunrpc::selftest::buffers::TESTS,
         sunrpc::selftest::calls::TESTS,
         sunrpc::selftest::callbacks::TESTS,
         sunrpc::selftest::svc_transports::TESTS,
         rdma::selftest::TESTS,
-        crate::endpoint::selftest::TESTS,
-        crate::server::selftest::TESTS,
-    ])
+        endpoint::selftest::TESTS,
+        server::selftest::TESTS,
+    ];
+    ext::ktap::run(&tests, |line| pr_info!("{line}\n"))
 }

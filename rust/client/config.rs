@@ -10,7 +10,7 @@ use super::{
     chunk::Chunk,
     connection::ClientConn, //
 };
-use crate::endpoint::{
+use endpoint::{
     self,
     Parameters,
     ReceiveRing, //
@@ -55,7 +55,7 @@ static STRATEGY: SysctlEntry = SysctlEntry::new(c"rdma_memreg_strategy", 5, 0, 6
 static PAD_OPTIMIZE: SysctlEntry = SysctlEntry::new(c"rdma_pad_optimize", 0, i32::MIN, i32::MAX);
 
 /// Registers the sysctls.
-pub(crate) fn register() -> Result<SysctlRegistration> {
+pub fn register() -> Result<SysctlRegistration> {
     SysctlRegistration::new(
         c"sunrpc",
         &[

@@ -29,7 +29,7 @@ use super::{
         ReusableResources, //
     }, //
 };
-use crate::endpoint::SendBufferExt;
+use endpoint::SendBufferExt;
 use kernel::{
     alloc::Flags,
     prelude::*,

@@ -28,14 +28,14 @@ use super::{
         ReusableResources, //
     }, //
 };
-use crate::endpoint::{
-    self,
-    ReceiveRing,
-    SendBufferExt, //
-};
 use core::sync::atomic::{
     AtomicBool,
     Ordering, //
+};
+use endpoint::{
+    self,
+    ReceiveRing,
+    SendBufferExt, //
 };
 use kernel::{
     new_mutex,

@@ -23,13 +23,13 @@ use super::{
         ClientTransport, //
     }, //
 };
-use crate::endpoint::{
-    SendBufferExt,
-    GATHER_MIN_BYTES, //
-};
 use core::{
     iter,
     ops::Range, //
+};
+use endpoint::{
+    SendBufferExt,
+    GATHER_MIN_BYTES, //
 };
 use kernel::{
     alloc::{

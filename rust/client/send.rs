@@ -19,7 +19,7 @@ use super::{
         ClientTransport, //
     }, //
 };
-use crate::endpoint::SendBufferExt;
+use endpoint::SendBufferExt;
 use kernel::{
     alloc::{
         flags::__GFP_NOWARN,

@@ -19,7 +19,6 @@ use super::{
     slot::Slot,
     stats::Counters, //
 };
-use crate::endpoint;
 use core::sync::atomic::Ordering;
 use kernel::{
     alloc::Flags,

@@ -5,6 +5,7 @@
 /// Defines an enum, and for tests `ALL`, the list of its variants, which can lack none.
 ///
 /// A variant may carry a text that is not known before. In the list that is empty.
+#[macro_export]
 macro_rules! causes {
     (
         $(#[$of_enum:meta])*
@@ -26,4 +27,3 @@ macro_rules! causes {
         }
     };
 }
-pub(crate) use causes;

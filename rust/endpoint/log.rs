@@ -18,14 +18,14 @@ use kernel::{
 /// Calls `line` if the limit allows another line about connections, and logs the number of lines
 /// left out before it. Peers can cause any number of lines. The limit is this module's own, so its
 /// lines suppress those of nobody else.
-pub(crate) fn log(line: impl FnOnce()) {
+pub fn log(line: impl FnOnce()) {
     static LIMIT: RateLimit = RateLimit::new();
     LIMIT.log("connections", line);
 }
 
 /// Calls `line` as [`log`] does, for a line about a message. These have a limit of their own, so
 /// that a peer that sends bad messages does not suppress lines about connections.
-pub(crate) fn log_message(line: impl FnOnce()) {
+pub fn log_message(line: impl FnOnce()) {
     static LIMIT: RateLimit = RateLimit::new();
     LIMIT.log("messages", line);
 }

@@ -36,29 +36,29 @@ use rdma::{
 };
 
 /// The sizes of a connection's queue pair.
-pub(crate) struct Parameters {
+pub struct Parameters {
     /// The number of Receives that may be posted at the same time.
-    pub(crate) receives: u32,
+    pub receives: u32,
     /// The largest number of Send buffers, and so of posted Sends.
-    pub(crate) send_buffers: usize,
+    pub send_buffers: usize,
     /// The number of Send buffers from the start.
-    pub(crate) first_send_buffers: usize,
+    pub first_send_buffers: usize,
     /// The length of a Send buffer.
-    pub(crate) send_bytes: usize,
+    pub send_bytes: usize,
     /// The most scatter elements of a Send or Write, if the device supports as many.
-    pub(crate) send_elements: usize,
+    pub send_elements: usize,
     /// The most regions that are registered, and later invalidated, for one Send.
-    pub(crate) regions_per_send: u32,
+    pub regions_per_send: u32,
     /// The number of RDMA Reads and Writes that may be posted at the same time. Half of them is a
     /// batch: longer transfers are posted in several.
-    pub(crate) transfers: u32,
+    pub transfers: u32,
 }
 
 impl Parameters {
     /// Creates the queue pair of `id` in `pd` ([`QueuePair::new`]), with the Send buffers in
     /// `reusable`, which are of that domain and of [`Self::send_bytes`], and new ones. Buffers that
     /// it does not need stay there, and all of them if it fails. Sleeps.
-    pub(crate) fn make<H>(
+    pub fn make<H>(
         &self,
         id: Arc<Id<H>>,
         pd: Arc<ProtectionDomain<H>>,
@@ -98,7 +98,7 @@ impl Parameters {
 }
 
 /// The reason why Reads were not posted.
-pub(crate) enum UnpostedReads<H: ReadHandler> {
+pub enum UnpostedReads<H: ReadHandler> {
     /// Too few SQ credits are free. The Reads and their context come back.
     Full(PreparedTransfer<H>, H::ReadDone),
     /// The connection must end. The context comes back, unless some of the Reads may have been
@@ -107,7 +107,7 @@ pub(crate) enum UnpostedReads<H: ReadHandler> {
 }
 
 /// The Send buffers of a queue pair with this module's [`SendPolicy`].
-pub(crate) trait SendBufferExt<H: Handler> {
+pub trait SendBufferExt<H: Handler> {
     /// Takes a free Send buffer. [`None`] if there is none: [`Handler::send_space_freed`] is called
     /// when one comes back.
     fn take_send_buffer(&self) -> Option<Buffer<H>>;
@@ -225,7 +225,7 @@ impl<H: Handler<SendPolicy = SendPolicy<H>>> SendBufferExt<H> for QueuePair<H> {
 
 /// The RDMA Reads, RDMA Writes and replies of a Responder. Reads and Writes need SQ credits, and
 /// are posted in batches.
-pub(crate) trait ResponderExt<H: ReadHandler> {
+pub trait ResponderExt<H: ReadHandler> {
     /// Reserves SQ credits for the first batch of `requests` RDMA Writes. If too few are free,
     /// [`Handler::send_space_freed`] is called when to try again.
     fn reserve(&self, requests: usize) -> Option<SqPermit> {

@@ -12,8 +12,8 @@
 
 use kernel::{
     alloc::Flags,
-    new_spinlock,
     prelude::*,
+    static_lock_class,
     sync::SpinLock, //
 };
 use rdma::{
@@ -27,7 +27,7 @@ use rdma::{
 
 /// The Receive buffers of a connection.
 #[pin_data]
-pub(crate) struct ReceiveRing<H: Handler> {
+pub struct ReceiveRing<H: Handler> {
     #[pin]
     ring: SpinLock<Ring<H>>,
 }
@@ -43,14 +43,18 @@ struct Ring<H: Handler> {
     closed: bool,
 }
 
+/// The name of the lock. lockdep compares addresses of names, and a literal in a generic function
+/// exists once in each crate that calls it.
+static LOCK_NAME: &CStr = c"rpcrdma::receive_ring";
+
 impl<H: Handler> ReceiveRing<H> {
     /// The largest batch. Small rings have smaller ones.
     const BATCH: usize = 16;
 
     /// Creates an empty ring.
-    pub(crate) fn new() -> impl PinInit<Self> {
+    pub fn new() -> impl PinInit<Self> {
         pin_init!(Self {
-            ring <- new_spinlock!(
+            ring <- SpinLock::new(
                 Ring {
                     spare: Buffers::new(),
                     batch: 0,
@@ -58,7 +62,8 @@ impl<H: Handler> ReceiveRing<H> {
                     wanted: 0,
                     closed: false,
                 },
-                "rpcrdma::receive_ring"
+                LOCK_NAME,
+                static_lock_class!()
             ),
         })
     }
@@ -67,7 +72,7 @@ impl<H: Handler> ReceiveRing<H> {
     /// `reusable`, which are of that length, and allocates the others; if it fails, they go back
     /// there. Must not run at the same time as itself or [`Self::shrink`]. Sleeps if `flags` allow
     /// it.
-    pub(crate) fn grow(
+    pub fn grow(
         &self,
         queue: &QueuePair<H>,
         credits: usize,
@@ -94,7 +99,7 @@ impl<H: Handler> ReceiveRing<H> {
 
     /// Shrinks the ring to the size for `credits`: Receives are freed instead of reposted. Returns
     /// the number freed at once; [`Self::repost`] reports the others. Does not sleep.
-    pub(crate) fn shrink(&self, queue: &QueuePair<H>, credits: usize) -> usize {
+    pub fn shrink(&self, queue: &QueuePair<H>, credits: usize) -> usize {
         let mut ring = self.ring.lock();
         ring.wanted = Self::depth(credits);
         ring.batch = Self::batch(credits);
@@ -108,13 +113,7 @@ impl<H: Handler> ReceiveRing<H> {
 
     /// Posts `count` more Receives of `len` bytes, for messages that need no credits. If it fails,
     /// none was posted. Sleeps if `flags` allow it.
-    pub(crate) fn add(
-        &self,
-        queue: &QueuePair<H>,
-        count: usize,
-        len: usize,
-        flags: Flags,
-    ) -> Result {
+    pub fn add(&self, queue: &QueuePair<H>, count: usize, len: usize, flags: Flags) -> Result {
         match Self::post(queue, count, len, flags, &mut Buffers::new()) {
             (0, result) => result,
             // The queue pair was drained meanwhile.
@@ -145,7 +144,7 @@ impl<H: Handler> ReceiveRing<H> {
     }
 
     /// Returns the number of Receives for `credits`.
-    pub(crate) fn depth(credits: usize) -> usize {
+    pub fn depth(credits: usize) -> usize {
         credits
             .saturating_add(Self::batch(credits))
             .saturating_sub(1)
@@ -157,7 +156,7 @@ impl<H: Handler> ReceiveRing<H> {
 
     /// Takes back a buffer that was read, and posts a batch when there is one. Returns true if the
     /// buffer was freed instead. If the queue pair was drained, the buffers stay here.
-    pub(crate) fn repost(&self, queue: &QueuePair<H>, buffer: Buffer<H>) -> bool {
+    pub fn repost(&self, queue: &QueuePair<H>, buffer: Buffer<H>) -> bool {
         let mut ring = self.ring.lock();
         if ring.closed {
             drop(ring);
@@ -176,7 +175,7 @@ impl<H: Handler> ReceiveRing<H> {
     }
 
     /// Keeps buffers that are not posted any more, for [`Self::close`].
-    pub(crate) fn keep(&self, mut buffers: Buffers<H>) {
+    pub fn keep(&self, mut buffers: Buffers<H>) {
         let mut ring = self.ring.lock();
         if !ring.closed {
             ring.spare.append(&mut buffers);
@@ -185,7 +184,7 @@ impl<H: Handler> ReceiveRing<H> {
     }
 
     /// Returns the buffers that are not posted. None are kept from now on.
-    pub(crate) fn close(&self) -> Buffers<H> {
+    pub fn close(&self) -> Buffers<H> {
         let mut ring = self.ring.lock();
         ring.closed = true;
         core::mem::take(&mut ring.spare)

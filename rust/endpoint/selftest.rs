@@ -2,7 +2,7 @@
 
 //! Tests of the policy of a Send queue: here without a queue pair, and in [`send_queue`] with one.
 
-pub(crate) mod connection;
+pub mod connection;
 mod send_queue;
 
 use super::{
@@ -25,7 +25,7 @@ use rdma::{
 type Test = fn() -> Result<bool>;
 
 /// The tests, each with the claim that it shows.
-pub(crate) const TESTS: &[(&str, Test)] = &[
+pub const TESTS: &[(&str, Test)] = &[
     (
         "one Send in sixteen asks for a completion",
         one_send_in_sixteen_asks,

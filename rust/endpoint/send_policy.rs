@@ -43,7 +43,7 @@ use rdma::{
 };
 
 /// The policy of a connection's Send queue, and its state.
-pub(crate) struct SendPolicy<H: Context> {
+pub struct SendPolicy<H: Context> {
     pub(super) buffers: SendBuffers<H>,
     signalling: Signalling,
     pub(super) credits: SqCredits,

@@ -17,6 +17,7 @@
 //! | `work.rs`, `lock.rs`, `alloc_scope.rs` | workqueues, a spin lock for any context, scopes of allocations |
 //! | `errno.rs`, `compat.rs` | what an older kernel of the list lacks |
 //! | `trace.rs` | how trace events identify things |
+//! | `ktap.rs` | the harness of tests in the kernel |
 
 // Kbuild passes this to rustc. rustdoc drops it when it extracts examples.
 #![cfg_attr(doctest, no_std)]
@@ -27,6 +28,8 @@ pub mod alloc_scope;
 pub mod borrowed;
 pub mod compat;
 pub mod errno;
+#[cfg(RPCRDMA_SELFTEST)]
+pub mod ktap;
 pub mod lock;
 pub mod memory;
 pub mod net;

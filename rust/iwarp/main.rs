@@ -33,9 +33,6 @@ mod closing;
 mod connect;
 mod device;
 mod event_target;
-#[cfg(RPCRDMA_SELFTEST)]
-#[path = "../ktap.rs"]
-mod ktap;
 mod listen_sockets;
 mod listener;
 mod llp;
@@ -80,11 +77,14 @@ impl Drop for Callbacks {
 impl kernel::Module for Iwarp {
     fn init(module: &'static ThisModule) -> Result<Self> {
         #[cfg(RPCRDMA_SELFTEST)]
-        ktap::run(&[
-            provider::selftest::TESTS,
-            socket::selftest::TESTS,
-            tcp::selftest::TESTS,
-        ])?;
+        ext::ktap::run(
+            &[
+                provider::selftest::TESTS,
+                socket::selftest::TESTS,
+                tcp::selftest::TESTS,
+            ],
+            |line| pr_info!("{line}\n"),
+        )?;
         socket::sctp::check_addresses().inspect_err(|_| {
             pr_err!("sctp_addresses has something that is no address of a host\n")
         })?;

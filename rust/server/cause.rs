@@ -6,8 +6,8 @@
 //! `docs/troubleshooting.md` explains each text. A host test compares the two
 //! (`rust/proto/tests/troubleshooting.rs`), so this file depends on nothing of the kernel.
 
-use crate::endpoint::causes;
 use core::ffi::CStr;
+use endpoint::causes;
 use proto::conn::server::Event;
 
 causes! {

@@ -7,7 +7,7 @@
 //! credits that an administrator wants; the device limits the number of work requests in a queue.
 
 use super::connection::ServerConn;
-use crate::endpoint::{
+use endpoint::{
     self,
     Parameters,
     ReceiveRing, //
@@ -81,7 +81,7 @@ static SQ_POLL: Counter = Counter::new(c"rdma_stat_sq_poll");
 static SQ_PROD: Counter = Counter::new(c"rdma_stat_sq_prod");
 
 /// Creates the sysctls.
-pub(crate) fn register() -> Result<SysctlRegistration> {
+pub fn register() -> Result<SysctlRegistration> {
     SysctlRegistration::with_counters(
         c"sunrpc/svc_rdma",
         &[

@@ -24,7 +24,7 @@ use super::{
     transport::ServerTransport,
     waiting::Waiting, //
 };
-use crate::endpoint::{
+use endpoint::{
     self,
     ReceiveRing, //
 };

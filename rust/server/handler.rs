@@ -16,7 +16,6 @@ use super::{
         WithMessage, //
     }, //
 };
-use crate::endpoint;
 use kernel::time::Instant;
 use proto::{
     call,

@@ -22,7 +22,6 @@ use super::{
         ServerTransport, //
     }, //
 };
-use crate::endpoint;
 use core::mem::{
     replace,
     take, //

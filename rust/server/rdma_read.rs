@@ -48,7 +48,7 @@ use super::{
         WithMessage, //
     }, //
 };
-use crate::endpoint::{
+use endpoint::{
     ResponderExt,
     SendBufferExt,
     UnpostedReads, //

@@ -20,12 +20,12 @@ use super::{
         WithMessage, //
     }, //
 };
-use crate::endpoint::{
+use core::ops::Range;
+use endpoint::{
     ResponderExt,
     SendBufferExt,
     GATHER_MIN_BYTES, //
 };
-use core::ops::Range;
 use kernel::{
     page::PAGE_SIZE,
     prelude::*, //

@@ -24,7 +24,6 @@ use super::{
         WithMessage, //
     }, //
 };
-use crate::endpoint;
 use kernel::{
     alloc::Flags,
     new_spinlock,

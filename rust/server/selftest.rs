@@ -13,7 +13,7 @@ use kernel::prelude::*;
 type Test = fn() -> Result<bool>;
 
 /// The tests, each with the claim that it shows.
-pub(crate) const TESTS: &[(&str, Test)] = &[
+pub const TESTS: &[(&str, Test)] = &[
     (
         "a connection may read one call, whatever others read",
         read_permit::one_call_is_always_read,

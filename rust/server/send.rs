@@ -25,7 +25,7 @@ use super::{
         WithMessage, //
     }, //
 };
-use crate::endpoint::{
+use endpoint::{
     ResponderExt,
     SendBufferExt, //
 };

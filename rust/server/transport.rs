@@ -23,7 +23,6 @@ use super::{
     send::SendPath,
     work_queue::Work, //
 };
-use crate::endpoint;
 use kernel::{
     new_spinlock,
     prelude::*,

@@ -69,7 +69,7 @@ use super::{
         WorkQueue, //
     }, //
 };
-use crate::endpoint::{
+use endpoint::{
     ResponderExt,
     SendBufferExt, //
 };

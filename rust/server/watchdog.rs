@@ -24,7 +24,7 @@ use super::{
     connection::ServerConn,
     credits::Activity, //
 };
-use crate::endpoint::SendBufferExt;
+use endpoint::SendBufferExt;
 use kernel::{
     sync::atomic::{
         Full,

@@ -42,7 +42,8 @@ use rdma::{
     WcStatus, //
 };
 
-pub(crate) const PORT: u16 = 20_051;
+/// The port of the tests.
+pub const PORT: u16 = 20_051;
 const TIMEOUT_MS: u32 = 10_000;
 
 /// The length of a Send buffer, and of a Receive.
@@ -58,7 +59,7 @@ const CONNECT_PARAMETERS: ConnectParameters<'static> = ConnectParameters {
 
 /// The context of one end of a connection.
 #[pin_data]
-pub(crate) struct End {
+pub struct End {
     #[pin]
     seen: SpinLock<Seen>,
 }
@@ -100,7 +101,7 @@ impl End {
 }
 
 /// Waits until `f` returns a value.
-pub(crate) fn wait<R>(mut f: impl FnMut() -> Option<R>) -> Result<R> {
+pub fn wait<R>(mut f: impl FnMut() -> Option<R>) -> Result<R> {
     for _ in 0..TIMEOUT_MS / 10 {
         if let Some(found) = f() {
             return Ok(found);
@@ -185,7 +186,7 @@ impl listener::Listen for End {
 
 /// Returns the parameters of an end that has at most `send_buffers`, of which `first` are allocated
 /// at once.
-pub(crate) fn parameters(send_buffers: usize, first: usize) -> Parameters {
+pub fn parameters(send_buffers: usize, first: usize) -> Parameters {
     Parameters {
         receives: 32,
         send_buffers,
@@ -198,8 +199,9 @@ pub(crate) fn parameters(send_buffers: usize, first: usize) -> Parameters {
 }
 
 /// An end with its queue pair.
-pub(crate) struct Side {
-    pub(crate) queue: Arc<QueuePair<End>>,
+pub struct Side {
+    /// The queue pair.
+    pub queue: Arc<QueuePair<End>>,
     pub(super) end: Arc<End>,
 }
 
@@ -225,7 +227,7 @@ impl Side {
     }
 
     /// Creates an end that has requested a connection from the listener at [`PORT`].
-    pub(crate) fn asking(parameters: &Parameters) -> Result<Self> {
+    pub fn asking(parameters: &Parameters) -> Result<Self> {
         let side = Self::alone(parameters)?;
         side.queue.id().resolve_route(TIMEOUT_MS)?;
         side.end.wait(|seen| seen.routed.then_some(()))?;

@@ -3,16 +3,18 @@
 //! `docs/troubleshooting.md` explains every text with which `rpcrdma.ko` logs the end of a
 //! connection, and no other.
 //!
-//! This is a program of its own, whose root stands for that of the module: the tables of causes are
-//! part of the module, and name what they use by its path there.
+//! This is a program of its own, which stands for the crate `endpoint`: the tables of causes are part
+//! of the module, and name what they use by its path there.
+
+extern crate self as endpoint;
 
 use std::collections::BTreeSet;
 
+#[path = "../../endpoint/causes.rs"]
+mod causes;
 #[path = "../../client/cause.rs"]
 #[expect(dead_code, reason = "the module uses the rest")]
 mod client;
-#[path = "../../endpoint/causes.rs"]
-mod endpoint;
 #[path = "../../server/cause.rs"]
 #[expect(dead_code, reason = "the module uses the rest")]
 mod server;

@@ -9,7 +9,7 @@ use super::super::{
         Limits, //
     }, //
 };
-use crate::endpoint::selftest::connection::{
+use endpoint::selftest::connection::{
     parameters,
     wait,
     Side,

@@ -15,7 +15,7 @@ use super::super::{
     rdma_read::PagePool,
     waiting::Waiting, //
 };
-use crate::endpoint::selftest::connection::wait;
+use endpoint::selftest::connection::wait;
 use kernel::{
     page::PAGE_SIZE,
     prelude::*, //

@@ -19,7 +19,7 @@ use super::super::{
     }, //
 };
 use super::connection::PORT;
-use crate::endpoint::selftest::connection::wait;
+use endpoint::selftest::connection::wait;
 use kernel::{
     prelude::*,
     sync::Arc, //

@@ -63,5 +63,15 @@ mod slot;
 mod stats;
 mod transport;
 
-pub(crate) use config::register as register_sysctls;
-pub(crate) use transport::CLASS;
+/// The prefix of log lines.
+const __LOG_PREFIX: &[u8] = b"rpcrdma\0";
+
+pub use config::register as register_sysctls;
+
+use kernel::prelude::*;
+use sunrpc::ClassRegistration;
+
+/// Registers the transport class. It may be used at once.
+pub fn register_class(module: &'static ThisModule) -> Result<ClassRegistration> {
+    transport::CLASS.register(module)
+}

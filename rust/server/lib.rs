@@ -96,16 +96,35 @@ mod receive;
 mod reply;
 mod responder;
 #[cfg(RPCRDMA_SELFTEST)]
-pub(crate) mod selftest;
+pub mod selftest;
 mod send;
 mod transport;
 mod waiting;
 mod watchdog;
 mod work_queue;
 
-pub(crate) use config::register as register_sysctls;
-pub(crate) use listener::{
-    Listener,
-    CLASS, //
+/// The prefix of log lines.
+const __LOG_PREFIX: &[u8] = b"rpcrdma\0";
+
+pub use config::register as register_sysctls;
+
+use kernel::prelude::*;
+use listener::Listener;
+use sunrpc::{
+    ClassRegistration,
+    SvcRegistration, //
 };
-pub(crate) use transport::BACKCHANNEL;
+
+/// The registrations of the transport classes: for clients, and for calls to them.
+pub struct Classes {
+    _backchannel: ClassRegistration,
+    _server: SvcRegistration<Listener>,
+}
+
+/// Registers the transport classes. They may be used at once.
+pub fn register_classes(module: &'static ThisModule) -> Result<Classes> {
+    Ok(Classes {
+        _backchannel: transport::BACKCHANNEL.register(module)?,
+        _server: listener::CLASS.register(module)?,
+    })
+}

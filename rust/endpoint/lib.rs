@@ -42,23 +42,25 @@ mod log;
 mod queue;
 mod receive_ring;
 #[cfg(RPCRDMA_SELFTEST)]
-pub(crate) mod selftest;
+pub mod selftest;
 mod send_policy;
 
-pub(crate) use causes::causes;
-pub(crate) use log::{
+/// The prefix of log lines.
+const __LOG_PREFIX: &[u8] = b"rpcrdma\0";
+
+pub use log::{
     log,
     log_message, //
 };
-pub(crate) use queue::{
+pub use queue::{
     Parameters,
     ResponderExt,
     SendBufferExt,
     UnpostedReads, //
 };
-pub(crate) use receive_ring::ReceiveRing;
-pub(crate) use send_policy::SendPolicy;
+pub use receive_ring::ReceiveRing;
+pub use send_policy::SendPolicy;
 
 /// The shortest data that a Send gathers from its pages. Shorter data is copied, which costs less
 /// than mapping it.
-pub(crate) const GATHER_MIN_BYTES: usize = 1024;
+pub const GATHER_MIN_BYTES: usize = 1024;
