@@ -32,10 +32,7 @@ use endpoint::{
     GATHER_MIN_BYTES, //
 };
 use kernel::{
-    alloc::{
-        flags::__GFP_NOWARN,
-        Flags, //
-    },
+    alloc::Flags,
     prelude::*, //
 };
 use proto::{

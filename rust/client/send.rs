@@ -21,10 +21,7 @@ use super::{
 };
 use endpoint::SendBufferExt;
 use kernel::{
-    alloc::{
-        flags::__GFP_NOWARN,
-        Flags, //
-    },
+    alloc::Flags,
     prelude::*,
     sync::Arc, //
 };

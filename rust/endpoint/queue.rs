@@ -8,7 +8,6 @@ use super::send_policy::{
 };
 use kernel::{
     alloc::Flags,
-    error::Result,
     prelude::*,
     sync::Arc, //
 };

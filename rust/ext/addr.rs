@@ -3,7 +3,6 @@
 //! Socket addresses, as sockets, connection managers and sunrpc have them.
 
 use core::{
-    ffi::CStr,
     fmt::{
         self,
         Write, //
@@ -16,10 +15,7 @@ use core::{
         SocketAddrV6, //
     }, //
 };
-use kernel::error::{
-    code::EINVAL,
-    Result, //
-};
+use kernel::prelude::*;
 
 /// A `struct sockaddr_storage` by value: IPv4 or IPv6 address and port.
 ///

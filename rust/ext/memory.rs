@@ -23,19 +23,12 @@ use core::{
 use kernel::{
     alloc::{
         allocator::Kmalloc,
-        flags::__GFP_ZERO,
         Allocator,
         Flags,
         NumaNode, //
     },
     bindings::page,
-    error::{
-        code::{
-            EINVAL,
-            ENOMEM, //
-        },
-        Result, //
-    },
+    prelude::*,
     sync::Arc, //
 };
 

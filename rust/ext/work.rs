@@ -12,10 +12,7 @@
 use crate::alloc_scope::NoIo;
 use cbindings::delayed_work;
 use core::{
-    mem::{
-        offset_of,
-        size_of, //
-    },
+    mem::offset_of,
     ptr::{
         null_mut,
         NonNull, //

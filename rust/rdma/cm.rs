@@ -12,14 +12,11 @@ use crate::{
     errno::enotconn,
     handler::Context, //
 };
-use core::{
-    ffi::CStr,
-    ptr::{
-        addr_of_mut,
-        null,
-        null_mut,
-        NonNull, //
-    }, //
+use core::ptr::{
+    addr_of_mut,
+    null,
+    null_mut,
+    NonNull, //
 };
 use ext::{
     addr::SockAddr,
@@ -28,16 +25,10 @@ use ext::{
 use kernel::{
     bindings,
     error::{
-        code::{
-            EINVAL,
-            ENODEV, //
-        },
         from_err_ptr,
-        to_result,
-        Result, //
+        to_result, //
     },
     prelude::*,
-    str::CStrExt,
     sync::{
         atomic::{
             Acquire,

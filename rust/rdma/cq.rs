@@ -14,14 +14,8 @@ use crate::{
 use core::ptr::NonNull;
 use ext::trace::CompletionId;
 use kernel::{
-    error::{
-        code::ENOMEM,
-        from_err_ptr,
-        Result, //
-    },
-    ffi::c_int,
+    error::from_err_ptr,
     prelude::*,
-    str::CStrExt,
     sync::Arc, //
 };
 

@@ -24,14 +24,6 @@ use kernel::{
     alloc::Flags,
     bindings::scatterlist,
     dma::DataDirection,
-    error::{
-        code::{
-            EINVAL,
-            EIO,
-            ENOMEM, //
-        },
-        Result, //
-    },
     prelude::*,
     sync::Arc, //
 };

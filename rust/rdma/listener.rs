@@ -27,10 +27,8 @@ use ext::{
 };
 use kernel::{
     error::{
-        code::EINVAL,
         from_err_ptr,
-        to_result,
-        Result, //
+        to_result, //
     },
     prelude::*,
     sync::{

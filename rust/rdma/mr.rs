@@ -59,14 +59,8 @@ use kernel::{
     alloc::Flags,
     dma::DataDirection,
     error::{
-        code::{
-            EINVAL,
-            EIO,
-            ENOMEM, //
-        },
         from_err_ptr,
-        to_result,
-        Result, //
+        to_result, //
     },
     page::PAGE_SIZE,
     prelude::*,

@@ -11,11 +11,7 @@ use crate::{
 use core::ptr::NonNull;
 use kernel::{
     alloc::NumaNode,
-    error::{
-        code::ENOMEM,
-        from_err_ptr,
-        Result, //
-    },
+    error::from_err_ptr,
     prelude::*,
     sync::{
         atomic::{

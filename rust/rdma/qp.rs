@@ -51,10 +51,7 @@ use core::{
 };
 use ext::trace::CompletionId;
 use kernel::{
-    error::{
-        to_result,
-        Result, //
-    },
+    error::to_result,
     prelude::*,
     static_lock_class,
     sync::{

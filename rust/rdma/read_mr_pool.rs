@@ -24,7 +24,6 @@ use crate::{
 use core::iter::Peekable;
 use ext::memory::Piece;
 use kernel::{
-    error::Result,
     prelude::*,
     static_lock_class,
     sync::{

@@ -28,7 +28,6 @@ use ext::memory::{
 use kernel::{
     alloc::Flags,
     dma::DataDirection,
-    error::Result,
     prelude::*,
     sync::Arc, //
 };

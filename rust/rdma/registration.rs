@@ -26,10 +26,6 @@ use ext::{
 };
 use kernel::{
     alloc::Flags,
-    error::{
-        code::ENOMEM,
-        Result, //
-    },
     prelude::*,
     sync::Arc, //
 };

@@ -23,7 +23,6 @@ use ext::trace::CompletionId;
 use kernel::{
     alloc::Flags,
     dma::DataDirection,
-    error::Result,
     prelude::*,
     sync::Arc, //
 };

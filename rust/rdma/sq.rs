@@ -32,8 +32,6 @@ use core::ptr::{
     null_mut, //
 };
 use kernel::{
-    error::Result,
-    ffi::c_void,
     prelude::*,
     sync::Arc,
     time::Jiffies, //

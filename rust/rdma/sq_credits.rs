@@ -10,7 +10,6 @@
 //! elsewhere has to serve the waiters.
 
 use kernel::{
-    error::Result,
     prelude::*,
     sync::{
         atomic::{

@@ -33,10 +33,6 @@ use ext::memory::Piece;
 use kernel::{
     alloc::Flags,
     dma::DataDirection,
-    error::{
-        code::EINVAL,
-        Result, //
-    },
     prelude::*,
     sync::Arc,
     time::Jiffies, //

@@ -19,7 +19,6 @@ use super::{
 };
 use core::marker::PhantomData;
 use kernel::{
-    alloc::flags::__GFP_ZERO,
     prelude::*,
     time::{
         Instant,

@@ -7,7 +7,6 @@
 //! freed after a grace period.
 
 use core::{
-    mem::size_of,
     ptr,
     sync::atomic::{
         fence,
@@ -17,10 +16,6 @@ use core::{
 use ext::trace::Peer;
 use kernel::{
     bindings::sockaddr,
-    ffi::{
-        c_char,
-        c_ushort, //
-    },
     fmt,
     prelude::*,
     str::CString, //

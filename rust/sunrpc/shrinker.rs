@@ -11,7 +11,6 @@ use core::{
     ptr::NonNull, //
 };
 use kernel::{
-    ffi::c_ulong,
     prelude::*,
     sync::Arc, //
 };

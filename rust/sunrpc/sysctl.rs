@@ -6,10 +6,6 @@
 
 use core::ptr::NonNull;
 use kernel::{
-    ffi::{
-        c_int,
-        c_void, //
-    },
     prelude::*,
     sync::atomic::{
         Atomic,

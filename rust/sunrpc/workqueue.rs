@@ -21,10 +21,6 @@ use kernel::{
         workqueue_struct,
         wq_misc_consts_WORK_CPU_UNBOUND as WORK_CPU_UNBOUND, //
     },
-    ffi::{
-        c_int,
-        c_uint, //
-    },
     prelude::*,
     time::Jiffies, //
 };

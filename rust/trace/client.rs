@@ -12,11 +12,7 @@ use crate::{
     TaskId, //
 };
 use ext::addr::SockAddr;
-use kernel::{
-    error::Error,
-    prelude::*,
-    str::CStrExt, //
-};
+use kernel::prelude::*;
 
 /// The way in which the argument or result of a Call is transferred.
 #[derive(Clone, Copy)]

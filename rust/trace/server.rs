@@ -9,11 +9,7 @@ use crate::{
     CompletionId, //
 };
 use ext::addr::SockAddr;
-use kernel::{
-    error::Error,
-    prelude::*,
-    str::CStrExt, //
-};
+use kernel::prelude::*;
 
 events! {
     /// A connection has no protection domain.

@@ -84,11 +84,6 @@ use core::{
 use kernel::{
     alloc::Flags,
     dma::DataDirection,
-    error::{
-        code::EINVAL,
-        Error,
-        Result, //
-    },
     prelude::*, //
 };
 

@@ -26,10 +26,7 @@ use crate::{
 use core::ptr::null;
 use ext::trace::CompletionId;
 use kernel::{
-    error::{
-        to_result,
-        Result, //
-    },
+    error::to_result,
     prelude::*, //
 };
 

@@ -47,10 +47,7 @@ use core::ptr::null_mut;
 use ext::trace::CompletionId;
 use kernel::{
     dma::DataDirection,
-    error::{
-        to_result,
-        Result, //
-    },
+    error::to_result,
     prelude::*,
     sync::SpinLockGuard,
     time::Jiffies, //

@@ -22,14 +22,7 @@ use crate::{
 use core::ptr::NonNull;
 use ext::trace::TaskId;
 use kernel::{
-    alloc::{
-        flags::{
-            GFP_NOWAIT,
-            __GFP_NOWARN, //
-        },
-        Flags, //
-    },
-    ffi::c_uint,
+    alloc::Flags,
     new_spinlock,
     page::PAGE_SIZE,
     prelude::*,

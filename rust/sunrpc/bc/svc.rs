@@ -40,19 +40,11 @@ use crate::{
     },
     xdr_buf::XdrBuf, //
 };
-use core::{
-    mem::size_of,
-    ptr::{
-        self,
-        NonNull, //
-    }, //
+use core::ptr::{
+    self,
+    NonNull, //
 };
 use kernel::{
-    alloc::flags::__GFP_NOWARN,
-    ffi::{
-        c_int,
-        c_ulong, //
-    },
     prelude::*,
     sync::atomic::{
         Atomic,

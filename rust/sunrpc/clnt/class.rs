@@ -12,10 +12,7 @@ use crate::workqueue::{
 use core::{
     cell::UnsafeCell,
     marker::PhantomData,
-    mem::{
-        offset_of,
-        size_of, //
-    },
+    mem::offset_of,
     ptr,
     sync::atomic::{
         AtomicBool,
@@ -25,10 +22,6 @@ use core::{
 use kernel::{
     bindings::list_head,
     error::to_result,
-    ffi::{
-        c_char,
-        c_int, //
-    },
     prelude::*, //
 };
 

@@ -54,11 +54,6 @@ use kernel::{
         work_struct,
         wq_misc_consts_WORK_CPU_UNBOUND as WORK_CPU_UNBOUND, //
     },
-    ffi::{
-        c_int,
-        c_ulong,
-        c_void, //
-    },
     prelude::*, //
 };
 

@@ -28,13 +28,7 @@ use core::{
     ops::Deref,
     ptr::NonNull, //
 };
-use kernel::{
-    ffi::{
-        c_int,
-        c_uint, //
-    },
-    prelude::*, //
-};
+use kernel::prelude::*;
 
 impl<T: HasSlot> Xprt<T> {
     /// Finds the request that waits for the reply `xid` (in host order) and pins it. Takes

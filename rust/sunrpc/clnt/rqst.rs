@@ -33,10 +33,7 @@ use crate::{
     }, //
 };
 use core::{
-    mem::{
-        offset_of,
-        size_of, //
-    },
+    mem::offset_of,
     ops::Range,
     sync::atomic::{
         AtomicBool,
@@ -46,7 +43,6 @@ use core::{
 use ext::trace::TaskId;
 use kernel::{
     alloc::Flags,
-    ffi::c_uint,
     prelude::*,
     types::Opaque, //
 };

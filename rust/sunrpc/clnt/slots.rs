@@ -36,10 +36,6 @@ use core::{
 };
 use kernel::{
     alloc::Flags,
-    ffi::{
-        c_int,
-        c_ulong, //
-    },
     prelude::*,
     sync::Arc, //
 };

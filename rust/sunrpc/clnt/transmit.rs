@@ -26,11 +26,7 @@ use crate::{
     }, //
 };
 use core::sync::atomic::Ordering;
-use kernel::{
-    alloc::flags::__GFP_NOWARN,
-    ffi::c_int,
-    prelude::*, //
-};
+use kernel::prelude::*;
 
 /// A request that sunrpc wants to be sent.
 pub(crate) enum Outgoing<'a, T: Transport> {

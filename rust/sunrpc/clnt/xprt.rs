@@ -26,10 +26,6 @@ use crate::{
     SockAddr, //
 };
 use core::{
-    mem::{
-        align_of,
-        size_of, //
-    },
     ops::Deref,
     ptr::NonNull,
     sync::atomic::{
@@ -41,7 +37,6 @@ use core::{
 };
 use ext::trace::Peer;
 use kernel::{
-    ffi::c_uint,
     prelude::*,
     static_lock_class,
     sync::{

@@ -23,7 +23,6 @@ use core::ptr::{
     NonNull, //
 };
 use kernel::{
-    alloc::flags::__GFP_NOWARN,
     prelude::*,
     sync::Arc, //
 };

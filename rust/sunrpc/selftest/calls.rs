@@ -48,8 +48,6 @@ use core::sync::atomic::{
     }, //
 };
 use kernel::{
-    alloc::flags::__GFP_NOWARN,
-    ffi::c_int,
     prelude::*,
     sync::Arc,
     time::{

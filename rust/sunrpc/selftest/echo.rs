@@ -21,7 +21,6 @@ use crate::{
 };
 use core::{
     cell::UnsafeCell,
-    mem::size_of,
     ptr::{
         null,
         null_mut,
@@ -39,11 +38,6 @@ use kernel::{
     error::{
         from_err_ptr,
         to_result, //
-    },
-    ffi::{
-        c_int,
-        c_uint,
-        c_void, //
     },
     prelude::*,
     sync::{

@@ -40,7 +40,6 @@ use core::{
 use kernel::{
     bindings::list_head,
     error::to_result,
-    ffi::c_int,
     prelude::*, //
 };
 

@@ -32,11 +32,6 @@ use core::ptr::{
 };
 use kernel::{
     bindings::sockaddr,
-    ffi::{
-        c_int,
-        c_uint,
-        c_void, //
-    },
     prelude::*, //
 };
 

@@ -34,11 +34,6 @@ use core::{
 };
 use kernel::{
     bindings::page,
-    ffi::{
-        c_int,
-        c_uint,
-        c_void, //
-    },
     page::PAGE_SIZE,
     prelude::*, //
 };

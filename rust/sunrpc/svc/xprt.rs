@@ -11,10 +11,7 @@ use crate::{
     SockAddr, //
 };
 use core::{
-    mem::{
-        offset_of,
-        size_of, //
-    },
+    mem::offset_of,
     ops::Deref,
     ptr::NonNull, //
 };
