@@ -57,7 +57,7 @@
 //! # Files
 //!
 //! ```text
-//! transport    the trait that a transport implements
+//! transport    the trait that a transport implements, and its line in /proc/self/mountstats
 //! class        its registration
 //! ops          the functions that sunrpc calls
 //! xprt         an rpc_xprt
@@ -67,7 +67,6 @@
 //! transmit     from a call to Transport::send
 //! reply        from a reply to the end of its call
 //! timeouts     calls without a reply
-//! mountstats   the line of a transport in /proc/self/mountstats
 //! ```
 //!
 //! [`Transport`]: crate::Transport
@@ -79,7 +78,6 @@
 pub(crate) mod class;
 pub(crate) mod connect;
 pub(crate) mod credits;
-pub(crate) mod mountstats;
 pub(crate) mod ops;
 pub(crate) mod reply;
 pub(crate) mod rqst;

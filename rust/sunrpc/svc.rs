@@ -44,11 +44,9 @@
 //! # Files
 //!
 //! ```text
-//! transport  the traits that a transport implements
+//! transport  the traits that a transport implements, and the functions of sunrpc's that call them
 //! listener   its class, and the creation of listeners and connections
-//! ops        the functions that sunrpc calls
-//! xprt       an svc_xprt
-//! work       its timer, and its end in a work item
+//! xprt       an svc_xprt, its timer, and its end in a work item
 //! recv       from a message to a call
 //! reply      from a reply to a message
 //! ```
@@ -59,9 +57,7 @@
 //! [`SvcXprt`]: crate::SvcXprt
 
 pub(crate) mod listener;
-pub(crate) mod ops;
 pub(crate) mod recv;
 pub(crate) mod reply;
 pub(crate) mod transport;
-pub(crate) mod work;
 pub(crate) mod xprt;

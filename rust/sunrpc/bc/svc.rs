@@ -26,9 +26,11 @@ use crate::{
     errno,
     memory::Stable,
     svc::{
-        ops,
         recv::SvcArgs,
-        transport::SvcConnection,
+        transport::{
+            connection_ops,
+            SvcConnection, //
+        },
         xprt::{
             SvcXprt,
             WeakSvcXprt, //
@@ -163,7 +165,7 @@ unsafe fn create<C: SvcConnection>(
     let svc = NonNull::new(args.bc_xprt).ok_or(EINVAL)?;
     // SAFETY: sunrpc has a reference to it.
     let ops = unsafe { (*svc.as_ptr()).xpt_ops };
-    if !ptr::eq(ops, ops::connection::<C>()) {
+    if !ptr::eq(ops, connection_ops::<C>()) {
         return Err(EINVAL);
     }
     // SAFETY: Its operations are those of an `SvcXprt<C>`.

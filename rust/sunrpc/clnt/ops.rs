@@ -21,10 +21,12 @@ use crate::{
             Class,
             UntypedClass, //
         },
-        mountstats,
         rqst::Rqst,
         transmit::Outgoing,
-        transport::Transport,
+        transport::{
+            self,
+            Transport, //
+        },
         xprt::Xprt, //
     },
     errno,
@@ -35,13 +37,7 @@ use core::ptr::{
     NonNull, //
 };
 use kernel::{
-    ffi::{
-        c_char,
-        c_int,
-        c_uint,
-        c_ulong,
-        c_ushort, //
-    },
+    prelude::*,
     seq_file::SeqFile, //
 };
 
@@ -311,7 +307,7 @@ unsafe extern "C" fn print_stats<T: Transport>(
     // CAST: Both types are what C calls `struct seq_file`.
     // SAFETY: It is the caller's, for the time of the call.
     let seq = unsafe { SeqFile::from_raw(seq.cast()) };
-    mountstats::print(this, seq);
+    transport::print_stats(this, seq);
 }
 
 unsafe extern "C" fn enable_swap<T: Transport>(xprt: *mut cbindings::rpc_xprt) -> c_int {

@@ -14,8 +14,8 @@ use super::{
 use crate::{
     errno,
     svc::{
-        ops,
-        work::{
+        transport::connection_ops,
+        xprt::{
             connection_functions,
             listener_functions, //
         }, //
@@ -87,7 +87,7 @@ static BACKCHANNEL: SvcBackchannelClass<TestConnection> = SvcBackchannelClass::n
 
 // SAFETY: It is not registered.
 static CLASS: SvcClass<TestConnection> =
-    unsafe { SvcClass::with_ops(c"selftest", 0, 0, ops::connection::<TestConnection>()) };
+    unsafe { SvcClass::with_ops(c"selftest", 0, 0, connection_ops::<TestConnection>()) };
 
 impl HasSvcCall for TestConnection {
     type Message = EmptyMessage;
@@ -257,7 +257,7 @@ fn listener_hears_of_rejected_peers() -> Result<bool> {
     let listener = unsafe { xprt.as_ref() };
     let rejected = [1, 2].map(|count| {
         // SAFETY: What `xpo_accept` needs is there: the listener.
-        let made = unsafe { listener.accept(ops::connection::<TestConnection>()) };
+        let made = unsafe { listener.accept(connection_ops::<TestConnection>()) };
         made.is_none() && listener.rejected.load(Relaxed) == count
     });
     // SAFETY: `create` made the transport with this reference. It is not used any more.
@@ -274,7 +274,7 @@ fn connection_without_service(state: TestConnection) -> Result<NonNull<SvcXprt<T
     unsafe {
         SvcXprt::create(
             CLASS.as_raw(),
-            ops::connection::<TestConnection>(),
+            connection_ops::<TestConnection>(),
             &raw mut cbindings::init_net,
             null_mut(),
             connection_functions::<TestConnection>(),

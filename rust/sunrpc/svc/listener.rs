@@ -12,11 +12,11 @@ use crate::{
             SvcConnection,
             SvcListener, //
         },
-        work::{
+        xprt::{
             connection_functions,
-            listener_functions, //
-        },
-        xprt::SvcXprt, //
+            listener_functions,
+            SvcXprt, //
+        }, //
     },
     workqueue::{
         RunningQueue,
