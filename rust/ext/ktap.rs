@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The harness of in-kernel tests, which run when a module loads and report as KTAP in the log. Each
-//! module has a list of its own.
+//! The harness of tests in the kernel, which run when a module loads and report as KTAP in the log.
+//! Each module has a list of its own.
 //!
 //! Only in modules built with `RPCRDMA_SELFTEST=1`.
 

@@ -3,8 +3,8 @@
 //! `docs/troubleshooting.md` explains every text with which `rpcrdma.ko` logs the end of a
 //! connection, and no other.
 //!
-//! This is a program of its own, which stands for the crate `endpoint`: the tables of causes are part
-//! of the module, and name what they use by its path there.
+//! This is a program of its own, which stands for the crate `endpoint`: the tables of causes are
+//! part of the module, and name what they use by its path there.
 
 extern crate self as endpoint;
 
