@@ -7,8 +7,7 @@
 //! and its reply; here those come from the `rpc_rqst`, and the limits from the connection. `proto`
 //! encodes and compares chunks; here their segments are kept without an allocation for each RPC.
 
-use super::transport::ClientTransport;
-use kernel::prelude::*;
+use crate::prelude::*;
 use proto::{
     chunk::Segment,
     plan::{
@@ -24,7 +23,6 @@ use proto::{
     reverse, //
 };
 use rdma::mr;
-use sunrpc::Rqst;
 
 /// The limits that marshalling keeps to on one connection.
 #[derive(Clone, Copy)]

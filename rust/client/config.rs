@@ -6,19 +6,14 @@
 //! The queues are made for all credits that the client requests, because they cannot be made longer
 //! later.
 
-use super::{
-    chunk::Chunk,
-    connection::ClientConn, //
-};
+use super::chunk::Chunk;
+use crate::prelude::*;
 use endpoint::{
     self,
     Parameters,
     ReceiveRing, //
 };
-use kernel::{
-    page::PAGE_SIZE,
-    prelude::*, //
-};
+use kernel::page::PAGE_SIZE;
 use proto::cm_private_data::PrivateData;
 use rdma::{
     device,

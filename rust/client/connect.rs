@@ -21,19 +21,16 @@ use super::{
         QueueLimits,
         FIRST_CREDITS, //
     },
-    connection::ClientConn,
     stats::Counters,
     transport::{
         ActiveConnection,
-        ClientTransport,
         ReusableResources, //
     }, //
 };
+use crate::prelude::*;
 use endpoint::SendBufferExt;
 use kernel::{
     alloc::Flags,
-    prelude::*,
-    sync::Arc,
     time::Msecs, //
 };
 use proto::conn::client as conn;
@@ -44,7 +41,6 @@ use rdma::{
     },
     device,
     errno,
-    mr::Idle,
     receive,
     QueuePair, //
 };

@@ -9,10 +9,7 @@
 //! ends that reference cycle.
 
 use super::{
-    cause::{
-        Cause,
-        ConnectError, //
-    },
+    cause::ConnectError,
     chunk::MarshalLimits,
     config::{
         self,
@@ -23,11 +20,9 @@ use super::{
     reply,
     slot::InvalidateContext,
     stats::Counters,
-    transport::{
-        ClientTransport,
-        ReusableResources, //
-    }, //
+    transport::ReusableResources, //
 };
+use crate::prelude::*;
 use core::sync::atomic::{
     AtomicBool,
     Ordering, //
@@ -39,13 +34,9 @@ use endpoint::{
 };
 use kernel::{
     new_mutex,
-    new_spinlock,
-    prelude::*,
     sync::{
-        Arc,
         Mutex,
-        SetOnce,
-        SpinLock, //
+        SetOnce, //
     },
     time::{
         Instant,
@@ -64,10 +55,7 @@ use proto::{
 };
 use rdma::{
     cm,
-    mr::{
-        self,
-        Idle, //
-    },
+    mr,
     receive,
     Invalidated,
     QueuePair,

@@ -7,18 +7,16 @@
 //! them out.
 
 use super::cause::ConnectError;
+use crate::prelude::*;
 use core::sync::atomic::{
     AtomicBool,
     Ordering, //
 };
 use kernel::{
     new_condvar,
-    new_spinlock,
-    prelude::*,
     sync::{
         CondVar,
-        CondVarTimeoutResult,
-        SpinLock, //
+        CondVarTimeoutResult, //
     },
     time::{
         msecs_to_jiffies,

@@ -45,6 +45,7 @@
 //! reply             from a Receive to the end of an RPC
 //! slot              an RPC that is prepared or sent, and the invalidation of its memory
 //! regions, stats    idle memory regions; counters
+//! prelude           the names that most of them use
 //! ```
 
 #![forbid(unsafe_code)]
@@ -56,6 +57,7 @@ mod connect;
 mod connection;
 mod connection_state;
 mod marshal;
+mod prelude;
 mod regions;
 mod reply;
 mod send;

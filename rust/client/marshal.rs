@@ -12,17 +12,14 @@ use super::{
         Chunk,
         Offered, //
     },
-    connection::ClientConn,
     send::{
         PreparedCall,
         ResourceReserve,
         SendMessage, //
     },
-    transport::{
-        ActiveConnection,
-        ClientTransport, //
-    }, //
+    transport::ActiveConnection, //
 };
+use crate::prelude::*;
 use core::{
     iter,
     ops::Range, //
@@ -31,10 +28,7 @@ use endpoint::{
     SendBufferExt,
     GATHER_MIN_BYTES, //
 };
-use kernel::{
-    alloc::Flags,
-    prelude::*, //
-};
+use kernel::alloc::Flags;
 use proto::{
     chunk::ReadSegment,
     header::Call,
@@ -48,7 +42,6 @@ use proto::{
 use rdma::{
     mr::{
         Access,
-        Idle,
         Prepared, //
     },
     transfer::Gathered, //
@@ -56,7 +49,6 @@ use rdma::{
 use sunrpc::{
     memory::Piece,
     ReplyPart,
-    Rqst,
     SendError, //
 };
 use trace::ChunkType;

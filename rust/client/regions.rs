@@ -6,26 +6,13 @@
 //! path, an allocation could wait for the very write-back that the Send is part of. A Call that
 //! finds too few regions in the pool waits until other RPCs have put theirs back.
 
-use super::{
-    config,
-    connection::ClientConn, //
-};
+use super::config;
+use crate::prelude::*;
 use core::sync::atomic::{
     AtomicBool,
     Ordering, //
 };
-use kernel::{
-    new_spinlock,
-    prelude::*,
-    sync::{
-        Arc,
-        SpinLock, //
-    }, //
-};
-use rdma::{
-    mr::Idle,
-    ProtectionDomain, //
-};
+use rdma::ProtectionDomain;
 
 /// A pool of idle memory regions.
 #[pin_data]

@@ -8,19 +8,14 @@
 //! invalidate them (Send With Invalidate names one at most), a chain of local invalidations does.
 
 use super::{
-    cause::Cause,
     chunk::Offered,
-    connection::ClientConn,
     slot::{
         InvalidateContext,
         SlotState, //
-    },
-    transport::ClientTransport, //
+    }, //
 };
-use kernel::{
-    prelude::*,
-    sync::SpinLockGuard, //
-};
+use crate::prelude::*;
+use kernel::sync::SpinLockGuard;
 use proto::reply::{
     claimed_xid,
     parse,
@@ -31,10 +26,7 @@ use proto::reply::{
 };
 use rdma::{
     errno,
-    mr::{
-        Idle,
-        Registered, //
-    },
+    mr::Registered,
     receive,
     Invalidated,
     QueuePair, //

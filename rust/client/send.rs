@@ -8,23 +8,15 @@
 //! a reserve, so that there is enough for the Call whose turn it is.
 
 use super::{
-    cause::Cause,
     chunk::Offered,
     config::CALLBACK_CREDITS,
-    connection::ClientConn,
     marshal::marshal,
     stats::Counters,
-    transport::{
-        ActiveConnection,
-        ClientTransport, //
-    }, //
+    transport::ActiveConnection, //
 };
+use crate::prelude::*;
 use endpoint::SendBufferExt;
-use kernel::{
-    alloc::Flags,
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::alloc::Flags;
 use proto::{
     plan::{
         CallForm,
@@ -34,7 +26,6 @@ use proto::{
 };
 use rdma::{
     mr::{
-        Idle,
         Prepared,
         Registered, //
     },
@@ -46,7 +37,6 @@ use rdma::{
 };
 use sunrpc::{
     CallbackRqst,
-    Rqst,
     SendError, //
 };
 use trace::TaskId;

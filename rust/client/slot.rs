@@ -12,24 +12,16 @@
 //! the task waits until the connection is closed.
 
 use super::{
-    cause::Cause,
     chunk::Offered,
-    connection::ClientConn,
     reply::MatchedReply,
     send::PreparedCall,
-    transport::{
-        ActiveConnection,
-        ClientTransport, //
-    }, //
+    transport::ActiveConnection, //
 };
+use crate::prelude::*;
 use kernel::{
     new_condvar,
-    new_spinlock,
-    prelude::*,
     sync::{
-        Arc,
         CondVar,
-        SpinLock,
         SpinLockGuard, //
     }, //
 };
@@ -37,7 +29,6 @@ use rdma::{
     errno,
     mr::Registered, //
 };
-use sunrpc::Rqst;
 
 /// The context of a chain of local invalidations: the reason for it.
 pub(crate) enum InvalidateContext {

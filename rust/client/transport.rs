@@ -5,7 +5,6 @@
 //! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h).
 
 use super::{
-    cause::Cause,
     chunk::MarshalLimits,
     config::{
         self,
@@ -14,29 +13,22 @@ use super::{
         MAX_PAYLOAD_PAGES, //
     },
     connect,
-    connection::ClientConn,
     send,
     slot::Slot,
     stats::Counters, //
 };
+use crate::prelude::*;
 use core::sync::atomic::Ordering;
 use kernel::{
     alloc::Flags,
-    new_spinlock,
-    prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        Arc,
-        SpinLock, //
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
     }, //
 };
 use proto::cm_private_data::PrivateData;
 use rdma::{
     cm::Id,
-    mr::Idle,
     receive,
     send::Doorbell,
     ProtectionDomain,
@@ -47,7 +39,6 @@ use sunrpc::{
     Class,
     DisconnectReason,
     HasSlot,
-    Rqst,
     SendError,
     SockAddr,
     Stats,

@@ -7,7 +7,7 @@
 //! afterwards: from a pool into a work request, to the device, back to the pool. A chain moves any
 //! number of them without allocating.
 
-use kernel::prelude::*;
+use crate::prelude::*;
 
 /// A type whose boxes can be in a [`Chain`].
 pub(crate) trait ChainNode: Sized {

@@ -3,9 +3,9 @@
 //! The clocks of the kernel: a coarse one that is cheap, and an exact one; and an estimate of the
 //! round trip to a peer.
 
+use crate::prelude::*;
 use kernel::time::{
     ClockSource,
-    Jiffies,
     Monotonic, //
 };
 

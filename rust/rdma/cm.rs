@@ -7,35 +7,19 @@
 //! Calls here start operations. The result of a lookup or an attempt to connect always arrives as
 //! an [`Event`] (the CM has timeouts of its own for address, route and connection).
 
-use crate::{
-    device::Limits,
-    errno::enotconn,
-    handler::Context, //
-};
-use core::ptr::{
-    addr_of_mut,
-    null,
-    null_mut,
-    NonNull, //
-};
+use crate::device::Limits;
+use crate::prelude::*;
+use core::ptr::addr_of_mut;
 use ext::{
     addr::SockAddr,
     net::Net, //
 };
 use kernel::{
     bindings,
-    error::{
-        from_err_ptr,
-        to_result, //
-    },
-    prelude::*,
-    sync::{
-        atomic::{
-            Acquire,
-            Atomic,
-            Release, //
-        },
-        Arc, //
+    sync::atomic::{
+        Acquire,
+        Atomic,
+        Release, //
     }, //
 };
 

@@ -7,17 +7,8 @@
 //! Completions are polled in a worker of the core (`IB_POLL_WORKQUEUE`), because the completion of
 //! an RPC takes locks of sunrpc that are not safe in interrupts.
 
-use crate::{
-    cm::Id,
-    handler::Context, //
-};
-use core::ptr::NonNull;
-use ext::trace::CompletionId;
-use kernel::{
-    error::from_err_ptr,
-    prelude::*,
-    sync::Arc, //
-};
+use crate::cm::Id;
+use crate::prelude::*;
 
 /// The completion queue of a connection.
 ///

@@ -5,7 +5,7 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 use crate::errno::eopnotsupp;
-use core::ptr::NonNull;
+use crate::prelude::*;
 use kernel::error::Result;
 
 /// Converts an attribute of a device to a count. Attributes are `int` or `u32`, depending on the

@@ -11,22 +11,9 @@
 //! `kernel::scatterlist` does not serve: it maps for a `struct device`, and an RDMA device may have
 //! no DMA device.
 
-use crate::{
-    handler::Context,
-    pd::ProtectionDomain, //
-};
-use core::ptr::NonNull;
-use ext::memory::{
-    Buffer,
-    Piece, //
-};
-use kernel::{
-    alloc::Flags,
-    bindings::scatterlist,
-    dma::DataDirection,
-    prelude::*,
-    sync::Arc, //
-};
+use crate::prelude::*;
+use ext::memory::Buffer;
+use kernel::bindings::scatterlist;
 
 /// A buffer mapped for one direction.
 ///

@@ -2,12 +2,12 @@
 
 //! The context of a connection: the methods of the upper layer that handle events and completions.
 
+use crate::prelude::*;
 use crate::{
     cm::{
         Event,
         EventId, //
     },
-    cq::WcStatus,
     mr,
     qp::{
         Invalidated,

@@ -15,11 +15,7 @@
 //! a time.
 
 use crate::clock;
-use core::ptr::{
-    null_mut,
-    NonNull, //
-};
-use kernel::time::Jiffies;
+use crate::prelude::*;
 
 /// The first field of a structure that can be in a list.
 #[repr(C)]

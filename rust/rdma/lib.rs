@@ -68,6 +68,7 @@ mod dma;
 mod handler;
 mod in_flight;
 mod pd;
+mod prelude;
 mod read_mr_pool;
 mod registration;
 mod sq;

@@ -8,34 +8,21 @@
 //! upper layer [adopts](Request::adopt) it, which gives it a context of its own before the next
 //! event. Requests that are not adopted are rejected.
 
-use crate::{
-    cm::{
-        self,
-        Adopter,
-        Id, //
-    },
-    handler::Context, //
+use crate::cm::{
+    self,
+    Adopter,
+    Id, //
 };
+use crate::prelude::*;
 use core::{
     cell::Cell,
-    marker::PhantomData,
-    ptr::NonNull, //
+    marker::PhantomData, //
 };
 use ext::{
     addr::SockAddr,
     net::Net, //
 };
-use kernel::{
-    error::{
-        from_err_ptr,
-        to_result, //
-    },
-    prelude::*,
-    sync::{
-        Arc,
-        UniqueArc, //
-    }, //
-};
+use kernel::sync::UniqueArc;
 
 /// The upper layer of a listening id.
 pub trait Listen: Sized + Send + Sync + 'static {

@@ -33,42 +33,19 @@ pub use crate::registration::{
     Prepared, //
 };
 
+use crate::prelude::*;
 use crate::{
-    chain::{
-        Chain,
-        ChainNode, //
-    },
+    chain::ChainNode,
     dma::Scatter,
-    handler::Context,
     lock_names,
-    pd::ProtectionDomain,
     qp::invalidate::LocalInvalidate, //
 };
-use core::{
-    iter::Peekable,
-    ptr::{
-        null_mut,
-        NonNull, //
-    }, //
-};
-use ext::{
-    memory::Piece,
-    trace::RegionInfo, //
-};
+use core::iter::Peekable;
+use ext::trace::RegionInfo;
 use kernel::{
-    alloc::Flags,
-    dma::DataDirection,
-    error::{
-        from_err_ptr,
-        to_result, //
-    },
     page::PAGE_SIZE,
-    prelude::*,
     static_lock_class,
-    sync::{
-        Arc,
-        SpinLock, //
-    }, //
+    sync::SpinLock, //
 };
 
 /// The access that the peer has to a region.

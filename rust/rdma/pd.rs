@@ -4,21 +4,13 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
-use crate::{
-    cm::Id,
-    handler::Context, //
-};
-use core::ptr::NonNull;
+use crate::cm::Id;
+use crate::prelude::*;
 use kernel::{
     alloc::NumaNode,
-    error::from_err_ptr,
-    prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        Arc, //
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
     }, //
 };
 

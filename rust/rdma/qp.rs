@@ -20,6 +20,7 @@ pub use self::{
     send::SendQueue, //
 };
 
+use crate::prelude::*;
 use crate::{
     cm::{
         ConnectParameters,
@@ -27,35 +28,22 @@ use crate::{
     },
     cq::{
         self,
-        CompletionQueue,
-        WcStatus, //
+        CompletionQueue, //
     },
-    errno::enotconn,
-    handler::{
-        Handler,
-        QueueEvent, //
-    },
+    handler::QueueEvent,
     in_flight::InFlight,
     lock_names,
     mr::{
         self,
         DeferredDereg, //
     },
-    pd::ProtectionDomain,
     read_mr_pool::ReadMrPool,
     sq::SqState, //
 };
-use core::{
-    mem::offset_of,
-    ptr::null_mut, //
-};
-use ext::trace::CompletionId;
+use core::mem::offset_of;
 use kernel::{
-    error::to_result,
-    prelude::*,
     static_lock_class,
     sync::{
-        Arc,
         Mutex,
         SpinLock,
         UniqueArc, //

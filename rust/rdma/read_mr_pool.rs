@@ -11,25 +11,19 @@
 //! extends as far as the local memory does, whatever the segments of the peer, and there are only
 //! as many regions as were ever in use at the same time.
 
+use crate::prelude::*;
 use crate::{
-    handler::Context,
     lock_names,
     mr::{
         Idle,
         Prepared,
         Registered, //
-    },
-    pd::ProtectionDomain, //
+    }, //
 };
 use core::iter::Peekable;
-use ext::memory::Piece;
 use kernel::{
-    prelude::*,
     static_lock_class,
-    sync::{
-        Arc,
-        SpinLock, //
-    }, //
+    sync::SpinLock, //
 };
 
 /// The idle regions of a queue pair.

@@ -2,34 +2,21 @@
 
 //! Receive buffers, and the messages that arrive in them.
 
+use crate::prelude::*;
 use crate::{
     chain::{
-        Chain,
         ChainNode,
         Queue, //
     },
     dma::Mapped,
-    handler::Context,
     in_flight::{
         Entry,
         InFlight, //
-    },
-    pd::ProtectionDomain, //
-};
-use core::ptr::{
-    null,
-    null_mut,
-    NonNull, //
+    }, //
 };
 use ext::memory::{
     self,
     Stable, //
-};
-use kernel::{
-    alloc::Flags,
-    dma::DataDirection,
-    prelude::*,
-    sync::Arc, //
 };
 
 /// The parts of a posted Receive. The completion finds it by the first field.

@@ -3,32 +3,17 @@
 //! Lists of memory regions by state: [`Idle`], [`Prepared`], [`Registered`] ([`crate::mr`] has the
 //! state diagram).
 
-use crate::{
-    chain::Chain,
-    handler::Context,
-    mr::{
-        Access,
-        DeferredDereg,
-        Invalidation,
-        Region,
-        Registered,
-        Segment, //
-    },
-    pd::ProtectionDomain, //
+use crate::mr::{
+    Access,
+    DeferredDereg,
+    Invalidation,
+    Region,
+    Registered,
+    Segment, //
 };
-use core::{
-    iter::Peekable,
-    ptr::null_mut, //
-};
-use ext::{
-    memory::Piece,
-    trace::RegionInfo, //
-};
-use kernel::{
-    alloc::Flags,
-    prelude::*,
-    sync::Arc, //
-};
+use crate::prelude::*;
+use core::iter::Peekable;
+use ext::trace::RegionInfo;
 
 /// A list of regions without memory, which the peer cannot reach. Dropping it sleeps.
 pub struct Idle<H: Context>(Chain<Region<H>>);

@@ -5,27 +5,13 @@
 //! The upper layer copies a header and short payload into a permanently mapped buffer. Longer
 //! payload is gathered from its pages; the Send owns references to them ([`crate::transfer`]).
 
+use crate::prelude::*;
 use crate::{
-    chain::{
-        Chain,
-        ChainNode, //
-    },
+    chain::ChainNode,
     cq::CompletionQueue,
-    dma::Mapped,
-    handler::Context,
-    pd::ProtectionDomain, //
+    dma::Mapped, //
 };
-use core::{
-    mem::offset_of,
-    ptr::null, //
-};
-use ext::trace::CompletionId;
-use kernel::{
-    alloc::Flags,
-    dma::DataDirection,
-    prelude::*,
-    sync::Arc, //
-};
+use core::mem::offset_of;
 
 /// The parts of a posted Send. The completion finds it by the first field.
 #[repr(C)]

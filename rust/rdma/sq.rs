@@ -7,16 +7,13 @@
 //! one. It is protected by the lock of this queue, so that the layer above needs no lock of its
 //! own.
 
+use crate::prelude::*;
 use crate::{
-    chain::Chain,
     clock::{
         self,
         MinRtt, //
     },
-    cq::WcStatus,
-    handler::Context,
     in_flight::InFlight,
-    pd::ProtectionDomain,
     send::{
         Buffer,
         SendKind,
@@ -26,15 +23,6 @@ use crate::{
         self,
         EmptyTransfer, //
     }, //
-};
-use core::ptr::{
-    null,
-    null_mut, //
-};
-use kernel::{
-    prelude::*,
-    sync::Arc,
-    time::Jiffies, //
 };
 
 /// The policy of the layer above for a Send queue.

@@ -9,16 +9,11 @@
 //! before it asks [`SendPolicy::wakes_waiter`](crate::SendPolicy::wakes_waiter); who drops one
 //! elsewhere has to serve the waiters.
 
-use kernel::{
-    prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Full,
-            Relaxed, //
-        },
-        Arc, //
-    }, //
+use crate::prelude::*;
+use kernel::sync::atomic::{
+    Atomic,
+    Full,
+    Relaxed, //
 };
 
 /// The SQ credits of a queue pair.

@@ -13,30 +13,18 @@
 //! both cases the pieces are unmapped and released when a completion shows that the device is done
 //! with all of them.
 
+use crate::prelude::*;
 use crate::{
-    chain::{
-        Chain,
-        ChainNode, //
-    },
+    chain::ChainNode,
     dma::Scatter,
-    handler::Context,
     mr::{
         self,
         Segment, //
     },
-    pd::ProtectionDomain,
     read_mr_pool::ReadMrPool,
     sq_credits::SqPermit, //
 };
 use core::ops::Range;
-use ext::memory::Piece;
-use kernel::{
-    alloc::Flags,
-    dma::DataDirection,
-    prelude::*,
-    sync::Arc,
-    time::Jiffies, //
-};
 
 /// A transfer: its memory, its remote segments and its work requests.
 pub(crate) struct TransferData<H: Context> {

@@ -10,10 +10,8 @@
 //! stream is assembled in consecutive pages. The same happens to a call without Read chunks whose
 //! head would be too long for sunrpc.
 
-use kernel::{
-    page::PAGE_SIZE,
-    prelude::*, //
-};
+use crate::prelude::*;
+use kernel::page::PAGE_SIZE;
 use proto::{
     call::{
         Call,

@@ -6,7 +6,7 @@
 //! Names and ranges of the sysctls are those of the in-tree module. The sysctls set the number of
 //! credits that an administrator wants; the device limits the number of work requests in a queue.
 
-use super::connection::ServerConn;
+use crate::prelude::*;
 use endpoint::{
     self,
     Parameters,
@@ -14,7 +14,6 @@ use endpoint::{
 };
 use kernel::{
     page::PAGE_SIZE,
-    prelude::*,
     time::Msecs, //
 };
 use proto::cm_private_data::PrivateData;

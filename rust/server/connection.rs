@@ -11,7 +11,6 @@
 //! follows.
 
 use super::{
-    cause::Cause,
     config::{
         BAD_CALLS,
         LOST,
@@ -21,32 +20,16 @@ use super::{
     denied_calls::DeniedCalls,
     listener::Listener,
     rdma_read::ReadBudget,
-    transport::ServerTransport,
     waiting::Waiting, //
 };
+use crate::prelude::*;
 use endpoint::{
     self,
     ReceiveRing, //
 };
-use kernel::{
-    new_spinlock,
-    prelude::*,
-    sync::{
-        atomic::{
-            Acquire,
-            Atomic,
-            AtomicFlag,
-            Relaxed,
-            Release, //
-        },
-        Arc,
-        SetOnce,
-        SpinLock, //
-    },
-    time::{
-        Instant,
-        Monotonic, //
-    }, //
+use kernel::sync::{
+    atomic::AtomicFlag,
+    SetOnce, //
 };
 use proto::{
     call::Dropped,
@@ -58,11 +41,7 @@ use proto::{
         State, //
     }, //
 };
-use rdma::{
-    receive::Message,
-    QueuePair,
-    WcStatus, //
-};
+use rdma::WcStatus;
 use sunrpc::{
     AddrText,
     SockAddr,

@@ -15,23 +15,14 @@ use super::config::{
     max_total_credits,
     FIRST_CREDITS, //
 };
+use crate::prelude::*;
 use kernel::{
-    new_spinlock,
-    prelude::*,
-    sync::{
-        atomic::{
-            Acquire,
-            Atomic,
-            AtomicFlag,
-            Full,
-            Relaxed,
-            Release, //
-        },
-        SpinLock, //
+    sync::atomic::{
+        AtomicFlag,
+        Full, //
     },
     time::{
         ClockSource,
-        Monotonic,
         Msecs, //
     }, //
 };
@@ -48,7 +39,6 @@ use proto::{
     },
     grant_decay::Action, //
 };
-use rdma::errno::enotconn;
 
 /// The credits that all connections together have borrowed beyond their share.
 static BORROWED: Atomic<u32> = Atomic::new(0);

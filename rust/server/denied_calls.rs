@@ -11,24 +11,8 @@
 //! with many denied calls does not make others take the lock for each call. Nor does it displace
 //! theirs.
 
-use kernel::{
-    new_spinlock,
-    prelude::*,
-    sync::{
-        atomic::{
-            Acquire,
-            Atomic,
-            Release, //
-        },
-        Arc,
-        SpinLock, //
-    },
-    time::{
-        Delta,
-        Instant,
-        Monotonic, //
-    }, //
-};
+use crate::prelude::*;
+use kernel::time::Delta;
 use proto::admission::Host;
 
 /// A call whose chunks the client denied access to.

@@ -7,16 +7,13 @@
 //! except to close a connection, which a work item does.
 
 use super::{
-    cause::Cause,
     config::RECEIVED,
-    connection::ServerConn,
     work_queue::{
         ChunkedCall,
-        MessageContext,
-        WithMessage, //
+        MessageContext, //
     }, //
 };
-use kernel::time::Instant;
+use crate::prelude::*;
 use proto::{
     call,
     conn::server::{
@@ -31,7 +28,6 @@ use rdma::{
     send::PostedSend,
     Invalidated,
     QueueEvent,
-    QueuePair,
     ReadHandler,
     WcStatus, //
 };

@@ -79,6 +79,7 @@
 //! credits       the credit grant
 //! watchdog      the deadlines of posted work requests and of silent clients
 //! denied_calls  calls whose chunks the client denied access to
+//! prelude       the names that most of them use
 //! ```
 
 #![forbid(unsafe_code)]
@@ -91,6 +92,7 @@ mod credits;
 mod denied_calls;
 mod handler;
 mod listener;
+mod prelude;
 mod rdma_read;
 mod receive;
 mod reply;

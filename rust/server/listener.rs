@@ -13,38 +13,29 @@
 
 use super::{
     config::MAX_PAYLOAD,
-    connection::ServerConn,
     denied_calls::DeniedCalls,
     rdma_read::PagePool,
     transport::{
         log_rejected,
-        ConnectRequest,
-        ServerTransport, //
+        ConnectRequest, //
     }, //
 };
+use crate::prelude::*;
 use core::mem::{
     replace,
     take, //
 };
 use kernel::{
     new_mutex,
-    prelude::*,
     sync::{
         atomic::{
-            Acquire,
             AtomicFlag,
-            Full,
-            Release, //
+            Full, //
         },
-        Arc,
         Mutex,
         SetOnce, //
     },
-    time::{
-        Instant,
-        Monotonic,
-        Msecs, //
-    }, //
+    time::Msecs, //
 };
 use proto::admission::Admission;
 use rdma::listener;

@@ -33,40 +33,23 @@ use super::{
         zero_padding,
         CallLayout, //
     },
-    cause::Cause,
     config::{
         max_total_read_pages,
         READS, //
     },
-    connection::ServerConn,
     responder::Responder,
-    send::SendPath,
     work_queue::{
         ChunkedCall,
         Waiter,
-        WaitingReads,
-        WithMessage, //
+        WaitingReads, //
     }, //
 };
+use crate::prelude::*;
 use endpoint::{
     ResponderExt,
-    SendBufferExt,
     UnpostedReads, //
 };
-use kernel::{
-    new_spinlock,
-    prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Full,
-            Relaxed, //
-        },
-        Arc,
-        SpinLock, //
-    },
-    time::Instant, //
-};
+use kernel::sync::atomic::Full;
 use proto::{
     call::{
         self,
@@ -82,7 +65,6 @@ use proto::{
 };
 use rdma::{
     mr,
-    receive::Message,
     transfer::{
         PreparedTransfer,
         Transfer, //

@@ -16,24 +16,16 @@ use super::{
         BAD_CALLS,
         RECEIVED, //
     },
-    connection::ServerConn,
     responder::Responder,
-    send::SendPath,
-    transport::{
-        Args,
-        ServerTransport, //
-    },
+    transport::Args,
     work_queue::{
         ChunkedCall,
-        WithMessage,
         Work, //
     }, //
 };
+use crate::prelude::*;
 use core::ops::Range;
-use kernel::{
-    page::PAGE_SIZE,
-    prelude::*, //
-};
+use kernel::page::PAGE_SIZE;
 use proto::{
     call::{
         self,
@@ -47,10 +39,7 @@ use proto::{
     rpc::CallHeader,
     upper_layer_binding::Binding, //
 };
-use rdma::receive::{
-    Message,
-    MessageMemory, //
-};
+use rdma::receive::MessageMemory;
 use sunrpc::{
     memory::Page,
     SvcCall,

@@ -12,24 +12,16 @@ use super::{
         MAX_WRITE_CHUNKS, //
     },
     config::BAD_CALLS,
-    connection::ServerConn,
     responder::Responder,
-    send::SendPath,
-    work_queue::{
-        Outgoing,
-        WithMessage, //
-    }, //
+    work_queue::Outgoing, //
 };
+use crate::prelude::*;
 use core::ops::Range;
 use endpoint::{
     ResponderExt,
-    SendBufferExt,
     GATHER_MIN_BYTES, //
 };
-use kernel::{
-    page::PAGE_SIZE,
-    prelude::*, //
-};
+use kernel::page::PAGE_SIZE;
 use proto::{
     call::{
         self,
@@ -50,12 +42,8 @@ use proto::{
     xdr, //
 };
 use rdma::{
-    errno::enotconn,
     mr,
-    receive::{
-        Message,
-        MessageMemory, //
-    },
+    receive::MessageMemory,
     send::SendKind,
     transfer::{
         Attached,

@@ -12,27 +12,13 @@
 //! here and is freed with the connection; after that there is no message to reply to.
 
 use super::{
-    cause::Cause,
     config::QueueLimits,
-    connection::ServerConn,
     denied_calls::DeniedCalls,
     rdma_read::PagePool,
-    send::SendPath,
-    transport::ServerTransport,
-    work_queue::{
-        Outgoing,
-        WithMessage, //
-    }, //
+    work_queue::Outgoing, //
 };
-use kernel::{
-    alloc::Flags,
-    new_spinlock,
-    prelude::*,
-    sync::{
-        Arc,
-        SpinLock, //
-    }, //
-};
+use crate::prelude::*;
+use kernel::alloc::Flags;
 use proto::{
     cm_private_data,
     conn::server::{
@@ -53,9 +39,7 @@ use rdma::{
         ConnectParameters,
         Id, //
     },
-    errno::enotconn,
     receive::{
-        Message,
         MessageMemory,
         MessageReceive, //
     },

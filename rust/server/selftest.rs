@@ -7,7 +7,7 @@ mod connection;
 mod read_permit;
 mod work_queue;
 
-use kernel::prelude::*;
+use crate::prelude::*;
 
 /// A test, which returns true if it passed.
 type Test = fn() -> Result<bool>;

@@ -10,39 +10,26 @@
 //! and a thread posts them then.
 
 use super::{
-    cause::Cause,
     config::{
         QueueLimits,
         BACKCHANNEL_CREDITS,
         FIRST_CREDITS,
         WRITES, //
     },
-    connection::ServerConn,
     work_queue::{
         Outgoing,
         OutgoingBytes,
-        Waiter,
-        WithMessage, //
+        Waiter, //
     }, //
 };
-use endpoint::{
-    ResponderExt,
-    SendBufferExt, //
-};
-use kernel::{
-    alloc::Flags,
-    prelude::*,
-    sync::{
-        atomic::Relaxed,
-        Arc, //
-    }, //
-};
+use crate::prelude::*;
+use endpoint::ResponderExt;
+use kernel::alloc::Flags;
 use proto::{
     reverse,
     waiting::Attempt, //
 };
 use rdma::{
-    errno::enotconn,
     receive::Buffers,
     send::{
         Buffer,
@@ -50,7 +37,6 @@ use rdma::{
         UnpostedSend, //
     },
     transfer::Attached,
-    QueuePair,
     SqPermit, //
 };
 use sunrpc::SvcCallback;

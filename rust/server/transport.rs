@@ -15,29 +15,19 @@ use super::{
         BACKCHANNEL_CREDITS,
         REJECTED, //
     },
-    connection::ServerConn,
     denied_calls::DeniedCalls,
     listener::Listener,
     rdma_read::PagePool,
     responder::Responder,
-    send::SendPath,
     work_queue::Work, //
 };
-use kernel::{
-    new_spinlock,
-    prelude::*,
-    sync::{
-        Arc,
-        SpinLock, //
-    }, //
-};
+use crate::prelude::*;
 use proto::{
     admission::Host,
     reverse, //
 };
 use rdma::{
     cm::Id,
-    errno::enotconn,
     receive::MessageMemory, //
 };
 use sunrpc::{

@@ -57,44 +57,22 @@
 
 use super::{
     config::SQ_STARVE,
-    connection::ServerConn,
-    transport::ServerTransport,
     work_queue::{
         ChunkedCall,
         Outgoing,
         Waiter,
         WaitingReads,
-        WithMessage,
         Work,
         WorkQueue, //
     }, //
 };
-use endpoint::{
-    ResponderExt,
-    SendBufferExt, //
-};
-use kernel::{
-    new_spinlock,
-    prelude::*,
-    sync::{
-        atomic::{
-            Acquire,
-            Atomic,
-            Relaxed,
-            Release, //
-        },
-        lock::{
-            spinlock::SpinLockBackend,
-            Guard, //
-        },
-        SpinLock, //
-    }, //
+use crate::prelude::*;
+use endpoint::ResponderExt;
+use kernel::sync::lock::{
+    spinlock::SpinLockBackend,
+    Guard, //
 };
 use proto::waiting::Attempt;
-use rdma::{
-    receive::Message,
-    QueuePair, //
-};
 use sunrpc::SvcXprt;
 
 /// The queues of a connection.

@@ -16,29 +16,21 @@
 //! soon. When nothing is posted any more, the connection frees spare buffers and lists.
 
 use super::{
-    cause::Cause,
     config::{
         progress_timeout_ms,
         FIRST_SENDS, //
     },
-    connection::ServerConn,
     credits::Activity, //
 };
-use endpoint::SendBufferExt;
+use crate::prelude::*;
 use kernel::{
-    sync::atomic::{
-        Full,
-        Relaxed, //
-    },
+    sync::atomic::Full,
     time::{
         msecs_to_jiffies,
-        Instant,
         Jiffies,
-        Monotonic,
         Msecs, //
     }, //
 };
-use rdma::QueuePair;
 
 /// The interval of the timer.
 const INTERVAL_MS: Msecs = 1_000;

@@ -14,18 +14,11 @@ use super::{
         policy,
         CallLayout, //
     },
-    connection::ServerConn,
     rdma_read::ReadPermit, //
 };
+use crate::prelude::*;
 use core::marker::PhantomData;
-use kernel::{
-    prelude::*,
-    time::{
-        Instant,
-        Monotonic, //
-    },
-    warn_on, //
-};
+use kernel::warn_on;
 use proto::{
     call::{
         self,
@@ -34,10 +27,7 @@ use proto::{
     work_queue, //
 };
 use rdma::{
-    receive::{
-        Message,
-        MessageQueue, //
-    },
+    receive::MessageQueue,
     send::{
         Buffer,
         SendKind, //

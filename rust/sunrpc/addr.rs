@@ -6,18 +6,15 @@
 //! Some of its readers have an RCU read lock and nothing else, so a string that is replaced is
 //! freed after a grace period.
 
+use crate::prelude::*;
 use core::{
     ptr,
-    sync::atomic::{
-        fence,
-        Ordering, //
-    }, //
+    sync::atomic::fence, //
 };
 use ext::trace::Peer;
 use kernel::{
     bindings::sockaddr,
     fmt,
-    prelude::*,
     str::CString, //
 };
 

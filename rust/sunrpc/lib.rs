@@ -23,6 +23,7 @@
 //! xdr_buf                       the bytes of a message
 //! addr, task, weak, workqueue   what clnt, svc and bc share
 //! errno, shrinker, sysctl       what the kernel crate lacks
+//! prelude                       the names that most files use
 //! ```
 
 // Kbuild passes this to rustc. rustdoc drops it when it extracts examples.
@@ -33,6 +34,7 @@ mod addr;
 mod bc;
 mod clnt;
 mod errno;
+mod prelude;
 #[cfg(RPCRDMA_SELFTEST)]
 pub mod selftest;
 pub mod shrinker;

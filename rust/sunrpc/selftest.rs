@@ -9,13 +9,13 @@ pub mod calls;
 mod echo;
 pub mod svc_transports;
 
+use crate::prelude::*;
 use crate::{
     clnt::reply::{
         copy_inline,
         InlineReply, //
     },
     memory::Buffer,
-    xdr_buf::XdrBuf,
     Weak, //
 };
 use core::ptr;
@@ -24,7 +24,6 @@ use kernel::{
         Page,
         PAGE_SIZE, //
     },
-    prelude::*,
     sync::Arc, //
 };
 

@@ -6,14 +6,9 @@
 //!
 //! The crate `kernel` has no wrapper of it.
 
-use core::{
-    ops::Deref,
-    ptr::NonNull, //
-};
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use crate::prelude::*;
+use core::ops::Deref;
+use kernel::sync::Arc;
 
 /// Objects that nobody uses at the moment, and that take no I/O to make again.
 ///

@@ -4,13 +4,10 @@
 //!
 //! C header: [`include/linux/sysctl.h`](srctree/include/linux/sysctl.h)
 
-use core::ptr::NonNull;
-use kernel::{
-    prelude::*,
-    sync::atomic::{
-        Atomic,
-        Relaxed, //
-    }, //
+use crate::prelude::*;
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
 };
 
 /// A number that an administrator may set within a range, to be a `static` of the module.

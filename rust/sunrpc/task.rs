@@ -4,10 +4,10 @@
 //!
 //! C header: [`include/linux/sunrpc/sched.h`](srctree/include/linux/sunrpc/sched.h)
 
+use crate::prelude::*;
 use core::mem::size_of;
 use ext::trace::TaskId;
 use kernel::{
-    alloc::Flags,
     ffi::c_int,
     sync::atomic::{
         Atomic,

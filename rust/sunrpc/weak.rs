@@ -5,18 +5,9 @@
 //! sunrpc counts every reference that it knows of. This one is not counted, and the transport
 //! revokes it before it is freed.
 
-use core::{
-    ptr::{
-        self,
-        NonNull, //
-    },
-    sync::atomic::{
-        AtomicPtr,
-        Ordering, //
-    }, //
-};
+use crate::prelude::*;
+use core::sync::atomic::AtomicPtr;
 use kernel::{
-    prelude::*,
     revocable::Revocable,
     sync::Arc, //
 };

@@ -6,22 +6,16 @@
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 
+use crate::prelude::*;
 use core::{
-    ptr::{
-        null_mut,
-        NonNull, //
-    },
-    sync::atomic::{
-        AtomicPtr,
-        Ordering, //
-    }, //
+    ptr::null_mut,
+    sync::atomic::AtomicPtr, //
 };
 use kernel::{
     bindings::{
         workqueue_struct,
         wq_misc_consts_WORK_CPU_UNBOUND as WORK_CPU_UNBOUND, //
     },
-    prelude::*,
     time::Jiffies, //
 };
 

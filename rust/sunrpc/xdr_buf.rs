@@ -11,6 +11,7 @@
 //! page of the array; all code here that copies or maps a message uses that walk. [`Pieces`] has
 //! the same parts with a reference to the memory of each.
 
+use crate::prelude::*;
 use crate::{
     clnt::slots::RqstBuffers,
     memory::Piece, //
@@ -21,24 +22,18 @@ use core::{
         Peekable, //
     },
     marker::PhantomData,
-    ops::Range,
-    ptr::{
-        self,
-        NonNull, //
-    }, //
+    ops::Range, //
 };
 use ext::memory::{
     copy,
     Page, //
 };
 use kernel::{
-    alloc::Flags,
     bindings::page,
     page::{
         PAGE_SHIFT,
         PAGE_SIZE, //
-    },
-    prelude::*, //
+    }, //
 };
 
 /// A copy of an `xdr_buf`.

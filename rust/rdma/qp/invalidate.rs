@@ -11,15 +11,9 @@ use super::{
     Invalidated,
     QueuePair, //
 };
+use crate::prelude::*;
 use crate::{
-    cq::{
-        self,
-        WcStatus, //
-    },
-    handler::{
-        Context,
-        Handler, //
-    },
+    cq,
     in_flight::Entry,
     mr::{
         Idle,
@@ -27,12 +21,7 @@ use crate::{
         Registered, //
     }, //
 };
-use core::ptr::{
-    null,
-    NonNull, //
-};
 use ext::trace::RegionInfo;
-use kernel::prelude::*;
 
 /// Regions and the context of their invalidation.
 type Held<H> = (Registered<H>, <H as Context>::InvalidateContext);

@@ -46,17 +46,10 @@ use super::{
     },
     QueuePair, //
 };
+use crate::prelude::*;
 use crate::{
-    chain::Chain,
-    cq::{
-        self,
-        WcStatus, //
-    },
-    errno::enotconn,
-    handler::{
-        Handler,
-        ReadHandler, //
-    },
+    cq,
+    handler::ReadHandler,
     in_flight::Entry,
     mr,
     send::UnpostedSend,
@@ -75,16 +68,7 @@ use crate::{
 };
 use core::{
     mem::MaybeUninit,
-    ops::Range,
-    ptr::{
-        null_mut,
-        NonNull, //
-    }, //
-};
-use kernel::{
-    alloc::Flags,
-    dma::DataDirection,
-    prelude::*, //
+    ops::Range, //
 };
 
 impl<H: Handler> QueuePair<H> {

@@ -6,13 +6,9 @@ use super::{
     Invalidated,
     QueuePair, //
 };
+use crate::prelude::*;
 use crate::{
-    cq::{
-        self,
-        WcStatus, //
-    },
-    errno::enotconn,
-    handler::Handler,
+    cq,
     in_flight::{
         Entry,
         InFlight, //
@@ -22,12 +18,6 @@ use crate::{
         Buffers,
         Message, //
     }, //
-};
-use core::ptr::null;
-use ext::trace::CompletionId;
-use kernel::{
-    error::to_result,
-    prelude::*, //
 };
 
 impl<H: Handler> Message<H> {

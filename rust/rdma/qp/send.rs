@@ -13,14 +13,10 @@
 //! last request left it, finds none if that was a Write of zero bytes, warns, and denies the Read.
 
 use super::QueuePair;
+use crate::prelude::*;
 use crate::{
     clock,
-    cq::{
-        self,
-        WcStatus, //
-    },
-    errno::enotconn,
-    handler::Handler,
+    cq,
     mr,
     send::{
         Buffer,
@@ -43,15 +39,7 @@ use crate::{
         Gathered, //
     }, //
 };
-use core::ptr::null_mut;
-use ext::trace::CompletionId;
-use kernel::{
-    dma::DataDirection,
-    error::to_result,
-    prelude::*,
-    sync::SpinLockGuard,
-    time::Jiffies, //
-};
+use kernel::sync::SpinLockGuard;
 
 /// The locked Send queue of a queue pair. Dropping it unlocks.
 pub struct SendQueue<'a, H: Handler> {

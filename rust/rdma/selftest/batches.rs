@@ -17,6 +17,7 @@ use super::{
         TestHandler, //
     }, //
 };
+use crate::prelude::*;
 use crate::{
     mr,
     transfer::{
@@ -25,9 +26,7 @@ use crate::{
         Transfer, //
     }, //
 };
-use core::ptr::null_mut;
 use ext::memory::Page;
-use kernel::prelude::*;
 
 /// The number of segments: more than a [`Fixture`] posts at once, and no multiple of that.
 const SEGMENTS: u32 = 5;

@@ -10,17 +10,12 @@ use super::{
     fixture::Pair,
     handler::kept, //
 };
-use core::{
-    ffi::c_int,
-    ptr::null_mut, //
-};
+use crate::prelude::*;
+use core::ffi::c_int;
 use ext::memory::Page;
-use kernel::{
-    prelude::*,
-    sync::atomic::{
-        Atomic,
-        Relaxed, //
-    }, //
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
 };
 
 /// The page to check when a queue pair is destroyed, and whether it was still referenced then.

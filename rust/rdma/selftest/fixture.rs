@@ -9,6 +9,7 @@ use super::{
     },
     policy::TestPolicy, //
 };
+use crate::prelude::*;
 use crate::{
     cm::{
         ConnectParameters,
@@ -33,24 +34,13 @@ use crate::{
     },
     BatchMemory,
     NotPosted,
-    ProtectionDomain,
     QueuePair, //
 };
-use core::{
-    iter::Peekable,
-    ptr::NonNull, //
-};
+use core::iter::Peekable;
 use ext::{
     addr::SockAddr,
-    memory::{
-        Page,
-        Piece, //
-    },
+    memory::Page,
     net::Net, //
-};
-use kernel::{
-    prelude::*,
-    sync::Arc, //
 };
 
 pub(super) const PORT: u16 = 20_050;

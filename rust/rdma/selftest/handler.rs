@@ -3,6 +3,7 @@
 //! The context of a connection in the tests, which records its events.
 
 use super::policy::TestPolicy;
+use crate::prelude::*;
 use crate::{
     cm::{
         self,
@@ -12,25 +13,20 @@ use crate::{
     listener,
     mr,
     receive,
-    Context,
-    Handler,
     Invalidated,
     QueueEvent,
     QueuePair,
-    ReadHandler,
-    WcStatus, //
+    ReadHandler, //
 };
 use ext::memory::Page;
 use kernel::{
     new_condvar,
     new_spinlock,
-    prelude::*,
     sync::{
         atomic::{
             Atomic,
             Relaxed, //
         },
-        Arc,
         CondVar,
         SpinLock, //
     },

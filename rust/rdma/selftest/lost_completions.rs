@@ -10,6 +10,7 @@ use super::{
     },
     handler::kept, //
 };
+use crate::prelude::*;
 use crate::{
     in_flight::Entry,
     qp::read_write::{
@@ -20,12 +21,7 @@ use crate::{
     receive::Buffers,
     transfer::Transfer, //
 };
-use core::ptr::NonNull;
 use ext::memory::Page;
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
 
 /// Completes a request late: it was lost when its queue pair was drained, and is flushed now.
 fn come_up_with(fixture: &Fixture, lost: NonNull<Entry>) {

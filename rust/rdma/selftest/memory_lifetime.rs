@@ -17,21 +17,15 @@ use super::{
     }, //
 };
 use crate::mr;
-use core::{
-    ffi::c_int,
-    ptr::null_mut, //
-};
+use crate::prelude::*;
+use core::ffi::c_int;
 use ext::memory::{
     Page,
     Stable, //
 };
-use kernel::{
-    prelude::*,
-    sync::Arc,
-    time::{
-        delay::fsleep,
-        Delta, //
-    }, //
+use kernel::time::{
+    delay::fsleep,
+    Delta, //
 };
 
 pub(super) fn data_stays_when_the_send_has_arrived() -> Result<bool> {

@@ -9,11 +9,11 @@ use super::{
     },
     handler::TestHandler, //
 };
+use crate::prelude::*;
 use crate::receive::{
     Message,
     MessageQueue, //
 };
-use kernel::prelude::*;
 
 /// Returns the length of the message that is taken.
 fn pop(queue: &mut MessageQueue<TestHandler>) -> Option<usize> {

@@ -16,9 +16,9 @@ use super::{
         TestHandler, //
     }, //
 };
+use crate::prelude::*;
 use crate::{
     cm::Id,
-    errno::enotconn,
     mr,
     send::Doorbell,
     transfer::{
@@ -26,9 +26,7 @@ use crate::{
         Transfer, //
     }, //
 };
-use core::ptr::null_mut;
 use ext::memory::Page;
-use kernel::prelude::*;
 
 pub(super) fn reads_and_writes_are_not_mixed_up() -> Result<bool> {
     let fixture = Fixture::alone(PORT)?;

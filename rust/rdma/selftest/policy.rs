@@ -2,22 +2,17 @@
 
 //! The policy of a Send queue in the tests: a simple form of that of the module above.
 
+use crate::prelude::*;
 use crate::{
     send::{
         Buffer,
         Buffers, //
     },
     transfer::EmptyTransfer,
-    Context,
     NextSend,
-    ProtectionDomain,
     SendPolicy,
     SqCredits,
     SqPermit, //
-};
-use kernel::{
-    prelude::*,
-    sync::Arc, //
 };
 
 /// The interval of signalled Sends.

@@ -6,14 +6,9 @@ use super::fixture::{
     Fixture,
     PORT, //
 };
-use crate::{
-    Handler,
-    QueuePair, //
-};
-use kernel::{
-    prelude::*,
-    sync::atomic::Relaxed, //
-};
+use crate::prelude::*;
+use crate::QueuePair;
+use kernel::sync::atomic::Relaxed;
 
 /// The events that end a connection.
 const FATAL: [cbindings::ib_event_type; 5] = [

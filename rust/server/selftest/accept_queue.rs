@@ -9,15 +9,12 @@ use super::super::{
         Limits, //
     }, //
 };
+use crate::prelude::*;
 use endpoint::selftest::connection::{
     parameters,
     wait,
     Side,
     PORT, //
-};
-use kernel::{
-    prelude::*,
-    sync::Arc, //
 };
 use proto::admission::{
     BURST,

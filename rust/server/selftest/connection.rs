@@ -3,23 +3,19 @@
 //! Tests of parts of a connection: its end, its limits, credits, denied calls and pages.
 
 use super::super::{
-    cause::Cause,
     config::{
         QueueLimits,
         LOST,
         MAX_PAYLOAD, //
     },
-    connection::ServerConn,
     credits::Credits,
     denied_calls::DeniedCalls,
     rdma_read::PagePool,
     waiting::Waiting, //
 };
+use crate::prelude::*;
 use endpoint::selftest::connection::wait;
-use kernel::{
-    page::PAGE_SIZE,
-    prelude::*, //
-};
+use kernel::page::PAGE_SIZE;
 use proto::{
     admission::Host,
     conn::server::Event, //

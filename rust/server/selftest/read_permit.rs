@@ -2,14 +2,8 @@
 
 //! Tests of the permits for pages.
 
-use super::super::{
-    connection::ServerConn,
-    rdma_read::ReadPermit, //
-};
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use super::super::rdma_read::ReadPermit;
+use crate::prelude::*;
 use sunrpc::selftest::empty_weak;
 
 /// More pages than the sysctl can allow.

@@ -5,7 +5,6 @@
 
 use super::super::{
     call::CallLayout,
-    connection::ServerConn,
     rdma_read::ReadPermit,
     work_queue::{
         ChunkedCall,
@@ -13,21 +12,16 @@ use super::super::{
         OutgoingBytes,
         Waiter,
         WaitingReads,
-        WithMessage,
         Work,
         WorkQueue, //
     }, //
 };
 use super::connection::PORT;
+use crate::prelude::*;
 use endpoint::selftest::connection::wait;
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
 use proto::waiting::Attempt;
 use rdma::{
     cm::Id,
-    receive::Message,
     selftest::{
         address,
         net, //

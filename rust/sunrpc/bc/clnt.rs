@@ -10,27 +10,19 @@
 //! The request has a reference to the transport from the moment it is queued until then. A
 //! [`BcPool`] has the requests that are not in use.
 
+use crate::prelude::*;
 use crate::{
-    clnt::{
-        rqst::HasSlot,
-        xprt::Xprt, //
-    },
     memory::Buffer,
-    task::task_id,
-    xdr_buf::XdrBuf, //
+    task::task_id, //
 };
-use core::ptr::NonNull;
 use ext::trace::TaskId;
 use kernel::{
-    alloc::Flags,
     new_spinlock,
     page::PAGE_SIZE,
-    prelude::*,
     sync::{
         Arc,
         SpinLock, //
-    },
-    types::Opaque, //
+    }, //
 };
 
 /// The reason why a reverse-direction call cannot be delivered. The peer waits for a reply, and

@@ -13,6 +13,7 @@
 //! [`SvcConnection::call`] sends the calls. The replies come in as messages of the connection,
 //! which passes them to [`SvcXprt::copy_callback_reply`] and [`SvcXprt::complete_callback`].
 
+use crate::prelude::*;
 use crate::{
     addr,
     clnt::{
@@ -27,32 +28,17 @@ use crate::{
     memory::Stable,
     svc::{
         recv::SvcArgs,
-        transport::{
-            connection_ops,
-            SvcConnection, //
-        },
-        xprt::{
-            SvcXprt,
-            WeakSvcXprt, //
-        }, //
+        transport::connection_ops,
+        xprt::WeakSvcXprt, //
     },
     task::{
         fail_task,
         set_rpc_status, //
-    },
-    xdr_buf::XdrBuf, //
+    }, //
 };
-use core::ptr::{
-    self,
-    NonNull, //
-};
-use kernel::{
-    prelude::*,
-    sync::atomic::{
-        Atomic,
-        Release, //
-    },
-    types::Opaque, //
+use kernel::sync::atomic::{
+    Atomic,
+    Release, //
 };
 
 /// A call to the client, while it is sent.

@@ -5,6 +5,7 @@
 //! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h), `struct
 //! xprt_class`.
 
+use crate::prelude::*;
 use crate::workqueue::{
     RunningQueue,
     CONNECT, //
@@ -12,17 +13,12 @@ use crate::workqueue::{
 use core::{
     cell::UnsafeCell,
     marker::PhantomData,
-    mem::offset_of,
     ptr,
-    sync::atomic::{
-        AtomicBool,
-        Ordering, //
-    }, //
+    sync::atomic::AtomicBool, //
 };
 use kernel::{
     bindings::list_head,
-    error::to_result,
-    prelude::*, //
+    error::to_result, //
 };
 
 /// The function that makes a transport of a class.

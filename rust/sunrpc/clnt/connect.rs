@@ -21,6 +21,7 @@
 //! waits for this item. It does not wait for input or output, which may go over this very
 //! transport.
 
+use crate::prelude::*;
 use crate::{
     clnt::{
         timeouts::{
@@ -30,31 +31,20 @@ use crate::{
             EXPIRY,
             MIN_CONNECT_TIMEOUT, //
         },
-        transport::Transport,
-        xprt::{
-            LockedXprt,
-            Xprt, //
-        }, //
+        xprt::LockedXprt, //
     },
     errno,
     task::gfp_flags,
     workqueue::CONNECT, //
-};
-use core::{
-    mem::offset_of,
-    sync::atomic::Ordering, //
 };
 use ext::alloc_scope::{
     NoFs,
     NoIo,
     NoReclaim, //
 };
-use kernel::{
-    bindings::{
-        work_struct,
-        wq_misc_consts_WORK_CPU_UNBOUND as WORK_CPU_UNBOUND, //
-    },
-    prelude::*, //
+use kernel::bindings::{
+    work_struct,
+    wq_misc_consts_WORK_CPU_UNBOUND as WORK_CPU_UNBOUND, //
 };
 
 /// The number of attempts to connect that are not delayed.

@@ -14,23 +14,11 @@
 //! alone would return the credit (`rq_cong`) with the request.
 
 use crate::clnt::{
-    rqst::{
-        HasSlot,
-        Rqst, //
-    },
-    transport::{
-        DisconnectReason,
-        Transport, //
-    },
-    xprt::{
-        LockedXprt,
-        Xprt, //
-    }, //
+    transport::DisconnectReason,
+    xprt::LockedXprt, //
 };
-use core::sync::atomic::{
-    AtomicI32,
-    Ordering, //
-};
+use crate::prelude::*;
+use core::sync::atomic::AtomicI32;
 use kernel::ffi::c_ulong;
 
 /// Returns the value of `cwnd` that allows `credits` requests.

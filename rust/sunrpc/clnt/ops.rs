@@ -13,6 +13,7 @@
     reason = "sunrpc is the only caller; the top of this file says what it promises"
 )]
 
+use crate::prelude::*;
 use crate::{
     addr,
     bc::clnt::CallbackRqst,
@@ -21,25 +22,13 @@ use crate::{
             Class,
             UntypedClass, //
         },
-        rqst::Rqst,
         transmit::Outgoing,
-        transport::{
-            self,
-            Transport, //
-        },
-        xprt::Xprt, //
+        transport, //
     },
     errno,
     task::gfp_flags, //
 };
-use core::ptr::{
-    self,
-    NonNull, //
-};
-use kernel::{
-    prelude::*,
-    seq_file::SeqFile, //
-};
+use kernel::seq_file::SeqFile;
 
 impl<T: Transport> Class<T> {
     /// Creates the class of `T`. It is not registered.

@@ -9,26 +9,15 @@
 //! A [`PendingReply`] is a request that is pinned while its reply is processed. An inline reply is
 //! copied to head, pages and tail of the `xdr_buf` that the upper layer has for it.
 
+use crate::prelude::*;
 use crate::{
-    clnt::{
-        rqst::{
-            HasSlot,
-            Rqst, //
-        },
-        xprt::{
-            lock,
-            Xprt, //
-        }, //
-    },
-    task::fail_task,
-    xdr_buf::XdrBuf, //
+    clnt::xprt::lock,
+    task::fail_task, //
 };
 use core::{
     mem::ManuallyDrop,
-    ops::Deref,
-    ptr::NonNull, //
+    ops::Deref, //
 };
-use kernel::prelude::*;
 
 impl<T: HasSlot> Xprt<T> {
     /// Finds the request that waits for the reply `xid` (in host order) and pins it. Takes

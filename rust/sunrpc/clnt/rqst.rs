@@ -20,6 +20,7 @@
 //! `xprt_release` and the encoding of a call wait until a request is not pinned. The task, its
 //! buffers, and through the task's reference the transport itself thus outlive the pin.
 
+use crate::prelude::*;
 use crate::{
     clnt::slots::RqstBuffers,
     memory::{
@@ -27,25 +28,13 @@ use crate::{
         Piece, //
     },
     task::task_id,
-    xdr_buf::{
-        Pieces,
-        XdrBuf, //
-    }, //
+    xdr_buf::Pieces, //
 };
 use core::{
-    mem::offset_of,
     ops::Range,
-    sync::atomic::{
-        AtomicBool,
-        Ordering, //
-    }, //
+    sync::atomic::AtomicBool, //
 };
 use ext::trace::TaskId;
-use kernel::{
-    alloc::Flags,
-    prelude::*,
-    types::Opaque, //
-};
 
 /// A transport that keeps private state in each of its request slots.
 pub trait HasSlot: Sized + Send + Sync + 'static {

@@ -15,30 +15,16 @@
 //! table and the moment the task is on the queue, which would leave the task asleep beside a free
 //! slot.
 
+use crate::prelude::*;
 use crate::{
-    clnt::{
-        rqst::{
-            HasSlot,
-            Rqst, //
-        },
-        xprt::Xprt, //
-    },
     memory::{
         Buffer,
         Piece, //
     },
     task::gfp_flags, //
 };
-use core::{
-    cell::UnsafeCell,
-    ptr::NonNull,
-    sync::atomic::Ordering, //
-};
-use kernel::{
-    alloc::Flags,
-    prelude::*,
-    sync::Arc, //
-};
+use core::cell::UnsafeCell;
+use kernel::sync::Arc;
 
 /// All slots of a transport, and which of them are free.
 ///

@@ -17,14 +17,8 @@
 //! that it encrypted the arguments to when it does that, and the peer must not be able to read them
 //! any more.
 
-use crate::clnt::{
-    rqst::Rqst,
-    transport::{
-        DisconnectReason,
-        Transport, //
-    },
-    xprt::Xprt, //
-};
+use crate::clnt::transport::DisconnectReason;
+use crate::prelude::*;
 use kernel::ffi::c_ulong;
 
 /// The number of jiffies in a second.

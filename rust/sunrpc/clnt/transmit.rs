@@ -5,19 +5,15 @@
 //! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h),
 //! `prepare_request`, `send_request` and `release_xprt` of `struct rpc_xprt_ops`.
 
+use crate::prelude::*;
 use crate::{
     bc::clnt::CallbackRqst,
     clnt::{
-        rqst::Rqst,
         transport::{
             DisconnectReason,
-            SendError,
-            Transport, //
+            SendError, //
         },
-        xprt::{
-            LockedXprt,
-            Xprt, //
-        }, //
+        xprt::LockedXprt, //
     },
     errno,
     task::{
@@ -25,8 +21,6 @@ use crate::{
         set_rpc_status, //
     }, //
 };
-use core::sync::atomic::Ordering;
-use kernel::prelude::*;
 
 /// A request that sunrpc wants to be sent.
 pub(crate) enum Outgoing<'a, T: Transport> {

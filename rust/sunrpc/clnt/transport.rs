@@ -5,26 +5,18 @@
 //! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h), `struct
 //! rpc_xprt_ops`.
 
+use crate::prelude::*;
 use crate::{
     bc::clnt::CallbackRqst,
     clnt::{
         class::Class,
-        rqst::{
-            HasSlot,
-            Rqst, //
-        },
         timeouts::{
-            jiffies, //
-            HZ,
-        },
-        xprt::Xprt, //
+            jiffies,
+            HZ, //
+        }, //
     }, //
-    SockAddr,
 };
-use core::sync::atomic::Ordering;
 use kernel::{
-    alloc::Flags,
-    prelude::*,
     seq_file::SeqFile,
     seq_print, //
 };

@@ -6,28 +6,25 @@
 //! C header: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h), `struct
 //! rpc_xprt` and `struct xprt_create`.
 
+use crate::prelude::*;
 use crate::{
     addr,
     bc::clnt::BcPool,
     clnt::{
         connect,
         credits::OrphanedCalls,
-        rqst::HasSlot,
         slots::SlotTable,
         timeouts::{
             BIND_TIMEOUT,
             DEFAULT_TIMEOUT,
             IDLE_TIMEOUT, //
-        },
-        transport::Transport, //
+        }, //
     },
     weak::Weak,
-    Net,
-    SockAddr, //
+    Net, //
 };
 use core::{
     ops::Deref,
-    ptr::NonNull,
     sync::atomic::{
         AtomicBool,
         AtomicU32,
@@ -37,17 +34,13 @@ use core::{
 };
 use ext::trace::Peer;
 use kernel::{
-    prelude::*,
     static_lock_class,
     sync::{
         rcu,
         SpinLock,
         SpinLockGuard, //
     },
-    types::{
-        NotThreadSafe,
-        Opaque, //
-    }, //
+    types::NotThreadSafe, //
 };
 
 /// A transport of the sunrpc client.

@@ -6,6 +6,7 @@ use super::{
     echo::Echo,
     Test, //
 };
+use crate::prelude::*;
 use crate::{
     clnt::slots::SlotTable,
     memory::{
@@ -18,14 +19,8 @@ use crate::{
     SvcArgs,
     SvcResult, //
 };
-use core::ptr::{
-    null_mut,
-    NonNull, //
-};
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use core::ptr::null_mut;
+use kernel::sync::Arc;
 
 /// The tests. The name of each is what it claims.
 pub const TESTS: &[(&str, Test)] = &[

@@ -11,12 +11,11 @@ use super::{
     },
     Test, //
 };
+use crate::prelude::*;
 use crate::{
     CallbackError,
-    CallbackRqst,
-    Transport, //
+    CallbackRqst, //
 };
-use kernel::prelude::*;
 
 /// The tests. The name of each is what it claims.
 pub const TESTS: &[(&str, Test)] = &[

@@ -28,6 +28,7 @@ use super::{
     },
     Test, //
 };
+use crate::prelude::*;
 use crate::{
     clnt::{
         credits::OrphanedCalls,
@@ -48,7 +49,6 @@ use core::sync::atomic::{
     }, //
 };
 use kernel::{
-    prelude::*,
     sync::Arc,
     time::{
         delay::fsleep,

@@ -2,6 +2,7 @@
 
 //! A transport that needs no network, as `send` itself delivers the reply, and a client over it.
 
+use crate::prelude::*;
 use crate::{
     clnt::timeouts::{
         rpc_timeout,
@@ -11,20 +12,14 @@ use crate::{
     CallbackRqst,
     Class,
     DisconnectReason,
-    HasSlot,
-    Rqst,
     SendError,
-    SockAddr,
-    Stats,
-    Transport,
-    Xprt, //
+    Stats, //
 };
 use core::{
     cell::UnsafeCell,
     ptr::{
         null,
-        null_mut,
-        NonNull, //
+        null_mut, //
     },
     sync::atomic::{
         AtomicBool,
@@ -34,12 +29,10 @@ use core::{
     }, //
 };
 use kernel::{
-    alloc::Flags,
     error::{
         from_err_ptr,
         to_result, //
     },
-    prelude::*,
     sync::{
         Arc,
         Completion, //

@@ -11,6 +11,7 @@ use super::{
     },
     Test, //
 };
+use crate::prelude::*;
 use crate::{
     errno,
     svc::{
@@ -23,30 +24,23 @@ use crate::{
     workqueue::SERVER,
     HasSvcCall,
     Net,
-    SockAddr,
     SvcArgs,
     SvcBackchannelClass,
     SvcCall,
     SvcCallback,
     SvcClass,
-    SvcConnection,
     SvcListener,
     SvcResult,
-    SvcXprt,
     WeakSvcXprt, //
 };
 use core::{
-    ptr::{
-        null_mut,
-        NonNull, //
-    },
+    ptr::null_mut,
     sync::atomic::{
         AtomicUsize,
         Ordering::Relaxed, //
     }, //
 };
 use kernel::{
-    prelude::*,
     sync::Arc,
     time::{
         delay::fsleep,

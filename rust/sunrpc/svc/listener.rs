@@ -6,41 +6,29 @@
 //! C header: [`include/linux/sunrpc/svc_xprt.h`](srctree/include/linux/sunrpc/svc_xprt.h), `struct
 //! svc_xprt_class`, `xpo_create` and `xpo_accept` of `struct svc_xprt_ops`.
 
+use crate::prelude::*;
 use crate::{
     svc::{
-        transport::{
-            SvcConnection,
-            SvcListener, //
-        },
+        transport::SvcListener,
         xprt::{
             connection_functions,
-            listener_functions,
-            SvcXprt, //
+            listener_functions, //
         }, //
     },
     workqueue::{
         RunningQueue,
         SERVER, //
     },
-    Net,
-    SockAddr, //
+    Net, //
 };
 use core::{
     cell::UnsafeCell,
     marker::PhantomData,
-    ptr::{
-        self,
-        NonNull, //
-    },
-    sync::atomic::{
-        AtomicBool,
-        Ordering, //
-    }, //
+    sync::atomic::AtomicBool, //
 };
 use kernel::{
     bindings::list_head,
-    error::to_result,
-    prelude::*, //
+    error::to_result, //
 };
 
 /// A server transport class, to be a `static` of the module.

@@ -13,29 +13,21 @@
 //! array. The thread thus always has the same number of pages, and none needs to be freed or
 //! allocated.
 
+use crate::prelude::*;
 use crate::{
     memory::{
         Page,
         Stable, //
     },
-    svc::{
-        reply::SavedReplyPages,
-        transport::SvcConnection,
-        xprt::SvcXprt, //
-    }, //
+    svc::reply::SavedReplyPages, //
 };
 use core::{
     marker::PhantomData,
-    ops::Range,
-    ptr::{
-        self,
-        NonNull, //
-    }, //
+    ops::Range, //
 };
 use kernel::{
     bindings::page,
-    page::PAGE_SIZE,
-    prelude::*, //
+    page::PAGE_SIZE, //
 };
 
 impl<C: SvcConnection> SvcXprt<C> {

@@ -9,21 +9,12 @@
 //! A thread loses pages when a file system puts pages of its own in their place, and sunrpc has to
 //! allocate and clear others. [`SavedReplyPages`] puts them back.
 
+use crate::prelude::*;
 use crate::{
     memory::Page,
-    xdr_buf::{
-        Pieces,
-        XdrBuf, //
-    }, //
+    xdr_buf::Pieces, //
 };
-use core::{
-    ops::Range,
-    ptr::{
-        self,
-        NonNull, //
-    }, //
-};
-use kernel::prelude::*;
+use core::ops::Range;
 
 /// The results of a call, in the service thread that is about to send them.
 ///

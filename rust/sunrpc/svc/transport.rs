@@ -13,6 +13,7 @@
     reason = "sunrpc is the only caller; the top of this file says what it promises"
 )]
 
+use crate::prelude::*;
 use crate::{
     bc::svc::SvcCallback,
     clnt::class::SvcBackchannelClass,
@@ -20,26 +21,15 @@ use crate::{
     svc::{
         listener::SvcClass,
         recv::{
-            self, //
-            SvcArgs,
+            self,
+            SvcArgs, //
         },
         reply::SvcResult,
-        xprt::{
-            SvcXprt,
-            WeakSvcXprt, //
-        }, //
-    }, //
-    Net,
-    SockAddr,
+        xprt::WeakSvcXprt, //
+    },
+    Net, //
 };
-use core::ptr::{
-    self, //
-    NonNull,
-};
-use kernel::{
-    bindings::sockaddr,
-    prelude::*, //
-};
+use kernel::bindings::sockaddr;
 
 /// A connection, with the types that belong to each of its calls.
 pub trait HasSvcCall: Sized + Send + Sync + 'static {

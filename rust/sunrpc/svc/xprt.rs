@@ -13,33 +13,24 @@
 //! queue of this module, which ends with the class, closes and frees connections. Timers run there,
 //! too.
 
+use crate::prelude::*;
 use crate::{
-    svc::transport::{
-        SvcConnection,
-        SvcListener, //
-    },
+    svc::transport::SvcListener,
     weak::Weak,
     workqueue::SERVER, //
-    SockAddr,
 };
-use core::{
-    mem::offset_of,
-    ops::Deref,
-    ptr::NonNull, //
-};
+use core::ops::Deref;
 use kernel::{
     bindings::work_struct,
-    prelude::*,
     static_lock_class,
     sync::atomic::{
         AtomicFlag,
         Full, //
     },
     time::{
-        msecs_to_jiffies, //
-        Msecs,
-    },
-    types::Opaque, //
+        msecs_to_jiffies,
+        Msecs, //
+    }, //
 };
 
 /// A transport of the sunrpc server: `S` is the state of a listener or of a connection.

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What most files of this crate use.
+
+pub(crate) use crate::{
+    chain::Chain,
+    cq::WcStatus,
+    errno::enotconn,
+    handler::{
+        Context,
+        Handler, //
+    },
+    pd::ProtectionDomain, //
+};
+pub(crate) use core::ptr::{
+    null,
+    null_mut,
+    NonNull, //
+};
+pub(crate) use ext::{
+    memory::Piece,
+    trace::CompletionId, //
+};
+pub(crate) use kernel::{
+    alloc::Flags,
+    dma::DataDirection,
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
+    prelude::*,
+    sync::Arc,
+    time::Jiffies, //
+};
