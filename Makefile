@@ -111,14 +111,14 @@ mutants: buildroot ## change the protocol crates in every known way and see the 
 	@for crate in proto rdmap; do scripts/enter nice selftests/mutants.sh $$crate || exit; done
 
 instructions: buildroot ## what a header costs, and a segment of iWARP
-	@scripts/enter selftests/instructions.sh
+	@scripts/enter selftests/measure/instructions.sh
 
 counts: ## work requests, doorbells and completions per RPC, of this project's client and server and the in-tree ones
 	@$(call built,rust)
 	@for side in rust c; do echo "client: $$side"; \
-		$(vm) pair --client $$side --server c $(vm_options) -- selftests/counts/counts.py || exit; done
+		$(vm) pair --client $$side --server c $(vm_options) -- selftests/measure/counts.py || exit; done
 	@for side in rust c; do echo "server: $$side"; \
-		$(vm) pair --client rust --server $$side $(vm_options) -- 'selftests/counts/counts.py --server' || exit; done
+		$(vm) pair --client rust --server $$side $(vm_options) -- 'selftests/measure/counts.py --server' || exit; done
 
 interop: ## this project's module and the in-tree one on either side: every version, sys over IPv4 and IPv6, krb5p
 	@$(call built,rust)
@@ -126,11 +126,11 @@ interop: ## this project's module and the in-tree one on either side: every vers
 
 bench: ## instructions per operation, this project's module beside the in-tree one, over RDMA=, and NFS over TCP; PROFILE=1: who executes them
 	@$(call built,rust)
-	@scripts/enter selftests/bench/bench.py --rdma $(RDMA) $(if $(PROFILE),--profile)
+	@scripts/enter selftests/measure/bench.py --rdma $(RDMA) $(if $(PROFILE),--profile)
 
 bench-time: ## CPU time per operation of client and server, this project's module beside the in-tree one, over each device, and NFS over TCP
 	@KERNEL=uml scripts/build.sh module
-	@KERNEL=uml scripts/enter selftests/bench/cpu_time.py
+	@KERNEL=uml scripts/enter selftests/measure/cpu_time.py
 
 hostile: ## what a mount notices of clients that attack its server, this project's and the in-tree one; ONLY= attacks, TIME= seconds for each
 	@$(call built,rust)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Runs one operation once, for a tool that counts instructions: `cargo bench -p rdmap -- NAME`.
-//! `selftests/instructions.sh` does the counting.
+//! `selftests/measure/instructions.sh` does the counting.
 
 #![allow(
     clippy::arithmetic_side_effects,

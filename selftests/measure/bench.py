@@ -2,19 +2,17 @@
 # SPDX-License-Identifier: GPL-2.0
 """Compares our module with the kernel's own and with NFS over TCP: instructions for an operation, client and server together.
 
-Boots a VM for each (guest.py runs there), prints a table and draws it: build/bench/rxe/table.txt and ratios.svg, or what the RDMA
+Boots a VM for each (bench_guest.py runs there), prints a table and draws it: build/bench/rxe/table.txt and ratios.svg, or what the RDMA
 device is called that they have; with --profile who executes the instructions, build/bench/rxe/shares.txt. Runs inside the build root.
 """
 
 import argparse
 import json
-import subprocess
-import sys
-from pathlib import Path
 
-SRC = Path(__file__).resolve().parents[2]
+from rig import SRC, boot, fail, write
+
 OUT = SRC / "build/bench"
-# Name, module, more for guest.py.
+# Name, module, more for bench_guest.py.
 SIDES = [("ours", "rust", ()), ("C", "c", ()), ("C, 8192 inline", "c", ("--inline=8192",)), ("NFS/TCP", "c", ("--tcp",))]
 # Of the bars of those but the first, in the chart.
 COLOURS = ("#2a6f97", "#89a7b8", "#c9a227")
@@ -22,14 +20,14 @@ OWNERS = ["rdma_rxe", "siw", "iwarp", "sctp", "sunrpc", "rpcrdma", "nfs", "nfsd"
 
 
 def guest(module, more, options):
-    """Returns what guest.py found in a VM with `module`."""
-    command = ["selftests/bench/guest.py", f"--seconds={options.seconds}", f"--only='{options.only}'", f"--rdma={options.rdma}", *more]
+    """Returns what bench_guest.py found in a VM with `module`."""
+    command = ["selftests/measure/bench_guest.py", f"--seconds={options.seconds}", f"--only='{options.only}'", f"--rdma={options.rdma}", *more]
     command += ["--profile"] if options.profile else []
-    vm = subprocess.run(["scripts/vm.py", "single", "--module", module, "--rdma", options.rdma, "--accel", "count", "--smp", "1", "--limit",
-                         str(options.limit), "--", " ".join(command)], cwd=SRC, stdout=subprocess.PIPE, text=True)
-    lines = vm.stdout.splitlines()
-    if vm.returncode or not lines:
-        sys.exit(f"bench: the VM with module {module} failed: {vm.stdout[-2000:]}")
+    succeeded, said = boot("single", command, "--module", module, "--rdma", options.rdma, "--accel", "count", "--smp", "1",
+                           "--limit", str(options.limit))
+    lines = said.splitlines()
+    if not succeeded or not lines:
+        fail(f"the VM with module {module} failed: {said[-2000:]}")
     return json.loads(lines[-1])
 
 
@@ -85,11 +83,9 @@ def main():
     parser.add_argument("--profile", action="store_true", help="who executes the instructions, instead of how many")
     options = parser.parse_args()
     out = OUT / options.rdma
-    out.mkdir(parents=True, exist_ok=True)
     results = {name: guest(module, more, options) for name, module, more in SIDES if name in options.sides}
     text = "\n".join((shares if options.profile else table)(results)) + "\n"
-    print(text, end="")
-    (out / ("shares.txt" if options.profile else "table.txt")).write_text(text)
+    write(out, "shares.txt" if options.profile else "table.txt", text)
     if not options.profile and len(results) > 1:
         (out / "ratios.svg").write_text(chart(results))
 

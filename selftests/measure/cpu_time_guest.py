@@ -5,20 +5,13 @@ such a line how much CPU time each machine has used (--cpu-time). cpu_time.py ma
 
 import argparse
 import os
-import subprocess
 import sys
 import time
-from pathlib import Path
 
 sys.dont_write_bytecode = True
 
-from workloads import WORKLOADS, make_file, mount, run
-
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
-
-
-def on_server(*command):
-    subprocess.run([SCRIPTS / "vm/on-server", *command], check=True)
+from rig import make_file, mount, on_server, run
+from workloads import MOUNT, WORKLOADS
 
 
 def mark(word, name, operations=0):
@@ -37,7 +30,7 @@ def main():
     options = parser.parse_args()
     run("modprobe", "-a", "rpcrdma", "nfs")
     on_server(" ".join(make_file("/export")))
-    mount(os.environ["SERVER_ADDR"], options.tcp)
+    mount(MOUNT, os.environ["SERVER_ADDR"], "noac", tcp=options.tcp)
     # No delegation is given before lockd's grace period is over.
     on_server('until [ "$(cut -d. -f1 /proc/uptime)" -ge "$(</run/lockd-grace-ends)" ]; do sleep 0.2; done')
     chosen = {name: measure for name, measure in WORKLOADS.items() if options.only in name}
@@ -52,7 +45,7 @@ def main():
             mark("begin", name)
             operations, _ = measure(options.seconds)
             mark("end", name, operations)
-    run("umount", "/mnt/bench")
+    run("umount", str(MOUNT))
 
 
 if __name__ == "__main__":

@@ -11,11 +11,10 @@ them alike. Where the interquartile ranges of two candidates overlap, they are c
 import argparse
 import os
 import statistics
-import subprocess
 import sys
-from pathlib import Path
 
-SRC = Path(__file__).resolve().parents[2]
+from rig import SRC, boot, fail, write
+
 OUT = SRC / "build/bench/time"
 DEVICES = ("rxe", "iwarp-tcp", "iwarp-sctp", "siw")
 # Name: module, device, more for the guest.
@@ -29,18 +28,18 @@ def samples_of(name, options):
     """Boots a pair for that candidate, and yields the workload and the CPU time for an operation of the client and of the server, in
     microseconds, of each sample, with the load of the host."""
     module, device, more = CANDIDATES[name]
-    command = ["selftests/bench/cpu_time_guest.py", f"--seconds={options.seconds}", f"--samples={options.samples}",
+    command = ["selftests/measure/cpu_time_guest.py", f"--seconds={options.seconds}", f"--samples={options.samples}",
                f"--only='{options.only}'", *more]
     for attempt in range(1, ATTEMPTS + 1):
-        vm = subprocess.run(["scripts/vm.py", "pair", "--client", module, "--server", module, "--rdma", device, "--smp", "1", "--cpu-time",
-                             "--limit", str(options.limit), "--", " ".join(command)], cwd=SRC, stdout=subprocess.PIPE, text=True)
-        if not vm.returncode:
+        succeeded, said = boot("pair", command, "--client", module, "--server", module, "--rdma", device, "--smp", "1", "--cpu-time",
+                               "--limit", str(options.limit))
+        if succeeded:
             break
-        print(f"cpu_time: the pair of {name} failed, attempt {attempt}: {vm.stdout[-2000:]}", file=sys.stderr, flush=True)
+        print(f"cpu_time: the pair of {name} failed, attempt {attempt}: {said[-2000:]}", file=sys.stderr, flush=True)
     else:
-        sys.exit(f"cpu_time: no pair of {name} worked")
+        fail(f"no pair of {name} worked")
     begun, start = None, (0.0, 0.0)
-    for line in vm.stdout.splitlines():
+    for line in said.splitlines():
         match line.split("\t"):
             case ["cpu-time", word, workload, operations, client, server]:
                 now = float(client), float(server)
@@ -107,9 +106,7 @@ def main():
                     samples.append((name, *sample))
                     print(*samples[-1], sep="\t", file=file, flush=True)
             print(f"round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
-    text = "\n".join(table(samples, options.candidates)) + "\n"
-    print(text, end="")
-    (OUT / "table.txt").write_text(text)
+    write(OUT, "table.txt", "\n".join(table(samples, options.candidates)) + "\n")
 
 
 if __name__ == "__main__":

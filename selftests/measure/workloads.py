@@ -8,23 +8,9 @@ import subprocess
 import time
 from pathlib import Path
 
+from rig import FILE_MB
+
 MOUNT = Path("/mnt/bench")
-FILE_MB = 64
-
-
-def run(*command):
-    subprocess.run(command, check=True)
-
-
-def make_file(directory):
-    """Returns the command that makes the file of the workloads, on the server."""
-    return ["dd", "if=/dev/zero", f"of={directory}/file", "bs=1M", f"count={FILE_MB}", "status=none"]
-
-
-def mount(address, tcp):
-    MOUNT.mkdir(exist_ok=True)
-    transport = "proto=tcp" if tcp else "proto=rdma,port=20049"
-    run("mount", "-t", "nfs", "-o", f"vers=4.2,{transport},noac", f"{address}:/", str(MOUNT))
 
 
 def fio(rw, bs, depth):

@@ -14,11 +14,16 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+
+from rig import SRC, fail, mount, on_server, run
 
 COLUMNS = ["SEND", "REG_MR", "LOCAL_INV", "RDMA_WRITE", "RDMA_READ", "signalled", "send doorbells",
            "receive doorbells", "completions", "completion workers", "nfsd wake-ups", "pages freed"]
-HERE = os.path.dirname(os.path.abspath(__file__))
-MOUNT = "/mnt/counts"
+PROBES = SRC / "selftests/measure/verbs.bt"
+MOUNT = Path("/mnt/counts")
 BLOCK = {"4k": 4096, "64k": 65536, "1m": 1 << 20}
 
 
@@ -68,12 +73,12 @@ class Here:
 
     def __enter__(self):
         self.out = tempfile.NamedTemporaryFile("r")
-        self.tracer = subprocess.Popen(["bpftrace", "-q", "-f", "json", "-o", self.out.name, f"{HERE}/verbs.bt"],
+        self.tracer = subprocess.Popen(["bpftrace", "-q", "-f", "json", "-o", self.out.name, PROBES],
                                        stdout=subprocess.DEVNULL)
         while '"ready' not in self.out.read():
             self.out.seek(0)
             if self.tracer.poll() is not None:
-                sys.exit("bpftrace did not start")
+                fail("bpftrace did not start")
         return self
 
     def __exit__(self, *_):
@@ -86,19 +91,14 @@ class Here:
 class Server:
     """The probes on the server of the pair."""
 
-    @staticmethod
-    def command(command):
-        return subprocess.run([f"{HERE}/../../scripts/vm/on-server", command], check=True, stdout=subprocess.PIPE,
-                              text=True).stdout
-
     def __enter__(self):
-        self.command(f"rm -f /tmp/counts; setsid bpftrace -q -f json -o /tmp/counts {HERE}/verbs.bt >/dev/null 2>&1 & "
-                     "until grep -qs ready /tmp/counts; do sleep 0.2; done")
+        on_server(f"rm -f /tmp/counts; setsid bpftrace -q -f json -o /tmp/counts {PROBES} >/dev/null 2>&1 & "
+                  "until grep -qs ready /tmp/counts; do sleep 0.2; done")
         return self
 
     def __exit__(self, *_):
-        self.command("pkill -INT bpftrace; while pgrep bpftrace >/dev/null; do sleep 0.1; done")
-        self.said = self.command("cat /tmp/counts")
+        on_server("pkill -INT bpftrace; while pgrep bpftrace >/dev/null; do sleep 0.1; done")
+        self.said = on_server("cat /tmp/counts")
 
 
 def count(operation, repeat, side):
@@ -117,10 +117,7 @@ def count(operation, repeat, side):
 
 def main():
     side = Server() if "--server" in sys.argv else Here()
-    server = os.environ["SERVER_ADDR"]
-    os.makedirs(MOUNT, exist_ok=True)
-    subprocess.run(["mount", "-t", "nfs", "-o", "vers=4.2,proto=rdma,actimeo=0,noac",
-                    f"{server}:/", MOUNT], check=True)
+    mount(MOUNT, os.environ["SERVER_ADDR"], "actimeo=0", "noac")
     with open(f"{MOUNT}/file", "wb") as file:
         file.write(os.urandom(8 << 20))
     print("\t".join(["operation", "RPCs"] + COLUMNS))
@@ -128,7 +125,7 @@ def main():
         operation(3)
         done, numbers = count(operation, repeat, side)
         print("\t".join([name, str(done)] + [f"{n:.2f}" for n in numbers]), flush=True)
-    subprocess.run(["umount", MOUNT], check=True)
+    run("umount", str(MOUNT))
 
 
 if __name__ == "__main__":

@@ -17,11 +17,11 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 
-from workloads import MOUNT, WORKLOADS, fio, make_file, mount, run
+from rig import SRC, make_file, mount, run
+from workloads import MOUNT, WORKLOADS, fio
 
 ADDRESS = "10.0.0.1"
 SYSCTL = Path("/proc/sys/sunrpc")
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
 
 def set_up(inline, rdma, tcp):
@@ -37,9 +37,9 @@ def set_up(inline, rdma, tcp):
     run("ip", "link", "set", "lo", "mtu", "4500")
     if not tcp:
         run("rdma", "link", "add", "device", "type", rdma, "netdev", "wire")
-    run(str(SCRIPTS / "vm/nfs-server"), "start")
+    run(str(SRC / "scripts/vm/nfs-server"), "start")
     run(*make_file("/export"))
-    mount(ADDRESS, tcp)
+    mount(MOUNT, ADDRESS, "noac", tcp=tcp)
     # No delegation is given before the grace periods are over. Nobody waits: idle time passes at once.
     time.sleep(15)
 

@@ -7,7 +7,7 @@
 
 set -euo pipefail
 
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 report=$(mktemp)
 trap 'rm -f "$report"' EXIT
 
