@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # What the tests of scripts share: a directory of their own in $work, results, and a count at the end. A test sets `status` and `said` of
-# the command that its next claims are about, and `ran` if it has more to show.
+# the command that its next claims are about, as `run` does, and `ran` if it has more to show.
 
 set -euo pipefail
 # shellcheck disable=SC2034 # for the tests
@@ -10,6 +10,12 @@ top=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 count=0 failed=0 status=0 said=
+
+# run COMMAND...: its output to $said, its status to $status.
+run() {
+	status=0
+	said=$("$@" 2>&1) || status=$?
+}
 
 # claim NAME CONDITION...
 claim() {

@@ -18,12 +18,6 @@ kernels '7.3 generic' '7.2 generic' '7.3-cloud cloud' '7.3-rt rt'
 export PATH=$work/bin:$PATH FAKES=$work
 unset KVER KERNEL RUSTC ROOT_DIR KERNEL_DIR
 
-# run COMMAND...: its output to $said, its status to $status.
-run() {
-	status=0
-	said=$("$@" 2>&1) || status=$?
-}
-
 refused() { [ "$status" -ne 0 ] && says 'error: ' && says "$1" && says "$2"; }
 accepted() { [ "$status" -eq 0 ] && [ -z "$said" ]; }
 warned() { [ "$status" -eq 0 ] && says 'warning: ' && says "$1"; }

@@ -10,12 +10,6 @@ release=7.3.4+deb13-amd64
 mkdir -p "$work/bin" "$work/usr/sbin" "$work/usr/lib/rpcrdma-rust"
 export PATH=$work/bin:$PATH FAKES=$work
 
-# run COMMAND...: its output to $said, its status to $status.
-run() {
-	status=0
-	said=$("$@" 2>&1) || status=$?
-}
-
 fine() { [ "$status" -eq 0 ] && says 'Nothing is wrong.'; }
 # wrong WHAT REMEDY
 wrong() { [ "$status" -eq 1 ] && [[ ${said#*What is wrong:} = *"$1"*"$2"* ]]; }

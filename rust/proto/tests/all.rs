@@ -25,3 +25,4 @@ mod requester;
 mod responder;
 mod reverse;
 mod waiting;
+mod work_queue;

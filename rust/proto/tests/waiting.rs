@@ -9,9 +9,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proto::waiting::Attempt;
 use proto::work_queue;
-use proto::work_queue::Fifo;
 use proto::work_queue::Queues;
 use proto::work_queue::Work;
+
+use crate::common::line::Line;
 
 /// The SQ credits of the Send queue.
 const CREDITS: usize = 8;
@@ -19,31 +20,6 @@ const CREDITS: usize = 8;
 const BUFFERS: usize = 3;
 /// The pages for calls that are being read. One call is always read.
 const PAGES: usize = 6;
-
-/// A FIFO of elements.
-struct Line<T>(VecDeque<T>);
-
-impl<T> Fifo for Line<T> {
-    type Element = T;
-
-    const EMPTY: Self = Self(VecDeque::new());
-
-    fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    fn push_back(&mut self, element: T) {
-        self.0.push_back(element);
-    }
-
-    fn push_front(&mut self, element: T) {
-        self.0.push_front(element);
-    }
-
-    fn pop_front(&mut self) -> Option<T> {
-        self.0.pop_front()
-    }
-}
 
 /// A call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

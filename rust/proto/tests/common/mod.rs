@@ -5,6 +5,7 @@
 pub mod golden;
 pub mod hostile;
 pub mod hostile_replies;
+pub mod line;
 pub mod wire;
 
 use proto::call;
