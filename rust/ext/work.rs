@@ -37,12 +37,7 @@ use kernel::{
     types::Opaque, //
 };
 
-/// A workqueue for work that memory reclaim may wait for.
-///
-/// Work runs on the CPU where it was queued, as that of the core's completion queues does. Work
-/// that is queued there meanwhile, such as the handlers of completions, is done by the same thread
-/// right after it, unless the work sleeps. An unbound workqueue would wake another thread for each
-/// item.
+/// A workqueue.
 ///
 /// # Invariants
 ///
@@ -55,15 +50,32 @@ unsafe impl Send for Workqueue {}
 unsafe impl Sync for Workqueue {}
 
 impl Workqueue {
-    /// Creates a workqueue with this name. Sleeps.
-    pub fn new(name: &'static CStr) -> Result<Self> {
-        let flags = cbindings::wq_flags_WQ_MEM_RECLAIM
-            | cbindings::wq_flags_WQ_PERCPU
-            | cbindings::wq_flags_WQ_HIGHPRI;
+    /// Creates a workqueue with this name for work that memory reclaim may wait for. Sleeps.
+    ///
+    /// Work runs on the CPU where it was queued, as that of the core's completion queues does. Work
+    /// that is queued there meanwhile, such as the handlers of completions, is done by the same
+    /// thread right after it, unless the work sleeps. An unbound workqueue would wake another
+    /// thread for each item.
+    pub fn per_cpu(name: &'static CStr) -> Result<Self> {
+        Self::new(
+            name,
+            cbindings::wq_flags_WQ_MEM_RECLAIM
+                | cbindings::wq_flags_WQ_PERCPU
+                | cbindings::wq_flags_WQ_HIGHPRI,
+        )
+    }
+
+    /// Creates a workqueue with this name, and with flags of `alloc_workqueue`. Sleeps.
+    pub fn new(name: &'static CStr, flags: c_uint) -> Result<Self> {
         // SAFETY: The name is a static string.
         let queue = unsafe { cbindings::alloc_workqueue(name.as_char_ptr(), flags) };
         // INVARIANT: The workqueue was just created.
         Ok(Self(NonNull::new(queue).ok_or(ENOMEM)?))
+    }
+
+    /// Returns the C workqueue, which exists until `self` is dropped.
+    pub fn as_raw(&self) -> *mut workqueue_struct {
+        self.0.as_ptr()
     }
 
     /// Waits until everything that was queued has run, but not for timers.
@@ -77,7 +89,7 @@ impl Drop for Workqueue {
     /// Waits for everything that is queued. Must not be dropped by work of its own.
     fn drop(&mut self) {
         // SAFETY: By the type invariants the workqueue exists. Each `Worker` holds a reference to
-        // its `Workqueue`, so none is left.
+        // its `Workqueue`, so none is left, and `as_raw` says until when others may use it.
         unsafe { cbindings::destroy_workqueue(self.0.as_ptr()) };
     }
 }
@@ -103,7 +115,7 @@ impl ModuleQueue {
         // SAFETY: By the swap of `STARTED` above this is the first and only time.
         unsafe { QUEUE.init() };
         READY.store(true, Ordering::Release);
-        *QUEUE.lock() = Some(Arc::new(Workqueue::new(name)?, GFP_KERNEL)?);
+        *QUEUE.lock() = Some(Arc::new(Workqueue::per_cpu(name)?, GFP_KERNEL)?);
         Ok(Self(()))
     }
 }
@@ -218,7 +230,7 @@ impl WorkItem {
 ///     }
 /// }
 ///
-/// let queue = Arc::new(Workqueue::new(c"example")?, GFP_KERNEL)?;
+/// let queue = Arc::new(Workqueue::per_cpu(c"example")?, GFP_KERNEL)?;
 /// let connection = Connection::new(queue)?;
 /// Worker::queue_work(&connection);
 ///

@@ -11,6 +11,7 @@ use core::{
     ptr::null_mut,
     sync::atomic::AtomicPtr, //
 };
+use ext::work::Workqueue;
 use kernel::{
     bindings::{
         workqueue_struct,
@@ -26,26 +27,26 @@ use kernel::{
 /// receives for sockets, closes transports and sends; when memory is short it has one thread, and
 /// whatever write-back needs of another server would wait behind the attempt. Memory may come back
 /// only over the connection that is being made.
-pub(crate) static CONNECT: WorkQueue = WorkQueue::new(
+pub(crate) static CONNECT: ClassQueue = ClassQueue::new(
     c"xprtrdma",
     cbindings::wq_flags_WQ_UNBOUND | cbindings::wq_flags_WQ_MEM_RECLAIM,
 );
 
 /// The queue on which transports of the server end and are freed, and on which their timers run.
-pub(crate) static SERVER: WorkQueue = WorkQueue::new(c"svcrdma", cbindings::wq_flags_WQ_UNBOUND);
+pub(crate) static SERVER: ClassQueue = ClassQueue::new(c"svcrdma", cbindings::wq_flags_WQ_UNBOUND);
 
-/// A work queue, to be a `static`.
+/// The work queue of a class of transports, to be a `static`.
 ///
 /// # Invariants
 ///
 /// `queue` is null, or the queue that the [`RunningQueue`] of this one owns.
-pub(crate) struct WorkQueue {
+pub(crate) struct ClassQueue {
     name: &'static CStr,
     flags: c_uint,
     queue: AtomicPtr<workqueue_struct>,
 }
 
-impl WorkQueue {
+impl ClassQueue {
     const fn new(name: &'static CStr, flags: c_uint) -> Self {
         // INVARIANT: Not running.
         Self {
@@ -58,25 +59,21 @@ impl WorkQueue {
     /// Creates the queue, which runs until the returned value is dropped. Fails with [`EBUSY`] if
     /// it runs already. Sleeps.
     pub(crate) fn start(&'static self) -> Result<RunningQueue> {
-        let name = self.name.to_bytes_with_nul().as_ptr().cast();
-        // SAFETY: The name is a string.
-        let queue = unsafe { cbindings::alloc_workqueue(name, self.flags) };
-        let made = NonNull::new(queue).ok_or(ENOMEM)?;
+        let made = Workqueue::new(self.name, self.flags)?;
         // INVARIANT: Only a queue that this makes visible gets an owner.
         self.queue
             .compare_exchange(
                 null_mut(),
-                made.as_ptr(),
+                made.as_raw(),
                 Ordering::Release,
                 Ordering::Relaxed,
             )
-            .map_err(|_| {
-                // SAFETY: It was just made, and nobody else knows it.
-                unsafe { cbindings::destroy_workqueue(made.as_ptr()) };
-                EBUSY
-            })?;
+            .map_err(|_| EBUSY)?;
         // INVARIANT: `made` is the queue of `self` from now on.
-        Ok(RunningQueue(self, made))
+        Ok(RunningQueue {
+            of: self,
+            _queue: made,
+        })
     }
 
     /// Queues `work` after `delay`. Returns false if it was queued already, or if the queue does
@@ -101,21 +98,17 @@ impl WorkQueue {
 ///
 /// # Invariants
 ///
-/// The queue is that of the [`WorkQueue`], and exists until this is dropped.
-pub(crate) struct RunningQueue(&'static WorkQueue, NonNull<workqueue_struct>);
-
-// SAFETY: Any task may destroy the queue.
-unsafe impl Send for RunningQueue {}
-// SAFETY: `&RunningQueue` gives access to nothing.
-unsafe impl Sync for RunningQueue {}
+/// `_queue` is the queue of `of`.
+pub(crate) struct RunningQueue {
+    of: &'static ClassQueue,
+    _queue: Workqueue,
+}
 
 impl Drop for RunningQueue {
     /// Waits until all that was queued has run, and returned from this module. No transport is left
     /// that could queue more.
     fn drop(&mut self) {
-        // INVARIANT: It has no owner any more.
-        self.0.queue.store(null_mut(), Ordering::Release);
-        // SAFETY: The queue exists by the type invariants.
-        unsafe { cbindings::destroy_workqueue(self.1.as_ptr()) };
+        // INVARIANT: It has no owner any more. The drop of `_queue`, next, does the rest.
+        self.of.queue.store(null_mut(), Ordering::Release);
     }
 }
