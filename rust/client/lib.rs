@@ -41,8 +41,8 @@
 //! connection_state  the state of a connection, for the connect worker
 //! cause             what ends a connection
 //! chunk             which chunks a Call needs
-//! marshal, send     from an RPC to a Send
-//! reply             from a Receive to the end of an RPC
+//! marshal, send     from an RPC, or the reply to a callback, to a Send
+//! reply             from a Receive to the end of an RPC, or to a callback
 //! slot              an RPC that is prepared or sent, and the invalidation of its memory
 //! regions, stats    idle memory regions; counters
 //! prelude           the names that most of them use

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Settings and counters below `/proc/sys/sunrpc`.
+//! Types of settings and counters below `/proc/sys/sunrpc`. The files `config.rs` of the client and
+//! of the server have those that there are.
 //!
 //! C header: [`include/linux/sysctl.h`](srctree/include/linux/sysctl.h)
 
